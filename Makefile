@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The developer's commands; "make help" lists them. Inside a kernel tree this directory is built by Kbuild, which
+# prefers the file of that name to this one.
+
+VARIANT ?= modular
+CMD ?=
+MAKEFLAGS += --no-print-directory
+
+export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE KSRC JOBS
+
+.PHONY: help setup update kernel kdir kmake vm demo check bench fmt lint doc clean distclean
+
+help:
+	@cat integration/help.txt
+
+setup:
+	@integration/setup.sh
+
+update:
+	@integration/source.sh --update
+
+kernel:
+	@integration/kernel.sh build '$(VARIANT)'
+
+kdir:
+	@integration/kernel.sh kdir '$(VARIANT)'
+
+# kbuild in the variant's directory, e.g. make kmake VARIANT=modular ARGS='M=/path/to/module modules'
+kmake:
+	@integration/kernel.sh make '$(VARIANT)' $(ARGS)
+
+# CMD reaches the shell through the environment, so that it may hold any quotes.
+vm: export FERROTRACE_CMD = $(value CMD)
+vm: kernel
+	@tools/testing/vm/run.py '$(VARIANT)' "$$FERROTRACE_CMD"
+
+demo:
+	@integration/setup.sh --quiet
+	@tools/testing/vm/demo.sh
+
+check:
+	@tools/testing/check.sh
+
+bench:
+	@tools/testing/vm/bench.sh
+
+fmt:
+	@integration/lint.sh fmt
+
+lint:
+	@integration/lint.sh lint
+
+doc:
+	@integration/doc.sh
+
+clean:
+	@integration/clean.sh
+
+distclean:
+	@integration/clean.sh --all

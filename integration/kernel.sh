@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Configures and builds a kernel variant in the cache.
+#   kernel.sh build VARIANT           build it; prints the image's path
+#   kernel.sh kdir VARIANT            print the build directory (for M=, for modules and symbols)
+#   kernel.sh image VARIANT           print the image's path
+#   kernel.sh make VARIANT ARGS...    run kbuild there, e.g. "modules", "CLIPPY=1", "M=/some/module"
+#
+# A tree of the cache is one kernel version with one state of the patches; a variant is built in a directory
+# directly below it, so that kbuild names every file relatively and ccache shares objects between trees.
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# The parts of the repository that belong to the kernel.
+PARTS="Kbuild Kconfig rust relay kprobes ftrace_tramp gcov samples include"
+
+usage() { die "usage: kernel.sh build|kdir|image|make VARIANT [ARGS...]; variants: $(variants)"; }
+
+variants() {
+	(cd "$REPO/integration/config" && printf '%s ' *.config | sed -e 's/[a-z-]*base\.config //g' -e 's/\.config//g')
+}
+
+# fragments: prints the variant's configuration fragments, in order.
+fragments() {
+	local dir=$REPO/integration/config base=base
+	case $VARIANT in uml*) base=uml-base ;; esac
+	printf '%s\n' "$dir/$base.config" "$dir/$VARIANT.config"
+}
+
+# setup_env: finds tree, build directory and tools; fails when one is missing.
+setup_env() {
+	[ -f "$REPO/integration/config/$VARIANT.config" ] || die "no variant '$VARIANT'; there are: $(variants)"
+	ARCH=x86_64 IMAGE=arch/x86/boot/bzImage GOALS="bzImage modules"
+	case $VARIANT in uml*) ARCH=um IMAGE=linux GOALS="linux modules" ;; esac
+	TREE=$("$REPO/integration/source.sh")
+	KDIR=$TREE/build-$VARIANT
+}
+
+setup_tools() {
+	local rustc libclang bindgen
+	rustc=$(find_rustc) || die "no rustc >= $MIN_RUSTC with its library source (rust-src); run 'make setup'"
+	bindgen=$(find_bindgen) || die "no bindgen >= $MIN_BINDGEN; run 'make setup'"
+	libclang=$(find_libclang) || die "no libclang >= $MIN_LIBCLANG; run 'make setup'"
+	have ccache || die "no ccache; run 'make setup'"
+	export LIBCLANG_PATH=$libclang CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=4G
+	export CCACHE_SLOPPINESS=time_macros
+	# Fixed, so that nothing rebuilds because of when and where it was built.
+	export KBUILD_BUILD_TIMESTAMP='1970-01-01' KBUILD_BUILD_USER=ferrotrace KBUILD_BUILD_HOST=ferrotrace
+	export KBUILD_BUILD_VERSION=1
+	MAKE_ARGS=(ARCH="$ARCH" "CC=ccache gcc" RUSTC="$rustc" HOSTRUSTC="$rustc"
+		RUSTDOC="$(rust_tool "$rustc" rustdoc)" RUSTFMT="$(rust_tool "$rustc" rustfmt)"
+		CLIPPY_DRIVER="$(rust_tool "$rustc" clippy-driver)" BINDGEN="$bindgen")
+}
+
+kmake() { nice make -C "$TREE" O="$KDIR" "${MAKE_ARGS[@]}" -j"$JOBS" "$@"; }
+
+# parts: the kernel's parts that exist, relative to the repository.
+parts() {
+	local p
+	for p in $PARTS; do
+		if [ -e "$REPO/$p" ]; then printf '%s\n' "$p"; fi
+	done
+}
+
+# part_files: every file kbuild may see, sorted. Build output of cargo is not among them.
+part_files() {
+	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f -print | LC_ALL=C sort)
+}
+
+# state: a hash of all that decides what the build directory must contain.
+state() {
+	{
+		(cd "$REPO" && part_files | xargs -r sha256sum)
+		# shellcheck disable=SC2046
+		cat $(fragments)
+		"${MAKE_ARGS[2]#RUSTC=}" --version
+		gcc --version
+		printf '%s\n' "${MAKE_ARGS[@]}"
+	} | sha256sum
+}
+
+# link_in: makes kernel/ferrotrace of the tree the repository's kernel part. By content and without times:
+# a file that changed is newer than its objects whatever its date in the checkout, one that did not stays.
+link_in() {
+	local dest=$TREE/kernel/ferrotrace
+	mkdir -p "$dest"
+	(cd "$REPO" && part_files | rsync -rlpc --files-from=- . "$dest/")
+	# --files-from cannot delete: remove what the repository no longer has.
+	(cd "$dest" && find . -type f -printf '%P\n' | LC_ALL=C sort) |
+		LC_ALL=C comm -23 - <(part_files) | (cd "$dest" && xargs -r -d '\n' rm -f)
+	find "$dest" -mindepth 1 -type d -empty -delete
+}
+
+# check_config: every option the fragments ask for is as asked.
+check_config() {
+	local f line name want have bad=0
+	declare -A wanted=()
+	for f in $(fragments); do
+		while read -r line; do
+			case $line in
+			"# CONFIG_"*" is not set") name=${line#\# } name=${name%% *} && wanted[$name]="" ;;
+			CONFIG_*=n) wanted[${line%%=*}]="" ;;
+			CONFIG_*=*) wanted[${line%%=*}]=$line ;;
+			esac
+		done <"$f"
+	done
+	for name in "${!wanted[@]}"; do
+		want=${wanted[$name]}
+		have=$(grep "^$name=" "$KDIR/.config" || true)
+		if [ "$want" != "$have" ]; then
+			say "asked for ${want:-$name=n}, got ${have:-$name=n}"
+			bad=1
+		fi
+	done
+	[ $bad = 0 ]
+}
+
+configure() {
+	local f log=$KDIR/config.log
+	mkdir -p "$KDIR"
+	say "configuring $VARIANT"
+	if ! kmake rustavailable >"$log" 2>&1; then
+		grep -v '^make' "$log" >&2
+		die "the kernel does not accept this Rust toolchain (${MAKE_ARGS[2]})"
+	fi
+	# shellcheck disable=SC2046
+	kmake tinyconfig >>"$log" 2>&1 &&
+		"$TREE/scripts/kconfig/merge_config.sh" -m -Q -O "$KDIR" "$KDIR/.config" $(fragments) >>"$log" 2>&1 &&
+		kmake olddefconfig >>"$log" 2>&1 || { tail -n 20 "$log" >&2; die "configuring failed; log: $log"; }
+	check_config || die "the configuration did not take every option of $VARIANT"
+}
+
+# run_logged GOALS...: run kbuild with its output in the log and progress on the terminal.
+run_logged() {
+	local log=$KDIR/build.log
+	: >"$log"
+	if ! kmake "$@" 2>&1 | tee "$log" | "$REPO/integration/progress.sh" >&2; then
+		say "the build of $VARIANT failed; errors of $log:"
+		grep -n -E -A12 'error(\[|:)|Error [0-9]|undefined (reference|symbol)|ERROR: ' "$log" | grep -v ' CC ' | head -n 60 >&2
+		return 1
+	fi
+}
+
+build() {
+	local start=$SECONDS want
+	setup_tools
+	want=$(state)
+	if [ -f "$KDIR/$IMAGE" ] && [ "$(cat "$KDIR/.ferrotrace-state" 2>/dev/null)" = "$want" ]; then
+		say "kernel $VARIANT ($(cat "$KDIR/include/config/kernel.release")) is up to date"
+	else
+		rm -f "$KDIR/.ferrotrace-state"
+		link_in
+		# shellcheck disable=SC2046
+		config_hash=$(cat $(fragments) "$TREE/kernel/ferrotrace/Kconfig" "$TREE"/kernel/ferrotrace/*/Kconfig 2>/dev/null | sha256sum)
+		if [ "$(cat "$KDIR/.ferrotrace-config" 2>/dev/null)" != "$config_hash" ]; then
+			rm -f "$KDIR/.ferrotrace-config"
+			configure
+			printf '%s\n' "$config_hash" >"$KDIR/.ferrotrace-config"
+		fi
+		say "building kernel $VARIANT $(kmake -s kernelrelease) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
+		# shellcheck disable=SC2086
+		run_logged $GOALS || die "no kernel $VARIANT"
+		printf '%s\n' "$want" >"$KDIR/.ferrotrace-state"
+		say "built $VARIANT in $((SECONDS - start)) s"
+	fi
+	printf '%s\n' "$KDIR/$IMAGE"
+}
+
+run_make() {
+	setup_tools
+	kmake "$@"
+}
+
+[ $# -ge 2 ] || usage
+command=$1 VARIANT=$2
+shift 2
+setup_env
+case $command in
+build) with_lock "$(basename "$TREE")" build ;;
+kdir) printf '%s\n' "$KDIR" ;;
+image) printf '%s\n' "$KDIR/$IMAGE" ;;
+make) with_lock "$(basename "$TREE")" run_make "$@" ;;
+*) usage ;;
+esac

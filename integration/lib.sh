@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# Shared by the scripts of this directory and of tools/testing: places, messages, the toolchain.
+# Source it; it changes nothing but variables and functions.
+
+REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+CACHE=${FERROTRACE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ferrotrace}
+SERIES=$(cat "$REPO/integration/kernel-version")
+DEFAULT_VARIANTS="mainline modular builtin"
+JOBS=${JOBS:-$(nproc)}
+
+say() { printf '%s\n' "ferrotrace: $*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# version_ge A B: true when dotted version A is at least B.
+version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+# with_lock NAME CMD...: run CMD while holding the cache's lock NAME.
+with_lock() {
+	local name=$1 fd
+	shift
+	mkdir -p "$CACHE/locks"
+	exec {fd}>"$CACHE/locks/$name"
+	if ! flock -n "$fd"; then
+		say "waiting for another build ($name)"
+		flock "$fd"
+	fi
+	"$@" {fd}>&- || { local status=$?; exec {fd}>&-; return "$status"; }
+	exec {fd}>&-
+}
+
+# The kernel's minimum version of a tool, without needing the tree: scripts/min-tool-version.sh of 7.3.
+MIN_RUSTC=1.85.0
+MIN_BINDGEN=0.71.1
+MIN_LIBCLANG=17
+
+# rustc_candidates: every rustc that might do, the user's choice first.
+rustc_candidates() {
+	[ -z "${RUSTC:-}" ] || printf '%s\n' "$RUSTC"
+	printf '%s\n' /usr/bin/rustc /usr/lib/rust-*/bin/rustc
+	type -ap rustc || true
+	printf '%s\n' "${RUSTUP_HOME:-$HOME/.rustup}"/toolchains/*/bin/rustc
+}
+
+# find_rustc: prints a rustc whose own library source is installed and that the kernel accepts.
+# A rustup proxy answers for whichever toolchain is active, so its sysroot's real binary is printed.
+find_rustc() {
+	local c sysroot version
+	while read -r c; do
+		[ -x "$c" ] || continue
+		sysroot=$("$c" --print sysroot 2>/dev/null) || continue
+		[ -d "$sysroot/lib/rustlib/src/rust/library/core" ] || continue
+		version=$("$c" --version | awk '{print $2}')
+		version_ge "${version%%-*}" "$MIN_RUSTC" || continue
+		if [ -x "$sysroot/bin/rustc" ]; then c=$sysroot/bin/rustc; fi
+		printf '%s\n' "$c"
+		return 0
+	done < <(rustc_candidates)
+	return 1
+}
+
+# rust_tool RUSTC NAME: NAME (rustdoc, rustfmt, clippy-driver, cargo) of the same version as RUSTC, else any.
+rust_tool() {
+	local dir
+	dir=$(dirname "$1")
+	if [ -x "$dir/$2" ]; then printf '%s\n' "$dir/$2"; else command -v "$2"; fi
+}
+
+# find_libclang: prints the directory of the newest libclang that bindgen can use.
+find_libclang() {
+	local dir best="" v best_v=0 lib
+	for dir in "${LIBCLANG_PATH:-}" /usr/lib/llvm-*/lib /usr/lib/x86_64-linux-gnu; do
+		[ -n "$dir" ] || continue
+		for lib in "$dir"/libclang.so "$dir"/libclang-[0-9]*.so*; do
+			[ -e "$lib" ] || continue
+			v=$(printf '%s\n' "$(readlink -f "$lib")" "$dir" |
+				sed -n 's/.*libclang[.-]\(so\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p; s/.*llvm-\([0-9]*\).*/\1/p' | head -n 1)
+			if [ -n "$v" ] && [ "$v" -ge "$MIN_LIBCLANG" ] && [ "$v" -gt "$best_v" ]; then
+				best=$dir best_v=$v
+			fi
+		done
+	done
+	[ -n "$best" ] && printf '%s\n' "$best"
+}
+
+# find_bindgen: prints a bindgen that the kernel accepts.
+find_bindgen() {
+	local c v
+	while read -r c; do
+		[ -x "$c" ] || continue
+		v=$("$c" --version 2>/dev/null | awk '{print $2}')
+		if [ -n "$v" ] && version_ge "$v" "$MIN_BINDGEN"; then
+			printf '%s\n' "$c"
+			return 0
+		fi
+	done < <(printf '%s\n' "${BINDGEN:-}" "$CACHE/tools/bin/bindgen"; type -ap bindgen || true)
+	return 1
+}
+
+# find_virtme: prints virtme-ng's runner.
+find_virtme() {
+	local c
+	for c in "$CACHE/tools/venv/bin/virtme-run" "$(command -v virtme-run || true)"; do
+		if [ -n "$c" ] && [ -x "$c" ]; then
+			printf '%s\n' "$c"
+			return 0
+		fi
+	done
+	return 1
+}
+
+# find_cargo: prints a cargo for the host's programs, new enough for the tool's crates.
+find_cargo() {
+	local c v
+	while read -r c; do
+		[ -x "$c" ] || continue
+		v=$("$c" --version 2>/dev/null | awk '{print $2}')
+		if [ -n "$v" ] && version_ge "${v%%-*}" "$MIN_RUSTC"; then
+			printf '%s\n' "$c"
+			return 0
+		fi
+	done < <(printf '%s\n' "${CARGO:-}"; type -ap cargo || true)
+	return 1
+}

@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Installs what is missing to build, boot and test the kernels; does nothing where nothing is missing.
+#   setup.sh            say what is there and what will be installed, then install it
+#   setup.sh --quiet    say nothing unless something has to be installed
+#   setup.sh --check    install nothing; fail if something is missing
+# Everything comes from the distribution's, Cargo's and Python's registries, by name.
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+mode=${1:-}
+
+# Each requirement is a line "PROVIDES|PACKAGES": a shell test that holds when it is there, and the
+# packages to try when it does not, the first that the configured suites have; "+" joins what goes together.
+requirements() {
+	cat <<'EOF'
+have gcc && have make && have ld|build-essential
+have flex|flex
+have bison|bison
+have bc|bc
+have perl|perl
+have patch|patch
+have xz|xz-utils
+have zstd|zstd
+have rsync|rsync
+have cpio|cpio
+have git|git
+have ccache|ccache
+have pahole|dwarves|pahole
+has_header libelf.h gelf.h|libelf-dev
+has_header openssl/ssl.h|libssl-dev
+has_tool modprobe && has_tool insmod|kmod
+has_tool ip|iproute2
+have setsid && have mountpoint|util-linux
+has_tool losetup && has_tool blkid|mount+util-linux
+has_tool mkfs.ext4|e2fsprogs
+have qemu-system-x86_64|qemu-system-x86
+have busybox|busybox-static
+has_tool blktrace && have blkparse|blktrace
+have python3|python3
+have_venv|python3-venv
+have shellcheck|shellcheck
+has_docutils|python3-docutils
+find_rustc >/dev/null|rustc-web+rust-web-src|rustc+rust-src
+has_rust_tool rustfmt|rustfmt-web|rustfmt
+has_rust_tool clippy-driver|rust-web-clippy|rust-clippy
+find_cargo >/dev/null|cargo-web|cargo
+find_libclang >/dev/null|libclang-19-dev+clang-19|libclang-dev+clang
+EOF
+}
+
+# What is not a package of the distribution.
+extras() {
+	cat <<'EOF'
+find_bindgen >/dev/null|bindgen >= 0.71.1|install_bindgen
+find_virtme >/dev/null|virtme-ng|install_virtme
+EOF
+}
+
+has_tool() { have "$1" || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ]; }
+has_header() { local h; for h in "$@"; do printf '#include <%s>\n' "$h"; done | gcc -E - >/dev/null 2>&1; }
+have_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }
+has_docutils() { python3 -c 'import docutils' 2>/dev/null; }
+# For lint. A toolchain of rustup's brings its own; the distribution's has them in packages.
+has_rust_tool() { [ "$(find_rustc)" != /usr/bin/rustc ] || [ -x "/usr/bin/$1" ]; }
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; elif have sudo; then sudo "$@"; else
+		die "root is needed for: $* (and there is no sudo)"
+	fi
+}
+
+# candidate PACKAGE: whether the configured suites have it.
+candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep '^  Candidate: [^(]' >/dev/null; }
+
+# choose ALTERNATIVES ("a+b|c"): prints the first whose packages are all on offer, as words.
+choose() {
+	local alternative p ok
+	while read -r -d '|' alternative; do
+		ok=1
+		for p in ${alternative//+/ }; do candidate "$p" || ok=0; done
+		if [ $ok = 1 ]; then
+			printf '%s\n' "${alternative//+/ }"
+			return 0
+		fi
+	done <<<"$1|"
+	return 1
+}
+
+# missing: prints the lines of requirements() that do not hold.
+missing() {
+	local line
+	while IFS= read -r line; do
+		eval "${line%%|*}" || printf '%s\n' "$line"
+	done < <(requirements)
+}
+
+refresh_lists() {
+	# Lists older than a day, or none.
+	if [ -z "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' -mtime -1 2>/dev/null | head -n 1)" ]; then
+		say "apt-get update"
+		as_root apt-get -q update >/dev/null || die "apt-get update failed"
+	fi
+}
+
+install_packages() {
+	local lines=$1 line packages="" chosen
+	have apt-get || die "not a Debian system; please install what provides: $(cut -d'|' -f1 <<<"$lines" | paste -sd';')"
+	refresh_lists
+	while IFS= read -r line; do
+		chosen=$(choose "${line#*|}") || die "no package on offer for '${line%%|*}' (tried: ${line#*|})"
+		packages="$packages $chosen"
+	done <<<"$lines"
+	say "installing:$packages"
+	# shellcheck disable=SC2086
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $packages >"$CACHE/apt.log" 2>&1 || {
+		tail -n 20 "$CACHE/apt.log" >&2
+		die "apt-get install failed; log: $CACHE/apt.log"
+	}
+	lines=$(missing)
+	[ -z "$lines" ] || die "installed, but still missing: $(cut -d'|' -f1 <<<"$lines" | paste -sd';')"
+}
+
+install_bindgen() {
+	local cargo
+	# The distribution's, where it is new enough.
+	if have apt-get && candidate bindgen && version_ge "$(apt-cache policy bindgen | awk '/Candidate/ {print $2}')" "$MIN_BINDGEN"; then
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install bindgen >"$CACHE/apt.log" 2>&1 || true
+		if find_bindgen >/dev/null; then return; fi
+	fi
+	cargo=$(find_cargo)
+	"$cargo" install -q bindgen-cli --locked --root "$CACHE/tools" >"$CACHE/bindgen.log" 2>&1 || {
+		tail -n 20 "$CACHE/bindgen.log" >&2
+		die "cargo cannot install bindgen-cli; log: $CACHE/bindgen.log"
+	}
+}
+
+install_virtme() {
+	rm -rf "$CACHE/tools/venv"
+	python3 -m venv "$CACHE/tools/venv"
+	"$CACHE/tools/venv/bin/pip" -q --disable-pip-version-check install virtme-ng >"$CACHE/pip.log" 2>&1 || {
+		tail -n 20 "$CACHE/pip.log" >&2
+		die "pip cannot install virtme-ng; log: $CACHE/pip.log"
+	}
+}
+
+# do_extras: installs, or with --check names, what extras() lists and is not there.
+do_extras() {
+	local test name action
+	while IFS='|' read -r test name action; do
+		if eval "$test"; then continue; fi
+		[ "$mode" != --check ] || die "missing: $name; run 'make setup'"
+		say "installing $name into $CACHE/tools"
+		"$action"
+		eval "$test" || die "installed, but still missing: $name"
+	done < <(extras)
+}
+
+report() {
+	local rustc
+	rustc=$(find_rustc)
+	say "rustc    $rustc $("$rustc" --version | awk '{print $2}'), library source beside it"
+	say "cargo    $(find_cargo) $("$(find_cargo)" --version | awk '{print $2}')"
+	say "bindgen  $(find_bindgen) $("$(find_bindgen)" --version | awk '{print $2}')"
+	say "libclang $(find_libclang)"
+	say "gcc      $(gcc -dumpfullversion)"
+	say "qemu     $(qemu-system-x86_64 --version | awk 'NR == 1 {print $4}')"
+	say "virtme   $(find_virtme)"
+}
+
+mkdir -p "$CACHE/tools"
+lines=$(missing)
+if [ -n "$lines" ]; then
+	say "missing: $(cut -d'|' -f1 <<<"$lines" | paste -sd';')"
+	[ "$mode" != --check ] || die "run 'make setup'"
+	install_packages "$lines"
+fi
+do_extras
+if [ "$mode" != --quiet ]; then
+	report
+	say "everything that is needed is installed"
+fi

@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Prints the directory of a patched kernel tree, making it first when it is not in the cache:
+#   source.sh            the tree for this repository's patches
+#   source.sh --update   the same, but first looks whether a newer 7.3.x is on offer
+# KSRC= takes a tree or a tarball of the user's own in place of the distribution's package.
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+PKG=linux-source-$SERIES
+PATCHES=$REPO/integration/patches
+
+# Suites that may carry the package, besides those the machine is configured for.
+MORE_SUITES="trixie-backports forky-backports testing unstable"
+
+# private_apt SUITE CMD ARGS...: run CMD (apt-get, apt-cache) with only SUITE of the machine's own Debian
+# mirror configured, and state kept in the cache; the machine's sources are not touched.
+private_apt() {
+	local suite=$1 dir cmd=$2
+	shift 2
+	dir=$CACHE/apt/$suite
+	mkdir -p "$dir"/{lists,cache,src}/partial "$dir/cache/archives/partial"
+	"$cmd" -q -o Dir::State::lists="$dir/lists" -o Dir::Cache="$dir/cache" -o Dir::Etc::sourcelist=/dev/null \
+		-o Dir::Etc::sourceparts="$dir/src" -o APT::Get::List-Cleanup=false -o APT::Sandbox::User=root "$@"
+}
+
+# private_sources SUITE: write SUITE's source list, from the configured entry of the running release.
+private_sources() {
+	local suite=$1 dir=$CACHE/apt/$1/src release f
+	mkdir -p "$dir"
+	rm -f "$dir"/*.list "$dir"/*.sources
+	release=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
+	for f in /etc/apt/sources.list.d/*.sources; do
+		[ -e "$f" ] || continue
+		grep -v '^#' "$f" | awk -v release="$release" -v suite="$suite" '
+			BEGIN { RS = ""; FS = "\n"; ORS = "\n\n" }
+			{
+				hit = 0; out = ""
+				for (i = 1; i <= NF; i++) {
+					line = $i
+					if (line ~ /^Suites:/) {
+						n = split(line, w, " ")
+						for (k = 2; k <= n; k++) if (w[k] == release) hit = 1
+						line = "Suites: " suite
+					} else if (line ~ /^Components:/) {
+						line = "Components: main"
+					} else if (line ~ /^Types:/) {
+						line = "Types: deb"
+					}
+					out = out line (i < NF ? "\n" : "")
+				}
+				if (hit) print out
+			}' >"$dir/$(basename "$f")"
+		[ -s "$dir/$(basename "$f")" ] || rm -f "$dir/$(basename "$f")"
+	done
+	for f in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+		[ -e "$f" ] || continue
+		sed -n -E "s/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+)[[:space:]]+$release[[:space:]].*/deb \1\2 $suite main/p" \
+			"$f" >>"$dir/configured.list"
+	done
+	[ -s "$dir/configured.list" ] || rm -f "$dir/configured.list"
+	compgen -G "$dir/*" >/dev/null
+}
+
+# newest_offered: prints "VERSION SUITE" of the newest package on offer; SUITE is "-" for the machine's own.
+newest_offered() {
+	local suite
+	{
+		apt-cache madison "$PKG" 2>/dev/null | awk -F'|' '{gsub(/ /, "", $2); print $2, "-"}'
+		for suite in $MORE_SUITES; do
+			private_sources "$suite" || continue
+			private_apt "$suite" apt-get update >"$CACHE/apt/$suite/log" 2>&1 || continue
+			private_apt "$suite" apt-cache madison "$PKG" 2>/dev/null |
+				awk -F'|' -v s="$suite" '{gsub(/ /, "", $2); print $2, s}'
+		done
+	} | grep "^$SERIES\." | sort -s -V -k1,1 | tail -n 1
+}
+
+# download: puts the newest package into dl/ unless it is there.
+download() {
+	local version suite
+	have apt-get || die "no apt-get here: give a kernel $SERIES tree or tarball with KSRC="
+	say "looking for the newest $PKG on offer"
+	read -r version suite < <(newest_offered) ||
+		die "no $PKG on offer in this machine's suites or in: $MORE_SUITES (see $CACHE/apt/*/log); give a tree or tarball with KSRC="
+	if compgen -G "$CACHE/dl/${PKG}_${version//:/%3a}_*.deb" >/dev/null; then return 0; fi
+	say "downloading $PKG $version (about 170 MB)"
+	rm -rf "$CACHE/dl/new"
+	mkdir -p "$CACHE/dl/new"
+	(
+		cd "$CACHE/dl/new"
+		if [ "$suite" = - ]; then
+			apt-get -q -o APT::Sandbox::User=root download "$PKG=$version"
+		else
+			private_apt "$suite" apt-get download "$PKG=$version"
+		fi
+	) >&2 || die "cannot download $PKG $version"
+	mv "$CACHE"/dl/new/*.deb "$CACHE/dl/"
+}
+
+newest_downloaded() {
+	find "$CACHE/dl" -maxdepth 1 -name "${PKG}_*.deb" 2>/dev/null | sort -V | tail -n 1
+}
+
+# check_series TREE: fails unless TREE is a kernel of our series.
+check_series() {
+	[ -f "$1/Makefile" ] && [ -d "$1/rust/kernel" ] || die "$1 is not a kernel source tree"
+	case $(make -s -C "$1" kernelversion) in
+	"$SERIES" | "$SERIES".* | "$SERIES"-*) ;;
+	*) die "$1 is kernel $(make -s -C "$1" kernelversion), not $SERIES" ;;
+	esac
+}
+
+# unpack_to DIR CMD...: run CMD in a new directory and move the tree it makes to DIR.
+unpack_to() {
+	local dir=$1 tmp=$1.new
+	shift
+	rm -rf "$tmp"
+	mkdir -p "$tmp"
+	(cd "$tmp" && "$@") || die "cannot unpack the kernel source"
+	# A tarball has one top directory.
+	if [ ! -f "$tmp/Makefile" ]; then
+		set -- "$tmp"/*/Makefile
+		[ -f "$1" ] || die "no kernel tree in the source given"
+		mv "$(dirname "$1")" "$tmp.tree"
+		rm -rf "$tmp"
+		mv "$tmp.tree" "$tmp"
+	fi
+	check_series "$tmp"
+	mv "$tmp" "$dir"
+}
+
+unpack_deb() {
+	dpkg-deb --fsys-tarfile "$1" | tar xO --wildcards '*/linux-source-*.tar.xz' | xz -dc -T0 | tar x
+}
+
+copy_tree() {
+	rsync -a --exclude=/.git "$1/" .
+	if [ -f .config ] || [ -d include/config ]; then make -s mrproper; fi
+}
+
+# pristine: prints the directory of the unpacked, unpatched tree.
+pristine() {
+	local key src deb
+	src=${KSRC:-}
+	if [ -z "$src" ]; then
+		deb=$(newest_downloaded)
+		if [ -z "$deb" ] || [ "${1:-}" = --update ]; then
+			download
+			deb=$(newest_downloaded)
+		fi
+		key=$(basename "$deb" | cut -d_ -f2 | tr -c 'A-Za-z0-9.\n-' _)
+		set -- unpack_deb "$deb"
+	elif [ -d "$src" ]; then
+		src=$(cd "$src" && pwd)
+		key=tree-$(cd "$src" && find . -name .git -prune -o -type f -printf '%P %s %T@\n' | sort | sha256sum | cut -c1-12)
+		set -- copy_tree "$src"
+	elif [ -f "$src" ]; then
+		src=$(readlink -f "$src")
+		key=tar-$(sha256sum <"$src" | cut -c1-12)
+		set -- tar xf "$src"
+	else
+		die "KSRC=$src is neither a directory nor a file"
+	fi
+	if [ ! -d "$CACHE/src/$key.orig" ]; then
+		say "unpacking kernel source $key"
+		mkdir -p "$CACHE/src"
+		unpack_to "$CACHE/src/$key.orig" "$@"
+	fi
+	printf '%s\n' "$CACHE/src/$key.orig"
+}
+
+# patch_list: the series' patches, in order.
+patch_list() {
+	if [ -f "$PATCHES/series" ]; then sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$PATCHES/series"; fi
+}
+
+# patched: prints the directory of the tree with the series applied.
+patched() {
+	local orig hash tree p
+	orig=$(pristine "$@")
+	for p in $(patch_list); do
+		[ -f "$PATCHES/$p" ] || die "integration/patches/series names $p, which does not exist"
+	done
+	hash=$(cd "$PATCHES" 2>/dev/null && for p in $(patch_list); do cat "$p"; done | sha256sum | cut -c1-8)
+	tree=${orig%.orig}-$hash
+	if [ ! -d "$tree" ]; then
+		rm -rf "$tree.new"
+		# Hard links: patch and rsync replace a file, they do not write into it.
+		cp -al "$orig" "$tree.new"
+		for p in $(patch_list); do
+			patch -p1 -s -f --no-backup-if-mismatch -d "$tree.new" <"$PATCHES/$p" >&2 ||
+				die "integration/patches/$p does not apply to $(make -s -C "$tree.new" kernelversion)"
+		done
+		mv "$tree.new" "$tree"
+	fi
+	touch "$tree"
+	printf '%s\n' "$tree"
+}
+
+with_lock source patched "$@"

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs in the guest, as root: makes it ready, runs the command, leaves its exit status for the host.
+# The host (run.py) shares one directory: env, cmd, status and out/ are in it.
+share=$1
+
+set -a
+# shellcheck source=/dev/null
+. "$share/env"
+set +a
+# The host user's tools, then the system's.
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+
+mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
+mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+cd "$FERROTRACE_REPO" || exit 1
+
+bash "$share/cmd"
+status=$?
+sync
+echo $status >"$share/status.new"
+mv "$share/status.new" "$share/status"
+exit $status

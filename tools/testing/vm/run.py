@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Boot a kernel variant over the host's root file system and run a command in it as root.
+
+    run.py [options] VARIANT [COMMAND]
+
+COMMAND is a shell command line, run with the repository as its directory; without it a shell is opened.
+Its output and exit status are passed on. Instead of them:
+    124  the time was over (a hang)
+    125  the guest panicked or ended without an answer
+and the end of the guest's console is shown.
+
+The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
+In its environment: FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for insmod),
+FERROTRACE_VARIANT, FERROTRACE_OUT.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+REPO = os.path.realpath(os.path.join(HERE, "../../.."))
+KERNEL_SH = os.path.join(REPO, "integration/kernel.sh")
+CACHE = os.environ.get("FERROTRACE_CACHE") or os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ferrotrace"
+)
+SHARE = "/run/ferrotrace"
+HANG, PANIC = 124, 125
+CONSOLE_LINES = 60
+
+
+def say(text):
+    print(f"ferrotrace: {text}", file=sys.stderr, flush=True)
+
+
+def die(text):
+    say(f"error: {text}")
+    sys.exit(2)
+
+
+def parse_args():
+    env = os.environ.get
+    p = argparse.ArgumentParser(description="Run a command on a kernel variant, in QEMU or as UML.")
+    p.add_argument("--cpus", default=env("CPUS") or "2")
+    p.add_argument("--mem", default=env("MEM") or "1G")
+    p.add_argument("--timeout", type=int, default=int(env("TIMEOUT") or 120), help="seconds; 0 for none")
+    p.add_argument("--icount", action="store_true", default=env("ICOUNT", "0") not in ("", "0"),
+                   help="one guest nanosecond is one instruction")
+    p.add_argument("--append", default=env("APPEND") or "", help="more kernel parameters")
+    p.add_argument("--qemu", default=env("QEMU_OPTS") or "", help="more QEMU options")
+    p.add_argument("--out", default=env("OUT") or "", help="host directory that receives $FERROTRACE_OUT")
+    p.add_argument("--console", default=env("CONSOLE") or "", help="file that receives the console's log")
+    p.add_argument("variant")
+    p.add_argument("command", nargs="?", default="")
+    return p.parse_args()
+
+
+def kernel(verb, variant):
+    r = subprocess.run([KERNEL_SH, verb, variant], stdout=subprocess.PIPE, text=True, check=False)
+    if r.returncode != 0:
+        sys.exit(r.returncode)
+    return r.stdout.strip()
+
+
+def kvm_works():
+    """Whether KVM runs a guest: its firmware must say something within a second.
+
+    /dev/kvm may exist, and open, on a machine whose KVM then hangs.
+    """
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    with tempfile.TemporaryDirectory() as tmp:
+        log = os.path.join(tmp, "debugcon")
+        cmd = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-M", "q35", "-m", "64", "-nodefaults",
+               "-display", "none", "-debugcon", f"file:{log}", "-global", "isa-debugcon.iobase=0x402"]
+        with subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as qemu:
+            try:
+                end = time.monotonic() + 1
+                while time.monotonic() < end and qemu.poll() is None:
+                    if os.path.exists(log) and os.path.getsize(log) > 0:
+                        return True
+                    time.sleep(0.05)
+                return False
+            finally:
+                qemu.kill()
+
+
+def find_virtme(name):
+    for c in (os.path.join(CACHE, "tools/venv/bin", name), shutil.which(name)):
+        if c and os.access(c, os.X_OK):
+            return c
+    die("no virtme-ng; run 'make setup'")
+
+
+def overlay_dirs():
+    """Directories that are writable in the guest; the writes are lost with it."""
+    dirs = ["/etc", "/home", "/lib", "/opt", "/root", "/srv", "/tmp", "/usr", "/var"]
+    dirs = [d for d in dirs if os.path.isdir(d) and not os.path.islink(d)]
+    if not any(REPO.startswith(d + "/") for d in dirs):
+        dirs.append(REPO)
+    return dirs
+
+
+def qemu_command(args, share, console):
+    image = kernel("image", args.variant)
+    if not os.path.exists(image):
+        die(f"no kernel {args.variant} here; run 'make kernel VARIANT={args.variant}'")
+    cmd = [find_virtme("virtme-run"), "--kimg", image, "--memory", args.mem, "--cpus", args.cpus,
+           "--name", "ferrotrace", "--force-9p", "--disable-microvm", f"--rwdir={SHARE}={share}"]
+    for d in overlay_dirs():
+        cmd.append(f"--overlay-rwdir={d}")
+    if args.icount or not kvm_works():
+        cmd.append("--disable-kvm")
+    append = ["panic=-1", "oops=panic"] + shlex.split(args.append)
+    qemu = ["-no-reboot"]
+    if args.command:
+        # The kernel's log goes to a second serial port, and from there to a file.
+        append += ["console=ttyS1", "loglevel=7"]
+        qemu += ["-serial", f"file:{console}"]
+        cmd += ["--script-sh", f"exec bash {shlex.quote(HERE + '/guest.sh')} {SHARE}"]
+    else:
+        cmd += [f"--cwd={REPO}"]
+    if args.icount:
+        qemu += ["-icount", "shift=0,sleep=off"]
+    for a in append:
+        cmd += ["--kopt", a]
+    return cmd + ["--qemu-opts"] + qemu + shlex.split(args.qemu)
+
+
+def write_share(args, share):
+    env = {
+        "FERROTRACE_REPO": REPO,
+        "FERROTRACE_VARIANT": args.variant,
+        "FERROTRACE_KDIR": kernel("kdir", args.variant),
+        "FERROTRACE_OUT": SHARE + "/out",
+        "FERROTRACE_CPUS": args.cpus,
+        "FERROTRACE_ICOUNT": "1" if args.icount else "",
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": os.path.expanduser("~"),
+    }
+    os.mkdir(os.path.join(share, "out"))
+    with open(os.path.join(share, "env"), "w", encoding="utf-8") as f:
+        for name, value in env.items():
+            f.write(f"{name}={shlex.quote(value)}\n")
+    with open(os.path.join(share, "cmd"), "w", encoding="utf-8") as f:
+        f.write(args.command + "\n")
+
+
+def pump(source, target, drop=b""):
+    """Copy SOURCE to TARGET as it comes; lines with DROP in them are left out."""
+    def run():
+        while True:
+            data = source.readline() if drop else os.read(source.fileno(), 65536)
+            if not data:
+                return
+            if drop and drop in data:
+                continue
+            while data:
+                data = data[os.write(target, data):]
+    t = threading.Thread(target=run, daemon=True)
+    t.start()
+    return t
+
+
+def end_group(proc):
+    """End the virtual machine: virtme-run, QEMU and what else they started."""
+    for sig in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(proc.pid, sig)
+        except ProcessLookupError:
+            return
+        try:
+            proc.wait(3)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def run(args, cmd, share, console):
+    """Run CMD (the machine) to its end; returns the exit status for the caller."""
+    # Pipes, not our own descriptors: QEMU opens what it gets anew and would truncate a file.
+    with subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          start_new_session=True) as proc:
+        pumps = [pump(proc.stdout, 1), pump(proc.stderr, 2, b"warning: TCG doesn't support")]
+        hung = False
+        try:
+            proc.wait(args.timeout or None)
+        except subprocess.TimeoutExpired:
+            hung = True
+        finally:
+            end_group(proc)
+        for t in pumps:
+            t.join(5)
+    status_file = os.path.join(share, "status")
+    if os.path.exists(status_file):
+        with open(status_file, encoding="utf-8") as f:
+            return int(f.read())
+    if hung:
+        show_end(console, f"{args.variant}: no end within {args.timeout} s")
+        return HANG
+    show_end(console, f"{args.variant}: the guest panicked or ended without an answer")
+    return PANIC
+
+
+def show_end(console, reason):
+    say(reason)
+    if not os.path.exists(console):
+        return
+    with open(console, encoding="utf-8", errors="replace") as f:
+        lines = f.read().splitlines()
+    say(f"the last of {len(lines)} lines of its console:")
+    for line in lines[-CONSOLE_LINES:]:
+        print("    " + line, file=sys.stderr)
+
+
+def main():
+    args = parse_args()
+    with tempfile.TemporaryDirectory(prefix="ferrotrace-vm-") as share:
+        console = os.path.join(share, "console.log")
+        open(console, "w", encoding="utf-8").close()
+        write_share(args, share)
+        cmd = qemu_command(args, share, console)
+        if not args.command:
+            return subprocess.run(cmd, check=False).returncode
+        try:
+            return run(args, cmd, share, console)
+        finally:
+            if args.out:
+                shutil.copytree(os.path.join(share, "out"), args.out, dirs_exist_ok=True)
+            if args.console:
+                shutil.copyfile(console, args.console)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.exit(main())
