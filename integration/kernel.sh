@@ -5,7 +5,8 @@
 #   kernel.sh build VARIANT           build it; prints the image's path
 #   kernel.sh kdir VARIANT            print the build directory (for M=, for modules and symbols)
 #   kernel.sh image VARIANT           print the image's path
-#   kernel.sh make VARIANT ARGS...    run kbuild there, e.g. "modules", "CLIPPY=1", "M=/some/module"
+#   kernel.sh make VARIANT ARGS...    run kbuild there, e.g. "modules", "M=/some/module"
+#   kernel.sh clippy VARIANT          compile the repository's Rust with clippy, in a build directory of its own
 #
 # A tree of the cache is one kernel version with one state of the patches; a variant is built in a directory
 # directly below it, so that kbuild names every file relatively and ccache shares objects between trees.
@@ -16,7 +17,7 @@ set -euo pipefail
 # The parts of the repository that belong to the kernel.
 PARTS="Kbuild Kconfig rust relay kprobes ftrace_tramp gcov samples include"
 
-usage() { die "usage: kernel.sh build|kdir|image|make VARIANT [ARGS...]; variants: $(variants)"; }
+usage() { die "usage: kernel.sh build|kdir|image|make|clippy VARIANT [ARGS...]; variants: $(variants)"; }
 
 variants() {
 	(cd "$REPO/integration/config" && printf '%s ' *.config | sed -e 's/[a-z-]*base\.config //g' -e 's/\.config//g')
@@ -56,17 +57,20 @@ setup_tools() {
 
 kmake() { nice make -C "$TREE" O="$KDIR" "${MAKE_ARGS[@]}" -j"$JOBS" "$@"; }
 
-# parts: the kernel's parts that exist, relative to the repository.
+# parts: the kernel's parts that exist, relative to the repository; of the tests, those with kernel code.
 parts() {
 	local p
 	for p in $PARTS; do
 		if [ -e "$REPO/$p" ]; then printf '%s\n' "$p"; fi
 	done
+	if [ -d "$REPO/tools/testing" ]; then
+		(cd "$REPO" && find tools/testing -name target -prune -o -name Kbuild -printf '%h\n' | LC_ALL=C sort)
+	fi
 }
 
 # part_files: every file kbuild may see, sorted. Build output of cargo is not among them.
 part_files() {
-	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f -print | LC_ALL=C sort)
+	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f -print | LC_ALL=C sort -u)
 }
 
 # state: a hash of all that decides what the build directory must contain.
@@ -126,9 +130,14 @@ configure() {
 		die "the kernel does not accept this Rust toolchain (${MAKE_ARGS[2]})"
 	fi
 	# shellcheck disable=SC2046
-	kmake tinyconfig >>"$log" 2>&1 &&
-		"$TREE/scripts/kconfig/merge_config.sh" -m -Q -O "$KDIR" "$KDIR/.config" $(fragments) >>"$log" 2>&1 &&
-		kmake olddefconfig >>"$log" 2>&1 || { tail -n 20 "$log" >&2; die "configuring failed; log: $log"; }
+	if ! {
+		kmake tinyconfig &&
+			"$TREE/scripts/kconfig/merge_config.sh" -m -Q -O "$KDIR" "$KDIR/.config" $(fragments) &&
+			kmake olddefconfig
+	} >>"$log" 2>&1; then
+		tail -n 20 "$log" >&2
+		die "configuring failed; log: $log"
+	fi
 	check_config || die "the configuration did not take every option of $VARIANT"
 }
 
@@ -143,6 +152,22 @@ run_logged() {
 	fi
 }
 
+# configure_if_changed: makes the configuration that the fragments and our Kconfig files ask for.
+configure_if_changed() {
+	local hash
+	# shellcheck disable=SC2046
+	hash=$({
+		cat $(fragments)
+		find "$TREE/kernel/ferrotrace" -name 'Kconfig*' -print0 | LC_ALL=C sort -z | xargs -0 -r cat
+		printf '%s\n' "${MAKE_ARGS[@]}"
+	} | sha256sum)
+	if [ "$(cat "$KDIR/.ferrotrace-config" 2>/dev/null)" != "$hash" ]; then
+		rm -f "$KDIR/.ferrotrace-config"
+		configure
+		printf '%s\n' "$hash" >"$KDIR/.ferrotrace-config"
+	fi
+}
+
 build() {
 	local start=$SECONDS want
 	setup_tools
@@ -152,20 +177,26 @@ build() {
 	else
 		rm -f "$KDIR/.ferrotrace-state"
 		link_in
-		# shellcheck disable=SC2046
-		config_hash=$(cat $(fragments) "$TREE/kernel/ferrotrace/Kconfig" "$TREE"/kernel/ferrotrace/*/Kconfig 2>/dev/null | sha256sum)
-		if [ "$(cat "$KDIR/.ferrotrace-config" 2>/dev/null)" != "$config_hash" ]; then
-			rm -f "$KDIR/.ferrotrace-config"
-			configure
-			printf '%s\n' "$config_hash" >"$KDIR/.ferrotrace-config"
-		fi
-		say "building kernel $VARIANT $(kmake -s kernelrelease) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
+		configure_if_changed
+		say "building kernel $VARIANT $(make -s -C "$TREE" kernelversion) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
 		# shellcheck disable=SC2086
 		run_logged $GOALS || die "no kernel $VARIANT"
 		printf '%s\n' "$want" >"$KDIR/.ferrotrace-state"
 		say "built $VARIANT in $((SECONDS - start)) s"
 	fi
 	printf '%s\n' "$KDIR/$IMAGE"
+}
+
+# clippy: only our directory, each time anew, since what was compiled once is not reported again.
+clippy() {
+	setup_tools
+	KDIR=$TREE/build-clippy
+	link_in
+	configure_if_changed
+	rm -rf "$KDIR/kernel/ferrotrace"
+	run_logged CLIPPY=1 kernel/ferrotrace/ || return 1
+	# A warning of ours is a failure; the kernel's own are not ours to judge.
+	if grep -A4 -E '^(warning|error)' "$KDIR/build.log" | grep -E -- '--> .*kernel/ferrotrace/' >&2; then return 1; fi
 }
 
 run_make() {
@@ -181,6 +212,7 @@ case $command in
 build) with_lock "$(basename "$TREE")" build ;;
 kdir) printf '%s\n' "$KDIR" ;;
 image) printf '%s\n' "$KDIR/$IMAGE" ;;
+clippy) with_lock "$(basename "$TREE")" clippy ;;
 make) with_lock "$(basename "$TREE")" run_make "$@" ;;
 *) usage ;;
 esac

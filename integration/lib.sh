@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 #
 # Shared by the scripts of this directory and of tools/testing: places, messages, the toolchain.
 # Source it; it changes nothing but variables and functions.

@@ -57,7 +57,7 @@ private_sources() {
 	done
 	for f in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
 		[ -e "$f" ] || continue
-		sed -n -E "s/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+)[[:space:]]+$release[[:space:]].*/deb \1\2 $suite main/p" \
+		sed -n -E "s/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+)[[:space:]]+${release}[[:space:]].*/deb \1\2 $suite main/p" \
 			"$f" >>"$dir/configured.list"
 	done
 	[ -s "$dir/configured.list" ] || rm -f "$dir/configured.list"
@@ -106,7 +106,7 @@ newest_downloaded() {
 
 # check_series TREE: fails unless TREE is a kernel of our series.
 check_series() {
-	[ -f "$1/Makefile" ] && [ -d "$1/rust/kernel" ] || die "$1 is not a kernel source tree"
+	if [ ! -f "$1/Makefile" ] || [ ! -d "$1/rust/kernel" ]; then die "$1 is not a kernel source tree"; fi
 	case $(make -s -C "$1" kernelversion) in
 	"$SERIES" | "$SERIES".* | "$SERIES"-*) ;;
 	*) die "$1 is kernel $(make -s -C "$1" kernelversion), not $SERIES" ;;

@@ -8,6 +8,7 @@ COMMAND is a shell command line, run with the repository as its directory; witho
 Its output and exit status are passed on. Instead of them:
     124  the time was over (a hang)
     125  the guest panicked or ended without an answer
+    126  with --strict, when the command succeeded: the kernel warned
 and the end of the guest's console is shown.
 
 The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
@@ -17,6 +18,7 @@ FERROTRACE_VARIANT, FERROTRACE_OUT.
 
 import argparse
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -33,7 +35,9 @@ CACHE = os.environ.get("FERROTRACE_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ferrotrace"
 )
 SHARE = "/run/ferrotrace"
-HANG, PANIC = 124, 125
+HANG, PANIC, WARNED = 124, 125, 126
+# What the kernel prints when it finds something wrong with itself.
+COMPLAINT = re.compile(r"WARNING: |BUG: |INFO: (?:task|rcu|possible)|Oops: |refcount_t: |kmemleak: \d+ new|general protection")
 CONSOLE_LINES = 60
 
 
@@ -54,6 +58,8 @@ def parse_args():
     p.add_argument("--timeout", type=int, default=int(env("TIMEOUT") or 120), help="seconds; 0 for none")
     p.add_argument("--icount", action="store_true", default=env("ICOUNT", "0") not in ("", "0"),
                    help="one guest nanosecond is one instruction")
+    p.add_argument("--strict", action="store_true", default=env("STRICT", "0") not in ("", "0"),
+                   help="a warning in the kernel's log is a failure")
     p.add_argument("--append", default=env("APPEND") or "", help="more kernel parameters")
     p.add_argument("--qemu", default=env("QEMU_OPTS") or "", help="more QEMU options")
     p.add_argument("--out", default=env("OUT") or "", help="host directory that receives $FERROTRACE_OUT")
@@ -70,17 +76,31 @@ def kernel(verb, variant):
     return r.stdout.strip()
 
 
-def kvm_works():
-    """Whether KVM runs a guest: its firmware must say something within a second.
+def kvm_works(image):
+    """Whether KVM runs a kernel: IMAGE must say something within a second.
 
-    /dev/kvm may exist, and open, on a machine whose KVM then hangs.
+    /dev/kvm may exist, open and even run the firmware on a machine where a kernel then hangs. The answer is kept
+    until the machine boots anew.
     """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as f:
+        known = os.path.join(CACHE, f"kvm-{f.read().strip()}")
+    if not os.path.exists(known):
+        answer = "yes" if kvm_trial(image) else "no"
+        say(f"KVM works here: {answer}")
+        with open(known, "w", encoding="utf-8") as f:
+            f.write(answer)
+    with open(known, encoding="utf-8") as f:
+        return f.read() == "yes"
+
+
+def kvm_trial(image):
     with tempfile.TemporaryDirectory() as tmp:
-        log = os.path.join(tmp, "debugcon")
-        cmd = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-M", "q35", "-m", "64", "-nodefaults",
-               "-display", "none", "-debugcon", f"file:{log}", "-global", "isa-debugcon.iobase=0x402"]
+        log = os.path.join(tmp, "console")
+        cmd = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-M", "q35", "-m", "512", "-smp", "2",
+               "-nodefaults", "-no-reboot", "-display", "none", "-serial", f"file:{log}", "-kernel", image,
+               "-append", "console=ttyS0 panic=-1"]
         with subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as qemu:
             try:
@@ -115,10 +135,10 @@ def qemu_command(args, share, console):
     if not os.path.exists(image):
         die(f"no kernel {args.variant} here; run 'make kernel VARIANT={args.variant}'")
     cmd = [find_virtme("virtme-run"), "--kimg", image, "--memory", args.mem, "--cpus", args.cpus,
-           "--name", "ferrotrace", "--force-9p", "--disable-microvm", f"--rwdir={SHARE}={share}"]
+           "--mods", "none", "--name", "ferrotrace", "--force-9p", "--disable-microvm", f"--rwdir={SHARE}={share}"]
     for d in overlay_dirs():
         cmd.append(f"--overlay-rwdir={d}")
-    if args.icount or not kvm_works():
+    if args.icount or not kvm_works(image):
         cmd.append("--disable-kvm")
     append = ["panic=-1", "oops=panic"] + shlex.split(args.append)
     qemu = ["-no-reboot"]
@@ -202,12 +222,21 @@ def run(args, cmd, share, console):
     status_file = os.path.join(share, "status")
     if os.path.exists(status_file):
         with open(status_file, encoding="utf-8") as f:
-            return int(f.read())
+            status = int(f.read())
+        if status == 0 and args.strict and complained(console):
+            show_end(console, f"{args.variant}: the kernel warned")
+            return WARNED
+        return status
     if hung:
         show_end(console, f"{args.variant}: no end within {args.timeout} s")
         return HANG
     show_end(console, f"{args.variant}: the guest panicked or ended without an answer")
     return PANIC
+
+
+def complained(console):
+    with open(console, encoding="utf-8", errors="replace") as f:
+        return any(COMPLAINT.search(line) for line in f)
 
 
 def show_end(console, reason):

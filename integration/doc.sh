@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# API documentation of the Cargo packages, and a check that Documentation/ and README are well formed.
+set -uo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+export CARGO_TARGET_DIR=$CACHE/target
+status=0
+cd "$REPO" || exit 1
+
+for p in rust/core tools/ferrotrace; do
+	[ -f "$p/Cargo.toml" ] || continue
+	say "doc: $p"
+	RUSTDOCFLAGS="-D warnings" "$(find_cargo)" doc -q --no-deps --manifest-path "$p/Cargo.toml" || status=1
+done
+
+say "doc: Documentation/"
+find Documentation -name '*.rst' 2>/dev/null | LC_ALL=C sort | xargs -r python3 "$REPO/integration/check-rst.py" || status=1
+
+[ $status = 0 ] && say "doc: in $CARGO_TARGET_DIR/doc"
+exit $status

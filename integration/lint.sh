@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+#   lint.sh fmt     format every Rust source
+#   lint.sh lint    rustfmt, clippy (the kernel's flags in the kernel, cargo's for the host), checkpatch, shellcheck
+set -uo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# The variant whose configuration compiles the most of our code.
+VARIANT=${LINT_VARIANT:-modular}
+
+cd "$REPO" || exit 1
+failed=""
+
+# step NAME CMD...: run a check and remember its name if it fails.
+step() {
+	local name=$1
+	shift
+	say "lint: $name"
+	"$@" || failed="$failed $name"
+}
+
+sources() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r f; do [ -e "$f" ] && printf '%s\n' "$f"; done; }
+
+# Kernel code is formatted by the kernel's rules, a Cargo package of the host by its own.
+kernel_rust() { sources '*.rs' | grep -v '^tools/'; }
+host_packages() { sources '*Cargo.toml' | xargs -r -n 1 dirname; }
+
+rustfmt_run() {
+	local tree rustfmt status=0 p
+	tree=$("$REPO/integration/source.sh") || return 1
+	rustfmt=$(rust_tool "$(find_rustc)" rustfmt) || die "no rustfmt; run 'make setup'"
+	kernel_rust | xargs -r "$rustfmt" --edition 2021 --config-path "$tree/.rustfmt.toml" --config skip_children=false "$@" 2>/dev/null ||
+		kernel_rust | xargs -r "$rustfmt" --edition 2021 --config-path "$tree/.rustfmt.toml" "$@" || status=1
+	for p in $(host_packages); do
+		case $p in tools/*) (cd "$p" && "$(find_cargo)" fmt -- "$@") || status=1 ;; esac
+	done
+	return $status
+}
+
+clippy_host() {
+	local p status=0
+	for p in $(host_packages); do
+		CARGO_TARGET_DIR=$CACHE/target "$(find_cargo)" clippy -q --all-targets --manifest-path "$p/Cargo.toml" -- -D warnings || status=1
+	done
+	return $status
+}
+
+# Clippy in the kernel: our objects only are compiled anew, with CLIPPY=1, in a build directory of their own kind.
+clippy_kernel() { "$REPO/integration/kernel.sh" clippy "$VARIANT"; }
+
+checkpatch() {
+	local tree status=0
+	tree=$("$REPO/integration/source.sh") || return 1
+	# The patches are made by name-less maintainers; the directory is not in MAINTAINERS.
+	sources 'integration/patches/*.patch' | xargs -r perl "$tree/scripts/checkpatch.pl" --no-tree -q --show-types --no-summary \
+		--root="$tree" --ignore FILE_PATH_CHANGES,COMMIT_MESSAGE || status=1
+	sources '*.c' '*.h' | xargs -r perl "$tree/scripts/checkpatch.pl" --no-tree -q --show-types --no-summary -f || status=1
+	return $status
+}
+
+shell_scripts() { { sources '*.sh'; grep -rlE '^#!.*\b(ba)?sh$' .ci integration tools 2>/dev/null; } | sort -u; }
+shellcheck_run() { shell_scripts | xargs -r shellcheck -x -P "$REPO"; }
+
+case ${1:-} in
+fmt) rustfmt_run ;;
+lint)
+	step rustfmt rustfmt_run --check
+	step clippy-host clippy_host
+	step clippy-kernel clippy_kernel
+	step checkpatch checkpatch
+	if have shellcheck; then step shellcheck shellcheck_run; fi
+	[ -z "$failed" ] || die "lint failed:$failed"
+	say "lint: clean"
+	;;
+*) die "usage: lint.sh fmt|lint" ;;
+esac

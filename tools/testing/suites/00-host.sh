@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Tests that run on the host: of the scripts, of the Cargo packages, and Miri over the pure logic.
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# Cargo packages with tests, and those among them that Miri can run (pure logic).
+PACKAGES="rust/core tools/ferrotrace tools/testing/host"
+MIRI_PACKAGES="rust/core"
+
+# cargo_tests NAME CMD...: run a cargo test command; its tests are the results.
+cargo_tests() {
+	local name=$1
+	shift
+	# Cargo's exit status decides, so that a package that does not compile fails.
+	"$@" 2>&1 | "$REPO/tools/testing/cargo-tap.py" "$name"
+}
+
+# have_miri: a nightly toolchain with Miri, completed by rustup where that is the installer.
+have_miri() {
+	have rustup && rustup toolchain list | grep '^nightly' >/dev/null || return 1
+	rustup component list --toolchain nightly --installed | grep '^miri' >/dev/null ||
+		rustup component add --toolchain nightly miri rust-src >&2
+}
+
+tap_nest "scripts: ktap.py" python3 "$REPO/tools/testing/ktap_test.py"
+
+cargo=$(find_cargo) || die "no cargo; run 'make setup'"
+for p in $PACKAGES; do
+	[ -f "$REPO/$p/Cargo.toml" ] || continue
+	tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml"
+done
+
+for p in $MIRI_PACKAGES; do
+	[ -f "$REPO/$p/Cargo.toml" ] || continue
+	if have_miri; then
+		# Few cases: Miri is slow, and what it looks for does not depend on the values.
+		export PROPTEST_CASES=${MIRI_CASES:-4} MIRIFLAGS=-Zmiri-disable-isolation
+		CARGO_TARGET_DIR=$CACHE/target-miri tap_nest "miri: $p" \
+			cargo_tests "miri: $p" rustup run nightly cargo miri test --manifest-path "$REPO/$p/Cargo.toml"
+	else
+		tap_skip "miri: $p" "no nightly toolchain with Miri"
+	fi
+done
+tap_plan

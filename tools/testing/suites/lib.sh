@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For the suites: each *.sh beside this file is a program that prints (K)TAP on stdout, whatever else on
+# stderr, and fails when it could not run to its end. check.sh runs them in the order of their names, with
+#   REPO       the repository
+#   CACHE      the cache directory
+#   VARIANTS   the kernel variants under test
+#   LOGS       a directory for the suite's logs, which are kept
+# A suite that is not meant for a variant skips it with a reason.
+
+# shellcheck source=integration/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../../../integration/lib.sh"
+VARIANTS=${VARIANTS:-$DEFAULT_VARIANTS}
+LOGS=${LOGS:-$REPO/build/check}
+mkdir -p "$LOGS"
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$CACHE/target}
+
+tap_count=0
+
+# tap_ok NAME, tap_not_ok NAME, tap_skip NAME REASON: a result.
+tap_ok() { printf 'ok %d %s\n' $((++tap_count)) "$1"; }
+tap_not_ok() { printf 'not ok %d %s\n' $((++tap_count)) "$1"; }
+tap_skip() { printf 'ok %d %s # SKIP %s\n' $((++tap_count)) "$1" "$2"; }
+
+# tap_plan: the plan, at the end.
+tap_plan() { printf '1..%d\n' "$tap_count"; }
+
+# tap_run NAME CMD...: a result from CMD's exit status; its output goes to stderr.
+tap_run() {
+	local name=$1
+	shift
+	if "$@" >&2; then tap_ok "$name"; else tap_not_ok "$name (exit status $?)"; fi
+}
+
+# tap_nest NAME CMD...: CMD prints (K)TAP; its lines become the subtests of the result NAME.
+tap_nest() {
+	local name=$1 status
+	shift
+	"$@" | sed -u 's/^/    /'
+	status=${PIPESTATUS[0]}
+	if [ "$status" = 0 ]; then tap_ok "$name"; else tap_not_ok "$name (exit status $status)"; fi
+}
+
+# run_vm VARIANT CMD: run CMD in the guest. A warning or an error of the kernel in its log is a failure (126).
+# CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment.
+run_vm() {
+	local variant=$1 name console
+	name=$(basename "$0" .sh)-$variant
+	console=$LOGS/$name.console
+	CONSOLE=$console STRICT=1 "$REPO/tools/testing/vm/run.py" "$variant" "$2"
+}
+
+# tool NAME: builds the user-space command and prints its path.
+tool() {
+	"$(find_cargo)" build -q --release --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" >&2 &&
+		printf '%s\n' "$CARGO_TARGET_DIR/release/ferrotrace"
+}
