@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a channel is to be.
+#![deny(unsafe_code)]
+
+use ferro_core::relay::Geometry;
+use ferro_sys::debugfs::Dir;
+use kernel::prelude::*;
+
+use crate::channel::Channel;
+
+/// What happens when no sub-buffer is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// New records are lost, until a reader has consumed a sub-buffer.
+    NoOverwrite,
+    /// The oldest sub-buffer is lost: a flight recorder.
+    Overwrite,
+}
+
+/// Describes a channel before it is opened.
+#[derive(Clone, Copy)]
+pub struct Builder<'a> {
+    pub(crate) dir: &'a CStr,
+    pub(crate) parent: Option<&'a Dir>,
+    pub(crate) base: &'a CStr,
+    pub(crate) subbuf_size: usize,
+    pub(crate) n_subbufs: usize,
+    pub(crate) mode: Mode,
+    pub(crate) global: bool,
+    pub(crate) permissions: u16,
+    pub(crate) format: Option<&'static str>,
+}
+
+impl<'a> Builder<'a> {
+    /// A per-CPU channel of 8 sub-buffers of 64 KiB that does not overwrite, with files `cpu0`,
+    /// `cpu1`, ... in the debugfs directory `dir`, readable by root.
+    pub(crate) fn new(dir: &'a CStr) -> Self {
+        Self {
+            dir,
+            parent: None,
+            base: c"cpu",
+            subbuf_size: 64 * 1024,
+            n_subbufs: 8,
+            mode: Mode::NoOverwrite,
+            global: false,
+            permissions: 0o400,
+            format: None,
+        }
+    }
+
+    /// Puts the directory into another one, rather than into the root of debugfs.
+    pub fn parent(self, parent: &'a Dir) -> Self {
+        Self {
+            parent: Some(parent),
+            ..self
+        }
+    }
+
+    /// What the files are called, before the number of the CPU.
+    pub fn base_name(self, base: &'a CStr) -> Self {
+        Self { base, ..self }
+    }
+
+    /// Bytes in a sub-buffer. A record is never split, so it has to fit.
+    pub fn subbuf_size(self, subbuf_size: usize) -> Self {
+        Self {
+            subbuf_size,
+            ..self
+        }
+    }
+
+    /// Sub-buffers of a CPU.
+    pub fn n_subbufs(self, n_subbufs: usize) -> Self {
+        Self { n_subbufs, ..self }
+    }
+
+    /// What happens when no sub-buffer is free.
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// One buffer for all CPUs, in the order of writing. Writers then wait for each other.
+    pub fn global(self) -> Self {
+        Self {
+            global: true,
+            ..self
+        }
+    }
+
+    /// Permission bits of the files; writing is never permitted.
+    pub fn permissions(self, permissions: u16) -> Self {
+        Self {
+            permissions: permissions & 0o444,
+            ..self
+        }
+    }
+
+    /// The text of the file `format`, which describes the records as tracefs does.
+    pub fn format(self, format: &'static str) -> Self {
+        Self {
+            format: Some(format),
+            ..self
+        }
+    }
+
+    /// Opens the channel.
+    ///
+    /// Context: process; sleeps. Errors: -EINVAL for sizes of zero or more than 4 GiB a CPU,
+    /// -EEXIST if the directory is there already, -ENODEV without debugfs, -ENOMEM.
+    pub fn open(self) -> Result<Channel> {
+        let geometry = Geometry::new(self.subbuf_size, self.n_subbufs).map_err(|_| EINVAL)?;
+        Channel::open(&self, geometry)
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An open channel.
+//!
+//! Contexts: writing in any but NMI; opening, flushing, resetting and dropping in process context.
+//! Locks: writers of a global channel take its spin lock, with interrupts off.
+#![deny(unsafe_code)]
+
+use ferro_core::relay::Geometry;
+use ferro_sys::counted::Shared;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::cpu::IrqsOff;
+use ferro_sys::debugfs::Dir;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use zerocopy::Immutable;
+use zerocopy::IntoBytes;
+
+use crate::builder::Builder;
+use crate::control::ChannelState;
+use crate::control::TextFiles;
+use crate::ffi::Handle;
+use crate::ffi::Room;
+use crate::record::Record;
+
+/// A relay channel, closed when it is dropped.
+///
+/// User space that has a file or a mapping open keeps its buffer.
+pub struct Channel {
+    // In the order in which they have to go.
+    _files: TextFiles,
+    handle: Handle,
+    dir: Dir,
+    state: ARef<Shared<ChannelState>>,
+}
+
+/// The record was not written: no sub-buffer is free, or it does not fit in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped;
+
+impl From<Dropped> for Error {
+    fn from(_: Dropped) -> Self {
+        ENOSPC
+    }
+}
+
+/// Counts since the channel was opened or reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Records that were not written.
+    pub dropped: u64,
+    /// How often a sub-buffer was needed and none was free.
+    pub full: usize,
+    /// Records that did not fit in a sub-buffer.
+    pub too_big: usize,
+}
+
+impl Channel {
+    /// Describes a channel with files in the debugfs directory `dir`.
+    pub fn builder(dir: &CStr) -> Builder<'_> {
+        Builder::new(dir)
+    }
+
+    pub(crate) fn open(builder: &Builder<'_>, geometry: Geometry) -> Result<Self> {
+        let state = ChannelState::new(builder, geometry)?;
+        let dir = Dir::new(builder.dir, builder.parent)?;
+        let sizes = (geometry.subbuf_size(), geometry.n_subbufs());
+        let handle = Handle::open(&dir, builder.base, sizes, state.clone())?;
+        let files = TextFiles::new(&dir, &state, builder.format)?;
+        Ok(Self {
+            _files: files,
+            handle,
+            dir,
+            state,
+        })
+    }
+
+    /// The directory with the channel's files, for files of the client's own.
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Writes a record to the buffer of this CPU.
+    #[inline]
+    pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
+        self.with_room(data.len(), |room| {
+            room.put(0, data);
+        })
+    }
+
+    /// Writes a record that is a plain structure.
+    #[inline]
+    pub fn write_record<T: IntoBytes + Immutable>(&self, record: &T) -> Result<(), Dropped> {
+        self.write(record.as_bytes())
+    }
+
+    /// Makes room for a record of `len` bytes and has `fill` write it in place. Readers do not see
+    /// it before `fill` has returned; what it leaves out is zero.
+    ///
+    /// `fill` runs with interrupts off, and must not write to the same channel: its own record
+    /// would be dropped, and with a global channel it would wait for itself.
+    #[inline]
+    pub fn reserve(&self, len: usize, fill: impl FnOnce(&mut Record<'_>)) -> Result<(), Dropped> {
+        self.with_room(len, |room| {
+            let mut record = Record::new(room);
+            fill(&mut record);
+            record.finish();
+        })
+    }
+
+    #[inline]
+    fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room)) -> Result<(), Dropped> {
+        let irqs = IrqsOff::new();
+        let _lock = self.state.lock_global();
+        let written = self
+            .handle
+            .this_buf(&irqs)
+            .is_some_and(|buf| buf.write_room(len, &irqs, fill));
+        if !written {
+            self.state.count_dropped();
+            return Err(Dropped);
+        }
+        Ok(())
+    }
+
+    /// Ends the current sub-buffer of every CPU, so that readers are told.
+    pub fn flush(&self) {
+        if self.state.is_global() {
+            let _irqs = IrqsOff::new();
+            let _lock = self.state.lock_global();
+            self.handle.flush();
+        } else {
+            self.handle.flush();
+        }
+    }
+
+    /// Empties all buffers and sets the counts to zero.
+    pub fn reset(&mut self) {
+        self.handle.reset();
+        self.state.reset_dropped();
+    }
+
+    /// What was lost.
+    pub fn stats(&self) -> Stats {
+        let (full, too_big) = self.handle.stats();
+        Stats {
+            dropped: self.state.dropped(),
+            full,
+            too_big,
+        }
+    }
+
+    /// Sub-buffers that `cpu` has completed and readers have consumed; `None` if the CPU has not
+    /// been up since the channel was opened.
+    pub fn subbufs(&self, cpu: CpuId) -> Option<(usize, usize)> {
+        let buf = self.handle.buf(cpu)?;
+        Some((buf.produced(), buf.consumed()))
+    }
+}

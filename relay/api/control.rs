@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files beside the buffers: sizes and mode, counts, padding. See `Documentation/relay.rst`.
+//!
+//! Contexts: process, except [`ChannelState::lock_global`] and the counting of lost records, which
+//! run in any but NMI.
+#![deny(unsafe_code)]
+
+use ferro_core::relay::Geometry;
+use ferro_sys::counted::Shared;
+use ferro_sys::debugfs::Dir;
+use ferro_sys::debugfs::File;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::NodeOps;
+use ferro_sys::fops::UserDst;
+use ferro_sys::fops::UserSrc;
+use kernel::module::this_module;
+use kernel::new_mutex;
+use kernel::new_spinlock;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Mutex;
+use kernel::sync::SpinLock;
+use kernel::sync::SpinLockGuard;
+
+use crate::builder::Builder;
+use crate::builder::Mode;
+use crate::ffi::BufRef;
+use crate::RelayApi;
+
+/// What the callbacks of a channel need.
+#[pin_data]
+pub struct ChannelState {
+    geometry: Geometry,
+    mode: Mode,
+    global: bool,
+    permissions: u16,
+    /// The files that the callbacks have made.
+    #[pin]
+    controls: Mutex<KVec<Controls>>,
+    #[pin]
+    lock: SpinLock<()>,
+    dropped: Atomic<u64>,
+}
+
+/// The control files of a buffer.
+struct Controls {
+    buf: BufRef,
+    _files: [File<Shared<Control>>; 3],
+}
+
+impl ChannelState {
+    pub fn new(builder: &Builder<'_>, geometry: Geometry) -> Result<ARef<Shared<Self>>> {
+        let (mode, global, permissions) = (builder.mode, builder.global, builder.permissions);
+        Shared::new(try_pin_init!(Self {
+            geometry,
+            mode,
+            global,
+            permissions,
+            controls <- new_mutex!(KVec::new()),
+            lock <- new_spinlock!(()),
+            dropped: Atomic::new(0),
+        }? Error))
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub fn is_global(&self) -> bool {
+        self.global
+    }
+
+    pub fn permissions(&self) -> u16 {
+        self.permissions
+    }
+
+    /// Keeps other writers of a global channel out. Interrupts are off.
+    #[inline]
+    pub fn lock_global(&self) -> Option<SpinLockGuard<'_, ()>> {
+        self.global.then(|| self.lock.lock())
+    }
+
+    pub fn count_dropped(&self) {
+        self.dropped.fetch_add(1, Relaxed);
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+
+    pub fn reset_dropped(&self) {
+        self.dropped.store(0, Relaxed);
+    }
+
+    /// Makes the control files of a buffer whose file is `name` in `dir`.
+    ///
+    /// Errors: -ENOMEM and those of debugfs.
+    pub fn add_controls(&self, dir: &Dir, name: &CStr, buf: BufRef) -> Result {
+        let file = |kind: Kind, suffix: &str, mode| {
+            let name = suffixed(name, suffix)?;
+            dir.file(
+                &name,
+                mode,
+                &CONTROL_FILES,
+                Shared::new(Control { kind, buf })?,
+            )
+        };
+        let read = self.permissions;
+        let files = [
+            file(Kind::Produced, ".produced", read)?,
+            // Who may read may report that it has.
+            file(Kind::Consumed, ".consumed", read | ((read & 0o444) >> 1))?,
+            file(Kind::Padding, ".padding", read)?,
+        ];
+        self.controls
+            .lock()
+            .push(Controls { buf, _files: files }, GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// Removes them. Nobody is in their operations any more then.
+    pub fn remove_controls(&self, buf: BufRef) {
+        let mut controls = self.controls.lock();
+        let index = controls.iter().position(|c| c.buf == buf);
+        let removed = index.and_then(|index| controls.remove(index).ok());
+        drop(controls);
+        drop(removed);
+    }
+}
+
+/// `name` with something behind it.
+fn suffixed(name: &CStr, suffix: &str) -> Result<CString> {
+    let name = name.to_str().map_err(|_| EINVAL)?;
+    Ok(CString::try_from_fmt(fmt!("{name}{suffix}"))?)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Produced,
+    Consumed,
+    Padding,
+}
+
+/// A binary file of a buffer: native `size_t`s.
+struct Control {
+    kind: Kind,
+    buf: BufRef,
+}
+
+static CONTROL_FILES: FileTable<Shared<Control>> = FileTable::new(this_module::<RelayApi>());
+
+impl NodeOps for Control {
+    fn read(&self, to: &mut UserDst) -> Result {
+        match self.kind {
+            Kind::Produced => to.copy_at_position(&self.buf.produced().to_ne_bytes()),
+            Kind::Consumed => to.copy_at_position(&self.buf.consumed().to_ne_bytes()),
+            Kind::Padding => {
+                let mut bytes = KVVec::with_capacity(self.buf.padding_len(), GFP_KERNEL)?;
+                for padding in self.buf.padding() {
+                    bytes.extend_from_slice(&padding.to_ne_bytes(), GFP_KERNEL)?;
+                }
+                to.copy_at_position(&bytes)
+            }
+        }
+    }
+
+    fn write(&self, from: &UserSrc) -> Result {
+        match self.kind {
+            Kind::Consumed => self.buf.consume(from.native_size()?),
+            Kind::Produced | Kind::Padding => Err(EINVAL),
+        }
+    }
+}
+
+/// The text files of a channel.
+pub struct TextFiles {
+    _files: KVec<File<Shared<Text>>>,
+}
+
+impl TextFiles {
+    /// Errors: -ENOMEM and those of debugfs.
+    pub fn new(
+        dir: &Dir,
+        state: &ARef<Shared<ChannelState>>,
+        format: Option<&'static str>,
+    ) -> Result<Self> {
+        let mode = state.permissions;
+        let mut files = KVec::new();
+        let mut add = |name, what| -> Result {
+            let node = Shared::new(Text {
+                what,
+                state: state.clone(),
+            })?;
+            files.push(dir.file(name, mode, &TEXT_FILES, node)?, GFP_KERNEL)?;
+            Ok(())
+        };
+        add(c"subbuf_size", What::SubbufSize)?;
+        add(c"n_subbufs", What::NSubbufs)?;
+        add(c"mode", What::Mode)?;
+        add(c"dropped", What::Dropped)?;
+        if let Some(format) = format {
+            add(c"format", What::Format(format))?;
+        }
+        Ok(Self { _files: files })
+    }
+}
+
+enum What {
+    SubbufSize,
+    NSubbufs,
+    Mode,
+    Dropped,
+    Format(&'static str),
+}
+
+/// A text file of a channel: one value and a newline, or the format.
+struct Text {
+    what: What,
+    state: ARef<Shared<ChannelState>>,
+}
+
+static TEXT_FILES: FileTable<Shared<Text>> = FileTable::new(this_module::<RelayApi>());
+
+impl NodeOps for Text {
+    fn read(&self, to: &mut UserDst) -> Result {
+        let geometry = &self.state.geometry;
+        let text = match self.what {
+            What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", geometry.subbuf_size()))?,
+            What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", geometry.n_subbufs()))?,
+            What::Dropped => CString::try_from_fmt(fmt!("{}\n", self.state.dropped()))?,
+            What::Mode => {
+                return to.copy_at_position(match self.state.mode {
+                    Mode::NoOverwrite => b"no-overwrite\n",
+                    Mode::Overwrite => b"overwrite\n",
+                })
+            }
+            What::Format(format) => return to.copy_at_position(format.as_bytes()),
+        };
+        to.copy_at_position(text.to_bytes())
+    }
+}

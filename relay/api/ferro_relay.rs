@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe relay channels for Rust modules.
+//!
+//! A [`Channel`] is opened with a [`Builder`], written from any context but NMI, and closed when it
+//! is dropped. It stands on the functions of `<linux/relay.h>`, so it works with the C engine and
+//! with the Rust engine alike, and its files speak the protocol of `Documentation/relay.rst`, which
+//! `ferrotrace relay record` drains.
+//!
+//! # Examples
+//!
+//! ```ignore
+//! let channel = Channel::builder(c"my_trace")
+//!     .subbuf_size(64 * 1024)
+//!     .n_subbufs(8)
+//!     .mode(Mode::NoOverwrite)
+//!     .open()?;
+//! channel.write(b"hello")?;
+//! channel.reserve(8, |record| {
+//!     record.put(&now.to_ne_bytes());
+//! })?;
+//! ```
+
+use kernel::prelude::*;
+
+mod builder;
+mod channel;
+mod control;
+mod ffi;
+mod record;
+#[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
+mod tests;
+
+pub use builder::Builder;
+pub use builder::Mode;
+pub use channel::Channel;
+pub use channel::Dropped;
+pub use channel::Stats;
+pub use record::Record;
+
+module! {
+    type: RelayApi,
+    name: "ferrotrace_relay",
+    authors: ["Ferrotrace maintainers"],
+    description: "Safe relay channels for Rust modules",
+    license: "GPL v2",
+}
+
+struct RelayApi;
+
+impl kernel::Module for RelayApi {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self)
+    }
+}

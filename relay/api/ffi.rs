@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls to the C interface, and the callbacks that it makes.
+//!
+//! Contexts: [`BufRef::write_room`] on the CPU that owns the buffer with interrupts off; callbacks in process context, except `subbuf_start()`, which runs where a record
+//! is written.
+
+use core::ptr::NonNull;
+
+use ferro_sys::counted::Shared;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::cpu::IrqsOff;
+use ferro_sys::debugfs::Dir;
+use kernel::bindings;
+use kernel::ffi::c_char;
+use kernel::ffi::c_int;
+use kernel::ffi::c_void;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Acquire;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::Release;
+
+use crate::builder::Mode;
+use crate::control::ChannelState;
+
+/// A buffer of an open channel.
+///
+/// # Invariants
+///
+/// The pointer is valid, and so are its channel and its padding array, as long as anybody has a copy:
+/// until the buffer's control files have been removed, and within a write.
+#[derive(Clone, Copy)]
+pub struct BufRef(NonNull<bindings::rchan_buf>);
+
+// SAFETY: What changes is read and written atomically, or on one CPU.
+unsafe impl Send for BufRef {}
+// SAFETY: As above.
+unsafe impl Sync for BufRef {}
+
+impl BufRef {
+    /// A field that others change.
+    fn counter(&self, field: impl FnOnce(*mut bindings::rchan_buf) -> *mut usize) -> &Atomic<usize> {
+        // SAFETY: By the type invariant; everyone accesses the fields with single loads and stores.
+        unsafe { Atomic::from_ptr(field(self.0.as_ptr())) }
+    }
+
+    fn produced_counter(&self) -> &Atomic<usize> {
+        // SAFETY: Within the buffer.
+        self.counter(|buf| unsafe { &raw mut (*buf).subbufs_produced })
+    }
+
+    fn offset_counter(&self) -> &Atomic<usize> {
+        // SAFETY: Within the buffer.
+        self.counter(|buf| unsafe { &raw mut (*buf).offset })
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        // SAFETY: By the type invariant; the sizes do not change.
+        unsafe {
+            let chan = (*self.0.as_ptr()).chan;
+            ((*chan).subbuf_size, (*chan).n_subbufs)
+        }
+    }
+
+    /// Sub-buffers completed so far.
+    pub fn produced(&self) -> usize {
+        self.produced_counter().load(Acquire)
+    }
+
+    /// Sub-buffers consumed so far.
+    pub fn consumed(&self) -> usize {
+        // SAFETY: Within the buffer.
+        self.counter(|buf| unsafe { &raw mut (*buf).subbufs_consumed })
+            .load(Relaxed)
+    }
+
+    /// Bytes of each sub-buffer that hold no data.
+    pub fn padding(&self) -> impl Iterator<Item = usize> + '_ {
+        let (_, n_subbufs) = self.sizes();
+        (0..n_subbufs).map(|index| {
+            // SAFETY: By the type invariant; the array has an element a sub-buffer.
+            unsafe { Atomic::from_ptr((*self.0.as_ptr()).padding.add(index)) }.load(Relaxed)
+        })
+    }
+
+    /// Bytes of the padding array.
+    pub fn padding_len(&self) -> usize {
+        // No overflow: the array is there.
+        self.sizes().1 * size_of::<usize>()
+    }
+
+    /// Reports `n` sub-buffers as read.
+    ///
+    /// Errors: -EINVAL if there are not as many.
+    pub fn consume(&self, n: usize) -> Result {
+        if n > self.produced().wrapping_sub(self.consumed()) {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariant.
+        unsafe {
+            let buf = self.0.as_ptr();
+            bindings::relay_subbufs_consumed((*buf).chan, (*buf).cpu, n);
+        }
+        Ok(())
+    }
+
+    /// Writes a record of `len` bytes in place. False if there is no room for it.
+    ///
+    /// Should `fill` write to the same buffer, its own record stands and this one is given up.
+    #[inline]
+    pub fn write_room(&self, len: usize, _irqs: &IrqsOff, fill: impl FnOnce(&mut Room)) -> bool {
+        let (size, _) = self.sizes();
+        let counter = self.offset_counter();
+        let fits = |offset: usize| offset.checked_add(len).is_some_and(|end| end <= size);
+        if !fits(counter.load(Relaxed)) {
+            // SAFETY: By the type invariant; this CPU writes the buffer, with interrupts off.
+            if unsafe { bindings::relay_switch_subbuf(self.0.as_ptr(), len) } != len {
+                return false;
+            }
+        }
+        let offset = counter.load(Relaxed);
+        if !fits(offset) {
+            return false;
+        }
+        let data = self.data();
+        let Some(start) = NonNull::new(data.wrapping_add(offset)) else {
+            return false;
+        };
+        // INVARIANT: Behind `offset` the current sub-buffer has `len` bytes, which belong to who
+        // writes next, on this CPU.
+        fill(&mut Room { start, len });
+        if counter.load(Relaxed) != offset || self.data() != data {
+            return false;
+        }
+        // Release: a reader that sees the offset sees the record.
+        counter.store(offset + len, Release);
+        true
+    }
+
+    /// Start of the current sub-buffer.
+    fn data(&self) -> *mut u8 {
+        // SAFETY: By the type invariant; only this CPU changes the field.
+        unsafe { (&raw const (*self.0.as_ptr()).data).read().cast() }
+    }
+}
+
+/// An open channel of the C interface, closed when it is dropped.
+///
+/// # Invariants
+///
+/// The pointer comes from `relay_open()`, with the state as its private data.
+pub struct Handle {
+    chan: NonNull<bindings::rchan>,
+    _state: ARef<Shared<ChannelState>>,
+}
+
+// SAFETY: Relay channels may be used from any CPU.
+unsafe impl Send for Handle {}
+// SAFETY: As above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    /// Opens a channel with files in `dir`.
+    ///
+    /// Errors: -ENOMEM, as `relay_open()` does not say more.
+    pub fn open(
+        dir: &Dir,
+        base: &CStr,
+        sizes: (usize, usize),
+        state: ARef<Shared<ChannelState>>,
+    ) -> Result<Self> {
+        let private = core::ptr::from_ref::<ChannelState>(&state).cast_mut().cast();
+        // SAFETY: The callbacks are static; name and directory are valid; the state outlives the
+        // channel.
+        let chan = unsafe {
+            bindings::relay_open(
+                base.as_char_ptr(),
+                dir.as_ptr(),
+                sizes.0,
+                sizes.1,
+                callbacks(state.mode()),
+                private,
+            )
+        };
+        // INVARIANT: Just opened.
+        Ok(Self {
+            chan: NonNull::new(chan).ok_or(ENOMEM)?,
+            _state: state,
+        })
+    }
+
+    /// The buffer that this CPU writes.
+    #[inline]
+    pub fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef> {
+        // SAFETY: By the type invariant; this CPU is not left.
+        let slot = unsafe { *bindings::ferro_this_cpu_ptr((*self.chan.as_ptr()).buf.cast()) };
+        // INVARIANT: The channel is open, which keeps its buffers.
+        NonNull::new(slot.cast()).map(BufRef)
+    }
+
+    /// The buffer of any CPU, if it has one.
+    pub fn buf(&self, cpu: CpuId) -> Option<BufRef> {
+        // SAFETY: By the type invariant.
+        let slot = unsafe { *bindings::ferro_per_cpu_ptr((*self.chan.as_ptr()).buf.cast(), cpu.get()) };
+        // INVARIANT: The channel is open, which keeps its buffers.
+        NonNull::new(slot.cast()).map(BufRef)
+    }
+
+    /// `relay_flush()`.
+    pub fn flush(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::relay_flush(self.chan.as_ptr()) };
+    }
+
+    /// `relay_reset()`, while nobody writes.
+    pub fn reset(&mut self) {
+        // SAFETY: By the type invariant; writers would have a shared reference.
+        unsafe { bindings::relay_reset(self.chan.as_ptr()) };
+    }
+
+    /// How often no sub-buffer was free, and how many records were too large.
+    pub fn stats(&self) -> (usize, usize) {
+        let stats = |flag: u32| {
+            // SAFETY: By the type invariant.
+            unsafe { bindings::relay_stats(self.chan.as_ptr(), flag.try_into().unwrap_or(0)) }
+        };
+        (
+            stats(bindings::RELAY_STATS_BUF_FULL),
+            stats(bindings::RELAY_STATS_WRT_BIG),
+        )
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; nobody has a reference any more.
+        unsafe { bindings::relay_close(self.chan.as_ptr()) };
+    }
+}
+
+/// Bytes within a sub-buffer that nobody reads yet.
+///
+/// # Invariants
+///
+/// `len` bytes at `start` can be written and belong to the owner of this object, who does not keep
+/// it beyond the write.
+pub struct Room {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Room {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies `bytes` to `at`, if they fit there.
+    #[inline]
+    pub fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
+        if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
+            return false;
+        }
+        // SAFETY: Checked above; user space may only read the memory, through its own mapping.
+        unsafe {
+            self.start
+                .as_ptr()
+                .add(at)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+        true
+    }
+
+    /// Writes zeros from `at` to the end.
+    pub fn clear(&mut self, at: usize) {
+        if let Some(len) = self.len.checked_sub(at) {
+            // SAFETY: Within the room.
+            unsafe { self.start.as_ptr().add(at).write_bytes(0, len) };
+        }
+    }
+}
+
+struct Callbacks(bindings::rchan_callbacks);
+// SAFETY: Constant functions.
+unsafe impl Sync for Callbacks {}
+
+static NO_OVERWRITE: Callbacks = Callbacks(bindings::rchan_callbacks {
+    // The engine's default is this mode.
+    subbuf_start: None,
+    create_buf_file: Some(create_buf_file),
+    remove_buf_file: Some(remove_buf_file),
+});
+
+static OVERWRITE: Callbacks = Callbacks(bindings::rchan_callbacks {
+    subbuf_start: Some(enter_always),
+    create_buf_file: Some(create_buf_file),
+    remove_buf_file: Some(remove_buf_file),
+});
+
+fn callbacks(mode: Mode) -> *const bindings::rchan_callbacks {
+    match mode {
+        Mode::NoOverwrite => &raw const NO_OVERWRITE.0,
+        Mode::Overwrite => &raw const OVERWRITE.0,
+    }
+}
+
+unsafe extern "C" fn enter_always(
+    _buf: *mut bindings::rchan_buf,
+    _subbuf: *mut c_void,
+    _prev: *mut c_void,
+) -> c_int {
+    1
+}
+
+/// The state that [`Handle::open`] gave to the channel of `buf`.
+///
+/// # Safety
+///
+/// `buf` is a buffer of such a channel.
+unsafe fn state_of<'a>(buf: NonNull<bindings::rchan_buf>) -> &'a ChannelState {
+    // SAFETY: By the rules of this function; the state outlives the channel.
+    unsafe { &*(*(*buf.as_ptr()).chan).private_data.cast::<ChannelState>() }
+}
+
+unsafe extern "C" fn create_buf_file(
+    filename: *const c_char,
+    parent: *mut bindings::dentry,
+    _mode: bindings::umode_t,
+    buf: *mut bindings::rchan_buf,
+    is_global: *mut c_int,
+) -> *mut bindings::dentry {
+    let Some(buf) = NonNull::new(buf) else {
+        return EINVAL.to_ptr();
+    };
+    // SAFETY: The engine passes a buffer of our channel, a name and a place for the answer.
+    let (state, name) = unsafe {
+        let state = state_of(buf);
+        *is_global = state.is_global().into();
+        (state, CStr::from_char_ptr(filename))
+    };
+    // SAFETY: The file's operations are those of relay, whose data is the buffer. They guard
+    // themselves against removal with the buffer's count, so the plain proxy is enough; and it
+    // passes mmap on, with either engine.
+    let dentry = unsafe {
+        bindings::debugfs_create_file_unsafe(
+            filename,
+            state.permissions(),
+            parent,
+            buf.as_ptr().cast(),
+            &raw const bindings::relay_file_operations,
+        )
+    };
+    // INVARIANT: The control files are removed in `remove_buf_file()`, before the buffer goes.
+    // SAFETY: The engine passes the directory that `Handle::open()` got.
+    match unsafe { Dir::with_raw(parent, |dir| state.add_controls(dir, name, BufRef(buf))) } {
+        Ok(()) => dentry,
+        Err(e) => {
+            // SAFETY: An error or the file just made.
+            unsafe { bindings::debugfs_remove(dentry) };
+            e.to_ptr()
+        }
+    }
+}
+
+unsafe extern "C" fn remove_buf_file(dentry: *mut bindings::dentry) -> c_int {
+    // SAFETY: The engine passes the file that `create_buf_file()` made, whose data is the buffer.
+    unsafe {
+        if let Some(buf) = NonNull::new((*(*dentry).d_inode).i_private.cast()) {
+            state_of(buf).remove_controls(BufRef(buf));
+        }
+        bindings::debugfs_remove(dentry);
+    }
+    0
+}
+
+impl PartialEq for BufRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}

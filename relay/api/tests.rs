@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of the API, and through it of the engine, whichever it is.
+#![deny(unsafe_code)]
+
+use kernel::prelude::*;
+
+#[kunit_tests(ferro_relay)]
+mod suite {
+    use super::*;
+    use crate::Channel;
+    use crate::Dropped;
+    use crate::Mode;
+    use ferro_sys::cpu::CpuId;
+
+    /// Sub-buffers of all CPUs: completed, consumed. The tests may move between CPUs.
+    fn produced(channel: &Channel) -> usize {
+        ferro_sys::cpu::possible()
+            .filter_map(|cpu| channel.subbufs(cpu))
+            .map(|(produced, _)| produced)
+            .sum()
+    }
+
+    #[test]
+    fn sizes_of_zero_are_refused() -> Result {
+        let refused = Channel::builder(c"ferro_kunit").subbuf_size(0).open();
+        assert_eq!(refused.err(), Some(EINVAL));
+        let refused = Channel::builder(c"ferro_kunit").n_subbufs(0).open();
+        assert_eq!(refused.err(), Some(EINVAL));
+        let refused = Channel::builder(c"ferro_kunit")
+            .subbuf_size(usize::MAX)
+            .open();
+        assert_eq!(refused.err(), Some(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn a_directory_is_used_once() -> Result {
+        let first = Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
+        let second = Channel::builder(c"ferro_kunit").subbuf_size(4096).open();
+        assert_eq!(second.err(), Some(EEXIST));
+        drop(first);
+        // What the first left behind would make this fail.
+        Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
+        Ok(())
+    }
+
+    #[test]
+    fn no_overwrite_drops_the_newest() -> Result {
+        let channel = Channel::builder(c"ferro_kunit")
+            .subbuf_size(64)
+            .n_subbufs(2)
+            .global()
+            .open()?;
+        // 48 bytes: one record a sub-buffer, with 16 bytes of padding.
+        for _ in 0..2 {
+            assert_eq!(channel.write(&[1; 48]), Ok(()));
+        }
+        assert_eq!(channel.write(&[1; 48]), Err(Dropped));
+        assert_eq!(channel.write(&[1; 48]), Err(Dropped));
+        assert_eq!(channel.subbufs(CpuId::ZERO), Some((2, 0)));
+        let stats = channel.stats();
+        assert_eq!(stats.dropped, 2);
+        assert_eq!(stats.full, 2);
+        assert_eq!(stats.too_big, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn overwrite_goes_on() -> Result {
+        let channel = Channel::builder(c"ferro_kunit")
+            .subbuf_size(64)
+            .n_subbufs(2)
+            .mode(Mode::Overwrite)
+            .global()
+            .open()?;
+        for _ in 0..10 {
+            assert_eq!(channel.write(&[1; 48]), Ok(()));
+        }
+        assert_eq!(channel.subbufs(CpuId::ZERO), Some((9, 0)));
+        assert_eq!(channel.stats().dropped, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_record_too_big_is_counted() -> Result {
+        let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
+        assert_eq!(channel.write(&[1; 65]), Err(Dropped));
+        assert_eq!(channel.write(&[1; 64]), Ok(()));
+        assert_eq!(channel.stats().too_big, 1);
+        assert_eq!(channel.stats().dropped, 1);
+        Ok(())
+    }
+
+    #[test]
+    fn reserve_writes_in_place() -> Result {
+        let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
+        let written = channel.reserve(16, |record| {
+            assert!(record.put(&[1; 12]));
+            assert_eq!(record.left(), 4);
+            assert!(!record.put(&[2; 5]));
+        });
+        assert_eq!(written, Ok(()));
+        assert_eq!(channel.reserve(65, |_| ()), Err(Dropped));
+        Ok(())
+    }
+
+    #[test]
+    fn a_nested_write_stands() -> Result {
+        let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
+        let outer = channel.reserve(16, |_| {
+            assert_eq!(channel.write(&[1; 16]), Ok(()));
+        });
+        assert_eq!(outer, Err(Dropped));
+        Ok(())
+    }
+
+    #[test]
+    fn flush_and_reset() -> Result {
+        let mut channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
+        assert_eq!(channel.write(&[1; 8]), Ok(()));
+        assert_eq!(produced(&channel), 0);
+        channel.flush();
+        assert!(produced(&channel) >= 1);
+        channel.reset();
+        assert_eq!(produced(&channel), 0);
+        assert_eq!(channel.stats().dropped, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A channel buffer: the writer's side, and its life from opening to closing.
+//!
+//! Contexts: [`Buf::switch`] runs where the client writes, any context but NMI, on the buffer's CPU
+//! with preemption off at least (a global buffer's client brings its own lock). The rest runs in
+//! process context.
+//!
+//! Locks, outermost first: CPU hotplug, the registry (`registry.rs`), [`Buf::reading`]. The writer
+//! takes none.
+#![deny(unsafe_code)]
+
+use ferro_core::relay::consume;
+use ferro_core::relay::Geometry;
+use ferro_core::relay::Position;
+use ferro_core::relay::SubbufIndex;
+use ferro_core::relay::View;
+use ferro_sys::counted::first_ref;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::dentry::Dentry;
+use ferro_sys::irq_work::IrqWork;
+use ferro_sys::pages::PageBuf;
+use ferro_sys::wait::WaitQueue;
+use kernel::bindings;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::static_lock_class;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Acquire;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::Release;
+use kernel::sync::barrier;
+use kernel::sync::Mutex;
+use kernel::sync::SetOnce;
+
+use crate::abi::RchanBuf;
+use crate::channel::Channel;
+
+/// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
+#[repr(C)]
+#[pin_data(PinnedDrop)]
+pub struct Buf {
+    #[pin]
+    pub(crate) abi: RchanBuf,
+    channel: ARef<Channel>,
+    memory: PageBuf,
+    padding: KVVec<Atomic<usize>>,
+    dentry: SetOnce<Dentry>,
+    /// Whether the writer is inside the current sub-buffer, rather than waiting to enter it.
+    /// Written with release by the owner of the CPU, pairs with the acquire in `view()`.
+    inside: Atomic<bool>,
+    full: Atomic<u64>,
+    big: Atomic<u64>,
+    /// Serialises readers.
+    #[pin]
+    pub(crate) reading: Mutex<()>,
+    /// Which count of `subbufs_consumed` `bytes_consumed` belongs to.
+    bytes_of: Atomic<usize>,
+}
+
+impl Buf {
+    /// Allocates the buffer of `cpu`, empty, without a file.
+    ///
+    /// Errors: -ENOMEM.
+    pub fn new(channel: &ARef<Channel>, cpu: CpuId) -> Result<ARef<Self>> {
+        let geometry = channel.geometry();
+        let memory = PageBuf::new(geometry.bytes())?;
+        let mut padding = KVVec::with_capacity(geometry.n_subbufs(), GFP_KERNEL | __GFP_NOWARN)?;
+        for _ in 0..geometry.n_subbufs() {
+            padding.push(Atomic::new(0usize), GFP_KERNEL)?;
+        }
+        let (page_array, page_count) = memory.page_array();
+        let page_count = u32::try_from(page_count)?;
+        let start = memory.base().as_ptr();
+
+        let buf = KBox::pin_init(
+            pin_init!(Self {
+                abi <- pin_init!(RchanBuf {
+                    start,
+                    data: Atomic::new(start),
+                    offset: Atomic::new(0),
+                    subbufs_produced: Atomic::new(0),
+                    subbufs_consumed: Atomic::new(0),
+                    chan: core::ptr::from_ref::<Channel>(channel),
+                    read_wait <- WaitQueue::new(c"relay", static_lock_class!()),
+                    wakeup_work <- IrqWork::new::<Self>(),
+                    dentry: Atomic::new(core::ptr::null_mut()),
+                    kref: kernel::sync::Refcount::new(1),
+                    full_count: Atomic::new(0),
+                    big_count: Atomic::new(0),
+                    page_array,
+                    page_count,
+                    finalized: Atomic::new(0),
+                    padding: padding.as_ptr(),
+                    bytes_consumed: Atomic::new(0),
+                    early_bytes: Atomic::new(0),
+                    cpu: Atomic::new(cpu.get()),
+                }),
+                channel: channel.clone(),
+                memory,
+                padding,
+                dentry: SetOnce::new(),
+                inside: Atomic::new(false),
+                full: Atomic::new(0),
+                big: Atomic::new(0),
+                reading <- new_mutex!(()),
+                bytes_of: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(first_ref(buf))
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        self.channel.geometry()
+    }
+
+    /// The CPU that writes.
+    pub fn cpu(&self) -> CpuId {
+        CpuId::new(self.abi.cpu.load(Relaxed)).unwrap_or(CpuId::ZERO)
+    }
+
+    pub fn memory(&self) -> &PageBuf {
+        &self.memory
+    }
+
+    /// For the C side.
+    pub fn as_raw(&self) -> *mut bindings::rchan_buf {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Attaches the file that the client has made.
+    pub fn set_dentry(&self, dentry: Dentry) {
+        dentry.set_size(0);
+        self.abi.dentry.store(dentry.as_ptr(), Relaxed);
+        self.dentry.populate(dentry);
+    }
+
+    /// Enters the first sub-buffer: the last step of opening.
+    ///
+    /// What the client answers is not asked for: it can refuse the next sub-buffers only.
+    pub fn enter_first(&self) {
+        self.start_subbuf(self.abi.start, core::ptr::null_mut());
+        self.inside.store(true, Release);
+    }
+
+    /// Empties the buffer, as at its opening. The client does not write meanwhile.
+    pub fn reset(&self) {
+        let _guard = self.reading.lock();
+        self.abi.wakeup_work.sync();
+        self.inside.store(false, Release);
+        for counter in [
+            &self.abi.subbufs_produced,
+            &self.abi.subbufs_consumed,
+            &self.abi.bytes_consumed,
+            &self.abi.offset,
+            &self.bytes_of,
+        ] {
+            counter.store(0, Relaxed);
+        }
+        for counter in [&self.abi.full_count, &self.abi.big_count, &self.abi.finalized] {
+            counter.store(0, Relaxed);
+        }
+        self.full.store(0, Relaxed);
+        self.big.store(0, Relaxed);
+        for padding in &self.padding {
+            padding.store(0, Relaxed);
+        }
+        self.abi.data.store(self.abi.start, Relaxed);
+        self.enter_first();
+    }
+
+    /// Moves to the next sub-buffer, so that a record of `length` bytes fits.
+    ///
+    /// Returns `length`, or 0 if the record cannot be written.
+    pub fn switch(&self, length: usize) -> usize {
+        let geometry = self.geometry();
+        if length > geometry.subbuf_size() {
+            return self.refuse_big();
+        }
+
+        let mut produced = self.abi.subbufs_produced.load(Relaxed);
+        if let Some(closed) = geometry.close(produced, self.abi.offset.load(Relaxed)) {
+            // Before the count: who sees the new count must not take the old sub-buffer's offset
+            // for the new one's.
+            self.inside.store(false, Release);
+            if let Some(padding) = self.padding.get(closed.index.get()) {
+                padding.store(closed.padding, Relaxed);
+            }
+            produced = produced.wrapping_add(1);
+            // Publishes the sub-buffer's data and its padding.
+            self.abi.subbufs_produced.store(produced, Release);
+            self.add_size(closed.bytes);
+            // Between the count and the look at the queue; a poller has its barrier between
+            // queueing itself and looking at the count.
+            barrier::smp_mb(barrier::Full);
+            if self.abi.read_wait.is_active() {
+                // Waking takes locks that the scheduler may hold while it is being traced.
+                self.abi.wakeup_work.queue();
+            }
+        }
+
+        let index = geometry.index(produced);
+        let new = self.abi.start.wrapping_add(geometry.start(index).get());
+        self.abi.offset.store(0, Relaxed);
+        if !self.start_subbuf(new, self.abi.data.load(Relaxed)) {
+            self.abi.offset.store(geometry.blocked(), Relaxed);
+            return 0;
+        }
+        self.abi.data.store(new, Relaxed);
+        if let Some(padding) = self.padding.get(index.get()) {
+            padding.store(0, Relaxed);
+        }
+        self.inside.store(true, Release);
+
+        if !geometry.fits(self.abi.offset.load(Relaxed), length) {
+            return self.refuse_big();
+        }
+        length
+    }
+
+    /// Asks whether the next sub-buffer may be entered: the client if it has an opinion, else the
+    /// default, which loses new data rather than old.
+    fn start_subbuf(&self, new: *mut u8, prev: *mut u8) -> bool {
+        let full = self.is_full();
+        if full {
+            count(&self.full, &self.abi.full_count);
+        }
+        self.channel
+            .client()
+            .subbuf_start(self, new, prev)
+            .unwrap_or(!full)
+    }
+
+    fn refuse_big(&self) -> usize {
+        count(&self.big, &self.abi.big_count);
+        0
+    }
+
+    fn add_size(&self, bytes: usize) {
+        match self.dentry.as_ref() {
+            Some(dentry) => dentry.add_size(bytes),
+            None => {
+                let early = self.abi.early_bytes.load(Relaxed);
+                self.abi.early_bytes.store(early.wrapping_add(bytes), Relaxed);
+            }
+        }
+    }
+
+    /// Whether no sub-buffer is free.
+    pub fn is_full(&self) -> bool {
+        let consumed = self.abi.subbufs_consumed.load(Acquire);
+        let produced = self.abi.subbufs_produced.load(Relaxed);
+        produced.wrapping_sub(consumed) >= self.geometry().n_subbufs()
+    }
+
+    /// How often a sub-buffer was needed and none was free.
+    pub fn full_count(&self) -> u64 {
+        self.full.load(Relaxed)
+    }
+
+    /// How many records were too large.
+    pub fn big_count(&self) -> u64 {
+        self.big.load(Relaxed)
+    }
+
+    /// A user has finished with `n` more sub-buffers.
+    pub fn consume(&self, n: usize) {
+        loop {
+            let consumed = self.abi.subbufs_consumed.load(Relaxed);
+            let produced = self.abi.subbufs_produced.load(Acquire);
+            let Some(new) = consume(self.geometry(), produced, consumed, n) else {
+                return;
+            };
+            if self.abi.subbufs_consumed.cmpxchg(consumed, new, Release).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// The writer's counters, at one moment.
+    pub fn view(&self) -> View {
+        loop {
+            let produced = self.abi.subbufs_produced.load(Acquire);
+            let inside = self.inside.load(Acquire);
+            let offset = self.abi.offset.load(Acquire);
+            // If the offset or the flag is that of a later sub-buffer, so is this count.
+            if self.abi.subbufs_produced.load(Relaxed) == produced {
+                let offset = match inside {
+                    true => offset,
+                    false => self.geometry().blocked(),
+                };
+                return View { produced, offset };
+            }
+        }
+    }
+
+    /// Unused bytes at the end of a completed sub-buffer.
+    pub fn padding(&self, index: SubbufIndex) -> usize {
+        self.padding.get(index.get()).map_or(0, |p| p.load(Relaxed))
+    }
+
+    /// How far reading has come.
+    pub fn position(&self) -> Position {
+        let consumed = self.abi.subbufs_consumed.load(Relaxed);
+        let bytes = match self.bytes_of.load(Relaxed) == consumed {
+            true => self.abi.bytes_consumed.load(Relaxed),
+            // The sub-buffer that was being read has been consumed by other means.
+            false => 0,
+        };
+        Position { consumed, bytes }
+    }
+
+    /// Moves on from `old`, in [`Buf::reading`]. False if the client has consumed sub-buffers
+    /// since.
+    pub fn set_position(&self, old: Position, new: Position) -> bool {
+        // Release: what was read has been copied before the writer may use the space.
+        if self
+            .abi
+            .subbufs_consumed
+            .cmpxchg(old.consumed, new.consumed, Release)
+            .is_err()
+        {
+            return false;
+        }
+        self.bytes_of.store(new.consumed, Relaxed);
+        self.abi.bytes_consumed.store(new.bytes, Relaxed);
+        true
+    }
+
+    /// Whether the channel has been closed.
+    pub fn is_finalized(&self) -> bool {
+        self.abi.finalized.load(Acquire) != 0
+    }
+
+    /// The channel is being closed: nobody writes any more, the file goes. Open files and mappings
+    /// keep the buffer.
+    pub fn close(&self) {
+        self.abi.finalized.store(1, Release);
+        self.abi.wakeup_work.sync();
+        self.abi.read_wait.wake_all();
+        self.channel.client().remove_buf_file(self.dentry.as_ref());
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Buf {
+    fn drop(self: Pin<&mut Self>) {
+        self.abi.wakeup_work.sync();
+        self.channel.forget(&self);
+    }
+}
+
+/// Counts on the CPU that owns the counters, where nothing else writes them.
+fn count(own: &Atomic<u64>, seen_by_c: &Atomic<u32>) {
+    own.store(own.load(Relaxed).wrapping_add(1), Relaxed);
+    seen_by_c.store(seen_by_c.load(Relaxed).wrapping_add(1), Relaxed);
+}

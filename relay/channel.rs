@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A channel: what its buffers have in common.
+//!
+//! Contexts: process, except where stated.
+#![deny(unsafe_code)]
+
+use ferro_core::relay::Geometry;
+use ferro_sys::counted::first_ref;
+use ferro_sys::cpu;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::percpu::PerCpuPtr;
+use kernel::bindings;
+use kernel::ffi::c_char;
+use kernel::ffi::c_void;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::Release;
+use kernel::sync::Refcount;
+
+use crate::abi;
+use crate::abi::Rchan;
+use crate::buf::Buf;
+use crate::ffi::Client;
+
+/// A channel. C code sees the `struct rchan` that it starts with.
+#[repr(C)]
+pub struct Channel {
+    pub(crate) abi: Rchan,
+    geometry: Geometry,
+    client: Client,
+}
+
+/// What a client passes to `relay_open()`.
+pub struct OpenRequest<'a> {
+    pub base_filename: Option<&'a CStr>,
+    pub parent: *mut bindings::dentry,
+    pub geometry: Geometry,
+    pub client: Client,
+    pub callbacks: *const bindings::rchan_callbacks,
+    pub private_data: *mut c_void,
+}
+
+impl Channel {
+    /// A channel without buffers.
+    ///
+    /// Errors: -ENOMEM.
+    pub fn new(request: OpenRequest<'_>) -> Result<ARef<Self>> {
+        let geometry = request.geometry;
+        let channel = KBox::new(
+            Self {
+                abi: Rchan {
+                    version: abi::VERSION,
+                    subbuf_size: geometry.subbuf_size(),
+                    n_subbufs: geometry.n_subbufs(),
+                    // No overflow: the buffer has fewer than 2^32 bytes.
+                    alloc_size: geometry.bytes().next_multiple_of(PAGE_SIZE),
+                    cb: request.callbacks,
+                    kref: Refcount::new(1),
+                    private_data: request.private_data,
+                    buf: PerCpuPtr::new()?,
+                    is_global: Atomic::new(0),
+                    list: [0; 2],
+                    parent: request.parent,
+                    has_base_filename: request.base_filename.is_some().into(),
+                    base_filename: copy_name(request.base_filename),
+                },
+                geometry,
+                client: request.client,
+            },
+            GFP_KERNEL,
+        )?;
+        Ok(first_ref(channel.into()))
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether all CPUs share one buffer. Context: any.
+    pub fn is_global(&self) -> bool {
+        self.abi.is_global.load(Relaxed) != 0
+    }
+
+    /// Whether `cpu` has a buffer.
+    pub fn has_buf(&self, cpu: CpuId) -> bool {
+        !self.abi.buf.slot(cpu).load(Relaxed).is_null()
+    }
+
+    /// Makes the buffer of `cpu` and its file, and lets writers find it.
+    ///
+    /// The first buffer decides whether it is the only one; it has `may_be_global` set.
+    ///
+    /// Errors: -ENOMEM, -EINVAL if the client does not make a file, or if it makes another buffer
+    /// global than the first.
+    pub fn add_buf(self: &ARef<Self>, cpu: CpuId, may_be_global: bool) -> Result<ARef<Buf>> {
+        let buf = Buf::new(self, cpu)?;
+        let name = self.file_name(cpu)?;
+        let dentry = self.client.create_buf_file(self, &buf, name.as_deref())?;
+        if let Some(dentry) = dentry {
+            buf.set_dentry(dentry);
+        }
+        if self.is_global() && !may_be_global {
+            self.abi.is_global.store(0, Relaxed);
+            buf.close();
+            return Err(EINVAL);
+        }
+        if self.is_global() {
+            buf.abi.cpu.store(CpuId::ZERO.get(), Relaxed);
+        }
+        buf.enter_first();
+        self.publish(cpu, &buf);
+        Ok(buf)
+    }
+
+    /// Lets writers find the buffer.
+    fn publish(&self, cpu: CpuId, buf: &Buf) {
+        let pointer = core::ptr::from_ref(buf).cast_mut();
+        if self.is_global() {
+            for cpu in cpu::possible() {
+                self.abi.buf.slot(cpu).store(pointer, Release);
+            }
+        } else {
+            self.abi.buf.slot(cpu).store(pointer, Release);
+        }
+    }
+
+    /// Takes a buffer that is about to be freed out of the writers' reach.
+    pub fn forget(&self, buf: &Buf) {
+        let pointer = core::ptr::from_ref(buf).cast_mut();
+        for cpu in cpu::possible() {
+            let slot = self.abi.buf.slot(cpu);
+            if slot.load(Relaxed) == pointer {
+                slot.store(core::ptr::null_mut(), Relaxed);
+            }
+        }
+    }
+
+    /// The name of the file of `cpu`, with a NUL at its end, if the files have names.
+    fn file_name(&self, cpu: CpuId) -> Result<Option<KVec<u8>>> {
+        if self.abi.has_base_filename == 0 {
+            return Ok(None);
+        }
+        let number = CString::try_from_fmt(fmt!("{}", cpu.get()))?;
+        let base = self.abi.base_filename.split(|byte| *byte == 0).next();
+        let mut name = KVec::new();
+        name.extend_from_slice(base.unwrap_or_default(), GFP_KERNEL)?;
+        name.extend_from_slice(number.to_bytes_with_nul(), GFP_KERNEL)?;
+        Ok(Some(name))
+    }
+}
+
+/// The header keeps as much of the name as fits, with a NUL at its end.
+fn copy_name(name: Option<&CStr>) -> [c_char; abi::NAME_MAX] {
+    let mut copy = [0; abi::NAME_MAX];
+    let bytes = name.map_or(&[][..], CStr::to_bytes);
+    let last = copy.len() - 1;
+    for (to, from) in copy.iter_mut().take(last).zip(bytes) {
+        *to = *from;
+    }
+    copy
+}

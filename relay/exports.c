@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the Rust relay engine needs C for: exporting the functions that it
+ * defines, and a mutex that is ready at boot.
+ */
+#include <linux/export.h>
+#include <linux/mutex.h>
+#include <linux/relay.h>
+
+extern struct mutex relay_rust_mutex;
+DEFINE_MUTEX(relay_rust_mutex);
+
+EXPORT_SYMBOL_GPL(relay_open);
+EXPORT_SYMBOL_GPL(relay_close);
+EXPORT_SYMBOL_GPL(relay_flush);
+EXPORT_SYMBOL_GPL(relay_reset);
+EXPORT_SYMBOL_GPL(relay_switch_subbuf);
+EXPORT_SYMBOL_GPL(relay_buf_full);
+EXPORT_SYMBOL_GPL(relay_subbufs_consumed);
+EXPORT_SYMBOL_GPL(relay_stats);
+EXPORT_SYMBOL_GPL(relay_file_operations);

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The C interface: the functions of `<linux/relay.h>`, and calls to the client's callbacks.
+//!
+//! Contexts: those that the header's functions have in the C engine. `relay_switch_subbuf()` runs
+//! wherever the client writes; `relay_buf_full()`, `relay_stats()` and `relay_subbufs_consumed()`
+//! anywhere; the rest in process context, except that flushing a global channel may be done anywhere.
+
+use core::mem::offset_of;
+use core::ptr::NonNull;
+
+use ferro_core::relay::Geometry;
+use ferro_sys::counted::Counted;
+use ferro_sys::cpu;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::dentry::Dentry;
+use ferro_sys::fops::FileOps;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::MmapRequest;
+use ferro_sys::fops::PollTable;
+use ferro_sys::fops::UserDst;
+use ferro_sys::impl_always_refcounted;
+use ferro_sys::irq_work::HasIrqWork;
+use ferro_sys::mutex::StaticGuard;
+use ferro_sys::mutex::StaticMutex;
+use ferro_sys::pages::PageRef;
+use kernel::bindings;
+use kernel::error::from_err_ptr;
+use kernel::ffi::c_char;
+use kernel::ffi::c_int;
+use kernel::ffi::c_void;
+use kernel::module::this_module;
+use kernel::prelude::*;
+use kernel::sync::Refcount;
+
+use crate::abi::RchanBuf;
+use crate::buf::Buf;
+use crate::channel::Channel;
+use crate::channel::OpenRequest;
+use crate::registry;
+use crate::registry::Open;
+use crate::RelayEngine;
+
+/// The client's callbacks.
+///
+/// # Invariants
+///
+/// The functions keep the rules of `struct rchan_callbacks` and stay callable until the channel has
+/// been closed.
+pub struct Client {
+    subbuf_start: SubbufStart,
+    create_buf_file: CreateBufFile,
+    remove_buf_file: RemoveBufFile,
+}
+
+type SubbufStart = Option<
+    unsafe extern "C" fn(*mut bindings::rchan_buf, *mut c_void, *mut c_void) -> c_int,
+>;
+type CreateBufFile = unsafe extern "C" fn(
+    *const c_char,
+    *mut bindings::dentry,
+    bindings::umode_t,
+    *mut bindings::rchan_buf,
+    *mut c_int,
+) -> *mut bindings::dentry;
+type RemoveBufFile = unsafe extern "C" fn(*mut bindings::dentry) -> c_int;
+
+/// Permissions that a client is asked to give its files.
+const FILE_MODE: bindings::umode_t = 0o400;
+
+impl Client {
+    /// The callbacks, if all that is mandatory is there.
+    ///
+    /// # Safety
+    ///
+    /// `callbacks` is NULL or valid, and keeps the invariants of the type.
+    unsafe fn new(callbacks: *const bindings::rchan_callbacks) -> Option<Self> {
+        // SAFETY: By the rules of this function.
+        let callbacks = unsafe { callbacks.as_ref() }?;
+        // INVARIANT: By the rules of this function.
+        Some(Self {
+            subbuf_start: callbacks.subbuf_start,
+            create_buf_file: callbacks.create_buf_file?,
+            remove_buf_file: callbacks.remove_buf_file?,
+        })
+    }
+
+    /// Whether a sub-buffer may be entered; `None` if the client leaves that to the default.
+    pub fn subbuf_start(&self, buf: &Buf, new: *mut u8, prev: *mut u8) -> Option<bool> {
+        let subbuf_start = self.subbuf_start?;
+        // SAFETY: By the type invariant; the pointers are into the buffer, or NULL.
+        Some(unsafe { subbuf_start(buf.as_raw(), new.cast(), prev.cast()) } != 0)
+    }
+
+    /// Has the client make the file of a buffer, called `name`, which ends with NUL.
+    ///
+    /// Without a name the call only asks whether the channel is global, and there is no file.
+    /// Errors: what the client returned, -EINVAL if that was NULL.
+    pub fn create_buf_file(
+        &self,
+        channel: &Channel,
+        buf: &Buf,
+        name: Option<&[u8]>,
+    ) -> Result<Option<Dentry>> {
+        let parent = name.map_or(core::ptr::null_mut(), |_| channel.abi.parent);
+        // SAFETY: By the type invariant; the name is a string or NULL, and `is_global` may be
+        // written.
+        let dentry = unsafe {
+            (self.create_buf_file)(
+                name.map_or(core::ptr::null(), <[u8]>::as_ptr),
+                parent,
+                FILE_MODE,
+                buf.as_raw(),
+                channel.abi.is_global.as_ptr(),
+            )
+        };
+        let dentry = NonNull::new(from_err_ptr(dentry)?).ok_or(EINVAL)?;
+        // SAFETY: By the rules of the callback this is the dentry of the file it has made.
+        Ok(name.map(|_| unsafe { Dentry::get(dentry) }))
+    }
+
+    /// Has the client remove the file of a buffer. As we hold the dentry, this is safe even if the
+    /// file has gone with its directory.
+    pub fn remove_buf_file(&self, dentry: Option<&Dentry>) {
+        let dentry = dentry.map_or(core::ptr::null_mut(), Dentry::as_ptr);
+        // SAFETY: By the type invariant.
+        unsafe { (self.remove_buf_file)(dentry) };
+    }
+}
+
+// SAFETY: The count is the header's; instances are made by `Channel::new()`, in a box.
+unsafe impl Counted for Channel {
+    fn count(&self) -> &Refcount {
+        &self.abi.kref
+    }
+}
+impl_always_refcounted!(Channel);
+
+// SAFETY: What changes is atomic; the client's pointers are only passed back to it.
+unsafe impl Send for Channel {}
+// SAFETY: As above.
+unsafe impl Sync for Channel {}
+
+// SAFETY: The count is the header's; instances are made by `Buf::new()`, in a box.
+unsafe impl Counted for Buf {
+    fn count(&self) -> &Refcount {
+        &self.abi.kref
+    }
+}
+impl_always_refcounted!(Buf);
+
+// SAFETY: What changes is atomic or locked.
+unsafe impl Send for Buf {}
+// SAFETY: As above.
+unsafe impl Sync for Buf {}
+
+// SAFETY: The offset is that of the field. `Drop` waits for the work, and a client that still
+// writes after it has closed its channel breaks the rules of the header.
+unsafe impl HasIrqWork for Buf {
+    const OFFSET: usize = offset_of!(Buf, abi) + offset_of!(RchanBuf, wakeup_work);
+
+    fn run(&self) {
+        self.abi.read_wait.wake_all();
+    }
+}
+
+// SAFETY: Clients give their files the buffer as data, as the header has it, and remove them before
+// the buffer is freed.
+#[vtable]
+unsafe impl FileOps for Buf {
+    fn read(&self, to: &mut UserDst) -> Result {
+        self.read_to(to)
+    }
+
+    fn poll(&self, table: &PollTable<'_>) -> u32 {
+        self.poll_events(table)
+    }
+
+    fn mmap(&self, request: &MmapRequest) -> Result {
+        self.check_mmap(request)
+    }
+
+    fn page(&self, index: usize) -> Option<PageRef> {
+        self.page_at(index)
+    }
+}
+
+/// The file operations that clients give their files.
+#[no_mangle]
+pub static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<RelayEngine>());
+
+/// Waits for the registry of open channels.
+pub fn registry() -> StaticGuard<KVec<Open>> {
+    extern "C" {
+        /// Defined in `exports.c`.
+        static mut relay_rust_mutex: bindings::mutex;
+    }
+    // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
+    static REGISTRY: StaticMutex<KVec<Open>> =
+        unsafe { StaticMutex::new(&raw mut relay_rust_mutex, KVec::new()) };
+    REGISTRY.lock()
+}
+
+/// The channel that a client passed.
+///
+/// # Safety
+///
+/// `chan` is NULL or was returned by `relay_open()` and not closed since.
+unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
+    // SAFETY: By the rules of this function; our `Channel` starts with the `rchan`.
+    unsafe { chan.cast::<Channel>().as_ref() }
+}
+
+/// The buffer that a CPU writes.
+///
+/// # Safety
+///
+/// The channel is open, which keeps the buffers in its slots.
+unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
+    // SAFETY: By the rules of this function.
+    unsafe { channel.abi.buf.slot(cpu).load(kernel::sync::atomic::Acquire).as_ref() }
+}
+
+#[export]
+unsafe extern "C" fn relay_open(
+    base_filename: *const c_char,
+    parent: *mut bindings::dentry,
+    subbuf_size: usize,
+    n_subbufs: usize,
+    cb: *const bindings::rchan_callbacks,
+    private_data: *mut c_void,
+) -> *mut bindings::rchan {
+    let Ok(geometry) = Geometry::new(subbuf_size, n_subbufs) else {
+        return core::ptr::null_mut();
+    };
+    // SAFETY: The client passes NULL or its callbacks.
+    let Some(client) = (unsafe { Client::new(cb) }) else {
+        return core::ptr::null_mut();
+    };
+    let base_filename = NonNull::new(base_filename.cast_mut())
+        // SAFETY: The client passes NULL or a string.
+        .map(|name| unsafe { CStr::from_char_ptr(name.as_ptr()) });
+    let request = OpenRequest {
+        base_filename,
+        parent,
+        geometry,
+        client,
+        callbacks: cb,
+        private_data,
+    };
+    registry::open(request).map_or(core::ptr::null_mut(), |channel| channel.cast_mut().cast())
+}
+
+#[export]
+unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
+    if !chan.is_null() && registry::close(chan.cast()).is_err() {
+        pr_warn!("relay_close() of a channel that is not open\n");
+    }
+}
+
+#[export]
+unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
+    // SAFETY: The client passes NULL or an open channel.
+    let Some(channel) = (unsafe { channel(chan) }) else {
+        return;
+    };
+    if !channel.is_global() {
+        let _ = registry::flush(channel);
+        return;
+    }
+    // SAFETY: The channel is open.
+    if let Some(buf) = unsafe { buf_of(channel, CpuId::ZERO) } {
+        buf.switch(0);
+    }
+}
+
+#[export]
+unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
+    if !chan.is_null() {
+        let _ = registry::reset(chan.cast());
+    }
+}
+
+#[export]
+unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: usize) -> usize {
+    // SAFETY: The header's inline functions pass the CPU's buffer; our `Buf` starts with it.
+    unsafe { &*buf.cast::<Buf>() }.switch(length)
+}
+
+#[export]
+unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
+    // SAFETY: The client passes a buffer of its own; our `Buf` starts with it.
+    unsafe { &*buf.cast::<Buf>() }.is_full().into()
+}
+
+#[export]
+unsafe extern "C" fn relay_subbufs_consumed(
+    chan: *mut bindings::rchan,
+    cpu: u32,
+    consumed: usize,
+) {
+    // SAFETY: The client passes NULL or an open channel.
+    let Some((channel, cpu)) = (unsafe { channel(chan) }).zip(CpuId::new(cpu)) else {
+        return;
+    };
+    // SAFETY: The channel is open.
+    if let Some(buf) = unsafe { buf_of(channel, cpu) } {
+        buf.consume(consumed);
+    }
+}
+
+#[export]
+unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> usize {
+    let count: fn(&Buf) -> u64 = match u32::try_from(flags) {
+        Ok(f) if f > bindings::RELAY_STATS_LAST => return 0,
+        Ok(f) if f & bindings::RELAY_STATS_BUF_FULL != 0 => Buf::full_count,
+        Ok(f) if f & bindings::RELAY_STATS_WRT_BIG != 0 => Buf::big_count,
+        _ => return 0,
+    };
+    // SAFETY: The client passes NULL or an open channel.
+    let Some(channel) = (unsafe { channel(chan) }) else {
+        return 0;
+    };
+    let cpus = cpu::possible().take(if channel.is_global() { 1 } else { usize::MAX });
+    // SAFETY: The channel is open.
+    let counts = cpus.filter_map(|cpu| unsafe { buf_of(channel, cpu) }.map(count));
+    usize::try_from(counts.fold(0, u64::wrapping_add)).unwrap_or(usize::MAX)
+}
+
+/// Called by the kernel's table of CPU states.
+#[cfg(not(MODULE))]
+#[export]
+unsafe extern "C" fn relay_prepare_cpu(cpu: u32) -> c_int {
+    let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(registry::prepare_cpu);
+    prepared.map_or_else(|e| e.to_errno(), |()| 0)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Relay files: what user space does with a buffer.
+//!
+//! Contexts: process. Locks: [`Buf::reading`], around each `read()`.
+#![deny(unsafe_code)]
+
+use ferro_core::relay::Chunk;
+use ferro_core::relay::Position;
+use ferro_sys::fops::events;
+use ferro_sys::fops::MmapRequest;
+use ferro_sys::fops::PollTable;
+use ferro_sys::fops::UserDst;
+use ferro_sys::pages::PageRef;
+use kernel::prelude::*;
+
+use crate::buf::Buf;
+
+impl Buf {
+    /// `read()`: copies data without padding, as much as there is and fits, and consumes it.
+    ///
+    /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; what did not
+    /// arrive is not consumed.
+    pub fn read_to(&self, to: &mut UserDst) -> Result {
+        let _guard = self.reading.lock();
+        while to.left() > 0 {
+            let old = self.position();
+            let (position, chunk) = self.next_chunk(old);
+            let Some(chunk) = chunk else {
+                self.set_position(old, position);
+                return Ok(());
+            };
+            let len = chunk.len.min(to.left());
+            let from = self.memory().range(chunk.start.get(), len).ok_or(EIO)?;
+            to.copy(from)?;
+            // In overwrite mode the writer may have come round while we copied; then this was not
+            // the sub-buffer's data, or not all of it.
+            if self.next_chunk(position).0.consumed != position.consumed {
+                continue;
+            }
+            // Consume a sub-buffer with its last byte, not with the next read.
+            let (next, _) = self.next_chunk(position.advance(len));
+            if self.set_position(old, next) {
+                to.commit(len);
+            }
+        }
+        Ok(())
+    }
+
+    fn next_chunk(&self, position: Position) -> (Position, Option<Chunk>) {
+        position.next_chunk(self.geometry(), self.view(), |index| self.padding(index))
+    }
+
+    /// `poll()`: readable when a sub-buffer is complete, as is what is left when the channel has
+    /// been closed.
+    pub fn poll_events(&self, table: &PollTable<'_>) -> u32 {
+        table.wait(&self.abi.read_wait);
+        let mut mask = 0;
+        let finalized = self.is_finalized();
+        if finalized {
+            mask |= events::ERR | events::HUP;
+        }
+        let position = self.position();
+        let complete = self.view().produced != position.consumed;
+        if complete || (finalized && self.next_chunk(position).1.is_some()) {
+            mask |= events::IN | events::RDNORM;
+        }
+        mask
+    }
+
+    /// `mmap()`: the whole buffer, read-only.
+    ///
+    /// Errors: -EINVAL for a part of it, -EPERM for a writable mapping.
+    pub fn check_mmap(&self, request: &MmapRequest) -> Result {
+        if request.page_offset != 0 || request.size != self.memory().len() {
+            return Err(EINVAL);
+        }
+        if request.writable {
+            return Err(EPERM);
+        }
+        Ok(())
+    }
+
+    /// The page of a mapping.
+    pub fn page_at(&self, index: usize) -> Option<PageRef> {
+        self.memory().page(index)
+    }
+}

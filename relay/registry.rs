@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The channels that are open, for closing them and for CPUs that come up later.
+//!
+//! Contexts: process. Locks, outermost first: CPU hotplug, the registry's mutex, a buffer's
+//! readers. The client's file callbacks are called with the registry locked while a channel is
+//! opened or a CPU comes up, so they cannot open or close channels.
+#![deny(unsafe_code)]
+
+use ferro_sys::cpu;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::cpu::HotplugOff;
+use ferro_sys::cpu::IrqsOff;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+
+use crate::buf::Buf;
+use crate::channel::Channel;
+use crate::channel::OpenRequest;
+use crate::ffi::registry;
+
+/// An open channel and its references to its buffers.
+pub struct Open {
+    channel: ARef<Channel>,
+    bufs: KVec<ARef<Buf>>,
+}
+
+impl Open {
+    /// Makes the buffer of `cpu` if there is none. On failure nothing has changed.
+    fn add_buf(&mut self, cpu: CpuId) -> Result {
+        if self.channel.has_buf(cpu) {
+            return Ok(());
+        }
+        // First, so that nothing can fail once the buffer is there.
+        self.bufs.reserve(1, GFP_KERNEL)?;
+        let buf = self.channel.add_buf(cpu, self.bufs.is_empty())?;
+        self.bufs.push(buf, GFP_KERNEL)?;
+        Ok(())
+    }
+
+    fn close(self) {
+        for buf in &self.bufs {
+            buf.close();
+        }
+    }
+}
+
+/// Opens a channel with a buffer for every CPU that is online.
+///
+/// The returned pointer is valid until the channel is closed. Errors: those of
+/// [`Channel::add_buf`]; whatever had been made has been undone then.
+pub fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
+    let channel = Channel::new(request)?;
+    let pointer = core::ptr::from_ref::<Channel>(&channel);
+    let mut open = Open {
+        channel,
+        bufs: KVec::new(),
+    };
+
+    // From here on, so that no CPU comes up between its turn and the entry in the registry.
+    let mut channels = registry();
+    let result = cpu::online()
+        .try_for_each(|cpu| open.add_buf(cpu))
+        .and_then(|()| Ok(channels.reserve(1, GFP_KERNEL)?));
+    if let Err(e) = result {
+        drop(channels);
+        open.close();
+        return Err(e);
+    }
+    channels.push(open, GFP_KERNEL)?;
+    Ok(pointer)
+}
+
+/// Closes a channel. What its files and mappings still need is freed with them.
+///
+/// Errors: -ENOENT if there is no such channel.
+pub fn close(channel: *const Channel) -> Result {
+    let mut channels = registry();
+    let index = find(&channels, channel)?;
+    let open = channels.remove(index).map_err(|_| ENOENT)?;
+    drop(channels);
+    open.close();
+    Ok(())
+}
+
+/// Ends the current sub-buffer of every CPU, each on its own CPU. Sleeps.
+///
+/// Errors: -ENOENT if there is no such channel.
+pub fn flush(channel: *const Channel) -> Result {
+    let hotplug = HotplugOff::new();
+    let channels = registry();
+    let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
+    for buf in &open.bufs {
+        hotplug.call_on(buf.cpu(), &|| {
+            let _irqs = IrqsOff::new();
+            buf.switch(0);
+        });
+    }
+    Ok(())
+}
+
+/// Empties all buffers. The client does not write meanwhile.
+///
+/// Errors: -ENOENT if there is no such channel.
+pub fn reset(channel: *const Channel) -> Result {
+    let channels = registry();
+    let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
+    for buf in &open.bufs {
+        buf.reset();
+    }
+    Ok(())
+}
+
+/// Makes the buffers of a CPU that is about to come up.
+///
+/// Errors: those of [`Channel::add_buf`]. Buffers made before the failure stay: the CPU may come up
+/// another time.
+pub fn prepare_cpu(cpu: CpuId) -> Result {
+    let mut channels = registry();
+    for open in channels.iter_mut() {
+        open.add_buf(cpu).inspect_err(|e| {
+            pr_err!("no buffer for cpu {}: {:?}\n", cpu.get(), e);
+        })?;
+    }
+    Ok(())
+}
+
+fn find(channels: &[Open], channel: *const Channel) -> Result<usize> {
+    channels
+        .iter()
+        .position(|open| core::ptr::eq::<Channel>(&*open.channel, channel))
+        .ok_or(ENOENT)
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The reader's half of the arithmetic.
+
+use super::ByteOffset;
+use super::Geometry;
+use super::SubbufIndex;
+
+/// The writer's counters, sampled together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Sub-buffers completed so far.
+    pub produced: usize,
+    /// Bytes written to the current one, or [`Geometry::blocked`].
+    pub offset: usize,
+}
+
+/// How far a reader has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Sub-buffers consumed so far.
+    pub consumed: usize,
+    /// Bytes consumed of the next one.
+    pub bytes: usize,
+}
+
+/// A run of bytes within one sub-buffer that hold data and have not been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where it starts in the buffer.
+    pub start: ByteOffset,
+    /// Its length, at least 1.
+    pub len: usize,
+}
+
+impl Position {
+    /// Finds the first unread data.
+    ///
+    /// Moves the position over sub-buffers that are used up or were overwritten before they were
+    /// read, and returns the new position with the data that follows it in the same sub-buffer,
+    /// if there is any. `padding` tells the padding of a completed sub-buffer.
+    ///
+    /// The loop ends: after its first round it runs once for each completed sub-buffer, at most.
+    pub fn next_chunk(
+        mut self,
+        geometry: &Geometry,
+        view: View,
+        padding: impl Fn(SubbufIndex) -> usize,
+    ) -> (Self, Option<Chunk>) {
+        let blocked = geometry.is_blocked(view.offset);
+        // While the writer is inside a sub-buffer, what that sub-buffer held before is lost.
+        let kept = match blocked {
+            true => geometry.n_subbufs(),
+            false => geometry.n_subbufs() - 1,
+        };
+
+        loop {
+            let ready = view.produced.wrapping_sub(self.consumed);
+            if ready > kept {
+                self = Self {
+                    consumed: view.produced.wrapping_sub(kept),
+                    bytes: 0,
+                };
+                continue;
+            }
+
+            let index = geometry.index(self.consumed);
+            let end = match ready {
+                0 if blocked => 0,
+                0 => view.offset,
+                _ => geometry.subbuf_size().saturating_sub(padding(index)),
+            };
+            if let Some(len) = end.checked_sub(self.bytes).filter(|len| *len > 0) {
+                let start = ByteOffset(geometry.start(index).get() + self.bytes);
+                return (self, Some(Chunk { start, len }));
+            }
+            if ready == 0 {
+                return (self, None);
+            }
+            self = Self {
+                consumed: self.consumed.wrapping_add(1),
+                bytes: 0,
+            };
+        }
+    }
+
+    /// The position after `len` bytes of the chunk that [`Position::next_chunk`] returned.
+    #[inline]
+    pub fn advance(self, len: usize) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(len),
+            ..self
+        }
+    }
+}
+
+/// The new count of consumed sub-buffers when a reader reports `n` more.
+///
+/// Reporting more than are ready consumes what is ready. `None` if `n` is more than the buffer has.
+pub fn consume(geometry: &Geometry, produced: usize, consumed: usize, n: usize) -> Option<usize> {
+    if n > geometry.n_subbufs() {
+        return None;
+    }
+    let ready = produced.wrapping_sub(consumed);
+    Some(consumed.wrapping_add(n.min(ready)))
+}

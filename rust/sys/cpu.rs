@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! CPUs: their numbers, which exist, and sections that stay on one.
+//!
+//! Contexts: any, unless stated.
+
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::types::NotThreadSafe;
+
+/// The number of a CPU that this machine can have.
+///
+/// # Invariants
+///
+/// The number is below `nr_cpu_ids`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuId(u32);
+
+impl CpuId {
+    /// CPU 0, which every machine has.
+    // INVARIANT: `nr_cpu_ids` is at least 1.
+    pub const ZERO: Self = Self(0);
+
+    /// Checks a number that comes from outside.
+    pub fn new(cpu: u32) -> Option<Self> {
+        // SAFETY: Reads a variable that does not change after boot.
+        // INVARIANT: Checked here.
+        (cpu < unsafe { bindings::ferro_nr_cpu_ids() }).then_some(Self(cpu))
+    }
+
+    /// The number.
+    #[inline]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the CPU is online. It may change at once, unless hotplug is held off.
+    pub fn is_online(self) -> bool {
+        // SAFETY: By the type invariant the number is in range.
+        unsafe { bindings::ferro_cpu_online(self.0) }
+    }
+}
+
+fn iterate(next: impl Fn(i32) -> u32) -> impl Iterator<Item = CpuId> {
+    let mut last = -1;
+    core::iter::from_fn(move || {
+        let cpu = CpuId::new(next(last))?;
+        last = i32::try_from(cpu.0).ok()?;
+        Some(cpu)
+    })
+}
+
+/// All CPUs that can ever come up.
+pub fn possible() -> impl Iterator<Item = CpuId> {
+    // SAFETY: Takes any number from -1.
+    iterate(|last| unsafe { bindings::ferro_next_possible_cpu(last) })
+}
+
+/// All CPUs that are online when the iterator comes to them.
+pub fn online() -> impl Iterator<Item = CpuId> {
+    // SAFETY: Takes any number from -1.
+    iterate(|last| unsafe { bindings::ferro_next_online_cpu(last) })
+}
+
+/// A section that cannot be preempted or interrupted, except by NMIs.
+pub struct IrqsOff {
+    flags: usize,
+    _not_send: NotThreadSafe,
+}
+
+impl IrqsOff {
+    /// Turns interrupts off on this CPU.
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            // SAFETY: Undone by `drop()` on the same CPU, as the guard is not `Send`.
+            flags: unsafe { bindings::ferro_local_irq_save() },
+            _not_send: NotThreadSafe,
+        }
+    }
+}
+
+impl Default for IrqsOff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for IrqsOff {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `flags` comes from `ferro_local_irq_save()` on this CPU.
+        unsafe { bindings::ferro_local_irq_restore(self.flags) }
+    }
+}
+
+/// A section that cannot be preempted.
+pub struct PreemptOff(NotThreadSafe);
+
+impl PreemptOff {
+    /// Keeps the scheduler from taking this CPU away.
+    #[inline]
+    pub fn new() -> Self {
+        // SAFETY: Undone by `drop()` on the same CPU, as the guard is not `Send`.
+        unsafe { bindings::ferro_preempt_disable() };
+        Self(NotThreadSafe)
+    }
+}
+
+impl Default for PreemptOff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for PreemptOff {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Pairs with `new()`.
+        unsafe { bindings::ferro_preempt_enable() }
+    }
+}
+
+/// Proof that the caller stays on its CPU.
+pub trait Pinned {}
+impl Pinned for IrqsOff {}
+impl Pinned for PreemptOff {}
+
+/// Holds off CPU hotplug.
+pub struct HotplugOff(NotThreadSafe);
+
+impl HotplugOff {
+    /// Context: process; sleeps. Not from a hotplug callback.
+    pub fn new() -> Self {
+        // SAFETY: Undone by `drop()` in the same task, as the guard is not `Send`.
+        unsafe { bindings::cpus_read_lock() };
+        Self(NotThreadSafe)
+    }
+
+    /// Calls `f` on `cpu`, in process context, and waits for it.
+    ///
+    /// As `f` runs in a kernel thread bound to the CPU, no other section of that CPU that has
+    /// preemption off is half done meanwhile. An offline CPU executes nothing, so `f` is then
+    /// called here.
+    pub fn call_on(&self, cpu: CpuId, f: &(impl Fn() + Sync)) {
+        unsafe extern "C" fn run<F: Fn()>(arg: *mut kernel::ffi::c_void) -> kernel::ffi::c_long {
+            // SAFETY: `call_on()` passes a reference to a live `F` and waits.
+            (unsafe { NonNull::new_unchecked(arg.cast::<F>()).as_ref() })();
+            0
+        }
+        fn run_for<F: Fn()>(_: &F) -> unsafe extern "C" fn(*mut kernel::ffi::c_void) -> kernel::ffi::c_long {
+            run::<F>
+        }
+
+        if cpu.is_online() {
+            // SAFETY: The CPU stays online while hotplug is held off; `run` gets what it expects,
+            // and `ferro_work_on_cpu()` returns after it.
+            unsafe {
+                bindings::ferro_work_on_cpu(
+                    cpu.get(),
+                    Some(run_for(f)),
+                    core::ptr::from_ref(f).cast_mut().cast(),
+                )
+            };
+        } else {
+            f();
+        }
+    }
+}
+
+impl Default for HotplugOff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for HotplugOff {
+    fn drop(&mut self) {
+        // SAFETY: Pairs with `new()`.
+        unsafe { bindings::cpus_read_unlock() }
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Names of files in a file system.
+//!
+//! Contexts: process, except for [`Dentry::add_size`].
+
+use core::ptr::NonNull;
+
+use kernel::bindings;
+
+/// A counted reference to a positive dentry.
+///
+/// It stays valid when the file is removed, by whomever.
+///
+/// # Invariants
+///
+/// The object owns a count of the dentry, and the dentry has an inode.
+pub struct Dentry(NonNull<bindings::dentry>);
+
+// SAFETY: Dentries are counted atomically and may be used by any task.
+unsafe impl Send for Dentry {}
+// SAFETY: As above.
+unsafe impl Sync for Dentry {}
+
+impl Dentry {
+    /// Takes another count of a dentry.
+    ///
+    /// # Safety
+    ///
+    /// `dentry` points to a live dentry with an inode.
+    pub unsafe fn get(dentry: NonNull<bindings::dentry>) -> Self {
+        // SAFETY: By the rules of this function.
+        // INVARIANT: The count has just been taken.
+        unsafe { bindings::ferro_dget(dentry.as_ptr()) };
+        Self(dentry)
+    }
+
+    /// The C pointer, without a count of its own.
+    pub fn as_ptr(&self) -> *mut bindings::dentry {
+        self.0.as_ptr()
+    }
+
+    /// Sets the size that `stat` shows.
+    pub fn set_size(&self, size: u32) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ferro_i_size_set(self.as_ptr(), size.into()) };
+    }
+
+    /// Adds to the size that `stat` shows. Context: any; one writer at a time.
+    #[inline]
+    pub fn add_size(&self, bytes: usize) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ferro_i_size_add(self.as_ptr(), bytes) };
+    }
+}
+
+impl Drop for Dentry {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the object owns a count.
+        unsafe { bindings::dput(self.as_ptr()) };
+    }
+}

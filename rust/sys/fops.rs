@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files with operations of our own: read, write, poll and read-only mmap.
+//!
+//! Contexts: process, except that a page fault may come from any place that touches user memory.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::ffi::c_char;
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::aref::AlwaysRefCounted;
+use kernel::uaccess::UserPtr;
+use kernel::ThisModule;
+
+use crate::counted::Shared;
+use crate::pages::MemRange;
+use crate::pages::PageRef;
+use crate::wait::WaitQueue;
+
+/// What `poll()` can answer; the values of `<linux/eventpoll.h>`.
+pub mod events {
+    use kernel::bindings;
+
+    /// There is data.
+    pub const IN: u32 = bindings::POLLIN;
+    /// There is normal data.
+    pub const RDNORM: u32 = bindings::POLLRDNORM;
+    /// Something is wrong.
+    pub const ERR: u32 = bindings::POLLERR;
+    /// The other side is gone.
+    pub const HUP: u32 = bindings::POLLHUP;
+}
+
+/// The operations of a file that belongs to an object.
+///
+/// An open file has a count of its object, so the object outlives the file and its mappings.
+///
+/// # Safety
+///
+/// `i_private` of every inode whose operations are a [`FileTable`] of this type points to a live
+/// object of this type whenever the file is opened.
+#[vtable]
+pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
+    /// Whether the file has positions. A stream has none: `lseek()` and `pread()` are refused.
+    const SEEKABLE: bool = false;
+
+    /// Copies data out; what has been copied is in `to`.
+    fn read(&self, to: &mut UserDst) -> Result;
+
+    /// Takes a value that is exactly as long as the write.
+    fn write(&self, _from: &UserSrc) -> Result {
+        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Says which of [`events`] are there, after `table` has been told what to wait for.
+    fn poll(&self, _table: &PollTable) -> u32 {
+        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Allows a mapping, which will be read-only for good, or refuses it.
+    fn mmap(&self, _request: &MmapRequest) -> Result {
+        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// The page at this index of a mapping that [`FileOps::mmap`] allowed.
+    fn page(&self, _index: usize) -> Option<PageRef> {
+        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+}
+
+/// A small file with a value in it, for [`Shared`] objects: safe to implement, since
+/// [`Dir::file`](crate::debugfs::Dir::file) sees to it that file and object fit together.
+pub trait NodeOps: Send + Sync + 'static {
+    /// Copies the value out, with [`UserDst::copy_at_position`].
+    fn read(&self, to: &mut UserDst) -> Result;
+
+    /// Takes a value. Errors: -EINVAL if the file is not to be written.
+    fn write(&self, _from: &UserSrc) -> Result {
+        Err(EINVAL)
+    }
+}
+
+// SAFETY: `Dir::file()` is the only way to make a file with such a table, and its data is the object.
+#[vtable]
+unsafe impl<T: NodeOps> FileOps for Shared<T> {
+    const SEEKABLE: bool = true;
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        T::read(self, to)
+    }
+
+    fn write(&self, from: &UserSrc) -> Result {
+        T::write(self, from)
+    }
+}
+
+/// Where a `read()` wants its data.
+pub struct UserDst {
+    ptr: UserPtr,
+    left: usize,
+    done: usize,
+    position: usize,
+}
+
+impl UserDst {
+    /// Bytes that still fit.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Bytes copied so far.
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Copies all of `from`, which must fit. It counts when it is committed; until then the next
+    /// copy goes to the same place.
+    ///
+    /// Errors: -EFAULT if user memory could not be written to the end; -EINVAL if it does not fit.
+    pub fn copy(&self, from: MemRange<'_>) -> Result {
+        // SAFETY: The range is readable, and only copied, byte by byte, by the CPU.
+        unsafe { self.copy_raw(from.as_ptr(), from.len()) }
+    }
+
+    /// Moves on by `len` bytes that have been copied.
+    pub fn commit(&mut self, len: usize) {
+        let len = len.min(self.left);
+        self.ptr = self.ptr.wrapping_byte_add(len);
+        self.left -= len;
+        // No overflow: both are parts of the count given to `read()`.
+        self.done += len;
+    }
+
+    /// Copies the part of `bytes`, the whole contents of a seekable file, that is asked for.
+    ///
+    /// Errors: -EFAULT.
+    pub fn copy_at_position(&mut self, bytes: &[u8]) -> Result {
+        let rest = bytes.get(self.position..).unwrap_or_default();
+        let part = rest.get(..self.left).unwrap_or(rest);
+        // SAFETY: A slice is readable.
+        unsafe { self.copy_raw(part.as_ptr(), part.len()) }?;
+        self.commit(part.len());
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// `len` bytes at `from` are readable.
+    unsafe fn copy_raw(&self, from: *const u8, len: usize) -> Result {
+        if len > self.left {
+            return Err(EINVAL);
+        }
+        // SAFETY: `from` by the rules of this function; user memory is checked by the callee.
+        if unsafe { bindings::copy_to_user(self.ptr.as_mut_ptr(), from.cast(), len) } != 0 {
+            return Err(EFAULT);
+        }
+        Ok(())
+    }
+}
+
+/// What a `write()` brings.
+pub struct UserSrc {
+    ptr: UserPtr,
+    len: usize,
+}
+
+impl UserSrc {
+    /// A native `size_t`.
+    ///
+    /// Errors: -EINVAL if the write is not as long, -EFAULT.
+    pub fn native_size(&self) -> Result<usize> {
+        let mut bytes = [0; size_of::<usize>()];
+        if self.len != bytes.len() {
+            return Err(EINVAL);
+        }
+        kernel::uaccess::UserSlice::new(self.ptr, self.len)
+            .reader()
+            .read_slice(&mut bytes)?;
+        Ok(usize::from_ne_bytes(bytes))
+    }
+
+    /// A boolean in the kernel's notation: `0`, `1`, `n`, `y`, ... with or without a newline.
+    ///
+    /// Errors: -EINVAL, -EFAULT.
+    pub fn flag(&self) -> Result<bool> {
+        let mut bytes = [0; 4];
+        let text = bytes.get_mut(..self.len).ok_or(EINVAL)?;
+        kernel::uaccess::UserSlice::new(self.ptr, self.len)
+            .reader()
+            .read_slice(text)?;
+        match text.trim_ascii() {
+            b"0" | b"n" | b"N" | b"off" => Ok(false),
+            b"1" | b"y" | b"Y" | b"on" => Ok(true),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+/// What a poller is going to wait for.
+pub struct PollTable<'a> {
+    file: *mut bindings::file,
+    table: *mut bindings::poll_table,
+    _call: PhantomData<&'a ()>,
+}
+
+impl PollTable<'_> {
+    /// Waits for `queue` to be woken; `queue` belongs to the object of the file.
+    pub fn wait(&self, queue: &WaitQueue) {
+        // SAFETY: Both pointers are those of the `poll()` call in progress. The poller leaves the
+        // queue before it drops the file, and the file keeps its object.
+        unsafe { bindings::poll_wait(self.file, queue.as_ptr(), self.table) };
+    }
+}
+
+/// What an `mmap()` asks for.
+pub struct MmapRequest {
+    /// Bytes to map.
+    pub size: usize,
+    /// First page of the file to map.
+    pub page_offset: usize,
+    /// Whether the mapping shall be writable.
+    pub writable: bool,
+}
+
+/// `struct file_operations` for objects of one type.
+#[repr(transparent)]
+pub struct FileTable<T>(bindings::file_operations, PhantomData<fn(T)>);
+
+// SAFETY: The table is constant.
+unsafe impl<T> Sync for FileTable<T> {}
+
+impl<T: FileOps> FileTable<T> {
+    /// The operations of `T`, in the code of `owner`, which stays loaded while a file is open.
+    pub const fn new(owner: &ThisModule) -> Self {
+        let mut table: bindings::file_operations = pin_init::zeroed();
+        table.owner = owner.as_ptr();
+        table.open = Some(open::<T>);
+        table.release = Some(release::<T>);
+        table.read = Some(read::<T>);
+        if T::HAS_WRITE {
+            table.write = Some(write::<T>);
+        }
+        if T::HAS_POLL {
+            table.poll = Some(poll::<T>);
+        }
+        if T::HAS_MMAP {
+            table.mmap_prepare = Some(mmap_prepare::<T>);
+        }
+        Self(table, PhantomData)
+    }
+
+    /// For the C side.
+    pub const fn as_ptr(&self) -> *const bindings::file_operations {
+        &raw const self.0
+    }
+}
+
+/// # Safety
+///
+/// `file` is a file opened by [`open::<T>`], and the result is not used after its release.
+unsafe fn object<'a, T: FileOps>(file: *const bindings::file) -> &'a T {
+    // SAFETY: `open()` left a counted pointer there.
+    unsafe { &*(*file).private_data.cast::<T>() }
+}
+
+unsafe extern "C" fn open<T: FileOps>(
+    inode: *mut bindings::inode,
+    file: *mut bindings::file,
+) -> c_int {
+    // SAFETY: By the rules of `FileOps` the inode has a live object.
+    let object: ARef<T> = unsafe { &*(*inode).i_private.cast::<T>() }.into();
+    // SAFETY: The file is being opened; nobody else uses the field.
+    unsafe { (*file).private_data = ARef::into_raw(object).as_ptr().cast() };
+    if T::SEEKABLE {
+        return 0;
+    }
+    // SAFETY: Both pointers come from the caller.
+    unsafe { bindings::nonseekable_open(inode, file) }
+}
+
+unsafe extern "C" fn release<T: FileOps>(
+    _inode: *mut bindings::inode,
+    file: *mut bindings::file,
+) -> c_int {
+    // SAFETY: `open()` left the pointer and the count, which this takes back.
+    unsafe { drop(ARef::from_raw(NonNull::new_unchecked((*file).private_data.cast::<T>()))) };
+    0
+}
+
+unsafe extern "C" fn read<T: FileOps>(
+    file: *mut bindings::file,
+    to: *mut c_char,
+    count: usize,
+    position: *mut bindings::loff_t,
+) -> isize {
+    // SAFETY: The VFS passes a valid position.
+    let Ok(start) = usize::try_from(unsafe { *position }) else {
+        return EINVAL.to_errno() as isize;
+    };
+    let mut dst = UserDst {
+        ptr: UserPtr::from_ptr(to.cast()),
+        left: count,
+        done: 0,
+        position: start,
+    };
+    // SAFETY: The file is open.
+    let result = unsafe { object::<T>(file) }.read(&mut dst);
+    match (result, isize::try_from(dst.done)) {
+        (Err(e), _) if dst.done == 0 => e.to_errno() as isize,
+        (_, Ok(done)) => {
+            // SAFETY: As above.
+            unsafe { *position = position.read().wrapping_add(done as bindings::loff_t) };
+            done
+        }
+        // The VFS limits a read to less than this.
+        (_, Err(_)) => EINVAL.to_errno() as isize,
+    }
+}
+
+unsafe extern "C" fn write<T: FileOps>(
+    file: *mut bindings::file,
+    from: *const c_char,
+    count: usize,
+    _position: *mut bindings::loff_t,
+) -> isize {
+    let src = UserSrc {
+        ptr: UserPtr::from_ptr(from.cast_mut().cast()),
+        len: count,
+    };
+    // SAFETY: The file is open.
+    match unsafe { object::<T>(file) }.write(&src) {
+        Ok(()) => isize::try_from(count).unwrap_or(isize::MAX),
+        Err(e) => e.to_errno() as isize,
+    }
+}
+
+unsafe extern "C" fn poll<T: FileOps>(
+    file: *mut bindings::file,
+    table: *mut bindings::poll_table,
+) -> bindings::__poll_t {
+    let table = PollTable {
+        file,
+        table,
+        _call: PhantomData,
+    };
+    // SAFETY: The file is open.
+    unsafe { object::<T>(file) }.poll(&table)
+}
+
+unsafe extern "C" fn mmap_prepare<T: FileOps>(desc: *mut bindings::vm_area_desc) -> c_int {
+    // SAFETY: The caller passes a mapping in the making, of an open file.
+    let (request, object) = unsafe {
+        (
+            MmapRequest {
+                size: bindings::ferro_mmap_size(desc),
+                page_offset: (*desc).pgoff,
+                writable: bindings::ferro_mmap_writable(desc),
+            },
+            object::<T>((*desc).file),
+        )
+    };
+    if let Err(e) = object.mmap(&request) {
+        return e.to_errno();
+    }
+    // SAFETY: As above. The mapping will hold the file, and so the object.
+    unsafe {
+        bindings::ferro_mmap_fix(desc);
+        (*desc).vm_ops = const { &vm_ops::<T>() };
+        (*desc).private_data = core::ptr::from_ref(object).cast_mut().cast();
+    }
+    0
+}
+
+const fn vm_ops<T: FileOps>() -> bindings::vm_operations_struct {
+    let mut ops: bindings::vm_operations_struct = pin_init::zeroed();
+    ops.fault = Some(fault::<T>);
+    ops
+}
+
+unsafe extern "C" fn fault<T: FileOps>(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
+    // SAFETY: `mmap_prepare()` left the object in the mapping, whose file keeps it.
+    let (object, index) = unsafe {
+        let inner = &(*vmf).__bindgen_anon_1;
+        (&*(*inner.vma).vm_private_data.cast::<T>(), inner.pgoff)
+    };
+    match object.page(index) {
+        Some(page) => {
+            // SAFETY: The caller waits for the page, and takes over the reference.
+            unsafe { (*vmf).page = page.into_raw() };
+            0
+        }
+        None => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
+    }
+}

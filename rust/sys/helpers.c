@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Functions for what Rust cannot call: macros and static inline functions.
+ */
+#include <linux/cpumask.h>
+#include <linux/dcache.h>
+#include <linux/export.h>
+#include <linux/fs.h>
+#include <linux/gfp.h>
+#include <linux/irq_work.h>
+#include <linux/irqflags.h>
+#include <linux/mm.h>
+#include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/tracepoint.h>
+#include <linux/vmalloc.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "helpers.h"
+
+unsigned int ferro_next_possible_cpu(int cpu)
+{
+	return cpumask_next(cpu, cpu_possible_mask);
+}
+EXPORT_SYMBOL_GPL(ferro_next_possible_cpu);
+
+unsigned int ferro_next_online_cpu(int cpu)
+{
+	return cpumask_next(cpu, cpu_online_mask);
+}
+EXPORT_SYMBOL_GPL(ferro_next_online_cpu);
+
+unsigned int ferro_nr_cpu_ids(void)
+{
+	return nr_cpu_ids;
+}
+EXPORT_SYMBOL_GPL(ferro_nr_cpu_ids);
+
+bool ferro_cpu_online(unsigned int cpu)
+{
+	return cpu_online(cpu);
+}
+EXPORT_SYMBOL_GPL(ferro_cpu_online);
+
+void __percpu *ferro_alloc_percpu_ptr(void)
+{
+	return alloc_percpu(void *);
+}
+EXPORT_SYMBOL_GPL(ferro_alloc_percpu_ptr);
+
+void **ferro_per_cpu_ptr(void __percpu *slots, unsigned int cpu)
+{
+	return per_cpu_ptr((void * __percpu *)slots, cpu);
+}
+EXPORT_SYMBOL_GPL(ferro_per_cpu_ptr);
+
+void **ferro_this_cpu_ptr(void __percpu *slots)
+{
+	return this_cpu_ptr((void * __percpu *)slots);
+}
+EXPORT_SYMBOL_GPL(ferro_this_cpu_ptr);
+
+unsigned long ferro_local_irq_save(void)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	return flags;
+}
+EXPORT_SYMBOL_GPL(ferro_local_irq_save);
+
+void ferro_local_irq_restore(unsigned long flags)
+{
+	local_irq_restore(flags);
+}
+EXPORT_SYMBOL_GPL(ferro_local_irq_restore);
+
+void ferro_preempt_disable(void)
+{
+	preempt_disable();
+}
+EXPORT_SYMBOL_GPL(ferro_preempt_disable);
+
+void ferro_preempt_enable(void)
+{
+	preempt_enable();
+}
+EXPORT_SYMBOL_GPL(ferro_preempt_enable);
+
+void ferro_init_irq_work(struct irq_work *work, void (*func)(struct irq_work *))
+{
+	init_irq_work(work, func);
+}
+EXPORT_SYMBOL_GPL(ferro_init_irq_work);
+
+bool ferro_waitqueue_active(struct wait_queue_head *head)
+{
+	return waitqueue_active(head);
+}
+EXPORT_SYMBOL_GPL(ferro_waitqueue_active);
+
+struct page *ferro_alloc_page(void)
+{
+	return alloc_page(GFP_KERNEL | __GFP_ZERO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+}
+EXPORT_SYMBOL_GPL(ferro_alloc_page);
+
+void *ferro_vmap(struct page **pages, unsigned int count)
+{
+	return vmap(pages, count, VM_MAP, PAGE_KERNEL);
+}
+EXPORT_SYMBOL_GPL(ferro_vmap);
+
+void ferro_get_page(struct page *page)
+{
+	get_page(page);
+}
+EXPORT_SYMBOL_GPL(ferro_get_page);
+
+size_t ferro_mmap_size(const struct vm_area_desc *desc)
+{
+	return vma_desc_size(desc);
+}
+EXPORT_SYMBOL_GPL(ferro_mmap_size);
+
+bool ferro_mmap_writable(const struct vm_area_desc *desc)
+{
+	return vma_desc_test(desc, VMA_WRITE_BIT);
+}
+EXPORT_SYMBOL_GPL(ferro_mmap_writable);
+
+void ferro_mmap_fix(struct vm_area_desc *desc)
+{
+	vma_desc_clear_flags(desc, VMA_MAYWRITE_BIT);
+	vma_desc_set_flags(desc, VMA_DONTEXPAND_BIT, VMA_DONTDUMP_BIT);
+}
+EXPORT_SYMBOL_GPL(ferro_mmap_fix);
+
+struct dentry *ferro_dget(struct dentry *dentry)
+{
+	return dget(dentry);
+}
+EXPORT_SYMBOL_GPL(ferro_dget);
+
+void ferro_i_size_set(struct dentry *dentry, loff_t size)
+{
+	i_size_write(d_inode(dentry), size);
+}
+EXPORT_SYMBOL_GPL(ferro_i_size_set);
+
+void ferro_i_size_add(struct dentry *dentry, size_t size)
+{
+	struct inode *inode = d_inode(dentry);
+
+	i_size_write(inode, i_size_read(inode) + size);
+}
+EXPORT_SYMBOL_GPL(ferro_i_size_add);
+
+long ferro_work_on_cpu(unsigned int cpu, long (*fn)(void *), void *arg)
+{
+	return work_on_cpu(cpu, fn, arg);
+}
+EXPORT_SYMBOL_GPL(ferro_work_on_cpu);
+
+void ferro_tracepoint_synchronize_unregister(void)
+{
+	tracepoint_synchronize_unregister();
+}
+EXPORT_SYMBOL_GPL(ferro_tracepoint_synchronize_unregister);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Functions for what Rust cannot call: macros and static inline functions.
+ * Each does what the macro or function in its name does.
+ */
+#ifndef _FERROTRACE_HELPERS_H
+#define _FERROTRACE_HELPERS_H
+
+#include <linux/types.h>
+
+struct dentry;
+struct irq_work;
+struct page;
+struct vm_area_desc;
+struct wait_queue_head;
+
+/* cpumask.h: the next CPU after @cpu (-1: the first), or nr_cpu_ids. */
+unsigned int ferro_next_possible_cpu(int cpu);
+unsigned int ferro_next_online_cpu(int cpu);
+unsigned int ferro_nr_cpu_ids(void);
+bool ferro_cpu_online(unsigned int cpu);
+
+/* percpu.h: a per-CPU pointer, NULL on every CPU. */
+void __percpu *ferro_alloc_percpu_ptr(void);
+void **ferro_per_cpu_ptr(void __percpu *slots, unsigned int cpu);
+void **ferro_this_cpu_ptr(void __percpu *slots);
+
+/* irqflags.h, preempt.h */
+unsigned long ferro_local_irq_save(void);
+void ferro_local_irq_restore(unsigned long flags);
+void ferro_preempt_disable(void);
+void ferro_preempt_enable(void);
+
+/* irq_work.h, wait.h */
+void ferro_init_irq_work(struct irq_work *work, void (*func)(struct irq_work *));
+bool ferro_waitqueue_active(struct wait_queue_head *head);
+
+/* gfp.h: a zeroed page, or NULL without a warning and without killing anybody. */
+struct page *ferro_alloc_page(void);
+
+/* vmalloc.h, mm.h: a kernel mapping of @count pages, read and write. */
+void *ferro_vmap(struct page **pages, unsigned int count);
+void ferro_get_page(struct page *page);
+
+/* mm.h: what a mapping asks for. */
+size_t ferro_mmap_size(const struct vm_area_desc *desc);
+bool ferro_mmap_writable(const struct vm_area_desc *desc);
+/* Forbid making the mapping writable later, growing it, and dumping it. */
+void ferro_mmap_fix(struct vm_area_desc *desc);
+
+/* dcache.h, fs.h */
+struct dentry *ferro_dget(struct dentry *dentry);
+void ferro_i_size_set(struct dentry *dentry, loff_t size);
+void ferro_i_size_add(struct dentry *dentry, size_t size);
+
+/* workqueue.h: run @fn on @cpu in process context and wait for it. */
+long ferro_work_on_cpu(unsigned int cpu, long (*fn)(void *), void *arg);
+
+/* tracepoint.h */
+void ferro_tracepoint_synchronize_unregister(void);
+
+#endif /* _FERROTRACE_HELPERS_H */

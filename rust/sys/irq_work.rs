@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Work deferred out of contexts that cannot do it, NMI included.
+//!
+//! Contexts: queueing anywhere; waiting in process context.
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+/// An object that has an [`IrqWork`] in it.
+///
+/// # Safety
+///
+/// `OFFSET` is the offset in bytes of an `IrqWork` within `Self`, made with
+/// `IrqWork::new::<Self>()`, and the object is not freed before [`IrqWork::sync`] has been called
+/// with nobody left to queue.
+pub unsafe trait HasIrqWork: Sync + Sized {
+    /// Where the `IrqWork` is.
+    const OFFSET: usize;
+
+    /// What the work is. Context: hard irq.
+    fn run(&self);
+}
+
+/// A `struct irq_work`.
+#[repr(transparent)]
+#[pin_data]
+pub struct IrqWork {
+    #[pin]
+    work: Opaque<bindings::irq_work>,
+}
+
+// SAFETY: `struct irq_work` is made to be queued from anywhere.
+unsafe impl Send for IrqWork {}
+// SAFETY: As above.
+unsafe impl Sync for IrqWork {}
+
+impl IrqWork {
+    /// Work that calls `T::run()` of the object that it is embedded in.
+    pub fn new<T: HasIrqWork>() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `slot` is valid.
+            work <- Opaque::ffi_init(|slot| unsafe {
+                bindings::ferro_init_irq_work(slot, Some(run::<T>))
+            }),
+        })
+    }
+
+    /// Queues the work on this CPU, unless it is queued already.
+    #[inline]
+    pub fn queue(&self) {
+        // SAFETY: The work is initialised and, by the rules of `HasIrqWork`, lives until it ran.
+        unsafe { bindings::irq_work_queue(self.work.get()) };
+    }
+
+    /// Waits until the work is not queued and not running. Context: process.
+    pub fn sync(&self) {
+        // SAFETY: The work is initialised.
+        unsafe { bindings::irq_work_sync(self.work.get()) };
+    }
+}
+
+unsafe extern "C" fn run<T: HasIrqWork>(work: *mut bindings::irq_work) {
+    // SAFETY: By the rules of `HasIrqWork` the work is embedded in a live `T`, at this offset.
+    unsafe { &*work.byte_sub(T::OFFSET).cast::<T>() }.run();
+}

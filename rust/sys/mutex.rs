@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mutexes that are ready before any code of their module has run.
+//!
+//! Rust's global locks need a call that initialises them, which is too late for what the kernel
+//! calls before initcalls. The lock itself is therefore defined in C, with `DEFINE_MUTEX()`.
+//!
+//! Contexts: process; sleeps.
+
+use core::cell::UnsafeCell;
+use core::ops::Deref;
+use core::ops::DerefMut;
+
+use kernel::bindings;
+use kernel::types::NotThreadSafe;
+
+/// Data behind a C mutex.
+pub struct StaticMutex<T> {
+    lock: *mut bindings::mutex,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: The mutex lets one task at a time at the data.
+unsafe impl<T: Send> Sync for StaticMutex<T> {}
+
+impl<T> StaticMutex<T> {
+    /// # Safety
+    ///
+    /// `lock` points to a mutex with static lifetime, initialised by `DEFINE_MUTEX()`, which
+    /// protects nothing else.
+    pub const unsafe fn new(lock: *mut bindings::mutex, data: T) -> Self {
+        Self {
+            lock,
+            data: UnsafeCell::new(data),
+        }
+    }
+
+    /// Waits for the mutex.
+    pub fn lock(&'static self) -> StaticGuard<T> {
+        // SAFETY: `new()` was promised an initialised mutex.
+        unsafe { bindings::mutex_lock(self.lock) };
+        StaticGuard {
+            mutex: self,
+            _not_send: NotThreadSafe,
+        }
+    }
+}
+
+/// The right to use the data of a [`StaticMutex`].
+pub struct StaticGuard<T: 'static> {
+    mutex: &'static StaticMutex<T>,
+    _not_send: NotThreadSafe,
+}
+
+impl<T> Deref for StaticGuard<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: The guard holds the mutex.
+        unsafe { &*self.mutex.data.get() }
+    }
+}
+
+impl<T> DerefMut for StaticGuard<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: The guard holds the mutex and is borrowed mutably.
+        unsafe { &mut *self.mutex.data.get() }
+    }
+}
+
+impl<T> Drop for StaticGuard<T> {
+    fn drop(&mut self) {
+        // SAFETY: The guard holds the mutex, in this task, as it is not `Send`.
+        unsafe { bindings::mutex_unlock(self.mutex.lock) };
+    }
+}

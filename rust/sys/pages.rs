@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that the kernel writes through a contiguous mapping and user space reads through its own.
+//!
+//! The memory changes behind the back of whoever looks at it, so it is never a `&[u8]`: it is
+//! handed around as a [`MemRange`] and only ever copied.
+//!
+//! Contexts: allocation and freeing in process context, the rest anywhere.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+
+/// Zeroed pages, mapped contiguously.
+///
+/// # Invariants
+///
+/// `pages` holds the pages that this object owns a reference to; `base` is their mapping.
+pub struct PageBuf {
+    pages: KVVec<*mut bindings::page>,
+    base: NonNull<u8>,
+}
+
+// SAFETY: The pages belong to the object; access to their bytes is up to the raw pointer's users.
+unsafe impl Send for PageBuf {}
+// SAFETY: As above.
+unsafe impl Sync for PageBuf {}
+
+/// Frees what has been allocated so far, should a later step fail.
+struct Pages(KVVec<*mut bindings::page>);
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        for page in &self.0 {
+            // SAFETY: The page comes from `ferro_alloc_page()`.
+            unsafe { bindings::__free_pages(*page, 0) };
+        }
+    }
+}
+
+impl PageBuf {
+    /// Allocates at least `bytes` bytes, in whole pages.
+    ///
+    /// Context: process. Errors: -ENOMEM, -EINVAL if `bytes` is 0 or too many.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let count = bytes.div_ceil(PAGE_SIZE);
+        let n_pages = u32::try_from(count).map_err(|_| EINVAL)?;
+        if n_pages == 0 {
+            return Err(EINVAL);
+        }
+
+        let mut pages = Pages(KVVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?);
+        for _ in 0..count {
+            // SAFETY: No requirement.
+            let page = NonNull::new(unsafe { bindings::ferro_alloc_page() }).ok_or(ENOMEM)?;
+            pages.0.push(page.as_ptr(), GFP_KERNEL)?;
+        }
+        // SAFETY: `pages` holds `n_pages` pages, which outlive the mapping.
+        let base = unsafe { bindings::ferro_vmap(pages.0.as_mut_ptr(), n_pages) };
+        let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
+        // INVARIANT: All pages are allocated and mapped at `base`.
+        Ok(Self {
+            pages: core::mem::take(&mut pages.0),
+            base,
+        })
+    }
+
+    /// The first byte.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Size in bytes, a multiple of the page size.
+    pub fn len(&self) -> usize {
+        // No overflow: so much memory is mapped.
+        self.pages.len() * PAGE_SIZE
+    }
+
+    /// Whether there is no memory; never.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The array of pages and their number, for C code that wants to see them.
+    pub fn page_array(&self) -> (*mut *mut bindings::page, usize) {
+        (self.pages.as_ptr().cast_mut(), self.pages.len())
+    }
+
+    /// A part of the memory, if it is inside.
+    pub fn range(&self, start: usize, len: usize) -> Option<MemRange<'_>> {
+        let end = start.checked_add(len)?;
+        (end <= self.len()).then(|| MemRange {
+            // SAFETY: `start` is within the mapping.
+            start: unsafe { self.base.add(start) },
+            len,
+            _memory: PhantomData,
+        })
+    }
+
+    /// A counted reference to the page with this index, for a page table.
+    pub fn page(&self, index: usize) -> Option<PageRef> {
+        let page = *self.pages.get(index)?;
+        // SAFETY: `self` has a reference to the page.
+        unsafe { bindings::ferro_get_page(page) };
+        Some(PageRef(page))
+    }
+}
+
+impl Drop for PageBuf {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this is a mapping made by `vmap()`.
+        unsafe { bindings::vunmap(self.base.as_ptr().cast()) };
+        drop(Pages(core::mem::take(&mut self.pages)));
+    }
+}
+
+/// A reference to a page that its receiver has to give back.
+pub struct PageRef(*mut bindings::page);
+
+impl PageRef {
+    pub(crate) fn into_raw(self) -> *mut bindings::page {
+        self.0
+    }
+}
+
+/// Bytes that may change at any time.
+#[derive(Clone, Copy)]
+pub struct MemRange<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    _memory: PhantomData<&'a PageBuf>,
+}
+
+impl MemRange<'_> {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+}

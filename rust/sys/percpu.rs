@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A pointer for every CPU.
+//!
+//! Contexts: allocation and freeing in process context, the rest anywhere.
+
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+
+use crate::cpu::CpuId;
+use crate::cpu::Pinned;
+
+/// `T * __percpu *`: one pointer a CPU, NULL at first.
+///
+/// C code reads the pointers without synchronisation, as `<linux/relay.h>` does.
+///
+/// # Invariants
+///
+/// The pointer comes from `alloc_percpu(void *)` and has not been freed.
+#[repr(transparent)]
+pub struct PerCpuPtr<T> {
+    slots: NonNull<*mut T>,
+}
+
+// SAFETY: The slots are atomics; what is done with the pointers in them is up to their users.
+unsafe impl<T> Send for PerCpuPtr<T> {}
+// SAFETY: As above.
+unsafe impl<T> Sync for PerCpuPtr<T> {}
+
+impl<T> PerCpuPtr<T> {
+    /// Context: process. Errors: -ENOMEM.
+    pub fn new() -> Result<Self> {
+        // SAFETY: No requirement.
+        let slots = unsafe { bindings::ferro_alloc_percpu_ptr() };
+        // INVARIANT: Just allocated.
+        Ok(Self {
+            slots: NonNull::new(slots.cast()).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// The slot of `cpu`.
+    pub fn slot(&self, cpu: CpuId) -> &Atomic<*mut T> {
+        // SAFETY: By the invariants of both types this is the address of a live pointer of the
+        // area, which `self` keeps, and everyone accesses it with single loads and stores.
+        unsafe {
+            Atomic::from_ptr(bindings::ferro_per_cpu_ptr(self.slots.as_ptr().cast(), cpu.get()).cast())
+        }
+    }
+
+    /// The slot of the CPU that this runs on, and stays on.
+    #[inline]
+    pub fn this_slot(&self, _on_cpu: &impl Pinned) -> &Atomic<*mut T> {
+        // SAFETY: As in `slot()`.
+        unsafe { Atomic::from_ptr(bindings::ferro_this_cpu_ptr(self.slots.as_ptr().cast()).cast()) }
+    }
+}
+
+impl<T> Drop for PerCpuPtr<T> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; nobody uses the slots any more.
+        unsafe { bindings::free_percpu(self.slots.as_ptr().cast()) }
+    }
+}

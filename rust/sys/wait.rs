@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Wait queues that pollers sleep on.
+//!
+//! Contexts: waking takes the queue's lock and may be called from any context but NMI and the
+//! scheduler, with interrupts on or off.
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::sync::LockClassKey;
+use kernel::types::Opaque;
+
+/// A `wait_queue_head_t`.
+#[repr(transparent)]
+#[pin_data]
+pub struct WaitQueue {
+    #[pin]
+    head: Opaque<bindings::wait_queue_head>,
+}
+
+// SAFETY: A wait queue has its own lock.
+unsafe impl Send for WaitQueue {}
+// SAFETY: As above.
+unsafe impl Sync for WaitQueue {}
+
+impl WaitQueue {
+    /// An empty queue.
+    pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: `slot` is valid, `name` and `key` live for ever.
+            head <- Opaque::ffi_init(|slot| unsafe {
+                bindings::__init_waitqueue_head(slot, name.as_char_ptr(), key.as_ptr())
+            }),
+        })
+    }
+
+    /// Whether anybody waits. The caller needs a full barrier between the change that it is going
+    /// to report and this check; the waiter has one between queueing and looking.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        // SAFETY: The queue is initialised.
+        unsafe { bindings::ferro_waitqueue_active(self.head.get()) }
+    }
+
+    /// Wakes everybody who sleeps interruptibly.
+    pub fn wake_all(&self) {
+        const TASK_INTERRUPTIBLE: u32 = bindings::TASK_INTERRUPTIBLE;
+        // SAFETY: The queue is initialised; 0 wakes all.
+        unsafe { bindings::__wake_up(self.head.get(), TASK_INTERRUPTIBLE, 0, core::ptr::null_mut()) };
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut bindings::wait_queue_head {
+        self.head.get()
+    }
+}
