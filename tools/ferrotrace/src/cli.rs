@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line.
+
+#![deny(unsafe_code)]
+
+use std::io;
+use std::io::IsTerminal;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+use clap::Args;
+use clap::Parser;
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser;
+
+use ferrotrace::relay::channel::Header;
+use ferrotrace::relay::info::info;
+use ferrotrace::relay::record;
+use ferrotrace::relay::record::record;
+use ferrotrace::report::recording::Recording;
+use ferrotrace::report::render;
+use ferrotrace::report::render::ReportError;
+use ferrotrace::report::render::report;
+
+/// Records and decodes the kernel's traces.
+#[derive(Debug, Parser)]
+#[command(name = "ferrotrace", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Relay channels: per-CPU buffers that a kernel client fills.
+    #[command(subcommand)]
+    Relay(Relay),
+}
+
+#[derive(Debug, Subcommand)]
+enum Relay {
+    /// Drain a channel into a directory, one file a CPU.
+    Record(RecordArgs),
+    /// Show the sizes, the mode and the counters of a channel.
+    Info(InfoArgs),
+    /// Show the records of a recording in the order of their times.
+    Report(ReportArgs),
+}
+
+#[derive(Debug, Args)]
+struct RecordArgs {
+    /// The channel: the directory and the base name of its relay files, without the CPU's number.
+    #[arg(value_name = "DIR/NAME")]
+    channel: PathBuf,
+    /// The directory to record into; created, or empty.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Write into OUT although there is something in it.
+    #[arg(short, long)]
+    force: bool,
+    /// Use read(2) instead of mmap.
+    #[arg(long)]
+    read: bool,
+    /// Stop after this time; otherwise on SIGINT or SIGTERM, or when the channel is closed.
+    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    duration: Option<Duration>,
+    /// Bytes at the start of each sub-buffer that hold its padding, instead of a control file.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "0",
+        value_parser = PossibleValuesParser::new(["0", "4", "8"]).try_map(parse_header)
+    )]
+    header: Header,
+    /// Leave the unfinished sub-buffer at the end to a later reader (mmap and --header only).
+    #[arg(long)]
+    no_partial: bool,
+    /// Bytes in a sub-buffer, where DIR/subbuf_size does not say it.
+    #[arg(long, value_name = "BYTES")]
+    subbuf_size: Option<usize>,
+    /// Sub-buffers a CPU, where DIR/n_subbufs does not say it.
+    #[arg(long, value_name = "N")]
+    n_subbufs: Option<usize>,
+    /// No live rate.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct InfoArgs {
+    /// The channel: the directory and the base name of its relay files, without the CPU's number.
+    #[arg(value_name = "DIR/NAME")]
+    channel: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ReportArgs {
+    /// A directory that `record` made.
+    #[arg(value_name = "OUT")]
+    recording: PathBuf,
+    /// Show only the first N records; the counts are of all.
+    #[arg(short, long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print one JSON object a record, and one with the counts.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn parse_header(text: String) -> Result<Header, String> {
+    text.parse()
+        .ok()
+        .and_then(Header::from_len)
+        .ok_or_else(|| "not 0, 4 or 8".to_owned())
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub fn run(self) -> Result<()> {
+        let Command::Relay(command) = self.command;
+        match command {
+            Relay::Record(args) => args.run(),
+            Relay::Info(args) => args.run(),
+            Relay::Report(args) => args.run(),
+        }
+    }
+}
+
+/// Writes to stdout. A reader that has gone, such as `head`, has had enough: that is no error.
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to stdout"),
+    }
+}
+
+fn warn(text: &str) {
+    // There is nobody left to tell if this fails.
+    let _ = writeln!(io::stderr(), "ferrotrace: warning: {text}");
+}
+
+impl RecordArgs {
+    fn run(self) -> Result<()> {
+        let metadata = record(&record::Options {
+            channel: self.channel,
+            output: self.output.clone(),
+            force: self.force,
+            read: self.read,
+            header: self.header,
+            partial: !self.no_partial,
+            duration: self.duration,
+            subbuf_size: self.subbuf_size,
+            n_subbufs: self.n_subbufs,
+            quiet: self.quiet || !io::stderr().is_terminal(),
+        })?;
+        for cpu in &metadata.cpus {
+            for warning in &cpu.tally.warnings {
+                warn(&format!("cpu {}: {warning}", cpu.cpu));
+            }
+        }
+        if self.json {
+            return print(&format!("{}\n", serde_json::to_string_pretty(&metadata)?));
+        }
+        print(&record::summary(&metadata, &self.output))
+    }
+}
+
+impl InfoArgs {
+    fn run(self) -> Result<()> {
+        let info = info(&self.channel)?;
+        if self.json {
+            return print(&format!("{}\n", serde_json::to_string_pretty(&info)?));
+        }
+        print(&info.to_string())
+    }
+}
+
+impl ReportArgs {
+    fn run(self) -> Result<()> {
+        let recording = Recording::open(&self.recording)?;
+        let style = render::Style {
+            limit: self.limit,
+            json: self.json,
+        };
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        match report(&recording, style, &mut out) {
+            Ok(counts) => {
+                for warning in render::warnings(&recording, &counts) {
+                    warn(&warning);
+                }
+                Ok(())
+            }
+            Err(ReportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                // The buffer would be written once more when it is dropped.
+                let _ = out.into_parts();
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Draining by mmap: data comes from the mapping, read(2) only moves the kernel's counters.
+//!
+//! The kernel may write into the mapping at any time. In no-overwrite mode a finished sub-buffer
+//! stands still until it is reported as consumed, which happens after its bytes are in the
+//! recording. In overwrite mode `produced` is read again after each copy.
+
+#![deny(unsafe_code)]
+
+use super::channel::Mode;
+use super::drain::Cursor;
+use super::drain::Drain;
+use super::drain::Layout;
+use super::drain::Sink;
+use super::drain::read_all_that_is_left;
+use super::drain::read_up_to;
+use super::drain::without_headers;
+use super::error::Error;
+use super::error::Result;
+use super::source::Source;
+
+/// Attempts to find a buffer without finished sub-buffers before the last one is taken. A writer
+/// that is faster than this is still running at full speed, and where its recording ends is chance.
+const QUIET_ATTEMPTS: usize = 8;
+
+/// Drains a mapped buffer.
+#[derive(Debug)]
+pub struct MappedDrain {
+    layout: Layout,
+    /// The oldest sub-buffer that has not been taken, as the kernel counts.
+    consumed: usize,
+    cursor: Cursor,
+    paddings: Vec<usize>,
+    scratch: Vec<u8>,
+}
+
+/// Where a sub-buffer stands after the kernel was asked about the last reader.
+enum Located {
+    /// Bytes of it are left to take, from `taken` on; the kernel holds `read` for read.
+    Here { read: usize, taken: usize },
+    /// An earlier reader took all of it, and the kernel has gone on to the next.
+    TakenBefore,
+    /// The kernel is somewhere else; the counters were adopted.
+    Elsewhere,
+}
+
+impl MappedDrain {
+    /// A drain that starts where the kernel's `consumed` count is.
+    pub fn new(layout: Layout, source: &mut dyn Source) -> Result<Self> {
+        Ok(Self {
+            consumed: source.consumed()?,
+            cursor: Cursor::Unknown,
+            paddings: Vec::new(),
+            scratch: Vec::new(),
+            layout,
+        })
+    }
+
+    /// Starts again from the kernel's count.
+    fn adopt(&mut self, consumed: usize) {
+        self.consumed = consumed;
+        self.cursor = Cursor::Unknown;
+    }
+
+    /// The same where the kernel has passed over sub-buffers, from `expected` on, of its own accord,
+    /// as it does in overwrite mode when the writer has come round.
+    fn adopt_passed(&mut self, sink: &mut Sink<'_>, expected: usize, consumed: usize) {
+        let passed = consumed.wrapping_sub(expected);
+        if isize::try_from(passed).is_ok() {
+            sink.tally.add_lost(passed);
+        }
+        self.adopt(consumed);
+    }
+
+    /// The first byte of a sub-buffer to take, if an earlier reader took `taken`. What a flight
+    /// recorder holds is recorded whole, whoever has seen it before.
+    fn first(&self, taken: usize) -> usize {
+        match self.layout.mode {
+            Mode::NoOverwrite => taken.max(self.layout.header.len()),
+            Mode::Overwrite => self.layout.header.len(),
+        }
+    }
+
+    /// Reads one byte to learn where in sub-buffer `k`, a finished one, the last reader stopped.
+    fn locate(
+        &mut self,
+        source: &mut dyn Source,
+        sink: &mut Sink<'_>,
+        k: usize,
+    ) -> Result<Located> {
+        let geometry = self.layout.geometry;
+        let len = read_up_to(source, &mut [0])?;
+        let consumed = source.consumed()?;
+        let next = k.wrapping_add(1);
+        if len == 0 {
+            if consumed != k && consumed != next {
+                self.adopt_passed(sink, k, consumed);
+                return Ok(Located::Elsewhere);
+            }
+            self.cursor = Cursor::Boundary;
+            if consumed == next {
+                self.consumed = next;
+                return Ok(Located::TakenBefore);
+            }
+            return Ok(Located::Here { read: 0, taken: 0 });
+        }
+        // One byte never ends at position 0, unless that byte ends the buffer: then the kernel does
+        // not keep the position, or the difference does not matter.
+        let began = source
+            .position()
+            .filter(|&position| position != 0)
+            .and_then(|position| geometry.read_began(position, len));
+        match began {
+            Some((slot, offset)) if consumed == k && slot == geometry.slot(k) => {
+                Ok(Located::Here {
+                    read: offset + len,
+                    taken: offset,
+                })
+            }
+            Some((slot, offset)) if consumed == next && slot == geometry.slot(next) => {
+                self.consumed = next;
+                self.cursor = Cursor::Inside {
+                    read: offset + len,
+                    taken: offset,
+                };
+                Ok(Located::TakenBefore)
+            }
+            Some((slot, offset)) if consumed == next && slot == geometry.slot(k) => {
+                // It was the last byte of `k`: the kernel has gone on, but we have not taken it.
+                self.consumed = next;
+                self.cursor = Cursor::Boundary;
+                Ok(Located::Here {
+                    read: offset + len,
+                    taken: offset,
+                })
+            }
+            _ if consumed == k => Ok(Located::Here {
+                read: len,
+                taken: 0,
+            }),
+            _ => {
+                self.adopt_passed(sink, k, consumed);
+                Ok(Located::Elsewhere)
+            }
+        }
+    }
+
+    /// Copies bytes `from..to` of sub-buffer `k` into the scratch buffer.
+    fn copy(&mut self, source: &dyn Source, k: usize, from: usize, to: usize) -> Result<()> {
+        let len = to.saturating_sub(from);
+        self.scratch.resize(len, 0);
+        let start = self.layout.geometry.start(k) + from;
+        source.copy(start, &mut self.scratch)
+    }
+
+    /// Whether what was copied from sub-buffer `k` is whole.
+    fn intact(&self, source: &mut dyn Source, k: usize) -> Result<bool> {
+        match self.layout.mode {
+            Mode::NoOverwrite => Ok(true),
+            Mode::Overwrite => Ok(self.layout.geometry.survived(k, source.produced()?)),
+        }
+    }
+
+    /// Where the data of finished sub-buffer `k` end; `None` if it has been overwritten.
+    fn end_of(&mut self, source: &mut dyn Source, k: usize) -> Result<Option<usize>> {
+        let Layout {
+            geometry, header, ..
+        } = self.layout;
+        let padding = if header.is_empty() {
+            self.paddings.get(geometry.slot(k)).copied()
+        } else {
+            self.copy(source, k, 0, header.len())?;
+            header.decode(&self.scratch)
+        };
+        if let Some(data) = padding.and_then(|padding| geometry.data(header, padding)) {
+            return Ok(Some(data.end));
+        }
+        if self.layout.mode == Mode::Overwrite && !self.intact(source, k)? {
+            return Ok(None);
+        }
+        Err(self.layout.bad_padding(k, padding.unwrap_or(usize::MAX)))
+    }
+
+    /// Takes sub-buffer `k`, which is finished and the oldest. Says whether the caller may go on
+    /// with the next.
+    fn take(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>, k: usize) -> Result<bool> {
+        let next = k.wrapping_add(1);
+        let Some(end) = self.end_of(source, k)? else {
+            sink.tally.add_lost(1);
+            self.acknowledge(source, next)?;
+            return Ok(true);
+        };
+        let (read, taken) = match self.cursor {
+            Cursor::Boundary => (0, 0),
+            Cursor::Inside { read, taken } => (read, taken),
+            Cursor::Unknown => match self.locate(source, sink, k)? {
+                Located::Here { read, taken } => (read, taken),
+                Located::TakenBefore => return Ok(true),
+                Located::Elsewhere => return Ok(false),
+            },
+        };
+
+        let from = self.first(taken).min(end);
+        self.copy(source, k, from, end)?;
+        if self.intact(source, k)? {
+            sink.put(&self.scratch)?;
+            sink.tally.add_subbufs(1);
+        } else {
+            sink.tally.add_lost(1);
+        }
+
+        if self.consumed == next {
+            return Ok(true);
+        }
+        if self.cursor == Cursor::Boundary || read == 0 {
+            self.acknowledge(source, next)?;
+            return Ok(true);
+        }
+        self.read_to_boundary(source, sink, k, end.saturating_sub(read))
+    }
+
+    /// Moves the kernel from inside sub-buffer `k`, of which everything has been taken, to the
+    /// start of the next.
+    fn read_to_boundary(
+        &mut self,
+        source: &mut dyn Source,
+        sink: &mut Sink<'_>,
+        k: usize,
+        left: usize,
+    ) -> Result<bool> {
+        let next = k.wrapping_add(1);
+        if left == 0 {
+            // All was read while the sub-buffer was unfinished: the kernel only notices when it is
+            // asked for more.
+            return match self.locate(source, sink, k)? {
+                Located::TakenBefore => Ok(true),
+                Located::Elsewhere => Ok(false),
+                Located::Here { .. } => {
+                    self.cursor = Cursor::Boundary;
+                    self.acknowledge(source, next)?;
+                    Ok(true)
+                }
+            };
+        }
+        self.scratch.resize(left, 0);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let done = read_up_to(source, &mut scratch);
+        self.scratch = scratch;
+        done?;
+        let consumed = source.consumed()?;
+        if consumed == next {
+            self.consumed = next;
+            self.cursor = Cursor::Boundary;
+            return Ok(true);
+        }
+        if consumed == k {
+            // Reading does not count here; then nothing can have been read in part either.
+            self.cursor = Cursor::Boundary;
+            self.acknowledge(source, next)?;
+            return Ok(true);
+        }
+        self.adopt_passed(sink, next, consumed);
+        Ok(false)
+    }
+
+    /// Tells the kernel that all sub-buffers before `next` are consumed, in steps that it accepts.
+    fn acknowledge(&mut self, source: &mut dyn Source, next: usize) -> Result<()> {
+        let mut delta = next.wrapping_sub(self.consumed);
+        while delta > 0 {
+            let step = delta.min(self.layout.geometry.n_subbufs());
+            source.add_consumed(step)?;
+            self.consumed = self.consumed.wrapping_add(step);
+            delta -= step;
+        }
+        Ok(())
+    }
+
+    /// Takes the unfinished sub-buffer. There is no finished one left, or was not a moment ago.
+    fn take_partial(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<()> {
+        let Layout {
+            geometry,
+            header,
+            mode,
+            ..
+        } = self.layout;
+        let k = self.consumed;
+        let before = source.produced()?;
+        let mut bytes = vec![0; geometry.subbuf_size()];
+        let len = read_up_to(source, &mut bytes)?;
+        bytes.truncate(len);
+        let quiet = source.produced()? == before && before == k;
+
+        let last = geometry.slot(k) + 1 == geometry.n_subbufs();
+        let began = source
+            .position()
+            .filter(|&position| position != 0 || last)
+            .and_then(|position| geometry.read_began(position, len));
+        let (offset, taken) = match self.cursor {
+            Cursor::Boundary => (0, 0),
+            Cursor::Inside { read, taken } => (read, taken),
+            Cursor::Unknown => {
+                let offset = began.map_or(0, |(_, offset)| offset);
+                (offset, offset)
+            }
+        };
+        let expected = began.is_none_or(|began| began == (geometry.slot(k), offset));
+        let stream = header.is_empty() && mode == Mode::NoOverwrite;
+        if (len > 0 && quiet && !expected) || (!quiet && !stream) {
+            sink.tally.warn(format!(
+                "{len} bytes of the unfinished sub-buffer {k} were not saved: it was {}",
+                if quiet {
+                    "not where the counters say"
+                } else {
+                    "still being written"
+                }
+            ));
+            return Ok(());
+        }
+
+        // What was read only to learn the position is in the mapping.
+        let from = self.first(taken);
+        if offset > from {
+            self.copy(source, k, from, offset)?;
+            sink.put_partial(&self.scratch)?;
+        }
+        let skip = header.len().saturating_sub(offset);
+        sink.put_partial(bytes.get(skip..).unwrap_or_default())
+    }
+}
+
+impl Drain for MappedDrain {
+    fn ready(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<bool> {
+        let Layout {
+            geometry,
+            header,
+            mode,
+            ..
+        } = self.layout;
+        let start = self.consumed;
+        let produced = source.produced()?;
+        let Some(window) = geometry.ready(mode, start, produced) else {
+            let consumed = source.consumed()?;
+            if consumed == self.consumed && source.produced()? == produced {
+                return Err(Error::BadControl {
+                    path: source.path().into(),
+                    found: format!("{produced} produced, {consumed} consumed"),
+                    expected: "a possible pair of counts",
+                });
+            }
+            sink.tally
+                .warn("the channel was reset while it was recorded");
+            self.adopt(consumed);
+            return Ok(true);
+        };
+        if window.lost > 0 {
+            sink.tally.add_lost(window.lost);
+            self.acknowledge(source, window.first)?;
+            if let Cursor::Inside { taken, .. } = &mut self.cursor {
+                *taken = 0;
+            }
+        }
+        if header.is_empty() && window.count > 0 {
+            source.paddings(&mut self.paddings)?;
+        }
+        for i in 0..window.count {
+            let k = window.first.wrapping_add(i);
+            if self.consumed != k || !self.take(source, sink, k)? {
+                break;
+            }
+        }
+        Ok(self.consumed != start)
+    }
+
+    fn finish(
+        &mut self,
+        source: &mut dyn Source,
+        sink: &mut Sink<'_>,
+        partial: bool,
+    ) -> Result<()> {
+        for _ in 0..QUIET_ATTEMPTS {
+            if !self.ready(source, sink)? {
+                break;
+            }
+        }
+        if partial {
+            self.take_partial(source, sink)?;
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<()> {
+        let Layout {
+            geometry, header, ..
+        } = self.layout;
+        let bytes = read_all_that_is_left(source, geometry)?;
+        match self.cursor {
+            Cursor::Inside { read, taken } if header.is_empty() => {
+                self.copy(source, self.consumed, taken, read)?;
+                sink.put(&self.scratch)?;
+                sink.put(&bytes)
+            }
+            _ if header.is_empty() => sink.put(&bytes),
+            Cursor::Boundary => sink.put(&without_headers(&bytes, geometry, header)),
+            Cursor::Unknown | Cursor::Inside { .. } => {
+                sink.tally.warn(format!(
+                    "{} bytes were not saved: the channel was closed, and an earlier reader had \
+                     stopped inside a sub-buffer",
+                    bytes.len()
+                ));
+                Ok(())
+            }
+        }
+    }
+}

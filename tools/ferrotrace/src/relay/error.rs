@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can go wrong with a channel or a recording.
+
+#![deny(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use thiserror::Error;
+
+use super::channel::CpuId;
+
+/// The library's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A list of names for a message, or nothing if there are none.
+#[derive(Debug)]
+pub struct Others(pub Vec<String>);
+
+impl fmt::Display for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; relay files there: {}", self.0.join(", "))
+    }
+}
+
+/// An error of the relay commands.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The channel was not given as DIR/NAME.
+    #[error("{}: not of the form DIR/NAME", .0.display())]
+    NotAChannel(PathBuf),
+
+    /// A directory was given instead of DIR/NAME.
+    #[error("{} is a directory; name the relay files too, DIR/NAME without the CPU's number{others}", dir.display())]
+    IsDirectory {
+        /// What was given.
+        dir: PathBuf,
+        /// Base names found there.
+        others: Others,
+    },
+
+    /// DIR does not exist.
+    #[error("{}: no such directory (is debugfs mounted, and the client loaded?)", .0.display())]
+    NoDirectory(PathBuf),
+
+    /// DIR is something else.
+    #[error("{}: not a directory", .0.display())]
+    NotADirectory(PathBuf),
+
+    /// DIR has no NAME0, NAME1, ...
+    #[error("{}: no relay file of the name {name}0, {name}1, ...{others}", dir.display())]
+    NoRelayFile {
+        /// The directory.
+        dir: PathBuf,
+        /// The base name asked for.
+        name: String,
+        /// Base names found there.
+        others: Others,
+    },
+
+    /// The user may not do that.
+    #[error("{}: permission denied to {action} (relay files belong to root)", path.display())]
+    Denied {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+    },
+
+    /// The file has no mmap.
+    #[error("{}: the kernel refuses to map this file, as mainline's debugfs does for relay files; use --read", .0.display())]
+    MmapRefused(PathBuf),
+
+    /// The file's size is not the one described.
+    #[error("{}: cannot be mapped as {n_subbufs} sub-buffers of {subbuf_size} bytes", path.display())]
+    WrongSize {
+        /// The relay file.
+        path: PathBuf,
+        /// The size assumed.
+        subbuf_size: usize,
+        /// The number assumed.
+        n_subbufs: usize,
+    },
+
+    /// `subbuf_size` or `n_subbufs` cannot be known.
+    #[error("{}: there is no {file}, and it was not given on the command line (--subbuf-size, --n-subbufs)", dir.display())]
+    UnknownSize {
+        /// The directory.
+        dir: PathBuf,
+        /// The missing control file.
+        file: &'static str,
+    },
+
+    /// The sizes are zero or too large.
+    #[error("{n_subbufs} sub-buffers of {subbuf_size} bytes: no such buffer can exist")]
+    BadSize {
+        /// The size given.
+        subbuf_size: usize,
+        /// The number given.
+        n_subbufs: usize,
+    },
+
+    /// The header fills the sub-buffer.
+    #[error("a header of {header} bytes does not fit into sub-buffers of {subbuf_size}")]
+    HeaderTooLarge {
+        /// The header's length.
+        header: usize,
+        /// The sub-buffer's.
+        subbuf_size: usize,
+    },
+
+    /// A control file that this way of recording needs is missing.
+    #[error("{}: missing, but needed to {purpose}; {instead}", path.display())]
+    NoControl {
+        /// The control file.
+        path: PathBuf,
+        /// What it is for.
+        purpose: &'static str,
+        /// What the user can do.
+        instead: &'static str,
+    },
+
+    /// A control file holds something else than it should.
+    #[error("{}: {found:?} is not {expected}", path.display())]
+    BadControl {
+        /// The control file.
+        path: PathBuf,
+        /// What it holds.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+
+    /// The kernel did not take the count of consumed sub-buffers.
+    #[error("{}: the kernel refuses a delta of {delta} (does another reader drain this channel?)", path.display())]
+    ConsumedRefused {
+        /// The control file.
+        path: PathBuf,
+        /// What was written.
+        delta: usize,
+    },
+
+    /// A finished sub-buffer says that it has more padding than room.
+    #[error("CPU {cpu}: sub-buffer {subbuf} claims {padding} bytes of padding, of {subbuf_size}{}", if *header { " (does each sub-buffer start with its padding, as --header says?)" } else { "" })]
+    BadPadding {
+        /// Whose buffer.
+        cpu: CpuId,
+        /// Which sub-buffer.
+        subbuf: usize,
+        /// The claim.
+        padding: usize,
+        /// What there is.
+        subbuf_size: usize,
+        /// Whether the claim stands in a header.
+        header: bool,
+    },
+
+    /// `--read --header` on a flight recorder.
+    #[error(
+        "in overwrite mode read(2) does not tell where sub-buffers begin, so that --read cannot remove headers; leave --read out"
+    )]
+    HeaderUnreadable,
+
+    /// OUT has something in it.
+    #[error("{}: exists and is not empty (--force writes into it)", .0.display())]
+    OutputNotEmpty(PathBuf),
+
+    /// OUT is no directory.
+    #[error("{}: exists and is not a directory", .0.display())]
+    OutputNotADirectory(PathBuf),
+
+    /// The disk of OUT is full.
+    #[error("{}: no space left on the device; what was written before is kept", .0.display())]
+    DiskFull(PathBuf),
+
+    /// The buffer is not there any more: its channel was closed.
+    #[error("{}: the channel was closed", .0.display())]
+    Gone(PathBuf),
+
+    /// Any other refusal of the system.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+
+    /// A system call that concerns no file.
+    #[error("cannot {action}")]
+    System {
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: Errno,
+    },
+}
+
+impl Error {
+    /// An error of a file of the channel.
+    pub fn channel(action: &'static str, path: &Path, source: io::Error) -> Self {
+        match errno(&source) {
+            // debugfs answers with EIO what is done to a file that has been removed.
+            Errno::EIO | Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => Error::Gone(path.into()),
+            _ => Self::file(action, path, source),
+        }
+    }
+
+    /// An error of a file of the recording.
+    pub fn output(action: &'static str, path: &Path, source: io::Error) -> Self {
+        match errno(&source) {
+            Errno::ENOSPC | Errno::EDQUOT => Error::DiskFull(path.into()),
+            _ => Self::file(action, path, source),
+        }
+    }
+
+    fn file(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.into();
+        match errno(&source) {
+            Errno::EACCES | Errno::EPERM => Error::Denied { action, path },
+            _ => Error::Io {
+                action,
+                path,
+                source,
+            },
+        }
+    }
+
+    /// Whether the channel has gone away.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Error::Gone(_))
+    }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    error
+        .raw_os_error()
+        .map_or(Errno::UnknownErrno, Errno::from_raw)
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reading relay channels: the per-CPU buffers through which a kernel client hands data to user
+//! space.
+
+pub mod buffer;
+pub mod channel;
+pub mod drain;
+mod drain_mapped;
+mod drain_read;
+pub mod error;
+pub mod files;
+pub mod info;
+mod mapping;
+pub mod output;
+mod progress;
+pub mod record;
+mod signals;
+pub mod source;
+pub mod tally;

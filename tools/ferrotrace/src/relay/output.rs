@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The directory of a recording: one file a CPU, the client's `format`, and `metadata.json`.
+
+#![deny(unsafe_code)]
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::channel::CpuId;
+use super::channel::Mode;
+use super::error::Error;
+use super::error::Result;
+use super::tally::Tally;
+
+/// The name of the description of a recording.
+pub const METADATA: &str = "metadata.json";
+
+/// The name of the description of a record.
+pub const FORMAT: &str = "format";
+
+/// The version of [`Metadata`] that this program writes.
+pub const VERSION: u32 = 1;
+
+/// What ended a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// SIGINT or SIGTERM.
+    Signal,
+    /// `--duration` is over.
+    Duration,
+    /// The kernel client closed the channel.
+    Closed,
+    /// An error.
+    Error,
+}
+
+/// One CPU in [`Metadata`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuMetadata {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// The name of its file in the recording.
+    pub file: String,
+    /// Its counts.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// The description of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    /// The version of this structure.
+    pub version: u32,
+    /// Whether the recording came to its end; the counts are valid only then.
+    pub complete: bool,
+    /// The channel's directory.
+    pub channel: PathBuf,
+    /// The base name of its relay files, and of the files of the recording.
+    pub name: String,
+    /// "mmap" or "read".
+    pub method: String,
+    /// The channel's mode.
+    pub mode: Mode,
+    /// Bytes at the start of each sub-buffer that were left out.
+    pub header: usize,
+    /// Bytes in a sub-buffer, if known.
+    pub subbuf_size: Option<usize>,
+    /// Sub-buffers a CPU, if known.
+    pub n_subbufs: Option<usize>,
+    /// When the recording began, in nanoseconds since 1970.
+    pub start_unix_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// What ended it.
+    pub stop: Option<Stop>,
+    /// Records that the client dropped meanwhile, if it counts them.
+    pub dropped: Option<u64>,
+    /// The CPUs.
+    pub cpus: Vec<CpuMetadata>,
+}
+
+/// The directory of a recording that is being made.
+#[derive(Debug)]
+pub struct OutputDir {
+    dir: PathBuf,
+    name: String,
+}
+
+impl OutputDir {
+    /// Makes the directory, or takes an empty one; with `force` any.
+    pub fn create(dir: &Path, name: &str, force: bool) -> Result<Self> {
+        match fs::create_dir(dir) {
+            Ok(()) => (),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !dir.is_dir() {
+                    return Err(Error::OutputNotADirectory(dir.into()));
+                }
+                let mut entries = fs::read_dir(dir)
+                    .map_err(|error| Error::output("list the directory", dir, error))?;
+                if entries.next().is_some() && !force {
+                    return Err(Error::OutputNotEmpty(dir.into()));
+                }
+            }
+            Err(error) => return Err(Error::output("create the directory", dir, error)),
+        }
+        Ok(Self {
+            dir: dir.into(),
+            name: name.into(),
+        })
+    }
+
+    /// The name of the file of `cpu`.
+    pub fn cpu_file_name(&self, cpu: CpuId) -> String {
+        format!("{}{cpu}", self.name)
+    }
+
+    /// Makes the file of `cpu`.
+    pub fn create_cpu_file(&self, cpu: CpuId) -> Result<(File, PathBuf)> {
+        let path = self.dir.join(self.cpu_file_name(cpu));
+        let file = File::create(&path).map_err(|error| Error::output("create", &path, error))?;
+        Ok((file, path))
+    }
+
+    /// Keeps a copy of the client's description of its records, if there is one.
+    pub fn copy_format(&self, channel: &Path) -> Result<()> {
+        let from = channel.join(FORMAT);
+        let text = match fs::read(&from) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::channel("read", &from, error)),
+        };
+        let to = self.dir.join(FORMAT);
+        fs::write(&to, text).map_err(|error| Error::output("write to", &to, error))
+    }
+
+    /// Writes the description of the recording; a reader sees the old one or the new one.
+    pub fn write_metadata(&self, metadata: &Metadata) -> Result<()> {
+        let path = self.dir.join(METADATA);
+        let new = self.dir.join(".metadata.json.new");
+        let write = || {
+            let mut file = File::create(&new)?;
+            serde_json::to_writer_pretty(&mut file, metadata)?;
+            file.write_all(b"\n")?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|error: io::Error| Error::output("write", &path, error))
+    }
+}

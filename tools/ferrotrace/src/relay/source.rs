@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One CPU's buffer, as the drains see it: a trait, so that the tests can put a model of the
+//! kernel behind it, and the real thing over the files of debugfs.
+
+#![deny(unsafe_code)]
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::statfs;
+use nix::sys::statfs::FsType;
+
+use super::channel::CpuId;
+use super::channel::Geometry;
+use super::error::Error;
+use super::error::Result;
+use super::files::ChannelDir;
+use super::files::Counter;
+use super::mapping::Mapping;
+
+/// One CPU's buffer.
+pub trait Source {
+    /// Sub-buffers finished since the channel was opened.
+    fn produced(&mut self) -> Result<usize>;
+
+    /// Sub-buffers that the kernel holds for consumed.
+    fn consumed(&mut self) -> Result<usize>;
+
+    /// Tells the kernel that `delta` more sub-buffers were consumed.
+    fn add_consumed(&mut self, delta: usize) -> Result<()>;
+
+    /// The padding of the sub-buffer in each slot.
+    fn paddings(&mut self, into: &mut Vec<usize>) -> Result<()>;
+
+    /// Copies bytes out of the mapping, which need not stand still.
+    fn copy(&self, offset: usize, into: &mut [u8]) -> Result<()>;
+
+    /// What read(2) gives: data without padding, consumed by being read. 0 means that there is
+    /// nothing now.
+    fn read(&mut self, into: &mut [u8]) -> Result<usize>;
+
+    /// The position in the buffer after the last read(2), if the kernel tells.
+    fn position(&self) -> Option<usize>;
+
+    /// For messages.
+    fn path(&self) -> &Path;
+}
+
+/// A relay file and its control files.
+#[derive(Debug)]
+pub struct KernelSource {
+    path: PathBuf,
+    file: File,
+    geometry: Option<Geometry>,
+    mapping: Option<Mapping>,
+    produced: Option<Counter>,
+    consumed: Option<Counter>,
+    padding: Option<Counter>,
+}
+
+impl KernelSource {
+    /// Opens the relay file of `cpu` and those of its control files that exist.
+    pub fn open(
+        channel: &ChannelDir,
+        cpu: CpuId,
+        path: PathBuf,
+        geometry: Option<Geometry>,
+        writable: bool,
+    ) -> Result<Self> {
+        let file = File::options()
+            .read(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(&path)
+            .map_err(|error| Error::channel("open", &path, error))?;
+        let control = |name, write| Counter::open(channel.cpu_control(cpu, name), write);
+        Ok(Self {
+            produced: control("produced", false)?,
+            consumed: control("consumed", writable)?,
+            padding: control("padding", false)?,
+            mapping: None,
+            geometry,
+            path,
+            file,
+        })
+    }
+
+    /// Maps the whole buffer.
+    pub fn map(&mut self, geometry: Geometry) -> Result<()> {
+        let wrong_size = || Error::WrongSize {
+            path: self.path.clone(),
+            subbuf_size: geometry.subbuf_size(),
+            n_subbufs: geometry.n_subbufs(),
+        };
+        if !self.holds(geometry)? {
+            return Err(wrong_size());
+        }
+        let mapping = Mapping::new(&self.file, geometry.total()).map_err(|errno| match errno {
+            Errno::ENODEV => Error::MmapRefused(self.path.clone()),
+            Errno::EINVAL => wrong_size(),
+            other => Error::channel("map", &self.path, other.into()),
+        })?;
+        self.mapping = Some(mapping);
+        Ok(())
+    }
+
+    /// Whether the file is long enough to be mapped. The size that the kernel gives for a relay
+    /// file is no measure of its buffer, but there mmap itself checks the length; for an ordinary
+    /// file it does not, and an access behind the end would kill us.
+    fn holds(&self, geometry: Geometry) -> Result<bool> {
+        // Not all of them have a constant in every libc: values of <linux/magic.h>.
+        const PSEUDO: [FsType; 4] = [
+            FsType(0x6462_6720), // debugfs
+            FsType(0x7472_6163), // tracefs
+            FsType(0x6265_6572), // sysfs
+            FsType(0x0000_9fa0), // proc
+        ];
+        let failed = |error| Error::channel("examine", &self.path, error);
+        let kind = statfs::fstatfs(&self.file)
+            .map_err(|errno| failed(errno.into()))?
+            .filesystem_type();
+        if PSEUDO.contains(&kind) {
+            return Ok(true);
+        }
+        let len = self.file.metadata().map_err(failed)?.len();
+        Ok(usize::try_from(len).is_ok_and(|len| len >= geometry.total().get()))
+    }
+
+    /// Makes sure that all the control files exist that draining needs.
+    pub fn require(&self, channel: &ChannelDir, cpu: CpuId, padding: bool) -> Result<()> {
+        let missing = |name, purpose, instead| Error::NoControl {
+            path: channel.cpu_control(cpu, name),
+            purpose,
+            instead,
+        };
+        let counts = "know which sub-buffers are ready";
+        let read = "use --read, which needs no control files";
+        if self.produced.is_none() {
+            return Err(missing("produced", counts, read));
+        }
+        if self.consumed.is_none() {
+            return Err(missing("consumed", counts, read));
+        }
+        if padding && self.padding.is_none() {
+            return Err(missing(
+                "padding",
+                "leave out unused bytes",
+                "use --header if each sub-buffer starts with its padding, or --read",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The two counts, where there are control files.
+    pub fn counts(&self) -> Result<(Option<usize>, Option<usize>)> {
+        let get = |counter: &Option<Counter>| counter.as_ref().map(Counter::get).transpose();
+        Ok((get(&self.produced)?, get(&self.consumed)?))
+    }
+
+    /// The size that the file system gives for the relay file.
+    pub fn file_size(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        Ok(metadata
+            .map_err(|error| Error::channel("examine", &self.path, error))?
+            .len())
+    }
+
+    fn gone(&self) -> Error {
+        Error::Gone(self.path.clone())
+    }
+}
+
+impl AsFd for KernelSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Source for KernelSource {
+    fn produced(&mut self) -> Result<usize> {
+        self.produced.as_ref().ok_or_else(|| self.gone())?.get()
+    }
+
+    fn consumed(&mut self) -> Result<usize> {
+        self.consumed.as_ref().ok_or_else(|| self.gone())?.get()
+    }
+
+    fn add_consumed(&mut self, delta: usize) -> Result<()> {
+        let counter = self.consumed.as_ref().ok_or_else(|| self.gone())?;
+        counter.add(delta)
+    }
+
+    fn paddings(&mut self, into: &mut Vec<usize>) -> Result<()> {
+        let n_subbufs = self.geometry.map_or(0, Geometry::n_subbufs);
+        let counter = self.padding.as_ref().ok_or_else(|| self.gone())?;
+        counter.get_all(n_subbufs, into)
+    }
+
+    fn copy(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        let mapping = self.mapping.as_ref().ok_or_else(|| self.gone())?;
+        mapping
+            .copy_out(offset, into)
+            .map_err(|_| Error::channel("copy from", &self.path, Errno::ERANGE.into()))
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.file.read(into) {
+                Ok(len) => return Ok(len),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                Err(error) => return Err(Error::channel("read", &self.path, error)),
+            }
+        }
+    }
+
+    fn position(&self) -> Option<usize> {
+        // A relay file cannot be sought in, not even to ask where it is; fdinfo tells.
+        let info = format!("/proc/self/fdinfo/{}", self.file.as_raw_fd());
+        let text = fs::read_to_string(info).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("pos:"))?;
+        line.trim().parse().ok()
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

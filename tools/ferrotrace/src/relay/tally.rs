@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What was recorded from one CPU, and what was not.
+
+#![deny(unsafe_code)]
+
+use serde::Deserialize;
+use serde::Serialize;
+
+/// The counts of one CPU's buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Bytes written to the recording.
+    pub bytes: u64,
+    /// Finished sub-buffers that these came from; unknown to a reader without control files.
+    pub subbufs: u64,
+    /// Finished sub-buffers that were overwritten before they could be copied.
+    pub lost_subbufs: u64,
+    /// Bytes of the unfinished sub-buffer at the end, contained in `bytes`.
+    pub partial_bytes: u64,
+    /// What the user should know about this CPU's file.
+    pub warnings: Vec<String>,
+}
+
+impl Tally {
+    /// Counts bytes.
+    pub fn add_bytes(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(widen(bytes));
+    }
+
+    /// Counts finished sub-buffers that were taken.
+    pub fn add_subbufs(&mut self, subbufs: usize) {
+        self.subbufs = self.subbufs.saturating_add(widen(subbufs));
+    }
+
+    /// Counts sub-buffers that were lost.
+    pub fn add_lost(&mut self, subbufs: usize) {
+        self.lost_subbufs = self.lost_subbufs.saturating_add(widen(subbufs));
+    }
+
+    /// Adds what `other` counted.
+    pub fn add(&mut self, other: &Tally) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.subbufs = self.subbufs.saturating_add(other.subbufs);
+        self.lost_subbufs = self.lost_subbufs.saturating_add(other.lost_subbufs);
+        self.partial_bytes = self.partial_bytes.saturating_add(other.partial_bytes);
+    }
+
+    /// Notes something, once.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        let warning = warning.into();
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+}
+
+/// No `usize` of Linux is wider than 64 bits.
+fn widen(value: usize) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
