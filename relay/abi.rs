@@ -25,64 +25,64 @@ use crate::channel::Channel;
 /// `struct rchan_buf`.
 #[repr(C, align(64))]
 #[pin_data]
-pub struct RchanBuf {
-    pub start: *mut u8,
+pub(crate) struct RchanBuf {
+    pub(crate) start: *mut u8,
     /// Start of the current sub-buffer. Written by `Buf::switch()`, read by the inline writers.
-    pub data: Atomic<*mut u8>,
+    pub(crate) data: Atomic<*mut u8>,
     /// Bytes used of the current sub-buffer. Written by the inline writers and by the owner of the
     /// CPU in `Buf::switch()`; read by `Buf::view()`.
-    pub offset: Atomic<usize>,
+    pub(crate) offset: Atomic<usize>,
     /// Written by `Buf::switch()` with release; pairs with the acquire in `Buf::view()`.
-    pub subbufs_produced: Atomic<usize>,
+    pub(crate) subbufs_produced: Atomic<usize>,
     /// Written by readers with release; pairs with the acquire in `Buf::is_full()`.
-    pub subbufs_consumed: Atomic<usize>,
-    pub chan: *const Channel,
+    pub(crate) subbufs_consumed: Atomic<usize>,
+    pub(crate) chan: *const Channel,
     #[pin]
-    pub read_wait: WaitQueue,
+    pub(crate) read_wait: WaitQueue,
     #[pin]
-    pub wakeup_work: IrqWork,
-    pub dentry: Atomic<*mut bindings::dentry>,
-    pub kref: Refcount,
+    pub(crate) wakeup_work: IrqWork,
+    pub(crate) dentry: Atomic<*mut bindings::dentry>,
+    pub(crate) kref: Refcount,
     /// Lower halves of the engine's own 64-bit counters. Written by the owner of the CPU.
-    pub full_count: Atomic<u32>,
-    pub big_count: Atomic<u32>,
-    pub page_array: *mut *mut bindings::page,
-    pub page_count: u32,
+    pub(crate) full_count: Atomic<u32>,
+    pub(crate) big_count: Atomic<u32>,
+    pub(crate) page_array: *mut *mut bindings::page,
+    pub(crate) page_count: u32,
     /// Written by `Buf::close()` with release, pairs with the acquire in `Buf::is_finalized()`.
-    pub finalized: Atomic<u32>,
-    pub padding: *const Atomic<usize>,
+    pub(crate) finalized: Atomic<u32>,
+    pub(crate) padding: *const Atomic<usize>,
     /// Belongs to the reader, under `Buf::reading`.
-    pub bytes_consumed: Atomic<usize>,
-    pub early_bytes: Atomic<usize>,
+    pub(crate) bytes_consumed: Atomic<usize>,
+    pub(crate) early_bytes: Atomic<usize>,
     /// The CPU that writes; 0 for a global buffer.
-    pub cpu: Atomic<u32>,
+    pub(crate) cpu: Atomic<u32>,
 }
 
 /// `struct rchan`.
 #[repr(C)]
-pub struct Rchan {
-    pub version: u32,
-    pub subbuf_size: usize,
-    pub n_subbufs: usize,
-    pub alloc_size: usize,
-    pub cb: *const bindings::rchan_callbacks,
-    pub kref: Refcount,
-    pub private_data: *mut c_void,
-    pub buf: ferro_sys::percpu::PerCpuPtr<Buf>,
+pub(crate) struct Rchan {
+    pub(crate) version: u32,
+    pub(crate) subbuf_size: usize,
+    pub(crate) n_subbufs: usize,
+    pub(crate) alloc_size: usize,
+    pub(crate) cb: *const bindings::rchan_callbacks,
+    pub(crate) kref: Refcount,
+    pub(crate) private_data: *mut c_void,
+    pub(crate) buf: ferro_sys::percpu::PerCpuPtr<Buf>,
     /// Written through a pointer by `create_buf_file()`, while the channel is being opened.
-    pub is_global: Atomic<i32>,
+    pub(crate) is_global: Atomic<i32>,
     /// For the C engine's list of channels; unused here.
-    pub list: [usize; 2],
-    pub parent: *mut bindings::dentry,
-    pub has_base_filename: i32,
-    pub base_filename: [c_char; NAME_MAX],
+    pub(crate) list: [usize; 2],
+    pub(crate) parent: *mut bindings::dentry,
+    pub(crate) has_base_filename: i32,
+    pub(crate) base_filename: [c_char; NAME_MAX],
 }
 
 /// Length of the header's `base_filename`.
-pub const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 
 /// What the header's version of these structures is called.
-pub const VERSION: u32 = bindings::RELAYFS_CHANNEL_VERSION;
+pub(crate) const VERSION: u32 = bindings::RELAYFS_CHANNEL_VERSION;
 
 /// Asserts that fields of two structures stand at the same place.
 macro_rules! same_layout {

@@ -40,7 +40,7 @@ use crate::channel::Channel;
 /// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
 #[repr(C)]
 #[pin_data(PinnedDrop)]
-pub struct Buf {
+pub(crate) struct Buf {
     #[pin]
     pub(crate) abi: RchanBuf,
     channel: ARef<Channel>,
@@ -63,7 +63,7 @@ impl Buf {
     /// Allocates the buffer of `cpu`, empty, without a file.
     ///
     /// Errors: -ENOMEM.
-    pub fn new(channel: &ARef<Channel>, cpu: CpuId) -> Result<ARef<Self>> {
+    pub(crate) fn new(channel: &ARef<Channel>, cpu: CpuId) -> Result<ARef<Self>> {
         let geometry = channel.geometry();
         let memory = PageBuf::new(geometry.bytes())?;
         let mut padding = KVVec::with_capacity(geometry.n_subbufs(), GFP_KERNEL | __GFP_NOWARN)?;
@@ -72,13 +72,14 @@ impl Buf {
         }
         let (page_array, page_count) = memory.page_array();
         let page_count = u32::try_from(page_count)?;
-        let start = memory.base().as_ptr();
+        let base = memory.base().as_ptr();
+        let padding_array = padding.as_ptr();
 
         let buf = KBox::pin_init(
             pin_init!(Self {
                 abi <- pin_init!(RchanBuf {
-                    start,
-                    data: Atomic::new(start),
+                    start: base,
+                    data: Atomic::new(base),
                     offset: Atomic::new(0),
                     subbufs_produced: Atomic::new(0),
                     subbufs_consumed: Atomic::new(0),
@@ -92,7 +93,7 @@ impl Buf {
                     page_array,
                     page_count,
                     finalized: Atomic::new(0),
-                    padding: padding.as_ptr(),
+                    padding: padding_array,
                     bytes_consumed: Atomic::new(0),
                     early_bytes: Atomic::new(0),
                     cpu: Atomic::new(cpu.get()),
@@ -112,26 +113,26 @@ impl Buf {
         Ok(first_ref(buf))
     }
 
-    pub fn geometry(&self) -> &Geometry {
+    pub(crate) fn geometry(&self) -> &Geometry {
         self.channel.geometry()
     }
 
     /// The CPU that writes.
-    pub fn cpu(&self) -> CpuId {
+    pub(crate) fn cpu(&self) -> CpuId {
         CpuId::new(self.abi.cpu.load(Relaxed)).unwrap_or(CpuId::ZERO)
     }
 
-    pub fn memory(&self) -> &PageBuf {
+    pub(crate) fn memory(&self) -> &PageBuf {
         &self.memory
     }
 
     /// For the C side.
-    pub fn as_raw(&self) -> *mut bindings::rchan_buf {
+    pub(crate) fn as_raw(&self) -> *mut bindings::rchan_buf {
         core::ptr::from_ref(self).cast_mut().cast()
     }
 
     /// Attaches the file that the client has made.
-    pub fn set_dentry(&self, dentry: Dentry) {
+    pub(crate) fn set_dentry(&self, dentry: Dentry) {
         dentry.set_size(0);
         self.abi.dentry.store(dentry.as_ptr(), Relaxed);
         self.dentry.populate(dentry);
@@ -140,13 +141,13 @@ impl Buf {
     /// Enters the first sub-buffer: the last step of opening.
     ///
     /// What the client answers is not asked for: it can refuse the next sub-buffers only.
-    pub fn enter_first(&self) {
+    pub(crate) fn enter_first(&self) {
         self.start_subbuf(self.abi.start, core::ptr::null_mut());
         self.inside.store(true, Release);
     }
 
     /// Empties the buffer, as at its opening. The client does not write meanwhile.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         let _guard = self.reading.lock();
         self.abi.wakeup_work.sync();
         self.inside.store(false, Release);
@@ -174,7 +175,7 @@ impl Buf {
     /// Moves to the next sub-buffer, so that a record of `length` bytes fits.
     ///
     /// Returns `length`, or 0 if the record cannot be written.
-    pub fn switch(&self, length: usize) -> usize {
+    pub(crate) fn switch(&self, length: usize) -> usize {
         let geometry = self.geometry();
         if length > geometry.subbuf_size() {
             return self.refuse_big();
@@ -249,24 +250,24 @@ impl Buf {
     }
 
     /// Whether no sub-buffer is free.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let consumed = self.abi.subbufs_consumed.load(Acquire);
         let produced = self.abi.subbufs_produced.load(Relaxed);
         produced.wrapping_sub(consumed) >= self.geometry().n_subbufs()
     }
 
     /// How often a sub-buffer was needed and none was free.
-    pub fn full_count(&self) -> u64 {
+    pub(crate) fn full_count(&self) -> u64 {
         self.full.load(Relaxed)
     }
 
     /// How many records were too large.
-    pub fn big_count(&self) -> u64 {
+    pub(crate) fn big_count(&self) -> u64 {
         self.big.load(Relaxed)
     }
 
     /// A user has finished with `n` more sub-buffers.
-    pub fn consume(&self, n: usize) {
+    pub(crate) fn consume(&self, n: usize) {
         loop {
             let consumed = self.abi.subbufs_consumed.load(Relaxed);
             let produced = self.abi.subbufs_produced.load(Acquire);
@@ -280,7 +281,7 @@ impl Buf {
     }
 
     /// The writer's counters, at one moment.
-    pub fn view(&self) -> View {
+    pub(crate) fn view(&self) -> View {
         loop {
             let produced = self.abi.subbufs_produced.load(Acquire);
             let inside = self.inside.load(Acquire);
@@ -297,12 +298,12 @@ impl Buf {
     }
 
     /// Unused bytes at the end of a completed sub-buffer.
-    pub fn padding(&self, index: SubbufIndex) -> usize {
+    pub(crate) fn padding(&self, index: SubbufIndex) -> usize {
         self.padding.get(index.get()).map_or(0, |p| p.load(Relaxed))
     }
 
     /// How far reading has come.
-    pub fn position(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         let consumed = self.abi.subbufs_consumed.load(Relaxed);
         let bytes = match self.bytes_of.load(Relaxed) == consumed {
             true => self.abi.bytes_consumed.load(Relaxed),
@@ -314,7 +315,7 @@ impl Buf {
 
     /// Moves on from `old`, in [`Buf::reading`]. False if the client has consumed sub-buffers
     /// since.
-    pub fn set_position(&self, old: Position, new: Position) -> bool {
+    pub(crate) fn set_position(&self, old: Position, new: Position) -> bool {
         // Release: what was read has been copied before the writer may use the space.
         if self
             .abi
@@ -330,25 +331,23 @@ impl Buf {
     }
 
     /// Whether the channel has been closed.
-    pub fn is_finalized(&self) -> bool {
+    pub(crate) fn is_finalized(&self) -> bool {
         self.abi.finalized.load(Acquire) != 0
     }
 
     /// The channel is being closed: nobody writes any more, the file goes. Open files and mappings
     /// keep the buffer.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.abi.finalized.store(1, Release);
         self.abi.wakeup_work.sync();
         self.abi.read_wait.wake_all();
         self.channel.client().remove_buf_file(self.dentry.as_ref());
     }
-}
 
-#[pinned_drop]
-impl PinnedDrop for Buf {
-    fn drop(self: Pin<&mut Self>) {
+    /// Nobody has a reference any more.
+    pub(crate) fn on_last_put(&self) {
         self.abi.wakeup_work.sync();
-        self.channel.forget(&self);
+        self.channel.forget(self);
     }
 }
 

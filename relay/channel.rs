@@ -29,27 +29,27 @@ use crate::ffi::Client;
 
 /// A channel. C code sees the `struct rchan` that it starts with.
 #[repr(C)]
-pub struct Channel {
+pub(crate) struct Channel {
     pub(crate) abi: Rchan,
     geometry: Geometry,
     client: Client,
 }
 
 /// What a client passes to `relay_open()`.
-pub struct OpenRequest<'a> {
-    pub base_filename: Option<&'a CStr>,
-    pub parent: *mut bindings::dentry,
-    pub geometry: Geometry,
-    pub client: Client,
-    pub callbacks: *const bindings::rchan_callbacks,
-    pub private_data: *mut c_void,
+pub(crate) struct OpenRequest<'a> {
+    pub(crate) base_filename: Option<&'a CStr>,
+    pub(crate) parent: *mut bindings::dentry,
+    pub(crate) geometry: Geometry,
+    pub(crate) client: Client,
+    pub(crate) callbacks: *const bindings::rchan_callbacks,
+    pub(crate) private_data: *mut c_void,
 }
 
 impl Channel {
     /// A channel without buffers.
     ///
     /// Errors: -ENOMEM.
-    pub fn new(request: OpenRequest<'_>) -> Result<ARef<Self>> {
+    pub(crate) fn new(request: OpenRequest<'_>) -> Result<ARef<Self>> {
         let geometry = request.geometry;
         let channel = KBox::new(
             Self {
@@ -77,21 +77,21 @@ impl Channel {
         Ok(first_ref(channel.into()))
     }
 
-    pub fn geometry(&self) -> &Geometry {
+    pub(crate) fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    pub fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
     /// Whether all CPUs share one buffer. Context: any.
-    pub fn is_global(&self) -> bool {
+    pub(crate) fn is_global(&self) -> bool {
         self.abi.is_global.load(Relaxed) != 0
     }
 
     /// Whether `cpu` has a buffer.
-    pub fn has_buf(&self, cpu: CpuId) -> bool {
+    pub(crate) fn has_buf(&self, cpu: CpuId) -> bool {
         !self.abi.buf.slot(cpu).load(Relaxed).is_null()
     }
 
@@ -101,7 +101,7 @@ impl Channel {
     ///
     /// Errors: -ENOMEM, -EINVAL if the client does not make a file, or if it makes another buffer
     /// global than the first.
-    pub fn add_buf(self: &ARef<Self>, cpu: CpuId, may_be_global: bool) -> Result<ARef<Buf>> {
+    pub(crate) fn add_buf(self: &ARef<Self>, cpu: CpuId, may_be_global: bool) -> Result<ARef<Buf>> {
         let buf = Buf::new(self, cpu)?;
         let name = self.file_name(cpu)?;
         let dentry = self.client.create_buf_file(self, &buf, name.as_deref())?;
@@ -134,7 +134,7 @@ impl Channel {
     }
 
     /// Takes a buffer that is about to be freed out of the writers' reach.
-    pub fn forget(&self, buf: &Buf) {
+    pub(crate) fn forget(&self, buf: &Buf) {
         let pointer = core::ptr::from_ref(buf).cast_mut();
         for cpu in cpu::possible() {
             let slot = self.abi.buf.slot(cpu);

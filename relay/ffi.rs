@@ -47,7 +47,7 @@ use crate::RelayEngine;
 ///
 /// The functions keep the rules of `struct rchan_callbacks` and stay callable until the channel has
 /// been closed.
-pub struct Client {
+pub(crate) struct Client {
     subbuf_start: SubbufStart,
     create_buf_file: CreateBufFile,
     remove_buf_file: RemoveBufFile,
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// Whether a sub-buffer may be entered; `None` if the client leaves that to the default.
-    pub fn subbuf_start(&self, buf: &Buf, new: *mut u8, prev: *mut u8) -> Option<bool> {
+    pub(crate) fn subbuf_start(&self, buf: &Buf, new: *mut u8, prev: *mut u8) -> Option<bool> {
         let subbuf_start = self.subbuf_start?;
         // SAFETY: By the type invariant; the pointers are into the buffer, or NULL.
         Some(unsafe { subbuf_start(buf.as_raw(), new.cast(), prev.cast()) } != 0)
@@ -96,7 +96,7 @@ impl Client {
     ///
     /// Without a name the call only asks whether the channel is global, and there is no file.
     /// Errors: what the client returned, -EINVAL if that was NULL.
-    pub fn create_buf_file(
+    pub(crate) fn create_buf_file(
         &self,
         channel: &Channel,
         buf: &Buf,
@@ -121,7 +121,7 @@ impl Client {
 
     /// Has the client remove the file of a buffer. As we hold the dentry, this is safe even if the
     /// file has gone with its directory.
-    pub fn remove_buf_file(&self, dentry: Option<&Dentry>) {
+    pub(crate) fn remove_buf_file(&self, dentry: Option<&Dentry>) {
         let dentry = dentry.map_or(core::ptr::null_mut(), Dentry::as_ptr);
         // SAFETY: By the type invariant.
         unsafe { (self.remove_buf_file)(dentry) };
@@ -154,6 +154,13 @@ unsafe impl Send for Buf {}
 // SAFETY: As above.
 unsafe impl Sync for Buf {}
 
+#[pinned_drop]
+impl PinnedDrop for Buf {
+    fn drop(self: Pin<&mut Self>) {
+        self.on_last_put();
+    }
+}
+
 // SAFETY: The offset is that of the field. `Drop` waits for the work, and a client that still
 // writes after it has closed its channel breaks the rules of the header.
 unsafe impl HasIrqWork for Buf {
@@ -166,8 +173,9 @@ unsafe impl HasIrqWork for Buf {
 
 // SAFETY: Clients give their files the buffer as data, as the header has it, and remove them before
 // the buffer is freed.
-#[vtable]
 unsafe impl FileOps for Buf {
+    const MAPPABLE: bool = true;
+
     fn read(&self, to: &mut UserDst) -> Result {
         self.read_to(to)
     }
@@ -187,10 +195,10 @@ unsafe impl FileOps for Buf {
 
 /// The file operations that clients give their files.
 #[no_mangle]
-pub static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<RelayEngine>());
+static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<RelayEngine>());
 
 /// Waits for the registry of open channels.
-pub fn registry() -> StaticGuard<KVec<Open>> {
+pub(crate) fn registry() -> StaticGuard<KVec<Open>> {
     extern "C" {
         /// Defined in `exports.c`.
         static mut relay_rust_mutex: bindings::mutex;

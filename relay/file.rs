@@ -21,7 +21,7 @@ impl Buf {
     ///
     /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; what did not
     /// arrive is not consumed.
-    pub fn read_to(&self, to: &mut UserDst) -> Result {
+    pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
             let old = self.position();
@@ -53,7 +53,7 @@ impl Buf {
 
     /// `poll()`: readable when a sub-buffer is complete, as is what is left when the channel has
     /// been closed.
-    pub fn poll_events(&self, table: &PollTable<'_>) -> u32 {
+    pub(crate) fn poll_events(&self, table: &PollTable<'_>) -> u32 {
         table.wait(&self.abi.read_wait);
         let mut mask = 0;
         let finalized = self.is_finalized();
@@ -71,7 +71,7 @@ impl Buf {
     /// `mmap()`: the whole buffer, read-only.
     ///
     /// Errors: -EINVAL for a part of it, -EPERM for a writable mapping.
-    pub fn check_mmap(&self, request: &MmapRequest) -> Result {
+    pub(crate) fn check_mmap(&self, request: &MmapRequest) -> Result {
         if request.page_offset != 0 || request.size != self.memory().len() {
             return Err(EINVAL);
         }
@@ -82,7 +82,7 @@ impl Buf {
     }
 
     /// The page of a mapping.
-    pub fn page_at(&self, index: usize) -> Option<PageRef> {
+    pub(crate) fn page_at(&self, index: usize) -> Option<PageRef> {
         self.memory().page(index)
     }
 }

@@ -20,7 +20,7 @@ use crate::channel::OpenRequest;
 use crate::ffi::registry;
 
 /// An open channel and its references to its buffers.
-pub struct Open {
+pub(crate) struct Open {
     channel: ARef<Channel>,
     bufs: KVec<ARef<Buf>>,
 }
@@ -49,7 +49,7 @@ impl Open {
 ///
 /// The returned pointer is valid until the channel is closed. Errors: those of
 /// [`Channel::add_buf`]; whatever had been made has been undone then.
-pub fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
+pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     let channel = Channel::new(request)?;
     let pointer = core::ptr::from_ref::<Channel>(&channel);
     let mut open = Open {
@@ -74,7 +74,7 @@ pub fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
 /// Closes a channel. What its files and mappings still need is freed with them.
 ///
 /// Errors: -ENOENT if there is no such channel.
-pub fn close(channel: *const Channel) -> Result {
+pub(crate) fn close(channel: *const Channel) -> Result {
     let mut channels = registry();
     let index = find(&channels, channel)?;
     let open = channels.remove(index).map_err(|_| ENOENT)?;
@@ -86,7 +86,7 @@ pub fn close(channel: *const Channel) -> Result {
 /// Ends the current sub-buffer of every CPU, each on its own CPU. Sleeps.
 ///
 /// Errors: -ENOENT if there is no such channel.
-pub fn flush(channel: *const Channel) -> Result {
+pub(crate) fn flush(channel: *const Channel) -> Result {
     let hotplug = HotplugOff::new();
     let channels = registry();
     let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
@@ -102,7 +102,7 @@ pub fn flush(channel: *const Channel) -> Result {
 /// Empties all buffers. The client does not write meanwhile.
 ///
 /// Errors: -ENOENT if there is no such channel.
-pub fn reset(channel: *const Channel) -> Result {
+pub(crate) fn reset(channel: *const Channel) -> Result {
     let channels = registry();
     let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
     for buf in &open.bufs {
@@ -115,7 +115,7 @@ pub fn reset(channel: *const Channel) -> Result {
 ///
 /// Errors: those of [`Channel::add_buf`]. Buffers made before the failure stay: the CPU may come up
 /// another time.
-pub fn prepare_cpu(cpu: CpuId) -> Result {
+pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
     let mut channels = registry();
     for open in channels.iter_mut() {
         open.add_buf(cpu).inspect_err(|e| {

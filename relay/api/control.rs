@@ -33,7 +33,7 @@ use crate::RelayApi;
 
 /// What the callbacks of a channel need.
 #[pin_data]
-pub struct ChannelState {
+pub(crate) struct ChannelState {
     geometry: Geometry,
     mode: Mode,
     global: bool,
@@ -53,7 +53,7 @@ struct Controls {
 }
 
 impl ChannelState {
-    pub fn new(builder: &Builder<'_>, geometry: Geometry) -> Result<ARef<Shared<Self>>> {
+    pub(crate) fn new(builder: &Builder<'_>, geometry: Geometry) -> Result<ARef<Shared<Self>>> {
         let (mode, global, permissions) = (builder.mode, builder.global, builder.permissions);
         Shared::new(try_pin_init!(Self {
             geometry,
@@ -66,47 +66,47 @@ impl ChannelState {
         }? Error))
     }
 
-    pub fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
 
-    pub fn is_global(&self) -> bool {
+    pub(crate) fn is_global(&self) -> bool {
         self.global
     }
 
-    pub fn permissions(&self) -> u16 {
+    pub(crate) fn permissions(&self) -> u16 {
         self.permissions
     }
 
     /// Keeps other writers of a global channel out. Interrupts are off.
     #[inline]
-    pub fn lock_global(&self) -> Option<SpinLockGuard<'_, ()>> {
+    pub(crate) fn lock_global(&self) -> Option<SpinLockGuard<'_, ()>> {
         self.global.then(|| self.lock.lock())
     }
 
-    pub fn count_dropped(&self) {
+    pub(crate) fn count_dropped(&self) {
         self.dropped.fetch_add(1, Relaxed);
     }
 
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 
-    pub fn reset_dropped(&self) {
+    pub(crate) fn reset_dropped(&self) {
         self.dropped.store(0, Relaxed);
     }
 
     /// Makes the control files of a buffer whose file is `name` in `dir`.
     ///
     /// Errors: -ENOMEM and those of debugfs.
-    pub fn add_controls(&self, dir: &Dir, name: &CStr, buf: BufRef) -> Result {
+    pub(crate) fn add_controls(&self, dir: &Dir, name: &CStr, buf: BufRef) -> Result {
         let file = |kind: Kind, suffix: &str, mode| {
             let name = suffixed(name, suffix)?;
             dir.file(
                 &name,
                 mode,
                 &CONTROL_FILES,
-                Shared::new(Control { kind, buf })?,
+                Shared::new(Ok(Control { kind, buf }))?,
             )
         };
         let read = self.permissions;
@@ -123,7 +123,7 @@ impl ChannelState {
     }
 
     /// Removes them. Nobody is in their operations any more then.
-    pub fn remove_controls(&self, buf: BufRef) {
+    pub(crate) fn remove_controls(&self, buf: BufRef) {
         let mut controls = self.controls.lock();
         let index = controls.iter().position(|c| c.buf == buf);
         let removed = index.and_then(|index| controls.remove(index).ok());
@@ -177,13 +177,13 @@ impl NodeOps for Control {
 }
 
 /// The text files of a channel.
-pub struct TextFiles {
+pub(crate) struct TextFiles {
     _files: KVec<File<Shared<Text>>>,
 }
 
 impl TextFiles {
     /// Errors: -ENOMEM and those of debugfs.
-    pub fn new(
+    pub(crate) fn new(
         dir: &Dir,
         state: &ARef<Shared<ChannelState>>,
         format: Option<&'static str>,
@@ -191,10 +191,10 @@ impl TextFiles {
         let mode = state.permissions;
         let mut files = KVec::new();
         let mut add = |name, what| -> Result {
-            let node = Shared::new(Text {
+            let node = Shared::new(Ok(Text {
                 what,
                 state: state.clone(),
-            })?;
+            }))?;
             files.push(dir.file(name, mode, &TEXT_FILES, node)?, GFP_KERNEL)?;
             Ok(())
         };

@@ -32,7 +32,7 @@ use crate::control::ChannelState;
 /// The pointer is valid, and so are its channel and its padding array, as long as anybody has a copy:
 /// until the buffer's control files have been removed, and within a write.
 #[derive(Clone, Copy)]
-pub struct BufRef(NonNull<bindings::rchan_buf>);
+pub(crate) struct BufRef(NonNull<bindings::rchan_buf>);
 
 // SAFETY: What changes is read and written atomically, or on one CPU.
 unsafe impl Send for BufRef {}
@@ -65,19 +65,19 @@ impl BufRef {
     }
 
     /// Sub-buffers completed so far.
-    pub fn produced(&self) -> usize {
+    pub(crate) fn produced(&self) -> usize {
         self.produced_counter().load(Acquire)
     }
 
     /// Sub-buffers consumed so far.
-    pub fn consumed(&self) -> usize {
+    pub(crate) fn consumed(&self) -> usize {
         // SAFETY: Within the buffer.
         self.counter(|buf| unsafe { &raw mut (*buf).subbufs_consumed })
             .load(Relaxed)
     }
 
     /// Bytes of each sub-buffer that hold no data.
-    pub fn padding(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn padding(&self) -> impl Iterator<Item = usize> + '_ {
         let (_, n_subbufs) = self.sizes();
         (0..n_subbufs).map(|index| {
             // SAFETY: By the type invariant; the array has an element a sub-buffer.
@@ -86,7 +86,7 @@ impl BufRef {
     }
 
     /// Bytes of the padding array.
-    pub fn padding_len(&self) -> usize {
+    pub(crate) fn padding_len(&self) -> usize {
         // No overflow: the array is there.
         self.sizes().1 * size_of::<usize>()
     }
@@ -94,7 +94,7 @@ impl BufRef {
     /// Reports `n` sub-buffers as read.
     ///
     /// Errors: -EINVAL if there are not as many.
-    pub fn consume(&self, n: usize) -> Result {
+    pub(crate) fn consume(&self, n: usize) -> Result {
         if n > self.produced().wrapping_sub(self.consumed()) {
             return Err(EINVAL);
         }
@@ -110,7 +110,7 @@ impl BufRef {
     ///
     /// Should `fill` write to the same buffer, its own record stands and this one is given up.
     #[inline]
-    pub fn write_room(&self, len: usize, _irqs: &IrqsOff, fill: impl FnOnce(&mut Room)) -> bool {
+    pub(crate) fn write_room(&self, len: usize, _irqs: &IrqsOff, fill: impl FnOnce(&mut Room)) -> bool {
         let (size, _) = self.sizes();
         let counter = self.offset_counter();
         let fits = |offset: usize| offset.checked_add(len).is_some_and(|end| end <= size);
@@ -151,7 +151,7 @@ impl BufRef {
 /// # Invariants
 ///
 /// The pointer comes from `relay_open()`, with the state as its private data.
-pub struct Handle {
+pub(crate) struct Handle {
     chan: NonNull<bindings::rchan>,
     _state: ARef<Shared<ChannelState>>,
 }
@@ -165,7 +165,7 @@ impl Handle {
     /// Opens a channel with files in `dir`.
     ///
     /// Errors: -ENOMEM, as `relay_open()` does not say more.
-    pub fn open(
+    pub(crate) fn open(
         dir: &Dir,
         base: &CStr,
         sizes: (usize, usize),
@@ -193,7 +193,7 @@ impl Handle {
 
     /// The buffer that this CPU writes.
     #[inline]
-    pub fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef> {
+    pub(crate) fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef> {
         // SAFETY: By the type invariant; this CPU is not left.
         let slot = unsafe { *bindings::ferro_this_cpu_ptr((*self.chan.as_ptr()).buf.cast()) };
         // INVARIANT: The channel is open, which keeps its buffers.
@@ -201,7 +201,7 @@ impl Handle {
     }
 
     /// The buffer of any CPU, if it has one.
-    pub fn buf(&self, cpu: CpuId) -> Option<BufRef> {
+    pub(crate) fn buf(&self, cpu: CpuId) -> Option<BufRef> {
         // SAFETY: By the type invariant.
         let slot = unsafe { *bindings::ferro_per_cpu_ptr((*self.chan.as_ptr()).buf.cast(), cpu.get()) };
         // INVARIANT: The channel is open, which keeps its buffers.
@@ -209,19 +209,19 @@ impl Handle {
     }
 
     /// `relay_flush()`.
-    pub fn flush(&self) {
+    pub(crate) fn flush(&self) {
         // SAFETY: By the type invariant.
         unsafe { bindings::relay_flush(self.chan.as_ptr()) };
     }
 
     /// `relay_reset()`, while nobody writes.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         // SAFETY: By the type invariant; writers would have a shared reference.
         unsafe { bindings::relay_reset(self.chan.as_ptr()) };
     }
 
     /// How often no sub-buffer was free, and how many records were too large.
-    pub fn stats(&self) -> (usize, usize) {
+    pub(crate) fn stats(&self) -> (usize, usize) {
         let stats = |flag: u32| {
             // SAFETY: By the type invariant.
             unsafe { bindings::relay_stats(self.chan.as_ptr(), flag.try_into().unwrap_or(0)) }
@@ -246,20 +246,20 @@ impl Drop for Handle {
 ///
 /// `len` bytes at `start` can be written and belong to the owner of this object, who does not keep
 /// it beyond the write.
-pub struct Room {
+pub(crate) struct Room {
     start: NonNull<u8>,
     len: usize,
 }
 
 impl Room {
     /// Length in bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Copies `bytes` to `at`, if they fit there.
     #[inline]
-    pub fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
             return false;
         }
@@ -274,7 +274,7 @@ impl Room {
     }
 
     /// Writes zeros from `at` to the end.
-    pub fn clear(&mut self, at: usize) {
+    pub(crate) fn clear(&mut self, at: usize) {
         if let Some(len) = self.len.checked_sub(at) {
             // SAFETY: Within the room.
             unsafe { self.start.as_ptr().add(at).write_bytes(0, len) };

@@ -42,6 +42,13 @@ impl CpuId {
     }
 }
 
+/// The number of the CPU that this runs on, for who is not going to leave it.
+#[inline]
+pub fn current_id() -> u32 {
+    // SAFETY: Reads a per-CPU variable.
+    unsafe { bindings::raw_smp_processor_id() }
+}
+
 fn iterate(next: impl Fn(i32) -> u32) -> impl Iterator<Item = CpuId> {
     let mut last = -1;
     core::iter::from_fn(move || {

@@ -43,32 +43,35 @@ pub mod events {
 ///
 /// `i_private` of every inode whose operations are a [`FileTable`] of this type points to a live
 /// object of this type whenever the file is opened.
-#[vtable]
 pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
     /// Whether the file has positions. A stream has none: `lseek()` and `pread()` are refused.
     const SEEKABLE: bool = false;
+
+    /// Whether the file can be mapped; `mmap()` fails with -ENODEV otherwise.
+    const MAPPABLE: bool = false;
 
     /// Copies data out; what has been copied is in `to`.
     fn read(&self, to: &mut UserDst) -> Result;
 
     /// Takes a value that is exactly as long as the write.
     fn write(&self, _from: &UserSrc) -> Result {
-        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+        Err(EINVAL)
     }
 
-    /// Says which of [`events`] are there, after `table` has been told what to wait for.
-    fn poll(&self, _table: &PollTable) -> u32 {
-        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    /// Says which of [`events`] are there, after `table` has been told what to wait for. A file
+    /// that nobody has to wait for is always readable.
+    fn poll(&self, _table: &PollTable<'_>) -> u32 {
+        events::IN | events::RDNORM
     }
 
     /// Allows a mapping, which will be read-only for good, or refuses it.
     fn mmap(&self, _request: &MmapRequest) -> Result {
-        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+        Err(ENODEV)
     }
 
     /// The page at this index of a mapping that [`FileOps::mmap`] allowed.
     fn page(&self, _index: usize) -> Option<PageRef> {
-        kernel::build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+        None
     }
 }
 
@@ -85,7 +88,6 @@ pub trait NodeOps: Send + Sync + 'static {
 }
 
 // SAFETY: `Dir::file()` is the only way to make a file with such a table, and its data is the object.
-#[vtable]
 unsafe impl<T: NodeOps> FileOps for Shared<T> {
     const SEEKABLE: bool = true;
 
@@ -241,13 +243,9 @@ impl<T: FileOps> FileTable<T> {
         table.open = Some(open::<T>);
         table.release = Some(release::<T>);
         table.read = Some(read::<T>);
-        if T::HAS_WRITE {
-            table.write = Some(write::<T>);
-        }
-        if T::HAS_POLL {
-            table.poll = Some(poll::<T>);
-        }
-        if T::HAS_MMAP {
+        table.write = Some(write::<T>);
+        table.poll = Some(poll::<T>);
+        if T::MAPPABLE {
             table.mmap_prepare = Some(mmap_prepare::<T>);
         }
         Self(table, PhantomData)

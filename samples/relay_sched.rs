@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sample: records every scheduler switch into a relay channel.
+//!
+//! Drain it with `ferrotrace relay record /sys/kernel/debug/relay_sched/cpu -o OUT` and print it
+//! with `ferrotrace relay report OUT`. Writing 0 to `enabled` stops recording.
+#![deny(unsafe_code)]
+
+use ferro_relay::Channel;
+use ferro_relay::Mode;
+use ferro_sys::counted::Shared;
+use ferro_sys::cpu;
+use ferro_sys::debugfs::File;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::NodeOps;
+use ferro_sys::fops::UserDst;
+use ferro_sys::fops::UserSrc;
+use ferro_sys::time::mono_fast_ns;
+use ferro_sys::tracepoint::SchedSwitch;
+use ferro_sys::tracepoint::SchedSwitchProbe;
+use ferro_sys::tracepoint::Switch;
+use kernel::module::this_module;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
+use zerocopy_derive::Immutable;
+use zerocopy_derive::IntoBytes;
+
+module! {
+    type: RelaySched,
+    name: "relay_sched",
+    authors: ["Ferrotrace maintainers"],
+    description: "Sample: scheduler switches through relay",
+    license: "GPL v2",
+    params: {
+        subbuf_size: usize {
+            default: 65536,
+            description: "Bytes in a sub-buffer",
+        },
+        n_subbufs: usize {
+            default: 8,
+            description: "Sub-buffers of a CPU",
+        },
+        overwrite: bool {
+            default: false,
+            description: "Lose the oldest records rather than the newest",
+        },
+    },
+}
+
+/// A record, as [`FORMAT`] says.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Record {
+    time: u64,
+    cpu: u32,
+    preempt: u32,
+    prev_pid: i32,
+    next_pid: i32,
+    prev_comm: [u8; 16],
+    next_comm: [u8; 16],
+}
+
+const FORMAT: &str = "name: sched_switch
+ID: 0
+format:
+\tfield:u64 time;\toffset:0;\tsize:8;\tsigned:0;
+\tfield:u32 cpu;\toffset:8;\tsize:4;\tsigned:0;
+\tfield:u32 preempt;\toffset:12;\tsize:4;\tsigned:0;
+\tfield:s32 prev_pid;\toffset:16;\tsize:4;\tsigned:1;
+\tfield:s32 next_pid;\toffset:20;\tsize:4;\tsigned:1;
+\tfield:char prev_comm[16];\toffset:24;\tsize:16;\tsigned:0;
+\tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;
+";
+
+/// What the probe writes to.
+struct Recorder {
+    enabled: ARef<Shared<Enabled>>,
+    channel: Channel,
+}
+
+impl SchedSwitch for Recorder {
+    fn switch(&self, event: &Switch<'_>) {
+        if !self.enabled.0.load(Relaxed) {
+            return;
+        }
+        // The channel counts what it had to drop.
+        let _ = self.channel.write_record(&Record {
+            time: mono_fast_ns(),
+            cpu: cpu::current_id(),
+            preempt: event.preempt.into(),
+            prev_pid: event.prev.pid(),
+            next_pid: event.next.pid(),
+            prev_comm: event.prev.comm(),
+            next_comm: event.next.comm(),
+        });
+    }
+}
+
+/// The file `enabled`.
+struct Enabled(Atomic<bool>);
+
+static ENABLED_FILE: FileTable<Shared<Enabled>> = FileTable::new(this_module::<RelaySched>());
+
+impl NodeOps for Enabled {
+    fn read(&self, to: &mut UserDst) -> Result {
+        let text = if self.0.load(Relaxed) { b"1\n" } else { b"0\n" };
+        to.copy_at_position(text)
+    }
+
+    fn write(&self, from: &UserSrc) -> Result {
+        self.0.store(from.flag()?, Relaxed);
+        Ok(())
+    }
+}
+
+struct RelaySched {
+    // In the order in which they have to go.
+    _probe: SchedSwitchProbe<Recorder>,
+    _file: File<Shared<Enabled>>,
+    _recorder: Arc<Recorder>,
+}
+
+impl kernel::Module for RelaySched {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let overwrite = module_parameters::overwrite.value();
+        let channel = Channel::builder(c"relay_sched")
+            .subbuf_size(module_parameters::subbuf_size.value())
+            .n_subbufs(module_parameters::n_subbufs.value())
+            .mode(if overwrite { Mode::Overwrite } else { Mode::NoOverwrite })
+            .format(FORMAT)
+            .open()?;
+        let enabled = Shared::new(Ok(Enabled(Atomic::new(true))))?;
+        let file = channel.dir().file(c"enabled", 0o600, &ENABLED_FILE, enabled.clone())?;
+        let recorder = Arc::new(Recorder { enabled, channel }, GFP_KERNEL)?;
+        Ok(Self {
+            _probe: SchedSwitchProbe::new(recorder.clone())?,
+            _file: file,
+            _recorder: recorder,
+        })
+    }
+}
