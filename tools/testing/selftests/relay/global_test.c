@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Channels with one buffer for all CPUs.
+ */
+#include "relay_test.h"
+
+RELAY_FIXTURE(global);
+
+TEST_F(global, one_file)
+{
+	CTL("open subbuf=4096 n=4 global=1");
+	ASSERT_EQ(1, info("creates"));
+	ASSERT_EQ(1, info("is_global"));
+	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu0"));
+	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu1"));
+	CTL("close");
+	ASSERT_EQ(1, info("removes"));
+	ASSERT_EQ(0, info("live"));
+	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu0"));
+}
+
+TEST_F(global, writes_of_every_cpu_in_order)
+{
+	unsigned int cpu, round, ncpus = online_cpus();
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4 global=1");
+	for (round = 0; round < 3; round++) {
+		for (cpu = 0; cpu < ncpus; cpu++) {
+			CTL("write cpu=%u len=500", cpu);
+			ASSERT_EQ(1, info("result"));
+			bytes_records(&want, cpu, round, 500, 1);
+		}
+	}
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(global, every_cpu_has_the_same_buffer)
+{
+	unsigned int cpu;
+
+	CTL("open subbuf=4096 n=4 global=1");
+	CTL("write cpu=1 len=123");
+	for (cpu = 0; cpu < online_cpus(); cpu++) {
+		ASSERT_EQ(123, info("cpu%u.offset", cpu));
+		ASSERT_EQ(0, info("cpu%u.bufcpu", cpu));
+	}
+}
+
+TEST_F(global, interrupt_and_task)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4 global=1");
+	CTL("write cpu=1 len=100 ctx=irq");
+	CTL("write cpu=2 len=100 ctx=task");
+	CTL("write cpu=3 len=100 ctx=irq");
+	bytes_record(&want, 1, RST_IRQ, 0, 100);
+	bytes_record(&want, 2, RST_TASK, 0, 100);
+	bytes_record(&want, 3, RST_IRQ, 0, 100);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(global, subbuf_start_once)
+{
+	CTL("open subbuf=4096 n=4 global=1 mode=nooverwrite");
+	ASSERT_EQ(1, info("starts"));
+	ASSERT_EQ(1, info("first_starts"));
+}
+
+TEST_F(global, drops_when_full)
+{
+	CTL("open subbuf=4096 n=2 global=1");
+	CTL("write cpu=1 len=4096 count=1");
+	CTL("write cpu=2 len=4096 count=4");
+	ASSERT_EQ(1, info("result"));
+	CTL("stats flags=1");
+	ASSERT_EQ(3, info("result"));
+}
+
+TEST_F(global, stats_big)
+{
+	CTL("open subbuf=4096 n=2 global=1");
+	CTL("write cpu=2 len=5000 count=4");
+	CTL("stats flags=2");
+	ASSERT_EQ(4, info("result"));
+}
+
+TEST_F(global, flush_once)
+{
+	CTL("open subbuf=4096 n=4 global=1");
+	CTL("write cpu=1 len=100");
+	CTL("flush");
+	ASSERT_EQ(1, info("cpu0.produced"));
+	ASSERT_EQ(3996, info("cpu0.padding0"));
+}
+
+TEST_F(global, reset)
+{
+	CTL("open subbuf=4096 n=4 global=1 mode=nooverwrite");
+	CTL("write cpu=1 len=4096 count=3");
+	CTL("reset");
+	ASSERT_EQ(0, info("cpu0.produced"));
+	ASSERT_EQ(0, info("cpu0.offset"));
+	ASSERT_EQ(2, info("first_starts"));
+}
+
+TEST_F(global, consumed_through_any_cpu)
+{
+	CTL("open subbuf=4096 n=4 global=1");
+	CTL("write cpu=1 len=4096 count=4");
+	CTL("consumed cpu=2 n=1");
+	CTL("consumed cpu=0 n=1");
+	ASSERT_EQ(2, info("cpu0.consumed"));
+}
+
+TEST_F(global, mapped)
+{
+	struct bytes want = {};
+	uint8_t *p;
+	int fd;
+
+	CTL("open subbuf=4096 n=4 global=1");
+	fd = open_cpu(0);
+	p = mmap(NULL, 16384, PROT_READ, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, p);
+	CTL("write cpu=1 len=100");
+	CTL("write cpu=3 len=100");
+	bytes_records(&want, 1, 0, 100, 1);
+	bytes_records(&want, 3, 0, 100, 1);
+	ASSERT_EQ(0, memcmp(p, want.data, want.len));
+}
+
+TEST_F(global, without_a_name)
+{
+	CTL("open subbuf=4096 n=4 global=1 noname=1");
+	ASSERT_EQ(1, info("creates"));
+	ASSERT_EQ(1, info("null_names"));
+	CTL("write cpu=2 len=100");
+	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(100, info("cpu0.offset"));
+	CTL("close");
+	ASSERT_EQ(1, info("removes"));
+}
+
+TEST_F(global, create_fails)
+{
+	ASSERT_EQ(-ENOMEM, ctl("open subbuf=4096 n=4 global=1 fail=0"));
+	ASSERT_EQ(1, info("creates"));
+	ASSERT_EQ(0, info("removes"));
+	ASSERT_EQ(0, info("live"));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * CPUs that come and go while a channel is open. CPU 3 is the one that does.
+ */
+#include "relay_test.h"
+
+#define CPU	3
+
+FIXTURE(hotplug) { int none; };
+
+FIXTURE_SETUP(hotplug)
+{
+	relay_setup("hotplug", _metadata->name);
+	if (online_cpus() < 4)
+		SKIP(return, "needs 4 CPUs");
+	if (!file_exists("/sys/devices/system/cpu/cpu%d/online", CPU))
+		SKIP(return, "CPUs cannot go offline");
+}
+
+FIXTURE_TEARDOWN(hotplug)
+{
+	ctl("repair");
+	set_cpu_online(CPU, true);
+	relay_teardown();
+}
+
+#define OFFLINE()	ASSERT_EQ(0, set_cpu_online(CPU, false))
+#define ONLINE()	ASSERT_EQ(0, set_cpu_online(CPU, true))
+
+TEST_F(hotplug, new_cpu_gets_a_buffer)
+{
+	struct bytes want = {};
+
+	OFFLINE();
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	ASSERT_EQ(3, info("creates"));
+	ASSERT_EQ(0, info("cpu3.buf"));
+	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu3"));
+	ONLINE();
+	ASSERT_EQ(4, info("creates"));
+	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_EQ(CPU, info("cpu3.bufcpu"));
+	ASSERT_EQ(4, info("first_starts"));
+	CTL("write cpu=3 len=1000 count=9");
+	ASSERT_EQ(9, info("result"));
+	bytes_records(&want, CPU, 0, 1000, 9);
+	ASSERT_TRUE(cpu_reads(CPU, &want));
+	CTL("close");
+	ASSERT_EQ(4, info("removes"));
+	ASSERT_EQ(0, info("live"));
+}
+
+TEST_F(hotplug, offline_cpu_stays_readable)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=3 len=1000 count=9");
+	OFFLINE();
+	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	bytes_records(&want, CPU, 0, 1000, 9);
+	ASSERT_TRUE(cpu_reads(CPU, &want));
+}
+
+TEST_F(hotplug, offline_cpu_stays_mapped)
+{
+	uint8_t *p, want[1000];
+
+	CTL("open subbuf=4096 n=4");
+	p = mmap(NULL, 16384, PROT_READ, MAP_SHARED, open_cpu(CPU), 0);
+	ASSERT_NE(MAP_FAILED, p);
+	CTL("write cpu=3 len=1000");
+	OFFLINE();
+	rst_fill(want, CPU, RST_TASK, 0, 1000);
+	ASSERT_EQ(0, memcmp(p, want, 1000));
+}
+
+TEST_F(hotplug, cpu_that_comes_back_goes_on)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	CTL("write cpu=3 len=1000 count=3");
+	OFFLINE();
+	ONLINE();
+	ASSERT_EQ(4, info("creates"));
+	ASSERT_EQ(1, info("cpu3.buf"));
+	ASSERT_EQ(4, info("first_starts"));
+	CTL("write cpu=3 len=1000 count=3");
+	ASSERT_EQ(3, info("result"));
+	bytes_records(&want, CPU, 0, 1000, 6);
+	ASSERT_TRUE(cpu_reads(CPU, &want));
+}
+
+TEST_F(hotplug, stats_count_offline_cpus)
+{
+	CTL("open subbuf=4096 n=2");
+	CTL("write cpu=3 len=4096 count=5");
+	CTL("write cpu=3 len=5000 count=4");
+	CTL("write cpu=0 len=5000 count=1");
+	OFFLINE();
+	CTL("stats flags=1");
+	ASSERT_EQ(3, info("result"));
+	CTL("stats flags=2");
+	ASSERT_EQ(5, info("result"));
+}
+
+TEST_F(hotplug, flush_reaches_offline_cpus)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=3 len=100");
+	OFFLINE();
+	CTL("flush");
+	ASSERT_EQ(1, info("cpu3.produced"));
+	ASSERT_EQ(3996, info("cpu3.padding0"));
+}
+
+TEST_F(hotplug, reset_reaches_offline_cpus)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=3 len=4096 count=3");
+	OFFLINE();
+	CTL("reset");
+	ASSERT_EQ(0, info("cpu3.produced"));
+	ASSERT_EQ(0, info("cpu3.offset"));
+}
+
+TEST_F(hotplug, consumed_of_an_offline_cpu)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=3 len=4096 count=3");
+	OFFLINE();
+	CTL("consumed cpu=3 n=1");
+	ASSERT_EQ(1, info("cpu3.consumed"));
+}
+
+TEST_F(hotplug, close_reaches_offline_cpus)
+{
+	CTL("open subbuf=4096 n=4");
+	OFFLINE();
+	CTL("close");
+	ASSERT_EQ(4, info("removes"));
+	ASSERT_EQ(0, info("live"));
+	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu3"));
+}
+
+TEST_F(hotplug, failing_create_keeps_the_cpu_offline)
+{
+	OFFLINE();
+	CTL("open subbuf=4096 n=4 fail=3");
+	ASSERT_EQ(-ENOMEM, set_cpu_online(CPU, true));
+	ASSERT_EQ(3, online_cpus());
+	ASSERT_EQ(0, info("cpu3.buf"));
+	ASSERT_EQ(3, info("live"));
+}
+
+TEST_F(hotplug, failing_create_spares_cpu0)
+{
+	struct bytes want = {};
+
+	OFFLINE();
+	CTL("open subbuf=4096 n=4 fail=3");
+	ASSERT_EQ(-ENOMEM, set_cpu_online(CPU, true));
+	/* a write would dereference it */
+	ASSERT_EQ(1, info("cpu0.buf"));
+	CTL("write cpu=0 len=100");
+	bytes_records(&want, 0, 0, 100, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(hotplug, second_try_after_a_failing_create)
+{
+	struct bytes want = {};
+
+	OFFLINE();
+	CTL("open subbuf=4096 n=4 fail=3");
+	ASSERT_EQ(-ENOMEM, set_cpu_online(CPU, true));
+	CTL("repair");
+	ONLINE();
+	ASSERT_EQ(5, info("creates"));
+	CTL("write cpu=3 len=100");
+	bytes_records(&want, CPU, 0, 100, 1);
+	ASSERT_TRUE(cpu_reads(CPU, &want));
+}
+
+TEST_F(hotplug, global_buffer_takes_new_cpus)
+{
+	struct bytes want = {};
+
+	OFFLINE();
+	CTL("open subbuf=4096 n=4 global=1");
+	ONLINE();
+	ASSERT_EQ(1, info("creates"));
+	CTL("write cpu=0 len=100");
+	CTL("write cpu=3 len=100");
+	ASSERT_EQ(1, info("result"));
+	bytes_records(&want, 0, 0, 100, 1);
+	bytes_records(&want, CPU, 0, 100, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(hotplug, reader_across_a_full_cycle)
+{
+	struct bytes want = {}, got = {};
+	int i, fd;
+
+	CTL("open subbuf=4096 n=4");
+	fd = open_cpu(CPU);
+	for (i = 0; i < 3; i++) {
+		CTL("write cpu=3 len=500 count=5");
+		bytes_records(&want, CPU, 5 * i, 500, 5);
+		OFFLINE();
+		ASSERT_EQ(0, read_all(fd, &got, 700));
+		ASSERT_EQ(want.len, got.len);
+		ONLINE();
+	}
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What outlives what: files and mappings, the channel, the client module and
+ * the engine; and that nothing outlives them all.
+ */
+#include "relay_test.h"
+
+#include <sys/stat.h>
+
+RELAY_FIXTURE(life);
+
+static uint8_t *map_fd(int fd, size_t len)
+{
+	return mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+}
+
+static bool still_reads(int fd)
+{
+	struct bytes want = {}, got = {};
+	bool equal;
+
+	bytes_records(&want, 0, 0, 1000, 10);
+	equal = read_all(fd, &got, 700) == 0 && bytes_equal(&got, &want);
+	bytes_free(&want);
+	bytes_free(&got);
+	return equal;
+}
+
+static bool still_holds(const uint8_t *map)
+{
+	uint8_t want[1000];
+	int i;
+
+	for (i = 0; i < 10; i++) {
+		rst_fill(want, 0, RST_TASK, i, 1000);
+		if (memcmp(map + i / 4 * 4096 + i % 4 * 1000, want, 1000))
+			return false;
+	}
+	return true;
+}
+
+TEST_F(life, data_readable_after_close)
+{
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	CTL("close");
+	ASSERT_TRUE(still_reads(fd));
+}
+
+TEST_F(life, plain_file_after_close)
+{
+	uint8_t buf[1000], want[1000];
+	ssize_t n;
+	int fd;
+
+	CTL("open subbuf=4096 n=4 file=plain");
+	CTL("write cpu=0 len=1000");
+	fd = open_cpu(0);
+	CTL("close");
+	/* debugfs closes its files when they are removed */
+	n = read(fd, buf, sizeof(buf));
+	if (n < 0) {
+		ASSERT_EQ(EIO, errno);
+	} else {
+		ASSERT_EQ(1000, n);
+		rst_fill(want, 0, RST_TASK, 0, 1000);
+		ASSERT_EQ(0, memcmp(buf, want, 1000));
+	}
+	ASSERT_EQ(0, close(fd));
+}
+
+TEST_F(life, no_open_after_close)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("close");
+	ASSERT_EQ(-ENOENT, open_cpu(0));
+}
+
+TEST_F(life, close_in_the_middle_of_reading)
+{
+	struct bytes want = {}, got = {};
+	uint8_t part[1500];
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	fd = open_cpu(0);
+	ASSERT_EQ(1500, read(fd, part, sizeof(part)));
+	bytes_add(&got, part, sizeof(part));
+	CTL("close");
+	ASSERT_EQ(0, read_all(fd, &got, 700));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(life, mapping_after_close)
+{
+	uint8_t *p;
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	p = map_fd(fd, 16384);
+	ASSERT_NE(MAP_FAILED, p);
+	close(fd);
+	CTL("close");
+	ASSERT_TRUE(still_holds(p));
+	ASSERT_EQ(0, munmap(p, 16384));
+}
+
+TEST_F(life, mapping_after_close_plain_file)
+{
+	uint8_t *p;
+	int fd;
+
+	CTL("open subbuf=4096 n=4 file=plain");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	p = map_fd(fd, 16384);
+	ASSERT_NE(MAP_FAILED, p);
+	close(fd);
+	CTL("close");
+	ASSERT_TRUE(still_holds(p));
+	ASSERT_EQ(0, munmap(p, 16384));
+}
+
+TEST_F(life, mapped_after_close_by_open_file)
+{
+	uint8_t *p;
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	CTL("close");
+	p = map_fd(fd, 16384);
+	ASSERT_NE(MAP_FAILED, p);
+	ASSERT_TRUE(still_holds(p));
+}
+
+TEST_F(life, reopened_channel_is_another)
+{
+	struct bytes want = {};
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	CTL("close");
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=500 count=2");
+	ASSERT_TRUE(still_reads(fd));
+	bytes_records(&want, 0, 0, 500, 2);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(life, rmmod_closes_the_channel)
+{
+	CTL("open name=rst_root noparent=1 subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/rst_root0"));
+	ASSERT_FALSE(file_exists(RELAY_DIR));
+	ASSERT_EQ(0, module_load());
+	ASSERT_EQ(0, info("open"));
+}
+
+TEST_F(life, rmmod_of_the_client_with_a_file_open)
+{
+	int fd;
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_TRUE(still_reads(fd));
+	ASSERT_EQ(0, close(fd));
+}
+
+TEST_F(life, rmmod_of_the_client_with_a_mapping)
+{
+	uint8_t *p;
+	int fd;
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	p = map_fd(fd, 16384);
+	ASSERT_NE(MAP_FAILED, p);
+	close(fd);
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_EQ(0, module_load());
+	ASSERT_TRUE(still_holds(p));
+	ASSERT_EQ(0, munmap(p, 16384));
+}
+
+TEST_F(life, rmmod_of_the_client_with_a_plain_file_open)
+{
+	int fd;
+
+	CTL("open subbuf=4096 n=4 file=plain");
+	fd = open_cpu(0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_EQ(0, close(fd));
+}
+
+TEST_F(life, engine_stays_while_a_file_is_open)
+{
+	int fd;
+
+	if (!module_loaded("rust_relay"))
+		SKIP(return, "the engine is not a module");
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
+	ASSERT_TRUE(still_reads(fd));
+}
+
+TEST_F(life, engine_stays_while_a_buffer_is_mapped)
+{
+	uint8_t *p;
+	int fd;
+
+	if (!module_loaded("rust_relay"))
+		SKIP(return, "the engine is not a module");
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=10");
+	fd = open_cpu(0);
+	p = map_fd(fd, 16384);
+	ASSERT_NE(MAP_FAILED, p);
+	close(fd);
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
+	ASSERT_TRUE(still_holds(p));
+}
+
+/* Files that are opened, read and mapped while their channel goes. */
+static void *open_and_use(void *arg)
+{
+	unsigned int cpu = 0, ncpus = online_cpus();
+	int *stop = arg;
+	uint8_t buf[256];
+
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
+		int fd = open_cpu(cpu++ % ncpus);
+		uint8_t *p;
+
+		if (fd < 0)
+			continue;
+		p = map_fd(fd, 16384);
+		if (read(fd, buf, sizeof(buf)) < 0 && errno != EIO)
+			abort();
+		if (p != MAP_FAILED) {
+			buf[0] = p[0] + p[16383];
+			munmap(p, 16384);
+		}
+		close(fd);
+	}
+	return NULL;
+}
+
+TEST_F(life, files_opened_while_channels_come_and_go)
+{
+	pthread_t thread[3];
+	int i, stop = 0;
+
+	for (i = 0; i < 3; i++)
+		pthread_create(&thread[i], NULL, open_and_use, &stop);
+	for (i = 0; i < 60; i++) {
+		CTL("open subbuf=4096 n=4 file=%s", i % 2 ? "plain" : "unsafe");
+		CTL("write cpu=%d len=500 count=20", i % online_cpus());
+		CTL("close");
+		ASSERT_EQ(0, info("live"));
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+}
+
+/* What the kernel holds, as far as it tells. */
+struct usage {
+	long free_kb;		/* MemFree */
+	long percpu_kb;
+	long vmaps;		/* lines of vmallocinfo */
+	long kmallocs;		/* objects of all kmalloc caches */
+};
+
+static void sum_lines(const char *path,
+		      void (*line)(const char *text, struct usage *u),
+		      struct usage *u)
+{
+	FILE *f = fopen(path, "r");
+	char text[512];
+
+	if (!f)
+		return;
+	while (fgets(text, sizeof(text), f))
+		line(text, u);
+	fclose(f);
+}
+
+static void meminfo_line(const char *text, struct usage *u)
+{
+	long kb;
+
+	if (sscanf(text, "MemFree: %ld", &kb) == 1)
+		u->free_kb = kb;
+	else if (sscanf(text, "Percpu: %ld", &kb) == 1)
+		u->percpu_kb = kb;
+}
+
+static void vmalloc_line(const char *text, struct usage *u)
+{
+	/* kernel stacks come and go with threads */
+	u->vmaps += !strstr(text, "unpurged") && !strstr(text, "fork");
+}
+
+static void slab_line(const char *text, struct usage *u)
+{
+	char name[64];
+	long objects;
+
+	if (sscanf(text, "%63s %ld", name, &objects) == 2 &&
+	    !strncmp(name, "kmalloc-", 8))
+		u->kmallocs += objects;
+}
+
+static struct usage usage_now(void)
+{
+	struct usage u = {};
+	int fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
+
+	if (fd >= 0) {
+		if (write(fd, "3", 1) != 1)
+			perror("# drop_caches");
+		close(fd);
+	}
+	sum_lines("/proc/meminfo", meminfo_line, &u);
+	sum_lines("/proc/vmallocinfo", vmalloc_line, &u);
+	sum_lines("/proc/slabinfo", slab_line, &u);
+	return u;
+}
+
+/* A round that leaked all or a CPU's part of it would show four times over. */
+static bool leaks(bool (*round)(void), unsigned int rounds)
+{
+	unsigned int i, tries;
+	struct usage a, b;
+
+	for (i = 0; i < 10; i++)
+		if (!round())
+			return true;
+	a = usage_now();
+	for (i = 0; i < rounds; i++)
+		if (!round())
+			return true;
+	/* freeing may be deferred */
+	for (tries = 0; tries < 20; tries++) {
+		b = usage_now();
+		if (a.free_kb - b.free_kb < (long)rounds * 256 / 4 &&
+		    b.percpu_kb - a.percpu_kb < 256 &&
+		    b.vmaps - a.vmaps < (long)rounds / 4 &&
+		    b.kmallocs - a.kmallocs < (long)rounds / 2)
+			return false;
+		usleep(100000);
+	}
+	fprintf(stderr,
+		"# %u rounds: MemFree %ld to %ld kB, Percpu %ld to %ld kB, vmalloc areas %ld to %ld, kmalloc objects %ld to %ld\n",
+		rounds, a.free_kb, b.free_kb, a.percpu_kb, b.percpu_kb,
+		a.vmaps, b.vmaps, a.kmallocs, b.kmallocs);
+	return true;
+}
+
+/* 256 KiB a CPU */
+#define LARGE	"subbuf=65536 n=4"
+
+static bool open_close(void)
+{
+	return !ctl("open " LARGE) && !ctl("write cpu=0 len=1000 count=100") &&
+	       !ctl("close");
+}
+
+static bool open_close_global(void)
+{
+	return !ctl("open " LARGE " global=1") && !ctl("close");
+}
+
+static bool open_use_close(void)
+{
+	int fd, fd2;
+	uint8_t *p, buf[100];
+	bool ok;
+
+	if (ctl("open " LARGE) || ctl("write cpu=1 len=1000 count=100"))
+		return false;
+	fd = open_cpu(1);
+	fd2 = open_cpu(2);
+	p = map_fd(fd, 4 * 65536);
+	ok = fd >= 0 && fd2 >= 0 && p != MAP_FAILED && p[0];
+	ok = ok && !ctl("close") && read(fd, buf, 100) == 100 && p[0];
+	close(fd2);
+	close(fd);
+	munmap(p, 4 * 65536);
+	return ok;
+}
+
+static bool open_fails(void)
+{
+	return ctl("open " LARGE " fail=2") == -ENOMEM && !ctl("sweep");
+}
+
+TEST_F_TIMEOUT(life, open_and_close_leak_nothing, 120)
+{
+	ASSERT_FALSE(leaks(open_close, 200));
+}
+
+TEST_F_TIMEOUT(life, global_open_and_close_leak_nothing, 120)
+{
+	ASSERT_FALSE(leaks(open_close_global, 200));
+}
+
+TEST_F_TIMEOUT(life, release_after_close_leaks_nothing, 120)
+{
+	ASSERT_FALSE(leaks(open_use_close, 100));
+}
+
+TEST_F_TIMEOUT(life, failing_open_leaks_nothing, 120)
+{
+	ASSERT_FALSE(leaks(open_fails, 100));
+}
+
+TEST_HARNESS_MAIN

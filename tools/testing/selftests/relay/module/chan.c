@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The channel under test and its callbacks.
+ */
+#include <linux/debugfs.h>
+#include <linux/err.h>
+#include <linux/kernel.h>
+#include <linux/ktime.h>
+#include <linux/slab.h>
+
+#include "relay_selftest.h"
+
+static const char * const mode_names[RST_NR_MODES] = {
+	[RST_DEFAULT] = "default",
+	[RST_OVERWRITE] = "overwrite",
+	[RST_NOOVERWRITE] = "nooverwrite",
+	[RST_HEADER] = "header",
+	[RST_STOP] = "stop",
+};
+
+static int subbuf_index(struct rchan_buf *buf, void *subbuf)
+{
+	return subbuf ? (subbuf - buf->start) / buf->chan->subbuf_size : -1;
+}
+
+/* Stay here, with the switch half done, until released or for a while. */
+static void hold(bool full)
+{
+	ktime_t end = ktime_add_ms(ktime_get(), 3000);
+
+	if (atomic_cmpxchg(&rst.hold, RST_HOLD_ANY, RST_HOLDING) != RST_HOLD_ANY &&
+	    (!full || atomic_cmpxchg(&rst.hold, RST_HOLD_FULL, RST_HOLDING) !=
+		      RST_HOLD_FULL))
+		return;
+	while (atomic_read(&rst.hold) == RST_HOLDING &&
+	       ktime_before(ktime_get(), end))
+		cpu_relax();
+}
+
+static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
+{
+	size_t last = (buf->subbufs_produced - 1) % buf->chan->n_subbufs;
+	enum rst_mode mode = READ_ONCE(rst.mode);
+	int go_on = 1;
+
+	atomic_inc(&rst.starts);
+	if (!prev)
+		atomic_inc(&rst.first_starts);
+	atomic_set(&rst.last_index, subbuf_index(buf, subbuf));
+	atomic_set(&rst.last_prev, subbuf_index(buf, prev));
+
+	if (mode == RST_HEADER && prev)
+		*(u32 *)prev = buf->padding[last];
+	if (mode == RST_HEADER || mode == RST_NOOVERWRITE)
+		go_on = !relay_buf_full(buf);
+	else if (mode == RST_STOP)
+		go_on = !prev;
+
+	if (atomic_read(&rst.hold) != RST_NO_HOLD)
+		hold(relay_buf_full(buf));
+	if (!go_on)
+		atomic_inc(&rst.cpu[buf->cpu].refused);
+	else if (rst.reserve)
+		subbuf_start_reserve(buf, rst.reserve);
+	return go_on;
+}
+
+static struct dentry *create_buf_file(const char *filename,
+				      struct dentry *parent, umode_t mode,
+				      struct rchan_buf *buf, int *is_global)
+{
+	struct dentry *dentry = NULL;
+	struct rst_slot *slot;
+	char anon[16];
+	int call;
+
+	mutex_lock(&rst.slot_lock);
+	call = rst.creates++;
+	rst.create_mode = mode;
+	rst.private_ok = buf->chan->private_data == &rst;
+	/* the file that is made below can be opened at once */
+	if (!kref_read(&buf->kref))
+		rst.counted = false;
+	if (!parent)
+		rst.null_parents++;
+	if (!filename) {
+		/* a buffer without a name: it gets a file of our own */
+		rst.null_names++;
+		snprintf(anon, sizeof(anon), "anon%d", call);
+		filename = anon;
+		parent = rst.dir;
+	}
+	if (call == rst.fail) {
+		dentry = rst.fail_err ? ERR_PTR(-ENOSPC) : NULL;
+		goto out;
+	}
+	if (call >= RST_MAX_SLOTS)
+		goto out;
+	if (rst.global)
+		*is_global = 1;
+	if (rst.perm)
+		mode = rst.perm;
+
+	slot = &rst.slot[call];
+	if (rst.plain)
+		dentry = debugfs_create_file(filename, mode, parent, buf,
+					     &relay_file_operations);
+	else
+		dentry = debugfs_create_file_unsafe(filename, mode, parent, buf,
+						    &relay_file_operations);
+	if (!IS_ERR(dentry)) {
+		slot->dentry = dentry;
+		slot->live = true;
+	}
+out:
+	mutex_unlock(&rst.slot_lock);
+	return dentry;
+}
+
+static int remove_buf_file(struct dentry *dentry)
+{
+	struct dentry *victim = NULL;
+	unsigned int i;
+
+	mutex_lock(&rst.slot_lock);
+	rst.removes++;
+	if (!dentry)
+		rst.null_removes++;
+	for (i = 0; i < RST_MAX_SLOTS; i++) {
+		struct rst_slot *slot = &rst.slot[i];
+
+		if (slot->live && (!dentry || slot->dentry == dentry)) {
+			slot->live = false;
+			victim = slot->dentry;
+			break;
+		}
+	}
+	if (!victim)
+		rst.bad_removes++;
+	mutex_unlock(&rst.slot_lock);
+
+	debugfs_remove(victim);
+	return 0;
+}
+
+static const struct rchan_callbacks cb_default = {
+	.create_buf_file = create_buf_file,
+	.remove_buf_file = remove_buf_file,
+};
+
+static const struct rchan_callbacks cb_full = {
+	.subbuf_start = subbuf_start,
+	.create_buf_file = create_buf_file,
+	.remove_buf_file = remove_buf_file,
+};
+
+static const struct rchan_callbacks cb_no_create = {
+	.remove_buf_file = remove_buf_file,
+};
+
+static const struct rchan_callbacks cb_no_remove = {
+	.create_buf_file = create_buf_file,
+};
+
+static const struct rchan_callbacks *callbacks(const char *name)
+{
+	if (!strcmp(name, "null"))
+		return NULL;
+	if (!strcmp(name, "nocreate"))
+		return &cb_no_create;
+	if (!strcmp(name, "noremove"))
+		return &cb_no_remove;
+	return rst.mode == RST_DEFAULT ? &cb_default : &cb_full;
+}
+
+int rst_set_mode(const struct rst_args *a)
+{
+	int mode = match_string(mode_names, RST_NR_MODES,
+				rst_str(a, "mode", "default"));
+
+	if (mode < 0)
+		return mode;
+	WRITE_ONCE(rst.mode, mode);
+	return 0;
+}
+
+static void forget(void)
+{
+	unsigned int cpu;
+
+	memset(rst.slot, 0, sizeof(rst.slot));
+	rst.creates = 0;
+	rst.removes = 0;
+	rst.null_names = 0;
+	rst.null_parents = 0;
+	rst.null_removes = 0;
+	rst.bad_removes = 0;
+	rst.create_mode = 0;
+	rst.private_ok = false;
+	rst.counted = true;
+	atomic_set(&rst.starts, 0);
+	atomic_set(&rst.first_starts, 0);
+	for_each_possible_cpu(cpu) {
+		struct rst_cpu *c = &rst.cpu[cpu];
+
+		atomic_set(&c->seq[RST_TASK], 0);
+		atomic_set(&c->seq[RST_IRQ], 0);
+		atomic_set(&c->refused, 0);
+		c->saved = NULL;
+	}
+}
+
+/*
+ * open [name=] [noname=1] [noparent=1] subbuf= n= [mode=] [reserve=]
+ *      [file=plain|unsafe] [perm=] [global=1] [fail=k] [failerr=1]
+ *      [cb=null|nocreate|noremove] [longname=bytes]
+ */
+int rst_open(const struct rst_args *a)
+{
+	u64 subbuf = 4096, n = 4, global = 0, fail = U64_MAX, failerr = 0;
+	u64 perm = 0, noname = 0, noparent = 0, longname = 0, reserve = 0;
+	const char *name = rst_str(a, "name", "cpu");
+	char *long_name = NULL;
+	unsigned int cpu;
+	int ret;
+
+	if (rst.chan)
+		return -EBUSY;
+	ret = rst_num(a, "subbuf", &subbuf) ?: rst_num(a, "n", &n) ?:
+	      rst_num(a, "global", &global) ?: rst_num(a, "fail", &fail) ?:
+	      rst_num(a, "failerr", &failerr) ?: rst_num(a, "perm", &perm) ?:
+	      rst_num(a, "noname", &noname) ?:
+	      rst_num(a, "noparent", &noparent) ?:
+	      rst_num(a, "longname", &longname) ?:
+	      rst_num(a, "reserve", &reserve) ?: rst_set_mode(a);
+	if (ret)
+		return ret;
+
+	rst_sweep();
+	forget();
+	rst.plain = !strcmp(rst_str(a, "file", "unsafe"), "plain");
+	rst.global = global;
+	rst.fail = (int)fail;
+	rst.fail_err = failerr;
+	rst.perm = perm;
+	rst.reserve = rst.mode == RST_HEADER && !reserve ? sizeof(u32) : reserve;
+
+	if (longname) {
+		if (longname > 4096)
+			return -EINVAL;
+		long_name = kmalloc(longname + 1, GFP_KERNEL);
+		if (!long_name)
+			return -ENOMEM;
+		memset(long_name, 'l', longname);
+		long_name[longname] = '\0';
+		name = long_name;
+	}
+
+	rst.chan = relay_open(noname ? NULL : name, noparent ? NULL : rst.dir,
+			      subbuf, n, callbacks(rst_str(a, "cb", "")), &rst);
+	kfree(long_name);
+	if (!rst.chan)
+		return -ENOMEM;
+	for_each_possible_cpu(cpu)
+		rst.cpu[cpu].saved = rst_buf(cpu);
+	return 0;
+}
+
+void rst_close(void)
+{
+	rst_release();
+	rst_storm_stop();
+	relay_close(rst.chan);
+	rst.chan = NULL;
+}
+
+unsigned int rst_live(void)
+{
+	unsigned int i, live = 0;
+
+	for (i = 0; i < RST_MAX_SLOTS; i++)
+		live += rst.slot[i].live;
+	return live;
+}
+
+/* Remove the files that relay made us create and never asked us to remove. */
+void rst_sweep(void)
+{
+	unsigned int i;
+
+	if (rst.chan)
+		return;
+	for (i = 0; i < RST_MAX_SLOTS; i++) {
+		if (!rst.slot[i].live)
+			continue;
+		rst.slot[i].live = false;
+		debugfs_remove(rst.slot[i].dentry);
+	}
+}
+
+/* Put back a per-CPU pointer that the engine lost. */
+void rst_repair(void)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu)
+		if (rst.cpu[cpu].saved && !rst_buf(cpu))
+			*per_cpu_ptr(rst.chan->buf, cpu) = rst.cpu[cpu].saved;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * relay_selftest.ko: a relay client driven from user space.
+ *
+ * One channel at a time. Commands come in process context through the debugfs
+ * file "ctl" and are serialised by rst.lock; the callbacks run in whatever
+ * context relay calls them in and touch only atomics, except the two file
+ * callbacks, which take rst.slot_lock (inside rst.lock or the hotplug lock).
+ */
+#ifndef _RELAY_SELFTEST_H
+#define _RELAY_SELFTEST_H
+
+#include <linux/relay.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/types.h>
+
+#include "record.h"
+
+#define RST_MAX_SLOTS	64
+
+enum rst_mode {
+	RST_DEFAULT,		/* no subbuf_start callback */
+	RST_OVERWRITE,
+	RST_NOOVERWRITE,
+	RST_HEADER,		/* no-overwrite, padding kept in a header */
+	RST_STOP,		/* refuse every switch */
+	RST_NR_MODES,
+};
+
+enum rst_fn {
+	RST_WRITE,
+	RST_WRITE_PREEMPT,	/* __relay_write() */
+	RST_RESERVE,
+	RST_NR_FNS,
+};
+
+/* Keeping a writer inside of subbuf_start() */
+enum rst_hold {
+	RST_NO_HOLD,
+	RST_HOLD_ANY,		/* in the next call */
+	RST_HOLD_FULL,		/* in the next call with the buffer full */
+	RST_HOLDING,
+};
+
+/* A file that create_buf_file() made. */
+struct rst_slot {
+	struct dentry *dentry;
+	bool live;
+};
+
+struct rst_cpu {
+	atomic_t seq[RST_NR_CTX];	/* records tried */
+	atomic_t refused;		/* switches that subbuf_start refused */
+	struct rchan_buf *saved;	/* this CPU's pointer after relay_open() */
+	u8 *scratch[RST_NR_CTX];
+};
+
+struct rst_state {
+	struct mutex lock;		/* commands */
+	struct dentry *dir;
+	struct rchan *chan;
+	u64 result;			/* of the last command */
+
+	/* how create_buf_file() is to behave */
+	bool plain;
+	bool global;
+	bool fail_err;
+	int fail;			/* number of the call to fail, or -1 */
+	umode_t perm;
+
+	enum rst_mode mode;
+	size_t reserve;
+	raw_spinlock_t write_lock;	/* the writers of a global buffer */
+
+	/* what the callbacks saw */
+	struct mutex slot_lock;		/* from here to private_ok */
+	struct rst_slot slot[RST_MAX_SLOTS];
+	unsigned int creates, removes;
+	unsigned int null_names, null_parents, null_removes, bad_removes;
+	unsigned int create_mode;
+	bool private_ok;
+	bool counted;		/* buffers had a reference count at that time */
+	atomic_t starts, first_starts;
+	atomic_t last_index, last_prev;
+	atomic_t hold;			/* enum rst_hold */
+
+	struct rst_cpu cpu[NR_CPUS];
+};
+
+extern struct rst_state rst;
+
+/* One "key=value" command line, split. */
+struct rst_args {
+	char *verb;
+	char *word[24];
+	unsigned int n;
+};
+
+const char *rst_str(const struct rst_args *a, const char *key, const char *def);
+int rst_num(const struct rst_args *a, const char *key, u64 *val);
+
+/* chan.c */
+int rst_open(const struct rst_args *a);
+int rst_set_mode(const struct rst_args *a);
+void rst_close(void);
+void rst_sweep(void);
+void rst_repair(void);
+unsigned int rst_live(void);
+
+/* write.c */
+int rst_write(const struct rst_args *a);
+int rst_switch(const struct rst_args *a);
+int rst_hold(const struct rst_args *a);
+void rst_release(void);
+int rst_flush_race(const struct rst_args *a);
+int rst_storm(const struct rst_args *a);
+int rst_storm_wait(void);
+void rst_storm_stop(void);
+int rst_write_init(void);
+void rst_write_exit(void);
+
+static inline struct rchan_buf *rst_buf(unsigned int cpu)
+{
+	return *per_cpu_ptr(rst.chan->buf, cpu);
+}
+
+#endif

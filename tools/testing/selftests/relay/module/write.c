@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Writers: one-shot writes on a chosen CPU in task or hard interrupt context,
+ * and the storm: a thread and a timer a CPU.
+ */
+#include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/cpumask.h>
+#include <linux/hrtimer.h>
+#include <linux/irq_work.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/workqueue.h>
+
+#include "relay_selftest.h"
+
+static const char * const fn_names[RST_NR_FNS] = {
+	[RST_WRITE] = "write",
+	[RST_WRITE_PREEMPT] = "__write",
+	[RST_RESERVE] = "reserve",
+};
+
+struct request {
+	struct irq_work work;
+	unsigned int cpu;
+	enum rst_ctx ctx;
+	enum rst_fn fn;
+	bool vary;
+	bool in_irq;
+	u32 len;
+	u32 count;
+	u32 accepted;
+};
+
+static int parse_cpu(const struct rst_args *a, unsigned int *cpu)
+{
+	u64 val = 0;
+	int ret = rst_num(a, "cpu", &val);
+
+	if (!ret && (val >= nr_cpu_ids || !cpu_online(val)))
+		ret = -ENXIO;
+	*cpu = val;
+	return ret;
+}
+
+static int parse_request(const struct rst_args *a, struct request *r)
+{
+	u64 len = 64, count = 1, vary = 0;
+	int ret, fn;
+
+	ret = rst_num(a, "len", &len) ?: rst_num(a, "count", &count) ?:
+	      rst_num(a, "vary", &vary);
+	if (ret)
+		return ret;
+	fn = match_string(fn_names, RST_NR_FNS, rst_str(a, "fn", "write"));
+	if (fn < 0)
+		return fn;
+	if (len > RST_MAX_LEN || count > U32_MAX)
+		return -EINVAL;
+	if (vary && len < sizeof(struct rst_head))
+		return -EINVAL;
+	r->fn = fn;
+	r->len = len;
+	r->count = count;
+	r->vary = vary;
+	return 0;
+}
+
+/* Prepare the next record of this CPU and context; returns its length. */
+static u32 next_record(struct request *r, u8 **data)
+{
+	struct rst_cpu *c = &rst.cpu[r->cpu];
+	u32 seq = atomic_fetch_inc(&c->seq[r->ctx]);
+	u32 len = r->vary ? rst_vary(seq, r->len) : r->len;
+
+	*data = c->scratch[r->ctx];
+	rst_fill(*data, r->cpu, r->ctx, seq, len);
+	return len;
+}
+
+static void put_record(enum rst_fn fn, const u8 *data, u32 len)
+{
+	void *slot;
+
+	switch (fn) {
+	case RST_WRITE:
+		relay_write(rst.chan, data, len);
+		break;
+	case RST_WRITE_PREEMPT:
+		__relay_write(rst.chan, data, len);
+		break;
+	default:
+		slot = relay_reserve(rst.chan, len);
+		if (slot)
+			memcpy(slot, data, len);
+	}
+}
+
+/* Is @data the last thing in the buffer? Interrupts are off. */
+static bool landed(const u8 *data, u32 len)
+{
+	struct rchan_buf *buf = *this_cpu_ptr(rst.chan->buf);
+
+	return len && buf->offset >= len &&
+	       buf->offset <= rst.chan->subbuf_size &&
+	       !memcmp(buf->data + buf->offset - len, data, len);
+}
+
+static void lock_buffer(unsigned long *flags)
+{
+	if (rst.global)
+		raw_spin_lock_irqsave(&rst.write_lock, *flags);
+	else
+		local_irq_save(*flags);
+}
+
+static void unlock_buffer(unsigned long flags)
+{
+	if (rst.global)
+		raw_spin_unlock_irqrestore(&rst.write_lock, flags);
+	else
+		local_irq_restore(flags);
+}
+
+static long write_here(void *arg)
+{
+	struct request *r = arg;
+	unsigned long flags;
+	u32 i, len;
+	u8 *data;
+
+	r->in_irq = in_hardirq();
+	for (i = 0; i < r->count; i++) {
+		len = next_record(r, &data);
+		lock_buffer(&flags);
+		put_record(r->fn, data, len);
+		r->accepted += landed(data, len);
+		unlock_buffer(flags);
+	}
+	return 0;
+}
+
+static void write_irq(struct irq_work *work)
+{
+	write_here(container_of(work, struct request, work));
+}
+
+/* An interrupt on the CPU that this runs on. */
+static long interrupt_here(void *arg)
+{
+	struct request *r = arg;
+
+	irq_work_queue(&r->work);
+	irq_work_sync(&r->work);
+	return r->in_irq ? 0 : -EDOM;
+}
+
+/* write cpu= len= count= fn=write|__write|reserve ctx=task|irq [vary=1] */
+int rst_write(const struct rst_args *a)
+{
+	struct request r = { .work = IRQ_WORK_INIT_HARD(write_irq) };
+	int ret;
+
+	cpus_read_lock();
+	ret = parse_cpu(a, &r.cpu) ?: parse_request(a, &r);
+	if (ret)
+		goto out;
+	if (!strcmp(rst_str(a, "ctx", "task"), "irq")) {
+		r.ctx = RST_IRQ;
+		ret = work_on_cpu(r.cpu, interrupt_here, &r);
+	} else {
+		ret = work_on_cpu(r.cpu, write_here, &r);
+	}
+	rst.result = r.accepted;
+out:
+	cpus_read_unlock();
+	return ret;
+}
+
+struct switch_request {
+	size_t len;
+	size_t ret;
+};
+
+static long switch_here(void *arg)
+{
+	struct switch_request *s = arg;
+	unsigned long flags;
+
+	lock_buffer(&flags);
+	s->ret = relay_switch_subbuf(*this_cpu_ptr(rst.chan->buf), s->len);
+	unlock_buffer(flags);
+	return 0;
+}
+
+/* switch cpu= len=: relay_switch_subbuf() called directly */
+int rst_switch(const struct rst_args *a)
+{
+	struct switch_request s = {};
+	unsigned int cpu;
+	u64 len = 0;
+	int ret;
+
+	cpus_read_lock();
+	ret = parse_cpu(a, &cpu) ?: rst_num(a, "len", &len);
+	s.len = len;
+	if (!ret)
+		ret = work_on_cpu(cpu, switch_here, &s);
+	rst.result = s.ret;
+	cpus_read_unlock();
+	return ret;
+}
+
+/* The writer that is held in subbuf_start() */
+static struct request held;
+static struct work_struct held_work;
+
+static void write_held(struct work_struct *work)
+{
+	write_here(&held);
+}
+
+/*
+ * hold cpu= len= [when=full]: write a record, and return while that write is
+ * inside of subbuf_start(), with interrupts off.
+ */
+int rst_hold(const struct rst_args *a)
+{
+	bool full = !strcmp(rst_str(a, "when", "any"), "full");
+	ktime_t end;
+	int ret;
+
+	rst_release();
+	memset(&held, 0, sizeof(held));
+	ret = parse_cpu(a, &held.cpu) ?: parse_request(a, &held);
+	if (ret)
+		return ret;
+	/* the caller has to be bound to another CPU */
+	if (held.cpu == raw_smp_processor_id())
+		return -EINVAL;
+	atomic_set(&rst.hold, full ? RST_HOLD_FULL : RST_HOLD_ANY);
+	schedule_work_on(held.cpu, &held_work);
+	end = ktime_add_ms(ktime_get(), 3000);
+	while (atomic_read(&rst.hold) != RST_HOLDING) {
+		if (ktime_after(ktime_get(), end)) {
+			rst_release();
+			return -ETIMEDOUT;
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+/* release: let it go on */
+void rst_release(void)
+{
+	atomic_set(&rst.hold, RST_NO_HOLD);
+	flush_work(&held_work);
+	rst.result = held.accepted;
+}
+
+/*
+ * flushrace cpu=: does relay_flush() switch a buffer under a writer? The
+ * writer has interrupts off, as relay_write() has, and watches its own
+ * buffer while another CPU flushes. result: 1 when it was switched.
+ */
+struct flush_race {
+	struct work_struct work;
+	struct completion watching;
+	struct completion finished;
+	atomic_t flushed;
+	bool switched;
+};
+
+static void flush_race_watch(struct work_struct *work)
+{
+	struct flush_race *race = container_of(work, struct flush_race, work);
+	struct rchan_buf *buf;
+	unsigned long flags;
+	size_t produced;
+	ktime_t end;
+
+	local_irq_save(flags);
+	buf = *this_cpu_ptr(rst.chan->buf);
+	produced = READ_ONCE(buf->subbufs_produced);
+	complete(&race->watching);
+	end = ktime_add_ms(ktime_get(), 500);
+	while (ktime_before(ktime_get(), end)) {
+		if (READ_ONCE(buf->subbufs_produced) != produced) {
+			race->switched = true;
+			break;
+		}
+		if (atomic_read(&race->flushed))
+			break;
+		cpu_relax();
+	}
+	local_irq_restore(flags);
+	complete(&race->finished);
+}
+
+int rst_flush_race(const struct rst_args *a)
+{
+	struct flush_race race = {};
+	unsigned int cpu;
+	int ret;
+
+	ret = parse_cpu(a, &cpu);
+	if (ret)
+		return ret;
+	/* the caller has to be bound to another CPU */
+	if (cpu == raw_smp_processor_id())
+		return -EINVAL;
+	INIT_WORK_ONSTACK(&race.work, flush_race_watch);
+	init_completion(&race.watching);
+	init_completion(&race.finished);
+	schedule_work_on(cpu, &race.work);
+	wait_for_completion(&race.watching);
+	relay_flush(rst.chan);
+	atomic_set(&race.flushed, 1);
+	wait_for_completion(&race.finished);
+	flush_work(&race.work);
+	destroy_work_on_stack(&race.work);
+	rst.result = race.switched;
+	return 0;
+}
+
+/* The storm */
+
+struct writer {
+	struct task_struct *task;
+	struct hrtimer timer;
+	struct completion done;
+	struct request task_req;
+	struct request irq_req;
+	ktime_t period;
+};
+
+static struct writer writers[NR_CPUS];
+
+static void storm_write(struct request *r)
+{
+	unsigned long flags;
+	u32 len;
+	u8 *data;
+
+	len = next_record(r, &data);
+	if (rst.global || r->fn == RST_RESERVE) {
+		lock_buffer(&flags);
+		put_record(r->fn, data, len);
+		unlock_buffer(flags);
+	} else {
+		/* relay's own protection is what is tested */
+		put_record(r->fn, data, len);
+	}
+}
+
+static enum hrtimer_restart storm_timer(struct hrtimer *timer)
+{
+	struct writer *w = container_of(timer, struct writer, timer);
+	u32 i;
+
+	for (i = 0; i < w->irq_req.count; i++)
+		storm_write(&w->irq_req);
+	hrtimer_forward_now(timer, w->period);
+	return HRTIMER_RESTART;
+}
+
+static int storm_thread(void *arg)
+{
+	struct writer *w = arg;
+	struct request *r = &w->task_req;
+	u32 i;
+
+	if (w->irq_req.count)
+		hrtimer_start(&w->timer, w->period,
+			      HRTIMER_MODE_REL_PINNED_HARD);
+	for (i = 0; i < r->count && !kthread_should_stop(); i++) {
+		storm_write(r);
+		/* leave the readers a chance, but keep some pressure */
+		if (relay_buf_full(rst_buf(r->cpu)) && i % 16 == 0)
+			schedule_timeout_uninterruptible(1);
+		else if (i % 64 == 0)
+			cond_resched();
+	}
+	if (w->irq_req.count)
+		hrtimer_cancel(&w->timer);
+	complete_all(&w->done);
+
+	set_current_state(TASK_IDLE);
+	while (!kthread_should_stop()) {
+		schedule();
+		set_current_state(TASK_IDLE);
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+/*
+ * storm count= len= [vary=1] fn= [irq=burst] [period=us]: on every online CPU
+ * a thread writes count records while a timer writes bursts in hard interrupt
+ * context until the thread has finished.
+ */
+int rst_storm(const struct rst_args *a)
+{
+	u64 burst = 0, period = 1000;
+	struct request model = {};
+	unsigned int cpu;
+	int ret;
+
+	ret = parse_request(a, &model) ?: rst_num(a, "irq", &burst) ?:
+	      rst_num(a, "period", &period);
+	if (ret)
+		return ret;
+	/* __relay_write() is not for buffers that interrupts write too */
+	if (burst && model.fn == RST_WRITE_PREEMPT)
+		return -EINVAL;
+	if (rst.global && model.fn == RST_WRITE_PREEMPT)
+		return -EINVAL;
+	rst_storm_stop();
+
+	cpus_read_lock();
+	for_each_online_cpu(cpu) {
+		struct writer *w = &writers[cpu];
+
+		w->task_req = model;
+		w->task_req.cpu = cpu;
+		w->task_req.ctx = RST_TASK;
+		w->irq_req = w->task_req;
+		w->irq_req.ctx = RST_IRQ;
+		w->irq_req.count = burst;
+		w->period = us_to_ktime(period);
+		init_completion(&w->done);
+		hrtimer_setup(&w->timer, storm_timer, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL_PINNED_HARD);
+		w->task = kthread_create_on_cpu(storm_thread, w, cpu, "rst/%u");
+		if (IS_ERR(w->task)) {
+			ret = PTR_ERR(w->task);
+			w->task = NULL;
+			break;
+		}
+	}
+	for_each_online_cpu(cpu)
+		if (writers[cpu].task)
+			wake_up_process(writers[cpu].task);
+	cpus_read_unlock();
+	if (ret)
+		rst_storm_stop();
+	return ret;
+}
+
+int rst_storm_wait(void)
+{
+	unsigned int cpu;
+	int ret = 0;
+
+	for_each_possible_cpu(cpu) {
+		if (!writers[cpu].task)
+			continue;
+		ret = wait_for_completion_interruptible(&writers[cpu].done);
+		if (ret)
+			break;
+	}
+	return ret;
+}
+
+void rst_storm_stop(void)
+{
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu) {
+		if (!writers[cpu].task)
+			continue;
+		kthread_stop(writers[cpu].task);
+		writers[cpu].task = NULL;
+	}
+}
+
+int rst_write_init(void)
+{
+	unsigned int cpu, ctx;
+
+	INIT_WORK(&held_work, write_held);
+	for_each_possible_cpu(cpu) {
+		for (ctx = 0; ctx < RST_NR_CTX; ctx++) {
+			rst.cpu[cpu].scratch[ctx] = kvmalloc(RST_MAX_LEN,
+							     GFP_KERNEL);
+			if (!rst.cpu[cpu].scratch[ctx]) {
+				rst_write_exit();
+				return -ENOMEM;
+			}
+		}
+	}
+	return 0;
+}
+
+void rst_write_exit(void)
+{
+	unsigned int cpu, ctx;
+
+	for_each_possible_cpu(cpu)
+		for (ctx = 0; ctx < RST_NR_CTX; ctx++)
+			kvfree(rst.cpu[cpu].scratch[ctx]);
+}

@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * read(2) on relay files.
+ */
+#include "relay_test.h"
+
+#include <sys/stat.h>
+
+RELAY_FIXTURE(read);
+
+#define OPEN(...)					\
+	({						\
+		CTL("open " __VA_ARGS__);		\
+		int _fd = open_cpu(0);			\
+		ASSERT_LE(0, _fd);			\
+		_fd;					\
+	})
+
+TEST_F(read, empty_is_eof)
+{
+	int fd = OPEN("subbuf=4096 n=4");
+	char c;
+
+	ASSERT_EQ(0, read(fd, &c, 1));
+}
+
+TEST_F(read, empty_nonblocking_is_eof)
+{
+	char c;
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	fd = open_file("cpu0", O_RDONLY | O_NONBLOCK);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, read(fd, &c, 1));
+}
+
+TEST_F(read, consumes)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+	char c;
+
+	CTL("write cpu=0 len=100 count=3");
+	bytes_records(&want, 0, 0, 100, 3);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_EQ(0, read(fd, &c, 1));
+}
+
+TEST_F(read, zero_count_consumes_nothing)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+	char c;
+
+	CTL("write cpu=0 len=100 count=3");
+	bytes_records(&want, 0, 0, 100, 3);
+	ASSERT_EQ(0, read(fd, &c, 0));
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, removes_padding)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	/* four of 1000 bytes fit: 96 bytes of padding */
+	CTL("write cpu=0 len=1000 count=10");
+	ASSERT_EQ(10, info("result"));
+	bytes_records(&want, 0, 0, 1000, 10);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, crosses_subbufs_in_one_call)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4");
+	static uint8_t buf[16384];
+
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	ASSERT_EQ(10000, read(fd, buf, sizeof(buf)));
+	ASSERT_EQ(0, memcmp(buf, want.data, want.len));
+}
+
+TEST_F(read, small_reads)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	ASSERT_EQ(0, read_all(fd, &got, 7));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, readers_share_the_position)
+{
+	struct bytes want = {}, got = {};
+	int fd[2] = { OPEN("subbuf=4096 n=4"), open_cpu(0) };
+	uint8_t part[300];
+	ssize_t n;
+	int i = 0;
+
+	ASSERT_LE(0, fd[1]);
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	while ((n = read(fd[i++ % 2], part, sizeof(part))) > 0)
+		bytes_add(&got, part, n);
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+struct record_reader {
+	pthread_t thread;
+	unsigned int count;
+	unsigned int bad;
+	uint8_t *seen;
+};
+
+/* 64-byte records in sub-buffers of a multiple of 64 bytes come whole. */
+static void *read_records(void *arg)
+{
+	struct record_reader *r = arg;
+	uint8_t got[64], want[64];
+	struct rst_head head;
+	int fd = open_cpu(0);
+	ssize_t n;
+
+	while ((n = read(fd, got, sizeof(got))) > 0) {
+		memcpy(&head, got, sizeof(head));
+		rst_fill(want, 0, RST_TASK, head.seq, 64);
+		if (n != 64 || head.seq >= 512 || memcmp(got, want, 64)) {
+			r->bad++;
+			continue;
+		}
+		__atomic_fetch_add(&r->seen[head.seq], 1, __ATOMIC_RELAXED);
+		r->count++;
+	}
+	close(fd);
+	return NULL;
+}
+
+TEST_F(read, concurrent_readers_get_each_record_once)
+{
+	struct record_reader r[4] = {};
+	uint8_t seen[512] = {};
+	unsigned int i, total = 0;
+
+	CTL("open subbuf=4096 n=8");
+	CTL("write cpu=0 len=64 count=512");
+	ASSERT_EQ(512, info("result"));
+	for (i = 0; i < 4; i++) {
+		r[i].seen = seen;
+		pthread_create(&r[i].thread, NULL, read_records, &r[i]);
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(r[i].thread, NULL);
+		ASSERT_EQ(0, r[i].bad);
+		total += r[i].count;
+	}
+	ASSERT_EQ(512, total);
+	for (i = 0; i < 512; i++)
+		ASSERT_EQ(1, seen[i]);
+}
+
+TEST_F(read, pread_refused)
+{
+	int fd = OPEN("subbuf=4096 n=4");
+	char c;
+
+	CTL("write cpu=0 len=100");
+	ASSERT_EQ(-1, pread(fd, &c, 1, 0));
+	ASSERT_EQ(ESPIPE, errno);
+}
+
+TEST_F(read, lseek_refused)
+{
+	int fd = OPEN("subbuf=4096 n=4");
+
+	ASSERT_EQ(-1, lseek(fd, 0, SEEK_SET));
+	ASSERT_EQ(ESPIPE, errno);
+}
+
+TEST_F(read, write_refused)
+{
+	int fd;
+
+	CTL("open subbuf=4096 n=4 perm=0600");
+	fd = open_file("cpu0", O_RDWR);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(-1, write(fd, "x", 1));
+	ASSERT_EQ(EINVAL, errno);
+}
+
+/* two pages, the second of which is not there */
+static uint8_t *page_and_a_hole(void)
+{
+	uint8_t *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED || munmap(p + 4096, 4096))
+		abort();
+	return p;
+}
+
+TEST_F(read, bad_pointer_is_efault)
+{
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000 count=10");
+	ASSERT_EQ(-1, read(fd, page_and_a_hole() + 4096, 1000));
+	ASSERT_EQ(EFAULT, errno);
+}
+
+TEST_F(read, bad_pointer_consumes_nothing)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	ASSERT_GE(0, read(fd, page_and_a_hole() + 4096, 1000));
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, bad_pointer_after_a_good_part)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+	uint8_t *p = page_and_a_hole();
+	ssize_t n;
+
+	/* the first sub-buffer's 4000 bytes fit before the hole */
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	n = read(fd, p + 96, 8000);
+	ASSERT_EQ(4000, n);
+	bytes_add(&got, p + 96, n);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, follows_the_writer_inside_a_subbuf)
+{
+	struct bytes want = {}, got = {};
+	int i, fd = OPEN("subbuf=4096 n=4");
+
+	for (i = 0; i < 100; i++) {
+		CTL("write cpu=0 len=300");
+		bytes_records(&want, 0, i, 300, 1);
+		ASSERT_EQ(0, read_all(fd, &got, 8192));
+		ASSERT_EQ(want.len, got.len);
+	}
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, records_as_large_as_a_subbuf)
+{
+	struct bytes want = {}, got = {};
+	int i, fd = OPEN("subbuf=4096 n=4");
+
+	for (i = 0; i < 3; i++) {
+		CTL("write cpu=0 len=4096 count=3");
+		ASSERT_EQ(3, info("result"));
+		bytes_records(&want, 0, 3 * i, 4096, 3);
+		ASSERT_EQ(0, read_all(fd, &got, 1024));
+	}
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, full_buffer)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000 count=20");
+	ASSERT_EQ(16, info("result"));
+	bytes_records(&want, 0, 0, 1000, 16);
+	ASSERT_EQ(0, read_all(fd, &got, 65536));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, makes_room_in_a_full_buffer)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1024 count=20");
+	ASSERT_EQ(16, info("result"));
+	bytes_records(&want, 0, 0, 1024, 16);
+	bytes_records(&want, 0, 20, 1024, 4);
+	bytes_add(&got, want.data, 4096);
+	ASSERT_EQ(4096, read(fd, got.data, 4096));
+	CTL("write cpu=0 len=1024 count=5");
+	ASSERT_EQ(4, info("result"));
+	ASSERT_EQ(0, read_all(fd, &got, 65536));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, part_of_a_subbuf_makes_no_room)
+{
+	uint8_t buf[4096];
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1024 count=17");
+	ASSERT_EQ(16, info("result"));
+	ASSERT_EQ(4095, read(fd, buf, 4095));
+	CTL("write cpu=0 len=1024");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(1, read(fd, buf, 1));
+	CTL("write cpu=0 len=1024");
+	ASSERT_EQ(1, info("result"));
+}
+
+TEST_F(read, single_subbuf)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=1");
+
+	CTL("write cpu=0 len=1000 count=5");
+	ASSERT_EQ(4, info("result"));
+	bytes_records(&want, 0, 0, 1000, 4);
+	ASSERT_EQ(0, read_all(fd, &got, 512));
+	CTL("write cpu=0 len=1000 count=2");
+	ASSERT_EQ(2, info("result"));
+	bytes_records(&want, 0, 5, 1000, 2);
+	ASSERT_EQ(0, read_all(fd, &got, 512));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, overwrite_keeps_the_last)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4 mode=overwrite");
+
+	/* 7 sub-buffers and two records; the last 3 and those are left */
+	CTL("write cpu=0 len=1000 count=30");
+	ASSERT_EQ(30, info("result"));
+	bytes_records(&want, 0, 16, 1000, 14);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, overwrite_again_after_reading)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4 mode=overwrite");
+
+	CTL("write cpu=0 len=1000 count=30");
+	bytes_records(&want, 0, 16, 1000, 14);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	CTL("write cpu=0 len=1000 count=5");
+	bytes_records(&want, 0, 30, 1000, 5);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, headers_are_data)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4 mode=header");
+	uint32_t padding[3] = { 92, 92, 0 };
+	int i;
+
+	CTL("write cpu=0 len=1000 count=10");
+	for (i = 0; i < 3; i++) {
+		bytes_add(&want, &padding[i], 4);
+		bytes_records(&want, 0, 4 * i, 1000, i < 2 ? 4 : 2);
+	}
+	ASSERT_EQ(0, read_all(fd, &got, 1000));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, flushed_data_has_no_gap)
+{
+	struct bytes want = {}, got = {};
+	int i, fd = OPEN("subbuf=4096 n=4");
+
+	for (i = 0; i < 3; i++) {
+		CTL("write cpu=0 len=100");
+		CTL("flush");
+	}
+	CTL("write cpu=0 len=100");
+	bytes_records(&want, 0, 0, 100, 4);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, empty_flushed_subbuf_is_skipped)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("flush");
+	CTL("write cpu=0 len=100 count=2");
+	bytes_records(&want, 0, 0, 100, 2);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, several_empty_subbufs_are_skipped)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=8");
+
+	CTL("write cpu=0 len=100");
+	CTL("flush");
+	CTL("flush");
+	CTL("flush");
+	CTL("flush");
+	CTL("write cpu=0 len=100");
+	bytes_records(&want, 0, 0, 100, 2);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, reset_discards)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+	uint8_t buf[500];
+
+	CTL("write cpu=0 len=1000 count=10");
+	ASSERT_EQ(500, read(fd, buf, 500));
+	CTL("reset");
+	ASSERT_EQ(0, read(fd, buf, 500));
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 10, 1000, 10);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+/*
+ * The writer of CPU 1 is kept inside of a switch, between counting the old
+ * sub-buffer and entering the new one, while CPU 0 reads.
+ */
+TEST_F(read, while_the_writer_switches)
+{
+	struct bytes want = {}, got = {};
+	int fd;
+
+	ASSERT_EQ(0, pin_to(0));
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	fd = open_cpu(1);
+	CTL("write cpu=1 len=1024 count=4");
+	bytes_records(&want, 1, 0, 1024, 5);
+	CTL("hold cpu=1 len=1024");
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	CTL("release");
+	ASSERT_EQ(4096, got.len);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(read, while_a_switch_is_refused)
+{
+	struct bytes want = {}, got = {};
+	int fd;
+
+	ASSERT_EQ(0, pin_to(0));
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	fd = open_cpu(1);
+	CTL("write cpu=1 len=1024 count=16");
+	ASSERT_EQ(16, info("result"));
+	bytes_records(&want, 1, 0, 1024, 16);
+	CTL("hold cpu=1 len=1024 when=full");
+	ASSERT_EQ(0, read_all(fd, &got, 1000));
+	CTL("release");
+	ASSERT_EQ(0, read_all(fd, &got, 1000));
+	ASSERT_LE(16384, got.len);
+	ASSERT_EQ(0, memcmp(got.data, want.data, want.len));
+}
+
+/* st_size is the number of bytes in finished sub-buffers. */
+TEST_F(read, file_size_counts_finished_subbufs)
+{
+	int fd = OPEN("subbuf=4096 n=4");
+	struct stat st;
+
+	ASSERT_EQ(0, fstat(fd, &st));
+	ASSERT_EQ(0, st.st_size);
+	CTL("write cpu=0 len=1000 count=9");
+	ASSERT_EQ(0, fstat(fd, &st));
+	ASSERT_EQ(8000, st.st_size);
+}
+
+/*
+ * Writes, flushes and reads of all sizes; the buffer never fills, so that
+ * every byte has to come out in order.
+ */
+static bool random_stream(unsigned int subbuf, unsigned int n)
+{
+	struct bytes want = {}, got = {};
+	unsigned int seq = 0, state = 12345 + subbuf, round;
+	bool skipped = false;
+	uint8_t part[8192];
+	bool equal;
+	int fd;
+
+	if (ctl("open subbuf=%u n=%u", subbuf, n))
+		return false;
+	fd = open_cpu(0);
+	for (round = 0; round < 400; round++) {
+		unsigned int len, count;
+		ssize_t r;
+
+		state = state * 1103515245 + 12345;
+		len = 1 + (state >> 8) % (subbuf / 3);
+		count = 1 + (state >> 20) % 2;
+		ctl("write cpu=0 len=%u count=%u", len, count);
+		if (info("result") != count) {
+			fprintf(stderr, "# round %u: a record was lost\n", round);
+			break;
+		}
+		bytes_records(&want, 0, seq, len, count);
+		seq += count;
+		if ((state >> 12) % 7 == 0)
+			ctl("flush");
+		skipped = !skipped && (state >> 16) % 3 == 0;
+		if (skipped)
+			continue;
+		/* leave something now and then, but never two sub-buffers */
+		do {
+			r = read(fd, part, 1 + (state >> 10) % sizeof(part));
+			if (r > 0)
+				bytes_add(&got, part, r);
+		} while (r > 0 && want.len - got.len > subbuf / 4);
+	}
+	equal = round == 400 && read_all(fd, &got, 4096) == 0 &&
+		bytes_equal(&got, &want);
+	close(fd);
+	bytes_free(&want);
+	bytes_free(&got);
+	ctl("close");
+	return equal;
+}
+
+TEST_F(read, random_stream_page_subbufs)
+{
+	ASSERT_TRUE(random_stream(4096, 8));
+}
+
+TEST_F(read, random_stream_odd_subbufs)
+{
+	ASSERT_TRUE(random_stream(1001, 9));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs the relay selftests on the running kernel, as root, and prints KTAP.
+#
+#	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; all of them without one
+#
+# VARIANT mainline is judged by the list "expected-failures": what it names has to fail, and nothing else.
+# The programs and relay_selftest.ko are in $RELAY_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
+set -uo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+variant=${1:?usage: run.sh VARIANT [TEST...]}
+shift
+tests=${*:-"read mmap poll write global open hotplug life storm"}
+bin=${RELAY_SELFTESTS:-$FERROTRACE_KDIR/selftests-relay}
+export RELAY_SELFTEST_KO=$bin/module/relay_selftest.ko
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# results: NAME ok|not|skip; complaints: NAME text of the kernel's log
+touch "$work/results" "$work/complaints" "$work/expected"
+if [ "$variant" = mainline ]; then
+	grep -v -e '^#' -e '^$' "$here/expected-failures" >"$work/expected"
+fi
+
+bail() {
+	echo "Bail out! $*"
+	exit 1
+}
+
+[ -d /sys/kernel/debug/kunit ] || [ -e /sys/kernel/debug/sleep_time ] || mountpoint -q /sys/kernel/debug ||
+	mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
+if [ "$variant" = modular ] && ! [ -e /sys/module/rust_relay ]; then
+	engine=$(find "$FERROTRACE_KDIR/kernel/ferrotrace" -name rust_relay.ko | head -n 1)
+	insmod "$engine" || bail "cannot load the engine"
+fi
+[ -e /sys/module/relay_selftest ] || insmod "$RELAY_SELFTEST_KO" || bail "cannot load $RELAY_SELFTEST_KO"
+
+# not_here TEST: the harness's options for the tests of TEST that must not run here
+not_here() {
+	awk -v test="$1" '$2 == "norun" && index($1, test ".") == 1 { printf "-T %s ", substr($1, length(test) + 2) }' \
+		"$work/expected"
+}
+
+echo "TAP version 13"
+for t in $tests; do
+	log=$work/$t.log
+	dmesg -C
+	# shellcheck disable=SC2046
+	"$bin/${t}_test" $(not_here "$t") >"$log" 2>&1
+	status=$?
+	dmesg >"$work/dmesg"
+	# what the harness says of failures, without its results: they come from judge.awk
+	echo "# $t: $(tail -n 1 "$log" | sed 's/^# //')"
+	grep -v -e '^ok ' -e '^not ok ' -e '^1\.\.' -e '^TAP ' -e '^# *RUN ' -e '^# *OK ' \
+		-e '^# Starting' -e '^# Totals' -e '^# FAILED' -e '^# PASSED' "$log" | sed 's/^[# ]*/# /'
+
+	awk '/^(not )?ok [0-9]+ / {
+		ok = $1; i = ok == "ok" ? 3 : 4
+		print $i, /# SKIP/ ? "skip" : ok
+	}' "$log" >"$work/this"
+	planned=$(sed -n 's/^1\.\.\([0-9]*\)$/\1/p' "$log")
+	if [ "${planned:-0}" = 0 ] || [ "$(wc -l <"$work/this")" != "$planned" ]; then
+		echo "$t.ended_early_with_status_$status not" >>"$work/this"
+	fi
+	cat "$work/this" >>"$work/results"
+
+	# what the kernel complains about belongs to the test that ran
+	awk '/relay_selftest: RUN / { name = $NF }
+	     /WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|kmemleak:/ {
+		print name ? name : "'"$t"'.log", $0
+	     }' "$work/dmesg" >"$work/bad"
+	if [ -s "$work/bad" ]; then
+		cat "$work/bad" >>"$work/complaints"
+		grep -v drop_caches "$work/dmesg" | tail -n 60 | sed 's/^/# dmesg: /'
+	fi
+done
+
+awk -v tests="$tests" -f "$here/judge.awk" "$work/expected" "$work/complaints" "$work/results"

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * All CPUs write, in threads and in hard interrupts, while others read. Every
+ * byte that comes out is checked, and every record that does not is counted.
+ */
+#include "relay_test.h"
+
+#define MAX_CPUS	64
+
+FIXTURE(storm) { int none; };
+
+FIXTURE_SETUP(storm)
+{
+	relay_setup("storm", _metadata->name);
+	if (online_cpus() < 2)
+		SKIP(return, "needs 2 CPUs");
+}
+
+FIXTURE_TEARDOWN(storm)
+{
+	relay_teardown();
+}
+
+/* Takes a stream of bytes apart into records. */
+struct checker {
+	unsigned int cpus;		/* writers to expect */
+	long long next[MAX_CPUS][RST_NR_CTX];
+	unsigned long long got, missing, bytes;
+	unsigned int bad;
+	uint8_t carry[8192];
+	size_t carried;
+};
+
+static bool check_record(struct checker *c, const uint8_t *p, size_t len)
+{
+	struct rst_head head;
+	uint8_t want[4096];
+
+	memcpy(&head, p, sizeof(head));
+	rst_fill(want, head.cpu, head.ctx, head.seq, len);
+	if (memcmp(p, want, len) || head.cpu >= c->cpus || head.ctx >= RST_NR_CTX)
+		return false;
+	if (head.seq < c->next[head.cpu][head.ctx])
+		return false;
+	c->missing += head.seq - c->next[head.cpu][head.ctx];
+	c->next[head.cpu][head.ctx] = head.seq + 1ll;
+	c->got++;
+	c->bytes += len;
+	return true;
+}
+
+/* Whole records off the front of @p; returns what was not one. */
+static size_t check_bytes(struct checker *c, const uint8_t *p, size_t len)
+{
+	struct rst_head head;
+
+	while (len >= sizeof(head)) {
+		memcpy(&head, p, sizeof(head));
+		if (head.magic != RST_MAGIC || head.len > 4096 ||
+		    head.len < sizeof(head)) {
+			c->bad++;
+			return 0;
+		}
+		if (head.len > len)
+			break;
+		if (!check_record(c, p, head.len)) {
+			c->bad++;
+			return 0;
+		}
+		p += head.len;
+		len -= head.len;
+	}
+	return len;
+}
+
+struct drain {
+	pthread_t thread;
+	unsigned int cpu;
+	unsigned int subbuf, n;
+	bool map;
+	int *finished;
+	struct checker check;
+};
+
+static void drain_read(struct drain *d, int fd)
+{
+	struct checker *c = &d->check;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	bool last = false;
+	ssize_t n;
+
+	for (;;) {
+		bool finished = __atomic_load_n(d->finished, __ATOMIC_ACQUIRE);
+
+		n = read(fd, c->carry + c->carried, sizeof(c->carry) - c->carried);
+		if (n < 0) {
+			c->bad++;
+			return;
+		}
+		if (n > 0) {
+			size_t left, have = c->carried + n;
+
+			left = check_bytes(c, c->carry, have);
+			if (c->bad)
+				return;
+			memmove(c->carry, c->carry + have - left, left);
+			c->carried = left;
+			last = false;
+			continue;
+		}
+		/* nothing there: twice, once the writers have finished */
+		if (finished && last)
+			break;
+		last = finished;
+		if (!finished)
+			poll(&p, 1, 10);
+	}
+	c->bad += c->carried != 0;
+}
+
+static void drain_map(struct drain *d, int fd)
+{
+	struct checker *c = &d->check;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t total = d->subbuf * d->n;
+	long long produced, consumed = 0;
+	uint8_t *map;
+
+	map = mmap(NULL, total, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED) {
+		c->bad++;
+		return;
+	}
+	for (;;) {
+		bool finished = __atomic_load_n(d->finished, __ATOMIC_ACQUIRE);
+
+		produced = info("cpu%u.produced", d->cpu);
+		if (produced - consumed > d->n) {
+			c->bad++;
+			break;
+		}
+		for (; consumed < produced && !c->bad; consumed++) {
+			unsigned int at = consumed % d->n;
+			long long pad = info("cpu%u.padding%u", d->cpu, at);
+
+			/* only whole records in a sub-buffer */
+			if (check_bytes(c, map + at * d->subbuf, d->subbuf - pad))
+				c->bad++;
+			if (ctl("consumed cpu=%u n=1", d->cpu))
+				c->bad++;
+		}
+		if (c->bad)
+			break;
+		if (!finished) {
+			poll(&p, 1, 10);
+		} else if (produced == info("cpu%u.produced", d->cpu)) {
+			/* room is there: finish the last one */
+			if (!info("cpu%u.offset", d->cpu) || ctl("flush"))
+				break;
+			if (info("cpu%u.produced", d->cpu) == produced)
+				break;
+		}
+	}
+	munmap(map, total);
+}
+
+static void *drain_thread(void *arg)
+{
+	struct drain *d = arg;
+	int fd = open_cpu(d->cpu);
+
+	if (fd < 0) {
+		d->check.bad++;
+		return NULL;
+	}
+	if (d->map)
+		drain_map(d, fd);
+	else
+		drain_read(d, fd);
+	close(fd);
+	return NULL;
+}
+
+struct storm {
+	const char *open;	/* how the channel is opened */
+	const char *how;	/* how it is written */
+	unsigned int subbuf, n;
+	unsigned int count;
+	bool global, map, callback;
+	bool flush;		/* flush all the time */
+};
+
+/* All of what the writers tried either came out or was counted as lost. */
+static bool accounted(const struct storm *s, struct drain *d, unsigned int cpu)
+{
+	unsigned long long tried = 0, lost;
+	unsigned int first = s->global ? 0 : cpu, c, ctx;
+	unsigned int end = s->global ? online_cpus() : cpu + 1;
+
+	for (c = first; c < end; c++) {
+		for (ctx = 0; ctx < RST_NR_CTX; ctx++) {
+			long long n = info("cpu%u.%s", c, ctx ? "irq" : "task");
+
+			tried += n;
+			/* those after the last one that was seen */
+			d->check.missing += n - d->check.next[c][ctx];
+		}
+	}
+	lost = s->callback ? info("cpu%u.refused", cpu) : d->check.missing;
+	fprintf(stderr, "# cpu%u: %llu tried, %llu read, %llu lost, %llu bytes, %u bad\n",
+		cpu, tried, d->check.got, lost, d->check.bytes, d->check.bad);
+	return !d->check.bad && d->check.got > 0 &&
+	       tried == d->check.got + lost && lost == d->check.missing;
+}
+
+static bool storm(const struct storm *s)
+{
+	static struct drain d[MAX_CPUS];
+	unsigned int cpu, files = s->global ? 1 : online_cpus();
+	unsigned long long missing = 0;
+	int finished = 0;
+	bool ok = true;
+
+	if (ctl("open subbuf=%u n=%u %s", s->subbuf, s->n, s->open))
+		return false;
+	if (ctl("storm count=%u %s", s->count, s->how))
+		return false;
+	for (cpu = 0; cpu < files; cpu++) {
+		d[cpu].cpu = cpu;
+		d[cpu].subbuf = s->subbuf;
+		d[cpu].n = s->n;
+		d[cpu].map = s->map;
+		d[cpu].finished = &finished;
+		d[cpu].check.cpus = online_cpus();
+		pthread_create(&d[cpu].thread, NULL, drain_thread, &d[cpu]);
+	}
+	if (s->flush) {
+		for (cpu = 0; cpu < 200; cpu++)
+			if (ctl("flush"))
+				ok = false;
+	}
+	if (ctl("stormwait"))
+		ok = false;
+	__atomic_store_n(&finished, 1, __ATOMIC_RELEASE);
+	for (cpu = 0; cpu < files; cpu++)
+		pthread_join(d[cpu].thread, NULL);
+	for (cpu = 0; cpu < files; cpu++) {
+		if (!accounted(s, &d[cpu], cpu))
+			ok = false;
+		missing += d[cpu].check.missing;
+	}
+	/* without a callback it is the engine that counts, flushes as well */
+	if (!s->callback) {
+		long long full = ctl("stats flags=1") ? -1 : info("result");
+
+		if (full < (long long)missing ||
+		    (!s->flush && full != (long long)missing)) {
+			fprintf(stderr, "# %llu missing, %lld counted\n",
+				missing, full);
+			ok = false;
+		}
+	}
+	return ok;
+}
+
+TEST_F_TIMEOUT(storm, read_with_interrupts, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite", .callback = true,
+		.how = "fn=write len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 8, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_with_interrupts, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite", .callback = true, .map = true,
+		.how = "fn=write len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 8, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_plain_file, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite file=plain",
+		.callback = true, .map = true,
+		.how = "fn=write len=300 vary=1 irq=3 period=700",
+		.subbuf = 3000, .n = 8, .count = 4000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, read_default_mode, 120)
+{
+	struct storm s = {
+		.open = "mode=default",
+		.how = "fn=write len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 4, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_default_mode, 120)
+{
+	struct storm s = {
+		.open = "mode=default", .map = true,
+		.how = "fn=write len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 4, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_preempt_only_writer, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite", .callback = true, .map = true,
+		.how = "fn=__write len=200 vary=1",
+		.subbuf = 4096, .n = 8, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_reserve_with_interrupts, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite", .callback = true, .map = true,
+		.how = "fn=reserve len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 8, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, read_global, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite global=1",
+		.callback = true, .global = true,
+		.how = "fn=write len=200 vary=1 irq=2 period=1000",
+		.subbuf = 8192, .n = 8, .count = 3000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_global, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite global=1",
+		.callback = true, .global = true, .map = true,
+		.how = "fn=reserve len=200 vary=1 irq=2 period=1000",
+		.subbuf = 8192, .n = 8, .count = 3000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+/* A flush between the records loses and tears none of them. */
+TEST_F_TIMEOUT(storm, read_while_flushing, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite", .flush = true,
+		.how = "fn=write len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 8, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+/* After an overwriting storm what is left are the last records, whole. */
+TEST_F_TIMEOUT(storm, overwrite_leaves_the_last, 120)
+{
+	static struct checker c[MAX_CPUS];
+	unsigned int cpu;
+
+	CTL("open subbuf=4096 n=8 mode=overwrite");
+	CTL("storm count=5000 fn=write len=200 vary=1 irq=3 period=700");
+	CTL("stormwait");
+	for (cpu = 0; cpu < online_cpus(); cpu++) {
+		struct bytes got = {};
+		long long task = info("cpu%u.task", cpu);
+		long long irq = info("cpu%u.irq", cpu);
+		long long firsts;
+
+		c[cpu].cpus = online_cpus();
+		ASSERT_EQ(0, read_all(open_cpu(cpu), &got, 4096));
+		ASSERT_LT(6 * 4096, got.len);
+		ASSERT_EQ(0, check_bytes(&c[cpu], got.data, got.len));
+		ASSERT_EQ(0, c[cpu].bad);
+		/* all that is missing was before the first one read */
+		ASSERT_EQ(task, c[cpu].next[cpu][RST_TASK]);
+		firsts = task + irq - c[cpu].got;
+		ASSERT_EQ(firsts, c[cpu].missing +
+			  (irq - c[cpu].next[cpu][RST_IRQ]));
+		ASSERT_EQ(0, info("cpu%u.refused", cpu));
+		bytes_free(&got);
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Writing: the three write functions, both modes, switching, statistics.
+ */
+#include "relay_test.h"
+
+RELAY_FIXTURE(write);
+
+#define FULL	1	/* RELAY_STATS_BUF_FULL */
+#define BIG	2	/* RELAY_STATS_WRT_BIG */
+
+static long long stats(int flags)
+{
+	return ctl("stats flags=%d", flags) ? INFO_NONE : info("result");
+}
+
+static bool written(const char *how, unsigned int ctx)
+{
+	struct bytes want = {};
+	bool equal;
+
+	if (ctl("open subbuf=4096 n=4") ||
+	    ctl("write cpu=1 len=300 count=40 %s", how) ||
+	    info("result") != 40)
+		return false;
+	for (int i = 0; i < 40; i++)
+		bytes_record(&want, 1, ctx, i, 300);
+	equal = cpu_reads(1, &want);
+	bytes_free(&want);
+	return equal;
+}
+
+TEST_F(write, relay_write)
+{
+	ASSERT_TRUE(written("fn=write", RST_TASK));
+}
+
+TEST_F(write, relay_write_in_interrupt)
+{
+	ASSERT_TRUE(written("fn=write ctx=irq", RST_IRQ));
+}
+
+TEST_F(write, relay_write_preempt)
+{
+	ASSERT_TRUE(written("fn=__write", RST_TASK));
+}
+
+TEST_F(write, relay_reserve)
+{
+	ASSERT_TRUE(written("fn=reserve", RST_TASK));
+}
+
+TEST_F(write, relay_reserve_in_interrupt)
+{
+	ASSERT_TRUE(written("fn=reserve ctx=irq", RST_IRQ));
+}
+
+TEST_F(write, each_cpu_its_own_buffer)
+{
+	unsigned int cpu, ncpus = online_cpus();
+
+	CTL("open subbuf=4096 n=4");
+	for (cpu = 0; cpu < ncpus; cpu++)
+		CTL("write cpu=%u len=100 count=%u", cpu, cpu + 1);
+	for (cpu = 0; cpu < ncpus; cpu++) {
+		struct bytes want = {};
+
+		bytes_records(&want, cpu, 0, 100, cpu + 1);
+		ASSERT_TRUE(cpu_reads(cpu, &want));
+	}
+}
+
+TEST_F(write, zero_length_changes_nothing)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=100");
+	CTL("write cpu=0 len=0 count=3");
+	CTL("write cpu=0 len=0 count=3 fn=reserve");
+	ASSERT_EQ(100, info("cpu0.offset"));
+	ASSERT_EQ(0, info("cpu0.produced"));
+	bytes_records(&want, 0, 0, 100, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(write, as_large_as_a_subbuf)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=4096 count=2");
+	ASSERT_EQ(2, info("result"));
+	ASSERT_EQ(1, info("cpu0.produced"));
+	ASSERT_EQ(0, info("cpu0.padding0"));
+	ASSERT_EQ(0, stats(BIG));
+}
+
+TEST_F(write, larger_than_a_subbuf_is_dropped)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=100");
+	CTL("write cpu=0 len=4097 count=3");
+	ASSERT_EQ(0, info("result"));
+	CTL("write cpu=0 len=4097 fn=reserve");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, info("cpu0.produced"));
+	ASSERT_EQ(100, info("cpu0.offset"));
+	ASSERT_EQ(4, stats(BIG));
+	ASSERT_EQ(0, stats(FULL));
+	CTL("write cpu=0 len=100");
+	bytes_records(&want, 0, 0, 100, 1);
+	bytes_records(&want, 0, 5, 100, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(write, larger_than_what_a_header_leaves_is_dropped)
+{
+	CTL("open subbuf=4096 n=4 mode=nooverwrite reserve=100");
+	CTL("write cpu=0 len=3997");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(1, stats(BIG));
+	/* known only after the switch */
+	ASSERT_EQ(1, info("cpu0.produced"));
+	CTL("write cpu=0 len=3996");
+	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, stats(BIG));
+}
+
+TEST_F(write, default_mode_drops_when_full)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=20");
+	ASSERT_EQ(16, info("result"));
+	ASSERT_EQ(1, info("cpu0.full"));
+	ASSERT_EQ(4, info("cpu0.produced"));
+	ASSERT_EQ(4, stats(FULL));
+	bytes_records(&want, 0, 0, 1000, 16);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(write, default_mode_resumes_after_consumed)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=20");
+	CTL("consumed cpu=0 n=2");
+	ASSERT_EQ(0, info("cpu0.full"));
+	CTL("write cpu=0 len=1000 count=20");
+	ASSERT_EQ(8, info("result"));
+	ASSERT_EQ(6, info("cpu0.produced"));
+	ASSERT_EQ(2, info("cpu0.consumed"));
+}
+
+TEST_F(write, nooverwrite_keeps_the_first)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	CTL("write cpu=0 len=1000 count=20");
+	ASSERT_EQ(16, info("result"));
+	ASSERT_EQ(4, info("cpu0.refused"));
+	ASSERT_EQ(4, stats(FULL));
+	bytes_records(&want, 0, 0, 1000, 16);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(write, overwrite_never_refuses)
+{
+	CTL("open subbuf=4096 n=4 mode=overwrite");
+	CTL("write cpu=0 len=1000 count=100");
+	ASSERT_EQ(100, info("result"));
+	ASSERT_EQ(24, info("cpu0.produced"));
+	ASSERT_EQ(0, info("cpu0.refused"));
+}
+
+TEST_F(write, overwrite_cycles_through_the_buffer)
+{
+	uint8_t *p, want[1000];
+	int i;
+
+	CTL("open subbuf=4096 n=4 mode=overwrite");
+	CTL("write cpu=0 len=1000 count=32");
+	p = mmap(NULL, 16384, PROT_READ, MAP_SHARED, open_cpu(0), 0);
+	ASSERT_NE(MAP_FAILED, p);
+	for (i = 0; i < 16; i++) {
+		rst_fill(want, 0, RST_TASK, 16 + i, 1000);
+		ASSERT_EQ(0, memcmp(p + i / 4 * 4096 + i % 4 * 1000, want, 1000));
+	}
+}
+
+TEST_F(write, stopped_by_the_callback_and_resumed)
+{
+	CTL("open subbuf=4096 n=4 mode=stop");
+	CTL("write cpu=0 len=1000 count=10");
+	ASSERT_EQ(4, info("result"));
+	ASSERT_EQ(6, info("cpu0.refused"));
+	ASSERT_EQ(0, stats(FULL));
+	CTL("mode mode=nooverwrite");
+	CTL("write cpu=0 len=1000 count=10");
+	ASSERT_EQ(10, info("result"));
+	ASSERT_EQ(3, info("cpu0.produced"));
+}
+
+TEST_F(write, smaller_record_while_full_is_dropped_too)
+{
+	CTL("open subbuf=4096 n=2");
+	CTL("write cpu=0 len=1000 count=9");
+	ASSERT_EQ(8, info("result"));
+	CTL("write cpu=0 len=10");
+	ASSERT_EQ(0, info("result"));
+}
+
+TEST_F(write, first_subbuf_start_has_no_previous)
+{
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	ASSERT_EQ(online_cpus(), info("first_starts"));
+	ASSERT_EQ(online_cpus(), info("starts"));
+	ASSERT_EQ(0, info("last_index"));
+	ASSERT_EQ(-1, info("last_prev"));
+}
+
+TEST_F(write, subbuf_start_sees_new_and_previous)
+{
+	int i, starts;
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	starts = info("starts");
+	for (i = 0; i < 10; i++) {
+		CTL("write cpu=0 len=4096");
+		ASSERT_EQ(1, info("result"));
+		/* the very first one fits where it is */
+		if (!i)
+			continue;
+		ASSERT_EQ(starts + i, info("starts"));
+		ASSERT_EQ(i % 4, info("last_index"));
+		ASSERT_EQ((i - 1) % 4, info("last_prev"));
+		CTL("consumed cpu=0 n=1");
+	}
+}
+
+TEST_F(write, subbuf_start_is_asked_again_while_full)
+{
+	int i, starts;
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	CTL("write cpu=0 len=4096 count=4");
+	starts = info("starts");
+	for (i = 1; i <= 3; i++) {
+		CTL("write cpu=0 len=4096");
+		ASSERT_EQ(starts + i, info("starts"));
+		ASSERT_EQ(0, info("last_index"));
+		ASSERT_EQ(3, info("last_prev"));
+		ASSERT_EQ(4, info("cpu0.produced"));
+	}
+}
+
+TEST_F(write, start_reserve_leaves_room_in_each_subbuf)
+{
+	struct bytes got = {}, want = {};
+	uint8_t zero[16] = {};
+	int i;
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite reserve=16");
+	ASSERT_EQ(16, info("cpu0.offset"));
+	CTL("write cpu=0 len=1020 count=9");
+	ASSERT_EQ(9, info("result"));
+	for (i = 0; i < 9; i++) {
+		if (i % 4 == 0)
+			bytes_add(&want, zero, 16);
+		bytes_records(&want, 0, i, 1020, 1);
+	}
+	ASSERT_EQ(0, info("cpu0.padding0"));
+	ASSERT_EQ(16 + 1020, info("cpu0.offset"));
+	ASSERT_EQ(0, read_all(open_cpu(0), &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(write, padding_is_what_was_left)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=1000 count=4");
+	CTL("write cpu=0 len=3000");
+	CTL("write cpu=0 len=4096");
+	CTL("write cpu=0 len=1");
+	ASSERT_EQ(3, info("cpu0.produced"));
+	ASSERT_EQ(96, info("cpu0.padding0"));
+	ASSERT_EQ(1096, info("cpu0.padding1"));
+	ASSERT_EQ(0, info("cpu0.padding2"));
+	ASSERT_EQ(0, info("cpu0.padding3"));
+}
+
+TEST_F(write, padding_of_a_reused_subbuf_is_cleared)
+{
+	CTL("open subbuf=4096 n=2 mode=overwrite");
+	CTL("write cpu=0 len=3000 count=3");
+	ASSERT_EQ(2, info("cpu0.produced"));
+	ASSERT_EQ(0, info("cpu0.padding0"));
+	ASSERT_EQ(1096, info("cpu0.padding1"));
+}
+
+TEST_F(write, stats_bad_flags_are_zero)
+{
+	CTL("open subbuf=4096 n=2");
+	CTL("write cpu=0 len=4096 count=4");
+	CTL("write cpu=0 len=5000 count=3");
+	ASSERT_EQ(2, stats(FULL));
+	ASSERT_EQ(3, stats(BIG));
+	ASSERT_EQ(0, stats(0));
+	ASSERT_EQ(0, stats(3));
+	ASSERT_EQ(0, stats(4));
+	ASSERT_EQ(0, stats(0x7fffffff));
+}
+
+TEST_F(write, stats_sum_all_cpus)
+{
+	unsigned int cpu, sum = 0;
+
+	CTL("open subbuf=4096 n=2");
+	for (cpu = 0; cpu < online_cpus(); cpu++) {
+		CTL("write cpu=%u len=4096 count=%u", cpu, 3 + cpu);
+		CTL("write cpu=%u len=5000 count=%u", cpu, 1 + cpu);
+		sum += 1 + cpu;
+	}
+	ASSERT_EQ(sum, stats(FULL));
+	ASSERT_EQ(sum, stats(BIG));
+}
+
+/* Each counter is 32 bits in <linux/relay.h>; their sum is a size_t. */
+TEST_F(write, stats_sum_does_not_wrap)
+{
+	CTL("open subbuf=4096 n=2");
+	CTL("setstats cpu=0 full=1 big=2");
+	if (stats(FULL) != 1 || stats(BIG) != 2)
+		SKIP(return, "the engine has counters of its own");
+	CTL("setstats cpu=0 full=0xffffffff big=0xfffffff0");
+	CTL("setstats cpu=1 full=2 big=0x20");
+	ASSERT_EQ(0x100000001LL, stats(FULL));
+	ASSERT_EQ(0x100000010LL, stats(BIG));
+}
+
+TEST_F(write, consumed_more_than_ready_is_all)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=4096 count=3");
+	CTL("consumed cpu=0 n=4");
+	ASSERT_EQ(2, info("cpu0.produced"));
+	ASSERT_EQ(2, info("cpu0.consumed"));
+}
+
+TEST_F(write, consumed_more_than_exist_is_ignored)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=4096 count=3");
+	CTL("consumed cpu=0 n=5");
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	CTL("consumed cpu=0 n=-1");
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	CTL("consumed cpu=0 n=0");
+	ASSERT_EQ(0, info("cpu0.consumed"));
+}
+
+TEST_F(write, consumed_bad_cpu_is_ignored)
+{
+	unsigned int cpu;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=4096 count=3");
+	CTL("consumed cpu=0xffffffff n=1");
+	CTL("consumed cpu=65536 n=1");
+	for (cpu = 0; cpu < online_cpus(); cpu++)
+		ASSERT_EQ(0, info("cpu%u.consumed", cpu));
+}
+
+/* below NR_CPUS, but not a CPU that this machine can have */
+TEST_F(write, consumed_impossible_cpu_is_ignored)
+{
+	unsigned int cpu;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=4096 count=3");
+	CTL("consumed cpu=%lld n=1", info("cpus"));
+	for (cpu = 0; cpu < online_cpus(); cpu++)
+		ASSERT_EQ(0, info("cpu%u.consumed", cpu));
+}
+
+TEST_F(write, reset_starts_anew)
+{
+	int i, starts, firsts;
+
+	CTL("open subbuf=4096 n=4 mode=nooverwrite reserve=8");
+	CTL("write cpu=0 len=1000 count=30");
+	CTL("write cpu=0 len=5000");
+	CTL("consumed cpu=0 n=1");
+	starts = info("starts");
+	firsts = info("first_starts");
+	CTL("reset");
+	ASSERT_EQ(0, info("cpu0.produced"));
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	ASSERT_EQ(8, info("cpu0.offset"));
+	ASSERT_EQ(0, info("cpu0.full"));
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(0, info("cpu0.padding%d", i));
+	ASSERT_EQ(0, stats(FULL));
+	ASSERT_EQ(0, stats(BIG));
+	ASSERT_EQ(starts + online_cpus(), info("starts"));
+	ASSERT_EQ(firsts + online_cpus(), info("first_starts"));
+}
+
+TEST_F(write, flush_finishes_a_subbuf)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=100");
+	CTL("write cpu=1 len=200");
+	CTL("flush");
+	ASSERT_EQ(1, info("cpu0.produced"));
+	ASSERT_EQ(3996, info("cpu0.padding0"));
+	ASSERT_EQ(0, info("cpu0.offset"));
+	ASSERT_EQ(1, info("cpu1.produced"));
+	ASSERT_EQ(3896, info("cpu1.padding0"));
+}
+
+TEST_F(write, flush_of_an_empty_buffer_burns_a_subbuf)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("flush");
+	ASSERT_EQ(1, info("cpu0.produced"));
+	ASSERT_EQ(4096, info("cpu0.padding0"));
+}
+
+TEST_F(write, flush_of_a_full_buffer_changes_nothing)
+{
+	struct bytes want = {};
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=4096 count=5");
+	ASSERT_EQ(4, info("result"));
+	CTL("flush");
+	CTL("flush");
+	ASSERT_EQ(4, info("cpu0.produced"));
+	ASSERT_EQ(1, info("cpu0.full"));
+	bytes_records(&want, 0, 0, 4096, 4);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(write, flush_into_full_then_write)
+{
+	struct bytes want = {};
+
+	/* the flush finishes the last sub-buffer; nothing fits any more */
+	CTL("open subbuf=4096 n=2");
+	CTL("write cpu=0 len=4096 count=2");
+	CTL("flush");
+	ASSERT_EQ(2, info("cpu0.produced"));
+	CTL("write cpu=0 len=10");
+	ASSERT_EQ(0, info("result"));
+	CTL("consumed cpu=0 n=1");
+	CTL("write cpu=0 len=10");
+	ASSERT_EQ(1, info("result"));
+	bytes_records(&want, 0, 1, 4096, 1);
+	bytes_records(&want, 0, 3, 10, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(write, flush_does_not_switch_under_a_writer)
+{
+	ASSERT_EQ(0, pin_to(0));
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=1 len=100");
+	CTL("flushrace cpu=1");
+	ASSERT_EQ(0, info("result"));
+}
+
+TEST_F(write, flush_reaches_every_cpu)
+{
+	unsigned int cpu;
+
+	CTL("open subbuf=4096 n=4");
+	for (cpu = 0; cpu < online_cpus(); cpu++)
+		CTL("write cpu=%u len=64", cpu);
+	CTL("flush");
+	for (cpu = 0; cpu < online_cpus(); cpu++)
+		ASSERT_EQ(1, info("cpu%u.produced", cpu));
+}
+
+TEST_F(write, switch_subbuf_directly)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=100");
+	CTL("switch cpu=0 len=50");
+	ASSERT_EQ(50, info("result"));
+	ASSERT_EQ(1, info("cpu0.produced"));
+	ASSERT_EQ(3996, info("cpu0.padding0"));
+	/* the caller moves the offset */
+	ASSERT_EQ(0, info("cpu0.offset"));
+}
+
+TEST_F(write, switch_subbuf_too_big)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=100");
+	CTL("switch cpu=0 len=4097");
+	ASSERT_EQ(0, info("result"));
+	CTL("switch cpu=0 len=-1");
+	ASSERT_EQ(0, info("result"));
+	CTL("switch cpu=0 len=-4096");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, info("cpu0.produced"));
+	ASSERT_EQ(100, info("cpu0.offset"));
+	ASSERT_EQ(3, stats(BIG));
+}
+
+TEST_F(write, switch_subbuf_full)
+{
+	CTL("open subbuf=4096 n=2");
+	CTL("write cpu=0 len=4096 count=2");
+	CTL("switch cpu=0 len=10");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(2, info("cpu0.produced"));
+	ASSERT_EQ(1, info("cpu0.full"));
+}
+
+TEST_F(write, null_channel_is_ignored)
+{
+	CTL("null");
+	ASSERT_EQ(0, info("result"));
+}
+
+TEST_HARNESS_MAIN
