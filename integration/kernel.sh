@@ -57,20 +57,17 @@ setup_tools() {
 
 kmake() { nice make -C "$TREE" O="$KDIR" "${MAKE_ARGS[@]}" -j"$JOBS" "$@"; }
 
-# parts: the kernel's parts that exist, relative to the repository; of the tests, those with kernel code.
+# parts: the kernel's parts that exist, relative to the repository.
 parts() {
 	local p
 	for p in $PARTS; do
 		if [ -e "$REPO/$p" ]; then printf '%s\n' "$p"; fi
 	done
-	if [ -d "$REPO/tools/testing" ]; then
-		(cd "$REPO" && find tools/testing -name target -prune -o -name Kbuild -printf '%h\n' | LC_ALL=C sort)
-	fi
 }
 
 # part_files: every file kbuild may see, sorted. Build output of cargo is not among them.
 part_files() {
-	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f -print | LC_ALL=C sort -u)
+	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f -print | LC_ALL=C sort)
 }
 
 # state: a hash of all that decides what the build directory must contain.
@@ -204,15 +201,20 @@ run_make() {
 	kmake "$@"
 }
 
-[ $# -ge 2 ] || usage
-command=$1 VARIANT=$2
-shift 2
-setup_env
-case $command in
-build) with_lock "$(basename "$TREE")" build ;;
-kdir) printf '%s\n' "$KDIR" ;;
-image) printf '%s\n' "$KDIR/$IMAGE" ;;
-clippy) with_lock "$(basename "$TREE")" clippy ;;
-make) with_lock "$(basename "$TREE")" run_make "$@" ;;
-*) usage ;;
-esac
+main() {
+	local command
+	[ $# -ge 2 ] || usage
+	command=$1 VARIANT=$2
+	shift 2
+	setup_env
+	case $command in
+	build) with_lock "$(basename "$TREE")" build ;;
+	kdir) printf '%s\n' "$KDIR" ;;
+	image) printf '%s\n' "$KDIR/$IMAGE" ;;
+	clippy) with_lock "$(basename "$TREE")" clippy ;;
+	make) with_lock "$(basename "$TREE")" run_make "$@" ;;
+	*) usage ;;
+	esac
+}
+
+main "$@"

@@ -27,12 +27,12 @@ sources() { git ls-files --cached --others --exclude-standard -- "$@" | while re
 kernel_rust() { sources '*.rs' | grep -v '^tools/'; }
 host_packages() { sources '*Cargo.toml' | xargs -r -n 1 dirname; }
 
+# rustfmt_run [ARGS]: each file on its own, so that no crate root is needed to find it.
 rustfmt_run() {
 	local tree rustfmt status=0 p
 	tree=$("$REPO/integration/source.sh") || return 1
 	rustfmt=$(rust_tool "$(find_rustc)" rustfmt) || die "no rustfmt; run 'make setup'"
-	kernel_rust | xargs -r "$rustfmt" --edition 2021 --config-path "$tree/.rustfmt.toml" --config skip_children=false "$@" 2>/dev/null ||
-		kernel_rust | xargs -r "$rustfmt" --edition 2021 --config-path "$tree/.rustfmt.toml" "$@" || status=1
+	kernel_rust | xargs -r "$rustfmt" --config-path "$tree/.rustfmt.toml" "$@" || status=1
 	for p in $(host_packages); do
 		case $p in tools/*) (cd "$p" && "$(find_cargo)" fmt -- "$@") || status=1 ;; esac
 	done
@@ -64,7 +64,7 @@ shell_scripts() { { sources '*.sh'; grep -rlE '^#!.*\b(ba)?sh$' .ci integration 
 shellcheck_run() { shell_scripts | xargs -r shellcheck -x -P "$REPO"; }
 
 case ${1:-} in
-fmt) rustfmt_run ;;
+fmt) rustfmt_run --quiet ;;
 lint)
 	step rustfmt rustfmt_run --check
 	step clippy-host clippy_host

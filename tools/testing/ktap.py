@@ -15,9 +15,10 @@ import sys
 
 STAMP = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\](?:\[[^]]*\])? ?")
 RESULT = re.compile(r"^(ok|not ok)\b(.*)$")
+VERSION = re.compile(r"^K?TAP version \d+$")
 PLAN = re.compile(r"^1\.\.(\d+)")
 DIRECTIVE = re.compile(r"#\s*(SKIP|TODO|XFAIL|TIMEOUT|ERROR)\b", re.IGNORECASE)
-NESTED = re.compile(r"^# ?(?=\s*(?:# ?)*(?:ok \d|not ok \d|1\.\.\d))")
+NESTED = re.compile(r"^# ?(?=\s*(?:# ?)*(?:ok \d|not ok \d|1\.\.\d|K?TAP version))")
 
 
 class Level:
@@ -64,6 +65,10 @@ class Counter:
             line = stripped
             if not NESTED.match(line):
                 break
+        if VERSION.match(line):
+            # A document begins: what the one before left open at this depth is complete.
+            self.close(depth - 1)
+            return
         plan, result = PLAN.match(line), RESULT.match(line)
         if line.startswith("Bail out!"):
             self.fail(line)

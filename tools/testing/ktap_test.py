@@ -21,6 +21,10 @@ CASES = {
     "comment is no result": ("1..1\n# ok so far\nok 1 a\n", (1, 0, 0)),
     "expected failure": ("1..2\nnot ok 1 a # TODO later\nok 2 b # XFAIL\n", (2, 0, 0)),
     "prose": ("okay then\nnot okay\n", (0, 0, 0)),
+    "two documents": ("KTAP version 1\n1..1\nok 1 a\nKTAP version 1\n1..1\nok 1 b\n", (2, 0, 0)),
+    "short first document": ("KTAP version 1\n1..2\nok 1 a\nKTAP version 1\n1..1\nok 1 b\n", (2, 1, 0)),
+    "kunit": ("KTAP version 1\n1..1\n    KTAP version 1\n    # Subtest: s\n    1..2\n    ok 1 a\n"
+              "    ok 2 b # SKIP no\n# s: pass:1 fail:0\nok 1 s\n", (1, 0, 1)),
     "nothing": ("", (0, 0, 0)),
 }
 

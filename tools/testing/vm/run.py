@@ -36,6 +36,7 @@ CACHE = os.environ.get("FERROTRACE_CACHE") or os.path.join(
 )
 SHARE = "/run/ferrotrace"
 HANG, PANIC, WARNED = 124, 125, 126
+PANICKED = re.compile(r"Kernel panic - not syncing")
 # What the kernel prints when it finds something wrong with itself.
 COMPLAINT = re.compile(r"WARNING: |BUG: |INFO: (?:task|rcu|possible)|Oops: |refcount_t: |kmemleak: \d+ new|general protection")
 CONSOLE_LINES = 60
@@ -130,10 +131,24 @@ def overlay_dirs():
     return dirs
 
 
-def qemu_command(args, share, console):
-    image = kernel("image", args.variant)
+def kernel_image(variant):
+    image = kernel("image", variant)
     if not os.path.exists(image):
-        die(f"no kernel {args.variant} here; run 'make kernel VARIANT={args.variant}'")
+        die(f"no kernel {variant} here; run 'make kernel VARIANT={variant}'")
+    return image
+
+
+def uml_command(args, share):
+    """The command of a User Mode Linux guest; its console is its stdout, tty1 and tty2 are the pipes."""
+    cmd = [kernel_image(args.variant), f"mem={args.mem}", f"ncpus={args.cpus}", "seccomp=on",
+           "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "panic=-1", "oops=panic",
+           f"init={HERE}/uml-init.sh", f"ferrotrace_share={share}", f"ferrotrace_guest={HERE}/guest.sh",
+           "ferrotrace_overlay=" + ":".join(overlay_dirs())]
+    return cmd + shlex.split(args.append)
+
+
+def qemu_command(args, share, console):
+    image = kernel_image(args.variant)
     cmd = [find_virtme("virtme-run"), "--kimg", image, "--memory", args.mem, "--cpus", args.cpus,
            "--mods", "none", "--name", "ferrotrace", "--force-9p", "--disable-microvm", f"--rwdir={SHARE}={share}"]
     for d in overlay_dirs():
@@ -172,7 +187,7 @@ def write_share(args, share):
         for name, value in env.items():
             f.write(f"{name}={shlex.quote(value)}\n")
     with open(os.path.join(share, "cmd"), "w", encoding="utf-8") as f:
-        f.write(args.command + "\n")
+        f.write(args.command + "\n" if args.command else "")
 
 
 def pump(source, target, drop=b""):
@@ -204,39 +219,53 @@ def end_group(proc):
             continue
 
 
-def run(args, cmd, share, console):
-    """Run CMD (the machine) to its end; returns the exit status for the caller."""
+def start(args, share, console):
+    """Start the machine; returns the process and the pipes of the command's stdout and stderr."""
     # Pipes, not our own descriptors: QEMU opens what it gets anew and would truncate a file.
-    with subprocess.Popen(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          start_new_session=True) as proc:
-        pumps = [pump(proc.stdout, 1), pump(proc.stderr, 2, b"warning: TCG doesn't support")]
-        hung = False
-        try:
-            proc.wait(args.timeout or None)
-        except subprocess.TimeoutExpired:
-            hung = True
-        finally:
-            end_group(proc)
-        for t in pumps:
-            t.join(5)
-    status_file = os.path.join(share, "status")
-    if os.path.exists(status_file):
-        with open(status_file, encoding="utf-8") as f:
-            status = int(f.read())
-        if status == 0 and args.strict and complained(console):
-            show_end(console, f"{args.variant}: the kernel warned")
-            return WARNED
-        return status
+    out, err = os.pipe(), os.pipe()
+    common = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    if args.variant.startswith("uml"):
+        cmd = uml_command(args, share) + ["con0=null,fd:1", f"con1=null,fd:{out[1]}", f"con2=null,fd:{err[1]}"]
+        with open(console, "wb") as log:
+            proc = subprocess.Popen(cmd, stdout=log, stderr=log, pass_fds=(out[1], err[1]), **common)
+    else:
+        proc = subprocess.Popen(qemu_command(args, share, console), stdout=out[1], stderr=err[1], **common)
+    os.close(out[1])
+    os.close(err[1])
+    return proc, os.fdopen(out[0], "rb"), os.fdopen(err[0], "rb")
+
+
+def run(args, share, console):
+    """Run the machine to its end; returns the exit status for the caller."""
+    proc, out, err = start(args, share, console)
+    pumps = [pump(out, 1), pump(err, 2, b"warning: TCG doesn't support")]
+    hung = False
+    try:
+        proc.wait(args.timeout or None)
+    except subprocess.TimeoutExpired:
+        hung = True
+    finally:
+        end_group(proc)
+    for t in pumps:
+        t.join(5)
     if hung:
         show_end(console, f"{args.variant}: no end within {args.timeout} s")
         return HANG
-    show_end(console, f"{args.variant}: the guest panicked or ended without an answer")
-    return PANIC
+    status_file = os.path.join(share, "status")
+    if not os.path.exists(status_file) or matches(PANICKED, console):
+        show_end(console, f"{args.variant}: the guest panicked or ended without an answer")
+        return PANIC
+    with open(status_file, encoding="utf-8") as f:
+        status = int(f.read())
+    if status == 0 and args.strict and matches(COMPLAINT, console):
+        show_end(console, f"{args.variant}: the kernel warned")
+        return WARNED
+    return status
 
 
-def complained(console):
+def matches(pattern, console):
     with open(console, encoding="utf-8", errors="replace") as f:
-        return any(COMPLAINT.search(line) for line in f)
+        return any(pattern.search(line) for line in f)
 
 
 def show_end(console, reason):
@@ -256,11 +285,11 @@ def main():
         console = os.path.join(share, "console.log")
         open(console, "w", encoding="utf-8").close()
         write_share(args, share)
-        cmd = qemu_command(args, share, console)
         if not args.command:
+            cmd = uml_command(args, share) if args.variant.startswith("uml") else qemu_command(args, share, console)
             return subprocess.run(cmd, check=False).returncode
         try:
-            return run(args, cmd, share, console)
+            return run(args, share, console)
         finally:
             if args.out:
                 shutil.copytree(os.path.join(share, "out"), args.out, dirs_exist_ok=True)
