@@ -57,20 +57,29 @@ impl MappedDrain {
         })
     }
 
-    /// Starts again from the kernel's count.
-    fn adopt(&mut self, consumed: usize) {
-        self.consumed = consumed;
-        self.cursor = Cursor::Unknown;
-    }
-
-    /// The same where the kernel has passed over sub-buffers, from `expected` on, of its own accord,
-    /// as it does in overwrite mode when the writer has come round.
-    fn adopt_passed(&mut self, sink: &mut Sink<'_>, expected: usize, consumed: usize) {
+    /// Goes on from the kernel's count after a read that showed that the kernel has passed over sub-buffers, from
+    /// `expected` on, of its own accord, as it does in overwrite mode when the writer has come
+    /// round.
+    fn adopt_passed(
+        &mut self,
+        source: &dyn Source,
+        sink: &mut Sink<'_>,
+        expected: usize,
+        consumed: usize,
+    ) {
         let passed = consumed.wrapping_sub(expected);
         if isize::try_from(passed).is_ok() {
             sink.tally.add_lost(passed);
         }
-        self.adopt(consumed);
+        self.consumed = consumed;
+        self.cursor = self.inside(source, consumed).unwrap_or(Cursor::Unknown);
+    }
+
+    /// Where the kernel is after a read that ended inside sub-buffer `k`; `None` if it did not.
+    fn inside(&self, source: &dyn Source, k: usize) -> Option<Cursor> {
+        let geometry = self.layout.geometry;
+        let read = source.position()?.checked_sub(geometry.start(k))?;
+        (read > 0 && read < geometry.subbuf_size()).then_some(Cursor::Inside { read, taken: 0 })
     }
 
     /// The first byte of a sub-buffer to take, if an earlier reader took `taken`. What a flight
@@ -83,11 +92,13 @@ impl MappedDrain {
     }
 
     /// Reads one byte to learn where in sub-buffer `k`, a finished one, the last reader stopped.
+    /// Sub-buffers from `expected` on are lost if the kernel turns out to have passed over them.
     fn locate(
         &mut self,
         source: &mut dyn Source,
         sink: &mut Sink<'_>,
         k: usize,
+        expected: usize,
     ) -> Result<Located> {
         let geometry = self.layout.geometry;
         let len = read_up_to(source, &mut [0])?;
@@ -95,7 +106,7 @@ impl MappedDrain {
         let next = k.wrapping_add(1);
         if len == 0 {
             if consumed != k && consumed != next {
-                self.adopt_passed(sink, k, consumed);
+                self.adopt_passed(source, sink, expected, consumed);
                 return Ok(Located::Elsewhere);
             }
             self.cursor = Cursor::Boundary;
@@ -140,7 +151,7 @@ impl MappedDrain {
                 taken: 0,
             }),
             _ => {
-                self.adopt_passed(sink, k, consumed);
+                self.adopt_passed(source, sink, expected, consumed);
                 Ok(Located::Elsewhere)
             }
         }
@@ -191,33 +202,78 @@ impl MappedDrain {
             self.acknowledge(source, next)?;
             return Ok(true);
         };
-        let (read, taken) = match self.cursor {
-            Cursor::Boundary => (0, 0),
-            Cursor::Inside { read, taken } => (read, taken),
-            Cursor::Unknown => match self.locate(source, sink, k)? {
-                Located::Here { read, taken } => (read, taken),
-                Located::TakenBefore => return Ok(true),
-                Located::Elsewhere => return Ok(false),
-            },
-        };
-
-        let from = self.first(taken).min(end);
-        self.copy(source, k, from, end)?;
-        if self.intact(source, k)? {
-            sink.put(&self.scratch)?;
+        if end == 0 {
+            // Flushed when it was empty. Nobody can have stopped inside it, and read(2) does not
+            // always find its way past two of these.
             sink.tally.add_subbufs(1);
-        } else {
-            sink.tally.add_lost(1);
-        }
-
-        if self.consumed == next {
-            return Ok(true);
-        }
-        if self.cursor == Cursor::Boundary || read == 0 {
             self.acknowledge(source, next)?;
             return Ok(true);
         }
-        self.read_to_boundary(source, sink, k, end.saturating_sub(read))
+        if self.layout.mode == Mode::Overwrite {
+            // What is copied does not depend on other readers, and haste matters: the kernel's
+            // view comes after.
+            self.copy(source, k, self.first(0).min(end), end)?;
+            if self.intact(source, k)? {
+                sink.put(&self.scratch)?;
+                sink.tally.add_subbufs(1);
+            } else {
+                sink.tally.add_lost(1);
+            }
+            return match self.cursor_at(source, sink, k, next)? {
+                Located::Here { read, .. } => self.leave(source, sink, k, read, end),
+                Located::TakenBefore => Ok(true),
+                Located::Elsewhere => Ok(false),
+            };
+        }
+        match self.cursor_at(source, sink, k, k)? {
+            Located::Here { read, taken } => {
+                self.copy(source, k, self.first(taken).min(end), end)?;
+                sink.put(&self.scratch)?;
+                sink.tally.add_subbufs(1);
+                self.leave(source, sink, k, read, end)
+            }
+            Located::TakenBefore => Ok(true),
+            Located::Elsewhere => Ok(false),
+        }
+    }
+
+    /// Where the kernel is in sub-buffer `k`; asks only if that is not known. Sub-buffers from
+    /// `expected` on are lost if the kernel turns out to have passed over them.
+    fn cursor_at(
+        &mut self,
+        source: &mut dyn Source,
+        sink: &mut Sink<'_>,
+        k: usize,
+        expected: usize,
+    ) -> Result<Located> {
+        match self.cursor {
+            Cursor::Boundary => Ok(Located::Here { read: 0, taken: 0 }),
+            Cursor::Inside { read, taken } => Ok(Located::Here { read, taken }),
+            Cursor::Unknown => self.locate(source, sink, k, expected),
+        }
+    }
+
+    /// Moves the kernel on from sub-buffer `k`, which ends at `end` and of which it holds `read`
+    /// bytes for read. Says whether it is where the caller expects it.
+    fn leave(
+        &mut self,
+        source: &mut dyn Source,
+        sink: &mut Sink<'_>,
+        k: usize,
+        read: usize,
+        end: usize,
+    ) -> Result<bool> {
+        let next = k.wrapping_add(1);
+        if self.consumed == next {
+            return Ok(true);
+        }
+        // More than there is: what stands there comes from a sub-buffer that was overwritten, and
+        // the kernel carries it on.
+        if read == 0 || read > end {
+            self.acknowledge(source, next)?;
+            return Ok(true);
+        }
+        self.read_to_boundary(source, sink, k, end - read)
     }
 
     /// Moves the kernel from inside sub-buffer `k`, of which everything has been taken, to the
@@ -233,7 +289,7 @@ impl MappedDrain {
         if left == 0 {
             // All was read while the sub-buffer was unfinished: the kernel only notices when it is
             // asked for more.
-            return match self.locate(source, sink, k)? {
+            return match self.locate(source, sink, k, next)? {
                 Located::TakenBefore => Ok(true),
                 Located::Elsewhere => Ok(false),
                 Located::Here { .. } => {
@@ -251,7 +307,7 @@ impl MappedDrain {
         let consumed = source.consumed()?;
         if consumed == next {
             self.consumed = next;
-            self.cursor = Cursor::Boundary;
+            self.cursor = self.inside(source, next).unwrap_or(Cursor::Boundary);
             return Ok(true);
         }
         if consumed == k {
@@ -260,7 +316,7 @@ impl MappedDrain {
             self.acknowledge(source, next)?;
             return Ok(true);
         }
-        self.adopt_passed(sink, next, consumed);
+        self.adopt_passed(source, sink, next, consumed);
         Ok(false)
     }
 
@@ -318,6 +374,13 @@ impl MappedDrain {
             return Ok(());
         }
 
+        if len == 0 && mode == Mode::Overwrite && offset > 0 {
+            sink.tally.warn(
+                "the unfinished sub-buffer was not saved: the kernel does not tell how long it is",
+            );
+            return Ok(());
+        }
+
         // What was read only to learn the position is in the mapping.
         let from = self.first(taken);
         if offset > from {
@@ -350,7 +413,9 @@ impl Drain for MappedDrain {
             }
             sink.tally
                 .warn("the channel was reset while it was recorded");
-            self.adopt(consumed);
+            // A reset clears the count of bytes read, too.
+            self.consumed = consumed;
+            self.cursor = Cursor::Boundary;
             return Ok(true);
         };
         if window.lost > 0 {
@@ -384,9 +449,18 @@ impl Drain for MappedDrain {
             }
         }
         if partial {
-            self.take_partial(source, sink)?;
+            return self.take_partial(source, sink);
         }
-        Ok(())
+        // What was read only to learn the position would be missed by the next reader.
+        match self.cursor {
+            Cursor::Inside { read, taken }
+                if read > self.first(taken) && self.layout.mode == Mode::NoOverwrite =>
+            {
+                self.copy(source, self.consumed, self.first(taken), read)?;
+                sink.put_partial(&self.scratch)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn rest(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<()> {

@@ -249,8 +249,9 @@ impl Drain for HeaderDrain {
         let Some(window) = geometry.ready(mode, start, produced) else {
             sink.tally
                 .warn("the channel was reset while it was recorded");
+            // A reset clears the count of bytes read, too.
             self.consumed = source.consumed()?;
-            self.cursor = Cursor::Unknown;
+            self.cursor = Cursor::Boundary;
             return Ok(true);
         };
         for i in 0..window.count {

@@ -12,6 +12,8 @@ pub mod error;
 pub mod files;
 pub mod info;
 mod mapping;
+#[cfg(test)]
+mod model;
 pub mod output;
 mod progress;
 pub mod record;

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Each mistake has its own message, and nothing is written where nothing should be.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use common::Channel;
+use common::exists;
+use common::fail;
+use common::ferrotrace;
+use common::succeed;
+
+const QUICK: [&str; 3] = ["--duration", "0.1", "--no-partial"];
+
+fn has(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+fn record(channel: &str, out: &str) -> Command {
+    let mut command = ferrotrace();
+    command.args(["relay", "record", channel, "-o", out]);
+    command
+}
+
+#[test]
+fn a_channel_that_is_not_there() {
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    let out = channel.out.to_str().unwrap();
+    let dir = channel.dir.to_str().unwrap();
+
+    has(
+        &fail(&mut record("/nowhere/relay/cpu", out)),
+        &["/nowhere/relay: no such directory", "debugfs"],
+    );
+    has(
+        &fail(&mut record(&format!("{dir}/mode/cpu"), out)),
+        &["not a directory"],
+    );
+    has(
+        &fail(&mut record(&format!("{dir}/trace"), out)),
+        &["no relay file", "trace0", &format!("{dir}/cpu")],
+    );
+    has(
+        &fail(&mut record(dir, out)),
+        &["is a directory", &format!("{dir}/cpu")],
+    );
+    has(&fail(&mut record("/", out)), &["DIR/NAME"]);
+    assert!(!exists(&channel.out), "an output directory was left behind");
+
+    let mut info = ferrotrace();
+    info.args(["relay", "info", "/nowhere/relay/cpu"]);
+    has(&fail(&mut info), &["no such directory"]);
+}
+
+#[test]
+fn an_output_that_is_taken() {
+    let channel = Channel::new("no-overwrite", 0);
+    channel.cpu(0, 0).finish(b"data");
+    fs::create_dir(&channel.out).unwrap();
+    fs::write(channel.out.join("cpu0"), "older and longer").unwrap();
+    has(
+        &fail(&mut channel.record(&QUICK)),
+        &["not empty", "--force"],
+    );
+    assert_eq!(channel.recorded(0), b"older and longer");
+
+    let mut args = QUICK.to_vec();
+    args.push("--force");
+    succeed(&mut channel.record(&args));
+    assert_eq!(channel.recorded(0), b"data");
+
+    fs::remove_dir_all(&channel.out).unwrap();
+    fs::write(&channel.out, "a file").unwrap();
+    has(&fail(&mut channel.record(&QUICK)), &["not a directory"]);
+}
+
+/// /dev/full stands for the full disk. What another CPU wrote is kept.
+#[test]
+fn a_full_disk() {
+    let channel = Channel::new("no-overwrite", 0);
+    channel.cpu(0, 0).finish(b"kept");
+    channel.cpu(1, 0).finish(b"does not fit");
+    fs::create_dir(&channel.out).unwrap();
+    symlink("/dev/full", channel.out.join("cpu1")).unwrap();
+    let mut args = QUICK.to_vec();
+    args.push("--force");
+    has(
+        &fail(&mut channel.record(&args)),
+        &["no space left", "cpu1", "kept"],
+    );
+    assert_eq!(channel.recorded(0), b"kept");
+    assert_eq!(channel.consumed(1), 0, "what was not saved is not consumed");
+    let metadata = channel.metadata();
+    assert_eq!(metadata["stop"], "error");
+    assert_eq!(metadata["cpus"][0]["bytes"], 4);
+    assert_eq!(metadata["cpus"][1]["bytes"], 0);
+}
+
+/// A file of the kernel without mmap, which answers as a relay file on mainline's debugfs does.
+#[test]
+fn files_without_mmap() {
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    let path = channel.dir.join("cpu0");
+    fs::remove_file(&path).unwrap();
+    symlink("/proc/self/environ", &path).unwrap();
+    let message = fail(&mut channel.record(&QUICK));
+    has(&message, &["cpu0", "refuses to map", "--read"]);
+}
+
+#[test]
+fn files_that_are_too_short_for_their_description() {
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    fs::write(channel.dir.join("n_subbufs"), "4096\n").unwrap();
+    has(
+        &fail(&mut channel.record(&QUICK)),
+        &["cannot be mapped as 4096 sub-buffers of 4096 bytes"],
+    );
+}
+
+#[test]
+fn control_files_that_lie_or_are_missing() {
+    let with = |file: &str, content: Option<&str>, args: &[&str]| {
+        let channel = Channel::new("no-overwrite", 0);
+        channel.cpu(0, 0).finish(b"data");
+        let path = channel.dir.join(file);
+        match content {
+            Some(content) => fs::write(path, content).unwrap(),
+            None => fs::remove_file(path).unwrap(),
+        }
+        let mut all = QUICK.to_vec();
+        all.extend(args);
+        channel.record(&all).output().map(|output| {
+            let message = String::from_utf8(output.stderr).unwrap();
+            (output.status.code(), message)
+        })
+    };
+    let failing = |file, content, args: &[&str], parts: &[&str]| {
+        let (status, message) = with(file, content, args).unwrap();
+        assert_eq!(status, Some(1), "{message}");
+        has(&message, parts);
+    };
+    failing("subbuf_size", None, &[], &["subbuf_size", "--subbuf-size"]);
+    failing(
+        "subbuf_size",
+        Some("many\n"),
+        &[],
+        &["\"many\" is not a number"],
+    );
+    failing("subbuf_size", Some("0\n"), &[], &["no such buffer"]);
+    failing(
+        "n_subbufs",
+        Some("18446744073709551615\n"),
+        &[],
+        &["no such buffer"],
+    );
+    failing(
+        "mode",
+        Some("sideways\n"),
+        &[],
+        &["\"sideways\"", "overwrite"],
+    );
+    failing("cpu0.produced", None, &[], &["cpu0.produced", "--read"]);
+    failing("cpu0.consumed", None, &[], &["cpu0.consumed", "--read"]);
+    failing("cpu0.padding", None, &[], &["cpu0.padding", "--header"]);
+    failing(
+        "cpu0.produced",
+        Some("\x01"),
+        &[],
+        &["cpu0.produced", "size_t"],
+    );
+    failing(
+        "cpu0.padding",
+        Some("ffffffff________________________"),
+        &[],
+        &["CPU 0", "sub-buffer 0", "padding"],
+    );
+    failing(
+        "mode",
+        Some("overwrite\n"),
+        &["--read", "--header", "4"],
+        &["overwrite", "--read"],
+    );
+    failing(
+        "subbuf_size",
+        Some("8\n"),
+        &["--header", "8"],
+        &["header of 8"],
+    );
+    // The command line stands in for a missing file.
+    let (status, message) = with("subbuf_size", None, &["--subbuf-size", "4096"]).unwrap();
+    assert_eq!(status, Some(0), "{message}");
+}
+
+#[test]
+fn counters_that_cannot_be() {
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    fs::write(channel.dir.join("cpu0.produced"), 99usize.to_ne_bytes()).unwrap();
+    has(
+        &fail(&mut channel.record(&QUICK)),
+        &["99 produced, 0 consumed"],
+    );
+}
+
+#[test]
+fn a_file_that_may_not_be_read() {
+    // root may read everything, but for a directory in the place of a file.
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    fs::remove_file(channel.dir.join("cpu0.produced")).unwrap();
+    fs::create_dir(channel.dir.join("cpu0.produced")).unwrap();
+    has(
+        &fail(&mut channel.record(&QUICK)),
+        &["cpu0.produced: cannot"],
+    );
+}
+
+#[test]
+fn permission_denied() {
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    // As root, take on the identity of nobody; as anybody else, close the file to oneself.
+    let root = nix::unistd::geteuid().is_root();
+    use std::os::unix::fs::PermissionsExt;
+    let closed = fs::Permissions::from_mode(if root { 0o600 } else { 0o000 });
+    fs::set_permissions(channel.dir.join("cpu0"), closed).unwrap();
+    let open = fs::Permissions::from_mode(0o755);
+    let above = channel.dir.parent().unwrap();
+    fs::set_permissions(above, open.clone()).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    fs::set_permissions(out.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // The binary may lie where nobody may go.
+    let binary = above.join("ferrotrace");
+    fs::copy(env!("CARGO_BIN_EXE_ferrotrace"), &binary).unwrap();
+    fs::set_permissions(&binary, open).unwrap();
+
+    let mut command = Command::new(&binary);
+    command.args(["relay", "record"]).arg(channel.name());
+    command.arg("-o").arg(out.path().join("rec")).args(QUICK);
+    if root {
+        use std::os::unix::process::CommandExt;
+        command.uid(65534).gid(65534);
+    }
+    has(&fail(&mut command), &["permission denied", "cpu0"]);
+}
+
+#[test]
+fn wrong_arguments() {
+    for args in [
+        ["--header", "5"],
+        ["--duration", "-1"],
+        ["--duration", "soon"],
+        ["--duration", "1e300"],
+    ] {
+        let channel = Channel::new("no-overwrite", 0);
+        drop(channel.cpu(0, 0));
+        let output = channel.record(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(!exists(&channel.out));
+    }
+    let output = ferrotrace().arg("--version").output().unwrap();
+    assert!(output.status.success());
+    assert!(output.stdout.starts_with(b"ferrotrace "));
+}

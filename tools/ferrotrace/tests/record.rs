@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace relay record` and `info` on simulated channels.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use std::fs;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use common::Channel;
+use common::N;
+use common::SUBBUF;
+use common::exists;
+use common::ferrotrace;
+use common::interrupt;
+use common::start;
+use common::stderr;
+use common::stdout;
+use common::succeed;
+
+const NOT_LONG: [&str; 3] = ["--duration", "0.3", "--no-partial"];
+
+/// Bytes that differ everywhere.
+fn noise(seed: usize, len: usize) -> Vec<u8> {
+    let mut state = u64::try_from(seed).unwrap() + 1;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        state.to_be_bytes()[0]
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn finished_subbuffers_are_taken_without_their_padding() {
+    for header in [0, 4, 8] {
+        let channel = Channel::new("no-overwrite", header);
+        let mut cpu0 = channel.cpu(0, 0);
+        // Counters that have a history, in a slot that is not the first, on a CPU with a gap
+        // before it.
+        let mut cpu6 = channel.cpu(6, 5);
+        let pieces = [
+            noise(1, cpu0.room()),
+            noise(2, 17),
+            noise(3, 0),
+            noise(4, 4000),
+        ];
+        for piece in &pieces {
+            cpu0.finish(piece);
+        }
+        cpu6.finish(&noise(5, 1000));
+        cpu6.finish(&noise(6, 2001));
+
+        let mut args = NOT_LONG.to_vec();
+        let header_arg = header.to_string();
+        args.extend(["--header", &header_arg]);
+        let output = succeed(&mut channel.record(&args));
+
+        assert_eq!(channel.recorded(0), pieces.concat());
+        assert_eq!(
+            channel.recorded(6),
+            [noise(5, 1000), noise(6, 2001)].concat()
+        );
+        assert_eq!(channel.consumed(0), 1, "the last delta");
+        assert_eq!(channel.consumed(6), 1, "the last delta");
+        let text = stdout(&output);
+        assert!(text.contains("cpu   6:"), "{text}");
+        assert!(text.contains("0 lost"), "{text}");
+        let metadata = channel.metadata();
+        assert_eq!(metadata["complete"], true);
+        assert_eq!(metadata["stop"], "duration");
+        assert_eq!(metadata["subbuf_size"], SUBBUF);
+        assert_eq!(metadata["n_subbufs"], N);
+        assert_eq!(metadata["header"], header);
+        assert_eq!(metadata["dropped"], 0);
+        assert_eq!(metadata["cpus"][0]["subbufs"], 4);
+        assert_eq!(metadata["cpus"][1]["cpu"], 6);
+        assert_eq!(metadata["cpus"][1]["bytes"], 3001);
+        let format = fs::read(channel.out.join("format")).unwrap();
+        assert_eq!(format, common::FORMAT.as_bytes());
+    }
+}
+
+#[test]
+fn what_comes_while_recording_is_taken_until_sigint() {
+    let channel = Channel::new("no-overwrite", 0);
+    let mut cpu0 = channel.cpu(0, 0);
+    let child = start(&mut channel.record(&["--no-partial", "--json"]));
+
+    let mut expected = Vec::new();
+    let mut late = None;
+    for i in 0..3 * N {
+        let piece = noise(i, 100 + i);
+        cpu0.finish(&piece);
+        expected.extend(piece);
+        channel.wait_for(0, expected.len());
+        if i == N {
+            // A CPU comes up.
+            let mut cpu = channel.cpu(3, 0);
+            cpu.finish(&noise(99, 77));
+            late = Some(cpu);
+        }
+    }
+    channel.wait_for(3, 77);
+    late.unwrap().finish(&noise(98, 55));
+    channel.wait_for(3, 77 + 55);
+    fs::write(channel.dir.join("dropped"), "12\n").unwrap();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(channel.recorded(0), expected);
+    assert_eq!(channel.recorded(3), [noise(99, 77), noise(98, 55)].concat());
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["stop"], "signal");
+    assert_eq!(summary["dropped"], 7);
+    assert_eq!(summary["cpus"][0]["subbufs"], 3 * N);
+    assert_eq!(summary, channel.metadata());
+    assert_eq!(stderr(&output), "", "no display without a terminal");
+}
+
+#[test]
+fn sigterm_ends_a_recording_too() {
+    let channel = Channel::new("no-overwrite", 0);
+    channel.cpu(0, 0).finish(b"something");
+    let child = start(&mut channel.record(&["--no-partial"]));
+    channel.wait_for(0, 9);
+    let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert!(child.wait_with_output().unwrap().status.success());
+    assert_eq!(channel.metadata()["stop"], "signal");
+}
+
+/// The writer comes round while the recorder copies: what is saved is whole, and every sub-buffer
+/// is either saved or counted as lost.
+#[test]
+fn a_flight_recorder_is_never_torn() {
+    for header in [0, 8] {
+        let channel = Channel::new("overwrite", header);
+        let mut cpu = channel.cpu(0, 0);
+        let room = cpu.room();
+        let piece = move |number: usize| {
+            let len = room / 8 - number % 3;
+            u64::try_from(number).unwrap().to_ne_bytes().repeat(len)
+        };
+        cpu.finish(&piece(0));
+        let header_arg = header.to_string();
+        let child = start(&mut channel.record(&["--no-partial", "--header", &header_arg]));
+        channel.wait_for(0, piece(0).len());
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let writer = {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    // Bursts longer than the buffer, and rests in which the recorder catches up.
+                    for _ in 0..200 {
+                        cpu.finish(&piece(cpu.number));
+                    }
+                    thread::sleep(Duration::from_millis(3));
+                }
+                cpu.number
+            })
+        };
+        thread::sleep(Duration::from_millis(800));
+        stop.store(true, Ordering::Relaxed);
+        let produced = writer.join().unwrap();
+        interrupt(&child);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+
+        let bytes = channel.recorded(0);
+        let mut at = 0;
+        let mut last = None;
+        let mut saved = 0u64;
+        while at < bytes.len() {
+            let number = usize::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+            assert!(last < Some(number), "{last:?} {number}");
+            let whole = piece(number);
+            assert!(bytes[at..].starts_with(&whole), "sub-buffer {number}");
+            at += whole.len();
+            last = Some(number);
+            saved += 1;
+        }
+        let metadata = channel.metadata();
+        let of = |key: &str| metadata["cpus"][0][key].as_u64().unwrap();
+        assert_eq!(of("subbufs"), saved);
+        assert_eq!(saved + of("lost_subbufs"), u64::try_from(produced).unwrap());
+        assert!(saved > 1, "nothing was saved while the writer ran");
+        assert!(of("lost_subbufs") > 0, "the writer never came round");
+    }
+}
+
+#[test]
+fn read_takes_the_stream_and_needs_no_control_files() {
+    let channel = Channel::new("no-overwrite", 0);
+    let bytes = noise(1, 1_000_003);
+    for file in ["subbuf_size", "n_subbufs", "mode", "dropped", "format"] {
+        fs::remove_file(channel.dir.join(file)).unwrap();
+    }
+    fs::write(channel.dir.join("cpu1"), &bytes).unwrap();
+    let child = start(&mut channel.record(&["--read"]));
+    channel.wait_for(1, bytes.len());
+    // An end that comes nearer: 0 bytes once are not the end.
+    let mut file = File::options()
+        .append(true)
+        .open(channel.dir.join("cpu1"))
+        .unwrap();
+    file.write_all(b"more").unwrap();
+    channel.wait_for(1, bytes.len() + 4);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(channel.recorded(1), [bytes, b"more".to_vec()].concat());
+    let metadata = channel.metadata();
+    assert_eq!(metadata["method"], "read");
+    assert_eq!(metadata["subbuf_size"], serde_json::Value::Null);
+    assert_eq!(metadata["dropped"], serde_json::Value::Null);
+    assert!(!exists(&channel.out.join("format")));
+}
+
+#[test]
+fn read_removes_headers() {
+    let channel = Channel::new("no-overwrite", 4);
+    // What read(2) gives of a channel: headers and data, no padding. Three finished sub-buffers and
+    // an unfinished one, whose header says nothing yet.
+    let mut stream = Vec::new();
+    let pieces = [noise(1, 4092), noise(2, 100), noise(3, 0), noise(4, 50)];
+    for (i, piece) in pieces.iter().enumerate() {
+        let padding = u32::try_from(SUBBUF - 4 - piece.len()).unwrap();
+        stream.extend(if i < 3 { padding } else { 12345 }.to_ne_bytes());
+        stream.extend(piece);
+    }
+    drop(channel.cpu(0, 0));
+    fs::write(channel.dir.join("cpu0"), stream).unwrap();
+    fs::write(channel.dir.join("cpu0.produced"), 3usize.to_ne_bytes()).unwrap();
+    succeed(&mut channel.record(&["--read", "--header", "4", "--duration", "0.3"]));
+    assert_eq!(channel.recorded(0), pieces.concat());
+    assert_eq!(channel.metadata()["cpus"][0]["partial_bytes"], 50);
+}
+
+#[test]
+fn a_closed_channel_ends_the_recording() {
+    let channel = Channel::new("no-overwrite", 0);
+    let path = channel.dir.join("cpu0");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let child = start(&mut channel.record(&["--read"]));
+    let mut writer = File::options().write(true).open(&path).unwrap();
+    writer.write_all(&noise(1, 3000)).unwrap();
+    channel.wait_for(0, 3000);
+    writer.write_all(&noise(2, 60_000)).unwrap();
+    drop(writer);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        channel.recorded(0),
+        [noise(1, 3000), noise(2, 60_000)].concat()
+    );
+    assert_eq!(channel.metadata()["stop"], "closed");
+}
+
+#[test]
+fn a_reset_is_noticed() {
+    let channel = Channel::new("no-overwrite", 0);
+    let mut cpu = channel.cpu(0, 7);
+    cpu.finish(b"before");
+    let child = start(&mut channel.record(&["--no-partial"]));
+    channel.wait_for(0, 6);
+    fs::write(channel.dir.join("cpu0.consumed"), 0usize.to_ne_bytes()).unwrap();
+    cpu.number = 0;
+    cpu.finish(b"after");
+    channel.wait_for(0, 11);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(channel.recorded(0), b"beforeafter");
+    assert!(stderr(&output).contains("reset"), "{}", stderr(&output));
+}
+
+/// Files that poll calls ready for ever must not keep a processor busy.
+#[test]
+fn waiting_costs_nothing() {
+    let channel = Channel::new("no-overwrite", 0);
+    for cpu in 0..4 {
+        channel.cpu(cpu, 0).finish(b"x");
+    }
+    let child = start(&mut channel.record(&["--no-partial"]));
+    channel.wait_for(3, 1);
+    thread::sleep(Duration::from_secs(2));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let fields: Vec<_> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    let ticks: u32 = fields[11].parse::<u32>().unwrap() + fields[12].parse::<u32>().unwrap();
+    interrupt(&child);
+    assert!(child.wait_with_output().unwrap().status.success());
+    assert!(ticks < 30, "{ticks} hundredths of a second in two");
+}
+
+#[test]
+fn info_shows_the_counters() {
+    let channel = Channel::new("overwrite", 0);
+    let mut cpu = channel.cpu(0, 3);
+    cpu.finish(b"a");
+    cpu.finish(b"b");
+    fs::write(channel.dir.join("cpu9"), b"only a relay file").unwrap();
+
+    let mut command = ferrotrace();
+    command
+        .args(["relay", "info", "--json"])
+        .arg(channel.name());
+    let info: serde_json::Value = serde_json::from_slice(&succeed(&mut command).stdout).unwrap();
+    assert_eq!(info["subbuf_size"], SUBBUF);
+    assert_eq!(info["mode"], "overwrite");
+    assert_eq!(info["dropped"], 5);
+    assert_eq!(info["cpus"][0]["produced"], 5);
+    assert_eq!(info["cpus"][0]["consumed"], 3);
+    assert_eq!(info["cpus"][0]["ready"], 2);
+    assert_eq!(info["cpus"][1]["cpu"], 9);
+    assert_eq!(info["cpus"][1]["produced"], serde_json::Value::Null);
+    assert_eq!(info["cpus"][1]["file_size"], 17);
+
+    let mut command = ferrotrace();
+    command.args(["relay", "info"]).arg(channel.name());
+    let text = stdout(&succeed(&mut command));
+    assert!(text.contains("mode:        overwrite"), "{text}");
+    let row: Vec<_> = text.lines().nth(6).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["0", "5", "3", "2", "16384"]);
+    let row: Vec<_> = text.lines().nth(7).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["9", "-", "-", "-", "17"]);
+}
