@@ -211,18 +211,24 @@ void wait_asleep(pid_t tid)
 		sched_yield();
 }
 
-int module_load(void)
+int module_load_file(const char *path)
 {
-	const char *path = getenv("RELAY_SELFTEST_KO");
 	int fd, ret = 0;
 
-	fd = open(path ? path : "relay_selftest.ko", O_RDONLY | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	if (syscall(SYS_finit_module, fd, "", 0))
 		ret = -errno;
 	close(fd);
 	return ret;
+}
+
+int module_load(void)
+{
+	const char *path = getenv("RELAY_SELFTEST_KO");
+
+	return module_load_file(path ? path : "relay_selftest.ko");
 }
 
 int module_unload(const char *name)

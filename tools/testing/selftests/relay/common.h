@@ -76,7 +76,8 @@ int set_cpu_online(unsigned int cpu, bool on);
 /* Returns once the thread is asleep in the kernel. */
 void wait_asleep(pid_t tid);
 
-int module_load(void);
+int module_load(void);			/* relay_selftest.ko */
+int module_load_file(const char *path);
 int module_unload(const char *name);
 bool module_loaded(const char *name);
 

@@ -3,7 +3,7 @@
 #
 # Runs the relay selftests on the running kernel, as root, and prints KTAP.
 #
-#	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; all of them without one
+#	run.sh VARIANT [TEST...]	TEST: read, mmap, poll, ...; all but reload without one
 #
 # VARIANT mainline is judged by the list "expected-failures": what it names has to fail, and nothing else.
 # The programs and relay_selftest.ko are in $RELAY_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
@@ -29,11 +29,11 @@ bail() {
 	exit 1
 }
 
-[ -d /sys/kernel/debug/kunit ] || [ -e /sys/kernel/debug/sleep_time ] || mountpoint -q /sys/kernel/debug ||
-	mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
-if [ "$variant" = modular ] && ! [ -e /sys/module/rust_relay ]; then
-	engine=$(find "$FERROTRACE_KDIR/kernel/ferrotrace" -name rust_relay.ko | head -n 1)
-	insmod "$engine" || bail "cannot load the engine"
+mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
+if [ "$variant" = modular ]; then
+	RELAY_ENGINE_KO=$(find "$FERROTRACE_KDIR/kernel/ferrotrace" -name rust_relay.ko | head -n 1)
+	export RELAY_ENGINE_KO
+	[ -e /sys/module/rust_relay ] || insmod "$RELAY_ENGINE_KO" || bail "cannot load the engine"
 fi
 [ -e /sys/module/relay_selftest ] || insmod "$RELAY_SELFTEST_KO" || bail "cannot load $RELAY_SELFTEST_KO"
 

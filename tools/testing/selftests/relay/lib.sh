@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For the suites that run the relay selftests; REPO is the repository.
+
+# selftests_relay_build VARIANT: builds programs and module in the variant's build directory, where run.sh looks.
+selftests_relay_build() {
+	local kdir
+	kdir=$("$REPO/integration/kernel.sh" kdir "$1") &&
+		make -C "$REPO/tools/testing/selftests/relay" KDIR="$kdir" OUT="$kdir/selftests-relay" \
+			MAKE_MODULE="$REPO/integration/kernel.sh make $1"
+}

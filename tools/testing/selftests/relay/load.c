@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "load.h"
+
+static void *open_and_use(void *arg)
+{
+	unsigned int cpu = 0, ncpus = online_cpus();
+	struct users *users = arg;
+	uint8_t buf[256];
+
+	while (!__atomic_load_n(&users->stop, __ATOMIC_RELAXED)) {
+		int fd = open_cpu(cpu++ % ncpus);
+		uint8_t *p;
+
+		if (fd < 0)
+			continue;
+		p = mmap(NULL, 16384, PROT_READ, MAP_SHARED, fd, 0);
+		if (read(fd, buf, sizeof(buf)) < 0 && errno != EIO)
+			abort();
+		if (p != MAP_FAILED) {
+			buf[0] = p[0] + p[16383];
+			munmap(p, 16384);
+		}
+		close(fd);
+	}
+	return NULL;
+}
+
+void users_start(struct users *users)
+{
+	users->stop = 0;
+	for (int i = 0; i < USERS; i++)
+		pthread_create(&users->thread[i], NULL, open_and_use, users);
+}
+
+void users_stop(struct users *users)
+{
+	__atomic_store_n(&users->stop, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < USERS; i++)
+		pthread_join(users->thread[i], NULL);
+}
+
+/* What the kernel holds, as far as it tells. */
+struct usage {
+	long free_kb;		/* MemFree */
+	long percpu_kb;
+	long vmaps;		/* lines of vmallocinfo */
+	long kmallocs;		/* objects of all kmalloc caches */
+};
+
+static void sum_lines(const char *path,
+		      void (*line)(const char *text, struct usage *u),
+		      struct usage *u)
+{
+	FILE *f = fopen(path, "r");
+	char text[512];
+
+	if (!f)
+		return;
+	while (fgets(text, sizeof(text), f))
+		line(text, u);
+	fclose(f);
+}
+
+static void meminfo_line(const char *text, struct usage *u)
+{
+	long kb;
+
+	if (sscanf(text, "MemFree: %ld", &kb) == 1)
+		u->free_kb = kb;
+	else if (sscanf(text, "Percpu: %ld", &kb) == 1)
+		u->percpu_kb = kb;
+}
+
+static void vmalloc_line(const char *text, struct usage *u)
+{
+	/* kernel stacks come and go with threads */
+	u->vmaps += !strstr(text, "unpurged") && !strstr(text, "fork");
+}
+
+static void slab_line(const char *text, struct usage *u)
+{
+	char name[64];
+	long objects;
+
+	if (sscanf(text, "%63s %ld", name, &objects) == 2 &&
+	    !strncmp(name, "kmalloc-", 8))
+		u->kmallocs += objects;
+}
+
+static struct usage usage_now(void)
+{
+	struct usage u = {};
+	int fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
+
+	if (fd >= 0) {
+		if (write(fd, "3", 1) != 1)
+			perror("# drop_caches");
+		close(fd);
+	}
+	sum_lines("/proc/meminfo", meminfo_line, &u);
+	sum_lines("/proc/vmallocinfo", vmalloc_line, &u);
+	sum_lines("/proc/slabinfo", slab_line, &u);
+	return u;
+}
+
+/* A round that leaked all or a CPU's part of it would show four times over. */
+bool leaks(bool (*round)(void), unsigned int rounds)
+{
+	unsigned int i, tries;
+	struct usage a, b;
+
+	for (i = 0; i < 10; i++)
+		if (!round())
+			return true;
+	a = usage_now();
+	for (i = 0; i < rounds; i++)
+		if (!round())
+			return true;
+	/* freeing may be deferred */
+	for (tries = 0; tries < 20; tries++) {
+		b = usage_now();
+		if (a.free_kb - b.free_kb < (long)rounds * 256 / 4 &&
+		    b.percpu_kb - a.percpu_kb < 256 &&
+		    b.vmaps - a.vmaps < (long)rounds / 4 &&
+		    b.kmallocs - a.kmallocs < (long)rounds / 2)
+			return false;
+		usleep(100000);
+	}
+	fprintf(stderr,
+		"# %u rounds: MemFree %ld to %ld kB, Percpu %ld to %ld kB, vmalloc areas %ld to %ld, kmalloc objects %ld to %ld\n",
+		rounds, a.free_kb, b.free_kb, a.percpu_kb, b.percpu_kb,
+		a.vmaps, b.vmaps, a.kmallocs, b.kmallocs);
+	return true;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Loading and unloading the client and the engine while writers, readers and
+ * the CPUs are busy. The engine's module is named by RELAY_ENGINE_KO.
+ */
+#include "relay_test.h"
+#include "load.h"
+
+#include <sched.h>
+
+FIXTURE(reload) { int none; };
+
+FIXTURE_SETUP(reload)
+{
+	relay_setup("reload", _metadata->name);
+	if (!getenv("RELAY_ENGINE_KO"))
+		SKIP(return, "the engine is not a module");
+}
+
+FIXTURE_TEARDOWN(reload)
+{
+	if (!module_loaded("rust_relay") && getenv("RELAY_ENGINE_KO"))
+		module_load_file(getenv("RELAY_ENGINE_KO"));
+	if (!module_loaded("relay_selftest"))
+		module_load();
+	relay_teardown();
+}
+
+/* Users still have a file open: try again until they have closed it. */
+static bool unload(const char *name)
+{
+	int ret;
+
+	do {
+		ret = module_unload(name);
+		if (ret == -EWOULDBLOCK)
+			sched_yield();
+	} while (ret == -EWOULDBLOCK);
+	if (ret)
+		fprintf(stderr, "# unloading %s: %s\n", name, strerror(-ret));
+	return !ret;
+}
+
+static bool load(const char *path)
+{
+	int ret = module_load_file(path);
+
+	if (ret)
+		fprintf(stderr, "# loading %s: %s\n", path, strerror(-ret));
+	return !ret;
+}
+
+static unsigned int turn;
+
+/* The channel is open and being written when its client goes. */
+static bool client_round(void)
+{
+	if (!module_loaded("relay_selftest") && module_load())
+		return false;
+	if (ctl("open subbuf=4096 n=4 file=%s mode=%s",
+		turn % 2 ? "plain" : "unsafe",
+		turn % 3 ? "nooverwrite" : "overwrite") ||
+	    ctl("storm count=300 len=200 vary=1 irq=2 period=500"))
+		return false;
+	turn++;
+	if (turn % 4 == 0 && ctl("stormwait"))
+		return false;
+	return unload("relay_selftest");
+}
+
+static bool engine_round(void)
+{
+	return client_round() && unload("rust_relay") &&
+	       load(getenv("RELAY_ENGINE_KO"));
+}
+
+static void *spin(void *stop)
+{
+	while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED))
+		;
+	return NULL;
+}
+
+static bool leaks_under_load(bool (*round)(void), unsigned int rounds)
+{
+	struct users users;
+	pthread_t spinner;
+	int stop = 0;
+	bool leaked;
+
+	pthread_create(&spinner, NULL, spin, &stop);
+	users_start(&users);
+	leaked = leaks(round, rounds);
+	users_stop(&users);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	pthread_join(spinner, NULL);
+	return leaked;
+}
+
+TEST_F_TIMEOUT(reload, client_under_load, 300)
+{
+	ASSERT_FALSE(leaks_under_load(client_round, 50));
+}
+
+TEST_F_TIMEOUT(reload, engine_100_times_under_load, 300)
+{
+	ASSERT_FALSE(leaks_under_load(engine_round, 100));
+}
+
+TEST_F(reload, engine_goes_when_the_last_file_is_closed)
+{
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	fd = open_cpu(0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
+	ASSERT_EQ(0, close(fd));
+	ASSERT_EQ(0, module_unload("rust_relay"));
+}
+
+TEST_F(reload, engine_stays_while_a_client_is_loaded)
+{
+	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
+	ASSERT_EQ(0, module_unload("relay_selftest"));
+	ASSERT_EQ(0, module_unload("rust_relay"));
+}
+
+TEST_HARNESS_MAIN

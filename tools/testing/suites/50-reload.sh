@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The engine's module is loaded and unloaded 100 times under load.
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tools/testing/selftests/relay/lib.sh
+. "$REPO/tools/testing/selftests/relay/lib.sh"
+
+name="reload: modular"
+case " $VARIANTS " in
+*" modular "*)
+	if selftests_relay_build modular >&2; then
+		CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "$name" \
+			run_vm modular "tools/testing/selftests/relay/run.sh modular reload"
+	else
+		tap_not_ok "$name (does not build)"
+	fi
+	;;
+*) tap_skip "$name" "not under test" ;;
+esac
+tap_plan
