@@ -188,6 +188,7 @@ struct storm {
 	unsigned int count;
 	bool global, map, callback;
 	bool flush;		/* flush all the time */
+	bool hotplug;		/* the last CPU does not write, but comes and goes */
 };
 
 /* All of what the writers tried either came out or was counted as lost. */
@@ -216,14 +217,17 @@ static bool accounted(const struct storm *s, struct drain *d, unsigned int cpu)
 static bool storm(const struct storm *s)
 {
 	static struct drain d[MAX_CPUS];
-	unsigned int cpu, files = s->global ? 1 : online_cpus();
+	unsigned int cpu, last = online_cpus() - 1;
+	unsigned int files = s->global ? 1 : last + !s->hotplug;
 	unsigned long long missing = 0;
 	int finished = 0;
+	char except[16] = "";
 	bool ok = true;
 
-	if (ctl("open subbuf=%u n=%u %s", s->subbuf, s->n, s->open))
-		return false;
-	if (ctl("storm count=%u %s", s->count, s->how))
+	if (s->hotplug)
+		snprintf(except, sizeof(except), "except=%u", last);
+	if (ctl("open subbuf=%u n=%u %s", s->subbuf, s->n, s->open) ||
+	    ctl("storm count=%u %s %s", s->count, s->how, except))
 		return false;
 	for (cpu = 0; cpu < files; cpu++) {
 		d[cpu].cpu = cpu;
@@ -231,12 +235,18 @@ static bool storm(const struct storm *s)
 		d[cpu].n = s->n;
 		d[cpu].map = s->map;
 		d[cpu].finished = &finished;
-		d[cpu].check.cpus = online_cpus();
+		d[cpu].check.cpus = last + 1;
 		pthread_create(&d[cpu].thread, NULL, drain_thread, &d[cpu]);
 	}
 	if (s->flush) {
 		for (cpu = 0; cpu < 200; cpu++)
 			if (ctl("flush"))
+				ok = false;
+	}
+	if (s->hotplug) {
+		for (cpu = 0; cpu < 4; cpu++)
+			if (set_cpu_online(last, false) ||
+			    set_cpu_online(last, true))
 				ok = false;
 	}
 	if (ctl("stormwait"))
@@ -374,6 +384,19 @@ TEST_F_TIMEOUT(storm, read_while_flushing, 120)
 		.subbuf = 4096, .n = 8, .count = 6000,
 	};
 
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_while_a_cpu_comes_and_goes, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite", .callback = true, .map = true,
+		.how = "fn=write len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 8, .count = 6000, .hotplug = true,
+	};
+
+	if (online_cpus() < 4)
+		SKIP(return, "needs 4 CPUs");
 	ASSERT_TRUE(storm(&s));
 }
 

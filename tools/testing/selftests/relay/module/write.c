@@ -397,19 +397,19 @@ static int storm_thread(void *arg)
 }
 
 /*
- * storm count= len= [vary=1] fn= [irq=burst] [period=us]: on every online CPU
- * a thread writes count records while a timer writes bursts in hard interrupt
- * context until the thread has finished.
+ * storm count= len= [vary=1] fn= [irq=burst] [period=us] [except=cpu]: on every
+ * online CPU, but the one excepted, a thread writes count records while a timer
+ * writes bursts in hard interrupt context until the thread has finished.
  */
 int rst_storm(const struct rst_args *a)
 {
-	u64 burst = 0, period = 1000;
+	u64 burst = 0, period = 1000, except = NR_CPUS;
 	struct request model = {};
 	unsigned int cpu;
 	int ret;
 
 	ret = parse_request(a, &model) ?: rst_num(a, "irq", &burst) ?:
-	      rst_num(a, "period", &period);
+	      rst_num(a, "period", &period) ?: rst_num(a, "except", &except);
 	if (ret)
 		return ret;
 	/* __relay_write() is not for buffers that interrupts write too */
@@ -423,6 +423,8 @@ int rst_storm(const struct rst_args *a)
 	for_each_online_cpu(cpu) {
 		struct writer *w = &writers[cpu];
 
+		if (cpu == except)
+			continue;
 		w->task_req = model;
 		w->task_req.cpu = cpu;
 		w->task_req.ctx = RST_TASK;
