@@ -264,7 +264,7 @@ TEST_F(poll, switch_wakes_all)
 }
 
 /* mainline only times out here: do not let it take the long time */
-#define CLOSE_MS	3000
+#define CLOSE_MS	5000
 
 TEST_F(poll, close_wakes)
 {

@@ -403,7 +403,7 @@ static int storm_thread(void *arg)
  */
 int rst_storm(const struct rst_args *a)
 {
-	u64 burst = 0, period = 1000, except = NR_CPUS;
+	u64 burst = 0, period = 1000, except = U64_MAX;
 	struct request model = {};
 	unsigned int cpu;
 	int ret;
