@@ -345,51 +345,62 @@ impl MappedDrain {
         let mut bytes = vec![0; geometry.subbuf_size()];
         let len = read_up_to(source, &mut bytes)?;
         bytes.truncate(len);
+        self.copy(source, k, 0, geometry.subbuf_size())?;
         let quiet = source.produced()? == before && before == k;
 
-        let last = geometry.slot(k) + 1 == geometry.n_subbufs();
-        let began = source
-            .position()
-            .filter(|&position| position != 0 || last)
-            .and_then(|position| geometry.read_began(position, len));
+        // Where the bytes should be in the sub-buffer, and how many of it are not ours.
         let (offset, taken) = match self.cursor {
             Cursor::Boundary => (0, 0),
             Cursor::Inside { read, taken } => (read, taken),
             Cursor::Unknown => {
+                let began = source
+                    .position()
+                    .and_then(|position| geometry.read_began(position, len))
+                    .filter(|&(slot, _)| slot == geometry.slot(k));
                 let offset = began.map_or(0, |(_, offset)| offset);
                 (offset, offset)
             }
         };
-        let expected = began.is_none_or(|began| began == (geometry.slot(k), offset));
-        let stream = header.is_empty() && mode == Mode::NoOverwrite;
-        if (len > 0 && quiet && !expected) || (!quiet && !stream) {
+        let from = self.first(taken);
+
+        if !quiet {
+            // A stream goes on in the next sub-buffer; anything else would be torn.
+            if header.is_empty() && mode == Mode::NoOverwrite {
+                let fetched = self.scratch.get(from..offset).unwrap_or_default();
+                sink.put_partial(fetched)?;
+                return sink.put_partial(&bytes);
+            }
             sink.tally.warn(format!(
-                "{len} bytes of the unfinished sub-buffer {k} were not saved: it was {}",
-                if quiet {
-                    "not where the counters say"
-                } else {
-                    "still being written"
-                }
+                "{len} bytes of the unfinished sub-buffer {k} were not saved: it was still being \
+                 written"
             ));
             return Ok(());
         }
-
         if len == 0 && mode == Mode::Overwrite && offset > 0 {
             sink.tally.warn(
                 "the unfinished sub-buffer was not saved: the kernel does not tell how long it is",
             );
             return Ok(());
         }
-
-        // What was read only to learn the position is in the mapping.
-        let from = self.first(taken);
-        if offset > from {
-            self.copy(source, k, from, offset)?;
-            sink.put_partial(&self.scratch)?;
-        }
-        let skip = header.len().saturating_sub(offset);
-        sink.put_partial(bytes.get(skip..).unwrap_or_default())
+        let Some(offset) = find(&self.scratch, &bytes, offset) else {
+            sink.tally.warn(format!(
+                "{len} bytes were not saved: they are not from the unfinished sub-buffer {k}"
+            ));
+            return Ok(());
+        };
+        sink.put_partial(self.scratch.get(from..offset + len).unwrap_or_default())
     }
+}
+
+/// Where in `whole` the bytes `part` are: at `expected`, or wherever they are found.
+fn find(whole: &[u8], part: &[u8], expected: usize) -> Option<usize> {
+    let there = whole.get(expected..)?;
+    if there.starts_with(part) {
+        return Some(expected);
+    }
+    whole
+        .windows(part.len().max(1))
+        .position(|place| place == part)
 }
 
 impl Drain for MappedDrain {

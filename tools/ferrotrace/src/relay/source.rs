@@ -62,6 +62,8 @@ pub trait Source {
 pub struct KernelSource {
     path: PathBuf,
     file: File,
+    /// Bytes that read(2) has given.
+    read: usize,
     geometry: Option<Geometry>,
     mapping: Option<Mapping>,
     produced: Option<Counter>,
@@ -89,6 +91,7 @@ impl KernelSource {
             consumed: control("consumed", writable)?,
             padding: control("padding", false)?,
             mapping: None,
+            read: 0,
             geometry,
             path,
             file,
@@ -216,7 +219,10 @@ impl Source for KernelSource {
     fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         loop {
             match self.file.read(into) {
-                Ok(len) => return Ok(len),
+                Ok(len) => {
+                    self.read = self.read.wrapping_add(len);
+                    return Ok(len);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
                 Err(error) => return Err(Error::channel("read", &self.path, error)),
@@ -229,7 +235,10 @@ impl Source for KernelSource {
         let info = format!("/proc/self/fdinfo/{}", self.file.as_raw_fd());
         let text = fs::read_to_string(info).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("pos:"))?;
-        line.trim().parse().ok()
+        let position = line.trim().parse().ok()?;
+        // An engine may count what was read instead, which says nothing about the buffer. If both
+        // are the same, reading began at the start of the buffer, as is assumed without an answer.
+        (position != self.read).then_some(position)
     }
 
     fn path(&self) -> &Path {
