@@ -4,6 +4,8 @@
  */
 #include "relay_test.h"
 
+#include <sched.h>
+
 #define CPU	3
 
 FIXTURE(hotplug) { int none; };
@@ -178,6 +180,34 @@ TEST_F(hotplug, second_try_after_a_failing_create)
 	CTL("repair");
 	ONLINE();
 	ASSERT_EQ(5, info("creates"));
+	CTL("write cpu=3 len=100");
+	bytes_records(&want, CPU, 0, 100, 1);
+	ASSERT_TRUE(cpu_reads(CPU, &want));
+}
+
+static void *bring_up(void *ret)
+{
+	*(int *)ret = set_cpu_online(CPU, true);
+	return NULL;
+}
+
+/* After relay has prepared for the CPU, before the CPU counts as online. */
+TEST_F(hotplug, open_while_a_cpu_comes_up)
+{
+	struct bytes want = {};
+	pthread_t thread;
+	int ret = -1;
+
+	OFFLINE();
+	CTL("slowcpu cpu=3");
+	pthread_create(&thread, NULL, bring_up, &ret);
+	while (!info("coming_up"))
+		sched_yield();
+	CTL("open subbuf=4096 n=4");
+	pthread_join(thread, NULL);
+	ASSERT_EQ(0, ret);
+	/* a write would dereference it */
+	ASSERT_EQ(1, info("cpu3.buf"));
 	CTL("write cpu=3 len=100");
 	bytes_records(&want, CPU, 0, 100, 1);
 	ASSERT_TRUE(cpu_reads(CPU, &want));

@@ -141,6 +141,8 @@ static int command(const struct rst_args *a)
 		ret = rst_open(a);
 	else if (!strcmp(a->verb, "sweep"))
 		rst_sweep();
+	else if (!strcmp(a->verb, "slowcpu"))
+		ret = rst_slow_cpu(a);
 	else if (!strcmp(a->verb, "null"))
 		ret = null_channel();
 	else
@@ -217,6 +219,7 @@ static int info_show(struct seq_file *m, void *unused)
 	seq_printf(m, "result %llu\n", rst.result);
 	seq_printf(m, "open %d\n", !!rst.chan);
 	seq_printf(m, "cpus %u\n", nr_cpu_ids);
+	seq_printf(m, "coming_up %d\n", READ_ONCE(rst.coming_up));
 	seq_printf(m, "creates %u\n", rst.creates);
 	seq_printf(m, "removes %u\n", rst.removes);
 	seq_printf(m, "live %u\n", rst_live());
@@ -249,14 +252,23 @@ static int __init rst_init(void)
 
 	if (ret)
 		return ret;
+	ret = rst_hotplug_init();
+	if (ret)
+		goto out_write;
 	rst.dir = debugfs_create_dir("relay_selftest", NULL);
 	if (IS_ERR(rst.dir)) {
-		rst_write_exit();
-		return PTR_ERR(rst.dir);
+		ret = PTR_ERR(rst.dir);
+		goto out_hotplug;
 	}
 	debugfs_create_file("ctl", 0200, rst.dir, NULL, &ctl_fops);
 	debugfs_create_file("info", 0400, rst.dir, NULL, &info_fops);
 	return 0;
+
+out_hotplug:
+	rst_hotplug_exit();
+out_write:
+	rst_write_exit();
+	return ret;
 }
 module_init(rst_init);
 
@@ -267,6 +279,7 @@ static void __exit rst_exit(void)
 		rst_close();
 	rst_sweep();
 	debugfs_remove(rst.dir);
+	rst_hotplug_exit();
 	rst_write_exit();
 }
 module_exit(rst_exit);

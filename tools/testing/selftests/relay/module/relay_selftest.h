@@ -85,6 +85,7 @@ struct rst_state {
 	atomic_t starts, first_starts;
 	atomic_t last_index, last_prev;
 	atomic_t hold;			/* enum rst_hold */
+	bool coming_up;			/* a slow CPU */
 
 	struct rst_cpu cpu[NR_CPUS];
 };
@@ -120,6 +121,11 @@ int rst_storm_wait(void);
 void rst_storm_stop(void);
 int rst_write_init(void);
 void rst_write_exit(void);
+
+/* hotplug.c */
+int rst_slow_cpu(const struct rst_args *a);
+int rst_hotplug_init(void);
+void rst_hotplug_exit(void);
 
 static inline struct rchan_buf *rst_buf(unsigned int cpu)
 {

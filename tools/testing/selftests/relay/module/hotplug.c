@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A CPU that is slow to come up: it is kept after relay has prepared for it,
+ * and before it is online, until a channel has been opened or for a while.
+ */
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
+#include <linux/delay.h>
+
+#include "relay_selftest.h"
+
+static enum cpuhp_state state;
+static atomic_t slow_cpu = ATOMIC_INIT(-1);
+
+static int prepare(unsigned int cpu)
+{
+	int i;
+
+	if (atomic_cmpxchg(&slow_cpu, cpu, -1) != cpu)
+		return 0;
+	WRITE_ONCE(rst.coming_up, true);
+	/* the opener may be waiting for us */
+	for (i = 0; i < 100 && !READ_ONCE(rst.chan); i++)
+		msleep(20);
+	WRITE_ONCE(rst.coming_up, false);
+	return 0;
+}
+
+/* slowcpu cpu=: the next time that it comes up */
+int rst_slow_cpu(const struct rst_args *a)
+{
+	u64 cpu = 0;
+	int ret = rst_num(a, "cpu", &cpu);
+
+	if (!ret)
+		atomic_set(&slow_cpu, cpu);
+	return ret;
+}
+
+int rst_hotplug_init(void)
+{
+	/* these states come after relay's */
+	int ret = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN,
+					    "relay_selftest:prepare",
+					    prepare, NULL);
+
+	state = ret;
+	return ret < 0 ? ret : 0;
+}
+
+void rst_hotplug_exit(void)
+{
+	cpuhp_remove_state_nocalls(state);
+}
