@@ -43,7 +43,7 @@ check:
 	@tools/testing/check.sh
 
 bench:
-	@tools/testing/vm/bench.sh
+	@tools/testing/bench/run.sh
 
 fmt:
 	@integration/lint.sh fmt

@@ -12,50 +12,54 @@ set -euo pipefail
 
 mode=${1:-}
 
-# Each requirement is a line "PROVIDES|PACKAGES": a shell test that holds when it is there, and the
-# packages to try when it does not, the first that the configured suites have; "+" joins what goes together.
+# Each requirement is a line "NAME|TEST|PACKAGES": a shell test that holds when it is there, and the packages to
+# install when it does not: alternatives separated by "/", the first that is on offer; "+" joins what goes together.
 requirements() {
 	cat <<'EOF'
-have gcc && have make && have ld|build-essential
-have flex|flex
-have bison|bison
-have bc|bc
-have perl|perl
-have patch|patch
-have xz|xz-utils
-have zstd|zstd
-have rsync|rsync
-have cpio|cpio
-have git|git
-have ccache|ccache
-have pahole|dwarves|pahole
-has_header libelf.h gelf.h|libelf-dev
-has_header openssl/ssl.h|libssl-dev
-has_tool modprobe && has_tool insmod|kmod
-has_tool ip|iproute2
-have setsid && have mountpoint|util-linux
-has_tool losetup && has_tool blkid|mount+util-linux
-has_tool mkfs.ext4|e2fsprogs
-have qemu-system-x86_64|qemu-system-x86
-have busybox|busybox-static
-has_tool blktrace && have blkparse|blktrace
-have python3|python3
-have_venv|python3-venv
-have shellcheck|shellcheck
-has_docutils|python3-docutils
-find_rustc >/dev/null|rustc-web+rust-web-src|rustc+rust-src
-has_rust_tool rustfmt|rustfmt-web|rustfmt
-has_rust_tool clippy-driver|rust-web-clippy|rust-clippy
-find_cargo >/dev/null|cargo-web|cargo
-find_libclang >/dev/null|libclang-19-dev+clang-19|libclang-dev+clang
+compiler, make and binutils|have gcc && have make && have ld|build-essential
+flex|have flex|flex
+bison|have bison|bison
+bc|have bc|bc
+perl|have perl|perl
+patch|have patch|patch
+xz|have xz|xz-utils
+zstd|have zstd|zstd
+rsync|have rsync|rsync
+cpio|have cpio|cpio
+git|have git|git
+ccache|have ccache|ccache
+pahole|have pahole|dwarves/pahole
+libelf headers|has_header libelf.h gelf.h|libelf-dev
+OpenSSL headers|has_header openssl/ssl.h|libssl-dev
+CA certificates|[ -e /etc/ssl/certs/ca-certificates.crt ]|ca-certificates
+kmod|has_tool modprobe && has_tool insmod|kmod
+ip|has_tool ip|iproute2
+setsid and mountpoint|have setsid && have mountpoint|util-linux
+losetup|has_tool losetup|mount
+mkfs.ext4|has_tool mkfs.ext4|e2fsprogs
+QEMU for x86_64|have qemu-system-x86_64|qemu-system-x86
+busybox|have busybox|busybox-static
+blktrace and blkparse|has_tool blktrace && have blkparse|blktrace
+python3|have python3|python3
+Python's venv|have_venv|python3-venv
+docutils|has_docutils|python3-docutils
+shellcheck|have shellcheck|shellcheck
+rustc with its library source|find_rustc >/dev/null|rustc-web+rust-web-src/rustc+rust-src
+rustfmt|has_rust_tool rustfmt|rustfmt-web/rustfmt
+clippy|has_rust_tool clippy-driver|rust-web-clippy/rust-clippy
+cargo|find_cargo >/dev/null|cargo-web/cargo
+libclang|find_libclang >/dev/null|libclang-19-dev+clang-19/libclang-dev+clang
 EOF
 }
 
-# What is not a package of the distribution.
+# names LINES: the names of requirements, on one line.
+names() { cut -d'|' -f1 <<<"$1" | paste -sd, | sed 's/,/, /g'; }
+
+# What is not a package of every distribution: "NAME|TEST|FUNCTION".
 extras() {
 	cat <<'EOF'
-find_bindgen >/dev/null|bindgen >= 0.71.1|install_bindgen
-find_virtme >/dev/null|virtme-ng|install_virtme
+bindgen|find_bindgen >/dev/null|install_bindgen
+virtme-ng|find_virtme >/dev/null|install_virtme
 EOF
 }
 
@@ -64,7 +68,11 @@ has_header() { local h; for h in "$@"; do printf '#include <%s>\n' "$h"; done | 
 have_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }
 has_docutils() { python3 -c 'import docutils' 2>/dev/null; }
 # For lint. A toolchain of rustup's brings its own; the distribution's has them in packages.
-has_rust_tool() { [ "$(find_rustc)" != /usr/bin/rustc ] || [ -x "/usr/bin/$1" ]; }
+has_rust_tool() {
+	local rustc
+	rustc=$(find_rustc) || return 1
+	[ "$rustc" != /usr/bin/rustc ] || [ -x "/usr/bin/$1" ]
+}
 
 as_root() {
 	if [ "$(id -u)" = 0 ]; then "$@"; elif have sudo; then sudo "$@"; else
@@ -75,25 +83,27 @@ as_root() {
 # candidate PACKAGE: whether the configured suites have it.
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep '^  Candidate: [^(]' >/dev/null; }
 
-# choose ALTERNATIVES ("a+b|c"): prints the first whose packages are all on offer, as words.
+# choose ALTERNATIVES ("a+b/c"): prints the first whose packages are all on offer, as words.
 choose() {
-	local alternative p ok
-	while read -r -d '|' alternative; do
+	local alternative p ok alternatives
+	IFS=/ read -r -a alternatives <<<"$1"
+	for alternative in "${alternatives[@]}"; do
 		ok=1
 		for p in ${alternative//+/ }; do candidate "$p" || ok=0; done
 		if [ $ok = 1 ]; then
 			printf '%s\n' "${alternative//+/ }"
 			return 0
 		fi
-	done <<<"$1|"
+	done
 	return 1
 }
 
 # missing: prints the lines of requirements() that do not hold.
 missing() {
-	local line
+	local line test
 	while IFS= read -r line; do
-		eval "${line%%|*}" || printf '%s\n' "$line"
+		test=${line#*|}
+		eval "${test%|*}" || printf '%s\n' "$line"
 	done < <(requirements)
 }
 
@@ -107,10 +117,10 @@ refresh_lists() {
 
 install_packages() {
 	local lines=$1 line packages="" chosen
-	have apt-get || die "not a Debian system; please install what provides: $(cut -d'|' -f1 <<<"$lines" | paste -sd';')"
+	have apt-get || die "not a Debian system; please install: $(names "$lines")"
 	refresh_lists
 	while IFS= read -r line; do
-		chosen=$(choose "${line#*|}") || die "no package on offer for '${line%%|*}' (tried: ${line#*|})"
+		chosen=$(choose "${line##*|}") || die "no package on offer for ${line%%|*} (tried: ${line##*|})"
 		packages="$packages $chosen"
 	done <<<"$lines"
 	say "installing:$packages"
@@ -120,36 +130,42 @@ install_packages() {
 		die "apt-get install failed; log: $CACHE/apt.log"
 	}
 	lines=$(missing)
-	[ -z "$lines" ] || die "installed, but still missing: $(cut -d'|' -f1 <<<"$lines" | paste -sd';')"
+	[ -z "$lines" ] || die "installed, but still missing: $(names "$lines")"
 }
 
+# install_package NAME: the distribution's package, where there is one.
+install_package() {
+	have apt-get && candidate "$1" &&
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$1" >"$CACHE/apt.log" 2>&1
+}
+
+# The distribution's where it is new enough, else Cargo's.
 install_bindgen() {
-	local cargo
-	# The distribution's, where it is new enough.
-	if have apt-get && candidate bindgen && version_ge "$(apt-cache policy bindgen | awk '/Candidate/ {print $2}')" "$MIN_BINDGEN"; then
-		as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install bindgen >"$CACHE/apt.log" 2>&1 || true
-		if find_bindgen >/dev/null; then return; fi
-	fi
-	cargo=$(find_cargo)
-	"$cargo" install -q bindgen-cli --locked --root "$CACHE/tools" >"$CACHE/bindgen.log" 2>&1 || {
+	if install_package bindgen && find_bindgen >/dev/null; then return; fi
+	"$(find_cargo)" install -q bindgen-cli --locked --root "$CACHE/tools" >"$CACHE/bindgen.log" 2>&1 || {
 		tail -n 20 "$CACHE/bindgen.log" >&2
 		die "cargo cannot install bindgen-cli; log: $CACHE/bindgen.log"
 	}
 }
 
+# Python's, which is the newest; else the distribution's.
 install_virtme() {
 	rm -rf "$CACHE/tools/venv"
-	python3 -m venv "$CACHE/tools/venv"
-	"$CACHE/tools/venv/bin/pip" -q --disable-pip-version-check install virtme-ng >"$CACHE/pip.log" 2>&1 || {
-		tail -n 20 "$CACHE/pip.log" >&2
-		die "pip cannot install virtme-ng; log: $CACHE/pip.log"
+	if python3 -m venv "$CACHE/tools/venv" &&
+		"$CACHE/tools/venv/bin/pip" -q --disable-pip-version-check install virtme-ng >"$CACHE/pip.log" 2>&1; then
+		return
+	fi
+	rm -rf "$CACHE/tools/venv"
+	install_package virtme-ng || {
+		tail -n 5 "$CACHE/pip.log" >&2
+		die "neither pip nor apt-get can install virtme-ng; logs: $CACHE/pip.log $CACHE/apt.log"
 	}
 }
 
 # do_extras: installs, or with --check names, what extras() lists and is not there.
 do_extras() {
-	local test name action
-	while IFS='|' read -r test name action; do
+	local name test action
+	while IFS='|' read -r name test action; do
 		if eval "$test"; then continue; fi
 		[ "$mode" != --check ] || die "missing: $name; run 'make setup'"
 		say "installing $name into $CACHE/tools"
@@ -173,7 +189,7 @@ report() {
 mkdir -p "$CACHE/tools"
 lines=$(missing)
 if [ -n "$lines" ]; then
-	say "missing: $(cut -d'|' -f1 <<<"$lines" | paste -sd';')"
+	say "missing: $(names "$lines")"
 	[ "$mode" != --check ] || die "run 'make setup'"
 	install_packages "$lines"
 fi
