@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The runner of the guests itself: what it passes on, and what it makes of a hang and of a panic. Without this a
+# suite could pass because nothing ran.
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+variant=${VARIANTS%% *}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# vm CMD: leaves stdout, stderr and the exit status in $work.
+vm() {
+	"$REPO/tools/testing/vm/run.py" "$variant" "$1" >"$work/out" 2>"$work/err"
+	echo $? >"$work/status"
+}
+
+# status_is N, out_is TEXT: of the last run; on failure its stderr is shown.
+status_is() {
+	[ "$(cat "$work/status")" = "$1" ] || {
+		echo "status $(cat "$work/status"), not $1"
+		cat "$work/err"
+		return 1
+	}
+}
+out_is() { [ "$(cat "$work/out")" = "$1" ]; }
+
+# Bytes of every value, more than any pipe holds.
+# shellcheck disable=SC2016
+vm 'echo to stderr >&2
+	for i in 1 2 3 4 5 6 7 8; do cat "$FERROTRACE_KDIR/include/generated/autoconf.h" "$FERROTRACE_KDIR/init/main.o"; done
+	exit 42'
+tap_run "vm: the exit status is the command's" status_is 42
+kdir=$("$REPO/integration/kernel.sh" kdir "$variant")
+for _ in 1 2 3 4 5 6 7 8; do cat "$kdir/include/generated/autoconf.h" "$kdir/init/main.o"; done >"$work/want"
+tap_run "vm: the output is the command's, byte for byte" cmp "$work/want" "$work/out"
+tap_run "vm: stderr is apart" grep -x "to stderr" "$work/err"
+
+# shellcheck disable=SC2016
+OUT=$work/kept vm 'id -u; pwd; nproc; echo kept >"$FERROTRACE_OUT/file"; touch /usr/made-in-the-guest'
+tap_run "vm: root, in the repository, on two CPUs" out_is "0
+$REPO
+2"
+tap_run "vm: what is written to FERROTRACE_OUT is kept" grep -x kept "$work/kept/file"
+tap_run "vm: what is written elsewhere is not" test ! -e /usr/made-in-the-guest
+
+TIMEOUT=40 vm 'echo before; sleep 1000'
+tap_run "vm: a hang is status 124" status_is 124
+tap_run "vm: its output until then is passed on" out_is before
+
+vm 'echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 1000'
+tap_run "vm: a panic is status 125" status_is 125
+tap_run "vm: the log's end is shown" grep "Kernel panic" "$work/err"
+
+vm 'busybox reboot -f'
+tap_run "vm: a guest that ends without an answer is status 125" status_is 125
+
+STRICT=1 vm 'echo "WARNING: CPU: 0 PID: 1 at a test" >/dev/kmsg'
+tap_run "vm: a warning of the kernel is status 126 where asked for" status_is 126
+tap_plan
