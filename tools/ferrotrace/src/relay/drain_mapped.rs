@@ -20,8 +20,8 @@ use super::error::Error;
 use super::error::Result;
 use super::source::Source;
 
-/// Attempts to find a buffer without finished sub-buffers before the last one is taken. A writer
-/// that is faster than this is still running at full speed, and where its recording ends is chance.
+/// Attempts to take the finished sub-buffers before the unfinished one. A writer that is faster
+/// than this is still running at full speed, and where its recording ends is chance.
 const QUIET_ATTEMPTS: usize = 8;
 
 /// Drains a mapped buffer.
@@ -57,9 +57,9 @@ impl MappedDrain {
         })
     }
 
-    /// Goes on from the kernel's count after a read that showed that the kernel has passed over sub-buffers, from
-    /// `expected` on, of its own accord, as it does in overwrite mode when the writer has come
-    /// round.
+    /// Goes on from the kernel's count after a read that showed that the kernel has passed over
+    /// sub-buffers, from `expected` on, of its own accord: in overwrite mode because the writer has
+    /// come round; otherwise because there was nothing left in them.
     fn adopt_passed(
         &mut self,
         source: &dyn Source,
@@ -68,7 +68,7 @@ impl MappedDrain {
         consumed: usize,
     ) {
         let passed = consumed.wrapping_sub(expected);
-        if isize::try_from(passed).is_ok() {
+        if self.layout.mode == Mode::Overwrite && isize::try_from(passed).is_ok() {
             sink.tally.add_lost(passed);
         }
         self.consumed = consumed;
@@ -91,13 +91,15 @@ impl MappedDrain {
         }
     }
 
-    /// Reads one byte to learn where in sub-buffer `k`, a finished one, the last reader stopped.
+    /// Reads one byte to learn where in sub-buffer `k`, a finished one whose data end at `end`, the
+    /// last reader stopped.
     /// Sub-buffers from `expected` on are lost if the kernel turns out to have passed over them.
     fn locate(
         &mut self,
         source: &mut dyn Source,
         sink: &mut Sink<'_>,
         k: usize,
+        end: usize,
         expected: usize,
     ) -> Result<Located> {
         let geometry = self.layout.geometry;
@@ -129,15 +131,9 @@ impl MappedDrain {
                     taken: offset,
                 })
             }
-            Some((slot, offset)) if consumed == next && slot == geometry.slot(next) => {
-                self.consumed = next;
-                self.cursor = Cursor::Inside {
-                    read: offset + len,
-                    taken: offset,
-                };
-                Ok(Located::TakenBefore)
-            }
-            Some((slot, offset)) if consumed == next && slot == geometry.slot(k) => {
+            Some((slot, offset))
+                if consumed == next && slot == geometry.slot(k) && offset + len == end =>
+            {
                 // It was the last byte of `k`: the kernel has gone on, but we have not taken it.
                 self.consumed = next;
                 self.cursor = Cursor::Boundary;
@@ -150,6 +146,14 @@ impl MappedDrain {
                 read: len,
                 taken: 0,
             }),
+            _ if consumed == next => {
+                self.consumed = next;
+                self.cursor = Cursor::Inside {
+                    read: len,
+                    taken: 0,
+                };
+                Ok(Located::TakenBefore)
+            }
             _ => {
                 self.adopt_passed(source, sink, expected, consumed);
                 Ok(Located::Elsewhere)
@@ -219,13 +223,13 @@ impl MappedDrain {
             } else {
                 sink.tally.add_lost(1);
             }
-            return match self.cursor_at(source, sink, k, next)? {
+            return match self.cursor_at(source, sink, k, end, next)? {
                 Located::Here { read, .. } => self.leave(source, sink, k, read, end),
                 Located::TakenBefore => Ok(true),
                 Located::Elsewhere => Ok(false),
             };
         }
-        match self.cursor_at(source, sink, k, k)? {
+        match self.cursor_at(source, sink, k, end, k)? {
             Located::Here { read, taken } => {
                 self.copy(source, k, self.first(taken).min(end), end)?;
                 sink.put(&self.scratch)?;
@@ -244,12 +248,13 @@ impl MappedDrain {
         source: &mut dyn Source,
         sink: &mut Sink<'_>,
         k: usize,
+        end: usize,
         expected: usize,
     ) -> Result<Located> {
         match self.cursor {
             Cursor::Boundary => Ok(Located::Here { read: 0, taken: 0 }),
             Cursor::Inside { read, taken } => Ok(Located::Here { read, taken }),
-            Cursor::Unknown => self.locate(source, sink, k, expected),
+            Cursor::Unknown => self.locate(source, sink, k, end, expected),
         }
     }
 
@@ -273,7 +278,7 @@ impl MappedDrain {
             self.acknowledge(source, next)?;
             return Ok(true);
         }
-        self.read_to_boundary(source, sink, k, end - read)
+        self.read_to_boundary(source, sink, k, read, end)
     }
 
     /// Moves the kernel from inside sub-buffer `k`, of which everything has been taken, to the
@@ -283,13 +288,15 @@ impl MappedDrain {
         source: &mut dyn Source,
         sink: &mut Sink<'_>,
         k: usize,
-        left: usize,
+        read: usize,
+        end: usize,
     ) -> Result<bool> {
         let next = k.wrapping_add(1);
+        let left = end.saturating_sub(read);
         if left == 0 {
             // All was read while the sub-buffer was unfinished: the kernel only notices when it is
             // asked for more.
-            return match self.locate(source, sink, k, next)? {
+            return match self.locate(source, sink, k, end, next)? {
                 Located::TakenBefore => Ok(true),
                 Located::Elsewhere => Ok(false),
                 Located::Here { .. } => {
@@ -332,7 +339,21 @@ impl MappedDrain {
         Ok(())
     }
 
-    /// Takes the unfinished sub-buffer. There is no finished one left, or was not a moment ago.
+    /// Saves what was read of a sub-buffer only to learn the position: the next reader would miss
+    /// it.
+    fn put_fetched(&mut self, source: &dyn Source, sink: &mut Sink<'_>) -> Result<()> {
+        match self.cursor {
+            Cursor::Inside { read, taken }
+                if read > self.first(taken) && self.layout.mode == Mode::NoOverwrite =>
+            {
+                self.copy(source, self.consumed, self.first(taken), read)?;
+                sink.put_partial(&self.scratch)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the unfinished sub-buffer, if it is the oldest.
     fn take_partial(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<()> {
         let Layout {
             geometry,
@@ -342,32 +363,20 @@ impl MappedDrain {
         } = self.layout;
         let k = self.consumed;
         let before = source.produced()?;
+        if before != k {
+            // The writer is faster than we are. What follows is left to the next reader.
+            return self.put_fetched(source, sink);
+        }
         let mut bytes = vec![0; geometry.subbuf_size()];
         let len = read_up_to(source, &mut bytes)?;
         bytes.truncate(len);
         self.copy(source, k, 0, geometry.subbuf_size())?;
-        let quiet = source.produced()? == before && before == k;
-
-        // Where the bytes should be in the sub-buffer, and how many of it are not ours.
-        let (offset, taken) = match self.cursor {
-            Cursor::Boundary => (0, 0),
-            Cursor::Inside { read, taken } => (read, taken),
-            Cursor::Unknown => {
-                let began = source
-                    .position()
-                    .and_then(|position| geometry.read_began(position, len))
-                    .filter(|&(slot, _)| slot == geometry.slot(k));
-                let offset = began.map_or(0, |(_, offset)| offset);
-                (offset, offset)
-            }
-        };
-        let from = self.first(taken);
+        let quiet = source.produced()? == before;
 
         if !quiet {
             // A stream goes on in the next sub-buffer; anything else would be torn.
             if header.is_empty() && mode == Mode::NoOverwrite {
-                let fetched = self.scratch.get(from..offset).unwrap_or_default();
-                sink.put_partial(fetched)?;
+                self.put_fetched(source, sink)?;
                 return sink.put_partial(&bytes);
             }
             sink.tally.warn(format!(
@@ -376,31 +385,33 @@ impl MappedDrain {
             ));
             return Ok(());
         }
+        // Where the bytes are in the sub-buffer, and how many of it are not ours.
+        let began = source
+            .position()
+            .and_then(|position| geometry.read_began(position, len))
+            .filter(|&(slot, _)| len > 0 && slot == geometry.slot(k))
+            .map(|(_, offset)| offset);
+        let (offset, taken) = match self.cursor {
+            Cursor::Boundary => (began.unwrap_or(0), 0),
+            Cursor::Inside { read, taken } => (began.unwrap_or(read), taken),
+            Cursor::Unknown => (began.unwrap_or(0), began.unwrap_or(0)),
+        };
         if len == 0 && mode == Mode::Overwrite && offset > 0 {
             sink.tally.warn(
                 "the unfinished sub-buffer was not saved: the kernel does not tell how long it is",
             );
             return Ok(());
         }
-        let Some(offset) = find(&self.scratch, &bytes, offset) else {
+        let there = self.scratch.get(offset..).unwrap_or_default();
+        if !there.starts_with(&bytes) {
             sink.tally.warn(format!(
                 "{len} bytes were not saved: they are not from the unfinished sub-buffer {k}"
             ));
             return Ok(());
-        };
+        }
+        let from = self.first(taken);
         sink.put_partial(self.scratch.get(from..offset + len).unwrap_or_default())
     }
-}
-
-/// Where in `whole` the bytes `part` are: at `expected`, or wherever they are found.
-fn find(whole: &[u8], part: &[u8], expected: usize) -> Option<usize> {
-    let there = whole.get(expected..)?;
-    if there.starts_with(part) {
-        return Some(expected);
-    }
-    whole
-        .windows(part.len().max(1))
-        .position(|place| place == part)
 }
 
 impl Drain for MappedDrain {
@@ -462,16 +473,7 @@ impl Drain for MappedDrain {
         if partial {
             return self.take_partial(source, sink);
         }
-        // What was read only to learn the position would be missed by the next reader.
-        match self.cursor {
-            Cursor::Inside { read, taken }
-                if read > self.first(taken) && self.layout.mode == Mode::NoOverwrite =>
-            {
-                self.copy(source, self.consumed, self.first(taken), read)?;
-                sink.put_partial(&self.scratch)
-            }
-            _ => Ok(()),
-        }
+        self.put_fetched(source, sink)
     }
 
     fn rest(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<()> {
