@@ -62,7 +62,8 @@ impl Buf {
         }
         let position = self.position();
         let complete = self.view().produced != position.consumed;
-        if complete || (finalized && self.next_chunk(position).1.is_some()) {
+        let readable = complete || (finalized && self.next_chunk(position).1.is_some());
+        if readable && table.is_reader() {
             mask |= events::IN | events::RDNORM;
         }
         mask

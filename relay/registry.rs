@@ -57,7 +57,8 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
         bufs: KVec::new(),
     };
 
-    // From here on, so that no CPU comes up between its turn and the entry in the registry.
+    // A CPU on its way up is neither online yet nor prepared again, so hold it off.
+    let _hotplug = HotplugOff::new();
     let mut channels = registry();
     let result = cpu::online()
         .try_for_each(|cpu| open.add_buf(cpu))

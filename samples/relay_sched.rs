@@ -82,7 +82,7 @@ struct Recorder {
 }
 
 impl SchedSwitch for Recorder {
-    fn switch(&self, event: &Switch<'_>) {
+    fn switch(&self, event: &Switch) {
         if !self.enabled.0.load(Relaxed) {
             return;
         }
@@ -91,10 +91,10 @@ impl SchedSwitch for Recorder {
             time: mono_fast_ns(),
             cpu: cpu::current_id(),
             preempt: event.preempt.into(),
-            prev_pid: event.prev.pid(),
-            next_pid: event.next.pid(),
-            prev_comm: event.prev.comm(),
-            next_comm: event.next.comm(),
+            prev_pid: event.prev.pid,
+            next_pid: event.next.pid,
+            prev_comm: event.prev.comm,
+            next_comm: event.next.comm,
         });
     }
 }

@@ -13,6 +13,7 @@ pub mod dentry;
 pub mod fops;
 pub mod hotplug;
 pub mod irq_work;
+mod layout;
 pub mod mutex;
 pub mod pages;
 pub mod percpu;

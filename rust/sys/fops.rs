@@ -210,6 +210,12 @@ pub struct PollTable<'a> {
 }
 
 impl PollTable<'_> {
+    /// Whether the poller has the file open for reading.
+    pub fn is_reader(&self) -> bool {
+        // SAFETY: The file of the `poll()` call in progress.
+        unsafe { bindings::ferro_file_readable(self.file) }
+    }
+
     /// Waits for `queue` to be woken; `queue` belongs to the object of the file.
     pub fn wait(&self, queue: &WaitQueue) {
         // SAFETY: Both pointers are those of the `poll()` call in progress. The poller leaves the
@@ -289,6 +295,11 @@ unsafe extern "C" fn release<T: FileOps>(
     0
 }
 
+/// What a `read()` or `write()` that failed returns.
+fn errno(e: Error) -> isize {
+    isize::try_from(e.to_errno()).unwrap_or(isize::MIN)
+}
+
 unsafe extern "C" fn read<T: FileOps>(
     file: *mut bindings::file,
     to: *mut c_char,
@@ -297,7 +308,7 @@ unsafe extern "C" fn read<T: FileOps>(
 ) -> isize {
     // SAFETY: The VFS passes a valid position.
     let Ok(start) = usize::try_from(unsafe { *position }) else {
-        return EINVAL.to_errno() as isize;
+        return errno(EINVAL);
     };
     let mut dst = UserDst {
         ptr: UserPtr::from_ptr(to.cast()),
@@ -308,14 +319,14 @@ unsafe extern "C" fn read<T: FileOps>(
     // SAFETY: The file is open.
     let result = unsafe { object::<T>(file) }.read(&mut dst);
     match (result, isize::try_from(dst.done)) {
-        (Err(e), _) if dst.done == 0 => e.to_errno() as isize,
+        (Err(e), _) if dst.done == 0 => errno(e),
         (_, Ok(done)) => {
             // SAFETY: As above.
-            unsafe { *position = position.read().wrapping_add(done as bindings::loff_t) };
+            unsafe { *position = (*position).saturating_add_unsigned(u64::try_from(dst.done).unwrap_or(0)) };
             done
         }
         // The VFS limits a read to less than this.
-        (_, Err(_)) => EINVAL.to_errno() as isize,
+        (_, Err(_)) => errno(EINVAL),
     }
 }
 
@@ -332,7 +343,7 @@ unsafe extern "C" fn write<T: FileOps>(
     // SAFETY: The file is open.
     match unsafe { object::<T>(file) }.write(&src) {
         Ok(()) => isize::try_from(count).unwrap_or(isize::MAX),
-        Err(e) => e.to_errno() as isize,
+        Err(e) => errno(e),
     }
 }
 

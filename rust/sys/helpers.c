@@ -12,6 +12,8 @@
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
+#include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
@@ -137,6 +139,12 @@ void ferro_mmap_fix(struct vm_area_desc *desc)
 }
 EXPORT_SYMBOL_GPL(ferro_mmap_fix);
 
+bool ferro_file_readable(const struct file *file)
+{
+	return file->f_mode & FMODE_READ;
+}
+EXPORT_SYMBOL_GPL(ferro_file_readable);
+
 struct dentry *ferro_dget(struct dentry *dentry)
 {
 	return dget(dentry);
@@ -162,6 +170,13 @@ long ferro_work_on_cpu(unsigned int cpu, long (*fn)(void *), void *arg)
 	return work_on_cpu(cpu, fn, arg);
 }
 EXPORT_SYMBOL_GPL(ferro_work_on_cpu);
+
+int ferro_task_info(const struct task_struct *task, char *comm)
+{
+	memcpy(comm, task->comm, TASK_COMM_LEN);
+	return task->pid;
+}
+EXPORT_SYMBOL_GPL(ferro_task_info);
 
 void ferro_tracepoint_synchronize_unregister(void)
 {

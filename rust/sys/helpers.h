@@ -9,8 +9,10 @@
 #include <linux/types.h>
 
 struct dentry;
+struct file;
 struct irq_work;
 struct page;
+struct task_struct;
 struct vm_area_desc;
 struct wait_queue_head;
 
@@ -48,6 +50,9 @@ bool ferro_mmap_writable(const struct vm_area_desc *desc);
 /* Forbid making the mapping writable later, growing it, and dumping it. */
 void ferro_mmap_fix(struct vm_area_desc *desc);
 
+/* fs.h: whether the file was opened for reading. */
+bool ferro_file_readable(const struct file *file);
+
 /* dcache.h, fs.h */
 struct dentry *ferro_dget(struct dentry *dentry);
 void ferro_i_size_set(struct dentry *dentry, loff_t size);
@@ -55,6 +60,9 @@ void ferro_i_size_add(struct dentry *dentry, size_t size);
 
 /* workqueue.h: run @fn on @cpu in process context and wait for it. */
 long ferro_work_on_cpu(unsigned int cpu, long (*fn)(void *), void *arg);
+
+/* sched.h: the thread's number; its name is copied to @comm, of TASK_COMM_LEN bytes. */
+int ferro_task_info(const struct task_struct *task, char *comm);
 
 /* tracepoint.h */
 void ferro_tracepoint_synchronize_unregister(void);

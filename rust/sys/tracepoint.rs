@@ -14,39 +14,47 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// A task, as long as a probe looks at it.
-pub struct TaskView<'a>(&'a bindings::task_struct);
+/// Length of a thread's name.
+pub const COMM_LEN: usize = 16;
+static_assert!(COMM_LEN == bindings::TASK_COMM_LEN as usize);
 
-impl TaskView<'_> {
-    /// Number of the thread.
-    #[inline]
-    pub fn pid(&self) -> i32 {
-        self.0.pid
-    }
+/// A thread.
+#[derive(Clone, Copy)]
+pub struct TaskInfo {
+    /// Its number.
+    pub pid: i32,
+    /// Its name, filled up with NUL.
+    pub comm: [u8; COMM_LEN],
+}
 
-    /// Name of the thread, filled up with NUL.
+impl TaskInfo {
+    /// # Safety
+    ///
+    /// `task` points to a live task.
     #[inline]
-    pub fn comm(&self) -> [u8; 16] {
-        // SAFETY: Another task may be changing the name; any mixture of bytes is a value.
-        unsafe { core::ptr::from_ref(&self.0.comm).cast::<[u8; 16]>().read_volatile() }
+    unsafe fn of(task: *const bindings::task_struct) -> Self {
+        let mut comm = [0; COMM_LEN];
+        // SAFETY: By the rules of this function. The name may be changing; any bytes will do.
+        let pid = unsafe { bindings::ferro_task_info(task, comm.as_mut_ptr().cast()) };
+        Self { pid, comm }
     }
 }
 
 /// The parameters of `sched_switch`.
-pub struct Switch<'a> {
+pub struct Switch {
     /// Whether `prev` was preempted.
     pub preempt: bool,
     /// The task that leaves the CPU.
-    pub prev: TaskView<'a>,
+    pub prev: TaskInfo,
     /// The task that gets it.
-    pub next: TaskView<'a>,
+    pub next: TaskInfo,
 }
 
 /// What to do at a switch.
 pub trait SchedSwitch: Send + Sync + 'static {
     /// Context: the scheduler, with interrupts off and the run queue locked. It must not wake
     /// anybody up, sleep, allocate or print.
-    fn switch(&self, event: &Switch<'_>);
+    fn switch(&self, event: &Switch);
 }
 
 /// Keeps a probe on `sched_switch`.
@@ -122,11 +130,17 @@ unsafe extern "C" fn probe<T: SchedSwitch>(
     _prev_state: u32,
 ) {
     // SAFETY: `handler` was registered with this function; the scheduler passes live tasks.
-    let (handler, prev, next) = unsafe { (&*handler.cast::<T>(), &*prev, &*next) };
+    let (handler, prev, next) = unsafe {
+        (
+            &*handler.cast::<T>(),
+            TaskInfo::of(prev),
+            TaskInfo::of(next),
+        )
+    };
     handler.switch(&Switch {
         preempt,
-        prev: TaskView(prev),
-        next: TaskView(next),
+        prev,
+        next,
     });
 }
 

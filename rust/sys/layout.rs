@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Checks, when this is compiled, that the bindings put the fields which our crates touch where the C
+//! compiler does.
+//!
+//! bindgen normally checks this in tests that the kernel leaves out, and it does get a layout wrong now
+//! and then: an empty structure with an alignment (`struct sched_statistics` without `CONFIG_SCHEDSTATS`)
+//! takes up no space in its translation, which moves the rest of `struct task_struct`.
+
+use core::mem::offset_of;
+
+use kernel::bindings;
+use kernel::prelude::*;
+
+macro_rules! same_offset {
+    ($($type:ident . $field:ident),* $(,)?) => { kernel::macros::paste! {
+        $(static_assert!(
+            offset_of!(bindings::$type, $field)
+                == bindings::[<FERRO_OFFSET_ $type _ $field>] as usize
+        );)*
+    } };
+}
+
+same_offset!(
+    dentry.d_inode,
+    file.private_data,
+    file_operations.owner,
+    file_operations.read,
+    file_operations.write,
+    file_operations.poll,
+    file_operations.open,
+    file_operations.release,
+    file_operations.mmap_prepare,
+    inode.i_private,
+    rchan.private_data,
+    rchan.buf,
+    rchan.base_filename,
+    rchan_buf.wakeup_work,
+    rchan_buf.kref,
+    rchan_buf.padding,
+    rchan_buf.cpu,
+    tracepoint.name,
+    vm_area_desc.file,
+    vm_area_desc.pgoff,
+    vm_area_desc.vm_ops,
+    vm_area_desc.private_data,
+    vm_area_struct.vm_private_data,
+    vm_fault.page,
+    vm_operations_struct.fault,
+);
+static_assert!(size_of::<bindings::rchan>() == bindings::FERRO_SIZE_rchan as usize);
+static_assert!(size_of::<bindings::rchan_buf>() == bindings::FERRO_SIZE_rchan_buf as usize);
