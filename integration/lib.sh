@@ -100,10 +100,10 @@ find_bindgen() {
 	return 1
 }
 
-# find_virtme: prints virtme-ng's runner.
-find_virtme() {
+# find_vng: prints virtme-ng's command.
+find_vng() {
 	local c
-	for c in "$CACHE/tools/venv/bin/virtme-run" "$(command -v virtme-run || true)"; do
+	for c in "$CACHE/tools/venv/bin/vng" "$(command -v vng || true)"; do
 		if [ -n "$c" ] && [ -x "$c" ]; then
 			printf '%s\n' "$c"
 			return 0

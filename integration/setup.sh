@@ -59,7 +59,7 @@ names() { cut -d'|' -f1 <<<"$1" | paste -sd, | sed 's/,/, /g'; }
 extras() {
 	cat <<'EOF'
 bindgen|find_bindgen >/dev/null|install_bindgen
-virtme-ng|find_virtme >/dev/null|install_virtme
+virtme-ng|find_vng >/dev/null|install_virtme
 EOF
 }
 
@@ -183,7 +183,7 @@ report() {
 	say "libclang $(find_libclang)"
 	say "gcc      $(gcc -dumpfullversion)"
 	say "qemu     $(qemu-system-x86_64 --version | awk 'NR == 1 {print $4}')"
-	say "virtme   $(find_virtme)"
+	say "virtme   $(find_vng)"
 }
 
 mkdir -p "$CACHE/tools"

@@ -12,8 +12,6 @@ set +a
 # The host user's tools, then the system's.
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
-mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
 cd "$FERROTRACE_REPO" || exit 1
 
 bash "$share/cmd"

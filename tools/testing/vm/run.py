@@ -115,20 +115,11 @@ def kvm_trial(image):
                 qemu.kill()
 
 
-def find_virtme(name):
-    for c in (os.path.join(CACHE, "tools/venv/bin", name), shutil.which(name)):
+def find_vng():
+    for c in (os.path.join(CACHE, "tools/venv/bin/vng"), shutil.which("vng")):
         if c and os.access(c, os.X_OK):
             return c
     die("no virtme-ng; run 'make setup'")
-
-
-def overlay_dirs():
-    """Directories that are writable in the guest; the writes are lost with it."""
-    dirs = ["/etc", "/home", "/lib", "/opt", "/root", "/srv", "/tmp", "/usr", "/var"]
-    dirs = [d for d in dirs if os.path.isdir(d) and not os.path.islink(d)]
-    if not any(REPO.startswith(d + "/") for d in dirs):
-        dirs.append(REPO)
-    return dirs
 
 
 def kernel_image(variant):
@@ -138,37 +129,51 @@ def kernel_image(variant):
     return image
 
 
-def uml_command(args, share):
-    """The command of a User Mode Linux guest; its console is its stdout, tty1 and tty2 are the pipes."""
-    cmd = [kernel_image(args.variant), f"mem={args.mem}", f"ncpus={args.cpus}", "seccomp=on",
-           "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "panic=-1", "oops=panic",
-           f"init={HERE}/uml-init.sh", f"ferrotrace_share={share}", f"ferrotrace_guest={HERE}/guest.sh",
-           "ferrotrace_overlay=" + ":".join(overlay_dirs())]
-    return cmd + shlex.split(args.append)
+def kernel_parameters(args):
+    return ["ro", "panic=-1", "oops=panic", f"init={HERE}/init.sh", f"ferrotrace_guest={HERE}/guest.sh"] \
+        + shlex.split(args.append)
+
+
+def uml_command(args, share, out, err):
+    """A User Mode Linux guest: its console is its stdout, tty1 and tty2 are the pipes OUT and ERR."""
+    return [kernel_image(args.variant), f"mem={args.mem}", f"ncpus={args.cpus}", "seccomp=on",
+            "root=/dev/root", "rootfstype=hostfs", "rootflags=/", f"ferrotrace_share={share}",
+            "con=null", "con0=null,fd:1", f"con1=null,fd:{out}", f"con2=null,fd:{err}"] + kernel_parameters(args)
 
 
 def qemu_command(args, share, console):
+    """A guest in QEMU: its console is the file CONSOLE; its two ports are QEMU's own stdout and stderr."""
     image = kernel_image(args.variant)
-    cmd = [find_virtme("virtme-run"), "--kimg", image, "--memory", args.mem, "--cpus", args.cpus,
-           "--mods", "none", "--name", "ferrotrace", "--force-9p", "--disable-microvm", f"--rwdir={SHARE}={share}"]
-    for d in overlay_dirs():
-        cmd.append(f"--overlay-rwdir={d}")
-    if args.icount or not kvm_works(image):
-        cmd.append("--disable-kvm")
-    append = ["panic=-1", "oops=panic"] + shlex.split(args.append)
-    qemu = ["-no-reboot"]
-    if args.command:
-        # The kernel's log goes to a second serial port, and from there to a file.
-        append += ["console=ttyS1", "loglevel=7"]
-        qemu += ["-serial", f"file:{console}"]
-        cmd += ["--script-sh", f"exec bash {shlex.quote(HERE + '/guest.sh')} {SHARE}"]
-    else:
-        cmd += [f"--cwd={REPO}"]
+    kvm = not args.icount and kvm_works(image)
+    append = ["root=/dev/root", "rootfstype=9p",
+              "rootflags=trans=virtio,version=9p2000.L,msize=512000,cache=loose,access=any",
+              "console=ttyS0"] + kernel_parameters(args)
+    cmd = ["qemu-system-x86_64", "-accel", "kvm" if kvm else "tcg", "-cpu", "host" if kvm else "max,la57=off",
+           "-M", "q35", "-m", args.mem, "-smp", args.cpus, "-nodefaults", "-no-reboot", "-display", "none",
+           "-kernel", image, "-append", " ".join(append), "-serial", f"file:{console}",
+           "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+           "-device", "virtio-9p-pci,fsdev=root,mount_tag=/dev/root",
+           "-fsdev", f"local,id=share,path={share},security_model=none,multidevs=remap",
+           "-device", "virtio-9p-pci,fsdev=share,mount_tag=ferrotrace",
+           "-device", "virtio-serial-pci",
+           "-chardev", "file,id=out,path=/proc/self/fd/1", "-device", "virtserialport,name=stdout,chardev=out",
+           "-chardev", "file,id=err,path=/proc/self/fd/2", "-device", "virtserialport,name=stderr,chardev=err"]
     if args.icount:
-        qemu += ["-icount", "shift=0,sleep=off"]
-    for a in append:
-        cmd += ["--kopt", a]
-    return cmd + ["--qemu-opts"] + qemu + shlex.split(args.qemu)
+        cmd += ["-icount", "shift=0,sleep=off"]
+    return cmd + shlex.split(args.qemu)
+
+
+def shell(args):
+    """A shell in the guest. virtme-ng knows terminals; the rest of its comfort takes time to boot."""
+    image = kernel_image(args.variant)
+    cmd = [find_vng(), "--run", image, "--user", "root", "--cpus", args.cpus, "--memory", args.mem, "--force-9p"]
+    if args.variant.startswith("uml"):
+        die("a shell is not offered by a User Mode Linux guest; give CMD=")
+    if not kvm_works(image):
+        cmd.append("--disable-kvm")
+    for a in shlex.split(args.append):
+        cmd += ["--append", a]
+    return subprocess.run(cmd, check=False, cwd=REPO).returncode
 
 
 def write_share(args, share):
@@ -187,7 +192,7 @@ def write_share(args, share):
         for name, value in env.items():
             f.write(f"{name}={shlex.quote(value)}\n")
     with open(os.path.join(share, "cmd"), "w", encoding="utf-8") as f:
-        f.write(args.command + "\n" if args.command else "")
+        f.write(args.command + "\n")
 
 
 def pump(source, target, drop=b""):
@@ -207,7 +212,7 @@ def pump(source, target, drop=b""):
 
 
 def end_group(proc):
-    """End the virtual machine: virtme-run, QEMU and what else they started."""
+    """End the machine, with all the processes it consists of."""
     for sig in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(proc.pid, sig)
@@ -225,9 +230,9 @@ def start(args, share, console):
     out, err = os.pipe(), os.pipe()
     common = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     if args.variant.startswith("uml"):
-        cmd = uml_command(args, share) + ["con0=null,fd:1", f"con1=null,fd:{out[1]}", f"con2=null,fd:{err[1]}"]
         with open(console, "wb") as log:
-            proc = subprocess.Popen(cmd, stdout=log, stderr=log, pass_fds=(out[1], err[1]), **common)
+            proc = subprocess.Popen(uml_command(args, share, out[1], err[1]), stdout=log, stderr=log,
+                                    pass_fds=(out[1], err[1]), **common)
     else:
         proc = subprocess.Popen(qemu_command(args, share, console), stdout=out[1], stderr=err[1], **common)
     os.close(out[1])
@@ -281,13 +286,12 @@ def show_end(console, reason):
 
 def main():
     args = parse_args()
+    if not args.command:
+        return shell(args)
     with tempfile.TemporaryDirectory(prefix="ferrotrace-vm-") as share:
         console = os.path.join(share, "console.log")
         open(console, "w", encoding="utf-8").close()
         write_share(args, share)
-        if not args.command:
-            cmd = uml_command(args, share) if args.variant.startswith("uml") else qemu_command(args, share, console)
-            return subprocess.run(cmd, check=False).returncode
         try:
             return run(args, share, console)
         finally:
