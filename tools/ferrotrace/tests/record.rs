@@ -128,6 +128,24 @@ fn what_comes_while_recording_is_taken_until_sigint() {
     assert_eq!(stderr(&output), "", "no display without a terminal");
 }
 
+/// The kernel makes a CPU's files one after the other.
+#[test]
+fn a_cpu_whose_control_files_come_later() {
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    let child = start(&mut channel.record(&["--no-partial"]));
+    channel.wait_for(0, 0);
+    fs::write(channel.dir.join("cpu1"), vec![0; N * SUBBUF]).unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    assert!(!exists(&channel.out.join("cpu1")));
+    channel.cpu(1, 0).finish(b"late");
+    channel.wait_for(1, 4);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(channel.recorded(1), b"late");
+}
+
 #[test]
 fn sigterm_ends_a_recording_too() {
     let channel = Channel::new("no-overwrite", 0);

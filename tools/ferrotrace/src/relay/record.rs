@@ -119,7 +119,7 @@ pub fn record(options: &Options) -> Result<Metadata> {
         .duration
         .and_then(|duration| started.checked_add(duration));
     let mut result = recorder
-        .scan()
+        .scan(true)
         .and_then(|()| recorder.run(&signals, deadline));
     for buffer in recorder.buffers.values_mut() {
         // The first error is the one to report, but every CPU gets its chance.
@@ -177,8 +177,9 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
 }
 
 impl Recorder {
-    /// Opens the buffers of CPUs that have come up since the last look.
-    fn scan(&mut self) -> Result<()> {
+    /// Opens the buffers of CPUs that have come up since the last look; one without all of
+    /// its control files is an error only at the `first` look.
+    fn scan(&mut self, first: bool) -> Result<()> {
         self.scanned = Instant::now();
         for (cpu, path) in self.channel.relay_files()? {
             if self.buffers.contains_key(&cpu) {
@@ -190,6 +191,8 @@ impl Recorder {
                 }
                 // Removed between the look and now.
                 Err(error) if error.is_gone() => (),
+                // Still being made: the next look will find it.
+                Err(Error::NoControl { .. }) if !first => (),
                 Err(error) => return Err(error),
             }
         }
@@ -234,7 +237,7 @@ impl Recorder {
             buffer.wake();
         }
         if self.scanned.elapsed() >= RESCAN {
-            match self.scan() {
+            match self.scan(false) {
                 // The directory has gone: poll will say so for each buffer.
                 Err(Error::NoDirectory(_) | Error::Gone(_)) => (),
                 other => other?,
