@@ -165,21 +165,28 @@ configure_if_changed() {
 	fi
 }
 
-build() {
+up_to_date() { [ -f "$KDIR/$IMAGE" ] && [ "$(cat "$KDIR/.ferrotrace-state" 2>/dev/null)" = "$1" ]; }
+
+# build_now: what the directory holds afterwards is what link_in took, whatever is edited meanwhile.
+build_now() {
 	local start=$SECONDS want
-	setup_tools
 	want=$(state)
-	if [ -f "$KDIR/$IMAGE" ] && [ "$(cat "$KDIR/.ferrotrace-state" 2>/dev/null)" = "$want" ]; then
+	rm -f "$KDIR/.ferrotrace-state"
+	link_in
+	configure_if_changed
+	say "building kernel $VARIANT $(make -s -C "$TREE" kernelversion) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
+	# shellcheck disable=SC2086
+	run_logged $GOALS || die "no kernel $VARIANT"
+	printf '%s\n' "$want" >"$KDIR/.ferrotrace-state"
+	say "built $VARIANT in $((SECONDS - start)) s"
+}
+
+build() {
+	setup_tools
+	if up_to_date "$(state)"; then
 		say "kernel $VARIANT ($(cat "$KDIR/include/config/kernel.release")) is up to date"
 	else
-		rm -f "$KDIR/.ferrotrace-state"
-		link_in
-		configure_if_changed
-		say "building kernel $VARIANT $(make -s -C "$TREE" kernelversion) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
-		# shellcheck disable=SC2086
-		run_logged $GOALS || die "no kernel $VARIANT"
-		printf '%s\n' "$want" >"$KDIR/.ferrotrace-state"
-		say "built $VARIANT in $((SECONDS - start)) s"
+		with_lock "$(basename "$TREE")" build_now
 	fi
 	printf '%s\n' "$KDIR/$IMAGE"
 }
@@ -208,7 +215,7 @@ main() {
 	shift 2
 	setup_env
 	case $command in
-	build) with_lock "$(basename "$TREE")" build ;;
+	build) build ;;
 	kdir) printf '%s\n' "$KDIR" ;;
 	image) printf '%s\n' "$KDIR/$IMAGE" ;;
 	clippy) with_lock "$(basename "$TREE")" clippy ;;

@@ -18,7 +18,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # version_ge A B: true when dotted version A is at least B.
 version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# with_lock NAME CMD...: run CMD while holding the cache's lock NAME.
+# with_lock NAME CMD...: run CMD while holding the cache's lock NAME. Not a condition, so that "set -e" holds in CMD.
 with_lock() {
 	local name=$1 fd
 	shift
@@ -28,7 +28,7 @@ with_lock() {
 		say "waiting for another build ($name)"
 		flock "$fd"
 	fi
-	"$@" {fd}>&- || { local status=$?; exec {fd}>&-; return "$status"; }
+	"$@" {fd}>&-
 	exec {fd}>&-
 }
 
