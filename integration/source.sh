@@ -177,6 +177,16 @@ patch_list() {
 	if [ -f "$PATCHES/series" ]; then sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$PATCHES/series"; fi
 }
 
+# prune BASE: of BASE's patched trees, keep those used last; each holds builds of up to a gigabyte a variant.
+prune() {
+	local t
+	find "$(dirname "$1")" -maxdepth 1 -name "$(basename "$1")-*" -printf '%T@ %p\n' | sort -rn | tail -n +4 |
+		while read -r _ t; do
+			say "removing $t, which was used before three others"
+			rm -rf "$t"
+		done
+}
+
 # patched: prints the directory of the tree with the series applied.
 patched() {
 	local orig hash tree p
@@ -195,6 +205,8 @@ patched() {
 				die "integration/patches/$p does not apply to $(make -s -C "$tree.new" kernelversion)"
 		done
 		mv "$tree.new" "$tree"
+		touch "$tree"
+		prune "${orig%.orig}"
 	fi
 	touch "$tree"
 	printf '%s\n' "$tree"
