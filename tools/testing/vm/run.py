@@ -147,7 +147,7 @@ def qemu_command(args, share, console):
     kvm = not args.icount and kvm_works(image)
     append = ["root=/dev/root", "rootfstype=9p",
               "rootflags=trans=virtio,version=9p2000.L,msize=512000,cache=loose,access=any",
-              "console=ttyS0"] + kernel_parameters(args)
+              "console=ttyS0", "tsc=reliable"] + kernel_parameters(args)
     cmd = ["qemu-system-x86_64", "-accel", "kvm" if kvm else "tcg", "-cpu", "host" if kvm else "max,la57=off",
            "-M", "q35", "-m", args.mem, "-smp", args.cpus, "-nodefaults", "-no-reboot", "-display", "none",
            "-kernel", image, "-append", " ".join(append), "-serial", f"file:{console}",
