@@ -9,8 +9,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -191,18 +193,31 @@ impl ChannelDir {
     }
 }
 
-/// A binary control file: native `size_t` values, read from the start each time.
+/// A binary control file: native `size_t` values.
+///
+/// It is opened for each access and not kept open: a C client's control files usually belong to the
+/// client's module, which could not be unloaded otherwise.
 #[derive(Debug)]
 pub struct Counter {
-    file: File,
     path: PathBuf,
+    /// To notice that the channel has been closed, and another one opened in its place.
+    identity: Identity,
+}
+
+/// What distinguishes a file from all others: device and inode.
+type Identity = (u64, u64);
+
+fn identity(file: &File) -> io::Result<Identity> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Counter {
-    /// Opens the file for reading, or for reading and writing; `None` if there is no such file.
-    pub fn open(path: PathBuf, write: bool) -> Result<Option<Self>> {
-        match File::options().read(true).write(write).open(&path) {
-            Ok(file) => Ok(Some(Self { file, path })),
+    /// Looks whether the file exists and may be read, or written too; `None` if there is none.
+    pub fn find(path: PathBuf, write: bool) -> Result<Option<Self>> {
+        let open = File::options().read(true).write(write).open(&path);
+        match open.and_then(|file| identity(&file)) {
+            Ok(identity) => Ok(Some(Self { path, identity })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 let action = if write { "open for writing" } else { "open" };
@@ -211,9 +226,14 @@ impl Counter {
         }
     }
 
-    /// The file's path, for messages.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Opens the file; an error if it is not the one that was found.
+    fn open(&self, options: &OpenOptions) -> Result<File> {
+        let open = options.open(&self.path);
+        match open.and_then(|file| Ok((identity(&file)?, file))) {
+            Ok((identity, file)) if identity == self.identity => Ok(file),
+            Ok(_) => Err(Error::Gone(self.path.clone())),
+            Err(error) => Err(Error::channel("open", &self.path, error)),
+        }
     }
 
     /// The value of a file that holds one.
@@ -237,7 +257,8 @@ impl Counter {
     }
 
     fn fill(&self, raw: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(raw, 0).map_err(|error| {
+        let file = self.open(File::options().read(true))?;
+        file.read_exact_at(raw, 0).map_err(|error| {
             if error.kind() != io::ErrorKind::UnexpectedEof {
                 return Error::channel("read", &self.path, error);
             }
@@ -251,7 +272,8 @@ impl Counter {
 
     /// Adds to a count that the kernel keeps.
     pub fn add(&self, delta: usize) -> Result<()> {
-        match self.file.write_at(&delta.to_ne_bytes(), 0) {
+        let file = self.open(File::options().write(true))?;
+        match file.write_at(&delta.to_ne_bytes(), 0) {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 Err(Error::ConsumedRefused {

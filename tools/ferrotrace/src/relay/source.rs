@@ -85,7 +85,7 @@ impl KernelSource {
             .custom_flags(OFlag::O_NONBLOCK.bits())
             .open(&path)
             .map_err(|error| Error::channel("open", &path, error))?;
-        let control = |name, write| Counter::open(channel.cpu_control(cpu, name), write);
+        let control = |name, write| Counter::find(channel.cpu_control(cpu, name), write);
         Ok(Self {
             produced: control("produced", false)?,
             consumed: control("consumed", writable)?,

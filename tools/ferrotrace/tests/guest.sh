@@ -1,0 +1,250 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The command on real channels: run as root in a guest that has the sample clients as modules, with FERROTRACE set to the
+# command, on any variant:
+#	make vm VARIANT=modular CMD='FERROTRACE=... tools/ferrotrace/tests/guest.sh'
+# Prints KTAP.
+set -uo pipefail
+
+FERROTRACE=${FERROTRACE:?the command}
+MODULES=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace
+DEBUGFS=/sys/kernel/debug
+C=$DEBUGFS/relay_c_client
+SCHED=$DEBUGFS/relay_sched
+WORK=$(mktemp -d)
+CPUS=$(nproc)
+count=0
+failed=0
+
+ok() {
+	count=$((count + 1))
+	echo "ok $count $1"
+}
+not_ok() {
+	count=$((count + 1))
+	failed=$((failed + 1))
+	echo "not ok $count $1"
+}
+# check NAME CMD...: one result. What CMD prints is shown only if it fails. The next one finds no client and no recorder.
+check() {
+	local name=$1 pid
+	shift
+	if "$@" >"$WORK/log" 2>&1; then
+		ok "$name"
+	else
+		not_ok "$name"
+		tail -n 40 "$WORK/log" | sed 's/^/# /'
+		for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null
+		for m in relay_c_client relay_sched; do
+			if lsmod | grep -q "^$m "; then rmmod $m; fi
+		done
+	fi
+}
+
+load() { lsmod | grep -q "^$(basename "$1" .ko) " || insmod "$MODULES/$1" "${@:2}"; }
+
+# lines FROM TO: writes numbered lines of different lengths to the C client, each from some CPU.
+lines() {
+	local cpu
+	for ((cpu = 0; cpu < CPUS; cpu++)); do
+		taskset -c $cpu bash -c '
+			for ((i = $1 + $3; i <= $2; i += $4)); do
+				printf "%08d%.*s\n" $i $((i % 60)) "............................................................" >'"$C"'/log
+			done' _ "$1" "$2" $cpu "$CPUS" || return 1
+	done
+}
+
+# complete TO DIR...: the recordings hold each line from 1 to TO once, in order on each CPU, and nothing else.
+complete() {
+	local to=$1 cpu i
+	shift
+	for ((cpu = 0; cpu < CPUS; cpu++)); do
+		cat "${@/%//cpu$cpu}" >"$WORK/all$cpu" || return 1
+		for ((i = 1 + cpu; i <= to; i += CPUS)); do
+			printf '%08d%.*s\n' $i $((i % 60)) "............................................................"
+		done >"$WORK/want$cpu"
+		cmp "$WORK/all$cpu" "$WORK/want$cpu" || return 1
+	done
+}
+
+# record OUT ARGS...: records the C client's channel while lines are written, and until SIGINT.
+record() {
+	local out=$1 from=$2 to=$3 pid status
+	shift 3
+	"$FERROTRACE" relay record "$C/cpu" -o "$out" --header 4 "$@" >"$out.log" 2>&1 &
+	pid=$!
+	sleep 0.5
+	lines "$from" "$to"
+	sleep 0.3
+	kill -INT $pid
+	wait $pid
+	status=$?
+	cat "$out.log"
+	! grep -q warning "$out.log" && [ $status = 0 ]
+}
+
+# with_c_client NAME METHOD...: recordings that follow each other, by the methods given.
+with_c_client() {
+	local name=$1 method n=0 dirs=() from=1
+	shift
+	insmod "$MODULES/samples/relay_c_client.ko" subbuf_size=4096 n_subbufs=4 || return 1
+	for method in "$@"; do
+		n=$((n + 1))
+		dirs+=("$WORK/$name$n")
+		# shellcheck disable=SC2086
+		record "$WORK/$name$n" $from $((from + 599)) ${method#mmap} || return 1
+		from=$((from + 600))
+	done
+	complete $((from - 1)) "${dirs[@]}" || return 1
+	rmmod relay_c_client
+}
+
+mainline_refuses_mmap() {
+	insmod "$MODULES/samples/relay_c_client.ko" || return 1
+	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/refused" --header 4 --duration 0.1
+	local status=$?
+	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/refused" --header 4 --duration 0.1 2>&1 | grep -e --read || return 1
+	rmmod relay_c_client
+	[ $status = 1 ]
+}
+
+closed_while_recording() {
+	insmod "$MODULES/samples/relay_c_client.ko" subbuf_size=4096 n_subbufs=4 || return 1
+	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/closed" --read --header 4 --json >"$WORK/closed.json" &
+	local pid=$!
+	sleep 0.5
+	rmmod relay_c_client || return 1
+	wait $pid || return 1
+	grep '"stop": "closed"' "$WORK/closed.json"
+}
+
+busy() {
+	local pids=()
+	for _ in 1 2 3 4; do
+		(for _ in $(seq 40); do sleep 0.005; done) &
+		pids+=($!)
+	done
+	wait "${pids[@]}"
+}
+
+# sched OUT ARGS...: records scheduler switches while something happens.
+sched() {
+	local out=$1 pid status
+	shift
+	"$FERROTRACE" relay record "$SCHED/cpu" -o "$out" "$@" >"$out.log" 2>&1 &
+	pid=$!
+	sleep 0.5
+	busy
+	kill -INT $pid
+	wait $pid
+	status=$?
+	cat "$out.log"
+	[ $status = 0 ]
+}
+
+# whole OUT: the recording can be decoded, to the last byte, in order, and has records of every CPU.
+whole() {
+	"$FERROTRACE" relay report "$1" >"$1.txt" 2>"$1.err" || return 1
+	tail -n $((CPUS + 3)) "$1.txt"
+	cat "$1.err"
+	[ "$(grep -c '^cpu [0-9]*: [1-9]' "$1.txt")" = "$CPUS" ] || return 1
+	! grep -q 'truncated\|earlier' "$1.err" || return 1
+	# Fields that make sense: a torn record would not.
+	! grep '^\[' "$1.txt" | grep -vEq "^\[[0-9]{3}\] [0-9]+\.[0-9]{9} sched_switch: preempt=[01] prev_pid=[0-9]+ next_pid=[0-9]+ prev_comm=[[:print:]]+ next_comm=[[:print:]]+$"
+}
+
+# chained OUT...: on each CPU, what one record switched to is what the next one switches from; over all recordings.
+chained() {
+	local out cpu
+	for ((cpu = 0; cpu < CPUS; cpu++)); do
+		for out in "$@"; do
+			grep "^\[$(printf %03d $cpu)\]" "$out.txt"
+		done | sed -E 's/.*prev_pid=([0-9]+) next_pid=([0-9]+).*/\1 \2/' |
+			awk -v cpu=$cpu 'NR > 1 && $1 != last { print "cpu", cpu, "record", NR, "comes from", $1, "not", last; bad = 1 }
+				{ last = $2 } END { exit bad || NR < 10 }' || return 1
+	done
+}
+
+rust_client() {
+	insmod "$MODULES/samples/relay_sched.ko" subbuf_size=4096 n_subbufs=16 || return 1
+	sched "$WORK/sched1" && whole "$WORK/sched1" && chained "$WORK/sched1"
+}
+
+rust_client_again() {
+	# Between the recordings the buffers hold what comes.
+	sched "$WORK/sched2" && whole "$WORK/sched2" || return 1
+	sched "$WORK/sched3" --read && whole "$WORK/sched3" || return 1
+	sched "$WORK/sched4" --no-partial && whole "$WORK/sched4" || return 1
+	sched "$WORK/sched5" && whole "$WORK/sched5" || return 1
+	cat $SCHED/dropped
+	[ "$(cat $SCHED/dropped)" = 0 ] || return 1
+	chained "$WORK"/sched[12345]
+}
+
+info_agrees() {
+	"$FERROTRACE" relay info "$SCHED/cpu" || return 1
+	"$FERROTRACE" relay info "$SCHED/cpu" --json | grep '"subbuf_size": 4096'
+}
+
+rust_client_closes() {
+	"$FERROTRACE" relay record "$SCHED/cpu" -o "$WORK/sched6" --json >"$WORK/sched6.json" &
+	local pid=$!
+	sleep 0.5
+	busy
+	rmmod relay_sched || return 1
+	wait $pid || return 1
+	cat "$WORK/sched6.json"
+	grep '"stop": "closed"' "$WORK/sched6.json" || return 1
+	whole "$WORK/sched6" && chained "$WORK"/sched[123456]
+}
+
+flight_recorder() {
+	insmod "$MODULES/samples/relay_sched.ko" subbuf_size=4096 n_subbufs=4 overwrite=1 || return 1
+	busy
+	busy
+	sched "$WORK/flight" && whole "$WORK/flight" || return 1
+	grep -c '"lost_subbufs": [1-9]' "$WORK/flight/metadata.json" || return 1
+	rmmod relay_sched
+}
+
+hotplug() {
+	[ -e /sys/devices/system/cpu/cpu1/online ] || return 1
+	echo 0 >/sys/devices/system/cpu/cpu1/online || return 1
+	insmod "$MODULES/samples/relay_sched.ko" subbuf_size=4096 n_subbufs=16 || return 1
+	"$FERROTRACE" relay record "$SCHED/cpu" -o "$WORK/hotplug" &
+	local pid=$!
+	sleep 0.5
+	[ ! -e "$WORK/hotplug/cpu1" ] || return 1
+	echo 1 >/sys/devices/system/cpu/cpu1/online || return 1
+	sleep 1.5
+	busy
+	kill -INT $pid
+	wait $pid || return 1
+	whole "$WORK/hotplug" || return 1
+	rmmod relay_sched
+}
+
+mountpoint -q $DEBUGFS || mount -t debugfs debugfs $DEBUGFS
+[ ! -e "$MODULES/rust_relay.ko" ] || load rust_relay.ko
+load ferrotrace_relay.ko
+
+echo "TAP version 13"
+if [ "${FERROTRACE_VARIANT:-}" = mainline ]; then
+	check "C client: the refusal of mmap is explained" mainline_refuses_mmap
+	check "C client: read, four times" with_c_client read --read --read --read
+else
+	check "C client: mmap, four times" with_c_client mmap mmap mmap mmap
+	check "C client: read, four times" with_c_client read --read --read --read
+	check "C client: mmap and read by turns" with_c_client turns mmap --read mmap --read mmap
+fi
+check "C client: unloaded while it is recorded" closed_while_recording
+check "Rust client: mmap" rust_client
+check "Rust client: info" info_agrees
+check "Rust client: four recordings more, without a gap" rust_client_again
+check "Rust client: unloaded while it is recorded" rust_client_closes
+check "Rust client: flight recorder" flight_recorder
+check "Rust client: a CPU comes up" hotplug
+echo "1..$count"
+rm -rf "$WORK"
+[ $failed = 0 ]
