@@ -400,6 +400,74 @@ TEST_F_TIMEOUT(storm, map_while_a_cpu_comes_and_goes, 120)
 	ASSERT_TRUE(storm(&s));
 }
 
+/* Whatever users may do to a channel that is being written, at once. */
+static void *meddle(void *arg)
+{
+	int *finished = arg;
+	unsigned int i = (uintptr_t)&i, cpus = online_cpus();
+	uint8_t buf[5000];
+
+	while (!__atomic_load_n(finished, __ATOMIC_RELAXED)) {
+		struct pollfd p = { .events = POLLIN };
+		uint8_t *map;
+
+		i = i * 1103515245 + 12345;
+		p.fd = open_cpu((i >> 8) % cpus);
+		if (p.fd < 0)
+			continue;
+		switch ((i >> 16) % 6) {
+		case 0:
+			ctl("flush");
+			break;
+		case 1:
+			ctl("consumed cpu=%u n=%u", (i >> 8) % cpus, (i >> 20) % 9);
+			break;
+		case 2:
+			map = mmap(NULL, 32768, PROT_READ, MAP_SHARED, p.fd, 0);
+			if (map == MAP_FAILED)
+				break;
+			buf[0] = map[(i >> 10) % 32768];
+			munmap(map, 32768);
+			break;
+		case 3:
+			poll(&p, 1, 1);
+			break;
+		default:
+			while (read(p.fd, buf, 1 + (i >> 12) % sizeof(buf)) > 0)
+				;
+		}
+		close(p.fd);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(storm, everything_at_once, 120)
+{
+	struct bytes want = {}, got = {};
+	pthread_t thread[6];
+	int i, fd, finished = 0;
+
+	CTL("open subbuf=4096 n=8 mode=nooverwrite");
+	CTL("storm count=8000 fn=write len=200 vary=1 irq=3 period=700");
+	for (i = 0; i < 6; i++)
+		pthread_create(&thread[i], NULL, meddle, &finished);
+	CTL("stormwait");
+	__atomic_store_n(&finished, 1, __ATOMIC_RELAXED);
+	for (i = 0; i < 6; i++)
+		pthread_join(thread[i], NULL);
+
+	/* the channel is still in order */
+	fd = open_cpu(1);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	bytes_free(&got);
+	i = info("cpu1.task");
+	CTL("write cpu=1 len=500 count=20");
+	ASSERT_EQ(20, info("result"));
+	bytes_records(&want, 1, i, 500, 20);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
 /* After an overwriting storm what is left are the last records, whole. */
 TEST_F_TIMEOUT(storm, overwrite_leaves_the_last, 120)
 {
