@@ -50,6 +50,14 @@ clippy_host() {
 # Clippy in the kernel: our objects only are compiled anew, with CLIPPY=1, in a build directory of their own kind.
 clippy_kernel() { "$REPO/integration/kernel.sh" clippy "$VARIANT"; }
 
+# The kernel's code has unsafe in two kinds of places only, each file of which says what it relies on.
+unsafe_places() {
+	local found
+	# shellcheck disable=SC2016
+	found=$(kernel_rust | grep -v -E '(^rust/sys/|/ffi\.rs$)' | xargs -r grep -nE '(^|[^_])unsafe[^_]' | grep -vE ':[0-9]+: *//|`unsafe`')
+	[ -z "$found" ] || { printf '%s\n' "$found" >&2; return 1; }
+}
+
 # Not judged: EXPORT_SYMBOL, since what our C files export is defined in Rust; FILE_PATH_CHANGES, since there is no
 # MAINTAINERS file; EMBEDDED_FUNCTION_NAME and EMBEDDED_FILENAME, which take the short words of the tests for names;
 # the last two, since a test program has functions in macros (its harness's) and no kernel headers.
@@ -78,6 +86,7 @@ lint)
 	step rustfmt rustfmt_run --check
 	step clippy-host clippy_host
 	step clippy-kernel clippy_kernel
+	step unsafe-places unsafe_places
 	step checkpatch checkpatch
 	if have shellcheck; then step shellcheck shellcheck_run; fi
 	[ -z "$failed" ] || die "lint failed:$failed"

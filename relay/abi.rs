@@ -92,40 +92,48 @@ macro_rules! same_layout {
     };
 }
 
-same_layout!(RchanBuf, bindings::rchan_buf, [
-    start = start,
-    data = data,
-    offset = offset,
-    subbufs_produced = subbufs_produced,
-    subbufs_consumed = subbufs_consumed,
-    chan = chan,
-    read_wait = read_wait,
-    wakeup_work = wakeup_work,
-    dentry = dentry,
-    kref = kref,
-    full_count = stats.full_count,
-    big_count = stats.big_count,
-    page_array = page_array,
-    page_count = page_count,
-    finalized = finalized,
-    padding = padding,
-    bytes_consumed = bytes_consumed,
-    early_bytes = early_bytes,
-    cpu = cpu,
-]);
+same_layout!(
+    RchanBuf,
+    bindings::rchan_buf,
+    [
+        start = start,
+        data = data,
+        offset = offset,
+        subbufs_produced = subbufs_produced,
+        subbufs_consumed = subbufs_consumed,
+        chan = chan,
+        read_wait = read_wait,
+        wakeup_work = wakeup_work,
+        dentry = dentry,
+        kref = kref,
+        full_count = stats.full_count,
+        big_count = stats.big_count,
+        page_array = page_array,
+        page_count = page_count,
+        finalized = finalized,
+        padding = padding,
+        bytes_consumed = bytes_consumed,
+        early_bytes = early_bytes,
+        cpu = cpu,
+    ]
+);
 
-same_layout!(Rchan, bindings::rchan, [
-    version = version,
-    subbuf_size = subbuf_size,
-    n_subbufs = n_subbufs,
-    alloc_size = alloc_size,
-    cb = cb,
-    kref = kref,
-    private_data = private_data,
-    buf = buf,
-    is_global = is_global,
-    list = list,
-    parent = parent,
-    has_base_filename = has_base_filename,
-    base_filename = base_filename,
-]);
+same_layout!(
+    Rchan,
+    bindings::rchan,
+    [
+        version = version,
+        subbuf_size = subbuf_size,
+        n_subbufs = n_subbufs,
+        alloc_size = alloc_size,
+        cb = cb,
+        kref = kref,
+        private_data = private_data,
+        buf = buf,
+        is_global = is_global,
+        list = list,
+        parent = parent,
+        has_base_filename = has_base_filename,
+        base_filename = base_filename,
+    ]
+);

@@ -160,7 +160,11 @@ impl Buf {
         ] {
             counter.store(0, Relaxed);
         }
-        for counter in [&self.abi.full_count, &self.abi.big_count, &self.abi.finalized] {
+        for counter in [
+            &self.abi.full_count,
+            &self.abi.big_count,
+            &self.abi.finalized,
+        ] {
             counter.store(0, Relaxed);
         }
         self.full.store(0, Relaxed);
@@ -244,7 +248,9 @@ impl Buf {
             Some(dentry) => dentry.add_size(bytes),
             None => {
                 let early = self.abi.early_bytes.load(Relaxed);
-                self.abi.early_bytes.store(early.wrapping_add(bytes), Relaxed);
+                self.abi
+                    .early_bytes
+                    .store(early.wrapping_add(bytes), Relaxed);
             }
         }
     }
@@ -274,7 +280,12 @@ impl Buf {
             let Some(new) = consume(self.geometry(), produced, consumed, n) else {
                 return;
             };
-            if self.abi.subbufs_consumed.cmpxchg(consumed, new, Release).is_ok() {
+            if self
+                .abi
+                .subbufs_consumed
+                .cmpxchg(consumed, new, Release)
+                .is_ok()
+            {
                 return;
             }
         }

@@ -53,9 +53,8 @@ pub(crate) struct Client {
     remove_buf_file: RemoveBufFile,
 }
 
-type SubbufStart = Option<
-    unsafe extern "C" fn(*mut bindings::rchan_buf, *mut c_void, *mut c_void) -> c_int,
->;
+type SubbufStart =
+    Option<unsafe extern "C" fn(*mut bindings::rchan_buf, *mut c_void, *mut c_void) -> c_int>;
 type CreateBufFile = unsafe extern "C" fn(
     *const c_char,
     *mut bindings::dentry,
@@ -226,9 +225,22 @@ unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
 /// The channel is open, which keeps the buffers in its slots.
 unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
     // SAFETY: By the rules of this function.
-    unsafe { channel.abi.buf.slot(cpu).load(kernel::sync::atomic::Acquire).as_ref() }
+    unsafe {
+        channel
+            .abi
+            .buf
+            .slot(cpu)
+            .load(kernel::sync::atomic::Acquire)
+            .as_ref()
+    }
 }
 
+/// Opens a channel; NULL if that fails.
+///
+/// # Safety
+///
+/// `cb` is NULL or callbacks that stay valid until the channel is closed; `base_filename` is NULL or a
+/// string; `parent` is NULL or a directory.
 #[export]
 unsafe extern "C" fn relay_open(
     base_filename: *const c_char,
@@ -259,6 +271,11 @@ unsafe extern "C" fn relay_open(
     registry::open(request).map_or(core::ptr::null_mut(), |channel| channel.cast_mut().cast())
 }
 
+/// Closes a channel.
+///
+/// # Safety
+///
+/// `chan` is NULL or not used afterwards.
 #[export]
 unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
     if !chan.is_null() && registry::close(chan.cast()).is_err() {
@@ -266,6 +283,11 @@ unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
     }
 }
 
+/// Ends the current sub-buffer of every CPU.
+///
+/// # Safety
+///
+/// `chan` is NULL or open; nobody closes it meanwhile.
 #[export]
 unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
     // SAFETY: The client passes NULL or an open channel.
@@ -282,6 +304,11 @@ unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
     }
 }
 
+/// Empties all buffers.
+///
+/// # Safety
+///
+/// `chan` is NULL or open; nobody writes it meanwhile.
 #[export]
 unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
     if !chan.is_null() {
@@ -289,24 +316,35 @@ unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
     }
 }
 
+/// Moves to the next sub-buffer; the slow path of writing.
+///
+/// # Safety
+///
+/// `buf` is the buffer of this CPU, of an open channel, and nobody else writes it.
 #[export]
 unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: usize) -> usize {
     // SAFETY: The header's inline functions pass the CPU's buffer; our `Buf` starts with it.
     unsafe { &*buf.cast::<Buf>() }.switch(length)
 }
 
+/// Whether no sub-buffer is free.
+///
+/// # Safety
+///
+/// `buf` is a buffer of an open channel.
 #[export]
 unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
     // SAFETY: The client passes a buffer of its own; our `Buf` starts with it.
     unsafe { &*buf.cast::<Buf>() }.is_full().into()
 }
 
+/// User space has read `consumed` more sub-buffers of `cpu`.
+///
+/// # Safety
+///
+/// `chan` is NULL or open; nobody closes it meanwhile.
 #[export]
-unsafe extern "C" fn relay_subbufs_consumed(
-    chan: *mut bindings::rchan,
-    cpu: u32,
-    consumed: usize,
-) {
+unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32, consumed: usize) {
     // SAFETY: The client passes NULL or an open channel.
     let Some((channel, cpu)) = (unsafe { channel(chan) }).zip(CpuId::new(cpu)) else {
         return;
@@ -317,6 +355,11 @@ unsafe extern "C" fn relay_subbufs_consumed(
     }
 }
 
+/// A count over all CPUs.
+///
+/// # Safety
+///
+/// `chan` is NULL or open; nobody closes it meanwhile.
 #[export]
 unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> usize {
     let count: fn(&Buf) -> u64 = match u32::try_from(flags) {
@@ -335,10 +378,16 @@ unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> us
     usize::try_from(counts.fold(0, u64::wrapping_add)).unwrap_or(usize::MAX)
 }
 
+/// Makes the buffers of a CPU that comes up.
+///
+/// # Safety
+///
 /// Called by the kernel's table of CPU states.
 #[cfg(not(MODULE))]
 #[export]
 unsafe extern "C" fn relay_prepare_cpu(cpu: u32) -> c_int {
-    let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(registry::prepare_cpu);
+    let prepared = CpuId::new(cpu)
+        .ok_or(EINVAL)
+        .and_then(registry::prepare_cpu);
     prepared.map_or_else(|e| e.to_errno(), |()| 0)
 }

@@ -114,13 +114,14 @@ pub(crate) fn reset(channel: *const Channel) -> Result {
 
 /// Makes the buffers of a CPU that is about to come up.
 ///
-/// Errors: those of [`Channel::add_buf`]. Buffers made before the failure stay: the CPU may come up
-/// another time.
+/// Errors: -ENOMEM, whatever the reason, as the C engine has it; it is printed. Buffers made before
+/// the failure stay: the CPU may come up another time.
 pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
     let mut channels = registry();
     for open in channels.iter_mut() {
-        open.add_buf(cpu).inspect_err(|e| {
+        open.add_buf(cpu).map_err(|e| {
             pr_err!("no buffer for cpu {}: {:?}\n", cpu.get(), e);
+            ENOMEM
         })?;
     }
     Ok(())

@@ -129,11 +129,17 @@ impl kernel::Module for RelaySched {
         let channel = Channel::builder(c"relay_sched")
             .subbuf_size(module_parameters::subbuf_size.value())
             .n_subbufs(module_parameters::n_subbufs.value())
-            .mode(if overwrite { Mode::Overwrite } else { Mode::NoOverwrite })
+            .mode(if overwrite {
+                Mode::Overwrite
+            } else {
+                Mode::NoOverwrite
+            })
             .format(FORMAT)
             .open()?;
         let enabled = Shared::new(Ok(Enabled(Atomic::new(true))))?;
-        let file = channel.dir().file(c"enabled", 0o600, &ENABLED_FILE, enabled.clone())?;
+        let file = channel
+            .dir()
+            .file(c"enabled", 0o600, &ENABLED_FILE, enabled.clone())?;
         let recorder = Arc::new(Recorder { enabled, channel }, GFP_KERNEL)?;
         Ok(Self {
             _probe: SchedSwitchProbe::new(recorder.clone())?,

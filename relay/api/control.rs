@@ -135,7 +135,7 @@ impl ChannelState {
 /// `name` with something behind it.
 fn suffixed(name: &CStr, suffix: &str) -> Result<CString> {
     let name = name.to_str().map_err(|_| EINVAL)?;
-    Ok(CString::try_from_fmt(fmt!("{name}{suffix}"))?)
+    CString::try_from_fmt(fmt!("{name}{suffix}"))
 }
 
 #[derive(Clone, Copy)]

@@ -41,7 +41,10 @@ unsafe impl Sync for BufRef {}
 
 impl BufRef {
     /// A field that others change.
-    fn counter(&self, field: impl FnOnce(*mut bindings::rchan_buf) -> *mut usize) -> &Atomic<usize> {
+    fn counter(
+        &self,
+        field: impl FnOnce(*mut bindings::rchan_buf) -> *mut usize,
+    ) -> &Atomic<usize> {
         // SAFETY: By the type invariant; everyone accesses the fields with single loads and stores.
         unsafe { Atomic::from_ptr(field(self.0.as_ptr())) }
     }
@@ -110,7 +113,12 @@ impl BufRef {
     ///
     /// Should `fill` write to the same buffer, its own record stands and this one is given up.
     #[inline]
-    pub(crate) fn write_room(&self, len: usize, _irqs: &IrqsOff, fill: impl FnOnce(&mut Room)) -> bool {
+    pub(crate) fn write_room(
+        &self,
+        len: usize,
+        _irqs: &IrqsOff,
+        fill: impl FnOnce(&mut Room),
+    ) -> bool {
         let (size, _) = self.sizes();
         let counter = self.offset_counter();
         let fits = |offset: usize| offset.checked_add(len).is_some_and(|end| end <= size);
@@ -171,7 +179,9 @@ impl Handle {
         sizes: (usize, usize),
         state: ARef<Shared<ChannelState>>,
     ) -> Result<Self> {
-        let private = core::ptr::from_ref::<ChannelState>(&state).cast_mut().cast();
+        let private = core::ptr::from_ref::<ChannelState>(&state)
+            .cast_mut()
+            .cast();
         // SAFETY: The callbacks are static; name and directory are valid; the state outlives the
         // channel.
         let chan = unsafe {
@@ -203,7 +213,8 @@ impl Handle {
     /// The buffer of any CPU, if it has one.
     pub(crate) fn buf(&self, cpu: CpuId) -> Option<BufRef> {
         // SAFETY: By the type invariant.
-        let slot = unsafe { *bindings::ferro_per_cpu_ptr((*self.chan.as_ptr()).buf.cast(), cpu.get()) };
+        let slot =
+            unsafe { *bindings::ferro_per_cpu_ptr((*self.chan.as_ptr()).buf.cast(), cpu.get()) };
         // INVARIANT: The channel is open, which keeps its buffers.
         NonNull::new(slot.cast()).map(BufRef)
     }
@@ -306,6 +317,9 @@ fn callbacks(mode: Mode) -> *const bindings::rchan_callbacks {
     }
 }
 
+/// # Safety
+///
+/// Called by the engine for a buffer of a channel that [`Handle::open`] opened.
 unsafe extern "C" fn enter_always(
     _buf: *mut bindings::rchan_buf,
     _subbuf: *mut c_void,
@@ -324,6 +338,9 @@ unsafe fn state_of<'a>(buf: NonNull<bindings::rchan_buf>) -> &'a ChannelState {
     unsafe { &*(*(*buf.as_ptr()).chan).private_data.cast::<ChannelState>() }
 }
 
+/// # Safety
+///
+/// Called by the engine for a buffer of a channel that [`Handle::open`] opened.
 unsafe extern "C" fn create_buf_file(
     filename: *const c_char,
     parent: *mut bindings::dentry,
@@ -364,6 +381,9 @@ unsafe extern "C" fn create_buf_file(
     }
 }
 
+/// # Safety
+///
+/// Called by the engine for a buffer of a channel that [`Handle::open`] opened.
 unsafe extern "C" fn remove_buf_file(dentry: *mut bindings::dentry) -> c_int {
     // SAFETY: The engine passes the file that `create_buf_file()` made, whose data is the buffer.
     unsafe {

@@ -151,12 +151,17 @@ impl HotplugOff {
     /// preemption off is half done meanwhile. An offline CPU executes nothing, so `f` is then
     /// called here.
     pub fn call_on(&self, cpu: CpuId, f: &(impl Fn() + Sync)) {
+        /// # Safety
+        ///
+        /// `arg` points to a live `F`.
         unsafe extern "C" fn run<F: Fn()>(arg: *mut kernel::ffi::c_void) -> kernel::ffi::c_long {
             // SAFETY: `call_on()` passes a reference to a live `F` and waits.
             (unsafe { NonNull::new_unchecked(arg.cast::<F>()).as_ref() })();
             0
         }
-        fn run_for<F: Fn()>(_: &F) -> unsafe extern "C" fn(*mut kernel::ffi::c_void) -> kernel::ffi::c_long {
+        fn run_for<F: Fn()>(
+            _: &F,
+        ) -> unsafe extern "C" fn(*mut kernel::ffi::c_void) -> kernel::ffi::c_long {
             run::<F>
         }
 

@@ -34,7 +34,8 @@ impl Dir {
     pub fn new(name: &CStr, parent: Option<&Dir>) -> Result<Self> {
         let parent = parent.map_or(core::ptr::null_mut(), Dir::as_ptr);
         // SAFETY: The name is a string and the parent, if any, a directory.
-        let dir = from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent) })?;
+        let dir =
+            from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent) })?;
         // INVARIANT: Just made.
         NonNull::new(dir).map(Self).ok_or(ENOMEM)
     }
@@ -44,7 +45,10 @@ impl Dir {
     /// # Safety
     ///
     /// `dir` is a directory of debugfs that is not removed during the call.
-    pub unsafe fn with_raw<R>(dir: *mut bindings::dentry, f: impl FnOnce(&Dir) -> Result<R>) -> Result<R> {
+    pub unsafe fn with_raw<R>(
+        dir: *mut bindings::dentry,
+        f: impl FnOnce(&Dir) -> Result<R>,
+    ) -> Result<R> {
         let dir = core::mem::ManuallyDrop::new(Self(NonNull::new(dir).ok_or(EINVAL)?));
         f(&dir)
     }

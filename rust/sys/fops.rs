@@ -271,6 +271,9 @@ unsafe fn object<'a, T: FileOps>(file: *const bindings::file) -> &'a T {
     unsafe { &*(*file).private_data.cast::<T>() }
 }
 
+/// # Safety
+///
+/// Called by the VFS for a file with a [`FileTable<T>`].
 unsafe extern "C" fn open<T: FileOps>(
     inode: *mut bindings::inode,
     file: *mut bindings::file,
@@ -286,12 +289,19 @@ unsafe extern "C" fn open<T: FileOps>(
     unsafe { bindings::nonseekable_open(inode, file) }
 }
 
+/// # Safety
+///
+/// Called by the VFS for a file with a [`FileTable<T>`].
 unsafe extern "C" fn release<T: FileOps>(
     _inode: *mut bindings::inode,
     file: *mut bindings::file,
 ) -> c_int {
     // SAFETY: `open()` left the pointer and the count, which this takes back.
-    unsafe { drop(ARef::from_raw(NonNull::new_unchecked((*file).private_data.cast::<T>()))) };
+    unsafe {
+        drop(ARef::from_raw(NonNull::new_unchecked(
+            (*file).private_data.cast::<T>(),
+        )))
+    };
     0
 }
 
@@ -300,6 +310,9 @@ fn errno(e: Error) -> isize {
     isize::try_from(e.to_errno()).unwrap_or(isize::MIN)
 }
 
+/// # Safety
+///
+/// Called by the VFS for a file with a [`FileTable<T>`].
 unsafe extern "C" fn read<T: FileOps>(
     file: *mut bindings::file,
     to: *mut c_char,
@@ -322,7 +335,10 @@ unsafe extern "C" fn read<T: FileOps>(
         (Err(e), _) if dst.done == 0 => errno(e),
         (_, Ok(done)) => {
             // SAFETY: As above.
-            unsafe { *position = (*position).saturating_add_unsigned(u64::try_from(dst.done).unwrap_or(0)) };
+            unsafe {
+                *position =
+                    (*position).saturating_add_unsigned(u64::try_from(dst.done).unwrap_or(0))
+            };
             done
         }
         // The VFS limits a read to less than this.
@@ -330,6 +346,9 @@ unsafe extern "C" fn read<T: FileOps>(
     }
 }
 
+/// # Safety
+///
+/// Called by the VFS for a file with a [`FileTable<T>`].
 unsafe extern "C" fn write<T: FileOps>(
     file: *mut bindings::file,
     from: *const c_char,
@@ -347,6 +366,9 @@ unsafe extern "C" fn write<T: FileOps>(
     }
 }
 
+/// # Safety
+///
+/// Called by the VFS for a file with a [`FileTable<T>`].
 unsafe extern "C" fn poll<T: FileOps>(
     file: *mut bindings::file,
     table: *mut bindings::poll_table,
@@ -360,6 +382,9 @@ unsafe extern "C" fn poll<T: FileOps>(
     unsafe { object::<T>(file) }.poll(&table)
 }
 
+/// # Safety
+///
+/// Called by the VFS for a file with a [`FileTable<T>`].
 unsafe extern "C" fn mmap_prepare<T: FileOps>(desc: *mut bindings::vm_area_desc) -> c_int {
     // SAFETY: The caller passes a mapping in the making, of an open file.
     let (request, object) = unsafe {
@@ -390,6 +415,9 @@ const fn vm_ops<T: FileOps>() -> bindings::vm_operations_struct {
     ops
 }
 
+/// # Safety
+///
+/// Called for a fault in a mapping that [`mmap_prepare::<T>`] set up.
 unsafe extern "C" fn fault<T: FileOps>(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
     // SAFETY: `mmap_prepare()` left the object in the mapping, whose file keeps it.
     let (object, index) = unsafe {

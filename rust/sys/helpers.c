@@ -98,6 +98,7 @@ EXPORT_SYMBOL_GPL(ferro_init_irq_work);
 
 bool ferro_waitqueue_active(struct wait_queue_head *head)
 {
+	/* The barrier is the caller's, see WaitQueue::is_active(). */
 	return waitqueue_active(head);
 }
 EXPORT_SYMBOL_GPL(ferro_waitqueue_active);

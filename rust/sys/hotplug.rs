@@ -55,6 +55,9 @@ impl<T: PrepareCpu> Drop for PrepareHook<T> {
     }
 }
 
+/// # Safety
+///
+/// Called by the kernel's table of CPU states.
 unsafe extern "C" fn startup<T: PrepareCpu>(cpu: u32) -> i32 {
     let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(T::prepare);
     prepared.map_or_else(|e| e.to_errno(), |()| 0)

@@ -61,6 +61,9 @@ impl IrqWork {
     }
 }
 
+/// # Safety
+///
+/// `work` is embedded in a live `T`, at its offset.
 unsafe extern "C" fn run<T: HasIrqWork>(work: *mut bindings::irq_work) {
     // SAFETY: By the rules of `HasIrqWork` the work is embedded in a live `T`, at this offset.
     unsafe { &*work.byte_sub(T::OFFSET).cast::<T>() }.run();

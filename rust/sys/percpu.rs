@@ -46,7 +46,9 @@ impl<T> PerCpuPtr<T> {
         // SAFETY: By the invariants of both types this is the address of a live pointer of the
         // area, which `self` keeps, and everyone accesses it with single loads and stores.
         unsafe {
-            Atomic::from_ptr(bindings::ferro_per_cpu_ptr(self.slots.as_ptr().cast(), cpu.get()).cast())
+            Atomic::from_ptr(
+                bindings::ferro_per_cpu_ptr(self.slots.as_ptr().cast(), cpu.get()).cast(),
+            )
         }
     }
 

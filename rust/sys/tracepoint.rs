@@ -122,6 +122,9 @@ fn probe_ptr<T: SchedSwitch>() -> *mut c_void {
     probe as *mut c_void
 }
 
+/// # Safety
+///
+/// Called by the tracepoint it was registered with, `handler` being a live `T`.
 unsafe extern "C" fn probe<T: SchedSwitch>(
     handler: *mut c_void,
     preempt: bool,
@@ -151,6 +154,9 @@ fn find(name: &CStr) -> Result<NonNull<bindings::tracepoint>> {
         found: *mut bindings::tracepoint,
     }
 
+    /// # Safety
+    ///
+    /// `search` points to a live `Search`, `tracepoint` to a tracepoint.
     unsafe extern "C" fn look(tracepoint: *mut bindings::tracepoint, search: *mut c_void) {
         // SAFETY: `find()` passes a `Search`; the kernel passes its tracepoints, which have names.
         unsafe {

@@ -46,7 +46,14 @@ impl WaitQueue {
     pub fn wake_all(&self) {
         const TASK_INTERRUPTIBLE: u32 = bindings::TASK_INTERRUPTIBLE;
         // SAFETY: The queue is initialised; 0 wakes all.
-        unsafe { bindings::__wake_up(self.head.get(), TASK_INTERRUPTIBLE, 0, core::ptr::null_mut()) };
+        unsafe {
+            bindings::__wake_up(
+                self.head.get(),
+                TASK_INTERRUPTIBLE,
+                0,
+                core::ptr::null_mut(),
+            )
+        };
     }
 
     pub(crate) fn as_ptr(&self) -> *mut bindings::wait_queue_head {

@@ -45,7 +45,10 @@ impl Sim {
             self.view.offset = self.geometry.blocked();
             return false;
         }
-        let at = self.geometry.start(self.geometry.index(self.view.produced)).get();
+        let at = self
+            .geometry
+            .start(self.geometry.index(self.view.produced))
+            .get();
         self.memory[at..at + self.header].fill(b'H');
         self.view.offset = self.header;
         true
@@ -76,9 +79,9 @@ impl Sim {
         let mut out = Vec::new();
         loop {
             let padding = &self.padding;
-            let (position, chunk) =
-                self.position
-                    .next_chunk(&self.geometry, self.view, |i| padding[i.get()]);
+            let (position, chunk) = self
+                .position
+                .next_chunk(&self.geometry, self.view, |i| padding[i.get()]);
             self.position = position;
             let Some(chunk) = chunk.filter(|_| count > 0) else {
                 return out;
@@ -224,14 +227,22 @@ fn sizes_are_checked() {
     assert_eq!(Geometry::new(0, 4), Err(GeometryError::Zero));
     assert_eq!(Geometry::new(4, 0), Err(GeometryError::Zero));
     assert_eq!(Geometry::new(usize::MAX, 2), Err(GeometryError::TooLarge));
-    assert_eq!(Geometry::new(0x1_0000, 0x1_0000), Err(GeometryError::TooLarge));
+    assert_eq!(
+        Geometry::new(0x1_0000, 0x1_0000),
+        Err(GeometryError::TooLarge)
+    );
     assert!(Geometry::new(Geometry::MAX_BYTES, 1).is_ok());
 }
 
 #[test]
 fn a_blocked_writer_closes_nothing_twice() {
     let geometry = Geometry::new(16, 2).unwrap();
-    assert_eq!(geometry.close(5, 10).map(|c| (c.index.get(), c.padding, c.bytes)), Some((1, 6, 10)));
+    assert_eq!(
+        geometry
+            .close(5, 10)
+            .map(|c| (c.index.get(), c.padding, c.bytes)),
+        Some((1, 6, 10))
+    );
     assert_eq!(geometry.close(5, geometry.blocked()), None);
     assert!(!geometry.fits(geometry.blocked(), 0));
     assert!(!geometry.fits(1, usize::MAX));

@@ -16,10 +16,9 @@ fail() {
 
 # Processes that block, wake each other up and compute, on every CPU.
 workload() {
-	local i
-	for i in 1 2 3 4; do
+	for _ in 1 2 3 4; do
 		seq 1 3000 | sort -n | tail -n 1 >/dev/null &
-		(for _ in $(seq 20); do sleep 0.01; done) &
+		(seq 20 | while read -r _; do sleep 0.01; done) &
 	done
 	wait
 }
