@@ -115,6 +115,7 @@ fn files_without_mmap() {
     symlink("/proc/self/environ", &path).unwrap();
     let message = fail(&mut channel.record(&QUICK));
     has(&message, &["cpu0", "refuses to map", "--read"]);
+    assert!(!exists(&channel.out), "an output directory was left behind");
 }
 
 #[test]

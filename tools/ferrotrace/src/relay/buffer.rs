@@ -47,6 +47,41 @@ pub struct Plan {
     pub partial: bool,
 }
 
+impl Plan {
+    /// Opens the files of one CPU's buffer, and chooses the way to drain it.
+    pub fn open(
+        &self,
+        channel: &ChannelDir,
+        cpu: CpuId,
+        relay_file: PathBuf,
+    ) -> Result<(KernelSource, Box<dyn Drain>)> {
+        let (geometry, mapped) = match self.method {
+            Method::Mmap(geometry) => (Some(geometry), true),
+            Method::Read(geometry) => (geometry, false),
+        };
+        let mut source = KernelSource::open(channel, cpu, relay_file, geometry, mapped)?;
+        let layout = |geometry| Layout {
+            cpu,
+            geometry,
+            mode: self.mode,
+            header: self.header,
+        };
+        let drain: Box<dyn Drain> = match self.method {
+            Method::Mmap(geometry) => {
+                source.require(channel, cpu, self.header.is_empty())?;
+                source.map(geometry)?;
+                Box::new(MappedDrain::new(layout(geometry), &mut source)?)
+            }
+            Method::Read(Some(geometry)) if !self.header.is_empty() => {
+                source.require(channel, cpu, false)?;
+                Box::new(HeaderDrain::new(layout(geometry), &mut source)?)
+            }
+            Method::Read(geometry) => Box::new(StreamDrain::new(geometry)),
+        };
+        Ok((source, drain))
+    }
+}
+
 /// What a buffer does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -78,30 +113,7 @@ impl Buffer {
         plan: &Plan,
         output: &OutputDir,
     ) -> Result<Self> {
-        let geometry = match plan.method {
-            Method::Mmap(geometry) => Some(geometry),
-            Method::Read(geometry) => geometry,
-        };
-        let mapped = matches!(plan.method, Method::Mmap(_));
-        let mut source = KernelSource::open(channel, cpu, relay_file, geometry, mapped)?;
-        let layout = |geometry| Layout {
-            cpu,
-            geometry,
-            mode: plan.mode,
-            header: plan.header,
-        };
-        let drain: Box<dyn Drain> = match plan.method {
-            Method::Mmap(geometry) => {
-                source.require(channel, cpu, plan.header.is_empty())?;
-                source.map(geometry)?;
-                Box::new(MappedDrain::new(layout(geometry), &mut source)?)
-            }
-            Method::Read(Some(geometry)) if !plan.header.is_empty() => {
-                source.require(channel, cpu, false)?;
-                Box::new(HeaderDrain::new(layout(geometry), &mut source)?)
-            }
-            Method::Read(geometry) => Box::new(StreamDrain::new(geometry)),
-        };
+        let (source, drain) = plan.open(channel, cpu, relay_file)?;
         let (file, path) = output.create_cpu_file(cpu)?;
         Ok(Self {
             source,

@@ -97,6 +97,10 @@ pub fn record(options: &Options) -> Result<Metadata> {
     })?;
     let channel = ChannelDir::open(&options.channel)?;
     let plan = plan(&channel, options)?;
+    // What is wrong with the channel should be known before anything is written.
+    for (cpu, path) in channel.relay_files()? {
+        plan.open(&channel, cpu, path)?;
+    }
     let output = OutputDir::create(&options.output, channel.name(), options.force)?;
 
     let dropped_before = channel.dropped()?;
