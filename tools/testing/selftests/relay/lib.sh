@@ -6,7 +6,11 @@
 # selftests_relay_build VARIANT: builds programs and module in the variant's build directory, where run.sh looks.
 selftests_relay_build() {
 	local kdir
-	kdir=$("$REPO/integration/kernel.sh" kdir "$1") &&
-		make -C "$REPO/tools/testing/selftests/relay" KDIR="$kdir" OUT="$kdir/selftests-relay" \
-			MAKE_MODULE="$REPO/integration/kernel.sh make $1"
+	kdir=$("$REPO/integration/kernel.sh" kdir "$1") || return 1
+	if ! [ -f "$kdir/Module.symvers" ]; then
+		echo "no kernel $1 here; run 'make kernel VARIANT=$1'"
+		return 1
+	fi
+	make -C "$REPO/tools/testing/selftests/relay" KDIR="$kdir" OUT="$kdir/selftests-relay" \
+		MAKE_MODULE="$REPO/integration/kernel.sh make $1"
 }

@@ -79,6 +79,7 @@ struct drain {
 	unsigned int subbuf, n;
 	bool map;
 	int *finished;
+	long long consumed;
 	struct checker check;
 };
 
@@ -123,7 +124,7 @@ static void drain_map(struct drain *d, int fd)
 	struct checker *c = &d->check;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	size_t total = d->subbuf * d->n;
-	long long produced, consumed = 0;
+	long long produced, consumed = d->consumed;
 	uint8_t *map;
 
 	map = mmap(NULL, total, PROT_READ, MAP_SHARED, fd, 0);
@@ -151,16 +152,12 @@ static void drain_map(struct drain *d, int fd)
 		}
 		if (c->bad)
 			break;
-		if (!finished) {
-			poll(&p, 1, 10);
-		} else if (produced == info("cpu%u.produced", d->cpu)) {
-			/* room is there: finish the last one */
-			if (!info("cpu%u.offset", d->cpu) || ctl("flush"))
-				break;
-			if (info("cpu%u.produced", d->cpu) == produced)
-				break;
-		}
+		/* the count was read after that */
+		if (finished)
+			break;
+		poll(&p, 1, 10);
 	}
+	d->consumed = consumed;
 	munmap(map, total);
 }
 
@@ -254,6 +251,13 @@ static bool storm(const struct storm *s)
 	__atomic_store_n(&finished, 1, __ATOMIC_RELEASE);
 	for (cpu = 0; cpu < files; cpu++)
 		pthread_join(d[cpu].thread, NULL);
+	if (s->map) {
+		/* there is room everywhere: finish the last sub-buffers */
+		if (ctl("flush"))
+			ok = false;
+		for (cpu = 0; cpu < files; cpu++)
+			drain_thread(&d[cpu]);
+	}
 	for (cpu = 0; cpu < files; cpu++) {
 		if (!accounted(s, &d[cpu], cpu))
 			ok = false;
