@@ -12,6 +12,7 @@ use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
 use kernel::bindings;
+use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
@@ -369,12 +370,15 @@ unsafe extern "C" fn create_buf_file(
             &raw const bindings::relay_file_operations,
         )
     };
+    if let Err(e) = from_err_ptr(dentry) {
+        return e.to_ptr();
+    }
     // INVARIANT: The control files are removed in `remove_buf_file()`, before the buffer goes.
     // SAFETY: The engine passes the directory that `Handle::open()` got.
     match unsafe { Dir::with_raw(parent, |dir| state.add_controls(dir, name, BufRef(buf))) } {
         Ok(()) => dentry,
         Err(e) => {
-            // SAFETY: An error or the file just made.
+            // SAFETY: The file just made.
             unsafe { bindings::debugfs_remove(dentry) };
             e.to_ptr()
         }
