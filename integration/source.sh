@@ -177,13 +177,15 @@ patch_list() {
 	if [ -f "$PATCHES/series" ]; then sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$PATCHES/series"; fi
 }
 
-# prune BASE: of BASE's patched trees, keep those used last; each holds builds of up to a gigabyte a variant.
+# prune BASE: removes BASE's patched trees that nobody used for a day, but keeps the three used last; each holds
+# builds of up to a gigabyte a variant. A tree that is being built has its lock held.
 prune() {
 	local t
 	find "$(dirname "$1")" -maxdepth 1 -name "$(basename "$1")-*" -printf '%T@ %p\n' | sort -rn | tail -n +4 |
 		while read -r _ t; do
-			say "removing $t, which was used before three others"
-			rm -rf "$t"
+			[ -n "$(find "$t" -maxdepth 0 -mmin +1440)" ] || continue
+			say "removing $t, which nobody used for a day"
+			flock -n "$CACHE/locks/$(basename "$t")" rm -rf "$t" || true
 		done
 }
 

@@ -27,7 +27,7 @@ for variant in $BENCH_VARIANTS; do
 	[ -s "$work/$variant" ] || die "no figures from $variant"
 done
 
-# A table: operations down, variants across; the ratio is the last to the first.
+# A table: operations down, variants across; the ratio is the last variant's to the first's.
 awk -v variants="$BENCH_VARIANTS" -v dir="$work" '
 	BEGIN {
 		n = split(variants, v, " ")
@@ -39,7 +39,7 @@ awk -v variants="$BENCH_VARIANTS" -v dir="$work" '
 			}
 		printf "%-22s", "instructions"
 		for (k = 1; k <= n; k++) printf "%14s", v[k]
-		printf "%10s\n", n > 1 ? "ratio" : ""
+		printf "%10s\n", (n > 1 ? "ratio" : "")
 		for (i = 1; i <= count; i++) {
 			printf "%-22s", order[i]
 			for (k = 1; k <= n; k++) printf "%14s", cost[order[i], k]
