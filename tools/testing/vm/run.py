@@ -166,14 +166,17 @@ def qemu_command(args, share, console):
 def shell(args):
     """A shell in the guest. virtme-ng knows terminals; the rest of its comfort takes time to boot."""
     image = kernel_image(args.variant)
-    cmd = [find_vng(), "--run", image, "--user", "root", "--cpus", args.cpus, "--memory", args.mem, "--force-9p"]
+    vng = find_vng()
+    cmd = [vng, "--run", image, "--user", "root", "--cpus", args.cpus, "--memory", args.mem, "--force-9p"]
     if args.variant.startswith("uml"):
         die("a shell is not offered by a User Mode Linux guest; give CMD=")
     if not kvm_works(image):
         cmd.append("--disable-kvm")
     for a in shlex.split(args.append):
         cmd += ["--append", a]
-    return subprocess.run(cmd, check=False, cwd=REPO).returncode
+    # It starts its other half by name.
+    env = {**os.environ, "PATH": os.path.dirname(vng) + ":" + os.environ["PATH"]}
+    return subprocess.run(cmd, check=False, cwd=REPO, env=env).returncode
 
 
 def write_share(args, share):
