@@ -141,7 +141,7 @@ impl HotplugOff {
     /// Context: process; sleeps. Not from a hotplug callback.
     pub fn new() -> Self {
         // SAFETY: Undone by `drop()` in the same task, as the guard is not `Send`.
-        unsafe { bindings::cpus_read_lock() };
+        unsafe { bindings::ferro_cpus_read_lock() };
         Self(NotThreadSafe)
     }
 
@@ -190,6 +190,6 @@ impl Default for HotplugOff {
 impl Drop for HotplugOff {
     fn drop(&mut self) {
         // SAFETY: Pairs with `new()`.
-        unsafe { bindings::cpus_read_unlock() }
+        unsafe { bindings::ferro_cpus_read_unlock() }
     }
 }

@@ -2,6 +2,7 @@
 /*
  * Functions for what Rust cannot call: macros and static inline functions.
  */
+#include <linux/cpu.h>
 #include <linux/cpumask.h>
 #include <linux/dcache.h>
 #include <linux/export.h>
@@ -44,6 +45,18 @@ bool ferro_cpu_online(unsigned int cpu)
 	return cpu_online(cpu);
 }
 EXPORT_SYMBOL_GPL(ferro_cpu_online);
+
+void ferro_cpus_read_lock(void)
+{
+	cpus_read_lock();
+}
+EXPORT_SYMBOL_GPL(ferro_cpus_read_lock);
+
+void ferro_cpus_read_unlock(void)
+{
+	cpus_read_unlock();
+}
+EXPORT_SYMBOL_GPL(ferro_cpus_read_unlock);
 
 void __percpu *ferro_alloc_percpu_ptr(void)
 {

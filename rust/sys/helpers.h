@@ -22,6 +22,10 @@ unsigned int ferro_next_online_cpu(int cpu);
 unsigned int ferro_nr_cpu_ids(void);
 bool ferro_cpu_online(unsigned int cpu);
 
+/* cpu.h: hold off CPU hotplug, which nothing does without CONFIG_HOTPLUG_CPU. */
+void ferro_cpus_read_lock(void);
+void ferro_cpus_read_unlock(void);
+
 /* percpu.h: a per-CPU pointer, NULL on every CPU. */
 void __percpu *ferro_alloc_percpu_ptr(void);
 void **ferro_per_cpu_ptr(void __percpu *slots, unsigned int cpu);
