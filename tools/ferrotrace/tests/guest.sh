@@ -48,6 +48,7 @@ load() { lsmod | grep -q "^$(basename "$1" .ko) " || insmod "$MODULES/$1" "${@:2
 lines() {
 	local cpu
 	for ((cpu = 0; cpu < CPUS; cpu++)); do
+		# shellcheck disable=SC2016
 		taskset -c $cpu bash -c '
 			for ((i = $1 + $3; i <= $2; i += $4)); do
 				printf "%08d%.*s\n" $i $((i % 60)) "............................................................" >'"$C"'/log
@@ -102,9 +103,9 @@ with_c_client() {
 
 mainline_refuses_mmap() {
 	insmod "$MODULES/samples/relay_c_client.ko" || return 1
-	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/refused" --header 4 --duration 0.1
+	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/refused" --header 4 --duration 0.1 2>"$WORK/refused.err"
 	[ $? = 1 ] || return 1
-	grep -e --read "$WORK/log" || return 1
+	grep -e 'refuses to map.*--read' "$WORK/refused.err" || return 1
 	[ ! -e "$WORK/refused" ] || return 1
 	rmmod relay_c_client
 }
