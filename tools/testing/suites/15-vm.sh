@@ -54,7 +54,7 @@ vm 'echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 1000'
 tap_run "vm: a panic is status 125" status_is 125
 tap_run "vm: the log's end is shown" grep "Kernel panic" "$work/err"
 
-vm 'busybox reboot -f'
+vm 'busybox poweroff -f'
 tap_run "vm: a guest that ends without an answer is status 125" status_is 125
 
 STRICT=1 vm 'echo "WARNING: CPU: 0 PID: 1 at a test" >/dev/kmsg'
