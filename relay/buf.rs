@@ -18,7 +18,6 @@ use ferro_core::relay::View;
 use ferro_sys::counted::first_ref;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::dentry::Dentry;
-use ferro_sys::irq_work::IrqWork;
 use ferro_sys::pages::PageBuf;
 use ferro_sys::wait::WaitQueue;
 use kernel::bindings;
@@ -85,7 +84,7 @@ impl Buf {
                     subbufs_consumed: Atomic::new(0),
                     chan: core::ptr::from_ref::<Channel>(channel),
                     read_wait <- WaitQueue::new(c"relay", static_lock_class!()),
-                    wakeup_work <- IrqWork::new::<Self>(),
+                    wakeup_work <- Self::wakeup_work(),
                     dentry: Atomic::new(core::ptr::null_mut()),
                     kref: kernel::sync::Refcount::new(1),
                     full_count: Atomic::new(0),

@@ -17,13 +17,14 @@ use ferro_sys::dentry::Dentry;
 use ferro_sys::fops::FileOps;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::MmapRequest;
-use ferro_sys::fops::PollTable;
 use ferro_sys::fops::UserDst;
 use ferro_sys::impl_always_refcounted;
 use ferro_sys::irq_work::HasIrqWork;
+use ferro_sys::irq_work::IrqWork;
 use ferro_sys::mutex::StaticGuard;
 use ferro_sys::mutex::StaticMutex;
 use ferro_sys::pages::PageRef;
+use ferro_sys::wait::WaitQueue;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
@@ -153,6 +154,14 @@ unsafe impl Send for Buf {}
 // SAFETY: As above.
 unsafe impl Sync for Buf {}
 
+impl Buf {
+    /// The work that wakes readers.
+    pub(crate) fn wakeup_work() -> impl PinInit<IrqWork> {
+        // SAFETY: `Buf::new()`, the only caller, initialises the field at `OFFSET` with it.
+        unsafe { IrqWork::new::<Self>() }
+    }
+}
+
 #[pinned_drop]
 impl PinnedDrop for Buf {
     fn drop(self: Pin<&mut Self>) {
@@ -179,8 +188,12 @@ unsafe impl FileOps for Buf {
         self.read_to(to)
     }
 
-    fn poll(&self, table: &PollTable<'_>) -> u32 {
-        self.poll_events(table)
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        Some(&self.abi.read_wait)
+    }
+
+    fn events(&self) -> u32 {
+        self.poll_events()
     }
 
     fn mmap(&self, request: &MmapRequest) -> Result {
@@ -362,11 +375,14 @@ unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32
 /// `chan` is NULL or open; nobody closes it meanwhile.
 #[export]
 unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> usize {
-    let count: fn(&Buf) -> u64 = match u32::try_from(flags) {
-        Ok(f) if f > bindings::RELAY_STATS_LAST => return 0,
-        Ok(f) if f & bindings::RELAY_STATS_BUF_FULL != 0 => Buf::full_count,
-        Ok(f) if f & bindings::RELAY_STATS_WRT_BIG != 0 => Buf::big_count,
-        _ => return 0,
+    let is_set = |flag: u32| c_int::try_from(flag).is_ok_and(|flag| flags & flag != 0);
+    let known = c_int::try_from(bindings::RELAY_STATS_LAST).is_ok_and(|last| flags <= last);
+    let count: fn(&Buf) -> u64 = if known && is_set(bindings::RELAY_STATS_BUF_FULL) {
+        Buf::full_count
+    } else if known && is_set(bindings::RELAY_STATS_WRT_BIG) {
+        Buf::big_count
+    } else {
+        return 0;
     };
     // SAFETY: The client passes NULL or an open channel.
     let Some(channel) = (unsafe { channel(chan) }) else {

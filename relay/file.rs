@@ -9,10 +9,10 @@ use ferro_core::relay::Chunk;
 use ferro_core::relay::Position;
 use ferro_sys::fops::events;
 use ferro_sys::fops::MmapRequest;
-use ferro_sys::fops::PollTable;
 use ferro_sys::fops::UserDst;
 use ferro_sys::pages::PageRef;
 use kernel::prelude::*;
+use kernel::sync::barrier;
 
 use crate::buf::Buf;
 
@@ -34,7 +34,8 @@ impl Buf {
             let from = self.memory().range(chunk.start.get(), len).ok_or(EIO)?;
             to.copy(from)?;
             // In overwrite mode the writer may have come round while we copied; then this was not
-            // the sub-buffer's data, or not all of it.
+            // the sub-buffer's data, or not all of it. The barrier keeps the copy before the look.
+            barrier::smp_mb(barrier::Read);
             if self.next_chunk(position).0.consumed != position.consumed {
                 continue;
             }
@@ -42,6 +43,9 @@ impl Buf {
             let (next, _) = self.next_chunk(position.advance(len));
             if self.set_position(old, next) {
                 to.commit(len);
+                // As mainline: user space sees in fdinfo where in the buffer reading has come to.
+                let start = self.geometry().start(self.geometry().index(next.consumed));
+                to.end_at(start.get().saturating_add(next.bytes));
             }
         }
         Ok(())
@@ -53,8 +57,7 @@ impl Buf {
 
     /// `poll()`: readable when a sub-buffer is complete, as is what is left when the channel has
     /// been closed.
-    pub(crate) fn poll_events(&self, table: &PollTable<'_>) -> u32 {
-        table.wait(&self.abi.read_wait);
+    pub(crate) fn poll_events(&self) -> u32 {
         let mut mask = 0;
         let finalized = self.is_finalized();
         if finalized {
@@ -62,8 +65,7 @@ impl Buf {
         }
         let position = self.position();
         let complete = self.view().produced != position.consumed;
-        let readable = complete || (finalized && self.next_chunk(position).1.is_some());
-        if readable && table.is_reader() {
+        if complete || (finalized && self.next_chunk(position).1.is_some()) {
             mask |= events::IN | events::RDNORM;
         }
         mask

@@ -58,13 +58,14 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     };
 
     // A CPU on its way up is neither online yet nor prepared again, so hold it off.
-    let _hotplug = HotplugOff::new();
+    let hotplug = HotplugOff::new();
     let mut channels = registry();
     let result = cpu::online()
         .try_for_each(|cpu| open.add_buf(cpu))
         .and_then(|()| Ok(channels.reserve(1, GFP_KERNEL)?));
     if let Err(e) = result {
         drop(channels);
+        drop(hotplug);
         open.close();
         return Err(e);
     }
@@ -79,35 +80,47 @@ pub(crate) fn close(channel: *const Channel) -> Result {
     let mut channels = registry();
     let index = find(&channels, channel)?;
     let open = channels.remove(index).map_err(|_| ENOENT)?;
+    if channels.is_empty() {
+        // Nobody frees a static when the module goes.
+        *channels = KVec::new();
+    }
     drop(channels);
     open.close();
     Ok(())
 }
 
-/// Ends the current sub-buffer of every CPU, each on its own CPU. Sleeps.
+/// Ends the current sub-buffer of every CPU, each on its own CPU with interrupts off. Sleeps.
 ///
 /// Errors: -ENOENT if there is no such channel.
 pub(crate) fn flush(channel: *const Channel) -> Result {
     let hotplug = HotplugOff::new();
-    let channels = registry();
-    let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
-    for buf in &open.bufs {
+    for_each_buf(channel, |buf| {
         hotplug.call_on(buf.cpu(), &|| {
             let _irqs = IrqsOff::new();
             buf.switch(0);
-        });
-    }
-    Ok(())
+        })
+    })
 }
 
 /// Empties all buffers. The client does not write meanwhile.
 ///
 /// Errors: -ENOENT if there is no such channel.
 pub(crate) fn reset(channel: *const Channel) -> Result {
-    let channels = registry();
-    let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
-    for buf in &open.bufs {
-        buf.reset();
+    for_each_buf(channel, Buf::reset)
+}
+
+/// Calls `f` for each buffer of a channel, without the registry's mutex: `f` may have to wait for a
+/// reader, and the reader for anything that user space can make a page fault wait for.
+fn for_each_buf(channel: *const Channel, f: impl Fn(&Buf)) -> Result {
+    let nth = |index| -> Result<Option<ARef<Buf>>> {
+        let channels = registry();
+        let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
+        Ok(open.bufs.get(index).cloned())
+    };
+    let mut index = 0;
+    while let Some(buf) = nth(index)? {
+        f(&buf);
+        index += 1;
     }
     Ok(())
 }

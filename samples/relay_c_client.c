@@ -100,14 +100,18 @@ static const struct file_operations consumed_fops = {
 static struct dentry *create_buf_file(const char *filename, struct dentry *parent,
 				      umode_t mode, struct rchan_buf *buf, int *is_global)
 {
+	struct dentry *dentry;
 	char name[NAME_MAX + 1];
+
+	dentry = debugfs_create_file(filename, mode, parent, buf, &relay_file_operations);
+	if (IS_ERR(dentry))
+		return dentry;
 
 	snprintf(name, sizeof(name), "%s.produced", filename);
 	debugfs_create_file(name, 0400, parent, buf, &produced_fops);
 	snprintf(name, sizeof(name), "%s.consumed", filename);
 	debugfs_create_file(name, 0600, parent, buf, &consumed_fops);
-
-	return debugfs_create_file(filename, mode, parent, buf, &relay_file_operations);
+	return dentry;
 }
 
 static int remove_buf_file(struct dentry *dentry)
@@ -180,6 +184,12 @@ static const struct file_operations mode_fops = {
 
 static int __init relay_c_client_init(void)
 {
+	/* What subbuf_start_reserve() insists on, and room for a line behind it. */
+	if (subbuf_size < sizeof(unsigned int) + LINE_MAX_LEN) {
+		pr_err("a sub-buffer of %u bytes holds no line\n", subbuf_size);
+		return -EINVAL;
+	}
+
 	dir = debugfs_create_dir("relay_c_client", NULL);
 	if (IS_ERR(dir))
 		return PTR_ERR(dir);

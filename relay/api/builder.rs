@@ -4,7 +4,6 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
-use ferro_sys::debugfs::Dir;
 use kernel::prelude::*;
 
 use crate::channel::Channel;
@@ -22,7 +21,6 @@ pub enum Mode {
 #[derive(Clone, Copy)]
 pub struct Builder<'a> {
     pub(crate) dir: &'a CStr,
-    pub(crate) parent: Option<&'a Dir>,
     pub(crate) base: &'a CStr,
     pub(crate) subbuf_size: usize,
     pub(crate) n_subbufs: usize,
@@ -38,7 +36,6 @@ impl<'a> Builder<'a> {
     pub(crate) fn new(dir: &'a CStr) -> Self {
         Self {
             dir,
-            parent: None,
             base: c"cpu",
             subbuf_size: 64 * 1024,
             n_subbufs: 8,
@@ -46,14 +43,6 @@ impl<'a> Builder<'a> {
             global: false,
             permissions: 0o400,
             format: None,
-        }
-    }
-
-    /// Puts the directory into another one, rather than into the root of debugfs.
-    pub fn parent(self, parent: &'a Dir) -> Self {
-        Self {
-            parent: Some(parent),
-            ..self
         }
     }
 

@@ -63,7 +63,7 @@ impl Channel {
 
     pub(crate) fn open(builder: &Builder<'_>, geometry: Geometry) -> Result<Self> {
         let state = ChannelState::new(builder, geometry)?;
-        let dir = Dir::new(builder.dir, builder.parent)?;
+        let dir = Dir::new(builder.dir)?;
         let sizes = (geometry.subbuf_size(), geometry.n_subbufs());
         let handle = Handle::open(&dir, builder.base, sizes, state.clone())?;
         let files = TextFiles::new(&dir, &state, builder.format)?;
@@ -85,6 +85,7 @@ impl Channel {
     pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
         self.with_room(data.len(), |room| {
             room.put(0, data);
+            data.len()
         })
     }
 
@@ -97,21 +98,21 @@ impl Channel {
     /// Makes room for a record of `len` bytes and has `fill` write it in place. Readers do not see
     /// it before `fill` has returned; what it leaves out is zero.
     ///
-    /// `fill` runs with interrupts off, and must not write to the same channel: its own record
-    /// would be dropped, and with a global channel it would wait for itself.
+    /// `fill` runs with interrupts off, and must not write to the same channel: this
+    /// record would be dropped, and with a global channel it would wait for itself.
     #[inline]
     pub fn reserve(&self, len: usize, fill: impl FnOnce(&mut Record<'_>)) -> Result<(), Dropped> {
         self.with_room(len, |room| {
             let mut record = Record::new(room);
             fill(&mut record);
-            record.finish();
+            record.len()
         })
     }
 
     #[inline]
-    fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room)) -> Result<(), Dropped> {
+    fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room) -> usize) -> Result<(), Dropped> {
         let irqs = IrqsOff::new();
-        let _lock = self.state.lock_global();
+        let _lock = self.state.lock_global(&irqs);
         let written = self
             .handle
             .this_buf(&irqs)
@@ -126,8 +127,8 @@ impl Channel {
     /// Ends the current sub-buffer of every CPU, so that readers are told.
     pub fn flush(&self) {
         if self.state.is_global() {
-            let _irqs = IrqsOff::new();
-            let _lock = self.state.lock_global();
+            let irqs = IrqsOff::new();
+            let _lock = self.state.lock_global(&irqs);
             self.handle.flush();
         } else {
             self.handle.flush();

@@ -8,23 +8,23 @@
 
 use ferro_core::relay::Geometry;
 use ferro_sys::counted::Shared;
+use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
 use ferro_sys::debugfs::File;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::NodeOps;
 use ferro_sys::fops::UserDst;
 use ferro_sys::fops::UserSrc;
+use ferro_sys::raw_lock::RawGuard;
+use ferro_sys::raw_lock::RawSpinLock;
 use kernel::module::this_module;
 use kernel::new_mutex;
-use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Mutex;
-use kernel::sync::SpinLock;
-use kernel::sync::SpinLockGuard;
 
 use crate::builder::Builder;
 use crate::builder::Mode;
@@ -42,7 +42,7 @@ pub(crate) struct ChannelState {
     #[pin]
     controls: Mutex<KVec<Controls>>,
     #[pin]
-    lock: SpinLock<()>,
+    lock: RawSpinLock,
     dropped: Atomic<u64>,
 }
 
@@ -61,7 +61,7 @@ impl ChannelState {
             global,
             permissions,
             controls <- new_mutex!(KVec::new()),
-            lock <- new_spinlock!(()),
+            lock <- RawSpinLock::new(),
             dropped: Atomic::new(0),
         }? Error))
     }
@@ -78,10 +78,10 @@ impl ChannelState {
         self.permissions
     }
 
-    /// Keeps other writers of a global channel out. Interrupts are off.
+    /// Keeps other writers of a global channel out.
     #[inline]
-    pub(crate) fn lock_global(&self) -> Option<SpinLockGuard<'_, ()>> {
-        self.global.then(|| self.lock.lock())
+    pub(crate) fn lock_global<'a>(&'a self, irqs: &'a IrqsOff) -> Option<RawGuard<'a>> {
+        self.global.then(|| self.lock.lock(irqs))
     }
 
     pub(crate) fn count_dropped(&self) {

@@ -110,15 +110,16 @@ impl BufRef {
         Ok(())
     }
 
-    /// Writes a record of `len` bytes in place. False if there is no room for it.
+    /// Writes a record of `len` bytes in place; `fill` returns how many it has filled, and the rest
+    /// becomes zero. False if there is no room for it.
     ///
-    /// Should `fill` write to the same buffer, its own record stands and this one is given up.
+    /// Should `fill` write to the same buffer, that record stands and this one is given up.
     #[inline]
     pub(crate) fn write_room(
         &self,
         len: usize,
         _irqs: &IrqsOff,
-        fill: impl FnOnce(&mut Room),
+        fill: impl FnOnce(&mut Room) -> usize,
     ) -> bool {
         let (size, _) = self.sizes();
         let counter = self.offset_counter();
@@ -133,25 +134,23 @@ impl BufRef {
         if !fits(offset) {
             return false;
         }
-        let data = self.data();
-        let Some(start) = NonNull::new(data.wrapping_add(offset)) else {
-            return false;
-        };
         // INVARIANT: Behind `offset` the current sub-buffer has `len` bytes, which belong to who
         // writes next, on this CPU.
-        fill(&mut Room { start, len });
-        if counter.load(Relaxed) != offset || self.data() != data {
-            return false;
-        }
-        // Release: a reader that sees the offset sees the record.
-        counter.store(offset + len, Release);
-        true
+        let mut room = Room {
+            buf: *self,
+            data: self.data(),
+            offset,
+            len,
+        };
+        let used = fill(&mut room);
+        room.commit(used)
     }
 
     /// Start of the current sub-buffer.
     fn data(&self) -> *mut u8 {
-        // SAFETY: By the type invariant; only this CPU changes the field.
-        unsafe { (&raw const (*self.0.as_ptr()).data).read().cast() }
+        // SAFETY: By the type invariant; everyone accesses the field with single loads and stores.
+        unsafe { Atomic::from_ptr((&raw mut (*self.0.as_ptr()).data).cast::<*mut u8>()) }
+            .load(Relaxed)
     }
 }
 
@@ -205,19 +204,25 @@ impl Handle {
     /// The buffer that this CPU writes.
     #[inline]
     pub(crate) fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef> {
-        // SAFETY: By the type invariant; this CPU is not left.
-        let slot = unsafe { *bindings::ferro_this_cpu_ptr((*self.chan.as_ptr()).buf.cast()) };
+        // SAFETY: By the type invariant; this CPU is not left. Slots are single loads and stores.
+        let slot = unsafe {
+            Atomic::from_ptr(bindings::ferro_this_cpu_ptr(
+                (*self.chan.as_ptr()).buf.cast(),
+            ))
+        };
         // INVARIANT: The channel is open, which keeps its buffers.
-        NonNull::new(slot.cast()).map(BufRef)
+        NonNull::new(slot.load(Acquire).cast()).map(BufRef)
     }
 
     /// The buffer of any CPU, if it has one.
     pub(crate) fn buf(&self, cpu: CpuId) -> Option<BufRef> {
-        // SAFETY: By the type invariant.
-        let slot =
-            unsafe { *bindings::ferro_per_cpu_ptr((*self.chan.as_ptr()).buf.cast(), cpu.get()) };
+        // SAFETY: By the type invariant; the CPU is possible. Slots are single loads and stores.
+        let slot = unsafe {
+            let slots = (*self.chan.as_ptr()).buf.cast();
+            Atomic::from_ptr(bindings::ferro_per_cpu_ptr(slots, cpu.get()))
+        };
         // INVARIANT: The channel is open, which keeps its buffers.
-        NonNull::new(slot.cast()).map(BufRef)
+        NonNull::new(slot.load(Acquire).cast()).map(BufRef)
     }
 
     /// `relay_flush()`.
@@ -256,10 +261,12 @@ impl Drop for Handle {
 ///
 /// # Invariants
 ///
-/// `len` bytes at `start` can be written and belong to the owner of this object, who does not keep
-/// it beyond the write.
+/// As long as the buffer's `data` and `offset` are those here, `len` bytes there can be written and
+/// belong to the owner of this object, who does not keep it beyond the write.
 pub(crate) struct Room {
-    start: NonNull<u8>,
+    buf: BufRef,
+    data: *mut u8,
+    offset: usize,
     len: usize,
 }
 
@@ -269,28 +276,42 @@ impl Room {
         self.len
     }
 
+    /// Where `at` is, if `len` bytes fit there and nobody else has written to the buffer since.
+    #[inline]
+    fn place(&self, at: usize, len: usize) -> Option<*mut u8> {
+        let untouched =
+            self.buf.offset_counter().load(Relaxed) == self.offset && self.buf.data() == self.data;
+        let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
+        // No overflow: it is within the sub-buffer.
+        (untouched && fits).then(|| self.data.wrapping_add(self.offset + at))
+    }
+
     /// Copies `bytes` to `at`, if they fit there.
     #[inline]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
-        if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
+        let Some(to) = self.place(at, bytes.len()) else {
             return false;
-        }
-        // SAFETY: Checked above; user space may only read the memory, through its own mapping.
-        unsafe {
-            self.start
-                .as_ptr()
-                .add(at)
-                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
         };
+        // SAFETY: By the type invariant; user space may only read the memory, through its own
+        // mapping.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         true
     }
 
-    /// Writes zeros from `at` to the end.
-    pub(crate) fn clear(&mut self, at: usize) {
-        if let Some(len) = self.len.checked_sub(at) {
-            // SAFETY: Within the room.
-            unsafe { self.start.as_ptr().add(at).write_bytes(0, len) };
-        }
+    /// Writes zeros behind the first `used` bytes and shows the record to readers.
+    #[inline]
+    fn commit(self, used: usize) -> bool {
+        let rest = self.len.saturating_sub(used);
+        let Some(to) = self.place(used.min(self.len), rest) else {
+            return false;
+        };
+        // SAFETY: By the type invariant.
+        unsafe { to.write_bytes(0, rest) };
+        // Release: a reader that sees the offset sees the record.
+        self.buf
+            .offset_counter()
+            .store(self.offset + self.len, Release);
+        true
     }
 }
 

@@ -32,7 +32,8 @@ impl<'a> Record<'a> {
         fits
     }
 
-    pub(crate) fn finish(self) {
-        self.room.clear(self.at);
+    /// How many bytes have been put.
+    pub(crate) fn len(&self) -> usize {
+        self.at
     }
 }

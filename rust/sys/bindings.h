@@ -18,7 +18,6 @@
 #include <linux/tracepoint.h>
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
-#include <linux/workqueue.h>
 
 #include "helpers.h"
 

@@ -4,8 +4,6 @@
 //!
 //! Contexts: any, unless stated.
 
-use core::ptr::NonNull;
-
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
@@ -13,32 +11,26 @@ use kernel::types::NotThreadSafe;
 ///
 /// # Invariants
 ///
-/// The number is below `nr_cpu_ids`.
+/// The number is that of a possible CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuId(u32);
 
 impl CpuId {
     /// CPU 0, which every machine has.
-    // INVARIANT: `nr_cpu_ids` is at least 1.
+    // INVARIANT: CPU 0 boots.
     pub const ZERO: Self = Self(0);
 
     /// Checks a number that comes from outside.
     pub fn new(cpu: u32) -> Option<Self> {
-        // SAFETY: Reads a variable that does not change after boot.
+        // SAFETY: Takes any number.
         // INVARIANT: Checked here.
-        (cpu < unsafe { bindings::ferro_nr_cpu_ids() }).then_some(Self(cpu))
+        unsafe { bindings::ferro_cpu_possible(cpu) }.then_some(Self(cpu))
     }
 
     /// The number.
     #[inline]
     pub fn get(self) -> u32 {
         self.0
-    }
-
-    /// Whether the CPU is online. It may change at once, unless hotplug is held off.
-    pub fn is_online(self) -> bool {
-        // SAFETY: By the type invariant the number is in range.
-        unsafe { bindings::ferro_cpu_online(self.0) }
     }
 }
 
@@ -102,38 +94,6 @@ impl Drop for IrqsOff {
     }
 }
 
-/// A section that cannot be preempted.
-pub struct PreemptOff(NotThreadSafe);
-
-impl PreemptOff {
-    /// Keeps the scheduler from taking this CPU away.
-    #[inline]
-    pub fn new() -> Self {
-        // SAFETY: Undone by `drop()` on the same CPU, as the guard is not `Send`.
-        unsafe { bindings::ferro_preempt_disable() };
-        Self(NotThreadSafe)
-    }
-}
-
-impl Default for PreemptOff {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Drop for PreemptOff {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: Pairs with `new()`.
-        unsafe { bindings::ferro_preempt_enable() }
-    }
-}
-
-/// Proof that the caller stays on its CPU.
-pub trait Pinned {}
-impl Pinned for IrqsOff {}
-impl Pinned for PreemptOff {}
-
 /// Holds off CPU hotplug.
 pub struct HotplugOff(NotThreadSafe);
 
@@ -145,37 +105,35 @@ impl HotplugOff {
         Self(NotThreadSafe)
     }
 
-    /// Calls `f` on `cpu`, in process context, and waits for it.
+    /// Calls `f` on `cpu` and waits for it.
     ///
-    /// As `f` runs in a kernel thread bound to the CPU, no other section of that CPU that has
-    /// preemption off is half done meanwhile. An offline CPU executes nothing, so `f` is then
-    /// called here.
+    /// `f` runs with preemption off, in a thread that takes the CPU from whatever can be preempted:
+    /// no section of that CPU that has preemption off is half done meanwhile. An offline CPU
+    /// executes nothing, so `f` is then called here. Sleeps; needs no memory and no worker.
     pub fn call_on(&self, cpu: CpuId, f: &(impl Fn() + Sync)) {
         /// # Safety
         ///
         /// `arg` points to a live `F`.
-        unsafe extern "C" fn run<F: Fn()>(arg: *mut kernel::ffi::c_void) -> kernel::ffi::c_long {
+        unsafe extern "C" fn run<F: Fn()>(arg: *mut kernel::ffi::c_void) -> kernel::ffi::c_int {
             // SAFETY: `call_on()` passes a reference to a live `F` and waits.
-            (unsafe { NonNull::new_unchecked(arg.cast::<F>()).as_ref() })();
+            (unsafe { &*arg.cast::<F>() })();
             0
         }
         fn run_for<F: Fn()>(
             _: &F,
-        ) -> unsafe extern "C" fn(*mut kernel::ffi::c_void) -> kernel::ffi::c_long {
+        ) -> unsafe extern "C" fn(*mut kernel::ffi::c_void) -> kernel::ffi::c_int {
             run::<F>
         }
 
-        if cpu.is_online() {
-            // SAFETY: The CPU stays online while hotplug is held off; `run` gets what it expects,
-            // and `ferro_work_on_cpu()` returns after it.
-            unsafe {
-                bindings::ferro_work_on_cpu(
-                    cpu.get(),
-                    Some(run_for(f)),
-                    core::ptr::from_ref(f).cast_mut().cast(),
-                )
-            };
-        } else {
+        // SAFETY: `run` gets what it expects, and the call returns after it.
+        let result = unsafe {
+            bindings::ferro_stop_one_cpu(
+                cpu.get(),
+                Some(run_for(f)),
+                core::ptr::from_ref(f).cast_mut().cast(),
+            )
+        };
+        if result != 0 {
             f();
         }
     }

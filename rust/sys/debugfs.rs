@@ -28,12 +28,12 @@ unsafe impl Send for Dir {}
 unsafe impl Sync for Dir {}
 
 impl Dir {
-    /// Makes a directory in `parent`, or in the root of debugfs.
+    /// Makes a directory in the root of debugfs.
     ///
-    /// Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs, -EPERM if it is locked away.
-    pub fn new(name: &CStr, parent: Option<&Dir>) -> Result<Self> {
-        let parent = parent.map_or(core::ptr::null_mut(), Dir::as_ptr);
-        // SAFETY: The name is a string and the parent, if any, a directory.
+    /// Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM if debugfs is switched off.
+    pub fn new(name: &CStr) -> Result<Self> {
+        let parent = core::ptr::null_mut();
+        // SAFETY: The name is a string; no parent is the root.
         let dir =
             from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent) })?;
         // INVARIANT: Just made.
@@ -74,7 +74,7 @@ impl Dir {
         let dentry = from_err_ptr(unsafe {
             bindings::debugfs_create_file_full(
                 name.as_char_ptr(),
-                mode,
+                mode & 0o7777,
                 self.as_ptr(),
                 data,
                 core::ptr::null(),

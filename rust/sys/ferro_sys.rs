@@ -17,6 +17,7 @@ mod layout;
 pub mod mutex;
 pub mod pages;
 pub mod percpu;
+pub mod raw_lock;
 pub mod time;
 pub mod tracepoint;
 pub mod wait;

@@ -44,7 +44,7 @@ pub mod events {
 /// `i_private` of every inode whose operations are a [`FileTable`] of this type points to a live
 /// object of this type whenever the file is opened.
 pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
-    /// Whether the file has positions. A stream has none: `lseek()` and `pread()` are refused.
+    /// Whether `pread()` may read from a position. A stream refuses it. Neither can `lseek()`.
     const SEEKABLE: bool = false;
 
     /// Whether the file can be mapped; `mmap()` fails with -ENODEV otherwise.
@@ -58,9 +58,14 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
         Err(EINVAL)
     }
 
-    /// Says which of [`events`] are there, after `table` has been told what to wait for. A file
-    /// that nobody has to wait for is always readable.
-    fn poll(&self, _table: &PollTable<'_>) -> u32 {
+    /// What pollers wait for. The queue is part of the object, so it lives as long as the file.
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        None
+    }
+
+    /// Says which of [`events`] are there, called once the poller is in the queue. A file that
+    /// nobody has to wait for is always readable.
+    fn events(&self) -> u32 {
         events::IN | events::RDNORM
     }
 
@@ -106,17 +111,13 @@ pub struct UserDst {
     left: usize,
     done: usize,
     position: usize,
+    end: Option<usize>,
 }
 
 impl UserDst {
     /// Bytes that still fit.
     pub fn left(&self) -> usize {
         self.left
-    }
-
-    /// Bytes copied so far.
-    pub fn done(&self) -> usize {
-        self.done
     }
 
     /// Copies all of `from`, which must fit. It counts when it is committed; until then the next
@@ -135,6 +136,11 @@ impl UserDst {
         self.left -= len;
         // No overflow: both are parts of the count given to `read()`.
         self.done += len;
+    }
+
+    /// Sets the file's position after this read, where it is not the number of bytes read so far.
+    pub fn end_at(&mut self, position: usize) {
+        self.end = Some(position);
     }
 
     /// Copies the part of `bytes`, the whole contents of a seekable file, that is asked for.
@@ -199,28 +205,6 @@ impl UserSrc {
             b"1" | b"y" | b"Y" | b"on" => Ok(true),
             _ => Err(EINVAL),
         }
-    }
-}
-
-/// What a poller is going to wait for.
-pub struct PollTable<'a> {
-    file: *mut bindings::file,
-    table: *mut bindings::poll_table,
-    _call: PhantomData<&'a ()>,
-}
-
-impl PollTable<'_> {
-    /// Whether the poller has the file open for reading.
-    pub fn is_reader(&self) -> bool {
-        // SAFETY: The file of the `poll()` call in progress.
-        unsafe { bindings::ferro_file_readable(self.file) }
-    }
-
-    /// Waits for `queue` to be woken; `queue` belongs to the object of the file.
-    pub fn wait(&self, queue: &WaitQueue) {
-        // SAFETY: Both pointers are those of the `poll()` call in progress. The poller leaves the
-        // queue before it drops the file, and the file keeps its object.
-        unsafe { bindings::poll_wait(self.file, queue.as_ptr(), self.table) };
     }
 }
 
@@ -328,17 +312,17 @@ unsafe extern "C" fn read<T: FileOps>(
         left: count,
         done: 0,
         position: start,
+        end: None,
     };
     // SAFETY: The file is open.
     let result = unsafe { object::<T>(file) }.read(&mut dst);
     match (result, isize::try_from(dst.done)) {
         (Err(e), _) if dst.done == 0 => errno(e),
         (_, Ok(done)) => {
+            // A read that gave nothing leaves the position alone.
+            let end = dst.end.unwrap_or(start.saturating_add(dst.done));
             // SAFETY: As above.
-            unsafe {
-                *position =
-                    (*position).saturating_add_unsigned(u64::try_from(dst.done).unwrap_or(0))
-            };
+            unsafe { *position = bindings::loff_t::try_from(end).unwrap_or(bindings::loff_t::MAX) };
             done
         }
         // The VFS limits a read to less than this.
@@ -373,13 +357,20 @@ unsafe extern "C" fn poll<T: FileOps>(
     file: *mut bindings::file,
     table: *mut bindings::poll_table,
 ) -> bindings::__poll_t {
-    let table = PollTable {
-        file,
-        table,
-        _call: PhantomData,
-    };
     // SAFETY: The file is open.
-    unsafe { object::<T>(file) }.poll(&table)
+    let object = unsafe { object::<T>(file) };
+    if let Some(queue) = object.wait_queue() {
+        // SAFETY: The pointers are those of the call in progress. The poller leaves the queue
+        // before it gives up the file, and the file keeps the object with its queue.
+        unsafe { bindings::poll_wait(file, queue.as_ptr(), table) };
+    }
+    let events = object.events();
+    // SAFETY: The file of the call in progress.
+    if unsafe { bindings::ferro_file_readable(file) } {
+        events
+    } else {
+        events & !(events::IN | events::RDNORM)
+    }
 }
 
 /// # Safety

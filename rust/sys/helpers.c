@@ -12,13 +12,13 @@
 #include <linux/irqflags.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
-#include <linux/preempt.h>
 #include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/stop_machine.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
-#include <linux/workqueue.h>
 
 #include "helpers.h"
 
@@ -34,17 +34,11 @@ unsigned int ferro_next_online_cpu(int cpu)
 }
 EXPORT_SYMBOL_GPL(ferro_next_online_cpu);
 
-unsigned int ferro_nr_cpu_ids(void)
+bool ferro_cpu_possible(unsigned int cpu)
 {
-	return nr_cpu_ids;
+	return cpu < nr_cpu_ids && cpu_possible(cpu);
 }
-EXPORT_SYMBOL_GPL(ferro_nr_cpu_ids);
-
-bool ferro_cpu_online(unsigned int cpu)
-{
-	return cpu_online(cpu);
-}
-EXPORT_SYMBOL_GPL(ferro_cpu_online);
+EXPORT_SYMBOL_GPL(ferro_cpu_possible);
 
 void ferro_cpus_read_lock(void)
 {
@@ -90,18 +84,6 @@ void ferro_local_irq_restore(unsigned long flags)
 	local_irq_restore(flags);
 }
 EXPORT_SYMBOL_GPL(ferro_local_irq_restore);
-
-void ferro_preempt_disable(void)
-{
-	preempt_disable();
-}
-EXPORT_SYMBOL_GPL(ferro_preempt_disable);
-
-void ferro_preempt_enable(void)
-{
-	preempt_enable();
-}
-EXPORT_SYMBOL_GPL(ferro_preempt_enable);
 
 void ferro_init_irq_work(struct irq_work *work, void (*func)(struct irq_work *))
 {
@@ -179,11 +161,29 @@ void ferro_i_size_add(struct dentry *dentry, size_t size)
 }
 EXPORT_SYMBOL_GPL(ferro_i_size_add);
 
-long ferro_work_on_cpu(unsigned int cpu, long (*fn)(void *), void *arg)
+int ferro_stop_one_cpu(unsigned int cpu, int (*fn)(void *), void *arg)
 {
-	return work_on_cpu(cpu, fn, arg);
+	return stop_one_cpu(cpu, fn, arg);
 }
-EXPORT_SYMBOL_GPL(ferro_work_on_cpu);
+EXPORT_SYMBOL_GPL(ferro_stop_one_cpu);
+
+void ferro_raw_spin_lock_init(raw_spinlock_t *lock)
+{
+	raw_spin_lock_init(lock);
+}
+EXPORT_SYMBOL_GPL(ferro_raw_spin_lock_init);
+
+void ferro_raw_spin_lock(raw_spinlock_t *lock)
+{
+	raw_spin_lock(lock);
+}
+EXPORT_SYMBOL_GPL(ferro_raw_spin_lock);
+
+void ferro_raw_spin_unlock(raw_spinlock_t *lock)
+{
+	raw_spin_unlock(lock);
+}
+EXPORT_SYMBOL_GPL(ferro_raw_spin_unlock);
 
 int ferro_task_info(const struct task_struct *task, char *comm)
 {

@@ -6,6 +6,7 @@
 #ifndef _FERROTRACE_HELPERS_H
 #define _FERROTRACE_HELPERS_H
 
+#include <linux/spinlock_types.h>
 #include <linux/types.h>
 
 struct dentry;
@@ -19,8 +20,7 @@ struct wait_queue_head;
 /* cpumask.h: the next CPU after @cpu (-1: the first), or nr_cpu_ids. */
 unsigned int ferro_next_possible_cpu(int cpu);
 unsigned int ferro_next_online_cpu(int cpu);
-unsigned int ferro_nr_cpu_ids(void);
-bool ferro_cpu_online(unsigned int cpu);
+bool ferro_cpu_possible(unsigned int cpu);
 
 /* cpu.h: hold off CPU hotplug, which nothing does without CONFIG_HOTPLUG_CPU. */
 void ferro_cpus_read_lock(void);
@@ -31,11 +31,9 @@ void __percpu *ferro_alloc_percpu_ptr(void);
 void **ferro_per_cpu_ptr(void __percpu *slots, unsigned int cpu);
 void **ferro_this_cpu_ptr(void __percpu *slots);
 
-/* irqflags.h, preempt.h */
+/* irqflags.h */
 unsigned long ferro_local_irq_save(void);
 void ferro_local_irq_restore(unsigned long flags);
-void ferro_preempt_disable(void);
-void ferro_preempt_enable(void);
 
 /* irq_work.h, wait.h */
 void ferro_init_irq_work(struct irq_work *work, void (*func)(struct irq_work *));
@@ -62,8 +60,16 @@ struct dentry *ferro_dget(struct dentry *dentry);
 void ferro_i_size_set(struct dentry *dentry, loff_t size);
 void ferro_i_size_add(struct dentry *dentry, size_t size);
 
-/* workqueue.h: run @fn on @cpu in process context and wait for it. */
-long ferro_work_on_cpu(unsigned int cpu, long (*fn)(void *), void *arg);
+/*
+ * stop_machine.h: run @fn on @cpu, in a thread that only what has preemption off holds up, and wait for it.
+ * -ENOENT if the CPU is offline.
+ */
+int ferro_stop_one_cpu(unsigned int cpu, int (*fn)(void *), void *arg);
+
+/* spinlock.h: all locks initialised here are of one lock class. */
+void ferro_raw_spin_lock_init(raw_spinlock_t *lock);
+void ferro_raw_spin_lock(raw_spinlock_t *lock);
+void ferro_raw_spin_unlock(raw_spinlock_t *lock);
 
 /* sched.h: the thread's number; its name is copied to @comm, of TASK_COMM_LEN bytes. */
 int ferro_task_info(const struct task_struct *task, char *comm);

@@ -38,7 +38,11 @@ unsafe impl Sync for IrqWork {}
 
 impl IrqWork {
     /// Work that calls `T::run()` of the object that it is embedded in.
-    pub fn new<T: HasIrqWork>() -> impl PinInit<Self> {
+    ///
+    /// # Safety
+    ///
+    /// The work is initialised in place as that field of a `T` which `T::OFFSET` names.
+    pub unsafe fn new<T: HasIrqWork>() -> impl PinInit<Self> {
         pin_init!(Self {
             // SAFETY: `slot` is valid.
             work <- Opaque::ffi_init(|slot| unsafe {

@@ -11,7 +11,6 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 
 use crate::cpu::CpuId;
-use crate::cpu::Pinned;
 
 /// `T * __percpu *`: one pointer a CPU, NULL at first.
 ///
@@ -50,13 +49,6 @@ impl<T> PerCpuPtr<T> {
                 bindings::ferro_per_cpu_ptr(self.slots.as_ptr().cast(), cpu.get()).cast(),
             )
         }
-    }
-
-    /// The slot of the CPU that this runs on, and stays on.
-    #[inline]
-    pub fn this_slot(&self, _on_cpu: &impl Pinned) -> &Atomic<*mut T> {
-        // SAFETY: As in `slot()`.
-        unsafe { Atomic::from_ptr(bindings::ferro_this_cpu_ptr(self.slots.as_ptr().cast()).cast()) }
     }
 }
 
