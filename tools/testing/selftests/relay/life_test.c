@@ -297,22 +297,22 @@ static bool open_fails(void)
 
 TEST_F_TIMEOUT(life, open_and_close_leak_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_close, 200));
+	ASSERT_FALSE(leaks(open_close, 200, false));
 }
 
 TEST_F_TIMEOUT(life, global_open_and_close_leak_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_close_global, 200));
+	ASSERT_FALSE(leaks(open_close_global, 200, false));
 }
 
 TEST_F_TIMEOUT(life, release_after_close_leaks_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_use_close, 100));
+	ASSERT_FALSE(leaks(open_use_close, 100, false));
 }
 
 TEST_F_TIMEOUT(life, failing_open_leaks_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_fails, 100));
+	ASSERT_FALSE(leaks(open_fails, 100, false));
 }
 
 TEST_HARNESS_MAIN

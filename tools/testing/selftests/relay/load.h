@@ -10,9 +10,13 @@
 
 #define USERS	3
 
-/* Threads that open, read, map and close whichever cpuN files there are. */
+/*
+ * Threads that open, read, map and close whichever cpuN files there are, and
+ * one that only keeps a CPU busy.
+ */
 struct users {
 	pthread_t thread[USERS];
+	pthread_t spinner;
 	int stop;
 };
 
@@ -20,9 +24,10 @@ void users_start(struct users *users);
 void users_stop(struct users *users);
 
 /*
- * Run @round some times, then @rounds times: does the kernel hold more than
- * before? True as well when a round fails.
+ * Run @round some times, then @rounds times, with or without such threads
+ * beside it: does the kernel hold more than before? True as well when a round
+ * fails.
  */
-bool leaks(bool (*round)(void), unsigned int rounds);
+bool leaks(bool (*round)(void), unsigned int rounds, bool load);
 
 #endif

@@ -74,37 +74,14 @@ static bool engine_round(void)
 	       load(getenv("RELAY_ENGINE_KO"));
 }
 
-static void *spin(void *stop)
-{
-	while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED))
-		;
-	return NULL;
-}
-
-static bool leaks_under_load(bool (*round)(void), unsigned int rounds)
-{
-	struct users users;
-	pthread_t spinner;
-	int stop = 0;
-	bool leaked;
-
-	pthread_create(&spinner, NULL, spin, &stop);
-	users_start(&users);
-	leaked = leaks(round, rounds);
-	users_stop(&users);
-	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	pthread_join(spinner, NULL);
-	return leaked;
-}
-
 TEST_F_TIMEOUT(reload, client_under_load, 300)
 {
-	ASSERT_FALSE(leaks_under_load(client_round, 50));
+	ASSERT_FALSE(leaks(client_round, 50, true));
 }
 
 TEST_F_TIMEOUT(reload, engine_100_times_under_load, 300)
 {
-	ASSERT_FALSE(leaks_under_load(engine_round, 100));
+	ASSERT_FALSE(leaks(engine_round, 100, true));
 }
 
 TEST_F(reload, engine_goes_when_the_last_file_is_closed)

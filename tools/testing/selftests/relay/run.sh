@@ -14,7 +14,6 @@ variant=${1:?usage: run.sh VARIANT [TEST...]}
 shift
 tests=${*:-"read mmap poll write global open hotplug life storm"}
 bin=${RELAY_SELFTESTS:-$FERROTRACE_KDIR/selftests-relay}
-export RELAY_SELFTEST_KO=$bin/module/relay_selftest.ko
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,9 +29,12 @@ bail() {
 }
 
 mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
+# in memory, as they are loaded many times
+export RELAY_SELFTEST_KO=$work/relay_selftest.ko
+cp "$bin/module/relay_selftest.ko" "$work" || bail "no relay_selftest.ko"
 if [ "$variant" = modular ]; then
-	RELAY_ENGINE_KO=$(find "$FERROTRACE_KDIR/kernel/ferrotrace" -name rust_relay.ko | head -n 1)
-	export RELAY_ENGINE_KO
+	export RELAY_ENGINE_KO=$work/rust_relay.ko
+	cp "$FERROTRACE_KDIR/kernel/ferrotrace/rust_relay.ko" "$work" || bail "no engine"
 	[ -e /sys/module/rust_relay ] || insmod "$RELAY_ENGINE_KO" || bail "cannot load the engine"
 fi
 [ -e /sys/module/relay_selftest ] || insmod "$RELAY_SELFTEST_KO" || bail "cannot load $RELAY_SELFTEST_KO"
