@@ -243,7 +243,10 @@ fn permission_denied() {
     fs::set_permissions(out.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // The binary may lie where nobody may go.
     let binary = above.join("ferrotrace");
-    fs::copy(env!("CARGO_BIN_EXE_ferrotrace"), &binary).unwrap();
+    // Not with fs::copy(): what another test starts meanwhile would inherit the file, open for writing, and a
+    // file that is open for writing cannot be run.
+    let mut copy = Command::new("cp");
+    succeed(copy.arg(env!("CARGO_BIN_EXE_ferrotrace")).arg(&binary));
     fs::set_permissions(&binary, open).unwrap();
 
     let mut command = Command::new(&binary);
