@@ -101,7 +101,7 @@ download() {
 }
 
 newest_downloaded() {
-	find "$CACHE/dl" -maxdepth 1 -name "${PKG}_*.deb" 2>/dev/null | sort -V | tail -n 1
+	find "$CACHE/dl/" -maxdepth 1 -name "${PKG}_*.deb" 2>/dev/null | sort -V | tail -n 1
 }
 
 # check_series TREE: fails unless TREE is a kernel of our series.
