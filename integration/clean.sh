@@ -13,7 +13,7 @@ if [ "${1:-}" = --all ]; then
 	rm -rf "$CACHE"
 elif [ -d "$CACHE/src" ]; then
 	tree=$("$REPO/integration/source.sh")
-	say "removing $tree"
-	rm -rf "$tree"
+	say "removing $tree, which every checkout with the same patches shares"
+	with_lock "$(basename "$tree")" rm -rf "$tree"
 	rm -rf "$CACHE/target" "$CACHE/target-miri"
 fi
