@@ -70,7 +70,7 @@ parts() {
 
 # part_files: every file kbuild may see, sorted. Build output of cargo is not among them.
 part_files() {
-	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f -print | LC_ALL=C sort)
+	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f ! -name Cargo.lock -print | LC_ALL=C sort)
 }
 
 # state: a hash of all that decides what the build directory must contain.
