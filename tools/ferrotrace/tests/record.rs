@@ -271,6 +271,14 @@ fn a_closed_channel_ends_the_recording() {
     let channel = Channel::new("no-overwrite", 0);
     let path = channel.dir.join("cpu0");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // Keeps the FIFO from breaking while the command has looked at it but not yet opened it to read.
+    use std::os::unix::fs::OpenOptionsExt;
+    let nonblock = nix::fcntl::OFlag::O_NONBLOCK.bits();
+    let _reader = File::options()
+        .read(true)
+        .custom_flags(nonblock)
+        .open(&path)
+        .unwrap();
     let child = start(&mut channel.record(&["--read"]));
     let mut writer = File::options().write(true).open(&path).unwrap();
     writer.write_all(&noise(1, 3000)).unwrap();
