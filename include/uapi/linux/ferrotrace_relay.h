@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * Fast relay channels, as user space sees them.
+ *
+ * A channel has a file for each CPU. Whoever maps one sees, from offset 0 on,
+ *
+ *	struct relay_fast_ctl		RELAY_FAST_CTL		the kernel's page, read-only
+ *	struct relay_fast_consumer	RELAY_FAST_CONSUMER	the reader's page, may be mapped writable
+ *	data				RELAY_FAST_DATA		n_subbufs * subbuf_size bytes, read-only
+ *
+ * A position counts the bytes of a buffer since it was made, padding included; position P is at byte
+ * P & mask of the data. Both sizes are powers of two.
+ *
+ * Reading takes no system call. With one reader a buffer,
+ *
+ *	end = relay_fast_committed(ctl);
+ *	while (position < end) {
+ *		the record at position: take it, unless it is padding or discarded;
+ *		position += relay_fast_record_size(record);
+ *	}
+ *	store position to consumer->consumed, with release;
+ *
+ * When nothing is left, poll() sleeps until consumer->watermark bytes are there. Nothing has to be
+ * flushed for that, and no sub-buffer ends early.
+ *
+ * Records never cross the end of a sub-buffer, so each sub-buffer starts with one. In an overwrite
+ * channel (RELAY_FAST_OVERWRITE) the writer does not wait: after a record has been copied out, it counts
+ * only if relay_fast_kept(ctl) is not beyond its position. A reader that was overtaken goes on at
+ * relay_fast_kept(). read() and splice() do all this by themselves, and leave padding out.
+ */
+#ifndef _UAPI_LINUX_FERROTRACE_RELAY_H
+#define _UAPI_LINUX_FERROTRACE_RELAY_H
+
+#include <linux/types.h>
+
+#define RELAY_FAST_MAGIC	0x796c7266	/* "frly" */
+#define RELAY_FAST_VERSION	1
+
+/* Offsets in the file. */
+#define RELAY_FAST_CTL		0
+#define RELAY_FAST_CONSUMER	4096
+#define RELAY_FAST_DATA		8192
+
+/* relay_fast_ctl.flags */
+#define RELAY_FAST_OVERWRITE	0x1	/* the oldest records are lost, not the newest */
+
+/* relay_fast_ctl.reserve: a position, and the number of records that are being written. */
+#define RELAY_FAST_POSITION_SHIFT	2
+#define RELAY_FAST_IN_FLIGHT		0x1f
+
+/**
+ * struct relay_fast_ctl - the kernel's side of a buffer
+ * @reserve: position of the next record << 2 | number of records that are being written
+ * @limit: the kernel's own
+ * @mask: bytes of data - 1
+ * @committed: everything before this position is complete; behind what there is while @reserve has no record
+ *	in flight, see relay_fast_committed()
+ * @lost: records that could not be written: no sub-buffer was free, or they were too long
+ * @overwritten: bytes that were overwritten before they had been consumed, padding included
+ * @stalled: not 0 if the last record was lost because no sub-buffer is free
+ * @closed: not 0 when the channel has been closed and nothing will come any more
+ * @magic: RELAY_FAST_MAGIC
+ * @version: RELAY_FAST_VERSION
+ * @cpu: who writes
+ * @flags: RELAY_FAST_OVERWRITE or 0
+ * @subbuf_size: bytes of a sub-buffer
+ * @n_subbufs: number of sub-buffers
+ */
+struct relay_fast_ctl {
+	__u64 reserve;
+	__u64 limit;
+	__u64 mask;
+	__u64 committed;
+	__u64 lost;
+	__u64 overwritten;
+	__u64 stalled;
+	__u64 closed;
+
+	__u32 magic;
+	__u32 version;
+	__u32 cpu;
+	__u32 flags;
+	__u64 subbuf_size;
+	__u64 n_subbufs;
+};
+
+/**
+ * struct relay_fast_consumer - the reader's side of a buffer
+ * @consumed: everything before this position has been read
+ * @watermark: how many unread bytes poll() waits for; 0 for a sub-buffer. At most half of the buffer counts.
+ */
+struct relay_fast_consumer {
+	__u64 consumed;
+	__u64 watermark;
+};
+
+/* relay_fast_record.flags */
+#define RELAY_FAST_TIMED	0x1	/* a __u64 follows: ns of CLOCK_MONOTONIC; the data comes after it */
+#define RELAY_FAST_DISCARDED	0x2	/* given up by the writer; to be skipped */
+#define RELAY_FAST_PADDING	0x4	/* the rest of the sub-buffer; to be skipped */
+
+/**
+ * struct relay_fast_record - what each record starts with, 8 bytes aligned
+ * @len: bytes of data, without this header, the time and the padding to 8 bytes
+ * @type: the client's
+ * @flags: RELAY_FAST_TIMED, ...
+ */
+struct relay_fast_record {
+	__u32 len;
+	__u16 type;
+	__u16 flags;
+};
+
+/* Bytes from the start of a record to the start of the next. */
+static inline __u64 relay_fast_record_size(const struct relay_fast_record *record)
+{
+	__u64 time = record->flags & RELAY_FAST_TIMED ? 8 : 0;
+
+	return sizeof(*record) + time + (((__u64)record->len + 7) & ~7ULL);
+}
+
+#ifndef __KERNEL__
+
+/* The position of the next record, including those that are being written. */
+static inline __u64 relay_fast_produced(const struct relay_fast_ctl *ctl)
+{
+	return __atomic_load_n(&ctl->reserve, __ATOMIC_ACQUIRE) >> 5 << 3;
+}
+
+/*
+ * All records before this position are complete. It may be less than what an earlier call returned, while a
+ * record is being written.
+ */
+static inline __u64 relay_fast_committed(const struct relay_fast_ctl *ctl)
+{
+	__u64 reserve = __atomic_load_n(&ctl->reserve, __ATOMIC_ACQUIRE);
+
+	if (reserve & RELAY_FAST_IN_FLIGHT)
+		return __atomic_load_n(&ctl->committed, __ATOMIC_ACQUIRE);
+	return reserve >> RELAY_FAST_POSITION_SHIFT;
+}
+
+/* The oldest position that has not been overwritten, the start of a sub-buffer or 0. */
+static inline __u64 relay_fast_kept(const struct relay_fast_ctl *ctl)
+{
+	__u64 in_subbuf = ctl->subbuf_size - 1, end;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	end = (relay_fast_produced(ctl) + in_subbuf) & ~in_subbuf;
+	return end > ctl->mask + 1 ? end - (ctl->mask + 1) : 0;
+}
+
+#endif /* !__KERNEL__ */
+
+#endif /* _UAPI_LINUX_FERROTRACE_RELAY_H */
