@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What may be read, and whether a reader has to wait.
+
+use super::Ring;
+use super::Word;
+use super::Words;
+
+/// The writer's words, sampled by a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The position of the next record.
+    pub reserved: u64,
+    /// Everything before it is complete.
+    pub committed: u64,
+}
+
+impl Sample {
+    /// Samples the words. All data before `committed` is visible afterwards.
+    pub fn new<W: Words>(words: &W) -> Self {
+        let word = words.reserve();
+        Self {
+            reserved: word.position(),
+            committed: match word.in_flight() {
+                0 => word.position(),
+                _ => words.committed(),
+            },
+        }
+    }
+}
+
+/// Bytes of complete records, in one sub-buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The position of the first byte.
+    pub start: u64,
+    /// How many there are, at least 1.
+    pub bytes: u64,
+}
+
+impl Ring {
+    /// Where a reader really is that says it has come to `consumed`: not beyond the writer, and, if
+    /// it was overtaken, at the oldest sub-buffer that is left.
+    pub fn position_of(&self, sample: Sample, consumed: u64) -> u64 {
+        consumed
+            .min(sample.reserved)
+            .max(self.kept(sample.reserved))
+    }
+
+    /// Finds the first unread bytes behind `position`, leaving out padding, of which sub-buffer
+    /// `index` has `padding(index)` bytes. Returns the position they are at, or the reader can go on to.
+    pub fn next_run(
+        &self,
+        sample: Sample,
+        position: u64,
+        padding: impl Fn(usize) -> u64,
+    ) -> (u64, Option<Run>) {
+        let mut start = self.position_of(sample, position);
+        // At most once around the buffer, after which `start` is in the current sub-buffer.
+        loop {
+            let end = self.floor(start) + self.subbuf_size;
+            let complete = end <= sample.committed;
+            let data_end = match complete {
+                true => end.saturating_sub(padding(self.index(start))),
+                false => sample.committed,
+            };
+            if start < data_end {
+                let bytes = data_end - start;
+                return (start, Some(Run { start, bytes }));
+            }
+            if !complete {
+                return (start, None);
+            }
+            start = end;
+        }
+    }
+
+    /// Whether `poll()` has something to report to a reader that has come to `consumed`.
+    ///
+    /// Records that are still being written count: the writer woke the reader when it reserved them,
+    /// and does not do so again. The reader may find that it has to ask once more.
+    pub fn is_due<W: Words>(&self, words: &W, stalled: bool) -> bool {
+        let reserved = words.reserve().position();
+        let consumed = words.consumed().min(reserved);
+        let due = self.trip(consumed, words.watermark()) <= reserved;
+        due || (stalled && consumed != reserved)
+    }
+
+    /// Whether the writer would pass the point at which the reader wants to be woken without noticing,
+    /// so that [`Ring::update_limit`] has to be called on the writer's CPU.
+    pub fn limit_is_late<W: Words>(&self, words: &W) -> bool {
+        let reserved = words.reserve().position();
+        let trip = self.trip(words.consumed().min(reserved), words.watermark());
+        words.limit() >= Word::new(trip, 0).0
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a record starts with: `struct relay_fast_record`.
+
+/// Bytes of a header.
+pub const HEADER_BYTES: u64 = 8;
+/// Bytes of a time stamp.
+pub const TIME_BYTES: u64 = 8;
+/// The most data of a record.
+pub const MAX_DATA: usize = 1 << 30;
+
+/// A time stamp follows the header.
+pub const TIMED: u16 = 0x1;
+/// The writer has given the record up.
+pub const DISCARDED: u16 = 0x2;
+/// The rest of a sub-buffer.
+pub const PADDING: u16 = 0x4;
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of data.
+    pub len: u32,
+    /// The client's number for what the data is.
+    pub kind: u16,
+    /// [`TIMED`], [`DISCARDED`], [`PADDING`].
+    pub flags: u16,
+}
+
+impl Header {
+    /// The header as it is in memory, as one little-endian word.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        let [a, b, c, d] = self.len.to_le_bytes();
+        let [e, f] = self.kind.to_le_bytes();
+        let [g, h] = self.flags.to_le_bytes();
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// The header of a word.
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+        Self {
+            len: u32::from_le_bytes([a, b, c, d]),
+            kind: u16::from_le_bytes([e, f]),
+            flags: u16::from_le_bytes([g, h]),
+        }
+    }
+
+    /// Bytes that a record with `len` bytes of data takes, for `len` up to [`MAX_DATA`].
+    #[inline]
+    pub const fn record_bytes(len: usize, timed: bool) -> u64 {
+        // No overflow: `len` is below 2^31.
+        let data = (len.wrapping_add(7) & !7) as u64;
+        data + HEADER_BYTES + if timed { TIME_BYTES } else { 0 }
+    }
+
+    /// Bytes from the start of the record to the start of the next.
+    #[inline]
+    pub fn bytes(self) -> u64 {
+        let time = match self.flags & TIMED {
+            0 => 0,
+            _ => TIME_BYTES,
+        };
+        HEADER_BYTES + time + u64::from(self.len).next_multiple_of(8)
+    }
+}

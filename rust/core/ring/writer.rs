@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reserving room for a record, and what the slow path does.
+
+use super::Ring;
+use super::Word;
+use super::Words;
+use super::MAX_NESTED_RESERVES;
+
+/// Why a record cannot be written. It has been counted as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It does not fit in a sub-buffer.
+    TooLong,
+    /// No sub-buffer is free, or the only ones that are hold a record that is being written.
+    Full,
+    /// Too many records of this CPU are open.
+    Nested,
+}
+
+/// The end of a sub-buffer that holds no records. Belongs to who reserved the record behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Padding {
+    /// Its position.
+    pub start: u64,
+    /// Its length, a multiple of 8.
+    pub bytes: u64,
+}
+
+/// Room for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The position of the record.
+    pub start: u64,
+    /// Set if the record is the first of its sub-buffer: the padding, maybe of 0 bytes, in front.
+    pub entered: Option<Padding>,
+    /// Whether a reader may have to be woken.
+    pub wake: bool,
+}
+
+impl Ring {
+    /// Reserves `bytes` bytes (a multiple of 8), on the CPU that owns the buffer.
+    ///
+    /// `stamp` is called before each attempt, so its last result is from a time when all records
+    /// before this one had been reserved and none after it.
+    ///
+    /// This does what the fast path does too; the kernel has that inlined, and comes here when the
+    /// limit stops it.
+    pub fn reserve<W: Words, T>(
+        &self,
+        words: &W,
+        bytes: u64,
+        mut stamp: impl FnMut() -> T,
+    ) -> Result<(Grant, T), Refused> {
+        let mut old = words.reserve();
+        loop {
+            let stamped = stamp();
+            let target = self.target(words, old, bytes)?;
+            // `bytes` is at most a sub-buffer, so this is below 2^62 for longer than machines run.
+            let new = Word::new(target.start + bytes, old.in_flight() + 1);
+            match words.exchange(old, new) {
+                Ok(()) => {
+                    let wake = self.entered(words, &target, new.position());
+                    let grant = Grant { wake, ..target };
+                    return Ok((grant, stamped));
+                }
+                // Somebody interrupted us.
+                Err(found) => old = found,
+            }
+        }
+    }
+
+    /// Counts a record out that was reserved. All of it has been stored before.
+    pub fn commit<W: Words>(&self, words: &W) {
+        let mut old = words.reserve();
+        while let Err(found) = words.exchange(old, Word(old.0.wrapping_sub(1))) {
+            old = found;
+        }
+    }
+
+    /// Where a record of `bytes` bytes would go.
+    fn target<W: Words>(&self, words: &W, old: Word, bytes: u64) -> Result<Grant, Refused> {
+        if bytes > self.subbuf_size {
+            words.add_lost();
+            return Err(Refused::TooLong);
+        }
+        if old.in_flight() >= MAX_NESTED_RESERVES {
+            words.add_lost();
+            return Err(Refused::Nested);
+        }
+        let position = old.position();
+        if old.in_flight() == 0 {
+            // An interruption right here may store a later position first; ours is true still.
+            words.set_committed(position);
+        }
+        let next = self.ceil(position);
+        if position != next && bytes <= next - position {
+            return Ok(Grant {
+                start: position,
+                entered: None,
+                wake: false,
+            });
+        }
+        if !self.is_free(words, old, next) {
+            words.add_lost();
+            words.set_stalled(true);
+            return Err(Refused::Full);
+        }
+        Ok(Grant {
+            start: next,
+            entered: Some(Padding {
+                start: position,
+                bytes: next - position,
+            }),
+            wake: false,
+        })
+    }
+
+    /// Whether the sub-buffer at `next` can be entered.
+    fn is_free<W: Words>(&self, words: &W, old: Word, next: u64) -> bool {
+        // The sub-buffer replaces the one that ends here.
+        let needed = (next + self.subbuf_size).saturating_sub(self.size);
+        // What is being written must not be replaced in either mode. While nothing is, `committed`
+        // is the position.
+        let complete = match old.in_flight() {
+            0 => next,
+            _ => words.committed(),
+        };
+        if self.overwrite {
+            return needed <= complete;
+        }
+        // The reader's page is user space's: what is beyond the position has not been written yet.
+        let consumed = words.consumed();
+        let read = match consumed >= old.position() {
+            // All there is has been read, so the padding that follows counts as read.
+            true => next,
+            false => consumed,
+        };
+        needed <= read.min(complete)
+    }
+
+    /// After a reserve that ended at `position`: counts what was overwritten, sets the limit, and
+    /// tells whether a reader may be waiting for this.
+    fn entered<W: Words>(&self, words: &W, grant: &Grant, position: u64) -> bool {
+        if grant.entered.is_some() {
+            words.set_stalled(false);
+            if self.overwrite {
+                let end = (grant.start + self.subbuf_size).saturating_sub(self.size);
+                let start = end.saturating_sub(self.subbuf_size);
+                let unread = end.saturating_sub(words.consumed().max(start));
+                if unread > 0 {
+                    words.add_overwritten(unread);
+                }
+            }
+        }
+        self.update_limit(words, position)
+    }
+
+    /// Sets the limit for a writer that has come to `position`; on the CPU that owns the buffer.
+    /// Tells whether a reader that waits is to be woken.
+    ///
+    /// An interruption may have set a later limit meanwhile. An earlier one only leads to the slow
+    /// path once more.
+    pub fn update_limit<W: Words>(&self, words: &W, position: u64) -> bool {
+        let end = self.ceil(position);
+        let mut asked = (words.consumed(), words.watermark());
+        loop {
+            let trip = self.trip(asked.0.min(position), asked.1);
+            let limit = match trip > position {
+                true => end.min(trip - 1),
+                false => end,
+            };
+            words.set_limit(Word::limit_at(limit));
+            // The reader stores its words, queues itself, and looks at the state or has this
+            // called; so either it finds what it waits for, or we find what it asks for. The same
+            // barrier stands between the reserve and the caller's look at the queue.
+            words.fence();
+            let now = (words.consumed(), words.watermark());
+            if now == asked {
+                return trip <= position;
+            }
+            asked = now;
+        }
+    }
+}
