@@ -193,7 +193,7 @@ fn a_recording_that_is_none() {
     let newer = channel
         .metadata()
         .to_string()
-        .replace("\"version\":1", "\"version\":2");
+        .replace("\"version\":2", "\"version\":3");
     check("metadata.json", Some(newer.as_bytes()), "newer");
     check("cpu0", None, "cpu0: cannot be read");
     check("format", None, "format: missing");

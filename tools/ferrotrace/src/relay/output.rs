@@ -27,7 +27,7 @@ pub const METADATA: &str = "metadata.json";
 pub const FORMAT: &str = "format";
 
 /// The version of [`Metadata`] that this program writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What ended a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,17 @@ pub enum Stop {
     Closed,
     /// An error.
     Error,
+}
+
+/// What the files of a recording hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Records {
+    /// What the client wrote, which `format` describes; the only kind before version 2.
+    #[default]
+    Plain,
+    /// Records with a header, those of a fast channel: [`crate::fast::record`].
+    Fast,
 }
 
 /// One CPU in [`Metadata`].
@@ -66,6 +77,9 @@ pub struct Metadata {
     pub channel: PathBuf,
     /// The base name of its relay files, and of the files of the recording.
     pub name: String,
+    /// What the files hold.
+    #[serde(default)]
+    pub records: Records,
     /// "mmap" or "read".
     pub method: String,
     /// The channel's mode.
@@ -78,6 +92,9 @@ pub struct Metadata {
     pub n_subbufs: Option<usize>,
     /// When the recording began, in nanoseconds since 1970.
     pub start_unix_ns: u64,
+    /// The same moment on `CLOCK_MONOTONIC`, which gives the records of fast channels their times.
+    #[serde(default)]
+    pub start_monotonic_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
     /// What ended it.

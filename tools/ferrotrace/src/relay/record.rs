@@ -21,6 +21,8 @@ use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
 use nix::poll::poll;
+use nix::time::ClockId;
+use nix::time::clock_gettime;
 
 use super::buffer::Buffer;
 use super::buffer::Method;
@@ -36,6 +38,7 @@ use super::files::ChannelDir;
 use super::output::CpuMetadata;
 use super::output::Metadata;
 use super::output::OutputDir;
+use super::output::Records;
 use super::output::Stop;
 use super::output::VERSION;
 use super::progress::Progress;
@@ -351,17 +354,22 @@ impl Recorder {
         let since_1970 = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
+        let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC)
+            .map(Duration::from)
+            .unwrap_or_default();
         Metadata {
             version: VERSION,
             complete: false,
             channel: self.channel.dir().into(),
             name: self.channel.name().into(),
+            records: Records::Plain,
             method: method.into(),
             mode: self.plan.mode,
             header: self.plan.header.len(),
             subbuf_size: geometry.map(Geometry::subbuf_size),
             n_subbufs: geometry.map(Geometry::n_subbufs),
             start_unix_ns: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
+            start_monotonic_ns: u64::try_from(monotonic.as_nanos()).unwrap_or(u64::MAX),
             duration_ns: 0,
             stop: None,
             dropped: None,
