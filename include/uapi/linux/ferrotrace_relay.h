@@ -8,8 +8,8 @@
  *	struct relay_fast_consumer	RELAY_FAST_CONSUMER	the reader's page, may be mapped writable
  *	data				RELAY_FAST_DATA		n_subbufs * subbuf_size bytes, read-only
  *
- * A position counts the bytes of a buffer since it was made, padding included; position P is at byte
- * P & mask of the data. Both sizes are powers of two.
+ * A position counts the bytes of a buffer since it was made, padding included. Records are at positions that
+ * are multiples of 8, and position P is at byte P & mask of the data. Both sizes are powers of two.
  *
  * Reading takes no system call. With one reader a buffer,
  *
@@ -52,7 +52,7 @@
  * struct relay_fast_ctl - the kernel's side of a buffer
  * @reserve: position of the next record << 2 | number of records that are being written
  * @limit: the kernel's own
- * @mask: bytes of data - 1
+ * @mask: bytes of data - 8
  * @committed: everything before this position is complete; behind what there is while @reserve has no record
  *	in flight, see relay_fast_committed()
  * @lost: records that could not be written: no sub-buffer was free, or they were too long
@@ -143,11 +143,11 @@ static inline __u64 relay_fast_committed(const struct relay_fast_ctl *ctl)
 /* The oldest position that has not been overwritten, the start of a sub-buffer or 0. */
 static inline __u64 relay_fast_kept(const struct relay_fast_ctl *ctl)
 {
-	__u64 in_subbuf = ctl->subbuf_size - 1, end;
+	__u64 in_subbuf = ctl->subbuf_size - 1, size = ctl->mask + 8, end;
 
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	end = (relay_fast_produced(ctl) + in_subbuf) & ~in_subbuf;
-	return end > ctl->mask + 1 ? end - (ctl->mask + 1) : 0;
+	return end > size ? end - size : 0;
 }
 
 #endif /* !__KERNEL__ */

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Fast relay channels: records written in place, from any context, without turning interrupts off.
+ *
+ * <uapi/linux/ferrotrace_relay.h> has what readers see. Documentation/relay.rst tells how this
+ * differs from the channels of <linux/relay.h>.
+ */
+#ifndef _LINUX_FERROTRACE_RELAY_H
+#define _LINUX_FERROTRACE_RELAY_H
+
+#include <linux/align.h>
+#include <linux/compiler.h>
+#include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#include <uapi/linux/ferrotrace_relay.h>
+
+struct dentry;
+
+/* The most data of a record. */
+#define RELAY_FAST_MAX_DATA	(1UL << 30)
+
+/**
+ * struct relay_fast - a fast channel
+ * @ctl: control page of each CPU's buffer; the data is RELAY_FAST_DATA bytes behind it. The rest of the
+ *	structure is the engine's.
+ */
+struct relay_fast {
+	struct relay_fast_ctl * __percpu *ctl;
+};
+
+/**
+ * struct relay_fast_slot - a record that is being written
+ * @ctl: control page of the buffer
+ * @record: the record's header
+ * @data: where the data goes, @record->len bytes
+ */
+struct relay_fast_slot {
+	struct relay_fast_ctl *ctl;
+	struct relay_fast_record *record;
+	void *data;
+};
+
+/**
+ * relay_fast_open() - open a channel with a buffer for each CPU
+ * @base_filename: name of the files, which the number of the CPU is added to
+ * @parent: directory of debugfs for them, or NULL for its root
+ * @subbuf_size: bytes of a sub-buffer, a power of two of at least 64
+ * @n_subbufs: sub-buffers of a CPU, a power of two of at least 2
+ * @flags: RELAY_FAST_OVERWRITE or 0
+ *
+ * Until the kernel starts user space, all possible CPUs get a buffer, and the files come when debugfs is
+ * there. Later CPUs get a buffer when they first come up.
+ *
+ * Context: Process, from early_initcall() on. Sleeps.
+ * Return: The channel, or an ERR_PTR: -EINVAL for sizes or flags that cannot be, -ENOMEM, -EEXIST if a file
+ *	is there already. Nothing is left behind then.
+ */
+struct relay_fast *relay_fast_open(const char *base_filename, struct dentry *parent,
+				   size_t subbuf_size, size_t n_subbufs, unsigned int flags);
+
+/**
+ * relay_fast_close() - close a channel
+ * @chan: the channel, which nobody writes any more, NULL or an ERR_PTR
+ *
+ * The files go. Who has one open or mapped keeps the buffer, is woken, and may read what is left.
+ *
+ * Context: Process. Sleeps.
+ */
+void relay_fast_close(struct relay_fast *chan);
+
+/**
+ * relay_fast_lost() - how many records could not be written
+ * @chan: the channel
+ *
+ * Context: Any.
+ * Return: The number over all CPUs since the channel was opened.
+ */
+u64 relay_fast_lost(const struct relay_fast *chan);
+
+/* The engine's half of a reserve, when the inline half has met the limit. With preemption off. */
+struct relay_fast_record *relay_fast_reserve_slow(struct relay_fast *chan, u64 bytes, u64 *time);
+u64 relay_fast_time(void);
+
+/* x86: a single instruction is atomic against everything that interrupts it on its CPU. */
+static __always_inline bool relay_fast_exchange(u64 *word, u64 *old, u64 new)
+{
+	bool done;
+
+	asm volatile("cmpxchgq %[new], %[word]"
+		     : "=@ccz" (done), [word] "+m" (*word), "+a" (*old)
+		     : [new] "r" (new)
+		     : "memory");
+	return done;
+}
+
+static __always_inline u64 relay_fast_header(size_t len, u16 type, u16 flags)
+{
+	return (u64)flags << 48 | (u64)type << 32 | (u32)len;
+}
+
+/* Reserves a record with its header, and leaves preemption off. False, with preemption as before, if it is lost. */
+static __always_inline bool __relay_fast_reserve(struct relay_fast *chan, struct relay_fast_slot *slot,
+						 u16 type, size_t len, u16 flags)
+{
+	u64 bytes = sizeof(struct relay_fast_record) + ALIGN(len, 8);
+	u64 old, new, time = 0;
+	u64 *record;
+
+	if (flags & RELAY_FAST_TIMED)
+		bytes += sizeof(time);
+	/* Too long for any sub-buffer: do not let the position overflow. */
+	if (len > RELAY_FAST_MAX_DATA)
+		bytes = 2 * RELAY_FAST_MAX_DATA;
+
+	preempt_disable_notrace();
+	slot->ctl = raw_cpu_read(*chan->ctl);
+	old = READ_ONCE(slot->ctl->reserve);
+	do {
+		if (flags & RELAY_FAST_TIMED)
+			time = relay_fast_time();
+		new = old + (bytes << RELAY_FAST_POSITION_SHIFT) + 1;
+		if (unlikely(new > READ_ONCE(slot->ctl->limit))) {
+			record = (u64 *)relay_fast_reserve_slow(chan, bytes, &time);
+			slot->ctl = raw_cpu_read(*chan->ctl);
+			goto reserved;
+		}
+	} while (unlikely(!relay_fast_exchange(&slot->ctl->reserve, &old, new)));
+	/* The mask takes the count of records in flight away too. */
+	record = (void *)slot->ctl + RELAY_FAST_DATA +
+		((old >> RELAY_FAST_POSITION_SHIFT) & slot->ctl->mask);
+reserved:
+	if (unlikely(!record)) {
+		preempt_enable_notrace();
+		return false;
+	}
+	*record = relay_fast_header(len, type, flags);
+	slot->record = (struct relay_fast_record *)record++;
+	if (flags & RELAY_FAST_TIMED)
+		*record++ = time;
+	slot->data = record;
+	return true;
+}
+
+/**
+ * relay_fast_reserve() - begin a record on this CPU
+ * @chan: an open channel
+ * @slot: is filled in
+ * @type: what the record is, for the reader
+ * @len: bytes of data
+ *
+ * When it returns true, preemption is off, @slot->data may be written, and relay_fast_commit() or
+ * relay_fast_discard() has to follow, soon and on this CPU: until then readers do not see the record, nor
+ * what is written after it. Other records may be written meanwhile. A context may have 4 records open at
+ * most.
+ *
+ * Context: Any, NMI included.
+ * Return: Whether there is room; if not, the loss has been counted.
+ */
+static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct relay_fast_slot *slot,
+					       u16 type, size_t len)
+{
+	return __relay_fast_reserve(chan, slot, type, len, 0);
+}
+
+/**
+ * relay_fast_reserve_timed() - begin a record with a time stamp
+ * @chan: as for relay_fast_reserve()
+ * @slot: as for relay_fast_reserve()
+ * @type: as for relay_fast_reserve()
+ * @len: as for relay_fast_reserve()
+ *
+ * The time is CLOCK_MONOTONIC's, in nanoseconds. On a CPU, records are in the order of their times.
+ *
+ * Context: Any, NMI included.
+ * Return: As relay_fast_reserve().
+ */
+static __always_inline bool relay_fast_reserve_timed(struct relay_fast *chan, struct relay_fast_slot *slot,
+						     u16 type, size_t len)
+{
+	return __relay_fast_reserve(chan, slot, type, len, RELAY_FAST_TIMED);
+}
+
+/**
+ * relay_fast_commit() - show a record to readers
+ * @slot: the record
+ */
+static __always_inline void relay_fast_commit(struct relay_fast_slot *slot)
+{
+	asm volatile("decq %0" : "+m" (slot->ctl->reserve) : : "memory");
+	preempt_enable_notrace();
+}
+
+/**
+ * relay_fast_discard() - give a record up; readers skip it
+ * @slot: the record
+ */
+static __always_inline void relay_fast_discard(struct relay_fast_slot *slot)
+{
+	slot->record->flags |= RELAY_FAST_DISCARDED;
+	relay_fast_commit(slot);
+}
+
+/**
+ * relay_fast_write() - write a record on this CPU
+ * @chan: an open channel
+ * @type: what the record is, for the reader
+ * @data: its data
+ * @len: bytes of data
+ *
+ * Context: Any, NMI included.
+ * Return: Whether it was written; if not, the loss has been counted.
+ */
+static __always_inline bool relay_fast_write(struct relay_fast *chan, u16 type, const void *data, size_t len)
+{
+	struct relay_fast_slot slot;
+
+	if (!relay_fast_reserve(chan, &slot, type, len))
+		return false;
+	memcpy(slot.data, data, len);
+	relay_fast_commit(&slot);
+	return true;
+}
+
+/**
+ * relay_fast_write_timed() - write a record with a time stamp on this CPU
+ * @chan: as for relay_fast_write()
+ * @type: as for relay_fast_write()
+ * @data: as for relay_fast_write()
+ * @len: as for relay_fast_write()
+ *
+ * Context: Any, NMI included.
+ * Return: As relay_fast_write().
+ */
+static __always_inline bool relay_fast_write_timed(struct relay_fast *chan, u16 type, const void *data,
+						   size_t len)
+{
+	struct relay_fast_slot slot;
+
+	if (!relay_fast_reserve_timed(chan, &slot, type, len))
+		return false;
+	memcpy(slot.data, data, len);
+	relay_fast_commit(&slot);
+	return true;
+}
+
+#endif /* _LINUX_FERROTRACE_RELAY_H */
