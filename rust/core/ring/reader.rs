@@ -47,21 +47,27 @@ impl Ring {
             .max(self.kept(sample.reserved))
     }
 
-    /// Finds the first unread bytes behind `position`, leaving out padding, of which sub-buffer
-    /// `index` has `padding(index)` bytes. Returns the position they are at, or the reader can go on to.
+    /// Finds the first unread bytes behind `position`, leaving out padding. Returns the position they are
+    /// at, or the reader can go on to.
+    ///
+    /// `padded(index)` is where the last padding of that sub-buffer started which the writer reported
+    /// ([`Padding::start`](super::Padding), if it has any bytes); it may be of an earlier round.
     pub fn next_run(
         &self,
         sample: Sample,
         position: u64,
-        padding: impl Fn(usize) -> u64,
+        padded: impl Fn(usize) -> u64,
     ) -> (u64, Option<Run>) {
         let mut start = self.position_of(sample, position);
         // At most once around the buffer, after which `start` is in the current sub-buffer.
         loop {
-            let end = self.floor(start) + self.subbuf_size;
+            let floor = self.floor(start);
+            let end = floor + self.subbuf_size;
             let complete = end <= sample.committed;
             let data_end = match complete {
-                true => end.saturating_sub(padding(self.index(start))),
+                true => Some(padded(self.index(start)))
+                    .filter(|padded| (floor..end).contains(padded))
+                    .unwrap_or(end),
                 false => sample.committed,
             };
             if start < data_end {
