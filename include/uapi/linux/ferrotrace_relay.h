@@ -56,7 +56,8 @@
  * @committed: everything before this position is complete; behind what there is while @reserve has no record
  *	in flight, see relay_fast_committed()
  * @lost: records that could not be written: no sub-buffer was free, or they were too long
- * @overwritten: bytes that were overwritten before they had been consumed, padding included
+ * @overwritten: bytes that were overwritten before they had been consumed, padding included, and what a
+ *	reader takes at the same moment
  * @stalled: not 0 if the last record was lost because no sub-buffer is free
  * @closed: not 0 when the channel has been closed and nothing will come any more
  * @magic: RELAY_FAST_MAGIC

@@ -66,7 +66,7 @@ impl Ring {
             let complete = end <= sample.committed;
             let data_end = match complete {
                 true => Some(padded(self.index(start)))
-                    .filter(|padded| (floor..end).contains(padded))
+                    .filter(|padded| (floor + 1..end).contains(padded))
                     .unwrap_or(end),
                 false => sample.committed,
             };

@@ -56,11 +56,13 @@ impl Ring {
         loop {
             let stamped = stamp();
             let target = self.target(words, old, bytes)?;
+            // Looked at before the position moves: a reader that has seen it move skips what is lost.
+            let consumed = words.consumed();
             // `bytes` is at most a sub-buffer, so this is below 2^62 for longer than machines run.
             let new = Word::new(target.start + bytes, old.in_flight() + 1);
             match words.exchange(old, new) {
                 Ok(()) => {
-                    let wake = self.entered(words, &target, new.position());
+                    let wake = self.entered(words, &target, consumed, new.position());
                     let grant = Grant { wake, ..target };
                     return Ok((grant, stamped));
                 }
@@ -104,8 +106,12 @@ impl Ring {
         if !self.is_free(words, old, next) {
             words.add_lost();
             words.set_stalled(true);
+            // As in `update_limit`: the caller looks whether a reader is queued.
+            words.fence();
             return Err(Refused::Full);
         }
+        // Not after the exchange: whoever interrupts us there may be refused, and is later than we are.
+        words.set_stalled(false);
         Ok(Grant {
             start: next,
             entered: Some(Padding {
@@ -139,18 +145,15 @@ impl Ring {
         needed <= read.min(complete)
     }
 
-    /// After a reserve that ended at `position`: counts what was overwritten, sets the limit, and
-    /// tells whether a reader may be waiting for this.
-    fn entered<W: Words>(&self, words: &W, grant: &Grant, position: u64) -> bool {
-        if grant.entered.is_some() {
-            words.set_stalled(false);
-            if self.overwrite {
-                let end = (grant.start + self.subbuf_size).saturating_sub(self.size);
-                let start = end.saturating_sub(self.subbuf_size);
-                let unread = end.saturating_sub(words.consumed().max(start));
-                if unread > 0 {
-                    words.add_overwritten(unread);
-                }
+    /// After a reserve that ended at `position`, when the reader was at `consumed`: counts what was
+    /// overwritten, sets the limit, and tells whether a reader may be waiting for this.
+    fn entered<W: Words>(&self, words: &W, grant: &Grant, consumed: u64, position: u64) -> bool {
+        if grant.entered.is_some() && self.overwrite {
+            let end = (grant.start + self.subbuf_size).saturating_sub(self.size);
+            let start = end.saturating_sub(self.subbuf_size);
+            let unread = end.saturating_sub(consumed.max(start));
+            if unread > 0 {
+                words.add_overwritten(unread);
             }
         }
         self.update_limit(words, position)
@@ -163,23 +166,22 @@ impl Ring {
     /// path once more.
     pub fn update_limit<W: Words>(&self, words: &W, position: u64) -> bool {
         let end = self.ceil(position);
-        let mut asked = (words.consumed(), words.watermark());
-        loop {
-            let trip = self.trip(asked.0.min(position), asked.1);
-            let limit = match trip > position {
-                true => end.min(trip - 1),
-                false => end,
-            };
-            words.set_limit(Word::limit_at(limit));
-            // The reader stores its words, queues itself, and looks at the state or has this
-            // called; so either it finds what it waits for, or we find what it asks for. The same
-            // barrier stands between the reserve and the caller's look at the queue.
-            words.fence();
-            let now = (words.consumed(), words.watermark());
-            if now == asked {
-                return trip <= position;
-            }
-            asked = now;
+        let asked = (words.consumed(), words.watermark());
+        let trip = self.trip(asked.0.min(position), asked.1);
+        let limit = match trip > position {
+            true => end.min(trip - 1),
+            false => end,
+        };
+        words.set_limit(Word::limit_at(limit));
+        // The reader stores its words, queues itself, and looks at the state or has this called; so
+        // either it finds what it waits for, or we find what it asks for. The same barrier stands
+        // between the reserve and the caller's look at the queue.
+        words.fence();
+        let now = (words.consumed(), words.watermark());
+        if now != asked {
+            // Not once more from the start, as long as user space likes: the next reserve comes here.
+            words.set_limit(Word::limit_at(position));
         }
+        self.trip(now.0.min(position), now.1) <= position
     }
 }

@@ -3,62 +3,10 @@
 //! The buffer in memory, written and read by one thread.
 
 use super::*;
-use core::cell::Cell;
+use cells::Cells;
 
-#[derive(Default)]
-struct Cells {
-    reserve: Cell<u64>,
-    limit: Cell<u64>,
-    committed: Cell<u64>,
-    stalled: Cell<bool>,
-    lost: Cell<u64>,
-    overwritten: Cell<u64>,
-    consumed: Cell<u64>,
-    watermark: Cell<u64>,
-}
-
-impl Words for Cells {
-    fn reserve(&self) -> Word {
-        Word(self.reserve.get())
-    }
-    fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
-        match self.reserve() == old {
-            true => {
-                self.reserve.set(new.0);
-                Ok(())
-            }
-            false => Err(self.reserve()),
-        }
-    }
-    fn limit(&self) -> u64 {
-        self.limit.get()
-    }
-    fn set_limit(&self, limit: u64) {
-        self.limit.set(limit);
-    }
-    fn committed(&self) -> u64 {
-        self.committed.get()
-    }
-    fn set_committed(&self, position: u64) {
-        self.committed.set(position);
-    }
-    fn set_stalled(&self, stalled: bool) {
-        self.stalled.set(stalled);
-    }
-    fn add_lost(&self) {
-        self.lost.set(self.lost.get() + 1);
-    }
-    fn add_overwritten(&self, bytes: u64) {
-        self.overwritten.set(self.overwritten.get() + bytes);
-    }
-    fn consumed(&self) -> u64 {
-        self.consumed.get()
-    }
-    fn watermark(&self) -> u64 {
-        self.watermark.get()
-    }
-    fn fence(&self) {}
-}
+mod cells;
+mod found;
 
 fn write(ring: &Ring, words: &Cells, bytes: u64) -> Result<Grant, Refused> {
     let (grant, ()) = ring.reserve(words, bytes, || ())?;

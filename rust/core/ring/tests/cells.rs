@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The shared words in memory that one thread uses.
+
+use super::super::*;
+use core::cell::Cell;
+use core::cell::RefCell;
+
+/// What is to run inside of somebody else.
+pub type Interruption = Box<dyn FnOnce(&Cells)>;
+
+/// Plain memory.
+#[derive(Default)]
+pub struct Cells {
+    pub reserve: Cell<u64>,
+    pub limit: Cell<u64>,
+    pub committed: Cell<u64>,
+    pub stalled: Cell<bool>,
+    pub lost: Cell<u64>,
+    pub overwritten: Cell<u64>,
+    pub consumed: Cell<u64>,
+    pub watermark: Cell<u64>,
+    /// Runs right after the next exchange that succeeds.
+    pub after_exchange: RefCell<Option<Interruption>>,
+    /// User space changes its words whenever they are looked at.
+    pub restless: Cell<bool>,
+}
+
+impl Words for Cells {
+    fn reserve(&self) -> Word {
+        Word(self.reserve.get())
+    }
+    fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
+        match self.reserve() == old {
+            true => {
+                self.reserve.set(new.0);
+                let interruption = self.after_exchange.take();
+                if let Some(interruption) = interruption {
+                    interruption(self);
+                }
+                Ok(())
+            }
+            false => Err(self.reserve()),
+        }
+    }
+    fn limit(&self) -> u64 {
+        self.limit.get()
+    }
+    fn set_limit(&self, limit: u64) {
+        self.limit.set(limit);
+    }
+    fn committed(&self) -> u64 {
+        self.committed.get()
+    }
+    fn set_committed(&self, position: u64) {
+        self.committed.set(position);
+    }
+    fn set_stalled(&self, stalled: bool) {
+        self.stalled.set(stalled);
+    }
+    fn add_lost(&self) {
+        self.lost.set(self.lost.get() + 1);
+    }
+    fn add_overwritten(&self, bytes: u64) {
+        self.overwritten.set(self.overwritten.get() + bytes);
+    }
+    fn consumed(&self) -> u64 {
+        self.consumed.get()
+    }
+    fn watermark(&self) -> u64 {
+        if self.restless.get() {
+            self.watermark.set(self.watermark.get().wrapping_add(8));
+        }
+        self.watermark.get()
+    }
+    fn fence(&self) {}
+}

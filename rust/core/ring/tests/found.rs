@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a review of the buffer has found, each as it happens.
+
+use super::*;
+
+#[test]
+fn words_that_never_rest_do_not_hold_the_writer() {
+    let (ring, words) = (Ring::new(64, 4, true).unwrap(), Cells::default());
+    words.restless.set(true);
+    for _ in 0..100 {
+        assert!(write(&ring, &words, 24).is_ok());
+    }
+    // Nobody passes unseen what the reader has asked for meanwhile.
+    assert_eq!(
+        words.limit.get(),
+        Word::limit_at(words.reserve().position())
+    );
+}
+
+#[test]
+fn who_is_refused_within_a_record_leaves_the_buffer_stalled() {
+    let (ring, words) = (Ring::new(64, 2, false).unwrap(), Cells::default());
+    assert!(write(&ring, &words, 56).is_ok());
+    words.consumed.set(48);
+    words.watermark.set(64);
+    *words.after_exchange.borrow_mut() = Some(Box::new(move |words| {
+        assert_eq!(write(&ring, words, 64), Err(Refused::Full));
+    }));
+    // Enters the second sub-buffer; what interrupts it does not find a third one.
+    assert!(write(&ring, &words, 8 + 8).is_ok());
+    assert!(words.stalled.get() && ring.is_due(&words, words.stalled.get()));
+}
+
+#[test]
+fn what_a_reader_skips_while_it_is_overwritten_is_counted() {
+    let (ring, words) = (Ring::new(64, 2, true).unwrap(), Cells::default());
+    for _ in 0..2 {
+        assert!(write(&ring, &words, 64).is_ok());
+    }
+    // A reader on another CPU sees the new position first, and goes on behind it.
+    *words.after_exchange.borrow_mut() = Some(Box::new(move |words| {
+        words.consumed.set(ring.kept(words.reserve().position()));
+    }));
+    assert!(write(&ring, &words, 64).is_ok());
+    assert_eq!((words.consumed.get(), words.overwritten.get()), (64, 64));
+}
+
+#[test]
+fn a_full_first_subbuffer_has_no_padding() {
+    let (ring, words) = (Ring::new(64, 2, false).unwrap(), Cells::default());
+    assert!(write(&ring, &words, 64).is_ok());
+    // No padding has been reported so far.
+    let (start, run) = ring.next_run(Sample::new(&words), 0, |_| 0);
+    assert_eq!(
+        (start, run),
+        (
+            0,
+            Some(Run {
+                start: 0,
+                bytes: 64
+            })
+        )
+    );
+}
