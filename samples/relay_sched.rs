@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sample: records every scheduler switch into a relay channel.
+//! Sample: records every scheduler switch into a relay channel, or with `fast=1` into a fast one.
 //!
 //! Drain it with `ferrotrace relay record /sys/kernel/debug/relay_sched/cpu -o OUT` and print it
 //! with `ferrotrace relay report OUT`. Writing 0 to `enabled` stops recording.
 #![deny(unsafe_code)]
 
-use ferro_relay::Channel;
-use ferro_relay::Mode;
+use ferro_fast_relay as fast_relay;
+use ferro_relay as relay;
 use ferro_sys::counted::Shared;
 use ferro_sys::cpu;
 use ferro_sys::debugfs::File;
@@ -47,6 +47,10 @@ module! {
             default: false,
             description: "Lose the oldest records rather than the newest",
         },
+        fast: bool {
+            default: false,
+            description: "Use a fast channel",
+        },
     },
 }
 
@@ -75,6 +79,64 @@ format:
 \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;
 ";
 
+/// Either kind of channel.
+enum Channel {
+    Relay(relay::Channel),
+    Fast(fast_relay::Channel),
+}
+
+impl Channel {
+    /// Opens the kind of channel that the parameters ask for.
+    fn open() -> Result<Self> {
+        let subbuf_size = module_parameters::subbuf_size.value();
+        let n_subbufs = module_parameters::n_subbufs.value();
+        let overwrite = module_parameters::overwrite.value();
+        if module_parameters::fast.value() {
+            let mode = match overwrite {
+                true => fast_relay::Mode::Overwrite,
+                false => fast_relay::Mode::NoOverwrite,
+            };
+            let builder = fast_relay::Channel::builder(c"relay_sched")
+                .subbuf_size(subbuf_size)
+                .n_subbufs(n_subbufs)
+                .mode(mode)
+                .format(FORMAT);
+            return Ok(Self::Fast(builder.open()?));
+        }
+        let mode = match overwrite {
+            true => relay::Mode::Overwrite,
+            false => relay::Mode::NoOverwrite,
+        };
+        let builder = relay::Channel::builder(c"relay_sched")
+            .subbuf_size(subbuf_size)
+            .n_subbufs(n_subbufs)
+            .mode(mode)
+            .format(FORMAT);
+        Ok(Self::Relay(builder.open()?))
+    }
+
+    /// Makes the file `enabled`.
+    fn enabled_file(&self, enabled: ARef<Shared<Enabled>>) -> Result<File<Shared<Enabled>>> {
+        let dir = match self {
+            Self::Relay(channel) => channel.dir().to_ref(),
+            Self::Fast(channel) => channel.dir()?,
+        };
+        dir.file(c"enabled", 0o600, &ENABLED_FILE, enabled)
+    }
+
+    /// Writes a record. The channel counts what it has to drop.
+    fn write(&self, record: &Record) {
+        match self {
+            Self::Relay(channel) => {
+                let _ = channel.write_record(record);
+            }
+            Self::Fast(channel) => {
+                let _ = channel.write_timed(0, record);
+            }
+        }
+    }
+}
+
 /// What the probe writes to.
 struct Recorder {
     enabled: ARef<Shared<Enabled>>,
@@ -86,8 +148,7 @@ impl SchedSwitch for Recorder {
         if !self.enabled.0.load(Relaxed) {
             return;
         }
-        // The channel counts what it had to drop.
-        let _ = self.channel.write_record(&Record {
+        self.channel.write(&Record {
             time: mono_fast_ns(),
             cpu: cpu::current_id(),
             preempt: event.preempt.into(),
@@ -125,21 +186,9 @@ struct RelaySched {
 
 impl kernel::Module for RelaySched {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let overwrite = module_parameters::overwrite.value();
-        let channel = Channel::builder(c"relay_sched")
-            .subbuf_size(module_parameters::subbuf_size.value())
-            .n_subbufs(module_parameters::n_subbufs.value())
-            .mode(if overwrite {
-                Mode::Overwrite
-            } else {
-                Mode::NoOverwrite
-            })
-            .format(FORMAT)
-            .open()?;
+        let channel = Channel::open()?;
         let enabled = Shared::new(Ok(Enabled(Atomic::new(true))))?;
-        let file = channel
-            .dir()
-            .file(c"enabled", 0o600, &ENABLED_FILE, enabled.clone())?;
+        let file = channel.enabled_file(enabled.clone())?;
         let recorder = Arc::new(Recorder { enabled, channel }, GFP_KERNEL)?;
         Ok(Self {
             _probe: SchedSwitchProbe::new(recorder.clone())?,

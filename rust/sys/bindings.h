@@ -10,6 +10,7 @@
 #include <linux/cpuhotplug.h>
 #include <linux/dcache.h>
 #include <linux/debugfs.h>
+#include <linux/ferrotrace_relay.h>
 #include <linux/fs.h>
 #include <linux/irq_work.h>
 #include <linux/percpu.h>
@@ -57,6 +58,7 @@ enum {
 enum {
 	FERRO_SIZE_rchan = sizeof(struct rchan),
 	FERRO_SIZE_rchan_buf = sizeof(struct rchan_buf),
+	FERRO_SIZE_relay_fast_ctl = sizeof(struct relay_fast_ctl),
 };
 
 #endif /* _FERROTRACE_BINDINGS_H */

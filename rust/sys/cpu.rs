@@ -41,6 +41,12 @@ pub fn current_id() -> u32 {
     unsafe { bindings::raw_smp_processor_id() }
 }
 
+/// Whether the kernel has not come to user space yet.
+pub fn booting() -> bool {
+    // SAFETY: Reads a variable.
+    unsafe { bindings::ferro_booting() }
+}
+
 fn iterate(next: impl Fn(i32) -> u32) -> impl Iterator<Item = CpuId> {
     let mut last = -1;
     core::iter::from_fn(move || {

@@ -58,6 +58,12 @@ impl Dir {
         self.0.as_ptr()
     }
 
+    /// The directory for who makes files in it, as long as it is there.
+    pub fn to_ref(&self) -> DirRef {
+        // SAFETY: By the type invariant.
+        DirRef(Some(unsafe { Dentry::get(self.0) }))
+    }
+
     /// Makes a file of an object, which the file keeps.
     ///
     /// Errors: as for [`Dir::new`].
@@ -68,25 +74,7 @@ impl Dir {
         table: &'static FileTable<T>,
         object: ARef<T>,
     ) -> Result<File<T>> {
-        let data = core::ptr::from_ref::<T>(&object).cast_mut().cast();
-        // SAFETY: The object is of the table's type. debugfs lets nobody open the file any more
-        // once it has been removed, which `File` does before it gives up the object.
-        let dentry = from_err_ptr(unsafe {
-            bindings::debugfs_create_file_full(
-                name.as_char_ptr(),
-                mode & 0o7777,
-                self.as_ptr(),
-                data,
-                core::ptr::null(),
-                table.as_ptr(),
-            )
-        })?;
-        let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
-        Ok(File {
-            // SAFETY: The file has just been made, and nobody else can have removed it.
-            dentry: unsafe { Dentry::get(dentry) },
-            _object: object,
-        })
+        File::new(self.as_ptr(), name, mode, table, object)
     }
 }
 
@@ -97,10 +85,77 @@ impl Drop for Dir {
     }
 }
 
+/// A directory of somebody else's, or the root of debugfs.
+#[derive(Clone)]
+pub struct DirRef(Option<Dentry>);
+
+impl DirRef {
+    /// The root of debugfs.
+    pub const ROOT: Self = Self(None);
+
+    /// # Safety
+    ///
+    /// `dir` is a directory of debugfs, or NULL for its root.
+    pub unsafe fn from_raw(dir: *mut bindings::dentry) -> Self {
+        // SAFETY: By the rules of this function.
+        Self(NonNull::new(dir).map(|dir| unsafe { Dentry::get(dir) }))
+    }
+
+    /// Makes a file of an object, which the file keeps.
+    ///
+    /// Errors: as for [`Dir::new`], and -ENOENT if the directory has been removed or debugfs is not there
+    /// yet.
+    pub fn file<T: FileOps>(
+        &self,
+        name: &CStr,
+        mode: u16,
+        table: &'static FileTable<T>,
+        object: ARef<T>,
+    ) -> Result<File<T>> {
+        let dir = self
+            .0
+            .as_ref()
+            .map_or(core::ptr::null_mut(), Dentry::as_ptr);
+        File::new(dir, name, mode, table, object)
+    }
+}
+
 /// A file, removed when it is dropped.
 pub struct File<T: FileOps> {
     dentry: Dentry,
     _object: ARef<T>,
+}
+
+impl<T: FileOps> File<T> {
+    /// `dir` is a directory of debugfs that is there or has been removed, or NULL.
+    fn new(
+        dir: *mut bindings::dentry,
+        name: &CStr,
+        mode: u16,
+        table: &'static FileTable<T>,
+        object: ARef<T>,
+    ) -> Result<Self> {
+        let (name, mode) = (name.as_char_ptr(), mode & 0o7777);
+        let data = core::ptr::from_ref::<T>(&object).cast_mut().cast();
+        // SAFETY: The object is of the table's type. debugfs lets nobody open the file any more
+        // once it has been removed, which `File` does before it gives up the object.
+        let dentry = from_err_ptr(unsafe {
+            if T::MAPPABLE {
+                // An open file has a count of the object, so its operations need no protection
+                // against removal, and those that the protecting ones do not forward work.
+                bindings::debugfs_create_file_unsafe(name, mode, dir, data, table.as_ptr())
+            } else {
+                let aux = core::ptr::null();
+                bindings::debugfs_create_file_full(name, mode, dir, data, aux, table.as_ptr())
+            }
+        })?;
+        let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
+        Ok(Self {
+            // SAFETY: The file has just been made, and nobody else can have removed it.
+            dentry: unsafe { Dentry::get(dentry) },
+            _object: object,
+        })
+    }
 }
 
 impl<T: FileOps> Drop for File<T> {

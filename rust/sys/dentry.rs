@@ -54,6 +54,13 @@ impl Dentry {
     }
 }
 
+impl Clone for Dentry {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant.
+        unsafe { Self::get(self.0) }
+    }
+}
+
 impl Drop for Dentry {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the object owns a count.

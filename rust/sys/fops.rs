@@ -69,7 +69,7 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
         events::IN | events::RDNORM
     }
 
-    /// Allows a mapping, which will be read-only for good, or refuses it.
+    /// Allows a mapping, which will be read-only for good if it is now, or refuses it.
     fn mmap(&self, _request: &MmapRequest) -> Result {
         Err(ENODEV)
     }
@@ -393,7 +393,7 @@ unsafe extern "C" fn mmap_prepare<T: FileOps>(desc: *mut bindings::vm_area_desc)
     }
     // SAFETY: As above. The mapping will hold the file, and so the object.
     unsafe {
-        bindings::ferro_mmap_fix(desc);
+        bindings::ferro_mmap_fix(desc, request.writable);
         (*desc).vm_ops = const { &vm_ops::<T>() };
         (*desc).private_data = core::ptr::from_ref(object).cast_mut().cast();
     }

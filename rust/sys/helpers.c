@@ -12,6 +12,7 @@
 #include <linux/irqflags.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/stop_machine.h>
@@ -85,6 +86,32 @@ void ferro_local_irq_restore(unsigned long flags)
 }
 EXPORT_SYMBOL_GPL(ferro_local_irq_restore);
 
+void ferro_preempt_disable(void)
+{
+	preempt_disable_notrace();
+}
+EXPORT_SYMBOL_GPL(ferro_preempt_disable);
+
+void ferro_preempt_enable(void)
+{
+	preempt_enable_notrace();
+}
+EXPORT_SYMBOL_GPL(ferro_preempt_enable);
+
+void ferro_preempt_schedule(void)
+{
+#ifdef CONFIG_PREEMPTION
+	__preempt_schedule_notrace();
+#endif
+}
+EXPORT_SYMBOL_GPL(ferro_preempt_schedule);
+
+bool ferro_booting(void)
+{
+	return system_state < SYSTEM_RUNNING;
+}
+EXPORT_SYMBOL_GPL(ferro_booting);
+
 void ferro_init_irq_work(struct irq_work *work, void (*func)(struct irq_work *))
 {
 	init_irq_work(work, func);
@@ -128,9 +155,10 @@ bool ferro_mmap_writable(const struct vm_area_desc *desc)
 }
 EXPORT_SYMBOL_GPL(ferro_mmap_writable);
 
-void ferro_mmap_fix(struct vm_area_desc *desc)
+void ferro_mmap_fix(struct vm_area_desc *desc, bool writable)
 {
-	vma_desc_clear_flags(desc, VMA_MAYWRITE_BIT);
+	if (!writable)
+		vma_desc_clear_flags(desc, VMA_MAYWRITE_BIT);
 	vma_desc_set_flags(desc, VMA_DONTEXPAND_BIT, VMA_DONTDUMP_BIT);
 }
 EXPORT_SYMBOL_GPL(ferro_mmap_fix);

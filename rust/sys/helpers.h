@@ -35,6 +35,14 @@ void **ferro_this_cpu_ptr(void __percpu *slots);
 unsigned long ferro_local_irq_save(void);
 void ferro_local_irq_restore(unsigned long flags);
 
+/* preempt.h; the last asks the scheduler, when enabling left nothing in its way. */
+void ferro_preempt_disable(void);
+void ferro_preempt_enable(void);
+void ferro_preempt_schedule(void);
+
+/* kernel.h: whether the kernel has not come to user space yet. */
+bool ferro_booting(void);
+
 /* irq_work.h, wait.h */
 void ferro_init_irq_work(struct irq_work *work, void (*func)(struct irq_work *));
 bool ferro_waitqueue_active(struct wait_queue_head *head);
@@ -49,8 +57,8 @@ void ferro_get_page(struct page *page);
 /* mm.h: what a mapping asks for. */
 size_t ferro_mmap_size(const struct vm_area_desc *desc);
 bool ferro_mmap_writable(const struct vm_area_desc *desc);
-/* Forbid making the mapping writable later, growing it, and dumping it. */
-void ferro_mmap_fix(struct vm_area_desc *desc);
+/* Forbid growing the mapping, dumping it, and, unless it is writable now, making it writable later. */
+void ferro_mmap_fix(struct vm_area_desc *desc, bool writable);
 
 /* fs.h: whether the file was opened for reading. */
 bool ferro_file_readable(const struct file *file);

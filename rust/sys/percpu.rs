@@ -11,6 +11,7 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 
 use crate::cpu::CpuId;
+use crate::preempt::PreemptOff;
 
 /// `T * __percpu *`: one pointer a CPU, NULL at first.
 ///
@@ -49,6 +50,30 @@ impl<T> PerCpuPtr<T> {
                 bindings::ferro_per_cpu_ptr(self.slots.as_ptr().cast(), cpu.get()).cast(),
             )
         }
+    }
+}
+
+impl<T> PerCpuPtr<T> {
+    /// The pointer of this CPU.
+    #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+    #[inline(always)]
+    pub fn this_cpu(&self, _preempt: &PreemptOff) -> *mut T {
+        let pointer: *mut T;
+        // SAFETY: By the type invariant; on x86 the address is relative to the segment.
+        unsafe {
+            core::arch::asm!("mov {pointer}, gs:[{slots}]", pointer = out(reg) pointer,
+                slots = in(reg) self.slots.as_ptr(), options(nostack, preserves_flags, readonly))
+        };
+        pointer
+    }
+
+    /// The pointer of this CPU.
+    #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
+    #[inline(always)]
+    pub fn this_cpu(&self, _preempt: &PreemptOff) -> *mut T {
+        // SAFETY: By the type invariant; the slot is accessed with single loads and stores.
+        unsafe { Atomic::from_ptr(bindings::ferro_this_cpu_ptr(self.slots.as_ptr().cast()).cast()) }
+            .load(kernel::sync::atomic::Relaxed)
     }
 }
 

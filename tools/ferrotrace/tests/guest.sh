@@ -233,6 +233,7 @@ hotplug() {
 mountpoint -q $DEBUGFS || mount -t debugfs debugfs $DEBUGFS
 [ ! -e "$MODULES/rust_relay.ko" ] || load rust_relay.ko
 load ferrotrace_relay.ko
+[ ! -e "$MODULES/ferrotrace_fast_relay.ko" ] || load ferrotrace_fast_relay.ko
 
 echo "TAP version 13"
 if [ "${FERROTRACE_VARIANT:-}" = mainline ]; then

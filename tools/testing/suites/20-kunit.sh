@@ -12,6 +12,7 @@ in_guest='
 	cd "$FERROTRACE_KDIR/kernel/ferrotrace" || exit 1
 	if [ -e rust_relay.ko ]; then insmod rust_relay.ko || exit 1; fi
 	insmod ferrotrace_relay.ko || exit 1
+	if [ -e ferrotrace_fast_relay.ko ]; then insmod ferrotrace_fast_relay.ko || exit 1; fi
 	cat /sys/kernel/debug/kunit/*/results
 '
 

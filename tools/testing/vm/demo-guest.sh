@@ -26,6 +26,7 @@ workload() {
 step "Linux $(uname -r), $(nproc) CPUs: loading the engine, the safe API and the client, all in Rust"
 insmod "$MODULES/rust_relay.ko"
 insmod "$MODULES/ferrotrace_relay.ko"
+insmod "$MODULES/ferrotrace_fast_relay.ko"
 insmod "$MODULES/samples/relay_sched.ko" subbuf_size=16384 n_subbufs=16
 "$FERROTRACE" relay info "$RELAY/cpu"
 
@@ -44,7 +45,7 @@ lost=$(cat "$RELAY/dropped")
 [ "$lost" = 0 ] || fail "$lost records lost"
 
 step "unloading"
-rmmod relay_sched ferrotrace_relay rust_relay
+rmmod relay_sched ferrotrace_fast_relay ferrotrace_relay rust_relay
 [ ! -e "$RELAY" ] || fail "$RELAY is still there"
 
 printf '\ndemo: ok\n'

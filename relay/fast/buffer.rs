@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The buffer of a CPU: what the writer reports, and what user space does with its file.
+//!
+//! Contexts: [`Buffer::granted`] and [`Buffer::refused`] where a record is written, any; the rest in
+//! process context. Locks: [`Buffer::reading`], around each `read()`.
+#![deny(unsafe_code)]
+
+use ferro_core::ring::Grant;
+use ferro_core::ring::Ring;
+use ferro_core::ring::Run;
+use ferro_core::ring::Sample;
+use ferro_core::ring::Words;
+use ferro_sys::counted::first_ref;
+use ferro_sys::counted::Shared;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::cpu::HotplugOff;
+use ferro_sys::fops::events;
+use ferro_sys::fops::MmapRequest;
+use ferro_sys::fops::UserDst;
+use ferro_sys::irq_work::IrqWork;
+use ferro_sys::pages::PageRef;
+use ferro_sys::ring::RingMem;
+use ferro_sys::wait::WaitQueue;
+use kernel::new_mutex;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::static_lock_class;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::barrier;
+use kernel::sync::Mutex;
+use kernel::sync::Refcount;
+
+/// A buffer, kept by its channel and by whoever has its file open or mapped.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Buffer {
+    pub(crate) count: Refcount,
+    memory: ARef<Shared<RingMem>>,
+    cpu: CpuId,
+    /// Where the last padding of each sub-buffer started. Written by who reserved it, before the
+    /// record behind it is committed, which publishes it.
+    padded: KVVec<Atomic<u64>>,
+    #[pin]
+    pub(crate) readers: WaitQueue,
+    #[pin]
+    pub(crate) wake: IrqWork,
+    /// Serialises readers that do not map the buffer.
+    #[pin]
+    reading: Mutex<()>,
+}
+
+impl Buffer {
+    /// Allocates the buffer of `cpu`, empty, without a file.
+    ///
+    /// Errors: -ENOMEM.
+    pub(crate) fn new(ring: Ring, cpu: CpuId) -> Result<ARef<Self>> {
+        let memory = Shared::new(RingMem::new(ring, cpu))?;
+        let n_subbufs = usize::try_from(ring.n_subbufs())?;
+        let mut padded = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
+        for _ in 0..n_subbufs {
+            padded.push(Atomic::new(0u64), GFP_KERNEL)?;
+        }
+        let buffer = KBox::pin_init(
+            pin_init!(Self {
+                count: Refcount::new(1),
+                memory,
+                cpu,
+                padded,
+                readers <- WaitQueue::new(c"fast_relay", static_lock_class!()),
+                wake <- Self::wake_work(),
+                reading <- new_mutex!(()),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(first_ref(buffer))
+    }
+
+    /// Its memory.
+    pub(crate) fn memory(&self) -> &ARef<Shared<RingMem>> {
+        &self.memory
+    }
+
+    fn ring(&self) -> &Ring {
+        self.memory.ring()
+    }
+
+    /// A record has been reserved on the slow path and is not committed yet.
+    pub(crate) fn granted(&self, grant: &Grant) {
+        if let Some(padding) = grant.entered.filter(|padding| padding.bytes > 0) {
+            if let Some(padded) = self.padded.get(self.ring().index(padding.start)) {
+                padded.store(padding.start, Relaxed);
+            }
+        }
+        // The barrier between the reserve and this look is in `Ring::update_limit()`.
+        if grant.wake && self.readers.is_active() {
+            // Waking takes locks that whoever is being traced may hold.
+            self.wake.queue();
+        }
+    }
+
+    /// A record has been lost for want of room. A reader that waits can make some.
+    pub(crate) fn refused(&self) {
+        // The barrier is in `Ring::reserve()`.
+        if self.readers.is_active() {
+            self.wake.queue();
+        }
+    }
+
+    fn next_run(&self, position: u64) -> (u64, Option<Run>) {
+        self.ring()
+            .next_run(Sample::new(&**self.memory), position, |index| {
+                self.padded
+                    .get(index)
+                    .map_or(0, |padded| padded.load(Relaxed))
+            })
+    }
+
+    /// Whether the data behind `position` has not been overwritten while it was looked at.
+    fn is_kept(&self, position: u64) -> bool {
+        // The look at the data comes first.
+        barrier::smp_mb(barrier::Read);
+        self.ring().kept(self.memory.reserve().position()) <= position
+    }
+
+    /// `read()`: copies complete records without padding, as much as there is and fits, and consumes
+    /// it. A record may be split between two reads.
+    ///
+    /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; what did not
+    /// arrive is not consumed.
+    pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
+        let _guard = self.reading.lock();
+        while to.left() > 0 {
+            let consumed = self.memory.consumed();
+            let (position, run) = self.next_run(consumed);
+            let Some(run) = run else {
+                self.memory.set_consumed(consumed, position);
+                return Ok(());
+            };
+            let left = u64::try_from(to.left())?;
+            let bytes = run.bytes.min(left);
+            let from = self.memory.data(run.start, bytes).ok_or(EIO)?;
+            let len = from.len();
+            to.copy(from)?;
+            if !self.is_kept(run.start) {
+                continue;
+            }
+            // Padding goes with the last byte before it, not with the next read.
+            let (next, _) = self.next_run(run.start + bytes);
+            if self.memory.set_consumed(consumed, next) {
+                to.commit(len);
+            }
+        }
+        Ok(())
+    }
+
+    /// `poll()`: readable when as much is there as the reader's watermark asks for, or a record was
+    /// lost for want of room, or the channel has been closed and something is left.
+    pub(crate) fn poll_events(&self) -> u32 {
+        if self.memory.is_closed() {
+            let left = self.next_run(self.memory.consumed()).1.is_some();
+            let readable = match left {
+                true => events::IN | events::RDNORM,
+                false => 0,
+            };
+            return events::ERR | events::HUP | readable;
+        }
+        // The poller is in the queue; this is between that and its look at the writer's words.
+        barrier::smp_mb(barrier::Full);
+        if !self.is_due() && self.ring().limit_is_late(&**self.memory) {
+            // A thread of the writer's CPU: no record of a task is half reserved there meanwhile, with
+            // the limit that this replaces.
+            HotplugOff::new().call_on(self.cpu, &|| {
+                let position = self.memory.reserve().position();
+                self.ring().update_limit(&**self.memory, position);
+            });
+        }
+        match self.is_due() {
+            true => events::IN | events::RDNORM,
+            false => 0,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.ring().is_due(&**self.memory, self.memory.is_stalled())
+    }
+
+    /// `mmap()`: any pages, read-only, or the reader's page alone, writable.
+    ///
+    /// Errors: -EINVAL past the end, -EPERM for another writable mapping.
+    pub(crate) fn check_mmap(&self, request: &MmapRequest) -> Result {
+        let start = request.page_offset.checked_mul(PAGE_SIZE).ok_or(EINVAL)?;
+        let end = start.checked_add(request.size).ok_or(EINVAL)?;
+        if end > self.memory.len() {
+            return Err(EINVAL);
+        }
+        if request.writable
+            && !self
+                .memory
+                .is_consumer_page(request.page_offset, request.size)
+        {
+            return Err(EPERM);
+        }
+        Ok(())
+    }
+
+    /// The page of a mapping.
+    pub(crate) fn page_at(&self, index: usize) -> Option<PageRef> {
+        self.memory.page(index)
+    }
+
+    /// The channel is closed: nobody writes any more.
+    pub(crate) fn close(&self) {
+        self.memory.set_closed();
+        self.wake.sync();
+        self.readers.wake_all();
+    }
+}

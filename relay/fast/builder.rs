@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a channel is to be.
+#![deny(unsafe_code)]
+
+use ferro_core::ring::Ring;
+use kernel::prelude::*;
+use kernel::str::CString;
+
+use crate::channel::Channel;
+use crate::channel::Files;
+use crate::channel::Parent;
+
+/// What happens when no sub-buffer is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// New records are lost, until a reader has consumed a sub-buffer.
+    NoOverwrite,
+    /// The oldest sub-buffer is lost: a flight recorder.
+    Overwrite,
+}
+
+/// Describes a channel before it is opened.
+#[derive(Clone, Copy)]
+pub struct Builder<'a> {
+    dir: &'a CStr,
+    base: &'a CStr,
+    subbuf_size: usize,
+    n_subbufs: usize,
+    mode: Mode,
+    permissions: u16,
+    format: Option<&'static str>,
+}
+
+impl<'a> Builder<'a> {
+    /// A channel of 8 sub-buffers of 64 KiB a CPU that does not overwrite, with files `cpu0`, `cpu1`,
+    /// ... in the debugfs directory `dir`, for root.
+    pub(crate) fn new(dir: &'a CStr) -> Self {
+        Self {
+            dir,
+            base: c"cpu",
+            subbuf_size: 64 * 1024,
+            n_subbufs: 8,
+            mode: Mode::NoOverwrite,
+            permissions: 0o600,
+            format: None,
+        }
+    }
+
+    /// What the files are called, before the number of the CPU.
+    pub fn base_name(self, base: &'a CStr) -> Self {
+        Self { base, ..self }
+    }
+
+    /// Bytes in a sub-buffer, a power of two of at least 64. A record is never split, so it has to
+    /// fit, with its header of 8 bytes.
+    pub fn subbuf_size(self, subbuf_size: usize) -> Self {
+        Self {
+            subbuf_size,
+            ..self
+        }
+    }
+
+    /// Sub-buffers of a CPU, a power of two of at least 2.
+    pub fn n_subbufs(self, n_subbufs: usize) -> Self {
+        Self { n_subbufs, ..self }
+    }
+
+    /// What happens when no sub-buffer is free.
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Permission bits of the files. Who reads by mapping needs to write the reader's page.
+    pub fn permissions(self, permissions: u16) -> Self {
+        Self {
+            permissions: permissions & 0o666,
+            ..self
+        }
+    }
+
+    /// The text of the file `format`, which describes the records as tracefs does, by their type.
+    pub fn format(self, format: &'static str) -> Self {
+        Self {
+            format: Some(format),
+            ..self
+        }
+    }
+
+    /// Opens the channel.
+    ///
+    /// While the kernel boots this works from early initcalls on; the files come when debugfs does.
+    ///
+    /// Context: process; sleeps. Errors: -EINVAL for sizes that cannot be, -EEXIST if the directory
+    /// is there already, -ENODEV or -EPERM without debugfs, -ENOMEM.
+    pub fn open(self) -> Result<Channel> {
+        let overwrite = self.mode == Mode::Overwrite;
+        let ring = Ring::new(self.subbuf_size, self.n_subbufs, overwrite).map_err(|_| EINVAL)?;
+        let files = Files::new(
+            Parent::ToMake(CString::try_from(self.dir)?),
+            CString::try_from(self.base)?,
+            self.permissions,
+            self.format,
+        );
+        Channel::open(ring, files)
+    }
+}

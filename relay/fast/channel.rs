@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An open channel: its buffers and its files.
+//!
+//! Contexts: process, except for what [`Inner`] says. Locks: [`Inner::files`].
+#![deny(unsafe_code)]
+
+use ferro_core::ring::Ring;
+use ferro_sys::counted::Shared;
+use ferro_sys::cpu;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::debugfs::Dir;
+use ferro_sys::debugfs::DirRef;
+use ferro_sys::debugfs::File;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::NodeOps;
+use ferro_sys::fops::UserDst;
+use ferro_sys::ring::RingSlots;
+use kernel::module::this_module;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Mutex;
+use kernel::sync::SetOnce;
+
+use crate::buffer::Buffer;
+use crate::builder::Builder;
+use crate::ffi::BUFFER_FILES;
+use crate::registry;
+use crate::FastRelay;
+
+/// What writers, the registry and the client share.
+#[repr(C)]
+#[pin_data]
+pub(crate) struct Inner {
+    /// First, as `struct relay_fast` has it.
+    pub(crate) slots: RingSlots,
+    ring: Ring,
+    /// The buffer of each CPU, by its number. Read anywhere.
+    buffers: KVec<SetOnce<ARef<Buffer>>>,
+    #[pin]
+    files: Mutex<Files>,
+    /// Records of CPUs that have no buffer.
+    elsewhere: Atomic<u64>,
+}
+
+impl Inner {
+    /// A channel without buffers.
+    ///
+    /// Errors: -ENOMEM.
+    pub(crate) fn new(ring: Ring, files: Files) -> Result<ARef<Shared<Self>>> {
+        let slots = RingSlots::new()?;
+        let mut buffers = KVec::new();
+        for cpu in cpu::possible() {
+            while buffers.len() <= usize::try_from(cpu.get())? {
+                buffers.push(SetOnce::new(), GFP_KERNEL)?;
+            }
+        }
+        Shared::new(try_pin_init!(Self {
+            slots,
+            ring,
+            buffers,
+            files <- new_mutex!(files),
+            elsewhere: Atomic::new(0),
+        }? Error))
+    }
+
+    /// The buffer of a CPU. Context: any.
+    pub(crate) fn buffer(&self, cpu: CpuId) -> Option<&ARef<Buffer>> {
+        self.buffers.get(usize::try_from(cpu.get()).ok()?)?.as_ref()
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = (CpuId, &ARef<Buffer>)> {
+        cpu::possible().filter_map(|cpu| Some((cpu, self.buffer(cpu)?)))
+    }
+
+    /// Makes the buffer of a CPU, unless it has one, and lets it write.
+    ///
+    /// Errors: -ENOMEM.
+    pub(crate) fn add_buffer(&self, cpu: CpuId) -> Result {
+        if self.buffer(cpu).is_some() {
+            return Ok(());
+        }
+        let buffer = Buffer::new(self.ring, cpu)?;
+        let memory = buffer.memory().clone();
+        let index = usize::try_from(cpu.get())?;
+        if let Some(slot) = self.buffers.get(index) {
+            slot.populate(buffer);
+        }
+        // Last, as writers then look for the buffer.
+        self.slots.publish(cpu, memory);
+        Ok(())
+    }
+
+    /// Makes the files that are missing.
+    ///
+    /// Errors: those of debugfs, -ENOENT while it is not there yet.
+    pub(crate) fn make_files(&self) -> Result {
+        let mut files = self.files.lock();
+        for (cpu, buffer) in self.buffers() {
+            files.add(cpu, buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files.
+    pub(crate) fn remove_files(&self) {
+        let removed = self.files.lock().take();
+        drop(removed);
+    }
+
+    /// Closes the channel, which nobody writes any more.
+    pub(crate) fn close(&self) {
+        self.remove_files();
+        for (_, buffer) in self.buffers() {
+            buffer.close();
+        }
+    }
+
+    /// A record of a CPU that has no buffer. Context: any.
+    pub(crate) fn count_elsewhere(&self) {
+        self.elsewhere.fetch_add(1, Relaxed);
+    }
+
+    /// Records that could not be written, of all CPUs. Context: any.
+    pub(crate) fn lost(&self) -> u64 {
+        let lost = self.buffers().map(|(_, buffer)| buffer.memory().lost());
+        lost.fold(self.elsewhere.load(Relaxed), u64::wrapping_add)
+    }
+
+    /// Where the files are, for more of them.
+    pub(crate) fn dir(&self) -> Result<DirRef> {
+        self.files.lock().dir()
+    }
+}
+
+/// The directory of a channel's files.
+pub(crate) enum Parent {
+    /// It belongs to the client.
+    Client(DirRef),
+    /// It has this name and is made with the first file.
+    ToMake(CString),
+    /// It has been made.
+    Own(Dir),
+}
+
+/// The files of a channel.
+pub(crate) struct Files {
+    base: CString,
+    permissions: u16,
+    format: Option<&'static str>,
+    // In the order in which they have to go.
+    made: KVec<(CpuId, File<Buffer>)>,
+    format_file: Option<File<Shared<Format>>>,
+    parent: Parent,
+}
+
+/// The text of the file `format`.
+pub(crate) struct Format(&'static str);
+
+static FORMAT_FILE: FileTable<Shared<Format>> = FileTable::new(this_module::<FastRelay>());
+
+impl NodeOps for Format {
+    fn read(&self, to: &mut UserDst) -> Result {
+        to.copy_at_position(self.0.as_bytes())
+    }
+}
+
+impl Files {
+    /// No files yet.
+    pub(crate) fn new(
+        parent: Parent,
+        base: CString,
+        permissions: u16,
+        format: Option<&'static str>,
+    ) -> Self {
+        Self {
+            base,
+            permissions,
+            format,
+            made: KVec::new(),
+            format_file: None,
+            parent,
+        }
+    }
+
+    /// The directory, which is made if it has to be.
+    fn dir(&mut self) -> Result<DirRef> {
+        if let Parent::ToMake(name) = &self.parent {
+            self.parent = Parent::Own(Dir::new(name)?);
+        }
+        match &self.parent {
+            Parent::Own(dir) => Ok(dir.to_ref()),
+            Parent::Client(dir) => Ok(dir.clone()),
+            Parent::ToMake(_) => Err(ENOENT),
+        }
+    }
+
+    /// Makes the file of a buffer, unless it is there.
+    fn add(&mut self, cpu: CpuId, buffer: &ARef<Buffer>) -> Result {
+        if self.made.iter().any(|(made, _)| *made == cpu) {
+            return Ok(());
+        }
+        self.made.reserve(1, GFP_KERNEL)?;
+        let dir = self.dir()?;
+        if let (Some(format), None) = (self.format, &self.format_file) {
+            let node = Shared::new(Ok(Format(format)))?;
+            let mode = self.permissions & 0o444;
+            self.format_file = Some(dir.file(c"format", mode, &FORMAT_FILE, node)?);
+        }
+        let base = self.base.to_str().map_err(|_| EINVAL)?;
+        let name = CString::try_from_fmt(fmt!("{}{}", base, cpu.get()))?;
+        let file = dir.file(&name, self.permissions, &BUFFER_FILES, buffer.clone())?;
+        self.made.push((cpu, file), GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// What is to be dropped to remove all files.
+    fn take(&mut self) -> impl Sized {
+        let own = core::mem::replace(&mut self.parent, Parent::Client(DirRef::ROOT));
+        (
+            core::mem::take(&mut self.made),
+            self.format_file.take(),
+            own,
+        )
+    }
+}
+
+/// A fast relay channel, closed when it is dropped.
+///
+/// User space that has a file or a mapping open keeps its buffer.
+pub struct Channel {
+    pub(crate) inner: ARef<Shared<Inner>>,
+}
+
+impl Channel {
+    /// Describes a channel with files in the debugfs directory `dir`.
+    pub fn builder(dir: &CStr) -> Builder<'_> {
+        Builder::new(dir)
+    }
+
+    pub(crate) fn open(ring: Ring, files: Files) -> Result<Self> {
+        let inner = Inner::new(ring, files)?;
+        registry::open(inner.clone())?;
+        Ok(Self { inner })
+    }
+
+    /// The directory with the channel's files, for files of the client's own.
+    ///
+    /// Errors: -ENOENT while there is no debugfs yet.
+    pub fn dir(&self) -> Result<DirRef> {
+        self.inner.dir()
+    }
+
+    /// Records that could not be written, of all CPUs. Context: any.
+    pub fn lost(&self) -> u64 {
+        self.inner.lost()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // The registry has had it since `open()`.
+        let _ = registry::close(&raw const **self.inner);
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What fast relay channels need C for: exporting the functions and the symbols of the Rust crate, in
+ * the way of the kernel's own rust/exports.c, and a mutex that is ready at boot.
+ */
+#include <linux/export.h>
+#include <linux/ferrotrace_relay.h>
+#include <linux/mutex.h>
+
+extern struct mutex relay_fast_mutex;
+DEFINE_MUTEX(relay_fast_mutex);
+
+EXPORT_SYMBOL_GPL(relay_fast_open);
+EXPORT_SYMBOL_GPL(relay_fast_close);
+EXPORT_SYMBOL_GPL(relay_fast_lost);
+EXPORT_SYMBOL_GPL(relay_fast_reserve_slow);
+EXPORT_SYMBOL_GPL(relay_fast_time);
+
+#define EXPORT_SYMBOL_RUST_GPL(sym) extern int sym; EXPORT_SYMBOL_GPL(sym)
+
+#include "exports_generated.h"

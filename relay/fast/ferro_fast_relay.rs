@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fast relay channels: records written in place, from any context, without turning interrupts off.
+//!
+//! A [`Channel`] is opened with a [`Builder`], written from any context, NMI included, and closed when
+//! it is dropped. C clients have `<linux/ferrotrace_relay.h>`. Readers have `read()`, `splice()`, `poll()`
+//! and a control page beside the mapped data, as `<uapi/linux/ferrotrace_relay.h>` describes it.
+//!
+//! `ferro_core::ring` has the algorithm and `ferro_sys::ring` its memory; here are the objects:
+//! `registry.rs` the open channels, `channel.rs` and `buffer.rs` an object each, `record.rs` the
+//! writer, `ffi.rs` the C functions.
+//!
+//! # Examples
+//!
+//! ```
+//! # use ferro_fast_relay::{Channel, Dropped};
+//! # fn f() -> Result<(), kernel::error::Error> {
+//! let channel = Channel::builder(c"example").subbuf_size(65536).open()?;
+//! channel.write(1, b"a record of type 1")?;
+//! channel.write_timed(2, b"one with the time")?;
+//! # Ok(())
+//! # }
+//! ```
+
+use ferro_sys::cpu::CpuId;
+use ferro_sys::hotplug::PrepareCpu;
+use ferro_sys::hotplug::PrepareHook;
+use kernel::prelude::*;
+
+mod buffer;
+mod builder;
+mod channel;
+mod ffi;
+mod record;
+mod registry;
+#[cfg(CONFIG_RELAY_FAST_KUNIT_TEST)]
+mod tests;
+
+pub use builder::Builder;
+pub use builder::Mode;
+pub use channel::Channel;
+pub use record::Dropped;
+pub use record::Outcome;
+pub use record::Record;
+
+module! {
+    type: FastRelay,
+    name: "ferrotrace_fast_relay",
+    authors: ["Ferrotrace maintainers"],
+    description: "Fast relay channels: written from any context, read without system calls",
+    license: "GPL v2",
+}
+
+struct FastRelay {
+    _prepare: PrepareHook<FastRelay>,
+}
+
+impl kernel::Module for FastRelay {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        // Before the files, so that no CPU comes up between the two without a buffer.
+        let prepare = PrepareHook::new(c"ferrotrace/fast_relay:prepare")?;
+        registry::make_late_files();
+        Ok(Self { _prepare: prepare })
+    }
+}
+
+impl PrepareCpu for FastRelay {
+    fn prepare(cpu: CpuId) -> Result {
+        registry::prepare_cpu(cpu)
+    }
+}

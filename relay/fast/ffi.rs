@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The C interface: the functions of `<linux/ferrotrace_relay.h>`.
+//!
+//! Contexts: as the header says.
+
+use core::mem::offset_of;
+use core::ptr::NonNull;
+
+use ferro_core::ring::Ring;
+use ferro_sys::counted::Counted;
+use ferro_sys::counted::Shared;
+use ferro_sys::debugfs::DirRef;
+use ferro_sys::fops::FileOps;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::MmapRequest;
+use ferro_sys::fops::UserDst;
+use ferro_sys::impl_always_refcounted;
+use ferro_sys::irq_work::HasIrqWork;
+use ferro_sys::irq_work::IrqWork;
+use ferro_sys::mutex::StaticGuard;
+use ferro_sys::mutex::StaticMutex;
+use ferro_sys::pages::PageRef;
+use ferro_sys::preempt::PreemptOff;
+use ferro_sys::time::mono_fast_ns;
+use ferro_sys::wait::WaitQueue;
+use kernel::bindings;
+use kernel::ffi::c_char;
+use kernel::ffi::c_uint;
+use kernel::module::this_module;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::aref::ARef;
+use kernel::sync::Refcount;
+
+use crate::buffer::Buffer;
+use crate::channel::Files;
+use crate::channel::Inner;
+use crate::channel::Parent;
+use crate::registry;
+use crate::FastRelay;
+
+/// Permissions of the files of C clients.
+const FILE_MODE: u16 = 0o600;
+
+static_assert!(offset_of!(Inner, slots) == 0);
+
+// SAFETY: Instances are made by `Buffer::new()`, in a box with a count of 1.
+unsafe impl Counted for Buffer {
+    fn count(&self) -> &Refcount {
+        &self.count
+    }
+}
+impl_always_refcounted!(Buffer);
+
+impl Buffer {
+    /// The work that wakes readers.
+    pub(crate) fn wake_work() -> impl PinInit<IrqWork> {
+        // SAFETY: `Buffer::new()`, the only caller, initialises the field at `OFFSET` with it.
+        unsafe { IrqWork::new::<Self>() }
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Buffer {
+    fn drop(self: Pin<&mut Self>) {
+        self.wake.sync();
+    }
+}
+
+// SAFETY: The offset is that of the field, and `drop()` waits for the work, when nobody writes.
+unsafe impl HasIrqWork for Buffer {
+    const OFFSET: usize = offset_of!(Buffer, wake);
+
+    fn run(&self) {
+        self.readers.wake_all();
+    }
+}
+
+// SAFETY: `Files` makes the files, with the buffer as their object.
+unsafe impl FileOps for Buffer {
+    const MAPPABLE: bool = true;
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        self.read_to(to)
+    }
+
+    fn wait_queue(&self) -> Option<&WaitQueue> {
+        Some(&self.readers)
+    }
+
+    fn events(&self) -> u32 {
+        self.poll_events()
+    }
+
+    fn mmap(&self, request: &MmapRequest) -> Result {
+        self.check_mmap(request)
+    }
+
+    fn page(&self, index: usize) -> Option<PageRef> {
+        self.page_at(index)
+    }
+}
+
+/// The file operations of buffers.
+pub(crate) static BUFFER_FILES: FileTable<Buffer> = FileTable::new(this_module::<FastRelay>());
+
+/// Waits for the registry of open channels.
+pub(crate) fn registry() -> StaticGuard<KVec<ARef<Shared<Inner>>>> {
+    extern "C" {
+        /// Defined in `exports.c`.
+        static mut relay_fast_mutex: bindings::mutex;
+    }
+    // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
+    static REGISTRY: StaticMutex<KVec<ARef<Shared<Inner>>>> =
+        unsafe { StaticMutex::new(&raw mut relay_fast_mutex, KVec::new()) };
+    REGISTRY.lock()
+}
+
+/// The channel that a client passed.
+///
+/// # Safety
+///
+/// `chan` was returned by `relay_fast_open()` and has not been closed since.
+unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
+    // SAFETY: By the rules of this function; `Inner` starts with the structure.
+    unsafe { &*chan.cast::<Inner>() }
+}
+
+/// # Safety
+///
+/// `base_filename` is NULL or a string; `parent` is NULL or a directory of debugfs.
+unsafe fn open(
+    base_filename: *const c_char,
+    parent: *mut bindings::dentry,
+    subbuf_size: usize,
+    n_subbufs: usize,
+    flags: c_uint,
+) -> Result<*mut bindings::relay_fast> {
+    let overwrite = flags == bindings::RELAY_FAST_OVERWRITE;
+    if base_filename.is_null() || (flags != 0 && !overwrite) {
+        return Err(EINVAL);
+    }
+    let ring = Ring::new(subbuf_size, n_subbufs, overwrite).map_err(|_| EINVAL)?;
+    // SAFETY: By the rules of this function.
+    let (base, parent) = unsafe {
+        let base = CStr::from_char_ptr(base_filename);
+        (CString::try_from(base)?, DirRef::from_raw(parent))
+    };
+    let files = Files::new(Parent::Client(parent), base, FILE_MODE, None);
+    let inner = Inner::new(ring, files)?;
+    let pointer = &raw const **inner;
+    // The registry keeps it.
+    registry::open(inner)?;
+    Ok(pointer.cast_mut().cast())
+}
+
+/// Opens a channel.
+///
+/// # Safety
+///
+/// As for `open()`.
+#[export]
+unsafe extern "C" fn relay_fast_open(
+    base_filename: *const c_char,
+    parent: *mut bindings::dentry,
+    subbuf_size: usize,
+    n_subbufs: usize,
+    flags: c_uint,
+) -> *mut bindings::relay_fast {
+    // SAFETY: By the rules of this function.
+    unsafe { open(base_filename, parent, subbuf_size, n_subbufs, flags) }
+        .unwrap_or_else(|e| e.to_ptr())
+}
+
+/// Closes a channel.
+///
+/// # Safety
+///
+/// `chan` is NULL, an error, or not used afterwards.
+#[export]
+unsafe extern "C" fn relay_fast_close(chan: *mut bindings::relay_fast) {
+    if kernel::error::from_err_ptr(chan).is_ok_and(|chan| !chan.is_null())
+        && registry::close(chan.cast()).is_err()
+    {
+        pr_warn!("relay_fast_close() of a channel that is not open\n");
+    }
+}
+
+/// How many records could not be written.
+///
+/// # Safety
+///
+/// `chan` is an open channel.
+#[export]
+unsafe extern "C" fn relay_fast_lost(chan: *const bindings::relay_fast) -> u64 {
+    // SAFETY: By the rules of this function.
+    unsafe { channel(chan) }.lost()
+}
+
+/// Reserves what the inline function did not; NULL if the record is lost.
+///
+/// # Safety
+///
+/// `chan` is an open channel, `time` may be written, and preemption is off until the record has been
+/// committed.
+#[export]
+unsafe extern "C" fn relay_fast_reserve_slow(
+    chan: *mut bindings::relay_fast,
+    bytes: u64,
+    time: *mut u64,
+) -> *mut bindings::relay_fast_record {
+    // SAFETY: By the rules of this function.
+    let channel = unsafe { channel(chan) };
+    let Ok((open, stamp)) = channel.reserve_slow(bytes, PreemptOff::new(), true) else {
+        return core::ptr::null_mut();
+    };
+    // SAFETY: By the rules of this function.
+    unsafe { time.write(stamp) };
+    NonNull::as_ptr(open.leave_open()).cast()
+}
+
+/// The time of records.
+#[export]
+extern "C" fn relay_fast_time() -> u64 {
+    mono_fast_ns()
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests.
+#![deny(unsafe_code)]
+
+use kernel::prelude::*;
+
+#[kunit_tests(ferro_fast_relay)]
+mod suite {
+    use super::*;
+    use crate::Channel;
+    use crate::Dropped;
+    use crate::Mode;
+    use crate::Outcome;
+    use ferro_core::ring::Words;
+    use ferro_sys::cpu;
+    use ferro_sys::preempt::PreemptOff;
+
+    /// Position and records in flight of this CPU.
+    fn state(channel: &Channel) -> (u64, u64) {
+        let Some(cpu) = cpu::CpuId::new(cpu::current_id()) else {
+            return (0, 0);
+        };
+        channel.inner.slots.memory(cpu).map_or((0, 0), |memory| {
+            let word = memory.reserve();
+            (word.position(), word.in_flight())
+        })
+    }
+
+    #[test]
+    fn sizes_that_are_no_powers_of_two_are_refused() -> Result {
+        for (subbuf_size, n_subbufs) in
+            [(0, 8), (32, 8), (4095, 8), (4096, 0), (4096, 1), (4096, 3)]
+        {
+            let refused = Channel::builder(c"ferro_fast_kunit")
+                .subbuf_size(subbuf_size)
+                .n_subbufs(n_subbufs)
+                .open();
+            assert_eq!(refused.err(), Some(EINVAL));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_directory_is_used_once() -> Result {
+        let first = Channel::builder(c"ferro_fast_kunit").open()?;
+        let second = Channel::builder(c"ferro_fast_kunit").open();
+        assert_eq!(second.err(), Some(EEXIST));
+        drop(first);
+        Channel::builder(c"ferro_fast_kunit").open()?;
+        Ok(())
+    }
+
+    #[test]
+    fn records_are_counted_and_lost() -> Result {
+        let channel = Channel::builder(c"ferro_fast_kunit")
+            .subbuf_size(64)
+            .n_subbufs(2)
+            .open()?;
+        let _here = PreemptOff::new();
+        for _ in 0..2 {
+            assert_eq!(channel.write(1, &[1u8; 56]), Ok(()));
+        }
+        assert_eq!(channel.write(1, &[1u8; 1]), Err(Dropped));
+        assert_eq!(channel.write(1, &[1u8; 57]), Err(Dropped));
+        assert_eq!(state(&channel), (128, 0));
+        assert_eq!(channel.lost(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn overwrite_goes_on() -> Result {
+        let channel = Channel::builder(c"ferro_fast_kunit")
+            .subbuf_size(64)
+            .n_subbufs(2)
+            .mode(Mode::Overwrite)
+            .open()?;
+        let _here = PreemptOff::new();
+        for _ in 0..10 {
+            assert_eq!(channel.write_timed(1, &[1u8; 48]), Ok(()));
+        }
+        assert_eq!(state(&channel), (640, 0));
+        assert_eq!(channel.lost(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn records_nest_in_order() -> Result {
+        let channel = Channel::builder(c"ferro_fast_kunit").open()?;
+        let _here = PreemptOff::new();
+        let outer = channel.reserve(1, 12, |record| {
+            assert!(record.put(&[1; 12]));
+            assert!(!record.put(&[1; 1]));
+            assert_eq!(state(&channel), (24, 1));
+            assert_eq!(channel.write(2, &7u64), Ok(()));
+            assert_eq!(state(&channel), (40, 1));
+            Outcome::Commit
+        });
+        assert_eq!(outer, Ok(()));
+        assert_eq!(state(&channel), (40, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn too_many_open_records_are_refused() -> Result {
+        fn nest(channel: &Channel, depth: u32) -> u32 {
+            let mut deepest = depth;
+            let _ = channel.reserve(1, 8, |_| {
+                deepest = nest(channel, depth + 1);
+                Outcome::Discard
+            });
+            deepest
+        }
+        let channel = Channel::builder(c"ferro_fast_kunit").open()?;
+        let _here = PreemptOff::new();
+        assert_eq!(nest(&channel, 0), 24);
+        assert_eq!(state(&channel).1, 0);
+        assert_eq!(channel.lost(), 1);
+        Ok(())
+    }
+}
