@@ -80,6 +80,9 @@ struct RecordArgs {
     /// Leave the unfinished sub-buffer at the end to a later reader (mmap and --header only).
     #[arg(long)]
     no_partial: bool,
+    /// Of a fast channel: unread bytes of a CPU to wait for; 0 for a sub-buffer.
+    #[arg(long, value_name = "BYTES")]
+    watermark: Option<u64>,
     /// Bytes in a sub-buffer, where DIR/subbuf_size does not say it.
     #[arg(long, value_name = "BYTES")]
     subbuf_size: Option<usize>,
@@ -165,6 +168,7 @@ impl RecordArgs {
             header: self.header,
             partial: !self.no_partial,
             duration: self.duration,
+            watermark: self.watermark,
             subbuf_size: self.subbuf_size,
             n_subbufs: self.n_subbufs,
             quiet: self.quiet || !io::stderr().is_terminal(),

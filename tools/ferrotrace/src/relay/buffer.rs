@@ -7,7 +7,11 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::path::PathBuf;
+
+use nix::fcntl::OFlag;
 
 use super::channel::CpuId;
 use super::channel::Geometry;
@@ -15,20 +19,27 @@ use super::channel::Header;
 use super::channel::Mode;
 use super::drain::Drain;
 use super::drain::Layout;
-use super::drain::Sink;
 use super::drain_mapped::MappedDrain;
 use super::drain_read::HeaderDrain;
 use super::drain_read::StreamDrain;
+use super::error::Error;
 use super::error::Result;
 use super::files::ChannelDir;
+use super::output::CpuFile;
 use super::output::OutputDir;
+use super::output::Records;
 use super::source::KernelSource;
 use super::tally::Tally;
+use crate::fast::drain::FastDrain;
+use crate::fast::ring::Description;
+use crate::fast::ring::Ring;
 
 /// How the channel is drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By mmap.
+    /// By the control page of a fast channel.
+    ControlPage(Description),
+    /// By mmap and control files.
     Mmap(Geometry),
     /// By read(2); the sizes are known only if the channel has control files.
     Read(Option<Geometry>),
@@ -39,23 +50,41 @@ pub enum Method {
 pub struct Plan {
     /// How the channel is drained.
     pub method: Method,
+    /// What comes of that.
+    pub records: Records,
     /// Its mode.
     pub mode: Mode,
     /// Where the padding is.
     pub header: Header,
     /// Whether the unfinished sub-buffer is taken at the end.
     pub partial: bool,
+    /// Of a fast channel: how many unread bytes to wait for, if that is to be changed.
+    pub watermark: Option<u64>,
+}
+
+/// One CPU's buffer and the way to drain it.
+pub enum Input {
+    /// A fast one.
+    Fast {
+        /// The relay file, for poll.
+        file: File,
+        /// The rest.
+        drain: FastDrain,
+    },
+    /// Any other.
+    Compatible {
+        /// The relay file and its control files.
+        source: KernelSource,
+        /// What is done with them.
+        drain: Box<dyn Drain + Send>,
+    },
 }
 
 impl Plan {
     /// Opens the files of one CPU's buffer, and chooses the way to drain it.
-    pub fn open(
-        &self,
-        channel: &ChannelDir,
-        cpu: CpuId,
-        relay_file: PathBuf,
-    ) -> Result<(KernelSource, Box<dyn Drain>)> {
+    pub fn open(&self, channel: &ChannelDir, cpu: CpuId, relay_file: PathBuf) -> Result<Input> {
         let (geometry, mapped) = match self.method {
+            Method::ControlPage(_) => return self.open_fast(relay_file),
             Method::Mmap(geometry) => (Some(geometry), true),
             Method::Read(geometry) => (geometry, false),
         };
@@ -66,20 +95,43 @@ impl Plan {
             mode: self.mode,
             header: self.header,
         };
-        let drain: Box<dyn Drain> = match self.method {
-            Method::Mmap(geometry) => {
+        let drain: Box<dyn Drain + Send> = match geometry {
+            Some(geometry) if mapped => {
                 source.require(channel, cpu, self.header.is_empty())?;
                 source.map(geometry)?;
                 Box::new(MappedDrain::new(layout(geometry), &mut source)?)
             }
-            Method::Read(Some(geometry)) if !self.header.is_empty() => {
+            Some(geometry) if !self.header.is_empty() => {
                 source.require(channel, cpu, false)?;
                 Box::new(HeaderDrain::new(layout(geometry), &mut source)?)
             }
-            Method::Read(geometry) => Box::new(StreamDrain::new(geometry)),
+            _ => Box::new(StreamDrain::new(geometry)),
         };
-        Ok((source, drain))
+        Ok(Input::Compatible { source, drain })
     }
+
+    fn open_fast(&self, path: PathBuf) -> Result<Input> {
+        let file = open_relay_file(&path, true)?;
+        let ring = Ring::open(&file, &path, true)?.ok_or_else(|| Error::BadControlPage {
+            path: path.clone(),
+            what: "not a file of a fast channel, as the others are".into(),
+        })?;
+        if let Some(watermark) = self.watermark {
+            ring.set_watermark(watermark);
+        }
+        let drain = FastDrain::new(ring, path);
+        Ok(Input::Fast { file, drain })
+    }
+}
+
+/// Opens a relay file; to `write` to its consumer's page, too.
+pub fn open_relay_file(path: &Path, write: bool) -> Result<File> {
+    File::options()
+        .read(true)
+        .write(write)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)
+        .map_err(|error| Error::channel("open", path, error))
 }
 
 /// What a buffer does at the moment.
@@ -93,15 +145,47 @@ pub enum State {
     Closed,
 }
 
+impl Input {
+    /// Takes what is ready.
+    fn ready(&mut self, out: &mut CpuFile) -> Result<State> {
+        let (moved, closed) = match self {
+            Input::Fast { drain, .. } => {
+                // Looked at first: what came before the end is there when the end is seen.
+                let closed = drain.ring().is_closed();
+                (drain.ready(out)?, closed)
+            }
+            Input::Compatible { source, drain } => (drain.ready(source, &mut out.sink())?, false),
+        };
+        Ok(match moved {
+            _ if closed => State::Closed,
+            true => State::Waiting,
+            false => State::Idle,
+        })
+    }
+
+    /// Takes what is left at the end; the unfinished sub-buffer if `partial`.
+    fn finish(&mut self, out: &mut CpuFile, partial: bool) -> Result<()> {
+        match self {
+            Input::Fast { drain, .. } => drain.finish(out),
+            Input::Compatible { source, drain } => drain.finish(source, &mut out.sink(), partial),
+        }
+    }
+
+    /// Takes what is left after the channel was closed and its control files are gone.
+    fn rest(&mut self, out: &mut CpuFile) -> Result<()> {
+        match self {
+            Input::Fast { drain, .. } => drain.finish(out),
+            Input::Compatible { source, drain } => drain.rest(source, &mut out.sink()),
+        }
+    }
+}
+
 /// One CPU of a recording.
 pub struct Buffer {
-    source: KernelSource,
-    drain: Box<dyn Drain>,
-    file: File,
-    path: PathBuf,
+    input: Input,
+    out: CpuFile,
     partial: bool,
     state: State,
-    tally: Tally,
 }
 
 impl Buffer {
@@ -113,16 +197,11 @@ impl Buffer {
         plan: &Plan,
         output: &OutputDir,
     ) -> Result<Self> {
-        let (source, drain) = plan.open(channel, cpu, relay_file)?;
-        let (file, path) = output.create_cpu_file(cpu)?;
         Ok(Self {
-            source,
-            drain,
-            file,
-            path,
+            input: plan.open(channel, cpu, relay_file)?,
+            out: output.create_cpu_file(cpu)?,
             partial: plan.partial,
             state: State::Waiting,
-            tally: Tally::default(),
         })
     }
 
@@ -133,23 +212,14 @@ impl Buffer {
 
     /// The counts so far.
     pub fn tally(&self) -> &Tally {
-        &self.tally
-    }
-
-    /// Lets poll look at an idle buffer again.
-    pub fn wake(&mut self) {
-        if self.state == State::Idle {
-            self.state = State::Waiting;
-        }
+        &self.out.tally
     }
 
     /// Takes what is ready.
     pub fn drain(&mut self) -> Result<()> {
-        let moved = self.with(|drain, source, sink| drain.ready(source, sink));
-        match moved {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                self.state = State::Idle;
+        match self.input.ready(&mut self.out) {
+            Ok(state) => {
+                self.state = state;
                 Ok(())
             }
             Err(error) if error.is_gone() => self.close(),
@@ -162,8 +232,7 @@ impl Buffer {
         if self.state == State::Closed {
             return Ok(());
         }
-        let partial = self.partial;
-        match self.with(|drain, source, sink| drain.finish(source, sink, partial)) {
+        match self.input.finish(&mut self.out, self.partial) {
             Err(error) if error.is_gone() => self.close(),
             other => other,
         }
@@ -175,15 +244,13 @@ impl Buffer {
             return Ok(());
         }
         self.state = State::Closed;
-        let finished = match self.with(|drain, source, sink| drain.finish(source, sink, true)) {
-            Err(error) if error.is_gone() => {
-                self.with(|drain, source, sink| drain.rest(source, sink))
-            }
+        let finished = match self.input.finish(&mut self.out, true) {
+            Err(error) if error.is_gone() => self.input.rest(&mut self.out),
             other => other,
         };
         match finished {
             Err(error) if error.is_gone() => {
-                self.tally.warn(
+                self.out.tally.warn(
                     "the channel was closed and its files removed: if the buffer still held \
                      something, that is lost",
                 );
@@ -192,22 +259,13 @@ impl Buffer {
             other => other,
         }
     }
-
-    fn with<T>(
-        &mut self,
-        act: impl FnOnce(&mut dyn Drain, &mut KernelSource, &mut Sink<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let mut sink = Sink {
-            file: &mut self.file,
-            path: &self.path,
-            tally: &mut self.tally,
-        };
-        act(self.drain.as_mut(), &mut self.source, &mut sink)
-    }
 }
 
 impl AsFd for Buffer {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.source.as_fd()
+        match &self.input {
+            Input::Fast { file, .. } => file.as_fd(),
+            Input::Compatible { source, .. } => source.as_fd(),
+        }
     }
 }

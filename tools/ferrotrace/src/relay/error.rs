@@ -138,6 +138,15 @@ pub enum Error {
         expected: &'static str,
     },
 
+    /// What a fast channel says about itself cannot be.
+    #[error("{}: {what}", path.display())]
+    BadControlPage {
+        /// The relay file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+
     /// The kernel did not take the count of consumed sub-buffers.
     #[error("{}: the kernel refuses a delta of {delta} (does another reader drain this channel?)", path.display())]
     ConsumedRefused {
@@ -167,6 +176,10 @@ pub enum Error {
         "in overwrite mode read(2) does not tell where sub-buffers begin, so that --read cannot remove headers; leave --read out"
     )]
     HeaderUnreadable,
+
+    /// `--header` on a fast channel.
+    #[error("this is a fast channel, its sub-buffers have no headers; leave --header out")]
+    HeaderOfFast,
 
     /// OUT has something in it.
     #[error("{}: exists and is not empty (--force writes into it)", .0.display())]

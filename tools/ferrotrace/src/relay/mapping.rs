@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A read-only mapping of a relay file. The only unsafe code of the command.
+//! Mappings of relay files. The only unsafe code of the command.
 //!
 //! The kernel writes into the mapped memory while we look at it. A `&[u8]` would promise the
-//! compiler that the bytes stand still, so none is ever made: the bytes are copied out one by one
-//! with volatile reads. Such a copy can be torn, and that is harmless here: in no-overwrite mode
-//! the kernel leaves a finished sub-buffer alone until it is told that it was consumed, and in
-//! overwrite mode the caller asks afterwards whether the sub-buffer was overwritten and throws the
-//! copy away if so. Any byte pattern is a valid `u8`.
+//! compiler that the bytes stand still, so none is ever made: words are loaded as atomics, bytes
+//! copied out with volatile reads, or handed to write(2) by their address. Such a copy can be torn,
+//! and that is harmless: the caller knows from the kernel's counts which bytes stand still, or asks
+//! afterwards whether they did. Any byte pattern is a valid integer.
 
 use std::ffi::c_void;
 use std::fs::File;
+use std::io;
 use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::mman::MapFlags;
 use nix::sys::mman::ProtFlags;
 use nix::sys::mman::mmap;
 use nix::sys::mman::munmap;
+use nix::sys::statfs;
+use nix::sys::statfs::FsType;
 
-/// A whole relay file, mapped.
+/// A part of a relay file, mapped to be read.
 ///
 /// # Invariants
 ///
@@ -31,28 +39,37 @@ pub struct Mapping {
     len: usize,
 }
 
-/// A range that is not inside the mapping.
+/// A part of a relay file, mapped to be read and written.
+///
+/// # Invariants
+///
+/// The mapping is writable.
+#[derive(Debug)]
+pub struct WritableMapping(Mapping);
+
+/// A range that is not inside the mapping, or a word that is not aligned.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OutOfRange;
+
+/// Pieces of a mapping that one write(2) takes at most, fewer than the kernel allows.
+const MAX_PIECES: usize = 64;
+
+// SAFETY: the mapping belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps the first `len` bytes of `file`.
     ///
-    /// The caller has made sure that the file is that long; touching a page behind the end of a
-    /// shorter one is answered with SIGBUS.
+    /// The caller has made sure that the file is that long, see [`holds`]; touching a page behind
+    /// the end of a shorter one is answered with SIGBUS.
     pub fn new(file: &File, len: NonZeroUsize) -> nix::Result<Self> {
+        Self::with(file, 0, len, ProtFlags::PROT_READ)
+    }
+
+    fn with(file: &File, offset: i64, len: NonZeroUsize, prot: ProtFlags) -> nix::Result<Self> {
         // SAFETY: the kernel chooses a free range of addresses (no MAP_FIXED), so that no memory
         // that anything else uses changes.
-        let start = unsafe {
-            mmap(
-                None,
-                len,
-                ProtFlags::PROT_READ,
-                MapFlags::MAP_SHARED,
-                file,
-                0,
-            )?
-        };
+        let start = unsafe { mmap(None, len, prot, MapFlags::MAP_SHARED, file, offset)? };
         // INVARIANT: that is the mapping the kernel has just made, and nobody else knows of it.
         Ok(Self {
             start,
@@ -60,14 +77,34 @@ impl Mapping {
         })
     }
 
-    /// Copies the bytes from `offset` on until `into` is full.
-    pub fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfRange> {
-        let end = offset.checked_add(into.len()).ok_or(OutOfRange)?;
+    /// The address of `len` bytes at `offset`, which are inside the mapping.
+    fn at(&self, offset: usize, len: usize) -> Result<*mut u8, OutOfRange> {
+        let end = offset.checked_add(len).ok_or(OutOfRange)?;
         if end > self.len {
             return Err(OutOfRange);
         }
-        let mut from = self.start.as_ptr().cast_const().cast::<u8>();
-        from = from.wrapping_add(offset);
+        Ok(self.start.as_ptr().cast::<u8>().wrapping_add(offset))
+    }
+
+    fn word(&self, offset: usize) -> Result<&AtomicU64, OutOfRange> {
+        let word = self.at(offset, size_of::<u64>())?.cast::<u64>();
+        if !word.is_aligned() {
+            return Err(OutOfRange);
+        }
+        // SAFETY: the word is aligned, and inside a mapping that exists as long as `self`. Whoever
+        // writes to it does so with single instructions. Memory that can only be read allows
+        // relaxed loads, and nothing else is done without a `WritableMapping`.
+        Ok(unsafe { AtomicU64::from_ptr(word) })
+    }
+
+    /// Loads the word at `offset`, relaxed.
+    pub fn load(&self, offset: usize) -> Result<u64, OutOfRange> {
+        Ok(self.word(offset)?.load(Ordering::Relaxed))
+    }
+
+    /// Copies the bytes from `offset` on until `into` is full.
+    pub fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfRange> {
+        let mut from = self.at(offset, into.len())?.cast_const();
 
         let head = from.align_offset(size_of::<u64>()).min(into.len());
         let (head, body) = into.split_at_mut(head);
@@ -93,28 +130,118 @@ impl Mapping {
         }
         Ok(())
     }
+
+    /// Writes the bytes of all `pieces`, offsets in the mapping, to `file`, which no one else writes
+    /// to meanwhile. They are not copied on the way to the kernel.
+    pub fn write_to(&self, file: &File, pieces: &[Range<usize>]) -> io::Result<()> {
+        let mut vectors = Vec::with_capacity(pieces.len().min(MAX_PIECES));
+        let mut pieces = pieces.iter().filter(|piece| !piece.is_empty()).cloned();
+        loop {
+            for piece in pieces.by_ref().take(MAX_PIECES - vectors.len()) {
+                let start = self.at(piece.start, piece.len());
+                vectors.push(libc::iovec {
+                    iov_base: start.map_err(|_| Errno::ERANGE)?.cast(),
+                    iov_len: piece.len(),
+                });
+            }
+            if vectors.is_empty() {
+                return Ok(());
+            }
+            let count = vectors.len().try_into().map_err(|_| Errno::EINVAL)?;
+            // SAFETY: `vectors` are ranges of this mapping, which the kernel only reads.
+            let written = unsafe { libc::writev(file.as_raw_fd(), vectors.as_ptr(), count) };
+            match Errno::result(written).map(usize::try_from) {
+                Ok(Ok(0) | Err(_)) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(Ok(written)) => advance(&mut vectors, written),
+                Err(Errno::EINTR) => (),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+/// Takes `written` bytes away from the start of `vectors`.
+fn advance(vectors: &mut Vec<libc::iovec>, mut written: usize) {
+    let mut whole = 0;
+    for vector in vectors.iter_mut() {
+        let part = vector.iov_len.min(written);
+        written -= part;
+        if part < vector.iov_len {
+            vector.iov_base = vector.iov_base.wrapping_byte_add(part);
+            vector.iov_len -= part;
+            break;
+        }
+        whole += 1;
+    }
+    vectors.drain(..whole);
+}
+
+impl WritableMapping {
+    /// Maps `len` bytes of `file` from `offset` on, which is a multiple of a page.
+    ///
+    /// The caller has made sure that the file is that long, see [`holds`].
+    pub fn new(file: &File, offset: i64, len: NonZeroUsize) -> nix::Result<Self> {
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // INVARIANT: writable.
+        Mapping::with(file, offset, len, prot).map(Self)
+    }
+
+    /// Loads the word at `offset`, relaxed.
+    pub fn load(&self, offset: usize) -> Result<u64, OutOfRange> {
+        self.0.load(offset)
+    }
+
+    /// Stores the word at `offset`, with release.
+    pub fn store(&self, offset: usize, value: u64) -> Result<(), OutOfRange> {
+        self.0.word(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the invariant says that the range is ours; no pointer into it outlives
-        // `copy_out`.
+        // SAFETY: the invariant says that the range is ours; no pointer into it outlives a method.
         let unmapped = unsafe { munmap(self.start, self.len) };
         debug_assert_eq!(unmapped, Ok(()));
     }
 }
 
+/// Whether `len` bytes of `file` can be mapped and touched. The size that the kernel gives for a
+/// relay file is no measure of its buffer, but there mmap itself checks the length; for an ordinary
+/// file it does not, and an access behind the end would kill us.
+pub fn holds(file: &File, len: NonZeroUsize) -> io::Result<bool> {
+    // Not all of them have a constant in every libc: values of <linux/magic.h>.
+    const PSEUDO: [FsType; 4] = [
+        FsType(0x6462_6720), // debugfs
+        FsType(0x7472_6163), // tracefs
+        FsType(0x6265_6572), // sysfs
+        FsType(0x0000_9fa0), // proc
+    ];
+    if PSEUDO.contains(&statfs::fstatfs(file)?.filesystem_type()) {
+        return Ok(true);
+    }
+    let there = file.metadata()?.len();
+    Ok(usize::try_from(there).is_ok_and(|there| there >= len.get()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::io::Seek;
     use std::io::Write;
+
+    fn mapped(data: &[u8]) -> (File, Mapping) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(data).unwrap();
+        let map = Mapping::new(&file, NonZeroUsize::new(data.len()).unwrap()).unwrap();
+        (file, map)
+    }
 
     #[test]
     fn every_alignment_and_length_is_copied_exactly() {
         let data: Vec<u8> = (0..100u8).collect();
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&data).unwrap();
-        let map = Mapping::new(&file, NonZeroUsize::new(data.len()).unwrap()).unwrap();
+        let (_file, map) = mapped(&data);
         for start in 0..=data.len() {
             for end in start..=data.len() {
                 let mut copy = vec![0xff; end - start];
@@ -124,5 +251,62 @@ mod tests {
         }
         assert_eq!(map.copy_out(93, &mut [0; 8]), Err(OutOfRange));
         assert_eq!(map.copy_out(usize::MAX, &mut [0; 8]), Err(OutOfRange));
+    }
+
+    #[test]
+    fn words_are_shared() {
+        let (file, map) = mapped(&[0; 8192]);
+        let page = NonZeroUsize::new(4096).unwrap();
+        let consumer = WritableMapping::new(&file, 4096, page).unwrap();
+        consumer.store(16, 0x0102_0304_0506_0708).unwrap();
+        assert_eq!(map.load(4096 + 16), Ok(0x0102_0304_0506_0708));
+        assert_eq!(consumer.load(16), Ok(0x0102_0304_0506_0708));
+        assert_eq!(map.load(4), Err(OutOfRange), "not aligned");
+        assert_eq!(map.load(8192), Err(OutOfRange));
+        assert_eq!(consumer.store(4096, 1), Err(OutOfRange));
+    }
+
+    #[test]
+    fn pieces_are_written_in_their_order() {
+        let data: Vec<u8> = (0..=255).cycle().take(4096).collect();
+        let (_file, map) = mapped(&data);
+        let pieces: Vec<_> = (0..200).rev().map(|i| i * 20..i * 20 + i % 20).collect();
+        let expected: Vec<u8> = pieces
+            .iter()
+            .flat_map(|p| &data[p.clone()])
+            .copied()
+            .collect();
+        let mut out = tempfile::tempfile().unwrap();
+        map.write_to(&out, &pieces).unwrap();
+        out.rewind().unwrap();
+        let mut got = Vec::new();
+        out.read_to_end(&mut got).unwrap();
+        assert_eq!(got, expected);
+        assert!(map.write_to(&out, &[0..1, 4090..4097]).is_err());
+    }
+
+    /// A pipe takes less than it is given.
+    #[test]
+    fn a_short_write_is_continued() {
+        let data: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
+        let (_file, map) = mapped(&data);
+        let (read, write) = nix::unistd::pipe().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            File::from(read).read_to_end(&mut got).unwrap();
+            got
+        });
+        map.write_to(&File::from(write), &[3..100_000, 100_000..900_001])
+            .unwrap();
+        assert_eq!(reader.join().unwrap(), data[3..900_001]);
+    }
+
+    #[test]
+    fn ordinary_files_must_be_long_enough() {
+        let (file, _map) = mapped(&[0; 100]);
+        assert!(holds(&file, NonZeroUsize::new(100).unwrap()).unwrap());
+        assert!(!holds(&file, NonZeroUsize::new(101).unwrap()).unwrap());
+        let proc = File::open("/proc/self/environ").unwrap();
+        assert!(holds(&proc, NonZeroUsize::MAX).unwrap());
     }
 }

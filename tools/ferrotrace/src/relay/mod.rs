@@ -11,7 +11,7 @@ mod drain_read;
 pub mod error;
 pub mod files;
 pub mod info;
-mod mapping;
+pub mod mapping;
 #[cfg(test)]
 mod model;
 pub mod output;
@@ -20,3 +20,4 @@ pub mod record;
 mod signals;
 pub mod source;
 pub mod tally;
+mod worker;

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::channel::CpuId;
 use super::channel::Mode;
+use super::drain::Sink;
 use super::error::Error;
 use super::error::Result;
 use super::tally::Tally;
@@ -80,7 +81,7 @@ pub struct Metadata {
     /// What the files hold.
     #[serde(default)]
     pub records: Records,
-    /// "mmap" or "read".
+    /// "control-page", "mmap" or "read".
     pub method: String,
     /// The channel's mode.
     pub mode: Mode,
@@ -103,6 +104,28 @@ pub struct Metadata {
     pub dropped: Option<u64>,
     /// The CPUs.
     pub cpus: Vec<CpuMetadata>,
+}
+
+/// The file of one CPU that is being recorded.
+#[derive(Debug)]
+pub struct CpuFile {
+    /// Where the bytes go.
+    pub file: File,
+    /// Its path, for messages.
+    pub path: PathBuf,
+    /// The counts.
+    pub tally: Tally,
+}
+
+impl CpuFile {
+    /// The same for drains that copy.
+    pub fn sink(&mut self) -> Sink<'_> {
+        Sink {
+            file: &mut self.file,
+            path: &self.path,
+            tally: &mut self.tally,
+        }
+    }
 }
 
 /// The directory of a recording that is being made.
@@ -141,10 +164,11 @@ impl OutputDir {
     }
 
     /// Makes the file of `cpu`.
-    pub fn create_cpu_file(&self, cpu: CpuId) -> Result<(File, PathBuf)> {
+    pub fn create_cpu_file(&self, cpu: CpuId) -> Result<CpuFile> {
         let path = self.dir.join(self.cpu_file_name(cpu));
         let file = File::create(&path).map_err(|error| Error::output("create", &path, error))?;
-        Ok((file, path))
+        let tally = Tally::default();
+        Ok(CpuFile { file, path, tally })
     }
 
     /// Keeps a copy of the client's description of its records, if there is one.

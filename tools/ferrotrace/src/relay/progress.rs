@@ -59,11 +59,17 @@ impl Progress {
         self.last = now;
         self.last_bytes = total.bytes;
         let mut message = format!(
-            "{cpus} CPUs, {}, {}/s, {} sub-buffers lost",
+            "{cpus} CPUs, {}, {}/s",
             BinaryBytes(total.bytes),
             BinaryBytes(rate),
-            total.lost_subbufs
         );
+        if total.lost_subbufs > 0 {
+            message.push_str(&format!(", {} sub-buffers lost", total.lost_subbufs));
+        }
+        if total.overwritten_bytes > 0 {
+            let lost = BinaryBytes(total.overwritten_bytes);
+            message.push_str(&format!(", {lost} overwritten"));
+        }
         if let Some(dropped) = dropped {
             message.push_str(&format!(", {dropped} records dropped"));
         }

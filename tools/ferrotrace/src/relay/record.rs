@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace relay record`: one poll loop over the buffers of all CPUs.
+//! `ferrotrace relay record`: a thread for each CPU drains its buffer; this one looks after them.
 //!
-//! The loop sleeps in poll until a buffer has a finished sub-buffer, a signal comes or the tick is
-//! over. A buffer that poll calls ready though nothing can be taken from it is left out until the
-//! next tick, so that it cannot make the loop spin.
+//! Several times a second it looks whether a signal has come, the time is over, a thread has ended,
+//! or a CPU has come up, and shows the rate.
 
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
@@ -27,7 +28,7 @@ use nix::time::clock_gettime;
 use super::buffer::Buffer;
 use super::buffer::Method;
 use super::buffer::Plan;
-use super::buffer::State;
+use super::buffer::open_relay_file;
 use super::channel::CpuId;
 use super::channel::Geometry;
 use super::channel::Header;
@@ -39,14 +40,18 @@ use super::output::CpuMetadata;
 use super::output::Metadata;
 use super::output::OutputDir;
 use super::output::Records;
-use super::output::Stop;
+use super::output::Stop as Ended;
 use super::output::VERSION;
 use super::progress::Progress;
 use super::progress::rate;
 use super::signals::StopSignals;
 use super::tally::Tally;
+use super::worker::Stop;
+use super::worker::Worker;
+use crate::fast::ring::Description;
+use crate::fast::ring::Ring;
 
-/// How often the display is renewed and idle buffers are looked at again.
+/// How often the display is renewed and threads are looked after.
 const TICK: Duration = Duration::from_millis(200);
 
 /// How often new CPUs are looked for.
@@ -69,6 +74,8 @@ pub struct Options {
     pub partial: bool,
     /// Stop after this time.
     pub duration: Option<Duration>,
+    /// Of a fast channel: unread bytes to wait for.
+    pub watermark: Option<u64>,
     /// Instead of what DIR/subbuf_size says.
     pub subbuf_size: Option<usize>,
     /// Instead of what DIR/n_subbufs says.
@@ -82,7 +89,8 @@ struct Recorder {
     channel: ChannelDir,
     output: OutputDir,
     plan: Plan,
-    buffers: BTreeMap<CpuId, Buffer>,
+    workers: BTreeMap<CpuId, Worker>,
+    stop: Arc<Stop>,
     quiet: bool,
     dropped_before: Option<u64>,
     /// The last answer: when the channel is closed, the file goes too.
@@ -111,7 +119,8 @@ pub fn record(options: &Options) -> Result<Metadata> {
         dropped_now: dropped_before,
         dropped_before,
         plan,
-        buffers: BTreeMap::new(),
+        workers: BTreeMap::new(),
+        stop: Arc::new(Stop::new()?),
         quiet: options.quiet,
         scanned: Instant::now(),
         channel,
@@ -125,21 +134,27 @@ pub fn record(options: &Options) -> Result<Metadata> {
     let deadline = options
         .duration
         .and_then(|duration| started.checked_add(duration));
-    let mut result = recorder
+    let ended = recorder
         .scan(true)
         .and_then(|()| recorder.run(&signals, deadline));
-    for buffer in recorder.buffers.values_mut() {
-        // The first error is the one to report, but every CPU gets its chance.
-        let finished = buffer.finish();
-        result = result.and_then(|stop| finished.map(|()| stop));
+    recorder.stop.set();
+    let mut result = ended;
+    for (cpu, worker) in std::mem::take(&mut recorder.workers) {
+        let (tally, worked) = worker.join();
+        metadata.cpus.push(CpuMetadata {
+            cpu,
+            file: recorder.output.cpu_file_name(cpu),
+            tally,
+        });
+        // The first error is the one to report.
+        result = result.and_then(|stop| worked.map(|()| stop));
     }
     recorder.note_dropped();
 
     metadata.complete = true;
     metadata.duration_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    metadata.stop = Some(*result.as_ref().unwrap_or(&Stop::Error));
-    metadata.dropped = recorder.dropped();
-    metadata.cpus = recorder.cpus();
+    metadata.stop = Some(*result.as_ref().unwrap_or(&Ended::Error));
+    metadata.dropped = recorder.dropped(metadata.cpus.iter().map(|cpu| &cpu.tally));
     let written = recorder.output.write_metadata(&metadata);
     result.and(written)?;
     Ok(metadata)
@@ -147,6 +162,23 @@ pub fn record(options: &Options) -> Result<Metadata> {
 
 /// Finds out how the channel can be drained.
 fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
+    if let Some(description) = describe(channel)? {
+        if !options.header.is_empty() {
+            return Err(Error::HeaderOfFast);
+        }
+        return Ok(Plan {
+            method: if options.read {
+                Method::Read(geometry(description))
+            } else {
+                Method::ControlPage(description)
+            },
+            records: Records::Fast,
+            mode: description.mode,
+            header: Header::None,
+            partial: true,
+            watermark: options.watermark,
+        });
+    }
     let known = channel.geometry(options.subbuf_size, options.n_subbufs);
     let method = if !options.read {
         Method::Mmap(known?)
@@ -177,10 +209,45 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
     }
     Ok(Plan {
         method,
+        records: Records::Plain,
         mode,
         header: options.header,
         partial: options.partial,
+        watermark: None,
     })
+}
+
+/// What a fast channel says about itself; `None` if it is another kind.
+fn describe(channel: &ChannelDir) -> Result<Option<Description>> {
+    let Some(path) = channel.relay_files()?.into_values().next() else {
+        return Ok(None);
+    };
+    Ring::probe(&open_relay_file(&path, false)?, &path)
+}
+
+/// The sizes of a fast channel.
+fn geometry(description: Description) -> Option<Geometry> {
+    let usize = |value| usize::try_from(value).ok();
+    let sizes = description.sizes;
+    Geometry::new(usize(sizes.subbuf_size())?, usize(sizes.n_subbufs())?)
+}
+
+/// Sleeps until `until` or a signal. Says whether it was a signal.
+fn wait(signals: &StopSignals, until: Instant) -> Result<bool> {
+    let failed = |source| Error::System {
+        action: "wait for signals",
+        source,
+    };
+    let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+    // Rounded up: a timeout of 0 ms just before the end would spin.
+    let left = until.saturating_duration_since(Instant::now());
+    let timeout =
+        PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+    match poll(&mut fds, timeout) {
+        Ok(0) | Err(Errno::EINTR) => Ok(false),
+        Ok(_) => signals.take().map_err(failed),
+        Err(errno) => Err(failed(errno)),
+    }
 }
 
 impl Recorder {
@@ -189,12 +256,13 @@ impl Recorder {
     fn scan(&mut self, first: bool) -> Result<()> {
         self.scanned = Instant::now();
         for (cpu, path) in self.channel.relay_files()? {
-            if self.buffers.contains_key(&cpu) {
+            if self.workers.contains_key(&cpu) {
                 continue;
             }
             match Buffer::open(&self.channel, cpu, path, &self.plan, &self.output) {
                 Ok(buffer) => {
-                    self.buffers.insert(cpu, buffer);
+                    let worker = Worker::start(buffer, cpu, Arc::clone(&self.stop))?;
+                    self.workers.insert(cpu, worker);
                 }
                 // Removed between the look and now.
                 Err(error) if error.is_gone() => (),
@@ -207,110 +275,41 @@ impl Recorder {
     }
 
     /// The loop.
-    fn run(&mut self, signals: &StopSignals, deadline: Option<Instant>) -> Result<Stop> {
+    fn run(&mut self, signals: &StopSignals, deadline: Option<Instant>) -> Result<Ended> {
         let mut progress = Progress::new(self.quiet);
-        let mut next_tick = Instant::now();
         loop {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
-                return Ok(Stop::Duration);
+                return Ok(Ended::Duration);
             }
-            if now >= next_tick {
-                next_tick = now + TICK;
-                self.tick(&mut progress)?;
-            }
-            if self.all_closed() {
-                return Ok(Stop::Closed);
+            let next_tick = now + TICK;
+            self.tick(&mut progress)?;
+            let ended = self.workers.values().filter(|worker| worker.is_finished());
+            let (ended, all) = (ended.count(), self.workers.len());
+            if ended == all {
+                return Ok(Ended::Closed);
             }
             let until = deadline.map_or(next_tick, |deadline| deadline.min(next_tick));
-            let (stop, ready) = self.wait(signals, until)?;
-            if stop {
-                return Ok(Stop::Signal);
-            }
-            for (cpu, flags) in ready {
-                self.serve(cpu, flags)?;
+            if wait(signals, until)? {
+                return Ok(Ended::Signal);
             }
         }
-    }
-
-    fn all_closed(&self) -> bool {
-        self.buffers
-            .values()
-            .all(|buffer| buffer.state() == State::Closed)
     }
 
     fn tick(&mut self, progress: &mut Progress) -> Result<()> {
-        for buffer in self.buffers.values_mut() {
-            buffer.wake();
-        }
         if self.scanned.elapsed() >= RESCAN {
             match self.scan(false) {
-                // The directory has gone: poll will say so for each buffer.
+                // The directory has gone: each thread will notice for its buffer.
                 Err(Error::NoDirectory(_) | Error::Gone(_)) => (),
                 other => other?,
             }
             self.note_dropped();
         }
-        progress.update(&self.total(), self.buffers.len(), self.dropped());
+        let tallies: Vec<_> = self.workers.values().map(Worker::tally).collect();
+        let mut total = Tally::default();
+        tallies.iter().for_each(|tally| total.add(tally));
+        progress.update(&total, tallies.len(), self.dropped(tallies.iter()));
         Ok(())
-    }
-
-    /// Sleeps until `until`, a signal, or something to take. Says whether to stop, and which
-    /// buffers to look at.
-    fn wait(
-        &self,
-        signals: &StopSignals,
-        until: Instant,
-    ) -> Result<(bool, Vec<(CpuId, PollFlags)>)> {
-        let failed = |source| Error::System {
-            action: "wait for the relay files",
-            source,
-        };
-        let waiting: Vec<_> = self
-            .buffers
-            .iter()
-            .filter(|(_, buffer)| buffer.state() == State::Waiting)
-            .collect();
-        let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-        fds.extend(
-            waiting
-                .iter()
-                .map(|(_, buffer)| PollFd::new(buffer.as_fd(), PollFlags::POLLIN)),
-        );
-        // Rounded up: a timeout of 0 ms just before the end would spin.
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout =
-            PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, timeout) {
-            Ok(_) => (),
-            Err(Errno::EINTR) => return Ok((false, Vec::new())),
-            Err(errno) => return Err(failed(errno)),
-        }
-        let events = |fd: &PollFd<'_>| fd.revents().unwrap_or(PollFlags::empty());
-        let mut fds = fds.iter();
-        let signalled = fds.next().is_some_and(|fd| !events(fd).is_empty());
-        let ready = waiting
-            .iter()
-            .zip(fds)
-            .map(|((cpu, _), fd)| (**cpu, events(fd)))
-            .filter(|(_, flags)| !flags.is_empty())
-            .collect();
-        let stop = signalled && signals.take().map_err(failed)?;
-        Ok((stop, ready))
-    }
-
-    fn serve(&mut self, cpu: CpuId, flags: PollFlags) -> Result<()> {
-        let Some(buffer) = self.buffers.get_mut(&cpu) else {
-            return Ok(());
-        };
-        let closed = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL;
-        if flags.intersects(closed) {
-            buffer.close()?;
-            // If only this buffer has gone, others may have come.
-            self.scanned = self.scanned.checked_sub(RESCAN).unwrap_or(self.scanned);
-            return Ok(());
-        }
-        buffer.drain()
     }
 
     /// Asks the client how many records it dropped.
@@ -320,34 +319,20 @@ impl Recorder {
         }
     }
 
-    /// Records dropped since the recording began. A reset starts the client's count again.
-    fn dropped(&self) -> Option<u64> {
+    /// Records dropped since the recording began. A reset starts the client's count again. Fast
+    /// channels count for each CPU.
+    fn dropped<'a>(&self, tallies: impl Iterator<Item = &'a Tally>) -> Option<u64> {
+        if self.plan.records == Records::Fast {
+            return Some(tallies.map(|tally| tally.lost_records).sum());
+        }
         let now = self.dropped_now?;
         Some(now.checked_sub(self.dropped_before?).unwrap_or(now))
-    }
-
-    fn total(&self) -> Tally {
-        let mut total = Tally::default();
-        for buffer in self.buffers.values() {
-            total.add(buffer.tally());
-        }
-        total
-    }
-
-    fn cpus(&self) -> Vec<CpuMetadata> {
-        self.buffers
-            .iter()
-            .map(|(&cpu, buffer)| CpuMetadata {
-                cpu,
-                file: self.output.cpu_file_name(cpu),
-                tally: buffer.tally().clone(),
-            })
-            .collect()
     }
 
     /// The description of a recording that begins now.
     fn metadata(&self) -> Metadata {
         let (method, geometry) = match self.plan.method {
+            Method::ControlPage(description) => ("control-page", geometry(description)),
             Method::Mmap(geometry) => ("mmap", Some(geometry)),
             Method::Read(geometry) => ("read", geometry),
         };
@@ -362,7 +347,7 @@ impl Recorder {
             complete: false,
             channel: self.channel.dir().into(),
             name: self.channel.name().into(),
-            records: Records::Plain,
+            records: self.plan.records,
             method: method.into(),
             mode: self.plan.mode,
             header: self.plan.header.len(),
@@ -379,23 +364,27 @@ impl Recorder {
 }
 
 /// The summary for people.
-pub fn summary(metadata: &Metadata, output: &std::path::Path) -> String {
+pub fn summary(metadata: &Metadata, output: &Path) -> String {
     let mut text = String::new();
     let mut total = Tally::default();
+    let counts = |tally: &Tally| match metadata.records {
+        Records::Plain => format!(
+            "{:>12} bytes, {:>6} sub-buffers, {} lost",
+            tally.bytes, tally.subbufs, tally.lost_subbufs
+        ),
+        Records::Fast => format!(
+            "{:>12} bytes, {:>9} records, {} lost, {} bytes overwritten",
+            tally.bytes, tally.records, tally.lost_records, tally.overwritten_bytes
+        ),
+    };
     for cpu in &metadata.cpus {
-        let tally = &cpu.tally;
-        total.add(tally);
-        text.push_str(&format!(
-            "cpu {:>3}: {:>12} bytes, {:>6} sub-buffers, {} lost\n",
-            cpu.cpu, tally.bytes, tally.subbufs, tally.lost_subbufs
-        ));
+        total.add(&cpu.tally);
+        text.push_str(&format!("cpu {:>3}: {}\n", cpu.cpu, counts(&cpu.tally)));
     }
     let time = Duration::from_nanos(metadata.duration_ns);
     text.push_str(&format!(
-        "total  : {:>12} bytes, {:>6} sub-buffers, {} lost; {:.3} s, {}/s\n",
-        total.bytes,
-        total.subbufs,
-        total.lost_subbufs,
+        "total  : {}; {:.3} s, {}/s\n",
+        counts(&total),
         time.as_secs_f64(),
         BinaryBytes(rate(total.bytes, time)),
     ));

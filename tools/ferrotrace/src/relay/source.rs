@@ -12,15 +12,12 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::sys::statfs;
-use nix::sys::statfs::FsType;
 
+use super::buffer::open_relay_file;
 use super::channel::CpuId;
 use super::channel::Geometry;
 use super::error::Error;
@@ -28,6 +25,7 @@ use super::error::Result;
 use super::files::ChannelDir;
 use super::files::Counter;
 use super::mapping::Mapping;
+use super::mapping::holds;
 
 /// One CPU's buffer.
 pub trait Source {
@@ -80,11 +78,7 @@ impl KernelSource {
         geometry: Option<Geometry>,
         writable: bool,
     ) -> Result<Self> {
-        let file = File::options()
-            .read(true)
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open(&path)
-            .map_err(|error| Error::channel("open", &path, error))?;
+        let file = open_relay_file(&path, false)?;
         let control = |name, write| Counter::find(channel.cpu_control(cpu, name), write);
         Ok(Self {
             produced: control("produced", false)?,
@@ -105,7 +99,8 @@ impl KernelSource {
             subbuf_size: geometry.subbuf_size(),
             n_subbufs: geometry.n_subbufs(),
         };
-        if !self.holds(geometry)? {
+        let failed = |error| Error::channel("examine", &self.path, error);
+        if !holds(&self.file, geometry.total()).map_err(failed)? {
             return Err(wrong_size());
         }
         let mapping = Mapping::new(&self.file, geometry.total()).map_err(|errno| match errno {
@@ -115,28 +110,6 @@ impl KernelSource {
         })?;
         self.mapping = Some(mapping);
         Ok(())
-    }
-
-    /// Whether the file is long enough to be mapped. The size that the kernel gives for a relay
-    /// file is no measure of its buffer, but there mmap itself checks the length; for an ordinary
-    /// file it does not, and an access behind the end would kill us.
-    fn holds(&self, geometry: Geometry) -> Result<bool> {
-        // Not all of them have a constant in every libc: values of <linux/magic.h>.
-        const PSEUDO: [FsType; 4] = [
-            FsType(0x6462_6720), // debugfs
-            FsType(0x7472_6163), // tracefs
-            FsType(0x6265_6572), // sysfs
-            FsType(0x0000_9fa0), // proc
-        ];
-        let failed = |error| Error::channel("examine", &self.path, error);
-        let kind = statfs::fstatfs(&self.file)
-            .map_err(|errno| failed(errno.into()))?
-            .filesystem_type();
-        if PSEUDO.contains(&kind) {
-            return Ok(true);
-        }
-        let len = self.file.metadata().map_err(failed)?.len();
-        Ok(usize::try_from(len).is_ok_and(|len| len >= geometry.total().get()))
     }
 
     /// Makes sure that all the control files exist that draining needs.

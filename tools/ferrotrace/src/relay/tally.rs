@@ -7,6 +7,8 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::fast::walk::Passed;
+
 /// The counts of one CPU's buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
@@ -18,6 +20,16 @@ pub struct Tally {
     pub lost_subbufs: u64,
     /// Bytes of the unfinished sub-buffer at the end, contained in `bytes`.
     pub partial_bytes: u64,
+    /// Of a fast channel: records written to the recording.
+    #[serde(default)]
+    pub records: u64,
+    /// Of a fast channel: records that the kernel could not write meanwhile.
+    #[serde(default)]
+    pub lost_records: u64,
+    /// Of a fast channel: bytes that were overwritten before they could be copied, padding
+    /// included.
+    #[serde(default)]
+    pub overwritten_bytes: u64,
     /// What the user should know about this CPU's file.
     pub warnings: Vec<String>,
 }
@@ -38,12 +50,23 @@ impl Tally {
         self.lost_subbufs = self.lost_subbufs.saturating_add(widen(subbufs));
     }
 
+    /// Counts records of a fast channel.
+    pub fn add_records(&mut self, passed: Passed) {
+        self.records = self.records.saturating_add(passed.records);
+        self.bytes = self.bytes.saturating_add(passed.bytes);
+    }
+
     /// Adds what `other` counted.
     pub fn add(&mut self, other: &Tally) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.subbufs = self.subbufs.saturating_add(other.subbufs);
         self.lost_subbufs = self.lost_subbufs.saturating_add(other.lost_subbufs);
         self.partial_bytes = self.partial_bytes.saturating_add(other.partial_bytes);
+        self.records = self.records.saturating_add(other.records);
+        self.lost_records = self.lost_records.saturating_add(other.lost_records);
+        self.overwritten_bytes = self
+            .overwritten_bytes
+            .saturating_add(other.overwritten_bytes);
     }
 
     /// Notes something, once.

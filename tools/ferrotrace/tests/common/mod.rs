@@ -28,6 +28,8 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+pub mod ring;
+
 pub const SUBBUF: usize = 4096;
 pub const N: usize = 4;
 

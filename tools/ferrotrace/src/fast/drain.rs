@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Draining a fast buffer: records go from the mapping to the file, without a system call a record.
+//!
+//! In no-overwrite mode what has been committed stands still until it is given back with
+//! [`Ring::consume`]: it is written from the mapping, and given back when it is in the file. In
+//! overwrite mode it is copied first, then [`Ring::kept`] says how much of the copy counts.
+
+#![deny(unsafe_code)]
+
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::record::Header;
+use super::ring::Ring;
+use super::walk::BadRecord;
+use crate::relay::channel::Mode;
+use crate::relay::error::Error;
+use crate::relay::error::Result;
+use crate::relay::output::CpuFile;
+use crate::relay::tally::Tally;
+
+/// Bytes of a buffer that are written at once, about.
+const TURN: u64 = 256 << 10;
+
+/// Milliseconds that unfinished records are waited for at the end.
+const PATIENCE: u32 = 50;
+
+/// Drains one buffer.
+#[derive(Debug)]
+pub struct FastDrain {
+    ring: Ring,
+    path: PathBuf,
+    /// Everything before has been taken.
+    position: u64,
+    lost_before: u64,
+    runs: Vec<Range<u64>>,
+    copy: Vec<u8>,
+}
+
+impl FastDrain {
+    /// Drains `ring` from where the last reader stopped. `path` is for messages.
+    pub fn new(ring: Ring, path: PathBuf) -> Self {
+        Self {
+            position: ring.consumed(),
+            lost_before: ring.lost(),
+            ring,
+            path,
+            runs: Vec::new(),
+            copy: Vec::new(),
+        }
+    }
+
+    /// The buffer.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Takes what has been committed. Says whether there was anything.
+    pub fn ready(&mut self, out: &mut CpuFile) -> Result<bool> {
+        let produced = self.ring.produced();
+        if self.position > produced || self.position % super::record::ALIGN != 0 {
+            return Err(self.bad(format!(
+                "a consumed position of {}, with {produced} produced",
+                self.position
+            )));
+        }
+        let (committed, start) = (self.ring.committed(), self.position);
+        while self.position < committed {
+            self.turn(committed, out)?;
+            self.ring.consume(self.position);
+        }
+        self.note_lost(&mut out.tally);
+        Ok(self.position > start)
+    }
+
+    /// Takes what there is at the end of a recording. A writer that goes on is not waited for.
+    pub fn finish(&mut self, out: &mut CpuFile) -> Result<()> {
+        let end = self.ring.produced();
+        let mut patience = PATIENCE;
+        while self.position < end && patience > 0 {
+            if !self.ready(out)? {
+                // A record is being written, by a task that has lost its processor perhaps.
+                patience -= 1;
+                sleep(Duration::from_millis(1));
+            }
+        }
+        self.note_lost(&mut out.tally);
+        Ok(())
+    }
+
+    /// Moves about [`TURN`] bytes on, at most to `committed`.
+    fn turn(&mut self, committed: u64, out: &mut CpuFile) -> Result<()> {
+        let sizes = self.ring.sizes();
+        if self.ring.description().mode == Mode::Overwrite {
+            self.skip_to(self.ring.kept(), &mut out.tally);
+            let end = sizes.turn(self.position, committed, TURN);
+            return if self.position < end {
+                self.copied(end, out)
+            } else {
+                Ok(())
+            };
+        }
+        if committed - self.position > sizes.size() {
+            return Err(self.bad(format!(
+                "{} unread bytes of {}",
+                committed - self.position,
+                sizes.size()
+            )));
+        }
+        let end = sizes.turn(self.position, committed, TURN);
+        self.runs.clear();
+        let header = |position| self.ring.header(position);
+        let passed = sizes
+            .walk(self.position, end, header, &mut self.runs)
+            .map_err(|bad| self.bad_record(bad))?;
+        self.ring
+            .write_to(&out.file, &self.runs)
+            .map_err(|error| Error::output("write to", &out.path, error))?;
+        out.tally.add_records(passed);
+        self.position = end;
+        Ok(())
+    }
+
+    /// Takes the records up to `end` through a copy, as far as they have not been overwritten.
+    fn copied(&mut self, end: u64, out: &mut CpuFile) -> Result<()> {
+        let from = self.position;
+        self.copy.resize(index(end - from), 0);
+        self.ring.copy(from, &mut self.copy);
+        self.skip_to(self.ring.kept(), &mut out.tally);
+        if self.position >= end {
+            return Ok(());
+        }
+        self.runs.clear();
+        let header = |position| {
+            let bytes = self.copy.get(index(position - from)..);
+            let word = bytes.and_then(|bytes| bytes.first_chunk());
+            Header::decode(word.copied().unwrap_or_default())
+        };
+        let passed = self
+            .ring
+            .sizes()
+            .walk(self.position, end, header, &mut self.runs)
+            .map_err(|bad| self.bad_record(bad))?;
+        // What is wanted moves together, and is written at once.
+        let mut len = 0;
+        for run in &self.runs {
+            let run = index(run.start - from)..index(run.end - from);
+            let next = len + run.len();
+            self.copy.copy_within(run, len);
+            len = next;
+        }
+        let wanted = self.copy.get(..len).unwrap_or_default();
+        let written = out.file.write_all(wanted);
+        written.map_err(|error| Error::output("write to", &out.path, error))?;
+        out.tally.add_records(passed);
+        self.position = end;
+        Ok(())
+    }
+
+    fn note_lost(&self, tally: &mut Tally) {
+        tally.lost_records = self.ring.lost().saturating_sub(self.lost_before);
+    }
+
+    /// Goes on at `kept` if the writer has overtaken us.
+    fn skip_to(&mut self, kept: u64, tally: &mut Tally) {
+        let lost = kept.saturating_sub(self.position);
+        tally.overwritten_bytes = tally.overwritten_bytes.saturating_add(lost);
+        self.position += lost;
+    }
+
+    fn bad_record(&self, BadRecord { position, header }: BadRecord) -> Error {
+        self.bad(format!(
+            "no record begins at {position}, {header:?} does not fit there (does another reader \
+             drain this channel?)"
+        ))
+    }
+
+    fn bad(&self, what: String) -> Error {
+        Error::BadControlPage {
+            path: self.path.clone(),
+            what,
+        }
+    }
+}
+
+/// A distance inside the buffer, all of which is mapped.
+fn index(distance: u64) -> usize {
+    usize::try_from(distance).unwrap_or(usize::MAX)
+}

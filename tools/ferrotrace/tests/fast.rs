@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fast channels: the drain against a model, and `ferrotrace relay record` on simulated buffers.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod common;
+
+use std::fs;
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use common::exists;
+use common::fail;
+use common::ferrotrace;
+use common::interrupt;
+use common::ring::Shape;
+use common::ring::Slot;
+use common::ring::Writer;
+use common::start;
+use common::stderr;
+use common::stdout;
+use common::succeed;
+use common::wait;
+use ferrotrace::fast::drain::FastDrain;
+use ferrotrace::fast::record::Header;
+use ferrotrace::fast::record::Record;
+use ferrotrace::fast::record::RecordReader;
+use ferrotrace::fast::ring::Ring;
+use ferrotrace::fast::ring::abi;
+use ferrotrace::relay::output::CpuFile;
+use ferrotrace::relay::tally::Tally;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+const SMALL: Shape = Shape {
+    subbuf_size: 256,
+    n_subbufs: 4,
+    overwrite: false,
+};
+
+const LARGE: Shape = Shape {
+    subbuf_size: 4096,
+    n_subbufs: 8,
+    overwrite: false,
+};
+
+/// A record that tells by itself whether it is whole.
+fn numbered(number: u64) -> Record {
+    let len = usize::try_from(8 + number * 7 % 90).unwrap();
+    Record {
+        ty: u16::try_from(number % 1000).unwrap(),
+        time: (number % 3 != 0).then_some(number * 10),
+        data: number.to_ne_bytes().into_iter().cycle().take(len).collect(),
+    }
+}
+
+fn number(record: &Record) -> u64 {
+    u64::from_ne_bytes(record.data[..8].try_into().unwrap())
+}
+
+fn records_in(path: &Path) -> Vec<Record> {
+    let mut reader = RecordReader::new(File::open(path).unwrap(), 1 << 20);
+    let records = reader.by_ref().map(Result::unwrap).collect();
+    assert_eq!(reader.truncated(), 0);
+    records
+}
+
+/// Records go up, are whole, and how many there are.
+fn check_whole(records: &[Record]) -> usize {
+    let mut last = None;
+    for record in records {
+        let number = number(record);
+        assert_eq!(*record, numbered(number));
+        assert!(last < Some(number), "{last:?} {number}");
+        last = Some(number);
+    }
+    records.len()
+}
+
+/// A drain into a file, without the command around it.
+struct Drained {
+    dir: TempDir,
+    drain: FastDrain,
+    out: CpuFile,
+}
+
+impl Drained {
+    fn new(shape: Shape, start: u64) -> (Writer, Self) {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("cpu0");
+        let writer = Writer::create(&path, 0, shape, start);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let ring = Ring::open(&file, &path, true).unwrap().unwrap();
+        let path = dir.path().join("out");
+        let out = CpuFile {
+            file: File::create(&path).unwrap(),
+            path: path.clone(),
+            tally: Tally::default(),
+        };
+        let drain = FastDrain::new(ring, path);
+        (writer, Self { dir, drain, out })
+    }
+
+    fn records(&self) -> Vec<Record> {
+        records_in(&self.dir.path().join("out"))
+    }
+}
+
+/// What happens to a buffer, one after the other.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A record is reserved, inside those that are being written.
+    Begin(u16),
+    /// The last one reserved is finished.
+    End,
+    Write(u16),
+    Drain,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let flags = prop_oneof![5 => Just(0), 1 => Just(Header::DISCARDED)];
+    let step = prop_oneof![
+        2 => flags.clone().prop_map(Step::Begin),
+        3 => Just(Step::End),
+        6 => flags.prop_map(Step::Write),
+        1 => Just(Step::Drain),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever the writer is in the middle of: the file has each record once, whole and in order,
+    /// that was committed and not discarded; what is not there has been counted.
+    #[test]
+    fn the_drain_agrees_with_the_model(
+        steps in steps(),
+        overwrite: bool,
+        start in (0u64..9).prop_map(|i| i * 256),
+    ) {
+        let shape = Shape { overwrite, ..SMALL };
+        let (mut writer, mut drained) = Drained::new(shape, start);
+        let mut open: Vec<(Slot, u16)> = Vec::new();
+        // In the order of their positions, padding included.
+        let mut written: Vec<(u64, u64, bool)> = Vec::new();
+        let (mut next, mut lost) = (0u64, 0u64);
+        let mut begin = |writer: &mut Writer, flags: u16| {
+            let slot = writer.reserve(numbered(next));
+            match slot {
+                Some(_) => written.push((next, writer.position(), flags == 0)),
+                None => lost += 1,
+            }
+            next += 1;
+            slot.map(|slot| (slot, flags))
+        };
+        for step in steps {
+            match step {
+                Step::Begin(flags) if open.len() < 3 => open.extend(begin(&mut writer, flags)),
+                Step::Write(flags) if open.is_empty() => {
+                    if let Some((slot, flags)) = begin(&mut writer, flags) {
+                        writer.fill(&slot, flags);
+                        writer.commit();
+                    }
+                }
+                Step::End => {
+                    if let Some((slot, flags)) = open.pop() {
+                        writer.fill(&slot, flags);
+                        writer.commit();
+                    }
+                }
+                Step::Drain => {
+                    drained.drain.ready(&mut drained.out).unwrap();
+                    prop_assert!(writer.consumed() <= writer.position());
+                }
+                _ => (),
+            }
+        }
+        while let Some((slot, flags)) = open.pop() {
+            writer.fill(&slot, flags);
+            writer.commit();
+        }
+        drained.drain.finish(&mut drained.out).unwrap();
+
+        let records = drained.records();
+        let tally = &drained.out.tally;
+        prop_assert_eq!(tally.records, u64::try_from(check_whole(&records)).unwrap());
+        prop_assert_eq!(tally.lost_records, lost);
+        prop_assert_eq!(writer.consumed(), writer.position());
+        let wanted: Vec<_> = written.iter().filter(|w| w.2).map(|w| w.0).collect();
+        let got: Vec<_> = records.iter().map(number).collect();
+        if overwrite {
+            prop_assert!(got.iter().all(|number| wanted.contains(number)));
+            // What fits into the buffer without the sub-buffer being overwritten is there.
+            let kept = Ring::kept(drained.drain.ring());
+            for &(number, end, wanted) in &written {
+                prop_assert!(!wanted || end <= kept || got.contains(&number), "{number}");
+            }
+            if tally.overwritten_bytes == 0 {
+                prop_assert_eq!(got, wanted);
+            }
+        } else {
+            prop_assert_eq!(tally.overwritten_bytes, 0);
+            prop_assert_eq!(got, wanted);
+        }
+    }
+
+    /// A control page that lies, and data that are none, are errors, never more.
+    #[test]
+    fn nonsense_is_an_error(
+        words in prop::collection::vec(any::<u64>(), 128),
+        produced in 0u64..1200,
+        consumed in 0u64..1200,
+        overwrite: bool,
+    ) {
+        let (writer, _) = Drained::new(Shape { overwrite, ..SMALL }, 0);
+        let (other, mut drained) = Drained::new(Shape { overwrite, ..SMALL }, 0);
+        drop(writer);
+        for (i, word) in words.into_iter().enumerate() {
+            other.set(abi::DATA + 8 * i, word);
+        }
+        other.set(abi::RESERVE, produced << 5);
+        other.set(abi::CONSUMER, consumed * 8);
+        let ring = {
+            let path = drained.dir.path().join("cpu0");
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            Ring::open(&file, &path, true).unwrap().unwrap()
+        };
+        drained.drain = FastDrain::new(ring, "cpu0".into());
+        if drained.drain.ready(&mut drained.out).is_ok() {
+            let len = drained.out.file.metadata().unwrap().len();
+            prop_assert_eq!(len, drained.out.tally.bytes);
+        }
+    }
+}
+
+/// A writer that comes round again and again while it is read: nothing torn is saved.
+#[test]
+fn an_overwriting_writer_races() {
+    let (mut writer, mut drained) = Drained::new(
+        Shape {
+            overwrite: true,
+            ..LARGE
+        },
+        0,
+    );
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || {
+            let mut next = 0;
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..2000 {
+                    writer.write(numbered(next), 0);
+                    next += 1;
+                }
+                thread::sleep(Duration::from_micros(300));
+            }
+            next
+        })
+    };
+    let end = std::time::Instant::now() + Duration::from_secs(2);
+    while std::time::Instant::now() < end {
+        drained.drain.ready(&mut drained.out).unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let written = writing.join().unwrap();
+    drained.drain.finish(&mut drained.out).unwrap();
+    let records = drained.records();
+    let whole = check_whole(&records);
+    assert_eq!(number(records.last().unwrap()), written - 1);
+    assert!(drained.out.tally.overwritten_bytes > 0, "nothing raced");
+    assert!(whole > 1000, "{whole} of {written}");
+}
+
+/// A writer at full speed in no-overwrite mode: every record is in the file or counted.
+#[test]
+fn a_waiting_writer_races() {
+    let (mut writer, mut drained) = Drained::new(LARGE, LARGE.size() * 3);
+    let done = Arc::new(AtomicU64::new(0));
+    const COUNT: u64 = 200_000;
+    let writing = {
+        let done = Arc::clone(&done);
+        thread::spawn(move || {
+            let mut written = 0;
+            for next in 0..COUNT {
+                written += u64::from(writer.write(numbered(next), 0));
+            }
+            done.store(1, Ordering::Release);
+            written
+        })
+    };
+    while done.load(Ordering::Acquire) == 0 {
+        drained.drain.ready(&mut drained.out).unwrap();
+    }
+    drained.drain.finish(&mut drained.out).unwrap();
+    let written = writing.join().unwrap();
+    assert_eq!(drained.out.tally.records, written);
+    assert_eq!(drained.out.tally.lost_records, COUNT - written);
+    assert_eq!(
+        u64::try_from(check_whole(&drained.records())).unwrap(),
+        written
+    );
+}
+
+/// A directory with a fast channel, for the command.
+struct Channel {
+    root: TempDir,
+}
+
+impl Channel {
+    fn new() -> Self {
+        let root = TempDir::new().unwrap();
+        fs::create_dir(root.path().join("relay")).unwrap();
+        Self { root }
+    }
+
+    fn file(&self, cpu: u32) -> PathBuf {
+        self.root.path().join(format!("relay/cpu{cpu}"))
+    }
+
+    fn cpu(&self, cpu: u32, shape: Shape) -> Writer {
+        Writer::create(&self.file(cpu), cpu, shape, 0)
+    }
+
+    fn out(&self) -> PathBuf {
+        self.root.path().join("out")
+    }
+
+    fn command(&self, what: &str, args: &[&str]) -> Command {
+        let mut command = ferrotrace();
+        command
+            .args(["relay", what])
+            .arg(self.root.path().join("relay/cpu"));
+        command.args(args);
+        command
+    }
+
+    fn record(&self, args: &[&str]) -> Command {
+        let mut command = self.command("record", args);
+        command.arg("-o").arg(self.out());
+        command
+    }
+
+    fn recorded(&self, cpu: u32) -> Vec<Record> {
+        records_in(&self.out().join(format!("cpu{cpu}")))
+    }
+
+    fn metadata(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.out().join("metadata.json")).unwrap()).unwrap()
+    }
+}
+
+fn numbers(range: std::ops::Range<u64>) -> Vec<Record> {
+    range.map(numbered).collect()
+}
+
+fn write(writer: &mut Writer, range: std::ops::Range<u64>) {
+    for number in range {
+        assert!(writer.write(numbered(number), 0), "{number}");
+    }
+}
+
+#[test]
+fn a_recording_of_several_cpus() {
+    let channel = Channel::new();
+    let mut cpu0 = channel.cpu(0, LARGE);
+    let mut cpu5 = channel.cpu(5, SMALL);
+    write(&mut cpu0, 0..100);
+    write(&mut cpu5, 0..7);
+    assert!(cpu5.write(numbered(1), Header::DISCARDED));
+    let child = start(&mut channel.record(&["--json", "--watermark", "128"]));
+    wait(|| cpu0.consumed() == cpu0.position() && cpu5.consumed() == cpu5.position());
+    assert_eq!(cpu0.get(abi::CONSUMER + abi::WATERMARK), 128);
+    // More than the buffer holds, with room for each record as soon as it is there.
+    for number in 100..2000 {
+        while !cpu0.write(numbered(number), 0) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let lost = cpu0.get(abi::LOST);
+    // A CPU comes up.
+    let mut cpu2 = channel.cpu(2, SMALL);
+    write(&mut cpu2, 0..5);
+    wait(|| cpu2.consumed() == cpu2.position());
+    write(&mut cpu2, 5..8);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+
+    assert_eq!(channel.recorded(0), numbers(0..2000));
+    assert_eq!(channel.recorded(5), numbers(0..7));
+    assert_eq!(channel.recorded(2), numbers(0..8));
+    let metadata = channel.metadata();
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary, metadata);
+    assert_eq!(metadata["records"], "fast");
+    assert_eq!(metadata["method"], "control-page");
+    assert_eq!(metadata["mode"], "no-overwrite");
+    assert_eq!(metadata["subbuf_size"], 4096);
+    assert_eq!(metadata["stop"], "signal");
+    assert_eq!(metadata["complete"], true);
+    assert_eq!(metadata["dropped"], lost);
+    assert!(metadata["start_monotonic_ns"].as_u64().unwrap() > 0);
+    assert_eq!(metadata["cpus"][0]["records"], 2000);
+    assert_eq!(metadata["cpus"][0]["lost_records"], lost);
+    assert_eq!(metadata["cpus"][1]["cpu"], 2);
+    assert_eq!(metadata["cpus"][2]["records"], 7);
+}
+
+/// Recordings that follow each other have each record once.
+#[test]
+fn a_recording_goes_on_where_the_last_one_stopped() {
+    let channel = Channel::new();
+    let mut cpu = channel.cpu(0, SMALL);
+    let mut from = 0;
+    for to in [3, 4, 4, 10, 13] {
+        write(&mut cpu, from..to);
+        let output = succeed(&mut channel.record(&["--duration", "0.05", "--force"]));
+        assert_eq!(channel.recorded(0), numbers(from..to));
+        let text = stdout(&output);
+        assert!(
+            text.contains(&format!("{} records, 0 lost", to - from)),
+            "{text}"
+        );
+        from = to;
+    }
+}
+
+#[test]
+fn a_closed_channel_ends_the_recording() {
+    let channel = Channel::new();
+    let mut cpu0 = channel.cpu(0, SMALL);
+    let mut cpu1 = channel.cpu(1, SMALL);
+    write(&mut cpu0, 0..3);
+    let child = start(&mut channel.record(&[]));
+    wait(|| cpu0.consumed() == cpu0.position() && exists(&channel.out().join("cpu1")));
+    write(&mut cpu0, 3..5);
+    write(&mut cpu1, 0..2);
+    // The files go, too.
+    fs::remove_dir_all(channel.root.path().join("relay")).unwrap();
+    cpu0.close();
+    cpu1.close();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(channel.recorded(0), numbers(0..5));
+    assert_eq!(channel.recorded(1), numbers(0..2));
+    assert_eq!(channel.metadata()["stop"], "closed");
+}
+
+/// A record that is being written is waited for, but not for ever.
+#[test]
+fn a_writer_that_never_commits() {
+    let channel = Channel::new();
+    let mut cpu = channel.cpu(0, SMALL);
+    write(&mut cpu, 0..2);
+    let slot = cpu.reserve(numbered(2)).unwrap();
+    let inner = cpu.reserve(numbered(3)).unwrap();
+    cpu.fill(&inner, 0);
+    cpu.commit();
+    succeed(&mut channel.record(&["--duration", "0.05"]));
+    assert_eq!(channel.recorded(0), numbers(0..2));
+    cpu.fill(&slot, 0);
+    cpu.commit();
+    succeed(&mut channel.record(&["--duration", "0.05", "--force"]));
+    assert_eq!(channel.recorded(0), numbers(2..4));
+}
+
+/// The disk of one CPU is full: what others wrote is kept, and what was not saved is not consumed.
+#[test]
+fn a_full_disk() {
+    let channel = Channel::new();
+    let mut cpu0 = channel.cpu(0, SMALL);
+    let mut cpu1 = channel.cpu(1, SMALL);
+    write(&mut cpu0, 0..5);
+    write(&mut cpu1, 0..5);
+    fs::create_dir(channel.out()).unwrap();
+    symlink("/dev/full", channel.out().join("cpu1")).unwrap();
+    let message = fail(&mut channel.record(&["--force", "--duration", "30"]));
+    assert!(
+        message.contains("no space left") && message.contains("cpu1"),
+        "{message}"
+    );
+    assert_eq!(channel.recorded(0), numbers(0..5));
+    assert_eq!(cpu0.consumed(), cpu0.position());
+    assert_eq!(cpu1.consumed(), 0);
+    assert_eq!(channel.metadata()["stop"], "error");
+}
+
+#[test]
+fn a_flight_recorder_is_never_torn() {
+    let channel = Channel::new();
+    let shape = Shape {
+        overwrite: true,
+        ..LARGE
+    };
+    let mut cpu = channel.cpu(0, shape);
+    for number in 0..3000 {
+        assert!(cpu.write(numbered(number), 0));
+    }
+    let child = start(&mut channel.record(&[]));
+    for number in 3000..60_000 {
+        assert!(cpu.write(numbered(number), 0));
+        if number % 5000 == 0 {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records = channel.recorded(0);
+    check_whole(&records);
+    assert_eq!(number(records.last().unwrap()), 59_999);
+    let metadata = channel.metadata();
+    assert_eq!(metadata["mode"], "overwrite");
+    assert!(metadata["cpus"][0]["overwritten_bytes"].as_u64().unwrap() > 0);
+    assert!(stdout(&output).contains("bytes overwritten"));
+}
+
+#[test]
+fn control_pages_that_cannot_be() {
+    let check = |offset: usize, value: u64, expected: &str| {
+        let channel = Channel::new();
+        let cpu = channel.cpu(0, SMALL);
+        cpu.set(offset, value);
+        let message = fail(&mut channel.record(&["--duration", "0.05"]));
+        assert!(message.contains(expected), "{message}");
+    };
+    let magic = u64::from(abi::MAGIC);
+    check(abi::MAGIC_VERSION, magic | 2 << 32, "version 2");
+    check(abi::N_SUBBUFS, 3, "no buffer has 3 sub-buffers");
+    check(abi::SUBBUF_SIZE, 0, "no buffer has 4 sub-buffers of 0");
+    check(abi::MASK, 4095, "no buffer has");
+    check(abi::CONSUMER, 8, "consumed position of 8");
+    check(abi::RESERVE, 4096 << 2, "4096 unread bytes of 1024");
+}
+
+#[test]
+fn options_that_make_no_sense() {
+    let channel = Channel::new();
+    let cpu = channel.cpu(0, SMALL);
+    let message = fail(&mut channel.record(&["--header", "4"]));
+    assert!(message.contains("fast channel"), "{message}");
+    assert!(!exists(&channel.out()));
+    drop(cpu);
+    // Too short for what it says.
+    let file = File::options().write(true).open(channel.file(0)).unwrap();
+    file.set_len(8192).unwrap();
+    let message = fail(&mut channel.record(&[]));
+    assert!(message.contains("shorter than"), "{message}");
+}
