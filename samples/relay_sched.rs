@@ -3,7 +3,7 @@
 //! Sample: records every scheduler switch into a relay channel, or with `fast=1` into a fast one.
 //!
 //! Drain it with `ferrotrace relay record /sys/kernel/debug/relay_sched/cpu -o OUT` and print it
-//! with `ferrotrace relay report OUT`. Writing 0 to `enabled` stops recording.
+//! with `ferrotrace relay merge OUT`. Writing 0 to `enabled` stops recording.
 #![deny(unsafe_code)]
 
 use ferro_fast_relay as fast_relay;

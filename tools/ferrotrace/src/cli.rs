@@ -4,6 +4,8 @@
 
 #![deny(unsafe_code)]
 
+mod merge;
+
 use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
@@ -22,10 +24,6 @@ use ferrotrace::relay::channel::Header;
 use ferrotrace::relay::info::info;
 use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
-use ferrotrace::report::recording::Recording;
-use ferrotrace::report::render;
-use ferrotrace::report::render::ReportError;
-use ferrotrace::report::render::report;
 
 /// Records and decodes the kernel's traces.
 #[derive(Debug, Parser)]
@@ -48,8 +46,9 @@ enum Relay {
     Record(RecordArgs),
     /// Show the sizes, the mode and the counters of a channel.
     Info(InfoArgs),
-    /// Show the records of a recording in the order of their times.
-    Report(ReportArgs),
+    /// Put the records of a recording in the order of their times: as text, JSON or a trace.
+    #[command(visible_alias = "report")]
+    Merge(merge::MergeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -107,19 +106,6 @@ struct InfoArgs {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-struct ReportArgs {
-    /// A directory that `record` made.
-    #[arg(value_name = "OUT")]
-    recording: PathBuf,
-    /// Show only the first N records; the counts are of all.
-    #[arg(short, long, value_name = "N")]
-    limit: Option<u64>,
-    /// Print one JSON object a record, and one with the counts.
-    #[arg(long)]
-    json: bool,
-}
-
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
@@ -139,7 +125,7 @@ impl Cli {
         match command {
             Relay::Record(args) => args.run(),
             Relay::Info(args) => args.run(),
-            Relay::Report(args) => args.run(),
+            Relay::Merge(args) => args.run(),
         }
     }
 }
@@ -192,30 +178,5 @@ impl InfoArgs {
             return print(&format!("{}\n", serde_json::to_string_pretty(&info)?));
         }
         print(&info.to_string())
-    }
-}
-
-impl ReportArgs {
-    fn run(self) -> Result<()> {
-        let recording = Recording::open(&self.recording)?;
-        let style = render::Style {
-            limit: self.limit,
-            json: self.json,
-        };
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        match report(&recording, style, &mut out) {
-            Ok(counts) => {
-                for warning in render::warnings(&recording, &counts) {
-                    warn(&warning);
-                }
-                Ok(())
-            }
-            Err(ReportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                // The buffer would be written once more when it is dropped.
-                let _ = out.into_parts();
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 }

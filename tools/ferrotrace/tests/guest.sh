@@ -146,7 +146,7 @@ sched() {
 
 # whole OUT: the recording can be decoded, to the last byte, in order, and has records of every CPU.
 whole() {
-	"$FERROTRACE" relay report "$1" >"$1.txt" 2>"$1.err" || return 1
+	"$FERROTRACE" relay merge "$1" >"$1.txt" 2>"$1.err" || return 1
 	tail -n $((CPUS + 3)) "$1.txt"
 	cat "$1.err"
 	[ "$(grep -c '^cpu [0-9]*: [1-9]' "$1.txt")" = "$CPUS" ] || return 1

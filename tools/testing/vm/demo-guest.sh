@@ -40,7 +40,7 @@ kill -INT $recorder
 wait $recorder || fail "the recorder exited with $?"
 
 step "the first records, in the order of time"
-"$FERROTRACE" relay report "$OUT/rec" --limit 25
+"$FERROTRACE" relay merge "$OUT/rec" --limit 25
 lost=$(cat "$RELAY/dropped")
 [ "$lost" = 0 ] || fail "$lost records lost"
 

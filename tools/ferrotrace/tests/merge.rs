@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace relay report` on what `record` made of simulated channels.
+//! `ferrotrace relay merge` on what `record` made of simulated channels.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -23,9 +23,9 @@ use common::succeed;
 
 const QUICK: [&str; 3] = ["--duration", "0.1", "--no-partial"];
 
-fn report(channel: &Channel, args: &[&str]) -> Command {
+fn merge(channel: &Channel, args: &[&str]) -> Command {
     let mut command = ferrotrace();
-    command.args(["relay", "report"]).arg(&channel.out);
+    command.args(["relay", "merge"]).arg(&channel.out);
     command.args(args);
     command
 }
@@ -54,7 +54,7 @@ fn recorded() -> Channel {
 #[test]
 fn records_come_in_the_order_of_time() {
     let channel = recorded();
-    let output = succeed(&mut report(&channel, &[]));
+    let output = succeed(&mut merge(&channel, &[]));
     let text = stdout(&output);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
@@ -81,17 +81,17 @@ fn records_come_in_the_order_of_time() {
 #[test]
 fn a_limit_shortens_the_text_and_not_the_counts() {
     let channel = recorded();
-    let text = stdout(&succeed(&mut report(&channel, &["--limit", "3"])));
+    let text = stdout(&succeed(&mut merge(&channel, &["--limit", "3"])));
     assert_eq!(text.lines().count(), 3 + 4);
     assert!(text.contains("total: 200 records"), "{text}");
-    let text = stdout(&succeed(&mut report(&channel, &["--limit", "0"])));
+    let text = stdout(&succeed(&mut merge(&channel, &["--limit", "0"])));
     assert!(text.starts_with("cpu 0: 100 records\n"), "{text}");
 }
 
 #[test]
 fn json_has_one_object_a_line() {
     let channel = recorded();
-    let text = stdout(&succeed(&mut report(&channel, &["--json"])));
+    let text = stdout(&succeed(&mut merge(&channel, &["--format", "json"])));
     let lines: Vec<serde_json::Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -111,7 +111,7 @@ fn without_a_cpu_field_the_file_tells() {
     let channel = recorded();
     let format = FORMAT.replace("field:u32 cpu;", "field:u32 other;");
     fs::write(channel.out.join("format"), format).unwrap();
-    let text = stdout(&succeed(&mut report(&channel, &[])));
+    let text = stdout(&succeed(&mut merge(&channel, &[])));
     assert!(text.contains("[005] 1.000000002 sample: other=5"), "{text}");
     assert!(text.contains("cpu 5: 100 records"), "{text}");
 }
@@ -122,7 +122,7 @@ fn a_truncated_record_is_a_warning() {
     let path = channel.out.join("cpu5");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..RECORD + 7]).unwrap();
-    let output = succeed(&mut report(&channel, &[]));
+    let output = succeed(&mut merge(&channel, &[]));
     assert!(stdout(&output).contains("cpu 5: 1 records"));
     let warning = stderr(&output);
     assert!(
@@ -141,7 +141,7 @@ fn an_interrupted_recording_can_be_read() {
     fs::write(&path, metadata.to_string()).unwrap();
     // These are not files of CPUs.
     fs::write(channel.out.join("cpu5.bak"), "x").unwrap();
-    let output = succeed(&mut report(&channel, &[]));
+    let output = succeed(&mut merge(&channel, &[]));
     assert!(stdout(&output).contains("total: 200 records of 2 CPUs"));
     assert!(stderr(&output).contains("did not come to its end"));
 }
@@ -151,7 +151,7 @@ fn an_empty_recording_has_no_records() {
     let channel = Channel::new("no-overwrite", 0);
     drop(channel.cpu(0, 0));
     succeed(&mut channel.record(&QUICK));
-    let text = stdout(&succeed(&mut report(&channel, &[])));
+    let text = stdout(&succeed(&mut merge(&channel, &[])));
     assert!(text.contains("total: 0 records"), "{text}");
 }
 
@@ -163,7 +163,7 @@ fn disorder_beyond_the_window_is_reported() {
     let times = (10..3000u64).chain([5]);
     let bytes: Vec<u8> = times.flat_map(|time| record(time, 0, 1, "x")).collect();
     fs::write(channel.out.join("cpu0"), bytes).unwrap();
-    let output = succeed(&mut report(&channel, &["--limit", "1"]));
+    let output = succeed(&mut merge(&channel, &["--limit", "1"]));
     assert!(stdout(&output).contains("total: 2991 records"));
     let warning = stderr(&output);
     assert!(warning.contains("1 records are earlier"), "{warning}");
@@ -179,7 +179,7 @@ fn a_recording_that_is_none() {
             Some(content) => fs::write(&path, content).unwrap(),
             None => fs::remove_file(&path).unwrap(),
         }
-        let message = fail(&mut report(&channel, &[]));
+        let message = fail(&mut merge(&channel, &[]));
         assert!(message.contains(part), "{message}");
         fs::write(&path, before).unwrap();
     };
@@ -213,11 +213,11 @@ fn a_recording_that_is_none() {
     }
 
     let mut command = ferrotrace();
-    command.args(["relay", "report", "/nowhere"]);
+    command.args(["relay", "merge", "/nowhere"]);
     assert!(fail(&mut command).contains("/nowhere: no such recording"));
 }
 
-/// `ferrotrace relay report | head` has had enough after a few lines.
+/// `ferrotrace relay merge | head` has had enough after a few lines.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let channel = recorded();
@@ -225,7 +225,7 @@ fn a_reader_that_leaves_is_no_error() {
         .flat_map(|time| record(time, 0, 1, "x"))
         .collect();
     fs::write(channel.out.join("cpu0"), bytes).unwrap();
-    let mut child = start(&mut report(&channel, &[]));
+    let mut child = start(&mut merge(&channel, &[]));
     let mut out = child.stdout.take().unwrap();
     out.read_exact(&mut [0; 10]).unwrap();
     drop(out);

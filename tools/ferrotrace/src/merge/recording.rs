@@ -15,13 +15,18 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::format::Format;
+use super::format::FixedFormat;
 use super::format::FormatError;
+use super::format::TypedFormats;
+use super::source::FastSource;
+use super::source::FixedSource;
+use super::source::Source;
 use crate::relay::channel::CpuId;
 use crate::relay::files::parse_cpu;
 use crate::relay::output::FORMAT;
 use crate::relay::output::METADATA;
 use crate::relay::output::Metadata;
+use crate::relay::output::Records;
 use crate::relay::output::VERSION;
 
 /// No description of a record is longer.
@@ -83,14 +88,22 @@ pub enum RecordingError {
     },
 }
 
+/// How the records of a recording are found and described.
+#[derive(Debug)]
+pub enum Formats {
+    /// They all have one form, as the client says.
+    Fixed(FixedFormat),
+    /// They carry their length and their type, as those of a fast channel.
+    Typed(TypedFormats),
+}
+
 /// A recording that can be decoded.
 #[derive(Debug)]
 pub struct Recording {
-    dir: PathBuf,
     /// Its description.
     pub metadata: Metadata,
     /// The description of its records.
-    pub format: Format,
+    pub formats: Formats,
     /// The files of the CPUs.
     pub files: Vec<(CpuId, PathBuf)>,
 }
@@ -102,7 +115,11 @@ impl Recording {
             return Err(RecordingError::Missing(dir.into()));
         }
         let metadata = read_metadata(dir)?;
-        let format = read_format(dir, &metadata)?;
+        let formats = if metadata.records == Records::Fast {
+            Formats::Typed(read_typed(dir)?)
+        } else {
+            Formats::Fixed(read_fixed(dir, &metadata)?)
+        };
         let files = if metadata.complete {
             let named = metadata.cpus.iter();
             named.map(|cpu| (cpu.cpu, dir.join(&cpu.file))).collect()
@@ -110,24 +127,30 @@ impl Recording {
             find_files(dir, &metadata.name)?
         };
         Ok(Self {
-            dir: dir.into(),
             metadata,
-            format,
+            formats,
             files,
         })
     }
 
-    /// The directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// From the epoch to the zero of `CLOCK_MONOTONIC`, in nanoseconds, if it is known.
+    pub fn clock_offset(&self) -> Option<u64> {
+        let monotonic = self.metadata.start_monotonic_ns;
+        let offset = self.metadata.start_unix_ns.checked_sub(monotonic);
+        offset.filter(|_| monotonic != 0)
     }
 
     /// Opens the files, in the order of `files`.
-    pub fn readers(&self) -> Result<Vec<BufReader<File>>, RecordingError> {
-        let open = |(_, path): &(CpuId, PathBuf)| {
-            File::open(path)
-                .map(|file| BufReader::with_capacity(64 << 10, file))
-                .map_err(|source| unreadable(path, source))
+    pub fn sources(&self) -> Result<Vec<Box<dyn Source + '_>>, RecordingError> {
+        let open = |(cpu, path): &(CpuId, PathBuf)| -> Result<Box<dyn Source + '_>, _> {
+            let file = File::open(path).map_err(|source| unreadable(path, source))?;
+            let reader = BufReader::with_capacity(64 << 10, file);
+            Ok(match &self.formats {
+                Formats::Fixed(format) => Box::new(FixedSource::new(reader, format, cpu.0)),
+                Formats::Typed(_) => {
+                    Box::new(FastSource::new(reader, cpu.0, self.metadata.subbuf_size))
+                }
+            })
         };
         self.files.iter().map(open).collect()
     }
@@ -159,21 +182,26 @@ fn read_metadata(dir: &Path) -> Result<Metadata, RecordingError> {
     }
 }
 
-fn read_format(dir: &Path, metadata: &Metadata) -> Result<Format, RecordingError> {
-    let path = dir.join(FORMAT);
+/// The client's description, if there is one.
+fn read_format(path: &Path) -> Result<Option<String>, RecordingError> {
     let mut bytes = Vec::new();
-    match File::open(&path) {
+    match File::open(path) {
         Ok(file) => {
             let read = file.take(MAX_TEXT).read_to_end(&mut bytes);
-            read.map_err(|source| unreadable(&path, source))?;
+            read.map_err(|source| unreadable(path, source))?;
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(RecordingError::NoFormat(path));
-        }
-        Err(error) => return Err(unreadable(&path, error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(path, error)),
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let format = match Format::parse(&text) {
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn read_fixed(dir: &Path, metadata: &Metadata) -> Result<FixedFormat, RecordingError> {
+    let path = dir.join(FORMAT);
+    let Some(text) = read_format(&path)? else {
+        return Err(RecordingError::NoFormat(path));
+    };
+    let format = match FixedFormat::parse(&text) {
         Ok(format) => format,
         Err(source) => return Err(RecordingError::BadFormat { path, source }),
     };
@@ -185,6 +213,13 @@ fn read_format(dir: &Path, metadata: &Metadata) -> Result<Format, RecordingError
         }),
         _ => Ok(format),
     }
+}
+
+/// Without descriptions all types are unknown.
+fn read_typed(dir: &Path) -> Result<TypedFormats, RecordingError> {
+    let path = dir.join(FORMAT);
+    let text = read_format(&path)?.unwrap_or_default();
+    TypedFormats::parse(&text).map_err(|source| RecordingError::BadFormat { path, source })
 }
 
 /// The files of a recording that did not come to its end.

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace relay merge`.
+
+use std::fs::File;
+use std::io;
+use std::io::BufWriter;
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use clap::Args;
+use clap::ValueEnum;
+use nix::sys::resource::Resource;
+use nix::sys::resource::getrlimit;
+use nix::sys::resource::setrlimit;
+
+use ferrotrace::merge::ctf::Ctf;
+use ferrotrace::merge::lines::Lines;
+use ferrotrace::merge::recording::Recording;
+use ferrotrace::merge::run::Counts;
+use ferrotrace::merge::run::MergeError;
+use ferrotrace::merge::run::Selection;
+use ferrotrace::merge::run::merge;
+use ferrotrace::merge::run::warnings;
+
+use super::print;
+use super::warn;
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// A directory that `record` made.
+    #[arg(value_name = "OUT")]
+    recording: PathBuf,
+    /// What to write: lines of text, JSON objects one a line, or a Common Trace Format trace.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Where to write it: a file, by default standard output; for ctf a directory, created or empty.
+    #[arg(short, long, value_name = "PATH", required_if_eq("format", "ctf"))]
+    output: Option<PathBuf>,
+    /// Write only the first N records; the counts are of all.
+    #[arg(short, long, value_name = "N")]
+    limit: Option<u64>,
+    /// Leave out records before this time, as text shows it.
+    #[arg(long, value_name = "SECS", value_parser = parse_time)]
+    from: Option<u64>,
+    /// Leave out records after this time.
+    #[arg(long, value_name = "SECS", value_parser = parse_time)]
+    to: Option<u64>,
+    /// Take the records of these CPUs only, such as 0,2-3.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_cpus)]
+    cpu: Vec<RangeInclusive<u32>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Ctf,
+}
+
+/// Seconds with up to nine digits after the point, as nanoseconds.
+fn parse_time(text: &str) -> Result<u64, String> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if seconds.is_empty() || fraction.len() > 9 || !digits(seconds) || !digits(fraction) {
+        return Err("not a number of seconds with up to nine decimals".to_owned());
+    }
+    format!("{seconds}{fraction:0<9}")
+        .parse()
+        .map_err(|_| "too large".to_owned())
+}
+
+/// A CPU, or a range of them.
+fn parse_cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
+        _ => Err("neither a CPU nor a range of them".to_owned()),
+    }
+}
+
+/// A file for each CPU, on either side, can be more than a process may have open by default.
+fn allow_many_files() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // If it stays as it is, opening a file will say so.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+impl MergeArgs {
+    pub fn run(self) -> Result<()> {
+        allow_many_files();
+        let recording = Recording::open(&self.recording)?;
+        let counts = match self.write(&recording) {
+            Ok(counts) => counts,
+            // The reader has gone, such as `head`: it has had enough.
+            Err(error) if is_broken_pipe(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for warning in warnings(&recording, &counts) {
+            warn(&warning);
+        }
+        Ok(())
+    }
+
+    fn write(&self, recording: &Recording) -> Result<Counts> {
+        let selection = Selection {
+            limit: self.limit,
+            from: self.from,
+            to: self.to,
+            cpus: self.cpu.clone(),
+        };
+        match (self.format, &self.output) {
+            (Format::Ctf, Some(dir)) => {
+                let mut trace = Ctf::create(dir, recording)?;
+                let counts = merge(recording, &selection, &mut trace)?;
+                print(&format!("{counts}written to {}\n", dir.display()))?;
+                Ok(counts)
+            }
+            (format, output) => {
+                let (out, name): (Box<dyn Write>, _) = match output {
+                    Some(path) => {
+                        let name = path.display().to_string();
+                        let file = File::create(path);
+                        let file = file.with_context(|| format!("{name}: cannot be created"))?;
+                        (Box::new(file), name)
+                    }
+                    None => (Box::new(io::stdout().lock()), "standard output".to_owned()),
+                };
+                let out = BufWriter::with_capacity(64 << 10, out);
+                let mut lines = Lines::new(out, name, format == Format::Json);
+                Ok(merge(recording, &selection, &mut lines)?)
+            }
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(MergeError::Write(error)) if error.source.kind() == io::ErrorKind::BrokenPipe
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exact() {
+        assert_eq!(parse_time("12.345678901"), Ok(12_345_678_901));
+        assert_eq!(parse_time("12"), Ok(12_000_000_000));
+        assert_eq!(parse_time("0.5"), Ok(500_000_000));
+        assert_eq!(parse_time("18446744073.709551615"), Ok(u64::MAX));
+        for bad in [
+            "",
+            ".5",
+            "1.2345678901",
+            "-1",
+            "1e3",
+            "18446744073.709551616",
+        ] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cpus_are_numbers_and_ranges() {
+        assert_eq!(parse_cpus("3"), Ok(3..=3));
+        assert_eq!(parse_cpus("0-7"), Ok(0..=7));
+        for bad in ["", "-", "3-1", "a", "1-", "1-2-3"] {
+            assert!(parse_cpus(bad).is_err(), "{bad}");
+        }
+    }
+}

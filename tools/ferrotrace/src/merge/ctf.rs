@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A Common Trace Format 1.8 trace: a directory with a stream file for each CPU and `metadata`.
+//!
+//! A stream is a row of packets. Each says which times and how many bytes it holds, so that a
+//! reader finds a time without reading what is before it, and neither side needs much memory.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+use super::field::Field;
+use super::field::Kind;
+use super::format::Format;
+use super::recording::Recording;
+use super::run::Counts;
+use super::sink::Sink;
+use super::sink::WriteError;
+use super::source::Event;
+use super::tsdl;
+use super::tsdl::EnvValue;
+use super::value::text;
+
+/// A packet is written when it has so many bytes: one event more at most.
+const PACKET: usize = 64 << 10;
+
+/// Bytes before the first event of a packet.
+const HEAD: usize = 76;
+
+/// What each packet begins with.
+const MAGIC: u32 = 0xc1fc_1fc1;
+
+/// The trace cannot be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// There is something there.
+    #[error("{}: exists and is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// It cannot become a directory.
+    #[error("{}: exists and is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// The system refused.
+    #[error("{}: cannot be created", path.display())]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// A trace that is being written.
+pub struct Ctf<'a> {
+    dir: PathBuf,
+    uuid: Uuid,
+    recording: &'a Recording,
+    formats: BTreeMap<u32, Format>,
+    streams: BTreeMap<u32, Stream>,
+}
+
+impl<'a> Ctf<'a> {
+    /// Begins a trace in `dir`, which is made, or empty.
+    pub fn create(dir: &Path, recording: &'a Recording) -> Result<Self, CreateError> {
+        let path = || dir.to_path_buf();
+        let failed = |source| CreateError::Io {
+            path: path(),
+            source,
+        };
+        match fs::create_dir(dir) {
+            Ok(()) => (),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !dir.is_dir() {
+                    return Err(CreateError::NotADirectory(path()));
+                }
+                if fs::read_dir(dir).map_err(failed)?.next().is_some() {
+                    return Err(CreateError::NotEmpty(path()));
+                }
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(Self {
+            dir: path(),
+            uuid: Uuid::new_v4(),
+            recording,
+            formats: BTreeMap::new(),
+            streams: BTreeMap::new(),
+        })
+    }
+
+    fn stream(&mut self, cpu: u32) -> Result<&mut Stream, WriteError> {
+        use std::collections::btree_map::Entry;
+        match self.streams.entry(cpu) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => {
+                let path = self.dir.join(format!("cpu{cpu}"));
+                let stream = Stream::create(path, cpu, self.uuid)?;
+                Ok(entry.insert(stream))
+            }
+        }
+    }
+}
+
+impl Sink for Ctf<'_> {
+    fn event(&mut self, event: &Event, format: &Format) -> Result<(), WriteError> {
+        let known = self.formats.entry(format.id);
+        known.or_insert_with(|| format.clone());
+        self.stream(event.cpu)?.event(event, format)
+    }
+
+    fn end(&mut self, counts: &Counts) -> Result<(), WriteError> {
+        for (&cpu, &lost) in &counts.lost {
+            self.stream(cpu)?.discarded = lost;
+        }
+        for stream in self.streams.values_mut() {
+            stream.flush()?;
+        }
+        let recorded = &self.recording.metadata;
+        let mut env = vec![
+            ("tracer_name", EnvValue::Text("ferrotrace".into())),
+            (
+                "channel",
+                EnvValue::Text(recorded.channel.display().to_string()),
+            ),
+        ];
+        let lost = [
+            ("lost_subbufs", Some(counts.lost_subbufs)),
+            ("overwritten_bytes", Some(counts.overwritten_bytes)),
+            ("dropped_records", counts.dropped),
+        ];
+        for (name, number) in lost {
+            env.extend(number.map(|number| (name, EnvValue::Number(number))));
+        }
+        let trace = tsdl::Trace {
+            uuid: self.uuid,
+            clock_offset: self.recording.clock_offset(),
+            env: &env,
+        };
+        let path = self.dir.join("metadata");
+        fs::write(&path, tsdl::metadata(&trace, self.formats.values()))
+            .map_err(|source| WriteError::file(&path, source))
+    }
+}
+
+/// The stream of a CPU.
+struct Stream {
+    file: File,
+    path: PathBuf,
+    cpu: u32,
+    uuid: Uuid,
+    /// The packet that is being filled, with room for its head.
+    packet: Vec<u8>,
+    begin: Option<u64>,
+    last: u64,
+    sequence: u64,
+    discarded: u64,
+}
+
+impl Stream {
+    fn create(path: PathBuf, cpu: u32, uuid: Uuid) -> Result<Self, WriteError> {
+        let file = File::create_new(&path).map_err(|source| WriteError::file(&path, source))?;
+        Ok(Self {
+            file,
+            path,
+            cpu,
+            uuid,
+            packet: vec![0; HEAD],
+            begin: None,
+            last: 0,
+            sequence: 0,
+            discarded: 0,
+        })
+    }
+
+    /// Adds an event. Time must not go back in a stream: one that is late takes the last time.
+    fn event(&mut self, event: &Event, format: &Format) -> Result<(), WriteError> {
+        if self.packet.len() >= PACKET {
+            self.flush()?;
+        }
+        self.last = self.last.max(event.time);
+        self.begin.get_or_insert(self.last);
+        let packet = &mut self.packet;
+        packet.extend(format.id.to_ne_bytes());
+        packet.extend(self.last.to_ne_bytes());
+        for field in &format.fields {
+            put(packet, field, &event.bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes the packet, which may be empty.
+    fn flush(&mut self) -> Result<(), WriteError> {
+        let bits = u64::try_from(self.packet.len()).unwrap_or(u64::MAX) * 8;
+        let mut head = Vec::with_capacity(HEAD);
+        head.extend(MAGIC.to_ne_bytes());
+        head.extend(self.uuid.as_bytes());
+        head.extend(0u32.to_ne_bytes());
+        for number in [
+            self.begin.unwrap_or(self.last),
+            self.last,
+            bits,
+            bits,
+            self.sequence,
+            self.discarded,
+        ] {
+            head.extend(number.to_ne_bytes());
+        }
+        head.extend(self.cpu.to_ne_bytes());
+        self.packet.splice(..HEAD, head);
+
+        let written = self.file.write_all(&self.packet);
+        written.map_err(|source| WriteError::file(&self.path, source))?;
+        // What one long event needed is not kept.
+        self.packet.truncate(HEAD);
+        self.packet.shrink_to(2 * PACKET);
+        self.begin = None;
+        self.sequence += 1;
+        Ok(())
+    }
+}
+
+/// Adds the value of a field, as [`tsdl`] describes it.
+fn put(packet: &mut Vec<u8>, field: &Field, record: &[u8]) {
+    let bytes = field.bytes(record);
+    match (field.kind, field.size) {
+        (Kind::Text, _) => {
+            packet.extend(text(bytes).bytes());
+            packet.push(0);
+        }
+        (Kind::Bytes, None) => {
+            // A record's length has 32 bits.
+            let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            packet.extend(len.to_ne_bytes());
+            packet.extend(bytes);
+        }
+        _ => packet.extend(bytes),
+    }
+}

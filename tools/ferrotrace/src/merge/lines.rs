@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One line a record, as text or as a JSON object, and the counts at the end.
+
+#![deny(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::io::Write;
+
+use serde::Serialize;
+use serde::Serializer;
+use serde_json::json;
+
+use super::format::Format;
+use super::run::Counts;
+use super::sink::Sink;
+use super::sink::WriteError;
+use super::source::Event;
+use super::value::Value;
+
+/// Writes lines.
+#[derive(Debug)]
+pub struct Lines<W: Write> {
+    out: W,
+    name: String,
+    json: bool,
+}
+
+impl<W: Write> Lines<W> {
+    /// Writes to `out`, which is called `name`: one JSON object a line, or text.
+    pub fn new(out: W, name: String, json: bool) -> Self {
+        Self { out, name, json }
+    }
+
+    fn failed(&self, source: io::Error) -> WriteError {
+        let to = self.name.clone();
+        WriteError { to, source }
+    }
+}
+
+impl<W: Write> Sink for Lines<W> {
+    fn event(&mut self, event: &Event, format: &Format) -> Result<(), WriteError> {
+        let out = &mut self.out;
+        let line = if self.json {
+            let object = Object {
+                name: &format.name,
+                cpu: event.cpu,
+                time: event.time,
+                fields: Fields(event, format),
+            };
+            // The values can all be written, so that only the output can fail.
+            serde_json::to_writer(&mut *out, &object).map_err(io::Error::from)
+        } else {
+            text_line(out, event, format)
+        };
+        line.and_then(|()| out.write_all(b"\n"))
+            .map_err(|error| self.failed(error))
+    }
+
+    fn end(&mut self, counts: &Counts) -> Result<(), WriteError> {
+        let end = if self.json {
+            format!("{}\n", json!({ "summary": counts }))
+        } else {
+            counts.to_string()
+        };
+        let written = self.out.write_all(end.as_bytes());
+        written
+            .and_then(|()| self.out.flush())
+            .map_err(|error| self.failed(error))
+    }
+}
+
+/// Nanoseconds as seconds.
+pub struct Seconds(pub u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, nanos) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        write!(f, "{seconds}.{nanos:09}")
+    }
+}
+
+/// `[cpu] seconds.nanos name: field=value ...`
+fn text_line(out: &mut impl Write, event: &Event, format: &Format) -> io::Result<()> {
+    let (cpu, time, name) = (event.cpu, Seconds(event.time), &format.name);
+    write!(out, "[{cpu:03}] {time} {name}:")?;
+    for field in &format.fields {
+        let value = Value::new(field, &event.bytes);
+        write!(out, " {}={value}", field.name)?;
+    }
+    Ok(())
+}
+
+/// A line of JSON.
+#[derive(Serialize)]
+struct Object<'a> {
+    name: &'a str,
+    cpu: u32,
+    time: u64,
+    fields: Fields<'a>,
+}
+
+struct Fields<'a>(&'a Event, &'a Format);
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(event, format) = self;
+        let fields = format.fields.iter();
+        to.collect_map(fields.map(|field| (&field.name, Value::new(field, &event.bytes))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_nine_digits() {
+        assert_eq!(Seconds(1).to_string(), "0.000000001");
+        assert_eq!(Seconds(12_345_678_901).to_string(), "12.345678901");
+    }
+}

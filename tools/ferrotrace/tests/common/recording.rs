@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Recordings written by hand.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::common::ferrotrace;
+
+/// The moment on two clocks that they say.
+pub const UNIX: u64 = 1_700_000_000_000_000_500;
+pub const MONOTONIC: u64 = 400;
+
+pub const TIMED: u16 = 1;
+pub const DISCARDED: u16 = 2;
+pub const PADDING: u16 = 4;
+
+/// A recording.
+pub struct Recording {
+    pub dir: PathBuf,
+    root: TempDir,
+}
+
+impl Recording {
+    /// Of `files`, those of CPU 0, 1 ...; `records` is "plain" or "fast".
+    pub fn new(records: &str, format: &str, files: &[Vec<u8>]) -> Self {
+        let root = TempDir::new().unwrap();
+        let dir = root.path().join("rec");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("format"), format).unwrap();
+        let mut cpus = Vec::new();
+        for (cpu, bytes) in files.iter().enumerate() {
+            let file = format!("cpu{cpu}");
+            fs::write(dir.join(&file), bytes).unwrap();
+            cpus.push(json!({
+                "cpu": cpu, "file": file, "bytes": bytes.len(), "subbufs": 0, "lost_subbufs": 0,
+                "partial_bytes": 0, "lost_records": 0, "warnings": [],
+            }));
+        }
+        let recording = Self { dir, root };
+        recording.write_metadata(&json!({
+            "version": 2, "complete": true, "channel": "/sys/kernel/debug/x", "name": "cpu",
+            "records": records, "method": "mmap", "mode": "no-overwrite", "header": 0,
+            "subbuf_size": 1 << 20, "n_subbufs": 4, "start_unix_ns": UNIX,
+            "start_monotonic_ns": MONOTONIC, "duration_ns": 1, "stop": "signal", "dropped": null,
+            "cpus": cpus,
+        }));
+        recording
+    }
+
+    pub fn metadata(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.dir.join("metadata.json")).unwrap()).unwrap()
+    }
+
+    pub fn write_metadata(&self, metadata: &serde_json::Value) {
+        fs::write(self.dir.join("metadata.json"), metadata.to_string()).unwrap();
+    }
+
+    /// A path that is not in the recording.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    pub fn merge(&self, args: &[&str]) -> Command {
+        let mut command = ferrotrace();
+        command.args(["relay", "merge"]).arg(&self.dir).args(args);
+        command
+    }
+}
+
+/// A record of a fast channel.
+pub fn fast(ty: u16, flags: u16, time: Option<u64>, data: &[u8]) -> Vec<u8> {
+    let flags = flags | if time.is_some() { TIMED } else { 0 };
+    let mut bytes = u32::try_from(data.len()).unwrap().to_ne_bytes().to_vec();
+    bytes.extend(ty.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(time.iter().flat_map(|time| time.to_ne_bytes()));
+    bytes.extend(data);
+    bytes.resize(bytes.len().next_multiple_of(8), 0xee);
+    bytes
+}
