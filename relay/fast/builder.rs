@@ -29,7 +29,7 @@ pub struct Builder<'a> {
     n_subbufs: usize,
     mode: Mode,
     permissions: u16,
-    format: Option<&'static str>,
+    format: Option<&'a str>,
 }
 
 impl<'a> Builder<'a> {
@@ -80,7 +80,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The text of the file `format`, which describes the records as tracefs does, by their type.
-    pub fn format(self, format: &'static str) -> Self {
+    pub fn format(self, format: &'a str) -> Self {
         Self {
             format: Some(format),
             ..self
@@ -100,7 +100,9 @@ impl<'a> Builder<'a> {
             Parent::ToMake(CString::try_from(self.dir)?),
             CString::try_from(self.base)?,
             self.permissions,
-            self.format,
+            self.format
+                .map(|format| CString::try_from_fmt(fmt!("{format}")))
+                .transpose()?,
         );
         Channel::open(ring, files)
     }

@@ -151,7 +151,7 @@ pub(crate) enum Parent {
 pub(crate) struct Files {
     base: CString,
     permissions: u16,
-    format: Option<&'static str>,
+    format: Option<CString>,
     // In the order in which they have to go.
     made: KVec<(CpuId, File<Buffer>)>,
     format_file: Option<File<Shared<Format>>>,
@@ -159,13 +159,13 @@ pub(crate) struct Files {
 }
 
 /// The text of the file `format`.
-pub(crate) struct Format(&'static str);
+pub(crate) struct Format(CString);
 
 static FORMAT_FILE: FileTable<Shared<Format>> = FileTable::new(this_module::<FastRelay>());
 
 impl NodeOps for Format {
     fn read(&self, to: &mut UserDst) -> Result {
-        to.copy_at_position(self.0.as_bytes())
+        to.copy_at_position(self.0.to_bytes())
     }
 }
 
@@ -175,7 +175,7 @@ impl Files {
         parent: Parent,
         base: CString,
         permissions: u16,
-        format: Option<&'static str>,
+        format: Option<CString>,
     ) -> Self {
         Self {
             base,
@@ -206,8 +206,8 @@ impl Files {
         }
         self.made.reserve(1, GFP_KERNEL)?;
         let dir = self.dir()?;
-        if let (Some(format), None) = (self.format, &self.format_file) {
-            let node = Shared::new(Ok(Format(format)))?;
+        if let (Some(format), None) = (&self.format, &self.format_file) {
+            let node = Shared::new(Ok(Format(CString::try_from(&**format)?)))?;
             let mode = self.permissions & 0o444;
             self.format_file = Some(dir.file(c"format", mode, &FORMAT_FILE, node)?);
         }

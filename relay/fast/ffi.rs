@@ -127,39 +127,30 @@ unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
     unsafe { &*chan.cast::<Inner>() }
 }
 
-/// # Safety
-///
-/// `base_filename` is NULL or a string; `parent` is NULL or a directory of debugfs.
-unsafe fn open(
-    base_filename: *const c_char,
-    parent: *mut bindings::dentry,
-    subbuf_size: usize,
-    n_subbufs: usize,
-    flags: c_uint,
-) -> Result<*mut bindings::relay_fast> {
-    let overwrite = flags == bindings::RELAY_FAST_OVERWRITE;
-    if base_filename.is_null() || (flags != 0 && !overwrite) {
-        return Err(EINVAL);
+/// Where files called `name` go that a client wants in `parent`, and how they are called there.
+fn place(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, CString)> {
+    let name = name.to_str().map_err(|_| EINVAL)?;
+    match (name.split_once('/'), parent) {
+        (None, parent) => {
+            let parent = parent.unwrap_or(DirRef::ROOT);
+            Ok((
+                Parent::Client(parent),
+                CString::try_from_fmt(fmt!("{name}"))?,
+            ))
+        }
+        (Some((dir, base)), None) if !dir.is_empty() && !base.contains('/') => Ok((
+            Parent::ToMake(CString::try_from_fmt(fmt!("{dir}"))?),
+            CString::try_from_fmt(fmt!("{base}"))?,
+        )),
+        (Some(_), _) => Err(EINVAL),
     }
-    let ring = Ring::new(subbuf_size, n_subbufs, overwrite).map_err(|_| EINVAL)?;
-    // SAFETY: By the rules of this function.
-    let (base, parent) = unsafe {
-        let base = CStr::from_char_ptr(base_filename);
-        (CString::try_from(base)?, DirRef::from_raw(parent))
-    };
-    let files = Files::new(Parent::Client(parent), base, FILE_MODE, None);
-    let inner = Inner::new(ring, files)?;
-    let pointer = &raw const **inner;
-    // The registry keeps it.
-    registry::open(inner)?;
-    Ok(pointer.cast_mut().cast())
 }
 
 /// Opens a channel.
 ///
 /// # Safety
 ///
-/// As for `open()`.
+/// `base_filename` and `format` are NULL or strings; `parent` is NULL or a directory of debugfs.
 #[export]
 unsafe extern "C" fn relay_fast_open(
     base_filename: *const c_char,
@@ -167,10 +158,28 @@ unsafe extern "C" fn relay_fast_open(
     subbuf_size: usize,
     n_subbufs: usize,
     flags: c_uint,
+    format: *const c_char,
 ) -> *mut bindings::relay_fast {
     // SAFETY: By the rules of this function.
-    unsafe { open(base_filename, parent, subbuf_size, n_subbufs, flags) }
-        .unwrap_or_else(|e| e.to_ptr())
+    let string =
+        |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_char_ptr(text) });
+    // SAFETY: By the rules of this function.
+    let parent = (!parent.is_null()).then(|| unsafe { DirRef::from_raw(parent) });
+    let opened = (|| {
+        let (parent, base) = place(string(base_filename).ok_or(EINVAL)?, parent)?;
+        let format = string(format).map(CString::try_from).transpose()?;
+        let overwrite = flags == bindings::RELAY_FAST_OVERWRITE;
+        if flags != 0 && !overwrite {
+            return Err(EINVAL);
+        }
+        let ring = Ring::new(subbuf_size, n_subbufs, overwrite).map_err(|_| EINVAL)?;
+        let inner = Inner::new(ring, Files::new(parent, base, FILE_MODE, format))?;
+        let pointer = &raw const **inner;
+        // The registry keeps it.
+        registry::open(inner)?;
+        Ok(pointer.cast_mut().cast())
+    })();
+    opened.unwrap_or_else(|e: Error| e.to_ptr())
 }
 
 /// Closes a channel.
