@@ -2,12 +2,12 @@
 
 //! A channel buffer: the writer's side, and its life from opening to closing.
 //!
-//! Contexts: [`Buf::switch`] runs where the client writes, any context but NMI, on the buffer's CPU
-//! with preemption off at least (a global buffer's client brings its own lock). The rest runs in
-//! process context.
+//! Contexts: [`Buf::switch`] runs where the client writes, on the buffer's CPU with preemption off at
+//! least: under [`Buf::writing`] if the engine writes (`write.rs`), else under whatever lock a global
+//! channel's client has. The rest runs in process context.
 //!
-//! Locks, outermost first: CPU hotplug, the registry (`registry.rs`), [`Buf::reading`]. The writer
-//! takes none.
+//! Locks, outermost first: CPU hotplug, the registry (`registry.rs`), [`Buf::reading`],
+//! [`Buf::writing`].
 #![deny(unsafe_code)]
 
 use ferro_core::relay::consume;
@@ -19,6 +19,7 @@ use ferro_sys::counted::first_ref;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::dentry::Dentry;
 use ferro_sys::pages::PageBuf;
+use ferro_sys::raw_lock::RawSpinLock;
 use ferro_sys::wait::WaitQueue;
 use kernel::bindings;
 use kernel::new_mutex;
@@ -51,6 +52,10 @@ pub(crate) struct Buf {
     inside: Atomic<bool>,
     full: Atomic<u64>,
     big: Atomic<u64>,
+    /// Serialises [`Buf::try_write`] and [`Buf::flush`].
+    #[pin]
+    pub(crate) writing: RawSpinLock,
+    pub(crate) lost: Atomic<u64>,
     /// Serialises readers.
     #[pin]
     pub(crate) reading: Mutex<()>,
@@ -104,6 +109,8 @@ impl Buf {
                 inside: Atomic::new(false),
                 full: Atomic::new(0),
                 big: Atomic::new(0),
+                writing <- RawSpinLock::new(c"relay_writing", static_lock_class!()),
+                lost: Atomic::new(0),
                 reading <- new_mutex!(()),
                 bytes_of: Atomic::new(0),
             }),
@@ -168,6 +175,7 @@ impl Buf {
         }
         self.full.store(0, Relaxed);
         self.big.store(0, Relaxed);
+        self.lost.store(0, Relaxed);
         for padding in &self.padding {
             padding.store(0, Relaxed);
         }
@@ -361,8 +369,11 @@ impl Buf {
     }
 }
 
-/// Counts on the CPU that owns the counters, where nothing else writes them.
+/// Counts on the CPU that owns the counters, where nothing else writes them. The header's counter is the
+/// lower half, also if a client has set it.
 fn count(own: &Atomic<u64>, seen_by_c: &Atomic<u32>) {
-    own.store(own.load(Relaxed).wrapping_add(1), Relaxed);
-    seen_by_c.store(seen_by_c.load(Relaxed).wrapping_add(1), Relaxed);
+    let low = seen_by_c.load(Relaxed);
+    let high = own.load(Relaxed) & !u64::from(u32::MAX);
+    own.store((high | u64::from(low)).wrapping_add(1), Relaxed);
+    seen_by_c.store(low.wrapping_add(1), Relaxed);
 }

@@ -4,6 +4,7 @@
  * defines, and a mutex that is ready at boot.
  */
 #include <linux/export.h>
+#include <linux/ferrotrace_relay.h>
 #include <linux/mutex.h>
 #include <linux/relay.h>
 
@@ -18,4 +19,6 @@ EXPORT_SYMBOL_GPL(relay_switch_subbuf);
 EXPORT_SYMBOL_GPL(relay_buf_full);
 EXPORT_SYMBOL_GPL(relay_subbufs_consumed);
 EXPORT_SYMBOL_GPL(relay_stats);
+EXPORT_SYMBOL_GPL(relay_try_write);
+EXPORT_SYMBOL_GPL(relay_try_write_lost);
 EXPORT_SYMBOL_GPL(relay_file_operations);

@@ -4,7 +4,8 @@
 //!
 //! Contexts: those that the header's functions have in the C engine. `relay_switch_subbuf()` runs
 //! wherever the client writes; `relay_buf_full()`, `relay_stats()` and `relay_subbufs_consumed()`
-//! anywhere; the rest in process context, except that flushing a global channel may be done anywhere.
+//! anywhere, as may `relay_try_write()` of `<linux/ferrotrace_relay.h>`; the rest in process context, except
+//! that flushing a global channel may be done anywhere but in an NMI.
 
 use core::mem::offset_of;
 use core::ptr::NonNull;
@@ -13,6 +14,7 @@ use ferro_core::relay::Geometry;
 use ferro_sys::counted::Counted;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
+use ferro_sys::cpu::IrqsOff;
 use ferro_sys::dentry::Dentry;
 use ferro_sys::fops::FileOps;
 use ferro_sys::fops::FileTable;
@@ -313,7 +315,7 @@ unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
     }
     // SAFETY: The channel is open.
     if let Some(buf) = unsafe { buf_of(channel, CpuId::ZERO) } {
-        buf.switch(0);
+        buf.flush();
     }
 }
 
@@ -388,10 +390,61 @@ unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> us
     let Some(channel) = (unsafe { channel(chan) }) else {
         return 0;
     };
-    let cpus = cpu::possible().take(if channel.is_global() { 1 } else { usize::MAX });
     // SAFETY: The channel is open.
-    let counts = cpus.filter_map(|cpu| unsafe { buf_of(channel, cpu) }.map(count));
-    usize::try_from(counts.fold(0, u64::wrapping_add)).unwrap_or(usize::MAX)
+    usize::try_from(unsafe { sum(channel, count) }).unwrap_or(usize::MAX)
+}
+
+/// Adds up something over the buffers of a channel.
+///
+/// # Safety
+///
+/// The channel is open, and nobody closes it meanwhile.
+unsafe fn sum(channel: &Channel, count: impl Fn(&Buf) -> u64) -> u64 {
+    let cpus = cpu::possible().take(if channel.is_global() { 1 } else { usize::MAX });
+    // SAFETY: By the rules of this function.
+    let counts = cpus.filter_map(|cpu| unsafe { buf_of(channel, cpu) }.map(&count));
+    counts.fold(0, u64::wrapping_add)
+}
+
+/// Writes a record to the buffer of this CPU, or to the only one.
+///
+/// # Safety
+///
+/// `chan` is NULL or open, and nobody closes it meanwhile; `length` bytes at `data` are readable if
+/// they fit in a sub-buffer.
+#[export]
+unsafe extern "C" fn relay_try_write(
+    chan: *mut bindings::rchan,
+    data: *const c_void,
+    length: usize,
+) -> bool {
+    // SAFETY: The client passes NULL or an open channel.
+    let Some(channel) = (unsafe { channel(chan) }) else {
+        return false;
+    };
+    let _irqs = IrqsOff::new();
+    let Some(cpu) = CpuId::new(cpu::current_id()) else {
+        return false;
+    };
+    // SAFETY: The channel is open.
+    let Some(buf) = (unsafe { buf_of(channel, cpu) }) else {
+        return false;
+    };
+    // SAFETY: The record fits, so it is readable; `try_write()` found a place of its own for it.
+    buf.try_write(length, |at| unsafe {
+        buf.memory().copy_in(at, data.cast(), length)
+    })
+}
+
+/// How many records [`relay_try_write`] has not written.
+///
+/// # Safety
+///
+/// `chan` is NULL or open; nobody closes it meanwhile.
+#[export]
+unsafe extern "C" fn relay_try_write_lost(chan: *mut bindings::rchan) -> u64 {
+    // SAFETY: The client passes NULL or an open channel.
+    unsafe { channel(chan).map_or(0, |channel| sum(channel, Buf::lost)) }
 }
 
 /// Makes the buffers of a CPU that comes up.

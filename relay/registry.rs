@@ -10,7 +10,6 @@
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
-use ferro_sys::cpu::IrqsOff;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
@@ -94,12 +93,7 @@ pub(crate) fn close(channel: *const Channel) -> Result {
 /// Errors: -ENOENT if there is no such channel.
 pub(crate) fn flush(channel: *const Channel) -> Result {
     let hotplug = HotplugOff::new();
-    for_each_buf(channel, |buf| {
-        hotplug.call_on(buf.cpu(), &|| {
-            let _irqs = IrqsOff::new();
-            buf.switch(0);
-        })
-    })
+    for_each_buf(channel, |buf| hotplug.call_on(buf.cpu(), &|| buf.flush()))
 }
 
 /// Empties all buffers. The client does not write meanwhile.

@@ -3,7 +3,7 @@
 //! The relay engine: per-CPU buffers that kernel code writes and user space reads.
 //!
 //! It implements `<linux/relay.h>`. `ffi.rs` has the C functions; `registry.rs` the open channels;
-//! `channel.rs`, `buf.rs` and `file.rs` an object each; `abi.rs` the structures that C sees. The
+//! `channel.rs`, `buf.rs` (with `write.rs`) and `file.rs` an object each; `abi.rs` the structures that C sees. The
 //! arithmetic is in `ferro_core::relay`. See `Documentation/relay.rst`.
 
 use ferro_sys::cpu::CpuId;
@@ -17,6 +17,7 @@ mod channel;
 mod ffi;
 mod file;
 mod registry;
+mod write;
 
 module! {
     type: RelayEngine,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Fast relay channels: records written in place, from any context, without turning interrupts off.
+ * What Ferrotrace offers beyond <linux/relay.h>: more for channels of relay_open(), and
+ * fast channels: records written in place, from any context, without turning interrupts off.
  *
  * <uapi/linux/ferrotrace_relay.h> has what readers see. Documentation/relay.rst tells how this
  * differs from the channels of <linux/relay.h>.
@@ -12,11 +13,43 @@
 #include <linux/compiler.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/relay.h>
 #include <linux/string.h>
 #include <linux/types.h>
 #include <uapi/linux/ferrotrace_relay.h>
 
 struct dentry;
+
+/**
+ * relay_try_write() - write a record, and say whether it was written
+ * @chan: the channel, or NULL
+ * @data: the record
+ * @length: its length in bytes, of any value
+ *
+ * Unlike relay_write(), which is compiled into its caller, this function
+ *
+ * - serialises the writers of a global channel, which need no lock of their own;
+ * - shows a record to readers when all of it is there, not before;
+ * - takes any @length: one that does not fit in a sub-buffer is refused.
+ *
+ * Who writes a global channel with relay_write() or relay_reserve() at the same time still needs a lock
+ * against both.
+ *
+ * Context: Any. Interrupts are off while the record is copied. An NMI does not wait for a writer that it has
+ * interrupted, or that is on another CPU: its record is lost. The client's subbuf_start() is called in the
+ * writer's context with the buffer locked, and must not write to the channel.
+ * Return: true if the record was written.
+ */
+bool relay_try_write(struct rchan *chan, const void *data, size_t length);
+
+/**
+ * relay_try_write_lost() - how many records relay_try_write() has not written
+ * @chan: the channel, or NULL
+ *
+ * Context: Any, while the channel is open.
+ * Return: the number of such records, for whatever reason, since the channel was opened or reset, of all CPUs.
+ */
+u64 relay_try_write_lost(struct rchan *chan);
 
 /* The most data of a record. */
 #define RELAY_FAST_MAX_DATA	(1UL << 30)

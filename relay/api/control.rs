@@ -20,6 +20,7 @@ use ferro_sys::raw_lock::RawSpinLock;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;
+use kernel::static_lock_class;
 use kernel::str::CString;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Atomic;
@@ -61,7 +62,7 @@ impl ChannelState {
             global,
             permissions,
             controls <- new_mutex!(KVec::new()),
-            lock <- RawSpinLock::new(),
+            lock <- RawSpinLock::new(c"relay_api", static_lock_class!()),
             dropped: Atomic::new(0),
         }? Error))
     }

@@ -71,6 +71,12 @@ void **ferro_this_cpu_ptr(void __percpu *slots)
 }
 EXPORT_SYMBOL_GPL(ferro_this_cpu_ptr);
 
+bool ferro_in_nmi(void)
+{
+	return in_nmi();
+}
+EXPORT_SYMBOL_GPL(ferro_in_nmi);
+
 unsigned long ferro_local_irq_save(void)
 {
 	unsigned long flags;
@@ -195,9 +201,13 @@ int ferro_stop_one_cpu(unsigned int cpu, int (*fn)(void *), void *arg)
 }
 EXPORT_SYMBOL_GPL(ferro_stop_one_cpu);
 
-void ferro_raw_spin_lock_init(raw_spinlock_t *lock)
+void ferro_raw_spin_lock_init(raw_spinlock_t *lock, const char *name, struct lock_class_key *key)
 {
+#ifdef CONFIG_DEBUG_SPINLOCK
+	__raw_spin_lock_init(lock, name, key, LD_WAIT_SPIN);
+#else
 	raw_spin_lock_init(lock);
+#endif
 }
 EXPORT_SYMBOL_GPL(ferro_raw_spin_lock_init);
 
@@ -206,6 +216,12 @@ void ferro_raw_spin_lock(raw_spinlock_t *lock)
 	raw_spin_lock(lock);
 }
 EXPORT_SYMBOL_GPL(ferro_raw_spin_lock);
+
+bool ferro_raw_spin_trylock(raw_spinlock_t *lock)
+{
+	return raw_spin_trylock(lock);
+}
+EXPORT_SYMBOL_GPL(ferro_raw_spin_trylock);
 
 void ferro_raw_spin_unlock(raw_spinlock_t *lock)
 {

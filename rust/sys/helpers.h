@@ -12,6 +12,7 @@
 struct dentry;
 struct file;
 struct irq_work;
+struct lock_class_key;
 struct page;
 struct task_struct;
 struct vm_area_desc;
@@ -30,6 +31,9 @@ void ferro_cpus_read_unlock(void);
 void __percpu *ferro_alloc_percpu_ptr(void);
 void **ferro_per_cpu_ptr(void __percpu *slots, unsigned int cpu);
 void **ferro_this_cpu_ptr(void __percpu *slots);
+
+/* preempt.h */
+bool ferro_in_nmi(void);
 
 /* irqflags.h */
 unsigned long ferro_local_irq_save(void);
@@ -74,9 +78,10 @@ void ferro_i_size_add(struct dentry *dentry, size_t size);
  */
 int ferro_stop_one_cpu(unsigned int cpu, int (*fn)(void *), void *arg);
 
-/* spinlock.h: all locks initialised here are of one lock class. */
-void ferro_raw_spin_lock_init(raw_spinlock_t *lock);
+/* spinlock.h */
+void ferro_raw_spin_lock_init(raw_spinlock_t *lock, const char *name, struct lock_class_key *key);
 void ferro_raw_spin_lock(raw_spinlock_t *lock);
+bool ferro_raw_spin_trylock(raw_spinlock_t *lock);
 void ferro_raw_spin_unlock(raw_spinlock_t *lock);
 
 /* sched.h: the thread's number; its name is copied to @comm, of TASK_COMM_LEN bytes. */

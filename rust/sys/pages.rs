@@ -100,6 +100,21 @@ impl PageBuf {
         })
     }
 
+    /// Copies `len` bytes to `at`, unless that leaves the memory.
+    ///
+    /// # Safety
+    ///
+    /// `len` bytes at `from` are readable, and nobody else writes to these places meanwhile.
+    #[inline]
+    pub unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize) -> bool {
+        let Some(to) = self.range(at, len) else {
+            return false;
+        };
+        // SAFETY: By the rules of this function; the range is mapped writable.
+        unsafe { to.start.as_ptr().copy_from_nonoverlapping(from, len) };
+        true
+    }
+
     /// A counted reference to the page with this index, for a page table.
     pub fn page(&self, index: usize) -> Option<PageRef> {
         let page = *self.pages.get(index)?;

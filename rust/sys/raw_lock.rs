@@ -2,10 +2,11 @@
 
 //! Spin locks for code that already holds such locks: the scheduler, hard irqs.
 //!
-//! Contexts: any but NMI, with interrupts off.
+//! Contexts: any, with interrupts off; an NMI may only try.
 
 use kernel::bindings;
 use kernel::prelude::*;
+use kernel::sync::LockClassKey;
 use kernel::types::Opaque;
 
 use crate::cpu::IrqsOff;
@@ -24,14 +25,27 @@ unsafe impl Sync for RawSpinLock {}
 
 impl RawSpinLock {
     /// A free lock.
-    pub fn new() -> impl PinInit<Self> {
+    pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
-            // SAFETY: `slot` is valid.
-            lock <- Opaque::ffi_init(|slot| unsafe { bindings::ferro_raw_spin_lock_init(slot) }),
+            // SAFETY: `slot` is valid, `name` and `key` live for ever.
+            lock <- Opaque::ffi_init(|slot| unsafe {
+                bindings::ferro_raw_spin_lock_init(slot, name.as_char_ptr(), key.as_ptr())
+            }),
         })
     }
 
-    /// Takes the lock.
+    /// Takes the lock, except that an NMI does not wait for it.
+    #[inline]
+    pub fn lock_or_try<'a>(&'a self, irqs: &'a IrqsOff) -> Option<RawGuard<'a>> {
+        // SAFETY: Reads the state of this CPU.
+        if !unsafe { bindings::ferro_in_nmi() } {
+            return Some(self.lock(irqs));
+        }
+        // SAFETY: The lock is initialised; `drop()` gives it back, if this has taken it.
+        unsafe { bindings::ferro_raw_spin_trylock(self.lock.get()) }.then(|| RawGuard(self))
+    }
+
+    /// Takes the lock. Context: not NMI.
     #[inline]
     pub fn lock<'a>(&'a self, _irqs: &'a IrqsOff) -> RawGuard<'a> {
         // SAFETY: The lock is initialised; `drop()` gives it back, before interrupts come on.

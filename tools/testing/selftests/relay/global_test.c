@@ -151,4 +151,63 @@ TEST_F(global, create_fails)
 	ASSERT_EQ(0, info("live"));
 }
 
+/*
+ * The writers bring no lock of their own ("try"), and CPU 1 is kept inside of a
+ * switch for a while.
+ */
+#define HELD_SWITCH							\
+	do {								\
+		ASSERT_EQ(0, pin_to(0));				\
+		CTL("open subbuf=4096 n=4 global=1 mode=nooverwrite");	\
+		CTL("write cpu=1 len=1024 count=4 fn=try");		\
+		ASSERT_EQ(4, info("result"));				\
+		CTL("hold cpu=1 len=1024 fn=try ms=300");		\
+	} while (0)
+
+TEST_F(global, writers_of_two_cpus_take_turns)
+{
+	struct bytes want = {};
+
+	HELD_SWITCH;
+	CTL("write cpu=0 len=1024 fn=try");
+	ASSERT_EQ(1, info("result"));
+	CTL("release");
+	ASSERT_EQ(1, info("result"));
+	bytes_records(&want, 1, 0, 1024, 5);
+	bytes_records(&want, 0, 0, 1024, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(global, flush_waits_for_a_writer)
+{
+	struct bytes want = {};
+
+	HELD_SWITCH;
+	CTL("flush");
+	CTL("release");
+	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(2, info("cpu0.produced"));
+	ASSERT_EQ(0, info("cpu0.padding0"));
+	ASSERT_EQ(3072, info("cpu0.padding1"));
+	bytes_records(&want, 1, 0, 1024, 5);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(global, an_nmi_does_not_wait_and_is_counted)
+{
+	struct bytes want = {};
+
+	HELD_SWITCH;
+	CTL("write cpu=0 len=1024 fn=try ctx=nmi");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(1, info("lost"));
+	CTL("release");
+	CTL("write cpu=0 len=1024 fn=try ctx=nmi");
+	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, info("lost"));
+	bytes_records(&want, 1, 0, 1024, 5);
+	bytes_records(&want, 0, 1, 1024, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
 TEST_HARNESS_MAIN

@@ -4,6 +4,7 @@
  */
 #include "relay_test.h"
 
+#include <sched.h>
 #include <sys/stat.h>
 
 RELAY_FIXTURE(read);
@@ -451,6 +452,44 @@ TEST_F(read, while_the_writer_switches)
 	CTL("hold cpu=1 len=1024");
 	ASSERT_EQ(0, read_all(fd, &got, 4096));
 	CTL("release");
+	ASSERT_EQ(4096, got.len);
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+static void *wait_for_data(void *arg)
+{
+	struct pollfd p = { .fd = *(int *)arg, .events = POLLIN };
+
+	__atomic_store_n((int *)arg, gettid(), __ATOMIC_RELEASE);
+	poll(&p, 1, LONG_MS);
+	return NULL;
+}
+
+/*
+ * The writer of CPU 1 has counted a sub-buffer, but its offset is still that of
+ * this one: of the next one there is nothing yet.
+ */
+TEST_F(read, no_stale_bytes_behind_an_old_offset)
+{
+	struct bytes want = {}, got = {};
+	pthread_t thread;
+	int fd, poller;
+
+	ASSERT_EQ(0, pin_to(0));
+	CTL("open subbuf=4096 n=4");
+	fd = open_cpu(1);
+	poller = fd;
+	CTL("write cpu=1 len=1024 count=4");
+	bytes_records(&want, 1, 0, 1024, 5);
+	pthread_create(&thread, NULL, wait_for_data, &poller);
+	while (__atomic_load_n(&poller, __ATOMIC_ACQUIRE) == fd)
+		sched_yield();
+	wait_asleep(poller);
+	CTL("hold cpu=1 len=1024 when=wake");
+	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	CTL("release");
+	pthread_join(thread, NULL);
 	ASSERT_EQ(4096, got.len);
 	ASSERT_EQ(0, read_all(fd, &got, 4096));
 	ASSERT_TRUE(bytes_equal(&got, &want));

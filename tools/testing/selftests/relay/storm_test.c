@@ -379,6 +379,31 @@ TEST_F_TIMEOUT(storm, map_global, 120)
 	ASSERT_TRUE(storm(&s));
 }
 
+/* The writers bring no lock of their own. */
+TEST_F_TIMEOUT(storm, read_global_without_a_lock, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite global=1",
+		.callback = true, .global = true,
+		.how = "fn=try len=200 vary=1 irq=2 period=1000",
+		.subbuf = 8192, .n = 8, .count = 3000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, map_global_without_a_lock, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite global=1",
+		.global = true, .map = true, .flush = true,
+		.how = "fn=try len=200 vary=1 irq=2 period=1000",
+		.subbuf = 8192, .n = 8, .count = 3000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
 /* A flush between the records loses and tears none of them. */
 TEST_F_TIMEOUT(storm, read_while_flushing, 120)
 {

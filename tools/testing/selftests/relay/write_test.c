@@ -55,6 +55,40 @@ TEST_F(write, relay_reserve_in_interrupt)
 	ASSERT_TRUE(written("fn=reserve ctx=irq", RST_IRQ));
 }
 
+TEST_F(write, relay_try_write)
+{
+	ASSERT_TRUE(written("fn=try", RST_TASK));
+}
+
+TEST_F(write, relay_try_write_in_interrupt)
+{
+	ASSERT_TRUE(written("fn=try ctx=irq", RST_IRQ));
+}
+
+TEST_F(write, relay_try_write_in_nmi)
+{
+	ASSERT_TRUE(written("fn=try ctx=nmi", RST_TASK));
+}
+
+/* offset + length, in a size_t */
+TEST_F(write, a_length_that_wraps_is_refused)
+{
+	struct bytes want = {};
+	int i, lengths[] = { -100, -50, -1 };
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=0 len=100 fn=try");
+	for (i = 0; i < 3; i++) {
+		CTL("wrap cpu=0 len=%d", lengths[i]);
+		ASSERT_EQ(0, info("result"));
+		ASSERT_EQ(100, info("cpu0.offset"));
+		ASSERT_EQ(i + 1, info("lost"));
+	}
+	CTL("write cpu=0 len=100 fn=try");
+	bytes_records(&want, 0, 0, 100, 2);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
 TEST_F(write, each_cpu_its_own_buffer)
 {
 	unsigned int cpu, ncpus = online_cpus();
@@ -327,17 +361,31 @@ TEST_F(write, stats_sum_all_cpus)
 	ASSERT_EQ(sum, stats(BIG));
 }
 
-/* Each counter is 32 bits in <linux/relay.h>; their sum is a size_t. */
-TEST_F(write, stats_sum_does_not_wrap)
+/* Each counter is 32 bits in <linux/relay.h>, and is set to be about to wrap. */
+TEST_F(write, stats_count_beyond_32_bits)
 {
 	CTL("open subbuf=4096 n=2");
-	CTL("setstats cpu=0 full=1 big=2");
-	if (stats(FULL) != 1 || stats(BIG) != 2)
-		SKIP(return, "the engine has counters of its own");
+	CTL("write cpu=0 len=4096 count=2");
 	CTL("setstats cpu=0 full=0xffffffff big=0xfffffff0");
-	CTL("setstats cpu=1 full=2 big=0x20");
-	ASSERT_EQ(0x100000001LL, stats(FULL));
-	ASSERT_EQ(0x100000010LL, stats(BIG));
+	CTL("write cpu=0 len=4096 count=3");
+	CTL("write cpu=0 len=5000 count=16");
+	ASSERT_EQ(0x100000002LL, stats(FULL));
+	ASSERT_EQ(0x100000000LL, stats(BIG));
+}
+
+TEST_F(write, stats_sum_does_not_wrap)
+{
+	int cpu;
+
+	CTL("open subbuf=4096 n=2");
+	for (cpu = 0; cpu < 2; cpu++) {
+		CTL("write cpu=%d len=4096 count=2", cpu);
+		CTL("setstats cpu=%d full=0xfffffff0 big=0xfffffff8", cpu);
+		CTL("write cpu=%d len=4096", cpu);
+		CTL("write cpu=%d len=5000", cpu);
+	}
+	ASSERT_EQ(2 * 0xfffffff1LL, stats(FULL));
+	ASSERT_EQ(2 * 0xfffffff9LL, stats(BIG));
 }
 
 TEST_F(write, consumed_more_than_ready_is_all)

@@ -23,14 +23,12 @@ static int subbuf_index(struct rchan_buf *buf, void *subbuf)
 	return subbuf ? (subbuf - buf->start) / buf->chan->subbuf_size : -1;
 }
 
-/* Stay here, with the switch half done, until released or for a while. */
-static void hold(bool full)
+/* If somebody is to be held here: stay, with the switch half done, until released or for a while. */
+void rst_hold_here(enum rst_hold where)
 {
-	ktime_t end = ktime_add_ms(ktime_get(), 3000);
+	ktime_t end = ktime_add_ms(ktime_get(), READ_ONCE(rst.hold_ms));
 
-	if (atomic_cmpxchg(&rst.hold, RST_HOLD_ANY, RST_HOLDING) != RST_HOLD_ANY &&
-	    (!full || atomic_cmpxchg(&rst.hold, RST_HOLD_FULL, RST_HOLDING) !=
-		      RST_HOLD_FULL))
+	if (atomic_cmpxchg(&rst.hold, where, RST_HOLDING) != where)
 		return;
 	while (atomic_read(&rst.hold) == RST_HOLDING &&
 	       ktime_before(ktime_get(), end))
@@ -56,8 +54,9 @@ static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
 	else if (mode == RST_STOP)
 		go_on = !prev;
 
-	if (atomic_read(&rst.hold) != RST_NO_HOLD)
-		hold(relay_buf_full(buf));
+	rst_hold_here(RST_HOLD_ANY);
+	if (relay_buf_full(buf))
+		rst_hold_here(RST_HOLD_FULL);
 	if (!go_on)
 		atomic_inc(&rst.cpu[buf->cpu].refused);
 	else if (rst.reserve)

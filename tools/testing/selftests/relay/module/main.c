@@ -113,6 +113,8 @@ static int channel_command(const struct rst_args *a)
 		return rst_set_stats(a);
 	else if (!strcmp(a->verb, "write"))
 		return rst_write(a);
+	else if (!strcmp(a->verb, "wrap"))
+		return rst_wrap(a);
 	else if (!strcmp(a->verb, "switch"))
 		return rst_switch(a);
 	else if (!strcmp(a->verb, "hold"))
@@ -235,6 +237,7 @@ static int info_show(struct seq_file *m, void *unused)
 	seq_printf(m, "last_index %d\n", atomic_read(&rst.last_index));
 	seq_printf(m, "last_prev %d\n", atomic_read(&rst.last_prev));
 	if (rst.chan) {
+		seq_printf(m, "lost %llu\n", rst_lost());
 		seq_printf(m, "is_global %d\n", rst.chan->is_global);
 		seq_printf(m, "alloc_size %zu\n", rst.chan->alloc_size);
 		seq_printf(m, "version %u\n", rst.chan->version);

@@ -10,6 +10,7 @@
 #ifndef _RELAY_SELFTEST_H
 #define _RELAY_SELFTEST_H
 
+#include <linux/kconfig.h>
 #include <linux/relay.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
@@ -33,6 +34,7 @@ enum rst_fn {
 	RST_WRITE,
 	RST_WRITE_PREEMPT,	/* __relay_write() */
 	RST_RESERVE,
+	RST_TRY,		/* relay_try_write(); relay_write() on mainline */
 	RST_NR_FNS,
 };
 
@@ -41,6 +43,7 @@ enum rst_hold {
 	RST_NO_HOLD,
 	RST_HOLD_ANY,		/* in the next call */
 	RST_HOLD_FULL,		/* in the next call with the buffer full */
+	RST_HOLD_WAKE,		/* before that, where the writer wakes pollers */
 	RST_HOLDING,
 };
 
@@ -85,6 +88,7 @@ struct rst_state {
 	atomic_t starts, first_starts;
 	atomic_t last_index, last_prev;
 	atomic_t hold;			/* enum rst_hold */
+	unsigned int hold_ms;		/* at most */
 	bool coming_up;			/* a slow CPU */
 
 	struct rst_cpu cpu[NR_CPUS];
@@ -110,9 +114,13 @@ void rst_sweep(void);
 void rst_repair(void);
 unsigned int rst_live(void);
 
+void rst_hold_here(enum rst_hold where);
+
 /* write.c */
 int rst_write(const struct rst_args *a);
+int rst_wrap(const struct rst_args *a);
 int rst_switch(const struct rst_args *a);
+u64 rst_lost(void);
 int rst_hold(const struct rst_args *a);
 void rst_release(void);
 int rst_flush_race(const struct rst_args *a);

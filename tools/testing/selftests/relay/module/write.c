@@ -7,7 +7,9 @@
 #include <linux/cpu.h>
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
+#include <linux/hardirq.h>
 #include <linux/irq_work.h>
+#include <linux/kprobes.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -15,10 +17,15 @@
 
 #include "relay_selftest.h"
 
+#if IS_ENABLED(CONFIG_RELAY_RUST)
+#include <linux/ferrotrace_relay.h>
+#endif
+
 static const char * const fn_names[RST_NR_FNS] = {
 	[RST_WRITE] = "write",
 	[RST_WRITE_PREEMPT] = "__write",
 	[RST_RESERVE] = "reserve",
+	[RST_TRY] = "try",
 };
 
 struct request {
@@ -28,6 +35,7 @@ struct request {
 	enum rst_fn fn;
 	bool vary;
 	bool in_irq;
+	bool nmi;
 	u32 len;
 	u32 count;
 	u32 accepted;
@@ -123,6 +131,46 @@ static void unlock_buffer(unsigned long flags)
 		local_irq_restore(flags);
 }
 
+/* What the engine does against other CPUs, without a lock of ours. */
+static bool try_record(const u8 *data, u32 len)
+{
+	unsigned long flags;
+	bool written;
+
+	local_irq_save(flags);
+#if IS_ENABLED(CONFIG_RELAY_RUST)
+	written = relay_try_write(rst.chan, data, len);
+#else
+	relay_write(rst.chan, data, len);
+	written = landed(data, len);
+#endif
+	local_irq_restore(flags);
+	return written;
+}
+
+u64 rst_lost(void)
+{
+#if IS_ENABLED(CONFIG_RELAY_RUST)
+	return relay_try_write_lost(rst.chan);
+#else
+	return 0;
+#endif
+}
+
+/* As the entry code of an NMI does, as far as in_nmi() goes. */
+static bool try_record_in_nmi(const u8 *data, u32 len)
+{
+	unsigned long flags;
+	bool written;
+
+	local_irq_save(flags);
+	preempt_count_add(NMI_OFFSET + HARDIRQ_OFFSET);
+	written = try_record(data, len);
+	preempt_count_sub(NMI_OFFSET + HARDIRQ_OFFSET);
+	local_irq_restore(flags);
+	return written;
+}
+
 static long write_here(void *arg)
 {
 	struct request *r = arg;
@@ -133,6 +181,11 @@ static long write_here(void *arg)
 	r->in_irq = in_hardirq();
 	for (i = 0; i < r->count; i++) {
 		len = next_record(r, &data);
+		if (r->fn == RST_TRY) {
+			r->accepted += r->nmi ? try_record_in_nmi(data, len) :
+						try_record(data, len);
+			continue;
+		}
 		lock_buffer(&flags);
 		put_record(r->fn, data, len);
 		r->accepted += landed(data, len);
@@ -156,17 +209,21 @@ static long interrupt_here(void *arg)
 	return r->in_irq ? 0 : -EDOM;
 }
 
-/* write cpu= len= count= fn=write|__write|reserve ctx=task|irq [vary=1] */
+/* write cpu= len= count= fn=write|__write|reserve|try ctx=task|irq|nmi [vary=1] */
 int rst_write(const struct rst_args *a)
 {
 	struct request r = { .work = IRQ_WORK_INIT_HARD(write_irq) };
+	const char *ctx = rst_str(a, "ctx", "task");
 	int ret;
 
 	cpus_read_lock();
 	ret = parse_cpu(a, &r.cpu) ?: parse_request(a, &r);
+	r.nmi = !strcmp(ctx, "nmi");
+	if (!ret && r.nmi && r.fn != RST_TRY)
+		ret = -EINVAL;
 	if (ret)
 		goto out;
-	if (!strcmp(rst_str(a, "ctx", "task"), "irq")) {
+	if (!strcmp(ctx, "irq")) {
 		r.ctx = RST_IRQ;
 		ret = work_on_cpu(r.cpu, interrupt_here, &r);
 	} else {
@@ -174,6 +231,45 @@ int rst_write(const struct rst_args *a)
 	}
 	rst.result = r.accepted;
 out:
+	cpus_read_unlock();
+	return ret;
+}
+
+struct wrap_request {
+	size_t len;
+	bool written;
+};
+
+static long wrap_here(void *arg)
+{
+	struct wrap_request *w = arg;
+	unsigned long flags;
+
+	lock_buffer(&flags);
+#if IS_ENABLED(CONFIG_RELAY_RUST)
+	w->written = relay_try_write(rst.chan, rst.cpu[0].scratch[RST_TASK], w->len);
+#else
+	/* relay_write() would copy so much */
+	w->written = relay_reserve(rst.chan, w->len);
+#endif
+	unlock_buffer(flags);
+	return 0;
+}
+
+/* wrap cpu= len=: make room for a record of any length, which may be -1 */
+int rst_wrap(const struct rst_args *a)
+{
+	struct wrap_request w = {};
+	unsigned int cpu;
+	u64 len = 0;
+	int ret;
+
+	cpus_read_lock();
+	ret = parse_cpu(a, &cpu) ?: rst_num(a, "len", &len);
+	w.len = len;
+	if (!ret)
+		ret = work_on_cpu(cpu, wrap_here, &w);
+	rst.result = w.written;
 	cpus_read_unlock();
 	return ret;
 }
@@ -215,31 +311,72 @@ int rst_switch(const struct rst_args *a)
 /* The writer that is held in subbuf_start() */
 static struct request held;
 static struct work_struct held_work;
+static bool probing;
 
 static void write_held(struct work_struct *work)
 {
 	write_here(&held);
 }
 
+/* Relay queues the work that wakes pollers between counting a sub-buffer and leaving it. */
+static int at_wake(struct kprobe *probe, struct pt_regs *regs)
+{
+	struct rchan *chan = READ_ONCE(rst.chan);
+
+	if (raw_smp_processor_id() == held.cpu && chan &&
+	    regs_get_kernel_argument(regs, 0) ==
+		    (unsigned long)&(*per_cpu_ptr(chan->buf, held.cpu))->wakeup_work)
+		rst_hold_here(RST_HOLD_WAKE);
+	return 0;
+}
+
+static struct kprobe wake_probe = {
+	.symbol_name = "irq_work_queue",
+	.pre_handler = at_wake,
+};
+
+static int hold_where(const char *when)
+{
+	static const char * const names[] = {
+		[RST_HOLD_ANY] = "any",
+		[RST_HOLD_FULL] = "full",
+		[RST_HOLD_WAKE] = "wake",
+	};
+
+	return match_string(names + RST_HOLD_ANY, ARRAY_SIZE(names) - RST_HOLD_ANY, when) +
+	       RST_HOLD_ANY;
+}
+
 /*
- * hold cpu= len= [when=full]: write a record, and return while that write is
- * inside of subbuf_start(), with interrupts off.
+ * hold cpu= len= [when=any|full|wake] [ms=]: write a record, and return while that
+ * write is inside of subbuf_start(), or where it wakes a poller, with interrupts off.
  */
 int rst_hold(const struct rst_args *a)
 {
-	bool full = !strcmp(rst_str(a, "when", "any"), "full");
+	int ret, where = hold_where(rst_str(a, "when", "any"));
+	u64 ms = 3000;
 	ktime_t end;
-	int ret;
 
+	if (where <= RST_NO_HOLD)
+		return -EINVAL;
 	rst_release();
 	memset(&held, 0, sizeof(held));
-	ret = parse_cpu(a, &held.cpu) ?: parse_request(a, &held);
+	ret = parse_cpu(a, &held.cpu) ?: parse_request(a, &held) ?: rst_num(a, "ms", &ms);
 	if (ret)
 		return ret;
 	/* the caller has to be bound to another CPU */
 	if (held.cpu == raw_smp_processor_id())
 		return -EINVAL;
-	atomic_set(&rst.hold, full ? RST_HOLD_FULL : RST_HOLD_ANY);
+	if (where == RST_HOLD_WAKE) {
+		wake_probe.addr = NULL;
+		wake_probe.flags = 0;
+		ret = register_kprobe(&wake_probe);
+		if (ret)
+			return ret;
+		probing = true;
+	}
+	rst.hold_ms = ms;
+	atomic_set(&rst.hold, where);
 	schedule_work_on(held.cpu, &held_work);
 	end = ktime_add_ms(ktime_get(), 3000);
 	while (atomic_read(&rst.hold) != RST_HOLDING) {
@@ -257,6 +394,9 @@ void rst_release(void)
 {
 	atomic_set(&rst.hold, RST_NO_HOLD);
 	flush_work(&held_work);
+	if (probing)
+		unregister_kprobe(&wake_probe);
+	probing = false;
 	rst.result = held.accepted;
 }
 
@@ -345,7 +485,9 @@ static void storm_write(struct request *r)
 	u8 *data;
 
 	len = next_record(r, &data);
-	if (rst.global || r->fn == RST_RESERVE) {
+	if (r->fn == RST_TRY) {
+		try_record(data, len);
+	} else if (rst.global || r->fn == RST_RESERVE) {
 		lock_buffer(&flags);
 		put_record(r->fn, data, len);
 		unlock_buffer(flags);
