@@ -14,12 +14,14 @@ mod common;
 #[path = "common/recording.rs"]
 mod recording;
 
+use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
 use proptest::prelude::*;
 
+use common::fail;
 use common::stderr;
 use common::stdout;
 use common::succeed;
@@ -245,4 +247,238 @@ proptest! {
         let (recording, shown) = record(&cpus);
         same(&read(&trace(&recording, &[])), &shown);
     }
+}
+
+/// One sample of each kind, again and again.
+fn many(cpus: usize, records: u64, step: u64) -> (Recording, Vec<String>) {
+    let samples = |cpu: usize| {
+        let number = u64::try_from(cpu).unwrap();
+        (0..records).map(move |i| {
+            let text = format!("cpu {number} record {i}");
+            let mut data = 77u32.to_ne_bytes().to_vec();
+            data.extend(text.bytes());
+            let members = ["path_length = 77".to_owned(), format!("path = \"{text}\"")];
+            let first = u64::from(i == 0) * (1000 + number);
+            (
+                Some(first + step),
+                sample(65535, data, "variable", &members),
+            )
+        })
+    };
+    let cpus: Vec<Vec<_>> = (0..cpus).map(|cpu| samples(cpu).collect()).collect();
+    record(&cpus)
+}
+
+/// The heads of the packets of a stream: content size, packet size, begin, end, number, events
+/// discarded, CPU.
+fn packets(stream: &Path) -> Vec<[u64; 7]> {
+    let bytes = fs::read(stream).unwrap();
+    let mut packets = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let number = |offset: usize| {
+            let bytes = &bytes[at + 24 + offset..][..8];
+            u64::from_ne_bytes(bytes.try_into().unwrap())
+        };
+        assert_eq!(bytes[at..at + 4], 0xc1fc_1fc1_u32.to_ne_bytes());
+        let cpu = u32::from_ne_bytes(bytes[at + 72..at + 76].try_into().unwrap());
+        let [begin, end, content, size] = [0, 8, 16, 24].map(number);
+        packets.push([
+            content,
+            size,
+            begin,
+            end,
+            number(32),
+            number(40),
+            cpu.into(),
+        ]);
+        at += usize::try_from(size / 8).unwrap();
+    }
+    assert_eq!(at, bytes.len());
+    packets
+}
+
+#[test]
+fn a_long_stream_has_many_packets() {
+    let (recording, shown) = many(2, 10_000, 10);
+    let trace = trace(&recording, &[]);
+    same(&read(&trace), &shown);
+    for cpu in 0..2 {
+        let packets = packets(&trace.join(format!("cpu{cpu}")));
+        assert!(packets.len() > 5, "{packets:?}");
+        let mut last = 1000 + cpu;
+        for (index, packet) in (0u64..).zip(&packets) {
+            let &[content, size, begin, end, number, discarded, of] = packet;
+            assert_eq!((number, discarded, of), (index, 0, cpu));
+            assert!(
+                content == size && size < 8 * (64 << 10) + 8 * 100,
+                "{packet:?}"
+            );
+            // Ten nanoseconds from event to event, in and between packets.
+            assert_eq!(begin, last + 10);
+            assert!(end > begin);
+            last = end;
+        }
+        assert_eq!(last, 1000 + cpu + 100_000);
+    }
+    // A part in the middle, which a reader finds by the packets' times.
+    let (from, to) = ("1700000000.000060100", "1700000000.000060200");
+    let args = ["--clock-seconds", "--begin", from, "--end", to];
+    let output = succeed(&mut babeltrace(&trace, &args));
+    assert_eq!(stdout(&output).lines().count(), 2 * 10 + 1);
+}
+
+#[test]
+fn two_hundred_cpus_and_one() {
+    for cpus in [1, 200] {
+        let (recording, shown) = many(cpus, 30, 200);
+        same(&read(&trace(&recording, &[])), &shown);
+    }
+}
+
+#[test]
+fn cpus_without_records_have_no_stream() {
+    let files = [Vec::new(), fast(1, 0, Some(5), b""), Vec::new()];
+    let recording = Recording::new("fast", FORMATS, &files);
+    let trace = trace(&recording, &[]);
+    assert_eq!(read(&trace).len(), 1);
+    let mut names: Vec<_> = fs::read_dir(&trace)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["cpu1", "metadata"]);
+
+    let recording = Recording::new("fast", FORMATS, &[Vec::new()]);
+    assert_eq!(read(&self::trace(&recording, &[])), [""; 0]);
+}
+
+/// The date is right, and known to be one.
+#[test]
+fn the_clock_has_the_epoch() {
+    let files = [fast(1, 0, Some(recording::MONOTONIC + 7), b"")];
+    let recording = Recording::new("fast", FORMATS, &files);
+    let trace = trace(&recording, &[]);
+    let mut command = babeltrace(&trace, &["--clock-gmt", "--clock-date", "--no-delta"]);
+    let text = stdout(&succeed(&mut command));
+    assert!(
+        text.starts_with("[2023-11-14 22:13:20.000000507] empty:"),
+        "{text}"
+    );
+    let details = ["--component", "sink.text.details"];
+    let text = stdout(&succeed(&mut babeltrace(&trace, &details)));
+    assert!(text.contains("Origin is Unix epoch: Yes"), "{text}");
+}
+
+/// What another writer makes of it says the same.
+#[test]
+fn a_copy_by_babeltrace_is_the_same() {
+    let (recording, shown) = many(3, 2000, 7);
+    let trace = trace(&recording, &[]);
+    let copy = recording.path("copy");
+    let copy_arg = copy.to_str().unwrap();
+    succeed(&mut babeltrace(
+        &trace,
+        &["--output-format=ctf", "--output", copy_arg],
+    ));
+    same(&read(&copy), &shown);
+}
+
+/// Beyond the window a stream cannot be put right; its time stands still then.
+#[test]
+fn time_that_goes_back_breaks_nothing() {
+    let times = (10..3000u64).chain([5]).chain(3000..3010);
+    let file = times.flat_map(|time| fast(1, 0, Some(time), b"")).collect();
+    let recording = Recording::new("fast", FORMATS, &[file, fast(1, 0, Some(2000), b"")]);
+    let path = recording.path("late");
+    let mut command = recording.merge(&["--format", "ctf", "-o"]);
+    let output = succeed(command.arg(&path));
+    let warning = stderr(&output);
+    assert!(warning.contains("1 records are earlier"), "{warning}");
+    let lines = read(&path);
+    assert_eq!(lines.len(), 2990 + 1 + 10 + 1);
+    let times: Vec<u64> = lines
+        .iter()
+        .map(|line| line[1..21].parse().unwrap())
+        .collect();
+    assert!(times.is_sorted());
+    assert_eq!(times[0], 10);
+}
+
+#[test]
+fn what_was_lost_is_discarded() {
+    let long: Vec<u8> = (1000..9000u64)
+        .flat_map(|time| fast(1, 0, Some(time), b""))
+        .collect();
+    let files = [fast(1, 0, Some(1000), b""), long, Vec::new(), Vec::new()];
+    let recording = Recording::new("fast", FORMATS, &files);
+    let mut metadata = recording.metadata();
+    for (cpu, lost) in [(0, 5), (1, 70_000_000_000u64), (2, 8)] {
+        metadata["cpus"][cpu]["lost_records"] = lost.into();
+    }
+    metadata["dropped"] = 70_000_000_013u64.into();
+    metadata["duration_ns"] = 100_000.into();
+    recording.write_metadata(&metadata);
+    let trace = trace(&recording, &[]);
+    let output = babeltrace(&trace, &["--clock-cycles"]).output().unwrap();
+    assert_eq!(stdout(&output).lines().count(), 8001);
+    let warnings = stderr(&output);
+    for (cpu, lost) in [(0, 5), (1, 70_000_000_000u64), (2, 8)] {
+        let warning = warnings
+            .lines()
+            .find(|line| line.contains(&format!("/cpu{cpu}\"")))
+            .unwrap();
+        let discarded = format!("Tracer discarded {lost} events between");
+        assert!(warning.contains(&discarded), "{warning}");
+    }
+    assert_eq!(warnings.matches("discarded").count(), 3, "{warnings}");
+    let text = fs::read_to_string(trace.join("metadata")).unwrap();
+    assert!(text.contains("dropped_records = 70000000013;"), "{text}");
+}
+
+#[test]
+fn a_place_that_cannot_be_used() {
+    let (recording, _) = many(2, 5000, 10);
+    let to = |path: &Path| {
+        let mut command = recording.merge(&["--format", "ctf", "-o"]);
+        command.arg(path);
+        command
+    };
+    let file = recording.path("file");
+    fs::write(&file, "").unwrap();
+    let message = fail(&mut to(&file));
+    assert!(
+        message.contains("file: exists and is not a directory"),
+        "{message}"
+    );
+    let message = fail(&mut to(&recording.dir));
+    assert!(
+        message.contains("rec: exists and is not empty"),
+        "{message}"
+    );
+    let message = fail(&mut to(&recording.path("no/such")));
+    assert!(
+        message.contains("no/such: cannot be created: No such file"),
+        "{message}"
+    );
+    let output = recording.merge(&["--format", "ctf"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("--output <PATH>"),
+        "{}",
+        stderr(&output)
+    );
+
+    // A file that cannot grow stands for a full disk.
+    let path = recording.path("full");
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=XFSZ", "prlimit", "--fsize=100000"]);
+    let merge = to(&path);
+    command.arg(merge.get_program()).args(merge.get_args());
+    let message = fail(&mut command);
+    assert!(
+        message.contains("full/cpu0: cannot be written: File too large"),
+        "{message}"
+    );
+    assert!(!path.join("metadata").exists());
 }

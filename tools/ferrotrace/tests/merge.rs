@@ -5,10 +5,15 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;
+#[path = "common/recording.rs"]
+mod recording;
 
 use std::fs;
+use std::fs::File;
 use std::io::Read;
 use std::process::Command;
+
+use proptest::prelude::*;
 
 use common::Channel;
 use common::FORMAT;
@@ -20,6 +25,9 @@ use common::start;
 use common::stderr;
 use common::stdout;
 use common::succeed;
+use recording::DISCARDED;
+use recording::Recording;
+use recording::fast;
 
 const QUICK: [&str; 3] = ["--duration", "0.1", "--no-partial"];
 
@@ -220,16 +228,255 @@ fn a_recording_that_is_none() {
 /// `ferrotrace relay merge | head` has had enough after a few lines.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
+    leave(&[]);
+    leave(&["--format", "json"]);
+}
+
+fn leave(args: &[&str]) {
     let channel = recorded();
     let bytes: Vec<u8> = (0..20_000)
         .flat_map(|time| record(time, 0, 1, "x"))
         .collect();
     fs::write(channel.out.join("cpu0"), bytes).unwrap();
-    let mut child = start(&mut merge(&channel, &[]));
+    let mut child = start(&mut merge(&channel, args));
     let mut out = child.stdout.take().unwrap();
     out.read_exact(&mut [0; 10]).unwrap();
     drop(out);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
     assert_eq!(stderr(&output), "");
+}
+
+const FAST: &str = "\
+name: open
+ID: 3
+format:
+\tfield:u32 flags;\toffset:0;\tsize:4;\tsigned:0;
+\tfield:char path[];\toffset:4;\tsize:0;\tsigned:0;
+
+name: tick
+ID: 4
+";
+
+fn open(flags: u32, path: &[u8]) -> Vec<u8> {
+    [&flags.to_ne_bytes()[..], path].concat()
+}
+
+#[test]
+fn records_of_a_fast_channel() {
+    let files = [
+        [
+            fast(3, 0, Some(1_000_000_010), &open(1, b"/etc")),
+            fast(4, 0, None, b""),
+            fast(9, DISCARDED, None, b"not this"),
+            fast(7, 0, Some(1_000_000_030), &[1, 0xab]),
+            fast(3, 0, None, &[5, 6]),
+        ]
+        .concat(),
+        [
+            fast(4, 0, None, b"more than described"),
+            fast(4, 0, Some(1_000_000_020), b""),
+        ]
+        .concat(),
+    ];
+    let recording = Recording::new("fast", FAST, &files);
+    let output = succeed(&mut recording.merge(&[]));
+    assert_eq!(
+        stdout(&output),
+        "\
+[001] 0.000000000 tick:
+[000] 1.000000010 open: flags=1 path=/etc
+[000] 1.000000010 tick:
+[001] 1.000000020 tick:
+[000] 1.000000030 type_7: data=01ab
+[000] 1.000000030 type_3: data=0506
+cpu 0: 4 records
+cpu 1: 2 records
+total: 6 records of 2 CPUs in 1.000000030 s
+lost: 0 sub-buffers, unknown records dropped by the kernel
+"
+    );
+    let warning = stderr(&output);
+    assert!(warning.contains("1 records are shorter than"), "{warning}");
+
+    // Without a description all are unknown.
+    fs::remove_file(recording.dir.join("format")).unwrap();
+    let text = stdout(&succeed(&mut recording.merge(&["--limit", "2"])));
+    assert!(text.contains("type_3: data=010000002f657463\n"), "{text}");
+}
+
+#[test]
+fn a_fast_file_that_is_damaged() {
+    let good = fast(4, 0, Some(10), b"");
+    let mut long = fast(4, 0, None, b"");
+    long[..4].copy_from_slice(&(1u32 << 20).to_ne_bytes());
+    let files = [
+        [&good[..], &long, &good].concat(),
+        [&good[..], &good[..12]].concat(),
+        good[..3].to_vec(),
+        Vec::new(),
+    ];
+    let recording = Recording::new("fast", FAST, &files);
+    let output = succeed(&mut recording.merge(&["--format", "json"]));
+    let text = stdout(&output);
+    assert_eq!(text.lines().count(), 3, "{text}");
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let summary = &last["summary"];
+    assert_eq!(
+        summary["corrupt"],
+        serde_json::json!([{"file": "cpu0", "at": 16}])
+    );
+    let truncated = serde_json::json!([
+        {"file": "cpu1", "bytes": 12}, {"file": "cpu2", "bytes": 3}
+    ]);
+    assert_eq!(summary["truncated"], truncated);
+    let warning = stderr(&output);
+    assert!(
+        warning.contains("cpu0: byte 16 begins no record"),
+        "{warning}"
+    );
+    assert!(
+        warning.contains("2 truncated records: cpu1 (12 bytes), cpu2 (3 bytes)"),
+        "{warning}"
+    );
+
+    for (format, part) in [
+        ("name: a\n", "a: has no line \"ID:\""),
+        (
+            "name: a\nID: 1\nname: b\nID: 1\n",
+            "a and b have the same ID 1",
+        ),
+    ] {
+        fs::write(recording.dir.join("format"), format).unwrap();
+        let message = fail(&mut recording.merge(&[]));
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_selection_leaves_records_out() {
+    let channel = recorded();
+    let lines = |args: &[&str]| {
+        let text = stdout(&succeed(&mut merge(&channel, args)));
+        let lines = text.lines().filter(|line| line.starts_with('['));
+        let times = lines.map(|line| line[6..17].parse().unwrap());
+        times.collect::<Vec<f64>>()
+    };
+    let (from, to) = ("1.000000100", "1.000000102");
+    assert_eq!(
+        lines(&["--from", from, "--to", to]),
+        [1.0000001, 1.000000101, 1.000000102]
+    );
+    assert_eq!(lines(&["--from", from]).len(), 101);
+    assert_eq!(lines(&["--from", "1.0000002", "--limit", "5"]).len(), 1);
+    assert_eq!(lines(&["--to", "1"]).len(), 0);
+    let odd = lines(&["--cpu", "0,7", "--to", "1.000000006"]);
+    assert_eq!(odd, [1.000000001, 1.000000003, 1.000000005]);
+    assert_eq!(lines(&["--cpu", "3-5"]).len(), 100);
+    let text = stdout(&succeed(&mut merge(
+        &channel,
+        &["--cpu", "5", "--from", from],
+    )));
+    assert!(text.contains("\ntotal: 51 records of 1 CPUs"), "{text}");
+
+    for args in [
+        ["--from", "1e3"],
+        ["--to", "-"],
+        ["--cpu", "5-3"],
+        ["--cpu", "x"],
+    ] {
+        let output = merge(&channel, &args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn output_to_a_file() {
+    let channel = recorded();
+    let to = |path: &str| merge(&channel, &["-o", path]);
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("text");
+    let path = path.to_str().unwrap();
+    assert_eq!(stdout(&succeed(&mut to(path))), "");
+    let printed = stdout(&succeed(&mut merge(&channel, &[])));
+    assert_eq!(fs::read_to_string(path).unwrap(), printed);
+
+    let message = fail(&mut to("/dev/full"));
+    assert!(
+        message.contains("/dev/full: cannot be written: No space left"),
+        "{message}"
+    );
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let message = fail(merge(&channel, &["--format", "json"]).stdout(full));
+    assert!(
+        message.contains("standard output: cannot be written: No space left"),
+        "{message}"
+    );
+    let message = fail(&mut to(&format!("{path}/x")));
+    assert!(message.contains("cannot be created"), "{message}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Whatever the bytes, each line is JSON, and says what they mean.
+    #[test]
+    fn json_can_be_parsed(records in prop::collection::vec(any::<([u8; 16], i32, u64)>(), 1..20)) {
+        let mut bytes = Vec::new();
+        for (time, (comm, pid, addr)) in (0u64..).zip(&records) {
+            let start = bytes.len();
+            bytes.extend(record(time, 0, *pid, ""));
+            bytes[start + 16..start + 32].copy_from_slice(comm);
+            bytes[start + 32..].copy_from_slice(&addr.to_ne_bytes());
+        }
+        let recording = Recording::new("plain", FORMAT, &[bytes]);
+        let text = stdout(&succeed(&mut recording.merge(&["--format", "json"])));
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), records.len() + 1);
+        for ((comm, pid, addr), line) in records.iter().zip(&lines) {
+            assert_eq!(&line["fields"]["pid"], pid);
+            assert_eq!(&line["fields"]["addr"], &format!("{addr:#x}"));
+            let name = line["fields"]["comm"].as_str().unwrap();
+            assert!(!name.contains(char::is_control));
+            if comm.iter().all(u8::is_ascii_graphic) {
+                assert_eq!(name.as_bytes(), comm);
+            }
+        }
+    }
+}
+
+/// 400 MiB of 200 CPUs, and little memory.
+#[test]
+fn memory_is_bounded() {
+    let format = "\
+name: large
+field:u64 time;\toffset:0;\tsize:8;\tsigned:0;
+field:char data[2040];\toffset:8;\tsize:2040;\tsigned:0;
+";
+    let recording = Recording::new("plain", format, &vec![Vec::new(); 200]);
+    for cpu in 0..200 {
+        let file = recording.dir.join(format!("cpu{cpu}"));
+        // A hole is a row of records too.
+        File::options()
+            .write(true)
+            .open(file)
+            .unwrap()
+            .set_len(2 << 20)
+            .unwrap();
+    }
+    let trace = recording.path("trace");
+    let trace = trace.to_str().unwrap();
+    for args in [&["-o", "/dev/null"][..], &["--format", "ctf", "-o", trace]] {
+        let merge = recording.merge(args);
+        let mut command = Command::new("prlimit");
+        // Nor is it limited to so many files.
+        command.args(["--as=80000000", "--nofile=100:4096"]);
+        command.arg(merge.get_program()).args(merge.get_args());
+        succeed(&mut command);
+    }
+    let text = stdout(&succeed(&mut recording.merge(&["--limit", "0"])));
+    assert!(text.contains("total: 204800 records of 200 CPUs"), "{text}");
 }

@@ -12,6 +12,7 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use std::io::Write;
+use std::mem;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -116,13 +117,17 @@ impl Sink for Ctf<'_> {
     }
 
     fn end(&mut self, counts: &Counts) -> Result<(), WriteError> {
-        for (&cpu, &lost) in &counts.lost {
-            self.stream(cpu)?.discarded = lost;
-        }
-        for stream in self.streams.values_mut() {
-            stream.flush()?;
+        // CPUs that have nothing but losses.
+        for &cpu in counts.lost.keys() {
+            self.stream(cpu)?;
         }
         let recorded = &self.recording.metadata;
+        let start = recorded.start_monotonic_ns;
+        let end = start.saturating_add(recorded.duration_ns);
+        for (cpu, stream) in &mut self.streams {
+            let lost = counts.lost.get(cpu).copied().unwrap_or(0);
+            stream.end(lost, start, end)?;
+        }
         let mut env = vec![
             ("tracer_name", EnvValue::Text("ferrotrace".into())),
             (
@@ -195,34 +200,47 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes the packet, which may be empty.
+    /// Writes the packet that is being filled.
     fn flush(&mut self) -> Result<(), WriteError> {
-        let bits = u64::try_from(self.packet.len()).unwrap_or(u64::MAX) * 8;
+        let mut packet = mem::take(&mut self.packet);
+        let begin = self.begin.take().unwrap_or(self.last);
+        self.write(&mut packet, begin, self.last)?;
+        packet.truncate(HEAD);
+        // What one long event needed is not kept.
+        packet.shrink_to(2 * PACKET);
+        self.packet = packet;
+        Ok(())
+    }
+
+    /// Writes the last packet, which says what was lost between `start` and `end`.
+    fn end(&mut self, lost: u64, start: u64, end: u64) -> Result<(), WriteError> {
+        if lost > 0 {
+            let begin = *self.begin.get_or_insert(start);
+            if self.sequence == 0 {
+                // A reader counts from packet to packet: there has to be one before.
+                self.write(&mut vec![0; HEAD], begin, begin)?;
+            }
+            self.discarded = lost;
+            self.last = self.last.max(end);
+        }
+        self.flush()
+    }
+
+    /// Writes a packet of events that came between `begin` and `end`, maybe none.
+    fn write(&mut self, packet: &mut Vec<u8>, begin: u64, end: u64) -> Result<(), WriteError> {
+        let bits = u64::try_from(packet.len()).unwrap_or(u64::MAX) * 8;
         let mut head = Vec::with_capacity(HEAD);
         head.extend(MAGIC.to_ne_bytes());
         head.extend(self.uuid.as_bytes());
         head.extend(0u32.to_ne_bytes());
-        for number in [
-            self.begin.unwrap_or(self.last),
-            self.last,
-            bits,
-            bits,
-            self.sequence,
-            self.discarded,
-        ] {
+        for number in [begin, end, bits, bits, self.sequence, self.discarded] {
             head.extend(number.to_ne_bytes());
         }
         head.extend(self.cpu.to_ne_bytes());
-        self.packet.splice(..HEAD, head);
-
-        let written = self.file.write_all(&self.packet);
-        written.map_err(|source| WriteError::file(&self.path, source))?;
-        // What one long event needed is not kept.
-        self.packet.truncate(HEAD);
-        self.packet.shrink_to(2 * PACKET);
-        self.begin = None;
+        packet.splice(..HEAD, head);
         self.sequence += 1;
-        Ok(())
+        let written = self.file.write_all(packet);
+        written.map_err(|source| WriteError::file(&self.path, source))
     }
 }
 
