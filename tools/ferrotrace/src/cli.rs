@@ -10,6 +10,7 @@ use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::PathBuf;
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -21,9 +22,9 @@ use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 
 use ferrotrace::relay::channel::Header;
-use ferrotrace::relay::info::info;
 use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
+use ferrotrace::relay::stat::Watch;
 
 /// Records and decodes the kernel's traces.
 #[derive(Debug, Parser)]
@@ -44,8 +45,8 @@ enum Command {
 enum Relay {
     /// Drain a channel into a directory, one file a CPU.
     Record(RecordArgs),
-    /// Show the sizes, the mode and the counters of a channel.
-    Info(InfoArgs),
+    /// Show the sizes and the counters of a channel: how full it is, and what was lost.
+    Stat(StatArgs),
     /// Put the records of a recording in the order of their times: as text, JSON or a trace.
     #[command(visible_alias = "report")]
     Merge(merge::MergeArgs),
@@ -97,11 +98,17 @@ struct RecordArgs {
 }
 
 #[derive(Debug, Args)]
-struct InfoArgs {
+struct StatArgs {
     /// The channel: the directory and the base name of its relay files, without the CPU's number.
     #[arg(value_name = "DIR/NAME")]
     channel: PathBuf,
-    /// Print JSON.
+    /// Look again after this time, until the channel is closed; 1 second with --count only.
+    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    interval: Option<Duration>,
+    /// Look that many times.
+    #[arg(short, long, value_name = "N")]
+    count: Option<u64>,
+    /// Print one JSON object a line.
     #[arg(long)]
     json: bool,
 }
@@ -124,18 +131,20 @@ impl Cli {
         let Command::Relay(command) = self.command;
         match command {
             Relay::Record(args) => args.run(),
-            Relay::Info(args) => args.run(),
+            Relay::Stat(args) => args.run(),
             Relay::Merge(args) => args.run(),
         }
     }
 }
 
 /// Writes to stdout. A reader that has gone, such as `head`, has had enough: that is no error.
-fn print(text: &str) -> Result<()> {
+/// Says whether there still is one.
+fn print(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write to stdout"),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to stdout"),
     }
 }
 
@@ -165,18 +174,39 @@ impl RecordArgs {
             }
         }
         if self.json {
-            return print(&format!("{}\n", serde_json::to_string_pretty(&metadata)?));
+            print(&format!("{}\n", serde_json::to_string_pretty(&metadata)?))?;
+        } else {
+            print(&record::summary(&metadata, &self.output))?;
         }
-        print(&record::summary(&metadata, &self.output))
+        Ok(())
     }
 }
 
-impl InfoArgs {
+impl StatArgs {
     fn run(self) -> Result<()> {
-        let info = info(&self.channel)?;
-        if self.json {
-            return print(&format!("{}\n", serde_json::to_string_pretty(&info)?));
+        let mut watch = Watch::open(&self.channel)?;
+        let mut left = match (self.count, self.interval) {
+            (Some(count), _) => count,
+            (None, Some(_)) => u64::MAX,
+            (None, None) => 1,
+        };
+        let mut stat = watch.look()?;
+        while left > 0 {
+            let text = if self.json {
+                format!("{}\n", serde_json::to_string(&stat)?)
+            } else {
+                stat.to_string()
+            };
+            left -= 1;
+            if !print(&text)? || left == 0 || stat.is_closed() {
+                break;
+            }
+            sleep(self.interval.unwrap_or(Duration::from_secs(1)));
+            stat = match watch.look() {
+                Err(error) if error.is_gone() => break,
+                other => other?,
+            };
         }
-        print(&info.to_string())
+        Ok(())
     }
 }

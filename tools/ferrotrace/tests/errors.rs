@@ -56,9 +56,9 @@ fn a_channel_that_is_not_there() {
     has(&fail(&mut record("/", out)), &["DIR/NAME"]);
     assert!(!exists(&channel.out), "an output directory was left behind");
 
-    let mut info = ferrotrace();
-    info.args(["relay", "info", "/nowhere/relay/cpu"]);
-    has(&fail(&mut info), &["no such directory"]);
+    let mut stat = ferrotrace();
+    stat.args(["relay", "stat", "/nowhere/relay/cpu"]);
+    has(&fail(&mut stat), &["no such directory"]);
 }
 
 #[test]

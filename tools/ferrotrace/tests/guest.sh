@@ -183,9 +183,9 @@ rust_client_again() {
 	chained "$WORK"/sched[12345]
 }
 
-info_agrees() {
-	"$FERROTRACE" relay info "$SCHED/cpu" || return 1
-	"$FERROTRACE" relay info "$SCHED/cpu" --json | grep '"subbuf_size": 4096'
+stat_agrees() {
+	"$FERROTRACE" relay stat "$SCHED/cpu" || return 1
+	"$FERROTRACE" relay stat "$SCHED/cpu" --json | grep '"subbuf_size":4096'
 }
 
 rust_client_closes() {
@@ -246,7 +246,7 @@ else
 fi
 check "C client: unloaded while it is recorded" closed_while_recording
 check "Rust client: mmap" rust_client
-check "Rust client: info" info_agrees
+check "Rust client: stat" stat_agrees
 check "Rust client: four recordings more, without a gap" rust_client_again
 check "Rust client: unloaded while it is recorded" rust_client_closes
 check "Rust client: flight recorder" flight_recorder

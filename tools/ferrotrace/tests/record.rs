@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace relay record` and `info` on simulated channels.
+//! `ferrotrace relay record` and `stat` on simulated channels.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -336,7 +336,7 @@ fn waiting_costs_nothing() {
 }
 
 #[test]
-fn info_shows_the_counters() {
+fn stat_shows_the_counters() {
     let channel = Channel::new("overwrite", 0);
     let mut cpu = channel.cpu(0, 3);
     cpu.finish(b"a");
@@ -345,25 +345,32 @@ fn info_shows_the_counters() {
 
     let mut command = ferrotrace();
     command
-        .args(["relay", "info", "--json"])
+        .args(["relay", "stat", "--json"])
         .arg(channel.name());
-    let info: serde_json::Value = serde_json::from_slice(&succeed(&mut command).stdout).unwrap();
-    assert_eq!(info["subbuf_size"], SUBBUF);
-    assert_eq!(info["mode"], "overwrite");
-    assert_eq!(info["dropped"], 5);
-    assert_eq!(info["cpus"][0]["produced"], 5);
-    assert_eq!(info["cpus"][0]["consumed"], 3);
-    assert_eq!(info["cpus"][0]["ready"], 2);
-    assert_eq!(info["cpus"][1]["cpu"], 9);
-    assert_eq!(info["cpus"][1]["produced"], serde_json::Value::Null);
-    assert_eq!(info["cpus"][1]["file_size"], 17);
+    let stat: serde_json::Value = serde_json::from_slice(&succeed(&mut command).stdout).unwrap();
+    assert_eq!(stat["records"], "plain");
+    assert_eq!(stat["unit"], "sub-buffers");
+    assert_eq!(stat["subbuf_size"], SUBBUF);
+    assert_eq!(stat["mode"], "overwrite");
+    assert_eq!(stat["dropped"], 5);
+    assert_eq!(stat["cpus"][0]["produced"], 5);
+    assert_eq!(stat["cpus"][0]["committed"], serde_json::Value::Null);
+    assert_eq!(stat["cpus"][0]["consumed"], 3);
+    assert_eq!(stat["cpus"][0]["unread"], 2);
+    assert_eq!(stat["cpus"][0]["percent"], 50.0);
+    assert_eq!(stat["cpus"][1]["cpu"], 9);
+    assert_eq!(stat["cpus"][1]["produced"], serde_json::Value::Null);
+    assert_eq!(stat["cpus"][1]["bytes"], 17);
 
     let mut command = ferrotrace();
-    command.args(["relay", "info"]).arg(channel.name());
+    command.args(["relay", "stat"]).arg(channel.name());
     let text = stdout(&succeed(&mut command));
-    assert!(text.contains("mode:        overwrite"), "{text}");
-    let row: Vec<_> = text.lines().nth(6).unwrap().split_whitespace().collect();
-    assert_eq!(row, ["0", "5", "3", "2", "16384"]);
-    let row: Vec<_> = text.lines().nth(7).unwrap().split_whitespace().collect();
-    assert_eq!(row, ["9", "-", "-", "-", "17"]);
+    assert!(
+        text.contains("compatible, overwrite, 4 sub-buffers of 4096 bytes, dropped: 5"),
+        "{text}"
+    );
+    let row: Vec<_> = text.lines().nth(2).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["0", "5", "-", "3", "2", "50", "-", "-", "16384", "-"]);
+    let row: Vec<_> = text.lines().nth(3).unwrap().split_whitespace().collect();
+    assert_eq!(row, ["9", "-", "-", "-", "-", "-", "-", "-", "17", "-"]);
 }

@@ -28,7 +28,7 @@ insmod "$MODULES/rust_relay.ko"
 insmod "$MODULES/ferrotrace_relay.ko"
 insmod "$MODULES/ferrotrace_fast_relay.ko"
 insmod "$MODULES/samples/relay_sched.ko" subbuf_size=16384 n_subbufs=16
-"$FERROTRACE" relay info "$RELAY/cpu"
+"$FERROTRACE" relay stat "$RELAY/cpu"
 
 step "recording scheduler switches of a workload, by mmap"
 "$FERROTRACE" relay record "$RELAY/cpu" -o "$OUT/rec" &

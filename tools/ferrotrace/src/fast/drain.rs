@@ -80,13 +80,13 @@ impl FastDrain {
     /// Takes what there is at the end of a recording. A writer that goes on is not waited for.
     pub fn finish(&mut self, out: &mut CpuFile) -> Result<()> {
         let end = self.ring.produced();
+        self.ready(out)?;
         let mut patience = PATIENCE;
         while self.position < end && patience > 0 {
-            if !self.ready(out)? {
-                // A record is being written, by a task that has lost its processor perhaps.
-                patience -= 1;
-                sleep(Duration::from_millis(1));
-            }
+            // A record is being written, by a task that has lost its processor perhaps.
+            sleep(Duration::from_millis(1));
+            patience -= 1;
+            self.ready(out)?;
         }
         self.note_lost(&mut out.tally);
         Ok(())

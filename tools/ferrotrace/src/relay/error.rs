@@ -250,7 +250,7 @@ impl Error {
 
     /// Whether the channel has gone away.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Error::Gone(_))
+        matches!(self, Error::Gone(_) | Error::NoDirectory(_))
     }
 }
 

@@ -10,7 +10,6 @@ mod drain_mapped;
 mod drain_read;
 pub mod error;
 pub mod files;
-pub mod info;
 pub mod mapping;
 #[cfg(test)]
 mod model;
@@ -19,5 +18,6 @@ mod progress;
 pub mod record;
 mod signals;
 pub mod source;
+pub mod stat;
 pub mod tally;
 mod worker;

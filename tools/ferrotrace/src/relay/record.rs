@@ -300,7 +300,7 @@ impl Recorder {
         if self.scanned.elapsed() >= RESCAN {
             match self.scan(false) {
                 // The directory has gone: each thread will notice for its buffer.
-                Err(Error::NoDirectory(_) | Error::Gone(_)) => (),
+                Err(error) if error.is_gone() => (),
                 other => other?,
             }
             self.note_dropped();
