@@ -168,11 +168,12 @@ impl Ring {
         let end = self.ceil(position);
         let asked = (words.consumed(), words.watermark());
         let trip = self.trip(asked.0.min(position), asked.1);
-        let limit = match trip > position {
-            true => end.min(trip - 1),
+        // One before the place to stop at: a record that ends right there fills the sub-buffer.
+        let stop = match trip > position {
+            true => end.min(trip),
             false => end,
         };
-        words.set_limit(Word::limit_at(limit));
+        words.set_limit(Word::limit_at(stop.saturating_sub(1)));
         // The reader stores its words, queues itself, and looks at the state or has this called; so
         // either it finds what it waits for, or we find what it asks for. The same barrier stands
         // between the reserve and the caller's look at the queue.
