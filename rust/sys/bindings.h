@@ -13,6 +13,7 @@
 #include <linux/ferrotrace_relay.h>
 #include <linux/fs.h>
 #include <linux/irq_work.h>
+#include <linux/klog.h>
 #include <linux/percpu.h>
 #include <linux/relay.h>
 #include <linux/timekeeping.h>
@@ -20,6 +21,7 @@
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 
+#include "../../klog/context.h"
 #include "helpers.h"
 
 /*

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * klog: trace statements that may stay in the code, whether or not anybody
+ * listens. See Documentation/klog.rst of Ferrotrace.
+ */
+#ifndef _LINUX_KLOG_H
+#define _LINUX_KLOG_H
+
+#include <linux/compiler_attributes.h>
+#include <linux/errno.h>
+#include <linux/types.h>
+
+/* Bytes that klog_printk() formats into, the closing NUL included. */
+#define KLOG_PRINTK_MAX	1024
+
+/**
+ * struct klog_operations - what a klog handler does
+ * @klog: takes a message of @len bytes at @data, which is valid during the
+ *	call only. Called with interrupts off, from NMI context too, and never
+ *	twice at a time on one CPU. NULL: messages are not wanted.
+ */
+struct klog_operations {
+	void (*klog)(const void *data, int len);
+};
+
+#ifdef CONFIG_KLOG_RUST
+
+/**
+ * klog() - log raw data
+ * @data: the bytes, which must not change during the call
+ * @len: how many; nothing is logged if it is not positive
+ *
+ * Hands the data to the current handler; does nothing if there is none. A
+ * message that comes while the handler is at work on this CPU (from an NMI, or
+ * from the handler itself), or where RCU does not watch, is not delivered and
+ * counted by klog_missed().
+ *
+ * Context: any.
+ */
+void klog(const void *data, int len);
+
+/**
+ * klog_printk() - log formatted text
+ * @fmt: format string, as for printk()
+ *
+ * As klog(), with the text that the format makes, without a NUL at its end.
+ * What is longer than %KLOG_PRINTK_MAX - 1 bytes is cut. Nothing is formatted
+ * if there is no handler.
+ *
+ * Context: any.
+ */
+__printf(1, 2) void klog_printk(const char *fmt, ...);
+
+/**
+ * register_klog_handler() - make a handler the current one
+ * @ops: what it does; need not outlive the call, but the function must stay
+ *	until unregister_klog_handler() has returned, or until another handler
+ *	has been registered
+ *
+ * Takes the place of the handler that was current, which is not called any
+ * more once this has returned.
+ *
+ * Context: process; may sleep.
+ * Return: 0, or -EINVAL if @ops is NULL.
+ */
+int register_klog_handler(const struct klog_operations *ops);
+
+/**
+ * unregister_klog_handler() - have no handler
+ *
+ * Removes the current handler, whoever registered it. No handler is executed
+ * any more on any CPU once this has returned, unless one is registered anew.
+ *
+ * Context: process; may sleep.
+ */
+void unregister_klog_handler(void);
+
+/**
+ * klog_missed() - count what the handlers did not get
+ *
+ * Context: any.
+ * Return: the number of messages, since boot, that came when there was a
+ * handler and could not be handed to it. See klog().
+ */
+u64 klog_missed(void);
+
+#else /* !CONFIG_KLOG_RUST */
+
+static inline void klog(const void *data, int len) { }
+static inline __printf(1, 2) void klog_printk(const char *fmt, ...) { }
+static inline void unregister_klog_handler(void) { }
+static inline u64 klog_missed(void) { return 0; }
+
+static inline int register_klog_handler(const struct klog_operations *ops)
+{
+	return ops ? 0 : -EINVAL;
+}
+
+#endif /* !CONFIG_KLOG_RUST */
+
+#endif /* _LINUX_KLOG_H */

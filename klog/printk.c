@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The parts of klog that Rust cannot have: a function with variable arguments,
+ * and static per-CPU data.
+ *
+ * Everything here runs with interrupts off, so that on a CPU only NMIs come in
+ * between, and each of these ends before what it interrupted goes on: plain
+ * loads and stores that restore what they found are enough.
+ */
+#include <linux/compiler.h>
+#include <linux/cpumask.h>
+#include <linux/export.h>
+#include <linux/irqflags.h>
+#include <linux/klog.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/sprintf.h>
+
+#include "context.h"
+
+/* An NMI, and a machine check in it, while something formats a message. */
+#define KLOG_TEXTS	3
+
+struct klog_cpu {
+	u64 missed;
+	/* a handler is at work */
+	bool busy;
+	/* how many of these are in use */
+	unsigned int texts;
+	char text[KLOG_TEXTS][KLOG_PRINTK_MAX];
+};
+
+static DEFINE_PER_CPU(struct klog_cpu, klog_cpu);
+
+bool ferro_klog_enter(void)
+{
+	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
+
+	/* unregistering waits only for what RCU sees */
+	if (READ_ONCE(cpu->busy) || !rcu_is_watching()) {
+		this_cpu_inc(klog_cpu.missed);
+		return false;
+	}
+	WRITE_ONCE(cpu->busy, true);
+	barrier();
+	return true;
+}
+EXPORT_SYMBOL_GPL(ferro_klog_enter);
+
+void ferro_klog_exit(void)
+{
+	barrier();
+	__this_cpu_write(klog_cpu.busy, false);
+}
+EXPORT_SYMBOL_GPL(ferro_klog_exit);
+
+char *ferro_klog_text_get(void)
+{
+	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
+	unsigned int texts = READ_ONCE(cpu->texts);
+
+	if (texts == KLOG_TEXTS) {
+		this_cpu_inc(klog_cpu.missed);
+		return NULL;
+	}
+	WRITE_ONCE(cpu->texts, texts + 1);
+	barrier();
+	return cpu->text[texts];
+}
+EXPORT_SYMBOL_GPL(ferro_klog_text_get);
+
+void ferro_klog_text_put(void)
+{
+	barrier();
+	__this_cpu_dec(klog_cpu.texts);
+}
+EXPORT_SYMBOL_GPL(ferro_klog_text_put);
+
+u64 klog_missed(void)
+{
+	unsigned int cpu;
+	u64 missed = 0;
+
+	for_each_possible_cpu(cpu)
+		missed += READ_ONCE(per_cpu(klog_cpu.missed, cpu));
+	return missed;
+}
+EXPORT_SYMBOL_GPL(klog_missed);
+
+void klog_printk(const char *fmt, ...)
+{
+	unsigned long flags;
+	va_list args;
+	char *text;
+
+	if (!ferro_klog_active())
+		return;
+
+	local_irq_save(flags);
+	text = ferro_klog_text_get();
+	if (text) {
+		va_start(args, fmt);
+		klog(text, vscnprintf(text, KLOG_PRINTK_MAX, fmt, args));
+		va_end(args);
+		ferro_klog_text_put();
+	}
+	local_irq_restore(flags);
+}
+EXPORT_SYMBOL_GPL(klog_printk);
+
+/* Defined in Rust. */
+EXPORT_SYMBOL_GPL(ferro_klog_active);
+EXPORT_SYMBOL_GPL(klog);
+EXPORT_SYMBOL_GPL(register_klog_handler);
+EXPORT_SYMBOL_GPL(unregister_klog_handler);

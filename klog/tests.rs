@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests: what a handler gets. They run at boot, when nobody else has a handler.
+#![deny(unsafe_code)]
+
+use kernel::prelude::*;
+
+#[kunit_tests(ferro_klog)]
+mod suite {
+    use crate::klog;
+    use crate::Handler;
+    use crate::Registration;
+    use ferro_sys::cpu::IrqsOff;
+    use kernel::sync::atomic::Atomic;
+    use kernel::sync::atomic::Relaxed;
+
+    /// Counts what it gets, and adds up the bytes.
+    struct Counter;
+
+    static MESSAGES: Atomic<usize> = Atomic::new(0);
+    static LEN: Atomic<usize> = Atomic::new(0);
+    static SUM: Atomic<u64> = Atomic::new(0);
+
+    fn sum(bytes: &[u8]) -> u64 {
+        bytes
+            .iter()
+            .fold(7, |sum: u64, &byte| sum.wrapping_mul(31) + u64::from(byte))
+    }
+
+    impl Handler for Counter {
+        fn klog(_irqs: &IrqsOff, message: &[u8]) {
+            MESSAGES.fetch_add(1, Relaxed);
+            LEN.store(message.len(), Relaxed);
+            SUM.store(sum(message), Relaxed);
+        }
+    }
+
+    /// Logs from inside.
+    struct Nested;
+
+    impl Handler for Nested {
+        fn klog(irqs: &IrqsOff, message: &[u8]) {
+            Counter::klog(irqs, message);
+            crate::write(b"again");
+        }
+    }
+
+    /// Messages that arrive while `f` runs.
+    fn messages(f: impl FnOnce()) -> usize {
+        let before = MESSAGES.load(Relaxed);
+        f();
+        MESSAGES.load(Relaxed).wrapping_sub(before)
+    }
+
+    #[test]
+    fn without_a_handler_nothing_happens() {
+        assert_eq!(messages(|| crate::write(b"nobody")), 0);
+        assert_eq!(messages(|| klog!("nobody {}", 1)), 0);
+    }
+
+    #[test]
+    fn a_handler_gets_every_byte_until_it_goes() {
+        let handler = Registration::<Counter>::new();
+        assert_eq!(messages(|| crate::write(b"\0raw\xff")), 1);
+        assert_eq!(SUM.load(Relaxed), sum(b"\0raw\xff"));
+        assert_eq!(messages(|| klog!("{}: {:#x}", "text", 254)), 1);
+        assert_eq!(SUM.load(Relaxed), sum(b"text: 0xfe"));
+        assert_eq!(messages(|| crate::write(b"")), 0);
+        drop(handler);
+        assert_eq!(messages(|| crate::write(b"late")), 0);
+    }
+
+    #[test]
+    fn text_is_cut() {
+        let _handler = Registration::<Counter>::new();
+        assert_eq!(messages(|| klog!("{:1023}", 7)), 1);
+        assert_eq!(LEN.load(Relaxed), 1023);
+        assert_eq!(messages(|| klog!("{:1024}", 7)), 1);
+        assert_eq!(LEN.load(Relaxed), 1023);
+        assert_eq!(messages(|| klog!("{:3000}{}", 7, "and more")), 1);
+        assert_eq!(LEN.load(Relaxed), 1023);
+    }
+
+    #[test]
+    fn a_handler_is_not_called_by_itself() {
+        let _handler = Registration::<Nested>::new();
+        let missed = crate::missed();
+        assert_eq!(messages(|| crate::write(b"once")), 1);
+        assert!(crate::missed() > missed);
+    }
+
+    #[test]
+    fn the_last_handler_is_the_current_one() {
+        let first = Registration::<Nested>::new();
+        let second = Registration::<Counter>::new();
+        let missed = crate::missed();
+        // Its place is taken, so dropping it must not take the second away.
+        drop(first);
+        assert_eq!(messages(|| crate::write(b"second")), 1);
+        assert_eq!(crate::missed(), missed);
+        drop(second);
+        assert_eq!(messages(|| crate::write(b"nobody")), 0);
+    }
+}
