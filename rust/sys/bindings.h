@@ -15,6 +15,7 @@
 #include <linux/irq_work.h>
 #include <linux/klog.h>
 #include <linux/percpu.h>
+#include <linux/rcupdate.h>
 #include <linux/relay.h>
 #include <linux/timekeeping.h>
 #include <linux/tracepoint.h>

@@ -19,6 +19,7 @@ pub mod pages;
 pub mod percpu;
 pub mod preempt;
 pub mod raw_lock;
+pub mod rcu_slot;
 pub mod ring;
 pub mod time;
 pub mod tracepoint;

@@ -195,16 +195,35 @@ impl UserSrc {
     ///
     /// Errors: -EINVAL, -EFAULT.
     pub fn flag(&self) -> Result<bool> {
-        let mut bytes = [0; 4];
-        let text = bytes.get_mut(..self.len).ok_or(EINVAL)?;
-        kernel::uaccess::UserSlice::new(self.ptr, self.len)
-            .reader()
-            .read_slice(text)?;
-        match text.trim_ascii() {
+        match self.text(&mut [0; 4])? {
             b"0" | b"n" | b"N" | b"off" => Ok(false),
             b"1" | b"y" | b"Y" | b"on" => Ok(true),
             _ => Err(EINVAL),
         }
+    }
+
+    /// A decimal number, with or without a newline.
+    ///
+    /// Errors: -EINVAL if it is none, -ERANGE if it is too large for the type, -EFAULT.
+    pub fn number(&self) -> Result<usize> {
+        let mut bytes = [0; 32];
+        let digits = self.text(&mut bytes)?;
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(EINVAL);
+        }
+        let digits = core::str::from_utf8(digits).map_err(|_| EINVAL)?;
+        digits.parse().map_err(|_| ERANGE)
+    }
+
+    /// The text, without white space at its ends.
+    ///
+    /// Errors: -EINVAL if it does not fit in `bytes`, -EFAULT.
+    pub fn text<'a>(&self, bytes: &'a mut [u8]) -> Result<&'a [u8]> {
+        let text = bytes.get_mut(..self.len).ok_or(EINVAL)?;
+        kernel::uaccess::UserSlice::new(self.ptr, self.len)
+            .reader()
+            .read_slice(text)?;
+        Ok(text.trim_ascii())
     }
 }
 
