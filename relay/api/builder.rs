@@ -4,9 +4,12 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
+use ferro_sys::debugfs::Dir;
 use kernel::prelude::*;
+use kernel::sync::Arc;
 
 use crate::channel::Channel;
+use crate::header::HEADER;
 
 /// What happens when no sub-buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,7 @@ pub struct Builder<'a> {
     pub(crate) global: bool,
     pub(crate) permissions: u16,
     pub(crate) format: Option<&'static str>,
+    pub(crate) header: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -43,6 +47,7 @@ impl<'a> Builder<'a> {
             global: false,
             permissions: 0o400,
             format: None,
+            header: false,
         }
     }
 
@@ -93,12 +98,37 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Each sub-buffer begins with its padding, a native `size_t`, which is there when the
+    /// sub-buffer is finished. So a reader of the mapping needs no file for it. It also makes the
+    /// kernel's log say, once for each buffer, when it is full.
+    pub fn padding_header(self) -> Self {
+        Self {
+            header: true,
+            ..self
+        }
+    }
+
     /// Opens the channel.
     ///
-    /// Context: process; sleeps. Errors: -EINVAL for sizes of zero or more than 4 GiB a CPU,
-    /// -EEXIST if the directory is there already, -ENODEV without debugfs, -ENOMEM.
+    /// Context: process; sleeps. Errors: -EINVAL for sizes of zero, of a header and nothing else, or
+    /// of more than 4 GiB a CPU, -EEXIST if the directory is there already, -ENODEV without
+    /// debugfs, -ENOMEM.
     pub fn open(self) -> Result<Channel> {
-        let geometry = Geometry::new(self.subbuf_size, self.n_subbufs).map_err(|_| EINVAL)?;
-        Channel::open(&self, geometry)
+        Channel::open(&self, self.geometry()?)
+    }
+
+    /// Opens the channel in a directory that is there already. Of the files, those of the buffers
+    /// are made; the others are left to the owner of the directory.
+    ///
+    /// Context and errors: as for [`Builder::open`].
+    pub fn open_in(self, dir: Arc<Dir>) -> Result<Channel> {
+        Channel::open_in(&self, self.geometry()?, dir)
+    }
+
+    fn geometry(&self) -> Result<Geometry> {
+        if self.header && self.subbuf_size <= HEADER {
+            return Err(EINVAL);
+        }
+        Geometry::new(self.subbuf_size, self.n_subbufs).map_err(|_| EINVAL)
     }
 }

@@ -13,6 +13,7 @@ use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
+use kernel::sync::Arc;
 use zerocopy::Immutable;
 use zerocopy::IntoBytes;
 
@@ -28,9 +29,9 @@ use crate::record::Record;
 /// User space that has a file or a mapping open keeps its buffer.
 pub struct Channel {
     // In the order in which they have to go.
-    _files: TextFiles,
+    _files: Option<TextFiles>,
     handle: Handle,
-    dir: Dir,
+    dir: Arc<Dir>,
     state: ARef<Shared<ChannelState>>,
 }
 
@@ -62,13 +63,26 @@ impl Channel {
     }
 
     pub(crate) fn open(builder: &Builder<'_>, geometry: Geometry) -> Result<Self> {
+        let dir = Arc::new(Dir::new(builder.dir)?, GFP_KERNEL)?;
+        let mut channel = Self::open_in(builder, geometry, dir)?;
+        channel._files = Some(TextFiles::new(
+            &channel.dir,
+            &channel.state,
+            builder.format,
+        )?);
+        Ok(channel)
+    }
+
+    pub(crate) fn open_in(
+        builder: &Builder<'_>,
+        geometry: Geometry,
+        dir: Arc<Dir>,
+    ) -> Result<Self> {
         let state = ChannelState::new(builder, geometry)?;
-        let dir = Dir::new(builder.dir)?;
         let sizes = (geometry.subbuf_size(), geometry.n_subbufs());
         let handle = Handle::open(&dir, builder.base, sizes, state.clone())?;
-        let files = TextFiles::new(&dir, &state, builder.format)?;
         Ok(Self {
-            _files: files,
+            _files: None,
             handle,
             dir,
             state,
@@ -113,10 +127,11 @@ impl Channel {
     fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room) -> usize) -> Result<(), Dropped> {
         let irqs = IrqsOff::new();
         let _lock = self.state.lock_global(&irqs);
-        let written = self
-            .handle
-            .this_buf(&irqs)
-            .is_some_and(|buf| buf.write_room(len, &irqs, fill));
+        let written = self.state.holds(len)
+            && self
+                .handle
+                .this_buf(&irqs)
+                .is_some_and(|buf| buf.write_room(len, &irqs, fill));
         if !written {
             self.state.count_dropped();
             return Err(Dropped);
@@ -147,7 +162,7 @@ impl Channel {
         Stats {
             dropped: self.state.dropped(),
             full,
-            too_big,
+            too_big: too_big.saturating_add(self.state.too_big()),
         }
     }
 

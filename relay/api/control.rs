@@ -27,9 +27,12 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Mutex;
 
+use crate::app::mode_name;
 use crate::builder::Builder;
 use crate::builder::Mode;
 use crate::ffi::BufRef;
+use crate::header::Headers;
+use crate::header::HEADER;
 use crate::RelayApi;
 
 /// What the callbacks of a channel need.
@@ -45,6 +48,9 @@ pub(crate) struct ChannelState {
     #[pin]
     lock: RawSpinLock,
     dropped: Atomic<u64>,
+    headers: Option<Pin<KBox<Headers>>>,
+    /// Records that fit in a sub-buffer, but not behind its header.
+    too_big: Atomic<usize>,
 }
 
 /// The control files of a buffer.
@@ -56,6 +62,10 @@ struct Controls {
 impl ChannelState {
     pub(crate) fn new(builder: &Builder<'_>, geometry: Geometry) -> Result<ARef<Shared<Self>>> {
         let (mode, global, permissions) = (builder.mode, builder.global, builder.permissions);
+        let headers = match builder.header {
+            true => Some(Headers::new(builder.dir)?),
+            false => None,
+        };
         Shared::new(try_pin_init!(Self {
             geometry,
             mode,
@@ -64,7 +74,30 @@ impl ChannelState {
             controls <- new_mutex!(KVec::new()),
             lock <- RawSpinLock::new(c"relay_api", static_lock_class!()),
             dropped: Atomic::new(0),
+            headers,
+            too_big: Atomic::new(0),
         }? Error))
+    }
+
+    /// What is kept for channels whose sub-buffers begin with a header.
+    pub(crate) fn headers(&self) -> Option<&Headers> {
+        self.headers.as_deref()
+    }
+
+    /// Whether a record can be written behind the header, if there is one. What is longer than a
+    /// whole sub-buffer is left to the engine.
+    #[inline]
+    pub(crate) fn holds(&self, len: usize) -> bool {
+        let size = self.geometry.subbuf_size();
+        let holds = self.headers.is_none() || len > size || len <= size.saturating_sub(HEADER);
+        if !holds {
+            self.too_big.fetch_add(1, Relaxed);
+        }
+        holds
+    }
+
+    pub(crate) fn too_big(&self) -> usize {
+        self.too_big.load(Relaxed)
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -95,6 +128,7 @@ impl ChannelState {
 
     pub(crate) fn reset_dropped(&self) {
         self.dropped.store(0, Relaxed);
+        self.too_big.store(0, Relaxed);
     }
 
     /// Makes the control files of a buffer whose file is `name` in `dir`.
@@ -157,7 +191,7 @@ static CONTROL_FILES: FileTable<Shared<Control>> = FileTable::new(this_module::<
 impl NodeOps for Control {
     fn read(&self, to: &mut UserDst) -> Result {
         match self.kind {
-            Kind::Produced => to.copy_at_position(&self.buf.produced().to_ne_bytes()),
+            Kind::Produced => to.copy_at_position(&self.buf.finished().to_ne_bytes()),
             Kind::Consumed => to.copy_at_position(&self.buf.consumed().to_ne_bytes()),
             Kind::Padding => {
                 let mut bytes = KVVec::with_capacity(self.buf.padding_len(), GFP_KERNEL)?;
@@ -233,12 +267,7 @@ impl NodeOps for Text {
             What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", geometry.subbuf_size()))?,
             What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", geometry.n_subbufs()))?,
             What::Dropped => CString::try_from_fmt(fmt!("{}\n", self.state.dropped()))?,
-            What::Mode => {
-                return to.copy_at_position(match self.state.mode {
-                    Mode::NoOverwrite => b"no-overwrite\n",
-                    Mode::Overwrite => b"overwrite\n",
-                })
-            }
+            What::Mode => CString::try_from_fmt(fmt!("{}\n", mode_name(self.state.mode)))?,
             What::Format(format) => return to.copy_at_position(format.as_bytes()),
         };
         to.copy_at_position(text.to_bytes())

@@ -23,14 +23,18 @@
 
 use kernel::prelude::*;
 
+mod app;
 mod builder;
 mod channel;
 mod control;
 mod ffi;
+mod header;
 mod record;
 #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
 mod tests;
 
+pub use app::App;
+pub use app::AppChannel;
 pub use builder::Builder;
 pub use builder::Mode;
 pub use channel::Channel;

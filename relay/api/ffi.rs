@@ -11,6 +11,8 @@ use ferro_sys::counted::Shared;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
+use ferro_sys::irq_work::HasIrqWork;
+use ferro_sys::irq_work::IrqWork;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
@@ -25,6 +27,8 @@ use kernel::sync::atomic::Release;
 
 use crate::builder::Mode;
 use crate::control::ChannelState;
+use crate::header::Headers;
+use crate::header::HEADER;
 
 /// A buffer of an open channel.
 ///
@@ -73,6 +77,42 @@ impl BufRef {
         self.produced_counter().load(Acquire)
     }
 
+    /// Sub-buffers that readers may take: all that are completed, with their header if there is one.
+    pub(crate) fn finished(&self) -> usize {
+        // SAFETY: Every buffer is one of a channel that `Handle::open()` opened.
+        match unsafe { state_of(self.0) }.headers() {
+            Some(headers) => headers.produced(self.cpu()),
+            None => self.produced(),
+        }
+    }
+
+    /// The CPU that writes; 0 for a global buffer.
+    fn cpu(&self) -> u32 {
+        // SAFETY: By the type invariant; the engine sets it before anything is written.
+        unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).cpu) }.load(Relaxed)
+    }
+
+    /// Writes the padding of the finished sub-buffer `prev` to its head.
+    ///
+    /// # Safety
+    ///
+    /// `prev` is a sub-buffer of this buffer that has been completed and that nobody writes.
+    unsafe fn put_header(&self, prev: *mut c_void) {
+        let (size, n_subbufs) = self.sizes();
+        // SAFETY: By the type invariant; the start does not change.
+        let start = unsafe { (*self.0.as_ptr()).start };
+        let index = prev.addr().wrapping_sub(start.addr()).checked_div(size);
+        let Some(index) = index.filter(|&index| index < n_subbufs) else {
+            return;
+        };
+        // SAFETY: By the type invariant the array has an element a sub-buffer. A sub-buffer of a
+        // channel with headers has room for one.
+        unsafe {
+            let padding = Atomic::from_ptr((*self.0.as_ptr()).padding.add(index)).load(Relaxed);
+            prev.cast::<usize>().write_unaligned(padding);
+        }
+    }
+
     /// Sub-buffers consumed so far.
     pub(crate) fn consumed(&self) -> usize {
         // SAFETY: Within the buffer.
@@ -99,7 +139,7 @@ impl BufRef {
     ///
     /// Errors: -EINVAL if there are not as many.
     pub(crate) fn consume(&self, n: usize) -> Result {
-        if n > self.produced().wrapping_sub(self.consumed()) {
+        if n > self.finished().wrapping_sub(self.consumed()) {
             return Err(EINVAL);
         }
         // SAFETY: By the type invariant.
@@ -161,7 +201,7 @@ impl BufRef {
 /// The pointer comes from `relay_open()`, with the state as its private data.
 pub(crate) struct Handle {
     chan: NonNull<bindings::rchan>,
-    _state: ARef<Shared<ChannelState>>,
+    state: ARef<Shared<ChannelState>>,
 }
 
 // SAFETY: Relay channels may be used from any CPU.
@@ -190,15 +230,16 @@ impl Handle {
                 dir.as_ptr(),
                 sizes.0,
                 sizes.1,
-                callbacks(state.mode()),
+                callbacks(&state),
                 private,
             )
         };
+        let Some(chan) = NonNull::new(chan) else {
+            settle(&state);
+            return Err(ENOMEM);
+        };
         // INVARIANT: Just opened.
-        Ok(Self {
-            chan: NonNull::new(chan).ok_or(ENOMEM)?,
-            _state: state,
-        })
+        Ok(Self { chan, state })
     }
 
     /// The buffer that this CPU writes.
@@ -254,6 +295,14 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: By the type invariant; nobody has a reference any more.
         unsafe { bindings::relay_close(self.chan.as_ptr()) };
+        settle(&self.state);
+    }
+}
+
+/// Waits for what the callbacks have queued, once the engine does not call them any more.
+fn settle(state: &ChannelState) {
+    if let Some(headers) = state.headers() {
+        headers.settle();
     }
 }
 
@@ -332,10 +381,67 @@ static OVERWRITE: Callbacks = Callbacks(bindings::rchan_callbacks {
     remove_buf_file: Some(remove_buf_file),
 });
 
-fn callbacks(mode: Mode) -> *const bindings::rchan_callbacks {
-    match mode {
+static HEADERS: Callbacks = Callbacks(bindings::rchan_callbacks {
+    subbuf_start: Some(enter_with_header),
+    create_buf_file: Some(create_buf_file),
+    remove_buf_file: Some(remove_buf_file),
+});
+
+fn callbacks(state: &ChannelState) -> *const bindings::rchan_callbacks {
+    match state.mode() {
+        _ if state.headers().is_some() => &raw const HEADERS.0,
         Mode::NoOverwrite => &raw const NO_OVERWRITE.0,
         Mode::Overwrite => &raw const OVERWRITE.0,
+    }
+}
+
+/// # Safety
+///
+/// Called by the engine for a buffer of a channel that [`Handle::open`] opened, on the CPU that
+/// writes it or while nobody does.
+unsafe extern "C" fn enter_with_header(
+    buf: *mut bindings::rchan_buf,
+    _subbuf: *mut c_void,
+    prev: *mut c_void,
+) -> c_int {
+    // INVARIANT: The engine passes a buffer that it is using.
+    let Some(buf) = NonNull::new(buf).map(BufRef) else {
+        return 0;
+    };
+    // SAFETY: A buffer of our channel.
+    let state = unsafe { state_of(buf.0) };
+    let Some(headers) = state.headers() else {
+        return 0;
+    };
+    if !prev.is_null() {
+        // SAFETY: The engine has just completed it, or tries again to leave it.
+        unsafe { buf.put_header(prev) };
+    }
+    headers.finished(buf.cpu(), buf.produced());
+    // SAFETY: The buffer is in use.
+    if state.mode() == Mode::NoOverwrite && unsafe { bindings::relay_buf_full(buf.0.as_ptr()) } != 0
+    {
+        headers.full(buf.cpu());
+        return 0;
+    }
+    // As subbuf_start_reserve() does; that a header fits was checked before the channel was opened.
+    buf.offset_counter().store(HEADER, Relaxed);
+    1
+}
+
+/// The work of [`Headers::say`], for its initialisation only.
+pub(crate) fn say_work() -> impl PinInit<IrqWork> {
+    // SAFETY: `Headers::new()`, the only caller, makes it that field.
+    unsafe { IrqWork::new::<Headers>() }
+}
+
+// SAFETY: The offset is that of the field that `say_work()` makes, and `settle()` is called
+// once the engine queues it no more, before `Handle` gives up the state that has the headers.
+unsafe impl HasIrqWork for Headers {
+    const OFFSET: usize = core::mem::offset_of!(Headers, say);
+
+    fn run(&self) {
+        self.say_full();
     }
 }
 
