@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two CPUs with store buffers (x86-TSO), the writer's words, and what must hold of them.
+
+use super::reader::Reader;
+use super::writer::Rec;
+use super::*;
+use std::collections::VecDeque;
+
+/// Where the writer's words are in [`Memory`]; the data follows.
+pub const RESERVE: usize = 0;
+pub const LIMIT: usize = 1;
+pub const COMMITTED: usize = 2;
+pub const STALLED: usize = 3;
+pub const LOST: usize = 4;
+pub const OVERWRITTEN: usize = 5;
+pub const PADDED: usize = 6;
+pub const DATA: usize = PADDED + 4;
+
+/// The most accesses of the reader between two of the writer. Enough to read, publish, and sleep.
+const MAX_STEPS: usize = 24;
+
+/// Where the reader's words are.
+pub const CONSUMED: usize = 0;
+pub const WATERMARK: usize = 1;
+pub const QUEUED: usize = 2;
+
+/// What one CPU writes. It sees its stores at once, the other CPU in their order, but later.
+pub struct Memory {
+    own: RefCell<Vec<u64>>,
+    shared: RefCell<Vec<u64>>,
+    buffer: RefCell<VecDeque<(usize, u64)>>,
+}
+
+impl Memory {
+    fn new(words: usize) -> Self {
+        Self {
+            own: vec![0; words].into(),
+            shared: vec![0; words].into(),
+            buffer: VecDeque::new().into(),
+        }
+    }
+
+    pub fn store(&self, at: usize, value: u64) {
+        self.own.borrow_mut()[at] = value;
+        self.buffer.borrow_mut().push_back((at, value));
+    }
+
+    /// As the CPU that writes sees it.
+    pub fn load_own(&self, at: usize) -> u64 {
+        self.own.borrow()[at]
+    }
+
+    /// As the other CPU sees it, when all stores have arrived but some, if `choices` says so.
+    pub fn load(&self, choices: &Choices, at: usize) -> u64 {
+        let mut buffer = self.buffer.borrow_mut();
+        // Of those that may be late: none, the last, all.
+        let arrived = match choices.choose(1 + buffer.len().min(2)) {
+            0 => buffer.len(),
+            1 => buffer.len() - 1,
+            _ => 0,
+        };
+        let mut shared = self.shared.borrow_mut();
+        buffer
+            .drain(..arrived)
+            .for_each(|(at, value)| shared[at] = value);
+        shared[at]
+    }
+
+    /// As the other CPU sees it, at this very moment.
+    pub fn peek(&self, at: usize) -> u64 {
+        self.shared.borrow()[at]
+    }
+
+    pub fn fence(&self) {
+        let mut shared = self.shared.borrow_mut();
+        let buffer = &mut self.buffer.borrow_mut();
+        buffer.drain(..).for_each(|(at, value)| shared[at] = value);
+    }
+}
+
+/// A record that has been reserved.
+#[derive(Clone, Copy, Debug)]
+pub struct Ghost {
+    pub id: u64,
+    /// Of the padding in front, or of the record.
+    pub from: u64,
+    pub start: u64,
+    pub words: u64,
+    pub time: u64,
+    pub open: bool,
+    pub discarded: bool,
+}
+
+/// Who is writing, innermost last.
+#[derive(Clone, Copy)]
+pub struct Frame {
+    pub id: u64,
+    pub bytes: u64,
+    pub time: u64,
+    pub discarded: bool,
+    /// What the reader had published when this attempt began.
+    pub consumed: u64,
+}
+
+/// What a scenario starts from.
+#[derive(Clone, Copy, Default)]
+pub struct Setup {
+    pub n_subbufs: usize,
+    pub overwrite: bool,
+    /// The reader's watermarks, taken in turn.
+    pub watermarks: &'static [u64],
+    /// Each may interrupt somebody once, in any order.
+    pub interrupts: &'static [Rec],
+    /// Whether there is a reader on another CPU meanwhile.
+    pub reader: bool,
+    /// It walks from header to header, as user space does.
+    pub walks: bool,
+    /// It stores anything in its words.
+    pub hostile: bool,
+}
+
+pub struct Machine<'a> {
+    pub ring: Ring,
+    pub setup: Setup,
+    pub choices: &'a Choices,
+    pub mem: Memory,
+    pub theirs: Memory,
+    pub reader: RefCell<Option<Reader>>,
+    /// The reader has been woken.
+    pub woken: Cell<bool>,
+    /// The reader wants `update_limit()` to be called.
+    pub request: Cell<bool>,
+    pub frames: RefCell<Vec<Frame>>,
+    pub ghosts: RefCell<Vec<Ghost>>,
+    pub clock: Cell<u64>,
+    pub next_id: Cell<u64>,
+    pub fired: Cell<usize>,
+    pub refused: Cell<u64>,
+    /// The last that asked for a sub-buffer did not get it.
+    pub last_full: Cell<bool>,
+    /// What `overwritten` must be between.
+    pub overwritten: Cell<(u64, u64)>,
+}
+
+impl<'a> Machine<'a> {
+    pub fn new(choices: &'a Choices, setup: Setup) -> Self {
+        let ring = Ring::new(64, setup.n_subbufs, setup.overwrite).unwrap();
+        let machine = Self {
+            ring,
+            setup,
+            choices,
+            mem: Memory::new(DATA + usize::try_from(ring.size() / 8).unwrap()),
+            theirs: Memory::new(3),
+            reader: Some(Reader::new()).into(),
+            woken: Cell::new(false),
+            request: Cell::new(false),
+            frames: Vec::new().into(),
+            ghosts: Vec::new().into(),
+            clock: Cell::new(0),
+            next_id: Cell::new(1),
+            fired: Cell::new(0),
+            refused: Cell::new(0),
+            last_full: Cell::new(false),
+            overwritten: Cell::new((0, 0)),
+        };
+        // As the reader will leave it: asleep.
+        if setup.reader {
+            machine.run_reader();
+        }
+        machine
+    }
+
+    /// Where the word of a position is.
+    pub fn data(&self, position: u64) -> usize {
+        DATA + usize::try_from(self.ring.offset(position) / 8).unwrap()
+    }
+
+    /// A moment between two accesses of the writer.
+    pub fn point(&self) {
+        let interrupts = match self.frames.borrow().len() < 4 {
+            true => self.setup.interrupts.len() - self.fired.get(),
+            false => 0,
+        };
+        let step = usize::from(self.setup.reader && self.may_step());
+        match self.choices.choose(1 + step + interrupts.min(1)) {
+            0 => return,
+            1 if step == 1 => {
+                // As many of its accesses as it likes; without end if it waits for us.
+                self.step_reader();
+                for _ in 1..MAX_STEPS {
+                    if !self.may_step() || self.choices.free(2) == 0 {
+                        break;
+                    }
+                    self.step_reader();
+                }
+            }
+            _ => {
+                let rec = self.setup.interrupts[self.fired.get()];
+                self.fired.set(self.fired.get() + 1);
+                self.write(rec);
+            }
+        }
+        // Somebody else, too.
+        self.point();
+    }
+
+    /// What [`Words::exchange`] has done.
+    fn exchanged(&self, old: Word, new: Word) {
+        let frame = self.frames.borrow().last().copied();
+        let frame = frame.expect("nobody is writing");
+        let mut ghosts = self.ghosts.borrow_mut();
+        if new.position() == old.position() {
+            assert_eq!(new.in_flight() + 1, old.in_flight());
+            let ghost = ghosts.iter_mut().find(|ghost| ghost.id == frame.id);
+            ghost.expect("committed, but not reserved").open = false;
+            return;
+        }
+        let (ring, from, end) = (&self.ring, old.position(), new.position());
+        let start = end - frame.bytes;
+        assert_eq!(new.in_flight(), old.in_flight() + 1);
+        assert!(from <= start && start % 8 == 0);
+        assert_eq!(ring.floor(start), ring.floor(end - 1), "crosses the end");
+        assert!(start == from || start == ring.ceil(from), "padding");
+        let open = || ghosts.iter().filter(|ghost| ghost.open);
+        let kept = ring.kept(end);
+        assert!(
+            open().all(|ghost| ghost.from >= kept),
+            "replaces a record in flight"
+        );
+        assert!(
+            ghosts.iter().all(|ghost| ghost.time <= frame.time),
+            "earlier than a record before it"
+        );
+        let entered = start == ring.ceil(from);
+        if entered && self.setup.overwrite {
+            let unread = |consumed: u64| kept - consumed.clamp(kept.saturating_sub(64), kept);
+            let (least, most) = self.overwritten.get();
+            let published = self.theirs.load_own(CONSUMED);
+            self.overwritten
+                .set((least + unread(published), most + unread(frame.consumed)));
+        }
+        self.last_full.set(false);
+        ghosts.push(Ghost {
+            id: frame.id,
+            from,
+            start,
+            words: frame.bytes / 8,
+            time: frame.time,
+            open: true,
+            discarded: frame.discarded,
+        });
+    }
+
+    /// A word of the reader.
+    fn load_theirs(&self, at: usize) -> u64 {
+        self.point();
+        if !self.setup.hostile {
+            return self.theirs.load(self.choices, at);
+        }
+        let position = Word(self.mem.load_own(RESERVE)).position();
+        let hostile = [0, position, position + 8, 1 << 63, u64::MAX, 13];
+        hostile[self.choices.choose(hostile.len())]
+    }
+
+    /// Wakes the reader if it is queued.
+    pub fn wake(&self) {
+        if self.load_theirs(QUEUED) != 0 {
+            self.woken.set(true);
+        }
+    }
+}
+
+impl Words for Machine<'_> {
+    fn reserve(&self) -> Word {
+        self.point();
+        if let Some(frame) = self.frames.borrow_mut().last_mut() {
+            frame.consumed = self.theirs.peek(CONSUMED);
+        }
+        Word(self.mem.load_own(RESERVE))
+    }
+    fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
+        self.point();
+        let found = Word(self.mem.load_own(RESERVE));
+        if found != old {
+            return Err(found);
+        }
+        self.exchanged(old, new);
+        self.mem.store(RESERVE, new.0);
+        Ok(())
+    }
+    fn limit(&self) -> u64 {
+        self.point();
+        self.mem.load_own(LIMIT)
+    }
+    fn set_limit(&self, limit: u64) {
+        self.point();
+        self.mem.store(LIMIT, limit);
+    }
+    fn committed(&self) -> u64 {
+        self.point();
+        self.mem.load_own(COMMITTED)
+    }
+    fn set_committed(&self, position: u64) {
+        self.point();
+        self.mem.store(COMMITTED, position);
+    }
+    fn set_stalled(&self, stalled: bool) {
+        self.point();
+        if stalled {
+            self.last_full.set(true);
+        }
+        self.mem.store(STALLED, stalled.into());
+    }
+    fn add_lost(&self) {
+        self.point();
+        self.mem.store(LOST, self.mem.load_own(LOST) + 1);
+    }
+    fn add_overwritten(&self, bytes: u64) {
+        self.point();
+        let sum = self.mem.load_own(OVERWRITTEN) + bytes;
+        self.mem.store(OVERWRITTEN, sum);
+    }
+    fn consumed(&self) -> u64 {
+        self.load_theirs(CONSUMED)
+    }
+    fn watermark(&self) -> u64 {
+        self.load_theirs(WATERMARK)
+    }
+    fn fence(&self) {
+        self.point();
+        self.mem.fence();
+    }
+}
