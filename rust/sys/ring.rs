@@ -407,19 +407,14 @@ impl<'a> OpenRecord<'a> {
     ) -> Result<(Self, T), PreemptOff> {
         let preempt = PreemptOff::new();
         let ctl = slots.slots.this_cpu(&preempt);
-        // SAFETY: By the invariant of `RingSlots`. The words are accessed as in `RingMem`.
-        let (reserve, limit) = unsafe {
-            (
-                Atomic::from_ptr(&raw mut (*ctl).reserve),
-                Atomic::from_ptr(&raw mut (*ctl).limit),
-            )
-        };
-        let mut old = Word(reserve.load(Relaxed));
+        // SAFETY: By the invariant of `RingSlots`. READ_ONCE(), inline.
+        let mut old = Word(unsafe { (&raw const (*ctl).reserve).read_volatile() });
         loop {
             let stamped = stamp();
             let new = old.after(bytes);
-            if new.0 > limit.load(Relaxed)
-                || (nesting == Nesting::Open && old.in_flight() >= MAX_NESTED_RESERVES)
+            // SAFETY: As above.
+            let limit = unsafe { (&raw const (*ctl).limit).read_volatile() };
+            if new.0 > limit || (nesting == Nesting::Open && old.in_flight() >= MAX_NESTED_RESERVES)
             {
                 return Err(preempt);
             }
