@@ -80,6 +80,10 @@ struct RecordArgs {
     /// Leave the unfinished sub-buffer at the end to a later reader (mmap and --header only).
     #[arg(long)]
     no_partial: bool,
+    /// Write through the page cache, which takes bursts that the disk cannot; otherwise large pieces
+    /// of fast channels go around it.
+    #[arg(long)]
+    buffered: bool,
     /// Of a fast channel: unread bytes of a CPU to wait for; 0 for a sub-buffer.
     #[arg(long, value_name = "BYTES")]
     watermark: Option<u64>,
@@ -163,6 +167,7 @@ impl RecordArgs {
             header: self.header,
             partial: !self.no_partial,
             duration: self.duration,
+            buffered: self.buffered,
             watermark: self.watermark,
             subbuf_size: self.subbuf_size,
             n_subbufs: self.n_subbufs,

@@ -13,6 +13,7 @@ mod common;
 
 use std::fs;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::path::PathBuf;
@@ -107,8 +108,14 @@ impl Drained {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let ring = Ring::open(&file, &path, true).unwrap().unwrap();
         let path = dir.path().join("out");
+        let file = File::create(&path).unwrap();
+        let direct = File::options()
+            .write(true)
+            .custom_flags(nix::fcntl::OFlag::O_DIRECT.bits())
+            .open(&path);
         let out = CpuFile {
-            file: File::create(&path).unwrap(),
+            file,
+            direct: direct.ok(),
             path: path.clone(),
             tally: Tally::default(),
         };
@@ -318,6 +325,48 @@ fn a_waiting_writer_races() {
     );
 }
 
+/// Pieces of all lengths, from a position that is no block's start: the file is what the buffer was,
+/// whichever way the pieces went.
+#[test]
+fn pieces_around_the_page_cache() {
+    let shape = Shape {
+        subbuf_size: 64 << 10,
+        n_subbufs: 4,
+        overwrite: false,
+    };
+    let (mut writer, mut drained) = Drained::new(shape, shape.size());
+    // An earlier reader has stopped behind a record.
+    assert!(writer.write(numbered(0), 0));
+    writer.set(abi::CONSUMER, writer.position());
+    let ring = {
+        let path = drained.dir.path().join("cpu0");
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        Ring::open(&file, &path, true).unwrap().unwrap()
+    };
+    drained.drain = FastDrain::new(ring, "cpu0".into());
+
+    let mut next = 1;
+    let start = writer.position();
+    for piece in [50, 3000, 1, 2500, 4000, 700, 2, 4000] {
+        for _ in 0..piece {
+            next += u64::from(writer.write(numbered(next), 0));
+        }
+        drained.drain.ready(&mut drained.out).unwrap();
+        assert_eq!(writer.consumed(), writer.position());
+    }
+    assert!(next > 10_000, "{next}");
+    assert_eq!(drained.records(), numbers(1..next));
+    assert_eq!(drained.out.tally.records, next - 1);
+    let len = fs::metadata(drained.dir.path().join("out")).unwrap().len();
+    assert_eq!(len, drained.out.tally.bytes);
+    let aligned = if drained.out.direct.is_some() {
+        start % 4096
+    } else {
+        0
+    };
+    assert_eq!(len, writer.position() - start + aligned);
+}
+
 /// A directory with a fast channel, for the command.
 struct Channel {
     root: TempDir,
@@ -500,6 +549,30 @@ fn a_full_disk() {
     assert_eq!(cpu0.consumed(), cpu0.position());
     assert_eq!(cpu1.consumed(), 0);
     assert_eq!(channel.metadata()["stop"], "error");
+}
+
+/// A file may not grow beyond a limit: it ends with whole records, and the next recording goes on
+/// behind them.
+#[test]
+fn a_disk_that_fills_up() {
+    let channel = Channel::new();
+    let mut cpu = channel.cpu(0, LARGE);
+    let written = (0..).take_while(|&i| cpu.write(numbered(i), 0)).count();
+    let written = u64::try_from(written).unwrap();
+    // A write beyond the limit is answered with EFBIG instead of a signal.
+    let script = "trap '' XFSZ; ulimit -f 5; exec \"$0\" \"$@\"";
+    let record = channel.record(&["--duration", "30"]);
+    let mut limited = Command::new("bash");
+    limited.args(["-c", script]).arg(record.get_program());
+    let message = fail(limited.args(record.get_args()));
+    assert!(message.contains("cannot write to"), "{message}");
+    let first = channel.recorded(0);
+    let len = fs::metadata(channel.out().join("cpu0")).unwrap().len();
+    assert_eq!(cpu.consumed() == 0, len == 0);
+
+    succeed(&mut channel.record(&["--duration", "0.05", "--force"]));
+    let both = [first, channel.recorded(0)].concat();
+    assert_eq!(both, numbers(0..written));
 }
 
 #[test]

@@ -167,66 +167,102 @@ chained() {
 	done
 }
 
+# The tests of the Rust client record KIND of channels, into directories that begin with $S.
+kind() {
+	KIND=$1
+	S=$WORK/$1
+}
+
+# sched_module ARGS...: loads the client with a channel of that kind.
+sched_module() {
+	local fast=0
+	[ "$KIND" = compatible ] || fast=1
+	insmod "$MODULES/samples/relay_sched.ko" fast=$fast subbuf_size=4096 "$@"
+}
+
+# lost OUT: what the recording counted as lost.
+lost() {
+	grep -Eo '"(lost_subbufs|overwritten_bytes|lost_records|dropped)": [1-9][0-9]*' "$1/metadata.json"
+}
+
 rust_client() {
-	insmod "$MODULES/samples/relay_sched.ko" subbuf_size=4096 n_subbufs=16 || return 1
-	sched "$WORK/sched1" && whole "$WORK/sched1" && chained "$WORK/sched1"
+	sched_module n_subbufs=16 || return 1
+	sched "$S"1 && whole "$S"1 && chained "$S"1
 }
 
 rust_client_again() {
 	# Between the recordings the buffers hold what comes.
-	sched "$WORK/sched2" && whole "$WORK/sched2" || return 1
-	sched "$WORK/sched3" --read && whole "$WORK/sched3" || return 1
-	sched "$WORK/sched4" --no-partial && whole "$WORK/sched4" || return 1
-	sched "$WORK/sched5" && whole "$WORK/sched5" || return 1
-	cat $SCHED/dropped
-	[ "$(cat $SCHED/dropped)" = 0 ] || return 1
-	chained "$WORK"/sched[12345]
+	sched "$S"2 && whole "$S"2 || return 1
+	sched "$S"3 --read && whole "$S"3 || return 1
+	sched "$S"4 --no-partial && whole "$S"4 || return 1
+	sched "$S"5 && whole "$S"5 || return 1
+	! lost "$S"2 && ! lost "$S"3 && ! lost "$S"4 && ! lost "$S"5 || return 1
+	chained "$S"[12345]
+}
+
+# A file system that is too small, and then one that is not: nothing is missing in between.
+full_disk() {
+	mkdir "$S.full" && mount -t tmpfs -o size=16k tmpfs "$S.full" || return 1
+	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S.full/6" 2>"$S.err" &
+	local pid=$! status
+	busy
+	busy
+	wait $pid
+	status=$?
+	cat "$S.err"
+	[ $status = 1 ] && grep 'no space left' "$S.err" || return 1
+	sched "$S"7 && whole "$S"7 && ! lost "$S"7 || return 1
+	# What fills the rest of a file may end inside a record; what was consumed is what was counted.
+	cp -r "$S.full/6" "$S"6 && umount "$S.full" || return 1
+	"$FERROTRACE" relay merge "$S"6 >"$S"6.txt || return 1
+	chained "$S"[1234567]
 }
 
 stat_agrees() {
 	"$FERROTRACE" relay stat "$SCHED/cpu" || return 1
-	"$FERROTRACE" relay stat "$SCHED/cpu" --json | grep '"subbuf_size":4096'
+	"$FERROTRACE" relay stat "$SCHED/cpu" --json | grep '"subbuf_size":4096' || return 1
+	# Twice, and the same CPUs.
+	[ "$("$FERROTRACE" relay stat "$SCHED/cpu" --interval 0.2 --count 2 | grep -c '^ *[0-9]')" = $((2 * CPUS)) ]
 }
 
 rust_client_closes() {
 	# What filled the buffers since the last recording may have gaps.
 	echo 0 >$SCHED/enabled
-	"$FERROTRACE" relay record "$SCHED/cpu" -o "$WORK/gaps" --duration 0.2 || return 1
+	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S.gaps" --duration 0.2 || return 1
 	echo 1 >$SCHED/enabled
-	"$FERROTRACE" relay record "$SCHED/cpu" -o "$WORK/sched6" --json >"$WORK/sched6.json" &
+	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S"8 --json >"$S"8.json &
 	local pid=$!
 	sleep 0.5
 	busy
 	rmmod relay_sched || return 1
 	wait $pid || return 1
-	cat "$WORK/sched6.json"
-	grep '"stop": "closed"' "$WORK/sched6.json" || return 1
-	whole "$WORK/sched6" && chained "$WORK/sched6"
+	cat "$S"8.json
+	grep '"stop": "closed"' "$S"8.json || return 1
+	whole "$S"8 && chained "$S"8
 }
 
 flight_recorder() {
-	insmod "$MODULES/samples/relay_sched.ko" subbuf_size=4096 n_subbufs=4 overwrite=1 || return 1
+	sched_module n_subbufs=4 overwrite=1 || return 1
 	busy
 	busy
-	sched "$WORK/flight" && whole "$WORK/flight" || return 1
-	grep -c '"lost_subbufs": [1-9]' "$WORK/flight/metadata.json" || return 1
+	sched "$S.flight" && whole "$S.flight" && lost "$S.flight" || return 1
 	rmmod relay_sched
 }
 
 hotplug() {
 	[ -e /sys/devices/system/cpu/cpu1/online ] || return 1
 	echo 0 >/sys/devices/system/cpu/cpu1/online || return 1
-	insmod "$MODULES/samples/relay_sched.ko" subbuf_size=4096 n_subbufs=16 || return 1
-	"$FERROTRACE" relay record "$SCHED/cpu" -o "$WORK/hotplug" &
+	sched_module n_subbufs=16 || return 1
+	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S.hotplug" &
 	local pid=$!
 	sleep 0.5
-	[ ! -e "$WORK/hotplug/cpu1" ] || return 1
+	[ ! -e "$S.hotplug/cpu1" ] || return 1
 	echo 1 >/sys/devices/system/cpu/cpu1/online || return 1
 	sleep 1.5
 	busy
 	kill -INT $pid
 	wait $pid || return 1
-	whole "$WORK/hotplug" || return 1
+	whole "$S.hotplug" || return 1
 	rmmod relay_sched
 }
 
@@ -245,12 +281,16 @@ else
 	check "C client: mmap and read by turns" with_c_client turns mmap --read mmap --read mmap
 fi
 check "C client: unloaded while it is recorded" closed_while_recording
-check "Rust client: mmap" rust_client
-check "Rust client: stat" stat_agrees
-check "Rust client: four recordings more, without a gap" rust_client_again
-check "Rust client: unloaded while it is recorded" rust_client_closes
-check "Rust client: flight recorder" flight_recorder
-check "Rust client: a CPU comes up" hotplug
+for kind in compatible fast; do
+	kind $kind
+	check "Rust client, $kind: recorded" rust_client
+	check "Rust client, $kind: stat" stat_agrees
+	check "Rust client, $kind: four recordings more, without a gap" rust_client_again
+	check "Rust client, $kind: a full disk" full_disk
+	check "Rust client, $kind: unloaded while it is recorded" rust_client_closes
+	check "Rust client, $kind: flight recorder" flight_recorder
+	check "Rust client, $kind: a CPU comes up" hotplug
+done
 echo "1..$count"
 rm -rf "$WORK"
 [ $failed = 0 ]

@@ -5,11 +5,16 @@
 //! In no-overwrite mode what has been committed stands still until it is given back with
 //! [`Ring::consume`]: it is written from the mapping, and given back when it is in the file. In
 //! overwrite mode it is copied first, then [`Ring::kept`] says how much of the copy counts.
+//!
+//! What is written is the buffer as it is, padding included: so its blocks can be blocks of the
+//! file, and go to the disk without a copy in the kernel either, by `O_DIRECT`.
 
 #![deny(unsafe_code)]
 
-use std::io::Write;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,6 +22,7 @@ use std::time::Duration;
 use super::record::Header;
 use super::ring::Ring;
 use super::walk::BadRecord;
+use super::walk::Sizes;
 use crate::relay::channel::Mode;
 use crate::relay::error::Error;
 use crate::relay::error::Result;
@@ -24,7 +30,13 @@ use crate::relay::output::CpuFile;
 use crate::relay::tally::Tally;
 
 /// Bytes of a buffer that are written at once, about.
-const TURN: u64 = 256 << 10;
+const TURN: u64 = 1 << 20;
+
+/// What `O_DIRECT` writes: no disk has larger blocks, and no memory smaller pages.
+const BLOCK: u64 = 4096;
+
+/// Less than this is cheaper through the page cache.
+const MIN_DIRECT: u64 = 32 << 10;
 
 /// Milliseconds that unfinished records are waited for at the end.
 const PATIENCE: u32 = 50;
@@ -37,11 +49,16 @@ pub struct FastDrain {
     /// Everything before has been taken.
     position: u64,
     lost_before: u64,
-    runs: Vec<Range<u64>>,
     copy: Vec<u8>,
 }
 
 impl FastDrain {
+    /// Whether `O_DIRECT` can be used for a buffer of `sizes`: the padding that brings blocks of the
+    /// buffer to blocks of the file must not be longer than a sub-buffer, as no record is.
+    pub fn can_be_direct(sizes: Sizes) -> bool {
+        sizes.subbuf_size() >= BLOCK
+    }
+
     /// Drains `ring` from where the last reader stopped. `path` is for messages.
     pub fn new(ring: Ring, path: PathBuf) -> Self {
         Self {
@@ -49,7 +66,6 @@ impl FastDrain {
             lost_before: ring.lost(),
             ring,
             path,
-            runs: Vec::new(),
             copy: Vec::new(),
         }
     }
@@ -112,17 +128,38 @@ impl FastDrain {
             )));
         }
         let end = sizes.turn(self.position, committed, TURN);
-        self.runs.clear();
-        let header = |position| self.ring.header(position);
-        let passed = sizes
-            .walk(self.position, end, header, &mut self.runs)
+        let records = sizes
+            .walk(self.position, end, |position| self.ring.header(position))
             .map_err(|bad| self.bad_record(bad))?;
-        self.ring
-            .write_to(&out.file, &self.runs)
+        self.write(end, out)
             .map_err(|error| Error::output("write to", &out.path, error))?;
-        out.tally.add_records(passed);
+        out.tally.add_records(records, end - self.position);
         self.position = end;
         Ok(())
+    }
+
+    /// Writes what is before `end` to the end of the file. Whole blocks, if there are enough, go
+    /// around the page cache where that can be.
+    fn write(&self, end: u64, out: &mut CpuFile) -> io::Result<()> {
+        let start = self.position;
+        if out.direct.is_some() && out.tally.bytes == 0 {
+            out.begin_with_padding(start % BLOCK)?;
+        }
+        let base = out.tally.bytes;
+        let put = |file: &File, positions: Range<u64>| {
+            let offset = base + (positions.start - start);
+            self.ring.write_to(file, offset, positions)
+        };
+        let whole = start.next_multiple_of(BLOCK)..end & !(BLOCK - 1);
+        let together = base % BLOCK == start % BLOCK;
+        match &out.direct {
+            Some(direct) if together && whole.end.saturating_sub(whole.start) >= MIN_DIRECT => {
+                put(&out.file, start..whole.start)?;
+                put(direct, whole.clone())?;
+                put(&out.file, whole.end..end)
+            }
+            _ => put(&out.file, start..end),
+        }
     }
 
     /// Takes the records up to `end` through a copy, as far as they have not been overwritten.
@@ -134,29 +171,20 @@ impl FastDrain {
         if self.position >= end {
             return Ok(());
         }
-        self.runs.clear();
         let header = |position| {
             let bytes = self.copy.get(index(position - from)..);
             let word = bytes.and_then(|bytes| bytes.first_chunk());
             Header::decode(word.copied().unwrap_or_default())
         };
-        let passed = self
-            .ring
-            .sizes()
-            .walk(self.position, end, header, &mut self.runs)
+        let sizes = self.ring.sizes();
+        let records = sizes
+            .walk(self.position, end, header)
             .map_err(|bad| self.bad_record(bad))?;
-        // What is wanted moves together, and is written at once.
-        let mut len = 0;
-        for run in &self.runs {
-            let run = index(run.start - from)..index(run.end - from);
-            let next = len + run.len();
-            self.copy.copy_within(run, len);
-            len = next;
-        }
-        let wanted = self.copy.get(..len).unwrap_or_default();
-        let written = out.file.write_all(wanted);
-        written.map_err(|error| Error::output("write to", &out.path, error))?;
-        out.tally.add_records(passed);
+        let kept = self.copy.get(index(self.position - from)..);
+        out.file
+            .write_all_at(kept.unwrap_or_default(), out.tally.bytes)
+            .map_err(|error| Error::output("write to", &out.path, error))?;
+        out.tally.add_records(records, end - self.position);
         self.position = end;
         Ok(())
     }

@@ -65,7 +65,7 @@ impl Header {
     /// Bytes from the start of this record to the start of the next.
     pub fn size(self) -> u64 {
         let time = if self.is_timed() { 8 } else { 0 };
-        Self::LEN + time + u64::from(self.len).next_multiple_of(ALIGN)
+        Self::LEN + time + ((u64::from(self.len) + (ALIGN - 1)) & !(ALIGN - 1))
     }
 }
 

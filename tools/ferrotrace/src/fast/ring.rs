@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 use std::fs::File;
+use std::io;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
@@ -282,15 +283,17 @@ impl Ring {
         let _ = self.map.copy_out(abi::DATA, wrapped);
     }
 
-    /// Writes `runs` of positions, none around the end of the buffer, to `file`.
-    pub fn write_to(&self, file: &File, runs: &[Range<u64>]) -> std::io::Result<()> {
-        let piece = |run: &Range<u64>| {
-            let start = self.offset(run.start);
-            let len = usize::try_from(run.end.saturating_sub(run.start)).unwrap_or(usize::MAX);
-            start..start.saturating_add(len)
+    /// Writes the bytes at `positions`, at most a buffer full, to `file` at `offset`.
+    pub fn write_to(&self, file: &File, offset: u64, positions: Range<u64>) -> io::Result<()> {
+        let len = positions.end.saturating_sub(positions.start);
+        let room = self.sizes().size() - self.sizes().offset(positions.start);
+        let piece = |position, len| {
+            let start = self.offset(position);
+            start..start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX))
         };
-        let pieces: Vec<_> = runs.iter().map(piece).collect();
-        self.map.write_to(file, &pieces)
+        let first = piece(positions.start, len.min(room));
+        let wrapped = piece(0, len.saturating_sub(room));
+        self.map.write_to(file, offset, &[first, wrapped])
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Plan {
     pub header: Header,
     /// Whether the unfinished sub-buffer is taken at the end.
     pub partial: bool,
+    /// Whether whole blocks are to be written around the page cache.
+    pub direct: bool,
     /// Of a fast channel: how many unread bytes to wait for, if that is to be changed.
     pub watermark: Option<u64>,
 }
@@ -199,7 +201,7 @@ impl Buffer {
     ) -> Result<Self> {
         Ok(Self {
             input: plan.open(channel, cpu, relay_file)?,
-            out: output.create_cpu_file(cpu)?,
+            out: output.create_cpu_file(cpu, plan.direct)?,
             partial: plan.partial,
             state: State::Waiting,
         })
@@ -223,8 +225,14 @@ impl Buffer {
                 Ok(())
             }
             Err(error) if error.is_gone() => self.close(),
-            Err(error) => Err(error),
+            Err(error) => self.failed(error),
         }
+    }
+
+    /// What is not counted was not consumed either, and belongs to the next recording.
+    fn failed(&mut self, error: Error) -> Result<()> {
+        self.out.cut();
+        Err(error)
     }
 
     /// Takes what is left at the end of the recording.
@@ -233,8 +241,9 @@ impl Buffer {
             return Ok(());
         }
         match self.input.finish(&mut self.out, self.partial) {
+            Ok(()) => Ok(()),
             Err(error) if error.is_gone() => self.close(),
-            other => other,
+            Err(error) => self.failed(error),
         }
     }
 
@@ -256,7 +265,8 @@ impl Buffer {
                 );
                 Ok(())
             }
-            other => other,
+            Ok(()) => Ok(()),
+            Err(error) => self.failed(error),
         }
     }
 }

@@ -7,10 +7,15 @@
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::io::Seek;
+use std::io::SeekFrom;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use nix::fcntl::OFlag;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -20,6 +25,7 @@ use super::drain::Sink;
 use super::error::Error;
 use super::error::Result;
 use super::tally::Tally;
+use crate::fast::record::Header;
 
 /// The name of the description of a recording.
 pub const METADATA: &str = "metadata.json";
@@ -111,6 +117,8 @@ pub struct Metadata {
 pub struct CpuFile {
     /// Where the bytes go.
     pub file: File,
+    /// The same with `O_DIRECT`, if that is wanted and the file system has it.
+    pub direct: Option<File>,
     /// Its path, for messages.
     pub path: PathBuf,
     /// The counts.
@@ -118,7 +126,31 @@ pub struct CpuFile {
 }
 
 impl CpuFile {
-    /// The same for drains that copy.
+    /// Makes an empty file begin with `bytes` bytes, a multiple of 8, that are a padding record.
+    pub fn begin_with_padding(&mut self, bytes: u64) -> io::Result<()> {
+        let Some(rest) = bytes.checked_sub(Header::LEN) else {
+            return Ok(());
+        };
+        let header = Header {
+            len: u32::try_from(rest).unwrap_or(0),
+            ty: 0,
+            flags: Header::PADDING,
+        };
+        self.file.write_all_at(&header.encode(), 0)?;
+        self.tally.add_records(0, bytes);
+        Ok(())
+    }
+
+    /// Takes away what a failed write has left behind the bytes that were counted.
+    pub fn cut(&mut self) {
+        // Nothing else can be done if this fails, and a device has no length.
+        let _ = self
+            .file
+            .set_len(self.tally.bytes)
+            .and_then(|()| self.file.seek(SeekFrom::Start(self.tally.bytes)));
+    }
+
+    /// File, path and counts, for drains that copy.
     pub fn sink(&mut self) -> Sink<'_> {
         Sink {
             file: &mut self.file,
@@ -163,12 +195,20 @@ impl OutputDir {
         format!("{}{cpu}", self.name)
     }
 
-    /// Makes the file of `cpu`.
-    pub fn create_cpu_file(&self, cpu: CpuId) -> Result<CpuFile> {
+    /// Makes the file of `cpu`; `direct` asks for `O_DIRECT`.
+    pub fn create_cpu_file(&self, cpu: CpuId, direct: bool) -> Result<CpuFile> {
         let path = self.dir.join(self.cpu_file_name(cpu));
         let file = File::create(&path).map_err(|error| Error::output("create", &path, error))?;
         let tally = Tally::default();
-        Ok(CpuFile { file, path, tally })
+        let flags = OFlag::O_DIRECT.bits();
+        let open = || File::options().write(true).custom_flags(flags).open(&path);
+        let direct = direct.then(open).and_then(io::Result::ok);
+        Ok(CpuFile {
+            file,
+            direct,
+            path,
+            tally,
+        })
     }
 
     /// Keeps a copy of the client's description of its records, if there is one.

@@ -48,6 +48,7 @@ use super::signals::StopSignals;
 use super::tally::Tally;
 use super::worker::Stop;
 use super::worker::Worker;
+use crate::fast::drain::FastDrain;
 use crate::fast::ring::Description;
 use crate::fast::ring::Ring;
 
@@ -74,6 +75,8 @@ pub struct Options {
     pub partial: bool,
     /// Stop after this time.
     pub duration: Option<Duration>,
+    /// Write through the page cache only.
+    pub buffered: bool,
     /// Of a fast channel: unread bytes to wait for.
     pub watermark: Option<u64>,
     /// Instead of what DIR/subbuf_size says.
@@ -176,6 +179,10 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
             mode: description.mode,
             header: Header::None,
             partial: true,
+            direct: !options.buffered
+                && !options.read
+                && description.mode == Mode::NoOverwrite
+                && FastDrain::can_be_direct(description.sizes),
             watermark: options.watermark,
         });
     }
@@ -213,6 +220,7 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
         mode,
         header: options.header,
         partial: options.partial,
+        direct: false,
         watermark: None,
     })
 }

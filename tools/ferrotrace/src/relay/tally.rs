@@ -7,8 +7,6 @@
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::fast::walk::Passed;
-
 /// The counts of one CPU's buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
@@ -50,10 +48,10 @@ impl Tally {
         self.lost_subbufs = self.lost_subbufs.saturating_add(widen(subbufs));
     }
 
-    /// Counts records of a fast channel.
-    pub fn add_records(&mut self, passed: Passed) {
-        self.records = self.records.saturating_add(passed.records);
-        self.bytes = self.bytes.saturating_add(passed.bytes);
+    /// Counts records of a fast channel, and their bytes with padding.
+    pub fn add_records(&mut self, records: u64, bytes: u64) {
+        self.records = self.records.saturating_add(records);
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// Adds what `other` counted.
