@@ -63,3 +63,18 @@ fn a_full_first_subbuffer_has_no_padding() {
         )
     );
 }
+
+#[test]
+fn what_is_complete_is_known_while_a_record_is_in_flight() {
+    let (ring, words) = (Ring::new(64, 4, true).unwrap(), Cells::default());
+    for _ in 0..10 {
+        assert!(write(&ring, &words, 64).is_ok());
+    }
+    let (outer, ()) = ring.reserve(&words, 64, || ()).unwrap();
+    assert_eq!(Sample::new(&words).committed, outer.start);
+    // Three sub-buffers are free to be replaced.
+    for _ in 0..3 {
+        assert!(write(&ring, &words, 64).is_ok());
+    }
+    assert_eq!(write(&ring, &words, 64), Err(Refused::Full));
+}

@@ -51,10 +51,9 @@ impl Memory {
         self.own.borrow()[at]
     }
 
-    /// As the other CPU sees it, when all stores have arrived but some, if `choices` says so.
-    pub fn load(&self, choices: &Choices, at: usize) -> u64 {
+    /// Lets stores arrive at the other CPU: all, all but the last, or none.
+    pub fn arrive(&self, choices: &Choices) {
         let mut buffer = self.buffer.borrow_mut();
-        // Of those that may be late: none, the last, all.
         let arrived = match choices.choose(1 + buffer.len().min(2)) {
             0 => buffer.len(),
             1 => buffer.len() - 1,
@@ -64,11 +63,10 @@ impl Memory {
         buffer
             .drain(..arrived)
             .for_each(|(at, value)| shared[at] = value);
-        shared[at]
     }
 
     /// As the other CPU sees it, at this very moment.
-    pub fn peek(&self, at: usize) -> u64 {
+    pub fn load(&self, at: usize) -> u64 {
         self.shared.borrow()[at]
     }
 
@@ -114,6 +112,8 @@ pub struct Setup {
     pub interrupts: &'static [Rec],
     /// Whether there is a reader on another CPU meanwhile.
     pub reader: bool,
+    /// It begins when the writer does; else it sleeps by then.
+    pub awake: bool,
     /// It walks from header to header, as user space does.
     pub walks: bool,
     /// It stores anything in its words.
@@ -164,8 +164,7 @@ impl<'a> Machine<'a> {
             last_full: Cell::new(false),
             overwritten: Cell::new((0, 0)),
         };
-        // As the reader will leave it: asleep.
-        if setup.reader {
+        if setup.reader && !setup.awake {
             machine.run_reader();
         }
         machine
@@ -187,6 +186,7 @@ impl<'a> Machine<'a> {
             0 => return,
             1 if step == 1 => {
                 // As many of its accesses as it likes; without end if it waits for us.
+                self.mem.arrive(self.choices);
                 self.step_reader();
                 for _ in 1..MAX_STEPS {
                     if !self.may_step() || self.choices.free(2) == 0 {
@@ -256,7 +256,8 @@ impl<'a> Machine<'a> {
     fn load_theirs(&self, at: usize) -> u64 {
         self.point();
         if !self.setup.hostile {
-            return self.theirs.load(self.choices, at);
+            self.theirs.arrive(self.choices);
+            return self.theirs.load(at);
         }
         let position = Word(self.mem.load_own(RESERVE)).position();
         let hostile = [0, position, position + 8, 1 << 63, u64::MAX, 13];
@@ -275,7 +276,7 @@ impl Words for Machine<'_> {
     fn reserve(&self) -> Word {
         self.point();
         if let Some(frame) = self.frames.borrow_mut().last_mut() {
-            frame.consumed = self.theirs.peek(CONSUMED);
+            frame.consumed = self.theirs.load(CONSUMED);
         }
         Word(self.mem.load_own(RESERVE))
     }

@@ -41,7 +41,7 @@ impl Replay<'_, '_> {
     }
 
     fn load_word(&self, at: usize) -> u64 {
-        self.load(|machine| machine.mem.load(machine.choices, at))
+        self.load(|machine| machine.mem.load(at))
     }
 }
 
@@ -203,7 +203,7 @@ impl Machine<'_> {
     }
 
     fn access(&self, reader: &mut Reader) {
-        let load = |at| self.mem.load(self.choices, at);
+        let load = |at| self.mem.load(at);
         match reader.phase.clone() {
             Phase::Sample => {
                 if let Some(sample) = self.call(&mut reader.log, |words| Sample::new(words)) {
@@ -222,7 +222,7 @@ impl Machine<'_> {
                     _ => words,
                 };
                 while (copied.len() as u64) < half {
-                    copied.push(load(self.data(start + 8 * copied.len() as u64)));
+                    copied.push(self.mem.load(self.data(start + 8 * copied.len() as u64)));
                 }
                 reader.phase = match half == words {
                     true => Phase::Check { start, copied },
@@ -299,9 +299,9 @@ impl Machine<'_> {
     fn sampled(&self, reader: &mut Reader, sample: Sample) {
         let before = reader.position;
         let (position, run) = match self.setup.walks {
-            false => self.ring.next_run(sample, before, |index| {
-                self.mem.load(self.choices, PADDED + index)
-            }),
+            false => self
+                .ring
+                .next_run(sample, before, |index| self.mem.load(PADDED + index)),
             true => {
                 let start = self.ring.position_of(sample, before);
                 let end = sample.committed.min(self.ring.floor(start) + 64);

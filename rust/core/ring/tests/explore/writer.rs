@@ -78,7 +78,7 @@ impl Machine<'_> {
             bytes: rec.bytes,
             time: 0,
             discarded: rec.discarded,
-            consumed: self.theirs.peek(CONSUMED),
+            consumed: self.theirs.load(CONSUMED),
         });
         match self.reserve_record(rec.bytes) {
             Ok(grant) => {
