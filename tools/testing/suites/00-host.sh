@@ -9,6 +9,7 @@ set -uo pipefail
 # Cargo packages with tests, and those among them that Miri can run (pure logic).
 PACKAGES="rust/core tools/ferrotrace tools/testing/host"
 MIRI_PACKAGES="rust/core"
+LOOM_PACKAGES="rust/core"
 
 # cargo_tests NAME CMD...: run a cargo test command; its tests are the results.
 cargo_tests() {
@@ -31,6 +32,12 @@ cargo=$(find_cargo) || die "no cargo; run 'make setup'"
 for p in $PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue
 	tap_nest "cargo: $p" cargo_tests "$p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml"
+done
+
+# Memory ordering, by loom, where a package has tests for it.
+for p in $LOOM_PACKAGES; do
+	CARGO_TARGET_DIR=$CACHE/target-loom RUSTFLAGS="--cfg loom" tap_nest "loom: $p" \
+		cargo_tests "loom: $p" "$cargo" test --manifest-path "$REPO/$p/Cargo.toml" --lib ordering
 done
 
 for p in $MIRI_PACKAGES; do

@@ -10,6 +10,8 @@ mod cells;
 #[cfg(not(miri))]
 mod explore;
 mod found;
+#[cfg(loom)]
+mod ordering;
 
 fn write(ring: &Ring, words: &Cells, bytes: u64) -> Result<Grant, Refused> {
     let (grant, ()) = ring.reserve(words, bytes, || ())?;
