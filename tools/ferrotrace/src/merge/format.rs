@@ -105,25 +105,26 @@ pub struct Format {
     /// Tells the descriptions of a recording from each other: the type, or for [`Format::raw`] a
     /// number that no type has.
     pub id: u32,
-    /// Its fields, in the order of the description.
+    /// Its fields, in the order of the description; not the time and the CPU, which stand before
+    /// them.
     pub fields: Vec<Field>,
     /// Bytes that a record has at least.
     pub len: usize,
+    time: Option<Field>,
+    cpu: Option<Field>,
 }
 
 /// Records of one size, which are found and ordered by what is in them.
 ///
 /// # Invariants
 ///
-/// `time` and `cpu` are among the fields of the description, and numbers.
+/// The description has a time, and no field without a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedFormat {
-    /// The fields to show: not the time and the CPU, which stand before them.
+    /// The description.
     pub format: Format,
     /// Bytes from one record to the next.
     pub record_size: usize,
-    time: Field,
-    cpu: Option<Field>,
 }
 
 /// Records that carry their type, and a description for each type that has one.
@@ -182,12 +183,39 @@ impl Format {
         }
         // INVARIANT: the last field ends here, the others before they reach the next one.
         let len = sorted.last().map_or(0, |field| field.end());
-        Ok(Self {
+        let mut format = Self {
             name,
             id,
             fields,
             len,
-        })
+            time: None,
+            cpu: None,
+        };
+        format.time = format.take("time", |time| {
+            matches!(time.size, Some(4 | 8)) && time.kind == Kind::Unsigned
+        });
+        format.cpu = format.take("cpu", |cpu| {
+            matches!(cpu.kind, Kind::Unsigned | Kind::Signed) && cpu.size.is_some_and(is_number)
+        });
+        Ok(format)
+    }
+
+    /// Takes a field out, if there is one of that name and it is `good`.
+    fn take(&mut self, name: &str, good: impl Fn(&Field) -> bool) -> Option<Field> {
+        let found = |field: &Field| field.name == name && good(field);
+        let index = self.fields.iter().position(found)?;
+        Some(self.fields.remove(index))
+    }
+
+    /// When `record` was written, in nanoseconds of the client's clock, if the record says so.
+    pub fn time(&self, record: &[u8]) -> Option<u64> {
+        unsigned(self.time.as_ref()?.bytes(record))
+    }
+
+    /// On which CPU, if the record says so.
+    pub fn cpu(&self, record: &[u8]) -> Option<u32> {
+        let cpu = unsigned(self.cpu.as_ref()?.bytes(record))?;
+        u32::try_from(cpu).ok()
     }
 
     /// The description of records of type `id` of which nothing is known: their bytes.
@@ -203,6 +231,8 @@ impl Format {
             id: RAW | u32::from(id),
             fields: vec![data],
             len: 0,
+            time: None,
+            cpu: None,
         }
     }
 }
@@ -223,41 +253,21 @@ impl FixedFormat {
             return Err(FormatError::Empty);
         }
         let id = block.id.unwrap_or(0).into();
-        let mut format = Format::new(name(block.name), id, block.fields)?;
+        let format = Format::new(name(block.name), id, block.fields)?;
         if let Some(rest) = format.fields.iter().find(|field| field.size.is_none()) {
             return Err(FormatError::Variable(rest.name.clone()));
         }
-        let mut take = |name| {
-            let found = format.fields.iter().position(|field| field.name == name);
-            found.map(|index| format.fields.remove(index))
-        };
-        let time = take("time")
-            .filter(|time| matches!(time.size, Some(4 | 8)) && time.kind == Kind::Unsigned)
-            .ok_or(FormatError::NoTime)?;
-        let cpu = take("cpu");
-        if let Some(cpu) = &cpu {
-            let number = matches!(cpu.kind, Kind::Unsigned | Kind::Signed);
-            if !number || !cpu.size.is_some_and(is_number) {
-                return Err(FormatError::BadCpu);
-            }
+        if format.time.is_none() {
+            return Err(FormatError::NoTime);
         }
+        if format.fields.iter().any(|field| field.name == "cpu") {
+            return Err(FormatError::BadCpu);
+        }
+        // INVARIANT: both checked just now.
         Ok(Self {
             record_size: format.len.next_multiple_of(ALIGN),
             format,
-            time,
-            cpu,
         })
-    }
-
-    /// When `record` was written, in nanoseconds of the client's clock.
-    pub fn time(&self, record: &[u8]) -> u64 {
-        unsigned(self.time.bytes(record)).unwrap_or(0)
-    }
-
-    /// On which CPU, if the record says so.
-    pub fn cpu(&self, record: &[u8]) -> Option<u32> {
-        let cpu = unsigned(self.cpu.as_ref()?.bytes(record))?;
-        u32::try_from(cpu).ok()
     }
 }
 
@@ -339,8 +349,8 @@ print fmt: \"whatever\"
         let mut record = vec![0; 64];
         record[..8].copy_from_slice(&77u64.to_ne_bytes());
         record[8..12].copy_from_slice(&3u32.to_ne_bytes());
-        assert_eq!(format.time(&record), 77);
-        assert_eq!(format.cpu(&record), Some(3));
+        assert_eq!(format.format.time(&record), Some(77));
+        assert_eq!(format.format.cpu(&record), Some(3));
         let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(
             names,
@@ -482,7 +492,7 @@ ID: 65535
                     }
                 }
                 // Short records are for the reader to reject; here they must only not panic.
-                let _ = (format.time(&record), format.cpu(&record));
+                let _ = (format.format.time(&record), format.format.cpu(&record));
             }
         }
     }

@@ -147,8 +147,9 @@ impl Recording {
             let reader = BufReader::with_capacity(64 << 10, file);
             Ok(match &self.formats {
                 Formats::Fixed(format) => Box::new(FixedSource::new(reader, format, cpu.0)),
-                Formats::Typed(_) => {
-                    Box::new(FastSource::new(reader, cpu.0, self.metadata.subbuf_size))
+                Formats::Typed(formats) => {
+                    let subbuf_size = self.metadata.subbuf_size;
+                    Box::new(FastSource::new(reader, formats, cpu.0, subbuf_size))
                 }
             })
         };

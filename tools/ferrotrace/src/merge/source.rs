@@ -10,6 +10,8 @@ use std::io;
 use std::io::Read;
 
 use super::format::FixedFormat;
+use super::format::Format;
+use super::format::TypedFormats;
 use crate::fast::record::ReadError;
 use crate::fast::record::Record;
 use crate::fast::record::RecordReader;
@@ -79,6 +81,11 @@ fn widen(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
+/// The CPU that a record names, if there can be such.
+fn cpu(format: &Format, record: &[u8]) -> Option<u32> {
+    format.cpu(record).filter(|&cpu| cpu < MAX_CPUS)
+}
+
 /// Records of one size.
 #[derive(Debug)]
 pub struct FixedSource<'a, R> {
@@ -109,10 +116,10 @@ impl<R: Read> Source for FixedSource<'_, R> {
             self.damage = (bytes > 0).then_some(Damage::Truncated { bytes });
             return Ok(None);
         }
-        let cpu = self.format.cpu(&bytes).filter(|&cpu| cpu < MAX_CPUS);
+        let format = &self.format.format;
         Ok(Some(Event {
-            time: self.format.time(&bytes),
-            cpu: cpu.unwrap_or(self.cpu),
+            time: format.time(&bytes).unwrap_or(0),
+            cpu: cpu(format, &bytes).unwrap_or(self.cpu),
             ty: 0,
             bytes,
         }))
@@ -125,21 +132,24 @@ impl<R: Read> Source for FixedSource<'_, R> {
 
 /// Records of a fast channel: each with its length and its type, and some with a time.
 ///
-/// A record without a time takes that of the record before it in the file, the first ones 0.
+/// A record without a time, in its header or in a field, takes that of the record before it in the
+/// file, the first ones 0.
 #[derive(Debug)]
-pub struct FastSource<R> {
+pub struct FastSource<'a, R> {
     reader: RecordReader<R>,
+    formats: &'a TypedFormats,
     cpu: u32,
     time: u64,
     damage: Option<Damage>,
 }
 
-impl<R: Read> FastSource<R> {
+impl<'a, R: Read> FastSource<'a, R> {
     /// Reads the file of `cpu`, whose sub-buffers have `subbuf_size` bytes if that is known.
-    pub fn new(reader: R, cpu: u32, subbuf_size: Option<usize>) -> Self {
+    pub fn new(reader: R, formats: &'a TypedFormats, cpu: u32, subbuf_size: Option<usize>) -> Self {
         let max = subbuf_size.map_or(MAX_SUBBUF, |size| size.min(MAX_SUBBUF));
         Self {
             reader: RecordReader::new(reader, max),
+            formats,
             cpu,
             time: 0,
             damage: None,
@@ -147,15 +157,18 @@ impl<R: Read> FastSource<R> {
     }
 }
 
-impl<R: Read> Source for FastSource<R> {
+impl<R: Read> Source for FastSource<'_, R> {
     fn next(&mut self) -> io::Result<Option<Event>> {
         let mut record = Record::default();
         match self.reader.read(&mut record) {
             Ok(true) => {
-                self.time = record.time.unwrap_or(self.time);
+                let format = self.formats.get(record.ty);
+                let field = || format?.time(&record.data);
+                self.time = record.time.or_else(field).unwrap_or(self.time);
+                let cpu = format.and_then(|format| cpu(format, &record.data));
                 Ok(Some(Event {
                     time: self.time,
-                    cpu: self.cpu,
+                    cpu: cpu.unwrap_or(self.cpu),
                     ty: record.ty,
                     bytes: record.data,
                 }))
@@ -227,31 +240,41 @@ mod tests {
 
     #[test]
     fn records_of_a_fast_channel() {
+        let text =
+            "name: own\nID: 5\nfield:u32 cpu;offset:0;size:4;\nfield:u32 time;offset:4;size:4;";
+        let formats = TypedFormats::parse(text).unwrap();
+        let own = |cpu: u32, time: u32| [cpu.to_ne_bytes(), time.to_ne_bytes()].concat();
         let mut bytes = Vec::new();
         put(&mut bytes, 0, 1, None, b"early");
         put(&mut bytes, Header::TIMED, 2, Some(10), b"");
         put(&mut bytes, Header::DISCARDED, 3, None, b"not this");
         put(&mut bytes, 0, 1, None, b"untimed");
         put(&mut bytes, Header::PADDING, 0, None, &[0; 100]);
+        put(&mut bytes, 0, 5, None, &own(3, 11));
+        put(&mut bytes, Header::TIMED, 5, Some(12), &own(MAX_CPUS, 7));
+        put(&mut bytes, 0, 5, None, b"short");
         put(&mut bytes, Header::TIMED, 2, Some(9), b"back");
         let expected = [
             (0, 4, 1, b"early".to_vec()),
             (10, 4, 2, b"".to_vec()),
             (10, 4, 1, b"untimed".to_vec()),
+            (11, 3, 5, own(3, 11)),
+            (12, 4, 5, own(MAX_CPUS, 7)),
+            (12, 4, 5, b"short".to_vec()),
             (9, 4, 2, b"back".to_vec()),
         ];
-        let mut source = FastSource::new(&bytes[..], 4, Some(4096));
+        let mut source = FastSource::new(&bytes[..], &formats, 4, Some(4096));
         assert_eq!(drain(&mut source), expected);
         assert_eq!(source.damage(), None);
 
-        let mut source = FastSource::new(&bytes[..bytes.len() - 3], 4, None);
-        assert_eq!(drain(&mut source), expected[..3]);
+        let mut source = FastSource::new(&bytes[..bytes.len() - 3], &formats, 4, None);
+        assert_eq!(drain(&mut source), expected[..6]);
         assert_eq!(source.damage(), Some(Damage::Truncated { bytes: 21 }));
 
         let at = bytes.len().try_into().unwrap();
         put(&mut bytes, 0, 1, None, &[0; 4089]);
         put(&mut bytes, 0, 1, None, b"not reached");
-        let mut source = FastSource::new(&bytes[..], 4, Some(4096));
+        let mut source = FastSource::new(&bytes[..], &formats, 4, Some(4096));
         assert_eq!(drain(&mut source), expected);
         assert_eq!(source.damage(), Some(Damage::Corrupt { at }));
     }
