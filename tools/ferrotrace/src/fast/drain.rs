@@ -128,8 +128,9 @@ impl FastDrain {
             )));
         }
         let end = sizes.turn(self.position, committed, TURN);
-        let records = sizes
-            .walk(self.position, end, |position| self.ring.header(position))
+        let records = self
+            .ring
+            .walk(self.position, end)
             .map_err(|bad| self.bad_record(bad))?;
         self.write(end, out)
             .map_err(|error| Error::output("write to", &out.path, error))?;

@@ -24,6 +24,7 @@ use nix::errno::Errno;
 
 use super::record::ALIGN;
 use super::record::Header;
+use super::walk::BadRecord;
 use super::walk::Sizes;
 use crate::relay::channel::Mode;
 use crate::relay::error::Error;
@@ -267,10 +268,17 @@ impl Ring {
         usize::try_from(self.sizes().offset(position)).map_or(0, |offset| abi::DATA + offset)
     }
 
-    /// The header at `position`, which must not be changing if the answer is to make sense.
-    pub fn header(&self, position: u64) -> Header {
-        let word = self.map.load(self.offset(position)).unwrap_or(0);
-        Header::decode(word.to_ne_bytes())
+    /// Counts the records between `from` and `to`, which must not be changing, with [`Sizes::walk`].
+    pub fn walk(&self, from: u64, to: u64) -> std::result::Result<u64, BadRecord> {
+        let sizes = self.sizes();
+        let len = usize::try_from(sizes.size() / ALIGN).unwrap_or(0);
+        let words = self.map.words(abi::DATA, len).unwrap_or_default();
+        sizes.walk(from, to, |position| {
+            let index = usize::try_from(sizes.offset(position) / ALIGN);
+            let word = index.ok().and_then(|index| words.get(index));
+            let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
+            Header::decode(word.to_ne_bytes())
+        })
     }
 
     /// Copies the bytes from `position` on until `into` is full.

@@ -15,6 +15,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
@@ -83,15 +84,21 @@ impl Mapping {
         Ok(self.start.as_ptr().cast::<u8>().wrapping_add(offset))
     }
 
-    fn word(&self, offset: usize) -> Result<&AtomicU64, OutOfRange> {
-        let word = self.at(offset, size_of::<u64>())?.cast::<u64>();
-        if !word.is_aligned() {
+    /// The `count` words from `offset` on, to be loaded, relaxed.
+    pub fn words(&self, offset: usize, count: usize) -> Result<&[AtomicU64], OutOfRange> {
+        let len = count.checked_mul(size_of::<u64>()).ok_or(OutOfRange)?;
+        let words = self.at(offset, len)?.cast::<AtomicU64>();
+        if !words.is_aligned() {
             return Err(OutOfRange);
         }
-        // SAFETY: the word is aligned, and inside a mapping that exists as long as `self`. Whoever
-        // writes to it does so with single instructions. Memory that can only be read allows
+        // SAFETY: the words are aligned, and inside a mapping that exists as long as `self`. Whoever
+        // writes to them does so with single instructions. Memory that can only be read allows
         // relaxed loads, and nothing else is done without a `WritableMapping`.
-        Ok(unsafe { AtomicU64::from_ptr(word) })
+        Ok(unsafe { slice::from_raw_parts(words, count) })
+    }
+
+    fn word(&self, offset: usize) -> Result<&AtomicU64, OutOfRange> {
+        self.words(offset, 1)?.first().ok_or(OutOfRange)
     }
 
     /// Loads the word at `offset`, relaxed.

@@ -263,13 +263,16 @@ impl Recorder {
     /// its control files is an error only at the `first` look.
     fn scan(&mut self, first: bool) -> Result<()> {
         self.scanned = Instant::now();
-        for (cpu, path) in self.channel.relay_files()? {
+        let files = self.channel.relay_files()?;
+        // Everybody may write to the only buffer of a channel.
+        let alone = files.len() > 1 || self.plan.records == Records::Fast;
+        for (cpu, path) in files {
             if self.workers.contains_key(&cpu) {
                 continue;
             }
             match Buffer::open(&self.channel, cpu, path, &self.plan, &self.output) {
                 Ok(buffer) => {
-                    let worker = Worker::start(buffer, cpu, Arc::clone(&self.stop))?;
+                    let worker = Worker::start(buffer, cpu, alone, Arc::clone(&self.stop))?;
                     self.workers.insert(cpu, worker);
                 }
                 // Removed between the look and now.

@@ -71,14 +71,16 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it, on `cpu` if that can be.
-    pub fn start(buffer: Buffer, cpu: CpuId, stop: Arc<Stop>) -> Result<Self> {
+    /// Starts it; on `cpu`, if that can be, if only that one writes to the buffer.
+    pub fn start(buffer: Buffer, cpu: CpuId, alone: bool, stop: Arc<Stop>) -> Result<Self> {
         let seen = Arc::new(Mutex::new(Tally::default()));
         let published = Arc::clone(&seen);
         let thread = thread::Builder::new()
             .name(format!("relay/{cpu}"))
             .spawn(move || {
-                settle(cpu);
+                if alone {
+                    settle(cpu);
+                }
                 work(buffer, &stop, &published)
             })
             .map_err(|error| Error::System {
