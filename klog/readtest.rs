@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A relay application that writes events of a known kind, to test readers with.
+//!
+//! debugfs `readtest/` has the controls of every relay application, and:
+//!
+//! - `event_n`, `event_size`: how many events a test writes, and of how many bytes;
+//! - `overwrite`: 1 if the next channel overwrites; the same as `mode`;
+//! - `start_test`: writing 1 writes the events, on the CPU of the caller, and returns when that is
+//!   done, or when a signal comes (-EINTR). Several callers write at the same time;
+//! - `test_done`: 1 if no test is under way;
+//! - `write_count`, `write_byte_count`: events that found room, and their bytes, since 0 was written
+//!   to one of them.
+//!
+//! Byte `j` of event `i` is `i + j`, cut to eight bits; with four bytes or more, the first four are
+//! `i`, native.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_relay::App;
+use ferro_relay::AppChannel;
+use ferro_relay::Mode;
+use ferro_sys::counted::Shared;
+use ferro_sys::cpu::IrqsOff;
+use ferro_sys::debugfs::File;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::NodeOps;
+use ferro_sys::fops::UserDst;
+use ferro_sys::fops::UserSrc;
+use kernel::module::this_module;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::aref::ARef;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Full;
+use kernel::sync::atomic::Relaxed;
+
+module! {
+    type: ReadTest,
+    name: "readtest",
+    authors: ["Ferrotrace maintainers"],
+    description: "Relay application to test readers with",
+    license: "GPL v2",
+}
+
+/// The largest event.
+const MAX_SIZE: usize = 1 << 20;
+/// The most events of a test.
+const MAX_COUNT: usize = 1 << 32;
+
+/// The state of the tests.
+struct Tests {
+    app: ARef<Shared<AppChannel>>,
+    event_n: Atomic<usize>,
+    event_size: Atomic<usize>,
+    running: Atomic<usize>,
+    written: Atomic<u64>,
+    written_bytes: Atomic<u64>,
+}
+
+impl Tests {
+    /// Writes the events. Errors: -ENODEV if the application is not enabled, -EINTR, -ENOMEM.
+    fn run(&self) -> Result {
+        if !self.app.is_enabled() {
+            return Err(ENODEV);
+        }
+        self.running.fetch_add(1, Full);
+        let result = self.write_events();
+        self.running.fetch_sub(1, Full);
+        result
+    }
+
+    fn write_events(&self) -> Result {
+        let size = self.event_size.load(Relaxed);
+        let mut event = KVVec::from_elem(0u8, size, GFP_KERNEL)?;
+        for number in 0..self.event_n.load(Relaxed) {
+            if current!().signal_pending() {
+                return Err(EINTR);
+            }
+            fill(&mut event, number);
+            let irqs = IrqsOff::new();
+            if self.app.write(&irqs, &event) {
+                self.written.fetch_add(1, Relaxed);
+                self.written_bytes
+                    .fetch_add(u64::try_from(size).unwrap_or(0), Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes event `number`.
+fn fill(event: &mut [u8], number: usize) {
+    let [low, ..] = number.to_le_bytes();
+    let mut value = low;
+    for byte in event.iter_mut() {
+        *byte = value;
+        value = value.wrapping_add(1);
+    }
+    let bytes = u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes();
+    if let Some(head) = event.first_chunk_mut() {
+        *head = bytes;
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Knob {
+    EventN,
+    EventSize,
+    Overwrite,
+    StartTest,
+    TestDone,
+    WriteCount,
+    WriteByteCount,
+}
+
+const KNOBS: [(&CStr, Knob, u16); 7] = [
+    (c"event_n", Knob::EventN, 0o600),
+    (c"event_size", Knob::EventSize, 0o600),
+    (c"overwrite", Knob::Overwrite, 0o600),
+    (c"start_test", Knob::StartTest, 0o200),
+    (c"test_done", Knob::TestDone, 0o400),
+    (c"write_count", Knob::WriteCount, 0o600),
+    (c"write_byte_count", Knob::WriteByteCount, 0o600),
+];
+
+/// A knob: text, one value and a newline.
+struct KnobFile {
+    knob: Knob,
+    tests: ARef<Shared<Tests>>,
+}
+
+static KNOB_FILES: FileTable<Shared<KnobFile>> = FileTable::new(this_module::<ReadTest>());
+
+fn number(from: &UserSrc, max: usize) -> Result<usize> {
+    match from.number()? {
+        0 => Err(EINVAL),
+        number if number <= max => Ok(number),
+        _ => Err(ERANGE),
+    }
+}
+
+impl NodeOps for KnobFile {
+    fn read(&self, to: &mut UserDst) -> Result {
+        let tests = &self.tests;
+        let text = match self.knob {
+            Knob::EventN => CString::try_from_fmt(fmt!("{}\n", tests.event_n.load(Relaxed))),
+            Knob::EventSize => CString::try_from_fmt(fmt!("{}\n", tests.event_size.load(Relaxed))),
+            Knob::Overwrite => {
+                let overwrite = tests.app.mode() == Mode::Overwrite;
+                CString::try_from_fmt(fmt!("{}\n", u8::from(overwrite)))
+            }
+            Knob::StartTest => return Err(EINVAL),
+            Knob::TestDone => {
+                let done = tests.running.load(Relaxed) == 0;
+                CString::try_from_fmt(fmt!("{}\n", u8::from(done)))
+            }
+            Knob::WriteCount => CString::try_from_fmt(fmt!("{}\n", tests.written.load(Relaxed))),
+            Knob::WriteByteCount => {
+                CString::try_from_fmt(fmt!("{}\n", tests.written_bytes.load(Relaxed)))
+            }
+        }?;
+        to.copy_at_position(text.to_bytes())
+    }
+
+    fn write(&self, from: &UserSrc) -> Result {
+        let tests = &self.tests;
+        match self.knob {
+            Knob::EventN => tests.event_n.store(number(from, MAX_COUNT)?, Relaxed),
+            Knob::EventSize => tests.event_size.store(number(from, MAX_SIZE)?, Relaxed),
+            Knob::Overwrite => tests.app.set_mode(match from.flag()? {
+                true => Mode::Overwrite,
+                false => Mode::NoOverwrite,
+            }),
+            Knob::StartTest => match from.flag()? {
+                true => tests.run()?,
+                false => return Err(EINVAL),
+            },
+            // They are counts, and can only begin anew.
+            Knob::WriteCount | Knob::WriteByteCount => {
+                if from.number()? != 0 {
+                    return Err(EINVAL);
+                }
+                tests.written.store(0, Relaxed);
+                tests.written_bytes.store(0, Relaxed);
+            }
+            Knob::TestDone => return Err(EINVAL),
+        }
+        Ok(())
+    }
+}
+
+struct ReadTest {
+    // In the order in which they have to go.
+    _files: KVec<File<Shared<KnobFile>>>,
+    _app: App,
+}
+
+impl kernel::Module for ReadTest {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let app = App::new(c"readtest", 262_144, 4)?;
+        let tests = Shared::new(Ok(Tests {
+            app: app.channel(),
+            event_n: Atomic::new(1000),
+            event_size: Atomic::new(64),
+            running: Atomic::new(0),
+            written: Atomic::new(0),
+            written_bytes: Atomic::new(0),
+        }))?;
+        let mut files = KVec::new();
+        for (name, knob, mode) in KNOBS {
+            let file = Shared::new(Ok(KnobFile {
+                knob,
+                tests: tests.clone(),
+            }))?;
+            files.push(app.dir()?.file(name, mode, &KNOB_FILES, file)?, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            _files: files,
+            _app: app,
+        })
+    }
+}
