@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod klog;
 mod merge;
 
 use std::io;
@@ -39,6 +40,8 @@ enum Command {
     /// Relay channels: per-CPU buffers that a kernel client fills.
     #[command(subcommand)]
     Relay(Relay),
+    /// Log what the kernel's klog() and klog_printk() say.
+    Klog(klog::KlogArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -132,11 +135,11 @@ fn parse_header(text: String) -> Result<Header, String> {
 impl Cli {
     /// Does what the command line says.
     pub fn run(self) -> Result<()> {
-        let Command::Relay(command) = self.command;
-        match command {
-            Relay::Record(args) => args.run(),
-            Relay::Stat(args) => args.run(),
-            Relay::Merge(args) => args.run(),
+        match self.command {
+            Command::Relay(Relay::Record(args)) => args.run(),
+            Command::Relay(Relay::Stat(args)) => args.run(),
+            Command::Relay(Relay::Merge(args)) => args.run(),
+            Command::Klog(args) => args.run(),
         }
     }
 }

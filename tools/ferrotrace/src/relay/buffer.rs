@@ -10,6 +10,10 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 
 use nix::fcntl::OFlag;
 
@@ -182,12 +186,18 @@ impl Input {
     }
 }
 
+fn take_turn(turn: &Mutex<()>) -> MutexGuard<'_, ()> {
+    // It protects no data of ours, so who left it behind a panic did no harm.
+    turn.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One CPU of a recording.
 pub struct Buffer {
     input: Input,
     out: CpuFile,
     partial: bool,
     state: State,
+    turn: Option<Arc<Mutex<()>>>,
 }
 
 impl Buffer {
@@ -199,12 +209,29 @@ impl Buffer {
         plan: &Plan,
         output: &OutputDir,
     ) -> Result<Self> {
-        Ok(Self {
-            input: plan.open(channel, cpu, relay_file)?,
-            out: output.create_cpu_file(cpu, plan.direct)?,
-            partial: plan.partial,
+        let input = plan.open(channel, cpu, relay_file)?;
+        Ok(Self::new(
+            input,
+            output.create_cpu_file(cpu, plan.direct)?,
+            plan.partial,
+        ))
+    }
+
+    /// Puts it together; the unfinished sub-buffer is taken at the end if `partial`.
+    pub fn new(input: Input, out: CpuFile, partial: bool) -> Self {
+        Self {
+            input,
+            out,
+            partial,
             state: State::Waiting,
-        })
+            turn: None,
+        }
+    }
+
+    /// Makes it take and write sub-buffers only while it has the lock, for buffers that write to
+    /// one file.
+    pub fn taking_turns(self, turn: Option<Arc<Mutex<()>>>) -> Self {
+        Self { turn, ..self }
     }
 
     /// What it does at the moment.
@@ -219,6 +246,8 @@ impl Buffer {
 
     /// Takes what is ready.
     pub fn drain(&mut self) -> Result<()> {
+        let turn = self.turn.clone();
+        let _turn = turn.as_deref().map(take_turn);
         match self.input.ready(&mut self.out) {
             Ok(state) => {
                 self.state = state;
@@ -231,12 +260,17 @@ impl Buffer {
 
     /// What is not counted was not consumed either, and belongs to the next recording.
     fn failed(&mut self, error: Error) -> Result<()> {
-        self.out.cut();
+        // A file for all CPUs has what others wrote behind it.
+        if self.turn.is_none() {
+            self.out.cut();
+        }
         Err(error)
     }
 
     /// Takes what is left at the end of the recording.
     pub fn finish(&mut self) -> Result<()> {
+        let turn = self.turn.clone();
+        let _turn = turn.as_deref().map(take_turn);
         if self.state == State::Closed {
             return Ok(());
         }

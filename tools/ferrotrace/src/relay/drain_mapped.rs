@@ -440,6 +440,7 @@ impl Drain for MappedDrain {
             self.cursor = Cursor::Boundary;
             return Ok(true);
         };
+        sink.tally.note_ready(window.count);
         if window.lost > 0 {
             sink.tally.add_lost(window.lost);
             self.acknowledge(source, window.first)?;

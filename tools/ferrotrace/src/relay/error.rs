@@ -50,6 +50,10 @@ pub enum Error {
     #[error("{}: no such directory (is debugfs mounted, and the client loaded?)", .0.display())]
     NoDirectory(PathBuf),
 
+    /// A relay application has a channel already.
+    #[error("{}: there is a channel already; is somebody else draining it? (--force takes it away)", .0.display())]
+    ChannelThere(PathBuf),
+
     /// DIR is something else.
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),

@@ -10,6 +10,7 @@ mod drain_mapped;
 mod drain_read;
 pub mod error;
 pub mod files;
+pub mod klog;
 pub mod mapping;
 #[cfg(test)]
 mod model;

@@ -241,7 +241,7 @@ fn geometry(description: Description) -> Option<Geometry> {
 }
 
 /// Sleeps until `until` or a signal. Says whether it was a signal.
-fn wait(signals: &StopSignals, until: Instant) -> Result<bool> {
+pub(super) fn wait(signals: &StopSignals, until: Instant) -> Result<bool> {
     let failed = |source| Error::System {
         action: "wait for signals",
         source,

@@ -16,6 +16,9 @@ pub struct Tally {
     pub subbufs: u64,
     /// Finished sub-buffers that were overwritten before they could be copied.
     pub lost_subbufs: u64,
+    /// The most finished sub-buffers that waited to be taken at once.
+    #[serde(default)]
+    pub max_ready: u64,
     /// Bytes of the unfinished sub-buffer at the end, contained in `bytes`.
     pub partial_bytes: u64,
     /// Of a fast channel: records written to the recording.
@@ -36,6 +39,11 @@ impl Tally {
     /// Counts bytes.
     pub fn add_bytes(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(widen(bytes));
+    }
+
+    /// Notes how many finished sub-buffers are waiting.
+    pub fn note_ready(&mut self, subbufs: usize) {
+        self.max_ready = self.max_ready.max(widen(subbufs));
     }
 
     /// Counts finished sub-buffers that were taken.
@@ -59,6 +67,7 @@ impl Tally {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.subbufs = self.subbufs.saturating_add(other.subbufs);
         self.lost_subbufs = self.lost_subbufs.saturating_add(other.lost_subbufs);
+        self.max_ready = self.max_ready.max(other.max_ready);
         self.partial_bytes = self.partial_bytes.saturating_add(other.partial_bytes);
         self.records = self.records.saturating_add(other.records);
         self.lost_records = self.lost_records.saturating_add(other.lost_records);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace klog`.
+
+#![deny(unsafe_code)]
+
+use std::io;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use ferrotrace::relay::klog::Options;
+use ferrotrace::relay::klog::klog;
+
+use super::parse_seconds;
+use super::warn;
+
+#[derive(Debug, Args)]
+pub struct KlogArgs {
+    /// Write the messages to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write those of each CPU to a file of its own: FILE0, FILE1, ...
+    #[arg(long, requires = "output")]
+    per_cpu: bool,
+    /// Bytes in a sub-buffer; those that are set already if this is not given.
+    #[arg(short = 'b', long, value_name = "BYTES")]
+    subbuf_size: Option<usize>,
+    /// Sub-buffers of each CPU; likewise.
+    #[arg(short = 'n', long, value_name = "N")]
+    n_subbufs: Option<usize>,
+    /// Lose the oldest messages rather than the newest.
+    #[arg(long)]
+    overwrite: bool,
+    /// Stop after this time; otherwise on SIGINT or SIGTERM.
+    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    duration: Option<Duration>,
+    /// Take away a channel that is there already.
+    #[arg(short, long)]
+    force: bool,
+    /// Print no summary.
+    #[arg(short, long)]
+    quiet: bool,
+    /// The relay application.
+    #[arg(long, value_name = "DIR", default_value = "/sys/kernel/debug/klog")]
+    dir: PathBuf,
+}
+
+impl KlogArgs {
+    pub fn run(self) -> Result<()> {
+        let quiet = self.quiet;
+        let summary = klog(&Options {
+            dir: self.dir,
+            output: self.output,
+            per_cpu: self.per_cpu,
+            subbuf_size: self.subbuf_size,
+            n_subbufs: self.n_subbufs,
+            overwrite: self.overwrite,
+            force: self.force,
+            duration: self.duration,
+        })?;
+        for (cpu, tally) in &summary.cpus {
+            for warning in &tally.warnings {
+                warn(&format!("cpu {cpu}: {warning}"));
+            }
+        }
+        if !quiet {
+            // Not where the messages may go; there is nobody left to tell if it fails.
+            let _ = write!(io::stderr(), "{summary}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace klog`: makes the channel of a relay application, drains it, and takes it away again.
+//!
+//! The controls are those of `Documentation/klog.rst`. A thread for each CPU takes the finished
+//! sub-buffers; this one makes and ends everything.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+use std::time::Instant;
+
+use indicatif::BinaryBytes;
+
+use super::buffer::Buffer;
+use super::buffer::Method;
+use super::buffer::Plan;
+use super::channel::CpuId;
+use super::channel::Header;
+use super::error::Error;
+use super::error::Result;
+use super::files::ChannelDir;
+use super::output::CpuFile;
+use super::output::Records;
+use super::progress::rate;
+use super::record::wait;
+use super::signals::StopSignals;
+use super::tally::Tally;
+use super::worker::Stop;
+use super::worker::Worker;
+
+/// How often new CPUs, and threads that have ended, are looked for.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What the user wants.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The application's directory.
+    pub dir: PathBuf,
+    /// Where the messages go; to standard output without it.
+    pub output: Option<PathBuf>,
+    /// A file for each CPU: `output` with its number.
+    pub per_cpu: bool,
+    /// Bytes in a sub-buffer, if not those that are set.
+    pub subbuf_size: Option<usize>,
+    /// Sub-buffers of a CPU, if not those that are set.
+    pub n_subbufs: Option<usize>,
+    /// A flight recorder: lose the oldest.
+    pub overwrite: bool,
+    /// Take away a channel that is there.
+    pub force: bool,
+    /// Stop after this time.
+    pub duration: Option<Duration>,
+}
+
+/// What was drained, and what was not.
+#[derive(Debug)]
+pub struct Summary {
+    /// Of each CPU.
+    pub cpus: BTreeMap<CpuId, Tally>,
+    /// Messages that found no room.
+    pub dropped: u64,
+    /// Messages that the handler did not get, if the application tells.
+    pub missed: Option<u64>,
+    /// How long it took.
+    pub time: Duration,
+    n_subbufs: usize,
+}
+
+/// The controls. The channel is taken away when this is dropped.
+struct App<'a>(&'a Path);
+
+impl App<'_> {
+    fn write(&self, control: &str, text: &str) -> Result<()> {
+        let path = self.0.join(control);
+        fs::write(&path, text).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::NoDirectory(self.0.into()),
+            _ => Error::channel("write to", &path, error),
+        })
+    }
+
+    fn number(&self, control: &str) -> Result<u64> {
+        let path = self.0.join(control);
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::NoDirectory(self.0.into()),
+            _ => Error::channel("read", &path, error),
+        })?;
+        text.trim().parse().map_err(|_| Error::BadControl {
+            path,
+            found: text.trim().chars().take(40).collect(),
+            expected: "a number",
+        })
+    }
+}
+
+impl Drop for App<'_> {
+    fn drop(&mut self) {
+        // There is nothing else to be done if the application has gone.
+        let _ = self.write("enabled", "0");
+        let _ = self.write("create", "0");
+    }
+}
+
+/// Drains until a signal, the end of the time, or the end of the application.
+pub fn klog(options: &Options) -> Result<Summary> {
+    let signals = StopSignals::new().map_err(|source| Error::System {
+        action: "take over SIGINT and SIGTERM",
+        source,
+    })?;
+    let missed_before = missed(&options.dir);
+    let app = create(options)?;
+    let channel = ChannelDir::open(&options.dir.join("cpu"))?;
+    let geometry = channel.geometry(None, None)?;
+    let mut drainer = Drainer {
+        plan: Plan {
+            method: Method::Mmap(geometry),
+            records: Records::Plain,
+            mode: channel.mode()?,
+            header: Header::U64,
+            partial: false,
+            watermark: None,
+            direct: false,
+        },
+        channel,
+        output: Output::open(options)?,
+        workers: BTreeMap::new(),
+        stop: Arc::new(Stop::new()?),
+    };
+    drainer.scan(true)?;
+
+    let started = Instant::now();
+    app.write("enabled", "1")?;
+    let deadline = options.duration.and_then(|time| started.checked_add(time));
+    let ended = drainer.run(&signals, deadline);
+    // Finishes all sub-buffers; it fails only if the application has gone.
+    let _ = app.write("enabled", "0");
+    drainer.stop.set();
+    let mut cpus = BTreeMap::new();
+    let mut result = ended;
+    for (cpu, worker) in drainer.workers {
+        let (tally, worked) = worker.join();
+        cpus.insert(cpu, tally);
+        result = result.and(worked);
+    }
+    let dropped = app.number("dropped").unwrap_or(0);
+    drop(app);
+    match result {
+        Ok(()) => (),
+        // Who reads our output has had enough.
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => (),
+        Err(error) => return Err(error),
+    }
+    let missed = match (missed_before, missed(&options.dir)) {
+        (Some(before), Some(now)) => Some(now.saturating_sub(before)),
+        _ => None,
+    };
+    Ok(Summary {
+        cpus,
+        dropped,
+        missed,
+        time: started.elapsed(),
+        n_subbufs: geometry.n_subbufs(),
+    })
+}
+
+/// Sets the sizes and makes the channel.
+fn create(options: &Options) -> Result<App<'_>> {
+    // Not yet ours to take away.
+    let app = std::mem::ManuallyDrop::new(App(&options.dir));
+    if app.number("create")? != 0 && !options.force {
+        return Err(Error::ChannelThere(options.dir.clone()));
+    }
+    if let Some(size) = options.subbuf_size {
+        app.write("subbuf_size", &size.to_string())?;
+    }
+    if let Some(count) = options.n_subbufs {
+        app.write("n_subbufs", &count.to_string())?;
+    }
+    let mode = match options.overwrite {
+        true => "overwrite",
+        false => "no-overwrite",
+    };
+    app.write("mode", mode)?;
+    app.write("create", "1")?;
+    Ok(App(&options.dir))
+}
+
+fn missed(dir: &Path) -> Option<u64> {
+    fs::read_to_string(dir.join("missed"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Where the messages go.
+enum Output {
+    /// All to one file; the threads take turns, so that each writes whole sub-buffers.
+    One {
+        file: File,
+        path: PathBuf,
+        turn: Arc<Mutex<()>>,
+    },
+    /// Each CPU's to its own.
+    Each(PathBuf),
+}
+
+impl Output {
+    fn open(options: &Options) -> Result<Self> {
+        let (file, path) = match (&options.output, options.per_cpu) {
+            (Some(path), true) => return Ok(Output::Each(path.clone())),
+            (Some(path), false) => (File::create(path), path.clone()),
+            (None, _) => (
+                io::stdout().as_fd().try_clone_to_owned().map(File::from),
+                "standard output".into(),
+            ),
+        };
+        Ok(Output::One {
+            file: file.map_err(|error| Error::output("create", &path, error))?,
+            turn: Arc::new(Mutex::new(())),
+            path,
+        })
+    }
+
+    fn cpu_file(&self, cpu: CpuId) -> Result<CpuFile> {
+        let (file, path) = match self {
+            Output::One { file, path, .. } => (file.try_clone(), path.clone()),
+            Output::Each(prefix) => {
+                let mut path = prefix.clone().into_os_string();
+                path.push(cpu.to_string());
+                (File::create(&path), path.into())
+            }
+        };
+        Ok(CpuFile {
+            file: file.map_err(|error| Error::output("create", &path, error))?,
+            direct: None,
+            path,
+            tally: Tally::default(),
+        })
+    }
+
+    fn turn(&self) -> Option<Arc<Mutex<()>>> {
+        match self {
+            Output::One { turn, .. } => Some(Arc::clone(turn)),
+            Output::Each(_) => None,
+        }
+    }
+}
+
+struct Drainer {
+    channel: ChannelDir,
+    plan: Plan,
+    output: Output,
+    workers: BTreeMap<CpuId, Worker>,
+    stop: Arc<Stop>,
+}
+
+impl Drainer {
+    /// Starts a thread for each CPU that has none. A file that is still being made is an error only
+    /// at the `first` look.
+    fn scan(&mut self, first: bool) -> Result<()> {
+        for (cpu, path) in self.channel.relay_files()? {
+            if self.workers.contains_key(&cpu) {
+                continue;
+            }
+            let input = match self.plan.open(&self.channel, cpu, path) {
+                Ok(input) => input,
+                Err(error) if error.is_gone() => continue,
+                Err(Error::NoControl { .. }) if !first => continue,
+                Err(error) => return Err(error),
+            };
+            let out = self.output.cpu_file(cpu)?;
+            let buffer = Buffer::new(input, out, false).taking_turns(self.output.turn());
+            let worker = Worker::start(buffer, cpu, Arc::clone(&self.stop))?;
+            self.workers.insert(cpu, worker);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, signals: &StopSignals, deadline: Option<Instant>) -> Result<()> {
+        loop {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline)
+                || self.workers.values().any(Worker::is_finished)
+            {
+                return Ok(());
+            }
+            let tick = now + TICK;
+            if wait(
+                signals,
+                deadline.map_or(tick, |deadline| deadline.min(tick)),
+            )? {
+                return Ok(());
+            }
+            match self.scan(false) {
+                // Each thread will notice for its buffer.
+                Err(error) if error.is_gone() => (),
+                Err(Error::NoDirectory(_)) => (),
+                other => other?,
+            }
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut total = Tally::default();
+        for (cpu, tally) in &self.cpus {
+            writeln!(
+                f,
+                "cpu {cpu}: {} bytes in {} sub-buffers, at most {} of {} waiting",
+                tally.bytes, tally.subbufs, tally.max_ready, self.n_subbufs
+            )?;
+            total.add(tally);
+        }
+        write!(
+            f,
+            "total: {} bytes in {} sub-buffers, {}/s; {} messages dropped, {} sub-buffers overwritten",
+            total.bytes,
+            total.subbufs,
+            BinaryBytes(rate(total.bytes, self.time)),
+            self.dropped,
+            total.lost_subbufs
+        )?;
+        match self.missed {
+            Some(missed) => writeln!(f, ", {missed} messages missed"),
+            None => writeln!(f),
+        }
+    }
+}
