@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "common.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <sys/klog.h>
+#include <sys/syscall.h>
+
+static int write_text(const char *path, const char *text, size_t len)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, len) != (ssize_t)len)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+int ctl(const char *fmt, ...)
+{
+	char line[256];
+	va_list ap;
+	int len;
+
+	va_start(ap, fmt);
+	len = vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	return write_text(DEBUGFS "/klog_selftest/ctl", line, len);
+}
+
+static ssize_t read_file(const char *path, void *to, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	while ((n = read(fd, to + len, size - len)) > 0)
+		len += n;
+	if (n < 0)
+		n = -errno;
+	close(fd);
+	return n < 0 ? n : (ssize_t)len;
+}
+
+long long info(const char *fmt, ...)
+{
+	char key[64], text[8192], *line, *rest = text;
+	size_t keylen;
+	va_list ap;
+	ssize_t len;
+
+	va_start(ap, fmt);
+	keylen = vsnprintf(key, sizeof(key), fmt, ap);
+	va_end(ap);
+	len = read_file(DEBUGFS "/klog_selftest/info", text, sizeof(text) - 1);
+	if (len < 0)
+		return len;
+	text[len] = '\0';
+	while ((line = strsep(&rest, "\n")))
+		if (!strncmp(line, key, keylen) && line[keylen] == ' ')
+			return strtoll(line + keylen + 1, NULL, 10);
+	return -ENOENT;
+}
+
+ssize_t last_message(void *to, size_t size)
+{
+	return read_file(DEBUGFS "/klog_selftest/last", to, size);
+}
+
+int open_in(const char *app, const char *name, int flags)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), DEBUGFS "/%s/%s", app, name);
+	fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int control(const char *app, const char *name, const char *text)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), DEBUGFS "/%s/%s", app, name);
+	return write_text(path, text, strlen(text));
+}
+
+int control_number(const char *app, const char *name, unsigned long long value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu\n", value);
+	return control(app, name, text);
+}
+
+long long control_value(const char *app, const char *name)
+{
+	char path[256], text[64];
+	ssize_t len;
+
+	snprintf(path, sizeof(path), DEBUGFS "/%s/%s", app, name);
+	len = read_file(path, text, sizeof(text) - 1);
+	if (len < 0)
+		return len;
+	text[len] = '\0';
+	return strtoll(text, NULL, 10);
+}
+
+int start(const char *app, size_t subbuf_size, size_t n_subbufs, const char *mode)
+{
+	return control_number(app, "subbuf_size", subbuf_size) ?:
+	       control_number(app, "n_subbufs", n_subbufs) ?: control(app, "mode", mode) ?:
+	       control(app, "create", "1") ?: control(app, "enabled", "1");
+}
+
+void bytes_add(struct bytes *b, const void *data, size_t len)
+{
+	if (b->len + len > b->cap) {
+		b->cap = 2 * b->cap + len;
+		b->data = realloc(b->data, b->cap);
+		if (!b->data)
+			abort();
+	}
+	memcpy(b->data + b->len, data, len);
+	b->len += len;
+}
+
+void bytes_free(struct bytes *b)
+{
+	free(b->data);
+	memset(b, 0, sizeof(*b));
+}
+
+int reader_open(struct reader *r, const char *app, unsigned int cpu, size_t subbuf_size,
+		size_t n_subbufs)
+{
+	char name[16];
+	void *map;
+
+	memset(r, 0, sizeof(*r));
+	snprintf(r->app, sizeof(r->app), "%s", app);
+	snprintf(name, sizeof(name), "cpu%u", cpu);
+	r->cpu = cpu;
+	r->subbuf_size = subbuf_size;
+	r->n_subbufs = n_subbufs;
+	r->fd = open_in(app, name, O_RDONLY | O_NONBLOCK);
+	if (r->fd < 0)
+		return r->fd;
+	map = mmap(NULL, subbuf_size * n_subbufs, PROT_READ, MAP_SHARED, r->fd, 0);
+	if (map == MAP_FAILED) {
+		close(r->fd);
+		return -errno;
+	}
+	r->map = map;
+	return 0;
+}
+
+void reader_close(struct reader *r)
+{
+	if (!r->map)
+		return;
+	munmap((void *)r->map, r->subbuf_size * r->n_subbufs);
+	close(r->fd);
+	r->map = NULL;
+}
+
+static long long count(const struct reader *r, const char *what)
+{
+	char path[256];
+	size_t value;
+	ssize_t len;
+
+	snprintf(path, sizeof(path), DEBUGFS "/%s/cpu%u.%s", r->app, r->cpu, what);
+	len = read_file(path, &value, sizeof(value));
+	return len == sizeof(value) ? (long long)value : len < 0 ? len : -EIO;
+}
+
+long long reader_produced(const struct reader *r)
+{
+	return count(r, "produced");
+}
+
+long long reader_consumed(const struct reader *r)
+{
+	return count(r, "consumed");
+}
+
+int reader_consume(const struct reader *r, size_t delta)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), DEBUGFS "/%s/cpu%u.consumed", r->app, r->cpu);
+	return write_text(path, (const char *)&delta, sizeof(delta));
+}
+
+bool reader_take(struct reader *r, struct bytes *b)
+{
+	long long consumed = reader_consumed(r), produced = reader_produced(r), k;
+
+	if (consumed < 0 || produced < consumed)
+		return false;
+	for (k = consumed; k < produced; k++) {
+		const uint8_t *subbuf = r->map + k % r->n_subbufs * r->subbuf_size;
+		size_t padding;
+
+		memcpy(&padding, subbuf, sizeof(padding));
+		if (padding > r->subbuf_size - sizeof(padding)) {
+			fprintf(stderr, "# cpu %u: sub-buffer %lld has %zu bytes of padding\n",
+				r->cpu, k, padding);
+			return false;
+		}
+		bytes_add(b, subbuf + sizeof(padding),
+			  r->subbuf_size - sizeof(padding) - padding);
+	}
+	return k == consumed || reader_consume(r, k - consumed) == 0;
+}
+
+unsigned int online_cpus(void)
+{
+	return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+int pin_to(unsigned int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+int module_load(const char *env)
+{
+	const char *path = getenv(env);
+	int fd, ret = 0;
+
+	fd = open(path ? path : "", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (syscall(SYS_finit_module, fd, "", 0))
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+int module_unload(const char *name)
+{
+	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+}
+
+void log_mark(const char *text)
+{
+	char line[128];
+	int len = snprintf(line, sizeof(line), "<6>klog_selftest: RUN %s\n", text);
+
+	if (write_text("/dev/kmsg", line, len))
+		fprintf(stderr, "# cannot write to the kernel's log\n");
+}
+
+unsigned int log_lines(const char *since, const char *text)
+{
+	static char log[1 << 20];
+	unsigned int lines = 0;
+	char *at, *next;
+	/* 3: read all of the log */
+	int len = klogctl(3, log, sizeof(log) - 1);
+
+	if (len < 0)
+		return 0;
+	log[len] = '\0';
+	for (at = log; (next = strstr(at, since)); at = next + 1)
+		;
+	while ((at = strstr(at, text))) {
+		at++;
+		lines++;
+	}
+	return lines;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the klog test programs share: the module, the controls of a relay
+ * application, and a reader of its channel.
+ */
+#ifndef _KLOG_SELFTEST_COMMON_H
+#define _KLOG_SELFTEST_COMMON_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "module/record.h"
+
+#define DEBUGFS		"/sys/kernel/debug"
+#define MAX_CPUS	64
+
+#ifndef __printf
+#define __printf(a, b)	__attribute__((format(printf, a, b)))
+#endif
+
+/* A command to the module; 0 or a negative errno. */
+int ctl(const char *fmt, ...) __printf(1, 2);
+
+/* One value of the module's state. */
+long long info(const char *fmt, ...) __printf(1, 2);
+
+/* The last message that the handler "last" got; its length. */
+ssize_t last_message(void *to, size_t size);
+
+/* A text to the control debugfs/APP/NAME; 0 or -errno. */
+int control(const char *app, const char *name, const char *text);
+int control_number(const char *app, const char *name, unsigned long long value);
+/* The number in it, or -errno. */
+long long control_value(const char *app, const char *name);
+/* debugfs/APP/NAME, opened; -errno */
+int open_in(const char *app, const char *name, int flags);
+/* Sets the sizes, makes the channel and enables it. */
+int start(const char *app, size_t subbuf_size, size_t n_subbufs, const char *mode);
+
+struct bytes {
+	uint8_t *data;
+	size_t len, cap;
+};
+
+void bytes_add(struct bytes *b, const void *data, size_t len);
+void bytes_free(struct bytes *b);
+
+/* A relay file of an application, mapped. */
+struct reader {
+	char app[32];
+	unsigned int cpu;
+	size_t subbuf_size, n_subbufs;
+	int fd;
+	const uint8_t *map;
+};
+
+int reader_open(struct reader *r, const char *app, unsigned int cpu, size_t subbuf_size,
+		size_t n_subbufs);
+void reader_close(struct reader *r);
+long long reader_produced(const struct reader *r);
+long long reader_consumed(const struct reader *r);
+/* Adds to the count of what was consumed; 0 or -errno. */
+int reader_consume(const struct reader *r, size_t delta);
+/* Takes what is finished: the data behind the headers. False if a header is not possible. */
+bool reader_take(struct reader *r, struct bytes *b);
+
+unsigned int online_cpus(void);
+int pin_to(unsigned int cpu);
+int module_load(const char *env);
+int module_unload(const char *name);
+/* Lines of the kernel's log, since @since, with @text in them. */
+unsigned int log_lines(const char *since, const char *text);
+void log_mark(const char *text);
+
+#endif
