@@ -139,7 +139,8 @@ impl Ring {
     fn trip(&self, consumed: u64, watermark: u64) -> u64 {
         match self.wanted(watermark) {
             0 => self.floor(consumed).wrapping_add(self.subbuf_size),
-            wanted => consumed.wrapping_add(wanted),
+            // Positions are whole words, whatever user space says.
+            wanted => (consumed & !7).wrapping_add(wanted),
         }
     }
 }

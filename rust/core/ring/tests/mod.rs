@@ -10,6 +10,7 @@ mod cells;
 #[cfg(not(miri))]
 mod explore;
 mod found;
+mod model;
 #[cfg(loom)]
 mod ordering;
 

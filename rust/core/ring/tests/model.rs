@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Long random sequences of one CPU and a reader that takes turns with it, against a queue of words.
+
+use super::cells::Cells;
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A record of so many words is reserved and stays open.
+    Open(u64),
+    /// The innermost open record is committed.
+    Commit,
+    /// A record is written whole.
+    Write(u64),
+    /// The reader takes so many bytes, as `read()` does.
+    Read(u64),
+    /// The reader asks to be woken after so many bytes.
+    Watermark(u64),
+    /// User space stores any position; a reader then goes on from where it really can.
+    Consumed(u64),
+}
+
+/// A buffer in memory with its model: the positions of the words that no reader has taken.
+struct Sim {
+    ring: Ring,
+    words: Cells,
+    memory: Vec<u64>,
+    padded: Vec<u64>,
+    open: Vec<u64>,
+    queue: VecDeque<u64>,
+    refused: u64,
+    position: u64,
+    hostile: bool,
+}
+
+impl Sim {
+    fn new(ring: Ring) -> Self {
+        Self {
+            ring,
+            words: Cells::default(),
+            memory: vec![0; usize::try_from(ring.size() / 8).unwrap()],
+            padded: vec![0; usize::try_from(ring.n_subbufs()).unwrap()],
+            open: Vec::new(),
+            queue: VecDeque::new(),
+            refused: 0,
+            position: 0,
+            hostile: false,
+        }
+    }
+
+    fn word(&mut self, position: u64) -> &mut u64 {
+        let index = usize::try_from(self.ring.offset(position) / 8).unwrap();
+        &mut self.memory[index]
+    }
+
+    /// Reserves a record and fills it with the positions of its words.
+    fn open(&mut self, words: u64) -> bool {
+        let before = self.words.reserve();
+        let Ok((grant, ())) = self.ring.reserve(&self.words, words * 8, || ()) else {
+            self.refused += 1;
+            assert_eq!(self.words.reserve(), before);
+            return false;
+        };
+        let end = grant.start + words * 8;
+        // Positions only grow, records do not cross sub-buffers, and what is open stays.
+        assert!(grant.start >= before.position());
+        assert_eq!(
+            grant.start / self.ring.subbuf_size(),
+            (end - 1) / self.ring.subbuf_size()
+        );
+        if let Some(oldest) = self.open.first() {
+            assert!(self.ring.kept(end) <= *oldest);
+        }
+        if !self.ring.overwrites() && !self.hostile {
+            assert!(self.ring.kept(end) <= self.position.max(before.position()));
+        }
+        if let Some(padding) = grant.entered.filter(|padding| padding.bytes > 0) {
+            self.padded[self.ring.index(padding.start)] = padding.start;
+        }
+        for position in (grant.start..end).step_by(8) {
+            *self.word(position) = position;
+            self.queue.push_back(position);
+        }
+        self.open.push(grant.start);
+        true
+    }
+
+    fn commit(&mut self) {
+        if self.open.pop().is_some() {
+            self.ring.commit(&self.words);
+        }
+    }
+
+    /// Takes bytes as the kernel's `read()` does, and checks each word.
+    fn read(&mut self, mut left: u64) {
+        loop {
+            let sample = Sample::new(&self.words);
+            // All that is complete before the first record that is not.
+            assert!(sample.committed <= self.open.first().copied().unwrap_or(u64::MAX));
+            let padded = |index: usize| self.padded[index];
+            let (position, run) = self.ring.next_run(sample, self.words.consumed(), padded);
+            let Some(run) = run.filter(|_| left > 0) else {
+                self.consume(position);
+                return;
+            };
+            if run.start % 8 != 0 {
+                // User space's position, which bytes are read from, but no words.
+                self.consume(run.start.next_multiple_of(8));
+                continue;
+            }
+            let bytes = run.bytes.min(left) & !7;
+            if bytes == 0 {
+                return;
+            }
+            for position in (run.start..run.start + bytes).step_by(8) {
+                assert_eq!(*self.word(position), position);
+                self.expect(position);
+            }
+            left -= bytes;
+            self.consume(run.start + bytes);
+        }
+    }
+
+    fn consume(&mut self, position: u64) {
+        self.words.consumed.set(position);
+        self.position = position;
+    }
+
+    /// The word is the next one; only a reader that was overtaken, or that user space has moved, has missed
+    /// some, or takes some again.
+    fn expect(&mut self, position: u64) {
+        self.skip_to(position);
+        if self.queue.front() == Some(&position) {
+            self.queue.pop_front();
+        } else {
+            assert!(self.hostile, "{position} again");
+        }
+    }
+
+    fn skip_to(&mut self, position: u64) {
+        let kept = self.ring.kept(self.words.reserve().position());
+        while let Some(missed) = self.queue.front().copied().filter(|word| *word < position) {
+            self.queue.pop_front();
+            assert!(missed < kept || self.hostile, "missed {missed}");
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Open(words) => {
+                self.open(words);
+            }
+            Step::Commit => self.commit(),
+            Step::Write(words) => {
+                if self.open(words) {
+                    self.commit();
+                }
+            }
+            Step::Read(bytes) => self.read(bytes),
+            Step::Watermark(bytes) => self.words.watermark.set(bytes),
+            Step::Consumed(position) => {
+                self.hostile = true;
+                self.words.consumed.set(position);
+            }
+        }
+        assert_eq!(self.words.lost.get(), self.refused);
+        let in_flight = u64::try_from(self.open.len()).unwrap();
+        assert_eq!(self.words.reserve().in_flight(), in_flight);
+        // A reader that waits is not passed unnoticed.
+        let position = self.words.reserve().position();
+        let wake = self.ring.update_limit(&self.words, position);
+        assert_eq!(wake, self.ring.is_due(&self.words, false));
+        assert!(wake || !self.ring.limit_is_late(&self.words));
+    }
+}
+
+fn step(hostile: bool) -> impl Strategy<Value = Step> {
+    let consumed = match hostile {
+        true => prop_oneof![any::<u64>(), 0u64..2048].boxed(),
+        false => Just(0).boxed(),
+    };
+    let weight = u32::from(hostile);
+    prop_oneof![
+        2 => (1u64..=10).prop_map(Step::Open),
+        3 => Just(Step::Commit),
+        6 => (1u64..=9).prop_map(Step::Write),
+        3 => (0u64..300).prop_map(Step::Read),
+        1 => prop_oneof![0u64..300, any::<u64>()].prop_map(Step::Watermark),
+        weight => consumed.prop_map(Step::Consumed),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_queue_of_words(
+        steps in vec(step(false), 1..200), n_subbufs in prop_oneof![Just(2usize), Just(4)],
+        overwrite: bool,
+    ) {
+        let mut sim = Sim::new(Ring::new(64, n_subbufs, overwrite).unwrap());
+        for step in steps {
+            sim.step(step);
+        }
+        while !sim.open.is_empty() {
+            sim.commit();
+        }
+        // Whatever is left comes out whole.
+        sim.read(u64::MAX & !7);
+        sim.skip_to(u64::MAX);
+        prop_assert_eq!(sim.words.consumed.get(), sim.words.reserve().position());
+    }
+
+    #[test]
+    fn any_words_of_the_reader(steps in vec(step(true), 1..200), overwrite: bool) {
+        let mut sim = Sim::new(Ring::new(64, 2, overwrite).unwrap());
+        for step in steps {
+            sim.step(step);
+        }
+    }
+}
