@@ -3,8 +3,8 @@
 //! Fast relay channels: records written in place, from any context, without turning interrupts off.
 //!
 //! A [`Channel`] is opened with a [`Builder`], written from any context, NMI included, and closed when
-//! it is dropped. C clients have `<linux/ferrotrace_relay.h>`. Readers have `read()`, `splice()`, `poll()`
-//! and a control page beside the mapped data, as `<uapi/linux/ferrotrace_relay.h>` describes it.
+//! it is dropped. C clients have `<linux/ferrotrace_relay.h>`. Readers have `read()`, `poll()` and a
+//! control page beside the mapped data, as `<uapi/linux/ferrotrace_relay.h>` describes it.
 //!
 //! `ferro_core::ring` has the algorithm and `ferro_sys::ring` its memory; here are the objects:
 //! `registry.rs` the open channels, `channel.rs` and `buffer.rs` an object each, `record.rs` the

@@ -26,7 +26,7 @@
  * Records never cross the end of a sub-buffer, so each sub-buffer starts with one. In an overwrite
  * channel (RELAY_FAST_OVERWRITE) the writer does not wait: after a record has been copied out, it counts
  * only if relay_fast_kept(ctl) is not beyond its position. A reader that was overtaken goes on at
- * relay_fast_kept(). read() and splice() do all this by themselves, and leave padding out.
+ * relay_fast_kept(). read() does all this by itself, and leaves padding out.
  */
 #ifndef _UAPI_LINUX_FERROTRACE_RELAY_H
 #define _UAPI_LINUX_FERROTRACE_RELAY_H
