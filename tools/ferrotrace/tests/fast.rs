@@ -119,7 +119,7 @@ impl Drained {
             path: path.clone(),
             tally: Tally::default(),
         };
-        let drain = FastDrain::new(ring, path);
+        let drain = FastDrain::new(ring, path, 0);
         (writer, Self { dir, drain, out })
     }
 
@@ -248,7 +248,7 @@ proptest! {
             let file = File::options().read(true).write(true).open(&path).unwrap();
             Ring::open(&file, &path, true).unwrap().unwrap()
         };
-        drained.drain = FastDrain::new(ring, "cpu0".into());
+        drained.drain = FastDrain::new(ring, "cpu0".into(), 0);
         if drained.drain.ready(&mut drained.out).is_ok() {
             let len = drained.out.file.metadata().unwrap().len();
             prop_assert_eq!(len, drained.out.tally.bytes);
@@ -343,7 +343,7 @@ fn pieces_around_the_page_cache() {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         Ring::open(&file, &path, true).unwrap().unwrap()
     };
-    drained.drain = FastDrain::new(ring, "cpu0".into());
+    drained.drain = FastDrain::new(ring, "cpu0".into(), 0);
 
     let mut next = 1;
     let start = writer.position();
@@ -430,6 +430,8 @@ fn a_recording_of_several_cpus() {
     let channel = Channel::new();
     let mut cpu0 = channel.cpu(0, LARGE);
     let mut cpu5 = channel.cpu(5, SMALL);
+    // What was lost earlier is not this recording's.
+    cpu0.set(abi::LOST, 11);
     write(&mut cpu0, 0..100);
     write(&mut cpu5, 0..7);
     assert!(cpu5.write(numbered(1), Header::DISCARDED));
@@ -443,8 +445,9 @@ fn a_recording_of_several_cpus() {
         }
     }
     let lost = cpu0.get(abi::LOST);
-    // A CPU comes up.
+    // A CPU comes up, and has lost something before it is seen.
     let mut cpu2 = channel.cpu(2, SMALL);
+    cpu2.set(abi::LOST, 3);
     write(&mut cpu2, 0..5);
     wait(|| cpu2.consumed() == cpu2.position());
     write(&mut cpu2, 5..8);
@@ -464,10 +467,11 @@ fn a_recording_of_several_cpus() {
     assert_eq!(metadata["subbuf_size"], 4096);
     assert_eq!(metadata["stop"], "signal");
     assert_eq!(metadata["complete"], true);
-    assert_eq!(metadata["dropped"], lost);
+    assert_eq!(metadata["dropped"], lost - 11 + 3);
     assert!(metadata["start_monotonic_ns"].as_u64().unwrap() > 0);
     assert_eq!(metadata["cpus"][0]["records"], 2000);
-    assert_eq!(metadata["cpus"][0]["lost_records"], lost);
+    assert_eq!(metadata["cpus"][0]["lost_records"], lost - 11);
+    assert_eq!(metadata["cpus"][1]["lost_records"], 3);
     assert_eq!(metadata["cpus"][1]["cpu"], 2);
     assert_eq!(metadata["cpus"][2]["records"], 7);
 }
@@ -489,6 +493,23 @@ fn a_recording_goes_on_where_the_last_one_stopped() {
         );
         from = to;
     }
+}
+
+/// read(2) of the file that stands for the channel gives the pages before the data, too: what is
+/// to be seen is that nothing is claimed that read(2) does not tell.
+#[test]
+fn read_does_not_know_what_was_lost() {
+    let channel = Channel::new();
+    drop(channel.cpu(0, SMALL));
+    let output = succeed(&mut channel.record(&["--read", "--duration", "0.05"]));
+    let text = stdout(&output);
+    assert!(text.contains("dropped by the kernel: unknown"), "{text}");
+    assert!(!text.contains(" records,"), "{text}");
+    let metadata = channel.metadata();
+    assert_eq!(metadata["records"], "fast");
+    assert_eq!(metadata["method"], "read");
+    assert_eq!(metadata["subbuf_size"], 256);
+    assert_eq!(metadata["dropped"], serde_json::Value::Null);
 }
 
 #[test]

@@ -186,7 +186,7 @@ lost() {
 }
 
 rust_client() {
-	sched_module n_subbufs=16 || return 1
+	sched_module n_subbufs=64 || return 1
 	sched "$S"1 && whole "$S"1 && chained "$S"1
 }
 
@@ -203,7 +203,7 @@ rust_client_again() {
 # A file system that is too small, and then one that is not: together they have what the buffers held.
 full_disk() {
 	local status
-	sched_module n_subbufs=16 || return 1
+	sched_module n_subbufs=64 || return 1
 	for _ in 1 2 3 4; do busy; done
 	echo 0 >$SCHED/enabled
 	mkdir "$S.full" && mount -t tmpfs -o size=24k tmpfs "$S.full" || return 1
@@ -252,7 +252,7 @@ flight_recorder() {
 hotplug() {
 	[ -e /sys/devices/system/cpu/cpu1/online ] || return 1
 	echo 0 >/sys/devices/system/cpu/cpu1/online || return 1
-	sched_module n_subbufs=16 || return 1
+	sched_module n_subbufs=64 || return 1
 	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S.hotplug" &
 	local pid=$!
 	sleep 0.5

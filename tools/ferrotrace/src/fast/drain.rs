@@ -59,11 +59,12 @@ impl FastDrain {
         sizes.subbuf_size() >= BLOCK
     }
 
-    /// Drains `ring` from where the last reader stopped. `path` is for messages.
-    pub fn new(ring: Ring, path: PathBuf) -> Self {
+    /// Drains `ring` from where the last reader stopped, and counts what has been lost since the
+    /// kernel had counted `lost_before`. `path` is for messages.
+    pub fn new(ring: Ring, path: PathBuf, lost_before: u64) -> Self {
         Self {
             position: ring.consumed(),
-            lost_before: ring.lost(),
+            lost_before,
             ring,
             path,
             copy: Vec::new(),

@@ -64,6 +64,9 @@ pub struct Plan {
     pub partial: bool,
     /// Whether whole blocks are to be written around the page cache.
     pub direct: bool,
+    /// Of a fast channel: whether losses before the buffer is opened are counted; the CPU has come
+    /// up while the others were recorded.
+    pub count_from_zero: bool,
     /// Of a fast channel: how many unread bytes to wait for, if that is to be changed.
     pub watermark: Option<u64>,
 }
@@ -125,7 +128,8 @@ impl Plan {
         if let Some(watermark) = self.watermark {
             ring.set_watermark(watermark);
         }
-        let drain = FastDrain::new(ring, path);
+        let lost_before = if self.count_from_zero { 0 } else { ring.lost() };
+        let drain = FastDrain::new(ring, path, lost_before);
         Ok(Input::Fast { file, drain })
     }
 }

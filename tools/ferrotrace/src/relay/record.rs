@@ -52,11 +52,8 @@ use crate::fast::drain::FastDrain;
 use crate::fast::ring::Description;
 use crate::fast::ring::Ring;
 
-/// How often the display is renewed and threads are looked after.
+/// How often the display is renewed, threads are looked after, and new CPUs looked for.
 const TICK: Duration = Duration::from_millis(200);
-
-/// How often new CPUs are looked for.
-const RESCAN: Duration = Duration::from_secs(1);
 
 /// What the user wants recorded.
 #[derive(Clone, Debug)]
@@ -98,7 +95,6 @@ struct Recorder {
     dropped_before: Option<u64>,
     /// The last answer: when the channel is closed, the file goes too.
     dropped_now: Option<u64>,
-    scanned: Instant,
 }
 
 /// Records until something ends it, and returns the description of what was recorded.
@@ -125,7 +121,6 @@ pub fn record(options: &Options) -> Result<Metadata> {
         workers: BTreeMap::new(),
         stop: Arc::new(Stop::new()?),
         quiet: options.quiet,
-        scanned: Instant::now(),
         channel,
         output,
     };
@@ -183,6 +178,7 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
                 && !options.read
                 && description.mode == Mode::NoOverwrite
                 && FastDrain::can_be_direct(description.sizes),
+            count_from_zero: false,
             watermark: options.watermark,
         });
     }
@@ -221,6 +217,7 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
         header: options.header,
         partial: options.partial,
         direct: false,
+        count_from_zero: false,
         watermark: None,
     })
 }
@@ -262,15 +259,18 @@ impl Recorder {
     /// Opens the buffers of CPUs that have come up since the last look; one without all of
     /// its control files is an error only at the `first` look.
     fn scan(&mut self, first: bool) -> Result<()> {
-        self.scanned = Instant::now();
         let files = self.channel.relay_files()?;
         // Everybody may write to the only buffer of a channel.
+        let plan = Plan {
+            count_from_zero: !first,
+            ..self.plan
+        };
         let alone = files.len() > 1 || self.plan.records == Records::Fast;
         for (cpu, path) in files {
             if self.workers.contains_key(&cpu) {
                 continue;
             }
-            match Buffer::open(&self.channel, cpu, path, &self.plan, &self.output) {
+            match Buffer::open(&self.channel, cpu, path, &plan, &self.output) {
                 Ok(buffer) => {
                     let worker = Worker::start(buffer, cpu, alone, Arc::clone(&self.stop))?;
                     self.workers.insert(cpu, worker);
@@ -308,14 +308,12 @@ impl Recorder {
     }
 
     fn tick(&mut self, progress: &mut Progress) -> Result<()> {
-        if self.scanned.elapsed() >= RESCAN {
-            match self.scan(false) {
-                // The directory has gone: each thread will notice for its buffer.
-                Err(error) if error.is_gone() => (),
-                other => other?,
-            }
-            self.note_dropped();
+        match self.scan(false) {
+            // The directory has gone: each thread will notice for its buffer.
+            Err(error) if error.is_gone() => (),
+            other => other?,
         }
+        self.note_dropped();
         let tallies: Vec<_> = self.workers.values().map(Worker::tally).collect();
         let mut total = Tally::default();
         tallies.iter().for_each(|tally| total.add(tally));
@@ -333,7 +331,7 @@ impl Recorder {
     /// Records dropped since the recording began. A reset starts the client's count again. Fast
     /// channels count for each CPU.
     fn dropped<'a>(&self, tallies: impl Iterator<Item = &'a Tally>) -> Option<u64> {
-        if self.plan.records == Records::Fast {
+        if let Method::ControlPage(_) = self.plan.method {
             return Some(tallies.map(|tally| tally.lost_records).sum());
         }
         let now = self.dropped_now?;
@@ -379,6 +377,7 @@ pub fn summary(metadata: &Metadata, output: &Path) -> String {
     let mut text = String::new();
     let mut total = Tally::default();
     let counts = |tally: &Tally| match metadata.records {
+        Records::Fast if metadata.method == "read" => format!("{:>12} bytes", tally.bytes),
         Records::Plain => format!(
             "{:>12} bytes, {:>6} sub-buffers, {} lost",
             tally.bytes, tally.subbufs, tally.lost_subbufs
