@@ -115,8 +115,11 @@ void relay_fast_close(struct relay_fast *chan);
  */
 u64 relay_fast_lost(const struct relay_fast *chan);
 
-/* The engine's half of a reserve, when the inline half has met the limit. With preemption off. */
-struct relay_fast_record *relay_fast_reserve_slow(struct relay_fast *chan, u64 bytes, u64 *time);
+/*
+ * The engine's half of a reserve, when the inline half has met the limit. With preemption off. Writes the time,
+ * if it is asked for, behind the place of the header.
+ */
+struct relay_fast_record *relay_fast_reserve_slow(struct relay_fast *chan, u64 bytes, bool timed);
 u64 relay_fast_time(void);
 
 /* x86: a single instruction is atomic against everything that interrupts it on its CPU. */
@@ -141,42 +144,67 @@ static __always_inline bool __relay_fast_reserve(struct relay_fast *chan, struct
 						 u16 type, size_t len, u16 flags)
 {
 	u64 bytes = sizeof(struct relay_fast_record) + ALIGN(len, 8);
+	bool timed = flags & RELAY_FAST_TIMED;
+	struct relay_fast_ctl *ctl;
 	u64 old, new, time = 0;
 	u64 *record;
 
-	if (flags & RELAY_FAST_TIMED)
+	if (timed)
 		bytes += sizeof(time);
 	/* Too long for any sub-buffer: do not let the position overflow. */
 	if (len > RELAY_FAST_MAX_DATA)
 		bytes = 2 * RELAY_FAST_MAX_DATA;
 
 	preempt_disable_notrace();
-	slot->ctl = raw_cpu_read(*chan->ctl);
-	old = READ_ONCE(slot->ctl->reserve);
+	ctl = raw_cpu_read(*chan->ctl);
+	old = READ_ONCE(ctl->reserve);
 	do {
-		if (flags & RELAY_FAST_TIMED)
+		if (timed)
 			time = relay_fast_time();
 		new = old + (bytes << RELAY_FAST_POSITION_SHIFT) + 1;
-		if (unlikely(new > READ_ONCE(slot->ctl->limit))) {
-			record = (u64 *)relay_fast_reserve_slow(chan, bytes, &time);
-			slot->ctl = raw_cpu_read(*chan->ctl);
-			goto reserved;
-		}
-	} while (unlikely(!relay_fast_exchange(&slot->ctl->reserve, &old, new)));
+		/* A plain load, which the comparison takes in. What it misses, the next reserve finds. */
+		if (unlikely(new > data_race(ctl->limit)))
+			goto slow;
+	} while (unlikely(!relay_fast_exchange(&ctl->reserve, &old, new)));
 	/* The mask takes the count of records in flight away too. */
-	record = (void *)slot->ctl + RELAY_FAST_DATA +
-		((old >> RELAY_FAST_POSITION_SHIFT) & slot->ctl->mask);
+	record = (void *)ctl + RELAY_FAST_DATA + ((old >> RELAY_FAST_POSITION_SHIFT) & ctl->mask);
+	if (timed)
+		record[1] = time;
 reserved:
-	if (unlikely(!record)) {
-		preempt_enable_notrace();
-		return false;
-	}
 	*record = relay_fast_header(len, type, flags);
-	slot->record = (struct relay_fast_record *)record++;
-	if (flags & RELAY_FAST_TIMED)
-		*record++ = time;
-	slot->data = record;
+	slot->ctl = ctl;
+	slot->record = (struct relay_fast_record *)record;
+	slot->data = record + (timed ? 2 : 1);
 	return true;
+slow:
+	record = (u64 *)relay_fast_reserve_slow(chan, bytes, timed);
+	/* The CPU may have got its buffer meanwhile. */
+	ctl = raw_cpu_read(*chan->ctl);
+	if (record)
+		goto reserved;
+	preempt_enable_notrace();
+	return false;
+}
+
+/* Pieces of SIZE bytes from the start on, and one that ends at the end. */
+#define relay_fast_copy_pieces(to, from, len, size)						\
+({												\
+	size_t last = (len) - (size), at;							\
+												\
+	for (at = 0; at < last; at += (size))							\
+		__builtin_memcpy((to) + at, (from) + at, (size));				\
+	__builtin_memcpy((to) + last, (from) + last, (size));					\
+})
+
+/* Copies data. Most records are short, and memcpy() of a length known at run time is made for long ones. */
+static __always_inline void relay_fast_copy(void *to, const void *from, size_t len)
+{
+	if (__builtin_constant_p(len) || len < 8 || len > 256)
+		memcpy(to, from, len);
+	else if (len >= 32)
+		relay_fast_copy_pieces(to, from, len, 32);
+	else
+		relay_fast_copy_pieces(to, from, len, 8);
 }
 
 /**
@@ -250,11 +278,11 @@ static __always_inline void relay_fast_discard(struct relay_fast_slot *slot)
  */
 static __always_inline bool relay_fast_write(struct relay_fast *chan, u16 type, const void *data, size_t len)
 {
-	struct relay_fast_slot slot;
+	struct relay_fast_slot slot __uninitialized;
 
 	if (!relay_fast_reserve(chan, &slot, type, len))
 		return false;
-	memcpy(slot.data, data, len);
+	relay_fast_copy(slot.data, data, len);
 	relay_fast_commit(&slot);
 	return true;
 }
@@ -272,11 +300,11 @@ static __always_inline bool relay_fast_write(struct relay_fast *chan, u16 type, 
 static __always_inline bool relay_fast_write_timed(struct relay_fast *chan, u16 type, const void *data,
 						   size_t len)
 {
-	struct relay_fast_slot slot;
+	struct relay_fast_slot slot __uninitialized;
 
 	if (!relay_fast_reserve_timed(chan, &slot, type, len))
 		return false;
-	memcpy(slot.data, data, len);
+	relay_fast_copy(slot.data, data, len);
 	relay_fast_commit(&slot);
 	return true;
 }

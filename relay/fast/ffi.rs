@@ -207,26 +207,30 @@ unsafe extern "C" fn relay_fast_lost(chan: *const bindings::relay_fast) -> u64 {
     unsafe { channel(chan) }.lost()
 }
 
-/// Reserves what the inline function did not; NULL if the record is lost.
+/// Reserves what the inline function did not, and writes the time, if it is asked for, behind the place of
+/// the header; NULL if the record is lost.
 ///
 /// # Safety
 ///
-/// `chan` is an open channel, `time` may be written, and preemption is off until the record has been
+/// `chan` is an open channel, `bytes` has room for the time, and preemption is off until the record has been
 /// committed.
 #[export]
 unsafe extern "C" fn relay_fast_reserve_slow(
     chan: *mut bindings::relay_fast,
     bytes: u64,
-    time: *mut u64,
+    timed: bool,
 ) -> *mut bindings::relay_fast_record {
     // SAFETY: By the rules of this function.
     let channel = unsafe { channel(chan) };
-    let Ok((open, stamp)) = channel.reserve_slow(bytes, PreemptOff::new(), true) else {
+    let Ok((open, stamp)) = channel.reserve_slow(bytes, PreemptOff::new(), timed) else {
         return core::ptr::null_mut();
     };
-    // SAFETY: By the rules of this function.
-    unsafe { time.write(stamp) };
-    NonNull::as_ptr(open.leave_open()).cast()
+    let record = NonNull::as_ptr(open.leave_open()).cast::<bindings::relay_fast_record>();
+    if timed {
+        // SAFETY: By the rules of this function; the caller owns the record.
+        unsafe { record.add(1).cast::<u64>().write(stamp) };
+    }
+    record
 }
 
 /// The time of records.
