@@ -24,6 +24,7 @@ pub mod ring;
 pub mod time;
 pub mod tracepoint;
 pub mod wait;
+pub mod word;
 
 /// Prefix of what this crate prints.
 const __LOG_PREFIX: &[u8] = b"ferro_sys\0";

@@ -42,6 +42,7 @@ use crate::pages::PageBuf;
 use crate::pages::PageRef;
 use crate::percpu::PerCpuPtr;
 use crate::preempt::PreemptOff;
+use crate::word;
 
 /// `struct relay_fast_ctl`.
 pub type Ctl = bindings::relay_fast_ctl;
@@ -60,24 +61,21 @@ mod local {
     use core::arch::asm;
     use ferro_core::ring::Word;
 
-    /// Compare-and-exchange, atomic on this CPU.
+    /// Compare-and-exchange, atomic on this CPU; whether the word was `old`.
     ///
     /// # Safety
     ///
     /// `word` points to a word that only this CPU writes.
     #[inline(always)]
-    pub(super) unsafe fn exchange(word: *mut u64, old: Word, new: Word) -> Result<(), Word> {
-        let mut found = old.0;
+    pub(super) unsafe fn exchange(word: *mut u64, old: Word, new: Word) -> bool {
         // SAFETY: By the rules of this function. An interruption comes before or after the
         // instruction. It may read and write memory for the compiler, which is the barrier.
         unsafe {
-            asm!("cmpxchg [{word}], {new}", word = in(reg) word, new = in(reg) new.0,
-                inout("rax") found, options(nostack))
+            asm!("cmpxchg [{word}], {new}", "jne {other}", word = in(reg) word,
+                new = in(reg) new.0, inout("rax") old.0 => _, other = label { return false },
+                options(nostack))
         };
-        match found == old.0 {
-            true => Ok(()),
-            false => Err(Word(found)),
-        }
+        true
     }
 
     /// Subtracts 1.
@@ -251,7 +249,10 @@ impl Words for RingMem {
 
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
         // SAFETY: The word of the CPU that this runs on, by the rules of `Words`.
-        unsafe { local::exchange(&raw mut (*self.ctl().as_ptr()).reserve, old, new) }
+        match unsafe { local::exchange(&raw mut (*self.ctl().as_ptr()).reserve, old, new) } {
+            true => Ok(()),
+            false => Err(self.reserve()),
+        }
     }
 
     fn limit(&self) -> u64 {
@@ -407,27 +408,23 @@ impl<'a> OpenRecord<'a> {
     ) -> Result<(Self, T), PreemptOff> {
         let preempt = PreemptOff::new();
         let ctl = slots.slots.this_cpu(&preempt);
-        // SAFETY: By the invariant of `RingSlots`. READ_ONCE(), inline.
-        let mut old = Word(unsafe { (&raw const (*ctl).reserve).read_volatile() });
         loop {
+            // SAFETY: By the invariant of `RingSlots`. The words are accessed as in `RingMem`.
+            let old = Word(unsafe { word::load(&raw const (*ctl).reserve) });
             let stamped = stamp();
             let new = old.after(bytes);
             // SAFETY: As above.
-            let limit = unsafe { (&raw const (*ctl).limit).read_volatile() };
-            if new.0 > limit || (nesting == Nesting::Open && old.in_flight() >= MAX_NESTED_RESERVES)
+            if new.0 > unsafe { word::load(&raw const (*ctl).limit) }
+                || (nesting == Nesting::Open && old.in_flight() >= MAX_NESTED_RESERVES)
             {
                 return Err(preempt);
             }
             // SAFETY: Only this CPU writes the word, and preemption is off.
-            match unsafe { local::exchange(&raw mut (*ctl).reserve, old, new) } {
-                Ok(()) => {
-                    // SAFETY: What passes the limit is the buffer of this CPU, and the record is
-                    // within the current sub-buffer.
-                    let record =
-                        unsafe { Self::at(NonNull::new_unchecked(ctl), old, bytes, preempt) };
-                    return Ok((record, stamped));
-                }
-                Err(found) => old = found,
+            if unsafe { local::exchange(&raw mut (*ctl).reserve, old, new) } {
+                // SAFETY: What passes the limit is the buffer of this CPU, and the record is
+                // within the current sub-buffer.
+                let record = unsafe { Self::at(NonNull::new_unchecked(ctl), old, bytes, preempt) };
+                return Ok((record, stamped));
             }
         }
     }
@@ -510,12 +507,7 @@ impl<'a> OpenRecord<'a> {
         if fits {
             // SAFETY: By the type invariant; user space may only read the memory, through its own
             // mapping.
-            unsafe {
-                self.record
-                    .add(at)
-                    .as_ptr()
-                    .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
-            };
+            unsafe { word::copy(self.record.add(at).as_ptr(), bytes.as_ptr(), bytes.len()) };
         }
         fits
     }

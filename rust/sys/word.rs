@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Words that C code or whoever interrupts us changes, without a function call for each access.
+//!
+//! `kernel::sync::atomic` calls a C function for each, which is too much where every record comes by.
+//! Here are single loads and stores, as `READ_ONCE()` and `WRITE_ONCE()` make them, and copying of
+//! short data. x86 keeps loads in order and stores in order, so a barrier for the compiler is all that
+//! [`store_release`] needs.
+//!
+//! Contexts: any, NMI included.
+
+use core::arch::asm;
+use core::sync::atomic::compiler_fence;
+use core::sync::atomic::Ordering;
+
+/// Loads a word.
+///
+/// # Safety
+///
+/// `word` points to a live, aligned word, which everyone accesses with single loads and stores.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(word: *const T) -> T {
+    const { assert!(size_of::<T>() == size_of::<usize>()) };
+    // SAFETY: By the rules of this function.
+    unsafe { word.read_volatile() }
+}
+
+/// Stores a word, after all loads and stores before it.
+///
+/// # Safety
+///
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn store_release<T: Copy>(word: *mut T, value: T) {
+    const { assert!(size_of::<T>() == size_of::<usize>()) };
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: By the rules of this function.
+    unsafe { word.write_volatile(value) };
+}
+
+/// Copies data whose length is known at run time only. Most records are short, and `memcpy()` is made
+/// for long ones.
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+#[inline(always)]
+pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    /// Copies `N` bytes, `at` from the start.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], with `len` of at least `at + N`.
+    #[inline(always)]
+    unsafe fn piece<const N: usize>(to: *mut u8, from: *const u8, at: usize) {
+        // SAFETY: By the rules of this function.
+        unsafe {
+            let piece = from.add(at).cast::<[u8; N]>().read();
+            to.add(at).cast::<[u8; N]>().write(piece);
+        }
+    }
+
+    // What is copied twice is where two pieces overlap.
+    // SAFETY: By the rules of this function, with the lengths as they are compared.
+    unsafe {
+        match len {
+            8..16 => {
+                piece::<8>(to, from, 0);
+                piece::<8>(to, from, len - 8);
+            }
+            16..32 => {
+                piece::<16>(to, from, 0);
+                piece::<16>(to, from, len - 16);
+            }
+            32..=256 => {
+                let mut at = 0;
+                while at < len - 32 {
+                    piece::<32>(to, from, at);
+                    at += 32;
+                    // Keeps the compiler from unrolling the loop, which only pays for longer data.
+                    asm!("", options(nomem, nostack, preserves_flags));
+                }
+                piece::<32>(to, from, len - 32);
+            }
+            _ => to.copy_from_nonoverlapping(from, len),
+        }
+    }
+}
