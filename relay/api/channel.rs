@@ -97,6 +97,15 @@ impl Channel {
     /// Writes a record to the buffer of this CPU.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
+        if !self.state.is_global() && self.handle.append(data, &IrqsOff::new()) {
+            return Ok(());
+        }
+        self.write_slow(data)
+    }
+
+    /// Writes what needs a new sub-buffer, or the lock of a global one.
+    #[cold]
+    fn write_slow(&self, data: &[u8]) -> Result<(), Dropped> {
         self.with_room(data.len(), |room| {
             room.put(0, data);
             data.len()

@@ -104,6 +104,7 @@ impl ChannelState {
         self.mode
     }
 
+    #[inline]
     pub(crate) fn is_global(&self) -> bool {
         self.global
     }

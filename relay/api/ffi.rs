@@ -13,6 +13,8 @@ use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
 use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
+use ferro_sys::percpu::load_this_cpu;
+use ferro_sys::word;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
@@ -246,13 +248,41 @@ impl Handle {
     #[inline]
     pub(crate) fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef> {
         // SAFETY: By the type invariant; this CPU is not left. Slots are single loads and stores.
-        let slot = unsafe {
-            Atomic::from_ptr(bindings::ferro_this_cpu_ptr(
-                (*self.chan.as_ptr()).buf.cast(),
-            ))
-        };
+        let buf = unsafe { load_this_cpu((*self.chan.as_ptr()).buf) };
         // INVARIANT: The channel is open, which keeps its buffers.
-        NonNull::new(slot.load(Acquire).cast()).map(BufRef)
+        NonNull::new(buf).map(BufRef)
+    }
+
+    /// Writes a record to the current sub-buffer of this CPU's buffer. False, and nothing is written,
+    /// if there is no room for it.
+    #[inline]
+    pub(crate) fn append(&self, data: &[u8], irqs: &IrqsOff) -> bool {
+        let Some(BufRef(buf)) = self.this_buf(irqs) else {
+            return false;
+        };
+        // SAFETY: By the type invariants; the size does not change, and the rest is accessed with
+        // single loads and stores.
+        let (size, offset, start) = unsafe {
+            let buf = buf.as_ptr();
+            (
+                (*self.chan.as_ptr()).subbuf_size,
+                word::load(&raw const (*buf).offset),
+                word::load(&raw const (*buf).data).cast::<u8>(),
+            )
+        };
+        // No overflow: a slice is shorter than half of the address space, an offset than 4 GiB.
+        let end = offset.wrapping_add(data.len());
+        if end > size {
+            return false;
+        }
+        // SAFETY: What is behind the offset belongs to who writes next, on this CPU. User space may
+        // only read the memory, through its own mapping. The offset is stored with release: a reader
+        // that sees it sees the record.
+        unsafe {
+            word::copy(start.add(offset), data.as_ptr(), data.len());
+            word::store_release(&raw mut (*buf.as_ptr()).offset, end);
+        }
+        true
     }
 
     /// The buffer of any CPU, if it has one.

@@ -79,8 +79,8 @@ impl IrqsOff {
     #[inline]
     pub fn new() -> Self {
         Self {
-            // SAFETY: Undone by `drop()` on the same CPU, as the guard is not `Send`.
-            flags: unsafe { bindings::ferro_local_irq_save() },
+            // Undone by `drop()` on the same CPU, as the guard is not `Send`.
+            flags: irqs::save(),
             _not_send: NotThreadSafe,
         }
     }
@@ -95,8 +95,61 @@ impl Default for IrqsOff {
 impl Drop for IrqsOff {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `flags` comes from `ferro_local_irq_save()` on this CPU.
-        unsafe { bindings::ferro_local_irq_restore(self.flags) }
+        irqs::restore(self.flags);
+    }
+}
+
+/// The interrupt flag of x86, where nobody wants to know when it changes.
+#[cfg(all(
+    CONFIG_X86_64,
+    not(CONFIG_UML),
+    not(CONFIG_PARAVIRT_XXL),
+    not(CONFIG_TRACE_IRQFLAGS),
+    not(CONFIG_DEBUG_IRQFLAGS)
+))]
+mod irqs {
+    use core::arch::asm;
+    use kernel::bindings;
+
+    /// Returns the flags and turns interrupts off.
+    #[inline(always)]
+    pub(super) fn save() -> usize {
+        let flags;
+        // SAFETY: What this turns off, `restore()` turns on. Also a barrier for the compiler.
+        unsafe { asm!("pushfq", "pop {flags}", "cli", flags = out(reg) flags) };
+        flags
+    }
+
+    /// Turns interrupts on if they were.
+    #[inline(always)]
+    pub(super) fn restore(flags: usize) {
+        if flags & (1 << bindings::X86_EFLAGS_IF_BIT) != 0 {
+            // SAFETY: `flags` comes from `save()` on this CPU. Also a barrier for the compiler.
+            unsafe { asm!("sti", options(nostack)) };
+        }
+    }
+}
+
+#[cfg(not(all(
+    CONFIG_X86_64,
+    not(CONFIG_UML),
+    not(CONFIG_PARAVIRT_XXL),
+    not(CONFIG_TRACE_IRQFLAGS),
+    not(CONFIG_DEBUG_IRQFLAGS)
+)))]
+mod irqs {
+    use kernel::bindings;
+
+    #[inline(always)]
+    pub(super) fn save() -> usize {
+        // SAFETY: What this turns off, `restore()` turns on.
+        unsafe { bindings::ferro_local_irq_save() }
+    }
+
+    #[inline(always)]
+    pub(super) fn restore(flags: usize) {
+        // SAFETY: `flags` comes from `save()` on this CPU.
+        unsafe { bindings::ferro_local_irq_restore(flags) }
     }
 }
 

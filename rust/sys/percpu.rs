@@ -55,26 +55,42 @@ impl<T> PerCpuPtr<T> {
 
 impl<T> PerCpuPtr<T> {
     /// The pointer of this CPU.
-    #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
     #[inline(always)]
     pub fn this_cpu(&self, _preempt: &PreemptOff) -> *mut T {
-        let pointer: *mut T;
-        // SAFETY: By the type invariant; on x86 the address is relative to the segment.
-        unsafe {
-            core::arch::asm!("mov {pointer}, gs:[{slots}]", pointer = out(reg) pointer,
-                slots = in(reg) self.slots.as_ptr(), options(nostack, preserves_flags, readonly))
-        };
-        pointer
+        // SAFETY: By the type invariant.
+        unsafe { load_this_cpu(self.slots.as_ptr()) }
     }
+}
 
-    /// The pointer of this CPU.
-    #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
-    #[inline(always)]
-    pub fn this_cpu(&self, _preempt: &PreemptOff) -> *mut T {
-        // SAFETY: By the type invariant; the slot is accessed with single loads and stores.
-        unsafe { Atomic::from_ptr(bindings::ferro_this_cpu_ptr(self.slots.as_ptr().cast()).cast()) }
-            .load(kernel::sync::atomic::Relaxed)
-    }
+/// The pointer of this CPU, for who is not going to leave it.
+///
+/// # Safety
+///
+/// `slots` comes from `alloc_percpu(T *)`, has not been freed, and the pointers are accessed with
+/// single loads and stores.
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+#[inline(always)]
+pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
+    let pointer: *mut T;
+    // SAFETY: By the rules of this function; on x86 the address is relative to the segment.
+    unsafe {
+        core::arch::asm!("mov {pointer}, gs:[{slots}]", pointer = out(reg) pointer,
+            slots = in(reg) slots, options(nostack, preserves_flags, readonly))
+    };
+    pointer
+}
+
+/// The pointer of this CPU, for who is not going to leave it.
+///
+/// # Safety
+///
+/// `slots` comes from `alloc_percpu(T *)`, has not been freed, and the pointers are accessed with
+/// single loads and stores.
+#[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
+#[inline(always)]
+pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
+    // SAFETY: By the rules of this function.
+    unsafe { crate::word::load(bindings::ferro_this_cpu_ptr(slots.cast()).cast()) }
 }
 
 impl<T> Drop for PerCpuPtr<T> {
