@@ -130,6 +130,7 @@ pub fn klog(options: &Options) -> Result<Summary> {
             partial: false,
             watermark: None,
             direct: false,
+            count_from_zero: false,
         },
         channel,
         output: Output::open(options)?,
@@ -281,7 +282,7 @@ impl Drainer {
             };
             let out = self.output.cpu_file(cpu)?;
             let buffer = Buffer::new(input, out, false).taking_turns(self.output.turn());
-            let worker = Worker::start(buffer, cpu, Arc::clone(&self.stop))?;
+            let worker = Worker::start(buffer, cpu, true, Arc::clone(&self.stop))?;
             self.workers.insert(cpu, worker);
         }
         Ok(())
