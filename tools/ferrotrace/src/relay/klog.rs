@@ -128,7 +128,6 @@ pub fn klog(options: &Options) -> Result<Summary> {
             mode: channel.mode()?,
             header: Header::U64,
             partial: false,
-            count_from_zero: false,
             watermark: None,
             direct: false,
             count_from_zero: false,
