@@ -228,7 +228,7 @@ int module_load(void)
 {
 	const char *path = getenv("RELAY_SELFTEST_KO");
 
-	return module_load_file(path ? path : "relay_selftest.ko");
+	return module_load_file(path ? path : RELAY_MODULE ".ko");
 }
 
 int module_unload(const char *name)
@@ -251,7 +251,7 @@ static void kernel_log(const char *fixture, const char *test)
 
 	if (fd < 0)
 		return;
-	len = snprintf(line, sizeof(line), "<6>relay_selftest: RUN %s.%s\n",
+	len = snprintf(line, sizeof(line), "<6>" RELAY_MODULE ": RUN %s.%s\n",
 		       fixture, test);
 	if (write(fd, line, len) != len)
 		fprintf(stderr, "# cannot write to the kernel log\n");
@@ -261,7 +261,7 @@ static void kernel_log(const char *fixture, const char *test)
 void relay_setup(const char *fixture, const char *test)
 {
 	kernel_log(fixture, test);
-	if (!module_loaded("relay_selftest"))
+	if (!module_loaded(RELAY_MODULE))
 		module_load();
 	ctl("close");
 	ctl("sweep");

@@ -25,7 +25,11 @@
 #include "module/record.h"
 
 #define RELAY_DEBUGFS	"/sys/kernel/debug"
-#define RELAY_DIR	RELAY_DEBUGFS "/relay_selftest"
+/* The client, which other tests that use this have of their own. */
+#ifndef RELAY_MODULE
+#define RELAY_MODULE	"relay_selftest"
+#endif
+#define RELAY_DIR	RELAY_DEBUGFS "/" RELAY_MODULE
 
 /* Long enough for a loaded machine without hardware virtualisation. */
 #define LONG_MS		15000
@@ -76,7 +80,7 @@ int set_cpu_online(unsigned int cpu, bool on);
 /* Returns once the thread is asleep in the kernel. */
 void wait_asleep(pid_t tid);
 
-int module_load(void);			/* relay_selftest.ko */
+int module_load(void);			/* the client */
 int module_load_file(const char *path);
 int module_unload(const char *name);
 bool module_loaded(const char *name);

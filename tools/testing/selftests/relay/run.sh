@@ -7,6 +7,7 @@
 #
 # VARIANT mainline is judged by the list "expected-failures": what it names has to fail, and nothing else.
 # The programs and relay_selftest.ko are in $RELAY_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
+# Other selftests with a client and an engine of their own give their names in $RELAY_CLIENT and $RELAY_ENGINE.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -14,12 +15,14 @@ variant=${1:?usage: run.sh VARIANT [TEST...]}
 shift
 tests=${*:-"read mmap poll write global open hotplug life storm"}
 bin=${RELAY_SELFTESTS:-$FERROTRACE_KDIR/selftests-relay}
+client=${RELAY_CLIENT:-relay_selftest}
+engine=${RELAY_ENGINE:-rust_relay}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # results: NAME ok|not|skip; complaints: NAME text of the kernel's log
 touch "$work/results" "$work/complaints" "$work/expected"
-if [ "$variant" = mainline ]; then
+if [ "$variant $client" = "mainline relay_selftest" ]; then
 	grep -v -e '^#' -e '^$' "$here/expected-failures" >"$work/expected"
 fi
 
@@ -30,14 +33,14 @@ bail() {
 
 mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
 # in memory, as they are loaded many times
-export RELAY_SELFTEST_KO=$work/relay_selftest.ko
-cp "$bin/module/relay_selftest.ko" "$work" || bail "no relay_selftest.ko"
-if [ "$variant" = modular ]; then
-	export RELAY_ENGINE_KO=$work/rust_relay.ko
-	cp "$FERROTRACE_KDIR/kernel/ferrotrace/rust_relay.ko" "$work" || bail "no engine"
-	[ -e /sys/module/rust_relay ] || insmod "$RELAY_ENGINE_KO" || bail "cannot load the engine"
+export RELAY_SELFTEST_KO=$work/$client.ko
+cp "$bin/module/$client.ko" "$work" || bail "no $client.ko"
+if [ -e "$FERROTRACE_KDIR/kernel/ferrotrace/$engine.ko" ]; then
+	export RELAY_ENGINE_KO=$work/$engine.ko
+	cp "$FERROTRACE_KDIR/kernel/ferrotrace/$engine.ko" "$work" || bail "no engine"
+	[ -e "/sys/module/$engine" ] || insmod "$RELAY_ENGINE_KO" || bail "cannot load the engine"
 fi
-[ -e /sys/module/relay_selftest ] || insmod "$RELAY_SELFTEST_KO" || bail "cannot load $RELAY_SELFTEST_KO"
+[ -e "/sys/module/$client" ] || insmod "$RELAY_SELFTEST_KO" || bail "cannot load $RELAY_SELFTEST_KO"
 
 # not_here TEST: the harness's options for the tests of TEST that must not run here
 not_here() {
@@ -69,7 +72,7 @@ for t in $tests; do
 	cat "$work/this" >>"$work/results"
 
 	# what the kernel complains about belongs to the test that ran
-	awk '/relay_selftest: RUN / { name = $NF }
+	awk '/relay(_fast)?_selftest: RUN / { name = $NF }
 	     /WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|kmemleak:/ {
 		print name ? name : "'"$t"'.log", $0
 	     }' "$work/dmesg" >"$work/bad"

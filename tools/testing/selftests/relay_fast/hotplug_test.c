@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * CPUs that come and go while a channel is open. CPU 3 is the one that does.
+ */
+#include "relay_test.h"
+#include "reader.h"
+
+#define CPU	3
+
+FIXTURE(hotplug) { int none; };
+
+FIXTURE_SETUP(hotplug)
+{
+	relay_setup("hotplug", _metadata->name);
+	if (online_cpus() < 4)
+		SKIP(return, "needs 4 CPUs");
+	if (!file_exists("/sys/devices/system/cpu/cpu%d/online", CPU))
+		SKIP(return, "CPUs cannot go offline");
+}
+
+FIXTURE_TEARDOWN(hotplug)
+{
+	set_cpu_online(CPU, true);
+	relay_teardown();
+}
+
+#define OFFLINE()	ASSERT_EQ(0, set_cpu_online(CPU, false))
+#define ONLINE()	ASSERT_EQ(0, set_cpu_online(CPU, true))
+
+static bool drain(struct seen *seen)
+{
+	uint64_t position;
+	struct mapped m;
+
+	if (!map_buffer(&m, seen->cpu))
+		return false;
+	position = consumed(&m);
+	drain_mapped(&m, seen, &position);
+	set_consumed(&m, position);
+	unmap_buffer(&m);
+	return !seen->bad;
+}
+
+/* The first thing that a CPU does when it is up is not lost. */
+TEST_F(hotplug, new_cpu_gets_a_buffer_and_a_file)
+{
+	struct seen seen = { .cpu = CPU, .subbuf = 4096 };
+
+	OFFLINE();
+	CTL("open subbuf=4096 n=4 at_hotplug=1");
+	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu3"));
+	ONLINE();
+	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_EQ(1, info("ups"));
+	ASSERT_EQ(0, info("lost"));
+	ASSERT_TRUE(drain(&seen));
+	ASSERT_EQ(info("cpu3.task.tried"), seen.records);
+	ASSERT_LT(0, seen.records);
+}
+
+TEST_F(hotplug, offline_cpu_stays_readable)
+{
+	struct seen seen = { .cpu = CPU };
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=3 len=1000 count=9");
+	OFFLINE();
+	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_TRUE(drain(&seen));
+	ASSERT_EQ(9, seen.records);
+	ONLINE();
+	CTL("write cpu=3 len=1000 count=9");
+	ASSERT_EQ(9, info("result"));
+	ASSERT_TRUE(drain(&seen));
+	ASSERT_EQ(18, seen.records);
+}
+
+/* What it writes when it comes and when it goes, many times over. */
+TEST_F_TIMEOUT(hotplug, nothing_is_lost_on_the_way, 120)
+{
+	struct seen seen = { .cpu = CPU, .subbuf = 65536 };
+
+	OFFLINE();
+	CTL("open subbuf=65536 n=4 at_hotplug=1");
+	for (unsigned int i = 0; i < 10; i++) {
+		ONLINE();
+		OFFLINE();
+	}
+	ASSERT_EQ(20, info("ups"));
+	ASSERT_TRUE(drain(&seen));
+	ASSERT_LE(20, info("cpu3.task.tried"));
+	/* some are too long for any sub-buffer */
+	ASSERT_EQ(info("cpu3.task.tried"), seen.records + info("cpu3.task.refused"));
+	ASSERT_EQ(info("cpu3.task.refused"), info("lost"));
+}
+
+/* CPUs come and go in a storm, also the files' readers'. */
+TEST_F_TIMEOUT(hotplug, in_a_storm, 240)
+{
+	struct reader r[4] = {};
+	unsigned int cpu, i;
+
+	CTL("open subbuf=4096 n=8 at_hotplug=1");
+	for (cpu = 0; cpu < 4; cpu++) {
+		r[cpu].cpu = cpu;
+		r[cpu].how = cpu % 2 ? MAPPED : READ;
+		r[cpu].step = 65536;
+		r[cpu].subbuf = 4096;
+		reader_start(&r[cpu]);
+	}
+	for (i = 0; i < 5; i++) {
+		CTL("storm ms=1000 period=1000");
+		OFFLINE();
+		ONLINE();
+		CTL("stormwait");
+	}
+	for (cpu = 0; cpu < 4; cpu++) {
+		static const char * const name[] = { "task", "softirq", "irq", "nmi" };
+
+		ASSERT_TRUE(reader_stop(&r[cpu]));
+		for (i = 0; i < FST_NR_CTX; i++)
+			ASSERT_EQ(info("cpu%u.%s.tried", cpu, name[i]),
+				  r[cpu].seen.ctx[i].got + info("cpu%u.%s.refused", cpu, name[i]) +
+				  info("cpu%u.%s.discarded", cpu, name[i]));
+	}
+	ASSERT_LE(10, info("ups"));
+}
+
+/* Opening while a CPU is coming up, over and over: each CPU has a buffer or is not there. */
+static void *flip(void *arg)
+{
+	int *stop = arg;
+
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
+		set_cpu_online(CPU, false);
+		set_cpu_online(CPU, true);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(hotplug, open_while_a_cpu_comes_and_goes, 120)
+{
+	pthread_t thread;
+	int stop = 0;
+
+	pthread_create(&thread, NULL, flip, &stop);
+	for (unsigned int i = 0; i < 50; i++) {
+		CTL("open subbuf=65536 n=2 at_hotplug=1");
+		usleep(20000);
+		/* a record of a CPU without a buffer would count here */
+		ASSERT_EQ(info("cpu3.task.refused"), info("lost"));
+		CTL("close");
+	}
+	stop = 1;
+	pthread_join(thread, NULL);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * relay_fast_selftest: commands in through debugfs relay_fast_selftest/ctl, state out through
+ * relay_fast_selftest/info, the channel's files beside them.
+ */
+#include <linux/cpu.h>
+#include <linux/debugfs.h>
+#include <linux/err.h>
+#include <linux/kstrtox.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "selftest.h"
+
+struct fst_state fst = {
+	.lock = __MUTEX_INITIALIZER(fst.lock),
+};
+
+const char *fst_str(const struct fst_args *a, const char *key, const char *def)
+{
+	size_t len = strlen(key);
+	unsigned int i;
+
+	for (i = 0; i < a->n; i++)
+		if (!strncmp(a->word[i], key, len) && a->word[i][len] == '=')
+			return a->word[i] + len + 1;
+	return def;
+}
+
+/* Leaves *val alone when there is no such key. */
+int fst_num(const struct fst_args *a, const char *key, u64 *val)
+{
+	const char *s = fst_str(a, key, NULL);
+
+	return s ? kstrtou64(s, 0, val) : 0;
+}
+
+static void forget(void)
+{
+	unsigned int ctx;
+
+	for (ctx = 0; ctx < FST_NR_CTX; ctx++)
+		memset(fst.lane[ctx], 0, nr_cpu_ids * sizeof(*fst.lane[ctx]));
+	fst.ups = 0;
+}
+
+/* open [name=] [noname=1] [dir=root|gone] [subbuf=] [n=] [flags=] [format=WORD] [at_hotplug=1] [other=1] */
+static int open(const struct fst_args *a)
+{
+	u64 subbuf = 4096, n = 4, flags = 0, noname = 0, at_hotplug = 0, other = 0;
+	const char *dir = fst_str(a, "dir", "own");
+	struct dentry *parent = fst.dir, *gone = NULL;
+	struct relay_fast *chan;
+	int ret;
+
+	ret = fst_num(a, "subbuf", &subbuf) ?: fst_num(a, "n", &n) ?: fst_num(a, "flags", &flags) ?:
+	      fst_num(a, "noname", &noname) ?: fst_num(a, "at_hotplug", &at_hotplug) ?:
+	      fst_num(a, "other", &other);
+	if (ret)
+		return ret;
+	if (other ? !!fst.other : !!fst.chan)
+		return -EBUSY;
+	if (!strcmp(dir, "root"))
+		parent = NULL;
+	else if (!strcmp(dir, "gone"))
+		parent = gone = debugfs_create_dir("gone", fst.dir);
+	chan = relay_fast_open(noname ? NULL : fst_str(a, "name", "cpu"), parent, subbuf, n, flags,
+			       fst_str(a, "format", NULL));
+	debugfs_remove(gone);
+	if (IS_ERR(chan))
+		return PTR_ERR(chan);
+	if (other) {
+		fst.other = chan;
+		return 0;
+	}
+	forget();
+	fst.subbuf = subbuf;
+	fst.chan = chan;
+	WRITE_ONCE(fst.at_hotplug, at_hotplug);
+	return 0;
+}
+
+static void close(void)
+{
+	if (!fst.chan)
+		return;
+	fst_rounds_wait();
+	fst_release();
+	fst_storm_stop();
+	/* not in the middle of a CPU's coming up */
+	cpus_read_lock();
+	WRITE_ONCE(fst.at_hotplug, false);
+	cpus_read_unlock();
+	relay_fast_close(fst.chan);
+	fst.chan = NULL;
+}
+
+static int null_channel(void)
+{
+	relay_fast_close(NULL);
+	relay_fast_close(ERR_PTR(-ENOMEM));
+	return 0;
+}
+
+static int channel_command(const struct fst_args *a)
+{
+	if (!fst.chan)
+		return -ENODEV;
+	if (!strcmp(a->verb, "close"))
+		close();
+	else if (!strcmp(a->verb, "write"))
+		return fst_write(a);
+	else if (!strcmp(a->verb, "hold"))
+		return fst_hold(a);
+	else if (!strcmp(a->verb, "release"))
+		fst_release();
+	else if (!strcmp(a->verb, "rounds"))
+		return fst_rounds(a);
+	else if (!strcmp(a->verb, "roundsend"))
+		return fst_rounds_wait();
+	else if (!strcmp(a->verb, "storm"))
+		return fst_storm(a);
+	else
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static int command(const struct fst_args *a)
+{
+	int ret = 0;
+
+	/* the readers need the lock while this one waits */
+	if (!strcmp(a->verb, "stormwait"))
+		return fst_storm_wait();
+
+	mutex_lock(&fst.lock);
+	if (!strcmp(a->verb, "open")) {
+		ret = open(a);
+	} else if (!strcmp(a->verb, "closeother")) {
+		relay_fast_close(fst.other);
+		fst.other = NULL;
+	} else if (!strcmp(a->verb, "null")) {
+		ret = null_channel();
+	} else {
+		ret = channel_command(a);
+	}
+	mutex_unlock(&fst.lock);
+	return ret;
+}
+
+static ssize_t ctl_write(struct file *file, const char __user *ubuf, size_t count, loff_t *ppos)
+{
+	struct fst_args a = {};
+	char *line, *rest, *word;
+	int ret;
+
+	if (count > 1024)
+		return -E2BIG;
+	line = memdup_user_nul(ubuf, count);
+	if (IS_ERR(line))
+		return PTR_ERR(line);
+
+	rest = line;
+	while ((word = strsep(&rest, "\n ")) != NULL) {
+		if (!*word)
+			continue;
+		if (!a.verb)
+			a.verb = word;
+		else if (a.n < ARRAY_SIZE(a.word))
+			a.word[a.n++] = word;
+	}
+	ret = a.verb ? command(&a) : -EINVAL;
+	kfree(line);
+	return ret ?: count;
+}
+
+static const struct file_operations ctl_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.write = ctl_write,
+};
+
+static void show_lane(struct seq_file *m, unsigned int cpu, unsigned int ctx)
+{
+	const struct fst_lane *lane = &fst.lane[ctx][cpu];
+
+	seq_printf(m, "cpu%u.%s.tried %u\n", cpu, fst_ctx_names[ctx], lane->seq);
+	seq_printf(m, "cpu%u.%s.refused %u\n", cpu, fst_ctx_names[ctx], lane->refused);
+	seq_printf(m, "cpu%u.%s.discarded %u\n", cpu, fst_ctx_names[ctx], lane->discarded);
+	seq_printf(m, "cpu%u.%s.inside %u\n", cpu, fst_ctx_names[ctx], lane->inside);
+	seq_printf(m, "cpu%u.%s.deepest %u\n", cpu, fst_ctx_names[ctx], lane->deepest);
+}
+
+static int info_show(struct seq_file *m, void *unused)
+{
+	unsigned int cpu, ctx;
+
+	mutex_lock(&fst.lock);
+	seq_printf(m, "result %llu\n", fst.result);
+	seq_printf(m, "open %d\n", !!fst.chan);
+	seq_printf(m, "ups %u\n", fst.ups);
+	if (fst.chan)
+		seq_printf(m, "lost %llu\n", relay_fast_lost(fst.chan));
+	for_each_possible_cpu(cpu)
+		for (ctx = 0; ctx < FST_NR_CTX; ctx++)
+			show_lane(m, cpu, ctx);
+	mutex_unlock(&fst.lock);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(info);
+
+static int __init fst_init(void)
+{
+	int ret = fst_write_init();
+
+	if (ret)
+		return ret;
+	ret = fst_storm_init();
+	if (ret)
+		goto out_write;
+	fst.dir = debugfs_create_dir("relay_fast_selftest", NULL);
+	if (IS_ERR(fst.dir)) {
+		ret = PTR_ERR(fst.dir);
+		goto out_storm;
+	}
+	debugfs_create_file("ctl", 0200, fst.dir, NULL, &ctl_fops);
+	debugfs_create_file("info", 0400, fst.dir, NULL, &info_fops);
+	return 0;
+
+out_storm:
+	fst_storm_exit();
+out_write:
+	fst_write_exit();
+	return ret;
+}
+module_init(fst_init);
+
+/* Files and mappings of the channel may still be in use here. */
+static void __exit fst_exit(void)
+{
+	/* nobody gives commands any more */
+	close();
+	relay_fast_close(fst.other);
+	debugfs_remove(fst.dir);
+	fst_storm_exit();
+	fst_write_exit();
+}
+module_exit(fst_exit);
+
+MODULE_DESCRIPTION("client of fast relay channels for the selftests");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * relay_fast_selftest.ko: a client of fast channels that is driven from user space.
+ *
+ * One channel at a time, and a second one for what two need. Commands come in process context through the
+ * debugfs file "ctl" and are serialised by fst.lock. Writers take no lock: a lane belongs to one context of
+ * one CPU.
+ */
+#ifndef _RELAY_FAST_SELFTEST_H
+#define _RELAY_FAST_SELFTEST_H
+
+#include <linux/ferrotrace_relay.h>
+#include <linux/mutex.h>
+#include <linux/string.h>
+#include <linux/types.h>
+
+#include "fast_record.h"
+
+/* What one context of one CPU has written, or tried to. */
+struct fst_lane {
+	u32 seq;		/* records tried */
+	u32 refused;
+	u32 discarded;
+	u32 inside;		/* began while a record of another context was being written */
+	u32 deepest;		/* records in flight at that time, at most */
+	u8 scratch[4096];
+};
+
+struct fst_state {
+	struct mutex lock;	/* commands */
+	struct dentry *dir;
+	struct relay_fast *chan;
+	struct relay_fast *other;
+	u32 subbuf;
+	u64 result;		/* of the last command */
+	u32 ups;		/* CPUs that came up and wrote a record then */
+	bool at_hotplug;	/* whether they do */
+	struct fst_lane *lane[FST_NR_CTX];	/* by CPU */
+};
+
+extern struct fst_state fst;
+
+/* One "key=value" command line, split. */
+struct fst_args {
+	char *verb;
+	char *word[16];
+	unsigned int n;
+};
+
+const char *fst_str(const struct fst_args *a, const char *key, const char *def);
+int fst_num(const struct fst_args *a, const char *key, u64 *val);
+
+/* write.c */
+extern const char * const fst_ctx_names[FST_NR_CTX];
+void fst_put(enum fst_ctx ctx, unsigned int depth);
+int fst_write(const struct fst_args *a);
+int fst_hold(const struct fst_args *a);
+void fst_release(void);
+int fst_rounds(const struct fst_args *a);
+int fst_rounds_wait(void);
+int fst_write_init(void);
+void fst_write_exit(void);
+
+/* storm.c */
+void fst_send_nmi(unsigned int cpu);
+int fst_storm(const struct fst_args *a);
+int fst_storm_wait(void);
+void fst_storm_stop(void);
+int fst_storm_init(void);
+void fst_storm_exit(void);
+
+static inline struct relay_fast_ctl *fst_ctl(unsigned int cpu)
+{
+	return *per_cpu_ptr(fst.chan->ctl, cpu);
+}
+
+#endif

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The storm: on each CPU a thread, a timer in softirq, a timer in hard interrupt, and NMIs from everywhere,
+ * all of which write.
+ */
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/sched/signal.h>
+#include <asm/apic.h>
+#include <asm/nmi.h>
+
+#include "selftest.h"
+
+struct writer {
+	struct task_struct *task;
+	struct hrtimer soft;
+	struct hrtimer hard;
+	struct completion done;
+};
+
+static struct writer writers[NR_CPUS];
+static u64 duration_ms, period_us, burst;
+static atomic_t nmis_sent[NR_CPUS], nmis_seen[NR_CPUS];
+static bool nmis;
+
+/* An NMI to a CPU; to this one too. */
+void fst_send_nmi(unsigned int cpu)
+{
+	if (!READ_ONCE(nmis) || !cpu_online(cpu))
+		return;
+	atomic_inc(&nmis_sent[cpu]);
+	__apic_send_IPI_mask(cpumask_of(cpu), NMI_VECTOR);
+}
+
+/* NMIs that arrive together are one: what has been seen may stay behind what was sent. */
+static int nmi_handler(unsigned int type, struct pt_regs *regs)
+{
+	unsigned int cpu = smp_processor_id();
+
+	if (atomic_read(&nmis_seen[cpu]) >= atomic_read(&nmis_sent[cpu]))
+		return NMI_DONE;
+	atomic_inc(&nmis_seen[cpu]);
+	if (READ_ONCE(nmis))
+		fst_put(FST_NMI, 0);
+	return NMI_HANDLED;
+}
+
+static unsigned int next_cpu(unsigned int cpu)
+{
+	cpu = cpumask_next(cpu, cpu_online_mask);
+	return cpu < nr_cpu_ids ? cpu : cpumask_first(cpu_online_mask);
+}
+
+static enum hrtimer_restart soft_timer(struct hrtimer *timer)
+{
+	u64 i;
+
+	for (i = 0; i < burst; i++)
+		fst_put(FST_SOFTIRQ, 0);
+	hrtimer_forward_now(timer, us_to_ktime(period_us));
+	return HRTIMER_RESTART;
+}
+
+static enum hrtimer_restart hard_timer(struct hrtimer *timer)
+{
+	u64 i;
+
+	fst_send_nmi(next_cpu(smp_processor_id()));
+	for (i = 0; i < burst; i++)
+		fst_put(FST_IRQ, 0);
+	hrtimer_forward_now(timer, us_to_ktime(period_us));
+	return HRTIMER_RESTART;
+}
+
+static int storm_thread(void *arg)
+{
+	struct writer *w = arg;
+	ktime_t end = ktime_add_ms(ktime_get(), duration_ms);
+	u32 i, refused = 0;
+
+	hrtimer_start(&w->soft, us_to_ktime(period_us), HRTIMER_MODE_REL_PINNED_SOFT);
+	hrtimer_start(&w->hard, us_to_ktime(period_us), HRTIMER_MODE_REL_PINNED_HARD);
+	for (i = 1; ktime_before(ktime_get(), end) && !kthread_should_stop(); i++) {
+		unsigned int cpu = get_cpu();
+
+		if (i % 16 == 0)
+			fst_send_nmi(next_cpu(cpu));
+		fst_put(FST_TASK, 0);
+		put_cpu();
+		/* leave the readers a chance, but keep some pressure */
+		if (i % 64 == 0) {
+			u32 now = fst.lane[FST_TASK][cpu].refused;
+
+			if (now != refused)
+				schedule_timeout_uninterruptible(1);
+			else
+				cond_resched();
+			refused = now;
+		}
+	}
+	hrtimer_cancel(&w->hard);
+	hrtimer_cancel(&w->soft);
+	complete_all(&w->done);
+
+	set_current_state(TASK_IDLE);
+	while (!kthread_should_stop()) {
+		schedule();
+		set_current_state(TASK_IDLE);
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+/* storm ms= [period=MICROSECONDS] [burst=] [except=CPU]: on every online CPU, but the one excepted */
+int fst_storm(const struct fst_args *a)
+{
+	u64 except = U64_MAX;
+	unsigned int cpu;
+	int ret;
+
+	fst_storm_stop();
+	duration_ms = 1000;
+	period_us = 1000;
+	burst = 2;
+	ret = fst_num(a, "ms", &duration_ms) ?: fst_num(a, "period", &period_us) ?:
+	      fst_num(a, "burst", &burst) ?: fst_num(a, "except", &except);
+	if (ret)
+		return ret;
+	if (!period_us)
+		return -EINVAL;
+
+	WRITE_ONCE(nmis, true);
+	cpus_read_lock();
+	for_each_online_cpu(cpu) {
+		struct writer *w = &writers[cpu];
+
+		if (cpu == except)
+			continue;
+		init_completion(&w->done);
+		hrtimer_setup(&w->soft, soft_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_SOFT);
+		hrtimer_setup(&w->hard, hard_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+		w->task = kthread_create_on_cpu(storm_thread, w, cpu, "fst/%u");
+		if (IS_ERR(w->task)) {
+			ret = PTR_ERR(w->task);
+			w->task = NULL;
+			break;
+		}
+	}
+	for_each_online_cpu(cpu)
+		if (writers[cpu].task)
+			wake_up_process(writers[cpu].task);
+	cpus_read_unlock();
+	if (ret)
+		fst_storm_stop();
+	return ret;
+}
+
+/* stormwait: until all threads have finished, and all NMIs have come */
+int fst_storm_wait(void)
+{
+	unsigned int cpu;
+	int ret = 0;
+
+	for_each_possible_cpu(cpu) {
+		if (!writers[cpu].task)
+			continue;
+		ret = wait_for_completion_interruptible(&writers[cpu].done);
+		if (ret)
+			return ret;
+	}
+	msleep(20);
+	return 0;
+}
+
+void fst_storm_stop(void)
+{
+	unsigned int cpu;
+
+	if (!nmis)
+		return;
+	for_each_possible_cpu(cpu) {
+		if (!writers[cpu].task)
+			continue;
+		kthread_stop(writers[cpu].task);
+		writers[cpu].task = NULL;
+	}
+	/* those that are on their way must not find the channel closed */
+	msleep(20);
+	WRITE_ONCE(nmis, false);
+	synchronize_rcu();
+}
+
+int fst_storm_init(void)
+{
+	return register_nmi_handler(NMI_LOCAL, nmi_handler, 0, "relay_fast_selftest");
+}
+
+void fst_storm_exit(void)
+{
+	unregister_nmi_handler(NMI_LOCAL, "relay_fast_selftest");
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sleeping until there is as much as the watermark asks for.
+ */
+#include "relay_test.h"
+#include "reader.h"
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+RELAY_FIXTURE(poll);
+
+#define READABLE	(POLLIN | POLLRDNORM)
+
+static int poll_for(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = READABLE };
+
+	return poll(&p, 1, ms) < 0 ? -errno : p.revents;
+}
+
+static int poll_now(int fd)
+{
+	return poll_for(fd, 0);
+}
+
+/* A thread that sleeps in poll() or epoll_wait(). */
+struct waiter {
+	pthread_t thread;
+	int fd;
+	bool epoll;
+	pid_t tid;
+	int revents;
+	int done;
+};
+
+static void *wait_here(void *arg)
+{
+	struct waiter *w = arg;
+
+	__atomic_store_n(&w->tid, syscall(SYS_gettid), __ATOMIC_RELEASE);
+	if (w->epoll) {
+		struct epoll_event ev = { .events = EPOLLIN };
+		int ep = epoll_create1(0);
+
+		epoll_ctl(ep, EPOLL_CTL_ADD, w->fd, &ev);
+		w->revents = epoll_wait(ep, &ev, 1, LONG_MS) == 1 ? (int)ev.events : 0;
+		close(ep);
+	} else {
+		w->revents = poll_for(w->fd, LONG_MS);
+	}
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void start_waiter(struct waiter *w)
+{
+	pthread_create(&w->thread, NULL, wait_here, w);
+	while (!__atomic_load_n(&w->tid, __ATOMIC_ACQUIRE))
+		;
+	wait_asleep(w->tid);
+}
+
+/* Whether it still sleeps, after it had time to wake up. */
+static bool sleeps_on(struct waiter *w)
+{
+	usleep(50000);
+	wait_asleep(w->tid);
+	return !__atomic_load_n(&w->done, __ATOMIC_ACQUIRE);
+}
+
+static int woken_with(struct waiter *w)
+{
+	pthread_join(w->thread, NULL);
+	return w->revents;
+}
+
+TEST_F(poll, empty)
+{
+	CTL("open subbuf=4096 n=4");
+	ASSERT_EQ(0, poll_now(open_cpu(0)));
+}
+
+FIXTURE(watermark) { int none; };
+FIXTURE_VARIANT(watermark)
+{
+	uint64_t asked;		/* what the reader writes there */
+	uint64_t start;		/* position of the reader, a multiple of 128 */
+	uint64_t due;		/* bytes that are then to be there */
+	bool epoll;
+};
+FIXTURE_SETUP(watermark) { relay_setup("watermark", _metadata->name); }
+FIXTURE_TEARDOWN(watermark) { relay_teardown(); }
+
+FIXTURE_VARIANT_ADD(watermark, subbuf) { .asked = 0, .due = 4096 };
+FIXTURE_VARIANT_ADD(watermark, subbuf_epoll) { .asked = 0, .due = 4096, .epoll = true };
+FIXTURE_VARIANT_ADD(watermark, subbuf_from_its_middle) { .asked = 0, .start = 1024, .due = 3072 };
+FIXTURE_VARIANT_ADD(watermark, one_record) { .asked = 8, .due = 128 };
+FIXTURE_VARIANT_ADD(watermark, one_record_epoll) { .asked = 8, .start = 4096 - 128, .due = 128, .epoll = true };
+FIXTURE_VARIANT_ADD(watermark, some) { .asked = 512, .due = 512 };
+FIXTURE_VARIANT_ADD(watermark, no_whole_record) { .asked = 513, .due = 640 };
+FIXTURE_VARIANT_ADD(watermark, across_subbufs) { .asked = 1024, .start = 3584, .due = 1024 };
+FIXTURE_VARIANT_ADD(watermark, half) { .asked = 8192, .due = 8192 };
+FIXTURE_VARIANT_ADD(watermark, more_than_the_buffer) { .asked = 100000, .due = 8192 };
+FIXTURE_VARIANT_ADD(watermark, more_than_all) { .asked = ~0ull, .start = 4224, .due = 8192 };
+
+/* Woken when as much is there, and not a record before; nothing is flushed or padded for it. */
+TEST_F(watermark, wakes)
+{
+	struct waiter w = { .epoll = variant->epoll };
+	struct mapped m;
+
+	CTL("open subbuf=4096 n=4");
+	ASSERT_TRUE(map_buffer(&m, 1));
+	if (variant->start) {
+		CTL("write cpu=1 len=120 count=%llu", (unsigned long long)variant->start / 128);
+		set_consumed(&m, variant->start);
+	}
+	ASSERT_EQ(variant->start, produced(&m));
+	__atomic_store_n(&m.reader->watermark, variant->asked, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, poll_now(m.fd));
+
+	w.fd = m.fd;
+	start_waiter(&w);
+	if (variant->due > 128)
+		CTL("write cpu=1 len=120 count=%llu", (unsigned long long)variant->due / 128 - 1);
+	ASSERT_TRUE(sleeps_on(&w));
+	CTL("write cpu=1 len=120 ctx=irq");
+	ASSERT_TRUE(woken_with(&w) & POLLIN);
+	ASSERT_EQ(READABLE, poll_now(m.fd));
+	ASSERT_EQ(variant->start + variant->due, produced(&m));
+
+	set_consumed(&m, produced(&m));
+	ASSERT_EQ(0, poll_now(m.fd));
+}
+
+/* The watermark may change while there is something already. */
+TEST_F(poll, lower_watermark)
+{
+	struct waiter w = {};
+	struct mapped m;
+
+	CTL("open subbuf=4096 n=4");
+	ASSERT_TRUE(map_buffer(&m, 1));
+	CTL("write cpu=1 len=120 count=4");
+	ASSERT_EQ(0, poll_now(m.fd));
+	m.reader->watermark = 512;
+	ASSERT_EQ(READABLE, poll_now(m.fd));
+	/* the writer's limit was for the end of the sub-buffer, and has to come down */
+	m.reader->watermark = 640;
+	w.fd = m.fd;
+	start_waiter(&w);
+	CTL("write cpu=1 len=120");
+	ASSERT_EQ(READABLE, woken_with(&w));
+	ASSERT_EQ(640, produced(&m));
+}
+
+TEST_F(poll, lower_watermark_of_an_offline_cpu)
+{
+	struct mapped m;
+
+	if (online_cpus() < 4)
+		SKIP(return, "needs 4 CPUs");
+	CTL("open subbuf=4096 n=4");
+	ASSERT_TRUE(map_buffer(&m, 3));
+	CTL("write cpu=3 len=120 count=4");
+	ASSERT_EQ(0, set_cpu_online(3, false));
+	m.reader->watermark = 640;
+	ASSERT_EQ(0, poll_now(m.fd));
+	ASSERT_EQ(0, set_cpu_online(3, true));
+	CTL("write cpu=3 len=120");
+	ASSERT_EQ(READABLE, poll_now(m.fd));
+}
+
+FIXTURE(rounds) { int none; };
+FIXTURE_VARIANT(rounds)
+{
+	unsigned int subbuf, n, bytes, step;
+	uint64_t watermark;
+};
+FIXTURE_SETUP(rounds) { relay_setup("rounds", _metadata->name); }
+FIXTURE_TEARDOWN(rounds) { relay_teardown(); }
+
+FIXTURE_VARIANT_ADD(rounds, small) { .subbuf = 4096, .n = 4, .bytes = 8, .step = 8, .watermark = 8 };
+FIXTURE_VARIANT_ADD(rounds, some) { .subbuf = 4096, .n = 4, .bytes = 512, .step = 64, .watermark = 512 };
+FIXTURE_VARIANT_ADD(rounds, subbuf) { .subbuf = 1024, .n = 4, .bytes = 1024, .step = 128, .watermark = 0 };
+FIXTURE_VARIANT_ADD(rounds, half) { .subbuf = 64, .n = 2, .bytes = 64, .step = 32, .watermark = ~0ull };
+
+#define ROUNDS	1000
+
+/*
+ * The writer writes exactly as much as the reader waits for, while the reader goes to sleep. A wake-up that
+ * is lost ends in a timeout, a sub-buffer that is burnt in another position.
+ */
+TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
+{
+	uint64_t position = 0;
+	struct seen seen = { .cpu = 1 };
+	struct mapped m;
+
+	ASSERT_EQ(0, pin_to(0));
+	CTL("open subbuf=%u n=%u", variant->subbuf, variant->n);
+	ASSERT_TRUE(map_buffer(&m, 1));
+	m.reader->watermark = variant->watermark;
+	CTL("rounds cpu=1 count=%u bytes=%u step=%u", ROUNDS, variant->bytes, variant->step);
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(READABLE, poll_for(m.fd, LONG_MS)) {
+			TH_LOG("round %u, %llu to read", i, (unsigned long long)(produced(&m) - position));
+		}
+		ASSERT_EQ(position + variant->bytes, produced(&m));
+		while (position < produced(&m))
+			drain_mapped(&m, &seen, &position);
+		ASSERT_FALSE(seen.bad);
+		set_consumed(&m, position);
+	}
+	CTL("roundsend");
+	ASSERT_EQ((uint64_t)ROUNDS * variant->bytes, produced(&m));
+	ASSERT_EQ(ROUNDS * (variant->bytes / variant->step), seen.records);
+	ASSERT_EQ(0, m.ctl->lost);
+}
+
+/* Full below the watermark: what the writer cannot write tells the reader. */
+TEST_F(poll, stall_wakes)
+{
+	struct waiter w = {};
+	struct mapped m;
+
+	CTL("open subbuf=64 n=2");
+	ASSERT_TRUE(map_buffer(&m, 1));
+	CTL("write cpu=1 len=48");
+	set_consumed(&m, 56);
+	m.reader->watermark = 64;
+	w.fd = m.fd;
+	start_waiter(&w);
+	/* at 64, so that 24 bytes are unread */
+	CTL("write cpu=1 len=8");
+	ASSERT_TRUE(sleeps_on(&w));
+	CTL("write cpu=1 len=56");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(READABLE, woken_with(&w));
+	ASSERT_EQ(80, produced(&m));
+	ASSERT_NE(0, m.ctl->stalled);
+	ASSERT_EQ(1, m.ctl->lost);
+	/* until it has made room */
+	set_consumed(&m, 80);
+	ASSERT_EQ(0, poll_now(m.fd));
+	CTL("write cpu=1 len=56");
+	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(0, m.ctl->stalled);
+	ASSERT_EQ(1, m.ctl->lost);
+}
+
+/* A record that fits nowhere is nothing that a reader could do something about. */
+TEST_F(poll, too_long_does_not_wake)
+{
+	struct waiter w = {};
+	struct mapped m;
+
+	CTL("open subbuf=4096 n=4");
+	ASSERT_TRUE(map_buffer(&m, 1));
+	w.fd = m.fd;
+	start_waiter(&w);
+	CTL("write cpu=1 len=8");
+	CTL("write cpu=1 len=4089");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_TRUE(sleeps_on(&w));
+	ASSERT_EQ(1, m.ctl->lost);
+	ASSERT_EQ(0, m.ctl->stalled);
+	CTL("close");
+	woken_with(&w);
+}
+
+TEST_F(poll, close_wakes)
+{
+	struct waiter w = {}, e = { .epoll = true };
+
+	CTL("open subbuf=4096 n=4");
+	w.fd = e.fd = open_cpu(1);
+	start_waiter(&w);
+	start_waiter(&e);
+	CTL("close");
+	ASSERT_EQ(POLLHUP | POLLERR, woken_with(&w));
+	ASSERT_TRUE(woken_with(&e) & EPOLLHUP);
+	ASSERT_EQ(POLLHUP | POLLERR, poll_now(w.fd));
+}
+
+TEST_F(poll, close_wakes_with_something_to_read)
+{
+	struct waiter w = {};
+	struct mapped m;
+	uint8_t buf[256];
+
+	CTL("open subbuf=4096 n=4");
+	ASSERT_TRUE(map_buffer(&m, 1));
+	CTL("write cpu=1 len=120");
+	w.fd = m.fd;
+	start_waiter(&w);
+	CTL("close");
+	ASSERT_EQ(READABLE | POLLHUP | POLLERR, woken_with(&w));
+	ASSERT_EQ(1, m.ctl->closed);
+	ASSERT_EQ(128, read(m.fd, buf, sizeof(buf)));
+	ASSERT_EQ(POLLHUP | POLLERR, poll_now(m.fd));
+}
+
+TEST_F(poll, read_clears)
+{
+	uint8_t buf[8192];
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=1 len=1016 count=4");
+	fd = open_cpu(1);
+	ASSERT_EQ(READABLE, poll_now(fd));
+	ASSERT_EQ(4096, read(fd, buf, sizeof(buf)));
+	ASSERT_EQ(0, poll_now(fd));
+}
+
+TEST_F(poll, write_only_no_event)
+{
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=1 len=1016 count=4");
+	fd = open_file("cpu1", O_WRONLY);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, poll_now(fd));
+}
+
+TEST_HARNESS_MAIN
