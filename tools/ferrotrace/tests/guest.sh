@@ -185,6 +185,40 @@ lost() {
 	grep -Eo '"(lost_subbufs|overwritten_bytes|lost_records|dropped)": [1-9][0-9]*' "$1/metadata.json"
 }
 
+# as_babeltrace: the lines of a report of scheduler switches as babeltrace2 writes them.
+as_babeltrace() {
+	sed -nE 's/^\[0*([0-9]+)\] ([0-9]+)\.([0-9]{9}) sched_switch: preempt=([0-9]+) prev_pid=([0-9]+) next_pid=([0-9]+)'\
+' prev_comm=(.*) next_comm=(.*)$/[\2\3] sched_switch: { cpu_id = \1 }, { preempt = \4, prev_pid = \5, next_pid = \6,'\
+' prev_comm = "\7", next_comm = "\8" }/p'
+}
+
+# trace_of OUT: as a Common Trace Format trace it has the same records, field by field, in order of time, and their date.
+trace_of() {
+	"$FERROTRACE" relay merge "$1" --format ctf -o "$1.ctf" || return 1
+	babeltrace2 --clock-cycles --no-delta "$1.ctf" | sed 's/^\[0*/[/' >"$1.read" || return 1
+	sort -c -t']' -k1.2,1n "$1.read" || return 1
+	as_babeltrace <"$1.txt" | sort >"$1.want"
+	wc -l "$1.want" "$1.read"
+	[ "$(wc -l <"$1.want")" -ge $((10 * CPUS)) ] && sort "$1.read" | cmp - "$1.want" || return 1
+	[ "$(find "$1.ctf" -name 'cpu*' | wc -l)" = "$CPUS" ] || return 1
+	# By the calendar, the first record came after the start and before now.
+	babeltrace2 --clock-seconds --no-delta "$1.ctf" |
+		awk -v now="$(date +%s)" -v up="$(cut -d. -f1 /proc/uptime)" -F'[][.]' '
+		NR == 1 { print "first record:", $2, "now:", now; wrong = !($2 >= now - up - 1 && $2 <= now) }
+		END { exit wrong || NR == 0 }'
+}
+
+# What fits on no disk is no trace, and an error.
+trace_on_a_full_disk() {
+	local message
+	mkdir "$S.small" && mount -t tmpfs -o size=32k tmpfs "$S.small" || return 1
+	message=$("$FERROTRACE" relay merge "$S"1 --format ctf -o "$S.small/ctf" 2>&1)
+	[ $? = 1 ] || return 1
+	echo "$message"
+	umount "$S.small"
+	[[ $message == *"No space left on device"* ]]
+}
+
 rust_client() {
 	sched_module n_subbufs=64 || return 1
 	sched "$S"1 && whole "$S"1 && chained "$S"1
@@ -287,6 +321,9 @@ for kind in compatible fast; do
 	check "Rust client, $kind: stat" stat_agrees
 	check "Rust client, $kind: four recordings more, without a gap" rust_client_again
 	check "Rust client, $kind: unloaded while it is recorded" rust_client_closes
+	# Not before: what these take the time for would fill the buffers.
+	check "Rust client, $kind: the recording as a trace" trace_of "$S"1
+	check "Rust client, $kind: a trace on a full disk" trace_on_a_full_disk
 	check "Rust client, $kind: flight recorder" flight_recorder
 	check "Rust client, $kind: a CPU comes up" hotplug
 done
