@@ -186,25 +186,26 @@ slow:
 	return false;
 }
 
-/* Pieces of SIZE bytes from the start on, and one that ends at the end. */
-#define relay_fast_copy_pieces(to, from, len, size)						\
-({												\
-	size_t last = (len) - (size), at;							\
-												\
-	for (at = 0; at < last; at += (size))							\
-		__builtin_memcpy((to) + at, (from) + at, (size));				\
-	__builtin_memcpy((to) + last, (from) + last, (size));					\
-})
-
-/* Copies data. Most records are short, and memcpy() of a length known at run time is made for long ones. */
+/*
+ * Copies data. memcpy() of a length that is known at run time only is made for long data, and most records are
+ * short: two pieces, the second of which ends at the end.
+ */
 static __always_inline void relay_fast_copy(void *to, const void *from, size_t len)
 {
-	if (__builtin_constant_p(len) || len < 8 || len > 256)
+	if (__builtin_constant_p(len) || len > 64) {
 		memcpy(to, from, len);
-	else if (len >= 32)
-		relay_fast_copy_pieces(to, from, len, 32);
-	else
-		relay_fast_copy_pieces(to, from, len, 8);
+	} else if (len > 32) {
+		__builtin_memcpy(to, from, 32);
+		__builtin_memcpy(to + len - 32, from + len - 32, 32);
+	} else if (len >= 16) {
+		__builtin_memcpy(to, from, 16);
+		__builtin_memcpy(to + len - 16, from + len - 16, 16);
+	} else if (len >= 8) {
+		__builtin_memcpy(to, from, 8);
+		__builtin_memcpy(to + len - 8, from + len - 8, 8);
+	} else {
+		memcpy(to, from, len);
+	}
 }
 
 /**
