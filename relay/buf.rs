@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::consume;
+use ferro_core::relay::settle;
 use ferro_core::relay::Geometry;
 use ferro_core::relay::Position;
 use ferro_core::relay::SubbufIndex;
@@ -36,6 +37,7 @@ use kernel::sync::SetOnce;
 
 use crate::abi::RchanBuf;
 use crate::channel::Channel;
+use crate::loans::Loans;
 
 /// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
 #[repr(C)]
@@ -59,8 +61,11 @@ pub(crate) struct Buf {
     /// Serialises readers.
     #[pin]
     pub(crate) reading: Mutex<()>,
-    /// Which count of `subbufs_consumed` `bytes_consumed` belongs to.
-    bytes_of: Atomic<usize>,
+    /// Sub-buffers that readers are done with; `bytes_consumed` belongs to the next one. Ahead of
+    /// `subbufs_consumed` by what is lent. Written with release under `reading`, pairs with the acquire
+    /// in `settle()`.
+    read: Atomic<usize>,
+    pub(crate) loans: Loans,
 }
 
 impl Buf {
@@ -74,6 +79,7 @@ impl Buf {
         for _ in 0..geometry.n_subbufs() {
             padding.push(Atomic::new(0usize), GFP_KERNEL)?;
         }
+        let loans = Loans::new(geometry.n_subbufs())?;
         let (page_array, page_count) = memory.page_array();
         let page_count = u32::try_from(page_count)?;
         let base = memory.base().as_ptr();
@@ -112,7 +118,8 @@ impl Buf {
                 writing <- RawSpinLock::new(c"relay_writing", static_lock_class!()),
                 lost: Atomic::new(0),
                 reading <- new_mutex!(()),
-                bytes_of: Atomic::new(0),
+                read: Atomic::new(0),
+                loans,
             }),
             GFP_KERNEL,
         )?;
@@ -137,7 +144,7 @@ impl Buf {
         core::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Attaches the file that the client has made.
+    /// Attaches the file that the client has made. On the CPU that writes, if it already does.
     pub(crate) fn set_dentry(&self, dentry: Dentry) {
         dentry.set_size(0);
         self.abi.dentry.store(dentry.as_ptr(), Relaxed);
@@ -148,8 +155,10 @@ impl Buf {
     ///
     /// What the client answers is not asked for: it can refuse the next sub-buffers only.
     pub(crate) fn enter_first(&self) {
-        self.start_subbuf(self.abi.start, core::ptr::null_mut());
-        self.inside.store(true, Release);
+        self.start_subbuf(self.abi.start, core::ptr::null_mut(), false);
+        if !self.enter(self.geometry().index(0)) {
+            self.abi.offset.store(self.geometry().blocked(), Relaxed);
+        }
     }
 
     /// Empties the buffer, as at its opening. The client does not write meanwhile.
@@ -162,7 +171,7 @@ impl Buf {
             &self.abi.subbufs_consumed,
             &self.abi.bytes_consumed,
             &self.abi.offset,
-            &self.bytes_of,
+            &self.read,
         ] {
             counter.store(0, Relaxed);
         }
@@ -216,7 +225,20 @@ impl Buf {
         let index = geometry.index(produced);
         let new = self.abi.start.wrapping_add(geometry.start(index).get());
         self.abi.offset.store(0, Relaxed);
-        if !self.start_subbuf(new, self.abi.data.load(Relaxed)) {
+        let full = self.is_full();
+        if !self.start_subbuf(new, prev, full) {
+            self.abi.offset.store(geometry.blocked(), Relaxed);
+            return 0;
+        }
+        if !self.enter(index) {
+            if !full {
+                count(&self.full, &self.abi.full_count);
+            }
+        // There is none if the first one was lent when the buffer was reset.
+        let prev = match produced {
+            0 => core::ptr::null_mut(),
+            _ => self.abi.data.load(Relaxed),
+        };
             self.abi.offset.store(geometry.blocked(), Relaxed);
             return 0;
         }
@@ -224,7 +246,6 @@ impl Buf {
         if let Some(padding) = self.padding.get(index.get()) {
             padding.store(0, Relaxed);
         }
-        self.inside.store(true, Release);
 
         if !geometry.fits(self.abi.offset.load(Relaxed), length) {
             return self.refuse_big();
@@ -234,8 +255,7 @@ impl Buf {
 
     /// Asks whether the next sub-buffer may be entered: the client if it has an opinion, else the
     /// default, which loses new data rather than old.
-    fn start_subbuf(&self, new: *mut u8, prev: *mut u8) -> bool {
-        let full = self.is_full();
+    fn start_subbuf(&self, new: *mut u8, prev: *mut u8, full: bool) -> bool {
         if full {
             count(&self.full, &self.abi.full_count);
         }
@@ -247,6 +267,21 @@ impl Buf {
 
     fn refuse_big(&self) -> usize {
         count(&self.big, &self.abi.big_count);
+    /// Enters a sub-buffer, unless a part of it is in a pipe.
+    fn enter(&self, index: SubbufIndex) -> bool {
+        self.loans
+            .unless_lent(|| self.is_lent(index), || self.inside.store(true, Release))
+    }
+
+    /// Whether somebody is still to read bytes of a sub-buffer that have been spliced.
+    fn is_lent(&self, index: SubbufIndex) -> bool {
+        let geometry = self.geometry();
+        let start = geometry.start(index).get();
+        self.loans.is_lent(index, || {
+            self.memory.is_shared(start, geometry.subbuf_size())
+        })
+    }
+
         0
     }
 
@@ -264,9 +299,22 @@ impl Buf {
 
     /// Whether no sub-buffer is free.
     pub(crate) fn is_full(&self) -> bool {
-        let consumed = self.abi.subbufs_consumed.load(Acquire);
-        let produced = self.abi.subbufs_produced.load(Relaxed);
-        produced.wrapping_sub(consumed) >= self.geometry().n_subbufs()
+        let all_used = || {
+            let consumed = self.abi.subbufs_consumed.load(Acquire);
+            let produced = self.abi.subbufs_produced.load(Relaxed);
+            produced.wrapping_sub(consumed) >= self.geometry().n_subbufs()
+        };
+        // Nobody tells us when a socket has finished with a page.
+        all_used() && {
+            self.settle();
+            all_used()
+        }
+    }
+
+    /// Consumes what has been read and is not lent any more.
+    pub(crate) fn settle(&self) {
+        let read = self.read.load(Acquire);
+        self.consume_up_to(|_| Some(read));
     }
 
     /// How often a sub-buffer was needed and none was free.
@@ -279,19 +327,29 @@ impl Buf {
         self.big.load(Relaxed)
     }
 
-    /// A user has finished with `n` more sub-buffers.
+    /// A user has finished with `n` more sub-buffers. Those that are lent stay.
     pub(crate) fn consume(&self, n: usize) {
         loop {
             let consumed = self.abi.subbufs_consumed.load(Relaxed);
+        self.consume_up_to(|consumed| {
             let produced = self.abi.subbufs_produced.load(Acquire);
-            let Some(new) = consume(self.geometry(), produced, consumed, n) else {
+            consume(self.geometry(), produced, consumed, n)
+        });
+    }
+
+    /// Moves the count of consumed sub-buffers to what `goal` makes of it, or to the first that is lent.
+    fn consume_up_to(&self, goal: impl Fn(usize) -> Option<usize>) {
+            let Some(goal) = goal(consumed) else {
                 return;
             };
-            if self
-                .abi
-                .subbufs_consumed
-                .cmpxchg(consumed, new, Release)
-                .is_ok()
+            let new = settle(self.geometry(), consumed, goal, |index| self.is_lent(index));
+            // Release: what was read has been read before the writer may use the space.
+            if new == consumed
+                || self
+                    .abi
+                    .subbufs_consumed
+                    .cmpxchg(consumed, new, Release)
+                    .is_ok()
             {
                 return;
             }
@@ -322,31 +380,25 @@ impl Buf {
 
     /// How far reading has come.
     pub(crate) fn position(&self) -> Position {
-        let consumed = self.abi.subbufs_consumed.load(Relaxed);
-        let bytes = match self.bytes_of.load(Relaxed) == consumed {
-            true => self.abi.bytes_consumed.load(Relaxed),
-            // The sub-buffer that was being read has been consumed by other means.
-            false => 0,
-        };
-        Position { consumed, bytes }
+        Position::new(
+            self.abi.subbufs_consumed.load(Relaxed),
+            self.read.load(Relaxed),
+            self.abi.bytes_consumed.load(Relaxed),
+        )
     }
 
     /// Moves on from `old`, in [`Buf::reading`]. False if the client has consumed sub-buffers
     /// since.
     pub(crate) fn set_position(&self, old: Position, new: Position) -> bool {
-        // Release: what was read has been copied before the writer may use the space.
-        if self
-            .abi
-            .subbufs_consumed
-            .cmpxchg(old.consumed, new.consumed, Release)
-            .is_err()
-        {
+        if self.position() != old {
             return false;
         }
-        self.bytes_of.store(new.consumed, Relaxed);
         self.abi.bytes_consumed.store(new.bytes, Relaxed);
         true
     }
+        // Release: what was read has been copied, or is lent.
+        self.read.store(new.consumed, Release);
+        self.settle();
 
     /// Whether the channel has been closed.
     pub(crate) fn is_finalized(&self) -> bool {

@@ -26,6 +26,7 @@ use ferro_sys::irq_work::IrqWork;
 use ferro_sys::mutex::StaticGuard;
 use ferro_sys::mutex::StaticMutex;
 use ferro_sys::pages::PageRef;
+use ferro_sys::splice::PipeDst;
 use ferro_sys::wait::WaitQueue;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
@@ -104,7 +105,7 @@ impl Client {
         buf: &Buf,
         name: Option<&[u8]>,
     ) -> Result<Option<Dentry>> {
-        let parent = name.map_or(core::ptr::null_mut(), |_| channel.abi.parent);
+        let parent = name.map_or(core::ptr::null_mut(), |_| channel.abi.parent.load(Relaxed));
         // SAFETY: By the type invariant; the name is a string or NULL, and `is_global` may be
         // written.
         let dentry = unsafe {
@@ -186,11 +187,20 @@ unsafe impl HasIrqWork for Buf {
 unsafe impl FileOps for Buf {
     const MAPPABLE: bool = true;
 
+    const SPLICEABLE: bool = true;
     fn read(&self, to: &mut UserDst) -> Result {
         self.read_to(to)
     }
 
     fn wait_queue(&self) -> Option<&WaitQueue> {
+    fn splice(&self, to: &mut PipeDst) -> Result {
+        self.splice_to(to)
+    }
+
+    fn give_back(&self, token: usize) {
+        self.returned(token);
+    }
+
         Some(&self.abi.read_wait)
     }
 

@@ -2,7 +2,8 @@
 
 //! Relay files: what user space does with a buffer.
 //!
-//! Contexts: process. Locks: [`Buf::reading`], around each `read()`.
+//! Contexts: process. Locks: [`Buf::reading`], around each `read()` and `splice()`; the latter comes with
+//! the pipe locked.
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Chunk;
@@ -11,6 +12,7 @@ use ferro_sys::fops::events;
 use ferro_sys::fops::MmapRequest;
 use ferro_sys::fops::UserDst;
 use ferro_sys::pages::PageRef;
+use ferro_sys::splice::PipeDst;
 use kernel::prelude::*;
 use kernel::sync::barrier;
 
@@ -49,6 +51,46 @@ impl Buf {
             }
         }
         Ok(())
+    }
+
+    /// `splice()` and `sendfile()`: as `read()`, but the data stays where it is, and is consumed when it
+    /// has left the pipe.
+    ///
+    /// Errors: -EAGAIN if the pipe is full, -ENOMEM.
+    pub(crate) fn splice_to(&self, to: &mut PipeDst) -> Result {
+        let _guard = self.reading.lock();
+        while to.left() > 0 {
+            let old = self.position();
+            let (position, chunk) = self.next_chunk(old);
+            let Some(chunk) = chunk else {
+                self.set_position(old, position);
+                return Ok(());
+            };
+            let index = self.geometry().index(position.consumed);
+            self.loans.lend(index);
+            // In overwrite mode the writer may have come round before it was kept out.
+            if self.next_chunk(position).0.consumed != position.consumed {
+                self.returned(index.get());
+                continue;
+            }
+            let len = chunk.len.min(to.left());
+            let lent = to.lend(self.memory(), chunk.start.get(), len, index.get())?;
+            let (next, _) = self.next_chunk(position.advance(lent));
+            // Even if the client has consumed it since: it is in the pipe.
+            self.set_position(old, next);
+            let start = self.geometry().start(self.geometry().index(next.consumed));
+            to.end_at(start.get().saturating_add(next.bytes));
+            if lent < len {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the sub-buffer with this index have left a pipe.
+    pub(crate) fn returned(&self, index: usize) {
+        self.loans.give_back(self.geometry().index(index));
+        self.settle();
     }
 
     fn next_chunk(&self, position: Position) -> (Position, Option<Chunk>) {

@@ -16,6 +16,7 @@ mod buf;
 mod channel;
 mod ffi;
 mod file;
+mod loans;
 mod registry;
 mod write;
 

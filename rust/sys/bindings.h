@@ -15,6 +15,7 @@
 #include <linux/irq_work.h>
 #include <linux/klog.h>
 #include <linux/percpu.h>
+#include <linux/pipe_fs_i.h>
 #include <linux/rcupdate.h>
 #include <linux/relay.h>
 #include <linux/timekeeping.h>
@@ -41,6 +42,11 @@ enum {
 	FERRO_OFFSET_file_operations_release = offsetof(struct file_operations, release),
 	FERRO_OFFSET_file_operations_mmap_prepare = offsetof(struct file_operations, mmap_prepare),
 	FERRO_OFFSET_inode_i_private = offsetof(struct inode, i_private),
+	FERRO_OFFSET_file_operations_llseek = offsetof(struct file_operations, llseek),
+	FERRO_OFFSET_file_operations_splice_read = offsetof(struct file_operations, splice_read),
+	FERRO_OFFSET_pipe_buffer_private = offsetof(struct pipe_buffer, private),
+	FERRO_OFFSET_pipe_buf_operations_release = offsetof(struct pipe_buf_operations, release),
+	FERRO_OFFSET_pipe_buf_operations_get = offsetof(struct pipe_buf_operations, get),
 	FERRO_OFFSET_rchan_private_data = offsetof(struct rchan, private_data),
 	FERRO_OFFSET_rchan_buf = offsetof(struct rchan, buf),
 	FERRO_OFFSET_rchan_base_filename = offsetof(struct rchan, base_filename),

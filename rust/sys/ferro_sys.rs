@@ -21,6 +21,7 @@ pub mod preempt;
 pub mod raw_lock;
 pub mod rcu_slot;
 pub mod ring;
+pub mod splice;
 pub mod time;
 pub mod tracepoint;
 pub mod wait;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files with operations of our own: read, write, poll and read-only mmap.
+//! Files with operations of our own: read, write, poll, mmap, and splice (`splice.rs`).
 //!
 //! Contexts: process, except that a page fault may come from any place that touches user memory.
 
@@ -19,6 +19,7 @@ use kernel::ThisModule;
 use crate::counted::Shared;
 use crate::pages::MemRange;
 use crate::pages::PageRef;
+use crate::splice::PipeDst;
 use crate::wait::WaitQueue;
 
 /// What `poll()` can answer; the values of `<linux/eventpoll.h>`.
@@ -50,8 +51,20 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
     /// Whether the file can be mapped; `mmap()` fails with -ENODEV otherwise.
     const MAPPABLE: bool = false;
 
+    /// Whether `splice()` and `sendfile()` take data from the file; they fail with -EINVAL otherwise.
+    const SPLICEABLE: bool = false;
+
     /// Copies data out; what has been copied is in `to`.
     fn read(&self, to: &mut UserDst) -> Result;
+
+    /// Lends data to a pipe, with [`PipeDst::lend`].
+    fn splice(&self, _to: &mut PipeDst) -> Result {
+        Err(EINVAL)
+    }
+
+    /// What [`PipeDst::lend`] got `token` for is in no pipe any more. Context: process; a pipe may be
+    /// locked.
+    fn give_back(&self, _token: usize) {}
 
     /// Takes a value that is exactly as long as the write.
     fn write(&self, _from: &UserSrc) -> Result {
@@ -254,6 +267,10 @@ impl<T: FileOps> FileTable<T> {
         table.read = Some(read::<T>);
         table.write = Some(write::<T>);
         table.poll = Some(poll::<T>);
+        if T::SPLICEABLE {
+            table.splice_read = Some(splice_read::<T>);
+            table.llseek = Some(no_llseek);
+        }
         if T::MAPPABLE {
             table.mmap_prepare = Some(mmap_prepare::<T>);
         }
@@ -269,7 +286,7 @@ impl<T: FileOps> FileTable<T> {
 /// # Safety
 ///
 /// `file` is a file opened by [`open::<T>`], and the result is not used after its release.
-unsafe fn object<'a, T: FileOps>(file: *const bindings::file) -> &'a T {
+pub(crate) unsafe fn object<'a, T: FileOps>(file: *const bindings::file) -> &'a T {
     // SAFETY: `open()` left a counted pointer there.
     unsafe { &*(*file).private_data.cast::<T>() }
 }
@@ -288,8 +305,25 @@ unsafe extern "C" fn open<T: FileOps>(
     if T::SEEKABLE {
         return 0;
     }
+    if T::SPLICEABLE {
+        // sendfile() wants a file that says it can be positioned; `no_llseek()` puts that right.
+        // SAFETY: The file is being opened.
+        unsafe { bindings::ferro_file_no_positions(file) };
+        return 0;
+    }
     // SAFETY: Both pointers come from the caller.
     unsafe { bindings::nonseekable_open(inode, file) }
+}
+
+/// # Safety
+///
+/// None; called by the VFS.
+unsafe extern "C" fn no_llseek(
+    _file: *mut bindings::file,
+    _offset: bindings::loff_t,
+    _whence: c_int,
+) -> bindings::loff_t {
+    ESPIPE.to_errno().into()
 }
 
 /// # Safety
@@ -345,6 +379,38 @@ unsafe extern "C" fn read<T: FileOps>(
             done
         }
         // The VFS limits a read to less than this.
+        (_, Err(_)) => errno(EINVAL),
+    }
+}
+
+/// # Safety
+///
+/// Called by the VFS for a file with a [`FileTable<T>`], with the pipe locked.
+unsafe extern "C" fn splice_read<T: FileOps>(
+    file: *mut bindings::file,
+    position: *mut bindings::loff_t,
+    pipe: *mut bindings::pipe_inode_info,
+    len: usize,
+    _flags: u32,
+) -> isize {
+    // SAFETY: The VFS passes a valid position.
+    let start = usize::try_from(unsafe { *position });
+    let (Ok(start), Some(counted)) = (start, NonNull::new(file)) else {
+        return errno(EINVAL);
+    };
+    // SAFETY: The file is open, with our operations; the pipe is locked.
+    let mut dst = unsafe { PipeDst::new::<T>(pipe, counted, len) };
+    // SAFETY: The file is open.
+    let result = unsafe { object::<T>(file) }.splice(&mut dst);
+    match (result, isize::try_from(dst.done())) {
+        (Err(e), _) if dst.done() == 0 => errno(e),
+        (_, Ok(done)) => {
+            let end = dst.end().unwrap_or(start.saturating_add(dst.done()));
+            // SAFETY: As above.
+            unsafe { *position = bindings::loff_t::try_from(end).unwrap_or(bindings::loff_t::MAX) };
+            done
+        }
+        // The VFS limits a splice to less than this.
         (_, Err(_)) => errno(EINVAL),
     }
 }

@@ -15,6 +15,7 @@
 #include <linux/preempt.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
+#include <linux/splice.h>
 #include <linux/stop_machine.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
@@ -174,6 +175,46 @@ bool ferro_file_readable(const struct file *file)
 	return file->f_mode & FMODE_READ;
 }
 EXPORT_SYMBOL_GPL(ferro_file_readable);
+
+void ferro_file_no_positions(struct file *file)
+{
+	file->f_mode &= ~(FMODE_PREAD | FMODE_PWRITE);
+}
+EXPORT_SYMBOL_GPL(ferro_file_no_positions);
+
+void ferro_get_file(struct file *file)
+{
+	get_file(file);
+}
+EXPORT_SYMBOL_GPL(ferro_get_file);
+
+int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned int offset,
+		      unsigned int len, const struct pipe_buf_operations *ops,
+		      unsigned long private)
+{
+	struct pipe_buffer buf = {
+		.page = page,
+		.offset = offset,
+		.len = len,
+		.ops = ops,
+		.private = private,
+	};
+	ssize_t ret = add_to_pipe(pipe, &buf);
+
+	return ret < 0 ? ret : 0;
+}
+EXPORT_SYMBOL_GPL(ferro_add_to_pipe);
+
+bool ferro_page_shared(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+	bool shared = folio_ref_count(folio) > 1 + folio_mapcount(folio);
+
+	/* who gave up a reference has finished with the bytes */
+	smp_mb();
+	return shared;
+}
+EXPORT_SYMBOL_GPL(ferro_page_shared);
 
 struct dentry *ferro_dget(struct dentry *dentry)
 {

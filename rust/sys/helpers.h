@@ -14,6 +14,8 @@ struct file;
 struct irq_work;
 struct lock_class_key;
 struct page;
+struct pipe_buf_operations;
+struct pipe_inode_info;
 struct task_struct;
 struct vm_area_desc;
 struct wait_queue_head;
@@ -66,6 +68,19 @@ void ferro_mmap_fix(struct vm_area_desc *desc, bool writable);
 
 /* fs.h: whether the file was opened for reading. */
 bool ferro_file_readable(const struct file *file);
+/* Only read() and sendfile() from where the file is: no pread(), no pwrite(). */
+void ferro_file_no_positions(struct file *file);
+void ferro_get_file(struct file *file);
+
+/*
+ * splice.h: append a buffer to a locked pipe; 0 or a negative errno, and then it has been released.
+ */
+int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned int offset,
+		      unsigned int len, const struct pipe_buf_operations *ops,
+		      unsigned long private);
+
+/* mm.h: whether anybody has a reference beside the one allocated with and those of user mappings. */
+bool ferro_page_shared(struct page *page);
 
 /* dcache.h, fs.h */
 struct dentry *ferro_dget(struct dentry *dentry);

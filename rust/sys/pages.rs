@@ -115,6 +115,22 @@ impl PageBuf {
         true
     }
 
+    /// The page of a byte.
+    pub(crate) fn page_at(&self, at: usize) -> Option<*mut bindings::page> {
+        self.pages.get(at / PAGE_SIZE).copied()
+    }
+
+    /// Whether anybody but `self` and user mappings has a reference to the page of one of these bytes.
+    pub fn is_shared(&self, start: usize, len: usize) -> bool {
+        let first = start / PAGE_SIZE;
+        let end = start.saturating_add(len).div_ceil(PAGE_SIZE);
+        let pages = self.pages.get(first..end).unwrap_or_default();
+        // SAFETY: `self` has a reference to its pages.
+        pages
+            .iter()
+            .any(|page| unsafe { bindings::ferro_page_shared(*page) })
+    }
+
     /// A counted reference to the page with this index, for a page table.
     pub fn page(&self, index: usize) -> Option<PageRef> {
         let page = *self.pages.get(index)?;

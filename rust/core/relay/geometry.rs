@@ -2,6 +2,8 @@
 
 //! Sizes of a buffer, and the writer's half of the arithmetic.
 
+use core::num::NonZero;
+
 /// Position of a sub-buffer in its buffer, `0..n_subbufs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubbufIndex(usize);
@@ -43,7 +45,7 @@ pub enum GeometryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     subbuf_size: usize,
-    n_subbufs: usize,
+    n_subbufs: NonZero<usize>,
 }
 
 /// What [`Geometry::close`] found out about a sub-buffer that is complete.
@@ -67,6 +69,7 @@ impl Geometry {
             Some(0) => Err(GeometryError::Zero),
             Some(bytes) if bytes <= Self::MAX_BYTES => {
                 // INVARIANT: A product of at least 1 has factors of at least 1.
+                let n_subbufs = NonZero::new(n_subbufs).ok_or(GeometryError::Zero)?;
                 Ok(Self {
                     subbuf_size,
                     n_subbufs,
@@ -85,14 +88,14 @@ impl Geometry {
     /// Sub-buffers in a buffer.
     #[inline]
     pub fn n_subbufs(&self) -> usize {
-        self.n_subbufs
+        self.n_subbufs.get()
     }
 
     /// Bytes in a buffer, before it is rounded up to pages.
     #[inline]
     pub fn bytes(&self) -> usize {
         // By the invariant this does not overflow.
-        self.subbuf_size * self.n_subbufs
+        self.subbuf_size * self.n_subbufs.get()
     }
 
     /// The place of the `count`th sub-buffer ever produced, counted from 0.

@@ -34,6 +34,20 @@ pub struct Chunk {
 }
 
 impl Position {
+    /// The position of a reader that has come `bytes` bytes into the sub-buffer after `read` ones, in a
+    /// buffer of which `consumed` have been consumed: by readers of what is lent, which are behind, or
+    /// by other means.
+    pub fn new(consumed: usize, read: usize, bytes: usize) -> Self {
+        match lead(read, consumed) {
+            Some(_) => Self {
+                consumed: read,
+                bytes,
+            },
+            // The sub-buffer that was being read has been consumed by other means.
+            None => Self { consumed, bytes: 0 },
+        }
+    }
+
     /// Finds the first unread data.
     ///
     /// Moves the position over sub-buffers that are used up or were overwritten before they were
@@ -103,4 +117,29 @@ pub fn consume(geometry: &Geometry, produced: usize, consumed: usize, n: usize) 
     }
     let ready = produced.wrapping_sub(consumed);
     Some(consumed.wrapping_add(n.min(ready)))
+}
+
+/// How far the count `a` is ahead of `b`; `None` if it is behind. Counts wrap.
+fn lead(a: usize, b: usize) -> Option<usize> {
+    let by = a.wrapping_sub(b);
+    (by <= usize::MAX / 2).then_some(by)
+}
+
+/// The new count of consumed sub-buffers when `read` have been read: all of them, up to the first that is
+/// still `busy`.
+pub fn settle(
+    geometry: &Geometry,
+    consumed: usize,
+    read: usize,
+    busy: impl Fn(SubbufIndex) -> bool,
+) -> usize {
+    let Some(by) = lead(read, consumed) else {
+        return consumed;
+    };
+    // What is further behind has been overwritten.
+    let mut consumed = read.wrapping_sub(by.min(geometry.n_subbufs()));
+    while consumed != read && !busy(geometry.index(consumed)) {
+        consumed = consumed.wrapping_add(1);
+    }
+    consumed
 }

@@ -208,6 +208,37 @@ proptest! {
         }
     }
 
+    /// Nothing is skipped that is busy, nothing is left that is not, and it never goes back.
+    #[test]
+    fn settling_stops_at_the_first_busy(
+        size in 1usize..9,
+        n in 1usize..9,
+        consumed: usize,
+        ahead in 0usize..30,
+        behind: bool,
+        busy: u8,
+    ) {
+        let geometry = Geometry::new(size, n).unwrap();
+        let read = if behind { consumed.wrapping_sub(ahead + 1) } else { consumed.wrapping_add(ahead) };
+        let is_busy = |index: SubbufIndex| busy & 1 << index.get() != 0;
+        let new = settle(&geometry, consumed, read, is_busy);
+        let position = Position::new(new, read, 3);
+        if behind {
+            prop_assert_eq!(new, consumed);
+            prop_assert_eq!(position, Position { consumed, bytes: 0 });
+            return Ok(());
+        }
+        prop_assert_eq!(position, Position { consumed: read, bytes: 3 });
+        let (moved, left) = (new.wrapping_sub(consumed), read.wrapping_sub(new));
+        prop_assert_eq!(moved + left, ahead);
+        prop_assert!(left <= n);
+        prop_assert!(left == 0 || is_busy(geometry.index(new)));
+        // What is older than the buffer is gone anyway.
+        for count in ahead.saturating_sub(n)..moved {
+            prop_assert!(!is_busy(geometry.index(consumed.wrapping_add(count))));
+        }
+    }
+
     #[test]
     fn consume_is_bounded(size in 1usize..9, n in 1usize..9, produced: usize, ready in 0usize..20, more: usize) {
         let geometry = Geometry::new(size, n).unwrap();

@@ -77,23 +77,45 @@ struct drain {
 	pthread_t thread;
 	unsigned int cpu;
 	unsigned int subbuf, n;
-	bool map;
+	bool map, pipe;
 	int *finished;
 	long long consumed;
 	struct checker check;
 };
 
+/* As read(), through a pipe if there is one. */
+static ssize_t take(int fd, const int *p, uint8_t *buf, size_t len)
+{
+	ssize_t n, got = 0, r;
+
+	if (!p[1])
+		return read(fd, buf, len);
+	n = splice(fd, NULL, p[1], NULL, len, SPLICE_F_NONBLOCK);
+	for (; got < n; got += r) {
+		r = read(p[0], buf + got, n - got);
+		if (r <= 0)
+			return -1;
+	}
+	return n;
+}
+
 static void drain_read(struct drain *d, int fd)
 {
+	int pipes[2] = {};
 	struct checker *c = &d->check;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	bool last = false;
 	ssize_t n;
 
+	if (d->pipe && pipe(pipes)) {
+		c->bad++;
+		return;
+	}
 	for (;;) {
 		bool finished = __atomic_load_n(d->finished, __ATOMIC_ACQUIRE);
 
-		n = read(fd, c->carry + c->carried, sizeof(c->carry) - c->carried);
+		n = take(fd, pipes, c->carry + c->carried,
+			 sizeof(c->carry) - c->carried);
 		if (n < 0) {
 			c->bad++;
 			return;
@@ -183,7 +205,7 @@ struct storm {
 	const char *how;	/* how it is written */
 	unsigned int subbuf, n;
 	unsigned int count;
-	bool global, map, callback;
+	bool global, map, pipe, callback;
 	bool flush;		/* flush all the time */
 	bool hotplug;		/* the last CPU does not write, but comes and goes */
 };
@@ -231,6 +253,7 @@ static bool storm(const struct storm *s)
 		d[cpu].subbuf = s->subbuf;
 		d[cpu].n = s->n;
 		d[cpu].map = s->map;
+		d[cpu].pipe = s->pipe;
 		d[cpu].finished = &finished;
 		d[cpu].check.cpus = last + 1;
 		pthread_create(&d[cpu].thread, NULL, drain_thread, &d[cpu]);
@@ -283,6 +306,28 @@ TEST_F_TIMEOUT(storm, read_with_interrupts, 120)
 		.open = "mode=nooverwrite", .callback = true,
 		.how = "fn=write len=200 vary=1 irq=3 period=700",
 		.subbuf = 4096, .n = 8, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, splice_with_interrupts, 120)
+{
+	struct storm s = {
+		.open = "mode=nooverwrite", .callback = true, .pipe = true,
+		.how = "fn=write len=200 vary=1 irq=3 period=700",
+		.subbuf = 4096, .n = 8, .count = 6000,
+	};
+
+	ASSERT_TRUE(storm(&s));
+}
+
+TEST_F_TIMEOUT(storm, splice_odd_subbufs, 120)
+{
+	struct storm s = {
+		.open = "mode=default", .pipe = true,
+		.how = "fn=try len=200 vary=1 irq=3 period=700",
+		.subbuf = 1003, .n = 40, .count = 6000,
 	};
 
 	ASSERT_TRUE(storm(&s));

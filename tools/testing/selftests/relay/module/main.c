@@ -80,6 +80,21 @@ static int rst_set_stats(const struct rst_args *a)
 	return 0;
 }
 
+/* poke cpu= at= byte=: change the buffer behind the engine's back */
+static int rst_poke(const struct rst_args *a)
+{
+	u64 cpu = 0, at = 0, byte = 0;
+	int ret = rst_num(a, "cpu", &cpu) ?: rst_num(a, "at", &at) ?:
+		  rst_num(a, "byte", &byte);
+
+	if (ret)
+		return ret;
+	if (cpu >= nr_cpu_ids || !rst_buf(cpu) || at >= rst.chan->alloc_size)
+		return -EINVAL;
+	((u8 *)rst_buf(cpu)->start)[at] = byte;
+	return 0;
+}
+
 static int null_channel(void)
 {
 	relay_close(NULL);
@@ -115,6 +130,8 @@ static int channel_command(const struct rst_args *a)
 		return rst_write(a);
 	else if (!strcmp(a->verb, "wrap"))
 		return rst_wrap(a);
+	else if (!strcmp(a->verb, "poke"))
+		return rst_poke(a);
 	else if (!strcmp(a->verb, "switch"))
 		return rst_switch(a);
 	else if (!strcmp(a->verb, "hold"))

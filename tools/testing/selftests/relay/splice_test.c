@@ -1,0 +1,591 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * splice(2), tee(2) and sendfile(2) on relay files.
+ */
+#include "relay_test.h"
+#include "load.h"
+
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+
+FIXTURE(splice)
+{
+	int p[2];
+};
+
+FIXTURE_SETUP(splice)
+{
+	relay_setup("splice", _metadata->name);
+	ASSERT_EQ(0, pipe2(self->p, O_NONBLOCK | O_CLOEXEC));
+}
+
+FIXTURE_TEARDOWN(splice)
+{
+	close(self->p[0]);
+	close(self->p[1]);
+	relay_teardown();
+}
+
+#define ALL	(1 << 20)
+
+/* Opens a channel, and the file of CPU 0. */
+#define OPEN(...)					\
+	({						\
+		CTL("open " __VA_ARGS__);		\
+		int _fd = open_cpu(0);			\
+		ASSERT_LE(0, _fd);			\
+		_fd;					\
+	})
+
+static ssize_t into(int fd, int pipe, size_t len)
+{
+	return splice(fd, NULL, pipe, NULL, len, SPLICE_F_NONBLOCK);
+}
+
+/* What is in a non-blocking pipe or socket, which it leaves. */
+static bool holds(int fd, const struct bytes *want)
+{
+	struct bytes got = {};
+	uint8_t part[4096];
+	bool equal;
+	ssize_t n;
+
+	while ((n = read(fd, part, sizeof(part))) > 0)
+		bytes_add(&got, part, n);
+	equal = bytes_equal(&got, want);
+	bytes_free(&got);
+	return equal;
+}
+
+/* All of a file through a pipe, at most @step bytes at a time. */
+static bool through_pipe(int fd, int *p, struct bytes *got, size_t step)
+{
+	uint8_t part[4096];
+	ssize_t n, r;
+
+	while ((n = into(fd, p[1], step)) > 0) {
+		while (n > 0) {
+			r = read(p[0], part, sizeof(part));
+			if (r <= 0)
+				return false;
+			bytes_add(got, part, r);
+			n -= r;
+		}
+	}
+	return n == 0;
+}
+
+TEST_F(splice, empty_gives_nothing)
+{
+	int fd = OPEN("subbuf=4096 n=4");
+
+	ASSERT_EQ(0, into(fd, self->p[1], 4096));
+	ASSERT_EQ(0, splice(fd, NULL, self->p[1], NULL, 4096, 0));
+}
+
+TEST_F(splice, part_of_a_subbuf)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=100 count=3");
+	bytes_records(&want, 0, 0, 100, 3);
+	ASSERT_EQ(300, into(fd, self->p[1], ALL));
+	ASSERT_EQ(0, into(fd, self->p[1], ALL));
+	CTL("write cpu=0 len=100 count=2");
+	bytes_records(&want, 0, 3, 100, 2);
+	ASSERT_EQ(200, into(fd, self->p[1], ALL));
+	ASSERT_EQ(0, info("cpu0.produced"));
+	ASSERT_TRUE(holds(self->p[0], &want));
+}
+
+TEST_F(splice, removes_padding)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	ASSERT_EQ(10000, into(fd, self->p[1], ALL));
+	ASSERT_TRUE(holds(self->p[0], &want));
+}
+
+TEST_F(splice, plain_file)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4 file=plain");
+
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	ASSERT_EQ(10000, into(fd, self->p[1], ALL));
+	ASSERT_TRUE(holds(self->p[0], &want));
+}
+
+TEST_F(splice, small_pieces)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	ASSERT_TRUE(through_pipe(fd, self->p, &got, 7));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+/* What is poked into the buffer shows in the pipe. */
+TEST_F(splice, nothing_is_copied)
+{
+	uint8_t want[1000], got[1000];
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000");
+	ASSERT_EQ(1000, into(fd, self->p[1], ALL));
+	CTL("poke cpu=0 at=500 byte=0x5a");
+	rst_fill(want, 0, RST_TASK, 0, 1000);
+	ASSERT_NE(0x5a, want[500]);
+	want[500] = 0x5a;
+	ASSERT_EQ(1000, read(self->p[0], got, 1000));
+	ASSERT_EQ(0, memcmp(want, got, 1000));
+}
+
+TEST_F(splice, consumed_when_the_pipe_has_been_read)
+{
+	struct bytes want = {};
+	uint8_t part[4096];
+	int fd = OPEN("subbuf=4096 n=2");
+
+	CTL("write cpu=0 len=4096 count=2");
+	CTL("flush");
+	bytes_records(&want, 0, 0, 4096, 1);
+	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	ASSERT_EQ(1, info("cpu0.full"));
+	CTL("write cpu=0 len=4096");
+	ASSERT_EQ(0, info("result"));
+	/* but for the last byte */
+	ASSERT_EQ(4095, read(self->p[0], part, 4095));
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	ASSERT_EQ(1, read(self->p[0], part + 4095, 1));
+	ASSERT_EQ(0, memcmp(part, want.data, 4096));
+	ASSERT_EQ(1, info("cpu0.consumed"));
+	CTL("write cpu=0 len=4096");
+	ASSERT_EQ(1, info("result"));
+}
+
+TEST_F(splice, consumed_when_the_pipe_is_closed)
+{
+	int p[2], fd = OPEN("subbuf=4096 n=2");
+
+	ASSERT_EQ(0, pipe(p));
+	CTL("write cpu=0 len=4096 count=2");
+	ASSERT_EQ(8192, into(fd, p[1], ALL));
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	close(p[0]);
+	close(p[1]);
+	/* the last one is not over yet */
+	ASSERT_EQ(1, info("cpu0.consumed"));
+	CTL("write cpu=0 len=4096");
+	ASSERT_EQ(1, info("result"));
+}
+
+TEST_F(splice, the_client_does_not_consume_what_is_in_a_pipe)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=2");
+
+	CTL("write cpu=0 len=4096 count=2");
+	CTL("flush");
+	bytes_records(&want, 0, 0, 4096, 1);
+	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
+	CTL("consumed cpu=0 n=2");
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	CTL("write cpu=0 len=4096 count=3");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_TRUE(holds(self->p[0], &want));
+	CTL("consumed cpu=0 n=1");
+	ASSERT_EQ(2, info("cpu0.consumed"));
+}
+
+/* In overwrite mode, what is in a pipe is the last thing to be overwritten: never. */
+TEST_F(splice, the_pipe_keeps_its_bytes_in_overwrite_mode)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=2 mode=overwrite");
+
+	CTL("write cpu=0 len=1024 count=8");
+	bytes_records(&want, 0, 0, 1024, 4);
+	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
+	CTL("write cpu=0 len=1024 count=20");
+	ASSERT_EQ(0, info("result"));
+	CTL("stats flags=1");
+	ASSERT_EQ(20, info("result"));
+	ASSERT_TRUE(holds(self->p[0], &want));
+	CTL("write cpu=0 len=1024 count=20");
+	ASSERT_EQ(20, info("result"));
+}
+
+TEST_F(splice, the_pipe_keeps_its_bytes_over_a_reset)
+{
+	struct bytes want = {}, more = {};
+	int fd = OPEN("subbuf=4096 n=2");
+
+	CTL("write cpu=0 len=1024 count=3");
+	bytes_records(&want, 0, 0, 1024, 3);
+	ASSERT_EQ(3072, into(fd, self->p[1], ALL));
+	CTL("reset");
+	CTL("write cpu=0 len=1024 count=3");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_TRUE(holds(self->p[0], &want));
+	CTL("write cpu=0 len=1024 count=3");
+	ASSERT_EQ(3, info("result"));
+	bytes_records(&more, 0, 6, 1024, 3);
+	ASSERT_TRUE(cpu_reads(0, &more));
+}
+
+TEST_F(splice, full_pipe)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	ASSERT_EQ(4096, fcntl(self->p[1], F_SETPIPE_SZ, 4096));
+	CTL("write cpu=0 len=4096 count=3");
+	ASSERT_EQ(4096, into(fd, self->p[1], ALL));
+	ASSERT_EQ(-1, into(fd, self->p[1], ALL));
+	ASSERT_EQ(EAGAIN, errno);
+	bytes_records(&want, 0, 0, 4096, 1);
+	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_EQ(4096, into(fd, self->p[1], ALL));
+}
+
+/* A pipe takes 16 pieces; two thirds of the sub-buffers lie in two pages. */
+TEST_F(splice, more_pieces_than_the_pipe_takes)
+{
+	struct bytes want = {}, got = {};
+	int fd = OPEN("subbuf=3000 n=32");
+
+	CTL("write cpu=0 len=1000 count=90");
+	ASSERT_EQ(90, info("result"));
+	bytes_records(&want, 0, 0, 1000, 90);
+	ASSERT_TRUE(through_pipe(fd, self->p, &got, ALL));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+}
+
+TEST_F(splice, reader_gone)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	signal(SIGPIPE, SIG_IGN);
+	CTL("write cpu=0 len=1000 count=3");
+	bytes_records(&want, 0, 0, 1000, 3);
+	close(self->p[0]);
+	ASSERT_EQ(-1, into(fd, self->p[1], ALL));
+	ASSERT_EQ(EPIPE, errno);
+	ASSERT_TRUE(cpu_reads(0, &want));
+}
+
+TEST_F(splice, tee)
+{
+	struct bytes want = {};
+	int q[2], fd = OPEN("subbuf=4096 n=2");
+
+	ASSERT_EQ(0, pipe2(q, O_NONBLOCK));
+	CTL("write cpu=0 len=4096 count=2");
+	bytes_records(&want, 0, 0, 4096, 1);
+	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
+	ASSERT_EQ(4096, tee(self->p[0], q[1], 4096, 0));
+	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	ASSERT_TRUE(holds(q[0], &want));
+	ASSERT_EQ(1, info("cpu0.consumed"));
+}
+
+TEST_F(splice, mixed_with_read)
+{
+	struct bytes want = {}, got = {};
+	int i, fd = OPEN("subbuf=4096 n=4");
+	uint8_t part[700];
+	ssize_t n;
+
+	CTL("write cpu=0 len=1000 count=15");
+	bytes_records(&want, 0, 0, 1000, 15);
+	for (i = 0; got.len < want.len && i < 100; i++) {
+		if (i % 2) {
+			n = into(fd, self->p[1], sizeof(part));
+			ASSERT_LT(0, n);
+			ASSERT_EQ(n, read(self->p[0], part, n));
+		} else {
+			n = read(fd, part, sizeof(part));
+			ASSERT_LT(0, n);
+		}
+		bytes_add(&got, part, n);
+	}
+	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_EQ(3, info("cpu0.consumed"));
+}
+
+TEST_F(splice, read_goes_on_behind_what_is_in_a_pipe)
+{
+	struct bytes first = {}, rest = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1024 count=8");
+	bytes_records(&first, 0, 0, 1024, 3);
+	bytes_records(&rest, 0, 3, 1024, 5);
+	ASSERT_EQ(3072, into(fd, self->p[1], 3072));
+	ASSERT_TRUE(cpu_reads(0, &rest));
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	ASSERT_TRUE(holds(self->p[0], &first));
+	ASSERT_EQ(1, info("cpu0.consumed"));
+}
+
+TEST_F(splice, poll_does_not_tell_of_what_is_in_a_pipe)
+{
+	struct pollfd p = { .events = POLLIN };
+
+	p.fd = OPEN("subbuf=4096 n=4");
+	CTL("write cpu=0 len=4096");
+	CTL("flush");
+	ASSERT_EQ(1, poll(&p, 1, 0));
+	ASSERT_EQ(4096, into(p.fd, self->p[1], ALL));
+	ASSERT_EQ(0, poll(&p, 1, 0));
+}
+
+struct splicer {
+	pthread_t thread;
+	unsigned int count, bad;
+	uint8_t *seen;
+};
+
+/* 64-byte records, spliced one at a time, come whole. */
+static void *splice_records(void *arg)
+{
+	struct splicer *s = arg;
+	uint8_t got[64], want[64];
+	struct rst_head head;
+	int p[2], fd = open_cpu(0);
+
+	if (pipe2(p, O_NONBLOCK))
+		abort();
+	while (into(fd, p[1], 64) > 0) {
+		s->bad += read(p[0], got, 64) != 64;
+		memcpy(&head, got, sizeof(head));
+		rst_fill(want, 0, RST_TASK, head.seq, 64);
+		if (head.seq >= 512 || memcmp(got, want, 64)) {
+			s->bad++;
+			continue;
+		}
+		__atomic_fetch_add(&s->seen[head.seq], 1, __ATOMIC_RELAXED);
+		s->count++;
+	}
+	close(fd);
+	close(p[0]);
+	close(p[1]);
+	return NULL;
+}
+
+TEST_F(splice, concurrent_splicers_get_each_record_once)
+{
+	struct splicer s[4] = {};
+	uint8_t seen[512] = {};
+	unsigned int i, total = 0;
+
+	CTL("open subbuf=4096 n=8");
+	CTL("write cpu=0 len=64 count=512");
+	for (i = 0; i < 4; i++) {
+		s[i].seen = seen;
+		pthread_create(&s[i].thread, NULL, splice_records, &s[i]);
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(s[i].thread, NULL);
+		ASSERT_EQ(0, s[i].bad);
+		total += s[i].count;
+	}
+	ASSERT_EQ(512, total);
+	for (i = 0; i < 512; i++)
+		ASSERT_EQ(1, seen[i]);
+}
+
+/* The writer of CPU 1 is inside of a switch that finds the buffer full. */
+TEST_F(splice, while_a_switch_is_refused)
+{
+	struct bytes want = {};
+	int fd;
+
+	ASSERT_EQ(0, pin_to(0));
+	CTL("open subbuf=4096 n=4 mode=nooverwrite");
+	fd = open_cpu(1);
+	CTL("write cpu=1 len=1024 count=16");
+	bytes_records(&want, 1, 0, 1024, 16);
+	CTL("hold cpu=1 len=1024 when=full");
+	ASSERT_EQ(16384, into(fd, self->p[1], ALL));
+	CTL("release");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_TRUE(holds(self->p[0], &want));
+}
+
+TEST_F(splice, closed_channel)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=1000 count=10");
+	bytes_records(&want, 0, 0, 1000, 10);
+	CTL("close");
+	ASSERT_EQ(10000, into(fd, self->p[1], ALL));
+	ASSERT_EQ(0, into(fd, self->p[1], ALL));
+	ASSERT_TRUE(holds(self->p[0], &want));
+}
+
+/* The pipe is all that is left: no file, no channel, no client. */
+TEST_F(splice, the_pipe_outlives_the_rest)
+{
+	struct bytes want = {};
+	int i, fd;
+
+	for (i = 0; i < 2; i++) {
+		fd = OPEN("subbuf=4096 n=4 file=%s", i ? "plain" : "unsafe");
+		CTL("write cpu=0 len=1000 count=10");
+		bytes_records(&want, 0, 0, 1000, 10);
+		ASSERT_EQ(10000, into(fd, self->p[1], ALL));
+		close(fd);
+		ASSERT_EQ(0, module_unload("relay_selftest"));
+		if (module_loaded("rust_relay"))
+			ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
+		ASSERT_TRUE(holds(self->p[0], &want));
+		bytes_free(&want);
+		ASSERT_EQ(0, module_load());
+	}
+}
+
+TEST_F(splice, positions_refused)
+{
+	int fd = OPEN("subbuf=4096 n=4");
+	off_t offset = 0;
+
+	CTL("write cpu=0 len=1000");
+	ASSERT_EQ(-1, splice(fd, &offset, self->p[1], NULL, 1000, 0));
+	ASSERT_EQ(-1, sendfile(self->p[1], fd, &offset, 1000));
+	ASSERT_EQ(ESPIPE, errno);
+	ASSERT_EQ(-1, lseek(fd, 0, SEEK_SET));
+	ASSERT_EQ(ESPIPE, errno);
+	ASSERT_EQ(1000, into(fd, self->p[1], 1000));
+}
+
+TEST_F(splice, sendfile_to_a_file)
+{
+	struct bytes want = {}, got = {};
+	int file, fd = OPEN("subbuf=4096 n=8");
+
+	file = memfd_create("relay", 0);
+	ASSERT_LE(0, file);
+	CTL("write cpu=0 len=1000 count=30");
+	bytes_records(&want, 0, 0, 1000, 30);
+	ASSERT_EQ(500, sendfile(file, fd, NULL, 500));
+	ASSERT_EQ(29500, sendfile(file, fd, NULL, ALL));
+	ASSERT_EQ(0, sendfile(file, fd, NULL, ALL));
+	ASSERT_EQ(0, lseek(file, 0, SEEK_SET));
+	ASSERT_EQ(0, read_all(file, &got, 4096));
+	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_EQ(7, info("cpu0.consumed"));
+}
+
+/* The socket keeps the pages after the pipe has let go of them. */
+TEST_F(splice, sendfile_to_a_socket)
+{
+	struct bytes want = {};
+	int s[2], fd = OPEN("subbuf=4096 n=2");
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s));
+	CTL("write cpu=0 len=1024 count=8");
+	CTL("flush");
+	bytes_records(&want, 0, 0, 1024, 8);
+	ASSERT_EQ(8192, sendfile(s[0], fd, NULL, ALL));
+	CTL("write cpu=0 len=1024 count=20");
+	ASSERT_EQ(0, info("result"));
+	ASSERT_TRUE(holds(s[1], &want));
+	CTL("write cpu=0 len=1024 count=20");
+	ASSERT_EQ(8, info("result"));
+}
+
+/*
+ * Writes, flushes and splices of all sizes; the buffer never fills, so that
+ * every byte has to come out in order.
+ */
+static bool random_stream(int *p, unsigned int subbuf, unsigned int n)
+{
+	unsigned int seq = 0, state = 54321 + subbuf, round;
+	struct bytes want = {}, got = {};
+	uint8_t part[8192];
+	int fd;
+
+	if (ctl("open subbuf=%u n=%u", subbuf, n))
+		return false;
+	fd = open_cpu(0);
+	for (round = 0; round < 400; round++) {
+		unsigned int len, count;
+		ssize_t r;
+
+		state = state * 1103515245 + 12345;
+		len = 1 + (state >> 8) % (subbuf / 3);
+		count = 1 + (state >> 20) % 2;
+		ctl("write cpu=0 len=%u count=%u", len, count);
+		if (info("result") != count) {
+			fprintf(stderr, "# round %u: a record was lost\n", round);
+			return false;
+		}
+		bytes_records(&want, 0, seq, len, count);
+		seq += count;
+		if ((state >> 12) % 7 == 0)
+			ctl("flush");
+		if ((state >> 16) % 3 == 0)
+			continue;
+		/* leave something now and then, in the buffer or in the pipe */
+		while (into(fd, p[1], 1 + (state >> 10) % subbuf) > 0)
+			;
+		r = read(p[0], part, sizeof(part));
+		if (r > 0)
+			bytes_add(&got, part, r);
+	}
+	do {
+		ssize_t r;
+
+		while ((r = read(p[0], part, sizeof(part))) > 0)
+			bytes_add(&got, part, r);
+	} while (into(fd, p[1], ALL) > 0);
+	return bytes_equal(&got, &want);
+}
+
+TEST_F(splice, random_stream_page_subbufs)
+{
+	ASSERT_TRUE(random_stream(self->p, 4096, 8));
+}
+
+TEST_F(splice, random_stream_odd_subbufs)
+{
+	ASSERT_TRUE(random_stream(self->p, 1001, 19));
+}
+
+static bool open_splice_close(void)
+{
+	bool ok = !ctl("open subbuf=65536 n=4") &&
+		  !ctl("write cpu=0 len=1000 count=100");
+	int p[2], q[2], fd = open_cpu(0);
+
+	ok = ok && !pipe(p) && !pipe(q) && into(fd, p[1], ALL) > 60000 &&
+	     tee(p[0], q[1], 20000, 0) > 0;
+	close(fd);
+	ok = ok && !ctl("close");
+	close(p[0]);
+	close(p[1]);
+	close(q[0]);
+	close(q[1]);
+	return ok;
+}
+
+TEST_F_TIMEOUT(splice, leaks_nothing, 120)
+{
+	ASSERT_FALSE(leaks(open_splice_close, 100, false));
+}
+
+TEST_HARNESS_MAIN
