@@ -13,7 +13,6 @@ use core::mem::size_of;
 use ferro_sys::irq_work::IrqWork;
 use ferro_sys::wait::WaitQueue;
 use kernel::bindings;
-use kernel::ffi::c_char;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
@@ -73,9 +72,10 @@ pub(crate) struct Rchan {
     pub(crate) is_global: Atomic<i32>,
     /// For the C engine's list of channels; unused here.
     pub(crate) list: [usize; 2],
-    pub(crate) parent: *mut bindings::dentry,
-    pub(crate) has_base_filename: i32,
-    pub(crate) base_filename: [c_char; NAME_MAX],
+    /// Written under the registry's mutex, as are the next two.
+    pub(crate) parent: Atomic<*mut bindings::dentry>,
+    pub(crate) has_base_filename: Atomic<i32>,
+    pub(crate) base_filename: [Atomic<i8>; NAME_MAX],
 }
 
 /// Length of the header's `base_filename`.

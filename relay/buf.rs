@@ -18,6 +18,7 @@ use ferro_core::relay::SubbufIndex;
 use ferro_core::relay::View;
 use ferro_sys::counted::first_ref;
 use ferro_sys::cpu::CpuId;
+use ferro_sys::cpu::IrqsOff;
 use ferro_sys::dentry::Dentry;
 use ferro_sys::pages::PageBuf;
 use ferro_sys::raw_lock::RawSpinLock;
@@ -146,7 +147,9 @@ impl Buf {
 
     /// Attaches the file that the client has made. On the CPU that writes, if it already does.
     pub(crate) fn set_dentry(&self, dentry: Dentry) {
-        dentry.set_size(0);
+        let irqs = IrqsOff::new();
+        let _guard = self.writing.lock(&irqs);
+        dentry.set_size(self.abi.early_bytes.load(Relaxed));
         self.abi.dentry.store(dentry.as_ptr(), Relaxed);
         self.dentry.populate(dentry);
     }
@@ -224,6 +227,11 @@ impl Buf {
 
         let index = geometry.index(produced);
         let new = self.abi.start.wrapping_add(geometry.start(index).get());
+        // There is none if the first one was lent when the buffer was reset.
+        let prev = match produced {
+            0 => core::ptr::null_mut(),
+            _ => self.abi.data.load(Relaxed),
+        };
         self.abi.offset.store(0, Relaxed);
         let full = self.is_full();
         if !self.start_subbuf(new, prev, full) {
@@ -234,11 +242,6 @@ impl Buf {
             if !full {
                 count(&self.full, &self.abi.full_count);
             }
-        // There is none if the first one was lent when the buffer was reset.
-        let prev = match produced {
-            0 => core::ptr::null_mut(),
-            _ => self.abi.data.load(Relaxed),
-        };
             self.abi.offset.store(geometry.blocked(), Relaxed);
             return 0;
         }
@@ -265,8 +268,6 @@ impl Buf {
             .unwrap_or(!full)
     }
 
-    fn refuse_big(&self) -> usize {
-        count(&self.big, &self.abi.big_count);
     /// Enters a sub-buffer, unless a part of it is in a pipe.
     fn enter(&self, index: SubbufIndex) -> bool {
         self.loans
@@ -282,6 +283,8 @@ impl Buf {
         })
     }
 
+    fn refuse_big(&self) -> usize {
+        count(&self.big, &self.abi.big_count);
         0
     }
 
@@ -329,8 +332,6 @@ impl Buf {
 
     /// A user has finished with `n` more sub-buffers. Those that are lent stay.
     pub(crate) fn consume(&self, n: usize) {
-        loop {
-            let consumed = self.abi.subbufs_consumed.load(Relaxed);
         self.consume_up_to(|consumed| {
             let produced = self.abi.subbufs_produced.load(Acquire);
             consume(self.geometry(), produced, consumed, n)
@@ -339,6 +340,8 @@ impl Buf {
 
     /// Moves the count of consumed sub-buffers to what `goal` makes of it, or to the first that is lent.
     fn consume_up_to(&self, goal: impl Fn(usize) -> Option<usize>) {
+        loop {
+            let consumed = self.abi.subbufs_consumed.load(Relaxed);
             let Some(goal) = goal(consumed) else {
                 return;
             };
@@ -394,11 +397,11 @@ impl Buf {
             return false;
         }
         self.abi.bytes_consumed.store(new.bytes, Relaxed);
-        true
-    }
         // Release: what was read has been copied, or is lent.
         self.read.store(new.consumed, Release);
         self.settle();
+        true
+    }
 
     /// Whether the channel has been closed.
     pub(crate) fn is_finalized(&self) -> bool {

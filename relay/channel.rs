@@ -9,9 +9,9 @@ use ferro_core::relay::Geometry;
 use ferro_sys::counted::first_ref;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
+use ferro_sys::dentry::Dentry;
 use ferro_sys::percpu::PerCpuPtr;
 use kernel::bindings;
-use kernel::ffi::c_char;
 use kernel::ffi::c_void;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -65,15 +65,16 @@ impl Channel {
                     buf: PerCpuPtr::new()?,
                     is_global: Atomic::new(0),
                     list: [0; 2],
-                    parent: request.parent,
-                    has_base_filename: request.base_filename.is_some().into(),
-                    base_filename: copy_name(request.base_filename),
+                    parent: Atomic::new(core::ptr::null_mut()),
+                    has_base_filename: Atomic::new(0),
+                    base_filename: core::array::from_fn(|_| Atomic::new(0)),
                 },
                 geometry,
                 client: request.client,
             },
             GFP_KERNEL,
         )?;
+        channel.set_name(request.base_filename, request.parent);
         Ok(first_ref(channel.into()))
     }
 
@@ -103,15 +104,8 @@ impl Channel {
     /// global than the first.
     pub(crate) fn add_buf(self: &ARef<Self>, cpu: CpuId, may_be_global: bool) -> Result<ARef<Buf>> {
         let buf = Buf::new(self, cpu)?;
-        let name = self.file_name(cpu)?;
-        let dentry = self.client.create_buf_file(self, &buf, name.as_deref())?;
-        if let Some(dentry) = dentry {
+        if let Some(dentry) = self.create_file(&buf, may_be_global)? {
             buf.set_dentry(dentry);
-        }
-        if self.is_global() && !may_be_global {
-            self.abi.is_global.store(0, Relaxed);
-            buf.close();
-            return Err(EINVAL);
         }
         if self.is_global() {
             buf.abi.cpu.store(CpuId::ZERO.get(), Relaxed);
@@ -144,27 +138,75 @@ impl Channel {
         }
     }
 
+    /// Sets what the files are called, as much of it as fits, and where they are.
+    pub(crate) fn set_name(&self, base: Option<&CStr>, parent: *mut bindings::dentry) {
+        let bytes = base.map_or(&[][..], CStr::to_bytes);
+        // The last one stays a NUL.
+        let places = self.abi.base_filename.iter().take(abi::NAME_MAX - 1);
+        for (i, place) in places.enumerate() {
+            let byte = bytes.get(i).copied().unwrap_or(0);
+            place.store(i8::from_ne_bytes([byte]), Relaxed);
+        }
+        self.abi.parent.store(parent, Relaxed);
+        self.abi
+            .has_base_filename
+            .store(base.is_some().into(), Relaxed);
+    }
+
+    /// Whether the buffers have files.
+    pub(crate) fn has_name(&self) -> bool {
+        self.abi.has_base_filename.load(Relaxed) != 0
+    }
+
+    /// Has the client make the file of a buffer, if the files have names.
+    ///
+    /// Errors: those of the client, -ENOMEM, -EINVAL if the client has changed its mind about whether
+    /// the channel is global.
+    fn create_file(&self, buf: &Buf, may_be_global: bool) -> Result<Option<Dentry>> {
+        let global = self.is_global();
+        let name = self.file_name(buf.cpu())?;
+        let dentry = self.client.create_buf_file(self, buf, name.as_deref())?;
+        if self.is_global() != global && !may_be_global {
+            self.abi.is_global.store(global.into(), Relaxed);
+            self.client.remove_buf_file(dentry.as_ref());
+            return Err(EINVAL);
+        }
+        Ok(dentry)
+    }
+
+    /// Makes the files of buffers that have none.
+    ///
+    /// Errors: those of [`Channel::create_file`]; then there is none.
+    pub(crate) fn create_files(&self, bufs: &[ARef<Buf>]) -> Result<KVec<Dentry>> {
+        let mut files = KVec::with_capacity(bufs.len(), GFP_KERNEL)?;
+        for buf in bufs {
+            let made = self
+                .create_file(buf, false)
+                .and_then(|file| Ok(files.push(file.ok_or(EINVAL)?, GFP_KERNEL)?));
+            if let Err(e) = made {
+                for file in &files {
+                    self.client.remove_buf_file(Some(file));
+                }
+                return Err(e);
+            }
+        }
+        Ok(files)
+    }
+
     /// The name of the file of `cpu`, with a NUL at its end, if the files have names.
     fn file_name(&self, cpu: CpuId) -> Result<Option<KVec<u8>>> {
-        if self.abi.has_base_filename == 0 {
+        if !self.has_name() {
             return Ok(None);
         }
         let number = CString::try_from_fmt(fmt!("{}", cpu.get()))?;
-        let base = self.abi.base_filename.split(|byte| *byte == 0).next();
         let mut name = KVec::new();
-        name.extend_from_slice(base.unwrap_or_default(), GFP_KERNEL)?;
+        for byte in &self.abi.base_filename {
+            match byte.load(Relaxed).to_ne_bytes() {
+                [0] => break,
+                [byte] => name.push(byte, GFP_KERNEL)?,
+            }
+        }
         name.extend_from_slice(number.to_bytes_with_nul(), GFP_KERNEL)?;
         Ok(Some(name))
     }
-}
-
-/// The header keeps as much of the name as fits, with a NUL at its end.
-fn copy_name(name: Option<&CStr>) -> [c_char; abi::NAME_MAX] {
-    let mut copy = [0; abi::NAME_MAX];
-    let bytes = name.map_or(&[][..], CStr::to_bytes);
-    let last = copy.len() - 1;
-    for (to, from) in copy.iter_mut().take(last).zip(bytes) {
-        *to = *from;
-    }
-    copy
 }

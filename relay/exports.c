@@ -19,6 +19,7 @@ EXPORT_SYMBOL_GPL(relay_switch_subbuf);
 EXPORT_SYMBOL_GPL(relay_buf_full);
 EXPORT_SYMBOL_GPL(relay_subbufs_consumed);
 EXPORT_SYMBOL_GPL(relay_stats);
+EXPORT_SYMBOL_GPL(relay_late_setup_files);
 EXPORT_SYMBOL_GPL(relay_try_write);
 EXPORT_SYMBOL_GPL(relay_try_write_lost);
 EXPORT_SYMBOL_GPL(relay_file_operations);

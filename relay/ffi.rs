@@ -35,6 +35,7 @@ use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::module::this_module;
 use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Refcount;
 
 use crate::abi::RchanBuf;
@@ -186,13 +187,12 @@ unsafe impl HasIrqWork for Buf {
 // the buffer is freed.
 unsafe impl FileOps for Buf {
     const MAPPABLE: bool = true;
-
     const SPLICEABLE: bool = true;
+
     fn read(&self, to: &mut UserDst) -> Result {
         self.read_to(to)
     }
 
-    fn wait_queue(&self) -> Option<&WaitQueue> {
     fn splice(&self, to: &mut PipeDst) -> Result {
         self.splice_to(to)
     }
@@ -201,6 +201,7 @@ unsafe impl FileOps for Buf {
         self.returned(token);
     }
 
+    fn wait_queue(&self) -> Option<&WaitQueue> {
         Some(&self.abi.read_wait)
     }
 
@@ -294,6 +295,26 @@ unsafe extern "C" fn relay_open(
         private_data,
     };
     registry::open(request).map_or(core::ptr::null_mut(), |channel| channel.cast_mut().cast())
+}
+
+/// Gives files to a channel that was opened without a name.
+///
+/// # Safety
+///
+/// `chan` is NULL or open, and nobody closes it meanwhile; `base_filename` is NULL or a string; `parent` is
+/// NULL or a directory.
+#[export]
+unsafe extern "C" fn relay_late_setup_files(
+    chan: *mut bindings::rchan,
+    base_filename: *const c_char,
+    parent: *mut bindings::dentry,
+) -> c_int {
+    if chan.is_null() || base_filename.is_null() {
+        return EINVAL.to_errno();
+    }
+    // SAFETY: The client passes a string.
+    let name = unsafe { CStr::from_char_ptr(base_filename) };
+    registry::late_setup(chan.cast(), name, parent).map_or_else(|e| e.to_errno(), |()| 0)
 }
 
 /// Closes a channel.

@@ -10,6 +10,7 @@
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
+use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
@@ -34,6 +35,33 @@ impl Open {
         self.bufs.reserve(1, GFP_KERNEL)?;
         let buf = self.channel.add_buf(cpu, self.bufs.is_empty())?;
         self.bufs.push(buf, GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// Makes the files that the channel was opened without. On failure nothing has changed.
+    fn late_setup(
+        &self,
+        hotplug: &HotplugOff,
+        name: &CStr,
+        parent: *mut bindings::dentry,
+    ) -> Result {
+        if self.channel.has_name() {
+            return Err(EEXIST);
+        }
+        self.channel.set_name(Some(name), parent);
+        let files = self
+            .channel
+            .create_files(&self.bufs)
+            .inspect_err(|_| self.channel.set_name(None, core::ptr::null_mut()))?;
+        for (buf, file) in self.bufs.iter().zip(&files) {
+            let attach = || buf.set_dentry(file.clone());
+            if self.channel.is_global() {
+                attach();
+            } else {
+                // Where the writer adds to the size of the file.
+                hotplug.call_on(buf.cpu(), &attach);
+            }
+        }
         Ok(())
     }
 
@@ -70,6 +98,21 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     }
     channels.push(open, GFP_KERNEL)?;
     Ok(pointer)
+}
+
+/// Makes the files of a channel that was opened without a name, and of CPUs that come up later.
+///
+/// Errors: -ENOENT if there is no such channel, -EEXIST if it has files, those of
+/// [`Channel::create_files`].
+pub(crate) fn late_setup(
+    channel: *const Channel,
+    name: &CStr,
+    parent: *mut bindings::dentry,
+) -> Result {
+    let hotplug = HotplugOff::new();
+    let channels = registry();
+    let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
+    open.late_setup(&hotplug, name, parent)
 }
 
 /// Closes a channel. What its files and mappings still need is freed with them.

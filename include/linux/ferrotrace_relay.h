@@ -51,6 +51,23 @@ bool relay_try_write(struct rchan *chan, const void *data, size_t length);
  */
 u64 relay_try_write_lost(struct rchan *chan);
 
+/**
+ * relay_late_setup_files() - give files to a channel that was opened without a name
+ * @chan: the channel
+ * @base_filename: name of the files, which the number of the CPU is added to
+ * @parent: directory for them, or NULL for the root of the client's file system
+ *
+ * A channel that relay_open() opened with a NULL name has no files, so that it can be used before there is
+ * a file system for them. This has the client's create_buf_file() make the files of all buffers; CPUs that
+ * come up later get theirs then. What has been written so far is in them, and counts for their size.
+ *
+ * Context: Process; sleeps. Not from a CPU hotplug callback. A global channel is not written meanwhile, or
+ *	the size of its file may be behind.
+ * Return: 0, or -EINVAL without a channel, a name, or a file where create_buf_file() should make one, -EEXIST
+ *	if the channel has a name, -ENOMEM, or what create_buf_file() returned. The channel is as before then.
+ */
+int relay_late_setup_files(struct rchan *chan, const char *base_filename, struct dentry *parent);
+
 /* The most data of a record. */
 #define RELAY_FAST_MAX_DATA	(1UL << 30)
 

@@ -40,10 +40,11 @@ impl Dentry {
         self.0.as_ptr()
     }
 
-    /// Sets the size that `stat` shows.
-    pub fn set_size(&self, size: u32) {
+    /// Sets the size that `stat` shows. Context: any; nobody else changes it meanwhile.
+    pub fn set_size(&self, size: usize) {
+        let size = bindings::loff_t::try_from(size).unwrap_or(bindings::loff_t::MAX);
         // SAFETY: By the type invariant.
-        unsafe { bindings::ferro_i_size_set(self.as_ptr(), size.into()) };
+        unsafe { bindings::ferro_i_size_set(self.as_ptr(), size) };
     }
 
     /// Adds to the size that `stat` shows. Context: any; one writer at a time.

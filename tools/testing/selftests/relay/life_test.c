@@ -158,6 +158,35 @@ TEST_F(life, reopened_channel_is_another)
 	ASSERT_TRUE(cpu_reads(0, &want));
 }
 
+static bool directory_goes_first(const char *file)
+{
+	bool ok;
+	int fd;
+
+	ok = !ctl("open subbuf=4096 n=4 subdir=1 file=%s", file) &&
+	     !ctl("write cpu=0 len=1000 count=3");
+	fd = open_file("sub/cpu0", O_RDONLY);
+	ok = ok && fd >= 0 && !ctl("rmdir") && !file_exists(RELAY_DIR "/sub") &&
+	     !ctl("write cpu=0 len=1000 count=7") && info("result") == 7;
+	if (!strcmp(file, "unsafe"))
+		ok = ok && still_reads(fd);
+	close(fd);
+	/* nobody has the files any more, unless the engine does */
+	ok = ok && !ctl("write cpu=1 len=1000 count=7") && !ctl("close") &&
+	     info("removes") == online_cpus() && !info("bad_removes");
+	return ok;
+}
+
+TEST_F(life, directory_removed_before_the_channel)
+{
+	int i;
+
+	for (i = 0; i < 10; i++) {
+		ASSERT_TRUE(directory_goes_first("unsafe"));
+		ASSERT_TRUE(directory_goes_first("plain"));
+	}
+}
+
 TEST_F(life, rmmod_closes_the_channel)
 {
 	CTL("open name=rst_root noparent=1 subbuf=4096 n=4");

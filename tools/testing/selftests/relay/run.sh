@@ -13,7 +13,7 @@ set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 variant=${1:?usage: run.sh VARIANT [TEST...]}
 shift
-tests=${*:-"read splice mmap poll write global open hotplug life storm"}
+tests=${*:-"read splice mmap poll write global open early hotplug life storm"}
 bin=${RELAY_SELFTESTS:-$FERROTRACE_KDIR/selftests-relay}
 client=${RELAY_CLIENT:-relay_selftest}
 engine=${RELAY_ENGINE:-rust_relay}

@@ -10,6 +10,10 @@
 
 #include "relay_selftest.h"
 
+#if IS_ENABLED(CONFIG_RELAY_RUST)
+#include <linux/ferrotrace_relay.h>
+#endif
+
 static const char * const mode_names[RST_NR_MODES] = {
 	[RST_DEFAULT] = "default",
 	[RST_OVERWRITE] = "overwrite",
@@ -82,6 +86,13 @@ static struct dentry *create_buf_file(const char *filename,
 		rst.counted = false;
 	if (!parent)
 		rst.null_parents++;
+	if (!filename && rst.early && call != rst.fail) {
+		/* anything but NULL or an error */
+		dentry = rst.dir;
+		if (rst.global)
+			*is_global = 1;
+		goto out;
+	}
 	if (!filename) {
 		/* a buffer without a name: it gets a file of our own */
 		rst.null_names++;
@@ -212,12 +223,13 @@ static void forget(void)
 /*
  * open [name=] [noname=1] [noparent=1] subbuf= n= [mode=] [reserve=]
  *      [file=plain|unsafe] [perm=] [global=1] [fail=k] [failerr=1]
- *      [cb=null|nocreate|noremove] [longname=bytes]
+ *      [cb=null|nocreate|noremove] [longname=bytes] [early=1] [subdir=1]
  */
 int rst_open(const struct rst_args *a)
 {
 	u64 subbuf = 4096, n = 4, global = 0, fail = U64_MAX, failerr = 0;
 	u64 perm = 0, noname = 0, noparent = 0, longname = 0, reserve = 0;
+	u64 early = 0, subdir = 0;
 	const char *name = rst_str(a, "name", "cpu");
 	char *long_name = NULL;
 	unsigned int cpu;
@@ -231,7 +243,8 @@ int rst_open(const struct rst_args *a)
 	      rst_num(a, "noname", &noname) ?:
 	      rst_num(a, "noparent", &noparent) ?:
 	      rst_num(a, "longname", &longname) ?:
-	      rst_num(a, "reserve", &reserve) ?: rst_set_mode(a);
+	      rst_num(a, "reserve", &reserve) ?: rst_num(a, "early", &early) ?:
+	      rst_num(a, "subdir", &subdir) ?: rst_set_mode(a);
 	if (ret)
 		return ret;
 
@@ -239,6 +252,7 @@ int rst_open(const struct rst_args *a)
 	forget();
 	rst.plain = !strcmp(rst_str(a, "file", "unsafe"), "plain");
 	rst.global = global;
+	rst.early = early;
 	rst.fail = (int)fail;
 	rst.fail_err = failerr;
 	rst.perm = perm;
@@ -255,14 +269,38 @@ int rst_open(const struct rst_args *a)
 		name = long_name;
 	}
 
-	rst.chan = relay_open(noname ? NULL : name, noparent ? NULL : rst.dir,
+	if (subdir)
+		rst.subdir = debugfs_create_dir("sub", rst.dir);
+	rst.chan = relay_open(noname ? NULL : name,
+			      noparent ? NULL : rst.subdir ?: rst.dir,
 			      subbuf, n, callbacks(rst_str(a, "cb", "")), &rst);
 	kfree(long_name);
-	if (!rst.chan)
+	if (!rst.chan) {
+		rst_rmdir();
 		return -ENOMEM;
+	}
 	for_each_possible_cpu(cpu)
 		rst.cpu[cpu].saved = rst_buf(cpu);
 	return 0;
+}
+
+/* latesetup [name=] [noname=1] [fail=k] [failerr=1]: the file callbacks count from here */
+int rst_late_setup(const struct rst_args *a)
+{
+#if IS_ENABLED(CONFIG_RELAY_RUST)
+	u64 noname = 0, fail = U64_MAX, failerr = 0;
+	int ret = rst_num(a, "noname", &noname) ?: rst_num(a, "fail", &fail) ?:
+		  rst_num(a, "failerr", &failerr);
+
+	if (ret)
+		return ret;
+	rst.fail = fail == U64_MAX ? -1 : (int)(rst.creates + fail);
+	rst.fail_err = failerr;
+	return relay_late_setup_files(rst.chan, noname ? NULL : rst_str(a, "name", "cpu"),
+				      rst.dir);
+#else
+	return -EOPNOTSUPP;
+#endif
 }
 
 void rst_close(void)
@@ -271,6 +309,14 @@ void rst_close(void)
 	rst_storm_stop();
 	relay_close(rst.chan);
 	rst.chan = NULL;
+	rst_rmdir();
+}
+
+/* The directory of the channel's files, and them with it. */
+void rst_rmdir(void)
+{
+	debugfs_remove(rst.subdir);
+	rst.subdir = NULL;
 }
 
 unsigned int rst_live(void)

@@ -112,6 +112,10 @@ static int channel_command(const struct rst_args *a)
 		return -ENODEV;
 	if (!strcmp(a->verb, "close"))
 		rst_close();
+	else if (!strcmp(a->verb, "rmdir"))
+		rst_rmdir();
+	else if (!strcmp(a->verb, "latesetup"))
+		return rst_late_setup(a);
 	else if (!strcmp(a->verb, "flush"))
 		relay_flush(rst.chan);
 	else if (!strcmp(a->verb, "reset"))
@@ -126,12 +130,12 @@ static int channel_command(const struct rst_args *a)
 		return rst_stats(a);
 	else if (!strcmp(a->verb, "setstats"))
 		return rst_set_stats(a);
+	else if (!strcmp(a->verb, "poke"))
+		return rst_poke(a);
 	else if (!strcmp(a->verb, "write"))
 		return rst_write(a);
 	else if (!strcmp(a->verb, "wrap"))
 		return rst_wrap(a);
-	else if (!strcmp(a->verb, "poke"))
-		return rst_poke(a);
 	else if (!strcmp(a->verb, "switch"))
 		return rst_switch(a);
 	else if (!strcmp(a->verb, "hold"))

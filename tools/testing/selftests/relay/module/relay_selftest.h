@@ -63,12 +63,14 @@ struct rst_cpu {
 struct rst_state {
 	struct mutex lock;		/* commands */
 	struct dentry *dir;
+	struct dentry *subdir;		/* for the files of a channel */
 	struct rchan *chan;
 	u64 result;			/* of the last command */
 
 	/* how create_buf_file() is to behave */
 	bool plain;
 	bool global;
+	bool early;			/* no files without a name */
 	bool fail_err;
 	int fail;			/* number of the call to fail, or -1 */
 	umode_t perm;
@@ -109,7 +111,9 @@ int rst_num(const struct rst_args *a, const char *key, u64 *val);
 /* chan.c */
 int rst_open(const struct rst_args *a);
 int rst_set_mode(const struct rst_args *a);
+int rst_late_setup(const struct rst_args *a);
 void rst_close(void);
+void rst_rmdir(void);
 void rst_sweep(void);
 void rst_repair(void);
 unsigned int rst_live(void);
