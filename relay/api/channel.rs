@@ -175,6 +175,14 @@ impl Channel {
         }
     }
 
+    /// What has been written to the current sub-buffer of `cpu`, while nobody writes.
+    #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
+    pub(crate) fn written(&self, cpu: CpuId) -> Result<KVec<u8>> {
+        self.handle
+            .buf(cpu)
+            .map_or(Ok(KVec::new()), |buf| buf.written())
+    }
+
     /// Sub-buffers that `cpu` has completed and readers have consumed; `None` if the CPU has not
     /// been up since the channel was opened.
     pub fn subbufs(&self, cpu: CpuId) -> Option<(usize, usize)> {

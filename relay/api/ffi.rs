@@ -188,6 +188,17 @@ impl BufRef {
         room.commit(used)
     }
 
+    /// What has been written to the current sub-buffer, while nobody writes.
+    #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
+    pub(crate) fn written(&self) -> Result<KVec<u8>> {
+        let mut bytes = KVec::new();
+        for i in 0..self.offset_counter().load(Acquire).min(self.sizes().0) {
+            // SAFETY: By the type invariant; within the sub-buffer.
+            bytes.push(unsafe { self.data().add(i).read_volatile() }, GFP_KERNEL)?;
+        }
+        Ok(bytes)
+    }
+
     /// Start of the current sub-buffer.
     fn data(&self) -> *mut u8 {
         // SAFETY: By the type invariant; everyone accesses the field with single loads and stores.

@@ -108,10 +108,18 @@ mod suite {
     #[test]
     fn a_nested_write_stands() -> Result {
         let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
-        let outer = channel.reserve(16, |_| {
+        let outer = channel.reserve(16, |record| {
+            assert!(record.put(&[2; 4]));
             assert_eq!(channel.write(&[1; 16]), Ok(()));
+            assert!(!record.put(&[2; 4]));
         });
         assert_eq!(outer, Err(Dropped));
+        // On whichever CPU that was: the inner record, and nothing of the outer one.
+        let mut bytes = KVec::new();
+        for cpu in ferro_sys::cpu::possible() {
+            bytes.extend_from_slice(&channel.written(cpu)?, GFP_KERNEL)?;
+        }
+        assert_eq!(bytes[..], [1; 16]);
         Ok(())
     }
 
