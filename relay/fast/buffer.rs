@@ -124,11 +124,30 @@ impl Buffer {
         self.ring().kept(self.memory.reserve().position()) <= position
     }
 
-    /// `read()`: copies complete records without padding, as much as there is and fits, and consumes
-    /// it. A record may be split between two reads.
+    /// How much of a run a reader takes that has room for `left` bytes: whole records.
+    fn whole_records(&self, run: &Run, left: u64) -> u64 {
+        if run.bytes <= left {
+            return run.bytes;
+        }
+        let mut bytes = 0;
+        // Each record has at least a header, so this ends, whatever user space and the writer have made of
+        // the place.
+        while let Some(header) = self.memory.header(run.start + bytes) {
+            let next = bytes + header.bytes();
+            if next > left {
+                break;
+            }
+            bytes = next;
+        }
+        bytes
+    }
+
+    /// `read()`: copies complete records without padding, as many as there are and fit, and consumes
+    /// them. A record is never split: what a reader that is overtaken goes on with is a record too.
     ///
-    /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; what did not
-    /// arrive is not consumed.
+    /// An empty buffer reads as 0 bytes. Errors: -EMSGSIZE if the next record does not fit, -EBUSY if
+    /// another reader has moved the position meanwhile, -EFAULT; all of them only if nothing has been
+    /// copied. What did not arrive is not consumed.
     pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
@@ -138,19 +157,22 @@ impl Buffer {
                 self.memory.set_consumed(consumed, position);
                 return Ok(());
             };
-            let left = u64::try_from(to.left())?;
-            let bytes = run.bytes.min(left);
+            let bytes = self.whole_records(&run, u64::try_from(to.left())?);
             let from = self.memory.data(run.start, bytes).ok_or(EIO)?;
             let len = from.len();
             to.copy(from)?;
             if !self.is_kept(run.start) {
                 continue;
             }
+            if len == 0 {
+                return Err(EMSGSIZE);
+            }
             // Padding goes with the last byte before it, not with the next read.
             let (next, _) = self.next_run(run.start + bytes);
-            if self.memory.set_consumed(consumed, next) {
-                to.commit(len);
+            if !self.memory.set_consumed(consumed, next) {
+                return Err(EBUSY);
             }
+            to.commit(len);
         }
         Ok(())
     }

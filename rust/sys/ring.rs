@@ -172,6 +172,14 @@ impl RingMem {
         self.memory.range(start.checked_add(DATA)?, len)
     }
 
+    /// The header of the record at a position, for a reader. It is garbage if the writer has overtaken it.
+    pub fn header(&self, position: u64) -> Option<Header> {
+        let word = self.data(position & !7, HEADER_BYTES)?.as_ptr();
+        // SAFETY: All of it is inside of the data, as just checked, and aligned, as the data is.
+        let word = unsafe { word.cast::<u64>().read_volatile() };
+        Some(Header::from_word(word))
+    }
+
     fn ctl(&self) -> NonNull<Ctl> {
         self.memory.base().cast()
     }

@@ -173,15 +173,15 @@ TEST_F_TIMEOUT(storm, read_tiny, 120)
 
 TEST_F_TIMEOUT(storm, read_in_odd_pieces, 120)
 {
-	struct storm s = { .subbuf = 1024, .n = 4, .period = 1000, .how = by_read, .step = 1001 };
+	struct storm s = { .subbuf = 1024, .n = 4, .period = 1000, .how = by_read, .step = 1025 };
 
 	ASSERT_TRUE(weather(&s));
 }
 
 TEST_F_TIMEOUT(storm, both_large, 120)
 {
-	struct storm s = { .subbuf = 262144, .n = 4, .period = 400, .how = by_turns, .watermark = 1 << 30,
-			   .inside = NMIS };
+	struct storm s = { .subbuf = 262144, .n = 4, .period = 400, .how = by_turns, .step = 262144,
+			   .watermark = 1 << 30, .inside = NMIS };
 
 	ASSERT_TRUE(weather(&s));
 }
@@ -205,6 +205,13 @@ TEST_F_TIMEOUT(storm, overwrite_tiny, 120)
 TEST_F_TIMEOUT(storm, overwrite_read, 120)
 {
 	struct storm s = { .subbuf = 4096, .n = 4, .overwrite = true, .period = 500, .how = by_read };
+
+	ASSERT_TRUE(weather(&s));
+}
+
+TEST_F_TIMEOUT(storm, overwrite_read_in_odd_pieces, 120)
+{
+	struct storm s = { .subbuf = 1024, .n = 4, .overwrite = true, .period = 500, .how = by_read, .step = 1101 };
 
 	ASSERT_TRUE(weather(&s));
 }
@@ -246,6 +253,23 @@ TEST_F_TIMEOUT(storm, what_is_left_after_overwriting, 120)
 		ASSERT_EQ(m.ctl->lost, refused);
 		unmap_buffer(&m);
 	}
+}
+
+TEST_F(storm, read_gives_whole_records)
+{
+	uint8_t buf[4096];
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	CTL("write cpu=1 len=100 count=10");
+	fd = open_cpu(1);
+	ASSERT_EQ(-1, read(fd, buf, 111));
+	ASSERT_EQ(EMSGSIZE, errno);
+	ASSERT_EQ(112, read(fd, buf, 112));
+	ASSERT_EQ(112, read(fd, buf, 223));
+	ASSERT_EQ(2 * 112, read(fd, buf, 2 * 112));
+	ASSERT_EQ(6 * 112, read(fd, buf, sizeof(buf)));
+	ASSERT_EQ(0, read(fd, buf, 8));
 }
 
 /* What has been reserved and not committed is not there, nor what comes after it. */
