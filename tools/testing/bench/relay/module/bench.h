@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the parts of the module share: an operation is a function that does it many times.
+ */
+#ifndef _RELAY_BENCH_H
+#define _RELAY_BENCH_H
+
+#include <linux/relay.h>
+#include <linux/ferrotrace_relay.h>
+
+#define SUBBUF_SIZE	(64 * 1024)
+#define N_SUBBUFS	8
+#define WRITES		2000
+
+struct bench_channels {
+	struct rchan *relay;
+	struct relay_fast *fast;
+};
+
+struct bench_op {
+	const char *name;
+	void (*run)(const struct bench_channels *chans, size_t len);
+	size_t len;
+	u64 best;
+};
+
+extern bool bench_instructions;
+
+/* Prints a figure, which is given in thousandths. */
+void bench_print(const char *name, size_t len, u64 thousandths);
+
+/* The loops of operations, and the empty one whose cost is taken off. */
+void bench_run_empty(const struct bench_channels *chans, size_t len);
+extern struct bench_op bench_relay_ops[];
+extern struct bench_op bench_fast_ops[];
+
+/* How writing on all CPUs at once compares with writing on one. */
+int bench_cpus(const struct bench_channels *chans, unsigned int rounds);
+
+#endif /* _RELAY_BENCH_H */

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The relay interfaces: mainline's and ours. In QEMU a nanosecond is an instruction; User Mode Linux is native.
+# BENCH_VARIANTS= measures only some of the kernel variants, which leaves figures out.
+set -euo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/../../suites/lib.sh"
+
+BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular uml-mainline uml}
+here=$REPO/tools/testing/bench
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# In the guest; $1 are parameters for the modules. All is measured twice, which shows whether it repeats.
+# shellcheck disable=SC2016
+in_guest='
+	modules=$FERROTRACE_KDIR/kernel/ferrotrace bench=$FERROTRACE_KDIR/bench-relay
+	if [ -e "$modules/rust_relay.ko" ]; then insmod "$modules/rust_relay.ko" || exit 1; fi
+	insmod "$modules/ferrotrace_relay.ko" && insmod "$modules/ferrotrace_fast_relay.ko" || exit 1
+	for repeat in 1 2; do
+		# Loading them fails when all went well.
+		insmod "$bench/relay_bench.ko" $PARAMETERS rounds=$ROUNDS 2>/dev/null
+		insmod "$bench/rust_relay_bench.ko" rounds=$ROUNDS 2>/dev/null
+	done
+	dmesg | sed -n "s/.*relay_bench: \([^ ]*\) \([0-9.]*\)$/\1 \2/p"
+	if [ "$DRAIN" ]; then
+		insmod "$bench/relay_fill.ko" || exit 1
+		"$bench/drain" /sys/kernel/debug/relay_fill && "$bench/drain" /sys/kernel/debug/relay_fill
+	fi
+'
+
+# measure NAME VARIANT: the figures of a guest go to the file NAME.
+measure() {
+	run_vm "$2" "$set; $in_guest" | tr -d '\r' >"$work/$1"
+	[ -s "$work/$1" ] || die "no figures from $2"
+	if [ "${BENCH_RAW:-}" ]; then sed "s/^/# $1: /" "$work/$1"; fi
+}
+
+for variant in $BENCH_VARIANTS; do
+	kernel=$REPO/integration/kernel.sh
+	"$kernel" build "$variant" >/dev/null
+	modules=$("$kernel" kdir "$variant")/bench-relay
+	"$kernel" make "$variant" -s M="$here/relay/module" MO="$modules" modules >&2
+	gcc -O2 -Wall -I "$REPO/include/uapi" -o "$modules/drain" "$here/relay/drain.c"
+	# On newer processors, and on QEMU's newest, the kernel copies by "rep movsb"; on others by words.
+	case $variant in
+	uml*)
+		export ICOUNT='' CPUS=2 APPEND=''
+		set="ROUNDS=300 PARAMETERS='' DRAIN=''"
+		;;
+	*)
+		export ICOUNT=1 CPUS=4 APPEND=setcpuid=fsrm
+		set="ROUNDS=3 PARAMETERS=instructions=1 DRAIN=1"
+		;;
+	esac
+	measure "$variant" "$variant"
+	if [ "$variant" = mainline ]; then APPEND=clearcpuid=fsrm measure words mainline; fi
+done
+
+awk -f "$here/table.awk" -v dir="$work" "$here/relay/figures" "$here/relay/bounds"
