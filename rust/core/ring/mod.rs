@@ -90,7 +90,8 @@ impl Ring {
 
     /// Sub-buffers of the buffer.
     pub fn n_subbufs(&self) -> u64 {
-        self.size / self.subbuf_size
+        // A shift, which cannot fail.
+        self.size >> self.subbuf_size.trailing_zeros()
     }
 
     /// Whether old records give way to new ones.
@@ -107,7 +108,7 @@ impl Ring {
     /// Which sub-buffer a position is in, `0..n_subbufs`.
     pub fn index(&self, position: u64) -> usize {
         // The buffer has fewer than 2^32 bytes.
-        usize::try_from(self.offset(position) / self.subbuf_size).unwrap_or(0)
+        usize::try_from(self.offset(position) >> self.subbuf_size.trailing_zeros()).unwrap_or(0)
     }
 
     /// The start of the sub-buffer that a position is in.

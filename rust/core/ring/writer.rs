@@ -183,6 +183,8 @@ impl Ring {
             // Not once more from the start, as long as user space likes: the next reserve comes here.
             words.set_limit(Word::limit_at(position));
         }
-        self.trip(now.0.min(position), now.1) <= position
+        // Whoever interrupted us may have come further, past what a reader asked for just now.
+        let reserved = words.reserve().position();
+        self.trip(now.0.min(reserved), now.1) <= reserved
     }
 }

@@ -22,6 +22,8 @@ pub struct Cells {
     pub watermark: Cell<u64>,
     /// Runs right after the next exchange that succeeds.
     pub after_exchange: RefCell<Option<Interruption>>,
+    /// Runs at the next barrier.
+    pub at_fence: RefCell<Option<Interruption>>,
     /// User space changes its words whenever they are looked at.
     pub restless: Cell<bool>,
 }
@@ -73,5 +75,10 @@ impl Words for Cells {
         }
         self.watermark.get()
     }
-    fn fence(&self) {}
+    fn fence(&self) {
+        let interruption = self.at_fence.take();
+        if let Some(interruption) = interruption {
+            interruption(self);
+        }
+    }
 }

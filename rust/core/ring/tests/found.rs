@@ -78,3 +78,21 @@ fn what_is_complete_is_known_while_a_record_is_in_flight() {
     }
     assert_eq!(write(&ring, &words, 64), Err(Refused::Full));
 }
+
+#[test]
+fn who_interrupts_the_update_of_the_limit_wakes_for_all() {
+    let (ring, words) = (Ring::new(64, 4, false).unwrap(), Cells::default());
+    write(&ring, &words, 16).unwrap();
+    // A reader takes all of it and waits for 8 more bytes, while the writer of the next record looks
+    // after its limit with what the reader asked for before; an NMI writes within that.
+    *words.at_fence.borrow_mut() = Some(Box::new(|words: &Cells| {
+        words.consumed.set(32);
+        words.watermark.set(8);
+        words
+            .reserve
+            .set(Word::new(48, words.reserve().in_flight()).0);
+    }));
+    let position = 32;
+    words.reserve.set(Word::new(position, 0).0);
+    assert!(ring.update_limit(&words, position));
+}
