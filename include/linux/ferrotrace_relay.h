@@ -105,9 +105,10 @@ struct relay_fast_slot {
  * Until the kernel starts user space, all possible CPUs get a buffer, and the files come when debugfs is
  * there. Later CPUs get a buffer when they first come up.
  *
- * Context: Process, from early_initcall() on. Sleeps.
+ * Context: Process, from early_initcall() on. Sleeps. Not from a CPU hotplug callback.
  * Return: The channel, or an ERR_PTR: -EINVAL for names, sizes or flags that cannot be, -ENOMEM, -EEXIST if
- *	the directory or a file is there already. Nothing is left behind then.
+ *	the directory or a file is there already, -ENODEV or -EPERM without debugfs, -ENOENT if @parent has been
+ *	removed. Nothing is left behind then.
  */
 struct relay_fast *relay_fast_open(const char *base_filename, struct dentry *parent,
 				   size_t subbuf_size, size_t n_subbufs, unsigned int flags,
@@ -253,7 +254,8 @@ static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct r
  * @type: as for relay_fast_reserve()
  * @len: as for relay_fast_reserve()
  *
- * The time is CLOCK_MONOTONIC's, in nanoseconds. On a CPU, records are in the order of their times.
+ * The time is CLOCK_MONOTONIC's, in nanoseconds, as ktime_get_mono_fast_ns() has it. On a CPU, records are
+ * in the order of their times, except around an NMI that hits while that clock is being updated.
  *
  * Context: Any, NMI included.
  * Return: As relay_fast_reserve().

@@ -22,6 +22,8 @@
  *
  * When nothing is left, poll() sleeps until consumer->watermark bytes are there. Nothing has to be
  * flushed for that, and no sub-buffer ends early.
+ * The kernel learns from poll() what a reader waits for, so poll() is to be called before each wait: an
+ * edge-triggered epoll, or a poll request of io_uring that reports more than once, may not report again.
  *
  * Records never cross the end of a sub-buffer, so each sub-buffer starts with one. In an overwrite
  * channel (RELAY_FAST_OVERWRITE) the writer does not wait: after a record has been copied out, it counts
@@ -113,7 +115,7 @@ struct relay_fast_record {
 };
 
 /* Bytes from the start of a record to the start of the next. */
-static inline __u64 relay_fast_record_size(const struct relay_fast_record *record)
+static __inline__ __u64 relay_fast_record_size(const struct relay_fast_record *record)
 {
 	__u64 time = record->flags & RELAY_FAST_TIMED ? 8 : 0;
 
@@ -123,7 +125,7 @@ static inline __u64 relay_fast_record_size(const struct relay_fast_record *recor
 #ifndef __KERNEL__
 
 /* The position of the next record, including those that are being written. */
-static inline __u64 relay_fast_produced(const struct relay_fast_ctl *ctl)
+static __inline__ __u64 relay_fast_produced(const struct relay_fast_ctl *ctl)
 {
 	return __atomic_load_n(&ctl->reserve, __ATOMIC_ACQUIRE) >> 5 << 3;
 }
@@ -132,7 +134,7 @@ static inline __u64 relay_fast_produced(const struct relay_fast_ctl *ctl)
  * All records before this position are complete. It may be less than what an earlier call returned, while a
  * record is being written.
  */
-static inline __u64 relay_fast_committed(const struct relay_fast_ctl *ctl)
+static __inline__ __u64 relay_fast_committed(const struct relay_fast_ctl *ctl)
 {
 	__u64 reserve = __atomic_load_n(&ctl->reserve, __ATOMIC_ACQUIRE);
 
@@ -142,7 +144,7 @@ static inline __u64 relay_fast_committed(const struct relay_fast_ctl *ctl)
 }
 
 /* The oldest position that has not been overwritten, the start of a sub-buffer or 0. */
-static inline __u64 relay_fast_kept(const struct relay_fast_ctl *ctl)
+static __inline__ __u64 relay_fast_kept(const struct relay_fast_ctl *ctl)
 {
 	__u64 in_subbuf = ctl->subbuf_size - 1, size = ctl->mask + 8, end;
 

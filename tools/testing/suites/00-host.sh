@@ -28,6 +28,11 @@ have_miri() {
 
 tap_nest "scripts: ktap.py" python3 "$REPO/tools/testing/ktap_test.py"
 
+# What user space includes has to be C90, as CONFIG_UAPI_HEADER_TEST wants it.
+for h in "$REPO"/include/uapi/linux/*.h; do
+	tap_run "uapi: $(basename "$h") is C90" gcc -std=c90 -Wall -Werror -Wno-unused-function -x c -fsyntax-only "$h"
+done
+
 cargo=$(find_cargo) || die "no cargo; run 'make setup'"
 for p in $PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue
