@@ -27,8 +27,8 @@
  *
  * Records never cross the end of a sub-buffer, so each sub-buffer starts with one. In an overwrite
  * channel (RELAY_FAST_OVERWRITE) the writer does not wait: after a record has been copied out, it counts
- * only if relay_fast_kept(ctl) is not beyond its position. A reader that was overtaken goes on at
- * relay_fast_kept(). read() does all this by itself, and leaves padding out.
+ * only if relay_fast_kept(ctl) is not beyond its position; before that its length may be any number. A reader
+ * that was overtaken goes on at relay_fast_kept(). read() does all this by itself, and leaves padding out.
  */
 #ifndef _UAPI_LINUX_FERROTRACE_RELAY_H
 #define _UAPI_LINUX_FERROTRACE_RELAY_H
@@ -60,7 +60,7 @@
  * @lost: records that could not be written: no sub-buffer was free, or they were too long
  * @overwritten: bytes that were overwritten before they had been consumed, padding included, and what a
  *	reader takes at the same moment
- * @stalled: not 0 if the last record was lost because no sub-buffer is free
+ * @stalled: not 0 from when a record was lost because no sub-buffer is free, until one is entered
  * @closed: not 0 when the channel has been closed and nothing will come any more
  * @magic: RELAY_FAST_MAGIC
  * @version: RELAY_FAST_VERSION
