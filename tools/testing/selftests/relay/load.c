@@ -20,8 +20,11 @@ static void *open_and_use(void *arg)
 			continue;
 		}
 		p = mmap(NULL, 16384, PROT_READ, MAP_SHARED, fd, 0);
-		if (read(fd, buf, sizeof(buf)) < 0 && errno != EIO)
+		/* closed meanwhile; a record of a fast channel that is longer */
+		if (read(fd, buf, sizeof(buf)) < 0 && errno != EIO && errno != EMSGSIZE) {
+			perror("# read");
 			abort();
+		}
 		if (p != MAP_FAILED) {
 			buf[0] = p[0] + p[16383];
 			munmap(p, 16384);
