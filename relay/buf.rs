@@ -171,13 +171,14 @@ impl Buf {
         self.inside.store(false, Release);
         for counter in [
             &self.abi.subbufs_produced,
-            &self.abi.subbufs_consumed,
             &self.abi.bytes_consumed,
             &self.abi.offset,
             &self.read,
         ] {
             counter.store(0, Relaxed);
         }
+        // Who gives a loan back meanwhile does not take the old count of `read` for the new buffer's.
+        self.abi.subbufs_consumed.store(0, Release);
         for counter in [
             &self.abi.full_count,
             &self.abi.big_count,
@@ -316,8 +317,8 @@ impl Buf {
 
     /// Consumes what has been read and is not lent any more.
     pub(crate) fn settle(&self) {
-        let read = self.read.load(Acquire);
-        self.consume_up_to(|_| Some(read));
+        // After the count that it moves, so that it is not older than that: see `reset()`.
+        self.consume_up_to(|_| Some(self.read.load(Acquire)));
     }
 
     /// How often a sub-buffer was needed and none was free.
@@ -341,7 +342,7 @@ impl Buf {
     /// Moves the count of consumed sub-buffers to what `goal` makes of it, or to the first that is lent.
     fn consume_up_to(&self, goal: impl Fn(usize) -> Option<usize>) {
         loop {
-            let consumed = self.abi.subbufs_consumed.load(Relaxed);
+            let consumed = self.abi.subbufs_consumed.load(Acquire);
             let Some(goal) = goal(consumed) else {
                 return;
             };

@@ -7,7 +7,11 @@
 use core::mem::offset_of;
 use core::ptr::NonNull;
 
+use ferro_core::ring::Header;
 use ferro_core::ring::Ring;
+use ferro_core::ring::HEADER_BYTES;
+use ferro_core::ring::TIMED;
+use ferro_core::ring::TIME_BYTES;
 use ferro_sys::counted::Counted;
 use ferro_sys::counted::Shared;
 use ferro_sys::debugfs::DirRef;
@@ -222,7 +226,18 @@ unsafe extern "C" fn relay_fast_reserve_slow(
 ) -> *mut bindings::relay_fast_record {
     // SAFETY: By the rules of this function.
     let channel = unsafe { channel(chan) };
-    let Ok((open, stamp)) = channel.reserve_slow(bytes, PreemptOff::new(), timed) else {
+    // Only its length counts: the client writes the header itself.
+    let (overhead, flags) = match timed {
+        true => (HEADER_BYTES + TIME_BYTES, TIMED),
+        false => (HEADER_BYTES, 0),
+    };
+    let len = u32::try_from(bytes.saturating_sub(overhead)).unwrap_or(u32::MAX);
+    let header = Header {
+        len,
+        kind: 0,
+        flags,
+    };
+    let Ok((open, stamp)) = channel.reserve_slow(header, PreemptOff::new()) else {
         return core::ptr::null_mut();
     };
     let record = NonNull::as_ptr(open.leave_open()).cast::<bindings::relay_fast_record>();

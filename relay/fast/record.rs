@@ -7,7 +7,6 @@
 
 use ferro_core::ring::Header;
 use ferro_core::ring::Refused;
-use ferro_core::ring::MAX_DATA;
 use ferro_core::ring::TIMED;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
@@ -137,13 +136,13 @@ impl Channel {
             kind,
             flags: if T { TIMED } else { 0 },
         };
-        let bytes = Header::record_bytes(len.min(2 * MAX_DATA), T);
         let stamp = || if T { mono_fast_ns() } else { 0 };
-        let (mut open, time) = match OpenRecord::reserve(&self.inner.slots, bytes, nesting, stamp) {
+        let (mut open, time) = match OpenRecord::reserve(&self.inner.slots, header, nesting, stamp)
+        {
             Ok(reserved) => reserved,
-            Err(preempt) => self.inner.reserve_slow(bytes, preempt, T)?,
+            Err(preempt) => self.inner.reserve_slow(header, preempt)?,
         };
-        let at = open.start(header, time);
+        let at = open.start(time);
         Ok((open, at))
     }
 }
@@ -154,16 +153,16 @@ impl Inner {
     #[cold]
     pub(crate) fn reserve_slow(
         &self,
-        bytes: u64,
+        header: Header,
         preempt: PreemptOff,
-        timed: bool,
     ) -> Result<(OpenRecord<'_>, u64), Dropped> {
         let Some(buffer) = CpuId::new(cpu::current_id()).and_then(|cpu| self.buffer(cpu)) else {
             self.count_elsewhere();
             return Err(Dropped);
         };
+        let timed = header.flags & TIMED != 0;
         let stamp = || if timed { mono_fast_ns() } else { 0 };
-        match OpenRecord::reserve_slow(buffer.memory(), bytes, preempt, stamp) {
+        match OpenRecord::reserve_slow(buffer.memory(), header, preempt, stamp) {
             Ok((open, grant, time)) => {
                 buffer.granted(&grant);
                 Ok((open, time))

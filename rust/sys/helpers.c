@@ -208,11 +208,8 @@ EXPORT_SYMBOL_GPL(ferro_add_to_pipe);
 bool ferro_page_shared(struct page *page)
 {
 	struct folio *folio = page_folio(page);
-	bool shared = folio_ref_count(folio) > 1 + folio_mapcount(folio);
 
-	/* who gave up a reference has finished with the bytes */
-	smp_mb();
-	return shared;
+	return folio_ref_count(folio) > 1 + folio_mapcount(folio);
 }
 EXPORT_SYMBOL_GPL(ferro_page_shared);
 

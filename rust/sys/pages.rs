@@ -13,6 +13,7 @@ use core::ptr::NonNull;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
+use kernel::sync::barrier;
 
 /// Zeroed pages, mapped contiguously.
 ///
@@ -126,9 +127,12 @@ impl PageBuf {
         let end = start.saturating_add(len).div_ceil(PAGE_SIZE);
         let pages = self.pages.get(first..end).unwrap_or_default();
         // SAFETY: `self` has a reference to its pages.
-        pages
+        let shared = pages
             .iter()
-            .any(|page| unsafe { bindings::ferro_page_shared(*page) })
+            .any(|page| unsafe { bindings::ferro_page_shared(*page) });
+        // Who gave up a reference has finished with the bytes.
+        barrier::smp_mb(barrier::Full);
+        shared
     }
 
     /// A counted reference to the page with this index, for a page table.

@@ -16,6 +16,7 @@ use kernel::sync::atomic::Full;
 use kernel::sync::rcu::synchronize_rcu;
 
 use crate::cpu::IrqsOff;
+use crate::preempt::PreemptOff;
 
 /// An object with a reference count, or none.
 ///
@@ -46,13 +47,15 @@ impl<T: AlwaysRefCounted> RcuSlot<T> {
     /// wait for us there.
     #[inline]
     pub fn with<R>(&self, _irqs: &IrqsOff, f: impl FnOnce(&T) -> R) -> Option<R> {
+        // Guards of interrupts can be dropped in any order; this one counts.
+        let _preempt = PreemptOff::new();
         // SAFETY: Has no requirement.
         if !unsafe { bindings::rcu_is_watching() } {
             return None;
         }
         // Acquire: pairs with the exchange in `replace()`.
         let object = NonNull::new(self.ptr.load(Acquire))?;
-        // SAFETY: By the type invariant it is an object whose count the slot had. With interrupts
+        // SAFETY: By the type invariant it is an object whose count the slot had. With preemption
         // off and RCU watching this is a read-side section, which `replace()` waits for before it
         // gives the count away.
         Some(f(unsafe { object.as_ref() }))

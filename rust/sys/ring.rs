@@ -383,12 +383,12 @@ impl RingSlots {
 ///
 /// # Invariants
 ///
-/// `ctl` is the control page of a buffer that outlives `'a`; `record` points to the record's header in
-/// its data, which `bytes` bytes from there belong to this object, and are in one piece.
+/// `ctl` is the control page of a buffer that outlives `'a`; `record` points to the record in its data, and
+/// as many bytes from there as `header` asks for belong to this object, in one piece.
 pub struct OpenRecord<'a> {
     ctl: NonNull<Ctl>,
     record: NonNull<u8>,
-    bytes: u64,
+    header: Header,
     _preempt: PreemptOff,
     _slots: PhantomData<&'a RingSlots>,
 }
@@ -403,14 +403,14 @@ pub enum Nesting {
 }
 
 impl<'a> OpenRecord<'a> {
-    /// Reserves `bytes` bytes, at most 2^31, on the fast path; `stamp` as for [`Ring::reserve`].
+    /// Reserves a record with this header on the fast path; `stamp` as for [`Ring::reserve`].
     ///
     /// When the limit stops it, or too many are open, nothing has happened and the caller goes on
     /// with [`OpenRecord::reserve_slow`].
     #[inline(always)]
     pub fn reserve<T>(
         slots: &'a RingSlots,
-        bytes: u64,
+        header: Header,
         nesting: Nesting,
         mut stamp: impl FnMut() -> T,
     ) -> Result<(Self, T), PreemptOff> {
@@ -420,7 +420,7 @@ impl<'a> OpenRecord<'a> {
             // SAFETY: By the invariant of `RingSlots`. The words are accessed as in `RingMem`.
             let old = Word(unsafe { word::load(&raw const (*ctl).reserve) });
             let stamped = stamp();
-            let new = old.after(bytes);
+            let new = old.after(header.bytes());
             // SAFETY: As above.
             if new.0 > unsafe { word::load(&raw const (*ctl).limit) }
                 || (nesting == Nesting::Open && old.in_flight() >= MAX_NESTED_RESERVES)
@@ -431,7 +431,7 @@ impl<'a> OpenRecord<'a> {
             if unsafe { local::exchange(&raw mut (*ctl).reserve, old, new) } {
                 // SAFETY: What passes the limit is the buffer of this CPU, and the record is
                 // within the current sub-buffer.
-                let record = unsafe { Self::at(NonNull::new_unchecked(ctl), old, bytes, preempt) };
+                let record = unsafe { Self::at(NonNull::new_unchecked(ctl), old, header, preempt) };
                 return Ok((record, stamped));
             }
         }
@@ -439,10 +439,10 @@ impl<'a> OpenRecord<'a> {
 
     /// # Safety
     ///
-    /// `bytes` at the position of `word` have been reserved, in one piece, on this CPU, whose
-    /// buffer `ctl` is, and nobody else opens the record.
+    /// A record with this header has been reserved at the position of `word`, on this CPU, whose buffer
+    /// `ctl` is, and nobody else opens it.
     #[inline(always)]
-    unsafe fn at(ctl: NonNull<Ctl>, word: Word, bytes: u64, preempt: PreemptOff) -> Self {
+    unsafe fn at(ctl: NonNull<Ctl>, word: Word, header: Header, preempt: PreemptOff) -> Self {
         // The mask takes the count of records in flight away too.
         // SAFETY: The mask does not change.
         let offset = (word.0 >> Word::SHIFT) & unsafe { (*ctl.as_ptr()).mask };
@@ -452,7 +452,7 @@ impl<'a> OpenRecord<'a> {
         Self {
             ctl,
             record,
-            bytes,
+            header,
             _preempt: preempt,
             _slots: PhantomData,
         }
@@ -461,13 +461,13 @@ impl<'a> OpenRecord<'a> {
     /// Reserves what [`OpenRecord::reserve`] did not. The grant tells what else is to be done.
     pub fn reserve_slow<T>(
         memory: &'a RingMem,
-        bytes: u64,
+        header: Header,
         preempt: PreemptOff,
         stamp: impl FnMut() -> T,
     ) -> Result<(Self, Grant, T), Refused> {
-        let (grant, stamped) = memory.ring.reserve(memory, bytes, stamp)?;
+        let (grant, stamped) = memory.ring.reserve(memory, header.bytes(), stamp)?;
         if let Some(padding) = grant.entered.filter(|padding| padding.bytes > 0) {
-            let header = Header {
+            let filler = Header {
                 // Padding is shorter than a sub-buffer.
                 len: u32::try_from(padding.bytes - HEADER_BYTES).unwrap_or(0),
                 kind: 0,
@@ -480,25 +480,24 @@ impl<'a> OpenRecord<'a> {
                         .as_ptr()
                         .cast_mut()
                         .cast::<u64>()
-                        .write(header.to_word())
+                        .write(filler.to_word())
                 };
             }
         }
         let word = Word::new(grant.start, 0);
         // SAFETY: Just reserved, on the CPU whose buffer this is, by the rules of `Words`.
-        let record = unsafe { Self::at(memory.ctl(), word, bytes, preempt) };
+        let record = unsafe { Self::at(memory.ctl(), word, header, preempt) };
         Ok((record, grant, stamped))
     }
 
-    /// Writes the header and, if it says so, the time. Done once, before anything else.
+    /// Writes the header and, if it says so, the time, before anything else; tells where the data starts.
     #[inline(always)]
-    pub fn start(&mut self, header: Header, time: u64) -> usize {
-        // SAFETY: By the type invariant; `bytes` is that of a record with such a header, so there is
-        // room for both, and all is aligned to 8 bytes.
+    pub fn start(&mut self, time: u64) -> usize {
+        // SAFETY: By the type invariant there is room for both; all is aligned to 8 bytes.
         unsafe {
             let words = self.record.cast::<u64>();
-            words.write(header.to_word());
-            if header.flags & TIMED != 0 {
+            words.write(self.header.to_word());
+            if self.header.flags & TIMED != 0 {
                 words.add(1).write(time);
                 return (HEADER_BYTES + TIME_BYTES) as usize;
             }
@@ -511,7 +510,7 @@ impl<'a> OpenRecord<'a> {
     pub fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
         let fits = at
             .checked_add(bytes.len())
-            .is_some_and(|end| end as u64 <= self.bytes);
+            .is_some_and(|end| end as u64 <= self.header.bytes());
         if fits {
             // SAFETY: By the type invariant; user space may only read the memory, through its own
             // mapping.
@@ -522,7 +521,9 @@ impl<'a> OpenRecord<'a> {
 
     /// Fills the rest of the record from `at` on with zeros.
     pub fn clear_from(&mut self, at: usize) {
-        let rest = usize::try_from(self.bytes).unwrap_or(0).saturating_sub(at);
+        let rest = usize::try_from(self.header.bytes())
+            .unwrap_or(0)
+            .saturating_sub(at);
         if rest > 0 {
             // SAFETY: By the type invariant.
             unsafe { self.record.add(at).as_ptr().write_bytes(0, rest) };
@@ -533,10 +534,12 @@ impl<'a> OpenRecord<'a> {
     pub fn discard(&mut self) {
         // SAFETY: The header, by the type invariant.
         unsafe {
-            let word = self.record.cast::<u64>();
-            let header = Header::from_word(word.read());
-            let flags = header.flags | DISCARDED;
-            word.write(Header { flags, ..header }.to_word());
+            let flags = self.header.flags | DISCARDED;
+            let header = Header {
+                flags,
+                ..self.header
+            };
+            self.record.cast::<u64>().write(header.to_word());
         }
     }
 

@@ -6,8 +6,6 @@
 pub const HEADER_BYTES: u64 = 8;
 /// Bytes of a time stamp.
 pub const TIME_BYTES: u64 = 8;
-/// The most data of a record.
-pub const MAX_DATA: usize = 1 << 30;
 
 /// A time stamp follows the header.
 pub const TIMED: u16 = 0x1;
@@ -48,14 +46,6 @@ impl Header {
         }
     }
 
-    /// Bytes that a record with `len` bytes of data takes, for `len` up to [`MAX_DATA`].
-    #[inline]
-    pub const fn record_bytes(len: usize, timed: bool) -> u64 {
-        // No overflow: `len` is below 2^31.
-        let data = (len.wrapping_add(7) & !7) as u64;
-        data + HEADER_BYTES + if timed { TIME_BYTES } else { 0 }
-    }
-
     /// Bytes from the start of the record to the start of the next.
     #[inline]
     pub fn bytes(self) -> u64 {
@@ -63,6 +53,7 @@ impl Header {
             0 => 0,
             _ => TIME_BYTES,
         };
-        HEADER_BYTES + time + u64::from(self.len).next_multiple_of(8)
+        // No overflow: the length has 32 bits.
+        HEADER_BYTES + time + ((u64::from(self.len) + 7) & !7)
     }
 }

@@ -44,7 +44,7 @@ impl Word {
         Self::new(position & !7, Self::MAX_IN_FLIGHT).0
     }
 
-    /// The word after a reserve of `bytes`, a multiple of 8 below 2^32.
+    /// The word after a reserve of `bytes`, a multiple of 8 of up to 2^33.
     #[inline]
     pub fn after(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add((bytes << Self::SHIFT) | 1))
