@@ -102,6 +102,20 @@ mod suite {
     }
 
     #[test]
+    fn a_timed_record_has_room_for_its_time() -> Result {
+        let channel = Channel::builder(c"ferro_fast_kunit").open()?;
+        let _here = PreemptOff::new();
+        let written = channel.reserve_timed(1, 5, |record| {
+            assert_eq!(record.left(), 5);
+            assert!(record.put(&[1; 5]));
+            Outcome::Discard
+        });
+        assert_eq!(written, Ok(()));
+        assert_eq!(state(&channel), (24, 0));
+        Ok(())
+    }
+
+    #[test]
     fn too_many_open_records_are_refused() -> Result {
         fn nest(channel: &Channel, depth: u32) -> u32 {
             let mut deepest = depth;

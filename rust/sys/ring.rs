@@ -207,13 +207,6 @@ impl RingMem {
             .load(Relaxed)
     }
 
-    /// Bytes overwritten unread so far.
-    pub fn overwritten(&self) -> u64 {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).overwritten })
-            .load(Relaxed)
-    }
-
     /// Whether the last record was refused for want of a free sub-buffer.
     pub fn is_stalled(&self) -> bool {
         // SAFETY: A field of the page.
