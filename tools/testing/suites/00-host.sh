@@ -11,14 +11,6 @@ PACKAGES="rust/core tools/ferrotrace tools/testing/host"
 MIRI_PACKAGES="rust/core"
 LOOM_PACKAGES="rust/core"
 
-# cargo_tests NAME CMD...: run a cargo test command; its tests are the results.
-cargo_tests() {
-	local name=$1
-	shift
-	# Cargo's exit status decides, so that a package that does not compile fails.
-	"$@" 2>&1 | "$REPO/tools/testing/cargo-tap.py" "$name"
-}
-
 # have_miri: a nightly toolchain with Miri, completed by rustup where that is the installer.
 have_miri() {
 	have rustup && rustup toolchain list | grep '^nightly' >/dev/null || return 1

@@ -5,12 +5,10 @@
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
-# shellcheck source=tools/testing/selftests/relay/lib.sh
-. "$REPO/tools/testing/selftests/relay/lib.sh"
 
 for variant in $VARIANTS; do
 	name="selftests/relay: $variant"
-	if selftests_relay_build "$variant" >&2; then
+	if selftests_build "$variant" relay >&2; then
 		CPUS=4 TIMEOUT=${TIMEOUT:-400} tap_nest "$name" \
 			run_vm "$variant" "tools/testing/selftests/relay/run.sh $variant"
 	else

@@ -5,12 +5,10 @@
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
-# shellcheck source=tools/testing/selftests/relay/lib.sh
-. "$REPO/tools/testing/selftests/relay/lib.sh"
 
 for variant in $VARIANTS; do
 	name="selftests/relay_fast: $variant"
-	if selftests_relay_build "$variant" relay_fast >&2; then
+	if selftests_build "$variant" relay_fast >&2; then
 		CPUS=4 TIMEOUT=${TIMEOUT:-900} tap_nest "$name" \
 			run_vm "$variant" "tools/testing/selftests/relay_fast/run.sh $variant"
 	else

@@ -5,13 +5,11 @@
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
-# shellcheck source=tools/testing/selftests/klog/lib.sh
-. "$REPO/tools/testing/selftests/klog/lib.sh"
 
 FERROTRACE=$(tool)
 for variant in $VARIANTS; do
 	name="selftests/klog: $variant"
-	if selftests_klog_build "$variant" >&2; then
+	if selftests_build "$variant" klog >&2; then
 		CPUS=4 TIMEOUT=${TIMEOUT:-400} tap_nest "$name" \
 			run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/klog/run.sh"
 	else

@@ -5,13 +5,11 @@
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
-# shellcheck source=tools/testing/selftests/relay/lib.sh
-. "$REPO/tools/testing/selftests/relay/lib.sh"
 
 name="reload: modular"
 case " $VARIANTS " in
 *" modular "*)
-	if selftests_relay_build modular >&2; then
+	if selftests_build modular relay >&2; then
 		CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "$name" \
 			run_vm modular "tools/testing/selftests/relay/run.sh modular reload"
 	else

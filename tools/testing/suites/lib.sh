@@ -42,6 +42,14 @@ tap_nest() {
 	if [ "$status" = 0 ]; then tap_ok "$name"; else tap_not_ok "$name (exit status $status)"; fi
 }
 
+# cargo_tests NAME CMD...: run a cargo test command; its tests are the results.
+cargo_tests() {
+	local name=$1
+	shift
+	# Cargo's exit status decides, so that a package that does not compile fails.
+	"$@" 2>&1 | "$REPO/tools/testing/cargo-tap.py" "$name"
+}
+
 # run_vm VARIANT CMD: run CMD in the guest. A warning or an error of the kernel in its log is a failure (126).
 # CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment.
 run_vm() {
@@ -55,4 +63,17 @@ run_vm() {
 tool() {
 	"$(find_cargo)" build -q --release --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" >&2 &&
 		printf '%s\n' "$CARGO_TARGET_DIR/release/ferrotrace"
+}
+
+# selftests_build VARIANT NAME: builds the programs and modules of tools/testing/selftests/NAME in the variant's build
+# directory, where their run.sh looks.
+selftests_build() {
+	local kdir
+	kdir=$("$REPO/integration/kernel.sh" kdir "$1") || return 1
+	if ! [ -f "$kdir/Module.symvers" ]; then
+		echo "no kernel $1 here; run 'make kernel VARIANT=$1'"
+		return 1
+	fi
+	make -C "$REPO/tools/testing/selftests/$2" KDIR="$kdir" OUT="$kdir/selftests-$2" \
+		MAKE_MODULE="$REPO/integration/kernel.sh make $1"
 }
