@@ -9,5 +9,6 @@
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod insn;
 pub mod relay;
 pub mod ring;

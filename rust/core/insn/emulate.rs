@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Instructions executed by changing the registers.
+//!
+//! As the CPU does it, and so unlike mainline's kprobes (`arch/x86/kernel/kprobes/core.c` of 7.3) where these
+//! differ: `loop` looks at the counter after counting it down, not before; `ret imm16` takes the bytes off the
+//! stack; `lret` is no near return (it is refused); `call *%rsp` goes to the stack pointer of before the push;
+//! `popf` leaves alone what it cannot change; `pushf` stores neither RF nor VM.
+
+use super::flow::Condition;
+use super::flow::Flow;
+use super::flow::LoopKind;
+use super::flow::Memory;
+use super::flow::Target;
+use super::parts::Encoding;
+use super::parts::Insn;
+use super::parts::Register;
+use super::parts::Repeat;
+
+/// Zero flag.
+const ZF: u64 = 1 << 6;
+/// Interrupt enable flag.
+const IF: u64 = 1 << 9;
+/// Resume flag.
+const RF: u64 = 1 << 16;
+/// Virtual-8086 mode.
+const VM: u64 = 1 << 17;
+/// What `popfq` writes at privilege level 0: CF, PF, AF, ZF, SF, TF, IF, DF, OF, IOPL, NT, AC and ID.
+const POPPED: u64 = 0x24_7fd5;
+
+/// An access to memory that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The address that was read or written.
+    pub address: u64,
+}
+
+/// The registers and the memory that an emulation works on.
+pub trait Machine {
+    /// The value of one of the first 16 registers. The stack pointer is the one of the interrupted code.
+    fn register(&self, register: Register) -> u64;
+    /// Changes it; only rcx and rsp are.
+    fn set_register(&mut self, register: Register, value: u64);
+    /// RFLAGS.
+    fn flags(&self) -> u64;
+    /// Changes RFLAGS.
+    fn set_flags(&mut self, flags: u64);
+    /// Reads 8 bytes.
+    fn read(&mut self, address: u64) -> Result<u64, Fault>;
+    /// Writes 8 bytes of the stack.
+    fn write(&mut self, address: u64, value: u64) -> Result<(), Fault>;
+}
+
+/// An instruction that can be executed without being run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emulation {
+    len: u8,
+    operation: Operation,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Nothing,
+    DisableInterrupts,
+    EnableInterrupts,
+    PushFlags,
+    PopFlags,
+    Jump(Target),
+    JumpIf(Condition, i64),
+    Loop {
+        kind: LoopKind,
+        /// The bits of the counter that take part.
+        mask: u64,
+        distance: i64,
+    },
+    Call(Target),
+    Return(u16),
+}
+
+impl Emulation {
+    /// The emulation of an instruction, if it has one.
+    ///
+    /// It is for kernel code: `cli`, `sti` and `popf` do what they do at privilege level 0.
+    pub(super) fn of(insn: &Insn) -> Option<Self> {
+        let operation = match insn.flow() {
+            Flow::Next => Self::of_plain(insn)?,
+            Flow::Jump(target) => Operation::Jump(reachable(target)?),
+            Flow::Call(target) => Operation::Call(reachable(target)?),
+            Flow::JumpIf(condition, distance) => Operation::JumpIf(condition, distance),
+            Flow::Loop(kind, distance) => Operation::Loop {
+                kind,
+                mask: insn.truncated(u64::MAX),
+                distance,
+            },
+            Flow::Return(bytes) => Operation::Return(bytes),
+            _ => return None,
+        };
+        Some(Self {
+            len: insn.len,
+            operation,
+        })
+    }
+
+    /// Those that go on behind themselves.
+    fn of_plain(insn: &Insn) -> Option<Operation> {
+        let prefixes = insn.prefixes();
+        if insn.encoding() != Encoding::Legacy || prefixes.lock {
+            return None;
+        }
+        Some(match (insn.map(), insn.opcode()) {
+            // With REX.B it is `xchg`, with F3 `pause`.
+            (0, 0x90) if insn.rex & 1 == 0 && prefixes.repeat != Some(Repeat::F3) => {
+                Operation::Nothing
+            }
+            (1, 0x1f) => Operation::Nothing,
+            // The 16-bit forms are left to a copy.
+            (0, 0x9c) if !insn.is_word() => Operation::PushFlags,
+            (0, 0x9d) if !insn.is_word() => Operation::PopFlags,
+            (0, 0xfa) => Operation::DisableInterrupts,
+            (0, 0xfb) => Operation::EnableInterrupts,
+            _ => return None,
+        })
+    }
+
+    /// Executes the instruction as if it were at `address`. Returns the address of the next one.
+    ///
+    /// When an access faults, nothing has been changed.
+    pub fn run<M: Machine>(&self, address: u64, machine: &mut M) -> Result<u64, Fault> {
+        let next = address.wrapping_add(u64::from(self.len));
+        let flags = machine.flags();
+        let mut taken = None;
+        match self.operation {
+            Operation::Nothing => (),
+            Operation::DisableInterrupts => machine.set_flags(flags & !IF),
+            Operation::EnableInterrupts => machine.set_flags(flags | IF),
+            Operation::PushFlags => push(machine, flags & !(RF | VM))?,
+            Operation::PopFlags => {
+                let popped = pop(machine, 0)?;
+                machine.set_flags((flags & !(POPPED | RF)) | (popped & POPPED));
+            }
+            Operation::Jump(target) => return target_of(target, next, machine),
+            Operation::JumpIf(condition, distance) => {
+                taken = condition.holds(flags).then_some(distance);
+            }
+            Operation::Loop {
+                kind,
+                mask,
+                distance,
+            } => taken = count(kind, mask, machine).then_some(distance),
+            Operation::Call(target) => {
+                // First, since the operand may be relative to the stack pointer.
+                let target = target_of(target, next, machine)?;
+                push(machine, next)?;
+                return Ok(target);
+            }
+            Operation::Return(bytes) => return pop(machine, bytes),
+        }
+        Ok(next.wrapping_add_signed(taken.unwrap_or(0)))
+    }
+}
+
+/// A target, if it can be found out: without the base of a segment, and without the registers of APX.
+fn reachable(target: Target) -> Option<Target> {
+    let saved = |register: Option<Register>| !register.is_some_and(Register::is_extended);
+    match target {
+        Target::Memory(m) => {
+            let index = m.index.map(|(register, _)| register);
+            m.segment.is_none() && saved(m.base) && saved(index)
+        }
+        Target::Register(register) => saved(Some(register)),
+        Target::Relative(_) | Target::Absolute(_) => true,
+    }
+    .then_some(target)
+}
+
+/// The address that a branch goes to.
+fn target_of<M: Machine>(target: Target, next: u64, machine: &mut M) -> Result<u64, Fault> {
+    match target {
+        Target::Relative(distance) => Ok(next.wrapping_add_signed(distance)),
+        Target::Absolute(target) => Ok(target),
+        Target::Register(register) => Ok(machine.register(register)),
+        Target::Memory(memory) => {
+            let address = memory.address(next, machine);
+            machine.read(address)
+        }
+    }
+}
+
+impl Memory {
+    /// The address, with 0 for the segment's base, of an operand of an instruction that ends at `next`.
+    pub fn address<M: Machine>(&self, next: u64, machine: &M) -> u64 {
+        let origin = if self.rip_relative { next } else { 0 };
+        let base = self.base.map_or(0, |base| machine.register(base));
+        let index = match self.index {
+            Some((index, shift)) => machine.register(index).wrapping_shl(shift),
+            None => 0,
+        };
+        let sum = origin
+            .wrapping_add(base)
+            .wrapping_add(index)
+            .wrapping_add_signed(self.displacement);
+        match self.truncated {
+            true => sum & 0xffff_ffff,
+            false => sum,
+        }
+    }
+}
+
+/// The counting of a loop instruction; whether it jumps.
+fn count<M: Machine>(kind: LoopKind, mask: u64, machine: &mut M) -> bool {
+    let counter = machine.register(Register::RCX) & mask;
+    if kind == LoopKind::CounterIsZero {
+        return counter == 0;
+    }
+    // A counter of 32 bits clears the upper half, as any write of a 32-bit register.
+    let counter = counter.wrapping_sub(1) & mask;
+    machine.set_register(Register::RCX, counter);
+    let zero = machine.flags() & ZF != 0;
+    let wanted = match kind {
+        LoopKind::NotEqual => !zero,
+        LoopKind::Equal => zero,
+        LoopKind::Always | LoopKind::CounterIsZero => true,
+    };
+    counter != 0 && wanted
+}
+
+fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault> {
+    let top = machine.register(Register::RSP).wrapping_sub(8);
+    machine.write(top, value)?;
+    machine.set_register(Register::RSP, top);
+    Ok(())
+}
+
+/// Pops a value, and `more` bytes beyond.
+fn pop<M: Machine>(machine: &mut M, more: u16) -> Result<u64, Fault> {
+    let top = machine.register(Register::RSP);
+    let value = machine.read(top)?;
+    let above = top.wrapping_add(8).wrapping_add(u64::from(more));
+    machine.set_register(Register::RSP, above);
+    Ok(value)
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What runs after an instruction.
+
+use super::parts::Insn;
+use super::parts::ModRm;
+use super::parts::Register;
+use super::parts::Repeat;
+use super::parts::Segment;
+
+/// A condition of `jcc`, by the lowest 4 bits of its opcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition(u8);
+
+impl Condition {
+    /// The condition of an opcode.
+    pub fn of_opcode(opcode: u8) -> Self {
+        Self(opcode & 0xf)
+    }
+
+    /// Whether it holds with these RFLAGS.
+    #[inline]
+    pub fn holds(self, flags: u64) -> bool {
+        let flag = |bit: u32| flags & (1 << bit) != 0;
+        let (carry, parity, zero) = (flag(0), flag(2), flag(6));
+        let (sign, overflow) = (flag(7), flag(11));
+        let holds = match self.0 >> 1 {
+            0 => overflow,
+            1 => carry,
+            2 => zero,
+            3 => carry || zero,
+            4 => sign,
+            5 => parity,
+            6 => sign != overflow,
+            _ => zero || sign != overflow,
+        };
+        // Each odd one is the opposite of the one before.
+        holds != (self.0 & 1 != 0)
+    }
+}
+
+/// What a loop instruction waits for, besides the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopKind {
+    /// `loopne`: counts down; jumps while the counter is not 0 and ZF is clear.
+    NotEqual,
+    /// `loope`: counts down; jumps while the counter is not 0 and ZF is set.
+    Equal,
+    /// `loop`: counts down; jumps while the counter is not 0.
+    Always,
+    /// `jrcxz`: does not count; jumps when the counter is 0.
+    CounterIsZero,
+}
+
+/// A memory operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The base register.
+    pub base: Option<Register>,
+    /// The index register, and how far its value is shifted.
+    pub index: Option<(Register, u32)>,
+    /// Relative to the address behind the instruction, without base and index.
+    pub rip_relative: bool,
+    /// What is added, in bytes.
+    pub displacement: i64,
+    /// A segment whose base is added too.
+    pub segment: Option<Segment>,
+    /// Whether the sum is cut to 32 bits (prefix 67).
+    pub truncated: bool,
+}
+
+/// Where a branch goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// So many bytes from the address behind the instruction.
+    Relative(i64),
+    /// To an address that is in the instruction (`jmpabs`).
+    Absolute(u64),
+    /// To the address in a register.
+    Register(Register),
+    /// To the address in memory.
+    Memory(Memory),
+}
+
+/// What runs after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The next instruction.
+    Next,
+    /// `jmp`
+    Jump(Target),
+    /// `jcc`: the bytes from the address behind the instruction.
+    JumpIf(Condition, i64),
+    /// `loop`, `loope`, `loopne`, `jrcxz`: the bytes from the address behind the instruction.
+    Loop(LoopKind, i64),
+    /// `call`
+    Call(Target),
+    /// `ret`, and how many bytes it takes off the stack besides the address.
+    Return(u16),
+    /// A far jump.
+    FarJump,
+    /// A far call.
+    FarCall,
+    /// A far return.
+    FarReturn,
+    /// `iret`, `eretu`, `erets`, `uiret`
+    InterruptReturn,
+    /// `syscall`, `sysenter`
+    SystemCall,
+    /// `sysret`, `sysexit`
+    SystemReturn,
+    /// `int n`, `int3`, `int1`, and the vector.
+    Interrupt(u8),
+    /// `ud0`, `ud1`, `ud2`, `udb`: #UD.
+    Undefined,
+    /// `hlt`: an interrupt, then the next instruction.
+    Halt,
+    /// `xbegin`: the next instruction, or, when the transaction aborts, one that is so many bytes from
+    /// the address behind the instruction.
+    TransactionBegin(i64),
+    /// `rsm`, `getsec`, `enclu`, `vmlaunch` and the like: other code in another mode.
+    ModeSwitch,
+}
+
+impl Insn {
+    /// What runs after it.
+    pub fn flow(&self) -> Flow {
+        match self.map() {
+            0 if self.is_legacy() => self.flow_primary(),
+            1 if self.is_legacy() => self.flow_secondary(),
+            _ => Flow::Next,
+        }
+    }
+
+    /// Where a relative or absolute branch at `address` goes, if it is one and is taken.
+    pub fn branch_target(&self, address: u64) -> Option<u64> {
+        match self.flow() {
+            Flow::Jump(Target::Absolute(target)) => Some(target),
+            Flow::Jump(Target::Relative(distance))
+            | Flow::Call(Target::Relative(distance))
+            | Flow::JumpIf(_, distance)
+            | Flow::Loop(_, distance)
+            | Flow::TransactionBegin(distance) => {
+                Some(self.next(address).wrapping_add_signed(distance))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a branch goes to a distance that is part of the instruction.
+    pub(super) fn is_relative_branch(&self) -> bool {
+        let fixed = matches!(self.flow(), Flow::Jump(Target::Absolute(_)));
+        self.branch_target(0).is_some() && !fixed
+    }
+
+    fn flow_primary(&self) -> Flow {
+        let distance = self.immediate();
+        let opcode = self.opcode();
+        match opcode {
+            0x70..=0x7f => Flow::JumpIf(Condition::of_opcode(opcode), distance),
+            0xa1 if self.is_jmpabs() => {
+                Flow::Jump(Target::Absolute(u64::from_le_bytes(distance.to_le_bytes())))
+            }
+            0xc2 => Flow::Return(u16::try_from(distance & 0xffff).unwrap_or(0)),
+            0xc3 => Flow::Return(0),
+            0xc7 if self.modrm() == Some(ModRm(0xf8)) => Flow::TransactionBegin(distance),
+            0xca | 0xcb => Flow::FarReturn,
+            0xcc => Flow::Interrupt(3),
+            0xcd => Flow::Interrupt(u8::try_from(distance & 0xff).unwrap_or(0)),
+            0xcf => Flow::InterruptReturn,
+            0xd6 => Flow::Undefined,
+            0xe0 => Flow::Loop(LoopKind::NotEqual, distance),
+            0xe1 => Flow::Loop(LoopKind::Equal, distance),
+            0xe2 => Flow::Loop(LoopKind::Always, distance),
+            0xe3 => Flow::Loop(LoopKind::CounterIsZero, distance),
+            0xe8 => Flow::Call(Target::Relative(distance)),
+            0xe9 | 0xeb => Flow::Jump(Target::Relative(distance)),
+            0xf1 => Flow::Interrupt(1),
+            0xf4 => Flow::Halt,
+            0xff => match self.modrm().map(ModRm::reg) {
+                Some(2) => Flow::Call(self.indirect_target()),
+                Some(3) => Flow::FarCall,
+                Some(4) => Flow::Jump(self.indirect_target()),
+                Some(5) => Flow::FarJump,
+                _ => Flow::Next,
+            },
+            _ => Flow::Next,
+        }
+    }
+
+    fn flow_secondary(&self) -> Flow {
+        let opcode = self.opcode();
+        match opcode {
+            0x01 => self.flow_of_group_7(),
+            0x05 | 0x34 => Flow::SystemCall,
+            0x07 | 0x35 => Flow::SystemReturn,
+            0x0b | 0xb9 | 0xff => Flow::Undefined,
+            0x37 | 0xaa => Flow::ModeSwitch,
+            0x80..=0x8f => Flow::JumpIf(Condition::of_opcode(opcode), self.immediate()),
+            _ => Flow::Next,
+        }
+    }
+
+    /// 0f 01, whose members with a register operand are instructions of their own.
+    fn flow_of_group_7(&self) -> Flow {
+        let repeat = self.prefixes().repeat;
+        match self.modrm().map_or(0, |modrm| modrm.0) {
+            // `eretu`, `erets`; without the prefix it is `clac`.
+            0xca if repeat.is_some() => Flow::InterruptReturn,
+            // `uiret`
+            0xec if repeat == Some(Repeat::F3) => Flow::InterruptReturn,
+            // `seamret`
+            0xcd if self.prefixes().operand_size => Flow::ModeSwitch,
+            // `vmlaunch`, `vmresume`, `enclu`, `vmrun`, `skinit`
+            0xc2 | 0xc3 | 0xd7 | 0xd8 | 0xde => Flow::ModeSwitch,
+            _ => Flow::Next,
+        }
+    }
+
+    /// The operand of an indirect branch.
+    fn indirect_target(&self) -> Target {
+        match (self.memory_operand(), self.modrm()) {
+            (Some(memory), _) => Target::Memory(memory),
+            (None, modrm) => Target::Register(self.base_register(modrm.map_or(0, ModRm::rm))),
+        }
+    }
+
+    /// The memory operand that ModRM names, of an instruction of the old maps.
+    pub fn memory_operand(&self) -> Option<Memory> {
+        let modrm = self.modrm().filter(|modrm| modrm.mode() != 3)?;
+        if !self.is_legacy() || !self.memory {
+            return None;
+        }
+        let (mut base, mut index) = (Some(modrm.rm()), None);
+        if let Some(sib) = self.sib() {
+            base = Some(sib & 7);
+            let register = self.index_register(sib >> 3);
+            // No index is where rsp would be.
+            index = (register != Register::RSP).then_some((register, u32::from(sib >> 6)));
+        }
+        if modrm.mode() == 0 && base == Some(5) {
+            base = None;
+        }
+        Some(Memory {
+            base: base.map(|low| self.base_register(low)),
+            index,
+            rip_relative: self.is_rip_relative(),
+            displacement: self.displacement(),
+            segment: self.prefixes().segment,
+            truncated: self.prefixes().address_size,
+        })
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! x86-64 instructions in long mode: how long they are, where they go, and what a kprobe may do with them.
+//!
+//! - [`Insn::decode`] finds the parts of an instruction: prefixes, opcode, ModRM, displacement, immediate.
+//! - [`Insn::flow`] says what runs after it.
+//! - [`reaim`] copies one so that it does the same at another address.
+//! - [`Probe::of`] says how a probe executes one: emulated, from a copy, or not at all and by which rule.
+//! - [`Emulation`] executes one on a [`Machine`].
+//! - [`Boundaries`] walks through code.
+//!
+//! The decoder knows which operand bytes follow an opcode. It does not judge whether a CPU has the
+//! instruction: `vaddps` with reserved bits set has a length. In the maps that only vendors' new
+//! instructions go to (0f 38, 0f 3a, VEX, EVEX, XOP) the map alone decides on the operand bytes, also for
+//! opcodes that do not exist yet.
+//!
+//! Where vendors differ it decodes as Intel does, which is what the kernel's own decoder assumes: a near
+//! branch ignores the prefix 66. [`Probe::of`] refuses those.
+//!
+//! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
+
+mod boundaries;
+mod decode;
+mod emulate;
+mod flow;
+mod parts;
+mod probe;
+mod reaim;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use boundaries::Boundaries;
+pub use decode::DecodeError;
+pub use emulate::Emulation;
+pub use emulate::Fault;
+pub use emulate::Machine;
+pub use flow::Condition;
+pub use flow::Flow;
+pub use flow::LoopKind;
+pub use flow::Memory;
+pub use flow::Target;
+pub use parts::Encoding;
+pub use parts::Field;
+pub use parts::Insn;
+pub use parts::ModRm;
+pub use parts::Prefixes;
+pub use parts::Register;
+pub use parts::Repeat;
+pub use parts::Segment;
+pub use probe::Never;
+pub use probe::Probe;
+pub use probe::Step;
+pub use reaim::reaim;
+pub use reaim::ReaimError;
+
+/// The longest instruction, in bytes; the CPU refuses a longer one.
+pub const MAX_LEN: usize = 15;

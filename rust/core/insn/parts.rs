@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A decoded instruction and its parts.
+
+use super::MAX_LEN;
+
+/// A general register, by its number: 0 to 15 are rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15; those
+/// of APX go on to 31.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register(u8);
+
+impl Register {
+    /// The counter of loops.
+    pub const RCX: Self = Self(1);
+    /// The stack pointer.
+    pub const RSP: Self = Self(4);
+
+    /// The register of a number, which is taken modulo 32.
+    pub fn new(number: u8) -> Self {
+        Self(number & 31)
+    }
+
+    /// Its number, `0..32`.
+    #[inline]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// Whether it is one that only APX has.
+    pub fn is_extended(self) -> bool {
+        self.0 >= 16
+    }
+}
+
+/// A repeat prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// F2: `repne`, `bnd`, `xacquire`, or part of an SSE opcode.
+    F2,
+    /// F3: `rep`, `xrelease`, or part of an opcode.
+    F3,
+}
+
+/// A segment whose base is not 0 in 64-bit mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// Prefix 64.
+    Fs,
+    /// Prefix 65.
+    Gs,
+}
+
+/// Legacy prefixes. Those of es, cs, ss and ds mean nothing in 64-bit mode and are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prefixes {
+    /// 66.
+    pub operand_size: bool,
+    /// 67.
+    pub address_size: bool,
+    /// F0.
+    pub lock: bool,
+    /// The last one of F2 and F3.
+    pub repeat: Option<Repeat>,
+    /// The last one of 64 and 65.
+    pub segment: Option<Segment>,
+}
+
+impl Prefixes {
+    /// Notes a prefix; false when the byte is none.
+    pub(super) fn take(&mut self, byte: u8) -> bool {
+        match byte {
+            0x26 | 0x2e | 0x36 | 0x3e => (),
+            0x64 => self.segment = Some(Segment::Fs),
+            0x65 => self.segment = Some(Segment::Gs),
+            0x66 => self.operand_size = true,
+            0x67 => self.address_size = true,
+            0xf0 => self.lock = true,
+            0xf2 => self.repeat = Some(Repeat::F2),
+            0xf3 => self.repeat = Some(Repeat::F3),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// How the opcode is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// With escapes 0f, 0f 38, 0f 3a, and maybe REX.
+    Legacy,
+    /// With D5 (APX): maps 0 and 1.
+    Rex2,
+    /// With C4 or C5.
+    Vex,
+    /// With 62.
+    Evex,
+    /// With 8F (AMD).
+    Xop,
+}
+
+/// A ModRM byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModRm(pub u8);
+
+impl ModRm {
+    /// The mode: 3 is a register operand, otherwise memory.
+    pub fn mode(self) -> u8 {
+        self.0 >> 6
+    }
+
+    /// The register, or the member of a group.
+    pub fn reg(self) -> u8 {
+        (self.0 >> 3) & 7
+    }
+
+    /// The register or memory operand.
+    pub fn rm(self) -> u8 {
+        self.0 & 7
+    }
+}
+
+/// Where a part of an instruction is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Field {
+    /// The offset of its first byte.
+    pub at: u8,
+    /// How many bytes it has; 0 when there is no such part.
+    pub len: u8,
+}
+
+/// A decoded instruction, with a copy of its bytes.
+///
+/// # Invariants
+///
+/// `len` is `1..=15`, the bytes from there on are 0, and every [`Field`] is within `len`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Insn {
+    pub(super) bytes: [u8; MAX_LEN],
+    pub(super) len: u8,
+    pub(super) prefixes: Prefixes,
+    /// The bits of REX, or of REX2's second byte: W is 8; R, X and B are 4, 2, 1 and 0x40, 0x20, 0x10.
+    pub(super) rex: u8,
+    pub(super) forced_emulation: bool,
+    pub(super) encoding: Encoding,
+    pub(super) map: u8,
+    pub(super) opcode_at: u8,
+    pub(super) modrm: Field,
+    pub(super) memory: bool,
+    pub(super) displacement: Field,
+    pub(super) immediate: Field,
+}
+
+impl Insn {
+    /// How many bytes it has, `1..=15`.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len()).unwrap_or(&self.bytes)
+    }
+
+    /// The legacy prefixes.
+    pub fn prefixes(&self) -> Prefixes {
+        self.prefixes
+    }
+
+    /// How the opcode is written.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The opcode map: 0 for one byte, 1 for 0f, 2 for 0f 38, 3 for 0f 3a; of VEX, EVEX and XOP the number
+    /// that is in the prefix.
+    pub fn map(&self) -> u8 {
+        self.map
+    }
+
+    /// The opcode in its map. Of a 3DNow! instruction it is 0f; its suffix is the immediate.
+    pub fn opcode(&self) -> u8 {
+        self.byte(self.opcode_at)
+    }
+
+    /// Where the opcode is, without its escapes; always one byte.
+    pub fn opcode_field(&self) -> Field {
+        Field {
+            at: self.opcode_at,
+            len: 1,
+        }
+    }
+
+    /// The ModRM byte.
+    pub fn modrm(&self) -> Option<ModRm> {
+        (self.modrm.len != 0).then(|| ModRm(self.byte(self.modrm.at)))
+    }
+
+    /// Where the ModRM byte is.
+    pub fn modrm_field(&self) -> Field {
+        self.modrm
+    }
+
+    /// The SIB byte, which is behind ModRM.
+    pub fn sib(&self) -> Option<u8> {
+        let memory = self.modrm().filter(|_| self.memory)?;
+        (memory.rm() == 4 && memory.mode() != 3).then(|| self.byte(self.modrm.at.saturating_add(1)))
+    }
+
+    /// Where the displacement is: 1 or 4 bytes.
+    pub fn displacement_field(&self) -> Field {
+        self.displacement
+    }
+
+    /// The displacement with its sign, in bytes; 0 when there is none.
+    pub fn displacement(&self) -> i64 {
+        self.signed(self.displacement)
+    }
+
+    /// Where the immediate is: 1 to 8 bytes, also an absolute address, the distance of a branch, both
+    /// operands of `enter`, and the suffix of 3DNow!.
+    pub fn immediate_field(&self) -> Field {
+        self.immediate
+    }
+
+    /// The immediate with its sign; 0 when there is none.
+    pub fn immediate(&self) -> i64 {
+        self.signed(self.immediate)
+    }
+
+    /// Whether it begins with the signature by which a guest asks Xen or KVM to emulate what follows
+    /// (`ud2` and three letters). The signature counts as a prefix, as in the kernel's decoder.
+    pub fn is_forced_emulation(&self) -> bool {
+        self.forced_emulation
+    }
+
+    /// Whether it has a memory operand relative to its own address.
+    pub fn is_rip_relative(&self) -> bool {
+        self.memory
+            && self
+                .modrm()
+                .is_some_and(|modrm| modrm.mode() == 0 && modrm.rm() == 5)
+    }
+
+    /// The address that an instruction at `address` would use for its RIP-relative operand, if it has one.
+    /// With the prefix 67 it is cut to 32 bits.
+    pub fn rip_relative_target(&self, address: u64) -> Option<u64> {
+        let target = self.next(address).wrapping_add_signed(self.displacement());
+        self.is_rip_relative().then(|| self.truncated(target))
+    }
+
+    /// The address behind an instruction at `address`.
+    pub(super) fn next(&self, address: u64) -> u64 {
+        address.wrapping_add(u64::from(self.len))
+    }
+
+    /// An address, of the size that the instruction uses.
+    pub(super) fn truncated(&self, address: u64) -> u64 {
+        match self.prefixes.address_size {
+            true => address & 0xffff_ffff,
+            false => address,
+        }
+    }
+
+    /// REX.W and what it is in other encodings.
+    pub(super) fn is_wide(&self) -> bool {
+        self.rex & 8 != 0
+    }
+
+    /// Whether operands have 16 bits.
+    pub(super) fn is_word(&self) -> bool {
+        self.prefixes.operand_size && !self.is_wide()
+    }
+
+    /// Whether it is `jmpabs`, in place of the `mov` that has the same opcode.
+    pub(super) fn is_jmpabs(&self) -> bool {
+        self.encoding == Encoding::Rex2 && self.map == 0 && self.opcode() == 0xa1
+    }
+
+    /// Whether the opcode is one of the old maps, to which one-byte opcodes and branches belong.
+    pub(super) fn is_legacy(&self) -> bool {
+        matches!(self.encoding, Encoding::Legacy | Encoding::Rex2)
+    }
+
+    /// The register of ModRM.rm, of an opcode or of SIB.base.
+    pub(super) fn base_register(&self, low: u8) -> Register {
+        Register(low & 7 | (self.rex & 1) << 3 | (self.rex & 0x10))
+    }
+
+    /// The register of SIB.index.
+    pub(super) fn index_register(&self, low: u8) -> Register {
+        Register(low & 7 | (self.rex & 2) << 2 | (self.rex & 0x20) >> 1)
+    }
+
+    fn byte(&self, at: u8) -> u8 {
+        self.bytes.get(usize::from(at)).copied().unwrap_or(0)
+    }
+
+    /// A field as a little-endian number with a sign.
+    fn signed(&self, field: Field) -> i64 {
+        let start = usize::from(field.at);
+        let end = start.saturating_add(usize::from(field.len));
+        let bytes = self.bytes.get(start..end).unwrap_or(&[]);
+        let negative = bytes.last().is_some_and(|last| *last >= 0x80);
+        let mut value = [if negative { 0xff } else { 0 }; 8];
+        for (to, from) in value.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        i64::from_le_bytes(value)
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a probe executes the instruction that its breakpoint stands in for.
+
+use super::emulate::Emulation;
+use super::flow::Flow;
+use super::flow::Target;
+use super::parts::Encoding;
+use super::parts::Insn;
+use super::parts::ModRm;
+
+/// How a probe executes an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// By changing the registers: nothing is copied.
+    ///
+    /// After an emulated `sti` interrupts are open at once, while the CPU would wait for one more instruction. If
+    /// that is `hlt`, the `sti` must not be probed either, for the reason of [`Never::Halt`].
+    Emulate(Emulation),
+    /// By running a copy that [`reaim`](super::reaim()) made, with a jump back behind it: whatever the
+    /// instruction does, then, it goes on behind itself or to an address that does not depend on its own.
+    ///
+    /// The copy runs with the flags of the interrupted code, IF included: `pushfw` stores them. It may fault, with
+    /// its own address, for which the exception tables have no entry. An x87 instruction leaves its
+    /// own address in the FPU's state.
+    Boost,
+    /// By running such a copy with a breakpoint behind it, and nothing else up to the end of the slot.
+    Step(Step),
+    /// Not at all.
+    Never(Never),
+}
+
+/// Why a copy is to be followed by a breakpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An encoding that is so new (REX2, EVEX map 4, the maps from 5 on) that its opcodes are not all known:
+    /// if the CPU took more bytes for its operands than the decoder, it would take those of a jump.
+    NewEncoding,
+}
+
+/// The rule that forbids a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Never {
+    /// `int3`, `int1`, `int n`: somebody else's breakpoint or call; its handler looks at the address.
+    Breakpoint,
+    /// `ud0`, `ud1`, `ud2`, `udb`: the address is looked up in the table of BUG and WARN sites.
+    Undefined,
+    /// `endbr32`, `endbr64`: an indirect branch that finds a breakpoint in its place is a #CP. The
+    /// instruction behind it can be probed.
+    LandingPad,
+    /// `mov` to ss, `lss`: a copy would lose the blocking of interrupts until the stack pointer is loaded.
+    StackSegment,
+    /// A far call, jump or return: code segments are not emulated.
+    FarTransfer,
+    /// `iret`, `eretu`, `erets`, `uiret`: ends an exception; a breakpoint there nests within it.
+    InterruptReturn,
+    /// `syscall`, `sysenter`, `sysret`, `sysexit`: keeps its own address, or has no kernel stack or gs base.
+    SystemTransfer,
+    /// `swapgs`: the breakpoint's handler would run with the other gs base.
+    SwapGs,
+    /// `hlt`: a breakpoint between it and the `sti` before lets in the interrupt that it is to wait for.
+    Halt,
+    /// `xbegin`, `xend`, `xabort`: a breakpoint aborts every transaction, and `xbegin` keeps its own address.
+    Transaction,
+    /// `vmcall`, `vmrun`, `clgi`, `tdcall` and the like: the hypervisor looks at, or changes, the bytes there.
+    Hypervisor,
+    /// `rsm`, `getsec`, `vmlaunch`, SGX: leaves for code in another mode that knows this address.
+    ModeSwitch,
+    /// The signature of forced emulation: the hypervisor looks at the bytes there.
+    ForcedEmulation,
+    /// A near branch with the prefix 66: Intel ignores it, AMD takes 16 bits; not even the length is the same.
+    VendorDependent,
+    /// A call through fs, gs or a register of APX, which an emulation cannot read.
+    OperandOutOfReach,
+}
+
+impl Probe {
+    /// How a probe executes `insn`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ferro_core::insn::{Insn, Never, Probe};
+    ///
+    /// let mov = Insn::decode(&[0x48, 0x89, 0xe5]).unwrap();
+    /// assert_eq!(Probe::of(&mov), Probe::Boost);
+    /// let ud2 = Insn::decode(&[0x0f, 0x0b]).unwrap();
+    /// assert_eq!(Probe::of(&ud2), Probe::Never(Never::Undefined));
+    /// ```
+    pub fn of(insn: &Insn) -> Self {
+        if insn.is_forced_emulation() {
+            return Self::Never(Never::ForcedEmulation);
+        }
+        if let Some(rule) = never_by_flow(insn).or_else(|| never_by_opcode(insn)) {
+            return Self::Never(rule);
+        }
+        if let Some(emulation) = Emulation::of(insn) {
+            return Self::Emulate(emulation);
+        }
+        let new = match insn.encoding() {
+            Encoding::Rex2 => true,
+            Encoding::Vex | Encoding::Evex => insn.map() > 3,
+            Encoding::Legacy | Encoding::Xop => false,
+        };
+        match insn.flow() {
+            // It leaves its address, or its distance, behind.
+            Flow::Call(_) => Self::Never(Never::OperandOutOfReach),
+            _ if new => Self::Step(Step::NewEncoding),
+            _ => Self::Boost,
+        }
+    }
+}
+
+/// Rules about what runs next.
+fn never_by_flow(insn: &Insn) -> Option<Never> {
+    Some(match insn.flow() {
+        Flow::Next => return None,
+        Flow::Jump(_) | Flow::JumpIf(..) | Flow::Loop(..) | Flow::Call(_) | Flow::Return(_) => {
+            match insn.prefixes() {
+                // #UD
+                prefixes if prefixes.lock => Never::Undefined,
+                _ if insn.is_word() => Never::VendorDependent,
+                _ => return extended(insn),
+            }
+        }
+        Flow::FarJump | Flow::FarCall | Flow::FarReturn => Never::FarTransfer,
+        Flow::InterruptReturn => Never::InterruptReturn,
+        Flow::SystemCall | Flow::SystemReturn => Never::SystemTransfer,
+        Flow::Interrupt(_) => Never::Breakpoint,
+        Flow::Undefined => Never::Undefined,
+        Flow::Halt => Never::Halt,
+        Flow::TransactionBegin(_) => Never::Transaction,
+        Flow::ModeSwitch => Never::ModeSwitch,
+    })
+}
+
+/// A call or jump through a register that the kernel does not save.
+fn extended(insn: &Insn) -> Option<Never> {
+    match insn.flow() {
+        Flow::Call(Target::Register(register)) | Flow::Jump(Target::Register(register)) => {
+            register.is_extended().then_some(Never::OperandOutOfReach)
+        }
+        _ => None,
+    }
+}
+
+/// Rules about instructions that go on behind themselves.
+fn never_by_opcode(insn: &Insn) -> Option<Never> {
+    if !insn.is_legacy() {
+        return None;
+    }
+    let modrm = insn.modrm().unwrap_or(ModRm(0));
+    match (insn.map(), insn.opcode()) {
+        (0, 0x8e) if modrm.reg() == 2 => Some(Never::StackSegment),
+        (0, 0xc6) if modrm.0 == 0xf8 => Some(Never::Transaction),
+        (1, 0x01) => match modrm.0 {
+            // `vmcall`, `vmxoff`
+            0xc1 | 0xc4 => Some(Never::Hypervisor),
+            // `tdcall`, `seamops`, `seamcall`
+            0xcc | 0xce | 0xcf if insn.prefixes().operand_size => Some(Never::Hypervisor),
+            // `vmfunc`; `vmmcall`, `vmload`, `vmsave`, `stgi`, `clgi`
+            0xd4 | 0xd9..=0xdd => Some(Never::Hypervisor),
+            0xd5 => Some(Never::Transaction),
+            0xf8 => Some(Never::SwapGs),
+            _ => None,
+        },
+        // With F3; otherwise a `nop`.
+        (1, 0x1e) if matches!(modrm.0, 0xfa | 0xfb) && insn.prefixes().repeat.is_some() => {
+            Some(Never::LandingPad)
+        }
+        (1, 0xb2) => Some(Never::StackSegment),
+        _ => None,
+    }
+}

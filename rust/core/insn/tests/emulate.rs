@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+use std::collections::BTreeMap;
+
+/// Registers, flags and some words of memory; what is not there faults.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Fake {
+    registers: [u64; 16],
+    flags: u64,
+    memory: BTreeMap<u64, u64>,
+}
+
+impl Machine for Fake {
+    fn register(&self, register: Register) -> u64 {
+        self.registers[usize::from(register.number())]
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        self.registers[usize::from(register.number())] = value;
+    }
+
+    fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    fn set_flags(&mut self, flags: u64) {
+        self.flags = flags;
+    }
+
+    fn read(&mut self, address: u64) -> Result<u64, Fault> {
+        self.memory.get(&address).copied().ok_or(Fault { address })
+    }
+
+    fn write(&mut self, address: u64, value: u64) -> Result<(), Fault> {
+        *self.memory.get_mut(&address).ok_or(Fault { address })? = value;
+        Ok(())
+    }
+}
+
+/// A machine with a stack of three words around 0x8000, each with its own address.
+fn fake() -> Fake {
+    let mut fake = Fake::default();
+    fake.registers[4] = 0x8000;
+    fake.flags = 2;
+    fake.memory = [0x7ff8, 0x8000, 0x8008].map(|at| (at, at)).into();
+    fake
+}
+
+fn emulation(bytes: &[u8]) -> Emulation {
+    match Probe::of(&insn(bytes)) {
+        Probe::Emulate(emulation) => emulation,
+        other => panic!("{bytes:02x?} is {other:?}"),
+    }
+}
+
+/// Runs an instruction at 0x1000.
+fn run(bytes: &[u8], fake: &mut Fake) -> Result<u64, Fault> {
+    emulation(bytes).run(0x1000, fake)
+}
+
+#[test]
+fn nothing_changes_by_a_nop() {
+    let mut it = fake();
+    assert_eq!(run(&[0x0f, 0x1f, 0x44, 0, 0], &mut it), Ok(0x1005));
+    assert_eq!(it, fake());
+}
+
+#[test]
+fn interrupts() {
+    let mut it = fake();
+    assert_eq!(run(&[0xfb], &mut it), Ok(0x1001));
+    assert_eq!(it.flags, 0x202);
+    assert_eq!(run(&[0xfa], &mut it), Ok(0x1001));
+    assert_eq!(it.flags, 2);
+}
+
+#[test]
+fn flags_on_the_stack() {
+    let mut it = fake();
+    // RF and VM are not stored.
+    it.flags = 0x3_0246;
+    assert_eq!(run(&[0x9c], &mut it), Ok(0x1001));
+    assert_eq!((it.registers[4], it.memory[&0x7ff8]), (0x7ff8, 0x246));
+
+    // Reserved bits, VM, VIF and VIP stay; RF is cleared; all the others are taken.
+    it.flags = 0x1_0002;
+    it.memory.insert(0x7ff8, u64::MAX);
+    assert_eq!(run(&[0x9d], &mut it), Ok(0x1001));
+    assert_eq!((it.registers[4], it.flags), (0x8000, 0x24_7fd7));
+}
+
+#[test]
+fn calls_and_returns() {
+    let mut it = fake();
+    assert_eq!(run(&[0xe8, 0xfb, 0x0f, 0, 0], &mut it), Ok(0x2000));
+    assert_eq!((it.registers[4], it.memory[&0x7ff8]), (0x7ff8, 0x1005));
+    assert_eq!(run(&[0xc3], &mut it), Ok(0x1005));
+    assert_eq!(it.registers[4], 0x8000);
+    assert_eq!(run(&[0xc2, 0xf8, 0xff], &mut it), Ok(0x8000));
+    assert_eq!(it.registers[4], 0x1_8000);
+}
+
+#[test]
+fn the_operand_of_a_call_is_read_before_the_push() {
+    // call *%rsp; call *-8(%rsp), which the return address will overwrite
+    let mut it = fake();
+    assert_eq!(run(&[0xff, 0xd4], &mut it), Ok(0x8000));
+    assert_eq!((it.registers[4], it.memory[&0x7ff8]), (0x7ff8, 0x1002));
+    let mut it = fake();
+    assert_eq!(run(&[0xff, 0x54, 0x24, 0xf8], &mut it), Ok(0x7ff8));
+    assert_eq!((it.registers[4], it.memory[&0x7ff8]), (0x7ff8, 0x1004));
+}
+
+#[test]
+fn indirect_jumps() {
+    let mut it = fake();
+    it.registers[0] = 3;
+    it.registers[3] = 0x8000;
+    it.registers[11] = 0x1234;
+    assert_eq!(run(&[0x41, 0xff, 0xe3], &mut it), Ok(0x1234));
+    // jmp *-0x18(%rbx,%rax,8); *0x6ffa(%rip); *0x7fe8(,%rax,8)
+    assert_eq!(run(&[0xff, 0x64, 0xc3, 0xf0], &mut it), Ok(0x8008));
+    assert_eq!(run(&[0xff, 0x25, 0xfa, 0x6f, 0, 0], &mut it), Ok(0x8000));
+    assert_eq!(
+        run(&[0xff, 0x24, 0xc5, 0xf0, 0x7f, 0, 0], &mut it),
+        Ok(0x8008)
+    );
+    // With 67 the sum has 32 bits: jmp *(%ebx)
+    it.registers[3] = 0x5555_0000_8000;
+    assert_eq!(run(&[0x67, 0xff, 0x23], &mut it), Ok(0x8000));
+    // r13 and r12 as bases
+    it.registers[13] = 0x7ff0;
+    it.registers[12] = 0x7ff0;
+    assert_eq!(run(&[0x41, 0xff, 0x65, 0x10], &mut it), Ok(0x8000));
+    assert_eq!(run(&[0x41, 0xff, 0x64, 0x24, 0x10], &mut it), Ok(0x8000));
+}
+
+#[test]
+fn conditions() {
+    // Each pair, and the flags with which the even one holds: all combinations of CF, PF, ZF, SF, OF.
+    for bits in 0..32u64 {
+        let (c, p, z) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+        let (s, o) = (bits & 8 != 0, bits & 16 != 0);
+        let flag = |set: bool, bit: u64| if set { 1 << bit } else { 0 };
+        let flags = flag(c, 0) | flag(p, 2) | flag(z, 6) | flag(s, 7) | flag(o, 11);
+        let even = [o, c, z, c || z, s, p, s != o, z || (s != o)];
+        for (pair, holds) in (0u8..).zip(even) {
+            for (opcode, holds) in [(0x70 | pair << 1, holds), (0x71 | pair << 1, !holds)] {
+                let mut it = fake();
+                it.flags = flags;
+                let next = if holds { 0x1012 } else { 0x1002 };
+                assert_eq!(
+                    run(&[opcode, 0x10], &mut it),
+                    Ok(next),
+                    "{opcode:x} {flags:x}"
+                );
+                let next = if holds { 0x1106 } else { 0x1006 };
+                let near = [0x0f, opcode + 0x10, 0, 1, 0, 0];
+                assert_eq!(run(&near, &mut it), Ok(next), "{opcode:x} {flags:x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn loops() {
+    // Opcode, counter before, ZF; whether it jumps, counter after.
+    let top = 0x1_0000_0000;
+    for (bytes, rcx, zero, jumps, after) in [
+        (&[0xe2, 0x10][..], 2, false, true, 1),
+        (&[0xe2, 0x10], 1, false, false, 0),
+        (&[0xe2, 0x10], 0, false, true, u64::MAX),
+        (&[0xe1, 0x10], 2, true, true, 1),
+        (&[0xe1, 0x10], 2, false, false, 1),
+        (&[0xe1, 0x10], 1, true, false, 0),
+        (&[0xe0, 0x10], 2, false, true, 1),
+        (&[0xe0, 0x10], 2, true, false, 1),
+        (&[0xe3, 0x10], 0, false, true, 0),
+        (&[0xe3, 0x10], top, false, false, top),
+        (&[0x67, 0xe3, 0x10], top, false, true, top),
+        (&[0x67, 0xe2, 0x10], top, false, true, 0xffff_ffff),
+        (&[0x67, 0xe2, 0x10], top + 1, false, false, 0),
+    ] {
+        let mut it = fake();
+        it.registers[1] = rcx;
+        it.flags = if zero { 0x40 } else { 0 };
+        let next = 0x1000 + if jumps { 0x10 } else { 0 } + u64::try_from(bytes.len()).unwrap();
+        assert_eq!(run(bytes, &mut it), Ok(next), "{bytes:02x?} {rcx:x}");
+        assert_eq!(it.registers[1], after, "{bytes:02x?} {rcx:x}");
+    }
+}
+
+#[test]
+fn a_fault_changes_nothing() {
+    // No stack; for the last, a stack, but no memory where the target is.
+    for (bytes, address) in [
+        (&[0xe8, 0, 0, 0, 0][..], 0x4ff8),
+        (&[0x9c], 0x4ff8),
+        (&[0x9d], 0x5000),
+        (&[0xc2, 8, 0], 0x5000),
+        (&[0xff, 0xd0], 0x4ff8),
+        (&[0xff, 0x10], 0),
+    ] {
+        let mut it = fake();
+        it.registers[4] = 0x5000;
+        let before = it.clone();
+        assert_eq!(run(bytes, &mut it), Err(Fault { address }), "{bytes:02x?}");
+        assert_eq!(it, before, "{bytes:02x?}");
+    }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is right by the manuals, case by case. The comparisons with other decoders, with the text of kernels
+//! and with the CPU are in `tools/testing/host`.
+
+mod decode;
+mod emulate;
+mod flow;
+mod probe;
+mod reaim;
+
+use super::*;
+
+/// Decodes what has to be one instruction and nothing else.
+fn insn(bytes: &[u8]) -> Insn {
+    let insn = Insn::decode(bytes).unwrap();
+    assert_eq!(insn.bytes(), bytes);
+    insn
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+
+fn class(bytes: &[u8]) -> Probe {
+    Probe::of(&insn(bytes))
+}
+
+#[test]
+fn never_probed() {
+    for (bytes, rule) in [
+        (&[0xcc][..], Never::Breakpoint),
+        (&[0xcd, 0x80], Never::Breakpoint),
+        (&[0xf1], Never::Breakpoint),
+        (&[0x0f, 0x0b], Never::Undefined),
+        (&[0x0f, 0xb9, 0x02], Never::Undefined),
+        (&[0x0f, 0xff, 0xc0], Never::Undefined),
+        (&[0xd6], Never::Undefined),
+        (&[0xf0, 0xc3], Never::Undefined),
+        (&[0xf3, 0x0f, 0x1e, 0xfa], Never::LandingPad),
+        (&[0xf3, 0x0f, 0x1e, 0xfb], Never::LandingPad),
+        (&[0x8e, 0xd0], Never::StackSegment),
+        (&[0x0f, 0xb2, 0x20], Never::StackSegment),
+        (&[0xcb], Never::FarTransfer),
+        (&[0xff, 0x28], Never::FarTransfer),
+        (&[0x48, 0xcf], Never::InterruptReturn),
+        (&[0xf3, 0x0f, 0x01, 0xca], Never::InterruptReturn),
+        (&[0x0f, 0x05], Never::SystemTransfer),
+        (&[0x48, 0x0f, 0x35], Never::SystemTransfer),
+        (&[0x0f, 0x01, 0xf8], Never::SwapGs),
+        (&[0xf4], Never::Halt),
+        (&[0xc7, 0xf8, 0, 0, 0, 0], Never::Transaction),
+        (&[0xc6, 0xf8, 0], Never::Transaction),
+        (&[0x0f, 0x01, 0xd5], Never::Transaction),
+        (&[0x0f, 0x01, 0xc1], Never::Hypervisor),
+        (&[0x0f, 0x01, 0xd9], Never::Hypervisor),
+        (&[0x66, 0x0f, 0x01, 0xcc], Never::Hypervisor),
+        (&[0x0f, 0x01, 0xc2], Never::ModeSwitch),
+        (&[0x0f, 0xaa], Never::ModeSwitch),
+        (
+            &[0x0f, 0x0b, b'x', b'e', b'n', 0x0f, 0xa2],
+            Never::ForcedEmulation,
+        ),
+        (&[0x66, 0xe8, 0, 0, 0, 0], Never::VendorDependent),
+        (&[0x66, 0xc3], Never::VendorDependent),
+        (&[0x66, 0xff, 0xe0], Never::VendorDependent),
+        (
+            &[0x65, 0xff, 0x14, 0x25, 0, 0, 0, 0],
+            Never::OperandOutOfReach,
+        ),
+        (&[0xd5, 0x11, 0xff, 0xd3], Never::OperandOutOfReach),
+    ] {
+        assert_eq!(class(bytes), Probe::Never(rule), "{bytes:02x?}");
+    }
+}
+
+#[test]
+fn emulated() {
+    for bytes in [
+        &[0x90][..],
+        &[0x66, 0x90],
+        &[0x0f, 0x1f, 0x44, 0, 0],
+        &[0xfa],
+        &[0xfb],
+        &[0x9c],
+        &[0x9d],
+        &[0xc3],
+        &[0xf3, 0xc3],
+        &[0xc2, 8, 0],
+        &[0xe8, 0, 0, 0, 0],
+        &[0x66, 0x48, 0xe8, 0, 0, 0, 0],
+        &[0xe9, 0, 0, 0, 0],
+        &[0xeb, 0],
+        &[0x74, 0],
+        &[0x0f, 0x84, 0, 0, 0, 0],
+        &[0xe0, 0],
+        &[0xe3, 0],
+        &[0x3e, 0xff, 0xe0],
+        &[0x41, 0xff, 0xd3],
+        &[0xff, 0x15, 0, 0, 0, 0],
+        &[0xff, 0x24, 0xc5, 0, 0, 0, 0],
+    ] {
+        assert!(matches!(class(bytes), Probe::Emulate(_)), "{bytes:02x?}");
+    }
+}
+
+#[test]
+fn run_from_a_copy() {
+    for bytes in [
+        &[0x55][..],
+        &[0x48, 0x89, 0xe5],
+        &[0x48, 0x8d, 0x05, 0, 0, 0, 0],
+        // xchg %rax, %r8; pause; endbr without F3, a nop; clac
+        &[0x49, 0x90],
+        &[0xf3, 0x90],
+        &[0x0f, 0x1e, 0xfa],
+        &[0x0f, 0x01, 0xca],
+        // mov to ds; pushfw, popfw; push through memory; jmp *%gs:0
+        &[0x8e, 0xd8],
+        &[0x66, 0x9c],
+        &[0x66, 0x9d],
+        &[0xff, 0x30],
+        &[0x65, 0xff, 0x24, 0x25, 0, 0, 0, 0],
+        // nops that are #UD
+        &[0xf0, 0x90],
+        &[0xf0, 0x0f, 0x1f, 0xc0],
+        // rep movsb; lock cmpxchg; wrmsr; vaddps; vprotb (XOP)
+        &[0xf3, 0xa4],
+        &[0xf0, 0x0f, 0xb1, 0x0f],
+        &[0x0f, 0x30],
+        &[0xc5, 0xf8, 0x58, 0xc0],
+        &[0x8f, 0xe8, 0x78, 0xc0, 0xc0, 1],
+    ] {
+        assert_eq!(class(bytes), Probe::Boost, "{bytes:02x?}");
+    }
+    for bytes in [
+        &[0xd5, 0x08, 0x89, 0xc0][..],
+        // jmp *0x10(%rbx,%r17,8), jmp *0x10(%r19,%rcx,8)
+        &[0xd5, 0x20, 0xff, 0x64, 0xcb, 0x10],
+        &[0xd5, 0x10, 0xff, 0x64, 0xcb, 0x10],
+        &[0x62, 0xf4, 0x7c, 0x08, 0x01, 0xc0],
+        &[0x62, 0xf5, 0x7c, 0x08, 0x58, 0xc0],
+    ] {
+        assert_eq!(class(bytes), Probe::Step(Step::NewEncoding), "{bytes:02x?}");
+    }
+}

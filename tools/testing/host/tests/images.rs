@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Every instruction of built kernels and of their modules, against iced-x86 and the kernel's own decoder.
+
+use ferro_core::insn::Boundaries;
+use ferro_core::insn::Insn;
+use ferro_core::insn::Probe;
+use ferro_host::iced;
+use ferro_host::iced::Agreement;
+use ferro_host::images;
+use ferro_host::images::Text;
+use ferro_host::kernel;
+use ferro_host::kernel::Kernel;
+use std::collections::BTreeMap;
+
+/// Where instructions start, by iced-x86 alone, which goes on a byte behind where it finds none.
+fn starts(text: &Text) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut at = 0;
+    while at < text.bytes.len() {
+        let insn = iced::decode(&text.bytes[at..], text.address.wrapping_add(at as u64));
+        if !insn.is_invalid() {
+            starts.push(at);
+        }
+        at += insn.len().max(1);
+    }
+    starts
+}
+
+#[test]
+#[ignore = "needs build directories of kernels in INSN_IMAGES and a source tree in INSN_KSRC"]
+fn every_instruction() {
+    let mut kernel = Kernel::start();
+    let mut classes = BTreeMap::<String, u64>::new();
+    let (mut count, mut boundaries) = (0, 0);
+    for text in images::texts() {
+        let starts = starts(&text);
+        for block in starts.chunks(4096) {
+            let rests: Vec<&[u8]> = block.iter().map(|at| &text.bytes[*at..]).collect();
+            let answers = kernel.decode(&rests).expect("the kernel's decoder answers");
+            for ((at, rest), answer) in block.iter().zip(rests).zip(answers) {
+                let ip = text.address.wrapping_add(*at as u64);
+                let agreement = iced::compare(rest, ip)
+                    .unwrap_or_else(|error| panic!("{}: {error}", text.name));
+                assert_eq!(
+                    agreement,
+                    Agreement::Instruction,
+                    "{} at {ip:#x}",
+                    text.name
+                );
+                assert_eq!(
+                    kernel::compare(rest, answer),
+                    Ok(None),
+                    "{} at {ip:#x}",
+                    text.name
+                );
+                let insn = Insn::decode(rest).expect("compared");
+                *classes.entry(class(&insn)).or_default() += 1;
+                count += 1;
+            }
+        }
+        boundaries += walk(&text, &starts);
+    }
+    println!("{count} instructions, {boundaries} boundaries: {classes:?}");
+    assert!(count > 1_000_000);
+}
+
+/// Our walk meets the same starts, as far as it gets; how many.
+fn walk(text: &Text, starts: &[usize]) -> usize {
+    let ours = Boundaries::new(&text.bytes)
+        .map_while(Result::ok)
+        .map(|(at, _)| at);
+    ours.zip(starts)
+        .inspect(|(ours, other)| assert_eq!(ours, *other, "{}", text.name))
+        .count()
+}
+
+/// How a probe executes an instruction, and why not.
+fn class(insn: &Insn) -> String {
+    match Probe::of(insn) {
+        Probe::Emulate(_) => "emulated".to_string(),
+        Probe::Boost => "boosted".to_string(),
+        Probe::Step(why) => format!("stepped: {why:?}"),
+        Probe::Never(rule) => format!("never: {rule:?}"),
+    }
+}
