@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! In which order the exits of a hook are called.
+
+/// Where an exit wants to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Before all others.
+    First,
+    /// After all others.
+    Last,
+    /// Alone.
+    Only,
+    /// After those that came before it and do not care either.
+    Unspecified,
+    /// Before those that came before it and do not care either.
+    UnspecifiedLifo,
+}
+
+/// Why there is no place for an exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The hook has an exit, and it or the new one has to be alone.
+    Hook,
+    /// There is a first exit.
+    First,
+    /// There is a last exit.
+    Last,
+}
+
+/// The place of a new exit among those that are there, in their order. An `exclusive` hook has
+/// only one exit.
+pub fn place(
+    there: impl Iterator<Item = Priority> + Clone,
+    new: Priority,
+    exclusive: bool,
+) -> Result<usize, Taken> {
+    let count = there.clone().count();
+    let mut lonely = there.clone().any(|p| p == Priority::Only);
+    lonely |= exclusive || new == Priority::Only;
+    if lonely && count > 0 {
+        return Err(Taken::Hook);
+    }
+    let has_first = there.clone().any(|p| p == Priority::First);
+    let has_last = there.clone().any(|p| p == Priority::Last);
+    let after_first = usize::from(has_first);
+    let before_last = count - usize::from(has_last);
+    match new {
+        Priority::First if has_first => Err(Taken::First),
+        Priority::Last if has_last => Err(Taken::Last),
+        Priority::First => Ok(0),
+        Priority::Last | Priority::Only => Ok(count),
+        Priority::Unspecified => Ok(before_last),
+        Priority::UnspecifiedLifo => Ok(after_first),
+    }
+}

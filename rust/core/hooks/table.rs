@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The hooks, their exits, and what may be done with them.
+
+use super::order::place;
+use super::order::Priority;
+use super::order::Taken;
+
+/// There was no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+/// A list that grows.
+pub trait List<T> {
+    /// An empty one.
+    fn new() -> Self;
+    /// Makes room for so many more.
+    fn reserve(&mut self, more: usize) -> Result<(), NoMemory>;
+    /// Inserts before the element of this index, which is the length at most.
+    fn insert(&mut self, at: usize, item: T) -> Result<(), NoMemory>;
+    /// Takes an element out.
+    fn remove(&mut self, at: usize) -> Option<T>;
+    /// The elements.
+    fn as_slice(&self) -> &[T];
+    /// The elements.
+    fn as_mut_slice(&mut self) -> &mut [T];
+}
+
+/// The kind of lists that are used: the kernel has another than the host.
+pub trait Lists {
+    /// A list of `T`.
+    type Of<T>: List<T>;
+}
+
+/// What an exit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Registered.
+    Disarmed,
+    /// Registered and called.
+    Armed,
+    /// It was armed and has disarmed itself: it is no longer called, but its hook still knows it.
+    Spent,
+    /// Registered on a hook that has been deleted.
+    Detached,
+    /// No longer registered.
+    Gone,
+}
+
+/// What can be done with a list of exits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Call them.
+    Arm,
+    /// Call them no longer.
+    Disarm,
+    /// Forget them.
+    Deregister,
+}
+
+/// Why nothing was done with a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// There is no exit of this number.
+    Unregistered,
+    /// The exit's hook is gone.
+    Detached,
+}
+
+/// Why an exit was not registered, or a hook not identified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The order does not allow it.
+    Taken(Taken),
+    /// There is no such hook.
+    NoHook,
+    /// No memory.
+    NoMemory,
+}
+
+impl From<NoMemory> for Refused {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl State {
+    /// What becomes of it.
+    fn after(self, op: Op) -> Result<Self, Denied> {
+        match (self, op) {
+            (Self::Gone, _) => Err(Denied::Unregistered),
+            (Self::Detached, Op::Arm) => Err(Denied::Detached),
+            (_, Op::Arm) => Ok(Self::Armed),
+            (Self::Detached, Op::Disarm) => Ok(Self::Detached),
+            (_, Op::Disarm) => Ok(Self::Disarmed),
+            (_, Op::Deregister) => Ok(Self::Gone),
+        }
+    }
+}
+
+/// A registered exit. `E` is what its user keeps with it.
+pub struct Exit<E> {
+    /// Its number, which no other exit ever has.
+    pub id: usize,
+    /// Where it wants to be.
+    pub priority: Priority,
+    state: State,
+    next: State,
+    /// The user's.
+    pub body: E,
+}
+
+impl<E> Exit<E> {
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Its state after the change that is staged.
+    pub fn next(&self) -> State {
+        self.next
+    }
+}
+
+/// A hook. `H` is what its user keeps with it.
+pub struct Hook<L: Lists, H, E> {
+    /// Its number, which no other hook ever has.
+    pub id: usize,
+    exclusive: bool,
+    exits: L::Of<Exit<E>>,
+    /// The user's.
+    pub body: H,
+}
+
+impl<L: Lists, H, E> Hook<L, H, E> {
+    /// All exits, in the order in which they are called.
+    pub fn exits(&self) -> &[Exit<E>] {
+        self.exits.as_slice()
+    }
+
+    /// The same, to change what the user keeps with them.
+    pub fn exits_mut(&mut self) -> &mut [Exit<E>] {
+        self.exits.as_mut_slice()
+    }
+
+    /// Whether the change that is staged can be seen: an exit that has disarmed itself is not called anyway.
+    pub fn is_visible(&self) -> bool {
+        let armed = |state| state == State::Armed;
+        let mut exits = self.exits().iter();
+        exits.any(|e| armed(e.state) != armed(e.next))
+    }
+
+    /// Whether the change that is staged is one of what it calls.
+    pub fn is_staged(&self) -> bool {
+        let known = |state| matches!(state, State::Armed | State::Spent);
+        let mut exits = self.exits().iter();
+        exits.any(|e| e.next != e.state && (known(e.state) || e.next == State::Armed))
+    }
+}
+
+/// All hooks and exits.
+///
+/// # Invariants
+///
+/// - No two exits have the same `id`, nor have two hooks.
+/// - The exits of a hook are in the order of their priorities, and none is `Detached` or `Gone`.
+/// - Orphans are `Detached`.
+/// - Between changes, `next` of every exit is its `state`.
+pub struct Table<L: Lists, H, E> {
+    hooks: L::Of<Hook<L, H, E>>,
+    orphans: L::Of<Exit<E>>,
+    ids: usize,
+}
+
+impl<L: Lists, H, E> Table<L, H, E> {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self {
+            hooks: List::new(),
+            orphans: List::new(),
+            ids: 0,
+        }
+    }
+
+    /// The hooks, in the order in which they were identified.
+    pub fn hooks(&self) -> &[Hook<L, H, E>] {
+        self.hooks.as_slice()
+    }
+
+    /// The same.
+    pub fn hooks_mut(&mut self) -> &mut [Hook<L, H, E>] {
+        self.hooks.as_mut_slice()
+    }
+
+    /// How many exits are registered.
+    pub fn len(&self) -> usize {
+        let on_hooks = self.hooks().iter().map(|h| h.exits().len());
+        on_hooks.sum::<usize>() + self.orphans.as_slice().len()
+    }
+
+    /// Whether no exit is registered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All exits.
+    pub fn exits(&self) -> impl Iterator<Item = &Exit<E>> {
+        let on_hooks = self.hooks().iter().flat_map(|h| h.exits());
+        on_hooks.chain(self.orphans.as_slice())
+    }
+
+    /// All exits.
+    pub fn exits_mut(&mut self) -> impl Iterator<Item = &mut Exit<E>> {
+        let on_hooks = self.hooks.as_mut_slice().iter_mut();
+        let on_hooks = on_hooks.flat_map(|h| h.exits.as_mut_slice());
+        on_hooks.chain(self.orphans.as_mut_slice())
+    }
+
+    /// The exit of this number.
+    pub fn exit_mut(&mut self, id: usize) -> Option<&mut Exit<E>> {
+        self.exits_mut().find(|e| e.id == id)
+    }
+
+    fn new_id(&mut self) -> usize {
+        // A change a nanosecond for five centuries wraps around.
+        self.ids = self.ids.wrapping_add(1);
+        self.ids
+    }
+
+    /// Makes a hook known. Returns its number.
+    pub fn identify(&mut self, exclusive: bool, body: H) -> Result<usize, NoMemory> {
+        let id = self.new_id();
+        let hook = Hook {
+            id,
+            exclusive,
+            exits: List::new(),
+            body,
+        };
+        let end = self.hooks().len();
+        self.hooks.insert(end, hook).map(|()| id)
+    }
+
+    /// Makes room for what [`Table::delete`] of this hook needs.
+    pub fn prepare_delete(&mut self, id: usize) -> Result<(), Refused> {
+        let hook = self.hooks().iter().find(|h| h.id == id);
+        let exits = hook.ok_or(Refused::NoHook)?.exits().len();
+        Ok(self.orphans.reserve(exits)?)
+    }
+
+    /// Takes a hook away, none of whose exits is armed. They become orphans. Nothing has changed if it fails,
+    /// which it does not for want of memory after [`Table::prepare_delete`].
+    pub fn delete(&mut self, id: usize) -> Result<H, Refused> {
+        let at = self.hooks().iter().position(|h| h.id == id);
+        let at = at.ok_or(Refused::NoHook)?;
+        self.prepare_delete(id)?;
+        while let Some(hook) = self.hooks.as_mut_slice().get_mut(at) {
+            let Some(last) = hook.exits().len().checked_sub(1) else {
+                break;
+            };
+            let Some(exit) = hook.exits.remove(last) else {
+                break;
+            };
+            let (state, end) = (exit.state, self.orphans.as_slice().len());
+            self.orphans.insert(end, exit)?;
+            if let Some(exit) = self.orphans.as_mut_slice().last_mut() {
+                debug_assert!(state != State::Armed);
+                exit.state = State::Detached;
+                exit.next = State::Detached;
+            }
+        }
+        self.hooks.remove(at).map(|h| h.body).ok_or(Refused::NoHook)
+    }
+
+    /// Puts an exit where it belongs. Returns its number.
+    pub fn register(&mut self, hook: usize, priority: Priority, body: E) -> Result<usize, Refused> {
+        let id = self.new_id();
+        let mut hooks = self.hooks.as_mut_slice().iter_mut();
+        let hook = hooks.find(|h| h.id == hook).ok_or(Refused::NoHook)?;
+        let there = hook.exits().iter().map(|e| e.priority);
+        let at = place(there, priority, hook.exclusive).map_err(Refused::Taken)?;
+        let exit = Exit {
+            id,
+            priority,
+            state: State::Disarmed,
+            next: State::Disarmed,
+            body,
+        };
+        hook.exits.insert(at, exit)?;
+        Ok(id)
+    }
+
+    /// Notes what is to become of all these exits, or, if one of them does not allow it, nothing.
+    pub fn stage(&mut self, op: Op, ids: &[usize]) -> Result<(), Denied> {
+        for id in ids {
+            let exit = self.exits().find(|e| e.id == *id);
+            exit.ok_or(Denied::Unregistered)?.state.after(op)?;
+        }
+        for exit in self.exits_mut().filter(|e| ids.contains(&e.id)) {
+            exit.next = exit.state.after(op).unwrap_or(exit.state);
+        }
+        Ok(())
+    }
+
+    /// What was staged is so now. Hands over each exit that is no longer registered.
+    pub fn commit(&mut self, mut gone: impl FnMut(Exit<E>)) {
+        for exit in self.exits_mut() {
+            // An exit that is still armed may meanwhile have disarmed itself.
+            if exit.next != exit.state {
+                exit.state = exit.next;
+            }
+        }
+        let mut sweep = |list: &mut L::Of<Exit<E>>| {
+            let is_gone = |e: &Exit<E>| e.state == State::Gone;
+            while let Some(at) = list.as_slice().iter().position(is_gone) {
+                if let Some(exit) = list.remove(at) {
+                    gone(exit);
+                }
+            }
+        };
+        for hook in self.hooks.as_mut_slice() {
+            sweep(&mut hook.exits);
+        }
+        sweep(&mut self.orphans);
+    }
+
+    /// What was staged is forgotten.
+    pub fn abort(&mut self) {
+        for exit in self.exits_mut() {
+            exit.next = exit.state;
+        }
+    }
+
+    /// An armed exit has disarmed itself.
+    pub fn spend(&mut self, id: usize) {
+        if let Some(exit) = self.exit_mut(id) {
+            if exit.state == State::Armed {
+                exit.state = State::Spent;
+                exit.next = State::Spent;
+            }
+        }
+    }
+}
+
+impl<L: Lists, H, E> Default for Table<L, H, E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
