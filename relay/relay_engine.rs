@@ -6,9 +6,8 @@
 //! `channel.rs`, `buf.rs` (with `write.rs`) and `file.rs` an object each; `abi.rs` the structures that C sees. The
 //! arithmetic is in `ferro_core::relay`. See `Documentation/relay.rst`.
 
-use ferro_sys::cpu::CpuId;
-use ferro_sys::hotplug::PrepareCpu;
-use ferro_sys::hotplug::PrepareHook;
+use ferro_gkhi::points::CpuPrepare;
+use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
 mod abi;
@@ -29,22 +28,18 @@ module! {
 }
 
 struct RelayEngine {
-    /// A built-in engine is in the kernel's own table.
-    _prepare: Option<PrepareHook<RelayEngine>>,
+    /// The kernel calls a built-in engine by its name.
+    _prepare: Option<Registered<CpuPrepare>>,
 }
 
 impl kernel::Module for RelayEngine {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let prepare = match cfg!(MODULE) {
-            true => Some(PrepareHook::new(c"ferrotrace/relay:prepare")?),
-            false => None,
-        };
-        Ok(Self { _prepare: prepare })
-    }
-}
-
-impl PrepareCpu for RelayEngine {
-    fn prepare(cpu: CpuId) -> Result {
-        registry::prepare_cpu(cpu)
+        if !cfg!(MODULE) {
+            return Ok(Self { _prepare: None });
+        }
+        let prepare = Registered::before_cpus(c"rust_relay", registry::prepare_cpu)?;
+        Ok(Self {
+            _prepare: Some(prepare),
+        })
     }
 }

@@ -8,3 +8,14 @@
 #define EXPORT_SYMBOL_RUST_GPL(sym) extern int sym; EXPORT_SYMBOL_GPL(sym)
 
 #include "exports_generated.h"
+
+#include <linux/gkhi.h>
+
+EXPORT_SYMBOL_GPL(gkh_register);
+EXPORT_SYMBOL_GPL(gkh_arm);
+EXPORT_SYMBOL_GPL(gkh_disarm);
+EXPORT_SYMBOL_GPL(gkh_deregister);
+EXPORT_SYMBOL_GPL(gkh_identify);
+EXPORT_SYMBOL_GPL(gkh_delete);
+EXPORT_SYMBOL_GPL(gkh_disarm_self);
+EXPORT_SYMBOL_GPL(gkh_is_armed);

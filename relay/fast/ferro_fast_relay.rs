@@ -22,9 +22,8 @@
 //! # }
 //! ```
 
-use ferro_sys::cpu::CpuId;
-use ferro_sys::hotplug::PrepareCpu;
-use ferro_sys::hotplug::PrepareHook;
+use ferro_gkhi::points::CpuPrepare;
+use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
 mod buffer;
@@ -52,20 +51,14 @@ module! {
 }
 
 struct FastRelay {
-    _prepare: PrepareHook<FastRelay>,
+    _prepare: Registered<CpuPrepare>,
 }
 
 impl kernel::Module for FastRelay {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // Before the files, so that no CPU comes up between the two without a buffer.
-        let prepare = PrepareHook::new(c"ferrotrace/fast_relay:prepare")?;
+        let prepare = Registered::before_cpus(c"fast_relay", registry::prepare_cpu)?;
         registry::make_late_files();
         Ok(Self { _prepare: prepare })
-    }
-}
-
-impl PrepareCpu for FastRelay {
-    fn prepare(cpu: CpuId) -> Result {
-        registry::prepare_cpu(cpu)
     }
 }

@@ -12,6 +12,7 @@
 #include <linux/debugfs.h>
 #include <linux/ferrotrace_relay.h>
 #include <linux/fs.h>
+#include <linux/gkhi.h>
 #include <linux/irq_work.h>
 #include <linux/klog.h>
 #include <linux/percpu.h>
@@ -25,6 +26,7 @@
 
 #include "../../klog/context.h"
 #include "helpers.h"
+#include "hook.h"
 
 /*
  * Where the C compiler puts the fields that Rust code touches. rust/sys/layout.rs compares it with the
@@ -41,6 +43,10 @@ enum {
 	FERRO_OFFSET_file_operations_open = offsetof(struct file_operations, open),
 	FERRO_OFFSET_file_operations_release = offsetof(struct file_operations, release),
 	FERRO_OFFSET_file_operations_mmap_prepare = offsetof(struct file_operations, mmap_prepare),
+	FERRO_OFFSET_gkh_exit_count = offsetof(struct gkh_exit, count),
+	FERRO_OFFSET_gkh_record_id = offsetof(struct gkh_record, id),
+	FERRO_OFFSET_gkhook_key = offsetof(struct gkhook, key),
+	FERRO_OFFSET_gkhook_count = offsetof(struct gkhook, count),
 	FERRO_OFFSET_inode_i_private = offsetof(struct inode, i_private),
 	FERRO_OFFSET_file_operations_llseek = offsetof(struct file_operations, llseek),
 	FERRO_OFFSET_file_operations_splice_read = offsetof(struct file_operations, splice_read),
@@ -65,8 +71,13 @@ enum {
 };
 
 enum {
+	FERRO_MODULE_NAME_LEN = MODULE_NAME_LEN,
+};
+
+enum {
 	FERRO_SIZE_rchan = sizeof(struct rchan),
 	FERRO_SIZE_rchan_buf = sizeof(struct rchan_buf),
+	FERRO_SIZE_gkhook = sizeof(struct gkhook),
 	FERRO_SIZE_relay_fast_ctl = sizeof(struct relay_fast_ctl),
 };
 

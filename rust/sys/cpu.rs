@@ -68,6 +68,12 @@ pub fn online() -> impl Iterator<Item = CpuId> {
     iterate(|last| unsafe { bindings::ferro_next_online_cpu(last) })
 }
 
+/// Whether interrupts are off on this CPU.
+pub fn irqs_are_off() -> bool {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_irqs_disabled() }
+}
+
 /// A section that cannot be preempted or interrupted, except by NMIs.
 pub struct IrqsOff {
     flags: usize,

@@ -40,6 +40,18 @@ impl Dir {
         NonNull::new(dir).map(Self).ok_or(ENOMEM)
     }
 
+    /// Makes a directory in this one.
+    ///
+    /// Errors: as for [`Dir::new`].
+    pub fn subdir(&self, name: &CStr) -> Result<Self> {
+        // SAFETY: The name is a string; the parent is a directory by the type invariant.
+        let dir = from_err_ptr(unsafe {
+            bindings::debugfs_create_dir(name.as_char_ptr(), self.as_ptr())
+        })?;
+        // INVARIANT: Just made.
+        NonNull::new(dir).map(Self).ok_or(ENOMEM)
+    }
+
     /// Uses a directory that belongs to somebody else.
     ///
     /// # Safety

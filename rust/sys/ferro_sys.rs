@@ -11,7 +11,7 @@ pub mod cpu;
 pub mod debugfs;
 pub mod dentry;
 pub mod fops;
-pub mod hotplug;
+pub mod hook;
 pub mod irq_work;
 mod layout;
 pub mod mutex;

@@ -44,7 +44,7 @@ pub mod events {
 ///
 /// `i_private` of every inode whose operations are a [`FileTable`] of this type points to a live
 /// object of this type whenever the file is opened.
-pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
+pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
     /// Whether `pread()` may read from a position. A stream refuses it. Neither can `lseek()`.
     const SEEKABLE: bool = false;
 
@@ -53,6 +53,11 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
 
     /// Whether `splice()` and `sendfile()` take data from the file; they fail with -EINVAL otherwise.
     const SPLICEABLE: bool = false;
+
+    /// What a file that is being opened has instead of this object, if anything.
+    fn opened(&self) -> Result<Option<ARef<Self>>> {
+        Ok(None)
+    }
 
     /// Copies data out; what has been copied is in `to`.
     fn read(&self, to: &mut UserDst) -> Result;
@@ -95,7 +100,13 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + 'static {
 
 /// A small file with a value in it, for [`Shared`] objects: safe to implement, since
 /// [`Dir::file`](crate::debugfs::Dir::file) sees to it that file and object fit together.
-pub trait NodeOps: Send + Sync + 'static {
+pub trait NodeOps: Send + Sync + Sized + 'static {
+    /// What a file that is being opened has instead of this value, if anything: what can change between two
+    /// reads is to be the same for who reads it piece by piece.
+    fn snapshot(&self) -> Result<Option<Self>> {
+        Ok(None)
+    }
+
     /// Copies the value out, with [`UserDst::copy_at_position`].
     fn read(&self, to: &mut UserDst) -> Result;
 
@@ -108,6 +119,12 @@ pub trait NodeOps: Send + Sync + 'static {
 // SAFETY: `Dir::file()` is the only way to make a file with such a table, and its data is the object.
 unsafe impl<T: NodeOps> FileOps for Shared<T> {
     const SEEKABLE: bool = true;
+
+    fn opened(&self) -> Result<Option<ARef<Self>>> {
+        T::snapshot(self)?
+            .map(|value| Shared::new(Ok(value)))
+            .transpose()
+    }
 
     fn read(&self, to: &mut UserDst) -> Result {
         T::read(self, to)
@@ -190,6 +207,16 @@ pub struct UserSrc {
 }
 
 impl UserSrc {
+    /// Bytes of it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it brings nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// A native `size_t`.
     ///
     /// Errors: -EINVAL if the write is not as long, -EFAULT.
@@ -260,13 +287,25 @@ unsafe impl<T> Sync for FileTable<T> {}
 impl<T: FileOps> FileTable<T> {
     /// The operations of `T`, in the code of `owner`, which stays loaded while a file is open.
     pub const fn new(owner: &ThisModule) -> Self {
+        Self::with_owner(owner.as_ptr())
+    }
+
+    /// The operations of `T`, for code that is built into the kernel.
+    pub const fn built_in() -> Self {
+        Self::with_owner(core::ptr::null_mut())
+    }
+
+    const fn with_owner(owner: *mut bindings::module) -> Self {
         let mut table: bindings::file_operations = pin_init::zeroed();
-        table.owner = owner.as_ptr();
+        table.owner = owner;
         table.open = Some(open::<T>);
         table.release = Some(release::<T>);
         table.read = Some(read::<T>);
         table.write = Some(write::<T>);
         table.poll = Some(poll::<T>);
+        if T::SEEKABLE {
+            table.llseek = Some(bindings::default_llseek);
+        }
         if T::SPLICEABLE {
             table.splice_read = Some(splice_read::<T>);
             table.llseek = Some(no_llseek);
@@ -300,6 +339,10 @@ unsafe extern "C" fn open<T: FileOps>(
 ) -> c_int {
     // SAFETY: By the rules of `FileOps` the inode has a live object.
     let object: ARef<T> = unsafe { &*(*inode).i_private.cast::<T>() }.into();
+    let object = match object.opened() {
+        Ok(other) => other.unwrap_or(object),
+        Err(error) => return error.to_errno(),
+    };
     // SAFETY: The file is being opened; nobody else uses the field.
     unsafe { (*file).private_data = ARef::into_raw(object).as_ptr().cast() };
     if T::SEEKABLE {

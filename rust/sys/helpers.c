@@ -10,6 +10,7 @@
 #include <linux/gfp.h>
 #include <linux/irq_work.h>
 #include <linux/irqflags.h>
+#include <linux/kprobes.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
@@ -78,6 +79,12 @@ bool ferro_in_nmi(void)
 }
 EXPORT_SYMBOL_GPL(ferro_in_nmi);
 
+bool ferro_irqs_disabled(void)
+{
+	return irqs_disabled();
+}
+EXPORT_SYMBOL_GPL(ferro_irqs_disabled);
+
 unsigned long ferro_local_irq_save(void)
 {
 	unsigned long flags;
@@ -86,12 +93,14 @@ unsigned long ferro_local_irq_save(void)
 	return flags;
 }
 EXPORT_SYMBOL_GPL(ferro_local_irq_save);
+NOKPROBE_SYMBOL(ferro_local_irq_save);
 
 void ferro_local_irq_restore(unsigned long flags)
 {
 	local_irq_restore(flags);
 }
 EXPORT_SYMBOL_GPL(ferro_local_irq_restore);
+NOKPROBE_SYMBOL(ferro_local_irq_restore);
 
 void ferro_preempt_disable(void)
 {

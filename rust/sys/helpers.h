@@ -38,6 +38,7 @@ void **ferro_this_cpu_ptr(void __percpu *slots);
 bool ferro_in_nmi(void);
 
 /* irqflags.h */
+bool ferro_irqs_disabled(void);
 unsigned long ferro_local_irq_save(void);
 void ferro_local_irq_restore(unsigned long flags);
 

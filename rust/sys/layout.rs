@@ -31,6 +31,10 @@ same_offset!(
     file_operations.open,
     file_operations.release,
     file_operations.mmap_prepare,
+    gkh_exit.count,
+    gkh_record.id,
+    gkhook.key,
+    gkhook.count,
     inode.i_private,
     file_operations.llseek,
     file_operations.splice_read,
@@ -55,3 +59,4 @@ same_offset!(
 );
 static_assert!(size_of::<bindings::rchan>() == bindings::FERRO_SIZE_rchan as usize);
 static_assert!(size_of::<bindings::rchan_buf>() == bindings::FERRO_SIZE_rchan_buf as usize);
+static_assert!(size_of::<bindings::gkhook>() == bindings::FERRO_SIZE_gkhook as usize);

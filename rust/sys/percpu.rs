@@ -99,3 +99,108 @@ impl<T> Drop for PerCpuPtr<T> {
         unsafe { bindings::free_percpu(self.slots.as_ptr().cast()) }
     }
 }
+
+/// A number that is counted on every CPU for itself.
+///
+/// # Invariants
+///
+/// The pointer comes from `alloc_percpu(unsigned long)` and has not been freed.
+pub struct PerCpuCounter {
+    words: NonNull<usize>,
+}
+
+// SAFETY: Each CPU changes its own word in one instruction; readers load single words.
+unsafe impl Send for PerCpuCounter {}
+// SAFETY: As above.
+unsafe impl Sync for PerCpuCounter {}
+
+impl PerCpuCounter {
+    /// Counts from 0. Context: process. Errors: -ENOMEM.
+    pub fn new() -> Result<Self> {
+        // A word is as large as a pointer, and zeroed.
+        const { assert!(size_of::<usize>() == size_of::<*mut ()>()) };
+        // SAFETY: No requirement.
+        let words = unsafe { bindings::ferro_alloc_percpu_ptr() };
+        // INVARIANT: Just allocated.
+        Ok(Self {
+            words: NonNull::new(words.cast()).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// For C code and assembly, which increment the word of their CPU.
+    pub fn as_ptr(&self) -> *mut usize {
+        self.words.as_ptr()
+    }
+
+    /// Adds 1. Context: any.
+    #[inline(always)]
+    pub fn inc(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { inc_this_cpu(self.words.as_ptr()) };
+    }
+
+    /// Takes 1 away. Context: any.
+    #[inline(always)]
+    pub fn dec(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { dec_this_cpu(self.words.as_ptr()) };
+    }
+
+    /// The sum of all CPUs, which may be counting on.
+    pub fn sum(&self) -> usize {
+        let mut sum: usize = 0;
+        for cpu in crate::cpu::possible() {
+            // SAFETY: By the invariants of both types this is a live word of the area.
+            sum = sum.wrapping_add(unsafe {
+                let word = bindings::ferro_per_cpu_ptr(self.words.as_ptr().cast(), cpu.get());
+                crate::word::load(word.cast::<usize>())
+            });
+        }
+        sum
+    }
+}
+
+impl Drop for PerCpuCounter {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; nobody counts any more.
+        unsafe { bindings::free_percpu(self.words.as_ptr().cast()) }
+    }
+}
+
+/// Adds 1 to the word of this CPU.
+///
+/// # Safety
+///
+/// `words` is the address of a per-CPU word that lives.
+#[inline(always)]
+pub unsafe fn inc_this_cpu(words: *mut usize) {
+    #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+    // SAFETY: By the rules of this function; the address is relative to the segment.
+    unsafe {
+        core::arch::asm!("inc qword ptr gs:[{words}]", words = in(reg) words, options(nostack))
+    };
+    #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
+    // SAFETY: By the rules of this function.
+    unsafe {
+        bindings::ferro_this_cpu_add(words.cast(), 1)
+    };
+}
+
+/// Takes 1 from the word of this CPU.
+///
+/// # Safety
+///
+/// As for [`inc_this_cpu`].
+#[inline(always)]
+unsafe fn dec_this_cpu(words: *mut usize) {
+    #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+    // SAFETY: By the rules of this function; the address is relative to the segment.
+    unsafe {
+        core::arch::asm!("dec qword ptr gs:[{words}]", words = in(reg) words, options(nostack))
+    };
+    #[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
+    // SAFETY: By the rules of this function.
+    unsafe {
+        bindings::ferro_this_cpu_add(words.cast(), usize::MAX)
+    };
+}

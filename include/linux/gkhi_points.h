@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The hook points of the kernel: hooks at the places where it calls into its tracing engines. They are
+ * defined in kernel/ferrotrace/rust/gkhi/points.c. The engines attach to them as exits; so can
+ * everybody else.
+ *
+ * An answer that is not 0 says that the exit has dealt with the event; what the kernel does then is written
+ * with each.
+ */
+#ifndef _LINUX_GKHI_POINTS_H
+#define _LINUX_GKHI_POINTS_H
+
+#include <linux/gkhi.h>
+
+/*
+ * int3(struct pt_regs *regs): a breakpoint instruction, of the kernel or of a user, before kprobes and
+ * the die notifiers. Context: trap, as in an NMI if it is the kernel's. Not 0: the trap is done with, and
+ * execution goes on at @regs->ip.
+ */
+DECLARE_GKHOOK(int3, 1, GKH_RO);
+
+/*
+ * debug(struct pt_regs *regs, unsigned long *dr6): a debug trap, such as the one after a single step,
+ * before the die notifiers. Context: trap, as in an NMI if it is the kernel's. The bits of DR6 have positive
+ * polarity; the exit clears those that it has dealt with. Not 0: the trap is done with.
+ */
+DECLARE_GKHOOK(debug, 2, GKH_RO);
+
+/*
+ * kernel_fault(struct pt_regs *regs, unsigned long trapnr, unsigned long address): a page fault of the kernel
+ * that is not spurious, before it is handled, or a general protection fault (@address is 0) that no fix-up
+ * was found for. Context: trap; may be preemptible, may not. Not 0: the fault is done with, and
+ * execution goes on at @regs->ip.
+ */
+DECLARE_GKHOOK(kernel_fault, 3, GKH_RO);
+
+/*
+ * task_fork(struct task_struct *task, unsigned long clone_flags): a task is complete and not running yet.
+ * Context: process, of the parent. The answer does not matter.
+ */
+DECLARE_GKHOOK(task_fork, 2, GKH_RO);
+
+/*
+ * task_exit(struct task_struct *task): nobody finds the task any more that has exited, and it is about to be
+ * freed. Context: RCU callback, usually in a soft interrupt. The answer does not matter.
+ */
+DECLARE_GKHOOK(task_exit, 1, GKH_RO);
+
+/*
+ * trampoline_update(struct ftrace_ops *ops): an ops needs its trampoline made or changed. Context: process,
+ * with ftrace_lock held. Not 0: the exit has done it: set ops->trampoline, ->trampoline_size and, if it is
+ * to be asked to free it, FTRACE_OPS_FL_ALLOC_TRAMP. It stays armed as long as it has trampolines.
+ */
+DECLARE_GKHOOK(trampoline_update, 1, GKH_RO);
+
+/*
+ * trampoline_free(struct ftrace_ops *ops): an ops no longer needs its trampoline, and nobody is in it; @ops
+ * may be NULL. Context: process, with ftrace_lock held or not. Not 0: the exit has done it, and cleared ops->trampoline.
+ */
+DECLARE_GKHOOK(trampoline_free, 1, GKH_RO);
+
+/*
+ * gcov_object(struct gcov_info *info): the constructor of an object that was compiled by GCC for coverage.
+ * Context: process; at boot before initcalls, when no exit can be there yet, and while a module is
+ * loaded. Not 0: the exit keeps the object, and the kernel's own exporter does not get it.
+ */
+DECLARE_GKHOOK(gcov_object, 1, GKH_RO);
+
+/*
+ * llvm_gcov_object(void (*writeout)(void), void (*flush)(void)): the same for one that was compiled by LLVM.
+ */
+DECLARE_GKHOOK(llvm_gcov_object, 2, GKH_RO);
+
+/*
+ * module_event(struct module *module, unsigned long state): a module's state is now this one of enum
+ * module_state, as for a module notifier. Context: process. The answer does not matter. When a
+ * module goes, its own exits are gone before.
+ */
+DECLARE_GKHOOK(module_event, 2, GKH_RO);
+
+/*
+ * cpu_prepare(unsigned int cpu): a CPU is about to come up. Context: process, on another CPU, with
+ * CPU hotplug held for writing; exits are neither registered nor armed there. An exit that makes it return a
+ * negative errno keeps the CPU down.
+ */
+DECLARE_GKHOOK(cpu_prepare, 1, GKH_RO_RET);
+
+#endif /* _LINUX_GKHI_POINTS_H */

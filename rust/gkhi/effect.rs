@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Brings a staged change to the places of its hooks, in one step.
+//!
+//! A change of one hook is a single store. For several hooks there are three rounds: each gets a chain
+//! that calls what it called before, until a switch that all of them share is thrown; the switch is
+//! thrown; and each gets what it is to have in the end. So nobody ever sees a part of the change, not
+//! even an NMI.
+//!
+//! Contexts: process; sleeps, with the registry locked.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::State;
+use ferro_sys::hook::Chain;
+use ferro_sys::hook::Context;
+use ferro_sys::hook::Exit;
+use ferro_sys::hook::Graveyard;
+use ferro_sys::hook::Switch;
+use ferro_sys::hook::Target;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::error::Error;
+use crate::registry::Hook;
+use crate::registry::Hooks;
+
+/// What one hook is going to call.
+struct Change {
+    hook: usize,
+    /// Before and after the switch is thrown, if others change too.
+    staged: Option<Target>,
+    end: Target,
+    /// Exits that have disarmed themselves and are armed again, by their numbers.
+    renewed: KVec<(usize, Arc<Exit>)>,
+}
+
+/// Puts what is staged into effect. If that fails, nothing has changed.
+pub(crate) fn apply(table: &mut Hooks) -> Result<Graveyard, Error> {
+    let count = table.hooks().iter().filter(|h| h.is_staged()).count();
+    let visible = table.hooks().iter().filter(|h| h.is_visible()).count();
+    let switch = match visible {
+        0 | 1 => None,
+        _ => Some(Arc::new(Switch::new(), GFP_KERNEL)?),
+    };
+    let mut changes = KVec::with_capacity(count, GFP_KERNEL)?;
+    for hook in table.hooks().iter().filter(|h| h.is_staged()) {
+        changes.push(plan(hook, switch.as_ref())?, GFP_KERNEL)?;
+    }
+    // Two for each hook: what it has now, and what it has in between.
+    let mut grave = Graveyard::new(2 * count).map_err(|_| Error::NoMemory)?;
+
+    // Nothing from here on fails: the graveyard has room.
+    let mut publish = |table: &mut Hooks, id: usize, target: Target| {
+        let mut hooks = table.hooks_mut().iter_mut();
+        if let Some(hook) = hooks.find(|h| h.id == id) {
+            let _ = hook.body.site.publish(target, &mut grave);
+        }
+    };
+    for change in changes.iter_mut() {
+        if let Some(staged) = change.staged.take() {
+            publish(table, change.hook, staged);
+        }
+    }
+    if let Some(switch) = switch {
+        switch.throw();
+    }
+    for change in changes {
+        publish(table, change.hook, change.end);
+        renew(table, change.hook, &change.renewed);
+    }
+    Ok(grave)
+}
+
+fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
+    let place = hook.body.site.hook();
+    let mut renewed = KVec::new();
+    let (mut now, mut later) = (KVec::new(), KVec::new());
+    for exit in hook.exits() {
+        if exit.state() == State::Armed {
+            now.push(exit.body.node.clone(), GFP_KERNEL)?;
+        }
+        if exit.next() == State::Armed {
+            let mut node = exit.body.node.clone();
+            if exit.state() != State::Armed && node.is_spent() {
+                let new = exit.body.new_node(place).map_err(|_| Error::NoMemory)?;
+                node = Arc::new(new, GFP_KERNEL)?;
+                renewed.push((exit.id, node.clone()), GFP_KERNEL)?;
+            }
+            later.push(node, GFP_KERNEL)?;
+        }
+    }
+    let end = target(hook, &later)?;
+    let staged = match switch {
+        None => None,
+        Some(switch) => {
+            let later = Some((switch.clone(), later));
+            let chain = Chain::new(place, now, later, hook.body.dispatches.clone());
+            Some(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
+        }
+    };
+    Ok(Change {
+        hook: hook.id,
+        staged,
+        end,
+        renewed,
+    })
+}
+
+/// How a hook calls these exits. Where one may sleep, there is always a chain, which takes the lock that
+/// this needs.
+fn target(hook: &Hook, exits: &[Arc<Exit>]) -> Result<Target, Error> {
+    let place = hook.body.site.hook();
+    match exits {
+        [] => Ok(Target::Idle),
+        [exit] if place.context() != Context::Sleep => Ok(Target::Exit(exit.clone())),
+        exits => {
+            let mut list = KVec::with_capacity(exits.len(), GFP_KERNEL)?;
+            for exit in exits {
+                list.push(exit.clone(), GFP_KERNEL)?;
+            }
+            let chain = Chain::new(place, list, None, hook.body.dispatches.clone());
+            Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
+        }
+    }
+}
+
+/// Notes what is armed from now on.
+fn renew(table: &mut Hooks, hook: usize, renewed: &[(usize, Arc<Exit>)]) {
+    let mut hooks = table.hooks_mut().iter_mut();
+    let Some(hook) = hooks.find(|h| h.id == hook) else {
+        return;
+    };
+    for exit in hook.exits_mut() {
+        if exit.next() != State::Armed || exit.state() == State::Armed {
+            continue;
+        }
+        let node = renewed.iter().find(|(id, _)| *id == exit.id);
+        exit.body.arm(node.map(|(_, node)| node.clone()));
+    }
+}

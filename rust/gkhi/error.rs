@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can go wrong, and what C and user space see of it.
+//!
+//! Contexts: any.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::Denied;
+use ferro_core::hooks::NoMemory;
+use ferro_core::hooks::Refused;
+use ferro_core::hooks::Taken;
+use kernel::alloc::AllocError;
+use kernel::bindings;
+use kernel::error::code;
+use kernel::prelude::*;
+
+/// Why the registry did not do it. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A record, exit, hook or list is missing. -EINVAL
+    Missing,
+    /// A name is none, or too long, or taken by a file in debugfs `gkhi/`. -EINVAL
+    BadName,
+    /// An unknown flag. -EINVAL
+    BadFlags,
+    /// The function is in no code, or in code that goes after initialisation. -EINVAL
+    NoCode,
+    /// A hook's description contradicts itself. -EINVAL
+    BadHook,
+    /// The record or the hook is known already. -EALREADY
+    Already,
+    /// No hook has this name. -ENOENT
+    NoHook,
+    /// The exit was compiled for more parameters than the hook has. -E2BIG
+    TooManyParams,
+    /// The exit was compiled for other parameters than the hook has. -EPROTOTYPE
+    OtherParams,
+    /// The hook does not fire where the other CPUs can be stopped. -EOPNOTSUPP
+    CannotStop,
+    /// The hook has an exit, and can have or was asked for only one. -EBUSY
+    Occupied,
+    /// The hook has a first exit. -EEXIST
+    FirstTaken,
+    /// The hook has a last exit. -EEXIST
+    LastTaken,
+    /// The name is taken. -EEXIST
+    NameTaken,
+    /// An exit or a hook is not registered. -ESRCH
+    Unregistered,
+    /// The exit's hook has been deleted. -ENODEV
+    Deleted,
+    /// A list of records has no end. -ELOOP
+    Endless,
+    /// -ENOMEM
+    NoMemory,
+}
+
+impl From<Error> for kernel::error::Error {
+    fn from(error: Error) -> Self {
+        // Those that have no constant in the kernel crate.
+        let errno = |errno: u32| Self::from_errno(errno.try_into().map_or(0, |e: i32| -e));
+        match error {
+            Error::Missing | Error::BadName | Error::BadFlags | Error::NoCode | Error::BadHook => {
+                code::EINVAL
+            }
+            Error::Already => errno(bindings::EALREADY),
+            Error::NoHook => code::ENOENT,
+            Error::TooManyParams => code::E2BIG,
+            Error::OtherParams => errno(bindings::EPROTOTYPE),
+            Error::CannotStop => errno(bindings::EOPNOTSUPP),
+            Error::Occupied => code::EBUSY,
+            Error::FirstTaken | Error::LastTaken | Error::NameTaken => code::EEXIST,
+            Error::Unregistered => code::ESRCH,
+            Error::Deleted => code::ENODEV,
+            Error::Endless => code::ELOOP,
+            Error::NoMemory => ENOMEM,
+        }
+    }
+}
+
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Unregistered => Self::Unregistered,
+            Denied::Detached => Self::Deleted,
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Taken(Taken::Hook) => Self::Occupied,
+            Refused::Taken(Taken::First) => Self::FirstTaken,
+            Refused::Taken(Taken::Last) => Self::LastTaken,
+            Refused::NoHook => Self::NoHook,
+            Refused::NoMemory => Self::NoMemory,
+        }
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<AllocError> for Error {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
+}

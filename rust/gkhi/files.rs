@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! debugfs `gkhi/`: what there is, and arming by writing.
+//!
+//! `hooks` lists all; `arm` and `disarm` take names, HOOK/EXIT, all in one step; each exit has a file
+//! HOOK/EXIT, which is 0 or 1.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::Op;
+use ferro_core::hooks::Priority;
+use ferro_core::hooks::State;
+use ferro_sys::counted::Shared;
+use ferro_sys::debugfs::Dir;
+use ferro_sys::debugfs::File;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::NodeOps;
+use ferro_sys::fops::UserDst;
+use ferro_sys::fops::UserSrc;
+use ferro_sys::hook::Condition;
+use ferro_sys::hook::Context;
+use kernel::bindings;
+use kernel::fmt;
+use kernel::fmt::Write;
+use kernel::prelude::*;
+
+use crate::error::Error;
+use crate::registry;
+use crate::registry::Guest;
+use crate::registry::Handle;
+use crate::registry::Hook;
+
+/// Bytes of a name.
+pub(crate) const NAME_MAX: usize = bindings::GKH_NAME_MAX as usize;
+/// Bytes that one write to `arm` or `disarm` can have.
+const LIST_MAX: usize = 65536;
+
+/// Whether a hook's directory would have the name of a file.
+pub(crate) fn is_reserved(name: &CStr) -> bool {
+    [c"hooks", c"arm", c"disarm"].contains(&name)
+}
+
+/// The directory and its own files.
+pub(crate) struct Root {
+    // In the order in which they have to go.
+    _files: KVec<File<Shared<RootFile>>>,
+    dir: Dir,
+}
+
+impl Root {
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+}
+
+/// Makes them.
+pub(crate) fn root() -> Result<Root> {
+    let dir = Dir::new(c"gkhi")?;
+    let mut files = KVec::new();
+    let mut add = |name, mode, file| -> Result {
+        let file = dir.file(name, mode, &ROOT_FILES, Shared::new(Ok(file))?)?;
+        Ok(files.push(file, GFP_KERNEL)?)
+    };
+    add(c"hooks", 0o400, RootFile::Hooks)?;
+    add(c"arm", 0o200, RootFile::Change(Op::Arm))?;
+    add(c"disarm", 0o200, RootFile::Change(Op::Disarm))?;
+    Ok(Root { _files: files, dir })
+}
+
+pub(crate) enum RootFile {
+    Hooks,
+    /// `hooks`, as it was when it was opened.
+    Listed(KVVec<u8>),
+    Change(Op),
+}
+
+static ROOT_FILES: FileTable<Shared<RootFile>> = FileTable::built_in();
+
+impl NodeOps for RootFile {
+    fn snapshot(&self) -> Result<Option<Self>> {
+        match self {
+            Self::Hooks => Ok(Some(Self::Listed(list()?))),
+            Self::Listed(_) | Self::Change(_) => Ok(None),
+        }
+    }
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        match self {
+            Self::Listed(text) => to.copy_at_position(text),
+            Self::Hooks | Self::Change(_) => Err(EINVAL),
+        }
+    }
+
+    fn write(&self, from: &UserSrc) -> Result {
+        let Self::Change(op) = self else {
+            return Err(EINVAL);
+        };
+        if from.len() > LIST_MAX {
+            return Err(E2BIG);
+        }
+        let mut bytes = KVVec::with_capacity(from.len(), GFP_KERNEL)?;
+        bytes.resize(from.len(), 0, GFP_KERNEL)?;
+        let text = from.text(&mut bytes)?;
+        Ok(registry::apply(*op, &named(text)?)?)
+    }
+}
+
+/// The exits that a text names.
+fn named(text: &[u8]) -> Result<KVec<Handle>> {
+    let mut handles = KVec::new();
+    let guard = registry::lock();
+    let words = text.split(u8::is_ascii_whitespace);
+    for word in words.filter(|w| !w.is_empty()) {
+        let slash = word.iter().position(|b| *b == b'/').ok_or(EINVAL)?;
+        let (hook, exit) = word.split_at_checked(slash).ok_or(EINVAL)?;
+        let exit = exit.get(1..).ok_or(EINVAL)?;
+        let mut hooks = guard.iter().flat_map(|r| r.table.hooks());
+        let hook = hooks
+            .find(|h| h.body.name().to_bytes() == hook)
+            .ok_or(ENOENT)?;
+        let mut exits = hook.exits().iter();
+        let exit = exits
+            .find(|e| e.body.name.to_bytes() == exit)
+            .ok_or(ENOENT)?;
+        if exit.body.is_pinned() {
+            return Err(EPERM);
+        }
+        handles.push(exit.body.handle(exit.id), GFP_KERNEL)?;
+    }
+    match handles.is_empty() {
+        true => Err(EINVAL),
+        false => Ok(handles),
+    }
+}
+
+/// The file of an exit.
+pub(crate) type ExitFile = File<Shared<Armed>>;
+
+/// Makes it.
+pub(crate) fn exit_file(dir: &Dir, name: &CStr, id: usize) -> Result<ExitFile> {
+    dir.file(name, 0o600, &EXIT_FILES, Shared::new(Ok(Armed { id }))?)
+}
+
+pub(crate) struct Armed {
+    id: usize,
+}
+
+static EXIT_FILES: FileTable<Shared<Armed>> = FileTable::built_in();
+
+impl Armed {
+    fn with<R>(&self, f: impl FnOnce(&Guest) -> R) -> Result<R> {
+        let guard = registry::lock();
+        let mut exits = guard.iter().flat_map(|r| r.table.exits());
+        let exit = exits.find(|e| e.id == self.id).ok_or(Error::Unregistered)?;
+        Ok(f(&exit.body))
+    }
+
+    fn handle(&self) -> Result<Handle> {
+        self.with(|exit| exit.handle(self.id))
+    }
+
+    fn is_pinned(&self) -> Result<bool> {
+        self.with(Guest::is_pinned)
+    }
+}
+
+impl NodeOps for Armed {
+    fn read(&self, to: &mut UserDst) -> Result {
+        match registry::is_armed(self.handle()?) {
+            true => to.copy_at_position(b"1\n"),
+            false => to.copy_at_position(b"0\n"),
+        }
+    }
+
+    fn write(&self, from: &UserSrc) -> Result {
+        if self.is_pinned()? {
+            return Err(EPERM);
+        }
+        let op = match from.flag()? {
+            true => Op::Arm,
+            false => Op::Disarm,
+        };
+        Ok(registry::apply(op, &[self.handle()?])?)
+    }
+}
+
+/// Text of any length.
+struct Text(KVVec<u8>);
+
+impl Write for Text {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        let added = self.0.extend_from_slice(s.as_bytes(), GFP_KERNEL);
+        added.map_err(|_| fmt::Error)
+    }
+}
+
+/// A line for each hook and each exit. Keys may be added at the ends.
+fn list() -> Result<KVVec<u8>> {
+    let mut text = Text(KVVec::new());
+    let guard = registry::lock();
+    for hook in guard.iter().flat_map(|r| r.table.hooks()) {
+        write_hook(&mut text, hook).map_err(|_| ENOMEM)?;
+    }
+    Ok(text.0)
+}
+
+fn write_hook(text: &mut Text, hook: &Hook) -> fmt::Result {
+    let (host, place) = (&hook.body, hook.body.site.hook());
+    let armed = |g: &Guest, state| state == State::Armed && !g.node.is_spent();
+    let (mut hits, mut active) = (host.past_hits.wrapping_add(host.dispatches.sum()), false);
+    for exit in hook.exits() {
+        hits = hits.wrapping_add(exit.body.counts().direct);
+        active |= armed(&exit.body, exit.state());
+    }
+    let context = match place.context() {
+        Context::Sleep => "sleep",
+        Context::Task => "task",
+        Context::Atomic => "atomic",
+    };
+    let access = match (place.is_modifiable(), place.has_return()) {
+        (false, false) => "ro",
+        (true, false) => "rw",
+        (false, true) => "ro_ret",
+        (true, true) => "rw_ret",
+    };
+    let owner = host.owner.as_str();
+    text.write_fmt(fmt!(
+        "hook={} module={owner} context={context} access={access}",
+        host.name()
+    ))?;
+    write_params(text, place.params().to_bytes())?;
+    match place.sites() {
+        Some(sites) => text.write_fmt(fmt!(" sites={sites}"))?,
+        None => text.write_str(" sites=-")?,
+    }
+    let (active, exits) = (u8::from(active), hook.exits().len());
+    text.write_fmt(fmt!(" active={active} hits={hits} exits={exits}\n"))?;
+    for (index, exit) in hook.exits().iter().enumerate() {
+        let guest = &exit.body;
+        let priority = match exit.priority {
+            Priority::First => "first",
+            Priority::Last => "last",
+            Priority::Only => "only",
+            Priority::Unspecified | Priority::UnspecifiedLifo => "unspecified",
+        };
+        let conditions = match guest.condition() {
+            Condition::None => "none",
+            Condition::IrqsOff => "irqs_off",
+            Condition::CpusStopped => "cpus_stopped",
+        };
+        let counts = guest.counts();
+        let armed = u8::from(armed(guest, exit.state()));
+        text.write_fmt(fmt!(
+            "  exit={} order={} priority={priority}",
+            &*guest.name,
+            index + 1
+        ))?;
+        text.write_fmt(fmt!(
+            " conditions={conditions} params={} armed={armed}",
+            guest.params
+        ))?;
+        let (hits, stops) = (counts.hits, counts.stops);
+        text.write_fmt(fmt!(
+            " hits={hits} stops={stops} module={} pinned={}\n",
+            guest.owner.as_str(),
+            u8::from(guest.is_pinned())
+        ))?;
+    }
+    Ok(())
+}
+
+/// The names of parameters, without types and spaces.
+fn write_params(text: &mut Text, params: &[u8]) -> fmt::Result {
+    text.write_str(" params=")?;
+    if params.is_empty() {
+        return text.write_str("-");
+    }
+    // Commas in the brackets of a type separate nothing.
+    let mut depth = 0_i32;
+    let commas = params.split(|byte| {
+        depth += i32::from(b"<([".contains(byte)) - i32::from(b">)]".contains(byte));
+        *byte == b',' && depth == 0
+    });
+    for (index, param) in commas.enumerate() {
+        let name = param.split(|b| *b == b':').next().unwrap_or_default();
+        let name = core::str::from_utf8(name.trim_ascii()).unwrap_or("?");
+        let comma = if index == 0 { "" } else { "," };
+        text.write_fmt(fmt!("{comma}{name}"))?;
+    }
+    Ok(())
+}

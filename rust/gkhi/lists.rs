@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bookkeeping's lists, of the kernel's vectors.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::List;
+use ferro_core::hooks::Lists;
+use ferro_core::hooks::NoMemory;
+use kernel::prelude::*;
+
+/// Lists of the kernel.
+pub(crate) struct KernelLists;
+
+impl Lists for KernelLists {
+    type Of<T> = Items<T>;
+}
+
+/// A list.
+pub(crate) struct Items<T>(KVec<T>);
+
+impl<T> List<T> for Items<T> {
+    fn new() -> Self {
+        Self(KVec::new())
+    }
+
+    fn reserve(&mut self, more: usize) -> Result<(), NoMemory> {
+        self.0.reserve(more, GFP_KERNEL).map_err(|_| NoMemory)
+    }
+
+    fn insert(&mut self, at: usize, item: T) -> Result<(), NoMemory> {
+        self.reserve(1)?;
+        self.0
+            .insert_within_capacity(at, item)
+            .map_err(|_| NoMemory)
+    }
+
+    fn remove(&mut self, at: usize) -> Option<T> {
+        self.0.remove(at).ok()
+    }
+
+    fn as_slice(&self) -> &[T] {
+        &self.0
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}

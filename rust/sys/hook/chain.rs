@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Several exits, called in order; and changing several hooks in one step.
+//!
+//! Contexts: dispatching wherever the hook is, NMI included; making and switching in process context.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering;
+
+use kernel::bindings;
+use kernel::ffi::c_int;
+use kernel::ffi::c_long;
+use kernel::ffi::c_ulong;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use super::exit::Exit;
+use super::Context;
+use super::HookRef;
+use super::PARAMS_MAX;
+use crate::percpu::PerCpuCounter;
+
+/// The one word that decides for several chains which exits they call.
+pub struct Switch(AtomicBool);
+
+impl Switch {
+    /// Not thrown yet.
+    pub const fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// From now on all chains that have this switch call their later exits.
+    ///
+    /// The other CPUs are stopped meanwhile, so that it falls into no section of theirs that has interrupts or
+    /// preemption off; and for NMIs, which cannot be stopped, it is a single store.
+    ///
+    /// Context: process; sleeps.
+    pub fn throw(&self) {
+        /// # Safety
+        ///
+        /// `switch` points to an `AtomicBool`.
+        unsafe extern "C" fn run(switch: *mut c_void) -> c_int {
+            // SAFETY: By the rules of this function.
+            unsafe { &*switch.cast::<AtomicBool>() }.store(true, Ordering::Release);
+            0
+        }
+        let switch = (&raw const self.0).cast_mut().cast();
+        // SAFETY: `run` gets what it expects, and has returned when this does.
+        unsafe { bindings::ferro_stop_machine(Some(run), switch) };
+    }
+
+    fn is_thrown(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Exits of a hook, in order.
+///
+/// # Invariants
+///
+/// `raw` comes first, its `fn` is `dispatch` for the hook's parameters, or `dispatch_asleep`, and its `hits` is that of `_hits`.
+#[repr(C)]
+pub struct Chain {
+    raw: UnsafeCell<bindings::gkh_exit>,
+    now: KVec<Arc<Exit>>,
+    /// What is called when the switch has been thrown.
+    later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
+    /// What the place counts in.
+    _hits: Arc<PerCpuCounter>,
+}
+
+// SAFETY: Nothing changes but the counter and the switch, which are made for it.
+unsafe impl Send for Chain {}
+// SAFETY: As above.
+unsafe impl Sync for Chain {}
+
+impl Chain {
+    /// A chain for this hook, of exits that were made for it.
+    pub fn new(
+        hook: HookRef,
+        now: KVec<Arc<Exit>>,
+        later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
+        hits: Arc<PerCpuCounter>,
+    ) -> Self {
+        let function: super::ExitFn = match (hook.context(), hook.count()) {
+            (Context::Sleep, _) => dispatch_asleep,
+            // The return value comes after all other parameters.
+            _ if hook.has_return() => dispatch::<PARAMS_MAX>,
+            (_, 0) => dispatch::<0>,
+            (_, 1) => dispatch::<1>,
+            (_, 2) => dispatch::<2>,
+            (_, 3) => dispatch::<3>,
+            _ => dispatch::<PARAMS_MAX>,
+        };
+        // INVARIANT: As it says.
+        Self {
+            raw: UnsafeCell::new(bindings::gkh_exit {
+                fn_: Some(function),
+                hits: hits.as_ptr(),
+                data: core::ptr::null_mut(),
+                record: core::ptr::null_mut(),
+                count: hook.count(),
+            }),
+            now,
+            later,
+            _hits: hits,
+        }
+    }
+
+    /// With the right to all of `self`: it comes back as a pointer to that.
+    pub(super) fn as_ptr(&self) -> *const bindings::gkh_exit {
+        core::ptr::from_ref(self).cast()
+    }
+
+    /// # Safety
+    ///
+    /// The parameters are those of the hook, which has no more than `N` if that is not the most that can be.
+    #[inline(always)]
+    unsafe fn dispatch<const N: usize>(&self, p: [c_ulong; PARAMS_MAX]) -> c_long {
+        let exits = match &self.later {
+            Some((switch, later)) if switch.is_thrown() => later,
+            _ => &self.now,
+        };
+        let mut rest = exits.iter();
+        while let Some(exit) = rest.next() {
+            // SAFETY: By the rules of this function.
+            let answer = unsafe { exit.call::<N>(p) };
+            if answer != 0 {
+                // SAFETY: By the rules of this function.
+                unsafe { end(exit, rest.as_slice(), p) };
+                return answer;
+            }
+        }
+        0
+    }
+}
+
+/// An exit has ended a dispatch: calls the exits after it that are called in any case.
+///
+/// # Safety
+///
+/// The parameters are those of the hook.
+#[cold]
+#[link_section = ".kprobes.text"]
+unsafe fn end(by: &Exit, rest: &[Arc<Exit>], p: [c_ulong; PARAMS_MAX]) {
+    if !rest.is_empty() {
+        by.count_stop();
+    }
+    for exit in rest.iter().filter(|e| e.is_pinned()) {
+        // SAFETY: By the rules of this function.
+        unsafe { exit.call::<PARAMS_MAX>(p) };
+    }
+}
+
+/// # Safety
+///
+/// Called by a place, with a `Chain` and the parameters of its hook.
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn dispatch<const N: usize>(
+    chain: *const bindings::gkh_exit,
+    p0: c_ulong,
+    p1: c_ulong,
+    p2: c_ulong,
+    p3: c_ulong,
+    p4: c_ulong,
+) -> c_long {
+    // SAFETY: By the rules of this function.
+    unsafe { (*chain.cast::<Chain>()).dispatch::<N>([p0, p1, p2, p3, p4]) }
+}
+
+/// # Safety
+///
+/// As for [`dispatch`], where one may sleep.
+unsafe extern "C" fn dispatch_asleep(
+    chain: *const bindings::gkh_exit,
+    p0: c_ulong,
+    p1: c_ulong,
+    p2: c_ulong,
+    p3: c_ulong,
+    p4: c_ulong,
+) -> c_long {
+    // SAFETY: Process context. The chain stays while the lock is held; until then nobody has slept in
+    // here, which is waited for too.
+    let lock = unsafe { bindings::ferro_hook_read_lock() };
+    // SAFETY: By the rules of this function.
+    let answer = unsafe { (*chain.cast::<Chain>()).dispatch::<PARAMS_MAX>([p0, p1, p2, p3, p4]) };
+    // SAFETY: Undoes the locking.
+    unsafe { bindings::ferro_hook_read_unlock(lock) };
+    answer
+}

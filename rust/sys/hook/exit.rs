@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An exit, as a hook's place calls it.
+//!
+//! Contexts: wherever the hook is, NMI included.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering;
+
+use kernel::bindings;
+use kernel::ffi::c_long;
+use kernel::ffi::c_ulong;
+use kernel::prelude::*;
+
+use super::HookRef;
+use crate::cpu::IrqsOff;
+use crate::percpu::PerCpuCounter;
+
+/// The function of an exit: `gkh_fn_t`.
+pub type ExitFn = unsafe extern "C" fn(
+    *const bindings::gkh_exit,
+    c_ulong,
+    c_ulong,
+    c_ulong,
+    c_ulong,
+    c_ulong,
+) -> c_long;
+
+/// How an exit wants to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// As it comes.
+    None,
+    /// With interrupts off.
+    IrqsOff,
+    /// With interrupts off, while all other CPUs are stopped.
+    CpusStopped,
+}
+
+/// An armed exit.
+///
+/// # Invariants
+///
+/// - `raw` comes first, and its `fn` is one of: `real`, `irqs_off`, `cpus_stopped`, `skip`. Its `hits` is that of
+///   `direct`.
+/// - `real` may be called as long as a site or a chain has this.
+#[repr(C)]
+pub struct Exit {
+    raw: UnsafeCell<bindings::gkh_exit>,
+    real: ExitFn,
+    pinned: bool,
+    /// Calls by the place itself. The place counts, so this has to stay as long as the exit.
+    direct: PerCpuCounter,
+    /// Calls by chains, less those that were counted and not made.
+    chained: PerCpuCounter,
+    stops: PerCpuCounter,
+}
+
+// SAFETY: Only `fn` of `raw` changes, in single exchanges of a word; the counters are made for this. What `data` and
+// `record` point to is up to the function.
+unsafe impl Send for Exit {}
+// SAFETY: As above.
+unsafe impl Sync for Exit {}
+
+/// What an exit is made of.
+#[derive(Clone, Copy)]
+pub struct Parts {
+    function: ExitFn,
+    condition: Condition,
+    pinned: bool,
+    data: *mut c_void,
+    record: *mut bindings::gkh_record,
+}
+
+// SAFETY: These are values; what the pointers point to is up to the function.
+unsafe impl Send for Parts {}
+// SAFETY: As above.
+unsafe impl Sync for Parts {}
+
+impl Parts {
+    /// `data` and `record` are what the function finds in its `struct gkh_exit`.
+    ///
+    /// # Safety
+    ///
+    /// The function may be called with an [`Exit`] of these parts and with the parameters of the hook that it is
+    /// published on, in its context and under the condition, until a [`Graveyard`](super::Graveyard) has
+    /// waited for that; and `record` is NULL or stays as long.
+    pub unsafe fn new(
+        function: ExitFn,
+        condition: Condition,
+        data: *mut c_void,
+        record: *mut bindings::gkh_record,
+    ) -> Self {
+        Self {
+            function,
+            condition,
+            pinned: false,
+            data,
+            record,
+        }
+    }
+
+    /// Has it called although an exit before it has ended the dispatch.
+    pub fn pin(&mut self) {
+        self.pinned = true;
+    }
+
+    /// Whether it is called in any case.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned
+    }
+
+    /// Where the function is.
+    pub fn address(&self) -> usize {
+        (self.function as *const ()).addr()
+    }
+
+    /// The record's address, or 0.
+    pub fn record_address(&self) -> usize {
+        self.record.addr()
+    }
+
+    /// How it is called.
+    pub fn condition(&self) -> Condition {
+        self.condition
+    }
+}
+
+impl Exit {
+    /// An exit that can be published on this hook.
+    ///
+    /// Errors: -ENOMEM.
+    pub fn new(parts: &Parts, hook: HookRef) -> Result<Self> {
+        let direct = PerCpuCounter::new()?;
+        let function = match parts.condition {
+            Condition::None => parts.function,
+            Condition::IrqsOff => irqs_off,
+            Condition::CpusStopped => cpus_stopped,
+        };
+        // INVARIANT: By the rules of `Parts`.
+        Ok(Self {
+            raw: UnsafeCell::new(bindings::gkh_exit {
+                fn_: Some(function),
+                hits: direct.as_ptr(),
+                data: parts.data,
+                record: parts.record,
+                count: hook.count(),
+            }),
+            real: parts.function,
+            pinned: parts.pinned,
+            direct,
+            chained: PerCpuCounter::new()?,
+            stops: PerCpuCounter::new()?,
+        })
+    }
+
+    /// With the right to all of `self`: it comes back as a pointer to that.
+    pub(super) fn as_ptr(&self) -> *const bindings::gkh_exit {
+        core::ptr::from_ref(self).cast()
+    }
+
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pinned
+    }
+
+    /// It has ended a dispatch that would have gone on.
+    pub(super) fn count_stop(&self) {
+        self.stops.inc();
+    }
+
+    fn function(&self) -> &AtomicPtr<c_void> {
+        // SAFETY: By the type invariant the word is a function's address, and everyone who writes it uses
+        // this; the alignment is that of a pointer.
+        unsafe { AtomicPtr::from_ptr((&raw mut (*self.raw.get()).fn_).cast()) }
+    }
+
+    /// Calls it as a part of a chain.
+    ///
+    /// # Safety
+    ///
+    /// The parameters are those of its hook, which has no more than `N` if that is not the most that can be.
+    #[inline(always)]
+    pub(super) unsafe fn call<const N: usize>(&self, p: [c_ulong; super::PARAMS_MAX]) -> c_long {
+        self.chained.inc();
+        // SAFETY: By the type invariant it may be called with this; and by the rules of this function.
+        unsafe { super::place::invoke::<N>(self.as_ptr(), p) }
+    }
+
+    /// Calls by the place itself, when it was the only armed exit.
+    pub fn direct_hits(&self) -> usize {
+        self.direct.sum()
+    }
+
+    /// All calls.
+    pub fn hits(&self) -> usize {
+        self.direct.sum().wrapping_add(self.chained.sum())
+    }
+
+    /// How often it ended a dispatch with other exits behind it.
+    pub fn stops(&self) -> usize {
+        self.stops.sum()
+    }
+
+    /// Whether it has disarmed itself.
+    pub fn is_spent(&self) -> bool {
+        self.function().load(Ordering::Acquire) == skip as *mut c_void
+    }
+
+    fn spend(&self) -> bool {
+        let old = self.function().swap(skip as *mut c_void, Ordering::AcqRel);
+        old != skip as *mut c_void
+    }
+}
+
+/// Disarms the exit that is being called. True for the one call that did it.
+///
+/// # Safety
+///
+/// `exit` is what the exit was called with.
+#[link_section = ".kprobes.text"]
+pub unsafe fn disarm_self(exit: *const bindings::gkh_exit) -> bool {
+    // SAFETY: By the rules of this function, and as `raw` comes first.
+    let spent = unsafe { &*exit.cast::<Exit>() }.spend();
+    if spent {
+        super::tidy_later();
+    }
+    spent
+}
+
+/// What is called of an exit that has disarmed itself, until its hook knows.
+///
+/// # Safety
+///
+/// Called by a place or a chain, with an `Exit`.
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn skip(
+    exit: *const bindings::gkh_exit,
+    _: c_ulong,
+    _: c_ulong,
+    _: c_ulong,
+    _: c_ulong,
+    _: c_ulong,
+) -> c_long {
+    // It has been counted, in one place or the other, but was not called.
+    // SAFETY: By the rules of this function.
+    unsafe { &*exit.cast::<Exit>() }.chained.dec();
+    0
+}
+
+/// # Safety
+///
+/// Called by a place or a chain, with an `Exit` and the parameters of its hook.
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn irqs_off(
+    exit: *const bindings::gkh_exit,
+    p0: c_ulong,
+    p1: c_ulong,
+    p2: c_ulong,
+    p3: c_ulong,
+    p4: c_ulong,
+) -> c_long {
+    let _irqs = IrqsOff::new();
+    // SAFETY: By the rules of this function.
+    let this = unsafe { &*exit.cast::<Exit>() };
+    // SAFETY: By the rules of this function and the invariant of `Exit`.
+    unsafe { (this.real)(exit, p0, p1, p2, p3, p4) }
+}
+
+/// # Safety
+///
+/// As for [`irqs_off`], where one may sleep.
+unsafe extern "C" fn cpus_stopped(
+    exit: *const bindings::gkh_exit,
+    p0: c_ulong,
+    p1: c_ulong,
+    p2: c_ulong,
+    p3: c_ulong,
+    p4: c_ulong,
+) -> c_long {
+    struct Call {
+        exit: *const bindings::gkh_exit,
+        p: [c_ulong; super::PARAMS_MAX],
+        answer: c_long,
+    }
+
+    /// # Safety
+    ///
+    /// `call` is a `Call`.
+    unsafe extern "C" fn run(call: *mut c_void) -> kernel::ffi::c_int {
+        // SAFETY: By the rules of this function; the caller waits and does not look.
+        let call = unsafe { &mut *call.cast::<Call>() };
+        let [p0, p1, p2, p3, p4] = call.p;
+        // SAFETY: `cpus_stopped()` was called with an exit, which stays as long.
+        let this = unsafe { &*call.exit.cast::<Exit>() };
+        // It may have disarmed itself in a call for another CPU, while this one waited for its turn.
+        if this.is_spent() {
+            this.chained.dec();
+            return 0;
+        }
+        // SAFETY: `cpus_stopped()` was called with these; all CPUs but this one wait.
+        call.answer = unsafe { (this.real)(call.exit, p0, p1, p2, p3, p4) };
+        0
+    }
+
+    let mut call = Call {
+        exit,
+        p: [p0, p1, p2, p3, p4],
+        answer: 0,
+    };
+    // SAFETY: `run` gets what it expects, and has returned when this does. It returns 0, and nothing else
+    // can fail.
+    unsafe { bindings::ferro_stop_machine(Some(run), (&raw mut call).cast()) };
+    call.answer
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How hooks call exits: the mechanics under the hook registry.
+//!
+//! A hook's place calls whatever its [`Site`] has published, through the first word of it: nothing in
+//! particular ([`Target::Idle`]), one exit, or a [`Chain`] of them. What is taken out of a site is still
+//! being called for a while, so it goes to a [`Graveyard`], which waits before it drops it.
+//!
+//! Contexts: dispatching wherever the hook is, NMI included; all else in process context.
+
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+mod chain;
+mod exit;
+mod place;
+pub mod points;
+pub mod typed;
+
+pub use chain::Chain;
+pub use chain::Switch;
+pub use exit::disarm_self;
+pub use exit::Condition;
+pub use exit::Exit;
+pub use exit::ExitFn;
+pub use exit::Parts;
+pub use place::count_of;
+pub use place::Hook;
+
+/// Parameters a hook can have.
+pub const PARAMS_MAX: usize = bindings::GKH_PARAMS_MAX as usize;
+
+/// Where a hook may be come by: `enum gkh_context`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// In process context, where one may sleep.
+    Sleep,
+    /// Anywhere.
+    Task,
+    /// Where nothing is preempted.
+    Atomic,
+}
+
+/// A `struct gkhook`.
+///
+/// # Invariants
+///
+/// The pointer is to a hook that keeps its place and whose description does not change, as long as anybody
+/// uses this.
+#[derive(Clone, Copy)]
+pub struct HookRef(NonNull<bindings::gkhook>);
+
+// SAFETY: The description does not change; what does is only touched through a `Site`.
+unsafe impl Send for HookRef {}
+// SAFETY: As above.
+unsafe impl Sync for HookRef {}
+
+impl HookRef {
+    /// # Safety
+    ///
+    /// `hook` comes from `DEFINE_GKHOOK()` or `Hook`, and neither moves nor goes as long as the result or a
+    /// copy of it is used.
+    pub unsafe fn new(hook: NonNull<bindings::gkhook>) -> Self {
+        // INVARIANT: By the rules of this function.
+        Self(hook)
+    }
+
+    fn get(&self) -> &bindings::gkhook {
+        // SAFETY: By the type invariant; the key and `armed` are not looked at through this.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Where it is.
+    pub fn address(self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// Its name, if it has one.
+    pub fn name(&self) -> Option<&CStr> {
+        // SAFETY: By the type invariant a string, or NULL.
+        (!self.get().name.is_null()).then(|| unsafe { CStr::from_char_ptr(self.get().name) })
+    }
+
+    /// The names of its parameters.
+    pub fn params(&self) -> &CStr {
+        match self.get().params.is_null() {
+            true => c"",
+            // SAFETY: By the type invariant a string.
+            false => unsafe { CStr::from_char_ptr(self.get().params) },
+        }
+    }
+
+    /// How many parameters it has.
+    pub fn count(self) -> u32 {
+        u32::from(self.get().count)
+    }
+
+    /// Whether exits get the addresses of the parameters.
+    pub fn is_modifiable(self) -> bool {
+        u32::from(self.get().access) & bindings::gkh_access_GKH_RW != 0
+    }
+
+    /// Whether an exit can make the function return.
+    pub fn has_return(self) -> bool {
+        u32::from(self.get().access) & bindings::gkh_access_GKH_RO_RET != 0
+    }
+
+    /// Where it fires.
+    pub fn context(self) -> Context {
+        match u32::from(self.get().context) {
+            bindings::gkh_context_GKH_SLEEP => Context::Sleep,
+            bindings::gkh_context_GKH_ATOMIC => Context::Atomic,
+            _ => Context::Task,
+        }
+    }
+
+    /// Whether it describes itself as hooks do: a known context, a number of parameters that can be passed.
+    pub fn is_sound(self) -> bool {
+        let hook = self.get();
+        let room = PARAMS_MAX - usize::from(self.has_return());
+        u32::from(hook.context) <= bindings::gkh_context_GKH_ATOMIC
+            && u32::from(hook.access) <= bindings::gkh_access_GKH_RW_RET
+            && usize::from(hook.count) <= room
+    }
+
+    /// Whether only one exit can be registered.
+    pub fn is_exclusive(self) -> bool {
+        u32::from(self.get().flags) & bindings::gkh_hook_flags_GKH_EXCLUSIVE != 0
+    }
+
+    /// Whether an exit can have the other CPUs stopped.
+    pub fn can_stop(self) -> bool {
+        let no = u32::from(self.get().flags) & bindings::gkh_hook_flags_GKH_NO_STOP != 0;
+        self.context() == Context::Sleep && !no
+    }
+
+    /// How many places the kernel and its modules have of this hook. `None`: nobody knows.
+    pub fn sites(self) -> Option<usize> {
+        // SAFETY: By the type invariant.
+        let sites = unsafe { bindings::ferro_hook_sites(self.0.as_ptr()) };
+        usize::try_from(sites).ok()
+    }
+
+    /// Whether it is a static of the kernel or of a module.
+    pub fn is_static(self) -> bool {
+        // SAFETY: No requirement.
+        unsafe { bindings::ferro_is_image(self.address()) }
+    }
+}
+
+impl PartialEq for HookRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+/// A module that goes.
+///
+/// # Invariants
+///
+/// The module is there as long as this is.
+pub struct Module(NonNull<bindings::module>);
+
+impl Module {
+    /// # Safety
+    ///
+    /// `module` is there as long as the result is used.
+    pub unsafe fn new(module: NonNull<bindings::module>) -> Self {
+        // INVARIANT: By the rules of this function.
+        Self(module)
+    }
+
+    /// Whether an address is in its code or data.
+    pub fn contains(&self, address: usize) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ferro_within_module(address, self.0.as_ptr()) }
+    }
+}
+
+/// The name of a module, or nothing for the kernel itself.
+pub struct ModuleName([u8; MODULE_NAME_LEN]);
+
+const MODULE_NAME_LEN: usize = bindings::FERRO_MODULE_NAME_LEN as usize;
+
+impl ModuleName {
+    /// That of the module which an address is in.
+    pub fn of(address: usize) -> Self {
+        let mut name = [0; MODULE_NAME_LEN];
+        // SAFETY: The buffer is as long as such a name can be.
+        unsafe { bindings::ferro_module_name_of(address, name.as_mut_ptr().cast()) };
+        Self(name)
+    }
+
+    /// As it is shown.
+    pub fn as_str(&self) -> &str {
+        match CStr::from_bytes_until_nul(&self.0).map(CStr::to_str) {
+            Ok(Ok("")) | Ok(Err(_)) | Err(_) => "-",
+            Ok(Ok(name)) => name,
+        }
+    }
+}
+
+/// Whether a function can be called as long as its module is loaded.
+pub fn is_lasting_text(address: usize) -> bool {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_is_lasting_text(address) }
+}
+
+/// Has the registry look soon for exits that have disarmed themselves. Context: any, NMI included.
+pub fn tidy_later() {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_hook_tidy_later() };
+}
+
+/// What a hook's place calls.
+#[derive(Clone)]
+pub enum Target {
+    /// Nothing.
+    Idle,
+    /// One exit.
+    Exit(Arc<Exit>),
+    /// Several.
+    Chain(Arc<Chain>),
+}
+
+impl Target {
+    fn as_ptr(&self) -> *const bindings::gkh_exit {
+        match self {
+            Self::Idle => &raw const bindings::gkh_idle,
+            Self::Exit(exit) => exit.as_ptr(),
+            Self::Chain(chain) => chain.as_ptr(),
+        }
+    }
+}
+
+/// The calling side of a hook.
+///
+/// # Invariants
+///
+/// The hook's `armed` is the pointer of `target`.
+pub struct Site {
+    hook: HookRef,
+    target: Target,
+}
+
+impl Site {
+    /// Takes the hook over.
+    ///
+    /// # Safety
+    ///
+    /// There is no other `Site` of this hook, and its place stays as long as this is there.
+    pub unsafe fn new(hook: HookRef) -> Self {
+        let mut site = Self {
+            hook,
+            target: Target::Idle,
+        };
+        site.store();
+        site
+    }
+
+    /// The hook.
+    pub fn hook(&self) -> HookRef {
+        self.hook
+    }
+
+    /// The hook, as long as this has it.
+    pub fn hook_ref(&self) -> &HookRef {
+        &self.hook
+    }
+
+    fn store(&mut self) {
+        // SAFETY: The hook is there by the invariant of its type, and nobody else writes this word; places
+        // load it in one instruction. On x86 the store comes after those that made the target.
+        unsafe {
+            let armed = &raw mut (*self.hook.0.as_ptr()).armed;
+            crate::word::store_release(armed, self.target.as_ptr());
+        }
+    }
+
+    /// Has the place call something else, or nothing. In place when this returns; the former target is
+    /// still being called until the graveyard has waited.
+    ///
+    /// Context: process; sleeps. `grave` must have room, else nothing changes: -ENOMEM.
+    pub fn publish(&mut self, target: Target, grave: &mut Graveyard) -> Result {
+        if grave.targets.len() >= grave.targets.capacity() {
+            return Err(ENOMEM);
+        }
+        let active = !matches!(target, Target::Idle);
+        let was_active = !matches!(self.target, Target::Idle);
+        // INVARIANT: Stored in the next line.
+        let old = core::mem::replace(&mut self.target, target);
+        self.store();
+        if !matches!(old, Target::Idle) {
+            grave
+                .targets
+                .push_within_capacity(old)
+                .map_err(|_| ENOMEM)?;
+            grave.note(self.hook.context());
+        }
+        if active != was_active {
+            // SAFETY: By the invariant of `HookRef`.
+            unsafe { bindings::ferro_hook_activate(self.hook.0.as_ptr(), active) };
+        }
+        Ok(())
+    }
+}
+
+/// What has been taken out of sites and may still be called.
+pub struct Graveyard {
+    targets: KVec<Target>,
+    atomic: bool,
+    task: bool,
+    sleep: bool,
+}
+
+impl Graveyard {
+    /// With room for so many changes.
+    ///
+    /// Errors: -ENOMEM.
+    pub fn new(changes: usize) -> Result<Self> {
+        Ok(Self {
+            targets: KVec::with_capacity(changes, GFP_KERNEL)?,
+            atomic: false,
+            task: false,
+            sleep: false,
+        })
+    }
+
+    /// Waits for the dispatches of hooks in this context too, although nothing has been taken out.
+    pub fn note(&mut self, context: Context) {
+        match context {
+            Context::Atomic => self.atomic = true,
+            Context::Task => self.task = true,
+            Context::Sleep => self.sleep = true,
+        }
+    }
+
+    /// Waits until nothing that was noted or taken out is being called. Context: process; sleeps, for a grace
+    /// period or two.
+    pub fn wait(mut self) {
+        self.wait_in_place();
+    }
+
+    fn wait_in_place(&mut self) {
+        if self.atomic || self.task || self.sleep {
+            // SAFETY: No requirement but the context, which is that of `wait()`.
+            unsafe { bindings::ferro_hook_quiesce(self.atomic, self.task, self.sleep) };
+        }
+        (self.atomic, self.task, self.sleep) = (false, false, false);
+        self.targets.clear();
+    }
+}
+
+impl Drop for Graveyard {
+    fn drop(&mut self) {
+        self.wait_in_place();
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's own hook points, for exits in Rust; `<linux/gkhi_points.h>` describes them.
+//!
+//! Where a parameter is a raw pointer, what is behind it is the engine's business.
+
+use crate::declare_hook;
+use kernel::bindings;
+use kernel::task::Task;
+
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+mod x86 {
+    use super::*;
+
+    declare_hook! {
+        /// A breakpoint instruction. [`Terminate`](super::typed::Answer): it is done with.
+        pub unsafe Int3<'a> = c"int3" in Atomic(regs: *mut bindings::pt_regs);
+        c"regs"
+    }
+
+    declare_hook! {
+        /// A debug trap, with the bits of DR6. [`Terminate`](super::typed::Answer): it is done with.
+        pub unsafe Debug<'a> = c"debug" in Atomic(regs: *mut bindings::pt_regs, dr6: *mut usize);
+        c"regs, dr6"
+    }
+
+    declare_hook! {
+        /// A fault of the kernel. [`Terminate`](super::typed::Answer): it is done with.
+        pub unsafe KernelFault<'a> = c"kernel_fault" in Task(
+            regs: *mut bindings::pt_regs,
+            trapnr: usize,
+            address: usize,
+        );
+        c"regs, trapnr, address"
+    }
+
+    #[cfg(CONFIG_DYNAMIC_FTRACE)]
+    declare_hook! {
+        /// An ops needs its trampoline made or changed. [`Terminate`](super::typed::Answer): it is.
+        pub unsafe TrampolineUpdate<'a> = c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
+        c"ops"
+    }
+
+    #[cfg(CONFIG_DYNAMIC_FTRACE)]
+    declare_hook! {
+        /// An ops no longer needs its trampoline. [`Terminate`](super::typed::Answer): it is freed.
+        pub unsafe TrampolineFree<'a> = c"trampoline_free" in Sleep(ops: *mut bindings::ftrace_ops);
+        c"ops"
+    }
+}
+
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+pub use x86::*;
+
+declare_hook! {
+    /// A task is complete and not running yet.
+    pub unsafe TaskFork<'a> = c"task_fork" in Task(task: &'a Task, clone_flags: u64);
+    c"task, clone_flags"
+}
+
+declare_hook! {
+    /// A task that has exited is about to be freed.
+    pub unsafe TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
+    c"task"
+}
+
+declare_hook! {
+    /// A module's state is now this one of `enum module_state`.
+    pub unsafe ModuleEvent<'a> = c"module_event" in Sleep(module: *mut bindings::module, state: u32);
+    c"module, state"
+}
+
+declare_hook! {
+    /// A CPU is about to come up; a negative errno keeps it down.
+    pub unsafe CpuPrepare<'a> = c"cpu_prepare" in Sleep(cpu: u32) -> i32;
+    c"cpu"
+}
+
+#[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_GCC))]
+declare_hook! {
+    /// The constructor of an object with coverage. [`Terminate`](super::typed::Answer): the exit keeps it.
+    pub unsafe GcovObject<'a> = c"gcov_object" in Sleep(info: *mut core::ffi::c_void);
+    c"info"
+}
+
+#[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_CLANG))]
+declare_hook! {
+    /// The constructor of an object with coverage. [`Terminate`](super::typed::Answer): the exit keeps it.
+    pub unsafe LlvmGcovObject<'a> = c"llvm_gcov_object" in Sleep(
+        writeout: *mut core::ffi::c_void,
+        flush: *mut core::ffi::c_void,
+    );
+    c"writeout, flush"
+}

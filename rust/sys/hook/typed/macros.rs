@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How hooks and their places are written.
+
+/// The place of a hook that [`define_hook!`](crate::define_hook) has defined: calls the armed exits with the parameters, which are
+/// only evaluated if there are some. Returns an [`Outcome`].
+///
+/// # Examples
+///
+/// ```ignore
+/// let mut late = false;
+/// hook!(CLOCK_TICK, now, &mut late);
+/// ```
+#[macro_export]
+macro_rules! hook {
+    ($hook:path $(, $arg:expr)* $(,)?) => {
+        if $crate::hook_is_active!($hook) {
+            $hook.dispatch(($($arg,)*))
+        } else {
+            $crate::hook::typed::Outcome::Continued
+        }
+    };
+}
+
+/// Whether an exit of a hook is armed: the patched NOP.
+#[macro_export]
+macro_rules! hook_is_active {
+    ($hook:path) => {{
+        #[cfg(not(CONFIG_JUMP_LABEL))]
+        {
+            $hook.is_active()
+        }
+
+        #[cfg(CONFIG_JUMP_LABEL)]
+        {
+            let _: &$crate::hook::typed::Hook<_> = &$hook;
+            // SAFETY: It is a static of this type, which is a `struct gkhook`, and its key is a static key.
+            unsafe {
+                ::kernel::jump_label::arch_static_branch! {
+                    $hook, ::kernel::bindings::gkhook, key, false
+                }
+            }
+        }
+    }};
+}
+
+/// Defines a hook: a static for its places, and a type for its exits.
+///
+/// # Examples
+///
+/// ```ignore
+/// define_hook! {
+///     /// The clock has ticked; exits can say that it was late.
+///     pub static CLOCK_TICK: ClockTick<'a> = c"clock_tick" in Atomic(now: u64, late: &'a mut bool);
+/// }
+/// ```
+///
+/// With `-> type` after the parameters, exits can make the function return such a value.
+#[macro_export]
+macro_rules! define_hook {
+    (
+        $(#[$meta:meta])*
+        $vis:vis static $hook:ident: $spec:ident<$lt:lifetime> = $name:literal in $context:ident
+        ($($param:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
+    ) => {
+        $(#[$meta])*
+        $vis static $hook: $crate::hook::typed::Hook<$spec> = $crate::hook::typed::Hook::new();
+
+        $crate::hook_spec! {
+            $(#[$meta])*
+            $vis $spec<$lt> = $name in $context($($param: $ty),*) $(-> $ret)?;
+            false, $crate::param_list!($($param: $ty),*)
+        }
+    };
+}
+
+/// The type for exits of a hook that is defined in C.
+///
+/// The last line is what the hook says of its parameters, or of the first of them.
+///
+/// # Safety
+///
+/// Hence the word `unsafe`: the hook of this name passes what these types say, and mutable references are for the exit alone
+/// until it returns.
+///
+/// # Examples
+///
+/// ```ignore
+/// declare_hook! {
+///     /// A task that has exited is about to be freed.
+///     pub unsafe TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
+///     c"task"
+/// }
+/// ```
+#[macro_export]
+macro_rules! declare_hook {
+    (
+        $(#[$meta:meta])*
+        $vis:vis unsafe $spec:ident<$lt:lifetime> = $name:literal in $context:ident
+        ($($param:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
+        $names:expr
+    ) => {
+        $crate::hook_spec! {
+            $(#[$meta])*
+            $vis $spec<$lt> = $name in $context($($param: $ty),*) $(-> $ret)?;
+            true, $names
+        }
+    };
+}
+
+/// Parameters as a hook of Rust shows them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! param_list {
+    () => { c"" };
+    ($param:ident: $ty:ty $(, $more:ident: $other:ty)*) => {
+        ::kernel::c_str!(concat!(
+            stringify!($param), ": ", stringify!($ty)
+            $(, ", ", stringify!($more), ": ", stringify!($other))*
+        ))
+    };
+}
+
+/// A type that describes a hook.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! hook_spec {
+    (
+        $(#[$meta:meta])*
+        $vis:vis $spec:ident<$lt:lifetime> = $name:literal in $context:ident
+        ($($param:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
+        $in_c:literal, $names:expr
+    ) => {
+        $(#[$meta])*
+        $vis enum $spec {}
+
+        // SAFETY: The constants and both conversions come from one list of parameters.
+        unsafe impl $crate::hook::typed::Spec for $spec {
+            const NAME: &'static ::kernel::prelude::CStr = $name;
+            const PARAMS: &'static ::kernel::prelude::CStr = $names;
+            const IN_C: bool = $in_c;
+            const COUNT: usize = 0 $(+ { let _ = stringify!($param); 1 })*;
+            const MODIFIABLE: bool = {
+                // Types without references do not use it.
+                #[allow(clippy::extra_unused_lifetimes)]
+                const fn any<$lt>() -> bool {
+                    false $(|| <$ty as $crate::hook::typed::Param>::MODIFIABLE)*
+                }
+                any()
+            };
+            const CONTEXT: $crate::hook::Context = $crate::hook::Context::$context;
+            type Args<$lt> = ($($ty,)*);
+            type Return = $crate::return_type!($($ret)?);
+            type Token = $crate::hook::typed::$context;
+
+            #[inline(always)]
+            fn into_raw(args: Self::Args<'_>) -> [usize; $crate::hook::PARAMS_MAX] {
+                let ($($param,)*) = args;
+                let given = [$($crate::hook::typed::Param::into_raw($param)),*];
+                let mut raw = [0; $crate::hook::PARAMS_MAX];
+                for (raw, given) in ::core::iter::zip(&mut raw, given) {
+                    *raw = given;
+                }
+                raw
+            }
+
+            // Nothing is what a hook without parameters passes.
+            #[allow(clippy::unused_unit)]
+            #[inline(always)]
+            unsafe fn from_raw<$lt>(raw: [usize; $crate::hook::PARAMS_MAX]) -> Self::Args<$lt> {
+                let mut raw = raw.into_iter();
+                // SAFETY: By the rules of this function.
+                ($(unsafe {
+                    <$ty as $crate::hook::typed::Param>::from_raw(raw.next().unwrap_or(0))
+                },)*)
+            }
+        }
+    };
+}
+
+/// What an exit can make the function return.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! return_type {
+    () => {
+        $crate::hook::typed::NoReturn
+    };
+    ($ret:ty) => {
+        $ret
+    };
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Hooks and exits with typed parameters.
+//!
+//! Contexts: those of the hook.
+
+use core::marker::PhantomData;
+
+mod macros;
+mod param;
+
+pub use param::NoReturn;
+pub use param::Param;
+pub use param::ReturnValue;
+
+use kernel::bindings;
+use kernel::ffi::c_long;
+use kernel::ffi::c_ulong;
+use kernel::prelude::*;
+
+use super::Condition;
+use super::Context;
+use super::Hook as RawHook;
+use super::HookRef;
+use super::Parts;
+use super::PARAMS_MAX;
+use crate::cpu::IrqsOff;
+use crate::preempt::PreemptOff;
+
+/// What an exit says.
+pub enum Answer<R = NoReturn> {
+    /// Go on with the next exit.
+    Continue,
+    /// No further exit is called.
+    Terminate,
+    /// The same, and the function that has the hook returns this at once.
+    Return(R),
+}
+
+/// What a dispatch came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome<R> {
+    /// All exits have been called, if there are any.
+    Continued,
+    /// An exit ended it.
+    Terminated,
+    /// An exit ended it, and wants the function to return this.
+    Return(R),
+}
+
+/// A hook and its parameters; [`define_hook!`](crate::define_hook) makes them.
+///
+/// # Safety
+///
+/// The constants describe the hook of this name, and the two functions are inverse to each other, or to
+/// what a place in C does.
+pub unsafe trait Spec: 'static {
+    /// Its name.
+    const NAME: &'static CStr;
+    /// Its parameters: `name: type`, or only names for a hook of C.
+    const PARAMS: &'static CStr;
+    /// How many.
+    const COUNT: usize;
+    /// Whether some are modifiable.
+    const MODIFIABLE: bool;
+    /// Whether the hook is defined in C. If not, it is the one that this type was made with.
+    const IN_C: bool;
+    /// Where it fires.
+    const CONTEXT: Context;
+    /// The parameters.
+    type Args<'a>;
+    /// What an exit can make the function return.
+    type Return: ReturnValue;
+    /// Says to an exit where it runs.
+    type Token: Token;
+
+    /// The parameters in registers.
+    fn into_raw(args: Self::Args<'_>) -> [c_ulong; PARAMS_MAX];
+
+    /// # Safety
+    ///
+    /// `raw` is what a place of this hook passes, within this lifetime.
+    unsafe fn from_raw<'a>(raw: [c_ulong; PARAMS_MAX]) -> Self::Args<'a>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type that says where an exit runs.
+pub trait Token: sealed::Sealed {
+    /// Where.
+    const CONTEXT: Context;
+
+    /// # Safety
+    ///
+    /// This is where the caller is, and the result does not leave it.
+    #[doc(hidden)]
+    unsafe fn assume() -> Self;
+}
+
+macro_rules! token {
+    ($($(#[$doc:meta])* $name:ident)*) => { $(
+        $(#[$doc])*
+        pub struct $name(PhantomData<*mut ()>);
+
+        impl sealed::Sealed for $name {}
+
+        impl Token for $name {
+            const CONTEXT: Context = Context::$name;
+
+            #[inline(always)]
+            unsafe fn assume() -> Self {
+                Self(PhantomData)
+            }
+        }
+    )* };
+}
+
+token! {
+    /// Process context, where one may sleep.
+    Sleep
+    /// Anywhere: no sleeping.
+    Task
+    /// Where nothing is preempted: interrupts, NMIs, traps, or with interrupts off.
+    Atomic
+}
+
+/// A condition under which an exit is called.
+pub trait Entry: sealed::Sealed + 'static {
+    /// The condition.
+    const CONDITION: Condition;
+    /// Proves it.
+    type Proof;
+    /// Where an exit of a hook with this token runs.
+    type Place<T: Token>: Token;
+
+    /// # Safety
+    ///
+    /// The condition holds, and the result does not outlive it.
+    #[doc(hidden)]
+    unsafe fn proof() -> Self::Proof;
+}
+
+/// As it comes.
+pub struct AsIs;
+
+impl sealed::Sealed for AsIs {}
+
+impl Entry for AsIs {
+    const CONDITION: Condition = Condition::None;
+    type Proof = ();
+    type Place<T: Token> = T;
+
+    #[inline(always)]
+    unsafe fn proof() {}
+}
+
+/// With interrupts off.
+pub struct WithIrqsOff;
+
+impl sealed::Sealed for WithIrqsOff {}
+
+impl Entry for WithIrqsOff {
+    const CONDITION: Condition = Condition::IrqsOff;
+    type Proof = IrqsOff;
+    type Place<T: Token> = Atomic;
+
+    #[inline(always)]
+    unsafe fn proof() -> IrqsOff {
+        IrqsOff::new()
+    }
+}
+
+/// With interrupts off, while all other CPUs are stopped. On hooks that may sleep only.
+pub struct WithCpusStopped;
+
+impl sealed::Sealed for WithCpusStopped {}
+
+/// All other CPUs are stopped, and interrupts are off.
+pub struct CpusStopped(PhantomData<*mut ()>);
+
+impl Entry for WithCpusStopped {
+    const CONDITION: Condition = Condition::CpusStopped;
+    type Proof = CpusStopped;
+    type Place<T: Token> = Atomic;
+
+    #[inline(always)]
+    unsafe fn proof() -> CpusStopped {
+        CpusStopped(PhantomData)
+    }
+}
+
+/// The call of an exit.
+pub struct Call<'a, H: Spec, C: Entry = AsIs> {
+    /// Its function may change under us, so there is no reference.
+    exit: *const bindings::gkh_exit,
+    place: C::Place<H::Token>,
+    proof: C::Proof,
+    _call: PhantomData<&'a ()>,
+}
+
+impl<H: Spec, C: Entry> Call<'_, H, C> {
+    /// Where the exit runs.
+    pub fn place(&self) -> &C::Place<H::Token> {
+        &self.place
+    }
+
+    /// That its condition holds.
+    pub fn proof(&self) -> &C::Proof {
+        &self.proof
+    }
+
+    /// How many parameters the hook has: perhaps more than the exit was compiled for.
+    pub fn count(&self) -> u32 {
+        // SAFETY: The exit is being called, and this never changes.
+        unsafe { (*self.exit).count }
+    }
+
+    /// Disarms the exit. From now on no hook calls it; it may just be being called on other CPUs too.
+    /// True for the one call that did it.
+    pub fn disarm_self(&self) -> bool {
+        // SAFETY: The exit is being called.
+        unsafe { super::disarm_self(self.exit) }
+    }
+}
+
+/// What is done at a hook. Closures with these parameters do.
+pub trait ExitOn<H: Spec, C: Entry = AsIs>: Send + Sync + 'static {
+    /// Does it. It must not sleep, unless [`Call::place`] is [`Sleep`].
+    fn call(&self, call: &Call<'_, H, C>, args: H::Args<'_>) -> Answer<H::Return>;
+}
+
+impl<H, C, F> ExitOn<H, C> for F
+where
+    H: Spec,
+    C: Entry,
+    F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return> + Send + Sync + 'static,
+{
+    #[inline(always)]
+    fn call(&self, call: &Call<'_, H, C>, args: H::Args<'_>) -> Answer<H::Return> {
+        self(call, args)
+    }
+}
+
+/// What a registry needs to call `exit`.
+///
+/// # Safety
+///
+/// `exit` stays where it is until a `Graveyard` has waited for the last hook that had it; it is registered on hooks
+/// that `H` describes.
+pub unsafe fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &E) -> Parts {
+    let data = core::ptr::from_ref(exit).cast_mut().cast();
+    // SAFETY: By the rules of this function.
+    unsafe { Parts::new(call::<H, C, E>, C::CONDITION, data, core::ptr::null_mut()) }
+}
+
+/// # Safety
+///
+/// Called by a hook that `H` describes, with `data` pointing to an `E`, under the condition `C`.
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn call<H: Spec, C: Entry, E: ExitOn<H, C>>(
+    exit: *const bindings::gkh_exit,
+    p0: c_ulong,
+    p1: c_ulong,
+    p2: c_ulong,
+    p3: c_ulong,
+    p4: c_ulong,
+) -> c_long {
+    // Nobody waits for who sleeps in here. The debugging that complains about that needs preemption off.
+    #[cfg(CONFIG_DEBUG_ATOMIC_SLEEP)]
+    let _preempt = (const { matches!(H::CONTEXT, Context::Task) }).then(PreemptOff::new);
+    let call = Call {
+        exit,
+        // SAFETY: The hook fires there, and the condition holds: by the rules of this function.
+        place: unsafe { <C::Place<H::Token>>::assume() },
+        // SAFETY: As above.
+        proof: unsafe { C::proof() },
+        _call: PhantomData,
+    };
+    // SAFETY: By the rules of this function.
+    let this = unsafe { &*(*exit).data.cast::<E>() };
+    // SAFETY: These are what the place passes.
+    let args = unsafe { H::from_raw([p0, p1, p2, p3, p4]) };
+    match this.call(&call, args) {
+        Answer::Continue => 0,
+        Answer::Terminate => 1,
+        Answer::Return(value) => {
+            let value = value.into_raw();
+            // SAFETY: With a return value, the last parameter is where it goes.
+            unsafe { core::ptr::with_exposed_provenance_mut::<c_long>(p4).write(value) };
+            -1
+        }
+    }
+}
+
+/// A hook that is defined in Rust.
+#[repr(transparent)]
+pub struct Hook<H>(RawHook, PhantomData<fn(H)>);
+
+impl<H: Spec> Hook<H> {
+    /// For a static; [`define_hook!`](crate::define_hook) does it.
+    #[doc(hidden)]
+    pub const fn new() -> Self {
+        assert!(H::COUNT + H::Return::SOME as usize <= PARAMS_MAX);
+        let hook = RawHook::new(
+            H::NAME,
+            H::PARAMS,
+            H::COUNT,
+            H::CONTEXT,
+            H::MODIFIABLE,
+            H::Return::SOME,
+        );
+        Self(hook, PhantomData)
+    }
+
+    /// For the registry.
+    pub fn to_ref(&'static self) -> HookRef {
+        self.0.to_ref()
+    }
+
+    /// Whether an exit is armed, where there are no patched NOPs. Use [`hook!`](crate::hook).
+    #[doc(hidden)]
+    #[cfg(not(CONFIG_JUMP_LABEL))]
+    pub fn is_active(&self) -> bool {
+        self.0.is_active()
+    }
+
+    /// Calls the armed exits. [`hook!`](crate::hook) does it, when there are some.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn dispatch(&self, args: H::Args<'_>) -> Outcome<H::Return> {
+        // What is declared so must be so: who waits for exits relies on it.
+        let _preempt = (const { matches!(H::CONTEXT, Context::Atomic) }).then(PreemptOff::new);
+        #[cfg(CONFIG_PROVE_RCU)]
+        self.0.check_context();
+        let mut raw = H::into_raw(args);
+        let mut value: c_long = 0;
+        // SAFETY: The parameters are those of `H`, which describes this hook.
+        let answer = unsafe {
+            if H::Return::SOME {
+                if let Some(last) = raw.last_mut() {
+                    *last = (&raw mut value).expose_provenance();
+                }
+                self.0.call::<PARAMS_MAX>(raw)
+            } else {
+                match H::COUNT {
+                    0 => self.0.call::<0>(raw),
+                    1 => self.0.call::<1>(raw),
+                    2 => self.0.call::<2>(raw),
+                    3 => self.0.call::<3>(raw),
+                    _ => self.0.call::<PARAMS_MAX>(raw),
+                }
+            }
+        };
+        match answer {
+            0 => Outcome::Continued,
+            -1 if H::Return::SOME => Outcome::Return(H::Return::from_raw(value)),
+            _ => Outcome::Terminated,
+        }
+    }
+}

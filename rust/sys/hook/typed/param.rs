@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What hooks pass to exits, and get back, in registers.
+
+use kernel::ffi::c_long;
+use kernel::ffi::c_ulong;
+
+/// What can be a parameter.
+///
+/// # Safety
+///
+/// `from_raw()` gets back what `into_raw()` was given; `MODIFIABLE` says whether that is a mutable reference.
+pub unsafe trait Param: Sized {
+    /// Whether exits can change it.
+    const MODIFIABLE: bool = false;
+
+    /// As it is in a register.
+    fn into_raw(self) -> c_ulong;
+
+    /// # Safety
+    ///
+    /// `raw` comes from `into_raw()` of this type, or is what a place in C passes for it, and what it
+    /// refers to is there for this lifetime.
+    unsafe fn from_raw(raw: c_ulong) -> Self;
+}
+
+macro_rules! number {
+    ($type:ty) => {
+        // SAFETY: A register holds each of these, sign- or zero-extended, as C passes them; the
+        // conversion back cuts that off again.
+        // Clippy takes the comment for one of the conversions, which are written with the same type.
+        #[allow(clippy::unnecessary_safety_comment)]
+        unsafe impl Param for $type {
+            #[inline(always)]
+            fn into_raw(self) -> c_ulong {
+                self as c_ulong
+            }
+
+            #[inline(always)]
+            unsafe fn from_raw(raw: c_ulong) -> Self {
+                raw as $type
+            }
+        }
+    };
+}
+
+number!(u8);
+number!(u16);
+number!(u32);
+number!(u64);
+number!(usize);
+number!(i8);
+number!(i16);
+number!(i32);
+number!(i64);
+number!(isize);
+
+// SAFETY: 0 or 1, there and back.
+unsafe impl Param for bool {
+    #[inline(always)]
+    fn into_raw(self) -> c_ulong {
+        c_ulong::from(self)
+    }
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: c_ulong) -> Self {
+        raw != 0
+    }
+}
+
+// SAFETY: An address is a register's width.
+unsafe impl<T> Param for *mut T {
+    #[inline(always)]
+    fn into_raw(self) -> c_ulong {
+        self.expose_provenance()
+    }
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: c_ulong) -> Self {
+        core::ptr::with_exposed_provenance_mut(raw)
+    }
+}
+
+// SAFETY: As above. Another CPU's thread may call the exit while this one is stopped, so it must be `Sync`.
+unsafe impl<T: Sync> Param for &T {
+    #[inline(always)]
+    fn into_raw(self) -> c_ulong {
+        core::ptr::from_ref(self).expose_provenance()
+    }
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: c_ulong) -> Self {
+        // SAFETY: By the rules of this function.
+        unsafe { &*core::ptr::with_exposed_provenance(raw) }
+    }
+}
+
+// SAFETY: As above; exits get it one after the other, and the place has lent it to them.
+unsafe impl<T: Send> Param for &mut T {
+    const MODIFIABLE: bool = true;
+
+    #[inline(always)]
+    fn into_raw(self) -> c_ulong {
+        core::ptr::from_mut(self).expose_provenance()
+    }
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: c_ulong) -> Self {
+        // SAFETY: By the rules of this function.
+        unsafe { &mut *core::ptr::with_exposed_provenance_mut(raw) }
+    }
+}
+
+/// What an exit can make the function of its hook return.
+pub trait ReturnValue: Sized {
+    /// Whether there is one.
+    const SOME: bool = true;
+
+    /// As it is in a register.
+    fn into_raw(self) -> c_long;
+
+    /// The inverse.
+    fn from_raw(raw: c_long) -> Self;
+}
+
+macro_rules! return_number {
+    ($($type:ty)*) => { $(
+        impl ReturnValue for $type {
+            fn into_raw(self) -> c_long {
+                self as c_long
+            }
+
+            fn from_raw(raw: c_long) -> Self {
+                raw as $type
+            }
+        }
+    )* };
+}
+
+return_number!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+
+impl ReturnValue for bool {
+    fn into_raw(self) -> c_long {
+        c_long::from(self)
+    }
+
+    fn from_raw(raw: c_long) -> Self {
+        raw != 0
+    }
+}
+
+/// Exits cannot make the function return.
+pub enum NoReturn {}
+
+impl ReturnValue for NoReturn {
+    const SOME: bool = false;
+
+    fn into_raw(self) -> c_long {
+        match self {}
+    }
+
+    fn from_raw(_: c_long) -> Self {
+        // Nobody asks for it: see `Hook::dispatch()`.
+        loop {
+            core::hint::spin_loop();
+        }
+    }
+}

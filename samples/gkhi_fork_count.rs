@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counts forks: an exit on the kernel's hook point `task_fork`.
+//!
+//! `/sys/kernel/debug/gkhi/hooks` shows the count as the exit's hits; writing 0 to `gkhi/task_fork/fork_count` disarms
+//! it. What was counted is printed when the module goes.
+#![deny(unsafe_code)]
+
+use ferro_gkhi::points::TaskFork;
+use ferro_gkhi::Answer;
+use ferro_gkhi::AnyExit;
+use ferro_gkhi::Priority;
+use ferro_gkhi::Registered;
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+
+module! {
+    type: ForkCount,
+    name: "gkhi_fork_count",
+    authors: ["Ferrotrace maintainers"],
+    description: "Counts forks at a kernel hook",
+    license: "GPL v2",
+}
+
+/// A thread shares the memory of who made it.
+const CLONE_VM: u64 = kernel::bindings::CLONE_VM as u64;
+
+static PROCESSES: Atomic<u64> = Atomic::new(0);
+static THREADS: Atomic<u64> = Atomic::new(0);
+
+struct ForkCount {
+    exit: Registered<TaskFork>,
+}
+
+impl kernel::Module for ForkCount {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let exit = Registered::new(
+            c"fork_count",
+            Priority::Unspecified,
+            |_call, (_task, clone_flags)| {
+                let counter = if clone_flags & CLONE_VM == 0 {
+                    &PROCESSES
+                } else {
+                    &THREADS
+                };
+                counter.fetch_add(1, Relaxed);
+                Answer::Continue
+            },
+        )?;
+        exit.arm()?;
+        Ok(Self { exit })
+    }
+}
+
+impl Drop for ForkCount {
+    fn drop(&mut self) {
+        // Nothing is counted any more afterwards, so that the numbers agree.
+        if self.exit.disarm().is_err() {
+            return;
+        }
+        pr_info!(
+            "{} processes, {} threads, {} calls\n",
+            PROCESSES.load(Relaxed),
+            THREADS.load(Relaxed),
+            self.exit.hits()
+        );
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Brings a hook into the kernel: `task_switch`, which fires when a CPU goes from one task to another.
+//!
+//! Any module can have an exit on it, `samples/gkhi_idle_count.c` for one. When this module goes, so does
+//! the hook, and exits on it are detached.
+#![deny(unsafe_code)]
+
+use ferro_gkhi::define_hook;
+use ferro_gkhi::hook;
+use ferro_gkhi::Identified;
+use ferro_sys::tracepoint::SchedSwitch;
+use ferro_sys::tracepoint::SchedSwitchProbe;
+use ferro_sys::tracepoint::Switch;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+module! {
+    type: SwitchHook,
+    name: "gkhi_switch",
+    authors: ["Ferrotrace maintainers"],
+    description: "A hook that fires when a CPU switches tasks",
+    license: "GPL v2",
+}
+
+define_hook! {
+    /// A CPU goes from the task `prev` to the task `next`; 0 is its idle task. With interrupts off and the run
+    /// queue locked: exits wake nobody up.
+    static TASK_SWITCH: TaskSwitch<'a> = c"task_switch" in Atomic(prev: i32, next: i32, preempted: bool);
+}
+
+struct Place;
+
+impl SchedSwitch for Place {
+    fn switch(&self, event: &Switch) {
+        hook!(TASK_SWITCH, event.prev.pid, event.next.pid, event.preempt);
+    }
+}
+
+struct SwitchHook {
+    // In the order in which they have to go.
+    _probe: SchedSwitchProbe<Place>,
+    _hook: Identified,
+}
+
+impl kernel::Module for SwitchHook {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let hook = Identified::new(&TASK_SWITCH)?;
+        Ok(Self {
+            _probe: SchedSwitchProbe::new(Arc::new(Place, GFP_KERNEL)?)?,
+            _hook: hook,
+        })
+    }
+}
