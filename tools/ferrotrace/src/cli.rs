@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod hooks;
 mod klog;
 mod merge;
 
@@ -27,7 +28,7 @@ use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
 use ferrotrace::relay::stat::Watch;
 
-/// Records and decodes the kernel's traces.
+/// Records and decodes the kernel's traces, and arms the exits on its hooks.
 #[derive(Debug, Parser)]
 #[command(name = "ferrotrace", version)]
 pub struct Cli {
@@ -42,6 +43,8 @@ enum Command {
     Relay(Relay),
     /// Log what the kernel's klog() and klog_printk() say.
     Klog(klog::KlogArgs),
+    /// Hooks in the kernel, and the exits that are called where they fire.
+    Hooks(hooks::HooksArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -140,6 +143,7 @@ impl Cli {
             Command::Relay(Relay::Stat(args)) => args.run(),
             Command::Relay(Relay::Merge(args)) => args.run(),
             Command::Klog(args) => args.run(),
+            Command::Hooks(args) => args.run(),
         }
     }
 }

@@ -34,10 +34,10 @@ use super::output::CpuFile;
 use super::output::Records;
 use super::progress::rate;
 use super::record::wait;
-use super::signals::StopSignals;
 use super::tally::Tally;
 use super::worker::Stop;
 use super::worker::Worker;
+use crate::signals::StopSignals;
 
 /// How often new CPUs, and threads that have ended, are looked for.
 const TICK: Duration = Duration::from_millis(500);

@@ -17,7 +17,6 @@ mod model;
 pub mod output;
 mod progress;
 pub mod record;
-mod signals;
 pub mod source;
 pub mod stat;
 pub mod tally;

@@ -8,7 +8,6 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,11 +16,6 @@ use std::time::Instant;
 use std::time::SystemTime;
 
 use indicatif::BinaryBytes;
-use nix::errno::Errno;
-use nix::poll::PollFd;
-use nix::poll::PollFlags;
-use nix::poll::PollTimeout;
-use nix::poll::poll;
 use nix::time::ClockId;
 use nix::time::clock_gettime;
 
@@ -44,13 +38,13 @@ use super::output::Stop as Ended;
 use super::output::VERSION;
 use super::progress::Progress;
 use super::progress::rate;
-use super::signals::StopSignals;
 use super::tally::Tally;
 use super::worker::Stop;
 use super::worker::Worker;
 use crate::fast::drain::FastDrain;
 use crate::fast::ring::Description;
 use crate::fast::ring::Ring;
+use crate::signals::StopSignals;
 
 /// How often the display is renewed, threads are looked after, and new CPUs looked for.
 const TICK: Duration = Duration::from_millis(200);
@@ -239,20 +233,10 @@ fn geometry(description: Description) -> Option<Geometry> {
 
 /// Sleeps until `until` or a signal. Says whether it was a signal.
 pub(super) fn wait(signals: &StopSignals, until: Instant) -> Result<bool> {
-    let failed = |source| Error::System {
+    signals.wait(until).map_err(|source| Error::System {
         action: "wait for signals",
         source,
-    };
-    let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-    // Rounded up: a timeout of 0 ms just before the end would spin.
-    let left = until.saturating_duration_since(Instant::now());
-    let timeout =
-        PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
-    match poll(&mut fds, timeout) {
-        Ok(0) | Err(Errno::EINTR) => Ok(false),
-        Ok(_) => signals.take().map_err(failed),
-        Err(errno) => Err(failed(errno)),
-    }
+    })
 }
 
 impl Recorder {

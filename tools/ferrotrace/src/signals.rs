@@ -6,7 +6,14 @@
 
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
+use std::time::Instant;
 
+use nix::errno::Errno;
+use nix::poll::PollFd;
+use nix::poll::PollFlags;
+use nix::poll::PollTimeout;
+use nix::poll::poll;
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SfdFlags;
@@ -40,6 +47,21 @@ impl StopSignals {
         }
         self.mask.thread_unblock()?;
         Ok(true)
+    }
+
+    /// Waits for a signal, but not longer than to `until`, nor than `PollTimeout` allows. Says whether
+    /// one came.
+    pub fn wait(&self, until: Instant) -> nix::Result<bool> {
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        // Rounded up: a timeout of 0 ms just before the end would spin.
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout =
+            PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, timeout) {
+            Ok(0) | Err(Errno::EINTR) => Ok(false),
+            Ok(_) => self.take(),
+            Err(errno) => Err(errno),
+        }
     }
 }
 

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace hooks`.
+
+#![deny(unsafe_code)]
+
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use clap::Args;
+use clap::Subcommand;
+use nix::time::ClockId;
+use nix::time::clock_gettime;
+use serde::Serialize;
+
+use ferrotrace::hooks::error::Action;
+use ferrotrace::hooks::model::Hook;
+use ferrotrace::hooks::model::Name;
+use ferrotrace::hooks::registry::Registry;
+use ferrotrace::hooks::report::header;
+use ferrotrace::hooks::select::Target;
+use ferrotrace::hooks::select::only;
+use ferrotrace::hooks::table::Table;
+use ferrotrace::hooks::watch::Watch;
+use ferrotrace::signals::StopSignals;
+
+use super::parse_seconds;
+use super::print;
+
+#[derive(Debug, Args)]
+pub struct HooksArgs {
+    #[command(subcommand)]
+    command: Command,
+    /// The directory of the hook registry.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/sys/kernel/debug/gkhi",
+        global = true
+    )]
+    dir: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the hooks and the exits registered on them.
+    List(ListArgs),
+    /// Have exits called: all that are named from the same moment on, or none.
+    Arm(TargetArgs),
+    /// Have exits called no longer: all that are named from the same moment on, or none.
+    Disarm(TargetArgs),
+    /// Show how often exits are called.
+    Watch(WatchArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// These hooks only.
+    #[arg(value_name = "HOOK")]
+    hooks: Vec<Name>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct TargetArgs {
+    /// Exits; a HOOK alone stands for all that are registered on it.
+    #[arg(value_name = "HOOK/EXIT", required = true)]
+    targets: Vec<Target>,
+}
+
+#[derive(Debug, Args)]
+struct WatchArgs {
+    /// Exits on these hooks only.
+    #[arg(value_name = "HOOK")]
+    hooks: Vec<Name>,
+    /// Look again after this time.
+    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_interval)]
+    interval: Duration,
+    /// Stop after so many intervals; otherwise on SIGINT or SIGTERM.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+/// A millisecond is what waiting can tell apart; a day is long enough.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_seconds(text)?;
+    if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("not 0.001 to 86400 seconds".to_owned())
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    hooks: &'a [Hook],
+}
+
+impl HooksArgs {
+    pub fn run(self) -> Result<()> {
+        let registry = Registry::new(self.dir);
+        match self.command {
+            Command::List(args) => args.run(&registry),
+            Command::Arm(args) => Ok(registry.set(Action::Arm, &args.targets)?),
+            Command::Disarm(args) => Ok(registry.set(Action::Disarm, &args.targets)?),
+            Command::Watch(args) => args.run(&registry),
+        }
+    }
+}
+
+impl ListArgs {
+    fn run(&self, registry: &Registry) -> Result<()> {
+        let hooks = only(registry.read()?, &self.hooks)?;
+        let text = if self.json {
+            let document = Document { hooks: &hooks };
+            format!("{}\n", serde_json::to_string_pretty(&document)?)
+        } else {
+            Table(&hooks).to_string()
+        };
+        print(&text)?;
+        Ok(())
+    }
+}
+
+/// The clock of the records, too.
+fn monotonic() -> Result<Duration> {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read the clock")?;
+    Ok(Duration::from(time))
+}
+
+impl WatchArgs {
+    fn run(&self, registry: &Registry) -> Result<()> {
+        let signals = StopSignals::new().context("cannot take over SIGINT and SIGTERM")?;
+        let hooks = only(registry.read()?, &self.hooks)?;
+        let (mut watch, first) = Watch::start(&hooks, monotonic()?);
+        if !print(&format!("{}{first}", header()))? {
+            return Ok(());
+        }
+        let ended = self.intervals(registry, &signals, &mut watch);
+        if let Ok(false) = ended {
+            return Ok(());
+        }
+        let total = watch.total();
+        let span = total.span.unwrap_or_default();
+        print(&format!("total of {:.3} s:\n{total}", span.as_secs_f64()))?;
+        ended.map(|_| ())
+    }
+
+    /// Looks again and again, at last at the end. Says whether there still is a reader.
+    fn intervals(
+        &self,
+        registry: &Registry,
+        signals: &StopSignals,
+        watch: &mut Watch,
+    ) -> Result<bool> {
+        let mut due = Instant::now();
+        let mut left = self.count.unwrap_or(u64::MAX);
+        let mut stopped = false;
+        while left > 0 && !stopped {
+            left -= 1;
+            due += self.interval;
+            let now = Instant::now();
+            if due < now {
+                // What was missed is not made up for.
+                due = now + self.interval;
+            }
+            while !stopped && Instant::now() < due {
+                stopped = signals.wait(due).context("cannot wait for signals")?;
+            }
+            let mut hooks = registry.read()?;
+            // A hook may go and come again with its module.
+            hooks.retain(|hook| self.hooks.is_empty() || self.hooks.contains(&hook.name));
+            if !print(&watch.look(&hooks, monotonic()?).to_string())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
