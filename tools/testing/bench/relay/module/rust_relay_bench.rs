@@ -53,9 +53,11 @@ macro_rules! operation {
     };
 }
 
-/// Keeps the compiler from moving memory accesses from one round of a loop to another.
+/// Keeps the compiler from moving memory accesses from one round of a loop to another, and from leaving out the loop
+/// that does nothing else.
 #[inline(always)]
 fn barrier() {
+    core::hint::black_box(());
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
 }
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the parts of the module share: an operation is a function that comes by a place many times.
+ */
+#ifndef _GKHI_BENCH_H
+#define _GKHI_BENCH_H
+
+#include <linux/gkhi.h>
+#include <linux/types.h>
+
+#define LOOPS		10000
+#define EXITS_MAX	8
+
+/* What the operations have in registers, for their places. */
+struct bench_args {
+	unsigned long a, b, c, d, e;
+};
+
+/**
+ * struct bench_op - An operation.
+ * @name: What it is called in the results.
+ * @run: Does it LOOPS times.
+ * @hook: The hook that it comes by, or NULL.
+ * @exit: The exit on it, or NULL for none.
+ * @exits: How many times that exit is registered and armed.
+ * @flags: Those of the records.
+ * @probes: Gives the tracepoint that it comes by so many probes; NULL if it comes by none.
+ * @count: How many.
+ * @best: The shortest time that was measured.
+ * @records: The exits.
+ */
+struct bench_op {
+	const char *name;
+	void (*run)(const struct bench_args *args);
+	struct gkhook *hook;
+	gkh_fn_t exit;
+	unsigned int exits;
+	unsigned int flags;
+	int (*probes)(long count);
+	long count;
+	u64 best;
+	struct gkh_record records[EXITS_MAX];
+};
+
+/* Prints a figure, which is given in thousandths. */
+void bench_print(const char *name, u64 thousandths);
+
+/* The loop alone, whose cost is taken off; the operations, up to one without a name. */
+void bench_run_empty(const struct bench_args *args);
+extern struct bench_op bench_ops[];
+
+/* What registering, arming and their opposites cost. */
+int bench_arming(unsigned int rounds);
+
+/* Names for records. */
+extern const char * const bench_names[100];
+
+#endif /* _GKHI_BENCH_H */

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For the tests of this folder: results, the registry's files, gkhi_selftest's commands.
+# Not pipefail: a refusal is looked for in what fails.
+set -u
+
+GKHI=/sys/kernel/debug/gkhi
+SELF=/sys/kernel/debug/gkhi_selftest
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0 failed=0
+# why the test that runs is skipped
+skip=
+
+# check NAME CMD...: one result; the output of CMD is shown if it fails. What is registered is the same as before,
+# but for what has been counted.
+check() {
+	local name=$1
+	shift
+	skip=
+	state >"$work/before"
+	if "$@" >"$work/log" 2>&1 && state | diff "$work/before" - >>"$work/log"; then
+		echo "ok $((++count)) $name${skip:+ # SKIP $skip}"
+	else
+		sed 's/^/# /' "$work/log"
+		echo "not ok $((++count)) $name"
+		failed=1
+	fi
+}
+
+# finish: the plan, and the status of the test.
+finish() {
+	echo "1..$count"
+	[ $failed = 0 ]
+}
+
+# state: hooks and exits, and what is armed; without counts.
+state() { sed -E 's/ (hits|stops)=[0-9]+//g' $GKHI/hooks; }
+
+# ctl WORDS...: a command of gkhi_selftest.
+ctl() { printf '%s' "$*" >$SELF/ctl; }
+
+# reg HOOK NAME [FLAGS [PARAMS [ANSWER]]]
+reg() { ctl register "$1" "$2" "${3:-0}" "${4:-0}" "${5:-0}"; }
+
+# fired: the calls of the last "fire", and the answer.
+fired() { head -n 1 $SELF/ctl; }
+
+# fires HOOK WANT: a dispatch, and what it has to come to.
+fires() {
+	ctl fire "$1" || return 1
+	[ "$(fired)" = "$2" ] && return
+	echo "$1: $(fired), not $2"
+	return 1
+}
+
+# calls NAME: what the exit has counted itself.
+calls() { sed -n "s/^$1 calls=//p" $SELF/ctl; }
+
+# field HOOK KEY [EXIT]: of the hook, or of the exit on it.
+field() {
+	if [ $# = 2 ]; then
+		sed -n "s/^hook=$1 .*\b$2=\([^ ]*\).*/\1/p" $GKHI/hooks
+	else
+		sed -n "/^hook=$1 /,/^hook=/s/^ *exit=$3 .*\b$2=\([^ ]*\).*/\1/p" $GKHI/hooks
+	fi
+}
+
+# exits HOOK: the names, in the order that is listed, each with its number.
+exits() {
+	sed -n "/^hook=$1 /,/^hook=/s/^ *exit=\([^ ]*\) order=\([0-9]*\) .*/\2:\1/p" $GKHI/hooks | xargs
+}
+
+# refused TEXT CMD...: CMD fails, and says TEXT.
+refused() {
+	local text=$1
+	shift
+	"$@" >"$work/refused" 2>&1 && { echo "not refused: $*"; return 1; }
+	grep -qF "$text" "$work/refused" && return
+	cat "$work/refused"
+	return 1
+}
+
+# put FILE TEXT: one write.
+put() { printf '%s' "$2" | dd of="$GKHI/$1" bs=1M iflag=fullblock status=none; }

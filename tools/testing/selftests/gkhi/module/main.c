@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * debugfs gkhi_selftest/: "cases" names the cases, "run" runs the one that is written and then reads its result;
+ * "ctl" takes the commands of pool.c and reads what its exits have seen.
+ */
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "gkhi_selftest.h"
+
+unsigned int gst_ms = 2000;
+module_param_named(ms, gst_ms, uint, 0644);
+MODULE_PARM_DESC(ms, "milliseconds that each case under load takes");
+
+unsigned int gst_rounds = 1000;
+module_param_named(rounds, gst_rounds, uint, 0644);
+MODULE_PARM_DESC(rounds, "rounds of churn.rounds on each CPU");
+
+bool gst_behind;
+module_param_named(behind_nops, gst_behind, bool, 0444);
+MODULE_PARM_DESC(behind_nops, "under load, dispatch without a look at the patched NOP");
+
+static const struct gst_case cases[] = {
+	{ "atomic.preempt_off", gst_atomic_preempt_off },
+	{ "atomic.nmi", gst_atomic_nmi },
+	{ "atomic.task", gst_atomic_task },
+	{ "atomic.one_by_one_is_seen", gst_atomic_one_by_one },
+	{ "atomic.one_by_one_is_seen_in_nmis", gst_atomic_one_by_one_nmi },
+	{ "leave.one_of_all_cpus", gst_leave_race },
+	{ "leave.one_call_with_cpus_stopped", gst_leave_stopped },
+	{ "leave.nop_comes_back", gst_leave_nop },
+	{ "leave.in_nmis", gst_leave_nmi },
+	{ "conditions.irqs_off", gst_irqs_off },
+	{ "conditions.cpus_stopped", gst_cpus_stopped },
+	{ "conditions.cannot_stop", gst_cannot_stop },
+	{ "churn.nmi", gst_churn_nmi },
+	{ "churn.rounds", gst_churn_rounds },
+	{ "points.int3", gst_point_int3 },
+	{ "points.debug", gst_point_debug },
+	{ "points.kernel_fault_page", gst_point_page_fault },
+	{ "points.kernel_fault_protection", gst_point_protection },
+	{ "points.trampoline", gst_point_trampoline },
+	{ }
+};
+
+static DEFINE_MUTEX(running);
+static char result[1024];
+static bool failed, skipped;
+
+static void note(const char *fmt, va_list args)
+{
+	size_t len = strlen(result);
+
+	vscnprintf(result + len, sizeof(result) - len, fmt, args);
+}
+
+void gst_say(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	note(fmt, args);
+	va_end(args);
+}
+
+void gst_fail(const char *file, int line, const char *what, long a, long b)
+{
+	failed = true;
+	gst_say("%s:%d: %s (%ld, %ld)\n", kbasename(file), line, what, a, b);
+}
+
+void gst_skip(const char *why)
+{
+	skipped = true;
+	gst_say("%s\n", why);
+}
+
+static const struct gst_case *find(const struct gst_case *list, const char *name)
+{
+	for (; list->name; list++)
+		if (!strcmp(list->name, name))
+			return list;
+	return NULL;
+}
+
+static ssize_t run_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
+{
+	const struct gst_case *found;
+	char name[64] = "";
+
+	if (count >= sizeof(name))
+		return -EINVAL;
+	if (copy_from_user(name, from, count))
+		return -EFAULT;
+	found = find(cases, strim(name)) ?: find(gst_refusals, strim(name));
+	if (!found)
+		return -ENOENT;
+	guard(mutex)(&running);
+	result[0] = '\0';
+	failed = false;
+	skipped = false;
+	found->run();
+	return count;
+}
+
+static int run_show(struct seq_file *m, void *unused)
+{
+	guard(mutex)(&running);
+	seq_printf(m, "%s\n%s", failed ? "failed" : skipped ? "skipped" : "ok", result);
+	return 0;
+}
+
+static int run_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, run_show, NULL);
+}
+
+static const struct file_operations run_fops = {
+	.owner = THIS_MODULE,
+	.open = run_open,
+	.read = seq_read,
+	.llseek = seq_lseek,
+	.write = run_write,
+	.release = single_release,
+};
+
+static int cases_show(struct seq_file *m, void *unused)
+{
+	const struct gst_case *c;
+
+	for (c = gst_refusals; c->name; c++)
+		seq_printf(m, "%s\n", c->name);
+	for (c = cases; c->name; c++)
+		seq_printf(m, "%s\n", c->name);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(cases);
+
+static ssize_t ctl_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
+{
+	char *text;
+	int err;
+
+	text = memdup_user_nul(from, min_t(size_t, count, PAGE_SIZE));
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	scoped_guard(mutex, &running)
+		err = gst_command(strim(text));
+	kfree(text);
+	return err ?: count;
+}
+
+static int ctl_show(struct seq_file *m, void *unused)
+{
+	guard(mutex)(&running);
+	gst_trace_show(m);
+	return 0;
+}
+
+static int ctl_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, ctl_show, NULL);
+}
+
+static const struct file_operations ctl_fops = {
+	.owner = THIS_MODULE,
+	.open = ctl_open,
+	.read = seq_read,
+	.llseek = seq_lseek,
+	.write = ctl_write,
+	.release = single_release,
+};
+
+static __init GKH_EXIT_0VAR(init_exit, self)
+{
+	return GKH_CONTINUE;
+}
+
+static struct gkh_record init_record __initdata = {
+	.hook = "gst_zero", .name = "init", .exit = init_exit,
+};
+
+int gst_init_text_err;
+static struct dentry *dir;
+
+static int __init gst_init(void)
+{
+	int err;
+
+	err = gst_hooks_init();
+	if (err)
+		return err;
+	err = gst_run_init();
+	if (err) {
+		gst_hooks_exit();
+		return err;
+	}
+	gst_init_text_err = gkh_register(&init_record);
+	if (!gst_init_text_err)
+		gkh_deregister(&init_record);
+	dir = debugfs_create_dir("gkhi_selftest", NULL);
+	debugfs_create_file("cases", 0400, dir, NULL, &cases_fops);
+	debugfs_create_file("run", 0600, dir, NULL, &run_fops);
+	debugfs_create_file("ctl", 0600, dir, NULL, &ctl_fops);
+	return 0;
+}
+module_init(gst_init);
+
+static void __exit gst_exit(void)
+{
+	debugfs_remove(dir);
+	gst_pool_exit();
+	gst_run_exit();
+	gst_hooks_exit();
+}
+module_exit(gst_exit);
+
+MODULE_AUTHOR("Ferrotrace maintainers");
+MODULE_DESCRIPTION("Tests of the hook registry");
+MODULE_LICENSE("GPL v2");

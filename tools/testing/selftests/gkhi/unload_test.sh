@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Modules with hooks and modules with exits go, in either order, while all CPUs come by; and modules that forget what
+# they should have taken back.
+# shellcheck source=tools/testing/selftests/gkhi/common.sh
+. "$(dirname "$0")/common.sh"
+
+HOOK=gkhi_selftest_hook EXIT=gkhi_selftest_exit
+calls=/sys/module/$EXIT/parameters/calls
+seconds=${SECONDS_EACH:-8}
+
+# load MODULE [PARAMETER...]
+load() {
+	local params=("${@:2}")
+	if [ "$1" = $HOOK ]; then params+=(behind_nops="$BEHIND_NOPS"); fi
+	insmod "$GKHI_SELFTESTS/$1.ko" "${params[@]}"
+}
+drop() { rmmod "$1"; }
+listed() { grep -q "^ *$1 " $GKHI/hooks; }
+
+# called: the exits are being called.
+called() {
+	local i before
+	before=$(cat $calls)
+	for ((i = 0; i < 100; i++)); do
+		[ "$(cat $calls)" -gt "$before" ] && return
+		sleep 0.02
+	done
+	return 1
+}
+
+still() {
+	local before
+	before=$(cat $calls)
+	sleep 0.1
+	[ "$(cat $calls)" = "$before" ]
+}
+
+hook_goes_first() {
+	load $HOOK && load $EXIT && called && [ "$(field gst_guest module)" = $HOOK ] || return 1
+	drop $HOOK && still && ! listed hook=gst_guest && ! listed exit=guest && [ ! -e $GKHI/gst_guest ] || return 1
+	# the hook comes back, the exit does not
+	load $HOOK && still && [ "$(field gst_guest exits)" = 0 ] && drop $EXIT || return 1
+	load $EXIT && called && drop $EXIT && drop $HOOK
+}
+
+exit_goes_first() {
+	load $HOOK && load $EXIT && called && [ "$(field gst_guest module guest)" = $EXIT ] || return 1
+	drop $EXIT && [ "$(field gst_guest active) $(field gst_guest exits)" = "0 0" ] || return 1
+	[ "$(field gst_guest_sleep active)" = 0 ] && drop $HOOK
+}
+
+no_hook_no_exit() {
+	refused "Unknown symbol" load $EXIT && ! grep -q "^$EXIT " /proc/modules
+}
+
+a_hook_is_forgotten() {
+	load $HOOK forget=1 && load $EXIT && called && drop $HOOK && still || return 1
+	! listed hook=gst_guest && ! listed hook=gst_guest_sleep && drop $EXIT || return 1
+	load $HOOK && drop $HOOK
+}
+
+an_exit_is_forgotten() {
+	local said
+	said=$(dmesg | grep -c 'its module goes and has not deregistered it')
+	load $HOOK && load $EXIT forget=1 && called && drop $EXIT || return 1
+	[ "$(field gst_guest active) $(field gst_guest exits)" = "0 0" ] || return 1
+	[ "$(field gst_guest_sleep active) $(field gst_guest_sleep exits)" = "0 0" ] || return 1
+	[ "$(dmesg | grep -c 'its module goes and has not deregistered it')" = $((said + 2)) ] || return 1
+	load $EXIT && called && drop $EXIT && drop $HOOK
+}
+
+both_are_forgotten() {
+	load $HOOK forget=1 && load $EXIT forget=1 && called && drop $HOOK && drop $EXIT || return 1
+	! listed hook=gst_guest && ! listed exit=guest
+}
+
+# churn MODULE FILE: loads and unloads it until the time is over; a line in FILE for each time.
+churn() {
+	local end=$((SECONDS + seconds))
+	while [ $SECONDS -lt $end ]; do
+		if load "$1" forget=$((RANDOM % 2)) 2>/dev/null; then
+			if [ -e $calls ] && [ "$1" = $EXIT ]; then
+				sleep 0.0$((RANDOM % 4))
+				cat $calls >>"$2"
+			else
+				sleep 0.0$((RANDOM % 8))
+				echo >>"$2"
+			fi
+			drop "$1" || return 1
+		fi
+	done
+}
+
+all_at_once() {
+	local hooks exits arming fail=0
+	: >"$work/hooks"
+	: >"$work/exits"
+	churn $HOOK "$work/hooks" &
+	hooks=$!
+	churn $EXIT "$work/exits" &
+	exits=$!
+	(
+		while :; do
+			put disarm "gst_guest/guest gst_guest_sleep/guest_sleep"
+			put arm "gst_guest/guest gst_guest_sleep/guest_sleep"
+			put gst_guest/guest 0
+			cat $GKHI/hooks $GKHI/gst_guest/guest
+		done
+	) >/dev/null 2>&1 &
+	arming=$!
+	wait $hooks || fail=1
+	wait $exits || fail=1
+	kill $arming
+	wait $arming 2>/dev/null
+	wc -l "$work/hooks" "$work/exits"
+	awk '$1 > 0 { n++ } END { print n + 0, "times with calls" }' "$work/exits" >"$work/times"
+	cat "$work/times"
+	[ $fail = 0 ] && ! listed hook=gst_guest && ! listed exit=guest || return 1
+	[ "$(wc -l <"$work/hooks")" -ge 2 ] && [ "$(wc -l <"$work/exits")" -ge 2 ] && ! grep -q '^0 ' "$work/times"
+}
+
+echo "TAP version 13"
+for test in hook_goes_first exit_goes_first no_hook_no_exit a_hook_is_forgotten an_exit_is_forgotten \
+	both_are_forgotten; do
+	check unload.$test $test
+done
+check unload.all_at_once all_at_once
+sed 's/^/# /' "$work/log"
+finish
