@@ -9,6 +9,8 @@
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=integration/apt.sh
+. "$(dirname "$0")/apt.sh"
 
 mode=${1:-}
 
@@ -61,6 +63,7 @@ extras() {
 	cat <<'EOF'
 bindgen|find_bindgen >/dev/null|install_bindgen
 virtme-ng|find_vng >/dev/null|install_virtme
+a newer QEMU|have_qemu|install_qemu
 EOF
 }
 
@@ -163,6 +166,33 @@ install_virtme() {
 	}
 }
 
+have_qemu() { find_qemu >/dev/null || [ -n "$(find "$CACHE/tools/qemu.none" -mtime -7 2>/dev/null)" ]; }
+
+# From the backports of the machine's release, for its libraries, into the cache. Where there is none, the guests run on
+# the one that is installed.
+install_qemu() {
+	local suite dir=$CACHE/tools/qemu
+	suite=$(. /etc/os-release && printf '%s-backports' "${VERSION_CODENAME:-}")
+	rm -rf "$dir" "$dir".*
+	mkdir -p "$dir.new/debs"
+	if have apt-get && unpack_qemu "$suite" "$dir.new" >"$CACHE/qemu.log" 2>&1; then mv "$dir.new" "$dir"; fi
+	rm -rf "$dir.new"
+	if ! find_qemu >/dev/null; then
+		say "no QEMU >= $MIN_QEMU on offer (log: $CACHE/qemu.log); guests will be slower"
+		: >"$dir.none"
+	fi
+}
+
+# unpack_qemu SUITE DIR: it finds its own data, wherever it lies.
+unpack_qemu() {
+	local deb
+	private_sources "$1" && private_apt "$1" apt-get update || return 1
+	(cd "$2/debs" && private_apt "$1" apt-get download {qemu-system-x86,qemu-system-common,qemu-system-data,seabios}/"$1") || return 1
+	for deb in "$2"/debs/*.deb; do dpkg-deb -x "$deb" "$2" || return 1; done
+	rm -rf "$2/debs"
+	"$2/usr/bin/qemu-system-x86_64" --version
+}
+
 # do_extras: installs, or with --check names, what extras() lists and is not there.
 do_extras() {
 	local name test action
@@ -176,14 +206,15 @@ do_extras() {
 }
 
 report() {
-	local rustc
+	local rustc qemu
 	rustc=$(find_rustc)
 	say "rustc    $rustc $("$rustc" --version | awk '{print $2}'), library source beside it"
 	say "cargo    $(find_cargo) $("$(find_cargo)" --version | awk '{print $2}')"
 	say "bindgen  $(find_bindgen) $("$(find_bindgen)" --version | awk '{print $2}')"
 	say "libclang $(find_libclang)"
 	say "gcc      $(gcc -dumpfullversion)"
-	say "qemu     $(qemu-system-x86_64 --version | awk 'NR == 1 {print $4}')"
+	qemu=$(find_qemu || command -v qemu-system-x86_64)
+	say "qemu     $qemu $("$qemu" --version | awk 'NR == 1 {print $4}')"
 	say "virtme   $(find_vng)"
 }
 
