@@ -7,7 +7,7 @@ VARIANT ?= modular
 CMD ?=
 MAKEFLAGS += --no-print-directory
 
-export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE KSRC JOBS
+export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 
 .PHONY: help setup update kernel kdir kmake vm demo check bench fmt lint doc clean distclean
 
