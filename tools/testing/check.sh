@@ -63,6 +63,7 @@ for file in "$HERE"/suites/[0-9]*.sh; do
 	if [ "$failed" != 0 ]; then
 		printf '    what failed:\n'
 		"$HERE/ktap.py" --failed "$LOGS/$name.ktap" | sed 's/^/    /'
+		grep '^ferrotrace: console: ' "$LOGS/$name.log"
 		printf '    logs: %s\n' "$LOGS/$name.*"
 	fi
 	printf -- '    %s: %d passed, %d failed, %d skipped, %d s\n' "$name" "$passed" "$failed" "$skipped" $((SECONDS - began))

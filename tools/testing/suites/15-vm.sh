@@ -52,11 +52,14 @@ tap_run "vm: its output until then is passed on" out_is before
 
 vm 'echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 1000'
 tap_run "vm: a panic is status 125" status_is 125
-tap_run "vm: the log's end is shown" grep "Kernel panic" "$work/err"
+tap_run "vm: the log's end is shown" grep "^    .*Kernel panic" "$work/err"
+tap_run "vm: what happened is said" grep "^ferrotrace: console: Kernel panic" "$work/err"
+tap_run "vm: and how it came there" grep "^ferrotrace: console:  .*sysrq.*+0x" "$work/err"
 
 vm 'busybox poweroff -f'
 tap_run "vm: a guest that ends without an answer is status 125" status_is 125
 
 STRICT=1 vm 'echo "WARNING: CPU: 0 PID: 1 at a test" >/dev/kmsg'
 tap_run "vm: a warning of the kernel is status 126 where asked for" status_is 126
+tap_run "vm: the warning is said" grep "^ferrotrace: console: WARNING: CPU: 0 PID: 1 at a test" "$work/err"
 tap_plan

@@ -9,7 +9,7 @@ Its output and exit status are passed on. Instead of them:
     124  the time was over (a hang)
     125  the guest panicked or ended without an answer
     126  with --strict, when the command succeeded: the kernel warned
-and the end of the guest's console is shown.
+and the end of the guest's console is shown, with the lines that say what happened before it.
 
 The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
 In its environment: FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for insmod),
@@ -40,6 +40,11 @@ PANICKED = re.compile(r"Kernel panic - not syncing")
 # What the kernel prints when it finds something wrong with itself.
 COMPLAINT = re.compile(r"WARNING: |BUG: |INFO: (?:task|rcu|possible)|Oops: |refcount_t: |kmemleak: \d+ new|general protection")
 CONSOLE_LINES = 60
+# Of the lines after that: what says where it happened, and the frames of the call trace that are sure.
+PLACE = re.compile(r"Comm: |RIP: |Call Trace:|Kernel panic")
+FRAME = re.compile(r"^ (?!\? )\S+\+0x")
+FRAMES, SAID_LINES = 6, 30
+STAMP = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\](?:\[[^]]*\])? ?")
 
 
 def say(text):
@@ -288,12 +293,28 @@ def matches(pattern, console):
         return any(pattern.search(line) for line in f)
 
 
+def decisive(lines):
+    """Of a console's lines, those that say what happened: from the first complaint on, where, and how it came there."""
+    said, frames = [], 0
+    for line in lines:
+        text = STAMP.sub("", line)
+        if COMPLAINT.search(text) or PANICKED.search(text) or (said and PLACE.search(text)):
+            said.append(text)
+            frames = 0
+        elif said and FRAME.search(text) and frames < FRAMES:
+            said.append(text)
+            frames += 1
+    return said
+
+
 def show_end(console, reason):
     say(reason)
     if not os.path.exists(console):
         return
     with open(console, encoding="utf-8", errors="replace") as f:
         lines = f.read().splitlines()
+    for line in (decisive(lines) or lines[-3:])[:SAID_LINES]:
+        say(f"console: {line}")
     say(f"the last of {len(lines)} lines of its console:")
     for line in lines[-CONSOLE_LINES:]:
         print("    " + line, file=sys.stderr)
