@@ -20,14 +20,10 @@ bail() {
 
 mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
 [ -d /sys/kernel/debug/gkhi ] || bail "no hook registry"
-# See module/gkhi_selftest.h.
-BEHIND_NOPS=0
-if grep -q "QEMU TCG" /proc/cpuinfo; then BEHIND_NOPS=1; fi
-export BEHIND_NOPS
 # All of churn.rounds where lockdep watches, and some elsewhere: it takes 30 s.
 ROUNDS=300
 if [ -e /proc/lockdep ]; then ROUNDS=1000; fi
-insmod "$GKHI_SELFTESTS/gkhi_selftest.ko" behind_nops=$BEHIND_NOPS rounds=$ROUNDS || bail "cannot load gkhi_selftest.ko"
+insmod "$GKHI_SELFTESTS/gkhi_selftest.ko" rounds=$ROUNDS || bail "cannot load gkhi_selftest.ko"
 
 echo "TAP version 13"
 count=0 failed=0

@@ -11,11 +11,7 @@ calls=/sys/module/$EXIT/parameters/calls
 seconds=${SECONDS_EACH:-8}
 
 # load MODULE [PARAMETER...]
-load() {
-	local params=("${@:2}")
-	if [ "$1" = $HOOK ]; then params+=(behind_nops="$BEHIND_NOPS"); fi
-	insmod "$GKHI_SELFTESTS/$1.ko" "${params[@]}"
-}
+load() { insmod "$GKHI_SELFTESTS/$1.ko" "${@:2}"; }
 drop() { rmmod "$1"; }
 listed() { grep -q "^ *$1 " $GKHI/hooks; }
 

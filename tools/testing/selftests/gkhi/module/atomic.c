@@ -45,16 +45,16 @@ static __always_inline void come_by(int *a, int *b, bool reverse)
 {
 	if (task) {
 		if (reverse)
-			GST_1VAR(gst_task_b, b);
-		GST_1VAR(gst_task_a, a);
+			GKHOOK_1VAR_RO(gst_task_b, b);
+		GKHOOK_1VAR_RO(gst_task_a, a);
 		if (!reverse)
-			GST_1VAR(gst_task_b, b);
+			GKHOOK_1VAR_RO(gst_task_b, b);
 	} else {
 		if (reverse)
-			GST_1VAR(gst_b, b);
-		GST_1VAR(gst_a, a);
+			GKHOOK_1VAR_RO(gst_b, b);
+		GKHOOK_1VAR_RO(gst_a, a);
 		if (!reverse)
-			GST_1VAR(gst_b, b);
+			GKHOOK_1VAR_RO(gst_b, b);
 	}
 }
 

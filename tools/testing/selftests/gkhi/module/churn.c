@@ -33,8 +33,8 @@ static GKH_EXIT_0VAR(other, self)
 static void fire_in_nmi(void)
 {
 	raw_cpu_inc(fired);
-	GST_1VAR(gst_a, NULL);
-	GST_1VAR(gst_b, NULL);
+	GKHOOK_1VAR_RO(gst_a, NULL);
+	GKHOOK_1VAR_RO(gst_b, NULL);
 }
 
 void gst_churn_nmi(void)
@@ -109,7 +109,7 @@ static GKH_EXIT_1VAR(count_own, self, p)
 static void fire_own(struct turn *turn)
 {
 	preempt_disable();
-	GST_1VAR(gst_a, turn->mine);
+	GKHOOK_1VAR_RO(gst_a, turn->mine);
 	preempt_enable();
 }
 

@@ -25,14 +25,6 @@ DECLARE_GKHOOK(gst_b, 1, GKH_RO);
 DECLARE_GKHOOK(gst_task_a, 1, GKH_RO);
 DECLARE_GKHOOK(gst_task_b, 1, GKH_RO);
 
-/*
- * A place that others come by while its NOP is patched. With the parameter "behind_nops" they call the exits as they do
- * when they have found the NOP patched, at any time: QEMU 7.2 without KVM runs breakpoints that are no longer
- * there, so that each static key that is patched under load crashes its guest.
- */
-extern bool gst_behind;
-#define GST_1VAR(h, a) (gst_behind ? __GKH_CALL_1(h, (unsigned long)(a)) : GKHOOK_1VAR_RO(h, a))
-
 int gst_hooks_init(void);
 void gst_hooks_exit(void);
 struct gkhook *gst_hook(const char *name);

@@ -15,10 +15,6 @@ static bool forget;
 module_param(forget, bool, 0444);
 MODULE_PARM_DESC(forget, "go without gkh_delete()");
 
-static bool behind_nops;
-module_param(behind_nops, bool, 0444);
-MODULE_PARM_DESC(behind_nops, "dispatch without a look at the patched NOP: see gkhi_selftest.h");
-
 DECLARE_GKHOOK(gst_guest, 1, GKH_RO);
 DECLARE_GKHOOK(gst_guest_sleep, 1, GKH_RO);
 DEFINE_GKHOOK(gst_guest, GKH_ATOMIC, "cpu");
@@ -32,15 +28,9 @@ static int come_by(void *unused)
 
 	while (!kthread_should_stop()) {
 		preempt_disable();
-		if (behind_nops)
-			__GKH_CALL_1(gst_guest, (unsigned long)cpu);
-		else
-			GKHOOK_1VAR_RO(gst_guest, cpu);
+		GKHOOK_1VAR_RO(gst_guest, cpu);
 		preempt_enable();
-		if (behind_nops)
-			__GKH_CALL_1(gst_guest_sleep, (unsigned long)cpu);
-		else
-			GKHOOK_1VAR_RO(gst_guest_sleep, cpu);
+		GKHOOK_1VAR_RO(gst_guest_sleep, cpu);
 		if (++i % 64 == 0)
 			cond_resched_tasks_rcu_qs();
 		if (i % 2048 == 0)

@@ -71,7 +71,7 @@ int gst_fire(const char *name, long *answer)
 		*answer = GKHOOK_1VAR_RO(gst_sleep, a);
 	} else if (!strcmp(name, "gst_a")) {
 		preempt_disable();
-		*answer = GST_1VAR(gst_a, &a);
+		*answer = GKHOOK_1VAR_RO(gst_a, &a);
 		preempt_enable();
 	} else {
 		return -ENOENT;

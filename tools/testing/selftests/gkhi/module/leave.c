@@ -39,15 +39,15 @@ static void fire_some(void *unused)
 
 	for (i = 0; i < 20; i++) {
 		preempt_disable();
-		GST_1VAR(gst_a, &i);
+		GKHOOK_1VAR_RO(gst_a, &i);
 		preempt_enable();
 	}
 }
 
 static void fire_asleep(void *unused)
 {
-	GST_1VAR(gst_sleep, 1);
-	GST_1VAR(gst_sleep, 2);
+	GKHOOK_1VAR_RO(gst_sleep, 1);
+	GKHOOK_1VAR_RO(gst_sleep, 2);
 }
 
 static void forget_all(void)
@@ -130,7 +130,7 @@ void gst_leave_nop(void)
 
 static void fire_in_nmi(void)
 {
-	GST_1VAR(gst_a, NULL);
+	GKHOOK_1VAR_RO(gst_a, NULL);
 }
 
 void gst_leave_nmi(void)

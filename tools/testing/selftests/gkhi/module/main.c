@@ -21,10 +21,6 @@ unsigned int gst_rounds = 1000;
 module_param_named(rounds, gst_rounds, uint, 0644);
 MODULE_PARM_DESC(rounds, "rounds of churn.rounds on each CPU");
 
-bool gst_behind;
-module_param_named(behind_nops, gst_behind, bool, 0444);
-MODULE_PARM_DESC(behind_nops, "under load, dispatch without a look at the patched NOP");
-
 static const struct gst_case cases[] = {
 	{ "atomic.preempt_off", gst_atomic_preempt_off },
 	{ "atomic.nmi", gst_atomic_nmi },
