@@ -20,6 +20,7 @@ use ferro_sys::fops::UserDst;
 use ferro_sys::fops::UserSrc;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
+use ferro_sys::lines::Lines;
 use kernel::bindings;
 use kernel::fmt;
 use kernel::fmt::Write;
@@ -185,27 +186,17 @@ impl NodeOps for Armed {
     }
 }
 
-/// Text of any length.
-struct Text(KVVec<u8>);
-
-impl Write for Text {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        let added = self.0.extend_from_slice(s.as_bytes(), GFP_KERNEL);
-        added.map_err(|_| fmt::Error)
-    }
-}
-
 /// A line for each hook and each exit. Keys may be added at the ends.
 fn list() -> Result<KVVec<u8>> {
-    let mut text = Text(KVVec::new());
+    let mut text = Lines::new();
     let guard = registry::lock();
     for hook in guard.iter().flat_map(|r| r.table.hooks()) {
         write_hook(&mut text, hook).map_err(|_| ENOMEM)?;
     }
-    Ok(text.0)
+    Ok(text.into_bytes())
 }
 
-fn write_hook(text: &mut Text, hook: &Hook) -> fmt::Result {
+fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
     let (host, place) = (&hook.body, hook.body.site.hook());
     let armed = |g: &Guest, state| state == State::Armed && !g.node.is_spent();
     let (mut hits, mut active) = (host.past_hits.wrapping_add(host.dispatches.sum()), false);
@@ -271,7 +262,7 @@ fn write_hook(text: &mut Text, hook: &Hook) -> fmt::Result {
 }
 
 /// The names of parameters, without types and spaces.
-fn write_params(text: &mut Text, params: &[u8]) -> fmt::Result {
+fn write_params(text: &mut Lines, params: &[u8]) -> fmt::Result {
     text.write_str(" params=")?;
     if params.is_empty() {
         return text.write_str("-");

@@ -11,22 +11,34 @@
 #include <linux/dcache.h>
 #include <linux/debugfs.h>
 #include <linux/ferrotrace_relay.h>
+#include <linux/extable.h>
 #include <linux/fs.h>
+#include <linux/ftrace.h>
 #include <linux/gkhi.h>
 #include <linux/irq_work.h>
+#include <linux/jump_label.h>
+#include <linux/kallsyms.h>
 #include <linux/klog.h>
+#include <linux/kprobes.h>
+#include <linux/memory.h>
 #include <linux/percpu.h>
+#include <linux/perf_event.h>
 #include <linux/pipe_fs_i.h>
 #include <linux/rcupdate.h>
 #include <linux/relay.h>
+#include <linux/rethook.h>
+#include <linux/text-patching.h>
 #include <linux/timekeeping.h>
 #include <linux/tracepoint.h>
+#include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 
 #include "../../klog/context.h"
+#include "ftrace.h"
 #include "helpers.h"
 #include "hook.h"
+#include "text.h"
 
 /*
  * Where the C compiler puts the fields that Rust code touches. rust/sys/layout.rs compares it with the

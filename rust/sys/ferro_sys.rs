@@ -6,22 +6,47 @@
 //! topic of the kernel and states its invariants once; what it offers to the engines is safe, or
 //! names an obligation that the caller can keep.
 
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod address_map;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod blacklist;
 pub mod counted;
 pub mod cpu;
 pub mod debugfs;
 pub mod dentry;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod exec_pool;
 pub mod fops;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod ftrace_ops;
 pub mod hook;
 pub mod irq_work;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod kprobe;
 mod layout;
+pub mod lines;
 pub mod mutex;
 pub mod pages;
 pub mod percpu;
 pub mod preempt;
 pub mod raw_lock;
 pub mod rcu_slot;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod rcu_tasks;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod regs;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod rethook;
 pub mod ring;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod running_probe;
 pub mod splice;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod symbols;
+#[cfg(CONFIG_FERRO_SYS_KUNIT_TEST)]
+mod tests;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod text;
 pub mod time;
 pub mod tracepoint;
 pub mod wait;

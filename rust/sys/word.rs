@@ -10,6 +10,7 @@
 //! Contexts: any, NMI included.
 
 use core::arch::asm;
+use core::cell::UnsafeCell;
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::Ordering;
 
@@ -84,5 +85,32 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
             }
             _ => to.copy_from_nonoverlapping(from, len),
         }
+    }
+}
+
+/// A word that is stored and loaded at once, by anybody in any context.
+pub struct Word(UnsafeCell<usize>);
+
+// SAFETY: Only accessed with single loads and stores.
+unsafe impl Sync for Word {}
+
+impl Word {
+    /// With a first value.
+    pub const fn new(value: usize) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// What was stored last.
+    #[inline(always)]
+    pub fn load(&self) -> usize {
+        // SAFETY: By the rule of the type.
+        unsafe { load(self.0.get()) }
+    }
+
+    /// Stores a value, after all loads and stores before it.
+    #[inline(always)]
+    pub fn store(&self, value: usize) {
+        // SAFETY: By the rule of the type.
+        unsafe { store_release(self.0.get(), value) };
     }
 }

@@ -148,7 +148,7 @@ impl Insn {
     }
 
     /// Whether a branch goes to a distance that is part of the instruction.
-    pub(super) fn is_relative_branch(&self) -> bool {
+    pub fn is_relative_branch(&self) -> bool {
         let fixed = matches!(self.flow(), Flow::Jump(Target::Absolute(_)));
         self.branch_target(0).is_some() && !fixed
     }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the kernel itself wants of kprobes whether or not the engine is there: the probe that is running, and
+ * answers about the memory of instruction copies. The traps come to the engine through hook points.
+ */
+#include <linux/export.h>
+#include <linux/hardirq.h>
+#include <linux/kprobes.h>
+#include <linux/string.h>
+
+#include "builtin.h"
+
+/* The probe whose handler runs on this CPU. */
+DEFINE_PER_CPU(struct kprobe *, current_kprobe);
+EXPORT_PER_CPU_SYMBOL_GPL(current_kprobe);
+DEFINE_PER_CPU(struct kprobe_ctlblk, kprobe_ctlblk);
+
+/* RFLAGS.IF of what was interrupted, while the copy of an instruction with a post handler runs. */
+DEFINE_PER_CPU(unsigned long, ferro_kprobe_saved_if);
+EXPORT_PER_CPU_SYMBOL_GPL(ferro_kprobe_saved_if);
+
+/* Only its name is used: the pool is the one of rust/sys/exec_pool.rs. */
+struct kprobe_insn_cache kprobe_insn_slots = { .sym = KPROBE_INSN_PAGE_SYM };
+
+static struct kprobe kprobe_busy;
+
+/* Have probes on this CPU count as missed. */
+void kprobe_busy_begin(void)
+{
+	preempt_disable();
+	__this_cpu_write(current_kprobe, &kprobe_busy);
+}
+
+void kprobe_busy_end(void)
+{
+	__this_cpu_write(current_kprobe, NULL);
+	preempt_enable();
+}
+
+/* Post handlers are called as in a breakpoint, which is like an NMI. RCU watches already. */
+notrace void ferro_kprobe_post_enter(void)
+{
+	__nmi_enter();
+}
+EXPORT_SYMBOL_GPL(ferro_kprobe_post_enter);
+NOKPROBE_SYMBOL(ferro_kprobe_post_enter);
+
+notrace void ferro_kprobe_post_leave(void)
+{
+	__nmi_exit();
+}
+EXPORT_SYMBOL_GPL(ferro_kprobe_post_leave);
+NOKPROBE_SYMBOL(ferro_kprobe_post_leave);
+
+int kprobe_int3_handler(struct pt_regs *regs)
+{
+	return 0;
+}
+NOKPROBE_SYMBOL(kprobe_int3_handler);
+
+int kprobe_fault_handler(struct pt_regs *regs, int trapnr)
+{
+	return 0;
+}
+NOKPROBE_SYMBOL(kprobe_fault_handler);
+
+int kprobe_get_kallsym(unsigned int symnum, unsigned long *value, char *type, char *sym)
+{
+	if (!ferro_exec_pool_nth(symnum, value))
+		return -ERANGE;
+	strscpy(sym, KPROBE_INSN_PAGE_SYM, KSYM_NAME_LEN);
+	*type = 't';
+	return 0;
+}
+
+/* ftrace found itself broken, and calls nobody any more. */
+bool kprobe_ftrace_disabled;
+EXPORT_SYMBOL_GPL(kprobe_ftrace_disabled);
+
+void kprobe_ftrace_kill(void)
+{
+	kprobe_ftrace_disabled = true;
+}
+
+#if !IS_BUILTIN(CONFIG_KPROBES_RUST)
+void kprobe_free_init_mem(void)
+{
+}
+#endif

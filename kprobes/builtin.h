@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _FERROTRACE_KPROBES_BUILTIN_H
+#define _FERROTRACE_KPROBES_BUILTIN_H
+
+#include <linux/types.h>
+
+/* The @n-th page of instruction copies; false if there are fewer. */
+bool ferro_exec_pool_nth(unsigned int n, unsigned long *value);
+
+/* Around post handlers that a copy calls, with interrupts off. */
+void ferro_kprobe_post_enter(void);
+void ferro_kprobe_post_leave(void);
+
+#endif /* _FERROTRACE_KPROBES_BUILTIN_H */

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where nothing may be probed: code that handles probes, or runs where a trap cannot be handled.
+//!
+//! No list of it is kept up to date: sections and tables of the kernel and of its modules are asked each time.
+//! Only the kernel's table of functions is copied, as it goes with the initialisation data.
+//!
+//! Contexts: process, unless stated.
+
+use core::cell::UnsafeCell;
+use core::ffi::CStr;
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::sync::atomic::Acquire;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Release;
+use kernel::sync::rcu;
+
+use crate::symbols;
+use crate::symbols::NAME_LEN;
+
+/// Which rule forbids to probe a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// `__kprobes`: section `.kprobes.text`.
+    KprobesText,
+    /// `noinstr`: section `.noinstr.text`.
+    NoinstrText,
+    /// The kernel's entry code, written in assembly.
+    EntryText,
+    /// `NOKPROBE_SYMBOL()`.
+    NokprobeSymbol,
+}
+
+/// A place is forbidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forbidden {
+    /// The rule.
+    pub rule: Rule,
+    /// It applies to the function of which the compiler has made this one: that of `foo.cold` is `foo`.
+    pub of_origin: bool,
+}
+
+/// Addresses that a rule applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// The first.
+    pub start: usize,
+    /// Behind the last.
+    pub end: usize,
+    /// The rule.
+    pub rule: Rule,
+}
+
+impl Area {
+    fn new(area: bindings::ferro_area, rule: Rule) -> Self {
+        Self {
+            start: area.start,
+            end: area.end,
+            rule,
+        }
+    }
+
+    fn of_function(start: usize) -> Option<Self> {
+        let symbol = symbols::symbol_of(start)?;
+        Some(Self {
+            start,
+            end: start.checked_add(symbol.size)?,
+            rule: Rule::NokprobeSymbol,
+        })
+    }
+
+    fn has(&self, addr: usize) -> bool {
+        (self.start..self.end).contains(&addr)
+    }
+}
+
+/// The kernel's functions with `NOKPROBE_SYMBOL()`, sorted.
+///
+/// # Invariants
+///
+/// Only written before `ready`, and not changed after.
+struct Functions {
+    areas: UnsafeCell<KVVec<Area>>,
+    ready: Atomic<bool>,
+}
+
+// SAFETY: By the type invariant nobody reads while somebody writes.
+unsafe impl Sync for Functions {}
+
+static FUNCTIONS: Functions = Functions {
+    areas: UnsafeCell::new(KVVec::new()),
+    ready: Atomic::new(false),
+};
+
+impl Functions {
+    fn get(&self) -> &[Area] {
+        // Acquire: pairs with the store of `ferro_blacklist_init()`.
+        if !self.ready.load(Acquire) {
+            return &[];
+        }
+        // SAFETY: By the type invariant nobody writes any more.
+        unsafe { &*self.areas.get() }
+    }
+}
+
+fn kernel() -> bindings::ferro_forbidden {
+    let mut forbidden = bindings::ferro_forbidden::default();
+    // SAFETY: `forbidden` is there to be written.
+    unsafe { bindings::ferro_kernel_forbidden(&raw mut forbidden) };
+    forbidden
+}
+
+fn sections(forbidden: &bindings::ferro_forbidden) -> [Area; 3] {
+    [
+        Area::new(forbidden.kprobes_text, Rule::KprobesText),
+        Area::new(forbidden.noinstr_text, Rule::NoinstrText),
+        Area::new(forbidden.entry_text, Rule::EntryText),
+    ]
+}
+
+/// The table of a module.
+fn functions<'a>(forbidden: &bindings::ferro_forbidden, _rcu: &'a rcu::Guard) -> &'a [usize] {
+    if forbidden.functions.is_null() {
+        return &[];
+    }
+    // SAFETY: The table is part of a module that was found in this section of RCU, which keeps it.
+    unsafe { core::slice::from_raw_parts(forbidden.functions, forbidden.count) }
+}
+
+/// What a module forbids.
+fn of_module(module: *mut bindings::module, _rcu: &rcu::Guard) -> bindings::ferro_forbidden {
+    let mut forbidden = bindings::ferro_forbidden::default();
+    // SAFETY: The module was found in this section of RCU; `forbidden` is there to be written.
+    unsafe { bindings::ferro_module_forbidden(module, &raw mut forbidden) };
+    forbidden
+}
+
+/// The rule for an address, whatever it is called.
+fn rule_at(addr: usize) -> Option<Rule> {
+    if symbols::is_core_text(addr) {
+        let functions = FUNCTIONS.get();
+        let behind = functions.partition_point(|area| area.start <= addr);
+        let function = behind.checked_sub(1).and_then(|i| functions.get(i));
+        return Iterator::chain(sections(&kernel()).iter(), function)
+            .find(|area| area.has(addr))
+            .map(|area| area.rule);
+    }
+
+    let rcu = rcu::read_lock();
+    // SAFETY: Takes any address, in a section of RCU.
+    let module = unsafe { bindings::ferro_text_module(addr) };
+    if module.is_null() {
+        return None;
+    }
+    let forbidden = of_module(module, &rcu);
+    if let Some(area) = sections(&forbidden).iter().find(|area| area.has(addr)) {
+        return Some(area.rule);
+    }
+    let start = symbols::symbol_of(addr)?.start;
+    functions(&forbidden, &rcu)
+        .contains(&start)
+        .then_some(Rule::NokprobeSymbol)
+}
+
+/// The rule that forbids to probe an address of code, if there is one.
+pub fn forbids(addr: usize) -> Option<Forbidden> {
+    if let Some(rule) = rule_at(addr) {
+        return Some(Forbidden {
+            rule,
+            of_origin: false,
+        });
+    }
+
+    let mut buffer = [0; NAME_LEN];
+    let name = symbols::name_of(addr, &mut buffer)?;
+    let dot = name.to_bytes().iter().position(|byte| *byte == b'.')?;
+    *buffer.get_mut(dot)? = 0;
+    let origin = CStr::from_bytes_until_nul(&buffer).ok()?;
+    let rule = rule_at(symbols::lookup_name(origin)?)?;
+    Some(Forbidden {
+        rule,
+        of_origin: true,
+    })
+}
+
+/// The first symbol of `areas` at or behind `from`.
+fn first_in(areas: impl Iterator<Item = Area>, from: usize) -> Option<Area> {
+    areas
+        .filter_map(|area| {
+            let start = area.start.max(from);
+            if start >= area.end || start != area.start && area.rule == Rule::NokprobeSymbol {
+                return None;
+            }
+            // Sections are shown by the symbol, from the one that starts at or behind `from`.
+            let symbol = symbols::symbol_of(start)?;
+            let next = symbol.start.checked_add(symbol.size)?;
+            let (start, end) = match symbol.offset {
+                0 => (start, next),
+                _ if start == area.start => (start, next),
+                _ => (next, next.checked_add(symbols::symbol_of(next)?.size)?),
+            };
+            (start < area.end).then_some(Area {
+                start,
+                end: end.min(area.end),
+                rule: area.rule,
+            })
+        })
+        .min_by_key(|area| area.start)
+}
+
+/// The forbidden symbol with the lowest address from `from` on, to walk through all of them.
+///
+/// Of the kernel all come before those of modules.
+pub fn next_from(from: usize) -> Option<Area> {
+    let functions = FUNCTIONS.get();
+    let at = functions.partition_point(|area| area.start < from);
+    let function = functions.get(at).copied();
+    let areas = Iterator::chain(sections(&kernel()).into_iter(), function);
+    first_in(areas, from).or_else(|| next_of_modules(from))
+}
+
+fn next_of_modules(from: usize) -> Option<Area> {
+    let rcu = rcu::read_lock();
+    let mut found: Option<Area> = None;
+    let mut last = 0;
+    loop {
+        // SAFETY: Takes any address, in a section of RCU.
+        let module = unsafe { bindings::ferro_next_module(last) };
+        if module.is_null() {
+            return found;
+        }
+        let forbidden = of_module(module, &rcu);
+        let functions = functions(&forbidden, &rcu).iter();
+        let areas = functions.filter_map(|start| Area::of_function(*start));
+        let first = first_in(Iterator::chain(areas, sections(&forbidden)), from);
+        found = Iterator::chain(found.into_iter(), first).min_by_key(|area| area.start);
+        // SAFETY: The module was found in this section of RCU.
+        last = unsafe { bindings::ferro_module_text(module) };
+    }
+}
+
+/// Copies the kernel's table, while it is there. Context: early initcall, once.
+#[no_mangle]
+extern "C" fn ferro_blacklist_init() {
+    let forbidden = kernel();
+    // SAFETY: The table is there as long as initcalls run.
+    let table = unsafe { core::slice::from_raw_parts(forbidden.functions, forbidden.count) };
+    let mut areas = KVVec::new();
+    if areas.reserve(table.len(), GFP_KERNEL).is_err() {
+        pr_err!("no memory for the list of what must not be probed\n");
+        return;
+    }
+    for area in table.iter().filter_map(|start| Area::of_function(*start)) {
+        let at = areas.partition_point(|other: &Area| other.start < area.start);
+        // There is room for all of them.
+        if areas.push_within_capacity(area).is_ok() {
+            if let Some(behind) = areas.get_mut(at..) {
+                behind.rotate_right(1);
+            }
+        }
+    }
+    // SAFETY: Nobody reads before `ready`, and nobody else writes.
+    unsafe { *FUNCTIONS.areas.get() = areas };
+    // Release: pairs with the load of `get()`.
+    FUNCTIONS.ready.store(true, Release);
+}
+
+/// `<linux/kprobes.h>`.
+#[no_mangle]
+extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
+    forbids(addr).is_some()
+}

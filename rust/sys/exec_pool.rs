@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Executable memory for short pieces of code: copies of instructions, trampolines.
+//!
+//! A page is divided into [`Slot`]s of one size, so that a copy of an instruction takes 32 bytes. The pages are
+//! never writable: text is patched into them. All that is not code is breakpoints.
+//!
+//! A slot that is dropped may still be executing, in a task that was preempted in it. It is used again after a
+//! grace period of RCU tasks, which nobody waits for: one callback serves all slots dropped before it began.
+//! That grace period contains one of RCU, for who executes with preemption off in the idle task.
+//!
+//! Contexts: process, sleeping; [`contains()`] and [`nth_page()`] anywhere, NMI included.
+//! Locks: the pool's mutex, inside of which only memory is allocated.
+
+use kernel::bindings;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+
+use crate::mutex::StaticMutex;
+use crate::text::TextLock;
+
+mod map;
+use map::PAGES;
+
+/// What all the memory is full of that is not code.
+const INT3: u8 = 0xcc;
+
+/// Sizes of slots in bytes, each the double of the one before.
+const SIZES: [usize; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
+
+/// The class of slots for a piece of code.
+fn class_for(size: usize) -> Option<usize> {
+    SIZES.iter().position(|slot| size != 0 && size <= *slot)
+}
+
+/// One bit a slot of a page.
+type Slots = u128;
+
+static_assert!(PAGE_SIZE / SIZES[0] == Slots::BITS as usize);
+static_assert!(PAGE_SIZE == SIZES[SIZES.len() - 1]);
+
+/// Memory that nobody executes yet, or any more.
+///
+/// # Invariants
+///
+/// The address of a page from `ferro_exec_page_alloc()`, which this owns.
+struct ExecPage(usize);
+
+impl ExecPage {
+    /// Errors: -ENOMEM.
+    fn new() -> Result<Self> {
+        // SAFETY: No requirement.
+        let page = unsafe { bindings::ferro_exec_page_alloc() };
+        if page.is_null() {
+            return Err(ENOMEM);
+        }
+        Ok(Self(page.addr()))
+    }
+}
+
+impl Drop for ExecPage {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ferro_exec_page_free(core::ptr::without_provenance_mut(self.0)) };
+    }
+}
+
+/// A page of slots, each of which is free, in use, or on its way from there to free.
+struct Page {
+    memory: ExecPage,
+    free: Slots,
+    /// Dropped, and no grace period has begun since.
+    dropped: Slots,
+    /// Dropped before the grace period that we are in.
+    waiting: Slots,
+}
+
+/// The pages of one size of slots.
+struct Class {
+    /// Sorted by address.
+    pages: KVVec<Page>,
+    /// No page before this one has a free slot.
+    first_free: usize,
+}
+
+impl Class {
+    const EMPTY: Self = Self {
+        pages: KVVec::new(),
+        first_free: 0,
+    };
+
+    fn take(&mut self, size: usize) -> Option<usize> {
+        for (i, page) in self.pages.iter_mut().enumerate().skip(self.first_free) {
+            self.first_free = i;
+            if page.free != 0 {
+                let slot = page.free.trailing_zeros();
+                page.free &= page.free - 1;
+                return Some(page.memory.0 + slot as usize * size);
+            }
+        }
+        self.first_free = self.pages.len();
+        None
+    }
+
+    fn add(&mut self, memory: ExecPage, size: usize) -> Result {
+        self.pages.reserve(1, GFP_KERNEL)?;
+        let at = self.pages.partition_point(|page| page.memory.0 < memory.0);
+        if !PAGES.set(memory.0, true) {
+            return Err(ENOMEM);
+        }
+        let page = Page {
+            memory,
+            free: Slots::MAX >> (Slots::BITS as usize - PAGE_SIZE / size),
+            dropped: 0,
+            waiting: 0,
+        };
+        self.first_free = self.first_free.min(at);
+        self.pages
+            .insert_within_capacity(at, page)
+            .map_err(|_| ENOMEM)
+    }
+
+    /// Notes that a slot is not used any more.
+    fn put(&mut self, addr: usize, size: usize) {
+        let behind = self.pages.partition_point(|page| page.memory.0 <= addr);
+        let page = behind.checked_sub(1).and_then(|i| self.pages.get_mut(i));
+        if let Some(page) = page {
+            page.dropped |= 1 << ((addr - page.memory.0) / size);
+        }
+    }
+
+    /// A grace period begins. Returns whether somebody waits for it.
+    fn begin(&mut self) -> bool {
+        let mut any = false;
+        for page in self.pages.iter_mut() {
+            page.waiting = core::mem::take(&mut page.dropped);
+            any |= page.waiting != 0;
+        }
+        any
+    }
+
+    /// The grace period is over. One page without used slots is kept, the others go to `unused`, as far as it has
+    /// room.
+    fn end(&mut self, size: usize, unused: &mut KVVec<Page>) {
+        let all = Slots::MAX >> (Slots::BITS as usize - PAGE_SIZE / size);
+        let mut keep = true;
+        let mut i = 0;
+        self.first_free = 0;
+        while let Some(page) = self.pages.get_mut(i) {
+            page.free |= core::mem::take(&mut page.waiting);
+            if page.free != all || core::mem::take(&mut keep) || unused.len() == unused.capacity() {
+                i += 1;
+                continue;
+            }
+            PAGES.set(page.memory.0, false);
+            if let Ok(page) = self.pages.remove(i) {
+                // There is room.
+                let _ = unused.push_within_capacity(page);
+            }
+        }
+    }
+}
+
+struct Pool {
+    classes: [Class; SIZES.len()],
+    /// A grace period is going on.
+    grace_period: bool,
+    used: usize,
+}
+
+impl Pool {
+    fn class(&mut self, class: usize) -> (&mut Class, usize) {
+        (&mut self.classes[class], SIZES[class])
+    }
+
+    /// Has the kernel call us after a grace period, if anybody waits for one and none is going on.
+    fn want_grace_period(&mut self) {
+        if self.grace_period {
+            return;
+        }
+        for class in &mut self.classes {
+            self.grace_period |= class.begin();
+        }
+        if self.grace_period {
+            // SAFETY: The last call is over, as no grace period is going on.
+            unsafe { bindings::ferro_exec_pool_call() };
+        }
+    }
+}
+
+// SAFETY: The mutex is defined for this, with `DEFINE_MUTEX()`.
+static POOL: StaticMutex<Pool> = unsafe {
+    StaticMutex::new(
+        &raw mut bindings::ferro_exec_pool_lock,
+        Pool {
+            classes: [const { Class::EMPTY }; SIZES.len()],
+            grace_period: false,
+            used: 0,
+        },
+    )
+};
+
+/// Room for a piece of code, full of breakpoints or of older code until it is written.
+///
+/// Dropping it needs process context, and nothing else: code may still be executing, but must not be entered any
+/// more.
+///
+/// # Invariants
+///
+/// A slot of the pool that is not free, and nobody else's.
+#[derive(Debug)]
+pub struct Slot {
+    addr: usize,
+    class: usize,
+}
+
+impl Slot {
+    /// Where the code will be.
+    pub fn address(&self) -> usize {
+        self.addr
+    }
+
+    /// How much code there is room for, in bytes.
+    pub fn len(&self) -> usize {
+        SIZES[self.class]
+    }
+
+    /// Whether there is no room; never.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Writes the code, and breakpoints up to the end of the slot.
+    ///
+    /// Nobody may execute the slot yet: every CPU sees the code when it comes here after this, but not all at once.
+    /// Errors: -E2BIG if it is more than there is room for, and then nothing is written.
+    pub fn write(&mut self, code: &[u8], lock: &TextLock) -> Result {
+        let end = self.len();
+        if code.len() > end {
+            return Err(E2BIG);
+        }
+        let mut code = code.iter();
+        let mut at = 0;
+        while at < end {
+            let mut buffer = [INT3; BUFFER];
+            for (to, from) in buffer.iter_mut().zip(&mut code) {
+                *to = *from;
+            }
+            let len = BUFFER.min(end - at);
+            lock.write_slot(self.addr + at, buffer.get(..len).ok_or(EINVAL)?);
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+/// How much is written at once.
+const BUFFER: usize = 128;
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut pool = POOL.lock();
+        let (class, size) = pool.class(self.class);
+        class.put(self.addr, size);
+        pool.used -= 1;
+        pool.want_grace_period();
+    }
+}
+
+/// Allocates a slot with room for `size` bytes. Not with a [`TextLock`] held.
+///
+/// Errors: -EINVAL if `size` is 0 or more than a page, -ENOMEM.
+pub fn alloc(size: usize) -> Result<Slot> {
+    let class = class_for(size).ok_or(EINVAL)?;
+    let mut memory = None;
+    loop {
+        let mut pool = POOL.lock();
+        let (of_size, slot_size) = pool.class(class);
+        if let Some(memory) = memory.take() {
+            of_size.add(memory, slot_size)?;
+        }
+        if let Some(addr) = of_size.take(slot_size) {
+            pool.used += 1;
+            // INVARIANT: It has just been taken.
+            return Ok(Slot { addr, class });
+        }
+        drop(pool);
+        memory = Some(ExecPage::new()?);
+    }
+}
+
+/// Whether an address is in a page of the pool. Context: any, NMI included.
+pub fn contains(addr: usize) -> bool {
+    PAGES.has(addr)
+}
+
+/// The address of a page, counted from the lowest. Context: any.
+pub fn nth_page(n: usize) -> Option<usize> {
+    PAGES.nth(n)
+}
+
+/// The number of slots in use.
+pub fn used() -> usize {
+    POOL.lock().used
+}
+
+/// The number of pages.
+pub fn pages() -> usize {
+    POOL.lock()
+        .classes
+        .iter()
+        .map(|class| class.pages.len())
+        .sum()
+}
+
+/// Waits until all slots dropped before this are free.
+pub fn flush() {
+    // The grace period that is going on, and the one that the slots dropped meanwhile have to wait for.
+    for _ in 0..2 {
+        // SAFETY: No requirement.
+        unsafe { bindings::ferro_exec_pool_wait() };
+    }
+}
+
+/// How many pages are given back at a time.
+const BATCH: usize = 64;
+
+/// After a grace period.
+#[no_mangle]
+extern "C" fn ferro_exec_pool_reclaim() {
+    loop {
+        // Without memory for the list they stay until the next time.
+        let mut unused = KVVec::with_capacity(BATCH, GFP_KERNEL | __GFP_NOWARN).unwrap_or_default();
+        let mut pool = POOL.lock();
+        for (class, size) in pool.classes.iter_mut().zip(SIZES) {
+            class.end(size, &mut unused);
+        }
+        let more = !unused.is_empty() && unused.len() == unused.capacity();
+        if !more {
+            pool.grace_period = false;
+            pool.want_grace_period();
+        }
+        drop(pool);
+        if unused.is_empty() {
+            return;
+        }
+        // SAFETY: No requirement.
+        unsafe { bindings::ferro_exec_page_quiesce() };
+        drop(unused);
+        if !more {
+            return;
+        }
+    }
+}
+
+/// `<linux/kprobes.h>`, for `kernel_text_address()`.
+#[no_mangle]
+extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usize) -> bool {
+    contains(addr)
+}
+
+/// For `kprobe_get_kallsym()`. Context: any.
+///
+/// # Safety
+///
+/// `addr` points to a place for an address.
+#[no_mangle]
+unsafe extern "C" fn ferro_exec_pool_nth(n: u32, addr: *mut usize) -> bool {
+    let Some(page) = nth_page(n as usize) else {
+        return false;
+    };
+    // SAFETY: By the rules of this function.
+    unsafe { addr.write(page) };
+    true
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The registers of interrupted kernel code, as a trap or an ftrace site saved them.
+//!
+//! Contexts: any, NMI included.
+
+use ferro_core::insn::Fault;
+use ferro_core::insn::Machine;
+use ferro_core::insn::Register;
+use kernel::bindings;
+
+use crate::word;
+
+/// RFLAGS.IF.
+pub const IF: usize = 1 << 9;
+
+/// `struct pt_regs` of the kernel code that this context interrupted.
+///
+/// # Invariants
+///
+/// Made by [`Regs::of`] only: the stack that `sp` points to is the one that this context runs on, or was interrupted
+/// on, with room for a word below it.
+#[repr(transparent)]
+pub struct Regs(bindings::pt_regs);
+
+impl Regs {
+    /// The registers of kernel code, or `None` if they are a user's.
+    ///
+    /// # Safety
+    ///
+    /// `regs` are the registers of an `int3`, of a fault, or of an ftrace site, that nobody else uses for `'a`.
+    #[inline(always)]
+    pub unsafe fn of<'a>(regs: *mut bindings::pt_regs) -> Option<&'a mut Self> {
+        // SAFETY: By the rules of this function; the type is transparent.
+        let regs = unsafe { &mut *regs.cast::<Self>() };
+        // SAFETY: A plain word, whichever variant of the union it is seen through.
+        let cs = unsafe { regs.0.__bindgen_anon_1.cs };
+        // INVARIANT: The privilege level is the kernel's.
+        (cs & 3 == 0).then_some(regs)
+    }
+
+    /// For handlers in C.
+    #[inline(always)]
+    pub fn as_ptr(&mut self) -> *mut bindings::pt_regs {
+        &raw mut self.0
+    }
+
+    /// Where execution goes on.
+    #[inline(always)]
+    pub fn ip(&self) -> usize {
+        self.0.ip
+    }
+
+    /// Changes where execution goes on.
+    #[inline(always)]
+    pub fn set_ip(&mut self, ip: usize) {
+        self.0.ip = ip;
+    }
+
+    /// The stack pointer.
+    #[inline(always)]
+    pub fn sp(&self) -> usize {
+        self.0.sp
+    }
+
+    /// Changes the stack pointer.
+    #[inline(always)]
+    pub fn set_sp(&mut self, sp: usize) {
+        self.0.sp = sp;
+    }
+
+    /// Turns interrupts off in what is interrupted. Returns RFLAGS.IF as it was.
+    #[inline(always)]
+    pub fn mask_interrupts(&mut self) -> usize {
+        let was = self.0.flags & IF;
+        self.0.flags &= !IF;
+        was
+    }
+
+    /// Undoes [`Regs::mask_interrupts`].
+    #[inline(always)]
+    pub fn unmask_interrupts(&mut self, was: usize) {
+        self.0.flags |= was & IF;
+    }
+
+    /// Whether the address is a word at the interrupted stack's top or the one below it.
+    fn at_stack_top(&self, address: usize) -> bool {
+        let below = self.0.sp.wrapping_sub(8);
+        address == self.0.sp || address == below
+    }
+
+    /// The register with this number; rax for one that there is not.
+    fn field(&self, register: Register) -> *const usize {
+        let r = &self.0;
+        match register.number() {
+            1 => &r.cx,
+            2 => &r.dx,
+            3 => &r.bx,
+            4 => &r.sp,
+            5 => &r.bp,
+            6 => &r.si,
+            7 => &r.di,
+            8 => &r.r8,
+            9 => &r.r9,
+            10 => &r.r10,
+            11 => &r.r11,
+            12 => &r.r12,
+            13 => &r.r13,
+            14 => &r.r14,
+            15 => &r.r15,
+            _ => &r.ax,
+        }
+    }
+}
+
+impl Machine for Regs {
+    #[inline]
+    fn register(&self, register: Register) -> u64 {
+        // SAFETY: The address of a field of `self`.
+        unsafe { *self.field(register) as u64 }
+    }
+
+    #[inline]
+    fn set_register(&mut self, register: Register, value: u64) {
+        match register {
+            Register::RCX => self.0.cx = value as usize,
+            _ => self.0.sp = value as usize,
+        }
+    }
+
+    #[inline]
+    fn flags(&self) -> u64 {
+        self.0.flags as u64
+    }
+
+    #[inline]
+    fn set_flags(&mut self, flags: u64) {
+        self.0.flags = flags as usize;
+    }
+
+    #[inline]
+    fn read(&mut self, address: u64) -> Result<u64, Fault> {
+        let from = address as usize as *const u64;
+        if self.at_stack_top(address as usize) {
+            // SAFETY: By the type invariant the stack is there.
+            return Ok(unsafe { word::load(from) });
+        }
+        let mut value = 0u64;
+        // SAFETY: Any address will do; `value` is of this size.
+        let failed =
+            unsafe { bindings::copy_from_kernel_nofault((&raw mut value).cast(), from.cast(), 8) };
+        match failed {
+            0 => Ok(value),
+            _ => Err(Fault { address }),
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, address: u64, value: u64) -> Result<(), Fault> {
+        if !self.at_stack_top(address as usize) {
+            return Err(Fault { address });
+        }
+        // SAFETY: By the type invariant there is a word below the stack's top that nobody uses: the entry code of
+        // breakpoints leaves a gap there.
+        unsafe { word::store_release(address as usize as *mut u64, value) };
+        Ok(())
+    }
+}
+
+/// What the exception tables say about a fault.
+///
+/// Goes on where the table's entry for `at` says, if there is one. For traps other than page faults, for which the kernel
+/// looks the address up itself.
+pub fn fix_up(regs: &mut Regs, at: usize, trapnr: usize) -> bool {
+    let slot = regs.ip();
+    regs.set_ip(at);
+    let trapnr = i32::try_from(trapnr).unwrap_or(0);
+    // SAFETY: The registers of a fault, as an entry for this instruction expects them.
+    if unsafe { bindings::fixup_exception(regs.as_ptr(), trapnr, 0, 0) } != 0 {
+        return true;
+    }
+    regs.set_ip(slot);
+    false
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which probe's handlers run on this CPU: `kprobe_running()` of `<linux/kprobes.h>`.
+//!
+//! Contexts: any in which the CPU is not left, NMI included.
+
+use core::arch::asm;
+
+use kernel::bindings;
+
+extern "C" {
+    /// `<linux/kprobes.h>`; in `kprobes/builtin.c`.
+    static mut current_kprobe: *mut bindings::kprobe;
+    /// `kprobes/builtin.c`
+    static mut ferro_kprobe_saved_if: usize;
+}
+
+macro_rules! this_cpu {
+    (load $variable:ident) => {{
+        let value: usize;
+        // SAFETY: Loads a word of this CPU.
+        unsafe {
+            asm!("mov {value}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
+                options(nostack, preserves_flags, readonly))
+        };
+        value
+    }};
+    (store $variable:ident, $value:expr) => {
+        // SAFETY: Stores a word of this CPU.
+        unsafe {
+            asm!("mov gs:[rip + {variable}], {value}", value = in(reg) $value, variable = sym $variable,
+                options(nostack, preserves_flags))
+        }
+    };
+}
+
+/// Whether a handler runs, or C code has said so with `kprobe_busy_begin()`.
+#[inline(always)]
+pub fn is_running() -> bool {
+    this_cpu!(load current_kprobe) != 0
+}
+
+/// The probe whose handler runs, for comparing; 0 if none does.
+#[inline(always)]
+pub fn get() -> usize {
+    this_cpu!(load current_kprobe)
+}
+
+/// Says that this probe's handlers run; 0 if none do.
+#[inline(always)]
+pub fn set(probe: usize) {
+    this_cpu!(store current_kprobe, probe);
+}
+
+/// Keeps a word while the copy of an instruction runs.
+#[inline(always)]
+pub fn save_if(flags: usize) {
+    this_cpu!(store ferro_kprobe_saved_if, flags);
+}
+
+/// The word that was kept.
+#[inline(always)]
+pub fn saved_if() -> usize {
+    this_cpu!(load ferro_kprobe_saved_if)
+}

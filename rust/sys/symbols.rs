@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Names and places of code: symbols, the modules they belong to, and what the kernel has reserved.
+//!
+//! Contexts: process, unless stated.
+
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::ffi::c_ulong;
+use kernel::prelude::*;
+use kernel::types::NotThreadSafe;
+
+use crate::text::Gone;
+use crate::text::TextAddress;
+
+/// Room for any symbol's name and its terminating 0.
+pub const NAME_LEN: usize = bindings::KSYM_NAME_LEN as usize;
+
+/// Where an address is in its symbol. All in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// The symbol's address.
+    pub start: usize,
+    /// Its size, up to the next symbol.
+    pub size: usize,
+    /// How far behind `start` the address is.
+    pub offset: usize,
+}
+
+/// The address of a symbol: of the kernel, of a module, or of a module in the form `module:name`.
+pub fn lookup_name(name: &CStr) -> Option<usize> {
+    // SAFETY: A string that ends in 0.
+    let addr = unsafe { bindings::kallsyms_lookup_name(name.as_char_ptr()) };
+    (addr != 0).then_some(addr as usize)
+}
+
+/// The symbol that an address of code is in.
+pub fn symbol_of(addr: usize) -> Option<Symbol> {
+    let mut size: c_ulong = 0;
+    let mut offset: c_ulong = 0;
+    // SAFETY: Both are there to be written.
+    let found =
+        unsafe { bindings::kallsyms_lookup_size_offset(addr, &raw mut size, &raw mut offset) };
+    (found != 0).then(|| Symbol {
+        start: addr.wrapping_sub(offset),
+        size,
+        offset,
+    })
+}
+
+/// The name of the symbol that an address of code is in.
+pub fn name_of(addr: usize, to: &mut [u8; NAME_LEN]) -> Option<&CStr> {
+    // SAFETY: As much room as any name needs.
+    let result = unsafe { bindings::lookup_symbol_name(addr, to.as_mut_ptr().cast()) };
+    to_result(result).ok()?;
+    CStr::from_bytes_until_nul(to).ok()
+}
+
+/// Whether an address is in a symbol that a compiler puts in front of a function's entry: `__cfi_` or `__pfx_`.
+pub fn is_preamble(addr: usize) -> bool {
+    let mut buffer = [0; NAME_LEN];
+    name_of(addr, &mut buffer).is_some_and(|name| {
+        name.to_bytes().starts_with(b"__cfi_") || name.to_bytes().starts_with(b"__pfx_")
+    })
+}
+
+/// Whether an address is code of the kernel's image, initialisation included as long as it is there.
+/// Context: any.
+pub fn is_core_text(addr: usize) -> bool {
+    // SAFETY: Takes any address.
+    unsafe { bindings::core_kernel_text(addr) != 0 }
+}
+
+/// The place of code of the kernel or of a module that is there now.
+pub fn text_address(addr: usize) -> Option<TextAddress> {
+    owner(addr).ok().map(|_| TextAddress::new_checked(addr))
+}
+
+/// Whose code an address is in, and keeps it.
+pub enum Owner {
+    /// The kernel's image.
+    Kernel,
+    /// A module, which cannot be removed as long as this is there.
+    Module(ModuleRef),
+}
+
+/// Why nobody owns an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoOwner {
+    /// There is no code.
+    NotText,
+    /// The code's module is on its way out.
+    Going,
+}
+
+impl From<NoOwner> for Gone {
+    fn from(_: NoOwner) -> Self {
+        Self
+    }
+}
+
+/// Finds whose code an address is in.
+pub fn owner(addr: usize) -> Result<Owner, NoOwner> {
+    let mut module = core::ptr::null_mut();
+    // SAFETY: `module` is there to be written.
+    let result = unsafe { bindings::ferro_text_module_get(addr, &raw mut module) };
+    match to_result(result) {
+        // INVARIANT: The reference is ours now.
+        Ok(()) => Ok(NonNull::new(module).map_or(Owner::Kernel, |m| Owner::Module(ModuleRef(m)))),
+        Err(error) if error == ENOENT => Err(NoOwner::Going),
+        Err(_) => Err(NoOwner::NotText),
+    }
+}
+
+/// How far a module is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModuleState {
+    /// Its initialisation has not finished.
+    Coming,
+    /// It works.
+    Live,
+    /// It is being removed.
+    Going,
+}
+
+/// Tells one loaded module from another; nothing else. Used again when the module is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleId(usize);
+
+impl ModuleId {
+    /// Of the module that a notifier or a hook names.
+    pub fn of_raw(module: *const bindings::module) -> Self {
+        Self(module.addr())
+    }
+}
+
+/// A module that is not removed before this is dropped.
+///
+/// # Invariants
+///
+/// Points to a module, and owns a reference to it.
+pub struct ModuleRef(NonNull<bindings::module>);
+
+// SAFETY: References to modules are counted for all CPUs.
+unsafe impl Send for ModuleRef {}
+// SAFETY: Nothing of this changes the module.
+unsafe impl Sync for ModuleRef {}
+
+impl ModuleRef {
+    /// Which module it is.
+    pub fn id(&self) -> ModuleId {
+        ModuleId::of_raw(self.0.as_ptr())
+    }
+
+    /// How far it is; it may go on at once.
+    pub fn state(&self) -> ModuleState {
+        // SAFETY: By the type invariant.
+        match u32::try_from(unsafe { bindings::ferro_module_state(self.0.as_ptr()) }) {
+            Ok(bindings::module_state_MODULE_STATE_LIVE) => ModuleState::Live,
+            Ok(bindings::module_state_MODULE_STATE_COMING) => ModuleState::Coming,
+            _ => ModuleState::Going,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &CStr {
+        // SAFETY: By the type invariant.
+        let name = unsafe { bindings::ferro_module_name(self.0.as_ptr()) };
+        // SAFETY: A string in the module, which stays as long as `self`.
+        unsafe { CStr::from_char_ptr(name) }
+    }
+
+    /// Whether an address is in its code that is freed after the initialisation.
+    pub fn has_init_text(&self, addr: usize) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ferro_in_init_text(addr, self.0.as_ptr()) }
+    }
+
+    /// Whether an address is in its code that stays.
+    pub fn has_core_text(&self, addr: usize) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ferro_in_core_text(addr, self.0.as_ptr()) }
+    }
+}
+
+impl Drop for ModuleRef {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::ferro_module_put(self.0.as_ptr()) };
+    }
+}
+
+/// Holds the lock of jump labels: no place becomes one, or stops being one.
+///
+/// Taken after CPU hotplug is held off and before `text_mutex`.
+pub struct JumpLabelLock(NotThreadSafe);
+
+impl JumpLabelLock {
+    /// Context: process; sleeps.
+    pub fn new() -> Self {
+        // SAFETY: Undone by `drop()` in the same task, as the guard is not `Send`.
+        unsafe { bindings::ferro_jump_label_lock() };
+        Self(NotThreadSafe)
+    }
+
+    /// Whether a jump label patches one of the bytes from `start` to `last`.
+    pub fn has_jump_label(&self, start: usize, last: usize) -> bool {
+        // SAFETY: The lock is held; takes any addresses.
+        unsafe { bindings::ferro_jump_label_reserved(start, last) }
+    }
+
+    /// Whether a static call patches one of the bytes from `start` to `last`.
+    pub fn has_static_call(&self, start: usize, last: usize) -> bool {
+        // SAFETY: Takes any addresses.
+        unsafe { bindings::ferro_static_call_reserved(start, last) }
+    }
+}
+
+impl Default for JumpLabelLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for JumpLabelLock {
+    fn drop(&mut self) {
+        // SAFETY: Pairs with `new()`.
+        unsafe { bindings::ferro_jump_label_unlock() };
+    }
+}
+
+/// Whether the instruction at an address is a `WARN()` or `BUG()`, which the trap finds by its address.
+pub fn is_bug(addr: usize) -> bool {
+    // SAFETY: Takes any address.
+    unsafe { bindings::ferro_is_bug(addr) }
+}
+
+/// Whether a fault of the instruction at an address is repaired. Context: any.
+pub fn has_fixup(addr: usize) -> bool {
+    // SAFETY: Takes any address.
+    !unsafe { bindings::search_exception_tables(addr) }.is_null()
+}
+
+/// Whether an address is in the pages that the kernel shows to every process.
+pub fn in_gate_area(addr: usize) -> bool {
+    // SAFETY: Takes any address.
+    unsafe { bindings::ferro_in_gate_area(addr) }
+}
+
+/// The place in a function's entry that ftrace patches, if `addr` is in its five bytes, or is the function's own
+/// address.
+pub fn ftrace_location(addr: usize) -> Option<usize> {
+    // SAFETY: Takes any address.
+    let location = unsafe { bindings::ftrace_location(addr) };
+    (location != 0).then_some(location)
+}
+
+/// Whether the bytes are an `ENDBR`, or the one that the kernel has made a NOP of.
+pub fn is_endbr(bytes: [u8; 4]) -> bool {
+    // SAFETY: Takes any number.
+    unsafe { bindings::ferro_is_endbr(u32::from_le_bytes(bytes)) }
+}
+
+/// The name of what an address is in, for people.
+pub struct Description {
+    name: [u8; NAME_LEN],
+    module: [u8; bindings::FERRO_MODULE_NAME_LEN as usize],
+    /// How far behind its start the address is.
+    pub offset: usize,
+}
+
+impl Description {
+    /// Of an address of code, if it is in a symbol.
+    pub fn of(addr: usize) -> Option<Self> {
+        let mut new = Self {
+            name: [0; NAME_LEN],
+            module: [0; bindings::FERRO_MODULE_NAME_LEN as usize],
+            offset: 0,
+        };
+        // SAFETY: Both have the room that the function needs.
+        let found = unsafe {
+            let module = new.module.as_mut_ptr().cast();
+            bindings::ferro_describe(
+                addr,
+                new.name.as_mut_ptr().cast(),
+                &raw mut new.offset,
+                module,
+            )
+        };
+        found.then_some(new)
+    }
+
+    /// The symbol.
+    pub fn name(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.name).unwrap_or(c"?")
+    }
+
+    /// The module; empty for the kernel.
+    pub fn module(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.module).unwrap_or(c"?")
+    }
+}
+
+/// Whether who runs may see addresses of the kernel.
+pub fn shows_addresses() -> bool {
+    // SAFETY: No requirement in process context.
+    unsafe { bindings::ferro_shows_addresses() }
+}

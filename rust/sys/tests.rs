@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! KUnit tests of what patches and makes code. They run at boot.
+
+mod calls;
+mod exec_pool;
+mod text;

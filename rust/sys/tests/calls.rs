@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Handlers at the entries of functions and at their returns.
+
+use kernel::prelude::*;
+
+#[kunit_tests(ferro_sys_calls)]
+mod suite {
+    use crate::cpu::CpuId;
+    use crate::ftrace_ops::FtraceHandler;
+    use crate::ftrace_ops::FtraceOps;
+    use crate::preempt::PreemptOff;
+    use crate::regs::Regs;
+    use crate::rethook::Kretprobe;
+    use crate::running_probe;
+    use crate::symbols;
+    use core::cell::UnsafeCell;
+    use kernel::bindings;
+    use kernel::ffi::c_int;
+    use kernel::prelude::*;
+    use kernel::sync::atomic::Atomic;
+    use kernel::sync::atomic::Relaxed;
+
+    /// A function of C that nobody calls by the way, and what it answers for these tests' arguments.
+    const PROBED: &CStr = c"ferro_cpu_possible";
+
+    fn call() -> bool {
+        CpuId::new(0).is_some()
+    }
+
+    fn site(name: &CStr) -> Result<usize> {
+        let function = symbols::lookup_name(name).ok_or(ENOENT)?;
+        symbols::ftrace_location(function).ok_or(EINVAL)
+    }
+
+    struct Count;
+    static CALLS: Atomic<usize> = Atomic::new(0);
+    static LAST: Atomic<usize> = Atomic::new(0);
+
+    impl FtraceHandler for Count {
+        fn call(ip: usize, parent_ip: usize, regs: &mut Regs) {
+            if symbols::is_core_text(parent_ip) && symbols::is_core_text(regs.ip()) {
+                CALLS.fetch_add(1, Relaxed);
+                LAST.store(ip, Relaxed);
+            }
+        }
+    }
+
+    static COUNT: FtraceOps<Count> = FtraceOps::looking();
+
+    #[test]
+    fn a_handler_is_called_at_its_sites() -> Result {
+        let (first, second) = (site(PROBED)?, site(c"ferro_next_possible_cpu")?);
+        let before = CALLS.load(Relaxed);
+        COUNT.add(&[first])?;
+        assert!(call() && call());
+        assert!(CALLS.load(Relaxed) == before + 2 && LAST.load(Relaxed) == first);
+        COUNT.add(&[second])?;
+        assert!(COUNT.remove(&[first]).is_ok());
+        assert!(call() && CALLS.load(Relaxed) == before + 2);
+        // SAFETY: Takes any number from -1.
+        assert!(unsafe { bindings::ferro_next_possible_cpu(-1) } == 0);
+        assert!(CALLS.load(Relaxed) == before + 3 && LAST.load(Relaxed) == second);
+        COUNT.remove(&[second])?;
+        // SAFETY: Takes any number from -1.
+        assert!(unsafe { bindings::ferro_next_possible_cpu(-1) } == 0 && call());
+        assert_eq!(CALLS.load(Relaxed), before + 3);
+        Ok(())
+    }
+
+    #[test]
+    fn sites_are_added_and_removed_as_one() -> Result {
+        let (first, second) = (site(PROBED)?, site(c"ferro_next_possible_cpu")?);
+        let before = CALLS.load(Relaxed);
+        assert!(matches!(COUNT.add(&[first, 8]), Err(e) if e == EINVAL));
+        assert!(matches!(COUNT.remove(&[first]), Err(e) if e == ENOENT));
+        assert!(call() && CALLS.load(Relaxed) == before);
+        COUNT.add(&[first])?;
+        assert!(matches!(COUNT.remove(&[first, second]), Err(e) if e == ENOENT));
+        assert!(call() && CALLS.load(Relaxed) == before + 1);
+        COUNT.remove(&[first])
+    }
+
+    extern "C" fn never(_cpu: u32) -> bool {
+        false
+    }
+
+    struct Redirect;
+
+    impl FtraceHandler for Redirect {
+        fn call(_ip: usize, _parent_ip: usize, regs: &mut Regs) {
+            regs.set_ip(never as *const () as usize);
+        }
+    }
+
+    static REDIRECT: FtraceOps<Redirect> = FtraceOps::modifying();
+
+    #[test]
+    fn a_handler_changes_where_it_goes_on() -> Result {
+        let site = site(PROBED)?;
+        REDIRECT.add(&[site])?;
+        let redirected = !call();
+        REDIRECT.remove(&[site])?;
+        assert!(redirected && call());
+        Ok(())
+    }
+
+    /// What a client would have.
+    struct Client(UnsafeCell<bindings::kretprobe>);
+
+    // SAFETY: KUnit runs one test at a time.
+    unsafe impl Sync for Client {}
+
+    // SAFETY: A plain C structure, in which 0 and NULL are what a client leaves out.
+    static CLIENT: Client = Client(UnsafeCell::new(unsafe { core::mem::zeroed() }));
+    static RETURNS: Atomic<usize> = Atomic::new(0);
+
+    const MARK: usize = 0x7e57;
+
+    /// # Safety
+    ///
+    /// `instance` has room for a word of data.
+    unsafe extern "C" fn entered(
+        instance: *mut bindings::kretprobe_instance,
+        _regs: *mut bindings::pt_regs,
+    ) -> c_int {
+        // SAFETY: By the rules of this function.
+        unsafe { (*instance).data.as_mut_ptr().cast::<usize>().write(MARK) };
+        0
+    }
+
+    /// # Safety
+    ///
+    /// As `entered()`.
+    unsafe extern "C" fn returned(
+        instance: *mut bindings::kretprobe_instance,
+        _regs: *mut bindings::pt_regs,
+    ) -> c_int {
+        // SAFETY: By the rules of this function.
+        let mark = unsafe { (*instance).data.as_ptr().cast::<usize>().read() };
+        if mark == MARK && running_probe::get() == CLIENT.0.get().addr() {
+            RETURNS.fetch_add(1, Relaxed);
+        }
+        0
+    }
+
+    fn client(maxactive: c_int) -> Result<Kretprobe> {
+        // SAFETY: Nobody else uses it.
+        let raw = unsafe { &mut *CLIENT.0.get() };
+        raw.handler = Some(returned);
+        raw.entry_handler = Some(entered);
+        raw.maxactive = maxactive;
+        raw.data_size = size_of::<usize>();
+        // SAFETY: A static with handlers of these types.
+        unsafe { Kretprobe::new(raw) }.ok_or(EINVAL)
+    }
+
+    fn missed() -> c_int {
+        // SAFETY: Nobody else uses it.
+        unsafe { (*CLIENT.0.get()).nmissed }
+    }
+
+    struct HookReturn;
+
+    impl FtraceHandler for HookReturn {
+        fn call(_ip: usize, _parent_ip: usize, regs: &mut Regs) {
+            // SAFETY: A static.
+            let kretprobe = unsafe { Kretprobe::new(CLIENT.0.get()) };
+            let Some(mut instance) = kretprobe.and_then(Kretprobe::take) else {
+                return;
+            };
+            if instance.enter(regs) {
+                instance.hook(regs, true);
+            }
+        }
+    }
+
+    static HOOK_RETURN: FtraceOps<HookReturn> = FtraceOps::looking();
+
+    #[test]
+    fn a_return_is_seen() -> Result {
+        let kretprobe = client(1)?;
+        kretprobe.alloc()?;
+        let before = RETURNS.load(Relaxed);
+        let site = site(PROBED)?;
+        HOOK_RETURN.add(&[site])?;
+        // One instance is enough, as it comes back each time.
+        let answers = [call(), call(), call()];
+        HOOK_RETURN.remove(&[site])?;
+        kretprobe.free();
+        assert!(answers == [true; 3]);
+        assert_eq!(RETURNS.load(Relaxed), before + 3);
+        assert_eq!(missed(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn instances_are_limited_and_come_back() -> Result {
+        let kretprobe = client(2)?;
+        kretprobe.alloc()?;
+        let preempt = PreemptOff::new();
+        let first = kretprobe.take();
+        let second = kretprobe.take();
+        let third = kretprobe.take().is_some();
+        let taken = first.is_some() && second.is_some();
+        drop(first);
+        let again = kretprobe.take().is_some();
+        drop(second);
+        drop(preempt);
+        assert!(taken && !third && again);
+        assert_eq!(missed(), 1);
+        kretprobe.free();
+        assert!(kretprobe.take().is_none());
+        assert_eq!(missed(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn the_number_of_instances_has_a_default_and_a_limit() -> Result {
+        let kretprobe = client(0)?;
+        kretprobe.alloc()?;
+        kretprobe.free();
+        // SAFETY: Nobody else uses it.
+        let raw = unsafe { &mut *CLIENT.0.get() };
+        assert!(raw.maxactive >= 10);
+        raw.data_size = 4097;
+        assert!(matches!(kretprobe.alloc(), Err(e) if e == E2BIG));
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The C half of text.rs, symbols.rs, blacklist.rs and exec_pool.rs: macros and inline functions, and
+ * objects that are initialised when they are compiled.
+ */
+#include <linux/bug.h>
+#include <linux/cred.h>
+#include <linux/execmem.h>
+#include <linux/export.h>
+#include <linux/init.h>
+#include <linux/jump_label.h>
+#include <linux/kallsyms.h>
+#include <linux/kprobes.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/notifier.h>
+#include <linux/perf_event.h>
+#include <linux/rculist.h>
+#include <linux/rcupdate.h>
+#include <linux/static_call.h>
+#include <linux/string.h>
+#include <linux/text-patching.h>
+#include <linux/workqueue.h>
+#include <asm/ibt.h>
+#include <asm/sections.h>
+
+#include "hook.h"
+#include "text.h"
+
+/* The list of exec_pool.rs. */
+DEFINE_MUTEX(ferro_exec_pool_lock);
+
+int ferro_text_module_get(unsigned long addr, struct module **mod)
+{
+	*mod = NULL;
+	if (core_kernel_text(addr))
+		return 0;
+
+	guard(rcu)();
+	*mod = __module_text_address(addr);
+	if (!*mod)
+		return -EINVAL;
+	return try_module_get(*mod) ? 0 : -ENOENT;
+}
+
+struct module *ferro_text_module(unsigned long addr)
+{
+	return __module_text_address(addr);
+}
+
+unsigned long ferro_module_text(const struct module *mod)
+{
+	return (unsigned long)mod->mem[MOD_TEXT].base;
+}
+
+void ferro_module_put(struct module *mod)
+{
+	module_put(mod);
+}
+
+int ferro_module_state(const struct module *mod)
+{
+	return READ_ONCE(mod->state);
+}
+
+const char *ferro_module_name(const struct module *mod)
+{
+	return mod->name;
+}
+
+bool ferro_in_init_text(unsigned long addr, const struct module *mod)
+{
+	return within_module_mem_type(addr, mod, MOD_INIT_TEXT);
+}
+
+bool ferro_in_core_text(unsigned long addr, const struct module *mod)
+{
+	return within_module_mem_type(addr, mod, MOD_TEXT);
+}
+
+bool ferro_jump_label_reserved(unsigned long start, unsigned long end)
+{
+	return jump_label_text_reserved((void *)start, (void *)end);
+}
+
+bool ferro_static_call_reserved(unsigned long start, unsigned long end)
+{
+	return static_call_text_reserved((void *)start, (void *)end);
+}
+
+void ferro_jump_label_lock(void)
+{
+	jump_label_lock();
+}
+
+void ferro_jump_label_unlock(void)
+{
+	jump_label_unlock();
+}
+
+bool ferro_is_bug(unsigned long addr)
+{
+	return find_bug(addr);
+}
+
+bool ferro_is_endbr(u32 bytes)
+{
+#ifdef CONFIG_X86_KERNEL_IBT
+	return __is_endbr(bytes);
+#else
+	return false;
+#endif
+}
+
+bool ferro_in_gate_area(unsigned long addr)
+{
+	return in_gate_area_no_mm(addr);
+}
+
+void ferro_kernel_forbidden(struct ferro_forbidden *forbidden)
+{
+	*forbidden = (struct ferro_forbidden) {
+		.kprobes_text.start = (unsigned long)__kprobes_text_start,
+		.kprobes_text.end = (unsigned long)__kprobes_text_end,
+		.noinstr_text.start = (unsigned long)__noinstr_text_start,
+		.noinstr_text.end = (unsigned long)__noinstr_text_end,
+		.entry_text.start = (unsigned long)__entry_text_start,
+		.entry_text.end = (unsigned long)__entry_text_end,
+		.functions = __start_kprobe_blacklist,
+		.count = __stop_kprobe_blacklist - __start_kprobe_blacklist,
+	};
+}
+
+void ferro_module_forbidden(const struct module *mod, struct ferro_forbidden *forbidden)
+{
+	unsigned long kprobes_text = (unsigned long)mod->kprobes_text_start;
+	unsigned long noinstr_text = (unsigned long)mod->noinstr_text_start;
+
+	*forbidden = (struct ferro_forbidden) {
+		.kprobes_text = { kprobes_text, kprobes_text + mod->kprobes_text_size },
+		.noinstr_text = { noinstr_text, noinstr_text + mod->noinstr_text_size },
+		.functions = mod->kprobe_blacklist,
+		.count = mod->num_kprobe_blacklist,
+	};
+}
+
+struct module *ferro_next_module(unsigned long addr)
+{
+	struct module *mod, *next = NULL;
+	unsigned long base, lowest = ULONG_MAX;
+
+	list_for_each_entry_rcu(mod, &modules, list) {
+		base = ferro_module_text(mod);
+		if (mod->state == MODULE_STATE_UNFORMED || base <= addr || base >= lowest)
+			continue;
+		lowest = base;
+		next = mod;
+	}
+	return next;
+}
+
+void *ferro_exec_page_alloc(void)
+{
+	void *page = execmem_alloc(EXECMEM_KPROBES, PAGE_SIZE);
+
+	if (!page)
+		return NULL;
+	/* What comes from the cache of such memory is full of breakpoints. */
+	if (!execmem_is_rox(EXECMEM_KPROBES))
+		text_poke_set(page, INT3_INSN_OPCODE, PAGE_SIZE);
+	perf_event_ksymbol(PERF_RECORD_KSYMBOL_TYPE_OOL, (unsigned long)page, PAGE_SIZE, false,
+			   KPROBE_INSN_PAGE_SYM);
+	return page;
+}
+
+void ferro_exec_page_free(void *page)
+{
+	perf_event_ksymbol(PERF_RECORD_KSYMBOL_TYPE_OOL, (unsigned long)page, PAGE_SIZE, true,
+			   KPROBE_INSN_PAGE_SYM);
+	execmem_free(page);
+}
+
+void ferro_exec_page_quiesce(void)
+{
+	synchronize_rcu();
+}
+
+static void reclaim(struct work_struct *work)
+{
+	ferro_exec_pool_reclaim();
+}
+
+static DECLARE_WORK(reclaim_work, reclaim);
+
+/* Callbacks must not sleep. */
+static void reclaim_soon(struct rcu_head *head)
+{
+	queue_work(system_dfl_wq, &reclaim_work);
+}
+
+static struct rcu_head reclaim_head;
+
+void ferro_exec_pool_call(void)
+{
+	call_rcu_tasks(&reclaim_head, reclaim_soon);
+}
+
+void ferro_exec_pool_wait(void)
+{
+	rcu_barrier_tasks();
+	flush_work(&reclaim_work);
+}
+
+static int module_event(struct notifier_block *nb, unsigned long state, void *data)
+{
+	switch (state) {
+	case MODULE_STATE_COMING:
+		return notifier_from_errno(ferro_text_module_coming(data));
+	case MODULE_STATE_LIVE:
+		ferro_text_module_live(data);
+		break;
+	case MODULE_STATE_GOING:
+		ferro_text_module_going(data);
+		break;
+	}
+	return NOTIFY_OK;
+}
+
+/* Before those who patch the code of a module that comes. */
+static struct notifier_block module_notifier = {
+	.notifier_call = module_event,
+	.priority = INT_MAX,
+};
+
+static int __init text_init(void)
+{
+	ferro_blacklist_init();
+	return register_module_notifier(&module_notifier);
+}
+early_initcall(text_init);
+
+bool ferro_describe(unsigned long addr, char *name, unsigned long *offset, char *module)
+{
+	char *modname = NULL;
+
+	guard(rcu)();
+	if (!kallsyms_lookup(addr, NULL, offset, &modname, name))
+		return false;
+	strscpy(module, modname ?: "", MODULE_NAME_LEN);
+	return true;
+}
+
+bool ferro_shows_addresses(void)
+{
+	return kallsyms_show_value(current_cred());
+}
+
+bool ferro_in_module(unsigned long addr, const struct module *mod)
+{
+	return within_module(addr, mod);
+}
+EXPORT_SYMBOL_GPL(ferro_in_module);
+
+bool ferro_in_kernel_init(unsigned long addr)
+{
+	return addr >= (unsigned long)__init_begin && addr < (unsigned long)__init_end;
+}
+EXPORT_SYMBOL_GPL(ferro_in_kernel_init);
+EXPORT_SYMBOL_GPL(ferro_in_init_text);
+EXPORT_SYMBOL_GPL(ferro_in_core_text);

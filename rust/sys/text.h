@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Functions for text.rs, symbols.rs, blacklist.rs and exec_pool.rs: the kernel's and its modules' code.
+ */
+#ifndef _FERROTRACE_SYS_TEXT_H
+#define _FERROTRACE_SYS_TEXT_H
+
+#include <linux/mutex.h>
+#include <linux/pgtable.h>
+#include <linux/types.h>
+
+#ifdef CONFIG_KPROBES_ENGINE_RUST
+
+struct kprobe_insn_cache;
+struct module;
+
+/*
+ * The module whose code @addr is in, with a reference; NULL if it is the kernel itself.
+ * -EINVAL: no code. -ENOENT: the module is on its way out.
+ */
+int ferro_text_module_get(unsigned long addr, struct module **mod);
+/* The module whose code @addr is in; NULL if it is none. Context: RCU. */
+struct module *ferro_text_module(unsigned long addr);
+/* Where its code begins. */
+unsigned long ferro_module_text(const struct module *mod);
+void ferro_module_put(struct module *mod);
+int ferro_module_state(const struct module *mod);
+const char *ferro_module_name(const struct module *mod);
+/* Whether @addr is the module's code that is freed after its initialisation; or that stays. */
+bool ferro_in_init_text(unsigned long addr, const struct module *mod);
+bool ferro_in_core_text(unsigned long addr, const struct module *mod);
+
+/*
+ * The symbol that @addr is in: its name in @name, of KSYM_NAME_LEN bytes, how far behind its start @addr is, and the
+ * module's name, empty for the kernel, in @module, of MODULE_NAME_LEN bytes.
+ */
+bool ferro_describe(unsigned long addr, char *name, unsigned long *offset, char *module);
+/* Whether who runs may see addresses. */
+bool ferro_shows_addresses(void);
+/* Whether @addr is in the module's code or data. */
+bool ferro_in_module(unsigned long addr, const struct module *mod);
+/* Whether @addr is in the kernel's own initialisation code and data. */
+bool ferro_in_kernel_init(unsigned long addr);
+
+/* jump_label.h, static_call.h, bug.h, ibt.h, mm.h: functions that are inline in some configurations. */
+bool ferro_jump_label_reserved(unsigned long start, unsigned long end);
+bool ferro_static_call_reserved(unsigned long start, unsigned long end);
+void ferro_jump_label_lock(void);
+void ferro_jump_label_unlock(void);
+bool ferro_is_bug(unsigned long addr);
+bool ferro_is_endbr(u32 bytes);
+bool ferro_in_gate_area(unsigned long addr);
+
+/* An area in which nothing may be probed. */
+struct ferro_area {
+	unsigned long start;
+	unsigned long end;
+};
+
+/* What the kernel or a module forbids to probe: two areas and single functions. */
+struct ferro_forbidden {
+	struct ferro_area kprobes_text;
+	struct ferro_area noinstr_text;
+	struct ferro_area entry_text;
+	const unsigned long *functions;
+	size_t count;
+};
+
+/* Of the kernel. Its @functions are there until it frees its init memory. */
+void ferro_kernel_forbidden(struct ferro_forbidden *forbidden);
+/* Of a module. Context: RCU, or with a reference to the module. */
+void ferro_module_forbidden(const struct module *mod, struct ferro_forbidden *forbidden);
+/* The module with the lowest code above @addr, or NULL. Context: RCU. */
+struct module *ferro_next_module(unsigned long addr);
+
+/* The lock of exec_pool.rs. */
+extern struct mutex ferro_exec_pool_lock;
+/* Where execmem_alloc() finds memory. */
+enum {
+	FERRO_EXEC_PAGES = MODULES_LEN / PAGE_SIZE,
+};
+
+static const unsigned long FERRO_EXEC_START = MODULES_VADDR;
+
+/* execmem.h: a page of the kernel's executable memory full of breakpoints, or NULL. */
+void *ferro_exec_page_alloc(void);
+/* After nobody executes, or is going to execute, it. */
+void ferro_exec_page_free(void *page);
+/* Wait until who has asked whether the page is one of the pool no longer uses the answer. */
+void ferro_exec_page_quiesce(void);
+/* Call ferro_exec_pool_reclaim() when every task has been somewhere else. One call at a time. */
+void ferro_exec_pool_call(void);
+/* Wait for such a call. */
+void ferro_exec_pool_wait(void);
+/* rust/sys/exec_pool.rs. Context: process. */
+void ferro_exec_pool_reclaim(void);
+
+/* rust/sys/text.rs. Context: the module notifier. */
+int ferro_text_module_coming(struct module *mod);
+void ferro_text_module_live(struct module *mod);
+void ferro_text_module_going(struct module *mod);
+/* rust/sys/blacklist.rs. Context: early initcall. */
+void ferro_blacklist_init(void);
+
+#endif /* CONFIG_KPROBES_ENGINE_RUST */
+
+#endif /* _FERROTRACE_SYS_TEXT_H */

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reading and changing the code of the kernel and its modules.
+//!
+//! Contexts: process, sleeping; [`read_text()`] anywhere.
+//! Locks, in order: CPU hotplug, `text_mutex`. Whoever wants the lock of jump labels too takes it between them.
+
+use core::cell::UnsafeCell;
+
+use kernel::bindings;
+use kernel::ffi::c_int;
+use kernel::ffi::c_void;
+use kernel::prelude::*;
+use kernel::types::NotThreadSafe;
+
+use crate::cpu::HotplugOff;
+use crate::symbols;
+
+/// An address that was code of the kernel or of a module when it was made.
+///
+/// That code may be gone by now: [`TextLock::set_byte()`] looks again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TextAddress(usize);
+
+impl TextAddress {
+    /// For `symbols.rs`, which has looked.
+    pub(crate) fn new_checked(addr: usize) -> Self {
+        Self(addr)
+    }
+
+    /// The address.
+    pub fn get(self) -> usize {
+        self.0
+    }
+}
+
+/// There is no code, or no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+/// Copies memory of the kernel that may not be there. Context: any.
+///
+/// Errors: -EFAULT if it is not, -ERANGE for an address of user space.
+pub fn read_text(addr: usize, to: &mut [u8]) -> Result {
+    // SAFETY: `to` has room; the other address may be any.
+    let result = unsafe {
+        bindings::copy_from_kernel_nofault(
+            to.as_mut_ptr().cast(),
+            core::ptr::without_provenance(addr),
+            to.len(),
+        )
+    };
+    kernel::error::to_result(i32::try_from(result).unwrap_or(-1))
+}
+
+/// A module whose code is there.
+struct Loaded {
+    module: *mut bindings::module,
+    /// Its initialisation code is, too.
+    init: bool,
+}
+
+/// The modules between their coming and their going, whose code stays while `text_mutex` is held.
+///
+/// # Invariants
+///
+/// Only used with `text_mutex` held. Has every module that a notifier was told of as coming, and not yet as
+/// going: its memory is freed after that.
+struct TextModules(UnsafeCell<KVVec<Loaded>>);
+
+// SAFETY: `text_mutex` lets one task at a time at it, by the type invariant.
+unsafe impl Sync for TextModules {}
+
+static MODULES: TextModules = TextModules(UnsafeCell::new(KVVec::new()));
+
+/// Holds `text_mutex`.
+struct TextMutex(NotThreadSafe);
+
+impl TextMutex {
+    fn new() -> Self {
+        // SAFETY: A mutex with static lifetime, initialised by `DEFINE_MUTEX()`.
+        unsafe { bindings::mutex_lock(&raw mut bindings::text_mutex) };
+        Self(NotThreadSafe)
+    }
+
+    fn modules(&mut self) -> &mut KVVec<Loaded> {
+        // SAFETY: The guard holds the mutex and is borrowed mutably.
+        unsafe { &mut *MODULES.0.get() }
+    }
+}
+
+impl Drop for TextMutex {
+    fn drop(&mut self) {
+        // SAFETY: Taken by `new()` in this task, as the guard is not `Send`.
+        unsafe { bindings::mutex_unlock(&raw mut bindings::text_mutex) };
+    }
+}
+
+/// The right to change code.
+pub struct TextLock {
+    // Dropped in this order.
+    mutex: TextMutex,
+    _hotplug: HotplugOff,
+}
+
+impl TextLock {
+    /// Context: process; sleeps. Not from a hotplug callback.
+    pub fn new() -> Self {
+        let hotplug = HotplugOff::new();
+        Self {
+            mutex: TextMutex::new(),
+            _hotplug: hotplug,
+        }
+    }
+
+    /// Writes one byte of code, such as a breakpoint, or what it has replaced. Returns what was there.
+    ///
+    /// Every CPU sees the old or the new byte, and certainly the new one after [`Self::sync()`]. Fails if the
+    /// code is, or is about to be, freed. What the byte does to the code is up to the caller.
+    pub fn set_byte(&mut self, at: TextAddress, byte: u8) -> Result<u8, Gone> {
+        if !self.is_there(at.0) {
+            return Err(Gone);
+        }
+        let mut old = [0];
+        read_text(at.0, &mut old).map_err(|_| Gone)?;
+        let addr: *mut c_void = core::ptr::without_provenance_mut(at.0);
+        // SAFETY: `text_mutex` is held, as it has to be, and as long as it is the code stays.
+        unsafe { bindings::text_poke(addr, (&raw const byte).cast(), 1) };
+        // SAFETY: Both hold one byte.
+        unsafe {
+            bindings::perf_event_text_poke(
+                addr,
+                old.as_ptr().cast(),
+                1,
+                (&raw const byte).cast(),
+                1,
+            )
+        };
+        Ok(old[0])
+    }
+
+    /// Writes to a slot of `exec_pool.rs`, in one page.
+    pub(crate) fn write_slot(&self, at: usize, code: &[u8]) {
+        let addr: *mut c_void = core::ptr::without_provenance_mut(at);
+        // SAFETY: `text_mutex` is held, and the slot is the caller's.
+        unsafe { bindings::text_poke(addr, code.as_ptr().cast(), code.len()) };
+        // SAFETY: There is no old code; the new one has this length.
+        unsafe {
+            bindings::perf_event_text_poke(
+                addr,
+                core::ptr::null(),
+                0,
+                code.as_ptr().cast(),
+                code.len(),
+            )
+        };
+    }
+
+    /// Has every CPU execute what was written; once for a batch.
+    pub fn sync(&mut self) {
+        // SAFETY: No requirement; interrupts are on, as this context sleeps.
+        unsafe { bindings::smp_text_poke_sync_each_cpu() };
+    }
+
+    /// Whether there is code at an address that stays while the lock is held.
+    fn is_there(&mut self, addr: usize) -> bool {
+        if symbols::is_core_text(addr) {
+            return true;
+        }
+        self.mutex.modules().iter().any(|loaded| {
+            // SAFETY: By the type invariant of `TextModules` the module is there.
+            let core = unsafe { bindings::ferro_in_core_text(addr, loaded.module) };
+            // SAFETY: As above.
+            let init = unsafe { bindings::ferro_in_init_text(addr, loaded.module) };
+            core || init && loaded.init
+        })
+    }
+}
+
+impl Default for TextLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// For the module notifier, before anybody else hears of the module.
+#[no_mangle]
+extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
+    let loaded = Loaded { module, init: true };
+    match TextMutex::new().modules().push(loaded, GFP_KERNEL) {
+        Ok(()) => 0,
+        Err(_) => ENOMEM.to_errno(),
+    }
+}
+
+/// For the module notifier, before the module's initialisation code is freed.
+#[no_mangle]
+extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
+    let mut mutex = TextMutex::new();
+    for loaded in mutex.modules().iter_mut() {
+        loaded.init &= loaded.module != module;
+    }
+}
+
+/// For the module notifier, before the module is freed.
+#[no_mangle]
+extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
+    TextMutex::new()
+        .modules()
+        .retain(|loaded| loaded.module != module);
+}
