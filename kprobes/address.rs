@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a probe goes, and what refuses it there.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_core::insn::Insn;
+use ferro_core::insn::MAX_LEN;
+use ferro_sys::blacklist;
+use ferro_sys::blacklist::Forbidden;
+use ferro_sys::kprobe::Kprobe;
+use ferro_sys::symbols;
+use ferro_sys::symbols::Description;
+use ferro_sys::symbols::JumpLabelLock;
+use ferro_sys::symbols::ModuleRef;
+use ferro_sys::symbols::ModuleState;
+use ferro_sys::symbols::NoOwner;
+use ferro_sys::symbols::Owner;
+use ferro_sys::text;
+use ferro_sys::text::TextAddress;
+use ferro_sys::text::TextLock;
+use kernel::fmt;
+use kernel::prelude::*;
+
+use crate::error::Error;
+use crate::point::BREAKPOINT;
+
+/// Code that kprobes, or the rest of the kernel, depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No code at all.
+    NotText,
+    /// Code that the kernel shows to processes.
+    Gate,
+    /// Marked as not to be probed.
+    Marked(Forbidden),
+    /// Patched when a static key changes.
+    JumpLabel,
+    /// Patched when a static call changes.
+    StaticCall,
+    /// Found by its address in a table.
+    Bug,
+    /// In front of a function.
+    Preamble,
+    /// Code that this engine runs, and that would hit its own probe.
+    Own,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use blacklist::Rule;
+        let rule = match self {
+            Self::NotText => "not code of the kernel or a module",
+            Self::Gate => "code that processes see",
+            Self::Marked(forbidden) => match forbidden.rule {
+                Rule::KprobesText => "it is __kprobes code",
+                Rule::NoinstrText => "it is noinstr code",
+                Rule::EntryText => "it is entry code",
+                Rule::NokprobeSymbol => "it is a NOKPROBE_SYMBOL()",
+            },
+            Self::JumpLabel => "a static key patches it",
+            Self::StaticCall => "a static call patches it",
+            Self::Bug => "the place of a BUG() or WARN()",
+            Self::Preamble => "data in front of a function",
+            Self::Own => "code that kprobes run on",
+        };
+        f.write_str(rule)
+    }
+}
+
+/// A place for a probe.
+pub(crate) struct Site {
+    pub(crate) address: usize,
+    /// Where its function starts.
+    function: usize,
+    pub(crate) at_entry: bool,
+    /// Whether it is an ftrace site.
+    pub(crate) is_ftrace: bool,
+    /// For changing it.
+    pub(crate) text: TextAddress,
+    /// Keeps it.
+    _module: Option<ModuleRef>,
+}
+
+/// The address that a client asks for, the start of its function, and whether the address is the function's entry.
+pub(crate) fn resolve(
+    address: usize,
+    symbol: Option<&CStr>,
+    offset: usize,
+) -> Result<(usize, usize, bool), Error> {
+    let base = match (address, symbol) {
+        (0, None) => return Err(Error::NoTarget),
+        (0, Some(name)) => symbols::lookup_name(name).ok_or(Error::NoSymbol)?,
+        (address, None) => address,
+        (_, Some(_)) => return Err(Error::TwoTargets),
+    };
+    let symbol = symbols::symbol_of(base.wrapping_add(offset)).ok_or(Error::NoFunction)?;
+    let mut first = [0; 4];
+    // A landing pad cannot be probed; what is behind it is the entry.
+    let landing = match text::read_text(symbol.start, &mut first) {
+        Ok(()) if symbols::is_endbr(first) => first.len(),
+        _ => 0,
+    };
+    let at_entry = symbol.offset == 0 || symbol.offset == landing;
+    let offset = if at_entry { landing } else { symbol.offset };
+    Ok((symbol.start.wrapping_add(offset), symbol.start, at_entry))
+}
+
+impl Site {
+    /// Where `probe` wants to be, if it may.
+    pub(crate) fn of(probe: Kprobe) -> Result<Self, Error> {
+        let (address, function, at_entry) =
+            resolve(probe.address(), probe.symbol(), probe.offset())?;
+        let is_ftrace = symbols::ftrace_location(address) == Some(address);
+        let module = match symbols::owner(address) {
+            Ok(Owner::Kernel) => None,
+            Ok(Owner::Module(module)) => Some(module),
+            Err(NoOwner::Going) => return Err(Error::Gone),
+            Err(NoOwner::NotText) => return Err(Error::Refused(Refusal::NotText)),
+        };
+        if let Some(refusal) = refusal(address) {
+            return Err(Error::Refused(refusal));
+        }
+        let is_over = |m: &ModuleRef| m.has_init_text(address) && m.state() != ModuleState::Coming;
+        if module.as_ref().is_some_and(is_over) {
+            return Err(Error::Gone);
+        }
+        Ok(Self {
+            address,
+            function,
+            at_entry,
+            is_ftrace,
+            text: symbols::text_address(address).ok_or(Error::Gone)?,
+            _module: module,
+        })
+    }
+
+    /// The instruction there, and the one behind it.
+    ///
+    /// The function is decoded from its start, with the help of `original`, which knows the first bytes of instructions
+    /// that are probed.
+    pub(crate) fn instructions(
+        &self,
+        _text: &TextLock,
+        original: impl Fn(usize) -> Option<u8>,
+    ) -> Result<(Insn, Option<Insn>), Error> {
+        let mut window = Window::new();
+        let mut at = self.function;
+        while at < self.address {
+            at = at.wrapping_add(window.decode(at, &original)?.len());
+        }
+        if at != self.address {
+            return Err(Error::NotAnInstruction);
+        }
+        let insn = window.decode(at, &original)?;
+        let next = window.decode(at.wrapping_add(insn.len()), &original).ok();
+        Ok((insn, next))
+    }
+}
+
+fn refusal(address: usize) -> Option<Refusal> {
+    if symbols::in_gate_area(address) {
+        return Some(Refusal::Gate);
+    }
+    if let Some(forbidden) = blacklist::forbids(address) {
+        return Some(Refusal::Marked(forbidden));
+    }
+    let labels = JumpLabelLock::new();
+    if labels.has_jump_label(address, address) {
+        return Some(Refusal::JumpLabel);
+    }
+    if labels.has_static_call(address, address) {
+        return Some(Refusal::StaticCall);
+    }
+    if symbols::is_bug(address) {
+        return Some(Refusal::Bug);
+    }
+    let described = Description::of(address)?;
+    let name = described.name().to_bytes();
+    if is_own(name) {
+        return Some(Refusal::Own);
+    }
+    let is_preamble = name.starts_with(b"__cfi_") || name.starts_with(b"__pfx_");
+    is_preamble.then_some(Refusal::Preamble)
+}
+
+/// Whether a function is of the crates that a hit comes by, or a helper of theirs.
+fn is_own(name: &[u8]) -> bool {
+    const CRATES: [&[u8]; 4] = [
+        b"kprobes_engine",
+        b"ferro_core",
+        b"ferro_sys",
+        b"ferro_gkhi",
+    ];
+    let has = |part: &[u8]| name.windows(part.len()).any(|w| w == part);
+    let is_rust = name.starts_with(b"_R") && CRATES.iter().any(|c| has(c));
+    // Indirect calls and returns of mitigations; what debugging asks where a hook is.
+    let is_thunk = name.starts_with(b"__x86_indirect_") || name.ends_with(b"return_thunk");
+    is_rust
+        || is_thunk
+        || name.starts_with(b"rust_helper_")
+        || name.starts_with(b"ferro_")
+        || name == b"rcu_is_watching"
+}
+
+/// A piece of code.
+struct Window {
+    bytes: [u8; 256],
+    start: usize,
+    len: usize,
+}
+
+impl Window {
+    fn new() -> Self {
+        Self {
+            bytes: [0; 256],
+            start: 0,
+            len: 0,
+        }
+    }
+
+    /// The bytes from `at` on: as many as an instruction may have, or those that can be read.
+    fn at(&mut self, at: usize) -> Option<&mut [u8]> {
+        let offset = at.wrapping_sub(self.start);
+        if offset.saturating_add(MAX_LEN) > self.len {
+            // What cannot be read is the next page, behind the last function.
+            let to_page = 4096 - at % 4096;
+            self.start = at;
+            self.len = 0;
+            for len in [self.bytes.len(), to_page.min(self.bytes.len())] {
+                if text::read_text(at, self.bytes.get_mut(..len)?).is_ok() {
+                    self.len = len;
+                    break;
+                }
+            }
+        }
+        let offset = at.wrapping_sub(self.start);
+        let end = self.len.min(offset.saturating_add(MAX_LEN));
+        self.bytes.get_mut(offset..end)
+    }
+
+    fn decode(&mut self, at: usize, original: impl Fn(usize) -> Option<u8>) -> Result<Insn, Error> {
+        let bytes = self.at(at).ok_or(Error::NotAnInstruction)?;
+        if let [first @ BREAKPOINT, ..] = bytes {
+            *first = original(at).unwrap_or(BREAKPOINT);
+        }
+        Insn::decode(bytes).map_err(|_| Error::NotAnInstruction)
+    }
+}

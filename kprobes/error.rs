@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a probe cannot be registered.
+#![deny(unsafe_code)]
+
+use ferro_core::insn::Never;
+
+use kernel::alloc::AllocError;
+use kernel::fmt;
+use kernel::prelude::*;
+
+use crate::address::Refusal;
+
+/// Why a probe cannot be registered, enabled or disabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// Neither an address nor a symbol.
+    NoTarget,
+    /// Both an address and a symbol.
+    TwoTargets,
+    /// No function has this name.
+    NoSymbol,
+    /// No function is at this address.
+    NoFunction,
+    /// Code that kprobes, or the rest of the kernel, depends on.
+    Refused(Refusal),
+    /// Code of a module that is going, or has gone.
+    Gone,
+    /// In the middle of an instruction, or behind something that is none.
+    NotAnInstruction,
+    /// An instruction that cannot be executed in another place.
+    Never(Never),
+    /// It cannot be moved to where copies are.
+    OutOfReach,
+    /// It is registered.
+    Registered,
+    /// It is not.
+    NotRegistered,
+    /// Only the start of a function has a return.
+    NotAtEntry,
+    /// A function that does not return where it was called.
+    NeverReturns,
+    /// More data for each call than there may be.
+    TooMuchData,
+    /// ftrace refused its part.
+    Ftrace(kernel::error::Error),
+    /// No memory.
+    NoMemory,
+    /// The engine is not there, or no longer.
+    NotStarted,
+}
+
+impl From<AllocError> for Error {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl Error {
+    /// The error that clients get.
+    pub(crate) fn errno(self) -> kernel::error::Error {
+        match self {
+            Self::NoTarget | Self::TwoTargets | Self::Registered | Self::NotRegistered => EINVAL,
+            Self::NoSymbol | Self::NoFunction | Self::Gone => ENOENT,
+            Self::Refused(_) | Self::OutOfReach | Self::NotAtEntry | Self::NeverReturns => EINVAL,
+            Self::NotAnInstruction => EILSEQ,
+            Self::Never(Never::Breakpoint | Never::Undefined) => EILSEQ,
+            Self::Never(Never::StackSegment | Never::ForcedEmulation) => EINVAL,
+            Self::Never(_) => EOPNOTSUPP,
+            Self::TooMuchData => E2BIG,
+            Self::Ftrace(error) => error,
+            Self::NoMemory => ENOMEM,
+            Self::NotStarted => ENODEV,
+        }
+    }
+
+    /// Whether the caller's mistake is worth a line in the log: which rule refused cannot be told from the errno.
+    pub(crate) fn is_refusal(self) -> bool {
+        !matches!(self, Self::NoMemory | Self::NoSymbol | Self::NotStarted)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTarget => f.write_str("neither an address nor a symbol is given"),
+            Self::TwoTargets => f.write_str("both an address and a symbol are given"),
+            Self::NoSymbol => f.write_str("no function of this name"),
+            Self::NoFunction => f.write_str("no function at this address"),
+            Self::Refused(rule) => fmt::Display::fmt(rule, f),
+            Self::Gone => f.write_str("the code is gone, or about to go"),
+            Self::NotAnInstruction => f.write_str("not the start of an instruction"),
+            Self::Never(rule) => f.write_str(why_never(*rule)),
+            Self::OutOfReach => f.write_str("its operand is out of reach of a copy"),
+            Self::Registered => f.write_str("it is registered already"),
+            Self::NotRegistered => f.write_str("it is not registered"),
+            Self::NotAtEntry => f.write_str("not the start of a function"),
+            Self::NeverReturns => f.write_str("it does not return where it was called"),
+            Self::TooMuchData => f.write_str("too much data for each call"),
+            Self::Ftrace(error) => {
+                f.write_fmt(fmt!("ftrace failed with error {}", error.to_errno()))
+            }
+            Self::NoMemory => f.write_str("no memory"),
+            Self::NotStarted => f.write_str("the engine is not there"),
+        }
+    }
+}
+
+fn why_never(rule: Never) -> &'static str {
+    match rule {
+        Never::Breakpoint => "a breakpoint or software interrupt",
+        Never::Undefined => "an undefined instruction (BUG and WARN)",
+        Never::LandingPad => "a landing pad of indirect branches; probe what is behind it",
+        Never::StackSegment => "it holds off interrupts until the stack pointer is loaded",
+        Never::FarTransfer => "a far call, jump or return",
+        Never::InterruptReturn => "a return from an interrupt",
+        Never::SystemTransfer => "an entry to or exit from the kernel",
+        Never::SwapGs => "it exchanges the base of gs",
+        Never::Halt => "a halt, or the sti before it",
+        Never::Transaction => "part of a transaction",
+        Never::Hypervisor => "a call of the hypervisor",
+        Never::ModeSwitch => "it leaves for another mode",
+        Never::ForcedEmulation => "the signature of forced emulation",
+        Never::VendorDependent => "a branch that vendors execute differently",
+        Never::OperandOutOfReach => "a call whose operand cannot be read",
+    }
+}

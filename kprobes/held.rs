@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Points as the registry holds them: with their memory, and whether their breakpoints are there.
+//!
+//! Contexts: process, sleeps; with the engine's mutex.
+#![deny(unsafe_code)]
+
+use ferro_sys::address_map::Removed;
+use ferro_sys::address_map::Writer;
+use ferro_sys::kprobe::Kprobe;
+use ferro_sys::text::TextAddress;
+use ferro_sys::text::TextLock;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::error::Error;
+use crate::point::Code;
+use crate::point::Point;
+use crate::point::Run;
+use crate::point::BREAKPOINT;
+use crate::site::Kind;
+
+/// A point and what it has memory for.
+pub(crate) struct Held {
+    pub(crate) point: Arc<Point>,
+    pub(crate) code: Code,
+    pub(crate) text: TextAddress,
+    /// Its breakpoint is there.
+    pub(crate) armed: bool,
+    /// ftrace calls us from there.
+    pub(crate) called: Option<Kind>,
+    /// It cannot be hit yet: it is part of a batch that is being prepared.
+    pub(crate) fresh: bool,
+    /// What the map has given up of it.
+    pub(crate) removed: [Option<Removed<Point>>; 6],
+    /// The next in its [`Chain`].
+    pub(crate) next: Option<KBox<Held>>,
+}
+
+/// Points one behind the other, to which another can be added without memory.
+pub(crate) struct Chain {
+    pub(crate) first: Option<KBox<Held>>,
+    pub(crate) len: usize,
+}
+
+impl Chain {
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: None,
+            len: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, mut held: KBox<Held>) {
+        held.next = self.first.take();
+        self.first = Some(held);
+        self.len = self.len.saturating_add(1);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<KBox<Held>> {
+        let mut held = self.first.take()?;
+        self.first = held.next.take();
+        self.len = self.len.saturating_sub(1);
+        Some(held)
+    }
+}
+
+impl Chain {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Held> {
+        core::iter::successors(self.first.as_deref(), |held| held.next.as_deref())
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // One by one: dropping the first would drop all within each other.
+        while self.pop().is_some() {}
+    }
+}
+
+impl Held {
+    fn has_enabled(&self) -> bool {
+        self.point.probes.iter().any(Kprobe::is_enabled)
+    }
+
+    /// The addresses by which it is found, beside its own.
+    pub(crate) fn keys(&self) -> [usize; 5] {
+        let point = &self.point;
+        let after = point.after.load();
+        [
+            point.copy,
+            point.end_of(point.copy),
+            after,
+            point.end_of(after),
+            point.return_of(after),
+        ]
+    }
+
+    /// How ftrace is to call us from there.
+    pub(crate) fn wanted_call(&self, enabled: bool) -> Option<Kind> {
+        if !enabled || !self.has_enabled() || !matches!(self.point.run, Run::Ftrace) {
+            return None;
+        }
+        Some(match self.point.has_post.load() {
+            0 => Kind::Look,
+            _ => Kind::Divert,
+        })
+    }
+
+    /// Puts the breakpoint there, or takes it away, as it is wanted. Whether that was to be done and is.
+    pub(crate) fn arm(&mut self, text: &mut TextLock, enabled: bool) -> Result<bool, Error> {
+        let wanted = enabled && self.has_enabled();
+        if wanted == self.armed || matches!(self.point.run, Run::Ftrace) {
+            return Ok(false);
+        }
+        let byte = if wanted {
+            BREAKPOINT
+        } else {
+            self.code.original
+        };
+        text.set_byte(self.text, byte).map_err(|_| Error::Gone)?;
+        self.armed = wanted;
+        Ok(true)
+    }
+}
+
+/// Lets a probe be found, and its point if it is fresh. There is room for them.
+pub(crate) fn publish(
+    writer: &mut Writer<Point>,
+    held: &mut Held,
+    probe: Kprobe,
+    text: &mut TextLock,
+) -> Result<(), Error> {
+    let point = held.point.clone();
+    if held.fresh {
+        held.code.write(&point, text)?;
+        find_by(
+            writer,
+            &point,
+            &[point.address, point.copy, point.end_of(point.copy)],
+        )?;
+        held.fresh = false;
+    }
+    if probe.has_post() {
+        if point.needs_after() {
+            held.code.write_after(&point, text)?;
+            let after = point.after.load();
+            find_by(
+                writer,
+                &point,
+                &[after, point.end_of(after), point.return_of(after)],
+            )?;
+        }
+        point.has_post.store(1);
+    }
+    probe.set_original(held.code.original, point.copy);
+    point.probes.push(probe);
+    Ok(())
+}
+
+/// Has a point found by those of these addresses that are not 0.
+fn find_by(writer: &mut Writer<Point>, point: &Arc<Point>, keys: &[usize]) -> Result<(), Error> {
+    for key in keys.iter().filter(|key| **key != 0) {
+        writer.insert(*key, point.clone()).ok_or(Error::NoMemory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What happens when a probed instruction comes to be executed.
+//!
+//! Contexts: trap, with interrupts off, also within NMIs; nothing here sleeps, allocates or takes a lock. That a
+//! handler runs on a CPU is kept in `kprobe_running()`: a probe that is hit then is counted as missed, and its instruction is
+//! executed without any state of its own, however deep that nests.
+#![deny(unsafe_code)]
+
+use ferro_core::insn::Emulation;
+use ferro_sys::address_map::AddressMap;
+use ferro_sys::regs;
+use ferro_sys::regs::Regs;
+use ferro_sys::running_probe;
+use ferro_sys::text;
+
+use crate::point::Point;
+use crate::point::Run;
+use crate::point::BREAKPOINT;
+
+/// The points, by their address and by those of their copies at which something can happen.
+pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
+
+/// What the exception number of a page fault is.
+const PAGE_FAULT: usize = 14;
+
+/// A breakpoint of the kernel. Whether it is done with.
+#[inline(always)]
+pub(crate) fn breakpoint(regs: &mut Regs) -> bool {
+    let address = regs.ip().wrapping_sub(1);
+    POINTS
+        .with(address, |point| point.hit(address, regs))
+        .unwrap_or_else(|| is_stale(address, regs))
+}
+
+/// Whether the breakpoint was taken away between the trap and us. Then what is there now is executed.
+#[cold]
+fn is_stale(address: usize, regs: &mut Regs) -> bool {
+    let mut byte = [BREAKPOINT];
+    let stale = text::read_text(address, &mut byte).is_ok() && byte != [BREAKPOINT];
+    if stale {
+        regs.set_ip(address);
+    }
+    stale
+}
+
+/// A function with a probe on its ftrace site has been called.
+#[inline(always)]
+pub(crate) fn site(address: usize, regs: &mut Regs) {
+    POINTS.with(address, |point| point.called(regs));
+}
+
+/// The copy of an instruction has run, and has called. `at` is where it would go on.
+#[inline(always)]
+pub(crate) fn posted(at: usize, regs: &mut Regs) {
+    let known = POINTS.with(at, |point| point.finish(regs));
+    if known.is_none() {
+        // Behind the call is a breakpoint, which nobody knows either.
+        regs.set_ip(at);
+    }
+}
+
+/// A fault of the kernel. Whether it is done with.
+pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
+    let at = regs.ip();
+    POINTS
+        .with(at, |point| point.fault(at, regs, trapnr))
+        .unwrap_or(false)
+}
+
+impl Point {
+    #[inline(always)]
+    fn hit(&self, at: usize, regs: &mut Regs) -> bool {
+        if at != self.address {
+            return self.stop(at, regs);
+        }
+        if running_probe::is_running() {
+            self.miss();
+            self.execute(regs);
+            return true;
+        }
+        if !self.call_pre(regs) {
+            match self.has_post.load() {
+                0 => self.execute(regs),
+                _ => return self.execute_and_finish(regs),
+            }
+        }
+        running_probe::set(0);
+        true
+    }
+
+    /// At an ftrace site. The handlers see it as if it were a breakpoint.
+    #[inline(always)]
+    fn called(&self, regs: &mut Regs) {
+        if running_probe::is_running() {
+            return self.miss();
+        }
+        let ip = regs.ip();
+        regs.set_ip(self.address.wrapping_add(1));
+        if !self.call_pre(regs) {
+            if self.has_post.load() != 0 {
+                regs.set_ip(self.next);
+                self.call_post(regs);
+            }
+            regs.set_ip(ip);
+        }
+        running_probe::set(0);
+    }
+
+    /// Calls the handlers before the instruction. Whether one of them changed where execution goes on.
+    #[inline(always)]
+    pub(crate) fn call_pre(&self, regs: &mut Regs) -> bool {
+        for probe in self.probes.iter().filter(|p| p.is_enabled()) {
+            running_probe::set(probe.id());
+            if probe.pre(regs) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Calls the handlers after the instruction.
+    #[inline(always)]
+    pub(crate) fn call_post(&self, regs: &mut Regs) {
+        for probe in self.probes.iter().filter(|p| p.is_enabled()) {
+            running_probe::set(probe.id());
+            probe.post(regs);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn miss(&self) {
+        for probe in self.probes.iter().filter(|p| p.is_enabled()) {
+            probe.count_missed();
+        }
+    }
+
+    /// Has the instruction executed, with nothing to be done afterwards.
+    #[inline(always)]
+    fn execute(&self, regs: &mut Regs) {
+        match &self.run {
+            Run::Copied { .. } => regs.set_ip(self.copy),
+            Run::Emulated(emulation) => self.emulate(emulation, regs),
+            Run::Ftrace => regs.set_ip(self.address),
+        }
+    }
+
+    #[inline(always)]
+    fn emulate(&self, emulation: &Emulation, regs: &mut Regs) {
+        match emulation.run(self.address as u64, regs) {
+            Ok(next) => regs.set_ip(next as usize),
+            // An operand that is not there: the copy has the fault.
+            Err(_) => regs.set_ip(self.copy),
+        }
+    }
+
+    /// Has the instruction executed, and the handlers for after it called. The probes stay the running ones until then.
+    #[inline(always)]
+    fn execute_and_finish(&self, regs: &mut Regs) -> bool {
+        let after = self.after.load();
+        if matches!(self.run, Run::Copied { .. }) && after != 0 {
+            regs.set_ip(after);
+            if self.sees_interrupts {
+                running_probe::set(0);
+                return true;
+            }
+            let Some(first) = self.probes.iter().next() else {
+                // Unregistered meanwhile. Without a running probe, an NMI could take what we keep.
+                regs.set_ip(self.copy);
+                running_probe::set(0);
+                return true;
+            };
+            running_probe::set(first.id());
+            running_probe::save_if(regs.mask_interrupts());
+            return true;
+        }
+        self.execute(regs);
+        self.call_post(regs);
+        running_probe::set(0);
+        true
+    }
+
+    /// The copy of an instruction has run. Interrupts are off.
+    #[inline(always)]
+    fn finish(&self, regs: &mut Regs) {
+        if !self.sees_interrupts {
+            regs.unmask_interrupts(running_probe::saved_if());
+        }
+        regs.set_ip(self.next);
+        self.call_post(regs);
+        running_probe::set(0);
+    }
+
+    /// The breakpoint behind a copy.
+    #[cold]
+    fn stop(&self, at: usize, regs: &mut Regs) -> bool {
+        let after = self.after.load();
+        if after != 0 && at == self.end_of(after) {
+            self.finish(regs);
+        } else {
+            regs.set_ip(self.next);
+        }
+        true
+    }
+
+    /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address.
+    fn fault(&self, at: usize, regs: &mut Regs, trapnr: usize) -> bool {
+        if at == self.address {
+            return false;
+        }
+        if at == self.after.load() && !self.sees_interrupts {
+            regs.unmask_interrupts(running_probe::saved_if());
+            running_probe::set(0);
+        } else if at != self.copy && at != self.after.load() {
+            return false;
+        }
+        if trapnr == PAGE_FAULT {
+            regs.set_ip(self.address);
+            return false;
+        }
+        regs::fix_up(regs, self.address, trapnr)
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kprobes engine: breakpoints in the kernel's code, with handlers.
+//!
+//! It implements `<linux/kprobes.h>`. `ffi.rs` has the C functions; `registry.rs` what is registered, and the batches
+//! that change it, `held.rs` its points; `address.rs` says where a probe goes and what refuses it; `point.rs` is an address with probes and
+//! `hit.rs` what happens there; `site.rs` is for ftrace sites; `kretprobe.rs` puts probes on returns. What the kernel itself asks about kprobes is in `builtin.c`; instructions are in
+//! `ferro_core::insn`. See `Documentation/kprobes.rst`.
+
+use ferro_gkhi::points::Int3;
+use ferro_gkhi::points::KernelFault;
+use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::Priority;
+use ferro_gkhi::Registered;
+use kernel::prelude::*;
+
+mod address;
+mod error;
+mod ffi;
+mod files;
+mod held;
+mod hit;
+mod kretprobe;
+mod point;
+mod registry;
+mod site;
+
+module! {
+    type: KprobesEngine,
+    name: "rust_kprobes",
+    authors: ["Ferrotrace maintainers"],
+    description: "Kernel probes: handlers on any instruction",
+    license: "GPL v2",
+}
+
+struct KprobesEngine {
+    // Dropped in this order: no new hits, then none at all.
+    _int3: Registered<Int3>,
+    _fault: Registered<KernelFault>,
+    _modules: Registered<ModuleEvent>,
+    _files: Option<files::Files>,
+}
+
+impl kernel::Module for KprobesEngine {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        registry::start()?;
+        Self::attach().inspect_err(|_| registry::stop())
+    }
+}
+
+impl KprobesEngine {
+    fn attach() -> Result<Self> {
+        let name = c"rust_kprobes";
+        let int3 = Registered::<Int3>::pinned(name, Priority::Unspecified, |_call, (regs,)| {
+            ffi::answer(ffi::breakpoint(regs))
+        })?;
+        let fault = Registered::<KernelFault>::pinned(
+            name,
+            Priority::Unspecified,
+            |_call, (regs, trapnr, _)| ffi::answer(ffi::fault(regs, trapnr)),
+        )?;
+        let modules = Registered::<ModuleEvent>::pinned(
+            name,
+            Priority::Unspecified,
+            |_call, (module, state)| {
+                ffi::module_event(module, state);
+                ferro_gkhi::Answer::Continue
+            },
+        )?;
+        ferro_gkhi::arm(&[&int3, &fault, &modules])?;
+        Ok(Self {
+            _int3: int3,
+            _fault: fault,
+            _modules: modules,
+            // They may be switched off.
+            _files: files::Files::new()
+                .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
+                .ok(),
+        })
+    }
+}
+
+impl Drop for KprobesEngine {
+    fn drop(&mut self) {
+        registry::stop();
+    }
+}

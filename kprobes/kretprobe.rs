@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probes on the return of functions.
+//!
+//! The probe at the entry hands the return over to the kernel's rethook, with an instance of a pool that was filled when
+//! it was registered. A call that finds the pool empty is counted in `nmissed`.
+//!
+//! Contexts: process, sleeps; [`entered`] in probes.
+#![deny(unsafe_code)]
+
+use ferro_sys::kprobe::flags;
+use ferro_sys::regs::Regs;
+use ferro_sys::rethook;
+use ferro_sys::rethook::Kretprobe;
+use kernel::prelude::*;
+
+use crate::address;
+use crate::error::Error;
+use crate::ffi;
+use crate::registry;
+
+/// Registers kretprobes, all or none.
+pub(crate) fn register(kretprobes: &[Kretprobe]) -> Result {
+    let mut probes = KVVec::with_capacity(kretprobes.len(), GFP_KERNEL)?;
+    for (i, kretprobe) in kretprobes.iter().enumerate() {
+        let is_repeated = kretprobes.iter().take(i).any(|other| other == kretprobe);
+        let prepared = match is_repeated {
+            true => Err(Error::Registered),
+            false => prepare(*kretprobe),
+        };
+        let prepared = prepared.inspect_err(|e| ffi::report(kretprobe.probe(), *e));
+        // There is room for all.
+        let pushed = prepared.map(|()| probes.push_within_capacity(kretprobe.probe()));
+        if let Err(error) = pushed {
+            give_up(kretprobes, probes.len());
+            return Err(error.errno());
+        }
+    }
+    ffi::register(&probes).inspect_err(|_| give_up(kretprobes, probes.len()))
+}
+
+/// Undoes [`prepare`] for the first ones.
+fn give_up(kretprobes: &[Kretprobe], count: usize) {
+    for kretprobe in kretprobes.iter().take(count) {
+        kretprobe.free();
+    }
+}
+
+/// Checks a kretprobe, and fills its pool.
+fn prepare(kretprobe: Kretprobe) -> Result<(), Error> {
+    let probe = kretprobe.probe();
+    if registry::is_registered(probe) {
+        return Err(Error::Registered);
+    }
+    let (entry, function, at_entry) =
+        address::resolve(probe.address(), probe.symbol(), probe.offset())?;
+    if !at_entry {
+        return Err(Error::NotAtEntry);
+    }
+    if rethook::returns_elsewhere(function) || rethook::returns_elsewhere(entry) {
+        return Err(Error::NeverReturns);
+    }
+    kretprobe.alloc().map_err(|e| match e {
+        E2BIG => Error::TooMuchData,
+        _ => Error::NoMemory,
+    })?;
+    ffi::set_entry_handler(kretprobe);
+    Ok(())
+}
+
+/// Unregisters kretprobes. When this returns nobody is in their handlers, whatever is still inside their functions.
+pub(crate) fn unregister(kretprobes: impl Iterator<Item = Kretprobe> + Clone) {
+    let entries = kretprobes.clone().map(Kretprobe::probe);
+    registry::unregister_with(entries, || kretprobes.for_each(Kretprobe::free));
+}
+
+/// The function of a kretprobe is being called.
+#[inline(always)]
+pub(crate) fn entered(kretprobe: Kretprobe, regs: &mut Regs) {
+    let Some(mut instance) = kretprobe.take() else {
+        return;
+    };
+    if instance.enter(regs) {
+        let at_ftrace_site = kretprobe.probe().flags() & flags::FTRACE != 0;
+        instance.hook(regs, at_ftrace_site);
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An address with probes: how its instruction is executed while a breakpoint stands in its place.
+//!
+//! A copy of the instruction runs in a slot of the pool. Behind it is a jump to the next instruction, or, for the probes
+//! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint.
+//!
+//! A task can be preempted in a copy that is followed by a jump: nothing on this CPU remembers it, so that another may go
+//! on with it, and the slot is given back after an RCU-tasks grace period, when it has left. That is what makes one
+//! trap enough also with preemption. The copy that is followed by the call runs with interrupts off, so that the handlers before
+//! and after the instruction run on one CPU; but for the instructions that would notice.
+//!
+//! Contexts: making one process, sleeps; the fields are read in any.
+#![deny(unsafe_code)]
+
+use ferro_core::insn::reaim;
+use ferro_core::insn::Emulation;
+use ferro_core::insn::Insn;
+use ferro_core::insn::Never;
+use ferro_core::insn::Probe;
+use ferro_core::insn::ReaimError;
+use ferro_core::insn::MAX_LEN;
+use ferro_sys::exec_pool;
+use ferro_sys::exec_pool::Slot;
+use ferro_sys::kprobe::ProbeList;
+use ferro_sys::text::TextLock;
+use ferro_sys::word::Word;
+use kernel::prelude::*;
+
+use crate::error::Error;
+use crate::ffi;
+
+/// `int3`
+pub(crate) const BREAKPOINT: u8 = 0xcc;
+const CALL: u8 = 0xe8;
+const JUMP: u8 = 0xe9;
+/// Room for a copy and the branch behind it.
+const SLOT: usize = 32;
+/// How long a call or jump with a 32-bit distance is.
+const BRANCH: usize = 5;
+
+/// How the instruction is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Run {
+    /// By changing the registers.
+    Emulated(Emulation),
+    /// By a copy. If `stops`, with a breakpoint behind it and not a branch.
+    Copied { stops: bool },
+    /// It is the call of an ftrace site, which calls us.
+    Ftrace,
+}
+
+/// An address with probes.
+pub(crate) struct Point {
+    pub(crate) address: usize,
+    /// The address of the next instruction.
+    pub(crate) next: usize,
+    pub(crate) run: Run,
+    pub(crate) probes: ProbeList,
+    /// Whether a probe has a handler for after the instruction: 0 or 1.
+    pub(crate) has_post: Word,
+    /// The address of the copy, or 0.
+    pub(crate) copy: usize,
+    /// The address of the copy that calls the handlers behind it, or 0.
+    pub(crate) after: Word,
+    /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
+    pub(crate) sees_interrupts: bool,
+}
+
+/// What a point has memory for. Only the registry has it.
+pub(crate) struct Code {
+    pub(crate) original: u8,
+    insn: Option<Insn>,
+    copy: Option<Slot>,
+    after: Option<Slot>,
+}
+
+impl Point {
+    /// Of an ftrace site, whose instruction, a call or a NOP, is `len` long.
+    pub(crate) fn ftrace(address: usize, len: usize) -> (Self, Code) {
+        let code = Code {
+            original: 0,
+            insn: None,
+            copy: None,
+            after: None,
+        };
+        (Self::with(address, address + len, Run::Ftrace, 0), code)
+    }
+
+    /// Of an instruction. Nothing is written yet: [`Code::write`] is due.
+    pub(crate) fn breakpoint(
+        address: usize,
+        insn: &Insn,
+        next: Option<&Insn>,
+    ) -> Result<(Self, Code), Error> {
+        let (run, copied) = match Probe::of(insn) {
+            // Nothing but a NOP where no branch looks for it.
+            Probe::Never(Never::LandingPad) if !cfg!(CONFIG_X86_KERNEL_IBT) => {
+                (Run::Copied { stops: false }, true)
+            }
+            Probe::Never(rule) => return Err(Error::Never(rule)),
+            // A copy as well if it may fault, for the fault to happen to it.
+            Probe::Emulate(emulation) => {
+                (Run::Emulated(emulation), insn.memory_operand().is_some())
+            }
+            Probe::Boost => (Run::Copied { stops: false }, true),
+            Probe::Step(_) => (Run::Copied { stops: true }, true),
+        };
+        if is_sti(insn) && next.is_some_and(|next| Probe::of(next) == Probe::Never(Never::Halt)) {
+            return Err(Error::Never(Never::Halt));
+        }
+        let copied = copied && !insn.is_relative_branch();
+        let copy = match copied {
+            true => Some(exec_pool::alloc(SLOT).map_err(|_| Error::NoMemory)?),
+            false => None,
+        };
+        let at = copy.as_ref().map_or(0, Slot::address);
+        let code = Code {
+            original: insn.bytes().first().copied().unwrap_or(BREAKPOINT),
+            insn: Some(*insn),
+            copy,
+            after: None,
+        };
+        let mut point = Self::with(address, address + insn.len(), run, at);
+        point.sees_interrupts = is_flags(insn);
+        // Whether it can be moved there is to be known now.
+        if copied {
+            point.code_for(insn, at, false)?;
+        }
+        Ok((point, code))
+    }
+
+    fn with(address: usize, next: usize, run: Run, copy: usize) -> Self {
+        Self {
+            address,
+            next,
+            run,
+            probes: ProbeList::new(),
+            has_post: Word::new(0),
+            copy,
+            after: Word::new(0),
+            sees_interrupts: false,
+        }
+    }
+
+    /// Where a copy's breakpoint is found by the trap, or 0 if there is none behind it: the branch is.
+    pub(crate) fn end_of(&self, copy: usize) -> usize {
+        let len = self.next.wrapping_sub(self.address);
+        match self.run {
+            Run::Copied { stops: true } if copy != 0 => copy.wrapping_add(len),
+            _ => 0,
+        }
+    }
+
+    /// Where the call behind the copy at `after` returns to, or 0 if there is none.
+    pub(crate) fn return_of(&self, after: usize) -> usize {
+        let len = self.next.wrapping_sub(self.address);
+        match self.run {
+            Run::Copied { stops: false } if after != 0 => {
+                after.wrapping_add(len).wrapping_add(BRANCH)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether handlers for after the instruction need a copy that is not there yet.
+    pub(crate) fn needs_after(&self) -> bool {
+        matches!(self.run, Run::Copied { .. }) && self.after.load() == 0
+    }
+
+    /// What is to be written to a slot at `to`.
+    fn code_for(&self, insn: &Insn, to: usize, after: bool) -> Result<[u8; SLOT], Error> {
+        let mut copy = [0; MAX_LEN + 1];
+        let len = match reaim(insn, self.address as u64, to as u64, &mut copy) {
+            Ok(len) => len,
+            Err(ReaimError::OutOfReach | ReaimError::Branch) => return Err(Error::OutOfReach),
+        };
+        let mut code = [BREAKPOINT; SLOT];
+        for (to, from) in code.iter_mut().zip(copy.iter().take(len)) {
+            *to = *from;
+        }
+        if matches!(self.run, Run::Copied { stops: true }) {
+            return Ok(code);
+        }
+        let (opcode, target) = match after {
+            true => (CALL, ffi::after()),
+            false => (JUMP, self.next),
+        };
+        let behind = to.wrapping_add(len).wrapping_add(BRANCH);
+        let distance = target.wrapping_sub(behind) as isize;
+        let distance = i32::try_from(distance).map_err(|_| Error::OutOfReach)?;
+        let branch = Iterator::chain(core::iter::once(opcode), distance.to_le_bytes());
+        for (to, from) in code.iter_mut().skip(len).zip(branch) {
+            *to = from;
+        }
+        Ok(code)
+    }
+}
+
+/// `pushf`, `popf`
+fn is_flags(insn: &Insn) -> bool {
+    insn.map() == 0 && matches!(insn.opcode(), 0x9c | 0x9d)
+}
+
+fn is_sti(insn: &Insn) -> bool {
+    insn.map() == 0 && insn.opcode() == 0xfb
+}
+
+impl Code {
+    /// Gets the memory for the copy that calls the handlers behind it, if there is none. Returns where it is.
+    ///
+    /// Nothing is written yet, and `point` does not know of it: [`Code::write_after`] is due.
+    pub(crate) fn make_after(&mut self, point: &Point) -> Result<usize, Error> {
+        if let Some(slot) = &self.after {
+            return Ok(slot.address());
+        }
+        let insn = self.insn.as_ref().ok_or(Error::NotAnInstruction)?;
+        let slot = exec_pool::alloc(SLOT).map_err(|_| Error::NoMemory)?;
+        point.code_for(insn, slot.address(), true)?;
+        let at = slot.address();
+        self.after = Some(slot);
+        Ok(at)
+    }
+
+    /// Writes the copy.
+    pub(crate) fn write(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
+        let (Some(insn), Some(slot)) = (&self.insn, &mut self.copy) else {
+            return Ok(());
+        };
+        let code = point.code_for(insn, slot.address(), false)?;
+        slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
+        Ok(())
+    }
+
+    /// Writes the copy that calls the handlers behind it, and tells `point` of it.
+    pub(crate) fn write_after(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
+        let (Some(insn), Some(slot)) = (&self.insn, &mut self.after) else {
+            return Ok(());
+        };
+        let code = point.code_for(insn, slot.address(), true)?;
+        slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
+        point.after.store(slot.address());
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Where the copy of an instruction calls when it has run and its probe has a handler for after it.
+ *
+ * The copy runs with interrupts off, mostly. Above the stack pointer is the return address into the copy, which tells the copy.
+ * struct pt_regs is made around it, in the place of ss, and iret goes on where the handlers leave ip.
+ */
+#include <linux/linkage.h>
+#include <asm/asm-offsets.h>
+#include <asm/segment.h>
+#include <asm/smap.h>
+#include <asm/unwind_hints.h>
+
+	.section .kprobes.text, "ax"
+
+SYM_CODE_START(ferro_kprobe_after)
+	UNWIND_HINT_UNDEFINED
+	pushq	%rsp
+	pushfq
+	ASM_CLAC
+	cli
+	pushq	$__KERNEL_CS
+	pushq	$0
+	pushq	$-1
+	pushq	%rdi
+	pushq	%rsi
+	pushq	%rdx
+	pushq	%rcx
+	pushq	%rax
+	pushq	%r8
+	pushq	%r9
+	pushq	%r10
+	pushq	%r11
+	pushq	%rbx
+	pushq	%rbp
+	pushq	%r12
+	pushq	%r13
+	pushq	%r14
+	pushq	%r15
+	UNWIND_HINT_REGS
+	cld
+	movq	%rsp, %rdi
+	call	ferro_kprobe_posted
+	popq	%r15
+	popq	%r14
+	popq	%r13
+	popq	%r12
+	popq	%rbp
+	popq	%rbx
+	popq	%r11
+	popq	%r10
+	popq	%r9
+	popq	%r8
+	popq	%rax
+	popq	%rcx
+	popq	%rdx
+	popq	%rsi
+	popq	%rdi
+	leaq	8(%rsp), %rsp
+	UNWIND_HINT_IRET_REGS
+	iretq
+SYM_CODE_END(ferro_kprobe_after)
