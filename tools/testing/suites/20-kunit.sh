@@ -13,6 +13,8 @@ in_guest='
 	if [ -e rust_relay.ko ]; then insmod rust_relay.ko || exit 1; fi
 	insmod ferrotrace_relay.ko || exit 1
 	if [ -e ferrotrace_fast_relay.ko ]; then insmod ferrotrace_fast_relay.ko || exit 1; fi
+	if [ -e rust_kprobes.ko ]; then insmod rust_kprobes.ko || exit 1; fi
+	if [ -e ferrotrace_kprobe.ko ]; then insmod ferrotrace_kprobe.ko || exit 1; fi
 	cat /sys/kernel/debug/kunit/*/results
 '
 

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a handler is given: the state of the CPU at the probe.
+//!
+//! Contexts: any, NMI included.
+#![deny(unsafe_code)]
+
+use kernel::bindings::pt_regs;
+use kernel::prelude::*;
+use kernel::types::NotThreadSafe;
+
+use crate::ffi;
+use crate::ffi::Alter;
+
+/// Arguments that are passed in registers.
+pub(crate) const REGISTER_ARGUMENTS: usize = 6;
+
+/// A general purpose register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Register {
+    Ax,
+    Bx,
+    Cx,
+    Dx,
+    Si,
+    Di,
+    Bp,
+    R8,
+    R9,
+    R10,
+    R11,
+    R12,
+    R13,
+    R14,
+    R15,
+}
+
+/// The registers that arguments are passed in, in order.
+const ARGUMENTS: [Register; REGISTER_ARGUMENTS] = [
+    Register::Di,
+    Register::Si,
+    Register::Dx,
+    Register::Cx,
+    Register::R8,
+    Register::R9,
+];
+
+/// How the probed code goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// With the probed instruction.
+    Continue,
+    /// Somewhere else; the instruction is not executed, and neither are the handlers of further probes
+    /// that were registered here before.
+    Elsewhere(Destination),
+}
+
+impl Next {
+    /// Goes on at `address`. The instruction there has to be a sensible one to go on with.
+    pub fn at(_alter: &Alter, address: usize) -> Self {
+        Self::Elsewhere(Destination(address))
+    }
+}
+
+/// Where to go on; made by [`Next::at`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination(usize);
+
+impl Destination {
+    pub(crate) fn address(self) -> usize {
+        self.0
+    }
+}
+
+/// Proof that this is a handler, and what it may look at: the registers and memory of the probed code.
+///
+/// It cannot be kept beyond the call, nor given to another thread.
+pub struct ProbeCtx<'a> {
+    regs: &'a mut pt_regs,
+    ip: usize,
+    _here: NotThreadSafe,
+}
+
+impl<'a> ProbeCtx<'a> {
+    /// `ip` is what [`ProbeCtx::ip`] is to say.
+    #[inline]
+    pub(crate) fn new(regs: &'a mut pt_regs, ip: usize) -> Self {
+        Self {
+            regs,
+            ip,
+            _here: NotThreadSafe,
+        }
+    }
+
+    /// Before an instruction and at the entry of a function, the address of the probe; after an instruction
+    /// the address of the next; at the return of a function the address that it returns to.
+    pub fn ip(&self) -> usize {
+        self.ip
+    }
+
+    /// The stack pointer.
+    pub fn sp(&self) -> usize {
+        self.regs.sp
+    }
+
+    /// RFLAGS.
+    pub fn flags(&self) -> usize {
+        self.regs.flags
+    }
+
+    /// The value of a register.
+    pub fn register(&self, register: Register) -> usize {
+        let regs = &self.regs;
+        match register {
+            Register::Ax => regs.ax,
+            Register::Bx => regs.bx,
+            Register::Cx => regs.cx,
+            Register::Dx => regs.dx,
+            Register::Si => regs.si,
+            Register::Di => regs.di,
+            Register::Bp => regs.bp,
+            Register::R8 => regs.r8,
+            Register::R9 => regs.r9,
+            Register::R10 => regs.r10,
+            Register::R11 => regs.r11,
+            Register::R12 => regs.r12,
+            Register::R13 => regs.r13,
+            Register::R14 => regs.r14,
+            Register::R15 => regs.r15,
+        }
+    }
+
+    /// Changes a register of the probed code.
+    pub fn set_register(&mut self, _alter: &Alter, register: Register, value: usize) {
+        let regs = &mut *self.regs;
+        *match register {
+            Register::Ax => &mut regs.ax,
+            Register::Bx => &mut regs.bx,
+            Register::Cx => &mut regs.cx,
+            Register::Dx => &mut regs.dx,
+            Register::Si => &mut regs.si,
+            Register::Di => &mut regs.di,
+            Register::Bp => &mut regs.bp,
+            Register::R8 => &mut regs.r8,
+            Register::R9 => &mut regs.r9,
+            Register::R10 => &mut regs.r10,
+            Register::R11 => &mut regs.r11,
+            Register::R12 => &mut regs.r12,
+            Register::R13 => &mut regs.r13,
+            Register::R14 => &mut regs.r14,
+            Register::R15 => &mut regs.r15,
+        } = value;
+    }
+
+    /// At the entry of a function: its first arguments, as far as these are integers or pointers. Of a type
+    /// shorter than a word the upper bits mean nothing.
+    pub fn register_arguments(&self) -> [usize; REGISTER_ARGUMENTS] {
+        ARGUMENTS.map(|register| self.register(register))
+    }
+
+    /// At the entry of a function: its argument number `n`, from 0, of a word's size; from number 6 on that
+    /// is on the stack. `None` if the stack cannot be read.
+    pub fn argument(&self, n: usize) -> Option<usize> {
+        match ARGUMENTS.get(n) {
+            Some(register) => Some(self.register(*register)),
+            // The return address comes first.
+            None => self.stack(n.wrapping_sub(REGISTER_ARGUMENTS).checked_add(1)?),
+        }
+    }
+
+    /// At the entry of a function: changes its argument number `n`, from 0 to 5. False for others.
+    pub fn set_argument(&mut self, alter: &Alter, n: usize, value: usize) -> bool {
+        let register = ARGUMENTS.get(n);
+        if let Some(register) = register {
+            self.set_register(alter, *register, value);
+        }
+        register.is_some()
+    }
+
+    /// At the return of a function: its value. Of a type shorter than a word the upper bits mean nothing.
+    pub fn return_value(&self) -> usize {
+        self.regs.ax
+    }
+
+    /// At the return of a function: changes its value.
+    pub fn set_return_value(&mut self, alter: &Alter, value: usize) {
+        self.set_register(alter, Register::Ax, value);
+    }
+
+    /// At the entry of a function: has it return `value` without being executed.
+    pub fn return_early(&mut self, alter: &Alter, value: usize) -> Next {
+        self.set_return_value(alter, value);
+        Next::at(alter, ffi::just_return())
+    }
+
+    /// Word number `n` of the stack, from its top, or `None` if that cannot be read. At the entry of a
+    /// function number 0 is the return address.
+    pub fn stack(&self, n: usize) -> Option<usize> {
+        let at = n.checked_mul(size_of::<usize>())?;
+        ffi::read_kernel(self.sp().checked_add(at)?)
+    }
+
+    /// Reads kernel memory that may not be there: `None` if it is not.
+    ///
+    /// What is read may be changing meanwhile; any bytes are a `T`.
+    pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {
+        ffi::read_kernel(from.addr())
+    }
+
+    /// Writes the stack of the probed code to the log, as `dump_stack()` does. That takes milliseconds where
+    /// the console is slow, so it is for a few hits, not for all.
+    pub fn dump_stack(&self) {
+        ffi::dump_stack();
+    }
+}
+
+/// The address of a field of a structure that is not looked at; see [`field!`](crate::field).
+#[doc(hidden)]
+pub fn field_at<T, F>(from: *const T, offset: usize, _type: fn(&T) -> &F) -> *const F {
+    from.wrapping_byte_add(offset).cast()
+}
+
+/// The address of a field, for [`ProbeCtx::read`], from the address of the structure.
+///
+/// # Examples
+///
+/// ```ignore
+/// let flags = ctx.read(field!(args, bindings::kernel_clone_args, flags));
+/// ```
+#[macro_export]
+macro_rules! field {
+    ($from:expr, $structure:ty, $field:ident) => {
+        $crate::field_at::<$structure, _>($from, ::core::mem::offset_of!($structure, $field), |s| {
+            &s.$field
+        })
+    };
+}

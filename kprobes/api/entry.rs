@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probes on the entry of a function that get its arguments: what jprobes were.
+//!
+//! Contexts: handlers any, NMI included; the rest process.
+#![deny(unsafe_code)]
+
+use core::ptr::with_exposed_provenance;
+use core::ptr::with_exposed_provenance_mut;
+
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+
+use crate::builder::Place;
+use crate::context::Next;
+use crate::context::ProbeCtx;
+use crate::error::ProbeError;
+use crate::probe::Probe;
+use crate::probe::ProbeHandler;
+
+/// A type of arguments that are passed in a register.
+pub trait Argument: Copy {
+    /// What the function sees in the register.
+    fn from_register(register: usize) -> Self;
+}
+
+macro_rules! integer_arguments {
+    ($($integer:ty)*) => { $(
+        impl Argument for $integer {
+            fn from_register(register: usize) -> Self {
+                // The upper bits of the register belong to nobody.
+                register as Self
+            }
+        }
+    )* };
+}
+
+integer_arguments!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+
+impl Argument for bool {
+    fn from_register(register: usize) -> Self {
+        u8::from_register(register) != 0
+    }
+}
+
+impl<T> Argument for *const T {
+    fn from_register(register: usize) -> Self {
+        with_exposed_provenance(register)
+    }
+}
+
+impl<T> Argument for *mut T {
+    fn from_register(register: usize) -> Self {
+        with_exposed_provenance_mut(register)
+    }
+}
+
+/// The handler, with what it does hidden behind a pointer so that probes have a type that can be named.
+struct Entry {
+    hits: Atomic<u64>,
+    call: KBox<dyn Fn(&mut ProbeCtx<'_>) + Send + Sync>,
+}
+
+#[vtable]
+impl ProbeHandler for Entry {
+    fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        self.hits.fetch_add(1, Relaxed);
+        (self.call)(ctx);
+        Next::Continue
+    }
+}
+
+/// Describes an [`EntryProbe`] before it is registered; made by [`entry_probe!`](crate::entry_probe).
+pub struct EntryBuilder<'a, F> {
+    place: Place<'a>,
+    call: F,
+}
+
+impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
+    /// `path` is a function's name, with or without the modules that it is in.
+    #[doc(hidden)]
+    pub fn new(path: &'a str, call: F) -> Self {
+        let name = path.rsplit(':').next().unwrap_or(path).trim();
+        Self {
+            place: Place::of_function(name),
+            call,
+        }
+    }
+
+    /// The handler is not called before [`EntryProbe::enable`].
+    pub fn disabled(self) -> Self {
+        Self {
+            place: self.place.disabled(),
+            ..self
+        }
+    }
+
+    /// Registers the probe.
+    ///
+    /// Context: process; sleeps.
+    pub fn register(self) -> Result<EntryProbe, ProbeError> {
+        let entry = Entry {
+            hits: Atomic::new(0),
+            call: KBox::new(self.call, GFP_KERNEL)?,
+        };
+        let probe = KBox::try_pin_init(Probe::register(self.place, entry), GFP_KERNEL)?;
+        Ok(EntryProbe { probe })
+    }
+}
+
+/// A probe on the entry of a function, unregistered when it is dropped.
+///
+/// [`entry_probe!`](crate::entry_probe) makes one.
+pub struct EntryProbe {
+    probe: Pin<KBox<Probe<Entry>>>,
+}
+
+impl EntryProbe {
+    /// How often the handler was called.
+    pub fn hits(&self) -> u64 {
+        self.probe.handler().hits.load(Relaxed)
+    }
+
+    /// The address of the function's first instruction.
+    pub fn address(&self) -> usize {
+        self.probe.address()
+    }
+
+    /// Calls for which the handler was not called, as another was running on this CPU.
+    pub fn missed(&self) -> usize {
+        self.probe.missed()
+    }
+
+    /// Has the handler called. Sleeps.
+    pub fn enable(&self) -> Result<(), ProbeError> {
+        self.probe.enable()
+    }
+
+    /// Has the handler called no longer. Sleeps; it may still be running afterwards.
+    pub fn disable(&self) -> Result<(), ProbeError> {
+        self.probe.disable()
+    }
+
+    /// Whether the handler is called.
+    pub fn is_enabled(&self) -> bool {
+        self.probe.is_enabled()
+    }
+}
+
+/// Describes a probe on the entry of a function; [`EntryBuilder::register`] registers it.
+///
+/// The handler looks like a closure. Its first parameter is the `&mut ProbeCtx`, the others are the function's
+/// parameters, of types that [`Argument`] knows, at most six; those that are not needed can be left out from
+/// the end. It is a `Fn`, and what it captures it owns.
+///
+/// Where the kernel's bindings have the function, name it by its path: then the types have to be those of the
+/// binding, all of them, which is checked at compile time. With a string nobody checks them. Neither calls nor
+/// links the function, so it need not be exported.
+///
+/// # Examples
+///
+/// ```ignore
+/// let forks = entry_probe!(
+///     bindings::kernel_clone,
+///     |ctx, args: *mut bindings::kernel_clone_args| {
+///         let flags = ctx.read(field!(args, bindings::kernel_clone_args, flags));
+///         // ...
+///     }
+/// )
+/// .register()?;
+/// let opens = entry_probe!("do_sys_openat2", |_ctx, dfd: i32| { /* ... */ }).register()?;
+/// ```
+#[macro_export]
+macro_rules! entry_probe {
+    ($name:literal, |$ctx:pat_param $(, $argument:ident: $type:ty)* $(,)?| $body:expr) => {
+        $crate::EntryBuilder::new($name, move |context: &mut $crate::ProbeCtx<'_>| {
+            let [$($argument,)* ..] = $crate::ProbeCtx::register_arguments(context);
+            $(let $argument = <$type as $crate::Argument>::from_register($argument);)*
+            let $ctx = context;
+            $body
+        })
+    };
+    ($($function:ident)::+, |$ctx:pat_param $(, $argument:ident: $type:ty)* $(,)?| $body:expr) => {{
+        // Not called, so that nothing refers to the function: only its type matters.
+        let _ = || {
+            let _: $crate::c_function!($($type),*) = $($function)::+;
+        };
+        $crate::EntryBuilder::new(
+            ::core::stringify!($($function)::+),
+            move |context: &mut $crate::ProbeCtx<'_>| {
+                let [$($argument,)* ..] = $crate::ProbeCtx::register_arguments(context);
+                $(let $argument = <$type as $crate::Argument>::from_register($argument);)*
+                let $ctx = context;
+                $body
+            },
+        )
+    }};
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a probe could not be registered, enabled or disabled.
+#![deny(unsafe_code)]
+
+use kernel::alloc::AllocError;
+use kernel::prelude::*;
+
+/// Why a probe could not be registered, enabled or disabled.
+///
+/// The Rust engine says in the kernel's log which rule has refused a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeError {
+    /// No such symbol, or the code has gone (`ENOENT`).
+    NotFound,
+    /// There must be no probe: not kernel code, code that probes depend on, a return probe not at the start
+    /// of a function; or neither a symbol nor an address was given (`EINVAL`).
+    Refused,
+    /// The address is not the start of an instruction (`EILSEQ`).
+    NotAnInstruction,
+    /// This instruction cannot be executed in another place (`EOPNOTSUPP`).
+    NotSupported,
+    /// No memory (`ENOMEM`).
+    NoMemory,
+    /// There is no engine yet: its module has to be loaded first (`EPROBE_DEFER`).
+    NoEngine,
+    /// Whatever else.
+    Other(Error),
+}
+
+impl From<Error> for ProbeError {
+    fn from(error: Error) -> Self {
+        match error {
+            e if e == ENOENT => Self::NotFound,
+            e if e == EINVAL => Self::Refused,
+            e if e == EILSEQ => Self::NotAnInstruction,
+            e if e == EOPNOTSUPP => Self::NotSupported,
+            e if e == ENOMEM => Self::NoMemory,
+            e if e == EPROBE_DEFER => Self::NoEngine,
+            e => Self::Other(e),
+        }
+    }
+}
+
+impl From<AllocError> for ProbeError {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<ProbeError> for Error {
+    fn from(error: ProbeError) -> Self {
+        match error {
+            ProbeError::NotFound => ENOENT,
+            ProbeError::Refused => EINVAL,
+            ProbeError::NotAnInstruction => EILSEQ,
+            ProbeError::NotSupported => EOPNOTSUPP,
+            ProbeError::NoMemory => ENOMEM,
+            ProbeError::NoEngine => EPROBE_DEFER,
+            ProbeError::Other(e) => e,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Where a function goes on that is not to be executed: it returns.
+ */
+#include <linux/linkage.h>
+#include <linux/objtool.h>
+
+asm(
+	"	.text\n"
+	"	.type ferro_just_return, @function\n"
+	"	.globl ferro_just_return\n"
+	ASM_FUNC_ALIGN
+	"ferro_just_return:\n"
+	ANNOTATE_NOENDBR "\n"
+	ASM_RET
+	"	.size ferro_just_return, .-ferro_just_return\n"
+);

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probes on an instruction.
+//!
+//! Contexts: handlers any, NMI included; the rest process.
+#![deny(unsafe_code)]
+
+use kernel::error::VTABLE_DEFAULT_ERROR;
+use kernel::prelude::*;
+
+use crate::builder::Builder;
+use crate::builder::Place;
+use crate::context::Next;
+use crate::context::ProbeCtx;
+use crate::error::ProbeError;
+use crate::ffi::RawProbe;
+
+/// What to do when a [`Probe`] is hit. Not implementing a method makes hits cheaper.
+///
+/// Handlers of one probe can run on several CPUs at a time.
+#[vtable]
+pub trait ProbeHandler: Send + Sync + Sized + 'static {
+    /// Before the instruction.
+    ///
+    /// Context: see the crate's documentation.
+    fn pre(&self, _ctx: &mut ProbeCtx<'_>) -> Next {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// After the instruction, unless `pre` of this or another probe went on elsewhere.
+    ///
+    /// Context: see the crate's documentation.
+    fn post(&self, _ctx: &mut ProbeCtx<'_>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+}
+
+/// A probe on an instruction, unregistered when it is dropped.
+#[pin_data]
+pub struct Probe<H: ProbeHandler> {
+    #[pin]
+    raw: RawProbe<H>,
+}
+
+impl<H: ProbeHandler> Probe<H> {
+    /// Describes a probe.
+    pub fn builder<'a>() -> Builder<'a, H> {
+        Builder::new()
+    }
+
+    pub(crate) fn register(place: Place<'_>, handler: H) -> impl PinInit<Self, ProbeError> {
+        let raw = RawProbe::register(place, handler);
+        try_pin_init!(Self {
+            raw <- raw,
+        }? ProbeError)
+    }
+
+    /// The handlers.
+    pub fn handler(&self) -> &H {
+        self.raw.handler()
+    }
+
+    /// The address of the probed instruction.
+    pub fn address(&self) -> usize {
+        self.raw.address()
+    }
+
+    /// Hits for which no handler was called, as one was running on this CPU already.
+    pub fn missed(&self) -> usize {
+        self.raw.missed()
+    }
+
+    /// Has the handlers called. Sleeps.
+    pub fn enable(&self) -> Result<(), ProbeError> {
+        self.raw.enable()
+    }
+
+    /// Has the handlers called no longer. Sleeps; one may still be running afterwards.
+    pub fn disable(&self) -> Result<(), ProbeError> {
+        self.raw.disable()
+    }
+
+    /// Whether the handlers are called: not if the probe is disabled, or its code has gone with its module.
+    pub fn is_enabled(&self) -> bool {
+        self.raw.is_enabled()
+    }
+}
