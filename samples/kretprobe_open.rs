@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sample: the kretprobes example of the kprobes document.
+//!
+//! A return probe on the function that opens files, which counts the calls that fail and writes the first of them to
+//! the log, with the directory that the name was relative to.
+#![deny(unsafe_code)]
+
+use ferro_kprobe::Argument;
+use ferro_kprobe::Keep;
+use ferro_kprobe::ProbeCtx;
+use ferro_kprobe::Retprobe;
+use ferro_kprobe::RetprobeHandler;
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+
+module! {
+    type: KretprobeOpen,
+    name: "kretprobe_open",
+    authors: ["Ferrotrace maintainers"],
+    description: "Sample: a kretprobe that reports open calls that fail",
+    license: "GPL v2",
+    params: {
+        max_active: u32 {
+            default: 20,
+            description: "How many calls to follow at a time",
+        },
+        reports: u64 {
+            default: 10,
+            description: "How many failures to report in the log",
+        },
+    },
+}
+
+struct Opens {
+    reports: u64,
+    calls: Atomic<u64>,
+    failures: Atomic<u64>,
+}
+
+#[vtable]
+impl RetprobeHandler for Opens {
+    /// The file descriptor of the directory.
+    type Data = i32;
+
+    fn entry(&self, ctx: &mut ProbeCtx<'_>, dir: &mut i32) -> Keep {
+        let [first, ..] = ctx.register_arguments();
+        *dir = i32::from_register(first);
+        Keep::Yes
+    }
+
+    fn returned(&self, ctx: &mut ProbeCtx<'_>, dir: &mut i32) {
+        self.calls.fetch_add(1, Relaxed);
+        let value = i32::from_register(ctx.return_value());
+        if value < 0 && self.failures.fetch_add(1, Relaxed) < self.reports {
+            pr_info!("do_sys_openat2({}, ...) returns {value}\n", *dir);
+        }
+    }
+}
+
+struct KretprobeOpen {
+    probe: Pin<KBox<Retprobe<Opens>>>,
+}
+
+impl kernel::Module for KretprobeOpen {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let opens = Opens {
+            reports: module_parameters::reports.value(),
+            calls: Atomic::new(0),
+            failures: Atomic::new(0),
+        };
+        let probe = Retprobe::builder()
+            .symbol(c"do_sys_openat2")
+            .max_active(module_parameters::max_active.value())
+            .register(opens);
+        Ok(Self {
+            probe: KBox::pin_init(probe, GFP_KERNEL)?,
+        })
+    }
+}
+
+impl Drop for KretprobeOpen {
+    fn drop(&mut self) {
+        let opens = self.probe.handler();
+        pr_info!(
+            "{} calls, {} failures, {} missed\n",
+            opens.calls.load(Relaxed),
+            opens.failures.load(Relaxed),
+            self.probe.missed()
+        );
+    }
+}
