@@ -40,6 +40,9 @@ if [ -e "$FERROTRACE_KDIR/kernel/ferrotrace/$engine.ko" ]; then
 	cp "$FERROTRACE_KDIR/kernel/ferrotrace/$engine.ko" "$work" || bail "no engine"
 	[ -e "/sys/module/$engine" ] || insmod "$RELAY_ENGINE_KO" || bail "cannot load the engine"
 fi
+# The client's module has a probe.
+kprobes=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko
+if [ -e "$kprobes" ] && ! [ -e /sys/module/rust_kprobes ]; then insmod "$kprobes" || bail "cannot load $kprobes"; fi
 [ -e "/sys/module/$client" ] || insmod "$RELAY_SELFTEST_KO" || bail "cannot load $RELAY_SELFTEST_KO"
 
 # not_here TEST: the harness's options for the tests of TEST that must not run here
