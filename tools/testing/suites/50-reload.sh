@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The engine's module is loaded and unloaded 100 times under load.
+# The modules of the engines are loaded and unloaded 100 times under load.
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -15,6 +15,8 @@ case " $VARIANTS " in
 	else
 		tap_not_ok "$name (does not build)"
 	fi
+	CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "reload kprobes: modular" \
+		run_vm modular "tools/testing/selftests/kprobes/reload.sh"
 	;;
 *) tap_skip "$name" "not under test" ;;
 esac

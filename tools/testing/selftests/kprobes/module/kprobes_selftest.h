@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * kprobes_selftest: cases of <linux/kprobes.h> that run in here; driven through debugfs kprobes_selftest/.
+ */
+#ifndef _KPROBES_SELFTEST_H
+#define _KPROBES_SELFTEST_H
+
+#include <linux/array_size.h>
+#include <linux/compiler.h>
+#include <linux/errno.h>
+#include <linux/kprobes.h>
+#include <linux/types.h>
+
+/* main.c: the result of the case that runs. */
+void kst_fail(const char *file, int line, const char *what, long a, long b);
+void kst_say(const char *fmt, ...) __printf(1, 2);
+void kst_skip(const char *why);
+
+#define EXPECT(cond)							\
+	({								\
+		bool __ok = (cond);					\
+									\
+		if (!__ok)						\
+			kst_fail(__FILE__, __LINE__, #cond, 0, 0);	\
+		__ok;							\
+	})
+
+#define EXPECT_EQ(x, y)								\
+	({									\
+		long __x = (long)(x), __y = (long)(y);				\
+										\
+		if (__x != __y)							\
+			kst_fail(__FILE__, __LINE__, #x " == " #y, __x, __y);	\
+		__x == __y;							\
+	})
+
+struct kst_case {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Lists of cases, up to one without a name. */
+extern const struct kst_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
+extern const struct kst_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
+
+/* insn.c: the cases are the rows of rows.S. */
+const char *kst_row_name(unsigned int index);
+void kst_row_run(unsigned int index);
+
+/* What was written where @p's instruction begins, as far as anybody has looked. */
+static inline kprobe_opcode_t kst_opcode(const void *addr)
+{
+	return READ_ONCE(*(const kprobe_opcode_t *)addr);
+}
+
+/* Milliseconds that a case under load takes. */
+extern unsigned int kst_ms;
+/* QEMU without KVM may run a breakpoint that has gone: nobody then comes by while one is written or removed. */
+extern bool kst_stale_int3;
+/* Probes of a batch. */
+extern unsigned int kst_many_probes;
+
+/* targets.c: functions that are probed, and places that must not be. */
+int kst_target(int a);
+int kst_target_2(int a);
+void kst_nokprobe(void);
+void kst_kprobes_text(void);
+void kst_noinstr(void);
+bool kst_has_branch(void);
+int kst_calls_static(int a);
+bool kst_warns(bool now);
+extern void *kst_init_text;
+
+/* rows.S: more of the latter. */
+extern char kst_bytes[];
+/* It returns its argument. This is its second instruction, of three bytes, before the last. */
+#define kst_bytes_inside (kst_bytes + 10)
+#define kst_call_bytes(x) (((long (*)(long))(void *)kst_bytes)(x))
+extern char kst_endbr[], kst_return[], kst_many[];
+#define kst_call_endbr(x) (((long (*)(long))(void *)kst_endbr)(x))
+extern char __pfx_kst_bytes[], __cfi_kst_bytes[];
+extern char kst_int3[], kst_ud2[], kst_int_80[], kst_int1[], kst_pop_ss[], kst_mov_ss[], kst_vmcall[];
+extern char kst_far_call[], kst_far_jmp[], kst_iret[];
+
+#endif /* _KPROBES_SELFTEST_H */

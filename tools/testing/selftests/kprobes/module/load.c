@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Many probes, and probes that come and go while all CPUs hit them.
+ */
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/minmax.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "kprobes_selftest.h"
+#include "rows.h"
+
+struct many {
+	struct kprobe kp;
+	unsigned int pre, post;
+};
+
+static int many_pre(struct kprobe *p, struct pt_regs *regs)
+{
+	container_of(p, struct many, kp)->pre++;
+	return 0;
+}
+NOKPROBE_SYMBOL(many_pre);
+
+static void many_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
+{
+	container_of(p, struct many, kp)->post++;
+}
+NOKPROBE_SYMBOL(many_post);
+
+static long call_many(unsigned int i, long x)
+{
+	return ((long (*)(long))(void *)(kst_many + i * KST_MANY_SIZE))(x);
+}
+
+static u8 *many_at(unsigned int i)
+{
+	return kst_many + i * KST_MANY_SIZE + KST_MANY_AT;
+}
+
+/* Registers and unregisters many in one call each. */
+static void batch(void)
+{
+	struct many *many = kcalloc(KST_MANY, sizeof(*many), GFP_KERNEL);
+	struct kprobe **list = kcalloc(KST_MANY, sizeof(*list), GFP_KERNEL);
+	unsigned int i, round, bad = 0, count = min_t(unsigned int, kst_many_probes, KST_MANY);
+
+	if (!EXPECT(many && list))
+		goto out;
+	for (round = 1; round <= 1; round++) {
+		for (i = 0; i < count; i++) {
+			many[i].kp = (struct kprobe){
+				.addr = many_at(i), .pre_handler = many_pre, .post_handler = many_post,
+			};
+			list[i] = &many[i].kp;
+		}
+		if (!EXPECT_EQ(register_kprobes(list, count), 0))
+			goto out;
+		for (i = 0; i < count; i++) {
+			bad += kst_opcode(many_at(i)) != INT3_INSN_OPCODE;
+			bad += call_many(i, 5) != i + 5;
+		}
+		unregister_kprobes(list, count);
+		for (i = 0; i < count; i++) {
+			bad += call_many(i, 5) != i + 5;
+			bad += many[i].pre != round || many[i].post != round || many[i].kp.nmissed;
+		}
+		EXPECT_EQ(bad, 0);
+	}
+	/* the last is bad: all the others are undone */
+	count = count / 8 + 2;
+	for (i = 0; i < count; i++)
+		many[i].kp = (struct kprobe){ .addr = many_at(i), .pre_handler = many_pre };
+	many[count - 1].kp.addr++;
+	EXPECT_EQ(register_kprobes(list, count), -EILSEQ);
+	for (i = 0; i < count; i++) {
+		bad += kst_opcode(many_at(i)) == INT3_INSN_OPCODE;
+		bad += call_many(i, 5) != i + 5;
+		bad += many[i].pre != 1;
+	}
+	EXPECT_EQ(bad, 0);
+out:
+	kfree(list);
+	kfree(many);
+}
+
+static atomic_long_t storm_calls, storm_hits, storm_wrong, storm_others;
+
+static int storm_pre(struct kprobe *p, struct pt_regs *regs)
+{
+	atomic_long_inc(&storm_hits);
+	return 0;
+}
+NOKPROBE_SYMBOL(storm_pre);
+
+static int storm_other(struct kprobe *p, struct pt_regs *regs)
+{
+	atomic_long_inc(&storm_others);
+	return 0;
+}
+NOKPROBE_SYMBOL(storm_other);
+
+static void storm_other_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
+{
+	atomic_long_inc(&storm_others);
+}
+NOKPROBE_SYMBOL(storm_other_post);
+
+static int storm_other_ret(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	atomic_long_inc(&storm_others);
+	return 0;
+}
+NOKPROBE_SYMBOL(storm_other_ret);
+
+static int storm_caller(void *unused)
+{
+	long i = 0;
+
+	while (!kthread_should_stop()) {
+		i++;
+		if (kst_call_bytes(i) != i)
+			atomic_long_inc(&storm_wrong);
+		if (!kst_stale_int3 && (kst_call_endbr(i) != i + 9 || kst_target(2) != 7))
+			atomic_long_inc(&storm_wrong);
+		atomic_long_inc(&storm_calls);
+		if (i % 64 == 0)
+			cond_resched_tasks_rcu_qs();
+		if (i % 512 == 0)
+			schedule_timeout_interruptible(1);
+	}
+	return 0;
+}
+
+/*
+ * All CPUs come by a probe that stays, while others come and go, there and elsewhere, and are disabled and enabled: it
+ * misses no call. Nor do they come to harm elsewhere, where breakpoints are written and removed (see kst_stale_int3).
+ */
+static void storm(void)
+{
+	struct kprobe steady = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = storm_pre };
+	struct task_struct *threads[NR_CPUS] = {};
+	unsigned long end;
+	unsigned int cpu, rounds = 0;
+
+	atomic_long_set(&storm_calls, 0);
+	atomic_long_set(&storm_hits, 0);
+	atomic_long_set(&storm_wrong, 0);
+	atomic_long_set(&storm_others, 0);
+	if (!EXPECT_EQ(register_kprobe(&steady), 0))
+		return;
+	for_each_online_cpu(cpu) {
+		struct task_struct *t = kthread_create_on_cpu(storm_caller, NULL, cpu, "kst_storm/%u");
+
+		if (!EXPECT(!IS_ERR(t)))
+			continue;
+		threads[cpu] = t;
+		wake_up_process(t);
+	}
+	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end); rounds++) {
+		struct kprobe same = {
+			.addr = (kprobe_opcode_t *)kst_bytes_inside,
+			.pre_handler = storm_other, .post_handler = rounds & 1 ? storm_other_post : NULL,
+		};
+		struct kprobe elsewhere = {
+			.addr = (kprobe_opcode_t *)(kst_endbr + 4), .pre_handler = storm_other,
+		};
+		struct kprobe entry = { .addr = (kprobe_opcode_t *)kst_target, .pre_handler = storm_other };
+		struct kretprobe ret = { .kp.symbol_name = "kst_endbr", .handler = storm_other_ret };
+		struct kprobe *list[] = { &same, &elsewhere, &entry };
+
+		if (!EXPECT_EQ(register_kprobes(list, ARRAY_SIZE(list)), 0))
+			break;
+		if (!EXPECT_EQ(register_kretprobe(&ret), 0)) {
+			unregister_kprobes(list, ARRAY_SIZE(list));
+			break;
+		}
+		EXPECT_EQ(disable_kprobe(&elsewhere), 0);
+		EXPECT_EQ(disable_kprobe(&same), 0);
+		EXPECT_EQ(enable_kprobe(&elsewhere), 0);
+		EXPECT_EQ(enable_kprobe(&same), 0);
+		unregister_kretprobe(&ret);
+		unregister_kprobes(list, ARRAY_SIZE(list));
+	}
+	for_each_possible_cpu(cpu)
+		if (threads[cpu])
+			kthread_stop(threads[cpu]);
+	/* no handler calls it, so none is missed */
+	EXPECT_EQ(atomic_long_read(&storm_hits), atomic_long_read(&storm_calls));
+	EXPECT_EQ(steady.nmissed, 0);
+	EXPECT_EQ(atomic_long_read(&storm_wrong), 0);
+	EXPECT(atomic_long_read(&storm_others) > 0);
+	EXPECT(rounds > 0);
+	kst_say("%u rounds, %ld calls, %ld hits of the others\n", rounds, atomic_long_read(&storm_calls),
+		atomic_long_read(&storm_others));
+	unregister_kprobe(&steady);
+}
+
+const struct kst_case kst_load_cases[] = {
+	{ "load.batch", batch },
+	{ "load.storm", storm },
+	{ }
+};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What rows.S and insn.c share.
+ */
+#ifndef _KST_ROWS_H
+#define _KST_ROWS_H
+
+/* What a row needs, and what it is not compared by. */
+#define KST_FPU		0x01	/* the FPU */
+#define KST_AVX		0x02	/* a processor with AVX */
+#define KST_POPCNT	0x04
+#define KST_RDTSCP	0x08
+#define KST_NO_AX	0x10	/* RAX and RDX come from a clock */
+#define KST_NO_CX	0x20
+#define KST_JUMPS	0x40	/* goes on somewhere else */
+#define KST_NINE	0x80	/* comes by nine times */
+/* Set by the macro. */
+#define KST_BARE	0x100	/* nothing before the instruction changes the state */
+#define KST_STRAIGHT	0x200	/* nothing behind it does */
+
+/* struct kst_regs */
+#define KST_SP		(4 * 8)
+#define KST_FLAGS	(16 * 8)
+
+/* Functions of a batch, and where in each is the instruction that is probed. */
+#define KST_MANY	1000
+#define KST_MANY_SIZE	32
+#define KST_MANY_AT	1
+
+#ifndef __ASSEMBLER__
+
+/* In the order of the processor's numbers: ax cx dx bx sp bp si di r8 ... r15 */
+struct kst_regs {
+	unsigned long gpr[16];
+	unsigned long flags;
+};
+
+struct kst_row {
+	const char *name;
+	u8 *start;
+	u8 *at;
+	u8 *end;
+	unsigned long flags;
+};
+
+extern const struct kst_row kst_rows[], kst_rows_end[];
+
+/* Calls the row at @start with @in in the registers and fills @out with what it ends with. */
+void kst_call(const struct kst_regs *in, struct kst_regs *out, const void *start);
+
+/* By which way the row ended. */
+extern u8 kst_way;
+
+/* What the rows' memory operands are in. */
+extern u8 kst_mem[4096];
+
+#endif
+
+#endif /* _KST_ROWS_H */

@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs the kprobes selftests on the running kernel, as root, and prints KTAP.
+#
+#	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; all without one
+#
+# What the list "expected-failures" (mainline) or "expected-failures.rust" names has to fail, and nothing else.
+# The modules are in $KPROBES_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
+set -uo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+variant=${1:?usage: run.sh VARIANT [CASE...]}
+shift
+modules=${KPROBES_SELFTESTS:-$FERROTRACE_KDIR/selftests-kprobes/module}
+self=/sys/kernel/debug/kprobes_selftest
+list=/sys/kernel/debug/kprobes/list
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+touch "$work/expected" "$work/complaints" "$work/results"
+
+bail() {
+	echo "Bail out! $*"
+	exit 1
+}
+
+failures=expected-failures.rust
+if [ "$variant" = mainline ]; then failures=expected-failures; fi
+grep -v -e '^#' -e '^$' "$here/$failures" >"$work/expected"
+mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
+engine=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko
+if [ -e "$engine" ] && ! [ -e /sys/module/rust_kprobes ]; then insmod "$engine" || bail "cannot load the engine"; fi
+# mainline's batch goes one by one, and takes a minute for a thousand.
+many=1000
+if [ "$variant" = mainline ]; then many=150; fi
+# QEMU's threads may run a breakpoint that has been taken away, and the guest crashes; see module/kprobes_selftest.h.
+stale=0
+if grep -q "QEMU TCG" /proc/cpuinfo; then stale=1; fi
+insmod "$modules/kprobes_selftest.ko" many=$many stale_int3=$stale || bail "cannot load kprobes_selftest.ko"
+# Thousands of probes come and go, and each waits.
+echo 1 >/sys/kernel/rcu_expedited
+# The cases are about breakpoints; optimising goes on for some time after a call has returned.
+if [ -e /proc/sys/debug/kprobes-optimization ]; then echo 0 >/proc/sys/debug/kprobes-optimization; fi
+
+# selected NAME: whether it was asked for.
+selected() {
+	local name=$1 want
+	shift
+	[ $# = 0 ] && return
+	for want; do
+		case $name in "$want"*) return 0 ;; *) ;; esac
+	done
+	return 1
+}
+
+# shows PATTERN [COUNT]: debugfs kprobes/list has so many such lines.
+shows() {
+	local count
+	count=$(grep -cE "$1" "$list")
+	[ "$count" = "${2:-1}" ] && return
+	echo "# $count lines, not ${2:-1}, of '$1':"
+	sed 's/^/# /' "$list"
+	return 1
+}
+
+# between STEP: what is done and looked at after a step of a case in several.
+between() {
+	local blacklist=/sys/kernel/debug/kprobes/blacklist enabled=/sys/kernel/debug/kprobes/enabled name
+	case $1 in
+	debugfs.1_*)
+		shows '^[0-9a-f]{16}  k  kst_bytes\+0xa  kprobes_selftest $' &&
+			shows '^[0-9a-f]{16}  k  kst_endbr\+0x4  kprobes_selftest \[DISABLED\]$' &&
+			shows '^[0-9a-f]{16}  k  kst_target_2\+0x0  kprobes_selftest \[FTRACE\]$' 2 &&
+			shows '^[0-9a-f]{16}  r  kst_target\+0x0  kprobes_selftest \[FTRACE\]$' || return 1
+		for name in kst_nokprobe kst_kprobes_text kst_noinstr notify_die asm_exc_int3 exc_int3; do
+			grep -qE "^0x[0-9a-f]{16}-0x[0-9a-f]{16}"$'\t'"$name( \\[kprobes_selftest\\])?$" $blacklist && continue
+			echo "# $name is not in the blacklist"
+			return 1
+		done
+		[ "$(<$enabled)" = 1 ]
+		;;
+	debugfs.2_*) echo 0 >$enabled && [ "$(<$enabled)" = 0 ] ;;
+	debugfs.3_*) shows 'kst_bytes' 2 && echo 1 >$enabled && [ "$(<$enabled)" = 1 ] ;;
+	unload.1_*) insmod "$modules/kprobes_selftest_target.ko" ;;
+	unload.2_*) shows 'kst_target_module' 4 && echo 1 >/sys/module/kprobes_selftest_target/parameters/call ;;
+	unload.3_*) rmmod kprobes_selftest_target && shows '\[GONE\]' 4 ;;
+	*) ;;
+	esac
+}
+
+# run NAME: the module's verdict, and what is left of the case. Programs take their time here: only the shell's own.
+run() {
+	local name=$1 verdict=not before said
+	before=$(<"$list")
+	case $name in debugfs.1_* | unload.1_*) before_steps=$before ;; *) ;; esac
+	# mainline warns of a probe that is registered twice, once
+	case $name in refuse.twice | refuse.batch_same_twice) dmesg -n 1 ;; *) ;; esac
+	if echo "$name" >$self/run; then
+		said=$(<$self/run)
+		case $said in
+		ok*) verdict=ok ;;
+		skipped*) verdict=skip ;;
+		*) printf '%s\n' "$said" | sed "s/^/# $name: /" ;;
+		esac
+	fi
+	case $name in refuse.twice | refuse.batch_same_twice) dmesg -n 7 ;; *) ;; esac
+	case $name in
+	debugfs.* | unload.*) between "$name" || verdict=not ;;
+	*) ;;
+	esac
+	case $name in
+	# these go on with the next step
+	debugfs.[1-4]_* | unload.[1-3]_*) before=$(<"$list") ;;
+	debugfs.5_* | unload.4_*) before=$before_steps ;;
+	*) ;;
+	esac
+	if [ "$before" != "$(<"$list")" ]; then
+		verdict=not
+		sed "s/^/# $name: left: /" "$list"
+	fi
+	echo "$name $verdict" >>"$work/results"
+}
+
+echo "TAP version 13"
+tests=
+norun=" $(awk '$2 == "norun" { printf "%s ", $1 }' "$work/expected")"
+dmesg -C
+while read -r name; do
+	selected "$name" "$@" || continue
+	case " $tests " in *" ${name%%.*} "*) ;; *) tests="$tests ${name%%.*}" ;; esac
+	case $norun in *" $name "*) continue ;; *) ;; esac
+	run "$name"
+done <$self/cases
+if grep -qE 'kst_(nokprobe|kprobes_text|noinstr)' /sys/kernel/debug/kprobes/blacklist; then black=1; else black=; fi
+
+# Of a few cases only these are expected to do anything.
+if [ $# != 0 ]; then
+	while read -r line; do
+		if selected "${line%% *}" "$@"; then echo "$line"; fi
+	done <"$work/expected" >"$work/expected.some"
+	mv "$work/expected.some" "$work/expected"
+fi
+echo 0 >/sys/kernel/rcu_expedited
+rmmod kprobes_selftest || echo "module.removal not" >>"$work/results"
+if [ -z "$black" ] || grep -q kst_ /sys/kernel/debug/kprobes/blacklist; then
+	echo "module.blacklist_goes_with_it not" >>"$work/results"
+else
+	echo "module.blacklist_goes_with_it ok" >>"$work/results"
+fi
+# What the kernel complains about belongs to the case that ran.
+dmesg | grep -v 'WARNING: kernel/kprobes.c:.* at register_k' | awk '
+	/kprobes_selftest: RUN / { name = $NF }
+	/WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection/ { print name ? name : "module.log", $0 }
+' >"$work/complaints"
+awk -v tests="$tests" -f "$here/../relay/judge.awk" "$work/expected" "$work/complaints" "$work/results"

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The kselftests of kprobes, on every variant: mainline's engine and ours.
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+for variant in $VARIANTS; do
+	name="selftests/kprobes: $variant"
+	if selftests_build "$variant" kprobes >&2; then
+		CPUS=4 TIMEOUT=${TIMEOUT:-400} tap_nest "$name" \
+			run_vm "$variant" "tools/testing/selftests/kprobes/run.sh $variant"
+	else
+		tap_not_ok "$name (does not build)"
+	fi
+done
+tap_plan
