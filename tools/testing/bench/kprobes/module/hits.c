@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a hit costs: a loop that calls a function with a probe, less the same loop without.
+ */
+#include <linux/array_size.h>
+#include <linux/irqflags.h>
+#include <linux/ktime.h>
+#include <linux/math.h>
+#include <linux/minmax.h>
+#include <linux/sched.h>
+
+#include "bench.h"
+
+#define LOOPS	2000
+
+typedef long (*function_t)(long);
+
+long bench_mov(long x), bench_add(long x), bench_lea_rip(long x), bench_nop(long x), bench_test(long x), bench_jmp(long x);
+
+/* One that ftrace has a place in. */
+static noinline __noclone long bench_entry(long x)
+{
+	barrier();
+	return x;
+}
+
+static u64 measure(function_t function)
+{
+	unsigned long flags;
+	u64 begin, end;
+	int i;
+
+	local_irq_save(flags);
+	begin = ktime_get_ns();
+	for (i = 0; i < LOOPS; i++)
+		function(i);
+	end = ktime_get_ns();
+	local_irq_restore(flags);
+	return end - begin;
+}
+
+static u64 best(function_t function, unsigned int rounds)
+{
+	u64 least = U64_MAX;
+
+	while (rounds--) {
+		least = min(least, measure(function));
+		cond_resched();
+	}
+	return least;
+}
+
+static void print(const char *name, u64 probed, u64 plain)
+{
+	bench_print(name, DIV_ROUND_CLOSEST_ULL((probed - min(plain, probed)) * 1000, LOOPS));
+}
+
+static int hit(const char *name, function_t function, unsigned int offset, bool post, unsigned int rounds)
+{
+	struct kprobe kp = {
+		.addr = (kprobe_opcode_t *)function, .offset = offset,
+		.pre_handler = bench_pre, .post_handler = post ? bench_post : NULL,
+	};
+	u64 plain = best(function, rounds), probed;
+	int err;
+
+	err = register_kprobe(&kp);
+	if (err)
+		return err;
+	probed = best(function, rounds);
+	unregister_kprobe(&kp);
+	print(name, probed, plain);
+	return 0;
+}
+
+static int on_return(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	return 0;
+}
+NOKPROBE_SYMBOL(on_return);
+
+static int kretprobe(const char *name, function_t function, unsigned int rounds)
+{
+	struct kretprobe rp = { .kp.addr = (kprobe_opcode_t *)function, .handler = on_return };
+	u64 plain = best(function, rounds), probed;
+	int err;
+
+	err = register_kretprobe(&rp);
+	if (err)
+		return err;
+	probed = best(function, rounds);
+	unregister_kretprobe(&rp);
+	print(name, probed, plain);
+	return rp.nmissed ? -EBUSY : 0;
+}
+
+/* Behind the first instruction, which is an xor of two bytes. */
+#define INSIDE 2
+
+static const struct {
+	const char *pre, *post;
+	function_t function;
+	unsigned int offset;
+} places[] = {
+	{ "entry_pre", "entry_pre_post", bench_entry, 0 },
+	{ "mov_pre", "mov_pre_post", bench_mov, INSIDE },
+	{ "add_pre", "add_pre_post", bench_add, INSIDE },
+	{ "lea_rip_pre", "lea_rip_pre_post", bench_lea_rip, INSIDE },
+	{ "nop_pre", "nop_pre_post", bench_nop, INSIDE },
+	{ "test_pre", "test_pre_post", bench_test, INSIDE },
+	{ "jmp_pre", "jmp_pre_post", bench_jmp, INSIDE },
+};
+
+int bench_hit(const char *name, unsigned int rounds)
+{
+	return hit(name, bench_mov, INSIDE, true, rounds);
+}
+
+int bench_hits(unsigned int rounds)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < ARRAY_SIZE(places) && !err; i++) {
+		err = hit(places[i].pre, places[i].function, places[i].offset, false, rounds);
+		err = err ?: hit(places[i].post, places[i].function, places[i].offset, true, rounds);
+	}
+	err = err ?: kretprobe("kretprobe", bench_entry, rounds);
+	err = err ?: kretprobe("kretprobe_breakpoint", bench_mov, rounds);
+	return err;
+}
