@@ -6,6 +6,8 @@
 #![deny(unsafe_code)]
 
 use ferro_core::insn::Insn;
+use ferro_core::insn::Never;
+use ferro_core::insn::Probe;
 use ferro_core::insn::MAX_LEN;
 use ferro_sys::blacklist;
 use ferro_sys::blacklist::Forbidden;
@@ -119,7 +121,7 @@ impl Site {
             Err(NoOwner::Going) => return Err(Error::Gone),
             Err(NoOwner::NotText) => return Err(Error::Refused(Refusal::NotText)),
         };
-        if let Some(refusal) = refusal(address) {
+        if let Some(refusal) = refusal(address, function) {
             return Err(Error::Refused(refusal));
         }
         let is_over = |m: &ModuleRef| m.has_init_text(address) && m.state() != ModuleState::Coming;
@@ -154,16 +156,22 @@ impl Site {
             return Err(Error::NotAnInstruction);
         }
         let insn = window.decode(at, &original)?;
+        // Its place in the table is looked for if it can be in it.
+        if Probe::of(&insn) == Probe::Never(Never::Undefined) && symbols::is_bug(at) {
+            return Err(Error::Refused(Refusal::Bug));
+        }
         let next = window.decode(at.wrapping_add(insn.len()), &original).ok();
         Ok((insn, next))
     }
 }
 
-fn refusal(address: usize) -> Option<Refusal> {
+fn refusal(address: usize, function: usize) -> Option<Refusal> {
     if symbols::in_gate_area(address) {
         return Some(Refusal::Gate);
     }
-    if let Some(forbidden) = blacklist::forbids(address) {
+    let described = Description::of(address)?;
+    let name = described.name();
+    if let Some(forbidden) = blacklist::forbids_in(address, function, name) {
         return Some(Refusal::Marked(forbidden));
     }
     let labels = JumpLabelLock::new();
@@ -173,11 +181,7 @@ fn refusal(address: usize) -> Option<Refusal> {
     if labels.has_static_call(address, address) {
         return Some(Refusal::StaticCall);
     }
-    if symbols::is_bug(address) {
-        return Some(Refusal::Bug);
-    }
-    let described = Description::of(address)?;
-    let name = described.name().to_bytes();
+    let name = name.to_bytes();
     if is_own(name) {
         return Some(Refusal::Own);
     }

@@ -196,14 +196,16 @@ pub(crate) fn set_entry_handler(kretprobe: Kretprobe) {
 }
 
 /// The handler at the entry of kretprobes.
+///
+/// # Safety
+///
+/// `kprobe` begins a kretprobe that is registered; `regs` are those of a probe.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn entered(kprobe: *mut bindings::kprobe, regs: *mut bindings::pt_regs) -> c_int {
     const { assert!(core::mem::offset_of!(bindings::kretprobe, kp) == 0) };
-    // SAFETY: It is the handler of probes at the start of kretprobes only, which are there; and the engine passes
-    // the registers of a probe.
-    if let (Some(kretprobe), Some(regs)) =
-        unsafe { (Kretprobe::new(kprobe.cast()), Regs::of(regs)) }
-    {
+    // SAFETY: By the rules of this function.
+    let parts = unsafe { (Kretprobe::new(kprobe.cast()), Regs::of(regs)) };
+    if let (Some(kretprobe), Some(regs)) = parts {
         kretprobe::entered(kretprobe, regs);
     }
     0
@@ -214,6 +216,10 @@ fn errno(result: Result) -> c_int {
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     let mut kprobe = kprobe;
@@ -222,6 +228,10 @@ unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) -> c_int {
     // SAFETY: By the rules of the C interface.
@@ -229,6 +239,10 @@ unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
     // SAFETY: By the rules of the C interface.
@@ -238,6 +252,10 @@ unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) {
     let Some(count) = usize::try_from(count)
@@ -252,6 +270,10 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: By the rules of the C interface.
@@ -259,6 +281,10 @@ unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: By the rules of the C interface.
@@ -275,6 +301,10 @@ unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) -> *mut u8 {
     // SAFETY: By the rules of the C interface.
@@ -283,6 +313,10 @@ unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) ->
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn kprobe_on_func_entry(
     at: *mut u8,
@@ -299,6 +333,10 @@ unsafe extern "C" fn kprobe_on_func_entry(
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
     // SAFETY: By the rules of the C interface.
@@ -343,6 +381,10 @@ unsafe fn kretprobes<'a>(
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> c_int {
     let mut kretprobe = kretprobe;
@@ -351,6 +393,10 @@ unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> 
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn register_kretprobes(
     all: *mut *mut bindings::kretprobe,
@@ -365,6 +411,10 @@ unsafe extern "C" fn register_kretprobes(
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
     let mut kretprobe = kretprobe;
@@ -373,6 +423,10 @@ unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
 }
 
 /// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
 #[no_mangle]
 unsafe extern "C" fn unregister_kretprobes(all: *mut *mut bindings::kretprobe, count: c_int) {
     // SAFETY: By the rules of the C interface.

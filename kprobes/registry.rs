@@ -35,6 +35,9 @@ use crate::site::Kind;
 /// How many points may wait for a grace period before somebody waits for them.
 const RETIRED: usize = 256;
 
+/// An instruction, and the one behind it.
+type Read = (Insn, Option<Insn>);
+
 /// What is registered.
 pub(crate) struct Engine {
     writer: Writer<Point>,
@@ -229,10 +232,7 @@ impl Engine {
     }
 
     /// The instructions at the sites that have no point yet.
-    fn instructions(
-        &self,
-        sites: &[Site],
-    ) -> Result<KVVec<Option<(Insn, Option<Insn>)>>, (usize, Error)> {
+    fn instructions(&self, sites: &[Site]) -> Result<KVVec<Option<Read>>, (usize, Error)> {
         let mut all = KVVec::with_capacity(sites.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
         let text = TextLock::new();
         let original = |address: usize| {
@@ -250,12 +250,7 @@ impl Engine {
     }
 
     /// Makes a probe part of what is registered, without anybody seeing it yet.
-    fn admit(
-        &mut self,
-        probe: Kprobe,
-        site: &Site,
-        read: Option<&(Insn, Option<Insn>)>,
-    ) -> Result<(), Error> {
+    fn admit(&mut self, probe: Kprobe, site: &Site, read: Option<&Read>) -> Result<(), Error> {
         if self.probes.get(&probe.id()).is_some() {
             return Err(Error::Registered);
         }
@@ -279,7 +274,7 @@ impl Engine {
         Ok(())
     }
 
-    fn make(&mut self, site: &Site, read: Option<&(Insn, Option<Insn>)>) -> Result<(), Error> {
+    fn make(&mut self, site: &Site, read: Option<&Read>) -> Result<(), Error> {
         let (point, code) = match read {
             None => Point::ftrace(site.address, site::LEN),
             Some((insn, next)) => Point::breakpoint(site.address, insn, next.as_ref())?,

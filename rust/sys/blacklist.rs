@@ -137,8 +137,8 @@ fn of_module(module: *mut bindings::module, _rcu: &rcu::Guard) -> bindings::ferr
     forbidden
 }
 
-/// The rule for an address, whatever it is called.
-fn rule_at(addr: usize) -> Option<Rule> {
+/// The rule for an address, in the function that starts at `start`, whatever it is called.
+fn rule_at(addr: usize, start: usize) -> Option<Rule> {
     if symbols::is_core_text(addr) {
         let functions = FUNCTIONS.get();
         let behind = functions.partition_point(|area| area.start <= addr);
@@ -158,7 +158,6 @@ fn rule_at(addr: usize) -> Option<Rule> {
     if let Some(area) = sections(&forbidden).iter().find(|area| area.has(addr)) {
         return Some(area.rule);
     }
-    let start = symbols::symbol_of(addr)?.start;
     functions(&forbidden, &rcu)
         .contains(&start)
         .then_some(Rule::NokprobeSymbol)
@@ -166,19 +165,27 @@ fn rule_at(addr: usize) -> Option<Rule> {
 
 /// The rule that forbids to probe an address of code, if there is one.
 pub fn forbids(addr: usize) -> Option<Forbidden> {
-    if let Some(rule) = rule_at(addr) {
+    let start = symbols::symbol_of(addr)?.start;
+    let mut buffer = [0; NAME_LEN];
+    forbids_in(addr, start, symbols::name_of(addr, &mut buffer)?)
+}
+
+/// The same for who knows the function that it is in: where that starts, and its name.
+pub fn forbids_in(addr: usize, start: usize, name: &CStr) -> Option<Forbidden> {
+    if let Some(rule) = rule_at(addr, start) {
         return Some(Forbidden {
             rule,
             of_origin: false,
         });
     }
 
-    let mut buffer = [0; NAME_LEN];
-    let name = symbols::name_of(addr, &mut buffer)?;
     let dot = name.to_bytes().iter().position(|byte| *byte == b'.')?;
-    *buffer.get_mut(dot)? = 0;
+    let mut buffer = [0; NAME_LEN];
+    let origin = name.to_bytes().get(..dot)?;
+    buffer.get_mut(..dot)?.copy_from_slice(origin);
     let origin = CStr::from_bytes_until_nul(&buffer).ok()?;
-    let rule = rule_at(symbols::lookup_name(origin)?)?;
+    let origin = symbols::lookup_name(origin)?;
+    let rule = rule_at(origin, origin)?;
     Some(Forbidden {
         rule,
         of_origin: true,

@@ -78,9 +78,39 @@ bool ferro_in_core_text(unsigned long addr, const struct module *mod)
 	return within_module_mem_type(addr, mod, MOD_TEXT);
 }
 
+/* Whether one of these may patch a byte from @start to @end. How many bytes it does patch takes a decoder. */
+static bool may_patch(const struct jump_entry *entry, const struct jump_entry *stop, unsigned long start,
+		      unsigned long end)
+{
+	for (; entry < stop; entry++) {
+		unsigned long code = jump_entry_code(entry);
+
+		if (code <= end && start - code < JMP32_INSN_SIZE)
+			return true;
+		if (code > start && code <= end)
+			return true;
+	}
+	return false;
+}
+
+static bool labels_may_patch(unsigned long start, unsigned long end)
+{
+#ifdef CONFIG_JUMP_LABEL
+	struct module *mod;
+
+	if (core_kernel_text(start))
+		return may_patch(__start___jump_table, __stop___jump_table, start, end);
+	guard(rcu)();
+	mod = __module_text_address(start);
+	return mod && may_patch(mod->jump_entries, mod->jump_entries + mod->num_jump_entries, start, end);
+#else
+	return false;
+#endif
+}
+
 bool ferro_jump_label_reserved(unsigned long start, unsigned long end)
 {
-	return jump_label_text_reserved((void *)start, (void *)end);
+	return labels_may_patch(start, end) && jump_label_text_reserved((void *)start, (void *)end);
 }
 
 bool ferro_static_call_reserved(unsigned long start, unsigned long end)

@@ -111,8 +111,10 @@ mod suite {
     // SAFETY: KUnit runs one test at a time.
     unsafe impl Sync for Client {}
 
-    // SAFETY: A plain C structure, in which 0 and NULL are what a client leaves out.
-    static CLIENT: Client = Client(UnsafeCell::new(unsafe { core::mem::zeroed() }));
+    static CLIENT: Client = Client(UnsafeCell::new(
+        // SAFETY: A plain C structure, in which 0 and NULL are what a client leaves out.
+        unsafe { core::mem::zeroed() },
+    ));
     static RETURNS: Atomic<usize> = Atomic::new(0);
 
     const MARK: usize = 0x7e57;
