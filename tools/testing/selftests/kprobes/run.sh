@@ -147,6 +147,27 @@ if [ -z "$black" ] || grep -q kst_ /sys/kernel/debug/kprobes/blacklist; then
 else
 	echo "module.blacklist_goes_with_it ok" >>"$work/results"
 fi
+# forgets: a client goes and leaves its probes, while a task sleeps in a function of theirs.
+forgets() {
+	local probes
+	probes=$(wc -l <$list)
+	insmod "$modules/kprobes_selftest_forgetful.ko" || return 1
+	[ "$(wc -l <$list)" = $((probes + 2)) ] || return 1
+	sleep 0.3 &
+	sleep 0.05
+	rmmod kprobes_selftest_forgetful || return 1
+	wait
+	[ "$(wc -l <$list)" = "$probes" ]
+}
+
+if [ "$variant" = mainline ]; then
+	# The kernel would die.
+	echo "module.forgets skip" >>"$work/results"
+elif forgets; then
+	echo "module.forgets ok" >>"$work/results"
+else
+	echo "module.forgets not" >>"$work/results"
+fi
 # What the kernel complains about belongs to the case that ran.
 dmesg | grep -v 'WARNING: kernel/kprobes.c:.* at register_k' | awk '
 	/kprobes_selftest: RUN / { name = $NF }

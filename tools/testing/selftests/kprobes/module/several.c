@@ -464,6 +464,37 @@ static void handlers_are_in_nmi(void)
 	unregister_kprobe(&kp);
 }
 
+/* The structure of a probe that was unregistered is as good as new, but for the address that was found. */
+static void register_again(void)
+{
+	struct noting a = { .name = 'a', .kp = { .symbol_name = "kst_target", .pre_handler = on_pre } };
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		a.kp.addr = NULL;
+		if (!EXPECT_EQ(register_kprobe(&a.kp), 0))
+			return;
+		forget();
+		EXPECT_EQ(kst_target(4), 13);
+		EXPECT(!strcmp(noted, "a"));
+		unregister_kprobe(&a.kp);
+	}
+}
+
+/* So is that of one that was refused. */
+static void try_again(void)
+{
+	struct noting a = { .name = 'a', .kp = { .symbol_name = "kst_bytes", .offset = 11, .pre_handler = on_pre } };
+
+	EXPECT_EQ(register_kprobe(&a.kp), -EILSEQ);
+	EXPECT(!a.kp.addr);
+	a.kp.offset = 10;
+	if (EXPECT_EQ(register_kprobe(&a.kp), 0)) {
+		come_by("a");
+		unregister_kprobe(&a.kp);
+	}
+}
+
 const struct kst_case kst_several_cases[] = {
 	{ "several.order", order },
 	{ "several.some_handlers", mixed },
@@ -477,6 +508,8 @@ const struct kst_case kst_several_cases[] = {
 	{ "several.ftrace_taken", ftrace_taken },
 	{ "several.unregister_twice_in_a_batch", unregister_twice_in_a_batch },
 	{ "several.handlers_are_in_nmi", handlers_are_in_nmi },
+	{ "several.register_again", register_again },
+	{ "several.try_again", try_again },
 	{ "several.behind_ftrace", behind_ftrace },
 	{ "several.landing_pad", landing_pad },
 	{ "several.in_the_kernel", in_the_kernel },
