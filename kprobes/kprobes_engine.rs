@@ -3,8 +3,9 @@
 //! The kprobes engine: breakpoints in the kernel's code, with handlers.
 //!
 //! It implements `<linux/kprobes.h>`. `ffi.rs` has the C functions; `registry.rs` what is registered, and the batches
-//! that change it, `held.rs` its points; `address.rs` says where a probe goes and what refuses it; `point.rs` is an address with probes and
-//! `hit.rs` what happens there; `site.rs` is for ftrace sites; `kretprobe.rs` puts probes on returns. What the kernel itself asks about kprobes is in `builtin.c`; instructions are in
+//! that change it, `held.rs` its points; `address.rs` says where a probe goes and what refuses it; `point.rs` is an
+//! address with probes and `hit.rs` what happens there; `site.rs` is for ftrace sites; `kretprobe.rs` puts probes on
+//! returns. What the kernel itself asks about kprobes is in `builtin.c`; instructions are in
 //! `ferro_core::insn`. See `Documentation/kprobes.rst`.
 
 use ferro_gkhi::points::Int3;
