@@ -33,10 +33,7 @@ if [ -e "$engine" ] && ! [ -e /sys/module/rust_kprobes ]; then insmod "$engine" 
 # mainline's batch goes one by one, and takes a minute for a thousand.
 many=1000
 if [ "$variant" = mainline ]; then many=150; fi
-# QEMU's threads may run a breakpoint that has been taken away, and the guest crashes; see module/kprobes_selftest.h.
-stale=0
-if grep -q "QEMU TCG" /proc/cpuinfo; then stale=1; fi
-insmod "$modules/kprobes_selftest.ko" many=$many stale_int3=$stale || bail "cannot load kprobes_selftest.ko"
+insmod "$modules/kprobes_selftest.ko" many=$many || bail "cannot load kprobes_selftest.ko"
 # Thousands of probes come and go, and each waits.
 echo 1 >/sys/kernel/rcu_expedited
 # The cases are about breakpoints; optimising goes on for some time after a call has returned.

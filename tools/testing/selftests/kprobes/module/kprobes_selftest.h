@@ -55,8 +55,6 @@ static inline kprobe_opcode_t kst_opcode(const void *addr)
 
 /* Milliseconds that a case under load takes. */
 extern unsigned int kst_ms;
-/* QEMU without KVM may run a breakpoint that has gone: nobody then comes by while one is written or removed. */
-extern bool kst_stale_int3;
 /* Probes of a batch. */
 extern unsigned int kst_many_probes;
 

@@ -125,7 +125,7 @@ static int storm_caller(void *unused)
 		i++;
 		if (kst_call_bytes(i) != i)
 			atomic_long_inc(&storm_wrong);
-		if (!kst_stale_int3 && (kst_call_endbr(i) != i + 9 || kst_target(2) != 7))
+		if (kst_call_endbr(i) != i + 9 || kst_target(2) != 7)
 			atomic_long_inc(&storm_wrong);
 		atomic_long_inc(&storm_calls);
 		if (i % 64 == 0)
@@ -138,7 +138,7 @@ static int storm_caller(void *unused)
 
 /*
  * All CPUs come by a probe that stays, while others come and go, there and elsewhere, and are disabled and enabled: it
- * misses no call. Nor do they come to harm elsewhere, where breakpoints are written and removed (see kst_stale_int3).
+ * misses no call. Nor do they come to harm elsewhere, where breakpoints are written and removed.
  */
 static void storm(void)
 {

@@ -22,10 +22,6 @@ unsigned int kst_ms = 2000;
 module_param_named(ms, kst_ms, uint, 0644);
 MODULE_PARM_DESC(ms, "milliseconds that each case under load takes");
 
-bool kst_stale_int3;
-module_param_named(stale_int3, kst_stale_int3, bool, 0644);
-MODULE_PARM_DESC(stale_int3, "under load, keep away from places that are patched");
-
 unsigned int kst_many_probes = 1000;
 module_param_named(many, kst_many_probes, uint, 0644);
 MODULE_PARM_DESC(many, "probes in the batch of load.batch");
