@@ -264,9 +264,13 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
     else {
         return;
     };
-    // SAFETY: By the rules of the C interface an array of pointers to probes, each of which is as `Kprobe` says.
-    let probes = unsafe { core::slice::from_raw_parts(kprobes.cast::<Kprobe>(), count) };
-    registry::unregister(probes.iter().copied());
+    // SAFETY: By the rules of the C interface.
+    let kprobes = unsafe { core::slice::from_raw_parts(kprobes, count) };
+    // SAFETY: As above.
+    let probes = kprobes
+        .iter()
+        .filter_map(|kprobe| unsafe { Kprobe::new(*kprobe) });
+    registry::unregister(probes);
 }
 
 /// `<linux/kprobes.h>`

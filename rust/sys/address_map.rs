@@ -247,17 +247,6 @@ impl<T> Writer<T> {
         Some(())
     }
 
-    /// The object of an address.
-    pub fn get(&mut self, key: usize) -> Option<Arc<T>> {
-        let table = self.table()?;
-        let entry = table.find(key);
-        // SAFETY: An entry of the table, which only we change.
-        let object = NonNull::new(unsafe { (*entry).object })?;
-        // SAFETY: By the invariants of the entry; what is cloned is the table's count.
-        let borrowed = unsafe { kernel::sync::ArcBorrow::<T>::from_raw(object.as_ptr()) };
-        Some(borrowed.into())
-    }
-
     /// Removes the object of an address.
     pub fn remove(&mut self, key: usize) -> Option<Removed<T>> {
         let table = self.table()?;
@@ -273,16 +262,6 @@ impl<T> Writer<T> {
         // A wait that begins from now on has a number that is not less.
         let waits = WAITS.load(Acquire);
         Some(Removed { object, waits })
-    }
-
-    /// Calls `f` with each address and object.
-    pub fn each(&mut self, mut f: impl FnMut(usize, &T)) {
-        for entry in self.table().iter().flat_map(|t| t.entries.iter()) {
-            // SAFETY: By the invariants of the entry.
-            if let Some(object) = unsafe { entry.object.as_ref() } {
-                f(entry.key, object);
-            }
-        }
     }
 }
 

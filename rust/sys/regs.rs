@@ -63,12 +63,6 @@ impl Regs {
         self.0.sp
     }
 
-    /// Changes the stack pointer.
-    #[inline(always)]
-    pub fn set_sp(&mut self, sp: usize) {
-        self.0.sp = sp;
-    }
-
     /// Turns interrupts off in what is interrupted. Returns RFLAGS.IF as it was.
     #[inline(always)]
     pub fn mask_interrupts(&mut self) -> usize {

@@ -58,14 +58,6 @@ pub fn name_of(addr: usize, to: &mut [u8; NAME_LEN]) -> Option<&CStr> {
     CStr::from_bytes_until_nul(to).ok()
 }
 
-/// Whether an address is in a symbol that a compiler puts in front of a function's entry: `__cfi_` or `__pfx_`.
-pub fn is_preamble(addr: usize) -> bool {
-    let mut buffer = [0; NAME_LEN];
-    name_of(addr, &mut buffer).is_some_and(|name| {
-        name.to_bytes().starts_with(b"__cfi_") || name.to_bytes().starts_with(b"__pfx_")
-    })
-}
-
 /// Whether an address is code of the kernel's image, initialisation included as long as it is there.
 /// Context: any.
 pub fn is_core_text(addr: usize) -> bool {
@@ -125,17 +117,6 @@ pub enum ModuleState {
     Going,
 }
 
-/// Tells one loaded module from another; nothing else. Used again when the module is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModuleId(usize);
-
-impl ModuleId {
-    /// Of the module that a notifier or a hook names.
-    pub fn of_raw(module: *const bindings::module) -> Self {
-        Self(module.addr())
-    }
-}
-
 /// A module that is not removed before this is dropped.
 ///
 /// # Invariants
@@ -149,11 +130,6 @@ unsafe impl Send for ModuleRef {}
 unsafe impl Sync for ModuleRef {}
 
 impl ModuleRef {
-    /// Which module it is.
-    pub fn id(&self) -> ModuleId {
-        ModuleId::of_raw(self.0.as_ptr())
-    }
-
     /// How far it is; it may go on at once.
     pub fn state(&self) -> ModuleState {
         // SAFETY: By the type invariant.
@@ -164,24 +140,10 @@ impl ModuleRef {
         }
     }
 
-    /// Its name.
-    pub fn name(&self) -> &CStr {
-        // SAFETY: By the type invariant.
-        let name = unsafe { bindings::ferro_module_name(self.0.as_ptr()) };
-        // SAFETY: A string in the module, which stays as long as `self`.
-        unsafe { CStr::from_char_ptr(name) }
-    }
-
     /// Whether an address is in its code that is freed after the initialisation.
     pub fn has_init_text(&self, addr: usize) -> bool {
         // SAFETY: By the type invariant.
         unsafe { bindings::ferro_in_init_text(addr, self.0.as_ptr()) }
-    }
-
-    /// Whether an address is in its code that stays.
-    pub fn has_core_text(&self, addr: usize) -> bool {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::ferro_in_core_text(addr, self.0.as_ptr()) }
     }
 }
 
@@ -235,12 +197,6 @@ impl Drop for JumpLabelLock {
 pub fn is_bug(addr: usize) -> bool {
     // SAFETY: Takes any address.
     unsafe { bindings::ferro_is_bug(addr) }
-}
-
-/// Whether a fault of the instruction at an address is repaired. Context: any.
-pub fn has_fixup(addr: usize) -> bool {
-    // SAFETY: Takes any address.
-    !unsafe { bindings::search_exception_tables(addr) }.is_null()
 }
 
 /// Whether an address is in the pages that the kernel shows to every process.

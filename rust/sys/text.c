@@ -63,11 +63,6 @@ int ferro_module_state(const struct module *mod)
 	return READ_ONCE(mod->state);
 }
 
-const char *ferro_module_name(const struct module *mod)
-{
-	return mod->name;
-}
-
 bool ferro_in_init_text(unsigned long addr, const struct module *mod)
 {
 	return within_module_mem_type(addr, mod, MOD_INIT_TEXT);

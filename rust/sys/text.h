@@ -25,7 +25,6 @@ struct module *ferro_text_module(unsigned long addr);
 unsigned long ferro_module_text(const struct module *mod);
 void ferro_module_put(struct module *mod);
 int ferro_module_state(const struct module *mod);
-const char *ferro_module_name(const struct module *mod);
 /* Whether @addr is the module's code that is freed after its initialisation; or that stays. */
 bool ferro_in_init_text(unsigned long addr, const struct module *mod);
 bool ferro_in_core_text(unsigned long addr, const struct module *mod);

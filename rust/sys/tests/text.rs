@@ -77,7 +77,6 @@ mod suite {
         let mut buffer = [0; NAME_LEN];
         assert!(symbols::name_of(addr + 1, &mut buffer) == Some(c"vfs_read"));
         assert!(symbols::lookup_name(c"no such symbol").is_none());
-        assert!(!symbols::is_preamble(addr));
         assert!(matches!(symbols::owner(addr), Ok(Owner::Kernel)));
         assert!(matches!(symbols::owner(data()), Err(NoOwner::NotText)));
         let site = symbols::ftrace_location(addr).ok_or(EINVAL)?;
