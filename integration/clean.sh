@@ -15,5 +15,5 @@ elif [ -d "$CACHE/src" ]; then
 	tree=$("$REPO/integration/source.sh")
 	say "removing $tree, which every checkout with the same patches shares"
 	with_lock "$(basename "$tree")" rm -rf "$tree"
-	rm -rf "$CACHE/target" "$CACHE/target-miri"
+	rm -rf "$CACHE/target" "$CACHE/target-loom" "$CACHE/target-miri"
 fi

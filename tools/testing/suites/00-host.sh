@@ -42,7 +42,8 @@ for p in $MIRI_PACKAGES; do
 	if have_miri; then
 		# Few cases: Miri is slow, and what it looks for does not depend on the values.
 		export PROPTEST_CASES=${MIRI_CASES:-4} MIRIFLAGS=-Zmiri-disable-isolation
-		CARGO_TARGET_DIR=$CACHE/target-miri tap_nest "miri: $p" \
+		# Not in the cache: what Miri "builds" there names the checkout it was first built in, for good.
+		CARGO_TARGET_DIR=$REPO/build/target-miri tap_nest "miri: $p" \
 			cargo_tests "miri: $p" rustup run nightly cargo miri test --manifest-path "$REPO/$p/Cargo.toml"
 	else
 		tap_skip "miri: $p" "no nightly toolchain with Miri"
