@@ -7,6 +7,7 @@
 //! stack; `lret` is no near return (it is refused); `call *%rsp` goes to the stack pointer of before the push;
 //! `popf` leaves alone what it cannot change; `pushf` stores neither RF nor VM.
 
+use super::compute::Compute;
 use super::flow::Condition;
 use super::flow::Flow;
 use super::flow::LoopKind;
@@ -39,7 +40,7 @@ pub struct Fault {
 pub trait Machine {
     /// The value of one of the first 16 registers. The stack pointer is the one of the interrupted code.
     fn register(&self, register: Register) -> u64;
-    /// Changes it; only rcx and rsp are.
+    /// Changes it.
     fn set_register(&mut self, register: Register, value: u64);
     /// RFLAGS.
     fn flags(&self) -> u64;
@@ -75,9 +76,31 @@ enum Operation {
     },
     Call(Target),
     Return(u16),
+    Push(Register),
+    Pop(Register),
+    Compute(Compute),
 }
 
 impl Emulation {
+    /// The emulation of an instruction that works on registers only, or pushes or pops one: of the usual ones among those that a
+    /// copy executes as well.
+    pub fn of_registers(insn: &Insn) -> Option<Self> {
+        let prefixes = insn.prefixes();
+        let plain = insn.encoding() == Encoding::Legacy && insn.map() == 0;
+        let no_prefix = !prefixes.lock && !prefixes.operand_size && prefixes.repeat.is_none();
+        let register = insn.base_register(insn.opcode());
+        let operation = match insn.opcode() {
+            _ if !plain || !no_prefix => return None,
+            0x50..=0x57 => Operation::Push(register),
+            0x58..=0x5f => Operation::Pop(register),
+            _ => Operation::Compute(Compute::of(insn)?),
+        };
+        Some(Self {
+            len: insn.len,
+            operation,
+        })
+    }
+
     /// The emulation of an instruction, if it has one.
     ///
     /// It is for kernel code: `cli`, `sti` and `popf` do what they do at privilege level 0.
@@ -154,6 +177,16 @@ impl Emulation {
                 return Ok(target);
             }
             Operation::Return(bytes) => return pop(machine, bytes),
+            Operation::Push(register) => {
+                let value = machine.register(register);
+                push(machine, value)?;
+            }
+            Operation::Pop(register) => {
+                // The stack pointer first, since it may be what is popped.
+                let value = pop(machine, 0)?;
+                machine.set_register(register, value);
+            }
+            Operation::Compute(compute) => compute.run(next, machine),
         }
         Ok(next.wrapping_add_signed(taken.unwrap_or(0)))
     }

@@ -20,6 +20,7 @@
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
 
 mod boundaries;
+mod compute;
 mod decode;
 mod emulate;
 mod flow;

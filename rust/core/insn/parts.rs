@@ -10,6 +10,8 @@ use super::MAX_LEN;
 pub struct Register(u8);
 
 impl Register {
+    /// The accumulator.
+    pub const RAX: Self = Self(0);
     /// The counter of loops.
     pub const RCX: Self = Self(1);
     /// The stack pointer.
@@ -285,6 +287,11 @@ impl Insn {
     /// The register of ModRM.rm, of an opcode or of SIB.base.
     pub(super) fn base_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 1) << 3 | (self.rex & 0x10))
+    }
+
+    /// The register of ModRM.reg, of an instruction without REX2.
+    pub(super) fn reg_register(&self, low: u8) -> Register {
+        Register(low & 7 | (self.rex & 4) << 1)
     }
 
     /// The register of SIB.index.

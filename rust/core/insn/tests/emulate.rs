@@ -209,3 +209,40 @@ fn a_fault_changes_nothing() {
         assert_eq!(it, before, "{bytes:02x?}");
     }
 }
+
+/// Runs one of those that a copy may execute as well.
+fn run_on_registers(bytes: &[u8], fake: &mut Fake) -> Result<u64, Fault> {
+    let emulation = Emulation::of_registers(&insn(bytes)).unwrap();
+    emulation.run(0x1000, fake)
+}
+
+#[test]
+fn push_and_pop() {
+    let mut it = fake();
+    it.registers[10] = 0x77;
+    assert_eq!(run_on_registers(&[0x41, 0x52], &mut it), Ok(0x1002));
+    assert_eq!((it.registers[4], it.memory[&0x7ff8]), (0x7ff8, 0x77));
+    assert_eq!(run_on_registers(&[0x5b], &mut it), Ok(0x1001));
+    assert_eq!((it.registers[4], it.registers[3]), (0x8000, 0x77));
+}
+
+#[test]
+fn the_stack_pointer_is_pushed_as_it_was_and_popped_last() {
+    let mut it = fake();
+    assert_eq!(run_on_registers(&[0x54], &mut it), Ok(0x1001));
+    assert_eq!((it.registers[4], it.memory[&0x7ff8]), (0x7ff8, 0x8000));
+    assert_eq!(run_on_registers(&[0x5c], &mut it), Ok(0x1001));
+    assert_eq!(it.registers[4], 0x8000);
+}
+
+#[test]
+fn a_push_that_faults_changes_nothing() {
+    let mut it = fake();
+    it.registers[4] = 0x100;
+    let before = it.clone();
+    assert_eq!(
+        run_on_registers(&[0x50], &mut it),
+        Err(Fault { address: 0xf8 })
+    );
+    assert_eq!(it, before);
+}

@@ -149,3 +149,183 @@ macro_rules! loops {
 fn loops() {
     loops!(0xe0 "loopne 2f", 0xe1 "loope 2f", 0xe2 "loop 2f", 0xe3 "jrcxz 2f");
 }
+
+/// All registers and flags, and no memory.
+#[derive(Clone, Debug, PartialEq)]
+struct Registers {
+    registers: [u64; 16],
+    flags: u64,
+}
+
+impl Machine for Registers {
+    fn register(&self, register: Register) -> u64 {
+        self.registers[usize::from(register.number())]
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        self.registers[usize::from(register.number())] = value;
+    }
+
+    fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    fn set_flags(&mut self, flags: u64) {
+        self.flags = flags;
+    }
+
+    fn read(&mut self, address: u64) -> Result<u64, Fault> {
+        Err(Fault { address })
+    }
+
+    fn write(&mut self, address: u64, _: u64) -> Result<(), Fault> {
+        Err(Fault { address })
+    }
+}
+
+/// Values at the ends of what 32 and 64 bits hold, and some in between.
+const VALUES: [u64; 14] = [
+    0,
+    1,
+    0xf,
+    0x10,
+    0x7f,
+    0x80,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    0x1_0000_0000,
+    i64::MAX as u64,
+    i64::MIN as u64,
+    u64::MAX - 1,
+    0x0123_4567_89ab_cdef,
+];
+
+/// Runs an instruction on rcx and rdx with all values, on the CPU and emulated from what the assembler made of it.
+macro_rules! computes {
+    ($($text:literal),+ $(,)?) => {
+        $(for (rcx, rdx) in VALUES.iter().flat_map(|a| VALUES.map(|b| (*a, b))) {
+            for flags in [2u64, 2 | 0x8d5] {
+                let mut real = Registers { registers: [0; 16], flags };
+                let (start, end): (*const u8, *const u8);
+                // SAFETY: Changes the registers that are named; the stack is as before. The CPU may not be interrupted by
+                // what the arithmetic flags are.
+                unsafe {
+                    asm!(
+                        "lea {start}, [rip + 2f]",
+                        "lea {end}, [rip + 3f]",
+                        "push {flags}",
+                        "popfq",
+                        "2:",
+                        $text,
+                        "3:",
+                        "pushfq",
+                        "pop {flags}",
+                        flags = inout(reg) flags => real.flags,
+                        start = out(reg) start,
+                        end = out(reg) end,
+                        inout("rax") rdx => real.registers[0],
+                        inout("rcx") rcx => real.registers[1],
+                        inout("rdx") rdx => real.registers[2],
+                        inout("r9") rcx => real.registers[9],
+                    );
+                }
+                // SAFETY: The bytes of this function between the labels.
+                let bytes = unsafe { std::slice::from_raw_parts(start, end.offset_from(start) as usize) };
+                let mut ours = Registers { registers: [0; 16], flags };
+                (ours.registers[0], ours.registers[2]) = (rdx, rdx);
+                (ours.registers[1], ours.registers[9]) = (rcx, rcx);
+                let insn = Insn::decode(bytes).expect("an instruction");
+                let emulation = Emulation::of_registers(&insn).expect($text);
+                let next = emulation.run(start as u64, &mut ours);
+                assert_eq!(next, Ok(end as u64), "{}", $text);
+                // RF and IF are the CPU's own matter.
+                real.flags = real.flags & !0x1_0200 | flags & 0x1_0200;
+                assert_eq!(ours, real, "{} {rcx:x} {rdx:x}", $text);
+            }
+        })+
+    };
+}
+
+#[test]
+fn arithmetic() {
+    computes!(
+        "add rcx, rdx",
+        "add ecx, edx",
+        "add rdx, r9",
+        "add r9d, eax",
+        "add rcx, 5",
+        "add ecx, -5",
+        "add rax, 0x12345678",
+        "sub rcx, rdx",
+        "sub ecx, edx",
+        "sub r9, 0x7f",
+        "sub edx, -128",
+        "sub eax, -2",
+        "cmp rcx, rdx",
+        "cmp ecx, edx",
+        "cmp r9, -1",
+        "cmp eax, 0x7fffffff",
+        "and rcx, rdx",
+        "and ecx, edx",
+        "and r9, -16",
+        "and eax, 0xff",
+        "or rcx, rdx",
+        "or ecx, edx",
+        "or r9, 1",
+        "or rax, -2",
+        "xor rcx, rdx",
+        "xor ecx, edx",
+        "xor eax, eax",
+        "xor r9, -1",
+        "test rcx, rdx",
+        "test ecx, edx",
+        "test r9d, 0x80",
+        "test eax, 0x80000000",
+        "test rcx, -2",
+        // The other one of the two opcodes of each.
+        ".byte 0x48, 0x03, 0xca",
+        ".byte 0x3b, 0xca",
+        ".byte 0x4c, 0x2b, 0xc9",
+    );
+}
+
+#[test]
+fn moves() {
+    computes!(
+        "mov rcx, rdx",
+        "mov ecx, edx",
+        "mov r9, rax",
+        "mov r9d, r9d",
+        ".byte 0x48, 0x8b, 0xca",
+        "mov ecx, 0x89abcdef",
+        "mov rcx, -2",
+        "movabs r9, 0x123456789abcdef0",
+        "lea rcx, [rdx + 8]",
+        "lea ecx, [rdx + r9 * 4 - 1]",
+        "lea r9, [rip + 0x100]",
+        "lea rax, [rcx * 8]",
+        "lea rcx, [ecx + 1]",
+        "lea rdx, gs:[rdx]",
+    );
+}
+
+#[test]
+fn what_has_no_emulation_on_registers() {
+    for bytes in [
+        // With 8 or 16 bits, with memory, with the carry, with a lock.
+        &[0x00, 0xca][..],
+        &[0x66, 0x01, 0xca],
+        &[0x48, 0x01, 0x0a],
+        &[0x48, 0x8b, 0x0a],
+        &[0x48, 0x11, 0xca],
+        &[0x48, 0x83, 0xd8, 1],
+        &[0xf0, 0x48, 0x01, 0x0a],
+        &[0xf7, 0xd1],
+        &[0x0f, 0x01, 0xd0],
+        &[0x66, 0x50],
+    ] {
+        let insn = Insn::decode(bytes).expect("an instruction");
+        assert_eq!(Emulation::of_registers(&insn), None, "{bytes:02x?}");
+    }
+}
