@@ -157,6 +157,12 @@ impl Point {
     /// Has the instruction executed, and the handlers for after it called. The probes stay the running ones until then.
     #[inline(always)]
     fn execute_and_finish(&self, regs: &mut Regs) -> bool {
+        if let Some(emulation) = &self.in_trap {
+            self.emulate(emulation, regs);
+            self.call_post(regs);
+            running_probe::set(0);
+            return true;
+        }
         let after = self.after.load();
         if matches!(self.run, Run::Copied { .. }) && after != 0 {
             regs.set_ip(after);

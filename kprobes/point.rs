@@ -3,7 +3,8 @@
 //! An address with probes: how its instruction is executed while a breakpoint stands in its place.
 //!
 //! A copy of the instruction runs in a slot of the pool. Behind it is a jump to the next instruction, or, for the probes
-//! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint.
+//! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint. What works on
+//! registers only is for those executed within the trap.
 //!
 //! A task can be preempted in a copy that is followed by a jump: nothing on this CPU remembers it, so that another may go
 //! on with it, and the slot is given back after an RCU-tasks grace period, when it has left. That is what makes one
@@ -56,6 +57,8 @@ pub(crate) struct Point {
     /// The address of the next instruction.
     pub(crate) next: usize,
     pub(crate) run: Run,
+    /// How the instruction of a copy is executed within the trap when there is something to do afterwards.
+    pub(crate) in_trap: Option<Emulation>,
     pub(crate) probes: ProbeList,
     /// Whether a probe has a handler for after the instruction: 0 or 1.
     pub(crate) has_post: Word,
@@ -122,6 +125,7 @@ impl Point {
             after: None,
         };
         let mut point = Self::with(address, address + insn.len(), run, at);
+        point.in_trap = Emulation::of_registers(insn);
         point.sees_interrupts = is_flags(insn);
         // Whether it can be moved there is to be known now.
         if copied {
@@ -135,6 +139,7 @@ impl Point {
             address,
             next,
             run,
+            in_trap: None,
             probes: ProbeList::new(),
             has_post: Word::new(0),
             copy,
@@ -165,7 +170,7 @@ impl Point {
 
     /// Whether handlers for after the instruction need a copy that is not there yet.
     pub(crate) fn needs_after(&self) -> bool {
-        matches!(self.run, Run::Copied { .. }) && self.after.load() == 0
+        matches!(self.run, Run::Copied { .. }) && self.in_trap.is_none() && self.after.load() == 0
     }
 
     /// What is to be written to a slot at `to`.

@@ -4,6 +4,8 @@
 //!
 //! Contexts: any, NMI included.
 
+use core::mem::offset_of;
+
 use ferro_core::insn::Fault;
 use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
@@ -82,44 +84,48 @@ impl Regs {
         let below = self.0.sp.wrapping_sub(8);
         address == self.0.sp || address == below
     }
+}
 
-    /// The register with this number; rax for one that there is not.
-    fn field(&self, register: Register) -> *const usize {
-        let r = &self.0;
-        match register.number() {
-            1 => &r.cx,
-            2 => &r.dx,
-            3 => &r.bx,
-            4 => &r.sp,
-            5 => &r.bp,
-            6 => &r.si,
-            7 => &r.di,
-            8 => &r.r8,
-            9 => &r.r9,
-            10 => &r.r10,
-            11 => &r.r11,
-            12 => &r.r12,
-            13 => &r.r13,
-            14 => &r.r14,
-            15 => &r.r15,
-            _ => &r.ax,
-        }
-    }
+/// Where the registers are, by their numbers.
+const OFFSETS: [usize; 16] = [
+    offset_of!(bindings::pt_regs, ax),
+    offset_of!(bindings::pt_regs, cx),
+    offset_of!(bindings::pt_regs, dx),
+    offset_of!(bindings::pt_regs, bx),
+    offset_of!(bindings::pt_regs, sp),
+    offset_of!(bindings::pt_regs, bp),
+    offset_of!(bindings::pt_regs, si),
+    offset_of!(bindings::pt_regs, di),
+    offset_of!(bindings::pt_regs, r8),
+    offset_of!(bindings::pt_regs, r9),
+    offset_of!(bindings::pt_regs, r10),
+    offset_of!(bindings::pt_regs, r11),
+    offset_of!(bindings::pt_regs, r12),
+    offset_of!(bindings::pt_regs, r13),
+    offset_of!(bindings::pt_regs, r14),
+    offset_of!(bindings::pt_regs, r15),
+];
+
+/// Where a register is; rax for one that is not saved.
+#[inline(always)]
+fn offset(register: Register) -> usize {
+    OFFSETS
+        .get(usize::from(register.number()))
+        .copied()
+        .unwrap_or(offset_of!(bindings::pt_regs, ax))
 }
 
 impl Machine for Regs {
     #[inline]
     fn register(&self, register: Register) -> u64 {
-        // SAFETY: The address of a field of `self`.
-        unsafe { *self.field(register) as u64 }
+        // SAFETY: The address of a field.
+        unsafe { *(&raw const self.0).byte_add(offset(register)).cast::<u64>() }
     }
 
     #[inline]
     fn set_register(&mut self, register: Register, value: u64) {
-        match register {
-            Register::RCX => self.0.cx = value as usize,
-            _ => self.0.sp = value as usize,
-        }
+        // SAFETY: The address of a field.
+        unsafe { *(&raw mut self.0).byte_add(offset(register)).cast::<u64>() = value };
     }
 
     #[inline]
