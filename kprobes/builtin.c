@@ -82,7 +82,10 @@ void kprobe_ftrace_kill(void)
 	kprobe_ftrace_disabled = true;
 }
 
-#if !IS_BUILTIN(CONFIG_KPROBES_RUST)
+#if IS_BUILTIN(CONFIG_KPROBES_RUST)
+/* Before the probes that the command line asks for ("kprobe_event="). */
+core_initcall(ferro_kprobes_start);
+#else
 void kprobe_free_init_mem(void)
 {
 }

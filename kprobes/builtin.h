@@ -7,6 +7,9 @@
 /* The @n-th page of instruction copies; false if there are fewer. */
 bool ferro_exec_pool_nth(unsigned int n, unsigned long *value);
 
+/* Attaches the engine that is built in. 0 or a negative errno. */
+int ferro_kprobes_start(void);
+
 /* Around post handlers that a copy calls, with interrupts off. */
 void ferro_kprobe_post_enter(void);
 void ferro_kprobe_post_leave(void);

@@ -35,21 +35,41 @@ module! {
 }
 
 struct KprobesEngine {
+    // Dropped in this order. Built in, there is nothing to detach: probes are there before modules are.
+    _attached: Option<Attached>,
+    _files: Option<files::Files>,
+}
+
+/// The engine, attached to the kernel's hook points.
+pub(crate) struct Attached {
     // Dropped in this order: no new hits, then none at all.
     _int3: Registered<Int3>,
     _fault: Registered<KernelFault>,
     _modules: Registered<ModuleEvent>,
-    _files: Option<files::Files>,
 }
 
 impl kernel::Module for KprobesEngine {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        registry::start()?;
-        Self::attach().inspect_err(|_| registry::stop())
+        Ok(Self {
+            _attached: match cfg!(MODULE) {
+                true => Some(Attached::new()?),
+                false => None,
+            },
+            // They may be switched off.
+            _files: files::Files::new()
+                .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
+                .ok(),
+        })
     }
 }
 
-impl KprobesEngine {
+impl Attached {
+    /// Attaches it; once, unless it is dropped. Context: process, as early as in `core_initcall()`.
+    pub(crate) fn new() -> Result<Self> {
+        registry::start()?;
+        Self::attach().inspect_err(|_| registry::stop())
+    }
+
     fn attach() -> Result<Self> {
         let name = c"rust_kprobes";
         let int3 = Registered::<Int3>::pinned(name, Priority::Unspecified, |_call, (regs,)| {
@@ -73,15 +93,11 @@ impl KprobesEngine {
             _int3: int3,
             _fault: fault,
             _modules: modules,
-            // They may be switched off.
-            _files: files::Files::new()
-                .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
-                .ok(),
         })
     }
 }
 
-impl Drop for KprobesEngine {
+impl Drop for Attached {
     fn drop(&mut self) {
         registry::stop();
     }

@@ -36,6 +36,12 @@ in_guest='
 	echo "1..$n"
 '
 
+# boot_event VARIANT: a probe of the command line, which the kernel registers before it has any modules, is hit.
+boot_event() {
+	APPEND='kprobe_event=p:at_boot,vfs_read' run_vm "$1" "mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
+		cat /sys/kernel/tracing/kprobe_profile; awk '\$1 == \"at_boot\" && \$2 > 0 { n++ } END { exit n != 1 }' /sys/kernel/tracing/kprobe_profile"
+}
+
 # What is known to come out otherwise than on mainline, with the reason.
 declare -A known=(
 	["Register/unregister optimized probe"]="no jump optimisation"
@@ -71,6 +77,10 @@ compare() {
 
 for variant in $VARIANTS; do
 	CPUS=2 tap_nest "kprobes: $variant" run_vm "$variant" "$in_guest"
+done
+for variant in $VARIANTS; do
+	# As a module the engine is not there yet.
+	[ "$variant" = modular ] || tap_run "kprobe_event= on the command line: $variant" boot_event "$variant"
 done
 case " $VARIANTS " in
 *" mainline "*" builtin "* | *" builtin "*" mainline "*)
