@@ -85,43 +85,64 @@ pub(crate) struct Site {
     _module: Option<ModuleRef>,
 }
 
-/// The address that a client asks for, the start of its function, and whether the address is the function's entry.
+/// Where a client wants a probe.
+pub(crate) struct Place {
+    pub(crate) address: usize,
+    /// The symbol that it is in.
+    symbol: Description,
+    /// Where its function starts.
+    pub(crate) function: usize,
+    /// Whether the address is the function's entry.
+    pub(crate) at_entry: bool,
+}
+
+/// Finds the place that a client asks for.
 pub(crate) fn resolve(
     address: usize,
     symbol: Option<&CStr>,
     offset: usize,
-) -> Result<(usize, usize, bool), Error> {
+) -> Result<Place, Error> {
     let base = match (address, symbol) {
         (0, None) => return Err(Error::NoTarget),
         (0, Some(name)) => symbols::lookup_name(name).ok_or(Error::NoSymbol)?,
         (address, None) => address,
         (_, Some(_)) => return Err(Error::TwoTargets),
     };
-    let symbol = symbols::symbol_of(base.wrapping_add(offset)).ok_or(Error::NoFunction)?;
+    let address = base.wrapping_add(offset);
+    let symbol = Description::of(address).ok_or(Error::NoFunction)?;
+    let function = address.wrapping_sub(symbol.offset);
     let mut first = [0; 4];
     // A landing pad cannot be probed; what is behind it is the entry.
-    let landing = match text::read_text(symbol.start, &mut first) {
+    let landing = match text::read_text(function, &mut first) {
         Ok(()) if symbols::is_endbr(first) => first.len(),
         _ => 0,
     };
     let at_entry = symbol.offset == 0 || symbol.offset == landing;
     let offset = if at_entry { landing } else { symbol.offset };
-    Ok((symbol.start.wrapping_add(offset), symbol.start, at_entry))
+    Ok(Place {
+        address: function.wrapping_add(offset),
+        symbol,
+        function,
+        at_entry,
+    })
 }
 
 impl Site {
     /// Where `probe` wants to be, if it may.
     pub(crate) fn of(probe: Kprobe) -> Result<Self, Error> {
-        let (address, function, at_entry) =
-            resolve(probe.address(), probe.symbol(), probe.offset())?;
-        let is_ftrace = symbols::ftrace_location(address) == Some(address);
+        let Place {
+            address,
+            symbol,
+            function,
+            at_entry,
+        } = resolve(probe.address(), probe.symbol(), probe.offset())?;
         let module = match symbols::owner(address) {
             Ok(Owner::Kernel) => None,
             Ok(Owner::Module(module)) => Some(module),
             Err(NoOwner::Going) => return Err(Error::Gone),
             Err(NoOwner::NotText) => return Err(Error::Refused(Refusal::NotText)),
         };
-        if let Some(refusal) = refusal(address, function) {
+        if let Some(refusal) = refusal(address, function, symbol.name()) {
             return Err(Error::Refused(refusal));
         }
         let is_over = |m: &ModuleRef| m.has_init_text(address) && m.state() != ModuleState::Coming;
@@ -132,7 +153,7 @@ impl Site {
             address,
             function,
             at_entry,
-            is_ftrace,
+            is_ftrace: symbols::is_ftrace_site(address),
             text: symbols::text_address(address).ok_or(Error::Gone)?,
             _module: module,
         })
@@ -165,12 +186,10 @@ impl Site {
     }
 }
 
-fn refusal(address: usize, function: usize) -> Option<Refusal> {
+fn refusal(address: usize, function: usize, name: &CStr) -> Option<Refusal> {
     if symbols::in_gate_area(address) {
         return Some(Refusal::Gate);
     }
-    let described = Description::of(address)?;
-    let name = described.name();
     if let Some(forbidden) = blacklist::forbids_in(address, function, name) {
         return Some(Refusal::Marked(forbidden));
     }

@@ -205,12 +205,10 @@ pub fn in_gate_area(addr: usize) -> bool {
     unsafe { bindings::ferro_in_gate_area(addr) }
 }
 
-/// The place in a function's entry that ftrace patches, if `addr` is in its five bytes, or is the function's own
-/// address.
-pub fn ftrace_location(addr: usize) -> Option<usize> {
-    // SAFETY: Takes any address.
-    let location = unsafe { bindings::ftrace_location(addr) };
-    (location != 0).then_some(location)
+/// Whether ftrace patches the instruction at this address.
+pub fn is_ftrace_site(addr: usize) -> bool {
+    // SAFETY: Takes any addresses.
+    unsafe { bindings::ftrace_location_range(addr, addr) == addr as c_ulong }
 }
 
 /// Whether the bytes are an `ENDBR`, or the one that the kernel has made a NOP of.
