@@ -10,7 +10,7 @@ use ferro_sys::kprobe::Kprobe;
 use ferro_sys::mutex::StaticGuard;
 use ferro_sys::mutex::StaticMutex;
 use ferro_sys::regs::Regs;
-use ferro_sys::rethook::Kretprobe;
+use ferro_sys::kretprobe::Kretprobe;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
@@ -206,7 +206,7 @@ unsafe extern "C" fn entered(kprobe: *mut bindings::kprobe, regs: *mut bindings:
     // SAFETY: By the rules of this function.
     let parts = unsafe { (Kretprobe::new(kprobe.cast()), Regs::of(regs)) };
     if let (Some(kretprobe), Some(regs)) = parts {
-        kretprobe::entered(kretprobe, regs);
+        kretprobe.enter(regs);
     }
     0
 }
@@ -330,8 +330,8 @@ unsafe extern "C" fn kprobe_on_func_entry(
     // SAFETY: By the rules of the C interface.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_char_ptr(name) });
     match address::resolve(at as usize, name, offset) {
-        Ok((_, _, true)) => 0,
-        Ok((_, _, false)) => EINVAL.to_errno(),
+        Ok(place) if place.at_entry => 0,
+        Ok(_) => EINVAL.to_errno(),
         Err(error) => error.errno().to_errno(),
     }
 }
@@ -353,6 +353,14 @@ unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
             probe.address()
         );
     }
+}
+
+/// For `builtin.c`: probes of what is built in may be registered from here on.
+#[cfg(not(MODULE))]
+#[no_mangle]
+extern "C" fn ferro_kprobes_start() -> c_int {
+    // It is there for good.
+    errno(crate::Attached::new().map(core::mem::forget))
 }
 
 /// `<linux/kprobes.h>`: the kernel's own initialisation code goes.

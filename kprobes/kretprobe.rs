@@ -2,16 +2,14 @@
 
 //! Probes on the return of functions.
 //!
-//! The probe at the entry hands the return over to the kernel's rethook, with an instance of a pool that was filled when
-//! it was registered. A call that finds the pool empty is counted in `nmissed`.
+//! The handler of the probe at the entry has the function return to a trampoline, with an instance of a pool that was
+//! filled when it was registered (`rust/sys/kretprobe.rs`). A call that finds the pool empty is counted in `nmissed`.
 //!
-//! Contexts: process, sleeps; [`entered`] in probes.
+//! Contexts: process, sleeps.
 #![deny(unsafe_code)]
 
-use ferro_sys::kprobe::flags;
-use ferro_sys::regs::Regs;
-use ferro_sys::rethook;
-use ferro_sys::rethook::Kretprobe;
+use ferro_sys::kretprobe;
+use ferro_sys::kretprobe::Kretprobe;
 use kernel::prelude::*;
 
 use crate::address;
@@ -52,12 +50,11 @@ fn prepare(kretprobe: Kretprobe) -> Result<(), Error> {
     if registry::is_registered(probe) {
         return Err(Error::Registered);
     }
-    let (entry, function, at_entry) =
-        address::resolve(probe.address(), probe.symbol(), probe.offset())?;
-    if !at_entry {
+    let place = address::resolve(probe.address(), probe.symbol(), probe.offset())?;
+    if !place.at_entry {
         return Err(Error::NotAtEntry);
     }
-    if rethook::returns_elsewhere(function) || rethook::returns_elsewhere(entry) {
+    if kretprobe::returns_elsewhere(place.function) {
         return Err(Error::NeverReturns);
     }
     kretprobe.alloc().map_err(|e| match e {
@@ -72,16 +69,4 @@ fn prepare(kretprobe: Kretprobe) -> Result<(), Error> {
 pub(crate) fn unregister(kretprobes: impl Iterator<Item = Kretprobe> + Clone) {
     let entries = kretprobes.clone().map(Kretprobe::probe);
     registry::unregister_with(entries, || kretprobes.for_each(Kretprobe::free));
-}
-
-/// The function of a kretprobe is being called.
-#[inline(always)]
-pub(crate) fn entered(kretprobe: Kretprobe, regs: &mut Regs) {
-    let Some(mut instance) = kretprobe.take() else {
-        return;
-    };
-    if instance.enter(regs) {
-        let at_ftrace_site = kretprobe.probe().flags() & flags::FTRACE != 0;
-        instance.hook(regs, at_ftrace_site);
-    }
 }

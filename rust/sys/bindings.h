@@ -18,6 +18,7 @@
 #include <linux/irq_work.h>
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
+#include <linux/kdebug.h>
 #include <linux/klog.h>
 #include <linux/kprobes.h>
 #include <linux/memory.h>
@@ -72,6 +73,9 @@ enum {
 	FERRO_OFFSET_rchan_buf_kref = offsetof(struct rchan_buf, kref),
 	FERRO_OFFSET_rchan_buf_padding = offsetof(struct rchan_buf, padding),
 	FERRO_OFFSET_rchan_buf_cpu = offsetof(struct rchan_buf, cpu),
+#ifdef CONFIG_RETHOOK
+	FERRO_OFFSET_task_struct_rethooks = offsetof(struct task_struct, rethooks),
+#endif
 	FERRO_OFFSET_tracepoint_name = offsetof(struct tracepoint, name),
 	FERRO_OFFSET_vm_area_desc_file = offsetof(struct vm_area_desc, file),
 	FERRO_OFFSET_vm_area_desc_pgoff = offsetof(struct vm_area_desc, pgoff),

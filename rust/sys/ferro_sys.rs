@@ -23,6 +23,8 @@ pub mod hook;
 pub mod irq_work;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod kprobe;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod kretprobe;
 mod layout;
 pub mod lines;
 pub mod mutex;
@@ -36,7 +38,7 @@ pub mod rcu_tasks;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod regs;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub mod rethook;
+mod rethook;
 pub mod ring;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod running_probe;

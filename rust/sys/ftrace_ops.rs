@@ -10,7 +10,6 @@ use core::marker::PhantomData;
 
 use kernel::bindings;
 use kernel::error::to_result;
-use kernel::ffi::c_int;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 
@@ -21,8 +20,8 @@ use crate::regs::Regs;
 pub trait FtraceHandler: 'static {
     /// A function with its site at `ip` is about to run, called from `parent_ip`.
     ///
-    /// Preemption is off, and the handler is not called again in the same kind of context before it returns. The
-    /// registers are those in front of the site; changed ones take effect, `ip` only with [`FtraceOps::modifying`].
+    /// The registers are those in front of the site; changed ones take effect, `ip` only with [`FtraceOps::modifying`].
+    /// A handler that calls a function of the set is called again: knowing that is up to it.
     fn call(ip: usize, parent_ip: usize, regs: &mut Regs);
 }
 
@@ -144,7 +143,7 @@ fn remove(ops: *mut bindings::ftrace_ops, count: *mut usize, ips: &[usize], _: &
 ///
 /// # Safety
 ///
-/// `fregs` are the registers at the entry of a function.
+/// `fregs` are all registers at the entry of a function, as `FTRACE_OPS_FL_SAVE_REGS` has them saved.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn shim<H: FtraceHandler>(
     ip: c_ulong,
@@ -152,19 +151,8 @@ unsafe extern "C" fn shim<H: FtraceHandler>(
     _ops: *mut bindings::ftrace_ops,
     fregs: *mut bindings::ftrace_regs,
 ) {
-    // SAFETY: Undone below, on the same CPU, as it turns preemption off.
-    let bit: c_int = unsafe { bindings::ferro_ftrace_enter(ip, parent_ip) };
-    if bit < 0 {
-        return;
+    // SAFETY: By the rules of this function; `ftrace.c` knows that they are the registers.
+    if let Some(regs) = unsafe { Regs::of(fregs.cast()) } {
+        H::call(ip, parent_ip, regs);
     }
-    // SAFETY: By the rules of this function.
-    let regs = unsafe { bindings::ferro_ftrace_regs(fregs) };
-    if !regs.is_null() {
-        // SAFETY: The registers of an ftrace site, which are this call's.
-        if let Some(regs) = unsafe { Regs::of(regs) } {
-            H::call(ip, parent_ip, regs);
-        }
-    }
-    // SAFETY: Begun above.
-    unsafe { bindings::ferro_ftrace_leave(bit) };
 }

@@ -13,6 +13,39 @@ use kernel::sync::atomic::Atomic;
 use crate::cpu::CpuId;
 use crate::preempt::PreemptOff;
 
+/// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits, for who is not going to leave this CPU.
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+macro_rules! this_cpu {
+    (load $variable:ident) => {{
+        let value: usize;
+        // SAFETY: Loads a word of this CPU.
+        unsafe {
+            core::arch::asm!("mov {value}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
+                options(nostack, preserves_flags, readonly))
+        };
+        value
+    }};
+    (load32 $variable:ident) => {{
+        let value: u32;
+        // SAFETY: Loads 32 bits of this CPU.
+        unsafe {
+            core::arch::asm!("mov {value:e}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
+                options(nostack, preserves_flags, readonly))
+        };
+        value
+    }};
+    (store $variable:ident, $value:expr) => {
+        // SAFETY: Stores a word of this CPU.
+        unsafe {
+            core::arch::asm!("mov gs:[rip + {variable}], {value}", value = in(reg) $value, variable = sym $variable,
+                options(nostack, preserves_flags))
+        }
+    };
+}
+
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+pub(crate) use this_cpu;
+
 /// `T * __percpu *`: one pointer a CPU, NULL at first.
 ///
 /// C code reads the pointers without synchronisation, as `<linux/relay.h>` does.

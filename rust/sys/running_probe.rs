@@ -4,34 +4,15 @@
 //!
 //! Contexts: any in which the CPU is not left, NMI included.
 
-use core::arch::asm;
-
 use kernel::bindings;
+
+use crate::percpu::this_cpu;
 
 extern "C" {
     /// `<linux/kprobes.h>`; in `kprobes/builtin.c`.
     static mut current_kprobe: *mut bindings::kprobe;
     /// `kprobes/builtin.c`
     static mut ferro_kprobe_saved_if: usize;
-}
-
-macro_rules! this_cpu {
-    (load $variable:ident) => {{
-        let value: usize;
-        // SAFETY: Loads a word of this CPU.
-        unsafe {
-            asm!("mov {value}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
-                options(nostack, preserves_flags, readonly))
-        };
-        value
-    }};
-    (store $variable:ident, $value:expr) => {
-        // SAFETY: Stores a word of this CPU.
-        unsafe {
-            asm!("mov gs:[rip + {variable}], {value}", value = in(reg) $value, variable = sym $variable,
-                options(nostack, preserves_flags))
-        }
-    };
 }
 
 /// Whether a handler runs, or C code has said so with `kprobe_busy_begin()`.

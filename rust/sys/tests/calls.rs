@@ -9,9 +9,10 @@ mod suite {
     use crate::cpu::CpuId;
     use crate::ftrace_ops::FtraceHandler;
     use crate::ftrace_ops::FtraceOps;
+    use crate::kretprobe::Kretprobe;
     use crate::preempt::PreemptOff;
     use crate::regs::Regs;
-    use crate::rethook::Kretprobe;
+    use crate::rethook::Pool;
     use crate::running_probe;
     use crate::symbols;
     use core::cell::UnsafeCell;
@@ -30,7 +31,11 @@ mod suite {
 
     fn site(name: &CStr) -> Result<usize> {
         let function = symbols::lookup_name(name).ok_or(ENOENT)?;
-        symbols::ftrace_location(function).ok_or(EINVAL)
+        // Behind the landing pad, if there is one.
+        let mut places = [function, function + 4].into_iter();
+        places
+            .find(|place| symbols::is_ftrace_site(*place))
+            .ok_or(EINVAL)
     }
 
     struct Count;
@@ -166,13 +171,11 @@ mod suite {
 
     impl FtraceHandler for HookReturn {
         fn call(_ip: usize, _parent_ip: usize, regs: &mut Regs) {
+            let _preempt = PreemptOff::new();
             // SAFETY: A static.
             let kretprobe = unsafe { Kretprobe::new(CLIENT.0.get()) };
-            let Some(mut instance) = kretprobe.and_then(Kretprobe::take) else {
-                return;
-            };
-            if instance.enter(regs) {
-                instance.hook(regs, true);
+            if let Some(kretprobe) = kretprobe {
+                kretprobe.enter(regs);
             }
         }
     }
@@ -198,22 +201,50 @@ mod suite {
 
     #[test]
     fn instances_are_limited_and_come_back() -> Result {
-        let kretprobe = client(2)?;
-        kretprobe.alloc()?;
-        let preempt = PreemptOff::new();
-        let first = kretprobe.take();
-        let second = kretprobe.take();
-        let third = kretprobe.take().is_some();
-        let taken = first.is_some() && second.is_some();
-        drop(first);
-        let again = kretprobe.take().is_some();
-        drop(second);
-        drop(preempt);
-        assert!(taken && !third && again);
-        assert_eq!(missed(), 1);
-        kretprobe.free();
-        assert!(kretprobe.take().is_none());
-        assert_eq!(missed(), 2);
+        // More than a CPU has of its own, and than a word or a cache line has bits.
+        for count in [1, 2, 3, 64, 65, 1500] {
+            let pool = Pool::new(CLIENT.0.get(), Some(returned), count, 24)?;
+            let mut taken = KVVec::with_capacity(count, GFP_KERNEL)?;
+            let preempt = PreemptOff::new();
+            // SAFETY: Only this test has the pool.
+            let take = || unsafe { Pool::take(pool) };
+            let mut node = take();
+            while !node.is_null() && taken.push_within_capacity(node as usize).is_ok() {
+                node = take();
+            }
+            let size = size_of::<bindings::rethook_node>() + 24;
+            let (all, none) = (taken.len(), node.is_null());
+            // SAFETY: Taken from the pool just now, and the last ones are given back when it is to go.
+            unsafe {
+                for node in taken.iter().take(count.div_ceil(2)) {
+                    Pool::give_back(*node as *mut _);
+                }
+                let again = (0..count).filter(|_| !take().is_null()).count();
+                Pool::free(pool);
+                for node in &taken {
+                    Pool::give_back(*node as *mut _);
+                }
+                drop(preempt);
+                let apart = |(i, a): (usize, &usize)| {
+                    taken.iter().take(i).all(|b| a.abs_diff(*b) >= size)
+                };
+                let distinct = taken.iter().enumerate().all(apart);
+                assert!(all == count && none && distinct);
+                assert_eq!(again, count.div_ceil(2));
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_call_without_an_instance_is_missed() -> Result {
+        let kretprobe = client(1)?;
+        let before = missed();
+        HOOK_RETURN.add(&[site(PROBED)?])?;
+        let answer = call();
+        HOOK_RETURN.remove(&[site(PROBED)?])?;
+        assert!(answer && kretprobe.handlers() != [0, 0]);
+        assert_eq!(missed(), before + 1);
         Ok(())
     }
 

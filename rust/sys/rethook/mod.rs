@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls whose return is diverted, in the place of the kernel's rethook and behind its interface.
+//!
+//! A call's return address on the stack is exchanged for that of a trampoline, and kept in an instance that is pushed on a list of the
+//! task: a shadow stack, which the unwinder reads. Returning pops it and calls a handler. Instances come from a
+//! [`Pool`] that was filled before; all of this is in the kernel image, so that calls may return when the engine has gone.
+//!
+//! Contexts: hooking and returning any with preemption off, NMI included.
+
+mod pool;
+
+use core::mem::offset_of;
+use core::ptr::null_mut;
+
+use kernel::bindings;
+use kernel::ffi::c_ulong;
+use kernel::ffi::c_void;
+use kernel::prelude::*;
+
+use crate::percpu::this_cpu;
+use crate::preempt::PreemptOff;
+use crate::running_probe;
+use crate::word;
+
+pub(crate) use pool::Pool;
+
+extern "C" {
+    /// `<linux/rethook.h>`; in `kprobes/returned.S`.
+    fn arch_rethook_trampoline();
+    /// `asm/current.h`
+    static mut current_task: *mut c_void;
+}
+
+/// A call: `struct rethook_node`, the start of `struct kretprobe_instance`, with our own words in the place of its `rcu`.
+///
+/// # Invariants
+///
+/// `pool` is the pool that it belongs to, and number `number` there.
+#[repr(C)]
+pub(crate) struct Node {
+    number: usize,
+    /// The next node on the list is of the same call: a function that ended with a jump to another one, or one
+    /// with two kretprobes.
+    shares_frame: usize,
+    link: Link,
+    pool: *mut Pool,
+    /// Where the function returns to, without us.
+    ret_addr: usize,
+    /// Where on the stack its return address is.
+    frame: usize,
+}
+
+/// `struct llist_node`
+#[repr(transparent)]
+struct Link(*mut Link);
+
+static_assert!(size_of::<Node>() == size_of::<bindings::rethook_node>());
+static_assert!(offset_of!(Node, link) == offset_of!(bindings::rethook_node, llist));
+static_assert!(offset_of!(Node, pool) == offset_of!(bindings::rethook_node, rethook));
+static_assert!(offset_of!(Node, ret_addr) == offset_of!(bindings::rethook_node, ret_addr));
+static_assert!(offset_of!(Node, frame) == offset_of!(bindings::rethook_node, frame));
+static_assert!(offset_of!(bindings::kretprobe_instance, node) == 0);
+
+fn trampoline() -> usize {
+    arch_rethook_trampoline as unsafe extern "C" fn() as usize
+}
+
+/// The newest link of a task's shadow stack.
+#[inline(always)]
+fn top_of(task: *mut bindings::task_struct) -> *mut *mut Link {
+    task.wrapping_byte_add(bindings::FERRO_OFFSET_task_struct_rethooks as usize)
+        .cast()
+}
+
+#[inline(always)]
+fn current_top() -> *mut *mut Link {
+    top_of(this_cpu!(load current_task) as *mut bindings::task_struct)
+}
+
+/// The node that a link is part of.
+#[inline(always)]
+fn node_of(link: *mut Link) -> *mut Node {
+    link.wrapping_byte_sub(offset_of!(Node, link)).cast()
+}
+
+/// The node behind the link that `from` points to which is for the frame, or NULL.
+///
+/// # Safety
+///
+/// `from` is the top or a link of a shadow stack that nobody else changes.
+#[inline(always)]
+unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
+    // SAFETY: By the rules of this function.
+    let mut link = unsafe { word::load(from) };
+    while !link.is_null() {
+        let node = node_of(link);
+        // SAFETY: A node on the list is its task's.
+        unsafe {
+            if (*node).frame == frame {
+                return node;
+            }
+            link = (*node).link.0;
+        }
+    }
+    null_mut()
+}
+
+/// Diverts the return of a call that begins. `regs` are those at the entry of the function, or at its ftrace site: at the stack pointer
+/// is the return address.
+///
+/// # Safety
+///
+/// `node` was taken from its pool, and is nobody else's. `regs` are of the function that `current` is about to
+/// execute.
+#[inline(always)]
+pub(crate) unsafe fn hook(node: *mut Node, regs: *mut bindings::pt_regs) {
+    let top = current_top();
+    // SAFETY: By the rules of this function. What comes between these stores, NMIs, leaves the list as it was.
+    unsafe {
+        let frame = (*regs).sp;
+        let slot = frame as *mut usize;
+        let ret_addr = *slot;
+        (*node).frame = frame;
+        (*node).ret_addr = ret_addr;
+        (*node).shares_frame = 0;
+        if ret_addr == trampoline() {
+            share(node, top);
+        }
+        (*node).link.0 = *top;
+        // The unwinder finds the node as soon as it finds the trampoline.
+        word::store_release(top, &raw mut (*node).link);
+        slot.write_volatile(trampoline());
+    }
+}
+
+/// The return of this call is diverted already: the real address is that of the older node.
+///
+/// # Safety
+///
+/// `node` is not on the list yet; `top` is that of the running task.
+#[cold]
+#[link_section = ".kprobes.text"]
+unsafe fn share(node: *mut Node, top: *mut *mut Link) {
+    // SAFETY: By the rules of this function.
+    unsafe {
+        let older = find(top, (*node).frame);
+        if !older.is_null() {
+            (*node).ret_addr = (*older).ret_addr;
+            (*node).shares_frame = 1;
+        }
+    }
+}
+
+/// For `returned.S`: a function with a diverted return has returned. Behind the registers on the stack is where the address goes that
+/// `ret` is going to take.
+///
+/// # Safety
+///
+/// `regs` are those of this return, in front of that word.
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
+    // Nodes stay as long as this lasts.
+    let preempt = PreemptOff::new();
+    let top = current_top();
+    // SAFETY: By the rules of this function; the nodes on the list are this task's.
+    unsafe {
+        let slot = regs.add(1).cast::<usize>();
+        let frame = slot as usize;
+        (*regs).sp = frame.wrapping_add(size_of::<usize>());
+        let first = find(top, frame);
+        if first.is_null() {
+            lost(frame);
+        }
+        let ret_addr = (*first).ret_addr;
+        (*regs).ip = ret_addr;
+
+        let interrupted = running_probe::get();
+        let mut last = first;
+        loop {
+            (*(*last).pool).call(last, regs);
+            if (*last).shares_frame == 0 {
+                break;
+            }
+            let older = find((&raw mut (*last).link).cast(), frame);
+            if older.is_null() {
+                break;
+            }
+            last = older;
+        }
+        running_probe::set(interrupted);
+
+        // A stack trace needs one or the other all the time.
+        slot.write_volatile(ret_addr);
+        // Older calls than this one which have not returned never will: their stack has been taken for this one.
+        let mut link = *top;
+        let end = (*last).link.0;
+        word::store_release(top, end);
+        while link != end {
+            let node = node_of(link);
+            link = (*node).link.0;
+            Pool::give_back(node);
+        }
+    }
+    drop(preempt);
+}
+
+#[cold]
+fn lost(frame: usize) -> ! {
+    panic!("kretprobes: nobody knows where the function with its return address at {frame:#x} returns to");
+}
+
+/// `<linux/rethook.h>`: the real return address of the call whose diverted one is at `frame`, or 0. `cursor` is where
+/// the search goes on.
+///
+/// Context: any.
+///
+/// # Safety
+///
+/// `task` is `current` or does not run; `*cursor` is NULL or what an earlier call left there for the same task.
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn rethook_find_ret_addr(
+    task: *mut bindings::task_struct,
+    frame: c_ulong,
+    cursor: *mut *mut bindings::llist_node,
+) -> c_ulong {
+    let is_current = task as usize == this_cpu!(load current_task);
+    // SAFETY: By the rules of this function.
+    unsafe {
+        let runs = (*task).__state == bindings::TASK_RUNNING;
+        if cursor.is_null() || (runs && !is_current) {
+            return 0;
+        }
+        let from = match (*cursor).is_null() {
+            true => top_of(task),
+            false => (*cursor).cast(),
+        };
+        let node = find(from, frame);
+        if node.is_null() {
+            return 0;
+        }
+        *cursor = (&raw mut (*node).link).cast();
+        (*node).ret_addr
+    }
+}
+
+/// `<linux/rethook.h>`: a task is gone, and with it all calls that have not returned.
+///
+/// # Safety
+///
+/// `task` does not run any more.
+#[no_mangle]
+unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
+    let _preempt = PreemptOff::new();
+    // SAFETY: By the rules of this function.
+    unsafe {
+        let mut link = *top_of(task);
+        *top_of(task) = null_mut();
+        while !link.is_null() {
+            let node = node_of(link);
+            link = (*node).link.0;
+            Pool::give_back(node);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The instances of a kretprobe, allocated when it is registered.
+//!
+//! Each CPU has a share of them, with a bit for each that is free in words of its own cache line: taking and giving back change one bit
+//! there, whatever interrupts it. A CPU that has none left takes another one's.
+//!
+//! Contexts: taking and giving back any with preemption off, NMI included; making a pool process, sleeps.
+
+use core::arch::asm;
+use core::ptr::null_mut;
+
+use kernel::bindings;
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Full;
+use kernel::types::Opaque;
+
+use super::Node;
+use crate::cpu;
+use crate::percpu::this_cpu;
+use crate::running_probe;
+use crate::word;
+use crate::word::Word;
+
+extern "C" {
+    /// `asm/smp.h`
+    static mut cpu_number: c_int;
+}
+
+/// What is called when a function returns. Handlers cannot sleep.
+type Handler =
+    unsafe extern "C" fn(*mut bindings::kretprobe_instance, *mut bindings::pt_regs) -> c_int;
+
+/// Bits in a word.
+const BITS: usize = 64;
+/// Bits in a [`Line`].
+const LINE_BITS: usize = 8 * BITS;
+
+/// A cache line of bits.
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+/// `struct rethook`, with nodes of our own.
+///
+/// # Invariants
+///
+/// In memory from `KBox`. Each CPU has `share` nodes and the bits at the start of `lines_each` lines; node n of a CPU is free
+/// with its bit n set, and otherwise one call's, or not in use at all. `bytes` is the size of a node.
+#[repr(C)]
+pub(crate) struct Pool {
+    /// `data`, which `get_kretprobe()` reads.
+    kretprobe: *mut bindings::kretprobe,
+    /// A [`Handler`], or 0 if the pool is to go. The client's structure may be gone by then.
+    handler: Word,
+    lines: KVVec<Line>,
+    nodes: KVVec<u64>,
+    lines_each: usize,
+    share: usize,
+    bytes: usize,
+    cpus: usize,
+    count: usize,
+    /// When it is to go: how many calls have not returned; until that is known, minus how many have.
+    missing: Atomic<i64>,
+    rcu: Opaque<bindings::callback_head>,
+    work: Opaque<bindings::irq_work>,
+}
+
+static_assert!(core::mem::offset_of!(bindings::rethook, data) == 0);
+
+/// For a kretprobe that wants no handler.
+unsafe extern "C" fn no_handler(
+    _: *mut bindings::kretprobe_instance,
+    _: *mut bindings::pt_regs,
+) -> c_int {
+    0
+}
+
+/// Clears a bit. Whether it was set.
+///
+/// # Safety
+///
+/// `word` is a live word that everybody changes like this.
+#[inline(always)]
+unsafe fn clear_bit(word: *mut u64, bit: usize) -> bool {
+    let was: u8;
+    // SAFETY: By the rules of this function; a register operand of less than 64 addresses this word only.
+    unsafe {
+        asm!("lock btr qword ptr [{word}], {bit}", "setc {was}", word = in(reg) word, bit = in(reg) bit,
+            was = out(reg_byte) was, options(nostack))
+    };
+    was != 0
+}
+
+/// Sets the bit of a number.
+///
+/// # Safety
+///
+/// `words` are live words, with a bit of this number, that everybody changes like this.
+#[inline(always)]
+unsafe fn set_bit(words: *mut u64, number: usize) {
+    // SAFETY: By the rules of this function; the instruction goes to the word that has the bit.
+    unsafe {
+        asm!("lock bts qword ptr [{words}], {number}", words = in(reg) words, number = in(reg) number, options(nostack))
+    };
+}
+
+impl Pool {
+    /// A pool of `count` instances with `data_size` bytes of a client's each.
+    ///
+    /// Context: process; sleeps. Errors: -ENOMEM.
+    pub(crate) fn new(
+        kretprobe: *mut bindings::kretprobe,
+        handler: bindings::kretprobe_handler_t,
+        count: usize,
+        data_size: usize,
+    ) -> Result<*mut Self> {
+        let share = count.div_ceil(cpu::possible().count().max(1));
+        let cpus = cpu::possible().last().map_or(1, |cpu| cpu.get() as usize + 1);
+        let lines_each = share.div_ceil(LINE_BITS).max(1);
+        let bytes = size_of::<Node>()
+            .checked_add(data_size)
+            .and_then(|bytes| bytes.checked_next_multiple_of(size_of::<u64>()))
+            .ok_or(ENOMEM)?;
+        let words = share
+            .checked_mul(cpus)
+            .and_then(|nodes| nodes.checked_mul(bytes / size_of::<u64>()))
+            .ok_or(ENOMEM)?;
+        let mut lines = KVVec::with_capacity(lines_each * cpus, GFP_KERNEL)?;
+        for _ in 0..lines_each * cpus {
+            lines.push(Line([0; 8]), GFP_KERNEL)?;
+        }
+        let mut nodes = KVVec::new();
+        nodes.resize(words, 0, GFP_KERNEL)?;
+        let handler: Handler = handler.unwrap_or(no_handler);
+        let pool = KBox::new(
+            Self {
+                kretprobe,
+                handler: Word::new(handler as usize),
+                lines,
+                nodes,
+                lines_each,
+                share,
+                bytes,
+                cpus,
+                count,
+                missing: Atomic::new(0),
+                rcu: Opaque::zeroed(),
+                work: Opaque::zeroed(),
+            },
+            GFP_KERNEL,
+        )?;
+        // INVARIANT: From here on it is in that memory; no node is free yet.
+        let pool = KBox::into_raw(pool);
+        // SAFETY: Just made; nobody else knows it.
+        unsafe {
+            bindings::ferro_init_irq_work((*pool).work.get(), Some(all_returned));
+            let mut left = count;
+            for cpu in cpu::possible() {
+                let cpu = cpu.get() as usize;
+                for i in 0..share.min(left) {
+                    let node = (*pool).node(cpu, i);
+                    // INVARIANT: Its own bit and pool, before it is free.
+                    (*node).number = cpu * lines_each * LINE_BITS + i;
+                    (*node).pool = pool;
+                    set_bit((*pool).bits(0), (*node).number);
+                }
+                left -= share.min(left);
+            }
+        }
+        Ok(pool)
+    }
+
+    /// The words with the bits of a CPU.
+    #[inline(always)]
+    fn bits(&self, cpu: usize) -> *mut u64 {
+        let first = cpu.wrapping_mul(self.lines_each);
+        self.lines.as_ptr().wrapping_add(first).cast_mut().cast()
+    }
+
+    #[inline(always)]
+    fn node(&self, cpu: usize, number: usize) -> *mut Node {
+        let index = cpu.wrapping_mul(self.share).wrapping_add(number);
+        let nodes = self.nodes.as_ptr().cast_mut();
+        nodes.wrapping_byte_add(index.wrapping_mul(self.bytes)).cast()
+    }
+
+    /// Takes a node out; NULL if all are taken.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is not freed while preemption stays off.
+    #[inline(always)]
+    pub(crate) unsafe fn take(pool: *mut Self) -> *mut Node {
+        // SAFETY: By the rules of this function.
+        let pool = unsafe { &*pool };
+        let own = pool.take_from(this_cpu!(load32 cpu_number) as usize);
+        match own.is_null() {
+            false => own,
+            true => pool.take_any(),
+        }
+    }
+
+    #[inline(always)]
+    fn take_from(&self, cpu: usize) -> *mut Node {
+        let words = self.bits(cpu);
+        let mut first = 0;
+        while first < self.share {
+            let word = words.wrapping_add(first / BITS);
+            // SAFETY: By the type invariant the CPU's words, up to the last one with a bit.
+            let mut free = unsafe { word::load(word) };
+            while free != 0 {
+                let bit = free.trailing_zeros() as usize;
+                // SAFETY: As above.
+                if unsafe { clear_bit(word, bit) } {
+                    return self.node(cpu, first.wrapping_add(bit));
+                }
+                // SAFETY: As above.
+                free = unsafe { word::load(word) };
+            }
+            first = first.wrapping_add(BITS);
+        }
+        null_mut()
+    }
+
+    /// Calls nobody: all else in the kernel may have probes, this one's among them.
+    #[cold]
+    #[link_section = ".kprobes.text"]
+    fn take_any(&self) -> *mut Node {
+        for cpu in 0..self.cpus {
+            let node = self.take_from(cpu);
+            if !node.is_null() {
+                return node;
+            }
+        }
+        null_mut()
+    }
+
+    /// Puts a node back.
+    ///
+    /// # Safety
+    ///
+    /// It was taken out, and nobody uses it any more. Preemption is off.
+    #[inline(always)]
+    pub(crate) unsafe fn give_back(node: *mut Node) {
+        // SAFETY: By the type invariant of `Node`; a pool stays until its last node is back, and a grace period longer.
+        unsafe {
+            let pool = (*node).pool;
+            if (*pool).handler.load() != 0 {
+                set_bit((*pool).bits(0), (*node).number);
+            } else {
+                Self::returned_late(pool);
+            }
+        }
+    }
+
+    /// Calls the client's handler, unless it has gone.
+    ///
+    /// # Safety
+    ///
+    /// `node` is one of this pool that a call has, `regs` are those of its return. Preemption is off.
+    #[inline(always)]
+    pub(crate) unsafe fn call(&self, node: *mut Node, regs: *mut bindings::pt_regs) {
+        let handler = self.handler.load();
+        if handler == 0 {
+            return;
+        }
+        // SAFETY: What it was made of; by the rules of `Kretprobe::new()` it is a function until a grace period has
+        // passed since it was exchanged for 0.
+        let handler: Handler = unsafe { core::mem::transmute(handler) };
+        running_probe::set(self.kretprobe as usize);
+        // SAFETY: By the rules of this function; a node is at the start of an instance.
+        unsafe { handler(node.cast(), regs) };
+    }
+
+    /// Has the pool freed when the last call has returned. Its handler is not called any more when a grace period of RCU has
+    /// passed.
+    ///
+    /// # Safety
+    ///
+    /// From `Pool::new()`; nobody finds it any more to take nodes out, except for those who have with preemption
+    /// off.
+    pub(crate) unsafe fn free(pool: *mut Self) {
+        // SAFETY: By the rules of this function; it is freed in a callback at the earliest.
+        unsafe {
+            (*pool).handler.store(0);
+            bindings::call_rcu((*pool).rcu.get(), Some(stopped));
+        }
+    }
+
+    #[cold]
+    #[link_section = ".kprobes.text"]
+    fn returned_late(pool: *mut Self) {
+        // SAFETY: The pool stays until all nodes have come here, or set their bit, and a grace period longer.
+        unsafe {
+            if (*pool).missing.fetch_sub(1, Full) == 1 {
+                bindings::irq_work_queue((*pool).work.get());
+            }
+        }
+    }
+}
+
+/// The pool that this is part of.
+fn of_rcu(head: *mut bindings::callback_head) -> *mut Pool {
+    head.wrapping_byte_sub(core::mem::offset_of!(Pool, rcu)).cast()
+}
+
+/// A grace period has passed since [`Pool::free`]: no node is taken out any more, and whoever returns a node knows
+/// that the pool is to go, and does not set its bit.
+///
+/// # Safety
+///
+/// `head` is that of a pool.
+unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
+    let pool = of_rcu(head);
+    // SAFETY: By the rules of this function; only this and the last return free it.
+    unsafe {
+        let free: u32 = (*pool)
+            .lines
+            .iter()
+            .flat_map(|line| line.0.iter())
+            .map(|word| word.count_ones())
+            .sum();
+        let missing = (*pool).count as i64 - i64::from(free);
+        if (*pool).missing.fetch_add(missing, Full) + missing == 0 {
+            free_now(head);
+        }
+    }
+}
+
+/// The last call has returned. Somebody may still be looking at the pool.
+///
+/// # Safety
+///
+/// `work` is that of a pool.
+unsafe extern "C" fn all_returned(work: *mut bindings::irq_work) {
+    let pool: *mut Pool = work
+        .wrapping_byte_sub(core::mem::offset_of!(Pool, work))
+        .cast();
+    // SAFETY: By the rules of this function; its `rcu` is not in use any more.
+    unsafe { bindings::call_rcu((*pool).rcu.get(), Some(free_now)) };
+}
+
+/// # Safety
+///
+/// `head` is that of a pool that nobody uses.
+unsafe extern "C" fn free_now(head: *mut bindings::callback_head) {
+    // SAFETY: By the type invariant and the rules of this function.
+    drop(unsafe { KBox::from_raw(of_rcu(head)) });
+}
