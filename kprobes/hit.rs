@@ -47,7 +47,7 @@ fn is_stale(address: usize, regs: &mut Regs) -> bool {
 /// A function with a probe on its ftrace site has been called.
 #[inline(always)]
 pub(crate) fn site(address: usize, regs: &mut Regs) {
-    POINTS.with(address, |point| point.called(regs));
+    POINTS.with(address, |point| point.called(address, regs));
 }
 
 /// The copy of an instruction has run, and has called. `at` is where it would go on.
@@ -91,12 +91,12 @@ impl Point {
 
     /// At an ftrace site. The handlers see it as if it were a breakpoint.
     #[inline(always)]
-    fn called(&self, regs: &mut Regs) {
+    fn called(&self, address: usize, regs: &mut Regs) {
         if running_probe::is_running() {
             return self.miss();
         }
         let ip = regs.ip();
-        regs.set_ip(self.address.wrapping_add(1));
+        regs.set_ip(address.wrapping_add(1));
         if !self.call_pre(regs) {
             if self.has_post.load() != 0 {
                 regs.set_ip(self.next);
@@ -157,8 +157,14 @@ impl Point {
     /// Has the instruction executed, and the handlers for after it called. The probes stay the running ones until then.
     #[inline(always)]
     fn execute_and_finish(&self, regs: &mut Regs) -> bool {
-        if let Some(emulation) = &self.in_trap {
-            self.emulate(emulation, regs);
+        if let Some(compute) = &self.in_trap {
+            if compute.run(regs).is_err() {
+                // A stack that is not there: the copy has the fault.
+                regs.set_ip(self.copy);
+                running_probe::set(0);
+                return true;
+            }
+            regs.set_ip(self.next);
             self.call_post(regs);
             running_probe::set(0);
             return true;

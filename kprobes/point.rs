@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::insn::reaim;
+use ferro_core::insn::Compute;
 use ferro_core::insn::Emulation;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Never;
@@ -58,7 +59,7 @@ pub(crate) struct Point {
     pub(crate) next: usize,
     pub(crate) run: Run,
     /// How the instruction of a copy is executed within the trap when there is something to do afterwards.
-    pub(crate) in_trap: Option<Emulation>,
+    pub(crate) in_trap: Option<Compute>,
     pub(crate) probes: ProbeList,
     /// Whether a probe has a handler for after the instruction: 0 or 1.
     pub(crate) has_post: Word,
@@ -125,7 +126,7 @@ impl Point {
             after: None,
         };
         let mut point = Self::with(address, address + insn.len(), run, at);
-        point.in_trap = Emulation::of_registers(insn);
+        point.in_trap = Compute::of(insn, address as u64);
         point.sees_interrupts = is_flags(insn);
         // Whether it can be moved there is to be known now.
         if copied {

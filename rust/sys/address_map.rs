@@ -30,25 +30,28 @@ struct Entry<T> {
     object: *mut T,
 }
 
-/// # Invariants
-///
-/// `entries` has a power of two of them, of which at least one has the key 0.
-struct Table<T> {
-    entries: KVVec<Entry<T>>,
-    /// How many keys are not 0. For the writer.
-    keys: usize,
-    /// How many of them have an object. For the writer.
-    objects: usize,
-}
+// SAFETY: It owns its object, as the count is its table's.
+unsafe impl<T: Send + Sync> Send for Entry<T> {}
+
+/// A table: a power of two of entries, of which at least one has the key 0, behind one whose key is their number less 1.
+type Table<T> = KVVec<Entry<T>>;
 
 /// Objects found by an address that is not 0.
 ///
 /// # Invariants
 ///
-/// `table` is NULL or comes from `KBox::into_raw()`; only the [`Writer`] changes it and what is in it.
+/// `table` is the address of a [`Table`] or of [`NOTHING`]; only the [`Writer`] changes it and what is in it.
 pub struct AddressMap<T> {
-    table: Atomic<*mut Table<T>>,
+    table: Atomic<*mut Entry<T>>,
     has_writer: Atomic<bool>,
+}
+
+/// A table that stays empty: the number of entries less 1 and no object, and an entry without a key and an object.
+static NOTHING: [usize; 4] = [0; 4];
+
+const fn nothing<T>() -> *mut Entry<T> {
+    const { assert!(size_of::<Entry<T>>() == 2 * size_of::<usize>()) };
+    (&raw const NOTHING).cast_mut().cast()
 }
 
 // SAFETY: The objects are handed out as shared references, on any CPU.
@@ -57,8 +60,17 @@ unsafe impl<T: Send + Sync> Sync for AddressMap<T> {}
 unsafe impl<T: Send + Sync> Send for AddressMap<T> {}
 
 /// The one who may change an [`AddressMap`].
+///
+/// # Invariants
+///
+/// `table` is the one that the map has, or `None` if it has [`NOTHING`].
 pub struct Writer<T: 'static> {
     map: &'static AddressMap<T>,
+    table: Option<Table<T>>,
+    /// How many keys are not 0.
+    keys: usize,
+    /// How many of them have an object.
+    objects: usize,
 }
 
 /// An object that nobody finds any more, but that some may still be using. Dropping it waits until they are not.
@@ -85,52 +97,45 @@ impl GracePeriod {
     }
 }
 
-impl<T> Table<T> {
-    /// An empty table for twice as many objects.
-    fn new(objects: usize) -> Result<Self, AllocError> {
-        let len = objects
-            .saturating_mul(4)
-            .checked_next_power_of_two()
-            .ok_or(AllocError)?
-            .max(64);
-        let mut entries = KVVec::with_capacity(len, GFP_KERNEL)?;
-        for _ in 0..len {
-            // INVARIANT: No object.
-            let entry = Entry {
-                key: 0,
-                object: null_mut(),
-            };
-            entries.push(entry, GFP_KERNEL)?;
-        }
-        // INVARIANT: A power of two, all keys 0.
-        Ok(Self {
-            entries,
-            keys: 0,
-            objects: 0,
-        })
+/// An empty table for twice as many objects.
+fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
+    let len = objects
+        .saturating_mul(4)
+        .checked_next_power_of_two()
+        .ok_or(AllocError)?
+        .max(64);
+    let mut table = KVVec::with_capacity(len + 1, GFP_KERNEL)?;
+    for i in 0..=len {
+        // INVARIANT: No object.
+        let entry = Entry {
+            key: if i == 0 { len - 1 } else { 0 },
+            object: null_mut(),
+        };
+        table.push(entry, GFP_KERNEL)?;
     }
+    Ok(table)
+}
 
-    /// Where a key is, or the free entry where it would be.
-    #[inline(always)]
-    fn find(&self, key: usize) -> *mut Entry<T> {
-        let mask = self.entries.len().wrapping_sub(1);
-        // Multiplication by 2^64 divided by the golden ratio spreads addresses well; its upper half is taken.
-        let mut at = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        loop {
-            // SAFETY: By the type invariant the masked index is within the table.
-            let entry = unsafe { self.entries.as_ptr().add(at & mask).cast_mut() };
-            // SAFETY: A live, aligned word, which the writer stores at once.
-            let found = unsafe { word::load(&raw const (*entry).key) };
-            if found == key || found == 0 {
-                return entry;
-            }
-            at = at.wrapping_add(1);
+/// Where a key is, or the free entry where it would be.
+///
+/// # Safety
+///
+/// `table` is the address of a [`Table`] or of [`NOTHING`], which stays meanwhile.
+#[inline(always)]
+unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> *mut Entry<T> {
+    // SAFETY: By the rules of this function.
+    let mask = unsafe { (*table).key };
+    // Multiplication by 2^32 divided by the golden ratio spreads addresses well, but for its lowest bits.
+    let mut at = (key as u32).wrapping_mul(0x9e37_79b1) as usize >> 8;
+    loop {
+        // SAFETY: By the rules of this function the masked index is within the table.
+        let entry = unsafe { table.add(at & mask).add(1) };
+        // SAFETY: A live, aligned word, which the writer stores at once.
+        let found = unsafe { word::load(&raw const (*entry).key) };
+        if found == key || found == 0 {
+            return entry;
         }
-    }
-
-    /// Whether `more` can be added; a quarter stays free.
-    fn has_room(&self, more: usize) -> bool {
-        self.keys.saturating_add(more) <= self.entries.len() / 4 * 3
+        at = at.wrapping_add(1);
     }
 }
 
@@ -138,8 +143,8 @@ impl<T> AddressMap<T> {
     /// An empty map.
     pub const fn new() -> Self {
         Self {
-            // INVARIANT: NULL.
-            table: Atomic::new(null_mut()),
+            // INVARIANT: There is nothing yet.
+            table: Atomic::new(nothing()),
             has_writer: Atomic::new(false),
         }
     }
@@ -148,7 +153,13 @@ impl<T> AddressMap<T> {
     pub fn writer(&'static self) -> Option<Writer<T>> {
         match self.has_writer.xchg(true, Full) {
             true => None,
-            false => Some(Writer { map: self }),
+            // INVARIANT: The map has had no writer, or that one has gone.
+            false => Some(Writer {
+                map: self,
+                table: None,
+                keys: 0,
+                objects: 0,
+            }),
         }
     }
 
@@ -161,8 +172,7 @@ impl<T> AddressMap<T> {
         // loads in order.
         let table = unsafe { word::load(self.table.as_ptr()) };
         // SAFETY: By the type invariant; a table is freed after a grace period.
-        let table = unsafe { table.as_ref() }?;
-        let entry = table.find(key);
+        let entry = unsafe { find(table, key) };
         // SAFETY: A live, aligned word, which the writer stores at once.
         let object = NonNull::new(unsafe { word::load(&raw const (*entry).object) })?;
         // SAFETY: By the invariants of the entry; the count is given away after a grace period.
@@ -177,45 +187,52 @@ impl<T> Default for AddressMap<T> {
 }
 
 impl<T> Writer<T> {
-    fn table(&mut self) -> Option<&mut Table<T>> {
-        let table = self.map.table.load(Acquire);
-        // SAFETY: By the invariants of the map, and only the writer, which is borrowed mutably, changes it. What
-        // readers look at is stored word by word.
-        unsafe { table.as_mut() }
+    /// Whether `more` can be added; a quarter stays free.
+    fn has_room(&self, more: usize) -> bool {
+        let len = self.table.as_ref().map_or(0, |table| table.len() - 1);
+        self.keys.saturating_add(more) <= len / 4 * 3
+    }
+
+    /// Where a key is, or would be.
+    fn entry(&mut self, key: usize) -> Option<*mut Entry<T>> {
+        let table = self.table.as_mut()?.as_mut_ptr();
+        // SAFETY: A table. Only the writer, which is borrowed mutably, changes it, and what readers look at is stored word
+        // by word.
+        Some(unsafe { find(table, key) })
+    }
+
+    /// Exchanges the table; the objects' counts are no longer those of the old one.
+    fn replace(&mut self, new: Option<Table<T>>) {
+        let old = core::mem::replace(&mut self.table, new);
+        let table = self.table.as_mut().map_or(nothing(), |t| t.as_mut_ptr());
+        // INVARIANT: That is what the writer has now.
+        self.map.table.store(table, Release);
+        if old.is_some() {
+            // Readers may have it.
+            synchronize_rcu();
+        }
     }
 
     /// Makes room for `more` objects, so that adding them cannot fail.
     pub fn reserve(&mut self, more: usize) -> Result<(), AllocError> {
-        let mut objects = more;
-        if let Some(table) = self.table() {
-            if table.has_room(more) {
-                return Ok(());
-            }
-            objects = table.objects.saturating_add(more);
+        if self.has_room(more) {
+            return Ok(());
         }
-        let mut new = Table::new(objects)?;
-        if let Some(old) = self.table() {
-            for entry in old.entries.iter().filter(|e| !e.object.is_null()) {
-                let to = new.find(entry.key);
-                // SAFETY: `find()` returns an entry of `new`, which nobody else knows.
-                unsafe {
-                    to.write(Entry {
-                        key: entry.key,
-                        object: entry.object,
-                    })
-                };
-                new.keys += 1;
-                new.objects += 1;
-            }
+        let mut new = table_for(self.objects.saturating_add(more))?;
+        let mut objects = 0;
+        let old = self.table.iter().flat_map(|table| table.iter());
+        for entry in old.filter(|e| !e.object.is_null()) {
+            // SAFETY: Entries of `new`, which nobody else knows.
+            unsafe {
+                find(new.as_mut_ptr(), entry.key).write(Entry {
+                    key: entry.key,
+                    object: entry.object,
+                })
+            };
+            objects += 1;
         }
-        let new = KBox::new(new, GFP_KERNEL)?;
-        // INVARIANT: From `KBox::into_raw()`. The objects' counts belong to the new table now.
-        let old = self.map.table.xchg(KBox::into_raw(new), Full);
-        if !old.is_null() {
-            synchronize_rcu();
-            // SAFETY: By the type invariant, and no reader has it any more.
-            drop(unsafe { KBox::from_raw(old) });
-        }
+        self.replace(Some(new));
+        (self.keys, self.objects) = (objects, objects);
         Ok(())
     }
 
@@ -223,11 +240,10 @@ impl<T> Writer<T> {
     ///
     /// Errors: `None` if there is none, or if the address has an object.
     pub fn insert(&mut self, key: usize, object: Arc<T>) -> Option<()> {
-        let table = self.table()?;
-        if key == 0 || !table.has_room(1) {
+        if key == 0 || !self.has_room(1) {
             return None;
         }
-        let entry = table.find(key);
+        let entry = self.entry(key)?;
         // SAFETY: An entry of the table, which only we change.
         let (had_key, taken) = unsafe { ((*entry).key == key, !(*entry).object.is_null()) };
         if taken {
@@ -240,23 +256,22 @@ impl<T> Writer<T> {
             word::store_release(&raw mut (*entry).object, object);
             word::store_release(&raw mut (*entry).key, key);
         }
-        table.objects += 1;
+        self.objects += 1;
         if !had_key {
-            table.keys += 1;
+            self.keys += 1;
         }
         Some(())
     }
 
     /// Removes the object of an address.
     pub fn remove(&mut self, key: usize) -> Option<Removed<T>> {
-        let table = self.table()?;
-        let entry = table.find(key);
+        let entry = self.entry(key)?;
         // SAFETY: An entry of the table, which only we change.
         let object = NonNull::new(unsafe { (*entry).object })?;
         // INVARIANT: NULL.
         // SAFETY: As above; the store of a word that readers load.
         unsafe { word::store_release(&raw mut (*entry).object, null_mut()) };
-        table.objects -= 1;
+        self.objects -= 1;
         // SAFETY: By the invariants of the entry, whose count this was.
         let object = Some(unsafe { Arc::from_raw(object.as_ptr()) });
         // A wait that begins from now on has a number that is not less.
@@ -267,12 +282,11 @@ impl<T> Writer<T> {
 
 impl<T> Drop for Writer<T> {
     fn drop(&mut self) {
-        let table = self.map.table.xchg(null_mut(), Full);
-        if !table.is_null() {
+        // INVARIANT: The map has nothing any more.
+        self.map.table.store(nothing(), Release);
+        if let Some(table) = self.table.take() {
             synchronize_rcu();
-            // SAFETY: By the type invariant, and no reader has it any more.
-            let table = unsafe { KBox::from_raw(table) };
-            for entry in table.entries.iter().filter(|e| !e.object.is_null()) {
+            for entry in table.iter().filter(|e| !e.object.is_null()) {
                 // SAFETY: By the invariants of the entry.
                 drop(unsafe { Arc::from_raw(entry.object) });
             }

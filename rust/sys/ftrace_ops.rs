@@ -152,7 +152,6 @@ unsafe extern "C" fn shim<H: FtraceHandler>(
     fregs: *mut bindings::ftrace_regs,
 ) {
     // SAFETY: By the rules of this function; `ftrace.c` knows that they are the registers.
-    if let Some(regs) = unsafe { Regs::of(fregs.cast()) } {
-        H::call(ip, parent_ip, regs);
-    }
+    let regs = unsafe { Regs::at_site(fregs.cast()) };
+    H::call(ip, parent_ip, regs);
 }

@@ -4,8 +4,10 @@
 //!
 //! Contexts: any, NMI included.
 
+use core::arch::asm;
 use core::mem::offset_of;
 
+use ferro_core::insn::Arithmetic;
 use ferro_core::insn::Fault;
 use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
@@ -39,6 +41,18 @@ impl Regs {
         let cs = unsafe { regs.0.__bindgen_anon_1.cs };
         // INVARIANT: The privilege level is the kernel's.
         (cs & 3 == 0).then_some(regs)
+    }
+
+    /// The registers at an ftrace site, which are always those of kernel code.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Regs::of`].
+    #[inline(always)]
+    pub unsafe fn at_site<'a>(regs: *mut bindings::pt_regs) -> &'a mut Self {
+        // INVARIANT: User code has no ftrace sites.
+        // SAFETY: By the rules of this function; the type is transparent.
+        unsafe { &mut *regs.cast::<Self>() }
     }
 
     /// For handlers in C.
@@ -106,23 +120,20 @@ const OFFSETS: [usize; 16] = [
     offset_of!(bindings::pt_regs, r15),
 ];
 
-/// Where a register is; rax for one that is not saved.
+/// Where a register is; those of APX are not saved, and nobody asks for them.
 #[inline(always)]
 fn offset(register: Register) -> usize {
-    OFFSETS
-        .get(usize::from(register.number()))
-        .copied()
-        .unwrap_or(offset_of!(bindings::pt_regs, ax))
+    OFFSETS[usize::from(register.number() & 15)]
 }
 
 impl Machine for Regs {
-    #[inline]
+    #[inline(always)]
     fn register(&self, register: Register) -> u64 {
         // SAFETY: The address of a field.
         unsafe { *(&raw const self.0).byte_add(offset(register)).cast::<u64>() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_register(&mut self, register: Register, value: u64) {
         // SAFETY: The address of a field.
         unsafe { *(&raw mut self.0).byte_add(offset(register)).cast::<u64>() = value };
@@ -152,6 +163,33 @@ impl Machine for Regs {
         match failed {
             0 => Ok(value),
             _ => Err(Fault { address }),
+        }
+    }
+
+    #[inline(always)]
+    fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64) {
+        macro_rules! executed {
+            ($text:literal) => {{
+                let (result, flags): (u64, u64);
+                // SAFETY: Changes what is named only; the stack is as before.
+                unsafe {
+                    asm!($text, "pushfq", "pop {flags}", a = inout(reg) a => result, b = in(reg) b,
+                        flags = out(reg) flags)
+                };
+                (result, flags)
+            }};
+        }
+        match (operation, wide) {
+            (Arithmetic::Add, true) => executed!("add {a}, {b}"),
+            (Arithmetic::Add, false) => executed!("add {a:e}, {b:e}"),
+            (Arithmetic::Sub, true) => executed!("sub {a}, {b}"),
+            (Arithmetic::Sub, false) => executed!("sub {a:e}, {b:e}"),
+            (Arithmetic::And, true) => executed!("and {a}, {b}"),
+            (Arithmetic::And, false) => executed!("and {a:e}, {b:e}"),
+            (Arithmetic::Or, true) => executed!("or {a}, {b}"),
+            (Arithmetic::Or, false) => executed!("or {a:e}, {b:e}"),
+            (Arithmetic::Xor, true) => executed!("xor {a}, {b}"),
+            (Arithmetic::Xor, false) => executed!("xor {a:e}, {b:e}"),
         }
     }
 

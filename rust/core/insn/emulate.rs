@@ -7,7 +7,7 @@
 //! stack; `lret` is no near return (it is refused); `call *%rsp` goes to the stack pointer of before the push;
 //! `popf` leaves alone what it cannot change; `pushf` stores neither RF nor VM.
 
-use super::compute::Compute;
+use super::compute::Arithmetic;
 use super::flow::Condition;
 use super::flow::Flow;
 use super::flow::LoopKind;
@@ -48,6 +48,8 @@ pub trait Machine {
     fn set_flags(&mut self, flags: u64);
     /// Reads 8 bytes.
     fn read(&mut self, address: u64) -> Result<u64, Fault>;
+    /// The result and RFLAGS of an instruction with these operands of 64 bits, or if it is not `wide`, of their lower 32.
+    fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64);
     /// Writes 8 bytes of the stack.
     fn write(&mut self, address: u64, value: u64) -> Result<(), Fault>;
 }
@@ -76,31 +78,9 @@ enum Operation {
     },
     Call(Target),
     Return(u16),
-    Push(Register),
-    Pop(Register),
-    Compute(Compute),
 }
 
 impl Emulation {
-    /// The emulation of an instruction that works on registers only, or pushes or pops one: of the usual ones among those that a
-    /// copy executes as well.
-    pub fn of_registers(insn: &Insn) -> Option<Self> {
-        let prefixes = insn.prefixes();
-        let plain = insn.encoding() == Encoding::Legacy && insn.map() == 0;
-        let no_prefix = !prefixes.lock && !prefixes.operand_size && prefixes.repeat.is_none();
-        let register = insn.base_register(insn.opcode());
-        let operation = match insn.opcode() {
-            _ if !plain || !no_prefix => return None,
-            0x50..=0x57 => Operation::Push(register),
-            0x58..=0x5f => Operation::Pop(register),
-            _ => Operation::Compute(Compute::of(insn)?),
-        };
-        Some(Self {
-            len: insn.len,
-            operation,
-        })
-    }
-
     /// The emulation of an instruction, if it has one.
     ///
     /// It is for kernel code: `cli`, `sti` and `popf` do what they do at privilege level 0.
@@ -177,16 +157,6 @@ impl Emulation {
                 return Ok(target);
             }
             Operation::Return(bytes) => return pop(machine, bytes),
-            Operation::Push(register) => {
-                let value = machine.register(register);
-                push(machine, value)?;
-            }
-            Operation::Pop(register) => {
-                // The stack pointer first, since it may be what is popped.
-                let value = pop(machine, 0)?;
-                machine.set_register(register, value);
-            }
-            Operation::Compute(compute) => compute.run(next, machine),
         }
         Ok(next.wrapping_add_signed(taken.unwrap_or(0)))
     }
@@ -257,7 +227,7 @@ fn count<M: Machine>(kind: LoopKind, mask: u64, machine: &mut M) -> bool {
     counter != 0 && wanted
 }
 
-fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault> {
+pub(super) fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault> {
     let top = machine.register(Register::RSP).wrapping_sub(8);
     machine.write(top, value)?;
     machine.set_register(Register::RSP, top);
@@ -265,7 +235,7 @@ fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault> {
 }
 
 /// Pops a value, and `more` bytes beyond.
-fn pop<M: Machine>(machine: &mut M, more: u16) -> Result<u64, Fault> {
+pub(super) fn pop<M: Machine>(machine: &mut M, more: u16) -> Result<u64, Fault> {
     let top = machine.register(Register::RSP);
     let value = machine.read(top)?;
     let above = top.wrapping_add(8).wrapping_add(u64::from(more));

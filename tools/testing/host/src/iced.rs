@@ -6,6 +6,7 @@
 //! it has a list of all instructions, while ours knows which operand bytes follow an opcode; [`Leniency`]
 //! lists what ours accepts beyond that list.
 
+use ferro_core::insn::Arithmetic;
 use ferro_core::insn::DecodeError;
 use ferro_core::insn::Encoding;
 use ferro_core::insn::Fault;
@@ -187,6 +188,10 @@ impl Machine for Filled {
     }
 
     fn set_flags(&mut self, _: u64) {}
+
+    fn calculate(operation: Arithmetic, _: u64, _: u64, _: bool) -> (u64, u64) {
+        panic!("{operation:?} for an address")
+    }
 
     fn read(&mut self, address: u64) -> Result<u64, Fault> {
         Err(Fault { address })

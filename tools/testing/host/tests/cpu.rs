@@ -4,6 +4,8 @@
 
 #![cfg(target_arch = "x86_64")]
 
+use ferro_core::insn::Arithmetic;
+use ferro_core::insn::Compute;
 use ferro_core::insn::Emulation;
 use ferro_core::insn::Fault;
 use ferro_core::insn::Insn;
@@ -49,6 +51,10 @@ impl Machine for Counter {
 
     fn set_flags(&mut self, flags: u64) {
         self.flags = flags;
+    }
+
+    fn calculate(operation: Arithmetic, _: u64, _: u64, _: bool) -> (u64, u64) {
+        panic!("{operation:?} in a jump")
     }
 
     fn read(&mut self, address: u64) -> Result<u64, Fault> {
@@ -174,6 +180,32 @@ impl Machine for Registers {
         self.flags = flags;
     }
 
+    fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64) {
+        macro_rules! executed {
+            ($text:literal) => {{
+                let (result, flags): (u64, u64);
+                // SAFETY: Changes what is named only; the stack is as before.
+                unsafe {
+                    asm!($text, "pushfq", "pop {flags}", a = inout(reg) a => result, b = in(reg) b,
+                        flags = out(reg) flags)
+                };
+                (result, flags)
+            }};
+        }
+        match (operation, wide) {
+            (Arithmetic::Add, true) => executed!("add {a}, {b}"),
+            (Arithmetic::Add, false) => executed!("add {a:e}, {b:e}"),
+            (Arithmetic::Sub, true) => executed!("sub {a}, {b}"),
+            (Arithmetic::Sub, false) => executed!("sub {a:e}, {b:e}"),
+            (Arithmetic::And, true) => executed!("and {a}, {b}"),
+            (Arithmetic::And, false) => executed!("and {a:e}, {b:e}"),
+            (Arithmetic::Or, true) => executed!("or {a}, {b}"),
+            (Arithmetic::Or, false) => executed!("or {a:e}, {b:e}"),
+            (Arithmetic::Xor, true) => executed!("xor {a}, {b}"),
+            (Arithmetic::Xor, false) => executed!("xor {a:e}, {b:e}"),
+        }
+    }
+
     fn read(&mut self, address: u64) -> Result<u64, Fault> {
         Err(Fault { address })
     }
@@ -236,9 +268,8 @@ macro_rules! computes {
                 (ours.registers[0], ours.registers[2]) = (rdx, rdx);
                 (ours.registers[1], ours.registers[9]) = (rcx, rcx);
                 let insn = Insn::decode(bytes).expect("an instruction");
-                let emulation = Emulation::of_registers(&insn).expect($text);
-                let next = emulation.run(start as u64, &mut ours);
-                assert_eq!(next, Ok(end as u64), "{}", $text);
+                let compute = Compute::of(&insn, start as u64).expect($text);
+                assert_eq!(compute.run(&mut ours), Ok(()));
                 // RF and IF are the CPU's own matter.
                 real.flags = real.flags & !0x1_0200 | flags & 0x1_0200;
                 assert_eq!(ours, real, "{} {rcx:x} {rdx:x}", $text);
@@ -326,6 +357,6 @@ fn what_has_no_emulation_on_registers() {
         &[0x66, 0x50],
     ] {
         let insn = Insn::decode(bytes).expect("an instruction");
-        assert_eq!(Emulation::of_registers(&insn), None, "{bytes:02x?}");
+        assert_eq!(Compute::of(&insn, 0), None, "{bytes:02x?}");
     }
 }
