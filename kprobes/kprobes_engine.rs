@@ -13,6 +13,9 @@ use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
+use ferro_sys::die_notifier::DieNotifier;
+use ferro_sys::die_notifier::TrapHandler;
+use ferro_sys::regs::Regs;
 use kernel::prelude::*;
 
 mod address;
@@ -45,6 +48,7 @@ pub(crate) struct Attached {
     // Dropped in this order: no new hits, then none at all.
     _int3: Registered<Int3>,
     _fault: Registered<KernelFault>,
+    _divide_error: DieNotifier<DivideError>,
     _modules: Registered<ModuleEvent>,
 }
 
@@ -60,6 +64,15 @@ impl kernel::Module for KprobesEngine {
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
                 .ok(),
         })
+    }
+}
+
+/// A division by 0 in a copy. It has no hook point, since it is not like other faults for the kernel either.
+struct DivideError;
+
+impl TrapHandler for DivideError {
+    fn trap(regs: &mut Regs, trapnr: usize) -> bool {
+        hit::fault(regs, trapnr)
     }
 }
 
@@ -88,10 +101,12 @@ impl Attached {
                 ferro_gkhi::Answer::Continue
             },
         )?;
+        let divide_error = DieNotifier::new()?;
         ferro_gkhi::arm(&[&int3, &fault, &modules])?;
         Ok(Self {
             _int3: int3,
             _fault: fault,
+            _divide_error: divide_error,
             _modules: modules,
         })
     }

@@ -15,6 +15,8 @@ pub mod cpu;
 pub mod debugfs;
 pub mod dentry;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod die_notifier;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod exec_pool;
 pub mod fops;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
