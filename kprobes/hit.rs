@@ -9,6 +9,7 @@
 
 use ferro_core::insn::Emulation;
 use ferro_sys::address_map::AddressMap;
+use ferro_sys::kprobe::Kprobe;
 use ferro_sys::regs;
 use ferro_sys::regs::Regs;
 use ferro_sys::running_probe;
@@ -97,14 +98,35 @@ impl Point {
         }
         let ip = regs.ip();
         regs.set_ip(address.wrapping_add(1));
-        if !self.call_pre(regs) {
-            if self.has_post.load() != 0 {
-                regs.set_ip(self.next);
-                self.call_post(regs);
+        match self.probes.only() {
+            // The usual case, without a walk.
+            Some(probe) => self.call_one(probe, ip, regs),
+            None if self.call_pre(regs) => (),
+            None => {
+                if self.has_post.load() != 0 {
+                    regs.set_ip(self.next);
+                    self.call_post(regs);
+                }
+                regs.set_ip(ip);
             }
-            regs.set_ip(ip);
         }
         running_probe::set(0);
+    }
+
+    /// Calls the handlers of the only probe at an ftrace site, where execution goes on at `ip`.
+    #[inline(always)]
+    fn call_one(&self, probe: Kprobe, ip: usize, regs: &mut Regs) {
+        if probe.is_enabled() {
+            running_probe::set(probe.id());
+            if probe.pre(regs) {
+                return;
+            }
+            if probe.has_post() {
+                regs.set_ip(self.next);
+                probe.post(regs);
+            }
+        }
+        regs.set_ip(ip);
     }
 
     /// Calls the handlers before the instruction. Whether one of them changed where execution goes on.

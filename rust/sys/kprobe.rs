@@ -120,6 +120,7 @@ impl Kprobe {
     }
 
     /// Whether it has a handler for after the instruction.
+    #[inline(always)]
     pub fn has_post(self) -> bool {
         // SAFETY: Makes an address only.
         self.get(|k| unsafe { addr_of_mut!((*k).post_handler) })
@@ -283,6 +284,14 @@ impl ProbeList {
         // SAFETY: A live word that is stored at once.
         let next = unsafe { word::load(self.first.get()) };
         Probes { next, _list: self }
+    }
+
+    /// The probe, if there is one only. For the same callers as [`ProbeList::iter`].
+    #[inline(always)]
+    pub fn only(&self) -> Option<Kprobe> {
+        let mut probes = self.iter();
+        let first = probes.next()?;
+        probes.next.is_null().then_some(first)
     }
 
     /// Puts a probe in front, unless it is in a list.

@@ -15,7 +15,8 @@
 
 typedef long (*function_t)(long);
 
-long bench_mov(long x), bench_add(long x), bench_lea_rip(long x), bench_nop(long x), bench_test(long x), bench_jmp(long x);
+long bench_mov(long x), bench_add(long x), bench_lea_rip(long x), bench_load(long x), bench_nop(long x);
+long bench_test(long x), bench_jmp(long x);
 
 /* One that ftrace has a place in. */
 static noinline __noclone long bench_entry(long x)
@@ -106,6 +107,7 @@ static const struct {
 	{ "mov_pre", "mov_pre_post", bench_mov, INSIDE },
 	{ "add_pre", "add_pre_post", bench_add, INSIDE },
 	{ "lea_rip_pre", "lea_rip_pre_post", bench_lea_rip, INSIDE },
+	{ "load_pre", "load_pre_post", bench_load, INSIDE },
 	{ "nop_pre", "nop_pre_post", bench_nop, INSIDE },
 	{ "test_pre", "test_pre_post", bench_test, INSIDE },
 	{ "jmp_pre", "jmp_pre_post", bench_jmp, INSIDE },

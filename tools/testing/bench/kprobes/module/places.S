@@ -16,6 +16,7 @@ SYM_FUNC_END(bench_\name)
 	PLACE mov	"mov %rdi, %rax"
 	PLACE add	"add %rdi, %rax"
 	PLACE lea_rip	"lea bench_many(%rip), %rax"
+	PLACE load	"mov (%rsp), %rax"
 	PLACE nop	"nop"
 	PLACE test	"test %rdi, %rdi"
 	PLACE jmp	"jmp 1f"
