@@ -16,6 +16,7 @@
 #include <linux/ftrace.h>
 #include <linux/gkhi.h>
 #include <linux/irq_work.h>
+#include <linux/jprobes.h>
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
@@ -36,6 +37,7 @@
 #include <linux/wait.h>
 
 #include "../../klog/context.h"
+#include "../../kprobes/jprobe/frame.h"
 #include "ftrace.h"
 #include "helpers.h"
 #include "hook.h"

@@ -10,6 +10,7 @@
 #include <linux/gfp.h>
 #include <linux/irq_work.h>
 #include <linux/irqflags.h>
+#include <linux/kasan.h>
 #include <linux/kprobes.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -282,6 +283,19 @@ int ferro_task_info(const struct task_struct *task, char *comm)
 	return task->pid;
 }
 EXPORT_SYMBOL_GPL(ferro_task_info);
+
+bool ferro_is_text(const void *addr)
+{
+	return kernel_text_address((unsigned long)addr);
+}
+EXPORT_SYMBOL_GPL(ferro_is_text);
+
+void ferro_kasan_unpoison(const void *start, size_t size)
+{
+	kasan_unpoison_range(start, size);
+}
+EXPORT_SYMBOL_GPL(ferro_kasan_unpoison);
+NOKPROBE_SYMBOL(ferro_kasan_unpoison);
 
 void ferro_tracepoint_synchronize_unregister(void)
 {

@@ -103,6 +103,12 @@ void ferro_raw_spin_unlock(raw_spinlock_t *lock);
 /* sched.h: the thread's number; its name is copied to @comm, of TASK_COMM_LEN bytes. */
 int ferro_task_info(const struct task_struct *task, char *comm);
 
+/* kernel.h: whether there is code of the kernel or of a module. */
+bool ferro_is_text(const void *addr);
+
+/* kasan.h: let everybody use this part of a stack, whose variables are gone. */
+void ferro_kasan_unpoison(const void *start, size_t size);
+
 /* tracepoint.h */
 void ferro_tracepoint_synchronize_unregister(void);
 

@@ -30,6 +30,8 @@ grep -v -e '^#' -e '^$' "$here/$failures" >"$work/expected"
 mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
 engine=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko
 if [ -e "$engine" ] && ! [ -e /sys/module/rust_kprobes ]; then insmod "$engine" || bail "cannot load the engine"; fi
+jprobes=$FERROTRACE_KDIR/kernel/ferrotrace/ferrotrace_jprobe.ko
+if [ -e "$jprobes" ] && ! [ -e /sys/module/ferrotrace_jprobe ]; then insmod "$jprobes" || bail "cannot load jprobes"; fi
 # mainline's batch goes one by one, and takes a minute for a thousand.
 many=1000
 if [ "$variant" = mainline ]; then many=150; fi
@@ -79,10 +81,29 @@ between() {
 	debugfs.2_*) echo 0 >$enabled && [ "$(<$enabled)" = 0 ] ;;
 	debugfs.3_*) shows 'kst_bytes' 2 && echo 1 >$enabled && [ "$(<$enabled)" = 1 ] ;;
 	unload.1_*) insmod "$modules/kprobes_selftest_target.ko" ;;
-	unload.2_*) shows 'kst_target_module' 4 && echo 1 >/sys/module/kprobes_selftest_target/parameters/call ;;
-	unload.3_*) rmmod kprobes_selftest_target && shows '\[GONE\]' 4 ;;
+	unload.2_*) shows 'kst_target_module' 5 && echo 1 >/sys/module/kprobes_selftest_target/parameters/call ;;
+	unload.3_*) rmmod kprobes_selftest_target && shows '\[GONE\]' 5 ;;
 	*) ;;
 	esac
+}
+
+# reasons PATTERN...: the log gives each of them for a jprobe that was refused.
+reasons() {
+	local reason
+	for reason; do
+		dmesg | grep -qE "no jprobe.*: $reason\$" && continue
+		echo "# the log does not say: $reason"
+		return 1
+	done
+}
+
+# graph TRACER: which tracer watches the handlers of jprobe.c.
+graph() {
+	local tracing=/sys/kernel/tracing
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	echo nop >$tracing/current_tracer
+	echo on_six_below below >$tracing/set_ftrace_filter
+	echo "$1" >$tracing/current_tracer
 }
 
 # run NAME: the module's verdict, and what is left of the case. Programs take their time here: only the shell's own.
@@ -91,7 +112,11 @@ run() {
 	before=$(<"$list")
 	case $name in debugfs.1_* | unload.1_*) before_steps=$before ;; *) ;; esac
 	# mainline warns of a probe that is registered twice, once
-	case $name in refuse.twice | refuse.batch_same_twice) dmesg -n 1 ;; *) ;; esac
+	case $name in
+	refuse.twice | refuse.batch_same_twice) dmesg -n 1 ;;
+	jprobe.traced_*) graph function_graph ;;
+	*) ;;
+	esac
 	if echo "$name" >$self/run; then
 		said=$(<$self/run)
 		case $said in
@@ -103,6 +128,15 @@ run() {
 	case $name in refuse.twice | refuse.batch_same_twice) dmesg -n 7 ;; *) ;; esac
 	case $name in
 	debugfs.* | unload.*) between "$name" || verdict=not ;;
+	jprobe.refuse)
+		reasons NULL 'it has no handler' 'it has handlers of a kprobe' 'its handler is not code of the kernel' \
+			'not the start of a function' 'it is registered already' 'error -[0-9]+ from kprobes' || verdict=not
+		;;
+	jprobe.traced_*)
+		# Each call is there, and no return of them.
+		[ "$(grep -c 'below.*{$' /sys/kernel/tracing/trace)" -ge 70 ] || verdict=not
+		graph nop
+		;;
 	*) ;;
 	esac
 	case $name in

@@ -61,6 +61,10 @@ if [ -e "$KO/rust_kprobes.ko" ] && ! insmod "$KO/rust_kprobes.ko"; then
 	echo "Bail out! cannot load rust_kprobes.ko"
 	exit 1
 fi
+if [ -e "$KO/ferrotrace_jprobe.ko" ] && ! insmod "$KO/ferrotrace_jprobe.ko"; then
+	echo "Bail out! cannot load ferrotrace_jprobe.ko"
+	exit 1
+fi
 if ! insmod "$KO/ferrotrace_kprobe.ko"; then
 	echo "Bail out! cannot load ferrotrace_kprobe.ko"
 	exit 1
@@ -78,6 +82,11 @@ for module in kprobe_fork_c kprobe_fork entry_fork; do
 		;;
 	esac
 done
+module=jprobe_fork_c
+result "$module: loads and goes" run $module forks
+result "$module: counts forks" within $((FORKS + 1)) $((FORKS + 40)) "$(number hits)"
+result "$module: misses none" within 0 0 "$(number missed)"
+result "$module: prints arguments" said $REPORTS "$module: clone flags 0x[0-9a-f]+, stack 0x0 of 0x0 bytes, exit signal 17"
 for module in kretprobe_open_c kretprobe_open; do
 	result "$module: loads and goes" run $module failing_opens
 	result "$module: counts failures" within $FAILURES $((FAILURES + 40)) "$(number failures)"

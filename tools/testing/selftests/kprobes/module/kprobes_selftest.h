@@ -42,6 +42,7 @@ struct kst_case {
 /* Lists of cases, up to one without a name. */
 extern const struct kst_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
 extern const struct kst_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
+extern const struct kst_case kst_jprobe_cases[], kst_jprobe_register_cases[];
 
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);

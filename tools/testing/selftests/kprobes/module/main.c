@@ -28,7 +28,7 @@ MODULE_PARM_DESC(many, "probes in the batch of load.batch");
 
 static const struct kst_case * const lists[] = {
 	kst_refuse_cases, kst_several_cases, kst_context_cases, kst_ret_cases,
-	kst_debugfs_cases, kst_unload_cases, kst_load_cases,
+	kst_debugfs_cases, kst_unload_cases, kst_load_cases, kst_jprobe_cases, kst_jprobe_register_cases,
 };
 
 static DEFINE_MUTEX(running);
@@ -79,10 +79,11 @@ static const u8 *changed_text(void)
 	return NULL;
 }
 
-/* Steps of one case keep their probes. */
+/* Steps of one case keep their probes, and a tracer its places. */
 static bool is_step(const char *name)
 {
-	return str_has_prefix(name, "debugfs.") || str_has_prefix(name, "unload.");
+	return str_has_prefix(name, "debugfs.") || str_has_prefix(name, "unload.") ||
+	       str_has_prefix(name, "jprobe.traced_");
 }
 
 static void check_text(void)

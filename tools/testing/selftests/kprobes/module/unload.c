@@ -3,6 +3,7 @@
  * Probes in a module that goes, and in its init text. The steps are cases that run.sh runs one after the other, with
  * kprobes_selftest_target loaded and removed between them.
  */
+#include <linux/jprobes.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
 #include <linux/ptrace.h>
@@ -39,11 +40,19 @@ static int on_return(struct kretprobe_instance *ri, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(on_return);
 
+static int on_call(int a)
+{
+	atomic_add(a == 1 ? 100 : 10000, &hits);
+	jprobe_return();
+	return 0;
+}
+
 #define ENTRY "kprobes_selftest_target:kst_target_module_entry"
 
-/* At the entry, two behind what ftrace has there, one of them disabled, and a return probe. */
+/* At the entry, two behind what ftrace has there, one of them disabled, a return probe and a jprobe. */
 static struct kprobe entry, inside, disabled, in_init;
 static struct kretprobe ret;
+static struct jprobe jprobe;
 static int init_err;
 
 static int on_module(struct notifier_block *nb, unsigned long event, void *data)
@@ -78,10 +87,12 @@ static void register_all(void)
 	disabled = inside;
 	disabled.flags = KPROBE_FLAG_DISABLED;
 	ret = (struct kretprobe){ .kp.symbol_name = ENTRY, .handler = on_return };
+	jprobe = (struct jprobe){ .kp.symbol_name = ENTRY, .entry = on_call };
 	EXPECT_EQ(register_kprobe(&entry), 0);
 	EXPECT_EQ(register_kprobe(&inside), 0);
 	EXPECT_EQ(register_kprobe(&disabled), 0);
 	EXPECT_EQ(register_kretprobe(&ret), 0);
+	EXPECT_EQ(register_jprobe(&jprobe), 0);
 	atomic_set(&hits, 0);
 }
 
@@ -100,7 +111,7 @@ static void loaded(void)
 /* It has been called once. */
 static void called(void)
 {
-	EXPECT_EQ(atomic_read(&hits), 1 + 2 + 1000);
+	EXPECT_EQ(atomic_read(&hits), 1 + 2 + 1000 + 100);
 	EXPECT(!kprobe_gone(&entry));
 }
 
@@ -110,16 +121,19 @@ static void gone(void)
 	struct kprobe *list[] = { &entry, &inside, &disabled };
 	unsigned int i;
 
-	EXPECT_EQ(atomic_read(&hits), 1 + 2 + 1000);
+	EXPECT_EQ(atomic_read(&hits), 1 + 2 + 1000 + 100);
 	for (i = 0; i < ARRAY_SIZE(list); i++) {
 		EXPECT(kprobe_gone(list[i]));
 		EXPECT_EQ(enable_kprobe(list[i]), -EINVAL);
 	}
 	EXPECT(kprobe_gone(&ret.kp));
+	EXPECT(kprobe_gone(&jprobe.kp));
+	EXPECT_EQ(enable_jprobe(&jprobe), -EINVAL);
 	unregister_kprobe(&inside);
 	unregister_kprobe(&entry);
 	unregister_kprobe(&disabled);
 	unregister_kretprobe(&ret);
+	unregister_jprobe(&jprobe);
 	for (i = 0; i < ARRAY_SIZE(list); i++)
 		EXPECT_EQ(disable_kprobe(list[i]), -EINVAL);
 }

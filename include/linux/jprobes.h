@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Jprobes: handlers at the entry of functions, which get the function's arguments as their own. See
+ * Documentation/kprobes.rst of Ferrotrace.
+ */
+#ifndef _LINUX_JPROBES_H
+#define _LINUX_JPROBES_H
+
+#include <linux/errno.h>
+#include <linux/kprobes.h>
+
+#ifdef CONFIG_KPROBES
+
+/* Bytes of the probed function's stack arguments that a handler sees. */
+#define JPROBE_STACK_SIZE	64
+
+/**
+ * struct jprobe - a handler with the parameters of the function that it probes
+ * @kp: where: @kp.symbol_name or @kp.addr, and %KPROBE_FLAG_DISABLED in @kp.flags if it is to be enabled later.
+ *	@kp.nmissed counts the calls of the function that came while another handler ran on that CPU. Its handlers
+ *	are not the client's to set.
+ * @entry: the handler, a function with the parameters and the return type of the probed one
+ *
+ * The handler is called before the first instruction of the function, with preemption off, mostly with interrupts off, and
+ * possibly in an NMI: it must not sleep. It ends with jprobe_return(), or returns; what it returns is nobody's.
+ *
+ * It has copies of the arguments: those in registers, and %JPROBE_STACK_SIZE bytes of those on the stack. What it does to
+ * them the probed function does not see.
+ */
+struct jprobe {
+	struct kprobe kp;
+	void *entry;
+};
+
+/**
+ * register_jprobe() - have a handler called at the entry of a function
+ * @jp: what and where; stays where it is until it has been unregistered
+ *
+ * A reason to refuse is written to the log. After a failure @jp is as it was, so that it can be tried again.
+ *
+ * Context: process; sleeps.
+ * Return: 0, -EINVAL if @jp or its handler is missing, if the handler is not code, if @jp has handlers of kprobes or is
+ * registered, or if the place is not the entry of a function; and whatever register_kprobe() has to say.
+ */
+int register_jprobe(struct jprobe *jp);
+
+/**
+ * unregister_jprobe() - end what register_jprobe() began
+ * @jp: the jprobe; nothing happens if it is NULL or not registered
+ *
+ * No CPU runs the handler any more when this returns.
+ *
+ * Context: process; sleeps.
+ */
+void unregister_jprobe(struct jprobe *jp);
+
+/**
+ * register_jprobes() - register several, or none
+ * @jps: the jprobes
+ * @num: how many
+ *
+ * Context: process; sleeps.
+ * Return: 0, -EINVAL if @num is not positive, or what register_jprobe() says of the first that is refused.
+ */
+int register_jprobes(struct jprobe **jps, int num);
+
+/**
+ * unregister_jprobes() - unregister several, which takes the time of one
+ * @jps: the jprobes; those that are NULL or not registered are left out
+ * @num: how many
+ *
+ * Context: process; sleeps.
+ */
+void unregister_jprobes(struct jprobe **jps, int num);
+
+/**
+ * jprobe_return() - end a jprobe's handler
+ *
+ * For the handler, and for functions that it calls: goes back to where the handler was called, and does not return. What
+ * these functions hold then, they hold for ever: locks are to be released first.
+ *
+ * Context: a jprobe's handler. Elsewhere it warns, once, and returns.
+ */
+void jprobe_return(void);
+
+/**
+ * disable_jprobe() - have the handler called no longer
+ * @jp: a jprobe that is registered; its handler may still be running afterwards
+ *
+ * Context: process; sleeps.
+ * Return: 0, or -EINVAL if it is not registered or its function has gone.
+ */
+static inline int disable_jprobe(struct jprobe *jp)
+{
+	return jp ? disable_kprobe(&jp->kp) : -EINVAL;
+}
+
+/**
+ * enable_jprobe() - have the handler called again
+ * @jp: a jprobe that is registered
+ *
+ * Context: process; sleeps.
+ * Return: 0, or -EINVAL if it is not registered or its function has gone.
+ */
+static inline int enable_jprobe(struct jprobe *jp)
+{
+	return jp ? enable_kprobe(&jp->kp) : -EINVAL;
+}
+
+#endif /* CONFIG_KPROBES */
+
+#endif /* _LINUX_JPROBES_H */

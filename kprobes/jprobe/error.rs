@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a jprobe cannot be registered.
+#![deny(unsafe_code)]
+
+use kernel::fmt;
+use kernel::prelude::*;
+
+/// Why a jprobe cannot be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JprobeError {
+    /// There is no handler.
+    NoEntry,
+    /// The handler is not a function.
+    EntryIsNotText,
+    /// The client has set a handler of kprobes.
+    HasHandlers,
+    /// It is registered.
+    Registered,
+    /// Only the start of a function has its arguments.
+    NotAtEntry,
+    /// The engine has refused the kprobe.
+    Engine(Error),
+}
+
+impl JprobeError {
+    /// The error that clients get.
+    pub(crate) fn errno(self) -> Error {
+        match self {
+            Self::Engine(error) => error,
+            _ => EINVAL,
+        }
+    }
+}
+
+impl fmt::Display for JprobeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoEntry => f.write_str("it has no handler"),
+            Self::EntryIsNotText => f.write_str("its handler is not code of the kernel"),
+            Self::HasHandlers => f.write_str("it has handlers of a kprobe"),
+            Self::Registered => f.write_str("it is registered already"),
+            Self::NotAtEntry => f.write_str("not the start of a function"),
+            Self::Engine(error) => f.write_fmt(fmt!("error {} from kprobes", error.to_errno())),
+        }
+    }
+}
