@@ -5,12 +5,14 @@
  */
 #include <linux/export.h>
 #include <linux/kprobes.h>
+#include <linux/kprobes_fault.h>
 #include <linux/mutex.h>
 
 extern struct mutex kprobes_rust_mutex;
 DEFINE_MUTEX(kprobes_rust_mutex);
 
 EXPORT_SYMBOL_GPL(register_kprobe);
+EXPORT_SYMBOL_GPL(register_kprobe_fault);
 EXPORT_SYMBOL_GPL(unregister_kprobe);
 EXPORT_SYMBOL_GPL(register_kprobes);
 EXPORT_SYMBOL_GPL(unregister_kprobes);

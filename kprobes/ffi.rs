@@ -6,6 +6,7 @@
 
 use ferro_gkhi::Answer;
 use ferro_gkhi::NoReturn;
+use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::mutex::StaticGuard;
 use ferro_sys::mutex::StaticMutex;
@@ -133,11 +134,16 @@ unsafe fn batch(kprobes: *mut *mut bindings::kprobe, count: c_int) -> Result<KVV
 
 /// Registers probes, all or none, and says in the log what refused one.
 pub(crate) fn register(probes: &[Kprobe]) -> Result {
+    register_with(probes, None)
+}
+
+/// The same, with a handler for faults.
+fn register_with(probes: &[Kprobe], fault: FaultHandler) -> Result {
     let mut addresses = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
     for probe in probes {
         addresses.push((probe.address(), probe.flags()), GFP_KERNEL)?;
     }
-    registry::register(probes).map_err(|(at, error)| {
+    registry::register(probes, fault).map_err(|(at, error)| {
         if let Some(probe) = probes.get(at) {
             report(*probe, error);
         }
@@ -184,10 +190,11 @@ pub(crate) fn kretprobe_of(probe: Kprobe) -> Option<Kretprobe> {
 }
 
 /// The addresses of what a client has to keep for a probe: the structure and its handlers, or 0.
-pub(crate) fn parts_of(probe: Kprobe) -> [usize; 5] {
+pub(crate) fn parts_of(probe: Kprobe) -> [usize; 6] {
     let [pre, post] = probe.handlers();
     let [entry, returned] = kretprobe_of(probe).map_or([0; 2], Kretprobe::handlers);
-    [probe.id(), pre, post, entry, returned]
+    let fault = probe.fault_handler().map_or(0, |f| f as usize);
+    [probe.id(), pre, post, fault, entry, returned]
 }
 
 /// Makes a kretprobe's probe the one at its entry.
@@ -236,6 +243,25 @@ unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) -> c_int {
     // SAFETY: By the rules of the C interface.
     errno(unsafe { batch(kprobes, count) }.and_then(|probes| register(&probes)))
+}
+
+/// `<linux/kprobes_fault.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+#[no_mangle]
+unsafe extern "C" fn register_kprobe_fault(
+    kprobe: *mut bindings::kprobe,
+    fault: FaultHandler,
+) -> c_int {
+    // SAFETY: By the rules of the C interface.
+    let probe = unsafe { Kprobe::new(kprobe) }.filter(|_| fault.is_some());
+    errno(
+        probe
+            .ok_or(EINVAL)
+            .and_then(|probe| register_with(&[probe], fault)),
+    )
 }
 
 /// `<linux/kprobes.h>`

@@ -10,6 +10,7 @@
 use ferro_core::insn::Emulation;
 use ferro_sys::address_map::AddressMap;
 use ferro_sys::kprobe::Kprobe;
+use ferro_sys::preempt::PreemptOff;
 use ferro_sys::regs;
 use ferro_sys::regs::Regs;
 use ferro_sys::running_probe;
@@ -63,10 +64,27 @@ pub(crate) fn posted(at: usize, regs: &mut Regs) {
 
 /// A fault of the kernel. Whether it is done with.
 pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
+    // A general protection fault of a copy has interrupts on.
+    let _here = PreemptOff::new();
     let at = regs.ip();
     POINTS
         .with(at, |point| point.fault(at, regs, trapnr))
-        .unwrap_or(false)
+        .flatten()
+        .unwrap_or_else(|| fault_in_handler(regs, trapnr))
+}
+
+/// A fault while handlers run. Whether the probe has dealt with it.
+fn fault_in_handler(regs: &mut Regs, trapnr: usize) -> bool {
+    running_probe::current().is_some_and(|probe| handle_fault(probe, regs, trapnr))
+}
+
+/// Calls a probe's handler for faults. Faults of its own are not its.
+fn handle_fault(probe: Kprobe, regs: &mut Regs, trapnr: usize) -> bool {
+    let running = running_probe::get();
+    running_probe::set(running_probe::OTHER);
+    let handled = probe.fault(regs, trapnr);
+    running_probe::set(running);
+    handled
 }
 
 impl Point {
@@ -237,21 +255,41 @@ impl Point {
         true
     }
 
-    /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address.
-    fn fault(&self, at: usize, regs: &mut Regs, trapnr: usize) -> bool {
-        if at == self.address {
-            return false;
+    /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address. Whether it is
+    /// done with; `None` if it is not such a fault.
+    fn fault(&self, at: usize, regs: &mut Regs, trapnr: usize) -> Option<bool> {
+        let after = self.after.load();
+        if at == self.address || (at != self.copy && at != after) {
+            return None;
         }
-        if at == self.after.load() && !self.sees_interrupts {
+        let finishes = at == after && !self.sees_interrupts;
+        if finishes {
             regs.unmask_interrupts(running_probe::saved_if());
+        }
+        regs.set_ip(self.address);
+        let handled = match running_probe::is_running() && !finishes {
+            // A probe that was missed, in the handler of another.
+            true => fault_in_handler(regs, trapnr),
+            false => {
+                let mut probes = self.probes.iter().filter(|p| p.is_enabled());
+                probes.any(|probe| handle_fault(probe, regs, trapnr))
+            }
+        };
+        if handled && regs.ip() == self.address {
+            // Once more.
+            regs.set_ip(at);
+            if finishes {
+                running_probe::save_if(regs.mask_interrupts());
+            }
+            return Some(true);
+        }
+        if finishes {
             running_probe::set(0);
-        } else if at != self.copy && at != self.after.load() {
-            return false;
         }
-        if trapnr == PAGE_FAULT {
-            regs.set_ip(self.address);
-            return false;
+        if handled || trapnr == PAGE_FAULT {
+            return Some(handled);
         }
-        regs::fix_up(regs, self.address, trapnr)
+        regs.set_ip(at);
+        Some(regs::fix_up(regs, self.address, trapnr))
     }
 }

@@ -12,6 +12,7 @@ use ferro_core::insn::Insn;
 use ferro_sys::address_map::GracePeriod;
 use ferro_sys::address_map::Writer;
 use ferro_sys::kprobe::flags;
+use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::rcu_tasks;
 use ferro_sys::text::TextLock;
@@ -86,8 +87,8 @@ pub(crate) fn stop() {
     *engine = None;
 }
 
-/// Registers probes, all or none.
-pub(crate) fn register(probes: &[Kprobe]) -> Result<(), (usize, Error)> {
+/// Registers probes, all or none, with this handler for faults.
+pub(crate) fn register(probes: &[Kprobe], fault: FaultHandler) -> Result<(), (usize, Error)> {
     let mut sites = KVec::with_capacity(probes.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
     for (i, probe) in probes.iter().enumerate() {
         let site = Site::of(*probe).map_err(|e| (i, e))?;
@@ -98,7 +99,7 @@ pub(crate) fn register(probes: &[Kprobe]) -> Result<(), (usize, Error)> {
     if engine.is_full() {
         engine.reap();
     }
-    engine.register(probes, &sites)
+    engine.register(probes, &sites, fault)
 }
 
 /// Unregisters probes. When this returns nobody is in their handlers. Those that are not registered get the address 0.
@@ -198,7 +199,12 @@ pub(crate) fn is_registered(probe: Kprobe) -> bool {
 }
 
 impl Engine {
-    fn register(&mut self, probes: &[Kprobe], sites: &[Site]) -> Result<(), (usize, Error)> {
+    fn register(
+        &mut self,
+        probes: &[Kprobe],
+        sites: &[Site],
+        fault: FaultHandler,
+    ) -> Result<(), (usize, Error)> {
         let instructions = self.instructions(sites)?;
         let mut admitted = 0;
         let mut result = self.make_room(probes.len());
@@ -212,10 +218,10 @@ impl Engine {
             if result.is_err() {
                 break;
             }
-            result = self.admit(*probe, site, read.as_ref());
-            if result.is_ok() {
+            result = self.admit(*probe, site, read.as_ref()).map(|flags| {
+                probe.prepare(site.address, flags, fault);
                 admitted += 1;
-            }
+            });
         }
         if let Err(error) = result {
             self.withdraw(probes.get(..admitted).unwrap_or(&[]));
@@ -249,8 +255,8 @@ impl Engine {
         Ok(all)
     }
 
-    /// Makes a probe part of what is registered, without anybody seeing it yet.
-    fn admit(&mut self, probe: Kprobe, site: &Site, read: Option<&Read>) -> Result<(), Error> {
+    /// Makes a probe part of what is registered, without anybody seeing it yet. Returns its flags.
+    fn admit(&mut self, probe: Kprobe, site: &Site, read: Option<&Read>) -> Result<u32, Error> {
         if self.probes.get(&probe.id()).is_some() {
             return Err(Error::Registered);
         }
@@ -269,9 +275,7 @@ impl Engine {
         if entered.is_err() && made {
             self.points.remove(&site.address);
         }
-        entered?;
-        probe.prepare(site.address, flags);
-        Ok(())
+        entered.map(|()| flags)
     }
 
     fn make(&mut self, site: &Site, read: Option<&Read>) -> Result<(), Error> {

@@ -22,6 +22,7 @@
 #include <linux/kdebug.h>
 #include <linux/klog.h>
 #include <linux/kprobes.h>
+#include <linux/kprobes_fault.h>
 #include <linux/memory.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>

@@ -10,6 +10,7 @@ use core::ptr::null_mut;
 use core::ptr::NonNull;
 
 use kernel::bindings;
+use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
@@ -32,6 +33,9 @@ pub mod flags {
     /// It is at the start of a function.
     pub const ON_FUNC_ENTRY: u32 = bindings::KPROBE_FLAG_ON_FUNC_ENTRY;
 }
+
+/// A handler for faults: `<linux/kprobes_fault.h>`.
+pub type FaultHandler = bindings::kprobe_fault_handler_t;
 
 /// A client's `struct kprobe`.
 ///
@@ -177,6 +181,23 @@ impl Kprobe {
         }
     }
 
+    /// The handler for faults of a probe that is registered.
+    #[inline(always)]
+    pub fn fault_handler(self) -> FaultHandler {
+        // SAFETY: Makes an address only.
+        let handler = self.get(|k| unsafe { addr_of_mut!((*k).hlist.next) });
+        // SAFETY: `prepare()` has put one there, or NULL.
+        unsafe { core::mem::transmute::<*mut bindings::hlist_node, FaultHandler>(handler) }
+    }
+
+    /// Calls the handler for faults. Whether it has dealt with this one.
+    pub fn fault(self, regs: &mut Regs, trapnr: usize) -> bool {
+        let trapnr = c_int::try_from(trapnr).unwrap_or(0);
+        let handler = self.fault_handler();
+        // SAFETY: By the type invariant; the registers are this context's.
+        handler.is_some_and(|f| unsafe { f(self.0.as_ptr(), regs.as_ptr(), trapnr) } != 0)
+    }
+
     /// Counts a hit whose handlers were not called.
     pub fn count_missed(self) {
         // SAFETY: By the type invariant; C code only reads it.
@@ -184,15 +205,17 @@ impl Kprobe {
         missed.fetch_add(1, Relaxed);
     }
 
-    /// Makes it one that is about to be registered at `address`, with these flags.
-    pub fn prepare(self, address: usize, flags: u32) {
+    /// Makes it one that is about to be registered at `address`, with these flags and this handler for faults.
+    pub fn prepare(self, address: usize, flags: u32, fault: FaultHandler) {
         self.set_address(address);
         self.set_flags(flags);
         // SAFETY: By the type invariant; nobody else uses it yet.
         unsafe {
             let kprobe = self.0.as_ptr();
             (*kprobe).nmissed = 0;
-            (*kprobe).hlist = bindings::hlist_node::default();
+            // The handler has no field of its own; only the C engine has a use for this one.
+            (*kprobe).hlist.next = fault.map_or(null_mut(), |f| f as *mut bindings::hlist_node);
+            (*kprobe).hlist.pprev = null_mut();
         }
         self.clear_list();
     }

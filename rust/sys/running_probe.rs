@@ -6,7 +6,11 @@
 
 use kernel::bindings;
 
+use crate::kprobe::Kprobe;
 use crate::percpu::this_cpu;
+
+/// Instead of a probe: something runs meanwhile that is no probe's. Then, too, what is hit is missed.
+pub const OTHER: usize = 1;
 
 extern "C" {
     /// `<linux/kprobes.h>`; in `kprobes/builtin.c`.
@@ -25,6 +29,14 @@ pub fn is_running() -> bool {
 #[inline(always)]
 pub fn get() -> usize {
     this_cpu!(load current_kprobe)
+}
+
+/// The probe whose handler runs, if one does.
+pub fn current() -> Option<Kprobe> {
+    let probe = Some(get()).filter(|probe| *probe != OTHER)?;
+    // SAFETY: `set()` is called with probes that stay registered while they run; besides, C code has a structure of its own
+    // in place of one.
+    unsafe { Kprobe::new(core::ptr::with_exposed_provenance_mut(probe)) }
 }
 
 /// Says that this probe's handlers run; 0 if none do.

@@ -42,7 +42,7 @@ struct kst_case {
 /* Lists of cases, up to one without a name. */
 extern const struct kst_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
 extern const struct kst_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
-extern const struct kst_case kst_jprobe_cases[], kst_jprobe_register_cases[];
+extern const struct kst_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
 
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);
@@ -69,6 +69,11 @@ bool kst_has_branch(void);
 int kst_calls_static(int a);
 bool kst_warns(bool now);
 extern void *kst_init_text;
+
+/* fault.c: one more than there is at @from; and the second instruction of the first of them. */
+long kst_load(const long *from);
+long kst_try_load(const long *from);
+extern char kst_load_next[];
 
 /* rows.S: more of the latter. */
 extern char kst_bytes[];

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Kprobes with a handler for faults. See Documentation/kprobes.rst of Ferrotrace.
+ */
+#ifndef _LINUX_KPROBES_FAULT_H
+#define _LINUX_KPROBES_FAULT_H
+
+#include <linux/kprobes.h>
+
+#ifdef CONFIG_KPROBES_ENGINE_RUST
+
+/**
+ * typedef kprobe_fault_handler_t - what happens to faults at a probe
+ * @p: the probe
+ * @regs: the registers of the fault. If it is one of the probed instruction, @regs->ip is that instruction's address, and an
+ *	@regs->ip that is left so has the instruction executed again, without another hit of the probe.
+ * @trapnr: 14 for a page fault, 13 for a general protection fault
+ *
+ * Called when the probed instruction faults, or something that runs in a handler of the probe or interrupts it. What
+ * faults in the handler for faults itself is the kernel's. Page faults come here first; general protection faults only if
+ * the exception table has nothing for the instruction that faults, or if that is the probed one. A divide error does not
+ * come here.
+ *
+ * Context: that of a fault: interrupts are mostly off; must not sleep.
+ * Return: not 0 if the fault has been dealt with, and execution is to go on with @regs; 0 if it has not: then the exception
+ * table is asked, and the kernel dies if that has no answer either.
+ */
+typedef int (*kprobe_fault_handler_t)(struct kprobe *p, struct pt_regs *regs, int trapnr);
+
+/**
+ * register_kprobe_fault() - register a kprobe with a handler for faults
+ * @kp: the probe, as for register_kprobe()
+ * @handler: called when there is a fault
+ *
+ * unregister_kprobe() undoes it.
+ *
+ * Context: process; sleeps.
+ * Return: 0, -EINVAL if @handler is NULL, or what register_kprobe() returns.
+ */
+int register_kprobe_fault(struct kprobe *kp, kprobe_fault_handler_t handler);
+
+#endif /* CONFIG_KPROBES_ENGINE_RUST */
+
+#endif /* _LINUX_KPROBES_FAULT_H */

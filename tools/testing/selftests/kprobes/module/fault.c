@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Handlers for faults, which the Rust engine has: <linux/kprobes_fault.h>.
+ */
+#include <linux/irqflags.h>
+#include <linux/kprobes_fault.h>
+#include <linux/linkage.h>
+#include <linux/objtool.h>
+#include <linux/ptrace.h>
+#include <linux/uaccess.h>
+#include <asm/asm.h>
+#include <asm/trapnr.h>
+
+#include "kprobes_selftest.h"
+
+#ifdef CONFIG_KPROBES_ENGINE_RUST
+
+/* long kst_load(long *from): one more than there is; with an entry in the exception table, -1 if there is nothing. */
+#define LOAD(name, rest)					\
+	asm("	.pushsection .text\n"				\
+	    "	.type " name ", @function\n"			\
+	    "	.globl " name "\n"				\
+	    ASM_FUNC_ALIGN					\
+	    name ":\n"						\
+	    ANNOTATE_NOENDBR "\n"				\
+	    "1:	movq (%rdi), %rax\n"				\
+	    name "_next:\n"					\
+	    "	addq $1, %rax\n"				\
+	    ASM_RET						\
+	    rest						\
+	    "	.size " name ", .-" name "\n"			\
+	    "	.popsection\n")
+
+LOAD("kst_load", "");
+LOAD("kst_try_load", "2: movq $-1, %rax\n" ASM_RET _ASM_EXTABLE(1b, 2b));
+
+/* Nothing is there; and nothing can be. */
+static const struct {
+	long *address;
+	int trapnr;
+} bad[] = {
+	{ (long *)0xffffeb0000000000, X86_TRAP_PF },
+	{ (long *)0x8000000000000000, X86_TRAP_GP },
+};
+
+static unsigned int pres, posts, faults, wrong;
+/* Of the fault that is expected. */
+static const void *expected_ip;
+static int expected_trapnr;
+static struct kprobe *expected_probe;
+static unsigned long after_fault;
+static long good = 41;
+
+static void expect(struct kprobe *p, const void *ip, int trapnr)
+{
+	expected_probe = p;
+	expected_ip = ip;
+	expected_trapnr = trapnr;
+	pres = 0;
+	posts = 0;
+	faults = 0;
+	wrong = 0;
+}
+
+static int count_pre(struct kprobe *p, struct pt_regs *regs)
+{
+	pres++;
+	return 0;
+}
+NOKPROBE_SYMBOL(count_pre);
+
+static void count_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
+{
+	posts++;
+}
+NOKPROBE_SYMBOL(count_post);
+
+static int declines(struct kprobe *p, struct pt_regs *regs, int trapnr)
+{
+	faults++;
+	if (p != expected_probe || trapnr != expected_trapnr || preemptible())
+		wrong++;
+	if (expected_ip && (void *)regs->ip != expected_ip)
+		wrong++;
+	return 0;
+}
+NOKPROBE_SYMBOL(declines);
+
+static int repairs_register(struct kprobe *p, struct pt_regs *regs, int trapnr)
+{
+	declines(p, regs, trapnr);
+	regs->di = (unsigned long)&good;
+	return 1;
+}
+NOKPROBE_SYMBOL(repairs_register);
+
+static int goes_on(struct kprobe *p, struct pt_regs *regs, int trapnr)
+{
+	declines(p, regs, trapnr);
+	regs->ax = 6;
+	regs->ip = after_fault;
+	return 1;
+}
+NOKPROBE_SYMBOL(goes_on);
+
+#define PROBE(at, ...) { .addr = (kprobe_opcode_t *)(at), .pre_handler = count_pre, __VA_ARGS__ }
+
+/* The probed instruction faults, with a post handler and without one: it is executed again, with what it needs. */
+static void repaired(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(bad); i++) {
+		struct kprobe kp = PROBE(kst_load, .post_handler = i & 1 ? count_post : NULL);
+
+		expect(&kp, kst_load, bad[i / 2].trapnr);
+		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0))
+			return;
+		EXPECT_EQ(kst_load(bad[i / 2].address), 42);
+		EXPECT(!irqs_disabled());
+		EXPECT_EQ(faults, 1);
+		EXPECT_EQ(kst_load(&good), 42);
+		EXPECT_EQ(faults, 1);
+		EXPECT_EQ(pres, 2);
+		EXPECT_EQ(posts, i & 1 ? 2 : 0);
+		EXPECT_EQ(wrong, 0);
+		EXPECT_EQ(kp.nmissed, 0);
+		unregister_kprobe(&kp);
+		EXPECT_EQ(kst_load(&good), 42);
+		EXPECT_EQ(pres, 2);
+	}
+}
+
+/* The same, left out. */
+static void left_out(void)
+{
+	unsigned int i;
+
+	after_fault = (unsigned long)kst_load_next;
+	for (i = 0; i < 2 * ARRAY_SIZE(bad); i++) {
+		struct kprobe kp = PROBE(kst_load, .post_handler = i & 1 ? count_post : NULL);
+
+		expect(&kp, kst_load, bad[i / 2].trapnr);
+		if (!EXPECT_EQ(register_kprobe_fault(&kp, goes_on), 0))
+			return;
+		EXPECT_EQ(kst_load(bad[i / 2].address), 7);
+		EXPECT(!irqs_disabled());
+		EXPECT_EQ(faults, 1);
+		EXPECT_EQ(pres, 1);
+		EXPECT_EQ(posts, 0);
+		/* nobody runs any more */
+		EXPECT_EQ(kst_load(&good), 42);
+		EXPECT_EQ(pres, 2);
+		EXPECT_EQ(posts, i & 1);
+		EXPECT_EQ(wrong, 0);
+		EXPECT_EQ(kp.nmissed, 0);
+		unregister_kprobe(&kp);
+	}
+}
+
+/* The exception table has the answer, whether there is a handler that has none, or no handler. */
+static void declined(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 4 * ARRAY_SIZE(bad); i++) {
+		struct kprobe kp = PROBE(kst_try_load, .post_handler = i & 1 ? count_post : NULL);
+		bool with = i & 2;
+
+		expect(&kp, kst_try_load, bad[i / 4].trapnr);
+		if (!EXPECT_EQ(with ? register_kprobe_fault(&kp, declines) : register_kprobe(&kp), 0))
+			return;
+		EXPECT_EQ(kst_try_load(bad[i / 4].address), -1);
+		EXPECT(!irqs_disabled());
+		EXPECT_EQ(faults, with);
+		EXPECT_EQ(kst_try_load(&good), 42);
+		EXPECT_EQ(faults, with);
+		EXPECT_EQ(pres, 2);
+		EXPECT_EQ(posts, i & 1);
+		EXPECT_EQ(wrong, 0);
+		unregister_kprobe(&kp);
+	}
+}
+
+/* Several probes: each is asked, up to the first that has dealt with it. */
+static void several(void)
+{
+	struct kprobe first = PROBE(kst_load), second = PROBE(kst_load), third = PROBE(kst_load);
+	struct kprobe disabled = PROBE(kst_load, .flags = KPROBE_FLAG_DISABLED);
+
+	expect(&second, kst_load, X86_TRAP_PF);
+	EXPECT_EQ(register_kprobe(&first), 0);
+	EXPECT_EQ(register_kprobe_fault(&second, repairs_register), 0);
+	EXPECT_EQ(register_kprobe(&third), 0);
+	EXPECT_EQ(register_kprobe_fault(&disabled, declines), 0);
+	EXPECT_EQ(kst_load(bad[0].address), 42);
+	EXPECT_EQ(faults, 1);
+	EXPECT_EQ(pres, 3);
+	EXPECT_EQ(wrong, 0);
+	unregister_kprobe(&disabled);
+	unregister_kprobe(&third);
+	unregister_kprobe(&second);
+	unregister_kprobe(&first);
+}
+
+static const long *load_from;
+
+static __always_inline void load(void)
+{
+	asm volatile("leaq 1f(%%rip), %%rax\n\t"
+		     "movq %%rax, %[after]\n\t"
+		     "movq (%[from]), %%rax\n"
+		     "1:"
+		     : [after] "=m" (after_fault) : [from] "r" (load_from) : "rax", "memory");
+}
+
+static int loads_pre(struct kprobe *p, struct pt_regs *regs)
+{
+	pres++;
+	load();
+	return 0;
+}
+NOKPROBE_SYMBOL(loads_pre);
+
+static void loads_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
+{
+	posts++;
+	load();
+}
+NOKPROBE_SYMBOL(loads_post);
+
+/* The handlers fault, at a breakpoint and at a place of ftrace. */
+static void in_handlers(void)
+{
+	struct kprobe at_breakpoint = {
+		.addr = (kprobe_opcode_t *)kst_load, .pre_handler = loads_pre, .post_handler = loads_post,
+	};
+	struct kprobe at_ftrace = {
+		.addr = (kprobe_opcode_t *)kst_target, .pre_handler = loads_pre, .post_handler = loads_post,
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		load_from = bad[i].address;
+		expect(&at_breakpoint, NULL, bad[i].trapnr);
+		if (!EXPECT_EQ(register_kprobe_fault(&at_breakpoint, goes_on), 0))
+			return;
+		EXPECT_EQ(kst_load(&good), 42);
+		unregister_kprobe(&at_breakpoint);
+		EXPECT_EQ(pres, 1);
+		EXPECT_EQ(posts, 1);
+		EXPECT_EQ(faults, 2);
+		EXPECT_EQ(wrong, 0);
+		expect(&at_ftrace, NULL, bad[i].trapnr);
+		if (!EXPECT_EQ(register_kprobe_fault(&at_ftrace, goes_on), 0))
+			return;
+		EXPECT(kprobe_ftrace(&at_ftrace));
+		EXPECT_EQ(kst_target(1), 4);
+		unregister_kprobe(&at_ftrace);
+		EXPECT_EQ(pres, 1);
+		EXPECT_EQ(posts, 1);
+		EXPECT_EQ(faults, 2);
+		EXPECT_EQ(wrong, 0);
+	}
+}
+
+static int calls_try_load(struct kprobe *p, struct pt_regs *regs)
+{
+	pres++;
+	if (kst_try_load(bad[0].address) != -1)
+		wrong++;
+	return 0;
+}
+NOKPROBE_SYMBOL(calls_try_load);
+
+/* A handler comes by another probe, whose instruction faults: that one is missed, and so the fault is the handler's. */
+static void in_missed(void)
+{
+	struct kprobe outer = { .addr = (kprobe_opcode_t *)kst_load, .pre_handler = calls_try_load };
+	struct kprobe inner = PROBE(kst_try_load, .post_handler = count_post);
+
+	expect(&outer, kst_try_load, X86_TRAP_PF);
+	EXPECT_EQ(register_kprobe_fault(&outer, declines), 0);
+	EXPECT_EQ(register_kprobe_fault(&inner, repairs_register), 0);
+	EXPECT_EQ(kst_load(&good), 42);
+	EXPECT_EQ(faults, 1);
+	EXPECT_EQ(pres, 1);
+	EXPECT_EQ(posts, 0);
+	EXPECT_EQ(inner.nmissed, 1);
+	EXPECT_EQ(wrong, 0);
+	unregister_kprobe(&inner);
+	unregister_kprobe(&outer);
+}
+
+static int faults_itself(struct kprobe *p, struct pt_regs *regs, int trapnr)
+{
+	long value;
+
+	declines(p, regs, trapnr);
+	if (copy_from_kernel_nofault(&value, bad[0].address, sizeof(value)) != -EFAULT)
+		wrong++;
+	/* a probe that is missed */
+	if (kst_target(1) != 4)
+		wrong++;
+	regs->di = (unsigned long)&good;
+	return 1;
+}
+NOKPROBE_SYMBOL(faults_itself);
+
+/* A fault of the handler for faults does not come to it, and probes that it hits are missed. */
+static void in_itself(void)
+{
+	struct kprobe kp = PROBE(kst_load, .post_handler = count_post), other = PROBE(kst_target);
+
+	expect(&kp, kst_load, X86_TRAP_PF);
+	EXPECT_EQ(register_kprobe_fault(&kp, faults_itself), 0);
+	EXPECT_EQ(register_kprobe(&other), 0);
+	EXPECT_EQ(kst_load(bad[0].address), 42);
+	EXPECT_EQ(faults, 1);
+	EXPECT_EQ(pres, 1);
+	EXPECT_EQ(posts, 1);
+	EXPECT_EQ(other.nmissed, 1);
+	EXPECT_EQ(wrong, 0);
+	unregister_kprobe(&other);
+	unregister_kprobe(&kp);
+}
+
+static void refused(void)
+{
+	struct kprobe kp = PROBE(kst_load), inside = PROBE(kst_bytes + 3);
+
+	EXPECT_EQ(register_kprobe_fault(NULL, declines), -EINVAL);
+	EXPECT_EQ(register_kprobe_fault(&kp, NULL), -EINVAL);
+	EXPECT_EQ(register_kprobe_fault(&inside, declines), -EILSEQ);
+	/* twice: the first handler stays; and registered again, there is none any more */
+	expect(&kp, kst_load, X86_TRAP_PF);
+	EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0);
+	EXPECT_EQ(register_kprobe_fault(&kp, declines), -EINVAL);
+	EXPECT_EQ(register_kprobe(&kp), -EINVAL);
+	EXPECT_EQ(kst_load(bad[0].address), 42);
+	unregister_kprobe(&kp);
+	kp.addr = (kprobe_opcode_t *)kst_try_load;
+	EXPECT_EQ(register_kprobe(&kp), 0);
+	EXPECT_EQ(kst_try_load(bad[0].address), -1);
+	EXPECT_EQ(faults, 1);
+	unregister_kprobe(&kp);
+}
+
+const struct kst_case kst_fault_cases[] = {
+	{ "fault.repaired", repaired },
+	{ "fault.left_out", left_out },
+	{ "fault.declined", declined },
+	{ "fault.several", several },
+	{ "fault.in_handlers", in_handlers },
+	{ "fault.in_missed", in_missed },
+	{ "fault.in_itself", in_itself },
+	{ "fault.refused", refused },
+	{ }
+};
+
+#else
+
+const struct kst_case kst_fault_cases[] = { { } };
+
+#endif /* CONFIG_KPROBES_ENGINE_RUST */
