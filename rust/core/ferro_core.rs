@@ -11,5 +11,6 @@
 
 pub mod hooks;
 pub mod insn;
+pub mod probe_command;
 pub mod relay;
 pub mod ring;

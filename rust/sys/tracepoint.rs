@@ -13,6 +13,7 @@ use kernel::error::to_result;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::Arc;
+use kernel::task::Task;
 
 /// Length of a thread's name.
 pub const COMM_LEN: usize = 16;
@@ -28,6 +29,13 @@ pub struct TaskInfo {
 }
 
 impl TaskInfo {
+    /// The thread that runs. Context: any, NMI included.
+    #[inline]
+    pub fn current() -> Self {
+        // SAFETY: The current task is live.
+        unsafe { Self::of(Task::current_raw()) }
+    }
+
     /// # Safety
     ///
     /// `task` points to a live task.

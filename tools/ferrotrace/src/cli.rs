@@ -7,6 +7,7 @@
 mod hooks;
 mod klog;
 mod merge;
+mod probe;
 
 use std::io;
 use std::io::IsTerminal;
@@ -28,7 +29,7 @@ use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
 use ferrotrace::relay::stat::Watch;
 
-/// Records and decodes the kernel's traces, and arms the exits on its hooks.
+/// Records and decodes the kernel's traces, arms the exits on its hooks, and probes it.
 #[derive(Debug, Parser)]
 #[command(name = "ferrotrace", version)]
 pub struct Cli {
@@ -45,6 +46,8 @@ enum Command {
     Klog(klog::KlogArgs),
     /// Hooks in the kernel, and the exits that are called where they fire.
     Hooks(hooks::HooksArgs),
+    /// Probes on instructions of the running kernel, and on returns of its functions.
+    Probe(probe::ProbeArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -144,6 +147,7 @@ impl Cli {
             Command::Relay(Relay::Merge(args)) => args.run(),
             Command::Klog(args) => args.run(),
             Command::Hooks(args) => args.run(),
+            Command::Probe(args) => args.run(),
         }
     }
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ferrotrace's user-space side: recording relay channels, decoding what was recorded, and looking
-//! after hooks.
+//! Ferrotrace's user-space side: recording relay channels, decoding what was recorded, looking after
+//! hooks, and probing the kernel.
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
-//! recordings; [`hooks`] shows and arms the exits on the kernel's hooks. The only unsafe code is in
-//! `relay/mapping.rs`.
+//! recordings; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
+//! shows their hits. The only unsafe code is in `relay/mapping.rs`.
 
 pub mod fast;
 pub mod hooks;
 pub mod merge;
+pub mod probes;
 pub mod relay;
 pub mod signals;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The commands of the `ferrotrace_probes` module: a line of text each.
+//!
+//! ```text
+//! p NAME SYMBOL[+OFFSET]   a probe on an instruction
+//! r NAME SYMBOL            a probe on the return of a function
+//! -NAME                    removes a probe
+//! -*                       removes all
+//! ```
+
+/// Bytes of a probe's name.
+pub const NAME_MAX: usize = 63;
+
+/// Bytes of a symbol's name.
+pub const SYMBOL_MAX: usize = 511;
+
+/// What a probe is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An instruction.
+    Point,
+    /// The return of a function.
+    Return,
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// Adds a probe.
+    Add {
+        /// What it is on.
+        kind: Kind,
+        /// What it is called.
+        name: &'a str,
+        /// The function.
+        symbol: &'a str,
+        /// Bytes from its start to the instruction.
+        offset: u32,
+    },
+    /// Removes the probe of that name.
+    Remove(&'a str),
+    /// Removes all probes.
+    RemoveAll,
+}
+
+impl<'a> Command<'a> {
+    /// Reads a line, without its end. `None` if it is no command.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let line = core::str::from_utf8(line).ok()?;
+        match line.strip_prefix('-') {
+            Some("*") => return Some(Self::RemoveAll),
+            Some(removed) => return Some(Self::Remove(name(removed)?)),
+            None => (),
+        }
+        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+        let kind = match words.next()? {
+            "p" => Kind::Point,
+            "r" => Kind::Return,
+            _ => return None,
+        };
+        let name = name(words.next()?)?;
+        let (symbol, offset) = place(words.next()?)?;
+        // A function returns from its start only.
+        let returns_elsewhere = kind == Kind::Return && offset != 0;
+        if returns_elsewhere || words.next().is_some() {
+            return None;
+        }
+        Some(Self::Add {
+            kind,
+            name,
+            symbol,
+            offset,
+        })
+    }
+}
+
+/// A probe's name, if it is one.
+fn name(text: &str) -> Option<&str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    let good = !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(fits);
+    good.then_some(text)
+}
+
+/// `SYMBOL`, `SYMBOL+12` or `SYMBOL+0xc`.
+fn place(text: &str) -> Option<(&str, u32)> {
+    let (symbol, offset) = match text.split_once('+') {
+        Some((symbol, offset)) => (symbol, number(offset)?),
+        None => (text, 0),
+    };
+    let good = !symbol.is_empty()
+        && symbol.len() <= SYMBOL_MAX
+        && symbol.bytes().all(|byte| byte.is_ascii_graphic());
+    good.then_some((symbol, offset))
+}
+
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    // The standard library would take a sign, too.
+    let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain
+        .then(|| u32::from_str_radix(digits, radix).ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(kind: Kind, symbol: &str, offset: u32) -> Option<Command<'_>> {
+        Some(Command::Add {
+            kind,
+            name: "a",
+            symbol,
+            offset,
+        })
+    }
+
+    #[test]
+    fn commands() {
+        let parse = |line: &'static str| Command::parse(line.as_bytes());
+        assert_eq!(parse("p a f"), add(Kind::Point, "f", 0));
+        assert_eq!(parse("p\ta  f+16"), add(Kind::Point, "f", 16));
+        assert_eq!(parse("p a f.cold+0xfF"), add(Kind::Point, "f.cold", 255));
+        assert_eq!(parse("p a f+4294967295"), add(Kind::Point, "f", u32::MAX));
+        assert_eq!(parse("r a f"), add(Kind::Return, "f", 0));
+        assert_eq!(parse("r a f+0"), add(Kind::Return, "f", 0));
+        assert_eq!(parse("-a.b-c"), Some(Command::Remove("a.b-c")));
+        assert_eq!(parse("-*"), Some(Command::RemoveAll));
+    }
+
+    #[test]
+    fn no_commands() {
+        for line in [
+            "",
+            "p",
+            "p a",
+            "p a f g",
+            "q a f",
+            "pa f",
+            "P a f",
+            "p a* f",
+            "p a +1",
+            "p a f+",
+            "p a f+0x",
+            "p a f+-1",
+            "p a f++1",
+            "p a f+1g",
+            "p a f+4294967296",
+            "r a f+1",
+            "-",
+            "- a",
+            "-a b",
+            "-**",
+            "p a f\np b g",
+            "p a f\0",
+            "+a",
+        ] {
+            assert_eq!(Command::parse(line.as_bytes()), None, "{line:?}");
+        }
+        assert_eq!(Command::parse(b"p a \xff"), None);
+        assert_eq!(Command::parse("p a \u{e9}".as_bytes()), None);
+    }
+
+    #[test]
+    fn lengths() {
+        let line = |name: usize, symbol: usize| {
+            let (name, symbol) = ("n".repeat(name), "s".repeat(symbol));
+            Command::parse(format!("p {name} {symbol}").as_bytes()).is_some()
+        };
+        assert!(line(NAME_MAX, SYMBOL_MAX));
+        assert!(!line(NAME_MAX + 1, 1));
+        assert!(!line(1, SYMBOL_MAX + 1));
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can go wrong with probes.
+
+#![deny(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use thiserror::Error;
+
+use super::model::ParseError;
+use super::model::Place;
+
+/// The library's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Names for a message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Names(pub Vec<String>);
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 20;
+        if self.0.is_empty() {
+            return f.write_str("none at all");
+        }
+        let first = self.0.get(..MOST).unwrap_or(&self.0);
+        f.write_str(&first.join(", "))?;
+        match self.0.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Why the kernel takes no probe, in words.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Its answer.
+    pub errno: Errno,
+    /// Lines of its log.
+    pub log: Vec<String>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errno = self.errno;
+        f.write_str(match errno {
+            Errno::EINVAL => {
+                "there must be no probe: not kernel code, code that probes depend on \
+                 (kprobes/blacklist in debugfs), or, for a return, not the start of a function"
+            }
+            Errno::EILSEQ => "not the start of an instruction",
+            Errno::EOPNOTSUPP => "this instruction cannot be executed in another place",
+            Errno::ENOENT => "the code has gone",
+            _ => errno.desc(),
+        })?;
+        write!(f, " ({errno:?})")?;
+        match &self.log[..] {
+            [] => f.write_str("; dmesg may say more"),
+            log => write!(f, "; the kernel says: {}", log.join("; ")),
+        }
+    }
+}
+
+/// An error of the probe commands.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Nothing is mounted where debugfs should be.
+    #[error("{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug)", .0.display())]
+    NoDebugfs(PathBuf),
+
+    /// debugfs is there, but not the directory of the module.
+    #[error(
+        "{}: no such directory: the module ferrotrace_probes is not loaded (modprobe ferrotrace_probes; \
+         it comes with CONFIG_KPROBES_RUST_EVENTS)",
+        .0.display()
+    )]
+    NoModule(PathBuf),
+
+    /// The user may not do that.
+    #[error("{}: permission denied: only root may probe the kernel", .0.display())]
+    Denied(PathBuf),
+
+    /// The list is not as it should be.
+    #[error("{}: not understood", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where, and why.
+        source: ParseError,
+    },
+
+    /// Two probes of one name.
+    #[error("there is a probe {0} already; --name gives this one another name")]
+    Exists(String),
+
+    /// No probe of that name.
+    #[error("there is no probe {name}; probes: {others}")]
+    NoProbe {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        others: Names,
+    },
+
+    /// The kernel has no such function.
+    #[error("the kernel has no function {symbol}{}", did_you_mean(near))]
+    NoSymbol {
+        /// The name.
+        symbol: String,
+        /// Names like this one.
+        near: Vec<String>,
+    },
+
+    /// The kernel takes no probe there.
+    #[error("no probe at {place}: {refusal}")]
+    Refused {
+        /// The place.
+        place: Place,
+        /// Why.
+        refusal: Refusal,
+    },
+
+    /// The API's module is there, but no engine.
+    #[error("there is no kprobes engine yet (modprobe rust_kprobes)")]
+    NoEngine,
+
+    /// Return probes are on functions.
+    #[error("{0}: the return of a function is probed at its start, without an offset")]
+    ReturnOffset(Place),
+
+    /// Whoever reads takes the hits away from others.
+    #[error("another \"ferrotrace probe watch\" is running")]
+    Watched,
+
+    /// Any other refusal of the system.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+
+    /// The channel of the hits.
+    #[error(transparent)]
+    Channel(#[from] crate::relay::error::Error),
+}
+
+fn did_you_mean(near: &[String]) -> String {
+    if near.is_empty() {
+        return " (/proc/kallsyms has all)".to_owned();
+    }
+    format!("; did you mean {}?", near.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_why() {
+        let text = |errno, log: &[&str]| {
+            let log = log.iter().map(|line| line.to_string()).collect();
+            let place = "f+0x3".parse().unwrap();
+            let refusal = Refusal { errno, log };
+            Error::Refused { place, refusal }.to_string()
+        };
+        assert_eq!(
+            text(Errno::EILSEQ, &[]),
+            "no probe at f+0x3: not the start of an instruction (EILSEQ); dmesg may say more"
+        );
+        assert!(text(Errno::EINVAL, &["a", "b"]).ends_with("(EINVAL); the kernel says: a; b"));
+        assert!(text(Errno::ENOMEM, &[]).contains("(ENOMEM)"));
+    }
+
+    #[test]
+    fn names_are_not_too_many() {
+        let names = |count: usize| Names((0..count).map(|n| n.to_string()).collect()).to_string();
+        assert_eq!(names(0), "none at all");
+        assert_eq!(names(2), "0, 1");
+        assert!(names(22).ends_with(", 19 and 2 more"));
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probes in the running kernel: adding and removing them, and watching their hits.
+//!
+//! The kernel's side is the module `ferrotrace_probes`; see `Documentation/probes.rst`.
+
+pub mod control;
+pub mod error;
+pub mod event;
+pub mod live;
+pub mod model;
+pub mod order;
+pub mod print;
+pub mod symbols;
+pub mod watch;

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probes as the kernel lists them, and the places that the user names.
+
+#![deny(unsafe_code)]
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use serde::Serializer;
+use thiserror::Error;
+
+/// Bytes of a probe's name.
+pub const NAME_MAX: usize = 63;
+
+/// What a probe is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// An instruction.
+    Probe,
+    /// The return of a function.
+    Return,
+}
+
+impl Kind {
+    /// As the kernel and JSON call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Return => "return",
+        }
+    }
+}
+
+/// What is wrong with a place.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum PlaceError {
+    /// Nothing, or something with white space in it, before the `+`.
+    #[error("not of the form SYMBOL or SYMBOL+OFFSET")]
+    Symbol,
+    /// No number behind the `+`.
+    #[error("the offset is no number up to 4294967295, decimal or with 0x")]
+    Offset,
+}
+
+/// A place in the kernel's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The function.
+    pub symbol: String,
+    /// Bytes from its start.
+    pub offset: u32,
+}
+
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Self, PlaceError> {
+        let (symbol, offset) = match text.split_once('+') {
+            Some((symbol, offset)) => (symbol, number(offset).ok_or(PlaceError::Offset)?),
+            None => (text, 0),
+        };
+        if symbol.is_empty() || !symbol.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(PlaceError::Symbol);
+        }
+        Ok(Self {
+            symbol: symbol.to_owned(),
+            offset,
+        })
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    // from_str_radix() would take a sign, too.
+    let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let value = u32::from_str_radix(digits, radix).ok();
+    value.filter(|_| plain)
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.symbol)?;
+        if self.offset != 0 {
+            write!(f, "+{:#x}", self.offset)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A probe's name, if it is one.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if text.is_empty() || text.len() > NAME_MAX || !text.bytes().all(fits) {
+        return Err(format!(
+            "a name has 1 to {NAME_MAX} letters, digits, '_', '.' and '-'"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+impl Place {
+    /// What a probe there is called if the user does not say it.
+    pub fn default_name(&self, kind: Kind) -> String {
+        let mut end = match self.offset {
+            0 => String::new(),
+            offset => format!(".{offset:#x}"),
+        };
+        if kind == Kind::Return {
+            end.push_str(".ret");
+        }
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let symbol = self.symbol.chars().map(|c| if fits(c) { c } else { '_' });
+        let mut name: String = symbol.take(NAME_MAX - end.len()).collect();
+        name.push_str(&end);
+        name
+    }
+}
+
+/// A probe, as the kernel lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// What its hits are marked with.
+    #[serde(skip)]
+    pub id: u32,
+    /// What it is called.
+    pub name: String,
+    /// What it is on.
+    pub kind: Kind,
+    /// Where, as it was added.
+    pub place: Place,
+    /// Where that is.
+    #[serde(serialize_with = "as_hex")]
+    pub address: u64,
+    /// How often it was hit.
+    pub hits: u64,
+    /// How often its handler could not be called.
+    pub missed: u64,
+    /// Whether its code has gone with its module.
+    pub gone: bool,
+}
+
+fn as_hex<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{value:#x}"))
+}
+
+/// What is not understood of a list.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("line {line}: no good value of {key}=")]
+pub struct ParseError {
+    line: usize,
+    key: &'static str,
+}
+
+/// Reads the kernel's list. Keys that are not known are passed over.
+pub fn parse_list(text: &str) -> Result<Vec<Probe>, ParseError> {
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(index, line)| {
+            parse_probe(line).map_err(|key| ParseError {
+                line: index + 1,
+                key,
+            })
+        })
+        .collect()
+}
+
+/// Reads a line; an error is the key.
+fn parse_probe(line: &str) -> Result<Probe, &'static str> {
+    let get = |key: &'static str| {
+        let mut words = line.split(' ').filter_map(|word| word.split_once('='));
+        words.find(|(k, _)| *k == key).map(|(_, v)| v).ok_or(key)
+    };
+    fn plain<T: FromStr>(key: &'static str, text: &str) -> Result<T, &'static str> {
+        text.parse().map_err(|_| key)
+    }
+    let address = get("address")?.strip_prefix("0x").ok_or("address")?;
+    Ok(Probe {
+        id: plain("id", get("id")?)?,
+        name: parse_name(get("name")?).map_err(|_| "name")?,
+        kind: match get("kind")? {
+            "probe" => Kind::Probe,
+            "return" => Kind::Return,
+            _ => return Err("kind"),
+        },
+        place: plain("place", get("place")?)?,
+        address: u64::from_str_radix(address, 16).map_err(|_| "address")?,
+        hits: plain("hits", get("hits")?)?,
+        missed: plain("missed", get("missed")?)?,
+        gone: match get("state")? {
+            "on" => false,
+            "gone" => true,
+            _ => return Err("state"),
+        },
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const LIST: &str = "\
+id=0 name=forks kind=probe place=kernel_clone address=0xffffffff81063c90 hits=12 missed=0 state=on
+id=7 name=open.ret kind=return place=do_sys_openat2 address=0xffffffff811d5f20 hits=3 missed=1 state=gone later=1
+id=8 name=a kind=probe place=kernel_clone+0x10 address=0xffffffff81063ca0 hits=0 missed=0 state=on
+";
+
+    #[test]
+    fn lists() {
+        let list = parse_list(LIST).unwrap();
+        let [forks, open, a] = &list[..] else {
+            panic!("{list:?}");
+        };
+        assert_eq!(
+            (forks.id, forks.hits, forks.kind, forks.gone),
+            (0, 12, Kind::Probe, false)
+        );
+        assert_eq!(forks.address, 0xffff_ffff_8106_3c90);
+        assert_eq!((open.kind, open.missed, open.gone), (Kind::Return, 1, true));
+        assert_eq!(a.place.to_string(), "kernel_clone+0x10");
+        assert_eq!(parse_list("").unwrap(), []);
+        for (from, to, key) in [
+            ("id=0", "id=-1", "id"),
+            ("hits=12", "", "hits"),
+            ("state=on", "state=off", "state"),
+            ("0xffffffff81063c90", "12", "address"),
+        ] {
+            let error = parse_list(&LIST.replacen(from, to, 1)).unwrap_err();
+            assert_eq!(error, ParseError { line: 1, key });
+        }
+    }
+
+    #[test]
+    fn places() {
+        let place = |text: &str| text.parse::<Place>();
+        let is = |text: &str, symbol: &str, offset| {
+            let symbol = symbol.to_owned();
+            assert_eq!(place(text), Ok(Place { symbol, offset }));
+        };
+        is("f", "f", 0);
+        is("f.cold+0x10", "f.cold", 16);
+        is("f+16", "f", 16);
+        for bad in ["", "+1", "a b", "\u{e9}"] {
+            assert_eq!(place(bad), Err(PlaceError::Symbol), "{bad}");
+        }
+        for bad in ["f+", "f+-1", "f+0x", "f++1", "f+1g", "f+4294967296"] {
+            assert_eq!(place(bad), Err(PlaceError::Offset), "{bad}");
+        }
+    }
+
+    #[test]
+    fn default_names_are_names() {
+        let name = |text: &str, kind| text.parse::<Place>().unwrap().default_name(kind);
+        assert_eq!(name("f", Kind::Probe), "f");
+        assert_eq!(name("f+16", Kind::Probe), "f.0x10");
+        assert_eq!(name("f", Kind::Return), "f.ret");
+        let long = name(&format!("m:{}+1", "x".repeat(200)), Kind::Probe);
+        assert_eq!(long.len(), NAME_MAX);
+        assert!(long.starts_with("m_x") && long.ends_with("x.0x1"));
+        assert!(parse_name(&long).is_ok());
+        for bad in ["", "a b", "*", "a+b"] {
+            assert!(parse_name(bad).is_err(), "{bad}");
+        }
+    }
+}

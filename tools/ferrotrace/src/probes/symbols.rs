@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's functions, from `/proc/kallsyms`.
+
+#![deny(unsafe_code)]
+
+use std::fs;
+use std::io;
+
+/// Names that are offered in place of one that does not exist.
+const OFFERED: usize = 6;
+
+/// Functions, by address.
+#[derive(Debug, Default)]
+pub struct Symbols(Vec<(u64, String)>);
+
+impl Symbols {
+    /// Reads the running kernel's.
+    pub fn read() -> io::Result<Self> {
+        Ok(Self::parse(&fs::read_to_string("/proc/kallsyms")?))
+    }
+
+    fn parse(text: &str) -> Self {
+        let functions = text.lines().filter_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
+            let name = words.next()?.to_owned();
+            is_code.then_some((address, name))
+        });
+        let mut functions: Vec<_> = functions.collect();
+        functions.sort();
+        Self(functions)
+    }
+
+    /// `SYMBOL+0xOFFSET` of an address.
+    pub fn describe(&self, address: u64) -> String {
+        let next = self.0.partition_point(|(start, _)| *start <= address);
+        let found = next.checked_sub(1).and_then(|index| self.0.get(index));
+        match found {
+            Some((start, name)) if *start != 0 => format!("{name}+{:#x}", address - start),
+            _ => format!("{address:#x}"),
+        }
+    }
+
+    /// How many functions have that name.
+    pub fn count(&self, name: &str) -> usize {
+        self.0.iter().filter(|(_, known)| known == name).count()
+    }
+
+    /// Names that are like this one, the nearest first.
+    pub fn near(&self, name: &str) -> Vec<String> {
+        let most = if name.len() < 6 { 1 } else { 2 };
+        let rank = |known: &str| {
+            if known.len().abs_diff(name.len()) <= most {
+                let edits = distance(name.as_bytes(), known.as_bytes());
+                if edits <= most {
+                    return Some(edits);
+                }
+            }
+            // What the compiler has made of it (f.isra.0, f.cold), or what it is a part of.
+            let contained = name.len() >= 4 && known.contains(name);
+            let extended = known.len() >= 6 && name.contains(known);
+            (contained || extended).then(|| most + 1 + known.len().abs_diff(name.len()))
+        };
+        let known = self.0.iter();
+        let mut near: Vec<_> = known
+            .filter_map(|(_, known)| Some((rank(known)?, known)))
+            .collect();
+        near.sort();
+        near.dedup();
+        near.truncate(OFFERED);
+        near.into_iter().map(|(_, known)| known.clone()).collect()
+    }
+}
+
+/// How many bytes have to be changed, added or taken away.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        if let Some(first) = row.first_mut() {
+            *first = left;
+        }
+        for (cell, y) in row.iter_mut().skip(1).zip(b) {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = *cell;
+            left = changed.min(diagonal + 1).min(left + 1);
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000100 T kernel_clone
+ffffffff81000200 t do_sys_openat2
+ffffffff81000300 t copy_process.isra.0
+ffffffff81000080 T _stext
+ffffffff81000400 D kernel_clones
+ffffffffa0000000 t init_module\t[mod]
+ffffffff81000500 t init_module
+";
+
+    #[test]
+    fn addresses() {
+        let symbols = Symbols::parse(KALLSYMS);
+        assert_eq!(symbols.describe(0xffff_ffff_8100_0100), "kernel_clone+0x0");
+        assert_eq!(symbols.describe(0xffff_ffff_8100_01ff), "kernel_clone+0xff");
+        assert_eq!(symbols.describe(0xffff_ffff_a000_0001), "init_module+0x1");
+        assert_eq!(symbols.describe(5), "0x5");
+        assert_eq!(symbols.count("init_module"), 2);
+        assert_eq!(symbols.count("kernel_clones"), 0);
+    }
+
+    #[test]
+    fn near_names() {
+        let symbols = Symbols::parse(KALLSYMS);
+        assert_eq!(symbols.near("kernel_clome"), ["kernel_clone"]);
+        assert_eq!(symbols.near("copy_process"), ["copy_process.isra.0"]);
+        assert_eq!(symbols.near("__do_sys_openat2"), ["do_sys_openat2"]);
+        assert!(symbols.near("x").is_empty());
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, edits) in [
+            ("", "", 0),
+            ("abc", "abc", 0),
+            ("abc", "", 3),
+            ("", "ab", 2),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a.as_bytes(), b.as_bytes()), edits, "{a} {b}");
+        }
+    }
+}

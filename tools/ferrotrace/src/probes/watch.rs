@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Watching hits: those of probes that are there, or of some that are there for that only.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+use std::time::Instant;
+
+use nix::time::ClockId;
+use nix::time::clock_gettime;
+use serde::Serialize;
+
+use super::control::Control;
+use super::error::Error;
+use super::error::Result;
+use super::event::Event;
+use super::live::Live;
+use super::model::Kind;
+use super::model::Place;
+use super::model::Probe;
+use super::order::Order;
+use super::print;
+use super::print::Style;
+use super::symbols::Symbols;
+use crate::signals::StopSignals;
+
+/// How long a hit may wait for being shown, about.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// Rounds after which new CPUs and new probes are looked for.
+const LOOK: u32 = 10;
+
+/// What the user wants.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Places of probes that are there as long as this runs; without any, all probes that are there
+    /// already are watched.
+    pub places: Vec<Place>,
+    /// What these are on.
+    pub kind: Kind,
+    /// Stop after so many hits.
+    pub count: Option<u64>,
+    /// Stop after this time.
+    pub duration: Option<Duration>,
+    /// How hits are shown.
+    pub style: Style,
+}
+
+/// Hits of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProbeCounts {
+    /// The probe's place if it was there for this only, else its name.
+    pub name: String,
+    /// Hits that were shown.
+    pub events: u64,
+    /// Hits that the kernel had no handler for, meanwhile.
+    pub missed: u64,
+}
+
+/// What was watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Of each probe.
+    pub probes: Vec<ProbeCounts>,
+    /// Hits that were shown.
+    pub events: u64,
+    /// Hits that the channel had no room for, of any probe.
+    pub dropped: u64,
+    /// Hits that stand behind later ones.
+    pub late: u64,
+}
+
+/// Probes that are there as long as this is.
+struct Temporary<'a> {
+    control: &'a Control,
+    names: Vec<String>,
+}
+
+impl<'a> Temporary<'a> {
+    fn add(control: &'a Control, options: &Options) -> Result<Self> {
+        let mut added = Self {
+            control,
+            names: Vec::new(),
+        };
+        for (index, place) in options.places.iter().enumerate() {
+            let name = format!("watch.{}.{index}", std::process::id());
+            control.add(options.kind, &name, place)?;
+            added.names.push(name);
+        }
+        Ok(added)
+    }
+
+    fn remove(mut self) -> Result<()> {
+        while let Some(name) = self.names.pop() {
+            self.control.remove(&name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // Another error is being reported.
+            let _ = self.control.remove(name);
+        }
+    }
+}
+
+/// A probe and what came of it.
+struct Watched {
+    probe: Probe,
+    name: String,
+    missed_before: u64,
+    events: u64,
+}
+
+struct Watch<'a> {
+    options: &'a Options,
+    live: Live,
+    order: Order,
+    probes: BTreeMap<u32, Watched>,
+    symbols: Symbols,
+    events: u64,
+    /// Everything before this time has been read.
+    read_until: u64,
+}
+
+/// Shows hits with `print`, which says whether there still is a reader, until a signal, the end of the
+/// time, or enough of them. `ready` is called when the probes are there.
+pub fn watch(
+    control: &Control,
+    options: &Options,
+    ready: impl FnOnce(),
+    mut print: impl FnMut(&str) -> Result<bool>,
+) -> Result<Counts> {
+    let signals = StopSignals::new().map_err(|errno| system("take over signals", errno))?;
+    let _lock = control.lock()?;
+    let live = Live::open(&control.channel())?;
+    let dropped = live.dropped()?;
+    let temporary = Temporary::add(control, options)?;
+    let mut watch = Watch {
+        options,
+        live,
+        order: Order::default(),
+        probes: BTreeMap::new(),
+        // Only returns need names of addresses.
+        symbols: Symbols::default(),
+        events: 0,
+        read_until: 0,
+    };
+    watch.look(control, &temporary.names, true)?;
+    ready();
+    if watch
+        .probes
+        .values()
+        .any(|watched| watched.probe.kind == Kind::Return)
+    {
+        watch.symbols = Symbols::read().unwrap_or_default();
+    }
+    let end = options
+        .duration
+        .and_then(|duration| Instant::now().checked_add(duration));
+    let mut goes_on = true;
+    let mut rounds = 0;
+    while goes_on && end.is_none_or(|end| Instant::now() < end) {
+        let more = watch.round()?;
+        let upto = watch.read_until;
+        goes_on = watch.show(upto, &mut print)?;
+        rounds += 1;
+        if rounds % LOOK == 0 {
+            watch.live.scan()?;
+            watch.look(control, &temporary.names, false)?;
+        }
+        if goes_on && !more {
+            let left = end.map_or(ROUND, |end| end.saturating_duration_since(Instant::now()));
+            let stopped = watch.live.wait(&signals, left.min(ROUND));
+            goes_on = !stopped.map_err(|errno| system("wait", errno))?;
+        }
+    }
+    watch.look(control, &temporary.names, false)?;
+    temporary.remove()?;
+    // With no probe left this ends; with others it has to.
+    for _ in 0..64 {
+        if !watch.round()? {
+            break;
+        }
+    }
+    watch.show(u64::MAX, &mut print)?;
+    watch.counts(dropped)
+}
+
+fn system(action: &'static str, errno: nix::errno::Errno) -> Error {
+    Error::Io {
+        action,
+        path: "/proc/self".into(),
+        source: errno.into(),
+    }
+}
+
+/// The clock of the records.
+fn now() -> Result<u64> {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    let time = Duration::from(time.map_err(|errno| system("read the clock", errno))?);
+    Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl Watch<'_> {
+    /// Looks which probes there are: all, or if there are `names` these.
+    fn look(&mut self, control: &Control, names: &[String], first: bool) -> Result<()> {
+        for probe in control.list()? {
+            if !names.is_empty() && !names.contains(&probe.name) {
+                continue;
+            }
+            let name = match names.is_empty() {
+                true => probe.name.clone(),
+                false => probe.place.to_string(),
+            };
+            let before = if first { probe.missed } else { 0 };
+            match self.probes.get_mut(&probe.id) {
+                Some(watched) => watched.probe = probe,
+                None => {
+                    let watched = Watched {
+                        name,
+                        missed_before: before,
+                        events: 0,
+                        probe,
+                    };
+                    self.probes.insert(watched.probe.id, watched);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what there is. Says whether there may be more.
+    fn round(&mut self) -> Result<bool> {
+        // A writer may have taken the time just before this, and not written yet.
+        let began = now()?.saturating_sub(1_000_000);
+        let order = &mut self.order;
+        let more = self.live.round(|event| order.add(event))?;
+        if !more {
+            self.read_until = began;
+        }
+        Ok(more)
+    }
+
+    fn wanted(&self) -> u64 {
+        let count = self.options.count.unwrap_or(u64::MAX);
+        count.saturating_sub(self.events)
+    }
+
+    /// Shows hits before this time. Says whether more are wanted.
+    fn show(&mut self, until: u64, print: &mut impl FnMut(&str) -> Result<bool>) -> Result<bool> {
+        let mut text = String::new();
+        for event in self.order.before(until) {
+            if self.wanted() == 0 {
+                break;
+            }
+            self.show_event(&event, &mut text);
+        }
+        if !text.is_empty() && !print(&text)? {
+            return Ok(false);
+        }
+        Ok(self.wanted() != 0)
+    }
+
+    fn show_event(&mut self, event: &Event, text: &mut String) {
+        // Hits of probes that have gone, or of others, are not asked for.
+        let Some(watched) = self.probes.get_mut(&event.probe) else {
+            return;
+        };
+        watched.events += 1;
+        self.events += 1;
+        let style = self.options.style;
+        text.push_str(&print::event(event, &watched.probe, &self.symbols, style));
+    }
+
+    fn counts(&self, dropped: u64) -> Result<Counts> {
+        let probes = self.probes.values().map(|watched| ProbeCounts {
+            name: watched.name.clone(),
+            events: watched.events,
+            missed: watched.probe.missed.saturating_sub(watched.missed_before),
+        });
+        Ok(Counts {
+            probes: probes.collect(),
+            events: self.events,
+            dropped: self.live.dropped()?.saturating_sub(dropped),
+            late: self.order.late(),
+        })
+    }
+}
