@@ -118,7 +118,10 @@ struct Watched {
 }
 
 struct Watch<'a> {
+    control: &'a Control,
     options: &'a Options,
+    /// Of the probes that are there for this only.
+    names: Vec<String>,
     live: Live,
     order: Order,
     probes: BTreeMap<u32, Watched>,
@@ -138,28 +141,27 @@ pub fn watch(
 ) -> Result<Counts> {
     let signals = StopSignals::new().map_err(|errno| system("take over signals", errno))?;
     let _lock = control.lock()?;
-    let live = Live::open(&control.channel())?;
+    let mut live = Live::open(&control.channel())?;
+    if !options.places.is_empty() {
+        // Old hits of others would only take room.
+        drain(&mut live, |_| ())?;
+    }
+    let symbols = symbols(control, options)?;
     let dropped = live.dropped()?;
     let temporary = Temporary::add(control, options)?;
     let mut watch = Watch {
+        control,
         options,
+        names: temporary.names.clone(),
         live,
         order: Order::default(),
         probes: BTreeMap::new(),
-        // Only returns need names of addresses.
-        symbols: Symbols::default(),
+        symbols,
         events: 0,
         read_until: 0,
     };
-    watch.look(control, &temporary.names, true)?;
+    watch.look(true)?;
     ready();
-    if watch
-        .probes
-        .values()
-        .any(|watched| watched.probe.kind == Kind::Return)
-    {
-        watch.symbols = Symbols::read().unwrap_or_default();
-    }
     let end = options
         .duration
         .and_then(|duration| Instant::now().checked_add(duration));
@@ -172,7 +174,7 @@ pub fn watch(
         rounds += 1;
         if rounds % LOOK == 0 {
             watch.live.scan()?;
-            watch.look(control, &temporary.names, false)?;
+            watch.look(false)?;
         }
         if goes_on && !more {
             let left = end.map_or(ROUND, |end| end.saturating_duration_since(Instant::now()));
@@ -180,16 +182,37 @@ pub fn watch(
             goes_on = !stopped.map_err(|errno| system("wait", errno))?;
         }
     }
-    watch.look(control, &temporary.names, false)?;
+    watch.look(false)?;
     temporary.remove()?;
-    // With no probe left this ends; with others it has to.
+    let order = &mut watch.order;
+    drain(&mut watch.live, |event| order.add(event))?;
+    watch.show(u64::MAX, &mut print)?;
+    watch.counts(dropped)
+}
+
+/// Reads all there is; not for ever, where probes are hit all the time.
+fn drain(live: &mut Live, mut to: impl FnMut(Event)) -> Result<()> {
     for _ in 0..64 {
-        if !watch.round()? {
+        if !live.round(&mut to)? {
             break;
         }
     }
-    watch.show(u64::MAX, &mut print)?;
-    watch.counts(dropped)
+    Ok(())
+}
+
+/// Only returns need names of addresses, which take a while to read.
+fn symbols(control: &Control, options: &Options) -> Result<Symbols> {
+    let is_return = match options.places.is_empty() {
+        true => control
+            .list()?
+            .iter()
+            .any(|probe| probe.kind == Kind::Return),
+        false => options.kind == Kind::Return,
+    };
+    Ok(match is_return {
+        true => Symbols::read().unwrap_or_default(),
+        false => Symbols::default(),
+    })
 }
 
 fn system(action: &'static str, errno: nix::errno::Errno) -> Error {
@@ -208,9 +231,10 @@ fn now() -> Result<u64> {
 }
 
 impl Watch<'_> {
-    /// Looks which probes there are: all, or if there are `names` these.
-    fn look(&mut self, control: &Control, names: &[String], first: bool) -> Result<()> {
-        for probe in control.list()? {
+    /// Looks which probes there are: all, or those that are there for this only.
+    fn look(&mut self, first: bool) -> Result<()> {
+        let names = &self.names;
+        for probe in self.control.list()? {
             if !names.is_empty() && !names.contains(&probe.name) {
                 continue;
             }
@@ -255,7 +279,13 @@ impl Watch<'_> {
     /// Shows hits before this time. Says whether more are wanted.
     fn show(&mut self, until: u64, print: &mut impl FnMut(&str) -> Result<bool>) -> Result<bool> {
         let mut text = String::new();
-        for event in self.order.before(until) {
+        let events = self.order.before(until);
+        // Somebody may have added a probe.
+        let is_new = |event: &Event| !self.probes.contains_key(&event.probe);
+        if self.names.is_empty() && events.iter().any(is_new) {
+            self.look(false)?;
+        }
+        for event in events {
             if self.wanted() == 0 {
                 break;
             }

@@ -1,0 +1,368 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Probes from user space on the running kernel: the module ferrotrace_probes and "ferrotrace probe". Run as root in a
+# guest, with FERROTRACE set to the command; arguments choose cases by the start of their names. Prints KTAP.
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329,SC2086
+# Not pipefail: a refusal is looked for in what fails.
+set -u
+
+: "${FERROTRACE:?}"
+KO=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace
+DIR=/sys/kernel/debug/ferrotrace_probes
+PROBES=$DIR/probes
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cases=("$@")
+count=0 failed=0
+
+bail() {
+	echo "Bail out! $*"
+	exit 1
+}
+
+wanted() {
+	local prefix
+	[ ${#cases[@]} = 0 ] && return
+	for prefix in "${cases[@]}"; do [[ $1 == "$prefix"* ]] && return; done
+	return 1
+}
+
+# check NAME CMD...: one result; the output of CMD is shown if it fails. It begins without probes, and leaves none.
+check() {
+	local name=$1 start=$SECONDS pid
+	shift
+	wanted "$name" || return
+	if "$@" >"$work/log" 2>&1 && none_left >>"$work/log" 2>&1; then
+		echo "ok $((++count)) $name"
+	else
+		sed 's/^/# /' "$work/log"
+		echo "not ok $((++count)) $name"
+		failed=1
+	fi
+	for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null
+	[ -e $DIR ] || load
+	put '-*'
+	echo "# $((SECONDS - start)) s"
+}
+
+load() { insmod "$KO/ferrotrace_probes.ko" "$@"; }
+probe() { "$FERROTRACE" probe "$@"; }
+
+# put LINE: a command to the kernel, in one write.
+put() { printf '%s\n' "$1" >"$PROBES"; }
+
+none_left() {
+	[ -e $DIR ] || return 0
+	[ -z "$(cat "$PROBES")" ] || {
+		echo "left:"
+		cat "$PROBES"
+		return 1
+	}
+}
+
+# refused TEXT CMD...: CMD fails, and says TEXT.
+refused() {
+	local text=$1
+	shift
+	"$@" >"$work/refused" 2>&1 && { echo "not refused: $*"; return 1; }
+	cat "$work/refused"
+	grep -qF "$text" "$work/refused"
+}
+
+# field NAME KEY: of a probe, as the kernel lists it.
+field() { sed -n "s/^.* name=$1 .*\b$2=\([^ ]*\).*/\1/p" "$PROBES"; }
+
+# is WHAT WANT GOT
+is() {
+	[ "$2" = "$3" ] || { echo "$1: $3, not $2"; return 1; }
+}
+
+# started PID FILE: the watch has its probes.
+started() {
+	while ! grep -q 'watching' "$2"; do
+		kill -0 "$1" || return 1
+		sleep 0.1
+	done
+}
+
+# watching ARGS...: a watch in the background, $watch, with its output in $work/out.
+watching() {
+	"$FERROTRACE" probe watch "$@" >"$work/out" 2>"$work/err" &
+	watch=$!
+	started "$watch" "$work/err" || { cat "$work/err"; return 1; }
+}
+
+# watched: ends it.
+watched() {
+	if ! kill -INT "$watch" || ! wait "$watch"; then
+		cat "$work/err"
+		return 1
+	fi
+	tail -n 1 "$work/out"
+}
+
+# worker FORKS OPENS: a process in the background, $worker, that will fork and fail to open so often.
+worker() {
+	rm -f "$work/go" "$work/ready"
+	mkfifo "$work/go"
+	# shellcheck disable=SC2016
+	bash -c 'exec 2>/dev/null
+		: >"$2"
+		read -r _ <"$1"
+		for ((i = 0; i < $3; i++)); do (:); done
+		for ((i = 0; i < $4; i++)); do : </nonexistent; done' worker "$work/go" "$work/ready" "$1" "$2" &
+	worker=$!
+	until [ -e "$work/ready" ]; do sleep 0.1; done
+}
+
+# work: has the worker work.
+work() {
+	echo >"$work/go"
+	wait "$worker"
+}
+
+# mine PATTERN: lines of the watch about the worker.
+mine() { grep -c "\"pid\":$worker,.*$1\|$1.*\"pid\":$worker,"  "$work/out"; }
+
+# What is written for each command, and that it changes nothing when it is refused.
+lines() {
+	local line errno
+	put 'p a kernel_clone' && put 'r b do_sys_openat2' && put 'p c kernel_clone' || return 1
+	cut -d ' ' -f 1-4 "$PROBES" | sed 's/id=[0-9]* //' >"$work/list"
+	cat "$work/list"
+	diff - "$work/list" <<-END || return 1
+		name=a kind=probe place=kernel_clone
+		name=b kind=return place=do_sys_openat2
+		name=c kind=probe place=kernel_clone
+	END
+	while IFS=: read -r errno line; do
+		refused "$errno" put "$line" || { echo "'$line'"; return 1; }
+		cut -d ' ' -f 1-4 "$PROBES" | sed 's/id=[0-9]* //' | diff "$work/list" - || return 1
+	done <<-END
+		Invalid argument:
+		Invalid argument:p
+		Invalid argument:p x
+		Invalid argument:p x kernel_clone and more
+		Invalid argument:q x kernel_clone
+		Invalid argument:p x/y kernel_clone
+		Invalid argument:p x kernel_clone+
+		Invalid argument:p x kernel_clone+0xg
+		Invalid argument:p x kernel_clone+-1
+		Invalid argument:r x kernel_clone+4
+		Invalid argument:-
+		Invalid argument:- a
+		Invalid argument:p $(printf 'x%.0s' {1..64}) kernel_clone
+		Invalid argument:p x $(printf 'x%.0s' {1..2000})
+		File exists:p a do_exit
+		File exists:r a do_exit
+		No such file:-x
+		No such file:p x there_is_no_such_function
+		No such file:r x there_is_no_such_function
+		Invalid argument:p x exc_int3
+		Invalid or incomplete:p x kernel_clone+1
+	END
+	put '-b' && is names "a c" "$(sed 's/.*name=\([^ ]*\).*/\1/' "$PROBES" | xargs)" || return 1
+	put 'p b do_exit' && put '-*'
+}
+
+for_root_only() {
+	is mode 600 "$(stat -c %a "$PROBES")" && is mode 400 "$(stat -c %a $DIR/cpu0)" || return 1
+	refused "only root may probe" setpriv --reuid 65534 --clear-groups "$FERROTRACE" probe list
+}
+
+# add, list and remove of the command.
+commands() {
+	is added "kernel_clone.ret do_sys_openat2.ret" "$(probe add -r kernel_clone do_sys_openat2 | xargs)" || return 1
+	is added mine "$(probe add --name mine kernel_clone)" || return 1
+	(:)
+	probe list
+	is rows "kernel_clone.ret do_sys_openat2.ret mine" "$(probe list | awk 'NR > 1 { print $1 }' | xargs)" || return 1
+	probe list | grep -q '^mine  *probe  *kernel_clone  *[1-9][0-9]*  *0  on$' || return 1
+	probe list --json | grep -q '"place": "do_sys_openat2"' || return 1
+	refused "did you mean kernel_clone?" probe add kernel_clome || return 1
+	refused "there is a probe mine already" probe add --name mine do_exit || return 1
+	refused "no probe at kernel_clone+0x1: not the start of an instruction (EILSEQ)" probe add kernel_clone+1 || return 1
+	refused "(EINVAL)" probe add -r exc_int3 || return 1
+	refused "there is no probe no; probes: kernel_clone.ret, do_sys_openat2.ret, mine" probe remove no || return 1
+	# All or none.
+	refused "the kernel has no function" probe add do_exit there_is_no_such_function || return 1
+	is count 3 "$(wc -l <"$PROBES")" || return 1
+	probe remove mine kernel_clone.ret && is rest do_sys_openat2.ret "$(probe list | awk 'NR > 1 { print $1 }')" &&
+		probe remove --all
+}
+
+# Each fork and each failing open is seen, once, in order.
+counts_are_exact() {
+	local forks=60 opens=40
+	worker $forks $opens
+	put 'p forks kernel_clone' && put 'r opens do_sys_openat2' || return 1
+	watching --json --regs || return 1
+	work
+	watched || return 1
+	is forks $forks "$(mine '"probe":"forks"')" || return 1
+	grep '"errno":"ENOENT"' "$work/out" >"$work/failed"
+	is failures $opens "$(grep -c "\"pid\":$worker,.*\"value\":-2" "$work/failed")" || return 1
+	grep -m 1 '"probe":"opens"' "$work/out" | grep -q '"duration_ns":[1-9][0-9]*,.*"to":"[^0].*+0x' || return 1
+	sed -n 's/.*"time":\([0-9]*\).*/\1/p' "$work/out" >"$work/times"
+	sort -n "$work/times" | diff -q - "$work/times" || return 1
+	tail -n 1 "$work/out" | grep -q '"dropped":0,"events":[0-9]*,"late":0' &&
+		put '-*'
+}
+
+# With places the probes are there as long as the watch.
+temporary() {
+	local forks=30
+	worker $forks 0
+	watching kernel_clone do_exit || return 1
+	is probes 2 "$(wc -l <"$PROBES")" && refused "another" probe watch || return 1
+	work
+	watched || return 1
+	is forks $forks "$(grep -c " bash-$worker kernel_clone\$" "$work/out")" || return 1
+	grep -q '^kernel_clone: [0-9]* events, 0 missed$' "$work/out" && none_left || return 1
+	refused "has no function" probe watch do_exit there_is_no_such_function && none_left || return 1
+	worker $forks 0
+	watching -r kernel_clone --count 7 || return 1
+	work
+	wait "$watch" || return 1
+	is hits 7 "$(grep -c ' kernel_clone = [0-9]' "$work/out")" && none_left || return 1
+	watching do_exit --duration 0.3 && wait "$watch" && tail -n 1 "$work/out" | grep -q 'events, 0 dropped'
+}
+
+# When nobody reads, what does not fit is counted.
+dropped() {
+	local line hits dropped records=0 file i
+	rmmod ferrotrace_probes && load subbuf_records=8 n_subbufs=4 || return 1
+	put 'p forks kernel_clone' || return 1
+	for ((i = 0; i < 300; i++)); do (:); done
+	# Without a fork of our own between.
+	read -r line <"$PROBES" && put '-forks' || return 1
+	hits=${line##*hits=} hits=${hits%% *}
+	read -r dropped <$DIR/dropped
+	# Relay files have no size: they have to be read.
+	# shellcheck disable=SC2002
+	for file in "$DIR"/cpu[0-9]; do records=$((records + $(cat "$file" | wc -c) / 192)); done
+	echo "hits $hits, dropped $dropped, recorded $records"
+	[ "$hits" -ge 300 ] && [ "$dropped" -ge 100 ] && [ $((records + dropped)) -ge "$hits" ] &&
+		[ $((records + dropped)) -le $((hits + 3)) ] || return 1
+	rmmod ferrotrace_probes && load
+}
+
+# What "relay record" and "relay merge" make of the channel.
+by_relay() {
+	worker 25 0
+	put 'p forks kernel_clone' || return 1
+	work
+	put '-*'
+	"$FERROTRACE" relay record --read $DIR/cpu -o "$work/rec" --duration 0.2 -q || return 1
+	"$FERROTRACE" relay merge "$work/rec" >"$work/merged" || return 1
+	head -n 2 "$work/merged"
+	is forks 25 "$(grep -c " probe: pid=$worker comm=bash .* ip=0x[0-9a-f]* .* ax=0x" "$work/merged")"
+}
+
+# Hundreds of probes, of both kinds.
+many() {
+	local start=${EPOCHREALTIME/./} symbol n=0 added removed
+	for symbol in $(awk '$3 ~ /^__x64_sys_/ { print $3 }' /proc/kallsyms | sort -u | head -n 160); do
+		put "p $symbol $symbol" && put "r $symbol.ret $symbol" || return 1
+		n=$((n + 2))
+	done
+	added=${EPOCHREALTIME/./}
+	is count $n "$(wc -l <"$PROBES")" || return 1
+	is "in the table" $((n + 1)) "$(probe list | wc -l)" || return 1
+	[ "$(awk -F 'hits=' '{ sum += $2 } END { print sum }' "$PROBES")" -gt 10 ] || return 1
+	removed=${EPOCHREALTIME/./}
+	put '-*'
+	echo "# $n probes: added in $(((added - start) / 1000)) ms, removed in $(((${EPOCHREALTIME/./} - removed) / 1000)) ms" >&3
+}
+
+# load_up: opens and forks on all CPUs, until $work/stop is there. With pauses: the CPUs of a guest may take turns.
+load_up() {
+	local cpu
+	rm -f "$work/stop"
+	for ((cpu = 0; cpu < $(nproc); cpu++)); do
+		# shellcheck disable=SC2016
+		nice taskset -c "$cpu" bash -c 'while [ ! -e "$1" ]; do
+			for i in {1..50}; do : </dev/null; done
+			sleep 0.02
+		done' load "$work/stop" &
+	done
+}
+
+load_down() {
+	: >"$work/stop"
+	sleep 0.2
+	wait_for_jobs
+}
+wait_for_jobs() {
+	local pid
+	for pid in $(jobs -p); do wait "$pid"; done
+	return 0
+}
+
+# Probes come and go under load, while others are watched.
+storm() {
+	local end rounds=0
+	put 'r stays do_sys_openat2' || return 1
+	watching --json || return 1
+	load_up
+	end=$((SECONDS + 5))
+	while [ $SECONDS -lt $end ]; do
+		put 'p a do_sys_openat2' && put 'r b do_sys_openat2' && put 'p c kernel_clone' && put 'r d vfs_open' &&
+			put '-b' && put '-a' && put 'p a vfs_open' && put '-d' && put '-a' && put '-c' || return 1
+		rounds=$((rounds + 1))
+	done
+	watched >"$work/summary" || return 1
+	load_down
+	cut -c 1-300 "$work/summary"
+	echo "# $rounds rounds, $(wc -l <"$work/out") lines" >&3
+	[ $rounds -ge 1 ] && [ "$(grep -c '"probe":"stays"' "$work/out")" -gt 100 ] || return 1
+	# Every line is whole.
+	! grep -qv '^{.*}$' "$work/out" && put '-*'
+}
+
+# The module goes with its probes.
+unload() {
+	load_up
+	for _ in 1 2; do
+		put 'p a do_sys_openat2' && put 'r b do_sys_openat2' && put 'r c kernel_clone' && sleep 0.2 || return 1
+		rmmod ferrotrace_probes || return 1
+		[ ! -e $DIR ] || return 1
+		refused "modprobe ferrotrace_probes" probe list || return 1
+		load || return 1
+	done
+	load_down
+}
+
+# A probe whose code goes with its module.
+gone() {
+	local symbol
+	insmod "$KO/samples/relay_c_client.ko" || return 1
+	symbol=$(awk '$2 == "t" && $4 == "[relay_c_client]" && $3 !~ /init|exit|cleanup|__|\./ { print $3; exit }' /proc/kallsyms)
+	echo "symbol: $symbol"
+	probe add --name a "$symbol" && is state on "$(field a state)" && rmmod relay_c_client || return 1
+	is state gone "$(field a state)" && probe list && probe remove a
+}
+
+mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
+for module in rust_relay ferrotrace_relay rust_kprobes ferrotrace_kprobe; do
+	[ ! -e "$KO/$module.ko" ] || insmod "$KO/$module.ko" || bail "cannot load $module.ko"
+done
+load || bail "cannot load ferrotrace_probes.ko"
+echo "TAP version 13"
+# For what is to be seen of a case that passes.
+exec 3>&1
+check lines lines
+check root for_root_only
+check commands commands
+check counts counts_are_exact
+check temporary temporary
+check dropped dropped
+check relay by_relay
+check many many
+check storm storm
+check unload unload
+check gone gone
+echo "1..$count"
+exit $failed
