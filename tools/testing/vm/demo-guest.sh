@@ -6,6 +6,8 @@ set -euo pipefail
 
 MODULES=$FERROTRACE_KDIR/kernel/ferrotrace
 RELAY=/sys/kernel/debug/relay_sched
+PROBES=/sys/kernel/debug/ferrotrace_probes
+FORKS=25 FAILURES=15
 OUT=$(mktemp -d)
 
 step() { printf '\n== %s\n' "$*"; }
@@ -21,6 +23,19 @@ workload() {
 		(seq 20 | while read -r _; do sleep 0.01; done) &
 	done
 	wait
+}
+
+# A process, $worker, that waits for a line, and then forks and fails to open a file.
+worker() {
+	mkfifo "$OUT/go"
+	# shellcheck disable=SC2016
+	bash -c 'exec 2>/dev/null
+		: >"$2"
+		read -r _ <"$1"
+		for ((i = 0; i < $3; i++)); do (:); done
+		for ((i = 0; i < $4; i++)); do : </nonexistent; done' worker "$OUT/go" "$OUT/ready" $FORKS $FAILURES &
+	worker=$!
+	until [ -e "$OUT/ready" ]; do sleep 0.1; done
 }
 
 step "Linux $(uname -r), $(nproc) CPUs: loading the engine, the safe API and the client, all in Rust"
@@ -44,8 +59,38 @@ step "the first records, in the order of time"
 lost=$(cat "$RELAY/dropped")
 [ "$lost" = 0 ] || fail "$lost records lost"
 
+step "probing the running kernel: a kprobe on kernel_clone(), a kretprobe on do_sys_openat2()"
+for module in rust_kprobes ferrotrace_kprobe ferrotrace_probes; do insmod "$MODULES/$module.ko"; done
+worker
+"$FERROTRACE" probe add --name forks kernel_clone
+"$FERROTRACE" probe add --return --name opens do_sys_openat2
+"$FERROTRACE" probe watch >"$OUT/hits" 2>"$OUT/watching" &
+watch=$!
+until grep -q watching "$OUT/watching"; do
+	kill -0 $watch || fail "$(cat "$OUT/watching")"
+	sleep 0.1
+done
+echo go >"$OUT/go"
+wait "$worker"
+"$FERROTRACE" probe list
+"$FERROTRACE" probe remove --all
+kill -INT $watch
+wait $watch || fail "the watch exited with $?"
+
+step "what a process did that forked $FORKS times and failed to open a file $FAILURES times"
+grep "bash-$worker " "$OUT/hits" >"$OUT/worker"
+grep -m 3 ' kernel_clone$' "$OUT/worker"
+grep -m 3 ' = -2 (ENOENT)' "$OUT/worker"
+forks=$(grep -c ' kernel_clone$' "$OUT/worker")
+failures=$(grep -c ' do_sys_openat2 = -2 (ENOENT)' "$OUT/worker")
+echo "seen by the probes: $forks forks, $failures failures"
+[ "$forks" = $FORKS ] || fail "$forks forks, not $FORKS"
+[ "$failures" = $FAILURES ] || fail "$failures failing opens, not $FAILURES"
+tail -n 1 "$OUT/hits" | grep -q ' 0 dropped$' || fail "hits were lost"
+
 step "unloading"
-rmmod relay_sched ferrotrace_fast_relay ferrotrace_relay rust_relay
+rmmod ferrotrace_probes ferrotrace_kprobe rust_kprobes relay_sched ferrotrace_fast_relay ferrotrace_relay rust_relay
 [ ! -e "$RELAY" ] || fail "$RELAY is still there"
+[ ! -e "$PROBES" ] || fail "$PROBES is still there"
 
 printf '\ndemo: ok\n'
