@@ -33,7 +33,8 @@ worker() {
 		: >"$2"
 		read -r _ <"$1"
 		for ((i = 0; i < $3; i++)); do (:); done
-		for ((i = 0; i < $4; i++)); do : </nonexistent; done' worker "$OUT/go" "$OUT/ready" $FORKS $FAILURES &
+		for ((i = 0; i < $4; i++)); do : </nonexistent; done
+		true' worker "$OUT/go" "$OUT/ready" $FORKS $FAILURES &
 	worker=$!
 	until [ -e "$OUT/ready" ]; do sleep 0.1; done
 }

@@ -214,6 +214,16 @@ impl WatchArgs {
             json: self.json,
             registers: self.regs,
         };
+        let symbols = Symbols::read().unwrap_or_default();
+        for place in &self.places {
+            let count = symbols.count(&place.symbol);
+            if count > 1 {
+                warn(&format!(
+                    "{count} functions are called {}; one is probed, \"ip\" of --json says which",
+                    place.symbol
+                ));
+            }
+        }
         let options = watch::Options {
             places: self.places,
             kind: kind(self.returns),
@@ -226,7 +236,7 @@ impl WatchArgs {
             // There is nobody left to tell if this fails.
             let _ = writeln!(io::stderr(), "ferrotrace: watching; Ctrl-C ends");
         };
-        let counts = watch(control, &options, ready, |text| {
+        let counts = watch(control, &options, &symbols, ready, |text| {
             is_read = print_text(text).map_err(|error| Error::Io {
                 action: "write",
                 path: "standard output".into(),

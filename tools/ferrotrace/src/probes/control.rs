@@ -30,9 +30,6 @@ use super::model::Probe;
 use super::model::parse_list;
 use super::symbols::Symbols;
 
-/// More than the list of any sensible number of probes.
-const LIST_SIZE: usize = 256 << 10;
-
 /// `ferrotrace_probes` in debugfs.
 #[derive(Clone, Debug)]
 pub struct Control {
@@ -57,10 +54,7 @@ impl Control {
     /// The probes there are now.
     pub fn list(&self) -> Result<Vec<Probe>> {
         let path = self.path();
-        let mut text = String::with_capacity(LIST_SIZE);
-        let mut file = File::open(&path).map_err(|error| self.refused("open", error))?;
-        let read = file.read_to_string(&mut text);
-        read.map_err(|error| self.refused("read", error))?;
+        let text = fs::read_to_string(&path).map_err(|error| self.refused("read", error))?;
         parse_list(&text).map_err(|source| Error::Parse { path, source })
     }
 

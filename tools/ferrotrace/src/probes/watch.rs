@@ -125,17 +125,19 @@ struct Watch<'a> {
     live: Live,
     order: Order,
     probes: BTreeMap<u32, Watched>,
-    symbols: Symbols,
+    symbols: &'a Symbols,
     events: u64,
     /// Everything before this time has been read.
     read_until: u64,
 }
 
 /// Shows hits with `print`, which says whether there still is a reader, until a signal, the end of the
-/// time, or enough of them. `ready` is called when the probes are there.
+/// time, or enough of them. `ready` is called when the probes are there. Of returns it shows where to,
+/// by `symbols`.
 pub fn watch(
     control: &Control,
     options: &Options,
+    symbols: &Symbols,
     ready: impl FnOnce(),
     mut print: impl FnMut(&str) -> Result<bool>,
 ) -> Result<Counts> {
@@ -146,7 +148,6 @@ pub fn watch(
         // Old hits of others would only take room.
         drain(&mut live, |_| ())?;
     }
-    let symbols = symbols(control, options)?;
     let dropped = live.dropped()?;
     let temporary = Temporary::add(control, options)?;
     let mut watch = Watch {
@@ -198,21 +199,6 @@ fn drain(live: &mut Live, mut to: impl FnMut(Event)) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Only returns need names of addresses, which take a while to read.
-fn symbols(control: &Control, options: &Options) -> Result<Symbols> {
-    let is_return = match options.places.is_empty() {
-        true => control
-            .list()?
-            .iter()
-            .any(|probe| probe.kind == Kind::Return),
-        false => options.kind == Kind::Return,
-    };
-    Ok(match is_return {
-        true => Symbols::read().unwrap_or_default(),
-        false => Symbols::default(),
-    })
 }
 
 fn system(action: &'static str, errno: nix::errno::Errno) -> Error {
@@ -305,7 +291,7 @@ impl Watch<'_> {
         watched.events += 1;
         self.events += 1;
         let style = self.options.style;
-        text.push_str(&print::event(event, &watched.probe, &self.symbols, style));
+        text.push_str(&print::event(event, &watched.probe, self.symbols, style));
     }
 
     fn counts(&self, dropped: u64) -> Result<Counts> {

@@ -112,7 +112,8 @@ worker() {
 		: >"$2"
 		read -r _ <"$1"
 		for ((i = 0; i < $3; i++)); do (:); done
-		for ((i = 0; i < $4; i++)); do : </nonexistent; done' worker "$work/go" "$work/ready" "$1" "$2" &
+		for ((i = 0; i < $4; i++)); do : </nonexistent; done
+		true' worker "$work/go" "$work/ready" "$1" "$2" &
 	worker=$!
 	until [ -e "$work/ready" ]; do sleep 0.1; done
 }
