@@ -68,7 +68,7 @@ impl Control {
             Kind::Return => 'r',
         };
         let log = KernelLog::open();
-        let written = self.write(&format!("{letter} {name} {place}\n"));
+        let written = self.write(&format!("{letter} {name} {place}\n"))?;
         written.map_err(|error| match errno(&error) {
             Errno::EEXIST => Error::Exists(name.to_owned()),
             Errno::ENODEV => Error::NoEngine,
@@ -82,9 +82,9 @@ impl Control {
 
     /// Removes a probe.
     pub fn remove(&self, name: &str) -> Result<()> {
-        let written = self.write(&format!("-{name}\n"));
+        let written = self.write(&format!("-{name}\n"))?;
         written.map_err(|error| match errno(&error) {
-            Errno::ENOENT if self.path().exists() => {
+            Errno::ENOENT => {
                 let probes = self.list().unwrap_or_default();
                 Error::NoProbe {
                     name: name.to_owned(),
@@ -97,7 +97,7 @@ impl Control {
 
     /// Removes all probes.
     pub fn remove_all(&self) -> Result<()> {
-        self.write("-*\n")
+        self.write("-*\n")?
             .map_err(|error| self.refused("write to", error))
     }
 
@@ -110,13 +110,15 @@ impl Control {
         })
     }
 
-    /// One line, in one `write()`.
-    fn write(&self, line: &str) -> io::Result<()> {
-        let mut file = File::options().write(true).open(self.path())?;
-        match file.write(line.as_bytes())? {
-            taken if taken == line.len() => Ok(()),
-            _ => Err(Errno::EIO.into()),
-        }
+    /// One line, in one `write()`. The inner result is the kernel's answer.
+    fn write(&self, line: &str) -> Result<io::Result<()>> {
+        let file = File::options().write(true).open(self.path());
+        let mut file = file.map_err(|error| self.refused("open", error))?;
+        Ok(match file.write(line.as_bytes()) {
+            Ok(taken) if taken == line.len() => Ok(()),
+            Ok(_) => Err(Errno::EIO.into()),
+            Err(error) => Err(error),
+        })
     }
 
     fn refused(&self, action: &'static str, source: io::Error) -> Error {
@@ -222,7 +224,16 @@ mod tests {
         let absent = dir.path().join("ferrotrace_probes");
         assert!(matches!(error(absent.clone()), Error::NoDebugfs(_)));
         fs::create_dir(dir.path().join("other")).unwrap();
-        assert!(matches!(error(absent), Error::NoModule(_)));
+        assert!(matches!(error(absent.clone()), Error::NoModule(_)));
+        let control = Control::new(absent);
+        let place = "f".parse().unwrap();
+        for result in [
+            control.add(Kind::Probe, "f", &place),
+            control.remove("f"),
+            control.remove_all(),
+        ] {
+            assert!(matches!(result, Err(Error::NoModule(_))));
+        }
     }
 
     #[test]

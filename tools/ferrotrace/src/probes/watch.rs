@@ -185,6 +185,7 @@ pub fn watch(
     }
     watch.look(false)?;
     temporary.remove()?;
+    watch.live.scan()?;
     let order = &mut watch.order;
     drain(&mut watch.live, |event| order.add(event))?;
     watch.show(u64::MAX, &mut print)?;

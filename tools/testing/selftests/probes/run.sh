@@ -346,6 +346,18 @@ gone() {
 	is state gone "$(field a state)" && probe list && probe remove a
 }
 
+# A CPU that comes up while its hits are watched.
+hotplug() {
+	local online=/sys/devices/system/cpu/cpu1/online
+	[ -w $online ] || bail "no CPU to take down"
+	echo 0 >$online && rmmod ferrotrace_probes && load && [ ! -e $DIR/cpu1 ] || return 1
+	watching --json kernel_clone || return 1
+	echo 1 >$online || return 1
+	# shellcheck disable=SC2016
+	taskset -c 1 bash -c 'for ((i = 0; i < 30; i++)); do (:); done' || return 1
+	watched && [ "$(grep -c '"cpu":1,' "$work/out")" -ge 30 ]
+}
+
 mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
 for module in rust_relay ferrotrace_relay rust_kprobes ferrotrace_kprobe; do
 	[ ! -e "$KO/$module.ko" ] || insmod "$KO/$module.ko" || bail "cannot load $module.ko"
@@ -365,5 +377,6 @@ check many many
 check storm storm
 check unload unload
 check gone gone
+check hotplug hotplug
 echo "1..$count"
 exit $failed
