@@ -75,5 +75,5 @@ selftests_build() {
 		return 1
 	fi
 	make -C "$REPO/tools/testing/selftests/$2" KDIR="$kdir" OUT="$kdir/selftests-$2" \
-		MAKE_MODULE="$REPO/integration/kernel.sh make $1"
+		MAKE_MODULE="$REPO/integration/kernel.sh make $1" CARGO="$(find_cargo)"
 }

@@ -6,6 +6,7 @@ use object::Object as _;
 use object::ObjectSection as _;
 use object::SectionKind;
 use std::env;
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -37,7 +38,8 @@ pub fn texts() -> Vec<Text> {
         find(&directory, &mut files).expect("the build directory can be read");
         assert!(files.len() > before, "no image in {}", directory.display());
     }
-    files.iter().flat_map(|file| sections(file)).collect()
+    let sections = |file: &PathBuf| sections(file).expect("an image can be read");
+    files.iter().flat_map(sections).collect()
 }
 
 /// Adds `vmlinux` in `directory`, and the modules in it and below.
@@ -66,17 +68,24 @@ fn modules(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-fn sections(file: &Path) -> Vec<Text> {
-    let data = fs::read(file).expect("an image can be read");
-    let image = object::File::parse(&*data).expect("an image is an ELF file");
-    image
-        .sections()
-        .filter(|section| section.kind() == SectionKind::Text)
-        .map(|section| Text {
-            name: format!("{} {}", file.display(), section.name().unwrap_or("?")),
-            address: section.address(),
-            bytes: section.data().expect("a section has its data").to_vec(),
-        })
-        .filter(|text| !text.bytes.is_empty())
-        .collect()
+/// The sections with code of the file of an image.
+///
+/// # Errors
+///
+/// When it cannot be read, or is no ELF file.
+pub fn sections(file: &Path) -> Result<Vec<Text>, Box<dyn Error>> {
+    let data = fs::read(file)?;
+    let image = object::File::parse(&*data)?;
+    let mut texts = Vec::new();
+    for section in image.sections() {
+        let bytes = section.data()?;
+        if section.kind() == SectionKind::Text && !bytes.is_empty() {
+            texts.push(Text {
+                name: format!("{} {}", file.display(), section.name().unwrap_or("?")),
+                address: section.address(),
+                bytes: bytes.to_vec(),
+            });
+        }
+    }
+    Ok(texts)
 }

@@ -5,6 +5,7 @@
 //! The library has what the tests of `tests/` share.
 
 pub mod corpus;
+pub mod forms;
 pub mod iced;
 pub mod images;
 pub mod kernel;

@@ -122,8 +122,10 @@ run() {
 		case $said in
 		ok*) verdict=ok ;;
 		skipped*) verdict=skip ;;
-		*) printf '%s\n' "$said" | sed "s/^/# $name: /" ;;
+		*) ;;
 		esac
+		said=${said#ok$'\n'}
+		if [ "$said" != ok ]; then printf '# %s: %s\n' "$name" "${said//$'\n'/$'\n'# $name: }"; fi
 	fi
 	case $name in refuse.twice | refuse.batch_same_twice) dmesg -n 7 ;; *) ;; esac
 	case $name in

@@ -31,16 +31,7 @@ struct end {
 	u8 stack[ABOVE * 2];
 };
 
-/* What the handlers have seen of one call. */
-struct seen {
-	unsigned int pre, post;
-	/* pre handlers that came after a post handler */
-	unsigned int late;
-	unsigned long pre_ip, post_ip, post_flags;
-	struct kst_regs pre_regs, post_regs;
-};
-
-static struct seen seen;
+struct kst_seen kst_seen;
 
 #define ARITH (X86_EFLAGS_CF | X86_EFLAGS_PF | X86_EFLAGS_AF | X86_EFLAGS_ZF | X86_EFLAGS_SF | X86_EFLAGS_OF)
 
@@ -91,7 +82,7 @@ static void call(const struct kst_row *row, unsigned int state, struct end *end)
 	unsigned long top = (unsigned long)stack + sizeof(stack), from;
 
 	memset(end, 0, sizeof(*end));
-	memset(&seen, 0, sizeof(seen));
+	memset(&kst_seen, 0, sizeof(kst_seen));
 	preempt_disable();
 	set_up(&in, state);
 	if (row->flags & KST_FPU)
@@ -123,25 +114,25 @@ static void get_regs(struct kst_regs *to, const struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(get_regs);
 
-static int on_pre(struct kprobe *p, struct pt_regs *regs)
+int kst_on_pre(struct kprobe *p, struct pt_regs *regs)
 {
-	seen.pre++;
-	if (seen.post)
-		seen.late++;
-	seen.pre_ip = regs->ip;
-	get_regs(&seen.pre_regs, regs);
+	kst_seen.pre++;
+	if (kst_seen.post)
+		kst_seen.late++;
+	kst_seen.pre_ip = regs->ip;
+	get_regs(&kst_seen.pre_regs, regs);
 	return 0;
 }
-NOKPROBE_SYMBOL(on_pre);
+NOKPROBE_SYMBOL(kst_on_pre);
 
-static void on_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
+void kst_on_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
 {
-	seen.post++;
-	seen.post_ip = regs->ip;
-	seen.post_flags |= flags;
-	get_regs(&seen.post_regs, regs);
+	kst_seen.post++;
+	kst_seen.post_ip = regs->ip;
+	kst_seen.post_flags |= flags;
+	get_regs(&kst_seen.post_regs, regs);
 }
-NOKPROBE_SYMBOL(on_post);
+NOKPROBE_SYMBOL(kst_on_post);
 
 static const char * const reg_names[] = {
 	"ax", "cx", "dx", "bx", "sp", "bp", "si", "di",
@@ -149,7 +140,7 @@ static const char * const reg_names[] = {
 };
 
 /* Whether the registers are equal; says which are not. */
-static bool same_regs(const char *what, const struct kst_regs *want, const struct kst_regs *have, unsigned long flags)
+bool kst_same_regs(const char *what, const struct kst_regs *want, const struct kst_regs *have, unsigned long flags)
 {
 	bool same = true;
 	unsigned int i;
@@ -168,7 +159,7 @@ static bool same_regs(const char *what, const struct kst_regs *want, const struc
 	return same;
 }
 
-static bool same_bytes(const char *what, const u8 *want, const u8 *have, unsigned int size)
+bool kst_same_bytes(const char *what, const u8 *want, const u8 *have, unsigned int size)
 {
 	unsigned int i;
 
@@ -201,23 +192,23 @@ static bool check_seen(const struct kst_row *row, const struct way *way, unsigne
 	bool ok = true;
 
 	/* one that faults comes to no end */
-	ok &= EXPECT_EQ(seen.pre, way->pre * times);
+	ok &= EXPECT_EQ(kst_seen.pre, way->pre * times);
 	if (strncmp(row->name, "fault_", 6))
-		ok &= EXPECT_EQ(seen.post, way->post * times);
+		ok &= EXPECT_EQ(kst_seen.post, way->post * times);
 	if (times == 1)
-		ok &= EXPECT_EQ(seen.late, 0);
-	ok &= EXPECT_EQ(seen.post_flags, 0);
-	if (seen.pre) {
-		ok &= EXPECT_EQ(seen.pre_ip, ip + 1);
+		ok &= EXPECT_EQ(kst_seen.late, 0);
+	ok &= EXPECT_EQ(kst_seen.post_flags, 0);
+	if (kst_seen.pre) {
+		ok &= EXPECT_EQ(kst_seen.pre_ip, ip + 1);
 		if (row->flags & KST_BARE) {
 			set_up(&in, state);
-			ok &= EXPECT(same_regs("pre handler", &in, &seen.pre_regs, 0));
+			ok &= EXPECT(kst_same_regs("pre handler", &in, &kst_seen.pre_regs, 0));
 		}
 	}
-	if (seen.post && !(row->flags & KST_JUMPS)) {
-		ok &= EXPECT_EQ(seen.post_ip, (unsigned long)row->end);
+	if (kst_seen.post && !(row->flags & KST_JUMPS)) {
+		ok &= EXPECT_EQ(kst_seen.post_ip, (unsigned long)row->end);
 		if (row->flags & KST_STRAIGHT)
-			ok &= EXPECT(same_regs("post handler", &plain[state].regs, &seen.post_regs, row->flags));
+			ok &= EXPECT(kst_same_regs("post handler", &plain[state].regs, &kst_seen.post_regs, row->flags));
 	}
 	return ok;
 }
@@ -225,9 +216,9 @@ static bool check_seen(const struct kst_row *row, const struct way *way, unsigne
 static bool check_end(const struct end *want)
 {
 	return EXPECT_EQ(probed.way, want->way) &
-	       EXPECT(same_regs("end", &want->regs, &probed.regs, 0)) &
-	       EXPECT(same_bytes("memory", want->mem, probed.mem, sizeof(want->mem))) &
-	       EXPECT(same_bytes("stack", want->stack, probed.stack, sizeof(want->stack)));
+	       EXPECT(kst_same_regs("end", &want->regs, &probed.regs, 0)) &
+	       EXPECT(kst_same_bytes("memory", want->mem, probed.mem, sizeof(want->mem))) &
+	       EXPECT(kst_same_bytes("stack", want->stack, probed.stack, sizeof(want->stack)));
 }
 
 static bool run_way(const struct kst_row *row, const struct way *way)
@@ -238,8 +229,8 @@ static bool run_way(const struct kst_row *row, const struct way *way)
 
 	for (i = 0; i < count; i++) {
 		kps[i].addr = row->at;
-		kps[i].pre_handler = i < way->pre ? on_pre : NULL;
-		kps[i].post_handler = i < way->post ? on_post : NULL;
+		kps[i].pre_handler = i < way->pre ? kst_on_pre : NULL;
+		kps[i].post_handler = i < way->post ? kst_on_post : NULL;
 	}
 	if (!EXPECT_EQ(register_kprobes(list, count), 0))
 		return false;
@@ -283,7 +274,7 @@ void kst_row_run(unsigned int index)
 	}
 	for (i = 0; i < ARRAY_SIZE(states); i++) {
 		call(row, i, &plain[i]);
-		EXPECT_EQ(seen.pre + seen.post, 0);
+		EXPECT_EQ(kst_seen.pre + kst_seen.post, 0);
 	}
 	for (i = 0; i < ARRAY_SIZE(ways); i++)
 		if (!run_way(row, &ways[i]))

@@ -43,10 +43,15 @@ struct kst_case {
 extern const struct kst_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
 extern const struct kst_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
 extern const struct kst_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
+extern const struct kst_case kst_forms_cases[];
 
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);
 void kst_row_run(unsigned int index);
+
+/* forms.c: the cases are the groups of forms. */
+const char *kst_form_group(unsigned int index);
+void kst_forms_run(const char *group);
 
 /* What was written where @p's instruction begins, as far as anybody has looked. */
 static inline kprobe_opcode_t kst_opcode(const void *addr)

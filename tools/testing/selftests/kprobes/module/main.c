@@ -29,7 +29,7 @@ MODULE_PARM_DESC(many, "probes in the batch of load.batch");
 static const struct kst_case * const lists[] = {
 	kst_refuse_cases, kst_several_cases, kst_context_cases, kst_ret_cases,
 	kst_debugfs_cases, kst_unload_cases, kst_load_cases, kst_jprobe_cases, kst_jprobe_register_cases,
-	kst_fault_cases,
+	kst_fault_cases, kst_forms_cases,
 };
 
 static DEFINE_MUTEX(running);
@@ -117,6 +117,20 @@ static bool run_row(const char *name)
 	return false;
 }
 
+static bool run_forms(const char *name)
+{
+	unsigned int i;
+
+	if (!str_has_prefix(name, "forms."))
+		return false;
+	for (i = 0; kst_form_group(i); i++)
+		if (!strcmp(kst_form_group(i), name + strlen("forms."))) {
+			kst_forms_run(kst_form_group(i));
+			return true;
+		}
+	return false;
+}
+
 static bool run_case(const char *name)
 {
 	const struct kst_case *c;
@@ -128,7 +142,7 @@ static bool run_case(const char *name)
 				c->run();
 				return true;
 			}
-	return run_row(name);
+	return run_row(name) || run_forms(name);
 }
 
 static ssize_t run_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
@@ -183,6 +197,8 @@ static int cases_show(struct seq_file *m, void *unused)
 			seq_printf(m, "%s\n", c->name);
 	for (i = 0; kst_row_name(i); i++)
 		seq_printf(m, "insn.%s\n", kst_row_name(i));
+	for (i = 0; kst_form_group(i); i++)
+		seq_printf(m, "forms.%s\n", kst_form_group(i));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(cases);

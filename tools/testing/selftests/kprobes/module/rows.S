@@ -53,10 +53,10 @@ SYM_FUNC_START(kst_call)
 	mov	56(%rdi), %rdi
 	jmp	*target(%rip)
 
-SYM_INNER_LABEL(kst_exit_1, SYM_L_LOCAL)
+SYM_INNER_LABEL(kst_exit_1, SYM_L_GLOBAL)
 	movb	$1, kst_way(%rip)
 	jmp	1f
-SYM_INNER_LABEL(kst_exit_0, SYM_L_LOCAL)
+SYM_INNER_LABEL(kst_exit_0, SYM_L_GLOBAL)
 	movb	$0, kst_way(%rip)
 	/* Until the flags are saved, only what leaves them alone. */
 1:	mov	%rax, tmp(%rip)

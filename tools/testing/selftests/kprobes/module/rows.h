@@ -51,6 +51,23 @@ void kst_call(const struct kst_regs *in, struct kst_regs *out, const void *start
 /* By which way the row ended. */
 extern u8 kst_way;
 
+/* insn.c: what the handlers have seen of one call. */
+struct kst_seen {
+	unsigned int pre, post;
+	/* pre handlers that came after a post handler */
+	unsigned int late;
+	unsigned long pre_ip, post_ip, post_flags;
+	struct kst_regs pre_regs, post_regs;
+};
+
+extern struct kst_seen kst_seen;
+int kst_on_pre(struct kprobe *p, struct pt_regs *regs);
+void kst_on_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags);
+
+/* Whether they are equal; say what is not, but for what @flags excuse. */
+bool kst_same_regs(const char *what, const struct kst_regs *want, const struct kst_regs *have, unsigned long flags);
+bool kst_same_bytes(const char *what, const u8 *want, const u8 *have, unsigned int size);
+
 /* What the rows' memory operands are in. */
 extern u8 kst_mem[4096];
 

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Probed instructions do what they do without a probe: as in insn.c, with the forms of form_table.S. A case has those of one
+ * name. All are called in some states without a probe; then with a probe that has a pre handler, with a second one that has
+ * both, and with the first disabled. All registers, the flags, the stack and the memory are compared.
+ */
+#include <linux/minmax.h>
+#include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <asm/processor-flags.h>
+
+#include "kprobes_selftest.h"
+#include "rows.h"
+#include "forms.h"
+
+/* Handlers of probes run on what is below the stack pointer. */
+#define STACK	8192
+/* What is above it, and compared. */
+#define ABOVE	512
+
+/* Forms that are probed at once. */
+#define BATCH	32
+
+/* What there has to be. */
+#define AT_LEAST	2000
+
+u8 kst_form_mem[KST_FORM_SIZE] __aligned(64);
+DEFINE_PER_CPU_ALIGNED(u8[KST_FORM_SIZE], kst_form_percpu);
+static u8 stack[STACK + ABOVE] __aligned(64);
+
+#define FLAGS(cf, pf, af, zf, sf, of, irqs)							\
+	((cf) * X86_EFLAGS_CF | (pf) * X86_EFLAGS_PF | (af) * X86_EFLAGS_AF | (zf) * X86_EFLAGS_ZF |	\
+	 (sf) * X86_EFLAGS_SF | (of) * X86_EFLAGS_OF | (irqs) * X86_EFLAGS_IF | X86_EFLAGS_FIXED)
+
+static const struct {
+	unsigned long flags, ax, cx, dx;
+} states[] = {
+	{ FLAGS(0, 0, 0, 0, 0, 0, 1), 0x1122334455667788, 0x99aabbccddeeff07, 0x0123456789abcdef },
+	{ FLAGS(1, 1, 1, 1, 1, 1, 0), 0, 0, 0 },
+	{ FLAGS(1, 0, 0, 0, 1, 0, 1), -1UL, 1, 0x80000000 },
+	{ FLAGS(0, 1, 0, 1, 0, 1, 0), 0x7fffffff, 0x8000000000000000, -1UL },
+	{ FLAGS(0, 0, 1, 0, 1, 1, 1), 0x8000000000000001, 0x3f, 0xff },
+};
+
+struct end {
+	struct kst_regs regs;
+	u8 way;
+	u8 mem[KST_FORM_SIZE];
+	u8 percpu[KST_FORM_SIZE];
+	u8 stack[ABOVE + 8];
+};
+
+/* Of a batch without probes, and the last one with them. */
+static struct end (*plain)[ARRAY_SIZE(states)];
+static struct end *probed;
+
+static struct kst_regs in;
+
+static void fill(u8 *mem, unsigned int size, unsigned int state)
+{
+	unsigned int i;
+
+	for (i = 0; i < size; i += 8)
+		*(u64 *)(mem + i) = 0x0706050403020181 * (i + 1) + state;
+}
+
+/* Has the operand be at @where, or near it; where that is. */
+static unsigned long place_operand(const struct kst_form *f, unsigned long where)
+{
+	unsigned long *gpr = in.gpr, scale = 1UL << f->shift, rest = where - f->displacement;
+	bool has_base = f->base != KST_FORM_NONE, has_index = f->index != KST_FORM_NONE;
+
+	if (!has_base && !has_index)
+		return where;
+	if (f->base == f->index) {
+		gpr[f->base] = rest / (1 + scale);
+	} else if (!has_base) {
+		gpr[f->index] = rest / scale;
+	} else {
+		if (has_index)
+			gpr[f->index] = 3;
+		/* what is relative to the stack pointer has been brought near it */
+		if (f->base != KST_SP / 8)
+			gpr[f->base] = rest - (has_index ? 3 * scale : 0);
+	}
+	return (has_base ? gpr[f->base] : 0) + (has_index ? gpr[f->index] * scale : 0) + f->displacement;
+}
+
+static void set_up(const struct kst_form *f, unsigned int state)
+{
+	unsigned long *gpr = in.gpr, operand;
+	bool is_percpu = f->flags & KST_FORM_PERCPU;
+	unsigned int i;
+
+	fill(kst_form_mem, sizeof(kst_form_mem), state);
+	fill(*this_cpu_ptr(&kst_form_percpu), KST_FORM_SIZE, state + 1);
+	fill(stack + STACK - 64, ABOVE + 64, state + 2);
+	for (i = 0; i < 16; i++)
+		gpr[i] = 0x0102030405060708UL * (i + 1) ^ ((unsigned long)state << 29);
+	gpr[0] = states[state].ax;
+	gpr[1] = states[state].cx;
+	gpr[2] = states[state].dx;
+	gpr[4] = (unsigned long)stack + STACK;
+	gpr[5] = (unsigned long)stack + STACK + 64;
+	in.flags = states[state].flags;
+	if (f->flags & KST_FORM_STRING) {
+		gpr[1] = 9;
+		gpr[6] = (unsigned long)kst_form_mem + 64;
+		gpr[7] = (unsigned long)kst_form_mem + KST_FORM_OPERAND;
+	}
+	if (f->flags & KST_FORM_DIVIDES) {
+		gpr[0] &= 0x7f;
+		gpr[2] = 0;
+		if (f->reg != KST_FORM_NONE)
+			gpr[f->reg] |= 1;
+	}
+	if (f->flags & KST_FORM_BIT)
+		gpr[f->reg] &= 0xff;
+	if (f->flags & KST_FORM_TO_REGISTER)
+		gpr[f->reg] = (unsigned long)f->other;
+	if (f->flags & KST_FORM_TO_STACK)
+		*(u8 **)gpr[4] = f->other;
+	if (f->flags & KST_FORM_POPS_FLAGS)
+		*(unsigned long *)gpr[4] = in.flags ^ (X86_EFLAGS_CF | X86_EFLAGS_ZF | X86_EFLAGS_OF);
+	if (!(f->flags & KST_FORM_MEMORY))
+		return;
+	operand = place_operand(f, is_percpu ? (unsigned long)&kst_form_percpu :
+					       (unsigned long)kst_form_mem + KST_FORM_OPERAND);
+	if (f->flags & KST_FORM_TO_MEMORY)
+		*(u8 **)operand = f->other;
+	if ((f->flags & KST_FORM_DIVIDES) && !is_percpu)
+		*(u8 *)operand |= 1;
+}
+
+static void call(const struct kst_form *f, unsigned int state, struct end *end)
+{
+	unsigned long low = (unsigned long)stack + sizeof(stack) - sizeof(end->stack), from;
+
+	memset(end, 0, sizeof(*end));
+	memset(&kst_seen, 0, sizeof(kst_seen));
+	preempt_disable();
+	set_up(f, state);
+	/* there is a NOP before each */
+	kst_call(&in, &end->regs, f->at - 1);
+	end->way = kst_way;
+	memcpy(end->mem, kst_form_mem, sizeof(end->mem));
+	memcpy(end->percpu, *this_cpu_ptr(&kst_form_percpu), sizeof(end->percpu));
+	from = end->regs.gpr[4];
+	if (f->flags & KST_FORM_MOVES_STACK)
+		from = max(from, in.gpr[4]);
+	if (from >= low && from <= low + sizeof(end->stack))
+		memcpy(end->stack + (from - low), (void *)from, low + sizeof(end->stack) - from);
+	preempt_enable();
+}
+
+/* Whether @f ends as without a probe, and the handlers, so many of each, have seen what is there. */
+static bool check(const struct kst_form *f, unsigned int state, const struct end *want, unsigned int pre,
+		  unsigned int post)
+{
+	bool ok = true;
+
+	call(f, state, probed);
+	ok &= EXPECT_EQ(kst_seen.pre, pre);
+	ok &= EXPECT_EQ(kst_seen.post, post);
+	ok &= EXPECT_EQ(kst_seen.late, 0);
+	ok &= EXPECT_EQ(kst_seen.pre_ip, (unsigned long)f->at + 1);
+	ok &= EXPECT(kst_same_regs("pre handler", &in, &kst_seen.pre_regs, 0));
+	if (post && !(f->flags & KST_FORM_JUMPS)) {
+		ok &= EXPECT_EQ(kst_seen.post_ip, (unsigned long)f->end);
+		ok &= EXPECT(kst_same_regs("post handler", &want->regs, &kst_seen.post_regs, 0));
+	}
+	ok &= EXPECT_EQ(probed->way, want->way);
+	ok &= EXPECT(kst_same_regs("end", &want->regs, &probed->regs, 0));
+	ok &= EXPECT(kst_same_bytes("memory", want->mem, probed->mem, sizeof(want->mem)));
+	ok &= EXPECT(kst_same_bytes("per-CPU memory", want->percpu, probed->percpu, sizeof(want->percpu)));
+	ok &= EXPECT(kst_same_bytes("stack", want->stack, probed->stack, sizeof(want->stack)));
+	return ok;
+}
+
+static void call_all(const struct kst_form *f, unsigned int count, const char *way, unsigned int pre, unsigned int post)
+{
+	unsigned int i, state;
+
+	for (i = 0; i < count; i++)
+		for (state = 0; state < ARRAY_SIZE(states); state++)
+			if (!check(&f[i], state, &plain[i][state], pre, post)) {
+				kst_say("%s, state %u, bytes behind the first: %*ph\n", way, state,
+					(int)(f[i].end - f[i].at) - 1, f[i].at + 1);
+				break;
+			}
+}
+
+static void run_batch(const struct kst_form *f, unsigned int count)
+{
+	static struct kprobe a[BATCH], b[BATCH];
+	struct kprobe *list_a[BATCH], *list_b[BATCH];
+	unsigned int i, state;
+
+	for (i = 0; i < count; i++) {
+		for (state = 0; state < ARRAY_SIZE(states); state++)
+			call(&f[i], state, &plain[i][state]);
+		a[i] = (struct kprobe){ .addr = f[i].at, .pre_handler = kst_on_pre };
+		b[i] = (struct kprobe){ .addr = f[i].at, .pre_handler = kst_on_pre, .post_handler = kst_on_post };
+		list_a[i] = &a[i];
+		list_b[i] = &b[i];
+	}
+	if (!EXPECT_EQ(register_kprobes(list_a, count), 0))
+		return;
+	call_all(f, count, "pre", 1, 0);
+	if (EXPECT_EQ(register_kprobes(list_b, count), 0)) {
+		call_all(f, count, "two probes", 2, 1);
+		for (i = 0; i < count; i++)
+			EXPECT_EQ(disable_kprobe(&a[i]), 0);
+		call_all(f, count, "pre and post, and one that is disabled", 1, 1);
+		unregister_kprobes(list_b, count);
+	}
+	unregister_kprobes(list_a, count);
+	for (i = 0; i < count; i++)
+		EXPECT_EQ(a[i].nmissed + b[i].nmissed, 0);
+}
+
+/* The name of the @index-th group. */
+const char *kst_form_group(unsigned int index)
+{
+	const struct kst_form *f;
+
+	for (f = kst_forms; f < kst_forms_end; f++)
+		if ((f == kst_forms || strcmp(f->group, f[-1].group)) && !index--)
+			return f->group;
+	return NULL;
+}
+
+/* Runs the forms of a group. */
+void kst_forms_run(const char *group)
+{
+	const struct kst_form *f = kst_forms, *end;
+	unsigned int count = 0;
+
+	plain = kvcalloc(BATCH + 1, sizeof(*plain), GFP_KERNEL);
+	if (!EXPECT(plain))
+		return;
+	probed = plain[BATCH];
+	while (f < kst_forms_end && strcmp(f->group, group))
+		f++;
+	for (end = f; end < kst_forms_end && !strcmp(end->group, group); end++)
+		count++;
+	for (; f < end; f += min_t(unsigned int, BATCH, end - f))
+		run_batch(f, min_t(unsigned int, BATCH, end - f));
+	kst_say("%u forms\n", count);
+	kvfree(plain);
+}
+
+static void enough(void)
+{
+	long count = kst_forms_end - kst_forms;
+
+	EXPECT(count >= AT_LEAST);
+	kst_say("%ld forms of the kernel's instructions\n", count);
+}
+
+const struct kst_case kst_forms_cases[] = {
+	{ "forms.enough", enough },
+	{ }
+};
