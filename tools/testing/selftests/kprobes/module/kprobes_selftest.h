@@ -43,7 +43,7 @@ struct kst_case {
 extern const struct kst_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
 extern const struct kst_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
 extern const struct kst_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
-extern const struct kst_case kst_forms_cases[];
+extern const struct kst_case kst_forms_cases[], kst_races_cases[];
 
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);

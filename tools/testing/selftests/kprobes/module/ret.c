@@ -274,7 +274,10 @@ static void sleeping(void)
 	unregister_kretprobe(&rp);
 }
 
-/* The probe goes while tasks are inside: they return, and nobody is called. */
+/*
+ * The probe goes while tasks are inside: they return, and nobody is called (CVE-2023-53557: what the return needs was freed
+ * too early).
+ */
 static void unregister_live(void)
 {
 	struct kretprobe rp = RET(sleeps);

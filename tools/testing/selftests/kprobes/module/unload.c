@@ -4,9 +4,11 @@
  * kprobes_selftest_target loaded and removed between them.
  */
 #include <linux/jprobes.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
 #include <linux/ptrace.h>
+#include <linux/sched.h>
 #include <linux/string.h>
 
 #include "kprobes_selftest.h"
@@ -138,10 +140,145 @@ static void gone(void)
 		EXPECT_EQ(disable_kprobe(list[i]), -EINVAL);
 }
 
+/* Those of before the removal, and their successors at the same place. */
+static struct kprobe next_entry, next_inside;
+static struct kretprobe next_ret;
+
+/* The module is there again. */
+static void loaded_again(void)
+{
+	register_all();
+	EXPECT_EQ(disable_kprobe(&inside), 0);
+}
+
+/*
+ * It has been removed and loaded once more. What was probed then has been killed, the disabled probes too, and is no
+ * obstacle to new ones (CVE-2022-50266: ftrace kept the site of a probe that was killed; CVE-2022-50008: what was disabled
+ * was disarmed).
+ */
+static void another(void)
+{
+	EXPECT(kprobe_gone(&entry) && kprobe_gone(&inside) && kprobe_gone(&disabled) && kprobe_gone(&ret.kp));
+	next_entry = (struct kprobe){ .symbol_name = ENTRY, .pre_handler = count };
+	next_inside = (struct kprobe){
+		.symbol_name = ENTRY, .offset = 5, .pre_handler = count, .post_handler = count_post,
+	};
+	next_ret = (struct kretprobe){ .kp.symbol_name = ENTRY, .handler = on_return };
+	EXPECT_EQ(register_kprobe(&next_entry), 0);
+	EXPECT_EQ(register_kprobe(&next_inside), 0);
+	EXPECT_EQ(register_kretprobe(&next_ret), 0);
+	atomic_set(&hits, 0);
+}
+
+/* Its function has been called. */
+static void another_called(void)
+{
+	EXPECT_EQ(atomic_read(&hits), 1 + 2 + 1000);
+	unregister_kretprobe(&ret);
+	unregister_kprobe(&entry);
+	unregister_kprobe(&disabled);
+	unregister_kprobe(&inside);
+	unregister_kretprobe(&next_ret);
+	unregister_kprobe(&next_inside);
+	unregister_kprobe(&next_entry);
+}
+
+static struct task_struct *clients[3];
+static unsigned long last_address;
+static atomic_t registered, refused, odd;
+
+/* What may come of a probe in a module that may be there. */
+static bool note(int err)
+{
+	if (!err)
+		atomic_inc(&registered);
+	else if (err == -ENOENT || err == -EINVAL)
+		atomic_inc(&refused);
+	else if (!atomic_xchg(&odd, -err))
+		kst_say("error %d\n", err);
+	return !err;
+}
+
+static int by_symbol(void *unused)
+{
+	while (!kthread_should_stop()) {
+		struct kprobe kp = { .symbol_name = ENTRY, .pre_handler = count };
+
+		if (note(register_kprobe(&kp))) {
+			WRITE_ONCE(last_address, (unsigned long)kp.addr);
+			unregister_kprobe(&kp);
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Where it was, and may not be any more. */
+static int by_address(void *unused)
+{
+	while (!kthread_should_stop()) {
+		unsigned long address = READ_ONCE(last_address);
+		struct kprobe kp = { .addr = (kprobe_opcode_t *)address, .pre_handler = count };
+
+		if (address && note(register_kprobe(&kp)))
+			unregister_kprobe(&kp);
+		schedule_timeout_interruptible(1);
+	}
+	return 0;
+}
+
+static int of_returns(void *unused)
+{
+	while (!kthread_should_stop()) {
+		struct kretprobe rp = { .kp.symbol_name = ENTRY, .handler = on_return };
+
+		if (note(register_kretprobe(&rp)))
+			unregister_kretprobe(&rp);
+		schedule_timeout_interruptible(1);
+	}
+	return 0;
+}
+
+/*
+ * Probes come and go while the module comes and goes (CVE-2024-35955: registering while it is unloaded used what was freed;
+ * CVE-2024-38588: so did looking for the place that ftrace has there).
+ */
+static void storm_begins(void)
+{
+	static int (*const functions[])(void *) = { by_symbol, by_address, of_returns };
+	unsigned int i;
+
+	atomic_set(&registered, 0);
+	atomic_set(&refused, 0);
+	atomic_set(&odd, 0);
+	for (i = 0; i < ARRAY_SIZE(clients); i++) {
+		clients[i] = kthread_run(functions[i], NULL, "kst_unload/%u", i);
+		EXPECT(!IS_ERR(clients[i]));
+	}
+}
+
+static void storm_is_over(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(clients); i++)
+		if (!IS_ERR(clients[i]))
+			kthread_stop(clients[i]);
+	EXPECT_EQ(atomic_read(&odd), 0);
+	EXPECT(atomic_read(&registered) > 0);
+	EXPECT(atomic_read(&refused) > 0);
+	kst_say("%d registered, %d refused\n", atomic_read(&registered), atomic_read(&refused));
+}
+
 const struct kst_case kst_unload_cases[] = {
 	{ "unload.1_expect", expect_target },
 	{ "unload.2_loaded", loaded },
 	{ "unload.3_called", called },
 	{ "unload.4_gone", gone },
+	{ "unload.5_loaded_again", loaded_again },
+	{ "unload.6_another", another },
+	{ "unload.7_another_called", another_called },
+	{ "unload.8_storm_begins", storm_begins },
+	{ "unload.9_storm_is_over", storm_is_over },
 	{ }
 };
