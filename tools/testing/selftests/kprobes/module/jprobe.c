@@ -401,7 +401,7 @@ static void nested(void)
 	end(&jp, 2);
 }
 
-struct kst_state kst_seen;
+struct kst_state kst_jprobe_seen;
 
 /* Has all registers changed. */
 static void clobbers(void)
@@ -433,11 +433,11 @@ static void preserved(void)
 	EXPECT(!kprobe_ftrace(&jp.kp));
 	for (i = 0; i < ARRAY_SIZE(flags); i++) {
 		in.flags = flags[i];
-		memset(&kst_seen, 0, sizeof(kst_seen));
+		memset(&kst_jprobe_seen, 0, sizeof(kst_jprobe_seen));
 		kst_call_in(&in, &out, kst_store);
-		EXPECT(!memcmp(in.saved, kst_seen.saved, sizeof(in.saved)));
-		EXPECT(!memcmp(in.scratch, kst_seen.scratch, sizeof(in.scratch)));
-		EXPECT_EQ(kst_seen.flags, in.flags);
+		EXPECT(!memcmp(in.saved, kst_jprobe_seen.saved, sizeof(in.saved)));
+		EXPECT(!memcmp(in.scratch, kst_jprobe_seen.scratch, sizeof(in.scratch)));
+		EXPECT_EQ(kst_jprobe_seen.flags, in.flags);
 		EXPECT(!memcmp(in.saved, out.saved, sizeof(in.saved)));
 		EXPECT_EQ(out.flags, in.flags);
 	}

@@ -8,16 +8,16 @@
 /* A function without a place for ftrace: stores the registers that it is called with, and returns. */
 SYM_FUNC_START(kst_store)
 	pushfq
-	movq	%rbx, KST_RBX+kst_seen(%rip)
-	movq	%rbp, KST_RBP+kst_seen(%rip)
-	movq	%r12, KST_R12+kst_seen(%rip)
-	movq	%r13, KST_R13+kst_seen(%rip)
-	movq	%r14, KST_R14+kst_seen(%rip)
-	movq	%r15, KST_R15+kst_seen(%rip)
-	popq	KST_RFLAGS+kst_seen(%rip)
-	movq	%rax, KST_RAX+kst_seen(%rip)
-	movq	%r10, KST_R10+kst_seen(%rip)
-	movq	%r11, KST_R11+kst_seen(%rip)
+	movq	%rbx, KST_RBX+kst_jprobe_seen(%rip)
+	movq	%rbp, KST_RBP+kst_jprobe_seen(%rip)
+	movq	%r12, KST_R12+kst_jprobe_seen(%rip)
+	movq	%r13, KST_R13+kst_jprobe_seen(%rip)
+	movq	%r14, KST_R14+kst_jprobe_seen(%rip)
+	movq	%r15, KST_R15+kst_jprobe_seen(%rip)
+	popq	KST_RFLAGS+kst_jprobe_seen(%rip)
+	movq	%rax, KST_RAX+kst_jprobe_seen(%rip)
+	movq	%r10, KST_R10+kst_jprobe_seen(%rip)
+	movq	%r11, KST_R11+kst_jprobe_seen(%rip)
 	RET
 SYM_FUNC_END(kst_store)
 

@@ -23,7 +23,7 @@ struct kst_state {
 	unsigned long scratch[3];
 };
 
-extern struct kst_state kst_seen;
+extern struct kst_state kst_jprobe_seen;
 
 void kst_store(void);
 void kst_call_in(const struct kst_state *in, struct kst_state *out, void *function);
