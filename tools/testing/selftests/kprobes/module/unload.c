@@ -158,7 +158,8 @@ static void loaded_again(void)
  */
 static void another(void)
 {
-	EXPECT(kprobe_gone(&entry) && kprobe_gone(&inside) && kprobe_gone(&disabled) && kprobe_gone(&ret.kp));
+	EXPECT(kprobe_gone(&entry) && kprobe_gone(&inside) && kprobe_gone(&disabled));
+	EXPECT(kprobe_gone(&ret.kp) && kprobe_gone(&jprobe.kp));
 	next_entry = (struct kprobe){ .symbol_name = ENTRY, .pre_handler = count };
 	next_inside = (struct kprobe){
 		.symbol_name = ENTRY, .offset = 5, .pre_handler = count, .post_handler = count_post,
@@ -174,6 +175,7 @@ static void another(void)
 static void another_called(void)
 {
 	EXPECT_EQ(atomic_read(&hits), 1 + 2 + 1000);
+	unregister_jprobe(&jprobe);
 	unregister_kretprobe(&ret);
 	unregister_kprobe(&entry);
 	unregister_kprobe(&disabled);
