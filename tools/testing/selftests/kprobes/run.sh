@@ -119,12 +119,12 @@ reasons() {
 	done
 }
 
-# graph TRACER: which tracer watches the handlers of jprobe.c.
+# graph TRACER: which tracer watches a handler of jprobe.c, what it calls, and who calls the probed function.
 graph() {
 	local tracing=/sys/kernel/tracing
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
 	echo nop >$tracing/current_tracer
-	echo on_six_below below >$tracing/set_ftrace_filter
+	echo on_six_below below returns_after >$tracing/set_ftrace_filter
 	echo "$1" >$tracing/current_tracer
 }
 

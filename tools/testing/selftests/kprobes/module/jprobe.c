@@ -244,6 +244,12 @@ static long on_six_below(long a, int b, char c, void *d, unsigned long e, short 
 	return 0;
 }
 
+/* It returns after a handler that was left: to where it was called. */
+static noinline __noclone long returns_after(long a)
+{
+	return six(a, 2, 3, NULL, 5, 6) + 1;
+}
+
 /* From a function that the handler has called. */
 static void from_below(void)
 {
@@ -253,13 +259,13 @@ static void from_below(void)
 	if (!begin(&jp))
 		return;
 	for (i = 0; i < 10; i++) {
-		EXPECT_EQ(six(i, 2, 3, NULL, 5, 6), i + 16);
+		EXPECT_EQ(returns_after(i), i + 17);
 		EXPECT_EQ(seen[0], i);
 	}
 	end(&jp, 10);
 }
 
-/* The same while the function graph tracer watches the handler: run.sh turns it on. */
+/* The same while the function graph tracer watches: run.sh turns it on. */
 static void traced_from_below(void)
 {
 	from_below();
