@@ -70,7 +70,10 @@ come_and_go() {
 		sleep 0.1
 		tries=0
 		until rmmod kprobes_selftest_target 2>/dev/null; do
-			[ $((tries += 1)) -lt 100 ] || return 1
+			if [ $((tries += 1)) = 200 ]; then
+				echo "# the module cannot be removed, $rounds rounds before the end"
+				return 1
+			fi
 			sleep 0.02
 		done
 	done

@@ -132,7 +132,8 @@ impl Form {
         match name.as_str() {
             "call" | "jmp" if to_memory => name + "_mem",
             "ret" if self.other.op_count() > 0 => name + "_imm16",
-            _ if self.insn.len() == MAX_LEN => name + "_longest",
+            // There the copy of an instruction meets the end of its slot.
+            _ if self.insn.len() + 1 >= MAX_LEN => format!("{name}_{}", self.insn.len()),
             _ => name,
         }
     }

@@ -201,6 +201,12 @@ static bool note(int err)
 	return !err;
 }
 
+/* Whoever registers holds the module for a moment: it could never go without a pause. */
+static void pause(void)
+{
+	schedule_timeout_interruptible(msecs_to_jiffies(150));
+}
+
 static int by_symbol(void *unused)
 {
 	while (!kthread_should_stop()) {
@@ -210,7 +216,7 @@ static int by_symbol(void *unused)
 			WRITE_ONCE(last_address, (unsigned long)kp.addr);
 			unregister_kprobe(&kp);
 		}
-		cond_resched();
+		pause();
 	}
 	return 0;
 }
@@ -224,7 +230,7 @@ static int by_address(void *unused)
 
 		if (address && note(register_kprobe(&kp)))
 			unregister_kprobe(&kp);
-		schedule_timeout_interruptible(1);
+		pause();
 	}
 	return 0;
 }
@@ -236,7 +242,7 @@ static int of_returns(void *unused)
 
 		if (note(register_kretprobe(&rp)))
 			unregister_kretprobe(&rp);
-		schedule_timeout_interruptible(1);
+		pause();
 	}
 	return 0;
 }
