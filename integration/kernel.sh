@@ -27,7 +27,8 @@ variants() {
 fragments() {
 	local dir=$REPO/integration/config base=base
 	case $VARIANT in uml*) base=uml-base ;; esac
-	printf '%s\n' "$dir/$base.config" "$dir/$VARIANT.config"
+	printf '%s\n' "$dir/$base.config"
+	printf '%s\n' "$dir/$VARIANT.config"
 }
 
 # setup_env: finds tree, build directory and tools; fails when one is missing.
@@ -41,6 +42,11 @@ setup_env() {
 
 setup_tools() {
 	local rustc libclang bindgen
+	CC=gcc
+	# The kernel has Rust together with KASAN with this compiler only.
+	if grep -qx CONFIG_KASAN=y "$REPO/integration/config/$VARIANT.config"; then
+		CC=$(find_clang) || die "variant $VARIANT needs clang; run 'make setup'"
+	fi
 	rustc=$(find_rustc) || die "no rustc >= $MIN_RUSTC with its library source (rust-src); run 'make setup'"
 	bindgen=$(find_bindgen) || die "no bindgen >= $MIN_BINDGEN; run 'make setup'"
 	libclang=$(find_libclang) || die "no libclang >= $MIN_LIBCLANG; run 'make setup'"
@@ -50,7 +56,7 @@ setup_tools() {
 	# Fixed, so that nothing rebuilds because of when and where it was built.
 	export KBUILD_BUILD_TIMESTAMP='1970-01-01' KBUILD_BUILD_USER=ferrotrace KBUILD_BUILD_HOST=ferrotrace
 	export KBUILD_BUILD_VERSION=1
-	MAKE_ARGS=(ARCH="$ARCH" "CC=ccache gcc" RUSTC="$rustc" HOSTRUSTC="$rustc"
+	MAKE_ARGS=(ARCH="$ARCH" "CC=ccache $CC" RUSTC="$rustc" HOSTRUSTC="$rustc"
 		RUSTDOC="$(rust_tool "$rustc" rustdoc)" RUSTFMT="$(rust_tool "$rustc" rustfmt)"
 		CLIPPY_DRIVER="$(rust_tool "$rustc" clippy-driver)" BINDGEN="$bindgen")
 	# Rust for User Mode Linux is position independent, and asks for another crate's statics through a table (GOTPCREL)
@@ -80,7 +86,7 @@ state() {
 		# shellcheck disable=SC2046
 		cat $(fragments)
 		"${MAKE_ARGS[2]#RUSTC=}" --version
-		gcc --version
+		"$CC" --version
 		printf '%s\n' "${MAKE_ARGS[@]}"
 	} | sha256sum
 }

@@ -90,6 +90,19 @@ find_libclang() {
 	[ -n "$best" ] && printf '%s\n' "$best"
 }
 
+# find_clang: prints the clang that libclang belongs to.
+find_clang() {
+	local lib c
+	lib=$(find_libclang) || return 1
+	for c in "$(dirname "$lib")/bin/clang" "$(command -v clang || true)"; do
+		if [ -n "$c" ] && [ -x "$c" ]; then
+			printf '%s\n' "$c"
+			return 0
+		fi
+	done
+	return 1
+}
+
 # find_bindgen: prints a bindgen that the kernel accepts.
 find_bindgen() {
 	local c v

@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The modules of the engines are loaded and unloaded 100 times under load.
+# The modules of the engines are loaded and unloaded 100 times under load (kprobes on debug: 20 times).
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-name="reload: modular"
-case " $VARIANTS " in
-*" modular "*)
-	if selftests_build modular relay >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "$name" \
-			run_vm modular "tools/testing/selftests/relay/run.sh modular reload"
+# reload VARIANT ROUNDS: ROUNDS of kprobes
+reload() {
+	if selftests_build "$1" relay >&2; then
+		CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "reload: $1" \
+			run_vm "$1" "tools/testing/selftests/relay/run.sh $1 reload"
 	else
-		tap_not_ok "$name (does not build)"
+		tap_not_ok "reload: $1 (does not build)"
 	fi
-	CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "reload kprobes: modular" \
-		run_vm modular "tools/testing/selftests/kprobes/reload.sh"
-	;;
-*) tap_skip "$name" "not under test" ;;
-esac
+	CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "reload kprobes: $1" \
+		run_vm "$1" "tools/testing/selftests/kprobes/reload.sh $2"
+}
+
+for variant in $VARIANTS; do
+	case $variant in
+	modular) reload modular 100 ;;
+	debug) reload debug 20 ;;
+	*) tap_skip "reload: $variant" "the engines are no modules" ;;
+	esac
+done
 tap_plan
