@@ -415,6 +415,29 @@ static void stack_trace_in_handler(void)
 	EXPECT_EQ(atomic_read(&wrong), 0);
 }
 
+/* Ends with a jump: one return for both. */
+static noinline int ends_with_call(int a)
+{
+	return kst_target(a);
+}
+
+/* Both return to the same place, and to nobody's trampoline. */
+static void tail_call(void)
+{
+	struct kretprobe outer = RET(ends_with_call), inner = RET(kst_target);
+
+	clear();
+	outer.handler = trace_in_handler;
+	inner.handler = trace_in_handler;
+	EXPECT_EQ(register_kretprobe(&outer), 0);
+	EXPECT_EQ(register_kretprobe(&inner), 0);
+	EXPECT_EQ(ends_with_call(1), 4);
+	unregister_kretprobe(&inner);
+	unregister_kretprobe(&outer);
+	EXPECT_EQ(atomic_read(&returns), 2);
+	EXPECT_EQ(atomic_read(&wrong), 0);
+}
+
 const struct kst_case kst_ret_cases[] = {
 	{ "ret.value", value },
 	{ "ret.by_breakpoint", by_breakpoint },
@@ -428,5 +451,6 @@ const struct kst_case kst_ret_cases[] = {
 	{ "ret.task_exits_inside", task_exits_inside },
 	{ "ret.stack_trace", stack_trace },
 	{ "ret.stack_trace_in_handler", stack_trace_in_handler },
+	{ "ret.tail_call", tail_call },
 	{ }
 };
