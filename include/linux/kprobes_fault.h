@@ -14,12 +14,11 @@
  * @p: the probe
  * @regs: the registers of the fault. If it is one of the probed instruction, @regs->ip is that instruction's address, and an
  *	@regs->ip that is left so has the instruction executed again, without another hit of the probe.
- * @trapnr: 14 for a page fault, 13 for a general protection fault
+ * @trapnr: 14 for a page fault, 13 for a general protection fault, 0 for a divide error
  *
  * Called when the probed instruction faults, or something that runs in a handler of the probe or interrupts it. What
- * faults in the handler for faults itself is the kernel's. Page faults come here first; general protection faults only if
- * the exception table has nothing for the instruction that faults, or if that is the probed one. A divide error does not
- * come here.
+ * faults in the handler for faults itself is the kernel's. Page faults and divide errors come here first; general protection
+ * faults only if the exception table has nothing for the instruction that faults, or if that is the probed one.
  *
  * Context: that of a fault: interrupts are mostly off; must not sleep.
  * Return: not 0 if the fault has been dealt with, and execution is to go on with @regs; 0 if it has not: then the exception
