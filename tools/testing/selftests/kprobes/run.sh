@@ -116,7 +116,8 @@ between() {
 reasons() {
 	local reason
 	for reason; do
-		dmesg | grep -qE "no jprobe.*: $reason\$" && continue
+		# Not -q, which dmesg might not outlive.
+		dmesg | grep -E "no jprobe.*: $reason\$" >/dev/null && continue
 		echo "# the log does not say: $reason"
 		return 1
 	done
