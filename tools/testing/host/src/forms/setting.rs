@@ -38,6 +38,8 @@ pub mod flags {
     pub const POPS_FLAGS: u32 = 0x200;
     /// The stack pointer changes, and what is below where it was is not defined.
     pub const MOVES_STACK: u32 = 0x400;
+    /// Pushes the flags.
+    pub const PUSHES_FLAGS: u32 = 0x800;
 }
 
 /// No register.
@@ -248,6 +250,7 @@ impl Setting {
                 self.register = number(register);
             }
             Mnemonic::Popfq => self.flags |= flags::POPS_FLAGS,
+            Mnemonic::Pushfq => self.flags |= flags::PUSHES_FLAGS,
             _ => (),
         }
         Some(())

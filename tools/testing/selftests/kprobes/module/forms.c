@@ -148,6 +148,9 @@ static void call(const struct kst_form *f, unsigned int state, struct end *end)
 	memcpy(end->mem, kst_form_mem, sizeof(end->mem));
 	memcpy(end->percpu, *this_cpu_ptr(&kst_form_percpu), sizeof(end->percpu));
 	from = end->regs.gpr[4];
+	/* QEMU may leave RF behind after an interrupt, and mainline's engine pushes it then. */
+	if (f->flags & KST_FORM_PUSHES_FLAGS)
+		*(unsigned long *)from &= ~X86_EFLAGS_RF;
 	if (f->flags & KST_FORM_MOVES_STACK)
 		from = max(from, in.gpr[4]);
 	if (from >= low && from <= low + sizeof(end->stack))
