@@ -28,6 +28,7 @@ fragments() {
 	local dir=$REPO/integration/config base=base
 	case $VARIANT in uml*) base=uml-base ;; esac
 	printf '%s\n' "$dir/$base.config"
+	if [ "$VARIANT" = size ]; then printf '%s\n' "$dir/builtin.config"; fi
 	printf '%s\n' "$dir/$VARIANT.config"
 }
 
