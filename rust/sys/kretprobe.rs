@@ -101,7 +101,8 @@ impl Kretprobe {
     /// grace period of RCU has passed.
     pub fn free(self) {
         // SAFETY: By the type invariant a field that is there, and changed in stores of single words.
-        let pool = unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).rh) }.xchg(null_mut(), Full);
+        let pool =
+            unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).rh) }.xchg(null_mut(), Full);
         if !pool.is_null() {
             // SAFETY: It comes from `Pool::new()`; who still has the pointer has preemption off.
             unsafe { Pool::free(pool.cast()) };

@@ -117,7 +117,9 @@ impl Pool {
         data_size: usize,
     ) -> Result<*mut Self> {
         let share = count.div_ceil(cpu::possible().count().max(1));
-        let cpus = cpu::possible().last().map_or(1, |cpu| cpu.get() as usize + 1);
+        let cpus = cpu::possible()
+            .last()
+            .map_or(1, |cpu| cpu.get() as usize + 1);
         let lines_each = share.div_ceil(LINE_BITS).max(1);
         let bytes = size_of::<Node>()
             .checked_add(data_size)
@@ -183,7 +185,9 @@ impl Pool {
     fn node(&self, cpu: usize, number: usize) -> *mut Node {
         let index = cpu.wrapping_mul(self.share).wrapping_add(number);
         let nodes = self.nodes.as_ptr().cast_mut();
-        nodes.wrapping_byte_add(index.wrapping_mul(self.bytes)).cast()
+        nodes
+            .wrapping_byte_add(index.wrapping_mul(self.bytes))
+            .cast()
     }
 
     /// Takes a node out; NULL if all are taken.
@@ -303,7 +307,8 @@ impl Pool {
 
 /// The pool that this is part of.
 fn of_rcu(head: *mut bindings::callback_head) -> *mut Pool {
-    head.wrapping_byte_sub(core::mem::offset_of!(Pool, rcu)).cast()
+    head.wrapping_byte_sub(core::mem::offset_of!(Pool, rcu))
+        .cast()
 }
 
 /// A grace period has passed since [`Pool::free`]: no node is taken out any more, and whoever returns a node knows

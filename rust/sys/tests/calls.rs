@@ -225,9 +225,8 @@ mod suite {
                     Pool::give_back(*node as *mut _);
                 }
                 drop(preempt);
-                let apart = |(i, a): (usize, &usize)| {
-                    taken.iter().take(i).all(|b| a.abs_diff(*b) >= size)
-                };
+                let apart =
+                    |(i, a): (usize, &usize)| taken.iter().take(i).all(|b| a.abs_diff(*b) >= size);
                 let distinct = taken.iter().enumerate().all(apart);
                 assert!(all == count && none && distinct);
                 assert_eq!(again, count.div_ceil(2));
