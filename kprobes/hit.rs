@@ -23,7 +23,8 @@ use crate::point::BREAKPOINT;
 /// The points, by their address and by those of their copies at which something can happen.
 pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
 
-/// What the exception number of a page fault is.
+/// Numbers of exceptions.
+pub(crate) const DIVIDE_ERROR: usize = 0;
 const PAGE_FAULT: usize = 14;
 
 /// A breakpoint of the kernel. Whether it is done with.
@@ -289,7 +290,7 @@ impl Point {
         if handled || trapnr == PAGE_FAULT {
             return Some(handled);
         }
-        regs.set_ip(at);
-        Some(regs::fix_up(regs, self.address, trapnr))
+        // If it cannot go on, the kernel tells of the instruction, not of its copy.
+        Some(regs::fix_up(regs, trapnr))
     }
 }

@@ -67,12 +67,12 @@ impl kernel::Module for KprobesEngine {
     }
 }
 
-/// A division by 0 in a copy. It has no hook point, since it is not like other faults for the kernel either.
+/// A divide error, for which the kernel has no hook point.
 struct DivideError;
 
 impl TrapHandler for DivideError {
     fn trap(regs: &mut Regs, trapnr: usize) -> bool {
-        hit::fault(regs, trapnr)
+        trapnr == hit::DIVIDE_ERROR && hit::fault(regs, trapnr)
     }
 }
 

@@ -44,7 +44,7 @@ impl Output {
     }
 }
 
-struct OnPoint(Output);
+pub(crate) struct OnPoint(Output);
 
 #[vtable]
 impl ProbeHandler for OnPoint {
@@ -54,7 +54,7 @@ impl ProbeHandler for OnPoint {
     }
 }
 
-struct OnReturn(Output);
+pub(crate) struct OnReturn(Output);
 
 #[vtable]
 impl RetprobeHandler for OnReturn {

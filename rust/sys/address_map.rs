@@ -116,13 +116,13 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
     Ok(table)
 }
 
-/// Where a key is, or the free entry where it would be.
+/// Where a key is; as an error, the free entry where it would be.
 ///
 /// # Safety
 ///
 /// `table` is the address of a [`Table`] or of [`NOTHING`], which stays meanwhile.
 #[inline(always)]
-unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> *mut Entry<T> {
+unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mut Entry<T>> {
     // SAFETY: By the rules of this function.
     let mask = unsafe { (*table).key };
     // Multiplication by 2^32 divided by the golden ratio spreads addresses well, but for its lowest bits.
@@ -132,8 +132,11 @@ unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> *mut Entry<T> {
         let entry = unsafe { table.add(at & mask).add(1) };
         // SAFETY: A live, aligned word, which the writer stores at once.
         let found = unsafe { word::load(&raw const (*entry).key) };
-        if found == key || found == 0 {
-            return entry;
+        if found == key {
+            return Ok(entry);
+        }
+        if found == 0 {
+            return Err(entry);
         }
         at = at.wrapping_add(1);
     }
@@ -172,7 +175,8 @@ impl<T> AddressMap<T> {
         // loads in order.
         let table = unsafe { word::load(self.table.as_ptr()) };
         // SAFETY: By the type invariant; a table is freed after a grace period.
-        let entry = unsafe { find(table, key) };
+        // A free entry may be getting an object, and not have its key yet.
+        let entry = unsafe { find(table, key) }.ok()?;
         // SAFETY: A live, aligned word, which the writer stores at once.
         let object = NonNull::new(unsafe { word::load(&raw const (*entry).object) })?;
         // SAFETY: By the invariants of the entry; the count is given away after a grace period.
@@ -193,8 +197,8 @@ impl<T> Writer<T> {
         self.keys.saturating_add(more) <= len / 4 * 3
     }
 
-    /// Where a key is, or would be.
-    fn entry(&mut self, key: usize) -> Option<*mut Entry<T>> {
+    /// Where a key is, or would be, if there is a table.
+    fn entry(&mut self, key: usize) -> Option<Result<*mut Entry<T>, *mut Entry<T>>> {
         let table = self.table.as_mut()?.as_mut_ptr();
         // SAFETY: A table. Only the writer, which is borrowed mutably, changes it, and what readers look at is stored word
         // by word.
@@ -224,7 +228,8 @@ impl<T> Writer<T> {
         for entry in old.filter(|e| !e.object.is_null()) {
             // SAFETY: Entries of `new`, which nobody else knows.
             unsafe {
-                find(new.as_mut_ptr(), entry.key).write(Entry {
+                let (Ok(to) | Err(to)) = find(new.as_mut_ptr(), entry.key);
+                to.write(Entry {
                     key: entry.key,
                     object: entry.object,
                 })
@@ -243,10 +248,11 @@ impl<T> Writer<T> {
         if key == 0 || !self.has_room(1) {
             return None;
         }
-        let entry = self.entry(key)?;
+        let found = self.entry(key)?;
+        let had_key = found.is_ok();
+        let (Ok(entry) | Err(entry)) = found;
         // SAFETY: An entry of the table, which only we change.
-        let (had_key, taken) = unsafe { ((*entry).key == key, !(*entry).object.is_null()) };
-        if taken {
+        if !unsafe { (*entry).object }.is_null() {
             return None;
         }
         let object = Arc::into_raw(object).cast_mut();
@@ -265,7 +271,7 @@ impl<T> Writer<T> {
 
     /// Removes the object of an address.
     pub fn remove(&mut self, key: usize) -> Option<Removed<T>> {
-        let entry = self.entry(key)?;
+        let entry = self.entry(key)?.ok()?;
         // SAFETY: An entry of the table, which only we change.
         let object = NonNull::new(unsafe { (*entry).object })?;
         // INVARIANT: NULL.

@@ -14,7 +14,7 @@ use crate::cpu::CpuId;
 use crate::preempt::PreemptOff;
 
 /// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits, for who is not going to leave this CPU.
-#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 macro_rules! this_cpu {
     (load $variable:ident) => {{
         let value: usize;
@@ -43,7 +43,7 @@ macro_rules! this_cpu {
     };
 }
 
-#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub(crate) use this_cpu;
 
 /// `T * __percpu *`: one pointer a CPU, NULL at first.

@@ -207,16 +207,10 @@ impl Machine for Regs {
 
 /// What the exception tables say about a fault.
 ///
-/// Goes on where the table's entry for `at` says, if there is one. For traps other than page faults, for which the kernel
-/// looks the address up itself.
-pub fn fix_up(regs: &mut Regs, at: usize, trapnr: usize) -> bool {
-    let slot = regs.ip();
-    regs.set_ip(at);
+/// Goes on where the table's entry for the instruction pointer says, if there is one. For traps other than page faults, for
+/// which the kernel looks the address up itself.
+pub fn fix_up(regs: &mut Regs, trapnr: usize) -> bool {
     let trapnr = i32::try_from(trapnr).unwrap_or(0);
     // SAFETY: The registers of a fault, as an entry for this instruction expects them.
-    if unsafe { bindings::fixup_exception(regs.as_ptr(), trapnr, 0, 0) } != 0 {
-        return true;
-    }
-    regs.set_ip(slot);
-    false
+    unsafe { bindings::fixup_exception(regs.as_ptr(), trapnr, 0, 0) != 0 }
 }

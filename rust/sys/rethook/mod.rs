@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls whose return is diverted, in the place of the kernel's rethook and behind its interface.
+//! Calls whose return is diverted, in the place of the kernel's rethook: with its trampoline's name and structures, for the unwinder,
+//! the exit of tasks, and `<linux/kprobes.h>`.
 //!
 //! A call's return address on the stack is exchanged for that of a trampoline, and kept in an instance that is pushed on a list of the
 //! task: a shadow stack, which the unwinder reads. Returning pops it and calls a handler. Instances come from a
@@ -61,6 +62,15 @@ static_assert!(offset_of!(Node, pool) == offset_of!(bindings::rethook_node, reth
 static_assert!(offset_of!(Node, ret_addr) == offset_of!(bindings::rethook_node, ret_addr));
 static_assert!(offset_of!(Node, frame) == offset_of!(bindings::rethook_node, frame));
 static_assert!(offset_of!(bindings::kretprobe_instance, node) == 0);
+
+/// What C code calls has the types that it expects.
+const _: [unsafe extern "C" fn(*mut bindings::task_struct); 2] =
+    [rethook_flush_task, bindings::rethook_flush_task];
+const _: [unsafe extern "C" fn(
+    *mut bindings::task_struct,
+    c_ulong,
+    *mut *mut bindings::llist_node,
+) -> c_ulong; 2] = [rethook_find_ret_addr, bindings::rethook_find_ret_addr];
 
 fn trampoline() -> usize {
     arch_rethook_trampoline as unsafe extern "C" fn() as usize

@@ -19,14 +19,25 @@ use kernel::types::Opaque;
 
 use super::Node;
 use crate::cpu;
+#[cfg(CONFIG_SMP)]
 use crate::percpu::this_cpu;
 use crate::running_probe;
 use crate::word;
 use crate::word::Word;
 
+#[cfg(CONFIG_SMP)]
 extern "C" {
     /// `asm/smp.h`
     static mut cpu_number: c_int;
+}
+
+/// The number of this CPU.
+#[inline(always)]
+fn this_cpu_number() -> usize {
+    #[cfg(CONFIG_SMP)]
+    return this_cpu!(load32 cpu_number) as usize;
+    #[cfg(not(CONFIG_SMP))]
+    0
 }
 
 /// What is called when a function returns. Handlers cannot sleep.
@@ -199,7 +210,7 @@ impl Pool {
     pub(crate) unsafe fn take(pool: *mut Self) -> *mut Node {
         // SAFETY: By the rules of this function.
         let pool = unsafe { &*pool };
-        let own = pool.take_from(this_cpu!(load32 cpu_number) as usize);
+        let own = pool.take_from(this_cpu_number());
         match own.is_null() {
             false => own,
             true => pool.take_any(),

@@ -34,6 +34,21 @@
 LOAD("kst_load", "");
 LOAD("kst_try_load", "2: movq $-1, %rax\n" ASM_RET _ASM_EXTABLE(1b, 2b));
 
+/* long kst_divide(long *by): 84 by what is there. */
+asm("	.pushsection .text\n"
+    "	.type kst_divide, @function\n"
+    "	.globl kst_divide\n"
+    ASM_FUNC_ALIGN
+    "kst_divide:\n"
+    ANNOTATE_NOENDBR "\n"
+    "	movl $84, %eax\n"
+    "	xorl %edx, %edx\n"
+    "kst_divide_at:\n"
+    "	divq (%rdi)\n"
+    ASM_RET
+    "	.size kst_divide, .-kst_divide\n"
+    "	.popsection\n");
+
 /* Nothing is there; and nothing can be. */
 static const struct {
 	long *address;
@@ -128,6 +143,28 @@ static void repaired(void)
 		unregister_kprobe(&kp);
 		EXPECT_EQ(kst_load(&good), 42);
 		EXPECT_EQ(pres, 2);
+	}
+}
+
+/* So is one that divides by 0. */
+static void divided(void)
+{
+	long nothing = 0;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct kprobe kp = PROBE(kst_divide_at, .post_handler = i & 1 ? count_post : NULL);
+
+		expect(&kp, kst_divide_at, X86_TRAP_DE);
+		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0))
+			return;
+		EXPECT_EQ(kst_divide(&nothing), 84 / good);
+		EXPECT(!irqs_disabled());
+		EXPECT_EQ(faults, 1);
+		EXPECT_EQ(pres, 1);
+		EXPECT_EQ(posts, i & 1);
+		EXPECT_EQ(wrong, 0);
+		unregister_kprobe(&kp);
 	}
 }
 
@@ -348,6 +385,7 @@ static void refused(void)
 
 const struct kst_case kst_fault_cases[] = {
 	{ "fault.repaired", repaired },
+	{ "fault.divided", divided },
 	{ "fault.left_out", left_out },
 	{ "fault.declined", declined },
 	{ "fault.several", several },

@@ -79,6 +79,9 @@ extern void *kst_init_text;
 long kst_load(const long *from);
 long kst_try_load(const long *from);
 extern char kst_load_next[];
+/* 84 by what there is at @by; and the instruction that divides. */
+long kst_divide(const long *by);
+extern char kst_divide_at[];
 
 /* rows.S: more of the latter. */
 extern char kst_bytes[];
