@@ -29,7 +29,7 @@ use crate::signals::StopSignals;
 /// Records that one read takes.
 const AT_ONCE: usize = 256;
 
-/// Reads of a CPU in one round, before the others have their turn.
+/// Reads of a CPU, before the others have their turn.
 const TURN: usize = 16;
 
 /// The relay files of all CPUs.
@@ -72,11 +72,11 @@ impl Live {
         Ok(self.channel.dropped()?.unwrap_or(0))
     }
 
-    /// Reads what there is. Says whether there may be more.
-    pub fn round(&mut self, mut to: impl FnMut(Event)) -> Result<bool> {
+    /// Reads on in the round that began at this time. Says whether there may be more from before it.
+    pub fn turn(&mut self, began: u64, mut to: impl FnMut(Event)) -> Result<bool> {
         let mut more = false;
-        for cpu in self.cpus.values_mut() {
-            more |= cpu.round(&mut to)?;
+        for Cpu { source, rest } in self.cpus.values_mut() {
+            more |= turn(began, rest, |into| source.read(into), &mut to)?;
         }
         Ok(more)
     }
@@ -97,26 +97,29 @@ impl Live {
     }
 }
 
-impl Cpu {
-    fn round(&mut self, to: &mut impl FnMut(Event)) -> Result<bool> {
-        let mut bytes = [0; AT_ONCE * RECORD_SIZE];
-        for _ in 0..TURN {
-            let len = self.source.read(&mut bytes)?;
-            if len == 0 {
-                return Ok(false);
+/// A CPU's turn. Says whether there may be more records from before `began`. Not whether there is any: a
+/// read may be a hit itself.
+fn turn<E>(
+    began: u64,
+    rest: &mut Vec<u8>,
+    mut read: impl FnMut(&mut [u8]) -> std::result::Result<usize, E>,
+    to: &mut impl FnMut(Event),
+) -> std::result::Result<bool, E> {
+    let mut bytes = [0; AT_ONCE * RECORD_SIZE];
+    for _ in 0..TURN {
+        let len = read(&mut bytes)?;
+        let mut done = len == 0;
+        split(rest, bytes.get(..len).unwrap_or_default(), |record| {
+            if let Some(event) = Event::parse(record) {
+                done |= event.time >= began;
+                to(event);
             }
-            split(
-                &mut self.rest,
-                bytes.get(..len).unwrap_or_default(),
-                |record| {
-                    if let Some(event) = Event::parse(record) {
-                        to(event);
-                    }
-                },
-            );
+        });
+        if done {
+            return Ok(false);
         }
-        Ok(true)
     }
+    Ok(true)
 }
 
 /// Cuts `rest` and what comes behind it into records, and keeps what is left.
@@ -130,9 +133,64 @@ fn split(rest: &mut Vec<u8>, bytes: &[u8], mut to: impl FnMut(&[u8])) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::super::event::tests::event;
     use super::super::event::tests::record;
+    use super::super::order::Order;
     use super::*;
+
+    /// A CPU with old records, and one more for each read.
+    struct Busy {
+        old: std::ops::Range<u64>,
+        rest: Vec<u8>,
+    }
+
+    impl Busy {
+        fn turn(&mut self, began: u64, clock: &mut u64, order: &mut Order) -> bool {
+            let read = |into: &mut [u8]| {
+                *clock += 1;
+                let times = self.old.by_ref().chain([*clock]).take(AT_ONCE);
+                let bytes: Vec<u8> = times.flat_map(|time| record(&event(time))).collect();
+                into[..bytes.len()].copy_from_slice(&bytes);
+                Ok::<_, Infallible>(bytes.len())
+            };
+            turn(began, &mut self.rest, read, &mut |event| order.add(event)).unwrap()
+        }
+    }
+
+    #[test]
+    fn rounds_end_although_each_read_is_a_hit() {
+        const OLD: u64 = 5000;
+        let busy = |old| Busy {
+            old,
+            rest: Vec::new(),
+        };
+        let (mut clock, mut order) = (OLD, Order::default());
+        let mut cpus = [busy(0..OLD), busy(0..0)];
+        let (mut turns, mut shown) = (Vec::new(), 0);
+        for round in 0..20 {
+            let began = clock;
+            let mut count = 0;
+            let mut more = true;
+            while more {
+                more = false;
+                for cpu in &mut cpus {
+                    more |= cpu.turn(began, &mut clock, &mut order);
+                }
+                count += 1;
+            }
+            turns.push(count);
+            let events = order.before(began);
+            assert!(events.iter().all(|event| event.time < began));
+            shown += u64::try_from(events.len()).unwrap();
+            // Only what came after the beginning is held back.
+            assert!(shown + 25 > began, "{round}: {shown} of {began}");
+        }
+        assert_eq!(turns[0], 2);
+        assert!(turns[1..].iter().all(|count| *count == 1));
+        assert_eq!(order.late(), 0);
+    }
 
     #[test]
     fn records_that_are_cut() {

@@ -29,6 +29,9 @@ use crate::signals::StopSignals;
 /// How long a hit may wait for being shown, about.
 const ROUND: Duration = Duration::from_millis(100);
 
+/// A writer may have taken the time so long ago, in ns, and not written yet.
+const SLACK: u64 = 1_000_000;
+
 /// Rounds after which new CPUs and new probes are looked for.
 const LOOK: u32 = 10;
 
@@ -127,6 +130,8 @@ struct Watch<'a> {
     probes: BTreeMap<u32, Watched>,
     symbols: &'a Symbols,
     events: u64,
+    /// When the round began that is not over.
+    began: Option<u64>,
     /// Everything before this time has been read.
     read_until: u64,
 }
@@ -159,6 +164,7 @@ pub fn watch(
         probes: BTreeMap::new(),
         symbols,
         events: 0,
+        began: None,
         read_until: 0,
     };
     watch.look(true)?;
@@ -177,9 +183,14 @@ pub fn watch(
             watch.live.scan()?;
             watch.look(false)?;
         }
-        if goes_on && !more {
+        if goes_on {
             let left = end.map_or(ROUND, |end| end.saturating_duration_since(Instant::now()));
-            let stopped = watch.live.wait(&signals, left.min(ROUND));
+            let most = if more {
+                Duration::ZERO
+            } else {
+                left.min(ROUND)
+            };
+            let stopped = watch.live.wait(&signals, most);
             goes_on = !stopped.map_err(|errno| system("wait", errno))?;
         }
     }
@@ -192,10 +203,11 @@ pub fn watch(
     watch.counts(dropped)
 }
 
-/// Reads all there is; not for ever, where probes are hit all the time.
+/// Reads all there is now.
 fn drain(live: &mut Live, mut to: impl FnMut(Event)) -> Result<()> {
+    let began = now()?;
     for _ in 0..64 {
-        if !live.round(&mut to)? {
+        if !live.turn(began, &mut to)? {
             break;
         }
     }
@@ -246,14 +258,14 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Reads what there is. Says whether there may be more.
+    /// Reads what there is. Says whether the round is to go on.
     fn round(&mut self) -> Result<bool> {
-        // A writer may have taken the time just before this, and not written yet.
-        let began = now()?.saturating_sub(1_000_000);
+        let began = self.began.map_or_else(now, Ok)?;
         let order = &mut self.order;
-        let more = self.live.round(|event| order.add(event))?;
+        let more = self.live.turn(began, |event| order.add(event))?;
+        self.began = more.then_some(began);
         if !more {
-            self.read_until = began;
+            self.read_until = began.saturating_sub(SLACK);
         }
         Ok(more)
     }

@@ -231,6 +231,18 @@ temporary() {
 	watching do_exit --duration 0.3 && wait "$watch" && tail -n 1 "$work/out" | grep -q 'events, 0 dropped'
 }
 
+# The reads of the watch are hits themselves.
+own_reads() {
+	timeout -s KILL 10 "$FERROTRACE" probe watch vfs_read --count 50 >"$work/out" || return 1
+	is hits 50 "$(grep -c ' vfs_read$' "$work/out")" && none_left || return 1
+	watching vfs_read || return 1
+	# Should it not end.
+	{ sleep 10 && kill -KILL "$watch"; } &
+	sleep 0.5
+	watched || return 1
+	grep '^vfs_read: [1-9][0-9]* events, ' "$work/out" && tail -n 1 "$work/out" | grep -q '^[1-9][0-9]* events, '
+}
+
 # When nobody reads, what does not fit is counted.
 dropped() {
 	local line hits dropped records=0 file i
@@ -371,6 +383,7 @@ check root for_root_only
 check commands commands
 check counts counts_are_exact
 check temporary temporary
+check own own_reads
 check dropped dropped
 check relay by_relay
 check many many
