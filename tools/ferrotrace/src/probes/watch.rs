@@ -97,7 +97,11 @@ impl<'a> Temporary<'a> {
 
     fn remove(mut self) -> Result<()> {
         while let Some(name) = self.names.pop() {
-            self.control.remove(&name)?;
+            match self.control.remove(&name) {
+                // Somebody was faster.
+                Ok(()) | Err(Error::NoProbe { .. }) => (),
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -243,6 +243,14 @@ own_reads() {
 	grep '^vfs_read: [1-9][0-9]* events, ' "$work/out" && tail -n 1 "$work/out" | grep -q '^[1-9][0-9]* events, '
 }
 
+# Somebody removes what is watched.
+removed() {
+	watching kernel_clone do_exit || return 1
+	(:)
+	probe remove --all && watched || return 1
+	grep '^kernel_clone: [1-9][0-9]* events, 0 missed$' "$work/out"
+}
+
 # When nobody reads, what does not fit is counted.
 dropped() {
 	local line hits dropped records=0 file i
@@ -384,6 +392,7 @@ check commands commands
 check counts counts_are_exact
 check temporary temporary
 check own own_reads
+check removed removed
 check dropped dropped
 check relay by_relay
 check many many
