@@ -9,7 +9,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use anyhow::Result;
 use clap::Args;
 use clap::Subcommand;
@@ -151,7 +150,9 @@ impl AddArgs {
             };
             if let Err(error) = control.add(kind, &name, place) {
                 for name in &added {
-                    control.remove(name).context("and what was added stays")?;
+                    if let Err(error) = control.remove(name) {
+                        warn(&format!("cannot remove {name} again: {error}"));
+                    }
                 }
                 return Err(error.into());
             }
