@@ -140,10 +140,7 @@ impl Point {
             if probe.pre(regs) {
                 return;
             }
-            if probe.has_post() {
-                regs.set_ip(self.next);
-                probe.post(regs);
-            }
+            probe.post_at(regs, |regs| regs.set_ip(self.next));
         }
         regs.set_ip(ip);
     }

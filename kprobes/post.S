@@ -11,6 +11,8 @@
 #include <asm/smap.h>
 #include <asm/unwind_hints.h>
 
+#include "regs.h"
+
 	.section .kprobes.text, "ax"
 
 SYM_CODE_START(ferro_kprobe_after)
@@ -22,40 +24,12 @@ SYM_CODE_START(ferro_kprobe_after)
 	pushq	$__KERNEL_CS
 	pushq	$0
 	pushq	$-1
-	pushq	%rdi
-	pushq	%rsi
-	pushq	%rdx
-	pushq	%rcx
-	pushq	%rax
-	pushq	%r8
-	pushq	%r9
-	pushq	%r10
-	pushq	%r11
-	pushq	%rbx
-	pushq	%rbp
-	pushq	%r12
-	pushq	%r13
-	pushq	%r14
-	pushq	%r15
+	SAVE_GENERAL_REGS
 	UNWIND_HINT_REGS
 	cld
 	movq	%rsp, %rdi
 	call	ferro_kprobe_posted
-	popq	%r15
-	popq	%r14
-	popq	%r13
-	popq	%r12
-	popq	%rbp
-	popq	%rbx
-	popq	%r11
-	popq	%r10
-	popq	%r9
-	popq	%r8
-	popq	%rax
-	popq	%rcx
-	popq	%rdx
-	popq	%rsi
-	popq	%rdi
+	RESTORE_GENERAL_REGS
 	leaq	8(%rsp), %rsp
 	UNWIND_HINT_IRET_REGS
 	iretq

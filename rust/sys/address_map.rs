@@ -97,7 +97,7 @@ impl GracePeriod {
     }
 }
 
-/// An empty table for twice as many objects.
+/// An empty table with room for half as many objects again.
 fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
     let len = objects
         .saturating_mul(4)
@@ -191,10 +191,10 @@ impl<T> Default for AddressMap<T> {
 }
 
 impl<T> Writer<T> {
-    /// Whether `more` can be added; a quarter stays free.
+    /// Whether `more` can be added. Most entries stay free, so that a key is mostly found at once.
     fn has_room(&self, more: usize) -> bool {
         let len = self.table.as_ref().map_or(0, |table| table.len() - 1);
-        self.keys.saturating_add(more) <= len / 4 * 3
+        self.keys.saturating_add(more) <= len / 8 * 3
     }
 
     /// Where a key is, or would be, if there is a table.

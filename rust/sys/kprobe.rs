@@ -124,7 +124,6 @@ impl Kprobe {
     }
 
     /// Whether it has a handler for after the instruction.
-    #[inline(always)]
     pub fn has_post(self) -> bool {
         // SAFETY: Makes an address only.
         self.get(|k| unsafe { addr_of_mut!((*k).post_handler) })
@@ -174,8 +173,15 @@ impl Kprobe {
     /// Calls the handler after the instruction.
     #[inline(always)]
     pub fn post(self, regs: &mut Regs) {
+        self.post_at(regs, |_| ());
+    }
+
+    /// Calls the handler after the instruction, if there is one, with the registers as `prepare` makes them.
+    #[inline(always)]
+    pub fn post_at(self, regs: &mut Regs, prepare: impl FnOnce(&mut Regs)) {
         // SAFETY: Makes an address only.
         if let Some(f) = self.get(|k| unsafe { addr_of_mut!((*k).post_handler) }) {
+            prepare(regs);
             // SAFETY: By the type invariant; the registers are this context's.
             unsafe { f(self.0.as_ptr(), regs.as_ptr(), 0) };
         }
