@@ -33,7 +33,7 @@ struct Entry<T> {
 // SAFETY: It owns its object, as the count is its table's.
 unsafe impl<T: Send + Sync> Send for Entry<T> {}
 
-/// A table: a power of two of entries, of which at least one has the key 0, behind one whose key is their number less 1.
+/// A table: 2^n entries, of which at least one has the key 0, behind one whose key is 32 - n, for `n` in 1 to 31.
 type Table<T> = KVVec<Entry<T>>;
 
 /// Objects found by an address that is not 0.
@@ -46,8 +46,8 @@ pub struct AddressMap<T> {
     has_writer: Atomic<bool>,
 }
 
-/// A table that stays empty: the number of entries less 1 and no object, and an entry without a key and an object.
-static NOTHING: [usize; 4] = [0; 4];
+/// A table that stays empty, of two entries without keys.
+static NOTHING: [usize; 6] = [31, 0, 0, 0, 0, 0];
 
 const fn nothing<T>() -> *mut Entry<T> {
     const { assert!(size_of::<Entry<T>>() == 2 * size_of::<usize>()) };
@@ -102,13 +102,15 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
     let len = objects
         .saturating_mul(4)
         .checked_next_power_of_two()
+        .filter(|len| *len <= 1 << 31)
         .ok_or(AllocError)?
         .max(64);
+    let shift = 32 - len.trailing_zeros() as usize;
     let mut table = KVVec::with_capacity(len + 1, GFP_KERNEL)?;
     for i in 0..=len {
         // INVARIANT: No object.
         let entry = Entry {
-            key: if i == 0 { len - 1 } else { 0 },
+            key: if i == 0 { shift } else { 0 },
             object: null_mut(),
         };
         table.push(entry, GFP_KERNEL)?;
@@ -124,12 +126,13 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
 #[inline(always)]
 unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mut Entry<T>> {
     // SAFETY: By the rules of this function.
-    let mask = unsafe { (*table).key };
-    // Multiplication by 2^32 divided by the golden ratio spreads addresses well, but for its lowest bits.
-    let mut at = (key as u32).wrapping_mul(0x9e37_79b1) as usize >> 8;
+    let shift = unsafe { (*table).key } as u32;
+    // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also for addresses with the same
+    // distance between them.
+    let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift);
     loop {
-        // SAFETY: By the rules of this function the masked index is within the table.
-        let entry = unsafe { table.add(at & mask).add(1) };
+        // SAFETY: By the rules of this function the index has as many bits as there are entries for.
+        let entry = unsafe { table.add(at as usize).add(1) };
         // SAFETY: A live, aligned word, which the writer stores at once.
         let found = unsafe { word::load(&raw const (*entry).key) };
         if found == key {
@@ -138,7 +141,7 @@ unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mu
         if found == 0 {
             return Err(entry);
         }
-        at = at.wrapping_add(1);
+        at = at.wrapping_add(1) & u32::MAX.wrapping_shr(shift);
     }
 }
 
@@ -219,7 +222,9 @@ impl<T> Writer<T> {
 
     /// Makes room for `more` objects, so that adding them cannot fail.
     pub fn reserve(&mut self, more: usize) -> Result<(), AllocError> {
-        if self.has_room(more) {
+        // Keys without objects are in the way of others.
+        let is_tidy = self.keys / 2 <= self.objects.saturating_add(32);
+        if self.has_room(more) && is_tidy {
             return Ok(());
         }
         let mut new = table_for(self.objects.saturating_add(more))?;
