@@ -11,7 +11,7 @@
 #include <asm/smap.h>
 #include <asm/unwind_hints.h>
 
-#include "regs.h"
+#include "regs.inc"
 
 	.section .kprobes.text, "ax"
 

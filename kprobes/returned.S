@@ -13,7 +13,7 @@
 #include <asm/segment.h>
 #include <asm/unwind_hints.h>
 
-#include "regs.h"
+#include "regs.inc"
 
 	.section .kprobes.text, "ax"
 

@@ -81,10 +81,7 @@ pub(crate) struct Pool {
 static_assert!(core::mem::offset_of!(bindings::rethook, data) == 0);
 
 /// For a kretprobe that wants no handler.
-extern "C" fn no_handler(
-    _: *mut bindings::kretprobe_instance,
-    _: *mut bindings::pt_regs,
-) -> c_int {
+extern "C" fn no_handler(_: *mut bindings::kretprobe_instance, _: *mut bindings::pt_regs) -> c_int {
     0
 }
 
