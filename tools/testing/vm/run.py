@@ -17,6 +17,8 @@ FERROTRACE_VARIANT, FERROTRACE_OUT.
 """
 
 import argparse
+import ctypes
+import mmap
 import os
 import re
 import shlex
@@ -154,6 +156,25 @@ def uml_command(args, share, out, err):
             "con=null", "con0=null,fd:1", f"con1=null,fd:{out}", f"con2=null,fd:{err}"] + kernel_parameters(args)
 
 
+def tsc_khz():
+    """The rate of the host's time stamp counter, which is the guest's. A guest that a busy host has no time for finds a wrong
+    one, down to a twelfth, and then all its timers are that much too fast."""
+    code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(bytes.fromhex("0f31 48c1e220 4809d0 c3"))  # rdtsc; shl $32,%rdx; or %rdx,%rax; ret
+    rdtsc = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+
+    def sample():
+        """Time and ticks, both of one moment: of some attempts the one that was interrupted least."""
+        attempts = [(time.monotonic_ns(), rdtsc(), time.monotonic_ns()) for _ in range(20)]
+        start, ticks, end = min(attempts, key=lambda a: a[2] - a[0])
+        return (start + end) // 2, ticks
+
+    first = sample()
+    time.sleep(0.1)
+    last = sample()
+    return (last[1] - first[1]) * 1000000 // (last[0] - first[0])
+
+
 def qemu_command(args, share, console):
     """A guest in QEMU: its console is the file CONSOLE; its two ports are QEMU's own stdout and stderr."""
     image = kernel_image(args.variant)
@@ -165,6 +186,8 @@ def qemu_command(args, share, console):
               "rootflags=trans=virtio,version=9p2000.L,msize=512000,cache=loose,access=any",
               # The timer's check ends in a panic where the host has no time for the guest.
               "console=ttyS0", "tsc=reliable", "no_timer_check"] + kernel_parameters(args)
+    if not kvm and not args.icount:
+        append.append(f"tsc_early_khz={tsc_khz()}")
     cmd = [find_qemu(), "-accel", "kvm" if kvm else tcg, "-cpu", "host" if kvm else "max,la57=off",
            "-M", "q35", "-m", args.mem, "-smp", args.cpus, "-nodefaults", "-no-reboot", "-display", "none",
            "-kernel", image, "-append", " ".join(append), "-serial", f"file:{console}",
