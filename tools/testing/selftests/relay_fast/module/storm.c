@@ -7,11 +7,11 @@
 #include <linux/completion.h>
 #include <linux/cpu.h>
 #include <linux/cpumask.h>
-#include <linux/delay.h>
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
+#include <linux/smp.h>
 #include <asm/apic.h>
 #include <asm/nmi.h>
 
@@ -57,25 +57,34 @@ static unsigned int next_cpu(unsigned int cpu)
 	return cpu < nr_cpu_ids ? cpu : cpumask_first(cpu_online_mask);
 }
 
+/* Not at once: a CPU that is slow, or has the timers of one that went offline too, has to come to other things. */
+static enum hrtimer_restart again(struct hrtimer *timer, ktime_t began)
+{
+	ktime_t now = ktime_get();
+
+	hrtimer_set_expires(timer, now + max(us_to_ktime(period_us), 3 * (now - began)));
+	return HRTIMER_RESTART;
+}
+
 static enum hrtimer_restart soft_timer(struct hrtimer *timer)
 {
+	ktime_t began = ktime_get();
 	u64 i;
 
 	for (i = 0; i < burst; i++)
 		fst_put(FST_SOFTIRQ, 0);
-	hrtimer_forward_now(timer, us_to_ktime(period_us));
-	return HRTIMER_RESTART;
+	return again(timer, began);
 }
 
 static enum hrtimer_restart hard_timer(struct hrtimer *timer)
 {
+	ktime_t began = ktime_get();
 	u64 i;
 
 	fst_send_nmi(next_cpu(smp_processor_id()));
 	for (i = 0; i < burst; i++)
 		fst_put(FST_IRQ, 0);
-	hrtimer_forward_now(timer, us_to_ktime(period_us));
-	return HRTIMER_RESTART;
+	return again(timer, began);
 }
 
 static int storm_thread(void *arg)
@@ -161,6 +170,16 @@ int fst_storm(const struct fst_args *a)
 	return ret;
 }
 
+static void nothing(void *unused)
+{
+}
+
+/* The last NMIs may be sent to CPUs that the host has no time for just now. Each takes its own before an interrupt. */
+static void wait_for_nmis(void)
+{
+	on_each_cpu(nothing, NULL, true);
+}
+
 /* stormwait: until all threads have finished, and all NMIs have come */
 int fst_storm_wait(void)
 {
@@ -174,7 +193,7 @@ int fst_storm_wait(void)
 		if (ret)
 			return ret;
 	}
-	msleep(20);
+	wait_for_nmis();
 	return 0;
 }
 
@@ -191,7 +210,7 @@ void fst_storm_stop(void)
 		writers[cpu].task = NULL;
 	}
 	/* those that are on their way must not find the channel closed */
-	msleep(20);
+	wait_for_nmis();
 	WRITE_ONCE(nmis, false);
 	synchronize_rcu();
 }
