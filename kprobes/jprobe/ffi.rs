@@ -235,15 +235,18 @@ unsafe extern "C" fn hit(kprobe: *mut bindings::kprobe, regs: *mut bindings::pt_
     0
 }
 
-/// Reads words of a stack, which may end in between: what is not there is 0.
+/// Reads words of a stack, which may end in between: what is not there stays as it is.
 #[inline(always)]
 fn read_stack(from: usize, words: &mut [usize]) {
     for (i, word) in words.iter_mut().enumerate() {
         let at = without_provenance(from.wrapping_add(i * WORD));
+        // Not read into the word itself, which a read that fails may overwrite.
+        let mut value = 0usize;
         // SAFETY: Any address will do; the destination is a word.
-        if unsafe { bindings::copy_from_kernel_nofault((&raw mut *word).cast(), at, WORD) } != 0 {
+        if unsafe { bindings::copy_from_kernel_nofault((&raw mut value).cast(), at, WORD) } != 0 {
             return;
         }
+        *word = value;
     }
 }
 
