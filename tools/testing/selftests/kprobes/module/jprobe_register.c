@@ -3,13 +3,10 @@
  * Jprobes that come and go: what is refused, batches, and all CPUs coming by meanwhile. run.sh looks at the reasons that
  * the log gives.
  */
-#include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 #include <linux/jprobes.h>
-#include <linux/kthread.h>
 #include <linux/ptrace.h>
-#include <linux/sched.h>
 #include <linux/string.h>
 
 #include "kprobes_selftest.h"
@@ -141,23 +138,10 @@ static void batch(void)
 	expect_calls(0);
 }
 
-static atomic_long_t storm_calls;
-
-static int storm_caller(void *unused)
+/* With what on_target() takes for arguments. */
+static bool pass(long i)
 {
-	long i = 0;
-
-	while (!kthread_should_stop()) {
-		i++;
-		if (kst_call_bytes(i % 10) != i % 10 || kst_target(2) != 7 || kst_target_2(1) != 7)
-			atomic_long_inc(&wrong);
-		atomic_long_inc(&storm_calls);
-		if (i % 64 == 0)
-			cond_resched_tasks_rcu_qs();
-		if (i % 512 == 0)
-			schedule_timeout_interruptible(1);
-	}
-	return 0;
+	return kst_call_bytes(i % 10) == i % 10 && kst_target(2) == 7 && kst_target_2(1) == 7;
 }
 
 static atomic_long_t steady_calls;
@@ -172,24 +156,16 @@ static long on_bytes(long x)
 static void storm(void)
 {
 	struct jprobe steady = { .kp.addr = kst_bytes, .entry = on_bytes };
-	struct task_struct *threads[NR_CPUS] = {};
-	unsigned int cpu, rounds = 0;
+	unsigned int rounds = 0;
+	long passes;
 	unsigned long end;
 
 	atomic_long_set(&calls, 0);
 	atomic_long_set(&wrong, 0);
-	atomic_long_set(&storm_calls, 0);
 	atomic_long_set(&steady_calls, 0);
 	if (!EXPECT_EQ(register_jprobe(&steady), 0))
 		return;
-	for_each_online_cpu(cpu) {
-		struct task_struct *t = kthread_create_on_cpu(storm_caller, NULL, cpu, "kst_jprobe/%u");
-
-		if (!EXPECT(!IS_ERR(t)))
-			continue;
-		threads[cpu] = t;
-		wake_up_process(t);
-	}
+	kst_storm_begin(pass);
 	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end); rounds++) {
 		struct jprobe same = { .kp.addr = kst_bytes, .entry = on_target };
 		struct jprobe entry = { TARGET, .entry = on_target };
@@ -203,16 +179,14 @@ static void storm(void)
 		unregister_jprobes(list, ARRAY_SIZE(list));
 		EXPECT_EQ(entry.kp.nmissed, 0);
 	}
-	for_each_possible_cpu(cpu)
-		if (threads[cpu])
-			kthread_stop(threads[cpu]);
+	passes = kst_storm_end();
 	unregister_jprobe(&steady);
-	EXPECT_EQ(atomic_long_read(&steady_calls), atomic_long_read(&storm_calls));
+	EXPECT_EQ(atomic_long_read(&steady_calls), passes);
 	EXPECT_EQ(steady.kp.nmissed, 0);
 	EXPECT_EQ(atomic_long_read(&wrong), 0);
 	EXPECT(atomic_long_read(&calls) > atomic_long_read(&steady_calls));
 	EXPECT(rounds > 0);
-	kst_say("%u rounds, %ld calls\n", rounds, atomic_long_read(&storm_calls));
+	kst_say("%u rounds, %ld calls\n", rounds, passes);
 }
 
 static void switched(void)

@@ -61,6 +61,14 @@ static inline kprobe_opcode_t kst_opcode(const void *addr)
 
 /* Milliseconds that a case under load takes. */
 extern unsigned int kst_ms;
+
+/*
+ * storm.c: all CPUs call @pass with 1, 2 and so on, until kst_storm_end(), which expects that it was always true and returns
+ * how many calls there were. kst_storm_pass() comes once by kst_bytes, kst_endbr and kst_target.
+ */
+bool kst_storm_pass(long i);
+void kst_storm_begin(bool (*pass)(long i));
+long kst_storm_end(void);
 /* Probes of a batch. */
 extern unsigned int kst_many_probes;
 

@@ -2,13 +2,9 @@
 /*
  * Many probes, and probes that come and go while all CPUs hit them.
  */
-#include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
-#include <linux/kthread.h>
 #include <linux/minmax.h>
-#include <linux/rcupdate.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "kprobes_selftest.h"
@@ -88,7 +84,7 @@ out:
 	kfree(many);
 }
 
-static atomic_long_t storm_calls, storm_hits, storm_wrong, storm_others;
+static atomic_long_t storm_hits, storm_others;
 
 static int storm_pre(struct kprobe *p, struct pt_regs *regs)
 {
@@ -117,25 +113,6 @@ static int storm_other_ret(struct kretprobe_instance *ri, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(storm_other_ret);
 
-static int storm_caller(void *unused)
-{
-	long i = 0;
-
-	while (!kthread_should_stop()) {
-		i++;
-		if (kst_call_bytes(i) != i)
-			atomic_long_inc(&storm_wrong);
-		if (kst_call_endbr(i) != i + 9 || kst_target(2) != 7)
-			atomic_long_inc(&storm_wrong);
-		atomic_long_inc(&storm_calls);
-		if (i % 64 == 0)
-			cond_resched_tasks_rcu_qs();
-		if (i % 512 == 0)
-			schedule_timeout_interruptible(1);
-	}
-	return 0;
-}
-
 /*
  * All CPUs come by a probe that stays, while others come and go, there and elsewhere, and are disabled and enabled: it
  * misses no call. Nor do they come to harm elsewhere, where breakpoints are written and removed.
@@ -143,24 +120,15 @@ static int storm_caller(void *unused)
 static void storm(void)
 {
 	struct kprobe steady = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = storm_pre };
-	struct task_struct *threads[NR_CPUS] = {};
+	unsigned int rounds = 0;
 	unsigned long end;
-	unsigned int cpu, rounds = 0;
+	long calls;
 
-	atomic_long_set(&storm_calls, 0);
 	atomic_long_set(&storm_hits, 0);
-	atomic_long_set(&storm_wrong, 0);
 	atomic_long_set(&storm_others, 0);
 	if (!EXPECT_EQ(register_kprobe(&steady), 0))
 		return;
-	for_each_online_cpu(cpu) {
-		struct task_struct *t = kthread_create_on_cpu(storm_caller, NULL, cpu, "kst_storm/%u");
-
-		if (!EXPECT(!IS_ERR(t)))
-			continue;
-		threads[cpu] = t;
-		wake_up_process(t);
-	}
+	kst_storm_begin(kst_storm_pass);
 	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end); rounds++) {
 		struct kprobe same = {
 			.addr = (kprobe_opcode_t *)kst_bytes_inside,
@@ -186,17 +154,13 @@ static void storm(void)
 		unregister_kretprobe(&ret);
 		unregister_kprobes(list, ARRAY_SIZE(list));
 	}
-	for_each_possible_cpu(cpu)
-		if (threads[cpu])
-			kthread_stop(threads[cpu]);
+	calls = kst_storm_end();
 	/* no handler calls it, so none is missed */
-	EXPECT_EQ(atomic_long_read(&storm_hits), atomic_long_read(&storm_calls));
+	EXPECT_EQ(atomic_long_read(&storm_hits), calls);
 	EXPECT_EQ(steady.nmissed, 0);
-	EXPECT_EQ(atomic_long_read(&storm_wrong), 0);
 	EXPECT(atomic_long_read(&storm_others) > 0);
 	EXPECT(rounds > 0);
-	kst_say("%u rounds, %ld calls, %ld hits of the others\n", rounds, atomic_long_read(&storm_calls),
-		atomic_long_read(&storm_others));
+	kst_say("%u rounds, %ld calls, %ld hits of the others\n", rounds, calls, atomic_long_read(&storm_others));
 	unregister_kprobe(&steady);
 }
 

@@ -2,66 +2,30 @@
 /*
  * Races and orders that mainline has had bugs of, by their numbers. Those at the removal of a module are in unload.c.
  */
-#include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
-#include <linux/kthread.h>
-#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
 #include "kprobes_selftest.h"
 
-static atomic_long_t calls, hits, wrong;
+static atomic_long_t hits, wrong;
 
-static int caller(void *unused)
+static void calls_begin(void)
 {
-	long i = 0;
-
-	while (!kthread_should_stop()) {
-		i++;
-		if (kst_call_bytes(i) != i || kst_target(2) != 7 || kst_call_endbr(i) != i + 9)
-			atomic_long_inc(&wrong);
-		atomic_long_inc(&calls);
-		if (i % 64 == 0)
-			cond_resched_tasks_rcu_qs();
-		if (i % 512 == 0)
-			schedule_timeout_interruptible(1);
-	}
-	return 0;
-}
-
-static struct task_struct *threads[NR_CPUS];
-
-static void start_callers(void)
-{
-	unsigned int cpu;
-
-	atomic_long_set(&calls, 0);
 	atomic_long_set(&hits, 0);
 	atomic_long_set(&wrong, 0);
-	for_each_online_cpu(cpu) {
-		threads[cpu] = kthread_create_on_cpu(caller, NULL, cpu, "kst_races/%u");
-		if (EXPECT(!IS_ERR(threads[cpu])))
-			wake_up_process(threads[cpu]);
-		else
-			threads[cpu] = NULL;
-	}
+	kst_storm_begin(kst_storm_pass);
 }
 
-static void stop_callers(void)
+static void calls_end(void)
 {
-	unsigned int cpu;
+	long calls = kst_storm_end();
 
-	for_each_possible_cpu(cpu)
-		if (threads[cpu]) {
-			kthread_stop(threads[cpu]);
-			threads[cpu] = NULL;
-		}
 	EXPECT_EQ(atomic_long_read(&wrong), 0);
 	EXPECT(atomic_long_read(&hits) > 0);
-	kst_say("%ld calls, %ld hits\n", atomic_long_read(&calls), atomic_long_read(&hits));
+	kst_say("%ld calls, %ld hits\n", calls, atomic_long_read(&hits));
 }
 
 /* Memory that is a client's as long as it is registered. */
@@ -168,7 +132,7 @@ static void freed_at_once(void)
 	unsigned long end;
 	unsigned int rounds = 0;
 
-	start_callers();
+	calls_begin();
 	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end); rounds++) {
 		struct client *c = make(rounds & 1);
 		struct kprobe *list[] = { &c->kp[0], &c->kp[1], &c->kp[2] };
@@ -183,7 +147,7 @@ static void freed_at_once(void)
 		}
 		destroy(c);
 	}
-	stop_callers();
+	calls_end();
 	kst_say("%u rounds\n", rounds);
 }
 
@@ -193,7 +157,7 @@ static void freed_one_by_one(void)
 	unsigned long end;
 	unsigned int rounds = 0;
 
-	start_callers();
+	calls_begin();
 	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end); rounds++) {
 		struct client *a = make(true), *b = make(rounds & 1);
 
@@ -212,7 +176,7 @@ static void freed_one_by_one(void)
 		unregister_kprobe(&b->kp[2]);
 		destroy(b);
 	}
-	stop_callers();
+	calls_end();
 	kst_say("%u rounds\n", rounds);
 }
 
