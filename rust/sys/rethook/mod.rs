@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls whose return is diverted, in the place of the kernel's rethook: with its trampoline's name and structures, for the unwinder,
-//! the exit of tasks, and `<linux/kprobes.h>`.
+//! Calls whose return is diverted, in the place of the kernel's rethook: with its trampoline's name and structures, for
+//! the unwinder, the exit of tasks, and `<linux/kprobes.h>`.
 //!
-//! A call's return address on the stack is exchanged for that of a trampoline, and kept in an instance that is pushed on a list of the
-//! task: a shadow stack, which the unwinder reads. Returning pops it and calls a handler. Instances come from a
-//! [`Pool`] that was filled before; all of this is in the kernel image, so that calls may return when the engine has gone.
+//! A call's return address on the stack is exchanged for that of a trampoline, and kept in an instance that is pushed
+//! on a list of the task: a shadow stack, which the unwinder reads. Returning pops it and calls a handler. Instances
+//! come from a [`Pool`] that was filled before; all of this is in the kernel image, so that calls may return when the
+//! engine has gone.
 //!
 //! Contexts: hooking and returning any with preemption off, NMI included.
 
@@ -116,8 +117,27 @@ unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
     null_mut()
 }
 
-/// Diverts the return of a call that begins. `regs` are those at the entry of the function, or at its ftrace site: at the stack pointer
-/// is the return address.
+/// Gives the nodes back that are newer than `end`, a link of the list or its end.
+///
+/// # Safety
+///
+/// `top` is that of a shadow stack that nobody else changes. Preemption is off.
+#[inline(always)]
+unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
+    // SAFETY: By the rules of this function: a node on the list is its task's, and those taken off it are nobody's.
+    unsafe {
+        let mut link = *top;
+        word::store_release(top, end);
+        while link != end {
+            let node = node_of(link);
+            link = (*node).link.0;
+            Pool::give_back(node);
+        }
+    }
+}
+
+/// Diverts the return of a call that begins. `regs` are those at the entry of the function, or at its ftrace site: at
+/// the stack pointer is the return address.
 ///
 /// # Safety
 ///
@@ -162,8 +182,8 @@ unsafe fn share(node: *mut Node, top: *mut *mut Link) {
     }
 }
 
-/// For `returned.S`: a function with a diverted return has returned. Behind the registers on the stack is where the address goes that
-/// `ret` is going to take.
+/// For `returned.S`: a function with a diverted return has returned. Behind the registers on the stack is where the
+/// address goes that `ret` is going to take.
 ///
 /// # Safety
 ///
@@ -203,15 +223,8 @@ unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
 
         // A stack trace needs one or the other all the time.
         slot.write_volatile(ret_addr);
-        // Older calls than this one which have not returned never will: their stack has been taken for this one.
-        let mut link = *top;
-        let end = (*last).link.0;
-        word::store_release(top, end);
-        while link != end {
-            let node = node_of(link);
-            link = (*node).link.0;
-            Pool::give_back(node);
-        }
+        // Newer calls than this one which have not returned never will: this one's caller is going on.
+        drop_until(top, (*last).link.0);
     }
     drop(preempt);
 }
@@ -266,12 +279,6 @@ unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
     let _preempt = PreemptOff::new();
     // SAFETY: By the rules of this function.
     unsafe {
-        let mut link = *top_of(task);
-        *top_of(task) = null_mut();
-        while !link.is_null() {
-            let node = node_of(link);
-            link = (*node).link.0;
-            Pool::give_back(node);
-        }
+        drop_until(top_of(task), null_mut());
     }
 }
