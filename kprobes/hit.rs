@@ -3,8 +3,8 @@
 //! What happens when a probed instruction comes to be executed.
 //!
 //! Contexts: trap, with interrupts off, also within NMIs; nothing here sleeps, allocates or takes a lock. That a
-//! handler runs on a CPU is kept in `kprobe_running()`: a probe that is hit then is counted as missed, and its instruction is
-//! executed without any state of its own, however deep that nests.
+//! handler runs on a CPU is kept in `kprobe_running()`: a probe that is hit then is counted as missed, and its
+//! instruction is executed without any state of its own, however deep that nests.
 #![deny(unsafe_code)]
 
 use ferro_core::insn::Emulation;

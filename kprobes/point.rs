@@ -3,13 +3,13 @@
 //! An address with probes: how its instruction is executed while a breakpoint stands in its place.
 //!
 //! A copy of the instruction runs in a slot of the pool. Behind it is a jump to the next instruction, or, for the probes
-//! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint. What works on
-//! registers only is for those executed within the trap.
+//! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint. What
+//! works on registers only is for those executed within the trap.
 //!
 //! A task can be preempted in a copy that is followed by a jump: nothing on this CPU remembers it, so that another may go
 //! on with it, and the slot is given back after an RCU-tasks grace period, when it has left. That is what makes one
-//! trap enough also with preemption. The copy that is followed by the call runs with interrupts off, so that the handlers before
-//! and after the instruction run on one CPU; but for the instructions that would notice.
+//! trap enough also with preemption. The copy that is followed by the call runs with interrupts off, so that the
+//! handlers before and after the instruction run on one CPU; but for the instructions that would notice.
 //!
 //! Contexts: making one process, sleeps; the fields are read in any.
 #![deny(unsafe_code)]

@@ -2,8 +2,8 @@
 /*
  * Where the copy of an instruction calls when it has run and its probe has a handler for after it.
  *
- * The copy runs with interrupts off, mostly. Above the stack pointer is the return address into the copy, which tells the copy.
- * struct pt_regs is made around it, in the place of ss, and iret goes on where the handlers leave ip.
+ * The copy runs with interrupts off, mostly. Above the stack pointer is the return address into the copy, which tells
+ * the copy. struct pt_regs is made around it, in the place of ss, and iret goes on where the handlers leave ip.
  */
 #include <linux/linkage.h>
 #include <asm/asm-offsets.h>

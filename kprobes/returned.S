@@ -3,8 +3,8 @@
  * Where functions return to when a kretprobe has diverted their return. It is in the kernel image, since they may still do
  * that when the engine has gone.
  *
- * A word in the place of the return address that "ret" has taken gets the real one. Until then it tells the unwinder, which asks
- * rethook_find_ret_addr() what is behind it. Below it struct pt_regs is made.
+ * A word in the place of the return address that "ret" has taken gets the real one. Until then it tells the unwinder,
+ * which asks rethook_find_ret_addr() what is behind it. Below it struct pt_regs is made.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>

@@ -127,8 +127,8 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
 unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mut Entry<T>> {
     // SAFETY: By the rules of this function.
     let shift = unsafe { (*table).key } as u32;
-    // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also for addresses with the same
-    // distance between them.
+    // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also for addresses with
+    // the same distance between them.
     let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift);
     loop {
         // SAFETY: By the rules of this function the index has as many bits as there are entries for.

@@ -18,7 +18,8 @@ use crate::regs::Regs;
 
 /// What happens at a trap.
 pub trait TrapHandler: 'static {
-    /// Kernel code has trapped. Whether that is dealt with; otherwise the kernel goes on, with the registers as they are now.
+    /// Kernel code has trapped. Whether that is dealt with; otherwise the kernel goes on, with the registers as they
+    /// are now.
     ///
     /// `trapnr` is the number of the exception. Context: as the trap's, interrupts may be on.
     fn trap(regs: &mut Regs, trapnr: usize) -> bool;

@@ -110,11 +110,11 @@ impl Kretprobe {
     }
 
     /// The function is being called. Calls the client's entry handler, if there is one, and unless that does not want
-    /// to see the return, has the function return to the client's handler first. Without an instance left, or a pool, the call is
-    /// missed, and counted as that.
+    /// to see the return, has the function return to the client's handler first. Without an instance left, or a pool,
+    /// the call is missed, and counted as that.
     ///
-    /// `regs` are those at the entry of a function, in front of its first instruction, or at its ftrace site: the word at the top
-    /// of the stack is the address that it is going to return to.
+    /// `regs` are those at the entry of a function, in front of its first instruction, or at its ftrace site: the word
+    /// at the top of the stack is the address that it is going to return to.
     ///
     /// Context: preemption off.
     #[inline(never)]

@@ -2,8 +2,8 @@
 
 //! The instances of a kretprobe, allocated when it is registered.
 //!
-//! Each CPU has a share of them, with a bit for each that is free in words of its own cache line: taking and giving back change one bit
-//! there, whatever interrupts it. A CPU that has none left takes another one's.
+//! Each CPU has a share of them, with a bit for each that is free in words of its own cache line: taking and giving
+//! back change one bit there, whatever interrupts it. A CPU that has none left takes another one's.
 //!
 //! Contexts: taking and giving back any with preemption off, NMI included; making a pool process, sleeps.
 
@@ -57,8 +57,8 @@ struct Line([u64; 8]);
 ///
 /// # Invariants
 ///
-/// In memory from `KBox`. Each CPU has `share` nodes and the bits at the start of `lines_each` lines; node n of a CPU is free
-/// with its bit n set, and otherwise one call's, or not in use at all. `bytes` is the size of a node.
+/// In memory from `KBox`. Each CPU has `share` nodes and the bits at the start of `lines_each` lines; node n of a CPU
+/// is free with its bit n set, and otherwise one call's, or not in use at all. `bytes` is the size of a node.
 #[repr(C)]
 pub(crate) struct Pool {
     /// `data`, which `get_kretprobe()` reads.
