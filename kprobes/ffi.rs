@@ -227,7 +227,7 @@ fn errno(result: Result) -> c_int {
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     let mut kprobe = kprobe;
     // SAFETY: By the rules of the C interface.
@@ -239,7 +239,7 @@ unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) -> c_int {
     // SAFETY: By the rules of the C interface.
     errno(unsafe { batch(kprobes, count) }.and_then(|probes| register(&probes)))
@@ -250,7 +250,7 @@ unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn register_kprobe_fault(
     kprobe: *mut bindings::kprobe,
     fault: FaultHandler,
@@ -269,7 +269,7 @@ unsafe extern "C" fn register_kprobe_fault(
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
     // SAFETY: By the rules of the C interface.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
@@ -282,7 +282,7 @@ unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) {
     let Some(count) = usize::try_from(count)
         .ok()
@@ -304,7 +304,7 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: By the rules of the C interface.
     unsafe { switch(kprobe, true) }
@@ -315,7 +315,7 @@ unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     // SAFETY: By the rules of the C interface.
     unsafe { switch(kprobe, false) }
@@ -335,7 +335,7 @@ unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) -> *mut u8 {
     // SAFETY: By the rules of the C interface.
     let name = unsafe { CStr::from_char_ptr(name) };
@@ -347,7 +347,7 @@ unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) ->
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn kprobe_on_func_entry(
     at: *mut u8,
     name: *const c_char,
@@ -367,7 +367,7 @@ unsafe extern "C" fn kprobe_on_func_entry(
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
     // SAFETY: By the rules of the C interface.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
@@ -391,7 +391,7 @@ extern "C" fn ferro_kprobes_start() -> c_int {
 
 /// `<linux/kprobes.h>`: the kernel's own initialisation code goes.
 #[cfg(not(MODULE))]
-#[no_mangle]
+#[export]
 extern "C" fn kprobe_free_init_mem() {
     // SAFETY: Takes any address.
     registry::kill(|at| unsafe { bindings::ferro_in_kernel_init(at) });
@@ -423,7 +423,7 @@ unsafe fn kretprobes<'a>(
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> c_int {
     let mut kretprobe = kretprobe;
     // SAFETY: By the rules of the C interface.
@@ -435,7 +435,7 @@ unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> 
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn register_kretprobes(
     all: *mut *mut bindings::kretprobe,
     count: c_int,
@@ -453,7 +453,7 @@ unsafe extern "C" fn register_kretprobes(
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
     let mut kretprobe = kretprobe;
     // SAFETY: By the rules of the C interface.
@@ -465,7 +465,7 @@ unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
 /// # Safety
 ///
 /// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn unregister_kretprobes(all: *mut *mut bindings::kretprobe, count: c_int) {
     // SAFETY: By the rules of the C interface.
     if let Some(all) = unsafe { kretprobes(all, count) } {

@@ -259,7 +259,7 @@ fn errno(result: Result) -> c_int {
 /// # Safety
 ///
 /// As clients in C have to call it: with a structure that stays until it is unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn register_jprobe(jprobe: *mut bindings::jprobe) -> c_int {
     let mut jprobe = jprobe;
     // SAFETY: By the rules of the C interface.
@@ -271,7 +271,7 @@ unsafe extern "C" fn register_jprobe(jprobe: *mut bindings::jprobe) -> c_int {
 /// # Safety
 ///
 /// As clients in C have to call it: with structures that stay until they are unregistered, or NULL.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count: c_int) -> c_int {
     // SAFETY: By the rules of the C interface.
     let batch = unsafe { Batch::new(jprobes, count) }.ok_or(EINVAL);
@@ -283,7 +283,7 @@ unsafe extern "C" fn register_jprobes(jprobes: *mut *mut bindings::jprobe, count
 /// # Safety
 ///
 /// As clients in C have to call it.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn unregister_jprobe(jprobe: *mut bindings::jprobe) {
     let mut jprobe = jprobe;
     // SAFETY: By the rules of the C interface.
@@ -295,7 +295,7 @@ unsafe extern "C" fn unregister_jprobe(jprobe: *mut bindings::jprobe) {
 /// # Safety
 ///
 /// As clients in C have to call it.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn unregister_jprobes(jprobes: *mut *mut bindings::jprobe, count: c_int) {
     // SAFETY: By the rules of the C interface.
     if let Some(batch) = unsafe { Batch::new(jprobes, count) } {

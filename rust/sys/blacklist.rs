@@ -249,7 +249,7 @@ fn next_of_modules(from: usize) -> Option<Area> {
 }
 
 /// Copies the kernel's table, while it is there. Context: early initcall, once.
-#[no_mangle]
+#[export]
 extern "C" fn ferro_blacklist_init() {
     let forbidden = kernel();
     // SAFETY: The table is there as long as initcalls run.
@@ -275,7 +275,7 @@ extern "C" fn ferro_blacklist_init() {
 }
 
 /// `<linux/kprobes.h>`.
-#[no_mangle]
+#[export]
 extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
     forbids(addr).is_some()
 }

@@ -326,7 +326,7 @@ pub fn flush() {
 const BATCH: usize = 64;
 
 /// After a grace period.
-#[no_mangle]
+#[export]
 extern "C" fn ferro_exec_pool_reclaim() {
     loop {
         // Without memory for the list they stay until the next time.
@@ -354,7 +354,7 @@ extern "C" fn ferro_exec_pool_reclaim() {
 }
 
 /// `<linux/kprobes.h>`, for `kernel_text_address()`.
-#[no_mangle]
+#[export]
 extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usize) -> bool {
     contains(addr)
 }

@@ -184,7 +184,7 @@ impl Default for TextLock {
 }
 
 /// For the module notifier, before anybody else hears of the module.
-#[no_mangle]
+#[export]
 extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
     let loaded = Loaded { module, init: true };
     match TextMutex::new().modules().push(loaded, GFP_KERNEL) {
@@ -194,7 +194,7 @@ extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
 }
 
 /// For the module notifier, before the module's initialisation code is freed.
-#[no_mangle]
+#[export]
 extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
     let mut mutex = TextMutex::new();
     for loaded in mutex.modules().iter_mut() {
@@ -203,7 +203,7 @@ extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
 }
 
 /// For the module notifier, before the module is freed.
-#[no_mangle]
+#[export]
 extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
     TextMutex::new()
         .modules()

@@ -64,15 +64,6 @@ static_assert!(offset_of!(Node, ret_addr) == offset_of!(bindings::rethook_node, 
 static_assert!(offset_of!(Node, frame) == offset_of!(bindings::rethook_node, frame));
 static_assert!(offset_of!(bindings::kretprobe_instance, node) == 0);
 
-/// What C code calls has the types that it expects.
-const _: [unsafe extern "C" fn(*mut bindings::task_struct); 2] =
-    [rethook_flush_task, bindings::rethook_flush_task];
-const _: [unsafe extern "C" fn(
-    *mut bindings::task_struct,
-    c_ulong,
-    *mut *mut bindings::llist_node,
-) -> c_ulong; 2] = [rethook_find_ret_addr, bindings::rethook_find_ret_addr];
-
 fn trampoline() -> usize {
     arch_rethook_trampoline as unsafe extern "C" fn() as usize
 }
@@ -242,7 +233,7 @@ fn lost(frame: usize) -> ! {
 /// # Safety
 ///
 /// `task` is `current` or does not run; `*cursor` is NULL or what an earlier call left there for the same task.
-#[no_mangle]
+#[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_find_ret_addr(
     task: *mut bindings::task_struct,
@@ -274,7 +265,7 @@ unsafe extern "C" fn rethook_find_ret_addr(
 /// # Safety
 ///
 /// `task` does not run any more.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
     let _preempt = PreemptOff::new();
     // SAFETY: By the rules of this function.
