@@ -9,6 +9,8 @@
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod address_map;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+mod arithmetic;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod blacklist;
 pub mod counted;
 pub mod cpu;

@@ -14,6 +14,9 @@ use ferro_core::insn::Probe;
 use ferro_core::insn::Register;
 use std::arch::asm;
 
+#[path = "../../../../rust/sys/arithmetic.rs"]
+mod arithmetic;
+
 /// The arithmetic flags that conditions look at.
 const FLAGS: [u64; 5] = [1, 1 << 2, 1 << 6, 1 << 7, 1 << 11];
 
@@ -181,29 +184,7 @@ impl Machine for Registers {
     }
 
     fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64) {
-        macro_rules! executed {
-            ($text:literal) => {{
-                let (result, flags): (u64, u64);
-                // SAFETY: Changes what is named only; the stack is as before.
-                unsafe {
-                    asm!($text, "pushfq", "pop {flags}", a = inout(reg) a => result, b = in(reg) b,
-                        flags = out(reg) flags)
-                };
-                (result, flags)
-            }};
-        }
-        match (operation, wide) {
-            (Arithmetic::Add, true) => executed!("add {a}, {b}"),
-            (Arithmetic::Add, false) => executed!("add {a:e}, {b:e}"),
-            (Arithmetic::Sub, true) => executed!("sub {a}, {b}"),
-            (Arithmetic::Sub, false) => executed!("sub {a:e}, {b:e}"),
-            (Arithmetic::And, true) => executed!("and {a}, {b}"),
-            (Arithmetic::And, false) => executed!("and {a:e}, {b:e}"),
-            (Arithmetic::Or, true) => executed!("or {a}, {b}"),
-            (Arithmetic::Or, false) => executed!("or {a:e}, {b:e}"),
-            (Arithmetic::Xor, true) => executed!("xor {a}, {b}"),
-            (Arithmetic::Xor, false) => executed!("xor {a:e}, {b:e}"),
-        }
+        arithmetic::calculate(operation, a, b, wide)
     }
 
     fn read(&mut self, address: u64) -> Result<u64, Fault> {
