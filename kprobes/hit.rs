@@ -178,6 +178,7 @@ impl Point {
     fn execute(&self, regs: &mut Regs) {
         match &self.run {
             Run::Copied { .. } => regs.set_ip(self.copy),
+            Run::Jumped(to) => regs.set_ip(*to),
             Run::Emulated(emulation) => self.emulate(emulation, regs),
             Run::Ftrace => regs.set_ip(self.address),
         }
@@ -196,16 +197,19 @@ impl Point {
     #[inline(always)]
     fn execute_and_finish(&self, regs: &mut Regs) -> bool {
         if let Some(compute) = &self.in_trap {
-            if compute.run(regs).is_err() {
-                // A stack that is not there: the copy has the fault.
+            // A fault of it is not for the probes' handlers: the copy has it once more.
+            running_probe::set(running_probe::OTHER);
+            if compute.run(regs).is_ok() {
+                regs.set_ip(self.next);
+                self.call_post(regs);
+                running_probe::set(0);
+                return true;
+            }
+            if self.after.load() == 0 {
                 regs.set_ip(self.copy);
                 running_probe::set(0);
                 return true;
             }
-            regs.set_ip(self.next);
-            self.call_post(regs);
-            running_probe::set(0);
-            return true;
         }
         let after = self.after.load();
         if matches!(self.run, Run::Copied { .. }) && after != 0 {

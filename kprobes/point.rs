@@ -4,7 +4,7 @@
 //!
 //! A copy of the instruction runs in a slot of the pool. Behind it is a jump to the next instruction, or, for the probes
 //! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint. What
-//! works on registers only is for those executed within the trap.
+//! works on registers, or accesses memory once, is for those executed within the trap.
 //!
 //! A task can be preempted in a copy that is followed by a jump: nothing on this CPU remembers it, so that another may go
 //! on with it, and the slot is given back after an RCU-tasks grace period, when it has left. That is what makes one
@@ -44,6 +44,8 @@ const BRANCH: usize = 5;
 /// How the instruction is executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
+    /// By going on at an address.
+    Jumped(usize),
     /// By changing the registers.
     Emulated(Emulation),
     /// By a copy. If `stops`, with a breakpoint behind it and not a branch.
@@ -104,9 +106,10 @@ impl Point {
             }
             Probe::Never(rule) => return Err(Error::Never(rule)),
             // A copy as well if it may fault, for the fault to happen to it.
-            Probe::Emulate(emulation) => {
-                (Run::Emulated(emulation), insn.memory_operand().is_some())
-            }
+            Probe::Emulate(emulation) => match emulation.destination(address as u64) {
+                Some(to) => (Run::Jumped(to as usize), false),
+                None => (Run::Emulated(emulation), insn.memory_operand().is_some()),
+            },
             Probe::Boost => (Run::Copied { stops: false }, true),
             Probe::Step(_) => (Run::Copied { stops: true }, true),
         };
@@ -171,7 +174,12 @@ impl Point {
 
     /// Whether handlers for after the instruction need a copy that is not there yet.
     pub(crate) fn needs_after(&self) -> bool {
-        matches!(self.run, Run::Copied { .. }) && self.in_trap.is_none() && self.after.load() == 0
+        // What faults in the trap is left to the copy, and so is all that it leads to.
+        let copied = match &self.in_trap {
+            Some(compute) => compute.has_operand_in_memory(),
+            None => true,
+        };
+        copied && matches!(self.run, Run::Copied { .. }) && self.after.load() == 0
     }
 
     /// What is to be written to a slot at `to`.

@@ -4,6 +4,7 @@
 //!
 //! Contexts: any, NMI included.
 
+use core::arch::asm;
 use core::mem::offset_of;
 
 use ferro_core::insn::Arithmetic;
@@ -11,6 +12,7 @@ use ferro_core::insn::Fault;
 use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
 use kernel::bindings;
+use kernel::page::PAGE_SIZE;
 
 use crate::arithmetic;
 use crate::word;
@@ -126,6 +128,26 @@ fn offset(register: Register) -> usize {
     OFFSETS[usize::from(register.number() & 15)]
 }
 
+/// Whether the address is one that the kernel's page tables may have: a fault elsewhere is the instruction's own matter.
+#[inline(always)]
+fn is_kernel(address: u64) -> bool {
+    (address as i64) < 0
+}
+
+/// Has a fault at label 2 go on at label 3.
+macro_rules! extable {
+    () => {
+        concat!(
+            ".pushsection __ex_table, \"a\"\n",
+            ".balign 4\n",
+            ".long 2b - .\n",
+            ".long 3b - .\n",
+            ".long {default}\n",
+            ".popsection",
+        )
+    };
+}
+
 impl Machine for Regs {
     #[inline(always)]
     fn register(&self, register: Register) -> u64 {
@@ -149,19 +171,60 @@ impl Machine for Regs {
         self.0.flags = flags as usize;
     }
 
-    #[inline]
-    fn read(&mut self, address: u64) -> Result<u64, Fault> {
-        let from = address as usize as *const u64;
-        if self.at_stack_top(address as usize) {
-            // SAFETY: By the type invariant the stack is there.
-            return Ok(unsafe { word::load(from) });
+    #[inline(always)]
+    fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault> {
+        if !is_kernel(address) {
+            return Err(Fault { address });
         }
-        let mut value = 0u64;
-        // SAFETY: Any address will do; `value` is of this size.
-        let failed =
-            unsafe { bindings::copy_from_kernel_nofault((&raw mut value).cast(), from.cast(), 8) };
+        macro_rules! load {
+            ($text:literal) => {{
+                let (value, failed): (u64, u32);
+                // SAFETY: Reads what is there, if anything is; a fault goes on behind it.
+                unsafe {
+                    asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
+                        value = out(reg) value, address = in(reg) address,
+                        failed = inout(reg) 1 => failed,
+                        default = const bindings::EX_TYPE_DEFAULT, options(nostack))
+                };
+                (value, failed)
+            }};
+        }
+        let (value, failed) = match wide {
+            true => load!("mov {value}, qword ptr [{address}]"),
+            false => load!("mov {value:e}, dword ptr [{address}]"),
+        };
         match failed {
             0 => Ok(value),
+            _ => Err(Fault { address }),
+        }
+    }
+
+    #[inline(always)]
+    fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault> {
+        // What is below the stack pointer is this trap's.
+        let below = (self.0.sp as u64).wrapping_sub(address).wrapping_sub(1);
+        if !is_kernel(address) || below < PAGE_SIZE as u64 {
+            return Err(Fault { address });
+        }
+        macro_rules! store {
+            ($text:literal) => {{
+                let failed: u32;
+                // SAFETY: What the interrupted instruction does, at its place; a fault goes on behind it.
+                unsafe {
+                    asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
+                        value = in(reg) value, address = in(reg) address,
+                        failed = inout(reg) 1 => failed,
+                        default = const bindings::EX_TYPE_DEFAULT, options(nostack))
+                };
+                failed
+            }};
+        }
+        let failed = match wide {
+            true => store!("mov qword ptr [{address}], {value}"),
+            false => store!("mov dword ptr [{address}], {value:e}"),
+        };
+        match failed {
+            0 => Ok(()),
             _ => Err(Fault { address }),
         }
     }
@@ -172,7 +235,7 @@ impl Machine for Regs {
     }
 
     #[inline]
-    fn write(&mut self, address: u64, value: u64) -> Result<(), Fault> {
+    fn write_stack(&mut self, address: u64, value: u64) -> Result<(), Fault> {
         if !self.at_stack_top(address as usize) {
             return Err(Fault { address });
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Instructions that work on registers only, executed by changing these.
+//! Instructions that work on registers, or read or write memory once, executed within the trap.
 //!
 //! A copy executes them as well. This is for who has something to do after the instruction: it saves leaving the trap for
-//! the copy, and coming back.
+//! the copy, and coming back. What reads memory and writes it is left to the copy: nothing may come in between.
 
 use super::emulate::pop;
 use super::emulate::push;
@@ -17,7 +17,7 @@ use super::parts::Register;
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u64 = 0x8d5;
 
-/// An instruction on registers, of 32 or 64 bits, or one that pushes or pops a register.
+/// An instruction of 32 or 64 bits on registers and maybe an operand in memory, or one that pushes or pops a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compute {
     kind: Kind,
@@ -49,6 +49,10 @@ enum Kind {
     Calculate(Arithmetic),
     /// Only for the flags: `cmp` and `test`.
     Compare(Arithmetic),
+    /// The same, with what is in memory for the first operand.
+    CompareMemory(Arithmetic, Memory),
+    /// To memory.
+    Store(Memory),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,8 @@ enum Source {
     Value(u64),
     /// The address of a memory operand, not what is there.
     Address(Memory),
+    /// What is there.
+    Memory(Memory),
 }
 
 impl Compute {
@@ -85,32 +91,11 @@ impl Compute {
             }
             Some(modrm) => {
                 let reg = insn.reg_register(modrm.reg());
-                let member = modrm.reg();
-                if opcode == 0x8d {
-                    let from = match insn.rip_relative_target(address) {
-                        Some(target) => Source::Value(target),
-                        None => Source::Address(insn.memory_operand()?),
-                    };
-                    (Kind::Move, reg, from)
-                } else if modrm.mode() != 3 {
-                    return None;
-                } else {
+                if modrm.mode() == 3 {
                     let rm = insn.base_register(modrm.rm());
-                    match opcode {
-                        0x89 => (Kind::Move, rm, Source::Register(reg)),
-                        0x8b => (Kind::Move, reg, Source::Register(rm)),
-                        0x85 => (Kind::Compare(Arithmetic::And), rm, Source::Register(reg)),
-                        0x81 | 0x83 => (Kind::of_group(member)?, rm, value),
-                        0xc7 if member == 0 => (Kind::Move, rm, value),
-                        0xf7 if member < 2 => (Kind::Compare(Arithmetic::And), rm, value),
-                        _ if opcode & 0xc7 == 0x01 => {
-                            (Kind::of_group(opcode >> 3)?, rm, Source::Register(reg))
-                        }
-                        _ if opcode & 0xc7 == 0x03 => {
-                            (Kind::of_group(opcode >> 3)?, reg, Source::Register(rm))
-                        }
-                        _ => return None,
-                    }
+                    Self::of_registers(insn, modrm.reg(), reg, rm)?
+                } else {
+                    Self::of_memory(insn, modrm.reg(), reg, memory(insn, address)?)?
                 }
             }
         };
@@ -122,6 +107,72 @@ impl Compute {
         })
     }
 
+    /// With two registers, or one and a value.
+    fn of_registers(
+        insn: &Insn,
+        member: u8,
+        reg: Register,
+        rm: Register,
+    ) -> Option<(Kind, Register, Source)> {
+        let opcode = insn.opcode();
+        let value = Source::Value(insn.immediate() as u64);
+        Some(match opcode {
+            0x89 => (Kind::Move, rm, Source::Register(reg)),
+            0x8b => (Kind::Move, reg, Source::Register(rm)),
+            0x85 => (Kind::Compare(Arithmetic::And), rm, Source::Register(reg)),
+            0x81 | 0x83 => (Kind::of_group(member)?, rm, value),
+            0xc7 if member == 0 => (Kind::Move, rm, value),
+            0xf7 if member < 2 => (Kind::Compare(Arithmetic::And), rm, value),
+            _ if opcode & 0xc7 == 0x01 => (Kind::of_group(opcode >> 3)?, rm, Source::Register(reg)),
+            _ if opcode & 0xc7 == 0x03 => (Kind::of_group(opcode >> 3)?, reg, Source::Register(rm)),
+            _ => return None,
+        })
+    }
+
+    /// With a memory operand that is read or written, not both, or whose address it calculates.
+    fn of_memory(
+        insn: &Insn,
+        member: u8,
+        reg: Register,
+        memory: Memory,
+    ) -> Option<(Kind, Register, Source)> {
+        let opcode = insn.opcode();
+        if opcode == 0x8d {
+            let known = memory.base.is_none() && memory.index.is_none() && !memory.truncated;
+            let address = match known {
+                true => Source::Value(memory.displacement as u64),
+                false => Source::Address(memory),
+            };
+            return Some((Kind::Move, reg, address));
+        }
+        if memory.segment.is_some() {
+            return None;
+        }
+        let register = Source::Register(reg);
+        let value = Source::Value(insn.immediate() as u64);
+        let test = Kind::CompareMemory(Arithmetic::And, memory);
+        let cmp = Kind::CompareMemory(Arithmetic::Sub, memory);
+        Some(match opcode {
+            0x8b => (Kind::Move, reg, Source::Memory(memory)),
+            0x89 => (Kind::Store(memory), reg, register),
+            0xc7 if member == 0 => (Kind::Store(memory), reg, value),
+            0x85 => (test, reg, register),
+            0xf7 if member < 2 => (test, reg, value),
+            0x39 => (cmp, reg, register),
+            0x81 | 0x83 if member == 7 => (cmp, reg, value),
+            _ if opcode & 0xc7 == 0x03 => {
+                (Kind::of_group(opcode >> 3)?, reg, Source::Memory(memory))
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether it may fault where a copy of it would, but for those on the stack.
+    pub fn has_operand_in_memory(&self) -> bool {
+        matches!(self.kind, Kind::CompareMemory(..) | Kind::Store(_))
+            || matches!(self.from, Source::Memory(_))
+    }
+
     /// Executes it. What follows is the next instruction. When an access faults, nothing has been changed.
     #[inline(always)]
     pub fn run<M: Machine>(&self, machine: &mut M) -> Result<(), Fault> {
@@ -129,6 +180,7 @@ impl Compute {
             Source::Register(register) => machine.register(register),
             Source::Value(value) => value,
             Source::Address(memory) => memory.address(0, machine),
+            Source::Memory(memory) => machine.read(memory.address(0, machine), self.wide)?,
         };
         match self.kind {
             Kind::Move if self.wide => machine.set_register(self.to, from),
@@ -143,11 +195,20 @@ impl Compute {
                 machine.set_register(self.to, value);
             }
             Kind::Calculate(operation) => {
-                let result = self.calculate(operation, from, machine);
+                let to = machine.register(self.to);
+                let result = self.calculate(operation, to, from, machine);
                 machine.set_register(self.to, result);
             }
             Kind::Compare(operation) => {
-                self.calculate(operation, from, machine);
+                let to = machine.register(self.to);
+                self.calculate(operation, to, from, machine);
+            }
+            Kind::CompareMemory(operation, memory) => {
+                let value = machine.read(memory.address(0, machine), self.wide)?;
+                self.calculate(operation, value, from, machine);
+            }
+            Kind::Store(memory) => {
+                machine.write(memory.address(0, machine), from, self.wide)?;
             }
         }
         Ok(())
@@ -155,12 +216,22 @@ impl Compute {
 
     /// Sets the flags, and returns the result.
     #[inline(always)]
-    fn calculate<M: Machine>(&self, operation: Arithmetic, b: u64, machine: &mut M) -> u64 {
-        let a = machine.register(self.to);
+    fn calculate<M: Machine>(&self, operation: Arithmetic, a: u64, b: u64, machine: &mut M) -> u64 {
         let (result, flags) = M::calculate(operation, a, b, self.wide);
         machine.set_flags(machine.flags() & !ARITHMETIC | flags & ARITHMETIC);
         result
     }
+}
+
+/// The memory operand of an instruction at `address`, without the instruction pointer.
+fn memory(insn: &Insn, address: u64) -> Option<Memory> {
+    let mut memory = insn.memory_operand()?;
+    if let Some(target) = insn.rip_relative_target(address) {
+        memory.rip_relative = false;
+        memory.truncated = false;
+        memory.displacement = target as i64;
+    }
+    Some(memory)
 }
 
 impl Kind {

@@ -46,12 +46,14 @@ pub trait Machine {
     fn flags(&self) -> u64;
     /// Changes RFLAGS.
     fn set_flags(&mut self, flags: u64);
-    /// Reads 8 bytes.
-    fn read(&mut self, address: u64) -> Result<u64, Fault>;
+    /// Reads 8 bytes, if `wide`, or 4. That has no effect if it faults.
+    fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault>;
+    /// Writes 8 bytes, if `wide`, or 4. That has no effect if it faults.
+    fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault>;
     /// The result and RFLAGS of an instruction with these operands of 64 bits, or if it is not `wide`, of their lower 32.
     fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64);
-    /// Writes 8 bytes of the stack.
-    fn write(&mut self, address: u64, value: u64) -> Result<(), Fault>;
+    /// Writes the word on top of the stack: the one at the stack pointer or that below it.
+    fn write_stack(&mut self, address: u64, value: u64) -> Result<(), Fault>;
 }
 
 /// An instruction that can be executed without being run.
@@ -125,6 +127,17 @@ impl Emulation {
         })
     }
 
+    /// Where an instruction at `address` goes on that does nothing else.
+    pub fn destination(&self, address: u64) -> Option<u64> {
+        let next = address.wrapping_add(u64::from(self.len));
+        match self.operation {
+            Operation::Nothing => Some(next),
+            Operation::Jump(Target::Relative(distance)) => Some(next.wrapping_add_signed(distance)),
+            Operation::Jump(Target::Absolute(target)) => Some(target),
+            _ => None,
+        }
+    }
+
     /// Executes the instruction as if it were at `address`. Returns the address of the next one.
     ///
     /// When an access faults, nothing has been changed.
@@ -184,7 +197,7 @@ fn target_of<M: Machine>(target: Target, next: u64, machine: &mut M) -> Result<u
         Target::Register(register) => Ok(machine.register(register)),
         Target::Memory(memory) => {
             let address = memory.address(next, machine);
-            machine.read(address)
+            machine.read(address, true)
         }
     }
 }
@@ -229,7 +242,7 @@ fn count<M: Machine>(kind: LoopKind, mask: u64, machine: &mut M) -> bool {
 
 pub(super) fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault> {
     let top = machine.register(Register::RSP).wrapping_sub(8);
-    machine.write(top, value)?;
+    machine.write_stack(top, value)?;
     machine.set_register(Register::RSP, top);
     Ok(())
 }
@@ -237,7 +250,7 @@ pub(super) fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault>
 /// Pops a value, and `more` bytes beyond.
 pub(super) fn pop<M: Machine>(machine: &mut M, more: u16) -> Result<u64, Fault> {
     let top = machine.register(Register::RSP);
-    let value = machine.read(top)?;
+    let value = machine.read(top, true)?;
     let above = top.wrapping_add(8).wrapping_add(u64::from(more));
     machine.set_register(Register::RSP, above);
     Ok(value)

@@ -7,7 +7,7 @@
 //! - [`reaim`] copies one so that it does the same at another address.
 //! - [`Probe::of`] says how a probe executes one: emulated, from a copy, or not at all and by which rule.
 //! - [`Emulation`] executes one on a [`Machine`].
-//! - [`Compute`] executes one that works on registers only, quicker.
+//! - [`Compute`] executes one that a copy could execute too, within the trap.
 //! - [`Boundaries`] walks through code.
 //!
 //! The decoder knows which operand bytes follow an opcode. It does not judge whether a CPU has the

@@ -11,6 +11,9 @@ struct Fake {
     memory: BTreeMap<u64, u64>,
 }
 
+/// The lower half.
+const LOW: u64 = 0xffff_ffff;
+
 impl Machine for Fake {
     fn register(&self, register: Register) -> u64 {
         self.registers[usize::from(register.number())]
@@ -28,8 +31,19 @@ impl Machine for Fake {
         self.flags = flags;
     }
 
-    fn read(&mut self, address: u64) -> Result<u64, Fault> {
-        self.memory.get(&address).copied().ok_or(Fault { address })
+    fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault> {
+        let value = *self.memory.get(&address).ok_or(Fault { address })?;
+        Ok(if wide { value } else { value & LOW })
+    }
+
+    fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault> {
+        let there = self.memory.get_mut(&address).ok_or(Fault { address })?;
+        *there = if wide {
+            value
+        } else {
+            *there & !LOW | value & LOW
+        };
+        Ok(())
     }
 
     fn calculate(operation: Arithmetic, _: u64, _: u64, _: bool) -> (u64, u64) {
@@ -37,9 +51,8 @@ impl Machine for Fake {
         panic!("{operation:?} is the CPU's")
     }
 
-    fn write(&mut self, address: u64, value: u64) -> Result<(), Fault> {
-        *self.memory.get_mut(&address).ok_or(Fault { address })? = value;
-        Ok(())
+    fn write_stack(&mut self, address: u64, value: u64) -> Result<(), Fault> {
+        self.write(address, value, true)
     }
 }
 
@@ -249,4 +262,87 @@ fn a_push_that_faults_changes_nothing() {
         Err(Fault { address: 0xf8 })
     );
     assert_eq!(it, before);
+}
+
+#[test]
+fn operands_in_memory() {
+    let mut it = fake();
+    it.registers[3] = 0x8000;
+    it.registers[1] = 0x1122_3344_5566_7788;
+    // mov 8(%rbx), %rdx; mov %rcx, (%rbx); movl $-2, -8(%rbx); mov (%rbx), %eax
+    for bytes in [
+        &[0x48, 0x8b, 0x53, 8][..],
+        &[0x48, 0x89, 0x0b],
+        &[0xc7, 0x43, 0xf8, 0xfe, 0xff, 0xff, 0xff],
+        &[0x8b, 0x03],
+    ] {
+        assert_eq!(run_on_registers(bytes, &mut it), Ok(()), "{bytes:02x?}");
+    }
+    assert_eq!(it.registers[2], 0x8008);
+    assert_eq!(it.memory[&0x8000], 0x1122_3344_5566_7788);
+    assert_eq!(it.memory[&0x7ff8], 0xffff_fffe);
+    assert_eq!(it.registers[0], 0x5566_7788);
+}
+
+#[test]
+fn an_operand_relative_to_the_instruction_pointer() {
+    let mut it = fake();
+    // mov 0x6ff9(%rip), %rax, of 7 bytes, at 0x1000
+    let bytes = [0x48, 0x8b, 0x05, 0xf9, 0x6f, 0, 0];
+    assert_eq!(run_on_registers(&bytes, &mut it), Ok(()));
+    assert_eq!(it.registers[0], 0x8000);
+}
+
+#[test]
+fn an_operand_that_faults_changes_nothing() {
+    // mov, add and cmp from memory, mov and movl to it
+    for bytes in [
+        &[0x48, 0x8b, 0x0b][..],
+        &[0x48, 0x03, 0x0b],
+        &[0x48, 0x39, 0x0b],
+        &[0x48, 0x89, 0x0b],
+        &[0xc7, 0x03, 0, 0, 0, 0],
+    ] {
+        let mut it = fake();
+        it.registers[3] = 0x9000;
+        let before = it.clone();
+        assert!(Compute::of(&insn(bytes), 0)
+            .unwrap()
+            .has_operand_in_memory());
+        assert_eq!(
+            run_on_registers(bytes, &mut it),
+            Err(Fault { address: 0x9000 })
+        );
+        assert_eq!(it, before, "{bytes:02x?}");
+    }
+}
+
+#[test]
+fn where_jumps_and_nops_go_is_known_before() {
+    // nop, nopl (%rax), jmp +0x10, jmp -2, jmp 0x12345678
+    for bytes in [
+        &[0x90][..],
+        &[0x0f, 0x1f, 0],
+        &[0xeb, 0x10],
+        &[0xeb, 0xfe],
+        &[0xe9, 0x78, 0x56, 0x34, 0x12],
+    ] {
+        let mut it = fake();
+        let before = it.clone();
+        let went = run(bytes, &mut it);
+        assert_eq!(it, before, "{bytes:02x?}");
+        let known = emulation(bytes).destination(0x1000);
+        assert_eq!(Ok(known.unwrap()), went, "{bytes:02x?}");
+    }
+    // je, call, ret, jmp *%rax, cli, push of the flags
+    for bytes in [
+        &[0x74, 0][..],
+        &[0xe8, 0, 0, 0, 0],
+        &[0xc3],
+        &[0xff, 0xe0],
+        &[0xfa],
+        &[0x9c],
+    ] {
+        assert_eq!(emulation(bytes).destination(0x1000), None, "{bytes:02x?}");
+    }
 }

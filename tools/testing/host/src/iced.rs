@@ -193,11 +193,15 @@ impl Machine for Filled {
         panic!("{operation:?} for an address")
     }
 
-    fn read(&mut self, address: u64) -> Result<u64, Fault> {
+    fn read(&mut self, address: u64, _: bool) -> Result<u64, Fault> {
         Err(Fault { address })
     }
 
-    fn write(&mut self, address: u64, _: u64) -> Result<(), Fault> {
+    fn write(&mut self, address: u64, _: u64, _: bool) -> Result<(), Fault> {
+        Err(Fault { address })
+    }
+
+    fn write_stack(&mut self, address: u64, _: u64) -> Result<(), Fault> {
         Err(Fault { address })
     }
 }

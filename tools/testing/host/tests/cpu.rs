@@ -60,11 +60,15 @@ impl Machine for Counter {
         panic!("{operation:?} in a jump")
     }
 
-    fn read(&mut self, address: u64) -> Result<u64, Fault> {
+    fn read(&mut self, address: u64, _: bool) -> Result<u64, Fault> {
         Err(Fault { address })
     }
 
-    fn write(&mut self, address: u64, _: u64) -> Result<(), Fault> {
+    fn write(&mut self, address: u64, _: u64, _: bool) -> Result<(), Fault> {
+        Err(Fault { address })
+    }
+
+    fn write_stack(&mut self, address: u64, _: u64) -> Result<(), Fault> {
         Err(Fault { address })
     }
 }
@@ -159,7 +163,7 @@ fn loops() {
     loops!(0xe0 "loopne 2f", 0xe1 "loope 2f", 0xe2 "loop 2f", 0xe3 "jrcxz 2f");
 }
 
-/// All registers and flags, and no memory.
+/// All registers and flags, with the memory of this process.
 #[derive(Clone, Debug, PartialEq)]
 struct Registers {
     registers: [u64; 16],
@@ -187,11 +191,26 @@ impl Machine for Registers {
         arithmetic::calculate(operation, a, b, wide)
     }
 
-    fn read(&mut self, address: u64) -> Result<u64, Fault> {
-        Err(Fault { address })
+    fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault> {
+        let at = address as *const u64;
+        // SAFETY: The tests have operands in memory of their own only.
+        Ok(match wide {
+            true => unsafe { at.read() },
+            false => u64::from(unsafe { at.cast::<u32>().read() }),
+        })
     }
 
-    fn write(&mut self, address: u64, _: u64) -> Result<(), Fault> {
+    fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault> {
+        let at = address as *mut u64;
+        // SAFETY: As above.
+        match wide {
+            true => unsafe { at.write(value) },
+            false => unsafe { at.cast::<u32>().write(value as u32) },
+        }
+        Ok(())
+    }
+
+    fn write_stack(&mut self, address: u64, _: u64) -> Result<(), Fault> {
         Err(Fault { address })
     }
 }
@@ -214,12 +233,15 @@ const VALUES: [u64; 14] = [
     0x0123_4567_89ab_cdef,
 ];
 
-/// Runs an instruction on rcx and rdx with all values, on the CPU and emulated from what the assembler made of it.
+/// Runs an instruction on rcx and rdx with all values, and r8 with the address of two words that have them too, on the CPU
+/// and emulated from what the assembler made of it.
 macro_rules! computes {
     ($($text:literal),+ $(,)?) => {
         $(for (rcx, rdx) in VALUES.iter().flat_map(|a| VALUES.map(|b| (*a, b))) {
             for flags in [2u64, 2 | 0x8d5] {
                 let mut real = Registers { registers: [0; 16], flags };
+                let mut memory = [rcx, rdx];
+                let operand = memory.as_mut_ptr();
                 let (start, end): (*const u8, *const u8);
                 // SAFETY: Changes the registers that are named; the stack is as before. The CPU may not be interrupted by
                 // what the arithmetic flags are.
@@ -240,20 +262,24 @@ macro_rules! computes {
                         inout("rax") rdx => real.registers[0],
                         inout("rcx") rcx => real.registers[1],
                         inout("rdx") rdx => real.registers[2],
+                        inout("r8") operand as u64 => real.registers[8],
                         inout("r9") rcx => real.registers[9],
                     );
                 }
+                let stored = core::mem::replace(&mut memory, [rcx, rdx]);
                 // SAFETY: The bytes of this function between the labels.
                 let bytes = unsafe { std::slice::from_raw_parts(start, end.offset_from(start) as usize) };
                 let mut ours = Registers { registers: [0; 16], flags };
                 (ours.registers[0], ours.registers[2]) = (rdx, rdx);
                 (ours.registers[1], ours.registers[9]) = (rcx, rcx);
+                ours.registers[8] = memory.as_mut_ptr() as u64;
                 let insn = Insn::decode(bytes).expect("an instruction");
                 let compute = Compute::of(&insn, start as u64).expect($text);
                 assert_eq!(compute.run(&mut ours), Ok(()));
                 // RF and IF are the CPU's own matter.
                 real.flags = real.flags & !0x1_0200 | flags & 0x1_0200;
                 assert_eq!(ours, real, "{} {rcx:x} {rdx:x}", $text);
+                assert_eq!(memory, stored, "{} {rcx:x} {rdx:x}", $text);
             }
         })+
     };
@@ -323,13 +349,45 @@ fn moves() {
 }
 
 #[test]
+fn operands_in_memory() {
+    computes!(
+        "mov rcx, [r8]",
+        "mov ecx, [r8 + 8]",
+        "mov r9d, [r8 + 4]",
+        "mov [r8], rdx",
+        "mov [r8 + 8], ecx",
+        "mov [r8 + 4], r9d",
+        "mov qword ptr [r8], -2",
+        "mov dword ptr [r8 + 8], 0x89abcdef",
+        "add rcx, [r8 + 8]",
+        "add ecx, [r8 + 8]",
+        "sub r9, [r8 + 8]",
+        "and edx, [r8]",
+        "or rcx, [r8 + 8]",
+        "xor r9d, [r8 + 8]",
+        "cmp rdx, [r8]",
+        "cmp [r8], rdx",
+        "cmp [r8], edx",
+        "cmp qword ptr [r8], 0x7f",
+        "cmp dword ptr [r8 + 8], -2",
+        "cmp qword ptr [r8], 0x12345678",
+        "test [r8], rdx",
+        "test dword ptr [r8 + 8], 0x80000000",
+        "test qword ptr [r8 + 8], -2",
+    );
+}
+
+#[test]
 fn what_has_no_emulation_on_registers() {
     for bytes in [
-        // With 8 or 16 bits, with memory, with the carry, with a lock.
+        // With 8 or 16 bits, read and written in one, relative to a segment, with the carry, with a lock.
         &[0x00, 0xca][..],
         &[0x66, 0x01, 0xca],
         &[0x48, 0x01, 0x0a],
-        &[0x48, 0x8b, 0x0a],
+        &[0x48, 0x83, 0x02, 1],
+        &[0x66, 0x8b, 0x0a],
+        &[0x8a, 0x0a],
+        &[0x65, 0x48, 0x8b, 0x0a],
         &[0x48, 0x11, 0xca],
         &[0x48, 0x83, 0xd8, 1],
         &[0xf0, 0x48, 0x01, 0x0a],

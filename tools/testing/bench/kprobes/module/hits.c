@@ -16,7 +16,7 @@
 typedef long (*function_t)(long);
 
 long bench_mov(long x), bench_add(long x), bench_lea_rip(long x), bench_load(long x), bench_nop(long x);
-long bench_test(long x), bench_jmp(long x);
+long bench_test(long x), bench_imul(long x), bench_jmp(long x);
 
 /* One that ftrace has a place in. */
 static noinline __noclone long bench_entry(long x)
@@ -110,6 +110,7 @@ static const struct {
 	{ "load_pre", "load_pre_post", bench_load, INSIDE },
 	{ "nop_pre", "nop_pre_post", bench_nop, INSIDE },
 	{ "test_pre", "test_pre_post", bench_test, INSIDE },
+	{ "imul_pre", "imul_pre_post", bench_imul, INSIDE },
 	{ "jmp_pre", "jmp_pre_post", bench_jmp, INSIDE },
 };
 

@@ -19,6 +19,7 @@ SYM_FUNC_END(bench_\name)
 	PLACE load	"mov (%rsp), %rax"
 	PLACE nop	"nop"
 	PLACE test	"test %rdi, %rdi"
+	PLACE imul	"imul %rdi, %rax"
 	PLACE jmp	"jmp 1f"
 
 .macro ONE_OF_MANY number

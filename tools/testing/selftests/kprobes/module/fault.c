@@ -49,6 +49,19 @@ asm("	.pushsection .text\n"
     "	.size kst_divide, .-kst_divide\n"
     "	.popsection\n");
 
+/* long kst_put(long *to): 41 goes there. Returns 42. */
+asm("	.pushsection .text\n"
+    "	.type kst_put, @function\n"
+    "	.globl kst_put\n"
+    ASM_FUNC_ALIGN
+    "kst_put:\n"
+    ANNOTATE_NOENDBR "\n"
+    "	movq $41, (%rdi)\n"
+    "	movl $42, %eax\n"
+    ASM_RET
+    "	.size kst_put, .-kst_put\n"
+    "	.popsection\n");
+
 /* Nothing is there; and nothing can be. */
 static const struct {
 	long *address;
@@ -121,29 +134,40 @@ NOKPROBE_SYMBOL(goes_on);
 #define PROBE(at, ...) { .addr = (kprobe_opcode_t *)(at), .pre_handler = count_pre, __VA_ARGS__ }
 
 /* The probed instruction faults, with a post handler and without one: it is executed again, with what it needs. */
-static void repaired(void)
+static void repaired_in(long (*function)(long *operand))
 {
 	unsigned int i;
 
 	for (i = 0; i < 2 * ARRAY_SIZE(bad); i++) {
-		struct kprobe kp = PROBE(kst_load, .post_handler = i & 1 ? count_post : NULL);
+		struct kprobe kp = PROBE(function, .post_handler = i & 1 ? count_post : NULL);
 
-		expect(&kp, kst_load, bad[i / 2].trapnr);
+		expect(&kp, function, bad[i / 2].trapnr);
 		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0))
 			return;
-		EXPECT_EQ(kst_load(bad[i / 2].address), 42);
+		EXPECT_EQ(function(bad[i / 2].address), 42);
 		EXPECT(!irqs_disabled());
 		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(kst_load(&good), 42);
+		EXPECT_EQ(function(&good), 42);
+		EXPECT_EQ(good, 41);
 		EXPECT_EQ(faults, 1);
 		EXPECT_EQ(pres, 2);
 		EXPECT_EQ(posts, i & 1 ? 2 : 0);
 		EXPECT_EQ(wrong, 0);
 		EXPECT_EQ(kp.nmissed, 0);
 		unregister_kprobe(&kp);
-		EXPECT_EQ(kst_load(&good), 42);
+		EXPECT_EQ(function(&good), 42);
 		EXPECT_EQ(pres, 2);
 	}
+}
+
+static void repaired(void)
+{
+	repaired_in(kst_load);
+}
+
+static void repaired_store(void)
+{
+	repaired_in(kst_put);
 }
 
 /* So is one that divides by 0. */
@@ -385,6 +409,7 @@ static void refused(void)
 
 const struct kst_case kst_fault_cases[] = {
 	{ "fault.repaired", repaired },
+	{ "fault.repaired_store", repaired_store },
 	{ "fault.divided", divided },
 	{ "fault.left_out", left_out },
 	{ "fault.declined", declined },

@@ -84,9 +84,11 @@ bool kst_warns(bool now);
 extern void *kst_init_text;
 
 /* fault.c: one more than there is at @from; and the second instruction of the first of them. */
-long kst_load(const long *from);
-long kst_try_load(const long *from);
+long kst_load(long *from);
+long kst_try_load(long *from);
 extern char kst_load_next[];
+/* Puts 41 there, returns 42. */
+long kst_put(long *to);
 /* 84 by what there is at @by; and the instruction that divides. */
 long kst_divide(const long *by);
 extern char kst_divide_at[];
