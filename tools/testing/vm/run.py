@@ -20,6 +20,7 @@ import argparse
 import ctypes
 import mmap
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -185,9 +186,10 @@ def qemu_command(args, share, console):
     append = ["root=/dev/root", "rootfstype=9p",
               "rootflags=trans=virtio,version=9p2000.L,msize=512000,cache=loose,access=any",
               # The timer's check ends in a panic where the host has no time for the guest.
-              "console=ttyS0", "tsc=reliable", "no_timer_check"] + kernel_parameters(args)
-    if not kvm and not args.icount:
+              "console=ttyS0", "tsc=reliable", "no_timer_check"]
+    if not kvm and not args.icount and platform.machine() == "x86_64":
         append.append(f"tsc_early_khz={tsc_khz()}")
+    append += kernel_parameters(args)
     cmd = [find_qemu(), "-accel", "kvm" if kvm else tcg, "-cpu", "host" if kvm else "max,la57=off",
            "-M", "q35", "-m", args.mem, "-smp", args.cpus, "-nodefaults", "-no-reboot", "-display", "none",
            "-kernel", image, "-append", " ".join(append), "-serial", f"file:{console}",
