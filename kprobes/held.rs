@@ -14,11 +14,40 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use crate::error::Error;
+use crate::hit::COPIES;
+use crate::hit::POINTS;
 use crate::point::Code;
 use crate::point::Point;
 use crate::point::Run;
 use crate::point::BREAKPOINT;
 use crate::site::Kind;
+
+/// Who may have points found.
+pub(crate) struct Finders {
+    pub(crate) points: Writer<Point>,
+    pub(crate) copies: Writer<Point>,
+}
+
+impl Finders {
+    /// Errors: -EBUSY if there is one.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            points: POINTS.writer().ok_or(EBUSY)?,
+            copies: COPIES.writer().ok_or(EBUSY)?,
+        })
+    }
+
+    /// Makes room for this many points.
+    pub(crate) fn reserve(&mut self, points: usize) -> Result<(), Error> {
+        // More than are used: a hit is to find its point at once.
+        self.points.reserve(points.saturating_mul(4))?;
+        // None is found by more of its five.
+        Ok(self.copies.reserve(points.saturating_mul(4))?)
+    }
+}
+
+/// The addresses of copies by which a point is found.
+pub(crate) const KEYS: usize = 5;
 
 /// A point and what it has memory for.
 pub(crate) struct Held {
@@ -31,8 +60,8 @@ pub(crate) struct Held {
     pub(crate) called: Option<Kind>,
     /// It cannot be hit yet: it is part of a batch that is being prepared.
     pub(crate) fresh: bool,
-    /// What the map has given up of it.
-    pub(crate) removed: [Option<Removed<Point>>; 6],
+    /// What the maps have given up of it: its own address, and those of its copies.
+    pub(crate) removed: [Option<Removed<Point>>; 1 + KEYS],
     /// The next in its [`Chain`].
     pub(crate) next: Option<KBox<Held>>,
 }
@@ -83,8 +112,8 @@ impl Held {
         self.point.probes.iter().any(Kprobe::is_enabled)
     }
 
-    /// The addresses by which it is found, beside its own.
-    pub(crate) fn keys(&self) -> [usize; 5] {
+    /// The addresses by which it is found, beside its own; 0 is none.
+    pub(crate) fn keys(&self) -> [usize; KEYS] {
         let point = &self.point;
         let after = point.after.load();
         [
@@ -126,7 +155,7 @@ impl Held {
 
 /// Lets a probe be found, and its point if it is fresh. There is room for them.
 pub(crate) fn publish(
-    writer: &mut Writer<Point>,
+    finders: &mut Finders,
     held: &mut Held,
     probe: Kprobe,
     text: &mut TextLock,
@@ -135,10 +164,11 @@ pub(crate) fn publish(
     if held.fresh {
         held.code.write(&point, text)?;
         find_by(
-            writer,
+            &mut finders.copies,
             &point,
-            &[point.address, point.copy, point.end_of(point.copy)],
+            &[point.copy, point.end_of(point.copy)],
         )?;
+        find_by(&mut finders.points, &point, &[point.address])?;
         held.fresh = false;
     }
     if probe.has_post() {
@@ -146,7 +176,7 @@ pub(crate) fn publish(
             held.code.write_after(&point, text)?;
             let after = point.after.load();
             find_by(
-                writer,
+                &mut finders.copies,
                 &point,
                 &[after, point.end_of(after), point.return_of(after)],
             )?;

@@ -20,8 +20,10 @@ use crate::point::Point;
 use crate::point::Run;
 use crate::point::BREAKPOINT;
 
-/// The points, by their address and by those of their copies at which something can happen.
+/// The points, by their addresses.
 pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
+/// The points, by those addresses of their copies at which something can happen.
+pub(crate) static COPIES: AddressMap<Point> = AddressMap::new();
 
 /// Numbers of exceptions.
 pub(crate) const DIVIDE_ERROR: usize = 0;
@@ -32,7 +34,15 @@ const PAGE_FAULT: usize = 14;
 pub(crate) fn breakpoint(regs: &mut Regs) -> bool {
     let address = regs.ip().wrapping_sub(1);
     POINTS
-        .with(address, |point| point.hit(address, regs))
+        .with(address, |point| point.hit(regs))
+        .unwrap_or_else(|| no_point(address, regs))
+}
+
+/// A breakpoint where no point is.
+#[cold]
+fn no_point(address: usize, regs: &mut Regs) -> bool {
+    COPIES
+        .with(address, |point| point.stop(address, regs))
         .unwrap_or_else(|| is_stale(address, regs))
 }
 
@@ -56,7 +66,7 @@ pub(crate) fn site(address: usize, regs: &mut Regs) {
 /// The copy of an instruction has run, and has called. `at` is where it would go on.
 #[inline(always)]
 pub(crate) fn posted(at: usize, regs: &mut Regs) {
-    let known = POINTS.with(at, |point| point.finish(regs));
+    let known = COPIES.with(at, |point| point.finish(regs));
     if known.is_none() {
         // Behind the call is a breakpoint, which nobody knows either.
         regs.set_ip(at);
@@ -68,7 +78,7 @@ pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
     // A general protection fault of a copy has interrupts on.
     let _here = PreemptOff::new();
     let at = regs.ip();
-    POINTS
+    COPIES
         .with(at, |point| point.fault(at, regs, trapnr))
         .flatten()
         .unwrap_or_else(|| fault_in_handler(regs, trapnr))
@@ -90,10 +100,7 @@ fn handle_fault(probe: Kprobe, regs: &mut Regs, trapnr: usize) -> bool {
 
 impl Point {
     #[inline(always)]
-    fn hit(&self, at: usize, regs: &mut Regs) -> bool {
-        if at != self.address {
-            return self.stop(at, regs);
-        }
+    fn hit(&self, regs: &mut Regs) -> bool {
         if running_probe::is_running() {
             self.miss();
             self.execute(regs);
@@ -246,7 +253,6 @@ impl Point {
     }
 
     /// The breakpoint behind a copy.
-    #[cold]
     fn stop(&self, at: usize, regs: &mut Regs) -> bool {
         let after = self.after.load();
         if after != 0 && at == self.end_of(after) {
@@ -261,7 +267,7 @@ impl Point {
     /// done with; `None` if it is not such a fault.
     fn fault(&self, at: usize, regs: &mut Regs, trapnr: usize) -> Option<bool> {
         let after = self.after.load();
-        if at == self.address || (at != self.copy && at != after) {
+        if at != self.copy && at != after {
             return None;
         }
         let finishes = at == after && !self.sees_interrupts;

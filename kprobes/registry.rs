@@ -10,7 +10,6 @@
 
 use ferro_core::insn::Insn;
 use ferro_sys::address_map::GracePeriod;
-use ferro_sys::address_map::Writer;
 use ferro_sys::kprobe::flags;
 use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
@@ -27,8 +26,9 @@ use crate::ffi;
 use crate::ffi::engine;
 use crate::held::publish;
 use crate::held::Chain;
+use crate::held::Finders;
 use crate::held::Held;
-use crate::hit::POINTS;
+use crate::held::KEYS;
 use crate::point::Point;
 use crate::site;
 use crate::site::Kind;
@@ -41,7 +41,7 @@ type Read = (Insn, Option<Insn>);
 
 /// What is registered.
 pub(crate) struct Engine {
-    writer: Writer<Point>,
+    finders: Finders,
     /// By address.
     points: RBTree<usize, KBox<Held>>,
     /// By the address of the `struct kprobe`.
@@ -65,7 +65,7 @@ pub(crate) fn start() -> Result {
         return Err(EBUSY);
     }
     *engine = Some(Engine {
-        writer: POINTS.writer().ok_or(EBUSY)?,
+        finders: Finders::new()?,
         points: RBTree::new(),
         probes: RBTree::new(),
         gone: Chain::new(),
@@ -209,10 +209,7 @@ impl Engine {
         let mut admitted = 0;
         let mut result = self.make_room(probes.len());
         if result.is_ok() {
-            result = self
-                .writer
-                .reserve(probes.len().saturating_mul(6))
-                .map_err(Error::from);
+            result = self.finders.reserve(probes.len());
         }
         for ((probe, site), read) in probes.iter().zip(sites).zip(&instructions) {
             if result.is_err() {
@@ -290,7 +287,7 @@ impl Engine {
             armed: false,
             called: None,
             fresh: true,
-            removed: [const { None }; 6],
+            removed: [const { None }; 1 + KEYS],
             next: None,
         };
         let held = KBox::new(held, GFP_KERNEL)?;
@@ -334,7 +331,7 @@ impl Engine {
         for (i, probe) in probes.iter().enumerate() {
             let address = probe.address();
             if let Some(held) = self.points.get_mut(&address) {
-                publish(&mut self.writer, held, *probe, &mut text).map_err(|e| (i, e))?;
+                publish(&mut self.finders, held, *probe, &mut text).map_err(|e| (i, e))?;
             }
         }
         let mut changed = false;
@@ -474,7 +471,7 @@ impl Engine {
     /// Has a point found no longer by its own address.
     fn hide(&mut self, held: &mut Held) {
         let [own, ..] = &mut held.removed;
-        *own = self.writer.remove(held.point.address);
+        *own = self.finders.points.remove(held.point.address);
     }
 
     fn enable(&mut self, probe: Kprobe, on: bool) -> Result<(), Error> {
@@ -595,7 +592,7 @@ impl Engine {
         while let Some(mut held) = self.retired.pop() {
             let keys = held.keys();
             for (removed, key) in held.removed.iter_mut().skip(1).zip(keys) {
-                *removed = self.writer.remove(key);
+                *removed = self.finders.copies.remove(key);
             }
             over.push(held);
         }

@@ -97,6 +97,9 @@ impl GracePeriod {
     }
 }
 
+/// The fewest entries of a table, 16 KiB: a few keys, and those that were removed, are hardly ever in each other's way.
+const LEN_MIN: usize = 1024;
+
 /// An empty table with room for half as many objects again.
 fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
     let len = objects
@@ -104,7 +107,7 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
         .checked_next_power_of_two()
         .filter(|len| *len <= 1 << 31)
         .ok_or(AllocError)?
-        .max(64);
+        .max(LEN_MIN);
     let shift = 32 - len.trailing_zeros() as usize;
     let mut table = KVVec::with_capacity(len + 1, GFP_KERNEL)?;
     for i in 0..=len {

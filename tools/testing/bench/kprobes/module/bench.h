@@ -28,7 +28,7 @@ void bench_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags);
 /* hits.c */
 int bench_hits(unsigned int rounds);
 /* A hit of a probe with both handlers, printed as @name. */
-int bench_hit(const char *name, unsigned int rounds);
+int bench_inside(const char *name, unsigned int rounds);
 
 /* registering.c; @names has BATCH names of the kernel's functions, or is NULL. */
 int bench_registering(unsigned int rounds, char *names);

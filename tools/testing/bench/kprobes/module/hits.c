@@ -51,12 +51,14 @@ static u64 best(function_t function, unsigned int rounds)
 	return least;
 }
 
-static void print(const char *name, u64 probed, u64 plain)
+/* A figure of @hits hits. */
+static void print(const char *name, u64 time, unsigned int hits)
 {
-	bench_print(name, DIV_ROUND_CLOSEST_ULL((probed - min(plain, probed)) * 1000, LOOPS));
+	bench_print(name, DIV_ROUND_CLOSEST_ULL(time * 1000, hits));
 }
 
-static int hit(const char *name, function_t function, unsigned int offset, bool post, unsigned int rounds)
+/* The time of LOOPS hits. */
+static int hit(u64 *time, function_t function, unsigned int offset, bool post, unsigned int rounds)
 {
 	struct kprobe kp = {
 		.addr = (kprobe_opcode_t *)function, .offset = offset,
@@ -70,7 +72,7 @@ static int hit(const char *name, function_t function, unsigned int offset, bool 
 		return err;
 	probed = best(function, rounds);
 	unregister_kprobe(&kp);
-	print(name, probed, plain);
+	*time = probed - min(plain, probed);
 	return 0;
 }
 
@@ -91,7 +93,7 @@ static int kretprobe(const char *name, function_t function, unsigned int rounds)
 		return err;
 	probed = best(function, rounds);
 	unregister_kretprobe(&rp);
-	print(name, probed, plain);
+	print(name, probed - min(plain, probed), LOOPS);
 	return rp.nmissed ? -EBUSY : 0;
 }
 
@@ -114,20 +116,39 @@ static const struct {
 	{ "jmp_pre", "jmp_pre_post", bench_jmp, INSIDE },
 };
 
-int bench_hit(const char *name, unsigned int rounds)
+int bench_inside(const char *name, unsigned int rounds)
 {
-	return hit(name, bench_mov, INSIDE, true, rounds);
+	u64 time, sum = 0;
+	unsigned int i, n = 0;
+	int err = 0;
+
+	for (i = 0; i < ARRAY_SIZE(places) && !err; i++) {
+		if (places[i].offset != INSIDE)
+			continue;
+		err = hit(&time, places[i].function, INSIDE, true, rounds);
+		sum += err ? 0 : time;
+		n++;
+	}
+	if (!err)
+		print(name, sum, n * LOOPS);
+	return err;
 }
 
 int bench_hits(unsigned int rounds)
 {
 	unsigned int i;
+	u64 time;
 	int err = 0;
 
 	for (i = 0; i < ARRAY_SIZE(places) && !err; i++) {
-		err = hit(places[i].pre, places[i].function, places[i].offset, false, rounds);
-		err = err ?: hit(places[i].post, places[i].function, places[i].offset, true, rounds);
+		err = hit(&time, places[i].function, places[i].offset, false, rounds);
+		if (!err)
+			print(places[i].pre, time, LOOPS);
+		err = err ?: hit(&time, places[i].function, places[i].offset, true, rounds);
+		if (!err)
+			print(places[i].post, time, LOOPS);
 	}
+	err = err ?: bench_inside("inside_pre_post", rounds);
 	err = err ?: kretprobe("kretprobe", bench_entry, rounds);
 	err = err ?: kretprobe("kretprobe_breakpoint", bench_mov, rounds);
 	return err;

@@ -118,7 +118,7 @@ static int in_module(struct batch *b, const char *where, bool by_name, unsigned 
 			break;
 		if (!by_name) {
 			hit_each();
-			err = bench_hit("mov_pre_post_besides_1000", 3);
+			err = bench_inside("inside_pre_post_besides_1000", 3);
 		}
 		TIMED(&del, (unregister_kprobes(b->list, BATCH), 0));
 	}
