@@ -108,7 +108,9 @@ impl Point {
         }
         if !self.call_pre(regs) {
             match self.has_post.load() {
-                0 => self.execute(regs),
+                0 => {
+                    self.execute(regs);
+                }
                 _ => return self.execute_and_finish(regs),
             }
         }
@@ -180,24 +182,39 @@ impl Point {
         }
     }
 
-    /// Has the instruction executed, with nothing to be done afterwards.
+    /// Has the instruction executed. Whether it has been, or is a copy's with nothing to be done afterwards.
     #[inline(always)]
-    fn execute(&self, regs: &mut Regs) {
+    fn execute(&self, regs: &mut Regs) -> bool {
         match &self.run {
             Run::Copied { .. } => regs.set_ip(self.copy),
             Run::Jumped(to) => regs.set_ip(*to),
-            Run::Emulated(emulation) => self.emulate(emulation, regs),
+            Run::Emulated(emulation) => return self.emulate(emulation, regs),
             Run::Ftrace => regs.set_ip(self.address),
         }
+        true
     }
 
+    /// Whether it has been executed. If not, its copy has the fault.
     #[inline(always)]
-    fn emulate(&self, emulation: &Emulation, regs: &mut Regs) {
-        match emulation.run(self.address as u64, regs) {
-            Ok(next) => regs.set_ip(next as usize),
-            // An operand that is not there: the copy has the fault.
-            Err(_) => regs.set_ip(self.copy),
+    fn emulate(&self, emulation: &Emulation, regs: &mut Regs) -> bool {
+        if self.copy != 0 {
+            return self.emulate_with_operand(emulation, regs);
         }
+        // Of the others' accesses, to the stack, none fails.
+        if let Ok(next) = emulation.run(self.address as u64, regs) {
+            regs.set_ip(next as usize);
+        }
+        true
+    }
+
+    /// One with an operand in memory, which may not be there. That fault is nobody's: the copy has it once more.
+    fn emulate_with_operand(&self, emulation: &Emulation, regs: &mut Regs) -> bool {
+        let running = running_probe::get();
+        running_probe::set(running_probe::OTHER);
+        let result = emulation.run(self.address as u64, regs);
+        running_probe::set(running);
+        regs.set_ip(result.map_or(self.copy, |next| next as usize));
+        result.is_ok()
     }
 
     /// Has the instruction executed, and the handlers for after it called. The probes stay the running ones until then.
@@ -235,8 +252,9 @@ impl Point {
             running_probe::save_if(regs.mask_interrupts());
             return true;
         }
-        self.execute(regs);
-        self.call_post(regs);
+        if self.execute(regs) {
+            self.call_post(regs);
+        }
         running_probe::set(0);
         true
     }
@@ -263,6 +281,15 @@ impl Point {
         true
     }
 
+    /// Emulates an instruction whose operand has been repaired. The copy of a call must not be what calls.
+    fn emulate_again(&self, emulation: &Emulation, regs: &mut Regs) {
+        let missed = running_probe::is_running();
+        if self.emulate(emulation, regs) && !missed {
+            self.call_post(regs);
+            running_probe::set(0);
+        }
+    }
+
     /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address. Whether it is
     /// done with; `None` if it is not such a fault.
     fn fault(&self, at: usize, regs: &mut Regs, trapnr: usize) -> Option<bool> {
@@ -285,6 +312,10 @@ impl Point {
         };
         if handled && regs.ip() == self.address {
             // Once more.
+            if let Run::Emulated(emulation) = &self.run {
+                self.emulate_again(emulation, regs);
+                return Some(true);
+            }
             regs.set_ip(at);
             if finishes {
                 running_probe::save_if(regs.mask_interrupts());

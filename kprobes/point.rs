@@ -41,6 +41,10 @@ const SLOT: usize = 32;
 /// How long a call or jump with a 32-bit distance is.
 const BRANCH: usize = 5;
 
+/// Whether an instruction that accesses memory finds the same there within the trap: what a trap counts is behind a segment
+/// then, with which [`Compute`] has nothing to do.
+const MEMORY_IS_THE_SAME: bool = cfg!(CONFIG_SMP) && !cfg!(CONFIG_LOCKDEP);
+
 /// How the instruction is executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
@@ -129,7 +133,8 @@ impl Point {
             after: None,
         };
         let mut point = Self::with(address, address + insn.len(), run, at);
-        point.in_trap = Compute::of(insn, address as u64);
+        point.in_trap = Compute::of(insn, address as u64)
+            .filter(|compute| MEMORY_IS_THE_SAME || !compute.has_operand_in_memory());
         point.sees_interrupts = is_flags(insn);
         // Whether it can be moved there is to be known now.
         if copied {

@@ -128,17 +128,18 @@ fn offset(register: Register) -> usize {
     OFFSETS[usize::from(register.number() & 15)]
 }
 
-/// Whether the address is one that the kernel's page tables may have: a fault elsewhere is the instruction's own matter.
+/// Whether the address is one that only the kernel accesses, and may have: a fault elsewhere does not come to exception
+/// tables.
 #[inline(always)]
 fn is_kernel(address: u64) -> bool {
-    (address as i64) < 0
+    (address as i64) < i64::from(bindings::VSYSCALL_ADDR)
 }
 
 /// Has a fault at label 2 go on at label 3.
 macro_rules! extable {
     () => {
         concat!(
-            ".pushsection __ex_table, \"a\"\n",
+            ".pushsection __ex_table, \"aM\", @progbits, 12\n",
             ".balign 4\n",
             ".long 2b - .\n",
             ".long 3b - .\n",

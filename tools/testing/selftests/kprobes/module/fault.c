@@ -62,6 +62,22 @@ asm("	.pushsection .text\n"
     "	.size kst_put, .-kst_put\n"
     "	.popsection\n");
 
+/* long kst_call_there(long *to), kst_jump_there(long *to): what the function returns that is there; one more if called. */
+#define BRANCH(name, branch)					\
+	asm("	.pushsection .text\n"				\
+	    "	.type " name ", @function\n"			\
+	    "	.globl " name "\n"				\
+	    ASM_FUNC_ALIGN					\
+	    name ":\n"						\
+	    ANNOTATE_NOENDBR "\n"				\
+	    ANNOTATE_RETPOLINE_SAFE "\n"			\
+	    branch						\
+	    "	.size " name ", .-" name "\n"			\
+	    "	.popsection\n")
+
+BRANCH("kst_call_there", "	call *(%rdi)\n	addq $1, %rax\n" ASM_RET);
+BRANCH("kst_jump_there", "	jmp *(%rdi)\n");
+
 /* Nothing is there; and nothing can be. */
 static const struct {
 	long *address;
@@ -168,6 +184,53 @@ static void repaired(void)
 static void repaired_store(void)
 {
 	repaired_in(kst_put);
+}
+
+static long there(void)
+{
+	return 41;
+}
+
+static long (*good_branch)(void) = there;
+
+static int repairs_branch(struct kprobe *p, struct pt_regs *regs, int trapnr)
+{
+	declines(p, regs, trapnr);
+	regs->di = (unsigned long)&good_branch;
+	return 1;
+}
+NOKPROBE_SYMBOL(repairs_branch);
+
+/* Branches to what is in memory, which are emulated. */
+static void repaired_branch_in(long (*function)(long *to), long result)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(bad); i++) {
+		struct kprobe kp = PROBE(function, .post_handler = i & 1 ? count_post : NULL);
+
+		expect(&kp, function, bad[i / 2].trapnr);
+		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_branch), 0))
+			return;
+		EXPECT_EQ(function(bad[i / 2].address), result);
+		EXPECT(!irqs_disabled());
+		EXPECT_EQ(faults, 1);
+		EXPECT_EQ(pres, 1);
+		EXPECT_EQ(posts, i & 1);
+		EXPECT_EQ(function((long *)&good_branch), result);
+		EXPECT_EQ(faults, 1);
+		EXPECT_EQ(pres, 2);
+		EXPECT_EQ(posts, i & 1 ? 2 : 0);
+		EXPECT_EQ(wrong, 0);
+		EXPECT_EQ(kp.nmissed, 0);
+		unregister_kprobe(&kp);
+	}
+}
+
+static void repaired_branch(void)
+{
+	repaired_branch_in(kst_call_there, 42);
+	repaired_branch_in(kst_jump_there, 41);
 }
 
 /* So is one that divides by 0. */
@@ -410,6 +473,7 @@ static void refused(void)
 const struct kst_case kst_fault_cases[] = {
 	{ "fault.repaired", repaired },
 	{ "fault.repaired_store", repaired_store },
+	{ "fault.repaired_branch", repaired_branch },
 	{ "fault.divided", divided },
 	{ "fault.left_out", left_out },
 	{ "fault.declined", declined },

@@ -89,6 +89,9 @@ long kst_try_load(long *from);
 extern char kst_load_next[];
 /* Puts 41 there, returns 42. */
 long kst_put(long *to);
+/* What the function returns that is there; one more if it is called. */
+long kst_call_there(long *to);
+long kst_jump_there(long *to);
 /* 84 by what there is at @by; and the instruction that divides. */
 long kst_divide(const long *by);
 extern char kst_divide_at[];
