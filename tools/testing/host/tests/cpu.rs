@@ -193,18 +193,20 @@ impl Machine for Registers {
 
     fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault> {
         let at = address as *const u64;
-        // SAFETY: The tests have operands in memory of their own only.
         Ok(match wide {
+            // SAFETY: The tests have operands in memory of their own only.
             true => unsafe { at.read() },
+            // SAFETY: As above.
             false => u64::from(unsafe { at.cast::<u32>().read() }),
         })
     }
 
     fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault> {
         let at = address as *mut u64;
-        // SAFETY: As above.
         match wide {
+            // SAFETY: The tests have operands in memory of their own only.
             true => unsafe { at.write(value) },
+            // SAFETY: As above.
             false => unsafe { at.cast::<u32>().write(value as u32) },
         }
         Ok(())

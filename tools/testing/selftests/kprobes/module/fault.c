@@ -15,68 +15,53 @@
 
 #ifdef CONFIG_KPROBES_ENGINE_RUST
 
-/* long kst_load(long *from): one more than there is; with an entry in the exception table, -1 if there is nothing. */
-#define LOAD(name, rest)					\
+/* A function in assembly. */
+#define FUNCTION(name, ...)					\
 	asm("	.pushsection .text\n"				\
 	    "	.type " name ", @function\n"			\
 	    "	.globl " name "\n"				\
 	    ASM_FUNC_ALIGN					\
 	    name ":\n"						\
 	    ANNOTATE_NOENDBR "\n"				\
-	    "1:	movq (%rdi), %rax\n"				\
-	    name "_next:\n"					\
-	    "	addq $1, %rax\n"				\
-	    ASM_RET						\
-	    rest						\
+	    __VA_ARGS__						\
 	    "	.size " name ", .-" name "\n"			\
 	    "	.popsection\n")
+
+/* long kst_load(long *from): one more than there is; with an entry in the exception table, -1 if there is nothing. */
+#define LOAD(name, rest)					\
+	FUNCTION(name,						\
+		 "1:	movq (%rdi), %rax\n"			\
+		 name "_next:\n"				\
+		 "	addq $1, %rax\n"			\
+		 ASM_RET					\
+		 rest)
 
 LOAD("kst_load", "");
 LOAD("kst_try_load", "2: movq $-1, %rax\n" ASM_RET _ASM_EXTABLE(1b, 2b));
 
 /* long kst_divide(long *by): 84 by what is there. */
-asm("	.pushsection .text\n"
-    "	.type kst_divide, @function\n"
-    "	.globl kst_divide\n"
-    ASM_FUNC_ALIGN
-    "kst_divide:\n"
-    ANNOTATE_NOENDBR "\n"
-    "	movl $84, %eax\n"
-    "	xorl %edx, %edx\n"
-    "kst_divide_at:\n"
-    "	divq (%rdi)\n"
-    ASM_RET
-    "	.size kst_divide, .-kst_divide\n"
-    "	.popsection\n");
+FUNCTION("kst_divide",
+	 "	movl $84, %eax\n"
+	 "	xorl %edx, %edx\n"
+	 "kst_divide_at:\n"
+	 "	divq (%rdi)\n"
+	 ASM_RET);
 
 /* long kst_put(long *to): 41 goes there. Returns 42. */
-asm("	.pushsection .text\n"
-    "	.type kst_put, @function\n"
-    "	.globl kst_put\n"
-    ASM_FUNC_ALIGN
-    "kst_put:\n"
-    ANNOTATE_NOENDBR "\n"
-    "	movq $41, (%rdi)\n"
-    "	movl $42, %eax\n"
-    ASM_RET
-    "	.size kst_put, .-kst_put\n"
-    "	.popsection\n");
+FUNCTION("kst_put",
+	 "	movq $41, (%rdi)\n"
+	 "	movl $42, %eax\n"
+	 ASM_RET);
 
 /* long kst_call_there(long *to), kst_jump_there(long *to): what the function returns that is there; one more if called. */
-#define BRANCH(name, branch)					\
-	asm("	.pushsection .text\n"				\
-	    "	.type " name ", @function\n"			\
-	    "	.globl " name "\n"				\
-	    ASM_FUNC_ALIGN					\
-	    name ":\n"						\
-	    ANNOTATE_NOENDBR "\n"				\
-	    ANNOTATE_RETPOLINE_SAFE "\n"			\
-	    branch						\
-	    "	.size " name ", .-" name "\n"			\
-	    "	.popsection\n")
-
-BRANCH("kst_call_there", "	call *(%rdi)\n	addq $1, %rax\n" ASM_RET);
-BRANCH("kst_jump_there", "	jmp *(%rdi)\n");
+FUNCTION("kst_call_there",
+	 ANNOTATE_RETPOLINE_SAFE "\n"
+	 "	call *(%rdi)\n"
+	 "	addq $1, %rax\n"
+	 ASM_RET);
+FUNCTION("kst_jump_there",
+	 ANNOTATE_RETPOLINE_SAFE "\n"
+	 "	jmp *(%rdi)\n");
 
 /* Nothing is there; and nothing can be. */
 static const struct {
