@@ -4,7 +4,7 @@
  * its channel gets.
  */
 #include "common.h"
-#include "kselftest_harness.h"
+#include "../harness.h"
 
 #define SUBBUF	4096
 #define HEAD	(sizeof(size_t))

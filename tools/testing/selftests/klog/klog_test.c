@@ -3,7 +3,7 @@
  * klog(), klog_printk() and their handlers, without a relay channel.
  */
 #include "common.h"
-#include "kselftest_harness.h"
+#include "../harness.h"
 
 FIXTURE(klog) { int none; };
 

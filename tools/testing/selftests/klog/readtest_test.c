@@ -4,7 +4,7 @@
  * every byte, by mmap with the counts, and by read().
  */
 #include "common.h"
-#include "kselftest_harness.h"
+#include "../harness.h"
 
 #define APP	"readtest"
 #define HEAD	(sizeof(size_t))
