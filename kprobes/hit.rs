@@ -281,15 +281,6 @@ impl Point {
         true
     }
 
-    /// Emulates an instruction whose operand has been repaired. The copy of a call must not be what calls.
-    fn emulate_again(&self, emulation: &Emulation, regs: &mut Regs) {
-        let missed = running_probe::is_running();
-        if self.emulate(emulation, regs) && !missed {
-            self.call_post(regs);
-            running_probe::set(0);
-        }
-    }
-
     /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address. Whether it is
     /// done with; `None` if it is not such a fault.
     fn fault(&self, at: usize, regs: &mut Regs, trapnr: usize) -> Option<bool> {
@@ -311,9 +302,9 @@ impl Point {
             }
         };
         if handled && regs.ip() == self.address {
-            // Once more.
-            if let Run::Emulated(emulation) = &self.run {
-                self.emulate_again(emulation, regs);
+            // Once more. The copy of a call is not what may call, and a fault leaves no room on the stack to emulate one: its
+            // breakpoint is hit again.
+            if matches!(self.run, Run::Emulated(_)) {
                 return Some(true);
             }
             regs.set_ip(at);

@@ -13,7 +13,8 @@
  * typedef kprobe_fault_handler_t - what happens to faults at a probe
  * @p: the probe
  * @regs: the registers of the fault. If it is one of the probed instruction, @regs->ip is that instruction's address, and an
- *	@regs->ip that is left so has the instruction executed again, without another hit of the probe.
+ *	@regs->ip that is left so has the instruction executed again, without another hit of the probe; a branch to what is
+ *	in memory hits it again.
  * @trapnr: 14 for a page fault, 13 for a general protection fault, 0 for a divide error
  *
  * Called when the probed instruction faults, or something that runs in a handler of the probe or interrupts it. What

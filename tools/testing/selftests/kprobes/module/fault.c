@@ -186,7 +186,7 @@ static int repairs_branch(struct kprobe *p, struct pt_regs *regs, int trapnr)
 }
 NOKPROBE_SYMBOL(repairs_branch);
 
-/* Branches to what is in memory, which are emulated. */
+/* Branches to what is in memory, which are emulated; repaired they hit the probe again. */
 static void repaired_branch_in(long (*function)(long *to), long result)
 {
 	unsigned int i;
@@ -200,11 +200,11 @@ static void repaired_branch_in(long (*function)(long *to), long result)
 		EXPECT_EQ(function(bad[i / 2].address), result);
 		EXPECT(!irqs_disabled());
 		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(pres, 1);
+		EXPECT_EQ(pres, 2);
 		EXPECT_EQ(posts, i & 1);
 		EXPECT_EQ(function((long *)&good_branch), result);
 		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(pres, 2);
+		EXPECT_EQ(pres, 3);
 		EXPECT_EQ(posts, i & 1 ? 2 : 0);
 		EXPECT_EQ(wrong, 0);
 		EXPECT_EQ(kp.nmissed, 0);
