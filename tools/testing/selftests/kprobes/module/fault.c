@@ -134,8 +134,11 @@ NOKPROBE_SYMBOL(goes_on);
 
 #define PROBE(at, ...) { .addr = (kprobe_opcode_t *)(at), .pre_handler = count_pre, __VA_ARGS__ }
 
-/* The probed instruction faults, with a post handler and without one: it is executed again, with what it needs. */
-static void repaired_in(long (*function)(long *operand))
+/*
+ * The probed instruction faults, with a post handler and without one: it is executed again, with what it needs. 41 is there
+ * afterwards.
+ */
+static void repaired_in(long (*function)(long *operand), long before)
 {
 	unsigned int i;
 
@@ -145,9 +148,12 @@ static void repaired_in(long (*function)(long *operand))
 		expect(&kp, function, bad[i / 2].trapnr);
 		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0))
 			return;
+		good = before;
 		EXPECT_EQ(function(bad[i / 2].address), 42);
+		EXPECT_EQ(good, 41);
 		EXPECT(!irqs_disabled());
 		EXPECT_EQ(faults, 1);
+		good = before;
 		EXPECT_EQ(function(&good), 42);
 		EXPECT_EQ(good, 41);
 		EXPECT_EQ(faults, 1);
@@ -163,12 +169,12 @@ static void repaired_in(long (*function)(long *operand))
 
 static void repaired(void)
 {
-	repaired_in(kst_load);
+	repaired_in(kst_load, 41);
 }
 
 static void repaired_store(void)
 {
-	repaired_in(kst_put);
+	repaired_in(kst_put, 0);
 }
 
 static long there(void)
