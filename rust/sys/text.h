@@ -74,12 +74,17 @@ struct module *ferro_next_module(unsigned long addr);
 
 /* The lock of exec_pool.rs. */
 extern struct mutex ferro_exec_pool_lock;
-/* Where execmem_alloc() finds memory. */
+/*
+ * Where execmem_alloc() finds memory. Enumerators, since every bindgen binds them as constants: 0.71 makes an extern
+ * static of a const variable whose value is an expression above LONG_MAX. Two enums: one would give both the wider type.
+ */
 enum {
 	FERRO_EXEC_PAGES = MODULES_LEN / PAGE_SIZE,
 };
 
-static const unsigned long FERRO_EXEC_START = MODULES_VADDR;
+enum {
+	FERRO_EXEC_START = MODULES_VADDR,
+};
 
 /* execmem.h: a page of the kernel's executable memory full of breakpoints, or NULL. */
 void *ferro_exec_page_alloc(void);

@@ -25,6 +25,14 @@ for h in "$REPO"/include/uapi/linux/*.h; do
 	tap_run "uapi: $(basename "$h") is C90" gcc -std=c90 -Wall -Werror -Wno-unused-function -x c -fsyntax-only "$h"
 done
 
+# header_constants: fails if a header that bindgen may read defines a constant as a const variable. bindgen 0.71, the
+# oldest that the kernel takes, makes an extern static of some of them (rust/sys/text.h), later ones of none, so that only
+# a build with the oldest would tell. An enumerator is a constant for each.
+header_constants() {
+	! (cd "$REPO" && grep -rnE --include='*.h' '^[[:space:]]*(static[[:space:]].*)?\<const\>[^(*;]*=' include klog kprobes relay rust)
+}
+tap_run "headers: constants are enumerators" header_constants
+
 cargo=$(find_cargo) || die "no cargo; run 'make setup'"
 for p in $PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue
