@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+load
+(true)
+unload
+# A fork after it: a breakpoint that had stayed would call what is gone.
+(true)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For the clients' own scripts, harmless/NAME.sh. run.sh sources this file and then the script, with "set -e", in a
+# directory of its own, with
+#   NAME        the client
+#   MODULES     where the clients' modules are
+# so the first command that fails fails the client. What the script leaves behind (modules, jobs) is its to remove.
+
+# load [NAME [PARAMETERS...]]: loads a client, this one without NAME.
+load() {
+	local name=${1:-$NAME}
+	shift || :
+	insmod "$MODULES/$name.ko" "$@"
+}
+
+# unload [NAME]
+unload() { rmmod "${1:-$NAME}"; }
+
+# refused CMD...: CMD fails.
+refused() {
+	if "$@"; then
+		echo "not refused: $*"
+		return 1
+	fi
+}
+
+# says TEXT: the log has TEXT since the client began.
+says() {
+	dmesg | grep -F -e "$1" >/dev/null && return
+	echo "the log does not say: $1"
+	return 1
+}
+
+# complains TEXT: the log has TEXT, and that line and its report are what this client is meant to cause (a panic of its own,
+# for example). Other complaints remain failures.
+complains() {
+	says "$1" && echo "$1" >>"$ALLOWED"
+}

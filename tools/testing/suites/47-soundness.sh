@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Clients in safe Rust that try to break the kernel: what must not compile, and what must do no harm.
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+HERE=$REPO/tools/testing/soundness
+
+# build VARIANT KIND [ARGS...]: the clients of a folder, in the variant's build directory.
+build() {
+	local kdir
+	kdir=$("$REPO/integration/kernel.sh" kdir "$1") && mkdir -p "$kdir/soundness/$2" &&
+		"$REPO/integration/kernel.sh" make "$1" "${@:3}" M="$HERE/$2" MO="$kdir/soundness/$2" modules
+}
+
+# refused VARIANT: all are compiled, whatever fails.
+refused() {
+	local log=$LOGS/soundness-refused-$1.log
+	build "$1" refused -k >"$log" 2>&1
+	"$HERE/refused.py" "$HERE/refused" "$log"
+}
+
+for variant in $VARIANTS; do
+	# Where the engines leave, too.
+	case $variant in
+	modular | debug) ;;
+	*)
+		tap_skip "soundness: $variant" "the engines are no modules"
+		continue
+		;;
+	esac
+	tap_nest "soundness: refused: $variant" refused "$variant"
+	if build "$variant" harmless >&2; then
+		# Clients may be meant to panic: run.sh judges the log.
+		STRICT=0 CPUS=2 TIMEOUT=${TIMEOUT:-300} APPEND=kunit.enable=0 tap_nest "soundness: harmless: $variant" \
+			run_vm "$variant" "tools/testing/soundness/run.sh"
+	else
+		tap_not_ok "soundness: harmless: $variant (does not build)"
+	fi
+done
+tap_plan
