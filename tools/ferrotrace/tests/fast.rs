@@ -13,6 +13,8 @@ mod common;
 
 use std::fs;
 use std::fs::File;
+use std::io;
+use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -123,8 +125,47 @@ impl Drained {
         (writer, Self { dir, drain, out })
     }
 
+    /// The same by read(2).
+    fn reading(self) -> Self {
+        let path = self.dir.path().join("cpu0");
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let kernel = KernelRead(Ring::open(&file, &path, true).unwrap().unwrap());
+        Self {
+            drain: self.drain.reading(kernel),
+            ..self
+        }
+    }
+
     fn records(&self) -> Vec<Record> {
         records_in(&self.dir.path().join("out"))
+    }
+}
+
+/// The kernel's read(2) of a fast channel: whole records, without padding, which are consumed.
+struct KernelRead(Ring);
+
+impl Read for KernelRead {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Self(ring) = self;
+        let committed = ring.committed();
+        let mut position = ring.consumed().max(ring.kept());
+        let mut len = 0;
+        while position < committed {
+            let mut head = [0; 8];
+            ring.copy(position, &mut head);
+            let header = Header::decode(head);
+            let size = usize::try_from(header.size()).unwrap();
+            if header.flags & Header::PADDING == 0 {
+                let Some(room) = into.get_mut(len..len + size) else {
+                    break;
+                };
+                ring.copy(position, room);
+                len += size;
+            }
+            position += header.size();
+        }
+        ring.consume(position);
+        Ok(len)
     }
 }
 
@@ -159,10 +200,14 @@ proptest! {
     fn the_drain_agrees_with_the_model(
         steps in steps(),
         overwrite: bool,
+        read: bool,
         start in (0u64..9).prop_map(|i| i * 256),
     ) {
         let shape = Shape { overwrite, ..SMALL };
         let (mut writer, mut drained) = Drained::new(shape, start);
+        if read {
+            drained = drained.reading();
+        }
         let mut open: Vec<(Slot, u16)> = Vec::new();
         // In the order of their positions, padding included.
         let mut written: Vec<(u64, u64, bool)> = Vec::new();
@@ -495,21 +540,37 @@ fn a_recording_goes_on_where_the_last_one_stopped() {
     }
 }
 
-/// read(2) of the file that stands for the channel gives the pages before the data, too: what is
-/// to be seen is that nothing is claimed that read(2) does not tell.
+/// What was lost is in the control page, however the records are taken. read(2) of the file that stands for the channel
+/// gives the pages before the data, too: so none are written here.
 #[test]
-fn read_does_not_know_what_was_lost() {
+fn read_counts_what_was_lost() {
     let channel = Channel::new();
-    drop(channel.cpu(0, SMALL));
-    let output = succeed(&mut channel.record(&["--read", "--duration", "0.05"]));
+    let cpu = channel.cpu(0, SMALL);
+    cpu.set(abi::LOST, 3);
+    let child = start(&mut channel.record(&["--read"]));
+    wait(|| exists(&channel.out().join("cpu0")));
+    cpu.set(abi::LOST, 8);
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
     let text = stdout(&output);
-    assert!(text.contains("dropped by the kernel: unknown"), "{text}");
-    assert!(!text.contains(" records,"), "{text}");
+    assert!(text.contains("dropped by the kernel: 5\n"), "{text}");
+    assert!(text.contains("0 records, 5 lost"), "{text}");
     let metadata = channel.metadata();
     assert_eq!(metadata["records"], "fast");
     assert_eq!(metadata["method"], "read");
     assert_eq!(metadata["subbuf_size"], 256);
-    assert_eq!(metadata["dropped"], serde_json::Value::Null);
+    assert_eq!(metadata["dropped"], 5);
+    assert_eq!(metadata["cpus"][0]["lost_records"], 5);
+}
+
+/// What read(2) gives is records, or the recording ends.
+#[test]
+fn read_gives_records_or_an_error() {
+    let channel = Channel::new();
+    let mut cpu = channel.cpu(0, SMALL);
+    write(&mut cpu, 0..3);
+    let message = fail(&mut channel.record(&["--read", "--duration", "30"]));
+    assert!(message.contains("that are no records"), "{message}");
 }
 
 #[test]

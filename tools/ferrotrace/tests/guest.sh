@@ -155,6 +155,15 @@ whole() {
 	! grep '^\[' "$1.txt" | grep -vEq "^\[[0-9]{3}\] [0-9]+\.[0-9]{9} sched_switch: preempt=[01] prev_pid=[0-9]+ next_pid=[0-9]+ prev_comm=[[:print:]]+ next_comm=[[:print:]]+$"
 }
 
+# counted OUT: the recorder counted the records that a fast channel's recording has, and knows of its losses.
+counted() {
+	[ "$KIND" = fast ] || return 0
+	local records
+	records=$(awk -F'[:,]' '/"records": [0-9]/ { sum += $2 } END { print sum }' "$1/metadata.json")
+	grep -c '^\[' "$1.txt"
+	[ "$records" = "$(grep -c '^\[' "$1.txt")" ] && grep '"dropped": 0' "$1/metadata.json"
+}
+
 # chained OUT...: on each CPU, what one record switched to is what the next one switches from; over all recordings.
 chained() {
 	local out cpu
@@ -221,13 +230,13 @@ trace_on_a_full_disk() {
 
 rust_client() {
 	sched_module n_subbufs=64 || return 1
-	sched "$S"1 && whole "$S"1 && chained "$S"1
+	sched "$S"1 && whole "$S"1 && counted "$S"1 && chained "$S"1
 }
 
 rust_client_again() {
 	# Between the recordings the buffers hold what comes.
 	sched "$S"2 && whole "$S"2 || return 1
-	sched "$S"3 --read && whole "$S"3 || return 1
+	sched "$S"3 --read && whole "$S"3 && counted "$S"3 || return 1
 	sched "$S"4 --no-partial && whole "$S"4 || return 1
 	sched "$S"5 && whole "$S"5 || return 1
 	! lost "$S"2 && ! lost "$S"3 && ! lost "$S"4 && ! lost "$S"5 || return 1

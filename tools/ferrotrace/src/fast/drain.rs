@@ -6,13 +6,18 @@
 //! [`Ring::consume`]: it is written from the mapping, and given back when it is in the file. In
 //! overwrite mode it is copied first, then [`Ring::kept`] says how much of the copy counts.
 //!
-//! What is written is the buffer as it is, padding included: so its blocks can be blocks of the
+//! [`FastDrain::reading`] takes the records by read(2) instead, which gives them back by itself, and
+//! the mapping tells only how many there are and what was lost.
+//!
+//! What is written from the mapping is the buffer as it is, padding included: so its blocks can be blocks of the
 //! file, and go to the disk without a copy in the kernel either, by `O_DIRECT`.
 
 #![deny(unsafe_code)]
 
+use std::fmt;
 use std::fs::File;
 use std::io;
+use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -20,6 +25,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::record::Header;
+use super::record::Record;
+use super::record::RecordReader;
 use super::ring::Ring;
 use super::walk::BadRecord;
 use super::walk::Sizes;
@@ -41,10 +48,14 @@ const MIN_DIRECT: u64 = 32 << 10;
 /// Milliseconds that unfinished records are waited for at the end.
 const PATIENCE: u32 = 50;
 
+/// Bytes of one read(2), if a sub-buffer is not larger.
+const CHUNK: usize = 256 << 10;
+
 /// Drains one buffer.
-#[derive(Debug)]
 pub struct FastDrain {
     ring: Ring,
+    /// What read(2) is made on, if the records do not come from the mapping.
+    input: Option<Box<dyn Read + Send>>,
     path: PathBuf,
     /// Everything before has been taken.
     position: u64,
@@ -66,8 +77,17 @@ impl FastDrain {
             position: ring.consumed(),
             lost_before,
             ring,
+            input: None,
             path,
             copy: Vec::new(),
+        }
+    }
+
+    /// Takes the records from `input`, the relay file, as read(2) gives them.
+    pub fn reading(self, input: impl Read + Send + 'static) -> Self {
+        Self {
+            input: Some(Box::new(input)),
+            ..self
         }
     }
 
@@ -86,10 +106,7 @@ impl FastDrain {
             )));
         }
         let (committed, start) = (self.ring.committed(), self.position);
-        while self.position < committed {
-            self.turn(committed, out)?;
-            self.ring.consume(self.position);
-        }
+        while self.position < committed && self.turn(committed, out)? {}
         self.note_lost(&mut out.tally);
         Ok(self.position > start)
     }
@@ -109,8 +126,64 @@ impl FastDrain {
         Ok(())
     }
 
-    /// Moves about [`TURN`] bytes on, at most to `committed`.
-    fn turn(&mut self, committed: u64, out: &mut CpuFile) -> Result<()> {
+    /// Moves on, about to `committed` at most. Says whether there may be more.
+    fn turn(&mut self, committed: u64, out: &mut CpuFile) -> Result<bool> {
+        if let Some(mut input) = self.input.take() {
+            let read = self.read(&mut input, out);
+            if !read.as_ref().is_err_and(Error::is_gone) {
+                self.input = Some(input);
+                return read;
+            }
+            // The file has gone, but not what is mapped.
+        }
+        self.take(committed, out)?;
+        self.ring.consume(self.position);
+        Ok(true)
+    }
+
+    /// Takes what one read(2) gives, and goes on where the kernel says that it has stopped. Says
+    /// whether it got on.
+    fn read(&mut self, input: &mut dyn Read, out: &mut CpuFile) -> Result<bool> {
+        let subbuf = usize::try_from(self.ring.sizes().subbuf_size()).unwrap_or(usize::MAX);
+        self.copy.resize(subbuf.max(CHUNK), 0);
+        let len = loop {
+            match input.read(&mut self.copy) {
+                Ok(len) => break len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
+                Err(error) => return Err(Error::channel("read", &self.path, error)),
+            }
+        };
+        let from = self.position;
+        self.position = self.ring.consumed().max(from);
+        let bytes = self.copy.get(..len).unwrap_or_default();
+        let mut reader = RecordReader::new(bytes, subbuf);
+        let (mut record, mut records) = (Record::default(), 0);
+        let read = loop {
+            match reader.read(&mut record) {
+                Ok(true) => records += 1,
+                other => break other,
+            }
+        };
+        if read.is_err() || reader.truncated() > 0 {
+            return Err(self.bad(format!("read() gave {len} bytes that are no records")));
+        }
+        out.file
+            .write_all_at(bytes, out.tally.bytes)
+            .map_err(|error| Error::output("write to", &out.path, error))?;
+        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        out.tally.add_records(records, len);
+        // What was passed over is padding, unless the writer has come round.
+        if self.ring.description().mode == Mode::Overwrite && self.ring.kept() > from {
+            let missed = (self.position - from).saturating_sub(len);
+            let overwritten = &mut out.tally.overwritten_bytes;
+            *overwritten = overwritten.saturating_add(missed);
+        }
+        Ok(self.position > from)
+    }
+
+    /// Moves about [`TURN`] bytes on in the mapping, at most to `committed`.
+    fn take(&mut self, committed: u64, out: &mut CpuFile) -> Result<()> {
         let sizes = self.ring.sizes();
         if self.ring.description().mode == Mode::Overwrite {
             self.skip_to(self.ring.kept(), &mut out.tally);
@@ -214,6 +287,16 @@ impl FastDrain {
             path: self.path.clone(),
             what,
         }
+    }
+}
+
+impl fmt::Debug for FastDrain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FastDrain")
+            .field("ring", &self.ring)
+            .field("path", &self.path)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
     }
 }
 

@@ -43,6 +43,8 @@ use crate::fast::ring::Ring;
 pub enum Method {
     /// By the control page of a fast channel.
     ControlPage(Description),
+    /// By read(2), with the counts of a fast channel's control page.
+    FastRead(Description),
     /// By mmap and control files.
     Mmap(Geometry),
     /// By read(2); the sizes are known only if the channel has control files.
@@ -93,7 +95,8 @@ impl Plan {
     /// Opens the files of one CPU's buffer, and chooses the way to drain it.
     pub fn open(&self, channel: &ChannelDir, cpu: CpuId, relay_file: PathBuf) -> Result<Input> {
         let (geometry, mapped) = match self.method {
-            Method::ControlPage(_) => return self.open_fast(relay_file),
+            Method::ControlPage(_) => return self.open_fast(relay_file, false),
+            Method::FastRead(_) => return self.open_fast(relay_file, true),
             Method::Mmap(geometry) => (Some(geometry), true),
             Method::Read(geometry) => (geometry, false),
         };
@@ -119,9 +122,10 @@ impl Plan {
         Ok(Input::Compatible { source, drain })
     }
 
-    fn open_fast(&self, path: PathBuf) -> Result<Input> {
-        let file = open_relay_file(&path, true)?;
-        let ring = Ring::open(&file, &path, true)?.ok_or_else(|| Error::BadControlPage {
+    fn open_fast(&self, path: PathBuf, read: bool) -> Result<Input> {
+        let consume = !read || self.watermark.is_some();
+        let file = open_relay_file(&path, consume)?;
+        let ring = Ring::open(&file, &path, consume)?.ok_or_else(|| Error::BadControlPage {
             path: path.clone(),
             what: "not a file of a fast channel, as the others are".into(),
         })?;
@@ -129,7 +133,13 @@ impl Plan {
             ring.set_watermark(watermark);
         }
         let lost_before = if self.count_from_zero { 0 } else { ring.lost() };
+        let again = |error| Error::channel("open", &path, error);
+        let input = read.then(|| file.try_clone()).transpose().map_err(again)?;
         let drain = FastDrain::new(ring, path, lost_before);
+        let drain = match input {
+            Some(input) => drain.reading(input),
+            None => drain,
+        };
         Ok(Input::Fast { file, drain })
     }
 }

@@ -160,7 +160,7 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
         }
         return Ok(Plan {
             method: if options.read {
-                Method::Read(geometry(description))
+                Method::FastRead(description)
             } else {
                 Method::ControlPage(description)
             },
@@ -315,7 +315,7 @@ impl Recorder {
     /// Records dropped since the recording began. A reset starts the client's count again. Fast
     /// channels count for each CPU.
     fn dropped<'a>(&self, tallies: impl Iterator<Item = &'a Tally>) -> Option<u64> {
-        if let Method::ControlPage(_) = self.plan.method {
+        if self.plan.records == Records::Fast {
             return Some(tallies.map(|tally| tally.lost_records).sum());
         }
         let now = self.dropped_now?;
@@ -326,6 +326,7 @@ impl Recorder {
     fn metadata(&self) -> Metadata {
         let (method, geometry) = match self.plan.method {
             Method::ControlPage(description) => ("control-page", geometry(description)),
+            Method::FastRead(description) => ("read", geometry(description)),
             Method::Mmap(geometry) => ("mmap", Some(geometry)),
             Method::Read(geometry) => ("read", geometry),
         };
@@ -361,7 +362,6 @@ pub fn summary(metadata: &Metadata, output: &Path) -> String {
     let mut text = String::new();
     let mut total = Tally::default();
     let counts = |tally: &Tally| match metadata.records {
-        Records::Fast if metadata.method == "read" => format!("{:>12} bytes", tally.bytes),
         Records::Plain => format!(
             "{:>12} bytes, {:>6} sub-buffers, {} lost",
             tally.bytes, tally.subbufs, tally.lost_subbufs
