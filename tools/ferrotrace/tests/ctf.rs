@@ -215,13 +215,16 @@ fn record(cpus: &[Vec<(Option<u64>, Sample)>]) -> (Recording, Vec<String>) {
     let mut shown = Vec::new();
     for (cpu, samples) in cpus.iter().enumerate() {
         let mut file = fast(0, PADDING, None, &[0xff; 24]);
-        let mut now = 0;
+        // The first that have none have the time of the first that has one.
+        let first = samples.iter().find_map(|(time, _)| *time);
+        let mut now = None;
         for (time, sample) in samples {
-            now += time.unwrap_or(0);
-            file.extend(fast(sample.ty, 0, time.map(|_| now), &sample.data));
+            now = time.map(|time| now.unwrap_or(0) + time).or(now);
+            file.extend(fast(sample.ty, 0, time.and(now), &sample.data));
             file.extend(fast(9, DISCARDED, None, b"not this"));
             let line = sample.shown.replacen("CPU", &cpu.to_string(), 1);
-            shown.push((now, format!("[{now:020}] {line}")));
+            let time = now.or(first).unwrap_or(0);
+            shown.push((time, format!("[{time:020}] {line}")));
         }
         files.push(file);
     }

@@ -284,15 +284,15 @@ fn records_of_a_fast_channel() {
     assert_eq!(
         stdout(&output),
         "\
-[001] 0.000000000 tick:
 [000] 1.000000010 open: flags=1 path=/etc
 [000] 1.000000010 tick:
+[001] 1.000000020 tick:
 [001] 1.000000020 tick:
 [000] 1.000000030 type_7: data=01ab
 [000] 1.000000030 type_3: data=0506
 cpu 0: 4 records
 cpu 1: 2 records
-total: 6 records of 2 CPUs in 1.000000030 s
+total: 6 records of 2 CPUs in 0.000000020 s
 lost: 0 sub-buffers, unknown records dropped by the kernel
 "
     );
@@ -303,6 +303,24 @@ lost: 0 sub-buffers, unknown records dropped by the kernel
     fs::remove_file(recording.dir.join("format")).unwrap();
     let text = stdout(&succeed(&mut recording.merge(&["--limit", "2"])));
     assert!(text.contains("type_3: data=010000002f657463\n"), "{text}");
+}
+
+/// A file whose records tell no time at all comes first, and is no part of the time it took.
+#[test]
+fn records_that_tell_no_time() {
+    let files = [
+        [
+            fast(4, 0, Some(9_000_000_000), b""),
+            fast(4, 0, Some(11_000_000_000), b""),
+        ]
+        .concat(),
+        fast(4, 0, None, b""),
+    ];
+    let recording = Recording::new("fast", FAST, &files);
+    let text = stdout(&succeed(&mut recording.merge(&[])));
+    assert!(text.starts_with("[001] 0.000000000 tick:\n"), "{text}");
+    let total = "total: 3 records of 2 CPUs in 2.000000000 s\n";
+    assert!(text.contains(total), "{text}");
 }
 
 #[test]

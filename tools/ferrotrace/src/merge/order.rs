@@ -201,6 +201,7 @@ mod tests {
         for (cpu, times) in (0u32..).zip(times) {
             let events = times.iter().zip(0u64..).map(|(&time, number)| Event {
                 time,
+                timed: true,
                 cpu,
                 ty: 0,
                 bytes: number

@@ -142,14 +142,22 @@ impl Recording {
 
     /// Opens the files, in the order of `files`.
     pub fn sources(&self) -> Result<Vec<Box<dyn Source + '_>>, RecordingError> {
-        let open = |(cpu, path): &(CpuId, PathBuf)| -> Result<Box<dyn Source + '_>, _> {
+        let reader = |path: &Path| {
             let file = File::open(path).map_err(|source| unreadable(path, source))?;
-            let reader = BufReader::with_capacity(64 << 10, file);
+            Ok(BufReader::with_capacity(64 << 10, file))
+        };
+        let open = |(cpu, path): &(CpuId, PathBuf)| -> Result<Box<dyn Source + '_>, _> {
             Ok(match &self.formats {
-                Formats::Fixed(format) => Box::new(FixedSource::new(reader, format, cpu.0)),
+                Formats::Fixed(format) => Box::new(FixedSource::new(reader(path)?, format, cpu.0)),
                 Formats::Typed(formats) => {
-                    let subbuf_size = self.metadata.subbuf_size;
-                    Box::new(FastSource::new(reader, formats, cpu.0, subbuf_size))
+                    let source = || {
+                        let subbuf_size = self.metadata.subbuf_size;
+                        let reader = reader(path)?;
+                        Ok(FastSource::new(reader, formats, cpu.0, subbuf_size))
+                    };
+                    let first = source()?.first_time();
+                    let first = first.map_err(|source| unreadable(path, source))?;
+                    Box::new(source()?.beginning_at(first))
                 }
             })
         };

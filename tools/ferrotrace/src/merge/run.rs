@@ -94,7 +94,7 @@ pub struct Counts {
     pub cpus: BTreeMap<u32, u64>,
     /// Records of all.
     pub total: u64,
-    /// The earliest and the latest time, in nanoseconds.
+    /// The earliest and the latest time, in nanoseconds, of the records that have one.
     pub first_ns: Option<u64>,
     /// The latest time.
     pub last_ns: Option<u64>,
@@ -173,6 +173,9 @@ pub fn merge(
         }
         *counts.cpus.entry(event.cpu).or_default() += 1;
         counts.total += 1;
+        if !event.timed {
+            continue;
+        }
         let (first, last) = (counts.first_ns, counts.last_ns);
         counts.first_ns = Some(first.map_or(event.time, |first| first.min(event.time)));
         counts.last_ns = Some(last.map_or(event.time, |last| last.max(event.time)));
@@ -229,7 +232,10 @@ impl fmt::Display for Counts {
 pub fn warnings(recording: &Recording, counts: &Counts) -> Vec<String> {
     let mut warnings = Vec::new();
     if !recording.metadata.complete {
-        warnings.push("the recording did not come to its end".to_owned());
+        warnings.push(
+            "the recording did not come to its end; its last records may also be at the start of the next one"
+                .to_owned(),
+        );
     }
     for cpu in &recording.metadata.cpus {
         for warning in &cpu.tally.warnings {

@@ -25,8 +25,10 @@ const MAX_SUBBUF: usize = 64 << 20;
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it was written, in nanoseconds.
+    /// When it was written, in nanoseconds; 0 if no record of its file tells a time.
     pub time: u64,
+    /// Whether that is a time.
+    pub timed: bool,
     /// On which CPU.
     pub cpu: u32,
     /// Its type; 0 where records carry none.
@@ -117,8 +119,10 @@ impl<R: Read> Source for FixedSource<'_, R> {
             return Ok(None);
         }
         let format = &self.format.format;
+        let time = format.time(&bytes);
         Ok(Some(Event {
-            time: format.time(&bytes).unwrap_or(0),
+            time: time.unwrap_or(0),
+            timed: time.is_some(),
             cpu: cpu(format, &bytes).unwrap_or(self.cpu),
             ty: 0,
             bytes,
@@ -133,27 +137,40 @@ impl<R: Read> Source for FixedSource<'_, R> {
 /// Records of a fast channel: each with its length and its type, and some with a time.
 ///
 /// A record without a time, in its header or in a field, takes that of the record before it in the
-/// file, the first ones 0.
+/// file, the first ones that of the first record that has one.
 #[derive(Debug)]
 pub struct FastSource<'a, R> {
     reader: RecordReader<R>,
     formats: &'a TypedFormats,
     cpu: u32,
-    time: u64,
+    time: Option<u64>,
     damage: Option<Damage>,
 }
 
 impl<'a, R: Read> FastSource<'a, R> {
-    /// Reads the file of `cpu`, whose sub-buffers have `subbuf_size` bytes if that is known.
+    /// Reads the file of `cpu`, whose sub-buffers have `subbuf_size` bytes if that is known. See
+    /// [`FastSource::beginning_at`] for the time of the first records.
     pub fn new(reader: R, formats: &'a TypedFormats, cpu: u32, subbuf_size: Option<usize>) -> Self {
         let max = subbuf_size.map_or(MAX_SUBBUF, |size| size.min(MAX_SUBBUF));
         Self {
             reader: RecordReader::new(reader, max),
             formats,
             cpu,
-            time: 0,
+            time: None,
             damage: None,
         }
+    }
+
+    /// Gives the records before the first that has a time this one, which [`FastSource::first_time`]
+    /// has found.
+    pub fn beginning_at(self, time: Option<u64>) -> Self {
+        Self { time, ..self }
+    }
+
+    /// Reads up to the first record that has a time.
+    pub fn first_time(mut self) -> io::Result<Option<u64>> {
+        while self.time.is_none() && self.next()?.is_some() {}
+        Ok(self.time)
     }
 }
 
@@ -164,10 +181,11 @@ impl<R: Read> Source for FastSource<'_, R> {
             Ok(true) => {
                 let format = self.formats.get(record.ty);
                 let field = || format?.time(&record.data);
-                self.time = record.time.or_else(field).unwrap_or(self.time);
+                self.time = record.time.or_else(field).or(self.time);
                 let cpu = format.and_then(|format| cpu(format, &record.data));
                 Ok(Some(Event {
-                    time: self.time,
+                    time: self.time.unwrap_or(0),
+                    timed: self.time.is_some(),
                     cpu: cpu.unwrap_or(self.cpu),
                     ty: record.ty,
                     bytes: record.data,
@@ -230,6 +248,17 @@ mod tests {
         assert_eq!(source.damage(), None);
     }
 
+    #[test]
+    fn records_without_any_time() {
+        let formats = TypedFormats::parse("").unwrap();
+        let mut bytes = Vec::new();
+        put(&mut bytes, 0, 1, None, b"one");
+        let source = || FastSource::new(&bytes[..], &formats, 4, None);
+        assert_eq!(source().first_time().unwrap(), None);
+        let event = source().next().unwrap().unwrap();
+        assert_eq!((event.time, event.timed), (0, false));
+    }
+
     fn put(bytes: &mut Vec<u8>, flags: u16, ty: u16, time: Option<u64>, data: &[u8]) {
         let len = u32::try_from(data.len()).unwrap();
         bytes.extend(Header { len, ty, flags }.encode());
@@ -255,7 +284,7 @@ mod tests {
         put(&mut bytes, 0, 5, None, b"short");
         put(&mut bytes, Header::TIMED, 2, Some(9), b"back");
         let expected = [
-            (0, 4, 1, b"early".to_vec()),
+            (10, 4, 1, b"early".to_vec()),
             (10, 4, 2, b"".to_vec()),
             (10, 4, 1, b"untimed".to_vec()),
             (11, 3, 5, own(3, 11)),
@@ -263,18 +292,23 @@ mod tests {
             (12, 4, 5, b"short".to_vec()),
             (9, 4, 2, b"back".to_vec()),
         ];
-        let mut source = FastSource::new(&bytes[..], &formats, 4, Some(4096));
+        let source = || FastSource::new(&bytes[..], &formats, 4, Some(4096));
+        let first = source().first_time().unwrap();
+        assert_eq!(first, Some(10));
+        let mut source = source().beginning_at(first);
         assert_eq!(drain(&mut source), expected);
         assert_eq!(source.damage(), None);
 
-        let mut source = FastSource::new(&bytes[..bytes.len() - 3], &formats, 4, None);
+        let source = FastSource::new(&bytes[..bytes.len() - 3], &formats, 4, None);
+        let mut source = source.beginning_at(first);
         assert_eq!(drain(&mut source), expected[..6]);
         assert_eq!(source.damage(), Some(Damage::Truncated { bytes: 21 }));
 
         let at = bytes.len().try_into().unwrap();
         put(&mut bytes, 0, 1, None, &[0; 4089]);
         put(&mut bytes, 0, 1, None, b"not reached");
-        let mut source = FastSource::new(&bytes[..], &formats, 4, Some(4096));
+        let source = FastSource::new(&bytes[..], &formats, 4, Some(4096));
+        let mut source = source.beginning_at(first);
         assert_eq!(drain(&mut source), expected);
         assert_eq!(source.damage(), Some(Damage::Corrupt { at }));
     }
