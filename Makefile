@@ -31,8 +31,10 @@ kmake:
 	@integration/kernel.sh make '$(VARIANT)' $(ARGS)
 
 # CMD reaches the shell through the environment, so that it may hold any quotes.
+# Its output is CMD's: the path of the image goes nowhere.
 vm: export FERROTRACE_CMD = $(value CMD)
-vm: kernel
+vm:
+	@integration/kernel.sh build '$(VARIANT)' >/dev/null
 	@tools/testing/vm/run.py '$(VARIANT)' "$$FERROTRACE_CMD"
 
 demo:

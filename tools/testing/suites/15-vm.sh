@@ -38,6 +38,10 @@ for _ in 1 2 3 4 5 6 7 8; do cat "$kdir/include/generated/autoconf.h" "$kdir/ini
 tap_run "vm: the output is the command's, byte for byte" cmp "$work/want" "$work/out"
 tap_run "vm: stderr is apart" grep -x "to stderr" "$work/err"
 
+LC_ALL=C make -s -C "$REPO" vm VARIANT="$variant" CMD='echo of the command; exit 3' >"$work/out" 2>"$work/err"
+tap_run "vm: the output of \"make vm\" is the command's" out_is "of the command"
+tap_run "vm: its exit status is said" grep "Error 3$" "$work/err"
+
 # shellcheck disable=SC2016
 OUT=$work/kept vm 'id -u; pwd; nproc; echo kept >"$FERROTRACE_OUT/file"; touch /usr/made-in-the-guest'
 tap_run "vm: root, in the repository, on two CPUs" out_is "0
