@@ -219,7 +219,8 @@ bool ferro_page_shared(struct page *page)
 {
 	struct folio *folio = page_folio(page);
 
-	return folio_ref_count(folio) > 1 + folio_mapcount(folio);
+	/* What is pinned is pinned through a user mapping: pages of a pipe are not. */
+	return (folio_ref_count(folio) - 1 - folio_mapcount(folio)) % GUP_PIN_COUNTING_BIAS;
 }
 EXPORT_SYMBOL_GPL(ferro_page_shared);
 

@@ -80,7 +80,10 @@ int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned 
 		      unsigned int len, const struct pipe_buf_operations *ops,
 		      unsigned long private);
 
-/* mm.h: whether anybody has a reference beside the one allocated with and those of user mappings. */
+/*
+ * mm.h: whether anybody has a reference beside the one allocated with, those of user mappings, and those of who has
+ * pinned the page through one, for as long as he likes.
+ */
 bool ferro_page_shared(struct page *page);
 
 /* dcache.h, fs.h */
