@@ -9,6 +9,7 @@
 
 use core::marker::PhantomData;
 
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
 use kernel::bindings;
 use kernel::ffi::c_int;
@@ -48,22 +49,23 @@ unsafe extern "C" fn klog(data: *const c_void, len: c_int) {
     if len <= 0 || data.is_null() || !active() {
         return;
     }
-    let _irqs = IrqsOff::new();
-    // SAFETY: Interrupts are off.
-    if !unsafe { bindings::ferro_klog_enter() } {
-        return;
-    }
-    let handler = HANDLER.load(Acquire);
-    if !handler.is_null() {
-        // SAFETY: Only `address()` makes these pointers. The function stays until it is unregistered
-        // and a grace period is over, and this section ends before that.
-        unsafe {
-            let handler = core::mem::transmute::<*mut c_void, KlogFn>(handler);
-            handler(data, len);
+    with_irqs_off(|_| {
+        // SAFETY: Interrupts are off.
+        if !unsafe { bindings::ferro_klog_enter() } {
+            return;
         }
-    }
-    // SAFETY: Pairs with the entry, on the same CPU.
-    unsafe { bindings::ferro_klog_exit() };
+        let handler = HANDLER.load(Acquire);
+        if !handler.is_null() {
+            // SAFETY: Only `address()` makes these pointers. The function stays until it is unregistered
+            // and a grace period is over, and this section ends before that.
+            unsafe {
+                let handler = core::mem::transmute::<*mut c_void, KlogFn>(handler);
+                handler(data, len);
+            }
+        }
+        // SAFETY: Pairs with the entry, on the same CPU.
+        unsafe { bindings::ferro_klog_exit() };
+    });
 }
 
 /// Whether there is a handler.
@@ -133,20 +135,21 @@ pub fn print(args: fmt::Arguments<'_>) {
     if !active() {
         return;
     }
-    let _irqs = IrqsOff::new();
-    // SAFETY: Interrupts are off.
-    let text = unsafe { bindings::ferro_klog_text_get() };
-    if text.is_null() {
-        return;
-    }
-    let max = usize::try_from(bindings::KLOG_PRINTK_MAX).unwrap_or(NUL) - NUL;
-    // SAFETY: The buffer is that long, initialised, and ours until we give it back.
-    let mut text = Text::new(unsafe { core::slice::from_raw_parts_mut(text.cast(), max) });
-    // An error says that it was cut, or that a value had nothing to show.
-    let _ = fmt::Write::write_fmt(&mut text, args);
-    write(text.as_bytes());
-    // SAFETY: Pairs with the getting, on the same CPU.
-    unsafe { bindings::ferro_klog_text_put() };
+    with_irqs_off(|_| {
+        // SAFETY: Interrupts are off.
+        let text = unsafe { bindings::ferro_klog_text_get() };
+        if text.is_null() {
+            return;
+        }
+        let max = usize::try_from(bindings::KLOG_PRINTK_MAX).unwrap_or(NUL) - NUL;
+        // SAFETY: The buffer is that long, initialised, and ours until we give it back.
+        let mut text = Text::new(unsafe { core::slice::from_raw_parts_mut(text.cast(), max) });
+        // An error says that it was cut, or that a value had nothing to show.
+        let _ = fmt::Write::write_fmt(&mut text, args);
+        write(text.as_bytes());
+        // SAFETY: Pairs with the getting, on the same CPU.
+        unsafe { bindings::ferro_klog_text_put() };
+    });
 }
 
 /// Messages since boot that no handler got although there was one.
@@ -195,9 +198,7 @@ unsafe extern "C" fn handle<H: Handler>(data: *const c_void, len: c_int) {
     let Ok(len) = usize::try_from(len) else {
         return;
     };
-    let irqs = IrqsOff::new();
     // SAFETY: `klog()` was promised that the bytes are readable and do not change.
-    H::klog(&irqs, unsafe {
-        core::slice::from_raw_parts(data.cast(), len)
-    });
+    let message = unsafe { core::slice::from_raw_parts(data.cast(), len) };
+    with_irqs_off(|irqs| H::klog(irqs, message));
 }

@@ -22,7 +22,7 @@ use ferro_relay::App;
 use ferro_relay::AppChannel;
 use ferro_relay::Mode;
 use ferro_sys::counted::Shared;
-use ferro_sys::cpu::IrqsOff;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::debugfs::File;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::NodeOps;
@@ -79,8 +79,7 @@ impl Tests {
                 return Err(EINTR);
             }
             fill(&mut event, number);
-            let irqs = IrqsOff::new();
-            if self.app.write(&irqs, &event) {
+            if with_irqs_off(|irqs| self.app.write(irqs, &event)) {
                 self.written.fetch_add(1, Relaxed);
                 self.written_bytes
                     .fetch_add(u64::try_from(size).unwrap_or(0), Relaxed);

@@ -2,9 +2,8 @@
 
 //! A channel buffer: the writer's side, and its life from opening to closing.
 //!
-//! Contexts: [`Buf::switch`] runs where the client writes, on the buffer's CPU with preemption off at
-//! least: under [`Buf::writing`] if the engine writes (`write.rs`), else under whatever lock a global
-//! channel's client has. The rest runs in process context.
+//! Contexts: [`Buf::switch`] runs where the client writes, on the buffer's CPU under [`Buf::writing`]
+//! (`write.rs`). The rest runs in process context.
 //!
 //! Locks, outermost first: CPU hotplug, the registry (`registry.rs`), [`Buf::reading`],
 //! [`Buf::writing`].
@@ -17,11 +16,12 @@ use ferro_core::relay::Position;
 use ferro_core::relay::SubbufIndex;
 use ferro_core::relay::View;
 use ferro_sys::counted::first_ref;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::cpu::IrqsOff;
 use ferro_sys::dentry::Dentry;
+use ferro_sys::owner_lock::OwnerLock;
 use ferro_sys::pages::PageBuf;
-use ferro_sys::raw_lock::RawSpinLock;
+use ferro_sys::task::breathe;
 use ferro_sys::wait::WaitQueue;
 use kernel::bindings;
 use kernel::new_mutex;
@@ -55,9 +55,8 @@ pub(crate) struct Buf {
     inside: Atomic<bool>,
     full: Atomic<u64>,
     big: Atomic<u64>,
-    /// Serialises [`Buf::try_write`] and [`Buf::flush`].
-    #[pin]
-    pub(crate) writing: RawSpinLock,
+    /// Serialises [`Buf::try_write`], [`Buf::try_switch`] and [`Buf::flush`].
+    pub(crate) writing: OwnerLock,
     pub(crate) lost: Atomic<u64>,
     /// Serialises readers.
     #[pin]
@@ -72,12 +71,13 @@ pub(crate) struct Buf {
 impl Buf {
     /// Allocates the buffer of `cpu`, empty, without a file.
     ///
-    /// Errors: -ENOMEM.
+    /// Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn new(channel: &ARef<Channel>, cpu: CpuId) -> Result<ARef<Self>> {
         let geometry = channel.geometry();
         let memory = PageBuf::new(geometry.bytes())?;
         let mut padding = KVVec::with_capacity(geometry.n_subbufs(), GFP_KERNEL | __GFP_NOWARN)?;
         for _ in 0..geometry.n_subbufs() {
+            breathe()?;
             padding.push(Atomic::new(0usize), GFP_KERNEL)?;
         }
         let loans = Loans::new(geometry.n_subbufs())?;
@@ -116,7 +116,7 @@ impl Buf {
                 inside: Atomic::new(false),
                 full: Atomic::new(0),
                 big: Atomic::new(0),
-                writing <- RawSpinLock::new(c"relay_writing", static_lock_class!()),
+                writing: OwnerLock::new(),
                 lost: Atomic::new(0),
                 reading <- new_mutex!(()),
                 read: Atomic::new(0),
@@ -147,11 +147,13 @@ impl Buf {
 
     /// Attaches the file that the client has made. On the CPU that writes, if it already does.
     pub(crate) fn set_dentry(&self, dentry: Dentry) {
-        let irqs = IrqsOff::new();
-        let _guard = self.writing.lock(&irqs);
-        dentry.set_size(self.abi.early_bytes.load(Relaxed));
-        self.abi.dentry.store(dentry.as_ptr(), Relaxed);
-        self.dentry.populate(dentry);
+        with_irqs_off(|irqs| {
+            // In process context no write of this CPU is under way, so this waits and gets it.
+            let _guard = self.writing.enter(irqs);
+            dentry.set_size(self.abi.early_bytes.load(Relaxed));
+            self.abi.dentry.store(dentry.as_ptr(), Relaxed);
+            self.dentry.populate(dentry);
+        });
     }
 
     /// Enters the first sub-buffer: the last step of opening.
@@ -210,6 +212,8 @@ impl Buf {
             // Before the count: who sees the new count must not take the old sub-buffer's offset
             // for the new one's.
             self.inside.store(false, Release);
+            // Who interrupts this from here on, in what it calls, must not write behind the end.
+            self.abi.offset.store(geometry.blocked(), Relaxed);
             if let Some(padding) = self.padding.get(closed.index.get()) {
                 padding.store(closed.padding, Relaxed);
             }

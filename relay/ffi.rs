@@ -13,8 +13,8 @@ use core::ptr::NonNull;
 use ferro_core::relay::Geometry;
 use ferro_sys::counted::Counted;
 use ferro_sys::cpu;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::cpu::IrqsOff;
 use ferro_sys::dentry::Dentry;
 use ferro_sys::fops::FileOps;
 use ferro_sys::fops::FileTable;
@@ -362,7 +362,7 @@ unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
     }
 }
 
-/// Moves to the next sub-buffer; the slow path of writing.
+/// Moves to the next sub-buffer; the slow path of writing. 0 if the record cannot be written.
 ///
 /// # Safety
 ///
@@ -370,7 +370,7 @@ unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
 #[export]
 unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: usize) -> usize {
     // SAFETY: The header's inline functions pass the CPU's buffer; our `Buf` starts with it.
-    unsafe { &*buf.cast::<Buf>() }.switch(length)
+    unsafe { &*buf.cast::<Buf>() }.try_switch(length)
 }
 
 /// Whether no sub-buffer is free.
@@ -453,17 +453,18 @@ unsafe extern "C" fn relay_try_write(
     let Some(channel) = (unsafe { channel(chan) }) else {
         return false;
     };
-    let _irqs = IrqsOff::new();
-    let Some(cpu) = CpuId::new(cpu::current_id()) else {
-        return false;
-    };
-    // SAFETY: The channel is open.
-    let Some(buf) = (unsafe { buf_of(channel, cpu) }) else {
-        return false;
-    };
-    // SAFETY: The record fits, so it is readable; `try_write()` found a place of its own for it.
-    buf.try_write(length, |at| unsafe {
-        buf.memory().copy_in(at, data.cast(), length)
+    with_irqs_off(|irqs| {
+        let Some(cpu) = CpuId::new(cpu::current_id()) else {
+            return false;
+        };
+        // SAFETY: The channel is open.
+        let Some(buf) = (unsafe { buf_of(channel, cpu) }) else {
+            return false;
+        };
+        // SAFETY: The record fits, so it is readable; `try_write()` found a place of its own for it.
+        buf.try_write(irqs, length, |at| unsafe {
+            buf.memory().copy_in(at, data.cast(), length)
+        })
     })
 }
 

@@ -33,11 +33,14 @@ struct dentry;
  * - takes any @length: one that does not fit in a sub-buffer is refused.
  *
  * Who writes a global channel with relay_write() or relay_reserve() at the same time still needs a lock
- * against both.
+ * against both. And relay_write() and relay_reserve() tell nobody that they are in the middle of a record: what
+ * may interrupt them nevertheless, an NMI or a probe on code that they execute, does not write their channel, but
+ * one that is written with this function alone.
  *
- * Context: Any. Interrupts are off while the record is copied. An NMI does not wait for a writer that it has
- * interrupted, or that is on another CPU: its record is lost. The client's subbuf_start() is called in the
- * writer's context with the buffer locked, and must not write to the channel.
+ * Context: Any, also a write to the same channel: in an NMI, or in a probe on anything that writing calls.
+ * Interrupts are off while the record is copied. The record is lost, and counted, if this CPU is in the middle of
+ * another one of the same buffer; and if another CPU is, and it must not be waited for: by an NMI, or within a
+ * write to whatever channel. The client's subbuf_start() is called in the writer's context with the buffer locked.
  * Return: true if the record was written.
  */
 bool relay_try_write(struct rchan *chan, const void *data, size_t length);
@@ -45,6 +48,9 @@ bool relay_try_write(struct rchan *chan, const void *data, size_t length);
 /**
  * relay_try_write_lost() - how many records relay_try_write() has not written
  * @chan: the channel, or NULL
+ *
+ * Those that relay_write() and its relatives have not written are among them, if they needed the next sub-buffer
+ * in the middle of a switch, a flush or a relay_try_write() of their buffer.
  *
  * Context: Any, while the channel is open.
  * Return: the number of such records, for whatever reason, since the channel was opened or reset, of all CPUs.

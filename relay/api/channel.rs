@@ -2,15 +2,16 @@
 
 //! An open channel.
 //!
-//! Contexts: writing in any but NMI; opening, flushing, resetting and dropping in process context.
-//! Locks: writers of a global channel take its spin lock, with interrupts off.
+//! Contexts: writing in any, NMIs and probes on what writing calls included; opening, flushing, resetting and dropping
+//! in process context. Locks: writers of a global channel take its spin lock, with interrupts off.
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
 use ferro_sys::counted::Shared;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
+use ferro_sys::preempt::PreemptOff;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
@@ -35,7 +36,8 @@ pub struct Channel {
     state: ARef<Shared<ChannelState>>,
 }
 
-/// The record was not written: no sub-buffer is free, or it does not fit in one.
+/// The record was not written, and has been counted: no sub-buffer is free, it does not fit in one, or it came in the
+/// middle of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
 
@@ -95,9 +97,12 @@ impl Channel {
     }
 
     /// Writes a record to the buffer of this CPU.
+    ///
+    /// Context: any. A write that interrupts another of the same channel on its CPU is dropped, as is one
+    /// to a global channel that another CPU writes, if it comes in an NMI or within a write to a global channel.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
-        if !self.state.is_global() && self.handle.append(data, &IrqsOff::new()) {
+        if !self.state.is_global() && with_irqs_off(|irqs| self.handle.append(data, irqs)) {
             return Ok(());
         }
         self.write_slow(data)
@@ -121,8 +126,9 @@ impl Channel {
     /// Makes room for a record of `len` bytes and has `fill` write it in place. Readers do not see
     /// it before `fill` has returned; what it leaves out is zero.
     ///
-    /// `fill` runs with interrupts off, and must not write to the same channel: this
-    /// record would be dropped, and with a global channel it would wait for itself.
+    /// `fill` runs with interrupts off. What it writes to the same channel is dropped.
+    ///
+    /// Context: as for [`Channel::write`].
     #[inline]
     pub fn reserve(&self, len: usize, fill: impl FnOnce(&mut Record<'_>)) -> Result<(), Dropped> {
         self.with_room(len, |room| {
@@ -134,13 +140,21 @@ impl Channel {
 
     #[inline]
     fn with_room(&self, len: usize, fill: impl FnOnce(&mut Room) -> usize) -> Result<(), Dropped> {
-        let irqs = IrqsOff::new();
-        let _lock = self.state.lock_global(&irqs);
-        let written = self.state.holds(len)
-            && self
-                .handle
-                .this_buf(&irqs)
-                .is_some_and(|buf| buf.write_room(len, &irqs, fill));
+        let written = with_irqs_off(|irqs| {
+            // A lock of the kernel that is dropped in `fill` may turn interrupts on; this one counts.
+            let _here = PreemptOff::new();
+            let Some(_writing) = self.handle.enter(irqs) else {
+                return false;
+            };
+            let Some(_lock) = self.state.lock_global(irqs) else {
+                return false;
+            };
+            self.state.holds(len)
+                && self
+                    .handle
+                    .this_buf(irqs)
+                    .is_some_and(|buf| buf.write_room(len, irqs, fill))
+        });
         if !written {
             self.state.count_dropped();
             return Err(Dropped);
@@ -151,9 +165,12 @@ impl Channel {
     /// Ends the current sub-buffer of every CPU, so that readers are told.
     pub fn flush(&self) {
         if self.state.is_global() {
-            let irqs = IrqsOff::new();
-            let _lock = self.state.lock_global(&irqs);
-            self.handle.flush();
+            with_irqs_off(|irqs| {
+                // Within a write of the channel there is no lock, and nothing to be flushed.
+                if let Some(_lock) = self.state.lock_global(irqs) {
+                    self.handle.flush();
+                }
+            });
         } else {
             self.handle.flush();
         }

@@ -3,7 +3,7 @@
 //! The files beside the buffers: sizes and mode, counts, padding. See `Documentation/relay.rst`.
 //!
 //! Contexts: process, except [`ChannelState::lock_global`] and the counting of lost records, which
-//! run in any but NMI.
+//! run in any.
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
@@ -15,12 +15,11 @@ use ferro_sys::fops::FileTable;
 use ferro_sys::fops::NodeOps;
 use ferro_sys::fops::UserDst;
 use ferro_sys::fops::UserSrc;
-use ferro_sys::raw_lock::RawGuard;
-use ferro_sys::raw_lock::RawSpinLock;
+use ferro_sys::owner_lock::OwnerGuard;
+use ferro_sys::owner_lock::OwnerLock;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;
-use kernel::static_lock_class;
 use kernel::str::CString;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Atomic;
@@ -45,8 +44,7 @@ pub(crate) struct ChannelState {
     /// The files that the callbacks have made.
     #[pin]
     controls: Mutex<KVec<Controls>>,
-    #[pin]
-    lock: RawSpinLock,
+    lock: OwnerLock,
     dropped: Atomic<u64>,
     headers: Option<Pin<KBox<Headers>>>,
     /// Records that fit in a sub-buffer, but not behind its header.
@@ -72,7 +70,7 @@ impl ChannelState {
             global,
             permissions,
             controls <- new_mutex!(KVec::new()),
-            lock <- RawSpinLock::new(c"relay_api", static_lock_class!()),
+            lock: OwnerLock::new(),
             dropped: Atomic::new(0),
             headers,
             too_big: Atomic::new(0),
@@ -113,10 +111,14 @@ impl ChannelState {
         self.permissions
     }
 
-    /// Keeps other writers of a global channel out.
+    /// Keeps other writers of a global channel out; `None` if they are in and must not be waited for. Other
+    /// channels have no lock.
     #[inline]
-    pub(crate) fn lock_global<'a>(&'a self, irqs: &'a IrqsOff) -> Option<RawGuard<'a>> {
-        self.global.then(|| self.lock.lock(irqs))
+    pub(crate) fn lock_global<'a>(&'a self, irqs: &'a IrqsOff) -> Option<Option<OwnerGuard<'a>>> {
+        match self.global {
+            true => self.lock.enter(irqs).map(Some),
+            false => Some(None),
+        }
     }
 
     pub(crate) fn count_dropped(&self) {

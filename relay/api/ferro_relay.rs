@@ -2,8 +2,8 @@
 
 //! Safe relay channels for Rust modules.
 //!
-//! A [`Channel`] is opened with a [`Builder`], written from any context but NMI, and closed when it
-//! is dropped. It stands on the functions of `<linux/relay.h>`, so it works with the C engine and
+//! A [`Channel`] is opened with a [`Builder`], written from any context, and closed when it is
+//! dropped. It stands on the functions of `<linux/relay.h>`, so it works with the C engine and
 //! with the Rust engine alike, and its files speak the protocol of `Documentation/relay.rst`, which
 //! `ferrotrace relay record` drains.
 //!

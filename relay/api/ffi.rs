@@ -2,8 +2,8 @@
 
 //! Calls to the C interface, and the callbacks that it makes.
 //!
-//! Contexts: [`BufRef::write_room`] on the CPU that owns the buffer with interrupts off; callbacks in process context, except `subbuf_start()`, which runs where a record
-//! is written.
+//! Contexts: [`BufRef::write_room`] on the CPU that owns the buffer with interrupts off, and within [`Handle::enter`];
+//! callbacks in process context, except `subbuf_start()`, which runs where a record is written.
 
 use core::ptr::NonNull;
 
@@ -14,6 +14,9 @@ use ferro_sys::debugfs::Dir;
 use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
 use ferro_sys::percpu::load_this_cpu;
+use ferro_sys::percpu::PerCpuEntered;
+use ferro_sys::percpu::PerCpuFlag;
+use ferro_sys::task::is_being_killed;
 use ferro_sys::word;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
@@ -153,9 +156,7 @@ impl BufRef {
     }
 
     /// Writes a record of `len` bytes in place; `fill` returns how many it has filled, and the rest
-    /// becomes zero. False if there is no room for it.
-    ///
-    /// Should `fill` write to the same buffer, that record stands and this one is given up.
+    /// becomes zero. False if there is no room for it, or if `fill` has the buffer flushed.
     #[inline]
     pub(crate) fn write_room(
         &self,
@@ -214,6 +215,8 @@ impl BufRef {
 /// The pointer comes from `relay_open()`, with the state as its private data.
 pub(crate) struct Handle {
     chan: NonNull<bindings::rchan>,
+    /// A record is being written on this CPU.
+    writing: PerCpuFlag,
     state: ARef<Shared<ChannelState>>,
 }
 
@@ -225,13 +228,14 @@ unsafe impl Sync for Handle {}
 impl Handle {
     /// Opens a channel with files in `dir`.
     ///
-    /// Errors: -ENOMEM, as `relay_open()` does not say more.
+    /// Errors: -EINTR if the task is being killed, else -ENOMEM, as `relay_open()` does not say more.
     pub(crate) fn open(
         dir: &Dir,
         base: &CStr,
         sizes: (usize, usize),
         state: ARef<Shared<ChannelState>>,
     ) -> Result<Self> {
+        let writing = PerCpuFlag::new()?;
         let private = core::ptr::from_ref::<ChannelState>(&state)
             .cast_mut()
             .cast();
@@ -249,10 +253,20 @@ impl Handle {
         };
         let Some(chan) = NonNull::new(chan) else {
             settle(&state);
-            return Err(ENOMEM);
+            return Err(if is_being_killed() { EINTR } else { ENOMEM });
         };
         // INVARIANT: Just opened.
-        Ok(Self { chan, state })
+        Ok(Self {
+            chan,
+            writing,
+            state,
+        })
+    }
+
+    /// Begins a record on this CPU; `None` if there is one that this interrupts.
+    #[inline(always)]
+    pub(crate) fn enter<'a>(&'a self, irqs: &'a IrqsOff) -> Option<PerCpuEntered<'a>> {
+        self.writing.enter(irqs)
     }
 
     /// The buffer that this CPU writes.
@@ -265,9 +279,12 @@ impl Handle {
     }
 
     /// Writes a record to the current sub-buffer of this CPU's buffer. False, and nothing is written,
-    /// if there is no room for it.
+    /// if there is no room for it, or another record is being written.
     #[inline]
     pub(crate) fn append(&self, data: &[u8], irqs: &IrqsOff) -> bool {
+        let Some(_writing) = self.enter(irqs) else {
+            return false;
+        };
         let Some(BufRef(buf)) = self.this_buf(irqs) else {
             return false;
         };

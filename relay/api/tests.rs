@@ -105,21 +105,71 @@ mod suite {
         Ok(())
     }
 
-    #[test]
-    fn a_nested_write_stands() -> Result {
-        let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
+    /// Writes to a channel within a record of it.
+    fn nest(channel: &Channel) -> Result {
+        let mut inner = [Ok(()); 2];
+        let mut put = [false; 2];
         let outer = channel.reserve(16, |record| {
-            assert!(record.put(&[2; 4]));
-            assert_eq!(channel.write(&[1; 16]), Ok(()));
-            assert!(!record.put(&[2; 4]));
+            // What fails here must not sleep.
+            put[0] = record.put(&[2; 4]);
+            inner = [channel.write(&[1; 16]), channel.reserve(16, |_| ())];
+            put[1] = record.put(&[3; 4]);
         });
-        assert_eq!(outer, Err(Dropped));
-        // On whichever CPU that was: the inner record, and nothing of the outer one.
-        let mut bytes = KVec::new();
+        assert_eq!(outer, Ok(()));
+        assert_eq!(inner, [Err(Dropped); 2]);
+        assert_eq!(put, [true; 2]);
+        assert_eq!(channel.stats().dropped, 2);
+        assert_eq!(channel.write(&[4; 4]), Ok(()));
+        Ok(())
+    }
+
+    #[test]
+    fn a_nested_write_is_dropped() -> Result {
+        let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
+        nest(&channel)?;
+        // On whichever CPU that was: the outer record, and nothing of the inner ones.
+        let mut found = false;
         for cpu in ferro_sys::cpu::possible() {
-            bytes.extend_from_slice(&channel.written(cpu)?, GFP_KERNEL)?;
+            let bytes = channel.written(cpu)?;
+            found |= bytes.starts_with(&[2, 2, 2, 2, 3, 3, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0]);
+            assert!(!bytes.contains(&1));
         }
-        assert_eq!(bytes[..], [1; 16]);
+        assert!(found);
+        Ok(())
+    }
+
+    #[test]
+    fn a_nested_write_to_a_global_channel_is_dropped() -> Result {
+        let channel = Channel::builder(c"ferro_kunit")
+            .subbuf_size(64)
+            .global()
+            .open()?;
+        nest(&channel)?;
+        let outer = channel.reserve(16, |_| channel.flush());
+        assert_eq!(outer, Ok(()));
+        assert_eq!(produced(&channel), 0);
+        Ok(())
+    }
+
+    /// The kernel's own guard counts, and so turns interrupts on when it goes before our section.
+    #[test]
+    fn a_guard_of_the_kernel_that_goes_within_a_record() -> Result {
+        let channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
+        let guard = kernel::interrupt::local_interrupt_disable();
+        let cpu = ferro_sys::cpu::current_id();
+        let mut seen = None;
+        let outer = channel.reserve(16, |record| {
+            drop(guard);
+            let off = ferro_sys::cpu::irqs_are_off();
+            let inner = channel.write(&[1; 16]);
+            let put = record.put(&[2; 16]);
+            seen = Some((off, inner, put, ferro_sys::cpu::current_id()));
+        });
+        assert_eq!(outer, Ok(()));
+        assert_eq!(seen, Some((false, Err(Dropped), true, cpu)));
+        assert!(!ferro_sys::cpu::irqs_are_off());
+        let cpu = CpuId::new(cpu).ok_or(EINVAL)?;
+        assert_eq!(channel.written(cpu)?[..], [2; 16]);
         Ok(())
     }
 

@@ -74,16 +74,41 @@ pub fn irqs_are_off() -> bool {
     unsafe { bindings::ferro_irqs_disabled() }
 }
 
-/// A section that cannot be preempted or interrupted, except by NMIs.
-pub struct IrqsOff {
+/// Interrupts are off on this CPU, except for NMIs.
+///
+/// A proof that [`with_irqs_off`] lends. Nobody owns one, so sections end in the reverse order of their beginning, and
+/// nothing that a section calls can end another around it.
+pub struct IrqsOff(NotThreadSafe);
+
+impl IrqsOff {
+    /// A proof for code that is called with interrupts off.
+    ///
+    /// # Safety
+    ///
+    /// Interrupts are off, and stay so as long as the proof exists.
+    #[inline(always)]
+    pub(crate) unsafe fn assume() -> Self {
+        Self(NotThreadSafe)
+    }
+}
+
+/// Calls `f` with interrupts off on this CPU, which it does not leave.
+#[inline(always)]
+pub fn with_irqs_off<R>(f: impl FnOnce(&IrqsOff) -> R) -> R {
+    let _section = IrqsSection::new();
+    f(&IrqsOff(NotThreadSafe))
+}
+
+/// A section with interrupts off, as a guard: only for this crate, which does not give it away.
+pub(crate) struct IrqsSection {
     flags: usize,
     _not_send: NotThreadSafe,
 }
 
-impl IrqsOff {
+impl IrqsSection {
     /// Turns interrupts off on this CPU.
-    #[inline]
-    pub fn new() -> Self {
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
         Self {
             // Undone by `drop()` on the same CPU, as the guard is not `Send`.
             flags: irqs::save(),
@@ -92,14 +117,8 @@ impl IrqsOff {
     }
 }
 
-impl Default for IrqsOff {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Drop for IrqsOff {
-    #[inline]
+impl Drop for IrqsSection {
+    #[inline(always)]
     fn drop(&mut self) {
         irqs::restore(self.flags);
     }

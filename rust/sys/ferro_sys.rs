@@ -32,10 +32,10 @@ pub mod kretprobe;
 mod layout;
 pub mod lines;
 pub mod mutex;
+pub mod owner_lock;
 pub mod pages;
 pub mod percpu;
 pub mod preempt;
-pub mod raw_lock;
 pub mod rcu_slot;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod rcu_tasks;
@@ -49,6 +49,7 @@ pub mod running_probe;
 pub mod splice;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod symbols;
+pub mod task;
 #[cfg(CONFIG_FERRO_SYS_KUNIT_TEST)]
 mod tests;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]

@@ -16,7 +16,7 @@
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
-#include <linux/spinlock.h>
+#include <linux/sched/signal.h>
 #include <linux/splice.h>
 #include <linux/stop_machine.h>
 #include <linux/string.h>
@@ -250,33 +250,33 @@ int ferro_stop_one_cpu(unsigned int cpu, int (*fn)(void *), void *arg)
 }
 EXPORT_SYMBOL_GPL(ferro_stop_one_cpu);
 
-void ferro_raw_spin_lock_init(raw_spinlock_t *lock, const char *name, struct lock_class_key *key)
-{
-#ifdef CONFIG_DEBUG_SPINLOCK
-	__raw_spin_lock_init(lock, name, key, LD_WAIT_SPIN);
-#else
-	raw_spin_lock_init(lock);
-#endif
-}
-EXPORT_SYMBOL_GPL(ferro_raw_spin_lock_init);
+/* How many of the locks of owner_lock.rs this CPU holds or awaits. */
+static DEFINE_PER_CPU(unsigned int, owner_locks);
 
-void ferro_raw_spin_lock(raw_spinlock_t *lock)
+unsigned int ferro_owner_locks_enter(void)
 {
-	raw_spin_lock(lock);
+	/* One instruction: NMIs nest. */
+	return this_cpu_inc_return(owner_locks) - 1;
 }
-EXPORT_SYMBOL_GPL(ferro_raw_spin_lock);
+EXPORT_SYMBOL_GPL(ferro_owner_locks_enter);
 
-bool ferro_raw_spin_trylock(raw_spinlock_t *lock)
+void ferro_owner_locks_exit(void)
 {
-	return raw_spin_trylock(lock);
+	this_cpu_dec(owner_locks);
 }
-EXPORT_SYMBOL_GPL(ferro_raw_spin_trylock);
+EXPORT_SYMBOL_GPL(ferro_owner_locks_exit);
 
-void ferro_raw_spin_unlock(raw_spinlock_t *lock)
+void ferro_cond_resched(void)
 {
-	raw_spin_unlock(lock);
+	cond_resched();
 }
-EXPORT_SYMBOL_GPL(ferro_raw_spin_unlock);
+EXPORT_SYMBOL_GPL(ferro_cond_resched);
+
+bool ferro_fatal_signal_pending(void)
+{
+	return fatal_signal_pending(current);
+}
+EXPORT_SYMBOL_GPL(ferro_fatal_signal_pending);
 
 int ferro_task_info(const struct task_struct *task, char *comm)
 {

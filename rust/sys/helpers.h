@@ -6,13 +6,11 @@
 #ifndef _FERROTRACE_HELPERS_H
 #define _FERROTRACE_HELPERS_H
 
-#include <linux/spinlock_types.h>
 #include <linux/types.h>
 
 struct dentry;
 struct file;
 struct irq_work;
-struct lock_class_key;
 struct page;
 struct pipe_buf_operations;
 struct pipe_inode_info;
@@ -97,11 +95,13 @@ void ferro_i_size_add(struct dentry *dentry, size_t size);
  */
 int ferro_stop_one_cpu(unsigned int cpu, int (*fn)(void *), void *arg);
 
-/* spinlock.h */
-void ferro_raw_spin_lock_init(raw_spinlock_t *lock, const char *name, struct lock_class_key *key);
-void ferro_raw_spin_lock(raw_spinlock_t *lock);
-bool ferro_raw_spin_trylock(raw_spinlock_t *lock);
-void ferro_raw_spin_unlock(raw_spinlock_t *lock);
+/* For owner_lock.rs: how many locks this CPU held or awaited before. With interrupts off. */
+unsigned int ferro_owner_locks_enter(void);
+void ferro_owner_locks_exit(void);
+
+/* sched.h, sched/signal.h */
+void ferro_cond_resched(void);
+bool ferro_fatal_signal_pending(void);
 
 /* sched.h: the thread's number; its name is copied to @comm, of TASK_COMM_LEN bytes. */
 int ferro_task_info(const struct task_struct *task, char *comm);

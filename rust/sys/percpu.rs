@@ -9,8 +9,10 @@ use core::ptr::NonNull;
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
+use kernel::types::NotThreadSafe;
 
 use crate::cpu::CpuId;
+use crate::cpu::IrqsOff;
 use crate::preempt::PreemptOff;
 
 /// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits, for who is not going to leave this CPU.
@@ -198,6 +200,130 @@ impl Drop for PerCpuCounter {
         // SAFETY: By the type invariant; nobody counts any more.
         unsafe { bindings::free_percpu(self.words.as_ptr().cast()) }
     }
+}
+
+/// A flag of every CPU: something is under way there.
+///
+/// # Invariants
+///
+/// The pointer comes from `alloc_percpu(unsigned long)` and has not been freed.
+pub struct PerCpuFlag {
+    words: NonNull<usize>,
+}
+
+// SAFETY: Each CPU has its own word.
+unsafe impl Send for PerCpuFlag {}
+// SAFETY: As above.
+unsafe impl Sync for PerCpuFlag {}
+
+impl PerCpuFlag {
+    /// Not set anywhere. Context: process. Errors: -ENOMEM.
+    pub fn new() -> Result<Self> {
+        // SAFETY: No requirement.
+        let words = unsafe { bindings::ferro_alloc_percpu_ptr() };
+        // INVARIANT: Just allocated, a zeroed word a CPU.
+        Ok(Self {
+            words: NonNull::new(words.cast()).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// Sets the flag of this CPU until the guard is dropped; `None` if it is set. Context: any, NMI included.
+    #[inline(always)]
+    pub fn enter<'a>(&'a self, _irqs: &'a IrqsOff) -> Option<PerCpuEntered<'a>> {
+        // SAFETY: By the type invariant; `drop()` undoes it.
+        unsafe { set_this_cpu(self.words.as_ptr()) }.then(|| PerCpuEntered {
+            flag: self,
+            _not_send: NotThreadSafe,
+        })
+    }
+}
+
+impl Drop for PerCpuFlag {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; the guards are gone.
+        unsafe { bindings::free_percpu(self.words.as_ptr().cast()) }
+    }
+}
+
+/// The flag of this CPU is set.
+pub struct PerCpuEntered<'a> {
+    flag: &'a PerCpuFlag,
+    _not_send: NotThreadSafe,
+}
+
+impl Drop for PerCpuEntered<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: By the invariant of the flag. The CPU is the one that it was set on, as interrupts are off.
+        unsafe { clear_this_cpu(self.flag.words.as_ptr()) };
+    }
+}
+
+/// Sets the lowest bit of this CPU's word in one instruction; false if it was set.
+///
+/// # Safety
+///
+/// `words` is the address of a per-CPU word that lives.
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+#[inline(always)]
+unsafe fn set_this_cpu(words: *mut usize) -> bool {
+    // SAFETY: By the rules of this function; the address is relative to the segment. Also a barrier for the compiler.
+    unsafe {
+        core::arch::asm!("bts qword ptr gs:[{words}], 0", "jc {set}", words = in(reg) words,
+            set = label { return false }, options(nostack))
+    };
+    true
+}
+
+/// Clears this CPU's word.
+///
+/// # Safety
+///
+/// As for [`set_this_cpu`].
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+#[inline(always)]
+unsafe fn clear_this_cpu(words: *mut usize) {
+    // SAFETY: By the rules of this function. Also a barrier for the compiler.
+    unsafe {
+        core::arch::asm!("mov qword ptr gs:[{words}], 0", words = in(reg) words,
+            options(nostack, preserves_flags))
+    };
+}
+
+/// Sets the lowest bit of this CPU's word; false if it was set.
+///
+/// # Safety
+///
+/// `words` is the address of a per-CPU word that lives; interrupts are off.
+#[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
+#[inline(always)]
+unsafe fn set_this_cpu(words: *mut usize) -> bool {
+    // SAFETY: By the rules of this function. An NMI in between leaves the word as it was.
+    unsafe {
+        let word = bindings::ferro_this_cpu_ptr(words.cast()).cast::<usize>();
+        let free = crate::word::load(word) == 0;
+        if free {
+            crate::word::store_release(word, 1);
+        }
+        free
+    }
+}
+
+/// Clears this CPU's word.
+///
+/// # Safety
+///
+/// As for [`set_this_cpu`].
+#[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
+#[inline(always)]
+unsafe fn clear_this_cpu(words: *mut usize) {
+    // SAFETY: By the rules of this function.
+    unsafe {
+        crate::word::store_release(
+            bindings::ferro_this_cpu_ptr(words.cast()).cast::<usize>(),
+            0,
+        )
+    };
 }
 
 /// Adds 1 to the word of this CPU.

@@ -15,6 +15,7 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::rcu::synchronize_rcu;
 
+use crate::cpu::with_irqs_off;
 use crate::cpu::IrqsOff;
 use crate::preempt::PreemptOff;
 
@@ -47,7 +48,7 @@ impl<T: AlwaysRefCounted> RcuSlot<T> {
     /// wait for us there.
     #[inline]
     pub fn with<R>(&self, _irqs: &IrqsOff, f: impl FnOnce(&T) -> R) -> Option<R> {
-        // Guards of interrupts can be dropped in any order; this one counts.
+        // A lock of the kernel that is dropped in `f` may turn interrupts on; this one counts.
         let _preempt = PreemptOff::new();
         // SAFETY: Has no requirement.
         if !unsafe { bindings::rcu_is_watching() } {
@@ -63,8 +64,7 @@ impl<T: AlwaysRefCounted> RcuSlot<T> {
 
     /// A count of the object.
     pub fn get(&self) -> Option<ARef<T>> {
-        let irqs = IrqsOff::new();
-        self.with(&irqs, |object| object.into())
+        with_irqs_off(|irqs| self.with(irqs, |object| object.into()))
     }
 
     /// Exchanges the object. When this returns, no reader uses the old one any more.

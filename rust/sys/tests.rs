@@ -4,4 +4,5 @@
 
 mod calls;
 mod exec_pool;
+mod owner_lock;
 mod text;

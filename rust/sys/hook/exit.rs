@@ -15,7 +15,7 @@ use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 
 use super::HookRef;
-use crate::cpu::IrqsOff;
+use crate::cpu::IrqsSection;
 use crate::percpu::PerCpuCounter;
 
 /// The function of an exit: `gkh_fn_t`.
@@ -261,7 +261,7 @@ unsafe extern "C" fn irqs_off(
     p3: c_ulong,
     p4: c_ulong,
 ) -> c_long {
-    let _irqs = IrqsOff::new();
+    let _irqs = IrqsSection::new();
     // SAFETY: By the rules of this function.
     let this = unsafe { &*exit.cast::<Exit>() };
     // SAFETY: By the rules of this function and the invariant of `Exit`.

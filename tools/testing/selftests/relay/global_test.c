@@ -178,6 +178,24 @@ TEST_F(global, writers_of_two_cpus_take_turns)
 	ASSERT_TRUE(cpu_reads(0, &want));
 }
 
+/* A tracer of locks writes where CPU 0 has just waited for CPU 1. */
+TEST_F(global, a_tracer_of_the_lock_writes)
+{
+	struct bytes want = {};
+
+	HELD_SWITCH;
+	CTL("nest at=lock len=64");
+	CTL("write cpu=0 len=1024 fn=try");
+	ASSERT_EQ(1, info("result"));
+	CTL("nest at=none");
+	CTL("release");
+	ASSERT_EQ(info("nested") - info("nested_ok"), info("lost"));
+	bytes_records(&want, 1, 0, 1024, 5);
+	bytes_records(&want, 0, 0, 1024, 1);
+	if (!info("nested_ok"))
+		ASSERT_TRUE(cpu_reads(0, &want));
+}
+
 TEST_F(global, flush_waits_for_a_writer)
 {
 	struct bytes want = {};

@@ -569,6 +569,65 @@ TEST_F(write, switch_subbuf_full)
 	ASSERT_EQ(1, info("cpu0.full"));
 }
 
+struct poller {
+	pthread_t thread;
+	pid_t tid;
+};
+
+static void *poll_cpu0(void *arg)
+{
+	struct pollfd p = { .fd = open_cpu(0), .events = POLLIN };
+	struct poller *poller = arg;
+
+	__atomic_store_n(&poller->tid, gettid(), __ATOMIC_RELEASE);
+	poll(&p, 1, LONG_MS);
+	close(p.fd);
+	return NULL;
+}
+
+/*
+ * A record that needs a new sub-buffer wakes the poller, and who traces that writes another one,
+ * which fits behind the end of what is just being finished. What is returned as written has to be
+ * in the buffer.
+ */
+static bool written_by_a_tracer(const char *global, const char *fn)
+{
+	struct poller poller = {};
+	struct bytes want = {};
+	bool ok;
+
+	if (ctl("open subbuf=4096 n=4 %s", global) ||
+	    ctl("write cpu=0 len=1000 count=4 %s", fn))
+		return false;
+	pthread_create(&poller.thread, NULL, poll_cpu0, &poller);
+	while (!__atomic_load_n(&poller.tid, __ATOMIC_ACQUIRE))
+		sched_yield();
+	wait_asleep(poller.tid);
+	ok = !ctl("nest at=wake len=64") && !ctl("write cpu=0 len=1000 %s", fn) &&
+	     info("result") == 1 && !ctl("nest at=none");
+	pthread_join(poller.thread, NULL);
+	fprintf(stderr, "# nested: %lld, of these %lld written and %lld lost\n", info("nested"),
+		info("nested_ok"), info("lost"));
+	bytes_records(&want, 0, 0, 1000, 5);
+	ok = ok && info("nested") == 1 && info("nested_ok") == 0 && info("lost") == 1 &&
+	     cpu_reads(0, &want);
+	bytes_free(&want);
+	return !ctl("close") && ok;
+}
+
+TEST_F(write, a_tracer_of_a_switch_writes)
+{
+	ASSERT_TRUE(written_by_a_tracer("", "fn=try"));
+	ASSERT_TRUE(written_by_a_tracer("global=1", "fn=try"));
+}
+
+/* What it traces is relay_write() of <linux/relay.h>. */
+TEST_F(write, a_tracer_of_a_switch_in_the_header_writes)
+{
+	ASSERT_TRUE(written_by_a_tracer("", "fn=write"));
+	ASSERT_TRUE(written_by_a_tracer("global=1", "fn=write"));
+}
+
 TEST_F(write, null_channel_is_ignored)
 {
 	CTL("null");

@@ -13,7 +13,7 @@ use ferro_gkhi::Outcome;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use ferro_gkhi::WithIrqsOff;
-use ferro_sys::cpu::IrqsOff;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::percpu::PerCpuCounter;
 use ferro_sys::time::mono_fast_ns;
 use kernel::prelude::*;
@@ -174,10 +174,11 @@ const OPERATIONS: &[(&str, fn(Args))] = &[
 
 /// Nanoseconds of a round, without interrupts.
 fn measure(run: fn(Args)) -> u64 {
-    let _irqs = IrqsOff::new();
-    let begin = mono_fast_ns();
-    run((1, 2, 3, 4, 5));
-    mono_fast_ns() - begin
+    with_irqs_off(|_| {
+        let begin = mono_fast_ns();
+        run((1, 2, 3, 4, 5));
+        mono_fast_ns() - begin
+    })
 }
 
 fn bench(rounds: usize) {

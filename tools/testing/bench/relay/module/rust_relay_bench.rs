@@ -6,7 +6,7 @@
 
 use ferro_fast_relay as fast;
 use ferro_relay as relay;
-use ferro_sys::cpu::IrqsOff;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::time::mono_fast_ns;
 use kernel::prelude::*;
 
@@ -140,10 +140,11 @@ const OPERATIONS: &[(&str, Run, usize)] = &[
 
 /// Nanoseconds of a round, without interrupts.
 fn measure(channels: &Channels, run: Run, len: usize) -> u64 {
-    let _irqs = IrqsOff::new();
-    let begin = mono_fast_ns();
-    run(channels, len);
-    mono_fast_ns() - begin
+    with_irqs_off(|_| {
+        let begin = mono_fast_ns();
+        run(channels, len);
+        mono_fast_ns() - begin
+    })
 }
 
 fn bench(channels: &Channels, rounds: usize) {

@@ -6,6 +6,7 @@
 #include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/ktime.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "relay_selftest.h"
@@ -79,6 +80,10 @@ static struct dentry *create_buf_file(const char *filename,
 
 	mutex_lock(&rst.slot_lock);
 	call = rst.creates++;
+	if (call == rst.kill)
+		send_sig(SIGKILL, current, 1);
+	if (call == rst.wait_down)
+		rst.went_down = rst_wait_down(rst.down_before);
 	rst.create_mode = mode;
 	rst.private_ok = buf->chan->private_data == &rst;
 	/* the file that is made below can be opened at once */
@@ -224,12 +229,13 @@ static void forget(void)
  * open [name=] [noname=1] [noparent=1] subbuf= n= [mode=] [reserve=]
  *      [file=plain|unsafe] [perm=] [global=1] [fail=k] [failerr=1]
  *      [cb=null|nocreate|noremove] [longname=bytes] [early=1] [subdir=1]
+ *      [killed=1] [kill=k] [waitdown=k]
  */
 int rst_open(const struct rst_args *a)
 {
 	u64 subbuf = 4096, n = 4, global = 0, fail = U64_MAX, failerr = 0;
 	u64 perm = 0, noname = 0, noparent = 0, longname = 0, reserve = 0;
-	u64 early = 0, subdir = 0;
+	u64 early = 0, subdir = 0, kill = U64_MAX, killed = 0, waitdown = U64_MAX;
 	const char *name = rst_str(a, "name", "cpu");
 	char *long_name = NULL;
 	unsigned int cpu;
@@ -244,7 +250,9 @@ int rst_open(const struct rst_args *a)
 	      rst_num(a, "noparent", &noparent) ?:
 	      rst_num(a, "longname", &longname) ?:
 	      rst_num(a, "reserve", &reserve) ?: rst_num(a, "early", &early) ?:
-	      rst_num(a, "subdir", &subdir) ?: rst_set_mode(a);
+	      rst_num(a, "subdir", &subdir) ?: rst_num(a, "kill", &kill) ?:
+	      rst_num(a, "killed", &killed) ?:
+	      rst_num(a, "waitdown", &waitdown) ?: rst_set_mode(a);
 	if (ret)
 		return ret;
 
@@ -255,6 +263,10 @@ int rst_open(const struct rst_args *a)
 	rst.early = early;
 	rst.fail = (int)fail;
 	rst.fail_err = failerr;
+	rst.kill = (int)kill;
+	rst.wait_down = (int)waitdown;
+	rst.went_down = false;
+	rst.down_before = rst_down();
 	rst.perm = perm;
 	rst.reserve = rst.mode == RST_HEADER && !reserve ? sizeof(u32) : reserve;
 
@@ -269,6 +281,8 @@ int rst_open(const struct rst_args *a)
 		name = long_name;
 	}
 
+	if (killed)
+		send_sig(SIGKILL, current, 1);
 	if (subdir)
 		rst.subdir = debugfs_create_dir("sub", rst.dir);
 	rst.chan = relay_open(noname ? NULL : name,
@@ -306,6 +320,7 @@ int rst_late_setup(const struct rst_args *a)
 void rst_close(void)
 {
 	rst_release();
+	rst_nest_stop();
 	rst_storm_stop();
 	relay_close(rst.chan);
 	rst.chan = NULL;

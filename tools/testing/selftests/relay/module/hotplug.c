@@ -26,6 +26,33 @@ static int prepare(unsigned int cpu)
 	return 0;
 }
 
+/* CPUs that have gone down */
+static atomic_t gone_down = ATOMIC_INIT(0);
+
+static int dead(unsigned int cpu)
+{
+	atomic_inc(&gone_down);
+	return 0;
+}
+
+int rst_down(void)
+{
+	return atomic_read(&gone_down);
+}
+
+/* Does another CPU go down while we wait? */
+bool rst_wait_down(int before)
+{
+	int i;
+
+	for (i = 0; i < 500; i++) {
+		if (atomic_read(&gone_down) != before)
+			return true;
+		msleep(20);
+	}
+	return false;
+}
+
 /* slowcpu cpu=: the next time that it comes up */
 int rst_slow_cpu(const struct rst_args *a)
 {
@@ -42,7 +69,7 @@ int rst_hotplug_init(void)
 	/* these states come after relay's */
 	int ret = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN,
 					    "relay_selftest:prepare",
-					    prepare, NULL);
+					    prepare, dead);
 
 	state = ret;
 	return ret < 0 ? ret : 0;

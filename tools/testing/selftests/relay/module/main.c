@@ -142,6 +142,8 @@ static int channel_command(const struct rst_args *a)
 		return rst_hold(a);
 	else if (!strcmp(a->verb, "release"))
 		rst_release();
+	else if (!strcmp(a->verb, "nest"))
+		return rst_nest(a);
 	else if (!strcmp(a->verb, "flushrace"))
 		return rst_flush_race(a);
 	else if (!strcmp(a->verb, "storm"))
@@ -253,6 +255,9 @@ static int info_show(struct seq_file *m, void *unused)
 	seq_printf(m, "create_mode %u\n", rst.create_mode);
 	seq_printf(m, "private_ok %d\n", rst.private_ok);
 	seq_printf(m, "counted %d\n", rst.counted);
+	seq_printf(m, "went_down %d\n", rst.went_down);
+	seq_printf(m, "nested %u\n", rst_nested());
+	seq_printf(m, "nested_ok %u\n", rst_nested_ok());
 	seq_printf(m, "starts %d\n", atomic_read(&rst.starts));
 	seq_printf(m, "first_starts %d\n", atomic_read(&rst.first_starts));
 	seq_printf(m, "last_index %d\n", atomic_read(&rst.last_index));

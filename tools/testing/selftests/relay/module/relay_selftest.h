@@ -73,6 +73,10 @@ struct rst_state {
 	bool early;			/* no files without a name */
 	bool fail_err;
 	int fail;			/* number of the call to fail, or -1 */
+	int kill;			/* of the call that kills its task, or -1 */
+	int wait_down;			/* of the call that waits for a CPU to go down, or -1 */
+	bool went_down;			/* and whether one did */
+	int down_before;		/* CPUs that had gone down before */
 	umode_t perm;
 
 	enum rst_mode mode;
@@ -125,6 +129,10 @@ int rst_write(const struct rst_args *a);
 int rst_wrap(const struct rst_args *a);
 int rst_switch(const struct rst_args *a);
 u64 rst_lost(void);
+int rst_nest(const struct rst_args *a);
+void rst_nest_stop(void);
+unsigned int rst_nested(void);
+unsigned int rst_nested_ok(void);
 int rst_hold(const struct rst_args *a);
 void rst_release(void);
 int rst_flush_race(const struct rst_args *a);
@@ -138,6 +146,8 @@ void rst_write_exit(void);
 int rst_slow_cpu(const struct rst_args *a);
 int rst_hotplug_init(void);
 void rst_hotplug_exit(void);
+int rst_down(void);
+bool rst_wait_down(int before);
 
 static inline struct rchan_buf *rst_buf(unsigned int cpu)
 {

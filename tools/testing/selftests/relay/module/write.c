@@ -6,6 +6,7 @@
 #include <linux/completion.h>
 #include <linux/cpu.h>
 #include <linux/cpumask.h>
+#include <linux/ftrace.h>
 #include <linux/hrtimer.h>
 #include <linux/hardirq.h>
 #include <linux/irq_work.h>
@@ -13,7 +14,9 @@
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/workqueue.h>
+#include <trace/events/lock.h>
 
 #include "relay_selftest.h"
 
@@ -171,6 +174,106 @@ static bool try_record_in_nmi(const u8 *data, u32 len)
 	return written;
 }
 
+/*
+ * nest at=wake|lock|none [len=]: within each record that is written, write another one
+ * from where the work that wakes pollers raises its interrupt, or where this CPU has waited for a
+ * lock. Neither is an NMI.
+ */
+static struct {
+	u32 len;
+	bool wake;
+	bool lock;
+	atomic_t tried;
+	atomic_t written;
+} nest;
+
+static DEFINE_PER_CPU(bool, writing);
+
+unsigned int rst_nested(void)
+{
+	return atomic_read(&nest.tried);
+}
+
+unsigned int rst_nested_ok(void)
+{
+	return atomic_read(&nest.written);
+}
+
+static void notrace write_nested(void)
+{
+	unsigned long flags;
+	u8 *data;
+
+	local_irq_save(flags);
+	if (this_cpu_read(writing)) {
+		this_cpu_write(writing, false);
+		data = rst.cpu[raw_smp_processor_id()].scratch[RST_IRQ];
+		atomic_inc(&nest.tried);
+		if (try_record(data, nest.len))
+			atomic_inc(&nest.written);
+		this_cpu_write(writing, true);
+	}
+	local_irq_restore(flags);
+}
+
+static void notrace at_queue(unsigned long ip, unsigned long parent, struct ftrace_ops *ops,
+			     struct ftrace_regs *regs)
+{
+	write_nested();
+}
+
+static struct ftrace_ops queue_ops = { .func = at_queue };
+
+static void notrace at_locked(void *unused, void *lock, int ret)
+{
+	write_nested();
+}
+
+void rst_nest_stop(void)
+{
+	if (nest.wake)
+		unregister_ftrace_function(&queue_ops);
+	if (nest.lock) {
+		unregister_trace_contention_end(at_locked, NULL);
+		tracepoint_synchronize_unregister();
+	}
+	nest.wake = false;
+	nest.lock = false;
+}
+
+int rst_nest(const struct rst_args *a)
+{
+	static char queue[] = "arch_irq_work_raise";
+	const char *at = rst_str(a, "at", "none");
+	u64 len = 64;
+	int ret, cpu;
+
+	ret = rst_num(a, "len", &len);
+	if (!ret && len > RST_MAX_LEN)
+		ret = -EINVAL;
+	if (ret)
+		return ret;
+	rst_nest_stop();
+	if (!strcmp(at, "none"))
+		return 0;
+	nest.len = len;
+	atomic_set(&nest.tried, 0);
+	atomic_set(&nest.written, 0);
+	for_each_possible_cpu(cpu)
+		rst_fill(rst.cpu[cpu].scratch[RST_IRQ], cpu, RST_IRQ, 0, len);
+	if (!strcmp(at, "wake")) {
+		ret = ftrace_set_filter(&queue_ops, queue, strlen(queue), 1) ?:
+		      register_ftrace_function(&queue_ops);
+		nest.wake = !ret;
+	} else if (!strcmp(at, "lock")) {
+		ret = register_trace_contention_end(at_locked, NULL);
+		nest.lock = !ret;
+	} else {
+		ret = -EINVAL;
+	}
+	return ret;
+}
+
 static long write_here(void *arg)
 {
 	struct request *r = arg;
@@ -182,13 +285,19 @@ static long write_here(void *arg)
 	for (i = 0; i < r->count; i++) {
 		len = next_record(r, &data);
 		if (r->fn == RST_TRY) {
+			local_irq_save(flags);
+			this_cpu_write(writing, true);
 			r->accepted += r->nmi ? try_record_in_nmi(data, len) :
 						try_record(data, len);
+			this_cpu_write(writing, false);
+			local_irq_restore(flags);
 			continue;
 		}
 		lock_buffer(&flags);
+		this_cpu_write(writing, true);
 		put_record(r->fn, data, len);
 		r->accepted += landed(data, len);
+		this_cpu_write(writing, false);
 		unlock_buffer(flags);
 	}
 	return 0;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Spin locks for code that may be traced by those who call it: it is entered again from wherever it is, by a probe
+//! on anything that it calls or by an NMI.
+//!
+//! The lock is one word, the number of the CPU that holds it, so there is no moment at which the lock is taken and not
+//! known to be. It calls nothing that has a tracepoint. Nobody waits where waiting could be for ever:
+//!
+//! - a CPU that holds the lock does not get it again;
+//! - a CPU that holds or awaits any such lock gets another one only if that is free: two CPUs that each hold what the
+//!   other one wants would wait for each other;
+//! - nor does an NMI wait.
+//!
+//! Contexts: any, NMI included, with interrupts off.
+
+use kernel::bindings;
+use kernel::processor::cpu_relax;
+use kernel::sync::atomic::Acquire;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::Release;
+use kernel::types::NotThreadSafe;
+
+use crate::cpu::current_id;
+use crate::cpu::IrqsOff;
+
+/// Nobody holds the lock.
+const FREE: u32 = u32::MAX;
+
+/// A spin lock that knows its owner.
+pub struct OwnerLock {
+    /// The number of the CPU that holds it, or [`FREE`]. Given back with release, taken with acquire.
+    owner: Atomic<u32>,
+}
+
+impl OwnerLock {
+    /// A free lock.
+    pub const fn new() -> Self {
+        Self {
+            owner: Atomic::new(FREE),
+        }
+    }
+
+    /// A lock that another CPU holds.
+    #[cfg(CONFIG_FERRO_SYS_KUNIT_TEST)]
+    pub(crate) const fn held_by(cpu: u32) -> Self {
+        Self {
+            owner: Atomic::new(cpu),
+        }
+    }
+
+    /// Takes the lock; `None` if it is not free and waiting for it might be for ever.
+    #[inline]
+    pub fn enter<'a>(&'a self, irqs: &'a IrqsOff) -> Option<OwnerGuard<'a>> {
+        let here = Here::new(irqs);
+        let me = current_id();
+        loop {
+            match self.owner.cmpxchg(FREE, me, Acquire) {
+                Ok(_) => {
+                    return Some(OwnerGuard {
+                        lock: self,
+                        _here: here,
+                    })
+                }
+                // SAFETY: Reads the state of this CPU.
+                Err(owner) if owner == me || here.nested || unsafe { bindings::ferro_in_nmi() } => {
+                    return None;
+                }
+                Err(_) => {
+                    while self.owner.load(Relaxed) != FREE {
+                        cpu_relax();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Default for OwnerLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Holds an [`OwnerLock`].
+pub struct OwnerGuard<'a> {
+    lock: &'a OwnerLock,
+    // Dropped after the lock has been given back.
+    _here: Here<'a>,
+}
+
+impl Drop for OwnerGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.owner.store(FREE, Release);
+    }
+}
+
+/// This CPU holds a lock, or waits for one.
+struct Here<'a> {
+    /// It has done so before.
+    nested: bool,
+    _irqs: &'a IrqsOff,
+    _not_send: NotThreadSafe,
+}
+
+impl<'a> Here<'a> {
+    #[inline]
+    fn new(irqs: &'a IrqsOff) -> Self {
+        Self {
+            // SAFETY: `drop()` undoes it on this CPU, as the guard is not `Send`.
+            nested: unsafe { bindings::ferro_owner_locks_enter() } != 0,
+            _irqs: irqs,
+            _not_send: NotThreadSafe,
+        }
+    }
+}
+
+impl Drop for Here<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Pairs with `new()`.
+        unsafe { bindings::ferro_owner_locks_exit() };
+    }
+}
