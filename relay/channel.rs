@@ -100,8 +100,8 @@ impl Channel {
     ///
     /// The first buffer decides whether it is the only one; it has `may_be_global` set.
     ///
-    /// Errors: -ENOMEM, -EINVAL if the client does not make a file, or if it makes another buffer
-    /// global than the first.
+    /// Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if the client does not make a file, or if it
+    /// makes another buffer global than the first.
     pub(crate) fn add_buf(self: &ARef<Self>, cpu: CpuId, may_be_global: bool) -> Result<ARef<Buf>> {
         let buf = Buf::new(self, cpu)?;
         if let Some(dentry) = self.create_file(&buf, may_be_global)? {

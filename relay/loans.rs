@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::SubbufIndex;
+use ferro_sys::task::breathe;
 use kernel::prelude::*;
 use kernel::processor::cpu_relax;
 use kernel::sync::atomic::Acquire;
@@ -37,10 +38,11 @@ struct Subbuf {
 }
 
 impl Loans {
-    /// Nothing is lent. Errors: -ENOMEM.
+    /// Nothing is lent. Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn new(n_subbufs: usize) -> Result<Self> {
         let mut subbufs = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
         for _ in 0..n_subbufs {
+            breathe()?;
             let subbuf = Subbuf {
                 runs: Atomic::new(0),
                 ever: Atomic::new(false),

@@ -3,8 +3,8 @@
 //! The channels that are open, for closing them and for CPUs that come up later.
 //!
 //! Contexts: process. Locks, outermost first: CPU hotplug, the registry's mutex, a buffer's
-//! readers. The client's file callbacks are called with the registry locked while a channel is
-//! opened or a CPU comes up, so they cannot open or close channels.
+//! readers. The client's file callbacks are called with the registry locked while files are made
+//! late or a CPU comes up, so they cannot open or close channels.
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu;
@@ -75,7 +75,7 @@ impl Open {
 /// Opens a channel with a buffer for every CPU that is online.
 ///
 /// The returned pointer is valid until the channel is closed. Errors: those of
-/// [`Channel::add_buf`]; whatever had been made has been undone then.
+/// [`Channel::add_buf`], so also -EINTR; whatever had been made has been undone then.
 pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
     let channel = Channel::new(request)?;
     let pointer = core::ptr::from_ref::<Channel>(&channel);
@@ -84,20 +84,30 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
         bufs: KVec::new(),
     };
 
-    // A CPU on its way up is neither online yet nor prepared again, so hold it off.
-    let hotplug = HotplugOff::new();
-    let mut channels = registry();
-    let result = cpu::online()
-        .try_for_each(|cpu| open.add_buf(cpu))
-        .and_then(|()| Ok(channels.reserve(1, GFP_KERNEL)?));
-    if let Err(e) = result {
-        drop(channels);
-        drop(hotplug);
-        open.close();
-        return Err(e);
-    }
-    channels.push(open, GFP_KERNEL)?;
-    Ok(pointer)
+    let result = loop {
+        // Buffers may have gigabytes: without a lock that others need.
+        if let Err(e) = cpu::online().try_for_each(|cpu| open.add_buf(cpu)) {
+            break Err(e);
+        }
+        // A CPU on its way up is neither online yet nor prepared again, so hold it off.
+        let _hotplug = HotplugOff::new();
+        let mut channels = registry();
+        if !cpu::online().all(|cpu| open.channel.has_buf(cpu)) {
+            // It has come up since.
+            continue;
+        }
+        break match channels.reserve(1, GFP_KERNEL) {
+            Ok(()) => {
+                return channels
+                    .push(open, GFP_KERNEL)
+                    .map(|()| pointer)
+                    .map_err(Into::into)
+            }
+            Err(e) => Err(e.into()),
+        };
+    };
+    open.close();
+    result
 }
 
 /// Makes the files of a channel that was opened without a name, and of CPUs that come up later.

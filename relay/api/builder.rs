@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
     ///
     /// Context: process; sleeps. Errors: -EINVAL for sizes of zero, of a header and nothing else, or
     /// of more than 4 GiB a CPU, -EEXIST if the directory is there already, -ENODEV without
-    /// debugfs, -ENOMEM.
+    /// debugfs, -EINTR if the task is being killed, -ENOMEM.
     pub fn open(self) -> Result<Channel> {
         Channel::open(&self, self.geometry()?)
     }

@@ -15,6 +15,9 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::barrier;
 
+use crate::task::breathe;
+use crate::task::cond_resched;
+
 /// Zeroed pages, mapped contiguously.
 ///
 /// # Invariants
@@ -38,14 +41,16 @@ impl Drop for Pages {
         for page in &self.0 {
             // SAFETY: The page comes from `ferro_alloc_page()`.
             unsafe { bindings::__free_pages(*page, 0) };
+            cond_resched();
         }
     }
 }
 
 impl PageBuf {
-    /// Allocates at least `bytes` bytes, in whole pages.
+    /// Allocates at least `bytes` bytes, in whole pages. That may be gigabytes, and take long.
     ///
-    /// Context: process. Errors: -ENOMEM, -EINVAL if `bytes` is 0 or too many.
+    /// Context: process; sleeps. Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if `bytes` is 0 or
+    /// too many.
     pub fn new(bytes: usize) -> Result<Self> {
         let count = bytes.div_ceil(PAGE_SIZE);
         let n_pages = u32::try_from(count).map_err(|_| EINVAL)?;
@@ -55,6 +60,7 @@ impl PageBuf {
 
         let mut pages = Pages(KVVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?);
         for _ in 0..count {
+            breathe()?;
             // SAFETY: No requirement.
             let page = NonNull::new(unsafe { bindings::ferro_alloc_page() }).ok_or(ENOMEM)?;
             pages.0.push(page.as_ptr(), GFP_KERNEL)?;

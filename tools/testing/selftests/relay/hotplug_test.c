@@ -146,6 +146,28 @@ TEST_F(hotplug, close_reaches_offline_cpus)
 	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu3"));
 }
 
+static void *open_and_wait(void *arg)
+{
+	*(int *)arg = ctl("open subbuf=4096 n=4 subdir=1 waitdown=0");
+	return NULL;
+}
+
+/* Opening takes long, for large buffers. CPUs need not wait for it. */
+TEST_F(hotplug, a_cpu_goes_down_while_a_channel_is_opened)
+{
+	pthread_t thread;
+	int opened = 1;
+
+	pthread_create(&thread, NULL, open_and_wait, &opened);
+	/* the module looks how many have gone down before it makes the directory */
+	while (!file_exists(RELAY_DIR "/sub"))
+		sched_yield();
+	OFFLINE();
+	pthread_join(thread, NULL);
+	ASSERT_EQ(0, opened);
+	ASSERT_EQ(1, info("went_down"));
+}
+
 TEST_F(hotplug, failing_create_keeps_the_cpu_offline)
 {
 	OFFLINE();

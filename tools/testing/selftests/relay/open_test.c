@@ -3,8 +3,10 @@
  * relay_open() and relay_close(): files, names, bad input.
  */
 #include "relay_test.h"
+#include "load.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 RELAY_FIXTURE(open);
 
@@ -202,6 +204,48 @@ TEST_F(open, create_fails_on_the_last_cpu)
 TEST_F(open, create_fails_with_an_error_pointer)
 {
 	ASSERT_TRUE(create_fails_at(0, "failerr=1"));
+}
+
+/* Opens in a process that is killed meanwhile. */
+static bool killed_while_opening(const char *when)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (!child) {
+		ctl("open subbuf=1048576 n=8 %s", when);
+		_exit(0);
+	}
+	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+	       WTERMSIG(status) == SIGKILL;
+}
+
+TEST_F(open, a_killed_opener_gets_no_memory)
+{
+	ASSERT_TRUE(killed_while_opening("killed=1"));
+	ASSERT_EQ(0, info("open"));
+	ASSERT_EQ(0, info("creates"));
+	ASSERT_EQ(0, info("live"));
+}
+
+TEST_F(open, killed_between_two_buffers)
+{
+	ASSERT_TRUE(killed_while_opening("kill=0"));
+	ASSERT_EQ(0, info("open"));
+	ASSERT_EQ(1, info("creates"));
+	ASSERT_EQ(1, info("removes"));
+	ASSERT_EQ(0, info("live"));
+	CTL("open subbuf=1048576 n=8");
+}
+
+static bool open_and_be_killed(void)
+{
+	return killed_while_opening("kill=1") && !info("open");
+}
+
+TEST_F_TIMEOUT(open, a_killed_opener_leaks_nothing, 120)
+{
+	ASSERT_FALSE(leaks(open_and_be_killed, 20, false));
 }
 
 TEST_F(open, create_fails_without_a_name)
