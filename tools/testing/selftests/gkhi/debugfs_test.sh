@@ -91,19 +91,24 @@ hooks_come_and_go() {
 }
 
 reading_while_it_changes() {
-	local i reader arming
+	local i reader arming fail=0
 	reg gst_a steady && put gst_a/steady 1 || return 1
-	(while cat $GKHI/hooks >"$work/read" && grep -q '^  exit=steady order=1 .* armed=1 ' "$work/read"; do :; done
+	: >"$work/reads"
+	(while cat $GKHI/hooks >"$work/read" && grep -q '^  exit=steady order=1 .* armed=1 ' "$work/read"; do
+		echo >>"$work/reads"
+	done
 		echo "lost it" >"$work/lost") &
 	reader=$!
 	(while :; do put arm "gst_a/come gst_a/steady"; put disarm gst_a/come; cat $GKHI/gst_a/*; done) >/dev/null 2>&1 &
 	arming=$!
-	for ((i = 0; i < 100; i++)); do
-		if ! reg gst_a come || ! ctl arm come || ! ctl deregister come; then break; fi
+	for ((i = 0; i < 100 || $(wc -l <"$work/reads") < 20; i++)); do
+		[ ! -e "$work/lost" ] && reg gst_a come && ctl arm come && ctl deregister come && continue
+		fail=1
+		break
 	done
 	kill $reader $arming
 	wait $reader $arming 2>/dev/null
-	ctl deregister steady && [ $i = 100 ] && [ ! -e "$work/lost" ] && [ ! -e $GKHI/gst_a/come ]
+	ctl deregister steady && [ $fail = 0 ] && [ ! -e "$work/lost" ] && [ ! -e $GKHI/gst_a/come ]
 }
 
 echo "TAP version 13"

@@ -13,7 +13,7 @@ seen() { sed -n "s/^points .*\b$1=\([^ ]*\).*/\1/p" $SELF/ctl; }
 # comes_to KEY WANT: waits a while for it.
 comes_to() {
 	local i
-	for ((i = 0; i < 100; i++)); do
+	for ((i = 0; i < 1200; i++)); do
 		[ "$(seen "$1")" = "$2" ] && return
 		sleep 0.05
 	done

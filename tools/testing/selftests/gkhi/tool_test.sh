@@ -142,35 +142,40 @@ the_kernel_takes_all_or_none() {
 	armed 0 && stands_still
 }
 
+# line PATTERN [COUNT]: waits until the watch in the background has written so many such lines.
+line() {
+	local i
+	for ((i = 0; i < 1200; i++)); do
+		[ "$(grep -c -- "$1" "$work/watch")" -ge "${2:-1}" ] && return
+		sleep 0.05
+	done
+	cat "$work/watch"
+	return 1
+}
+
+# Until there are two intervals with a rate.
 watch_shows_a_rate() {
-	local forker status
+	local forker watch status
 	(while :; do (:); done) &
 	forker=$!
-	timeout 60 "$FERROTRACE" hooks watch --interval 0.5 --count 2 task_fork >"$work/watch"
+	"$FERROTRACE" hooks watch --interval 0.3 task_fork >"$work/watch" &
+	watch=$!
+	line " [1-9][0-9]*  *[0-9.]*  *[0-9]*  *$EXIT\$" 2
 	status=$?
 	kill $forker
 	wait $forker 2>/dev/null
+	kill -INT $watch
+	wait $watch || return 1
 	cat "$work/watch"
 	[ $status = 0 ] || return 1
-	# the look at what is armed, two intervals with a rate, and their sum
+	# the look at what is armed, intervals with a rate, and their sum
 	awk -v name=$EXIT '
 		/^total of / { total = 1; next }
 		$5 != name { next }
 		total { sums++; bad += $2 != sum; next }
 		$3 == "-" { first++; next }
-		{ rates++; sum += $2; bad += $2 < 1 || $3 < 1 }
-		END { exit bad || first != 1 || rates != 2 || sums != 1 }' "$work/watch"
-}
-
-# line PATTERN: waits until the watch in the background has written such a line.
-line() {
-	local i
-	for ((i = 0; i < 200; i++)); do
-		grep -q -- "$1" "$work/watch" && return
-		sleep 0.05
-	done
-	cat "$work/watch"
-	return 1
+		{ rates++; sum += $2; bad += $2 < 1 || $3 !~ /^[0-9]+\.[0-9]$/ }
+		END { exit bad || first != 1 || rates < 2 || sums != 1 }' "$work/watch"
 }
 
 watch_sees_the_module_go_and_come() {

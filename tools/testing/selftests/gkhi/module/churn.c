@@ -72,6 +72,8 @@ void gst_churn_nmi(void)
 		EXPECT_EQ(gkh_arm(&records[1]), 0);
 		records[1].next = &records[2];
 		EXPECT_EQ(gkh_arm(&records[0]), 0);
+		if (!rounds)
+			EXPECT(gst_nmi_everywhere());
 		EXPECT_EQ(gkh_disarm(&records[2]), 0);
 		EXPECT_EQ(rounds % 2 ? gkh_disarm(&records[0]) : gkh_deregister(&records[0]), 0);
 		WRITE_ONCE(others_may, false);
@@ -83,11 +85,11 @@ void gst_churn_nmi(void)
 	for_each_online_cpu(cpu) {
 		sum += per_cpu(fired, cpu);
 		others += per_cpu(other_calls, cpu);
-		EXPECT(per_cpu(fired, cpu) > 0);
+		/* of the first round at least */
+		EXPECT(per_cpu(other_calls, cpu) >= 3);
 		EXPECT_EQ(per_cpu(steady_calls, cpu), 2 * per_cpu(fired, cpu));
 	}
 	EXPECT_EQ(atomic_read(&stray), 0);
-	EXPECT(others > 0);
 	EXPECT_EQ(gkh_deregister(&steady_a), 0);
 	gst_say("%u rounds, %lu NMIs, %lu calls of exits that came and went\n", rounds, sum, others);
 }

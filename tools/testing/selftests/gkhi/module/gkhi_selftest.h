@@ -50,6 +50,10 @@ int gst_at_once(void (*fn)(void *arg), void *arg);
 /* @fn in NMIs on all online CPUs, one after the other, until gst_nmi_stop(). */
 int gst_nmi_start(void (*fn)(void));
 void gst_nmi_stop(void);
+/* Until @fn has begun and ended on each CPU since the call. */
+bool gst_nmi_everywhere(void);
+/* Until @done says so; false when it never does. */
+bool gst_wait(bool (*done)(void *arg), void *arg);
 int gst_run_init(void);
 void gst_run_exit(void);
 
@@ -88,6 +92,7 @@ void gst_atomic_nmi(void);
 void gst_atomic_task(void);
 void gst_atomic_one_by_one(void);
 void gst_atomic_one_by_one_nmi(void);
+void gst_atomic_section(void);
 void gst_leave_race(void);
 void gst_leave_stopped(void);
 void gst_leave_nop(void);

@@ -25,6 +25,7 @@ static const struct gst_case cases[] = {
 	{ "atomic.preempt_off", gst_atomic_preempt_off },
 	{ "atomic.nmi", gst_atomic_nmi },
 	{ "atomic.task", gst_atomic_task },
+	{ "atomic.not_within_a_section", gst_atomic_section },
 	{ "atomic.one_by_one_is_seen", gst_atomic_one_by_one },
 	{ "atomic.one_by_one_is_seen_in_nmis", gst_atomic_one_by_one_nmi },
 	{ "leave.one_of_all_cpus", gst_leave_race },

@@ -5,7 +5,7 @@
  *	register HOOK NAME FLAGS PARAMS ANSWER	an exit that answers so; on a _RET hook -1 makes it return 500
  *	arm|disarm|deregister NAME...		a list, in this order
  *	fire HOOK				comes by its place; the trace is of this only
- *	hammer HOOK MS				comes by its place on all CPUs
+ *	hammer HOOK TIMES			comes by its place so often on each CPU, on all at once
  *	identify|delete HOOK
  *	points on|off|keep_cpus_down		the counters of points.c
  *
@@ -13,9 +13,9 @@
  * of the place.
  */
 #include <linux/atomic.h>
-#include <linux/delay.h>
 #include <linux/kernel.h>
 #include <linux/percpu.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -136,25 +136,30 @@ static int do_fire(const char *name)
 	return err;
 }
 
-static void hammer(void *name)
+struct hammer {
+	char name[GKH_NAME_MAX + 2];
+	unsigned int times;
+};
+
+static void hammer(void *arg)
 {
+	struct hammer *h = arg;
+	unsigned int i;
 	long answer;
 
-	gst_fire(name, &answer);
+	for (i = 0; i < h->times; i++) {
+		gst_fire(h->name, &answer);
+		cond_resched();
+	}
 }
 
 static int do_hammer(const char *args)
 {
-	char name[GKH_NAME_MAX + 2];
-	struct gst_crew *crew;
-	unsigned int ms;
+	struct hammer h;
 
-	if (sscanf(args, "%64s %u", name, &ms) != 2)
+	if (sscanf(args, "%64s %u", h.name, &h.times) != 2)
 		return -ENOMSG;
-	crew = gst_hire(hammer, name);
-	msleep(ms);
-	gst_dismiss(crew);
-	return crew ? 0 : -ENOMEM;
+	return gst_at_once(hammer, &h);
 }
 
 int gst_command(char *text)

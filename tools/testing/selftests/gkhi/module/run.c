@@ -4,6 +4,7 @@
  */
 #include <linux/cpumask.h>
 #include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
@@ -28,8 +29,11 @@ static int work(void *data)
 
 	while (!kthread_should_stop()) {
 		crew->fn(crew->arg);
-		if (++i % 64 == 0)
+		if (++i % 64 == 0) {
 			cond_resched_tasks_rcu_qs();
+			/* where the CPUs of a guest take turns, it is that of the next one */
+			cpu_relax();
+		}
 		if (i % 4096 == 0)
 			schedule_timeout_interruptible(1);
 	}
@@ -119,7 +123,21 @@ int gst_at_once(void (*fn)(void *arg), void *arg)
 	return 0;
 }
 
+bool gst_wait(bool (*done)(void *arg), void *arg)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (!done(arg)) {
+		if (time_after(jiffies, end))
+			return false;
+		usleep_range(50, 100);
+	}
+	return true;
+}
+
 static DEFINE_PER_CPU(bool, nmi_sent);
+static DEFINE_PER_CPU(unsigned long, nmis);
+static DEFINE_PER_CPU(unsigned long, nmis_before);
 static void (*nmi_fn)(void);
 static struct task_struct *nmi_thread;
 
@@ -128,6 +146,7 @@ static int on_nmi(unsigned int type, struct pt_regs *regs)
 	if (!__this_cpu_read(nmi_sent))
 		return NMI_DONE;
 	nmi_fn();
+	raw_cpu_inc(nmis);
 	/* pairs with send_nmis() */
 	smp_store_release(this_cpu_ptr(&nmi_sent), false);
 	return NMI_HANDLED;
@@ -150,6 +169,7 @@ static int send_nmis(void *unused)
 			ndelay(500);
 		}
 		cond_resched_tasks_rcu_qs();
+		cpu_relax();
 	}
 	for_each_online_cpu(cpu)
 		/* pairs with on_nmi() */
@@ -168,6 +188,26 @@ int gst_nmi_start(void (*fn)(void))
 void gst_nmi_stop(void)
 {
 	kthread_stop(nmi_thread);
+}
+
+/* The first one may have begun before. */
+static bool two_more_each(void *unused)
+{
+	unsigned int cpu;
+
+	for_each_online_cpu(cpu)
+		if (READ_ONCE(per_cpu(nmis, cpu)) - per_cpu(nmis_before, cpu) < 2)
+			return false;
+	return true;
+}
+
+bool gst_nmi_everywhere(void)
+{
+	unsigned int cpu;
+
+	for_each_online_cpu(cpu)
+		per_cpu(nmis_before, cpu) = READ_ONCE(per_cpu(nmis, cpu));
+	return gst_wait(two_more_each, NULL);
 }
 
 int gst_run_init(void)
