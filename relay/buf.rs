@@ -25,6 +25,7 @@ use ferro_sys::task::breathe;
 use ferro_sys::wait::WaitQueue;
 use kernel::bindings;
 use kernel::new_mutex;
+use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::static_lock_class;
 use kernel::sync::aref::ARef;
@@ -39,6 +40,7 @@ use kernel::sync::SetOnce;
 use crate::abi::RchanBuf;
 use crate::channel::Channel;
 use crate::loans::Loans;
+use crate::loans::Looks;
 
 /// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
 #[repr(C)]
@@ -65,7 +67,7 @@ pub(crate) struct Buf {
     /// `subbufs_consumed` by what is lent. Written with release under `reading`, pairs with the acquire
     /// in `settle()`.
     read: Atomic<usize>,
-    pub(crate) loans: Loans,
+    loans: Loans,
 }
 
 impl Buf {
@@ -273,19 +275,40 @@ impl Buf {
             .unwrap_or(!full)
     }
 
-    /// Enters a sub-buffer, unless a part of it is in a pipe.
+    /// Enters a sub-buffer, unless a part of it is lent.
     fn enter(&self, index: SubbufIndex) -> bool {
-        self.loans
-            .unless_lent(|| self.is_lent(index), || self.inside.store(true, Release))
+        let looks = Looks::few();
+        self.loans.unless_lent(
+            || self.is_lent(index, &looks),
+            || self.inside.store(true, Release),
+        )
     }
 
-    /// Whether somebody is still to read bytes of a sub-buffer that have been spliced.
-    fn is_lent(&self, index: SubbufIndex) -> bool {
-        let geometry = self.geometry();
-        let start = geometry.start(index).get();
-        self.loans.is_lent(index, || {
-            self.memory.is_shared(start, geometry.subbuf_size())
-        })
+    /// Whether somebody is still to read bytes of a sub-buffer that have been spliced, as far as looks tell.
+    fn is_lent(&self, index: SubbufIndex, looks: &Looks) -> bool {
+        self.loans
+            .is_lent(index, looks, |page| self.is_kept(index, page))
+    }
+
+    /// Lends a part of a sub-buffer: see [`Loans::lend`].
+    pub(crate) fn lend(&self, index: SubbufIndex) {
+        let start = self.geometry().start(index).get() % PAGE_SIZE;
+        // No overflow: it is within the buffer.
+        let pages = (start + self.geometry().subbuf_size()).div_ceil(PAGE_SIZE);
+        self.loans.lend(index, pages);
+    }
+
+    /// A part of a sub-buffer has come back from pipes. Context: process.
+    pub(crate) fn give_back(&self, index: SubbufIndex) {
+        self.loans
+            .give_back(index, |page| self.is_kept(index, page));
+        self.settle(&Looks::all());
+    }
+
+    /// Whether somebody has a reference to a page of a sub-buffer, counted from its first one.
+    fn is_kept(&self, index: SubbufIndex, page: usize) -> bool {
+        let first = self.geometry().start(index).get() / PAGE_SIZE;
+        self.memory.is_shared(first.saturating_add(page))
     }
 
     fn refuse_big(&self) -> usize {
@@ -314,15 +337,15 @@ impl Buf {
         };
         // Nobody tells us when a socket has finished with a page.
         all_used() && {
-            self.settle();
+            self.settle(&Looks::few());
             all_used()
         }
     }
 
     /// Consumes what has been read and is not lent any more.
-    pub(crate) fn settle(&self) {
+    fn settle(&self, looks: &Looks) {
         // After the count that it moves, so that it is not older than that: see `reset()`.
-        self.consume_up_to(|_| Some(self.read.load(Acquire)));
+        self.consume_up_to(looks, |_| Some(self.read.load(Acquire)));
     }
 
     /// How often a sub-buffer was needed and none was free.
@@ -337,20 +360,22 @@ impl Buf {
 
     /// A user has finished with `n` more sub-buffers. Those that are lent stay.
     pub(crate) fn consume(&self, n: usize) {
-        self.consume_up_to(|consumed| {
+        self.consume_up_to(&Looks::few(), |consumed| {
             let produced = self.abi.subbufs_produced.load(Acquire);
             consume(self.geometry(), produced, consumed, n)
         });
     }
 
     /// Moves the count of consumed sub-buffers to what `goal` makes of it, or to the first that is lent.
-    fn consume_up_to(&self, goal: impl Fn(usize) -> Option<usize>) {
+    fn consume_up_to(&self, looks: &Looks, goal: impl Fn(usize) -> Option<usize>) {
         loop {
             let consumed = self.abi.subbufs_consumed.load(Acquire);
             let Some(goal) = goal(consumed) else {
                 return;
             };
-            let new = settle(self.geometry(), consumed, goal, |index| self.is_lent(index));
+            let new = settle(self.geometry(), consumed, goal, |index| {
+                self.is_lent(index, looks)
+            });
             // Release: what was read has been read before the writer may use the space.
             if new == consumed
                 || self
@@ -404,7 +429,7 @@ impl Buf {
         self.abi.bytes_consumed.store(new.bytes, Relaxed);
         // Release: what was read has been copied, or is lent.
         self.read.store(new.consumed, Release);
-        self.settle();
+        self.settle(&Looks::all());
         true
     }
 

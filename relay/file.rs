@@ -67,7 +67,7 @@ impl Buf {
                 return Ok(());
             };
             let index = self.geometry().index(position.consumed);
-            self.loans.lend(index);
+            self.lend(index);
             // In overwrite mode the writer may have come round before it was kept out.
             if self.next_chunk(position).0.consumed != position.consumed {
                 self.returned(index.get());
@@ -89,8 +89,7 @@ impl Buf {
 
     /// Bytes of the sub-buffer with this index have left a pipe.
     pub(crate) fn returned(&self, index: usize) {
-        self.loans.give_back(self.geometry().index(index));
-        self.settle();
+        self.give_back(self.geometry().index(index));
     }
 
     fn next_chunk(&self, position: Position) -> (Position, Option<Chunk>) {

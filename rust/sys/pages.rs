@@ -13,7 +13,6 @@ use core::ptr::NonNull;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
-use kernel::sync::barrier;
 
 use crate::task::breathe;
 use crate::task::cond_resched;
@@ -127,18 +126,14 @@ impl PageBuf {
         self.pages.get(at / PAGE_SIZE).copied()
     }
 
-    /// Whether anybody but `self` and user mappings has a reference to the page of one of these bytes.
-    pub fn is_shared(&self, start: usize, len: usize) -> bool {
-        let first = start / PAGE_SIZE;
-        let end = start.saturating_add(len).div_ceil(PAGE_SIZE);
-        let pages = self.pages.get(first..end).unwrap_or_default();
-        // SAFETY: `self` has a reference to its pages.
-        let shared = pages
-            .iter()
-            .any(|page| unsafe { bindings::ferro_page_shared(*page) });
-        // Who gave up a reference has finished with the bytes.
-        barrier::smp_mb(barrier::Full);
-        shared
+    /// Whether anybody but `self` and user mappings has a reference to the page with this index. What somebody
+    /// does with the page before he gives it up is done only when a barrier follows this. Context: any.
+    #[inline]
+    pub fn is_shared(&self, index: usize) -> bool {
+        self.pages
+            .get(index)
+            // SAFETY: `self` has a reference to its pages.
+            .is_some_and(|page| unsafe { bindings::ferro_page_shared(*page) })
     }
 
     /// A counted reference to the page with this index, for a page table.

@@ -270,6 +270,8 @@ void relay_setup(const char *fixture, const char *test)
 void relay_teardown(void)
 {
 	ctl("repair");
+	ctl("ungrab");
+	ctl("unpin");
 	ctl("close");
 	ctl("sweep");
 }

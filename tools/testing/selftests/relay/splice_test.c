@@ -57,6 +57,18 @@ static bool holds(int fd, const struct bytes *want)
 	return equal;
 }
 
+/* As much of a file through a pipe as goes in. */
+static bool through_pipe_once(int fd, int *p, struct bytes *got)
+{
+	uint8_t part[4096];
+	ssize_t r, n = into(fd, p[1], sizeof(part));
+
+	r = n > 0 ? read(p[0], part, sizeof(part)) : -1;
+	if (r == n)
+		bytes_add(got, part, r);
+	return r > 0 && r == n;
+}
+
 /* All of a file through a pipe, at most @step bytes at a time. */
 static bool through_pipe(int fd, int *p, struct bytes *got, size_t step)
 {
@@ -506,6 +518,71 @@ TEST_F(splice, sendfile_to_a_socket)
 	ASSERT_TRUE(holds(s[1], &want));
 	CTL("write cpu=0 len=1024 count=20");
 	ASSERT_EQ(8, info("result"));
+}
+
+/* Who has a page pinned for long has it from a mapping, and not from a pipe. */
+TEST_F(splice, a_long_term_pin_does_not_stop_the_writer)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=2 mode=overwrite");
+	uint8_t *p = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+
+	ASSERT_NE(MAP_FAILED, p);
+	CTL("write cpu=0 len=1024 count=8");
+	bytes_records(&want, 0, 0, 1024, 4);
+	ASSERT_EQ(0, memcmp(p, want.data, want.len));
+	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
+	CTL("pin addr=%#lx", (unsigned long)p);
+	ASSERT_TRUE(holds(self->p[0], &want));
+	CTL("write cpu=0 len=1024 count=20");
+	ASSERT_EQ(20, info("result"));
+}
+
+/* Sub-buffers of 256 pages, the first of which has been through a pipe; some pages are kept beyond that. */
+static bool kept_pages(int fd, int *p, unsigned int first, unsigned int count)
+{
+	struct bytes got = {}, want = {};
+	bool ok;
+
+	ok = !ctl("grab cpu=0 page=%u count=%u", first, count) &&
+	     !ctl("write cpu=0 len=65536 count=32");
+	bytes_records(&want, 0, 0, 65536, 16);
+	while (ok && got.len < want.len)
+		ok = through_pipe_once(fd, p, &got);
+	ok = ok && bytes_equal(&got, &want);
+	/* the next sub-buffer is the first one again */
+	ok = ok && !ctl("write cpu=0 len=65536 count=5") && info("result") == 0 &&
+	     !ctl("stats flags=1") && info("result") == 5 && !ctl("ungrab");
+	bytes_free(&got);
+	bytes_free(&want);
+	return ok;
+}
+
+TEST_F(splice, a_page_that_is_kept_is_waited_for)
+{
+	int fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
+
+	ASSERT_TRUE(kept_pages(fd, self->p, 200, 1));
+	CTL("write cpu=0 len=65536");
+	ASSERT_EQ(1, info("result"));
+}
+
+/* With interrupts off the writer looks at some of them only, goes on the next time, and counts what is lost. */
+TEST_F(splice, many_pages_that_are_kept)
+{
+	int lost, fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
+
+	ASSERT_TRUE(kept_pages(fd, self->p, 0, 256));
+	for (lost = 0; lost < 10; lost++) {
+		CTL("write cpu=0 len=65536");
+		if (info("result"))
+			break;
+	}
+	fprintf(stderr, "# %d lost\n", lost);
+	ASSERT_LE(1, lost);
+	ASSERT_GE(4, lost);
+	CTL("stats flags=1");
+	ASSERT_EQ(5 + lost, info("result"));
 }
 
 /*

@@ -5,6 +5,7 @@
  */
 #include <linux/debugfs.h>
 #include <linux/kstrtox.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -95,6 +96,59 @@ static int rst_poke(const struct rst_args *a)
 	return 0;
 }
 
+/* References to pages of a buffer, as a socket has them that the pages were sent to. */
+static struct page *grabbed[1024];
+static unsigned int n_grabbed;
+
+static void ungrab(void)
+{
+	while (n_grabbed)
+		put_page(grabbed[--n_grabbed]);
+}
+
+/* grab cpu= page= count=: a reference to each of these pages | ungrab */
+static int grab(const struct rst_args *a)
+{
+	u64 cpu = 0, page = 0, count = 1, i;
+	struct rchan_buf *buf;
+	int ret = rst_num(a, "cpu", &cpu) ?: rst_num(a, "page", &page) ?:
+		  rst_num(a, "count", &count);
+
+	if (ret)
+		return ret;
+	ungrab();
+	buf = cpu < nr_cpu_ids ? rst_buf(cpu) : NULL;
+	if (!buf || count > ARRAY_SIZE(grabbed) || page + count > buf->page_count)
+		return -EINVAL;
+	for (i = 0; i < count; i++) {
+		grabbed[n_grabbed] = buf->page_array[page + i];
+		get_page(grabbed[n_grabbed++]);
+	}
+	return 0;
+}
+
+static struct page *pinned;
+
+static void unpin(void)
+{
+	if (pinned)
+		unpin_user_page(pinned);
+	pinned = NULL;
+}
+
+/* pin addr=: pin a page of the caller's for long, as drivers do | unpin */
+static int pin(const struct rst_args *a)
+{
+	u64 addr = 0;
+	int ret = rst_num(a, "addr", &addr);
+
+	if (ret)
+		return ret;
+	unpin();
+	ret = pin_user_pages_fast(addr, 1, FOLL_LONGTERM, &pinned);
+	return ret == 1 ? 0 : ret ?: -EFAULT;
+}
+
 static int null_channel(void)
 {
 	relay_close(NULL);
@@ -132,6 +186,8 @@ static int channel_command(const struct rst_args *a)
 		return rst_set_stats(a);
 	else if (!strcmp(a->verb, "poke"))
 		return rst_poke(a);
+	else if (!strcmp(a->verb, "grab"))
+		return grab(a);
 	else if (!strcmp(a->verb, "write"))
 		return rst_write(a);
 	else if (!strcmp(a->verb, "wrap"))
@@ -168,6 +224,12 @@ static int command(const struct rst_args *a)
 		rst_sweep();
 	else if (!strcmp(a->verb, "slowcpu"))
 		ret = rst_slow_cpu(a);
+	else if (!strcmp(a->verb, "ungrab"))
+		ungrab();
+	else if (!strcmp(a->verb, "pin"))
+		ret = pin(a);
+	else if (!strcmp(a->verb, "unpin"))
+		unpin();
 	else if (!strcmp(a->verb, "null"))
 		ret = null_channel();
 	else
@@ -307,6 +369,8 @@ static void __exit rst_exit(void)
 	if (rst.chan)
 		rst_close();
 	rst_sweep();
+	ungrab();
+	unpin();
 	debugfs_remove(rst.dir);
 	rst_hotplug_exit();
 	rst_write_exit();
