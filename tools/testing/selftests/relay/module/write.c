@@ -243,7 +243,7 @@ void rst_nest_stop(void)
 
 int rst_nest(const struct rst_args *a)
 {
-	static char queue[] = "arch_irq_work_raise";
+	char queue[] = "arch_irq_work_raise";
 	const char *at = rst_str(a, "at", "none");
 	u64 len = 64;
 	int ret, cpu;
