@@ -122,6 +122,6 @@ fn why_never(rule: Never) -> &'static str {
         Never::ModeSwitch => "it leaves for another mode",
         Never::ForcedEmulation => "the signature of forced emulation",
         Never::VendorDependent => "a branch that vendors execute differently",
-        Never::OperandOutOfReach => "a call whose operand cannot be read",
+        Never::OperandOutOfReach => "a call or jump whose operand cannot be read",
     }
 }

@@ -17,8 +17,8 @@ pub enum Probe {
     /// After an emulated `sti` interrupts are open at once, while the CPU would wait for one more instruction. If
     /// that is `hlt`, the `sti` must not be probed either, for the reason of [`Never::Halt`].
     Emulate(Emulation),
-    /// By running a copy that [`reaim`](super::reaim()) made, with a jump back behind it: whatever the
-    /// instruction does, then, it goes on behind itself or to an address that does not depend on its own.
+    /// By running a copy that [`reaim`](super::reaim()) made, with a branch behind it. Only what goes on behind itself
+    /// is copied, or what faults: the branch may as well be a call of somebody who waits for it.
     ///
     /// The copy runs with the flags of the interrupted code, IF included: `pushfw` stores them. It may fault, with
     /// its own address, for which the exception tables have no entry. An x87 instruction leaves its
@@ -70,7 +70,8 @@ pub enum Never {
     ForcedEmulation,
     /// A near branch with the prefix 66: Intel ignores it, AMD takes 16 bits; not even the length is the same.
     VendorDependent,
-    /// A call through fs, gs or a register of APX, which an emulation cannot read.
+    /// A call or jump through fs, gs or a register of APX, which an emulation cannot read. A copy of a call would leave
+    /// its own address behind, and one of a jump would not come back.
     OperandOutOfReach,
 }
 
@@ -103,10 +104,10 @@ impl Probe {
             Encoding::Legacy | Encoding::Xop => false,
         };
         match insn.flow() {
-            // It leaves its address, or its distance, behind.
-            Flow::Call(_) => Self::Never(Never::OperandOutOfReach),
-            _ if new => Self::Step(Step::NewEncoding),
-            _ => Self::Boost,
+            Flow::Next if new => Self::Step(Step::NewEncoding),
+            Flow::Next => Self::Boost,
+            // All else is emulated, or refused above.
+            _ => Self::Never(Never::OperandOutOfReach),
         }
     }
 }
