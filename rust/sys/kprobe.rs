@@ -14,7 +14,6 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
-use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 
 use crate::regs::Regs;
@@ -205,10 +204,10 @@ impl Kprobe {
     }
 
     /// Counts a hit whose handlers were not called.
+    #[inline(always)]
     pub fn count_missed(self) {
         // SAFETY: By the type invariant; C code only reads it.
-        let missed = unsafe { Atomic::from_ptr(addr_of_mut!((*self.0.as_ptr()).nmissed)) };
-        missed.fetch_add(1, Relaxed);
+        unsafe { word::fetch_add((&raw mut (*self.0.as_ptr()).nmissed).cast(), 1) };
     }
 
     /// Makes it one that is about to be registered at `address`, with these flags and this handler for faults.

@@ -14,7 +14,6 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
-use kernel::sync::atomic::Relaxed;
 
 use crate::kprobe::Kprobe;
 use crate::regs::Regs;
@@ -143,11 +142,10 @@ impl Kretprobe {
         }
     }
 
-    #[cold]
+    #[inline(always)]
     fn miss(self) {
-        // SAFETY: By the type invariant; C code only reads it.
-        let missed = unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).nmissed) };
-        missed.fetch_add(1, Relaxed);
+        // SAFETY: By the type invariant a field that is there; C code only reads it.
+        unsafe { word::increment(&raw mut (*self.0.as_ptr()).nmissed) };
     }
 }
 

@@ -8,13 +8,12 @@
 //! Contexts: taking and giving back any with preemption off, NMI included; making a pool process, sleeps.
 
 use core::arch::asm;
+use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Full;
 use kernel::types::Opaque;
 
 use super::Node;
@@ -72,8 +71,8 @@ pub(crate) struct Pool {
     bytes: usize,
     cpus: usize,
     count: usize,
-    /// When it is to go: how many calls have not returned; until that is known, minus how many have.
-    missing: Atomic<i64>,
+    /// When it is to go: how many calls have not returned; until that is known, minus how many have. Changed at once only.
+    missing: UnsafeCell<u64>,
     rcu: Opaque<bindings::callback_head>,
     work: Opaque<bindings::irq_work>,
 }
@@ -155,7 +154,7 @@ impl Pool {
                 bytes,
                 cpus,
                 count,
-                missing: Atomic::new(0),
+                missing: UnsafeCell::new(0),
                 rcu: Opaque::zeroed(),
                 work: Opaque::zeroed(),
             },
@@ -302,11 +301,12 @@ impl Pool {
     }
 
     #[cold]
+    #[inline(never)]
     #[link_section = ".kprobes.text"]
     fn returned_late(pool: *mut Self) {
         // SAFETY: The pool stays until all nodes have come here, or set their bit, and a grace period longer.
         unsafe {
-            if (*pool).missing.fetch_sub(1, Full) == 1 {
+            if word::fetch_add((*pool).missing.get(), u64::MAX) == 1 {
                 bindings::irq_work_queue((*pool).work.get());
             }
         }
@@ -335,8 +335,8 @@ unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
             .flat_map(|line| line.0.iter())
             .map(|word| word.count_ones())
             .sum();
-        let missing = (*pool).count as i64 - i64::from(free);
-        if (*pool).missing.fetch_add(missing, Full) + missing == 0 {
+        let missing = ((*pool).count as u64).wrapping_sub(u64::from(free));
+        if word::fetch_add((*pool).missing.get(), missing).wrapping_add(missing) == 0 {
             free_now(head);
         }
     }
