@@ -5,7 +5,11 @@
  */
 #include <linux/export.h>
 #include <linux/hardirq.h>
+#include <linux/init.h>
+#include <linux/kdebug.h>
 #include <linux/kprobes.h>
+#include <linux/limits.h>
+#include <linux/notifier.h>
 #include <linux/string.h>
 
 #include "builtin.h"
@@ -22,13 +26,18 @@ EXPORT_PER_CPU_SYMBOL_GPL(ferro_kprobe_saved_if);
 /* Only its name is used: the pool is the one of rust/sys/exec_pool.rs. */
 struct kprobe_insn_cache kprobe_insn_slots = { .sym = KPROBE_INSN_PAGE_SYM };
 
-static struct kprobe kprobe_busy;
+/*
+ * What runs when it is no probe's handler, but what is hit is missed all the same: what C code has put between
+ * kprobe_busy_begin() and kprobe_busy_end(), a handler for faults, an access that the engine tries.
+ */
+struct kprobe ferro_kprobe_busy;
+EXPORT_SYMBOL_GPL(ferro_kprobe_busy);
 
 /* Have probes on this CPU count as missed. */
 void kprobe_busy_begin(void)
 {
 	preempt_disable();
-	__this_cpu_write(current_kprobe, &kprobe_busy);
+	__this_cpu_write(current_kprobe, &ferro_kprobe_busy);
 }
 
 void kprobe_busy_end(void)
@@ -81,6 +90,33 @@ void kprobe_ftrace_kill(void)
 {
 	kprobe_ftrace_disabled = true;
 }
+
+/*
+ * The kernel dies in here. Either all of it does, as in interrupts, and in handlers at breakpoints; or the task, as in
+ * handlers at ftrace sites and when functions return. Then nobody returns to what runs on this CPU, which is the task's:
+ * no handler runs here any more.
+ *
+ * Context: the CPU and the context of the fault, interrupts off.
+ */
+static int died(struct notifier_block *nb, unsigned long reason, void *data)
+{
+	if (reason == DIE_OOPS)
+		__this_cpu_write(current_kprobe, NULL);
+	return NOTIFY_DONE;
+}
+NOKPROBE_SYMBOL(died);
+
+/* The last one: a debugger that is asked before may have the handler go on. */
+static struct notifier_block die_notifier = {
+	.notifier_call = died,
+	.priority = INT_MIN,
+};
+
+static int __init builtin_init(void)
+{
+	return register_die_notifier(&die_notifier);
+}
+early_initcall(builtin_init);
 
 #if IS_BUILTIN(CONFIG_KPROBES_RUST)
 /* Before the probes that the command line asks for ("kprobe_event="). */

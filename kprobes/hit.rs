@@ -92,7 +92,7 @@ fn fault_in_handler(regs: &mut Regs, trapnr: usize) -> bool {
 /// Calls a probe's handler for faults. Faults of its own are not its.
 fn handle_fault(probe: Kprobe, regs: &mut Regs, trapnr: usize) -> bool {
     let running = running_probe::get();
-    running_probe::set(running_probe::OTHER);
+    running_probe::set(running_probe::other());
     let handled = probe.fault(regs, trapnr);
     running_probe::set(running);
     handled
@@ -210,7 +210,7 @@ impl Point {
     /// One with an operand in memory, which may not be there. That fault is nobody's: the copy has it once more.
     fn emulate_with_operand(&self, emulation: &Emulation, regs: &mut Regs) -> bool {
         let running = running_probe::get();
-        running_probe::set(running_probe::OTHER);
+        running_probe::set(running_probe::other());
         let result = emulation.run(self.address as u64, regs);
         running_probe::set(running);
         regs.set_ip(result.map_or(self.copy, |next| next as usize));
@@ -222,7 +222,7 @@ impl Point {
     fn execute_and_finish(&self, regs: &mut Regs) -> bool {
         if let Some(compute) = &self.in_trap {
             // A fault of it is not for the probes' handlers: the copy has it once more.
-            running_probe::set(running_probe::OTHER);
+            running_probe::set(running_probe::other());
             if compute.run(regs).is_ok() {
                 regs.set_ip(self.next);
                 self.call_post(regs);

@@ -9,14 +9,21 @@ use kernel::bindings;
 use crate::kprobe::Kprobe;
 use crate::percpu::this_cpu;
 
-/// Instead of a probe: something runs meanwhile that is no probe's. Then, too, what is hit is missed.
-pub const OTHER: usize = 1;
-
 extern "C" {
     /// `<linux/kprobes.h>`; in `kprobes/builtin.c`.
     static mut current_kprobe: *mut bindings::kprobe;
     /// `kprobes/builtin.c`
     static mut ferro_kprobe_saved_if: usize;
+    /// `kprobes/builtin.c`
+    static mut ferro_kprobe_busy: bindings::kprobe;
+}
+
+/// Instead of a probe's: something runs meanwhile that is no probe's. Then, too, what is hit is missed.
+///
+/// It is the address of a `struct kprobe` that has no handlers, for `kprobe_running()`.
+#[inline(always)]
+pub fn other() -> usize {
+    (&raw mut ferro_kprobe_busy) as usize
 }
 
 /// Whether a handler runs, or C code has said so with `kprobe_busy_begin()`.
@@ -33,10 +40,9 @@ pub fn get() -> usize {
 
 /// The probe whose handler runs, if one does.
 pub fn current() -> Option<Kprobe> {
-    let probe = Some(get()).filter(|probe| *probe != OTHER)?;
-    // SAFETY: `set()` is called with probes that stay registered while they run; besides, C code has a structure of its own
-    // in place of one.
-    unsafe { Kprobe::new(core::ptr::with_exposed_provenance_mut(probe)) }
+    // SAFETY: `set()` is called with probes that stay registered while they run, or with `other()`, which has no handlers. If
+    // the kernel has died in a handler, `builtin.c` has put 0 there.
+    unsafe { Kprobe::new(core::ptr::with_exposed_provenance_mut(get())) }
 }
 
 /// Says that this probe's handlers run; 0 if none do.
