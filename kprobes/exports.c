@@ -1,15 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the Rust kprobes engine needs C for: exporting the functions that it defines, and a mutex that is
- * ready at boot.
+ * What the Rust kprobes engine needs C for: exporting the functions that it defines, a mutex that is ready at boot, being
+ * called after a grace period of RCU tasks, and a feature of the CPU.
  */
 #include <linux/export.h>
 #include <linux/kprobes.h>
 #include <linux/kprobes_fault.h>
+#include <linux/moduleparam.h>
 #include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/workqueue.h>
+#include <asm/cpufeature.h>
 
 extern struct mutex kprobes_rust_mutex;
 DEFINE_MUTEX(kprobes_rust_mutex);
+
+bool ferro_kprobe_must_stop(void);
+
+/* To test on any CPU what others need. */
+static bool post_stops;
+module_param(post_stops, bool, 0444);
+MODULE_PARM_DESC(post_stops, "a second breakpoint where a probe has a post handler, as on CPUs with FRED");
+
+/*
+ * Whether post.S cannot be used. As a guest of Xen the kernel has the privilege of a user: iret, with the kernel's segment,
+ * is a fault. With FRED iret lets in another NMI, for which the handler of NMIs is not prepared.
+ */
+bool ferro_kprobe_must_stop(void)
+{
+	return post_stops || boot_cpu_has(X86_FEATURE_XENPV) || boot_cpu_has(X86_FEATURE_FRED);
+}
+
+/* ffi.rs */
+void ferro_kprobes_reap(void);
+void ferro_kprobes_call_reap(void);
+void ferro_kprobes_wait_for_reap(void);
+
+static void reap(struct work_struct *work)
+{
+	ferro_kprobes_reap();
+}
+
+static DECLARE_WORK(reap_work, reap);
+
+/* Callbacks must not sleep. */
+static void reap_soon(struct rcu_head *head)
+{
+	queue_work(system_dfl_wq, &reap_work);
+}
+
+static struct rcu_head reap_head;
+
+/* Call ferro_kprobes_reap() when every task has been somewhere else. One call at a time. */
+void ferro_kprobes_call_reap(void)
+{
+	call_rcu_tasks(&reap_head, reap_soon);
+}
+
+/* Wait for such a call. */
+void ferro_kprobes_wait_for_reap(void)
+{
+	rcu_barrier_tasks();
+	flush_work(&reap_work);
+}
 
 EXPORT_SYMBOL_GPL(register_kprobe);
 EXPORT_SYMBOL_GPL(register_kprobe_fault);

@@ -33,6 +33,10 @@ extern "C" {
     /// `builtin.c`
     fn ferro_kprobe_post_enter();
     fn ferro_kprobe_post_leave();
+    /// `exports.c`
+    fn ferro_kprobe_must_stop() -> bool;
+    fn ferro_kprobes_call_reap();
+    fn ferro_kprobes_wait_for_reap();
 }
 
 static ENGINE: StaticMutex<Option<Engine>> =
@@ -44,9 +48,29 @@ pub(crate) fn engine() -> StaticGuard<Option<Engine>> {
     ENGINE.lock()
 }
 
-/// Where a copy calls when it has run.
-pub(crate) fn after() -> usize {
-    ferro_kprobe_after as *const () as usize
+/// Has [`registry::reap`] called after a grace period of RCU tasks. One call at a time.
+pub(crate) fn call_reap() {
+    // SAFETY: The registry calls this when the last call is over. The engine waits for it before it goes.
+    unsafe { ferro_kprobes_call_reap() };
+}
+
+/// Waits until that has been called, if it is going to be.
+pub(crate) fn wait_for_reap() {
+    // SAFETY: No requirement.
+    unsafe { ferro_kprobes_wait_for_reap() };
+}
+
+/// For `exports.c`, in a work item.
+#[no_mangle]
+extern "C" fn ferro_kprobes_reap() {
+    registry::reap();
+}
+
+/// Where a copy calls when it has run; `None` if the CPU is one on which it has to stop at a breakpoint.
+pub(crate) fn after() -> Option<usize> {
+    // SAFETY: No requirement.
+    let must_stop = unsafe { ferro_kprobe_must_stop() };
+    (!must_stop).then_some(ferro_kprobe_after as *const () as usize)
 }
 
 /// The answer of an exit that may have dealt with its event.

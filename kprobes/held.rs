@@ -5,6 +5,7 @@
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
 
+use ferro_sys::address_map::GracePeriod;
 use ferro_sys::address_map::Removed;
 use ferro_sys::address_map::Writer;
 use ferro_sys::kprobe::Kprobe;
@@ -68,42 +69,52 @@ pub(crate) struct Held {
 
 /// Points one behind the other, to which another can be added without memory.
 pub(crate) struct Chain {
-    pub(crate) first: Option<KBox<Held>>,
-    pub(crate) len: usize,
+    first: Option<KBox<Held>>,
 }
 
 impl Chain {
     pub(crate) const fn new() -> Self {
-        Self {
-            first: None,
-            len: 0,
-        }
+        Self { first: None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
     }
 
     pub(crate) fn push(&mut self, mut held: KBox<Held>) {
         held.next = self.first.take();
         self.first = Some(held);
-        self.len = self.len.saturating_add(1);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<KBox<Held>> {
-        let mut held = self.first.take()?;
-        self.first = held.next.take();
-        self.len = self.len.saturating_sub(1);
-        Some(held)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Held> {
+        core::iter::successors(self.first.as_deref(), |held| held.next.as_deref())
+    }
+
+    /// Frees points that were removed from the maps before this grace period, and that nobody is in any more.
+    pub(crate) fn release(self, period: &GracePeriod) {
+        for mut held in self {
+            for removed in held.removed.iter_mut().filter_map(Option::take) {
+                removed.release(period);
+            }
+        }
     }
 }
 
-impl Chain {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Held> {
-        core::iter::successors(self.first.as_deref(), |held| held.next.as_deref())
+/// Takes out one after the other.
+impl Iterator for Chain {
+    type Item = KBox<Held>;
+
+    fn next(&mut self) -> Option<KBox<Held>> {
+        let mut held = self.first.take()?;
+        self.first = held.next.take();
+        Some(held)
     }
 }
 
 impl Drop for Chain {
     fn drop(&mut self) {
         // One by one: dropping the first would drop all within each other.
-        while self.pop().is_some() {}
+        while self.next().is_some() {}
     }
 }
 
@@ -115,13 +126,12 @@ impl Held {
     /// The addresses by which it is found, beside its own; 0 is none.
     pub(crate) fn keys(&self) -> [usize; KEYS] {
         let point = &self.point;
-        let after = point.after.load();
         [
             point.copy,
-            point.end_of(point.copy),
-            after,
-            point.end_of(after),
-            point.return_of(after),
+            point.copy_end(),
+            point.after.load(),
+            point.after_end(),
+            point.after_return(),
         ]
     }
 
@@ -163,22 +173,17 @@ pub(crate) fn publish(
     let point = held.point.clone();
     if held.fresh {
         held.code.write(&point, text)?;
-        find_by(
-            &mut finders.copies,
-            &point,
-            &[point.copy, point.end_of(point.copy)],
-        )?;
+        find_by(&mut finders.copies, &point, &[point.copy, point.copy_end()])?;
         find_by(&mut finders.points, &point, &[point.address])?;
         held.fresh = false;
     }
     if probe.has_post() {
         if point.needs_after() {
             held.code.write_after(&point, text)?;
-            let after = point.after.load();
             find_by(
                 &mut finders.copies,
                 &point,
-                &[after, point.end_of(after), point.return_of(after)],
+                &[point.after.load(), point.after_end(), point.after_return()],
             )?;
         }
         point.has_post.store(1);

@@ -272,8 +272,7 @@ impl Point {
 
     /// The breakpoint behind a copy.
     fn stop(&self, at: usize, regs: &mut Regs) -> bool {
-        let after = self.after.load();
-        if after != 0 && at == self.end_of(after) {
+        if at == self.after_end() {
             self.finish(regs);
         } else {
             regs.set_ip(self.next);

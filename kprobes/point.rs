@@ -4,7 +4,8 @@
 //!
 //! A copy of the instruction runs in a slot of the pool. Behind it is a jump to the next instruction, or, for the probes
 //! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint. What
-//! works on registers, or accesses memory once, is for those executed within the trap.
+//! works on registers, or accesses memory once, is for those executed within the trap. What need not go on behind itself has
+//! no such copy: nobody would come back to what has masked interrupts for it.
 //!
 //! A task can be preempted in a copy that is followed by a jump: nothing on this CPU remembers it, so that another may go
 //! on with it, and the slot is given back after an RCU-tasks grace period, when it has left. That is what makes one
@@ -73,6 +74,8 @@ pub(crate) struct Point {
     pub(crate) copy: usize,
     /// The address of the copy that calls the handlers behind it, or 0.
     pub(crate) after: Word,
+    /// That one has a breakpoint behind it instead: where its length could be misjudged, and on CPUs without `post.S`.
+    after_stops: bool,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
     pub(crate) sees_interrupts: bool,
 }
@@ -136,6 +139,7 @@ impl Point {
         point.in_trap = Compute::of(insn, address as u64)
             .filter(|compute| MEMORY_IS_THE_SAME || !compute.has_operand_in_memory());
         point.sees_interrupts = is_flags(insn);
+        point.after_stops = matches!(run, Run::Copied { stops: true }) || ffi::after().is_none();
         // Whether it can be moved there is to be known now.
         if copied {
             point.code_for(insn, at, false)?;
@@ -153,28 +157,39 @@ impl Point {
             has_post: Word::new(0),
             copy,
             after: Word::new(0),
+            after_stops: false,
             sees_interrupts: false,
         }
     }
 
-    /// Where a copy's breakpoint is found by the trap, or 0 if there is none behind it: the branch is.
-    pub(crate) fn end_of(&self, copy: usize) -> usize {
-        let len = self.next.wrapping_sub(self.address);
+    /// Where the trap finds the breakpoint behind the copy, or 0 if there is none: a branch is.
+    pub(crate) fn copy_end(&self) -> usize {
         match self.run {
-            Run::Copied { stops: true } if copy != 0 => copy.wrapping_add(len),
+            Run::Copied { stops: true } if self.copy != 0 => self.copy.wrapping_add(self.len()),
+            _ => 0,
+        }
+    }
+
+    /// Where the trap finds the breakpoint behind the copy at `after`, or 0 if there is none: a call is.
+    pub(crate) fn after_end(&self) -> usize {
+        match self.after.load() {
+            after if after != 0 && self.after_stops => after.wrapping_add(self.len()),
             _ => 0,
         }
     }
 
     /// Where the call behind the copy at `after` returns to, or 0 if there is none.
-    pub(crate) fn return_of(&self, after: usize) -> usize {
-        let len = self.next.wrapping_sub(self.address);
-        match self.run {
-            Run::Copied { stops: false } if after != 0 => {
-                after.wrapping_add(len).wrapping_add(BRANCH)
+    pub(crate) fn after_return(&self) -> usize {
+        match self.after.load() {
+            after if after != 0 && !self.after_stops => {
+                after.wrapping_add(self.len()).wrapping_add(BRANCH)
             }
             _ => 0,
         }
+    }
+
+    fn len(&self) -> usize {
+        self.next.wrapping_sub(self.address)
     }
 
     /// Whether handlers for after the instruction need a copy that is not there yet.
@@ -198,12 +213,15 @@ impl Point {
         for (to, from) in code.iter_mut().zip(copy.iter().take(len)) {
             *to = *from;
         }
-        if matches!(self.run, Run::Copied { stops: true }) {
+        let branch = match (after, self.run) {
+            (true, _) => ffi::after()
+                .filter(|_| !self.after_stops)
+                .map(|after| (CALL, after)),
+            (false, Run::Copied { stops: true }) => None,
+            (false, _) => Some((JUMP, self.next)),
+        };
+        let Some((opcode, target)) = branch else {
             return Ok(code);
-        }
-        let (opcode, target) = match after {
-            true => (CALL, ffi::after()),
-            false => (JUMP, self.next),
         };
         let behind = to.wrapping_add(len).wrapping_add(BRANCH);
         let distance = target.wrapping_sub(behind) as isize;
@@ -233,7 +251,11 @@ impl Code {
         if let Some(slot) = &self.after {
             return Ok(slot.address());
         }
-        let insn = self.insn.as_ref().ok_or(Error::NotAnInstruction)?;
+        let insn = match point.run {
+            // It goes on behind itself.
+            Run::Copied { .. } => self.insn.as_ref().ok_or(Error::NotAnInstruction)?,
+            _ => return Err(Error::NotAnInstruction),
+        };
         let slot = exec_pool::alloc(SLOT).map_err(|_| Error::NoMemory)?;
         point.code_for(insn, slot.address(), true)?;
         let at = slot.address();

@@ -4,8 +4,12 @@
  *
  * The copy runs with interrupts off, mostly. Above the stack pointer is the return address into the copy, which tells
  * the copy. struct pt_regs is made around it, in the place of ss, and iret goes on where the handlers leave ip.
+ *
+ * Where iret must not be executed, nor cli, or only by the kernel's own entry code, copies do not come here but stop at a
+ * breakpoint: exports.c.
  */
 #include <linux/linkage.h>
+#include <linux/objtool.h>
 #include <asm/asm-offsets.h>
 #include <asm/segment.h>
 #include <asm/smap.h>
@@ -16,6 +20,8 @@
 	.section .kprobes.text, "ax"
 
 SYM_CODE_START(ferro_kprobe_after)
+	/* Its address is taken for the distance of direct calls. */
+	ANNOTATE_NOENDBR
 	UNWIND_HINT_UNDEFINED
 	pushq	%rsp
 	pushfq

@@ -33,9 +33,6 @@ use crate::point::Point;
 use crate::site;
 use crate::site::Kind;
 
-/// How many points may wait for a grace period before somebody waits for them.
-const RETIRED: usize = 256;
-
 /// An instruction, and the one behind it.
 type Read = (Insn, Option<Insn>);
 
@@ -50,6 +47,8 @@ pub(crate) struct Engine {
     gone: Chain,
     /// Points without probes, whose copies may still be running.
     retired: Chain,
+    /// Those of them for which a grace period of RCU tasks is going on, after which [`reap`] is called.
+    waiting: Chain,
     /// How many points ftrace calls us from.
     called: usize,
     /// Room for all of their addresses.
@@ -70,6 +69,7 @@ pub(crate) fn start() -> Result {
         probes: RBTree::new(),
         gone: Chain::new(),
         retired: Chain::new(),
+        waiting: Chain::new(),
         called: 0,
         list: KVVec::new(),
         enabled: true,
@@ -82,9 +82,28 @@ pub(crate) fn stop() {
     let mut engine = engine();
     if let Some(engine) = engine.as_mut() {
         engine.clear();
-        engine.reap();
     }
-    *engine = None;
+    let stopped = engine.take();
+    // From here on nobody finds the engine, `reap()` neither.
+    drop(engine);
+    site::close();
+    rcu_tasks::synchronize();
+    ffi::wait_for_reap();
+    if let Some(stopped) = stopped {
+        drop(stopped.finders);
+        let period = GracePeriod::wait();
+        for points in [stopped.gone, stopped.retired, stopped.waiting] {
+            points.release(&period);
+        }
+    }
+}
+
+/// A grace period of RCU tasks is over: nobody is in the copies of the points that have waited for it. Frees them.
+pub(crate) fn reap() {
+    let over = engine().as_mut().map(Engine::take_waiting);
+    if let Some(over) = over {
+        over.release(&GracePeriod::wait());
+    }
 }
 
 /// Registers probes, all or none, with this handler for faults.
@@ -96,9 +115,6 @@ pub(crate) fn register(probes: &[Kprobe], fault: FaultHandler) -> Result<(), (us
     }
     let mut engine = engine();
     let engine = engine.as_mut().ok_or((0, Error::NotStarted))?;
-    if engine.is_full() {
-        engine.reap();
-    }
     engine.register(probes, &sites, fault)
 }
 
@@ -362,9 +378,15 @@ impl Engine {
             }
         }
         self.settle(probes.clone());
+        let mut any_gone = false;
         for probe in probes {
+            any_gone |= probe.flags() & flags::GONE != 0;
             self.retire(probe.address());
         }
+        if any_gone {
+            self.retire_gone();
+        }
+        self.want_grace_period();
     }
 
     /// Whether there is a point at this address, without probes.
@@ -463,9 +485,47 @@ impl Engine {
             return;
         }
         if let Some(mut held) = self.points.remove(&address) {
+            if let Some(kind) = held.called.take() {
+                // ftrace could not take it away.
+                kind.abandon(address);
+                self.called = self.called.saturating_sub(1);
+            }
             self.hide(&mut held);
             self.retired.push(held);
         }
+    }
+
+    /// The same for those whose code has gone.
+    fn retire_gone(&mut self) {
+        for held in core::mem::replace(&mut self.gone, Chain::new()) {
+            match held.point.probes.is_empty() {
+                true => self.retired.push(held),
+                false => self.gone.push(held),
+            }
+        }
+    }
+
+    /// Has [`reap`] called after a grace period of RCU tasks, unless it is going to be called after one that has begun.
+    /// Nobody waits for it: a task that never sleeps makes it last.
+    fn want_grace_period(&mut self) {
+        if self.waiting.is_empty() && !self.retired.is_empty() {
+            core::mem::swap(&mut self.waiting, &mut self.retired);
+            ffi::call_reap();
+        }
+    }
+
+    /// The points that nobody is in any more, which from now on nobody finds.
+    fn take_waiting(&mut self) -> Chain {
+        let mut over = Chain::new();
+        for mut held in core::mem::replace(&mut self.waiting, Chain::new()) {
+            let keys = held.keys();
+            for (removed, key) in held.removed.iter_mut().skip(1).zip(keys) {
+                *removed = self.finders.copies.remove(key);
+            }
+            over.push(held);
+        }
+        self.want_grace_period();
+        over
     }
 
     /// Has a point found no longer by its own address.
@@ -545,7 +605,7 @@ impl Engine {
         // ftrace still knows the site.
         if let Some(held) = self.points.get(&address) {
             if let Some(kind) = held.called {
-                let _ = kind.remove(&[address]);
+                kind.abandon(address);
                 self.called = self.called.saturating_sub(1);
             }
         }
@@ -566,41 +626,5 @@ impl Engine {
         // Code that has gone has no breakpoint.
         let _ = self.enable_all(false);
         self.kill(|_| true);
-    }
-
-    /// Whether many points without probes wait to be freed.
-    fn is_full(&self) -> bool {
-        let mut dead = self.gone.iter().filter(|h| h.point.probes.is_empty());
-        self.retired.len > RETIRED || dead.nth(RETIRED).is_some()
-    }
-
-    /// Frees the points without probes, when nobody is in their copies.
-    fn reap(&mut self) {
-        if self.retired.first.is_none() && self.gone.first.is_none() {
-            return;
-        }
-        rcu_tasks::synchronize();
-        let mut over = Chain::new();
-        let mut gone = Chain::new();
-        while let Some(held) = self.gone.pop() {
-            match held.point.probes.is_empty() {
-                true => self.retired.push(held),
-                false => gone.push(held),
-            }
-        }
-        self.gone = gone;
-        while let Some(mut held) = self.retired.pop() {
-            let keys = held.keys();
-            for (removed, key) in held.removed.iter_mut().skip(1).zip(keys) {
-                *removed = self.finders.copies.remove(key);
-            }
-            over.push(held);
-        }
-        let period = GracePeriod::wait();
-        while let Some(mut held) = over.pop() {
-            for removed in held.removed.iter_mut().filter_map(Option::take) {
-                removed.release(&period);
-            }
-        }
     }
 }

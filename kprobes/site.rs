@@ -49,11 +49,25 @@ impl Kind {
 
     /// Has us called from these sites. Errors: those of ftrace; nothing has changed then.
     pub(crate) fn add(self, sites: &[usize]) -> Result {
+        if !sites.is_empty() {
+            // From one that the other kind still has to take out we would be called twice.
+            Self::ALL.iter().try_for_each(|kind| kind.ops().sweep())?;
+        }
         self.ops().add(sites)
     }
 
-    /// Has us called from these sites no longer. Errors: those of ftrace.
+    /// Has us called from these sites no longer. Errors: those of ftrace; then we still are.
     pub(crate) fn remove(self, sites: &[usize]) -> Result {
         self.ops().remove(sites)
     }
+
+    /// There is no point at this site any more. We may be called from there for some time, without finding one.
+    pub(crate) fn abandon(self, site: usize) {
+        self.ops().abandon(&[site]);
+    }
+}
+
+/// Has us called no longer at all, and waits until we are not.
+pub(crate) fn close() {
+    Kind::ALL.iter().for_each(|kind| kind.ops().close());
 }

@@ -29,20 +29,25 @@ pub trait FtraceHandler: 'static {
 ///
 /// # Invariants
 ///
-/// A `static`. Its `ops` is registered if and only if `count` is not 0.
+/// A `static`. What its `ops` is called at are the sites that have been added, those in `left` and, if it is registered,
+/// the anchor of `ftrace.c`: an empty set would be all functions.
 pub struct FtraceOps<H: FtraceHandler> {
     ops: UnsafeCell<bindings::ftrace_ops>,
-    /// The number of functions; with the mutex held.
-    count: UnsafeCell<usize>,
+    sites: UnsafeCell<Sites>,
     _handler: PhantomData<fn(H)>,
 }
 
-// SAFETY: `count` is used with the mutex held, `ops` by ftrace, which has locks of its own.
+// SAFETY: `sites` is used with the mutex held, `ops` by ftrace, which has locks of its own.
 unsafe impl<H: FtraceHandler> Sync for FtraceOps<H> {}
 
 // SAFETY: A mutex of `ftrace.c` that protects nothing else.
 static LOCK: StaticMutex<()> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_ftrace_ops_lock, ()) };
+
+extern "C" {
+    /// `ftrace.c`
+    fn ferro_ftrace_anchor();
+}
 
 impl<H: FtraceHandler> FtraceOps<H> {
     /// For a handler that looks.
@@ -60,12 +65,25 @@ impl<H: FtraceHandler> FtraceOps<H> {
         let mut ops: bindings::ftrace_ops = unsafe { core::mem::zeroed() };
         ops.func = Some(shim::<H>);
         ops.flags = flags as c_ulong;
-        // INVARIANT: Not registered.
+        // INVARIANT: Not registered, and nothing has been added.
         Self {
             ops: UnsafeCell::new(ops),
-            count: UnsafeCell::new(0),
+            sites: UnsafeCell::new(Sites {
+                is_open: false,
+                count: 0,
+                left: KVVec::new(),
+            }),
             _handler: PhantomData,
         }
+    }
+
+    fn with<R>(&'static self, f: impl FnOnce(&mut Open<'_>) -> R) -> R {
+        let _lock = LOCK.lock();
+        f(&mut Open {
+            ops: self.ops.get(),
+            // SAFETY: The mutex is held.
+            sites: unsafe { &mut *self.sites.get() },
+        })
     }
 
     /// Has the handler called at some more sites: all or, when it fails, none.
@@ -75,68 +93,135 @@ impl<H: FtraceHandler> FtraceOps<H> {
     /// Errors: -EINVAL if there is no site; -EBUSY if somebody else modifies where it goes on; -ENOMEM; -ENODEV if
     /// ftrace has broken down.
     pub fn add(&'static self, ips: &[usize]) -> Result {
-        if ips.is_empty() {
-            return Ok(());
-        }
-        let lock = LOCK.lock();
-        add(self.ops.get(), self.count.get(), ips, &lock)
+        self.with(|open| open.add(ips))
     }
 
-    /// Takes sites out of the set. Errors: -ENOENT if one is not in it, and then all stay.
+    /// Takes sites out of the set. Errors: -ENOENT if one is not in it, -ENOMEM; then all stay.
     ///
-    /// When this returns after the last one, no handler runs any more. Otherwise one may still run at a site that has
-    /// been taken out, until a grace period of RCU has passed.
+    /// The handler may still run at a site that has been taken out, until a grace period of RCU has passed.
     pub fn remove(&'static self, ips: &[usize]) -> Result {
+        self.with(|open| open.remove(ips))
+    }
+
+    /// The same, for who has no use for an error: without memory for it the handler is called there until there is some, at
+    /// the next change of the set.
+    pub fn abandon(&'static self, ips: &[usize]) {
+        self.with(|open| open.abandon(ips));
+    }
+
+    /// Takes out what was abandoned and is still there. Errors: -ENOMEM.
+    pub fn sweep(&'static self) -> Result {
+        self.with(|open| open.sweep())
+    }
+
+    /// Takes all out. When this returns, no handler runs any more. Waits until every task has been somewhere else.
+    pub fn close(&'static self) {
+        self.with(|open| open.close());
+    }
+}
+
+/// What an `ftrace_ops` is called at.
+struct Sites {
+    /// It is registered.
+    is_open: bool,
+    /// How many have been added, and not taken out.
+    count: usize,
+    /// Those that could not be taken out. There is room for `count` more.
+    left: KVVec<usize>,
+}
+
+/// An [`FtraceOps`], with the mutex held.
+struct Open<'a> {
+    ops: *mut bindings::ftrace_ops,
+    sites: &'a mut Sites,
+}
+
+impl Open<'_> {
+    /// Adds sites to, or removes them from, what `ops` is called at: all or none.
+    fn set(&mut self, ips: &[usize], remove: bool) -> Result {
+        let count = u32::try_from(ips.len()).map_err(|_| EINVAL)?;
+        let ips = ips.as_ptr().cast_mut();
+        // SAFETY: `ops` is that of a static; ftrace only reads the addresses.
+        to_result(unsafe {
+            bindings::ftrace_set_filter_ips(self.ops, ips, count, remove.into(), 0)
+        })
+    }
+
+    /// Registers `ops`. It stays registered, since the end of that waits for all tasks, with the locks of ftrace held.
+    fn open(&mut self) -> Result {
+        if self.sites.is_open {
+            return Ok(());
+        }
+        self.set(&[ferro_ftrace_anchor as *const () as usize], false)?;
+        // INVARIANT: With the anchor.
+        // SAFETY: `ops` is that of a static, and not registered.
+        to_result(unsafe { bindings::register_ftrace_function(self.ops) })?;
+        self.sites.is_open = true;
+        Ok(())
+    }
+
+    fn add(&mut self, ips: &[usize]) -> Result {
         if ips.is_empty() {
             return Ok(());
         }
-        let lock = LOCK.lock();
-        remove(self.ops.get(), self.count.get(), ips, &lock)
+        self.sweep()?;
+        let count = self.sites.count.saturating_add(ips.len());
+        self.sites.left.reserve(count, GFP_KERNEL)?;
+        self.open()?;
+        self.set(ips, false)?;
+        self.sites.count = count;
+        Ok(())
     }
-}
 
-type Held = crate::mutex::StaticGuard<()>;
+    fn remove(&mut self, ips: &[usize]) -> Result {
+        if ips.is_empty() {
+            return Ok(());
+        }
+        let count = self.sites.count.checked_sub(ips.len()).ok_or(ENOENT)?;
+        self.set(ips, true)?;
+        self.sites.count = count;
+        // They may stay longer.
+        let _ = self.sweep();
+        Ok(())
+    }
 
-/// Adds sites to, or removes them from, what `ops` is called at.
-fn set(ops: *mut bindings::ftrace_ops, ips: &[usize], remove: bool) -> Result {
-    let count = u32::try_from(ips.len()).map_err(|_| EINVAL)?;
-    // SAFETY: `ops` is that of a static; ftrace only reads the addresses.
-    to_result(unsafe {
-        bindings::ftrace_set_filter_ips(ops, ips.as_ptr().cast_mut(), count, remove.into(), 0)
-    })
-}
-
-fn add(ops: *mut bindings::ftrace_ops, count: *mut usize, ips: &[usize], _: &Held) -> Result {
-    set(ops, ips, false)?;
-    // SAFETY: The mutex is held.
-    let count = unsafe { &mut *count };
-    if *count == 0 {
-        // SAFETY: `ops` is that of a static, and not registered.
-        if let Err(error) = to_result(unsafe { bindings::register_ftrace_function(ops) }) {
-            set(ops, ips, true)?;
-            return Err(error);
+    fn abandon(&mut self, ips: &[usize]) {
+        if self.remove(ips).is_err() {
+            self.sites.count = self.sites.count.saturating_sub(ips.len());
+            for ip in ips {
+                // There is room since they were added.
+                let _ = self.sites.left.push_within_capacity(*ip);
+            }
         }
     }
-    // INVARIANT: It is registered now.
-    *count += ips.len();
-    Ok(())
-}
 
-fn remove(ops: *mut bindings::ftrace_ops, count: *mut usize, ips: &[usize], _: &Held) -> Result {
-    // SAFETY: The mutex is held.
-    let count = unsafe { &mut *count };
-    let left = count.checked_sub(ips.len()).ok_or(ENOENT)?;
-    // An empty set would mean all functions: it is not registered when it becomes that.
-    if left == 0 {
-        // SAFETY: `ops` is that of a static, and registered, as `count` is not 0.
-        to_result(unsafe { bindings::unregister_ftrace_function(ops) })?;
-        // INVARIANT: It is not registered any more.
-        *count = 0;
-        return set(ops, ips, true);
+    fn sweep(&mut self) -> Result {
+        while let Some(ip) = self.sites.left.last().copied() {
+            match self.set(&[ip], true) {
+                Err(error) if error == ENOMEM => return Err(error),
+                // Or it has gone with its module.
+                _ => self.sites.left.pop(),
+            };
+        }
+        Ok(())
     }
-    set(ops, ips, true)?;
-    *count = left;
-    Ok(())
+
+    fn close(&mut self) {
+        if !self.sites.is_open {
+            return;
+        }
+        // SAFETY: `ops` is that of a static, and registered. If ftrace has broken down, it calls nobody.
+        if unsafe { bindings::unregister_ftrace_function(self.ops) } == 0 {
+            // SAFETY: It is not registered any more.
+            unsafe { bindings::ftrace_free_filter(self.ops) };
+        }
+        // INVARIANT: There is nothing any more.
+        *self.sites = Sites {
+            is_open: false,
+            count: 0,
+            left: KVVec::new(),
+        };
+    }
 }
 
 /// What ftrace calls.
