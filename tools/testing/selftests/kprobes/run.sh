@@ -3,7 +3,7 @@
 #
 # Runs the kprobes selftests on the running kernel, as root, and prints KTAP.
 #
-#	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; all without one
+#	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; without one all but death.*, which oops
 #
 # What the list "expected-failures" (mainline) or "expected-failures.rust" names has to fail, and nothing else.
 # The modules are in $KPROBES_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
@@ -45,7 +45,9 @@ if [ -e /proc/sys/debug/kprobes-optimization ]; then echo 0 >/proc/sys/debug/kpr
 selected() {
 	local name=$1 want
 	shift
-	[ $# = 0 ] && return
+	if [ $# = 0 ]; then
+		case $name in death.*) return 1 ;; *) return 0 ;; esac
+	fi
 	for want; do
 		case $name in "$want"*) return 0 ;; *) ;; esac
 	done
@@ -141,6 +143,7 @@ run() {
 	case $name in
 	refuse.twice | refuse.batch_same_twice) dmesg -n 1 ;;
 	jprobe.traced_*) graph function_graph ;;
+	death.*) echo 0 >/proc/sys/kernel/panic_on_oops ;;
 	*) ;;
 	esac
 	if echo "$name" >$self/run; then
@@ -231,6 +234,8 @@ fi
 # What the kernel complains about belongs to the case that ran.
 dmesg | grep -v 'WARNING: kernel/kprobes.c:.* at register_k' | awk '
 	/kprobes_selftest: RUN / { name = $NF }
+	# an Oops is what these are about
+	name ~ /^death\./ { next }
 	/WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection/ { print name ? name : "module.log", $0 }
 ' >"$work/complaints"
 awk -v tests="$tests" -f "$here/../relay/judge.awk" "$work/expected" "$work/complaints" "$work/results"

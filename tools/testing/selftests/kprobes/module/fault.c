@@ -409,8 +409,12 @@ static void in_missed(void)
 
 static int faults_itself(struct kprobe *p, struct pt_regs *regs, int trapnr)
 {
+	struct kprobe *running = kprobe_running();
 	long value;
 
+	/* something runs that is no probe's handler, but a structure that can be looked at */
+	if (!running || running == p || get_kernel_nofault(value, (long *)&running->addr) || value)
+		wrong++;
 	declines(p, regs, trapnr);
 	if (copy_from_kernel_nofault(&value, bad[0].address, sizeof(value)) != -EFAULT)
 		wrong++;

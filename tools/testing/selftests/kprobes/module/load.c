@@ -4,6 +4,7 @@
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
+#include <linux/kthread.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
 
@@ -164,8 +165,68 @@ static void storm(void)
 	unregister_kprobe(&steady);
 }
 
+static bool spins, spun_too_long;
+
+/* A task that is preempted and never sleeps: RCU's grace periods for tasks do not end. A minute is enough for it. */
+static int spin(void *unused)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	WRITE_ONCE(spins, true);
+	while (!kthread_should_stop() && !READ_ONCE(spun_too_long)) {
+		if (time_after(jiffies, end))
+			WRITE_ONCE(spun_too_long, true);
+		cpu_relax();
+	}
+	while (!kthread_should_stop())
+		schedule_timeout_idle(1);
+	return 0;
+}
+
+/*
+ * Probes come and go while a task never sleeps: many at breakpoints, and the only one at an ftrace site. Nobody
+ * waits for it.
+ */
+static void never_sleeps(void)
+{
+	struct kprobe entry = { .addr = (kprobe_opcode_t *)kst_target, .pre_handler = many_pre };
+	unsigned int i, round, count = min_t(unsigned int, kst_many_probes, KST_MANY);
+	struct many *many = kcalloc(KST_MANY, sizeof(*many), GFP_KERNEL);
+	struct kprobe **list = kcalloc(KST_MANY, sizeof(*list), GFP_KERNEL);
+	struct task_struct *task;
+
+	if (!EXPECT(many && list))
+		goto out;
+	count = min(count, 300U);
+	spins = false;
+	spun_too_long = false;
+	task = kthread_run(spin, NULL, "kst_spin");
+	if (!EXPECT(!IS_ERR(task)))
+		goto out;
+	while (!READ_ONCE(spins))
+		msleep(20);
+	for (round = 0; round < 3 && !READ_ONCE(spun_too_long); round++) {
+		for (i = 0; i < count; i++) {
+			many[i].kp = (struct kprobe){ .addr = many_at(i), .pre_handler = many_pre };
+			list[i] = &many[i].kp;
+		}
+		if (!EXPECT_EQ(register_kprobes(list, count), 0))
+			break;
+		unregister_kprobes(list, count);
+		EXPECT_EQ(register_kprobe(&entry), 0);
+		unregister_kprobe(&entry);
+		entry.addr = (kprobe_opcode_t *)kst_target;
+	}
+	EXPECT(!READ_ONCE(spun_too_long));
+	kthread_stop(task);
+out:
+	kfree(list);
+	kfree(many);
+}
+
 const struct kst_case kst_load_cases[] = {
 	{ "load.batch", batch },
 	{ "load.storm", storm },
+	{ "load.never_sleeps", never_sleeps },
 	{ }
 };

@@ -446,4 +446,7 @@ SYM_FUNC_END(\name)
 	BAD kst_vmcall		"vmcall"
 	BAD kst_far_call	"lcall *(%rax)"
 	BAD kst_far_jmp		"ljmp *(%rax)"
+	BAD kst_jmp_gs		"jmp *%gs:this_cpu_off(%rip)"
+	/* jmp *(%r16) */
+	BAD kst_jmp_rex2	".byte 0xd5, 0x10, 0xff, 0x20"
 	BAD kst_iret		"iretq"

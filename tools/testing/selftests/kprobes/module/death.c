@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The kernel kills a task within a handler, at an ftrace site or when a function returns: in the log is an Oops. Nothing
+ * of that is left on its CPU.
+ */
+#include <linux/bug.h>
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/kthread.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "kprobes_selftest.h"
+
+static struct task_struct *victim;
+static unsigned int hits;
+
+static int dies(struct kprobe *p, struct pt_regs *regs)
+{
+	BUG_ON(current == victim);
+	return 0;
+}
+NOKPROBE_SYMBOL(dies);
+
+static int dies_returning(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	BUG_ON(current == victim);
+	return 0;
+}
+NOKPROBE_SYMBOL(dies_returning);
+
+static int count(struct kprobe *p, struct pt_regs *regs)
+{
+	hits++;
+	return 0;
+}
+NOKPROBE_SYMBOL(count);
+
+static int comes_by(void *unused)
+{
+	return kst_target(1);
+}
+
+/* A task on a CPU that calls kst_target(), and ends within it. */
+static void kill_on(unsigned int cpu)
+{
+	unsigned int tries = 0;
+
+	victim = kthread_create(comes_by, NULL, "kst_victim");
+	if (!EXPECT(!IS_ERR(victim)))
+		return;
+	get_task_struct(victim);
+	kthread_bind(victim, cpu);
+	wake_up_process(victim);
+	while (!READ_ONCE(victim->exit_state) && tries++ < 1000)
+		msleep(20);
+	EXPECT(READ_ONCE(victim->exit_state));
+	put_task_struct(victim);
+	victim = NULL;
+}
+
+static void come_by(void *unused)
+{
+	EXPECT_EQ(kst_call_bytes(3), 3);
+}
+
+static void fault(void *unused)
+{
+	long value;
+
+	EXPECT_EQ(copy_from_kernel_nofault(&value, (void *)0xffffeb0000000000, sizeof(value)), -EFAULT);
+}
+
+/* Whether probes are hit on that CPU. */
+static bool hits_on(unsigned int cpu)
+{
+	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };
+	bool ok;
+
+	hits = 0;
+	EXPECT_EQ(register_kprobe(&kp), 0);
+	EXPECT_EQ(smp_call_function_single(cpu, come_by, NULL, true), 0);
+	unregister_kprobe(&kp);
+	ok = EXPECT_EQ(hits, 1);
+	return EXPECT_EQ(kp.nmissed, 0) && ok;
+}
+
+/* The CPU on which to do it: another one, if there is one. */
+static unsigned int some_cpu(void)
+{
+	return cpumask_last(cpu_online_mask);
+}
+
+static void at_entry(void)
+{
+	struct kprobe *kp = kzalloc_obj(*kp);
+	unsigned int cpu = some_cpu();
+
+	if (!EXPECT(kp))
+		return;
+	kp->addr = (kprobe_opcode_t *)kst_target;
+	kp->pre_handler = dies;
+	EXPECT_EQ(register_kprobe(kp), 0);
+	kill_on(cpu);
+	EXPECT(hits_on(cpu));
+	unregister_kprobe(kp);
+	/* and the next fault there does not look for a handler in it */
+	memset(kp, 0x6b, sizeof(*kp));
+	if (hits_on(cpu))
+		EXPECT_EQ(smp_call_function_single(cpu, fault, NULL, true), 0);
+	kfree(kp);
+}
+
+static void at_return(void)
+{
+	struct kretprobe rp = { .kp.addr = (kprobe_opcode_t *)kst_target, .handler = dies_returning };
+	unsigned int cpu = some_cpu();
+
+	EXPECT_EQ(register_kretprobe(&rp), 0);
+	kill_on(cpu);
+	EXPECT(hits_on(cpu));
+	unregister_kretprobe(&rp);
+	EXPECT(hits_on(cpu));
+}
+
+const struct kst_case kst_death_cases[] = {
+	{ "death.at_entry", at_entry },
+	{ "death.at_return", at_return },
+	{ }
+};

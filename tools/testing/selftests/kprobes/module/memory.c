@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ftrace gets no memory when the set of functions changes that it calls kprobes from: a probe on its allocation of sets
+ * fails it, for the task that has asked for it.
+ */
+#include <linux/ptrace.h>
+#include <linux/sched.h>
+
+#include "kprobes_selftest.h"
+
+static struct task_struct *failing;
+static unsigned int failed, hits;
+
+/* Has the function return NULL. */
+static int fail(struct kprobe *p, struct pt_regs *regs)
+{
+	if (current != failing)
+		return 0;
+	failed++;
+	regs->ax = 0;
+	regs->ip = *(unsigned long *)regs->sp;
+	regs->sp += sizeof(unsigned long);
+	return 1;
+}
+NOKPROBE_SYMBOL(fail);
+
+static int count(struct kprobe *p, struct pt_regs *regs)
+{
+	hits++;
+	return 0;
+}
+NOKPROBE_SYMBOL(count);
+
+static void count_after(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
+{
+	hits++;
+}
+NOKPROBE_SYMBOL(count_after);
+
+static struct kprobe failure = { .symbol_name = "alloc_ftrace_hash", .pre_handler = fail };
+
+static bool begin(void)
+{
+	int err;
+
+	failure.addr = NULL;
+	err = register_kprobe(&failure);
+	if (err)
+		kst_skip("no function alloc_ftrace_hash() to fail");
+	return !err;
+}
+
+static void end(void)
+{
+	unregister_kprobe(&failure);
+}
+
+/* From here on until the next call, which returns how often. */
+static unsigned int fails(bool now)
+{
+	failing = now ? current : NULL;
+	return xchg(&failed, 0);
+}
+
+/* Probes on two functions come and go, one of them when there is no memory. main.c looks for what is left in the text. */
+static void removing(void)
+{
+	struct kprobe a = { .symbol_name = "kst_target", .pre_handler = count };
+	struct kprobe b = { .symbol_name = "kst_target_2", .pre_handler = count };
+	struct kprobe after = { .symbol_name = "kst_target", .pre_handler = count, .post_handler = count_after };
+
+	if (!begin())
+		return;
+	EXPECT_EQ(register_kprobe(&a), 0);
+	EXPECT_EQ(register_kprobe(&b), 0);
+	fails(true);
+	unregister_kprobe(&a);
+	EXPECT(fails(false));
+	hits = 0;
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(hits, 0);
+	/* it comes again, and is hit once */
+	a = (struct kprobe){ .symbol_name = "kst_target", .pre_handler = count };
+	EXPECT_EQ(register_kprobe(&a), 0);
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(hits, 1);
+	fails(true);
+	unregister_kprobe(&a);
+	EXPECT(fails(false));
+	/* and so does one that ftrace calls in another way: as long as there is no memory it is refused */
+	fails(true);
+	EXPECT_EQ(register_kprobe(&after), -ENOMEM);
+	EXPECT(fails(false));
+	after.addr = NULL;
+	EXPECT_EQ(register_kprobe(&after), 0);
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(hits, 3);
+	EXPECT_EQ(kst_target_2(1), 7);
+	EXPECT_EQ(hits, 4);
+	unregister_kprobe(&after);
+	unregister_kprobe(&b);
+	end();
+}
+
+/* The last one goes when there is no memory. */
+static void removing_last(void)
+{
+	struct kprobe a = { .symbol_name = "kst_target", .pre_handler = count };
+	struct kprobe b = { .symbol_name = "kst_target_2", .pre_handler = count };
+
+	if (!begin())
+		return;
+	hits = 0;
+	EXPECT_EQ(register_kprobe(&a), 0);
+	fails(true);
+	unregister_kprobe(&a);
+	EXPECT(fails(false));
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(register_kprobe(&b), 0);
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(hits, 0);
+	EXPECT_EQ(kst_target_2(1), 7);
+	EXPECT_EQ(hits, 1);
+	unregister_kprobe(&b);
+	end();
+}
+
+/* Disabling fails, and the probe stays enabled. */
+static void disabling(void)
+{
+	struct kprobe a = { .symbol_name = "kst_target", .pre_handler = count };
+	struct kprobe b = { .symbol_name = "kst_target_2", .pre_handler = count };
+
+	if (!begin())
+		return;
+	hits = 0;
+	EXPECT_EQ(register_kprobe(&a), 0);
+	EXPECT_EQ(register_kprobe(&b), 0);
+	fails(true);
+	EXPECT_EQ(disable_kprobe(&a), -ENOMEM);
+	EXPECT(fails(false));
+	EXPECT(!kprobe_disabled(&a));
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(hits, 1);
+	EXPECT_EQ(disable_kprobe(&a), 0);
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(hits, 1);
+	fails(true);
+	EXPECT_EQ(enable_kprobe(&a), -ENOMEM);
+	EXPECT(fails(false));
+	EXPECT(kprobe_disabled(&a));
+	EXPECT_EQ(enable_kprobe(&a), 0);
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(hits, 2);
+	unregister_kprobe(&a);
+	unregister_kprobe(&b);
+	end();
+}
+
+const struct kst_case kst_memory_cases[] = {
+	{ "memory.removing", removing },
+	{ "memory.removing_last", removing_last },
+	{ "memory.disabling", disabling },
+	{ }
+};
