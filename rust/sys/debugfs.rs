@@ -162,9 +162,13 @@ impl<T: FileOps> File<T> {
             }
         })?;
         let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
+        // SAFETY: The file has just been made, and nobody else can have removed it.
+        let dentry = unsafe { Dentry::get(dentry) };
+        if object.size() > 0 {
+            dentry.set_size(object.size());
+        }
         Ok(Self {
-            // SAFETY: The file has just been made, and nobody else can have removed it.
-            dentry: unsafe { Dentry::get(dentry) },
+            dentry,
             _object: object,
         })
     }

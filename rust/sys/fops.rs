@@ -87,6 +87,11 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
         events::IN | events::RDNORM
     }
 
+    /// The size of the file, if its contents have a fixed place; it is 0 otherwise.
+    fn size(&self) -> usize {
+        0
+    }
+
     /// Allows a mapping, which will be read-only for good if it is now, or refuses it.
     fn mmap(&self, _request: &MmapRequest) -> Result {
         Err(ENODEV)
@@ -157,6 +162,19 @@ impl UserDst {
     pub fn copy(&self, from: MemRange<'_>) -> Result {
         // SAFETY: The range is readable, and only copied, byte by byte, by the CPU.
         unsafe { self.copy_raw(from.as_ptr(), from.len()) }
+    }
+
+    /// As [`UserDst::copy`] as far as user memory can be written, and tells how many bytes that were; none if
+    /// `from` does not fit.
+    pub fn copy_some(&self, from: MemRange<'_>) -> usize {
+        if from.len() > self.left {
+            return 0;
+        }
+        let (ptr, len) = (self.ptr.as_mut_ptr(), from.len());
+        // SAFETY: The range is readable, and only copied, byte by byte, by the CPU; user memory is checked by the
+        // callee.
+        let missing = unsafe { bindings::copy_to_user(ptr, from.as_ptr().cast(), len) };
+        len.saturating_sub(missing)
     }
 
     /// Moves on by `len` bytes that have been copied.
