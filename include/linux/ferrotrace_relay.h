@@ -101,20 +101,21 @@ struct relay_fast_slot {
 /**
  * relay_fast_open() - open a channel with a buffer for each CPU
  * @base_filename: name of the files, which the number of the CPU is added to; DIR/NAME if they shall be in
- *	a directory of their own in the root of debugfs, which is removed with the channel
+ *	a directory of their own in the root of debugfs, which is removed with the channel. In UTF-8, not empty
  * @parent: directory of debugfs for them, or NULL for its root
  * @subbuf_size: bytes of a sub-buffer, a power of two of at least 64
  * @n_subbufs: sub-buffers of a CPU, a power of two of at least 2
  * @flags: RELAY_FAST_OVERWRITE or 0
- * @format: text of the file "format" beside them, which describes the records by their type, or NULL
+ * @format: text that describes the records by their type, for the file DIR/format, or NAME.format without DIR; or
+ *	NULL
  *
  * Until the kernel starts user space, all possible CPUs get a buffer, and the files come when debugfs is
  * there. Later CPUs get a buffer when they first come up.
  *
  * Context: Process, from early_initcall() on. Sleeps. Not from a CPU hotplug callback.
- * Return: The channel, or an ERR_PTR: -EINVAL for names, sizes or flags that cannot be, -ENOMEM, -EEXIST if
- *	the directory or a file is there already, -ENODEV or -EPERM without debugfs, -ENOENT if @parent has been
- *	removed. Nothing is left behind then.
+ * Return: The channel, or an ERR_PTR: -EINVAL for names, sizes or flags that cannot be, -ENAMETOOLONG, -ENOMEM,
+ *	-EEXIST if the directory or a file is there already, -ENODEV or -EPERM without debugfs, -ENOENT if @parent
+ *	has been removed. Nothing is left behind then.
  */
 struct relay_fast *relay_fast_open(const char *base_filename, struct dentry *parent,
 				   size_t subbuf_size, size_t n_subbufs, unsigned int flags,

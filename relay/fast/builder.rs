@@ -91,19 +91,21 @@ impl<'a> Builder<'a> {
     ///
     /// While the kernel boots this works from early initcalls on; the files come when debugfs does.
     ///
-    /// Context: process; sleeps. Errors: -EINVAL for sizes that cannot be, -EEXIST if the directory
-    /// is there already, -ENODEV or -EPERM without debugfs, -ENOMEM.
+    /// Context: process; sleeps. Errors: -EINVAL for sizes that cannot be, and for names that are empty, have a
+    /// slash or are not UTF-8; -ENAMETOOLONG; -EEXIST if the directory is there already; -ENODEV or -EPERM
+    /// without debugfs; -ENOMEM.
     pub fn open(self) -> Result<Channel> {
         let overwrite = self.mode == Mode::Overwrite;
         let ring = Ring::new(self.subbuf_size, self.n_subbufs, overwrite).map_err(|_| EINVAL)?;
+        let text = |name: &'a CStr| name.to_str().map_err(|_| EINVAL);
         let files = Files::new(
-            Parent::ToMake(CString::try_from(self.dir)?),
-            CString::try_from(self.base)?,
+            Parent::to_make(text(self.dir)?)?,
+            text(self.base)?,
             self.permissions,
             self.format
                 .map(|format| CString::try_from_fmt(fmt!("{format}")))
                 .transpose()?,
-        );
+        )?;
         Channel::open(ring, files)
     }
 }

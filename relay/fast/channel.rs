@@ -148,6 +148,18 @@ pub(crate) enum Parent {
     Own(Dir),
 }
 
+impl Parent {
+    /// A directory of this name in the root of debugfs.
+    ///
+    /// Errors: -EINVAL for a name that no file can have, -ENOMEM.
+    pub(crate) fn to_make(name: &str) -> Result<Self> {
+        if matches!(name, "" | "." | "..") || name.contains('/') {
+            return Err(EINVAL);
+        }
+        Ok(Self::ToMake(CString::try_from_fmt(fmt!("{name}"))?))
+    }
+}
+
 /// The files of a channel.
 pub(crate) struct Files {
     base: CString,
@@ -171,21 +183,26 @@ impl NodeOps for Format {
 }
 
 impl Files {
-    /// No files yet.
+    /// No files yet; `base` is what they are called before the number.
+    ///
+    /// Errors: -EINVAL for a name that is empty or has a slash, -ENOMEM.
     pub(crate) fn new(
         parent: Parent,
-        base: CString,
+        base: &str,
         permissions: u16,
         format: Option<CString>,
-    ) -> Self {
-        Self {
-            base,
+    ) -> Result<Self> {
+        if base.is_empty() || base.contains('/') {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            base: CString::try_from_fmt(fmt!("{base}"))?,
             permissions,
             format,
             made: KVec::new(),
             format_file: None,
             parent,
-        }
+        })
     }
 
     /// The directory, which is made if it has to be.
@@ -207,12 +224,17 @@ impl Files {
         }
         self.made.reserve(1, GFP_KERNEL)?;
         let dir = self.dir()?;
+        let base = self.base.to_str().map_err(|_| EINVAL)?;
         if let (Some(format), None) = (&self.format, &self.format_file) {
             let node = Shared::new(Ok(Format(CString::try_from(&**format)?)))?;
             let mode = self.permissions & 0o444;
-            self.format_file = Some(dir.file(c"format", mode, &FORMAT_FILE, node)?);
+            // A directory of the client's can have files of several channels.
+            let name = match self.parent {
+                Parent::Client(_) => CString::try_from_fmt(fmt!("{}.format", base))?,
+                _ => CString::try_from(c"format")?,
+            };
+            self.format_file = Some(dir.file(&name, mode, &FORMAT_FILE, node)?);
         }
-        let base = self.base.to_str().map_err(|_| EINVAL)?;
         let name = CString::try_from_fmt(fmt!("{}{}", base, cpu.get()))?;
         let file = dir.file(&name, self.permissions, &BUFFER_FILES, buffer.clone())?;
         self.made.push((cpu, file), GFP_KERNEL)?;

@@ -132,21 +132,14 @@ unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
 }
 
 /// Where files called `name` go that a client wants in `parent`, and how they are called there.
-fn place(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, CString)> {
+///
+/// Errors: -EINVAL.
+fn place(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
     let name = name.to_str().map_err(|_| EINVAL)?;
     match (name.split_once('/'), parent) {
-        (None, parent) => {
-            let parent = parent.unwrap_or(DirRef::ROOT);
-            Ok((
-                Parent::Client(parent),
-                CString::try_from_fmt(fmt!("{name}"))?,
-            ))
-        }
-        (Some((dir, base)), None) if !dir.is_empty() && !base.contains('/') => Ok((
-            Parent::ToMake(CString::try_from_fmt(fmt!("{dir}"))?),
-            CString::try_from_fmt(fmt!("{base}"))?,
-        )),
-        (Some(_), _) => Err(EINVAL),
+        (None, parent) => Ok((Parent::Client(parent.unwrap_or(DirRef::ROOT)), name)),
+        (Some((dir, base)), None) => Ok((Parent::to_make(dir)?, base)),
+        (Some(_), Some(_)) => Err(EINVAL),
     }
 }
 
@@ -177,7 +170,7 @@ unsafe extern "C" fn relay_fast_open(
             return Err(EINVAL);
         }
         let ring = Ring::new(subbuf_size, n_subbufs, overwrite).map_err(|_| EINVAL)?;
-        let inner = Inner::new(ring, Files::new(parent, base, FILE_MODE, format))?;
+        let inner = Inner::new(ring, Files::new(parent, base, FILE_MODE, format)?)?;
         let pointer = &raw const **inner;
         // The registry keeps it.
         registry::open(inner)?;

@@ -213,14 +213,18 @@ impl OutputDir {
 
     /// Keeps a copy of the client's description of its records, if there is one.
     pub fn copy_format(&self, channel: &Path) -> Result<()> {
-        let from = channel.join(FORMAT);
-        let text = match fs::read(&from) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Error::channel("read", &from, error)),
-        };
-        let to = self.dir.join(FORMAT);
-        fs::write(&to, text).map_err(|error| Error::output("write to", &to, error))
+        // Its own comes first: a directory can have several channels.
+        for name in [format!("{}.{FORMAT}", self.name), FORMAT.into()] {
+            let from = channel.join(name);
+            let text = match fs::read(&from) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(Error::channel("read", &from, error)),
+            };
+            let to = self.dir.join(FORMAT);
+            return fs::write(&to, text).map_err(|error| Error::output("write to", &to, error));
+        }
+        Ok(())
     }
 
     /// Writes the description of the recording; a reader sees the old one or the new one.

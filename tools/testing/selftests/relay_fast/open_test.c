@@ -137,6 +137,48 @@ TEST_F(open, bad_directories)
 	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/a"));
 }
 
+TEST_F(open, bad_names)
+{
+	static const char *const bad[] = { "", "a/", "/", "./a", "../a", "a//b", "a/b" };
+	char longest[256];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		ASSERT_EQ(-EINVAL, ctl("open name=%s dir=%s", bad[i], i == 6 ? "own" : "root")) {
+			TH_LOG("\"%s\"", bad[i]);
+		}
+	}
+	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/a"));
+	ASSERT_EQ(-EINVAL, ctl("open name=\xff"));
+	memset(longest, 'n', sizeof(longest));
+	longest[255] = 0;
+	ASSERT_EQ(-ENAMETOOLONG, ctl("open name=%s", longest));
+	longest[254] = 0;
+	CTL("open name=%s", longest);
+}
+
+static bool file_says(const char *name, const char *text)
+{
+	char buf[32] = "";
+	int fd = open_file(name, O_RDONLY);
+
+	if (fd < 0 || read(fd, buf, sizeof(buf) - 1) < 0)
+		return false;
+	close(fd);
+	return !strcmp(buf, text);
+}
+
+TEST_F(open, formats_in_one_directory)
+{
+	CTL("open format=these");
+	CTL("open other=1 name=other format=those");
+	ASSERT_TRUE(file_says("cpu.format", "these"));
+	ASSERT_TRUE(file_says("other.format", "those"));
+	CTL("close");
+	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu.format"));
+	ASSERT_TRUE(file_says("other.format", "those"));
+	CTL("closeother");
+}
+
 TEST_F(open, same_name_twice)
 {
 	struct mapped m;
