@@ -147,6 +147,9 @@ u64 relay_fast_lost(const struct relay_fast *chan);
 struct relay_fast_record *relay_fast_reserve_slow(struct relay_fast *chan, u64 bytes, bool timed);
 u64 relay_fast_time(void);
 
+/* Set in relay_fast_ctl.reserve when 16 records are open or more: the engine looks at each, and refuses the 25th. */
+#define RELAY_FAST_CROWDED	0x10
+
 /* x86: a single instruction is atomic against everything that interrupts it on its CPU. */
 static __always_inline bool relay_fast_exchange(u64 *word, u64 *old, u64 new)
 {
@@ -188,7 +191,7 @@ static __always_inline bool __relay_fast_reserve(struct relay_fast *chan, struct
 			time = relay_fast_time();
 		new = old + (bytes << RELAY_FAST_POSITION_SHIFT) + 1;
 		/* A plain load, which the comparison takes in. What it misses, the next reserve finds. */
-		if (unlikely(new > data_race(ctl->limit)))
+		if (unlikely(new > data_race(ctl->limit) || (old & RELAY_FAST_CROWDED)))
 			goto slow;
 	} while (unlikely(!relay_fast_exchange(&ctl->reserve, &old, new)));
 	/* The mask takes the count of records in flight away too. */
@@ -242,8 +245,8 @@ static __always_inline void relay_fast_copy(void *to, const void *from, size_t l
  *
  * When it returns true, preemption is off, @slot->data may be written, and relay_fast_commit() or
  * relay_fast_discard() has to follow, soon and on this CPU: until then readers do not see the record, nor
- * what is written after it. Other records may be written meanwhile. A context may have 4 records open at
- * most.
+ * what is written after it. Other records may be written meanwhile: a CPU may have 24 open at once, and more are
+ * refused. Nobody may sleep meanwhile.
  *
  * Context: Any, NMI included.
  * Return: Whether there is room; if not, the loss has been counted.

@@ -2,19 +2,16 @@
 
 //! The buffer of a CPU: what the writer reports, and what user space does with its file.
 //!
-//! Contexts: [`Buffer::granted`] and [`Buffer::refused`] where a record is written, any; the rest in
-//! process context. Locks: [`Buffer::reading`], around each `read()`.
+//! Contexts: [`Buffer::wake_readers`] where a record is written, any; the rest in process context.
+//! Locks: [`Buffer::reading`], around each `read()`.
 #![deny(unsafe_code)]
 
-use ferro_core::ring::Grant;
 use ferro_core::ring::Ring;
 use ferro_core::ring::Run;
-use ferro_core::ring::Sample;
 use ferro_core::ring::Words;
 use ferro_sys::counted::first_ref;
 use ferro_sys::counted::Shared;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::cpu::HotplugOff;
 use ferro_sys::fops::events;
 use ferro_sys::fops::MmapRequest;
 use ferro_sys::fops::UserDst;
@@ -27,8 +24,6 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::static_lock_class;
 use kernel::sync::aref::ARef;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Relaxed;
 use kernel::sync::barrier;
 use kernel::sync::Mutex;
 use kernel::sync::Refcount;
@@ -38,10 +33,6 @@ use kernel::sync::Refcount;
 pub(crate) struct Buffer {
     pub(crate) count: Refcount,
     memory: ARef<Shared<RingMem>>,
-    cpu: CpuId,
-    /// Where the last padding of each sub-buffer started. Written by who reserved it, before the
-    /// record behind it is committed, which publishes it.
-    padded: KVVec<Atomic<u64>>,
     #[pin]
     pub(crate) readers: WaitQueue,
     #[pin]
@@ -57,17 +48,10 @@ impl Buffer {
     /// Errors: -ENOMEM.
     pub(crate) fn new(ring: Ring, cpu: CpuId) -> Result<ARef<Self>> {
         let memory = Shared::new(RingMem::new(ring, cpu))?;
-        let n_subbufs = usize::try_from(ring.n_subbufs())?;
-        let mut padded = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
-        for _ in 0..n_subbufs {
-            padded.push(Atomic::new(0u64), GFP_KERNEL)?;
-        }
         let buffer = KBox::pin_init(
             pin_init!(Self {
                 count: Refcount::new(1),
                 memory,
-                cpu,
-                padded,
                 readers <- WaitQueue::new(c"fast_relay", static_lock_class!()),
                 wake <- Self::wake_work(),
                 reading <- new_mutex!(()),
@@ -82,46 +66,13 @@ impl Buffer {
         &self.memory
     }
 
-    fn ring(&self) -> &Ring {
-        self.memory.ring()
-    }
-
-    /// A record has been reserved on the slow path and is not committed yet.
-    pub(crate) fn granted(&self, grant: &Grant) {
-        if let Some(padding) = grant.entered.filter(|padding| padding.bytes > 0) {
-            if let Some(padded) = self.padded.get(self.ring().index(padding.start)) {
-                padded.store(padding.start, Relaxed);
-            }
-        }
-        // The barrier between the reserve and this look is in `Ring::update_limit()`.
-        if grant.wake && self.readers.is_active() {
+    /// A reader that waits may have to be woken: what it waits for is there, or it can make room.
+    pub(crate) fn wake_readers(&self) {
+        // The barrier between the change of the writer's words and this look is in `Ring::reserve()`.
+        if self.readers.is_active() {
             // Waking takes locks that whoever is being traced may hold.
             self.wake.queue();
         }
-    }
-
-    /// A record has been lost for want of room. A reader that waits can make some.
-    pub(crate) fn refused(&self) {
-        // The barrier is in `Ring::reserve()`.
-        if self.readers.is_active() {
-            self.wake.queue();
-        }
-    }
-
-    fn next_run(&self, position: u64) -> (u64, Option<Run>) {
-        self.ring()
-            .next_run(Sample::new(&**self.memory), position, |index| {
-                self.padded
-                    .get(index)
-                    .map_or(0, |padded| padded.load(Relaxed))
-            })
-    }
-
-    /// Whether the data behind `position` has not been overwritten while it was looked at.
-    fn is_kept(&self, position: u64) -> bool {
-        // The look at the data comes first.
-        barrier::smp_mb(barrier::Read);
-        self.ring().kept(self.memory.reserve().position()) <= position
     }
 
     /// How much of a run a reader takes that has room for `left` bytes: whole records.
@@ -152,7 +103,7 @@ impl Buffer {
         let _guard = self.reading.lock();
         while to.left() > 0 {
             let consumed = self.memory.consumed();
-            let (position, run) = self.next_run(consumed);
+            let (position, run) = self.memory.next_run(consumed);
             let Some(run) = run else {
                 self.memory.set_consumed(consumed, position);
                 return Ok(());
@@ -160,19 +111,27 @@ impl Buffer {
             let bytes = self.whole_records(&run, u64::try_from(to.left())?);
             let from = self.memory.data(run.start, bytes).ok_or(EIO)?;
             let len = from.len();
-            to.copy(from)?;
-            if !self.is_kept(run.start) {
+            // If user memory ends before, what arrived has whole records too, maybe none.
+            let copied = u64::try_from(to.copy_some(from))?;
+            let bytes = match copied < bytes {
+                true => self.whole_records(&run, copied),
+                false => bytes,
+            };
+            if !self.memory.is_kept(run.start) {
                 continue;
             }
             if len == 0 {
                 return Err(EMSGSIZE);
             }
+            if bytes == 0 {
+                return Err(EFAULT);
+            }
             // Padding goes with the last byte before it, not with the next read.
-            let (next, _) = self.next_run(run.start + bytes);
+            let (next, _) = self.memory.next_run(run.start + bytes);
             if !self.memory.set_consumed(consumed, next) {
                 return Err(EBUSY);
             }
-            to.commit(len);
+            to.commit(usize::try_from(bytes)?);
         }
         Ok(())
     }
@@ -181,7 +140,7 @@ impl Buffer {
     /// lost for want of room, or the channel has been closed and something is left.
     pub(crate) fn poll_events(&self) -> u32 {
         if self.memory.is_closed() {
-            let left = self.next_run(self.memory.consumed()).1.is_some();
+            let left = self.memory.next_run(self.memory.consumed()).1.is_some();
             let readable = match left {
                 true => events::IN | events::RDNORM,
                 false => 0,
@@ -190,22 +149,13 @@ impl Buffer {
         }
         // The poller is in the queue; this is between that and its look at the writer's words.
         barrier::smp_mb(barrier::Full);
-        if !self.is_due() && self.ring().limit_is_late(&**self.memory) {
-            // A thread of the writer's CPU: no record of a task is half reserved there meanwhile, with
-            // the limit that this replaces.
-            HotplugOff::new().call_on(self.cpu, &|| {
-                let position = self.memory.reserve().position();
-                self.ring().update_limit(&**self.memory, position);
-            });
+        if !self.memory.is_due() {
+            self.memory.look_after();
         }
-        match self.is_due() {
+        match self.memory.is_due() {
             true => events::IN | events::RDNORM,
             false => 0,
         }
-    }
-
-    fn is_due(&self) -> bool {
-        self.ring().is_due(&**self.memory, self.memory.is_stalled())
     }
 
     /// `mmap()`: any pages, read-only, or the reader's page alone, writable.

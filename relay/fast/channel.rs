@@ -87,12 +87,11 @@ impl Inner {
         let buffer = Buffer::new(self.ring, cpu)?;
         let memory = buffer.memory().clone();
         let index = usize::try_from(cpu.get())?;
-        // First: a writer whose record the buffer has granted commits it there. Until the buffer can be
-        // found nothing is granted.
-        self.slots.publish(cpu, memory);
+        // First: who writes to the memory finds the readers to wake.
         if let Some(slot) = self.buffers.get(index) {
             slot.populate(buffer);
         }
+        self.slots.publish(memory);
         Ok(())
     }
 

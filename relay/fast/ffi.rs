@@ -41,6 +41,7 @@ use crate::buffer::Buffer;
 use crate::channel::Files;
 use crate::channel::Inner;
 use crate::channel::Parent;
+use crate::record::Dropped;
 use crate::registry;
 use crate::FastRelay;
 
@@ -95,6 +96,10 @@ unsafe impl FileOps for Buffer {
 
     fn events(&self) -> u32 {
         self.poll_events()
+    }
+
+    fn size(&self) -> usize {
+        self.memory().len()
     }
 
     fn mmap(&self, request: &MmapRequest) -> Result {
@@ -230,15 +235,10 @@ unsafe extern "C" fn relay_fast_reserve_slow(
         kind: 0,
         flags,
     };
-    let Ok((open, stamp)) = channel.reserve_slow(header, PreemptOff::new()) else {
-        return core::ptr::null_mut();
-    };
-    let record = NonNull::as_ptr(open.leave_open()).cast::<bindings::relay_fast_record>();
-    if timed {
-        // SAFETY: By the rules of this function; the caller owns the record.
-        unsafe { record.add(1).cast::<u64>().write(stamp) };
+    match channel.reserve_slow(header, PreemptOff::new()) {
+        Ok(open) => NonNull::as_ptr(open.leave_open()).cast(),
+        Err(Dropped) => core::ptr::null_mut(),
     }
-    record
 }
 
 /// The time of records.

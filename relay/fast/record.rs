@@ -11,9 +11,8 @@ use ferro_core::ring::TIMED;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::preempt::PreemptOff;
-use ferro_sys::ring::Nesting;
+use ferro_sys::ring::Lost;
 use ferro_sys::ring::OpenRecord;
-use ferro_sys::time::mono_fast_ns;
 use kernel::prelude::*;
 use zerocopy::Immutable;
 use zerocopy::IntoBytes;
@@ -68,7 +67,10 @@ impl Channel {
     /// see it before `fill` has returned; what it leaves out is zero.
     ///
     /// `fill` runs with preemption off. It may write other records to the same channel, which come
-    /// after this one.
+    /// after this one. It must not sleep. If it does, the kernel says so where it counts preemption
+    /// (CONFIG_PREEMPT_COUNT, CONFIG_DEBUG_ATOMIC_SLEEP); if it comes back on another CPU, the record stays
+    /// open for good, so that the buffer of the first CPU takes no more than it has room for, and that is
+    /// reported once.
     #[inline]
     pub fn reserve(
         &self,
@@ -92,10 +94,11 @@ impl Channel {
 
     #[inline(always)]
     fn write_bytes<const T: bool>(&self, kind: u16, data: &[u8]) -> Result<(), Dropped> {
-        let (mut open, at) = self.begin::<T>(kind, data.len(), Nesting::Leaf)?;
-        open.put(at, data);
-        open.commit();
-        Ok(())
+        let header = header::<T>(kind, data.len());
+        match OpenRecord::write(&self.inner.slots, header, data) {
+            Ok(()) => Ok(()),
+            Err(preempt) => self.inner.write_slow(header, data, preempt),
+        }
     }
 
     #[inline]
@@ -105,13 +108,12 @@ impl Channel {
         len: usize,
         fill: impl FnOnce(&mut Record<'_>) -> Outcome,
     ) -> Result<(), Dropped> {
-        let (open, start) = self.begin::<T>(kind, len, Nesting::Open)?;
-        let mut record = Record {
-            open,
-            at: start,
-            // No overflow: the record is as long.
-            end: start + len,
+        let header = header::<T>(kind, len);
+        let open = match OpenRecord::reserve(&self.inner.slots, header) {
+            Ok(open) => open,
+            Err(preempt) => self.inner.reserve_slow(header, preempt)?,
         };
+        let mut record = Record { open, at: 0, len };
         let outcome = fill(&mut record);
         let Record { mut open, at, .. } = record;
         open.clear_from(at);
@@ -121,59 +123,53 @@ impl Channel {
         open.commit();
         Ok(())
     }
+}
 
-    /// Opens a record and writes its header; tells where its data starts.
-    #[inline(always)]
-    fn begin<const T: bool>(
-        &self,
-        kind: u16,
-        len: usize,
-        nesting: Nesting,
-    ) -> Result<(OpenRecord<'_>, usize), Dropped> {
+/// The header of a record with `len` bytes of data, and the time if `T`.
+#[inline(always)]
+fn header<const T: bool>(kind: u16, len: usize) -> Header {
+    Header {
         // Not longer than can be counted: the engine refuses what is longer than a sub-buffer.
-        let header = Header {
-            len: u32::try_from(len).unwrap_or(u32::MAX),
-            kind,
-            flags: if T { TIMED } else { 0 },
-        };
-        let stamp = || if T { mono_fast_ns() } else { 0 };
-        let (mut open, time) = match OpenRecord::reserve(&self.inner.slots, header, nesting, stamp)
-        {
-            Ok(reserved) => reserved,
-            Err(preempt) => self.inner.reserve_slow(header, preempt)?,
-        };
-        let at = open.start(time);
-        Ok((open, at))
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        kind,
+        flags: if T { TIMED } else { 0 },
     }
 }
 
 impl Inner {
     /// Reserves what the fast path did not: the first record of a sub-buffer, one that a reader is to be
-    /// woken for, or one that is lost. The time is 0 if it is not asked for.
+    /// woken for, or one that is lost.
     #[cold]
     pub(crate) fn reserve_slow(
         &self,
         header: Header,
         preempt: PreemptOff,
-    ) -> Result<(OpenRecord<'_>, u64), Dropped> {
-        let Some(buffer) = CpuId::new(cpu::current_id()).and_then(|cpu| self.buffer(cpu)) else {
-            self.count_elsewhere();
-            return Err(Dropped);
-        };
-        let timed = header.flags & TIMED != 0;
-        let stamp = || if timed { mono_fast_ns() } else { 0 };
-        match OpenRecord::reserve_slow(buffer.memory(), header, preempt, stamp) {
-            Ok((open, grant, time)) => {
-                buffer.granted(&grant);
-                Ok((open, time))
+    ) -> Result<OpenRecord<'_>, Dropped> {
+        let here = CpuId::new(cpu::current_id());
+        let (open, wake) = match OpenRecord::reserve_slow(&self.slots, header, preempt) {
+            Ok((open, wake)) => (Ok(open), wake),
+            Err(Lost::Refused(Refused::Full { wake })) => (Err(Dropped), wake),
+            Err(Lost::Refused(_)) => return Err(Dropped),
+            Err(Lost::NoBuffer) => {
+                self.count_elsewhere();
+                return Err(Dropped);
             }
-            Err(refused) => {
-                if refused == Refused::Full {
-                    buffer.refused();
-                }
-                Err(Dropped)
+        };
+        if wake {
+            if let Some(buffer) = here.and_then(|cpu| self.buffer(cpu)) {
+                buffer.wake_readers();
             }
         }
+        open
+    }
+
+    /// Writes what the fast path did not.
+    #[cold]
+    fn write_slow(&self, header: Header, data: &[u8], preempt: PreemptOff) -> Result<(), Dropped> {
+        let mut open = self.reserve_slow(header, preempt)?;
+        open.put(0, data);
+        open.commit();
+        Ok(())
     }
 }
 
@@ -181,13 +177,13 @@ impl Inner {
 pub struct Record<'a> {
     open: OpenRecord<'a>,
     at: usize,
-    end: usize,
+    len: usize,
 }
 
 impl Record<'_> {
     /// Bytes that are still free.
     pub fn left(&self) -> usize {
-        self.end.saturating_sub(self.at)
+        self.len.saturating_sub(self.at)
     }
 
     /// Appends `bytes`; false, and nothing is written, if they do not fit.

@@ -117,19 +117,49 @@ mod suite {
 
     #[test]
     fn too_many_open_records_are_refused() -> Result {
-        fn nest(channel: &Channel, depth: u32) -> u32 {
+        fn nest(channel: &Channel, depth: u64) -> u64 {
             let mut deepest = depth;
             let _ = channel.reserve(1, 8, |_| {
                 deepest = nest(channel, depth + 1);
                 Outcome::Discard
             });
+            if deepest == depth {
+                assert_eq!(channel.write(1, &[0u8; 8]), Err(Dropped));
+            }
             deepest
         }
         let channel = Channel::builder(c"ferro_fast_kunit").open()?;
         let _here = PreemptOff::new();
         assert_eq!(nest(&channel, 0), 24);
-        assert_eq!(state(&channel).1, 0);
-        assert_eq!(channel.lost(), 1);
+        assert_eq!(state(&channel), (24 * 16, 0));
+        assert_eq!(channel.lost(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn a_guard_may_end_within_a_record() -> Result {
+        let channel = Channel::builder(c"ferro_fast_kunit").open()?;
+        let _here = PreemptOff::new();
+        let guard = PreemptOff::new();
+        let written = channel.reserve(1, 8, |_| {
+            drop(guard);
+            assert_eq!(channel.write(2, &7u64), Ok(()));
+            Outcome::Commit
+        });
+        assert_eq!(written, Ok(()));
+        assert_eq!(state(&channel), (32, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn names_that_no_file_can_have_are_refused() -> Result {
+        for dir in [c"", c".", c"..", c"a/b", c"/", c"a/"] {
+            assert_eq!(Channel::builder(dir).open().err(), Some(EINVAL));
+        }
+        for base in [c"", c"a/b", c"/"] {
+            let refused = Channel::builder(c"ferro_fast_kunit").base_name(base).open();
+            assert_eq!(refused.err(), Some(EINVAL));
+        }
         Ok(())
     }
 }

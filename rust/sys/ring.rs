@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of fast relay buffers, and the writer's fast path.
+//! The memory of fast relay buffers, and the writer's fast path (`ring/record.rs`).
 //!
 //! A buffer is [`RingMem`]: the control page, the reader's page, and the data, as
-//! `<linux/ferrotrace_relay.h>` has them. [`RingSlots`] tells each CPU which is its own.
+//! `<linux/ferrotrace_relay.h>` has them. [`RingSlots`] tells each CPU which is its own. Only that CPU
+//! changes the words of the control page: there is no other way to do so than [`OpenRecord`] and
+//! [`RingMem::look_after`].
 //!
 //! Contexts: allocation in process context; writing in any, NMI included. No locks.
 
-use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 
-use ferro_core::ring::Grant;
 use ferro_core::ring::Header;
-use ferro_core::ring::Refused;
+use ferro_core::ring::LocalWords;
+use ferro_core::ring::Padding;
 use ferro_core::ring::Ring;
+use ferro_core::ring::Run;
+use ferro_core::ring::Sample;
 use ferro_core::ring::Word;
 use ferro_core::ring::Words;
-use ferro_core::ring::DISCARDED;
 use ferro_core::ring::HEADER_BYTES;
-use ferro_core::ring::MAX_NESTED_RESERVES;
 use ferro_core::ring::PADDING;
-use ferro_core::ring::TIMED;
-use ferro_core::ring::TIME_BYTES;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -37,12 +36,16 @@ use kernel::sync::SetOnce;
 use crate::counted::Shared;
 use crate::cpu;
 use crate::cpu::CpuId;
+use crate::cpu::HotplugOff;
 use crate::pages::MemRange;
 use crate::pages::PageBuf;
 use crate::pages::PageRef;
 use crate::percpu::PerCpuPtr;
-use crate::preempt::PreemptOff;
-use crate::word;
+
+mod record;
+
+pub use record::Lost;
+pub use record::OpenRecord;
 
 /// `struct relay_fast_ctl`.
 pub type Ctl = bindings::relay_fast_ctl;
@@ -55,11 +58,11 @@ static_assert!(offset_of!(Ctl, reserve) == 0);
 static_assert!(size_of::<Ctl>() <= CONSUMER && size_of::<Consumer>() <= PAGE_SIZE);
 static_assert!(CONSUMER == PAGE_SIZE && DATA == 2 * PAGE_SIZE);
 static_assert!(size_of::<Ctl>() == bindings::FERRO_SIZE_relay_fast_ctl as usize);
+static_assert!(Word::CROWDED == bindings::RELAY_FAST_CROWDED as u64);
 
 /// Words that the CPU changes which owns them, and others look at.
 mod local {
     use core::arch::asm;
-    use ferro_core::ring::Word;
 
     /// Compare-and-exchange, atomic on this CPU; whether the word was `old`.
     ///
@@ -67,12 +70,12 @@ mod local {
     ///
     /// `word` points to a word that only this CPU writes.
     #[inline(always)]
-    pub(super) unsafe fn exchange(word: *mut u64, old: Word, new: Word) -> bool {
+    pub(super) unsafe fn exchange(word: *mut u64, old: u64, new: u64) -> bool {
         // SAFETY: By the rules of this function. An interruption comes before or after the
         // instruction. It may read and write memory for the compiler, which is the barrier.
         unsafe {
             asm!("cmpxchg [{word}], {new}", "jne {other}", word = in(reg) word,
-                new = in(reg) new.0, inout("rax") old.0 => _, other = label { return false },
+                new = in(reg) new, inout("rax") old => _, other = label { return false },
                 options(nostack))
         };
         true
@@ -106,10 +109,14 @@ mod local {
 /// # Invariants
 ///
 /// The control page, the reader's page and the data of `ring` follow each other in `memory`; `mask` of
-/// the control page is that of the data and does not change.
+/// the control page is that of the data and does not change. Only `cpu` writes to the words of the control page,
+/// except for `closed`.
 pub struct RingMem {
     memory: PageBuf,
     ring: Ring,
+    cpu: CpuId,
+    /// Where the last padding of each sub-buffer started. Written by `cpu` before what is behind it is complete.
+    padded: KVVec<Atomic<u64>>,
 }
 
 impl RingMem {
@@ -136,8 +143,18 @@ impl RingMem {
                 ..pin_init::zeroed()
             })
         };
-        // INVARIANT: Just written.
-        Ok(Self { memory, ring })
+        let n_subbufs = usize::try_from(ring.n_subbufs())?;
+        let mut padded = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
+        for _ in 0..n_subbufs {
+            padded.push(Atomic::new(0u64), GFP_KERNEL)?;
+        }
+        // INVARIANT: Just written. Nobody gets at the words but by `Local`.
+        Ok(Self {
+            memory,
+            ring,
+            cpu,
+            padded,
+        })
     }
 
     /// The sizes.
@@ -207,14 +224,6 @@ impl RingMem {
             .load(Relaxed)
     }
 
-    /// Whether the last record was refused for want of a free sub-buffer.
-    pub fn is_stalled(&self) -> bool {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).stalled })
-            .load(Relaxed)
-            != 0
-    }
-
     /// Tells readers that nothing will come any more.
     pub fn set_closed(&self) {
         // SAFETY: A field of the page.
@@ -237,6 +246,44 @@ impl RingMem {
             .cmpxchg(old, new, Release)
             .is_ok()
     }
+
+    /// [`Ring::next_run`] of what there is now.
+    pub fn next_run(&self, position: u64) -> (u64, Option<Run>) {
+        self.ring.next_run(Sample::new(self), position, |index| {
+            self.padded
+                .get(index)
+                .map_or(0, |padded| padded.load(Relaxed))
+        })
+    }
+
+    /// Whether the data behind `position` has not been overwritten while it was looked at.
+    pub fn is_kept(&self, position: u64) -> bool {
+        // The look at the data comes first.
+        barrier::smp_mb(barrier::Read);
+        self.ring.kept(self.reserve().position()) <= position
+    }
+
+    /// [`Ring::is_due`].
+    pub fn is_due(&self) -> bool {
+        self.ring.is_due(self)
+    }
+
+    /// Lets the writer's CPU see to it that it does not pass unnoticed what the reader waits for
+    /// ([`Ring::limit_is_late`]), if it would.
+    ///
+    /// Context: process; sleeps. Not from a CPU hotplug callback.
+    pub fn look_after(&self) {
+        if !self.ring.limit_is_late(self) {
+            return;
+        }
+        // In a thread of the writer's CPU: no record of a task is half reserved there meanwhile, with the limit
+        // that this replaces.
+        HotplugOff::new().call_on(self.cpu, &|| {
+            // INVARIANT: This runs on that CPU, which does not leave the thread meanwhile; or the CPU is offline, and
+            // stays so while `HotplugOff` is there.
+            self.ring.look_after(&Local(self));
+        });
+    }
 }
 
 impl Words for RingMem {
@@ -248,24 +295,10 @@ impl Words for RingMem {
         Word(word.load(Acquire))
     }
 
-    fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
-        // SAFETY: The word of the CPU that this runs on, by the rules of `Words`.
-        match unsafe { local::exchange(&raw mut (*self.ctl().as_ptr()).reserve, old, new) } {
-            true => Ok(()),
-            false => Err(self.reserve()),
-        }
-    }
-
     fn limit(&self) -> u64 {
         // SAFETY: A field of the page.
         self.word(|ctl| unsafe { &raw mut (*ctl).limit })
             .load(Relaxed)
-    }
-
-    fn set_limit(&self, limit: u64) {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).limit })
-            .store(limit, Relaxed);
     }
 
     fn committed(&self) -> u64 {
@@ -274,26 +307,10 @@ impl Words for RingMem {
             .load(Acquire)
     }
 
-    fn set_committed(&self, position: u64) {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).committed })
-            .store(position, Release);
-    }
-
-    fn set_stalled(&self, stalled: bool) {
+    fn stalled(&self) -> u64 {
         // SAFETY: A field of the page.
         self.word(|ctl| unsafe { &raw mut (*ctl).stalled })
-            .store(stalled.into(), Relaxed);
-    }
-
-    fn add_lost(&self) {
-        // SAFETY: A word of the CPU that this runs on, by the rules of `Words`.
-        unsafe { local::add(&raw mut (*self.ctl().as_ptr()).lost, 1) };
-    }
-
-    fn add_overwritten(&self, bytes: u64) {
-        // SAFETY: As above.
-        unsafe { local::add(&raw mut (*self.ctl().as_ptr()).overwritten, bytes) };
+            .load(Relaxed)
     }
 
     fn consumed(&self) -> u64 {
@@ -306,6 +323,99 @@ impl Words for RingMem {
         // SAFETY: A field of the page.
         self.reader_word(|page| unsafe { &raw mut (*page).watermark })
             .load(Relaxed)
+    }
+}
+
+/// The words of a buffer, for the CPU that writes it.
+///
+/// # Invariants
+///
+/// This runs on that CPU, which it does not leave, or nothing else runs there; as long as the object is used.
+struct Local<'a>(&'a RingMem);
+
+impl Words for Local<'_> {
+    fn reserve(&self) -> Word {
+        self.0.reserve()
+    }
+
+    fn limit(&self) -> u64 {
+        self.0.limit()
+    }
+
+    fn committed(&self) -> u64 {
+        self.0.committed()
+    }
+
+    fn stalled(&self) -> u64 {
+        self.0.stalled()
+    }
+
+    fn consumed(&self) -> u64 {
+        self.0.consumed()
+    }
+
+    fn watermark(&self) -> u64 {
+        self.0.watermark()
+    }
+}
+
+impl LocalWords for Local<'_> {
+    fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
+        let ctl = self.0.ctl().as_ptr();
+        // SAFETY: A word that only this CPU writes, by the invariants of both types.
+        match unsafe { local::exchange(&raw mut (*ctl).reserve, old.0, new.0) } {
+            true => Ok(()),
+            false => Err(self.reserve()),
+        }
+    }
+
+    fn set_limit(&self, limit: u64) {
+        // SAFETY: A field of the page.
+        self.0
+            .word(|ctl| unsafe { &raw mut (*ctl).limit })
+            .store(limit, Relaxed);
+    }
+
+    fn exchange_committed(&self, old: u64, new: u64) -> bool {
+        let ctl = self.0.ctl().as_ptr();
+        // SAFETY: A word that only this CPU writes, by the invariants of both types. It comes after all stores
+        // before it, for the compiler and for the CPU.
+        unsafe { local::exchange(&raw mut (*ctl).committed, old, new) }
+    }
+
+    fn set_stalled(&self, stalled: u64) {
+        // SAFETY: A field of the page.
+        self.0
+            .word(|ctl| unsafe { &raw mut (*ctl).stalled })
+            .store(stalled, Relaxed);
+    }
+
+    fn add_lost(&self) {
+        // SAFETY: A word that only this CPU writes, by the invariants of both types.
+        unsafe { local::add(&raw mut (*self.0.ctl().as_ptr()).lost, 1) };
+    }
+
+    fn add_overwritten(&self, bytes: u64) {
+        // SAFETY: A word that only this CPU writes, by the invariants of both types.
+        unsafe { local::add(&raw mut (*self.0.ctl().as_ptr()).overwritten, bytes) };
+    }
+
+    fn pad(&self, padding: Padding) {
+        let filler = Header {
+            // Padding is shorter than a sub-buffer, and has at least the room of a header.
+            len: u32::try_from(padding.bytes.saturating_sub(HEADER_BYTES)).unwrap_or(0),
+            kind: 0,
+            flags: PADDING,
+        };
+        if let Some(place) = self.0.data(padding.start, HEADER_BYTES) {
+            let place = place.as_ptr().cast_mut().cast::<u64>();
+            // SAFETY: Inside of the data, as just checked, and aligned, as positions are. The padding belongs to
+            // whoever has reserved the record behind it, which is who calls this.
+            unsafe { place.write(filler.to_word()) };
+        }
+        if let Some(padded) = self.0.padded.get(self.0.ring.index(padding.start)) {
+            padded.store(padding.start, Relaxed);
+        }
     }
 
     fn fence(&self) {
@@ -357,9 +467,9 @@ impl RingSlots {
         Some(self.memory.get(index)?.as_ref()?)
     }
 
-    /// Lets a CPU that has no buffer yet write to this one, for good.
-    pub fn publish(&self, cpu: CpuId, memory: ARef<Shared<RingMem>>) {
-        let ctl = memory.ctl();
+    /// Lets the CPU that the buffer is for write to it, for good, unless it has another one.
+    pub fn publish(&self, memory: ARef<Shared<RingMem>>) {
+        let (ctl, cpu) = (memory.ctl(), memory.cpu);
         let index = usize::try_from(cpu.get()).unwrap_or(usize::MAX);
         if self
             .memory
@@ -369,183 +479,5 @@ impl RingSlots {
             // INVARIANT: `memory` has it now, and does not give it up.
             self.slots.slot(cpu).store(ctl.as_ptr(), Release);
         }
-    }
-}
-
-/// A record that is being written, on the CPU that reserved it.
-///
-/// # Invariants
-///
-/// `ctl` is the control page of a buffer that outlives `'a`; `record` points to the record in its data, and
-/// as many bytes from there as `header` asks for belong to this object, in one piece.
-pub struct OpenRecord<'a> {
-    ctl: NonNull<Ctl>,
-    record: NonNull<u8>,
-    header: Header,
-    _preempt: PreemptOff,
-    _slots: PhantomData<&'a RingSlots>,
-}
-
-/// How many records a context may have open.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Nesting {
-    /// Nothing is called before the record is committed.
-    Leaf,
-    /// Client code runs meanwhile, which may open another one.
-    Open,
-}
-
-impl<'a> OpenRecord<'a> {
-    /// Reserves a record with this header on the fast path; `stamp` as for [`Ring::reserve`].
-    ///
-    /// When the limit stops it, or too many are open, nothing has happened and the caller goes on
-    /// with [`OpenRecord::reserve_slow`].
-    #[inline(always)]
-    pub fn reserve<T>(
-        slots: &'a RingSlots,
-        header: Header,
-        nesting: Nesting,
-        mut stamp: impl FnMut() -> T,
-    ) -> Result<(Self, T), PreemptOff> {
-        let preempt = PreemptOff::new();
-        let ctl = slots.slots.this_cpu(&preempt);
-        loop {
-            // SAFETY: By the invariant of `RingSlots`. The words are accessed as in `RingMem`.
-            let old = Word(unsafe { word::load(&raw const (*ctl).reserve) });
-            let stamped = stamp();
-            let new = old.after(header.bytes());
-            // SAFETY: As above.
-            if new.0 > unsafe { word::load(&raw const (*ctl).limit) }
-                || (nesting == Nesting::Open && old.in_flight() >= MAX_NESTED_RESERVES)
-            {
-                return Err(preempt);
-            }
-            // SAFETY: Only this CPU writes the word, and preemption is off.
-            if unsafe { local::exchange(&raw mut (*ctl).reserve, old, new) } {
-                // SAFETY: What passes the limit is the buffer of this CPU, and the record is
-                // within the current sub-buffer.
-                let record = unsafe { Self::at(NonNull::new_unchecked(ctl), old, header, preempt) };
-                return Ok((record, stamped));
-            }
-        }
-    }
-
-    /// # Safety
-    ///
-    /// A record with this header has been reserved at the position of `word`, on this CPU, whose buffer
-    /// `ctl` is, and nobody else opens it.
-    #[inline(always)]
-    unsafe fn at(ctl: NonNull<Ctl>, word: Word, header: Header, preempt: PreemptOff) -> Self {
-        // The mask takes the count of records in flight away too.
-        // SAFETY: The mask does not change.
-        let offset = (word.0 >> Word::SHIFT) & unsafe { (*ctl.as_ptr()).mask };
-        // SAFETY: By the invariant of `RingMem` the data is there. On 64 bits nothing is cut off.
-        let record = unsafe { ctl.byte_add(DATA).byte_add(offset as usize).cast() };
-        // INVARIANT: By the rules of this function.
-        Self {
-            ctl,
-            record,
-            header,
-            _preempt: preempt,
-            _slots: PhantomData,
-        }
-    }
-
-    /// Reserves what [`OpenRecord::reserve`] did not. The grant tells what else is to be done.
-    pub fn reserve_slow<T>(
-        memory: &'a RingMem,
-        header: Header,
-        preempt: PreemptOff,
-        stamp: impl FnMut() -> T,
-    ) -> Result<(Self, Grant, T), Refused> {
-        let (grant, stamped) = memory.ring.reserve(memory, header.bytes(), stamp)?;
-        if let Some(padding) = grant.entered.filter(|padding| padding.bytes > 0) {
-            let filler = Header {
-                // Padding is shorter than a sub-buffer.
-                len: u32::try_from(padding.bytes - HEADER_BYTES).unwrap_or(0),
-                kind: 0,
-                flags: PADDING,
-            };
-            if let Some(place) = memory.data(padding.start, HEADER_BYTES) {
-                // SAFETY: The padding belongs to who reserved the record behind it.
-                unsafe {
-                    place
-                        .as_ptr()
-                        .cast_mut()
-                        .cast::<u64>()
-                        .write(filler.to_word())
-                };
-            }
-        }
-        let word = Word::new(grant.start, 0);
-        // SAFETY: Just reserved, on the CPU whose buffer this is, by the rules of `Words`.
-        let record = unsafe { Self::at(memory.ctl(), word, header, preempt) };
-        Ok((record, grant, stamped))
-    }
-
-    /// Writes the header and, if it says so, the time, before anything else; tells where the data starts.
-    #[inline(always)]
-    pub fn start(&mut self, time: u64) -> usize {
-        // SAFETY: By the type invariant there is room for both; all is aligned to 8 bytes.
-        unsafe {
-            let words = self.record.cast::<u64>();
-            words.write(self.header.to_word());
-            if self.header.flags & TIMED != 0 {
-                words.add(1).write(time);
-                return (HEADER_BYTES + TIME_BYTES) as usize;
-            }
-        }
-        HEADER_BYTES as usize
-    }
-
-    /// Copies `bytes` into the record, `at` bytes from its start; false if it does not fit.
-    #[inline(always)]
-    pub fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
-        let fits = at
-            .checked_add(bytes.len())
-            .is_some_and(|end| end as u64 <= self.header.bytes());
-        if fits {
-            // SAFETY: By the type invariant; user space may only read the memory, through its own
-            // mapping.
-            unsafe { word::copy(self.record.add(at).as_ptr(), bytes.as_ptr(), bytes.len()) };
-        }
-        fits
-    }
-
-    /// Fills the rest of the record from `at` on with zeros.
-    pub fn clear_from(&mut self, at: usize) {
-        let rest = usize::try_from(self.header.bytes())
-            .unwrap_or(0)
-            .saturating_sub(at);
-        if rest > 0 {
-            // SAFETY: By the type invariant.
-            unsafe { self.record.add(at).as_ptr().write_bytes(0, rest) };
-        }
-    }
-
-    /// Has readers skip the record once it is committed.
-    pub fn discard(&mut self) {
-        // SAFETY: The header, by the type invariant.
-        unsafe {
-            let flags = self.header.flags | DISCARDED;
-            let header = Header {
-                flags,
-                ..self.header
-            };
-            self.record.cast::<u64>().write(header.to_word());
-        }
-    }
-
-    /// Leaves the record to C code that has preemption off, and tells where it is.
-    pub fn leave_open(self) -> NonNull<u8> {
-        self.record
-    }
-
-    /// Shows the record to readers.
-    #[inline(always)]
-    pub fn commit(self) {
-        // SAFETY: By the type invariant; only this CPU writes the word. The instruction comes after
-        // all stores to the record, for the compiler and for the CPU.
-        unsafe { local::decrement(&raw mut (*self.ctl.as_ptr()).reserve) };
     }
 }

@@ -57,9 +57,10 @@
  * @mask: bytes of data - 8
  * @committed: everything before this position is complete; behind what there is while @reserve has no record
  *	in flight, see relay_fast_committed()
- * @lost: records that could not be written: no sub-buffer was free, or they were too long
- * @overwritten: bytes that were overwritten before they had been consumed, padding included, and what a
- *	reader takes at the same moment
+ * @lost: records that could not be written: no sub-buffer was free, they were too long, or too many were open
+ * @overwritten: bytes, padding included, that were overwritten while they were not before
+ *	relay_fast_consumer.consumed. That is at least what its reader has not seen, and more where it has read what
+ *	it has not yet stored there, or never stores it
  * @stalled: not 0 from when a record was lost because no sub-buffer is free, until one is entered
  * @closed: not 0 when the channel has been closed and nothing will come any more
  * @magic: RELAY_FAST_MAGIC

@@ -32,6 +32,7 @@ pub use record::HEADER_BYTES;
 pub use record::PADDING;
 pub use record::TIMED;
 pub use record::TIME_BYTES;
+pub use word::LocalWords;
 pub use word::Word;
 pub use word::Words;
 pub use word::MAX_NESTED_RESERVES;

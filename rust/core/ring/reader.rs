@@ -50,8 +50,10 @@ impl Ring {
     /// Finds the first unread bytes behind `position`, leaving out padding. Returns the position they are
     /// at, or the reader can go on to.
     ///
-    /// `padded(index)` is where the last padding of that sub-buffer started which the writer reported
-    /// ([`Padding::start`](super::Padding), if it has any bytes); it may be of an earlier round.
+    /// `padded(index)` is where the last padding of that sub-buffer started which [`LocalWords::pad`] has
+    /// noted; it may be of an earlier round.
+    ///
+    /// [`LocalWords::pad`]: super::LocalWords::pad
     pub fn next_run(
         &self,
         sample: Sample,
@@ -85,15 +87,18 @@ impl Ring {
     ///
     /// Records that are still being written count: the writer woke the reader when it reserved them,
     /// and does not do so again. The reader may find that it has to ask once more.
-    pub fn is_due<W: Words>(&self, words: &W, stalled: bool) -> bool {
+    pub fn is_due<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
         let consumed = words.consumed().min(reserved);
         let due = self.trip(consumed, words.watermark()) <= reserved;
-        due || (stalled && consumed != reserved)
+        due || (words.stalled() != 0 && consumed != reserved)
     }
 
     /// Whether the writer would pass the point at which the reader wants to be woken without noticing,
-    /// so that [`Ring::update_limit`] has to be called on the writer's CPU.
+    /// so that [`Ring::look_after`] has to be called on the writer's CPU.
+    ///
+    /// It would not if the reader reads all there is, and asks for as much as it did before: the writer
+    /// expects that.
     pub fn limit_is_late<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
         let trip = self.trip(words.consumed().min(reserved), words.watermark());

@@ -2,10 +2,9 @@
 
 //! The words that writer and reader share.
 
-/// Records that may be open in reserves that a client leaves open, one within the other.
-///
-/// What contexts add on top (task, softirq, irq, NMI, machine check) stays within
-/// [`Word::MAX_IN_FLIGHT`].
+use super::Padding;
+
+/// Records of a CPU that may be open at once, of all its contexts together.
 pub const MAX_NESTED_RESERVES: u64 = 24;
 
 /// A position, and how many records are being written.
@@ -19,6 +18,8 @@ impl Word {
     pub const SHIFT: u32 = 2;
     /// The largest count, and the bits it is in.
     pub const MAX_IN_FLIGHT: u64 = 0x1f;
+    /// Set in the count from 16 records on: then the slow path looks at each.
+    pub const CROWDED: u64 = 0x10;
 
     /// A word of its parts.
     #[inline]
@@ -44,42 +45,55 @@ impl Word {
         Self::new(position & !7, Self::MAX_IN_FLIGHT).0
     }
 
-    /// The word after a reserve of `bytes`, a multiple of 8 of up to 2^33.
-    #[inline]
-    pub fn after(self, bytes: u64) -> Self {
-        Self(self.0.wrapping_add((bytes << Self::SHIFT) | 1))
+    /// The word after a reserve of `bytes`, a multiple of 8 of up to 2^33, on the fast path; nothing where the
+    /// slow path decides. The count never carries into the position.
+    #[inline(always)]
+    pub fn next(self, bytes: u64, limit: impl FnOnce() -> u64) -> Option<Self> {
+        let next = self.0.wrapping_add((bytes << Self::SHIFT) | 1);
+        (next <= limit() && self.0 & Self::CROWDED == 0).then_some(Self(next))
     }
 }
 
-/// Access to the shared words of one buffer.
-///
-/// The CPU that owns the buffer is the only one that writes, except for the reader's two words. What
-/// it stores becomes visible to other CPUs in the order of the calls (x86 keeps stores in order, so
-/// a compiler barrier does; another architecture needs a release). "Local" operations are atomic
-/// against what interrupts them on this CPU, and need not be against other CPUs.
+const _: () =
+    assert!(Word::CROWDED <= MAX_NESTED_RESERVES && MAX_NESTED_RESERVES < Word::MAX_IN_FLIGHT);
+
+/// Looks at the shared words of one buffer, from any CPU.
 pub trait Words {
     /// Loads the state.
     fn reserve(&self) -> Word;
-    /// Local compare-and-exchange of the state; the value found if it was another.
-    fn exchange(&self, old: Word, new: Word) -> Result<(), Word>;
     /// Loads the largest state that a reserve may lead to without the slow path.
     fn limit(&self) -> u64;
-    /// Stores it.
-    fn set_limit(&self, limit: u64);
     /// Loads a position before which everything is complete.
     fn committed(&self) -> u64;
-    /// Stores it.
-    fn set_committed(&self, position: u64);
-    /// Stores whether the last record was refused for want of a free sub-buffer.
-    fn set_stalled(&self, stalled: bool);
-    /// Counts a lost record. Local.
-    fn add_lost(&self);
-    /// Counts bytes that were overwritten unread. Local.
-    fn add_overwritten(&self, bytes: u64);
+    /// Loads where the last record was refused for want of a free sub-buffer: the position plus 1, or 0 if a
+    /// sub-buffer has been entered since.
+    fn stalled(&self) -> u64;
     /// Loads how far the reader has come, with acquire: the memory before it is free.
     fn consumed(&self) -> u64;
     /// Loads how many bytes the reader waits for.
     fn watermark(&self) -> u64;
+}
+
+/// Changes the words of the buffer of this CPU, the only one that writes them.
+///
+/// What it stores becomes visible to other CPUs in the order of the calls (x86 keeps stores in order, so
+/// a compiler barrier does; another architecture needs a release). "Local" operations are atomic
+/// against what interrupts them on this CPU, and need not be against other CPUs.
+pub trait LocalWords: Words {
+    /// Local compare-and-exchange of the state; the value found if it was another.
+    fn exchange(&self, old: Word, new: Word) -> Result<(), Word>;
+    /// Stores the limit.
+    fn set_limit(&self, limit: u64);
+    /// Local compare-and-exchange of [`Words::committed`]; whether it was `old`.
+    fn exchange_committed(&self, old: u64, new: u64) -> bool;
+    /// Stores [`Words::stalled`].
+    fn set_stalled(&self, stalled: u64);
+    /// Counts a lost record. Local.
+    fn add_lost(&self);
+    /// Counts bytes that were overwritten unread. Local.
+    fn add_overwritten(&self, bytes: u64);
+    /// Writes padding, which has been reserved, and notes where it starts, for [`Ring::next_run`](super::Ring::next_run).
+    fn pad(&self, padding: Padding);
     /// A full barrier.
     fn fence(&self);
 }

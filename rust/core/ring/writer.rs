@@ -2,6 +2,7 @@
 
 //! Reserving room for a record, and what the slow path does.
 
+use super::LocalWords;
 use super::Ring;
 use super::Word;
 use super::Words;
@@ -13,7 +14,11 @@ pub enum Refused {
     /// It does not fit in a sub-buffer.
     TooLong,
     /// No sub-buffer is free, or the only ones that are hold a record that is being written.
-    Full,
+    Full {
+        /// Whether a reader may have to be woken, which can make room: once for each position, so that
+        /// whatever the wake-up itself makes somebody write does not ask for another.
+        wake: bool,
+    },
     /// Too many records of this CPU are open.
     Nested,
 }
@@ -44,9 +49,9 @@ impl Ring {
     /// `stamp` is called before each attempt, so its last result is from a time when all records
     /// before this one had been reserved and none after it.
     ///
-    /// This does what the fast path does too; the kernel has that inlined, and comes here when the
-    /// limit stops it.
-    pub fn reserve<W: Words, T>(
+    /// This does what the fast path does too; the kernel has that inlined ([`Word::next`]), and comes here
+    /// when it stops there.
+    pub fn reserve<W: LocalWords, T>(
         &self,
         words: &W,
         bytes: u64,
@@ -62,7 +67,7 @@ impl Ring {
             let new = Word::new(target.start + bytes, old.in_flight() + 1);
             match words.exchange(old, new) {
                 Ok(()) => {
-                    let wake = self.entered(words, &target, consumed, new.position());
+                    let wake = self.entered(words, &target, old, consumed, new.position());
                     let grant = Grant { wake, ..target };
                     return Ok((grant, stamped));
                 }
@@ -73,15 +78,26 @@ impl Ring {
     }
 
     /// Counts a record out that was reserved. All of it has been stored before.
-    pub fn commit<W: Words>(&self, words: &W) {
+    pub fn commit<W: LocalWords>(&self, words: &W) {
         let mut old = words.reserve();
         while let Err(found) = words.exchange(old, Word(old.0.wrapping_sub(1))) {
             old = found;
         }
     }
 
+    /// Everything before `position` is complete.
+    fn advance_committed<W: LocalWords>(&self, words: &W, position: u64) {
+        loop {
+            let old = words.committed();
+            // Whoever interrupted us may have come further.
+            if old >= position || words.exchange_committed(old, position) {
+                return;
+            }
+        }
+    }
+
     /// Where a record of `bytes` bytes would go.
-    fn target<W: Words>(&self, words: &W, old: Word, bytes: u64) -> Result<Grant, Refused> {
+    fn target<W: LocalWords>(&self, words: &W, old: Word, bytes: u64) -> Result<Grant, Refused> {
         if bytes > self.subbuf_size {
             words.add_lost();
             return Err(Refused::TooLong);
@@ -92,8 +108,7 @@ impl Ring {
         }
         let position = old.position();
         if old.in_flight() == 0 {
-            // An interruption right here may store a later position first; ours is true still.
-            words.set_committed(position);
+            self.advance_committed(words, position);
         }
         let next = self.ceil(position);
         if position != next && bytes <= next - position {
@@ -105,13 +120,17 @@ impl Ring {
         }
         if !self.is_free(words, old, next) {
             words.add_lost();
-            words.set_stalled(true);
-            // As in `update_limit`: the caller looks whether a reader is queued.
-            words.fence();
-            return Err(Refused::Full);
+            // Once for each position: a reader that has not come yet was told, and sees it before it sleeps.
+            let wake = words.stalled() != position + 1;
+            if wake {
+                words.set_stalled(position + 1);
+                // As in `update_limit`: the caller looks whether a reader is queued.
+                words.fence();
+            }
+            return Err(Refused::Full { wake });
         }
         // Not after the exchange: whoever interrupts us there may be refused, and is later than we are.
-        words.set_stalled(false);
+        words.set_stalled(0);
         Ok(Grant {
             start: next,
             entered: Some(Padding {
@@ -127,7 +146,8 @@ impl Ring {
         // The sub-buffer replaces the one that ends here.
         let needed = (next + self.subbuf_size).saturating_sub(self.size);
         // What is being written must not be replaced in either mode. While nothing is, `committed`
-        // is the position.
+        // is the position. While something is, `committed` is not before the sub-buffer in which the
+        // outermost record is: see `update_limit`.
         let complete = match old.in_flight() {
             0 => next,
             _ => words.committed(),
@@ -138,25 +158,52 @@ impl Ring {
         // The reader's page is user space's: what is beyond the position has not been written yet.
         let consumed = words.consumed();
         let read = match consumed >= old.position() {
-            // All there is has been read, so the padding that follows counts as read.
+            // All there is has been read, so the padding that follows counts as read. Padding that is there does
+            // not: the reader stands in front of it, and is going to look at it.
             true => next,
             false => consumed,
         };
         needed <= read.min(complete)
     }
 
-    /// After a reserve that ended at `position`, when the reader was at `consumed`: counts what was
-    /// overwritten, sets the limit, and tells whether a reader may be waiting for this.
-    fn entered<W: Words>(&self, words: &W, grant: &Grant, consumed: u64, position: u64) -> bool {
-        if grant.entered.is_some() && self.overwrite {
-            let end = (grant.start + self.subbuf_size).saturating_sub(self.size);
-            let start = end.saturating_sub(self.subbuf_size);
-            let unread = end.saturating_sub(consumed.max(start));
-            if unread > 0 {
-                words.add_overwritten(unread);
+    /// After a reserve from the state `old` to `position`, when the reader was at `consumed`: ends the
+    /// sub-buffer before, sets the limit, and tells whether a reader may be waiting for this.
+    fn entered<W: LocalWords>(
+        &self,
+        words: &W,
+        grant: &Grant,
+        old: Word,
+        consumed: u64,
+        position: u64,
+    ) -> bool {
+        if let Some(padding) = grant.entered {
+            if padding.bytes > 0 {
+                words.pad(padding);
+            }
+            if old.in_flight() == 0 {
+                // The padding is complete too.
+                self.advance_committed(words, grant.start);
+            }
+            if self.overwrite {
+                let end = (grant.start + self.subbuf_size).saturating_sub(self.size);
+                let start = end.saturating_sub(self.subbuf_size);
+                let unread = end.saturating_sub(consumed.max(start));
+                if unread > 0 {
+                    words.add_overwritten(unread);
+                }
             }
         }
         self.update_limit(words, position)
+    }
+
+    /// Sets the limit for what the reader asks for now, when no record of a task is half reserved; on the CPU
+    /// that owns the buffer.
+    pub fn look_after<W: LocalWords>(&self, words: &W) {
+        let word = words.reserve();
+        if word.in_flight() == 0 {
+            self.advance_committed(words, word.position());
+        }
+        self.update_limit(words, word.position());
     }
 
     /// Sets the limit for a writer that has come to `position`; on the CPU that owns the buffer.
@@ -164,27 +211,44 @@ impl Ring {
     ///
     /// An interruption may have set a later limit meanwhile. An earlier one only leads to the slow
     /// path once more.
-    pub fn update_limit<W: Words>(&self, words: &W, position: u64) -> bool {
-        let end = self.ceil(position);
+    fn update_limit<W: LocalWords>(&self, words: &W, position: u64) -> bool {
         let asked = (words.consumed(), words.watermark());
-        let trip = self.trip(asked.0.min(position), asked.1);
+        let stop = self.stop(words.committed(), position, asked.0.min(position), asked.1);
         // One before the place to stop at: a record that ends right there fills the sub-buffer.
-        let stop = match trip > position {
-            true => end.min(trip),
-            false => end,
-        };
         words.set_limit(Word::limit_at(stop.saturating_sub(1)));
-        // The reader stores its words, queues itself, and looks at the state or has this called; so
+        // The reader stores its words, queues itself, and looks at the state or has `look_after` called; so
         // either it finds what it waits for, or we find what it asks for. The same barrier stands
         // between the reserve and the caller's look at the queue.
         words.fence();
         let now = (words.consumed(), words.watermark());
-        if now != asked {
+        // The sub-buffer was entered within another record. The first one for which nothing is in flight has to
+        // come to the slow path, which then knows that all before it is complete: else the next that enters a
+        // sub-buffer within a record would find no room.
+        let behind = words.committed() < self.floor(position.saturating_sub(1));
+        if now != asked || behind {
             // Not once more from the start, as long as user space likes: the next reserve comes here.
             words.set_limit(Word::limit_at(position));
         }
         // Whoever interrupted us may have come further, past what a reader asked for just now.
         let reserved = words.reserve().position();
         self.trip(now.0.min(reserved), now.1) <= reserved
+    }
+
+    /// The position up to which a writer at `position` needs no slow path, which may be `position`.
+    fn stop(&self, committed: u64, position: u64, consumed: u64, watermark: u64) -> u64 {
+        let (end, trip) = (self.ceil(position), self.trip(consumed, watermark));
+        let wanted = self.wanted(watermark);
+        if trip > position {
+            return end.min(trip);
+        }
+        // The reader has been told. One that is further behind does not wait for single records.
+        if wanted == 0 || position - consumed >= self.subbuf_size {
+            return end;
+        }
+        // It is going to read what is complete and to wait for as much again. The limit is there before it
+        // asks, so that `limit_is_late` need not stop this CPU each time.
+        let again = (committed.max(consumed) & !7).wrapping_add(wanted);
+        // From the next record on, if it has passed that too.
+        end.min(again.max(position + 8))
     }
 }

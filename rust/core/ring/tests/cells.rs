@@ -5,6 +5,7 @@
 use super::super::*;
 use core::cell::Cell;
 use core::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// What is to run inside of somebody else.
 pub type Interruption = Box<dyn FnOnce(&Cells)>;
@@ -15,7 +16,7 @@ pub struct Cells {
     pub reserve: Cell<u64>,
     pub limit: Cell<u64>,
     pub committed: Cell<u64>,
-    pub stalled: Cell<bool>,
+    pub stalled: Cell<u64>,
     pub lost: Cell<u64>,
     pub overwritten: Cell<u64>,
     pub consumed: Cell<u64>,
@@ -26,12 +27,52 @@ pub struct Cells {
     pub at_fence: RefCell<Option<Interruption>>,
     /// User space changes its words whenever they are looked at.
     pub restless: Cell<bool>,
+    /// The ends of the sub-buffers, by their index.
+    pub padded: RefCell<BTreeMap<usize, u64>>,
+    /// As many bytes in the buffer, for the index of a position; set by [`Cells::of`].
+    pub ring: Option<Ring>,
+}
+
+impl Cells {
+    /// The words of a buffer with padding.
+    pub fn of(ring: Ring) -> Self {
+        Self {
+            ring: Some(ring),
+            ..Self::default()
+        }
+    }
+
+    /// What [`Ring::next_run`] asks for.
+    pub fn padded(&self, index: usize) -> u64 {
+        self.padded.borrow().get(&index).copied().unwrap_or(0)
+    }
 }
 
 impl Words for Cells {
     fn reserve(&self) -> Word {
         Word(self.reserve.get())
     }
+    fn limit(&self) -> u64 {
+        self.limit.get()
+    }
+    fn committed(&self) -> u64 {
+        self.committed.get()
+    }
+    fn stalled(&self) -> u64 {
+        self.stalled.get()
+    }
+    fn consumed(&self) -> u64 {
+        self.consumed.get()
+    }
+    fn watermark(&self) -> u64 {
+        if self.restless.get() {
+            self.watermark.set(self.watermark.get().wrapping_add(8));
+        }
+        self.watermark.get()
+    }
+}
+
+impl LocalWords for Cells {
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
         match self.reserve() == old {
             true => {
@@ -45,19 +86,17 @@ impl Words for Cells {
             false => Err(self.reserve()),
         }
     }
-    fn limit(&self) -> u64 {
-        self.limit.get()
-    }
     fn set_limit(&self, limit: u64) {
         self.limit.set(limit);
     }
-    fn committed(&self) -> u64 {
-        self.committed.get()
+    fn exchange_committed(&self, old: u64, new: u64) -> bool {
+        let same = self.committed.get() == old;
+        if same {
+            self.committed.set(new);
+        }
+        same
     }
-    fn set_committed(&self, position: u64) {
-        self.committed.set(position);
-    }
-    fn set_stalled(&self, stalled: bool) {
+    fn set_stalled(&self, stalled: u64) {
         self.stalled.set(stalled);
     }
     fn add_lost(&self) {
@@ -66,14 +105,11 @@ impl Words for Cells {
     fn add_overwritten(&self, bytes: u64) {
         self.overwritten.set(self.overwritten.get() + bytes);
     }
-    fn consumed(&self) -> u64 {
-        self.consumed.get()
-    }
-    fn watermark(&self) -> u64 {
-        if self.restless.get() {
-            self.watermark.set(self.watermark.get().wrapping_add(8));
+    fn pad(&self, padding: Padding) {
+        if let Some(ring) = &self.ring {
+            let index = ring.index(padding.start);
+            self.padded.borrow_mut().insert(index, padding.start);
         }
-        self.watermark.get()
     }
     fn fence(&self) {
         let interruption = self.at_fence.take();

@@ -4,6 +4,8 @@
 
 use super::*;
 
+const FULL: Refused = Refused::Full { wake: true };
+
 #[test]
 fn words_that_never_rest_do_not_hold_the_writer() {
     let (ring, words) = (Ring::new(64, 4, true).unwrap(), Cells::default());
@@ -25,11 +27,11 @@ fn who_is_refused_within_a_record_leaves_the_buffer_stalled() {
     words.consumed.set(48);
     words.watermark.set(64);
     *words.after_exchange.borrow_mut() = Some(Box::new(move |words| {
-        assert_eq!(write(&ring, words, 64), Err(Refused::Full));
+        assert_eq!(write(&ring, words, 64), Err(FULL));
     }));
     // Enters the second sub-buffer; what interrupts it does not find a third one.
     assert!(write(&ring, &words, 8 + 8).is_ok());
-    assert!(words.stalled.get() && ring.is_due(&words, words.stalled.get()));
+    assert!(words.stalled.get() != 0 && ring.is_due(&words));
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn what_is_complete_is_known_while_a_record_is_in_flight() {
     for _ in 0..3 {
         assert!(write(&ring, &words, 64).is_ok());
     }
-    assert_eq!(write(&ring, &words, 64), Err(Refused::Full));
+    assert_eq!(write(&ring, &words, 64), Err(FULL));
 }
 
 #[test]
@@ -92,7 +94,132 @@ fn who_interrupts_the_update_of_the_limit_wakes_for_all() {
             .reserve
             .set(Word::new(48, words.reserve().in_flight()).0);
     }));
-    let position = 32;
-    words.reserve.set(Word::new(position, 0).0);
-    assert!(ring.update_limit(&words, position));
+    let (second, ()) = ring.reserve(&words, 16, || ()).unwrap();
+    assert!(second.wake);
+}
+
+/// Opens a record as the engine does: by the fast path, if it takes it.
+fn open(ring: &Ring, words: &Cells, bytes: u64) -> Result<(), Refused> {
+    match words.reserve().next(bytes, || words.limit()) {
+        Some(next) => {
+            words.reserve.set(next.0);
+            Ok(())
+        }
+        None => ring.reserve(words, bytes, || ()).map(|_| ()),
+    }
+}
+
+#[test]
+fn the_count_of_open_records_never_becomes_position() {
+    let (ring, words) = (Ring::new(4096, 2, false).unwrap(), Cells::default());
+    let opened = (0..100).filter(|_| open(&ring, &words, 16).is_ok()).count();
+    assert_eq!((opened, words.lost.get()), (24, 76));
+    assert_eq!(words.reserve(), Word::new(24 * 16, 24));
+    for _ in 0..24 {
+        ring.commit(&words);
+    }
+    assert!(open(&ring, &words, 16).is_ok());
+    assert_eq!(words.reserve(), Word::new(25 * 16, 1));
+}
+
+/// A record that is opened just before each end of a sub-buffer, and others within it that enter the next.
+#[test]
+fn records_that_enter_subbufs_within_others_are_not_lost() {
+    for (subbuf_size, n_subbufs) in [(4096, 8), (65536, 2)] {
+        for overwrite in [false, true] {
+            let ring = Ring::new(subbuf_size, n_subbufs, overwrite).unwrap();
+            let words = Cells::of(ring);
+            for round in 1..=1000 {
+                let boundary = round * ring.subbuf_size();
+                while words.reserve().position() < boundary - 128 {
+                    assert_eq!(open(&ring, &words, 64), Ok(()));
+                    ring.commit(&words);
+                }
+                for _ in 0..4 {
+                    assert_eq!(open(&ring, &words, 64), Ok(()), "round {round}");
+                }
+                (0..4).for_each(|_| ring.commit(&words));
+                words.consumed.set(words.reserve().position());
+            }
+            assert_eq!(words.lost.get(), 0);
+        }
+    }
+}
+
+/// With records that leave some of each sub-buffer unused, the outermost one too.
+#[test]
+fn padding_in_front_of_a_record_is_complete() {
+    for overwrite in [false, true] {
+        let ring = Ring::new(4096, 2, overwrite).unwrap();
+        let words = Cells::of(ring);
+        for round in 0..1000 {
+            // Enters a sub-buffer; the reader comes past the padding.
+            assert_eq!(open(&ring, &words, 1016), Ok(()), "round {round}");
+            ring.commit(&words);
+            words.consumed.set(words.reserve().position());
+            // Three more fit; the fourth enters the next one.
+            for _ in 0..4 {
+                assert_eq!(open(&ring, &words, 1016), Ok(()), "round {round}");
+            }
+            (0..4).for_each(|_| ring.commit(&words));
+            words.consumed.set(words.reserve().position());
+            while words.reserve().position() % 4096 < 4096 - 1016 {
+                assert_eq!(open(&ring, &words, 1016), Ok(()));
+                ring.commit(&words);
+                words.consumed.set(words.reserve().position());
+            }
+        }
+        assert_eq!(words.lost.get(), 0);
+    }
+}
+
+/// Where the reader does not read on.
+#[test]
+fn who_is_refused_again_and_again_wakes_once() {
+    let (ring, words) = (Ring::new(64, 2, false).unwrap(), Cells::default());
+    write(&ring, &words, 64).unwrap();
+    write(&ring, &words, 40).unwrap();
+    let wakes = |n: usize, bytes| {
+        let refused = |_: &usize| write(&ring, &words, bytes) == Err(FULL);
+        (0..n).filter(refused).count()
+    };
+    assert_eq!(wakes(100, 32), 1);
+    // After a record that fits, once more.
+    write(&ring, &words, 8).unwrap();
+    assert_eq!(wakes(100, 32), 1);
+    assert_eq!(words.lost.get(), 200);
+}
+
+/// The CPU is not stopped for a reader that reads all and asks for the same again.
+#[test]
+fn the_limit_is_there_before_the_reader_asks() {
+    for (watermark, bytes) in [
+        (8, 16),
+        (512, 64),
+        (513, 128),
+        (1024, 24),
+        (u64::MAX, 64),
+        (0, 64),
+    ] {
+        let ring = Ring::new(4096, 4, false).unwrap();
+        let words = Cells::of(ring);
+        words.watermark.set(watermark);
+        ring.look_after(&words);
+        for _ in 0..1000 {
+            assert!(!ring.is_due(&words) && !ring.limit_is_late(&words));
+            let mut woken = false;
+            while !ring.is_due(&words) {
+                woken = match words.reserve().next(bytes, || words.limit()) {
+                    Some(next) => {
+                        words.reserve.set(next.0);
+                        false
+                    }
+                    None => ring.reserve(&words, bytes, || ()).unwrap().0.wake,
+                };
+                ring.commit(&words);
+            }
+            assert!(woken, "sleeps on");
+            words.consumed.set(words.reserve().position());
+        }
+    }
 }

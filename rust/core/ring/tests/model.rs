@@ -30,11 +30,9 @@ struct Sim {
     ring: Ring,
     words: Cells,
     memory: Vec<u64>,
-    padded: Vec<u64>,
     open: Vec<u64>,
     queue: VecDeque<u64>,
     refused: u64,
-    position: u64,
     hostile: bool,
 }
 
@@ -42,13 +40,11 @@ impl Sim {
     fn new(ring: Ring) -> Self {
         Self {
             ring,
-            words: Cells::default(),
+            words: Cells::of(ring),
             memory: vec![0; usize::try_from(ring.size() / 8).unwrap()],
-            padded: vec![0; usize::try_from(ring.n_subbufs()).unwrap()],
             open: Vec::new(),
             queue: VecDeque::new(),
             refused: 0,
-            position: 0,
             hostile: false,
         }
     }
@@ -61,10 +57,14 @@ impl Sim {
     /// Reserves a record and fills it with the positions of its words.
     fn open(&mut self, words: u64) -> bool {
         let before = self.words.reserve();
-        let Ok((grant, ())) = self.ring.reserve(&self.words, words * 8, || ()) else {
-            self.refused += 1;
-            assert_eq!(self.words.reserve(), before);
-            return false;
+        let grant = match self.reserve(words * 8) {
+            Ok(grant) => grant,
+            Err(why) => {
+                self.refused += 1;
+                assert_eq!(self.words.reserve(), before);
+                self.check_refusal(why);
+                return false;
+            }
         };
         let end = grant.start + words * 8;
         // Positions only grow, records do not cross sub-buffers, and what is open stays.
@@ -77,10 +77,7 @@ impl Sim {
             assert!(self.ring.kept(end) <= *oldest);
         }
         if !self.ring.overwrites() && !self.hostile {
-            assert!(self.ring.kept(end) <= self.position.max(before.position()));
-        }
-        if let Some(padding) = grant.entered.filter(|padding| padding.bytes > 0) {
-            self.padded[self.ring.index(padding.start)] = padding.start;
+            assert!(self.ring.kept(end) <= self.words.consumed());
         }
         for position in (grant.start..end).step_by(8) {
             *self.word(position) = position;
@@ -88,6 +85,40 @@ impl Sim {
         }
         self.open.push(grant.start);
         true
+    }
+
+    /// As the engine does: by the fast path, if it takes the record.
+    fn reserve(&self, bytes: u64) -> Result<Grant, Refused> {
+        let old = self.words.reserve();
+        if let Some(next) = old.next(bytes, || self.words.limit()) {
+            self.words.reserve.set(next.0);
+            return Ok(Grant {
+                start: old.position(),
+                entered: None,
+                wake: false,
+            });
+        }
+        let (grant, ()) = self.ring.reserve(&self.words, bytes, || ())?;
+        Ok(grant)
+    }
+
+    /// Nobody is refused while there is room: while neither a record that is being written nor, without
+    /// overwriting, one that has not been read would be replaced.
+    fn check_refusal(&self, why: Refused) {
+        let word = self.words.reserve();
+        match why {
+            Refused::TooLong => {}
+            Refused::Nested => assert_eq!(self.open.len(), 24),
+            Refused::Full { .. } => {
+                let subbuf_size = self.ring.subbuf_size();
+                let end = word.position().next_multiple_of(subbuf_size) + subbuf_size;
+                let needed = self.ring.kept(end);
+                let consumed = self.words.consumed();
+                let unread = !self.ring.overwrites() && consumed < needed.min(word.position());
+                let open = self.open.first().is_some_and(|open| *open < needed);
+                assert!(self.hostile || unread || open, "refused for nothing");
+            }
+        }
     }
 
     fn commit(&mut self) {
@@ -102,7 +133,7 @@ impl Sim {
             let sample = Sample::new(&self.words);
             // All that is complete before the first record that is not.
             assert!(sample.committed <= self.open.first().copied().unwrap_or(u64::MAX));
-            let padded = |index: usize| self.padded[index];
+            let padded = |index: usize| self.words.padded(index);
             let (position, run) = self.ring.next_run(sample, self.words.consumed(), padded);
             let Some(run) = run.filter(|_| left > 0) else {
                 self.consume(position);
@@ -128,7 +159,6 @@ impl Sim {
 
     fn consume(&mut self, position: u64) {
         self.words.consumed.set(position);
-        self.position = position;
     }
 
     /// The word is the next one; only a reader that was overtaken, or that user space has moved, has missed
@@ -172,10 +202,11 @@ impl Sim {
         let in_flight = u64::try_from(self.open.len()).unwrap();
         assert_eq!(self.words.reserve().in_flight(), in_flight);
         // A reader that waits is not passed unnoticed.
-        let position = self.words.reserve().position();
-        let wake = self.ring.update_limit(&self.words, position);
-        assert_eq!(wake, self.ring.is_due(&self.words, false));
-        assert!(wake || !self.ring.limit_is_late(&self.words));
+        let due = self.ring.is_due(&self.words);
+        if !due && self.ring.limit_is_late(&self.words) {
+            self.ring.look_after(&self.words);
+            assert!(!self.ring.limit_is_late(&self.words));
+        }
     }
 }
 

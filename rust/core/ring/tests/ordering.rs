@@ -66,7 +66,7 @@ impl Shared {
                 true
             }
             Err(why) => {
-                self.wake_if(why == Refused::Full);
+                self.wake_if(why == Refused::Full { wake: true });
                 false
             }
         }
@@ -101,26 +101,40 @@ impl Words for Shared {
     fn reserve(&self) -> Word {
         Word(self.reserve.load(Acquire))
     }
+    fn limit(&self) -> u64 {
+        self.limit.load(Acquire)
+    }
+    fn committed(&self) -> u64 {
+        self.committed.load(Acquire)
+    }
+    fn stalled(&self) -> u64 {
+        self.stalled.load(Acquire)
+    }
+    fn consumed(&self) -> u64 {
+        self.consumed.load(Acquire)
+    }
+    fn watermark(&self) -> u64 {
+        self.watermark.load(Acquire)
+    }
+}
+
+impl LocalWords for Shared {
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
         // Nobody interrupts the writer here.
         assert_eq!(self.reserve.load(Relaxed), old.0);
         self.reserve.store(new.0, Release);
         Ok(())
     }
-    fn limit(&self) -> u64 {
-        self.limit.load(Acquire)
-    }
     fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Release);
     }
-    fn committed(&self) -> u64 {
-        self.committed.load(Acquire)
+    fn exchange_committed(&self, old: u64, new: u64) -> bool {
+        assert_eq!(self.committed.load(Relaxed), old);
+        self.committed.store(new, Release);
+        true
     }
-    fn set_committed(&self, position: u64) {
-        self.committed.store(position, Release);
-    }
-    fn set_stalled(&self, stalled: bool) {
-        self.stalled.store(stalled.into(), Release);
+    fn set_stalled(&self, stalled: u64) {
+        self.stalled.store(stalled, Release);
     }
     fn add_lost(&self) {
         self.lost.store(self.lost.load(Relaxed) + 1, Release);
@@ -129,11 +143,8 @@ impl Words for Shared {
         let sum = self.overwritten.load(Relaxed) + bytes;
         self.overwritten.store(sum, Release);
     }
-    fn consumed(&self) -> u64 {
-        self.consumed.load(Acquire)
-    }
-    fn watermark(&self) -> u64 {
-        self.watermark.load(Acquire)
+    fn pad(&self, _: Padding) {
+        unreachable!("records fill sub-buffers")
     }
     fn fence(&self) {
         fence(SeqCst);
@@ -207,7 +218,7 @@ fn sleep(ring: &Ring, shared: &Shared, watermark: u64) {
     shared.watermark.store(watermark, Release);
     shared.queued.store(1, Release);
     fence(SeqCst);
-    let due = ring.is_due(shared, shared.stalled.load(Acquire) != 0);
+    let due = ring.is_due(shared);
     if due || ring.limit_is_late(shared) {
         // It does not sleep, or has the limit updated first.
         shared.woken.store(1, Release);
@@ -216,7 +227,7 @@ fn sleep(ring: &Ring, shared: &Shared, watermark: u64) {
 
 /// Nobody sleeps when everything has come to rest and there is enough.
 fn slept(ring: &Ring, shared: &Shared) {
-    let due = ring.is_due(shared, shared.stalled.load(Relaxed) != 0);
+    let due = ring.is_due(shared);
     assert!(!due || shared.woken.load(Relaxed) != 0, "sleeps on");
 }
 

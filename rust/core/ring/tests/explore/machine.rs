@@ -4,6 +4,7 @@
 
 use super::reader::Reader;
 use super::writer::Rec;
+use super::writer::PADDING_WORD;
 use super::*;
 use std::collections::VecDeque;
 
@@ -232,6 +233,12 @@ impl<'a> Machine<'a> {
             ghosts.iter().all(|ghost| ghost.time <= frame.time),
             "earlier than a record before it"
         );
+        let setup = &self.setup;
+        if !setup.overwrite && !setup.hostile {
+            // What it is going to look at next included, which may be padding.
+            let consumed = self.theirs.load_own(CONSUMED);
+            assert!(kept <= consumed, "replaces what has not been read");
+        }
         let entered = start == ring.ceil(from);
         if entered && self.setup.overwrite {
             let unread = |consumed: u64| kept - consumed.clamp(kept.saturating_sub(64), kept);
@@ -280,6 +287,27 @@ impl Words for Machine<'_> {
         }
         Word(self.mem.load_own(RESERVE))
     }
+    fn limit(&self) -> u64 {
+        self.point();
+        self.mem.load_own(LIMIT)
+    }
+    fn committed(&self) -> u64 {
+        self.point();
+        self.mem.load_own(COMMITTED)
+    }
+    fn stalled(&self) -> u64 {
+        self.point();
+        self.mem.load_own(STALLED)
+    }
+    fn consumed(&self) -> u64 {
+        self.load_theirs(CONSUMED)
+    }
+    fn watermark(&self) -> u64 {
+        self.load_theirs(WATERMARK)
+    }
+}
+
+impl LocalWords for Machine<'_> {
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
         self.point();
         let found = Word(self.mem.load_own(RESERVE));
@@ -290,28 +318,27 @@ impl Words for Machine<'_> {
         self.mem.store(RESERVE, new.0);
         Ok(())
     }
-    fn limit(&self) -> u64 {
-        self.point();
-        self.mem.load_own(LIMIT)
-    }
     fn set_limit(&self, limit: u64) {
         self.point();
         self.mem.store(LIMIT, limit);
     }
-    fn committed(&self) -> u64 {
+    fn exchange_committed(&self, old: u64, new: u64) -> bool {
         self.point();
-        self.mem.load_own(COMMITTED)
-    }
-    fn set_committed(&self, position: u64) {
-        self.point();
-        self.mem.store(COMMITTED, position);
-    }
-    fn set_stalled(&self, stalled: bool) {
-        self.point();
-        if stalled {
-            self.last_full.set(true);
+        let same = self.mem.load_own(COMMITTED) == old;
+        if same {
+            assert!(new > old, "goes back");
+            self.mem.store(COMMITTED, new);
+            // The padding in front has been written.
+            let mut ghosts = self.ghosts.borrow_mut();
+            if let Some(ghost) = ghosts.iter_mut().find(|ghost| ghost.start == new) {
+                ghost.from = new;
+            }
         }
-        self.mem.store(STALLED, stalled.into());
+        same
+    }
+    fn set_stalled(&self, stalled: u64) {
+        self.point();
+        self.mem.store(STALLED, stalled);
     }
     fn add_lost(&self) {
         self.point();
@@ -322,11 +349,13 @@ impl Words for Machine<'_> {
         let sum = self.mem.load_own(OVERWRITTEN) + bytes;
         self.mem.store(OVERWRITTEN, sum);
     }
-    fn consumed(&self) -> u64 {
-        self.load_theirs(CONSUMED)
-    }
-    fn watermark(&self) -> u64 {
-        self.load_theirs(WATERMARK)
+    fn pad(&self, padding: Padding) {
+        self.point();
+        let word = PADDING_WORD | padding.bytes;
+        self.mem.store(self.data(padding.start), word);
+        self.point();
+        let index = self.ring.index(padding.start);
+        self.mem.store(PADDED + index, padding.start);
     }
     fn fence(&self) {
         self.point();

@@ -61,26 +61,8 @@ impl Words for Replay<'_, '_> {
     fn watermark(&self) -> u64 {
         self.load(|machine| machine.theirs.load_own(WATERMARK))
     }
-    fn exchange(&self, _: Word, _: Word) -> Result<(), Word> {
-        unreachable!()
-    }
-    fn set_limit(&self, _: u64) {
-        unreachable!()
-    }
-    fn set_committed(&self, _: u64) {
-        unreachable!()
-    }
-    fn set_stalled(&self, _: bool) {
-        unreachable!()
-    }
-    fn add_lost(&self) {
-        unreachable!()
-    }
-    fn add_overwritten(&self, _: u64) {
-        unreachable!()
-    }
-    fn fence(&self) {
-        unreachable!()
+    fn stalled(&self) -> u64 {
+        self.load_word(STALLED)
     }
 }
 
@@ -264,10 +246,7 @@ impl Machine<'_> {
                 reader.phase = Phase::IsDue { again: false };
             }
             Phase::IsDue { again } => {
-                let due = self.call(&mut reader.log, |words| {
-                    let stalled = words.load_word(STALLED) != 0;
-                    self.ring.is_due(words, stalled)
-                });
+                let due = self.call(&mut reader.log, |words| self.ring.is_due(words));
                 match (due, again) {
                     (Some(true), _) => {
                         self.theirs.store(QUEUED, 0);

@@ -48,7 +48,7 @@ fn nesting() {
 /// A reader at any place, of a buffer that fills up.
 #[test]
 fn reading() {
-    for (overwrite, walks) in [(false, false), (true, true)] {
+    for (overwrite, walks) in [(false, false), (false, true), (true, true)] {
         let setup = Setup {
             n_subbufs: 2,
             overwrite,

@@ -7,7 +7,6 @@ use super::machine::Machine;
 use super::machine::CONSUMED;
 use super::machine::LOST;
 use super::machine::OVERWRITTEN;
-use super::machine::PADDED;
 use super::machine::QUEUED;
 use super::machine::RESERVE;
 use super::machine::STALLED;
@@ -48,14 +47,13 @@ impl Machine<'_> {
         let mut old = self.reserve();
         loop {
             self.stamp();
-            let new = old.after(bytes);
-            if new.0 > self.limit() {
+            let Some(new) = old.next(bytes, || self.limit()) else {
                 let stamp = || self.stamp();
                 return self
                     .ring
                     .reserve(self, bytes, stamp)
                     .map(|(grant, ())| grant);
-            }
+            };
             match self.exchange(old, new) {
                 Ok(()) => {
                     return Ok(Grant {
@@ -82,13 +80,6 @@ impl Machine<'_> {
         });
         match self.reserve_record(rec.bytes) {
             Ok(grant) => {
-                if let Some(padding) = grant.entered.filter(|padding| padding.bytes > 0) {
-                    self.point();
-                    self.mem
-                        .store(self.data(padding.start), PADDING_WORD | padding.bytes);
-                    let index = self.ring.index(padding.start);
-                    self.mem.store(PADDED + index, padding.start);
-                }
                 if grant.wake {
                     self.wake();
                 }
@@ -109,24 +100,32 @@ impl Machine<'_> {
             }
             Err(why) => {
                 self.refused.set(self.refused.get() + 1);
-                if why == Refused::Full {
+                if let Refused::Full { wake } = why {
+                    self.last_full.set(true);
                     self.check_refusal();
-                    self.wake();
+                    if wake {
+                        self.wake();
+                    }
                 }
             }
         }
         self.frames.borrow_mut().pop();
     }
 
-    /// Nobody is refused while nothing is in flight and all has been read, or nothing needs to be.
+    /// Nobody is refused while there is room: while neither a record that is being written nor, without
+    /// overwriting, one that has not been read would be replaced.
     fn check_refusal(&self) {
-        let word = Word(self.mem.load_own(RESERVE));
-        if word.in_flight() > 0 || self.setup.hostile {
+        if self.setup.hostile {
             return;
         }
-        let frames = self.frames.borrow();
-        let read = frames.last().unwrap().consumed >= word.position();
-        assert!(!self.setup.overwrite && !read, "refused for nothing");
+        let position = Word(self.mem.load_own(RESERVE)).position();
+        let needed = self.ring.kept(self.ring.ceil(position) + 64);
+        let consumed = self.frames.borrow().last().unwrap().consumed;
+        let unread = !self.setup.overwrite && consumed < position.min(needed);
+        let ghosts = self.ghosts.borrow();
+        let open = ghosts.iter().filter(|ghost| ghost.open);
+        let written = open.map(|ghost| ghost.from).any(|from| from < needed);
+        assert!(unread || written, "refused for nothing");
     }
 
     /// All of a task's records; the reader may have the limit updated in between.
@@ -142,7 +141,7 @@ impl Machine<'_> {
     fn serve(&self) {
         self.point();
         if self.request.get() {
-            self.ring.update_limit(self, self.reserve().position());
+            self.ring.look_after(self);
             self.request.set(false);
         }
     }

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A record that is being written.
+//!
+//! Contexts: any, NMI included. No locks.
+
+use core::ptr::NonNull;
+
+use ferro_core::ring::Header;
+use ferro_core::ring::Refused;
+use ferro_core::ring::Word;
+use ferro_core::ring::DISCARDED;
+use ferro_core::ring::HEADER_BYTES;
+use ferro_core::ring::TIMED;
+use ferro_core::ring::TIME_BYTES;
+use kernel::pr_err_once;
+use kernel::prelude::*;
+
+use super::local;
+use super::Ctl;
+use super::Local;
+use super::RingSlots;
+use super::DATA;
+use crate::cpu;
+use crate::cpu::CpuId;
+use crate::preempt::PreemptOff;
+use crate::time::mono_fast_ns;
+use crate::word;
+
+/// Why a record cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The CPU has no buffer. Nobody has counted the loss.
+    NoBuffer,
+    /// The buffer has no room for it, and has counted the loss.
+    Refused(Refused),
+}
+
+/// A record that is being written, on the CPU that reserved it.
+///
+/// It is there for readers once it is committed, header, time and all. One that is dropped before stays open:
+/// readers see neither it nor what comes after it.
+///
+/// # Invariants
+///
+/// `ctl` is the control page of a buffer in `slots`; `record` points to the record in its data, and as many
+/// bytes from there as `header` asks for belong to this object, in one piece.
+pub struct OpenRecord<'a> {
+    ctl: NonNull<Ctl>,
+    record: NonNull<u8>,
+    header: Header,
+    time: u64,
+    slots: &'a RingSlots,
+    preempt: PreemptOff,
+}
+
+/// The time of a record with this header, or 0.
+#[inline(always)]
+fn stamp(header: Header) -> u64 {
+    match header.flags & TIMED {
+        0 => 0,
+        _ => mono_fast_ns(),
+    }
+}
+
+impl<'a> OpenRecord<'a> {
+    /// Reserves a record with this header on the fast path, with the time if the header says so.
+    ///
+    /// When the limit stops it, or many are open, nothing has happened and the caller goes on with
+    /// [`OpenRecord::reserve_slow`].
+    #[inline(always)]
+    pub fn reserve(slots: &'a RingSlots, header: Header) -> Result<Self, PreemptOff> {
+        let preempt = PreemptOff::new();
+        let ctl = slots.slots.this_cpu(&preempt);
+        loop {
+            // SAFETY: By the invariant of `RingSlots` the page is there as long as `slots`. All access its words
+            // with single loads and stores, or with instructions that are atomic on the CPU that writes them.
+            let old = Word(unsafe { word::load(&raw const (*ctl).reserve) });
+            let time = stamp(header);
+            // SAFETY: As for the word before.
+            let limit = || unsafe { word::load(&raw const (*ctl).limit) };
+            let Some(new) = old.next(header.bytes(), limit) else {
+                return Err(preempt);
+            };
+            // SAFETY: The page is this CPU's, which nobody leaves with preemption off, as it has been since the page
+            // was looked up; `mono_fast_ns()` does not sleep.
+            if unsafe { local::exchange(&raw mut (*ctl).reserve, old.0, new.0) } {
+                // SAFETY: What passes the limit is a buffer's page, not NULL, and the record is within the current
+                // sub-buffer.
+                return Ok(unsafe {
+                    let ctl = NonNull::new_unchecked(ctl);
+                    Self::at(ctl, old, header, time, slots, preempt)
+                });
+            }
+        }
+    }
+
+    /// Reserves what [`OpenRecord::reserve`] did not, and tells whether a reader may have to be woken.
+    pub fn reserve_slow(
+        slots: &'a RingSlots,
+        header: Header,
+        preempt: PreemptOff,
+    ) -> Result<(Self, bool), Lost> {
+        let memory = CpuId::new(cpu::current_id())
+            .and_then(|cpu| slots.memory(cpu))
+            .ok_or(Lost::NoBuffer)?;
+        // INVARIANT: `RingSlots::publish()` has put the buffer there for its own CPU, which is this one and stays
+        // so while `preempt` is there; what is called meanwhile does not sleep.
+        let words = Local(memory);
+        let (grant, time) = memory
+            .ring()
+            .reserve(&words, header.bytes(), || stamp(header))
+            .map_err(Lost::Refused)?;
+        let word = Word::new(grant.start, 0);
+        // SAFETY: Just reserved, in one piece, as the ring grants it.
+        let record = unsafe { Self::at(memory.ctl(), word, header, time, slots, preempt) };
+        Ok((record, grant.wake))
+    }
+
+    /// # Safety
+    ///
+    /// A record with this header has been reserved at the position of `word`, on this CPU, whose buffer
+    /// `ctl` is, in `slots`, and nobody else opens it.
+    #[inline(always)]
+    unsafe fn at(
+        ctl: NonNull<Ctl>,
+        word: Word,
+        header: Header,
+        time: u64,
+        slots: &'a RingSlots,
+        preempt: PreemptOff,
+    ) -> Self {
+        // The mask takes the count of records in flight away too.
+        // SAFETY: The mask does not change.
+        let offset = (word.0 >> Word::SHIFT) & unsafe { (*ctl.as_ptr()).mask };
+        // SAFETY: By the invariant of `RingMem` the data is there. On 64 bits nothing is cut off.
+        let record = unsafe { ctl.byte_add(DATA).byte_add(offset as usize).cast() };
+        // INVARIANT: By the rules of this function.
+        Self {
+            ctl,
+            record,
+            header,
+            time,
+            slots,
+            preempt,
+        }
+    }
+
+    /// Writes a record with this header and this data on the fast path; as [`OpenRecord::reserve`].
+    #[inline(always)]
+    pub fn write(slots: &'a RingSlots, header: Header, data: &[u8]) -> Result<(), PreemptOff> {
+        let mut open = Self::reserve(slots, header)?;
+        open.put(0, data);
+        // SAFETY: `put()` does not sleep, so this is the CPU that reserved it.
+        unsafe { open.finish() };
+        Ok(())
+    }
+
+    /// Where the data starts, from the start of the record.
+    #[inline(always)]
+    fn data_at(&self) -> usize {
+        match self.header.flags & TIMED {
+            0 => HEADER_BYTES as usize,
+            _ => (HEADER_BYTES + TIME_BYTES) as usize,
+        }
+    }
+
+    /// Copies `bytes` into the data, `at` bytes from its start; false if it does not fit.
+    #[inline(always)]
+    pub fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let fits = at
+            .checked_add(bytes.len())
+            .is_some_and(|end| end <= self.header.len as usize);
+        if fits {
+            // SAFETY: By the type invariant; user space may only read the memory, through its own
+            // mapping.
+            unsafe {
+                let to = self.record.add(self.data_at()).add(at);
+                word::copy(to.as_ptr(), bytes.as_ptr(), bytes.len());
+            }
+        }
+        fits
+    }
+
+    /// Fills the data from `at` on with zeros, to the end of the record.
+    pub fn clear_from(&mut self, at: usize) {
+        let at = at.saturating_add(self.data_at());
+        let rest = usize::try_from(self.header.bytes())
+            .unwrap_or(0)
+            .saturating_sub(at);
+        if rest > 0 {
+            // SAFETY: By the type invariant.
+            unsafe { self.record.add(at).as_ptr().write_bytes(0, rest) };
+        }
+    }
+
+    /// Has readers skip the record once it is committed.
+    pub fn discard(&mut self) {
+        self.header.flags |= DISCARDED;
+    }
+
+    /// Writes what comes before the data.
+    #[inline(always)]
+    fn write_head(&mut self) {
+        // SAFETY: By the type invariant there is room for both; all is aligned to 8 bytes.
+        unsafe {
+            let words = self.record.cast::<u64>();
+            words.write(self.header.to_word());
+            if self.header.flags & TIMED != 0 {
+                words.add(1).write(self.time);
+            }
+        }
+    }
+
+    /// Leaves the record, with its head, to C code that has preemption off, and tells where it is.
+    pub fn leave_open(mut self) -> NonNull<u8> {
+        self.write_head();
+        self.record
+    }
+
+    /// Shows the record to readers.
+    ///
+    /// Whoever has slept meanwhile, which nobody may, can be on another CPU now, which must not count the record
+    /// out. It stays open then, and the CPU that it is of loses what it writes from then on, once its buffer is full.
+    pub fn commit(self) {
+        if self.slots.slots.this_cpu(&self.preempt) != self.ctl.as_ptr() {
+            pr_err_once!(
+                "a writer slept before its record was committed: the buffer of a CPU stops\n"
+            );
+            return;
+        }
+        // SAFETY: A page belongs to one CPU, by the invariant of `RingSlots`, and that is this one.
+        unsafe { self.finish() };
+    }
+
+    /// # Safety
+    ///
+    /// This runs on the CPU whose buffer `ctl` is.
+    #[inline(always)]
+    unsafe fn finish(mut self) {
+        self.write_head();
+        // SAFETY: By the rules of this function only this CPU writes the word. The instruction comes after
+        // all stores to the record, for the compiler and for the CPU.
+        unsafe { local::decrement(&raw mut (*self.ctl.as_ptr()).reserve) };
+    }
+}
+
+#[cfg(CONFIG_FERRO_SYS_KUNIT_TEST)]
+#[kunit_tests(ferro_sys_ring)]
+mod suite {
+    use super::*;
+    use crate::counted::Shared;
+    use crate::ring::RingMem;
+    use ferro_core::ring::Ring;
+    use ferro_core::ring::Words;
+
+    /// Buffers of all CPUs.
+    fn slots() -> Result<RingSlots> {
+        let ring = Ring::new(4096, 2, false).map_err(|_| EINVAL)?;
+        let slots = RingSlots::new()?;
+        for cpu in cpu::possible() {
+            slots.publish(Shared::new(RingMem::new(ring, cpu))?);
+        }
+        Ok(slots)
+    }
+
+    fn reserve(slots: &RingSlots) -> Result<OpenRecord<'_>, Lost> {
+        let header = Header {
+            len: 8,
+            kind: 1,
+            flags: 0,
+        };
+        OpenRecord::reserve(slots, header).or_else(|preempt| {
+            OpenRecord::reserve_slow(slots, header, preempt).map(|(open, _)| open)
+        })
+    }
+
+    /// Position and records in flight of this CPU.
+    fn state(slots: &RingSlots) -> Option<(u64, u64)> {
+        let word = slots.memory(CpuId::new(cpu::current_id())?)?.reserve();
+        Some((word.position(), word.in_flight()))
+    }
+
+    #[test]
+    fn another_cpu_does_not_count_a_record_out() -> Result {
+        let (slots, others) = (slots()?, slots()?);
+        let _here = PreemptOff::new();
+        assert!(reserve(&slots).map(OpenRecord::commit).is_ok());
+        assert_eq!(state(&slots), Some((16, 0)));
+        let open = reserve(&slots).map_err(|_| EIO)?;
+        // As it is for who has slept and finds the page of another CPU.
+        let moved = OpenRecord {
+            slots: &others,
+            ..open
+        };
+        moved.commit();
+        assert_eq!(state(&slots), Some((32, 1)));
+        assert_eq!(state(&others), Some((0, 0)));
+        // What others write meanwhile is in order.
+        assert!(reserve(&slots).map(OpenRecord::commit).is_ok());
+        assert_eq!(state(&slots), Some((48, 1)));
+        Ok(())
+    }
+}
