@@ -6,6 +6,8 @@
 #include "load.h"
 #include "reader.h"
 
+#include <sys/stat.h>
+
 RELAY_FIXTURE(mmap);
 
 #define RW	(PROT_READ | PROT_WRITE)
@@ -41,6 +43,44 @@ TEST_F(mmap, read_only)
 		ASSERT_EQ(0, try_map(fd, 4096, PROT_READ, MAP_SHARED, at));
 		ASSERT_EQ(0, try_map(fd, BYTES - at, PROT_READ, MAP_SHARED, at));
 	}
+}
+
+/* Programs that map a file as long as it says it is. */
+TEST_F(mmap, the_file_says_its_size)
+{
+	struct stat st;
+	int fd;
+
+	CTL("open subbuf=4096 n=4");
+	fd = open_rw(0);
+	ASSERT_EQ(0, fstat(fd, &st));
+	ASSERT_EQ(BYTES, st.st_size);
+	ASSERT_EQ(0, try_map(fd, st.st_size, PROT_READ, MAP_SHARED, 0));
+}
+
+/* What fits before the end of the memory arrives, in whole records, and only that is consumed. */
+TEST_F(mmap, read_to_the_end_of_memory)
+{
+	uint8_t *p = mmap(NULL, 8192, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *end = p + 4096;
+	struct mapped m;
+
+	ASSERT_NE(MAP_FAILED, p);
+	munmap(end, 4096);
+	CTL("open subbuf=4096 n=4");
+	ASSERT_TRUE(map_buffer(&m, 0));
+	CTL("write cpu=0 len=120 count=100");
+	ASSERT_EQ(-1, read(m.fd, end - 127, 4096));
+	ASSERT_EQ(EFAULT, errno);
+	ASSERT_EQ(0, consumed(&m));
+	ASSERT_EQ(256, read(m.fd, end - 300, 4096));
+	ASSERT_EQ(256, consumed(&m));
+	ASSERT_EQ(0, memcmp(end - 300, m.data, 256));
+	/* the rest of the sub-buffer, and one record of the next */
+	ASSERT_EQ(3840 + 128, read(m.fd, p + 4, 8000));
+	ASSERT_EQ(0, memcmp(p + 4, m.data + 256, 3840 + 128));
+	ASSERT_EQ(-1, read(m.fd, end, 4096));
+	ASSERT_EQ(EFAULT, errno);
+	ASSERT_EQ(4224, consumed(&m));
 }
 
 TEST_F(mmap, writable_reader_page_alone)

@@ -172,6 +172,46 @@ TEST_F(poll, lower_watermark_of_an_offline_cpu)
 	ASSERT_EQ(READABLE, poll_now(m.fd));
 }
 
+/* What is lost asks for one wake-up, also where the wake-up itself has somebody write: the CPU gets out of it. */
+TEST_F(poll, wakes_once_for_what_is_lost)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int ep = epoll_create1(0), fd;
+
+	CTL("open subbuf=4096 n=4");
+	fd = open_cpu(1);
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
+	CTL("exits cpu=1");
+	/* 4 sub-buffers, the loss, and what the rest of the kernel uses irq_work for meanwhile */
+	ASSERT_LT(0, info("result"));
+	ASSERT_GT(100, info("result"));
+	ASSERT_LT(0, info("lost"));
+	ASSERT_EQ(1, epoll_wait(ep, &ev, 1, LONG_MS));
+	close(ep);
+}
+
+/* How often the thread ran that stop_one_cpu() uses, which everything else on that CPU makes way for. */
+static long long stops(unsigned int cpu)
+{
+	char comm[32], want[32], line[128], path[64];
+	long long n = -1;
+
+	snprintf(want, sizeof(want), "migration/%u", cpu);
+	for (int pid = 2; pid < 300 && n < 0; pid++) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/status", pid);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fgets(line, sizeof(line), f) && sscanf(line, "Name: %31s", comm) == 1 && !strcmp(comm, want))
+			while (fgets(line, sizeof(line), f) && sscanf(line, "voluntary_ctxt_switches: %lld", &n) != 1)
+				;
+		fclose(f);
+	}
+	return n;
+}
+
 FIXTURE(rounds) { int none; };
 FIXTURE_VARIANT(rounds)
 {
@@ -197,11 +237,14 @@ TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 	uint64_t position = 0;
 	struct seen seen = { .cpu = 1 };
 	struct mapped m;
+	long long before;
 
 	ASSERT_EQ(0, pin_to(0));
 	CTL("open subbuf=%u n=%u", variant->subbuf, variant->n);
 	ASSERT_TRUE(map_buffer(&m, 1));
 	m.reader->watermark = variant->watermark;
+	before = stops(1);
+	ASSERT_LE(0, before);
 	CTL("rounds cpu=1 count=%u bytes=%u step=%u", ROUNDS, variant->bytes, variant->step);
 	for (unsigned int i = 0; i < ROUNDS; i++) {
 		ASSERT_EQ(READABLE, poll_for(m.fd, LONG_MS)) {
@@ -214,6 +257,8 @@ TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 		set_consumed(&m, position);
 	}
 	CTL("roundsend");
+	/* the writer expects what the reader is going to ask for; others stop the CPU now and then */
+	ASSERT_GT(ROUNDS / 10, stops(1) - before);
 	ASSERT_EQ((uint64_t)ROUNDS * variant->bytes, produced(&m));
 	ASSERT_EQ(ROUNDS * (variant->bytes / variant->step), seen.records);
 	ASSERT_EQ(0, m.ctl->lost);

@@ -10,7 +10,7 @@ set -uo pipefail
 
 variant=${1:?usage: run.sh VARIANT [TEST...]}
 shift
-[ $# -gt 0 ] || set -- open mmap poll hotplug storm
+[ $# -gt 0 ] || set -- open nest mmap poll hotplug storm
 export RELAY_SELFTESTS=${RELAY_SELFTESTS:-$FERROTRACE_KDIR/selftests-relay_fast}
 export RELAY_CLIENT=relay_fast_selftest RELAY_ENGINE=ferrotrace_fast_relay
 exec "$(dirname "$(readlink -f "$0")")/../relay/run.sh" "$variant" "$@"

@@ -120,6 +120,12 @@ static int channel_command(const struct fst_args *a)
 		return fst_rounds(a);
 	else if (!strcmp(a->verb, "roundsend"))
 		return fst_rounds_wait();
+	else if (!strcmp(a->verb, "nest"))
+		return fst_nest(a);
+	else if (!strcmp(a->verb, "edges"))
+		return fst_edges(a);
+	else if (!strcmp(a->verb, "exits"))
+		return fst_exits(a);
 	else if (!strcmp(a->verb, "storm"))
 		return fst_storm(a);
 	else

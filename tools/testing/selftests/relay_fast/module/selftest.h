@@ -61,6 +61,11 @@ int fst_rounds_wait(void);
 int fst_write_init(void);
 void fst_write_exit(void);
 
+/* nest.c */
+int fst_nest(const struct fst_args *a);
+int fst_edges(const struct fst_args *a);
+int fst_exits(const struct fst_args *a);
+
 /* storm.c */
 void fst_send_nmi(unsigned int cpu);
 int fst_storm(const struct fst_args *a);
