@@ -116,7 +116,7 @@ static long cross_edges(void *arg)
 }
 
 /*
- * edges cpu= count=: for each sub-buffer, a record of 64 bytes that is opened 128 bytes before its end, and three within
+ * edges cpu= count=: for each sub-buffer, a record of 64 bytes that is opened 128 bytes before its end, and three in
  * it, while nothing is left to read; result: how many were lost
  */
 int fst_edges(const struct fst_args *a)
