@@ -15,6 +15,7 @@ pub mod blacklist;
 pub mod counted;
 pub mod cpu;
 pub mod debugfs;
+pub mod deferred;
 pub mod dentry;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod die_notifier;

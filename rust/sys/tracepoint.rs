@@ -4,7 +4,8 @@
 //!
 //! Tracepoints that are not exported to modules are found by name.
 //!
-//! Contexts: registration in process context; a probe runs where its tracepoint is.
+//! Contexts: registration in process context; a probe runs where its tracepoint is. Locks: that of the list of probes,
+//! then those of tracepoints.
 
 use core::ptr::NonNull;
 
@@ -14,6 +15,9 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::task::Task;
+
+use crate::deferred::Deferred;
+use crate::mutex::StaticMutex;
 
 /// Length of a thread's name.
 pub const COMM_LEN: usize = 16;
@@ -65,55 +69,138 @@ pub trait SchedSwitch: Send + Sync + 'static {
     fn switch(&self, event: &Switch);
 }
 
-/// Keeps a probe on `sched_switch`.
-///
-/// # Invariants
-///
-/// `probe` is registered with `handler` as its data.
+/// A probe on `sched_switch`, which ends when this is dropped. The handler may drop it, too: then it is called until a
+/// work item has done it. If it is forgotten, it ends when its module goes.
 pub struct SchedSwitchProbe<T: SchedSwitch> {
-    tracepoint: NonNull<bindings::tracepoint>,
-    handler: Arc<T>,
+    _attached: Deferred<Attached<T>>,
 }
-
-// SAFETY: Tracepoints have their own lock; the handler is `Send` and `Sync`.
-unsafe impl<T: SchedSwitch> Send for SchedSwitchProbe<T> {}
-// SAFETY: As above.
-unsafe impl<T: SchedSwitch> Sync for SchedSwitchProbe<T> {}
 
 impl<T: SchedSwitch> SchedSwitchProbe<T> {
     /// Calls `handler` at every switch from now on.
     ///
-    /// Errors: -ENOENT if the kernel has no such tracepoint, -EEXIST, -ENOMEM.
+    /// Context: process; sleeps. Errors: -ENOENT if the kernel has no such tracepoint, -EEXIST, -ENOMEM.
     pub fn new(handler: Arc<T>) -> Result<Self> {
-        let tracepoint = find(c"sched_switch")?;
-        // SAFETY: The tracepoint lives as long as the kernel; the probe has its signature; the
-        // handler lives until `drop()`.
-        // INVARIANT: Registered here.
-        to_result(unsafe {
-            bindings::tracepoint_probe_register(
-                tracepoint.as_ptr(),
-                probe_ptr::<T>(),
-                Arc::as_ptr(&handler).cast_mut().cast(),
-            )
-        })?;
         Ok(Self {
-            tracepoint,
-            handler,
+            _attached: Deferred::new(Attached::new(handler))?,
         })
     }
 }
 
-impl<T: SchedSwitch> Drop for SchedSwitchProbe<T> {
+/// Keeps a probe on `sched_switch`.
+///
+/// # Invariants
+///
+/// `entry` was registered with `handler` as its data, and is registered as long as [`ENTRIES`] has it.
+struct Attached<T: SchedSwitch> {
+    entry: Entry,
+    _handler: Arc<T>,
+}
+
+impl<T: SchedSwitch> Attached<T> {
+    fn new(handler: Arc<T>) -> Result<Self> {
+        let entry = Entry {
+            tracepoint: find(c"sched_switch")?,
+            probe: probe_ptr::<T>(),
+            data: Arc::as_ptr(&handler).cast_mut().cast(),
+        };
+        // SAFETY: The probe has the signature of this tracepoint, and the handler is there until `drop()` has removed it.
+        unsafe { entry.add() }?;
+        // INVARIANT: Registered above.
+        Ok(Self {
+            entry,
+            _handler: handler,
+        })
+    }
+}
+
+impl<T: SchedSwitch> Drop for Attached<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant. After the second call no CPU is in the probe any more.
-        unsafe {
-            bindings::tracepoint_probe_unregister(
-                self.tracepoint.as_ptr(),
-                probe_ptr::<T>(),
-                Arc::as_ptr(&self.handler).cast_mut().cast(),
-            );
-            bindings::ferro_tracepoint_synchronize_unregister();
+        self.entry.remove();
+    }
+}
+
+/// A function on a tracepoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    tracepoint: NonNull<bindings::tracepoint>,
+    probe: *mut c_void,
+    data: *mut c_void,
+}
+
+// SAFETY: Tracepoints have their own lock; the others are addresses here.
+unsafe impl Send for Entry {}
+// SAFETY: As above.
+unsafe impl Sync for Entry {}
+
+extern "C" {
+    /// `deferred.c`
+    static mut ferro_tracepoints_lock: bindings::mutex;
+}
+
+/// What is registered, to be found when the module of a function goes.
+static ENTRIES: StaticMutex<KVec<Entry>> =
+    // SAFETY: A mutex of `deferred.c` that protects nothing else.
+    unsafe { StaticMutex::new(&raw mut ferro_tracepoints_lock, KVec::new()) };
+
+impl Entry {
+    /// Has the tracepoint call the function.
+    ///
+    /// # Safety
+    ///
+    /// `probe` has the tracepoint's signature, and takes `data` until [`Entry::remove`] has returned.
+    unsafe fn add(self) -> Result {
+        let mut entries = ENTRIES.lock();
+        entries.reserve(1, GFP_KERNEL)?;
+        // SAFETY: The tracepoint lives as long as the kernel; the rest by the rules of this function.
+        to_result(unsafe {
+            bindings::tracepoint_probe_register(self.tracepoint.as_ptr(), self.probe, self.data)
+        })?;
+        // There is room.
+        Ok(entries.push_within_capacity(self)?)
+    }
+
+    /// Undoes [`Entry::add`], unless that has been done. When this returns, no CPU is in the function any more.
+    fn remove(self) {
+        let mut entries = ENTRIES.lock();
+        if let Some(at) = entries.iter().position(|entry| *entry == self) {
+            let _ = entries.remove(at);
+            self.detach();
         }
+        drop(entries);
+        // SAFETY: Has no requirement.
+        unsafe { bindings::ferro_tracepoint_synchronize_unregister() };
+    }
+
+    /// With the lock, once.
+    fn detach(self) {
+        // SAFETY: It was registered with these, as it was in the list.
+        unsafe {
+            bindings::tracepoint_probe_unregister(self.tracepoint.as_ptr(), self.probe, self.data)
+        };
+    }
+}
+
+/// For `deferred.c`: ends what a module that goes has forgotten.
+///
+/// # Safety
+///
+/// `module` points to a module.
+#[no_mangle]
+unsafe extern "C" fn ferro_tracepoints_going(module: *mut bindings::module) {
+    let mut entries = ENTRIES.lock();
+    let before = entries.len();
+    entries.retain(|entry| {
+        // SAFETY: By the rules of this function.
+        let is_going = unsafe { bindings::ferro_within_module(entry.probe.addr(), module) };
+        if is_going {
+            entry.detach();
+        }
+        !is_going
+    });
+    if entries.len() != before {
+        pr_warn!("a module that goes has left a probe on a tracepoint\n");
+        // SAFETY: Has no requirement.
+        unsafe { bindings::ferro_tracepoint_synchronize_unregister() };
     }
 }
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Has done later what has to sleep, for those who must not: the C half of deferred.rs.
+ *
+ * Contexts: deferring any, NMI and handlers of probes included; the rest process. Locks: none.
+ */
+#include <linux/build_bug.h>
+#include <linux/export.h>
+#include <linux/init.h>
+#include <linux/irq_work.h>
+#include <linux/irqflags.h>
+#include <linux/kprobes.h>
+#include <linux/llist.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/notifier.h>
+#include <linux/preempt.h>
+#include <linux/rcupdate.h>
+#include <linux/workqueue.h>
+
+#include "deferred.h"
+
+/* The list of tracepoint.rs. */
+DEFINE_MUTEX(ferro_tracepoints_lock);
+
+/* deferred.rs knows its size. */
+static_assert(sizeof(struct ferro_deferred) == 2 * sizeof(long));
+
+static LLIST_HEAD(list);
+
+static void run_all(struct work_struct *work)
+{
+	struct ferro_deferred *deferred, *next;
+
+	llist_for_each_entry_safe(deferred, next, llist_reverse_order(llist_del_all(&list)), node)
+		deferred->run(deferred);
+}
+
+static DECLARE_WORK(work, run_all);
+
+/* Work cannot be queued in an NMI, nor while the lock of its queue is held. */
+static void queue(struct irq_work *unused)
+{
+	queue_work(system_dfl_wq, &work);
+}
+
+static DEFINE_IRQ_WORK(irq_work, queue);
+
+/*
+ * Without CONFIG_PREEMPT_COUNT nothing says that preemption is off: of what runs so, handlers of probes
+ * are recognised.
+ */
+bool ferro_may_sleep(void)
+{
+#ifdef CONFIG_KPROBES
+	if (raw_cpu_read(current_kprobe))
+		return false;
+#endif
+	return !preempt_count() && !irqs_disabled() && !rcu_preempt_depth();
+}
+EXPORT_SYMBOL_GPL(ferro_may_sleep);
+
+void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_deferred *deferred))
+{
+	deferred->run = run;
+	/* Whoever finds it in the list finds the work under way, or soon. */
+	guard(preempt)();
+	llist_add(&deferred->node, &list);
+	irq_work_queue(&irq_work);
+}
+EXPORT_SYMBOL_GPL(ferro_defer);
+
+/* What runs may defer more. */
+static void wait_for_all(void)
+{
+	do {
+		irq_work_sync(&irq_work);
+		flush_work(&work);
+	} while (!llist_empty(&list));
+}
+
+/* What the module deferred as it should is done before anybody looks for what it has forgotten. */
+static int going_first(struct notifier_block *nb, unsigned long state, void *mod)
+{
+	if (state == MODULE_STATE_GOING)
+		wait_for_all();
+	return NOTIFY_DONE;
+}
+
+/* Nothing of the module is called any more, and so it defers nothing more. */
+static int going_last(struct notifier_block *nb, unsigned long state, void *mod)
+{
+	if (state == MODULE_STATE_GOING) {
+		ferro_tracepoints_going(mod);
+		wait_for_all();
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block first = {
+	.notifier_call = going_first,
+	.priority = INT_MAX,
+};
+
+static struct notifier_block last = {
+	.notifier_call = going_last,
+	.priority = INT_MIN,
+};
+
+static int __init deferred_init(void)
+{
+	int err = register_module_notifier(&first);
+
+	return err ?: register_module_notifier(&last);
+}
+early_initcall(deferred_init);
