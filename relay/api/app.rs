@@ -3,9 +3,8 @@
 //! A relay application: a directory with the controls by which user space makes a channel, starts and
 //! stops it, and takes it away. See `Documentation/klog.rst`.
 //!
-//! Contexts: writing anywhere, as long as no NMI writes into another write of its CPU; the rest in
-//! process context. Locks: the settings' mutex, which the files of the channel never take; then
-//! debugfs's own and the engine's.
+//! Contexts: writing anywhere; the rest in process context. Locks: the settings' mutex, which the files
+//! of the channel never take; then debugfs's own and the engine's.
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
@@ -76,7 +75,7 @@ impl AppChannel {
     /// Writes a record, if there is a channel and it is enabled. Says whether it was written; if
     /// the channel had no room it counts it as dropped.
     ///
-    /// Context: any, but of an NMI only if it has not interrupted a write to the same channel.
+    /// Context: any. In the middle of another write to the same channel it is dropped, and counted.
     #[inline]
     pub fn write(&self, irqs: &IrqsOff, data: &[u8]) -> bool {
         let written = self.channel.with(irqs, |channel| {
