@@ -207,7 +207,10 @@ static char thread_state(pid_t tid)
 
 void wait_asleep(pid_t tid)
 {
-	while (thread_state(tid) != 'S')
+	char state;
+
+	/* one that has ended sleeps no more */
+	while ((state = thread_state(tid)) && state != 'S' && state != 'Z')
 		sched_yield();
 }
 

@@ -32,7 +32,7 @@
 #define RELAY_DIR	RELAY_DEBUGFS "/" RELAY_MODULE
 
 /* Long enough for a loaded machine without hardware virtualisation. */
-#define LONG_MS		15000
+#define LONG_MS		60000
 
 #ifndef __printf
 #define __printf(a, b)	__attribute__((format(printf, a, b)))

@@ -4,6 +4,47 @@
 #include <glob.h>
 #include <sched.h>
 
+/* Whether the users are to keep their hands off, and how many have not yet. */
+static int paused, using;
+
+static void begin_use(struct users *users)
+{
+	for (;;) {
+		while (__atomic_load_n(&paused, __ATOMIC_SEQ_CST) && !__atomic_load_n(&users->stop, __ATOMIC_RELAXED))
+			usleep(1000);
+		__atomic_add_fetch(&using, 1, __ATOMIC_SEQ_CST);
+		if (!__atomic_load_n(&paused, __ATOMIC_SEQ_CST))
+			return;
+		if (__atomic_load_n(&users->stop, __ATOMIC_RELAXED))
+			return;
+		__atomic_sub_fetch(&using, 1, __ATOMIC_SEQ_CST);
+	}
+}
+
+static void end_use(void)
+{
+	__atomic_sub_fetch(&using, 1, __ATOMIC_SEQ_CST);
+}
+
+bool unload(const char *name)
+{
+	unsigned int tries;
+	int ret;
+
+	for (tries = 1; (ret = module_unload(name)) == -EWOULDBLOCK; tries++) {
+		if (tries == 50) {
+			__atomic_store_n(&paused, 1, __ATOMIC_SEQ_CST);
+			while (__atomic_load_n(&using, __ATOMIC_SEQ_CST))
+				usleep(1000);
+		}
+		sched_yield();
+	}
+	__atomic_store_n(&paused, 0, __ATOMIC_SEQ_CST);
+	if (ret)
+		fprintf(stderr, "# unloading %s: %s\n", name, strerror(-ret));
+	return !ret;
+}
+
 static void *open_and_use(void *arg)
 {
 	unsigned int cpu = 0, ncpus = online_cpus();
@@ -11,11 +52,14 @@ static void *open_and_use(void *arg)
 	uint8_t buf[256];
 
 	while (!__atomic_load_n(&users->stop, __ATOMIC_RELAXED)) {
-		int fd = open_cpu(cpu++ % ncpus);
 		uint8_t *p;
+		int fd;
 
+		begin_use(users);
+		fd = open_cpu(cpu++ % ncpus);
 		if (fd < 0) {
 			/* between two channels */
+			end_use();
 			usleep(1000);
 			continue;
 		}
@@ -30,6 +74,7 @@ static void *open_and_use(void *arg)
 			munmap(p, 16384);
 		}
 		close(fd);
+		end_use();
 	}
 	return NULL;
 }
@@ -187,29 +232,46 @@ static bool all_work(bool (*round)(void), unsigned int rounds, bool load)
 }
 
 /* A round that leaked all or a CPU's part of it would show four times over. */
-bool leaks(bool (*round)(void), unsigned int rounds, bool load)
+static bool grew(const struct usage *a, const struct usage *b, unsigned int rounds)
 {
-	struct usage a, b;
-	unsigned int tries;
+	return a->free_kb - b->free_kb >= (long)rounds * 256 / 4 ||
+	       b->percpu_kb - a->percpu_kb >= 256 ||
+	       b->vmaps - a->vmaps >= (long)rounds / 4 ||
+	       b->kmallocs - a->kmallocs >= (long)rounds / 2;
+}
 
-	if (!all_work(round, 10, load))
-		return true;
-	a = usage_now();
+static bool leaks_once(bool (*round)(void), unsigned int rounds, bool load, struct usage *a)
+{
+	unsigned int tries;
+	struct usage b;
+
 	if (!all_work(round, rounds, load))
 		return true;
 	/* freeing may be deferred */
 	for (tries = 0; tries < 20; tries++) {
 		b = usage_now();
-		if (a.free_kb - b.free_kb < (long)rounds * 256 / 4 &&
-		    b.percpu_kb - a.percpu_kb < 256 &&
-		    b.vmaps - a.vmaps < (long)rounds / 4 &&
-		    b.kmallocs - a.kmallocs < (long)rounds / 2)
+		if (!grew(a, &b, rounds))
 			break;
 		usleep(100000);
 	}
 	fprintf(stderr,
 		"# %u rounds: MemFree %ld to %ld kB, Percpu %ld to %ld kB, vmalloc areas %ld to %ld, kmalloc objects %ld to %ld\n",
-		rounds, a.free_kb, b.free_kb, a.percpu_kb, b.percpu_kb,
-		a.vmaps, b.vmaps, a.kmallocs, b.kmallocs);
+		rounds, a->free_kb, b.free_kb, a->percpu_kb, b.percpu_kb,
+		a->vmaps, b.vmaps, a->kmallocs, b.kmallocs);
+	*a = b;
 	return tries == 20;
+}
+
+bool leaks(bool (*round)(void), unsigned int rounds, bool load)
+{
+	unsigned int times;
+	struct usage a;
+
+	if (!all_work(round, 10, load))
+		return true;
+	a = usage_now();
+	for (times = 0; times < 4; times++)
+		if (!leaks_once(round, rounds, load, &a))
+			return false;
+	return true;
 }

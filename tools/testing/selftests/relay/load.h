@@ -24,9 +24,16 @@ void users_start(struct users *users);
 void users_stop(struct users *users);
 
 /*
+ * Unload a module that such threads use: it is tried while they go on, and then
+ * while they have closed their files, as they might never all do by chance.
+ */
+bool unload(const char *name);
+
+/*
  * Run @round some times, then @rounds times, with or without such threads
- * beside it: does the kernel hold more than before? True as well when a round
- * fails.
+ * beside it: does the kernel hold more than before? What is in use for other
+ * reasons grows once or twice; a leak does each time that the rounds are done.
+ * True as well when a round fails.
  */
 bool leaks(bool (*round)(void), unsigned int rounds, bool load);
 

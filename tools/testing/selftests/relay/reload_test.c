@@ -6,8 +6,6 @@
 #include "relay_test.h"
 #include "load.h"
 
-#include <sched.h>
-
 FIXTURE(reload) { int none; };
 
 FIXTURE_SETUP(reload)
@@ -24,21 +22,6 @@ FIXTURE_TEARDOWN(reload)
 	if (!module_loaded("relay_selftest"))
 		module_load();
 	relay_teardown();
-}
-
-/* Users still have a file open: try again until they have closed it. */
-static bool unload(const char *name)
-{
-	int ret;
-
-	do {
-		ret = module_unload(name);
-		if (ret == -EWOULDBLOCK)
-			sched_yield();
-	} while (ret == -EWOULDBLOCK);
-	if (ret)
-		fprintf(stderr, "# unloading %s: %s\n", name, strerror(-ret));
-	return !ret;
 }
 
 static bool load(const char *path)

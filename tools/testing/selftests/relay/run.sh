@@ -18,6 +18,8 @@ bin=${RELAY_SELFTESTS:-$FERROTRACE_KDIR/selftests-relay}
 client=${RELAY_CLIENT:-relay_selftest}
 engine=${RELAY_ENGINE:-rust_relay}
 
+export RELAY_VARIANT=$variant
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # results: NAME ok|not|skip; complaints: NAME text of the kernel's log

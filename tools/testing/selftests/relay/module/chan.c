@@ -28,16 +28,24 @@ static int subbuf_index(struct rchan_buf *buf, void *subbuf)
 	return subbuf ? (subbuf - buf->start) / buf->chan->subbuf_size : -1;
 }
 
-/* If somebody is to be held here: stay, with the switch half done, until released or for a while. */
+/* For nobody longer than this: interrupts are off. */
+#define HOLD_MOST_MS	15000
+
+/* If somebody is to be held here: stay, with the switch half done, until released or for a while after another command. */
 void rst_hold_here(enum rst_hold where)
 {
-	ktime_t end = ktime_add_ms(ktime_get(), READ_ONCE(rst.hold_ms));
+	unsigned int ms = READ_ONCE(rst.hold_ms);
+	ktime_t begin = ktime_get(), now, command;
 
 	if (atomic_cmpxchg(&rst.hold, where, RST_HOLDING) != where)
 		return;
-	while (atomic_read(&rst.hold) == RST_HOLDING &&
-	       ktime_before(ktime_get(), end))
+	do {
 		cpu_relax();
+		now = ktime_get();
+		command = READ_ONCE(rst.command);
+		if (ms && ktime_after(command, begin) && ktime_after(now, ktime_add_ms(command, ms)))
+			break;
+	} while (atomic_read(&rst.hold) == RST_HOLDING && ktime_before(now, ktime_add_ms(begin, HOLD_MOST_MS)));
 }
 
 static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
@@ -241,6 +249,7 @@ int rst_open(const struct rst_args *a)
 	unsigned int cpu;
 	int ret;
 
+	WRITE_ONCE(rst.opening, true);
 	if (rst.chan)
 		return -EBUSY;
 	ret = rst_num(a, "subbuf", &subbuf) ?: rst_num(a, "n", &n) ?:

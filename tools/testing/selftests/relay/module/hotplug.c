@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A CPU that is slow to come up: it is kept after relay has prepared for it,
- * and before it is online, until a channel has been opened or for a while.
+ * and before it is online, until a channel has been opened or, as the opener may wait for the CPU, for 2 s from then.
  */
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
@@ -19,6 +19,8 @@ static int prepare(unsigned int cpu)
 	if (atomic_cmpxchg(&slow_cpu, cpu, -1) != cpu)
 		return 0;
 	WRITE_ONCE(rst.coming_up, true);
+	for (i = 0; i < 3000 && !READ_ONCE(rst.opening); i++)
+		msleep(20);
 	/* the opener may be waiting for us */
 	for (i = 0; i < 100 && !READ_ONCE(rst.chan); i++)
 		msleep(20);
@@ -59,8 +61,10 @@ int rst_slow_cpu(const struct rst_args *a)
 	u64 cpu = 0;
 	int ret = rst_num(a, "cpu", &cpu);
 
-	if (!ret)
+	if (!ret) {
+		WRITE_ONCE(rst.opening, false);
 		atomic_set(&slow_cpu, cpu);
+	}
 	return ret;
 }
 

@@ -164,6 +164,8 @@ static int channel_command(const struct rst_args *a)
 {
 	if (!rst.chan)
 		return -ENODEV;
+	/* whoever is held is so for this one */
+	WRITE_ONCE(rst.command, ktime_get());
 	if (!strcmp(a->verb, "close"))
 		rst_close();
 	else if (!strcmp(a->verb, "rmdir"))

@@ -12,6 +12,7 @@
 
 #include <linux/kconfig.h>
 #include <linux/relay.h>
+#include <linux/ktime.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -94,8 +95,10 @@ struct rst_state {
 	atomic_t starts, first_starts;
 	atomic_t last_index, last_prev;
 	atomic_t hold;			/* enum rst_hold */
-	unsigned int hold_ms;		/* at most */
+	unsigned int hold_ms;		/* after a command has come; 0: until released */
+	ktime_t command;		/* when the last one came */
 	bool coming_up;			/* a slow CPU */
+	bool opening;			/* a channel, since the CPU has been told to be slow */
 
 	struct rst_cpu cpu[NR_CPUS];
 };

@@ -458,12 +458,13 @@ static int hold_where(const char *when)
 
 /*
  * hold cpu= len= [when=any|full|wake] [ms=]: write a record, and return while that
- * write is inside of subbuf_start(), or where it wakes a poller, with interrupts off.
+ * write is inside of subbuf_start(), or where it wakes a poller, with interrupts off;
+ * until "release", or for so long after the next command has come, which may wait for it.
  */
 int rst_hold(const struct rst_args *a)
 {
 	int ret, where = hold_where(rst_str(a, "when", "any"));
-	u64 ms = 3000;
+	u64 ms = 0;
 	ktime_t end;
 
 	if (where <= RST_NO_HOLD)
@@ -487,7 +488,7 @@ int rst_hold(const struct rst_args *a)
 	rst.hold_ms = ms;
 	atomic_set(&rst.hold, where);
 	schedule_work_on(held.cpu, &held_work);
-	end = ktime_add_ms(ktime_get(), 3000);
+	end = ktime_add_ms(ktime_get(), 60000);
 	while (atomic_read(&rst.hold) != RST_HOLDING) {
 		if (ktime_after(ktime_get(), end)) {
 			rst_release();
@@ -518,6 +519,7 @@ struct flush_race {
 	struct work_struct work;
 	struct completion watching;
 	struct completion finished;
+	bool flushing;
 	atomic_t flushed;
 	bool switched;
 };
@@ -526,6 +528,7 @@ static void flush_race_watch(struct work_struct *work)
 {
 	struct flush_race *race = container_of(work, struct flush_race, work);
 	struct rchan_buf *buf;
+	unsigned int relaxed = 0;
 	unsigned long flags;
 	size_t produced;
 	ktime_t end;
@@ -534,8 +537,11 @@ static void flush_race_watch(struct work_struct *work)
 	buf = *this_cpu_ptr(rst.chan->buf);
 	produced = READ_ONCE(buf->subbufs_produced);
 	complete(&race->watching);
+	while (!READ_ONCE(race->flushing))
+		cpu_relax();
 	end = ktime_add_ms(ktime_get(), 500);
-	while (ktime_before(ktime_get(), end)) {
+	/* the host may have had no time for the CPU that flushes, which has some whenever this one relaxes */
+	while (ktime_before(ktime_get(), end) || relaxed++ < 200) {
 		if (READ_ONCE(buf->subbufs_produced) != produced) {
 			race->switched = true;
 			break;
@@ -565,6 +571,7 @@ int rst_flush_race(const struct rst_args *a)
 	init_completion(&race.finished);
 	schedule_work_on(cpu, &race.work);
 	wait_for_completion(&race.watching);
+	WRITE_ONCE(race.flushing, true);
 	relay_flush(rst.chan);
 	atomic_set(&race.flushed, 1);
 	wait_for_completion(&race.finished);
