@@ -315,21 +315,6 @@ TEST_F_TIMEOUT(open, users_while_channels_come_and_go, 120)
 	ASSERT_EQ(0, files());
 }
 
-/* Files are still open: try again until they have been closed. */
-static bool unload(const char *name)
-{
-	int ret;
-
-	do {
-		ret = module_unload(name);
-		if (ret == -EWOULDBLOCK)
-			sched_yield();
-	} while (ret == -EWOULDBLOCK);
-	if (ret)
-		fprintf(stderr, "# unloading %s: %s\n", name, strerror(-ret));
-	return !ret;
-}
-
 /* The channel is being written when its client goes. */
 static bool unload_round(void)
 {
@@ -337,7 +322,8 @@ static bool unload_round(void)
 
 	if (ctl("open subbuf=4096 n=4") || ctl("storm ms=1000 period=300"))
 		return false;
-	usleep(20000);
+	while (!info("cpu0.task.tried"))
+		sched_yield();
 	if (!unload("relay_fast_selftest"))
 		return false;
 	if (engine && (!unload("ferrotrace_fast_relay") || module_load_file(engine)))

@@ -54,7 +54,8 @@ static bool storm_on(const struct storm *s)
 		if (ctl("storm ms=1000 period=%u", s->period) || ctl("stormwait"))
 			return false;
 		rounds++;
-	} while (rounds < 3 || (sum("nmi", "inside") < s->inside && rounds < 30));
+		/* on a slow machine as many as it takes */
+	} while (rounds < 3 || sum("nmi", "inside") < s->inside);
 	for (int i = 0; i < FST_NR_CTX; i++)
 		fprintf(stderr, "# %s: %lld tried, %lld refused, %lld inside of others' records\n", ctx_name[i],
 			sum(ctx_name[i], "tried"), sum(ctx_name[i], "refused"), sum(ctx_name[i], "inside"));
@@ -132,10 +133,6 @@ static bool weather(const struct storm *s)
 	ok &= info("lost") == lost;
 	fprintf(stderr, "# %llu records read, %llu polls, %lld lost\n", (unsigned long long)records,
 		(unsigned long long)sleeps, lost);
-	if (sum("nmi", "inside") < s->inside) {
-		fprintf(stderr, "# only %lld NMIs inside of other records\n", sum("nmi", "inside"));
-		ok = false;
-	}
 	return ok;
 }
 

@@ -199,11 +199,24 @@ static void show_lane(struct seq_file *m, unsigned int cpu, unsigned int ctx)
 	seq_printf(m, "cpu%u.%s.deepest %u\n", cpu, fst_ctx_names[ctx], lane->deepest);
 }
 
+static s64 refused(void)
+{
+	unsigned int cpu, ctx;
+	s64 sum = 0;
+
+	for_each_possible_cpu(cpu)
+		for (ctx = 0; ctx < FST_NR_CTX; ctx++)
+			sum += fst.lane[ctx][cpu].refused;
+	return sum;
+}
+
 static int info_show(struct seq_file *m, void *unused)
 {
 	unsigned int cpu, ctx;
 
 	mutex_lock(&fst.lock);
+	/* no CPU comes or goes, and writes, between the counts */
+	cpus_read_lock();
 	seq_printf(m, "result %llu\n", fst.result);
 	seq_printf(m, "open %d\n", !!fst.chan);
 	seq_printf(m, "ups %u\n", fst.ups);
@@ -212,6 +225,8 @@ static int info_show(struct seq_file *m, void *unused)
 	for_each_possible_cpu(cpu)
 		for (ctx = 0; ctx < FST_NR_CTX; ctx++)
 			show_lane(m, cpu, ctx);
+	seq_printf(m, "uncounted %lld\n", fst.chan ? (s64)relay_fast_lost(fst.chan) - refused() : 0);
+	cpus_read_unlock();
 	mutex_unlock(&fst.lock);
 	return 0;
 }

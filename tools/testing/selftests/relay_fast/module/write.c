@@ -163,7 +163,7 @@ enum { HOLD_NONE, HOLD_ASKED, HOLD_THERE };
 
 static void write_held(struct work_struct *work)
 {
-	ktime_t end = ktime_add_ms(ktime_get(), 5000);
+	ktime_t end = ktime_add_ms(ktime_get(), 15000);
 	struct relay_fast_slot slot;
 	unsigned int cpu = get_cpu();
 	u32 seq = fst.lane[FST_TASK][cpu].seq++;
@@ -182,7 +182,7 @@ static void write_held(struct work_struct *work)
 	put_cpu();
 }
 
-/* hold cpu= len=: returns while a record of that CPU is being written; for 5 s at most */
+/* hold cpu= len=: returns while a record of that CPU is being written; for 15 s at most */
 int fst_hold(const struct fst_args *a)
 {
 	unsigned int cpu;
