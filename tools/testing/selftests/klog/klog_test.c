@@ -195,8 +195,6 @@ TEST_F_TIMEOUT(klog, handlers_come_and_go_under_load, 200)
 {
 	CTL("storm n=4000000000 nmi=1");
 	CTL("churn n=30");
-	ASSERT_GT(info("a.count"), 0);
-	ASSERT_GT(info("b.count"), 0);
 	TH_LOG("%lld and %lld messages to two handlers", info("a.count"), info("b.count"));
 	EXPECT_EQ(0, info("a.late"));
 	EXPECT_EQ(0, info("b.late"));

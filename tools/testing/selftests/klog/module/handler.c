@@ -4,9 +4,11 @@
  */
 #include <linux/fs.h>
 #include <linux/irqflags.h>
+#include <linux/jiffies.h>
 #include <linux/klog.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
@@ -115,14 +117,32 @@ void kst_unregister(void)
 	unregister_klog_handler();
 }
 
-/* Replaces and removes handlers; each must not be called once that has returned. */
+/* Somebody has logged to it since it was registered. */
+static bool is_called(struct handler *h)
+{
+	unsigned long end = jiffies + 60 * HZ;
+	int before = atomic_read(&h->count);
+
+	while (atomic_read(&h->count) == before && time_before(jiffies, end))
+		schedule_timeout_interruptible(1);
+	return atomic_read(&h->count) != before;
+}
+
+/*
+ * Replaces and removes handlers; each must not be called once that has returned. In some rounds they are called meanwhile, in
+ * the others it is as it comes.
+ */
 int kst_churn(unsigned int rounds)
 {
 	while (rounds--) {
 		kst_register("a");
 		WRITE_ONCE(b.gone, true);
+		if (rounds % 8 == 0 && !is_called(&a))
+			return -ETIMEDOUT;
 		kst_register("b");
 		WRITE_ONCE(a.gone, true);
+		if (rounds % 8 == 0 && !is_called(&b))
+			return -ETIMEDOUT;
 		if (rounds % 2) {
 			unregister_klog_handler();
 			WRITE_ONCE(b.gone, true);

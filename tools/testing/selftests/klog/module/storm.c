@@ -24,6 +24,7 @@ static DEFINE_PER_CPU(struct storm_cpu, storm_cpu);
 static DECLARE_COMPLETION(threads_done);
 static atomic_t threads;
 static struct task_struct *nmi_thread;
+static bool want_nmis;
 static unsigned int messages;
 static bool ending = true, running;
 
@@ -49,6 +50,15 @@ static enum hrtimer_restart storm_timer(struct hrtimer *timer)
 	return READ_ONCE(ending) ? HRTIMER_NORESTART : HRTIMER_RESTART;
 }
 
+/* Each context has logged here. */
+static bool all_contexts(void)
+{
+	unsigned int cpu = raw_smp_processor_id();
+
+	return kst_logged(cpu, KST_SOFTIRQ) && kst_logged(cpu, KST_IRQ) &&
+	       (!READ_ONCE(want_nmis) || kst_logged(cpu, KST_NMI));
+}
+
 static int storm_thread(void *arg)
 {
 	struct storm_cpu *sc = this_cpu_ptr(&storm_cpu);
@@ -56,7 +66,7 @@ static int storm_thread(void *arg)
 
 	hrtimer_setup(&sc->timer, storm_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	hrtimer_start(&sc->timer, us_to_ktime(200), HRTIMER_MODE_REL_PINNED_HARD);
-	for (i = 0; i < messages && !READ_ONCE(ending); i++) {
+	for (i = 0; (i < messages || !all_contexts()) && !READ_ONCE(ending); i++) {
 		/* the length is that of its number: nobody else logs here for this context */
 		log_one(KST_TASK);
 		if (i % 64 == 0)
@@ -96,6 +106,7 @@ int kst_storm_start(unsigned int count, bool with_nmi)
 	kst_reset();
 	messages = count;
 	ending = false;
+	want_nmis = with_nmi && kst_have_nmi();
 	reinit_completion(&threads_done);
 	atomic_set(&threads, 1);
 	for_each_online_cpu(cpu) {
@@ -113,8 +124,10 @@ int kst_storm_start(unsigned int count, bool with_nmi)
 	nmi_thread = NULL;
 	if (with_nmi && kst_have_nmi()) {
 		nmi_thread = kthread_run(storm_nmis, NULL, "klog_storm_nmi");
-		if (IS_ERR(nmi_thread))
+		if (IS_ERR(nmi_thread)) {
 			nmi_thread = NULL;
+			WRITE_ONCE(want_nmis, false);
+		}
 	}
 	if (atomic_dec_and_test(&threads))
 		complete(&threads_done);
