@@ -134,7 +134,8 @@ mod suite {
 
     /// Waits for `what` to happen; false if it does not.
     fn happens(what: impl Fn() -> bool) -> bool {
-        for _ in 0..2000 {
+        // A minute where nobody else has the machine.
+        for _ in 0..60000 {
             if what() {
                 return true;
             }

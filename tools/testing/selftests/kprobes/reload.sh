@@ -24,8 +24,9 @@ round() {
 	dmesg -C
 	sleep 0.01
 	sleep 0.3 &
-	dmesg | grep -q 'handler_pre: <kernel_clone>' || { echo "no hit"; return 1; }
-	dmesg | grep -q "$sleeper returned" || { echo "no return"; return 1; }
+	# Not -q, which dmesg might not outlive.
+	dmesg | grep 'handler_pre: <kernel_clone>' >/dev/null || { echo "no hit"; return 1; }
+	dmesg | grep "$sleeper returned" >/dev/null || { echo "no return"; return 1; }
 	# The second one is still in there.
 	if ! rmmod kretprobe_example || ! rmmod kprobe_example || ! rmmod rust_kprobes; then
 		echo "not removed"

@@ -64,20 +64,33 @@ shows() {
 	return 1
 }
 
+# more FIELD: waits until there are more probes that were registered (1) or refused (2).
+more() {
+	local counts=/sys/module/kprobes_selftest/parameters/unload_counts before tries=0
+	before=$(cut -d ' ' -f "$1" $counts)
+	until [ "$(cut -d ' ' -f "$1" $counts)" -gt "$before" ]; do
+		if [ $((tries += 1)) = 3000 ]; then
+			echo "# no probes any more: $(<$counts)"
+			return 1
+		fi
+		sleep 0.02
+	done
+}
+
 # come_and_go: a module that is probed does. Whoever registers a probe holds it for a moment.
 come_and_go() {
 	local rounds=15 tries
 	while [ $((rounds -= 1)) -ge 0 ]; do
-		insmod "$modules/kprobes_selftest_target.ko" || return 1
-		sleep 0.1
+		insmod "$modules/kprobes_selftest_target.ko" && more 1 || return 1
 		tries=0
 		until rmmod kprobes_selftest_target 2>/dev/null; do
-			if [ $((tries += 1)) = 200 ]; then
+			if [ $((tries += 1)) = 3000 ]; then
 				echo "# the module cannot be removed, $rounds rounds before the end"
 				return 1
 			fi
 			sleep 0.02
 		done
+		more 2 || return 1
 	done
 }
 
@@ -216,10 +229,12 @@ forgets() {
 	probes=$(wc -l <$list)
 	insmod "$modules/kprobes_selftest_forgetful.ko" || return 1
 	[ "$(wc -l <$list)" = $((probes + 2)) ] || return 1
-	sleep 0.3 &
-	sleep 0.05
+	sleep 1000 &
+	until [ "$(cat "/proc/$!/wchan")" = hrtimer_nanosleep ]; do sleep 0.02; done
 	rmmod kprobes_selftest_forgetful || return 1
-	wait
+	# It returns.
+	kill $!
+	wait $!
 	[ "$(wc -l <$list)" = "$probes" ]
 }
 

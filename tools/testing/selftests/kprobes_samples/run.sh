@@ -48,8 +48,8 @@ failing_opens() {
 # said N PATTERN: N lines of the log match.
 said() { [ "$(grep -cE "$2" "$log")" = "$1" ]; }
 
-# number WORD: the number before WORD in the last line of the log.
-number() { tail -n 1 "$log" | sed -nE "s/.*[^0-9]([0-9]+) $1.*/\1/p"; }
+# number WORD: the number before WORD in the sample's last line.
+number() { grep "$module" "$log" | tail -n 1 | sed -nE "s/.*[^0-9]([0-9]+) $1.*/\1/p"; }
 
 # within LOW HIGH VALUE: the kernel may fork a few threads of its own, and programs look for files in vain.
 within() { [ -n "$3" ] && [ "$3" -ge "$1" ] && [ "$3" -le "$2" ]; }

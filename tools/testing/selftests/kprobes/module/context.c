@@ -67,7 +67,7 @@ static void timer(void)
 	EXPECT_EQ(register_kprobe(&entry), 0);
 	hrtimer_setup_on_stack(&timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	hrtimer_start(&timer, ns_to_ktime(100000), HRTIMER_MODE_REL_HARD);
-	EXPECT(wait_for_completion_timeout(&timer_done, 10 * HZ));
+	EXPECT(wait_for_completion_timeout(&timer_done, 60 * HZ));
 	hrtimer_cancel(&timer);
 	destroy_hrtimer_on_stack(&timer);
 	unregister_kprobe(&entry);

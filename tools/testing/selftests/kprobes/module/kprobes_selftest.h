@@ -66,6 +66,8 @@ extern unsigned int kst_ms;
  * storm.c: all CPUs call @pass with 1, 2 and so on, until kst_storm_end(), which expects that it was always true and returns
  * how many calls there were. kst_storm_pass() comes once by kst_bytes, kst_endbr and kst_target.
  */
+/* kst_wait(): until a counter is above something; false when it never gets there. */
+bool kst_wait(atomic_long_t *counter, long above);
 bool kst_storm_pass(long i);
 void kst_storm_begin(bool (*pass)(long i));
 long kst_storm_end(void);

@@ -93,7 +93,7 @@ static void check_text(void)
 	int tries;
 
 	/* taking a jump away may take some time */
-	for (tries = 0; where && tries < 100; tries++) {
+	for (tries = 0; where && tries < 1000; tries++) {
 		msleep(20);
 		where = changed_text();
 	}

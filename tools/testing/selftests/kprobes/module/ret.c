@@ -252,7 +252,7 @@ static void wake_sleepers(void)
 	int tries;
 
 	complete_all(&may_return);
-	for (tries = 0; atomic_read(&came_back) < SLEEPERS && tries < 1000; tries++)
+	for (tries = 0; atomic_read(&came_back) < SLEEPERS && tries < 3000; tries++)
 		msleep(20);
 	EXPECT_EQ(atomic_read(&came_back), SLEEPERS);
 }

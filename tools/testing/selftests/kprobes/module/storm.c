@@ -3,6 +3,7 @@
  * A thread on each CPU that comes by what is probed, again and again.
  */
 #include <linux/cpumask.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
@@ -11,6 +12,18 @@
 
 static struct task_struct *threads[NR_CPUS];
 static atomic_long_t calls, wrong;
+
+bool kst_wait(atomic_long_t *counter, long above)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (atomic_long_read(counter) <= above) {
+		if (time_after(jiffies, end))
+			return false;
+		schedule_timeout_interruptible(1);
+	}
+	return true;
+}
 
 bool kst_storm_pass(long i)
 {
@@ -27,8 +40,11 @@ static int caller(void *data)
 		if (!pass(i))
 			atomic_long_inc(&wrong);
 		atomic_long_inc(&calls);
-		if (i % 64 == 0)
+		if (i % 64 == 0) {
 			cond_resched_tasks_rcu_qs();
+			/* where the CPUs of a guest take turns, it is that of the next one */
+			cpu_relax();
+		}
 		if (i % 512 == 0)
 			schedule_timeout_interruptible(1);
 	}

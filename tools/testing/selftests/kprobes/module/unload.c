@@ -6,10 +6,12 @@
 #include <linux/jprobes.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
+#include <linux/moduleparam.h>
 #include <linux/notifier.h>
 #include <linux/ptrace.h>
 #include <linux/sched.h>
 #include <linux/string.h>
+#include <linux/sysfs.h>
 
 #include "kprobes_selftest.h"
 
@@ -189,6 +191,16 @@ static struct task_struct *clients[3];
 static unsigned long last_address;
 static atomic_t registered, refused, odd;
 
+/* For run.sh, which has the module come and go. */
+static int get_counts(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%d %d\n", atomic_read(&registered), atomic_read(&refused));
+}
+
+static const struct kernel_param_ops counts_ops = { .get = get_counts };
+module_param_cb(unload_counts, &counts_ops, NULL, 0444);
+MODULE_PARM_DESC(unload_counts, "probes that were registered and refused while the module comes and goes");
+
 /* What may come of a probe in a module that may be there. */
 static bool note(int err)
 {
@@ -273,8 +285,6 @@ static void storm_is_over(void)
 		if (!IS_ERR(clients[i]))
 			kthread_stop(clients[i]);
 	EXPECT_EQ(atomic_read(&odd), 0);
-	EXPECT(atomic_read(&registered) > 0);
-	EXPECT(atomic_read(&refused) > 0);
 	kst_say("%d registered, %d refused\n", atomic_read(&registered), atomic_read(&refused));
 }
 
