@@ -11,7 +11,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 
 export VARIANTS=${VARIANTS:-$DEFAULT_VARIANTS}
 export LOGS=$REPO/build/check
-SUITE_TIMEOUT=${SUITE_TIMEOUT:-2700}
+SUITE_TIMEOUT=${SUITE_TIMEOUT:-9000}
 case " $VARIANTS " in *" debug "*) SUITE_TIMEOUT=$((SUITE_TIMEOUT * 6)) ;; *) ;; esac
 # What of a suite's chatter is shown as it comes.
 SHOW='^ferrotrace: |^ +[0-9]+ steps|^ *not ok '

@@ -69,15 +69,26 @@ complete() {
 	done
 }
 
+# recording PID OUT: waits until the recorder has opened the buffers of all CPUs that are up; fails if it ends before.
+recording() {
+	local cpu
+	for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
+		[ "$(cat "$cpu/online" 2>/dev/null || echo 1)" = 1 ] || continue
+		until [ -e "$2/${cpu##*/}" ]; do
+			kill -0 "$1" || return 1
+			sleep 0.05
+		done
+	done
+}
+
 # record OUT ARGS...: records the C client's channel while lines are written, and until SIGINT.
 record() {
 	local out=$1 from=$2 to=$3 pid status
 	shift 3
 	"$FERROTRACE" relay record "$C/cpu" -o "$out" --header 4 "$@" >"$out.log" 2>&1 &
 	pid=$!
-	sleep 0.5
+	recording $pid "$out" || return 1
 	lines "$from" "$to"
-	sleep 0.3
 	kill -INT $pid
 	wait $pid
 	status=$?
@@ -114,16 +125,17 @@ closed_while_recording() {
 	insmod "$MODULES/samples/relay_c_client.ko" subbuf_size=4096 n_subbufs=4 || return 1
 	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/closed" --read --header 4 --json >"$WORK/closed.json" &
 	local pid=$!
-	sleep 0.5
+	recording $pid "$WORK/closed" || return 1
 	rmmod relay_c_client || return 1
 	wait $pid || return 1
 	grep '"stop": "closed"' "$WORK/closed.json"
 }
 
+# busy: 40 processes on each CPU that is up, one after the other.
 busy() {
-	local pids=()
-	for _ in 1 2 3 4; do
-		(for _ in $(seq 40); do sleep 0.005; done) &
+	local pids=() cpu
+	for ((cpu = 0; cpu < CPUS; cpu++)); do
+		taskset -c $cpu bash -c 'for _ in {1..40}; do sleep 0.005; done' &
 		pids+=($!)
 	done
 	wait "${pids[@]}"
@@ -135,7 +147,7 @@ sched() {
 	shift
 	"$FERROTRACE" relay record "$SCHED/cpu" -o "$out" "$@" >"$out.log" 2>&1 &
 	pid=$!
-	sleep 0.5
+	recording $pid "$out" || return 1
 	busy
 	kill -INT $pid
 	wait $pid
@@ -228,8 +240,9 @@ trace_on_a_full_disk() {
 	[[ $message == *"No space left on device"* ]]
 }
 
+# With room for what happens between recordings, however long that takes.
 rust_client() {
-	sched_module n_subbufs=64 || return 1
+	sched_module n_subbufs=512 || return 1
 	sched "$S"1 && whole "$S"1 && counted "$S"1 && chained "$S"1
 }
 
@@ -275,7 +288,7 @@ rust_client_closes() {
 	echo 1 >$SCHED/enabled
 	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S"8 --json >"$S"8.json &
 	local pid=$!
-	sleep 0.5
+	recording $pid "$S"8 || return 1
 	busy
 	rmmod relay_sched || return 1
 	wait $pid || return 1
@@ -288,6 +301,7 @@ flight_recorder() {
 	sched_module n_subbufs=4 overwrite=1 || return 1
 	busy
 	busy
+	busy
 	sched "$S.flight" && whole "$S.flight" && lost "$S.flight" || return 1
 	rmmod relay_sched
 }
@@ -295,13 +309,13 @@ flight_recorder() {
 hotplug() {
 	[ -e /sys/devices/system/cpu/cpu1/online ] || return 1
 	echo 0 >/sys/devices/system/cpu/cpu1/online || return 1
-	sched_module n_subbufs=64 || return 1
+	sched_module n_subbufs=512 || return 1
 	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S.hotplug" &
 	local pid=$!
-	sleep 0.5
+	recording $pid "$S.hotplug" || return 1
 	[ ! -e "$S.hotplug/cpu1" ] || return 1
 	echo 1 >/sys/devices/system/cpu/cpu1/online || return 1
-	sleep 1.5
+	recording $pid "$S.hotplug" || return 1
 	busy
 	kill -INT $pid
 	wait $pid || return 1

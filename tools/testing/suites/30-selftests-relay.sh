@@ -9,7 +9,7 @@ set -uo pipefail
 for variant in $VARIANTS; do
 	name="selftests/relay: $variant"
 	if selftests_build "$variant" relay >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-400} tap_nest "$name" \
+		CPUS=4 TIMEOUT=${TIMEOUT:-1800} tap_nest "$name" \
 			run_vm "$variant" "tools/testing/selftests/relay/run.sh $variant"
 	else
 		tap_not_ok "$name (does not build)"

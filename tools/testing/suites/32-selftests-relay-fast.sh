@@ -9,7 +9,7 @@ set -uo pipefail
 for variant in $VARIANTS; do
 	name="selftests/relay_fast: $variant"
 	if selftests_build "$variant" relay_fast >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-1200} tap_nest "$name" \
+		CPUS=4 TIMEOUT=${TIMEOUT:-2400} tap_nest "$name" \
 			run_vm "$variant" "tools/testing/selftests/relay_fast/run.sh $variant"
 	else
 		tap_not_ok "$name (does not build)"

@@ -10,7 +10,7 @@ FERROTRACE=$(tool)
 for variant in $VARIANTS; do
 	name="selftests/klog: $variant"
 	if selftests_build "$variant" klog >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-400} tap_nest "$name" \
+		CPUS=4 TIMEOUT=${TIMEOUT:-1200} tap_nest "$name" \
 			run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/klog/run.sh"
 	else
 		tap_not_ok "$name (does not build)"

@@ -10,7 +10,7 @@ FERROTRACE=$(tool)
 for variant in $VARIANTS; do
 	name="selftests/gkhi: $variant"
 	if selftests_build "$variant" gkhi >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-900} tap_nest "$name" \
+		CPUS=4 TIMEOUT=${TIMEOUT:-2400} tap_nest "$name" \
 			run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/gkhi/run.sh"
 	else
 		tap_not_ok "$name (does not build)"

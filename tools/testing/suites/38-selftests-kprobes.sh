@@ -9,7 +9,7 @@ set -uo pipefail
 for variant in $VARIANTS; do
 	name="selftests/kprobes: $variant"
 	if selftests_build "$variant" kprobes >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-400} tap_nest "$name" \
+		CPUS=4 TIMEOUT=${TIMEOUT:-1800} tap_nest "$name" \
 			run_vm "$variant" "tools/testing/selftests/kprobes/run.sh $variant"
 		# They oops.
 		CPUS=2 STRICT=0 tap_nest "$name: handlers that die" \

@@ -51,7 +51,7 @@ declare -A known=(
 ftracetest() {
 	local tests
 	tests=$(dirname "$("$REPO/integration/kernel.sh" kdir "$1")")/tools/testing/selftests/ftrace
-	CPUS=2 TIMEOUT=400 run_vm "$1" "mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
+	CPUS=2 TIMEOUT=1800 run_vm "$1" "mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
 		cp -r $tests /tmp/ftrace && cd /tmp/ftrace && ./ftracetest -l /tmp/logs test.d/kprobe
 		exit 0" >"$LOGS/ftracetest-$1.log" 2>&1 || { tail -n 20 "$LOGS/ftracetest-$1.log" >&2; return 1; }
 	# Without colours.

@@ -9,7 +9,7 @@ set -euo pipefail
 
 FERROTRACE=$(tool)
 for variant in $VARIANTS; do
-	CPUS=4 TIMEOUT=${TIMEOUT:-300} APPEND=kunit.enable=0 tap_nest "selftests/probes: $variant" \
+	CPUS=4 TIMEOUT=${TIMEOUT:-900} APPEND=kunit.enable=0 tap_nest "selftests/probes: $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/probes/run.sh"
 done
 tap_plan

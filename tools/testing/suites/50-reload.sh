@@ -9,12 +9,12 @@ set -uo pipefail
 # reload VARIANT ROUNDS: ROUNDS of kprobes
 reload() {
 	if selftests_build "$1" relay >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "reload: $1" \
+		CPUS=4 TIMEOUT=${TIMEOUT:-1800} tap_nest "reload: $1" \
 			run_vm "$1" "tools/testing/selftests/relay/run.sh $1 reload"
 	else
 		tap_not_ok "reload: $1 (does not build)"
 	fi
-	CPUS=4 TIMEOUT=${TIMEOUT:-500} tap_nest "reload kprobes: $1" \
+	CPUS=4 TIMEOUT=${TIMEOUT:-1800} tap_nest "reload kprobes: $1" \
 		run_vm "$1" "tools/testing/selftests/kprobes/reload.sh $2"
 }
 

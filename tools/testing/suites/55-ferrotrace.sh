@@ -8,7 +8,7 @@ set -euo pipefail
 
 FERROTRACE=$(tool)
 for variant in ${FERROTRACE_TOOL_VARIANTS:-modular}; do
-	CPUS=4 TIMEOUT=900 tap_nest "ferrotrace on $variant" \
+	CPUS=4 TIMEOUT=2400 tap_nest "ferrotrace on $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/ferrotrace/tests/guest.sh"
 done
 tap_plan

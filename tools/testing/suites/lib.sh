@@ -51,9 +51,10 @@ cargo_tests() {
 }
 
 # run_vm VARIANT CMD: run CMD in the guest. A warning or an error of the kernel in its log is a failure (126).
-# CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment; STRICT=0 leaves the log to CMD.
+# CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment; STRICT=0 leaves the log to CMD. The time is
+# for a guest that hangs: ten times what it takes on an idle machine, as others may have the host's time.
 run_vm() {
-	local variant=$1 name console mem=${MEM:-} timeout=${TIMEOUT:-120}
+	local variant=$1 name console mem=${MEM:-} timeout=${TIMEOUT:-900}
 	name=$(basename "$0" .sh)-$variant
 	console=$LOGS/$name.console
 	# Its checkers take memory and time.

@@ -43,12 +43,18 @@ step "Linux $(uname -r), $(nproc) CPUs: loading the engine, the safe API and the
 insmod "$MODULES/rust_relay.ko"
 insmod "$MODULES/ferrotrace_relay.ko"
 insmod "$MODULES/ferrotrace_fast_relay.ko"
-insmod "$MODULES/samples/relay_sched.ko" subbuf_size=16384 n_subbufs=16
+insmod "$MODULES/samples/relay_sched.ko" subbuf_size=16384 n_subbufs=64
 "$FERROTRACE" relay stat "$RELAY/cpu"
 
 step "recording scheduler switches of a workload, by mmap"
 "$FERROTRACE" relay record "$RELAY/cpu" -o "$OUT/rec" &
 recorder=$!
+for ((cpu = 0; cpu < $(nproc); cpu++)); do
+	until [ -e "$OUT/rec/cpu$cpu" ]; do
+		kill -0 $recorder || fail "the recorder has ended"
+		sleep 0.1
+	done
+done
 workload &
 wait $!
 echo 0 >"$RELAY/enabled"

@@ -56,11 +56,15 @@ cat /run/stderr >"$err" &
 pids="$pids $!"
 setsid bash "$ferrotrace_guest" $share </dev/null >/run/stdout 2>/run/stderr
 
-# Until all is written; but not for ever, if the command left a process behind that holds a pipe.
-for _ in $(seq 50); do
-	# shellcheck disable=SC2086
-	kill -0 $pids 2>/dev/null || break
-	sleep 0.1
+# Until all is written, which is when nobody holds the pipes any more: what the command left behind is ended.
+for process in /proc/[0-9]*; do
+	process=${process#/proc/}
+	case " 1 $pids " in
+	*" $process "*) ;;
+	*) kill -KILL "$process" 2>/dev/null ;;
+	esac
 done
+# shellcheck disable=SC2086
+wait $pids
 sync
 busybox poweroff -f

@@ -146,7 +146,9 @@ def kernel_image(variant):
 
 
 def kernel_parameters(args):
-    return ["ro", "panic=-1", "oops=panic", f"init={HERE}/init.sh", f"ferrotrace_guest={HERE}/guest.sh"] \
+    # A host that has no time for the guest for some seconds is no stall of RCU.
+    return ["ro", "panic=-1", "oops=panic", "rcupdate.rcu_cpu_stall_timeout=60",
+            f"init={HERE}/init.sh", f"ferrotrace_guest={HERE}/guest.sh"] \
         + shlex.split(args.append)
 
 
@@ -297,8 +299,9 @@ def run(args, share, console):
         hung = True
     finally:
         end_group(proc)
+    # The pipes have no writers any more; who reads what we write may take its time.
     for t in pumps:
-        t.join(5)
+        t.join(60)
     if hung:
         show_end(console, f"{args.variant}: no end within {args.timeout} s")
         return HANG
