@@ -4,8 +4,12 @@
 //!
 //! Contexts: process, and sleeping, for what clients call; trap for the rest.
 
+use ferro_gkhi::points::Int3;
+use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::Answer;
 use ferro_gkhi::NoReturn;
+use ferro_gkhi::Priority;
+use ferro_gkhi::Registered;
 use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::kretprobe::Kretprobe;
@@ -75,22 +79,44 @@ pub(crate) fn after() -> Option<usize> {
 
 /// The answer of an exit that may have dealt with its event.
 #[inline(always)]
-pub(crate) fn answer(done: bool) -> Answer<NoReturn> {
+fn answer(done: bool) -> Answer<NoReturn> {
     match done {
         true => Answer::Terminate,
         false => Answer::Continue,
     }
 }
 
+/// The exits on breakpoints and on faults, not armed yet. Errors: as for `Registered::engine()`.
+pub(crate) fn trap_exits(
+    name: &CStr,
+) -> Result<(Registered<Int3>, Registered<KernelFault>), ferro_gkhi::Error> {
+    // SAFETY: Only the engine's own breakpoints are said to be dealt with. It does not sleep; a breakpoint that it meets on
+    // the way is a probe's, which `hit` ends at once as a missed one.
+    let int3 = unsafe {
+        Registered::<Int3>::engine(name, Priority::Unspecified, |_call, (regs,)| {
+            answer(breakpoint(regs))
+        })
+    }?;
+    // SAFETY: As above, of faults in copies of instructions and of those that a probe's fault handler has repaired.
+    let fault = unsafe {
+        Registered::<KernelFault>::engine(
+            name,
+            Priority::Unspecified,
+            |_call, (regs, trapnr, _)| answer(fault(regs, trapnr)),
+        )
+    }?;
+    Ok((int3, fault))
+}
+
 /// The exit on breakpoints.
 #[inline(always)]
-pub(crate) fn breakpoint(regs: *mut bindings::pt_regs) -> bool {
+fn breakpoint(regs: *mut bindings::pt_regs) -> bool {
     // SAFETY: The hook passes the registers of a breakpoint.
     unsafe { Regs::of(regs) }.is_some_and(hit::breakpoint)
 }
 
 /// The exit on faults.
-pub(crate) fn fault(regs: *mut bindings::pt_regs, trapnr: usize) -> bool {
+fn fault(regs: *mut bindings::pt_regs, trapnr: usize) -> bool {
     // SAFETY: The hook passes the registers of a fault.
     unsafe { Regs::of(regs) }.is_some_and(|regs| hit::fault(regs, trapnr))
 }

@@ -85,14 +85,7 @@ impl Attached {
 
     fn attach() -> Result<Self> {
         let name = c"rust_kprobes";
-        let int3 = Registered::<Int3>::pinned(name, Priority::Unspecified, |_call, (regs,)| {
-            ffi::answer(ffi::breakpoint(regs))
-        })?;
-        let fault = Registered::<KernelFault>::pinned(
-            name,
-            Priority::Unspecified,
-            |_call, (regs, trapnr, _)| ffi::answer(ffi::fault(regs, trapnr)),
-        )?;
+        let (int3, fault) = ffi::trap_exits(name)?;
         let modules = Registered::<ModuleEvent>::pinned(
             name,
             Priority::Unspecified,

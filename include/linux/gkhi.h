@@ -66,7 +66,7 @@ enum gkh_answer {
 /**
  * enum gkh_context - Where a hook may be come by.
  * @GKH_SLEEP: In process context, where one may sleep. So may the exits, but not for a module to load, and
- *	whoever disarms an exit of any such hook waits for them.
+ *	whoever disarms an exit of the same hook waits for them.
  * @GKH_TASK: Anywhere that may be preempted. Exits do not sleep.
  * @GKH_ATOMIC: Only where nothing is preempted: interrupts, NMIs, traps, with preemption off.
  */
@@ -208,6 +208,7 @@ extern const struct gkh_exit gkh_idle;
  *	* -EOPNOTSUPP: the hook does not fire where the other CPUs can be stopped
  *	* -EBUSY: the hook has an exit and can have, or was asked for, only one
  *	* -EEXIST: the hook has a first exit, or a last one, or one of this name
+ *	* -EDEADLK: the caller is where one may not sleep, or in an exit of a GKH_SLEEP hook
  *	* -ENOMEM
  */
 int gkh_register(struct gkh_record *record);
@@ -225,6 +226,7 @@ int gkh_register(struct gkh_record *record);
  *	* -ESRCH: one is not registered
  *	* -ENODEV: the hook of one has been deleted
  *	* -ELOOP: the list has no end
+ *	* -EDEADLK: as gkh_register()
  *	* -ENOMEM
  */
 int gkh_arm(struct gkh_record *list);
@@ -260,6 +262,7 @@ int gkh_deregister(struct gkh_record *list);
  *	* -EINVAL: @hook is NULL, its name is not one, or its parameters are not as many as it says
  *	* -EALREADY: it is identified
  *	* -EEXIST: another hook has the name
+ *	* -EDEADLK: as gkh_register()
  *	* -ENOMEM
  */
 int gkh_identify(struct gkhook *hook);
@@ -273,7 +276,8 @@ int gkh_identify(struct gkhook *hook);
  * at the latest when the module goes.
  *
  * Context: As gkh_register().
- * Return: 0, -EINVAL if @hook is NULL, -ESRCH if it is not identified, or -ENOMEM; nothing has changed then.
+ * Return: 0, -EINVAL if @hook is NULL, -ESRCH if it is not identified, -EDEADLK as gkh_register(), or -ENOMEM; nothing
+ *	has changed then.
  */
 int gkh_delete(struct gkhook *hook);
 

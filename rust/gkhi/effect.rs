@@ -34,8 +34,8 @@ struct Change {
     renewed: KVec<(usize, Arc<Exit>)>,
 }
 
-/// Puts what is staged into effect. If that fails, nothing has changed.
-pub(crate) fn apply(table: &mut Hooks) -> Result<Graveyard, Error> {
+/// Puts what is staged into effect. If that fails, nothing has changed. The graveyard has room to wait for `more` other hooks.
+pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> {
     let count = table.hooks().iter().filter(|h| h.is_staged()).count();
     let visible = table.hooks().iter().filter(|h| h.is_visible()).count();
     let switch = match visible {
@@ -47,7 +47,7 @@ pub(crate) fn apply(table: &mut Hooks) -> Result<Graveyard, Error> {
         changes.push(plan(hook, switch.as_ref())?, GFP_KERNEL)?;
     }
     // Two for each hook: what it has now, and what it has in between.
-    let mut grave = Graveyard::new(2 * count).map_err(|_| Error::NoMemory)?;
+    let mut grave = Graveyard::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
 
     // Nothing from here on fails: the graveyard has room.
     let mut publish = |table: &mut Hooks, id: usize, target: Target| {
@@ -82,8 +82,7 @@ fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
         if exit.next() == State::Armed {
             let mut node = exit.body.node.clone();
             if exit.state() != State::Armed && node.is_spent() {
-                let new = exit.body.new_node(place).map_err(|_| Error::NoMemory)?;
-                node = Arc::new(new, GFP_KERNEL)?;
+                node = Arc::new(exit.body.new_node(place), GFP_KERNEL)?;
                 renewed.push((exit.id, node.clone()), GFP_KERNEL)?;
             }
             later.push(node, GFP_KERNEL)?;
@@ -92,11 +91,7 @@ fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
     let end = target(hook, &later)?;
     let staged = match switch {
         None => None,
-        Some(switch) => {
-            let later = Some((switch.clone(), later));
-            let chain = Chain::new(place, now, later, hook.body.dispatches.clone());
-            Some(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
-        }
+        Some(switch) => Some(chain(hook, now, Some((switch.clone(), later)))?),
     };
     Ok(Change {
         hook: hook.id,
@@ -118,10 +113,20 @@ fn target(hook: &Hook, exits: &[Arc<Exit>]) -> Result<Target, Error> {
             for exit in exits {
                 list.push(exit.clone(), GFP_KERNEL)?;
             }
-            let chain = Chain::new(place, list, None, hook.body.dispatches.clone());
-            Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
+            chain(hook, list, None)
         }
     }
+}
+
+fn chain(
+    hook: &Hook,
+    now: KVec<Arc<Exit>>,
+    later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
+) -> Result<Target, Error> {
+    let (site, hits) = (&hook.body.site, hook.body.dispatches.clone());
+    let chain = Chain::new(site.hook(), site.readers().clone(), now, later, hits);
+    let chain = chain.map_err(|_| Error::NoMemory)?;
+    Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
 }
 
 /// Notes what is armed from now on.

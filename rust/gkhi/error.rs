@@ -14,7 +14,7 @@ use kernel::bindings;
 use kernel::error::code;
 use kernel::prelude::*;
 
-/// Why the registry did not do it. Nothing has changed then.
+/// Why the registry did not do it. Nothing has changed then, but for [`Error::StillCalled`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// A record, exit, hook or list is missing. -EINVAL
@@ -51,6 +51,10 @@ pub enum Error {
     Deleted,
     /// A list of records has no end. -ELOOP
     Endless,
+    /// The caller is in an exit, or where one may not sleep: it would wait for itself. -EDEADLK
+    CannotWait,
+    /// It is disarmed, but a call of it has not returned that sleeps where it must not, or is the caller. -EBUSY
+    StillCalled,
     /// -ENOMEM
     NoMemory,
 }
@@ -68,11 +72,12 @@ impl From<Error> for kernel::error::Error {
             Error::TooManyParams => code::E2BIG,
             Error::OtherParams => errno(bindings::EPROTOTYPE),
             Error::CannotStop => errno(bindings::EOPNOTSUPP),
-            Error::Occupied => code::EBUSY,
+            Error::Occupied | Error::StillCalled => code::EBUSY,
             Error::FirstTaken | Error::LastTaken | Error::NameTaken => code::EEXIST,
             Error::Unregistered => code::ESRCH,
             Error::Deleted => code::ENODEV,
             Error::Endless => code::ELOOP,
+            Error::CannotWait => errno(bindings::EDEADLK),
             Error::NoMemory => ENOMEM,
         }
     }

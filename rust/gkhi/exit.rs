@@ -2,11 +2,11 @@
 
 //! Exits in Rust.
 //!
-//! Contexts: process, sleeps; the exits themselves wherever their hook is.
+//! Contexts: process, sleeps; dropping one anywhere; the exits themselves wherever their hook is.
 #![deny(unsafe_code)]
 
-use core::any::TypeId;
 use core::marker::PhantomData;
+use core::panic::Location;
 
 use ferro_core::hooks::Op;
 use ferro_core::hooks::Priority;
@@ -17,20 +17,26 @@ use ferro_sys::hook::typed::AsIs;
 use ferro_sys::hook::typed::Call;
 use ferro_sys::hook::typed::Entry;
 use ferro_sys::hook::typed::ExitOn;
+use ferro_sys::hook::typed::Hook;
+use ferro_sys::hook::typed::Open;
 use ferro_sys::hook::typed::ReturnValue;
 use ferro_sys::hook::typed::Spec;
+use ferro_sys::hook::Note;
 use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::ffi;
 use crate::registry;
+use crate::registry::ExitId;
 use crate::registry::Handle;
 use crate::registry::NewExit;
 use crate::registry::Shape;
 
 /// A registered exit, of a hook `H`, called under the condition `C`.
 ///
-/// Dropping it disarms and deregisters it and waits until no CPU is in it: at most a few grace periods.
+/// Dropping it disarms and deregisters it and waits until no CPU is in it: at most a few grace periods. In an exit, and
+/// where one may not sleep, it is deregistered soon afterwards. In any case what it owns is dropped when it is not called
+/// any more, and at the latest when the module that registered it goes, even if this has been forgotten.
 ///
 /// # Examples
 ///
@@ -42,22 +48,20 @@ use crate::registry::Shape;
 /// exit.arm()?;
 /// ```
 pub struct Registered<H: Spec, C: Entry = AsIs> {
-    id: usize,
-    // Dropped when `drop()` has waited.
-    _exit: KBox<dyn Kept>,
+    id: ExitId,
+    /// There until it is dropped.
+    note: Option<KBox<Note>>,
     _hook: PhantomData<fn(H, C)>,
 }
 
-/// An exit of any type, to be dropped.
-trait Kept: Send + Sync {}
-impl<E: Send + Sync> Kept for E {}
-
-impl<H: Spec, C: Entry> Registered<H, C> {
+impl<H: Open, C: Entry> Registered<H, C> {
     /// Registers an exit. `name` is for debugfs.
     ///
+    /// Context: process; sleeps.
     /// Errors: [`Error::NoHook`], [`Error::OtherParams`] if the hook of this name is not as `H` says,
     /// [`Error::CannotStop`], [`Error::Occupied`], [`Error::FirstTaken`], [`Error::LastTaken`],
-    /// [`Error::NameTaken`], [`Error::BadName`], [`Error::NoMemory`].
+    /// [`Error::NameTaken`], [`Error::BadName`], [`Error::CannotWait`], [`Error::NoMemory`].
+    #[track_caller]
     pub fn new<F>(name: &CStr, priority: Priority, exit: F) -> Result<Self, Error>
     where
         F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
@@ -67,31 +71,39 @@ impl<H: Spec, C: Entry> Registered<H, C> {
     }
 
     /// The same for an object that implements [`ExitOn`].
+    #[track_caller]
     pub fn with<E: ExitOn<H, C>>(name: &CStr, priority: Priority, exit: E) -> Result<Self, Error> {
-        Self::register(name, priority, exit, false)
+        Self::register(name, priority, exit, false, Location::caller())
     }
 
     /// As [`Registered::new`], for an exit that others rely on: it is called although an exit before it has ended the
     /// dispatch, and debugfs neither arms nor disarms it.
+    #[track_caller]
     pub fn pinned<F>(name: &CStr, priority: Priority, exit: F) -> Result<Self, Error>
     where
         F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
         F: Send + Sync + 'static,
     {
-        Self::register(name, priority, exit, true)
+        Self::register(name, priority, exit, true, Location::caller())
     }
+}
 
-    fn register<E: ExitOn<H, C>>(
+impl<H: Spec, C: Entry> Registered<H, C> {
+    pub(crate) fn register<E: ExitOn<H, C>>(
         name: &CStr,
         priority: Priority,
         exit: E,
         pinned: bool,
+        origin: &'static Location<'static>,
     ) -> Result<Self, Error> {
+        registry::check_context()?;
         let exit = KBox::new(exit, GFP_KERNEL)?;
         let mut parts = ffi::parts_of::<H, C, E>(&exit);
         if pinned {
             parts.pin();
         }
+        // Before it is registered, so that it is there in any case.
+        let mut note = Note::new().map_err(|_| Error::NoMemory)?;
         let id = registry::register(&NewExit {
             hook: H::NAME,
             name,
@@ -103,12 +115,16 @@ impl<H: Spec, C: Entry> Registered<H, C> {
                 modifiable: H::MODIFIABLE,
                 has_return: <H::Return as ReturnValue>::SOME,
                 context: H::CONTEXT,
-                identity: (!H::IN_C).then(TypeId::of::<H>),
+                defined: H::defined().map(Hook::to_ref),
             }),
+            // It is data of the code that calls this; the function may be an instance in another module.
+            origin: core::ptr::from_ref(origin).addr(),
         })?;
+        registry::own(id, exit);
+        note.set(id.number());
         Ok(Self {
             id,
-            _exit: exit,
+            note: Some(note),
             _hook: PhantomData,
         })
     }
@@ -120,6 +136,7 @@ impl Registered<CpuPrepare> {
     ///
     /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for writing.
     /// Errors: as for [`Registered::new`].
+    #[track_caller]
     pub fn before_cpus(name: &CStr, prepare: fn(CpuId) -> Result) -> Result<Self, Error> {
         let exit = Self::pinned(name, Priority::Unspecified, move |_call, (cpu,)| {
             let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(prepare);
@@ -132,43 +149,56 @@ impl Registered<CpuPrepare> {
 
 impl<H: Spec, C: Entry> Drop for Registered<H, C> {
     fn drop(&mut self) {
-        // It is gone already if its module went before. The exit must not go while it is called, so that a lack
-        // of memory is waited out.
-        let _ = registry::until_memory(|| registry::apply(Op::Deregister, &[handle(self.id())]));
+        if let Some(note) = self.note.take() {
+            registry::finish(note);
+        }
+    }
+}
+
+mod sealed {
+    /// Who has a number.
+    pub trait Numbered {
+        fn id(&self) -> crate::registry::ExitId;
     }
 }
 
 /// A registered exit of any hook.
-pub trait AnyExit {
-    #[doc(hidden)]
-    fn id(&self) -> usize;
-
-    /// Has the hook call it. Errors: [`Error::Deleted`] if the hook is gone, [`Error::NoMemory`].
+pub trait AnyExit: sealed::Numbered {
+    /// Has the hook call it.
+    ///
+    /// Context: process; sleeps.
+    /// Errors: [`Error::Deleted`] if the hook is gone, [`Error::CannotWait`], [`Error::NoMemory`].
     fn arm(&self) -> Result<(), Error> {
-        registry::apply(Op::Arm, &[handle(self.id())])
+        registry::apply(Op::Arm, &[self.id().handle()])
     }
 
-    /// Has the hook call it no longer, and waits until no CPU is in it. Errors: [`Error::NoMemory`].
+    /// Has the hook call it no longer, and waits until no CPU is in it.
+    ///
+    /// Context: process; sleeps.
+    /// Errors: [`Error::CannotWait`] in an exit and where one may not sleep; [`Error::StillCalled`] if it is disarmed, but
+    /// was called where it must not sleep, and sleeps or is the caller; [`Error::NoMemory`].
     fn disarm(&self) -> Result<(), Error> {
-        registry::apply(Op::Disarm, &[handle(self.id())])
+        registry::apply(Op::Disarm, &[self.id().handle()])
     }
 
     /// Whether it is armed.
     fn is_armed(&self) -> bool {
-        registry::is_armed(handle(self.id()))
+        registry::is_armed(self.id().handle())
     }
 
     /// How often it has been called.
     fn hits(&self) -> usize {
-        registry::counts(self.id()).map_or(0, |c| c.hits)
+        registry::hits(self.id())
     }
 }
 
-impl<H: Spec, C: Entry> AnyExit for Registered<H, C> {
-    fn id(&self) -> usize {
+impl<H: Spec, C: Entry> sealed::Numbered for Registered<H, C> {
+    fn id(&self) -> ExitId {
         self.id
     }
 }
+
+impl<H: Spec, C: Entry> AnyExit for Registered<H, C> {}
 
 /// Arms exits, all in one step or none.
 ///
@@ -184,14 +214,10 @@ pub fn disarm(exits: &[&dyn AnyExit]) -> Result<(), Error> {
     registry::apply(Op::Disarm, &handles(exits)?)
 }
 
-fn handle(id: usize) -> Handle {
-    Handle { id, record: 0 }
-}
-
 fn handles(exits: &[&dyn AnyExit]) -> Result<KVec<Handle>, Error> {
     let mut handles = KVec::with_capacity(exits.len(), GFP_KERNEL)?;
     for exit in exits {
-        handles.push(handle(exit.id()), GFP_KERNEL)?;
+        handles.push(exit.id().handle(), GFP_KERNEL)?;
     }
     Ok(handles)
 }

@@ -4,18 +4,22 @@
 //!
 //! Contexts: process, but [`gkh_disarm_self`] anywhere.
 
+use core::panic::Location;
 use core::ptr::NonNull;
 
 use ferro_core::hooks::Op;
 use ferro_core::hooks::Priority;
 use ferro_sys::hook;
 use ferro_sys::hook::typed;
+use ferro_sys::hook::typed::Answer;
+use ferro_sys::hook::typed::Call;
 use ferro_sys::hook::typed::Entry;
 use ferro_sys::hook::typed::ExitOn;
 use ferro_sys::hook::typed::Spec;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Module;
+use ferro_sys::hook::Note;
 use ferro_sys::hook::Parts;
 use ferro_sys::hook::Site;
 use ferro_sys::mutex::StaticGuard;
@@ -25,7 +29,9 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 
 use crate::error::Error;
+use crate::exit::Registered;
 use crate::registry;
+use crate::registry::ExitId;
 use crate::registry::Handle;
 use crate::registry::NewExit;
 use crate::registry::Registry;
@@ -47,7 +53,7 @@ pub(crate) fn lock_files() -> StaticGuard<()> {
 }
 
 /// The calling side of a hook that is not in the registry yet.
-pub(crate) fn site_of(hook: HookRef) -> Site {
+pub(crate) fn site_of(hook: HookRef) -> Result<Site> {
     // SAFETY: Only `registry::identify()` calls this, with the registry locked and once for each hook that is in
     // it; and a hook is taken out of it before it goes.
     unsafe { Site::new(hook) }
@@ -55,9 +61,27 @@ pub(crate) fn site_of(hook: HookRef) -> Site {
 
 /// What the registry needs to call an exit in Rust.
 pub(crate) fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &KBox<E>) -> Parts {
-    // SAFETY: What is in a box stays where it is; `Registered`, which alone calls this, drops the box when the registry
-    // has deregistered the exit and waited. The registry compares the description with the hook's.
+    // SAFETY: What is in a box stays where it is; `Registered`, which alone calls this, gives the box to the registry, which
+    // drops it when it has deregistered the exit and no call of it is left. It compares the description with the hook's.
     unsafe { typed::parts_of::<H, C, E>(exit) }
+}
+
+impl<H: Spec, C: Entry> Registered<H, C> {
+    /// The exit of an engine, on a hook where an exit can break the kernel. It is pinned, as by [`Registered::pinned`].
+    ///
+    /// # Safety
+    ///
+    /// The exit keeps what `<linux/gkhi_points.h>` says of the hook: it says of nothing that it is dealt with that is not.
+    /// It does not sleep, and neither drops nor disarms itself. If the hook is a trap, nothing that the exit calls prints, or
+    /// meets such a trap that this exit does not end at once.
+    #[track_caller]
+    pub unsafe fn engine<F>(name: &CStr, priority: Priority, exit: F) -> Result<Self, Error>
+    where
+        F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
+        F: Send + Sync + 'static,
+    {
+        Self::register(name, priority, exit, true, Location::caller())
+    }
 }
 
 fn errno(result: Result<(), Error>) -> c_int {
@@ -72,14 +96,14 @@ unsafe extern "C" fn gkh_register(record: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { register(record) }.map(|id| {
         // SAFETY: It is not NULL, or it would not have been registered. The field is the registry's.
-        unsafe { (*record).id = id };
+        unsafe { (*record).id = id.number() };
     }))
 }
 
 /// # Safety
 ///
 /// As for [`gkh_register`].
-unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<usize, Error> {
+unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> {
     if pointer.is_null() {
         return Err(Error::Missing);
     }
@@ -105,6 +129,7 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<usize, Error> {
         name,
         priority,
         params: record.params,
+        origin: parts.address(),
         parts,
         shape: None,
     })
@@ -211,7 +236,7 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(
         hook.ok_or(Error::Missing)
-            .and_then(|hook| registry::identify(hook, None)),
+            .and_then(|hook| registry::identify(hook, false).map(|_| ())),
     )
 }
 
@@ -253,6 +278,23 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 #[export]
 extern "C" fn ferro_hook_tidy() {
     registry::tidy();
+}
+
+/// # Safety
+///
+/// `note` has been deferred, and is not used otherwise. For `rust/sys/hook.c`.
+#[export]
+unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
+    if let Some(note) = NonNull::new(note) {
+        // SAFETY: By the rules of this function.
+        registry::finish(unsafe { Note::of(note) });
+    }
+}
+
+/// For `rust/sys/hook.c`.
+#[export]
+extern "C" fn ferro_hook_settle() {
+    registry::settle();
 }
 
 /// For `rust/sys/hook.c`.

@@ -201,7 +201,7 @@ fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
     let armed = |g: &Guest, state| state == State::Armed && !g.node.is_spent();
     let (mut hits, mut active) = (host.past_hits.wrapping_add(host.dispatches.sum()), false);
     for exit in hook.exits() {
-        hits = hits.wrapping_add(exit.body.counts().direct);
+        hits = hits.wrapping_add(exit.body.counters().direct_hits());
         active |= armed(&exit.body, exit.state());
     }
     let context = match place.context() {
@@ -240,7 +240,7 @@ fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
             Condition::IrqsOff => "irqs_off",
             Condition::CpusStopped => "cpus_stopped",
         };
-        let counts = guest.counts();
+        let counters = guest.counters();
         let armed = u8::from(armed(guest, exit.state()));
         text.write_fmt(fmt!(
             "  exit={} order={} priority={priority}",
@@ -251,7 +251,7 @@ fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
             " conditions={conditions} params={} armed={armed}",
             guest.params
         ))?;
-        let (hits, stops) = (counts.hits, counts.stops);
+        let (hits, stops) = (counters.hits(), counters.stops());
         text.write_fmt(fmt!(
             " hits={hits} stops={stops} module={} pinned={}\n",
             guest.owner.as_str(),

@@ -2,14 +2,13 @@
 
 //! Hooks that modules bring and take away.
 //!
-//! Contexts: process; sleeps.
+//! Contexts: process, sleeps; dropping one anywhere.
 #![deny(unsafe_code)]
-
-use core::any::TypeId;
 
 use ferro_sys::hook::typed::Hook;
 use ferro_sys::hook::typed::Spec;
-use ferro_sys::hook::HookRef;
+use ferro_sys::hook::Note;
+use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::registry;
@@ -17,24 +16,28 @@ use crate::registry;
 /// A hook that is known until this is dropped.
 ///
 /// Exits that are armed then are disarmed, and no CPU is in them on account of this hook afterwards; what is
-/// left for their owners is to deregister them.
-pub struct Identified(HookRef);
+/// left for their owners is to deregister them. If it is dropped in an exit, or where one may not sleep, that happens soon
+/// afterwards.
+pub struct Identified(Option<KBox<Note>>);
 
 impl Identified {
     /// Makes a hook known.
     ///
+    /// Context: process; sleeps.
     /// Errors: [`Error::Already`]; [`Error::NameTaken`]; [`Error::BadName`]; [`Error::BadHook`] if
-    /// it is not a static; [`Error::NoMemory`].
+    /// it is not a static; [`Error::CannotWait`]; [`Error::NoMemory`].
     pub fn new<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
-        let hook = hook.to_ref();
-        registry::identify(hook, Some(TypeId::of::<H>()))?;
-        Ok(Self(hook))
+        registry::check_context()?;
+        let mut note = Note::new().map_err(|_| Error::NoMemory)?;
+        note.set(registry::identify(hook.to_ref(), true)?);
+        Ok(Self(Some(note)))
     }
 }
 
 impl Drop for Identified {
     fn drop(&mut self) {
-        // Its module may be going: nothing may be left, so that a lack of memory is waited out.
-        let _ = registry::until_memory(|| registry::delete(self.0));
+        if let Some(note) = self.0.take() {
+            registry::finish(note);
+        }
     }
 }

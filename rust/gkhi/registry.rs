@@ -4,11 +4,9 @@
 //!
 //! Contexts: process; sleeps. Locks, outermost first: that of module notifiers, while a module goes; the files'
 //! lock, held while files appear and vanish; the registry's; then those of debugfs's directories, of static
-//! keys and of CPU hotplug. Waiting for exits holds none but the first, and removing a file does not hold the
+//! keys and of CPU hotplug. No operation comes from an exit. Waiting for exits holds none but the first, and removing a file does not hold the
 //! registry's, which whoever has the file open may be waiting for.
 #![deny(unsafe_code)]
-
-use core::any::TypeId;
 
 use ferro_core::hooks::Exit as Entry;
 use ferro_core::hooks::Hook as HookEntry;
@@ -17,17 +15,23 @@ use ferro_core::hooks::Priority;
 use ferro_core::hooks::State;
 use ferro_core::hooks::Table;
 use ferro_sys::debugfs::Dir;
+use ferro_sys::hook::can_wait;
 use ferro_sys::hook::count_of;
 use ferro_sys::hook::is_lasting_text;
+use ferro_sys::hook::settle_later;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
+use ferro_sys::hook::Counters;
 use ferro_sys::hook::Exit;
 use ferro_sys::hook::Graveyard;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Module;
 use ferro_sys::hook::ModuleName;
+use ferro_sys::hook::Note;
 use ferro_sys::hook::Parts;
+use ferro_sys::hook::Readers;
 use ferro_sys::hook::Site;
+use ferro_sys::hook::Unquiet;
 use ferro_sys::mutex::StaticGuard;
 use ferro_sys::percpu::PerCpuCounter;
 use kernel::prelude::*;
@@ -47,8 +51,8 @@ use crate::lists::KernelLists;
 pub(crate) struct Host {
     pub(crate) site: Site,
     pub(crate) owner: ModuleName,
-    /// The type that describes it, if it was made with one.
-    identity: Option<TypeId>,
+    /// Whether it was defined in Rust, with a type for its exits.
+    typed: bool,
     /// Dispatches of chains.
     pub(crate) dispatches: Arc<PerCpuCounter>,
     /// Dispatches to single exits that are gone.
@@ -68,39 +72,77 @@ pub(crate) struct Guest {
     pub(crate) owner: ModuleName,
     pub(crate) params: u32,
     pub(crate) node: Arc<Exit>,
-    /// What was counted before it was armed again after it had disarmed itself.
-    pub(crate) past: Counts,
+    counters: Arc<Counters>,
     parts: Parts,
-    context: Context,
+    /// Where its hook's dispatches are.
+    readers: Readers,
     /// Whether no CPU can be in it.
     quiet: bool,
     /// How often it has been armed.
     armings: usize,
     file: Option<ExitFile>,
+    /// An address in the module that registered it, which need not be the one with the function.
+    origin: usize,
+    /// What it is in Rust; dropped when it is not called any more.
+    owned: Option<KBox<dyn Kept>>,
 }
 
-/// Counters of an exit.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Counts {
-    pub(crate) direct: usize,
-    pub(crate) hits: usize,
-    pub(crate) stops: usize,
+/// An exit of any type, to be dropped.
+pub(crate) trait Kept: Send + Sync {}
+impl<E: Send + Sync> Kept for E {}
+
+/// An exit that is no longer registered. It is here until what it owns has been dropped: its module cannot go before.
+struct Leaving {
+    id: usize,
+    guest: Guest,
+    stage: Stage,
+}
+
+#[derive(PartialEq, Eq)]
+enum Stage {
+    /// Whoever deregistered it waits until it is not called.
+    Waiting,
+    /// It has been waited for, and a call of it sleeps where it must not, or is the caller.
+    Abandoned,
+    /// What it owns is being dropped.
+    Dropping,
+}
+
+/// The number of an exit, which only the registry makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ExitId(usize);
+
+impl ExitId {
+    /// For a [`Note`].
+    pub(crate) fn number(self) -> usize {
+        self.0
+    }
+
+    /// As an exit in Rust is named in a change.
+    pub(crate) fn handle(self) -> Handle {
+        Handle {
+            id: self.0,
+            record: 0,
+        }
+    }
 }
 
 impl Guest {
-    /// All that has been counted.
-    pub(crate) fn counts(&self) -> Counts {
-        let (past, node) = (self.past, &self.node);
-        Counts {
-            direct: past.direct.wrapping_add(node.direct_hits()),
-            hits: past.hits.wrapping_add(node.hits()),
-            stops: past.stops.wrapping_add(node.stops()),
-        }
+    /// What it has counted.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// The exit anew, as it was before it disarmed itself.
-    pub(crate) fn new_node(&self, hook: HookRef) -> Result<Exit> {
-        Exit::new(&self.parts, hook)
+    pub(crate) fn new_node(&self, hook: HookRef) -> Exit {
+        Exit::new(&self.parts, hook, self.counters.clone())
+    }
+
+    /// Whether something of it is in a module.
+    fn is_of(&self, module: &Module) -> bool {
+        module.contains(self.parts.address())
+            || module.contains(self.parts.record_address())
+            || module.contains(self.origin)
     }
 
     /// What names it in a change.
@@ -123,7 +165,6 @@ impl Guest {
     /// It is about to be called, as `node` if it has disarmed itself before.
     pub(crate) fn arm(&mut self, node: Option<Arc<Exit>>) {
         if let Some(node) = node {
-            self.past = self.counts();
             self.node = node;
         }
         self.quiet = false;
@@ -138,6 +179,8 @@ pub(crate) type Hook = HookEntry<KernelLists, Host, Guest>;
 pub(crate) struct Registry {
     pub(crate) table: Hooks,
     root: Option<files::Root>,
+    leaving: KVec<Leaving>,
+    unquiet: Unquiet,
 }
 
 impl Registry {
@@ -156,30 +199,73 @@ impl Registry {
         }
     }
 
-    /// Makes a change of these exits, or none. What has been taken out of use is to be waited for, and what
-    /// is gone goes after that.
-    fn change(&mut self, op: Op, ids: &[usize]) -> Result<(Graveyard, KVec<Guest>), Error> {
+    /// Makes a change of these exits, or none. What has been taken out of use is to be waited for; what is gone
+    /// is leaving until then, and its files are handed over.
+    fn change(&mut self, op: Op, ids: &[usize]) -> Result<(Graveyard, KVec<ExitFile>), Error> {
         self.note_spent();
-        let mut gone = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        self.leaving.reserve(ids.len(), GFP_KERNEL)?;
         self.table.stage(op, ids)?;
-        let mut grave = effect::apply(&mut self.table).inspect_err(|_| self.table.abort())?;
+        let applied = effect::apply(&mut self.table, ids.len());
+        let mut grave = applied.inspect_err(|_| self.table.abort())?;
         if op != Op::Arm {
             for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
                 if !exit.body.quiet {
-                    grave.note(exit.body.context);
+                    // There is room for one of each.
+                    let _ = grave.note(&exit.body.readers);
                 }
             }
         }
         for hook in self.table.hooks_mut() {
             let leaving = hook.exits().iter().filter(|e| e.next() == State::Gone);
-            let hits: usize = leaving.fold(0, |sum, e| sum.wrapping_add(e.body.counts().direct));
+            let hits = leaving.map(|e| e.body.counters.direct_hits());
+            let hits = hits.fold(0, usize::wrapping_add);
             hook.body.past_hits = hook.body.past_hits.wrapping_add(hits);
         }
-        self.table.commit(|exit| {
+        let leaving = &mut self.leaving;
+        self.table.commit(|mut exit| {
             // There is room for all of them.
-            let _ = gone.push_within_capacity(exit.body);
+            if let Some(file) = exit.body.file.take() {
+                let _ = files.push_within_capacity(file);
+            }
+            let _ = leaving.push_within_capacity(Leaving {
+                id: exit.id,
+                guest: exit.body,
+                stage: Stage::Waiting,
+            });
         });
-        Ok((grave, gone))
+        Ok((grave, files))
+    }
+
+    /// No dispatch calls these exits any more, not even one that has begun before and sleeps in another exit where it must
+    /// not. `armings` is from before; who has been armed again since is left alone.
+    fn cut_off(&mut self, armings: &[(usize, usize)]) {
+        for (id, before) in armings {
+            if let Some(leaving) = self.leaving.iter().find(|l| l.id == *id) {
+                leaving.guest.node.spend();
+            }
+            if let Some(exit) = self.table.exit_mut(*id) {
+                if exit.body.armings == *before {
+                    exit.body.node.spend();
+                }
+            }
+        }
+    }
+
+    /// These exits have been waited for. [`Error::StillCalled`]: for one it was in vain.
+    fn note_quiet(&mut self, armings: &[(usize, usize)]) -> Result<(), Error> {
+        let mut result = Ok(());
+        for (id, before) in armings {
+            if let Some(exit) = self.table.exit_mut(*id) {
+                if exit.body.armings == *before {
+                    exit.body.quiet |= !exit.body.counters.is_called();
+                    if !exit.body.quiet {
+                        result = Err(Error::StillCalled);
+                    }
+                }
+            }
+        }
+        result
     }
 
     /// How often these exits have been armed, to see later whether they were again.
@@ -202,6 +288,8 @@ fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
     f(lock().get_or_insert_with(|| Registry {
         table: Table::new(),
         root: None,
+        leaving: KVec::new(),
+        unquiet: Unquiet::new(),
     }))
 }
 
@@ -218,8 +306,8 @@ pub(crate) struct Shape {
     pub(crate) modifiable: bool,
     pub(crate) has_return: bool,
     pub(crate) context: Context,
-    /// The type that the hook was made with; none for a hook of C.
-    pub(crate) identity: Option<TypeId>,
+    /// The hook that the type was made with; none for a hook of C.
+    pub(crate) defined: Option<HookRef>,
 }
 
 /// An exit to be registered.
@@ -230,6 +318,8 @@ pub(crate) struct NewExit<'a> {
     pub(crate) params: u32,
     pub(crate) parts: Parts,
     pub(crate) shape: Option<Shape>,
+    /// An address in the module that registers it.
+    pub(crate) origin: usize,
 }
 
 /// Whether a name can be one.
@@ -241,23 +331,31 @@ fn is_name(name: &CStr) -> bool {
 
 /// Whether an exit that was compiled for the first can be called with the second.
 ///
-/// A type of Rust says it all, but for parameters that came later; the names of C do not say what their types are, which
-/// is promised where an exit's types are declared.
+/// The static that the exit's type was made with says it all; the names of C do not say what their types are, which is
+/// promised where an exit's types are declared.
 fn fits(shape: &Shape, host: &Host) -> bool {
     let hook = host.site.hook();
     let rest = hook
         .params()
         .to_bytes()
         .strip_prefix(shape.params.to_bytes());
-    shape.identity == host.identity
-        && (host.identity.is_some() || shape.modifiable == hook.is_modifiable())
-        && shape.has_return == hook.has_return()
+    let same = match shape.defined {
+        Some(defined) => host.typed && defined == hook,
+        None => !host.typed && shape.modifiable == hook.is_modifiable(),
+    };
+    same && shape.has_return == hook.has_return()
         && shape.context == hook.context()
         && rest.is_some_and(|r| r.is_empty() || r.starts_with(b",") || shape.params.is_empty())
 }
 
+/// Whether the caller can wait for dispatches, as every change does.
+pub(crate) fn check_context() -> Result<(), Error> {
+    can_wait().then_some(()).ok_or(Error::CannotWait)
+}
+
 /// Registers an exit. Returns its number.
-pub(crate) fn register(new: &NewExit<'_>) -> Result<usize, Error> {
+pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
+    check_context()?;
     if !is_name(new.name) {
         return Err(Error::BadName);
     }
@@ -287,18 +385,22 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<usize, Error> {
         if hook.exits().iter().any(|e| *e.body.name == *new.name) {
             return Err(Error::NameTaken);
         }
-        let node = Exit::new(&new.parts, hook_ref).map_err(|_| Error::NoMemory)?;
+        let counters = Counters::new(&new.parts).map_err(|_| Error::NoMemory)?;
+        let counters = Arc::new(counters, GFP_KERNEL)?;
+        let node = Exit::new(&new.parts, hook_ref, counters.clone());
         let guest = Guest {
             name: CString::try_from_fmt(fmt!("{}", new.name)).map_err(|_| Error::NoMemory)?,
-            owner: ModuleName::of(new.parts.address()),
+            owner: ModuleName::of(new.origin),
             params: new.params,
             node: Arc::new(node, GFP_KERNEL)?,
-            past: Counts::default(),
+            counters,
             parts: new.parts,
-            context: hook_ref.context(),
+            readers: hook.body.site.readers().clone(),
             quiet: true,
             armings: 0,
             file: None,
+            origin: new.origin,
+            owned: None,
         };
         let id = registry.table.register(hook_id, new.priority, guest)?;
         let dir = registry.hook(|h| h.site.hook() == hook_ref);
@@ -308,19 +410,31 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<usize, Error> {
         if let Some(exit) = registry.table.exit_mut(id) {
             exit.body.file = file;
         }
-        Ok(id)
+        Ok(ExitId(id))
     })
 }
 
-/// Arms, disarms or deregisters exits, all in one step. Unless it armed them, no CPU is in them
-/// afterwards.
+/// Gives the registry what an exit owns.
+pub(crate) fn own(id: ExitId, owned: KBox<dyn Kept>) {
+    let mut owned = Some(owned);
+    with(|registry| {
+        if let Some(exit) = registry.table.exit_mut(id.0) {
+            exit.body.owned = owned.take();
+        }
+    });
+    // What is left is dropped without the lock; the exit has just been taken away, and is not called.
+}
+
+/// Arms, disarms or deregisters exits, all in one step. Unless it armed them, no CPU is in them afterwards, or it says
+/// [`Error::StillCalled`]; what has been deregistered and is still called is kept as long.
 pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
+    check_context()?;
     let mut ids = KVec::with_capacity(handles.len(), GFP_KERNEL)?;
     for handle in handles {
         ids.push(handle.id, GFP_KERNEL)?;
     }
     let lock_files = (op == Op::Deregister).then(ffi::lock_files);
-    let (grave, gone, armings) = with(|registry| {
+    let (grave, files, armings) = with(|registry| {
         for handle in handles {
             let same = |e: &Entry<Guest>| {
                 e.id == handle.id && e.body.parts.record_address() == handle.record
@@ -330,31 +444,85 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
             }
         }
         let armings = registry.armings(&ids)?;
-        let (grave, gone) = registry.change(op, &ids)?;
-        Ok((grave, gone, armings))
+        let (grave, files) = registry.change(op, &ids)?;
+        Ok((grave, files, armings))
     })?;
-    let gone = remove_files(gone);
+    drop(files);
     drop(lock_files);
-    grave.wait();
-    if op == Op::Disarm {
-        with(|registry| {
-            for (id, before) in armings {
-                if let Some(exit) = registry.table.exit_mut(id) {
-                    exit.body.quiet |= exit.body.armings == before;
-                }
-            }
-        });
+    match op {
+        Op::Arm => finish_change(grave, &[]),
+        Op::Disarm | Op::Deregister => finish_change(grave, &armings),
     }
-    drop(gone);
-    Ok(())
 }
 
-/// Removes the files of exits. Context: with the files' lock, but without the registry's.
-fn remove_files(mut exits: KVec<Guest>) -> KVec<Guest> {
-    for exit in exits.iter_mut() {
-        exit.file = None;
+/// Waits until nobody is in these exits, which have been taken out of use.
+///
+/// An exit that sleeps where it must not is not waited for, as it may be the caller: whatever it may come back to is kept
+/// until it has, and the exits after it are not called.
+fn finish_change(mut grave: Graveyard, armings: &[(usize, usize)]) -> Result<(), Error> {
+    grave.wait();
+    if !armings.is_empty() && grave.has_called_chain() {
+        with(|registry| registry.cut_off(armings));
+        grave.wait();
     }
-    exits
+    let result = with(|registry| {
+        registry.unquiet.bury(grave);
+        registry.note_quiet(armings)
+    });
+    let is_ours = |l: &Leaving| armings.iter().any(|(id, _)| *id == l.id);
+    drop_quiet(is_ours);
+    with(|registry| {
+        let left = registry.leaving.iter_mut().filter(|l| is_ours(l));
+        left.for_each(|l| l.stage = Stage::Abandoned);
+    });
+    settle();
+    result
+}
+
+/// Drops those exits that are not called any more.
+fn drop_quiet(wanted: impl Fn(&Leaving) -> bool) {
+    let is_quiet =
+        |l: &&mut Leaving| wanted(l) && l.stage != Stage::Dropping && !l.guest.counters.is_called();
+    let take = |registry: &mut Registry| {
+        let quiet = registry.leaving.iter_mut().find(is_quiet)?;
+        quiet.stage = Stage::Dropping;
+        Some((quiet.id, quiet.guest.owned.take()))
+    };
+    while let Some((id, owned)) = with(take) {
+        // It may use this registry when it is dropped.
+        drop(owned);
+        drop(with(|registry| {
+            let at = registry.leaving.iter().position(|l| l.id == id)?;
+            registry.leaving.remove(at).ok()
+        }));
+    }
+}
+
+/// Drops what was still called when it had been waited for, and is no longer. Looks again later if there is more.
+pub(crate) fn settle() {
+    drop_quiet(|l| l.stage == Stage::Abandoned);
+    let more = with(|registry| {
+        registry.unquiet.settle();
+        let mut leaving = registry.leaving.iter();
+        !registry.unquiet.is_empty() || leaving.any(|l| l.stage == Stage::Abandoned)
+    });
+    if more {
+        settle_later();
+    }
+}
+
+/// The owner of an exit or of a hook has no more use for it: takes it away, or has that done where one can wait.
+pub(crate) fn finish(note: KBox<Note>) {
+    if !can_wait() {
+        return note.defer();
+    }
+    let id = note.what();
+    // Nothing may be left, so that a lack of memory is waited out; and it is gone already if its module went before. No
+    // hook has the number of an exit.
+    let _ = until_memory(|| match delete_where(|hook| hook.id == id) {
+        Err(Error::Unregistered) => apply(Op::Deregister, &[ExitId(id).handle()]),
+        result => result,
+    });
 }
 
 /// Whether an exit is armed.
@@ -375,13 +543,20 @@ pub(crate) fn count() -> usize {
     with(|registry| registry.table.len())
 }
 
-/// What an exit has counted.
-pub(crate) fn counts(id: usize) -> Option<Counts> {
-    with(|registry| registry.table.exit_mut(id).map(|e| e.body.counts()))
+/// How often an exit has been called.
+pub(crate) fn hits(id: ExitId) -> usize {
+    let hits = |registry: &mut Registry| {
+        registry
+            .table
+            .exit_mut(id.0)
+            .map(|e| e.body.counters.hits())
+    };
+    with(hits).unwrap_or(0)
 }
 
-/// Makes a hook known; `identity` is the type that describes it, if it was made with one.
-pub(crate) fn identify(hook: HookRef, identity: Option<TypeId>) -> Result<(), Error> {
+/// Makes a hook known; `typed` says that it was defined in Rust. Returns its number.
+pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<usize, Error> {
+    check_context()?;
     let name = hook.name().ok_or(Error::BadName)?;
     if !is_name(name) || files::is_reserved(name) {
         return Err(Error::BadName);
@@ -390,7 +565,7 @@ pub(crate) fn identify(hook: HookRef, identity: Option<TypeId>) -> Result<(), Er
     if !hook.is_sound() || !hook.is_static() {
         return Err(Error::BadHook);
     }
-    if identity.is_none() && usize::try_from(hook.count()) != Ok(count_of(hook.params())) {
+    if !typed && usize::try_from(hook.count()) != Ok(count_of(hook.params())) {
         return Err(Error::BadHook);
     }
     let _files = ffi::lock_files();
@@ -403,9 +578,9 @@ pub(crate) fn identify(hook: HookRef, identity: Option<TypeId>) -> Result<(), Er
         }
         let dispatches = PerCpuCounter::new().map_err(|_| Error::NoMemory)?;
         let host = Host {
-            site: ffi::site_of(hook),
+            site: ffi::site_of(hook).map_err(|_| Error::NoMemory)?,
             owner: ModuleName::of(hook.address()),
-            identity,
+            typed,
             dispatches: Arc::new(dispatches, GFP_KERNEL)?,
             past_hits: 0,
             dir: registry
@@ -413,26 +588,28 @@ pub(crate) fn identify(hook: HookRef, identity: Option<TypeId>) -> Result<(), Er
                 .as_ref()
                 .and_then(|root| root.dir().subdir(name).ok()),
         };
-        registry.table.identify(hook.is_exclusive(), host)?;
-        Ok(())
+        Ok(registry.table.identify(hook.is_exclusive(), host)?)
     })
 }
 
 /// A hook is no longer there. Its exits stay registered, on nothing.
 pub(crate) fn delete(hook: HookRef) -> Result<(), Error> {
-    delete_where(|host| host.site.hook() == hook)
+    delete_where(|h| h.body.site.hook() == hook)
 }
 
-fn delete_where(wanted: impl Fn(&Host) -> bool) -> Result<(), Error> {
+fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
+    check_context()?;
     let lock_files = ffi::lock_files();
     // What is taken out of use leaves this with the registry unlocked, since it is waited for.
-    let (grave, host, files) = with(|registry| {
-        let hook = registry.hook(&wanted).ok_or(Error::Unregistered)?;
+    let (grave, host, files, armings) = with(|registry| {
+        let mut hooks = registry.table.hooks().iter();
+        let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
         let (id, mut ids) = (hook.id, KVec::new());
         for exit in hook.exits() {
             ids.push(exit.id, GFP_KERNEL)?;
         }
         let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        let armings = registry.armings(&ids)?;
         registry.table.prepare_delete(id)?;
         let (grave, _) = registry.change(Op::Disarm, &ids)?;
         // There is room, so that this does not fail.
@@ -442,13 +619,14 @@ fn delete_where(wanted: impl Fn(&Host) -> bool) -> Result<(), Error> {
                 let _ = files.push_within_capacity(file);
             }
         }
-        Ok::<_, Error>((grave, host, files))
+        Ok::<_, Error>((grave, host, files, armings))
     })?;
     drop(files);
     let (dir, site) = host.map_or((None, None), |host| (host.dir, Some(host.site)));
     drop(dir);
     drop(lock_files);
-    grave.wait();
+    // An exit that still sleeps where it must not keeps what it needs.
+    let _ = finish_change(grave, &armings);
     drop(site);
     Ok(())
 }
@@ -476,19 +654,16 @@ pub(crate) fn tidy() {
         }
         registry.change(Op::Disarm, &ids).map(|(grave, _)| grave)
     })
-    .map(Graveyard::wait);
+    .map(|grave| finish_change(grave, &[]));
 }
 
 /// A module goes: with its hooks, and with its exits, wherever they are.
 pub(crate) fn module_going(module: &Module) {
     // Nothing of the module may stay, so that a lack of memory is waited out.
-    let its = |host: &Host| module.contains(host.site.hook().address());
+    let its = |hook: &Hook| module.contains(hook.body.site.hook().address());
     while until_memory(|| delete_where(its)).is_ok() {}
     loop {
-        let of_module = |e: &&Entry<Guest>| {
-            module.contains(e.body.parts.address())
-                || module.contains(e.body.parts.record_address())
-        };
+        let of_module = |e: &&Entry<Guest>| e.body.is_of(module);
         let found = with(|registry| {
             registry.table.exits().find(of_module).map(|exit| {
                 pr_notice!(
@@ -501,6 +676,11 @@ pub(crate) fn module_going(module: &Module) {
         let Some(handle) = found else { break };
         // Somebody else may just have done it.
         let _ = until_memory(|| apply(Op::Deregister, &[handle]));
+    }
+    // Others may be waiting for exits of it, and an exit may sleep where it must not.
+    while with(|registry| registry.leaving.iter().any(|l| l.guest.is_of(module))) {
+        fsleep(Delta::from_millis(10));
+        settle();
     }
 }
 

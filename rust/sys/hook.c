@@ -11,6 +11,8 @@
 #include <linux/module.h>
 #include <linux/notifier.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/task_stack.h>
+#include <linux/slab.h>
 #include <linux/srcu.h>
 #include <linux/stop_machine.h>
 #include <linux/workqueue.h>
@@ -121,30 +123,75 @@ bool ferro_is_image(unsigned long addr)
 }
 
 /*
- * Dispatches of hooks that may sleep. The others need no lock, since what they must not outlive is kept
- * until every CPU and every preempted task has been somewhere else.
+ * Dispatches that may sleep hold a lock, each hook its own: who waits for those of one hook does not wait for what others
+ * do. The rest needs no lock, since what it must not outlive is kept until every CPU and every preempted task has been
+ * somewhere else.
  */
-DEFINE_STATIC_SRCU(sleeping);
-
-int ferro_hook_read_lock(void)
+struct srcu_struct *ferro_hook_readers_new(void)
 {
-	return srcu_read_lock(&sleeping);
+	struct srcu_struct *readers = kmalloc(sizeof(*readers), GFP_KERNEL);
+
+	if (readers && init_srcu_struct(readers)) {
+		kfree(readers);
+		readers = NULL;
+	}
+	return readers;
 }
 
-void ferro_hook_read_unlock(int idx)
+void ferro_hook_readers_free(struct srcu_struct *readers)
 {
-	srcu_read_unlock(&sleeping, idx);
+	cleanup_srcu_struct(readers);
+	kfree(readers);
 }
 
-void ferro_hook_quiesce(bool atomic, bool task, bool sleep)
+void ferro_hook_readers_wait(struct srcu_struct *readers)
 {
-	/* Every hook is entered without the lock. */
-	if (task || sleep)
+	synchronize_srcu(readers);
+}
+
+/* A value that is a mark at this address only, so that no copy of it is one. */
+static unsigned long mark_at(const unsigned long *mark)
+{
+	return (unsigned long)mark ^ (unsigned long)&gkh_idle;
+}
+
+int ferro_hook_read_lock(struct srcu_struct *readers, unsigned long *mark)
+{
+	WRITE_ONCE(*mark, mark_at(mark));
+	return srcu_read_lock(readers);
+}
+
+void ferro_hook_read_unlock(struct srcu_struct *readers, unsigned long *mark, int idx)
+{
+	srcu_read_unlock(readers, idx);
+	WRITE_ONCE(*mark, 0);
+}
+
+/*
+ * A task in a dispatch that may sleep has a mark on its stack. There is nothing else that says so: a list of such tasks
+ * would keep those that die in an exit.
+ */
+static bool in_sleeping_dispatch(void)
+{
+	const unsigned long *word = __builtin_frame_address(0);
+	const unsigned long *end = task_stack_page(current) + THREAD_SIZE;
+
+	for (; word < end; word++)
+		if (READ_ONCE_NOCHECK(*word) == mark_at(word))
+			return true;
+	return false;
+}
+
+bool ferro_hook_can_wait(void)
+{
+	return !in_atomic() && !irqs_disabled() && !rcu_preempt_depth() && !in_sleeping_dispatch();
+}
+
+void ferro_hook_quiesce(bool task)
+{
+	if (task)
 		synchronize_rcu_tasks();
-	if (atomic || task || sleep)
-		synchronize_rcu();
-	if (sleep)
-		synchronize_srcu(&sleeping);
+	synchronize_rcu();
 }
 
 int ferro_stop_machine(int (*fn)(void *), void *data)
@@ -174,6 +221,42 @@ static DEFINE_IRQ_WORK(tidy_from_nmi, tidy_irq);
 void ferro_hook_tidy_later(void)
 {
 	irq_work_queue(&tidy_from_nmi);
+}
+
+/* Each has its own work, so that one that waits for long keeps no other from being done. */
+static void late_work(struct work_struct *work)
+{
+	ferro_hook_late(container_of(work, struct ferro_hook_note, work));
+}
+
+static LLIST_HEAD(notes);
+
+static void notes_irq(struct irq_work *work)
+{
+	struct ferro_hook_note *note, *next;
+
+	llist_for_each_entry_safe(note, next, llist_reverse_order(llist_del_all(&notes)), node) {
+		INIT_WORK(&note->work, late_work);
+		queue_work(system_dfl_wq, &note->work);
+	}
+}
+static DEFINE_IRQ_WORK(notes_from_nmi, notes_irq);
+
+void ferro_hook_defer(struct ferro_hook_note *note)
+{
+	llist_add(&note->node, &notes);
+	irq_work_queue(&notes_from_nmi);
+}
+
+static void settle_work(struct work_struct *work)
+{
+	ferro_hook_settle();
+}
+static DECLARE_DELAYED_WORK(settle, settle_work);
+
+void ferro_hook_settle_later(void)
+{
+	schedule_delayed_work(&settle, msecs_to_jiffies(20));
 }
 
 static int __init debugfs_ready(void)

@@ -351,7 +351,7 @@ pub unsafe fn inc_this_cpu(words: *mut usize) {
 ///
 /// As for [`inc_this_cpu`].
 #[inline(always)]
-unsafe fn dec_this_cpu(words: *mut usize) {
+pub(crate) unsafe fn dec_this_cpu(words: *mut usize) {
     #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
     // SAFETY: By the rules of this function; the address is relative to the segment.
     unsafe {

@@ -17,9 +17,11 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use super::exit::Exit;
-use super::Context;
+use super::readers::Readers;
 use super::HookRef;
 use super::PARAMS_MAX;
+use crate::percpu::dec_this_cpu;
+use crate::percpu::inc_this_cpu;
 use crate::percpu::PerCpuCounter;
 
 /// The one word that decides for several chains which exits they call.
@@ -66,13 +68,18 @@ impl Default for Switch {
 ///
 /// # Invariants
 ///
-/// `raw` comes first, its `fn` is `dispatch` for the hook's parameters, or `dispatch_asleep`, and its `hits` is that of `_hits`.
+/// `raw` comes first, its `fn` is `dispatch` for the hook's parameters, `dispatch_counted`, or `dispatch_asleep` if there is
+/// a lock in `readers`, and its `hits` is that of `_hits`.
 #[repr(C)]
 pub struct Chain {
     raw: UnsafeCell<bindings::gkh_exit>,
     now: KVec<Arc<Exit>>,
     /// What is called when the switch has been thrown.
     later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
+    /// Those who wait for the chain wait for these.
+    readers: Readers,
+    /// Dispatches that are going on, if one of the exits could sleep in them where it must not.
+    inside: Option<PerCpuCounter>,
     /// What the place counts in.
     _hits: Arc<PerCpuCounter>,
 }
@@ -83,17 +90,29 @@ unsafe impl Send for Chain {}
 unsafe impl Sync for Chain {}
 
 impl Chain {
-    /// A chain for this hook, of exits that were made for it.
+    /// A chain for this hook, of exits that were made for it. Errors: -ENOMEM.
     pub fn new(
         hook: HookRef,
+        readers: Readers,
         now: KVec<Arc<Exit>>,
         later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
         hits: Arc<PerCpuCounter>,
-    ) -> Self {
-        let function: super::ExitFn = match (hook.context(), hook.count()) {
-            (Context::Sleep, _) => dispatch_asleep,
+    ) -> Result<Self> {
+        let any_counts = |exits: &[Arc<Exit>]| exits.iter().any(|e| e.counts_left());
+        let inside = match any_counts(&now) || later.iter().any(|(_, exits)| any_counts(exits)) {
+            true => Some(PerCpuCounter::new()?),
+            false => None,
+        };
+        let function: super::ExitFn = match (&readers, hook.count()) {
+            (Readers::Asleep(_), _) => dispatch_asleep,
             // The return value comes after all other parameters.
+            _ if hook.has_return() && inside.is_some() => dispatch_counted::<PARAMS_MAX>,
             _ if hook.has_return() => dispatch::<PARAMS_MAX>,
+            (_, 0) if inside.is_some() => dispatch_counted::<0>,
+            (_, 1) if inside.is_some() => dispatch_counted::<1>,
+            (_, 2) if inside.is_some() => dispatch_counted::<2>,
+            (_, 3) if inside.is_some() => dispatch_counted::<3>,
+            _ if inside.is_some() => dispatch_counted::<PARAMS_MAX>,
             (_, 0) => dispatch::<0>,
             (_, 1) => dispatch::<1>,
             (_, 2) => dispatch::<2>,
@@ -101,7 +120,7 @@ impl Chain {
             _ => dispatch::<PARAMS_MAX>,
         };
         // INVARIANT: As it says.
-        Self {
+        Ok(Self {
             raw: UnsafeCell::new(bindings::gkh_exit {
                 fn_: Some(function),
                 hits: hits.as_ptr(),
@@ -111,8 +130,15 @@ impl Chain {
             }),
             now,
             later,
+            readers,
+            inside,
             _hits: hits,
-        }
+        })
+    }
+
+    /// Whether a dispatch is going on although the chain has been taken out of use and all CPUs have been waited for.
+    pub(super) fn is_called(&self) -> bool {
+        self.inside.as_ref().is_some_and(|inside| inside.sum() != 0)
     }
 
     /// With the right to all of `self`: it comes back as a pointer to that.
@@ -178,6 +204,33 @@ unsafe extern "C" fn dispatch<const N: usize>(
 
 /// # Safety
 ///
+/// As for [`dispatch`]; one of the exits could sleep, and nothing else would keep the chain then.
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn dispatch_counted<const N: usize>(
+    chain: *const bindings::gkh_exit,
+    p0: c_ulong,
+    p1: c_ulong,
+    p2: c_ulong,
+    p3: c_ulong,
+    p4: c_ulong,
+) -> c_long {
+    // SAFETY: By the rules of this function. The chain stays as long as this is counted.
+    let this = unsafe { &*chain.cast::<Chain>() };
+    let inside = this
+        .inside
+        .as_ref()
+        .map_or(core::ptr::null_mut(), PerCpuCounter::as_ptr);
+    // SAFETY: By the type invariant there is one.
+    unsafe { inc_this_cpu(inside) };
+    // SAFETY: By the rules of this function.
+    let answer = unsafe { this.dispatch::<N>([p0, p1, p2, p3, p4]) };
+    // SAFETY: As above. The chain may go now.
+    unsafe { dec_this_cpu(inside) };
+    answer
+}
+
+/// # Safety
+///
 /// As for [`dispatch`], where one may sleep.
 unsafe extern "C" fn dispatch_asleep(
     chain: *const bindings::gkh_exit,
@@ -187,12 +240,19 @@ unsafe extern "C" fn dispatch_asleep(
     p3: c_ulong,
     p4: c_ulong,
 ) -> c_long {
-    // SAFETY: Process context. The chain stays while the lock is held; until then nobody has slept in
-    // here, which is waited for too.
-    let lock = unsafe { bindings::ferro_hook_read_lock() };
+    // SAFETY: By the rules of this function, as long as the lock is held; until then nobody has slept in here, which is
+    // waited for too.
+    let this = unsafe { &*chain.cast::<Chain>() };
+    let Readers::Asleep(readers) = &this.readers else {
+        return 0;
+    };
+    let readers = readers.as_ptr();
+    let mut mark = 0;
+    // SAFETY: Process context; the lock goes after the chain. The mark stays where it is.
+    let lock = unsafe { bindings::ferro_hook_read_lock(readers, &raw mut mark) };
     // SAFETY: By the rules of this function.
-    let answer = unsafe { (*chain.cast::<Chain>()).dispatch::<PARAMS_MAX>([p0, p1, p2, p3, p4]) };
-    // SAFETY: Undoes the locking.
-    unsafe { bindings::ferro_hook_read_unlock(lock) };
+    let answer = unsafe { this.dispatch::<PARAMS_MAX>([p0, p1, p2, p3, p4]) };
+    // SAFETY: Undoes the locking. Whoever frees the lock waits until it is no longer used.
+    unsafe { bindings::ferro_hook_read_unlock(readers, &raw mut mark, lock) };
     answer
 }

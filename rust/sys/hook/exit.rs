@@ -13,9 +13,11 @@ use kernel::bindings;
 use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
+use kernel::sync::Arc;
 
 use super::HookRef;
 use crate::cpu::IrqsSection;
+use crate::percpu::inc_this_cpu;
 use crate::percpu::PerCpuCounter;
 
 /// The function of an exit: `gkh_fn_t`.
@@ -39,23 +41,69 @@ pub enum Condition {
     CpusStopped,
 }
 
+/// What an exit has counted; it stays the same when the exit is armed again.
+pub struct Counters {
+    /// Calls by the place itself. The place counts, so this has to stay as long as the exit.
+    direct: PerCpuCounter,
+    /// Calls by chains, less those that were counted and not made.
+    chained: PerCpuCounter,
+    /// Calls that are over, if the exit counts them.
+    left: PerCpuCounter,
+    stops: PerCpuCounter,
+    counts_left: bool,
+}
+
+impl Counters {
+    /// For an exit of these parts. Errors: -ENOMEM.
+    pub fn new(parts: &Parts) -> Result<Self> {
+        Ok(Self {
+            direct: PerCpuCounter::new()?,
+            chained: PerCpuCounter::new()?,
+            left: PerCpuCounter::new()?,
+            stops: PerCpuCounter::new()?,
+            counts_left: parts.counts_left,
+        })
+    }
+
+    /// Calls by the place itself, when it was the only armed exit.
+    pub fn direct_hits(&self) -> usize {
+        self.direct.sum()
+    }
+
+    /// All calls.
+    pub fn hits(&self) -> usize {
+        self.direct.sum().wrapping_add(self.chained.sum())
+    }
+
+    /// How often it ended a dispatch with other exits behind it.
+    pub fn stops(&self) -> usize {
+        self.stops.sum()
+    }
+
+    /// Whether a call has not returned although the exit has been taken out of use and all CPUs have been waited for: it
+    /// sleeps where it must not, or is the caller's own.
+    pub fn is_called(&self) -> bool {
+        // In this order: what returns meanwhile is then seen as not over yet, and not the other way round.
+        let left = self.left.sum();
+        self.counts_left && self.hits() != left
+    }
+}
+
 /// An armed exit.
 ///
 /// # Invariants
 ///
 /// - `raw` comes first, and its `fn` is one of: `real`, `irqs_off`, `cpus_stopped`, `skip`. Its `hits` is that of
-///   `direct`.
+///   `direct` of `counters`; `chained` and `left` are those of `counters`.
 /// - `real` may be called as long as a site or a chain has this.
 #[repr(C)]
 pub struct Exit {
     raw: UnsafeCell<bindings::gkh_exit>,
     real: ExitFn,
+    chained: *mut usize,
+    left: *mut usize,
     pinned: bool,
-    /// Calls by the place itself. The place counts, so this has to stay as long as the exit.
-    direct: PerCpuCounter,
-    /// Calls by chains, less those that were counted and not made.
-    chained: PerCpuCounter,
-    stops: PerCpuCounter,
+    counters: Arc<Counters>,
 }
 
 // SAFETY: Only `fn` of `raw` changes, in single exchanges of a word; the counters are made for this. What `data` and
@@ -70,6 +118,7 @@ pub struct Parts {
     function: ExitFn,
     condition: Condition,
     pinned: bool,
+    counts_left: bool,
     data: *mut c_void,
     record: *mut bindings::gkh_record,
 }
@@ -97,9 +146,15 @@ impl Parts {
             function,
             condition,
             pinned: false,
+            counts_left: false,
             data,
             record,
         }
+    }
+
+    /// The function calls [`leave`] at its end, so that nothing it needs goes before, even if it sleeps.
+    pub(super) fn count_left(&mut self) {
+        self.counts_left = true;
     }
 
     /// Has it called although an exit before it has ended the dispatch.
@@ -129,31 +184,37 @@ impl Parts {
 }
 
 impl Exit {
-    /// An exit that can be published on this hook.
-    ///
-    /// Errors: -ENOMEM.
-    pub fn new(parts: &Parts, hook: HookRef) -> Result<Self> {
-        let direct = PerCpuCounter::new()?;
+    /// An exit that can be published on this hook, with counters for these parts.
+    pub fn new(parts: &Parts, hook: HookRef, counters: Arc<Counters>) -> Self {
         let function = match parts.condition {
             Condition::None => parts.function,
             Condition::IrqsOff => irqs_off,
             Condition::CpusStopped => cpus_stopped,
         };
         // INVARIANT: By the rules of `Parts`.
-        Ok(Self {
+        Self {
             raw: UnsafeCell::new(bindings::gkh_exit {
                 fn_: Some(function),
-                hits: direct.as_ptr(),
+                hits: counters.direct.as_ptr(),
                 data: parts.data,
                 record: parts.record,
                 count: hook.count(),
             }),
             real: parts.function,
+            chained: counters.chained.as_ptr(),
+            left: counters.left.as_ptr(),
             pinned: parts.pinned,
-            direct,
-            chained: PerCpuCounter::new()?,
-            stops: PerCpuCounter::new()?,
-        })
+            counters,
+        }
+    }
+
+    /// What it counts in.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(super) fn counts_left(&self) -> bool {
+        self.counters.counts_left
     }
 
     /// With the right to all of `self`: it comes back as a pointer to that.
@@ -167,7 +228,7 @@ impl Exit {
 
     /// It has ended a dispatch that would have gone on.
     pub(super) fn count_stop(&self) {
-        self.stops.inc();
+        self.counters.stops.inc();
     }
 
     fn function(&self) -> &AtomicPtr<c_void> {
@@ -183,24 +244,10 @@ impl Exit {
     /// The parameters are those of its hook, which has no more than `N` if that is not the most that can be.
     #[inline(always)]
     pub(super) unsafe fn call<const N: usize>(&self, p: [c_ulong; super::PARAMS_MAX]) -> c_long {
-        self.chained.inc();
+        // SAFETY: By the type invariant the word of `counters`.
+        unsafe { inc_this_cpu(self.chained) };
         // SAFETY: By the type invariant it may be called with this; and by the rules of this function.
         unsafe { super::place::invoke::<N>(self.as_ptr(), p) }
-    }
-
-    /// Calls by the place itself, when it was the only armed exit.
-    pub fn direct_hits(&self) -> usize {
-        self.direct.sum()
-    }
-
-    /// All calls.
-    pub fn hits(&self) -> usize {
-        self.direct.sum().wrapping_add(self.chained.sum())
-    }
-
-    /// How often it ended a dispatch with other exits behind it.
-    pub fn stops(&self) -> usize {
-        self.stops.sum()
     }
 
     /// Whether it has disarmed itself.
@@ -208,10 +255,22 @@ impl Exit {
         self.function().load(Ordering::Acquire) == skip as *mut c_void
     }
 
-    fn spend(&self) -> bool {
+    /// It is not called any more, by whatever still has it. False if that was so before.
+    pub fn spend(&self) -> bool {
         let old = self.function().swap(skip as *mut c_void, Ordering::AcqRel);
         old != skip as *mut c_void
     }
+}
+
+/// A call of an exit that counts them is over.
+///
+/// # Safety
+///
+/// `exit` is what the exit was called with. Nothing that may go with the exit is used after this.
+#[inline(always)]
+pub(super) unsafe fn leave(exit: *const bindings::gkh_exit) {
+    // SAFETY: By the rules of this function, and as `raw` comes first. It stays until this has been counted.
+    unsafe { inc_this_cpu((*exit.cast::<Exit>()).left) };
 }
 
 /// Disarms the exit that is being called. True for the one call that did it.
@@ -245,7 +304,7 @@ unsafe extern "C" fn skip(
 ) -> c_long {
     // It has been counted, in one place or the other, but was not called.
     // SAFETY: By the rules of this function.
-    unsafe { &*exit.cast::<Exit>() }.chained.dec();
+    unsafe { &*exit.cast::<Exit>() }.counters.chained.dec();
     0
 }
 
@@ -296,7 +355,7 @@ unsafe extern "C" fn cpus_stopped(
         let this = unsafe { &*call.exit.cast::<Exit>() };
         // It may have disarmed itself in a call for another CPU, while this one waited for its turn.
         if this.is_spent() {
-            this.chained.dec();
+            this.counters.chained.dec();
             return 0;
         }
         // SAFETY: `cpus_stopped()` was called with these; all CPUs but this one wait.

@@ -16,19 +16,27 @@ use kernel::sync::Arc;
 
 mod chain;
 mod exit;
+mod note;
 mod place;
 pub mod points;
+mod readers;
 pub mod typed;
 
 pub use chain::Chain;
 pub use chain::Switch;
 pub use exit::disarm_self;
 pub use exit::Condition;
+pub use exit::Counters;
 pub use exit::Exit;
 pub use exit::ExitFn;
 pub use exit::Parts;
+pub use note::Note;
 pub use place::count_of;
 pub use place::Hook;
+pub use readers::can_wait;
+pub use readers::Graveyard;
+pub use readers::Readers;
+pub use readers::Unquiet;
 
 /// Parameters a hook can have.
 pub const PARAMS_MAX: usize = bindings::GKH_PARAMS_MAX as usize;
@@ -209,6 +217,12 @@ pub fn is_lasting_text(address: usize) -> bool {
     unsafe { bindings::ferro_is_lasting_text(address) }
 }
 
+/// Has the registry look after a while for what nobody is in any more. Context: any but NMIs.
+pub fn settle_later() {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_hook_settle_later() };
+}
+
 /// Has the registry look soon for exits that have disarmed themselves. Context: any, NMI included.
 pub fn tidy_later() {
     // SAFETY: No requirement.
@@ -243,6 +257,7 @@ impl Target {
 /// The hook's `armed` is the pointer of `target`.
 pub struct Site {
     hook: HookRef,
+    readers: Readers,
     target: Target,
 }
 
@@ -252,13 +267,23 @@ impl Site {
     /// # Safety
     ///
     /// There is no other `Site` of this hook, and its place stays as long as this is there.
-    pub unsafe fn new(hook: HookRef) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// -ENOMEM.
+    pub unsafe fn new(hook: HookRef) -> Result<Self> {
         let mut site = Self {
             hook,
+            readers: Readers::new(hook.context())?,
             target: Target::Idle,
         };
         site.store();
-        site
+        Ok(site)
+    }
+
+    /// Where its dispatches are.
+    pub fn readers(&self) -> &Readers {
+        &self.readers
     }
 
     /// The hook.
@@ -285,7 +310,7 @@ impl Site {
     ///
     /// Context: process; sleeps. `grave` must have room, else nothing changes: -ENOMEM.
     pub fn publish(&mut self, target: Target, grave: &mut Graveyard) -> Result {
-        if grave.targets.len() >= grave.targets.capacity() {
+        if !grave.has_room() {
             return Err(ENOMEM);
         }
         let active = !matches!(target, Target::Idle);
@@ -294,68 +319,13 @@ impl Site {
         let old = core::mem::replace(&mut self.target, target);
         self.store();
         if !matches!(old, Target::Idle) {
-            grave
-                .targets
-                .push_within_capacity(old)
-                .map_err(|_| ENOMEM)?;
-            grave.note(self.hook.context());
+            grave.push(old)?;
+            grave.note(&self.readers)?;
         }
         if active != was_active {
             // SAFETY: By the invariant of `HookRef`.
             unsafe { bindings::ferro_hook_activate(self.hook.0.as_ptr(), active) };
         }
         Ok(())
-    }
-}
-
-/// What has been taken out of sites and may still be called.
-pub struct Graveyard {
-    targets: KVec<Target>,
-    atomic: bool,
-    task: bool,
-    sleep: bool,
-}
-
-impl Graveyard {
-    /// With room for so many changes.
-    ///
-    /// Errors: -ENOMEM.
-    pub fn new(changes: usize) -> Result<Self> {
-        Ok(Self {
-            targets: KVec::with_capacity(changes, GFP_KERNEL)?,
-            atomic: false,
-            task: false,
-            sleep: false,
-        })
-    }
-
-    /// Waits for the dispatches of hooks in this context too, although nothing has been taken out.
-    pub fn note(&mut self, context: Context) {
-        match context {
-            Context::Atomic => self.atomic = true,
-            Context::Task => self.task = true,
-            Context::Sleep => self.sleep = true,
-        }
-    }
-
-    /// Waits until nothing that was noted or taken out is being called. Context: process; sleeps, for a grace
-    /// period or two.
-    pub fn wait(mut self) {
-        self.wait_in_place();
-    }
-
-    fn wait_in_place(&mut self) {
-        if self.atomic || self.task || self.sleep {
-            // SAFETY: No requirement but the context, which is that of `wait()`.
-            unsafe { bindings::ferro_hook_quiesce(self.atomic, self.task, self.sleep) };
-        }
-        (self.atomic, self.task, self.sleep) = (false, false, false);
-        self.targets.clear();
-    }
-}
-
-impl Drop for Graveyard {
-    fn drop(&mut self) {
-        self.wait_in_place();
     }
 }

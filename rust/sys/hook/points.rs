@@ -2,7 +2,9 @@
 
 //! The kernel's own hook points, for exits in Rust; `<linux/gkhi_points.h>` describes them.
 //!
-//! Where a parameter is a raw pointer, what is behind it is the engine's business.
+//! Where a parameter is a raw pointer, what is behind it is the engine's business. Where `engine` stands, attaching takes
+//! `unsafe`: a trap that an exit says is dealt with and is not comes again at once, and one that the exit itself meets
+//! comes to the exit again, until there is no stack left; an `ftrace_ops` calls what the exit has left in it.
 
 use crate::declare_hook;
 use kernel::bindings;
@@ -14,38 +16,43 @@ mod x86 {
 
     declare_hook! {
         /// A breakpoint instruction. [`Terminate`](super::typed::Answer): it is done with.
-        pub unsafe Int3<'a> = c"int3" in Atomic(regs: *mut bindings::pt_regs);
-        c"regs"
+        pub engine Int3<'a> = c"int3" in Atomic(regs: *mut bindings::pt_regs);
+        // SAFETY: This is what `points.c` passes.
+        unsafe { c"regs" }
     }
 
     declare_hook! {
         /// A debug trap, with the bits of DR6. [`Terminate`](super::typed::Answer): it is done with.
-        pub unsafe Debug<'a> = c"debug" in Atomic(regs: *mut bindings::pt_regs, dr6: *mut usize);
-        c"regs, dr6"
+        pub engine Debug<'a> = c"debug" in Atomic(regs: *mut bindings::pt_regs, dr6: *mut usize);
+        // SAFETY: This is what `points.c` passes.
+        unsafe { c"regs, dr6" }
     }
 
     declare_hook! {
         /// A fault of the kernel. [`Terminate`](super::typed::Answer): it is done with.
-        pub unsafe KernelFault<'a> = c"kernel_fault" in Task(
+        pub engine KernelFault<'a> = c"kernel_fault" in Task(
             regs: *mut bindings::pt_regs,
             trapnr: usize,
             address: usize,
         );
-        c"regs, trapnr, address"
+        // SAFETY: This is what `points.c` passes.
+        unsafe { c"regs, trapnr, address" }
     }
 
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
         /// An ops needs its trampoline made or changed. [`Terminate`](super::typed::Answer): it is.
-        pub unsafe TrampolineUpdate<'a> = c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
-        c"ops"
+        pub engine TrampolineUpdate<'a> = c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
+        // SAFETY: This is what `points.c` passes.
+        unsafe { c"ops" }
     }
 
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
         /// An ops no longer needs its trampoline. [`Terminate`](super::typed::Answer): it is freed.
-        pub unsafe TrampolineFree<'a> = c"trampoline_free" in Sleep(ops: *mut bindings::ftrace_ops);
-        c"ops"
+        pub engine TrampolineFree<'a> = c"trampoline_free" in Sleep(ops: *mut bindings::ftrace_ops);
+        // SAFETY: This is what `points.c` passes.
+        unsafe { c"ops" }
     }
 }
 
@@ -54,41 +61,47 @@ pub use x86::*;
 
 declare_hook! {
     /// A task is complete and not running yet.
-    pub unsafe TaskFork<'a> = c"task_fork" in Task(task: &'a Task, clone_flags: u64);
-    c"task, clone_flags"
+    pub TaskFork<'a> = c"task_fork" in Task(task: &'a Task, clone_flags: u64);
+    // SAFETY: This is what `points.c` passes.
+    unsafe { c"task, clone_flags" }
 }
 
 declare_hook! {
     /// A task that has exited is about to be freed.
-    pub unsafe TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
-    c"task"
+    pub TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
+    // SAFETY: This is what `points.c` passes.
+    unsafe { c"task" }
 }
 
 declare_hook! {
     /// A module's state is now this one of `enum module_state`.
-    pub unsafe ModuleEvent<'a> = c"module_event" in Sleep(module: *mut bindings::module, state: u32);
-    c"module, state"
+    pub ModuleEvent<'a> = c"module_event" in Sleep(module: *mut bindings::module, state: u32);
+    // SAFETY: This is what `points.c` passes.
+    unsafe { c"module, state" }
 }
 
 declare_hook! {
     /// A CPU is about to come up; a negative errno keeps it down.
-    pub unsafe CpuPrepare<'a> = c"cpu_prepare" in Sleep(cpu: u32) -> i32;
-    c"cpu"
+    pub CpuPrepare<'a> = c"cpu_prepare" in Sleep(cpu: u32) -> i32;
+    // SAFETY: This is what `points.c` passes.
+    unsafe { c"cpu" }
 }
 
 #[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_GCC))]
 declare_hook! {
     /// The constructor of an object with coverage. [`Terminate`](super::typed::Answer): the exit keeps it.
-    pub unsafe GcovObject<'a> = c"gcov_object" in Sleep(info: *mut core::ffi::c_void);
-    c"info"
+    pub GcovObject<'a> = c"gcov_object" in Sleep(info: *mut core::ffi::c_void);
+    // SAFETY: This is what `points.c` passes.
+    unsafe { c"info" }
 }
 
 #[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_CLANG))]
 declare_hook! {
     /// The constructor of an object with coverage. [`Terminate`](super::typed::Answer): the exit keeps it.
-    pub unsafe LlvmGcovObject<'a> = c"llvm_gcov_object" in Sleep(
+    pub LlvmGcovObject<'a> = c"llvm_gcov_object" in Sleep(
         writeout: *mut core::ffi::c_void,
         flush: *mut core::ffi::c_void,
     );
-    c"writeout, flush"
+    // SAFETY: This is what `points.c` passes.
+    unsafe { c"writeout, flush" }
 }

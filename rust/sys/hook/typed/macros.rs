@@ -69,43 +69,74 @@ macro_rules! define_hook {
         $crate::hook_spec! {
             $(#[$meta])*
             $vis $spec<$lt> = $name in $context($($param: $ty),*) $(-> $ret)?;
-            false, $crate::param_list!($($param: $ty),*)
+            false, Some(&$hook), $crate::param_list!($($param: $ty),*)
         }
+
+        // SAFETY: It fires where Rust code says so, which can do without an answer.
+        unsafe impl $crate::hook::typed::Open for $spec {}
     };
 }
 
 /// The type for exits of a hook that is defined in C.
 ///
-/// The last line is what the hook says of its parameters, or of the first of them.
+/// The last line is what the hook says of its parameters, or of the first of them. With `engine` before the name, attaching
+/// takes `unsafe` too: for hooks at which an exit can break the kernel by what it answers or calls.
 ///
 /// # Safety
 ///
 /// Hence the word `unsafe`: the hook of this name passes what these types say, and mutable references are for the exit alone
-/// until it returns.
+/// until it returns. Without `engine`, no exit can do harm there by what it answers, and it is no trap.
 ///
 /// # Examples
 ///
 /// ```ignore
 /// declare_hook! {
 ///     /// A task that has exited is about to be freed.
-///     pub unsafe TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
-///     c"task"
+///     pub TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
+///     // SAFETY: `points.c` passes a task, which is there until the exits have returned.
+///     unsafe { c"task" }
 /// }
 /// ```
 #[macro_export]
 macro_rules! declare_hook {
     (
         $(#[$meta:meta])*
-        $vis:vis unsafe $spec:ident<$lt:lifetime> = $name:literal in $context:ident
+        $vis:vis engine $spec:ident<$lt:lifetime> = $name:literal in $context:ident
         ($($param:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
-        $names:expr
+        $unsafe:tt $names:tt
     ) => {
+        $crate::must_be_unsafe!($unsafe);
+
         $crate::hook_spec! {
             $(#[$meta])*
             $vis $spec<$lt> = $name in $context($($param: $ty),*) $(-> $ret)?;
-            true, $names
+            true, None, $unsafe $names
         }
     };
+    (
+        $(#[$meta:meta])*
+        $vis:vis $spec:ident<$lt:lifetime> = $name:literal in $context:ident
+        ($($param:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
+        $unsafe:tt $names:tt
+    ) => {
+        $crate::must_be_unsafe!($unsafe);
+
+        $crate::hook_spec! {
+            $(#[$meta])*
+            $vis $spec<$lt> = $name in $context($($param: $ty),*) $(-> $ret)?;
+            false, None, $unsafe $names
+        }
+
+        // SAFETY: By the rules of this macro.
+        unsafe impl $crate::hook::typed::Open for $spec {}
+    };
+}
+
+/// The word comes from the caller, so that `forbid(unsafe_code)` sees it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! must_be_unsafe {
+    (unsafe) => {};
 }
 
 /// Parameters as a hook of Rust shows them.
@@ -129,7 +160,7 @@ macro_rules! hook_spec {
         $(#[$meta:meta])*
         $vis:vis $spec:ident<$lt:lifetime> = $name:literal in $context:ident
         ($($param:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;
-        $in_c:literal, $names:expr
+        $engine:literal, $hook:expr, $names:expr
     ) => {
         $(#[$meta])*
         $vis enum $spec {}
@@ -137,14 +168,15 @@ macro_rules! hook_spec {
         // SAFETY: The constants and both conversions come from one list of parameters.
         unsafe impl $crate::hook::typed::Spec for $spec {
             const NAME: &'static ::kernel::prelude::CStr = $name;
+            #[allow(unused_unsafe)]
             const PARAMS: &'static ::kernel::prelude::CStr = $names;
-            const IN_C: bool = $in_c;
+            const ENGINE: bool = $engine;
             const COUNT: usize = 0 $(+ { let _ = stringify!($param); 1 })*;
             const MODIFIABLE: bool = {
                 // Types without references do not use it.
                 #[allow(clippy::extra_unused_lifetimes)]
                 const fn any<$lt>() -> bool {
-                    false $(|| <$ty as $crate::hook::typed::Param>::MODIFIABLE)*
+                    false $(|| <$ty as $crate::hook::typed::Param<$lt>>::MODIFIABLE)*
                 }
                 any()
             };
@@ -152,6 +184,10 @@ macro_rules! hook_spec {
             type Args<$lt> = ($($ty,)*);
             type Return = $crate::return_type!($($ret)?);
             type Token = $crate::hook::typed::$context;
+
+            fn defined() -> Option<&'static $crate::hook::typed::Hook<Self>> {
+                $hook
+            }
 
             #[inline(always)]
             fn into_raw(args: Self::Args<'_>) -> [usize; $crate::hook::PARAMS_MAX] {
@@ -171,7 +207,7 @@ macro_rules! hook_spec {
                 let mut raw = raw.into_iter();
                 // SAFETY: By the rules of this function.
                 ($(unsafe {
-                    <$ty as $crate::hook::typed::Param>::from_raw(raw.next().unwrap_or(0))
+                    <$ty as $crate::hook::typed::Param<$lt>>::from_raw(raw.next().unwrap_or(0))
                 },)*)
             }
         }

@@ -54,7 +54,7 @@ pub enum Outcome<R> {
 ///
 /// The constants describe the hook of this name, and the two functions are inverse to each other, or to
 /// what a place in C does.
-pub unsafe trait Spec: 'static {
+pub unsafe trait Spec: Sized + 'static {
     /// Its name.
     const NAME: &'static CStr;
     /// Its parameters: `name: type`, or only names for a hook of C.
@@ -63,8 +63,8 @@ pub unsafe trait Spec: 'static {
     const COUNT: usize;
     /// Whether some are modifiable.
     const MODIFIABLE: bool;
-    /// Whether the hook is defined in C. If not, it is the one that this type was made with.
-    const IN_C: bool;
+    /// Whether attaching takes `unsafe`.
+    const ENGINE: bool;
     /// Where it fires.
     const CONTEXT: Context;
     /// The parameters.
@@ -74,6 +74,12 @@ pub unsafe trait Spec: 'static {
     /// Says to an exit where it runs.
     type Token: Token;
 
+    /// The hook that this type was made with; none if it is defined in C.
+    ///
+    /// It is this static that says which types exits and places have agreed on: the number that the compiler gives a type
+    /// is that of another one in a crate of the same name.
+    fn defined() -> Option<&'static Hook<Self>>;
+
     /// The parameters in registers.
     fn into_raw(args: Self::Args<'_>) -> [c_ulong; PARAMS_MAX];
 
@@ -82,6 +88,16 @@ pub unsafe trait Spec: 'static {
     /// `raw` is what a place of this hook passes, within this lifetime.
     unsafe fn from_raw<'a>(raw: [c_ulong; PARAMS_MAX]) -> Self::Args<'a>;
 }
+
+/// A hook that safe code can attach to.
+///
+/// # Safety
+///
+/// Whatever an exit answers does no harm. The hook is no trap: what an exit calls may trap again, without end.
+#[diagnostic::on_unimplemented(
+    message = "attaching to `{Self}` is for engines: `Registered::engine()`, which is unsafe"
+)]
+pub unsafe trait Open: Spec {}
 
 mod sealed {
     pub trait Sealed {}
@@ -253,7 +269,29 @@ where
 pub unsafe fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &E) -> Parts {
     let data = core::ptr::from_ref(exit).cast_mut().cast();
     // SAFETY: By the rules of this function.
-    unsafe { Parts::new(call::<H, C, E>, C::CONDITION, data, core::ptr::null_mut()) }
+    let mut parts =
+        unsafe { Parts::new(call::<H, C, E>, C::CONDITION, data, core::ptr::null_mut()) };
+    if counts_left::<H>() {
+        parts.count_left();
+    }
+    parts
+}
+
+/// Whether calls of exits on this hook are counted when they are over, so that an exit that sleeps where it must not is
+/// noticed. Where it may sleep a lock does it, and what engines attach is promised not to.
+const fn counts_left<H: Spec>() -> bool {
+    !H::ENGINE && !matches!(H::CONTEXT, Context::Sleep)
+}
+
+/// Counts the end of a call.
+struct Inside(*const bindings::gkh_exit);
+
+impl Drop for Inside {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: Only `call()` makes one, of an exit that counts this; it is the first thing there, and the last to go.
+        unsafe { super::exit::leave(self.0) };
+    }
 }
 
 /// # Safety
@@ -268,7 +306,8 @@ unsafe extern "C" fn call<H: Spec, C: Entry, E: ExitOn<H, C>>(
     p3: c_ulong,
     p4: c_ulong,
 ) -> c_long {
-    // Nobody waits for who sleeps in here. The debugging that complains about that needs preemption off.
+    let _inside = (const { counts_left::<H>() }).then(|| Inside(exit));
+    // One does not sleep in here. The debugging that complains about that needs preemption off.
     #[cfg(CONFIG_DEBUG_ATOMIC_SLEEP)]
     let _preempt = (const { matches!(H::CONTEXT, Context::Task) }).then(PreemptOff::new);
     let call = Call {

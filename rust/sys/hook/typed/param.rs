@@ -5,12 +5,21 @@
 use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;
 
-/// What can be a parameter.
+use super::sealed;
+
+/// What can be a parameter of a dispatch that takes `'a`.
+///
+/// References are those of the dispatch and of no other lifetime: with `&'static mut T`, each exit could keep one to
+/// the same object.
 ///
 /// # Safety
 ///
 /// `from_raw()` gets back what `into_raw()` was given; `MODIFIABLE` says whether that is a mutable reference.
-pub unsafe trait Param: Sized {
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a hook",
+    note = "parameters are numbers, `bool`, `*mut T`, and references of the lifetime that the hook's type names"
+)]
+pub unsafe trait Param<'a>: Sized {
     /// Whether exits can change it.
     const MODIFIABLE: bool = false;
 
@@ -30,7 +39,7 @@ macro_rules! number {
         // conversion back cuts that off again.
         // Clippy takes the comment for one of the conversions, which are written with the same type.
         #[allow(clippy::unnecessary_safety_comment)]
-        unsafe impl Param for $type {
+        unsafe impl Param<'_> for $type {
             #[inline(always)]
             fn into_raw(self) -> c_ulong {
                 self as c_ulong
@@ -56,7 +65,7 @@ number!(i64);
 number!(isize);
 
 // SAFETY: 0 or 1, there and back.
-unsafe impl Param for bool {
+unsafe impl Param<'_> for bool {
     #[inline(always)]
     fn into_raw(self) -> c_ulong {
         c_ulong::from(self)
@@ -69,7 +78,7 @@ unsafe impl Param for bool {
 }
 
 // SAFETY: An address is a register's width.
-unsafe impl<T> Param for *mut T {
+unsafe impl<T> Param<'_> for *mut T {
     #[inline(always)]
     fn into_raw(self) -> c_ulong {
         self.expose_provenance()
@@ -82,7 +91,7 @@ unsafe impl<T> Param for *mut T {
 }
 
 // SAFETY: As above. Another CPU's thread may call the exit while this one is stopped, so it must be `Sync`.
-unsafe impl<T: Sync> Param for &T {
+unsafe impl<'a, T: Sync> Param<'a> for &'a T {
     #[inline(always)]
     fn into_raw(self) -> c_ulong {
         core::ptr::from_ref(self).expose_provenance()
@@ -96,7 +105,7 @@ unsafe impl<T: Sync> Param for &T {
 }
 
 // SAFETY: As above; exits get it one after the other, and the place has lent it to them.
-unsafe impl<T: Send> Param for &mut T {
+unsafe impl<'a, T: Send> Param<'a> for &'a mut T {
     const MODIFIABLE: bool = true;
 
     #[inline(always)]
@@ -112,7 +121,7 @@ unsafe impl<T: Send> Param for &mut T {
 }
 
 /// What an exit can make the function of its hook return.
-pub trait ReturnValue: Sized {
+pub trait ReturnValue: sealed::Sealed + Sized {
     /// Whether there is one.
     const SOME: bool = true;
 
@@ -125,6 +134,8 @@ pub trait ReturnValue: Sized {
 
 macro_rules! return_number {
     ($($type:ty)*) => { $(
+        impl sealed::Sealed for $type {}
+
         impl ReturnValue for $type {
             fn into_raw(self) -> c_long {
                 self as c_long
@@ -139,6 +150,8 @@ macro_rules! return_number {
 
 return_number!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
+impl sealed::Sealed for bool {}
+
 impl ReturnValue for bool {
     fn into_raw(self) -> c_long {
         c_long::from(self)
@@ -151,6 +164,8 @@ impl ReturnValue for bool {
 
 /// Exits cannot make the function return.
 pub enum NoReturn {}
+
+impl sealed::Sealed for NoReturn {}
 
 impl ReturnValue for NoReturn {
     const SOME: bool = false;

@@ -3,6 +3,8 @@
  * What is refused, and with which error. The cases find gst_ro with "first", "last" and "middle" (armed), and gst_zero with
  * "only"; and leave everything as they found it, as the caller compares.
  */
+#include <linux/preempt.h>
+#include <linux/rcupdate.h>
 #include <linux/string.h>
 
 #include "gkhi_selftest.h"
@@ -292,6 +294,42 @@ static void deleted(void)
 	EXPECT_EQ(gkh_delete(GKHOOK(gst_extra)), 0);
 }
 
+/* Whoever changes something waits for dispatches, and so must not be in one, or where one does not sleep. */
+static void change_all(struct gkh_record *armed)
+{
+	EXPECT_EQ(gkh_register(&stranger), -EDEADLK);
+	EXPECT_EQ(gkh_arm(armed), -EDEADLK);
+	EXPECT_EQ(gkh_disarm(armed), -EDEADLK);
+	EXPECT_EQ(gkh_deregister(armed), -EDEADLK);
+	EXPECT_EQ(gkh_identify(GKHOOK(gst_extra)), -EDEADLK);
+	EXPECT_EQ(gkh_delete(GKHOOK(gst_sleep)), -EDEADLK);
+}
+
+static GKH_EXIT_0VAR(changing, self)
+{
+	change_all(self->record);
+	return GKH_TERMINATE;
+}
+
+static void cannot_wait(void)
+{
+	struct gkh_record record = { .hook = "gst_sleep", .name = "changing", .exit = changing };
+	long answer;
+
+	EXPECT_EQ(gkh_register(&record), 0);
+	EXPECT_EQ(gkh_arm(&record), 0);
+	EXPECT_EQ(gst_fire("gst_sleep", &answer), 0);
+	EXPECT_EQ(answer, GKH_TERMINATE);
+	preempt_disable();
+	change_all(&record);
+	preempt_enable();
+	rcu_read_lock();
+	change_all(&record);
+	rcu_read_unlock();
+	EXPECT(gkh_is_armed(&record));
+	EXPECT_EQ(gkh_deregister(&record), 0);
+}
+
 const struct gst_case gst_refusals[] = {
 	{ "refuse.null", null_record },
 	{ "refuse.null_parts", null_parts },
@@ -307,5 +345,6 @@ const struct gst_case gst_refusals[] = {
 	{ "refuse.lists", lists },
 	{ "refuse.hooks", hooks },
 	{ "refuse.deleted_hook", deleted },
+	{ "refuse.cannot_wait", cannot_wait },
 	{ }
 };

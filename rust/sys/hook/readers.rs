@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where the dispatches of a hook are, for whoever waits for them; and what has to be waited for before it goes.
+//!
+//! Contexts: process; sleeps. [`can_wait`] anywhere.
+
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use super::Context;
+use super::Target;
+
+/// Dispatches of one hook that may sleep.
+///
+/// # Invariants
+///
+/// The pointer is from `ferro_hook_readers_new()` and has not been freed.
+pub struct Asleep(NonNull<bindings::srcu_struct>);
+
+// SAFETY: SRCU is made for any number of tasks.
+unsafe impl Send for Asleep {}
+// SAFETY: As above.
+unsafe impl Sync for Asleep {}
+
+impl Asleep {
+    fn new() -> Result<Self> {
+        // SAFETY: No requirement but the context.
+        let readers = unsafe { bindings::ferro_hook_readers_new() };
+        // INVARIANT: Just made.
+        Ok(Self(NonNull::new(readers).ok_or(ENOMEM)?))
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::srcu_struct {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Asleep {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant. Nobody is in a dispatch: the chains that use it go after they have been waited for.
+        unsafe { bindings::ferro_hook_readers_free(self.as_ptr()) };
+    }
+}
+
+/// Where the dispatches of a hook are.
+#[derive(Clone)]
+pub enum Readers {
+    /// Where nothing is preempted.
+    Atomic,
+    /// In tasks that may be preempted.
+    Task,
+    /// In tasks that may sleep.
+    Asleep(Arc<Asleep>),
+}
+
+impl Readers {
+    /// Of a hook in this context. Errors: -ENOMEM.
+    pub fn new(context: Context) -> Result<Self> {
+        Ok(match context {
+            Context::Atomic => Self::Atomic,
+            Context::Task => Self::Task,
+            Context::Sleep => Self::Asleep(Arc::new(Asleep::new()?, GFP_KERNEL)?),
+        })
+    }
+}
+
+/// Whether the caller may wait for dispatches: it may sleep, and is in none that may sleep. Context: any.
+pub fn can_wait() -> bool {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_hook_can_wait() }
+}
+
+/// What has been taken out of sites and may still be called.
+pub struct Graveyard(KBox<Grave>);
+
+struct Grave {
+    targets: KVec<Target>,
+    /// The locks of the hooks whose exits may sleep.
+    asleep: KVec<Arc<Asleep>>,
+    any: bool,
+    task: bool,
+    waited: bool,
+    /// For a list of graveyards.
+    next: Option<Graveyard>,
+}
+
+impl Graveyard {
+    /// With room for so many targets, of so many hooks.
+    ///
+    /// Errors: -ENOMEM.
+    pub fn new(targets: usize, hooks: usize) -> Result<Self> {
+        let grave = Grave {
+            targets: KVec::with_capacity(targets, GFP_KERNEL)?,
+            asleep: KVec::with_capacity(hooks, GFP_KERNEL)?,
+            any: false,
+            task: false,
+            waited: false,
+            next: None,
+        };
+        Ok(Self(KBox::new(grave, GFP_KERNEL)?))
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.0.targets.len() < self.0.targets.capacity()
+    }
+
+    /// There must be room.
+    pub(super) fn push(&mut self, target: Target) -> Result {
+        let pushed = self.0.targets.push_within_capacity(target);
+        pushed.map_err(|_| ENOMEM)
+    }
+
+    /// Waits for the dispatches of this hook too, although nothing has been taken out. There must be room for it, else
+    /// -ENOMEM.
+    pub fn note(&mut self, readers: &Readers) -> Result {
+        self.0.any = true;
+        self.0.task |= !matches!(readers, Readers::Atomic);
+        if let Readers::Asleep(lock) = readers {
+            if !self.0.asleep.iter().any(|l| Arc::ptr_eq(l, lock)) {
+                let pushed = self.0.asleep.push_within_capacity(lock.clone());
+                pushed.map_err(|_| ENOMEM)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing that was noted or taken out is being called, but by exits that sleep where they must not. Context:
+    /// process; sleeps, for a grace period or two.
+    pub fn wait(&mut self) {
+        self.0.waited = true;
+        if self.0.any {
+            // SAFETY: No requirement but the context.
+            unsafe { bindings::ferro_hook_quiesce(self.0.task) };
+        }
+        for lock in self.0.asleep.iter() {
+            // SAFETY: By the type invariant.
+            unsafe { bindings::ferro_hook_readers_wait(lock.as_ptr()) };
+        }
+    }
+
+    /// Whether an exit sleeps in a chain where it must not, so that exits after it may still be called. After
+    /// [`Graveyard::wait`].
+    pub fn has_called_chain(&self) -> bool {
+        let chains = self.0.targets.iter().filter_map(|target| match target {
+            Target::Chain(chain) => Some(chain),
+            Target::Idle | Target::Exit(_) => None,
+        });
+        chains.into_iter().any(|chain| chain.is_called())
+    }
+
+    /// Drops what nobody is in. True if that is all. After [`Graveyard::wait`].
+    fn drop_quiet(&mut self) -> bool {
+        self.0.targets.retain(|target| match target {
+            Target::Idle => false,
+            Target::Exit(exit) => exit.counters().is_called(),
+            Target::Chain(chain) => chain.is_called(),
+        });
+        self.0.targets.is_empty()
+    }
+}
+
+impl Drop for Graveyard {
+    fn drop(&mut self) {
+        if !self.0.waited {
+            self.wait();
+        }
+        if !self.drop_quiet() {
+            // Only those that `Unquiet` does not have come here.
+            core::mem::forget(core::mem::take(&mut self.0.targets));
+        }
+    }
+}
+
+/// Graveyards that have been waited for, with something that is still called by an exit that sleeps where it must not.
+#[derive(Default)]
+pub struct Unquiet(Option<Graveyard>);
+
+impl Unquiet {
+    /// None.
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Drops what nobody is in, and keeps the rest.
+    pub fn bury(&mut self, mut grave: Graveyard) {
+        if !grave.drop_quiet() {
+            grave.0.next = self.0.take();
+            self.0 = Some(grave);
+        }
+    }
+
+    /// Drops what nobody is in any more.
+    pub fn settle(&mut self) {
+        let mut rest = self.0.take();
+        while let Some(mut grave) = rest {
+            rest = grave.0.next.take();
+            self.bury(grave);
+        }
+    }
+}
