@@ -11,6 +11,7 @@ use core::marker::PhantomData;
 
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
+use ferro_sys::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
@@ -29,6 +30,24 @@ type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
 /// The current handler's function, or NULL. Exchanged with full ordering, which pairs with the
 /// acquire in `klog()`: who is called sees what was done before it was registered.
 static HANDLER: Atomic<*mut c_void> = Atomic::new(core::ptr::null_mut());
+
+extern "C" {
+    /// `printk.c`
+    static mut klog_rust_mutex: bindings::mutex;
+}
+
+/// The registration that made the current handler, by its number; 0 is C's. It changes together with [`HANDLER`].
+///
+/// The function does not say whose it is: two registrations of one type have the same.
+static OWNER: StaticMutex<Owner> =
+    // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
+    unsafe { StaticMutex::new(&raw mut klog_rust_mutex, Owner { now: 0, last: 0 }) };
+
+struct Owner {
+    now: u64,
+    /// The last number that was given.
+    last: u64,
+}
 
 /// The closing NUL of a text in C.
 const NUL: usize = 1;
@@ -90,36 +109,46 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
         return EINVAL.to_errno();
     };
     // SAFETY: By the rules of this function.
-    unsafe { set_handler(ops.klog) };
+    unsafe { set_handler(ops.klog, |_| 0) };
     0
 }
 
 /// Has no handler any more.
 #[export]
 extern "C" fn unregister_klog_handler() {
+    let owner = OWNER.lock();
     HANDLER.store(core::ptr::null_mut(), Relaxed);
+    drop(owner);
     // Even if there was none: another task may just have taken it away, and may not have waited yet.
     synchronize_rcu();
 }
 
-/// Makes a function the current handler, in place of the one before.
+/// Makes a function the current handler, in place of the one before. Returns the number of its owner.
 ///
 /// # Safety
 ///
 /// The function keeps the rules of `struct klog_operations`, and stays until it has been taken away.
-unsafe fn set_handler(function: Option<KlogFn>) {
+unsafe fn set_handler(function: Option<KlogFn>, number: impl FnOnce(&mut Owner) -> u64) -> u64 {
     let new = address(function);
+    let mut owner = OWNER.lock();
+    let number = number(&mut owner);
+    owner.now = number;
     let old = HANDLER.xchg(new, Full);
+    drop(owner);
     if !old.is_null() && old != new {
         synchronize_rcu();
     }
+    number
 }
 
-/// Takes the function away if it is the current handler, and waits until nobody executes it.
-fn clear_handler(function: KlogFn) {
-    let function = address(Some(function));
-    // It does not matter whether it was: another may have taken its place.
-    let _ = HANDLER.cmpxchg(function, core::ptr::null_mut(), Full);
+/// Takes the handler of this owner away, if it is still the current one, and waits until nobody executes it.
+fn clear_handler(number: u64) {
+    let owner = OWNER.lock();
+    if owner.now == number {
+        HANDLER.store(core::ptr::null_mut(), Relaxed);
+    }
+    drop(owner);
+    // It does not matter whether it was: another may have taken its place, and may not have waited yet.
     synchronize_rcu();
 }
 
@@ -167,14 +196,19 @@ pub trait Handler: 'static {
 }
 
 /// A handler that stays registered until this is dropped, or until another takes its place.
-pub struct Registration<H: Handler>(PhantomData<H>);
+pub struct Registration<H: Handler>(u64, PhantomData<H>);
 
 impl<H: Handler> Registration<H> {
     /// Makes `H` the current handler. Context: process; sleeps.
     pub fn new() -> Self {
         // SAFETY: `drop()` takes it away before the function can go.
-        unsafe { set_handler(Some(handle::<H>)) };
-        Self(PhantomData)
+        let number = unsafe {
+            set_handler(Some(handle::<H>), |owner| {
+                owner.last += 1;
+                owner.last
+            })
+        };
+        Self(number, PhantomData)
     }
 }
 
@@ -187,7 +221,7 @@ impl<H: Handler> Default for Registration<H> {
 impl<H: Handler> Drop for Registration<H> {
     /// Nobody is in the handler any more afterwards. Context: process; sleeps.
     fn drop(&mut self) {
-        clear_handler(handle::<H>);
+        clear_handler(self.0);
     }
 }
 

@@ -12,11 +12,16 @@
 #include <linux/export.h>
 #include <linux/irqflags.h>
 #include <linux/klog.h>
+#include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/sprintf.h>
 
 #include "context.h"
+
+/* ffi.rs: whose the current handler is. */
+extern struct mutex klog_rust_mutex;
+DEFINE_MUTEX(klog_rust_mutex);
 
 /* An NMI, and a machine check in it, while something formats a message. */
 #define KLOG_TEXTS	3

@@ -71,6 +71,16 @@ mod suite {
     }
 
     #[test]
+    fn a_registration_takes_only_its_own_handler_away() {
+        let first = Registration::<Counter>::new();
+        let second = Registration::<Counter>::new();
+        drop(first);
+        assert_eq!(messages(|| crate::write(b"second")), 1);
+        drop(second);
+        assert_eq!(messages(|| crate::write(b"late")), 0);
+    }
+
+    #[test]
     fn text_is_cut() {
         let _handler = Registration::<Counter>::new();
         assert_eq!(messages(|| klog!("{:1023}", 7)), 1);
