@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The hook that `../hook_twin.rs`, a crate of the same name, defines with the same text and another type.
+#![forbid(unsafe_code)]
+
+use ferro_gkhi::define_hook;
+use ferro_gkhi::hook;
+use ferro_gkhi::Identified;
+use kernel::prelude::*;
+
+module! {
+    type: Twin,
+    name: "hook_twin_other",
+    authors: ["Ferrotrace maintainers"],
+    description: "One of two crates of one name",
+    license: "GPL v2",
+}
+
+/// What the hook passes.
+pub struct Value(#[allow(dead_code)] [usize; 2]);
+
+define_hook! {
+    /// The same text in both.
+    static TWIN: TwinSpec<'a> = c"sound_twin" in Task(value: &'a Value);
+}
+
+struct Twin(#[allow(dead_code)] Identified);
+
+impl kernel::Module for Twin {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let hook = Identified::new(&TWIN)?;
+        Ok(Self(hook))
+    }
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        hook!(TWIN, &Value([1, 2]));
+    }
+}

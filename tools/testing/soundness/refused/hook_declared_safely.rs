@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! As `hook_declared.rs`, without the word.
+#![forbid(unsafe_code)]
+
+use ferro_gkhi::declare_hook;
+use kernel::prelude::*;
+
+module! {
+    type: Client,
+    name: "hook_declared_safely",
+    authors: ["Ferrotrace maintainers"],
+    description: "Must not compile",
+    license: "GPL v2",
+}
+
+declare_hook! {
+    /// A task, as something else.
+    pub Fork<'a> = c"task_fork" in Task(task: &'a [u64; 1024], clone_flags: u64);
+    safe { c"task, clone_flags" } //~ error
+}
+
+struct Client;
+
+impl kernel::Module for Client {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self)
+    }
+}
