@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Lets allocations fail in all that registers, opens or arms something, as root, and prints KTAP.
+#
+#	run.sh [CASE...]	all without one
+#
+# The programs and modules of the selftests are in $FERROTRACE_KDIR/selftests-*.
+set -uo pipefail
+
+wanted=" $* "
+D=/sys/kernel/debug
+FERRO=$FERROTRACE_KDIR/kernel/ferrotrace
+failing=$FERROTRACE_KDIR/selftests-failing/failing
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0 failed=0
+
+bail() {
+	echo "Bail out! $*"
+	exit 1
+}
+
+mountpoint -q $D || mount -t debugfs debugfs $D || bail "no debugfs"
+[ -e /proc/self/fail-nth ] || bail "no fail-nth: this kernel has no CONFIG_FAULT_INJECTION"
+for kind in failslab fail_page_alloc; do
+	# also those that may wait, and of any size; without a stack dump for each
+	echo N >$D/$kind/ignore-gfp-wait || bail "no $kind"
+	echo 0 >$D/$kind/verbose
+done
+echo 0 >$D/fail_page_alloc/min-order
+echo N >$D/fail_page_alloc/ignore-gfp-highmem 2>/dev/null
+
+# What a call must leave as it was, but for counts.
+# shellcheck disable=SC2016
+state='
+	cd /sys/kernel/debug || exit
+	find . -maxdepth 3 -not -path "./slab*" -not -path "./kunit*" | sort
+	cut -d" " -f1 /proc/modules | sort
+	sed -E "s/ (hits|stops)=[0-9]+//g" gkhi/hooks
+	if [ -e kprobes/list ]; then sort kprobes/list; fi
+'
+
+say() {
+	local ok=$1 name=$2
+	echo "$ok $((++count)) failing.$name"
+	[ "$ok" = ok ] || failed=1
+}
+
+# attempt NAME ARGS...: one case of failing.c
+attempt() {
+	local name=$1 ok="not ok"
+	shift
+	if [ "$wanted" != "  " ] && [[ $wanted != *" $name "* ]]; then return; fi
+	dmesg -C
+	if "$failing" "$state" "$@" >"$work/log" 2>&1; then ok=ok; fi
+	if dmesg | grep -E 'WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|ODEBUG' >/dev/null; then
+		dmesg | tail -n 60 | sed 's/^/# dmesg: /'
+		ok="not ok"
+	fi
+	sed 's/^/# /' "$work/log"
+	say "$ok" "$name"
+}
+
+# module FILE PARAMETERS: its loading is a case
+module() {
+	local name
+	name=$(basename "$1" .ko)${2:+_$2}
+	[ -e "$1" ] || return
+	attempt "load_${name//[^a-z0-9]/_}" insmod "$1" "${2:-}"
+}
+
+keep() {
+	[ -e "$1" ] || return
+	insmod "$@" || bail "cannot load $1"
+}
+
+echo "TAP version 13"
+if [ -e $D/kmemleak ]; then
+	echo scan=off >$D/kmemleak
+	echo clear >$D/kmemleak
+fi
+
+for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe; do
+	module "$FERRO/$m.ko"
+	keep "$FERRO/$m.ko"
+done
+for m in samples/relay_c_client samples/gkhi_fork_count samples/kprobe_fork_c samples/kretprobe_open_c samples/jprobe_fork_c \
+	samples/kprobe_fork samples/kretprobe_open samples/entry_fork klog/klog_relay klog/readtest ferrotrace_probes; do
+	module "$FERRO/$m.ko"
+done
+module "$FERRO/samples/relay_sched.ko" fast=0
+module "$FERRO/samples/relay_sched.ko" fast=1
+module "$FERRO/samples/gkhi_switch.ko"
+keep "$FERRO/samples/gkhi_switch.ko"
+module "$FERRO/samples/gkhi_idle_count.ko"
+rmmod gkhi_switch
+
+keep "$FERRO/ferrotrace_probes.ko"
+probes=$D/ferrotrace_probes/probes
+attempt probe_at_entry write $probes "p a kernel_clone" "-a"
+# after the NOP or the call that a function begins with
+attempt probe_within write $probes "p a kernel_clone+5" "-a"
+attempt probe_of_return write $probes "r a do_sys_openat2" "-a"
+# a second one at the place of another: both are in one object then
+echo "p first kernel_clone+5" >$probes || bail "no first probe"
+attempt probe_beside write $probes "p a kernel_clone+5" "-a"
+echo "-first" >$probes
+rmmod ferrotrace_probes
+
+keep "$FERROTRACE_KDIR/selftests-relay/module/relay_selftest.ko"
+attempt relay_open write $D/relay_selftest/ctl "open subbuf=4096 n=4" close
+attempt relay_open_global write $D/relay_selftest/ctl "open subbuf=4096 n=4 global=1" close
+rmmod relay_selftest
+keep "$FERROTRACE_KDIR/selftests-relay_fast/module/relay_fast_selftest.ko"
+attempt fast_open write $D/relay_fast_selftest/ctl "open subbuf=4096 n=4 format=text" close
+rmmod relay_fast_selftest
+
+keep "$FERROTRACE_KDIR/selftests-gkhi/module/gkhi_selftest.ko"
+gkhi=$D/gkhi_selftest/ctl
+attempt gkhi_register write $gkhi "register task_fork failing 0 1 0" "deregister failing"
+printf 'register task_fork failing 0 1 0' >$gkhi || bail "cannot register an exit"
+printf 'register task_exit failing_too 0 1 0' >$gkhi || bail "cannot register an exit"
+attempt gkhi_arm write $gkhi "arm failing failing_too" "disarm failing failing_too"
+printf 'deregister failing failing_too' >$gkhi
+rmmod gkhi_selftest
+
+keep "$FERRO/klog/klog_relay.ko"
+attempt klog_create write $D/klog/create 1 0
+rmmod klog_relay
+
+if [ -e $D/kmemleak ]; then
+	# what has just been freed or moved is young; a second scan sees what the first has taken for used
+	sleep 6
+	echo scan >$D/kmemleak
+	sleep 1
+	echo scan >$D/kmemleak
+	cat $D/kmemleak >"$work/leaks"
+	sed 's/^/# /' "$work/leaks" | head -n 100
+	if [ -s "$work/leaks" ]; then say "not ok" leaks; else say ok leaks; fi
+fi
+echo "1..$count"
+[ $failed = 0 ]
