@@ -76,6 +76,9 @@ enum {
 	FERRO_OFFSET_rchan_buf_kref = offsetof(struct rchan_buf, kref),
 	FERRO_OFFSET_rchan_buf_padding = offsetof(struct rchan_buf, padding),
 	FERRO_OFFSET_rchan_buf_cpu = offsetof(struct rchan_buf, cpu),
+	FERRO_OFFSET_task_struct_comm = offsetof(struct task_struct, comm),
+	FERRO_OFFSET_task_struct_pid = offsetof(struct task_struct, pid),
+	FERRO_OFFSET_task_struct_tgid = offsetof(struct task_struct, tgid),
 #ifdef CONFIG_RETHOOK
 	FERRO_OFFSET_task_struct_rethooks = offsetof(struct task_struct, rethooks),
 #endif

@@ -5,7 +5,8 @@
 //!
 //! bindgen normally checks this in tests that the kernel leaves out, and it does get a layout wrong now
 //! and then: an empty structure with an alignment (`struct sched_statistics` without `CONFIG_SCHEDSTATS`)
-//! takes up no space in its translation, which moves the rest of `struct task_struct`.
+//! has none in its translation unless it is opaque, which would move the rest of `struct task_struct`, and
+//! clients read that by `kernel::task::Task`.
 
 use core::mem::offset_of;
 
@@ -48,6 +49,9 @@ same_offset!(
     rchan_buf.kref,
     rchan_buf.padding,
     rchan_buf.cpu,
+    task_struct.comm,
+    task_struct.pid,
+    task_struct.tgid,
     tracepoint.name,
     vm_area_desc.file,
     vm_area_desc.pgoff,
