@@ -25,6 +25,7 @@ use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
 use ferro_sys::mutex::StaticGuard;
 use ferro_sys::mutex::StaticMutex;
+use ferro_sys::pages::PageBuf;
 use ferro_sys::pages::PageRef;
 use ferro_sys::splice::PipeDst;
 use ferro_sys::wait::WaitQueue;
@@ -193,7 +194,11 @@ unsafe impl FileOps for Buf {
         self.read_to(to)
     }
 
-    fn splice(&self, to: &mut PipeDst) -> Result {
+    fn memory(&self) -> Option<&PageBuf> {
+        Some(Buf::memory(self))
+    }
+
+    fn splice(&self, to: &mut PipeDst<'_>) -> Result {
         self.splice_to(to)
     }
 

@@ -57,7 +57,7 @@ impl Buf {
     /// has left the pipe.
     ///
     /// Errors: -EAGAIN if the pipe is full, -ENOMEM.
-    pub(crate) fn splice_to(&self, to: &mut PipeDst) -> Result {
+    pub(crate) fn splice_to(&self, to: &mut PipeDst<'_>) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
             let old = self.position();
@@ -74,7 +74,7 @@ impl Buf {
                 continue;
             }
             let len = chunk.len.min(to.left());
-            let lent = to.lend(self.memory(), chunk.start.get(), len, index.get())?;
+            let lent = to.lend(chunk.start.get(), len, index.get())?;
             let (next, _) = self.next_chunk(position.advance(lent));
             // Even if the client has consumed it since: it is in the pipe.
             self.set_position(old, next);

@@ -18,6 +18,7 @@ use kernel::ThisModule;
 
 use crate::counted::Shared;
 use crate::pages::MemRange;
+use crate::pages::PageBuf;
 use crate::pages::PageRef;
 use crate::splice::PipeDst;
 use crate::wait::WaitQueue;
@@ -62,8 +63,13 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
     /// Copies data out; what has been copied is in `to`.
     fn read(&self, to: &mut UserDst) -> Result;
 
+    /// The memory that [`PipeDst::lend`] lends. It is part of the object, so it lives as long as the file.
+    fn memory(&self) -> Option<&PageBuf> {
+        None
+    }
+
     /// Lends data to a pipe, with [`PipeDst::lend`].
-    fn splice(&self, _to: &mut PipeDst) -> Result {
+    fn splice(&self, _to: &mut PipeDst<'_>) -> Result {
         Err(EINVAL)
     }
 
@@ -459,10 +465,11 @@ unsafe extern "C" fn splice_read<T: FileOps>(
     let (Ok(start), Some(counted)) = (start, NonNull::new(file)) else {
         return errno(EINVAL);
     };
-    // SAFETY: The file is open, with our operations; the pipe is locked.
-    let mut dst = unsafe { PipeDst::new::<T>(pipe, counted, len) };
     // SAFETY: The file is open.
-    let result = unsafe { object::<T>(file) }.splice(&mut dst);
+    let object = unsafe { object::<T>(file) };
+    // SAFETY: The file is open, with our operations, of this object; the pipe is locked.
+    let mut dst = unsafe { PipeDst::new(object, pipe, counted, len) };
+    let result = object.splice(&mut dst);
     match (result, isize::try_from(dst.done())) {
         (Err(e), _) if dst.done() == 0 => errno(e),
         (_, Ok(done)) => {

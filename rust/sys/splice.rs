@@ -21,9 +21,11 @@ use crate::fops::FileOps;
 use crate::pages::PageBuf;
 
 /// Where a `splice()` wants its data.
-pub struct PipeDst {
+pub struct PipeDst<'a> {
     pipe: *mut bindings::pipe_inode_info,
     file: NonNull<bindings::file>,
+    /// The object's own, which the file keeps.
+    memory: Option<&'a PageBuf>,
     give_back: GiveBack,
     left: usize,
     done: usize,
@@ -63,12 +65,13 @@ impl Loan {
     }
 }
 
-impl PipeDst {
+impl<'a> PipeDst<'a> {
     /// # Safety
     ///
-    /// `pipe` is locked; `file` is an open file with operations of `T`. Both stay so as long as this
+    /// `pipe` is locked; `file` is an open file with operations of `T`, of this object. Both stay so as long as this
     /// exists.
     pub(crate) unsafe fn new<T: FileOps>(
+        object: &'a T,
         pipe: *mut bindings::pipe_inode_info,
         file: NonNull<bindings::file>,
         left: usize,
@@ -76,6 +79,7 @@ impl PipeDst {
         Self {
             pipe,
             file,
+            memory: object.memory(),
             give_back: give_back::<T>,
             left,
             done: 0,
@@ -103,7 +107,7 @@ impl PipeDst {
         self.end = Some(position);
     }
 
-    /// Lends `len` bytes of the object's memory to the pipe, or as many of them as it has room for,
+    /// Lends `len` bytes of [`FileOps::memory`] to the pipe, or as many of them as it has room for,
     /// and returns how many.
     ///
     /// The bytes must not change before the object gets `token` back, by [`FileOps::give_back`]: once
@@ -111,13 +115,7 @@ impl PipeDst {
     ///
     /// Errors: -EAGAIN if the pipe is full, -EPIPE if nobody reads it, -ENOMEM, -EINVAL for bytes
     /// outside of the memory.
-    pub fn lend(
-        &mut self,
-        memory: &PageBuf,
-        start: usize,
-        len: usize,
-        token: usize,
-    ) -> Result<usize> {
+    pub fn lend(&mut self, start: usize, len: usize, token: usize) -> Result<usize> {
         let loan = KBox::new(
             Loan {
                 buffers: Refcount::new(1),
@@ -134,7 +132,7 @@ impl PipeDst {
         // SAFETY: The file is open; the count belongs to the loan.
         unsafe { bindings::ferro_get_file(self.file.as_ptr()) };
         let loan = KBox::leak(loan).into();
-        let lent = self.fill(loan, memory, start, len.min(self.left));
+        let lent = self.fill(loan, start, len.min(self.left));
         // SAFETY: The count of `KBox::new()` above.
         unsafe { Loan::put(loan) };
         let lent = lent?;
@@ -144,13 +142,8 @@ impl PipeDst {
         Ok(lent)
     }
 
-    fn fill(
-        &self,
-        loan: NonNull<Loan>,
-        memory: &PageBuf,
-        start: usize,
-        len: usize,
-    ) -> Result<usize> {
+    fn fill(&self, loan: NonNull<Loan>, start: usize, len: usize) -> Result<usize> {
+        let memory = self.memory.ok_or(EINVAL)?;
         let mut lent = 0;
         while lent < len {
             let at = start.checked_add(lent).ok_or(EINVAL)?;
@@ -162,7 +155,7 @@ impl PipeDst {
             // SAFETY: The loan is counted.
             unsafe { loan.as_ref() }.buffers.inc();
             // SAFETY: The pipe is locked; it takes over the count, or gives it up. The loan keeps the
-            // page.
+            // file, and so the object with its memory.
             let result = to_result(unsafe {
                 bindings::ferro_add_to_pipe(
                     self.pipe,
