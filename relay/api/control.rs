@@ -10,6 +10,7 @@ use ferro_core::relay::Geometry;
 use ferro_sys::counted::Shared;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
+use ferro_sys::debugfs::DirRef;
 use ferro_sys::debugfs::File;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::NodeOps;
@@ -137,7 +138,7 @@ impl ChannelState {
     /// Makes the control files of a buffer whose file is `name` in `dir`.
     ///
     /// Errors: -ENOMEM and those of debugfs.
-    pub(crate) fn add_controls(&self, dir: &Dir, name: &CStr, buf: BufRef) -> Result {
+    pub(crate) fn add_controls(&self, dir: &DirRef, name: &CStr, buf: BufRef) -> Result {
         let file = |kind: Kind, suffix: &str, mode| {
             let name = suffixed(name, suffix)?;
             dir.file(

@@ -11,6 +11,7 @@ use ferro_sys::counted::Shared;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
+use ferro_sys::debugfs::DirRef;
 use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
 use ferro_sys::percpu::load_this_cpu;
@@ -558,9 +559,10 @@ unsafe extern "C" fn create_buf_file(
     if let Err(e) = from_err_ptr(dentry) {
         return e.to_ptr();
     }
+    // SAFETY: The engine passes the directory that `Handle::open()` got, which the channel keeps.
+    let dir = unsafe { DirRef::from_raw(parent) };
     // INVARIANT: The control files are removed in `remove_buf_file()`, before the buffer goes.
-    // SAFETY: The engine passes the directory that `Handle::open()` got.
-    match unsafe { Dir::with_raw(parent, |dir| state.add_controls(dir, name, BufRef(buf))) } {
+    match state.add_controls(&dir, name, BufRef(buf)) {
         Ok(()) => dentry,
         Err(e) => {
             // SAFETY: The file just made.

@@ -46,6 +46,18 @@ mod suite {
     }
 
     #[test]
+    fn a_subdirectory_keeps_the_directory() -> Result {
+        let channel = Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
+        let inner = channel.dir().subdir(c"inner")?;
+        drop(channel);
+        let second = Channel::builder(c"ferro_kunit").subbuf_size(4096).open();
+        assert_eq!(second.err(), Some(EEXIST));
+        drop(inner);
+        Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
+        Ok(())
+    }
+
+    #[test]
     fn no_overwrite_drops_the_newest() -> Result {
         let channel = Channel::builder(c"ferro_kunit")
             .subbuf_size(64)

@@ -2,83 +2,98 @@
 
 //! debugfs directories, and files with a [`FileTable`].
 //!
-//! Contexts: process.
+//! What a module leaves behind when it goes, as it may with `mem::forget()`, is taken away: its files here, with
+//! their operations. An empty directory stays.
+//!
+//! Contexts: process. Locks: [`files()`], which is not held while a file is made or removed.
 
 use core::ptr::NonNull;
 
 use kernel::bindings;
 use kernel::error::from_err_ptr;
+use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
+use kernel::sync::Arc;
 
 use crate::dentry::Dentry;
 use crate::fops::FileOps;
 use crate::fops::FileTable;
+use crate::mutex::StaticGuard;
+use crate::mutex::StaticMutex;
 
-/// A directory, removed with all that is in it when it is dropped.
+/// A directory, removed with all that is in it when it is dropped, and so are its subdirectories.
+///
+/// A subdirectory keeps the directory that it is in: that is removed after it.
+pub struct Dir(Arc<Made>);
+
+/// A directory that has been made.
 ///
 /// # Invariants
 ///
-/// The pointer is a directory made by `debugfs_create_dir()` that nobody else removes.
-pub struct Dir(NonNull<bindings::dentry>);
+/// The dentry is a directory of debugfs that nobody else removes.
+struct Made {
+    dentry: Dentry,
+    // Dropped after this directory has been removed.
+    _parent: Option<Arc<Made>>,
+}
 
-// SAFETY: debugfs has its own locks.
-unsafe impl Send for Dir {}
-// SAFETY: As above.
-unsafe impl Sync for Dir {}
+impl Drop for Made {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is still there. What is in it belongs to nobody who removes directories:
+        // a subdirectory would have a count of this.
+        unsafe { bindings::debugfs_remove(self.dentry.as_ptr()) };
+    }
+}
 
 impl Dir {
     /// Makes a directory in the root of debugfs.
     ///
     /// Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM if debugfs is switched off.
     pub fn new(name: &CStr) -> Result<Self> {
-        let parent = core::ptr::null_mut();
-        // SAFETY: The name is a string; no parent is the root.
-        let dir =
-            from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent) })?;
-        // INVARIANT: Just made.
-        NonNull::new(dir).map(Self).ok_or(ENOMEM)
+        Self::make(name, None)
     }
 
     /// Makes a directory in this one.
     ///
     /// Errors: as for [`Dir::new`].
     pub fn subdir(&self, name: &CStr) -> Result<Self> {
-        // SAFETY: The name is a string; the parent is a directory by the type invariant.
-        let dir = from_err_ptr(unsafe {
-            bindings::debugfs_create_dir(name.as_char_ptr(), self.as_ptr())
-        })?;
-        // INVARIANT: Just made.
-        NonNull::new(dir).map(Self).ok_or(ENOMEM)
+        Self::make(name, Some(self.0.clone()))
     }
 
-    /// Uses a directory that belongs to somebody else.
-    ///
-    /// # Safety
-    ///
-    /// `dir` is a directory of debugfs that is not removed during the call.
-    pub unsafe fn with_raw<R>(
-        dir: *mut bindings::dentry,
-        f: impl FnOnce(&Dir) -> Result<R>,
-    ) -> Result<R> {
-        let dir = core::mem::ManuallyDrop::new(Self(NonNull::new(dir).ok_or(EINVAL)?));
-        f(&dir)
+    fn make(name: &CStr, parent: Option<Arc<Made>>) -> Result<Self> {
+        let place = parent
+            .as_ref()
+            .map_or(core::ptr::null_mut(), |parent| parent.dentry.as_ptr());
+        // SAFETY: The name is a string; NULL is the root, and another directory is there as long as `parent`.
+        let dir = from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), place) })?;
+        let dentry = NonNull::new(dir).ok_or(ENOMEM)?;
+        // INVARIANT: Just made, in a directory that cannot go.
+        let made = Made {
+            // SAFETY: As nobody else removes it, it is still there.
+            dentry: unsafe { Dentry::get(dentry) },
+            _parent: parent,
+        };
+        Ok(Self(Arc::new(made, GFP_KERNEL)?))
     }
 
     /// For the C side. Valid as long as the object.
     pub fn as_ptr(&self) -> *mut bindings::dentry {
-        self.0.as_ptr()
+        self.0.dentry.as_ptr()
     }
 
-    /// The directory for who makes files in it, as long as it is there.
+    /// The directory for who makes files in it. It is removed when the last such reference has gone, too.
     pub fn to_ref(&self) -> DirRef {
-        // SAFETY: By the type invariant.
-        DirRef(Some(unsafe { Dentry::get(self.0) }))
+        DirRef(Place::Own(self.0.clone()))
     }
 
     /// Makes a file of an object, which the file keeps.
     ///
-    /// Errors: as for [`Dir::new`].
+    /// The operations of a file must not make or remove files in the directory that it is in: while the file is
+    /// removed, debugfs waits for them with the directory locked.
+    ///
+    /// Errors: as for [`Dir::new`], and -EINVAL if the table says that it belongs to another module than the one whose
+    /// code it has.
     pub fn file<T: FileOps>(
         &self,
         name: &CStr,
@@ -90,32 +105,36 @@ impl Dir {
     }
 }
 
-impl Drop for Dir {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::debugfs_remove(self.as_ptr()) };
-    }
-}
-
-/// A directory of somebody else's, or the root of debugfs.
+/// A directory to make files in.
 #[derive(Clone)]
-pub struct DirRef(Option<Dentry>);
+pub struct DirRef(Place);
+
+#[derive(Clone)]
+enum Place {
+    Root,
+    /// It stays.
+    Own(Arc<Made>),
+    /// Somebody else's, which may have been removed.
+    Others(Dentry),
+}
 
 impl DirRef {
     /// The root of debugfs.
-    pub const ROOT: Self = Self(None);
+    pub const ROOT: Self = Self(Place::Root);
 
     /// # Safety
     ///
-    /// `dir` is a directory of debugfs, or NULL for its root.
+    /// `dir` is a directory of debugfs, or NULL for its root. It is not removed while a file is made in it.
     pub unsafe fn from_raw(dir: *mut bindings::dentry) -> Self {
         // SAFETY: By the rules of this function.
-        Self(NonNull::new(dir).map(|dir| unsafe { Dentry::get(dir) }))
+        Self(NonNull::new(dir).map_or(Place::Root, |dir| {
+            Place::Others(unsafe { Dentry::get(dir) })
+        }))
     }
 
     /// Makes a file of an object, which the file keeps.
     ///
-    /// Errors: as for [`Dir::new`], and -ENOENT if the directory has been removed or debugfs is not there
+    /// Errors: as for [`Dir::file`], and -ENOENT if the directory has been removed or debugfs is not there
     /// yet.
     pub fn file<T: FileOps>(
         &self,
@@ -124,11 +143,56 @@ impl DirRef {
         table: &'static FileTable<T>,
         object: ARef<T>,
     ) -> Result<File<T>> {
-        let dir = self
-            .0
-            .as_ref()
-            .map_or(core::ptr::null_mut(), Dentry::as_ptr);
+        let dir = match &self.0 {
+            Place::Root => core::ptr::null_mut(),
+            Place::Own(made) => made.dentry.as_ptr(),
+            Place::Others(dentry) => dentry.as_ptr(),
+        };
         File::new(dir, name, mode, table, object)
+    }
+}
+
+extern "C" {
+    /// Defined in `helpers.c`.
+    static mut ferro_debugfs_lock: bindings::mutex;
+
+    /// Whether a `struct file_operations` and its functions are of the module that its `owner` says. Defined in
+    /// `helpers.c`.
+    fn ferro_fops_owner_is_right(fops: *const c_void) -> bool;
+}
+
+/// A file with the operations of a module.
+struct Listed {
+    /// Counted by the [`File`] that has put it here.
+    dentry: NonNull<bindings::dentry>,
+    owner: *mut bindings::module,
+}
+
+// SAFETY: Dentries may be used by any task; the other pointer is only compared.
+unsafe impl Send for Listed {}
+
+/// Waits for the list of the files whose operations can go.
+fn files() -> StaticGuard<KVec<Listed>> {
+    static FILES: StaticMutex<KVec<Listed>> =
+        // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
+        unsafe { StaticMutex::new(&raw mut ferro_debugfs_lock, KVec::new()) };
+    FILES.lock()
+}
+
+/// For `helpers.c`: a module goes. Nobody has its files open, since that would have kept it.
+#[no_mangle]
+extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
+    let next = || {
+        let mut files = files();
+        let index = files.iter().position(|file| file.owner == module)?;
+        let file = files.remove(index).ok()?;
+        // SAFETY: What is in the list is counted: a `File` takes itself out before it gives up its count.
+        Some(unsafe { Dentry::get(file.dentry) })
+    };
+    while let Some(dentry) = next() {
+        pr_notice!("a module that goes has left a file in debugfs\n");
+        // SAFETY: The dentry is counted; a file that has been removed may be removed again.
+        unsafe { bindings::debugfs_remove(dentry.as_ptr()) };
     }
 }
 
@@ -139,7 +203,7 @@ pub struct File<T: FileOps> {
 }
 
 impl<T: FileOps> File<T> {
-    /// `dir` is a directory of debugfs that is there or has been removed, or NULL.
+    /// `dir` is a directory of debugfs that stays during the call or has been removed, or NULL.
     fn new(
         dir: *mut bindings::dentry,
         name: &CStr,
@@ -147,6 +211,11 @@ impl<T: FileOps> File<T> {
         table: &'static FileTable<T>,
         object: ARef<T>,
     ) -> Result<Self> {
+        let owner = table.owner();
+        // SAFETY: A table is such a structure.
+        if !unsafe { ferro_fops_owner_is_right(table.as_ptr().cast()) } {
+            return Err(EINVAL);
+        }
         let (name, mode) = (name.as_char_ptr(), mode & 0o7777);
         let data = core::ptr::from_ref::<T>(&object).cast_mut().cast();
         // SAFETY: The object is of the table's type. debugfs lets nobody open the file any more
@@ -162,20 +231,30 @@ impl<T: FileOps> File<T> {
             }
         })?;
         let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
-        // SAFETY: The file has just been made, and nobody else can have removed it.
-        let dentry = unsafe { Dentry::get(dentry) };
-        if object.size() > 0 {
-            dentry.set_size(object.size());
-        }
-        Ok(Self {
-            dentry,
+        let file = Self {
+            // SAFETY: The file has just been made. Its directory stays, so that nobody else can have removed it.
+            dentry: unsafe { Dentry::get(dentry) },
             _object: object,
-        })
+        };
+        if file._object.size() > 0 {
+            file.dentry.set_size(file._object.size());
+        }
+        if !owner.is_null() {
+            // Should it fail, the file goes again.
+            files().push(Listed { dentry, owner }, GFP_KERNEL)?;
+        }
+        Ok(file)
     }
 }
 
 impl<T: FileOps> Drop for File<T> {
     fn drop(&mut self) {
+        let mut files = files();
+        let listed = |file: &Listed| file.dentry.as_ptr() == self.dentry.as_ptr();
+        if let Some(index) = files.iter().position(listed) {
+            let _ = files.remove(index);
+        }
+        drop(files);
         // SAFETY: The count keeps the dentry valid; removing a file that went with its directory
         // does nothing.
         unsafe { bindings::debugfs_remove(self.dentry.as_ptr()) };

@@ -310,11 +310,14 @@ unsafe impl<T> Sync for FileTable<T> {}
 
 impl<T: FileOps> FileTable<T> {
     /// The operations of `T`, in the code of `owner`, which stays loaded while a file is open.
+    ///
+    /// Whoever makes files of it gets -EINVAL if the code is that of another module.
     pub const fn new(owner: &ThisModule) -> Self {
         Self::with_owner(owner.as_ptr())
     }
 
-    /// The operations of `T`, for code that is built into the kernel.
+    /// The operations of `T`, for code that is built into the kernel. In a module no files can be made of it, as with
+    /// a wrong owner.
     pub const fn built_in() -> Self {
         Self::with_owner(core::ptr::null_mut())
     }
@@ -338,6 +341,11 @@ impl<T: FileOps> FileTable<T> {
             table.mmap_prepare = Some(mmap_prepare::<T>);
         }
         Self(table, PhantomData)
+    }
+
+    /// The module that stays loaded while a file is open; NULL for the kernel.
+    pub(crate) fn owner(&self) -> *mut bindings::module {
+        self.0.owner
     }
 
     /// For the C side.

@@ -8,13 +8,18 @@
 #include <linux/export.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>
+#include <linux/init.h>
 #include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/kasan.h>
 #include <linux/kprobes.h>
 #include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/notifier.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/splice.h>
@@ -303,3 +308,43 @@ void ferro_tracepoint_synchronize_unregister(void)
 	tracepoint_synchronize_unregister();
 }
 EXPORT_SYMBOL_GPL(ferro_tracepoint_synchronize_unregister);
+
+/* The list of debugfs.rs. */
+extern struct mutex ferro_debugfs_lock;
+DEFINE_MUTEX(ferro_debugfs_lock);
+
+bool ferro_fops_owner_is_right(const void *operations);
+bool ferro_fops_owner_is_right(const void *operations)
+{
+	const struct file_operations *fops = operations;
+	struct module *home;
+
+	guard(rcu)();
+	/* Neither in a module: built in, or memory that is never freed. */
+	home = __module_address((unsigned long)fops);
+	if (home && home != fops->owner)
+		return false;
+	return __module_address((unsigned long)fops->open) == fops->owner;
+}
+EXPORT_SYMBOL_GPL(ferro_fops_owner_is_right);
+EXPORT_SYMBOL_GPL(ferro_debugfs_lock);
+
+/* Defined in debugfs.rs. */
+void ferro_debugfs_module_going(struct module *mod);
+
+static int module_event(struct notifier_block *nb, unsigned long state, void *mod)
+{
+	if (state == MODULE_STATE_GOING)
+		ferro_debugfs_module_going(mod);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block module_nb = {
+	.notifier_call = module_event,
+};
+
+static int __init helpers_init(void)
+{
+	return register_module_notifier(&module_nb);
+}
+early_initcall(helpers_init);

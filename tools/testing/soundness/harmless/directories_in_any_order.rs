@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Drops a directory after the channel, or the directory, that it is in: that was a NULL dereference. A directory stays as
+//! long as one that is in it, and a file's name as long as the file.
+#![forbid(unsafe_code)]
+
+use ferro_relay::Channel;
+use ferro_sys::counted::Shared;
+use ferro_sys::debugfs::Dir;
+use ferro_sys::fops::FileTable;
+use ferro_sys::fops::NodeOps;
+use ferro_sys::fops::UserDst;
+use kernel::module::this_module;
+use kernel::prelude::*;
+
+module! {
+    type: Client,
+    name: "directories_in_any_order",
+    authors: ["Ferrotrace maintainers"],
+    description: "Drops directories in the wrong order",
+    license: "GPL v2",
+}
+
+struct Node;
+
+static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<Client>());
+
+impl NodeOps for Node {
+    fn read(&self, to: &mut UserDst) -> Result {
+        to.copy_at_position(b"here\n")
+    }
+}
+
+struct Client;
+
+impl kernel::Module for Client {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let channel = Channel::builder(c"in_any_order").open()?;
+        let inner = channel.dir().subdir(c"inner")?;
+        let innermost = inner.subdir(c"innermost")?;
+        drop(channel);
+        drop(inner);
+        let file = innermost.file(c"file", 0o400, &FILES, Shared::new(Ok(Node))?)?;
+        drop(innermost);
+        drop(file);
+        // It has been removed after all.
+        let dir = Dir::new(c"in_any_order")?;
+        let reference = dir.to_ref();
+        drop(dir);
+        drop(reference.file(c"file", 0o400, &FILES, Shared::new(Ok(Node))?)?);
+        Ok(Self)
+    }
+}
