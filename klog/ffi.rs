@@ -8,9 +8,11 @@
 //! so waiting for a grace period waits for every handler that is being called.
 
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
+use ferro_sys::hook::Module;
 use ferro_sys::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_int;
@@ -150,6 +152,30 @@ fn clear_handler(number: u64) {
     drop(owner);
     // It does not matter whether it was: another may have taken its place, and may not have waited yet.
     synchronize_rcu();
+}
+
+/// For `printk.c`: a module goes. Its handler goes before, if it has been forgotten.
+///
+/// # Safety
+///
+/// `module` is there during the call.
+#[no_mangle]
+unsafe extern "C" fn ferro_klog_module_going(module: *mut bindings::module) {
+    let Some(module) = NonNull::new(module) else {
+        return;
+    };
+    // SAFETY: By the rules of this function.
+    let module = unsafe { Module::new(module) };
+    let owner = OWNER.lock();
+    let is_left = module.contains(HANDLER.load(Relaxed).addr());
+    if is_left {
+        HANDLER.store(core::ptr::null_mut(), Relaxed);
+    }
+    drop(owner);
+    if is_left {
+        pr_notice!("a module that goes has left a handler\n");
+        synchronize_rcu();
+    }
 }
 
 /// Logs raw data, as `klog()` does in C. Context: any.

@@ -111,4 +111,14 @@ mod suite {
         drop(second);
         assert_eq!(messages(|| crate::write(b"nobody")), 0);
     }
+
+    #[test]
+    fn one_type_is_registered_twice() {
+        let first = Registration::<Counter>::new();
+        let second = Registration::<Counter>::new();
+        drop(first);
+        assert_eq!(messages(|| crate::write(b"second")), 1);
+        drop(second);
+        assert_eq!(messages(|| crate::write(b"nobody")), 0);
+    }
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Leaves a klog handler behind, which goes with the module. `klog()` then called what was gone. The handler is taken away
+//! with its module.
+#![forbid(unsafe_code)]
+
+use ferro_klog::Handler;
+use ferro_klog::Registration;
+use ferro_klog::klog;
+use ferro_sys::cpu::IrqsOff;
+use kernel::prelude::*;
+
+module! {
+    type: Client,
+    name: "klog_handler_forgotten",
+    authors: ["Ferrotrace maintainers"],
+    description: "Forgets a klog handler",
+    license: "GPL v2",
+}
+
+struct Silent;
+
+impl Handler for Silent {
+    fn klog(_irqs: &IrqsOff, _message: &[u8]) {}
+}
+
+struct Client;
+
+impl kernel::Module for Client {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        // For the handler of the time before.
+        klog!("from {}\n", "the next");
+        core::mem::forget(Registration::<Silent>::new());
+        Ok(Self)
+    }
+}

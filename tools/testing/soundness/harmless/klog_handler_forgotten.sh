@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+load
+unload
+says "a module that goes has left a handler"
+# It logs before it registers.
+load
+unload
