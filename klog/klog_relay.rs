@@ -81,7 +81,7 @@ impl kernel::Module for KlogRelay {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let app = App::new(c"klog", SUBBUF_SIZE, N_SUBBUFS)?;
         let missed = Shared::new(Ok(Missed))?;
-        let missed = app.dir()?.file(c"missed", 0o400, &MISSED_FILE, missed)?;
+        let missed = app.dir().file(c"missed", 0o400, &MISSED_FILE, missed)?;
         drop(CHANNEL.replace(Some(app.channel())));
         Ok(Self {
             _handler: Registration::new(),

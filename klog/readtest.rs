@@ -213,7 +213,7 @@ impl kernel::Module for ReadTest {
                 knob,
                 tests: tests.clone(),
             }))?;
-            files.push(app.dir()?.file(name, mode, &KNOB_FILES, file)?, GFP_KERNEL)?;
+            files.push(app.dir().file(name, mode, &KNOB_FILES, file)?, GFP_KERNEL)?;
         }
         Ok(Self {
             _files: files,

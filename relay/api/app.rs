@@ -3,12 +3,18 @@
 //! A relay application: a directory with the controls by which user space makes a channel, starts and
 //! stops it, and takes it away. See `Documentation/klog.rst`.
 //!
-//! Contexts: writing anywhere; the rest in process context. Locks: the settings' mutex, which the files
-//! of the channel never take; then debugfs's own and the engine's.
+//! Contexts: writing anywhere; the rest in process context.
+//!
+//! Locks: [`AppChannel::creating`]; then debugfs's own and the engine's, or the settings' mutex, which is not held while
+//! anything is made or removed. When debugfs removes a file it holds the directory's lock and waits for those who are in
+//! the file's operations. So no operation may wait for that lock when files are removed: an application is marked as
+//! ended before its files go, and what the files of clients may call ([`AppChannel::write()`], [`AppChannel::mode()`],
+//! ...) does not take `creating`.
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
 use ferro_sys::counted::Shared;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
 use ferro_sys::debugfs::File;
@@ -30,6 +36,7 @@ use kernel::sync::Mutex;
 
 use crate::builder::Mode;
 use crate::channel::Channel;
+use crate::ffi::Kept;
 
 /// What a sub-buffer may have, in bytes: a header and a little behind it at least.
 const SUBBUF_SIZES: core::ops::RangeInclusive<usize> = 16..=1 << 30;
@@ -54,19 +61,15 @@ impl Settings {
     }
 }
 
-/// What changes under the mutex.
-struct Inner {
-    /// Gone when the application is.
-    dir: Option<Arc<Dir>>,
-    settings: Settings,
-}
-
 /// What writers and control files use of an application.
 #[pin_data]
 pub struct AppChannel {
-    name: &'static CStr,
+    name: CString,
     #[pin]
-    inner: Mutex<Inner>,
+    settings: Mutex<Settings>,
+    /// Where the channel's files go. Held while the channel is exchanged; `None` once the application has ended.
+    #[pin]
+    creating: Mutex<Option<Arc<Dir>>>,
     channel: RcuSlot<Shared<Channel>>,
     enabled: Atomic<bool>,
 }
@@ -94,12 +97,12 @@ impl AppChannel {
     ///
     /// Context: process; sleeps.
     pub fn mode(&self) -> Mode {
-        self.inner.lock().settings.mode
+        self.settings.lock().mode
     }
 
     /// The same, to be changed.
     pub fn set_mode(&self, mode: Mode) {
-        self.inner.lock().settings.mode = mode;
+        self.settings.lock().mode = mode;
     }
 
     /// Takes the channel away, if there is one, and makes a new one, not enabled, if `wanted`.
@@ -107,17 +110,18 @@ impl AppChannel {
     /// Errors: -E2BIG, and then nothing is taken away; -EIO if the application is ending; those of
     /// opening a channel.
     fn create(&self, wanted: bool) -> Result {
-        let inner = self.inner.lock();
-        let dir = inner.dir.as_ref().ok_or(EIO)?;
-        inner.settings.check()?;
+        let creating = self.creating.lock();
+        let dir = creating.as_ref().ok_or(EIO)?;
+        let settings = *self.settings.lock();
+        settings.check()?;
         self.remove();
         if !wanted {
             return Ok(());
         }
-        let channel = Channel::builder(self.name)
-            .subbuf_size(inner.settings.subbuf_size)
-            .n_subbufs(inner.settings.n_subbufs)
-            .mode(inner.settings.mode)
+        let channel = Channel::builder(&self.name)
+            .subbuf_size(settings.subbuf_size)
+            .n_subbufs(settings.n_subbufs)
+            .mode(settings.mode)
             .padding_header()
             .open_in(dir.clone())?;
         self.channel.replace(Some(Shared::new(Ok(channel))?));
@@ -134,7 +138,8 @@ impl AppChannel {
     ///
     /// Errors: -ENODEV if there is no channel to be enabled.
     fn enable(&self, wanted: bool) -> Result {
-        let _inner = self.inner.lock();
+        // So that the count of the channel that is taken here is not the last one.
+        let _creating = self.creating.lock();
         let channel = self.channel.get();
         if wanted {
             channel.ok_or(ENODEV)?;
@@ -150,42 +155,56 @@ impl AppChannel {
         Ok(())
     }
 
-    fn dropped(&self) -> u64 {
-        self.channel
-            .get()
-            .map_or(0, |channel| channel.stats().dropped)
+    /// Looks at the channel, if there is one. Does not count it: the last count closes it, which takes the directory's
+    /// lock.
+    fn look<R>(&self, f: impl FnOnce(&Channel) -> R) -> Option<R> {
+        with_irqs_off(|irqs| self.channel.with(irqs, |channel| f(channel)))
+    }
+
+    /// Takes the channel away for good.
+    fn end(&self) {
+        let mut creating = self.creating.lock();
+        self.remove();
+        *creating = None;
     }
 }
 
-/// A relay application, which ends when it is dropped.
-pub struct App {
+/// A relay application, which ends when it is dropped; if it is forgotten, as with `mem::forget()`, when this module
+/// goes.
+pub struct App(Kept<Parts>);
+
+/// What an application consists of.
+struct Parts {
     // In the order in which they have to go.
     files: KVec<File<Shared<Control>>>,
     channel: ARef<Shared<AppChannel>>,
-    dir: Option<Arc<Dir>>,
+    dir: Arc<Dir>,
 }
 
 impl App {
     /// Makes the directory `name` in debugfs, with the controls, and no channel yet.
     ///
     /// Context: process. Errors: -EEXIST, -ENOMEM and those of debugfs.
-    pub fn new(name: &'static CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self> {
+    pub fn new(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self> {
         let dir = Arc::new(Dir::new(name)?, GFP_KERNEL)?;
-        let inner = Inner {
-            dir: Some(dir.clone()),
-            settings: Settings {
-                subbuf_size,
-                n_subbufs,
-                mode: Mode::NoOverwrite,
-            },
+        let home = Some(dir.clone());
+        let settings = Settings {
+            subbuf_size,
+            n_subbufs,
+            mode: Mode::NoOverwrite,
         };
         let channel = Shared::new(try_pin_init!(AppChannel {
-            name,
-            inner <- new_mutex!(inner),
+            name: CString::try_from(name)?,
+            settings <- new_mutex!(settings),
+            creating <- new_mutex!(home),
             channel: RcuSlot::new(),
             enabled: Atomic::new(false),
         }? Error))?;
-        let mut files = KVec::new();
+        let mut parts = Parts {
+            files: KVec::new(),
+            channel,
+            dir,
+        };
         for (name, what, mode) in [
             (c"subbuf_size", What::SubbufSize, 0o600),
             (c"n_subbufs", What::NSubbufs, 0o600),
@@ -194,41 +213,30 @@ impl App {
             (c"enabled", What::Enabled, 0o600),
             (c"dropped", What::Dropped, 0o400),
         ] {
-            let control = Shared::new(Ok(Control {
-                what,
-                channel: channel.clone(),
-            }))?;
-            files.push(dir.file(name, mode, &CONTROL_FILES, control)?, GFP_KERNEL)?;
+            let channel = parts.channel.clone();
+            let control = Shared::new(Ok(Control { what, channel }))?;
+            let file = parts.dir.file(name, mode, &CONTROL_FILES, control)?;
+            parts.files.push(file, GFP_KERNEL)?;
         }
-        Ok(Self {
-            files,
-            channel,
-            dir: Some(dir),
-        })
+        Ok(Self(Kept::new(parts)?))
     }
 
     /// What writers need. Once the application has ended they write nothing any more.
     pub fn channel(&self) -> ARef<Shared<AppChannel>> {
-        self.channel.clone()
+        self.0.channel.clone()
     }
 
-    /// The directory, for files of the client's own, which have to go before the application does.
-    ///
-    /// Errors: -EIO if it has ended.
-    pub fn dir(&self) -> Result<&Dir> {
-        self.dir.as_deref().ok_or(EIO)
+    /// The directory, for files of the client's own.
+    pub fn dir(&self) -> &Dir {
+        &self.0.dir
     }
 }
 
-impl Drop for App {
+impl Drop for Parts {
     fn drop(&mut self) {
-        // Waits for those who are in their operations.
+        // First: removing the files waits for those who are in their operations.
+        self.channel.end();
         self.files.clear();
-        let mut inner = self.channel.inner.lock();
-        self.channel.remove();
-        // Who has a control file still open keeps the rest, but not the directory.
-        inner.dir = None;
-        self.dir = None;
     }
 }
 
@@ -272,17 +280,20 @@ pub(crate) fn mode_name(mode: Mode) -> &'static str {
 impl NodeOps for Control {
     fn read(&self, to: &mut UserDst) -> Result {
         let channel = &self.channel;
-        let settings = channel.inner.lock().settings;
+        let settings = *channel.settings.lock();
         let text = match self.what {
             What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", settings.subbuf_size)),
             What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", settings.n_subbufs)),
             What::Mode => CString::try_from_fmt(fmt!("{}\n", mode_name(settings.mode))),
             What::Create => {
-                let there = channel.channel.get().is_some();
+                let there = channel.look(|_| ()).is_some();
                 CString::try_from_fmt(fmt!("{}\n", u8::from(there)))
             }
             What::Enabled => CString::try_from_fmt(fmt!("{}\n", u8::from(channel.is_enabled()))),
-            What::Dropped => CString::try_from_fmt(fmt!("{}\n", channel.dropped())),
+            What::Dropped => {
+                let dropped = channel.look(|channel| channel.stats().dropped);
+                CString::try_from_fmt(fmt!("{}\n", dropped.unwrap_or(0)))
+            }
         }?;
         to.copy_at_position(text.to_bytes())
     }
@@ -292,11 +303,11 @@ impl NodeOps for Control {
         match self.what {
             What::SubbufSize => {
                 let size = size(from, SUBBUF_SIZES)?;
-                channel.inner.lock().settings.subbuf_size = size;
+                channel.settings.lock().subbuf_size = size;
             }
             What::NSubbufs => {
                 let count = size(from, SUBBUF_COUNTS)?;
-                channel.inner.lock().settings.n_subbufs = count;
+                channel.settings.lock().n_subbufs = count;
             }
             What::Mode => {
                 let mode = match from.text(&mut [0; 16])? {

@@ -30,7 +30,7 @@ pub struct Builder<'a> {
     pub(crate) mode: Mode,
     pub(crate) global: bool,
     pub(crate) permissions: u16,
-    pub(crate) format: Option<&'static str>,
+    pub(crate) format: Option<&'a str>,
     pub(crate) header: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The text of the file `format`, which describes the records as tracefs does.
-    pub fn format(self, format: &'static str) -> Self {
+    pub fn format(self, format: &'a str) -> Self {
         Self {
             format: Some(format),
             ..self

@@ -22,13 +22,18 @@ use crate::builder::Builder;
 use crate::control::ChannelState;
 use crate::control::TextFiles;
 use crate::ffi::Handle;
+use crate::ffi::Kept;
 use crate::ffi::Room;
 use crate::record::Record;
 
 /// A relay channel, closed when it is dropped.
 ///
-/// User space that has a file or a mapping open keeps its buffer.
-pub struct Channel {
+/// User space that has a file or a mapping open keeps its buffer. A channel that is forgotten, as with `mem::forget()`,
+/// stays open until this module goes.
+pub struct Channel(Kept<Parts>);
+
+/// What a channel consists of.
+struct Parts {
     // In the order in which they have to go.
     _files: Option<TextFiles>,
     handle: Handle,
@@ -58,28 +63,9 @@ pub struct Stats {
     pub too_big: usize,
 }
 
-impl Channel {
-    /// Describes a channel with files in the debugfs directory `dir`.
-    pub fn builder(dir: &CStr) -> Builder<'_> {
-        Builder::new(dir)
-    }
-
-    pub(crate) fn open(builder: &Builder<'_>, geometry: Geometry) -> Result<Self> {
-        let dir = Arc::new(Dir::new(builder.dir)?, GFP_KERNEL)?;
-        let mut channel = Self::open_in(builder, geometry, dir)?;
-        channel._files = Some(TextFiles::new(
-            &channel.dir,
-            &channel.state,
-            builder.format,
-        )?);
-        Ok(channel)
-    }
-
-    pub(crate) fn open_in(
-        builder: &Builder<'_>,
-        geometry: Geometry,
-        dir: Arc<Dir>,
-    ) -> Result<Self> {
+impl Parts {
+    /// Opens the channel, with the files of the buffers only.
+    fn open(builder: &Builder<'_>, geometry: Geometry, dir: Arc<Dir>) -> Result<Self> {
         let state = ChannelState::new(builder, geometry)?;
         let sizes = (geometry.subbuf_size(), geometry.n_subbufs());
         let handle = Handle::open(&dir, builder.base, sizes, state.clone())?;
@@ -90,10 +76,32 @@ impl Channel {
             state,
         })
     }
+}
+
+impl Channel {
+    /// Describes a channel with files in the debugfs directory `dir`.
+    pub fn builder(dir: &CStr) -> Builder<'_> {
+        Builder::new(dir)
+    }
+
+    pub(crate) fn open(builder: &Builder<'_>, geometry: Geometry) -> Result<Self> {
+        let dir = Arc::new(Dir::new(builder.dir)?, GFP_KERNEL)?;
+        let mut parts = Parts::open(builder, geometry, dir)?;
+        parts._files = Some(TextFiles::new(&parts.dir, &parts.state, builder.format)?);
+        Ok(Self(Kept::new(parts)?))
+    }
+
+    pub(crate) fn open_in(
+        builder: &Builder<'_>,
+        geometry: Geometry,
+        dir: Arc<Dir>,
+    ) -> Result<Self> {
+        Ok(Self(Kept::new(Parts::open(builder, geometry, dir)?)?))
+    }
 
     /// The directory with the channel's files, for files of the client's own.
     pub fn dir(&self) -> &Dir {
-        &self.dir
+        &self.0.dir
     }
 
     /// Writes a record to the buffer of this CPU.
@@ -102,7 +110,7 @@ impl Channel {
     /// to a global channel that another CPU writes, if it comes in an NMI or within a write to a global channel.
     #[inline]
     pub fn write(&self, data: &[u8]) -> Result<(), Dropped> {
-        if !self.state.is_global() && with_irqs_off(|irqs| self.handle.append(data, irqs)) {
+        if !self.0.state.is_global() && with_irqs_off(|irqs| self.0.handle.append(data, irqs)) {
             return Ok(());
         }
         self.write_slow(data)
@@ -143,20 +151,21 @@ impl Channel {
         let written = with_irqs_off(|irqs| {
             // A lock of the kernel that is dropped in `fill` may turn interrupts on; this one counts.
             let _here = PreemptOff::new();
-            let Some(_writing) = self.handle.enter(irqs) else {
+            let Some(_writing) = self.0.handle.enter(irqs) else {
                 return false;
             };
-            let Some(_lock) = self.state.lock_global(irqs) else {
+            let Some(_lock) = self.0.state.lock_global(irqs) else {
                 return false;
             };
-            self.state.holds(len)
+            self.0.state.holds(len)
                 && self
+                    .0
                     .handle
                     .this_buf(irqs)
                     .is_some_and(|buf| buf.write_room(len, irqs, fill))
         });
         if !written {
-            self.state.count_dropped();
+            self.0.state.count_dropped();
             return Err(Dropped);
         }
         Ok(())
@@ -164,38 +173,39 @@ impl Channel {
 
     /// Ends the current sub-buffer of every CPU, so that readers are told.
     pub fn flush(&self) {
-        if self.state.is_global() {
+        if self.0.state.is_global() {
             with_irqs_off(|irqs| {
                 // Within a write of the channel there is no lock, and nothing to be flushed.
-                if let Some(_lock) = self.state.lock_global(irqs) {
-                    self.handle.flush();
+                if let Some(_lock) = self.0.state.lock_global(irqs) {
+                    self.0.handle.flush();
                 }
             });
         } else {
-            self.handle.flush();
+            self.0.handle.flush();
         }
     }
 
     /// Empties all buffers and sets the counts to zero.
     pub fn reset(&mut self) {
-        self.handle.reset();
-        self.state.reset_dropped();
+        self.0.handle.reset();
+        self.0.state.reset_dropped();
     }
 
     /// What was lost.
     pub fn stats(&self) -> Stats {
-        let (full, too_big) = self.handle.stats();
+        let (full, too_big) = self.0.handle.stats();
         Stats {
-            dropped: self.state.dropped(),
+            dropped: self.0.state.dropped(),
             full,
-            too_big: too_big.saturating_add(self.state.too_big()),
+            too_big: too_big.saturating_add(self.0.state.too_big()),
         }
     }
 
     /// What has been written to the current sub-buffer of `cpu`, while nobody writes.
     #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
     pub(crate) fn written(&self, cpu: CpuId) -> Result<KVec<u8>> {
-        self.handle
+        self.0
+            .handle
             .buf(cpu)
             .map_or(Ok(KVec::new()), |buf| buf.written())
     }
@@ -203,7 +213,7 @@ impl Channel {
     /// Sub-buffers that `cpu` has completed and readers have consumed; `None` if the CPU has not
     /// been up since the channel was opened.
     pub fn subbufs(&self, cpu: CpuId) -> Option<(usize, usize)> {
-        let buf = self.handle.buf(cpu)?;
+        let buf = self.0.handle.buf(cpu)?;
         Some((buf.produced(), buf.consumed()))
     }
 }

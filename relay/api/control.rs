@@ -225,7 +225,7 @@ impl TextFiles {
     pub(crate) fn new(
         dir: &Dir,
         state: &ARef<Shared<ChannelState>>,
-        format: Option<&'static str>,
+        format: Option<&str>,
     ) -> Result<Self> {
         let mode = state.permissions;
         let mut files = KVec::new();
@@ -242,7 +242,9 @@ impl TextFiles {
         add(c"mode", What::Mode)?;
         add(c"dropped", What::Dropped)?;
         if let Some(format) = format {
-            add(c"format", What::Format(format))?;
+            let mut text = KVec::new();
+            text.extend_from_slice(format.as_bytes(), GFP_KERNEL)?;
+            add(c"format", What::Format(text))?;
         }
         Ok(Self { _files: files })
     }
@@ -253,7 +255,7 @@ enum What {
     NSubbufs,
     Mode,
     Dropped,
-    Format(&'static str),
+    Format(KVec<u8>),
 }
 
 /// A text file of a channel: one value and a newline, or the format.
@@ -267,12 +269,12 @@ static TEXT_FILES: FileTable<Shared<Text>> = FileTable::new(this_module::<RelayA
 impl NodeOps for Text {
     fn read(&self, to: &mut UserDst) -> Result {
         let geometry = &self.state.geometry;
-        let text = match self.what {
+        let text = match &self.what {
             What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", geometry.subbuf_size()))?,
             What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", geometry.n_subbufs()))?,
             What::Dropped => CString::try_from_fmt(fmt!("{}\n", self.state.dropped()))?,
             What::Mode => CString::try_from_fmt(fmt!("{}\n", mode_name(self.state.mode)))?,
-            What::Format(format) => return to.copy_at_position(format.as_bytes()),
+            What::Format(format) => return to.copy_at_position(format),
         };
         to.copy_at_position(text.to_bytes())
     }

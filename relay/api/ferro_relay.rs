@@ -57,3 +57,9 @@ impl kernel::Module for RelayApi {
         Ok(Self)
     }
 }
+
+impl Drop for RelayApi {
+    fn drop(&mut self) {
+        ffi::leave();
+    }
+}

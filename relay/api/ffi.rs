@@ -14,6 +14,8 @@ use ferro_sys::debugfs::Dir;
 use ferro_sys::debugfs::DirRef;
 use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
+use ferro_sys::mutex::StaticGuard;
+use ferro_sys::mutex::StaticMutex;
 use ferro_sys::percpu::load_this_cpu;
 use ferro_sys::percpu::PerCpuEntered;
 use ferro_sys::percpu::PerCpuFlag;
@@ -332,8 +334,8 @@ impl Handle {
     }
 
     /// `relay_reset()`, while nobody writes.
-    pub(crate) fn reset(&mut self) {
-        // SAFETY: By the type invariant; writers would have a shared reference.
+    pub(crate) fn reset(&self) {
+        // SAFETY: By the type invariant.
         unsafe { bindings::relay_reset(self.chan.as_ptr()) };
     }
 
@@ -355,6 +357,91 @@ impl Drop for Handle {
         // SAFETY: By the type invariant; nobody has a reference any more.
         unsafe { bindings::relay_close(self.chan.as_ptr()) };
         settle(&self.state);
+    }
+}
+
+/// What a client's object consists of, which this module owns: when a client has forgotten the object, it goes with
+/// this module.
+///
+/// # Invariants
+///
+/// The pointer is valid until this is dropped: the parts are in the list until then, or this module goes, which it does
+/// when no other module uses its code any more.
+pub(crate) struct Kept<T: Send + Sync + 'static>(NonNull<T>);
+
+// SAFETY: Gives out shared references and drops what can be sent.
+unsafe impl<T: Send + Sync> Send for Kept<T> {}
+// SAFETY: As above.
+unsafe impl<T: Send + Sync> Sync for Kept<T> {}
+
+/// Anything that can be dropped.
+trait Parts: Send + Sync {}
+
+impl<T: Send + Sync> Parts for T {}
+
+/// Waits for the list of what clients have open.
+fn kept() -> StaticGuard<KVec<KBox<dyn Parts>>> {
+    extern "C" {
+        /// Defined in `exports.c`.
+        static mut relay_api_mutex: bindings::mutex;
+    }
+    // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
+    static KEPT: StaticMutex<KVec<KBox<dyn Parts>>> =
+        unsafe { StaticMutex::new(&raw mut relay_api_mutex, KVec::new()) };
+    KEPT.lock()
+}
+
+impl<T: Send + Sync + 'static> Kept<T> {
+    /// Errors: -ENOMEM.
+    pub(crate) fn new(parts: T) -> Result<Self> {
+        let parts = KBox::new(parts, GFP_KERNEL)?;
+        let pointer = NonNull::from(&*parts);
+        kept().push(parts as KBox<dyn Parts>, GFP_KERNEL)?;
+        // INVARIANT: It is in the list.
+        Ok(Self(pointer))
+    }
+}
+
+impl<T: Send + Sync + 'static> core::ops::Deref for Kept<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: By the type invariant.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Kept<T> {
+    fn drop(&mut self) {
+        discard(self.0.cast());
+    }
+}
+
+/// Drops the parts that are at this address.
+fn discard(address: NonNull<u8>) {
+    let mut kept = kept();
+    let is_it = |parts: &KBox<dyn Parts>| (&raw const **parts).addr() == address.addr().get();
+    let parts = kept
+        .iter()
+        .position(is_it)
+        .and_then(|index| kept.remove(index).ok());
+    if kept.is_empty() {
+        // Nobody frees a static when the module goes.
+        *kept = KVec::new();
+    }
+    // With the lock given up: an application's parts have a channel.
+    drop(kept);
+    drop(parts);
+}
+
+/// This module goes: drops what clients have forgotten.
+pub(crate) fn leave() {
+    // What has been made first may have some of the later ones.
+    let next = || kept().first().map(|parts| NonNull::from(&**parts).cast());
+    while let Some(address) = next() {
+        pr_notice!("a channel or an application that nobody has closed goes\n");
+        discard(address);
     }
 }
 

@@ -464,6 +464,17 @@ TEST_F_TIMEOUT(app, all_contexts_on_all_cpus_are_accounted_for, 120)
 	EXPECT_EQ(logged, got + dropped + missed);
 }
 
+TEST_F_TIMEOUT(app, unloading_while_a_channel_is_made, 300)
+{
+	int unloaded;
+
+	EXPECT_EQ(EIO, unload_while_creating(APP, "klog_relay", &unloaded));
+	ASSERT_EQ(0, unloaded);
+	EXPECT_EQ(-ENOENT, open_in(APP, "create", O_WRONLY));
+	ASSERT_EQ(0, module_load("KLOG_RELAY_KO"));
+	EXPECT_EQ(0, control(APP, "create", "1"));
+}
+
 static void *toggle(void *arg)
 {
 	int *stop = arg;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <sys/klog.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 static int write_text(const char *path, const char *text, size_t len)
 {
@@ -245,6 +246,58 @@ int module_load(const char *env)
 		ret = -errno;
 	close(fd);
 	return ret;
+}
+
+/* Whether @pid waits for those who are in the operations of a file that it removes. */
+static bool removes_a_file(pid_t pid)
+{
+	char path[64], where[128] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/wchan", pid);
+	read_file(path, where, sizeof(where) - 1);
+	return !strncmp(where, "__debugfs_file_removed", 22) || !strncmp(where, "remove_one", 10);
+}
+
+/* The exit status of a child, or -1 if it has none yet after that many tenths of a second. */
+static int reap(pid_t pid, int tenths)
+{
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG) != pid) {
+		if (!tenths--)
+			return -1;
+		usleep(100000);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int unload_while_creating(const char *app, const char *module, int *unloaded)
+{
+	pid_t creator, remover;
+	int ret;
+
+	ctl("stall");
+	creator = fork();
+	if (!creator) {
+		int page = open(DEBUGFS "/klog_selftest/stall", O_RDONLY);
+		void *one = mmap(NULL, 4096, PROT_READ, MAP_SHARED, page, 0);
+		int fd = open_in(app, "create", O_WRONLY);
+
+		if (one == MAP_FAILED || fd < 0)
+			_exit(255);
+		_exit(write(fd, one, 1) == 1 ? 0 : errno);
+	}
+	for (int i = 0; i < 600 && info("stalled") != 1; i++)
+		usleep(100000);
+	remover = fork();
+	if (!remover)
+		_exit(syscall(SYS_delete_module, module, O_NONBLOCK) ? errno : 0);
+	for (int i = 0; i < 600 && !removes_a_file(remover); i++)
+		usleep(100000);
+	ret = removes_a_file(remover) ? 0 : -ETIMEDOUT;
+	ctl("release");
+	*unloaded = reap(remover, 600);
+	return ret ?: reap(creator, 600);
 }
 
 int module_unload(const char *name)

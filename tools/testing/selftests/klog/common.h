@@ -80,6 +80,12 @@ unsigned int online_cpus(void);
 int pin_to(unsigned int cpu);
 int module_load(const char *env);
 int module_unload(const char *name);
+/*
+ * The module of an application goes while somebody is about to make its
+ * channel. What the unloading returned, and what the writing to "create" did:
+ * 0 or an errno, or -1 if that has not come to an end within a minute.
+ */
+int unload_while_creating(const char *app, const char *module, int *unloaded);
 /* Lines of the kernel's log, since @since, with @text in them. */
 unsigned int log_lines(const char *since, const char *text);
 void log_mark(const char *text);

@@ -284,4 +284,14 @@ TEST_F(readtest, a_signal_ends_a_test)
 	EXPECT_EQ(1, control_value(APP, "test_done"));
 }
 
+TEST_F_TIMEOUT(readtest, unloading_while_a_channel_is_made, 300)
+{
+	int unloaded;
+
+	EXPECT_EQ(EIO, unload_while_creating(APP, "readtest", &unloaded));
+	ASSERT_EQ(0, unloaded);
+	ASSERT_EQ(0, module_load("READTEST_KO"));
+	EXPECT_EQ(0, control(APP, "create", "1"));
+}
+
 TEST_HARNESS_MAIN

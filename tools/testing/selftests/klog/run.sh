@@ -24,7 +24,7 @@ for m in "$modules"/{rust_relay,ferrotrace_relay,klog/klog_relay,klog/readtest}.
 	[ -e "$m" ] || continue
 	insmod "$m" || bail "cannot load $m"
 done
-export KLOG_RELAY_KO=$modules/klog/klog_relay.ko
+export KLOG_RELAY_KO=$modules/klog/klog_relay.ko READTEST_KO=$modules/klog/readtest.ko
 
 echo "TAP version 13"
 count=0 failed=0

@@ -12,6 +12,8 @@
 
 #include "record.h"
 
+struct dentry;
+
 /* context.c: call @fn on @cpu in @context and wait for it. */
 int kst_run(unsigned int cpu, unsigned int context, void (*fn)(void *arg), void *arg);
 /* An NMI on @cpu, which calls @fn there; not waited for. */
@@ -41,5 +43,11 @@ ssize_t kst_last(char __user *to, size_t count, loff_t *pos);
 int kst_storm_start(unsigned int count, bool with_nmi);
 void kst_storm_end(void);
 int kst_storm_wait(void);
+
+/* stall.c: whether to wait for the page, and how many do */
+void kst_stall(bool wait);
+int kst_stalled(void);
+int kst_stall_init(struct dentry *dir);
+void kst_stall_exit(void);
 
 #endif

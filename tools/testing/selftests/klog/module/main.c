@@ -110,6 +110,10 @@ static int command(const struct args *a)
 		kst_storm_end();
 		return kst_storm_wait();
 	}
+	if (!strcmp(a->verb, "stall") || !strcmp(a->verb, "release")) {
+		kst_stall(!strcmp(a->verb, "stall"));
+		return 0;
+	}
 	if (!strcmp(a->verb, "unregister")) {
 		kst_unregister();
 		return 0;
@@ -171,6 +175,7 @@ static int info_show(struct seq_file *m, void *unused)
 	kst_handlers_show(m);
 	seq_printf(m, "missed %llu\n", klog_missed());
 	seq_printf(m, "nmi %d\n", kst_have_nmi());
+	seq_printf(m, "stalled %d\n", kst_stalled());
 	for_each_possible_cpu(cpu)
 		for (context = 0; context < KST_CONTEXTS; context++)
 			seq_printf(m, "logged.%u.%u %llu\n", cpu, context,
@@ -208,8 +213,13 @@ static int __init kst_init(void)
 	debugfs_create_file("ctl", 0200, dir, NULL, &ctl_fops);
 	debugfs_create_file("info", 0400, dir, NULL, &info_fops);
 	debugfs_create_file("last", 0400, dir, NULL, &last_fops);
+	ret = kst_stall_init(dir);
+	if (ret)
+		goto out_dir;
 	return 0;
 
+out_dir:
+	debugfs_remove(dir);
 out_nmi:
 	kst_nmi_exit();
 out_buffers:
@@ -221,6 +231,7 @@ module_init(kst_init);
 static void __exit kst_exit(void)
 {
 	debugfs_remove(dir);
+	kst_stall_exit();
 	kst_storm_end();
 	kst_storm_wait();
 	unregister_klog_handler();

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Leaves a relay application behind, whose name was in the module's memory, and whose files stayed when the API went. It
+//! has a copy of the name, and goes with the API.
+#![forbid(unsafe_code)]
+
+use ferro_relay::App;
+use kernel::prelude::*;
+
+module! {
+    type: Client,
+    name: "relay_app_forgotten",
+    authors: ["Ferrotrace maintainers"],
+    description: "Forgets a relay application",
+    license: "GPL v2",
+}
+
+struct Client;
+
+impl kernel::Module for Client {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        core::mem::forget(App::new(c"relay_app_forgotten", 4096, 4)?);
+        Ok(Self)
+    }
+}
