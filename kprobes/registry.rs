@@ -151,27 +151,31 @@ pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
 
 /// The memory for which `is_going` holds goes: probes of which something is there have been forgotten by their client.
 pub(crate) fn evict(is_going: impl Fn(usize) -> bool) {
+    let is_forgotten = |probe: &Kprobe| ffi::parts_of(*probe).iter().any(|at| is_going(*at));
     loop {
-        let is_forgotten = |probe: &Kprobe| {
-            let parts = ffi::parts_of(*probe);
-            parts.iter().any(|at| is_going(*at))
+        let mut guard = engine();
+        let Some(engine) = guard.as_mut() else {
+            return;
         };
-        let find = |e: &Engine| {
-            let mut points = e.probes.values();
+        let find = |engine: &Engine| {
+            let mut points = engine.probes.values();
             points.find_map(|point| point.probes.iter().find(is_forgotten))
         };
-        let Some(probe) = engine().as_ref().and_then(find) else {
+        let Some(probe) = find(engine) else {
             return;
         };
         pr_warn!(
             "a module that goes has left a probe at {:#x}\n",
             probe.address()
         );
-        unregister_with(core::iter::once(probe), || {
-            if let Some(kretprobe) = ffi::kretprobe_of(probe) {
-                kretprobe.free();
-            }
-        });
+        // Its client may be about to unregister it after all, and free it then: not touched without the mutex.
+        let kretprobe = ffi::kretprobe_of(probe);
+        engine.unregister(core::iter::once(probe));
+        if let Some(kretprobe) = kretprobe {
+            kretprobe.free();
+        }
+        drop(guard);
+        GracePeriod::wait();
     }
 }
 

@@ -56,7 +56,7 @@ impl ProbeHandler for Forks {
 }
 
 struct KprobeFork {
-    probe: Pin<KBox<Probe<Forks>>>,
+    probe: Probe<Forks>,
 }
 
 impl kernel::Module for KprobeFork {
@@ -65,9 +65,8 @@ impl kernel::Module for KprobeFork {
             reports: module_parameters::reports.value(),
             hits: Atomic::new(0),
         };
-        let probe = Probe::builder().symbol(c"kernel_clone").register(forks);
         Ok(Self {
-            probe: KBox::pin_init(probe, GFP_KERNEL)?,
+            probe: Probe::builder().symbol(c"kernel_clone").register(forks)?,
         })
     }
 }

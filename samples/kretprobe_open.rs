@@ -60,7 +60,7 @@ impl RetprobeHandler for Opens {
 }
 
 struct KretprobeOpen {
-    probe: Pin<KBox<Retprobe<Opens>>>,
+    probe: Retprobe<Opens>,
 }
 
 impl kernel::Module for KretprobeOpen {
@@ -73,10 +73,8 @@ impl kernel::Module for KretprobeOpen {
         let probe = Retprobe::builder()
             .symbol(c"do_sys_openat2")
             .max_active(module_parameters::max_active.value())
-            .register(opens);
-        Ok(Self {
-            probe: KBox::pin_init(probe, GFP_KERNEL)?,
-        })
+            .register(opens)?;
+        Ok(Self { probe })
     }
 }
 

@@ -126,10 +126,10 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
         Self::of(self.place.disabled())
     }
 
-    /// Registers the probe, for a `KBox::pin_init()`, or a field of the module's state.
+    /// Registers the probe.
     ///
-    /// Context of the initialisation: process; sleeps.
-    pub fn register(self, handler: H) -> impl PinInit<Probe<H>, ProbeError> {
+    /// Context: process; sleeps.
+    pub fn register(self, handler: H) -> Result<Probe<H>, ProbeError> {
         Probe::register(self.place, handler)
     }
 }
@@ -180,10 +180,10 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
         Self { max_active, ..self }
     }
 
-    /// Registers the probe, for a `KBox::pin_init()`, or a field of the module's state.
+    /// Registers the probe.
     ///
-    /// Context of the initialisation: process; sleeps.
-    pub fn register(self, handler: H) -> impl PinInit<Retprobe<H>, ProbeError> {
+    /// Context: process; sleeps.
+    pub fn register(self, handler: H) -> Result<Retprobe<H>, ProbeError> {
         Retprobe::register(self.place, self.max_active, handler)
     }
 }

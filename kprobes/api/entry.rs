@@ -15,6 +15,7 @@ use kernel::sync::atomic::Relaxed;
 use crate::builder::Place;
 use crate::context::Next;
 use crate::context::ProbeCtx;
+use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::probe::Probe;
 use crate::probe::ProbeHandler;
@@ -100,20 +101,22 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
     ///
     /// Context: process; sleeps.
     pub fn register(self) -> Result<EntryProbe, ProbeError> {
+        must_sleep()?;
         let entry = Entry {
             hits: Atomic::new(0),
             call: KBox::new(self.call, GFP_KERNEL)?,
         };
-        let probe = KBox::try_pin_init(Probe::register(self.place, entry), GFP_KERNEL)?;
-        Ok(EntryProbe { probe })
+        Ok(EntryProbe {
+            probe: Probe::register(self.place, entry)?,
+        })
     }
 }
 
-/// A probe on the entry of a function, unregistered when it is dropped.
+/// A probe on the entry of a function, unregistered when it is dropped, as a [`Probe`] is.
 ///
 /// [`entry_probe!`](crate::entry_probe) makes one.
 pub struct EntryProbe {
-    probe: Pin<KBox<Probe<Entry>>>,
+    probe: Probe<Entry>,
 }
 
 impl EntryProbe {

@@ -3,6 +3,7 @@
 //! Why a probe could not be registered, enabled or disabled.
 #![deny(unsafe_code)]
 
+use ferro_sys::deferred::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 
@@ -24,6 +25,8 @@ pub enum ProbeError {
     NoMemory,
     /// There is no engine yet: its module has to be loaded first (`EPROBE_DEFER`).
     NoEngine,
+    /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
+    MustNotSleep,
     /// Whatever else.
     Other(Error),
 }
@@ -37,6 +40,7 @@ impl From<Error> for ProbeError {
             e if e == EOPNOTSUPP => Self::NotSupported,
             e if e == ENOMEM => Self::NoMemory,
             e if e == EPROBE_DEFER => Self::NoEngine,
+            e if e == EBUSY => Self::MustNotSleep,
             e => Self::Other(e),
         }
     }
@@ -57,7 +61,16 @@ impl From<ProbeError> for Error {
             ProbeError::NotSupported => EOPNOTSUPP,
             ProbeError::NoMemory => ENOMEM,
             ProbeError::NoEngine => EPROBE_DEFER,
+            ProbeError::MustNotSleep => EBUSY,
             ProbeError::Other(e) => e,
         }
+    }
+}
+
+/// Refuses what sleeps where nothing may, as in a handler.
+pub(crate) fn must_sleep() -> Result<(), ProbeError> {
+    match may_sleep() {
+        true => Ok(()),
+        false => Err(ProbeError::MustNotSleep),
     }
 }

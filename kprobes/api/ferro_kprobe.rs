@@ -8,7 +8,7 @@
 //!
 //! They stand on the functions of `<linux/kprobes.h>`, so they work with the C engine and with the Rust
 //! engine alike. A probe is registered when its value is made, and unregistered when it is dropped, which
-//! waits until no handler runs any more.
+//! waits until no handler runs any more. Where nothing may sleep, as in a handler, a work item unregisters it.
 //!
 //! # What a handler may do
 //!
@@ -25,8 +25,9 @@
 //! # What cannot be enforced
 //!
 //! - What is said above about the handlers' other means.
-//! - A probe has to be dropped before its module goes. So the value belongs in the module's state; leaking it
-//!   (`KBox::leak()`, `mem::forget()`) leaves handlers behind that are no longer there.
+//! - With the C engine, a probe has to be dropped before its module goes. So the value belongs in the module's state;
+//!   leaking it (`KBox::leak()`, `mem::forget()`) leaves handlers behind that are no longer there. The Rust engine
+//!   unregisters such a probe when the module goes.
 //! - That a probe is worth what it costs: a function that the console or the scheduler calls should not
 //!   be probed by a handler that prints.
 //!
@@ -43,10 +44,7 @@
 //!     }
 //! }
 //!
-//! let probe = KBox::pin_init(
-//!     Probe::builder().symbol(c"kernel_clone").register(Forks(Atomic::new(0))),
-//!     GFP_KERNEL,
-//! )?;
+//! let probe = Probe::builder().symbol(c"kernel_clone").register(Forks(Atomic::new(0)))?;
 //! ```
 
 use kernel::prelude::*;
@@ -56,6 +54,8 @@ mod context;
 mod entry;
 mod error;
 mod ffi;
+#[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
+mod leaving;
 mod probe;
 mod retprobe;
 #[path = "retprobe/ffi.rs"]

@@ -20,6 +20,7 @@ use kernel::types::Opaque;
 use crate::builder::Place;
 use crate::context::Next;
 use crate::context::ProbeCtx;
+use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::probe::ProbeHandler;
 
@@ -123,11 +124,13 @@ impl<'a> Registered<'a> {
     }
 
     pub(crate) fn enable(&self) -> Result<(), ProbeError> {
+        must_sleep()?;
         // SAFETY: By the type invariant.
         Ok(to_result(unsafe { bindings::enable_kprobe(self.0.get()) })?)
     }
 
     pub(crate) fn disable(&self) -> Result<(), ProbeError> {
+        must_sleep()?;
         // SAFETY: By the type invariant.
         Ok(to_result(unsafe {
             bindings::disable_kprobe(self.0.get())
@@ -135,7 +138,7 @@ impl<'a> Registered<'a> {
     }
 }
 
-/// A registered kprobe with its handlers.
+/// A registered kprobe with its handlers. Its drop sleeps: it belongs into a `Deferred`.
 ///
 /// # Invariants
 ///

@@ -5,6 +5,7 @@
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
+use ferro_sys::deferred::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
 
@@ -12,6 +13,7 @@ use crate::builder::Builder;
 use crate::builder::Place;
 use crate::context::Next;
 use crate::context::ProbeCtx;
+use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::ffi::RawProbe;
 
@@ -36,10 +38,11 @@ pub trait ProbeHandler: Send + Sync + Sized + 'static {
 }
 
 /// A probe on an instruction, unregistered when it is dropped.
-#[pin_data]
+///
+/// A handler may drop it, its own one included. Then it is unregistered by a work item, until which hits still come,
+/// and the handlers stay until no hit is being handled any more.
 pub struct Probe<H: ProbeHandler> {
-    #[pin]
-    raw: RawProbe<H>,
+    raw: Deferred<RawProbe<H>>,
 }
 
 impl<H: ProbeHandler> Probe<H> {
@@ -48,11 +51,11 @@ impl<H: ProbeHandler> Probe<H> {
         Builder::new()
     }
 
-    pub(crate) fn register(place: Place<'_>, handler: H) -> impl PinInit<Self, ProbeError> {
-        let raw = RawProbe::register(place, handler);
-        try_pin_init!(Self {
-            raw <- raw,
-        }? ProbeError)
+    pub(crate) fn register(place: Place<'_>, handler: H) -> Result<Self, ProbeError> {
+        must_sleep()?;
+        Ok(Self {
+            raw: Deferred::new(RawProbe::register(place, handler))?,
+        })
     }
 
     /// The handlers.
@@ -70,12 +73,12 @@ impl<H: ProbeHandler> Probe<H> {
         self.raw.missed()
     }
 
-    /// Has the handlers called. Sleeps.
+    /// Has the handlers called. Sleeps; refused in a handler.
     pub fn enable(&self) -> Result<(), ProbeError> {
         self.raw.enable()
     }
 
-    /// Has the handlers called no longer. Sleeps; one may still be running afterwards.
+    /// Has the handlers called no longer. Sleeps, and is refused in a handler. One may still be running afterwards.
     pub fn disable(&self) -> Result<(), ProbeError> {
         self.raw.disable()
     }

@@ -5,12 +5,14 @@
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
+use ferro_sys::deferred::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
 
 use crate::builder::Place;
 use crate::builder::RetBuilder;
 use crate::context::ProbeCtx;
+use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::retprobe_ffi::RawRetprobe;
 
@@ -47,10 +49,11 @@ pub trait RetprobeHandler: Send + Sync + Sized + 'static {
 
 /// A probe on the return of a function, unregistered when it is dropped. Returns of calls that were made
 /// before that are not reported afterwards.
-#[pin_data]
+///
+/// A handler may drop it, its own one included. Then it is unregistered by a work item, until which calls are still
+/// followed, and the handlers stay until none of them runs any more.
 pub struct Retprobe<H: RetprobeHandler> {
-    #[pin]
-    raw: RawRetprobe<H>,
+    raw: Deferred<RawRetprobe<H>>,
 }
 
 impl<H: RetprobeHandler> Retprobe<H> {
@@ -63,11 +66,11 @@ impl<H: RetprobeHandler> Retprobe<H> {
         place: Place<'_>,
         max_active: u32,
         handler: H,
-    ) -> impl PinInit<Self, ProbeError> {
-        let raw = RawRetprobe::register(place, max_active, handler);
-        try_pin_init!(Self {
-            raw <- raw,
-        }? ProbeError)
+    ) -> Result<Self, ProbeError> {
+        must_sleep()?;
+        Ok(Self {
+            raw: Deferred::new(RawRetprobe::register(place, max_active, handler))?,
+        })
     }
 
     /// The handlers.
@@ -90,12 +93,12 @@ impl<H: RetprobeHandler> Retprobe<H> {
         self.raw.nested()
     }
 
-    /// Has the handlers called. Sleeps.
+    /// Has the handlers called. Sleeps; refused in a handler.
     pub fn enable(&self) -> Result<(), ProbeError> {
         self.raw.enable()
     }
 
-    /// Has no more calls followed; those that are going on still are. Sleeps.
+    /// Has no more calls followed; those that are going on still are. Sleeps; refused in a handler.
     pub fn disable(&self) -> Result<(), ProbeError> {
         self.raw.disable()
     }

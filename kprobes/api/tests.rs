@@ -155,8 +155,9 @@ mod suite {
             seen.set(3, ctx.ip());
             Next::Continue
         });
-        let probe = Probe::builder().symbol(c"kprobe_api_add").register(handler);
-        let probe = KBox::pin_init(probe, GFP_KERNEL)?;
+        let probe = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!(notes.get(0), 1);
         assert_eq!(notes.get(1), 30);
@@ -180,8 +181,7 @@ mod suite {
         let probe = Probe::builder()
             .symbol(c"kprobe_api_add")
             .offset(3)
-            .register(handler);
-        let probe = KBox::pin_init(probe, GFP_KERNEL)?;
+            .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!(notes.get(0), 1);
         assert_eq!(notes.get(1), 34);
@@ -199,11 +199,10 @@ mod suite {
                 after.set(1, ctx.register(Register::Ax) - after.get(0));
             },
         );
-        let probe = Probe::builder()
+        let _probe = Probe::builder()
             .symbol(c"kprobe_api_add")
             .offset(3)
-            .register(handler);
-        let _probe = KBox::pin_init(probe, GFP_KERNEL)?;
+            .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!(notes.get(0), 30);
         assert_eq!(notes.get(1), 4);
@@ -218,10 +217,9 @@ mod suite {
             move |ctx: &mut ProbeCtx<'_>| before.set(0, ctx.register(Register::Di)),
             move |ctx: &mut ProbeCtx<'_>| after.set(1, ctx.register(Register::Di)),
         );
-        let probe = Probe::builder()
+        let _probe = Probe::builder()
             .symbol(c"kprobe_api_next")
-            .register(handler);
-        let _probe = KBox::pin_init(probe, GFP_KERNEL)?;
+            .register(handler)?;
         assert_eq!(targets::next(30), 31);
         assert_eq!(notes.get(0), 30);
         assert_eq!(notes.get(1), 30);
@@ -239,13 +237,12 @@ mod suite {
             ctx.set_register(&ALTER, Register::Ax, ax + 100);
         });
         let place = || Probe::builder().symbol(c"kprobe_api_add");
-        let before = KBox::pin_init(place().register(before), GFP_KERNEL)?;
+        let before = place().register(before)?;
         assert_eq!(targets::add(30, 4), 40);
-        let after = Probe::builder()
+        let _after = Probe::builder()
             .address(before.address())
             .offset(3)
-            .register(after);
-        let _after = KBox::pin_init(after, GFP_KERNEL)?;
+            .register(after)?;
         assert_eq!(targets::add(30, 4), 140);
         drop(before);
         assert_eq!(targets::add(30, 4), 134);
@@ -262,8 +259,7 @@ mod suite {
         });
         let probe = Probe::builder()
             .symbol(c"kprobe_api_next")
-            .register(handler);
-        let probe = KBox::pin_init(probe, GFP_KERNEL)?;
+            .register(handler)?;
         assert_eq!(targets::next(1), 51);
         drop(probe);
         assert_eq!(targets::next(1), 2);
@@ -274,12 +270,12 @@ mod suite {
     fn a_function_can_return_early() -> Result {
         // By a breakpoint, and at an ftrace site.
         let early = || Pre(|ctx: &mut ProbeCtx<'_>| ctx.return_early(&ALTER, 77));
-        let add = Probe::builder().symbol(c"kprobe_api_add").register(early());
-        let _add = KBox::pin_init(add, GFP_KERNEL)?;
-        let next = Probe::builder()
+        let _add = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .register(early())?;
+        let _next = Probe::builder()
             .symbol(c"kprobe_api_next")
-            .register(early());
-        let _next = KBox::pin_init(next, GFP_KERNEL)?;
+            .register(early())?;
         assert_eq!(targets::add(30, 4), 77);
         assert_eq!(targets::next(1), 77);
         Ok(())
@@ -288,7 +284,7 @@ mod suite {
     #[test]
     fn refusals() -> Result {
         let handler = || Pre(|_: &mut ProbeCtx<'_>| Next::Continue);
-        let refusal = |probe| KBox::try_pin_init(probe, GFP_KERNEL).err();
+        let refusal = |probe| Result::err(probe);
         let builder = Probe::builder;
         let probe = builder().symbol(c"kprobe_api_no_such_function");
         assert_eq!(
@@ -318,15 +314,14 @@ mod suite {
     #[test]
     fn refusals_of_return_probes() -> Result {
         let handler = || Returned(|_: &mut ProbeCtx<'_>, _: &mut usize| ());
-        let refusal = |probe| KBox::try_pin_init(probe, GFP_KERNEL).err();
+        let refusal = |probe| Result::err(probe);
         let probe = Retprobe::builder().symbol(c"kprobe_api_no_such_function");
         assert_eq!(
             refusal(probe.register(handler())),
             Some(ProbeError::NotFound)
         );
         let add = Probe::builder().symbol(c"kprobe_api_add").disabled();
-        let add = add.register(Pre(|_: &mut ProbeCtx<'_>| Next::Continue));
-        let add = KBox::pin_init(add, GFP_KERNEL)?;
+        let add = add.register(Pre(|_: &mut ProbeCtx<'_>| Next::Continue))?;
         let probe = Retprobe::builder().address(add.address() + 3);
         assert_eq!(
             refusal(probe.register(handler())),
@@ -346,8 +341,8 @@ mod suite {
             })
         };
         let place = || Probe::builder().symbol(c"kprobe_api_add");
-        let first = KBox::pin_init(place().register(counting(0)), GFP_KERNEL)?;
-        let second = KBox::pin_init(place().register(counting(1)), GFP_KERNEL)?;
+        let first = place().register(counting(0))?;
+        let second = place().register(counting(1))?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (1, 1));
         first.disable()?;
@@ -369,10 +364,10 @@ mod suite {
             Next::Continue
         });
         let probe = Probe::builder().symbol(c"kprobe_api_add").disabled();
-        let probe = KBox::pin_init(probe.register(handler), GFP_KERNEL)?;
+        let probe = probe.register(handler)?;
         let handler = Returned(move |_: &mut ProbeCtx<'_>, _: &mut usize| back.count(1));
         let retprobe = Retprobe::builder().symbol(c"kprobe_api_next").disabled();
-        let retprobe = KBox::pin_init(retprobe.register(handler), GFP_KERNEL)?;
+        let retprobe = retprobe.register(handler)?;
         let call = || {
             targets::add(30, 4);
             targets::next(1);
@@ -398,21 +393,20 @@ mod suite {
             seen.count(0);
             Next::Continue
         });
-        let inner = Probe::builder().symbol(c"kprobe_api_next").register(inner);
-        let inner = KBox::pin_init(inner, GFP_KERNEL)?;
+        let inner = Probe::builder()
+            .symbol(c"kprobe_api_next")
+            .register(inner)?;
         let depth = Returned(move |_: &mut ProbeCtx<'_>, _: &mut usize| back.count(1));
         let depth = Retprobe::builder()
             .symbol(c"kprobe_api_depth")
-            .register(depth);
-        let depth = KBox::pin_init(depth, GFP_KERNEL)?;
+            .register(depth)?;
         let outer = Pre(
             |ctx: &mut ProbeCtx<'_>| match targets::next(1) + targets::depth(0) {
                 2 => Next::Continue,
                 _ => ctx.return_early(&ALTER, 0),
             },
         );
-        let outer = Probe::builder().symbol(c"kprobe_api_add").register(outer);
-        let outer = KBox::pin_init(outer, GFP_KERNEL)?;
+        let outer = Probe::builder().symbol(c"kprobe_api_add").register(outer)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (0, 0));
         assert_eq!((inner.missed(), depth.nested(), outer.missed()), (1, 1, 0));
@@ -431,8 +425,7 @@ mod suite {
         };
         let probe = Retprobe::builder()
             .symbol(c"kprobe_api_depth")
-            .register(handler);
-        let probe = KBox::pin_init(probe, GFP_KERNEL)?;
+            .register(handler)?;
         // Twice, so that instances are used again.
         assert_eq!(targets::depth(3), 3);
         assert_eq!(targets::depth(3), 3);
@@ -452,7 +445,7 @@ mod suite {
         let probe = Retprobe::builder()
             .symbol(c"kprobe_api_depth")
             .max_active(4);
-        let probe = KBox::pin_init(probe.register(handler), GFP_KERNEL)?;
+        let probe = probe.register(handler)?;
         assert_eq!(targets::depth(4), 4);
         assert_eq!((notes.get(0), notes.get(1)), (3, 0));
         assert_eq!(probe.missed(), 0);
@@ -469,7 +462,7 @@ mod suite {
         let probe = Retprobe::builder()
             .symbol(c"kprobe_api_depth")
             .max_active(1);
-        let probe = KBox::pin_init(probe.register(handler), GFP_KERNEL)?;
+        let probe = probe.register(handler)?;
         assert_eq!(targets::depth(3), 3);
         // The outermost call has the only instance until all the others have returned.
         assert_eq!((notes.get(0), notes.get(1)), (1, 0));
@@ -487,7 +480,7 @@ mod suite {
             *data = 5;
         });
         let probe = Retprobe::builder().symbol(c"kprobe_api_next").max_active(1);
-        let _probe = KBox::pin_init(probe.register(handler), GFP_KERNEL)?;
+        let _probe = probe.register(handler)?;
         for value in 0..3 {
             assert_eq!(targets::next(value), value + 1);
         }
@@ -505,8 +498,7 @@ mod suite {
         });
         let probe = Retprobe::builder()
             .symbol(c"kprobe_api_next")
-            .register(handler);
-        let probe = KBox::pin_init(probe, GFP_KERNEL)?;
+            .register(handler)?;
         assert_eq!(targets::next(1), 99);
         assert_eq!(notes.get(0), 2);
         drop(probe);
@@ -589,8 +581,9 @@ mod suite {
             }
             Next::Continue
         });
-        let probe = Probe::builder().symbol(c"kprobe_api_add").register(handler);
-        let _probe = KBox::pin_init(probe, GFP_KERNEL)?;
+        let _probe = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (1, 1));
         Ok(())
@@ -617,8 +610,7 @@ mod suite {
             });
             let probe = Probe::builder()
                 .symbol(c"kprobe_api_next")
-                .register(handler);
-            let probe = KBox::pin_init(probe, GFP_KERNEL)?;
+                .register(handler)?;
             assert!(happens(|| notes.get(0) > 0));
             drop(probe);
             let hits = notes.get(0);
@@ -639,7 +631,7 @@ mod suite {
             let owned = Owned(notes.clone());
             let handler = Returned(move |_: &mut ProbeCtx<'_>, _: &mut usize| owned.0.count(0));
             let probe = Retprobe::builder().symbol(c"kprobe_api_next");
-            let probe = KBox::pin_init(probe.register(handler), GFP_KERNEL)?;
+            let probe = probe.register(handler)?;
             assert!(happens(|| notes.get(0) > 0));
             drop(probe);
             let hits = notes.get(0);

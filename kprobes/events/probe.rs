@@ -76,8 +76,8 @@ impl RetprobeHandler for OnReturn {
 
 /// Either kind of probe, registered.
 pub(crate) enum Live {
-    Point(Pin<KBox<Probe<OnPoint>>>),
-    Return(Pin<KBox<Retprobe<OnReturn>>>),
+    Point(Probe<OnPoint>),
+    Return(Retprobe<OnReturn>),
 }
 
 impl Live {
@@ -97,14 +97,11 @@ impl Live {
         Ok(match kind {
             Kind::Point => {
                 let place = Probe::builder().symbol(symbol).offset(offset);
-                Self::Point(KBox::pin_init(place.register(OnPoint(output)), GFP_KERNEL)?)
+                Self::Point(place.register(OnPoint(output))?)
             }
             Kind::Return => {
                 let place = Retprobe::builder().symbol(symbol).max_active(MAX_ACTIVE);
-                Self::Return(KBox::pin_init(
-                    place.register(OnReturn(output)),
-                    GFP_KERNEL,
-                )?)
+                Self::Return(place.register(OnReturn(output))?)
             }
         })
     }

@@ -20,7 +20,7 @@ use crate::ffi::Registered;
 use crate::retprobe::Keep;
 use crate::retprobe::RetprobeHandler;
 
-/// A registered kretprobe with its handlers.
+/// A registered kretprobe with its handlers. Its drop sleeps: it belongs into a `Deferred`.
 ///
 /// # Invariants
 ///

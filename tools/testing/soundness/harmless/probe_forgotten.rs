@@ -30,8 +30,8 @@ struct Client;
 
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let probe = Probe::builder().symbol(c"kernel_clone").register(Nothing);
-        core::mem::forget(KBox::pin_init(probe, GFP_KERNEL)?);
+        let probe = Probe::builder().symbol(c"kernel_clone").register(Nothing)?;
+        core::mem::forget(probe);
         Ok(Self)
     }
 }

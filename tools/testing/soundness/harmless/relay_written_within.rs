@@ -66,10 +66,9 @@ impl ProbeHandler for Handler {
 
 /// Writes until the probe has been hit within a write some times.
 fn run(target: &Arc<Target>) -> Result {
-    let probe = Probe::builder()
+    let _probe = Probe::builder()
         .symbol(c"arch_irq_work_raise")
-        .register(Handler(target.clone()));
-    let _probe = KBox::pin_init(probe, GFP_KERNEL)?;
+        .register(Handler(target.clone()))?;
     for _ in 0..4000 {
         if target.within.load(Relaxed) >= 10 {
             return Ok(());
