@@ -175,7 +175,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     }
 
     /// How many calls of the function can be followed at a time. Memory for them is allocated at once. The
-    /// default, 0, stands for twice the number of CPUs, and at least 10.
+    /// default, 0, stands for twice the number of CPUs, and at least 10. More than 64 MiB of it is refused.
     pub fn max_active(self, max_active: u32) -> Self {
         Self { max_active, ..self }
     }

@@ -21,6 +21,8 @@ pub enum ProbeError {
     NotAnInstruction,
     /// This instruction cannot be executed in another place (`EOPNOTSUPP`).
     NotSupported,
+    /// `max_active` calls would take more memory than a return probe may have (`E2BIG`).
+    TooMany,
     /// No memory (`ENOMEM`).
     NoMemory,
     /// There is no engine yet: its module has to be loaded first (`EPROBE_DEFER`).
@@ -38,6 +40,7 @@ impl From<Error> for ProbeError {
             e if e == EINVAL => Self::Refused,
             e if e == EILSEQ => Self::NotAnInstruction,
             e if e == EOPNOTSUPP => Self::NotSupported,
+            e if e == E2BIG => Self::TooMany,
             e if e == ENOMEM => Self::NoMemory,
             e if e == EPROBE_DEFER => Self::NoEngine,
             e if e == EBUSY => Self::MustNotSleep,
@@ -59,6 +62,7 @@ impl From<ProbeError> for Error {
             ProbeError::Refused => EINVAL,
             ProbeError::NotAnInstruction => EILSEQ,
             ProbeError::NotSupported => EOPNOTSUPP,
+            ProbeError::TooMany => E2BIG,
             ProbeError::NoMemory => ENOMEM,
             ProbeError::NoEngine => EPROBE_DEFER,
             ProbeError::MustNotSleep => EBUSY,

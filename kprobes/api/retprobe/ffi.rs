@@ -20,6 +20,9 @@ use crate::ffi::Registered;
 use crate::retprobe::Keep;
 use crate::retprobe::RetprobeHandler;
 
+/// Bytes that the calls of a return probe may take.
+const MOST_BYTES: usize = 64 << 20;
+
 /// A registered kretprobe with its handlers. Its drop sleeps: it belongs into a `Deferred`.
 ///
 /// # Invariants
@@ -46,12 +49,20 @@ impl<H: RetprobeHandler> RawRetprobe<H> {
         assert!(size_of::<H::Data>() <= bindings::KRETPROBE_MAX_DATA_SIZE as usize);
     };
 
+    /// The most calls that can be followed at a time. The C engine computes their bytes in an `int`, unchecked.
+    const MOST: usize =
+        MOST_BYTES / (size_of::<bindings::kretprobe_instance>() + size_of::<H::Data>());
+
     pub(crate) fn register(
         place: Place<'_>,
         max_active: u32,
         handler: H,
     ) -> impl PinInit<Self, ProbeError> {
         let () = Self::DATA_FITS;
+        let maxactive = match max_active as usize <= Self::MOST {
+            true => c_int::try_from(max_active).map_err(|_| ProbeError::TooMany),
+            false => Err(ProbeError::TooMany),
+        };
         let symbol = place.symbol();
         // Data has to be zeroed at the entry, whether there is a handler or not.
         let has_entry = H::HAS_ENTRY || size_of::<H::Data>() != 0;
@@ -60,7 +71,7 @@ impl<H: RetprobeHandler> RawRetprobe<H> {
             kp: describe(place, symbol.as_ref().ok().and_then(Option::as_ref)),
             handler: Some(Self::returned),
             entry_handler: if has_entry { Some(Self::entry) } else { None },
-            maxactive: c_int::try_from(max_active).unwrap_or(c_int::MAX),
+            maxactive: maxactive.unwrap_or(0),
             data_size: size_of::<H::Data>(),
             ..Default::default()
         };
@@ -69,6 +80,7 @@ impl<H: RetprobeHandler> RawRetprobe<H> {
             symbol: symbol?,
             // INVARIANT: Registered here, when the handler is there.
             kretprobe <- Opaque::try_ffi_init(move |slot: *mut bindings::kretprobe| {
+                maxactive?;
                 // SAFETY: `slot` is valid for writes.
                 unsafe { slot.write(kretprobe) };
                 // SAFETY: `slot` stays where it is until `drop()`, with its name.
