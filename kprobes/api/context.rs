@@ -5,6 +5,9 @@
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
 
+use ferro_sys::cpu;
+use ferro_sys::time::mono_fast_ns;
+use ferro_sys::tracepoint::TaskInfo;
 use kernel::bindings::pt_regs;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
@@ -98,6 +101,21 @@ impl<'a> ProbeCtx<'a> {
     /// the address of the next; at the return of a function the address that it returns to.
     pub fn ip(&self) -> usize {
         self.ip
+    }
+
+    /// The CPU that this runs on.
+    pub fn cpu(&self) -> u32 {
+        cpu::current_id()
+    }
+
+    /// Nanoseconds of `CLOCK_MONOTONIC`. Between CPUs it can seem to step back a little.
+    pub fn time(&self) -> u64 {
+        mono_fast_ns()
+    }
+
+    /// The thread that executes the probed code, or that this interrupt has interrupted.
+    pub fn task(&self) -> TaskInfo {
+        TaskInfo::current()
     }
 
     /// The stack pointer.

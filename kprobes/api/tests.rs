@@ -127,7 +127,10 @@ mod suite {
     use crate::ProbeError;
     use crate::Register;
     use crate::Retprobe;
+    use crate::TaskInfo;
     use core::ptr::without_provenance;
+    use ferro_sys::cpu;
+    use ferro_sys::time::mono_fast_ns;
     use kernel::bindings;
     use kernel::time::delay::fsleep;
     use kernel::time::Delta;
@@ -282,6 +285,31 @@ mod suite {
     }
 
     #[test]
+    fn a_context_knows_when_and_where() -> Result {
+        let notes = Notes::<4>::new()?;
+        let seen = notes.clone();
+        let handler = Pre(move |ctx: &mut ProbeCtx<'_>| {
+            seen.set(0, ctx.cpu() as usize);
+            seen.set(1, ctx.time() as usize);
+            let task = ctx.task();
+            seen.set(2, task.pid as usize);
+            seen.set(3, usize::from(task.comm.starts_with(b"kunit_try_catch")));
+            Next::Continue
+        });
+        let _probe = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .register(handler)?;
+        let before = mono_fast_ns();
+        assert_eq!(targets::add(30, 4), 34);
+        let (time, after) = (notes.get(1) as u64, mono_fast_ns());
+        assert!(before <= time && time <= after);
+        assert!(cpu::possible().any(|cpu| cpu.get() as usize == notes.get(0)));
+        assert_eq!(notes.get(2), TaskInfo::current().pid as usize);
+        assert_eq!(notes.get(3), 1);
+        Ok(())
+    }
+
+    #[test]
     fn refusals() -> Result {
         let handler = || Pre(|_: &mut ProbeCtx<'_>| Next::Continue);
         let refusal = |probe| Result::err(probe);
@@ -327,6 +355,13 @@ mod suite {
             refusal(probe.register(handler())),
             Some(ProbeError::Refused)
         );
+        for max_active in [u32::MAX, i32::MAX as u32, 64 << 20] {
+            let probe = Retprobe::builder().symbol(c"kprobe_api_next");
+            assert_eq!(
+                refusal(probe.max_active(max_active).register(handler())),
+                Some(ProbeError::TooMany)
+            );
+        }
         Ok(())
     }
 
