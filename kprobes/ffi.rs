@@ -4,22 +4,27 @@
 //!
 //! Contexts: process, and sleeping, for what clients call; trap for the rest.
 
+use core::ptr::null_mut;
+
 use ferro_gkhi::points::Int3;
 use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::Answer;
 use ferro_gkhi::NoReturn;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
+use ferro_sys::kprobe::warn_registered_twice;
 use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::kretprobe::Kretprobe;
 use ferro_sys::mutex::StaticGuard;
 use ferro_sys::mutex::StaticMutex;
 use ferro_sys::regs::Regs;
+use ferro_sys::symbols::Shown;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::ffi::c_uint;
+use kernel::ffi::c_void;
 use kernel::prelude::*;
 
 use crate::address;
@@ -214,11 +219,14 @@ pub(crate) fn report(probe: Kprobe, error: Error) {
     if !error.is_refusal() {
         return;
     }
+    if error == Error::Registered {
+        warn_registered_twice();
+    }
     match probe.symbol() {
         Some(name) => pr_info!("no probe at {}+{:#x}: {}\n", name, probe.offset(), error),
         None => pr_info!(
-            "no probe at {:#x}: {}\n",
-            probe.address().wrapping_add(probe.offset()),
+            "no probe at {}: {}\n",
+            Shown(probe.address().wrapping_add(probe.offset())),
             error
         ),
     }
@@ -412,6 +420,28 @@ unsafe extern "C" fn kprobe_on_func_entry(
     }
 }
 
+/// `<linux/kprobes.h>`: the probe at an address, the newest of several; NULL if there is none.
+///
+/// Context: preemption off, as long as the probe is used.
+#[export]
+extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
+    let newest = hit::POINTS.with(at as usize, |point| point.probes.iter().next());
+    newest.flatten().map_or(null_mut(), Kprobe::as_ptr)
+}
+
+/// `<linux/kprobes.h>`
+///
+/// # Safety
+///
+/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+#[export]
+unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
+    // SAFETY: By the rules of the C interface.
+    if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
+        probe.count_missed();
+    }
+}
+
 /// `<linux/kprobes.h>`
 ///
 /// # Safety
@@ -423,10 +453,10 @@ unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         let name = probe.symbol().unwrap_or(c"-");
         pr_err!(
-            "kprobe: {}+{:#x} at {:#x}\n",
+            "kprobe: {}+{:#x} at {}\n",
             name,
             probe.offset(),
-            probe.address()
+            Shown(probe.address())
         );
     }
 }

@@ -14,6 +14,7 @@ use ferro_sys::kprobe::flags;
 use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::rcu_tasks;
+use ferro_sys::symbols::Shown;
 use ferro_sys::text::TextLock;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
@@ -165,8 +166,8 @@ pub(crate) fn evict(is_going: impl Fn(usize) -> bool) {
             return;
         };
         pr_warn!(
-            "a module that goes has left a probe at {:#x}\n",
-            probe.address()
+            "a module that goes has left a probe at {}\n",
+            Shown(probe.address())
         );
         // Its client may be about to unregister it after all, and free it then: not touched without the mutex.
         let kretprobe = ffi::kretprobe_of(probe);

@@ -259,6 +259,7 @@ const BUFFER: usize = 128;
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        TextLock::slot_goes(self.addr, self.len());
         let mut pool = POOL.lock();
         let (class, size) = pool.class(self.class);
         class.put(self.addr, size);

@@ -33,6 +33,17 @@ pub mod flags {
     pub const ON_FUNC_ENTRY: u32 = bindings::KPROBE_FLAG_ON_FUNC_ENTRY;
 }
 
+extern "C" {
+    /// `symbols.h`
+    fn ferro_registered_twice();
+}
+
+/// Warns, once, of a client that registers a probe twice, and shows who it is.
+pub fn warn_registered_twice() {
+    // SAFETY: No requirement in process context.
+    unsafe { ferro_registered_twice() };
+}
+
 /// A handler for faults: `<linux/kprobes_fault.h>`.
 pub type FaultHandler = bindings::kprobe_fault_handler_t;
 
@@ -64,6 +75,11 @@ impl Kprobe {
     #[inline(always)]
     pub fn id(self) -> usize {
         self.0.as_ptr() as usize
+    }
+
+    /// The client's structure.
+    pub fn as_ptr(self) -> *mut bindings::kprobe {
+        self.0.as_ptr()
     }
 
     #[inline(always)]

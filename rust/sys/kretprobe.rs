@@ -22,6 +22,9 @@ use crate::rethook::Pool;
 use crate::symbols;
 use crate::word;
 
+/// Bytes of instances beyond which no allocation is tried: more would be a warning, not a refusal.
+const MOST_BYTES: usize = 1 << 30;
+
 /// A client's `struct kretprobe`.
 ///
 /// # Invariants
@@ -86,6 +89,10 @@ impl Kretprobe {
             let twice = 2 * crate::cpu::possible().count();
             maxactive = c_int::try_from(twice.max(10)).map_err(|_| EINVAL)?;
         }
+        let bytes = (maxactive as usize).saturating_mul(size_of::<rethook::Node>() + data_size);
+        if bytes > MOST_BYTES {
+            return Err(ENOMEM);
+        }
         let pool = Pool::new(raw, handler, maxactive as usize, data_size)?;
         // SAFETY: By the type invariant; nobody else uses it yet.
         unsafe {
@@ -122,6 +129,15 @@ impl Kretprobe {
         // SAFETY: By the type invariant a live word; the pool is complete before the probe is armed.
         let pool: *mut Pool = unsafe { word::load(&raw const (*self.0.as_ptr()).rh) }.cast();
         if pool.is_null() {
+            return self.miss();
+        }
+        // What waits for the calls could not wait for this one.
+        #[cfg(any(
+            CONFIG_FTRACE_VALIDATE_RCU_IS_WATCHING,
+            CONFIG_KPROBE_EVENTS_ON_NOTRACE
+        ))]
+        // SAFETY: Has no requirement.
+        if !unsafe { bindings::rcu_is_watching() } {
             return self.miss();
         }
         // SAFETY: The pool stays until a grace period of RCU has passed, which has to wait for this context.

@@ -9,11 +9,21 @@ use core::ptr::NonNull;
 use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_ulong;
+use kernel::fmt;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::text::Gone;
 use crate::text::TextAddress;
+
+extern "C" {
+    /// `symbols.h`
+    fn ferro_is_decoded_on_fault(addr: usize) -> bool;
+    /// `symbols.h`
+    fn ferro_is_cfi_check(addr: usize) -> bool;
+    /// `symbols.h`
+    fn ferro_is_kgdb_breakpoint(addr: usize) -> bool;
+}
 
 /// Room for any symbol's name and its terminating 0.
 pub const NAME_LEN: usize = bindings::KSYM_NAME_LEN as usize;
@@ -199,6 +209,24 @@ pub fn is_bug(addr: usize) -> bool {
     unsafe { bindings::ferro_is_bug(addr) }
 }
 
+/// Whether a fault of the instruction at an address is repaired by code that decodes the instruction where it is.
+pub fn is_decoded_on_fault(addr: usize) -> bool {
+    // SAFETY: Takes any address.
+    unsafe { ferro_is_decoded_on_fault(addr) }
+}
+
+/// Whether the instruction at an address is one of those before a trap of kCFI, which the trap decodes.
+pub fn is_cfi_check(addr: usize) -> bool {
+    // SAFETY: Takes any address.
+    unsafe { ferro_is_cfi_check(addr) }
+}
+
+/// Whether a debugger has put a breakpoint at an address.
+pub fn is_kgdb_breakpoint(addr: usize) -> bool {
+    // SAFETY: Takes any address.
+    unsafe { ferro_is_kgdb_breakpoint(addr) }
+}
+
 /// Whether an address is in the pages that the kernel shows to every process.
 pub fn in_gate_area(addr: usize) -> bool {
     // SAFETY: Takes any address.
@@ -254,6 +282,29 @@ impl Description {
     /// The module; empty for the kernel.
     pub fn module(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.module).unwrap_or(c"?")
+    }
+}
+
+/// For the log, where addresses do not belong: they would tell where the kernel has been put.
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_fmt(fmt!("{}+{:#x}", self.name(), self.offset))?;
+        match self.module() {
+            module if module.is_empty() => Ok(()),
+            module => f.write_fmt(fmt!(" [{module}]")),
+        }
+    }
+}
+
+/// An address of code as the log shows it: `function+0x3`.
+pub struct Shown(pub usize);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Description::of(self.0) {
+            Some(place) => place.fmt(f),
+            None => f.write_str("an address without a symbol"),
+        }
     }
 }
 

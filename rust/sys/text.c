@@ -4,12 +4,15 @@
  * objects that are initialised when they are compiled.
  */
 #include <linux/bug.h>
+#include <linux/cfi.h>
 #include <linux/cred.h>
 #include <linux/execmem.h>
+#include <linux/extable.h>
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
+#include <linux/kgdb.h>
 #include <linux/kprobes.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -25,6 +28,7 @@
 #include <asm/sections.h>
 
 #include "hook.h"
+#include "symbols.h"
 #include "text.h"
 
 /* The list of exec_pool.rs. */
@@ -126,6 +130,31 @@ void ferro_jump_label_unlock(void)
 bool ferro_is_bug(unsigned long addr)
 {
 	return find_bug(addr);
+}
+
+bool ferro_is_decoded_on_fault(unsigned long addr)
+{
+	return ex_get_fixup_type(addr) == EX_TYPE_ZEROPAD;
+}
+
+void ferro_registered_twice(void)
+{
+	WARN_ONCE(1, "kprobes: a probe is registered that is registered already\n");
+}
+
+/* In front of the trap: mov of 6 bytes, add of 4, je of 2. */
+bool ferro_is_cfi_check(unsigned long addr)
+{
+	return is_cfi_trap(addr + 12) || is_cfi_trap(addr + 6);
+}
+
+bool ferro_is_kgdb_breakpoint(unsigned long addr)
+{
+#ifdef CONFIG_KGDB
+	return kgdb_has_hit_break(addr);
+#else
+	return false;
+#endif
 }
 
 bool ferro_is_endbr(u32 bytes)

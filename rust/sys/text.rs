@@ -156,6 +156,15 @@ impl TextLock {
         };
     }
 
+    /// Tells perf that the code of a slot goes.
+    pub(crate) fn slot_goes(at: usize, len: usize) {
+        let addr: *const c_void = core::ptr::without_provenance(at);
+        // SAFETY: The slot is the caller's, and has this length. There is no new code.
+        unsafe {
+            bindings::perf_event_text_poke(addr, addr.cast(), len, core::ptr::null(), 0);
+        }
+    }
+
     /// Has every CPU execute what was written; once for a batch.
     pub fn sync(&mut self) {
         // SAFETY: No requirement; interrupts are on, as this context sleeps.

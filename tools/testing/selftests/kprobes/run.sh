@@ -152,7 +152,7 @@ run() {
 	local name=$1 verdict=not before said
 	before=$(<"$list")
 	case $name in debugfs.1_* | unload.1_*) before_steps=$before ;; *) ;; esac
-	# mainline warns of a probe that is registered twice, once
+	# a probe that is registered twice is warned of, once
 	case $name in
 	refuse.twice | refuse.batch_same_twice) dmesg -n 1 ;;
 	jprobe.traced_*) graph function_graph ;;
@@ -247,7 +247,7 @@ else
 	echo "module.forgets not" >>"$work/results"
 fi
 # What the kernel complains about belongs to the case that ran.
-dmesg | grep -v 'WARNING: kernel/kprobes.c:.* at register_k' | awk '
+dmesg | grep -vE 'WARNING: .* at (register_k|ferro_registered_twice)' | awk '
 	/kprobes_selftest: RUN / { name = $NF }
 	# an Oops is what these are about
 	name ~ /^death\./ { next }

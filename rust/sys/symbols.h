@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Functions for symbols.rs and kprobe.rs, which declare them themselves: not part of the bindings.
+ */
+#ifndef _FERROTRACE_SYS_SYMBOLS_H
+#define _FERROTRACE_SYS_SYMBOLS_H
+
+#include <linux/types.h>
+
+/* extable.h: whether a fault of the instruction at @addr is repaired by decoding it, where it is. */
+bool ferro_is_decoded_on_fault(unsigned long addr);
+
+/* cfi.h: whether a trap of kCFI decodes the instruction at @addr: one of the two that load and compare the type. */
+bool ferro_is_cfi_check(unsigned long addr);
+
+/* kgdb.h: whether a debugger has put a breakpoint at @addr. */
+bool ferro_is_kgdb_breakpoint(unsigned long addr);
+
+/* Warns, once, of a client that registers a probe twice, and shows who it is. */
+void ferro_registered_twice(void);
+
+#endif /* _FERROTRACE_SYS_SYMBOLS_H */
