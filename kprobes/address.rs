@@ -27,6 +27,7 @@ use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::point::BREAKPOINT;
+use crate::rules;
 
 /// Code that kprobes, or the rest of the kernel, depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,16 @@ pub(crate) enum Refusal {
     StaticCall,
     /// Found by its address in a table.
     Bug,
+    /// Decoded, where it is, by the handler of a fault of it or of a trap behind it.
+    Decoded,
     /// In front of a function.
     Preamble,
+    /// Code that indirect branches and returns run through on CPUs that need it.
+    Thunk,
+    /// Code that ftrace copies and patches.
+    Template,
+    /// Code that the compiler has instrumented code call.
+    Sanitizer,
     /// Code that this engine runs, and that would hit its own probe.
     Own,
 }
@@ -64,7 +73,11 @@ impl fmt::Display for Refusal {
             Self::JumpLabel => "a static key patches it",
             Self::StaticCall => "a static call patches it",
             Self::Bug => "the place of a BUG() or WARN()",
+            Self::Decoded => "the handler of a fault or trap looks at the instruction",
             Self::Preamble => "data in front of a function",
+            Self::Thunk => "indirect branches or returns run through it",
+            Self::Template => "ftrace copies and patches it",
+            Self::Sanitizer => "instrumented code calls it everywhere",
             Self::Own => "code that kprobes run on",
         };
         f.write_str(rule)
@@ -200,31 +213,10 @@ fn refusal(address: usize, function: usize, name: &CStr) -> Option<Refusal> {
     if labels.has_static_call(address, address) {
         return Some(Refusal::StaticCall);
     }
-    let name = name.to_bytes();
-    if is_own(name) {
-        return Some(Refusal::Own);
+    if symbols::is_decoded_on_fault(address) || symbols::is_cfi_check(address) {
+        return Some(Refusal::Decoded);
     }
-    let is_preamble = name.starts_with(b"__cfi_") || name.starts_with(b"__pfx_");
-    is_preamble.then_some(Refusal::Preamble)
-}
-
-/// Whether a function is of the crates that a hit comes by, or a helper of theirs.
-fn is_own(name: &[u8]) -> bool {
-    const CRATES: [&[u8]; 4] = [
-        b"kprobes_engine",
-        b"ferro_core",
-        b"ferro_sys",
-        b"ferro_gkhi",
-    ];
-    let has = |part: &[u8]| name.windows(part.len()).any(|w| w == part);
-    let is_rust = name.starts_with(b"_R") && CRATES.iter().any(|c| has(c));
-    // Indirect calls and returns of mitigations; what debugging asks where a hook is.
-    let is_thunk = name.starts_with(b"__x86_indirect_") || name.ends_with(b"return_thunk");
-    is_rust
-        || is_thunk
-        || name.starts_with(b"rust_helper_")
-        || name.starts_with(b"ferro_")
-        || name == b"rcu_is_watching"
+    rules::refuses(name.to_bytes())
 }
 
 /// A piece of code.
@@ -266,7 +258,12 @@ impl Window {
     fn decode(&mut self, at: usize, original: impl Fn(usize) -> Option<u8>) -> Result<Insn, Error> {
         let bytes = self.at(at).ok_or(Error::NotAnInstruction)?;
         if let [first @ BREAKPOINT, ..] = bytes {
-            *first = original(at).unwrap_or(BREAKPOINT);
+            match original(at) {
+                Some(byte) => *first = byte,
+                // What was there only the debugger knows.
+                None if symbols::is_kgdb_breakpoint(at) => return Err(Error::Debugged),
+                None => (),
+            }
         }
         Insn::decode(bytes).map_err(|_| Error::NotAnInstruction)
     }

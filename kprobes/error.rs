@@ -28,6 +28,8 @@ pub(crate) enum Error {
     Gone,
     /// In the middle of an instruction, or behind something that is none.
     NotAnInstruction,
+    /// A debugger has a breakpoint there, or before it in the function.
+    Debugged,
     /// An instruction that cannot be executed in another place.
     Never(Never),
     /// It cannot be moved to where copies are.
@@ -63,7 +65,7 @@ impl Error {
             Self::NoTarget | Self::TwoTargets | Self::Registered | Self::NotRegistered => EINVAL,
             Self::NoSymbol | Self::NoFunction | Self::Gone => ENOENT,
             Self::Refused(_) | Self::OutOfReach | Self::NotAtEntry | Self::NeverReturns => EINVAL,
-            Self::NotAnInstruction => EILSEQ,
+            Self::NotAnInstruction | Self::Debugged => EILSEQ,
             Self::Never(Never::Breakpoint | Never::Undefined) => EILSEQ,
             Self::Never(Never::StackSegment | Never::ForcedEmulation) => EINVAL,
             Self::Never(_) => EOPNOTSUPP,
@@ -90,6 +92,7 @@ impl fmt::Display for Error {
             Self::Refused(rule) => fmt::Display::fmt(rule, f),
             Self::Gone => f.write_str("the code is gone, or about to go"),
             Self::NotAnInstruction => f.write_str("not the start of an instruction"),
+            Self::Debugged => f.write_str("a debugger has a breakpoint in the function"),
             Self::Never(rule) => f.write_str(why_never(*rule)),
             Self::OutOfReach => f.write_str("its operand is out of reach of a copy"),
             Self::Registered => f.write_str("it is registered already"),

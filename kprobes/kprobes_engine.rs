@@ -3,7 +3,7 @@
 //! The kprobes engine: breakpoints in the kernel's code, with handlers.
 //!
 //! It implements `<linux/kprobes.h>`. `ffi.rs` has the C functions; `registry.rs` what is registered, and the batches
-//! that change it, `held.rs` its points; `address.rs` says where a probe goes and what refuses it; `point.rs` is an
+//! that change it, `held.rs` its points; `address.rs` and `rules.rs` say where a probe goes and what refuses it; `point.rs` is an
 //! address with probes and `hit.rs` what happens there; `site.rs` is for ftrace sites; `kretprobe.rs` puts probes on
 //! returns. What the kernel itself asks about kprobes is in `builtin.c`; instructions are in
 //! `ferro_core::insn`. See `Documentation/kprobes.rst`.
@@ -27,6 +27,7 @@ mod hit;
 mod kretprobe;
 mod point;
 mod registry;
+mod rules;
 mod site;
 
 module! {

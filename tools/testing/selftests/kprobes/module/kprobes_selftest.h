@@ -9,6 +9,7 @@
 #include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/kprobes.h>
+#include <linux/static_call_types.h>
 #include <linux/types.h>
 
 /* main.c: the result of the case that runs. */
@@ -83,7 +84,12 @@ void kst_noinstr(void);
 bool kst_has_branch(void);
 int kst_calls_static(int a);
 bool kst_warns(bool now);
+unsigned long kst_load_zeropad(const void *from);
+DECLARE_STATIC_CALL(kst_call_site, kst_target);
 extern void *kst_init_text;
+
+/* reserved.S: addresses of functions that must not be probed, up to a NULL. */
+extern void * const kst_reserved[];
 
 /* fault.c: one more than there is at @from; and the second instruction of the first of them. */
 long kst_load(long *from);

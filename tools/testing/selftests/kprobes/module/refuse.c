@@ -2,7 +2,9 @@
 /*
  * What is refused, and with which error. Nothing is left of it.
  */
+#include <linux/bitfield.h>
 #include <linux/bug.h>
+#include <linux/extable.h>
 #include <linux/jump_label.h>
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -168,6 +170,63 @@ static void static_calls(void)
 	EXPECT_EQ(kst_calls_static(1), 3);
 }
 
+/* The trampoline, which is patched as well when the call is changed. */
+static void static_call_trampoline(void)
+{
+	EXPECT_EQ(TRY(.symbol_name = "__SCT__kst_call_site"), -EINVAL);
+	EXPECT_EQ(TRY_ADDR(&STATIC_CALL_TRAMP(kst_call_site)), -EINVAL);
+	EXPECT_EQ(TRY(.symbol_name = "kprobes_selftest:__SCT__kst_call_site"), -EINVAL);
+}
+
+static const char * const reserved_of_kernel[] = {
+	"__x86_indirect_thunk_rax", "__x86_indirect_call_thunk_rax", "__x86_indirect_its_thunk_rax",
+	"__x86_return_thunk", "retbleed_return_thunk", "retbleed_untrain_ret", "srso_return_thunk",
+	"srso_safe_ret", "srso_untrain_ret", "srso_alias_return_thunk", "srso_alias_safe_ret",
+	"srso_alias_untrain_ret", "entry_untrain_ret", "call_depth_return_thunk", "its_return_thunk",
+	"warn_thunk_thunk", "__SCT__cond_resched", "__SCT__might_resched", "__SCT__preempt_schedule",
+	"__SCT__tp_func_sched_wakeup", "ftrace_caller", "ftrace_regs_caller", "__asan_load8",
+	"__kasan_check_write",
+};
+
+/* Functions of reserved.S that have the names of what mitigations, sanitizers and ftrace run through. */
+static void reserved_names(void)
+{
+	int i;
+
+	for (i = 0; kst_reserved[i]; i++) {
+		if (EXPECT_EQ(TRY_ADDR(kst_reserved[i]), -EINVAL))
+			continue;
+		kst_say("on %ps\n", kst_reserved[i]);
+		/* The kernel's own must not even be tried. */
+		return;
+	}
+	/* Where it has them. */
+	for (i = 0; i < ARRAY_SIZE(reserved_of_kernel); i++) {
+		int err = TRY(.symbol_name = reserved_of_kernel[i]);
+
+		if (!EXPECT(err == -EINVAL || err == -ENOENT))
+			kst_say("on %s: %d\n", reserved_of_kernel[i], err);
+	}
+}
+
+/* Whoever repairs its fault decodes the instruction, where the breakpoint would be. */
+static void decoded_on_fault(void)
+{
+	const struct exception_table_entry *entry = THIS_MODULE->extable;
+	unsigned int i, found = 0;
+
+	for (i = 0; i < THIS_MODULE->num_exentries; i++) {
+		unsigned long at = (unsigned long)&entry[i].insn + entry[i].insn;
+
+		if (FIELD_GET(EX_DATA_TYPE_MASK, entry[i].data) != EX_TYPE_ZEROPAD)
+			continue;
+		found++;
+		EXPECT_EQ(TRY_ADDR(at), -EINVAL);
+	}
+	EXPECT(found);
+	EXPECT(kst_load_zeropad("ferrotra") == *(const unsigned long *)"ferrotra");
+}
+
 static void bugs(void)
 {
 	struct bug_entry *bug = THIS_MODULE->bug_table;
@@ -206,7 +265,7 @@ static void instructions(void)
 	EXPECT_EQ(TRY_ADDR(kst_jmp_rex2), -EOPNOTSUPP);
 }
 
-/* run.sh expects a warning of mainline's here. */
+/* run.sh expects a warning here. */
 static void twice(void)
 {
 	struct kprobe kp = { .symbol_name = "kst_target", .pre_handler = pre };
@@ -324,7 +383,7 @@ static void batch_bad_member(void)
 	EXPECT_EQ(register_kprobes(list, BATCH), -EOPNOTSUPP);
 }
 
-/* A batch that has the same probe twice; run.sh expects a warning of mainline's here. */
+/* A batch that has the same probe twice; run.sh expects a warning here. */
 static void batch_same_twice(void)
 {
 	struct kprobe kps[BATCH], *list[BATCH];
@@ -382,6 +441,7 @@ static void ret(void)
 	EXPECT_EQ(TRY_RET(.kp.symbol_name = "__switch_to"), -EINVAL);
 	EXPECT_EQ(TRY_RET(.kp.symbol_name = "kst_target", .data_size = KRETPROBE_MAX_DATA_SIZE), 0);
 	EXPECT_EQ(TRY_RET(.kp.symbol_name = "kst_target", .data_size = KRETPROBE_MAX_DATA_SIZE + 1), -E2BIG);
+	EXPECT_EQ(TRY_RET(.kp.symbol_name = "kst_target", .maxactive = INT_MAX), -ENOMEM);
 }
 
 static void ret_batch(void)
@@ -416,6 +476,9 @@ const struct kst_case kst_refuse_cases[] = {
 	{ "refuse.init_text", init_text },
 	{ "refuse.jump_label", jump_label },
 	{ "refuse.static_call", static_calls },
+	{ "refuse.static_call_trampoline", static_call_trampoline },
+	{ "refuse.reserved_names", reserved_names },
+	{ "refuse.decoded_on_fault", decoded_on_fault },
 	{ "refuse.bug", bugs },
 	{ "refuse.prefix_symbols", prefix_symbols },
 	{ "refuse.instructions", instructions },

@@ -5,6 +5,7 @@
 #include <linux/bug.h>
 #include <linux/jump_label.h>
 #include <linux/static_call.h>
+#include <asm/word-at-a-time.h>
 
 #include "kprobes_selftest.h"
 
@@ -58,6 +59,12 @@ DEFINE_STATIC_CALL(kst_call_site, called);
 noinline int kst_calls_static(int a)
 {
 	return static_call(kst_call_site)(a) + 1;
+}
+
+/* A load that may cross into a page that is not there, which reads as 0. */
+noinline unsigned long kst_load_zeropad(const void *from)
+{
+	return load_unaligned_zeropad(from);
 }
 
 /* A WARN(), for its address. */
