@@ -148,9 +148,12 @@ impl Loans {
         let Some(subbuf) = self.subbufs.get(index.get()) else {
             return;
         };
+        // The word first: a loan since then has changed it, and then its pages, which may not be in the pipe yet, are not
+        // judged.
+        let word = subbuf.kept.load(Acquire);
         // Before the writer has to. If two are the last, it has to.
         if subbuf.runs.load(Acquire) == 1 {
-            subbuf.narrow(shared);
+            subbuf.narrow(word, shared);
         }
         subbuf.runs.fetch_sub(1, Release);
     }
@@ -202,15 +205,14 @@ impl Subbuf {
         }
     }
 
-    /// Finds the first and the last page that are kept. Context: process.
-    fn narrow(&self, shared: impl Fn(usize) -> bool) {
+    /// Finds the first and the last page that are kept, if `word` is still what is known of them. Context: process.
+    fn narrow(&self, word: u64, shared: impl Fn(usize) -> bool) {
         let shared = |page: &usize| {
             if page.is_multiple_of(1024) {
                 cond_resched();
             }
             shared(*page)
         };
-        let word = self.kept.load(Acquire);
         let old = Kept::unpack(word);
         let first = (old.first..old.end).find(shared).unwrap_or(old.end);
         let end = (first..old.end)
