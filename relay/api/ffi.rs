@@ -396,7 +396,11 @@ impl<T: Send + Sync + 'static> Kept<T> {
     pub(crate) fn new(parts: T) -> Result<Self> {
         let parts = KBox::new(parts, GFP_KERNEL)?;
         let pointer = NonNull::from(&*parts);
-        kept().push(parts as KBox<dyn Parts>, GFP_KERNEL)?;
+        // Where there is no memory, the list is given up before the parts are dropped, which may look for others in it.
+        let mut list = kept();
+        list.reserve(1, GFP_KERNEL)?;
+        list.push(parts as KBox<dyn Parts>, GFP_KERNEL)?;
+        drop(list);
         // INVARIANT: It is in the list.
         Ok(Self(pointer))
     }
