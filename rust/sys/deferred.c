@@ -4,6 +4,7 @@
  *
  * Contexts: deferring any, NMI and handlers of probes included; the rest process. Locks: none.
  */
+#include <linux/atomic.h>
 #include <linux/build_bug.h>
 #include <linux/export.h>
 #include <linux/init.h>
@@ -28,12 +29,17 @@ static_assert(sizeof(struct ferro_deferred) == 2 * sizeof(long));
 
 static LLIST_HEAD(list);
 
+/* Of what has been deferred: how much has not been done. What runs is in no list. */
+static atomic_t pending = ATOMIC_INIT(0);
+
 static void run_all(struct work_struct *work)
 {
 	struct ferro_deferred *deferred, *next;
 
-	llist_for_each_entry_safe(deferred, next, llist_reverse_order(llist_del_all(&list)), node)
+	llist_for_each_entry_safe(deferred, next, llist_reverse_order(llist_del_all(&list)), node) {
 		deferred->run(deferred);
+		atomic_dec(&pending);
+	}
 }
 
 static DECLARE_WORK(work, run_all);
@@ -52,7 +58,7 @@ static DEFINE_IRQ_WORK(irq_work, queue);
  */
 bool ferro_may_sleep(void)
 {
-#ifdef CONFIG_KPROBES
+#if defined(CONFIG_KPROBES) && !defined(CONFIG_PREEMPT_COUNT)
 	if (raw_cpu_read(current_kprobe))
 		return false;
 #endif
@@ -65,6 +71,7 @@ void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_defer
 	deferred->run = run;
 	/* Whoever finds it in the list finds the work under way, or soon. */
 	guard(preempt)();
+	atomic_inc(&pending);
 	llist_add(&deferred->node, &list);
 	irq_work_queue(&irq_work);
 }
@@ -76,7 +83,7 @@ static void wait_for_all(void)
 	do {
 		irq_work_sync(&irq_work);
 		flush_work(&work);
-	} while (!llist_empty(&list));
+	} while (atomic_read(&pending));
 }
 
 /* What the module deferred as it should is done before anybody looks for what it has forgotten. */

@@ -275,8 +275,8 @@ static int module_event(struct notifier_block *nb, unsigned long state, void *mo
 
 static struct notifier_block module_nb = {
 	.notifier_call = module_event,
-	/* Before jump labels forget the places, and before all others who may come by a hook. */
-	.priority = INT_MAX,
+	/* Before jump labels forget the places and all others who may come by a hook; after what was deferred (deferred.c). */
+	.priority = INT_MAX - 1,
 };
 
 static int __init hook_init(void)
