@@ -26,6 +26,9 @@ macro_rules! hook {
 #[macro_export]
 macro_rules! hook_is_active {
     ($hook:path) => {{
+        // Without the conversion that a reference would allow: of a static that refers to a hook the key is elsewhere.
+        let _: *const $crate::hook::typed::Hook<_> = ::core::ptr::addr_of!($hook);
+
         #[cfg(not(CONFIG_JUMP_LABEL))]
         {
             $hook.is_active()
@@ -33,7 +36,6 @@ macro_rules! hook_is_active {
 
         #[cfg(CONFIG_JUMP_LABEL)]
         {
-            let _: &$crate::hook::typed::Hook<_> = &$hook;
             // SAFETY: It is a static of this type, which is a `struct gkhook`, and its key is a static key.
             unsafe {
                 ::kernel::jump_label::arch_static_branch! {
