@@ -43,7 +43,6 @@ impl From<Error> for ProbeError {
             e if e == E2BIG => Self::TooMany,
             e if e == ENOMEM => Self::NoMemory,
             e if e == EPROBE_DEFER => Self::NoEngine,
-            e if e == EBUSY => Self::MustNotSleep,
             e => Self::Other(e),
         }
     }

@@ -38,7 +38,7 @@ impl Claim {
     }
 
     fn refuse(&self, error: JprobeError) -> Error {
-        refuse(self.jprobe, self.given, error)
+        refuse(self.jprobe, error)
     }
 
     fn keep(self) {
@@ -53,8 +53,8 @@ impl Drop for Claim {
 }
 
 /// Says in the log why.
-fn refuse(jprobe: Jprobe, given: Given, error: JprobeError) -> Error {
-    pr_info!("no jprobe at {}: {}\n", jprobe.place(given), error);
+fn refuse(jprobe: Jprobe, error: JprobeError) -> Error {
+    pr_info!("no jprobe at {}: {}\n", jprobe.place(), error);
     error.errno()
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn register(batch: Batch<'_>) -> Result {
             pr_info!("no jprobe: NULL\n");
             EINVAL
         })?;
-        let claim = Claim::new(jprobe).map_err(|error| refuse(jprobe, jprobe.given(), error))?;
+        let claim = Claim::new(jprobe).map_err(|error| refuse(jprobe, error))?;
         claims.push(claim, GFP_KERNEL)?;
     }
     batch.register().map_err(|error| match claims.first() {

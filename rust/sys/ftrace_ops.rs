@@ -196,14 +196,19 @@ impl Open<'_> {
     }
 
     fn sweep(&mut self) -> Result {
-        while let Some(ip) = self.sites.left.last().copied() {
+        let (mut at, mut result) = (0, Ok(()));
+        while let Some(ip) = self.sites.left.get(at).copied() {
             match self.set(&[ip], true) {
-                Err(error) if error == ENOMEM => return Err(error),
-                // Or it has gone with its module.
-                _ => self.sites.left.pop(),
-            };
+                Err(error) if error == ENOMEM => {
+                    result = Err(error);
+                    at += 1;
+                }
+                // It has gone with its module, and is in the set: another function may come to lie there.
+                Err(error) if error == EINVAL => at += 1,
+                _ => drop(self.sites.left.remove(at)),
+            }
         }
-        Ok(())
+        result
     }
 
     fn close(&mut self) {

@@ -192,7 +192,7 @@ unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
         (*regs).sp = frame.wrapping_add(size_of::<usize>());
         let first = find(top, frame);
         if first.is_null() {
-            lost(frame);
+            lost();
         }
         let ret_addr = (*first).ret_addr;
         (*regs).ip = ret_addr;
@@ -221,8 +221,8 @@ unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
 }
 
 #[cold]
-fn lost(frame: usize) -> ! {
-    panic!("kretprobes: nobody knows where the function with its return address at {frame:#x} returns to");
+fn lost() -> ! {
+    panic!("kretprobes: nobody knows where a probed function returns to");
 }
 
 /// `<linux/rethook.h>`: the real return address of the call whose diverted one is at `frame`, or 0. `cursor` is where
