@@ -154,7 +154,7 @@ run() {
 	case $name in debugfs.1_* | unload.1_*) before_steps=$before ;; *) ;; esac
 	# a probe that is registered twice is warned of, once
 	case $name in
-	refuse.twice | refuse.batch_same_twice) dmesg -n 1 ;;
+	refuse.twice | refuse.batch_same_twice | fault.refused | several.register_again) dmesg -n 1 ;;
 	jprobe.traced_*) graph function_graph ;;
 	death.*) echo 0 >/proc/sys/kernel/panic_on_oops ;;
 	*) ;;
@@ -169,7 +169,7 @@ run() {
 		said=${said#ok$'\n'}
 		if [ "$said" != ok ]; then printf '# %s: %s\n' "$name" "${said//$'\n'/$'\n'# $name: }"; fi
 	fi
-	case $name in refuse.twice | refuse.batch_same_twice) dmesg -n 7 ;; *) ;; esac
+	dmesg -n 7
 	case $name in
 	debugfs.* | unload.* | races.*) between "$name" || verdict=not ;;
 	jprobe.refuse)
