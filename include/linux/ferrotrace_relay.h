@@ -41,6 +41,8 @@ struct dentry;
  * Interrupts are off while the record is copied. The record is lost, and counted, if this CPU is in the middle of
  * another one of the same buffer; and if another CPU is, and it must not be waited for: by an NMI, or within a
  * write to whatever channel. The client's subbuf_start() is called in the writer's context with the buffer locked.
+ * A handler of a kprobe that is a breakpoint counts as an NMI: it waits for no other CPU's write to a global channel.
+ *
  * Return: true if the record was written.
  */
 bool relay_try_write(struct rchan *chan, const void *data, size_t length);
@@ -114,7 +116,7 @@ struct relay_fast_slot {
  *
  * Context: Process, from early_initcall() on. Sleeps. Not from a CPU hotplug callback.
  * Return: The channel, or an ERR_PTR: -EINVAL for names, sizes or flags that cannot be, -ENAMETOOLONG, -ENOMEM,
- *	-EEXIST if the directory or a file is there already, -ENODEV or -EPERM without debugfs, -ENOENT if @parent
+ *	-EINTR if the task is being killed, -EEXIST if the directory or a file is there already, -ENODEV or -EPERM without debugfs, -ENOENT if @parent
  *	has been removed. Nothing is left behind then.
  */
 struct relay_fast *relay_fast_open(const char *base_filename, struct dentry *parent,

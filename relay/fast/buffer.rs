@@ -45,7 +45,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Allocates the buffer of `cpu`, empty, without a file.
     ///
-    /// Errors: -ENOMEM.
+    /// Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn new(ring: Ring, cpu: CpuId) -> Result<ARef<Self>> {
         let memory = Shared::new(RingMem::new(ring, cpu))?;
         let buffer = KBox::pin_init(

@@ -93,7 +93,7 @@ impl<'a> Builder<'a> {
     ///
     /// Context: process; sleeps. Errors: -EINVAL for sizes that cannot be, and for names that are empty, have a
     /// slash or are not UTF-8; -ENAMETOOLONG; -EEXIST if the directory is there already; -ENODEV or -EPERM
-    /// without debugfs; -ENOMEM.
+    /// without debugfs; -ENOMEM; -EINTR if the task is being killed.
     pub fn open(self) -> Result<Channel> {
         let overwrite = self.mode == Mode::Overwrite;
         let ring = Ring::new(self.subbuf_size, self.n_subbufs, overwrite).map_err(|_| EINVAL)?;

@@ -122,7 +122,7 @@ pub struct RingMem {
 impl RingMem {
     /// Allocates the buffer of `cpu`, empty.
     ///
-    /// Context: process. Errors: -ENOMEM.
+    /// Context: process. Errors: -ENOMEM, -EINTR if the task is being killed.
     pub fn new(ring: Ring, cpu: CpuId) -> Result<Self> {
         let size = usize::try_from(ring.size())?;
         let memory = PageBuf::new(size.checked_add(DATA).ok_or(EINVAL)?)?;
