@@ -154,7 +154,8 @@ int main(int argc, char **argv)
 	/* no page of our own is allocated within the call */
 	mlockall(MCL_CURRENT | MCL_FUTURE);
 	/* once without a failure: what is allocated for good the first time is there */
-	if ((n = -do_call(&c))) {
+	n = -do_call(&c);
+	if (n) {
 		errno = n;
 		die("without a failure");
 	}

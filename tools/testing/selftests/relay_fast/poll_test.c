@@ -182,9 +182,12 @@ TEST_F(poll, wakes_once_for_what_is_lost)
 	fd = open_cpu(1);
 	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
 	CTL("exits cpu=1");
-	/* 4 sub-buffers, the loss, and what the rest of the kernel uses irq_work for meanwhile */
+	/*
+	 * Each of the 204 records that fit may wake the reader, as the first that enters a sub-buffer is in flight meanwhile;
+	 * the lost ones do it once. If each of them did, it would not end before 1,000. The rest is for the kernel's own use.
+	 */
 	ASSERT_LT(0, info("result"));
-	ASSERT_GT(100, info("result"));
+	ASSERT_GT(300, info("result"));
 	ASSERT_LT(0, info("lost"));
 	ASSERT_EQ(1, epoll_wait(ep, &ev, 1, LONG_MS));
 	close(ep);
