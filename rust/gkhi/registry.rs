@@ -4,7 +4,7 @@
 //!
 //! Contexts: process; sleeps. Locks, outermost first: that of module notifiers, while a module goes; the files'
 //! lock, held while files appear and vanish; the registry's; then those of debugfs's directories, of static
-//! keys and of CPU hotplug. An operation comes from an exit only of a `Task` hook that fires where one may sleep. Waiting for exits holds none but the first, and removing a file does not hold the
+//! keys and of CPU hotplug. No operation comes from an exit. Waiting for exits holds none but the first, and removing a file does not hold the
 //! registry's, which whoever has the file open may be waiting for.
 #![deny(unsafe_code)]
 
@@ -19,7 +19,6 @@ use ferro_sys::hook::can_wait;
 use ferro_sys::hook::count_of;
 use ferro_sys::hook::is_lasting_text;
 use ferro_sys::hook::settle_later;
-use ferro_sys::hook::wait_for_exits;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
 use ferro_sys::hook::Counters;
@@ -182,10 +181,6 @@ pub(crate) struct Registry {
     root: Option<files::Root>,
     leaving: KVec<Leaving>,
     unquiet: Unquiet,
-    /// Graveyards that are being waited for.
-    graves: usize,
-    /// Whether there ever was an exit that slept where it must not, or that dropped itself.
-    abandoned: bool,
 }
 
 impl Registry {
@@ -204,7 +199,7 @@ impl Registry {
         }
     }
 
-    /// Makes a change of these exits, or none. What has been taken out of use is to be waited for by [`finish_change`]; what is gone
+    /// Makes a change of these exits, or none. What has been taken out of use is to be waited for; what is gone
     /// is leaving until then, and its files are handed over.
     fn change(&mut self, op: Op, ids: &[usize]) -> Result<(Graveyard, KVec<ExitFile>), Error> {
         self.note_spent();
@@ -239,7 +234,6 @@ impl Registry {
                 stage: Stage::Waiting,
             });
         });
-        self.graves += 1;
         Ok((grave, files))
     }
 
@@ -296,8 +290,6 @@ fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
         root: None,
         leaving: KVec::new(),
         unquiet: Unquiet::new(),
-        graves: 0,
-        abandoned: false,
     }))
 }
 
@@ -433,7 +425,7 @@ pub(crate) fn own(id: ExitId, owned: KBox<dyn Kept>) {
     // What is left is dropped without the lock; the exit has just been taken away, and is not called.
 }
 
-/// Arms, disarms or deregisters exits, all in one step. After disarming them no CPU is in them, or it says
+/// Arms, disarms or deregisters exits, all in one step. Unless it armed them, no CPU is in them afterwards, or it says
 /// [`Error::StillCalled`]; what has been deregistered and is still called is kept as long.
 pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
     check_context()?;
@@ -469,29 +461,21 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
 /// until it has, and the exits after it are not called.
 fn finish_change(mut grave: Graveyard, armings: &[(usize, usize)]) -> Result<(), Error> {
     grave.wait();
-    // A chain that came to them may have been taken out by an earlier change, and still be called.
-    let others = || with(|registry| !registry.unquiet.is_empty() || registry.graves > 1);
-    if !armings.is_empty() && (grave.has_called_chain() || others()) {
+    if !armings.is_empty() && grave.has_called_chain() {
         with(|registry| registry.cut_off(armings));
-        grave.wait_for_all();
+        grave.wait();
     }
     let result = with(|registry| {
         registry.unquiet.bury(grave);
-        registry.graves -= 1;
         registry.note_quiet(armings)
     });
     let is_ours = |l: &Leaving| armings.iter().any(|(id, _)| *id == l.id);
     drop_quiet(is_ours);
     with(|registry| {
         let left = registry.leaving.iter_mut().filter(|l| is_ours(l));
-        for l in left {
-            l.stage = Stage::Abandoned;
-            registry.abandoned = true;
-        }
-        registry.unquiet.settle();
+        left.for_each(|l| l.stage = Stage::Abandoned);
     });
-    // What others have abandoned is not dropped here, with the locks that this caller may hold.
-    settle_if_any();
+    settle();
     result
 }
 
@@ -517,13 +501,8 @@ fn drop_quiet(wanted: impl Fn(&Leaving) -> bool) {
 /// Drops what was still called when it had been waited for, and is no longer. Looks again later if there is more.
 pub(crate) fn settle() {
     drop_quiet(|l| l.stage == Stage::Abandoned);
-    with(|registry| registry.unquiet.settle());
-    settle_if_any();
-}
-
-/// Has [`settle`] called later, if there is anything for it.
-fn settle_if_any() {
     let more = with(|registry| {
+        registry.unquiet.settle();
         let mut leaving = registry.leaving.iter();
         !registry.unquiet.is_empty() || leaving.any(|l| l.stage == Stage::Abandoned)
     });
@@ -702,10 +681,6 @@ pub(crate) fn module_going(module: &Module) {
     while with(|registry| registry.leaving.iter().any(|l| l.guest.is_of(module))) {
         fsleep(Delta::from_millis(10));
         settle();
-    }
-    // Such an exit has counted the end of its call, and still has to return.
-    if with(|registry| registry.abandoned) {
-        wait_for_exits();
     }
 }
 

@@ -34,7 +34,6 @@ pub use note::Note;
 pub use place::count_of;
 pub use place::Hook;
 pub use readers::can_wait;
-pub use readers::wait_for_exits;
 pub use readers::Graveyard;
 pub use readers::Readers;
 pub use readers::Unquiet;

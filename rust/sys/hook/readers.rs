@@ -73,13 +73,6 @@ pub fn can_wait() -> bool {
     unsafe { bindings::ferro_hook_can_wait() }
 }
 
-/// Waits until who was in a function that an exit is, or was returning from it, has left it. Context: process; sleeps, for
-/// two grace periods.
-pub fn wait_for_exits() {
-    // SAFETY: No requirement but the context.
-    unsafe { bindings::ferro_hook_quiesce(true) };
-}
-
 /// What has been taken out of sites and may still be called.
 pub struct Graveyard(KBox<Grave>);
 
@@ -146,13 +139,6 @@ impl Graveyard {
             // SAFETY: By the type invariant.
             unsafe { bindings::ferro_hook_readers_wait(lock.as_ptr()) };
         }
-    }
-
-    /// Waits for the dispatches of every hook whose exits may not sleep, whatever was noted. Context: as [`Graveyard::wait`].
-    pub fn wait_for_all(&mut self) {
-        self.0.any = true;
-        self.0.task = true;
-        self.wait();
     }
 
     /// Whether an exit sleeps in a chain where it must not, so that exits after it may still be called. After
