@@ -9,7 +9,11 @@ MAKEFLAGS += --no-print-directory
 
 export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 
-.PHONY: help setup update kernel kdir kmake vm demo check bench fmt lint doc clean distclean
+# What "make check" leaves out for time.
+LONG_DEBUG = kunit relay klog gkhi kprobes samples reload soundness failing
+LONG_SIZE = kunit kprobes
+
+.PHONY: help setup update kernel kdir kmake vm demo check check-long bench fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -43,6 +47,11 @@ demo:
 
 check:
 	@tools/testing/check.sh
+
+check-long:
+	@LONG=1 tools/testing/check.sh
+	@VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
+	@VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 
 bench:
 	@tools/testing/bench/run.sh

@@ -18,9 +18,9 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # version_ge A B: true when dotted version A is at least B.
 version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# with_lock NAME CMD...: run CMD while holding the cache's lock NAME. Not a condition, so that "set -e" holds in CMD.
+# with_lock NAME CMD...: run CMD while holding the cache's lock NAME; returns its status. Not a condition, so that "set -e" holds in CMD.
 with_lock() {
-	local name=$1 fd
+	local name=$1 fd status
 	shift
 	mkdir -p "$CACHE/locks"
 	exec {fd}>"$CACHE/locks/$name"
@@ -29,7 +29,9 @@ with_lock() {
 		flock "$fd"
 	fi
 	"$@" {fd}>&-
+	status=$?
 	exec {fd}>&-
+	return $status
 }
 
 # The kernel's minimum version of a tool, without needing the tree: scripts/min-tool-version.sh of 7.3.

@@ -1,20 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs every suite in suites/ and sums their results to one last line: N passed, N failed, N skipped.
+# Runs every suite in suites/, as many at once as there are processors, and sums their results to one last line:
+# N passed, N failed, N skipped.
 #   check.sh [NAME...]    only the suites whose names contain one of the words (also SUITES="...")
-# The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
+# PARALLEL_SUITES=N runs N at once. VERBOSE=1 also shows each result when it comes, with the seconds since the last one of
+# its suite. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
+#
+# A guest uses one processor, whatever number of CPUs it has. The suites that take longest start first: each says how
+# long it takes in a line "# Seconds: N"; what N is matters for the order only.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=integration/lib.sh
 . "$HERE/../../integration/lib.sh"
 
 export VARIANTS=${VARIANTS:-$DEFAULT_VARIANTS}
-export LOGS=$REPO/build/check
-SUITE_TIMEOUT=${SUITE_TIMEOUT:-9000}
-case " $VARIANTS " in *" debug "*) SUITE_TIMEOUT=$((SUITE_TIMEOUT * 6)) ;; *) ;; esac
+export LOGS=$REPO/${LOGS:-build/check}
+# The kernels, which the other suites need: it runs before them, alone.
+FIRST=10-build
+SUITE_TIMEOUT=${SUITE_TIMEOUT:-3000}
+MB_PER_GUEST=1500
+case " $VARIANTS " in *" debug "*) SUITE_TIMEOUT=$((SUITE_TIMEOUT * 10)) MB_PER_GUEST=3500 ;; *) ;; esac
 # What of a suite's chatter is shown as it comes.
 SHOW='^ferrotrace: |^ +[0-9]+ steps|^ *not ok '
+if [ "${VERBOSE:-0}" != 0 ]; then SHOW="$SHOW|^ *ok "; fi
 
 read -r -a words <<<"${*:-${SUITES:-}}"
 
@@ -27,52 +36,113 @@ wanted() {
 	return 1
 }
 
-# run_suite NAME FILE: leaves the results in $LOGS/NAME.ktap, the rest in $LOGS/NAME.log.
-run_suite() {
-	local name=$1 file=$2
-	: >"$LOGS/$name.ktap"
-	: >"$LOGS/$name.log"
-	timeout -k 10 "$SUITE_TIMEOUT" "$file" >"$LOGS/$name.ktap" 2>"$LOGS/$name.log" </dev/null &
-	suite=$!
-	tail -q -n +1 -f --pid=$suite "$LOGS/$name.ktap" "$LOGS/$name.log" | grep -E --line-buffered "$SHOW"
-	wait $suite
+# at_once: how many suites run at the same time: one a processor, as far as the memory that is free suffices.
+at_once() {
+	local n=${PARALLEL_SUITES:-0} fit
+	fit=$(($(awk '/^MemAvailable/ { print $2 }' /proc/meminfo) / 1024 / MB_PER_GUEST))
+	if [ "$n" = 0 ]; then
+		n=$(nproc)
+		if [ $fit -lt "$n" ]; then n=$fit; fi
+	fi
+	if [ "$n" -lt 1 ]; then n=1; fi
+	printf '%s\n' "$n"
 }
 
-suite=
-trap '[ -z "$suite" ] || kill "$suite" 2>/dev/null; exit 130' INT TERM
+# by_length: of the wanted suites the one that takes longest first.
+by_length() {
+	local file name
+	for file in "$HERE"/suites/[0-9]*.sh; do
+		name=$(basename "$file" .sh)
+		if wanted "$name" && [ "$name" != $FIRST ]; then
+			printf '%s %s\n' "$(sed -n 's/^# Seconds: //p' "$file")" "$name"
+		fi
+	done | sort -k1,1nr -k2 | cut -d ' ' -f 2
+}
+
+# chatter NAME: shows lines of a suite as they come.
+chatter() {
+	local line last=$SECONDS after=
+	grep -E --line-buffered "$SHOW" | while IFS= read -r line; do
+		if [ "${VERBOSE:-0}" != 0 ]; then after=" +$((SECONDS - last)) s"; fi
+		printf '%s%s: %s\n' "$1" "$after" "$line"
+		last=$SECONDS
+	done
+}
+
+# run_suite NAME: leaves the results in $LOGS/NAME.ktap, the rest in $LOGS/NAME.log; and in $LOGS/NAME.end the exit status
+# and the seconds.
+run_suite() {
+	local name=$1 began=$SECONDS suite watch
+	: >"$LOGS/$name.ktap"
+	: >"$LOGS/$name.log"
+	timeout -k 10 "$SUITE_TIMEOUT" "$HERE/suites/$name.sh" >"$LOGS/$name.ktap" 2>"$LOGS/$name.log" </dev/null &
+	suite=$!
+	trap 'kill $suite 2>/dev/null' TERM
+	tail -q -n +1 -f --pid=$suite "$LOGS/$name.ktap" "$LOGS/$name.log" 2>/dev/null | chatter "$name" &
+	watch=$!
+	wait $suite
+	echo "$? $((SECONDS - began))" >"$LOGS/$name.end"
+	wait $watch
+}
+
+# report NAME: how the suite ended; adds to the totals.
+report() {
+	local name=$1 status seconds passed failed skipped
+	read -r status seconds <"$LOGS/$name.end"
+	read -r passed failed skipped < <("$HERE/ktap.py" "$LOGS/$name.ktap")
+	if [ "$status" != 0 ] && [ "$failed" = 0 ]; then
+		printf '%s: the suite ended with status %s\n' "$name" "$status"
+		failed=1
+	elif [ $((passed + failed + skipped)) = 0 ]; then
+		printf '%s: the suite gave no result\n' "$name"
+		failed=1
+	fi
+	if [ "$failed" != 0 ]; then
+		printf '%s: what failed:\n' "$name"
+		"$HERE/ktap.py" --failed "$LOGS/$name.ktap" | sed 's/^/    /'
+		grep '^ferrotrace: console: ' "$LOGS/$name.log"
+		printf '    logs: %s\n' "$LOGS/$name.*"
+	fi
+	printf -- '--- %s: %d passed, %d failed, %d skipped, %d s\n' "$name" "$passed" "$failed" "$skipped" "$seconds"
+	total_passed=$((total_passed + passed))
+	total_failed=$((total_failed + failed))
+	total_skipped=$((total_skipped + skipped))
+}
+
+declare -A running=()
+# Whoever is asked to end ends what it started: the suites, their guests.
+trap 'trap - TERM; [ ${#running[@]} = 0 ] || kill "${!running[@]}" 2>/dev/null; exit 130' INT TERM
+
+# end_one: waits until one of those that run ends, and reports it.
+end_one() {
+	local pid
+	wait -n -p pid "${!running[@]}"
+	report "${running[$pid]}"
+	unset "running[$pid]"
+}
+
+start_one() {
+	printf -- '--- %s ...\n' "$1"
+	run_suite "$1" &
+	running[$!]=$1
+}
 
 "$REPO/integration/setup.sh" --quiet || exit 1
 rm -rf "$LOGS"
 mkdir -p "$LOGS"
 start=$SECONDS total_passed=0 total_failed=0 total_skipped=0
 
-for file in "$HERE"/suites/[0-9]*.sh; do
-	name=$(basename "$file" .sh)
-	wanted "$name" || continue
-	began=$SECONDS
-	printf -- '--- %s\n' "$name"
-	run_suite "$name" "$file"
-	status=$?
-	read -r passed failed skipped < <("$HERE/ktap.py" "$LOGS/$name.ktap")
-	if [ $status != 0 ] && [ "$failed" = 0 ]; then
-		printf 'the suite ended with status %s\n' "$status"
-		failed=1
-	elif [ $((passed + failed + skipped)) = 0 ]; then
-		printf 'the suite gave no result\n'
-		failed=1
-	fi
-	if [ "$failed" != 0 ]; then
-		printf '    what failed:\n'
-		"$HERE/ktap.py" --failed "$LOGS/$name.ktap" | sed 's/^/    /'
-		grep '^ferrotrace: console: ' "$LOGS/$name.log"
-		printf '    logs: %s\n' "$LOGS/$name.*"
-	fi
-	printf -- '    %s: %d passed, %d failed, %d skipped, %d s\n' "$name" "$passed" "$failed" "$skipped" $((SECONDS - began))
-	total_passed=$((total_passed + passed))
-	total_failed=$((total_failed + failed))
-	total_skipped=$((total_skipped + skipped))
+if wanted $FIRST; then
+	start_one $FIRST
+	end_one
+fi
+slots=$(at_once)
+for name in $(by_length); do
+	if [ ${#running[@]} -ge "$slots" ]; then end_one; fi
+	start_one "$name"
 done
+while [ ${#running[@]} -gt 0 ]; do end_one; done
 
-printf -- '--- %d:%02d minutes\n' $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60))
+printf -- '--- %d:%02d minutes, %d suites at once\n' $(((SECONDS - start) / 60)) $(((SECONDS - start) % 60)) "$slots"
 printf '%d passed, %d failed, %d skipped\n' $total_passed $total_failed $total_skipped
 [ $total_failed = 0 ] && [ $((total_passed + total_skipped)) -gt 0 ]

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # For the suites: each *.sh beside this file is a program that prints (K)TAP on stdout, whatever else on
-# stderr, and fails when it could not run to its end. check.sh runs them in the order of their names, with
+# stderr, and fails when it could not run to its end. check.sh runs some at once, those with the greatest "# Seconds: N"
+# first (how long it takes on an idle machine), with
 #   REPO       the repository
 #   CACHE      the cache directory
 #   VARIANTS   the kernel variants under test
@@ -69,7 +70,7 @@ tool() {
 }
 
 # selftests_build VARIANT NAME: builds the programs and modules of tools/testing/selftests/NAME in the variant's build
-# directory, where their run.sh looks.
+# directory, where their run.sh looks. Suites that run at the same time may want the same.
 selftests_build() {
 	local kdir
 	kdir=$("$REPO/integration/kernel.sh" kdir "$1") || return 1
@@ -77,6 +78,6 @@ selftests_build() {
 		echo "no kernel $1 here; run 'make kernel VARIANT=$1'"
 		return 1
 	fi
-	make -C "$REPO/tools/testing/selftests/$2" KDIR="$kdir" OUT="$kdir/selftests-$2" \
+	with_lock "selftests-$2-$1" make -C "$REPO/tools/testing/selftests/$2" KDIR="$kdir" OUT="$kdir/selftests-$2" \
 		MAKE_MODULE="$REPO/integration/kernel.sh make $1" CARGO="$(find_cargo)"
 }
