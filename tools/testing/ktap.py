@@ -6,7 +6,7 @@
     ktap.py --failed FILE...  prints the lines that failed, and the plans that were not kept
 
 Only leaves count: a result that closes a subtest is the sum of its cases, so it counts only when it failed and
-none of them did. A plan that was not kept and a "Bail out!" are failures. Subtests are indented, or prefixed
+none of them did. What failed as expected (XFAIL) counts as skipped: it shows nothing that works. A plan that was not kept and a "Bail out!" are failures. Subtests are indented, or prefixed
 with "# " as kselftest's runner does; the kernel log's time stamps are ignored.
 """
 
@@ -87,7 +87,7 @@ class Counter:
             level.failed += 1
             if inner_failed == 0:
                 self.fail(line)
-        elif inner == 0 and directive == "SKIP":
+        elif inner == 0 and directive in ("SKIP", "XFAIL"):
             self.skipped += 1
         elif inner == 0:
             self.passed += 1

@@ -71,7 +71,7 @@ lists_are_all_or_none() {
 	refused "Invalid argument" put arm " " || return 1
 	refused "Argument list too long" put arm "gst_zero/x$(printf '%70000s' '')" || return 1
 	[ "$(cat $GKHI/gst_zero/x $GKHI/gst_ro/y | xargs)" = "0 0" ] || return 1
-	refused "Invalid argument" cat $GKHI/arm || true
+	refused "Invalid argument" cat $GKHI/arm || return 1
 	ctl deregister x y
 }
 
