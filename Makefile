@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 
 export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 
-# What "make check" leaves out for time.
+# What "make check" leaves out for time: the suites that variants of their own have.
 LONG_DEBUG = kunit relay klog gkhi kprobes samples reload soundness failing
 LONG_SIZE = kunit kprobes
 
@@ -49,7 +49,6 @@ check:
 	@tools/testing/check.sh
 
 check-long:
-	@LONG=1 tools/testing/check.sh
 	@VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 
