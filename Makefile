@@ -13,7 +13,7 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 LONG_DEBUG = kunit relay klog gkhi kprobes samples reload soundness failing
 LONG_SIZE = kunit kprobes
 
-.PHONY: help setup update kernel kdir kmake vm demo check check-long bench fmt lint doc clean distclean
+.PHONY: help setup update kernel kdir kmake vm demo check check-long bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -54,6 +54,12 @@ check-long:
 
 bench:
 	@tools/testing/bench/run.sh
+
+fuzz:
+	@tools/testing/fuzz.sh
+
+mutants:
+	@tools/testing/mutants.sh
 
 fmt:
 	@integration/lint.sh fmt

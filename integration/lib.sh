@@ -158,3 +158,15 @@ find_cargo() {
 	done < <(printf '%s\n' "${CARGO:-}"; type -ap cargo || true)
 	return 1
 }
+
+# have_cargo_tool NAME, install_cargo_tool NAME: a subcommand of cargo that only one of our commands needs: the machine's,
+# or one in the cache. Cargo finds it when the cache's tools are in PATH.
+have_cargo_tool() { have "cargo-$1" || [ -x "$CACHE/tools/bin/cargo-$1" ]; }
+install_cargo_tool() {
+	say "installing cargo-$1"
+	mkdir -p "$CACHE/tools"
+	"$(find_cargo)" install -q "cargo-$1" --locked --root "$CACHE/tools" >"$CACHE/cargo-$1.log" 2>&1 || {
+		tail -n 20 "$CACHE/cargo-$1.log" >&2
+		die "cargo cannot install cargo-$1; log: $CACHE/cargo-$1.log"
+	}
+}

@@ -9,3 +9,6 @@ pub mod forms;
 pub mod iced;
 pub mod images;
 pub mod kernel;
+mod replay;
+
+pub use replay::replay;

@@ -42,8 +42,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| check(data));
 
 #[cfg(not(fuzzing))]
 fn main() -> std::io::Result<()> {
-    for path in std::env::args_os().skip(1) {
-        check(&std::fs::read(path)?);
-    }
-    Ok(())
+    ferro_host::replay(check)
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Commands of `ferrotrace_probes`: nothing panics, and a command that was understood is the same one when it is written
+//! out and read again.
+//!
+//! Without a fuzzer the program replays the files that it is given.
+
+#![cfg_attr(fuzzing, no_main)]
+
+use ferro_core::probe_command::Command;
+use ferro_core::probe_command::Kind;
+
+fn check(data: &[u8]) {
+    if let Some(command) = Command::parse(data) {
+        let line = written(&command);
+        assert_eq!(Command::parse(line.as_bytes()), Some(command), "{line}");
+    }
+}
+
+fn written(command: &Command<'_>) -> String {
+    match command {
+        Command::RemoveAll => "-*".to_string(),
+        Command::Remove(name) => format!("-{name}"),
+        Command::Add {
+            kind,
+            name,
+            symbol,
+            offset,
+        } => {
+            let letter = match kind {
+                Kind::Point => 'p',
+                Kind::Return => 'r',
+            };
+            format!("{letter} {name} {symbol}+{offset:#x}")
+        }
+    }
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| check(data));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::io::Result<()> {
+    ferro_host::replay(check)
+}

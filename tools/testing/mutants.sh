@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# "make mutants": cargo-mutants over rust/core. It changes one thing of the code at a time and runs the tests: a change that
+# no test notices is something that no test looks at. FILES= takes a pattern of paths within rust/core, such as
+# 'relay/*.rs'; without it all are changed, which takes hours. What was found is in build/mutants/mutants.out, and a run
+# leaves out what earlier ones have caught there.
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/../../integration/lib.sh"
+
+have_cargo_tool mutants || install_cargo_tool mutants
+mkdir -p "$REPO/build/mutants"
+files=()
+if [ -n "${FILES:-}" ]; then files=(--file "$FILES"); fi
+# The copies that are changed have build directories of their own.
+unset CARGO_TARGET_DIR
+PATH=$CACHE/tools/bin:$PATH exec "$(find_cargo)" mutants --dir "$REPO/rust/core" --output "$REPO/build/mutants" \
+	--iterate --jobs "$JOBS" "${files[@]}"
