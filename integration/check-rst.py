@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Check that reStructuredText files are well formed; fails on any warning.
+"""Check that reStructuredText files are well formed and name each other rightly; fails on any warning.
 
-The roles and directives that only Sphinx has (as the kernel's documentation uses them) are let through.
+The roles and directives that only Sphinx has (as the kernel's documentation uses them) are let through. Of these,
+documents that a ":doc:" or a table of contents names have to exist, a file that has a table of contents has to list
+every document beside it, and Graphviz, where it is installed, has to accept the pictures.
 """
 
+import pathlib
+import shutil
+import subprocess
 import sys
 
 from docutils import core, nodes, utils
 from docutils.parsers.rst import Directive, directives, roles
 
-ROLES = ("doc", "ref", "c:func", "c:type", "c:struct", "c:macro", "file", "kbd")
-DIRECTIVES = ("toctree", "kernel-doc", "c:function", "c:type", "c:macro")
+ROLES = ("ref", "c:func", "c:type", "c:struct", "c:macro", "file", "kbd")
+DIRECTIVES = ("kernel-doc", "c:function", "c:type", "c:macro")
 
 
 class AnyDirective(Directive):
@@ -24,22 +29,67 @@ class AnyDirective(Directive):
         return []
 
 
+class Toctree(AnyDirective):
+    """The documents of a directory. Those of all the directives of a file are in "listed"."""
+
+    option_spec = {"maxdepth": directives.nonnegative_int, "caption": directives.unchanged, "titlesonly": directives.flag}
+    listed = []
+
+    def run(self):
+        names = [line.strip() for line in self.content if line.strip()]
+        self.listed += names
+        return [problem(self.state.document, self.lineno, f"no document {name}")
+                for name in names if not document_of(self.state.document, name).exists()]
+
+
+class KernelRender(AnyDirective):
+    """A picture that is drawn from text."""
+
+    option_spec = {"alt": directives.unchanged, "caption": directives.unchanged}
+
+    def run(self):
+        if self.arguments != ["DOT"] or not shutil.which("dot"):
+            return []
+        drawn = subprocess.run(["dot", "-Tsvg"], input="\n".join(self.content), capture_output=True, text=True, check=False)
+        said = drawn.stderr.strip()
+        return [problem(self.state.document, self.lineno, f"dot: {said}")] if drawn.returncode or said else []
+
+
+def document_of(document, name):
+    return pathlib.Path(document["source"]).parent / f"{name}.rst"
+
+
+def problem(document, line, text):
+    return document.reporter.warning(text, line=line)
+
+
 def any_role(_name, rawtext, text, _lineno, _inliner, _options=None, _content=None):
     return [nodes.literal(rawtext, text)], []
+
+
+def doc_role(_name, rawtext, text, lineno, inliner, _options=None, _content=None):
+    missing = not document_of(inliner.document, text).exists()
+    return [nodes.literal(rawtext, text)], [problem(inliner.document, lineno, f"no document {text}")] if missing else []
 
 
 def main():
     for role in ROLES:
         roles.register_local_role(role, any_role)
+    roles.register_local_role("doc", doc_role)
     for directive in DIRECTIVES:
         directives.register_directive(directive, AnyDirective)
+    directives.register_directive("toctree", Toctree)
+    directives.register_directive("kernel-render", KernelRender)
     bad = 0
-    for path in sys.argv[1:]:
-        with open(path, encoding="utf-8") as f:
-            text = f.read()
-        tree = core.publish_doctree(text, source_path=path, settings_overrides={
+    for path in map(pathlib.Path, sys.argv[1:]):
+        Toctree.listed = []
+        tree = core.publish_doctree(path.read_text(encoding="utf-8"), source_path=str(path), settings_overrides={
             "report_level": utils.Reporter.WARNING_LEVEL, "halt_level": 5})
         bad += tree.reporter.max_level >= utils.Reporter.WARNING_LEVEL
+        unlisted = {p.stem for p in path.parent.glob("*.rst")} - {path.stem, *Toctree.listed}
+        if Toctree.listed and unlisted:
+            print(f"{path}: not in the table of contents: {', '.join(sorted(unlisted))}", file=sys.stderr)
+            bad += 1
     return bad != 0
 
 
