@@ -58,13 +58,13 @@ unsafe_places() {
 	[ -z "$found" ] || { printf '%s\n' "$found" >&2; return 1; }
 }
 
-# Not judged: EXPORT_SYMBOL, since what our C files export is defined in Rust; FILE_PATH_CHANGES, since there is no
-# MAINTAINERS file; EMBEDDED_FUNCTION_NAME and EMBEDDED_FILENAME, which take the short words of the tests for names;
-# the next two, since a test program has functions in macros (its harness's) and no kernel headers;
-# CONST_STRUCT, which takes offsetof() of a structure for a variable; the last two, since a hook of the _RET form
-# returns from the function that it is in, and without CONFIG_FERROTRACE uses nothing of its arguments.
+# Not judged: EXPORT_SYMBOL, since what our C files export is defined in Rust; EMBEDDED_FUNCTION_NAME and
+# EMBEDDED_FILENAME, which take the short words of the tests for names; the next two, since a test program has functions
+# in macros (its harness's) and no kernel headers; CONST_STRUCT, which takes offsetof() of a structure for a variable; the
+# last two, since a hook of the _RET form returns from the function that it is in, and without CONFIG_FERROTRACE uses
+# nothing of its arguments.
 CHECKPATCH="--no-tree -q --show-types --no-summary --ignore
-	EXPORT_SYMBOL,FILE_PATH_CHANGES,EMBEDDED_FUNCTION_NAME,EMBEDDED_FILENAME,MULTISTATEMENT_MACRO_USE_DO_WHILE,PREFER_DEFINED_ATTRIBUTE_MACRO,CONST_STRUCT,MACRO_WITH_FLOW_CONTROL,MACRO_ARG_UNUSED"
+	EXPORT_SYMBOL,EMBEDDED_FUNCTION_NAME,EMBEDDED_FILENAME,MULTISTATEMENT_MACRO_USE_DO_WHILE,PREFER_DEFINED_ATTRIBUTE_MACRO,CONST_STRUCT,MACRO_WITH_FLOW_CONTROL,MACRO_ARG_UNUSED"
 
 checkpatch() {
 	local tree f status=0
@@ -75,7 +75,16 @@ checkpatch() {
 		perl "$tree/scripts/checkpatch.pl" $CHECKPATCH - <"$f" || { say "in $f"; status=1; }
 	done
 	# shellcheck disable=SC2086
-	sources '*.c' '*.h' | xargs -r perl "$tree/scripts/checkpatch.pl" $CHECKPATCH -f || status=1
+	sources '*.c' '*.h' MAINTAINERS | xargs -r perl "$tree/scripts/checkpatch.pl" $CHECKPATCH -f || status=1
+	return $status
+}
+
+# Each pattern of MAINTAINERS names something that is there.
+maintainers() {
+	local pattern status=0
+	while read -r _ pattern; do
+		compgen -G "$pattern" >/dev/null || { say "MAINTAINERS: nothing is called $pattern"; status=1; }
+	done < <(grep '^F:' MAINTAINERS)
 	return $status
 }
 
@@ -90,6 +99,7 @@ lint)
 	step clippy-kernel clippy_kernel
 	step unsafe-places unsafe_places
 	step checkpatch checkpatch
+	step maintainers maintainers
 	if have shellcheck; then step shellcheck shellcheck_run; fi
 	[ -z "$failed" ] || die "lint failed:$failed"
 	say "lint: clean"
