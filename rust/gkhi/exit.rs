@@ -54,6 +54,12 @@ pub struct Registered<H: Spec, C: Entry = AsIs> {
     _hook: PhantomData<fn(H, C)>,
 }
 
+/// An address in the module of the code that calls: the location is data of it, while the function may be an instance in another
+/// module.
+pub(crate) fn code_at(location: &'static Location<'static>) -> usize {
+    core::ptr::from_ref(location).addr()
+}
+
 impl<H: Open, C: Entry> Registered<H, C> {
     /// Registers an exit. `name` is for debugfs.
     ///
@@ -73,7 +79,7 @@ impl<H: Open, C: Entry> Registered<H, C> {
     /// The same for an object that implements [`ExitOn`].
     #[track_caller]
     pub fn with<E: ExitOn<H, C>>(name: &CStr, priority: Priority, exit: E) -> Result<Self, Error> {
-        Self::register(name, priority, exit, false, Location::caller())
+        Self::register(name, priority, exit, false, code_at(Location::caller()))
     }
 
     /// As [`Registered::new`], for an exit that others rely on: it is called although an exit before it has ended the
@@ -84,7 +90,7 @@ impl<H: Open, C: Entry> Registered<H, C> {
         F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
         F: Send + Sync + 'static,
     {
-        Self::register(name, priority, exit, true, Location::caller())
+        Self::register(name, priority, exit, true, code_at(Location::caller()))
     }
 }
 
@@ -94,7 +100,7 @@ impl<H: Spec, C: Entry> Registered<H, C> {
         priority: Priority,
         exit: E,
         pinned: bool,
-        origin: &'static Location<'static>,
+        origin: usize,
     ) -> Result<Self, Error> {
         registry::check_context()?;
         let exit = KBox::new(exit, GFP_KERNEL)?;
@@ -117,8 +123,7 @@ impl<H: Spec, C: Entry> Registered<H, C> {
                 context: H::CONTEXT,
                 defined: H::defined().map(Hook::to_ref),
             }),
-            // It is data of the code that calls this; the function may be an instance in another module.
-            origin: core::ptr::from_ref(origin).addr(),
+            origin,
         })?;
         registry::own(id, exit);
         note.set(id.number());
@@ -136,12 +141,14 @@ impl Registered<CpuPrepare> {
     ///
     /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for writing.
     /// Errors: as for [`Registered::new`].
-    #[track_caller]
     pub fn before_cpus(name: &CStr, prepare: fn(CpuId) -> Result) -> Result<Self, Error> {
-        let exit = Self::pinned(name, Priority::Unspecified, move |_call, (cpu,)| {
+        let call = move |_call: &Call<'_, _, _>, (cpu,)| {
             let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(prepare);
             prepared.map_or_else(|e| Answer::Return(e.to_errno()), |()| Answer::Continue)
-        })?;
+        };
+        // It is the module of `prepare` that must not go first, whoever called this for it.
+        let origin = (prepare as *const ()).addr();
+        let exit = Self::register(name, Priority::Unspecified, call, true, origin)?;
         exit.arm()?;
         Ok(exit)
     }

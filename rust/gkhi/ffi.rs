@@ -29,6 +29,7 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 
 use crate::error::Error;
+use crate::exit::code_at;
 use crate::exit::Registered;
 use crate::registry;
 use crate::registry::ExitId;
@@ -80,7 +81,7 @@ impl<H: Spec, C: Entry> Registered<H, C> {
         F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
         F: Send + Sync + 'static,
     {
-        Self::register(name, priority, exit, true, Location::caller())
+        Self::register(name, priority, exit, true, code_at(Location::caller()))
     }
 }
 

@@ -4,8 +4,10 @@
 //!
 //! Contexts: process; sleeps. Locks, outermost first: that of module notifiers, while a module goes; the files'
 //! lock, held while files appear and vanish; the registry's; then those of debugfs's directories, of static
-//! keys and of CPU hotplug. No operation comes from an exit. Waiting for exits holds none but the first, and removing a file does not hold the
-//! registry's, which whoever has the file open may be waiting for.
+//! keys and of CPU hotplug. Operations come from no exit, but for those of `Task` hooks that fire where one may sleep.
+//! Waiting for exits holds none but the first, and removing a file does not hold the registry's, which whoever has the
+//! file open may be waiting for. What an exit owns is dropped without a lock: by whoever dropped the exit, by the unload of
+//! its module, or by a work item of its own, and by nobody else, who may hold what it needs.
 #![deny(unsafe_code)]
 
 use ferro_core::hooks::Exit as Entry;
@@ -19,6 +21,8 @@ use ferro_sys::hook::can_wait;
 use ferro_sys::hook::count_of;
 use ferro_sys::hook::is_lasting_text;
 use ferro_sys::hook::settle_later;
+use ferro_sys::hook::wait_for_exits;
+use ferro_sys::hook::AtRest;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
 use ferro_sys::hook::Counters;
@@ -96,6 +100,8 @@ struct Leaving {
     id: usize,
     guest: Guest,
     stage: Stage,
+    /// To have it dropped by; none if its owner has forgotten it.
+    note: Option<KBox<Note>>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -104,8 +110,21 @@ enum Stage {
     Waiting,
     /// It has been waited for, and a call of it sleeps where it must not, or is the caller.
     Abandoned,
+    /// It was abandoned and was at rest then, as it should still be after a wait.
+    Resting(AtRest),
+    /// No call is left, and nobody is on the way back from one.
+    Quiet,
     /// What it owns is being dropped.
     Dropping,
+}
+
+/// An exit that a change takes out of use, for whoever waits for it.
+struct Watched {
+    id: usize,
+    /// How often it had been armed before the change: if it is armed again it is left alone.
+    armings: usize,
+    /// Whether it was at rest before it was waited for.
+    rest: Option<AtRest>,
 }
 
 /// The number of an exit, which only the registry makes.
@@ -181,6 +200,8 @@ pub(crate) struct Registry {
     root: Option<files::Root>,
     leaving: KVec<Leaving>,
     unquiet: Unquiet,
+    /// How many graveyards with a counted chain are being waited for.
+    waiting: usize,
 }
 
 impl Registry {
@@ -199,7 +220,7 @@ impl Registry {
         }
     }
 
-    /// Makes a change of these exits, or none. What has been taken out of use is to be waited for; what is gone
+    /// Makes a change of these exits, or none. What has been taken out of use is for [`finish_change`]; what is gone
     /// is leaving until then, and its files are handed over.
     fn change(&mut self, op: Op, ids: &[usize]) -> Result<(Graveyard, KVec<ExitFile>), Error> {
         self.note_spent();
@@ -232,49 +253,105 @@ impl Registry {
                 id: exit.id,
                 guest: exit.body,
                 stage: Stage::Waiting,
+                note: None,
             });
         });
+        self.waiting += usize::from(grave.has_counted_chain());
         Ok((grave, files))
     }
 
-    /// No dispatch calls these exits any more, not even one that has begun before and sleeps in another exit where it must
-    /// not. `armings` is from before; who has been armed again since is left alone.
-    fn cut_off(&mut self, armings: &[(usize, usize)]) {
-        for (id, before) in armings {
-            if let Some(leaving) = self.leaving.iter().find(|l| l.id == *id) {
-                leaving.guest.node.spend();
-            }
-            if let Some(exit) = self.table.exit_mut(*id) {
-                if exit.body.armings == *before {
-                    exit.body.node.spend();
-                }
-            }
+    /// What to watch of these exits.
+    fn watch(&self, ids: &[usize]) -> Result<KVec<Watched>, Error> {
+        let mut watched = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
+            let one = Watched {
+                id: exit.id,
+                armings: exit.body.armings,
+                rest: None,
+            };
+            watched.push(one, GFP_KERNEL)?;
+        }
+        Ok(watched)
+    }
+
+    /// One that is watched, unless it has been armed again.
+    fn watched(&self, one: &Watched) -> Option<&Guest> {
+        let leaving = self.leaving.iter().find(|l| l.id == one.id);
+        let leaving = leaving.map(|l| &l.guest);
+        leaving.or_else(|| {
+            let same = |e: &&Entry<Guest>| e.id == one.id && e.body.armings == one.armings;
+            self.table.exits().find(same).map(|e| &e.body)
+        })
+    }
+
+    /// Before they are waited for.
+    fn look(&self, watched: &mut [Watched]) {
+        for one in watched {
+            let guest = self.watched(one);
+            one.rest = guest.and_then(|guest| guest.counters.at_rest());
         }
     }
 
-    /// These exits have been waited for. [`Error::StillCalled`]: for one it was in vain.
-    fn note_quiet(&mut self, armings: &[(usize, usize)]) -> Result<(), Error> {
+    /// After the wait: whether one was called meanwhile, or is.
+    fn has_stirred(&self, one: &Watched) -> bool {
+        let rests = |guest: &Guest| one.rest.is_some() && guest.counters.at_rest() == one.rest;
+        self.watched(one).is_some_and(|guest| !rests(guest))
+    }
+
+    /// Whether an exit sleeps where it must not, in a chain that this graveyard or an earlier one has: the exits after it
+    /// may be called still.
+    fn has_called_chain(&self, grave: &Graveyard) -> bool {
+        // Those that others are waiting for may have been taken out before this one.
+        let others = self.waiting > usize::from(grave.has_counted_chain());
+        others || grave.has_called_chain() || self.unquiet.has_called_chain()
+    }
+
+    /// No dispatch calls these exits any more, not even one that has begun before and sleeps in another exit where it must
+    /// not.
+    fn cut_off(&self, watched: &[Watched]) {
+        for guest in watched.iter().filter_map(|one| self.watched(one)) {
+            guest.node.spend();
+        }
+    }
+
+    /// These exits have been waited for, and the graveyard too. [`Error::StillCalled`]: for one that is still registered it
+    /// was in vain.
+    fn note_waited(&mut self, grave: Graveyard, watched: &[Watched]) -> Result<(), Error> {
+        self.waiting -= usize::from(grave.has_counted_chain());
+        self.unquiet.bury(grave);
         let mut result = Ok(());
-        for (id, before) in armings {
-            if let Some(exit) = self.table.exit_mut(*id) {
-                if exit.body.armings == *before {
-                    exit.body.quiet |= !exit.body.counters.is_called();
-                    if !exit.body.quiet {
+        for one in watched {
+            let quiet = !self.has_stirred(one);
+            match self.table.exit_mut(one.id) {
+                Some(exit) if exit.body.armings == one.armings => {
+                    exit.body.quiet |= quiet;
+                    if !quiet {
                         result = Err(Error::StillCalled);
                     }
                 }
+                Some(_) | None => {}
             }
         }
         result
     }
 
-    /// How often these exits have been armed, to see later whether they were again.
-    fn armings(&self, ids: &[usize]) -> Result<KVec<(usize, usize)>, Error> {
-        let mut armings = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
-        for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
-            armings.push((exit.id, exit.body.armings), GFP_KERNEL)?;
+    /// The same for those that are leaving, by whoever has deregistered them.
+    fn note_left(&mut self, watched: &[Watched]) {
+        for one in watched {
+            let quiet = !self.has_stirred(one);
+            if let Some(leaving) = self.leaving.iter_mut().find(|l| l.id == one.id) {
+                leaving.stage = match quiet {
+                    true => Stage::Quiet,
+                    false => Stage::Abandoned,
+                };
+            }
         }
-        Ok(armings)
+    }
+
+    /// Whether there is something for [`settle`].
+    fn is_unsettled(&self) -> bool {
+        let unsettled = |l: &Leaving| matches!(l.stage, Stage::Abandoned | Stage::Resting(_));
+        !self.unquiet.is_empty() || self.leaving.iter().any(unsettled)
     }
 }
 
@@ -290,6 +367,7 @@ fn with<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
         root: None,
         leaving: KVec::new(),
         unquiet: Unquiet::new(),
+        waiting: 0,
     }))
 }
 
@@ -425,7 +503,7 @@ pub(crate) fn own(id: ExitId, owned: KBox<dyn Kept>) {
     // What is left is dropped without the lock; the exit has just been taken away, and is not called.
 }
 
-/// Arms, disarms or deregisters exits, all in one step. Unless it armed them, no CPU is in them afterwards, or it says
+/// Arms, disarms or deregisters exits, all in one step. When it has disarmed them no CPU is in them, or it says
 /// [`Error::StillCalled`]; what has been deregistered and is still called is kept as long.
 pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
     check_context()?;
@@ -434,7 +512,7 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
         ids.push(handle.id, GFP_KERNEL)?;
     }
     let lock_files = (op == Op::Deregister).then(ffi::lock_files);
-    let (grave, files, armings) = with(|registry| {
+    let (grave, files, mut watched) = with(|registry| {
         for handle in handles {
             let same = |e: &Entry<Guest>| {
                 e.id == handle.id && e.body.parts.record_address() == handle.record
@@ -443,47 +521,56 @@ pub(crate) fn apply(op: Op, handles: &[Handle]) -> Result<(), Error> {
                 return Err(Error::Unregistered);
             }
         }
-        let armings = registry.armings(&ids)?;
+        let watched = registry.watch(&ids)?;
         let (grave, files) = registry.change(op, &ids)?;
-        Ok((grave, files, armings))
+        Ok((grave, files, watched))
     })?;
     drop(files);
     drop(lock_files);
     match op {
-        Op::Arm => finish_change(grave, &[]),
-        Op::Disarm | Op::Deregister => finish_change(grave, &armings),
+        Op::Arm => finish_change(grave, &mut []),
+        Op::Disarm => finish_change(grave, &mut watched),
+        Op::Deregister => {
+            let result = finish_change(grave, &mut watched);
+            with(|registry| registry.note_left(&watched));
+            drop_left(|l| watched.iter().any(|one| one.id == l.id));
+            settle_if_needed();
+            result
+        }
     }
 }
 
 /// Waits until nobody is in these exits, which have been taken out of use.
 ///
 /// An exit that sleeps where it must not is not waited for, as it may be the caller: whatever it may come back to is kept
-/// until it has, and the exits after it are not called.
-fn finish_change(mut grave: Graveyard, armings: &[(usize, usize)]) -> Result<(), Error> {
+/// until it has, and that dispatch calls none of these exits.
+fn finish_change(mut grave: Graveyard, watched: &mut [Watched]) -> Result<(), Error> {
+    with(|registry| registry.look(watched));
     grave.wait();
-    if !armings.is_empty() && grave.has_called_chain() {
-        with(|registry| registry.cut_off(armings));
+    let again = with(|registry| {
+        let called = !watched.is_empty() && registry.has_called_chain(&grave);
+        if called {
+            registry.cut_off(watched);
+        }
+        // One that has slept during the wait may be about to return.
+        let again = called || watched.iter().any(|one| registry.has_stirred(one));
+        if again {
+            registry.look(watched);
+        }
+        again
+    });
+    if again {
         grave.wait();
     }
-    let result = with(|registry| {
-        registry.unquiet.bury(grave);
-        registry.note_quiet(armings)
-    });
-    let is_ours = |l: &Leaving| armings.iter().any(|(id, _)| *id == l.id);
-    drop_quiet(is_ours);
-    with(|registry| {
-        let left = registry.leaving.iter_mut().filter(|l| is_ours(l));
-        left.for_each(|l| l.stage = Stage::Abandoned);
-    });
-    settle();
+    let result = with(|registry| registry.note_waited(grave, watched));
+    settle_if_needed();
     result
 }
 
-/// Drops those exits that are not called any more.
-fn drop_quiet(wanted: impl Fn(&Leaving) -> bool) {
-    let is_quiet =
-        |l: &&mut Leaving| wanted(l) && l.stage != Stage::Dropping && !l.guest.counters.is_called();
+/// Drops those of these exits that nobody is in.
+fn drop_left(wanted: impl Fn(&Leaving) -> bool) {
     let take = |registry: &mut Registry| {
+        let is_quiet = |l: &&mut Leaving| l.stage == Stage::Quiet && wanted(l);
         let quiet = registry.leaving.iter_mut().find(is_quiet)?;
         quiet.stage = Stage::Dropping;
         Some((quiet.id, quiet.guest.owned.take()))
@@ -498,15 +585,49 @@ fn drop_quiet(wanted: impl Fn(&Leaving) -> bool) {
     }
 }
 
-/// Drops what was still called when it had been waited for, and is no longer. Looks again later if there is more.
+/// Looks for what was still called when it had been waited for, and is no longer. It is dropped by others, as it may wait for
+/// whom it wants. Looks again later if there is more. Context: a work item.
 pub(crate) fn settle() {
-    drop_quiet(|l| l.stage == Stage::Abandoned);
-    let more = with(|registry| {
+    let any_rests = with(|registry| {
         registry.unquiet.settle();
-        let mut leaving = registry.leaving.iter();
-        !registry.unquiet.is_empty() || leaving.any(|l| l.stage == Stage::Abandoned)
+        let mut any = false;
+        for leaving in registry.leaving.iter_mut() {
+            if let (Stage::Abandoned, Some(rest)) =
+                (&leaving.stage, leaving.guest.counters.at_rest())
+            {
+                leaving.stage = Stage::Resting(rest);
+                any = true;
+            }
+        }
+        any
     });
-    if more {
+    if any_rests {
+        // The last calls have counted their ends, and still have to return.
+        wait_for_exits();
+    }
+    let rested = |registry: &mut Registry| {
+        for leaving in registry.leaving.iter_mut() {
+            if let Stage::Resting(rest) = &leaving.stage {
+                if leaving.guest.counters.at_rest() != Some(*rest) {
+                    leaving.stage = Stage::Abandoned;
+                    continue;
+                }
+                leaving.stage = Stage::Quiet;
+                if let Some(note) = leaving.note.take() {
+                    return Some(note);
+                }
+            }
+        }
+        None
+    };
+    while let Some(note) = with(rested) {
+        note.defer();
+    }
+    settle_if_needed();
+}
+
+fn settle_if_needed() {
+    if with(|registry| registry.is_unsettled()) {
         settle_later();
     }
 }
@@ -523,6 +644,14 @@ pub(crate) fn finish(note: KBox<Note>) {
         Err(Error::Unregistered) => apply(Op::Deregister, &[ExitId(id).handle()]),
         result => result,
     });
+    // If it is still called, the note comes back here when it is not.
+    with(|registry| {
+        let is_it = |l: &&mut Leaving| l.id == id && l.stage != Stage::Quiet;
+        if let Some(leaving) = registry.leaving.iter_mut().find(is_it) {
+            leaving.note = Some(note);
+        }
+    });
+    drop_left(|l| l.id == id);
 }
 
 /// Whether an exit is armed.
@@ -601,7 +730,7 @@ fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
     check_context()?;
     let lock_files = ffi::lock_files();
     // What is taken out of use leaves this with the registry unlocked, since it is waited for.
-    let (grave, host, files, armings) = with(|registry| {
+    let (grave, host, files, mut watched) = with(|registry| {
         let mut hooks = registry.table.hooks().iter();
         let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
         let (id, mut ids) = (hook.id, KVec::new());
@@ -609,7 +738,7 @@ fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
             ids.push(exit.id, GFP_KERNEL)?;
         }
         let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
-        let armings = registry.armings(&ids)?;
+        let watched = registry.watch(&ids)?;
         registry.table.prepare_delete(id)?;
         let (grave, _) = registry.change(Op::Disarm, &ids)?;
         // There is room, so that this does not fail.
@@ -619,14 +748,14 @@ fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
                 let _ = files.push_within_capacity(file);
             }
         }
-        Ok::<_, Error>((grave, host, files, armings))
+        Ok::<_, Error>((grave, host, files, watched))
     })?;
     drop(files);
     let (dir, site) = host.map_or((None, None), |host| (host.dir, Some(host.site)));
     drop(dir);
     drop(lock_files);
     // An exit that still sleeps where it must not keeps what it needs.
-    let _ = finish_change(grave, &armings);
+    let _ = finish_change(grave, &mut watched);
     drop(site);
     Ok(())
 }
@@ -654,7 +783,7 @@ pub(crate) fn tidy() {
         }
         registry.change(Op::Disarm, &ids).map(|(grave, _)| grave)
     })
-    .map(|grave| finish_change(grave, &[]));
+    .map(|grave| finish_change(grave, &mut []));
 }
 
 /// A module goes: with its hooks, and with its exits, wherever they are.
@@ -680,7 +809,7 @@ pub(crate) fn module_going(module: &Module) {
     // Others may be waiting for exits of it, and an exit may sleep where it must not.
     while with(|registry| registry.leaving.iter().any(|l| l.guest.is_of(module))) {
         fsleep(Delta::from_millis(10));
-        settle();
+        drop_left(|l| l.guest.is_of(module));
     }
 }
 

@@ -256,7 +256,7 @@ static DECLARE_DELAYED_WORK(settle, settle_work);
 
 void ferro_hook_settle_later(void)
 {
-	schedule_delayed_work(&settle, msecs_to_jiffies(20));
+	queue_delayed_work(system_dfl_wq, &settle, msecs_to_jiffies(20));
 }
 
 static int __init debugfs_ready(void)

@@ -174,13 +174,6 @@ impl PerCpuCounter {
         unsafe { inc_this_cpu(self.words.as_ptr()) };
     }
 
-    /// Takes 1 away. Context: any.
-    #[inline(always)]
-    pub fn dec(&self) {
-        // SAFETY: By the type invariant.
-        unsafe { dec_this_cpu(self.words.as_ptr()) };
-    }
-
     /// The sum of all CPUs, which may be counting on.
     pub fn sum(&self) -> usize {
         let mut sum: usize = 0;

@@ -136,6 +136,11 @@ impl Chain {
         })
     }
 
+    /// Whether its dispatches are counted, since one of the exits could sleep where it must not.
+    pub(super) fn is_counted(&self) -> bool {
+        self.inside.is_some()
+    }
+
     /// Whether a dispatch is going on although the chain has been taken out of use and all CPUs have been waited for.
     pub(super) fn is_called(&self) -> bool {
         self.inside.as_ref().is_some_and(|inside| inside.sum() != 0)

@@ -45,13 +45,19 @@ pub enum Condition {
 pub struct Counters {
     /// Calls by the place itself. The place counts, so this has to stay as long as the exit.
     direct: PerCpuCounter,
-    /// Calls by chains, less those that were counted and not made.
+    /// Calls by chains.
     chained: PerCpuCounter,
+    /// Of both kinds, those that were counted and not made.
+    skipped: PerCpuCounter,
     /// Calls that are over, if the exit counts them.
     left: PerCpuCounter,
     stops: PerCpuCounter,
     counts_left: bool,
 }
+
+/// No call of an exit was going on, when so many had begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtRest(usize);
 
 impl Counters {
     /// For an exit of these parts. Errors: -ENOMEM.
@@ -59,6 +65,7 @@ impl Counters {
         Ok(Self {
             direct: PerCpuCounter::new()?,
             chained: PerCpuCounter::new()?,
+            skipped: PerCpuCounter::new()?,
             left: PerCpuCounter::new()?,
             stops: PerCpuCounter::new()?,
             counts_left: parts.counts_left,
@@ -72,6 +79,11 @@ impl Counters {
 
     /// All calls.
     pub fn hits(&self) -> usize {
+        let skipped = self.skipped.sum();
+        self.begun().wrapping_sub(skipped)
+    }
+
+    fn begun(&self) -> usize {
         self.direct.sum().wrapping_add(self.chained.sum())
     }
 
@@ -80,12 +92,24 @@ impl Counters {
         self.stops.sum()
     }
 
-    /// Whether a call has not returned although the exit has been taken out of use and all CPUs have been waited for: it
-    /// sleeps where it must not, or is the caller's own.
+    /// Whether no call is going on. Where one is not meant to sleep and does, the count alone says so; an exit that does
+    /// not count the ends of its calls is always at rest.
+    ///
+    /// Calls that have begun and cannot be seen yet are not taken into account. If this is the same before and after a wait
+    /// for all CPUs, no call was going on during the wait.
+    pub fn at_rest(&self) -> Option<AtRest> {
+        if !self.counts_left {
+            return Some(AtRest(0));
+        }
+        // In this order, and none of them ever goes down: if the sums are the same, they were so between the two.
+        let over = self.left.sum().wrapping_add(self.skipped.sum());
+        let begun = self.begun();
+        (begun == over).then_some(AtRest(begun))
+    }
+
+    /// Whether a call is going on, see [`Counters::at_rest`].
     pub fn is_called(&self) -> bool {
-        // In this order: what returns meanwhile is then seen as not over yet, and not the other way round.
-        let left = self.left.sum();
-        self.counts_left && self.hits() != left
+        self.at_rest().is_none()
     }
 }
 
@@ -304,7 +328,7 @@ unsafe extern "C" fn skip(
 ) -> c_long {
     // It has been counted, in one place or the other, but was not called.
     // SAFETY: By the rules of this function.
-    unsafe { &*exit.cast::<Exit>() }.counters.chained.dec();
+    unsafe { &*exit.cast::<Exit>() }.counters.skipped.inc();
     0
 }
 
@@ -355,7 +379,7 @@ unsafe extern "C" fn cpus_stopped(
         let this = unsafe { &*call.exit.cast::<Exit>() };
         // It may have disarmed itself in a call for another CPU, while this one waited for its turn.
         if this.is_spent() {
-            this.counters.chained.dec();
+            this.counters.skipped.inc();
             return 0;
         }
         // SAFETY: `cpus_stopped()` was called with these; all CPUs but this one wait.

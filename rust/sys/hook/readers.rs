@@ -10,6 +10,7 @@ use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use super::Chain;
 use super::Context;
 use super::Target;
 
@@ -71,6 +72,13 @@ impl Readers {
 pub fn can_wait() -> bool {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_hook_can_wait() }
+}
+
+/// Waits until whoever was in an exit, or was returning from one, has left it, but for those who sleep. Context: process;
+/// sleeps, for two grace periods.
+pub fn wait_for_exits() {
+    // SAFETY: No requirement but the context.
+    unsafe { bindings::ferro_hook_quiesce(true) };
 }
 
 /// What has been taken out of sites and may still be called.
@@ -141,14 +149,22 @@ impl Graveyard {
         }
     }
 
+    /// Whether there is a chain with an exit that could sleep where it must not.
+    pub fn has_counted_chain(&self) -> bool {
+        self.chains().any(Chain::is_counted)
+    }
+
     /// Whether an exit sleeps in a chain where it must not, so that exits after it may still be called. After
     /// [`Graveyard::wait`].
     pub fn has_called_chain(&self) -> bool {
-        let chains = self.0.targets.iter().filter_map(|target| match target {
-            Target::Chain(chain) => Some(chain),
+        self.chains().any(Chain::is_called)
+    }
+
+    fn chains(&self) -> impl Iterator<Item = &Chain> {
+        self.0.targets.iter().filter_map(|target| match target {
+            Target::Chain(chain) => Some(&**chain),
             Target::Idle | Target::Exit(_) => None,
-        });
-        chains.into_iter().any(|chain| chain.is_called())
+        })
     }
 
     /// Drops what nobody is in. True if that is all. After [`Graveyard::wait`].
@@ -187,6 +203,12 @@ impl Unquiet {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Whether one has a chain that is called, as [`Graveyard::has_called_chain`].
+    pub fn has_called_chain(&self) -> bool {
+        let mut graves = core::iter::successors(self.0.as_ref(), |grave| grave.0.next.as_ref());
+        graves.any(Graveyard::has_called_chain)
     }
 
     /// Drops what nobody is in, and keeps the rest.

@@ -3,8 +3,10 @@
 //! Drops, disarms and forgets exits where it should not, one case each time it is loaded. An exit on task_fork that dropped
 //! itself, or slept, lost what it owned while it ran, and disarm() said there that nobody was in it; on module_event it
 //! hung the load of the next module; one that was forgotten was called when its module had gone; and disarming an exit of
-//! one hook waited for those of another. The registry now owns what exits own, counts who is in them, and refuses or
-//! defers what would wait for its caller. What goes wrong is said in the log, with "BUG: ".
+//! one hook waited for those of another. A dispatch whose exit slept on task_fork went on to an exit that had been freed, if a
+//! change in between had nothing to do with either; and what an exit owned was dropped by whoever used the registry next. The
+//! registry now owns what exits own, counts who is in them, and refuses or defers what would wait for its caller. What goes
+//! wrong is said in the log, with "BUG: ".
 //!
 //! Contexts: the cases' own. No locks but theirs.
 #![forbid(unsafe_code)]
@@ -19,6 +21,7 @@ use ferro_gkhi::AnyExit;
 use ferro_gkhi::Identified;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
+use kernel::new_mutex;
 use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
@@ -26,6 +29,7 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Release;
 use kernel::sync::Arc;
+use kernel::sync::Mutex;
 use kernel::sync::SpinLock;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;
@@ -128,7 +132,9 @@ fn fork_exit(what: Do) -> Result<Place<Registered<TaskFork>>> {
             Do::Drop => drop(take(&mine)),
             Do::Disarm => {
                 let taken = take(&mine);
-                let result = taken.as_ref().map(|exit: &Registered<TaskFork>| exit.disarm());
+                let result = taken
+                    .as_ref()
+                    .map(|exit: &Registered<TaskFork>| exit.disarm());
                 if matches!(result, Some(Ok(()))) {
                     harm("disarm() says that nobody is in the exit that calls it");
                 }
@@ -188,6 +194,54 @@ fn atomic_exit() -> Result {
     Ok(())
 }
 
+/// An exit on `task_fork` that sleeps until it can go on, and owns this.
+fn sleeper<T: Send + Sync + 'static>(owned: T) -> Result<Registered<TaskFork>> {
+    let exit = Registered::new(c"sleeper", Priority::First, move |_call, _| {
+        let _owned = &owned;
+        if first() {
+            come("the exit cannot go on", || GO_ON.load(Acquire) == 1);
+            STAGE.store(2, Release);
+        }
+        Answer::Continue
+    })?;
+    exit.arm()?;
+    Ok(exit)
+}
+
+/// An exit that comes after the sleeper.
+fn next() -> Result<Registered<TaskFork>> {
+    let canary = Canary(42);
+    let exit = Registered::new(c"next", Priority::Last, move |_call, _| {
+        let _owned = &canary;
+        if DROPPED.load(Acquire) != 0 {
+            harm("an exit is called that has been dropped");
+        }
+        Answer::Continue
+    })?;
+    exit.arm()?;
+    Ok(exit)
+}
+
+/// Wants a lock when it is dropped.
+struct Locking(Arc<Mutex<()>>);
+
+impl Drop for Locking {
+    fn drop(&mut self) {
+        come("what an exit owns is dropped by who holds its lock", || {
+            self.0.try_lock().is_some()
+        });
+        DROPPED.store(1, Release);
+    }
+}
+
+fn arm_another() -> Result<Registered<TaskFork>> {
+    let exit = Registered::new(c"another", Priority::Unspecified, |_call, _| {
+        Answer::Continue
+    })?;
+    exit.arm()?;
+    Ok(exit)
+}
+
 fn prepare(_cpu: ferro_sys::cpu::CpuId) -> Result {
     Ok(())
 }
@@ -197,7 +251,18 @@ fn prepare(_cpu: ferro_sys::cpu::CpuId) -> Result {
 enum Kept {
     Fork(Place<Registered<TaskFork>>),
     Event(Place<Registered<ModuleEvent>>),
-    Two(Registered<ModuleEvent>, Option<Registered<Other>>, Identified),
+    Two(
+        Registered<ModuleEvent>,
+        Option<Registered<Other>>,
+        Identified,
+    ),
+    Earlier(Registered<TaskFork>, Option<Registered<TaskFork>>),
+    Locked(
+        Option<Registered<TaskFork>>,
+        Registered<InAtomic>,
+        Identified,
+        Arc<Mutex<()>>,
+    ),
     Nothing,
 }
 
@@ -216,15 +281,18 @@ impl kernel::Module for Harm {
                 Kept::Nothing
             }
             6 => {
-                let waiting =
-                    Registered::<ModuleEvent>::new(c"sound", Priority::Unspecified, |_call, (_, state)| {
+                let waiting = Registered::<ModuleEvent>::new(
+                    c"sound",
+                    Priority::Unspecified,
+                    |_call, (_, state)| {
                         if state == COMING && first() {
                             come("disarming waits for an exit of another hook", || {
                                 GO_ON.load(Acquire) == 1
                             });
                         }
                         Answer::Continue
-                    })?;
+                    },
+                )?;
                 waiting.arm()?;
                 let hook = Identified::new(&OTHER)?;
                 let other =
@@ -238,6 +306,15 @@ impl kernel::Module for Harm {
             7 => {
                 atomic_exit()?;
                 Kept::Nothing
+            }
+            8 => Kept::Earlier(sleeper(())?, Some(next()?)),
+            9 => {
+                let lock = Arc::pin_init(new_mutex!(()), GFP_KERNEL)?;
+                let hook = Identified::new(&ATOMIC)?;
+                let other = Registered::new(c"sound", Priority::Only, |_call, _| Answer::Continue)?;
+                other.arm()?;
+                let sleeper = sleeper(Locking(lock.clone()))?;
+                Kept::Locked(Some(sleeper), other, hook, lock)
             }
             _ => return Err(EINVAL),
         }))
@@ -263,6 +340,34 @@ impl Drop for Harm {
                 come("the exit was not called", || stage(1));
                 drop(other.take());
                 GO_ON.store(1, Release);
+            }
+            Kept::Earlier(_, next) => {
+                come("the exit was not called", || stage(1));
+                // The chain that the sleeper is in is taken out of use, by a change that leaves both exits alone.
+                match arm_another() {
+                    Ok(_another) => drop(next.take()),
+                    Err(_) => harm("no other exit"),
+                }
+                GO_ON.store(1, Release);
+                come("the exit did not return", || stage(2));
+                // The dispatch goes on.
+                fsleep(Delta::from_millis(300));
+            }
+            Kept::Locked(sleeper, other, _, lock) => {
+                come("the exit was not called", || stage(1));
+                drop(sleeper.take());
+                let guard = lock.lock();
+                GO_ON.store(1, Release);
+                // Nothing changes, but the registry is asked often.
+                let mut asked = 0;
+                while asked < 100_000 && DROPPED.load(Acquire) == 0 {
+                    if other.arm().is_err() {
+                        harm("cannot arm");
+                    }
+                    asked += 1;
+                }
+                drop(guard);
+                come("the exit was not dropped", || DROPPED.load(Acquire) == 1);
             }
             Kept::Nothing => {}
         }
