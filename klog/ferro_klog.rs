@@ -10,11 +10,13 @@
 /// Prefix of what this crate prints.
 const __LOG_PREFIX: &[u8] = b"ferro_klog\0";
 
+mod error;
 mod ffi;
 #[cfg(CONFIG_KLOG_RUST_KUNIT_TEST)]
 mod tests;
 mod text;
 
+pub use error::Error;
 pub use ffi::missed;
 pub use ffi::print;
 pub use ffi::write;

@@ -12,6 +12,7 @@ use core::ptr::NonNull;
 
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
+use ferro_sys::deferred::Deferred;
 use ferro_sys::hook::Module;
 use ferro_sys::mutex::StaticMutex;
 use kernel::bindings;
@@ -25,6 +26,8 @@ use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::rcu::synchronize_rcu;
 
+use crate::error::must_sleep;
+use crate::error::Error;
 use crate::text::Text;
 
 type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
@@ -38,18 +41,18 @@ extern "C" {
     static mut klog_rust_mutex: bindings::mutex;
 }
 
-/// The registration that made the current handler, by its number; 0 is C's. It changes together with [`HANDLER`].
+/// Held while the handler changes; has the last number that was given to a registration.
+static LAST: StaticMutex<u64> =
+    // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
+    unsafe { StaticMutex::new(&raw mut klog_rust_mutex, NO_OWNER) };
+
+/// The registration that made the current handler, by its number. It changes with [`HANDLER`], under the lock.
 ///
 /// The function does not say whose it is: two registrations of one type have the same.
-static OWNER: StaticMutex<Owner> =
-    // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
-    unsafe { StaticMutex::new(&raw mut klog_rust_mutex, Owner { now: 0, last: 0 }) };
+static OWNER: Atomic<u64> = Atomic::new(NO_OWNER);
 
-struct Owner {
-    now: u64,
-    /// The last number that was given.
-    last: u64,
-}
+/// There is no handler, or it was registered in C.
+const NO_OWNER: u64 = 0;
 
 /// The closing NUL of a text in C.
 const NUL: usize = 1;
@@ -111,45 +114,49 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
         return EINVAL.to_errno();
     };
     // SAFETY: By the rules of this function.
-    unsafe { set_handler(ops.klog, |_| 0) };
+    unsafe { set_handler(ops.klog, NO_OWNER) };
     0
 }
 
 /// Has no handler any more.
 #[export]
 extern "C" fn unregister_klog_handler() {
-    let owner = OWNER.lock();
-    HANDLER.store(core::ptr::null_mut(), Relaxed);
-    drop(owner);
+    let lock = LAST.lock();
+    forget_handler();
+    drop(lock);
     // Even if there was none: another task may just have taken it away, and may not have waited yet.
     synchronize_rcu();
 }
 
-/// Makes a function the current handler, in place of the one before. Returns the number of its owner.
+/// With the lock. Nobody has been waited for.
+fn forget_handler() {
+    HANDLER.store(core::ptr::null_mut(), Relaxed);
+    OWNER.store(NO_OWNER, Relaxed);
+}
+
+/// Makes a function the current handler, in place of the one before.
 ///
 /// # Safety
 ///
 /// The function keeps the rules of `struct klog_operations`, and stays until it has been taken away.
-unsafe fn set_handler(function: Option<KlogFn>, number: impl FnOnce(&mut Owner) -> u64) -> u64 {
+unsafe fn set_handler(function: Option<KlogFn>, number: u64) {
     let new = address(function);
-    let mut owner = OWNER.lock();
-    let number = number(&mut owner);
-    owner.now = number;
+    let lock = LAST.lock();
+    OWNER.store(number, Relaxed);
     let old = HANDLER.xchg(new, Full);
-    drop(owner);
+    drop(lock);
     if !old.is_null() && old != new {
         synchronize_rcu();
     }
-    number
 }
 
 /// Takes the handler of this owner away, if it is still the current one, and waits until nobody executes it.
 fn clear_handler(number: u64) {
-    let owner = OWNER.lock();
-    if owner.now == number {
-        HANDLER.store(core::ptr::null_mut(), Relaxed);
+    let lock = LAST.lock();
+    if OWNER.load(Relaxed) == number {
+        forget_handler();
     }
-    drop(owner);
+    drop(lock);
     // It does not matter whether it was: another may have taken its place, and may not have waited yet.
     synchronize_rcu();
 }
@@ -166,12 +173,12 @@ unsafe extern "C" fn ferro_klog_module_going(module: *mut bindings::module) {
     };
     // SAFETY: By the rules of this function.
     let module = unsafe { Module::new(module) };
-    let owner = OWNER.lock();
+    let lock = LAST.lock();
     let is_left = module.contains(HANDLER.load(Relaxed).addr());
     if is_left {
-        HANDLER.store(core::ptr::null_mut(), Relaxed);
+        forget_handler();
     }
-    drop(owner);
+    drop(lock);
     if is_left {
         pr_notice!("a module that goes has left a handler\n");
         synchronize_rcu();
@@ -221,33 +228,66 @@ pub trait Handler: 'static {
     fn klog(irqs: &IrqsOff, message: &[u8]);
 }
 
-/// A handler that stays registered until this is dropped, or until another takes its place.
-pub struct Registration<H: Handler>(u64, PhantomData<H>);
+/// A handler that is registered until this is dropped, and gets the messages until then, or until another takes its place.
+///
+/// It may be dropped anywhere. Where nothing may sleep, as in the handler, a work item does it: the handler is called until
+/// then.
+pub struct Registration<H: Handler> {
+    owned: Deferred<Owned>,
+    _handler: PhantomData<H>,
+}
 
 impl<H: Handler> Registration<H> {
-    /// Makes `H` the current handler. Context: process; sleeps.
-    pub fn new() -> Self {
-        // SAFETY: `drop()` takes it away before the function can go.
-        let number = unsafe {
-            set_handler(Some(handle::<H>), |owner| {
-                owner.last += 1;
-                owner.last
-            })
+    /// Registers `H`, and makes it the current handler.
+    ///
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::NoMemory`].
+    pub fn register() -> Result<Self, Error> {
+        must_sleep()?;
+        let mut last = LAST.lock();
+        *last += 1;
+        let number = *last;
+        drop(last);
+        let new = Self {
+            owned: Deferred::new(Ok::<_, Error>(Owned { number }))?,
+            _handler: PhantomData,
         };
-        Self(number, PhantomData)
+        new.arm()?;
+        Ok(new)
+    }
+
+    /// Makes it the current handler, in place of another, if it is not.
+    ///
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`].
+    pub fn arm(&self) -> Result<(), Error> {
+        must_sleep()?;
+        // SAFETY: When `owned` is dropped it takes the function away, and before that it cannot go.
+        unsafe { set_handler(Some(handle::<H>), self.owned.number) };
+        Ok(())
+    }
+
+    /// Makes it the current handler no longer, if it is. Nobody is in the handler any more afterwards.
+    ///
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`].
+    pub fn disarm(&self) -> Result<(), Error> {
+        must_sleep()?;
+        clear_handler(self.owned.number);
+        Ok(())
+    }
+
+    /// Whether it is the current handler. Context: any.
+    pub fn is_armed(&self) -> bool {
+        OWNER.load(Relaxed) == self.owned.number
     }
 }
 
-impl<H: Handler> Default for Registration<H> {
-    fn default() -> Self {
-        Self::new()
-    }
+/// The number of a registration, whose handler goes with it.
+struct Owned {
+    number: u64,
 }
 
-impl<H: Handler> Drop for Registration<H> {
-    /// Nobody is in the handler any more afterwards. Context: process; sleeps.
+impl Drop for Owned {
     fn drop(&mut self) {
-        clear_handler(self.0);
+        clear_handler(self.number);
     }
 }
 

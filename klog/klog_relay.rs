@@ -84,7 +84,7 @@ impl kernel::Module for KlogRelay {
         let missed = app.dir().file(c"missed", 0o400, &MISSED_FILE, missed)?;
         drop(CHANNEL.replace(Some(app.channel())));
         Ok(Self {
-            _handler: Registration::new(),
+            _handler: Registration::register()?,
             _target: Target,
             _missed: missed,
             _app: app,

@@ -8,11 +8,19 @@ use kernel::prelude::*;
 #[kunit_tests(ferro_klog)]
 mod suite {
     use crate::klog;
+    use crate::Error;
     use crate::Handler;
     use crate::Registration;
     use ferro_sys::cpu::IrqsOff;
+    use kernel::new_spinlock;
+    use kernel::prelude::*;
     use kernel::sync::atomic::Atomic;
     use kernel::sync::atomic::Relaxed;
+    use kernel::sync::Arc;
+    use kernel::sync::SetOnce;
+    use kernel::sync::SpinLock;
+    use kernel::time::delay::fsleep;
+    use kernel::time::Delta;
 
     /// Counts what it gets, and adds up the bytes.
     struct Counter;
@@ -59,8 +67,8 @@ mod suite {
     }
 
     #[test]
-    fn a_handler_gets_every_byte_until_it_goes() {
-        let handler = Registration::<Counter>::new();
+    fn a_handler_gets_every_byte_until_it_goes() -> Result {
+        let handler = Registration::<Counter>::register()?;
         assert_eq!(messages(|| crate::write(b"\0raw\xff")), 1);
         assert_eq!(SUM.load(Relaxed), sum(b"\0raw\xff"));
         assert_eq!(messages(|| klog!("{}: {:#x}", "text", 254)), 1);
@@ -68,41 +76,45 @@ mod suite {
         assert_eq!(messages(|| crate::write(b"")), 0);
         drop(handler);
         assert_eq!(messages(|| crate::write(b"late")), 0);
+        Ok(())
     }
 
     #[test]
-    fn a_registration_takes_only_its_own_handler_away() {
-        let first = Registration::<Counter>::new();
-        let second = Registration::<Counter>::new();
+    fn a_registration_takes_only_its_own_handler_away() -> Result {
+        let first = Registration::<Counter>::register()?;
+        let second = Registration::<Counter>::register()?;
         drop(first);
         assert_eq!(messages(|| crate::write(b"second")), 1);
         drop(second);
         assert_eq!(messages(|| crate::write(b"late")), 0);
+        Ok(())
     }
 
     #[test]
-    fn text_is_cut() {
-        let _handler = Registration::<Counter>::new();
+    fn text_is_cut() -> Result {
+        let _handler = Registration::<Counter>::register()?;
         assert_eq!(messages(|| klog!("{:1023}", 7)), 1);
         assert_eq!(LEN.load(Relaxed), 1023);
         assert_eq!(messages(|| klog!("{:1024}", 7)), 1);
         assert_eq!(LEN.load(Relaxed), 1023);
         assert_eq!(messages(|| klog!("{:3000}{}", 7, "and more")), 1);
         assert_eq!(LEN.load(Relaxed), 1023);
+        Ok(())
     }
 
     #[test]
-    fn a_handler_is_not_called_by_itself() {
-        let _handler = Registration::<Nested>::new();
+    fn a_handler_is_not_called_by_itself() -> Result {
+        let _handler = Registration::<Nested>::register()?;
         let missed = crate::missed();
         assert_eq!(messages(|| crate::write(b"once")), 1);
         assert!(crate::missed() > missed);
+        Ok(())
     }
 
     #[test]
-    fn the_last_handler_is_the_current_one() {
-        let first = Registration::<Nested>::new();
-        let second = Registration::<Counter>::new();
+    fn the_last_handler_is_the_current_one() -> Result {
+        let first = Registration::<Nested>::register()?;
+        let second = Registration::<Counter>::register()?;
         let missed = crate::missed();
         // Its place is taken, so dropping it must not take the second away.
         drop(first);
@@ -110,15 +122,77 @@ mod suite {
         assert_eq!(crate::missed(), missed);
         drop(second);
         assert_eq!(messages(|| crate::write(b"nobody")), 0);
+        Ok(())
     }
 
     #[test]
-    fn one_type_is_registered_twice() {
-        let first = Registration::<Counter>::new();
-        let second = Registration::<Counter>::new();
+    fn a_handler_is_armed_again() -> Result {
+        let first = Registration::<Counter>::register()?;
+        let second = Registration::<Nested>::register()?;
+        assert!(!first.is_armed() && second.is_armed());
+        // Only the current one can be disarmed.
+        first.disarm()?;
+        assert!(second.is_armed());
+        second.disarm()?;
+        assert!(!second.is_armed());
+        assert_eq!(messages(|| crate::write(b"nobody")), 0);
+        first.arm()?;
+        first.arm()?;
+        assert!(first.is_armed());
+        assert_eq!(messages(|| crate::write(b"first")), 1);
+        Ok(())
+    }
+
+    /// Cannot change what it is called by, and drops its registration.
+    struct Own;
+
+    static OWN: SetOnce<Arc<SpinLock<Option<Registration<Own>>>>> = SetOnce::new();
+    static REFUSED: Atomic<bool> = Atomic::new(false);
+
+    impl Handler for Own {
+        fn klog(irqs: &IrqsOff, message: &[u8]) {
+            Counter::klog(irqs, message);
+            let own = OWN.as_ref().and_then(|place| {
+                let mut own = place.lock();
+                own.take()
+            });
+            if let Some(own) = own {
+                let answers = [
+                    own.arm().err(),
+                    own.disarm().err(),
+                    Registration::<Counter>::register().err(),
+                ];
+                REFUSED.store(answers == [Some(Error::MustNotSleep); 3], Relaxed);
+                drop(own);
+            }
+        }
+    }
+
+    #[test]
+    fn a_handler_drops_its_registration() -> Result {
+        let place = Arc::pin_init(new_spinlock!(None), GFP_KERNEL)?;
+        *place.lock() = Some(Registration::register()?);
+        assert!(OWN.populate(place));
+        assert_eq!(messages(|| crate::write(b"drop it")), 1);
+        assert!(REFUSED.load(Relaxed));
+        let is_called = || messages(|| crate::write(b"perhaps nobody")) != 0;
+        let mut looks = 0;
+        while is_called() && looks < 500 {
+            fsleep(Delta::from_millis(10));
+            looks += 1;
+        }
+        assert!(!is_called());
+        Ok(())
+    }
+
+    #[test]
+    fn one_type_is_registered_twice() -> Result {
+        let first = Registration::<Counter>::register()?;
+        let second = Registration::<Counter>::register()?;
         drop(first);
         assert_eq!(messages(|| crate::write(b"second")), 1);
         drop(second);
         assert_eq!(messages(|| crate::write(b"nobody")), 0);
+        Ok(())
     }
 }

@@ -10,7 +10,6 @@ use ferro_gkhi::points::Int3;
 use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::Answer;
 use ferro_gkhi::NoReturn;
-use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use ferro_sys::kprobe::warn_registered_twice;
 use ferro_sys::kprobe::FaultHandler;
@@ -98,17 +97,15 @@ pub(crate) fn trap_exits(
     // SAFETY: Only the engine's own breakpoints are said to be dealt with. It does not sleep; a breakpoint that it meets on
     // the way is a probe's, which `hit` ends at once as a missed one.
     let int3 = unsafe {
-        Registered::<Int3>::engine(name, Priority::Unspecified, |_call, (regs,)| {
-            answer(breakpoint(regs))
-        })
+        Registered::<Int3>::builder(name)
+            .disarmed()
+            .register_engine(|_call, (regs,)| answer(breakpoint(regs)))
     }?;
     // SAFETY: As above, of faults in copies of instructions and of those that a probe's fault handler has repaired.
     let fault = unsafe {
-        Registered::<KernelFault>::engine(
-            name,
-            Priority::Unspecified,
-            |_call, (regs, trapnr, _)| answer(fault(regs, trapnr)),
-        )
+        Registered::<KernelFault>::builder(name)
+            .disarmed()
+            .register_engine(|_call, (regs, trapnr, _)| answer(fault(regs, trapnr)))
     }?;
     Ok((int3, fault))
 }

@@ -11,7 +11,6 @@
 use ferro_gkhi::points::Int3;
 use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::points::ModuleEvent;
-use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use ferro_sys::die_notifier::DieNotifier;
 use ferro_sys::die_notifier::TrapHandler;
@@ -87,14 +86,13 @@ impl Attached {
     fn attach() -> Result<Self> {
         let name = c"rust_kprobes";
         let (int3, fault) = ffi::trap_exits(name)?;
-        let modules = Registered::<ModuleEvent>::pinned(
-            name,
-            Priority::Unspecified,
-            |_call, (module, state)| {
+        let modules = Registered::<ModuleEvent>::builder(name)
+            .pinned()
+            .disarmed()
+            .register(|_call, (module, state)| {
                 ffi::module_event(module, state);
                 ferro_gkhi::Answer::Continue
-            },
-        )?;
+            })?;
         let divide_error = DieNotifier::new()?;
         ferro_gkhi::arm(&[&int3, &fault, &modules])?;
         Ok(Self {

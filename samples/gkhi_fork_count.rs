@@ -9,7 +9,6 @@
 use ferro_gkhi::points::TaskFork;
 use ferro_gkhi::Answer;
 use ferro_gkhi::AnyExit;
-use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
@@ -35,9 +34,7 @@ struct ForkCount {
 
 impl kernel::Module for ForkCount {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let exit = Registered::new(
-            c"fork_count",
-            Priority::Unspecified,
+        let exit = Registered::<TaskFork>::builder(c"fork_count").register(
             |_call, (_task, clone_flags)| {
                 let counter = if clone_flags & CLONE_VM == 0 {
                     &PROCESSES
@@ -48,7 +45,6 @@ impl kernel::Module for ForkCount {
                 Answer::Continue
             },
         )?;
-        exit.arm()?;
         Ok(Self { exit })
     }
 }

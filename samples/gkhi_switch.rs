@@ -45,9 +45,9 @@ struct SwitchHook {
 
 impl kernel::Module for SwitchHook {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let hook = Identified::new(&TASK_SWITCH)?;
+        let hook = Identified::register(&TASK_SWITCH)?;
         Ok(Self {
-            _probe: SchedSwitchProbe::new(Arc::new(Place, GFP_KERNEL)?)?,
+            _probe: SchedSwitchProbe::register(Arc::new(Place, GFP_KERNEL)?)?,
             _hook: hook,
         })
     }

@@ -191,7 +191,7 @@ impl kernel::Module for RelaySched {
         let file = channel.enabled_file(enabled.clone())?;
         let recorder = Arc::new(Recorder { enabled, channel }, GFP_KERNEL)?;
         Ok(Self {
-            _probe: SchedSwitchProbe::new(recorder.clone())?,
+            _probe: SchedSwitchProbe::register(recorder.clone())?,
             _file: file,
             _recorder: recorder,
         })

@@ -41,16 +41,24 @@ use crate::registry::Shape;
 /// # Examples
 ///
 /// ```ignore
-/// let exit = Registered::<TaskFork, AsIs>::new(c"count", Priority::Unspecified, |_call, (task, _flags)| {
+/// let exit = Registered::<TaskFork>::builder(c"count").register(|_call, (task, _flags)| {
 ///     FORKS.inc();
 ///     Answer::Continue
 /// })?;
-/// exit.arm()?;
 /// ```
 pub struct Registered<H: Spec, C: Entry = AsIs> {
     id: ExitId,
     /// There until it is dropped.
     note: Option<KBox<Note>>,
+    _hook: PhantomData<fn(H, C)>,
+}
+
+/// Describes an exit before it is registered; made by [`Registered::builder`].
+pub struct Builder<'a, H: Spec, C: Entry = AsIs> {
+    name: &'a CStr,
+    priority: Priority,
+    is_pinned: bool,
+    is_armed: bool,
     _hook: PhantomData<fn(H, C)>,
 }
 
@@ -60,60 +68,46 @@ pub(crate) fn code_at(location: &'static Location<'static>) -> usize {
     core::ptr::from_ref(location).addr()
 }
 
-impl<H: Open, C: Entry> Registered<H, C> {
-    /// Registers an exit. `name` is for debugfs.
-    ///
-    /// Context: process; sleeps.
-    /// Errors: [`Error::NoHook`], [`Error::OtherParams`] if the hook of this name is not as `H` says,
-    /// [`Error::CannotStop`], [`Error::Occupied`], [`Error::FirstTaken`], [`Error::LastTaken`],
-    /// [`Error::NameTaken`], [`Error::BadName`], [`Error::CannotWait`], [`Error::NoMemory`].
-    #[track_caller]
-    pub fn new<F>(name: &CStr, priority: Priority, exit: F) -> Result<Self, Error>
-    where
-        F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
-        F: Send + Sync + 'static,
-    {
-        Self::with(name, priority, exit)
+impl<H: Spec, C: Entry> Builder<'_, H, C> {
+    /// Where it is called among the exits of the hook; [`Priority::Unspecified`] without this.
+    pub fn priority(self, priority: Priority) -> Self {
+        Self { priority, ..self }
     }
 
-    /// The same for an object that implements [`ExitOn`].
-    #[track_caller]
-    pub fn with<E: ExitOn<H, C>>(name: &CStr, priority: Priority, exit: E) -> Result<Self, Error> {
-        Self::register(name, priority, exit, false, code_at(Location::caller()))
+    /// For an exit that others rely on: it is called although an exit before it has ended the dispatch, and debugfs neither
+    /// arms nor disarms it.
+    pub fn pinned(self) -> Self {
+        Self {
+            is_pinned: true,
+            ..self
+        }
     }
 
-    /// As [`Registered::new`], for an exit that others rely on: it is called although an exit before it has ended the
-    /// dispatch, and debugfs neither arms nor disarms it.
-    #[track_caller]
-    pub fn pinned<F>(name: &CStr, priority: Priority, exit: F) -> Result<Self, Error>
-    where
-        F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
-        F: Send + Sync + 'static,
-    {
-        Self::register(name, priority, exit, true, code_at(Location::caller()))
+    /// It is not called before [`AnyExit::arm`], or [`arm`], which arms several in one step.
+    pub fn disarmed(self) -> Self {
+        Self {
+            is_armed: false,
+            ..self
+        }
     }
-}
 
-impl<H: Spec, C: Entry> Registered<H, C> {
-    pub(crate) fn register<E: ExitOn<H, C>>(
-        name: &CStr,
-        priority: Priority,
+    pub(crate) fn register_from<E: ExitOn<H, C>>(
+        self,
         exit: E,
-        pinned: bool,
         origin: usize,
-    ) -> Result<Self, Error> {
+    ) -> Result<Registered<H, C>, Error> {
         registry::check_context()?;
         let exit = KBox::new(exit, GFP_KERNEL)?;
         let mut parts = ffi::parts_of::<H, C, E>(&exit);
-        if pinned {
+        if self.is_pinned {
             parts.pin();
         }
         // Before it is registered, so that it is there in any case.
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;
         let id = registry::register(&NewExit {
             hook: H::NAME,
-            name,
-            priority,
+            name: self.name,
+            priority: self.priority,
             params: H::COUNT.try_into().map_err(|_| Error::TooManyParams)?,
             parts,
             shape: Some(Shape {
@@ -127,11 +121,51 @@ impl<H: Spec, C: Entry> Registered<H, C> {
         })?;
         registry::own(id, exit);
         note.set(id.number());
-        Ok(Self {
+        let registered = Registered {
             id,
             note: Some(note),
             _hook: PhantomData,
-        })
+        };
+        if self.is_armed {
+            registered.arm()?;
+        }
+        Ok(registered)
+    }
+}
+
+impl<H: Open, C: Entry> Builder<'_, H, C> {
+    /// Registers the exit, and arms it.
+    ///
+    /// Context: process; sleeps.
+    /// Errors: [`Error::NoHook`], [`Error::OtherParams`] if the hook of this name is not as `H` says,
+    /// [`Error::CannotStop`], [`Error::Occupied`], [`Error::FirstTaken`], [`Error::LastTaken`],
+    /// [`Error::NameTaken`], [`Error::BadName`], [`Error::CannotWait`], [`Error::NoMemory`].
+    #[track_caller]
+    pub fn register<F>(self, exit: F) -> Result<Registered<H, C>, Error>
+    where
+        F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
+        F: Send + Sync + 'static,
+    {
+        self.register_exit(exit)
+    }
+
+    /// The same for an object that implements [`ExitOn`].
+    #[track_caller]
+    pub fn register_exit<E: ExitOn<H, C>>(self, exit: E) -> Result<Registered<H, C>, Error> {
+        self.register_from(exit, code_at(Location::caller()))
+    }
+}
+
+impl<H: Spec, C: Entry> Registered<H, C> {
+    /// Describes an exit. `name` is for debugfs.
+    pub fn builder(name: &CStr) -> Builder<'_, H, C> {
+        Builder {
+            name,
+            priority: Priority::Unspecified,
+            is_pinned: false,
+            is_armed: true,
+            _hook: PhantomData,
+        }
     }
 }
 
@@ -140,7 +174,7 @@ impl Registered<CpuPrepare> {
     /// CPUs that are up already.
     ///
     /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for writing.
-    /// Errors: as for [`Registered::new`].
+    /// Errors: as for [`Builder::register`].
     pub fn before_cpus(name: &CStr, prepare: fn(CpuId) -> Result) -> Result<Self, Error> {
         let call = move |_call: &Call<'_, _, _>, (cpu,)| {
             let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(prepare);
@@ -148,9 +182,7 @@ impl Registered<CpuPrepare> {
         };
         // It is the module of `prepare` that must not go first, whoever called this for it.
         let origin = (prepare as *const ()).addr();
-        let exit = Self::register(name, Priority::Unspecified, call, true, origin)?;
-        exit.arm()?;
-        Ok(exit)
+        Self::builder(name).pinned().register_from(call, origin)
     }
 }
 

@@ -25,6 +25,7 @@ pub use error::Error;
 pub use exit::arm;
 pub use exit::disarm;
 pub use exit::AnyExit;
+pub use exit::Builder;
 pub use exit::Registered;
 pub use ferro_core::hooks::Priority;
 pub use ferro_sys::declare_hook;

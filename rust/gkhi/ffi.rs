@@ -30,6 +30,7 @@ use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::exit::code_at;
+use crate::exit::Builder;
 use crate::exit::Registered;
 use crate::registry;
 use crate::registry::ExitId;
@@ -62,13 +63,16 @@ pub(crate) fn site_of(hook: HookRef) -> Result<Site> {
 
 /// What the registry needs to call an exit in Rust.
 pub(crate) fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &KBox<E>) -> Parts {
-    // SAFETY: What is in a box stays where it is; `Registered`, which alone calls this, gives the box to the registry, which
+    // SAFETY: What is in a box stays where it is; `Builder`, which alone calls this, gives the box to the registry, which
     // drops it when it has deregistered the exit and no call of it is left. It compares the description with the hook's.
     unsafe { typed::parts_of::<H, C, E>(exit) }
 }
 
-impl<H: Spec, C: Entry> Registered<H, C> {
-    /// The exit of an engine, on a hook where an exit can break the kernel. It is pinned, as by [`Registered::pinned`].
+impl<H: Spec, C: Entry> Builder<'_, H, C> {
+    /// Registers the exit of an engine, on a hook where an exit can break the kernel. It is pinned, as by
+    /// [`Builder::pinned`].
+    ///
+    /// Context and errors: as for [`Builder::register`].
     ///
     /// # Safety
     ///
@@ -76,12 +80,13 @@ impl<H: Spec, C: Entry> Registered<H, C> {
     /// It does not sleep, and neither drops nor disarms itself. If the hook is a trap, nothing that the exit calls prints, or
     /// meets such a trap that this exit does not end at once.
     #[track_caller]
-    pub unsafe fn engine<F>(name: &CStr, priority: Priority, exit: F) -> Result<Self, Error>
+    pub unsafe fn register_engine<F>(self, exit: F) -> Result<Registered<H, C>, Error>
     where
         F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
         F: Send + Sync + 'static,
     {
-        Self::register(name, priority, exit, true, code_at(Location::caller()))
+        self.pinned()
+            .register_from(exit, code_at(Location::caller()))
     }
 }
 

@@ -26,7 +26,7 @@ impl Identified {
     /// Context: process; sleeps.
     /// Errors: [`Error::Already`]; [`Error::NameTaken`]; [`Error::BadName`]; [`Error::BadHook`] if
     /// it is not a static; [`Error::CannotWait`]; [`Error::NoMemory`].
-    pub fn new<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
+    pub fn register<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
         registry::check_context()?;
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;
         note.set(registry::identify(hook.to_ref(), true)?);

@@ -81,8 +81,10 @@ mod suite {
 
     #[test]
     fn a_dormant_hook_calls_nobody() -> Result {
-        let _hook = Identified::new(&SUM)?;
-        let exit = Registered::<Sum>::with(c"exit", Priority::Unspecified, Digit(1))?;
+        let _hook = Identified::register(&SUM)?;
+        let exit = Registered::<Sum>::builder(c"exit")
+            .disarmed()
+            .register_exit(Digit(1))?;
         assert!(!hook_is_active!(SUM));
         assert!(fire(1).0 == 0 && !exit.is_armed());
         exit.arm()?;
@@ -96,12 +98,25 @@ mod suite {
 
     #[test]
     fn exits_are_called_in_order() -> Result {
-        let _hook = Identified::new(&SUM)?;
-        let last = Registered::<Sum>::with(c"last", Priority::Last, Digit(5))?;
-        let third = Registered::<Sum>::with(c"third", Priority::Unspecified, Digit(3))?;
-        let second = Registered::<Sum>::with(c"second", Priority::UnspecifiedLifo, Digit(2))?;
-        let first = Registered::<Sum>::with(c"first", Priority::First, Digit(1))?;
-        let fourth = Registered::<Sum>::with(c"fourth", Priority::Unspecified, Digit(4))?;
+        let _hook = Identified::register(&SUM)?;
+        let last = Registered::<Sum>::builder(c"last")
+            .priority(Priority::Last)
+            .disarmed()
+            .register_exit(Digit(5))?;
+        let third = Registered::<Sum>::builder(c"third")
+            .disarmed()
+            .register_exit(Digit(3))?;
+        let second = Registered::<Sum>::builder(c"second")
+            .priority(Priority::UnspecifiedLifo)
+            .disarmed()
+            .register_exit(Digit(2))?;
+        let first = Registered::<Sum>::builder(c"first")
+            .priority(Priority::First)
+            .disarmed()
+            .register_exit(Digit(1))?;
+        let fourth = Registered::<Sum>::builder(c"fourth")
+            .disarmed()
+            .register_exit(Digit(4))?;
         crate::arm(&[&last, &third, &second, &first, &fourth])?;
         assert_eq!(fire(1).0, 12345);
         third.disarm()?;
@@ -116,35 +131,49 @@ mod suite {
 
     #[test]
     fn parameters_arrive_and_change() -> Result {
-        let _hook = Identified::new(&SUM)?;
-        let exit = Registered::<Sum>::new(c"exit", Priority::Only, |call, (by, sum, negative)| {
-            *sum += u64::from(by) + u64::from(negative == -1 && call.count() == 3);
-            Answer::Continue
-        })?;
-        exit.arm()?;
+        let _hook = Identified::register(&SUM)?;
+        let _exit = Registered::<Sum>::builder(c"exit")
+            .priority(Priority::Only)
+            .register(|call, (by, sum, negative)| {
+                *sum += u64::from(by) + u64::from(negative == -1 && call.count() == 3);
+                Answer::Continue
+            })?;
         assert_eq!(fire(u32::MAX).0, 1 << 32);
         Ok(())
     }
 
     #[test]
     fn another_type_is_refused() -> Result {
-        let _hook = Identified::new(&SUM)?;
-        assert_eq!(Identified::new(&other::SUM).err(), Some(Error::NameTaken));
-        let other =
-            Registered::<other::OtherSum>::new(c"x", Priority::Last, |_, _| Answer::Continue);
+        let _hook = Identified::register(&SUM)?;
+        assert_eq!(
+            Identified::register(&other::SUM).err(),
+            Some(Error::NameTaken)
+        );
+        let other = Registered::<other::OtherSum>::builder(c"x")
+            .priority(Priority::Last)
+            .register(|_, _| Answer::Continue);
         assert_eq!(other.err(), Some(Error::OtherParams));
         Ok(())
     }
 
     #[test]
     fn a_pinned_exit_is_called_in_any_case() -> Result {
-        let _hook = Identified::new(&SUM)?;
-        let first = Registered::<Sum>::new(c"first", Priority::First, |_, _| Answer::Terminate)?;
-        let skipped = Registered::<Sum>::with(c"skipped", Priority::Unspecified, Digit(2))?;
-        let pinned = Registered::<Sum>::pinned(c"pinned", Priority::Last, |_, (_, sum, _)| {
-            *sum += 3;
-            Answer::Continue
-        })?;
+        let _hook = Identified::register(&SUM)?;
+        let first = Registered::<Sum>::builder(c"first")
+            .priority(Priority::First)
+            .disarmed()
+            .register(|_, _| Answer::Terminate)?;
+        let skipped = Registered::<Sum>::builder(c"skipped")
+            .disarmed()
+            .register_exit(Digit(2))?;
+        let pinned = Registered::<Sum>::builder(c"pinned")
+            .priority(Priority::Last)
+            .pinned()
+            .disarmed()
+            .register(|_, (_, sum, _)| {
+                *sum += 3;
+                Answer::Continue
+            })?;
         crate::arm(&[&first, &skipped, &pinned])?;
         let (sum, outcome) = fire(1);
         assert!(sum == 3 && is(&outcome, false));
@@ -154,12 +183,17 @@ mod suite {
 
     #[test]
     fn whoever_is_not_0_ends_the_dispatch() -> Result {
-        let _hook = Identified::new(&SUM)?;
-        let first = Registered::<Sum>::new(c"first", Priority::First, |_, (by, _, _)| match by {
-            0 => Answer::Terminate,
-            _ => Answer::Continue,
-        })?;
-        let second = Registered::<Sum>::with(c"second", Priority::Unspecified, Digit(2))?;
+        let _hook = Identified::register(&SUM)?;
+        let first = Registered::<Sum>::builder(c"first")
+            .priority(Priority::First)
+            .disarmed()
+            .register(|_, (by, _, _)| match by {
+                0 => Answer::Terminate,
+                _ => Answer::Continue,
+            })?;
+        let second = Registered::<Sum>::builder(c"second")
+            .disarmed()
+            .register_exit(Digit(2))?;
         crate::arm(&[&first, &second])?;
         let (sum, outcome) = fire(1);
         assert!(sum == 2 && is(&outcome, true));
@@ -174,9 +208,11 @@ mod suite {
 
     #[test]
     fn an_exit_can_answer_for_the_function() -> Result {
-        let _hook = Identified::new(&ASK)?;
-        let exit =
-            Registered::<Ask>::new(c"answer", Priority::Only, |_, (question,)| match question {
+        let _hook = Identified::register(&ASK)?;
+        let exit = Registered::<Ask>::builder(c"answer")
+            .priority(Priority::Only)
+            .disarmed()
+            .register(|_, (question,)| match question {
                 42 => Answer::Return(-7),
                 43 => Answer::Terminate,
                 _ => Answer::Continue,
@@ -189,12 +225,18 @@ mod suite {
 
     #[test]
     fn an_exit_can_disarm_itself() -> Result {
-        let _hook = Identified::new(&SUM)?;
-        let exit = Registered::<Sum>::new(c"once", Priority::First, |call, (_, sum, _)| {
-            *sum += u64::from(call.disarm_self()) + 10 * u64::from(call.disarm_self());
-            Answer::Continue
-        })?;
-        let other = Registered::<Sum>::with(c"other", Priority::Last, Digit(0))?;
+        let _hook = Identified::register(&SUM)?;
+        let exit = Registered::<Sum>::builder(c"once")
+            .priority(Priority::First)
+            .disarmed()
+            .register(|call, (_, sum, _)| {
+                *sum += u64::from(call.disarm_self()) + 10 * u64::from(call.disarm_self());
+                Answer::Continue
+            })?;
+        let other = Registered::<Sum>::builder(c"other")
+            .priority(Priority::Last)
+            .disarmed()
+            .register_exit(Digit(0))?;
         // Alone, and among others.
         for both in [false, true] {
             if both {
@@ -226,17 +268,19 @@ mod suite {
 
     #[test]
     fn conditions_hold() -> Result {
-        let _ask = Identified::new(&ASK)?;
-        let _bare = Identified::new(&BARE)?;
-        let exit = Registered::<Ask, _>::with(c"stopped", Priority::Only, Stopped)?;
-        exit.arm()?;
+        let _ask = Identified::register(&ASK)?;
+        let _bare = Identified::register(&BARE)?;
+        let exit = Registered::<Ask, _>::builder(c"stopped")
+            .priority(Priority::Only)
+            .register_exit(Stopped)?;
         assert_eq!((ask(1), SEEN.load(Relaxed)), (5, 1));
         drop(exit);
-        let exit = Registered::<Bare, WithIrqsOff>::new(c"irqs", Priority::Only, |_, ()| {
-            SEEN.store(2 + u32::from(ferro_sys::cpu::irqs_are_off()), Relaxed);
-            Answer::Continue
-        })?;
-        exit.arm()?;
+        let _exit = Registered::<Bare, WithIrqsOff>::builder(c"irqs")
+            .priority(Priority::Only)
+            .register(|_, ()| {
+                SEEN.store(2 + u32::from(ferro_sys::cpu::irqs_are_off()), Relaxed);
+                Answer::Continue
+            })?;
         hook!(BARE);
         assert_eq!(SEEN.load(Relaxed), 3);
         assert!(!ferro_sys::cpu::irqs_are_off());
@@ -245,28 +289,33 @@ mod suite {
 
     #[test]
     fn the_cpus_are_not_stopped_for_everybody() -> Result {
-        let _bare = Identified::new(&BARE)?;
-        let no = Registered::<Bare, WithCpusStopped>::new(c"x", Priority::Only, |_, ()| {
-            Answer::Continue
-        });
+        let _bare = Identified::register(&BARE)?;
+        let no = Registered::<Bare, WithCpusStopped>::builder(c"x")
+            .priority(Priority::Only)
+            .register(|_, ()| Answer::Continue);
         assert_eq!(no.err(), Some(Error::CannotStop));
-        let no = Registered::<TaskExit, WithCpusStopped>::new(c"x", Priority::Last, |_, _| {
-            Answer::Continue
-        });
+        let no = Registered::<TaskExit, WithCpusStopped>::builder(c"x")
+            .priority(Priority::Last)
+            .register(|_, _| Answer::Continue);
         assert_eq!(no.err(), Some(Error::CannotStop));
-        let no = Registered::<CpuPrepare, WithCpusStopped>::new(c"x", Priority::Last, |_, _| {
-            Answer::Continue
-        });
+        let no = Registered::<CpuPrepare, WithCpusStopped>::builder(c"x")
+            .priority(Priority::Last)
+            .register(|_, _| Answer::Continue);
         assert_eq!(no.err(), Some(Error::CannotStop));
         Ok(())
     }
 
     #[test]
     fn what_is_refused() -> Result {
-        let new = |name, priority| Registered::<Sum, AsIs>::with(name, priority, Digit(1));
+        let new = |name, priority| {
+            Registered::<Sum, AsIs>::builder(name)
+                .priority(priority)
+                .disarmed()
+                .register_exit(Digit(1))
+        };
         assert_eq!(new(c"a", Priority::First).err(), Some(Error::NoHook));
-        let hook = Identified::new(&SUM)?;
-        assert_eq!(Identified::new(&SUM).err(), Some(Error::Already));
+        let hook = Identified::register(&SUM)?;
+        assert_eq!(Identified::register(&SUM).err(), Some(Error::Already));
         let a = new(c"a", Priority::First)?;
         assert_eq!(new(c"b", Priority::First).err(), Some(Error::FirstTaken));
         assert_eq!(new(c"b", Priority::Only).err(), Some(Error::Occupied));
@@ -288,7 +337,7 @@ mod suite {
         assert_eq!(only.arm().err(), Some(Error::Deleted));
         assert_eq!(only.disarm(), Ok(()));
         // The name is free again, and the old exit does not come back.
-        let _hook = Identified::new(&SUM)?;
+        let _hook = Identified::register(&SUM)?;
         assert_eq!(only.arm().err(), Some(Error::Deleted));
         let again = new(c"a", Priority::Only)?;
         again.arm()?;
@@ -298,15 +347,15 @@ mod suite {
 
     #[test]
     fn the_hook_points_are_there() -> Result {
-        let _fork =
-            Registered::<crate::points::TaskFork>::new(c"kunit", Priority::Unspecified, |_, _| {
-                Answer::Continue
-            })?;
-        let _exit =
-            Registered::<TaskExit>::new(c"kunit", Priority::Unspecified, |_, _| Answer::Continue)?;
-        let _prepare = Registered::<CpuPrepare>::new(c"kunit", Priority::Unspecified, |_, _| {
-            Answer::Continue
-        })?;
+        let _fork = Registered::<crate::points::TaskFork>::builder(c"kunit")
+            .disarmed()
+            .register(|_, _| Answer::Continue)?;
+        let _exit = Registered::<TaskExit>::builder(c"kunit")
+            .disarmed()
+            .register(|_, _| Answer::Continue)?;
+        let _prepare = Registered::<CpuPrepare>::builder(c"kunit")
+            .disarmed()
+            .register(|_, _| Answer::Continue)?;
         Ok(())
     }
 }

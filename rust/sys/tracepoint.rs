@@ -9,13 +9,17 @@
 
 use core::ptr::NonNull;
 
+use kernel::alloc::AllocError;
 use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 use kernel::task::Task;
 
+use crate::deferred::may_sleep;
 use crate::deferred::Deferred;
 use crate::mutex::StaticMutex;
 
@@ -69,53 +73,148 @@ pub trait SchedSwitch: Send + Sync + 'static {
     fn switch(&self, event: &Switch);
 }
 
+/// Why a probe could not be registered, armed or disarmed. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The kernel has no such tracepoint (`ENOENT`).
+    NotFound,
+    /// The handler is armed by another registration (`EEXIST`).
+    Already,
+    /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
+    MustNotSleep,
+    /// No memory (`ENOMEM`).
+    NoMemory,
+    /// The tracepoint cannot be enabled.
+    Other(kernel::error::Error),
+}
+
+impl From<Error> for kernel::error::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotFound => ENOENT,
+            Error::Already => EEXIST,
+            Error::MustNotSleep => EBUSY,
+            Error::NoMemory => ENOMEM,
+            Error::Other(e) => e,
+        }
+    }
+}
+
+impl From<AllocError> for Error {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// Refuses what sleeps where nothing may, as in a handler.
+fn must_sleep() -> Result<(), Error> {
+    match may_sleep() {
+        true => Ok(()),
+        false => Err(Error::MustNotSleep),
+    }
+}
+
 /// A probe on `sched_switch`, which ends when this is dropped. The handler may drop it, too: then it is called until a
 /// work item has done it. If it is forgotten, it ends when its module goes.
 pub struct SchedSwitchProbe<T: SchedSwitch> {
-    _attached: Deferred<Attached<T>>,
+    attached: Deferred<Attached<T>>,
 }
 
 impl<T: SchedSwitch> SchedSwitchProbe<T> {
-    /// Calls `handler` at every switch from now on.
+    /// Registers a probe, and arms it: `handler` is called at every switch from now on.
     ///
-    /// Context: process; sleeps. Errors: -ENOENT if the kernel has no such tracepoint, -EEXIST, -ENOMEM.
-    pub fn new(handler: Arc<T>) -> Result<Self> {
-        Ok(Self {
-            _attached: Deferred::new(Attached::new(handler))?,
-        })
+    /// Context: process; sleeps. Errors: [`Error::NotFound`], and those of [`SchedSwitchProbe::arm`].
+    pub fn register(handler: Arc<T>) -> Result<Self, Error> {
+        must_sleep()?;
+        let attached = Attached::new(handler);
+        let new = Self {
+            attached: Deferred::new(attached)?,
+        };
+        new.arm()?;
+        Ok(new)
+    }
+
+    /// Has the handler called, if it is not.
+    ///
+    /// Context: process; sleeps. Errors: [`Error::Already`], [`Error::MustNotSleep`], [`Error::NoMemory`],
+    /// [`Error::Other`].
+    pub fn arm(&self) -> Result<(), Error> {
+        must_sleep()?;
+        // SAFETY: The probe has the signature of this tracepoint, and the handler is there until `attached` is dropped, which
+        // removes it.
+        unsafe { self.attached.add() }
+    }
+
+    /// Has the handler called no longer. No CPU is in it any more when this returns.
+    ///
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`].
+    pub fn disarm(&self) -> Result<(), Error> {
+        must_sleep()?;
+        self.attached.remove();
+        Ok(())
+    }
+
+    /// Whether the handler is called. Context: any.
+    pub fn is_armed(&self) -> bool {
+        self.attached.is_armed.load(Relaxed)
     }
 }
 
 /// Keeps a probe on `sched_switch`.
-///
-/// # Invariants
-///
-/// `entry` was registered with `handler` as its data, and is registered as long as [`ENTRIES`] has it.
 struct Attached<T: SchedSwitch> {
+    /// `handler` is its data; the tracepoint calls it as long as [`ENTRIES`] has it.
     entry: Entry,
+    /// Whether [`ENTRIES`] has it. Changes with its lock held.
+    is_armed: Atomic<bool>,
     _handler: Arc<T>,
 }
 
 impl<T: SchedSwitch> Attached<T> {
-    fn new(handler: Arc<T>) -> Result<Self> {
+    fn new(handler: Arc<T>) -> Result<Self, Error> {
         let entry = Entry {
             tracepoint: find(c"sched_switch")?,
             probe: probe_ptr::<T>(),
             data: Arc::as_ptr(&handler).cast_mut().cast(),
         };
-        // SAFETY: The probe has the signature of this tracepoint, and the handler is there until `drop()` has removed it.
-        unsafe { entry.add() }?;
-        // INVARIANT: Registered above.
         Ok(Self {
             entry,
+            is_armed: Atomic::new(false),
             _handler: handler,
         })
+    }
+
+    /// Has the tracepoint call the function, if it does not.
+    ///
+    /// # Safety
+    ///
+    /// The function has the tracepoint's signature.
+    unsafe fn add(&self) -> Result<(), Error> {
+        let mut entries = ENTRIES.lock();
+        if self.is_armed.load(Relaxed) {
+            return Ok(());
+        }
+        // SAFETY: By the rules of this function; the handler is there until `drop()` has removed it.
+        unsafe { self.entry.add(&mut entries) }?;
+        self.is_armed.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Undoes [`Attached::add`], if that has been done. No CPU is in the function any more when this returns.
+    fn remove(&self) {
+        let mut entries = ENTRIES.lock();
+        if self.is_armed.load(Relaxed) {
+            self.is_armed.store(false, Relaxed);
+            self.entry.remove(&mut entries);
+        }
+        drop(entries);
+        // SAFETY: Has no requirement.
+        unsafe { bindings::ferro_tracepoint_synchronize_unregister() };
     }
 }
 
 impl<T: SchedSwitch> Drop for Attached<T> {
     fn drop(&mut self) {
-        self.entry.remove();
+        self.remove();
     }
 }
 
@@ -137,7 +236,7 @@ extern "C" {
     static mut ferro_tracepoints_lock: bindings::mutex;
 }
 
-/// What is registered, to be found when the module of a function goes.
+/// What is armed, to be found when the module of a function goes.
 static ENTRIES: StaticMutex<KVec<Entry>> =
     // SAFETY: A mutex of `deferred.c` that protects nothing else.
     unsafe { StaticMutex::new(&raw mut ferro_tracepoints_lock, KVec::new()) };
@@ -147,28 +246,32 @@ impl Entry {
     ///
     /// # Safety
     ///
-    /// `probe` has the tracepoint's signature, and takes `data` until [`Entry::remove`] has returned.
-    unsafe fn add(self) -> Result {
-        let mut entries = ENTRIES.lock();
+    /// `probe` has the tracepoint's signature, and takes `data` until [`Entry::remove`] and a grace period are over.
+    unsafe fn add(self, entries: &mut KVec<Entry>) -> Result<(), Error> {
+        // The tracepoint cannot tell two with the same function and data.
+        if entries.contains(&self) {
+            return Err(Error::Already);
+        }
         entries.reserve(1, GFP_KERNEL)?;
         // SAFETY: The tracepoint lives as long as the kernel; the rest by the rules of this function.
-        to_result(unsafe {
+        let added = to_result(unsafe {
             bindings::tracepoint_probe_register(self.tracepoint.as_ptr(), self.probe, self.data)
+        });
+        added.map_err(|e| match e {
+            e if e == ENOMEM => Error::NoMemory,
+            e => Error::Other(e),
         })?;
         // There is room.
-        Ok(entries.push_within_capacity(self)?)
+        let _ = entries.push_within_capacity(self);
+        Ok(())
     }
 
-    /// Undoes [`Entry::add`], unless that has been done. When this returns, no CPU is in the function any more.
-    fn remove(self) {
-        let mut entries = ENTRIES.lock();
+    /// Undoes [`Entry::add`], unless its module has gone.
+    fn remove(self, entries: &mut KVec<Entry>) {
         if let Some(at) = entries.iter().position(|entry| *entry == self) {
             let _ = entries.remove(at);
             self.detach();
         }
-        drop(entries);
-        // SAFETY: Has no requirement.
-        unsafe { bindings::ferro_tracepoint_synchronize_unregister() };
     }
 
     /// With the lock, once.
@@ -243,7 +346,7 @@ unsafe extern "C" fn probe<T: SchedSwitch>(
 }
 
 /// A tracepoint of the kernel proper, by name.
-fn find(name: &CStr) -> Result<NonNull<bindings::tracepoint>> {
+fn find(name: &CStr) -> Result<NonNull<bindings::tracepoint>, Error> {
     struct Search<'a> {
         name: &'a CStr,
         found: *mut bindings::tracepoint,
@@ -268,5 +371,5 @@ fn find(name: &CStr) -> Result<NonNull<bindings::tracepoint>> {
     };
     // SAFETY: `look` gets what it expects.
     unsafe { bindings::for_each_kernel_tracepoint(Some(look), (&raw mut search).cast()) };
-    NonNull::new(search.found).ok_or(ENOENT)
+    NonNull::new(search.found).ok_or(Error::NotFound)
 }

@@ -95,7 +95,7 @@ pub unsafe trait Spec: Sized + 'static {
 ///
 /// Whatever an exit answers does no harm. The hook is no trap: what an exit calls may trap again, without end.
 #[diagnostic::on_unimplemented(
-    message = "attaching to `{Self}` is for engines: `Registered::engine()`, which is unsafe"
+    message = "attaching to `{Self}` is for engines: `Builder::register_engine()`, which is unsafe"
 )]
 pub unsafe trait Open: Spec {}
 

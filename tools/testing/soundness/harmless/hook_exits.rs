@@ -124,31 +124,31 @@ enum Do {
 fn fork_exit(what: Do) -> Result<Place<Registered<TaskFork>>> {
     let own = place()?;
     let (mine, canary) = (own.clone(), Canary(42));
-    let exit = Registered::<TaskFork>::new(c"sound", Priority::Unspecified, move |_call, _| {
-        if !first() {
-            return Answer::Continue;
-        }
-        match what {
-            Do::Drop => drop(take(&mine)),
-            Do::Disarm => {
-                let taken = take(&mine);
-                let result = taken
-                    .as_ref()
-                    .map(|exit: &Registered<TaskFork>| exit.disarm());
-                if matches!(result, Some(Ok(()))) {
-                    harm("disarm() says that nobody is in the exit that calls it");
-                }
-                pr_info!("disarm in the exit: {:?}\n", result);
-                *mine.lock() = taken;
+    let exit = Registered::<TaskFork>::builder(c"sound")
+        .register(move |_call, _| {
+            if !first() {
+                return Answer::Continue;
             }
-            Do::Sleep => fsleep(Delta::from_millis(1500)),
-        }
-        // Long enough that what is freed meanwhile is seen.
-        fsleep(Delta::from_millis(300));
-        over(&canary);
-        Answer::Continue
-    })?;
-    exit.arm()?;
+            match what {
+                Do::Drop => drop(take(&mine)),
+                Do::Disarm => {
+                    let taken = take(&mine);
+                    let result = taken
+                        .as_ref()
+                        .map(|exit: &Registered<TaskFork>| exit.disarm());
+                    if matches!(result, Some(Ok(()))) {
+                        harm("disarm() says that nobody is in the exit that calls it");
+                    }
+                    pr_info!("disarm in the exit: {:?}\n", result);
+                    *mine.lock() = taken;
+                }
+                Do::Sleep => fsleep(Delta::from_millis(1500)),
+            }
+            // Long enough that what is freed meanwhile is seen.
+            fsleep(Delta::from_millis(300));
+            over(&canary);
+            Answer::Continue
+        })?;
     *own.lock() = Some(exit);
     Ok(own)
 }
@@ -162,32 +162,32 @@ fn take<T: Unpin>(place: &Place<T>) -> Option<T> {
 fn event_exit() -> Result<Place<Registered<ModuleEvent>>> {
     let own = place()?;
     let (mine, canary) = (own.clone(), Canary(42));
-    let exit = Registered::<ModuleEvent>::new(c"sound", Priority::Unspecified, move |_call, _| {
-        if first() {
-            drop(take(&mine));
-            fsleep(Delta::from_millis(300));
-            over(&canary);
-        }
-        Answer::Continue
-    })?;
-    exit.arm()?;
+    let exit = Registered::<ModuleEvent>::builder(c"sound")
+        .register(move |_call, _| {
+            if first() {
+                drop(take(&mine));
+                fsleep(Delta::from_millis(300));
+                over(&canary);
+            }
+            Answer::Continue
+        })?;
     *own.lock() = Some(exit);
     Ok(own)
 }
 
 /// Dropped where preemption is off.
 fn atomic_exit() -> Result {
-    let _hook = Identified::new(&ATOMIC)?;
+    let _hook = Identified::register(&ATOMIC)?;
     let own = place()?;
     let (mine, canary) = (own.clone(), Canary(42));
-    let exit = Registered::<InAtomic>::new(c"sound", Priority::Unspecified, move |_call, ()| {
-        if first() {
-            drop(take(&mine));
-            over(&canary);
-        }
-        Answer::Continue
-    })?;
-    exit.arm()?;
+    let exit = Registered::<InAtomic>::builder(c"sound")
+        .register(move |_call, ()| {
+            if first() {
+                drop(take(&mine));
+                over(&canary);
+            }
+            Answer::Continue
+        })?;
     *own.lock() = Some(exit);
     hook!(ATOMIC);
     come("the exit was not dropped", || DROPPED.load(Acquire) == 1);
@@ -196,29 +196,31 @@ fn atomic_exit() -> Result {
 
 /// An exit on `task_fork` that sleeps until it can go on, and owns this.
 fn sleeper<T: Send + Sync + 'static>(owned: T) -> Result<Registered<TaskFork>> {
-    let exit = Registered::new(c"sleeper", Priority::First, move |_call, _| {
-        let _owned = &owned;
-        if first() {
-            come("the exit cannot go on", || GO_ON.load(Acquire) == 1);
-            STAGE.store(2, Release);
-        }
-        Answer::Continue
-    })?;
-    exit.arm()?;
+    let exit = Registered::<TaskFork>::builder(c"sleeper")
+        .priority(Priority::First)
+        .register(move |_call, _| {
+            let _owned = &owned;
+            if first() {
+                come("the exit cannot go on", || GO_ON.load(Acquire) == 1);
+                STAGE.store(2, Release);
+            }
+            Answer::Continue
+        })?;
     Ok(exit)
 }
 
 /// An exit that comes after the sleeper.
 fn next() -> Result<Registered<TaskFork>> {
     let canary = Canary(42);
-    let exit = Registered::new(c"next", Priority::Last, move |_call, _| {
-        let _owned = &canary;
-        if DROPPED.load(Acquire) != 0 {
-            harm("an exit is called that has been dropped");
-        }
-        Answer::Continue
-    })?;
-    exit.arm()?;
+    let exit = Registered::<TaskFork>::builder(c"next")
+        .priority(Priority::Last)
+        .register(move |_call, _| {
+            let _owned = &canary;
+            if DROPPED.load(Acquire) != 0 {
+                harm("an exit is called that has been dropped");
+            }
+            Answer::Continue
+        })?;
     Ok(exit)
 }
 
@@ -235,10 +237,8 @@ impl Drop for Locking {
 }
 
 fn arm_another() -> Result<Registered<TaskFork>> {
-    let exit = Registered::new(c"another", Priority::Unspecified, |_call, _| {
-        Answer::Continue
-    })?;
-    exit.arm()?;
+    let exit = Registered::<TaskFork>::builder(c"another")
+        .register(|_call, _| Answer::Continue)?;
     Ok(exit)
 }
 
@@ -281,25 +281,18 @@ impl kernel::Module for Harm {
                 Kept::Nothing
             }
             6 => {
-                let waiting = Registered::<ModuleEvent>::new(
-                    c"sound",
-                    Priority::Unspecified,
-                    |_call, (_, state)| {
+                let waiting = Registered::<ModuleEvent>::builder(c"sound")
+                    .register(|_call, (_, state)| {
                         if state == COMING && first() {
                             come("disarming waits for an exit of another hook", || {
                                 GO_ON.load(Acquire) == 1
                             });
                         }
                         Answer::Continue
-                    },
-                )?;
-                waiting.arm()?;
-                let hook = Identified::new(&OTHER)?;
-                let other =
-                    Registered::<Other>::new(c"sound", Priority::Unspecified, |_call, _| {
-                        Answer::Continue
                     })?;
-                other.arm()?;
+                let hook = Identified::register(&OTHER)?;
+                let other = Registered::<Other>::builder(c"sound")
+                    .register(|_call, _| Answer::Continue)?;
                 hook!(OTHER, 1);
                 Kept::Two(waiting, Some(other), hook)
             }
@@ -310,9 +303,10 @@ impl kernel::Module for Harm {
             8 => Kept::Earlier(sleeper(())?, Some(next()?)),
             9 => {
                 let lock = Arc::pin_init(new_mutex!(()), GFP_KERNEL)?;
-                let hook = Identified::new(&ATOMIC)?;
-                let other = Registered::new(c"sound", Priority::Only, |_call, _| Answer::Continue)?;
-                other.arm()?;
+                let hook = Identified::register(&ATOMIC)?;
+                let other = Registered::<InAtomic>::builder(c"sound")
+                    .priority(Priority::Only)
+                    .register(|_call, _| Answer::Continue)?;
                 let sleeper = sleeper(Locking(lock.clone()))?;
                 Kept::Locked(Some(sleeper), other, hook, lock)
             }

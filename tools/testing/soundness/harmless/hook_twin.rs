@@ -7,7 +7,6 @@
 
 use ferro_gkhi::define_hook;
 use ferro_gkhi::Answer;
-use ferro_gkhi::AnyExit;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
@@ -39,11 +38,12 @@ struct Twin(#[allow(dead_code)] Registered<TwinSpec>);
 
 impl kernel::Module for Twin {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let exit = Registered::<TwinSpec>::new(c"twin", Priority::Last, |_call, (value,)| {
-            pr_err!("BUG: read {} bytes\n", value.get().len());
-            Answer::Continue
-        })?;
-        exit.arm()?;
+        let exit = Registered::<TwinSpec>::builder(c"twin")
+            .priority(Priority::Last)
+            .register(|_call, (value,)| {
+                pr_err!("BUG: read {} bytes\n", value.get().len());
+                Answer::Continue
+            })?;
         Ok(Self(exit))
     }
 }

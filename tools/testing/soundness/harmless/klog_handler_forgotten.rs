@@ -30,7 +30,7 @@ impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // For the handler of the time before.
         klog!("from {}\n", "the next");
-        core::mem::forget(Registration::<Silent>::new());
+        core::mem::forget(Registration::<Silent>::register()?);
         Ok(Self)
     }
 }

@@ -117,7 +117,7 @@ impl kernel::Module for Client {
         let probe = entry_probe!("kernel_clone", |_ctx| place.drop_it());
         new.entered.put(probe.register()?);
         let handler = Arc::new(Switched(new.switched.clone()), GFP_KERNEL)?;
-        new.switched.put(SchedSwitchProbe::new(handler)?);
+        new.switched.put(SchedSwitchProbe::register(handler)?);
         Ok(new)
     }
 }

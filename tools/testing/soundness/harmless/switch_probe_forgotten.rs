@@ -33,7 +33,7 @@ struct Client;
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let switches = Arc::new(Switches(Atomic::new(0)), GFP_KERNEL)?;
-        core::mem::forget(SchedSwitchProbe::new(switches)?);
+        core::mem::forget(SchedSwitchProbe::register(switches)?);
         Ok(Self)
     }
 }

@@ -6,7 +6,6 @@
 
 use ferro_gkhi::Answer;
 use ferro_gkhi::AsIs;
-use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use ferro_gkhi::points::Int3;
 use ferro_gkhi::points::KernelFault;
@@ -21,11 +20,11 @@ module! {
 }
 
 fn fault() {
-    let _ = Registered::<KernelFault, AsIs>::new(c"x", Priority::Last, |_, _| Answer::Terminate); //~ E0599
+    let _ = Registered::<KernelFault, AsIs>::builder(c"x").register(|_, _| Answer::Terminate); //~ E0599
 }
 
 fn breakpoint() {
-    let _ = Registered::<Int3, AsIs>::pinned(c"x", Priority::Last, |_, _| Answer::Continue); //~ E0599
+    let _ = Registered::<Int3, AsIs>::builder(c"x").pinned().register(|_, _| Answer::Continue); //~ E0599
 }
 
 struct Client;

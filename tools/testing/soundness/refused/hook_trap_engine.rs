@@ -5,7 +5,6 @@
 
 use ferro_gkhi::Answer;
 use ferro_gkhi::AsIs;
-use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use ferro_gkhi::points::Int3;
 use kernel::prelude::*;
@@ -19,7 +18,7 @@ module! {
 }
 
 fn breakpoint() {
-    let _ = Registered::<Int3, AsIs>::engine(c"x", Priority::Last, |_, _| Answer::Continue); //~ E0133
+    let _ = Registered::<Int3, AsIs>::builder(c"x").register_engine(|_, _| Answer::Continue); //~ E0133
 }
 
 struct Client;

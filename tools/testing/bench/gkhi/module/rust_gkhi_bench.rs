@@ -7,10 +7,8 @@
 use ferro_gkhi::define_hook;
 use ferro_gkhi::hook;
 use ferro_gkhi::Answer;
-use ferro_gkhi::AnyExit;
 use ferro_gkhi::Identified;
 use ferro_gkhi::Outcome;
-use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use ferro_gkhi::WithIrqsOff;
 use ferro_sys::cpu::with_irqs_off;
@@ -216,15 +214,10 @@ impl Counters {
 macro_rules! counting {
     ($hook:ty, $condition:ty, $name:expr, $counters:expr) => {{
         let counters = $counters.clone();
-        let exit = Registered::<$hook, $condition>::new(
-            $name,
-            Priority::Unspecified,
-            move |_call, (_a, _b)| {
+        let exit = Registered::<$hook, $condition>::builder($name).register(move |_call, (_a, _b)| {
                 counters.count();
                 Answer::Continue
-            },
-        )?;
-        exit.arm()?;
+            })?;
         exit
     }};
 }
@@ -238,18 +231,18 @@ impl kernel::Module for Bench {
         use ferro_gkhi::AsIs;
 
         let _hooks = (
-            Identified::new(&DORMANT_0)?,
-            Identified::new(&DORMANT_2)?,
-            Identified::new(&DORMANT_5)?,
-            Identified::new(&DORMANT_FUNCTION)?,
-            Identified::new(&EMPTY)?,
-            Identified::new(&COUNT)?,
-            Identified::new(&COUNT_8)?,
-            Identified::new(&MODIFY)?,
-            Identified::new(&RETURN)?,
-            Identified::new(&IRQS_OFF)?,
-            Identified::new(&ATOMIC)?,
-            Identified::new(&SLEEP)?,
+            Identified::register(&DORMANT_0)?,
+            Identified::register(&DORMANT_2)?,
+            Identified::register(&DORMANT_5)?,
+            Identified::register(&DORMANT_FUNCTION)?,
+            Identified::register(&EMPTY)?,
+            Identified::register(&COUNT)?,
+            Identified::register(&COUNT_8)?,
+            Identified::register(&MODIFY)?,
+            Identified::register(&RETURN)?,
+            Identified::register(&IRQS_OFF)?,
+            Identified::register(&ATOMIC)?,
+            Identified::register(&SLEEP)?,
         );
         let counters = Arc::new(
             Counters {
@@ -258,22 +251,19 @@ impl kernel::Module for Bench {
             },
             GFP_KERNEL,
         )?;
-        let nothing =
-            Registered::<Empty>::new(c"empty", Priority::Unspecified, |_call, (_a, _b)| {
+        let _nothing =
+            Registered::<Empty>::builder(c"empty").register(|_call, (_a, _b)| {
                 Answer::Continue
             })?;
-        nothing.arm()?;
-        let modifying =
-            Registered::<Modify>::new(c"modify", Priority::Unspecified, |_call, (a, b)| {
+        let _modifying =
+            Registered::<Modify>::builder(c"modify").register(|_call, (a, b)| {
                 *b = a;
                 Answer::Continue
             })?;
-        modifying.arm()?;
-        let returning =
-            Registered::<Return>::new(c"return", Priority::Unspecified, |_call, (a, _b)| {
+        let _returning =
+            Registered::<Return>::builder(c"return").register(|_call, (a, _b)| {
                 Answer::Return(a)
             })?;
-        returning.arm()?;
         let _counting = (
             counting!(Count, AsIs, c"count", counters),
             counting!(CountIrqsOff, WithIrqsOff, c"count", counters),

@@ -28,7 +28,7 @@ struct Twin(#[allow(dead_code)] Identified);
 
 impl kernel::Module for Twin {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let hook = Identified::new(&TWIN)?;
+        let hook = Identified::register(&TWIN)?;
         Ok(Self(hook))
     }
 }

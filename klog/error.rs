@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a handler could not be registered, armed or disarmed.
+#![deny(unsafe_code)]
+
+use ferro_sys::deferred::may_sleep;
+use kernel::alloc::AllocError;
+use kernel::prelude::*;
+
+/// Why a handler could not be registered, armed or disarmed. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
+    MustNotSleep,
+    /// No memory (`ENOMEM`).
+    NoMemory,
+}
+
+impl From<Error> for kernel::error::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::MustNotSleep => EBUSY,
+            Error::NoMemory => ENOMEM,
+        }
+    }
+}
+
+impl From<AllocError> for Error {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// Refuses what sleeps where nothing may, as in a handler.
+pub(crate) fn must_sleep() -> Result<(), Error> {
+    match may_sleep() {
+        true => Ok(()),
+        false => Err(Error::MustNotSleep),
+    }
+}
