@@ -145,15 +145,19 @@ impl Kretprobe {
         if node.is_null() {
             return self.miss();
         }
+        // From here on it is the task's: if the kernel dies in the client's handler, the task's end gives it back.
+        // SAFETY: The node is ours.
+        unsafe { rethook::push(node) };
         // SAFETY: By the type invariant.
         let handler = unsafe { (*self.0.as_ptr()).entry_handler };
         // SAFETY: By the type invariant; a node is at the start of an instance; the registers are this context's.
         let wants = handler.is_none_or(|f| unsafe { f(node.cast(), regs.as_ptr()) } == 0);
-        // SAFETY: The node is ours, and the registers are as they are wanted.
+        // SAFETY: Nobody else diverts a return meanwhile: while a probe's handler runs, other probes are missed. The registers are
+        // as they are wanted.
         unsafe {
             match wants {
-                true => rethook::hook(node, regs.as_ptr()),
-                false => Pool::give_back(node),
+                true => rethook::divert(node, regs.as_ptr()),
+                false => rethook::pop(node),
             }
         }
     }

@@ -49,7 +49,7 @@ pub(crate) struct Node {
     pool: *mut Pool,
     /// Where the function returns to, without us.
     ret_addr: usize,
-    /// Where on the stack its return address is.
+    /// Where on the stack its return address is; 0 before the return is diverted.
     frame: usize,
 }
 
@@ -127,30 +127,57 @@ unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
     }
 }
 
+/// Puts a node on the shadow stack of the running task, for no frame yet: it is given back when the task has ended, too.
+///
+/// # Safety
+///
+/// `node` was taken from its pool, and is nobody else's.
+#[inline(always)]
+pub(crate) unsafe fn push(node: *mut Node) {
+    let top = current_top();
+    // SAFETY: By the rules of this function. What comes between these stores, NMIs, leaves the list as it was.
+    unsafe {
+        // No word of a stack is there.
+        (*node).frame = 0;
+        (*node).link.0 = *top;
+        word::store_release(top, &raw mut (*node).link);
+    }
+}
+
+/// Takes a node off again, and gives it back.
+///
+/// # Safety
+///
+/// [`push`] was the last to change this task's shadow stack, with this node. Preemption is off.
+#[inline(always)]
+pub(crate) unsafe fn pop(node: *mut Node) {
+    // SAFETY: By the rules of this function; nobody finds the node any more when it is given back.
+    unsafe {
+        word::store_release(current_top(), (*node).link.0);
+        Pool::give_back(node);
+    }
+}
+
 /// Diverts the return of a call that begins. `regs` are those at the entry of the function, or at its ftrace site: at
 /// the stack pointer is the return address.
 ///
 /// # Safety
 ///
-/// `node` was taken from its pool, and is nobody else's. `regs` are of the function that `current` is about to
-/// execute.
+/// [`push`] has put `node` on the shadow stack. `regs` are of the function that `current` is about to execute.
 #[inline(always)]
-pub(crate) unsafe fn hook(node: *mut Node, regs: *mut bindings::pt_regs) {
-    let top = current_top();
-    // SAFETY: By the rules of this function. What comes between these stores, NMIs, leaves the list as it was.
+pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
+    // SAFETY: By the rules of this function.
     unsafe {
         let frame = (*regs).sp;
         let slot = frame as *mut usize;
         let ret_addr = *slot;
-        (*node).frame = frame;
         (*node).ret_addr = ret_addr;
         (*node).shares_frame = 0;
         if ret_addr == trampoline() {
-            share(node, top);
+            share(node, frame);
         }
-        (*node).link.0 = *top;
-        // The unwinder finds the node as soon as it finds the trampoline.
-        word::store_release(top, &raw mut (*node).link);
+        // The unwinder finds the node, complete, as soon as it finds the trampoline.
+        word::store_release(&raw mut (*node).frame, frame);
         slot.write_volatile(trampoline());
     }
 }
@@ -159,13 +186,13 @@ pub(crate) unsafe fn hook(node: *mut Node, regs: *mut bindings::pt_regs) {
 ///
 /// # Safety
 ///
-/// `node` is not on the list yet; `top` is that of the running task.
+/// `node` is on the running task's shadow stack, and nobody else changes that.
 #[cold]
 #[link_section = ".kprobes.text"]
-unsafe fn share(node: *mut Node, top: *mut *mut Link) {
+unsafe fn share(node: *mut Node, frame: usize) {
     // SAFETY: By the rules of this function.
     unsafe {
-        let older = find(top, (*node).frame);
+        let older = find((&raw mut (*node).link).cast(), frame);
         if !older.is_null() {
             (*node).ret_addr = (*older).ret_addr;
             (*node).shares_frame = 1;

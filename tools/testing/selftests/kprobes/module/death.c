@@ -7,6 +7,7 @@
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/kthread.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
@@ -31,6 +32,22 @@ static int dies_returning(struct kretprobe_instance *ri, struct pt_regs *regs)
 	return 0;
 }
 NOKPROBE_SYMBOL(dies_returning);
+
+static int dies_entering(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	BUG_ON(current == victim);
+	return 0;
+}
+NOKPROBE_SYMBOL(dies_entering);
+
+static unsigned int returns;
+
+static int count_return(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	returns++;
+	return 0;
+}
+NOKPROBE_SYMBOL(count_return);
 
 static int count(struct kprobe *p, struct pt_regs *regs)
 {
@@ -126,8 +143,38 @@ static void at_return(void)
 	EXPECT(hits_on(cpu));
 }
 
+/* The instance that the task had is there for others when the task has gone. */
+static void entering(void)
+{
+	struct kretprobe rp = {
+		.kp.addr = (kprobe_opcode_t *)kst_target,
+		.entry_handler = dies_entering,
+		.handler = count_return,
+		.maxactive = 1,
+	};
+	unsigned int cpu = some_cpu(), tries;
+
+	EXPECT_EQ(register_kretprobe(&rp), 0);
+	kill_on(cpu);
+	EXPECT(hits_on(cpu));
+	returns = 0;
+	/* it is given back in a callback of RCU */
+	for (tries = 0; !returns && tries < 500; tries++) {
+		rcu_barrier();
+		EXPECT_EQ(kst_target(1), 4);
+	}
+	EXPECT_EQ(returns, 1);
+	/* no call but those was missed */
+	EXPECT_EQ(rp.nmissed + 1, tries);
+	EXPECT_EQ(kst_target(1), 4);
+	EXPECT_EQ(returns, 2);
+	unregister_kretprobe(&rp);
+	EXPECT(hits_on(cpu));
+}
+
 const struct kst_case kst_death_cases[] = {
 	{ "death.at_entry", at_entry },
 	{ "death.at_return", at_return },
+	{ "death.entering", entering },
 	{ }
 };
