@@ -178,20 +178,39 @@ static void static_call_trampoline(void)
 	EXPECT_EQ(TRY(.symbol_name = "kprobes_selftest:__SCT__kst_call_site"), -EINVAL);
 }
 
-static const char * const reserved_of_kernel[] = {
-	"__x86_indirect_thunk_rax", "__x86_indirect_call_thunk_rax", "__x86_indirect_its_thunk_rax",
-	"__x86_return_thunk", "retbleed_return_thunk", "retbleed_untrain_ret", "srso_return_thunk",
-	"srso_safe_ret", "srso_untrain_ret", "srso_alias_return_thunk", "srso_alias_safe_ret",
-	"srso_alias_untrain_ret", "entry_untrain_ret", "call_depth_return_thunk", "its_return_thunk",
-	"warn_thunk_thunk", "__SCT__cond_resched", "__SCT__might_resched", "__SCT__preempt_schedule",
-	"__SCT__tp_func_sched_wakeup", "ftrace_caller", "ftrace_regs_caller", "__asan_load8",
-	"__kasan_check_write",
+/*
+ * Names in the kernel, and whether it is configured to have them: a name that nothing has shows nothing. Where it is not, what
+ * is found may be a function of reserved.S.
+ */
+static const struct {
+	const char *name;
+	bool there;
+} reserved_of_kernel[] = {
+	{ "__x86_indirect_thunk_rax", IS_ENABLED(CONFIG_MITIGATION_RETPOLINE) },
+	{ "__x86_indirect_call_thunk_rax", IS_ENABLED(CONFIG_MITIGATION_CALL_DEPTH_TRACKING) },
+	{ "__x86_indirect_its_thunk_rax", IS_ENABLED(CONFIG_MITIGATION_ITS) },
+	{ "__x86_return_thunk", IS_ENABLED(CONFIG_MITIGATION_RETHUNK) },
+	{ "retbleed_return_thunk", IS_ENABLED(CONFIG_MITIGATION_UNRET_ENTRY) },
+	{ "srso_return_thunk", IS_ENABLED(CONFIG_MITIGATION_SRSO) },
+	{ "srso_safe_ret", IS_ENABLED(CONFIG_MITIGATION_SRSO) },
+	{ "srso_alias_safe_ret", IS_ENABLED(CONFIG_MITIGATION_SRSO) },
+	{ "call_depth_return_thunk", IS_ENABLED(CONFIG_MITIGATION_CALL_DEPTH_TRACKING) },
+	{ "its_return_thunk", IS_ENABLED(CONFIG_MITIGATION_ITS) },
+	{ "__SCT__preempt_schedule", IS_ENABLED(CONFIG_PREEMPT_DYNAMIC) && IS_ENABLED(CONFIG_HAVE_PREEMPT_DYNAMIC_CALL) },
+	{ "__SCT__tp_func_sched_wakeup", IS_ENABLED(CONFIG_TRACEPOINTS) && IS_ENABLED(CONFIG_HAVE_STATIC_CALL) },
+	{ "ftrace_caller", true },
+	{ "ftrace_regs_caller", true },
+	{ "__asan_load8", IS_ENABLED(CONFIG_KASAN_GENERIC) },
+	{ "__kasan_check_write", IS_ENABLED(CONFIG_KASAN) },
 };
 
-/* Functions of reserved.S that have the names of what mitigations, sanitizers and ftrace run through. */
+/*
+ * Functions of reserved.S that have the names of what mitigations, sanitizers and ftrace run through. That mitigations have
+ * these names, and no others, is what tools/testing/unconfigured.sh looks at.
+ */
 static void reserved_names(void)
 {
-	int i;
+	int i, err;
 
 	for (i = 0; kst_reserved[i]; i++) {
 		if (EXPECT_EQ(TRY_ADDR(kst_reserved[i]), -EINVAL))
@@ -200,21 +219,55 @@ static void reserved_names(void)
 		/* The kernel's own must not even be tried. */
 		return;
 	}
-	/* Where it has them. */
 	for (i = 0; i < ARRAY_SIZE(reserved_of_kernel); i++) {
-		int err = TRY(.symbol_name = reserved_of_kernel[i]);
-
-		if (!EXPECT(err == -EINVAL || err == -ENOENT))
-			kst_say("on %s: %d\n", reserved_of_kernel[i], err);
+		err = TRY(.symbol_name = reserved_of_kernel[i].name);
+		if (!EXPECT(err == -EINVAL || (err == -ENOENT && !reserved_of_kernel[i].there)))
+			kst_say("on %s: %d\n", reserved_of_kernel[i].name, err);
 	}
 }
 
-/* Whoever repairs its fault decodes the instruction, where the breakpoint would be. */
+/* What a hit would run through again where the engine's helpers are instrumented, up to the end of the stack. */
+static void kasan(void)
+{
+	static const char * const names[] = {
+		"__kasan_check_read", "__kasan_check_write", "kasan_check_range", "__asan_load4", "__asan_load8",
+		"__asan_store4", "__asan_store8", "__asan_loadN", "__asan_storeN",
+	};
+	unsigned int i;
+
+	if (!IS_ENABLED(CONFIG_KASAN_GENERIC)) {
+		kst_skip("no KASAN in this kernel");
+		return;
+	}
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (!EXPECT_EQ(TRY(.symbol_name = names[i]), -EINVAL))
+			kst_say("on %s\n", names[i]);
+}
+
+static unsigned int passed;
+
+static int passes(struct kprobe *p, struct pt_regs *regs)
+{
+	passed++;
+	return 0;
+}
+NOKPROBE_SYMBOL(passes);
+
+/*
+ * Whoever repairs its fault decodes the instruction, where the breakpoint would be. What comes before and after it may be
+ * probed, and then the load is still repaired.
+ */
 static void decoded_on_fault(void)
 {
 	const struct exception_table_entry *entry = THIS_MODULE->extable;
+	struct kprobe before = { .symbol_name = "kst_load_zeropad", .pre_handler = passes };
+	struct kprobe after = { .pre_handler = passes };
 	unsigned int i, found = 0;
+	/* the page after it is not there */
+	u8 *page = vzalloc(PAGE_SIZE);
 
+	if (!EXPECT(page))
+		return;
 	for (i = 0; i < THIS_MODULE->num_exentries; i++) {
 		unsigned long at = (unsigned long)&entry[i].insn + entry[i].insn;
 
@@ -222,9 +275,23 @@ static void decoded_on_fault(void)
 			continue;
 		found++;
 		EXPECT_EQ(TRY_ADDR(at), -EINVAL);
+		/* mov (%reg),%reg: three bytes */
+		EXPECT_EQ(*(u8 *)at & 0xf8, 0x48);
+		EXPECT_EQ(*(u8 *)(at + 1), 0x8b);
+		after.addr = (kprobe_opcode_t *)at + 3;
 	}
-	EXPECT(found);
-	EXPECT(kst_load_zeropad("ferrotra") == *(const unsigned long *)"ferrotra");
+	EXPECT_EQ(found, 1);
+	memcpy(page + PAGE_SIZE - 4, "ferr", 4);
+	EXPECT_EQ(kst_load_zeropad(page + PAGE_SIZE - 4), 0x72726566);
+	EXPECT_EQ(register_kprobe(&before), 0);
+	EXPECT_EQ(register_kprobe(&after), 0);
+	passed = 0;
+	EXPECT_EQ(kst_load_zeropad("ferrotra"), *(const unsigned long *)"ferrotra");
+	EXPECT_EQ(kst_load_zeropad(page + PAGE_SIZE - 4), 0x72726566);
+	EXPECT_EQ(passed, 4);
+	unregister_kprobe(&after);
+	unregister_kprobe(&before);
+	vfree(page);
 }
 
 static void bugs(void)
@@ -478,6 +545,7 @@ const struct kst_case kst_refuse_cases[] = {
 	{ "refuse.static_call", static_calls },
 	{ "refuse.static_call_trampoline", static_call_trampoline },
 	{ "refuse.reserved_names", reserved_names },
+	{ "refuse.kasan", kasan },
 	{ "refuse.decoded_on_fault", decoded_on_fault },
 	{ "refuse.bug", bugs },
 	{ "refuse.prefix_symbols", prefix_symbols },

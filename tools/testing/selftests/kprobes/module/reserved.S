@@ -28,6 +28,7 @@ kst_reserved:
 	RESERVED __x86_indirect_call_thunk_rax
 	RESERVED __x86_indirect_jump_thunk_rax
 	RESERVED __x86_indirect_its_thunk_rax
+	RESERVED __x86_indirect_paranoid_thunk_rax
 	RESERVED __x86_return_thunk
 	RESERVED __pi___x86_return_thunk
 	RESERVED retbleed_return_thunk
