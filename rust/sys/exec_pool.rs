@@ -212,6 +212,8 @@ static POOL: StaticMutex<Pool> = unsafe {
 pub struct Slot {
     addr: usize,
     class: usize,
+    /// perf knows what is there.
+    written: bool,
 }
 
 impl Slot {
@@ -239,6 +241,7 @@ impl Slot {
         if code.len() > end {
             return Err(E2BIG);
         }
+        self.written = true;
         let mut code = code.iter();
         let mut at = 0;
         while at < end {
@@ -259,7 +262,9 @@ const BUFFER: usize = 128;
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        TextLock::slot_goes(self.addr, self.len());
+        if self.written {
+            TextLock::slot_goes(self.addr, self.len());
+        }
         let mut pool = POOL.lock();
         let (class, size) = pool.class(self.class);
         class.put(self.addr, size);
@@ -283,7 +288,11 @@ pub fn alloc(size: usize) -> Result<Slot> {
         if let Some(addr) = of_size.take(slot_size) {
             pool.used += 1;
             // INVARIANT: It has just been taken.
-            return Ok(Slot { addr, class });
+            return Ok(Slot {
+                addr,
+                class,
+                written: false,
+            });
         }
         drop(pool);
         memory = Some(ExecPage::new()?);

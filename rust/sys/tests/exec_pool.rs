@@ -8,10 +8,16 @@ use kernel::prelude::*;
 mod suite {
     use crate::exec_pool;
     use crate::exec_pool::Slot;
+    use crate::ftrace_ops::FtraceHandler;
+    use crate::ftrace_ops::FtraceOps;
+    use crate::regs::Regs;
+    use crate::symbols;
     use crate::text::read_text;
     use crate::text::TextLock;
     use kernel::page::PAGE_SIZE;
     use kernel::prelude::*;
+    use kernel::sync::atomic::Atomic;
+    use kernel::sync::atomic::Relaxed;
 
     const INT3: u8 = 0xcc;
 
@@ -165,6 +171,53 @@ mod suite {
         assert!(exec_pool::nth_page(exec_pool::pages()).is_none());
         assert!(slots.iter().all(|slot| slot.address() <= last));
         assert!(!exec_pool::contains(0) && !exec_pool::contains(usize::MAX));
+        Ok(())
+    }
+
+    /// The slot that is watched, and the bytes of code that perf has heard come and go there.
+    static WATCHED: Atomic<usize> = Atomic::new(0);
+    static CAME: Atomic<usize> = Atomic::new(0);
+    static WENT: Atomic<usize> = Atomic::new(0);
+
+    /// At the entry of `perf_event_text_poke(addr, old, old_len, new, new_len)`.
+    struct Told;
+
+    impl FtraceHandler for Told {
+        fn call(_ip: usize, _parent_ip: usize, regs: &mut Regs) {
+            // SAFETY: The registers of this call.
+            let regs = unsafe { &*regs.as_ptr() };
+            if regs.di == WATCHED.load(Relaxed) {
+                CAME.fetch_add(regs.r8, Relaxed);
+                WENT.fetch_add(regs.dx, Relaxed);
+            }
+        }
+    }
+
+    static TOLD: FtraceOps<Told> = FtraceOps::looking();
+
+    /// What perf is told of a slot with this code, or without any, until it is dropped.
+    fn told(code: Option<&[u8]>) -> Result<[usize; 2]> {
+        let mut slot = exec_pool::alloc(32)?;
+        WATCHED.store(slot.address(), Relaxed);
+        CAME.store(0, Relaxed);
+        WENT.store(0, Relaxed);
+        if let Some(code) = code {
+            slot.write(code, &TextLock::new())?;
+            assert_eq!(WENT.load(Relaxed), 0);
+        }
+        drop(slot);
+        WATCHED.store(0, Relaxed);
+        Ok([CAME.load(Relaxed), WENT.load(Relaxed)])
+    }
+
+    #[test]
+    fn perf_is_told_of_code_only() -> Result {
+        let site = symbols::lookup_name(c"perf_event_text_poke").ok_or(ENOENT)?;
+        TOLD.add(&[site])?;
+        let told = [told(Some(&[0x90; 7]))?, told(None)?, told(Some(&[]))?];
+        TOLD.remove(&[site])?;
+        // Slots are written to their ends.
+        assert!(told == [[32; 2], [0; 2], [32; 2]]);
         Ok(())
     }
 }
