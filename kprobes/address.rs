@@ -69,6 +69,7 @@ impl fmt::Display for Refusal {
                 Rule::NoinstrText => "it is noinstr code",
                 Rule::EntryText => "it is entry code",
                 Rule::NokprobeSymbol => "it is a NOKPROBE_SYMBOL()",
+                Rule::Added => "the kernel has put it on its list",
             },
             Self::JumpLabel => "a static key patches it",
             Self::StaticCall => "a static call patches it",

@@ -3,20 +3,26 @@
 //! Where nothing may be probed: code that handles probes, or runs where a trap cannot be handled.
 //!
 //! No list of it is kept up to date: sections and tables of the kernel and of its modules are asked each time.
-//! Only the kernel's table of functions is copied, as it goes with the initialisation data.
+//! Only the kernel's table of functions is copied, as it goes with the initialisation data. What `kprobe_add_*_blacklist()`
+//! of `<linux/kprobes.h>` add is on a list of its own.
 //!
 //! Contexts: process, unless stated.
+//! Locks: that of the list, for those who change it.
 
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 
 use kernel::bindings;
+use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::rcu;
+use kernel::sync::rcu::synchronize_rcu;
 
+use crate::mutex::StaticMutex;
 use crate::symbols;
 use crate::symbols::NAME_LEN;
 
@@ -31,6 +37,8 @@ pub enum Rule {
     EntryText,
     /// `NOKPROBE_SYMBOL()`.
     NokprobeSymbol,
+    /// `kprobe_add_ksym_blacklist()`.
+    Added,
 }
 
 /// A place is forbidden.
@@ -105,6 +113,85 @@ impl Functions {
     }
 }
 
+/// An area that was added.
+///
+/// # Invariants
+///
+/// From `KBox`. While it is on [`ADDED`] only `next` is changed, with [`ADDING`] held; whoever has taken it off frees it when
+/// a grace period of RCU has passed.
+struct Added {
+    area: Area,
+    next: Atomic<*mut Added>,
+}
+
+/// The newest one.
+static ADDED: Atomic<*mut Added> = Atomic::new(core::ptr::null_mut());
+
+// SAFETY: A mutex of `text.c` that protects nothing else.
+static ADDING: StaticMutex<()> =
+    unsafe { StaticMutex::new(&raw mut bindings::ferro_blacklist_lock, ()) };
+
+/// What was added, the newest first.
+fn added(_rcu: &rcu::Guard) -> impl Iterator<Item = Area> + '_ {
+    // Acquire, here and below: pairs with the stores of `add()` and `take_off()`.
+    let mut next = ADDED.load(Acquire);
+    core::iter::from_fn(move || {
+        // SAFETY: By the type invariant it stays as long as this section of RCU.
+        let one = unsafe { next.as_ref() }?;
+        next = one.next.load(Acquire);
+        Some(one.area)
+    })
+}
+
+/// Forbids to probe what is between an address of code and as much further as its symbol is long, which is returned.
+///
+/// Errors: -EINVAL if it is not code, or of no symbol; -ENOMEM.
+fn add(entry: usize) -> Result<usize> {
+    // SAFETY: Takes any address.
+    if unsafe { bindings::kernel_text_address(entry) } == 0 {
+        return Err(EINVAL);
+    }
+    let size = symbols::symbol_of(entry).ok_or(EINVAL)?.size;
+    let area = Area {
+        start: entry,
+        end: entry.checked_add(size).ok_or(EINVAL)?,
+        rule: Rule::Added,
+    };
+    let next = Atomic::new(core::ptr::null_mut());
+    let one = KBox::new(Added { area, next }, GFP_KERNEL)?;
+    let _adding = ADDING.lock();
+    one.next.store(ADDED.load(Relaxed), Relaxed);
+    // INVARIANT: From `KBox`.
+    // Release: pairs with the loads of `added()`.
+    ADDED.store(KBox::into_raw(one), Release);
+    Ok(size)
+}
+
+/// Forgets what was added of code for which `is_going` holds.
+pub(crate) fn forget(is_going: impl Fn(usize) -> bool) {
+    while let Some(one) = take_off(&is_going) {
+        synchronize_rcu();
+        // SAFETY: By the type invariant; nobody finds it any more.
+        drop(unsafe { KBox::from_raw(one) });
+    }
+}
+
+fn take_off(is_going: impl Fn(usize) -> bool) -> Option<*mut Added> {
+    let _adding = ADDING.lock();
+    let mut link = &ADDED;
+    loop {
+        let this = link.load(Relaxed);
+        // SAFETY: By the type invariant: with the mutex held nobody else takes it off.
+        let one = unsafe { this.as_ref() }?;
+        if is_going(one.area.start) {
+            // Release: pairs with the loads of `added()`.
+            link.store(one.next.load(Relaxed), Release);
+            return Some(this);
+        }
+        link = &one.next;
+    }
+}
+
 fn kernel() -> bindings::ferro_forbidden {
     let mut forbidden = bindings::ferro_forbidden::default();
     // SAFETY: `forbidden` is there to be written.
@@ -139,6 +226,9 @@ fn of_module(module: *mut bindings::module, _rcu: &rcu::Guard) -> bindings::ferr
 
 /// The rule for an address, in the function that starts at `start`, whatever it is called.
 fn rule_at(addr: usize, start: usize) -> Option<Rule> {
+    if added(&rcu::read_lock()).any(|area| area.has(addr)) {
+        return Some(Rule::Added);
+    }
     if symbols::is_core_text(addr) {
         let functions = FUNCTIONS.get();
         let behind = functions.partition_point(|area| area.start <= addr);
@@ -225,12 +315,15 @@ pub fn next_from(from: usize) -> Option<Area> {
     let at = functions.partition_point(|area| area.start < from);
     let function = functions.get(at).copied();
     let areas = Iterator::chain(sections(&kernel()).into_iter(), function);
-    first_in(areas, from).or_else(|| next_of_modules(from))
+    let rcu = rcu::read_lock();
+    let added = added(&rcu).filter(|area| symbols::is_core_text(area.start));
+    first_in(Iterator::chain(areas, added), from).or_else(|| next_of_modules(from))
 }
 
 fn next_of_modules(from: usize) -> Option<Area> {
     let rcu = rcu::read_lock();
-    let mut found: Option<Area> = None;
+    let added = added(&rcu).filter(|area| !symbols::is_core_text(area.start));
+    let mut found = first_in(added, from);
     let mut last = 0;
     loop {
         // SAFETY: Takes any address, in a section of RCU.
@@ -278,4 +371,31 @@ extern "C" fn ferro_blacklist_init() {
 #[export]
 extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
     forbids(addr).is_some()
+}
+
+/// `<linux/kprobes.h>`: see [`add`]. Returns the number of bytes, or an error.
+///
+/// Context: process; sleeps.
+#[export]
+pub(crate) extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
+    match add(entry) {
+        Ok(size) => c_int::try_from(size).unwrap_or(c_int::MAX),
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// `<linux/kprobes.h>`: the same for all symbols from `start` on up to `end`. What comes before one that fails has been added.
+///
+/// Context: process; sleeps.
+#[export]
+extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_int {
+    let mut entry = start;
+    while entry < end {
+        match add(entry) {
+            // A second name of the next symbol may have no bytes.
+            Ok(size) => entry = entry.saturating_add(size.max(1)),
+            Err(error) => return error.to_errno(),
+        }
+    }
+    0
 }

@@ -33,6 +33,8 @@
 
 /* The list of exec_pool.rs. */
 DEFINE_MUTEX(ferro_exec_pool_lock);
+/* The list of blacklist.rs. */
+DEFINE_MUTEX(ferro_blacklist_lock);
 
 int ferro_text_module_get(unsigned long addr, struct module **mod)
 {

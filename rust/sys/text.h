@@ -72,8 +72,9 @@ void ferro_module_forbidden(const struct module *mod, struct ferro_forbidden *fo
 /* The module with the lowest code above @addr, or NULL. Context: RCU. */
 struct module *ferro_next_module(unsigned long addr);
 
-/* The lock of exec_pool.rs. */
+/* The locks of exec_pool.rs and blacklist.rs. */
 extern struct mutex ferro_exec_pool_lock;
+extern struct mutex ferro_blacklist_lock;
 /*
  * Where execmem_alloc() finds memory. Enumerators, since every bindgen binds them as constants: 0.71 makes an extern
  * static of a const variable whose value is an expression above LONG_MAX. Two enums: one would give both the wider type.

@@ -13,6 +13,7 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
+use crate::blacklist;
 use crate::cpu::HotplugOff;
 use crate::symbols;
 
@@ -209,6 +210,9 @@ extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
     for loaded in mutex.modules().iter_mut() {
         loaded.init &= loaded.module != module;
     }
+    drop(mutex);
+    // SAFETY: The notifier passes a module that is there.
+    blacklist::forget(|at| unsafe { bindings::ferro_in_init_text(at, module) });
 }
 
 /// For the module notifier, before the module is freed.
@@ -217,4 +221,6 @@ extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
     TextMutex::new()
         .modules()
         .retain(|loaded| loaded.module != module);
+    // SAFETY: The notifier passes a module that is there.
+    blacklist::forget(|at| unsafe { bindings::ferro_in_module(at, module) });
 }

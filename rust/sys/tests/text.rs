@@ -107,11 +107,33 @@ mod suite {
                 Rule::NoinstrText => seen[1] = true,
                 Rule::EntryText => seen[2] = true,
                 Rule::NokprobeSymbol => seen[3] = true,
+                Rule::Added => (),
             }
             from = area.end;
             count += 1;
         }
         assert!(count > 200 && seen == [true; 4]);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_added_is_forbidden_and_shown() -> Result {
+        // Nobody's probe may be there in any case.
+        let addr = named(c"ferro_next_possible_cpu")?;
+        let size = symbols::symbol_of(addr).ok_or(EINVAL)?.size;
+        assert!(rule(addr).is_none());
+        assert_eq!(
+            blacklist::kprobe_add_ksym_blacklist(addr),
+            i32::try_from(size)?
+        );
+        assert!(rule(addr) == Some(Rule::Added) && rule(addr + size - 1) == Some(Rule::Added));
+        assert!(rule(addr - 1) != Some(Rule::Added) && rule(addr + size) != Some(Rule::Added));
+        let shown = blacklist::next_from(addr).ok_or(EINVAL)?;
+        assert!(shown.start == addr && shown.end == addr + size && shown.rule == Rule::Added);
+        assert_eq!(
+            blacklist::kprobe_add_ksym_blacklist(data()),
+            EINVAL.to_errno()
+        );
         Ok(())
     }
 }

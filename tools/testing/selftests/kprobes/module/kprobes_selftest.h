@@ -45,6 +45,7 @@ extern const struct kst_case kst_refuse_cases[], kst_several_cases[], kst_contex
 extern const struct kst_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
 extern const struct kst_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
 extern const struct kst_case kst_forms_cases[], kst_races_cases[], kst_memory_cases[], kst_death_cases[];
+extern const struct kst_case kst_declared_cases[];
 
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);
@@ -111,6 +112,7 @@ extern char kst_bytes[];
 #define kst_call_bytes(x) (((long (*)(long))(void *)kst_bytes)(x))
 extern char kst_endbr[], kst_return[], kst_many[];
 #define kst_call_endbr(x) (((long (*)(long))(void *)kst_endbr)(x))
+extern char kst_listed_1[], kst_listed_2[], kst_listed_3[], kst_listed_4[];
 extern char __pfx_kst_bytes[], __cfi_kst_bytes[];
 extern char kst_int3[], kst_ud2[], kst_int_80[], kst_int1[], kst_pop_ss[], kst_mov_ss[], kst_vmcall[];
 extern char kst_far_call[], kst_far_jmp[], kst_iret[], kst_jmp_gs[], kst_jmp_rex2[];

@@ -436,6 +436,11 @@ SYM_FUNC_START(\name)
 SYM_FUNC_END(\name)
 .endm
 
+	/* for declared.c to put on the list, in this order */
+	BAD kst_listed_1	"nop"
+	BAD kst_listed_2	"nop"
+	BAD kst_listed_3	"nop"
+	BAD kst_listed_4	"nop"
 	BAD __pfx_kst_bytes	"nop"
 	BAD __cfi_kst_bytes	"nop"
 	BAD kst_int3		"int3"
