@@ -18,12 +18,10 @@ use kernel::sync::atomic::Full;
 use crate::kprobe::Kprobe;
 use crate::regs::Regs;
 use crate::rethook;
+use crate::rethook::Client;
 use crate::rethook::Pool;
 use crate::symbols;
 use crate::word;
-
-/// Bytes of instances beyond which no allocation is tried: more would be a warning, not a refusal.
-const MOST_BYTES: usize = 1 << 30;
 
 /// A client's `struct kretprobe`.
 ///
@@ -89,11 +87,8 @@ impl Kretprobe {
             let twice = 2 * crate::cpu::possible().count();
             maxactive = c_int::try_from(twice.max(10)).map_err(|_| EINVAL)?;
         }
-        let bytes = (maxactive as usize).saturating_mul(size_of::<rethook::Node>() + data_size);
-        if bytes > MOST_BYTES {
-            return Err(ENOMEM);
-        }
-        let pool = Pool::new(raw, handler, maxactive as usize, data_size)?;
+        let client = Client::Kretprobe(raw, handler);
+        let pool = Pool::new(client, maxactive as usize, data_size)?;
         // SAFETY: By the type invariant; nobody else uses it yet.
         unsafe {
             (*raw).rh = pool.cast();
@@ -131,13 +126,7 @@ impl Kretprobe {
         if pool.is_null() {
             return self.miss();
         }
-        // What waits for the calls could not wait for this one.
-        #[cfg(any(
-            CONFIG_FTRACE_VALIDATE_RCU_IS_WATCHING,
-            CONFIG_KPROBE_EVENTS_ON_NOTRACE
-        ))]
-        // SAFETY: Has no requirement.
-        if !unsafe { bindings::rcu_is_watching() } {
+        if !rethook::is_watched() {
             return self.miss();
         }
         // SAFETY: The pool stays until a grace period of RCU has passed, which has to wait for this context.
@@ -152,8 +141,7 @@ impl Kretprobe {
         let handler = unsafe { (*self.0.as_ptr()).entry_handler };
         // SAFETY: By the type invariant; a node is at the start of an instance; the registers are this context's.
         let wants = handler.is_none_or(|f| unsafe { f(node.cast(), regs.as_ptr()) } == 0);
-        // SAFETY: Nobody else diverts a return meanwhile: while a probe's handler runs, other probes are missed. The registers are
-        // as they are wanted.
+        // SAFETY: What the handler has called has returned. The registers are as they are wanted.
         unsafe {
             match wants {
                 true => rethook::divert(node, regs.as_ptr()),

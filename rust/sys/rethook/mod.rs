@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Calls whose return is diverted, in the place of the kernel's rethook: with its trampoline's name and structures, for
-//! the unwinder, the exit of tasks, and `<linux/kprobes.h>`.
+//! the unwinder, the exit of tasks, and `<linux/kprobes.h>`; and with its functions, for others in the kernel (`ffi.rs`).
 //!
 //! A call's return address on the stack is exchanged for that of a trampoline, and kept in an instance that is pushed
 //! on a list of the task: a shadow stack, which the unwinder reads. Returning pops it and calls a handler. Instances
@@ -10,6 +10,7 @@
 //!
 //! Contexts: hooking and returning any with preemption off, NMI included.
 
+mod ffi;
 mod pool;
 
 use core::mem::offset_of;
@@ -25,6 +26,7 @@ use crate::preempt::PreemptOff;
 use crate::running_probe;
 use crate::word;
 
+pub(crate) use pool::Client;
 pub(crate) use pool::Pool;
 
 extern "C" {
@@ -127,6 +129,22 @@ unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
     }
 }
 
+/// Whether what waits for calls can wait for one that begins here. Only where the configuration lets them begin anywhere else.
+#[inline(always)]
+pub(crate) fn is_watched() -> bool {
+    #[cfg(any(
+        CONFIG_FTRACE_VALIDATE_RCU_IS_WATCHING,
+        CONFIG_KPROBE_EVENTS_ON_NOTRACE
+    ))]
+    // SAFETY: Has no requirement.
+    return unsafe { bindings::rcu_is_watching() };
+    #[cfg(not(any(
+        CONFIG_FTRACE_VALIDATE_RCU_IS_WATCHING,
+        CONFIG_KPROBE_EVENTS_ON_NOTRACE
+    )))]
+    true
+}
+
 /// Puts a node on the shadow stack of the running task, for no frame yet: it is given back when the task has ended, too.
 ///
 /// # Safety
@@ -148,14 +166,11 @@ pub(crate) unsafe fn push(node: *mut Node) {
 ///
 /// # Safety
 ///
-/// [`push`] was the last to change this task's shadow stack, with this node. Preemption is off.
+/// [`push`] has put `node` on this task's shadow stack, and all calls that have begun since have returned. Preemption is off.
 #[inline(always)]
 pub(crate) unsafe fn pop(node: *mut Node) {
-    // SAFETY: By the rules of this function; nobody finds the node any more when it is given back.
-    unsafe {
-        word::store_release(current_top(), (*node).link.0);
-        Pool::give_back(node);
-    }
+    // SAFETY: By the rules of this function.
+    unsafe { drop_until(current_top(), (*node).link.0) };
 }
 
 /// Diverts the return of a call that begins. `regs` are those at the entry of the function, or at its ftrace site: at

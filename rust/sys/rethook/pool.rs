@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The instances of a kretprobe, allocated when it is registered.
+//! The instances of a kretprobe, allocated when it is registered, or of a client of `<linux/rethook.h>`.
 //!
 //! Each CPU has a share of them, with a bit for each that is free in words of its own cache line: taking and giving
 //! back change one bit there, whatever interrupts it. A CPU that has none left takes another one's.
@@ -13,6 +13,7 @@ use core::ptr::null_mut;
 
 use kernel::bindings;
 use kernel::ffi::c_int;
+use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
@@ -43,6 +44,20 @@ fn this_cpu_number() -> usize {
 type Handler =
     unsafe extern "C" fn(*mut bindings::kretprobe_instance, *mut bindings::pt_regs) -> c_int;
 
+/// Whose calls the instances are of.
+pub(crate) enum Client {
+    Kretprobe(*mut bindings::kretprobe, bindings::kretprobe_handler_t),
+    /// With its data.
+    Rethook(*mut c_void, RethookHandler),
+}
+
+/// `rethook_handler_t`
+pub(crate) type RethookHandler =
+    unsafe extern "C" fn(*mut bindings::rethook_node, *mut c_void, usize, *mut bindings::pt_regs);
+
+/// Bytes of instances beyond which no allocation is tried: more would be a warning, not a refusal.
+const MOST_BYTES: usize = 1 << 30;
+
 /// Bits in a word.
 const BITS: usize = 64;
 /// Bits in a [`Line`].
@@ -61,7 +76,11 @@ struct Line([u64; 8]);
 #[repr(C)]
 pub(crate) struct Pool {
     /// `data`, which `get_kretprobe()` reads.
-    kretprobe: *mut bindings::kretprobe,
+    data: *mut c_void,
+    /// The probe that runs while the handler does.
+    running: usize,
+    /// What [`call_rethook`] calls.
+    rethook: Option<RethookHandler>,
     /// A [`Handler`], or 0 if the pool is to go. The client's structure may be gone by then.
     handler: Word,
     lines: KVVec<Line>,
@@ -113,13 +132,34 @@ unsafe fn set_bit(words: *mut u64, number: usize) {
     };
 }
 
+/// The handler of pools for `<linux/rethook.h>`.
+///
+/// # Safety
+///
+/// As a client's handler is called: `instance` begins with a node that a call has, `regs` are those of its return.
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn call_rethook(
+    instance: *mut bindings::kretprobe_instance,
+    regs: *mut bindings::pt_regs,
+) -> c_int {
+    let node: *mut Node = instance.cast();
+    // SAFETY: By the rules of this function; the pool stays as long as the call has the node, and the handler is a function
+    // until a grace period has passed since the pool's was exchanged for 0.
+    unsafe {
+        let pool = (*node).pool;
+        if let Some(handler) = (*pool).rethook {
+            handler(node.cast(), (*pool).data, (*node).ret_addr, regs);
+        }
+    }
+    0
+}
+
 impl Pool {
     /// A pool of `count` instances with `data_size` bytes of a client's each.
     ///
     /// Context: process; sleeps. Errors: -ENOMEM.
     pub(crate) fn new(
-        kretprobe: *mut bindings::kretprobe,
-        handler: bindings::kretprobe_handler_t,
+        client: Client,
         count: usize,
         data_size: usize,
     ) -> Result<*mut Self> {
@@ -132,6 +172,9 @@ impl Pool {
             .checked_add(data_size)
             .and_then(|bytes| bytes.checked_next_multiple_of(size_of::<u64>()))
             .ok_or(ENOMEM)?;
+        if bytes.saturating_mul(count) > MOST_BYTES {
+            return Err(ENOMEM);
+        }
         let words = share
             .checked_mul(cpus)
             .and_then(|nodes| nodes.checked_mul(bytes / size_of::<u64>()))
@@ -142,10 +185,22 @@ impl Pool {
         }
         let mut nodes = KVVec::new();
         nodes.resize(words, 0, GFP_KERNEL)?;
-        let handler: Handler = handler.unwrap_or(no_handler);
+        let (data, running, handler, rethook): (*mut c_void, usize, Handler, _) = match client {
+            Client::Kretprobe(kretprobe, handler) => (
+                kretprobe.cast(),
+                kretprobe.addr(),
+                handler.unwrap_or(no_handler),
+                None,
+            ),
+            Client::Rethook(data, handler) => {
+                (data, running_probe::other(), call_rethook, Some(handler))
+            }
+        };
         let pool = KBox::new(
             Self {
-                kretprobe,
+                data,
+                running,
+                rethook,
                 handler: Word::new(handler as usize),
                 lines,
                 nodes,
@@ -280,9 +335,20 @@ impl Pool {
         // SAFETY: What it was made of; by the rules of `Kretprobe::new()` it is a function until a grace period has
         // passed since it was exchanged for 0.
         let handler: Handler = unsafe { core::mem::transmute(handler) };
-        running_probe::set(self.kretprobe as usize);
+        running_probe::set(self.running);
         // SAFETY: By the rules of this function; a node is at the start of an instance.
         unsafe { handler(node.cast(), regs) };
+    }
+
+    /// Whether its handler is not called any more.
+    #[inline(always)]
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.handler.load() == 0
+    }
+
+    /// Has its handler not called any more; who is in it stays.
+    pub(crate) fn stop(&self) {
+        self.handler.store(0);
     }
 
     /// Has the pool freed when the last call has returned. Its handler is not called any more when a grace period of RCU has
@@ -295,7 +361,7 @@ impl Pool {
     pub(crate) unsafe fn free(pool: *mut Self) {
         // SAFETY: By the rules of this function; it is freed in a callback at the earliest.
         unsafe {
-            (*pool).handler.store(0);
+            (*pool).stop();
             bindings::call_rcu((*pool).rcu.get(), Some(stopped));
         }
     }

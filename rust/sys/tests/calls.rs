@@ -12,15 +12,19 @@ mod suite {
     use crate::kretprobe::Kretprobe;
     use crate::preempt::PreemptOff;
     use crate::regs::Regs;
+    use crate::rethook;
     use crate::rethook::Pool;
     use crate::running_probe;
     use crate::symbols;
     use core::cell::UnsafeCell;
     use kernel::bindings;
+    use kernel::error::from_err_ptr;
     use kernel::ffi::c_int;
+    use kernel::ffi::c_void;
     use kernel::prelude::*;
     use kernel::sync::atomic::Atomic;
     use kernel::sync::atomic::Relaxed;
+    use kernel::sync::rcu::synchronize_rcu;
 
     /// A function of C that nobody calls by the way, and what it answers for these tests' arguments.
     const PROBED: &CStr = c"ferro_cpu_possible";
@@ -205,7 +209,8 @@ mod suite {
     fn instances_are_limited_and_come_back() -> Result {
         // More than a CPU has of its own, and than a word or a cache line has bits.
         for count in [1, 2, 3, 64, 65, 1500] {
-            let pool = Pool::new(CLIENT.0.get(), Some(returned), count, 24)?;
+            let client = rethook::Client::Kretprobe(CLIENT.0.get(), Some(returned));
+            let pool = Pool::new(client, count, 24)?;
             let mut taken = KVVec::with_capacity(count, GFP_KERNEL)?;
             let preempt = PreemptOff::new();
             // SAFETY: Only this test has the pool.
@@ -259,6 +264,92 @@ mod suite {
         assert!(raw.maxactive >= 10);
         raw.data_size = 4097;
         assert!(matches!(kretprobe.alloc(), Err(e) if e == E2BIG));
+        Ok(())
+    }
+
+    /// What `rethook_alloc()` has made, and how often its handler was called as it has to be.
+    static RETHOOK: Atomic<usize> = Atomic::new(0);
+    static RETHOOKED: Atomic<usize> = Atomic::new(0);
+
+    /// # Safety
+    ///
+    /// `regs` are live.
+    unsafe extern "C" fn rethooked(
+        _node: *mut bindings::rethook_node,
+        data: *mut c_void,
+        ret_addr: usize,
+        regs: *mut bindings::pt_regs,
+    ) {
+        // SAFETY: By the rules of this function.
+        let ip = unsafe { (*regs).ip };
+        let running = running_probe::get() == running_probe::other();
+        if running && data.addr() == MARK && symbols::is_core_text(ip) && ip == ret_addr {
+            RETHOOKED.fetch_add(1, Relaxed);
+        }
+    }
+
+    struct HookCall;
+
+    impl FtraceHandler for HookCall {
+        fn call(_ip: usize, _parent_ip: usize, regs: &mut Regs) {
+            let _preempt = PreemptOff::new();
+            let rethook = core::ptr::with_exposed_provenance_mut(RETHOOK.load(Relaxed));
+            // SAFETY: The test has made it, and frees it when this is not called any more. The registers are those of this call.
+            unsafe {
+                let node = bindings::rethook_try_get(rethook);
+                if !node.is_null() {
+                    bindings::rethook_hook(node, regs.as_ptr(), true);
+                }
+            }
+        }
+    }
+
+    static HOOK_CALL: FtraceOps<HookCall> = FtraceOps::looking();
+
+    #[test]
+    fn other_clients_of_rethook_see_returns() -> Result {
+        let alloc = |handler, size: usize, count| -> Result<*mut bindings::rethook> {
+            let data = core::ptr::without_provenance_mut(MARK);
+            // SAFETY: The handler is a function of this type.
+            from_err_ptr(unsafe {
+                bindings::rethook_alloc(data, handler, c_int::try_from(size)?, count)
+            })
+        };
+        let size = size_of::<bindings::rethook_node>();
+        assert!(matches!(alloc(None, size, 1), Err(e) if e == EINVAL));
+        assert!(matches!(alloc(Some(rethooked), size - 1, 1), Err(e) if e == EINVAL));
+        assert!(matches!(alloc(Some(rethooked), size, 0), Err(e) if e == EINVAL));
+        assert!(matches!(alloc(Some(rethooked), size + 4096, c_int::MAX), Err(e) if e == ENOMEM));
+
+        let rethook = alloc(Some(rethooked), size + 8, 1)?;
+        RETHOOK.store(rethook.expose_provenance(), Relaxed);
+        let before = RETHOOKED.load(Relaxed);
+        let site = site(PROBED)?;
+        HOOK_CALL.add(&[site])?;
+        // One node is enough, as it comes back each time.
+        let hooked = call() && call() && RETHOOKED.load(Relaxed) == before + 2;
+        let preempt = PreemptOff::new();
+        // SAFETY: Just made; what is taken is given back.
+        let (taken, other) = unsafe {
+            let taken = bindings::rethook_try_get(rethook);
+            let missed = call() && RETHOOKED.load(Relaxed) == before + 2;
+            let other = !missed || !bindings::rethook_try_get(rethook).is_null();
+            if !taken.is_null() {
+                bindings::rethook_recycle(taken);
+            }
+            (!taken.is_null(), other)
+        };
+        drop(preempt);
+        let again = call() && RETHOOKED.load(Relaxed) == before + 3;
+        // SAFETY: It is there.
+        unsafe { bindings::rethook_stop(rethook) };
+        let stopped = call() && RETHOOKED.load(Relaxed) == before + 3;
+        HOOK_CALL.remove(&[site])?;
+        // Who is in the handler yet has preemption off.
+        synchronize_rcu();
+        // SAFETY: Nobody uses it any more.
+        unsafe { bindings::rethook_free(rethook) };
+        assert!(hooked && taken && !other && again && stopped);
         Ok(())
     }
 }
