@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the kprobes engine does on kernels that no variant is: compiles it with their options, and looks at whether it asks
+# what it has to ask there, and does not here.
+#
+#	unconfigured.sh VARIANT	the variant has been built
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/../../integration/lib.sh"
+
+kdir=$("$REPO/integration/kernel.sh" kdir "${1:?usage: unconfigured.sh VARIANT}")
+module=$REPO/tools/testing/selftests/kprobes/module
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$kdir"
+if ! grep -qx CONFIG_KPROBES_ENGINE_RUST=y .config; then
+	echo "the C engine"
+	exit
+fi
+failed=0
+
+# say TEXT CMD...: whether it is so.
+say() {
+	local text=$1
+	shift
+	if "$@"; then
+		echo "$text"
+	else
+		echo "NOT: $text"
+		failed=1
+	fi
+}
+not() { ! "$@"; }
+
+# command OBJECT: how the kernel has compiled it, without what comes after the compiler, and without writing anything there.
+command_of() {
+	local command
+	command=$(sed -n '1s/^savedcmd_[^ ]* := //p' "$(dirname "$1")/.$(basename "$1").cmd")
+	sed -E 's# -Wp,-MMD,[^ ]+##; s# --emit=(metadata|dep-info)=[^ ]+##g' <<<"${command%% ; *}"
+}
+
+# compile OBJECT NAME OPTIONS: in the work directory, with some more options.
+compile() {
+	eval "RUSTC_BOOTSTRAP=1 $(command_of "$1" | sed -E "s# -o [^ ]+# -o $work/$2#; s#--emit=obj=[^ ]+#--emit=obj=$work/$2#") $3"
+}
+
+# calls OBJECT SECTION FUNCTION SYMBOL: in this section a function whose name has FUNCTION in it refers to the symbol.
+calls() {
+	objdump -dr -j "$2" "$1" | awk -v function_="$3" -v symbol="$4" '
+		/^[0-9a-f]+ <.*>:$/ { inside = index($2, function_) }
+		inside && $2 ~ /^R_X86_64_/ && $3 ~ "^" symbol "([-+]|$)" { found = 1 }
+		END { exit !found }'
+}
+
+text=kernel/ferrotrace/rust/sys/text.o
+sys=kernel/ferrotrace/rust/sys/ferro_sys.o
+engine=kernel/ferrotrace/kprobes/kprobes_engine.o
+
+# A breakpoint of kgdb in a function that is decoded: what was there only kgdb knows.
+compile $text kgdb.o -DCONFIG_KGDB=1
+say "kgdb: its breakpoints are asked for" calls "$work/kgdb.o" .text ferro_is_kgdb_breakpoint kgdb_has_hit_break
+say "no kgdb: they are not" not calls $text .text ferro_is_kgdb_breakpoint kgdb_has_hit_break
+
+# The trap of kCFI decodes what is before it.
+compile $text cfi.o -DCONFIG_ARCH_USES_CFI_TRAPS=1
+say "kCFI: its traps are asked for" calls "$work/cfi.o" .text ferro_is_cfi_check is_cfi_trap
+say "no kCFI: they are not" not calls $text .text ferro_is_cfi_check is_cfi_trap
+for ask in ferro_is_kgdb_breakpoint ferro_is_cfi_check; do
+	say "the engine asks $ask()" grep -q "U $ask\$" <(nm $engine $sys)
+done
+
+# Calls that RCU does not watch are not followed to their returns.
+for option in FTRACE_VALIDATE_RCU_IS_WATCHING KPROBE_EVENTS_ON_NOTRACE; do
+	compile $sys $option.o "--cfg CONFIG_$option"
+	for function in Kretprobe5enter rethook_try_get; do
+		say "$option: $function() asks RCU" calls "$work/$option.o" .kprobes.text $function rcu_is_watching
+	done
+done
+say "neither: nobody does" not calls $sys .kprobes.text "" rcu_is_watching
+
+# What returns and indirect branches run through with all mitigations has the names that the selftests have refused.
+mitigations=
+for option in RETPOLINE RETHUNK UNRET_ENTRY SRSO CALL_DEPTH_TRACKING ITS; do
+	mitigations+=" -DCONFIG_MITIGATION_$option=1"
+done
+assemble=$(command_of kernel/ferrotrace/kprobes/returned.o | sed "s# -c -o .*##")
+eval "$assemble $mitigations -c -o $work/thunks.o ../arch/x86/lib/retpoline.S"
+# One register for all, and each function once.
+nm --defined-only "$work/thunks.o" | awk '$2 ~ /^[tT]$/ && $3 !~ /_array$/ { print $3 }' |
+	sed -E 's/^__pi_//; s/_thunk_(r[a-ds][xip]|r[bd][pi]|r[0-9]+)$/_thunk_rax/' | sort -u >"$work/thunks"
+sed -n 's/^\tRESERVED //p' "$module/reserved.S" | sed 's/^__pi_//' | sort -u >"$work/reserved"
+# By name, if the kernel has them.
+sed -nE 's/^\t\{ "([^"]+)", IS_ENABLED\(CONFIG_MITIGATION_.*/\1/p' "$module/refuse.c" | sort -u >"$work/tried"
+missing=$(comm -23 "$work/thunks" "$work/reserved" | awk '{ printf "%s ", $0 }')
+say "mitigations have no other names than the selftests ${missing:+($missing)}" test -z "$missing"
+# warn_thunk_thunk is of another file.
+unknown=$(comm -13 "$work/thunks" "$work/reserved" |
+	awk '/^__x86|thunk|_ret$/ && !/^warn_thunk_thunk$/ { printf "%s ", $0 }')
+say "and the selftests no others than mitigations ${unknown:+($unknown)}" test -z "$unknown"
+say "nor do they try others" test -s "$work/tried" -a -z "$(comm -13 "$work/thunks" "$work/tried")"
+say "warn_thunk_thunk is there" grep -q '^THUNK warn_thunk_thunk' ../arch/x86/entry/entry.S
+
+[ $failed = 0 ]
