@@ -68,6 +68,45 @@ static char *state(const char *command)
 	return text;
 }
 
+static void wait_a_little(void)
+{
+	usleep(100 * 1000);
+}
+
+/* The state as it stays: what is freed later than the call has gone. */
+static char *settled(const char *command)
+{
+	char *text = state(command), *again;
+	int tries;
+
+	for (tries = 0; tries < 100; tries++) {
+		wait_a_little();
+		again = state(command);
+		if (!strcmp(text, again)) {
+			free(again);
+			return text;
+		}
+		free(text);
+		text = again;
+	}
+	die("state: it keeps changing");
+	return NULL;
+}
+
+/* The same if it comes to be what it was before, which takes no time if it is that at once. */
+static char *state_again(const char *command, const char *before)
+{
+	char *text = state(command);
+	int tries;
+
+	for (tries = 0; tries < 50 && strcmp(text, before); tries++) {
+		wait_a_little();
+		free(text);
+		text = state(command);
+	}
+	return text;
+}
+
 static int do_call(const struct call *c)
 {
 	long ret;
@@ -108,7 +147,7 @@ static int once(const struct call *c, const char *command, const char *before, u
 		fprintf(stderr, "allocation %u%s: %s\n", n, failed ? "" : " (none failed)", strerror(-ret));
 		*wrong = 1;
 	}
-	after = state(command);
+	after = state_again(command, before);
 	if (strcmp(before, after)) {
 		fprintf(stderr, "allocation %u: %s, and not as before\n", n, ret ? strerror(-ret) : "success");
 		show("before", before);
@@ -160,7 +199,7 @@ int main(int argc, char **argv)
 		die("without a failure");
 	}
 	undo(&c);
-	before = state(argv[1]);
+	before = settled(argv[1]);
 	for (n = 1; n < MOST && !wrong; n++)
 		if (!once(&c, argv[1], before, n, &tolerated, &wrong))
 			break;
