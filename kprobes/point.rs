@@ -2,10 +2,10 @@
 
 //! An address with probes: how its instruction is executed while a breakpoint stands in its place.
 //!
-//! A copy of the instruction runs in a slot of the pool. Behind it is a jump to the next instruction, or, for the probes
+//! A copy of the instruction runs in a slot of the pool. After it is a jump to the next instruction, or, for the probes
 //! that want to know when it has run, a call of `post.S`, which comes to the handlers without a second breakpoint. What
-//! works on registers, or accesses memory once, is for those executed within the trap. What need not go on behind itself has
-//! no such copy: nobody would come back to what has masked interrupts for it.
+//! works on registers, or accesses memory once, is for those executed within the trap. An instruction that may
+//! go on elsewhere has no such copy: nothing would undo that interrupts were masked for it.
 //!
 //! A task can be preempted in a copy that is followed by a jump: nothing on this CPU remembers it, so that another may go
 //! on with it, and the slot is given back after an RCU-tasks grace period, when it has left. That is what makes one
@@ -252,7 +252,7 @@ impl Code {
             return Ok(slot.address());
         }
         let insn = match point.run {
-            // It goes on behind itself.
+            // It goes on after itself.
             Run::Copied { .. } => self.insn.as_ref().ok_or(Error::NotAnInstruction)?,
             _ => return Err(Error::NotAnInstruction),
         };

@@ -64,7 +64,7 @@ enum gkh_answer {
 };
 
 /**
- * enum gkh_context - Where a hook may be come by.
+ * enum gkh_context - Where a hook may fire.
  * @GKH_SLEEP: In process context, where one may sleep. So may the exits, but not for a module to load, and
  *	whoever disarms an exit of the same hook waits for them.
  * @GKH_TASK: Anywhere that may be preempted. Exits do not sleep.

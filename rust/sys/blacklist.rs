@@ -260,7 +260,7 @@ pub fn forbids(addr: usize) -> Option<Forbidden> {
     forbids_in(addr, start, symbols::name_of(addr, &mut buffer)?)
 }
 
-/// The same for who knows the function that it is in: where that starts, and its name.
+/// The same for a caller that knows the function that it is in: where that starts, and its name.
 pub fn forbids_in(addr: usize, start: usize, name: &CStr) -> Option<Forbidden> {
     if let Some(rule) = rule_at(addr, start) {
         return Some(Forbidden {

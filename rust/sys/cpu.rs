@@ -34,7 +34,7 @@ impl CpuId {
     }
 }
 
-/// The number of the CPU that this runs on, for who is not going to leave it.
+/// The number of the CPU that this runs on. The caller must stay on it.
 #[inline]
 pub fn current_id() -> u32 {
     // SAFETY: Reads a per-CPU variable.

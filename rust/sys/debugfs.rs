@@ -82,7 +82,7 @@ impl Dir {
         self.0.dentry.as_ptr()
     }
 
-    /// The directory for who makes files in it. It is removed when the last such reference has gone, too.
+    /// The directory, for whoever makes files in it. It is removed when the last such reference has gone, too.
     pub fn to_ref(&self) -> DirRef {
         DirRef(Place::Own(self.0.clone()))
     }

@@ -7,7 +7,7 @@
 //!
 //! A slot that is dropped may still be executing, in a task that was preempted in it. It is used again after a
 //! grace period of RCU tasks, which nobody waits for: one callback serves all slots dropped before it began.
-//! That grace period contains one of RCU, for who executes with preemption off in the idle task.
+//! That grace period contains one of RCU, for an idle task that executes in a slot with preemption off.
 //!
 //! Contexts: process, sleeping; [`contains()`] and [`nth_page()`] anywhere, NMI included.
 //! Locks: the pool's mutex, inside of which only memory is allocated.

@@ -113,7 +113,7 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
 /// [`Dir::file`](crate::debugfs::Dir::file) sees to it that file and object fit together.
 pub trait NodeOps: Send + Sync + Sized + 'static {
     /// What a file that is being opened has instead of this value, if anything: what can change between two
-    /// reads is to be the same for who reads it piece by piece.
+    /// reads has to be the same for a reader that takes it piece by piece.
     fn snapshot(&self) -> Result<Option<Self>> {
         Ok(None)
     }

@@ -103,7 +103,7 @@ impl<H: FtraceHandler> FtraceOps<H> {
         self.with(|open| open.remove(ips))
     }
 
-    /// The same, for who has no use for an error: without memory for it the handler is called there until there is some, at
+    /// The same, for a caller that has no use for an error: without memory for it the handler is called there until there is some, at
     /// the next change of the set.
     pub fn abandon(&'static self, ips: &[usize]) {
         self.with(|open| open.abandon(ips));

@@ -275,7 +275,7 @@ static int module_event(struct notifier_block *nb, unsigned long state, void *mo
 
 static struct notifier_block module_nb = {
 	.notifier_call = module_event,
-	/* Before jump labels forget the places and all others who may come by a hook; after what was deferred (deferred.c). */
+	/* Before jump labels forget the places and all others that may fire a hook; after what was deferred (deferred.c). */
 	.priority = INT_MAX - 1,
 };
 

@@ -15,7 +15,7 @@ use crate::cpu::CpuId;
 use crate::cpu::IrqsOff;
 use crate::preempt::PreemptOff;
 
-/// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits, for who is not going to leave this CPU.
+/// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits. The caller must stay on this CPU.
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 macro_rules! this_cpu {
     (load $variable:ident) => {{
@@ -97,7 +97,7 @@ impl<T> PerCpuPtr<T> {
     }
 }
 
-/// The pointer of this CPU, for who is not going to leave it.
+/// The pointer of this CPU. The caller must stay on it.
 ///
 /// # Safety
 ///
@@ -115,7 +115,7 @@ pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
     pointer
 }
 
-/// The pointer of this CPU, for who is not going to leave it.
+/// The pointer of this CPU. The caller must stay on it.
 ///
 /// # Safety
 ///

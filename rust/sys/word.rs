@@ -2,7 +2,7 @@
 
 //! Words that C code or whoever interrupts us changes, without a function call for each access.
 //!
-//! `kernel::sync::atomic` calls a C function for each, which is too much where every record comes by.
+//! `kernel::sync::atomic` calls a C function for each, which is too much on the path of every record.
 //! Here are single loads and stores, as `READ_ONCE()` and `WRITE_ONCE()` make them, and copying of
 //! short data. x86 keeps loads in order and stores in order, so a barrier for the compiler is all that
 //! [`store_release`] needs.

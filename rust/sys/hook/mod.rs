@@ -43,7 +43,7 @@ pub use readers::Unquiet;
 /// Parameters a hook can have.
 pub const PARAMS_MAX: usize = bindings::GKH_PARAMS_MAX as usize;
 
-/// Where a hook may be come by: `enum gkh_context`.
+/// Where a hook may fire: `enum gkh_context`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// In process context, where one may sleep.
