@@ -8,6 +8,14 @@
 
 #include <linux/types.h>
 
+struct module;
+struct mutex;
+
+/* For ffi.rs: whose the current handler is. */
+extern struct mutex klog_rust_mutex;
+/* ffi.rs. Context: the module notifier. */
+void ferro_klog_module_going(struct module *mod);
+
 /*
  * Whether a handler may be called here; then ferro_klog_exit() has to follow
  * on the same CPU. If not, the message is counted as missed.

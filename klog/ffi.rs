@@ -36,15 +36,10 @@ type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
 /// acquire in `klog()`: who is called sees what was done before it was registered.
 static HANDLER: Atomic<*mut c_void> = Atomic::new(core::ptr::null_mut());
 
-extern "C" {
-    /// `printk.c`
-    static mut klog_rust_mutex: bindings::mutex;
-}
-
 /// Held while the handler changes; has the last number that was given to a registration.
 static LAST: StaticMutex<u64> =
     // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
-    unsafe { StaticMutex::new(&raw mut klog_rust_mutex, NO_OWNER) };
+    unsafe { StaticMutex::new(&raw mut bindings::klog_rust_mutex, NO_OWNER) };
 
 /// The registration that made the current handler, by its number. It changes with [`HANDLER`], under the lock.
 ///
@@ -166,7 +161,7 @@ fn clear_handler(number: u64) {
 /// # Safety
 ///
 /// `module` is there during the call.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn ferro_klog_module_going(module: *mut bindings::module) {
     let Some(module) = NonNull::new(module) else {
         return;

@@ -22,8 +22,6 @@
 
 #include "context.h"
 
-/* ffi.rs: whose the current handler is. */
-extern struct mutex klog_rust_mutex;
 DEFINE_MUTEX(klog_rust_mutex);
 
 /* An NMI, and a machine check in it, while something formats a message. */
@@ -115,9 +113,6 @@ void klog_printk(const char *fmt, ...)
 	local_irq_restore(flags);
 }
 EXPORT_SYMBOL_GPL(klog_printk);
-
-/* Defined in ffi.rs. */
-void ferro_klog_module_going(struct module *mod);
 
 static int module_event(struct notifier_block *nb, unsigned long state, void *mod)
 {

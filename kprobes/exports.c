@@ -12,10 +12,9 @@
 #include <linux/workqueue.h>
 #include <asm/cpufeature.h>
 
-extern struct mutex kprobes_rust_mutex;
-DEFINE_MUTEX(kprobes_rust_mutex);
+#include "exports.h"
 
-bool ferro_kprobe_must_stop(void);
+DEFINE_MUTEX(kprobes_rust_mutex);
 
 /* To test on any CPU what others need. */
 static bool post_stops;
@@ -30,11 +29,6 @@ bool ferro_kprobe_must_stop(void)
 {
 	return post_stops || boot_cpu_has(X86_FEATURE_XENPV) || boot_cpu_has(X86_FEATURE_FRED);
 }
-
-/* ffi.rs */
-void ferro_kprobes_reap(void);
-void ferro_kprobes_call_reap(void);
-void ferro_kprobes_wait_for_reap(void);
 
 static void reap(struct work_struct *work)
 {

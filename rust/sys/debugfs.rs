@@ -11,7 +11,6 @@ use core::ptr::NonNull;
 
 use kernel::bindings;
 use kernel::error::from_err_ptr;
-use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
@@ -152,15 +151,6 @@ impl DirRef {
     }
 }
 
-extern "C" {
-    /// Defined in `helpers.c`.
-    static mut ferro_debugfs_lock: bindings::mutex;
-
-    /// Whether a `struct file_operations` and its functions are of the module that its `owner` says. Defined in
-    /// `helpers.c`.
-    fn ferro_fops_owner_is_right(fops: *const c_void) -> bool;
-}
-
 /// A file with the operations of a module.
 struct Listed {
     /// Counted by the [`File`] that has put it here.
@@ -175,12 +165,12 @@ unsafe impl Send for Listed {}
 fn files() -> StaticGuard<KVec<Listed>> {
     static FILES: StaticMutex<KVec<Listed>> =
         // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
-        unsafe { StaticMutex::new(&raw mut ferro_debugfs_lock, KVec::new()) };
+        unsafe { StaticMutex::new(&raw mut bindings::ferro_debugfs_lock, KVec::new()) };
     FILES.lock()
 }
 
 /// For `helpers.c`: a module goes. Nobody has its files open, since that would have kept it.
-#[no_mangle]
+#[export]
 extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
     let next = || {
         let mut files = files();
@@ -213,7 +203,7 @@ impl<T: FileOps> File<T> {
     ) -> Result<Self> {
         let owner = table.owner();
         // SAFETY: A table is such a structure.
-        if !unsafe { ferro_fops_owner_is_right(table.as_ptr().cast()) } {
+        if !unsafe { bindings::ferro_fops_owner_is_right(table.as_ptr().cast()) } {
             return Err(EINVAL);
         }
         let (name, mode) = (name.as_char_ptr(), mode & 0o7777);

@@ -13,7 +13,6 @@ DEFINE_MUTEX(ferro_ftrace_ops_lock);
 /*
  * Every set of ftrace_ops.rs has it, and so is never empty: an empty one is all functions for ftrace. Nobody calls it.
  */
-void ferro_ftrace_anchor(void);
 noinline void ferro_ftrace_anchor(void)
 {
 	barrier();

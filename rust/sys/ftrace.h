@@ -11,6 +11,8 @@ struct mutex;
 
 /* Which functions ftrace_ops.rs has switched on. */
 extern struct mutex ferro_ftrace_ops_lock;
+/* A function that nobody calls. */
+void ferro_ftrace_anchor(void);
 
 #endif /* CONFIG_KPROBES_ENGINE_RUST */
 

@@ -44,11 +44,6 @@ unsafe impl<H: FtraceHandler> Sync for FtraceOps<H> {}
 static LOCK: StaticMutex<()> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_ftrace_ops_lock, ()) };
 
-extern "C" {
-    /// `ftrace.c`
-    fn ferro_ftrace_anchor();
-}
-
 impl<H: FtraceHandler> FtraceOps<H> {
     /// For a handler that looks.
     pub const fn looking() -> Self {
@@ -56,6 +51,9 @@ impl<H: FtraceHandler> FtraceOps<H> {
     }
 
     /// For a handler that may change where execution goes on. A function has at most one such user.
+    ///
+    /// The anchor is such a function: one of these sets is registered at a time, from its first site on until [`Self::close`].
+    /// The kprobes engine has one while it has probes whose handlers divert; what wants to divert as well is a probe.
     pub const fn modifying() -> Self {
         Self::new(bindings::FTRACE_OPS_FL_SAVE_REGS | bindings::FTRACE_OPS_FL_IPMODIFY)
     }
@@ -90,7 +88,7 @@ impl<H: FtraceHandler> FtraceOps<H> {
     ///
     /// They are different, not in the set yet, and code that stays until they are taken out, which for a module's is
     /// in the notifier of its going at the latest.
-    /// Errors: -EINVAL if there is no site; -EBUSY if somebody else modifies where it goes on; -ENOMEM; -ENODEV if
+    /// Errors: -EINVAL if there is no site; -EBUSY if somebody else modifies where it goes on, or has such a set; -ENOMEM; -ENODEV if
     /// ftrace has broken down.
     pub fn add(&'static self, ips: &[usize]) -> Result {
         self.with(|open| open.add(ips))
@@ -152,7 +150,10 @@ impl Open<'_> {
         if self.sites.is_open {
             return Ok(());
         }
-        self.set(&[ferro_ftrace_anchor as *const () as usize], false)?;
+        self.set(
+            &[bindings::ferro_ftrace_anchor as *const () as usize],
+            false,
+        )?;
         // INVARIANT: With the anchor.
         // SAFETY: `ops` is that of a static, and not registered.
         to_result(unsafe { bindings::register_ftrace_function(self.ops) })?;

@@ -309,11 +309,8 @@ void ferro_tracepoint_synchronize_unregister(void)
 }
 EXPORT_SYMBOL_GPL(ferro_tracepoint_synchronize_unregister);
 
-/* The list of debugfs.rs. */
-extern struct mutex ferro_debugfs_lock;
 DEFINE_MUTEX(ferro_debugfs_lock);
 
-bool ferro_fops_owner_is_right(const void *operations);
 bool ferro_fops_owner_is_right(const void *operations)
 {
 	const struct file_operations *fops = operations;
@@ -328,9 +325,6 @@ bool ferro_fops_owner_is_right(const void *operations)
 }
 EXPORT_SYMBOL_GPL(ferro_fops_owner_is_right);
 EXPORT_SYMBOL_GPL(ferro_debugfs_lock);
-
-/* Defined in debugfs.rs. */
-void ferro_debugfs_module_going(struct module *mod);
 
 static int module_event(struct notifier_block *nb, unsigned long state, void *mod)
 {

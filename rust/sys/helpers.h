@@ -112,6 +112,13 @@ bool ferro_is_text(const void *addr);
 /* kasan.h: let everybody use this part of a stack, whose variables are gone. */
 void ferro_kasan_unpoison(const void *start, size_t size);
 
+/* The lock of the list of debugfs.rs. */
+extern struct mutex ferro_debugfs_lock;
+/* Whether a struct file_operations and its functions are of the module that its owner says. */
+bool ferro_fops_owner_is_right(const void *operations);
+/* rust/sys/debugfs.rs. Context: the module notifier. */
+void ferro_debugfs_module_going(struct module *mod);
+
 /* tracepoint.h */
 void ferro_tracepoint_synchronize_unregister(void);
 

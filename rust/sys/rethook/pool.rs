@@ -158,11 +158,7 @@ impl Pool {
     /// A pool of `count` instances with `data_size` bytes of a client's each.
     ///
     /// Context: process; sleeps. Errors: -ENOMEM.
-    pub(crate) fn new(
-        client: Client,
-        count: usize,
-        data_size: usize,
-    ) -> Result<*mut Self> {
+    pub(crate) fn new(client: Client, count: usize, data_size: usize) -> Result<*mut Self> {
         let share = count.div_ceil(cpu::possible().count().max(1));
         let cpus = cpu::possible()
             .last()
