@@ -234,14 +234,17 @@ static void kasan(void)
 		"__asan_store4", "__asan_store8", "__asan_loadN", "__asan_storeN",
 	};
 	unsigned int i;
+	int err;
 
 	if (!IS_ENABLED(CONFIG_KASAN_GENERIC)) {
 		kst_skip("no KASAN in this kernel");
 		return;
 	}
-	for (i = 0; i < ARRAY_SIZE(names); i++)
-		if (!EXPECT_EQ(TRY(.symbol_name = names[i]), -EINVAL))
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		err = TRY(.symbol_name = names[i]);
+		if (!EXPECT_EQ(err, -EINVAL))
 			kst_say("on %s\n", names[i]);
+	}
 }
 
 static unsigned int passed;
