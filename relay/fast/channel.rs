@@ -77,9 +77,9 @@ impl Inner {
         cpu::possible().filter_map(|cpu| Some((cpu, self.buffer(cpu)?)))
     }
 
-    /// Makes the buffer of a CPU, unless it has one, and lets it write.
+    /// Makes the buffer of a CPU, unless it has one, and lets it write. Not twice at once.
     ///
-    /// Errors: -ENOMEM.
+    /// Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn add_buffer(&self, cpu: CpuId) -> Result {
         if self.buffer(cpu).is_some() {
             return Ok(());
@@ -266,7 +266,7 @@ impl Channel {
 
     pub(crate) fn open(ring: Ring, files: Files) -> Result<Self> {
         let inner = Inner::new(ring, files)?;
-        registry::open(inner.clone())?;
+        registry::open(&inner)?;
         Ok(Self { inner })
     }
 

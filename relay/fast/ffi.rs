@@ -178,7 +178,7 @@ unsafe extern "C" fn relay_fast_open(
         let inner = Inner::new(ring, Files::new(parent, base, FILE_MODE, format)?)?;
         let pointer = &raw const **inner;
         // The registry keeps it.
-        registry::open(inner)?;
+        registry::open(&inner)?;
         Ok(pointer.cast_mut().cast())
     })();
     opened.unwrap_or_else(|e: Error| e.to_ptr())

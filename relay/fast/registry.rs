@@ -17,28 +17,43 @@ use crate::ffi::registry;
 
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///
-/// Errors: -ENOMEM and those of debugfs; whatever had been made has been undone then.
-pub(crate) fn open(inner: ARef<Shared<Inner>>) -> Result {
-    // A CPU on its way up is neither online yet nor prepared again, so hold it off.
-    let _hotplug = HotplugOff::new();
-    let mut channels = registry();
-    channels.reserve(1, GFP_KERNEL)?;
-    // Nobody tells us of the CPUs that come up first.
-    let made = match cpu::booting() {
-        true => cpu::possible().try_for_each(|cpu| inner.add_buffer(cpu)),
-        false => cpu::online().try_for_each(|cpu| inner.add_buffer(cpu)),
-    };
-    let result = made.and_then(|()| match inner.make_files() {
-        // debugfs comes later.
-        Err(e) if e == ENOENT && cpu::booting() => Ok(()),
-        other => other,
-    });
-    if result.is_err() {
+/// Errors: -ENOMEM, -EINTR if the task is being killed, and those of debugfs; whatever had been made has been undone
+/// then.
+pub(crate) fn open(inner: &ARef<Shared<Inner>>) -> Result {
+    let opened = try_open(inner);
+    if opened.is_err() {
+        // Without the locks: removing a file waits for whoever reads it.
         inner.remove_files();
-        return result;
     }
-    channels.push(inner, GFP_KERNEL)?;
-    Ok(())
+    opened
+}
+
+fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
+    loop {
+        // Buffers may have gigabytes: without a lock that others need.
+        wanted().try_for_each(|cpu| inner.add_buffer(cpu))?;
+        match inner.make_files() {
+            // debugfs comes later.
+            Err(e) if e == ENOENT && cpu::booting() => {}
+            other => other?,
+        }
+        // A CPU on its way up is neither online yet nor prepared again, so hold it off.
+        let _hotplug = HotplugOff::new();
+        let mut channels = registry();
+        if wanted().all(|cpu| inner.buffer(cpu).is_some()) {
+            return Ok(channels.push(inner.clone(), GFP_KERNEL)?);
+        }
+        // One has come up since.
+    }
+}
+
+/// The CPUs that need a buffer now: nobody tells us of those that come up while the kernel boots.
+fn wanted() -> impl Iterator<Item = CpuId> {
+    let booting = cpu::booting();
+    Iterator::chain(
+        cpu::possible().filter(move |_| booting),
+        cpu::online().filter(move |_| !booting),
+    )
 }
 
 /// Closes the channel that is at this address. What its files and mappings still need stays.

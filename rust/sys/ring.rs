@@ -41,6 +41,7 @@ use crate::pages::MemRange;
 use crate::pages::PageBuf;
 use crate::pages::PageRef;
 use crate::percpu::PerCpuPtr;
+use crate::task::breathe;
 
 mod record;
 
@@ -146,6 +147,7 @@ impl RingMem {
         let n_subbufs = usize::try_from(ring.n_subbufs())?;
         let mut padded = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
         for _ in 0..n_subbufs {
+            breathe()?;
             padded.push(Atomic::new(0u64), GFP_KERNEL)?;
         }
         // INVARIANT: Just written. Nobody gets at the words but by `Local`.

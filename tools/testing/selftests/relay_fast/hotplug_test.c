@@ -5,6 +5,8 @@
 #include "relay_test.h"
 #include "reader.h"
 
+#include <sched.h>
+
 #define CPU	3
 
 FIXTURE(hotplug) { int none; };
@@ -124,6 +126,28 @@ TEST_F_TIMEOUT(hotplug, in_a_storm, 240)
 				  info("cpu%u.%s.discarded", cpu, name[i]));
 	}
 	ASSERT_LE(10, info("ups"));
+}
+
+static void *open_and_wait(void *arg)
+{
+	*(int *)arg = ctl("open subbuf=4096 n=4 waitdown=0");
+	return NULL;
+}
+
+/* Opening takes long, for large buffers. CPUs need not wait for it. */
+TEST_F(hotplug, a_cpu_goes_down_while_a_channel_is_opened)
+{
+	pthread_t thread;
+	int opened = 1;
+
+	pthread_create(&thread, NULL, open_and_wait, &opened);
+	/* the module looks how many have gone down before it makes the directory */
+	while (!file_exists(RELAY_DIR "/waits"))
+		sched_yield();
+	OFFLINE();
+	pthread_join(thread, NULL);
+	ASSERT_EQ(0, opened);
+	ASSERT_EQ(1, info("went_down"));
 }
 
 /* Opening while a CPU is coming up, over and over: each CPU has a buffer or is not there. */

@@ -7,6 +7,8 @@
 #include "reader.h"
 
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 RELAY_FIXTURE(open);
 
@@ -259,6 +261,48 @@ TEST_F(open, cpu_comes_up_after_the_directory_was_removed)
 	ASSERT_EQ(1, info("ups"));
 	ASSERT_EQ(0, info("lost"));
 	CTL("close");
+}
+
+/* Opens in a process that is killed meanwhile. */
+static bool killed_while_opening(const char *when)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (!child) {
+		ctl("open subbuf=1048576 n=8 dir=root name=fst_killed/cpu %s", when);
+		_exit(0);
+	}
+	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
+	       info("result") == EINTR && !info("open") && !file_exists(RELAY_DEBUGFS "/fst_killed");
+}
+
+TEST_F(open, a_killed_opener_gets_no_memory)
+{
+	ASSERT_TRUE(killed_while_opening("killed=1"));
+}
+
+TEST_F(open, killed_between_two_buffers)
+{
+	ASSERT_TRUE(killed_while_opening("kill=0"));
+	CTL("open subbuf=1048576 n=8 dir=root name=fst_killed/cpu");
+}
+
+static bool open_and_be_killed(void)
+{
+	return killed_while_opening("kill=1");
+}
+
+TEST_F_TIMEOUT(open, a_killed_opener_leaks_nothing, 120)
+{
+	ASSERT_FALSE(leaks(open_and_be_killed, 20, false));
+}
+
+/* Other channels need not wait until the buffers of this one are there. */
+TEST_F(open, another_channel_meanwhile)
+{
+	CTL("open subbuf=4096 n=4 meanwhile=0");
+	ASSERT_EQ(1, info("meanwhile"));
 }
 
 static bool open_close(void)

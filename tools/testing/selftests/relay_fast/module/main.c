@@ -46,7 +46,10 @@ static void forget(void)
 	fst.ups = 0;
 }
 
-/* open [name=] [noname=1] [dir=root|gone] [subbuf=] [n=] [flags=] [format=WORD] [at_hotplug=1] [other=1] */
+/*
+ * open [name=] [noname=1] [dir=root|gone] [subbuf=] [n=] [flags=] [format=WORD] [at_hotplug=1] [other=1]
+ *      [killed=1] [kill=BUFFER] [waitdown=BUFFER] [meanwhile=BUFFER]
+ */
 static int open(const struct fst_args *a)
 {
 	u64 subbuf = 4096, n = 4, flags = 0, noname = 0, at_hotplug = 0, other = 0;
@@ -66,9 +69,12 @@ static int open(const struct fst_args *a)
 		parent = NULL;
 	else if (!strcmp(dir, "gone"))
 		parent = gone = debugfs_create_dir("gone", fst.dir);
+	fst_slow_begin(a);
 	chan = relay_fast_open(noname ? NULL : fst_str(a, "name", "cpu"), parent, subbuf, n, flags,
 			       fst_str(a, "format", NULL));
+	fst_slow_end();
 	debugfs_remove(gone);
+	fst.result = IS_ERR(chan) ? -PTR_ERR(chan) : 0;
 	if (IS_ERR(chan))
 		return PTR_ERR(chan);
 	if (other) {
@@ -220,6 +226,8 @@ static int info_show(struct seq_file *m, void *unused)
 	seq_printf(m, "result %llu\n", fst.result);
 	seq_printf(m, "open %d\n", !!fst.chan);
 	seq_printf(m, "ups %u\n", fst.ups);
+	seq_printf(m, "went_down %d\n", fst.went_down);
+	seq_printf(m, "meanwhile %d\n", fst.meanwhile);
 	if (fst.chan)
 		seq_printf(m, "lost %llu\n", relay_fast_lost(fst.chan));
 	for_each_possible_cpu(cpu)
@@ -241,15 +249,20 @@ static int __init fst_init(void)
 	ret = fst_storm_init();
 	if (ret)
 		goto out_write;
+	ret = fst_slow_init();
+	if (ret)
+		goto out_storm;
 	fst.dir = debugfs_create_dir("relay_fast_selftest", NULL);
 	if (IS_ERR(fst.dir)) {
 		ret = PTR_ERR(fst.dir);
-		goto out_storm;
+		goto out_slow;
 	}
 	debugfs_create_file("ctl", 0200, fst.dir, NULL, &ctl_fops);
 	debugfs_create_file("info", 0400, fst.dir, NULL, &info_fops);
 	return 0;
 
+out_slow:
+	fst_slow_exit();
 out_storm:
 	fst_storm_exit();
 out_write:
@@ -265,6 +278,7 @@ static void __exit fst_exit(void)
 	close();
 	relay_fast_close(fst.other);
 	debugfs_remove(fst.dir);
+	fst_slow_exit();
 	fst_storm_exit();
 	fst_write_exit();
 }

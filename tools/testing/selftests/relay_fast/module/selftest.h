@@ -9,6 +9,7 @@
 #ifndef _RELAY_FAST_SELFTEST_H
 #define _RELAY_FAST_SELFTEST_H
 
+#include <linux/atomic.h>
 #include <linux/ferrotrace_relay.h>
 #include <linux/mutex.h>
 #include <linux/string.h>
@@ -35,6 +36,9 @@ struct fst_state {
 	u64 result;		/* of the last command */
 	u32 ups;		/* CPUs that came up and wrote a record then */
 	bool at_hotplug;	/* whether they do */
+	atomic_t downs;		/* CPUs that went down */
+	bool went_down;		/* while a channel was opened, as was */
+	bool meanwhile;		/* another one opened and closed */
 	struct fst_lane *lane[FST_NR_CTX];	/* by CPU */
 };
 
@@ -65,6 +69,12 @@ void fst_write_exit(void);
 int fst_nest(const struct fst_args *a);
 int fst_edges(const struct fst_args *a);
 int fst_exits(const struct fst_args *a);
+
+/* slow.c */
+void fst_slow_begin(const struct fst_args *a);
+void fst_slow_end(void);
+int fst_slow_init(void);
+void fst_slow_exit(void);
 
 /* storm.c */
 void fst_send_nmi(unsigned int cpu);

@@ -291,6 +291,12 @@ static int at_hotplug(unsigned int cpu)
 	return 0;
 }
 
+static int before_it_goes(unsigned int cpu)
+{
+	atomic_inc(&fst.downs);
+	return at_hotplug(cpu);
+}
+
 static enum cpuhp_state state;
 
 int fst_write_init(void)
@@ -306,7 +312,8 @@ int fst_write_init(void)
 			goto out;
 		}
 	}
-	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "relay_fast_selftest", at_hotplug, at_hotplug);
+	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "relay_fast_selftest", at_hotplug,
+					before_it_goes);
 	if (ret < 0)
 		goto out;
 	state = ret;
