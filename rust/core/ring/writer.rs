@@ -15,8 +15,8 @@ pub enum Refused {
     TooLong,
     /// No sub-buffer is free, or the only ones that are hold a record that is being written.
     Full {
-        /// Whether a reader may have to be woken, which can make room: once for each position, so that
-        /// whatever the wake-up itself makes somebody write does not ask for another.
+        /// Whether a reader may have to be woken, which can make room: not again before it has read what was
+        /// there, so that whatever the wake-up itself makes somebody write does not ask for another.
         wake: bool,
     },
     /// Too many records of this CPU are open.
@@ -120,13 +120,7 @@ impl Ring {
         }
         if !self.is_free(words, old, next) {
             words.add_lost();
-            // Once for each position: a reader that has not come yet was told, and sees it before it sleeps.
-            let wake = words.stalled() != position + 1;
-            if wake {
-                words.set_stalled(position + 1);
-                // As in `update_limit`: the caller looks whether a reader is queued.
-                words.fence();
-            }
+            let wake = self.stall(words, position);
             return Err(Refused::Full { wake });
         }
         // Not after the exchange: whoever interrupts us there may be refused, and is later than we are.
@@ -139,6 +133,19 @@ impl Ring {
             }),
             wake: false,
         })
+    }
+
+    /// No sub-buffer is free for a writer at `position`. Tells whether a reader that waits is to be woken: not if it
+    /// was told before and has not read all there was then, since it does not sleep before it has.
+    fn stall<W: LocalWords>(&self, words: &W, position: u64) -> bool {
+        let told = words.stalled();
+        if told == position + 1 {
+            return false;
+        }
+        words.set_stalled(position + 1);
+        // As in `update_limit`: before the looks at what the reader has stored, and at whether it is queued.
+        words.fence();
+        told == 0 || words.consumed() >= told - 1
     }
 
     /// Whether the sub-buffer at `next` can be entered.
@@ -193,7 +200,7 @@ impl Ring {
                 }
             }
         }
-        self.update_limit(words, position)
+        self.update_limit(words, old.position(), position)
     }
 
     /// Sets the limit for what the reader asks for now, when no record of a task is half reserved; on the CPU
@@ -203,15 +210,16 @@ impl Ring {
         if word.in_flight() == 0 {
             self.advance_committed(words, word.position());
         }
-        self.update_limit(words, word.position());
+        self.update_limit(words, word.position(), word.position());
     }
 
-    /// Sets the limit for a writer that has come to `position`; on the CPU that owns the buffer.
-    /// Tells whether a reader that waits is to be woken.
+    /// Sets the limit for a writer that has come from `old` to `position`; on the CPU that owns the buffer.
+    /// Tells whether a reader that waits is to be woken: what it waits for has come since. If it had come before, the
+    /// reader was told, or saw it when it looked, and does not sleep before it has read that.
     ///
     /// An interruption may have set a later limit meanwhile. An earlier one only leads to the slow
     /// path once more.
-    fn update_limit<W: LocalWords>(&self, words: &W, position: u64) -> bool {
+    fn update_limit<W: LocalWords>(&self, words: &W, old: u64, position: u64) -> bool {
         let asked = (words.consumed(), words.watermark());
         let stop = self.stop(words.committed(), position, asked.0.min(position), asked.1);
         // One before the place to stop at: a record that ends right there fills the sub-buffer.
@@ -231,7 +239,8 @@ impl Ring {
         }
         // Whoever interrupted us may have come further, past what a reader asked for just now.
         let reserved = words.reserve().position();
-        self.trip(now.0.min(reserved), now.1) <= reserved
+        let trip = self.trip(now.0.min(reserved), now.1);
+        old < trip && trip <= reserved
     }
 
     /// The position up to which a writer at `position` needs no slow path, which may be `position`.

@@ -186,10 +186,45 @@ fn who_is_refused_again_and_again_wakes_once() {
         (0..n).filter(refused).count()
     };
     assert_eq!(wakes(100, 32), 1);
-    // After a record that fits, once more.
+    // Nor after a record that fits: it has been told.
     write(&ring, &words, 8).unwrap();
-    assert_eq!(wakes(100, 32), 1);
-    assert_eq!(words.lost.get(), 200);
+    assert_eq!(wakes(100, 32), 0);
+    // Once it has read what was there, it may have gone to sleep.
+    words.consumed.set(48);
+    write(&ring, &words, 8).unwrap();
+    assert_eq!(wakes(100, 64), 0);
+    assert_eq!(words.lost.get(), 300);
+}
+
+/// The writer does not wait for the reader, in overwrite mode, or it fills the rest of the buffer.
+#[test]
+fn who_does_not_read_is_woken_once() {
+    for overwrite in [false, true] {
+        for (watermark, nested) in [(0, false), (0, true), (8, false), (8, true), (1024, true)] {
+            let ring = Ring::new(4096, 4, overwrite).unwrap();
+            let words = Cells::of(ring);
+            words.watermark.set(watermark);
+            let mut wakes = 0;
+            for round in 0..ROUNDS {
+                // With the outer one in flight each comes to the slow path.
+                let depth = if nested && round % 50 == 0 { 3 } else { 1 };
+                let mut opened = 0;
+                for _ in 0..depth {
+                    match ring.reserve(&words, 64, || ()) {
+                        Ok((grant, ())) => {
+                            opened += 1;
+                            wakes += usize::from(grant.wake);
+                        }
+                        Err(refused) => wakes += usize::from(refused == FULL),
+                    }
+                }
+                (0..opened).for_each(|_| ring.commit(&words));
+            }
+            // One for the first that is there, one for what is lost.
+            let most = if overwrite { 1 } else { 2 };
+            assert!(wakes <= most && wakes > 0, "{wakes} wake-ups");
+        }
+    }
 }
 
 /// The CPU is not stopped for a reader that reads all and asks for the same again.

@@ -148,20 +148,19 @@ static long write_until_refused(void *arg)
 {
 	struct request *r = arg;
 	struct relay_fast_slot slot;
-	bool written;
 
 	preempt_disable();
-	do {
-		written = begin(r->cpu, &slot);
-		if (written)
-			relay_fast_commit(&slot);
-	} while (written);
+	while (r->count--) {
+		if (!begin(r->cpu, &slot))
+			break;
+		relay_fast_commit(&slot);
+	}
 	preempt_enable();
 	return 0;
 }
 
 /*
- * exits cpu=: fills the buffer, while whoever leaves the interrupt of irq_work writes a record too; result: how often
+ * exits cpu= count=: writes so many records, or until one is lost, while whoever leaves the interrupt of irq_work writes a record too; result: how often
  * that was. Needs a reader that waits.
  */
 int fst_exits(const struct fst_args *a)
