@@ -11,6 +11,7 @@
 
 #include <linux/align.h>
 #include <linux/compiler.h>
+#include <linux/init.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/relay.h>
@@ -19,6 +20,7 @@
 #include <uapi/linux/ferrotrace_relay.h>
 
 struct dentry;
+struct module;
 
 /**
  * relay_try_write() - write a record, and say whether it was written
@@ -100,6 +102,11 @@ struct relay_fast_slot {
 	void *data;
 };
 
+/* The engine's half of relay_fast_open(). */
+struct relay_fast *__relay_fast_open(struct module *owner, const char *base_filename, struct dentry *parent,
+				     size_t subbuf_size, size_t n_subbufs, unsigned int flags,
+				     const char *format);
+
 /**
  * relay_fast_open() - open a channel with a buffer for each CPU
  * @base_filename: name of the files, which the number of the CPU is added to; DIR/NAME if they shall be in
@@ -114,14 +121,19 @@ struct relay_fast_slot {
  * Until the kernel starts user space, all possible CPUs get a buffer, and the files come when debugfs is
  * there. Later CPUs get a buffer when they first come up.
  *
+ * A channel that the module has not closed is closed when the module goes.
+ *
  * Context: Process, from early_initcall() on. Sleeps. Not from a CPU hotplug callback.
  * Return: The channel, or an ERR_PTR: -EINVAL for names, sizes or flags that cannot be, -ENAMETOOLONG, -ENOMEM,
- *	-EINTR if the task is being killed, -EEXIST if the directory or a file is there already, -ENODEV or -EPERM without debugfs, -ENOENT if @parent
- *	has been removed. Nothing is left behind then.
+ *	-EINTR if the task is being killed, -EEXIST if the directory or a file is there already, -ENODEV or -EPERM
+ *	without debugfs, -ENOENT if @parent has been removed. Nothing is left behind then.
  */
-struct relay_fast *relay_fast_open(const char *base_filename, struct dentry *parent,
-				   size_t subbuf_size, size_t n_subbufs, unsigned int flags,
-				   const char *format);
+static inline struct relay_fast *relay_fast_open(const char *base_filename, struct dentry *parent,
+						 size_t subbuf_size, size_t n_subbufs, unsigned int flags,
+						 const char *format)
+{
+	return __relay_fast_open(THIS_MODULE, base_filename, parent, subbuf_size, n_subbufs, flags, format);
+}
 
 /**
  * relay_fast_close() - close a channel

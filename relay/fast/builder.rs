@@ -3,6 +3,8 @@
 //! How a channel is to be.
 #![deny(unsafe_code)]
 
+use core::panic::Location;
+
 use ferro_core::ring::Ring;
 use kernel::prelude::*;
 use kernel::str::CString;
@@ -94,6 +96,7 @@ impl<'a> Builder<'a> {
     /// Context: process; sleeps. Errors: -EINVAL for sizes that cannot be, and for names that are empty, have a
     /// slash or are not UTF-8; -ENAMETOOLONG; -EEXIST if the directory is there already; -ENODEV or -EPERM
     /// without debugfs; -ENOMEM; -EINTR if the task is being killed.
+    #[track_caller]
     pub fn open(self) -> Result<Channel> {
         let overwrite = self.mode == Mode::Overwrite;
         let ring = Ring::new(self.subbuf_size, self.n_subbufs, overwrite).map_err(|_| EINVAL)?;
@@ -106,6 +109,6 @@ impl<'a> Builder<'a> {
                 .map(|format| CString::try_from_fmt(fmt!("{format}")))
                 .transpose()?,
         )?;
-        Channel::open(ring, files)
+        Channel::open(ring, files, Location::caller())
     }
 }

@@ -5,6 +5,8 @@
 //! Contexts: process, except for what [`Inner`] says. Locks: [`Inner::files`].
 #![deny(unsafe_code)]
 
+use core::panic::Location;
+
 use ferro_core::ring::Ring;
 use ferro_sys::counted::Shared;
 use ferro_sys::cpu;
@@ -15,6 +17,7 @@ use ferro_sys::debugfs::File;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::NodeOps;
 use ferro_sys::fops::UserDst;
+use ferro_sys::hook::Module;
 use ferro_sys::ring::RingSlots;
 use kernel::module::this_module;
 use kernel::new_mutex;
@@ -45,13 +48,15 @@ pub(crate) struct Inner {
     files: Mutex<Files>,
     /// Records of CPUs that have no buffer.
     elsewhere: Atomic<u64>,
+    /// An address in the client's code or data.
+    client: usize,
 }
 
 impl Inner {
-    /// A channel without buffers.
+    /// A channel without buffers. `client` is any address in the code or data of the module that opens it.
     ///
     /// Errors: -ENOMEM.
-    pub(crate) fn new(ring: Ring, files: Files) -> Result<ARef<Shared<Self>>> {
+    pub(crate) fn new(ring: Ring, files: Files, client: usize) -> Result<ARef<Shared<Self>>> {
         let slots = RingSlots::new()?;
         let mut buffers = KVec::new();
         for cpu in cpu::possible() {
@@ -65,7 +70,13 @@ impl Inner {
             buffers,
             files <- new_mutex!(files),
             elsewhere: Atomic::new(0),
+            client,
         }? Error))
+    }
+
+    /// Whether a module has opened it.
+    pub(crate) fn is_of(&self, module: &Module) -> bool {
+        module.contains(self.client)
     }
 
     /// The buffer of a CPU. Context: any.
@@ -253,7 +264,8 @@ impl Files {
 
 /// A fast relay channel, closed when it is dropped.
 ///
-/// User space that has a file or a mapping open keeps its buffer.
+/// User space that has a file or a mapping open keeps its buffer. A channel that is forgotten, as with `mem::forget()`,
+/// is closed when the module that has opened it goes.
 pub struct Channel {
     pub(crate) inner: ARef<Shared<Inner>>,
 }
@@ -264,8 +276,9 @@ impl Channel {
         Builder::new(dir)
     }
 
-    pub(crate) fn open(ring: Ring, files: Files) -> Result<Self> {
-        let inner = Inner::new(ring, files)?;
+    pub(crate) fn open(ring: Ring, files: Files, client: &'static Location<'static>) -> Result<Self> {
+        // It is data of the module that calls `Builder::open()`.
+        let inner = Inner::new(ring, files, core::ptr::from_ref(client).addr())?;
         registry::open(&inner)?;
         Ok(Self { inner })
     }
@@ -285,7 +298,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // The registry has had it since `open()`.
+        // The registry has had it since `open()`, unless the module that opened it has gone and left it to another.
         let _ = registry::close(&raw const **self.inner);
     }
 }

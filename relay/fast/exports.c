@@ -10,7 +10,7 @@
 extern struct mutex relay_fast_mutex;
 DEFINE_MUTEX(relay_fast_mutex);
 
-EXPORT_SYMBOL_GPL(relay_fast_open);
+EXPORT_SYMBOL_GPL(__relay_fast_open);
 EXPORT_SYMBOL_GPL(relay_fast_close);
 EXPORT_SYMBOL_GPL(relay_fast_lost);
 EXPORT_SYMBOL_GPL(relay_fast_reserve_slow);

@@ -23,6 +23,7 @@
 //! ```
 
 use ferro_gkhi::points::CpuPrepare;
+use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
@@ -52,6 +53,7 @@ module! {
 
 struct FastRelay {
     _prepare: Registered<CpuPrepare>,
+    _modules: Registered<ModuleEvent>,
 }
 
 impl kernel::Module for FastRelay {
@@ -59,6 +61,9 @@ impl kernel::Module for FastRelay {
         // Before the files, so that no CPU comes up between the two without a buffer.
         let prepare = Registered::before_cpus(c"fast_relay", registry::prepare_cpu)?;
         registry::make_late_files();
-        Ok(Self { _prepare: prepare })
+        Ok(Self {
+            _prepare: prepare,
+            _modules: ffi::watch_modules()?,
+        })
     }
 }

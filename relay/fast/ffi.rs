@@ -12,6 +12,9 @@ use ferro_core::ring::Ring;
 use ferro_core::ring::HEADER_BYTES;
 use ferro_core::ring::TIMED;
 use ferro_core::ring::TIME_BYTES;
+use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::Answer;
+use ferro_gkhi::Registered;
 use ferro_sys::counted::Counted;
 use ferro_sys::counted::Shared;
 use ferro_sys::debugfs::DirRef;
@@ -19,6 +22,7 @@ use ferro_sys::fops::FileOps;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::MmapRequest;
 use ferro_sys::fops::UserDst;
+use ferro_sys::hook::Module;
 use ferro_sys::impl_always_refcounted;
 use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
@@ -130,7 +134,7 @@ pub(crate) fn registry() -> StaticGuard<KVec<ARef<Shared<Inner>>>> {
 ///
 /// # Safety
 ///
-/// `chan` was returned by `relay_fast_open()` and has not been closed since.
+/// `chan` was returned by `__relay_fast_open()` and has not been closed since.
 unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
     // SAFETY: By the rules of this function; `Inner` starts with the structure.
     unsafe { &*chan.cast::<Inner>() }
@@ -148,13 +152,14 @@ fn place(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
     }
 }
 
-/// Opens a channel.
+/// Opens a channel, which is closed when its owner goes, if not before.
 ///
 /// # Safety
 ///
 /// `base_filename` and `format` are NULL or strings; `parent` is NULL or a directory of debugfs.
 #[export]
-unsafe extern "C" fn relay_fast_open(
+unsafe extern "C" fn __relay_fast_open(
+    owner: *mut bindings::module,
     base_filename: *const c_char,
     parent: *mut bindings::dentry,
     subbuf_size: usize,
@@ -175,13 +180,35 @@ unsafe extern "C" fn relay_fast_open(
             return Err(EINVAL);
         }
         let ring = Ring::new(subbuf_size, n_subbufs, overwrite).map_err(|_| EINVAL)?;
-        let inner = Inner::new(ring, Files::new(parent, base, FILE_MODE, format)?)?;
+        // The structure is data of the module that it describes.
+        let inner = Inner::new(
+            ring,
+            Files::new(parent, base, FILE_MODE, format)?,
+            owner.addr(),
+        )?;
         let pointer = &raw const **inner;
         // The registry keeps it.
         registry::open(&inner)?;
         Ok(pointer.cast_mut().cast())
     })();
     opened.unwrap_or_else(|e: Error| e.to_ptr())
+}
+
+/// Has the channels closed that a module leaves when it goes.
+///
+/// Errors: those of registering an exit.
+pub(crate) fn watch_modules() -> Result<Registered<ModuleEvent>> {
+    let registered = Registered::<ModuleEvent>::builder(c"fast_relay")
+        .pinned()
+        .register(|_call, (module, state)| {
+            let going = state == bindings::module_state_MODULE_STATE_GOING;
+            if let (true, Some(module)) = (going, NonNull::new(module)) {
+                // SAFETY: The hook passes a module that is there during the call.
+                registry::module_goes(&unsafe { Module::new(module) });
+            }
+            Answer::Continue
+        });
+    Ok(registered?)
 }
 
 /// Closes a channel.

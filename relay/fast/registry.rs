@@ -9,6 +9,7 @@ use ferro_sys::counted::Shared;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
+use ferro_sys::hook::Module;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
@@ -60,19 +61,29 @@ fn wanted() -> impl Iterator<Item = CpuId> {
 ///
 /// Errors: -ENOENT if there is none.
 pub(crate) fn close(address: *const Inner) -> Result {
+    take(|inner| core::ptr::eq::<Inner>(inner, address))
+        .map(|inner| inner.close())
+        .ok_or(ENOENT)
+}
+
+/// A module goes: closes what it has opened and not closed.
+pub(crate) fn module_goes(module: &Module) {
+    while let Some(inner) = take(|inner| inner.is_of(module)) {
+        pr_notice!("a module that goes has left a channel\n");
+        inner.close();
+    }
+}
+
+/// Takes a channel out of the registry.
+fn take(is_it: impl Fn(&Inner) -> bool) -> Option<ARef<Shared<Inner>>> {
     let mut channels = registry();
-    let index = channels
-        .iter()
-        .position(|inner| core::ptr::eq::<Inner>(&***inner, address))
-        .ok_or(ENOENT)?;
-    let inner = channels.remove(index).map_err(|_| ENOENT)?;
+    let index = channels.iter().position(|inner| is_it(inner))?;
+    let inner = channels.remove(index).ok()?;
     if channels.is_empty() {
         // Nobody frees a static when the module goes.
         *channels = KVec::new();
     }
-    drop(channels);
-    inner.close();
-    Ok(())
+    Some(inner)
 }
 
 /// Makes the buffers of a CPU that is about to come up.

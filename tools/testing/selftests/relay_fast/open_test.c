@@ -375,6 +375,28 @@ static bool unload_round(void)
 	return !module_load();
 }
 
+/* What a client has not closed is closed when it goes; who has a file open keeps the buffer. */
+TEST_F(open, client_goes_without_closing)
+{
+	uint8_t buf[4096];
+	int fd;
+
+	CTL("open dir=root name=fst_forgotten/cpu format=text");
+	CTL("write cpu=0 len=100 count=3");
+	fd = open(RELAY_DEBUGFS "/fst_forgotten/cpu0", O_RDONLY);
+	ASSERT_LE(0, fd);
+	CTL("forget");
+	ASSERT_TRUE(unload("relay_fast_selftest"));
+	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/fst_forgotten"));
+	ASSERT_EQ(3 * 112, read(fd, buf, sizeof(buf)));
+	ASSERT_EQ(0, read(fd, buf, sizeof(buf)));
+	close(fd);
+	ASSERT_EQ(0, module_load());
+	CTL("open dir=root name=fst_forgotten/cpu format=text");
+	CTL("close");
+	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/fst_forgotten"));
+}
+
 TEST_F_TIMEOUT(open, unload_while_written, 240)
 {
 	for (unsigned int i = 0; i < 30; i++)

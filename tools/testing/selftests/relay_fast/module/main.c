@@ -116,6 +116,8 @@ static int channel_command(const struct fst_args *a)
 		return -ENODEV;
 	if (!strcmp(a->verb, "close"))
 		close();
+	else if (!strcmp(a->verb, "forget"))
+		fst.chan = NULL;
 	else if (!strcmp(a->verb, "write"))
 		return fst_write(a);
 	else if (!strcmp(a->verb, "hold"))
