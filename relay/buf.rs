@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::consume;
+use ferro_core::relay::later;
 use ferro_core::relay::settle;
 use ferro_core::relay::Geometry;
 use ferro_core::relay::Position;
@@ -67,6 +68,9 @@ pub(crate) struct Buf {
     /// `subbufs_consumed` by what is lent. Written with release under `reading`, pairs with the acquire
     /// in `settle()`.
     read: Atomic<usize>,
+    /// Sub-buffers that users have reported as consumed, if that is ahead of `subbufs_consumed`, as it is when some of
+    /// them are lent. Exchanged with release, pairs with the acquire in `settle()`.
+    reported: Atomic<usize>,
     loans: Loans,
 }
 
@@ -122,6 +126,7 @@ impl Buf {
                 lost: Atomic::new(0),
                 reading <- new_mutex!(()),
                 read: Atomic::new(0),
+                reported: Atomic::new(0),
                 loans,
             }),
             GFP_KERNEL,
@@ -178,6 +183,7 @@ impl Buf {
             &self.abi.bytes_consumed,
             &self.abi.offset,
             &self.read,
+            &self.reported,
         ] {
             counter.store(0, Relaxed);
         }
@@ -342,37 +348,12 @@ impl Buf {
         }
     }
 
-    /// Consumes what has been read and is not lent any more.
+    /// Consumes what has been read, or reported so, and is not lent any more.
     fn settle(&self, looks: &Looks) {
-        // After the count that it moves, so that it is not older than that: see `reset()`.
-        self.consume_up_to(looks, |_| Some(self.read.load(Acquire)));
-    }
-
-    /// How often a sub-buffer was needed and none was free.
-    pub(crate) fn full_count(&self) -> u64 {
-        self.full.load(Relaxed)
-    }
-
-    /// How many records were too large.
-    pub(crate) fn big_count(&self) -> u64 {
-        self.big.load(Relaxed)
-    }
-
-    /// A user has finished with `n` more sub-buffers. Those that are lent stay.
-    pub(crate) fn consume(&self, n: usize) {
-        self.consume_up_to(&Looks::few(), |consumed| {
-            let produced = self.abi.subbufs_produced.load(Acquire);
-            consume(self.geometry(), produced, consumed, n)
-        });
-    }
-
-    /// Moves the count of consumed sub-buffers to what `goal` makes of it, or to the first that is lent.
-    fn consume_up_to(&self, looks: &Looks, goal: impl Fn(usize) -> Option<usize>) {
         loop {
             let consumed = self.abi.subbufs_consumed.load(Acquire);
-            let Some(goal) = goal(consumed) else {
-                return;
-            };
+            // After the count that they move, so that they are not older than that: see `reset()`.
+            let goal = later(self.read.load(Acquire), self.reported.load(Acquire));
             let new = settle(self.geometry(), consumed, goal, |index| {
                 self.is_lent(index, looks)
             });
@@ -387,6 +368,33 @@ impl Buf {
                 return;
             }
         }
+    }
+
+    /// How often a sub-buffer was needed and none was free.
+    pub(crate) fn full_count(&self) -> u64 {
+        self.full.load(Relaxed)
+    }
+
+    /// How many records were too large.
+    pub(crate) fn big_count(&self) -> u64 {
+        self.big.load(Relaxed)
+    }
+
+    /// A user has finished with `n` more sub-buffers. Those that are lent are consumed when they come back.
+    pub(crate) fn consume(&self, n: usize) {
+        loop {
+            let reported = self.reported.load(Acquire);
+            let consumed = later(reported, self.abi.subbufs_consumed.load(Acquire));
+            let produced = self.abi.subbufs_produced.load(Acquire);
+            let Some(new) = consume(self.geometry(), produced, consumed, n) else {
+                return;
+            };
+            // Release: what was read has been read before the writer may use the space.
+            if self.reported.cmpxchg(reported, new, Release).is_ok() {
+                break;
+            }
+        }
+        self.settle(&Looks::few());
     }
 
     /// The writer's counters, at one moment.
@@ -413,8 +421,9 @@ impl Buf {
 
     /// How far reading has come.
     pub(crate) fn position(&self) -> Position {
+        let consumed = self.abi.subbufs_consumed.load(Relaxed);
         Position::new(
-            self.abi.subbufs_consumed.load(Relaxed),
+            later(self.reported.load(Relaxed), consumed),
             self.read.load(Relaxed),
             self.abi.bytes_consumed.load(Relaxed),
         )

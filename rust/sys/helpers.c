@@ -220,12 +220,13 @@ int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned 
 }
 EXPORT_SYMBOL_GPL(ferro_add_to_pipe);
 
-bool ferro_page_shared(struct page *page)
+bool ferro_page_shared(struct page *page, bool may_be_pinned)
 {
 	struct folio *folio = page_folio(page);
+	int others = folio_ref_count(folio) - 1 - folio_mapcount(folio);
 
-	/* What is pinned is pinned through a user mapping: pages of a pipe are not. */
-	return (folio_ref_count(folio) - 1 - folio_mapcount(folio)) % GUP_PIN_COUNTING_BIAS;
+	/* A pin counts as so many references: what is left are plain ones, unless somebody has exactly as many of these. */
+	return may_be_pinned ? others % GUP_PIN_COUNTING_BIAS : others;
 }
 EXPORT_SYMBOL_GPL(ferro_page_shared);
 

@@ -82,7 +82,7 @@ int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned 
  * mm.h: whether anybody has a reference beside the one allocated with, those of user mappings, and those of who has
  * pinned the page through one, for as long as he likes.
  */
-bool ferro_page_shared(struct page *page);
+bool ferro_page_shared(struct page *page, bool may_be_pinned);
 
 /* dcache.h, fs.h */
 struct dentry *ferro_dget(struct dentry *dentry);

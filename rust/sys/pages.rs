@@ -13,6 +13,8 @@ use core::ptr::NonNull;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
 
 use crate::task::breathe;
 use crate::task::cond_resched;
@@ -25,6 +27,8 @@ use crate::task::cond_resched;
 pub struct PageBuf {
     pages: KVVec<*mut bindings::page>,
     base: NonNull<u8>,
+    /// Whether pages have been given to page tables.
+    mapped: Atomic<bool>,
 }
 
 // SAFETY: The pages belong to the object; access to their bytes is up to the raw pointer's users.
@@ -71,6 +75,7 @@ impl PageBuf {
         Ok(Self {
             pages: core::mem::take(&mut pages.0),
             base,
+            mapped: Atomic::new(false),
         })
     }
 
@@ -126,19 +131,28 @@ impl PageBuf {
         self.pages.get(at / PAGE_SIZE).copied()
     }
 
-    /// Whether anybody but `self` and user mappings has a reference to the page with this index. What somebody
-    /// does with the page before he gives it up is done only when a barrier follows this. Context: any.
+    /// Whether anybody but `self` and user mappings has a reference to the page with this index, other than a pin through
+    /// a mapping. What somebody does with the page before he gives it up is done only when a barrier follows this.
+    ///
+    /// The kernel counts a pin as 1,024 references. Where no page has ever been mapped, nothing is taken for a pin; where
+    /// one has, exactly as many references are.
+    ///
+    /// Context: any.
     #[inline]
     pub fn is_shared(&self, index: usize) -> bool {
         self.pages
             .get(index)
             // SAFETY: `self` has a reference to its pages.
-            .is_some_and(|page| unsafe { bindings::ferro_page_shared(*page) })
+            .is_some_and(|page| unsafe {
+                bindings::ferro_page_shared(*page, self.mapped.load(Relaxed))
+            })
     }
 
     /// A counted reference to the page with this index, for a page table.
     pub fn page(&self, index: usize) -> Option<PageRef> {
         let page = *self.pages.get(index)?;
+        // Before anybody can pin the page through the mapping. Who does not see it yet takes a pin for a reference.
+        self.mapped.store(true, Relaxed);
         // SAFETY: `self` has a reference to the page.
         unsafe { bindings::ferro_get_page(page) };
         Some(PageRef(page))

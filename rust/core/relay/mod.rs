@@ -18,6 +18,7 @@ pub use geometry::Geometry;
 pub use geometry::GeometryError;
 pub use geometry::SubbufIndex;
 pub use reader::consume;
+pub use reader::later;
 pub use reader::settle;
 pub use reader::Chunk;
 pub use reader::Position;

@@ -125,6 +125,11 @@ fn lead(a: usize, b: usize) -> Option<usize> {
     (by <= usize::MAX / 2).then_some(by)
 }
 
+/// The count that is ahead of the other one. Counts wrap.
+pub fn later(a: usize, b: usize) -> usize {
+    lead(a, b).map_or(b, |_| a)
+}
+
 /// The new count of consumed sub-buffers when `read` have been read: all of them, up to the first that is
 /// still `busy`.
 pub fn settle(

@@ -214,8 +214,29 @@ TEST_F(splice, the_client_does_not_consume_what_is_in_a_pipe)
 	CTL("write cpu=0 len=4096 count=3");
 	ASSERT_EQ(0, info("result"));
 	ASSERT_TRUE(holds(self->p[0], &want));
-	CTL("consumed cpu=0 n=1");
 	ASSERT_EQ(2, info("cpu0.consumed"));
+	CTL("write cpu=0 len=4096 count=3");
+	ASSERT_EQ(2, info("result"));
+}
+
+/* Reports of one at a time, which readers make for what they have read, add up. */
+TEST_F(splice, reports_behind_what_is_in_a_pipe_are_kept)
+{
+	struct bytes want = {};
+	int fd = OPEN("subbuf=4096 n=4");
+
+	CTL("write cpu=0 len=4096 count=4");
+	CTL("flush");
+	bytes_records(&want, 0, 0, 4096, 1);
+	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
+	for (int i = 0; i < 3; i++)
+		CTL("consumed cpu=0 n=1");
+	ASSERT_EQ(0, info("cpu0.consumed"));
+	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_EQ(3, info("cpu0.consumed"));
+	bytes_free(&want);
+	bytes_records(&want, 0, 3, 4096, 1);
+	ASSERT_TRUE(cpu_reads(0, &want));
 }
 
 /* In overwrite mode, what is in a pipe is the last thing to be overwritten: never. */
@@ -539,12 +560,12 @@ TEST_F(splice, a_long_term_pin_does_not_stop_the_writer)
 }
 
 /* Sub-buffers of 256 pages, the first of which has been through a pipe; some pages are kept beyond that. */
-static bool kept_pages(int fd, int *p, unsigned int first, unsigned int count)
+static bool kept_pages(int fd, int *p, unsigned int first, unsigned int count, unsigned int times)
 {
 	struct bytes got = {}, want = {};
 	bool ok;
 
-	ok = !ctl("grab cpu=0 page=%u count=%u", first, count) &&
+	ok = !ctl("grab cpu=0 page=%u count=%u times=%u", first, count, times) &&
 	     !ctl("write cpu=0 len=65536 count=32");
 	bytes_records(&want, 0, 0, 65536, 16);
 	while (ok && got.len < want.len)
@@ -562,7 +583,17 @@ TEST_F(splice, a_page_that_is_kept_is_waited_for)
 {
 	int fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
 
-	ASSERT_TRUE(kept_pages(fd, self->p, 200, 1));
+	ASSERT_TRUE(kept_pages(fd, self->p, 200, 1, 1));
+	CTL("write cpu=0 len=65536");
+	ASSERT_EQ(1, info("result"));
+}
+
+/* As many references as the kernel counts for a pin, which nobody can have of a page that has not been mapped. */
+TEST_F(splice, references_that_look_like_a_pin)
+{
+	int fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
+
+	ASSERT_TRUE(kept_pages(fd, self->p, 200, 1, 1024));
 	CTL("write cpu=0 len=65536");
 	ASSERT_EQ(1, info("result"));
 }
@@ -572,7 +603,7 @@ TEST_F(splice, many_pages_that_are_kept)
 {
 	int lost, fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
 
-	ASSERT_TRUE(kept_pages(fd, self->p, 0, 256));
+	ASSERT_TRUE(kept_pages(fd, self->p, 0, 256, 1));
 	for (lost = 0; lost < 10; lost++) {
 		CTL("write cpu=0 len=65536");
 		if (info("result"))

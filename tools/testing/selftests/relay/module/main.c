@@ -106,22 +106,22 @@ static void ungrab(void)
 		put_page(grabbed[--n_grabbed]);
 }
 
-/* grab cpu= page= count=: a reference to each of these pages | ungrab */
+/* grab cpu= page= count= times=: so many references to each of these pages | ungrab */
 static int grab(const struct rst_args *a)
 {
-	u64 cpu = 0, page = 0, count = 1, i;
+	u64 cpu = 0, page = 0, count = 1, times = 1, i;
 	struct rchan_buf *buf;
 	int ret = rst_num(a, "cpu", &cpu) ?: rst_num(a, "page", &page) ?:
-		  rst_num(a, "count", &count);
+		  rst_num(a, "count", &count) ?: rst_num(a, "times", &times);
 
 	if (ret)
 		return ret;
 	ungrab();
 	buf = cpu < nr_cpu_ids ? rst_buf(cpu) : NULL;
-	if (!buf || count > ARRAY_SIZE(grabbed) || page + count > buf->page_count)
+	if (!buf || count * times > ARRAY_SIZE(grabbed) || page + count > buf->page_count)
 		return -EINVAL;
-	for (i = 0; i < count; i++) {
-		grabbed[n_grabbed] = buf->page_array[page + i];
+	for (i = 0; i < count * times; i++) {
+		grabbed[n_grabbed] = buf->page_array[page + i % count];
 		get_page(grabbed[n_grabbed++]);
 	}
 	return 0;
