@@ -167,10 +167,8 @@ impl Buf {
     ///
     /// What the client answers is not asked for: it can refuse the next sub-buffers only.
     pub(crate) fn enter_first(&self) {
-        self.start_subbuf(self.abi.start, core::ptr::null_mut(), false);
-        if !self.enter(self.geometry().index(0)) {
-            self.abi.offset.store(self.geometry().blocked(), Relaxed);
-        }
+        let (_, reserved) = self.start_subbuf(self.abi.start, core::ptr::null_mut(), false);
+        self.enter(self.geometry().index(0), self.abi.start, reserved);
     }
 
     /// Empties the buffer, as at its opening. The client does not write meanwhile.
@@ -220,7 +218,7 @@ impl Buf {
             // Before the count: who sees the new count must not take the old sub-buffer's offset
             // for the new one's.
             self.inside.store(false, Release);
-            // Who interrupts this from here on, in what it calls, must not write behind the end.
+            // Who interrupts this from here on, in what it calls, writes neither here nor in the next one.
             self.abi.offset.store(geometry.blocked(), Relaxed);
             if let Some(padding) = self.padding.get(closed.index.get()) {
                 padding.store(closed.padding, Relaxed);
@@ -240,25 +238,25 @@ impl Buf {
 
         let index = geometry.index(produced);
         let new = self.abi.start.wrapping_add(geometry.start(index).get());
+        let old = self.abi.data.load(Relaxed);
         // There is none if the first one was lent when the buffer was reset.
         let prev = match produced {
             0 => core::ptr::null_mut(),
-            _ => self.abi.data.load(Relaxed),
+            _ => old,
         };
-        self.abi.offset.store(0, Relaxed);
         let full = self.is_full();
-        if !self.start_subbuf(new, prev, full) {
-            self.abi.offset.store(geometry.blocked(), Relaxed);
-            return 0;
+        if !full && !self.is_lent(index, &Looks::few()) {
+            // The client reserves bytes by setting the offset. Who interrupts it then writes behind them already.
+            self.abi.data.store(new, Relaxed);
         }
-        if !self.enter(index) {
-            if !full {
+        let (may_enter, reserved) = self.start_subbuf(new, prev, full);
+        if !may_enter || !self.enter(index, new, reserved) {
+            if may_enter && !full {
                 count(&self.full, &self.abi.full_count);
             }
-            self.abi.offset.store(geometry.blocked(), Relaxed);
+            self.abi.data.store(old, Relaxed);
             return 0;
         }
-        self.abi.data.store(new, Relaxed);
         if let Some(padding) = self.padding.get(index.get()) {
             padding.store(0, Relaxed);
         }
@@ -270,23 +268,38 @@ impl Buf {
     }
 
     /// Asks whether the next sub-buffer may be entered: the client if it has an opinion, else the
-    /// default, which loses new data rather than old.
-    fn start_subbuf(&self, new: *mut u8, prev: *mut u8, full: bool) -> bool {
+    /// default, which loses new data rather than old. Also tells how many bytes at its start the client has reserved.
+    ///
+    /// The writers of the header are blocked before and after it.
+    fn start_subbuf(&self, new: *mut u8, prev: *mut u8, full: bool) -> (bool, usize) {
         if full {
             count(&self.full, &self.abi.full_count);
         }
-        self.channel
+        let blocked = self.geometry().blocked();
+        self.abi.offset.store(blocked, Relaxed);
+        let may_enter = self
+            .channel
             .client()
             .subbuf_start(self, new, prev)
-            .unwrap_or(!full)
+            .unwrap_or(!full);
+        // At once, for who comes in between.
+        let offset = self.abi.offset.xchg(blocked, Relaxed);
+        // A client that adds to what it finds, rather than setting it, means 0.
+        (may_enter, offset.checked_sub(blocked).unwrap_or(offset))
     }
 
-    /// Enters a sub-buffer, unless a part of it is lent.
-    fn enter(&self, index: SubbufIndex) -> bool {
+    /// Enters a sub-buffer, of which the first bytes are reserved, unless a part of it is lent.
+    fn enter(&self, index: SubbufIndex, new: *mut u8, reserved: usize) -> bool {
         let looks = Looks::few();
         self.loans.unless_lent(
             || self.is_lent(index, &looks),
-            || self.inside.store(true, Release),
+            || {
+                self.abi.data.store(new, Relaxed);
+                // Before anybody writes there.
+                self.inside.store(true, Release);
+                // From here on the writers of the header find room, those among them that interrupt this.
+                self.abi.offset.store(reserved, Release);
+            },
         )
     }
 

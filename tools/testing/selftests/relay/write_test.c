@@ -628,6 +628,49 @@ TEST_F(write, a_tracer_of_a_switch_in_the_header_writes)
 	ASSERT_TRUE(written_by_a_tracer("global=1", "fn=write"));
 }
 
+/*
+ * Who interrupts subbuf_start() and writes with relay_write() is refused, and harms no other record; once the callback
+ * has reserved bytes in a free sub-buffer he writes behind them.
+ */
+static bool written_within_subbuf_start(unsigned int reserve, unsigned int nested)
+{
+	struct bytes got = {}, want = {};
+	size_t last;
+	bool ok;
+	int fd;
+
+	if (ctl("open subbuf=4096 n=4 mode=nooverwrite reserve=%u", reserve) ||
+	    ctl("write cpu=0 len=%u count=4", (4096 - 96 - reserve) / 4) || ctl("nest at=start len=64"))
+		return false;
+	ok = !ctl("write cpu=0 len=1000") && info("result") == 1 && !ctl("nest at=none");
+	fprintf(stderr, "# nested: %lld, of these %lld written and %lld lost\n", info("nested"),
+		info("nested_ok"), info("lost"));
+	ok = ok && info("nested") == 1 + nested && info("nested_ok") == nested && info("lost") == 1;
+	fd = open_cpu(0);
+	ok = ok && !read_all(fd, &got, 4096);
+	/* four records, reserved bytes, what was nested, and the fifth record */
+	bytes_records(&want, 0, 0, (4096 - 96 - reserve) / 4, 4);
+	ok = ok && got.len == reserve + want.len + reserve + nested * 64 + 1000 &&
+	     !memcmp(got.data + reserve, want.data, want.len);
+	last = got.len - 1000;
+	bytes_free(&want);
+	bytes_records(&want, 0, 4, 1000, 1);
+	ok = ok && !memcmp(got.data + last, want.data, 1000);
+	bytes_free(&want);
+	bytes_record(&want, 0, RST_IRQ, 0, 64);
+	ok = ok && (!nested || !memcmp(got.data + last - 64, want.data, 64));
+	bytes_free(&want);
+	bytes_free(&got);
+	close(fd);
+	return !ctl("close") && ok;
+}
+
+TEST_F(write, within_subbuf_start)
+{
+	ASSERT_TRUE(written_within_subbuf_start(0, 0));
+	ASSERT_TRUE(written_within_subbuf_start(32, 1));
+}
+
 TEST_F(write, null_channel_is_ignored)
 {
 	CTL("null");

@@ -70,10 +70,13 @@ static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
 	rst_hold_here(RST_HOLD_ANY);
 	if (relay_buf_full(buf))
 		rst_hold_here(RST_HOLD_FULL);
-	if (!go_on)
+	rst_nest_at_start();
+	if (!go_on) {
 		atomic_inc(&rst.cpu[buf->cpu].refused);
-	else if (rst.reserve)
+	} else if (rst.reserve) {
 		subbuf_start_reserve(buf, rst.reserve);
+		rst_nest_at_start();
+	}
 	return go_on;
 }
 

@@ -134,6 +134,7 @@ int rst_switch(const struct rst_args *a);
 u64 rst_lost(void);
 int rst_nest(const struct rst_args *a);
 void rst_nest_stop(void);
+void rst_nest_at_start(void);
 unsigned int rst_nested(void);
 unsigned int rst_nested_ok(void);
 int rst_hold(const struct rst_args *a);

@@ -175,14 +175,15 @@ static bool try_record_in_nmi(const u8 *data, u32 len)
 }
 
 /*
- * nest at=wake|lock|none [len=]: within each record that is written, write another one
+ * nest at=wake|lock|start|none [len=]: within each record that is written, write another one
  * from where the work that wakes pollers raises its interrupt, or where this CPU has waited for a
- * lock. Neither is an NMI.
+ * lock, or, by relay_write(), from subbuf_start(), before and after it has reserved bytes. None is an NMI.
  */
 static struct {
 	u32 len;
 	bool wake;
 	bool lock;
+	bool start;
 	atomic_t tried;
 	atomic_t written;
 } nest;
@@ -216,6 +217,22 @@ static void notrace write_nested(void)
 	local_irq_restore(flags);
 }
 
+/* As a tracer of what subbuf_start() calls, or an NMI, would. */
+void rst_nest_at_start(void)
+{
+	const u8 *data;
+
+	if (!nest.start || !this_cpu_read(writing))
+		return;
+	this_cpu_write(writing, false);
+	data = rst.cpu[raw_smp_processor_id()].scratch[RST_IRQ];
+	atomic_inc(&nest.tried);
+	relay_write(rst.chan, data, nest.len);
+	if (landed(data, nest.len))
+		atomic_inc(&nest.written);
+	this_cpu_write(writing, true);
+}
+
 static void notrace at_queue(unsigned long ip, unsigned long parent, struct ftrace_ops *ops,
 			     struct ftrace_regs *regs)
 {
@@ -239,6 +256,7 @@ void rst_nest_stop(void)
 	}
 	nest.wake = false;
 	nest.lock = false;
+	nest.start = false;
 }
 
 int rst_nest(const struct rst_args *a)
@@ -268,6 +286,8 @@ int rst_nest(const struct rst_args *a)
 	} else if (!strcmp(at, "lock")) {
 		ret = register_trace_contention_end(at_locked, NULL);
 		nest.lock = !ret;
+	} else if (!strcmp(at, "start")) {
+		nest.start = true;
 	} else {
 		ret = -EINVAL;
 	}
