@@ -67,10 +67,10 @@ impl Channel {
     /// see it before `fill` has returned; what it leaves out is zero.
     ///
     /// `fill` runs with preemption off. It may write other records to the same channel, which come
-    /// after this one. It must not sleep. If it does, the kernel says so where it counts preemption
-    /// (CONFIG_PREEMPT_COUNT, CONFIG_DEBUG_ATOMIC_SLEEP); if it comes back on another CPU, the record stays
-    /// open for good, so that the buffer of the first CPU takes no more than it has room for, and that is
-    /// reported once.
+    /// after this one. It must not sleep: readers do not see what the CPU writes meanwhile, which loses records once its
+    /// buffer is full. If it does, the kernel says so where it counts preemption (CONFIG_PREEMPT_COUNT,
+    /// CONFIG_DEBUG_ATOMIC_SLEEP); if it comes back on another CPU, that is reported once, and the CPU that the
+    /// record is of is stopped to commit it.
     #[inline]
     pub fn reserve(
         &self,

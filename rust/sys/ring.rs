@@ -288,6 +288,18 @@ impl RingMem {
     }
 }
 
+impl RingMem {
+    /// Counts out a record of this buffer, which is complete, on the CPU that writes it.
+    ///
+    /// Context: process; sleeps. Not from a CPU hotplug callback.
+    fn count_out(&self) {
+        HotplugOff::new().call_on(self.cpu, &|| {
+            // INVARIANT: As in `look_after()`.
+            self.ring.commit(&Local(self));
+        });
+    }
+}
+
 impl Words for RingMem {
     fn reserve(&self) -> Word {
         // SAFETY: A field of the page.

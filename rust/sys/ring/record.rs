@@ -23,6 +23,7 @@ use super::RingSlots;
 use super::DATA;
 use crate::cpu;
 use crate::cpu::CpuId;
+use crate::deferred::may_sleep;
 use crate::preempt::PreemptOff;
 use crate::time::mono_fast_ns;
 use crate::word;
@@ -220,17 +221,30 @@ impl<'a> OpenRecord<'a> {
 
     /// Shows the record to readers.
     ///
-    /// Whoever has slept meanwhile, which nobody may, can be on another CPU now, which must not count the record
-    /// out. It stays open then, and the CPU that it is of loses what it writes from then on, once its buffer is full.
+    /// Whoever has slept meanwhile, which nobody may, can be on another CPU now. The CPU that the record is of counts it
+    /// out then, and this sleeps until it has.
+    #[inline]
     pub fn commit(self) {
         if self.slots.slots.this_cpu(&self.preempt) != self.ctl.as_ptr() {
-            pr_err_once!(
-                "a writer slept before its record was committed: the buffer of a CPU stops\n"
-            );
-            return;
+            return self.commit_elsewhere();
         }
         // SAFETY: A page belongs to one CPU, by the invariant of `RingSlots`, and that is this one.
         unsafe { self.finish() };
+    }
+
+    /// [`OpenRecord::commit`], on another CPU than the record's. Where that cannot sleep, which whoever has slept before
+    /// usually can, the record stays open: its CPU loses what it writes once the buffer is full.
+    #[cold]
+    fn commit_elsewhere(mut self) {
+        pr_err_once!("a writer slept before its record was committed\n");
+        self.write_head();
+        // SAFETY: The number does not change.
+        let cpu = CpuId::new(unsafe { (*self.ctl.as_ptr()).cpu });
+        let Self { slots, preempt, .. } = self;
+        drop(preempt);
+        if let (true, Some(memory)) = (may_sleep(), cpu.and_then(|cpu| slots.memory(cpu))) {
+            memory.count_out();
+        }
     }
 
     /// # Safety
@@ -250,9 +264,18 @@ impl<'a> OpenRecord<'a> {
 mod suite {
     use super::*;
     use crate::counted::Shared;
+    use crate::cpu::HotplugOff;
     use crate::ring::RingMem;
     use ferro_core::ring::Ring;
     use ferro_core::ring::Words;
+    use kernel::sync::atomic::Atomic;
+    use kernel::sync::atomic::Relaxed;
+
+    const HEADER: Header = Header {
+        len: 8,
+        kind: 1,
+        flags: 0,
+    };
 
     /// Buffers of all CPUs.
     fn slots() -> Result<RingSlots> {
@@ -265,13 +288,8 @@ mod suite {
     }
 
     fn reserve(slots: &RingSlots) -> Result<OpenRecord<'_>, Lost> {
-        let header = Header {
-            len: 8,
-            kind: 1,
-            flags: 0,
-        };
-        OpenRecord::reserve(slots, header).or_else(|preempt| {
-            OpenRecord::reserve_slow(slots, header, preempt).map(|(open, _)| open)
+        OpenRecord::reserve(slots, HEADER).or_else(|preempt| {
+            OpenRecord::reserve_slow(slots, HEADER, preempt).map(|(open, _)| open)
         })
     }
 
@@ -281,6 +299,42 @@ mod suite {
         Some((word.position(), word.in_flight()))
     }
 
+    /// As it is for who has slept and is on another CPU now: once for each CPU.
+    #[test]
+    fn a_record_of_another_cpu_is_counted_out_there() -> Result {
+        let slots = slots()?;
+        for cpu in cpu::online() {
+            let memory = slots.memory(cpu).ok_or(EIO)?;
+            let place = Atomic::new(core::ptr::null_mut::<u8>());
+            HotplugOff::new().call_on(cpu, &|| {
+                if let Ok(open) = reserve(&slots) {
+                    place.store(open.record.as_ptr(), Relaxed);
+                }
+            });
+            assert_eq!(
+                (memory.reserve().position(), memory.reserve().in_flight()),
+                (16, 1)
+            );
+            let open = OpenRecord {
+                ctl: memory.ctl(),
+                record: NonNull::new(place.load(Relaxed)).ok_or(EIO)?,
+                header: HEADER,
+                time: 0,
+                slots: &slots,
+                preempt: PreemptOff::new(),
+            };
+            open.commit();
+            assert_eq!(
+                (memory.reserve().position(), memory.reserve().in_flight()),
+                (16, 0)
+            );
+            assert_eq!(memory.header(0), Some(HEADER));
+        }
+        Ok(())
+    }
+
+    /// Nor does it where nobody may sleep.
+    #[cfg(CONFIG_PREEMPT_COUNT)]
     #[test]
     fn another_cpu_does_not_count_a_record_out() -> Result {
         let (slots, others) = (slots()?, slots()?);
