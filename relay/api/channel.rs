@@ -29,7 +29,8 @@ use crate::record::Record;
 /// A relay channel, closed when it is dropped.
 ///
 /// User space that has a file or a mapping open keeps its buffer. A channel that is forgotten, as with `mem::forget()`,
-/// stays open until this module goes.
+/// stays open until this module goes. Where nothing may sleep, as in a handler of a probe, dropping it leaves that to a
+/// work item.
 pub struct Channel(Kept<Parts>);
 
 /// What a channel consists of.

@@ -12,6 +12,7 @@ use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
 use ferro_sys::debugfs::DirRef;
+use ferro_sys::deferred::Deferred;
 use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
 use ferro_sys::mutex::StaticGuard;
@@ -361,13 +362,28 @@ impl Drop for Handle {
 }
 
 /// What a client's object consists of, which this module owns: when a client has forgotten the object, it goes with
-/// this module.
+/// this module. It may be dropped anywhere: where nothing may sleep, a work item drops the parts.
 ///
 /// # Invariants
 ///
 /// The pointer is valid until this is dropped: the parts are in the list until then, or this module goes, which it does
 /// when no other module uses its code any more.
-pub(crate) struct Kept<T: Send + Sync + 'static>(NonNull<T>);
+pub(crate) struct Kept<T: Send + Sync + 'static> {
+    parts: NonNull<T>,
+    _listed: Deferred<Listed>,
+}
+
+/// The address of parts in the list, from which they are taken when this is dropped.
+struct Listed(NonNull<u8>);
+
+// SAFETY: The pointer is only compared.
+unsafe impl Send for Listed {}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        discard(self.0);
+    }
+}
 
 // SAFETY: Gives out shared references and drops what can be sent.
 unsafe impl<T: Send + Sync> Send for Kept<T> {}
@@ -396,13 +412,17 @@ impl<T: Send + Sync + 'static> Kept<T> {
     pub(crate) fn new(parts: T) -> Result<Self> {
         let parts = KBox::new(parts, GFP_KERNEL)?;
         let pointer = NonNull::from(&*parts);
+        let listed = Deferred::new(Ok::<_, Error>(Listed(pointer.cast())))?;
         // Where there is no memory, the list is given up before the parts are dropped, which may look for others in it.
         let mut list = kept();
         list.reserve(1, GFP_KERNEL)?;
         list.push(parts as KBox<dyn Parts>, GFP_KERNEL)?;
         drop(list);
         // INVARIANT: It is in the list.
-        Ok(Self(pointer))
+        Ok(Self {
+            parts: pointer,
+            _listed: listed,
+        })
     }
 }
 
@@ -412,13 +432,7 @@ impl<T: Send + Sync + 'static> core::ops::Deref for Kept<T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: By the type invariant.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T: Send + Sync + 'static> Drop for Kept<T> {
-    fn drop(&mut self) {
-        discard(self.0.cast());
+        unsafe { self.parts.as_ref() }
     }
 }
 

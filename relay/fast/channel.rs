@@ -14,6 +14,7 @@ use ferro_sys::cpu::CpuId;
 use ferro_sys::debugfs::Dir;
 use ferro_sys::debugfs::DirRef;
 use ferro_sys::debugfs::File;
+use ferro_sys::deferred::Deferred;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::NodeOps;
 use ferro_sys::fops::UserDst;
@@ -265,9 +266,23 @@ impl Files {
 /// A fast relay channel, closed when it is dropped.
 ///
 /// User space that has a file or a mapping open keeps its buffer. A channel that is forgotten, as with `mem::forget()`,
-/// is closed when the module that has opened it goes.
+/// is closed when the module that has opened it goes. Where nothing may sleep, as in a handler of a probe, dropping it
+/// leaves that to a work item.
 pub struct Channel {
     pub(crate) inner: ARef<Shared<Inner>>,
+    // Dropped last: it has a count of the other.
+    _open: Deferred<Open>,
+}
+
+/// Closes a channel when it is dropped. Sleeps.
+struct Open(ARef<Shared<Inner>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // The registry has it, unless it could not be opened, or the module that opened it has gone and left it to
+        // another.
+        let _ = registry::close(&raw const **self.0);
+    }
 }
 
 impl Channel {
@@ -279,8 +294,10 @@ impl Channel {
     pub(crate) fn open(ring: Ring, files: Files, client: &'static Location<'static>) -> Result<Self> {
         // It is data of the module that calls `Builder::open()`.
         let inner = Inner::new(ring, files, core::ptr::from_ref(client).addr())?;
+        // First, as it cannot fail once the channel is open.
+        let open = Deferred::new(Ok::<_, Error>(Open(inner.clone())))?;
         registry::open(&inner)?;
-        Ok(Self { inner })
+        Ok(Self { inner, _open: open })
     }
 
     /// The directory with the channel's files, for files of the client's own.
@@ -293,12 +310,5 @@ impl Channel {
     /// Records that could not be written, of all CPUs. Context: any.
     pub fn lost(&self) -> u64 {
         self.inner.lost()
-    }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        // The registry has had it since `open()`, unless the module that opened it has gone and left it to another.
-        let _ = registry::close(&raw const **self.inner);
     }
 }
