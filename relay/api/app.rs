@@ -107,24 +107,29 @@ impl AppChannel {
 
     /// Takes the channel away, if there is one, and makes a new one, not enabled, if `wanted`.
     ///
-    /// Errors: -E2BIG, and then nothing is taken away; -EIO if the application is ending; those of
-    /// opening a channel.
+    /// Errors: -E2BIG and those of opening a channel, and then nothing is taken away; -EIO if the application is ending;
+    /// those of naming the new channel's files, when the old one has gone.
     fn create(&self, wanted: bool) -> Result {
         let creating = self.creating.lock();
         let dir = creating.as_ref().ok_or(EIO)?;
         let settings = *self.settings.lock();
         settings.check()?;
-        self.remove();
         if !wanted {
+            self.remove();
             return Ok(());
         }
+        // With the old one still there, which is lost only when nothing large has to be allocated any more.
         let channel = Channel::builder(&self.name)
             .subbuf_size(settings.subbuf_size)
             .n_subbufs(settings.n_subbufs)
             .mode(settings.mode)
             .padding_header()
+            .hidden()
             .open_in(dir.clone())?;
-        self.channel.replace(Some(Shared::new(Ok(channel))?));
+        let channel = Shared::new(Ok(channel))?;
+        self.remove();
+        channel.show()?;
+        self.channel.replace(Some(channel));
         Ok(())
     }
 

@@ -32,6 +32,7 @@ pub struct Builder<'a> {
     pub(crate) permissions: u16,
     pub(crate) format: Option<&'a str>,
     pub(crate) header: bool,
+    pub(crate) hidden: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -48,6 +49,7 @@ impl<'a> Builder<'a> {
             permissions: 0o400,
             format: None,
             header: false,
+            hidden: false,
         }
     }
 
@@ -104,6 +106,15 @@ impl<'a> Builder<'a> {
     pub fn padding_header(self) -> Self {
         Self {
             header: true,
+            ..self
+        }
+    }
+
+    /// The files of the buffers have a dot before their names until [`Channel::show`]. So another channel can have these
+    /// names until then.
+    pub(crate) fn hidden(self) -> Self {
+        Self {
+            hidden: true,
             ..self
         }
     }

@@ -100,6 +100,13 @@ impl Channel {
         Ok(Self(Kept::new(Parts::open(builder, geometry, dir)?)?))
     }
 
+    /// Gives the files of the buffers their names, if the channel has been opened as [`Builder::hidden`].
+    ///
+    /// Context: process; sleeps. Errors: -EEXIST, -ENOMEM.
+    pub(crate) fn show(&self) -> Result {
+        self.0.state.show()
+    }
+
     /// The directory with the channel's files, for files of the client's own.
     pub fn dir(&self) -> &Dir {
         &self.0.dir

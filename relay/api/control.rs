@@ -8,10 +8,13 @@
 
 use ferro_core::relay::Geometry;
 use ferro_sys::counted::Shared;
+use ferro_sys::cpu::HotplugOff;
 use ferro_sys::cpu::IrqsOff;
+use ferro_sys::debugfs::rename;
 use ferro_sys::debugfs::Dir;
 use ferro_sys::debugfs::DirRef;
 use ferro_sys::debugfs::File;
+use ferro_sys::dentry::Dentry;
 use ferro_sys::fops::FileTable;
 use ferro_sys::fops::NodeOps;
 use ferro_sys::fops::UserDst;
@@ -50,13 +53,33 @@ pub(crate) struct ChannelState {
     headers: Option<Pin<KBox<Headers>>>,
     /// Records that fit in a sub-buffer, but not behind its header.
     too_big: Atomic<usize>,
+    /// Files that are made have a dot before their names.
+    hidden: Atomic<bool>,
 }
 
-/// The control files of a buffer.
+/// The files of a buffer.
 struct Controls {
     buf: BufRef,
-    _files: [File<Shared<Control>>; 3],
+    /// That of the buffer, which the engine removes.
+    data: Dentry,
+    /// The number of the CPU with the base name.
+    name: CString,
+    controls: [File<Shared<Control>>; 3],
 }
+
+impl Controls {
+    /// Gives all of them their names.
+    fn show(&self) -> Result {
+        rename(&self.data, &self.name)?;
+        for (control, suffix) in self.controls.iter().zip(SUFFIXES) {
+            control.rename(&suffixed(&self.name, suffix)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the names of a buffer's control files end with.
+const SUFFIXES: [&str; 3] = [".produced", ".consumed", ".padding"];
 
 impl ChannelState {
     pub(crate) fn new(builder: &Builder<'_>, geometry: Geometry) -> Result<ARef<Shared<Self>>> {
@@ -75,7 +98,29 @@ impl ChannelState {
             dropped: Atomic::new(0),
             headers,
             too_big: Atomic::new(0),
+            hidden: Atomic::new(builder.hidden),
         }? Error))
+    }
+
+    /// How a file is called when it is made that is to be called `name`.
+    pub(crate) fn name_now(&self, name: &CStr) -> Result<CString> {
+        match self.hidden.load(Relaxed) {
+            true => CString::try_from_fmt(fmt!(".{}", name.to_str().map_err(|_| EINVAL)?)),
+            false => Ok(CString::try_from(name)?),
+        }
+    }
+
+    /// Gives all files their names.
+    ///
+    /// Errors: -EEXIST, -ENOMEM; then some may have them.
+    pub(crate) fn show(&self) -> Result {
+        // So that no files are made meanwhile.
+        let _hotplug = HotplugOff::new();
+        if !self.hidden.load(Relaxed) {
+            return Ok(());
+        }
+        self.hidden.store(false, Relaxed);
+        self.controls.lock().iter().try_for_each(Controls::show)
     }
 
     /// What is kept for channels whose sub-buffers begin with a header.
@@ -135,12 +180,19 @@ impl ChannelState {
         self.too_big.store(0, Relaxed);
     }
 
-    /// Makes the control files of a buffer whose file is `name` in `dir`.
+    /// Makes the control files of a buffer whose file is `data` in `dir`, to be called `name`.
     ///
     /// Errors: -ENOMEM and those of debugfs.
-    pub(crate) fn add_controls(&self, dir: &DirRef, name: &CStr, buf: BufRef) -> Result {
+    pub(crate) fn add_controls(
+        &self,
+        dir: &DirRef,
+        name: &CStr,
+        data: Dentry,
+        buf: BufRef,
+    ) -> Result {
+        let now = self.name_now(name)?;
         let file = |kind: Kind, suffix: &str, mode| {
-            let name = suffixed(name, suffix)?;
+            let name = suffixed(&now, suffix)?;
             dir.file(
                 &name,
                 mode,
@@ -149,15 +201,20 @@ impl ChannelState {
             )
         };
         let read = self.permissions;
-        let files = [
-            file(Kind::Produced, ".produced", read)?,
+        let [produced, consumed, padding] = SUFFIXES;
+        let controls = [
+            file(Kind::Produced, produced, read)?,
             // Who may read may report that it has.
-            file(Kind::Consumed, ".consumed", read | ((read & 0o444) >> 1))?,
-            file(Kind::Padding, ".padding", read)?,
+            file(Kind::Consumed, consumed, read | ((read & 0o444) >> 1))?,
+            file(Kind::Padding, padding, read)?,
         ];
-        self.controls
-            .lock()
-            .push(Controls { buf, _files: files }, GFP_KERNEL)?;
+        let controls = Controls {
+            buf,
+            data,
+            name: CString::try_from(name)?,
+            controls,
+        };
+        self.controls.lock().push(controls, GFP_KERNEL)?;
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use ferro_sys::cpu::IrqsOff;
 use ferro_sys::debugfs::Dir;
 use ferro_sys::debugfs::DirRef;
 use ferro_sys::deferred::Deferred;
+use ferro_sys::dentry::Dentry;
 use ferro_sys::irq_work::HasIrqWork;
 use ferro_sys::irq_work::IrqWork;
 use ferro_sys::mutex::StaticGuard;
@@ -649,12 +650,16 @@ unsafe extern "C" fn create_buf_file(
         *is_global = state.is_global().into();
         (state, CStr::from_char_ptr(filename))
     };
+    let now = match state.name_now(name) {
+        Ok(now) => now,
+        Err(e) => return e.to_ptr(),
+    };
     // SAFETY: The file's operations are those of relay, whose data is the buffer. They guard
     // themselves against removal with the buffer's count, so the plain proxy is enough; and it
     // passes mmap on, with either engine.
     let dentry = unsafe {
         bindings::debugfs_create_file_unsafe(
-            filename,
+            now.as_char_ptr(),
             state.permissions(),
             parent,
             buf.as_ptr().cast(),
@@ -666,8 +671,13 @@ unsafe extern "C" fn create_buf_file(
     }
     // SAFETY: The engine passes the directory that `Handle::open()` got, which the channel keeps.
     let dir = unsafe { DirRef::from_raw(parent) };
+    let Some(data) = NonNull::new(dentry) else {
+        return ENOMEM.to_ptr();
+    };
+    // SAFETY: The file has just been made, in a directory that stays.
+    let data = unsafe { Dentry::get(data) };
     // INVARIANT: The control files are removed in `remove_buf_file()`, before the buffer goes.
-    match state.add_controls(&dir, name, BufRef(buf)) {
+    match state.add_controls(&dir, name, data, BufRef(buf)) {
         Ok(()) => dentry,
         Err(e) => {
             // SAFETY: The file just made.

@@ -11,6 +11,7 @@ use core::ptr::NonNull;
 
 use kernel::bindings;
 use kernel::error::from_err_ptr;
+use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
@@ -234,6 +235,23 @@ impl<T: FileOps> File<T> {
             files().push(Listed { dentry, owner }, GFP_KERNEL)?;
         }
         Ok(file)
+    }
+}
+
+/// Gives a file of debugfs another name in its directory.
+///
+/// Errors: -EEXIST, -ENOMEM, -ENOENT if it has been removed.
+pub fn rename(file: &Dentry, name: &CStr) -> Result {
+    // SAFETY: The dentry is counted; the format takes a string, which is here.
+    to_result(unsafe {
+        bindings::debugfs_change_name(file.as_ptr(), c"%s".as_char_ptr(), name.as_char_ptr())
+    })
+}
+
+impl<T: FileOps> File<T> {
+    /// Gives it another name in its directory. Errors: as for [`rename`].
+    pub fn rename(&self, name: &CStr) -> Result {
+        rename(&self.dentry, name)
     }
 }
 

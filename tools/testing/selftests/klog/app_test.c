@@ -31,6 +31,37 @@ FIXTURE_TEARDOWN(app)
 
 #define CTL(...)	ASSERT_EQ(0, ctl(__VA_ARGS__))
 
+/* The channel that is there stays, with what is in it, until the new one has its memory. */
+TEST_F(app, a_channel_for_which_there_is_no_memory)
+{
+	struct bytes b = {};
+	struct reader r;
+
+	/* the C engine has other tasks killed before it gives up */
+	if (getenv("KLOG_C_ENGINE"))
+		SKIP(return, "needs an engine that stops in time");
+	ASSERT_EQ(0, start(APP, SUBBUF, 4, "no-overwrite"));
+	ASSERT_EQ(0, reader_open(&r, APP, 0, SUBBUF, 4));
+	CTL("log len=100 count=3");
+	EXPECT_EQ(0, control(APP, "subbuf_size", "1073741824"));
+	EXPECT_EQ(0, control(APP, "n_subbufs", "3"));
+	EXPECT_EQ(-ENOMEM, control(APP, "create", "1"));
+	EXPECT_EQ(1, control_value(APP, "create"));
+	EXPECT_EQ(1, control_value(APP, "enabled"));
+	CTL("log len=100 count=3");
+	ASSERT_EQ(0, control(APP, "enabled", "0"));
+	ASSERT_TRUE(reader_take(&r, &b));
+	EXPECT_EQ(600, b.len);
+	bytes_free(&b);
+	reader_close(&r);
+	/* the next one has the names of this one */
+	ASSERT_EQ(0, start(APP, SUBBUF, 4, "no-overwrite"));
+	EXPECT_EQ(-ENOENT, open_in(APP, ".cpu0", O_RDONLY));
+	EXPECT_EQ(0, control_value(APP, "dropped"));
+	ASSERT_EQ(0, reader_open(&r, APP, 0, SUBBUF, 4));
+	reader_close(&r);
+}
+
 TEST_F(app, what_it_begins_with)
 {
 	EXPECT_EQ(262144, control_value(APP, "subbuf_size"));

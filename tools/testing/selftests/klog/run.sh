@@ -24,6 +24,7 @@ for m in "$modules"/{rust_relay,ferrotrace_relay,klog/klog_relay,klog/readtest}.
 	[ -e "$m" ] || continue
 	insmod "$m" || bail "cannot load $m"
 done
+grep -qw relay_rust_mutex /proc/kallsyms || export KLOG_C_ENGINE=1
 export KLOG_RELAY_KO=$modules/klog/klog_relay.ko READTEST_KO=$modules/klog/readtest.ko
 
 echo "TAP version 13"
