@@ -36,6 +36,8 @@ use kernel::sync::Mutex;
 
 use crate::builder::Mode;
 use crate::channel::Channel;
+use crate::error::must_sleep;
+use crate::error::ChannelError;
 use crate::ffi::Kept;
 
 /// What a sub-buffer may have, in bytes: a header and a little behind it at least.
@@ -155,7 +157,7 @@ impl AppChannel {
         if let Some(channel) = channel {
             // Nobody may write while the C engine flushes, and no NMI while any does.
             synchronize_rcu();
-            channel.flush();
+            channel.flush()?;
         }
         Ok(())
     }
@@ -174,8 +176,8 @@ impl AppChannel {
     }
 }
 
-/// A relay application, which ends when it is dropped; if it is forgotten, as with `mem::forget()`, when this module
-/// goes.
+/// A relay application, which ends when it is dropped, where nothing may sleep by a work item; if it is forgotten, as
+/// with `mem::forget()`, when this module goes.
 pub struct App(Kept<Parts>);
 
 /// What an application consists of.
@@ -189,8 +191,13 @@ struct Parts {
 impl App {
     /// Makes the directory `name` in debugfs, with the controls, and no channel yet.
     ///
-    /// Context: process. Errors: -EEXIST, -ENOMEM and those of debugfs.
-    pub fn new(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self> {
+    /// Context: process; sleeps.
+    pub fn new(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self, ChannelError> {
+        must_sleep()?;
+        Ok(Self::with(name, subbuf_size, n_subbufs)?)
+    }
+
+    fn with(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self> {
         let dir = Arc::new(Dir::new(name)?, GFP_KERNEL)?;
         let home = Some(dir.clone());
         let settings = Settings {

@@ -9,6 +9,8 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use crate::channel::Channel;
+use crate::error::must_sleep;
+use crate::error::ChannelError;
 use crate::header::HEADER;
 
 /// What happens when no sub-buffer is free.
@@ -121,19 +123,20 @@ impl<'a> Builder<'a> {
 
     /// Opens the channel.
     ///
-    /// Context: process; sleeps. Errors: -EINVAL for sizes of zero, of a header and nothing else, or
-    /// of more than 4 GiB a CPU, -EEXIST if the directory is there already, -ENODEV without
-    /// debugfs, -EINTR if the task is being killed, -ENOMEM.
-    pub fn open(self) -> Result<Channel> {
-        Channel::open(&self, self.geometry()?)
+    /// Context: process; sleeps. [`ChannelError::Invalid`] stands for sizes of zero, of a header and nothing else, or of
+    /// more than 4 GiB a CPU.
+    pub fn open(self) -> Result<Channel, ChannelError> {
+        must_sleep()?;
+        Ok(Channel::open(&self, self.geometry()?)?)
     }
 
     /// Opens the channel in a directory that is there already. Of the files, those of the buffers
     /// are made; the others are left to the owner of the directory.
     ///
     /// Context and errors: as for [`Builder::open`].
-    pub fn open_in(self, dir: Arc<Dir>) -> Result<Channel> {
-        Channel::open_in(&self, self.geometry()?, dir)
+    pub fn open_in(self, dir: Arc<Dir>) -> Result<Channel, ChannelError> {
+        must_sleep()?;
+        Ok(Channel::open_in(&self, self.geometry()?, dir)?)
     }
 
     fn geometry(&self) -> Result<Geometry> {

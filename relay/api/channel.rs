@@ -21,6 +21,8 @@ use zerocopy::IntoBytes;
 use crate::builder::Builder;
 use crate::control::ChannelState;
 use crate::control::TextFiles;
+use crate::error::must_sleep;
+use crate::error::ChannelError;
 use crate::ffi::Handle;
 use crate::ffi::Kept;
 use crate::ffi::Room;
@@ -180,7 +182,9 @@ impl Channel {
     }
 
     /// Ends the current sub-buffer of every CPU, so that readers are told.
-    pub fn flush(&self) {
+    ///
+    /// Context: process; sleeps. That of a global channel: any. Errors: [`ChannelError::MustNotSleep`].
+    pub fn flush(&self) -> Result<(), ChannelError> {
         if self.0.state.is_global() {
             with_irqs_off(|irqs| {
                 // Within a write of the channel there is no lock, and nothing to be flushed.
@@ -189,14 +193,20 @@ impl Channel {
                 }
             });
         } else {
+            must_sleep()?;
             self.0.handle.flush();
         }
+        Ok(())
     }
 
     /// Empties all buffers and sets the counts to zero.
-    pub fn reset(&mut self) {
+    ///
+    /// Context: process; sleeps. Errors: [`ChannelError::MustNotSleep`].
+    pub fn reset(&mut self) -> Result<(), ChannelError> {
+        must_sleep()?;
         self.0.handle.reset();
         self.0.state.reset_dropped();
+        Ok(())
     }
 
     /// What was lost.

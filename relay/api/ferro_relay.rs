@@ -27,6 +27,7 @@ mod app;
 mod builder;
 mod channel;
 mod control;
+mod error;
 mod ffi;
 mod header;
 mod record;
@@ -40,6 +41,7 @@ pub use builder::Mode;
 pub use channel::Channel;
 pub use channel::Dropped;
 pub use channel::Stats;
+pub use error::ChannelError;
 pub use record::Record;
 
 module! {

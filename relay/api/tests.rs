@@ -9,6 +9,7 @@ use kernel::prelude::*;
 mod suite {
     use super::*;
     use crate::Channel;
+    use crate::ChannelError;
     use crate::Dropped;
     use crate::Mode;
     use ferro_sys::cpu::CpuId;
@@ -24,13 +25,13 @@ mod suite {
     #[test]
     fn sizes_of_zero_are_refused() -> Result {
         let refused = Channel::builder(c"ferro_kunit").subbuf_size(0).open();
-        assert_eq!(refused.err(), Some(EINVAL));
+        assert_eq!(refused.err(), Some(ChannelError::Invalid));
         let refused = Channel::builder(c"ferro_kunit").n_subbufs(0).open();
-        assert_eq!(refused.err(), Some(EINVAL));
+        assert_eq!(refused.err(), Some(ChannelError::Invalid));
         let refused = Channel::builder(c"ferro_kunit")
             .subbuf_size(usize::MAX)
             .open();
-        assert_eq!(refused.err(), Some(EINVAL));
+        assert_eq!(refused.err(), Some(ChannelError::Invalid));
         Ok(())
     }
 
@@ -38,7 +39,7 @@ mod suite {
     fn a_directory_is_used_once() -> Result {
         let first = Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
         let second = Channel::builder(c"ferro_kunit").subbuf_size(4096).open();
-        assert_eq!(second.err(), Some(EEXIST));
+        assert_eq!(second.err(), Some(ChannelError::NameTaken));
         drop(first);
         // What the first left behind would make this fail.
         Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
@@ -51,7 +52,7 @@ mod suite {
         let inner = channel.dir().subdir(c"inner")?;
         drop(channel);
         let second = Channel::builder(c"ferro_kunit").subbuf_size(4096).open();
-        assert_eq!(second.err(), Some(EEXIST));
+        assert_eq!(second.err(), Some(ChannelError::NameTaken));
         drop(inner);
         Channel::builder(c"ferro_kunit").subbuf_size(4096).open()?;
         Ok(())
@@ -157,7 +158,9 @@ mod suite {
             .global()
             .open()?;
         nest(&channel)?;
-        let outer = channel.reserve(16, |_| channel.flush());
+        let outer = channel.reserve(16, |_| {
+            assert_eq!(channel.flush(), Ok(()));
+        });
         assert_eq!(outer, Ok(()));
         assert_eq!(produced(&channel), 0);
         Ok(())
@@ -190,9 +193,9 @@ mod suite {
         let mut channel = Channel::builder(c"ferro_kunit").subbuf_size(64).open()?;
         assert_eq!(channel.write(&[1; 8]), Ok(()));
         assert_eq!(produced(&channel), 0);
-        channel.flush();
+        channel.flush()?;
         assert!(produced(&channel) >= 1);
-        channel.reset();
+        channel.reset()?;
         assert_eq!(produced(&channel), 0);
         assert_eq!(channel.stats().dropped, 0);
         Ok(())

@@ -12,6 +12,8 @@ use kernel::str::CString;
 use crate::channel::Channel;
 use crate::channel::Files;
 use crate::channel::Parent;
+use crate::error::must_sleep;
+use crate::error::ChannelError;
 
 /// What happens when no sub-buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +95,15 @@ impl<'a> Builder<'a> {
     ///
     /// While the kernel boots this works from early initcalls on; the files come when debugfs does.
     ///
-    /// Context: process; sleeps. Errors: -EINVAL for sizes that cannot be, and for names that are empty, have a
-    /// slash or are not UTF-8; -ENAMETOOLONG; -EEXIST if the directory is there already; -ENODEV or -EPERM
-    /// without debugfs; -ENOMEM; -EINTR if the task is being killed.
+    /// Context: process; sleeps. [`ChannelError::Invalid`] also stands for names that are empty, have a slash or are not
+    /// UTF-8.
     #[track_caller]
-    pub fn open(self) -> Result<Channel> {
+    pub fn open(self) -> Result<Channel, ChannelError> {
+        must_sleep()?;
+        Ok(self.opened_by(Location::caller())?)
+    }
+
+    fn opened_by(self, client: &'static Location<'static>) -> Result<Channel> {
         let overwrite = self.mode == Mode::Overwrite;
         let ring = Ring::new(self.subbuf_size, self.n_subbufs, overwrite).map_err(|_| EINVAL)?;
         let text = |name: &'a CStr| name.to_str().map_err(|_| EINVAL);
@@ -109,6 +115,6 @@ impl<'a> Builder<'a> {
                 .map(|format| CString::try_from_fmt(fmt!("{format}")))
                 .transpose()?,
         )?;
-        Channel::open(ring, files, Location::caller())
+        Channel::open(ring, files, client)
     }
 }

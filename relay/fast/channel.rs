@@ -32,6 +32,8 @@ use kernel::sync::SetOnce;
 
 use crate::buffer::Buffer;
 use crate::builder::Builder;
+use crate::error::must_sleep;
+use crate::error::ChannelError;
 use crate::ffi::BUFFER_FILES;
 use crate::registry;
 use crate::FastRelay;
@@ -291,7 +293,11 @@ impl Channel {
         Builder::new(dir)
     }
 
-    pub(crate) fn open(ring: Ring, files: Files, client: &'static Location<'static>) -> Result<Self> {
+    pub(crate) fn open(
+        ring: Ring,
+        files: Files,
+        client: &'static Location<'static>,
+    ) -> Result<Self> {
         // It is data of the module that calls `Builder::open()`.
         let inner = Inner::new(ring, files, core::ptr::from_ref(client).addr())?;
         // First, as it cannot fail once the channel is open.
@@ -302,9 +308,10 @@ impl Channel {
 
     /// The directory with the channel's files, for files of the client's own.
     ///
-    /// Errors: -ENOENT while there is no debugfs yet.
-    pub fn dir(&self) -> Result<DirRef> {
-        self.inner.dir()
+    /// Context: process; sleeps. Errors: `ENOENT` while there is no debugfs yet.
+    pub fn dir(&self) -> Result<DirRef, ChannelError> {
+        must_sleep()?;
+        Ok(self.inner.dir()?)
     }
 
     /// Records that could not be written, of all CPUs. Context: any.

@@ -9,6 +9,7 @@ use kernel::prelude::*;
 mod suite {
     use super::*;
     use crate::Channel;
+    use crate::ChannelError;
     use crate::Dropped;
     use crate::Mode;
     use crate::Outcome;
@@ -36,7 +37,7 @@ mod suite {
                 .subbuf_size(subbuf_size)
                 .n_subbufs(n_subbufs)
                 .open();
-            assert_eq!(refused.err(), Some(EINVAL));
+            assert_eq!(refused.err(), Some(ChannelError::Invalid));
         }
         Ok(())
     }
@@ -45,7 +46,7 @@ mod suite {
     fn a_directory_is_used_once() -> Result {
         let first = Channel::builder(c"ferro_fast_kunit").open()?;
         let second = Channel::builder(c"ferro_fast_kunit").open();
-        assert_eq!(second.err(), Some(EEXIST));
+        assert_eq!(second.err(), Some(ChannelError::NameTaken));
         drop(first);
         Channel::builder(c"ferro_fast_kunit").open()?;
         Ok(())
@@ -154,11 +155,14 @@ mod suite {
     #[test]
     fn names_that_no_file_can_have_are_refused() -> Result {
         for dir in [c"", c".", c"..", c"a/b", c"/", c"a/"] {
-            assert_eq!(Channel::builder(dir).open().err(), Some(EINVAL));
+            assert_eq!(
+                Channel::builder(dir).open().err(),
+                Some(ChannelError::Invalid)
+            );
         }
         for base in [c"", c"a/b", c"/"] {
             let refused = Channel::builder(c"ferro_fast_kunit").base_name(base).open();
-            assert_eq!(refused.err(), Some(EINVAL));
+            assert_eq!(refused.err(), Some(ChannelError::Invalid));
         }
         Ok(())
     }

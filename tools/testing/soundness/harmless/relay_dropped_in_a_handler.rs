@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A handler of a probe drops a channel, a fast channel and an application: "scheduling while atomic". Where nothing may
-//! sleep a work item closes them.
+//! sleep a work item closes them, and what would sleep is refused.
 #![forbid(unsafe_code)]
 
 use ferro_kprobe::Next;
@@ -38,11 +38,25 @@ impl ProbeHandler for Handler {
     fn pre(&self, _ctx: &mut ProbeCtx<'_>) -> Next {
         let taken = self.0.channels.try_lock();
         if let Some(channels) = taken.and_then(|mut channels| channels.take()) {
-            drop(channels);
-            pr_info!("dropped\n");
+            if refuses_to_sleep(&channels) {
+                drop(channels);
+                pr_info!("dropped\n");
+            }
         }
         Next::Continue
     }
+}
+
+/// What would sleep in a handler returns an error instead.
+fn refuses_to_sleep((relay, fast, _): &Channels) -> bool {
+    let refused = Some(ferro_relay::ChannelError::MustNotSleep);
+    let fast_refused = Some(ferro_fast_relay::ChannelError::MustNotSleep);
+    let name = c"opened_in_a_handler";
+    relay.flush().err() == refused
+        && fast.dir().err() == fast_refused
+        && ferro_relay::Channel::builder(name).open().err() == refused
+        && ferro_fast_relay::Channel::builder(name).open().err() == fast_refused
+        && App::new(name, 4096, 4).err() == refused
 }
 
 struct Client {
