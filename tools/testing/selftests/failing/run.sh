@@ -48,9 +48,9 @@ say() {
 }
 
 # complains: whether the log has something of the kernel's checkers, but for what the kernel itself warns of when it has no
-# memory for the keys or the static calls of a module.
+# memory for the static keys of a module.
 complains() {
-	dmesg | grep -vE 'WARNING: .*(jump_label|static_call)_module_notify' |
+	dmesg | grep -vE 'WARNING: .*jump_label_module_notify' |
 		grep -E 'WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|ODEBUG' >/dev/null
 }
 
