@@ -28,14 +28,14 @@ enum Base<'a> {
 pub(crate) struct Place<'a> {
     base: Base<'a>,
     pub(crate) offset: u32,
-    pub(crate) is_disabled: bool,
+    pub(crate) is_disarmed: bool,
 }
 
 impl<'a> Place<'a> {
     pub(crate) const NONE: Self = Self {
         base: Base::Nothing,
         offset: 0,
-        is_disabled: false,
+        is_disarmed: false,
     };
 
     /// The start of the function of this name.
@@ -60,9 +60,9 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(crate) fn disabled(self) -> Self {
+    pub(crate) fn disarmed(self) -> Self {
         Self {
-            is_disabled: true,
+            is_disarmed: true,
             ..self
         }
     }
@@ -121,9 +121,9 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
         })
     }
 
-    /// The handlers are not called before [`Probe::enable`].
-    pub fn disabled(self) -> Self {
-        Self::of(self.place.disabled())
+    /// The handlers are not called before [`Probe::arm`].
+    pub fn disarmed(self) -> Self {
+        Self::of(self.place.disarmed())
     }
 
     /// Registers the probe.
@@ -166,10 +166,10 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
         }
     }
 
-    /// The handlers are not called before [`Retprobe::enable`].
-    pub fn disabled(self) -> Self {
+    /// The handlers are not called before [`Retprobe::arm`].
+    pub fn disarmed(self) -> Self {
         Self {
-            place: self.place.disabled(),
+            place: self.place.disarmed(),
             ..self
         }
     }

@@ -89,10 +89,10 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
         }
     }
 
-    /// The handler is not called before [`EntryProbe::enable`].
-    pub fn disabled(self) -> Self {
+    /// The handler is not called before [`EntryProbe::arm`].
+    pub fn disarmed(self) -> Self {
         Self {
-            place: self.place.disabled(),
+            place: self.place.disarmed(),
             ..self
         }
     }
@@ -136,18 +136,18 @@ impl EntryProbe {
     }
 
     /// Has the handler called. Sleeps.
-    pub fn enable(&self) -> Result<(), ProbeError> {
-        self.probe.enable()
+    pub fn arm(&self) -> Result<(), ProbeError> {
+        self.probe.arm()
     }
 
     /// Has the handler called no longer. Sleeps; it may still be running afterwards.
-    pub fn disable(&self) -> Result<(), ProbeError> {
-        self.probe.disable()
+    pub fn disarm(&self) -> Result<(), ProbeError> {
+        self.probe.disarm()
     }
 
     /// Whether the handler is called.
-    pub fn is_enabled(&self) -> bool {
-        self.probe.is_enabled()
+    pub fn is_armed(&self) -> bool {
+        self.probe.is_armed()
     }
 }
 

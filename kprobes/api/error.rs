@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a probe could not be registered, enabled or disabled.
+//! Why a probe could not be registered, armed or disarmed.
 #![deny(unsafe_code)]
 
 use ferro_sys::deferred::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 
-/// Why a probe could not be registered, enabled or disabled.
+/// Why a probe could not be registered, armed or disarmed.
 ///
 /// The Rust engine says in the kernel's log which rule has refused a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,7 +83,7 @@ pub(crate) fn describe(place: Place<'_>, symbol: Option<&CString>) -> bindings::
         symbol_name: symbol.map_or(null_mut(), |name| name.as_char_ptr().cast_mut()),
         addr: without_provenance_mut(place.address()),
         offset: place.offset,
-        flags: match place.is_disabled {
+        flags: match place.is_disarmed {
             true => bindings::KPROBE_FLAG_DISABLED,
             false => 0,
         },
@@ -117,19 +117,19 @@ impl<'a> Registered<'a> {
         unsafe { (&raw const (*self.0.get()).nmissed).read_volatile() }
     }
 
-    pub(crate) fn is_enabled(&self) -> bool {
+    pub(crate) fn is_armed(&self) -> bool {
         // SAFETY: By the type invariant; a word that others change.
         let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
         flags & (bindings::KPROBE_FLAG_DISABLED | bindings::KPROBE_FLAG_GONE) == 0
     }
 
-    pub(crate) fn enable(&self) -> Result<(), ProbeError> {
+    pub(crate) fn arm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
         // SAFETY: By the type invariant.
         Ok(to_result(unsafe { bindings::enable_kprobe(self.0.get()) })?)
     }
 
-    pub(crate) fn disable(&self) -> Result<(), ProbeError> {
+    pub(crate) fn disarm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
         // SAFETY: By the type invariant.
         Ok(to_result(unsafe {
@@ -198,16 +198,16 @@ impl<H: ProbeHandler> RawProbe<H> {
         self.registered().missed()
     }
 
-    pub(crate) fn enable(&self) -> Result<(), ProbeError> {
-        self.registered().enable()
+    pub(crate) fn arm(&self) -> Result<(), ProbeError> {
+        self.registered().arm()
     }
 
-    pub(crate) fn disable(&self) -> Result<(), ProbeError> {
-        self.registered().disable()
+    pub(crate) fn disarm(&self) -> Result<(), ProbeError> {
+        self.registered().disarm()
     }
 
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.registered().is_enabled()
+    pub(crate) fn is_armed(&self) -> bool {
+        self.registered().is_armed()
     }
 
     /// The handler that belongs to a kprobe.

@@ -121,8 +121,8 @@ impl ProbeHandler for Sleeper {
         if let Some(probe) = self.0.probe.try_lock() {
             let probe = probe.as_ref();
             let again = Probe::builder().register(Self(self.0.clone())).map(drop);
-            if probe.map(Probe::disable) == refused
-                && probe.map(Probe::enable) == refused
+            if probe.map(Probe::disarm) == refused
+                && probe.map(Probe::arm) == refused
                 && Some(again) == refused
             {
                 self.0.survived.fetch_add(1, Relaxed);
@@ -218,7 +218,7 @@ mod suite {
             place.put(probe.register(Sleeper(place.clone()))?);
             assert_eq!(targets::add(30, 4) + targets::next(1) as usize, 36);
             let probe = place.probe.lock().take();
-            assert!(probe.as_ref().is_some_and(Probe::is_enabled));
+            assert!(probe.as_ref().is_some_and(Probe::is_armed));
             drop(probe);
         }
         assert_eq!(place.survived.load(Relaxed), 2);

@@ -74,17 +74,17 @@ impl<H: ProbeHandler> Probe<H> {
     }
 
     /// Has the handlers called. Sleeps; refused in a handler.
-    pub fn enable(&self) -> Result<(), ProbeError> {
-        self.raw.enable()
+    pub fn arm(&self) -> Result<(), ProbeError> {
+        self.raw.arm()
     }
 
     /// Has the handlers called no longer. Sleeps, and is refused in a handler. One may still be running afterwards.
-    pub fn disable(&self) -> Result<(), ProbeError> {
-        self.raw.disable()
+    pub fn disarm(&self) -> Result<(), ProbeError> {
+        self.raw.disarm()
     }
 
-    /// Whether the handlers are called: not if the probe is disabled, or its code has gone with its module.
-    pub fn is_enabled(&self) -> bool {
-        self.raw.is_enabled()
+    /// Whether the handlers are called: not if the probe is disarmed, or its code has gone with its module.
+    pub fn is_armed(&self) -> bool {
+        self.raw.is_armed()
     }
 }

@@ -94,17 +94,17 @@ impl<H: RetprobeHandler> Retprobe<H> {
     }
 
     /// Has the handlers called. Sleeps; refused in a handler.
-    pub fn enable(&self) -> Result<(), ProbeError> {
-        self.raw.enable()
+    pub fn arm(&self) -> Result<(), ProbeError> {
+        self.raw.arm()
     }
 
     /// Has no more calls followed; those that are going on still are. Sleeps; refused in a handler.
-    pub fn disable(&self) -> Result<(), ProbeError> {
-        self.raw.disable()
+    pub fn disarm(&self) -> Result<(), ProbeError> {
+        self.raw.disarm()
     }
 
-    /// Whether calls are followed: not if the probe is disabled, or its code has gone with its module.
-    pub fn is_enabled(&self) -> bool {
-        self.raw.is_enabled()
+    /// Whether calls are followed: not if the probe is disarmed, or its code has gone with its module.
+    pub fn is_armed(&self) -> bool {
+        self.raw.is_armed()
     }
 }

@@ -348,7 +348,7 @@ mod suite {
             refusal(probe.register(handler())),
             Some(ProbeError::NotFound)
         );
-        let add = Probe::builder().symbol(c"kprobe_api_add").disabled();
+        let add = Probe::builder().symbol(c"kprobe_api_add").disarmed();
         let add = add.register(Pre(|_: &mut ProbeCtx<'_>| Next::Continue))?;
         let probe = Retprobe::builder().address(add.address() + 3);
         assert_eq!(
@@ -380,42 +380,42 @@ mod suite {
         let second = place().register(counting(1))?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (1, 1));
-        first.disable()?;
+        first.disarm()?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (1, 2));
         drop(second);
-        first.enable()?;
+        first.arm()?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (2, 2));
         Ok(())
     }
 
     #[test]
-    fn disabled_probes_are_not_hit() -> Result {
+    fn disarmed_probes_are_not_hit() -> Result {
         let notes = Notes::<2>::new()?;
         let (seen, back) = (notes.clone(), notes.clone());
         let handler = Pre(move |_: &mut ProbeCtx<'_>| {
             seen.count(0);
             Next::Continue
         });
-        let probe = Probe::builder().symbol(c"kprobe_api_add").disabled();
+        let probe = Probe::builder().symbol(c"kprobe_api_add").disarmed();
         let probe = probe.register(handler)?;
         let handler = Returned(move |_: &mut ProbeCtx<'_>, _: &mut usize| back.count(1));
-        let retprobe = Retprobe::builder().symbol(c"kprobe_api_next").disabled();
+        let retprobe = Retprobe::builder().symbol(c"kprobe_api_next").disarmed();
         let retprobe = retprobe.register(handler)?;
         let call = || {
             targets::add(30, 4);
             targets::next(1);
             (notes.get(0), notes.get(1))
         };
-        assert!(!probe.is_enabled() && !retprobe.is_enabled());
+        assert!(!probe.is_armed() && !retprobe.is_armed());
         assert_eq!(call(), (0, 0));
-        probe.enable()?;
-        retprobe.enable()?;
-        assert!(probe.is_enabled() && retprobe.is_enabled());
+        probe.arm()?;
+        retprobe.arm()?;
+        assert!(probe.is_armed() && retprobe.is_armed());
         assert_eq!(call(), (1, 1));
-        probe.disable()?;
-        retprobe.disable()?;
+        probe.disarm()?;
+        retprobe.disarm()?;
         assert_eq!(call(), (1, 1));
         Ok(())
     }
@@ -556,17 +556,17 @@ mod suite {
                 seen.set(2, ctx.argument(7).unwrap_or(0));
             }
         )
-        .disabled()
+        .disarmed()
         .register()?;
         let call = || targets::eight(-5, 200, true, c"A", FAR, 65535, 7, 8);
         let sum = -5 + 200 + 1 + 65 + FAR + 65535 + 7 + 8;
         assert_eq!(call() as i64, sum);
         assert_eq!(probe.hits(), 0);
-        probe.enable()?;
+        probe.arm()?;
         assert_eq!(call() as i64, sum);
         assert_eq!((probe.hits(), probe.missed()), (1, 0));
         assert_eq!((notes.get(0), notes.get(1), notes.get(2)), (1, 7, 8));
-        probe.disable()?;
+        probe.disarm()?;
         assert_eq!(call() as i64, sum);
         assert_eq!(probe.hits(), 1);
         Ok(())

@@ -139,8 +139,8 @@ impl Live {
     /// Whether the probed code is still there.
     pub(crate) fn is_there(&self) -> bool {
         match self {
-            Self::Point(probe) => probe.is_enabled(),
-            Self::Return(probe) => probe.is_enabled(),
+            Self::Point(probe) => probe.is_armed(),
+            Self::Return(probe) => probe.is_armed(),
         }
     }
 }

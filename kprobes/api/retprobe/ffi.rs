@@ -116,16 +116,16 @@ impl<H: RetprobeHandler> RawRetprobe<H> {
         self.registered().missed()
     }
 
-    pub(crate) fn enable(&self) -> Result<(), ProbeError> {
-        self.registered().enable()
+    pub(crate) fn arm(&self) -> Result<(), ProbeError> {
+        self.registered().arm()
     }
 
-    pub(crate) fn disable(&self) -> Result<(), ProbeError> {
-        self.registered().disable()
+    pub(crate) fn disarm(&self) -> Result<(), ProbeError> {
+        self.registered().disarm()
     }
 
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.registered().is_enabled()
+    pub(crate) fn is_armed(&self) -> bool {
+        self.registered().is_armed()
     }
 
     /// The probe that an instance belongs to.
