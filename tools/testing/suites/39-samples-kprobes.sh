@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The sample clients of kprobes, in C and in Rust, on every variant.
-# Seconds: 60
+# Seconds: 59
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # blktrace and blkparse on the built-in engine: none of its events is dropped, and it sees the same as on mainline.
-# Seconds: 30
+# Seconds: 29
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

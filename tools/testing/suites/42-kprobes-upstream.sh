@@ -3,7 +3,7 @@
 #
 # Tests of kprobes that the kernel has: its KUnit suite and samples on every variant, and the kprobe cases of its ftrace
 # selftests on mainline and builtin, which must come out on ours as they do on mainline, or better.
-# Seconds: 250
+# Seconds: 227
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

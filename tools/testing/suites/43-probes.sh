@@ -3,7 +3,7 @@
 #
 # Probes from user space, on every variant: on mainline's engines and on ours.
 # Without the KUnit tests that the API's module would run first.
-# Seconds: 150
+# Seconds: 172
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A fast relay channel that is opened before debugfs and other CPUs are there (samples/relay_boot.c, built in).
-# Seconds: 20
+# Seconds: 22
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

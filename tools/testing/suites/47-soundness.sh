@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Clients in safe Rust that try to break the kernel: what must not compile, and what must do no harm.
-# Seconds: 200
+# Seconds: 54
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

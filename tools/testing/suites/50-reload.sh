@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The modules of the engines are loaded and unloaded 100 times under load (kprobes on debug: 20 times).
-# Seconds: 200
+# Seconds: 307
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The user-space command on real channels. One variant by default, for time: FERROTRACE_TOOL_VARIANTS= names others.
-# Seconds: 200
+# Seconds: 214
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

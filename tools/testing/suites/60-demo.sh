@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The demo, whose last line must be "demo: ok".
-# Seconds: 30
+# Seconds: 16
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
