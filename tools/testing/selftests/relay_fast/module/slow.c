@@ -46,7 +46,7 @@ static bool one_goes_down(void)
 	for (ms = 0; ms < PATIENCE_MS; ms++) {
 		if (atomic_read(&fst.downs) != downs_before)
 			return true;
-		msleep(1);
+		fsleep(1000);
 	}
 	return false;
 }
