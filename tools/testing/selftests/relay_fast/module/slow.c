@@ -15,7 +15,7 @@
 
 #include "selftest.h"
 
-#define PATIENCE_MS	10000
+#define PATIENCE_MS	60000
 
 /* The task that opens, the buffers that it has come to, and what is to happen at which. */
 static struct task_struct *opener;
