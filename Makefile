@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 
 export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 
-# What "make check" leaves out for time: the suites that variants of their own have.
+# What "make check" leaves out for time: suites on the variants debug and size.
 LONG_DEBUG = kunit relay klog gkhi kprobes samples reload soundness failing
 LONG_SIZE = kunit kprobes
 

@@ -18,7 +18,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # version_ge A B: true when dotted version A is at least B.
 version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# with_lock NAME CMD...: run CMD while holding the cache's lock NAME; returns its status. Not a condition, so that "set -e" holds in CMD.
+# with_lock NAME CMD...: run CMD while holding the cache's lock NAME; returns its status. CMD is not a condition, so that
+# "set -e" holds in it.
 with_lock() {
 	local name=$1 fd status
 	shift

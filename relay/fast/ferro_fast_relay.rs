@@ -30,6 +30,8 @@ use kernel::prelude::*;
 mod buffer;
 mod builder;
 mod channel;
+// The same text serves both APIs, as neither crate needs the other.
+#[path = "../api/error.rs"]
 mod error;
 mod ffi;
 mod record;
