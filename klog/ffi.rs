@@ -12,9 +12,9 @@ use core::ptr::NonNull;
 
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
-use ferro_sys::deferred::Deferred;
 use ferro_sys::hook::Module;
-use ferro_sys::mutex::StaticMutex;
+use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;

@@ -23,7 +23,7 @@ DEFINE_PER_CPU(struct kprobe_ctlblk, kprobe_ctlblk);
 DEFINE_PER_CPU(unsigned long, ferro_kprobe_saved_if);
 EXPORT_PER_CPU_SYMBOL_GPL(ferro_kprobe_saved_if);
 
-/* Only its name is used: the pool is the one of rust/sys/exec_pool.rs. */
+/* Only its name is used: the pool is the one of rust/sys/mm/exec_pool.rs. */
 struct kprobe_insn_cache kprobe_insn_slots = { .sym = KPROBE_INSN_PAGE_SYM };
 
 /*

@@ -11,14 +11,14 @@ use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::Answer;
 use ferro_gkhi::NoReturn;
 use ferro_gkhi::Registered;
+use ferro_sys::code::symbols::Shown;
 use ferro_sys::kprobe::warn_registered_twice;
 use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::kretprobe::Kretprobe;
-use ferro_sys::mutex::StaticGuard;
-use ferro_sys::mutex::StaticMutex;
 use ferro_sys::regs::Regs;
-use ferro_sys::symbols::Shown;
+use ferro_sys::sync::mutex::StaticGuard;
+use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
@@ -394,7 +394,7 @@ unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
 unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) -> *mut u8 {
     // SAFETY: By the rules of the C interface.
     let name = unsafe { CStr::from_char_ptr(name) };
-    ferro_sys::symbols::lookup_name(name).unwrap_or(0) as *mut u8
+    ferro_sys::code::symbols::lookup_name(name).unwrap_or(0) as *mut u8
 }
 
 /// `<linux/kprobes.h>`

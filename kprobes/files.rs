@@ -6,18 +6,18 @@
 #![deny(unsafe_code)]
 
 use ferro_sys::blacklist;
-use ferro_sys::counted::Shared;
-use ferro_sys::debugfs::Dir;
-use ferro_sys::debugfs::File;
-use ferro_sys::fops::FileTable;
-use ferro_sys::fops::NodeOps;
-use ferro_sys::fops::UserDst;
-use ferro_sys::fops::UserSrc;
+use ferro_sys::code::symbols;
+use ferro_sys::code::symbols::Description;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::fops::UserSrc;
+use ferro_sys::fs::lines::Lines;
 use ferro_sys::kprobe::flags;
 use ferro_sys::kprobe::Kprobe;
-use ferro_sys::lines::Lines;
-use ferro_sys::symbols;
-use ferro_sys::symbols::Description;
+use ferro_sys::sync::counted::Shared;
 use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::module::this_module;

@@ -8,9 +8,9 @@
 use ferro_sys::address_map::GracePeriod;
 use ferro_sys::address_map::Removed;
 use ferro_sys::address_map::Writer;
+use ferro_sys::code::text::TextAddress;
+use ferro_sys::code::text::TextLock;
 use ferro_sys::kprobe::Kprobe;
-use ferro_sys::text::TextAddress;
-use ferro_sys::text::TextLock;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

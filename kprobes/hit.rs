@@ -9,12 +9,12 @@
 
 use ferro_core::insn::Emulation;
 use ferro_sys::address_map::AddressMap;
+use ferro_sys::code::text;
+use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::kprobe::Kprobe;
-use ferro_sys::preempt::PreemptOff;
 use ferro_sys::regs;
 use ferro_sys::regs::Regs;
 use ferro_sys::running_probe;
-use ferro_sys::text;
 
 use crate::point::Point;
 use crate::point::Run;

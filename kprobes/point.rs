@@ -23,11 +23,11 @@ use ferro_core::insn::Never;
 use ferro_core::insn::Probe;
 use ferro_core::insn::ReaimError;
 use ferro_core::insn::MAX_LEN;
-use ferro_sys::exec_pool;
-use ferro_sys::exec_pool::Slot;
+use ferro_sys::code::text::TextLock;
 use ferro_sys::kprobe::ProbeList;
-use ferro_sys::text::TextLock;
-use ferro_sys::word::Word;
+use ferro_sys::mm::exec_pool;
+use ferro_sys::mm::exec_pool::Slot;
+use ferro_sys::sync::word::Word;
 use kernel::prelude::*;
 
 use crate::error::Error;

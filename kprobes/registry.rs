@@ -10,12 +10,12 @@
 
 use ferro_core::insn::Insn;
 use ferro_sys::address_map::GracePeriod;
+use ferro_sys::code::symbols::Shown;
+use ferro_sys::code::text::TextLock;
 use ferro_sys::kprobe::flags;
 use ferro_sys::kprobe::FaultHandler;
 use ferro_sys::kprobe::Kprobe;
-use ferro_sys::rcu_tasks;
-use ferro_sys::symbols::Shown;
-use ferro_sys::text::TextLock;
+use ferro_sys::sync::rcu_tasks;
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNode;

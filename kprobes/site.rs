@@ -5,8 +5,8 @@
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
 
-use ferro_sys::ftrace_ops::FtraceHandler;
-use ferro_sys::ftrace_ops::FtraceOps;
+use ferro_sys::code::ftrace_ops::FtraceHandler;
+use ferro_sys::code::ftrace_ops::FtraceOps;
 use ferro_sys::regs::Regs;
 use kernel::prelude::*;
 

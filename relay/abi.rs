@@ -10,8 +10,8 @@
 use core::mem::offset_of;
 use core::mem::size_of;
 
-use ferro_sys::irq_work::IrqWork;
-use ferro_sys::wait::WaitQueue;
+use ferro_sys::cpu::irq_work::IrqWork;
+use ferro_sys::sync::wait::WaitQueue;
 use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
@@ -67,7 +67,7 @@ pub(crate) struct Rchan {
     pub(crate) cb: *const bindings::rchan_callbacks,
     pub(crate) kref: Refcount,
     pub(crate) private_data: *mut c_void,
-    pub(crate) buf: ferro_sys::percpu::PerCpuPtr<Buf>,
+    pub(crate) buf: ferro_sys::cpu::percpu::PerCpuPtr<Buf>,
     /// Written through a pointer by `create_buf_file()`, while the channel is being opened.
     pub(crate) is_global: Atomic<i32>,
     /// For the C engine's list of channels; unused here.

@@ -6,11 +6,11 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
-use ferro_sys::counted::first_ref;
 use ferro_sys::cpu;
+use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::dentry::Dentry;
-use ferro_sys::percpu::PerCpuPtr;
+use ferro_sys::fs::dentry::Dentry;
+use ferro_sys::sync::counted::first_ref;
 use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::page::PAGE_SIZE;

@@ -8,11 +8,11 @@
 
 use ferro_core::relay::Chunk;
 use ferro_core::relay::Position;
-use ferro_sys::fops::events;
-use ferro_sys::fops::MmapRequest;
-use ferro_sys::fops::UserDst;
-use ferro_sys::pages::PageRef;
-use ferro_sys::splice::PipeDst;
+use ferro_sys::fs::fops::events;
+use ferro_sys::fs::fops::MmapRequest;
+use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::splice::PipeDst;
+use ferro_sys::mm::pages::PageRef;
 use kernel::prelude::*;
 use kernel::sync::barrier;
 

@@ -18,8 +18,8 @@
 use core::cell::Cell;
 
 use ferro_core::relay::SubbufIndex;
-use ferro_sys::task::breathe;
-use ferro_sys::task::cond_resched;
+use ferro_sys::cpu::task::breathe;
+use ferro_sys::cpu::task::cond_resched;
 use kernel::prelude::*;
 use kernel::processor::cpu_relax;
 use kernel::sync::atomic::Acquire;

@@ -9,9 +9,9 @@
 use ferro_gkhi::define_hook;
 use ferro_gkhi::hook;
 use ferro_gkhi::Identified;
-use ferro_sys::tracepoint::SchedSwitch;
-use ferro_sys::tracepoint::SchedSwitchProbe;
-use ferro_sys::tracepoint::Switch;
+use ferro_sys::trace::tracepoint::SchedSwitch;
+use ferro_sys::trace::tracepoint::SchedSwitchProbe;
+use ferro_sys::trace::tracepoint::Switch;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

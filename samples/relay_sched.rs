@@ -8,17 +8,17 @@
 
 use ferro_fast_relay as fast_relay;
 use ferro_relay as relay;
-use ferro_sys::counted::Shared;
 use ferro_sys::cpu;
-use ferro_sys::debugfs::File;
-use ferro_sys::fops::FileTable;
-use ferro_sys::fops::NodeOps;
-use ferro_sys::fops::UserDst;
-use ferro_sys::fops::UserSrc;
-use ferro_sys::time::mono_fast_ns;
-use ferro_sys::tracepoint::SchedSwitch;
-use ferro_sys::tracepoint::SchedSwitchProbe;
-use ferro_sys::tracepoint::Switch;
+use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::fops::UserSrc;
+use ferro_sys::sync::counted::Shared;
+use ferro_sys::trace::tracepoint::SchedSwitch;
+use ferro_sys::trace::tracepoint::SchedSwitchProbe;
+use ferro_sys::trace::tracepoint::Switch;
 use kernel::module::this_module;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;

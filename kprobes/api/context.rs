@@ -6,8 +6,8 @@
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu;
-use ferro_sys::time::mono_fast_ns;
-use ferro_sys::tracepoint::TaskInfo;
+use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::bindings::pt_regs;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;

@@ -76,7 +76,7 @@ pub use entry::Argument;
 pub use entry::EntryBuilder;
 pub use entry::EntryProbe;
 pub use error::ProbeError;
-pub use ferro_sys::tracepoint::TaskInfo;
+pub use ferro_sys::trace::tracepoint::TaskInfo;
 pub use ffi::Alter;
 pub use probe::Probe;
 pub use probe::ProbeHandler;

@@ -5,7 +5,7 @@
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
-use ferro_sys::deferred::Deferred;
+use ferro_sys::sync::deferred::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
 

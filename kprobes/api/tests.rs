@@ -130,7 +130,7 @@ mod suite {
     use crate::TaskInfo;
     use core::ptr::without_provenance;
     use ferro_sys::cpu;
-    use ferro_sys::time::mono_fast_ns;
+    use ferro_sys::cpu::time::mono_fast_ns;
     use kernel::bindings;
     use kernel::time::delay::fsleep;
     use kernel::time::Delta;

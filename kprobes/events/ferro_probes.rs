@@ -11,8 +11,8 @@ mod record;
 mod table;
 
 use ferro_relay::Channel;
-use ferro_sys::counted::Shared;
-use ferro_sys::debugfs::File;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

@@ -16,7 +16,7 @@ use ferro_kprobe::ProbeHandler;
 use ferro_kprobe::Retprobe;
 use ferro_kprobe::RetprobeHandler;
 use ferro_relay::Channel;
-use ferro_sys::time::mono_fast_ns;
+use ferro_sys::cpu::time::mono_fast_ns;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;

@@ -13,16 +13,16 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
-use ferro_sys::counted::Shared;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
-use ferro_sys::debugfs::Dir;
-use ferro_sys::debugfs::File;
-use ferro_sys::fops::FileTable;
-use ferro_sys::fops::NodeOps;
-use ferro_sys::fops::UserDst;
-use ferro_sys::fops::UserSrc;
-use ferro_sys::rcu_slot::RcuSlot;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::fops::UserSrc;
+use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::rcu_slot::RcuSlot;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;

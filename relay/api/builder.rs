@@ -4,7 +4,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
-use ferro_sys::debugfs::Dir;
+use ferro_sys::fs::debugfs::Dir;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

@@ -7,11 +7,11 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
-use ferro_sys::counted::Shared;
+use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::debugfs::Dir;
-use ferro_sys::preempt::PreemptOff;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;

@@ -7,20 +7,20 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
-use ferro_sys::counted::Shared;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::cpu::IrqsOff;
-use ferro_sys::debugfs::rename;
-use ferro_sys::debugfs::Dir;
-use ferro_sys::debugfs::DirRef;
-use ferro_sys::debugfs::File;
-use ferro_sys::dentry::Dentry;
-use ferro_sys::fops::FileTable;
-use ferro_sys::fops::NodeOps;
-use ferro_sys::fops::UserDst;
-use ferro_sys::fops::UserSrc;
-use ferro_sys::owner_lock::OwnerGuard;
-use ferro_sys::owner_lock::OwnerLock;
+use ferro_sys::fs::debugfs::rename;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::DirRef;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::dentry::Dentry;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::fops::UserSrc;
+use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::owner_lock::OwnerGuard;
+use ferro_sys::sync::owner_lock::OwnerLock;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;

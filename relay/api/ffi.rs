@@ -7,22 +7,22 @@
 
 use core::ptr::NonNull;
 
-use ferro_sys::counted::Shared;
+use ferro_sys::cpu::irq_work::HasIrqWork;
+use ferro_sys::cpu::irq_work::IrqWork;
+use ferro_sys::cpu::percpu::load_this_cpu;
+use ferro_sys::cpu::percpu::PerCpuEntered;
+use ferro_sys::cpu::percpu::PerCpuFlag;
+use ferro_sys::cpu::task::is_being_killed;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::IrqsOff;
-use ferro_sys::debugfs::Dir;
-use ferro_sys::debugfs::DirRef;
-use ferro_sys::deferred::Deferred;
-use ferro_sys::dentry::Dentry;
-use ferro_sys::irq_work::HasIrqWork;
-use ferro_sys::irq_work::IrqWork;
-use ferro_sys::mutex::StaticGuard;
-use ferro_sys::mutex::StaticMutex;
-use ferro_sys::percpu::load_this_cpu;
-use ferro_sys::percpu::PerCpuEntered;
-use ferro_sys::percpu::PerCpuFlag;
-use ferro_sys::task::is_being_killed;
-use ferro_sys::word;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::DirRef;
+use ferro_sys::fs::dentry::Dentry;
+use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::mutex::StaticGuard;
+use ferro_sys::sync::mutex::StaticMutex;
+use ferro_sys::sync::word;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;

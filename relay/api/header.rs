@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu;
-use ferro_sys::irq_work::IrqWork;
+use ferro_sys::cpu::irq_work::IrqWork;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::atomic::Acquire;

@@ -8,18 +8,18 @@
 use core::panic::Location;
 
 use ferro_core::ring::Ring;
-use ferro_sys::counted::Shared;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::debugfs::Dir;
-use ferro_sys::debugfs::DirRef;
-use ferro_sys::debugfs::File;
-use ferro_sys::deferred::Deferred;
-use ferro_sys::fops::FileTable;
-use ferro_sys::fops::NodeOps;
-use ferro_sys::fops::UserDst;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::DirRef;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::fops::UserDst;
 use ferro_sys::hook::Module;
 use ferro_sys::ring::RingSlots;
+use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::deferred::Deferred;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;

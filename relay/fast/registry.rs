@@ -5,11 +5,11 @@
 //! Contexts: process. Locks, outermost first: CPU hotplug, the registry's mutex, a channel's files.
 #![deny(unsafe_code)]
 
-use ferro_sys::counted::Shared;
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::hook::Module;
+use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 

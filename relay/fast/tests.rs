@@ -15,7 +15,7 @@ mod suite {
     use crate::Outcome;
     use ferro_core::ring::Words;
     use ferro_sys::cpu;
-    use ferro_sys::preempt::PreemptOff;
+    use ferro_sys::cpu::preempt::PreemptOff;
 
     /// Position and records in flight of this CPU.
     fn state(channel: &Channel) -> (u64, u64) {

@@ -22,8 +22,8 @@ use ferro_sys::hook::Module;
 use ferro_sys::hook::Note;
 use ferro_sys::hook::Parts;
 use ferro_sys::hook::Site;
-use ferro_sys::mutex::StaticGuard;
-use ferro_sys::mutex::StaticMutex;
+use ferro_sys::sync::mutex::StaticGuard;
+use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
@@ -280,7 +280,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
     registry::is_armed(Handle { id, record })
 }
 
-/// For `rust/sys/hook.c`.
+/// For `rust/sys/hook/hook.c`.
 #[export]
 extern "C" fn ferro_hook_tidy() {
     registry::tidy();
@@ -288,7 +288,7 @@ extern "C" fn ferro_hook_tidy() {
 
 /// # Safety
 ///
-/// `note` has been deferred, and is not used otherwise. For `rust/sys/hook.c`.
+/// `note` has been deferred, and is not used otherwise. For `rust/sys/hook/hook.c`.
 #[export]
 unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
     if let Some(note) = NonNull::new(note) {
@@ -297,13 +297,13 @@ unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
     }
 }
 
-/// For `rust/sys/hook.c`.
+/// For `rust/sys/hook/hook.c`.
 #[export]
 extern "C" fn ferro_hook_settle() {
     registry::settle();
 }
 
-/// For `rust/sys/hook.c`.
+/// For `rust/sys/hook/hook.c`.
 #[export]
 extern "C" fn ferro_hook_debugfs() {
     registry::make_files();

@@ -19,8 +19,8 @@ use kernel::sync::atomic::Release;
 use kernel::sync::rcu::synchronize_rcu;
 use kernel::sync::Arc;
 
-use crate::preempt::PreemptOff;
-use crate::word;
+use crate::cpu::preempt::PreemptOff;
+use crate::sync::word;
 
 /// # Invariants
 ///

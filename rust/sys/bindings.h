@@ -39,10 +39,16 @@
 
 #include "../../klog/context.h"
 #include "../../kprobes/jprobe/frame.h"
-#include "ftrace.h"
-#include "helpers.h"
-#include "hook.h"
-#include "text.h"
+#include "code/ftrace.h"
+#include "code/helpers.h"
+#include "code/text.h"
+#include "cpu/helpers.h"
+#include "fs/debugfs.h"
+#include "fs/helpers.h"
+#include "hook/hook.h"
+#include "mm/helpers.h"
+#include "sync/helpers.h"
+#include "trace/helpers.h"
 
 /*
  * Where the C compiler puts the fields that Rust code touches. rust/sys/layout.rs compares it with the

@@ -22,9 +22,9 @@ use kernel::sync::atomic::Release;
 use kernel::sync::rcu;
 use kernel::sync::rcu::synchronize_rcu;
 
-use crate::mutex::StaticMutex;
-use crate::symbols;
-use crate::symbols::NAME_LEN;
+use crate::code::symbols;
+use crate::code::symbols::NAME_LEN;
+use crate::sync::mutex::StaticMutex;
 
 /// Which rule forbids to probe a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,34 +12,18 @@ pub mod address_map;
 mod arithmetic;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod blacklist;
-pub mod counted;
+pub mod code;
 pub mod cpu;
-pub mod debugfs;
-pub mod deferred;
-pub mod dentry;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod die_notifier;
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub mod exec_pool;
-pub mod fops;
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub mod ftrace_ops;
+pub mod fs;
 pub mod hook;
-pub mod irq_work;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod kprobe;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod kretprobe;
 mod layout;
-pub mod lines;
-pub mod mutex;
-pub mod owner_lock;
-pub mod pages;
-pub mod percpu;
-pub mod preempt;
-pub mod rcu_slot;
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub mod rcu_tasks;
+pub mod mm;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod regs;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
@@ -47,18 +31,10 @@ mod rethook;
 pub mod ring;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod running_probe;
-pub mod splice;
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub mod symbols;
-pub mod task;
+pub mod sync;
 #[cfg(CONFIG_FERRO_SYS_KUNIT_TEST)]
 mod tests;
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub mod text;
-pub mod time;
-pub mod tracepoint;
-pub mod wait;
-pub mod word;
+pub mod trace;
 
 /// Prefix of what this crate prints.
 const __LOG_PREFIX: &[u8] = b"ferro_sys\0";

@@ -17,7 +17,7 @@ use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Release;
 
 use crate::regs::Regs;
-use crate::word;
+use crate::sync::word;
 
 /// Bits of `kprobe::flags`.
 pub mod flags {

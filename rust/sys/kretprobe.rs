@@ -15,13 +15,13 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 
+use crate::code::symbols;
 use crate::kprobe::Kprobe;
 use crate::regs::Regs;
 use crate::rethook;
 use crate::rethook::Client;
 use crate::rethook::Pool;
-use crate::symbols;
-use crate::word;
+use crate::sync::word;
 
 /// A client's `struct kretprobe`.
 ///

@@ -15,7 +15,7 @@ use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 
 use crate::arithmetic;
-use crate::word;
+use crate::sync::word;
 
 /// RFLAGS.IF.
 pub const IF: usize = 1 << 9;

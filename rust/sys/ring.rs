@@ -33,15 +33,15 @@ use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 use kernel::sync::SetOnce;
 
-use crate::counted::Shared;
 use crate::cpu;
+use crate::cpu::percpu::PerCpuPtr;
+use crate::cpu::task::breathe;
 use crate::cpu::CpuId;
 use crate::cpu::HotplugOff;
-use crate::pages::MemRange;
-use crate::pages::PageBuf;
-use crate::pages::PageRef;
-use crate::percpu::PerCpuPtr;
-use crate::task::breathe;
+use crate::mm::pages::MemRange;
+use crate::mm::pages::PageBuf;
+use crate::mm::pages::PageRef;
+use crate::sync::counted::Shared;
 
 mod record;
 

@@ -6,8 +6,8 @@
 
 use kernel::bindings;
 
+use crate::cpu::percpu::this_cpu;
 use crate::kprobe::Kprobe;
-use crate::percpu::this_cpu;
 
 extern "C" {
     /// `<linux/kprobes.h>`; in `kprobes/builtin.c`.

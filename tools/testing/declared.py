@@ -26,7 +26,7 @@ C_ENGINE = (
 )
 
 HALVES = "between the generic half of the C engine and x86's, which nobody else calls"
-SLOTS = "the C engine's memory for copies; ours is rust/sys/exec_pool.rs"
+SLOTS = "the C engine's memory for copies; ours is rust/sys/mm/exec_pool.rs"
 MISSING = {
     "arch_trampoline_kprobe": HALVES,
     "arch_prepare_kprobe": HALVES,

@@ -53,7 +53,7 @@ calls() {
 		END { exit !found }'
 }
 
-text=kernel/ferrotrace/rust/sys/text.o
+text=kernel/ferrotrace/rust/sys/code/text.o
 sys=kernel/ferrotrace/rust/sys/ferro_sys.o
 engine=kernel/ferrotrace/kprobes/kprobes_engine.o
 

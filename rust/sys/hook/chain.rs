@@ -20,9 +20,9 @@ use super::exit::Exit;
 use super::readers::Readers;
 use super::HookRef;
 use super::PARAMS_MAX;
-use crate::percpu::dec_this_cpu;
-use crate::percpu::inc_this_cpu;
-use crate::percpu::PerCpuCounter;
+use crate::cpu::percpu::dec_this_cpu;
+use crate::cpu::percpu::inc_this_cpu;
+use crate::cpu::percpu::PerCpuCounter;
 
 /// The one word that decides for several chains which exits they call.
 pub struct Switch(AtomicBool);

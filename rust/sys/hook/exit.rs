@@ -16,9 +16,9 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use super::HookRef;
+use crate::cpu::percpu::inc_this_cpu;
+use crate::cpu::percpu::PerCpuCounter;
 use crate::cpu::IrqsSection;
-use crate::percpu::inc_this_cpu;
-use crate::percpu::PerCpuCounter;
 
 /// The function of an exit: `gkh_fn_t`.
 pub type ExitFn = unsafe extern "C" fn(

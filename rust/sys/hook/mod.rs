@@ -303,7 +303,7 @@ impl Site {
         // load it in one instruction. On x86 the store comes after those that made the target.
         unsafe {
             let armed = &raw mut (*self.hook.0.as_ptr()).armed;
-            crate::word::store_release(armed, self.target.as_ptr());
+            crate::sync::word::store_release(armed, self.target.as_ptr());
         }
     }
 

@@ -21,10 +21,10 @@ use kernel::ffi::c_ulong;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
-use crate::percpu::this_cpu;
-use crate::preempt::PreemptOff;
+use crate::cpu::percpu::this_cpu;
+use crate::cpu::preempt::PreemptOff;
 use crate::running_probe;
-use crate::word;
+use crate::sync::word;
 
 pub(crate) use pool::Client;
 pub(crate) use pool::Pool;

@@ -20,10 +20,10 @@ use kernel::types::Opaque;
 use super::Node;
 use crate::cpu;
 #[cfg(CONFIG_SMP)]
-use crate::percpu::this_cpu;
+use crate::cpu::percpu::this_cpu;
 use crate::running_probe;
-use crate::word;
-use crate::word::Word;
+use crate::sync::word;
+use crate::sync::word::Word;
 
 #[cfg(CONFIG_SMP)]
 extern "C" {

@@ -22,11 +22,11 @@ use super::Local;
 use super::RingSlots;
 use super::DATA;
 use crate::cpu;
+use crate::cpu::preempt::PreemptOff;
+use crate::cpu::time::mono_fast_ns;
 use crate::cpu::CpuId;
-use crate::deferred::may_sleep;
-use crate::preempt::PreemptOff;
-use crate::time::mono_fast_ns;
-use crate::word;
+use crate::sync::deferred::may_sleep;
+use crate::sync::word;
 
 /// Why a record cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,9 +263,9 @@ impl<'a> OpenRecord<'a> {
 #[kunit_tests(ferro_sys_ring)]
 mod suite {
     use super::*;
-    use crate::counted::Shared;
     use crate::cpu::HotplugOff;
     use crate::ring::RingMem;
+    use crate::sync::counted::Shared;
     use ferro_core::ring::Ring;
     use ferro_core::ring::Words;
     use kernel::sync::atomic::Atomic;

@@ -6,16 +6,16 @@ use kernel::prelude::*;
 
 #[kunit_tests(ferro_sys_calls)]
 mod suite {
+    use crate::code::ftrace_ops::FtraceHandler;
+    use crate::code::ftrace_ops::FtraceOps;
+    use crate::code::symbols;
+    use crate::cpu::preempt::PreemptOff;
     use crate::cpu::CpuId;
-    use crate::ftrace_ops::FtraceHandler;
-    use crate::ftrace_ops::FtraceOps;
     use crate::kretprobe::Kretprobe;
-    use crate::preempt::PreemptOff;
     use crate::regs::Regs;
     use crate::rethook;
     use crate::rethook::Pool;
     use crate::running_probe;
-    use crate::symbols;
     use core::cell::UnsafeCell;
     use kernel::bindings;
     use kernel::error::from_err_ptr;

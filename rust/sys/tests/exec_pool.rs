@@ -6,14 +6,14 @@ use kernel::prelude::*;
 
 #[kunit_tests(ferro_sys_exec_pool)]
 mod suite {
-    use crate::exec_pool;
-    use crate::exec_pool::Slot;
-    use crate::ftrace_ops::FtraceHandler;
-    use crate::ftrace_ops::FtraceOps;
+    use crate::code::ftrace_ops::FtraceHandler;
+    use crate::code::ftrace_ops::FtraceOps;
+    use crate::code::symbols;
+    use crate::code::text::read_text;
+    use crate::code::text::TextLock;
+    use crate::mm::exec_pool;
+    use crate::mm::exec_pool::Slot;
     use crate::regs::Regs;
-    use crate::symbols;
-    use crate::text::read_text;
-    use crate::text::TextLock;
     use kernel::page::PAGE_SIZE;
     use kernel::prelude::*;
     use kernel::sync::atomic::Atomic;

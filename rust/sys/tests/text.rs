@@ -8,14 +8,14 @@ use kernel::prelude::*;
 mod suite {
     use crate::blacklist;
     use crate::blacklist::Rule;
-    use crate::symbols;
-    use crate::symbols::NoOwner;
-    use crate::symbols::Owner;
-    use crate::symbols::NAME_LEN;
-    use crate::text::read_text;
-    use crate::text::Gone;
-    use crate::text::TextAddress;
-    use crate::text::TextLock;
+    use crate::code::symbols;
+    use crate::code::symbols::NoOwner;
+    use crate::code::symbols::Owner;
+    use crate::code::symbols::NAME_LEN;
+    use crate::code::text::read_text;
+    use crate::code::text::Gone;
+    use crate::code::text::TextAddress;
+    use crate::code::text::TextLock;
     use core::hint::black_box;
     use kernel::prelude::*;
 

@@ -27,7 +27,7 @@ for h in "$REPO"/include/uapi/linux/*.h; do
 done
 
 # header_constants: fails if a header that bindgen may read defines a constant as a const variable. bindgen 0.71, the
-# oldest that the kernel takes, makes an extern static of some of them (rust/sys/text.h), later ones of none, so that only
+# oldest that the kernel takes, makes an extern static of some of them (rust/sys/code/text.h), later ones of none, so that only
 # a build with the oldest would tell. An enumerator is a constant for each.
 header_constants() {
 	! (cd "$REPO" && grep -rnE --include='*.h' '^[[:space:]]*(static[[:space:]].*)?\<const\>[^(*;]*=' include klog kprobes relay rust)

@@ -24,8 +24,8 @@ use super::Hook as RawHook;
 use super::HookRef;
 use super::Parts;
 use super::PARAMS_MAX;
+use crate::cpu::preempt::PreemptOff;
 use crate::cpu::IrqsOff;
-use crate::preempt::PreemptOff;
 
 /// What an exit says.
 pub enum Answer<R = NoReturn> {

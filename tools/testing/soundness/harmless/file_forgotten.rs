@@ -4,11 +4,11 @@
 //! with its module, which goes when nobody has it open.
 #![forbid(unsafe_code)]
 
-use ferro_sys::counted::Shared;
-use ferro_sys::debugfs::Dir;
-use ferro_sys::fops::FileTable;
-use ferro_sys::fops::NodeOps;
-use ferro_sys::fops::UserDst;
+use ferro_sys::sync::counted::Shared;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::fops::UserDst;
 use kernel::module::this_module;
 use kernel::prelude::*;
 

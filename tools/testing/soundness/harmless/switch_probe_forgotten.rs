@@ -4,9 +4,9 @@
 //! module registered is known, and is unregistered when the module goes.
 #![forbid(unsafe_code)]
 
-use ferro_sys::tracepoint::SchedSwitch;
-use ferro_sys::tracepoint::SchedSwitchProbe;
-use ferro_sys::tracepoint::Switch;
+use ferro_sys::trace::tracepoint::SchedSwitch;
+use ferro_sys::trace::tracepoint::SchedSwitchProbe;
+use ferro_sys::trace::tracepoint::Switch;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;

@@ -7,10 +7,10 @@
 //! Contexts: process, and the scheduler. Locks: one of its own, which the handler only tries.
 #![forbid(unsafe_code)]
 
-use ferro_sys::tracepoint::Error;
-use ferro_sys::tracepoint::SchedSwitch;
-use ferro_sys::tracepoint::SchedSwitchProbe;
-use ferro_sys::tracepoint::Switch;
+use ferro_sys::trace::tracepoint::Error;
+use ferro_sys::trace::tracepoint::SchedSwitch;
+use ferro_sys::trace::tracepoint::SchedSwitchProbe;
+use ferro_sys::trace::tracepoint::Switch;
 use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;

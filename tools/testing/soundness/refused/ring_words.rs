@@ -9,7 +9,7 @@
 use ferro_core::ring::LocalWords;
 use ferro_core::ring::Ring;
 use ferro_core::ring::Word;
-use ferro_sys::counted::Shared;
+use ferro_sys::sync::counted::Shared;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::ring::RingMem;
 use ferro_sys::ring::RingSlots;

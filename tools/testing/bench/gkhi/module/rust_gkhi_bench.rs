@@ -12,8 +12,8 @@ use ferro_gkhi::Outcome;
 use ferro_gkhi::Registered;
 use ferro_gkhi::WithIrqsOff;
 use ferro_sys::cpu::with_irqs_off;
-use ferro_sys::percpu::PerCpuCounter;
-use ferro_sys::time::mono_fast_ns;
+use ferro_sys::cpu::percpu::PerCpuCounter;
+use ferro_sys::cpu::time::mono_fast_ns;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

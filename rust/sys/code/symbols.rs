@@ -13,8 +13,8 @@ use kernel::fmt;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-use crate::text::Gone;
-use crate::text::TextAddress;
+use crate::code::text::Gone;
+use crate::code::text::TextAddress;
 
 extern "C" {
     /// `symbols.h`

@@ -16,8 +16,8 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 
-use crate::task::breathe;
-use crate::task::cond_resched;
+use crate::cpu::task::breathe;
+use crate::cpu::task::cond_resched;
 
 /// Zeroed pages, mapped contiguously.
 ///

@@ -13,8 +13,8 @@ use kernel::error::to_result;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 
-use crate::mutex::StaticMutex;
 use crate::regs::Regs;
+use crate::sync::mutex::StaticMutex;
 
 /// What happens at a function's entry.
 pub trait FtraceHandler: 'static {

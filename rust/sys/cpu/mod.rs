@@ -4,6 +4,12 @@
 //!
 //! Contexts: any, unless stated.
 
+pub mod irq_work;
+pub mod percpu;
+pub mod preempt;
+pub mod task;
+pub mod time;
+
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 

@@ -27,7 +27,7 @@
 #include <asm/ibt.h>
 #include <asm/sections.h>
 
-#include "hook.h"
+#include "../hook/hook.h"
 #include "symbols.h"
 #include "text.h"
 

@@ -19,9 +19,9 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 use kernel::task::Task;
 
-use crate::deferred::may_sleep;
-use crate::deferred::Deferred;
-use crate::mutex::StaticMutex;
+use crate::sync::deferred::may_sleep;
+use crate::sync::deferred::Deferred;
+use crate::sync::mutex::StaticMutex;
 
 /// Length of a thread's name.
 pub const COMM_LEN: usize = 16;

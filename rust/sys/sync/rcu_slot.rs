@@ -15,9 +15,9 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::rcu::synchronize_rcu;
 
+use crate::cpu::preempt::PreemptOff;
 use crate::cpu::with_irqs_off;
 use crate::cpu::IrqsOff;
-use crate::preempt::PreemptOff;
 
 /// An object with a reference count, or none.
 ///

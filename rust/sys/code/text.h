@@ -97,10 +97,10 @@ void ferro_exec_page_quiesce(void);
 void ferro_exec_pool_call(void);
 /* Wait for such a call. */
 void ferro_exec_pool_wait(void);
-/* rust/sys/exec_pool.rs. Context: process. */
+/* rust/sys/mm/exec_pool.rs. Context: process. */
 void ferro_exec_pool_reclaim(void);
 
-/* rust/sys/text.rs. Context: the module notifier. */
+/* rust/sys/code/text.rs. Context: the module notifier. */
 int ferro_text_module_coming(struct module *mod);
 void ferro_text_module_live(struct module *mod);
 void ferro_text_module_going(struct module *mod);

@@ -16,9 +16,9 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::Refcount;
 
-use crate::fops::object;
-use crate::fops::FileOps;
-use crate::pages::PageBuf;
+use crate::fs::fops::object;
+use crate::fs::fops::FileOps;
+use crate::mm::pages::PageBuf;
 
 /// Where a `splice()` wants its data.
 pub struct PipeDst<'a> {
@@ -102,7 +102,7 @@ impl<'a> PipeDst<'a> {
         self.end
     }
 
-    /// Sets the file's position after this, as [`UserDst::end_at`](crate::fops::UserDst::end_at).
+    /// Sets the file's position after this, as [`UserDst::end_at`](crate::fs::fops::UserDst::end_at).
     pub fn end_at(&mut self, position: usize) {
         self.end = Some(position);
     }

@@ -11,9 +11,9 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::types::NotThreadSafe;
 
+use crate::cpu::preempt::PreemptOff;
 use crate::cpu::CpuId;
 use crate::cpu::IrqsOff;
-use crate::preempt::PreemptOff;
 
 /// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits. The caller must stay on this CPU.
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
@@ -125,7 +125,7 @@ pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
 #[inline(always)]
 pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
     // SAFETY: By the rules of this function.
-    unsafe { crate::word::load(bindings::ferro_this_cpu_ptr(slots.cast()).cast()) }
+    unsafe { crate::sync::word::load(bindings::ferro_this_cpu_ptr(slots.cast()).cast()) }
 }
 
 impl<T> Drop for PerCpuPtr<T> {
@@ -181,7 +181,7 @@ impl PerCpuCounter {
             // SAFETY: By the invariants of both types this is a live word of the area.
             sum = sum.wrapping_add(unsafe {
                 let word = bindings::ferro_per_cpu_ptr(self.words.as_ptr().cast(), cpu.get());
-                crate::word::load(word.cast::<usize>())
+                crate::sync::word::load(word.cast::<usize>())
             });
         }
         sum
@@ -294,9 +294,9 @@ unsafe fn set_this_cpu(words: *mut usize) -> bool {
     // SAFETY: By the rules of this function. An NMI in between leaves the word as it was.
     unsafe {
         let word = bindings::ferro_this_cpu_ptr(words.cast()).cast::<usize>();
-        let free = crate::word::load(word) == 0;
+        let free = crate::sync::word::load(word) == 0;
         if free {
-            crate::word::store_release(word, 1);
+            crate::sync::word::store_release(word, 1);
         }
         free
     }
@@ -312,7 +312,7 @@ unsafe fn set_this_cpu(words: *mut usize) -> bool {
 unsafe fn clear_this_cpu(words: *mut usize) {
     // SAFETY: By the rules of this function.
     unsafe {
-        crate::word::store_release(
+        crate::sync::word::store_release(
             bindings::ferro_this_cpu_ptr(words.cast()).cast::<usize>(),
             0,
         )

@@ -16,8 +16,8 @@ use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
-use crate::mutex::StaticMutex;
-use crate::text::TextLock;
+use crate::code::text::TextLock;
+use crate::sync::mutex::StaticMutex;
 
 mod map;
 use map::PAGES;

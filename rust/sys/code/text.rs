@@ -14,8 +14,8 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::blacklist;
+use crate::code::symbols;
 use crate::cpu::HotplugOff;
-use crate::symbols;
 
 /// An address that was code of the kernel or of a module when it was made.
 ///

@@ -16,11 +16,11 @@ use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
 
-use crate::dentry::Dentry;
-use crate::fops::FileOps;
-use crate::fops::FileTable;
-use crate::mutex::StaticGuard;
-use crate::mutex::StaticMutex;
+use crate::fs::dentry::Dentry;
+use crate::fs::fops::FileOps;
+use crate::fs::fops::FileTable;
+use crate::sync::mutex::StaticGuard;
+use crate::sync::mutex::StaticMutex;
 
 /// A directory, removed with all that is in it when it is dropped, and so are its subdirectories.
 ///
@@ -170,7 +170,7 @@ fn files() -> StaticGuard<KVec<Listed>> {
     FILES.lock()
 }
 
-/// For `helpers.c`: a module goes. Nobody has its files open, since that would have kept it.
+/// For `debugfs.c`: a module goes. Nobody has its files open, since that would have kept it.
 #[export]
 extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
     let next = || {

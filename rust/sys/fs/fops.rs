@@ -16,12 +16,12 @@ use kernel::sync::aref::AlwaysRefCounted;
 use kernel::uaccess::UserPtr;
 use kernel::ThisModule;
 
-use crate::counted::Shared;
-use crate::pages::MemRange;
-use crate::pages::PageBuf;
-use crate::pages::PageRef;
-use crate::splice::PipeDst;
-use crate::wait::WaitQueue;
+use crate::fs::splice::PipeDst;
+use crate::mm::pages::MemRange;
+use crate::mm::pages::PageBuf;
+use crate::mm::pages::PageRef;
+use crate::sync::counted::Shared;
+use crate::sync::wait::WaitQueue;
 
 /// What `poll()` can answer; the values of `<linux/eventpoll.h>`.
 pub mod events {
@@ -110,7 +110,7 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
 }
 
 /// A small file with a value in it, for [`Shared`] objects: safe to implement, since
-/// [`Dir::file`](crate::debugfs::Dir::file) sees to it that file and object fit together.
+/// [`Dir::file`](crate::fs::debugfs::Dir::file) sees to it that file and object fit together.
 pub trait NodeOps: Send + Sync + Sized + 'static {
     /// What a file that is being opened has instead of this value, if anything: what can change between two
     /// reads has to be the same for a reader that takes it piece by piece.

@@ -34,13 +34,13 @@ macro_rules! impl_always_refcounted {
         unsafe impl ::kernel::sync::aref::AlwaysRefCounted for $type {
             #[inline]
             fn inc_ref(&self) {
-                $crate::counted::Counted::count(self).inc();
+                $crate::sync::counted::Counted::count(self).inc();
             }
 
             #[inline]
             unsafe fn dec_ref(obj: ::core::ptr::NonNull<Self>) {
                 // SAFETY: The caller gives up a count that it owns.
-                unsafe { $crate::counted::put(obj) }
+                unsafe { $crate::sync::counted::put(obj) }
             }
         }
     };

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's own code: its symbols, patching it, and the ftrace calls in it.
+
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod ftrace_ops;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod symbols;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod text;

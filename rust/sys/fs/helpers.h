@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Functions for what Rust cannot call: macros and static inline functions.
+ * Each does what the macro or function in its name does.
+ */
+#ifndef _FERROTRACE_SYS_FS_HELPERS_H
+#define _FERROTRACE_SYS_FS_HELPERS_H
+
+#include <linux/types.h>
+
+struct dentry;
+struct file;
+struct page;
+struct pipe_buf_operations;
+struct pipe_inode_info;
+struct vm_area_desc;
+
+/* mm.h: what a mapping asks for. */
+size_t ferro_mmap_size(const struct vm_area_desc *desc);
+bool ferro_mmap_writable(const struct vm_area_desc *desc);
+/* Forbid growing the mapping, dumping it, and, unless it is writable now, making it writable later. */
+void ferro_mmap_fix(struct vm_area_desc *desc, bool writable);
+
+/* fs.h: whether the file was opened for reading. */
+bool ferro_file_readable(const struct file *file);
+/* Only read() and sendfile() at the file's position: no pread(), no pwrite(). */
+void ferro_file_no_positions(struct file *file);
+void ferro_get_file(struct file *file);
+
+/* splice.h: append a buffer to a locked pipe; 0, or a negative errno after which the buffer has been released. */
+int ferro_add_to_pipe(struct pipe_inode_info *pipe, struct page *page, unsigned int offset,
+		      unsigned int len, const struct pipe_buf_operations *ops,
+		      unsigned long private);
+
+/* dcache.h, fs.h */
+struct dentry *ferro_dget(struct dentry *dentry);
+void ferro_i_size_set(struct dentry *dentry, loff_t size);
+void ferro_i_size_add(struct dentry *dentry, size_t size);
+
+#endif /* _FERROTRACE_SYS_FS_HELPERS_H */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Functions for what Rust cannot call: macros and static inline functions.
+ * Each does what the macro or function in its name does.
+ */
+#ifndef _FERROTRACE_SYS_MM_HELPERS_H
+#define _FERROTRACE_SYS_MM_HELPERS_H
+
+#include <linux/types.h>
+
+struct page;
+
+/* gfp.h: a zeroed page, or NULL, without a warning and without the OOM killer. */
+struct page *ferro_alloc_page(void);
+
+/* vmalloc.h, mm.h: a kernel mapping of @count pages, read and write. */
+void *ferro_vmap(struct page **pages, unsigned int count);
+void ferro_get_page(struct page *page);
+
+/*
+ * mm.h: whether there is a reference to the page other than the one from its allocation, those of user mappings, and,
+ * with @may_be_pinned, long-term pins through such a mapping.
+ */
+bool ferro_page_shared(struct page *page, bool may_be_pinned);
+
+/* kasan.h: unpoison a part of a stack whose variables are gone. */
+void ferro_kasan_unpoison(const void *start, size_t size);
+
+#endif /* _FERROTRACE_SYS_MM_HELPERS_H */

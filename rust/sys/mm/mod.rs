@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory: pages that are mapped into user space, and memory for code.
+
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod exec_pool;
+pub mod pages;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Functions for what Rust cannot call: macros and static inline functions.
+ */
+#include <linux/export.h>
+#include <linux/percpu.h>
+#include <linux/wait.h>
+
+#include "helpers.h"
+
+bool ferro_waitqueue_active(struct wait_queue_head *head)
+{
+	/* The barrier is the caller's, see WaitQueue::is_active(). */
+	return waitqueue_active(head);
+}
+EXPORT_SYMBOL_GPL(ferro_waitqueue_active);
+
+/* How many of the locks of owner_lock.rs this CPU holds or awaits. */
+static DEFINE_PER_CPU(unsigned int, owner_locks);
+
+unsigned int ferro_owner_locks_enter(void)
+{
+	/* One instruction: NMIs nest. */
+	return this_cpu_inc_return(owner_locks) - 1;
+}
+EXPORT_SYMBOL_GPL(ferro_owner_locks_enter);
+
+void ferro_owner_locks_exit(void)
+{
+	this_cpu_dec(owner_locks);
+}
+EXPORT_SYMBOL_GPL(ferro_owner_locks_exit);

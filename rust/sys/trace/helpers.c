@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Functions for what Rust cannot call: macros and static inline functions.
+ */
+#include <linux/export.h>
+#include <linux/sched.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
+
+#include "helpers.h"
+
+int ferro_task_info(const struct task_struct *task, char *comm)
+{
+	memcpy(comm, task->comm, TASK_COMM_LEN);
+	return task->pid;
+}
+EXPORT_SYMBOL_GPL(ferro_task_info);
+
+void ferro_tracepoint_synchronize_unregister(void)
+{
+	tracepoint_synchronize_unregister();
+}
+EXPORT_SYMBOL_GPL(ferro_tracepoint_synchronize_unregister);
