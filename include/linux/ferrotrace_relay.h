@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What Ferrotrace offers beyond <linux/relay.h>: more for channels of relay_open(), and
- * fast channels: records written in place, from any context, without turning interrupts off.
+ * What Ferrotrace offers beyond <linux/relay.h>: more functions for channels of relay_open(), and fast channels, whose
+ * records are written in place, from any context, without turning interrupts off.
  *
- * <uapi/linux/ferrotrace_relay.h> has what readers see. Documentation/relay.rst tells how this
- * differs from the channels of <linux/relay.h>.
+ * <uapi/linux/ferrotrace_relay.h> has what readers see. Documentation/fast-relay.rst says how fast channels differ from
+ * those of <linux/relay.h>.
  */
 #ifndef _LINUX_FERROTRACE_RELAY_H
 #define _LINUX_FERROTRACE_RELAY_H
@@ -31,19 +31,20 @@ struct module;
  * Unlike relay_write(), which is compiled into its caller, this function
  *
  * - serialises the writers of a global channel, which need no lock of their own;
- * - shows a record to readers when all of it is there, not before;
+ * - shows a record to readers only when it is complete;
  * - takes any @length: one that does not fit in a sub-buffer is refused.
  *
- * Who writes a global channel with relay_write() or relay_reserve() at the same time still needs a lock
- * against both. And relay_write() and relay_reserve() tell nobody that they are in the middle of a record: what
- * may interrupt them nevertheless, an NMI or a probe on code that they execute, does not write their channel, but
- * one that is written with this function alone.
+ * Code that writes to a global channel with relay_write() or relay_reserve() at the same time still needs a lock
+ * against both. And relay_write() and relay_reserve() leave no sign that they are in the middle of a record: code that
+ * can interrupt them nevertheless, in an NMI or in a probe on what they execute, must not write to their channel, but
+ * to one that is written with this function alone.
  *
- * Context: Any, also a write to the same channel: in an NMI, or in a probe on anything that writing calls.
+ * Context: Any, also within a write to the same channel: in an NMI, or in a probe on anything that writing calls.
  * Interrupts are off while the record is copied. The record is lost, and counted, if this CPU is in the middle of
- * another one of the same buffer; and if another CPU is, and it must not be waited for: by an NMI, or within a
- * write to whatever channel. The client's subbuf_start() is called in the writer's context with the buffer locked.
- * A handler of a kprobe that is a breakpoint counts as an NMI: it waits for no other CPU's write to a global channel.
+ * another one of the same buffer, or if another CPU is and must not be waited for, which is the case in an NMI and
+ * within a write to any channel. The client's subbuf_start() is called in the writer's context with the buffer locked.
+ * A handler of a kprobe with a breakpoint counts as an NMI: it does not wait for another CPU's write to a global
+ * channel.
  *
  * Return: true if the record was written.
  */
@@ -53,38 +54,38 @@ bool relay_try_write(struct rchan *chan, const void *data, size_t length);
  * relay_try_write_lost() - how many records relay_try_write() has not written
  * @chan: the channel, or NULL
  *
- * Those that relay_write() and its relatives have not written are among them, if they needed the next sub-buffer
- * in the middle of a switch, a flush or a relay_try_write() of their buffer.
+ * This includes records of relay_write() and its relatives that needed the next sub-buffer in the middle of a switch, a
+ * flush or a relay_try_write() of their buffer.
  *
  * Context: Any, while the channel is open.
- * Return: the number of such records, for whatever reason, since the channel was opened or reset, of all CPUs.
+ * Return: the number of records lost for any reason on all CPUs since the channel was opened or reset.
  */
 u64 relay_try_write_lost(struct rchan *chan);
 
 /**
  * relay_late_setup_files() - give files to a channel that was opened without a name
  * @chan: the channel
- * @base_filename: name of the files, which the number of the CPU is added to
+ * @base_filename: name of the files, to which the number of the CPU is added
  * @parent: directory for them, or NULL for the root of the client's file system
  *
  * A channel that relay_open() opened with a NULL name has no files, so that it can be used before there is
- * a file system for them. This has the client's create_buf_file() make the files of all buffers; CPUs that
- * come up later get theirs then. What has been written so far is in them, and counts for their size.
+ * a file system for them. This makes the client's create_buf_file() create the files of all buffers; CPUs that come up
+ * later get theirs then. What has been written so far is in them, and counts for their size.
  *
- * Context: Process; sleeps. Not from a CPU hotplug callback. A global channel is not written meanwhile, or
- *	the size of its file may be behind.
+ * Context: Process; sleeps. Not from a CPU hotplug callback. A global channel must not be written meanwhile, or
+ *	the size of its file may be too small.
  * Return: 0, or -EINVAL without a channel, a name, or a file where create_buf_file() should make one, -EEXIST
- *	if the channel has a name, -ENOMEM, or what create_buf_file() returned. The channel is as before then.
+ *	if the channel has a name, -ENOMEM, or what create_buf_file() returned. After an error the channel is as before.
  */
 int relay_late_setup_files(struct rchan *chan, const char *base_filename, struct dentry *parent);
 
-/* The most data of a record. */
+/* Most bytes of data in a record. */
 #define RELAY_FAST_MAX_DATA	(1UL << 30)
 
 /**
  * struct relay_fast - a fast channel
- * @ctl: control page of each CPU's buffer; the data is RELAY_FAST_DATA bytes behind it. The rest of the
- *	structure is the engine's.
+ * @ctl: control page of each CPU's buffer; the data is RELAY_FAST_DATA bytes after it. The rest of the structure is the
+ *	engine's.
  */
 struct relay_fast {
 	struct relay_fast_ctl * __percpu *ctl;
@@ -109,8 +110,8 @@ struct relay_fast *__relay_fast_open(struct module *owner, const char *base_file
 
 /**
  * relay_fast_open() - open a channel with a buffer for each CPU
- * @base_filename: name of the files, which the number of the CPU is added to; DIR/NAME if they shall be in
- *	a directory of their own in the root of debugfs, which is removed with the channel. In UTF-8, not empty
+ * @base_filename: name of the files, to which the number of the CPU is added; DIR/NAME to put them into a directory of
+ *	their own in the root of debugfs, which is removed with the channel. In UTF-8, not empty
  * @parent: directory of debugfs for them, or NULL for its root
  * @subbuf_size: bytes of a sub-buffer, a power of two of at least 64
  * @n_subbufs: sub-buffers of a CPU, a power of two of at least 2
@@ -118,13 +119,13 @@ struct relay_fast *__relay_fast_open(struct module *owner, const char *base_file
  * @format: text that describes the records by their type, for the file DIR/format, or NAME.format without DIR; or
  *	NULL
  *
- * Until the kernel starts user space, all possible CPUs get a buffer, and the files come when debugfs is
- * there. Later CPUs get a buffer when they first come up.
+ * Until the kernel starts user space, all possible CPUs get a buffer, and the files appear when debugfs is there.
+ * Afterwards the CPUs that are online get one, and others when they first come up.
  *
- * A channel that the module has not closed is closed when the module goes.
+ * A channel that its module has not closed is closed when the module goes.
  *
  * Context: Process, from early_initcall() on. Sleeps. Not from a CPU hotplug callback.
- * Return: The channel, or an ERR_PTR: -EINVAL for names, sizes or flags that cannot be, -ENAMETOOLONG, -ENOMEM,
+ * Return: The channel, or an ERR_PTR: -EINVAL for invalid names, sizes or flags, -ENAMETOOLONG, -ENOMEM,
  *	-EINTR if the task is being killed, -EEXIST if the directory or a file is there already, -ENODEV or -EPERM
  *	without debugfs, -ENOENT if @parent has been removed. Nothing is left behind then.
  */
@@ -137,9 +138,9 @@ static inline struct relay_fast *relay_fast_open(const char *base_filename, stru
 
 /**
  * relay_fast_close() - close a channel
- * @chan: the channel, which nobody writes any more, NULL or an ERR_PTR
+ * @chan: the channel, which must no longer be written, NULL or an ERR_PTR
  *
- * The files go. Who has one open or mapped keeps the buffer, is woken, and may read what is left.
+ * The files are removed. A reader that has one open or mapped keeps the buffer, is woken, and may read what is left.
  *
  * Context: Process. Sleeps.
  */
@@ -155,13 +156,13 @@ void relay_fast_close(struct relay_fast *chan);
 u64 relay_fast_lost(const struct relay_fast *chan);
 
 /*
- * The engine's half of a reserve, when the inline half has met the limit. With preemption off. Writes the time,
- * if it is asked for, behind the place of the header.
+ * The engine's half of a reserve, when the inline half has reached the limit. Called with preemption off. Writes the
+ * time, if it is asked for, after the place of the header.
  */
 struct relay_fast_record *relay_fast_reserve_slow(struct relay_fast *chan, u64 bytes, bool timed);
 u64 relay_fast_time(void);
 
-/* Set in relay_fast_ctl.reserve when 16 records are open or more: the engine looks at each, and refuses the 25th. */
+/* Set in relay_fast_ctl.reserve while 16 or more records are open: the engine decides on each, and refuses the 25th. */
 #define RELAY_FAST_CROWDED	0x10
 
 /* x86: a single instruction is atomic against everything that interrupts it on its CPU. */
@@ -181,7 +182,7 @@ static __always_inline u64 relay_fast_header(size_t len, u16 type, u16 flags)
 	return (u64)flags << 48 | (u64)type << 32 | (u32)len;
 }
 
-/* Reserves a record with its header, and leaves preemption off. False, with preemption as before, if it is lost. */
+/* Reserves a record, writes its header, and leaves preemption off. False, with preemption as before, if it is lost. */
 static __always_inline bool __relay_fast_reserve(struct relay_fast *chan, struct relay_fast_slot *slot,
 						 u16 type, size_t len, u16 flags)
 {
@@ -204,11 +205,11 @@ static __always_inline bool __relay_fast_reserve(struct relay_fast *chan, struct
 		if (timed)
 			time = relay_fast_time();
 		new = old + (bytes << RELAY_FAST_POSITION_SHIFT) + 1;
-		/* A plain load, which the comparison takes in. What it misses, the next reserve finds. */
+		/* A plain load, which becomes an operand of the comparison. What it misses, the next reserve finds. */
 		if (unlikely(new > data_race(ctl->limit) || (old & RELAY_FAST_CROWDED)))
 			goto slow;
 	} while (unlikely(!relay_fast_exchange(&ctl->reserve, &old, new)));
-	/* The mask takes the count of records in flight away too. */
+	/* The mask removes the count of records in flight, too. */
 	record = (void *)ctl + RELAY_FAST_DATA + ((old >> RELAY_FAST_POSITION_SHIFT) & ctl->mask);
 	if (timed)
 		record[1] = time;
@@ -229,8 +230,8 @@ slow:
 }
 
 /*
- * Copies data. memcpy() of a length that is known at run time only is made for long data, and most records are
- * short: two pieces, the second of which ends at the end.
+ * Copies data. memcpy() of a length that is known only at run time is made for long data, but most records are short.
+ * Those are copied in two pieces, which may overlap; the second ends where the data ends.
  */
 static __always_inline void relay_fast_copy(void *to, const void *from, size_t len)
 {
@@ -258,12 +259,12 @@ static __always_inline void relay_fast_copy(void *to, const void *from, size_t l
  * @len: bytes of data
  *
  * When it returns true, preemption is off, @slot->data may be written, and relay_fast_commit() or
- * relay_fast_discard() has to follow, soon and on this CPU: until then readers do not see the record, nor
- * what is written after it. Other records may be written meanwhile: a CPU may have 24 open at once, and more are
- * refused. Nobody may sleep meanwhile.
+ * relay_fast_discard() has to follow, soon and on this CPU: until then readers see neither the record nor what is
+ * written after it. Other records may be written meanwhile: a CPU may have 24 open at once; more are refused. The
+ * caller must not sleep meanwhile.
  *
  * Context: Any, NMI included.
- * Return: Whether there is room; if not, the loss has been counted.
+ * Return: true if there is room; if not, the loss has been counted.
  */
 static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct relay_fast_slot *slot,
 					       u16 type, size_t len)
@@ -278,8 +279,8 @@ static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct r
  * @type: as for relay_fast_reserve()
  * @len: as for relay_fast_reserve()
  *
- * The time is CLOCK_MONOTONIC's, in nanoseconds, as ktime_get_mono_fast_ns() has it. On a CPU, records are
- * in the order of their times, except around an NMI that hits while that clock is being updated.
+ * The time is CLOCK_MONOTONIC's, in nanoseconds, from ktime_get_mono_fast_ns(). The records of a CPU are in the order
+ * of their times, except around an NMI that hits while that clock is being updated.
  *
  * Context: Any, NMI included.
  * Return: As relay_fast_reserve().
@@ -318,7 +319,7 @@ static __always_inline void relay_fast_discard(struct relay_fast_slot *slot)
  * @len: bytes of data
  *
  * Context: Any, NMI included.
- * Return: Whether it was written; if not, the loss has been counted.
+ * Return: true if it was written; if not, the loss has been counted.
  */
 static __always_inline bool relay_fast_write(struct relay_fast *chan, u16 type, const void *data, size_t len)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * GKHI, the generalised kernel hooks interface: places in the kernel and its modules that other
- * modules attach functions to.
+ * GKHI, the generalised kernel hooks interface: places in the kernel and its modules to which other modules attach
+ * functions.
  *
- * A hook is a line at a place of the source; while nobody uses it, it costs a patched NOP. An exit is
- * a function that is registered on a hook by its name, and called there while it is armed. See
- * Documentation/gkhi.rst in kernel/ferrotrace.
+ * A hook is a line in the source; while no exit is armed on it, it costs one patched NOP. An exit is a function that is
+ * registered on a hook by the hook's name, and called there while it is armed. See Documentation/gkhi.rst in
+ * kernel/ferrotrace.
  *
- * A hook of a header or a file:
+ * A hook in a header or a file:
  *
  *	DECLARE_GKHOOK(packet_in, 2, GKH_RO);
  *	DEFINE_GKHOOK(packet_in, GKH_TASK, "dev, len");
@@ -46,16 +46,16 @@ struct module;
 /* Parameters that a hook can have; one less if it has a return value. */
 #define GKH_PARAMS_MAX 5
 
-/* Bytes of a name, without the closing NUL: letters, digits, "_", "-" and ".". */
+/* Most bytes of a name, without the closing NUL: letters, digits, "_", "-" and ".". */
 #define GKH_NAME_MAX 63
 
 /**
  * enum gkh_answer - What an exit returns.
  * @GKH_CONTINUE: Go on with the next exit.
- * @GKH_TERMINATE: End this dispatch: no further exit is called. Any other value that is not 0 does the
- *	same, and the hook's place sees it.
- * @GKH_RETURN: As @GKH_TERMINATE, and the function that has the hook returns at once, if the hook is of
- *	the _RET form; with the value that the exit has set by gkh_set_return().
+ * @GKH_TERMINATE: End this dispatch: no further exit is called. Any other value that is not 0 does the same, and the
+ *	code at the hook gets it.
+ * @GKH_RETURN: As @GKH_TERMINATE; in addition, if the hook is of a _RET form, the function that contains it returns at
+ *	once, with the value that the exit has set by gkh_set_return().
  */
 enum gkh_answer {
 	GKH_CONTINUE = 0,
@@ -65,10 +65,10 @@ enum gkh_answer {
 
 /**
  * enum gkh_context - Where a hook may fire.
- * @GKH_SLEEP: In process context, where one may sleep. So may the exits, but not for a module to load, and
- *	whoever disarms an exit of the same hook waits for them.
- * @GKH_TASK: Anywhere that may be preempted. Exits do not sleep.
- * @GKH_ATOMIC: Only where nothing is preempted: interrupts, NMIs, traps, with preemption off.
+ * @GKH_SLEEP: In process context, where sleeping is allowed. Exits may sleep too, but must not wait for a module to be
+ *	loaded; disarming an exit of the hook waits for them.
+ * @GKH_TASK: Also where preemption is possible. Exits must not sleep.
+ * @GKH_ATOMIC: Only where preemption is not possible: interrupts, NMIs, traps, with preemption off.
  */
 enum gkh_context {
 	GKH_SLEEP,
@@ -77,7 +77,7 @@ enum gkh_context {
 };
 
 /**
- * enum gkh_access - What exits get of a hook's parameters.
+ * enum gkh_access - How exits get a hook's parameters.
  * @GKH_RO: Their values.
  * @GKH_RW: Their addresses, so that exits can change them.
  * @GKH_RO_RET: As @GKH_RO, and exits can make the function return.
@@ -94,33 +94,33 @@ enum gkh_access {
 enum gkh_hook_flags {
 	/* Only one exit can be registered. */
 	GKH_EXCLUSIVE = 1 << 0,
-	/* Exits that want the other CPUs stopped are refused, although it is a GKH_SLEEP one. */
+	/* Exits that require the other CPUs to be stopped are refused, even if it is a GKH_SLEEP hook. */
 	GKH_NO_STOP = 1 << 1,
 };
 
-/* Flags of a record: its priority, and under which conditions its exit is called. */
+/* Flags of a record: the priority of its exit, and the conditions under which it is called. */
 enum gkh_record_flags {
-	/* Called before all others; no other exit of the hook can be so too. */
+	/* Called before all others; only one exit of a hook can have this flag. */
 	GKH_FIRST = 1 << 0,
-	/* Called after all others; no other exit of the hook can be so too. */
+	/* Called after all others; only one exit of a hook can have this flag. */
 	GKH_LAST = 1 << 1,
 	/* The only exit of its hook. */
 	GKH_ONLY = GKH_FIRST | GKH_LAST,
-	/* Called before those that have no priority either, not after them. */
+	/* Called before, not after, the others that have no priority either. */
 	GKH_LIFO = 1 << 2,
 	/* Called with interrupts off. */
 	GKH_IRQS_OFF = 1 << 3,
 	/* Called with interrupts off while all other CPUs are stopped; on GKH_SLEEP hooks only. */
 	GKH_CPUS_STOPPED = 1 << 4,
-	/* Called although an exit before it has ended the dispatch, and not armed or disarmed through debugfs. */
+	/* Called even if an exit before it has ended the dispatch, and not armed or disarmed through debugfs. */
 	GKH_PINNED = 1 << 5,
 };
 
 struct gkh_exit;
 
 /*
- * What a hook calls. @p0 to @p3, and @p4 unless the hook has a return value, are its parameters, as
- * many as it has; the others have no meaning. GKH_EXIT_2VAR() and the like define such functions.
+ * What a hook calls. @p0 to @p3, and @p4 unless the hook has a return value, are its parameters; those beyond the
+ * number that it has are meaningless. GKH_EXIT_2VAR() and the like define such functions.
  */
 typedef long (*gkh_fn_t)(const struct gkh_exit *self, unsigned long p0, unsigned long p1,
 			 unsigned long p2, unsigned long p3, unsigned long p4);
@@ -131,7 +131,7 @@ typedef long (*gkh_fn_t)(const struct gkh_exit *self, unsigned long p0, unsigned
  * @hits: private: Calls from the hook.
  * @data: The record's.
  * @record: The record; NULL for an exit in Rust.
- * @count: The parameters that the hook has, which may be more than the exit was compiled for.
+ * @count: The number of the hook's parameters, which may be more than the exit was compiled for.
  */
 struct gkh_exit {
 	gkh_fn_t fn;
@@ -144,16 +144,16 @@ struct gkh_exit {
 /**
  * struct gkh_record - What an exit is registered with.
  * @hook: The name of the hook.
- * @name: The exit's name, in debugfs; no other exit of the hook has it.
+ * @name: The exit's name in debugfs, unique among the exits of the hook.
  * @exit: The function.
- * @params: The parameters that the function was compiled for: as many as the hook has or fewer.
+ * @params: The number of parameters that the function was compiled for: at most as many as the hook has.
  * @flags: of enum gkh_record_flags.
  * @data: What the function finds in its struct gkh_exit.
  * @next: The next record of a list, for gkh_arm(), gkh_disarm() and gkh_deregister(), or NULL.
  * @id: private: The registration, or 0.
  *
- * A record belongs to who registers it, and stays until gkh_deregister() has returned. When the module
- * that has the function goes, its exits are taken away from their hooks before.
+ * A record belongs to the caller of gkh_register(), and must stay until gkh_deregister() has returned. The exits whose
+ * functions are in a module are deregistered before that module goes.
  */
 struct gkh_record {
 	const char *hook;
@@ -170,7 +170,7 @@ struct gkh_record {
  * struct gkhook - A hook.
  * @armed: private: What is called, while @key is on.
  * @key: private: Whether an exit is armed.
- * @name: Its name; no other hook that is identified has it.
+ * @name: Its name, unique among the hooks that are identified.
  * @params: The names of its parameters, with commas between them.
  * @count: How many there are.
  * @access: of enum gkh_access.
@@ -190,7 +190,7 @@ struct gkhook {
 
 #ifdef CONFIG_FERROTRACE
 
-/* private: What hooks call that nobody uses any more. */
+/* private: What hooks call that no longer have an exit armed. */
 extern const struct gkh_exit gkh_idle;
 
 /**
@@ -200,15 +200,15 @@ extern const struct gkh_exit gkh_idle;
  * Context: Process; sleeps. Not with CPU hotplug held off or from its callbacks, and not from an exit.
  * Return: 0, or
  *	* -EINVAL: @record, its exit or its names are missing; an unknown flag, or %GKH_LIFO with a priority;
- *	  a name with other characters or too long; an @exit that is in no code, or in code that goes when its module has
- *	  been initialised
+ *	  a name with other characters or too long; an @exit that is not code, or is code that is freed when its module
+ *	  has been initialised
  *	* -EALREADY: @record is registered
  *	* -ENOENT: no hook has this name
  *	* -E2BIG: the exit was compiled for more parameters than the hook has
  *	* -EOPNOTSUPP: the hook does not fire where the other CPUs can be stopped
- *	* -EBUSY: the hook has an exit and can have, or was asked for, only one
+ *	* -EBUSY: the hook has an exit, and it allows only one or @record asks to be the only one
  *	* -EEXIST: the hook has a first exit, or a last one, or one of this name
- *	* -EDEADLK: the caller is where one may not sleep, or in an exit of a GKH_SLEEP hook
+ *	* -EDEADLK: the caller is not allowed to sleep, or is in an exit of a GKH_SLEEP hook
  *	* -ENOMEM
  */
 int gkh_register(struct gkh_record *record);
@@ -217,15 +217,15 @@ int gkh_register(struct gkh_record *record);
  * gkh_arm() - Arms the exits of a list, all at once.
  * @list: The first record; the others by their @next.
  *
- * No CPU ever sees some of them armed and others not: the other CPUs are stopped for a moment if the
- * list is of several hooks. Those that are armed stay so.
+ * No CPU ever sees some of them armed and others not: the other CPUs are stopped for a moment if the list names several
+ * hooks. Exits that are armed already stay armed.
  *
  * Context: As gkh_register().
  * Return: 0, or, and then nothing has changed,
  *	* -EINVAL: @list is NULL
  *	* -ESRCH: one is not registered
  *	* -ENODEV: the hook of one has been deleted
- *	* -ELOOP: the list has no end
+ *	* -ELOOP: the list is circular
  *	* -EDEADLK: as gkh_register()
  *	* -ENOMEM
  */
@@ -241,7 +241,7 @@ int gkh_arm(struct gkh_record *list);
 int gkh_disarm(struct gkh_record *list);
 
 /**
- * gkh_deregister() - Takes the exits of a list from their hooks; armed ones are disarmed, all at once.
+ * gkh_deregister() - Removes the exits of a list from their hooks; armed ones are disarmed, all at once.
  * @list: The first record; the others by their @next.
  *
  * When it returns 0, no CPU is in one of these exits, and none will be.
@@ -255,11 +255,11 @@ int gkh_deregister(struct gkh_record *list);
  * gkh_identify() - Makes a hook known.
  * @hook: The hook, from DEFINE_GKHOOK().
  *
- * A module does it in its initialisation. Hooks that are built in identify themselves.
+ * A module does this in its initialisation. The hook points of the kernel are identified at boot.
  *
  * Context: As gkh_register().
  * Return: 0, or
- *	* -EINVAL: @hook is NULL, its name is not one, or its parameters are not as many as it says
+ *	* -EINVAL: @hook is NULL, its name is not valid, or it names another number of parameters than its count
  *	* -EALREADY: it is identified
  *	* -EEXIST: another hook has the name
  *	* -EDEADLK: as gkh_register()
@@ -268,16 +268,16 @@ int gkh_deregister(struct gkh_record *list);
 int gkh_identify(struct gkhook *hook);
 
 /**
- * gkh_delete() - A hook is no longer there to register for.
+ * gkh_delete() - Makes a hook unknown again.
  * @hook: The hook.
  *
- * Exits that are armed are disarmed, all at once, and all are detached: what is left for them is to be
- * deregistered. When it returns, no CPU is in one of them on account of this hook. A module's hooks go
- * at the latest when the module goes.
+ * Exits that are armed are disarmed, all at once, and all are detached: all that can still be done with them is to
+ * deregister them. When it returns, no CPU is in one of them through this hook. A module's hooks are deleted at the
+ * latest when the module goes.
  *
  * Context: As gkh_register().
- * Return: 0, -EINVAL if @hook is NULL, -ESRCH if it is not identified, -EDEADLK as gkh_register(), or -ENOMEM; nothing
- *	has changed then.
+ * Return: 0, or, and then nothing has changed, -EINVAL if @hook is NULL, -ESRCH if it is not identified, -EDEADLK as
+ * gkh_register(), or -ENOMEM.
  */
 int gkh_delete(struct gkhook *hook);
 
@@ -285,8 +285,8 @@ int gkh_delete(struct gkhook *hook);
  * gkh_disarm_self() - Disarms the exit that is being called.
  * @self: What the exit was called with.
  *
- * From now on no hook calls it, until it is armed again; it may just be being called on other CPUs too, unless
- * its record says GKH_CPUS_STOPPED.
+ * From now on no hook calls it, until it is armed again; calls on other CPUs may be in progress, unless its record says
+ * GKH_CPUS_STOPPED.
  *
  * Context: Any, NMI included, from the exit itself.
  * Return: true for the one call that disarmed it.
@@ -305,15 +305,15 @@ bool gkh_is_armed(const struct gkh_record *record);
 /* private: Complains about a hook that fires where its context does not allow it. */
 void gkh_check_context(const struct gkhook *hook);
 
-/* How a module's or a file's hook says what it is; @access is of enum gkh_access. */
+/* Declares a hook, in a header or in the file; @access is of enum gkh_access. */
 #define DECLARE_GKHOOK(h, n, access)							\
 	enum { __gkhook_count_##h = (n), __gkhook_access_##h = (access) };		\
 	static_assert((n) >= 0 && (n) <= GKH_PARAMS_MAX - ((int)(access) >= GKH_RO_RET));	\
 	extern struct gkhook __gkhook_##h
 
 /*
- * The hook that was declared. @hook_context is of enum gkh_context, @hook_flags of enum gkh_hook_flags, @names the
- * names of its parameters: "dev, len".
+ * Defines the hook that was declared. @hook_context is of enum gkh_context, @hook_flags of enum gkh_hook_flags, @names
+ * the names of its parameters: "dev, len".
  */
 #define DEFINE_GKHOOK_FLAGS(h, hook_context, names, hook_flags)				\
 	struct gkhook __gkhook_##h =							\
@@ -338,7 +338,7 @@ void gkh_check_context(const struct gkhook *hook);
 /* Whether an exit of the hook is armed: the patched NOP. */
 #define GKHOOK_ACTIVE(h) static_branch_unlikely(&__gkhook_##h.key)
 
-/* What is armed, loaded to where it is passed, which GCC does not think of. */
+/* What is armed, loaded into the register in which it is passed; GCC does not do that by itself. */
 #if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
 #define __GKH_ARMED(hook)							\
 	({									\
@@ -352,8 +352,8 @@ void gkh_check_context(const struct gkhook *hook);
 #endif
 
 /*
- * Calls the exits, if the NOP has said that some are armed. The parameters have been evaluated, since what that
- * comes by may sleep: from loading @armed to the call nothing may.
+ * Calls the exits, if the NOP has said that some are armed. The parameters have been evaluated before, because that may
+ * sleep: nothing may sleep between loading @armed and the call.
  */
 #define __GKH_CALL(h, proto, ...)							\
 	({										\
@@ -482,7 +482,7 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 	return false;
 }
 
-/* Places are nothing: their parameters are used, and not evaluated. */
+/* Sites are nothing: their parameters count as used, but are not evaluated. */
 #define DECLARE_GKHOOK(h, n, access) struct gkhook
 #define DEFINE_GKHOOK_FLAGS(h, hook_context, names, hook_flags) struct gkhook
 #define DEFINE_GKHOOK(h, hook_context, names) struct gkhook
@@ -500,8 +500,8 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 #define __GKH_A(x) ((unsigned long)&(x))
 
 /*
- * The places. Each is an expression with the answer that ended the dispatch, or 0. Parameters are
- * numbers or pointers; they are only evaluated while an exit is armed. RO passes their values, RW their addresses.
+ * The sites. Each is an expression with the answer that ended the dispatch, or 0. Parameters are numbers or pointers;
+ * they are evaluated only while an exit is armed. RO passes their values, RW their addresses.
  */
 #define GKHOOK_0VAR(h)			__GKHOOK(h, 0, GKH_RO)
 #define GKHOOK_1VAR_RO(h, a)		__GKHOOK(h, 1, GKH_RO, __GKH_V(a))
@@ -520,7 +520,7 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 #define GKHOOK_5VAR_RW(h, a, b, c, d, e)	\
 	__GKHOOK(h, 5, GKH_RW, __GKH_A(a), __GKH_A(b), __GKH_A(c), __GKH_A(d), __GKH_A(e))
 
-/* Statements: the function that they are in, of the type @type, returns if an exit says so. */
+/* Statements: the function that contains them, whose return type is @type, returns if an exit says so. */
 #define GKHOOK_0VAR_RET(type, h)	__GKHOOK_RET(type, h, 0, GKH_RO_RET, 0, 0, 0, 0)
 #define GKHOOK_1VAR_RO_RET(type, h, a)	\
 	__GKHOOK_RET(type, h, 1, GKH_RO_RET, __GKH_V(a), 0, 0, 0)
@@ -541,8 +541,8 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 	__GKHOOK_RET(type, h, 4, GKH_RW_RET, __GKH_A(a), __GKH_A(b), __GKH_A(c), __GKH_A(d))
 
 /*
- * Defines an exit that was compiled for so many parameters: static GKH_EXIT_1VAR(my_exit, self, cpu) { ... }
- * All parameters are unsigned long: of an RO hook the value, of an RW hook the address.
+ * Defines an exit compiled for that many parameters: static GKH_EXIT_1VAR(my_exit, self, cpu) { ... } All parameters
+ * are unsigned long: the value with an RO hook, the address with an RW hook.
  */
 #define __GKH_EXIT(fn, self, p0, p1, p2, p3, p4)					\
 	long fn(const struct gkh_exit *self, unsigned long p0, unsigned long p1,	\
@@ -564,8 +564,7 @@ static inline bool gkh_is_armed(const struct gkh_record *record)
 #define GKH_EXIT_4VAR_RET(fn, self, ret, a, b, c, d)	__GKH_EXIT(fn, self, a, b, c, d, ret)
 
 /**
- * gkh_set_return() - Sets what the function that has the hook returns, for an exit that then answers
- *	%GKH_RETURN.
+ * gkh_set_return() - Sets what the function that contains the hook returns, for an exit that then answers %GKH_RETURN.
  * @ret: The parameter of that name of GKH_EXIT_1VAR_RET() and the like.
  * @value: The value.
  *

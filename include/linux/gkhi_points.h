@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The hook points of the kernel: hooks at the places where it calls into its tracing engines. They are
- * defined in kernel/ferrotrace/rust/gkhi/points.c. The engines attach to them as exits; so can
- * everybody else.
+ * defined in kernel/ferrotrace/rust/gkhi/points.c. The engines attach exits to them; so can any module.
  *
- * An answer that is not 0 says that the exit has dealt with the event; what the kernel does then is written
- * with each.
+ * An answer that is not 0 says that the exit has dealt with the event; the comment at each hook says what the kernel
+ * does then.
  */
 #ifndef _LINUX_GKHI_POINTS_H
 #define _LINUX_GKHI_POINTS_H
@@ -13,24 +12,23 @@
 #include <linux/gkhi.h>
 
 /*
- * int3(struct pt_regs *regs): a breakpoint instruction, of the kernel or of a user, before kprobes and
- * the die notifiers. Context: trap, as in an NMI if it is the kernel's. Not 0: the trap is done with, and
- * execution goes on at @regs->ip.
+ * int3(struct pt_regs *regs): a breakpoint instruction, in the kernel or in user space, before kprobes and the die
+ * notifiers. Context: trap, as in an NMI if it is the kernel's. Not 0: the trap is dealt with, and execution continues
+ * at @regs->ip.
  */
 DECLARE_GKHOOK(int3, 1, GKH_RO);
 
 /*
  * debug(struct pt_regs *regs, unsigned long *dr6): a debug trap, such as the one after a single step,
  * before the die notifiers. Context: trap, as in an NMI if it is the kernel's. The bits of DR6 have positive
- * polarity; the exit clears those that it has dealt with. Not 0: the trap is done with.
+ * polarity; the exit clears those that it has dealt with. Not 0: the trap is dealt with.
  */
 DECLARE_GKHOOK(debug, 2, GKH_RO);
 
 /*
- * kernel_fault(struct pt_regs *regs, unsigned long trapnr, unsigned long address): a page fault of the kernel
- * that is not spurious, before it is handled, or a general protection fault (@address is 0) that no fix-up
- * was found for. Context: trap; may be preemptible, may not. Not 0: the fault is done with, and
- * execution goes on at @regs->ip.
+ * kernel_fault(struct pt_regs *regs, unsigned long trapnr, unsigned long address): a page fault of the kernel that is
+ * not spurious, before it is handled, or a general protection fault (@address is 0) for which there is no fix-up.
+ * Context: trap; may or may not be preemptible. Not 0: the fault is dealt with, and execution continues at @regs->ip.
  */
 DECLARE_GKHOOK(kernel_fault, 3, GKH_RO);
 
@@ -41,21 +39,21 @@ DECLARE_GKHOOK(kernel_fault, 3, GKH_RO);
 DECLARE_GKHOOK(task_fork, 2, GKH_RO);
 
 /*
- * task_exit(struct task_struct *task): nobody finds the task any more that has exited, and it is about to be
- * freed. Context: RCU callback, usually in a soft interrupt. The answer does not matter.
+ * task_exit(struct task_struct *task): a task that has exited can no longer be found, and is about to be freed.
+ * Context: RCU callback, usually in a soft interrupt. The answer does not matter.
  */
 DECLARE_GKHOOK(task_exit, 1, GKH_RO);
 
 /*
  * trampoline_update(struct ftrace_ops *ops): an ops needs its trampoline made or changed. Context: process,
- * with ftrace_lock held. Not 0: the exit has done it: set ops->trampoline, ->trampoline_size and, if it is
- * to be asked to free it, FTRACE_OPS_FL_ALLOC_TRAMP. It stays armed as long as it has trampolines.
+ * with ftrace_lock held. Not 0: the exit has done it, and has set ops->trampoline, ->trampoline_size and, if
+ * trampoline_free is to fire for it, FTRACE_OPS_FL_ALLOC_TRAMP. The exit must stay armed as long as it has trampolines.
  */
 DECLARE_GKHOOK(trampoline_update, 1, GKH_RO);
 
 /*
- * trampoline_free(struct ftrace_ops *ops): an ops no longer needs its trampoline, and nobody is in it; @ops
- * may be NULL. Context: process, with ftrace_lock held or not. Not 0: the exit has done it, and cleared ops->trampoline.
+ * trampoline_free(struct ftrace_ops *ops): an ops no longer needs its trampoline, and no task is in it; @ops may be
+ * NULL. Context: process, with ftrace_lock held or not. Not 0: the exit has done it, and cleared ops->trampoline.
  */
 DECLARE_GKHOOK(trampoline_free, 1, GKH_RO);
 
@@ -72,9 +70,9 @@ DECLARE_GKHOOK(gcov_object, 1, GKH_RO);
 DECLARE_GKHOOK(llvm_gcov_object, 2, GKH_RO);
 
 /*
- * module_event(struct module *module, unsigned long state): a module's state is now this one of enum
- * module_state, as for a module notifier. Context: process. The answer does not matter. When a
- * module goes, its own exits are gone before.
+ * module_event(struct module *module, unsigned long state): a module's state is now @state, of enum module_state, as
+ * for a module notifier. Context: process. The answer does not matter. The exits of a module that goes are removed
+ * before.
  */
 DECLARE_GKHOOK(module_event, 2, GKH_RO);
 

@@ -17,15 +17,15 @@
 /**
  * struct jprobe - a handler with the parameters of the function that it probes
  * @kp: where: @kp.symbol_name or @kp.addr, and %KPROBE_FLAG_DISABLED in @kp.flags if it is to be enabled later.
- *	@kp.nmissed counts the calls of the function that came while another handler ran on that CPU. Its handlers
- *	are not the client's to set.
+ *	@kp.nmissed counts the calls of the function that came while another handler was running on that CPU. The client
+ *	must not set the handlers of @kp.
  * @entry: the handler, a function with the parameters and the return type of the probed one
  *
- * The handler is called before the first instruction of the function, with preemption off, mostly with interrupts off, and
- * possibly in an NMI: it must not sleep. It ends with jprobe_return(), or returns; what it returns is nobody's.
+ * The handler is called before the first instruction of the function, with preemption off, usually with interrupts off,
+ * and possibly in an NMI: it must not sleep. It ends with jprobe_return(), or returns; what it returns is ignored.
  *
- * It has copies of the arguments: those in registers, and %JPROBE_STACK_SIZE bytes of those on the stack. What it does to
- * them the probed function does not see.
+ * It has copies of the arguments: those in registers, and %JPROBE_STACK_SIZE bytes of those on the stack. The probed
+ * function does not see what it does to them.
  */
 struct jprobe {
 	struct kprobe kp;
@@ -33,19 +33,19 @@ struct jprobe {
 };
 
 /**
- * register_jprobe() - have a handler called at the entry of a function
- * @jp: what and where; stays where it is until it has been unregistered
+ * register_jprobe() - make the entry of a function call a handler
+ * @jp: the jprobe; it must stay in place until it has been unregistered
  *
- * A reason to refuse is written to the log. After a failure @jp is as it was, so that it can be tried again.
+ * The reason for a refusal is written to the log. After a failure @jp is as it was, so that it can be tried again.
  *
  * Context: process; sleeps.
  * Return: 0, -EINVAL if @jp or its handler is missing, if the handler is not code, if @jp has handlers of kprobes or is
- * registered, or if the place is not the entry of a function; and whatever register_kprobe() has to say.
+ * registered, or if the place is not the entry of a function; or what register_kprobe() returns.
  */
 int register_jprobe(struct jprobe *jp);
 
 /**
- * unregister_jprobe() - end what register_jprobe() began
+ * unregister_jprobe() - undo register_jprobe()
  * @jp: the jprobe; nothing happens if it is NULL or not registered
  *
  * No CPU runs the handler any more when this returns.
@@ -60,13 +60,13 @@ void unregister_jprobe(struct jprobe *jp);
  * @num: how many
  *
  * Context: process; sleeps.
- * Return: 0, -EINVAL if @num is not positive, or what register_jprobe() says of the first that is refused.
+ * Return: 0, -EINVAL if @num is not positive, or what register_jprobe() returns for the first that is refused.
  */
 int register_jprobes(struct jprobe **jps, int num);
 
 /**
  * unregister_jprobes() - unregister several, which takes the time of one
- * @jps: the jprobes; those that are NULL or not registered are left out
+ * @jps: the jprobes; those that are NULL or not registered are skipped
  * @num: how many
  *
  * Context: process; sleeps.
@@ -76,15 +76,15 @@ void unregister_jprobes(struct jprobe **jps, int num);
 /**
  * jprobe_return() - end a jprobe's handler
  *
- * For the handler, and for functions that it calls: goes back to where the handler was called, and does not return. What
- * these functions hold then, they hold for ever: locks are to be released first.
+ * For the handler, and for functions that it calls: goes back to where the handler was called, and does not return.
+ * What these functions hold then, they hold for ever: they have to release locks first.
  *
  * Context: a jprobe's handler. Elsewhere it warns, once, and returns.
  */
 void jprobe_return(void);
 
 /**
- * disable_jprobe() - have the handler called no longer
+ * disable_jprobe() - stop calling the handler
  * @jp: a jprobe that is registered; its handler may still be running afterwards
  *
  * Context: process; sleeps.
@@ -96,7 +96,7 @@ static inline int disable_jprobe(struct jprobe *jp)
 }
 
 /**
- * enable_jprobe() - have the handler called again
+ * enable_jprobe() - call the handler again
  * @jp: a jprobe that is registered
  *
  * Context: process; sleeps.

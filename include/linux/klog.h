@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * klog: trace statements that may stay in the code, whether or not anybody
- * listens. See Documentation/klog.rst of Ferrotrace.
+ * klog: trace statements that may stay in the code, whether or not anything listens. See
+ * Documentation/klog.rst of Ferrotrace.
  */
 #ifndef _LINUX_KLOG_H
 #define _LINUX_KLOG_H
@@ -16,8 +16,8 @@
 /**
  * struct klog_operations - what a klog handler does
  * @klog: takes a message of @len bytes at @data, which is valid during the
- *	call only. Called with interrupts off, from NMI context too, and never
- *	twice at a time on one CPU. NULL: messages are not wanted.
+ *	call only. Called with interrupts off, also in NMI context, and never nested on a CPU. NULL:
+ *	messages are not wanted.
  */
 struct klog_operations {
 	void (*klog)(const void *data, int len);
@@ -30,10 +30,9 @@ struct klog_operations {
  * @data: the bytes, which must not change during the call
  * @len: how many; nothing is logged if it is not positive
  *
- * Hands the data to the current handler; does nothing if there is none. A
- * message that comes while the handler is at work on this CPU (from an NMI, or
- * from the handler itself), or where RCU does not watch, is not delivered and
- * counted by klog_missed().
+ * Passes the data to the current handler; does nothing if there is none. A message that comes while
+ * the handler is running on this CPU (from an NMI, or from the handler itself), or where RCU is not
+ * watching, is not delivered, and is counted by klog_missed().
  *
  * Context: any.
  */
@@ -43,9 +42,8 @@ void klog(const void *data, int len);
  * klog_printk() - log formatted text
  * @fmt: format string, as for printk()
  *
- * As klog(), with the text that the format makes, without a NUL at its end.
- * What is longer than %KLOG_PRINTK_MAX - 1 bytes is cut. Nothing is formatted
- * if there is no handler.
+ * As klog(), with the formatted text, without a NUL at its end. Text beyond %KLOG_PRINTK_MAX - 1
+ * bytes is cut off. Without a handler nothing is formatted.
  *
  * Context: any.
  */
@@ -57,8 +55,7 @@ __printf(1, 2) void klog_printk(const char *fmt, ...);
  *	until unregister_klog_handler() has returned, or until another handler
  *	has been registered
  *
- * Takes the place of the handler that was current, which is not called any
- * more once this has returned.
+ * Replaces the current handler, which is no longer called once this has returned.
  *
  * Context: process; may sleep.
  * Return: 0, or -EINVAL if @ops is NULL.
@@ -66,21 +63,21 @@ __printf(1, 2) void klog_printk(const char *fmt, ...);
 int register_klog_handler(const struct klog_operations *ops);
 
 /**
- * unregister_klog_handler() - have no handler
+ * unregister_klog_handler() - remove the current handler
  *
- * Removes the current handler, whoever registered it. No handler is executed
- * any more on any CPU once this has returned, unless one is registered anew.
+ * It does not matter who registered it. Once this has returned, no CPU executes a handler any more,
+ * unless another one is registered.
  *
  * Context: process; may sleep.
  */
 void unregister_klog_handler(void);
 
 /**
- * klog_missed() - count what the handlers did not get
+ * klog_missed() - how many messages the handlers did not get
  *
  * Context: any.
- * Return: the number of messages, since boot, that came when there was a
- * handler and could not be handed to it. See klog().
+ * Return: the number of messages, since boot, that came while there was a handler, but could not be
+ * given to it. See klog().
  */
 u64 klog_missed(void);
 

@@ -12,18 +12,18 @@
 /**
  * typedef kprobe_fault_handler_t - what happens to faults at a probe
  * @p: the probe
- * @regs: the registers of the fault. If it is one of the probed instruction, @regs->ip is that instruction's address, and an
- *	@regs->ip that is left so has the instruction executed again, without another hit of the probe; a branch to what is
- *	in memory hits it again.
+ * @regs: the registers of the fault. If the probed instruction faulted, @regs->ip is that instruction's address. If the
+ *	handler leaves @regs->ip like that, the instruction is executed again without another hit of the probe, except
+ *	that a branch through memory hits it again.
  * @trapnr: 14 for a page fault, 13 for a general protection fault, 0 for a divide error
  *
- * Called when the probed instruction faults, or something that runs in a handler of the probe or interrupts it. What
- * faults in the handler for faults itself is the kernel's. Page faults and divide errors come here first; general protection
- * faults only if the exception table has nothing for the instruction that faults, or if that is the probed one.
+ * Called when the probed instruction faults, or code that runs in a handler of the probe or interrupts it. Faults in
+ * the fault handler itself are left to the kernel. Page faults and divide errors come here first; general protection
+ * faults only if the exception table has no entry for the instruction that faults, or if that is the probed one.
  *
- * Context: that of a fault: interrupts are mostly off; must not sleep.
- * Return: not 0 if the fault has been dealt with, and execution is to go on with @regs; 0 if it has not: then the exception
- * table is asked, and the kernel dies if that has no answer either.
+ * Context: that of a fault: interrupts are usually off; must not sleep.
+ * Return: not 0 if the fault has been dealt with and execution is to continue with @regs; 0 if it has not: then the
+ * exception table is searched, and without an entry there it is an Oops.
  */
 typedef int (*kprobe_fault_handler_t)(struct kprobe *p, struct pt_regs *regs, int trapnr);
 

@@ -17,13 +17,13 @@
 /**
  * struct ferrotrace_probe_record - a hit
  * @time: ns of CLOCK_MONOTONIC
- * @cpu: where
+ * @cpu: the CPU
  * @pid: the thread
- * @comm: its name, filled up with NUL
+ * @comm: its name, padded with NULs
  * @probe: the probe's id, as in the file "probes"
  * @kind: FERROTRACE_PROBE_POINT, ...
- * @ip: the probed instruction; of a return, the address that is returned to
- * @duration: of a return, ns since the function was entered; else 0
+ * @ip: the probed instruction; for a return, the address that is returned to
+ * @duration: for a return, ns since the function was entered; else 0
  * @ax: this and the others are registers of the probed code
  */
 struct ferrotrace_probe_record {

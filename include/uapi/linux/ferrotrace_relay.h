@@ -2,14 +2,14 @@
 /*
  * Fast relay channels, as user space sees them.
  *
- * A channel has a file for each CPU. Whoever maps one sees, from offset 0 on,
+ * A channel has a file for each CPU. A mapping of one has, from offset 0 on,
  *
  *	struct relay_fast_ctl		RELAY_FAST_CTL		the kernel's page, read-only
  *	struct relay_fast_consumer	RELAY_FAST_CONSUMER	the reader's page, may be mapped writable
  *	data				RELAY_FAST_DATA		n_subbufs * subbuf_size bytes, read-only
  *
- * A position counts the bytes of a buffer since it was made, padding included. Records are at positions that
- * are multiples of 8, and position P is at byte P & mask of the data. Both sizes are powers of two.
+ * A position counts the bytes of a buffer since it was created, padding included. Records are at positions that are
+ * multiples of 8, and position P is at byte P & mask of the data. Both sizes are powers of two.
  *
  * Reading takes no system call. With one reader a buffer,
  *
@@ -20,15 +20,14 @@
  *	}
  *	store position to consumer->consumed, with release;
  *
- * When nothing is left, poll() sleeps until consumer->watermark bytes are there. Nothing has to be
- * flushed for that, and no sub-buffer ends early.
- * The kernel learns from poll() what a reader waits for, so poll() is to be called before each wait: an
- * edge-triggered epoll, or a poll request of io_uring that reports more than once, may not report again.
+ * When nothing is left, poll() sleeps until there are consumer->watermark bytes. Nothing has to be flushed for that,
+ * and no sub-buffer ends early. The kernel learns from poll() what a reader waits for, so poll() has to be called for
+ * each wait: an edge-triggered epoll, or a poll request of io_uring that reports more than once, may not report again.
  *
  * Records never cross the end of a sub-buffer, so each sub-buffer starts with one. In an overwrite
- * channel (RELAY_FAST_OVERWRITE) the writer does not wait: after a record has been copied out, it counts
- * only if relay_fast_kept(ctl) is not beyond its position; before that its length may be any number. A reader
- * that was overtaken goes on at relay_fast_kept(). read() does all this by itself, and leaves padding out.
+ * channel (RELAY_FAST_OVERWRITE) the writer does not wait: a record that has been copied out is valid only if
+ * relay_fast_kept(ctl) is not beyond its position; before that check its length may be any number. A reader that was
+ * overtaken continues at relay_fast_kept(). read() does all this by itself, and leaves out padding.
  */
 #ifndef _UAPI_LINUX_FERROTRACE_RELAY_H
 #define _UAPI_LINUX_FERROTRACE_RELAY_H
@@ -55,17 +54,17 @@
  * @reserve: position of the next record << 2 | number of records that are being written
  * @limit: the kernel's own
  * @mask: bytes of data - 8
- * @committed: everything before this position is complete; behind what there is while @reserve has no record
- *	in flight, see relay_fast_committed()
+ * @committed: everything before this position is complete. While @reserve has no record in flight it may lag; see
+ *	relay_fast_committed()
  * @lost: records that could not be written: no sub-buffer was free, they were too long, or too many were open
  * @overwritten: bytes, padding included, that were overwritten while they were not before
- *	relay_fast_consumer.consumed. That is at least what its reader has not seen, and more where it has read what
- *	it has not yet stored there, or never stores it
- * @stalled: not 0 from when a record was lost because no sub-buffer is free, until one is entered
+ *	relay_fast_consumer.consumed. That is at least what the reader has not seen, and more if the reader stores what
+ *	it has read there late or never
+ * @stalled: not 0 from the loss of a record because no sub-buffer was free, until one is entered
  * @closed: not 0 when the channel has been closed and nothing will come any more
  * @magic: RELAY_FAST_MAGIC
  * @version: RELAY_FAST_VERSION
- * @cpu: who writes
+ * @cpu: the CPU that writes
  * @flags: RELAY_FAST_OVERWRITE or 0
  * @subbuf_size: bytes of a sub-buffer
  * @n_subbufs: number of sub-buffers
