@@ -2,8 +2,8 @@
 
 //! Sample: the jprobes example of the kprobes document.
 //!
-//! A probe on the entry of the function that forks, which writes its arguments to the log for the first calls.
-//! The compiler checks the function's signature against the kernel's.
+//! A probe on the entry of the function that forks, which writes the arguments of the first calls
+//! to the log. The compiler checks the function's signature against the kernel's.
 #![deny(unsafe_code)]
 
 use ferro_kprobe::entry_probe;
@@ -31,7 +31,7 @@ module! {
 
 static LEFT: Atomic<i64> = Atomic::new(0);
 
-/// Prints what a call asks for.
+/// Prints the arguments of a call.
 fn report(ctx: &ProbeCtx<'_>, args: *const kernel_clone_args) {
     if LEFT.fetch_sub(1, Relaxed) <= 0 {
         return;

@@ -3,7 +3,7 @@
 //! Counts forks: an exit on the kernel's hook point `task_fork`.
 //!
 //! `/sys/kernel/debug/gkhi/hooks` shows the count as the exit's hits; writing 0 to `gkhi/task_fork/fork_count` disarms
-//! it. What was counted is printed when the module goes.
+//! it. The counts are printed when the module goes.
 #![deny(unsafe_code)]
 
 use ferro_gkhi::points::TaskFork;
@@ -22,7 +22,7 @@ module! {
     license: "GPL v2",
 }
 
-/// A thread shares the memory of who made it.
+/// A thread shares the memory of its creator.
 const CLONE_VM: u64 = kernel::bindings::CLONE_VM as u64;
 
 static PROCESSES: Atomic<u64> = Atomic::new(0);

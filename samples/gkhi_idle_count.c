@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counts how often CPUs go idle: an exit in C on the hook that samples/gkhi_switch.rs brings.
+ * Counts how often CPUs go idle: an exit in C on the hook of samples/gkhi_switch.rs.
  *
  * It was compiled for two of the hook's three parameters, which is enough. The counts are printed when the
  * module goes.

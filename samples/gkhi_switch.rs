@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Brings a hook into the kernel: `task_switch`, which fires when a CPU goes from one task to another.
+//! Adds a hook to the kernel: `task_switch`, which fires when a CPU switches from one task to another.
 //!
-//! Any module can have an exit on it, `samples/gkhi_idle_count.c` for one. When this module goes, so does
-//! the hook, and exits on it are detached.
+//! Modules in C can attach exits to it, as `samples/gkhi_idle_count.c` does. When this module goes, so does the hook,
+//! and exits on it are detached.
 #![deny(unsafe_code)]
 
 use ferro_gkhi::define_hook;
@@ -24,8 +24,8 @@ module! {
 }
 
 define_hook! {
-    /// A CPU goes from the task `prev` to the task `next`; 0 is its idle task. With interrupts off and the run
-    /// queue locked: exits wake nobody up.
+    /// A CPU switches from the task `prev` to the task `next`; 0 is its idle task. It fires with interrupts off and the
+    /// run queue locked: exits must not wake anything up.
     static TASK_SWITCH: TaskSwitch<'a> = c"task_switch" in Atomic(prev: i32, next: i32, preempted: bool);
 }
 
@@ -38,7 +38,7 @@ impl SchedSwitch for Place {
 }
 
 struct SwitchHook {
-    // In the order in which they have to go.
+    // Dropped in this order.
     _probe: SchedSwitchProbe<Place>,
     _hook: Identified,
 }

@@ -2,8 +2,8 @@
 /*
  * Sample: the kprobes example of the kprobes document, for today's header.
  *
- * A probe on the function that forks, whose handlers write registers and the
- * stack to the log for the first calls, and count all of them.
+ * A probe on the function that forks, whose handlers write registers and the stack of the first
+ * calls to the log, and count all calls.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

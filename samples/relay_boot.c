@@ -2,8 +2,8 @@
 /*
  * Sample: records from before there are other CPUs, user space, or a file system to read them from.
  *
- * Every initcall that ends, with its time, its function and its result, in a fast relay channel. Once
- * the kernel is up:
+ * Each initcall that ends is recorded in a fast relay channel, with its time, its function and its
+ * result. Once the kernel is up:
  *
  *	ferrotrace relay record /sys/kernel/debug/relay_boot/cpu -o OUT
  *	ferrotrace relay merge OUT

@@ -4,8 +4,8 @@
  *
  * Opens a channel with a file per CPU in debugfs/relay_c_client, and writes a
  * line to it for each line that is written to the file "log" there. The
- * padding of each sub-buffer is kept at its head, and user space tells through
- * cpuN.consumed what it has read. Drain it with
+ * padding of each sub-buffer is kept at its head, and user space reports what it has read through
+ * cpuN.consumed. Drain it with
  *	ferrotrace relay record --header 4 /sys/kernel/debug/relay_c_client/cpu -o OUT
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -184,7 +184,7 @@ static const struct file_operations mode_fops = {
 
 static int __init relay_c_client_init(void)
 {
-	/* What subbuf_start_reserve() insists on, and room for a line behind it. */
+	/* What subbuf_start_reserve() requires, and room for a line after it. */
 	if (subbuf_size < sizeof(unsigned int) + LINE_MAX_LEN) {
 		pr_err("a sub-buffer of %u bytes holds no line\n", subbuf_size);
 		return -EINVAL;

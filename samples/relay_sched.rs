@@ -54,7 +54,7 @@ module! {
     },
 }
 
-/// A record, as [`FORMAT`] says.
+/// A record, as [`FORMAT`] describes it.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Record {
@@ -115,7 +115,7 @@ impl Channel {
         Ok(Self::Relay(builder.open()?))
     }
 
-    /// Makes the file `enabled`.
+    /// Creates the file `enabled`.
     fn enabled_file(&self, enabled: ARef<Shared<Enabled>>) -> Result<File<Shared<Enabled>>> {
         let dir = match self {
             Self::Relay(channel) => channel.dir().to_ref(),
@@ -178,7 +178,7 @@ impl NodeOps for Enabled {
 }
 
 struct RelaySched {
-    // In the order in which they have to go.
+    // Dropped in this order.
     _probe: SchedSwitchProbe<Recorder>,
     _file: File<Shared<Enabled>>,
     _recorder: Arc<Recorder>,
