@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The commands of the `ferrotrace_probes` module: a line of text each.
+//! The commands of the `ferrotrace_probes` module, each a line of text.
 //!
 //! ```text
 //! p NAME SYMBOL[+OFFSET]   a probe on an instruction
@@ -9,10 +9,10 @@
 //! -*                       removes all
 //! ```
 
-/// Bytes of a probe's name.
+/// The most bytes of a probe's name.
 pub const NAME_MAX: usize = 63;
 
-/// Bytes of a symbol's name.
+/// The most bytes of a symbol's name.
 pub const SYMBOL_MAX: usize = 511;
 
 /// What a probe is on.
@@ -31,7 +31,7 @@ pub enum Command<'a> {
     Add {
         /// What it is on.
         kind: Kind,
-        /// What it is called.
+        /// Its name.
         name: &'a str,
         /// The function.
         symbol: &'a str,
@@ -45,7 +45,7 @@ pub enum Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// Reads a line, without its end. `None` if it is no command.
+    /// Parses a line, without its end. `None` if it is not a command.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let line = core::str::from_utf8(line).ok()?;
         match line.strip_prefix('-') {
@@ -61,7 +61,7 @@ impl<'a> Command<'a> {
         };
         let name = name(words.next()?)?;
         let (symbol, offset) = place(words.next()?)?;
-        // A function returns from its start only.
+        // A return probe is on a function, so it takes no offset.
         let returns_elsewhere = kind == Kind::Return && offset != 0;
         if returns_elsewhere || words.next().is_some() {
             return None;
@@ -99,7 +99,7 @@ fn number(text: &str) -> Option<u32> {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // The standard library would take a sign, too.
+    // The standard library would accept a sign, too.
     let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain
         .then(|| u32::from_str_radix(digits, radix).ok())

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hook registry's bookkeeping: which hooks there are, which exits they have, in which order,
-//! and which of them are armed.
+//! The hook registry's bookkeeping: the hooks, their exits, the order of the exits, and which of
+//! them are armed.
 //!
-//! Contexts: whatever their caller is in; callers serialise. It allocates only through [`Lists`].
+//! Contexts: any that the caller's [`Lists`] allow; callers serialise. It allocates only through
+//! [`Lists`].
 //!
-//! A change of several exits is made in two steps. [`Table::stage`] looks whether all of it is
-//! allowed and notes what is to be; while that is put into effect, [`Exit::next`] has the state to come
-//! and [`Exit::state`] the present one. Then it becomes the present by [`Table::commit`], or is
-//! forgotten by [`Table::abort`].
+//! A change of several exits is made in two steps. [`Table::stage`] checks whether all of it is
+//! allowed and stores the new states; while these are put into effect, [`Exit::next`] returns the
+//! new state and [`Exit::state`] the present one. Then [`Table::commit`] makes the new states the
+//! present ones, or [`Table::abort`] drops them.
 
 mod order;
 mod table;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In which order the exits of a hook are called.
+//! The order in which the exits of a hook are called.
 
-/// Where an exit wants to be.
+/// Where an exit has to be in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Before all others.
     First,
     /// After all others.
     Last,
-    /// Alone.
+    /// The only exit of its hook.
     Only,
-    /// After those that came before it and do not care either.
+    /// After those without a priority that were registered earlier.
     Unspecified,
-    /// Before those that came before it and do not care either.
+    /// Before those without a priority that were registered earlier.
     UnspecifiedLifo,
 }
 
 /// Why there is no place for an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The hook has an exit, and it or the new one has to be alone.
+    /// The hook has an exit, and that one or the new one has to be the only one.
     Hook,
     /// There is a first exit.
     First,
@@ -28,8 +28,8 @@ pub enum Taken {
     Last,
 }
 
-/// The place of a new exit among those that are there, in their order. An `exclusive` hook has
-/// only one exit.
+/// The place of a new exit among the existing ones, in their order. An `exclusive` hook has only
+/// one exit.
 pub fn place(
     there: impl Iterator<Item = Priority> + Clone,
     new: Priority,

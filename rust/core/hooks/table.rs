@@ -14,11 +14,11 @@ pub struct NoMemory;
 pub trait List<T> {
     /// An empty one.
     fn new() -> Self;
-    /// Makes room for so many more.
+    /// Makes room for `more` elements.
     fn reserve(&mut self, more: usize) -> Result<(), NoMemory>;
-    /// Inserts before the element of this index, which is the length at most.
+    /// Inserts before the element with index `at`, which is at most the length.
     fn insert(&mut self, at: usize, item: T) -> Result<(), NoMemory>;
-    /// Takes an element out.
+    /// Removes an element.
     fn remove(&mut self, at: usize) -> Option<T>;
     /// The elements.
     fn as_slice(&self) -> &[T];
@@ -26,13 +26,13 @@ pub trait List<T> {
     fn as_mut_slice(&mut self) -> &mut [T];
 }
 
-/// The kind of lists that are used: the kernel has another than the host.
+/// The kind of lists that are used: the kernel's is not the host's.
 pub trait Lists {
     /// A list of `T`.
     type Of<T>: List<T>;
 }
 
-/// What an exit is.
+/// The state of an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Registered.
@@ -52,16 +52,16 @@ pub enum State {
 pub enum Op {
     /// Call them.
     Arm,
-    /// Call them no longer.
+    /// Stop calling them.
     Disarm,
-    /// Forget them.
+    /// Remove them.
     Deregister,
 }
 
 /// Why nothing was done with a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// There is no exit of this number.
+    /// There is no exit with this number.
     Unregistered,
     /// The exit's hook is gone.
     Detached,
@@ -85,7 +85,7 @@ impl From<NoMemory> for Refused {
 }
 
 impl State {
-    /// What becomes of it.
+    /// The state after `op`.
     fn after(self, op: Op) -> Result<Self, Denied> {
         match (self, op) {
             (Self::Gone, _) => Err(Denied::Unregistered),
@@ -98,15 +98,15 @@ impl State {
     }
 }
 
-/// A registered exit. `E` is what its user keeps with it.
+/// A registered exit. `E` is the caller's data for it.
 pub struct Exit<E> {
-    /// Its number, which no other exit ever has.
+    /// Its number, which is never used for another exit.
     pub id: usize,
-    /// Where it wants to be.
+    /// Where it has to be in the order.
     pub priority: Priority,
     state: State,
     next: State,
-    /// The user's.
+    /// The caller's data.
     pub body: E,
 }
 
@@ -122,13 +122,13 @@ impl<E> Exit<E> {
     }
 }
 
-/// A hook. `H` is what its user keeps with it.
+/// A hook. `H` is the caller's data for it.
 pub struct Hook<L: Lists, H, E> {
-    /// Its number, which no other hook ever has.
+    /// Its number, which is never used for another hook.
     pub id: usize,
     exclusive: bool,
     exits: L::Of<Exit<E>>,
-    /// The user's.
+    /// The caller's data.
     pub body: H,
 }
 
@@ -138,19 +138,20 @@ impl<L: Lists, H, E> Hook<L, H, E> {
         self.exits.as_slice()
     }
 
-    /// The same, to change what the user keeps with them.
+    /// The same, to change the caller's data in them.
     pub fn exits_mut(&mut self) -> &mut [Exit<E>] {
         self.exits.as_mut_slice()
     }
 
-    /// Whether the change that is staged can be seen: an exit that has disarmed itself is not called anyway.
+    /// Whether the staged change has an effect: an exit that has disarmed itself is not called
+    /// anyway.
     pub fn is_visible(&self) -> bool {
         let armed = |state| state == State::Armed;
         let mut exits = self.exits().iter();
         exits.any(|e| armed(e.state) != armed(e.next))
     }
 
-    /// Whether the change that is staged is one of what it calls.
+    /// Whether the staged change alters what the hook calls.
     pub fn is_staged(&self) -> bool {
         let known = |state| matches!(state, State::Armed | State::Spent);
         let mut exits = self.exits().iter();
@@ -216,18 +217,18 @@ impl<L: Lists, H, E> Table<L, H, E> {
         on_hooks.chain(self.orphans.as_mut_slice())
     }
 
-    /// The exit of this number.
+    /// The exit with this number.
     pub fn exit_mut(&mut self, id: usize) -> Option<&mut Exit<E>> {
         self.exits_mut().find(|e| e.id == id)
     }
 
     fn new_id(&mut self) -> usize {
-        // A change a nanosecond for five centuries wraps around.
+        // It takes five centuries with a change each nanosecond to wrap around.
         self.ids = self.ids.wrapping_add(1);
         self.ids
     }
 
-    /// Makes a hook known. Returns its number.
+    /// Adds a hook. Returns its number.
     pub fn identify(&mut self, exclusive: bool, body: H) -> Result<usize, NoMemory> {
         let id = self.new_id();
         let hook = Hook {
@@ -247,8 +248,8 @@ impl<L: Lists, H, E> Table<L, H, E> {
         Ok(self.orphans.reserve(exits)?)
     }
 
-    /// Takes a hook away, none of whose exits is armed. They become orphans. Nothing has changed if it fails,
-    /// which it does not for want of memory after [`Table::prepare_delete`].
+    /// Removes a hook, none of whose exits may be armed. They become orphans. If it fails, nothing
+    /// has changed; after [`Table::prepare_delete`] it does not fail for want of memory.
     pub fn delete(&mut self, id: usize) -> Result<H, Refused> {
         let at = self.hooks().iter().position(|h| h.id == id);
         let at = at.ok_or(Refused::NoHook)?;
@@ -271,7 +272,7 @@ impl<L: Lists, H, E> Table<L, H, E> {
         self.hooks.remove(at).map(|h| h.body).ok_or(Refused::NoHook)
     }
 
-    /// Puts an exit where it belongs. Returns its number.
+    /// Adds an exit at its place in the order. Returns its number.
     pub fn register(&mut self, hook: usize, priority: Priority, body: E) -> Result<usize, Refused> {
         let id = self.new_id();
         let mut hooks = self.hooks.as_mut_slice().iter_mut();
@@ -289,7 +290,8 @@ impl<L: Lists, H, E> Table<L, H, E> {
         Ok(id)
     }
 
-    /// Notes what is to become of all these exits, or, if one of them does not allow it, nothing.
+    /// Stores the new states of all these exits, or, if one of them does not allow the change, of
+    /// none.
     pub fn stage(&mut self, op: Op, ids: &[usize]) -> Result<(), Denied> {
         for id in ids {
             let exit = self.exits().find(|e| e.id == *id);
@@ -301,7 +303,8 @@ impl<L: Lists, H, E> Table<L, H, E> {
         Ok(())
     }
 
-    /// What was staged is so now. Hands over each exit that is no longer registered.
+    /// Makes the staged states the present ones. Passes each exit that is no longer registered to
+    /// `gone`.
     pub fn commit(&mut self, mut gone: impl FnMut(Exit<E>)) {
         for exit in self.exits_mut() {
             // An exit that is still armed may meanwhile have disarmed itself.
@@ -323,7 +326,7 @@ impl<L: Lists, H, E> Table<L, H, E> {
         sweep(&mut self.orphans);
     }
 
-    /// What was staged is forgotten.
+    /// Drops what was staged.
     pub fn abort(&mut self) {
         for exit in self.exits_mut() {
             exit.next = exit.state;

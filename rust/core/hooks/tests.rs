@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table against a model that is as simple as possible: one list of exits, looked through from one
+//! The table against a model that is as simple as possible: one list of exits, searched from one
 //! end to the other.
 
 use proptest::collection::vec;
@@ -18,7 +18,7 @@ impl Lists for HostLists {
 struct Limited<T>(Vec<T>);
 
 thread_local! {
-    /// Allocations until one fails; none fails below 0.
+    /// Allocations until one fails; below 0, none fails.
     static BUDGET: std::cell::Cell<i32> = const { std::cell::Cell::new(-1) };
 }
 
@@ -127,7 +127,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..if cfg!(miri) { 25 } else { 120 })
 }
 
-/// One of these, or a number that none of them has.
+/// One of these numbers, or one that is not among them.
 fn pick(from: &[usize], which: usize) -> usize {
     from.get(which % (from.len() + 1))
         .copied()
@@ -302,14 +302,14 @@ fn check(table: &Under, hooks: &[(usize, bool)], exits: &[Model]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2000 }))]
 
-    /// Whatever is done, the table says what the model says.
+    /// After any sequence of operations the table agrees with the model.
     #[test]
     fn as_the_model(steps in steps()) {
         run(steps);
     }
 }
 
-/// Registers exits of these priorities on a new hook.
+/// Registers exits with these priorities on a new hook.
 fn hook_with(table: &mut Under, priorities: &[Priority]) -> (usize, Vec<Result<usize, Refused>>) {
     let hook = table.identify(false, 0).unwrap();
     let ids = priorities
@@ -373,7 +373,7 @@ fn without_memory_nothing_changes() {
     assert_eq!((table.hooks().len(), table.len()), (0, 3));
 }
 
-/// One bad member, and nothing is staged for the others.
+/// If one member is bad, nothing is staged for the others.
 #[test]
 fn all_or_none() {
     let mut table = Under::new();

@@ -7,7 +7,7 @@ use super::parts::Insn;
 
 /// The instructions of a piece of code, one after the other, each with its offset.
 ///
-/// What is no instruction ends it, with the error as the last item.
+/// Bytes that are not an instruction end the iteration, with the error as the last item.
 ///
 /// # Examples
 ///
@@ -30,7 +30,8 @@ impl<'a> Boundaries<'a> {
         Self { text, at: 0 }
     }
 
-    /// Whether an instruction starts at `offset`, or the reason why what is before it cannot be told apart.
+    /// Whether an instruction starts at `offset`, or the reason why the code before it cannot be
+    /// decoded.
     ///
     /// The end of the code is a boundary too.
     pub fn is_boundary(text: &'a [u8], offset: usize) -> Result<bool, DecodeError> {

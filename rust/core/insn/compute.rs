@@ -2,8 +2,9 @@
 
 //! Instructions that work on registers, or read or write memory once, executed within the trap.
 //!
-//! A copy executes them as well. This is for who has something to do after the instruction: it saves leaving the trap for
-//! the copy, and coming back. What reads memory and writes it is left to the copy: nothing may come in between.
+//! A copy could execute them as well. This is for probes with a post handler: it saves leaving the trap for the copy
+//! and coming back. Instructions that both read and write memory are left to the copy, because nothing may come between
+//! the two accesses.
 
 use super::emulate::pop;
 use super::emulate::push;
@@ -17,7 +18,8 @@ use super::parts::Register;
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u64 = 0x8d5;
 
-/// An instruction of 32 or 64 bits on registers and maybe an operand in memory, or one that pushes or pops a register.
+/// An instruction of 32 or 64 bits on registers and at most one operand in memory, or one that pushes or pops a
+/// register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compute {
     kind: Kind,
@@ -26,7 +28,7 @@ pub struct Compute {
     wide: bool,
 }
 
-/// What the CPU calculates with two operands.
+/// A calculation with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// `add`
@@ -47,9 +49,9 @@ enum Kind {
     Push,
     Pop,
     Calculate(Arithmetic),
-    /// Only for the flags: `cmp` and `test`.
+    /// Sets only the flags: `cmp` and `test`.
     Compare(Arithmetic),
-    /// The same, with what is in memory for the first operand.
+    /// The same, with the first operand in memory.
     CompareMemory(Arithmetic, Memory),
     /// To memory.
     Store(Memory),
@@ -59,14 +61,14 @@ enum Kind {
 enum Source {
     Register(Register),
     Value(u64),
-    /// The address of a memory operand, not what is there.
+    /// The address of a memory operand, not its contents.
     Address(Memory),
-    /// What is there.
+    /// The contents of a memory operand.
     Memory(Memory),
 }
 
 impl Compute {
-    /// Of an instruction at `address`, if it is one of the usual ones of this kind.
+    /// The computation of an instruction at `address`, if it is one of the usual ones of this kind.
     pub fn of(insn: &Insn, address: u64) -> Option<Self> {
         let prefixes = insn.prefixes();
         let plain = insn.encoding() == Encoding::Legacy && insn.map() == 0;
@@ -107,7 +109,7 @@ impl Compute {
         })
     }
 
-    /// With two registers, or one and a value.
+    /// An instruction with two registers, or with a register and a value.
     fn of_registers(
         insn: &Insn,
         member: u8,
@@ -129,7 +131,7 @@ impl Compute {
         })
     }
 
-    /// With a memory operand that is read or written, not both, or whose address it calculates.
+    /// An instruction with a memory operand that it reads or writes, but not both, or whose address it calculates.
     fn of_memory(
         insn: &Insn,
         member: u8,
@@ -167,13 +169,13 @@ impl Compute {
         })
     }
 
-    /// Whether it may fault where a copy of it would, but for those on the stack.
+    /// Whether it accesses memory other than the stack, and so may fault where a copy would.
     pub fn has_operand_in_memory(&self) -> bool {
         matches!(self.kind, Kind::CompareMemory(..) | Kind::Store(_))
             || matches!(self.from, Source::Memory(_))
     }
 
-    /// Executes it. What follows is the next instruction. When an access faults, nothing has been changed.
+    /// Executes it; the next instruction follows. When an access faults, nothing has been changed.
     #[inline(always)]
     pub fn run<M: Machine>(&self, machine: &mut M) -> Result<(), Fault> {
         let from = match self.from {
@@ -190,7 +192,7 @@ impl Compute {
                 push(machine, value)?;
             }
             Kind::Pop => {
-                // The stack pointer first, since it may be what is popped.
+                // The stack pointer is changed first, since it may also be the register that is popped.
                 let value = pop(machine, 0)?;
                 machine.set_register(self.to, value);
             }
@@ -235,7 +237,7 @@ fn memory(insn: &Insn, address: u64) -> Option<Memory> {
 }
 
 impl Kind {
-    /// A member of the group of `add`; not `adc` and `sbb`.
+    /// A member of the group of `add`, except `adc` and `sbb`.
     fn of_group(member: u8) -> Option<Self> {
         Some(match member & 7 {
             0 => Self::Calculate(Arithmetic::Add),

@@ -13,24 +13,24 @@ use super::tables::layout;
 use super::tables::Immediate;
 use super::MAX_LEN;
 
-/// Why bytes are no instruction.
+/// Why bytes are not an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes end before the instruction does.
     Truncated,
-    /// It goes on beyond 15 bytes.
+    /// It is longer than 15 bytes.
     TooLong,
-    /// An opcode, or a combination of prefixes, that is no instruction and has no length.
+    /// An opcode, or a combination of prefixes, that is not an instruction and has no length.
     Undefined,
 }
 
-/// `ud2` and three letters, before an instruction that a hypervisor is asked to emulate.
+/// `ud2` and three letters: asks a hypervisor to emulate the instruction that follows.
 const FORCED_EMULATION: [[u8; 5]; 2] = [
     [0x0f, 0x0b, b'x', b'e', b'n'],
     [0x0f, 0x0b, b'k', b'v', b'm'],
 ];
 
-/// Goes through the bytes of an instruction.
+/// A position in the bytes of an instruction.
 struct Cursor<'a> {
     text: &'a [u8],
     at: u8,
@@ -51,7 +51,7 @@ impl Cursor<'_> {
         Ok(byte)
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     fn field(&mut self, len: u8) -> Result<Field, DecodeError> {
         let field = Field { at: self.at, len };
         self.at = self.at.saturating_add(len);
@@ -104,11 +104,11 @@ impl Insn {
         for (to, from) in insn.bytes.iter_mut().zip(text) {
             *to = *from;
         }
-        // INVARIANT: the cursor has passed over `len` bytes, 15 at most, and each field among them.
+        // INVARIANT: the cursor has passed `len` bytes, at most 15, and each field is among them.
         Ok(insn)
     }
 
-    /// Prefixes and opcode.
+    /// Reads the prefixes and the opcode, which it returns.
     fn opcode_from(&mut self, at: &mut Cursor<'_>) -> Result<u8, DecodeError> {
         let mut rex = None;
         let first = loop {
@@ -136,7 +136,8 @@ impl Insn {
         } else {
             self.vector_prefix_from(at, first)?;
         }
-        // None of these prefixes stands with REX, and the vector ones contain what 66, F2 and F3 would be.
+        // None of these prefixes may be combined with REX, and the vector prefixes contain what 66,
+        // F2 and F3 would say.
         let p = self.prefixes;
         let doubled = p.operand_size || p.lock || p.repeat.is_some();
         if rex.is_some() || (doubled && encoding != Encoding::Rex2) {
@@ -163,7 +164,7 @@ impl Insn {
         Ok(opcode)
     }
 
-    /// The rest of a VEX, EVEX or XOP prefix: the map, and what is here of W and of 66.
+    /// Reads the rest of a VEX, EVEX or XOP prefix: the map, and the bits for W and for 66.
     fn vector_prefix_from(&mut self, at: &mut Cursor<'_>, first: u8) -> Result<(), DecodeError> {
         let second = at.byte()?;
         self.map = match first {
@@ -181,7 +182,7 @@ impl Insn {
         Ok(())
     }
 
-    /// ModRM and everything behind it.
+    /// Reads ModRM and everything after it.
     fn operands_from(&mut self, at: &mut Cursor<'_>, opcode: u8) -> Result<(), DecodeError> {
         let layout = layout(self.encoding, self.map, opcode).ok_or(DecodeError::Undefined)?;
         let mut member = 0;
@@ -231,7 +232,7 @@ impl Insn {
         }
     }
 
-    /// As [`Insn::is_word`], also for EVEX, which has two bits in place of the prefix 66.
+    /// As [`Insn::is_word`], but also for EVEX, which has two bits in place of the prefix 66.
     fn is_word_operand(&self, text: &[u8]) -> bool {
         match self.encoding {
             Encoding::Evex => {
@@ -243,7 +244,7 @@ impl Insn {
     }
 }
 
-/// Passes over SIB; the displacement that it and ModRM ask for.
+/// Skips SIB, and returns the displacement that SIB and ModRM call for.
 fn displacement_from(at: &mut Cursor<'_>, modrm: ModRm) -> Result<Field, DecodeError> {
     let mut no_base = modrm.rm() == 5;
     if modrm.rm() == 4 {

@@ -3,9 +3,9 @@
 //! Instructions executed by changing the registers.
 //!
 //! As the CPU does it, and so unlike mainline's kprobes (`arch/x86/kernel/kprobes/core.c` of 7.3) where these
-//! differ: `loop` looks at the counter after counting it down, not before; `ret imm16` takes the bytes off the
-//! stack; `lret` is no near return (it is refused); `call *%rsp` goes to the stack pointer of before the push;
-//! `popf` leaves alone what it cannot change; `pushf` stores neither RF nor VM.
+//! differ: `loop` tests the counter after decrementing it, not before; `ret imm16` takes the bytes off the stack;
+//! `lret` is not a near return (it is refused); `call *%rsp` goes to the stack pointer from before the push; `popf`
+//! leaves alone the flags that it cannot change; `pushf` stores neither RF nor VM.
 
 use super::compute::Arithmetic;
 use super::flow::Condition;
@@ -46,17 +46,17 @@ pub trait Machine {
     fn flags(&self) -> u64;
     /// Changes RFLAGS.
     fn set_flags(&mut self, flags: u64);
-    /// Reads 8 bytes, if `wide`, or 4. That has no effect if it faults.
+    /// Reads 8 bytes, if `wide`, or 4. It has no effect if it faults.
     fn read(&mut self, address: u64, wide: bool) -> Result<u64, Fault>;
-    /// Writes 8 bytes, if `wide`, or 4. That has no effect if it faults.
+    /// Writes 8 bytes, if `wide`, or 4. It has no effect if it faults.
     fn write(&mut self, address: u64, value: u64, wide: bool) -> Result<(), Fault>;
-    /// The result and RFLAGS of an instruction with these operands of 64 bits, or if it is not `wide`, of their lower 32.
+    /// The result and RFLAGS of an instruction with these operands of 64 bits if `wide`, otherwise with their lower 32.
     fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64);
     /// Writes the word on top of the stack: the one at the stack pointer or that below it.
     fn write_stack(&mut self, address: u64, value: u64) -> Result<(), Fault>;
 }
 
-/// An instruction that can be executed without being run.
+/// An instruction that can be executed by changing the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emulation {
     len: u8,
@@ -74,7 +74,7 @@ enum Operation {
     JumpIf(Condition, i64),
     Loop {
         kind: LoopKind,
-        /// The bits of the counter that take part.
+        /// The bits of the counter that are used.
         mask: u64,
         distance: i64,
     },
@@ -85,7 +85,7 @@ enum Operation {
 impl Emulation {
     /// The emulation of an instruction, if it has one.
     ///
-    /// It is for kernel code: `cli`, `sti` and `popf` do what they do at privilege level 0.
+    /// It is meant for kernel code: `cli`, `sti` and `popf` do what they do at privilege level 0.
     pub(super) fn of(insn: &Insn) -> Option<Self> {
         let operation = match insn.flow() {
             Flow::Next => Self::of_plain(insn)?,
@@ -106,7 +106,7 @@ impl Emulation {
         })
     }
 
-    /// Those that go on behind themselves.
+    /// Those after which the next instruction runs.
     fn of_plain(insn: &Insn) -> Option<Operation> {
         let prefixes = insn.prefixes();
         if insn.encoding() != Encoding::Legacy || prefixes.lock {
@@ -127,7 +127,7 @@ impl Emulation {
         })
     }
 
-    /// Where an instruction at `address` goes on that does nothing else.
+    /// For an instruction at `address` that changes nothing but the instruction pointer: where it goes.
     pub fn destination(&self, address: u64) -> Option<u64> {
         let next = address.wrapping_add(u64::from(self.len));
         match self.operation {
@@ -164,7 +164,7 @@ impl Emulation {
                 distance,
             } => taken = count(kind, mask, machine).then_some(distance),
             Operation::Call(target) => {
-                // First, since the operand may be relative to the stack pointer.
+                // Before the push, since the operand may be relative to the stack pointer.
                 let target = target_of(target, next, machine)?;
                 push(machine, next)?;
                 return Ok(target);
@@ -175,7 +175,7 @@ impl Emulation {
     }
 }
 
-/// A target, if it can be found out: without the base of a segment, and without the registers of APX.
+/// A target, if the emulation can calculate it: without the base of a segment, and without the registers of APX.
 fn reachable(target: Target) -> Option<Target> {
     let saved = |register: Option<Register>| !register.is_some_and(Register::is_extended);
     match target {
@@ -203,7 +203,7 @@ fn target_of<M: Machine>(target: Target, next: u64, machine: &mut M) -> Result<u
 }
 
 impl Memory {
-    /// The address, with 0 for the segment's base, of an operand of an instruction that ends at `next`.
+    /// The address of an operand of an instruction that ends at `next`, with 0 for the segment's base.
     pub fn address<M: Machine>(&self, next: u64, machine: &M) -> u64 {
         let origin = if self.rip_relative { next } else { 0 };
         let base = self.base.map_or(0, |base| machine.register(base));
@@ -222,13 +222,13 @@ impl Memory {
     }
 }
 
-/// The counting of a loop instruction; whether it jumps.
+/// Counts as a loop instruction does. Returns whether it jumps.
 fn count<M: Machine>(kind: LoopKind, mask: u64, machine: &mut M) -> bool {
     let counter = machine.register(Register::RCX) & mask;
     if kind == LoopKind::CounterIsZero {
         return counter == 0;
     }
-    // A counter of 32 bits clears the upper half, as any write of a 32-bit register.
+    // A counter of 32 bits clears the upper half, as any write to a 32-bit register does.
     let counter = counter.wrapping_sub(1) & mask;
     machine.set_register(Register::RCX, counter);
     let zero = machine.flags() & ZF != 0;
@@ -247,7 +247,7 @@ pub(super) fn push<M: Machine>(machine: &mut M, value: u64) -> Result<(), Fault>
     Ok(())
 }
 
-/// Pops a value, and `more` bytes beyond.
+/// Pops a value, and `more` bytes after it.
 pub(super) fn pop<M: Machine>(machine: &mut M, more: u16) -> Result<u64, Fault> {
     let top = machine.register(Register::RSP);
     let value = machine.read(top, true)?;

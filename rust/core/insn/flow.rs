@@ -34,12 +34,12 @@ impl Condition {
             6 => sign != overflow,
             _ => zero || sign != overflow,
         };
-        // Each odd one is the opposite of the one before.
+        // Each odd condition is the opposite of the one before.
         holds != (self.0 & 1 != 0)
     }
 }
 
-/// What a loop instruction waits for, besides the counter.
+/// When a loop instruction jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopKind {
     /// `loopne`: counts down; jumps while the counter is not 0 and ZF is clear.
@@ -59,7 +59,7 @@ pub struct Memory {
     pub base: Option<Register>,
     /// The index register, and how far its value is shifted.
     pub index: Option<(Register, u32)>,
-    /// Relative to the address behind the instruction, without base and index.
+    /// Relative to the address after the instruction, without base and index.
     pub rip_relative: bool,
     /// What is added, in bytes.
     pub displacement: i64,
@@ -72,7 +72,7 @@ pub struct Memory {
 /// Where a branch goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// So many bytes from the address behind the instruction.
+    /// That many bytes from the address after the instruction.
     Relative(i64),
     /// To an address that is in the instruction (`jmpabs`).
     Absolute(u64),
@@ -89,9 +89,9 @@ pub enum Flow {
     Next,
     /// `jmp`
     Jump(Target),
-    /// `jcc`: the bytes from the address behind the instruction.
+    /// `jcc`: the bytes from the address after the instruction.
     JumpIf(Condition, i64),
-    /// `loop`, `loope`, `loopne`, `jrcxz`: the bytes from the address behind the instruction.
+    /// `loop`, `loope`, `loopne`, `jrcxz`: the bytes from the address after the instruction.
     Loop(LoopKind, i64),
     /// `call`
     Call(Target),
@@ -115,8 +115,8 @@ pub enum Flow {
     Undefined,
     /// `hlt`: an interrupt, then the next instruction.
     Halt,
-    /// `xbegin`: the next instruction, or, when the transaction aborts, one that is so many bytes from
-    /// the address behind the instruction.
+    /// `xbegin`: the next instruction, or, when the transaction aborts, one that is that many bytes
+    /// from the address after the instruction.
     TransactionBegin(i64),
     /// `rsm`, `getsec`, `enclu`, `vmlaunch` and the like: other code in another mode.
     ModeSwitch,
@@ -132,7 +132,7 @@ impl Insn {
         }
     }
 
-    /// Where a relative or absolute branch at `address` goes, if it is one and is taken.
+    /// Where the instruction at `address` goes if it is a relative or absolute branch and is taken.
     pub fn branch_target(&self, address: u64) -> Option<u64> {
         match self.flow() {
             Flow::Jump(Target::Absolute(target)) => Some(target),
@@ -147,7 +147,7 @@ impl Insn {
         }
     }
 
-    /// Whether a branch goes to a distance that is part of the instruction.
+    /// Whether it is a branch over a distance that is part of the instruction.
     pub fn is_relative_branch(&self) -> bool {
         let fixed = matches!(self.flow(), Flow::Jump(Target::Absolute(_)));
         self.branch_target(0).is_some() && !fixed
@@ -225,7 +225,7 @@ impl Insn {
         }
     }
 
-    /// The memory operand that ModRM names, of an instruction of the old maps.
+    /// The memory operand that ModRM names, for an instruction of the old maps.
     pub fn memory_operand(&self) -> Option<Memory> {
         let modrm = self.modrm().filter(|modrm| modrm.mode() != 3)?;
         if !self.is_legacy() || !self.memory {
@@ -235,7 +235,7 @@ impl Insn {
         if let Some(sib) = self.sib() {
             base = Some(sib & 7);
             let register = self.index_register(sib >> 3);
-            // No index is where rsp would be.
+            // The number of rsp stands for no index.
             index = (register != Register::RSP).then_some((register, u32::from(sib >> 6)));
         }
         if modrm.mode() == 0 && base == Some(5) {

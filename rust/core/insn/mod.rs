@@ -10,10 +10,9 @@
 //! - [`Compute`] executes one that a copy could execute too, within the trap.
 //! - [`Boundaries`] walks through code.
 //!
-//! The decoder knows which operand bytes follow an opcode. It does not judge whether a CPU has the
-//! instruction: `vaddps` with reserved bits set has a length. In the maps that only vendors' new
-//! instructions go to (0f 38, 0f 3a, VEX, EVEX, XOP) the map alone decides on the operand bytes, also for
-//! opcodes that do not exist yet.
+//! The decoder knows which operand bytes follow an opcode. It does not decide whether a CPU has the instruction:
+//! `vaddps` with reserved bits set has a length. In the maps into which vendors put new instructions (0f 38, 0f 3a,
+//! VEX, EVEX, XOP), the map alone decides on the operand bytes, even for opcodes that do not exist yet.
 //!
 //! Where vendors differ it decodes as Intel does, which is what the kernel's own decoder assumes: a near
 //! branch ignores the prefix 66. [`Probe::of`] refuses those.

@@ -28,7 +28,7 @@ impl Register {
         self.0
     }
 
-    /// Whether it is one that only APX has.
+    /// Whether only APX has it.
     pub fn is_extended(self) -> bool {
         self.0 >= 16
     }
@@ -68,7 +68,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Notes a prefix; false when the byte is none.
+    /// Records a prefix; false if the byte is not one.
     pub(super) fn take(&mut self, byte: u8) -> bool {
         match byte {
             0x26 | 0x2e | 0x36 | 0x3e => (),
@@ -88,7 +88,7 @@ impl Prefixes {
 /// How the opcode is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// With escapes 0f, 0f 38, 0f 3a, and maybe REX.
+    /// With escapes 0f, 0f 38, 0f 3a, and optionally REX.
     Legacy,
     /// With D5 (APX): maps 0 and 1.
     Rex2,
@@ -126,7 +126,7 @@ impl ModRm {
 pub struct Field {
     /// The offset of its first byte.
     pub at: u8,
-    /// How many bytes it has; 0 when there is no such part.
+    /// How many bytes it has; 0 if there is no such part.
     pub len: u8,
 }
 
@@ -174,13 +174,13 @@ impl Insn {
         self.encoding
     }
 
-    /// The opcode map: 0 for one byte, 1 for 0f, 2 for 0f 38, 3 for 0f 3a; of VEX, EVEX and XOP the number
-    /// that is in the prefix.
+    /// The opcode map: 0 for one byte, 1 for 0f, 2 for 0f 38, 3 for 0f 3a; for VEX, EVEX and XOP the number that is in
+    /// the prefix.
     pub fn map(&self) -> u8 {
         self.map
     }
 
-    /// The opcode in its map. Of a 3DNow! instruction it is 0f; its suffix is the immediate.
+    /// The opcode in its map. For a 3DNow! instruction it is 0f, and the suffix is the immediate.
     pub fn opcode(&self) -> u8 {
         self.byte(self.opcode_at)
     }
@@ -203,7 +203,7 @@ impl Insn {
         self.modrm
     }
 
-    /// The SIB byte, which is behind ModRM.
+    /// The SIB byte, which follows ModRM.
     pub fn sib(&self) -> Option<u8> {
         let memory = self.modrm().filter(|_| self.memory)?;
         (memory.rm() == 4 && memory.mode() != 3).then(|| self.byte(self.modrm.at.saturating_add(1)))
@@ -214,7 +214,7 @@ impl Insn {
         self.displacement
     }
 
-    /// The displacement with its sign, in bytes; 0 when there is none.
+    /// The signed displacement, in bytes; 0 if there is none.
     pub fn displacement(&self) -> i64 {
         self.signed(self.displacement)
     }
@@ -225,13 +225,13 @@ impl Insn {
         self.immediate
     }
 
-    /// The immediate with its sign; 0 when there is none.
+    /// The signed immediate; 0 if there is none.
     pub fn immediate(&self) -> i64 {
         self.signed(self.immediate)
     }
 
-    /// Whether it begins with the signature by which a guest asks Xen or KVM to emulate what follows
-    /// (`ud2` and three letters). The signature counts as a prefix, as in the kernel's decoder.
+    /// Whether it begins with the signature with which a guest asks Xen or KVM to emulate what follows (`ud2` and three
+    /// letters). The signature counts as a prefix, as in the kernel's decoder.
     pub fn is_forced_emulation(&self) -> bool {
         self.forced_emulation
     }
@@ -251,12 +251,12 @@ impl Insn {
         self.is_rip_relative().then(|| self.truncated(target))
     }
 
-    /// The address behind an instruction at `address`.
+    /// The address after an instruction at `address`.
     pub(super) fn next(&self, address: u64) -> u64 {
         address.wrapping_add(u64::from(self.len))
     }
 
-    /// An address, of the size that the instruction uses.
+    /// An address, cut to the size that the instruction uses.
     pub(super) fn truncated(&self, address: u64) -> u64 {
         match self.prefixes.address_size {
             true => address & 0xffff_ffff,
@@ -264,7 +264,7 @@ impl Insn {
         }
     }
 
-    /// REX.W and what it is in other encodings.
+    /// REX.W, or its equivalent in other encodings.
     pub(super) fn is_wide(&self) -> bool {
         self.rex & 8 != 0
     }
@@ -274,12 +274,12 @@ impl Insn {
         self.prefixes.operand_size && !self.is_wide()
     }
 
-    /// Whether it is `jmpabs`, in place of the `mov` that has the same opcode.
+    /// Whether it is `jmpabs`, not the `mov` that has the same opcode.
     pub(super) fn is_jmpabs(&self) -> bool {
         self.encoding == Encoding::Rex2 && self.map == 0 && self.opcode() == 0xa1
     }
 
-    /// Whether the opcode is one of the old maps, to which one-byte opcodes and branches belong.
+    /// Whether the opcode is in one of the old maps, which have the one-byte opcodes and the branches.
     pub(super) fn is_legacy(&self) -> bool {
         matches!(self.encoding, Encoding::Legacy | Encoding::Rex2)
     }
@@ -289,7 +289,7 @@ impl Insn {
         Register(low & 7 | (self.rex & 1) << 3 | (self.rex & 0x10))
     }
 
-    /// The register of ModRM.reg, of an instruction without REX2.
+    /// The register of ModRM.reg, for an instruction without REX2.
     pub(super) fn reg_register(&self, low: u8) -> Register {
         Register(low & 7 | (self.rex & 4) << 1)
     }
@@ -303,7 +303,7 @@ impl Insn {
         self.bytes.get(usize::from(at)).copied().unwrap_or(0)
     }
 
-    /// A field as a little-endian number with a sign.
+    /// A field as a signed little-endian number.
     fn signed(&self, field: Field) -> i64 {
         let start = usize::from(field.at);
         let end = start.saturating_add(usize::from(field.len));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a probe executes the instruction that its breakpoint stands in for.
+//! How a probe executes the instruction that its breakpoint replaces.
 
 use super::emulate::Emulation;
 use super::flow::Flow;
@@ -14,53 +14,53 @@ use super::parts::ModRm;
 pub enum Probe {
     /// By changing the registers: nothing is copied.
     ///
-    /// After an emulated `sti` interrupts are open at once, while the CPU would wait for one more instruction. If
+    /// After an emulated `sti` interrupts are enabled at once, while the CPU would wait for one more instruction. If
     /// that is `hlt`, the `sti` must not be probed either, for the reason of [`Never::Halt`].
     Emulate(Emulation),
     /// By running a copy that [`reaim`](super::reaim()) made, with a branch behind it. Only what goes on behind itself
     /// is copied, or what faults: the branch may as well be a call of somebody who waits for it.
     ///
-    /// The copy runs with the flags of the interrupted code, IF included: `pushfw` stores them. It may fault, with
-    /// its own address, for which the exception tables have no entry. An x87 instruction leaves its
-    /// own address in the FPU's state.
+    /// The copy runs with the flags of the interrupted code, IF included, since `pushfw` stores them. If it faults, it
+    /// is with the copy's address, for which the exception tables have no entry. An x87 instruction leaves the copy's
+    /// address in the FPU's state.
     Boost,
-    /// By running such a copy with a breakpoint behind it, and nothing else up to the end of the slot.
+    /// By running such a copy with a breakpoint after it, and nothing else up to the end of the slot.
     Step(Step),
     /// Not at all.
     Never(Never),
 }
 
-/// Why a copy is to be followed by a breakpoint.
+/// Why a copy has to be followed by a breakpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// An encoding that is so new (REX2, EVEX map 4, the maps from 5 on) that its opcodes are not all known:
-    /// if the CPU took more bytes for its operands than the decoder, it would take those of a jump.
+    /// An encoding that is so new (REX2, EVEX map 4, maps 5 and up) that not all its opcodes are known: if the CPU took
+    /// more bytes for the operands than the decoder does, it would take those of a jump.
     NewEncoding,
 }
 
 /// The rule that forbids a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Never {
-    /// `int3`, `int1`, `int n`: somebody else's breakpoint or call; its handler looks at the address.
+    /// `int3`, `int1`, `int n`: a breakpoint or call of other code, whose handler looks at the address.
     Breakpoint,
     /// `ud0`, `ud1`, `ud2`, `udb`: the address is looked up in the table of BUG and WARN sites.
     Undefined,
-    /// `endbr32`, `endbr64`: an indirect branch that finds a breakpoint in its place is a #CP. The
-    /// instruction behind it can be probed.
+    /// `endbr32`, `endbr64`: an indirect branch that finds a breakpoint in its place is a #CP. The instruction after it
+    /// can be probed.
     LandingPad,
-    /// `mov` to ss, `lss`: a copy would lose the blocking of interrupts until the stack pointer is loaded.
+    /// `mov` to ss, `lss`: with a copy, interrupts would not stay blocked until the stack pointer is loaded.
     StackSegment,
     /// A far call, jump or return: code segments are not emulated.
     FarTransfer,
     /// `iret`, `eretu`, `erets`, `uiret`: ends an exception; a breakpoint there nests within it.
     InterruptReturn,
-    /// `syscall`, `sysenter`, `sysret`, `sysexit`: keeps its own address, or has no kernel stack or gs base.
+    /// `syscall`, `sysenter`, `sysret`, `sysexit`: saves its own address, or has no kernel stack or gs base.
     SystemTransfer,
     /// `swapgs`: the breakpoint's handler would run with the other gs base.
     SwapGs,
-    /// `hlt`: a breakpoint between it and the `sti` before lets in the interrupt that it is to wait for.
+    /// `hlt`: a breakpoint between it and the `sti` before it lets in the interrupt that it has to wait for.
     Halt,
-    /// `xbegin`, `xend`, `xabort`: a breakpoint aborts every transaction, and `xbegin` keeps its own address.
+    /// `xbegin`, `xend`, `xabort`: a breakpoint aborts every transaction, and `xbegin` saves its own address.
     Transaction,
     /// `vmcall`, `vmrun`, `clgi`, `tdcall` and the like: the hypervisor looks at, or changes, the bytes there.
     Hypervisor,
@@ -68,10 +68,10 @@ pub enum Never {
     ModeSwitch,
     /// The signature of forced emulation: the hypervisor looks at the bytes there.
     ForcedEmulation,
-    /// A near branch with the prefix 66: Intel ignores it, AMD takes 16 bits; not even the length is the same.
+    /// A near branch with the prefix 66: Intel ignores the prefix, AMD takes 16 bits; even the lengths differ.
     VendorDependent,
-    /// A call or jump through fs, gs or a register of APX, which an emulation cannot read. A copy of a call would leave
-    /// its own address behind, and one of a jump would not come back.
+    /// A call or jump through fs, gs or a register of APX, which an emulation cannot read. A copy of a call would push
+    /// the copy's address, and a copy of a jump would not come back.
     OperandOutOfReach,
 }
 
@@ -145,7 +145,7 @@ fn extended(insn: &Insn) -> Option<Never> {
     }
 }
 
-/// Rules about instructions that go on behind themselves.
+/// Rules about instructions after which the next one runs.
 fn never_by_opcode(insn: &Insn) -> Option<Never> {
     if !insn.is_legacy() {
         return None;

@@ -16,11 +16,11 @@ pub(super) enum Immediate {
     Double,
     /// 8 bytes, whatever the operand size.
     Quad,
-    /// Of the operand size, but at most 4 bytes.
+    /// As many bytes as the operand size, but at most 4.
     Operand,
-    /// Of the operand size, up to 8 bytes: only `mov register, immediate`.
+    /// As many bytes as the operand size, up to 8: only `mov register, immediate`.
     FullOperand,
-    /// An absolute address of the address size.
+    /// An absolute address with as many bytes as the address size.
     Offset,
     /// The word and the byte of `enter`.
     Enter,
@@ -28,11 +28,11 @@ pub(super) enum Immediate {
     Group3Byte,
     /// Group 3: the first two members have an operand as in [`Immediate::Operand`].
     Group3,
-    /// A byte is a relative jump.
+    /// A relative branch with a distance of 1 byte.
     Relative8,
-    /// 4 bytes are a relative jump, whatever the operand size.
+    /// A relative branch with a distance of 4 bytes, whatever the operand size.
     Relative32,
-    /// Two bytes, when the prefix 66 or F2 makes it `extrq` or `insertq` (SSE4a).
+    /// 2 bytes, if the prefix 66 or F2 makes it `extrq` or `insertq` (SSE4a).
     Extract,
 }
 
@@ -71,7 +71,8 @@ impl Map {
     }
 }
 
-/// The meaning of a letter in the maps below; `x` has none, being no instruction or a prefix.
+/// The meaning of a letter in the maps below; `x`, which is a prefix or not an instruction, has
+/// none.
 fn layout_of(letter: u8) -> Option<Layout> {
     Some(match letter {
         b'.' => plain(Immediate::None),
@@ -89,7 +90,8 @@ fn layout_of(letter: u8) -> Option<Layout> {
         b't' => modrm(Immediate::Group3Byte),
         b'T' => modrm(Immediate::Group3),
         b's' => modrm(Immediate::Extract),
-        // Moves of control and debug registers: whatever the mode field says, the operand is a register.
+        // Moves of control and debug registers: the operand is a register, whatever the mode field
+        // says.
         b'r' => Layout {
             memory: false,
             ..modrm(Immediate::None)
@@ -120,7 +122,7 @@ const PRIMARY: Map = Map(
       x.xx..tT......mm",
 );
 
-/// Opcodes behind 0f.
+/// Opcodes after 0f.
 #[rustfmt::skip]
 const SECONDARY: Map = Map(
     // 0123456789abcdef
@@ -142,7 +144,7 @@ const SECONDARY: Map = Map(
       mmmmmmmmmmmmmmmm",
 );
 
-/// What follows an opcode, or nothing when it is none.
+/// What follows an opcode, or `None` if there is no such opcode.
 pub(super) fn layout(encoding: Encoding, map: u8, opcode: u8) -> Option<Layout> {
     Some(match (encoding, map) {
         (Encoding::Legacy, 0) => return PRIMARY.layout(opcode),
@@ -163,7 +165,7 @@ pub(super) fn layout(encoding: Encoding, map: u8, opcode: u8) -> Option<Layout> 
             0x70..=0x73 | 0xc2 | 0xc4..=0xc6 => modrm(Immediate::Byte),
             _ => modrm(Immediate::None),
         },
-        // What APX brings over from the two maps above.
+        // What APX takes from the two maps above.
         (Encoding::Evex, 4) => match opcode {
             0x69 | 0x81 => modrm(Immediate::Operand),
             0x24 | 0x2c | 0x6b | 0x80 | 0x83 | 0xc0 | 0xc1 => modrm(Immediate::Byte),
@@ -182,7 +184,8 @@ pub(super) fn layout(encoding: Encoding, map: u8, opcode: u8) -> Option<Layout> 
     })
 }
 
-/// Whether a member of a group of one-byte opcodes is none, so that nobody knows what would follow it.
+/// Whether a member of a group of one-byte opcodes does not exist, so that what follows it is not
+/// known.
 pub(super) fn is_hole(opcode: u8, modrm: u8) -> bool {
     let member = (modrm >> 3) & 7;
     match opcode {

@@ -9,7 +9,7 @@ use core::num::NonZero;
 pub struct SubbufIndex(usize);
 
 impl SubbufIndex {
-    /// The index as a number, for indexing an array with an element a sub-buffer.
+    /// The index as a number, for an array with one element for each sub-buffer.
     #[inline]
     pub fn get(self) -> usize {
         self.0
@@ -28,7 +28,7 @@ impl ByteOffset {
     }
 }
 
-/// Why a pair of sizes makes no buffer.
+/// Why a pair of sizes is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
     /// A sub-buffer size or a count of zero.
@@ -48,10 +48,10 @@ pub struct Geometry {
     n_subbufs: NonZero<usize>,
 }
 
-/// What [`Geometry::close`] found out about a sub-buffer that is complete.
+/// What [`Geometry::close`] says of a sub-buffer that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Which one it is.
+    /// Its index.
     pub index: SubbufIndex,
     /// Bytes at its end that hold no data.
     pub padding: usize,
@@ -60,7 +60,7 @@ pub struct Closed {
 }
 
 impl Geometry {
-    /// The largest buffer: `relay_open()` takes what fits in 32 bits.
+    /// The largest buffer: `relay_open()` accepts what fits in 32 bits.
     pub const MAX_BYTES: usize = 0xffff_ffff;
 
     /// Checks the sizes a client asks for.
@@ -111,8 +111,8 @@ impl Geometry {
         ByteOffset(index.0 * self.subbuf_size)
     }
 
-    /// The value of the writer's offset between two sub-buffers: the old one is complete, the new
-    /// one has not been started because the client said that it must not be overwritten.
+    /// The value of the writer's offset between two sub-buffers: the old one is complete, and the
+    /// new one has not been started because the client said that it must not be overwritten.
     ///
     /// The inline writers of `<linux/relay.h>` compare `offset + length` with the sub-buffer size,
     /// so this value sends each of them to the slow path.
@@ -122,13 +122,13 @@ impl Geometry {
         self.subbuf_size.saturating_add(1)
     }
 
-    /// Whether `offset` stands between two sub-buffers.
+    /// Whether `offset` says that the writer is between two sub-buffers.
     #[inline]
     pub fn is_blocked(&self, offset: usize) -> bool {
         offset > self.subbuf_size
     }
 
-    /// Whether a record of `length` bytes fits behind `offset` in a sub-buffer.
+    /// Whether a record of `length` bytes fits in a sub-buffer at `offset`.
     #[inline]
     pub fn fits(&self, offset: usize, length: usize) -> bool {
         offset
@@ -136,8 +136,8 @@ impl Geometry {
             .is_some_and(|end| end <= self.subbuf_size)
     }
 
-    /// What becomes of the current sub-buffer when the writer leaves it at `offset`, having
-    /// produced `produced` before it. `None` if it has been closed already.
+    /// The current sub-buffer as it is when the writer leaves it at `offset`, having produced
+    /// `produced` before it. `None` if it has been closed already.
     #[inline]
     pub fn close(&self, produced: usize, offset: usize) -> Option<Closed> {
         let padding = self.subbuf_size.checked_sub(offset)?;

@@ -34,9 +34,9 @@ pub struct Chunk {
 }
 
 impl Position {
-    /// The position of a reader that has come `bytes` bytes into the sub-buffer after `read` ones, in a
-    /// buffer of which `consumed` have been consumed: by readers of what is lent, which are behind, or
-    /// by other means.
+    /// The position of a reader that has read `read` sub-buffers and `bytes` bytes of the next one, in a buffer of
+    /// which `consumed` have been consumed. Those may be fewer, while some are lent, or more, if some were consumed by
+    /// other means.
     pub fn new(consumed: usize, read: usize, bytes: usize) -> Self {
         match lead(read, consumed) {
             Some(_) => Self {
@@ -108,7 +108,7 @@ impl Position {
     }
 }
 
-/// The new count of consumed sub-buffers when a reader reports `n` more.
+/// The new count of consumed sub-buffers after a reader has reported `n` more.
 ///
 /// Reporting more than are ready consumes what is ready. `None` if `n` is more than the buffer has.
 pub fn consume(geometry: &Geometry, produced: usize, consumed: usize, n: usize) -> Option<usize> {
@@ -130,7 +130,7 @@ pub fn later(a: usize, b: usize) -> usize {
     lead(a, b).map_or(b, |_| a)
 }
 
-/// The new count of consumed sub-buffers when `read` have been read: all of them, up to the first that is
+/// The new count of consumed sub-buffers when `read` have been read: all of them, or those up to the first that is
 /// still `busy`.
 pub fn settle(
     geometry: &Geometry,
@@ -141,7 +141,7 @@ pub fn settle(
     let Some(by) = lead(read, consumed) else {
         return consumed;
     };
-    // What is further behind has been overwritten.
+    // What is older has been overwritten.
     let mut consumed = read.wrapping_sub(by.min(geometry.n_subbufs()));
     while consumed != read && !busy(geometry.index(consumed)) {
         consumed = consumed.wrapping_add(1);

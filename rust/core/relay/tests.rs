@@ -38,7 +38,7 @@ impl Sim {
         sim
     }
 
-    /// The client's `subbuf_start()` and what follows from it.
+    /// The client's `subbuf_start()`, and what the engine does as a result.
     fn start(&mut self) -> bool {
         let full = self.view.produced - self.position.consumed >= self.geometry.n_subbufs();
         if full && !self.overwrite {
@@ -139,7 +139,7 @@ proptest! {
                         written.extend_from_slice(&record);
                         next = next.wrapping_add(len as u8);
                     } else {
-                        // Only a full buffer or a record too large may refuse.
+                        // Only a full buffer or too large a record is a reason to refuse.
                         let full = sim.view.produced - sim.position.consumed >= n;
                         prop_assert!(full || len > size);
                     }
@@ -181,7 +181,7 @@ proptest! {
     }
 
     /// A chunk never leaves the buffer or crosses a sub-buffer, whatever the counters hold: user
-    /// space and clients can bring them out of step.
+    /// space and clients can make them inconsistent.
     #[test]
     fn chunks_stay_inside(
         size in 1usize..64,
@@ -208,7 +208,7 @@ proptest! {
         }
     }
 
-    /// Nothing is skipped that is busy, nothing is left that is not, and it never goes back.
+    /// Busy sub-buffers are not skipped, others are not left, and the count never goes back.
     #[test]
     fn settling_stops_at_the_first_busy(
         size in 1usize..9,

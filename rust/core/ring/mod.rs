@@ -3,19 +3,19 @@
 //! The buffer of a fast relay channel: records that one CPU writes from any context, each in place.
 //!
 //! The state is one word, [`Word`]: the position of the next record and how many records are being
-//! written. A writer *reserves* with one compare-and-exchange that moves the position and counts
-//! itself in, writes, and *commits* by counting itself out. Whoever interrupts it on the same CPU
-//! does the same within its time, so the contexts nest, and when the count is 0 everything before
-//! the position is complete. Nobody disables interrupts and nobody waits.
+//! written. A writer *reserves* with one compare-and-exchange that advances the position and increments the count,
+//! writes, and *commits* by decrementing the count. A context that interrupts it on the same CPU has done both before
+//! it continues, so the contexts nest, and when the count is 0 everything before the position is complete. No writer
+//! disables interrupts, and none waits.
 //!
-//! Positions only grow. A reserve that would pass [`Words::limit`] takes the slow path, which ends a
-//! sub-buffer, refuses a record, or wakes a reader; this is the only comparison on the fast path.
+//! Positions only grow. A reserve that would pass [`Words::limit`] takes the slow path, which ends a sub-buffer,
+//! refuses a record, or wakes a reader. This is the only comparison on the fast path.
 //!
 //! Contexts: any, NMI included, with preemption off from reserve to commit. No locks.
 //!
-//! A compare-and-exchange rather than an addition: what is decided between the load and the exchange
-//! (whether there is room, what time it is) holds when it succeeds, so that nothing has to be taken
-//! back and the times of the records are in the order of their positions.
+//! It is a compare-and-exchange rather than an addition because what is decided between the load and the exchange
+//! (whether there is room, what time it is) still holds when the exchange succeeds: nothing has to be undone, and the
+//! times of the records are in the order of their positions.
 
 mod reader;
 mod record;
@@ -42,7 +42,7 @@ pub use writer::Refused;
 
 use crate::relay::Geometry;
 
-/// Why sizes make no buffer.
+/// The sizes are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeError;
 
@@ -63,7 +63,7 @@ impl Ring {
     /// The smallest sub-buffer.
     pub const MIN_SUBBUF: usize = 64;
 
-    /// Sizes that are powers of two, with at least 2 sub-buffers.
+    /// Makes a ring. The sizes have to be powers of two, with at least 2 sub-buffers.
     pub fn new(subbuf_size: usize, n_subbufs: usize, overwrite: bool) -> Result<Self, SizeError> {
         let geometry = Geometry::new(subbuf_size, n_subbufs).map_err(|_| SizeError)?;
         let powers = subbuf_size.is_power_of_two() && n_subbufs.is_power_of_two();
@@ -94,7 +94,7 @@ impl Ring {
         self.size >> self.subbuf_size.trailing_zeros()
     }
 
-    /// Whether old records give way to new ones.
+    /// Whether new records overwrite old ones.
     pub fn overwrites(&self) -> bool {
         self.overwrite
     }
@@ -105,7 +105,7 @@ impl Ring {
         position & (self.size - 1)
     }
 
-    /// Which sub-buffer a position is in, `0..n_subbufs`.
+    /// The index of the sub-buffer that a position is in, `0..n_subbufs`.
     pub fn index(&self, position: u64) -> usize {
         // The buffer has fewer than 2^32 bytes.
         usize::try_from(self.offset(position) >> self.subbuf_size.trailing_zeros()).unwrap_or(0)
@@ -129,12 +129,12 @@ impl Ring {
         self.ceil(reserved).saturating_sub(self.size)
     }
 
-    /// How many unread bytes, in whole words, a reader waits for that asked for `watermark`.
+    /// How many unread bytes, in whole words, a reader with `watermark` waits for.
     fn wanted(&self, watermark: u64) -> u64 {
         watermark.min(self.size / 2).next_multiple_of(8)
     }
 
-    /// The position from which on a reader that has come to `consumed` is to be woken.
+    /// The position from which on a reader that has come to `consumed` has to be woken.
     ///
     /// Without a watermark that is the end of the sub-buffer it is in.
     fn trip(&self, consumed: u64, watermark: u64) -> u64 {

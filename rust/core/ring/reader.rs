@@ -39,19 +39,19 @@ pub struct Run {
 }
 
 impl Ring {
-    /// Where a reader really is that says it has come to `consumed`: not beyond the writer, and, if
-    /// it was overtaken, at the oldest sub-buffer that is left.
+    /// Where a reader that claims to have come to `consumed` really is: not beyond the writer, and, if it was
+    /// overtaken, at the oldest sub-buffer that is left.
     pub fn position_of(&self, sample: Sample, consumed: u64) -> u64 {
         consumed
             .min(sample.reserved)
             .max(self.kept(sample.reserved))
     }
 
-    /// Finds the first unread bytes behind `position`, leaving out padding. Returns the position they are
-    /// at, or the reader can go on to.
+    /// Finds the first unread bytes after `position`, leaving out padding. Returns the position where they start, or to
+    /// which the reader can go on if there are none, and the bytes.
     ///
-    /// `padded(index)` is where the last padding of that sub-buffer started which [`LocalWords::pad`] has
-    /// noted; it may be of an earlier round.
+    /// `padded(index)` is the start of the last padding that [`LocalWords::pad`] has recorded for that sub-buffer; it
+    /// may be from an earlier round.
     ///
     /// [`LocalWords::pad`]: super::LocalWords::pad
     pub fn next_run(
@@ -85,8 +85,8 @@ impl Ring {
 
     /// Whether `poll()` has something to report to a reader that has come to `consumed`.
     ///
-    /// Records that are still being written count: the writer woke the reader when it reserved them,
-    /// and does not do so again. The reader may find that it has to ask once more.
+    /// Records that are still being written count: the writer woke the reader when it reserved them, and does not do so
+    /// again. The reader may have to poll again.
     pub fn is_due<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
         let consumed = words.consumed().min(reserved);
@@ -97,8 +97,7 @@ impl Ring {
     /// Whether the writer would pass the point at which the reader wants to be woken without noticing,
     /// so that [`Ring::look_after`] has to be called on the writer's CPU.
     ///
-    /// It would not if the reader reads all there is, and asks for as much as it did before: the writer
-    /// expects that.
+    /// It would not if the reader reads everything and asks for as much as before: the writer expects that.
     pub fn limit_is_late<W: Words>(&self, words: &W) -> bool {
         let reserved = words.reserve().position();
         let trip = self.trip(words.consumed().min(reserved), words.watermark());

@@ -9,7 +9,7 @@ pub const TIME_BYTES: u64 = 8;
 
 /// A time stamp follows the header.
 pub const TIMED: u16 = 0x1;
-/// The writer has given the record up.
+/// The writer has discarded the record.
 pub const DISCARDED: u16 = 0x2;
 /// The rest of a sub-buffer.
 pub const PADDING: u16 = 0x4;
@@ -19,7 +19,7 @@ pub const PADDING: u16 = 0x4;
 pub struct Header {
     /// Bytes of data.
     pub len: u32,
-    /// The client's number for what the data is.
+    /// The client's number for the type of the data.
     pub kind: u16,
     /// [`TIMED`], [`DISCARDED`], [`PADDING`].
     pub flags: u16,
@@ -35,7 +35,7 @@ impl Header {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// The header of a word.
+    /// The header that a word holds.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         let [a, b, c, d, e, f, g, h] = word.to_le_bytes();

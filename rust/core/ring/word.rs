@@ -4,7 +4,7 @@
 
 use super::Padding;
 
-/// Records of a CPU that may be open at once, of all its contexts together.
+/// How many records of a CPU may be open at once, over all its contexts.
 pub const MAX_NESTED_RESERVES: u64 = 24;
 
 /// A position, and how many records are being written.
@@ -16,12 +16,12 @@ pub struct Word(pub u64);
 impl Word {
     /// How far the position is shifted.
     pub const SHIFT: u32 = 2;
-    /// The largest count, and the bits it is in.
+    /// The largest count, and the mask of its bits.
     pub const MAX_IN_FLIGHT: u64 = 0x1f;
-    /// Set in the count from 16 records on: then the slow path looks at each.
+    /// Set in the count from 16 records on: then each reserve takes the slow path.
     pub const CROWDED: u64 = 0x10;
 
-    /// A word of its parts.
+    /// Makes a word from its parts.
     #[inline]
     pub fn new(position: u64, in_flight: u64) -> Self {
         Self((position << Self::SHIFT) | in_flight)
@@ -45,8 +45,8 @@ impl Word {
         Self::new(position & !7, Self::MAX_IN_FLIGHT).0
     }
 
-    /// The word after a reserve of `bytes`, a multiple of 8 of up to 2^33, on the fast path; nothing where the
-    /// slow path decides. The count never carries into the position.
+    /// The word after a reserve of `bytes`, a multiple of 8 of up to 2^33, on the fast path; `None` if the slow path
+    /// has to decide. The count never carries into the position.
     #[inline(always)]
     pub fn next(self, bytes: u64, limit: impl FnOnce() -> u64) -> Option<Self> {
         let next = self.0.wrapping_add((bytes << Self::SHIFT) | 1);
@@ -57,7 +57,7 @@ impl Word {
 const _: () =
     assert!(Word::CROWDED <= MAX_NESTED_RESERVES && MAX_NESTED_RESERVES < Word::MAX_IN_FLIGHT);
 
-/// Looks at the shared words of one buffer, from any CPU.
+/// Reads the shared words of one buffer, from any CPU.
 pub trait Words {
     /// Loads the state.
     fn reserve(&self) -> Word;
@@ -76,15 +76,15 @@ pub trait Words {
 
 /// Changes the words of the buffer of this CPU, the only one that writes them.
 ///
-/// What it stores becomes visible to other CPUs in the order of the calls (x86 keeps stores in order, so
-/// a compiler barrier does; another architecture needs a release). "Local" operations are atomic
-/// against what interrupts them on this CPU, and need not be against other CPUs.
+/// What it stores becomes visible to other CPUs in the order of the calls (x86 keeps stores in order, so a compiler
+/// barrier suffices; other architectures need a release). "Local" operations are atomic with respect to what interrupts
+/// them on this CPU, and need not be with respect to other CPUs.
 pub trait LocalWords: Words {
-    /// Local compare-and-exchange of the state; the value found if it was another.
+    /// Local compare-and-exchange of the state; the error is the value found, if that was not `old`.
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word>;
     /// Stores the limit.
     fn set_limit(&self, limit: u64);
-    /// Local compare-and-exchange of [`Words::committed`]; whether it was `old`.
+    /// Local compare-and-exchange of [`Words::committed`]; true if it was `old`.
     fn exchange_committed(&self, old: u64, new: u64) -> bool;
     /// Stores [`Words::stalled`].
     fn set_stalled(&self, stalled: u64);
@@ -92,7 +92,8 @@ pub trait LocalWords: Words {
     fn add_lost(&self);
     /// Counts bytes that were overwritten unread. Local.
     fn add_overwritten(&self, bytes: u64);
-    /// Writes padding, which has been reserved, and notes where it starts, for [`Ring::next_run`](super::Ring::next_run).
+    /// Writes padding, which has been reserved, and records where it starts, for
+    /// [`Ring::next_run`](super::Ring::next_run).
     fn pad(&self, padding: Padding);
     /// A full barrier.
     fn fence(&self);

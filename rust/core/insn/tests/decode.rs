@@ -27,7 +27,7 @@ fn immediates_follow_the_operand_size() {
     assert_eq!(wide.immediate(), 0x0807_0605_0403_0201);
     // REX.W wins over 66.
     assert_eq!(insn(&[0x66, 0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0]).len(), 11);
-    // add imm32, %rax: no immediate has 8 bytes but that of mov.
+    // add imm32, %rax: only the immediate of mov has 8 bytes.
     assert_eq!(insn(&[0x48, 0x05, 0, 0, 0, 0x80]).immediate(), -0x8000_0000);
     // push imm16
     assert_eq!(insn(&[0x66, 0x68, 1, 2]).len(), 4);
@@ -37,7 +37,7 @@ fn immediates_follow_the_operand_size() {
 fn near_branches_ignore_the_operand_size() {
     assert_eq!(insn(&[0x66, 0xe8, 0, 0, 0, 0]).len(), 6);
     assert_eq!(insn(&[0x66, 0x0f, 0x84, 0, 0, 0, 0]).len(), 7);
-    // Not so the distance of xbegin.
+    // The distance of xbegin does.
     assert_eq!(insn(&[0x66, 0xc7, 0xf8, 0, 0]).len(), 5);
 }
 
@@ -45,7 +45,7 @@ fn near_branches_ignore_the_operand_size() {
 fn addresses_follow_the_address_size() {
     assert_eq!(insn(&[0xa1, 1, 2, 3, 4, 5, 6, 7, 8]).len(), 9);
     assert_eq!(insn(&[0x67, 0xa1, 1, 2, 3, 4]).len(), 6);
-    // A displacement has 4 bytes all the same.
+    // A displacement has 4 bytes nevertheless.
     assert_eq!(insn(&[0x67, 0x8b, 0x05, 1, 2, 3, 4]).len(), 7);
 }
 
@@ -82,9 +82,9 @@ fn odd_operands() {
     assert_eq!(insn(&[0xf2, 0x0f, 0x78, 0xc0, 1, 2]).len(), 6);
     assert_eq!(insn(&[0x0f, 0x78, 0xc0]).len(), 3);
     assert_eq!(insn(&[0x66, 0xf3, 0x0f, 0x78, 0xc0]).len(), 5);
-    // 3DNow!'s opcode is behind the operands: pfadd 8(%rax), %mm0
+    // The opcode of 3DNow! follows the operands: pfadd 8(%rax), %mm0
     assert_eq!(insn(&[0x0f, 0x0f, 0x40, 8, 0x9e]).immediate_field().at, 4);
-    // mov %cr0, %rax whatever the mode, which elsewhere would ask for SIB and displacement
+    // mov %cr0, %rax with any mode, which elsewhere would call for SIB and displacement
     assert_eq!(insn(&[0x0f, 0x20, 0x04]).len(), 3);
     assert!(!insn(&[0x0f, 0x20, 0x05]).is_rip_relative());
     // popcnt has F3.
@@ -110,7 +110,7 @@ fn vector_prefixes() {
     assert_eq!(insn(&[0x8f, 0x00]).encoding(), Encoding::Legacy);
     assert_eq!(insn(&[0x8f, 0xc0]).encoding(), Encoding::Legacy);
     assert_eq!(refused(&[0x8f, 0xe0]), DecodeError::Undefined);
-    // What a vector prefix replaces must not stand before it.
+    // The prefixes that a vector prefix replaces must not precede it.
     for prefix in [0x66, 0xf0, 0xf2, 0xf3, 0x48] {
         assert_eq!(
             refused(&[prefix, 0xc5, 0xf8, 0x58, 0xc0, 0, 0]),
@@ -122,7 +122,7 @@ fn vector_prefixes() {
 
 #[test]
 fn extended_registers() {
-    // REX2: mov, in both maps; jmpabs; what it must not be with
+    // REX2: mov, in both maps; jmpabs; what it must not be combined with
     assert_eq!(insn(&[0xd5, 0x08, 0x89, 0xc0]).len(), 4);
     assert_eq!(insn(&[0xd5, 0x80, 0xaf, 0xc0]).len(), 4);
     assert_eq!(insn(&[0xd5, 0x08, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0]).len(), 11);
@@ -142,7 +142,7 @@ fn extended_registers() {
         refused(&[0x48, 0xd5, 0x08, 0x89, 0xc0]),
         DecodeError::Undefined
     );
-    // No other prefix and no escape goes behind it.
+    // No other prefix and no escape may follow it.
     let prefixes = [0x0f, 0x26, 0x2e, 0x36, 0x3e, 0x62, 0x64, 0x65, 0x66, 0x67];
     let more = [0xc4, 0xc5, 0xd5, 0xf0, 0xf2, 0xf3];
     for byte in prefixes.into_iter().chain(0x40..=0x4f).chain(more) {
@@ -184,7 +184,7 @@ fn at_most_15_bytes() {
     assert_eq!(refused(&nop), DecodeError::TooLong);
     assert_eq!(refused(&nop[..14]), DecodeError::Truncated);
     assert_eq!(refused(&nop[..15]), DecodeError::TooLong);
-    // An immediate that would go beyond, although the bytes end before.
+    // An immediate that would go beyond 15 bytes, although the bytes end before.
     let mut add = [0x2e; 15];
     add[11] = 0x05;
     assert_eq!(refused(&add[..13]), DecodeError::TooLong);
@@ -227,7 +227,7 @@ fn boundaries() {
         .collect();
     assert_eq!(starts, [0, 4, 5, 8, 9]);
     assert_eq!(Boundaries::is_boundary(&text, 10), Ok(false));
-    // What is behind something that is no instruction is not known.
+    // What follows something that is not an instruction is not known.
     let text = [0x90, 0x06, 0x90];
     assert_eq!(Boundaries::is_boundary(&text, 1), Ok(true));
     assert_eq!(
@@ -257,7 +257,7 @@ proptest! {
                 end = field.at + field.len;
             }
         }
-        // Behind ModRM there may be a SIB byte only.
+        // Only a SIB byte may follow ModRM.
         let sib = u8::from(insn.sib().is_some() && insn.displacement_field().len + insn.immediate_field().len == 0);
         prop_assert_eq!(usize::from(end + sib), insn.len());
         let mut out = [0; 16];

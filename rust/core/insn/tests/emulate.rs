@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// Registers, flags and some words of memory; what is not there faults.
+/// Registers, flags and some words of memory; an access to any other memory faults.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Fake {
     registers: [u64; 16],
@@ -101,7 +101,7 @@ fn flags_on_the_stack() {
     assert_eq!(run(&[0x9c], &mut it), Ok(0x1001));
     assert_eq!((it.registers[4], it.memory[&0x7ff8]), (0x7ff8, 0x246));
 
-    // Reserved bits, VM, VIF and VIP stay; RF is cleared; all the others are taken.
+    // Reserved bits, VM, VIF and VIP stay; RF is cleared; all others are loaded.
     it.flags = 0x1_0002;
     it.memory.insert(0x7ff8, u64::MAX);
     assert_eq!(run(&[0x9d], &mut it), Ok(0x1001));
@@ -228,7 +228,7 @@ fn a_fault_changes_nothing() {
     }
 }
 
-/// Runs one of those that a copy may execute as well.
+/// Runs an instruction that a copy could execute as well.
 fn run_on_registers(bytes: &[u8], fake: &mut Fake) -> Result<(), Fault> {
     Compute::of(&insn(bytes), 0x1000).unwrap().run(fake)
 }

@@ -73,7 +73,7 @@ fn indirect_targets() {
         ..memory
     };
     assert_eq!(call.flow(), Flow::Call(Target::Memory(memory)));
-    // 0x10(%r13) and 0x10(%r12): base 5 and 4 in another way
+    // 0x10(%r13) and 0x10(%r12): bases 5 and 4, encoded in another way
     for (bytes, base) in [
         (&[0x41, 0xff, 0x55, 0x10][..], 13),
         (&[0x41, 0xff, 0x54, 0x24, 0x10], 12),

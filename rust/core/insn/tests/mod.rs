@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is right by the manuals, case by case. The comparisons with other decoders, with the text of kernels
-//! and with the CPU are in `tools/testing/host`.
+//! What the manuals say, case by case. The comparisons with other decoders, with the text of
+//! kernels and with the CPU are in `tools/testing/host`.
 
 mod decode;
 mod emulate;
@@ -11,7 +11,7 @@ mod reaim;
 
 use super::*;
 
-/// Decodes what has to be one instruction and nothing else.
+/// Decodes bytes that have to be one instruction and nothing else.
 fn insn(bytes: &[u8]) -> Insn {
     let insn = Insn::decode(bytes).unwrap();
     assert_eq!(insn.bytes(), bytes);

@@ -7,7 +7,7 @@ use core::cell::Cell;
 use core::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What is to run inside of somebody else.
+/// Code that interrupts other code.
 pub type Interruption = Box<dyn FnOnce(&Cells)>;
 
 /// Plain memory.
@@ -25,11 +25,11 @@ pub struct Cells {
     pub after_exchange: RefCell<Option<Interruption>>,
     /// Runs at the next barrier.
     pub at_fence: RefCell<Option<Interruption>>,
-    /// User space changes its words whenever they are looked at.
+    /// User space changes its words whenever they are loaded.
     pub restless: Cell<bool>,
     /// The ends of the sub-buffers, by their index.
     pub padded: RefCell<BTreeMap<usize, u64>>,
-    /// As many bytes in the buffer, for the index of a position; set by [`Cells::of`].
+    /// The number of bytes in the buffer, for the index of a position; set by [`Cells::of`].
     pub ring: Option<Ring>,
 }
 

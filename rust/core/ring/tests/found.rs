@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a review of the buffer has found, each as it happens.
+//! The bugs that a review of the buffer found, each as it happens.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn words_that_never_rest_do_not_hold_the_writer() {
     for _ in 0..100 {
         assert!(write(&ring, &words, 24).is_ok());
     }
-    // Nobody passes unseen what the reader has asked for meanwhile.
+    // No writer passes unnoticed what the reader has asked for meanwhile.
     assert_eq!(
         words.limit.get(),
         Word::limit_at(words.reserve().position())
@@ -42,7 +42,7 @@ fn what_a_reader_skips_while_it_is_overwritten_is_counted() {
     for _ in 0..2 {
         assert!(write(&ring, &words, 64).is_ok());
     }
-    // A reader on another CPU sees the new position first, and goes on behind it.
+    // A reader on another CPU sees the new position first, and continues after it.
     *words.after_exchange.borrow_mut() = Some(Box::new(move |words| {
         words.consumed.set(ring.kept(words.reserve().position()));
     }));
@@ -87,8 +87,8 @@ fn what_is_complete_is_known_while_a_record_is_in_flight() {
 fn who_interrupts_the_update_of_the_limit_wakes_for_all() {
     let (ring, words) = (Ring::new(64, 4, false).unwrap(), Cells::default());
     write(&ring, &words, 16).unwrap();
-    // A reader takes all of it and waits for 8 more bytes, while the writer of the next record looks
-    // after its limit with what the reader asked for before; an NMI writes within that.
+    // A reader takes all of it and waits for 8 more bytes, while the writer of the next record
+    // updates its limit with what the reader asked for before; an NMI writes within that.
     *words.at_fence.borrow_mut() = Some(Box::new(|words: &Cells| {
         words.consumed.set(32);
         words.watermark.set(8);
@@ -100,7 +100,7 @@ fn who_interrupts_the_update_of_the_limit_wakes_for_all() {
     assert!(second.wake);
 }
 
-/// Opens a record as the engine does: by the fast path, if it takes it.
+/// Opens a record as the engine does: on the fast path, if possible.
 fn open(ring: &Ring, words: &Cells, bytes: u64) -> Result<(), Refused> {
     match words.reserve().next(bytes, || words.limit()) {
         Some(next) => {
@@ -148,14 +148,14 @@ fn records_that_enter_subbufs_within_others_are_not_lost() {
     }
 }
 
-/// With records that leave some of each sub-buffer unused, the outermost one too.
+/// With records that leave a part of each sub-buffer unused, also of the outermost one.
 #[test]
 fn padding_in_front_of_a_record_is_complete() {
     for overwrite in [false, true] {
         let ring = Ring::new(4096, 2, overwrite).unwrap();
         let words = Cells::of(ring);
         for round in 0..ROUNDS {
-            // Enters a sub-buffer; the reader comes past the padding.
+            // Enters a sub-buffer; the reader passes the padding.
             assert_eq!(open(&ring, &words, 1016), Ok(()), "round {round}");
             ring.commit(&words);
             words.consumed.set(words.reserve().position());
@@ -175,7 +175,7 @@ fn padding_in_front_of_a_record_is_complete() {
     }
 }
 
-/// Where the reader does not read on.
+/// A reader that does not read on.
 #[test]
 fn who_is_refused_again_and_again_wakes_once() {
     let (ring, words) = (Ring::new(64, 2, false).unwrap(), Cells::default());
@@ -186,7 +186,7 @@ fn who_is_refused_again_and_again_wakes_once() {
         (0..n).filter(refused).count()
     };
     assert_eq!(wakes(100, 32), 1);
-    // Nor after a record that fits: it has been told.
+    // Nor after a record that fits: it has been woken.
     write(&ring, &words, 8).unwrap();
     assert_eq!(wakes(100, 32), 0);
     // Once it has read what was there, it may have gone to sleep.
@@ -207,7 +207,7 @@ fn who_does_not_read_is_woken_once() {
             let mut wakes = 0;
             // Enough to fill the first sub-buffer.
             for round in 0..ROUNDS.max(100) {
-                // With the outer one in flight each comes to the slow path.
+                // With the outer one in flight each takes the slow path.
                 let depth = if nested && round % 50 == 0 { 3 } else { 1 };
                 let mut opened = 0;
                 for _ in 0..depth {
@@ -221,14 +221,14 @@ fn who_does_not_read_is_woken_once() {
                 }
                 (0..opened).for_each(|_| ring.commit(&words));
             }
-            // One for the first that is there, one for what is lost.
+            // One for the first record that is there, one for those that are lost.
             let most = if overwrite { 1 } else { 2 };
             assert!(wakes <= most && wakes > 0, "{wakes} wake-ups");
         }
     }
 }
 
-/// The CPU is not stopped for a reader that reads all and asks for the same again.
+/// The CPU is not stopped for a reader that reads everything and waits for the same again.
 #[test]
 fn the_limit_is_there_before_the_reader_asks() {
     for (watermark, bytes) in [

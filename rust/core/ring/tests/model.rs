@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Long random sequences of one CPU and a reader that takes turns with it, against a queue of words.
+//! Long random sequences of one CPU and a reader, which take turns, against a queue of words.
 
 use super::cells::Cells;
 use super::*;
@@ -11,17 +11,17 @@ use std::collections::VecDeque;
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A record of so many words is reserved and stays open.
+    /// A record of that many words is reserved and stays open.
     Open(u64),
     /// The innermost open record is committed.
     Commit,
     /// A record is written whole.
     Write(u64),
-    /// The reader takes so many bytes, as `read()` does.
+    /// The reader takes that many bytes, as `read()` does.
     Read(u64),
-    /// The reader asks to be woken after so many bytes.
+    /// The reader asks to be woken after that many bytes.
     Watermark(u64),
-    /// User space stores any position; a reader then goes on from where it really can.
+    /// User space stores any position; a reader then continues from where it really can.
     Consumed(u64),
 }
 
@@ -67,7 +67,7 @@ impl Sim {
             }
         };
         let end = grant.start + words * 8;
-        // Positions only grow, records do not cross sub-buffers, and what is open stays.
+        // Positions only grow, records do not cross sub-buffers, and open records stay.
         assert!(grant.start >= before.position());
         assert_eq!(
             grant.start / self.ring.subbuf_size(),
@@ -87,7 +87,7 @@ impl Sim {
         true
     }
 
-    /// As the engine does: by the fast path, if it takes the record.
+    /// Reserves as the engine does: on the fast path, if possible.
     fn reserve(&self, bytes: u64) -> Result<Grant, Refused> {
         let old = self.words.reserve();
         if let Some(next) = old.next(bytes, || self.words.limit()) {
@@ -102,8 +102,8 @@ impl Sim {
         Ok(grant)
     }
 
-    /// Nobody is refused while there is room: while neither a record that is being written nor, without
-    /// overwriting, one that has not been read would be replaced.
+    /// No record is refused while there is room: while neither a record that is being written nor,
+    /// in no-overwrite mode, one that has not been read would be replaced.
     fn check_refusal(&self, why: Refused) {
         let word = self.words.reserve();
         match why {
@@ -131,7 +131,7 @@ impl Sim {
     fn read(&mut self, mut left: u64) {
         loop {
             let sample = Sample::new(&self.words);
-            // All that is complete before the first record that is not.
+            // Everything that is complete before the first record that is not.
             assert!(sample.committed <= self.open.first().copied().unwrap_or(u64::MAX));
             let padded = |index: usize| self.words.padded(index);
             let (position, run) = self.ring.next_run(sample, self.words.consumed(), padded);
@@ -140,7 +140,7 @@ impl Sim {
                 return;
             };
             if run.start % 8 != 0 {
-                // User space's position, which bytes are read from, but no words.
+                // A position of user space, from which bytes are read, but no whole words.
                 self.consume(run.start.next_multiple_of(8));
                 continue;
             }
@@ -161,8 +161,8 @@ impl Sim {
         self.words.consumed.set(position);
     }
 
-    /// The word is the next one; only a reader that was overtaken, or that user space has moved, has missed
-    /// some, or takes some again.
+    /// Checks that the word is the next one; only a reader that was overtaken, or that user space
+    /// has moved, may have missed words, or take some again.
     fn expect(&mut self, position: u64) {
         self.skip_to(position);
         if self.queue.front() == Some(&position) {
@@ -201,7 +201,7 @@ impl Sim {
         assert_eq!(self.words.lost.get(), self.refused);
         let in_flight = u64::try_from(self.open.len()).unwrap();
         assert_eq!(self.words.reserve().in_flight(), in_flight);
-        // A reader that waits is not passed unnoticed.
+        // The writer does not pass a waiting reader unnoticed.
         let due = self.ring.is_due(&self.words);
         if !due && self.ring.limit_is_late(&self.words) {
             self.ring.look_after(&self.words);
@@ -239,7 +239,7 @@ proptest! {
         while !sim.open.is_empty() {
             sim.commit();
         }
-        // Whatever is left comes out whole.
+        // What is left comes out whole.
         sim.read(!7);
         sim.skip_to(u64::MAX);
         prop_assert_eq!(sim.words.consumed.get(), sim.words.reserve().position());

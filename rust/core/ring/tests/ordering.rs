@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory ordering between one writer and one reader, by loom.
+//! The memory ordering between one writer and one reader, tested with loom.
 //!
-//! Stores release and loads acquire, as x86 has them: what [`Words`] asks for. The exchange is local,
-//! so it orders no more than a store does. Interruptions of the writer are left to `explore`.
+//! Stores release and loads acquire, as on x86: what [`Words`] asks for. The exchange is local, so
+//! it orders no more than a store does. Interruptions of the writer are left to `explore`.
 
 use super::*;
 use loom::sync::atomic::fence;
@@ -54,7 +54,7 @@ impl Shared {
         &self.data[at..at + 2]
     }
 
-    /// Writes a record of a whole sub-buffer that tells where it starts.
+    /// Writes a record that fills a sub-buffer and contains its own position.
     fn write(&self, ring: &Ring) -> bool {
         match ring.reserve(self, 64, || ()) {
             Ok((grant, ())) => {
@@ -78,7 +78,8 @@ impl Shared {
         }
     }
 
-    /// Reads a record; the position after it, or what was overtaken goes on at.
+    /// Reads a record. Returns the position after it, or where a reader that was overtaken
+    /// continues.
     fn read(&self, ring: &Ring, position: u64) -> Option<(u64, bool)> {
         let (position, run) = ring.next_run(Sample::new(self), position, |_| 0);
         assert_eq!(run?.bytes % 64, 0);
@@ -120,7 +121,7 @@ impl Words for Shared {
 
 impl LocalWords for Shared {
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
-        // Nobody interrupts the writer here.
+        // Nothing interrupts the writer here.
         assert_eq!(self.reserve.load(Relaxed), old.0);
         self.reserve.store(new.0, Release);
         Ok(())
@@ -151,7 +152,7 @@ impl LocalWords for Shared {
     }
 }
 
-/// A writer of `records` records and what `reader` does meanwhile.
+/// Runs a writer of `records` records, and `reader` meanwhile.
 fn model(
     overwrite: bool,
     records: usize,
@@ -159,7 +160,8 @@ fn model(
     after: impl Fn(&Ring, &Shared, usize) + Sync + Send + 'static,
 ) {
     let mut builder = ::loom::model::Builder::new();
-    // What the ordering allows comes on top of the preemptions. LOOM_MAX_PREEMPTIONS=2 takes minutes.
+    // The reorderings that the memory model allows are not limited by this. LOOM_MAX_PREEMPTIONS=2
+    // takes minutes.
     builder.preemption_bound = builder.preemption_bound.or(Some(1));
     builder.check(move || {
         let ring = Ring::new(64, 2, overwrite).unwrap();
@@ -213,7 +215,7 @@ fn what_is_kept_is_not_damaged() {
     });
 }
 
-/// The reader goes to sleep as `<uapi/linux/ferrotrace_relay.h>` and the engine have it.
+/// The reader goes to sleep as `<uapi/linux/ferrotrace_relay.h>` and the engine describe.
 fn sleep(ring: &Ring, shared: &Shared, watermark: u64) {
     shared.watermark.store(watermark, Release);
     shared.queued.store(1, Release);
@@ -225,7 +227,7 @@ fn sleep(ring: &Ring, shared: &Shared, watermark: u64) {
     }
 }
 
-/// Nobody sleeps when everything has come to rest and there is enough.
+/// The reader does not sleep when everything has come to rest and there are enough bytes.
 fn slept(ring: &Ring, shared: &Shared) {
     let due = ring.is_due(shared);
     assert!(!due || shared.woken.load(Relaxed) != 0, "sleeps on");
@@ -246,7 +248,7 @@ fn who_has_read_all_and_waits_is_woken() {
     model(false, 3, reader, |ring, shared, _| slept(ring, shared));
 }
 
-/// Only the refusal tells this reader: it wants more than fits behind what it has not read.
+/// Only the refusal wakes this reader: it wants more than fits after what it has not read.
 #[test]
 fn who_waits_for_more_than_fits_is_woken() {
     let reader = |ring: &Ring, shared: &Shared| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two CPUs with store buffers (x86-TSO), the writer's words, and what must hold of them.
+//! Two CPUs with store buffers (x86-TSO), the writer's words, and what must hold for them.
 
 use super::reader::Reader;
 use super::writer::Rec;
@@ -26,7 +26,8 @@ pub const CONSUMED: usize = 0;
 pub const WATERMARK: usize = 1;
 pub const QUEUED: usize = 2;
 
-/// What one CPU writes. It sees its stores at once, the other CPU in their order, but later.
+/// What one CPU writes. It sees its stores at once; the other CPU sees them in their order, but
+/// later.
 pub struct Memory {
     own: RefCell<Vec<u64>>,
     shared: RefCell<Vec<u64>>,
@@ -47,7 +48,7 @@ impl Memory {
         self.buffer.borrow_mut().push_back((at, value));
     }
 
-    /// As the CPU that writes sees it.
+    /// The word as the CPU that writes sees it.
     pub fn load_own(&self, at: usize) -> u64 {
         self.own.borrow()[at]
     }
@@ -66,7 +67,7 @@ impl Memory {
             .for_each(|(at, value)| shared[at] = value);
     }
 
-    /// As the other CPU sees it, at this very moment.
+    /// The word as the other CPU sees it at this moment.
     pub fn load(&self, at: usize) -> u64 {
         self.shared.borrow()[at]
     }
@@ -82,7 +83,7 @@ impl Memory {
 #[derive(Clone, Copy, Debug)]
 pub struct Ghost {
     pub id: u64,
-    /// Of the padding in front, or of the record.
+    /// Of the padding before it, or of the record.
     pub from: u64,
     pub start: u64,
     pub words: u64,
@@ -109,15 +110,15 @@ pub struct Setup {
     pub overwrite: bool,
     /// The reader's watermarks, taken in turn.
     pub watermarks: &'static [u64],
-    /// Each may interrupt somebody once, in any order.
+    /// Each may interrupt once, in any order.
     pub interrupts: &'static [Rec],
     /// Whether there is a reader on another CPU meanwhile.
     pub reader: bool,
-    /// It begins when the writer does; else it sleeps by then.
+    /// It starts together with the writer; otherwise it is asleep by then.
     pub awake: bool,
     /// It walks from header to header, as user space does.
     pub walks: bool,
-    /// It stores anything in its words.
+    /// It stores arbitrary values in its words.
     pub hostile: bool,
 }
 
@@ -138,9 +139,9 @@ pub struct Machine<'a> {
     pub next_id: Cell<u64>,
     pub fired: Cell<usize>,
     pub refused: Cell<u64>,
-    /// The last that asked for a sub-buffer did not get it.
+    /// The last one that needed a sub-buffer did not get it.
     pub last_full: Cell<bool>,
-    /// What `overwritten` must be between.
+    /// The bounds of `overwritten`.
     pub overwritten: Cell<(u64, u64)>,
 }
 
@@ -186,7 +187,7 @@ impl<'a> Machine<'a> {
         match self.choices.choose(1 + step + interrupts.min(1)) {
             0 => return,
             1 if step == 1 => {
-                // As many of its accesses as it likes; without end if it waits for us.
+                // As many of its accesses as it likes; without limit if it waits for the writer.
                 self.mem.arrive(self.choices);
                 self.step_reader();
                 for _ in 1..MAX_STEPS {
@@ -235,7 +236,7 @@ impl<'a> Machine<'a> {
         );
         let setup = &self.setup;
         if !setup.overwrite && !setup.hostile {
-            // What it is going to look at next included, which may be padding.
+            // Including what it is going to read next, which may be padding.
             let consumed = self.theirs.load_own(CONSUMED);
             assert!(kept <= consumed, "replaces what has not been read");
         }
@@ -328,7 +329,7 @@ impl LocalWords for Machine<'_> {
         if same {
             assert!(new > old, "goes back");
             self.mem.store(COMMITTED, new);
-            // The padding in front has been written.
+            // The padding before the record has been written.
             let mut ghosts = self.ghosts.borrow_mut();
             if let Some(ghost) = ghosts.iter_mut().find(|ghost| ghost.start == new) {
                 ghost.from = new;

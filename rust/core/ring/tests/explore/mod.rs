@@ -2,10 +2,10 @@
 
 //! Every interleaving, within bounds, of a writer, what interrupts it, and a reader on another CPU.
 //!
-//! [`explore`] runs a scenario again and again; each time it asks [`Choices`] for something, another
-//! answer comes, until there is none left. Answer 0 is what happens if nobody interferes; all others
-//! take from a budget, so that a run has few of them, but at every possible place. The bounds here suit
-//! every run of the tests; `FERRO_EXPLORE=1` adds 1 to each budget, which takes minutes.
+//! [`explore`] runs a scenario again and again, each time with other answers of [`Choices`], until all have been tried.
+//! Answer 0 is what happens if nothing interferes; all others are taken from a budget, so that a run has few of them,
+//! but at every possible place. The bounds here suit every run of the tests; `FERRO_EXPLORE=1` adds 1 to each budget,
+//! which takes minutes.
 
 use super::super::*;
 use std::cell::Cell;
@@ -38,7 +38,7 @@ impl Choices {
         trail[at].0
     }
 
-    /// An answer below `n`, of which all but 0 take from the budget.
+    /// An answer below `n`; all but 0 are taken from the budget.
     pub fn choose(&self, n: usize) -> usize {
         if self.budget.get() == 0 {
             return 0;

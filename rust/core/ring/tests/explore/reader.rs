@@ -15,8 +15,8 @@ use super::writer::DISCARDED_WORD;
 use super::writer::PADDING_WORD;
 use super::*;
 
-/// What a function of the ring has loaded so far. It is called again for each access: with the
-/// results of those before, and the next one done.
+/// What a function of the ring has loaded so far. The function is called again for each access: it
+/// gets the results of the earlier accesses, and does the next one.
 struct Replay<'m, 'a> {
     machine: &'m Machine<'a>,
     log: RefCell<&'m mut Vec<u64>>,
@@ -32,7 +32,7 @@ impl Replay<'_, '_> {
             return *value;
         }
         if self.done.replace(true) {
-            // More is wanted than one access: whatever comes of this is not used.
+            // It wants more than one access: its result is not used.
             return 0;
         }
         let value = access(self.machine);
@@ -95,7 +95,7 @@ pub struct Reader {
     phase: Phase,
     log: Vec<u64>,
     position: u64,
-    /// Which record comes next, as an index of all that were reserved.
+    /// The next record, as an index into all that were reserved.
     next: usize,
     watermark: usize,
 }
@@ -124,7 +124,7 @@ impl Machine<'_> {
 
     /// Lets the reader run until it waits for the writer.
     pub fn run_reader(&self) {
-        // What is in flight makes it ask again and again: nothing is when this is called.
+        // A record in flight would make it poll again and again: there is none when this is called.
         for _ in 0..1000 {
             if !self.may_step() {
                 return;
@@ -164,7 +164,7 @@ impl Machine<'_> {
         *self.reader.borrow_mut() = Some(reader);
     }
 
-    /// Continues a function of the ring by one access; its result if it is through.
+    /// Continues a function of the ring by one access. Returns its result if it has finished.
     fn call<T>(
         &self,
         log: &mut Vec<u64>,
@@ -300,7 +300,7 @@ impl Machine<'_> {
         };
     }
 
-    /// Takes what was copied: complete records that follow those before.
+    /// Takes what was copied: complete records that follow the previous ones.
     fn accept(&self, reader: &mut Reader, start: u64, copied: &[u64]) {
         let ghosts = self.ghosts.borrow();
         let mut rest = copied;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing a record, as the engine does, with its fast path.
+//! Writing a record as the engine does, including its fast path.
 
 use super::machine::Frame;
 use super::machine::Machine;
@@ -32,7 +32,7 @@ pub const fn rec(bytes: u64) -> Rec {
 
 /// The header of padding with this many bytes.
 pub const PADDING_WORD: u64 = 1 << 63;
-/// The header of a record that was given up.
+/// The header of a record that was discarded.
 pub const DISCARDED_WORD: u64 = 1 << 62;
 
 impl Machine<'_> {
@@ -42,7 +42,8 @@ impl Machine<'_> {
         frames.last_mut().unwrap().time = self.clock.get();
     }
 
-    /// Reserves as the engine does: where the record starts, and what the slow path said.
+    /// Reserves as the engine does. Returns where the record starts, and the result of the slow
+    /// path.
     fn reserve_record(&self, bytes: u64) -> Result<Grant, Refused> {
         let mut old = self.reserve();
         loop {
@@ -112,8 +113,8 @@ impl Machine<'_> {
         self.frames.borrow_mut().pop();
     }
 
-    /// Nobody is refused while there is room: while neither a record that is being written nor, without
-    /// overwriting, one that has not been read would be replaced.
+    /// No record is refused while there is room: while neither a record that is being written nor,
+    /// in no-overwrite mode, one that has not been read would be replaced.
     fn check_refusal(&self) {
         if self.setup.hostile {
             return;
@@ -128,7 +129,7 @@ impl Machine<'_> {
         assert!(unread || written, "refused for nothing");
     }
 
-    /// All of a task's records; the reader may have the limit updated in between.
+    /// Writes all of a task's records; the reader may have the limit updated in between.
     pub fn run_task(&self, records: &[Rec]) {
         for rec in records {
             self.serve();
@@ -183,7 +184,7 @@ impl Machine<'_> {
         );
     }
 
-    /// All records that have not been overwritten are there, whatever the reader did.
+    /// Checks that all records that have not been overwritten are there, whatever the reader did.
     fn check_content(&self) {
         let kept = self.ring.kept(Word(self.mem.load_own(RESERVE)).position());
         for ghost in self.ghosts.borrow().iter() {
