@@ -3,6 +3,7 @@
 //! Why a jprobe cannot be registered.
 #![deny(unsafe_code)]
 
+use kernel::alloc::AllocError;
 use kernel::fmt;
 use kernel::prelude::*;
 
@@ -21,6 +22,14 @@ pub(crate) enum JprobeError {
     NotAtEntry,
     /// The engine has refused the kprobe.
     Engine(Error),
+    /// No memory.
+    NoMemory,
+}
+
+impl From<AllocError> for JprobeError {
+    fn from(_: AllocError) -> Self {
+        Self::NoMemory
+    }
 }
 
 impl JprobeError {
@@ -28,6 +37,7 @@ impl JprobeError {
     pub(crate) fn errno(self) -> Error {
         match self {
             Self::Engine(error) => error,
+            Self::NoMemory => ENOMEM,
             _ => EINVAL,
         }
     }
@@ -42,6 +52,7 @@ impl fmt::Display for JprobeError {
             Self::Registered => f.write_str("it is registered already"),
             Self::NotAtEntry => f.write_str("not the start of a function"),
             Self::Engine(error) => f.write_fmt(fmt!("error {} from kprobes", error.to_errno())),
+            Self::NoMemory => f.write_str("no memory"),
         }
     }
 }

@@ -38,7 +38,7 @@
 #include <linux/wait.h>
 
 #include "../../klog/context.h"
-#include "../../kprobes/jprobe/frame.h"
+#include "../../kprobes/jprobe/raw/frame.h"
 #include "code/ftrace.h"
 #include "code/helpers.h"
 #include "code/text.h"

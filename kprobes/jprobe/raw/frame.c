@@ -11,7 +11,7 @@
 #include <linux/stddef.h>
 #include <linux/thread_info.h>
 
-#include "../../rust/sys/mm/helpers.h"
+#include "../../../rust/sys/mm/helpers.h"
 #include "frame.h"
 
 static_assert(offsetof(struct ferro_jprobe_frame, sp) == FERRO_JPROBE_SP);

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The call of a jprobe's handler, by the pre handler of its kprobe.
+//!
+//! Contexts: any in which the CPU is not left, NMI included.
+
+use core::mem::offset_of;
+use core::ptr::null_mut;
+use core::ptr::without_provenance;
+
+use kernel::bindings;
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+
+/// The bytes of a word of the stack.
+const WORD: usize = size_of::<usize>();
+
+// `hit()` casts a pointer to one into a pointer to the other.
+static_assert!(offset_of!(bindings::jprobe, kp) == 0);
+
+/// The probed function has been called: the pre handler of the jprobe's kprobe.
+///
+/// # Safety
+///
+/// `kprobe` begins a jprobe that is registered; `regs` are those of a probe.
+#[link_section = ".kprobes.text"]
+pub(super) unsafe extern "C" fn hit(
+    kprobe: *mut bindings::kprobe,
+    regs: *mut bindings::pt_regs,
+) -> c_int {
+    // SAFETY: The caller passes a kprobe that is registered, so it is there; the engine changes this word at once.
+    let flags = unsafe { (&raw const (*kprobe).flags).read_volatile() };
+    if flags & bindings::KPROBE_FLAG_ON_FUNC_ENTRY == 0 {
+        return 0;
+    }
+    // SAFETY: The kprobe begins a jprobe, as the caller guarantees, and nobody writes `entry` while that is registered.
+    let entry = unsafe { (*kprobe.cast::<bindings::jprobe>()).entry };
+    // SAFETY: The caller passes the registers of the probe that is hit, which are this call's until it returns.
+    let sp = unsafe { (*regs).sp };
+    let mut frame = bindings::ferro_jprobe_frame {
+        sp: 0,
+        stack: [0; bindings::JPROBE_STACK_SIZE as usize / WORD],
+        previous: null_mut(),
+        graph_stack: 0,
+        graph_depth: 0,
+    };
+    // Above the return address.
+    read_stack(sp.wrapping_add(WORD), &mut frame.stack);
+    // SAFETY: The frame stays in this function until `ferro_jprobe_leave()`, and a pre handler stays on its CPU.
+    unsafe { bindings::ferro_jprobe_enter(&raw mut frame) };
+    // SAFETY: `entry` is code (`Claims::add()` has looked), and by the rules of `register_jprobe()` a function with the
+    // parameters of the probed one, whose arguments `regs` and `frame` have. If it ends by `jprobe_return()`, that goes back
+    // to this frame, which is the innermost one, over frames of the handler only.
+    unsafe { bindings::ferro_jprobe_call(regs, entry, &raw mut frame) };
+    // SAFETY: The frame was entered above, and those that were entered since have been left: handlers nest.
+    unsafe { bindings::ferro_jprobe_leave(&raw mut frame) };
+    0
+}
+
+/// Reads words of a stack, which may end in between: what is not there stays as it is.
+#[inline(always)]
+fn read_stack(from: usize, words: &mut [usize]) {
+    for (i, word) in words.iter_mut().enumerate() {
+        let at = without_provenance(from.wrapping_add(i * WORD));
+        // Not read into the word itself, which a read that fails may overwrite.
+        let mut value = 0usize;
+        // SAFETY: The function takes any address as its source; the destination is a local word.
+        if unsafe { bindings::copy_from_kernel_nofault((&raw mut value).cast(), at, WORD) } != 0 {
+            return;
+        }
+        *word = value;
+    }
+}
