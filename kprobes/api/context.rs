@@ -8,36 +8,17 @@
 use ferro_sys::cpu;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::trace::tracepoint::TaskInfo;
-use kernel::bindings::pt_regs;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-use crate::ffi;
-use crate::ffi::Alter;
+use crate::raw::alter::Alter;
+use crate::raw::alter::Destination;
+use crate::raw::memory;
+use crate::raw::regs::Register;
+use crate::raw::regs::Regs;
 
 /// Arguments that are passed in registers.
 pub(crate) const REGISTER_ARGUMENTS: usize = 6;
-
-/// A general purpose register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Register {
-    Ax,
-    Bx,
-    Cx,
-    Dx,
-    Si,
-    Di,
-    Bp,
-    R8,
-    R9,
-    R10,
-    R11,
-    R12,
-    R13,
-    R14,
-    R15,
-}
 
 /// The registers that arguments are passed in, in order.
 const ARGUMENTS: [Register; REGISTER_ARGUMENTS] = [
@@ -62,18 +43,8 @@ pub enum Next {
 
 impl Next {
     /// Goes on at `address`. The instruction there has to be a sensible one to go on with.
-    pub fn at(_alter: &Alter, address: usize) -> Self {
-        Self::Elsewhere(Destination(address))
-    }
-}
-
-/// Where to go on; made by [`Next::at`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Destination(usize);
-
-impl Destination {
-    pub(crate) fn address(self) -> usize {
-        self.0
+    pub fn at(alter: &Alter, address: usize) -> Self {
+        Self::Elsewhere(Destination::new(alter, address))
     }
 }
 
@@ -81,7 +52,7 @@ impl Destination {
 ///
 /// It cannot be kept beyond the call, nor given to another thread.
 pub struct ProbeCtx<'a> {
-    regs: &'a mut pt_regs,
+    regs: &'a mut Regs,
     ip: usize,
     _here: NotThreadSafe,
 }
@@ -89,7 +60,7 @@ pub struct ProbeCtx<'a> {
 impl<'a> ProbeCtx<'a> {
     /// `ip` is what [`ProbeCtx::ip`] is to say.
     #[inline]
-    pub(crate) fn new(regs: &'a mut pt_regs, ip: usize) -> Self {
+    pub(crate) fn new(regs: &'a mut Regs, ip: usize) -> Self {
         Self {
             regs,
             ip,
@@ -120,56 +91,22 @@ impl<'a> ProbeCtx<'a> {
 
     /// The stack pointer.
     pub fn sp(&self) -> usize {
-        self.regs.sp
+        self.regs.sp()
     }
 
     /// RFLAGS.
     pub fn flags(&self) -> usize {
-        self.regs.flags
+        self.regs.flags()
     }
 
     /// The value of a register.
     pub fn register(&self, register: Register) -> usize {
-        let regs = &self.regs;
-        match register {
-            Register::Ax => regs.ax,
-            Register::Bx => regs.bx,
-            Register::Cx => regs.cx,
-            Register::Dx => regs.dx,
-            Register::Si => regs.si,
-            Register::Di => regs.di,
-            Register::Bp => regs.bp,
-            Register::R8 => regs.r8,
-            Register::R9 => regs.r9,
-            Register::R10 => regs.r10,
-            Register::R11 => regs.r11,
-            Register::R12 => regs.r12,
-            Register::R13 => regs.r13,
-            Register::R14 => regs.r14,
-            Register::R15 => regs.r15,
-        }
+        self.regs.get(register)
     }
 
     /// Changes a register of the probed code.
-    pub fn set_register(&mut self, _alter: &Alter, register: Register, value: usize) {
-        let regs = &mut *self.regs;
-        *match register {
-            Register::Ax => &mut regs.ax,
-            Register::Bx => &mut regs.bx,
-            Register::Cx => &mut regs.cx,
-            Register::Dx => &mut regs.dx,
-            Register::Si => &mut regs.si,
-            Register::Di => &mut regs.di,
-            Register::Bp => &mut regs.bp,
-            Register::R8 => &mut regs.r8,
-            Register::R9 => &mut regs.r9,
-            Register::R10 => &mut regs.r10,
-            Register::R11 => &mut regs.r11,
-            Register::R12 => &mut regs.r12,
-            Register::R13 => &mut regs.r13,
-            Register::R14 => &mut regs.r14,
-            Register::R15 => &mut regs.r15,
-        } = value;
+    pub fn set_register(&mut self, alter: &Alter, register: Register, value: usize) {
+        self.regs.set(alter, register, value);
     }
 
     /// At the entry of a function: its first arguments, as far as these are integers or pointers. Of a type
@@ -199,7 +136,7 @@ impl<'a> ProbeCtx<'a> {
 
     /// At the return of a function: its value. Of a type shorter than a word the upper bits mean nothing.
     pub fn return_value(&self) -> usize {
-        self.regs.ax
+        self.regs.get(Register::Ax)
     }
 
     /// At the return of a function: changes its value.
@@ -210,27 +147,27 @@ impl<'a> ProbeCtx<'a> {
     /// At the entry of a function: has it return `value` without being executed.
     pub fn return_early(&mut self, alter: &Alter, value: usize) -> Next {
         self.set_return_value(alter, value);
-        Next::at(alter, ffi::just_return())
+        Next::at(alter, memory::just_return())
     }
 
     /// Word number `n` of the stack, from its top, or `None` if that cannot be read. At the entry of a
     /// function number 0 is the return address.
     pub fn stack(&self, n: usize) -> Option<usize> {
         let at = n.checked_mul(size_of::<usize>())?;
-        ffi::read_kernel(self.sp().checked_add(at)?)
+        memory::read_kernel(self.sp().checked_add(at)?)
     }
 
     /// Reads kernel memory that may not be there: `None` if it is not.
     ///
     /// What is read may be changing meanwhile; any bytes are a `T`.
     pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {
-        ffi::read_kernel(from.addr())
+        memory::read_kernel(from.addr())
     }
 
     /// Writes the stack of the probed code to the log, as `dump_stack()` does. That takes milliseconds where
     /// the console is slow, so it is for a few hits, not for all.
     pub fn dump_stack(&self) {
-        ffi::dump_stack();
+        memory::dump_stack();
     }
 }
 

@@ -12,11 +12,11 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 
-use crate::builder::Place;
 use crate::context::Next;
 use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
+use crate::place::Place;
 use crate::probe::Probe;
 use crate::probe::ProbeHandler;
 

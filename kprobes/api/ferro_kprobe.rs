@@ -49,38 +49,33 @@
 
 use kernel::prelude::*;
 
-mod builder;
 mod context;
 mod entry;
 mod error;
-mod ffi;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 mod leaving;
+mod place;
 mod probe;
+mod raw;
 mod retprobe;
-#[path = "retprobe/ffi.rs"]
-mod retprobe_ffi;
-#[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
-#[path = "targets/ffi.rs"]
-mod targets;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 mod tests;
 
-pub use builder::Builder;
-pub use builder::RetBuilder;
 pub use context::field_at;
 pub use context::Next;
 pub use context::ProbeCtx;
-pub use context::Register;
 pub use entry::Argument;
 pub use entry::EntryBuilder;
 pub use entry::EntryProbe;
 pub use error::ProbeError;
 pub use ferro_sys::trace::tracepoint::TaskInfo;
-pub use ffi::Alter;
+pub use probe::Builder;
 pub use probe::Probe;
 pub use probe::ProbeHandler;
+pub use raw::alter::Alter;
+pub use raw::regs::Register;
 pub use retprobe::Keep;
+pub use retprobe::RetBuilder;
 pub use retprobe::Retprobe;
 pub use retprobe::RetprobeHandler;
 

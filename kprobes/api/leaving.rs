@@ -136,7 +136,7 @@ impl ProbeHandler for Sleeper {
 mod suite {
     use super::*;
     use crate::entry_probe;
-    use crate::targets;
+    use crate::raw::targets;
     use kernel::time::delay::fsleep;
     use kernel::time::Delta;
 

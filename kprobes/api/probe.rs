@@ -5,17 +5,21 @@
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
+use core::marker::PhantomData;
+
 use ferro_sys::sync::deferred::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
 
-use crate::builder::Builder;
-use crate::builder::Place;
 use crate::context::Next;
 use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
-use crate::ffi::RawProbe;
+use crate::place::Place;
+use crate::raw::alter::Destination;
+use crate::raw::probe::Callbacks;
+use crate::raw::probe::RawProbe;
+use crate::raw::regs::Regs;
 
 /// What to do when a [`Probe`] is hit. Not implementing a method makes hits cheaper.
 ///
@@ -37,6 +41,70 @@ pub trait ProbeHandler: Send + Sync + Sized + 'static {
     }
 }
 
+impl<H: ProbeHandler> Callbacks for H {
+    const CALLS_BEFORE: bool = H::HAS_PRE;
+    const CALLS_AFTER: bool = H::HAS_POST;
+
+    #[inline(always)]
+    fn before(&self, regs: &mut Regs, address: usize) -> Option<Destination> {
+        match self.pre(&mut ProbeCtx::new(regs, address)) {
+            Next::Continue => None,
+            Next::Elsewhere(destination) => Some(destination),
+        }
+    }
+
+    #[inline(always)]
+    fn after(&self, regs: &mut Regs, next: usize) {
+        self.post(&mut ProbeCtx::new(regs, next));
+    }
+}
+
+/// Describes a [`Probe`] before it is registered.
+pub struct Builder<'a, H> {
+    place: Place<'a>,
+    _handler: PhantomData<fn(H)>,
+}
+
+impl<'a, H: ProbeHandler> Builder<'a, H> {
+    pub(crate) fn new() -> Self {
+        Self::of(Place::NONE)
+    }
+
+    fn of(place: Place<'a>) -> Self {
+        Self {
+            place,
+            _handler: PhantomData,
+        }
+    }
+
+    /// A function of the kernel, or of a module. A landing pad of indirect branches at its start is skipped.
+    pub fn symbol(self, symbol: &'a CStr) -> Self {
+        Self::of(self.place.symbol_at(symbol))
+    }
+
+    /// An address in place of a symbol.
+    pub fn address(self, address: usize) -> Self {
+        Self::of(self.place.address_at(address))
+    }
+
+    /// Bytes from there to the instruction.
+    pub fn offset(self, offset: u32) -> Self {
+        Self::of(self.place.offset(offset))
+    }
+
+    /// The handlers are not called before [`Probe::arm`].
+    pub fn disarmed(self) -> Self {
+        Self::of(self.place.disarmed())
+    }
+
+    /// Registers the probe.
+    ///
+    /// Context: process; sleeps.
+    pub fn register(self, handler: H) -> Result<Probe<H>, ProbeError> {
+        Probe::register(self.place, handler)
+    }
+}
+
 /// A probe on an instruction, unregistered when it is dropped.
 ///
 /// A handler may drop it, its own one included. Then it is unregistered by a work item, until which hits still come,
@@ -54,7 +122,7 @@ impl<H: ProbeHandler> Probe<H> {
     pub(crate) fn register(place: Place<'_>, handler: H) -> Result<Self, ProbeError> {
         must_sleep()?;
         Ok(Self {
-            raw: Deferred::new(RawProbe::register(place, handler))?,
+            raw: Deferred::new(RawProbe::register(place.target()?, handler))?,
         })
     }
 
@@ -75,12 +143,14 @@ impl<H: ProbeHandler> Probe<H> {
 
     /// Has the handlers called. Sleeps; refused in a handler.
     pub fn arm(&self) -> Result<(), ProbeError> {
-        self.raw.arm()
+        must_sleep()?;
+        Ok(self.raw.arm()?)
     }
 
     /// Has the handlers called no longer. Sleeps, and is refused in a handler. One may still be running afterwards.
     pub fn disarm(&self) -> Result<(), ProbeError> {
-        self.raw.disarm()
+        must_sleep()?;
+        Ok(self.raw.disarm()?)
     }
 
     /// Whether the handlers are called: not if the probe is disarmed, or its code has gone with its module.

@@ -5,16 +5,19 @@
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
+use core::marker::PhantomData;
+
 use ferro_sys::sync::deferred::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
 
-use crate::builder::Place;
-use crate::builder::RetBuilder;
 use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
-use crate::retprobe_ffi::RawRetprobe;
+use crate::place::Place;
+use crate::raw::regs::Regs;
+use crate::raw::retprobe::RawRetprobe;
+use crate::raw::retprobe::ReturnCallbacks;
 
 /// Whether the return of a call is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,76 @@ pub trait RetprobeHandler: Send + Sync + Sized + 'static {
     fn returned(&self, ctx: &mut ProbeCtx<'_>, data: &mut Self::Data);
 }
 
+impl<H: RetprobeHandler> ReturnCallbacks for H {
+    type Kept = H::Data;
+
+    const CALLS_ENTRY: bool = H::HAS_ENTRY;
+
+    #[inline(always)]
+    fn entered(&self, regs: &mut Regs, address: usize, data: &mut H::Data) -> bool {
+        self.entry(&mut ProbeCtx::new(regs, address), data) == Keep::Yes
+    }
+
+    #[inline(always)]
+    fn left(&self, regs: &mut Regs, address: usize, data: &mut H::Data) {
+        self.returned(&mut ProbeCtx::new(regs, address), data);
+    }
+}
+
+/// Describes a [`Retprobe`] before it is registered.
+pub struct RetBuilder<'a, H> {
+    place: Place<'a>,
+    max_active: u32,
+    _handler: PhantomData<fn(H)>,
+}
+
+impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
+    pub(crate) fn new() -> Self {
+        Self {
+            place: Place::NONE,
+            max_active: 0,
+            _handler: PhantomData,
+        }
+    }
+
+    /// A function of the kernel, or of a module.
+    pub fn symbol(self, symbol: &'a CStr) -> Self {
+        Self {
+            place: self.place.symbol_at(symbol),
+            ..self
+        }
+    }
+
+    /// The address of a function in place of its symbol.
+    pub fn address(self, address: usize) -> Self {
+        Self {
+            place: self.place.address_at(address),
+            ..self
+        }
+    }
+
+    /// The handlers are not called before [`Retprobe::arm`].
+    pub fn disarmed(self) -> Self {
+        Self {
+            place: self.place.disarmed(),
+            ..self
+        }
+    }
+
+    /// How many calls of the function can be followed at a time. Memory for them is allocated at once. The
+    /// default, 0, stands for twice the number of CPUs, and at least 10. More than 64 MiB of it is refused.
+    pub fn max_active(self, max_active: u32) -> Self {
+        Self { max_active, ..self }
+    }
+
+    /// Registers the probe.
+    ///
+    /// Context: process; sleeps.
+    pub fn register(self, handler: H) -> Result<Retprobe<H>, ProbeError> {
+        Retprobe::register(self.place, self.max_active, handler)
+    }
+}
+
 /// A probe on the return of a function, unregistered when it is dropped. Returns of calls that were made
 /// before that are not reported afterwards.
 ///
@@ -69,7 +142,7 @@ impl<H: RetprobeHandler> Retprobe<H> {
     ) -> Result<Self, ProbeError> {
         must_sleep()?;
         Ok(Self {
-            raw: Deferred::new(RawRetprobe::register(place, max_active, handler))?,
+            raw: Deferred::new(RawRetprobe::register(place.target()?, max_active, handler))?,
         })
     }
 
@@ -95,12 +168,14 @@ impl<H: RetprobeHandler> Retprobe<H> {
 
     /// Has the handlers called. Sleeps; refused in a handler.
     pub fn arm(&self) -> Result<(), ProbeError> {
-        self.raw.arm()
+        must_sleep()?;
+        Ok(self.raw.arm()?)
     }
 
     /// Has no more calls followed; those that are going on still are. Sleeps; refused in a handler.
     pub fn disarm(&self) -> Result<(), ProbeError> {
-        self.raw.disarm()
+        must_sleep()?;
+        Ok(self.raw.disarm()?)
     }
 
     /// Whether calls are followed: not if the probe is disarmed, or its code has gone with its module.

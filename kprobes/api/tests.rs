@@ -121,8 +121,8 @@ mod suite {
     use super::*;
     use crate::entry_probe;
     use crate::field;
-    use crate::targets;
-    use crate::targets::ALTER;
+    use crate::raw::targets;
+    use crate::raw::targets::ALTER;
     use crate::Probe;
     use crate::ProbeError;
     use crate::Register;

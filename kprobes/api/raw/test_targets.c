@@ -8,7 +8,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 
-#include "targets.h"
+#include "test_targets.h"
 
 /* First + second: mov at 0, add at 3, ret at 6. */
 asm(
@@ -60,11 +60,19 @@ static int keep_calling(void *unused)
 
 int kprobe_api_start_calling(void)
 {
-	caller = kthread_run(keep_calling, NULL, "kprobe_api");
-	return PTR_ERR_OR_ZERO(caller);
+	struct task_struct *task;
+
+	if (caller)
+		return -EBUSY;
+	task = kthread_run(keep_calling, NULL, "kprobe_api");
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	caller = task;
+	return 0;
 }
 
 void kprobe_api_stop_calling(void)
 {
 	kthread_stop(caller);
+	caller = NULL;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions that the tests probe: `kprobes/api/targets/targets.c`.
+//! The functions that the tests probe: `test_targets.c`.
 
 use kernel::error::to_result;
 use kernel::ffi::c_char;
@@ -8,7 +8,7 @@ use kernel::ffi::c_int;
 use kernel::ffi::c_long;
 use kernel::prelude::*;
 
-use crate::ffi::Alter;
+use super::alter::Alter;
 
 extern "C" {
     fn kprobe_api_add(a: usize, b: usize) -> usize;
@@ -30,27 +30,27 @@ extern "C" {
 
 /// `a + b`: three bytes that move `a` to ax, three that add `b`, and a return.
 pub(crate) fn add(a: usize, b: usize) -> usize {
-    // SAFETY: Takes any numbers.
+    // SAFETY: The function takes any numbers and touches no memory.
     unsafe { kprobe_api_add(a, b) }
 }
 
 /// `value + 1`.
 pub(crate) fn next(value: i32) -> i32 {
-    // SAFETY: Takes any number.
+    // SAFETY: The function takes any number and touches no memory.
     unsafe { kprobe_api_next(value) }
 }
 
 /// The sum of everything, `d`'s first character included.
 #[expect(clippy::too_many_arguments)]
 pub(crate) fn eight(a: i32, b: u8, c: bool, d: &CStr, e: i64, f: u16, g: isize, h: isize) -> isize {
-    // SAFETY: Reads the first byte of `d`.
+    // SAFETY: The function reads the first byte of `d`, which a string has, and touches no other memory.
     unsafe { kprobe_api_eight(a, b, c, d.as_char_ptr(), e, f, g, h) }
 }
 
-/// `depth`, by as many calls of itself.
+/// `depth`, by as many calls of itself, at most 100.
 pub(crate) fn depth(depth: i32) -> i32 {
-    // SAFETY: The tests ask for a few only.
-    unsafe { kprobe_api_depth(depth) }
+    // SAFETY: For a hundred calls of a function with one local variable any stack of the kernel has room.
+    unsafe { kprobe_api_depth(depth.min(100)) }
 }
 
 /// A thread that calls [`next`] all the time, until this is dropped. One at a time.
@@ -58,7 +58,7 @@ pub(crate) struct Caller(());
 
 impl Caller {
     pub(crate) fn start() -> Result<Self> {
-        // SAFETY: Stopped by `drop()`.
+        // SAFETY: The function takes nothing; if there is a thread already, it fails.
         to_result(unsafe { kprobe_api_start_calling() })?;
         Ok(Self(()))
     }
@@ -66,11 +66,12 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        // SAFETY: Started by `start()`.
+        // SAFETY: `start()` has started the thread, and nobody else stops it.
         unsafe { kprobe_api_stop_calling() };
     }
 }
 
 /// The functions above compute something else then, which the tests expect.
-// SAFETY: Their arguments and values can be any numbers.
+// SAFETY: The tests change arguments and values of these functions only, which can be any numbers, and where one goes on to its
+// return.
 pub(crate) const ALTER: Alter = unsafe { Alter::new() };

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What both kinds of probes do with a `struct kprobe`.
+//!
+//! Contexts: process; arming and disarming sleep.
+
+use core::ptr::null_mut;
+use core::ptr::without_provenance_mut;
+
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::types::Opaque;
+
+/// Where a probe is to be registered, and whether it begins disarmed.
+pub(crate) struct Target {
+    pub(crate) symbol: Option<CString>,
+    /// 0 if there is a symbol.
+    pub(crate) address: usize,
+    pub(crate) offset: u32,
+    pub(crate) is_disarmed: bool,
+}
+
+impl Target {
+    /// A `struct kprobe` for it, without handlers. It points to the symbol's name, which stays where it is when its owner
+    /// is moved.
+    pub(super) fn kprobe(&self) -> bindings::kprobe {
+        let symbol = self.symbol.as_ref();
+        bindings::kprobe {
+            symbol_name: symbol.map_or(null_mut(), |name| name.as_char_ptr().cast_mut()),
+            addr: without_provenance_mut(self.address),
+            offset: self.offset,
+            flags: match self.is_disarmed {
+                true => bindings::KPROBE_FLAG_DISABLED,
+                false => 0,
+            },
+            ..Default::default()
+        }
+    }
+}
+
+/// A kprobe that is registered.
+///
+/// # Invariants
+///
+/// It stays registered for `'a`.
+pub(super) struct Registered<'a>(&'a Opaque<bindings::kprobe>);
+
+impl<'a> Registered<'a> {
+    /// # Safety
+    ///
+    /// `kprobe` stays registered for `'a`.
+    pub(super) unsafe fn new(kprobe: &'a Opaque<bindings::kprobe>) -> Self {
+        // INVARIANT: The caller guarantees it.
+        Self(kprobe)
+    }
+
+    pub(super) fn address(&self) -> usize {
+        // SAFETY: By the type invariant it is registered, and an engine writes this word when that changes only.
+        unsafe { (&raw const (*self.0.get()).addr).read_volatile() }.addr()
+    }
+
+    pub(super) fn missed(&self) -> usize {
+        // SAFETY: By the type invariant it is there; the engine counts this word up, in one store.
+        unsafe { (&raw const (*self.0.get()).nmissed).read_volatile() }
+    }
+
+    pub(super) fn is_armed(&self) -> bool {
+        // SAFETY: By the type invariant it is there; the engine changes this word in one store.
+        let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
+        flags & (bindings::KPROBE_FLAG_DISABLED | bindings::KPROBE_FLAG_GONE) == 0
+    }
+
+    pub(super) fn arm(&self) -> Result {
+        // SAFETY: By the type invariant it is registered; the engine takes its lock for this.
+        to_result(unsafe { bindings::enable_kprobe(self.0.get()) })
+    }
+
+    pub(super) fn disarm(&self) -> Result {
+        // SAFETY: By the type invariant it is registered; the engine takes its lock for this.
+        to_result(unsafe { bindings::disable_kprobe(self.0.get()) })
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the API needs `unsafe` for: registering at the C interface and its callbacks (`probe.rs`, `retprobe.rs`, and for
+//! both `kprobe.rs`), the registers and memory of probed code (`regs.rs`, `memory.rs`), and the permission to change
+//! what it does (`alter.rs`).
+
+pub(crate) mod alter;
+pub(crate) mod kprobe;
+pub(crate) mod memory;
+pub(crate) mod probe;
+pub(crate) mod regs;
+pub(crate) mod retprobe;
+#[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
+pub(crate) mod targets;
+
+/// The type of the C functions that take these types.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! c_function {
+    ($($type:ty),*) => { unsafe extern "C" fn($($type),*) -> _ };
+}

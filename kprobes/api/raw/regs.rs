@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The registers of probed code. Everybody may read them; changing them takes an [`Alter`].
+//!
+//! Contexts: any, NMI included.
+
+use kernel::bindings;
+
+use super::alter::Alter;
+use super::alter::Destination;
+
+/// A general purpose register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Register {
+    Ax,
+    Bx,
+    Cx,
+    Dx,
+    Si,
+    Di,
+    Bp,
+    R8,
+    R9,
+    R10,
+    R11,
+    R12,
+    R13,
+    R14,
+    R15,
+}
+
+/// `struct pt_regs` of a hit.
+#[repr(transparent)]
+pub(crate) struct Regs(bindings::pt_regs);
+
+impl Regs {
+    /// # Safety
+    ///
+    /// `regs` are the registers of a hit, which nobody else uses for `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn from_raw<'a>(regs: *mut bindings::pt_regs) -> &'a mut Self {
+        // SAFETY: The caller guarantees it; the type is transparent.
+        unsafe { &mut *regs.cast() }
+    }
+
+    /// The instruction pointer.
+    #[inline(always)]
+    pub(super) fn ip(&self) -> usize {
+        self.0.ip
+    }
+
+    /// Goes on somewhere else.
+    #[inline(always)]
+    pub(super) fn go_on_at(&mut self, destination: Destination) {
+        self.0.ip = destination.address();
+    }
+
+    /// The stack pointer.
+    #[inline(always)]
+    pub(crate) fn sp(&self) -> usize {
+        self.0.sp
+    }
+
+    /// RFLAGS.
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> usize {
+        self.0.flags
+    }
+
+    /// The value of a register.
+    #[inline(always)]
+    pub(crate) fn get(&self, register: Register) -> usize {
+        let regs = &self.0;
+        match register {
+            Register::Ax => regs.ax,
+            Register::Bx => regs.bx,
+            Register::Cx => regs.cx,
+            Register::Dx => regs.dx,
+            Register::Si => regs.si,
+            Register::Di => regs.di,
+            Register::Bp => regs.bp,
+            Register::R8 => regs.r8,
+            Register::R9 => regs.r9,
+            Register::R10 => regs.r10,
+            Register::R11 => regs.r11,
+            Register::R12 => regs.r12,
+            Register::R13 => regs.r13,
+            Register::R14 => regs.r14,
+            Register::R15 => regs.r15,
+        }
+    }
+
+    /// Changes a register.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, _alter: &Alter, register: Register, value: usize) {
+        let regs = &mut self.0;
+        *match register {
+            Register::Ax => &mut regs.ax,
+            Register::Bx => &mut regs.bx,
+            Register::Cx => &mut regs.cx,
+            Register::Dx => &mut regs.dx,
+            Register::Si => &mut regs.si,
+            Register::Di => &mut regs.di,
+            Register::Bp => &mut regs.bp,
+            Register::R8 => &mut regs.r8,
+            Register::R9 => &mut regs.r9,
+            Register::R10 => &mut regs.r10,
+            Register::R11 => &mut regs.r11,
+            Register::R12 => &mut regs.r12,
+            Register::R13 => &mut regs.r13,
+            Register::R14 => &mut regs.r14,
+            Register::R15 => &mut regs.r15,
+        } = value;
+    }
+}
