@@ -10,7 +10,6 @@ use ferro_core::insn::Never;
 use ferro_core::insn::Probe;
 use ferro_core::insn::MAX_LEN;
 use ferro_sys::blacklist;
-use ferro_sys::blacklist::Forbidden;
 use ferro_sys::code::symbols;
 use ferro_sys::code::symbols::Description;
 use ferro_sys::code::symbols::JumpLabelLock;
@@ -21,69 +20,13 @@ use ferro_sys::code::symbols::Owner;
 use ferro_sys::code::text;
 use ferro_sys::code::text::TextAddress;
 use ferro_sys::code::text::TextLock;
+use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::kprobe::Kprobe;
-use kernel::fmt;
 use kernel::prelude::*;
 
 use crate::error::Error;
-use crate::point::BREAKPOINT;
+use crate::refusal::Refusal;
 use crate::rules;
-
-/// Code that kprobes, or the rest of the kernel, depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No code at all.
-    NotText,
-    /// Code that the kernel shows to processes.
-    Gate,
-    /// Marked as not to be probed.
-    Marked(Forbidden),
-    /// Patched when a static key changes.
-    JumpLabel,
-    /// Patched when a static call changes.
-    StaticCall,
-    /// Found by its address in a table.
-    Bug,
-    /// Decoded, where it is, by the handler of a fault of it or of a trap behind it.
-    Decoded,
-    /// In front of a function.
-    Preamble,
-    /// Code that indirect branches and returns run through on CPUs that need it.
-    Thunk,
-    /// Code that ftrace copies and patches.
-    Template,
-    /// Code that the compiler has instrumented code call.
-    Sanitizer,
-    /// Code that this engine runs, and that would hit its own probe.
-    Own,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use blacklist::Rule;
-        let rule = match self {
-            Self::NotText => "not code of the kernel or a module",
-            Self::Gate => "code that processes see",
-            Self::Marked(forbidden) => match forbidden.rule {
-                Rule::KprobesText => "it is __kprobes code",
-                Rule::NoinstrText => "it is noinstr code",
-                Rule::EntryText => "it is entry code",
-                Rule::NokprobeSymbol => "it is a NOKPROBE_SYMBOL()",
-                Rule::Added => "the kernel has put it on its list",
-            },
-            Self::JumpLabel => "a static key patches it",
-            Self::StaticCall => "a static call patches it",
-            Self::Bug => "the place of a BUG() or WARN()",
-            Self::Decoded => "the handler of a fault or trap looks at the instruction",
-            Self::Preamble => "data in front of a function",
-            Self::Thunk => "indirect branches or returns run through it",
-            Self::Template => "ftrace copies and patches it",
-            Self::Sanitizer => "instrumented code calls it everywhere",
-            Self::Own => "code that kprobes run on",
-        };
-        f.write_str(rule)
-    }
-}
 
 /// A place for a probe.
 pub(crate) struct Site {

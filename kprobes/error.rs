@@ -9,7 +9,7 @@ use kernel::alloc::AllocError;
 use kernel::fmt;
 use kernel::prelude::*;
 
-use crate::address::Refusal;
+use crate::refusal::Refusal;
 
 /// Why a probe cannot be registered, enabled or disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use kernel::fmt::Write;
 use kernel::module::this_module;
 use kernel::prelude::*;
 
-use crate::ffi;
+use crate::raw::kretprobe;
 use crate::registry;
 
 /// The directory.
@@ -100,7 +100,11 @@ fn visible(address: usize) -> usize {
 
 fn write_probe(lines: &mut Lines, probe: Kprobe) -> fmt::Result {
     let address = probe.address();
-    let kind = if ffi::is_kretprobe(probe) { 'r' } else { 'k' };
+    let kind = if kretprobe::is_kretprobe(probe) {
+        'r'
+    } else {
+        'k'
+    };
     lines.write_fmt(fmt!("{:016x}  {kind}  ", visible(address)))?;
     match Description::of(address) {
         Some(d) => lines.write_fmt(fmt!("{}+{:#x}  {} ", d.name(), d.offset, d.module()))?,

@@ -10,6 +10,7 @@ use ferro_sys::address_map::Removed;
 use ferro_sys::address_map::Writer;
 use ferro_sys::code::text::TextAddress;
 use ferro_sys::code::text::TextLock;
+use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::kprobe::Kprobe;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -20,7 +21,6 @@ use crate::hit::POINTS;
 use crate::point::Code;
 use crate::point::Point;
 use crate::point::Run;
-use crate::point::BREAKPOINT;
 use crate::site::Kind;
 
 /// Who may have points found.

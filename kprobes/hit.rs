@@ -10,6 +10,7 @@
 use ferro_core::insn::Emulation;
 use ferro_sys::address_map::AddressMap;
 use ferro_sys::code::text;
+use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::regs;
@@ -18,12 +19,14 @@ use ferro_sys::running_probe;
 
 use crate::point::Point;
 use crate::point::Run;
-use crate::point::BREAKPOINT;
 
 /// The points, by their addresses.
 pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
 /// The points, by those addresses of their copies at which something can happen.
 pub(crate) static COPIES: AddressMap<Point> = AddressMap::new();
+
+/// What the engine does in traps: [`breakpoint`] and [`fault`].
+pub(crate) struct Hits;
 
 /// Numbers of exceptions.
 pub(crate) const DIVIDE_ERROR: usize = 0;

@@ -14,7 +14,8 @@ use kernel::prelude::*;
 
 use crate::address;
 use crate::error::Error;
-use crate::ffi;
+use crate::raw;
+use crate::register;
 use crate::registry;
 
 /// Registers kretprobes, all or none.
@@ -26,7 +27,7 @@ pub(crate) fn register(kretprobes: &[Kretprobe]) -> Result {
             true => Err(Error::Registered),
             false => prepare(*kretprobe),
         };
-        let prepared = prepared.inspect_err(|e| ffi::report(kretprobe.probe(), *e));
+        let prepared = prepared.inspect_err(|e| register::report(kretprobe.probe(), *e));
         // There is room for all.
         let pushed = prepared.map(|()| probes.push_within_capacity(kretprobe.probe()));
         if let Err(error) = pushed {
@@ -34,7 +35,7 @@ pub(crate) fn register(kretprobes: &[Kretprobe]) -> Result {
             return Err(error.errno());
         }
     }
-    ffi::register(&probes).inspect_err(|_| give_up(kretprobes, probes.len()))
+    register::register(&probes).inspect_err(|_| give_up(kretprobes, probes.len()))
 }
 
 /// Undoes [`prepare`] for the first ones.
@@ -61,7 +62,7 @@ fn prepare(kretprobe: Kretprobe) -> Result<(), Error> {
         E2BIG => Error::TooMuchData,
         _ => Error::NoMemory,
     })?;
-    ffi::set_entry_handler(kretprobe);
+    raw::kretprobe::set_entry_handler(kretprobe);
     Ok(())
 }
 

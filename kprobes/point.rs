@@ -24,6 +24,7 @@ use ferro_core::insn::Probe;
 use ferro_core::insn::ReaimError;
 use ferro_core::insn::MAX_LEN;
 use ferro_sys::code::text::TextLock;
+use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::kprobe::ProbeList;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
@@ -31,10 +32,8 @@ use ferro_sys::sync::word::Word;
 use kernel::prelude::*;
 
 use crate::error::Error;
-use crate::ffi;
+use crate::raw::after;
 
-/// `int3`
-pub(crate) const BREAKPOINT: u8 = 0xcc;
 const CALL: u8 = 0xe8;
 const JUMP: u8 = 0xe9;
 /// Room for a copy and the branch behind it.
@@ -139,7 +138,8 @@ impl Point {
         point.in_trap = Compute::of(insn, address as u64)
             .filter(|compute| MEMORY_IS_THE_SAME || !compute.has_operand_in_memory());
         point.sees_interrupts = is_flags(insn);
-        point.after_stops = matches!(run, Run::Copied { stops: true }) || ffi::after().is_none();
+        point.after_stops =
+            matches!(run, Run::Copied { stops: true }) || after::address().is_none();
         // Whether it can be moved there is to be known now.
         if copied {
             point.code_for(insn, at, false)?;
@@ -214,7 +214,7 @@ impl Point {
             *to = *from;
         }
         let branch = match (after, self.run) {
-            (true, _) => ffi::after()
+            (true, _) => after::address()
                 .filter(|_| !self.after_stops)
                 .map(|after| (CALL, after)),
             (false, Run::Copied { stops: true }) => None,

@@ -23,14 +23,16 @@ use kernel::sync::Arc;
 
 use crate::address::Site;
 use crate::error::Error;
-use crate::ffi;
-use crate::ffi::engine;
 use crate::held::publish;
 use crate::held::Chain;
 use crate::held::Finders;
 use crate::held::Held;
 use crate::held::KEYS;
 use crate::point::Point;
+use crate::raw::kretprobe;
+use crate::raw::mutex::EngineGuard;
+use crate::raw::mutex::EngineMutex;
+use crate::raw::reap as grace_period;
 use crate::site;
 use crate::site::Kind;
 
@@ -56,6 +58,12 @@ pub(crate) struct Engine {
     list: KVVec<usize>,
     /// Breakpoints are there.
     enabled: bool,
+}
+
+static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
+
+fn engine() -> EngineGuard<Option<Engine>> {
+    ENGINE.lock()
 }
 
 /// Makes the engine ready. Errors: -EBUSY if it is.
@@ -89,7 +97,7 @@ pub(crate) fn stop() {
     drop(engine);
     site::close();
     rcu_tasks::synchronize();
-    ffi::wait_for_reap();
+    grace_period::wait();
     if let Some(stopped) = stopped {
         drop(stopped.finders);
         let period = GracePeriod::wait();
@@ -151,8 +159,8 @@ pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
 }
 
 /// The memory for which `is_going` holds goes: probes of which something is there have been forgotten by their client.
-pub(crate) fn evict(is_going: impl Fn(usize) -> bool) {
-    let is_forgotten = |probe: &Kprobe| ffi::parts_of(*probe).iter().any(|at| is_going(*at));
+pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
+    let is_forgotten = |probe: &Kprobe| kretprobe::parts_of(*probe).iter().any(|at| is_going(*at));
     loop {
         let mut guard = engine();
         let Some(engine) = guard.as_mut() else {
@@ -170,7 +178,7 @@ pub(crate) fn evict(is_going: impl Fn(usize) -> bool) {
             Shown(probe.address())
         );
         // Its client may be about to unregister it after all, and free it then: not touched without the mutex.
-        let kretprobe = ffi::kretprobe_of(probe);
+        let kretprobe = kretprobe::kretprobe_of(probe);
         engine.unregister(core::iter::once(probe));
         if let Some(kretprobe) = kretprobe {
             kretprobe.free();
@@ -515,7 +523,7 @@ impl Engine {
     fn want_grace_period(&mut self) {
         if self.waiting.is_empty() && !self.retired.is_empty() {
             core::mem::swap(&mut self.waiting, &mut self.retired);
-            ffi::call_reap();
+            grace_period::call_reap();
         }
     }
 

@@ -5,7 +5,7 @@
 //! Contexts: any.
 #![deny(unsafe_code)]
 
-use crate::address::Refusal;
+use crate::refusal::Refusal;
 
 /// How the name of a symbol is recognised.
 enum Name {

@@ -17,6 +17,9 @@ use crate::blacklist;
 use crate::code::symbols;
 use crate::cpu::HotplugOff;
 
+/// `int3`
+pub const BREAKPOINT: u8 = 0xcc;
+
 /// An address that was code of the kernel or of a module when it was made.
 ///
 /// That code may be gone by now: [`TextLock::set_byte()`] looks again.

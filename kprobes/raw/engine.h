@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Between ffi.rs and exports.c of the Rust kprobes engine.
+ * For the Rust half of the kprobes engine, which declares these itself.
  */
-#ifndef _FERROTRACE_KPROBES_EXPORTS_H
-#define _FERROTRACE_KPROBES_EXPORTS_H
+#ifndef _FERROTRACE_KPROBES_ENGINE_H
+#define _FERROTRACE_KPROBES_ENGINE_H
 
 #include <linux/types.h>
 
@@ -15,11 +15,11 @@ extern struct mutex kprobes_rust_mutex;
 /* Whether a copy has to stop at a breakpoint, as post.S cannot be used. */
 bool ferro_kprobe_must_stop(void);
 
-/* Call ferro_kprobes_reap() when every task has been somewhere else. One call at a time. */
+/* Call ferro_kprobes_reap() when every task has been somewhere else, unless that is going to be done already. */
 void ferro_kprobes_call_reap(void);
 /* Wait for such a call. */
 void ferro_kprobes_wait_for_reap(void);
-/* ffi.rs. Context: process. */
+/* exports.rs. Context: process. */
 void ferro_kprobes_reap(void);
 
-#endif /* _FERROTRACE_KPROBES_EXPORTS_H */
+#endif /* _FERROTRACE_KPROBES_ENGINE_H */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the Rust kprobes engine needs C for: exporting the functions that it defines, a mutex that is ready at boot, being
- * called after a grace period of RCU tasks, and a feature of the CPU.
+ * What the Rust kprobes engine needs C for: a mutex that is ready at boot, being called after a grace period of RCU tasks, a
+ * feature of the CPU, and exporting the functions that it defines.
  */
+#include <linux/atomic.h>
 #include <linux/export.h>
 #include <linux/kprobes.h>
 #include <linux/kprobes_fault.h>
@@ -12,7 +13,7 @@
 #include <linux/workqueue.h>
 #include <asm/cpufeature.h>
 
-#include "exports.h"
+#include "engine.h"
 
 DEFINE_MUTEX(kprobes_rust_mutex);
 
@@ -30,8 +31,12 @@ bool ferro_kprobe_must_stop(void)
 	return post_stops || boot_cpu_has(X86_FEATURE_XENPV) || boot_cpu_has(X86_FEATURE_FRED);
 }
 
+/* A call is due; its memory is in use. */
+static atomic_t reap_due;
+
 static void reap(struct work_struct *work)
 {
+	atomic_set(&reap_due, 0);
 	ferro_kprobes_reap();
 }
 
@@ -45,13 +50,12 @@ static void reap_soon(struct rcu_head *head)
 
 static struct rcu_head reap_head;
 
-/* Call ferro_kprobes_reap() when every task has been somewhere else. One call at a time. */
 void ferro_kprobes_call_reap(void)
 {
-	call_rcu_tasks(&reap_head, reap_soon);
+	if (!atomic_xchg(&reap_due, 1))
+		call_rcu_tasks(&reap_head, reap_soon);
 }
 
-/* Wait for such a call. */
 void ferro_kprobes_wait_for_reap(void)
 {
 	rcu_barrier_tasks();

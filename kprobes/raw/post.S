@@ -6,7 +6,7 @@
  * the copy. struct pt_regs is made around it, in the place of ss, and iret goes on where the handlers leave ip.
  *
  * Where iret must not be executed, nor cli, or only by the kernel's own entry code, copies do not come here but stop at a
- * breakpoint: exports.c.
+ * breakpoint: engine.c.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
@@ -15,7 +15,7 @@
 #include <asm/smap.h>
 #include <asm/unwind_hints.h>
 
-#include "regs.inc"
+#include "../regs.inc"
 
 	.section .kprobes.text, "ax"
 

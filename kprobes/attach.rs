@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Attaching the engine to the kernel's hook points.
+//!
+//! Contexts: process, sleeps.
+#![deny(unsafe_code)]
+
+use ferro_gkhi::points::Int3;
+use ferro_gkhi::points::KernelFault;
+use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::Registered;
+use ferro_sys::die_notifier::DieNotifier;
+use ferro_sys::die_notifier::TrapHandler;
+use ferro_sys::regs::Regs;
+use kernel::prelude::*;
+
+use crate::hit;
+use crate::hit::Hits;
+use crate::raw::module_exit;
+use crate::raw::module_exit::Going;
+use crate::raw::traps;
+use crate::registry;
+
+/// The engine, attached to the kernel's hook points.
+pub(crate) struct Attached {
+    // Dropped in this order: no new hits, then none at all.
+    _int3: Registered<Int3>,
+    _fault: Registered<KernelFault>,
+    _divide_error: DieNotifier<DivideError>,
+    _modules: Registered<ModuleEvent>,
+}
+
+/// A divide error, for which the kernel has no hook point.
+struct DivideError;
+
+impl TrapHandler for DivideError {
+    fn trap(regs: &mut Regs, trapnr: usize) -> bool {
+        trapnr == hit::DIVIDE_ERROR && hit::fault(regs, trapnr)
+    }
+}
+
+/// Code goes, and with it the probes in it, and those that a client has left registered.
+fn goes(going: &Going<'_>) {
+    registry::kill(|at| going.has_code(at));
+    if going.is_whole {
+        registry::unregister_leaked(|at| going.is_in_module(at));
+    }
+}
+
+impl Attached {
+    /// Attaches it; once, unless it is dropped. Context: process, as early as in `core_initcall()`.
+    pub(crate) fn new() -> Result<Self> {
+        registry::start()?;
+        Self::attach().inspect_err(|_| registry::stop())
+    }
+
+    fn attach() -> Result<Self> {
+        let name = c"rust_kprobes";
+        let (int3, fault) = traps::register::<Hits>(name)?;
+        let modules = module_exit::register(name, goes)?;
+        let divide_error = DieNotifier::new()?;
+        ferro_gkhi::arm(&[&int3, &fault, &modules])?;
+        Ok(Self {
+            _int3: int3,
+            _fault: fault,
+            _divide_error: divide_error,
+            _modules: modules,
+        })
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        registry::stop();
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The engine's exit on modules: what goes with them.
+//!
+//! Contexts: process, sleeps.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::Answer;
+use ferro_gkhi::Registered;
+use kernel::bindings;
+use kernel::prelude::*;
+
+/// A module that goes, or only the code that has initialised it.
+///
+/// # Invariants
+///
+/// The module is there for `'a`.
+pub(crate) struct Going<'a> {
+    module: NonNull<bindings::module>,
+    /// All of it goes.
+    pub(crate) is_whole: bool,
+    _module: PhantomData<&'a bindings::module>,
+}
+
+impl Going<'_> {
+    /// Whether an address is in code that goes.
+    pub(crate) fn has_code(&self, at: usize) -> bool {
+        let module = self.module.as_ptr();
+        // SAFETY: By the type invariant the module is there.
+        let in_init = unsafe { bindings::ferro_in_init_text(at, module) };
+        // SAFETY: By the type invariant the module is there.
+        in_init || self.is_whole && unsafe { bindings::ferro_in_core_text(at, module) }
+    }
+
+    /// Whether an address is in code or data of the module.
+    pub(crate) fn is_in_module(&self, at: usize) -> bool {
+        // SAFETY: By the type invariant the module is there.
+        unsafe { bindings::ferro_in_module(at, self.module.as_ptr()) }
+    }
+}
+
+/// An exit that is called when something goes, not armed yet. Errors: as for `Builder::register()`.
+pub(crate) fn register(
+    name: &CStr,
+    goes: fn(&Going<'_>),
+) -> Result<Registered<ModuleEvent>, ferro_gkhi::Error> {
+    Registered::<ModuleEvent>::builder(name)
+        .pinned()
+        .disarmed()
+        .register(move |_call, (module, state)| {
+            let is_whole = match state {
+                bindings::module_state_MODULE_STATE_LIVE => Some(false),
+                bindings::module_state_MODULE_STATE_GOING => Some(true),
+                _ => None,
+            };
+            if let (Some(module), Some(is_whole)) = (NonNull::new(module), is_whole) {
+                // INVARIANT: The hook passes a module that is there until the exit returns.
+                goes(&Going {
+                    module,
+                    is_whole,
+                    _module: PhantomData,
+                });
+            }
+            Answer::Continue
+        })
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The engine's exits on the hook points of traps.
+//!
+//! Contexts: making them process, sleeps; handlers in the trap, also within NMIs.
+
+use ferro_gkhi::points::Int3;
+use ferro_gkhi::points::KernelFault;
+use ferro_gkhi::Answer;
+use ferro_gkhi::NoReturn;
+use ferro_gkhi::Registered;
+use ferro_sys::regs::Regs;
+use kernel::bindings;
+use kernel::prelude::*;
+
+/// What the engine does in traps of the kernel.
+///
+/// # Safety
+///
+/// A handler returns true only if the trap is one of the engine's: a breakpoint of a probe or of a copy, a fault of a copy, or
+/// one that a probe's handler for faults has repaired. It leaves registers then with which the interrupted code goes on as it
+/// would without the engine, but for what the probes' handlers have changed.
+///
+/// It does not sleep, and what it executes has no breakpoint for which it does not return true without calling itself again.
+pub(crate) unsafe trait TrapHandler: 'static {
+    /// A breakpoint. Whether it is done with.
+    fn breakpoint(regs: &mut Regs) -> bool;
+
+    /// A fault. Whether it is done with.
+    fn fault(regs: &mut Regs, trapnr: usize) -> bool;
+}
+
+/// The answer of an exit that may have dealt with its event.
+#[inline(always)]
+fn answer(done: bool) -> Answer<NoReturn> {
+    match done {
+        true => Answer::Terminate,
+        false => Answer::Continue,
+    }
+}
+
+/// The exit on breakpoints.
+///
+/// # Safety
+///
+/// `regs` are the registers of a breakpoint, which are the caller's.
+#[inline(always)]
+unsafe fn breakpoint<H: TrapHandler>(regs: *mut bindings::pt_regs) -> bool {
+    // SAFETY: The caller guarantees it.
+    unsafe { Regs::of(regs) }.is_some_and(H::breakpoint)
+}
+
+/// The exit on faults.
+///
+/// # Safety
+///
+/// `regs` are the registers of a fault, which are the caller's.
+unsafe fn fault<H: TrapHandler>(regs: *mut bindings::pt_regs, trapnr: usize) -> bool {
+    // SAFETY: The caller guarantees it.
+    unsafe { Regs::of(regs) }.is_some_and(|regs| H::fault(regs, trapnr))
+}
+
+/// The exits on breakpoints and on faults, not armed yet. Errors: as for `Registered::engine()`.
+pub(crate) fn register<H: TrapHandler>(
+    name: &CStr,
+) -> Result<(Registered<Int3>, Registered<KernelFault>), ferro_gkhi::Error> {
+    // SAFETY: `TrapHandler` guarantees what the hook wants of an exit: it ends the dispatch for its own breakpoints only, does
+    // not sleep, and does not come back to itself without end. The hook passes the registers of the breakpoint, which nobody
+    // else uses until the exit returns.
+    let int3 = unsafe {
+        Registered::<Int3>::builder(name)
+            .disarmed()
+            .register_engine(|_call, (regs,)| answer(breakpoint::<H>(regs)))
+    }?;
+    // SAFETY: `TrapHandler` guarantees what the hook wants of an exit: it ends the dispatch for faults that it has dealt with
+    // only, and does not sleep. The hook passes the registers of the fault, which nobody else uses until the exit returns.
+    let fault = unsafe {
+        Registered::<KernelFault>::builder(name)
+            .disarmed()
+            .register_engine(|_call, (regs, trapnr, _)| answer(fault::<H>(regs, trapnr)))
+    }?;
+    Ok((int3, fault))
+}
