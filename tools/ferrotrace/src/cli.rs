@@ -42,7 +42,7 @@ enum Command {
     /// Relay channels: per-CPU buffers that a kernel client fills.
     #[command(subcommand)]
     Relay(Relay),
-    /// Log what the kernel's klog() and klog_printk() say.
+    /// Log the messages of the kernel's klog() and klog_printk().
     Klog(klog::KlogArgs),
     /// Hooks in the kernel, and the exits that are called where they fire.
     Hooks(hooks::HooksArgs),
@@ -52,7 +52,7 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Relay {
-    /// Drain a channel into a directory, one file a CPU.
+    /// Drain a channel into a directory, one file for each CPU.
     Record(RecordArgs),
     /// Show the sizes and the counters of a channel: how full it is, and what was lost.
     Stat(StatArgs),
@@ -66,10 +66,10 @@ struct RecordArgs {
     /// The channel: the directory and the base name of its relay files, without the CPU's number.
     #[arg(value_name = "DIR/NAME")]
     channel: PathBuf,
-    /// The directory to record into; created, or empty.
+    /// The directory to record into, which is created or must be empty.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Write into OUT although there is something in it.
+    /// Write into OUT even if it is not empty.
     #[arg(short, long)]
     force: bool,
     /// Use read(2) instead of mmap.
@@ -89,20 +89,20 @@ struct RecordArgs {
     /// Leave the unfinished sub-buffer at the end to a later reader (mmap and --header only).
     #[arg(long)]
     no_partial: bool,
-    /// Write through the page cache, which takes bursts that the disk cannot; otherwise large pieces
-    /// of fast channels go around it.
+    /// Write through the page cache, which takes bursts that the disk cannot; otherwise large
+    /// pieces of fast channels bypass it.
     #[arg(long)]
     buffered: bool,
-    /// Of a fast channel: unread bytes of a CPU to wait for; 0 for a sub-buffer.
+    /// For a fast channel: how many unread bytes of a CPU to wait for; 0 for a sub-buffer.
     #[arg(long, value_name = "BYTES")]
     watermark: Option<u64>,
     /// Bytes in a sub-buffer, where DIR/subbuf_size does not say it.
     #[arg(long, value_name = "BYTES")]
     subbuf_size: Option<usize>,
-    /// Sub-buffers a CPU, where DIR/n_subbufs does not say it.
+    /// Sub-buffers of each CPU, where DIR/n_subbufs does not say it.
     #[arg(long, value_name = "N")]
     n_subbufs: Option<usize>,
-    /// No live rate.
+    /// Show no rate while recording.
     #[arg(short, long)]
     quiet: bool,
     /// Print the summary as JSON.
@@ -115,13 +115,13 @@ struct StatArgs {
     /// The channel: the directory and the base name of its relay files, without the CPU's number.
     #[arg(value_name = "DIR/NAME")]
     channel: PathBuf,
-    /// Look again after this time, until the channel is closed; 1 second with --count only.
+    /// Repeat after this time, until the channel is closed; 1 second if only --count is given.
     #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
     interval: Option<Duration>,
-    /// Look that many times.
+    /// Show the state that many times.
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
-    /// Print one JSON object a line.
+    /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
 }
@@ -139,7 +139,7 @@ fn parse_header(text: String) -> Result<Header, String> {
 }
 
 impl Cli {
-    /// Does what the command line says.
+    /// Runs the command.
     pub fn run(self) -> Result<()> {
         match self.command {
             Command::Relay(Relay::Record(args)) => args.run(),
@@ -152,8 +152,8 @@ impl Cli {
     }
 }
 
-/// Writes to stdout. A reader that has gone, such as `head`, has had enough: that is no error.
-/// Says whether there still is one.
+/// Writes to stdout. A reader that has gone, such as `head`, is not an error. Returns whether there
+/// still is one.
 fn print(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -164,7 +164,7 @@ fn print(text: &str) -> Result<bool> {
 }
 
 fn warn(text: &str) {
-    // There is nobody left to tell if this fails.
+    // There is nowhere left to report it if this fails.
     let _ = writeln!(io::stderr(), "ferrotrace: warning: {text}");
 }
 

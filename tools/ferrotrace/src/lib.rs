@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ferrotrace's user-space side: recording relay channels, decoding what was recorded, looking after
-//! hooks, and probing the kernel.
+//! Ferrotrace's user-space side: recording relay channels, decoding recordings, watching and arming
+//! exits on hooks, and probing the kernel.
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
 //! recordings; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and

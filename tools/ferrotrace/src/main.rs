@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // There is nobody left to tell if this fails.
+            // There is nowhere left to report it if this fails.
             let _ = writeln!(io::stderr(), "ferrotrace: {error:#}");
             ExitCode::FAILURE
         }

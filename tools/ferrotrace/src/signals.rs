@@ -19,9 +19,10 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SfdFlags;
 use nix::sys::signalfd::SignalFd;
 
-/// The signals that end a recording, held back from the process while this value lives.
+/// The signals that end a recording, blocked for the process while this value lives.
 ///
-/// Made before any thread is: a thread inherits the signal mask of the one that makes it.
+/// It must be created before any thread is: a thread inherits the signal mask of the one that
+/// creates it.
 #[derive(Debug)]
 pub struct StopSignals {
     fd: SignalFd,
@@ -29,7 +30,7 @@ pub struct StopSignals {
 }
 
 impl StopSignals {
-    /// Holds the signals back and makes them readable.
+    /// Blocks the signals and makes them readable.
     pub fn new() -> nix::Result<Self> {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGINT);
@@ -39,8 +40,8 @@ impl StopSignals {
         Ok(Self { fd, mask })
     }
 
-    /// Takes a signal that has arrived. The signals get back their usual effect, so that a second
-    /// Ctrl-C ends a command that is slow to finish.
+    /// Takes a signal that has arrived, and returns whether there was one. Afterwards the signals
+    /// have their usual effect, so that a second Ctrl-C ends a command that is slow to finish.
     pub fn take(&self) -> nix::Result<bool> {
         if self.fd.read_signal()?.is_none() {
             return Ok(false);
@@ -49,8 +50,8 @@ impl StopSignals {
         Ok(true)
     }
 
-    /// Waits for a signal, but not longer than to `until`, nor than `PollTimeout` allows. Says whether
-    /// one came.
+    /// Waits for a signal, at most until `until`, or as long as `PollTimeout` allows. Returns
+    /// whether one came.
     pub fn wait(&self, until: Instant) -> nix::Result<bool> {
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
         // Rounded up: a timeout of 0 ms just before the end would spin.
@@ -73,7 +74,7 @@ impl AsFd for StopSignals {
 
 impl Drop for StopSignals {
     fn drop(&mut self) {
-        // Nothing sensible is left to do if this fails.
+        // Nothing can be done if this fails.
         let _ = self.mask.thread_unblock();
     }
 }

@@ -48,9 +48,9 @@ pub struct HooksArgs {
 enum Command {
     /// Show the hooks and the exits registered on them.
     List(ListArgs),
-    /// Have exits called: all that are named from the same moment on, or none.
+    /// Arm exits: all of them from the same moment on, or none.
     Arm(TargetArgs),
-    /// Have exits called no longer: all that are named from the same moment on, or none.
+    /// Disarm exits: all of them from the same moment on, or none.
     Disarm(TargetArgs),
     /// Show how often exits are called.
     Watch(WatchArgs),
@@ -58,7 +58,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// These hooks only.
+    /// Only these hooks.
     #[arg(value_name = "HOOK")]
     hooks: Vec<Name>,
     /// Print one JSON document.
@@ -75,18 +75,18 @@ struct TargetArgs {
 
 #[derive(Debug, Args)]
 struct WatchArgs {
-    /// Exits on these hooks only.
+    /// Only exits on these hooks.
     #[arg(value_name = "HOOK")]
     hooks: Vec<Name>,
-    /// Look again after this time.
+    /// Length of an interval.
     #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_interval)]
     interval: Duration,
-    /// Stop after so many intervals; otherwise on SIGINT or SIGTERM.
+    /// Stop after that many intervals; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
-/// A millisecond is what waiting can tell apart; a day is long enough.
+/// Waiting has a resolution of a millisecond; a day is long enough.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_seconds(text)?;
     if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&interval) {
@@ -128,7 +128,7 @@ impl ListArgs {
     }
 }
 
-/// The clock of the records, too.
+/// The time of the clock that records use, too.
 fn monotonic() -> Result<Duration> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read the clock")?;
     Ok(Duration::from(time))
@@ -152,7 +152,8 @@ impl WatchArgs {
         ended.map(|_| ())
     }
 
-    /// Looks again and again, at last at the end. Says whether there still is a reader.
+    /// Samples the hooks after each interval, and once more at the end. Returns whether there still
+    /// is a reader.
     fn intervals(
         &self,
         registry: &Registry,
@@ -167,14 +168,14 @@ impl WatchArgs {
             due += self.interval;
             let now = Instant::now();
             if due < now {
-                // What was missed is not made up for.
+                // Intervals that were missed are not made up for.
                 due = now + self.interval;
             }
             while !stopped && Instant::now() < due {
                 stopped = signals.wait(due).context("cannot wait for signals")?;
             }
             let mut hooks = registry.read()?;
-            // A hook may go and come again with its module.
+            // A hook may go and come back with its module.
             hooks.retain(|hook| self.hooks.is_empty() || self.hooks.contains(&hook.name));
             if !print(&watch.look(&hooks, monotonic()?).to_string())? {
                 return Ok(false);

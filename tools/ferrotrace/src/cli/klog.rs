@@ -23,10 +23,10 @@ pub struct KlogArgs {
     /// Write the messages to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write those of each CPU to a file of its own: FILE0, FILE1, ...
+    /// Write the messages of each CPU to a file of its own: FILE0, FILE1, ...
     #[arg(long, requires = "output")]
     per_cpu: bool,
-    /// Bytes in a sub-buffer; those that are set already if this is not given.
+    /// Bytes in a sub-buffer; by default the number that is set already.
     #[arg(short = 'b', long, value_name = "BYTES")]
     subbuf_size: Option<usize>,
     /// Sub-buffers of each CPU; likewise.
@@ -38,7 +38,7 @@ pub struct KlogArgs {
     /// Stop after this time; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
     duration: Option<Duration>,
-    /// Take away a channel that is there already.
+    /// Replace a channel that exists already.
     #[arg(short, long)]
     force: bool,
     /// Print no summary.
@@ -68,7 +68,8 @@ impl KlogArgs {
             }
         }
         if !quiet {
-            // Not where the messages may go; there is nobody left to tell if it fails.
+            // Not to standard output, where the messages may go. There is nowhere left to report it
+            // if this fails.
             let _ = write!(io::stderr(), "{summary}");
         }
         Ok(())

@@ -31,16 +31,18 @@ use super::warn;
 
 #[derive(Debug, Args)]
 pub struct MergeArgs {
-    /// A directory that `record` made.
+    /// A directory that `record` created.
     #[arg(value_name = "OUT")]
     recording: PathBuf,
-    /// What to write: lines of text, JSON objects one a line, or a Common Trace Format trace.
+    /// What to write: lines of text, JSON objects, one on each line, or a Common Trace Format
+    /// trace.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Where to write it: a file, by default standard output; for ctf a directory, created or empty.
+    /// Where to write it: a file, by default standard output; for ctf a directory, which is created
+    /// or must be empty.
     #[arg(short, long, value_name = "PATH", required_if_eq("format", "ctf"))]
     output: Option<PathBuf>,
-    /// Write only the first N records; the counts are of all.
+    /// Write only the first N records; the counts are still those of all.
     #[arg(short, long, value_name = "N")]
     limit: Option<u64>,
     /// Leave out records before this time, as text shows it.
@@ -49,7 +51,7 @@ pub struct MergeArgs {
     /// Leave out records after this time.
     #[arg(long, value_name = "SECS", value_parser = parse_time)]
     to: Option<u64>,
-    /// Take the records of these CPUs only, such as 0,2-3.
+    /// Take only the records of these CPUs, such as 0,2-3.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_cpus)]
     cpu: Vec<RangeInclusive<u32>>,
 }
@@ -85,7 +87,7 @@ fn parse_cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
 /// A file for each CPU, on either side, can be more than a process may have open by default.
 fn allow_many_files() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // If it stays as it is, opening a file will say so.
+        // If the limit cannot be raised, opening a file will fail.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
@@ -96,7 +98,7 @@ impl MergeArgs {
         let recording = Recording::open(&self.recording)?;
         let counts = match self.write(&recording) {
             Ok(counts) => counts,
-            // The reader has gone, such as `head`: it has had enough.
+            // The reader, such as `head`, has gone.
             Err(error) if is_broken_pipe(&error) => return Ok(()),
             Err(error) => return Err(error),
         };

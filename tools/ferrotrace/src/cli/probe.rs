@@ -46,13 +46,13 @@ pub struct ProbeArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add probes, which stay until they are removed. All that are named, or none.
+    /// Add probes, which stay until they are removed: all that are listed, or none.
     Add(AddArgs),
     /// Show the probes, and how often they were hit.
     List(ListArgs),
     /// Remove probes.
     Remove(RemoveArgs),
-    /// Show hits while they come: of all probes, or of some that are there for that only.
+    /// Show hits as they come: those of all probes, or of temporary ones.
     Watch(WatchArgs),
 }
 
@@ -61,10 +61,10 @@ struct AddArgs {
     /// Probe the return of the functions.
     #[arg(short, long = "return")]
     returns: bool,
-    /// What the probe is called; otherwise as its place.
+    /// The probe's name; by default that of its place.
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     name: Option<String>,
-    /// A function of the kernel or of a module, and bytes from its start to an instruction.
+    /// A function of the kernel or of a module, and the bytes from its start to an instruction.
     #[arg(value_name = "SYMBOL[+OFFSET]", required = true)]
     places: Vec<Place>,
 }
@@ -81,26 +81,26 @@ struct RemoveArgs {
     /// The probes.
     #[arg(value_name = "NAME", required_unless_present = "all", value_parser = parse_name)]
     names: Vec<String>,
-    /// Remove all that there are.
+    /// Remove all probes.
     #[arg(long, conflicts_with = "names")]
     all: bool,
 }
 
 #[derive(Debug, Args)]
 struct WatchArgs {
-    /// Add probes there, and remove them at the end.
+    /// Add probes at these places, and remove them at the end.
     #[arg(value_name = "SYMBOL[+OFFSET]")]
     places: Vec<Place>,
     /// Probe the return of these functions.
     #[arg(short, long = "return", requires = "places")]
     returns: bool,
-    /// Stop after so many hits; otherwise on SIGINT or SIGTERM.
+    /// Stop after that many hits; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Show the registers.
     #[arg(long)]
     regs: bool,
-    /// Print one JSON object a line.
+    /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
     /// Stop after this time.
@@ -164,7 +164,7 @@ impl AddArgs {
         Ok(())
     }
 
-    /// The kernel takes the first function of a name.
+    /// Warns if several functions have a name: the kernel takes the first one.
     fn warn_of_namesakes(&self, control: &Control) -> Result<()> {
         let symbols = Symbols::read().unwrap_or_default();
         for place in &self.places {
@@ -234,7 +234,7 @@ impl WatchArgs {
         };
         let mut is_read = true;
         let ready = || {
-            // There is nobody left to tell if this fails.
+            // There is nowhere left to report it if this fails.
             let _ = writeln!(io::stderr(), "ferrotrace: watching; Ctrl-C ends");
         };
         let counts = watch(control, &options, &symbols, ready, |text| {

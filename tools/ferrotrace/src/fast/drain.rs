@@ -2,15 +2,15 @@
 
 //! Draining a fast buffer: records go from the mapping to the file, without a system call a record.
 //!
-//! In no-overwrite mode what has been committed stands still until it is given back with
-//! [`Ring::consume`]: it is written from the mapping, and given back when it is in the file. In
-//! overwrite mode it is copied first, then [`Ring::kept`] says how much of the copy counts.
+//! In no-overwrite mode committed records do not change until they are given back with [`Ring::consume`]: they are
+//! written from the mapping, and given back when they are in the file. In overwrite mode they are copied first; then
+//! [`Ring::kept`] says how much of the copy is valid.
 //!
-//! [`FastDrain::reading`] takes the records by read(2) instead, which gives them back by itself, and
-//! the mapping tells only how many there are and what was lost.
+//! [`FastDrain::reading`] takes the records with read(2) instead, which gives them back by itself; the mapping then
+//! only tells how many there are and what was lost.
 //!
-//! What is written from the mapping is the buffer as it is, padding included: so its blocks can be blocks of the
-//! file, and go to the disk without a copy in the kernel either, by `O_DIRECT`.
+//! The buffer is written from the mapping as it is, padding included: so its blocks can be blocks of the file, and go
+//! to the disk by `O_DIRECT`, without a copy in the kernel either.
 
 #![deny(unsafe_code)]
 
@@ -36,16 +36,16 @@ use crate::relay::error::Result;
 use crate::relay::output::CpuFile;
 use crate::relay::tally::Tally;
 
-/// Bytes of a buffer that are written at once, about.
+/// About how many bytes of a buffer are written at once.
 const TURN: u64 = 1 << 20;
 
-/// What `O_DIRECT` writes: no disk has larger blocks, and no memory smaller pages.
+/// The unit of `O_DIRECT` writes: no disk has larger blocks, and no memory smaller pages.
 const BLOCK: u64 = 4096;
 
 /// Less than this is cheaper through the page cache.
 const MIN_DIRECT: u64 = 32 << 10;
 
-/// Milliseconds that unfinished records are waited for at the end.
+/// How many milliseconds to wait for unfinished records at the end.
 const PATIENCE: u32 = 50;
 
 /// Bytes of one read(2), if a sub-buffer is not larger.
@@ -54,18 +54,18 @@ const CHUNK: usize = 256 << 10;
 /// Drains one buffer.
 pub struct FastDrain {
     ring: Ring,
-    /// What read(2) is made on, if the records do not come from the mapping.
+    /// The file for read(2), if the records do not come from the mapping.
     input: Option<Box<dyn Read + Send>>,
     path: PathBuf,
-    /// Everything before has been taken.
+    /// Everything before this position has been taken.
     position: u64,
     lost_before: u64,
     copy: Vec<u8>,
 }
 
 impl FastDrain {
-    /// Whether `O_DIRECT` can be used for a buffer of `sizes`: the padding that brings blocks of the
-    /// buffer to blocks of the file must not be longer than a sub-buffer, as no record is.
+    /// Whether `O_DIRECT` can be used for a buffer of `sizes`: the padding that aligns blocks of the file with those of
+    /// the buffer must not be longer than a sub-buffer, as no record is.
     pub fn can_be_direct(sizes: Sizes) -> bool {
         sizes.subbuf_size() >= BLOCK
     }
@@ -83,7 +83,7 @@ impl FastDrain {
         }
     }
 
-    /// Takes the records from `input`, the relay file, as read(2) gives them.
+    /// Takes the records from `input`, the relay file, with read(2).
     pub fn reading(self, input: impl Read + Send + 'static) -> Self {
         Self {
             input: Some(Box::new(input)),
@@ -96,7 +96,7 @@ impl FastDrain {
         &self.ring
     }
 
-    /// Takes what has been committed. Says whether there was anything.
+    /// Takes what has been committed. Returns whether there was anything.
     pub fn ready(&mut self, out: &mut CpuFile) -> Result<bool> {
         let produced = self.ring.produced();
         if self.position > produced || self.position % super::record::ALIGN != 0 {
@@ -111,13 +111,13 @@ impl FastDrain {
         Ok(self.position > start)
     }
 
-    /// Takes what there is at the end of a recording. A writer that goes on is not waited for.
+    /// Takes what there is at the end of a recording. It does not wait for a writer that goes on.
     pub fn finish(&mut self, out: &mut CpuFile) -> Result<()> {
         let end = self.ring.produced();
         self.ready(out)?;
         let mut patience = PATIENCE;
         while self.position < end && patience > 0 {
-            // A record is being written, by a task that has lost its processor perhaps.
+            // A record is being written, perhaps by a task that is not running.
             sleep(Duration::from_millis(1));
             patience -= 1;
             self.ready(out)?;
@@ -126,7 +126,7 @@ impl FastDrain {
         Ok(())
     }
 
-    /// Moves on, about to `committed` at most. Says whether there may be more.
+    /// Takes about one turn, at most up to `committed`. Returns whether there may be more.
     fn turn(&mut self, committed: u64, out: &mut CpuFile) -> Result<bool> {
         if let Some(mut input) = self.input.take() {
             let read = self.read(&mut input, out);
@@ -134,15 +134,15 @@ impl FastDrain {
                 self.input = Some(input);
                 return read;
             }
-            // The file has gone, but not what is mapped.
+            // The file has gone, but the mapping has not.
         }
         self.take(committed, out)?;
         self.ring.consume(self.position);
         Ok(true)
     }
 
-    /// Takes what one read(2) gives, and goes on where the kernel says that it has stopped. Says
-    /// whether it got on.
+    /// Takes what one read(2) returns, and continues where the kernel says that it has stopped. Returns whether there
+    /// was any progress.
     fn read(&mut self, input: &mut dyn Read, out: &mut CpuFile) -> Result<bool> {
         let subbuf = usize::try_from(self.ring.sizes().subbuf_size()).unwrap_or(usize::MAX);
         self.copy.resize(subbuf.max(CHUNK), 0);
@@ -173,7 +173,7 @@ impl FastDrain {
             .map_err(|error| Error::output("write to", &out.path, error))?;
         let len = u64::try_from(len).unwrap_or(u64::MAX);
         out.tally.add_records(records, len);
-        // What was passed over is padding, unless the writer has come round.
+        // What was skipped is padding, unless the writer has overtaken the reader.
         if self.ring.description().mode == Mode::Overwrite && self.ring.kept() > from {
             let missed = (self.position - from).saturating_sub(len);
             let overwritten = &mut out.tally.overwritten_bytes;
@@ -182,7 +182,7 @@ impl FastDrain {
         Ok(self.position > from)
     }
 
-    /// Moves about [`TURN`] bytes on in the mapping, at most to `committed`.
+    /// Takes about [`TURN`] bytes from the mapping, at most up to `committed`.
     fn take(&mut self, committed: u64, out: &mut CpuFile) -> Result<()> {
         let sizes = self.ring.sizes();
         if self.ring.description().mode == Mode::Overwrite {
@@ -213,8 +213,8 @@ impl FastDrain {
         Ok(())
     }
 
-    /// Writes what is before `end` to the end of the file. Whole blocks, if there are enough, go
-    /// around the page cache where that can be.
+    /// Writes everything before `end` to the end of the file. Whole blocks, if there are enough, bypass the page cache
+    /// where that is possible.
     fn write(&self, end: u64, out: &mut CpuFile) -> io::Result<()> {
         let start = self.position;
         if out.direct.is_some() && out.tally.bytes == 0 {
@@ -268,7 +268,7 @@ impl FastDrain {
         tally.lost_records = self.ring.lost().saturating_sub(self.lost_before);
     }
 
-    /// Goes on at `kept` if the writer has overtaken us.
+    /// Continues at `kept` if the writer has overtaken the reader.
     fn skip_to(&mut self, kept: u64, tally: &mut Tally) {
         let lost = kept.saturating_sub(self.position);
         tally.overwritten_bytes = tally.overwritten_bytes.saturating_add(lost);

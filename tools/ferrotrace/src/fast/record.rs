@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The records of fast channels. A recording of one has a file for each CPU that holds nothing else,
-//! one record behind the other; [`RecordReader`] reads it.
+//! The records of fast channels. A recording of one has a file for each CPU that holds nothing but
+//! records, one after the other; [`RecordReader`] reads it.
 
 #![deny(unsafe_code)]
 
@@ -13,10 +13,10 @@ use thiserror::Error;
 /// Records begin at multiples of this, in a buffer and in a recording.
 pub const ALIGN: u64 = 8;
 
-/// What each record begins with, `struct relay_fast_record`.
+/// The start of each record, `struct relay_fast_record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of data, without this header, the time and what fills up to [`ALIGN`].
+    /// Bytes of data, without this header, the time and the padding to [`ALIGN`].
     pub len: u32,
     /// The client's type.
     pub ty: u16,
@@ -27,11 +27,11 @@ pub struct Header {
 impl Header {
     /// Bytes of a header.
     pub const LEN: u64 = 8;
-    /// A time stands between header and data: 8 bytes, nanoseconds of `CLOCK_MONOTONIC`.
+    /// A time is between header and data: 8 bytes, nanoseconds of `CLOCK_MONOTONIC`.
     pub const TIMED: u16 = 1;
-    /// The writer has given the record up.
+    /// The writer has discarded the record.
     pub const DISCARDED: u16 = 2;
-    /// No record: the rest of a sub-buffer.
+    /// Not a record, but the rest of a sub-buffer.
     pub const PADDING: u16 = 4;
 
     /// The header in the 8 bytes at the start of a record.
@@ -57,7 +57,7 @@ impl Header {
         self.flags & Self::TIMED != 0
     }
 
-    /// Whether there is nothing for a reader: padding, or a discarded record.
+    /// Whether a reader has to skip it: padding, or a discarded record.
     pub const fn is_skipped(self) -> bool {
         self.flags & (Self::DISCARDED | Self::PADDING) != 0
     }
@@ -74,33 +74,32 @@ impl Header {
 pub struct Record {
     /// The client's type.
     pub ty: u16,
-    /// Nanoseconds of `CLOCK_MONOTONIC`, if the client wants them.
+    /// Nanoseconds of `CLOCK_MONOTONIC`, if the record has a time.
     pub time: Option<u64>,
     /// The data.
     pub data: Vec<u8>,
 }
 
-/// Why a file of records cannot be read on.
+/// Why a file of records cannot be read to its end.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The system refused.
     #[error("cannot read")]
     Io(#[from] io::Error),
-    /// Something else than a record.
+    /// Something other than a record.
     #[error("at byte {position} a record of {size} bytes, more than a sub-buffer has")]
     TooLong {
         /// Bytes of the file before the record.
         position: u64,
-        /// What it claims to have.
+        /// The size that it claims to have.
         size: u64,
     },
 }
 
 /// The records in a file of a recording, in the order in which they were reserved.
 ///
-/// Padding and discarded records are left out, should there be any. A file may end inside a record,
-/// when the disk was full or the recorder was killed: the records end there, and
-/// [`RecordReader::truncated`] tells.
+/// Padding and discarded records are left out. A file may end inside a record, when the disk was
+/// full or the recorder was killed: the records end there, and [`RecordReader::truncated`] says so.
 #[derive(Debug)]
 pub struct RecordReader<R> {
     reader: R,
@@ -111,8 +110,8 @@ pub struct RecordReader<R> {
 }
 
 impl<R: Read> RecordReader<R> {
-    /// Reads from `reader`, which should have a buffer. No record has more bytes than `subbuf_size`,
-    /// those of a sub-buffer of the channel.
+    /// Reads from `reader`, which should be buffered. No record is longer than `subbuf_size`, the
+    /// bytes of a sub-buffer of the channel.
     pub fn new(reader: R, subbuf_size: usize) -> Self {
         Self {
             reader,
@@ -128,7 +127,7 @@ impl<R: Read> RecordReader<R> {
         self.truncated
     }
 
-    /// Reads the next record into `record`, whose memory is used again. Says whether there was one.
+    /// Reads the next record into `record`, whose memory is reused. Returns whether there was one.
     pub fn read(&mut self, record: &mut Record) -> Result<bool, ReadError> {
         loop {
             let mut head = [0; 8];
@@ -274,7 +273,7 @@ mod tests {
     }
 
     proptest! {
-        /// What was written is read, in order, wherever the file ends.
+        /// Everything written is read, in order, wherever the file ends.
         #[test]
         fn records_come_back(records in records(), cut: prop::sample::Index) {
             let mut bytes = Vec::new();
@@ -297,7 +296,7 @@ mod tests {
             prop_assert_eq!(reader.truncated(), u64::try_from(cut - last).unwrap());
         }
 
-        /// Whatever the bytes, reading comes to an end and takes no more memory than allowed.
+        /// Whatever the bytes, reading terminates and takes no more memory than allowed.
         #[test]
         fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             for record in RecordReader::new(bytes.as_slice(), 64) {

@@ -5,10 +5,10 @@
 //! # Ordering
 //!
 //! The loads of `reserve` and `committed` are followed by an acquire fence, which pairs with the
-//! release of the writer's commit: records before the position are complete. In front of the load
-//! in [`Ring::kept`] the fence pairs with the writer's between moving `reserve` on and writing: who
-//! has copied a new byte sees that its place was given away. [`Ring::consume`] releases: the writer
-//! overwrites only what has been copied.
+//! release of the writer's commit: records before the position are complete. The fence before the
+//! load in [`Ring::kept`] pairs with the writer's between advancing `reserve` and writing: a reader
+//! that has copied a new byte sees that its place was reused. [`Ring::consume`] releases: the
+//! writer overwrites only what has been copied.
 
 #![deny(unsafe_code)]
 
@@ -33,7 +33,7 @@ use crate::relay::mapping::Mapping;
 use crate::relay::mapping::WritableMapping;
 use crate::relay::mapping::holds;
 
-/// Where things are in the file, and what stands there: `<linux/ferrotrace_relay.h>`.
+/// The layout of the file: `<linux/ferrotrace_relay.h>`.
 pub mod abi {
     /// `relay_fast_ctl.magic`.
     pub const MAGIC: u32 = 0x796c_7266;
@@ -67,7 +67,7 @@ pub mod abi {
     pub const CONSUMED: usize = 0;
     /// Offset in the consumer's page of `relay_fast_consumer.watermark`.
     pub const WATERMARK: usize = 8;
-    /// Where the data begin.
+    /// Where the data begins.
     pub const DATA: usize = 8192;
 
     /// `relay_fast_ctl.flags`: the oldest records are lost, not the newest.
@@ -78,14 +78,14 @@ pub mod abi {
     pub const POSITION_SHIFT: u32 = 2;
 }
 
-/// What never changes in a buffer.
+/// The constant properties of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Its sizes.
     pub sizes: Sizes,
     /// Its mode.
     pub mode: Mode,
-    /// Whose it is.
+    /// The CPU that writes it.
     pub cpu: u32,
 }
 
@@ -101,7 +101,8 @@ pub struct Ring {
 const PAGE: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 impl Ring {
-    /// The description of the buffer behind `file`; `None` if that belongs to no fast channel.
+    /// The description of the buffer behind `file`; `None` if that does not belong to a fast
+    /// channel.
     pub fn probe(file: &File, path: &Path) -> Result<Option<Description>> {
         let failed = |error| Error::channel("examine", path, error);
         if !holds(file, PAGE).map_err(failed)? {
@@ -109,9 +110,10 @@ impl Ring {
         }
         let ctl = match Mapping::new(file, PAGE) {
             Ok(ctl) => ctl,
-            // What a file without mmap answers, or a buffer that is mapped whole or not at all.
+            // The error of a file without mmap, or of a buffer that can only be mapped as a whole.
             Err(Errno::ENODEV | Errno::EINVAL) => return Ok(None),
-            // debugfs: it has been removed; and who may not map may not read either.
+            // In debugfs this means that it has been removed. A user who must not map must not read
+            // either.
             Err(other) => return Err(Error::channel("map", path, other.into())),
         };
         let word = |offset| ctl.load(offset).unwrap_or(0);
@@ -146,8 +148,8 @@ impl Ring {
         Ok(Some(Description { sizes, mode, cpu }))
     }
 
-    /// Maps the buffer behind `file`; with `consume` it is opened for writing too, and what has been
-    /// read can be given back. `None` if it belongs to no fast channel.
+    /// Maps the buffer behind `file`. With `consume` it has to be open for writing too, and what
+    /// has been read can be given back. `None` if it does not belong to a fast channel.
     pub fn open(file: &File, path: &Path, consume: bool) -> Result<Option<Self>> {
         let Some(description) = Self::probe(file, path)? else {
             return Ok(None);
@@ -174,7 +176,7 @@ impl Ring {
         Ok(Some(ring))
     }
 
-    /// What never changes.
+    /// Its constant properties.
     pub fn description(&self) -> Description {
         self.description
     }
@@ -184,7 +186,7 @@ impl Ring {
         self.description.sizes
     }
 
-    /// The word at `offset`, which is one of those in [`abi`] and therefore there.
+    /// The word at `offset`, which is one of those in [`abi`] and therefore inside the page.
     fn word(&self, offset: usize) -> u64 {
         self.map.load(offset).unwrap_or(0)
     }
@@ -212,7 +214,8 @@ impl Ring {
         committed
     }
 
-    /// The oldest position that has not been overwritten; a copy made before counts from there on.
+    /// The oldest position that has not been overwritten; a copy made before is valid from there
+    /// on.
     pub fn kept(&self) -> u64 {
         fence(Ordering::Acquire);
         self.sizes().kept(self.produced())
@@ -238,7 +241,7 @@ impl Ring {
         self.word(abi::OVERWRITTEN)
     }
 
-    /// Whether nothing will come any more. What was written before is there.
+    /// Whether the channel is closed. Everything written before that is then visible.
     pub fn is_closed(&self) -> bool {
         let closed = self.word(abi::CLOSED) != 0;
         fence(Ordering::Acquire);
@@ -264,7 +267,7 @@ impl Ring {
 
     /// Where the byte at `position` is in the mapping.
     fn offset(&self, position: u64) -> usize {
-        // The whole buffer is mapped, so that an offset in it is a usize.
+        // The whole buffer is mapped, so an offset in it fits a usize.
         usize::try_from(self.sizes().offset(position)).map_or(0, |offset| abi::DATA + offset)
     }
 
@@ -286,12 +289,12 @@ impl Ring {
         let room = self.sizes().size() - self.sizes().offset(position);
         let first = usize::try_from(room).map_or(into.len(), |room| room.min(into.len()));
         let (first, wrapped) = into.split_at_mut(first);
-        // A range of a buffer, which is mapped whole.
+        // The range is in the buffer, all of which is mapped.
         let _ = self.map.copy_out(self.offset(position), first);
         let _ = self.map.copy_out(abi::DATA, wrapped);
     }
 
-    /// Writes the bytes at `positions`, at most a buffer full, to `file` at `offset`.
+    /// Writes the bytes at `positions`, at most a whole buffer, to `file` at `offset`.
     pub fn write_to(&self, file: &File, offset: u64, positions: Range<u64>) -> io::Result<()> {
         let len = positions.end.saturating_sub(positions.start);
         let room = self.sizes().size() - self.sizes().offset(positions.start);

@@ -2,7 +2,7 @@
 
 //! The arithmetic of positions in a fast buffer, and the walk from record to record.
 //!
-//! A position counts bytes since the buffer was made; the byte at position `p` is at `p & mask`.
+//! A position counts bytes since the buffer was created; the byte at position `p` is at `p & mask`.
 
 #![deny(unsafe_code)]
 
@@ -23,19 +23,19 @@ pub struct Sizes {
 /// No record begins where one should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRecord {
-    /// Where.
+    /// The position.
     pub position: u64,
-    /// What stands there.
+    /// The bytes there, as a header.
     pub header: Header,
 }
 
 impl Sizes {
-    /// The sizes, if there can be such a buffer.
+    /// The sizes, if such a buffer is possible.
     pub fn new(subbuf_size: u64, n_subbufs: u64) -> Option<Self> {
         let size = subbuf_size.checked_mul(n_subbufs)?;
         let possible =
             subbuf_size.is_power_of_two() && n_subbufs.is_power_of_two() && subbuf_size >= ALIGN;
-        // INVARIANT: checked just now; the product of two powers of two is one.
+        // INVARIANT: checked above; the product of two powers of two is a power of two.
         (possible && size <= 1 << 48).then_some(Self { subbuf_size, size })
     }
 
@@ -72,7 +72,7 @@ impl Sizes {
         end.saturating_sub(self.size)
     }
 
-    /// Where one turn from `from` towards `to` ends: behind about `most` bytes, where a record must
+    /// Where one turn from `from` towards `to` ends: after about `most` bytes, where a record must
     /// begin.
     pub fn turn(self, from: u64, to: u64, most: u64) -> u64 {
         let in_subbuf = self.subbuf_size - 1;
@@ -80,8 +80,8 @@ impl Sizes {
         to.min(far.max(from.saturating_add(self.left(from))))
     }
 
-    /// Passes the records between `from` and `to`, at both of which one begins, and counts those
-    /// that are neither padding nor discarded.
+    /// Goes through the records between `from` and `to`, which are starts of records, and counts
+    /// those that are neither padding nor discarded.
     pub fn walk(
         self,
         from: u64,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     proptest! {
-        /// Turns cover everything, end where records begin, and their records add up.
+        /// Turns cover everything and end where records begin, and their records add up.
         #[test]
         fn turns_add_up(
             start in 0u64..20,

@@ -17,10 +17,10 @@ use super::parse::ParseError;
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// So many names are shown in a message.
+/// How many names a message shows at most.
 const SHOWN: usize = 20;
 
-/// What there is instead, for a message.
+/// The names that exist, for a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Others(pub Vec<String>);
 
@@ -38,12 +38,12 @@ impl fmt::Display for Others {
     }
 }
 
-/// What is to be done to exits.
+/// What to do with exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Have them called.
+    /// Call them when their hooks fire.
     Arm,
-    /// Have them called no longer.
+    /// Stop calling them.
     Disarm,
 }
 
@@ -77,7 +77,7 @@ pub enum Error {
     #[error("{}: permission denied (debugfs belongs to root)", .0.display())]
     Denied(PathBuf),
 
-    /// The kernel writes something else than is understood here.
+    /// The kernel writes something that is not understood here.
     #[error("{}: not understood", path.display())]
     Parse {
         /// The file.
@@ -117,15 +117,15 @@ pub enum Error {
     #[error("there is no exit on {0}")]
     NoExits(Name),
 
-    /// An exit has gone between the look and the step.
+    /// An exit has gone between reading the hooks and the step.
     #[error("cannot {}: an exit has been deregistered meanwhile; nothing was changed", .0.word())]
     Gone(Action),
 
-    /// A hook is there for the sake of its exits only.
+    /// The hook of an exit has been deleted; it is only listed because of its exits.
     #[error("cannot {}: the hook of an exit has been deleted; nothing was changed", .0.word())]
     HookDeleted(Action),
 
-    /// The kernel takes only so many at once.
+    /// The kernel does not accept that many at once.
     #[error("cannot {} {count} exits in one step, they are too many; nothing was changed", action.word())]
     TooMany {
         /// The step.

@@ -2,8 +2,8 @@
 
 //! The kernel's hooks, and the exits registered on them: the debugfs directory `gkhi`.
 //!
-//! [`registry`] reads and writes it, [`parse`] understands its text, [`select`] finds what the user
-//! names in it; [`table`] shows it, [`watch`] and [`report`] what changes.
+//! [`registry`] reads and writes it, [`parse`] parses its text, [`select`] finds in it what the
+//! user names; [`table`] shows it, and [`watch`] and [`report`] show what changes.
 
 pub mod error;
 pub mod model;

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// The longest name, in bytes.
 const NAME_LEN: usize = 63;
 
-/// What a name must be.
+/// The form of a name, for messages.
 pub const NAME_FORM: &str = "a name of 1 to 63 letters, digits, _, . and -";
 
 /// The name of a hook, an exit, a parameter or a module.
@@ -111,7 +111,7 @@ words! {
 }
 
 words! {
-    /// What the exits of a hook may do with its parameters, and with the function that has it.
+    /// What the exits of a hook may do with its parameters, and with the function that contains it.
     Access {
         /// Read them.
         ReadOnly = "ro",
@@ -125,13 +125,13 @@ words! {
 }
 
 words! {
-    /// Where an exit wants to be among those of its hook.
+    /// Where an exit has to be among those of its hook.
     Priority {
         /// Before all others.
         First = "first",
         /// After all others.
         Last = "last",
-        /// Alone.
+        /// The only one.
         Only = "only",
         /// Anywhere.
         Unspecified = "unspecified",
@@ -145,7 +145,7 @@ words! {
         None = "none",
         /// Interrupts are off on its CPU.
         IrqsOff = "irqs_off",
-        /// All other CPUs stand still.
+        /// All other CPUs are stopped.
         CpusStopped = "cpus_stopped",
     }
 }
@@ -163,11 +163,11 @@ pub struct Hook {
     pub access: Access,
     /// The names of its parameters.
     pub params: Vec<Name>,
-    /// In how many places it is; `None` where the kernel cannot count them.
+    /// The number of its sites; `None` where the kernel cannot count them.
     pub sites: Option<u64>,
-    /// Whether an exit is armed, so that it is dispatched.
+    /// Whether an exit on it is armed.
     pub active: bool,
-    /// How often it was dispatched.
+    /// How many dispatches it had.
     pub hits: u64,
     /// The exits on it, in the order of their dispatch.
     pub exits: Vec<Exit>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The text of `gkhi/hooks`: a line for each hook, behind it an indented line for each of its exits,
-//! in the order of their dispatch. A line is made of `key=value`, separated by spaces.
+//! The text of `gkhi/hooks`: a line for each hook, and after it an indented line for each of its
+//! exits, in the order in which they are called. A line consists of `key=value` pairs, separated by
+//! spaces.
 //!
-//! Keys that are not known here are left for later kernels to add; those that are must be there.
+//! Unknown keys are skipped, since later kernels may add some; known keys must be there.
 
 #![deny(unsafe_code)]
 
@@ -38,14 +39,14 @@ pub enum Fault {
     /// A key that has to be there.
     #[error("there is no {0}=")]
     Missing(&'static str),
-    /// A value that cannot be.
+    /// An impossible value.
     #[error("{key}={value}: not {expected}")]
     BadValue {
         /// Its key.
         key: &'static str,
-        /// What is there.
+        /// The value.
         value: String,
-        /// What should be.
+        /// What was expected.
         expected: &'static str,
     },
     /// The first line is of an exit.
@@ -103,7 +104,7 @@ impl<'a> Line<'a> {
             .ok_or_else(|| self.error(Fault::Missing(key)))
     }
 
-    /// The value of a key, as `convert` understands it.
+    /// The value of a key, converted by `convert`.
     fn value<T>(
         &self,
         key: &'static str,
@@ -136,7 +137,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// A value that `-` stands for the lack of.
+    /// An optional value; `-` stands for none.
     fn optional<T: FromStr>(
         &self,
         key: &'static str,
@@ -184,7 +185,7 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-/// A hook that has all its exits.
+/// Checks that a hook has all its exits.
 fn complete(head: &Line<'_>, hook: &Hook) -> Result<(), ParseError> {
     let (said, found) = (head.number("exits")?, hook.exits.len());
     if said == found {
@@ -194,7 +195,7 @@ fn complete(head: &Line<'_>, hook: &Hook) -> Result<(), ParseError> {
     }
 }
 
-/// Reads the whole text.
+/// Parses the whole text.
 pub fn parse(text: &str) -> Result<Vec<Hook>, ParseError> {
     let mut hooks = Vec::new();
     let mut open: Option<(Line<'_>, Hook)> = None;

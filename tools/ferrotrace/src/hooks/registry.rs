@@ -29,12 +29,12 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Does nothing yet.
+    /// Names the directory. Nothing is opened yet.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// The hooks there are now.
+    /// Reads the hooks that exist now.
     pub fn read(&self) -> Result<Vec<Hook>> {
         let path = self.dir.join("hooks");
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
@@ -44,12 +44,12 @@ impl Registry {
         parse(&text).map_err(|source| Error::Parse { path, source })
     }
 
-    /// Arms or disarms what is named, all in one step of the kernel; nothing if one is not there.
+    /// Arms or disarms all targets in one step of the kernel; none if one does not exist.
     pub fn set(&self, action: Action, targets: &[Target]) -> Result<()> {
         let find = || select::exits(&self.read()?, targets);
         let exits = find()?;
         match self.write(action, &exits) {
-            // Better to say which.
+            // The better error names the exit, if it can be found.
             Err(error @ (Error::Gone(_) | Error::HookDeleted(_))) => find().and(Err(error)),
             other => other,
         }
@@ -82,7 +82,7 @@ impl Registry {
     }
 }
 
-/// Hands all names over in one `write()`: what comes in one is one step.
+/// Passes all names in one `write()`, which the kernel takes as one step.
 fn step(mut control: impl Write, path: &Path, action: Action, exits: &[ExitId]) -> Result<()> {
     let text: String = exits.iter().map(|exit| format!("{exit}\n")).collect();
     let taken = control

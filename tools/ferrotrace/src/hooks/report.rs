@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a look at the hooks has to say, and how it is shown: a line for each exit, with the time.
+//! The report on a sample of the hooks, and how it is shown: a line for each exit, with the time.
 
 #![deny(unsafe_code)]
 
@@ -34,14 +34,14 @@ pub struct Row {
     pub event: Event,
 }
 
-/// What one look has to say.
+/// The report on one sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// When, on the clock of all looks.
+    /// When the sample was taken, on the clock of all samples.
     pub time: Duration,
-    /// How much time the counts are of; `None` if they are those since registration.
+    /// The time that the counts cover; `None` if they are those since registration.
     pub span: Option<Duration>,
-    /// Those exits that there is something to say about, in the order of the hooks.
+    /// The exits to report on, in the order of the hooks.
     pub rows: Vec<Row>,
 }
 
@@ -53,7 +53,7 @@ pub fn header() -> String {
     )
 }
 
-/// A count in a second, to a tenth.
+/// A count per second, to a tenth.
 fn rate(count: u64, span: Duration) -> String {
     let tenths = u128::from(count) * 10_000_000_000 / span.as_nanos().max(1);
     format!("{}.{}", tenths / 10, tenths % 10)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hooks for the tests, and the text the kernel would write of them.
+//! Hooks for the tests, and the text that the kernel would write for them.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the user names, among what there is.
+//! Finds the hooks and exits that the user names.
 
 #![deny(unsafe_code)]
 
@@ -38,7 +38,7 @@ impl FromStr for Target {
 }
 
 impl Hook {
-    /// The name of one of its exits among those of all hooks.
+    /// The full name of one of its exits.
     pub fn id(&self, exit: &Exit) -> ExitId {
         ExitId {
             hook: self.name.clone(),
@@ -70,7 +70,7 @@ pub fn hook<'a>(hooks: &'a [Hook], name: &Name) -> Result<&'a Hook> {
     })
 }
 
-/// Takes those hooks only that have these names; all if there are no names. Each must exist.
+/// Keeps only the hooks with these names, or all if there are no names. Each must exist.
 pub fn only(mut hooks: Vec<Hook>, names: &[Name]) -> Result<Vec<Hook>> {
     for name in names {
         hook(&hooks, name)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hooks as a table for people: a row for each, and below it one for each of its exits, in the order
-//! of their dispatch.
+//! Hooks as a table for people: a row for each, and below it one for each of its exits, in the order in which they are
+//! called.
 
 #![deny(unsafe_code)]
 

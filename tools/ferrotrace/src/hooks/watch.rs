@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How often exits are called, from one look at the hooks to the next.
+//! How often exits are called, from one sample of the hooks to the next.
 
 #![deny(unsafe_code)]
 
@@ -23,8 +23,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What came since `before`, and whether the kernel has begun to count anew: an exit that was
-    /// deregistered and registered again.
+    /// The increase since `before`, and whether the kernel has begun to count from 0 again, since
+    /// the exit was deregistered and registered again.
     fn since(self, before: Self) -> (Self, bool) {
         let differences = (
             self.hits.checked_sub(before.hits),
@@ -46,7 +46,7 @@ impl Counts {
     }
 }
 
-/// Looks at the hooks again and again.
+/// Compares successive samples of the hooks.
 #[derive(Debug)]
 pub struct Watch {
     start: Duration,
@@ -68,7 +68,7 @@ fn exits(hooks: &[Hook]) -> impl Iterator<Item = (ExitId, Counts, bool)> {
 }
 
 impl Watch {
-    /// The first look, at `time`. Reports the exits that are armed.
+    /// Takes the first sample, at `time`. Reports the exits that are armed.
     pub fn start(hooks: &[Hook], time: Duration) -> (Self, Report) {
         let rows = exits(hooks).filter(|&(_, _, armed)| armed);
         let report = Report {
@@ -93,7 +93,8 @@ impl Watch {
         (watch, report)
     }
 
-    /// Another look. Reports the exits that were called since the last, and those that have come and gone.
+    /// Takes another sample. Reports the exits that were called since the last one, and those that
+    /// have come or gone.
     pub fn look(&mut self, hooks: &[Hook], time: Duration) -> Report {
         let mut rows = Vec::new();
         let mut gone = std::mem::take(&mut self.before);
@@ -109,7 +110,7 @@ impl Watch {
             if !counts.is_zero() {
                 self.total.entry(exit.clone()).or_default().add(counts);
             }
-            // One that has come may not have been called yet.
+            // A new one may not have been called yet.
             if !counts.is_zero() || event == Event::New {
                 rows.push(Row {
                     exit,
@@ -132,7 +133,7 @@ impl Watch {
         }
     }
 
-    /// What was seen from the first look to the last.
+    /// The totals from the first sample to the last.
     pub fn total(&self) -> Report {
         Report {
             time: self.last,
@@ -284,7 +285,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the kernel counts, the total is the sum of the looks.
+        /// Whatever the kernel counts, the total is the sum of the reports.
         #[test]
         fn totals_are_sums(looks in prop::collection::vec(prop::option::of((0..50u64, 0..5u64)), 1..20)) {
             let at = |look: &Option<(u64, u64)>| match *look {

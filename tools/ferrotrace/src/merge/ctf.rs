@@ -2,8 +2,8 @@
 
 //! A Common Trace Format 1.8 trace: a directory with a stream file for each CPU and `metadata`.
 //!
-//! A stream is a row of packets. Each says which times and how many bytes it holds, so that a
-//! reader finds a time without reading what is before it, and neither side needs much memory.
+//! A stream is a sequence of packets. Each says which times and how many bytes it holds, so that a
+//! reader finds a time without reading everything before it, and neither side needs much memory.
 
 #![deny(unsafe_code)]
 
@@ -30,22 +30,22 @@ use super::tsdl;
 use super::tsdl::EnvValue;
 use super::value::text;
 
-/// A packet is written when it has so many bytes: one event more at most.
+/// A packet is written when it has that many bytes; it is longer by at most one event.
 const PACKET: usize = 64 << 10;
 
 /// Bytes before the first event of a packet.
 const HEAD: usize = 76;
 
-/// What each packet begins with.
+/// The start of each packet.
 const MAGIC: u32 = 0xc1fc_1fc1;
 
-/// The trace cannot be begun.
+/// The trace cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// There is something there.
+    /// The directory is not empty.
     #[error("{}: exists and is not empty", .0.display())]
     NotEmpty(PathBuf),
-    /// It cannot become a directory.
+    /// It is not a directory.
     #[error("{}: exists and is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// The system refused.
@@ -68,7 +68,7 @@ pub struct Ctf<'a> {
 }
 
 impl<'a> Ctf<'a> {
-    /// Begins a trace in `dir`, which is made, or empty.
+    /// Creates a trace in `dir`, which is created or must be empty.
     pub fn create(dir: &Path, recording: &'a Recording) -> Result<Self, CreateError> {
         let path = || dir.to_path_buf();
         let failed = |source| CreateError::Io {
@@ -117,7 +117,7 @@ impl Sink for Ctf<'_> {
     }
 
     fn end(&mut self, counts: &Counts) -> Result<(), WriteError> {
-        // CPUs that have nothing but losses.
+        // CPUs that have only losses.
         for &cpu in counts.lost.keys() {
             self.stream(cpu)?;
         }
@@ -184,7 +184,7 @@ impl Stream {
         })
     }
 
-    /// Adds an event. Time must not go back in a stream: one that is late takes the last time.
+    /// Adds an event. Time must not go back in a stream: a late event takes the last time.
     fn event(&mut self, event: &Event, format: &Format) -> Result<(), WriteError> {
         if self.packet.len() >= PACKET {
             self.flush()?;
@@ -206,7 +206,7 @@ impl Stream {
         let begin = self.begin.take().unwrap_or(self.last);
         self.write(&mut packet, begin, self.last)?;
         packet.truncate(HEAD);
-        // What one long event needed is not kept.
+        // Memory that one long event needed is freed.
         packet.shrink_to(2 * PACKET);
         self.packet = packet;
         Ok(())
@@ -217,7 +217,7 @@ impl Stream {
         if lost > 0 {
             let begin = *self.begin.get_or_insert(start);
             if self.sequence == 0 {
-                // A reader counts from packet to packet: there has to be one before.
+                // A reader counts losses from packet to packet: there has to be a packet before.
                 self.write(&mut vec![0; HEAD], begin, begin)?;
             }
             self.discarded = lost;
@@ -226,7 +226,7 @@ impl Stream {
         self.flush()
     }
 
-    /// Writes a packet of events that came between `begin` and `end`, maybe none.
+    /// Writes a packet of the events between `begin` and `end`, of which there may be none.
     fn write(&mut self, packet: &mut Vec<u8>, begin: u64, end: u64) -> Result<(), WriteError> {
         let bits = u64::try_from(packet.len()).unwrap_or(u64::MAX) * 8;
         let mut head = Vec::with_capacity(HEAD);

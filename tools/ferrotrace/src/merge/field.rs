@@ -36,7 +36,7 @@ pub struct Field {
     pub name: String,
     /// Where it starts.
     pub offset: usize,
-    /// Its bytes, at least one; without a size it takes the rest of the record.
+    /// Its size in bytes, at least one; a field without a size takes the rest of the record.
     pub size: Option<usize>,
     /// How it is shown.
     pub kind: Kind,
@@ -65,7 +65,7 @@ pub fn unsigned(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// The same with a sign.
+/// The same, signed.
 pub fn signed(bytes: &[u8]) -> Option<i64> {
     match *bytes {
         [a] => Some(i64::from(i8::from_ne_bytes([a]))),
@@ -125,7 +125,7 @@ pub(super) fn parse_field(text: &str, line: usize) -> Result<Field, FormatError>
     })
 }
 
-/// The type, the name and, for an array, what stands between the brackets.
+/// The type, the name and, for an array, what is between the brackets.
 fn parse_declaration(text: &str) -> Option<(&str, &str, Option<&str>)> {
     let (text, count) = match text.split_once('[') {
         Some((text, rest)) => (text, Some(rest.split_once(']')?.0.trim())),
@@ -151,7 +151,7 @@ fn kind(
         if has("char") && !has("unsigned") && !has("signed") {
             return Ok(Kind::Text);
         }
-        // tracefs prints some lengths by the name of a macro; then only the bytes are known.
+        // tracefs prints some lengths as the name of a macro; then only the bytes are known.
         let Ok(count) = count.parse::<usize>() else {
             return Ok(Kind::Bytes);
         };

@@ -2,8 +2,8 @@
 
 //! The description of records, in the form that tracefs uses for its events.
 //!
-//! The text comes with a recording and may say anything; what it says is checked here once, so that
-//! the rest can rely on it.
+//! The text comes with a recording and cannot be trusted; it is checked here once, so that the rest
+//! can rely on it.
 
 #![deny(unsafe_code)]
 
@@ -17,8 +17,7 @@ use super::field::is_number;
 use super::field::parse_field;
 use super::field::unsigned;
 
-/// No record is larger: a page of the largest size in use, and more than any sub-buffer sensibly
-/// holds of one record.
+/// The most bytes of a record: more than a record in any sensible sub-buffer has.
 pub const MAX_RECORD: usize = 1 << 20;
 
 /// Records are laid out in multiples of this.
@@ -30,7 +29,7 @@ pub enum FormatError {
     /// Nothing is described.
     #[error("describes no field")]
     Empty,
-    /// A line that starts like a field does not go on like one.
+    /// A line that starts like a field is not one.
     #[error("line {line}: {what}")]
     Syntax {
         /// Counted from 1.
@@ -41,7 +40,7 @@ pub enum FormatError {
     /// A field without bytes.
     #[error("field {0}: its size is zero")]
     ZeroSize(String),
-    /// A field that ends too far out.
+    /// A field that ends beyond [`MAX_RECORD`].
     #[error("field {name}: offset {offset} and size {size} are beyond {MAX_RECORD} bytes")]
     TooLarge {
         /// The field.
@@ -54,10 +53,10 @@ pub enum FormatError {
     /// Two fields on the same bytes.
     #[error("fields {0} and {1} overlap")]
     Overlap(String, String),
-    /// Two fields of one name.
+    /// Two fields with the same name.
     #[error("field {0} is described twice")]
     Twice(String),
-    /// An array whose elements have no whole size.
+    /// An array whose size is not a multiple of its number of elements.
     #[error("field {name}: {size} bytes are not {count} elements")]
     BadArray {
         /// The field.
@@ -81,13 +80,13 @@ pub enum FormatError {
     /// A type that no record can carry.
     #[error("{0}: has no line \"ID:\" with a number up to 65535, the type of its records")]
     NoId(String),
-    /// Two descriptions of one type.
+    /// Two descriptions of the same type.
     #[error("{0} and {1} have the same ID {2}")]
     SameId(String, String, u16),
     /// There must be a time to merge by.
     #[error("there is no field named time, an unsigned number of 4 or 8 bytes")]
     NoTime,
-    /// The CPU is no number.
+    /// The CPU is not a number.
     #[error("field cpu: not a number of 1, 2, 4 or 8 bytes")]
     BadCpu,
 }
@@ -96,25 +95,25 @@ pub enum FormatError {
 ///
 /// # Invariants
 ///
-/// All fields lie inside `len` bytes and do not overlap, but for one without a size, which starts
-/// where the others have ended.
+/// All fields are inside `len` bytes and do not overlap, except one without a size, which starts
+/// where the others end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// What the record is called.
+    /// The name of the record.
     pub name: String,
-    /// Tells the descriptions of a recording from each other: the type, or for [`Format::raw`] a
-    /// number that no type has.
+    /// Distinguishes the descriptions of a recording: the type, or for [`Format::raw`] a number
+    /// that no type has.
     pub id: u32,
-    /// Its fields, in the order of the description; not the time and the CPU, which stand before
+    /// Its fields, in the order of the description, without the time and the CPU, which precede
     /// them.
     pub fields: Vec<Field>,
-    /// Bytes that a record has at least.
+    /// The fewest bytes that a record has.
     pub len: usize,
     time: Option<Field>,
     cpu: Option<Field>,
 }
 
-/// Records of one size, which are found and ordered by what is in them.
+/// Records of one size, which are ordered by the time that they contain.
 ///
 /// # Invariants
 ///
@@ -139,7 +138,7 @@ struct Block {
     fields: Vec<Field>,
 }
 
-/// Reads all descriptions; each starts with its name.
+/// Parses all descriptions; each starts with its name.
 fn parse(text: &str) -> Result<Vec<Block>, FormatError> {
     let mut blocks = vec![Block::default()];
     for (index, line) in text.lines().enumerate() {
@@ -155,10 +154,10 @@ fn parse(text: &str) -> Result<Vec<Block>, FormatError> {
             } else if let Some(rest) = line.strip_prefix("field:") {
                 block.fields.push(parse_field(rest, index + 1)?);
             }
-            // "format:", "print fmt:" and whatever comes to be: not needed.
+            // "format:", "print fmt:" and anything that is added later are not needed.
         }
     }
-    // What stands before the first name counts if it describes something.
+    // What is before the first name counts if it describes something.
     blocks.retain(|block| block.name.is_some() || !block.fields.is_empty());
     Ok(blocks)
 }
@@ -200,7 +199,7 @@ impl Format {
         Ok(format)
     }
 
-    /// Takes a field out, if there is one of that name and it is `good`.
+    /// Removes and returns the field with that name, if there is one and it is `good`.
     fn take(&mut self, name: &str, good: impl Fn(&Field) -> bool) -> Option<Field> {
         let found = |field: &Field| field.name == name && good(field);
         let index = self.fields.iter().position(found)?;
@@ -212,13 +211,13 @@ impl Format {
         unsigned(self.time.as_ref()?.bytes(record))
     }
 
-    /// On which CPU, if the record says so.
+    /// On which CPU `record` was written, if the record says so.
     pub fn cpu(&self, record: &[u8]) -> Option<u32> {
         let cpu = unsigned(self.cpu.as_ref()?.bytes(record))?;
         u32::try_from(cpu).ok()
     }
 
-    /// The description of records of type `id` of which nothing is known: their bytes.
+    /// The description of records of the unknown type `id`: their bytes.
     pub fn raw(id: u16) -> Self {
         let data = Field {
             name: "data".to_owned(),
@@ -263,7 +262,7 @@ impl FixedFormat {
         if format.fields.iter().any(|field| field.name == "cpu") {
             return Err(FormatError::BadCpu);
         }
-        // INVARIANT: both checked just now.
+        // INVARIANT: both are checked above.
         Ok(Self {
             record_size: format.len.next_multiple_of(ALIGN),
             format,
@@ -390,7 +389,7 @@ ID: 65535
         let same = parse("name: a\nID: 1\nname: b\nID: 1\n");
         assert_eq!(same, Err(E::SameId("a".into(), "b".into(), 1)));
         let rest = "name: a\nID: 1\nfield:u8 x[];offset:4;size:0;\nfield:u8 y;offset:4;size:1;\n";
-        // The field with a size comes first, wherever it stands.
+        // The field with a size comes first, wherever it is described.
         assert!(parse(rest).is_err());
         let rest = "name: a\nID: 1\nfield:u8 x[];offset:4;size:0;\nfield:u8 y;offset:3;size:1;\n";
         assert!(parse(rest).is_ok());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One line a record, as text or as a JSON object, and the counts at the end.
+//! One line for each record, as text or as a JSON object, and the counts at the end.
 
 #![deny(unsafe_code)]
 
@@ -28,7 +28,7 @@ pub struct Lines<W: Write> {
 }
 
 impl<W: Write> Lines<W> {
-    /// Writes to `out`, which is called `name`: one JSON object a line, or text.
+    /// Writes to `out`, which is called `name`: one JSON object on each line, or text.
     pub fn new(out: W, name: String, json: bool) -> Self {
         Self { out, name, json }
     }

@@ -4,7 +4,7 @@
 //! as a Common Trace Format trace.
 //!
 //! A [`source`] finds the records in the file of a CPU, [`order`] merges the files, a [`sink`]
-//! writes; [`run`] puts these together. Memory is bounded, however long the recording.
+//! writes; [`run`] puts these together. Memory is bounded, however long the recording is.
 
 pub mod ctf;
 pub mod field;

@@ -2,10 +2,10 @@
 
 //! Merging the records of all CPUs by time, in bounded memory.
 //!
-//! Each file is nearly sorted: a record takes its time before it takes its place, so that an
-//! interrupt in between, or another CPU writing to the same global buffer, may put a later time
-//! first. A window of some records a file puts that right. What is out of order by more is still
-//! given, late, and counted.
+//! Each file is nearly sorted: a writer reads the clock before it reserves the place, so an
+//! interrupt in between, or another CPU that writes to the same global buffer, may put a later time
+//! first. A window of some records of each file sorts these. Records that are out of order by more
+//! are returned late, and counted.
 
 #![deny(unsafe_code)]
 
@@ -18,13 +18,13 @@ use super::source::Damage;
 use super::source::Event;
 use super::source::Source;
 
-/// How much of each file is looked at before one record is chosen: the smaller of both, but at
-/// least two records.
+/// How much of each file is read ahead before a record is chosen: the smaller of both, but at least
+/// two records.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// So many records.
+    /// That many records.
     pub records: usize,
-    /// So many bytes of records.
+    /// That many bytes of records.
     pub bytes: usize,
 }
 
@@ -52,13 +52,13 @@ struct Input<S> {
     ended: bool,
     /// The latest time read.
     latest: u64,
-    /// Sorted by time; those of one time in the order of the file.
+    /// Sorted by time; records with the same time in the order of the file.
     window: VecDeque<Event>,
     bytes: usize,
 }
 
 impl<S: Source> Input<S> {
-    /// Reads until the window is full or the file ends. Returns how many records had to go before
+    /// Reads until the window is full or the file ends. Returns how many records were put before
     /// others.
     fn fill(&mut self, window: Window) -> io::Result<u64> {
         let mut moved = 0;
@@ -91,8 +91,8 @@ impl<S: Source> Input<S> {
     }
 }
 
-/// The records of all files in the order of their times; those of one time in the order of the
-/// files, and of each file.
+/// The records of all files in the order of their times; records with the same time in the order of
+/// the files, then of the file.
 pub struct Merge<S> {
     inputs: Vec<Input<S>>,
     /// The earliest time of each file that has one.
@@ -127,7 +127,7 @@ impl<S: Source> Merge<S> {
         Ok(merge)
     }
 
-    /// Fills the window of a file and puts its earliest record up for choice.
+    /// Fills the window of a file and makes its earliest record a candidate.
     fn advance(&mut self, file: usize) -> Result<(), Unreadable> {
         if let Some(input) = self.inputs.get_mut(file) {
             let filled = input.fill(self.window);
@@ -157,12 +157,13 @@ impl<S: Source> Merge<S> {
         self.moved
     }
 
-    /// Records given so far that are earlier than one given before: the window was too small.
+    /// Records returned so far that are earlier than one returned before: the window was too small.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// What is wrong with which file. Complete only when all records have been taken.
+    /// The damage of each file, with the file's number. Complete only when all records have been
+    /// taken.
     pub fn damage(&self) -> impl Iterator<Item = (usize, Damage)> {
         let inputs = self.inputs.iter().enumerate();
         inputs.filter_map(|(file, input)| Some((file, input.source.damage()?)))
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A file of records that are there already.
+    /// A file of prepared records.
     struct File(std::vec::IntoIter<Event>);
 
     impl Source for File {
@@ -195,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Files of records that know their number and have different lengths.
+    /// Files of records that contain their number and have different lengths.
     fn files(times: &[Vec<u64>]) -> Vec<Vec<Event>> {
         let mut files = Vec::new();
         for (cpu, times) in (0u32..).zip(times) {
@@ -239,7 +240,7 @@ mod tests {
             prop_assert_eq!(merge(&files, window), (sorted, 0, 0));
         }
 
-        /// So it is when each record is less out of place than the window is wide.
+        /// The same holds while each record is less out of place than the window is wide.
         #[test]
         fn disorder_within_the_window_is_put_right(
             times in prop::collection::vec(prop::collection::vec(0u64..50, 0..40), 0..6),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The directory of a recording, as `ferrotrace relay record` left it or as it was when it was
-//! interrupted.
+//! The directory of a recording, as `ferrotrace relay record` left it, complete or interrupted.
 
 #![deny(unsafe_code)]
 
@@ -29,13 +28,13 @@ use crate::relay::output::Metadata;
 use crate::relay::output::Records;
 use crate::relay::output::VERSION;
 
-/// No description of a record is longer.
+/// The most bytes of the descriptions of records.
 const MAX_TEXT: u64 = 1 << 20;
 
 /// What can be wrong with a recording.
 #[derive(Debug, Error)]
 pub enum RecordingError {
-    /// There is nothing.
+    /// It does not exist.
     #[error("{}: no such recording", .0.display())]
     Missing(PathBuf),
     /// It was not made by `ferrotrace relay record`.
@@ -57,7 +56,7 @@ pub enum RecordingError {
         /// Its version.
         version: u32,
     },
-    /// The client describes no record.
+    /// The client does not describe its records.
     #[error("{}: missing; without the client's description records cannot be decoded", .0.display())]
     NoFormat(PathBuf),
     /// The description of the records is wrong.
@@ -93,7 +92,7 @@ pub enum RecordingError {
 pub enum Formats {
     /// They all have one form, as the client says.
     Fixed(FixedFormat),
-    /// They carry their length and their type, as those of a fast channel.
+    /// They carry their length and their type, like those of a fast channel.
     Typed(TypedFormats),
 }
 
@@ -109,7 +108,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Looks at the directory `dir`.
+    /// Opens the recording in the directory `dir`.
     pub fn open(dir: &Path) -> Result<Self, RecordingError> {
         if !dir.is_dir() {
             return Err(RecordingError::Missing(dir.into()));
@@ -231,7 +230,7 @@ fn read_typed(dir: &Path) -> Result<TypedFormats, RecordingError> {
     TypedFormats::parse(&text).map_err(|source| RecordingError::BadFormat { path, source })
 }
 
-/// The files of a recording that did not come to its end.
+/// The files of a recording that was interrupted.
 fn find_files(dir: &Path, name: &str) -> Result<Vec<(CpuId, PathBuf)>, RecordingError> {
     let failed = |error| unreadable(dir, error);
     let mut files = Vec::new();

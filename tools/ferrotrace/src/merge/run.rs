@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merging a recording into a sink, and what is to be said about it afterwards.
+//! Merging a recording into a sink, and the counts and warnings afterwards.
 
 #![deny(unsafe_code)]
 
@@ -49,11 +49,11 @@ pub enum MergeError {
 pub struct Selection {
     /// Write only that many records; count all.
     pub limit: Option<u64>,
-    /// Not those before this time, in nanoseconds.
+    /// Leave out those before this time, in nanoseconds.
     pub from: Option<u64>,
-    /// Not those after this time.
+    /// Leave out those after this time.
     pub to: Option<u64>,
-    /// Only those of these CPUs; of all if there is none.
+    /// Only those of these CPUs; those of all CPUs if the list is empty.
     pub cpus: Vec<RangeInclusive<u32>>,
 }
 
@@ -78,12 +78,12 @@ pub struct Truncated {
     pub bytes: u64,
 }
 
-/// A file in which something stands that is no record.
+/// A file that contains something that is not a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Corrupt {
     /// The file.
     pub file: String,
-    /// Where; it was read up to there.
+    /// The position of that; the file was read up to there.
     pub at: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct Corrupt {
 pub struct Counts {
     /// Records of each CPU.
     pub cpus: BTreeMap<u32, u64>,
-    /// Records of all.
+    /// Records of all CPUs.
     pub total: u64,
     /// The earliest and the latest time, in nanoseconds, of the records that have one.
     pub first_ns: Option<u64>,
@@ -100,7 +100,7 @@ pub struct Counts {
     pub last_ns: Option<u64>,
     /// Records that were earlier than one before them in their file.
     pub sorted: u64,
-    /// Those among them that came too late to be put right.
+    /// Those among them that came too late to be sorted.
     pub out_of_order: u64,
     /// Records shorter than the description of their type.
     pub short: u64,
@@ -112,7 +112,7 @@ pub struct Counts {
     pub lost_subbufs: u64,
     /// Bytes overwritten before they could be recorded: fast channels.
     pub overwritten_bytes: u64,
-    /// Records that the kernel could not write, of each CPU where there are such: fast channels.
+    /// Records that the kernel could not write, for each CPU with such losses: fast channels.
     pub lost: BTreeMap<u32, u64>,
     /// Records that the kernel dropped meanwhile, if it counts them.
     pub dropped: Option<u64>,
@@ -228,7 +228,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What the user should know about the counts.
+/// Warnings about the counts.
 pub fn warnings(recording: &Recording, counts: &Counts) -> Vec<String> {
     let mut warnings = Vec::new();
     if !recording.metadata.complete {

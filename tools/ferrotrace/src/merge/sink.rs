@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What takes the merged records.
+//! The consumer of the merged records.
 
 #![deny(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub struct WriteError {
 }
 
 impl WriteError {
-    /// Of the file at `path`.
+    /// The error for the file at `path`.
     pub fn file(path: &Path, source: io::Error) -> Self {
         let to = path.display().to_string();
         Self { to, source }
@@ -31,9 +31,9 @@ impl WriteError {
 
 /// Takes the merged records.
 pub trait Sink {
-    /// Takes a record and its description, in whose [`Format::len`] bytes it has no fewer.
+    /// Takes a record of at least [`Format::len`] bytes, and its description.
     fn event(&mut self, event: &Event, format: &Format) -> Result<(), WriteError>;
 
-    /// Writes what stands at the end.
+    /// Writes the end of the output.
     fn end(&mut self, counts: &Counts) -> Result<(), WriteError>;
 }

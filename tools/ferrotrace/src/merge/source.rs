@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The records in the file of a CPU, in the order in which they stand there.
+//! The records in the file of a CPU, in the order of the file.
 //!
-//! A file may end anywhere, and may hold anything: what is no record ends it, and is reported.
+//! A file may end anywhere, and may hold anything: bytes that are not a record end it, and are
+//! reported.
 
 #![deny(unsafe_code)]
 
@@ -16,22 +17,24 @@ use crate::fast::record::ReadError;
 use crate::fast::record::Record;
 use crate::fast::record::RecordReader;
 
-/// Linux knows no more CPUs on this machine. A record that names one beyond is wrong about it.
+/// Linux supports no more CPUs on this architecture. A record that names one beyond is wrong about
+/// it.
 const MAX_CPUS: u32 = 8192;
 
-/// No sub-buffer is taken to be larger, whatever the recording says: no record needs more memory.
+/// The largest sub-buffer that is accepted, whatever the recording says. It bounds the memory for a
+/// record.
 const MAX_SUBBUF: usize = 64 << 20;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it was written, in nanoseconds; 0 if no record of its file tells a time.
+    /// When it was written, in nanoseconds; 0 if no record of its file has a time.
     pub time: u64,
-    /// Whether that is a time.
+    /// Whether `time` is one.
     pub timed: bool,
-    /// On which CPU.
+    /// The CPU that wrote it.
     pub cpu: u32,
-    /// Its type; 0 where records carry none.
+    /// Its type; 0 if the records carry none.
     pub ty: u16,
     /// Its data.
     pub bytes: Vec<u8>,
@@ -42,19 +45,19 @@ pub struct Event {
 pub enum Damage {
     /// It ends inside a record.
     Truncated {
-        /// Bytes of it that are there.
+        /// The bytes of that record that are there.
         bytes: u64,
     },
-    /// What should be a record is none; what follows it was left out.
+    /// Something is not a record; what follows it was left out.
     Corrupt {
-        /// Where in the file.
+        /// Its position in the file.
         at: u64,
     },
 }
 
 /// Finds records.
 pub trait Source {
-    /// The next record. Not to be asked for again after the end.
+    /// The next record. Must not be called again after the end.
     fn next(&mut self) -> io::Result<Option<Event>>;
 
     /// What is wrong with the file, known at the end.
@@ -71,7 +74,7 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// Up to `len` bytes; fewer at the end of the file only.
+/// Up to `len` bytes; fewer only at the end of the file.
 fn read_up_to(reader: &mut impl Read, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
     reader.take(widen(len)).read_to_end(&mut bytes)?;
@@ -83,7 +86,7 @@ fn widen(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// The CPU that a record names, if there can be such.
+/// The CPU that a record names, if that is possible.
 fn cpu(format: &Format, record: &[u8]) -> Option<u32> {
     format.cpu(record).filter(|&cpu| cpu < MAX_CPUS)
 }
@@ -161,8 +164,8 @@ impl<'a, R: Read> FastSource<'a, R> {
         }
     }
 
-    /// Gives the records before the first that has a time this one, which [`FastSource::first_time`]
-    /// has found.
+    /// Sets the time for the records before the first one that has a time, as found by
+    /// [`FastSource::first_time`].
     pub fn beginning_at(self, time: Option<u64>) -> Self {
         Self { time, ..self }
     }
@@ -239,7 +242,7 @@ mod tests {
             panic!("{events:?}");
         };
         assert_eq!((first.0, first.1, &first.3[..]), (3, 2, &bytes[..16]));
-        // No such CPU: the file's counts.
+        // There is no such CPU: the CPU of the file is taken.
         assert_eq!((second.0, second.1), (4, 1));
         assert_eq!(source.damage(), Some(Damage::Truncated { bytes: 5 }));
 

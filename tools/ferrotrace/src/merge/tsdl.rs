@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The file `metadata` of a Common Trace Format 1.8 trace: a text that tells a reader how the
-//! streams are laid out.
+//! The file `metadata` of a Common Trace Format 1.8 trace: a text that describes the layout of the
+//! streams.
 
 #![deny(unsafe_code)]
 
@@ -14,9 +14,9 @@ use super::field::Field;
 use super::field::Kind;
 use super::format::Format;
 
-/// What is said once of a trace.
+/// What is the same for a whole trace.
 pub struct Trace<'a> {
-    /// Found in each packet too.
+    /// Its identity, which is also in each packet.
     pub uuid: Uuid,
     /// From the epoch to the zero of the clock, in nanoseconds, if known.
     pub clock_offset: Option<u64>,
@@ -32,8 +32,7 @@ pub enum EnvValue {
     Number(u64),
 }
 
-/// The text, with an event class for each of `formats`. What is described here is written by
-/// [`super::ctf`].
+/// The text, with an event class for each of `formats`. [`super::ctf`] writes what it describes.
 pub fn metadata<'a>(trace: &Trace<'_>, formats: impl IntoIterator<Item = &'a Format>) -> String {
     let order = if cfg!(target_endian = "little") {
         "le"
@@ -169,7 +168,8 @@ fn integer(bytes: usize, kind: Kind) -> String {
     format!("integer {{ size = {size}; align = 8; signed = {signed};{base} }}")
 }
 
-/// The name of a field, marked so that it is no keyword. Readers remove one underscore.
+/// The name of a field, with an underscore so that it is not a keyword. Readers remove one
+/// underscore.
 fn identifier(name: &str) -> String {
     match name {
         "Bool" | "Complex" | "Imaginary" => format!("__{name}"),
@@ -186,7 +186,7 @@ impl fmt::Display for Quoted<'_> {
         for c in self.0.chars() {
             match c {
                 '"' | '\\' => write!(f, "\\{c}")?,
-                // No form of these is understood by all readers.
+                // Not all readers understand any one form of these.
                 _ if c.is_control() => f.write_char('?')?,
                 _ => f.write_char(c)?,
             }

@@ -39,13 +39,13 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Characters up to the first NUL. Bytes that are no UTF-8 are replaced.
+/// Characters up to the first NUL. Bytes that are not UTF-8 are replaced.
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     let end = bytes.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default())
 }
 
-/// Text without anything that a terminal would act on.
+/// Text with its control characters escaped.
 fn printable(text: Cow<'_, str>) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text;
@@ -96,7 +96,7 @@ impl Serialize for Value<'_> {
                 }
                 seq.end()
             }
-            // Numbers of JSON are decimal.
+            // Numbers in JSON are decimal.
             Kind::Hex | Kind::Text | Kind::Bytes => to.collect_str(self),
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The file by which probes come and go.
+//! The file through which probes are added and removed.
 
 #![deny(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Does nothing yet.
+    /// Names the directory. Nothing is opened yet.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
@@ -51,7 +51,7 @@ impl Control {
         self.dir.join("probes")
     }
 
-    /// The probes there are now.
+    /// Reads the probes that exist now.
     pub fn list(&self) -> Result<Vec<Probe>> {
         let path = self.path();
         let text = fs::read_to_string(&path).map_err(|error| self.refused("read", error))?;
@@ -101,7 +101,7 @@ impl Control {
             .map_err(|error| self.refused("write to", error))
     }
 
-    /// Keeps others from reading the hits, which only one can.
+    /// Keeps others from reading the hits, which only one process can do.
     pub fn lock(&self) -> Result<Flock<File>> {
         let file = File::open(self.path()).map_err(|error| self.refused("open", error))?;
         Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
@@ -110,7 +110,7 @@ impl Control {
         })
     }
 
-    /// One line, in one `write()`. The inner result is the kernel's answer.
+    /// Writes one line, in one `write()`. The inner result is the kernel's answer.
     fn write(&self, line: &str) -> Result<io::Result<()>> {
         let file = File::options().write(true).open(self.path());
         let mut file = file.map_err(|error| self.refused("open", error))?;
@@ -151,10 +151,10 @@ fn errno(error: &io::Error) -> Errno {
         .map_or(Errno::UnknownErrno, Errno::from_raw)
 }
 
-/// The error for a symbol that is not there; `None` if it is.
+/// The error for a symbol that does not exist; `None` if it does.
 fn no_symbol(place: &Place) -> Option<Error> {
     let symbols = Symbols::read().unwrap_or_default();
-    // A function of a module may be named with it.
+    // A function of a module may be given with the module's name.
     let name = place.symbol.rsplit(':').next().unwrap_or_default();
     (symbols.count(name) == 0).then(|| Error::NoSymbol {
         symbol: place.symbol.clone(),
@@ -184,11 +184,11 @@ impl KernelLog {
         Some(Self(file))
     }
 
-    /// What it has said about probes.
+    /// Its messages about probes.
     fn about_probes(mut self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut record = [0; 8192];
-        // Each read gives a record; an error is its end.
+        // Each read returns a record; an error is the end of the log.
         while let Ok(len) = self.0.read(&mut record) {
             let text = String::from_utf8_lossy(record.get(..len).unwrap_or_default());
             match log_text(&text) {

@@ -36,7 +36,7 @@ impl fmt::Display for Names {
     }
 }
 
-/// Why the kernel takes no probe, in words.
+/// Why the kernel refuses a probe, in words.
 #[derive(Debug)]
 pub struct Refusal {
     /// Its answer.
@@ -94,11 +94,11 @@ pub enum Error {
         source: ParseError,
     },
 
-    /// Two probes of one name.
+    /// There is a probe with that name already.
     #[error("there is a probe {0} already; --name gives this one another name")]
     Exists(String),
 
-    /// No probe of that name.
+    /// There is no probe with that name.
     #[error("there is no probe {name}; probes: {others}")]
     NoProbe {
         /// The name.
@@ -116,7 +116,7 @@ pub enum Error {
         near: Vec<String>,
     },
 
-    /// The kernel takes no probe there.
+    /// The kernel refuses a probe there.
     #[error("no probe at {place}: {refusal}")]
     Refused {
         /// The place.
@@ -125,15 +125,15 @@ pub enum Error {
         refusal: Refusal,
     },
 
-    /// The API's module is there, but no engine.
+    /// The API's module is loaded, but no engine.
     #[error("there is no kprobes engine yet (modprobe rust_kprobes)")]
     NoEngine,
 
-    /// Return probes are on functions.
+    /// Return probes are on functions, without an offset.
     #[error("{0}: the return of a function is probed at its start, without an offset")]
     ReturnOffset(Place),
 
-    /// Whoever reads takes the hits away from others.
+    /// Another process is reading the hits, and would get a part of them.
     #[error("another \"ferrotrace probe watch\" is running")]
     Watched,
 

@@ -19,7 +19,7 @@ pub const REGISTERS: [&str; 17] = [
 pub struct Event {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// Where.
+    /// The CPU.
     pub cpu: u32,
     /// The thread.
     pub pid: i32,
@@ -27,11 +27,11 @@ pub struct Event {
     pub comm: String,
     /// The probe's id.
     pub probe: u32,
-    /// Whether it is one of a return.
+    /// Whether it is of a return probe.
     pub is_return: bool,
-    /// The probed instruction, or where the function returns to.
+    /// The probed instruction, or the address that the function returns to.
     pub ip: u64,
-    /// Of a return: nanoseconds since the entry.
+    /// For a return: nanoseconds since the entry.
     pub duration: u64,
     /// See [`REGISTERS`].
     pub registers: [u64; REGISTERS.len()],
@@ -65,14 +65,14 @@ impl Event {
         Some(event)
     }
 
-    /// What the function returned, where this is a return.
+    /// What the function returned, if this is a return.
     pub fn value(&self) -> u64 {
         let [ax, ..] = self.registers;
         ax
     }
 }
 
-/// Up to the first NUL, with nothing that a terminal would obey.
+/// The text up to the first NUL, without control characters.
 fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text)

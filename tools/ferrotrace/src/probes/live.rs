@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reading the hits while they come.
+//! Reading the hits as they come.
 //!
-//! The records of a CPU are read with `read(2)`, which gives those of the unfinished sub-buffer too.
+//! The records of a CPU are read with `read(2)`, which returns those of the unfinished sub-buffer too.
 
 #![deny(unsafe_code)]
 
@@ -29,7 +29,7 @@ use crate::signals::StopSignals;
 /// Records that one read takes.
 const AT_ONCE: usize = 256;
 
-/// Reads of a CPU, before the others have their turn.
+/// Reads of a CPU before the other CPUs have their turn.
 const TURN: usize = 16;
 
 /// The relay files of all CPUs.
@@ -40,12 +40,12 @@ pub struct Live {
 
 struct Cpu {
     source: KernelSource,
-    /// The start of a record, of which a read has not given the end.
+    /// The start of a record whose end a read has not returned.
     rest: Vec<u8>,
 }
 
 impl Live {
-    /// Opens what there is.
+    /// Opens the files that exist.
     pub fn open(channel: &Path) -> Result<Self> {
         let mut live = Self {
             channel: ChannelDir::open(channel)?,
@@ -72,7 +72,7 @@ impl Live {
         Ok(self.channel.dropped()?.unwrap_or(0))
     }
 
-    /// Reads on in the round that began at this time. Says whether there may be more from before it.
+    /// Continues the round that began at this time. Returns whether there may be more records from before it.
     pub fn turn(&mut self, began: u64, mut to: impl FnMut(Event)) -> Result<bool> {
         let mut more = false;
         for Cpu { source, rest } in self.cpus.values_mut() {
@@ -81,7 +81,7 @@ impl Live {
         Ok(more)
     }
 
-    /// Waits for a full sub-buffer, but not longer than this. Says whether a signal came.
+    /// Waits for a full sub-buffer, but not longer than this. Returns whether a signal came.
     pub fn wait(&self, signals: &StopSignals, most: Duration) -> nix::Result<bool> {
         let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         let cpus = self.cpus.values();
@@ -97,8 +97,8 @@ impl Live {
     }
 }
 
-/// A CPU's turn. Says whether there may be more records from before `began`. Not whether there is any: a
-/// read may be a hit itself.
+/// A CPU's turn. Returns whether there may be more records from before `began`, not whether there are any more: the
+/// read itself may cause hits.
 fn turn<E>(
     began: u64,
     rest: &mut Vec<u8>,
@@ -122,7 +122,7 @@ fn turn<E>(
     Ok(true)
 }
 
-/// Cuts `rest` and what comes behind it into records, and keeps what is left.
+/// Cuts `rest` and what follows it into records, and keeps what is left.
 fn split(rest: &mut Vec<u8>, bytes: &[u8], mut to: impl FnMut(&[u8])) {
     rest.extend_from_slice(bytes);
     let records = rest.chunks_exact(RECORD_SIZE);
@@ -184,7 +184,7 @@ mod tests {
             let events = order.before(began);
             assert!(events.iter().all(|event| event.time < began));
             shown += u64::try_from(events.len()).unwrap();
-            // Only what came after the beginning is held back.
+            // Only records from after the start of the round are held back.
             assert!(shown + 25 > began, "{round}: {shown} of {began}");
         }
         assert_eq!(turns[0], 2);

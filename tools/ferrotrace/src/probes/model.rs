@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::Serializer;
 use thiserror::Error;
 
-/// Bytes of a probe's name.
+/// The most bytes of a probe's name.
 pub const NAME_MAX: usize = 63;
 
 /// What a probe is on.
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the kernel and JSON call it.
+    /// Its name in the kernel's text and in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Probe => "probe",
@@ -37,10 +37,10 @@ impl Kind {
 /// What is wrong with a place.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PlaceError {
-    /// Nothing, or something with white space in it, before the `+`.
+    /// Nothing, or something with white space, before the `+`.
     #[error("not of the form SYMBOL or SYMBOL+OFFSET")]
     Symbol,
-    /// No number behind the `+`.
+    /// No number after the `+`.
     #[error("the offset is no number up to 4294967295, decimal or with 0x")]
     Offset,
 }
@@ -77,7 +77,7 @@ fn number(text: &str) -> Option<u32> {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // from_str_radix() would take a sign, too.
+    // from_str_radix() would accept a sign, too.
     let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let value = u32::from_str_radix(digits, radix).ok();
     value.filter(|_| plain)
@@ -111,7 +111,7 @@ pub fn parse_name(text: &str) -> Result<String, String> {
 }
 
 impl Place {
-    /// What a probe there is called if the user does not say it.
+    /// The default name of a probe there.
     pub fn default_name(&self, kind: Kind) -> String {
         let mut end = match self.offset {
             0 => String::new(),
@@ -131,16 +131,16 @@ impl Place {
 /// A probe, as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
-    /// What its hits are marked with.
+    /// The id in the records of its hits.
     #[serde(skip)]
     pub id: u32,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// What it is on.
     pub kind: Kind,
-    /// Where, as it was added.
+    /// Its place, as it was given when it was added.
     pub place: Place,
-    /// Where that is.
+    /// The address of that place.
     #[serde(serialize_with = "as_hex")]
     pub address: u64,
     /// How often it was hit.
@@ -155,7 +155,7 @@ fn as_hex<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> 
     serializer.collect_str(&format_args!("{value:#x}"))
 }
 
-/// What is not understood of a list.
+/// What is wrong with a list.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("line {line}: no good value of {key}=")]
 pub struct ParseError {
@@ -163,7 +163,7 @@ pub struct ParseError {
     key: &'static str,
 }
 
-/// Reads the kernel's list. Keys that are not known are passed over.
+/// Parses the kernel's list. Unknown keys are skipped.
 pub fn parse_list(text: &str) -> Result<Vec<Probe>, ParseError> {
     let lines = text.lines().enumerate();
     lines
@@ -176,7 +176,7 @@ pub fn parse_list(text: &str) -> Result<Vec<Probe>, ParseError> {
         .collect()
 }
 
-/// Reads a line; an error is the key.
+/// Parses a line; the error is the key.
 fn parse_probe(line: &str) -> Result<Probe, &'static str> {
     let get = |key: &'static str| {
         let mut words = line.split(' ').filter_map(|word| word.split_once('='));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events of several CPUs in the order of their times, while they come.
+//! Events of several CPUs in the order of their times, as they come.
 
 #![deny(unsafe_code)]
 
@@ -8,9 +8,9 @@ use super::event::Event;
 
 /// Events that are held back until no earlier one can come any more.
 ///
-/// All buffers are read in rounds. What was written before a round began has been read when it is
-/// over, but for a writer that was held up between taking the time and writing; that lasts less than
-/// a round, or the event comes late.
+/// All buffers are read in rounds. At the end of a round everything that was written before it
+/// began has been read, except by a writer that was delayed between reading the clock and writing;
+/// either that lasts less than a round, or the event comes late.
 #[derive(Debug, Default)]
 pub struct Order {
     held: Vec<Event>,
@@ -40,7 +40,7 @@ impl Order {
         out
     }
 
-    /// Events that were given after a later one.
+    /// Events that were returned after a later one.
     pub fn late(&self) -> u64 {
         self.late
     }

@@ -19,7 +19,7 @@ use super::symbols::Symbols;
 use super::watch::Counts;
 use crate::merge::lines::Seconds;
 
-/// The largest number that is an error, negative.
+/// The largest errno; a function returns it as a negative number.
 const MAX_ERRNO: i64 = 4095;
 
 /// What a function returned.
@@ -27,8 +27,8 @@ const MAX_ERRNO: i64 = 4095;
 pub struct Returned(pub u64);
 
 impl Returned {
-    /// As a number. A function that returns an `int` leaves the upper half of the register as it is,
-    /// mostly 0: what is an error then is taken for one.
+    /// As a number. A function that returns an `int` does not set the upper half of the register,
+    /// which is usually 0: if the lower half is an error then, it is taken for one.
     pub fn number(self) -> i64 {
         let whole = i64::from_ne_bytes(self.0.to_ne_bytes());
         match u32::try_from(self.0).map(|low| i64::from(i32::from_ne_bytes(low.to_ne_bytes()))) {
@@ -54,7 +54,7 @@ impl fmt::Display for Returned {
         match self.errno() {
             Some(errno) => write!(f, "{number} ({errno})"),
             None if (-MAX_ERRNO..10).contains(&number) => write!(f, "{number}"),
-            // Neither an address nor a number beyond what an `int` can be.
+            // Neither an address nor a number beyond the range of an `int`.
             None if (0..=i64::from(u32::MAX)).contains(&number) => {
                 write!(f, "{number} ({number:#x})")
             }
@@ -66,9 +66,9 @@ impl fmt::Display for Returned {
 /// How hits are shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// One JSON object a line.
+    /// One JSON object on each line.
     pub json: bool,
-    /// The registers too.
+    /// With the registers.
     pub registers: bool,
 }
 
@@ -163,7 +163,7 @@ pub fn table(probes: &[Probe]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// What is said at the end.
+/// The summary at the end.
 pub fn counts(counts: &Counts, style: Style) -> String {
     if style.json {
         return format!("{}\n", json!({ "summary": counts }));

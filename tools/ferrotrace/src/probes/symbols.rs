@@ -43,12 +43,12 @@ impl Symbols {
         }
     }
 
-    /// How many functions have that name.
+    /// How many functions have this name.
     pub fn count(&self, name: &str) -> usize {
         self.0.iter().filter(|(_, known)| known == name).count()
     }
 
-    /// Names that are like this one, the nearest first.
+    /// Names similar to this one, the nearest first.
     pub fn near(&self, name: &str) -> Vec<String> {
         let most = if name.len() < 6 { 1 } else { 2 };
         let rank = |known: &str| {
@@ -58,7 +58,7 @@ impl Symbols {
                     return Some(edits);
                 }
             }
-            // What the compiler has made of it (f.isra.0, f.cold), or what it is a part of.
+            // Clones by the compiler (f.isra.0, f.cold), or names that contain it.
             let contained = name.len() >= 4 && known.contains(name);
             let extended = known.len() >= 6 && name.contains(known);
             (contained || extended).then(|| most + 1 + known.len().abs_diff(name.len()))
@@ -74,7 +74,7 @@ impl Symbols {
     }
 }
 
-/// How many bytes have to be changed, added or taken away.
+/// How many bytes have to be changed, added or removed.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

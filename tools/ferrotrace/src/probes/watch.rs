@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watching hits: those of probes that are there, or of some that are there for that only.
+//! Watching hits: those of existing probes, or of temporary ones.
 
 #![deny(unsafe_code)]
 
@@ -26,24 +26,24 @@ use super::print::Style;
 use super::symbols::Symbols;
 use crate::signals::StopSignals;
 
-/// How long a hit may wait for being shown, about.
+/// About how long a hit may wait to be shown.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// A writer may have taken the time so long ago, in ns, and not written yet.
+/// How long ago, in ns, a writer may have read the clock without having written yet.
 const SLACK: u64 = 1_000_000;
 
-/// Rounds after which new CPUs and new probes are looked for.
+/// The number of rounds after which to look for new CPUs and new probes.
 const LOOK: u32 = 10;
 
 /// What the user wants.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Places of probes that are there as long as this runs; without any, all probes that are there
-    /// already are watched.
+    /// Places of temporary probes, which exist as long as this runs; without any, all existing
+    /// probes are watched.
     pub places: Vec<Place>,
     /// What these are on.
     pub kind: Kind,
-    /// Stop after so many hits.
+    /// Stop after that many hits.
     pub count: Option<u64>,
     /// Stop after this time.
     pub duration: Option<Duration>,
@@ -54,15 +54,15 @@ pub struct Options {
 /// Hits of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProbeCounts {
-    /// The probe's place if it was there for this only, else its name.
+    /// The probe's place if it was temporary, otherwise its name.
     pub name: String,
     /// Hits that were shown.
     pub events: u64,
-    /// Hits that the kernel had no handler for, meanwhile.
+    /// Hits meanwhile for which no handler could be called.
     pub missed: u64,
 }
 
-/// What was watched.
+/// The counts of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Of each probe.
@@ -71,11 +71,11 @@ pub struct Counts {
     pub events: u64,
     /// Hits that the channel had no room for, of any probe.
     pub dropped: u64,
-    /// Hits that stand behind later ones.
+    /// Hits that were shown after later ones.
     pub late: u64,
 }
 
-/// Probes that are there as long as this is.
+/// Temporary probes, which exist as long as this value.
 struct Temporary<'a> {
     control: &'a Control,
     names: Vec<String>,
@@ -98,7 +98,7 @@ impl<'a> Temporary<'a> {
     fn remove(mut self) -> Result<()> {
         while let Some(name) = self.names.pop() {
             match self.control.remove(&name) {
-                // Somebody was faster.
+                // It has been removed already.
                 Ok(()) | Err(Error::NoProbe { .. }) => (),
                 Err(error) => return Err(error),
             }
@@ -116,7 +116,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// A probe and what came of it.
+/// A probe and its counts.
 struct Watched {
     probe: Probe,
     name: String,
@@ -127,22 +127,22 @@ struct Watched {
 struct Watch<'a> {
     control: &'a Control,
     options: &'a Options,
-    /// Of the probes that are there for this only.
+    /// The names of the temporary probes.
     names: Vec<String>,
     live: Live,
     order: Order,
     probes: BTreeMap<u32, Watched>,
     symbols: &'a Symbols,
     events: u64,
-    /// When the round began that is not over.
+    /// When the current round began, if one is unfinished.
     began: Option<u64>,
     /// Everything before this time has been read.
     read_until: u64,
 }
 
-/// Shows hits with `print`, which says whether there still is a reader, until a signal, the end of the
-/// time, or enough of them. `ready` is called when the probes are there. Of returns it shows where to,
-/// by `symbols`.
+/// Shows hits with `print`, which returns whether there still is a reader, until a signal, the end
+/// of the time, or enough hits. `ready` is called when the probes exist. `symbols` names where
+/// functions return to.
 pub fn watch(
     control: &Control,
     options: &Options,
@@ -154,7 +154,7 @@ pub fn watch(
     let _lock = control.lock()?;
     let mut live = Live::open(&control.channel())?;
     if !options.places.is_empty() {
-        // Old hits of others would only take room.
+        // Old hits of other probes would only take room.
         drain(&mut live, |_| ())?;
     }
     let dropped = live.dropped()?;
@@ -207,7 +207,7 @@ pub fn watch(
     watch.counts(dropped)
 }
 
-/// Reads all there is now.
+/// Reads everything that is there now.
 fn drain(live: &mut Live, mut to: impl FnMut(Event)) -> Result<()> {
     let began = now()?;
     for _ in 0..64 {
@@ -234,7 +234,7 @@ fn now() -> Result<u64> {
 }
 
 impl Watch<'_> {
-    /// Looks which probes there are: all, or those that are there for this only.
+    /// Updates the list of probes: all, or only the temporary ones.
     fn look(&mut self, first: bool) -> Result<()> {
         let names = &self.names;
         for probe in self.control.list()? {
@@ -262,7 +262,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Reads what there is. Says whether the round is to go on.
+    /// Reads what is there. Returns whether the round has to continue.
     fn round(&mut self) -> Result<bool> {
         let began = self.began.map_or_else(now, Ok)?;
         let order = &mut self.order;
@@ -279,11 +279,11 @@ impl Watch<'_> {
         count.saturating_sub(self.events)
     }
 
-    /// Shows hits before this time. Says whether more are wanted.
+    /// Shows the hits before this time. Returns whether more are wanted.
     fn show(&mut self, until: u64, print: &mut impl FnMut(&str) -> Result<bool>) -> Result<bool> {
         let mut text = String::new();
         let events = self.order.before(until);
-        // Somebody may have added a probe.
+        // A probe may have been added.
         let is_new = |event: &Event| !self.probes.contains_key(&event.probe);
         if self.names.is_empty() && events.iter().any(is_new) {
             self.look(false)?;
@@ -301,7 +301,7 @@ impl Watch<'_> {
     }
 
     fn show_event(&mut self, event: &Event, text: &mut String) {
-        // Hits of probes that have gone, or of others, are not asked for.
+        // Hits of probes that have gone, or of others, are not wanted.
         let Some(watched) = self.probes.get_mut(&event.probe) else {
             return;
         };

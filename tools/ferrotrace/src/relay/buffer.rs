@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One CPU of a recording: its relay file, the way it is drained, and the file it is written to.
+//! One CPU of a recording: its relay file, how it is drained, and the file that it is written to.
 
 #![deny(unsafe_code)]
 
@@ -56,7 +56,7 @@ pub enum Method {
 pub struct Plan {
     /// How the channel is drained.
     pub method: Method,
-    /// What comes of that.
+    /// The kind of records in the recording.
     pub records: Records,
     /// Its mode.
     pub mode: Mode,
@@ -64,12 +64,12 @@ pub struct Plan {
     pub header: Header,
     /// Whether the unfinished sub-buffer is taken at the end.
     pub partial: bool,
-    /// Whether whole blocks are to be written around the page cache.
+    /// Whether whole blocks bypass the page cache.
     pub direct: bool,
-    /// Of a fast channel: whether losses before the buffer is opened are counted; the CPU has come
-    /// up while the others were recorded.
+    /// For a fast channel: whether losses before the buffer is opened are counted, since the CPU
+    /// has come up while the others were being recorded.
     pub count_from_zero: bool,
-    /// Of a fast channel: how many unread bytes to wait for, if that is to be changed.
+    /// For a fast channel: how many unread bytes to wait for, if that has to be changed.
     pub watermark: Option<u64>,
 }
 
@@ -79,20 +79,20 @@ pub enum Input {
     Fast {
         /// The relay file, for poll.
         file: File,
-        /// The rest.
+        /// The drain of its mapping.
         drain: FastDrain,
     },
     /// Any other.
     Compatible {
         /// The relay file and its control files.
         source: KernelSource,
-        /// What is done with them.
+        /// The drain that uses them.
         drain: Box<dyn Drain + Send>,
     },
 }
 
 impl Plan {
-    /// Opens the files of one CPU's buffer, and chooses the way to drain it.
+    /// Opens the files of one CPU's buffer, and chooses how to drain it.
     pub fn open(&self, channel: &ChannelDir, cpu: CpuId, relay_file: PathBuf) -> Result<Input> {
         let (geometry, mapped) = match self.method {
             Method::ControlPage(_) => return self.open_fast(relay_file, false),
@@ -144,7 +144,7 @@ impl Plan {
     }
 }
 
-/// Opens a relay file; to `write` to its consumer's page, too.
+/// Opens a relay file; with `write` also for writing, to its consumer's page.
 pub fn open_relay_file(path: &Path, write: bool) -> Result<File> {
     File::options()
         .read(true)
@@ -154,12 +154,12 @@ pub fn open_relay_file(path: &Path, write: bool) -> Result<File> {
         .map_err(|error| Error::channel("open", path, error))
 }
 
-/// What a buffer does at the moment.
+/// The state of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There may be more; wait for it with poll.
     Waiting,
-    /// poll says that there is something, but there was not; ask again a little later.
+    /// poll reported data, but there was none; try again a little later.
     Idle,
     /// Its channel was closed and everything is taken.
     Closed,
@@ -170,7 +170,7 @@ impl Input {
     fn ready(&mut self, out: &mut CpuFile) -> Result<State> {
         let (moved, closed) = match self {
             Input::Fast { drain, .. } => {
-                // Looked at first: what came before the end is there when the end is seen.
+                // Checked first: when the end is seen, what came before it is there.
                 let closed = drain.ring().is_closed();
                 (drain.ready(out)?, closed)
             }
@@ -201,7 +201,7 @@ impl Input {
 }
 
 fn take_turn(turn: &Mutex<()>) -> MutexGuard<'_, ()> {
-    // It protects no data of ours, so who left it behind a panic did no harm.
+    // The lock protects no data here, so one that a panicking thread held does no harm.
     turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -231,7 +231,7 @@ impl Buffer {
         ))
     }
 
-    /// Puts it together; the unfinished sub-buffer is taken at the end if `partial`.
+    /// Makes one from its parts; the unfinished sub-buffer is taken at the end if `partial`.
     pub fn new(input: Input, out: CpuFile, partial: bool) -> Self {
         Self {
             input,
@@ -242,13 +242,13 @@ impl Buffer {
         }
     }
 
-    /// Makes it take and write sub-buffers only while it has the lock, for buffers that write to
-    /// one file.
+    /// Makes it take and write sub-buffers only while it holds the lock, for buffers that are
+    /// written to one file.
     pub fn taking_turns(self, turn: Option<Arc<Mutex<()>>>) -> Self {
         Self { turn, ..self }
     }
 
-    /// What it does at the moment.
+    /// Its state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -272,9 +272,10 @@ impl Buffer {
         }
     }
 
-    /// What is not counted was not consumed either, and belongs to the next recording.
+    /// Removes what has been written but not counted: it was not consumed either, and belongs to
+    /// the next recording.
     fn failed(&mut self, error: Error) -> Result<()> {
-        // A file for all CPUs has what others wrote behind it.
+        // In a file for all CPUs, what others wrote follows it.
         if self.turn.is_none() {
             self.out.cut();
         }

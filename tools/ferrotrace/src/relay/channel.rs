@@ -2,9 +2,10 @@
 
 //! What describes a channel: its sizes, its mode, and the arithmetic of its counters.
 //!
-//! The kernel counts sub-buffers for ever: sub-buffer number `k` lives in slot `k % n_subbufs`.
+//! The kernel's count of sub-buffers only grows: sub-buffer number `k` is in slot `k % n_subbufs`.
 //! `produced` is the number of the sub-buffer that is being written, `consumed` that of the oldest
-//! one nobody has taken. All of this is pure; the tests check it against a model of the kernel.
+//! one that has not been taken. All of this is pure; the tests check it against a model of the
+//! kernel.
 
 #![deny(unsafe_code)]
 
@@ -83,9 +84,10 @@ impl Header {
         }
     }
 
-    /// The padding that `bytes`, the start of a sub-buffer, hold.
+    /// The padding that `bytes`, the start of a sub-buffer, contain.
     ///
-    /// `None` when there is no header, when `bytes` are too few, or when the value fits no `usize`.
+    /// `None` if there is no header, if `bytes` are too few, or if the value does not fit in a
+    /// `usize`.
     pub fn decode(self, bytes: &[u8]) -> Option<usize> {
         match self {
             Header::None => None,
@@ -115,7 +117,7 @@ pub struct Geometry {
 /// The sub-buffers that may be copied now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Sub-buffers that were overwritten before anyone took them.
+    /// Sub-buffers that were overwritten before they were taken.
     pub lost: usize,
     /// The first sub-buffer to copy.
     pub first: usize,
@@ -128,7 +130,7 @@ impl Geometry {
     pub fn new(subbuf_size: usize, n_subbufs: usize) -> Option<Self> {
         let total = subbuf_size.checked_mul(n_subbufs)?;
         isize::try_from(total).ok()?;
-        // INVARIANT: both are checked to be positive here, the product above.
+        // INVARIANT: both are checked to be positive here, and the product is checked above.
         Some(Self {
             subbuf_size: NonZeroUsize::new(subbuf_size)?,
             n_subbufs: NonZeroUsize::new(n_subbufs)?,
@@ -151,7 +153,7 @@ impl Geometry {
         self.subbuf_size.saturating_mul(self.n_subbufs)
     }
 
-    /// The slot in which sub-buffer `k` lives.
+    /// The slot of sub-buffer `k`.
     pub const fn slot(self, k: usize) -> usize {
         k % self.n_subbufs.get()
     }
@@ -164,8 +166,8 @@ impl Geometry {
     /// Which sub-buffers can be copied; `None` if the counters contradict each other, as they do
     /// when the channel was reset.
     ///
-    /// In overwrite mode the writer is inside slot `produced % n_subbufs`, so that at most
-    /// `n_subbufs - 1` finished sub-buffers are intact.
+    /// In overwrite mode the writer is inside slot `produced % n_subbufs`, so at most `n_subbufs -
+    /// 1` finished sub-buffers are intact.
     pub fn ready(self, mode: Mode, consumed: usize, produced: usize) -> Option<Window> {
         let ahead = produced.wrapping_sub(consumed);
         if isize::try_from(ahead).is_err() {
@@ -196,9 +198,8 @@ impl Geometry {
         (header.len() <= end).then_some(header.len()..end)
     }
 
-    /// Splits a position in the buffer into slot and offset. The kernel wraps the position after
-    /// the last slot to 0, so that a position *after* a read of `len` bytes is given with `len`,
-    /// and the answer is where the read began.
+    /// Splits the position in the buffer *after* a read of `len` bytes into the slot and the offset
+    /// at which the read began. (The kernel wraps the position after the last slot to 0.)
     pub fn read_began(self, position: usize, len: usize) -> Option<(usize, usize)> {
         let total = self.total().get();
         let end = if position == 0 { total } else { position };
@@ -261,9 +262,9 @@ mod tests {
     }
 
     proptest! {
-        /// A model writer stamps each slot with the number of the sub-buffer last begun there. What
-        /// the window offers must still carry its own number, in either mode, and together with
-        /// the losses it must account for every sub-buffer between the counters.
+        /// A model writer stamps each slot with the number of the sub-buffer last begun there. The
+        /// sub-buffers in the window must still carry their own numbers, in either mode, and
+        /// together with the losses they must account for every sub-buffer between the counters.
         #[test]
         fn the_window_holds_only_intact_subbuffers(
             n in 1usize..9,
@@ -294,7 +295,7 @@ mod tests {
                             prop_assert!(geo.survived(k, produced));
                         }
                     }
-                    // And nothing intact is given up.
+                    // And no intact sub-buffer is given up.
                     for k in consumed..w.first {
                         prop_assert_ne!(slots[geo.slot(k)], Some(k));
                         prop_assert!(!geo.survived(k, produced));

@@ -4,18 +4,18 @@
 //!
 //! A drain belongs to one CPU's buffer. [`Drain::ready`] takes the finished sub-buffers,
 //! [`Drain::finish`] at the end the unfinished one as well, [`Drain::rest`] what is left of a
-//! buffer whose channel, and with it the control files, has gone.
+//! buffer whose channel has gone, together with the control files.
 //!
 //! # Readers before us
 //!
 //! mmap and read(2) share the kernel's count of consumed sub-buffers, but read(2) has a finer one
-//! beside it: how many bytes of the oldest sub-buffer have been read. A reader that stopped in the
-//! middle of a sub-buffer, as we do ourselves at the end of a recording, leaves that byte count
+//! as well: how many bytes of the oldest sub-buffer have been read. A reader that stopped in the
+//! middle of a sub-buffer, as a drain does at the end of a recording, leaves that byte count
 //! behind, and adding to `consumed` does not clear it: the next read(2) would begin that many bytes
-//! into some later sub-buffer. The kernel does not show the count, but the position of a relay
-//! file after a read is the absolute position in the buffer. So a drain starts out with
-//! [`Cursor::Unknown`], finds out with a read of one byte where the last reader stopped, takes that
-//! sub-buffer's rest, and moves the kernel to the boundary by reading up to it.
+//! into some later sub-buffer. The kernel does not show the count, but the position of a relay file
+//! after a read is the absolute position in the buffer. So a drain starts with [`Cursor::Unknown`],
+//! finds out with a read of one byte where the last reader stopped, takes the rest of that
+//! sub-buffer, and moves the kernel to the boundary by reading up to it.
 
 #![deny(unsafe_code)]
 
@@ -34,7 +34,7 @@ use super::tally::Tally;
 /// What a drain has to know about its buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Whose buffer it is.
+    /// The CPU that writes it.
     pub cpu: CpuId,
     /// The sizes.
     pub geometry: Geometry,
@@ -45,7 +45,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The error for a finished sub-buffer whose padding cannot be.
+    /// The error for a finished sub-buffer with impossible padding.
     pub fn bad_padding(&self, subbuf: usize, padding: usize) -> Error {
         Error::BadPadding {
             cpu: self.cpu,
@@ -64,7 +64,7 @@ pub enum Cursor {
     Unknown,
     /// Part of it.
     Inside {
-        /// Bytes that the kernel holds for read.
+        /// Bytes that count as read for the kernel.
         read: usize,
         /// Bytes of these that belong to an earlier recording.
         taken: usize,
@@ -104,18 +104,19 @@ impl Sink<'_> {
 
 /// A way of draining one CPU's buffer.
 pub trait Drain {
-    /// Takes the finished sub-buffers. Says whether that moved anything.
+    /// Takes the finished sub-buffers. Returns whether there was any progress.
     fn ready(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<bool>;
 
     /// Takes what is left at the end; the unfinished sub-buffer if `partial`.
     fn finish(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>, partial: bool)
     -> Result<()>;
 
-    /// Takes what read(2) still gives after the channel was closed and its control files are gone.
+    /// Takes what read(2) still returns after the channel was closed and its control files have
+    /// gone.
     fn rest(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>) -> Result<()>;
 }
 
-/// Reads until `into` is full or there is nothing more, and says how much that was.
+/// Reads until `into` is full or there is nothing more. Returns the number of bytes.
 pub fn read_up_to(source: &mut dyn Source, into: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while let Some(room) = into.get_mut(done..).filter(|room| !room.is_empty()) {
@@ -127,7 +128,8 @@ pub fn read_up_to(source: &mut dyn Source, into: &mut [u8]) -> Result<usize> {
     Ok(done)
 }
 
-/// Reads all that a closed channel's buffer still gives, at most one buffer full.
+/// Reads everything that read(2) still returns of a closed channel's buffer, at most one whole
+/// buffer.
 pub fn read_all_that_is_left(source: &mut dyn Source, geometry: Geometry) -> Result<Vec<u8>> {
     let mut bytes = vec![0; geometry.total().get()];
     let mut done = 0;
@@ -143,11 +145,11 @@ pub fn read_all_that_is_left(source: &mut dyn Source, geometry: Geometry) -> Res
     Ok(bytes)
 }
 
-/// Takes the headers out of the bytes that read(2) gave from the start of a sub-buffer on.
+/// Removes the headers from the bytes that read(2) has returned from the start of a sub-buffer on.
 ///
 /// The header of a finished sub-buffer says how long it is. What is left at the end is the
-/// unfinished one: its header has not been written yet, so that it is not believed if it promises
-/// more than there is.
+/// unfinished one: its header has not been written yet, so it is ignored if it claims more than
+/// there is.
 pub fn without_headers(bytes: &[u8], geometry: Geometry, header: Header) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
     let mut left = bytes;

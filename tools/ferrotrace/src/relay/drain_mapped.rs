@@ -3,7 +3,7 @@
 //! Draining by mmap: data comes from the mapping, read(2) only moves the kernel's counters.
 //!
 //! The kernel may write into the mapping at any time. In no-overwrite mode a finished sub-buffer
-//! stands still until it is reported as consumed, which happens after its bytes are in the
+//! does not change until it is reported as consumed, which happens after its bytes are in the
 //! recording. In overwrite mode `produced` is read again after each copy.
 
 #![deny(unsafe_code)]
@@ -21,7 +21,7 @@ use super::error::Result;
 use super::source::Source;
 
 /// Attempts to take the finished sub-buffers before the unfinished one. A writer that is faster
-/// than this is still running at full speed, and where its recording ends is chance.
+/// than this is still running at full speed, and it is arbitrary where its recording ends.
 const QUIET_ATTEMPTS: usize = 8;
 
 /// Drains a mapped buffer.
@@ -35,9 +35,9 @@ pub struct MappedDrain {
     scratch: Vec<u8>,
 }
 
-/// Where a sub-buffer stands after the kernel was asked about the last reader.
+/// What is left of a sub-buffer, after asking the kernel about the last reader.
 enum Located {
-    /// Bytes of it are left to take, from `taken` on; the kernel holds `read` for read.
+    /// Bytes of it are left to take, from `taken` on; for the kernel, `read` bytes have been read.
     Here { read: usize, taken: usize },
     /// An earlier reader took all of it, and the kernel has gone on to the next.
     TakenBefore,
@@ -57,9 +57,9 @@ impl MappedDrain {
         })
     }
 
-    /// Goes on from the kernel's count after a read that showed that the kernel has passed over
-    /// sub-buffers, from `expected` on, of its own accord: in overwrite mode because the writer has
-    /// come round; otherwise because there was nothing left in them.
+    /// Continues from the kernel's count after a read has shown that the kernel has skipped
+    /// sub-buffers, from `expected` on, by itself: in overwrite mode because the writer has
+    /// overtaken the reader, otherwise because there was nothing left in them.
     fn adopt_passed(
         &mut self,
         source: &dyn Source,
@@ -82,8 +82,8 @@ impl MappedDrain {
         (read > 0 && read < geometry.subbuf_size()).then_some(Cursor::Inside { read, taken: 0 })
     }
 
-    /// The first byte of a sub-buffer to take, if an earlier reader took `taken`. What a flight
-    /// recorder holds is recorded whole, whoever has seen it before.
+    /// The first byte of a sub-buffer to take, if an earlier reader took `taken`. In overwrite mode
+    /// everything in the buffer is recorded, even if it was read before.
     fn first(&self, taken: usize) -> usize {
         match self.layout.mode {
             Mode::NoOverwrite => taken.max(self.layout.header.len()),
@@ -91,9 +91,9 @@ impl MappedDrain {
         }
     }
 
-    /// Reads one byte to learn where in sub-buffer `k`, a finished one whose data end at `end`, the
-    /// last reader stopped.
-    /// Sub-buffers from `expected` on are lost if the kernel turns out to have passed over them.
+    /// Reads one byte to find out where in sub-buffer `k`, a finished one whose data ends at `end`,
+    /// the last reader stopped. Sub-buffers from `expected` on are lost if the kernel turns out to
+    /// have passed over them.
     fn locate(
         &mut self,
         source: &mut dyn Source,
@@ -134,7 +134,8 @@ impl MappedDrain {
             Some((slot, offset))
                 if consumed == next && slot == geometry.slot(k) && offset + len == end =>
             {
-                // It was the last byte of `k`: the kernel has gone on, but we have not taken it.
+                // It was the last byte of `k`: the kernel has gone on, but the sub-buffer has not
+                // been taken.
                 self.consumed = next;
                 self.cursor = Cursor::Boundary;
                 Ok(Located::Here {
@@ -177,7 +178,7 @@ impl MappedDrain {
         }
     }
 
-    /// Where the data of finished sub-buffer `k` end; `None` if it has been overwritten.
+    /// Where the data of finished sub-buffer `k` ends; `None` if it has been overwritten.
     fn end_of(&mut self, source: &mut dyn Source, k: usize) -> Result<Option<usize>> {
         let Layout {
             geometry, header, ..
@@ -197,8 +198,8 @@ impl MappedDrain {
         Err(self.layout.bad_padding(k, padding.unwrap_or(usize::MAX)))
     }
 
-    /// Takes sub-buffer `k`, which is finished and the oldest. Says whether the caller may go on
-    /// with the next.
+    /// Takes sub-buffer `k`, which is finished and the oldest. Returns whether the caller may
+    /// continue with the next.
     fn take(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>, k: usize) -> Result<bool> {
         let next = k.wrapping_add(1);
         let Some(end) = self.end_of(source, k)? else {
@@ -207,15 +208,15 @@ impl MappedDrain {
             return Ok(true);
         };
         if end == 0 {
-            // Flushed when it was empty. Nobody can have stopped inside it, and read(2) does not
-            // always find its way past two of these.
+            // Flushed when it was empty. No reader can have stopped inside it, and read(2) does not
+            // always get past two of these.
             sink.tally.add_subbufs(1);
             self.acknowledge(source, next)?;
             return Ok(true);
         }
         if self.layout.mode == Mode::Overwrite {
-            // What is copied does not depend on other readers, and haste matters: the kernel's
-            // view comes after.
+            // What is copied does not depend on other readers, and speed matters: asking the kernel
+            // comes later.
             self.copy(source, k, self.first(0).min(end), end)?;
             if self.intact(source, k)? {
                 sink.put(&self.scratch)?;
@@ -258,8 +259,8 @@ impl MappedDrain {
         }
     }
 
-    /// Moves the kernel on from sub-buffer `k`, which ends at `end` and of which it holds `read`
-    /// bytes for read. Says whether it is where the caller expects it.
+    /// Moves the kernel on from sub-buffer `k`, which ends at `end` and of which `read` bytes count
+    /// as read for the kernel. Returns whether it then is where the caller expects it.
     fn leave(
         &mut self,
         source: &mut dyn Source,
@@ -272,8 +273,8 @@ impl MappedDrain {
         if self.consumed == next {
             return Ok(true);
         }
-        // More than there is: what stands there comes from a sub-buffer that was overwritten, and
-        // the kernel carries it on.
+        // More than there is: the count is that of a sub-buffer that was overwritten, and the
+        // kernel has kept it.
         if read == 0 || read > end {
             self.acknowledge(source, next)?;
             return Ok(true);
@@ -294,8 +295,8 @@ impl MappedDrain {
         let next = k.wrapping_add(1);
         let left = end.saturating_sub(read);
         if left == 0 {
-            // All was read while the sub-buffer was unfinished: the kernel only notices when it is
-            // asked for more.
+            // Everything was read while the sub-buffer was unfinished: the kernel only notices that
+            // when more is read.
             return match self.locate(source, sink, k, end, next)? {
                 Located::TakenBefore => Ok(true),
                 Located::Elsewhere => Ok(false),
@@ -318,7 +319,7 @@ impl MappedDrain {
             return Ok(true);
         }
         if consumed == k {
-            // Reading does not count here; then nothing can have been read in part either.
+            // Reading does not consume here; so nothing can have been read in part either.
             self.cursor = Cursor::Boundary;
             self.acknowledge(source, next)?;
             return Ok(true);
@@ -339,8 +340,8 @@ impl MappedDrain {
         Ok(())
     }
 
-    /// Saves what was read of a sub-buffer only to learn the position: the next reader would miss
-    /// it.
+    /// Saves what was read of a sub-buffer only to find out the position: otherwise the next reader
+    /// would miss it.
     fn put_fetched(&mut self, source: &dyn Source, sink: &mut Sink<'_>) -> Result<()> {
         match self.cursor {
             Cursor::Inside { read, taken }
@@ -364,7 +365,7 @@ impl MappedDrain {
         let k = self.consumed;
         let before = source.produced()?;
         if before != k {
-            // The writer is faster than we are. What follows is left to the next reader.
+            // The writer is faster than the drain. What follows is left to the next reader.
             return self.put_fetched(source, sink);
         }
         let mut bytes = vec![0; geometry.subbuf_size()];
@@ -374,7 +375,7 @@ impl MappedDrain {
         let quiet = source.produced()? == before;
 
         if !quiet {
-            // A stream goes on in the next sub-buffer; anything else would be torn.
+            // A stream continues in the next sub-buffer; anything else would be torn.
             if header.is_empty() && mode == Mode::NoOverwrite {
                 self.put_fetched(source, sink)?;
                 return sink.put_partial(&bytes);
@@ -385,7 +386,7 @@ impl MappedDrain {
             ));
             return Ok(());
         }
-        // Where the bytes are in the sub-buffer, and how many of it are not ours.
+        // Where the bytes are in the sub-buffer, and how many of them were taken before.
         let began = source
             .position()
             .and_then(|position| geometry.read_began(position, len))

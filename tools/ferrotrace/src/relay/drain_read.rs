@@ -2,10 +2,10 @@
 
 //! Draining by read(2), for files that cannot be mapped or have no control files.
 //!
-//! read(2) leaves out the padding, consumes what it gives, and gives the unfinished sub-buffer too.
-//! For a channel without headers that is all: [`StreamDrain`]. [`HeaderDrain`] has to know where
-//! sub-buffers begin and therefore reads only finished ones, each with its exact length, which is
-//! what the header says.
+//! read(2) leaves out the padding, consumes what it returns, and returns the unfinished sub-buffer
+//! too. For a channel without headers that is all that is needed: [`StreamDrain`]. [`HeaderDrain`]
+//! has to know where sub-buffers begin and therefore reads only finished ones, each with its exact
+//! length, which is what the header says.
 
 #![deny(unsafe_code)]
 
@@ -25,14 +25,14 @@ use super::source::Source;
 /// Bytes for one read where the sizes of the channel are not known.
 const CHUNK: usize = 256 << 10;
 
-/// Reads one call may make before the other CPUs have their turn.
+/// Reads that one call may make before the other CPUs have their turn.
 const TURN: usize = 16;
 
-/// Drains whatever there is.
+/// Drains everything that read(2) returns.
 #[derive(Debug)]
 pub struct StreamDrain {
     bytes: Vec<u8>,
-    /// Turns after which the end of a recording is not waited for any more: one buffer full.
+    /// The number of turns after which the end of a recording is given up: one whole buffer.
     turns: usize,
 }
 
@@ -112,7 +112,8 @@ impl HeaderDrain {
         })
     }
 
-    /// Takes sub-buffer `k`, which is finished and the oldest. Says whether the caller may go on.
+    /// Takes sub-buffer `k`, which is finished and the oldest. Returns whether the caller may
+    /// continue.
     fn take(&mut self, source: &mut dyn Source, sink: &mut Sink<'_>, k: usize) -> Result<bool> {
         let mut start = Vec::new();
         match self.cursor {
@@ -214,7 +215,7 @@ impl HeaderDrain {
             if read_up_to(source, &mut byte)? == 0 {
                 break;
             }
-            // The end of the padding may have come to light just now, before the byte was read.
+            // The kernel may have noticed the padding just now, before the byte was read.
             let next = source.position().is_some_and(|position| {
                 geometry.read_began(position, byte.len())
                     == Some((geometry.slot(k.wrapping_add(1)), 0))
