@@ -66,7 +66,7 @@ fn babeltrace(trace: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The events of a trace, one a line, times as numbers.
+/// The events of a trace, one on each line, with times as numbers.
 fn read(trace: &Path) -> Vec<String> {
     let mut command = babeltrace(trace, &["--clock-cycles", "--no-delta"]);
     let output = command
@@ -134,7 +134,7 @@ fn kinds() -> impl Strategy<Value = Sample> {
         data.extend(ip.to_ne_bytes());
         let mut text = [0; 16];
         text[..comm.len()].copy_from_slice(comm.as_bytes());
-        // What follows the first NUL does not count.
+        // What follows the first NUL is ignored.
         if let Some(after) = text.get_mut(comm.len() + 1..) {
             after.fill(b'x');
         }
@@ -188,7 +188,7 @@ fn blob() -> impl Strategy<Value = Sample> {
     })
 }
 
-/// Nothing is known of the type, or the data are too short for what is known.
+/// The type is unknown, or the data is too short for its description.
 fn unknown() -> impl Strategy<Value = Sample> {
     let data = prop::collection::vec(any::<u8>(), 0..40);
     (prop_oneof![Just(7u16), 2u16..5], data).prop_map(|(ty, data)| {
@@ -203,19 +203,19 @@ fn samples() -> impl Strategy<Value = Sample> {
     prop_oneof![4 => kinds(), 2 => variable(), 2 => blob(), 2 => unknown(), 1 => empty]
 }
 
-/// Records of one CPU: the nanoseconds since the last, or no time of its own.
+/// Records of one CPU: the nanoseconds since the previous record, or no time of its own.
 fn cpu() -> impl Strategy<Value = Vec<(Option<u64>, Sample)>> {
     let time = prop_oneof![4 => (0u64..1000).prop_map(Some), 1 => Just(None)];
     prop::collection::vec((time, samples()), 0..30)
 }
 
-/// Writes the files, and says what should be read.
+/// Writes the files, and returns what should be read.
 fn record(cpus: &[Vec<(Option<u64>, Sample)>]) -> (Recording, Vec<String>) {
     let mut files = Vec::new();
     let mut shown = Vec::new();
     for (cpu, samples) in cpus.iter().enumerate() {
         let mut file = fast(0, PADDING, None, &[0xff; 24]);
-        // The first that have none have the time of the first that has one.
+        // The first records without a time have that of the first record with one.
         let first = samples.iter().find_map(|(time, _)| *time);
         let mut now = None;
         for (time, sample) in samples {
@@ -234,7 +234,7 @@ fn record(cpus: &[Vec<(Option<u64>, Sample)>]) -> (Recording, Vec<String>) {
 }
 
 fn same(read: &[String], expected: &[String]) {
-    // The first difference says more than all lines.
+    // The first difference is easier to read than all lines.
     for (read, expected) in read.iter().zip(expected) {
         assert_eq!(read, expected);
     }
@@ -356,7 +356,7 @@ fn cpus_without_records_have_no_stream() {
     assert_eq!(read(&self::trace(&recording, &[])), [""; 0]);
 }
 
-/// The date is right, and known to be one.
+/// The date is right, and marked as a date.
 #[test]
 fn the_clock_has_the_epoch() {
     let files = [fast(1, 0, Some(recording::MONOTONIC + 7), b"")];
@@ -373,7 +373,7 @@ fn the_clock_has_the_epoch() {
     assert!(text.contains("Origin is Unix epoch: Yes"), "{text}");
 }
 
-/// What another writer makes of it says the same.
+/// The trace of another writer says the same.
 #[test]
 fn a_copy_by_babeltrace_is_the_same() {
     let (recording, shown) = many(3, 2000, 7);
@@ -387,7 +387,7 @@ fn a_copy_by_babeltrace_is_the_same() {
     same(&read(&copy), &shown);
 }
 
-/// Beyond the window a stream cannot be put right; its time stands still then.
+/// Beyond the window a stream cannot be sorted; then its time stands still.
 #[test]
 fn time_that_goes_back_breaks_nothing() {
     let times = (10..3000u64).chain([5]).chain(3000..3010);

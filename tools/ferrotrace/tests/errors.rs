@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Each mistake has its own message, and nothing is written where nothing should be.
+//! Each mistake has its own message, and nothing is written that should not be.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -105,7 +105,7 @@ fn a_full_disk() {
     assert_eq!(metadata["cpus"][1]["bytes"], 0);
 }
 
-/// A file of the kernel without mmap, which answers as a relay file on mainline's debugfs does.
+/// A file of the kernel without mmap, which behaves like a relay file on mainline's debugfs.
 #[test]
 fn files_without_mmap() {
     let channel = Channel::new("no-overwrite", 0);
@@ -198,7 +198,7 @@ fn control_files_that_lie_or_are_missing() {
         &["--header", "8"],
         &["header of 8"],
     );
-    // The command line stands in for a missing file.
+    // The command line can replace a missing file.
     let (status, message) = with("subbuf_size", None, &["--subbuf-size", "4096"]).unwrap();
     assert_eq!(status, Some(0), "{message}");
 }
@@ -216,7 +216,7 @@ fn counters_that_cannot_be() {
 
 #[test]
 fn a_file_that_may_not_be_read() {
-    // root may read everything, but for a directory in the place of a file.
+    // root may read everything except a directory in place of a file.
     let channel = Channel::new("no-overwrite", 0);
     drop(channel.cpu(0, 0));
     fs::remove_file(channel.dir.join("cpu0.produced")).unwrap();
@@ -231,7 +231,7 @@ fn a_file_that_may_not_be_read() {
 fn permission_denied() {
     let channel = Channel::new("no-overwrite", 0);
     drop(channel.cpu(0, 0));
-    // As root, take on the identity of nobody; as anybody else, close the file to oneself.
+    // As root, become the user nobody; as another user, remove one's own permissions.
     let root = nix::unistd::geteuid().is_root();
     use std::os::unix::fs::PermissionsExt;
     let closed = fs::Permissions::from_mode(if root { 0o600 } else { 0o000 });
@@ -241,10 +241,10 @@ fn permission_denied() {
     fs::set_permissions(above, open.clone()).unwrap();
     let out = tempfile::tempdir().unwrap();
     fs::set_permissions(out.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // The binary may lie where nobody may go.
+    // The binary may be in a directory that the user nobody must not enter.
     let binary = above.join("ferrotrace");
-    // Not with fs::copy(): what another test starts meanwhile would inherit the file, open for writing, and a
-    // file that is open for writing cannot be run.
+    // Not with fs::copy(): a process that another test starts meanwhile would inherit the file,
+    // open for writing, and a file that is open for writing cannot be executed.
     let mut copy = Command::new("cp");
     succeed(copy.arg(env!("CARGO_BIN_EXE_ferrotrace")).arg(&binary));
     fs::set_permissions(&binary, open).unwrap();

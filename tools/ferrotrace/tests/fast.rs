@@ -65,7 +65,7 @@ const LARGE: Shape = Shape {
     overwrite: false,
 };
 
-/// A record that tells by itself whether it is whole.
+/// A record that shows by itself whether it is whole.
 fn numbered(number: u64) -> Record {
     let len = usize::try_from(8 + number * 7 % 90).unwrap();
     Record {
@@ -86,7 +86,7 @@ fn records_in(path: &Path) -> Vec<Record> {
     records
 }
 
-/// Records go up, are whole, and how many there are.
+/// Checks that the records are in ascending order and whole. Returns how many there are.
 fn check_whole(records: &[Record]) -> usize {
     let mut last = None;
     for record in records {
@@ -128,7 +128,7 @@ impl Drained {
         (writer, Self { dir, drain, out })
     }
 
-    /// The same by read(2).
+    /// The same with read(2).
     fn reading(self) -> Self {
         let path = self.dir.path().join("cpu0");
         let file = File::options().read(true).write(true).open(&path).unwrap();
@@ -172,12 +172,12 @@ impl Read for KernelRead {
     }
 }
 
-/// What happens to a buffer, one after the other.
+/// A step of what happens to a buffer.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A record is reserved, inside those that are being written.
     Begin(u16),
-    /// The last one reserved is finished.
+    /// The last record that was reserved is finished.
     End,
     Write(u16),
     Drain,
@@ -197,8 +197,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the writer is in the middle of: the file has each record once, whole and in order,
-    /// that was committed and not discarded; what is not there has been counted.
+    /// Whatever the writer is in the middle of, the file has each record that was committed and not
+    /// discarded, once, whole and in order; those that are not there have been counted.
     #[test]
     fn the_drain_agrees_with_the_model(
         steps in steps(),
@@ -261,7 +261,7 @@ proptest! {
         let got: Vec<_> = records.iter().map(number).collect();
         if overwrite {
             prop_assert!(got.iter().all(|number| wanted.contains(number)));
-            // What fits into the buffer without the sub-buffer being overwritten is there.
+            // The records that fit into the buffer without overwriting the sub-buffer are there.
             let kept = Ring::kept(drained.drain.ring());
             for &(number, end, wanted) in &written {
                 prop_assert!(!wanted || end <= kept || got.contains(&number), "{number}");
@@ -275,7 +275,7 @@ proptest! {
         }
     }
 
-    /// A control page that lies, and data that are none, are errors, never more.
+    /// A control page that lies, and data that is not valid, are errors and nothing worse.
     #[test]
     fn nonsense_is_an_error(
         words in prop::collection::vec(any::<u64>(), 128),
@@ -304,7 +304,7 @@ proptest! {
     }
 }
 
-/// A writer that comes round again and again while it is read: nothing torn is saved.
+/// A writer that overtakes the reader again and again: nothing torn is saved.
 #[test]
 fn an_overwriting_writer_races() {
     let (mut writer, mut drained) = Drained::new(
@@ -330,7 +330,7 @@ fn an_overwriting_writer_races() {
         })
     };
     let begin = std::time::Instant::now();
-    // On a busy machine until both have had their time.
+    // On a busy machine, until both have had some time.
     while begin.elapsed() < Duration::from_secs(2)
         || drained.out.tally.overwritten_bytes == 0
         || drained.out.tally.records < 2000
@@ -377,8 +377,8 @@ fn a_waiting_writer_races() {
     );
 }
 
-/// Pieces of all lengths, from a position that is no block's start: the file is what the buffer was,
-/// whichever way the pieces went.
+/// Pieces of all lengths, from a position that is not the start of a block: the file has the
+/// contents of the buffer, whichever way the pieces went.
 #[test]
 fn pieces_around_the_page_cache() {
     let shape = Shape {
@@ -387,7 +387,7 @@ fn pieces_around_the_page_cache() {
         overwrite: false,
     };
     let (mut writer, mut drained) = Drained::new(shape, shape.size());
-    // An earlier reader has stopped behind a record.
+    // An earlier reader has stopped after a record.
     assert!(writer.write(numbered(0), 0));
     writer.set(abi::CONSUMER, writer.position());
     let ring = {
@@ -482,7 +482,7 @@ fn a_recording_of_several_cpus() {
     let channel = Channel::new();
     let mut cpu0 = channel.cpu(0, LARGE);
     let mut cpu5 = channel.cpu(5, SMALL);
-    // What was lost earlier is not this recording's.
+    // Earlier losses are not counted in this recording.
     cpu0.set(abi::LOST, 11);
     write(&mut cpu0, 0..100);
     write(&mut cpu5, 0..7);
@@ -490,7 +490,7 @@ fn a_recording_of_several_cpus() {
     let child = start(&mut channel.record(&["--json", "--watermark", "128"]));
     wait(|| cpu0.consumed() == cpu0.position() && cpu5.consumed() == cpu5.position());
     assert_eq!(cpu0.get(abi::CONSUMER + abi::WATERMARK), 128);
-    // More than the buffer holds, with room for each record as soon as it is there.
+    // More than the buffer holds; each record is written as soon as there is room.
     for number in 100..2000 {
         while !cpu0.write(numbered(number), 0) {
             thread::sleep(Duration::from_millis(1));
@@ -528,7 +528,7 @@ fn a_recording_of_several_cpus() {
     assert_eq!(metadata["cpus"][2]["records"], 7);
 }
 
-/// Recordings that follow each other have each record once.
+/// Successive recordings have each record once.
 #[test]
 fn a_recording_goes_on_where_the_last_one_stopped() {
     let channel = Channel::new();
@@ -547,8 +547,8 @@ fn a_recording_goes_on_where_the_last_one_stopped() {
     }
 }
 
-/// What was lost is in the control page, however the records are taken. read(2) of the file that stands for the channel
-/// gives the pages before the data, too: so none are written here.
+/// What was lost is in the control page, however the records are taken. read(2) of the file that
+/// simulates the channel also returns the pages before the data, so no records are written here.
 #[test]
 fn read_counts_what_was_lost() {
     let channel = Channel::new();
@@ -570,7 +570,7 @@ fn read_counts_what_was_lost() {
     assert_eq!(metadata["cpus"][0]["lost_records"], 5);
 }
 
-/// What read(2) gives is records, or the recording ends.
+/// If read(2) returns something that is not records, the recording ends.
 #[test]
 fn read_gives_records_or_an_error() {
     let channel = Channel::new();
@@ -590,7 +590,7 @@ fn a_closed_channel_ends_the_recording() {
     wait(|| cpu0.consumed() == cpu0.position() && exists(&channel.out().join("cpu1")));
     write(&mut cpu0, 3..5);
     write(&mut cpu1, 0..2);
-    // The files go, too.
+    // The files are removed, too.
     fs::remove_dir_all(channel.root.path().join("relay")).unwrap();
     cpu0.close();
     cpu1.close();
@@ -601,7 +601,7 @@ fn a_closed_channel_ends_the_recording() {
     assert_eq!(channel.metadata()["stop"], "closed");
 }
 
-/// A record that is being written is waited for, but not for ever.
+/// The end of a recording waits for a record that is being written, but not for ever.
 #[test]
 fn a_writer_that_never_commits() {
     let channel = Channel::new();
@@ -640,15 +640,15 @@ fn a_full_disk() {
     assert_eq!(channel.metadata()["stop"], "error");
 }
 
-/// A file may not grow beyond a limit: it ends with whole records, and the next recording goes on
-/// behind them.
+/// If a file must not grow beyond a limit, it ends with whole records, and the next recording
+/// continues after them.
 #[test]
 fn a_disk_that_fills_up() {
     let channel = Channel::new();
     let mut cpu = channel.cpu(0, LARGE);
     let written = (0..).take_while(|&i| cpu.write(numbered(i), 0)).count();
     let written = u64::try_from(written).unwrap();
-    // A write beyond the limit is answered with EFBIG instead of a signal.
+    // A write beyond the limit fails with EFBIG, without a signal.
     let script = "trap '' XFSZ; ulimit -f 5; exec \"$0\" \"$@\"";
     let record = channel.record(&["--duration", "30"]);
     let mut limited = Command::new("bash");
@@ -676,7 +676,7 @@ fn a_flight_recorder_is_never_torn() {
         assert!(cpu.write(numbered(number), 0));
     }
     let child = start(&mut channel.record(&[]));
-    // It has taken over the signals by then.
+    // It has blocked the signals by then.
     wait(|| exists(&channel.out().join("cpu0")));
     for number in 3000..60_000 {
         assert!(cpu.write(numbered(number), 0));
@@ -722,7 +722,7 @@ fn options_that_make_no_sense() {
     assert!(message.contains("fast channel"), "{message}");
     assert!(!exists(&channel.out()));
     drop(cpu);
-    // Too short for what it says.
+    // Too short for the sizes that it claims.
     let file = File::options().write(true).open(channel.file(0)).unwrap();
     file.set_len(8192).unwrap();
     let message = fail(&mut channel.record(&[]));
@@ -787,7 +787,7 @@ fn stat_shows_occupancy_and_losses() {
     );
 }
 
-/// It goes on until the count is reached, the channel is closed, or nobody listens.
+/// It continues until the count is reached, the channel is closed, or the reader has gone.
 #[test]
 fn stat_repeats() {
     let channel = Channel::new();

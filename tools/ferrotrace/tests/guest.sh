@@ -26,7 +26,7 @@ not_ok() {
 	failed=$((failed + 1))
 	echo "not ok $count $1"
 }
-# check NAME CMD...: one result. What CMD prints is shown only if it fails. The next one finds no client and no recorder.
+# check NAME CMD...: one result. If CMD fails, its output is shown, and clients and recorders are removed.
 check() {
 	local name=$1 pid
 	shift
@@ -156,7 +156,7 @@ sched() {
 	[ $status = 0 ]
 }
 
-# whole OUT: the recording can be decoded, to the last byte, in order, and has records of every CPU.
+# whole OUT: the recording can be decoded to the last byte, is in order, and has records of every CPU.
 whole() {
 	"$FERROTRACE" relay merge "$1" >"$1.txt" 2>"$1.err" || return 1
 	tail -n $((CPUS + 3)) "$1.txt"
@@ -229,7 +229,7 @@ trace_of() {
 		END { exit wrong || NR == 0 }'
 }
 
-# What fits on no disk is no trace, and an error.
+# If the disk is full, there is an error and no trace.
 trace_on_a_full_disk() {
 	local message
 	mkdir "$S.small" && mount -t tmpfs -o size=32k tmpfs "$S.small" || return 1
@@ -282,7 +282,7 @@ stat_agrees() {
 }
 
 rust_client_closes() {
-	# What filled the buffers since the last recording may have gaps.
+	# What was written since the last recording may have gaps.
 	echo 0 >$SCHED/enabled
 	"$FERROTRACE" relay record "$SCHED/cpu" -o "$S.gaps" --duration 0.2 || return 1
 	echo 1 >$SCHED/enabled
@@ -344,7 +344,7 @@ for kind in compatible fast; do
 	check "Rust client, $kind: stat" stat_agrees
 	check "Rust client, $kind: four recordings more, without a gap" rust_client_again
 	check "Rust client, $kind: unloaded while it is recorded" rust_client_closes
-	# Not before: what these take the time for would fill the buffers.
+	# Not earlier: what happens meanwhile would fill the buffers.
 	check "Rust client, $kind: the recording as a trace" trace_of "$S"1
 	check "Rust client, $kind: a trace on a full disk" trace_on_a_full_disk
 	check "Rust client, $kind: flight recorder" flight_recorder

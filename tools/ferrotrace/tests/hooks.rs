@@ -2,7 +2,7 @@
 
 //! The hooks' commands, on a directory of ordinary files.
 //!
-//! Such files keep what was written to them, and never refuse it.
+//! Such files keep what is written to them, and never refuse it.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -69,7 +69,7 @@ impl Gkhi {
         self.root.path().join("gkhi")
     }
 
-    /// At once, as the kernel's text is always whole.
+    /// Writes the text at once, as the kernel's text is always whole.
     fn write(&self, hooks: &str) {
         let path = self.dir().join("new");
         fs::write(&path, hooks).unwrap();
@@ -118,7 +118,7 @@ fn a_list_for_people() {
     let one = stdout(&succeed(&mut gkhi.command(&["list", "int3"])));
     assert_eq!(one.lines().count(), 2, "{one}");
 
-    // --dir goes before the command, too.
+    // --dir may also precede the command.
     let mut before = ferrotrace();
     before.args(["hooks", "--dir"]).arg(gkhi.dir()).arg("list");
     assert_eq!(stdout(&succeed(&mut before)), all);
@@ -276,7 +276,7 @@ fn text_that_is_not_understood() {
     assert_eq!(gkhi.control("arm"), "");
 }
 
-/// As root, take on the identity of nobody; as anybody else, close the files to oneself.
+/// As root, become the user nobody; as another user, remove one's own permissions.
 #[test]
 fn not_for_everybody() {
     let gkhi = two_exits();
@@ -285,7 +285,7 @@ fn not_for_everybody() {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     mode(gkhi.root.path().into(), 0o755);
-    // The binary may lie where nobody may go.
+    // The binary may be in a directory that the user nobody must not enter.
     let binary = gkhi.root.path().join("ferrotrace");
     // Not with fs::copy(): see the test of relay files.
     let mut copy = Command::new("cp");
@@ -322,7 +322,7 @@ impl Watching {
         Self { child, lines }
     }
 
-    /// The next line without the time, its words.
+    /// The words of the next line, without the time.
     fn next(&mut self) -> Vec<String> {
         let line = self.lines.next().unwrap().unwrap();
         line.split_whitespace().skip(1).map(str::to_owned).collect()
@@ -367,7 +367,7 @@ fn a_watch() {
     assert!(rate > 0.0, "{rate}");
     assert_eq!(watch.next()[3], "task_fork/other");
 
-    // One goes, one comes.
+    // One exit goes, one is new.
     gkhi.write(&task_fork(9, &[exit("count", 1, 9), exit("new", 1, 5)]));
     let row = watch.next_event();
     assert_eq!(
@@ -376,7 +376,7 @@ fn a_watch() {
     );
     assert_eq!(watch.next(), ["-", "-", "-", "task_fork/other", "(gone)"]);
 
-    // One is registered anew.
+    // One is registered again.
     gkhi.write(&task_fork(9, &[exit("count", 1, 4), exit("new", 1, 5)]));
     let row = watch.next_event();
     assert_eq!(row[0], "4");
@@ -411,7 +411,7 @@ fn a_watch_of_some_intervals() {
     assert!(lines[5].starts_with("total of "), "{text}");
     assert!(lines[6].ends_with(" no hits"), "{text}");
 
-    // Of a hook without exits.
+    // A hook without exits.
     let output = succeed(&mut gkhi.command(&["watch", "-i", "0.01", "-c", "1", "int3"]));
     let text = stdout(&output);
     assert!(text.lines().nth(1).unwrap().ends_with(" no exit is armed"));
@@ -432,7 +432,7 @@ fn a_watched_hook_goes_and_comes() {
     watch.end();
 }
 
-/// What was seen is shown although the end is an error.
+/// The totals are shown even if the end is an error.
 #[test]
 fn a_watch_that_fails() {
     let gkhi = two_exits();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace relay merge` on what `record` made of simulated channels.
+//! `ferrotrace relay merge` on recordings of simulated channels.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -225,7 +225,7 @@ fn a_recording_that_is_none() {
     assert!(fail(&mut command).contains("/nowhere: no such recording"));
 }
 
-/// `ferrotrace relay merge | head` has had enough after a few lines.
+/// `ferrotrace relay merge | head` ends after a few lines.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     leave(&[]);
@@ -299,13 +299,14 @@ lost: 0 sub-buffers, unknown records dropped by the kernel
     let warning = stderr(&output);
     assert!(warning.contains("1 records are shorter than"), "{warning}");
 
-    // Without a description all are unknown.
+    // Without a description all types are unknown.
     fs::remove_file(recording.dir.join("format")).unwrap();
     let text = stdout(&succeed(&mut recording.merge(&["--limit", "2"])));
     assert!(text.contains("type_3: data=010000002f657463\n"), "{text}");
 }
 
-/// A file whose records tell no time at all comes first, and is no part of the time it took.
+/// A file whose records have no time at all comes first, and does not count for the time that the
+/// recording covers.
 #[test]
 fn records_that_tell_no_time() {
     let files = [
@@ -477,7 +478,7 @@ field:char data[2040];\toffset:8;\tsize:2040;\tsigned:0;
     let recording = Recording::new("plain", format, &vec![Vec::new(); 200]);
     for cpu in 0..200 {
         let file = recording.dir.join(format!("cpu{cpu}"));
-        // A hole is a row of records too.
+        // A hole in the file is a sequence of records too.
         File::options()
             .write(true)
             .open(file)
@@ -490,7 +491,7 @@ field:char data[2040];\toffset:8;\tsize:2040;\tsigned:0;
     for args in [&["-o", "/dev/null"][..], &["--format", "ctf", "-o", trace]] {
         let merge = recording.merge(args);
         let mut command = Command::new("prlimit");
-        // Nor is it limited to so many files.
+        // Nor does a limit on open files matter.
         command.args(["--as=80000000", "--nofile=100:4096"]);
         command.arg(merge.get_program()).args(merge.get_args());
         succeed(&mut command);

@@ -48,7 +48,7 @@ fn finished_subbuffers_are_taken_without_their_padding() {
     for header in [0, 4, 8] {
         let channel = Channel::new("no-overwrite", header);
         let mut cpu0 = channel.cpu(0, 0);
-        // Counters that have a history, in a slot that is not the first, on a CPU with a gap
+        // Counters that do not start at 0, in a slot that is not the first, on a CPU with a gap
         // before it.
         let mut cpu6 = channel.cpu(6, 5);
         let pieces = [
@@ -131,7 +131,7 @@ fn what_comes_while_recording_is_taken_until_sigint() {
     assert_eq!(stderr(&output), "", "no display without a terminal");
 }
 
-/// The kernel makes a CPU's files one after the other.
+/// The kernel creates a CPU's files one after the other.
 #[test]
 fn a_cpu_whose_control_files_come_later() {
     let channel = Channel::new("no-overwrite", 0);
@@ -174,7 +174,7 @@ fn stopped(child: &Child) -> bool {
     })
 }
 
-/// The writer comes round while the recorder copies: what is saved is whole, and every sub-buffer
+/// The writer overtakes the recorder while it copies: what is saved is whole, and every sub-buffer
 /// is either saved or counted as lost.
 #[test]
 fn a_flight_recorder_is_never_torn() {
@@ -196,7 +196,7 @@ fn a_flight_recorder_is_never_torn() {
             let stop = Arc::clone(&stop);
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // Bursts longer than the buffer, and rests in which the recorder catches up.
+                    // Bursts longer than the buffer, and pauses in which the recorder catches up.
                     for _ in 0..200 {
                         cpu.finish(&piece(cpu.number));
                     }
@@ -206,11 +206,11 @@ fn a_flight_recorder_is_never_torn() {
             })
         };
         thread::sleep(Duration::from_millis(800));
-        // On a busy machine until the recorder has had some time.
+        // On a busy machine, until the recorder has had some time.
         channel.wait_for(0, 2 * N * room);
         stop.store(true, Ordering::Relaxed);
         let mut cpu = writer.join().unwrap();
-        // The writer comes round while the recorder does nothing.
+        // The writer overtakes the recorder while that is stopped.
         signal(&child, Signal::SIGSTOP);
         wait(|| stopped(&child));
         for _ in 0..2 * N {
@@ -254,7 +254,7 @@ fn read_takes_the_stream_and_needs_no_control_files() {
     fs::write(channel.dir.join("cpu1"), &bytes).unwrap();
     let child = start(&mut channel.record(&["--read"]));
     channel.wait_for(1, bytes.len());
-    // An end that comes nearer: 0 bytes once are not the end.
+    // The end moves: a read of 0 bytes is not the end.
     let mut file = File::options()
         .append(true)
         .open(channel.dir.join("cpu1"))
@@ -275,8 +275,8 @@ fn read_takes_the_stream_and_needs_no_control_files() {
 #[test]
 fn read_removes_headers() {
     let channel = Channel::new("no-overwrite", 4);
-    // What read(2) gives of a channel: headers and data, no padding. Three finished sub-buffers and
-    // an unfinished one, whose header says nothing yet.
+    // What read(2) returns from a channel: headers and data, no padding. Three finished sub-buffers
+    // and an unfinished one, whose header is not valid yet.
     let mut stream = Vec::new();
     let pieces = [noise(1, 4092), noise(2, 100), noise(3, 0), noise(4, 50)];
     for (i, piece) in pieces.iter().enumerate() {
@@ -297,7 +297,8 @@ fn a_closed_channel_ends_the_recording() {
     let channel = Channel::new("no-overwrite", 0);
     let path = channel.dir.join("cpu0");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Keeps the FIFO from breaking while the command has looked at it but not yet opened it to read.
+    // Keeps the FIFO from breaking while the command has found it but not yet opened it for
+    // reading.
     use std::os::unix::fs::OpenOptionsExt;
     let nonblock = nix::fcntl::OFlag::O_NONBLOCK.bits();
     let _reader = File::options()
@@ -338,7 +339,7 @@ fn a_reset_is_noticed() {
     assert!(stderr(&output).contains("reset"), "{}", stderr(&output));
 }
 
-/// Files that poll calls ready for ever must not keep a processor busy.
+/// Files that poll always reports as ready must not keep a processor busy.
 #[test]
 fn waiting_costs_nothing() {
     let channel = Channel::new("no-overwrite", 0);

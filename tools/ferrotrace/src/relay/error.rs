@@ -50,11 +50,11 @@ pub enum Error {
     #[error("{}: no such directory (is debugfs mounted, and the client loaded?)", .0.display())]
     NoDirectory(PathBuf),
 
-    /// A relay application has a channel already.
+    /// The relay application already has a channel.
     #[error("{}: there is a channel already; is somebody else draining it? (--force takes it away)", .0.display())]
     ChannelThere(PathBuf),
 
-    /// DIR is something else.
+    /// DIR is not a directory.
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),
 
@@ -78,11 +78,11 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file has no mmap.
+    /// The file does not support mmap.
     #[error("{}: the kernel refuses to map this file, as mainline's debugfs does for relay files; use --read", .0.display())]
     MmapRefused(PathBuf),
 
-    /// The file's size is not the one described.
+    /// The buffer does not have the size that was assumed.
     #[error("{}: cannot be mapped as {n_subbufs} sub-buffers of {subbuf_size} bytes", path.display())]
     WrongSize {
         /// The relay file.
@@ -131,7 +131,7 @@ pub enum Error {
         instead: &'static str,
     },
 
-    /// A control file holds something else than it should.
+    /// A control file holds something unexpected.
     #[error("{}: {found:?} is not {expected}", path.display())]
     BadControl {
         /// The control file.
@@ -142,7 +142,7 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// What a fast channel says about itself cannot be.
+    /// A fast channel describes itself in an impossible way.
     #[error("{}: {what}", path.display())]
     BadControlPage {
         /// The relay file.
@@ -151,7 +151,7 @@ pub enum Error {
         what: String,
     },
 
-    /// The kernel did not take the count of consumed sub-buffers.
+    /// The kernel refused the count of consumed sub-buffers.
     #[error("{}: the kernel refuses a delta of {delta} (does another reader drain this channel?)", path.display())]
     ConsumedRefused {
         /// The control file.
@@ -160,22 +160,22 @@ pub enum Error {
         delta: usize,
     },
 
-    /// A finished sub-buffer says that it has more padding than room.
+    /// A finished sub-buffer claims to have more padding than bytes.
     #[error("CPU {cpu}: sub-buffer {subbuf} claims {padding} bytes of padding, of {subbuf_size}{}", if *header { " (does each sub-buffer start with its padding, as --header says?)" } else { "" })]
     BadPadding {
-        /// Whose buffer.
+        /// The buffer's CPU.
         cpu: CpuId,
-        /// Which sub-buffer.
+        /// The number of the sub-buffer.
         subbuf: usize,
-        /// The claim.
+        /// The padding that it claims.
         padding: usize,
-        /// What there is.
+        /// The bytes of a sub-buffer.
         subbuf_size: usize,
-        /// Whether the claim stands in a header.
+        /// Whether the claim is in a header.
         header: bool,
     },
 
-    /// `--read --header` on a flight recorder.
+    /// `--read --header` on a channel in overwrite mode.
     #[error(
         "in overwrite mode read(2) does not tell where sub-buffers begin, so that --read cannot remove headers; leave --read out"
     )]
@@ -185,11 +185,11 @@ pub enum Error {
     #[error("this is a fast channel, its sub-buffers have no headers; leave --header out")]
     HeaderOfFast,
 
-    /// OUT has something in it.
+    /// OUT is not empty.
     #[error("{}: exists and is not empty (--force writes into it)", .0.display())]
     OutputNotEmpty(PathBuf),
 
-    /// OUT is no directory.
+    /// OUT is not a directory.
     #[error("{}: exists and is not a directory", .0.display())]
     OutputNotADirectory(PathBuf),
 
@@ -197,7 +197,7 @@ pub enum Error {
     #[error("{}: no space left on the device; what was written before is kept", .0.display())]
     DiskFull(PathBuf),
 
-    /// The buffer is not there any more: its channel was closed.
+    /// The buffer has gone: its channel was closed.
     #[error("{}: the channel was closed", .0.display())]
     Gone(PathBuf),
 
@@ -212,7 +212,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// A system call that concerns no file.
+    /// A failed system call that does not concern a file.
     #[error("cannot {action}")]
     System {
         /// What was being done.
@@ -223,16 +223,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error of a file of the channel.
+    /// The error for a file of the channel.
     pub fn channel(action: &'static str, path: &Path, source: io::Error) -> Self {
         match errno(&source) {
-            // debugfs answers with EIO what is done to a file that has been removed.
+            // debugfs returns EIO for operations on a file that has been removed.
             Errno::EIO | Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => Error::Gone(path.into()),
             _ => Self::file(action, path, source),
         }
     }
 
-    /// An error of a file of the recording.
+    /// The error for a file of the recording.
     pub fn output(action: &'static str, path: &Path, source: io::Error) -> Self {
         match errno(&source) {
             Errno::ENOSPC | Errno::EDQUOT => Error::DiskFull(path.into()),

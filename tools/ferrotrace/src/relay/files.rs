@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of a channel: which there are, and what the control files say.
+//! The files of a channel: which ones exist, and what the control files say.
 
 #![deny(unsafe_code)]
 
@@ -30,7 +30,7 @@ pub struct ChannelDir {
     name: String,
 }
 
-/// Splits `cpu12` into `cpu` and 12; `None` for names that no relay file has.
+/// Splits `cpu12` into `cpu` and 12; `None` for names that are not those of relay files.
 fn split_number(file: &str) -> Option<(&str, CpuId)> {
     let base = file.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = file.get(base.len()..)?;
@@ -47,7 +47,7 @@ pub fn parse_cpu(number: &str) -> Option<CpuId> {
 }
 
 impl ChannelDir {
-    /// Takes DIR/NAME apart and makes sure that there is at least one relay file.
+    /// Splits DIR/NAME and makes sure that there is at least one relay file.
     pub fn open(path: &Path) -> Result<Self> {
         let unclear = || Error::NotAChannel(path.into());
         let name = path
@@ -93,7 +93,7 @@ impl ChannelDir {
         &self.name
     }
 
-    /// The relay files that exist now, one a CPU. The numbers may have gaps.
+    /// The relay files that exist now, one for each CPU. The numbers may have gaps.
     pub fn relay_files(&self) -> Result<BTreeMap<CpuId, PathBuf>> {
         let mut found = BTreeMap::new();
         for file in self.file_names()? {
@@ -161,7 +161,7 @@ impl ChannelDir {
         self.number("dropped")
     }
 
-    /// The mode; clients that say nothing have the kernel's default.
+    /// The mode; without a control file it is the kernel's default.
     pub fn mode(&self) -> Result<Mode> {
         match self.text("mode")?.as_deref() {
             None | Some("no-overwrite") => Ok(Mode::NoOverwrite),
@@ -213,7 +213,7 @@ fn identity(file: &File) -> io::Result<Identity> {
 }
 
 impl Counter {
-    /// Looks whether the file exists and may be read, or written too; `None` if there is none.
+    /// Checks whether the file exists and may be read, or also written; `None` if there is none.
     pub fn find(path: PathBuf, write: bool) -> Result<Option<Self>> {
         let open = File::options().read(true).write(write).open(&path);
         match open.and_then(|file| identity(&file)) {
@@ -270,7 +270,7 @@ impl Counter {
         })
     }
 
-    /// Adds to a count that the kernel keeps.
+    /// Adds to a count of the kernel.
     pub fn add(&self, delta: usize) -> Result<()> {
         let file = self.open(File::options().write(true))?;
         match file.write_at(&delta.to_ne_bytes(), 0) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace klog`: makes the channel of a relay application, drains it, and takes it away again.
+//! `ferrotrace klog`: creates the channel of a relay application, drains it, and removes it.
 //!
 //! The controls are those of `Documentation/klog.rst`. A thread for each CPU takes the finished
-//! sub-buffers; this one makes and ends everything.
+//! sub-buffers; the main thread starts and ends everything.
 
 #![deny(unsafe_code)]
 
@@ -39,7 +39,7 @@ use super::worker::Stop;
 use super::worker::Worker;
 use crate::signals::StopSignals;
 
-/// How often new CPUs, and threads that have ended, are looked for.
+/// How often to look for new CPUs and for threads that have ended.
 const TICK: Duration = Duration::from_millis(500);
 
 /// What the user wants.
@@ -49,21 +49,21 @@ pub struct Options {
     pub dir: PathBuf,
     /// Where the messages go; to standard output without it.
     pub output: Option<PathBuf>,
-    /// A file for each CPU: `output` with its number.
+    /// Whether to write a file for each CPU: `output` with its number.
     pub per_cpu: bool,
-    /// Bytes in a sub-buffer, if not those that are set.
+    /// Bytes in a sub-buffer, if not the number that is set.
     pub subbuf_size: Option<usize>,
-    /// Sub-buffers of a CPU, if not those that are set.
+    /// Sub-buffers of a CPU, if not the number that is set.
     pub n_subbufs: Option<usize>,
-    /// A flight recorder: lose the oldest.
+    /// Overwrite mode: lose the oldest messages.
     pub overwrite: bool,
-    /// Take away a channel that is there.
+    /// Replace a channel that exists.
     pub force: bool,
     /// Stop after this time.
     pub duration: Option<Duration>,
 }
 
-/// What was drained, and what was not.
+/// What was drained, and what was lost.
 #[derive(Debug)]
 pub struct Summary {
     /// Of each CPU.
@@ -77,7 +77,7 @@ pub struct Summary {
     n_subbufs: usize,
 }
 
-/// The controls. The channel is taken away when this is dropped.
+/// The controls. The channel is removed when this is dropped.
 struct App<'a>(&'a Path);
 
 impl App<'_> {
@@ -105,7 +105,7 @@ impl App<'_> {
 
 impl Drop for App<'_> {
     fn drop(&mut self) {
-        // There is nothing else to be done if the application has gone.
+        // If this fails, the application has gone, and the channel with it.
         let _ = self.write("enabled", "0");
         let _ = self.write("create", "0");
     }
@@ -157,7 +157,7 @@ pub fn klog(options: &Options) -> Result<Summary> {
     drop(app);
     match result {
         Ok(()) => (),
-        // Who reads our output has had enough.
+        // The reader of the output has gone.
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => (),
         Err(error) => return Err(error),
     }
@@ -174,9 +174,9 @@ pub fn klog(options: &Options) -> Result<Summary> {
     })
 }
 
-/// Sets the sizes and makes the channel.
+/// Sets the sizes and creates the channel.
 fn create(options: &Options) -> Result<App<'_>> {
-    // Not yet ours to take away.
+    // Until the channel has been created, dropping this must not remove one.
     let app = std::mem::ManuallyDrop::new(App(&options.dir));
     if app.number("create")? != 0 && !options.force {
         return Err(Error::ChannelThere(options.dir.clone()));
@@ -267,8 +267,8 @@ struct Drainer {
 }
 
 impl Drainer {
-    /// Starts a thread for each CPU that has none. A file that is still being made is an error only
-    /// at the `first` look.
+    /// Starts a thread for each CPU that has none. A file that is still being created is an error
+    /// only the `first` time.
     fn scan(&mut self, first: bool) -> Result<()> {
         for (cpu, path) in self.channel.relay_files()? {
             if self.workers.contains_key(&cpu) {
@@ -304,7 +304,7 @@ impl Drainer {
                 return Ok(());
             }
             match self.scan(false) {
-                // Each thread will notice for its buffer.
+                // Each thread will notice that for its buffer.
                 Err(error) if error.is_gone() => (),
                 Err(Error::NoDirectory(_)) => (),
                 other => other?,

@@ -2,11 +2,11 @@
 
 //! Mappings of relay files. The only unsafe code of the command.
 //!
-//! The kernel writes into the mapped memory while we look at it. A `&[u8]` would promise the
-//! compiler that the bytes stand still, so none is ever made: words are loaded as atomics, bytes
-//! copied out with volatile reads, or handed to write(2) by their address. Such a copy can be torn,
-//! and that is harmless: the caller knows from the kernel's counts which bytes stand still, or asks
-//! afterwards whether they did. Any byte pattern is a valid integer.
+//! The kernel writes into the mapped memory while it is being read. A `&[u8]` would promise the
+//! compiler that the bytes do not change, so none is ever made: words are loaded as atomics; bytes
+//! are copied out with volatile reads, or passed to write(2) by their address. Such a copy can be
+//! torn, which is harmless: the caller knows from the kernel's counts which bytes do not change, or
+//! checks afterwards whether they did. Any byte pattern is a valid integer.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -28,7 +28,7 @@ use nix::sys::mman::munmap;
 use nix::sys::statfs;
 use nix::sys::statfs::FsType;
 
-/// A part of a relay file, mapped to be read.
+/// A part of a relay file, mapped for reading.
 ///
 /// # Invariants
 ///
@@ -40,7 +40,7 @@ pub struct Mapping {
     len: usize,
 }
 
-/// A part of a relay file, mapped to be read and written.
+/// A part of a relay file, mapped for reading and writing.
 ///
 /// # Invariants
 ///
@@ -58,17 +58,18 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps the first `len` bytes of `file`.
     ///
-    /// The caller has made sure that the file is that long, see [`holds`]; touching a page behind
-    /// the end of a shorter one is answered with SIGBUS.
+    /// The caller has made sure that the file is that long, see [`holds`]; accessing a page beyond
+    /// the end of a shorter one causes SIGBUS.
     pub fn new(file: &File, len: NonZeroUsize) -> nix::Result<Self> {
         Self::with(file, 0, len, ProtFlags::PROT_READ)
     }
 
     fn with(file: &File, offset: i64, len: NonZeroUsize, prot: ProtFlags) -> nix::Result<Self> {
-        // SAFETY: the kernel chooses a free range of addresses (no MAP_FIXED), so that no memory
-        // that anything else uses changes.
+        // SAFETY: the kernel chooses a free range of addresses (no MAP_FIXED), so no memory that is
+        // in use changes.
         let start = unsafe { mmap(None, len, prot, MapFlags::MAP_SHARED, file, offset)? };
-        // INVARIANT: that is the mapping the kernel has just made, and nobody else knows of it.
+        // INVARIANT: this is the mapping that the kernel has just made, and nothing else refers to
+        // it.
         Ok(Self {
             start,
             len: len.get(),
@@ -84,16 +85,17 @@ impl Mapping {
         Ok(self.start.as_ptr().cast::<u8>().wrapping_add(offset))
     }
 
-    /// The `count` words from `offset` on, to be loaded, relaxed.
+    /// The `count` words from `offset` on, which may only be loaded, relaxed.
     pub fn words(&self, offset: usize, count: usize) -> Result<&[AtomicU64], OutOfRange> {
         let len = count.checked_mul(size_of::<u64>()).ok_or(OutOfRange)?;
         let words = self.at(offset, len)?.cast::<AtomicU64>();
         if !words.is_aligned() {
             return Err(OutOfRange);
         }
-        // SAFETY: the words are aligned, and inside a mapping that exists as long as `self`. Whoever
-        // writes to them does so with single instructions. Memory that can only be read allows
-        // relaxed loads, and nothing else is done without a `WritableMapping`.
+        // SAFETY: `words` is aligned, and the range is inside the mapping, which exists as long as
+        // `self`. The kernel and other processes write to the words with single instructions.
+        // Relaxed loads are allowed on memory that can only be read, and nothing else is done
+        // without a `WritableMapping`.
         Ok(unsafe { slice::from_raw_parts(words, count) })
     }
 
@@ -121,22 +123,24 @@ impl Mapping {
             from = from.wrapping_add(1);
         }
         for word in &mut words {
-            // SAFETY: as above, for eight bytes; `from` is aligned, since the head ends at an
-            // aligned address.
+            // SAFETY: the eight bytes at `from` are inside the mapping: the range was checked
+            // above, and the invariant says that it is mapped and readable. `from` is aligned,
+            // since the head ends at an aligned address.
             let value = unsafe { from.cast::<u64>().read_volatile() };
             word.copy_from_slice(&value.to_ne_bytes());
             from = from.wrapping_add(size_of::<u64>());
         }
         for byte in words.into_remainder() {
-            // SAFETY: as for the head.
+            // SAFETY: `from` is inside the mapping: the range was checked above, and the invariant
+            // says that it is mapped and readable.
             *byte = unsafe { from.read_volatile() };
             from = from.wrapping_add(1);
         }
         Ok(())
     }
 
-    /// Writes the bytes of all `pieces`, offsets in the mapping, to `file` from `position` on. They
-    /// are not copied on the way to the kernel.
+    /// Writes the bytes of all `pieces`, offsets in the mapping, to `file` from `position` on. User
+    /// space does not copy them.
     pub fn write_to(
         &self,
         file: &File,
@@ -170,7 +174,7 @@ impl Mapping {
     }
 }
 
-/// Takes `written` bytes away from the start of `vectors`.
+/// Removes `written` bytes from the start of `vectors`.
 fn advance(vectors: &mut Vec<libc::iovec>, mut written: usize) {
     let mut whole = 0;
     for vector in vectors.iter_mut() {
@@ -192,7 +196,7 @@ impl WritableMapping {
     /// The caller has made sure that the file is that long, see [`holds`].
     pub fn new(file: &File, offset: i64, len: NonZeroUsize) -> nix::Result<Self> {
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // INVARIANT: writable.
+        // INVARIANT: `prot` makes the mapping writable.
         Mapping::with(file, offset, len, prot).map(Self)
     }
 
@@ -216,11 +220,11 @@ impl Drop for Mapping {
     }
 }
 
-/// Whether `len` bytes of `file` can be mapped and touched. The size that the kernel gives for a
-/// relay file is no measure of its buffer, but there mmap itself checks the length; for an ordinary
-/// file it does not, and an access behind the end would kill us.
+/// Whether `len` bytes of `file` can be mapped and accessed. The size that the kernel reports for a
+/// relay file is not that of its buffer, but there mmap itself checks the length; for an ordinary
+/// file it does not, and an access beyond the end would kill the process.
 pub fn holds(file: &File, len: NonZeroUsize) -> io::Result<bool> {
-    // Not all of them have a constant in every libc: values of <linux/magic.h>.
+    // Values of <linux/magic.h>: not every libc has a constant for each.
     const PSEUDO: [FsType; 4] = [
         FsType(0x6462_6720), // debugfs
         FsType(0x7472_6163), // tracefs
@@ -290,7 +294,7 @@ mod tests {
         assert!(map.write_to(&out, 0, &[0..1, 4090..4097]).is_err());
     }
 
-    /// Whatever part of it a write takes, the rest follows.
+    /// Whatever part a write takes, the rest follows.
     #[test]
     fn a_short_write_is_continued() {
         let pieces = [3, 1, 7];

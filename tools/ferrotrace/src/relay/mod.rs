@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reading relay channels: the per-CPU buffers through which a kernel client hands data to user
+//! Reading relay channels: the per-CPU buffers through which a kernel client passes data to user
 //! space.
 
 pub mod buffer;

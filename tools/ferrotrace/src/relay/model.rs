@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A model of one CPU's buffer in the kernel, and the drains against it.
+//! A model of one CPU's buffer in the kernel, against which the drains are tested.
 //!
 //! The model keeps mainline's behaviour where the drains depend on it, odd parts included: the
 //! count of bytes that read(2) has taken from the oldest sub-buffer survives an addition to
-//! `consumed`. [`Engine`] says where others may differ. A script says how many records the writer adds between any two accesses, and in the
-//! middle of a copy from the mapping.
+//! `consumed`. [`Engine`] says where engines may differ. A script says how many records the writer adds between any two
+//! accesses, and in the middle of a copy from the mapping.
 
 #![deny(unsafe_code)]
 
@@ -32,15 +32,15 @@ use super::error::Result;
 use super::source::Source;
 use super::tally::Tally;
 
-/// What stands at the start of each record, to find out where one begins.
+/// The start of each record, which shows where a record begins.
 const MAGIC: u32 = 0xfee1_600d;
 
-/// In what engines differ.
+/// How engines differ.
 #[derive(Clone, Copy, Debug)]
 struct Engine {
     /// The count of bytes read outlives the sub-buffer that it belongs to.
     carries: bool,
-    /// The position of the file is that in the buffer.
+    /// The position of the file is the position in the buffer.
     tells: bool,
 }
 
@@ -56,14 +56,14 @@ struct Kernel {
     consumed: usize,
     /// Bytes of the oldest sub-buffer taken by read(2).
     read: usize,
-    /// Where the next record goes in its sub-buffer; `None` while the writer waits for room.
+    /// Where in its sub-buffer the next record goes; `None` while the writer waits for room.
     offset: Option<usize>,
     /// The slot that was begun last.
     slot: usize,
     serial: u32,
-    /// Whether a sub-buffer without data may be ended. After two of them mainline's read(2) gives
-    /// bytes of the third again and again, so that only mmap can be tested with them; and if the
-    /// buffer is full of them it gives bytes that were read long ago.
+    /// Whether a sub-buffer without data may be ended. After two of them mainline's read(2) returns bytes of the third
+    /// again and again, so only mmap can be tested with them; and if the buffer is full of them it returns bytes that
+    /// were read long ago.
     flush_empty: bool,
     /// The records that found room.
     written: Vec<u8>,
@@ -157,7 +157,7 @@ impl Kernel {
         }
     }
 
-    /// Goes on to the next sub-buffer if the oldest one was read to its end.
+    /// Advances to the next sub-buffer if the oldest one was read to its end.
     fn settle(&mut self, slot: usize) {
         let size = self.geometry.subbuf_size();
         let being_written = slot == self.geometry.slot(self.produced) && self.offset == Some(size);
@@ -320,7 +320,7 @@ struct Session {
     /// read(2) instead of mmap.
     read: bool,
     partial: bool,
-    /// What the writer does before each look at the buffer.
+    /// What the writer does before each turn of the drain.
     rounds: Vec<Vec<u8>>,
     /// What it does between accesses.
     script: Vec<Vec<u8>>,
@@ -362,7 +362,7 @@ fn layout(header: Header, mode: Mode, words: usize, n: usize) -> Layout {
     }
 }
 
-/// Runs a recording and gives what it saved.
+/// Runs a recording and returns what it saved.
 fn run(layout: Layout, kernel: &Rc<RefCell<Kernel>>, session: &Session) -> (Vec<u8>, Tally) {
     let running = Rc::new(Cell::new(true));
     let closed = Rc::new(Cell::new(false));
@@ -410,7 +410,7 @@ fn headers() -> impl Strategy<Value = Header> {
 }
 
 fn engines() -> impl Strategy<Value = Engine> {
-    // One that carries and does not tell would leave no way to find out.
+    // With an engine that carries and does not tell there would be no way to find out.
     let engine = |carries, tells| Just(Engine { carries, tells });
     prop_oneof![
         engine(true, true),
@@ -446,8 +446,8 @@ fn serials(bytes: &[u8]) -> Vec<u32> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Whatever recordings follow each other, whichever way they drain and wherever they stop: in
-    /// no-overwrite mode their files, one after the other, hold every record once, in order.
+    /// In no-overwrite mode, the files of successive recordings, one after the other, hold every record once, in order,
+    /// however they drain and wherever they stop.
     #[test]
     fn no_record_is_missed_or_doubled(
         carries: bool,
@@ -460,12 +460,12 @@ proptest! {
         let engine = Engine { carries, tells: true };
         let layout = layout(header, Mode::NoOverwrite, words, n);
         let kernel = Rc::new(RefCell::new(Kernel::new(&layout, engine)));
-        // Not yet held with them: several empty sub-buffers where one recording ends and the next begins.
+        // Does not hold yet with several empty sub-buffers where one recording ends and the next begins.
         kernel.borrow_mut().flush_empty = false;
         let mut saved = Vec::new();
         for session in &sessions {
             let mut session = session.clone();
-            // With headers, an end that is still being written is given up, and said so.
+            // With headers, an end that is still being written is given up, with a warning.
             session.busy_end &= header.is_empty();
             let (bytes, tally) = run(layout, &kernel, &session);
             prop_assert_eq!(&tally.warnings, &Vec::<String>::new());
@@ -487,9 +487,9 @@ proptest! {
         prop_assert_eq!(&saved, &kernel.borrow().written);
     }
 
-    /// When a channel is closed, read(2) still gives all that was not taken. (With headers the
-    /// unfinished sub-buffer's is from its last use and cannot be told from a true one; here there
-    /// has been none.)
+    /// When a channel is closed, read(2) still returns everything that was not taken. (With headers, that of the
+    /// unfinished sub-buffer is from its previous use and cannot be told from a valid one; here there was no previous
+    /// use.)
     #[test]
     fn a_closed_channel_is_drained_to_its_end(
         header in headers(),
@@ -526,8 +526,8 @@ proptest! {
         prop_assert_eq!(&bytes, &kernel.borrow().written);
     }
 
-    /// A writer that does not rest while the end is drained may cost the end, which is said, but
-    /// never tears a record.
+    /// A writer that does not pause while the end is drained may cost the end, with a warning, but never tears a
+    /// record.
     #[test]
     fn a_busy_end_is_whole(
         header in headers(),
@@ -543,8 +543,8 @@ proptest! {
         prop_assert_eq!(&kernel.borrow().written[..bytes.len()], &bytes);
     }
 
-    /// A flight recorder gives whole records in order, and each finished sub-buffer that it does not
-    /// give is counted as lost.
+    /// In overwrite mode the recording has whole records in order, and each finished sub-buffer that it does not have
+    /// is counted as lost.
     #[test]
     fn a_flight_recorder_gives_whole_records(
         header in headers(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The directory of a recording: one file a CPU, the client's `format`, and `metadata.json`.
+//! The directory of a recording: one file for each CPU, the client's `format`, and `metadata.json`.
 
 #![deny(unsafe_code)]
 
@@ -42,7 +42,7 @@ pub const VERSION: u32 = 2;
 pub enum Stop {
     /// SIGINT or SIGTERM.
     Signal,
-    /// `--duration` is over.
+    /// `--duration` has passed.
     Duration,
     /// The kernel client closed the channel.
     Closed,
@@ -95,7 +95,7 @@ pub struct Metadata {
     pub header: usize,
     /// Bytes in a sub-buffer, if known.
     pub subbuf_size: Option<usize>,
-    /// Sub-buffers a CPU, if known.
+    /// Sub-buffers of each CPU, if known.
     pub n_subbufs: Option<usize>,
     /// When the recording began, in nanoseconds since 1970.
     pub start_unix_ns: u64,
@@ -117,7 +117,7 @@ pub struct Metadata {
 pub struct CpuFile {
     /// Where the bytes go.
     pub file: File,
-    /// The same with `O_DIRECT`, if that is wanted and the file system has it.
+    /// The same with `O_DIRECT`, if that is wanted and the file system supports it.
     pub direct: Option<File>,
     /// Its path, for messages.
     pub path: PathBuf,
@@ -126,7 +126,7 @@ pub struct CpuFile {
 }
 
 impl CpuFile {
-    /// Makes an empty file begin with `bytes` bytes, a multiple of 8, that are a padding record.
+    /// Makes an empty file begin with a padding record of `bytes` bytes, a multiple of 8.
     pub fn begin_with_padding(&mut self, bytes: u64) -> io::Result<()> {
         let Some(rest) = bytes.checked_sub(Header::LEN) else {
             return Ok(());
@@ -141,9 +141,9 @@ impl CpuFile {
         Ok(())
     }
 
-    /// Takes away what a failed write has left behind the bytes that were counted.
+    /// Removes what a failed write has left after the bytes that were counted.
     pub fn cut(&mut self) {
-        // Nothing else can be done if this fails, and a device has no length.
+        // Nothing can be done if this fails, and a device has no length.
         let _ = self
             .file
             .set_len(self.tally.bytes)
@@ -160,7 +160,7 @@ impl CpuFile {
     }
 }
 
-/// The directory of a recording that is being made.
+/// The directory of a recording that is in progress.
 #[derive(Debug)]
 pub struct OutputDir {
     dir: PathBuf,
@@ -168,7 +168,7 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Makes the directory, or takes an empty one; with `force` any.
+    /// Creates the directory, or uses an empty one; with `force` any.
     pub fn create(dir: &Path, name: &str, force: bool) -> Result<Self> {
         match fs::create_dir(dir) {
             Ok(()) => (),
@@ -195,7 +195,7 @@ impl OutputDir {
         format!("{}{cpu}", self.name)
     }
 
-    /// Makes the file of `cpu`; `direct` asks for `O_DIRECT`.
+    /// Creates the file of `cpu`; `direct` asks for `O_DIRECT`.
     pub fn create_cpu_file(&self, cpu: CpuId, direct: bool) -> Result<CpuFile> {
         let path = self.dir.join(self.cpu_file_name(cpu));
         let file = File::create(&path).map_err(|error| Error::output("create", &path, error))?;
@@ -211,7 +211,7 @@ impl OutputDir {
         })
     }
 
-    /// Keeps a copy of the client's description of its records, if there is one.
+    /// Saves a copy of the client's description of its records, if there is one.
     pub fn copy_format(&self, channel: &Path) -> Result<()> {
         // Its own comes first: a directory can have several channels.
         for name in [format!("{}.{FORMAT}", self.name), FORMAT.into()] {

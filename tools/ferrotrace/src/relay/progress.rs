@@ -13,7 +13,7 @@ use indicatif::ProgressStyle;
 
 use super::tally::Tally;
 
-/// One line on stderr; nothing at all if stderr is no terminal.
+/// One line on stderr; nothing if stderr is not a terminal.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -21,7 +21,7 @@ pub struct Progress {
     last_bytes: u64,
 }
 
-/// Bytes in a second.
+/// Bytes per second.
 pub fn rate(bytes: u64, time: Duration) -> u64 {
     let nanos = time.as_nanos().max(1);
     let per_second = u128::from(bytes) * 1_000_000_000 / nanos;
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// Shows the state of things.
+    /// Updates the line.
     pub fn update(&mut self, total: &Tally, cpus: usize, dropped: Option<u64>) {
         if self.bar.is_hidden() {
             return;

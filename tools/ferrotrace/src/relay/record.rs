@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace relay record`: a thread for each CPU drains its buffer; this one looks after them.
+//! `ferrotrace relay record`: a thread for each CPU drains its buffer; the main thread supervises
+//! them.
 //!
-//! Several times a second it looks whether a signal has come, the time is over, a thread has ended,
-//! or a CPU has come up, and shows the rate.
+//! Several times a second it checks whether a signal has come, the time has passed, a thread has
+//! ended, or a CPU has come up, and shows the rate.
 
 #![deny(unsafe_code)]
 
@@ -46,7 +47,7 @@ use crate::fast::ring::Description;
 use crate::fast::ring::Ring;
 use crate::signals::StopSignals;
 
-/// How often the display is renewed, threads are looked after, and new CPUs looked for.
+/// How often to update the display, and to check the threads and look for new CPUs.
 const TICK: Duration = Duration::from_millis(200);
 
 /// What the user wants recorded.
@@ -68,7 +69,7 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Write through the page cache only.
     pub buffered: bool,
-    /// Of a fast channel: unread bytes to wait for.
+    /// For a fast channel: how many unread bytes to wait for.
     pub watermark: Option<u64>,
     /// Instead of what DIR/subbuf_size says.
     pub subbuf_size: Option<usize>,
@@ -78,7 +79,7 @@ pub struct Options {
     pub quiet: bool,
 }
 
-/// A recording that is being made.
+/// A recording in progress.
 struct Recorder {
     channel: ChannelDir,
     output: OutputDir,
@@ -87,11 +88,11 @@ struct Recorder {
     stop: Arc<Stop>,
     quiet: bool,
     dropped_before: Option<u64>,
-    /// The last answer: when the channel is closed, the file goes too.
+    /// The last value: when the channel is closed, the file goes, too.
     dropped_now: Option<u64>,
 }
 
-/// Records until something ends it, and returns the description of what was recorded.
+/// Records until the recording ends, and returns the description of what was recorded.
 ///
 /// After an error the recording is closed as well as possible, and the error returned.
 pub fn record(options: &Options) -> Result<Metadata> {
@@ -101,7 +102,7 @@ pub fn record(options: &Options) -> Result<Metadata> {
     })?;
     let channel = ChannelDir::open(&options.channel)?;
     let plan = plan(&channel, options)?;
-    // What is wrong with the channel should be known before anything is written.
+    // Faults of the channel should be found before anything is written.
     for (cpu, path) in channel.relay_files()? {
         plan.open(&channel, cpu, path)?;
     }
@@ -216,7 +217,7 @@ fn plan(channel: &ChannelDir, options: &Options) -> Result<Plan> {
     })
 }
 
-/// What a fast channel says about itself; `None` if it is another kind.
+/// The description of a fast channel; `None` if it is not one.
 fn describe(channel: &ChannelDir) -> Result<Option<Description>> {
     let Some(path) = channel.relay_files()?.into_values().next() else {
         return Ok(None);
@@ -231,7 +232,7 @@ fn geometry(description: Description) -> Option<Geometry> {
     Geometry::new(usize(sizes.subbuf_size())?, usize(sizes.n_subbufs())?)
 }
 
-/// Sleeps until `until` or a signal. Says whether it was a signal.
+/// Sleeps until `until` or a signal. Returns whether it was a signal.
 pub(super) fn wait(signals: &StopSignals, until: Instant) -> Result<bool> {
     signals.wait(until).map_err(|source| Error::System {
         action: "wait for signals",
@@ -240,11 +241,11 @@ pub(super) fn wait(signals: &StopSignals, until: Instant) -> Result<bool> {
 }
 
 impl Recorder {
-    /// Opens the buffers of CPUs that have come up since the last look; one without all of
-    /// its control files is an error only at the `first` look.
+    /// Opens the buffers of CPUs that have come up since the last time; one without all of its
+    /// control files is an error only the `first` time.
     fn scan(&mut self, first: bool) -> Result<()> {
         let files = self.channel.relay_files()?;
-        // Everybody may write to the only buffer of a channel.
+        // All CPUs may write to the only buffer of a channel.
         let plan = Plan {
             count_from_zero: !first,
             ..self.plan
@@ -259,9 +260,9 @@ impl Recorder {
                     let worker = Worker::start(buffer, cpu, alone, Arc::clone(&self.stop))?;
                     self.workers.insert(cpu, worker);
                 }
-                // Removed between the look and now.
+                // Removed meanwhile.
                 Err(error) if error.is_gone() => (),
-                // Still being made: the next look will find it.
+                // Still being created: it will be found the next time.
                 Err(Error::NoControl { .. }) if !first => (),
                 Err(error) => return Err(error),
             }
@@ -293,7 +294,7 @@ impl Recorder {
 
     fn tick(&mut self, progress: &mut Progress) -> Result<()> {
         match self.scan(false) {
-            // The directory has gone: each thread will notice for its buffer.
+            // The directory has gone: each thread will notice that for its buffer.
             Err(error) if error.is_gone() => (),
             other => other?,
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One CPU's buffer, as the drains see it: a trait, so that the tests can put a model of the
-//! kernel behind it, and the real thing over the files of debugfs.
+//! One CPU's buffer, as the drains see it: a trait, which the tests implement for a model of the
+//! kernel, and the implementation for the files in debugfs.
 
 #![deny(unsafe_code)]
 
@@ -32,7 +32,7 @@ pub trait Source {
     /// Sub-buffers finished since the channel was opened.
     fn produced(&mut self) -> Result<usize>;
 
-    /// Sub-buffers that the kernel holds for consumed.
+    /// Sub-buffers that count as consumed for the kernel.
     fn consumed(&mut self) -> Result<usize>;
 
     /// Tells the kernel that `delta` more sub-buffers were consumed.
@@ -41,17 +41,17 @@ pub trait Source {
     /// The padding of the sub-buffer in each slot.
     fn paddings(&mut self, into: &mut Vec<usize>) -> Result<()>;
 
-    /// Copies bytes out of the mapping, which need not stand still.
+    /// Copies bytes out of the mapping, which may change meanwhile.
     fn copy(&self, offset: usize, into: &mut [u8]) -> Result<()>;
 
-    /// What read(2) gives: data without padding, consumed by being read. 0 means that there is
+    /// Calls read(2), which returns data without padding and consumes it. 0 means that there is
     /// nothing now.
     fn read(&mut self, into: &mut [u8]) -> Result<usize>;
 
     /// The position in the buffer after the last read(2), if the kernel tells.
     fn position(&self) -> Option<usize>;
 
-    /// For messages.
+    /// The path of the relay file, for messages.
     fn path(&self) -> &Path;
 }
 
@@ -60,7 +60,7 @@ pub trait Source {
 pub struct KernelSource {
     path: PathBuf,
     file: File,
-    /// Bytes that read(2) has given.
+    /// Bytes that read(2) has returned.
     read: usize,
     geometry: Option<Geometry>,
     mapping: Option<Mapping>,
@@ -112,7 +112,7 @@ impl KernelSource {
         Ok(())
     }
 
-    /// Makes sure that all the control files exist that draining needs.
+    /// Makes sure that all control files exist that draining needs.
     pub fn require(&self, channel: &ChannelDir, cpu: CpuId, padding: bool) -> Result<()> {
         let missing = |name, purpose, instead| Error::NoControl {
             path: channel.cpu_control(cpu, name),
@@ -143,7 +143,7 @@ impl KernelSource {
         Ok((get(&self.produced)?, get(&self.consumed)?))
     }
 
-    /// The size that the file system gives for the relay file.
+    /// The size that the file system reports for the relay file.
     pub fn file_size(&self) -> Result<u64> {
         let metadata = self.file.metadata();
         Ok(metadata
@@ -204,13 +204,14 @@ impl Source for KernelSource {
     }
 
     fn position(&self) -> Option<usize> {
-        // A relay file cannot be sought in, not even to ask where it is; fdinfo tells.
+        // A relay file does not support lseek(), not even to get the position; fdinfo has it.
         let info = format!("/proc/self/fdinfo/{}", self.file.as_raw_fd());
         let text = fs::read_to_string(info).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("pos:"))?;
         let position = line.trim().parse().ok()?;
         // An engine may count what was read instead, which says nothing about the buffer. If both
-        // are the same, reading began at the start of the buffer, as is assumed without an answer.
+        // are the same, reading began at the start of the buffer, which is also assumed without an
+        // answer.
         (position != self.read).then_some(position)
     }
 

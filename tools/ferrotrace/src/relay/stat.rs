@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `ferrotrace relay stat`: the state of a channel, once or again and again, without changing it.
+//! `ferrotrace relay stat`: shows the state of a channel, once or repeatedly, without changing it.
 
 #![deny(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub struct CpuStat {
     pub cpu: CpuId,
     /// What the client has reserved, or the sub-buffers that it has finished.
     pub produced: Option<u64>,
-    /// Of that, what is complete.
+    /// How much of that is complete.
     pub committed: Option<u64>,
     /// What has been read.
     pub consumed: Option<u64>,
@@ -45,16 +45,16 @@ pub struct CpuStat {
     pub lost: Option<u64>,
     /// What was overwritten before it had been read.
     pub overwritten: Option<u64>,
-    /// Bytes that went through the buffer, padding included; of a compatible channel those in
+    /// Bytes that went through the buffer, padding included; for a compatible channel those in
     /// finished sub-buffers.
     pub bytes: u64,
-    /// Bytes a second since the last look.
+    /// Bytes per second since the previous sample.
     pub rate: Option<u64>,
-    /// Whether nothing will come any more.
+    /// Whether the channel is closed.
     pub closed: bool,
 }
 
-/// In what positions are counted.
+/// The unit of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -77,7 +77,7 @@ pub struct Stat {
     pub unit: Unit,
     /// Bytes in a sub-buffer, if known.
     pub subbuf_size: Option<u64>,
-    /// Sub-buffers a CPU, if known.
+    /// Sub-buffers of each CPU, if known.
     pub n_subbufs: Option<u64>,
     /// The mode.
     pub mode: Mode,
@@ -87,7 +87,7 @@ pub struct Stat {
     pub cpus: Vec<CpuStat>,
 }
 
-/// A channel that is looked at.
+/// A channel whose state is shown.
 #[derive(Debug)]
 pub struct Watch {
     channel: ChannelDir,
@@ -96,7 +96,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts looking at the channel DIR/NAME.
+    /// Opens the channel DIR/NAME.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             channel: ChannelDir::open(path)?,
@@ -208,7 +208,7 @@ impl Stat {
 }
 
 fn fast_cpu(cpu: CpuId, ring: &Ring) -> CpuStat {
-    // Loaded in this order, so that nothing has been read that is not complete.
+    // Loaded in this order, so that no more is consumed than is committed.
     let consumed = ring.consumed();
     let (committed, produced) = (ring.committed(), ring.produced());
     let from = match ring.description().mode {

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Tally {
     /// Bytes written to the recording.
     pub bytes: u64,
-    /// Finished sub-buffers that these came from; unknown to a reader without control files.
+    /// Finished sub-buffers that these bytes came from; unknown without control files.
     pub subbufs: u64,
     /// Finished sub-buffers that were overwritten before they could be copied.
     pub lost_subbufs: u64,
@@ -21,13 +21,13 @@ pub struct Tally {
     pub max_ready: u64,
     /// Bytes of the unfinished sub-buffer at the end, contained in `bytes`.
     pub partial_bytes: u64,
-    /// Of a fast channel: records written to the recording.
+    /// For a fast channel: records written to the recording.
     #[serde(default)]
     pub records: u64,
-    /// Of a fast channel: records that the kernel could not write meanwhile.
+    /// For a fast channel: records that the kernel could not write meanwhile.
     #[serde(default)]
     pub lost_records: u64,
-    /// Of a fast channel: bytes that were overwritten before they could be copied, padding
+    /// For a fast channel: bytes that were overwritten before they could be copied, padding
     /// included.
     #[serde(default)]
     pub overwritten_bytes: u64,
@@ -41,7 +41,7 @@ impl Tally {
         self.bytes = self.bytes.saturating_add(widen(bytes));
     }
 
-    /// Notes how many finished sub-buffers are waiting.
+    /// Records how many finished sub-buffers are waiting.
     pub fn note_ready(&mut self, subbufs: usize) {
         self.max_ready = self.max_ready.max(widen(subbufs));
     }
@@ -76,7 +76,7 @@ impl Tally {
             .saturating_add(other.overwritten_bytes);
     }
 
-    /// Notes something, once.
+    /// Adds a warning, once.
     pub fn warn(&mut self, warning: impl Into<String>) {
         let warning = warning.into();
         if !self.warnings.contains(&warning) {

@@ -2,9 +2,9 @@
 
 //! The thread that drains one CPU's buffer.
 //!
-//! It sleeps in poll until the buffer has something or the recording is to end. A buffer that poll
-//! calls ready though nothing can be taken from it is left alone for a while, so that it cannot
-//! make the thread spin.
+//! It sleeps in poll until the buffer has something or the recording has to end. A buffer that poll
+//! reports as ready although nothing can be taken from it is not polled for a while, so that it
+//! does not make the thread spin.
 
 #![deny(unsafe_code)]
 
@@ -34,10 +34,10 @@ use super::error::Error;
 use super::error::Result;
 use super::tally::Tally;
 
-/// How long a buffer is left alone that poll calls ready for nothing: at first, and at most.
+/// How long not to poll a buffer that poll reports as ready for nothing: at first, and at most.
 const IDLE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
 
-/// How often a buffer is looked at that poll does not call ready.
+/// How often to check a buffer that poll does not report as ready.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Tells all threads to end.
@@ -58,7 +58,7 @@ impl Stop {
 
     /// Lets the threads take what is left, and end.
     pub fn set(&self) {
-        // It cannot fail: the count is far from its end, and nobody reads it.
+        // It cannot fail: the count is far from its limit, and nothing reads it.
         let _ = self.0.write(1);
     }
 }
@@ -71,7 +71,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts it; on `cpu`, if that can be, if only that one writes to the buffer.
+    /// Starts it; if only `cpu` writes to the buffer, on that CPU where possible.
     pub fn start(buffer: Buffer, cpu: CpuId, alone: bool, stop: Arc<Stop>) -> Result<Self> {
         let seen = Arc::new(Mutex::new(Tally::default()));
         let published = Arc::clone(&seen);
@@ -103,7 +103,7 @@ impl Worker {
             .clone()
     }
 
-    /// Waits for its end. The counts, and what went wrong.
+    /// Waits for its end. Returns the counts and the result.
     pub fn join(self) -> (Tally, Result<()>) {
         let result = self.thread.join().unwrap_or(Err(Error::System {
             action: "go on after a defect in a thread",
@@ -114,15 +114,15 @@ impl Worker {
     }
 }
 
-/// Moves the calling thread to `cpu`, where what it is to copy is in the cache. A CPU that is not
-/// there, or not allowed, is no matter.
+/// Moves the calling thread to `cpu`, where the data that it copies is in the cache. It does not
+/// matter if that CPU does not exist or is not allowed.
 fn settle(cpu: CpuId) {
     let mut set = CpuSet::new();
     let only = usize::try_from(cpu.0).map_or(Err(Errno::EINVAL), |cpu| set.set(cpu));
     let _ = only.and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
 }
 
-/// Drains until the end, and then what is left even after an error.
+/// Drains until the end, and then what is left, even after an error.
 fn work(mut buffer: Buffer, stop: &Stop, seen: &Mutex<Tally>) -> Result<()> {
     let drained = drain(&mut buffer, stop, seen);
     if drained.is_err() {
@@ -164,9 +164,9 @@ fn drain(buffer: &mut Buffer, stop: &Stop, seen: &Mutex<Tally>) -> Result<()> {
     Ok(())
 }
 
-/// Sleeps until the end of the recording, until poll has something to say about the buffer if it is
-/// to `look` at it, or until the time is over. Says whether the recording ends, and whether the
-/// channel was closed.
+/// Sleeps until the end of the recording, until poll reports something about the buffer, if `look`
+/// says to poll it, or until the time has passed. Returns whether the recording ends, and whether
+/// the channel was closed.
 fn wait(buffer: &Buffer, stop: &Stop, look: bool, timeout: Duration) -> Result<(bool, bool)> {
     let mut fds = vec![PollFd::new(stop.0.as_fd(), PollFlags::POLLIN)];
     if look {

@@ -2,9 +2,9 @@
 
 //! A relay directory made of ordinary files, and the command run on it.
 //!
-//! Ordinary files can be mapped too, and poll always calls them ready. What they cannot do is
-//! consume: reading does not, and the `.consumed` file keeps the last delta written. So the tests
-//! look at the recording to know how far it has come, and leave out the unfinished sub-buffer.
+//! Ordinary files can be mapped too, and poll always reports them as ready. But nothing is ever
+//! consumed: not by reading, and the `.consumed` file only keeps the last number written. So the
+//! tests check the recording to know how far it has come, and leave out the unfinished sub-buffer.
 
 #![allow(
     dead_code,
@@ -94,7 +94,7 @@ impl Channel {
         }
     }
 
-    /// Adds a CPU whose counters stand at `count`.
+    /// Adds a CPU whose counters are `count`.
     pub fn cpu(&self, cpu: u32, count: usize) -> Cpu {
         let path = |suffix: &str| self.dir.join(format!("cpu{cpu}{suffix}"));
         let counter = |suffix: &str| {
@@ -107,7 +107,7 @@ impl Channel {
             fs::write(path(".padding"), [0; N * 8]).unwrap();
             File::options().write(true).open(path(".padding")).unwrap()
         });
-        // The relay file last: it is what the recorder looks for.
+        // The relay file comes last, since the recorder looks for it.
         let data = File::create(path(".new")).unwrap();
         data.set_len((SUBBUF * N).try_into().unwrap()).unwrap();
         fs::rename(path(".new"), path("")).unwrap();
@@ -189,7 +189,7 @@ pub fn ferrotrace() -> Command {
     command
 }
 
-/// As long as anything may take on a busy machine.
+/// The longest that anything may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn wait(until: impl Fn() -> bool) {
@@ -221,14 +221,14 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Runs a command that must succeed, and gives what it printed.
+/// Runs a command that must succeed, and returns what it printed.
 pub fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     output
 }
 
-/// Runs a command that must fail with status 1, and gives the message.
+/// Runs a command that must fail with status 1, and returns the message.
 pub fn fail(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));

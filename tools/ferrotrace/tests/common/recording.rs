@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::common::ferrotrace;
 
-/// The moment on two clocks that they say.
+/// The moment on two clocks in their metadata.
 pub const UNIX: u64 = 1_700_000_000_000_000_500;
 pub const MONOTONIC: u64 = 400;
 
@@ -33,7 +33,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Of `files`, those of CPU 0, 1 ...; `records` is "plain" or "fast".
+    /// Makes one of `files`, those of CPU 0, 1 ...; `records` is "plain" or "fast".
     pub fn new(records: &str, format: &str, files: &[Vec<u8>]) -> Self {
         let root = TempDir::new().unwrap();
         let dir = root.path().join("rec");

@@ -14,7 +14,7 @@ use ferrotrace::fast::record::Record;
 use ferrotrace::fast::ring::abi;
 use ferrotrace::relay::mapping::WritableMapping;
 
-/// What a simulated buffer is.
+/// The properties of a simulated buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub subbuf_size: u64,
@@ -43,7 +43,7 @@ pub struct Slot {
 }
 
 impl Writer {
-    /// Makes the file of a buffer whose positions begin at `start`, a multiple of a sub-buffer.
+    /// Creates the file of a buffer whose positions begin at `start`, a multiple of a sub-buffer.
     pub fn create(path: &Path, cpu: u32, shape: Shape, start: u64) -> Self {
         let len = abi::DATA + usize::try_from(shape.size()).unwrap();
         // Under another name until it is complete.
@@ -114,7 +114,8 @@ impl Writer {
         } else {
             self.position + left
         };
-        // A sub-buffer is free when everything in it has been read, or else complete.
+        // A sub-buffer is free when everything in it has been read or, in overwrite mode, is
+        // complete.
         let needed = match (self.shape.overwrite, self.nested) {
             (false, _) => self.consumed(),
             (true, 0) => from,
@@ -133,7 +134,7 @@ impl Writer {
         self.nested += 1;
         self.position = from + header.size();
         self.set_reserve();
-        // The place is given away before it is written to.
+        // The place is reserved before it is written to.
         fence(Ordering::Release);
         if !fits {
             let header = Header {
@@ -164,13 +165,13 @@ impl Writer {
         }
     }
 
-    /// Commits the record reserved last that has not been.
+    /// Commits the last reserved record that is still open.
     pub fn commit(&mut self) {
         self.nested -= 1;
         self.set_reserve();
     }
 
-    /// All of it. Says whether the record was written.
+    /// Reserves, writes and commits a record. Returns whether it was written.
     pub fn write(&mut self, record: Record, flags: u16) -> bool {
         let Some(slot) = self.reserve(record) else {
             return false;
