@@ -99,7 +99,7 @@ struct relay_fast_consumer {
 
 /* relay_fast_record.flags */
 #define RELAY_FAST_TIMED	0x1	/* a __u64 follows: ns of CLOCK_MONOTONIC; the data comes after it */
-#define RELAY_FAST_DISCARDED	0x2	/* given up by the writer; to be skipped */
+#define RELAY_FAST_DISCARDED	0x2	/* discarded by the writer; to be skipped */
 #define RELAY_FAST_PADDING	0x4	/* the rest of the sub-buffer; to be skipped */
 
 /**

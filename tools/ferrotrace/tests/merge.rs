@@ -491,7 +491,7 @@ field:char data[2040];\toffset:8;\tsize:2040;\tsigned:0;
     for args in [&["-o", "/dev/null"][..], &["--format", "ctf", "-o", trace]] {
         let merge = recording.merge(args);
         let mut command = Command::new("prlimit");
-        // Nor does a limit on open files matter.
+        // A low soft limit on open files does not matter either.
         command.args(["--as=80000000", "--nofile=100:4096"]);
         command.arg(merge.get_program()).args(merge.get_args());
         succeed(&mut command);

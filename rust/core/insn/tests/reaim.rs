@@ -7,7 +7,7 @@ const LEA: [u8; 7] = [0x48, 0x8d, 0x05, 0x10, 0, 0, 0];
 
 #[test]
 fn the_operand_stays() {
-    // cmpl $1, 0x10(%rip): an immediate is behind the displacement.
+    // cmpl $1, 0x10(%rip): an immediate follows the displacement.
     let cmp = insn(&[0x83, 0x3d, 0x10, 0, 0, 0, 1]);
     let mut out = [0xcc; 16];
     for to in [

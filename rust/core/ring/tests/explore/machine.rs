@@ -92,7 +92,7 @@ pub struct Ghost {
     pub discarded: bool,
 }
 
-/// Who is writing, innermost last.
+/// The contexts that are writing, innermost last.
 #[derive(Clone, Copy)]
 pub struct Frame {
     pub id: u64,
@@ -203,7 +203,7 @@ impl<'a> Machine<'a> {
                 self.write(rec);
             }
         }
-        // Somebody else, too.
+        // Another context interrupts, too.
         self.point();
     }
 
