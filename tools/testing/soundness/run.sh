@@ -9,22 +9,13 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../selftests/lib/kit.sh"
 export MODULES=${SOUNDNESS_CLIENTS:-$FERROTRACE_KDIR/soundness/harmless}
 clients=${*:-$(cd "$here/harmless" && printf '%s\n' *.rs | sed 's/\.rs$//')}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 export ALLOWED=$work/allowed
 
-bail() {
-	echo "Bail out! $*"
-	exit 1
-}
-
-mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
-for module in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe; do
-	ko=$FERROTRACE_KDIR/kernel/ferrotrace/$module.ko
-	if [ -e "$ko" ] && ! [ -e /sys/module/$module ]; then insmod "$ko" || bail "cannot load $module"; fi
-done
+load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe
 
 # client NAME: its script, or load and unload.
 client() (
@@ -49,7 +40,6 @@ complaints() {
 }
 
 echo "TAP version 13"
-count=0 failed=0
 for name in $clients; do
 	dmesg -C
 	: >"$ALLOWED"
@@ -58,13 +48,11 @@ for name in $clients; do
 	status=$?
 	complaints >"$work/complaints"
 	if [ $status = 0 ] && ! [ -s "$work/complaints" ]; then
-		echo "ok $((++count)) harmless.$name"
+		result ok "harmless.$name"
 	else
 		sed 's/^/# /' "$work/log"
 		dmesg | tail -n 60 | sed 's/^/# dmesg: /'
-		echo "not ok $((++count)) harmless.$name"
-		failed=1
+		result "not ok" "harmless.$name"
 	fi
 done
-echo "1..$count"
-[ $failed = 0 ]
+finish

@@ -10,12 +10,8 @@ set -uo pipefail
 
 # shellcheck disable=SC2016
 in_guest='
-	cd "$FERROTRACE_KDIR/kernel/ferrotrace" || exit 1
-	if [ -e rust_relay.ko ]; then insmod rust_relay.ko || exit 1; fi
-	insmod ferrotrace_relay.ko || exit 1
-	if [ -e ferrotrace_fast_relay.ko ]; then insmod ferrotrace_fast_relay.ko || exit 1; fi
-	if [ -e rust_kprobes.ko ]; then insmod rust_kprobes.ko || exit 1; fi
-	if [ -e ferrotrace_kprobe.ko ]; then insmod ferrotrace_kprobe.ko || exit 1; fi
+	. tools/testing/selftests/lib/kit.sh
+	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe
 	cat /sys/kernel/debug/kunit/*/results
 '
 

@@ -7,13 +7,4 @@ set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-for variant in $VARIANTS; do
-	name="selftests/relay: $variant"
-	if selftests_build "$variant" relay >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-1800} tap_nest "$name" \
-			run_vm "$variant" "tools/testing/selftests/relay/run.sh $variant"
-	else
-		tap_not_ok "$name (does not build)"
-	fi
-done
-tap_plan
+selftests relay 1800 "run.sh VARIANT"

@@ -8,13 +8,4 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 
 FERROTRACE=$(tool)
-for variant in $VARIANTS; do
-	name="selftests/klog: $variant"
-	if selftests_build "$variant" klog >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-1200} tap_nest "$name" \
-			run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/klog/run.sh"
-	else
-		tap_not_ok "$name (does not build)"
-	fi
-done
-tap_plan
+selftests klog 1200 run.sh

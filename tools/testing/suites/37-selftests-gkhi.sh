@@ -8,13 +8,4 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 
 FERROTRACE=$(tool)
-for variant in $VARIANTS; do
-	name="selftests/gkhi: $variant"
-	if selftests_build "$variant" gkhi >&2; then
-		CPUS=4 TIMEOUT=${TIMEOUT:-2400} tap_nest "$name" \
-			run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/gkhi/run.sh"
-	else
-		tap_not_ok "$name (does not build)"
-	fi
-done
-tap_plan
+selftests gkhi 2400 run.sh

@@ -10,31 +10,28 @@ set -uo pipefail
 
 # shellcheck disable=SC2016
 in_guest='
-	fail() { echo "not ok $((++n)) $*"; }
-	pass() { echo "ok $((++n)) $*"; }
+	. tools/testing/selftests/lib/kit.sh
 	# sample NAME WORD: the sample says WORD of what it sees when a process is made.
 	sample() {
 		dmesg -C
 		if insmod "$FERROTRACE_KDIR/samples/kprobes/$1.ko" && /bin/true && rmmod "$1" && dmesg | grep -q "$2"; then
-			pass "samples/kprobes/$1"
+			result ok "samples/kprobes/$1"
 		else
 			dmesg
-			fail "samples/kprobes/$1"
+			result "not ok" "samples/kprobes/$1"
 		fi
 	}
-	engine=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko
-	if [ -e "$engine" ]; then insmod "$engine" || exit 1; fi
-	n=0
+	load_ours rust_kprobes
 	sample kprobe_example "handler_pre: <kernel_clone>"
 	sample kretprobe_example "kernel_clone returned"
 	insmod "$FERROTRACE_KDIR/lib/tests/test_kprobes.ko" || exit 1
 	if grep -q "pass:7 fail:0" /sys/kernel/debug/kunit/kprobes_test/results; then
-		pass "KUnit kprobes 7 of 7"
+		result ok "KUnit kprobes 7 of 7"
 	else
 		cat /sys/kernel/debug/kunit/kprobes_test/results >&2
-		fail "KUnit kprobes 7 of 7"
+		result "not ok" "KUnit kprobes 7 of 7"
 	fi
-	echo "1..$n"
+	finish
 '
 
 # boot_event VARIANT: a probe of the command line, which the kernel registers before it has any modules, is hit.

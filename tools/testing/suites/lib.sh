@@ -60,7 +60,17 @@ run_vm() {
 	console=$LOGS/$name.console
 	# Its checkers take memory and time.
 	if [ "$variant" = debug ]; then mem=${mem:-3G} timeout=$((timeout * 6)); fi
-	MEM=$mem TIMEOUT=$timeout CONSOLE=$console STRICT=${STRICT:-1} "$REPO/tools/testing/vm/run.py" "$variant" "$2"
+	MEM=$mem TIMEOUT=$timeout CONSOLE=$console STRICT=${STRICT:-1} FERROTRACE_STORM=$(storm "$variant") \
+		"$REPO/tools/testing/vm/run.py" "$variant" "$2"
+}
+
+# storm VARIANT: how long what is repeated under load takes there: "long" on one of the variants, "short" on the others, whose
+# engine or whose tests differ. FERROTRACE_STORM= says the same for all.
+storm() {
+	local long=${VARIANTS%% *}
+	case " $VARIANTS " in *" modular "*) long=modular ;; *) ;; esac
+	if [ "$1" = "$long" ]; then long=long; else long=short; fi
+	printf '%s\n' "${FERROTRACE_STORM:-$long}"
 }
 
 # tool NAME: builds the user-space command and prints its path.
@@ -80,4 +90,23 @@ selftests_build() {
 	fi
 	with_lock "selftests-$2-$1" make -C "$REPO/tools/testing/selftests/$2" KDIR="$kdir" OUT="$kdir/selftests-$2" \
 		MAKE_MODULE="$REPO/integration/kernel.sh make $1" CARGO="$(find_cargo)"
+}
+
+# selftests_on VARIANT NAME TIMEOUT COMMAND: builds tools/testing/selftests/NAME and runs a command of its directory; VARIANT in
+# it stands for the variant. FERROTRACE= names the user-space command where they need it. Fails where they do not build.
+selftests_on() {
+	local name="selftests/$2: $1"
+	if ! selftests_build "$1" "$2" >&2; then
+		tap_not_ok "$name (does not build)"
+		return 1
+	fi
+	CPUS=4 TIMEOUT=${TIMEOUT:-$3} tap_nest "$name" \
+		run_vm "$1" "${FERROTRACE:+FERROTRACE=$FERROTRACE }tools/testing/selftests/$2/${4//VARIANT/$1}"
+}
+
+# selftests NAME TIMEOUT COMMAND: all of a suite that runs the same on every variant.
+selftests() {
+	local variant
+	for variant in $VARIANTS; do selftests_on "$variant" "$@"; done
+	tap_plan
 }

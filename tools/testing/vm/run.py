@@ -13,7 +13,7 @@ and the end of the guest's console is shown, with the lines that say what happen
 
 The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
 In its environment: FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for insmod),
-FERROTRACE_VARIANT, FERROTRACE_OUT.
+FERROTRACE_VARIANT, FERROTRACE_OUT, FERROTRACE_STORM (long or short, tools/testing/suites/lib.sh).
 """
 
 import argparse
@@ -232,6 +232,7 @@ def write_share(args, share):
         "FERROTRACE_OUT": SHARE + "/out",
         "FERROTRACE_CPUS": args.cpus,
         "FERROTRACE_ICOUNT": "1" if args.icount else "",
+        "FERROTRACE_STORM": os.environ.get("FERROTRACE_STORM") or "long",
         "PATH": os.environ.get("PATH", ""),
         "HOME": os.path.expanduser("~"),
     }

@@ -19,10 +19,10 @@ seldom='^(ext4|jbd2|acpi|pci|tcp|udp|inet|fib|ovl|loop|tty|uart|serial8250|v9fs|
 # mainline puts in place of breakpoints are another matter.
 # shellcheck disable=SC2016
 in_guest='
-	engine=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko bench=$FERROTRACE_KDIR/bench-kprobes
-	if [ -e "$engine" ]; then insmod "$engine" || exit 1; fi
+	. tools/testing/selftests/lib/kit.sh
+	load_ours rust_kprobes
+	bench=$FERROTRACE_KDIR/bench-kprobes
 	if [ -e /proc/sys/debug/kprobes-optimization ]; then echo 0 >/proc/sys/debug/kprobes-optimization; fi
-	mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
 	names=$(sed "s/.*\t//" /sys/kernel/debug/kprobes/blacklist | sort | comm -13 - <(sort "$bench/functions") |
 		head -n 1000 | paste -sd,)
 	# Loading it fails when all went well.

@@ -15,9 +15,9 @@ trap 'rm -rf "$work"' EXIT
 # In the guest; $1 are parameters for the modules. All is measured twice, which shows whether it repeats.
 # shellcheck disable=SC2016
 in_guest='
-	modules=$FERROTRACE_KDIR/kernel/ferrotrace bench=$FERROTRACE_KDIR/bench-relay
-	if [ -e "$modules/rust_relay.ko" ]; then insmod "$modules/rust_relay.ko" || exit 1; fi
-	insmod "$modules/ferrotrace_relay.ko" && insmod "$modules/ferrotrace_fast_relay.ko" || exit 1
+	. tools/testing/selftests/lib/kit.sh
+	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay
+	bench=$FERROTRACE_KDIR/bench-relay
 	for repeat in 1 2; do
 		# Loading them fails when all went well.
 		insmod "$bench/relay_bench.ko" $PARAMETERS rounds=$ROUNDS 2>/dev/null

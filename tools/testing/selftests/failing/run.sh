@@ -9,19 +9,12 @@
 set -uo pipefail
 
 wanted=" $* "
-D=/sys/kernel/debug
-FERRO=$FERROTRACE_KDIR/kernel/ferrotrace
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
+D=$DEBUGFS
+FERRO=$MODULE_DIR
 failing=$FERROTRACE_KDIR/selftests-failing/failing
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0 failed=0
 
-bail() {
-	echo "Bail out! $*"
-	exit 1
-}
-
-mountpoint -q $D || mount -t debugfs debugfs $D || bail "no debugfs"
 [ -e /proc/self/fail-nth ] || bail "no fail-nth: this kernel has no CONFIG_FAULT_INJECTION"
 for kind in failslab fail_page_alloc; do
 	# also those that may wait, and of any size; without a stack dump for each
@@ -40,12 +33,6 @@ state='
 	sed -E "s/ (hits|stops)=[0-9]+//g" gkhi/hooks
 	if [ -e kprobes/list ]; then sort kprobes/list; fi
 '
-
-say() {
-	local ok=$1 name=$2
-	echo "$ok $((++count)) failing.$name"
-	[ "$ok" = ok ] || failed=1
-}
 
 # complains: whether the log has something of the kernel's checkers, but for what the kernel itself warns of when it has no
 # memory for the static keys of a module.
@@ -66,7 +53,7 @@ attempt() {
 		ok="not ok"
 	fi
 	sed 's/^/# /' "$work/log"
-	say "$ok" "$name"
+	result "$ok" "failing.$name"
 }
 
 # module FILE PARAMETERS: its loading is a case
@@ -79,7 +66,7 @@ module() {
 
 keep() {
 	[ -e "$1" ] || return
-	insmod "$@" || bail "cannot load $1"
+	load_file "$@"
 }
 
 echo "TAP version 13"
@@ -144,7 +131,6 @@ if [ -e $D/kmemleak ]; then
 	echo scan >$D/kmemleak
 	cat $D/kmemleak >"$work/leaks"
 	sed 's/^/# /' "$work/leaks" | head -n 100
-	if [ -s "$work/leaks" ]; then say "not ok" leaks; else say ok leaks; fi
+	if [ -s "$work/leaks" ]; then result "not ok" failing.leaks; else result ok failing.leaks; fi
 fi
-echo "1..$count"
-[ $failed = 0 ]
+finish

@@ -1,39 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For the tests of this folder: results, the registry's files, gkhi_selftest's commands.
+# For the tests of this folder: the registry's files, gkhi_selftest's commands.
 # Not pipefail: a refusal is looked for in what fails.
 set -u
 
 GKHI=/sys/kernel/debug/gkhi
 SELF=/sys/kernel/debug/gkhi_selftest
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0 failed=0
-# why the test that runs is skipped
-skip=
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/kit.sh"
 
-# check NAME CMD...: one result; the output of CMD is shown if it fails. What is registered is the same as before,
-# but for what has been counted.
-check() {
-	local name=$1
-	shift
-	skip=
-	state >"$work/before"
-	if "$@" >"$work/log" 2>&1 && state | diff "$work/before" - >>"$work/log"; then
-		echo "ok $((++count)) $name${skip:+ # SKIP $skip}"
-	else
-		sed 's/^/# /' "$work/log"
-		echo "not ok $((++count)) $name"
-		failed=1
-	fi
-}
-
-# finish: the plan, and the status of the test.
-finish() {
-	echo "1..$count"
-	[ $failed = 0 ]
-}
+# What is registered is the same after a check as before, but for what has been counted.
+before() { state >"$work/before"; }
+after() { state | diff "$work/before" -; }
 
 # state: hooks and exits, and what is armed; without counts.
 state() { sed -E 's/ (hits|stops)=[0-9]+//g' $GKHI/hooks; }
@@ -70,16 +49,6 @@ field() {
 # exits HOOK: the names, in the order that is listed, each with its number.
 exits() {
 	sed -n "/^hook=$1 /,/^hook=/s/^ *exit=\([^ ]*\) order=\([0-9]*\) .*/\2:\1/p" $GKHI/hooks | xargs
-}
-
-# refused TEXT CMD...: CMD fails, and says TEXT.
-refused() {
-	local text=$1
-	shift
-	"$@" >"$work/refused" 2>&1 && { echo "not refused: $*"; return 1; }
-	grep -qF "$text" "$work/refused" && return
-	cat "$work/refused"
-	return 1
 }
 
 # put FILE TEXT: one write.

@@ -112,8 +112,6 @@ reading_while_it_changes() {
 }
 
 echo "TAP version 13"
-for test in the_list_has_its_form points_are_there an_exit_has_a_file an_open_file_outlives_its_exit lists \
-	lists_are_all_or_none pinned_exits_are_left_alone hooks_come_and_go reading_while_it_changes; do
-	check debugfs.$test $test
-done
+checks debugfs. the_list_has_its_form points_are_there an_exit_has_a_file an_open_file_outlives_its_exit lists \
+	lists_are_all_or_none pinned_exits_are_left_alone hooks_come_and_go reading_while_it_changes
 finish

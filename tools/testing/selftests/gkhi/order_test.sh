@@ -100,8 +100,6 @@ hits_are_calls() {
 }
 
 echo "TAP version 13"
-for test in priorities fifo_and_lifo only parameters_are_read parameters_are_changed an_answer_ends_it pinned_exits_are_called_anyway \
-	the_function_returns a_changed_parameter_and_a_return hits_are_calls; do
-	check order.$test $test
-done
+checks order. priorities fifo_and_lifo only parameters_are_read parameters_are_changed an_answer_ends_it \
+	pinned_exits_are_called_anyway the_function_returns a_changed_parameter_and_a_return hits_are_calls
 finish

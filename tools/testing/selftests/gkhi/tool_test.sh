@@ -11,25 +11,15 @@ set -u
 MODULE=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace/samples/gkhi_fork_count.ko
 GKHI=/sys/kernel/debug/gkhi
 EXIT=task_fork/fork_count
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0 failed=0
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
 
-# check NAME CMD...: one result; the output of CMD is shown if it fails. Each begins with the module loaded, the exit armed.
-check() {
-	local name=$1 pid
-	shift
+# Each check begins with the module loaded, the exit armed.
+before() {
 	loaded || insmod "$MODULE" || failed=1
 	loaded && printf 1 >$GKHI/$EXIT
-	if "$@" >"$work/log" 2>&1; then
-		echo "ok $((++count)) tool.$name"
-	else
-		sed 's/^/# /' "$work/log"
-		echo "not ok $((++count)) tool.$name"
-		failed=1
-		for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null
-	fi
 }
+clean_up() { kill_jobs; }
 
 hooks() { "$FERROTRACE" hooks "$@"; }
 loaded() { grep -q '^gkhi_fork_count ' /proc/modules; }
@@ -57,15 +47,6 @@ stands_still() {
 	forks 50
 	echo "hits: $before, $(field hits)"
 	[ "$(field hits)" = "$before" ]
-}
-
-# refused TEXT CMD...: CMD fails, and says TEXT.
-refused() {
-	local text=$1
-	shift
-	"$@" >"$work/refused" 2>&1 && return 1
-	cat "$work/refused"
-	grep -qF "$text" "$work/refused"
 }
 
 # put CONTROL NAMES: writes the names themselves, all at once.
@@ -202,13 +183,9 @@ no_registry() {
 		hooks list --dir /sys/kernel/debug/nothing
 }
 
-mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || exit 1
 echo "TAP version 13"
-for test in list_shows_it list_json disarm_stops_it arm_starts_it twice_is_once a_hook_alone \
+checks tool. list_shows_it list_json disarm_stops_it arm_starts_it twice_is_once a_hook_alone \
 	unknown_names_change_nothing the_kernel_takes_all_or_none watch_shows_a_rate \
-	watch_sees_the_module_go_and_come no_registry; do
-	check $test $test
-done
-echo "1..$count"
+	watch_sees_the_module_go_and_come no_registry
 if loaded; then rmmod gkhi_fork_count || failed=1; fi
-[ $failed = 0 ]
+finish

@@ -137,10 +137,7 @@ all_at_once() {
 }
 
 echo "TAP version 13"
-for test in hook_goes_first exit_goes_first no_hook_no_exit a_hook_is_forgotten an_exit_is_forgotten \
-	both_are_forgotten; do
-	check unload.$test $test
-done
-check unload.all_at_once all_at_once
+checks unload. hook_goes_first exit_goes_first no_hook_no_exit a_hook_is_forgotten an_exit_is_forgotten \
+	both_are_forgotten all_at_once
 sed 's/^/# /' "$work/log"
 finish

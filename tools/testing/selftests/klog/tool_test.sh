@@ -10,22 +10,8 @@ set -u
 K=/sys/kernel/debug/klog
 CTL=/sys/kernel/debug/klog_selftest/ctl
 cpus=$(nproc)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0 failed=0
-
-# check NAME CMD...: one result; the output of CMD is shown if it fails.
-check() {
-	local name=$1
-	shift
-	if "$@" >"$work/log" 2>&1; then
-		echo "ok $((++count)) tool.$name"
-	else
-		sed 's/^/# /' "$work/log"
-		echo "not ok $((++count)) tool.$name"
-		failed=1
-	fi
-}
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
 
 ctl() { printf '%s\n' "$*" >$CTL; }
 
@@ -119,13 +105,6 @@ no_application() {
 }
 
 echo "TAP version 13"
-check texts_to_stdout texts_to_stdout
-check all_cpus_to_one_file all_cpus_to_one_file
-check a_file_for_each_cpu a_file_for_each_cpu
-check drops_are_reported drops_are_reported
-check a_second_is_refused a_second_is_refused
-check bad_sizes_are_refused bad_sizes_are_refused
-check the_time_ends_it the_time_ends_it
-check no_application no_application
-echo "1..$count"
-[ $failed = 0 ]
+checks tool. texts_to_stdout all_cpus_to_one_file a_file_for_each_cpu drops_are_reported a_second_is_refused \
+	bad_sizes_are_refused the_time_ends_it no_application
+finish

@@ -7,8 +7,10 @@
 #	reload.sh [ROUNDS]
 set -uo pipefail
 
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
 rounds=${1:-100}
-engine=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko
+engine=$MODULE_DIR/rust_kprobes.ko
 samples=$FERROTRACE_KDIR/samples/kprobes
 sleeper=hrtimer_nanosleep
 
@@ -40,21 +42,20 @@ round() {
 
 echo "TAP version 13"
 if ! [ -e "$engine" ]; then
-	echo "ok 1 reload # SKIP the engine is no module here"
-	echo "1..1"
+	skipped reload "the engine is no module here"
+	finish
 	exit
 fi
-mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug
-before=$(grep -c kprobe_insn_page /proc/kallsyms)
+pages=$(grep -c kprobe_insn_page /proc/kallsyms)
 done=0
 while [ $done -lt "$rounds" ] && round; do done=$((done + 1)); done
 wait
-if [ $done = "$rounds" ]; then echo "ok 1 reload: $rounds rounds"; else echo "not ok 1 reload: round $done of $rounds"; fi
+if [ $done = "$rounds" ]; then result ok "reload: $rounds rounds"; else result "not ok" "reload: round $done of $rounds"; fi
 after=$(grep -c kprobe_insn_page /proc/kallsyms)
 # A page of each size of slots is kept.
-if [ "$after" -le $((before + 2)) ]; then
-	echo "ok 2 reload: no memory for copies is left"
+if [ "$after" -le $((pages + 2)) ]; then
+	result ok "reload: no memory for copies is left"
 else
-	echo "not ok 2 reload: $after pages for copies, $before before"
+	result "not ok" "reload: $after pages for copies, $pages before"
 fi
-echo "1..2"
+finish

@@ -10,28 +10,19 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../lib/kit.sh"
 variant=${1:?usage: run.sh VARIANT [CASE...]}
 shift
 modules=${KPROBES_SELFTESTS:-$FERROTRACE_KDIR/selftests-kprobes/module}
 self=/sys/kernel/debug/kprobes_selftest
 list=/sys/kernel/debug/kprobes/list
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 touch "$work/expected" "$work/complaints" "$work/results"
-
-bail() {
-	echo "Bail out! $*"
-	exit 1
-}
 
 failures=expected-failures.rust
 if [ "$variant" = mainline ]; then failures=expected-failures; fi
 grep -v -e '^#' -e '^$' "$here/$failures" >"$work/expected"
-mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
-engine=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko
-if [ -e "$engine" ] && ! [ -e /sys/module/rust_kprobes ]; then insmod "$engine" || bail "cannot load the engine"; fi
-jprobes=$FERROTRACE_KDIR/kernel/ferrotrace/ferrotrace_jprobe.ko
-if [ -e "$jprobes" ] && ! [ -e /sys/module/ferrotrace_jprobe ]; then insmod "$jprobes" || bail "cannot load jprobes"; fi
+load_ours rust_kprobes ferrotrace_jprobe
 # mainline's batch goes one by one, and takes a minute for a thousand.
 many=1000
 if [ "$variant" = mainline ]; then many=150; fi
@@ -41,7 +32,7 @@ mapfile -t declared < <(awk -v names='get_kprobe kprobes_inc_nmissed_count withi
 	kprobe_add_ksym_blacklist kprobe_add_area_blacklist' '
 	BEGIN { for (n = split(names, list); n; n--) wanted[list[n]] }
 	$3 in wanted { print $3 "=0x" $1; delete wanted[$3] }' /proc/kallsyms)
-insmod "$modules/kprobes_selftest.ko" many=$many "${declared[@]}" || bail "cannot load kprobes_selftest.ko"
+load_file "$modules/kprobes_selftest.ko" many=$many "${declared[@]}"
 # Thousands of probes come and go, and each waits.
 echo 1 >/sys/kernel/rcu_expedited
 # The cases are about breakpoints; optimising goes on for some time after a call has returned.

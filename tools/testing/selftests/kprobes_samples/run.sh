@@ -3,32 +3,22 @@
 #
 # Loads each sample of kprobes on the running kernel, as root, has it see forks and failing opens, and compares what
 # it says with what happened. Prints KTAP.
-# Functions are called by result().
+# Functions are called by check().
 # shellcheck disable=SC2317,SC2329
 set -uo pipefail
 
-KO=$FERROTRACE_KDIR/kernel/ferrotrace
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
 FORKS=20 FAILURES=20 REPORTS=3
 
-count=0 failed=0
-
-# result NAME CONDITION...: a result; on failure, what the sample said.
-result() {
-	local name=$1
-	shift
-	if "$@"; then
-		echo "ok $((++count)) $name"
-	else
-		echo "not ok $((++count)) $name"
-		sed 's/^/# /' "$log"
-		failed=1
-	fi
-}
+log=$work/said
+# What the sample said, where that is not enough.
+clean_up() { sed 's/^/# /' "$log"; }
 
 # run MODULE WORKLOAD: the module's life; what it said goes to $log.
 run() {
 	dmesg -C
-	insmod "$KO/samples/$1.ko" reports="$REPORTS" && "$2" && rmmod "$1"
+	insmod "$MODULE_DIR/samples/$1.ko" reports="$REPORTS" && "$2" && rmmod "$1"
 	local status=$?
 	dmesg >"$log"
 	return "$status"
@@ -54,48 +44,34 @@ number() { grep "$module" "$log" | tail -n 1 | sed -nE "s/.*[^0-9]([0-9]+) $1.*/
 # within LOW HIGH VALUE: the kernel may fork a few threads of its own, and programs look for files in vain.
 within() { [ -n "$3" ] && [ "$3" -ge "$1" ] && [ "$3" -le "$2" ]; }
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 echo "TAP version 13"
-if [ -e "$KO/rust_kprobes.ko" ] && ! insmod "$KO/rust_kprobes.ko"; then
-	echo "Bail out! cannot load rust_kprobes.ko"
-	exit 1
-fi
-if [ -e "$KO/ferrotrace_jprobe.ko" ] && ! insmod "$KO/ferrotrace_jprobe.ko"; then
-	echo "Bail out! cannot load ferrotrace_jprobe.ko"
-	exit 1
-fi
-if ! insmod "$KO/ferrotrace_kprobe.ko"; then
-	echo "Bail out! cannot load ferrotrace_kprobe.ko"
-	exit 1
-fi
+load_ours rust_kprobes ferrotrace_jprobe ferrotrace_kprobe
 for module in kprobe_fork_c kprobe_fork entry_fork; do
-	result "$module: loads and goes" run $module forks
+	check "$module: loads and goes" run $module forks
 	# And the fork that removes the module.
-	result "$module: counts forks" within $((FORKS + 1)) $((FORKS + 40)) "$(number hits)"
-	result "$module: misses none" within 0 0 "$(number missed)"
+	check "$module: counts forks" within $((FORKS + 1)) $((FORKS + 40)) "$(number hits)"
+	check "$module: misses none" within 0 0 "$(number missed)"
 	case $module in
-	entry_fork) result "$module: prints arguments" said $REPORTS 'entry_fork: clone flags 0x[0-9a-f]+, stack 0x' ;;
+	entry_fork) check "$module: prints arguments" said $REPORTS 'entry_fork: clone flags 0x[0-9a-f]+, stack 0x' ;;
 	*)
-		result "$module: prints registers" said $REPORTS "$module: before .* sp (0x)?ffff"
-		result "$module: dumps the stack" said $REPORTS 'Call Trace:'
+		check "$module: prints registers" said $REPORTS "$module: before .* sp (0x)?ffff"
+		check "$module: dumps the stack" said $REPORTS 'Call Trace:'
 		;;
 	esac
 done
 module=jprobe_fork_c
-result "$module: loads and goes" run $module forks
-result "$module: counts forks" within $((FORKS + 1)) $((FORKS + 40)) "$(number hits)"
-result "$module: misses none" within 0 0 "$(number missed)"
-result "$module: prints arguments" said $REPORTS "$module: clone flags 0x[0-9a-f]+, stack 0x0 of 0x0 bytes, exit signal 17"
+check "$module: loads and goes" run $module forks
+check "$module: counts forks" within $((FORKS + 1)) $((FORKS + 40)) "$(number hits)"
+check "$module: misses none" within 0 0 "$(number missed)"
+check "$module: prints arguments" said $REPORTS "$module: clone flags 0x[0-9a-f]+, stack 0x0 of 0x0 bytes, exit signal 17"
 for module in kretprobe_open_c kretprobe_open; do
-	result "$module: loads and goes" run $module failing_opens
-	result "$module: counts failures" within $FAILURES $((FAILURES + 40)) "$(number failures)"
-	result "$module: counts calls" within "$(($(number failures) + 1))" 1000 "$(number calls)"
-	result "$module: misses none" within 0 0 "$(number missed)"
-	result "$module: prints errors" said $REPORTS "$module: .*do_sys_openat2.* returns -2\$"
+	check "$module: loads and goes" run $module failing_opens
+	check "$module: counts failures" within $FAILURES $((FAILURES + 40)) "$(number failures)"
+	check "$module: counts calls" within "$(($(number failures) + 1))" 1000 "$(number calls)"
+	check "$module: misses none" within 0 0 "$(number missed)"
+	check "$module: prints errors" said $REPORTS "$module: .*do_sys_openat2.* returns -2\$"
 done
 if [ -d /sys/kernel/debug/kprobes ]; then
-	result "no probe is left" [ ! -s /sys/kernel/debug/kprobes/list ]
+	check "no probe is left" [ ! -s /sys/kernel/debug/kprobes/list ]
 fi
-echo "1..$count"
-exit $failed
+finish

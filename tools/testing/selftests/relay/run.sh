@@ -11,6 +11,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../lib/kit.sh"
 variant=${1:?usage: run.sh VARIANT [TEST...]}
 shift
 tests=${*:-"read splice mmap poll write global open early hotplug life storm"}
@@ -20,32 +22,22 @@ engine=${RELAY_ENGINE:-rust_relay}
 
 export RELAY_VARIANT=$variant
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 # results: NAME ok|not|skip; complaints: NAME text of the kernel's log
 touch "$work/results" "$work/complaints" "$work/expected"
 if [ "$variant $client" = "mainline relay_selftest" ]; then
 	grep -v -e '^#' -e '^$' "$here/expected-failures" >"$work/expected"
 fi
 
-bail() {
-	echo "Bail out! $*"
-	exit 1
-}
-
-mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
 # in memory, as they are loaded many times
 export RELAY_SELFTEST_KO=$work/$client.ko
 cp "$bin/module/$client.ko" "$work" || bail "no $client.ko"
-if [ -e "$FERROTRACE_KDIR/kernel/ferrotrace/$engine.ko" ]; then
+if [ -e "$MODULE_DIR/$engine.ko" ]; then
 	export RELAY_ENGINE_KO=$work/$engine.ko
-	cp "$FERROTRACE_KDIR/kernel/ferrotrace/$engine.ko" "$work" || bail "no engine"
-	[ -e "/sys/module/$engine" ] || insmod "$RELAY_ENGINE_KO" || bail "cannot load the engine"
+	cp "$MODULE_DIR/$engine.ko" "$work" || bail "no engine"
 fi
 # The client's module has a probe.
-kprobes=$FERROTRACE_KDIR/kernel/ferrotrace/rust_kprobes.ko
-if [ -e "$kprobes" ] && ! [ -e /sys/module/rust_kprobes ]; then insmod "$kprobes" || bail "cannot load $kprobes"; fi
-[ -e "/sys/module/$client" ] || insmod "$RELAY_SELFTEST_KO" || bail "cannot load $RELAY_SELFTEST_KO"
+load_ours "$engine" rust_kprobes
+[ -e "/sys/module/$client" ] || load_file "$RELAY_SELFTEST_KO"
 
 # not_here TEST: the harness's options for the tests of TEST that must not run here
 not_here() {

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For scripts that run in a guest, as root: loading our modules, results as KTAP.
+
+DEBUGFS=/sys/kernel/debug
+MODULE_DIR=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace
+
+# bail TEXT: ends the test, where what follows would show nothing.
+bail() {
+	echo "Bail out! $*"
+	exit 1
+}
+
+# load_file FILE [PARAMETERS...]: loads a module, or ends the test.
+load_file() { insmod "$@" || bail "cannot load ${1##*/}"; }
+
+# load_ours NAME...: loads modules of ours, by their names in kernel/ferrotrace. Those that are there already are left alone,
+# as are those that this kernel does not have as modules: they are built in, or mainline's engine is.
+load_ours() {
+	local name
+	for name; do
+		if [ -e "$MODULE_DIR/$name.ko" ] && ! [ -e "/sys/module/${name##*/}" ]; then load_file "$MODULE_DIR/$name.ko"; fi
+	done
+}
+
+# For what a test writes down.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+mountpoint -q $DEBUGFS || mount -t debugfs debugfs $DEBUGFS || bail "no debugfs"
+
+# What follows is for tests that are shell functions.
+
+count=0 failed=0
+
+# result STATUS NAME: "ok" or "not ok", numbered.
+result() {
+	echo "$1 $((++count)) $2"
+	[ "$1" = ok ] || failed=1
+}
+
+# skipped NAME REASON
+skipped() { result ok "$1 # SKIP $2"; }
+
+# What a test script may define anew: before() prepares a check; after() looks at what it left, and fails it; clean_up() comes
+# after a check that failed.
+before() { :; }
+after() { :; }
+clean_up() { :; }
+
+# check NAME CMD...: the result of CMD, whose output is shown if it fails. CMD sets $skip to the reason why it could not run.
+check() {
+	local name=$1
+	shift
+	skip=
+	before
+	if "$@" >"$work/log" 2>&1 && after >>"$work/log" 2>&1; then
+		result ok "$name${skip:+ # SKIP $skip}"
+	else
+		sed 's/^/# /' "$work/log"
+		result "not ok" "$name"
+		clean_up
+	fi
+}
+
+# nested NAME PROGRAM: a result whose cases the program prints; "tool" needs FERROTRACE to name the command.
+nested() {
+	local start=$SECONDS
+	if [ "$1" = tool ] && [ -z "${FERROTRACE:-}" ]; then
+		skipped "$1" "no ferrotrace command"
+		return
+	fi
+	"$2" | sed -u 's/^/    /'
+	if [ "${PIPESTATUS[0]}" = 0 ]; then result ok "$1"; else result "not ok" "$1"; fi
+	echo "# $1: $((SECONDS - start)) s"
+}
+
+# checks PREFIX FUNCTION...: a check of each, whose name is the prefix and the function's.
+checks() {
+	local prefix=$1 test
+	shift
+	for test; do check "$prefix$test" "$test"; done
+}
+
+# finish: the plan, and the status of the test.
+finish() {
+	echo "1..$count"
+	[ $failed = 0 ]
+}
+
+# refused TEXT CMD...: CMD fails, and says TEXT.
+refused() {
+	local text=$1
+	shift
+	if "$@" >"$work/refused" 2>&1; then
+		echo "not refused: $*"
+		return 1
+	fi
+	cat "$work/refused"
+	grep -qF "$text" "$work/refused"
+}
+
+# kill_jobs: ends what the shell has in the background.
+kill_jobs() {
+	local pid
+	for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null
+}
