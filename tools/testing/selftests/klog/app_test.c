@@ -4,7 +4,7 @@
  * its channel gets.
  */
 #include "common.h"
-#include "../harness.h"
+#include "harness.h"
 
 #define SUBBUF	4096
 #define HEAD	(sizeof(size_t))
@@ -14,7 +14,7 @@ FIXTURE(app) { int none; };
 
 FIXTURE_SETUP(app)
 {
-	log_mark(_metadata->name);
+	log_case("app", _metadata->name);
 	ctl("unregister");
 	ctl("reset");
 	/* so that its handler is the current one */
@@ -309,7 +309,7 @@ TEST_F(app, full_buffers_drop_and_say_so_once)
 	char mark[64];
 
 	snprintf(mark, sizeof(mark), "full %d", getpid());
-	log_mark(mark);
+	log_case("app", mark);
 	ASSERT_EQ(0, start(APP, SUBBUF, 4, "no-overwrite"));
 	ASSERT_EQ(0, reader_open(&r, APP, 0, SUBBUF, 4));
 	for (int i = 0; i < 3; i++) {

@@ -7,66 +7,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-static int write_text(const char *path, const char *text, size_t len)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), ret = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, text, len) != (ssize_t)len)
-		ret = -errno;
-	close(fd);
-	return ret;
-}
-
-int ctl(const char *fmt, ...)
-{
-	char line[256];
-	va_list ap;
-	int len;
-
-	va_start(ap, fmt);
-	len = vsnprintf(line, sizeof(line), fmt, ap);
-	va_end(ap);
-	return write_text(DEBUGFS "/klog_selftest/ctl", line, len);
-}
-
-static ssize_t read_file(const char *path, void *to, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t len = 0;
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	while ((n = read(fd, to + len, size - len)) > 0)
-		len += n;
-	if (n < 0)
-		n = -errno;
-	close(fd);
-	return n < 0 ? n : (ssize_t)len;
-}
-
-long long info(const char *fmt, ...)
-{
-	char key[64], text[8192], *line, *rest = text;
-	size_t keylen;
-	va_list ap;
-	ssize_t len;
-
-	va_start(ap, fmt);
-	keylen = vsnprintf(key, sizeof(key), fmt, ap);
-	va_end(ap);
-	len = read_file(DEBUGFS "/klog_selftest/info", text, sizeof(text) - 1);
-	if (len < 0)
-		return len;
-	text[len] = '\0';
-	while ((line = strsep(&rest, "\n")))
-		if (!strncmp(line, key, keylen) && line[keylen] == ' ')
-			return strtoll(line + keylen + 1, NULL, 10);
-	return -ENOENT;
-}
-
 ssize_t last_message(void *to, size_t size)
 {
 	return read_file(DEBUGFS "/klog_selftest/last", to, size);
@@ -116,24 +56,6 @@ int start(const char *app, size_t subbuf_size, size_t n_subbufs, const char *mod
 	return control_number(app, "subbuf_size", subbuf_size) ?:
 	       control_number(app, "n_subbufs", n_subbufs) ?: control(app, "mode", mode) ?:
 	       control(app, "create", "1") ?: control(app, "enabled", "1");
-}
-
-void bytes_add(struct bytes *b, const void *data, size_t len)
-{
-	if (b->len + len > b->cap) {
-		b->cap = 2 * b->cap + len;
-		b->data = realloc(b->data, b->cap);
-		if (!b->data)
-			abort();
-	}
-	memcpy(b->data + b->len, data, len);
-	b->len += len;
-}
-
-void bytes_free(struct bytes *b)
-{
-	free(b->data);
-	memset(b, 0, sizeof(*b));
 }
 
 int reader_open(struct reader *r, const char *app, unsigned int cpu, size_t subbuf_size,
@@ -220,32 +142,11 @@ bool reader_take(struct reader *r, struct bytes *b)
 	return k == consumed || reader_consume(r, k - consumed) == 0;
 }
 
-unsigned int online_cpus(void)
-{
-	return sysconf(_SC_NPROCESSORS_ONLN);
-}
-
-int pin_to(unsigned int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	return sched_setaffinity(0, sizeof(set), &set);
-}
-
 int module_load(const char *env)
 {
 	const char *path = getenv(env);
-	int fd, ret = 0;
 
-	fd = open(path ? path : "", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (syscall(SYS_finit_module, fd, "", 0))
-		ret = -errno;
-	close(fd);
-	return ret;
+	return module_load_file(path ? path : "");
 }
 
 /* Whether @pid waits for those who are in the operations of a file that it removes. */
@@ -298,20 +199,6 @@ int unload_while_creating(const char *app, const char *module, int *unloaded)
 	ctl("release");
 	*unloaded = reap(remover, 600);
 	return ret ?: reap(creator, 600);
-}
-
-int module_unload(const char *name)
-{
-	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
-}
-
-void log_mark(const char *text)
-{
-	char line[128];
-	int len = snprintf(line, sizeof(line), "<6>klog_selftest: RUN %s\n", text);
-
-	if (write_text("/dev/kmsg", line, len))
-		fprintf(stderr, "# cannot write to the kernel's log\n");
 }
 
 unsigned int log_lines(const char *since, const char *text)

@@ -1,40 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the klog test programs share: the module, the controls of a relay
+ * What the klog test programs share beside the kit: the controls of a relay
  * application, and a reader of its channel.
  */
 #ifndef _KLOG_SELFTEST_COMMON_H
 #define _KLOG_SELFTEST_COMMON_H
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/types.h>
-#include <unistd.h>
+#include "kit.h"
 
 #include "module/record.h"
 
-#define DEBUGFS		"/sys/kernel/debug"
 #define MAX_CPUS	64
-
-#ifndef __printf
-#define __printf(a, b)	__attribute__((format(printf, a, b)))
-#endif
-
-/* A command to the module; 0 or a negative errno. */
-int ctl(const char *fmt, ...) __printf(1, 2);
-
-/* One value of the module's state. */
-long long info(const char *fmt, ...) __printf(1, 2);
 
 /* The last message that the handler "last" got; its length. */
 ssize_t last_message(void *to, size_t size);
@@ -48,14 +24,6 @@ long long control_value(const char *app, const char *name);
 int open_in(const char *app, const char *name, int flags);
 /* Sets the sizes, makes the channel and enables it. */
 int start(const char *app, size_t subbuf_size, size_t n_subbufs, const char *mode);
-
-struct bytes {
-	uint8_t *data;
-	size_t len, cap;
-};
-
-void bytes_add(struct bytes *b, const void *data, size_t len);
-void bytes_free(struct bytes *b);
 
 /* A relay file of an application, mapped. */
 struct reader {
@@ -76,10 +44,7 @@ int reader_consume(const struct reader *r, size_t delta);
 /* Takes what is finished: the data behind the headers. False if a header is not possible. */
 bool reader_take(struct reader *r, struct bytes *b);
 
-unsigned int online_cpus(void);
-int pin_to(unsigned int cpu);
 int module_load(const char *env);
-int module_unload(const char *name);
 /*
  * The module of an application goes while somebody is about to make its
  * channel. What the unloading returned, and what the writing to "create" did:
@@ -88,6 +53,5 @@ int module_unload(const char *name);
 int unload_while_creating(const char *app, const char *module, int *unloaded);
 /* Lines of the kernel's log, since @since, with @text in them. */
 unsigned int log_lines(const char *since, const char *text);
-void log_mark(const char *text);
 
 #endif

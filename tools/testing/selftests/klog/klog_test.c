@@ -3,13 +3,13 @@
  * klog(), klog_printk() and their handlers, without a relay channel.
  */
 #include "common.h"
-#include "../harness.h"
+#include "harness.h"
 
 FIXTURE(klog) { int none; };
 
 FIXTURE_SETUP(klog)
 {
-	log_mark(_metadata->name);
+	log_case("klog", _metadata->name);
 	ctl("unregister");
 	ctl("reset");
 }

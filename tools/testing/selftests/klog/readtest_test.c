@@ -4,7 +4,7 @@
  * every byte, by mmap with the counts, and by read().
  */
 #include "common.h"
-#include "../harness.h"
+#include "harness.h"
 
 #define APP	"readtest"
 #define HEAD	(sizeof(size_t))
@@ -13,7 +13,7 @@ FIXTURE(readtest) { int none; };
 
 FIXTURE_SETUP(readtest)
 {
-	log_mark(_metadata->name);
+	log_case("readtest", _metadata->name);
 	control(APP, "enabled", "0");
 	control(APP, "create", "0");
 	control(APP, "write_count", "0");

@@ -29,7 +29,7 @@ static long long size_of(unsigned int cpu)
 	struct stat st;
 	char path[64];
 
-	snprintf(path, sizeof(path), RELAY_DIR "/cpu%u", cpu);
+	snprintf(path, sizeof(path), CLIENT_DIR "/cpu%u", cpu);
 	return stat(path, &st) ? -errno : st.st_size;
 }
 
@@ -98,13 +98,13 @@ TEST_F(early, a_channel_with_files_keeps_them)
 	CTL("open subbuf=4096 n=4");
 	ASSERT_EQ(-EEXIST, ctl("latesetup name=other"));
 	ASSERT_EQ(4, info("live"));
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu0"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu0"));
 	CTL("close");
 	CTL("open subbuf=4096 n=4 noname=1 early=1");
 	ASSERT_EQ(-EINVAL, ctl("latesetup noname=1"));
 	CTL("latesetup");
 	ASSERT_EQ(-EEXIST, ctl("latesetup name=other"));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/other0"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/other0"));
 }
 
 TEST_F(early, a_failure_changes_nothing)

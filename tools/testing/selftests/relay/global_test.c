@@ -11,12 +11,12 @@ TEST_F(global, one_file)
 	CTL("open subbuf=4096 n=4 global=1");
 	ASSERT_EQ(1, info("creates"));
 	ASSERT_EQ(1, info("is_global"));
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu0"));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu1"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu0"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu1"));
 	CTL("close");
 	ASSERT_EQ(1, info("removes"));
 	ASSERT_EQ(0, info("live"));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu0"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu0"));
 }
 
 TEST_F(global, writes_of_every_cpu_in_order)

@@ -37,10 +37,10 @@ TEST_F(hotplug, new_cpu_gets_a_buffer)
 	CTL("open subbuf=4096 n=4 mode=nooverwrite");
 	ASSERT_EQ(3, info("creates"));
 	ASSERT_EQ(0, info("cpu3.buf"));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu3"));
 	ONLINE();
 	ASSERT_EQ(4, info("creates"));
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu3"));
 	ASSERT_EQ(CPU, info("cpu3.bufcpu"));
 	ASSERT_EQ(4, info("first_starts"));
 	CTL("write cpu=3 len=1000 count=9");
@@ -59,7 +59,7 @@ TEST_F(hotplug, offline_cpu_stays_readable)
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=3 len=1000 count=9");
 	OFFLINE();
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu3"));
 	bytes_records(&want, CPU, 0, 1000, 9);
 	ASSERT_TRUE(cpu_reads(CPU, &want));
 }
@@ -143,7 +143,7 @@ TEST_F(hotplug, close_reaches_offline_cpus)
 	CTL("close");
 	ASSERT_EQ(4, info("removes"));
 	ASSERT_EQ(0, info("live"));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu3"));
 }
 
 static void *open_and_wait(void *arg)
@@ -160,7 +160,7 @@ TEST_F(hotplug, a_cpu_goes_down_while_a_channel_is_opened)
 
 	pthread_create(&thread, NULL, open_and_wait, &opened);
 	/* the module looks how many have gone down before it makes the directory */
-	while (!file_exists(RELAY_DIR "/sub"))
+	while (!file_exists(CLIENT_DIR "/sub"))
 		sched_yield();
 	OFFLINE();
 	pthread_join(thread, NULL);

@@ -166,7 +166,7 @@ static bool directory_goes_first(const char *file)
 	ok = !ctl("open subbuf=4096 n=4 subdir=1 file=%s", file) &&
 	     !ctl("write cpu=0 len=1000 count=3");
 	fd = open_file("sub/cpu0", O_RDONLY);
-	ok = ok && fd >= 0 && !ctl("rmdir") && !file_exists(RELAY_DIR "/sub") &&
+	ok = ok && fd >= 0 && !ctl("rmdir") && !file_exists(CLIENT_DIR "/sub") &&
 	     !ctl("write cpu=0 len=1000 count=7") && info("result") == 7;
 	if (!strcmp(file, "unsafe"))
 		ok = ok && still_reads(fd);
@@ -192,8 +192,8 @@ TEST_F(life, rmmod_closes_the_channel)
 	CTL("open name=rst_root noparent=1 subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=10");
 	ASSERT_EQ(0, module_unload("relay_selftest"));
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/rst_root0"));
-	ASSERT_FALSE(file_exists(RELAY_DIR));
+	ASSERT_FALSE(file_exists(DEBUGFS "/rst_root0"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR));
 	ASSERT_EQ(0, module_load());
 	ASSERT_EQ(0, info("open"));
 }

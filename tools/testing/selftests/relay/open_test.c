@@ -17,13 +17,13 @@ TEST_F(open, one_file_a_cpu)
 	CTL("open name=base subbuf=4096 n=4");
 	ASSERT_EQ(ncpus, info("creates"));
 	for (cpu = 0; cpu < ncpus; cpu++)
-		ASSERT_TRUE(file_exists(RELAY_DIR "/base%u", cpu));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/base%u", ncpus));
+		ASSERT_TRUE(file_exists(CLIENT_DIR "/base%u", cpu));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/base%u", ncpus));
 	CTL("close");
 	ASSERT_EQ(ncpus, info("removes"));
 	ASSERT_EQ(0, info("bad_removes"));
 	ASSERT_EQ(0, info("live"));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/base0"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/base0"));
 }
 
 TEST_F(open, files_are_for_their_owner_to_read)
@@ -32,7 +32,7 @@ TEST_F(open, files_are_for_their_owner_to_read)
 
 	CTL("open subbuf=4096 n=4");
 	ASSERT_EQ(0400, info("create_mode"));
-	ASSERT_EQ(0, stat(RELAY_DIR "/cpu0", &st));
+	ASSERT_EQ(0, stat(CLIENT_DIR "/cpu0", &st));
 	ASSERT_EQ(S_IFREG | 0400, st.st_mode);
 }
 
@@ -73,15 +73,15 @@ TEST_F(open, no_parent_is_the_root)
 {
 	CTL("open name=rst_root noparent=1 subbuf=4096 n=4");
 	ASSERT_EQ(online_cpus(), info("null_parents"));
-	ASSERT_TRUE(file_exists(RELAY_DEBUGFS "/rst_root0"));
+	ASSERT_TRUE(file_exists(DEBUGFS "/rst_root0"));
 	CTL("close");
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/rst_root0"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/rst_root0"));
 }
 
 TEST_F(open, empty_name)
 {
 	CTL("open name= subbuf=4096 n=4");
-	ASSERT_TRUE(file_exists(RELAY_DIR "/0"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/0"));
 }
 
 TEST_F(open, long_name_is_cut)
@@ -92,7 +92,7 @@ TEST_F(open, long_name_is_cut)
 	memset(name, 'l', 254);
 	name[254] = '0';
 	name[255] = '\0';
-	ASSERT_TRUE(file_exists(RELAY_DIR "/%s", name));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/%s", name));
 }
 
 TEST_F(open, longest_name)
@@ -103,7 +103,7 @@ TEST_F(open, longest_name)
 	memset(name, 'l', 254);
 	name[254] = '1';
 	name[255] = '\0';
-	ASSERT_TRUE(file_exists(RELAY_DIR "/%s", name));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/%s", name));
 }
 
 TEST_F(open, without_a_name)

@@ -7,7 +7,7 @@
 #define _RELAY_TEST_H
 
 #include "common.h"
-#include "../harness.h"
+#include "harness.h"
 
 #define RELAY_FIXTURE(group)						\
 	FIXTURE(group) { int none; };					\

@@ -50,9 +50,9 @@ TEST_F(hotplug, new_cpu_gets_a_buffer_and_a_file)
 
 	OFFLINE();
 	CTL("open subbuf=4096 n=4 at_hotplug=1");
-	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu3"));
 	ONLINE();
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu3"));
 	ASSERT_EQ(1, info("ups"));
 	ASSERT_EQ(0, info("lost"));
 	ASSERT_TRUE(drain(&seen));
@@ -67,7 +67,7 @@ TEST_F(hotplug, offline_cpu_stays_readable)
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=3 len=1000 count=9");
 	OFFLINE();
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu3"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu3"));
 	ASSERT_TRUE(drain(&seen));
 	ASSERT_EQ(9, seen.records);
 	ONLINE();
@@ -142,7 +142,7 @@ TEST_F(hotplug, a_cpu_goes_down_while_a_channel_is_opened)
 
 	pthread_create(&thread, NULL, open_and_wait, &opened);
 	/* the module looks how many have gone down before it makes the directory */
-	while (!file_exists(RELAY_DIR "/waits"))
+	while (!file_exists(CLIENT_DIR "/waits"))
 		sched_yield();
 	OFFLINE();
 	pthread_join(thread, NULL);

@@ -17,7 +17,7 @@ static unsigned int files(void)
 	unsigned int n = 0;
 
 	for (unsigned int cpu = 0; cpu < 8; cpu++)
-		n += file_exists(RELAY_DIR "/cpu%u", cpu);
+		n += file_exists(CLIENT_DIR "/cpu%u", cpu);
 	return n;
 }
 
@@ -109,9 +109,9 @@ TEST_F(open, no_name)
 TEST_F(open, in_the_root)
 {
 	CTL("open dir=root name=fst_root");
-	ASSERT_TRUE(file_exists(RELAY_DEBUGFS "/fst_root0"));
+	ASSERT_TRUE(file_exists(DEBUGFS "/fst_root0"));
 	CTL("close");
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/fst_root0"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/fst_root0"));
 }
 
 TEST_F(open, directory_of_its_own)
@@ -120,15 +120,15 @@ TEST_F(open, directory_of_its_own)
 	int fd;
 
 	CTL("open dir=root name=fst_own/buf format=text");
-	ASSERT_TRUE(file_exists(RELAY_DEBUGFS "/fst_own/buf1"));
-	fd = open(RELAY_DEBUGFS "/fst_own/format", O_RDONLY);
+	ASSERT_TRUE(file_exists(DEBUGFS "/fst_own/buf1"));
+	fd = open(DEBUGFS "/fst_own/format", O_RDONLY);
 	ASSERT_EQ(4, read(fd, text, sizeof(text)));
 	ASSERT_STREQ("text", text);
 	close(fd);
 	ASSERT_EQ(-EEXIST, ctl("open other=1 dir=root name=fst_own/other"));
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/fst_own/other0"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/fst_own/other0"));
 	CTL("close");
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/fst_own"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/fst_own"));
 }
 
 TEST_F(open, bad_directories)
@@ -136,7 +136,7 @@ TEST_F(open, bad_directories)
 	ASSERT_EQ(-EINVAL, ctl("open name=fst_own/buf"));
 	ASSERT_EQ(-EINVAL, ctl("open dir=root name=/buf"));
 	ASSERT_EQ(-EINVAL, ctl("open dir=root name=a/b/c"));
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/a"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/a"));
 }
 
 TEST_F(open, bad_names)
@@ -149,7 +149,7 @@ TEST_F(open, bad_names)
 			TH_LOG("\"%s\"", bad[i]);
 		}
 	}
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/a"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/a"));
 	ASSERT_EQ(-EINVAL, ctl("open name=\xff"));
 	memset(longest, 'n', sizeof(longest));
 	longest[255] = 0;
@@ -176,7 +176,7 @@ TEST_F(open, formats_in_one_directory)
 	ASSERT_TRUE(file_says("cpu.format", "these"));
 	ASSERT_TRUE(file_says("other.format", "those"));
 	CTL("close");
-	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu.format"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu.format"));
 	ASSERT_TRUE(file_says("other.format", "those"));
 	CTL("closeother");
 }
@@ -200,15 +200,15 @@ TEST_F(open, same_name_twice)
 TEST_F(open, same_name_of_a_later_file)
 {
 	CTL("open other=1 name=cpu1 subbuf=4096 n=4");
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu10"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu10"));
 	CTL("closeother");
 	CTL("open name=cpu1 subbuf=4096 n=4");
 	CTL("open other=1 name=cpu subbuf=4096 n=4");
 	CTL("closeother");
-	ASSERT_TRUE(file_exists(RELAY_DIR "/cpu10"));
+	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu10"));
 	ASSERT_EQ(0, files());
 	CTL("close");
-	ASSERT_FALSE(file_exists(RELAY_DIR "/cpu10"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu10"));
 }
 
 TEST_F(open, two_channels)
@@ -232,7 +232,7 @@ TEST_F_TIMEOUT(open, no_memory, 120)
 	CTL("open subbuf=4096 n=4");
 	/* more than the machine has, and one that the number of sub-buffers is too large for */
 	ASSERT_EQ(-ENOMEM, ctl("open other=1 name=huge subbuf=%lu n=2", 1ul << 30));
-	ASSERT_FALSE(file_exists(RELAY_DIR "/huge0"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/huge0"));
 	CTL("write cpu=1 len=100");
 	ASSERT_EQ(1, info("result"));
 }
@@ -245,7 +245,7 @@ TEST_F(open, null_channel)
 TEST_F(open, directory_removed_before_close)
 {
 	CTL("open dir=gone subbuf=4096 n=4");
-	ASSERT_FALSE(file_exists(RELAY_DIR "/gone"));
+	ASSERT_FALSE(file_exists(CLIENT_DIR "/gone"));
 	CTL("write cpu=1 len=100 count=10");
 	ASSERT_EQ(10, info("result"));
 	CTL("close");
@@ -274,7 +274,7 @@ static bool killed_while_opening(const char *when)
 		_exit(0);
 	}
 	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
-	       info("result") == EINTR && !info("open") && !file_exists(RELAY_DEBUGFS "/fst_killed");
+	       info("result") == EINTR && !info("open") && !file_exists(DEBUGFS "/fst_killed");
 }
 
 TEST_F(open, a_killed_opener_gets_no_memory)
@@ -383,18 +383,18 @@ TEST_F(open, client_goes_without_closing)
 
 	CTL("open dir=root name=fst_forgotten/cpu format=text");
 	CTL("write cpu=0 len=100 count=3");
-	fd = open(RELAY_DEBUGFS "/fst_forgotten/cpu0", O_RDONLY);
+	fd = open(DEBUGFS "/fst_forgotten/cpu0", O_RDONLY);
 	ASSERT_LE(0, fd);
 	CTL("forget");
 	ASSERT_TRUE(unload("relay_fast_selftest"));
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/fst_forgotten"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/fst_forgotten"));
 	ASSERT_EQ(3 * 112, read(fd, buf, sizeof(buf)));
 	ASSERT_EQ(0, read(fd, buf, sizeof(buf)));
 	close(fd);
 	ASSERT_EQ(0, module_load());
 	CTL("open dir=root name=fst_forgotten/cpu format=text");
 	CTL("close");
-	ASSERT_FALSE(file_exists(RELAY_DEBUGFS "/fst_forgotten"));
+	ASSERT_FALSE(file_exists(DEBUGFS "/fst_forgotten"));
 }
 
 TEST_F_TIMEOUT(open, unload_while_written, 240)

@@ -230,7 +230,7 @@ static void parse(struct seen *s, struct bytes *b)
 	memmove(b->data, b->data + at, b->len);
 }
 
-static void read_file(struct reader *r)
+static void read_by_read(struct reader *r)
 {
 	uint8_t *buf = malloc(r->step);
 	int fd = open_cpu(r->cpu);
@@ -272,7 +272,7 @@ static void *reader_thread(void *arg)
 	if (r->how == MAPPED)
 		read_mapped(r);
 	else
-		read_file(r);
+		read_by_read(r);
 	return NULL;
 }
 

@@ -367,9 +367,9 @@ static unsigned long watch(enum how how, bool one_by_one)
 	}
 	EXPECT_EQ(sum.missed + inside.missed, 0);
 	EXPECT_EQ(sum.wrong + inside.wrong, 0);
-	gst_say("%u rounds, %lu looks: %lu saw both, %lu none, %lu one of them; %lu halves\n", rounds, sum.all,
+	case_say("%u rounds, %lu looks: %lu saw both, %lu none, %lu one of them; %lu halves\n", rounds, sum.all,
 		sum.both, sum.none, sum.split, sum.halves);
-	gst_say("%lu looks between the steps: %lu halves\n", inside.all, inside.halves);
+	case_say("%lu looks between the steps: %lu halves\n", inside.all, inside.halves);
 	return sum.halves + inside.halves;
 }
 
@@ -478,7 +478,7 @@ void gst_atomic_section(void)
 	struct pair *pair = &pairs[0];
 
 	if (other >= nr_cpu_ids)
-		return gst_skip("one CPU");
+		return case_skip("one CPU");
 	EXPECT_EQ(gkh_register(&pair->a), 0);
 	EXPECT_EQ(gkh_register(&pair->b), 0);
 	pair->a.next = &pair->b;
@@ -493,6 +493,6 @@ void gst_atomic_section(void)
 #else
 void gst_atomic_section(void)
 {
-	gst_skip("no dynamic ftrace");
+	case_skip("no dynamic ftrace");
 }
 #endif

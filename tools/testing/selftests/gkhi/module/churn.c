@@ -91,7 +91,7 @@ void gst_churn_nmi(void)
 	}
 	EXPECT_EQ(atomic_read(&stray), 0);
 	EXPECT_EQ(gkh_deregister(&steady_a), 0);
-	gst_say("%u rounds, %lu NMIs, %lu calls of exits that came and went\n", rounds, sum, others);
+	case_say("%u rounds, %lu NMIs, %lu calls of exits that came and went\n", rounds, sum, others);
 }
 
 struct turn {
@@ -160,5 +160,5 @@ void gst_churn_rounds(void)
 	atomic_set(&done, 0);
 	EXPECT_EQ(gst_at_once(do_rounds, NULL), 0);
 	EXPECT_EQ(atomic_read(&done), gst_rounds * num_online_cpus());
-	gst_say("%u rounds on %u CPUs\n", gst_rounds, num_online_cpus());
+	case_say("%u rounds on %u CPUs\n", gst_rounds, num_online_cpus());
 }

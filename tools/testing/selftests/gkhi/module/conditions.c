@@ -117,7 +117,7 @@ void gst_cpus_stopped(void)
 	int i;
 
 	if (num_online_cpus() < 2)
-		return gst_skip("one CPU");
+		return case_skip("one CPU");
 	crew = gst_hire(turn, NULL);
 	for (i = 0; i < ARRAY_SIZE(flags); i++) {
 		struct seen seen[3] = {};

@@ -9,6 +9,8 @@
 #include <linux/seq_file.h>
 #include <linux/types.h>
 
+#include "cases.h"
+
 /* hooks.c: places of every form. */
 DECLARE_GKHOOK(gst_zero, 0, GKH_RO);
 DECLARE_GKHOOK(gst_ro, 3, GKH_RO);
@@ -57,29 +59,6 @@ bool gst_wait(bool (*done)(void *arg), void *arg);
 int gst_run_init(void);
 void gst_run_exit(void);
 
-/* main.c: the result of the case that runs. */
-void gst_fail(const char *file, int line, const char *what, long a, long b);
-void gst_say(const char *fmt, ...) __printf(1, 2);
-void gst_skip(const char *why);
-
-#define EXPECT(cond)							\
-	({								\
-		bool __ok = (cond);					\
-									\
-		if (!__ok)						\
-			gst_fail(__FILE__, __LINE__, #cond, 0, 0);	\
-		__ok;							\
-	})
-
-#define EXPECT_EQ(x, y)								\
-	({									\
-		long __x = (x), __y = (y);					\
-										\
-		if (__x != __y)							\
-			gst_fail(__FILE__, __LINE__, #x " == " #y, __x, __y);	\
-		__x == __y;							\
-	})
-
 /* Milliseconds that a case under load takes. */
 extern unsigned int gst_ms;
 extern unsigned int gst_rounds;
@@ -108,12 +87,7 @@ void gst_point_page_fault(void);
 void gst_point_protection(void);
 void gst_point_trampoline(void);
 
-struct gst_case {
-	const char *name;
-	void (*run)(void);
-};
-
 /* Refusals, which change nothing. */
-extern const struct gst_case gst_refusals[];
+extern const struct test_case gst_refusals[];
 
 #endif

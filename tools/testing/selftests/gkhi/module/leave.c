@@ -90,7 +90,7 @@ void gst_leave_race(void)
 			break;
 	}
 	EXPECT_EQ(gkh_deregister(&leaver), 0);
-	gst_say("%u rounds, half of them with %u calls at once\n", round, cpus);
+	case_say("%u rounds, half of them with %u calls at once\n", round, cpus);
 }
 
 void gst_leave_stopped(void)
@@ -108,7 +108,7 @@ void gst_leave_stopped(void)
 			break;
 	}
 	EXPECT_EQ(gkh_deregister(&stopped), 0);
-	gst_say("%u rounds\n", round);
+	case_say("%u rounds\n", round);
 }
 
 void gst_leave_nop(void)

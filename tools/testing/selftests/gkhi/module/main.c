@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * debugfs gkhi_selftest/: "cases" names the cases, "run" runs the one that is written and then reads its result;
- * "ctl" takes the commands of pool.c and reads what its exits have seen.
+ * debugfs gkhi_selftest/: beside the cases, "ctl" takes the commands of pool.c and reads what its exits have seen.
  */
 #include <linux/debugfs.h>
 #include <linux/init.h>
 #include <linux/module.h>
-#include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -21,7 +19,7 @@ unsigned int gst_rounds = 1000;
 module_param_named(rounds, gst_rounds, uint, 0644);
 MODULE_PARM_DESC(rounds, "rounds of churn.rounds on each CPU");
 
-static const struct gst_case cases[] = {
+static const struct test_case cases[] = {
 	{ "atomic.preempt_off", gst_atomic_preempt_off },
 	{ "atomic.nmi", gst_atomic_nmi },
 	{ "atomic.task", gst_atomic_task },
@@ -45,98 +43,8 @@ static const struct gst_case cases[] = {
 	{ }
 };
 
-static DEFINE_MUTEX(running);
-static char result[1024];
-static bool failed, skipped;
-
-static void note(const char *fmt, va_list args)
-{
-	size_t len = strlen(result);
-
-	vscnprintf(result + len, sizeof(result) - len, fmt, args);
-}
-
-void gst_say(const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	note(fmt, args);
-	va_end(args);
-}
-
-void gst_fail(const char *file, int line, const char *what, long a, long b)
-{
-	failed = true;
-	gst_say("%s:%d: %s (%ld, %ld)\n", kbasename(file), line, what, a, b);
-}
-
-void gst_skip(const char *why)
-{
-	skipped = true;
-	gst_say("%s\n", why);
-}
-
-static const struct gst_case *find(const struct gst_case *list, const char *name)
-{
-	for (; list->name; list++)
-		if (!strcmp(list->name, name))
-			return list;
-	return NULL;
-}
-
-static ssize_t run_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
-{
-	const struct gst_case *found;
-	char name[64] = "";
-
-	if (count >= sizeof(name))
-		return -EINVAL;
-	if (copy_from_user(name, from, count))
-		return -EFAULT;
-	found = find(cases, strim(name)) ?: find(gst_refusals, strim(name));
-	if (!found)
-		return -ENOENT;
-	guard(mutex)(&running);
-	result[0] = '\0';
-	failed = false;
-	skipped = false;
-	found->run();
-	return count;
-}
-
-static int run_show(struct seq_file *m, void *unused)
-{
-	guard(mutex)(&running);
-	seq_printf(m, "%s\n%s", failed ? "failed" : skipped ? "skipped" : "ok", result);
-	return 0;
-}
-
-static int run_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, run_show, NULL);
-}
-
-static const struct file_operations run_fops = {
-	.owner = THIS_MODULE,
-	.open = run_open,
-	.read = seq_read,
-	.llseek = seq_lseek,
-	.write = run_write,
-	.release = single_release,
-};
-
-static int cases_show(struct seq_file *m, void *unused)
-{
-	const struct gst_case *c;
-
-	for (c = gst_refusals; c->name; c++)
-		seq_printf(m, "%s\n", c->name);
-	for (c = cases; c->name; c++)
-		seq_printf(m, "%s\n", c->name);
-	return 0;
-}
-DEFINE_SHOW_ATTRIBUTE(cases);
+static const struct test_case * const lists[] = { gst_refusals, cases, NULL };
+static const struct test_cases all = { .lists = lists };
 
 static ssize_t ctl_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
 {
@@ -146,7 +54,7 @@ static ssize_t ctl_write(struct file *file, const char __user *from, size_t coun
 	text = memdup_user_nul(from, min_t(size_t, count, PAGE_SIZE));
 	if (IS_ERR(text))
 		return PTR_ERR(text);
-	scoped_guard(mutex, &running)
+	scoped_guard(mutex, &cases_lock)
 		err = gst_command(strim(text));
 	kfree(text);
 	return err ?: count;
@@ -154,7 +62,7 @@ static ssize_t ctl_write(struct file *file, const char __user *from, size_t coun
 
 static int ctl_show(struct seq_file *m, void *unused)
 {
-	guard(mutex)(&running);
+	guard(mutex)(&cases_lock);
 	gst_trace_show(m);
 	return 0;
 }
@@ -200,9 +108,7 @@ static int __init gst_init(void)
 	gst_init_text_err = gkh_register(&init_record);
 	if (!gst_init_text_err)
 		gkh_deregister(&init_record);
-	dir = debugfs_create_dir("gkhi_selftest", NULL);
-	debugfs_create_file("cases", 0400, dir, NULL, &cases_fops);
-	debugfs_create_file("run", 0600, dir, NULL, &run_fops);
+	dir = cases_init(&all);
 	debugfs_create_file("ctl", 0600, dir, NULL, &ctl_fops);
 	return 0;
 }

@@ -205,7 +205,7 @@ void gst_point_trampoline(void)
 		traced();
 		EXPECT_EQ(traces, 2);
 		EXPECT(frees > 0);
-		gst_say("%u updates, %u frees\n", updates, frees);
+		case_say("%u updates, %u frees\n", updates, frees);
 	}
 	ftrace_free_filter(&ops);
 	EXPECT_EQ(gkh_deregister(&update), 0);
@@ -213,7 +213,7 @@ void gst_point_trampoline(void)
 #else
 void gst_point_trampoline(void)
 {
-	gst_skip("no dynamic ftrace");
+	case_skip("no dynamic ftrace");
 }
 #endif
 

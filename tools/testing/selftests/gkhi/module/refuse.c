@@ -65,7 +65,7 @@ static void names(void)
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		record.name = bad[i];
 		if (!EXPECT_EQ(gkh_register(&record), -EINVAL))
-			gst_say("name \"%s\"\n", bad[i]);
+			case_say("name \"%s\"\n", bad[i]);
 	}
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[GKH_NAME_MAX + 1] = '\0';
@@ -330,7 +330,7 @@ static void cannot_wait(void)
 	EXPECT_EQ(gkh_deregister(&record), 0);
 }
 
-const struct gst_case gst_refusals[] = {
+const struct test_case gst_refusals[] = {
 	{ "refuse.null", null_record },
 	{ "refuse.null_parts", null_parts },
 	{ "refuse.names", names },

@@ -5,44 +5,18 @@
  */
 #include <linux/debugfs.h>
 #include <linux/klog.h>
-#include <linux/kstrtox.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/seq_file.h>
-#include <linux/slab.h>
-#include <linux/string.h>
 
+#include "ctl.h"
 #include "klog_selftest.h"
 
 static DEFINE_MUTEX(lock);
 static struct dentry *dir;
 
-struct args {
-	char *verb;
-	char *word[8];
-	unsigned int n;
-};
-
-static const char *str(const struct args *a, const char *key, const char *def)
-{
-	size_t len = strlen(key);
-	unsigned int i;
-
-	for (i = 0; i < a->n; i++)
-		if (!strncmp(a->word[i], key, len) && a->word[i][len] == '=')
-			return a->word[i] + len + 1;
-	return def;
-}
-
-static int num(const struct args *a, const char *key, unsigned int *val)
-{
-	const char *s = str(a, key, NULL);
-
-	return s ? kstrtouint(s, 0, val) : 0;
-}
-
 struct batch {
-	unsigned int context, len, count;
+	u64 context, len, count;
 };
 
 static void log_batch(void *arg)
@@ -56,7 +30,7 @@ static void log_batch(void *arg)
 
 static void print_text(void *arg)
 {
-	switch (*(unsigned int *)arg) {
+	switch (*(u64 *)arg) {
 #define TEXT(n, ...)	case n: klog_printk(__VA_ARGS__); break
 #include "texts.h"
 	}
@@ -70,55 +44,55 @@ static void log_nothing(void *unused)
 	klog(NULL, 1);
 }
 
-static int log_command(const struct args *a)
+static int log_command(const struct ctl_args *a)
 {
 	struct batch batch = { .len = 64, .count = 1 };
-	unsigned int cpu = 0, text = 0;
-	int ret = num(a, "cpu", &cpu) ?: num(a, "ctx", &batch.context) ?:
-		  num(a, "len", &batch.len) ?: num(a, "count", &batch.count) ?:
-		  num(a, "text", &text);
+	u64 cpu = 0, text = 0;
+	int ret = ctl_num(a, "cpu", &cpu) ?: ctl_num(a, "ctx", &batch.context) ?:
+		  ctl_num(a, "len", &batch.len) ?: ctl_num(a, "count", &batch.count) ?:
+		  ctl_num(a, "text", &text);
 
 	if (ret)
 		return ret;
 	if (batch.len < sizeof(struct kst_head) || batch.len > KST_MAX)
 		return -EINVAL;
-	if (!strcmp(a->verb, "log"))
+	if (ctl_is(a, "log"))
 		return kst_run(cpu, batch.context, log_batch, &batch);
-	if (!strcmp(a->verb, "print"))
+	if (ctl_is(a, "print"))
 		return kst_run(cpu, batch.context, print_text, &text);
 	return kst_run(cpu, batch.context, log_nothing, NULL);
 }
 
-static int command(const struct args *a)
+static int unlocked_command(const struct ctl_args *a)
 {
-	unsigned int n = 0, nmi = 0;
-	int ret = num(a, "n", &n) ?: num(a, "nmi", &nmi);
+	u64 n = 0, nmi = 0;
+	int ret = ctl_num(a, "n", &n) ?: ctl_num(a, "nmi", &nmi);
 
 	if (ret)
 		return ret;
-	if (!strcmp(a->verb, "log") || !strcmp(a->verb, "print") || !strcmp(a->verb, "nothing"))
+	if (ctl_is(a, "log") || ctl_is(a, "print") || ctl_is(a, "nothing"))
 		return log_command(a);
-	if (!strcmp(a->verb, "register"))
-		return kst_register(str(a, "which", "a"));
-	if (!strcmp(a->verb, "churn"))
+	if (ctl_is(a, "register"))
+		return kst_register(ctl_str(a, "which", "a"));
+	if (ctl_is(a, "churn"))
 		return kst_churn(n);
-	if (!strcmp(a->verb, "storm"))
+	if (ctl_is(a, "storm"))
 		return kst_storm_start(n, nmi);
-	if (!strcmp(a->verb, "stormwait"))
+	if (ctl_is(a, "stormwait"))
 		return kst_storm_wait();
-	if (!strcmp(a->verb, "stormend")) {
+	if (ctl_is(a, "stormend")) {
 		kst_storm_end();
 		return kst_storm_wait();
 	}
-	if (!strcmp(a->verb, "stall") || !strcmp(a->verb, "release")) {
-		kst_stall(!strcmp(a->verb, "stall"));
+	if (ctl_is(a, "stall") || ctl_is(a, "release")) {
+		kst_stall(ctl_is(a, "stall"));
 		return 0;
 	}
-	if (!strcmp(a->verb, "unregister")) {
+	if (ctl_is(a, "unregister")) {
 		kst_unregister();
 		return 0;
 	}
-	if (!strcmp(a->verb, "reset")) {
+	if (ctl_is(a, "reset")) {
 		kst_reset();
 		kst_handlers_reset();
 		return 0;
@@ -126,47 +100,15 @@ static int command(const struct args *a)
 	return -EOPNOTSUPP;
 }
 
-static ssize_t ctl_write(struct file *file, const char __user *from, size_t count, loff_t *pos)
+/* Those that come and go do so beside a storm that somebody waits for. */
+static int command(const struct ctl_args *a)
 {
-	struct args a = {};
-	char *line, *rest, *word;
-	int ret;
-
-	if (count > 256)
-		return -E2BIG;
-	line = memdup_user_nul(from, count);
-	if (IS_ERR(line))
-		return PTR_ERR(line);
-
-	rest = line;
-	while ((word = strsep(&rest, "\n ")) != NULL) {
-		if (!*word)
-			continue;
-		if (!a.verb)
-			a.verb = word;
-		else if (a.n < ARRAY_SIZE(a.word))
-			a.word[a.n++] = word;
-	}
-	if (!a.verb) {
-		ret = -EINVAL;
-	} else if (!strcmp(a.verb, "churn") || !strcmp(a.verb, "register") ||
-		   !strcmp(a.verb, "unregister")) {
-		/* beside a storm that somebody waits for */
-		ret = command(&a);
-	} else {
-		mutex_lock(&lock);
-		ret = command(&a);
-		mutex_unlock(&lock);
-	}
-	kfree(line);
-	return ret ?: count;
+	if (ctl_is(a, "churn") || ctl_is(a, "register") || ctl_is(a, "unregister"))
+		return unlocked_command(a);
+	guard(mutex)(&lock);
+	return unlocked_command(a);
 }
-
-static const struct file_operations ctl_fops = {
-	.owner = THIS_MODULE,
-	.open = simple_open,
-	.write = ctl_write,
-};
+DEFINE_CTL(command);
 
 static int info_show(struct seq_file *m, void *unused)
 {

@@ -223,7 +223,7 @@ static void recursion(void)
 	EXPECT_EQ(atomic_read(&wrong_context), 0);
 }
 
-const struct kst_case kst_context_cases[] = {
+const struct test_case kst_context_cases[] = {
 	{ "context.timer", timer },
 	{ "context.nmi", nmi },
 	{ "context.nmi_in_handler", nmi_in_handler },

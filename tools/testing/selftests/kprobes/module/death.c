@@ -172,7 +172,7 @@ static void entering(void)
 	EXPECT(hits_on(cpu));
 }
 
-const struct kst_case kst_death_cases[] = {
+const struct test_case kst_death_cases[] = {
 	{ "death.at_entry", at_entry },
 	{ "death.at_return", at_return },
 	{ "death.entering", entering },

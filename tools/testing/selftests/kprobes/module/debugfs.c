@@ -83,7 +83,7 @@ static void release(void)
 	EXPECT_EQ(come_by(), 0);
 }
 
-const struct kst_case kst_debugfs_cases[] = {
+const struct test_case kst_debugfs_cases[] = {
 	{ "debugfs.1_hold", hold },
 	{ "debugfs.2_armed", armed },
 	{ "debugfs.3_all_disarmed", all_disarmed },

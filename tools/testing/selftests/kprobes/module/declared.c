@@ -150,7 +150,7 @@ static void area(void)
 	EXPECT_EQ(add_area(NULL, (void *)1), -EINVAL);
 }
 
-const struct kst_case kst_declared_cases[] = {
+const struct test_case kst_declared_cases[] = {
 	{ "declared.get_kprobe", get },
 	{ "declared.kprobes_inc_nmissed_count", inc_nmissed },
 	{ "declared.kprobe_add_ksym_blacklist", ksym },

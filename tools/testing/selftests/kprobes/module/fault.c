@@ -465,7 +465,7 @@ static void refused(void)
 	unregister_kprobe(&kp);
 }
 
-const struct kst_case kst_fault_cases[] = {
+const struct test_case kst_fault_cases[] = {
 	{ "fault.repaired", repaired },
 	{ "fault.repaired_store", repaired_store },
 	{ "fault.repaired_branch", repaired_branch },
@@ -482,6 +482,6 @@ const struct kst_case kst_fault_cases[] = {
 
 #else
 
-const struct kst_case kst_fault_cases[] = { { } };
+const struct test_case kst_fault_cases[] = { { } };
 
 #endif /* CONFIG_KPROBES_ENGINE_RUST */

@@ -189,7 +189,7 @@ static void call_all(const struct kst_form *f, unsigned int count, const char *w
 	for (i = 0; i < count; i++)
 		for (state = 0; state < ARRAY_SIZE(states); state++)
 			if (!check(&f[i], state, &plain[i][state], pre, post)) {
-				kst_say("%s, state %u, bytes behind the first: %*ph\n", way, state,
+				case_say("%s, state %u, bytes behind the first: %*ph\n", way, state,
 					(int)(f[i].end - f[i].at) - 1, f[i].at + 1);
 				break;
 			}
@@ -251,7 +251,7 @@ void kst_forms_run(const char *group)
 		count++;
 	for (; f < end; f += min_t(unsigned int, BATCH, end - f))
 		run_batch(f, min_t(unsigned int, BATCH, end - f));
-	kst_say("%u forms\n", count);
+	case_say("%u forms\n", count);
 	kvfree(plain);
 }
 
@@ -260,10 +260,10 @@ static void enough(void)
 	long count = kst_forms_end - kst_forms;
 
 	EXPECT(count >= AT_LEAST);
-	kst_say("%ld forms of the kernel's instructions\n", count);
+	case_say("%ld forms of the kernel's instructions\n", count);
 }
 
-const struct kst_case kst_forms_cases[] = {
+const struct test_case kst_forms_cases[] = {
 	{ "forms.enough", enough },
 	{ }
 };

@@ -153,7 +153,7 @@ bool kst_same_regs(const char *what, const struct kst_regs *want, const struct k
 			continue;
 		if (w == h)
 			continue;
-		kst_say("%s: %s is %lx, not %lx\n", what, reg_names[i], h, w);
+		case_say("%s: %s is %lx, not %lx\n", what, reg_names[i], h, w);
 		same = false;
 	}
 	return same;
@@ -165,7 +165,7 @@ bool kst_same_bytes(const char *what, const u8 *want, const u8 *have, unsigned i
 
 	for (i = 0; i < size; i++)
 		if (want[i] != have[i]) {
-			kst_say("%s: byte %u is %x, not %x\n", what, i, have[i], want[i]);
+			case_say("%s: byte %u is %x, not %x\n", what, i, have[i], want[i]);
 			return false;
 		}
 	return true;
@@ -238,7 +238,7 @@ static bool run_way(const struct kst_row *row, const struct way *way)
 		call(row, state, &probed);
 		ok = check_seen(row, way, state) & check_end(&plain[state]);
 		if (!ok)
-			kst_say("%s, state %u\n", way->name, state);
+			case_say("%s, state %u\n", way->name, state);
 	}
 	unregister_kprobes(list, count);
 	for (i = 0; i < count; i++)
@@ -269,7 +269,7 @@ void kst_row_run(unsigned int index)
 	unsigned int i;
 
 	if (lacking) {
-		kst_skip(lacking);
+		case_skip(lacking);
 		return;
 	}
 	/* some find out which CPU they run on */

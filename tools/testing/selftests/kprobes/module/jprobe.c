@@ -543,12 +543,12 @@ static void stack_trace(void)
 			;
 		if (!EXPECT(j + 1 < trace_size && !strcmp(trace[j + 1], "calls_calls_six [kprobes_selftest]")))
 			for (j = 0; j < trace_size; j++)
-				kst_say("%s\n", trace[j]);
+				case_say("%s\n", trace[j]);
 		end(all[i], 1);
 	}
 }
 
-const struct kst_case kst_jprobe_cases[] = {
+const struct test_case kst_jprobe_cases[] = {
 	{ "jprobe.registers", registers },
 	{ "jprobe.stack", stack },
 	{ "jprobe.structure", structure },

@@ -193,7 +193,7 @@ static void storm(void)
 	EXPECT_EQ(atomic_long_read(&steady_calls), passes);
 	EXPECT_EQ(steady.kp.nmissed, 0);
 	EXPECT_EQ(atomic_long_read(&wrong), 0);
-	kst_say("%u rounds, %ld calls\n", rounds, passes);
+	case_say("%u rounds, %ld calls\n", rounds, passes);
 }
 
 static void switched(void)
@@ -223,7 +223,7 @@ static void switched(void)
 	expect_calls(0);
 }
 
-const struct kst_case kst_jprobe_register_cases[] = {
+const struct test_case kst_jprobe_register_cases[] = {
 	{ "jprobe.refuse", refuse },
 	{ "jprobe.batch", batch },
 	{ "jprobe.switched", switched },

@@ -12,40 +12,14 @@
 #include <linux/static_call_types.h>
 #include <linux/types.h>
 
-/* main.c: the result of the case that runs. */
-void kst_fail(const char *file, int line, const char *what, long a, long b);
-void kst_say(const char *fmt, ...) __printf(1, 2);
-void kst_skip(const char *why);
-
-#define EXPECT(cond)							\
-	({								\
-		bool __ok = (cond);					\
-									\
-		if (!__ok)						\
-			kst_fail(__FILE__, __LINE__, #cond, 0, 0);	\
-		__ok;							\
-	})
-
-#define EXPECT_EQ(x, y)								\
-	({									\
-		long __x = (long)(x), __y = (long)(y);				\
-										\
-		if (__x != __y)							\
-			kst_fail(__FILE__, __LINE__, #x " == " #y, __x, __y);	\
-		__x == __y;							\
-	})
-
-struct kst_case {
-	const char *name;
-	void (*run)(void);
-};
+#include "cases.h"
 
 /* Lists of cases, up to one without a name. */
-extern const struct kst_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
-extern const struct kst_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
-extern const struct kst_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
-extern const struct kst_case kst_forms_cases[], kst_races_cases[], kst_memory_cases[], kst_death_cases[];
-extern const struct kst_case kst_declared_cases[];
+extern const struct test_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
+extern const struct test_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
+extern const struct test_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
+extern const struct test_case kst_forms_cases[], kst_races_cases[], kst_memory_cases[], kst_death_cases[];
+extern const struct test_case kst_declared_cases[];
 
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);

@@ -161,7 +161,7 @@ static void storm(void)
 	/* no handler calls it, so none is missed */
 	EXPECT_EQ(atomic_long_read(&storm_hits), calls);
 	EXPECT_EQ(steady.nmissed, 0);
-	kst_say("%u rounds, %ld calls, %ld hits of the others\n", rounds, calls, atomic_long_read(&storm_others));
+	case_say("%u rounds, %ld calls, %ld hits of the others\n", rounds, calls, atomic_long_read(&storm_others));
 	unregister_kprobe(&steady);
 }
 
@@ -224,7 +224,7 @@ out:
 	kfree(many);
 }
 
-const struct kst_case kst_load_cases[] = {
+const struct test_case kst_load_cases[] = {
 	{ "load.batch", batch },
 	{ "load.storm", storm },
 	{ "load.never_sleeps", never_sleeps },

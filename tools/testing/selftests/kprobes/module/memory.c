@@ -46,7 +46,7 @@ static bool begin(void)
 	failure.addr = NULL;
 	err = register_kprobe(&failure);
 	if (err)
-		kst_skip("no function alloc_ftrace_hash() to fail");
+		case_skip("no function alloc_ftrace_hash() to fail");
 	return !err;
 }
 
@@ -157,7 +157,7 @@ static void disabling(void)
 	end();
 }
 
-const struct kst_case kst_memory_cases[] = {
+const struct test_case kst_memory_cases[] = {
 	{ "memory.removing", removing },
 	{ "memory.removing_last", removing_last },
 	{ "memory.disabling", disabling },

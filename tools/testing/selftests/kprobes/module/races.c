@@ -24,7 +24,7 @@ static void calls_end(void)
 	long calls = kst_storm_end();
 
 	EXPECT_EQ(atomic_long_read(&wrong), 0);
-	kst_say("%ld calls, %ld hits\n", calls, atomic_long_read(&hits));
+	case_say("%ld calls, %ld hits\n", calls, atomic_long_read(&hits));
 }
 
 /* In the first rounds somebody does; in the others it is as it comes. */
@@ -156,7 +156,7 @@ static void freed_at_once(void)
 		destroy(c);
 	}
 	calls_end();
-	kst_say("%u rounds\n", rounds);
+	case_say("%u rounds\n", rounds);
 }
 
 /* The same, one by one, and with the first one going while the other stays at the same address. */
@@ -186,7 +186,7 @@ static void freed_one_by_one(void)
 		destroy(b);
 	}
 	calls_end();
-	kst_say("%u rounds\n", rounds);
+	case_say("%u rounds\n", rounds);
 }
 
 /* A probe of "random", what it should be, and how often it was hit. */
@@ -260,7 +260,7 @@ static void any_order(bool armed)
 		EXPECT_EQ(kst_call_bytes(9), 9);
 		for (i = 0; i < ONES; i++)
 			if (!EXPECT_EQ(ones[i].hits, armed && ones[i].registered && ones[i].enabled)) {
-				kst_say("round %u: probe %u, after a step of %u\n", rounds, i, nr);
+				case_say("round %u: probe %u, after a step of %u\n", rounds, i, nr);
 				rounds = -2U;
 				break;
 			}
@@ -281,7 +281,7 @@ static void in_any_order_disarmed(void)
 	any_order(false);
 }
 
-const struct kst_case kst_races_cases[] = {
+const struct test_case kst_races_cases[] = {
 	{ "races.freed_at_once", freed_at_once },
 	{ "races.freed_one_by_one", freed_one_by_one },
 	{ "races.in_any_order", in_any_order },

@@ -121,7 +121,7 @@ static void blacklisted(void)
 		int err = TRY(.symbol_name = names[i]);
 
 		if (!EXPECT_EQ(err, -EINVAL))
-			kst_say("on %s\n", names[i]);
+			case_say("on %s\n", names[i]);
 	}
 }
 
@@ -215,14 +215,14 @@ static void reserved_names(void)
 	for (i = 0; kst_reserved[i]; i++) {
 		if (EXPECT_EQ(TRY_ADDR(kst_reserved[i]), -EINVAL))
 			continue;
-		kst_say("on %ps\n", kst_reserved[i]);
+		case_say("on %ps\n", kst_reserved[i]);
 		/* The kernel's own must not even be tried. */
 		return;
 	}
 	for (i = 0; i < ARRAY_SIZE(reserved_of_kernel); i++) {
 		err = TRY(.symbol_name = reserved_of_kernel[i].name);
 		if (!EXPECT(err == -EINVAL || (err == -ENOENT && !reserved_of_kernel[i].there)))
-			kst_say("on %s: %d\n", reserved_of_kernel[i].name, err);
+			case_say("on %s: %d\n", reserved_of_kernel[i].name, err);
 	}
 }
 
@@ -237,13 +237,13 @@ static void kasan(void)
 	int err;
 
 	if (!IS_ENABLED(CONFIG_KASAN_GENERIC)) {
-		kst_skip("no KASAN in this kernel");
+		case_skip("no KASAN in this kernel");
 		return;
 	}
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		err = TRY(.symbol_name = names[i]);
 		if (!EXPECT_EQ(err, -EINVAL))
-			kst_say("on %s\n", names[i]);
+			case_say("on %s\n", names[i]);
 	}
 }
 
@@ -533,7 +533,7 @@ static void ret_batch(void)
 	unregister_kretprobes(list, 2);
 }
 
-const struct kst_case kst_refuse_cases[] = {
+const struct test_case kst_refuse_cases[] = {
 	{ "refuse.good_ones_are_not", good },
 	{ "refuse.null", null },
 	{ "refuse.symbol_and_address", both },

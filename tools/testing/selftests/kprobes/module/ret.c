@@ -378,7 +378,7 @@ static void stack_trace(void)
 	EXPECT_EQ(functions(probed), count);
 	for (i = 0; i < count; i++)
 		if (!EXPECT(!strcmp(plain[i], probed[i])))
-			kst_say("%s, not %s\n", probed[i], plain[i]);
+			case_say("%s, not %s\n", probed[i], plain[i]);
 	unregister_kretprobes(all, 4);
 	EXPECT_EQ(atomic_read(&returns), 4);
 }
@@ -438,7 +438,7 @@ static void tail_call(void)
 	EXPECT_EQ(atomic_read(&wrong), 0);
 }
 
-const struct kst_case kst_ret_cases[] = {
+const struct test_case kst_ret_cases[] = {
 	{ "ret.value", value },
 	{ "ret.by_breakpoint", by_breakpoint },
 	{ "ret.changed_value", changed_value },

@@ -67,7 +67,7 @@ static bool come_by(const char *who)
 		return false;
 	if (!strcmp(noted, who))
 		return true;
-	kst_say("called \"%s\", not \"%s\"\n", noted, who);
+	case_say("called \"%s\", not \"%s\"\n", noted, who);
 	return EXPECT(false);
 }
 
@@ -495,7 +495,7 @@ static void try_again(void)
 	}
 }
 
-const struct kst_case kst_several_cases[] = {
+const struct test_case kst_several_cases[] = {
 	{ "several.order", order },
 	{ "several.some_handlers", mixed },
 	{ "several.disable", disable },

@@ -209,7 +209,7 @@ static bool note(int err)
 	else if (err == -ENOENT || err == -EINVAL)
 		atomic_inc(&refused);
 	else if (!atomic_xchg(&odd, -err))
-		kst_say("error %d\n", err);
+		case_say("error %d\n", err);
 	return !err;
 }
 
@@ -285,10 +285,10 @@ static void storm_is_over(void)
 		if (!IS_ERR(clients[i]))
 			kthread_stop(clients[i]);
 	EXPECT_EQ(atomic_read(&odd), 0);
-	kst_say("%d registered, %d refused\n", atomic_read(&registered), atomic_read(&refused));
+	case_say("%d registered, %d refused\n", atomic_read(&registered), atomic_read(&refused));
 }
 
-const struct kst_case kst_unload_cases[] = {
+const struct test_case kst_unload_cases[] = {
 	{ "unload.1_expect", expect_target },
 	{ "unload.2_loaded", loaded },
 	{ "unload.3_called", called },

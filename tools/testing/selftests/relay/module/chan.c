@@ -199,10 +199,10 @@ static const struct rchan_callbacks *callbacks(const char *name)
 	return rst.mode == RST_DEFAULT ? &cb_default : &cb_full;
 }
 
-int rst_set_mode(const struct rst_args *a)
+int rst_set_mode(const struct ctl_args *a)
 {
 	int mode = match_string(mode_names, RST_NR_MODES,
-				rst_str(a, "mode", "default"));
+				ctl_str(a, "mode", "default"));
 
 	if (mode < 0)
 		return mode;
@@ -242,12 +242,12 @@ static void forget(void)
  *      [cb=null|nocreate|noremove] [longname=bytes] [early=1] [subdir=1]
  *      [killed=1] [kill=k] [waitdown=k]
  */
-int rst_open(const struct rst_args *a)
+int rst_open(const struct ctl_args *a)
 {
 	u64 subbuf = 4096, n = 4, global = 0, fail = U64_MAX, failerr = 0;
 	u64 perm = 0, noname = 0, noparent = 0, longname = 0, reserve = 0;
 	u64 early = 0, subdir = 0, kill = U64_MAX, killed = 0, waitdown = U64_MAX;
-	const char *name = rst_str(a, "name", "cpu");
+	const char *name = ctl_str(a, "name", "cpu");
 	char *long_name = NULL;
 	unsigned int cpu;
 	int ret;
@@ -255,22 +255,22 @@ int rst_open(const struct rst_args *a)
 	WRITE_ONCE(rst.opening, true);
 	if (rst.chan)
 		return -EBUSY;
-	ret = rst_num(a, "subbuf", &subbuf) ?: rst_num(a, "n", &n) ?:
-	      rst_num(a, "global", &global) ?: rst_num(a, "fail", &fail) ?:
-	      rst_num(a, "failerr", &failerr) ?: rst_num(a, "perm", &perm) ?:
-	      rst_num(a, "noname", &noname) ?:
-	      rst_num(a, "noparent", &noparent) ?:
-	      rst_num(a, "longname", &longname) ?:
-	      rst_num(a, "reserve", &reserve) ?: rst_num(a, "early", &early) ?:
-	      rst_num(a, "subdir", &subdir) ?: rst_num(a, "kill", &kill) ?:
-	      rst_num(a, "killed", &killed) ?:
-	      rst_num(a, "waitdown", &waitdown) ?: rst_set_mode(a);
+	ret = ctl_num(a, "subbuf", &subbuf) ?: ctl_num(a, "n", &n) ?:
+	      ctl_num(a, "global", &global) ?: ctl_num(a, "fail", &fail) ?:
+	      ctl_num(a, "failerr", &failerr) ?: ctl_num(a, "perm", &perm) ?:
+	      ctl_num(a, "noname", &noname) ?:
+	      ctl_num(a, "noparent", &noparent) ?:
+	      ctl_num(a, "longname", &longname) ?:
+	      ctl_num(a, "reserve", &reserve) ?: ctl_num(a, "early", &early) ?:
+	      ctl_num(a, "subdir", &subdir) ?: ctl_num(a, "kill", &kill) ?:
+	      ctl_num(a, "killed", &killed) ?:
+	      ctl_num(a, "waitdown", &waitdown) ?: rst_set_mode(a);
 	if (ret)
 		return ret;
 
 	rst_sweep();
 	forget();
-	rst.plain = !strcmp(rst_str(a, "file", "unsafe"), "plain");
+	rst.plain = !strcmp(ctl_str(a, "file", "unsafe"), "plain");
 	rst.global = global;
 	rst.early = early;
 	rst.fail = (int)fail;
@@ -299,7 +299,7 @@ int rst_open(const struct rst_args *a)
 		rst.subdir = debugfs_create_dir("sub", rst.dir);
 	rst.chan = relay_open(noname ? NULL : name,
 			      noparent ? NULL : rst.subdir ?: rst.dir,
-			      subbuf, n, callbacks(rst_str(a, "cb", "")), &rst);
+			      subbuf, n, callbacks(ctl_str(a, "cb", "")), &rst);
 	kfree(long_name);
 	if (!rst.chan) {
 		rst_rmdir();
@@ -311,18 +311,18 @@ int rst_open(const struct rst_args *a)
 }
 
 /* latesetup [name=] [noname=1] [fail=k] [failerr=1]: the file callbacks count from here */
-int rst_late_setup(const struct rst_args *a)
+int rst_late_setup(const struct ctl_args *a)
 {
 #if IS_ENABLED(CONFIG_RELAY_RUST)
 	u64 noname = 0, fail = U64_MAX, failerr = 0;
-	int ret = rst_num(a, "noname", &noname) ?: rst_num(a, "fail", &fail) ?:
-		  rst_num(a, "failerr", &failerr);
+	int ret = ctl_num(a, "noname", &noname) ?: ctl_num(a, "fail", &fail) ?:
+		  ctl_num(a, "failerr", &failerr);
 
 	if (ret)
 		return ret;
 	rst.fail = fail == U64_MAX ? -1 : (int)(rst.creates + fail);
 	rst.fail_err = failerr;
-	return relay_late_setup_files(rst.chan, noname ? NULL : rst_str(a, "name", "cpu"),
+	return relay_late_setup_files(rst.chan, noname ? NULL : ctl_str(a, "name", "cpu"),
 				      rst.dir);
 #else
 	return -EOPNOTSUPP;

@@ -56,10 +56,10 @@ bool rst_wait_down(int before)
 }
 
 /* slowcpu cpu=: the next time that it comes up */
-int rst_slow_cpu(const struct rst_args *a)
+int rst_slow_cpu(const struct ctl_args *a)
 {
 	u64 cpu = 0;
-	int ret = rst_num(a, "cpu", &cpu);
+	int ret = ctl_num(a, "cpu", &cpu);
 
 	if (!ret) {
 		WRITE_ONCE(rst.opening, false);

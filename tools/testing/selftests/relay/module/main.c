@@ -4,12 +4,9 @@
  * through relay_selftest/info, relay files beside them.
  */
 #include <linux/debugfs.h>
-#include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/seq_file.h>
-#include <linux/slab.h>
-#include <linux/uaccess.h>
 
 #include "relay_selftest.h"
 
@@ -20,57 +17,34 @@ struct rst_state rst = {
 	.fail = -1,
 };
 
-const char *rst_str(const struct rst_args *a, const char *key, const char *def)
-{
-	size_t len = strlen(key);
-	unsigned int i;
-
-	for (i = 0; i < a->n; i++)
-		if (!strncmp(a->word[i], key, len) && a->word[i][len] == '=')
-			return a->word[i] + len + 1;
-	return def;
-}
-
-/* Leaves *val alone when there is no such key; takes negative numbers too. */
-int rst_num(const struct rst_args *a, const char *key, u64 *val)
-{
-	const char *s = rst_str(a, key, NULL);
-
-	if (!s)
-		return 0;
-	if (*s == '-')
-		return kstrtos64(s, 0, (s64 *)val);
-	return kstrtou64(s, 0, val);
-}
-
-static int rst_consumed(const struct rst_args *a)
+static int rst_consumed(const struct ctl_args *a)
 {
 	u64 cpu = 0, n = 0;
-	int ret = rst_num(a, "cpu", &cpu) ?: rst_num(a, "n", &n);
+	int ret = ctl_num(a, "cpu", &cpu) ?: ctl_num(a, "n", &n);
 
 	if (!ret)
 		relay_subbufs_consumed(rst.chan, cpu, n);
 	return ret;
 }
 
-static int rst_stats(const struct rst_args *a)
+static int rst_stats(const struct ctl_args *a)
 {
 	u64 flags = 0;
-	int ret = rst_num(a, "flags", &flags);
+	int ret = ctl_num(a, "flags", &flags);
 
 	if (!ret)
 		rst.result = relay_stats(rst.chan, flags);
 	return ret;
 }
 
-static int rst_set_stats(const struct rst_args *a)
+static int rst_set_stats(const struct ctl_args *a)
 {
 	u64 cpu = 0, full = 0, big = 0;
 	struct rchan_buf *buf;
 	int ret;
 
-	ret = rst_num(a, "cpu", &cpu) ?: rst_num(a, "full", &full) ?:
-	      rst_num(a, "big", &big);
+	ret = ctl_num(a, "cpu", &cpu) ?: ctl_num(a, "full", &full) ?:
+	      ctl_num(a, "big", &big);
 	if (ret)
 		return ret;
 	buf = cpu < nr_cpu_ids ? rst_buf(cpu) : NULL;
@@ -82,11 +56,11 @@ static int rst_set_stats(const struct rst_args *a)
 }
 
 /* poke cpu= at= byte=: change the buffer behind the engine's back */
-static int rst_poke(const struct rst_args *a)
+static int rst_poke(const struct ctl_args *a)
 {
 	u64 cpu = 0, at = 0, byte = 0;
-	int ret = rst_num(a, "cpu", &cpu) ?: rst_num(a, "at", &at) ?:
-		  rst_num(a, "byte", &byte);
+	int ret = ctl_num(a, "cpu", &cpu) ?: ctl_num(a, "at", &at) ?:
+		  ctl_num(a, "byte", &byte);
 
 	if (ret)
 		return ret;
@@ -107,12 +81,12 @@ static void ungrab(void)
 }
 
 /* grab cpu= page= count= times=: so many references to each of these pages | ungrab */
-static int grab(const struct rst_args *a)
+static int grab(const struct ctl_args *a)
 {
 	u64 cpu = 0, page = 0, count = 1, times = 1, i;
 	struct rchan_buf *buf;
-	int ret = rst_num(a, "cpu", &cpu) ?: rst_num(a, "page", &page) ?:
-		  rst_num(a, "count", &count) ?: rst_num(a, "times", &times);
+	int ret = ctl_num(a, "cpu", &cpu) ?: ctl_num(a, "page", &page) ?:
+		  ctl_num(a, "count", &count) ?: ctl_num(a, "times", &times);
 
 	if (ret)
 		return ret;
@@ -137,10 +111,10 @@ static void unpin(void)
 }
 
 /* pin addr=: pin a page of the caller's for long, as drivers do | unpin */
-static int pin(const struct rst_args *a)
+static int pin(const struct ctl_args *a)
 {
 	u64 addr = 0;
-	int ret = rst_num(a, "addr", &addr);
+	int ret = ctl_num(a, "addr", &addr);
 
 	if (ret)
 		return ret;
@@ -160,79 +134,79 @@ static int null_channel(void)
 }
 
 /* Commands that need an open channel. */
-static int channel_command(const struct rst_args *a)
+static int channel_command(const struct ctl_args *a)
 {
 	if (!rst.chan)
 		return -ENODEV;
 	/* whoever is held is so for this one */
 	WRITE_ONCE(rst.command, ktime_get());
-	if (!strcmp(a->verb, "close"))
+	if (ctl_is(a, "close"))
 		rst_close();
-	else if (!strcmp(a->verb, "rmdir"))
+	else if (ctl_is(a, "rmdir"))
 		rst_rmdir();
-	else if (!strcmp(a->verb, "latesetup"))
+	else if (ctl_is(a, "latesetup"))
 		return rst_late_setup(a);
-	else if (!strcmp(a->verb, "flush"))
+	else if (ctl_is(a, "flush"))
 		relay_flush(rst.chan);
-	else if (!strcmp(a->verb, "reset"))
+	else if (ctl_is(a, "reset"))
 		relay_reset(rst.chan);
-	else if (!strcmp(a->verb, "repair"))
+	else if (ctl_is(a, "repair"))
 		rst_repair();
-	else if (!strcmp(a->verb, "mode"))
+	else if (ctl_is(a, "mode"))
 		return rst_set_mode(a);
-	else if (!strcmp(a->verb, "consumed"))
+	else if (ctl_is(a, "consumed"))
 		return rst_consumed(a);
-	else if (!strcmp(a->verb, "stats"))
+	else if (ctl_is(a, "stats"))
 		return rst_stats(a);
-	else if (!strcmp(a->verb, "setstats"))
+	else if (ctl_is(a, "setstats"))
 		return rst_set_stats(a);
-	else if (!strcmp(a->verb, "poke"))
+	else if (ctl_is(a, "poke"))
 		return rst_poke(a);
-	else if (!strcmp(a->verb, "grab"))
+	else if (ctl_is(a, "grab"))
 		return grab(a);
-	else if (!strcmp(a->verb, "write"))
+	else if (ctl_is(a, "write"))
 		return rst_write(a);
-	else if (!strcmp(a->verb, "wrap"))
+	else if (ctl_is(a, "wrap"))
 		return rst_wrap(a);
-	else if (!strcmp(a->verb, "switch"))
+	else if (ctl_is(a, "switch"))
 		return rst_switch(a);
-	else if (!strcmp(a->verb, "hold"))
+	else if (ctl_is(a, "hold"))
 		return rst_hold(a);
-	else if (!strcmp(a->verb, "release"))
+	else if (ctl_is(a, "release"))
 		rst_release();
-	else if (!strcmp(a->verb, "nest"))
+	else if (ctl_is(a, "nest"))
 		return rst_nest(a);
-	else if (!strcmp(a->verb, "flushrace"))
+	else if (ctl_is(a, "flushrace"))
 		return rst_flush_race(a);
-	else if (!strcmp(a->verb, "storm"))
+	else if (ctl_is(a, "storm"))
 		return rst_storm(a);
 	else
 		return -EOPNOTSUPP;
 	return 0;
 }
 
-static int command(const struct rst_args *a)
+static int command(const struct ctl_args *a)
 {
 	int ret = 0;
 
 	/* the readers need the lock while this one waits */
-	if (!strcmp(a->verb, "stormwait"))
+	if (ctl_is(a, "stormwait"))
 		return rst_storm_wait();
 
 	mutex_lock(&rst.lock);
-	if (!strcmp(a->verb, "open"))
+	if (ctl_is(a, "open"))
 		ret = rst_open(a);
-	else if (!strcmp(a->verb, "sweep"))
+	else if (ctl_is(a, "sweep"))
 		rst_sweep();
-	else if (!strcmp(a->verb, "slowcpu"))
+	else if (ctl_is(a, "slowcpu"))
 		ret = rst_slow_cpu(a);
-	else if (!strcmp(a->verb, "ungrab"))
+	else if (ctl_is(a, "ungrab"))
 		ungrab();
-	else if (!strcmp(a->verb, "pin"))
+	else if (ctl_is(a, "pin"))
 		ret = pin(a);
-	else if (!strcmp(a->verb, "unpin"))
+	else if (ctl_is(a, "unpin"))
 		unpin();
-	else if (!strcmp(a->verb, "null"))
+	else if (ctl_is(a, "null"))
 		ret = null_channel();
 	else
 		ret = channel_command(a);
@@ -240,38 +214,7 @@ static int command(const struct rst_args *a)
 	return ret;
 }
 
-static ssize_t ctl_write(struct file *file, const char __user *ubuf,
-			 size_t count, loff_t *ppos)
-{
-	struct rst_args a = {};
-	char *line, *rest, *word;
-	int ret;
-
-	if (count > 1024)
-		return -E2BIG;
-	line = memdup_user_nul(ubuf, count);
-	if (IS_ERR(line))
-		return PTR_ERR(line);
-
-	rest = line;
-	while ((word = strsep(&rest, "\n ")) != NULL) {
-		if (!*word)
-			continue;
-		if (!a.verb)
-			a.verb = word;
-		else if (a.n < ARRAY_SIZE(a.word))
-			a.word[a.n++] = word;
-	}
-	ret = a.verb ? command(&a) : -EINVAL;
-	kfree(line);
-	return ret ?: count;
-}
-
-static const struct file_operations ctl_fops = {
-	.owner = THIS_MODULE,
-	.open = simple_open,
-	.write = ctl_write,
-};
+DEFINE_CTL(command);
 
 static void show_buf(struct seq_file *m, unsigned int cpu)
 {

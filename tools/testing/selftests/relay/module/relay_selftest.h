@@ -18,6 +18,7 @@
 #include <linux/string.h>
 #include <linux/types.h>
 
+#include "ctl.h"
 #include "record.h"
 
 #define RST_MAX_SLOTS	64
@@ -105,20 +106,10 @@ struct rst_state {
 
 extern struct rst_state rst;
 
-/* One "key=value" command line, split. */
-struct rst_args {
-	char *verb;
-	char *word[24];
-	unsigned int n;
-};
-
-const char *rst_str(const struct rst_args *a, const char *key, const char *def);
-int rst_num(const struct rst_args *a, const char *key, u64 *val);
-
 /* chan.c */
-int rst_open(const struct rst_args *a);
-int rst_set_mode(const struct rst_args *a);
-int rst_late_setup(const struct rst_args *a);
+int rst_open(const struct ctl_args *a);
+int rst_set_mode(const struct ctl_args *a);
+int rst_late_setup(const struct ctl_args *a);
 void rst_close(void);
 void rst_rmdir(void);
 void rst_sweep(void);
@@ -128,26 +119,26 @@ unsigned int rst_live(void);
 void rst_hold_here(enum rst_hold where);
 
 /* write.c */
-int rst_write(const struct rst_args *a);
-int rst_wrap(const struct rst_args *a);
-int rst_switch(const struct rst_args *a);
+int rst_write(const struct ctl_args *a);
+int rst_wrap(const struct ctl_args *a);
+int rst_switch(const struct ctl_args *a);
 u64 rst_lost(void);
-int rst_nest(const struct rst_args *a);
+int rst_nest(const struct ctl_args *a);
 void rst_nest_stop(void);
 void rst_nest_at_start(void);
 unsigned int rst_nested(void);
 unsigned int rst_nested_ok(void);
-int rst_hold(const struct rst_args *a);
+int rst_hold(const struct ctl_args *a);
 void rst_release(void);
-int rst_flush_race(const struct rst_args *a);
-int rst_storm(const struct rst_args *a);
+int rst_flush_race(const struct ctl_args *a);
+int rst_storm(const struct ctl_args *a);
 int rst_storm_wait(void);
 void rst_storm_stop(void);
 int rst_write_init(void);
 void rst_write_exit(void);
 
 /* hotplug.c */
-int rst_slow_cpu(const struct rst_args *a);
+int rst_slow_cpu(const struct ctl_args *a);
 int rst_hotplug_init(void);
 void rst_hotplug_exit(void);
 int rst_down(void);

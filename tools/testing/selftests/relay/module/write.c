@@ -44,10 +44,10 @@ struct request {
 	u32 accepted;
 };
 
-static int parse_cpu(const struct rst_args *a, unsigned int *cpu)
+static int parse_cpu(const struct ctl_args *a, unsigned int *cpu)
 {
 	u64 val = 0;
-	int ret = rst_num(a, "cpu", &val);
+	int ret = ctl_num(a, "cpu", &val);
 
 	if (!ret && (val >= nr_cpu_ids || !cpu_online(val)))
 		ret = -ENXIO;
@@ -55,16 +55,16 @@ static int parse_cpu(const struct rst_args *a, unsigned int *cpu)
 	return ret;
 }
 
-static int parse_request(const struct rst_args *a, struct request *r)
+static int parse_request(const struct ctl_args *a, struct request *r)
 {
 	u64 len = 64, count = 1, vary = 0;
 	int ret, fn;
 
-	ret = rst_num(a, "len", &len) ?: rst_num(a, "count", &count) ?:
-	      rst_num(a, "vary", &vary);
+	ret = ctl_num(a, "len", &len) ?: ctl_num(a, "count", &count) ?:
+	      ctl_num(a, "vary", &vary);
 	if (ret)
 		return ret;
-	fn = match_string(fn_names, RST_NR_FNS, rst_str(a, "fn", "write"));
+	fn = match_string(fn_names, RST_NR_FNS, ctl_str(a, "fn", "write"));
 	if (fn < 0)
 		return fn;
 	if (len > RST_MAX_LEN || count > U32_MAX)
@@ -259,14 +259,14 @@ void rst_nest_stop(void)
 	nest.start = false;
 }
 
-int rst_nest(const struct rst_args *a)
+int rst_nest(const struct ctl_args *a)
 {
 	char queue[] = "arch_irq_work_raise";
-	const char *at = rst_str(a, "at", "none");
+	const char *at = ctl_str(a, "at", "none");
 	u64 len = 64;
 	int ret, cpu;
 
-	ret = rst_num(a, "len", &len);
+	ret = ctl_num(a, "len", &len);
 	if (!ret && len > RST_MAX_LEN)
 		ret = -EINVAL;
 	if (ret)
@@ -339,10 +339,10 @@ static long interrupt_here(void *arg)
 }
 
 /* write cpu= len= count= fn=write|__write|reserve|try ctx=task|irq|nmi [vary=1] */
-int rst_write(const struct rst_args *a)
+int rst_write(const struct ctl_args *a)
 {
 	struct request r = { .work = IRQ_WORK_INIT_HARD(write_irq) };
-	const char *ctx = rst_str(a, "ctx", "task");
+	const char *ctx = ctl_str(a, "ctx", "task");
 	int ret;
 
 	cpus_read_lock();
@@ -386,7 +386,7 @@ static long wrap_here(void *arg)
 }
 
 /* wrap cpu= len=: make room for a record of any length, which may be -1 */
-int rst_wrap(const struct rst_args *a)
+int rst_wrap(const struct ctl_args *a)
 {
 	struct wrap_request w = {};
 	unsigned int cpu;
@@ -394,7 +394,7 @@ int rst_wrap(const struct rst_args *a)
 	int ret;
 
 	cpus_read_lock();
-	ret = parse_cpu(a, &cpu) ?: rst_num(a, "len", &len);
+	ret = parse_cpu(a, &cpu) ?: ctl_num(a, "len", &len);
 	w.len = len;
 	if (!ret)
 		ret = work_on_cpu(cpu, wrap_here, &w);
@@ -420,7 +420,7 @@ static long switch_here(void *arg)
 }
 
 /* switch cpu= len=: relay_switch_subbuf() called directly */
-int rst_switch(const struct rst_args *a)
+int rst_switch(const struct ctl_args *a)
 {
 	struct switch_request s = {};
 	unsigned int cpu;
@@ -428,7 +428,7 @@ int rst_switch(const struct rst_args *a)
 	int ret;
 
 	cpus_read_lock();
-	ret = parse_cpu(a, &cpu) ?: rst_num(a, "len", &len);
+	ret = parse_cpu(a, &cpu) ?: ctl_num(a, "len", &len);
 	s.len = len;
 	if (!ret)
 		ret = work_on_cpu(cpu, switch_here, &s);
@@ -481,9 +481,9 @@ static int hold_where(const char *when)
  * write is inside of subbuf_start(), or where it wakes a poller, with interrupts off;
  * until "release", or for so long after the next command has come, which may wait for it.
  */
-int rst_hold(const struct rst_args *a)
+int rst_hold(const struct ctl_args *a)
 {
-	int ret, where = hold_where(rst_str(a, "when", "any"));
+	int ret, where = hold_where(ctl_str(a, "when", "any"));
 	u64 ms = 0;
 	ktime_t end;
 
@@ -491,7 +491,7 @@ int rst_hold(const struct rst_args *a)
 		return -EINVAL;
 	rst_release();
 	memset(&held, 0, sizeof(held));
-	ret = parse_cpu(a, &held.cpu) ?: parse_request(a, &held) ?: rst_num(a, "ms", &ms);
+	ret = parse_cpu(a, &held.cpu) ?: parse_request(a, &held) ?: ctl_num(a, "ms", &ms);
 	if (ret)
 		return ret;
 	/* the caller has to be bound to another CPU */
@@ -574,7 +574,7 @@ static void flush_race_watch(struct work_struct *work)
 	complete(&race->finished);
 }
 
-int rst_flush_race(const struct rst_args *a)
+int rst_flush_race(const struct ctl_args *a)
 {
 	struct flush_race race = {};
 	unsigned int cpu;
@@ -679,15 +679,15 @@ static int storm_thread(void *arg)
  * online CPU, but the one excepted, a thread writes count records while a timer
  * writes bursts in hard interrupt context until the thread has finished.
  */
-int rst_storm(const struct rst_args *a)
+int rst_storm(const struct ctl_args *a)
 {
 	u64 burst = 0, period = 1000, except = U64_MAX;
 	struct request model = {};
 	unsigned int cpu;
 	int ret;
 
-	ret = parse_request(a, &model) ?: rst_num(a, "irq", &burst) ?:
-	      rst_num(a, "period", &period) ?: rst_num(a, "except", &except);
+	ret = parse_request(a, &model) ?: ctl_num(a, "irq", &burst) ?:
+	      ctl_num(a, "period", &period) ?: ctl_num(a, "except", &except);
 	if (ret)
 		return ret;
 	/* __relay_write() is not for buffers that interrupts write too */

@@ -6,36 +6,14 @@
 #include <linux/cpu.h>
 #include <linux/debugfs.h>
 #include <linux/err.h>
-#include <linux/kstrtox.h>
 #include <linux/module.h>
 #include <linux/seq_file.h>
-#include <linux/slab.h>
-#include <linux/uaccess.h>
 
 #include "selftest.h"
 
 struct fst_state fst = {
 	.lock = __MUTEX_INITIALIZER(fst.lock),
 };
-
-const char *fst_str(const struct fst_args *a, const char *key, const char *def)
-{
-	size_t len = strlen(key);
-	unsigned int i;
-
-	for (i = 0; i < a->n; i++)
-		if (!strncmp(a->word[i], key, len) && a->word[i][len] == '=')
-			return a->word[i] + len + 1;
-	return def;
-}
-
-/* Leaves *val alone when there is no such key. */
-int fst_num(const struct fst_args *a, const char *key, u64 *val)
-{
-	const char *s = fst_str(a, key, NULL);
-
-	return s ? kstrtou64(s, 0, val) : 0;
-}
 
 static void forget(void)
 {
@@ -50,17 +28,17 @@ static void forget(void)
  * open [name=] [noname=1] [dir=root|gone] [subbuf=] [n=] [flags=] [format=WORD] [at_hotplug=1] [other=1]
  *      [killed=1] [kill=BUFFER] [waitdown=BUFFER] [meanwhile=BUFFER]
  */
-static int open(const struct fst_args *a)
+static int open(const struct ctl_args *a)
 {
 	u64 subbuf = 4096, n = 4, flags = 0, noname = 0, at_hotplug = 0, other = 0;
-	const char *dir = fst_str(a, "dir", "own");
+	const char *dir = ctl_str(a, "dir", "own");
 	struct dentry *parent = fst.dir, *gone = NULL;
 	struct relay_fast *chan;
 	int ret;
 
-	ret = fst_num(a, "subbuf", &subbuf) ?: fst_num(a, "n", &n) ?: fst_num(a, "flags", &flags) ?:
-	      fst_num(a, "noname", &noname) ?: fst_num(a, "at_hotplug", &at_hotplug) ?:
-	      fst_num(a, "other", &other);
+	ret = ctl_num(a, "subbuf", &subbuf) ?: ctl_num(a, "n", &n) ?: ctl_num(a, "flags", &flags) ?:
+	      ctl_num(a, "noname", &noname) ?: ctl_num(a, "at_hotplug", &at_hotplug) ?:
+	      ctl_num(a, "other", &other);
 	if (ret)
 		return ret;
 	if (other ? !!fst.other : !!fst.chan)
@@ -70,8 +48,8 @@ static int open(const struct fst_args *a)
 	else if (!strcmp(dir, "gone"))
 		parent = gone = debugfs_create_dir("gone", fst.dir);
 	fst_slow_begin(a);
-	chan = relay_fast_open(noname ? NULL : fst_str(a, "name", "cpu"), parent, subbuf, n, flags,
-			       fst_str(a, "format", NULL));
+	chan = relay_fast_open(noname ? NULL : ctl_str(a, "name", "cpu"), parent, subbuf, n, flags,
+			       ctl_str(a, "format", NULL));
 	fst_slow_end();
 	debugfs_remove(gone);
 	fst.result = IS_ERR(chan) ? -PTR_ERR(chan) : 0;
@@ -110,52 +88,52 @@ static int null_channel(void)
 	return 0;
 }
 
-static int channel_command(const struct fst_args *a)
+static int channel_command(const struct ctl_args *a)
 {
 	if (!fst.chan)
 		return -ENODEV;
-	if (!strcmp(a->verb, "close"))
+	if (ctl_is(a, "close"))
 		close();
-	else if (!strcmp(a->verb, "forget"))
+	else if (ctl_is(a, "forget"))
 		fst.chan = NULL;
-	else if (!strcmp(a->verb, "write"))
+	else if (ctl_is(a, "write"))
 		return fst_write(a);
-	else if (!strcmp(a->verb, "hold"))
+	else if (ctl_is(a, "hold"))
 		return fst_hold(a);
-	else if (!strcmp(a->verb, "release"))
+	else if (ctl_is(a, "release"))
 		fst_release();
-	else if (!strcmp(a->verb, "rounds"))
+	else if (ctl_is(a, "rounds"))
 		return fst_rounds(a);
-	else if (!strcmp(a->verb, "roundsend"))
+	else if (ctl_is(a, "roundsend"))
 		return fst_rounds_wait();
-	else if (!strcmp(a->verb, "nest"))
+	else if (ctl_is(a, "nest"))
 		return fst_nest(a);
-	else if (!strcmp(a->verb, "edges"))
+	else if (ctl_is(a, "edges"))
 		return fst_edges(a);
-	else if (!strcmp(a->verb, "exits"))
+	else if (ctl_is(a, "exits"))
 		return fst_exits(a);
-	else if (!strcmp(a->verb, "storm"))
+	else if (ctl_is(a, "storm"))
 		return fst_storm(a);
 	else
 		return -EOPNOTSUPP;
 	return 0;
 }
 
-static int command(const struct fst_args *a)
+static int command(const struct ctl_args *a)
 {
 	int ret = 0;
 
 	/* the readers need the lock while this one waits */
-	if (!strcmp(a->verb, "stormwait"))
+	if (ctl_is(a, "stormwait"))
 		return fst_storm_wait();
 
 	mutex_lock(&fst.lock);
-	if (!strcmp(a->verb, "open")) {
+	if (ctl_is(a, "open")) {
 		ret = open(a);
-	} else if (!strcmp(a->verb, "closeother")) {
+	} else if (ctl_is(a, "closeother")) {
 		relay_fast_close(fst.other);
 		fst.other = NULL;
-	} else if (!strcmp(a->verb, "null")) {
+	} else if (ctl_is(a, "null")) {
 		ret = null_channel();
 	} else {
 		ret = channel_command(a);
@@ -164,37 +142,7 @@ static int command(const struct fst_args *a)
 	return ret;
 }
 
-static ssize_t ctl_write(struct file *file, const char __user *ubuf, size_t count, loff_t *ppos)
-{
-	struct fst_args a = {};
-	char *line, *rest, *word;
-	int ret;
-
-	if (count > 1024)
-		return -E2BIG;
-	line = memdup_user_nul(ubuf, count);
-	if (IS_ERR(line))
-		return PTR_ERR(line);
-
-	rest = line;
-	while ((word = strsep(&rest, "\n ")) != NULL) {
-		if (!*word)
-			continue;
-		if (!a.verb)
-			a.verb = word;
-		else if (a.n < ARRAY_SIZE(a.word))
-			a.word[a.n++] = word;
-	}
-	ret = a.verb ? command(&a) : -EINVAL;
-	kfree(line);
-	return ret ?: count;
-}
-
-static const struct file_operations ctl_fops = {
-	.owner = THIS_MODULE,
-	.open = simple_open,
-	.write = ctl_write,
-};
+DEFINE_CTL(command);
 
 static void show_lane(struct seq_file *m, unsigned int cpu, unsigned int ctx)
 {

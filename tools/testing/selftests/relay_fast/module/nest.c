@@ -21,13 +21,13 @@ struct request {
 	u64 count, result;
 };
 
-static int on_cpu(const struct fst_args *a, long (*work)(void *arg))
+static int on_cpu(const struct ctl_args *a, long (*work)(void *arg))
 {
 	struct request r = { .count = 1 };
 	u64 cpu = 0;
 	int ret;
 
-	ret = fst_num(a, "cpu", &cpu) ?: fst_num(a, "count", &r.count);
+	ret = ctl_num(a, "cpu", &cpu) ?: ctl_num(a, "count", &r.count);
 	if (ret)
 		return ret;
 	cpus_read_lock();
@@ -69,7 +69,7 @@ static long open_many(void *arg)
 }
 
 /* nest cpu= count=: opens so many records, then commits them; result: how many were accepted */
-int fst_nest(const struct fst_args *a)
+int fst_nest(const struct ctl_args *a)
 {
 	return on_cpu(a, open_many);
 }
@@ -119,7 +119,7 @@ static long cross_edges(void *arg)
  * edges cpu= count=: for each sub-buffer, a record of 64 bytes that is opened 128 bytes before its end, and three in
  * it, while nothing is left to read; result: how many were lost
  */
-int fst_edges(const struct fst_args *a)
+int fst_edges(const struct ctl_args *a)
 {
 	return on_cpu(a, cross_edges);
 }
@@ -163,7 +163,7 @@ static long write_until_refused(void *arg)
  * exits cpu= count=: writes so many records, or until one is lost, while whoever leaves the interrupt of irq_work writes a record too; result: how often
  * that was. Needs a reader that waits.
  */
-int fst_exits(const struct fst_args *a)
+int fst_exits(const struct ctl_args *a)
 {
 	struct tracepoint *tp = NULL;
 	u64 cpu = 0;
@@ -172,7 +172,7 @@ int fst_exits(const struct fst_args *a)
 	for_each_kernel_tracepoint(find_irq_work_exit, &tp);
 	if (!tp)
 		return -EOPNOTSUPP;
-	ret = fst_num(a, "cpu", &cpu) ?: tracepoint_probe_register(tp, after_irq_work, NULL);
+	ret = ctl_num(a, "cpu", &cpu) ?: tracepoint_probe_register(tp, after_irq_work, NULL);
 	if (ret)
 		return ret;
 	exits = 0;

@@ -15,6 +15,7 @@
 #include <linux/string.h>
 #include <linux/types.h>
 
+#include "ctl.h"
 #include "fast_record.h"
 
 /* What one context of one CPU has written, or tried to. */
@@ -44,41 +45,31 @@ struct fst_state {
 
 extern struct fst_state fst;
 
-/* One "key=value" command line, split. */
-struct fst_args {
-	char *verb;
-	char *word[16];
-	unsigned int n;
-};
-
-const char *fst_str(const struct fst_args *a, const char *key, const char *def);
-int fst_num(const struct fst_args *a, const char *key, u64 *val);
-
 /* write.c */
 extern const char * const fst_ctx_names[FST_NR_CTX];
 void fst_put(enum fst_ctx ctx, unsigned int depth);
-int fst_write(const struct fst_args *a);
-int fst_hold(const struct fst_args *a);
+int fst_write(const struct ctl_args *a);
+int fst_hold(const struct ctl_args *a);
 void fst_release(void);
-int fst_rounds(const struct fst_args *a);
+int fst_rounds(const struct ctl_args *a);
 int fst_rounds_wait(void);
 int fst_write_init(void);
 void fst_write_exit(void);
 
 /* nest.c */
-int fst_nest(const struct fst_args *a);
-int fst_edges(const struct fst_args *a);
-int fst_exits(const struct fst_args *a);
+int fst_nest(const struct ctl_args *a);
+int fst_edges(const struct ctl_args *a);
+int fst_exits(const struct ctl_args *a);
 
 /* slow.c */
-void fst_slow_begin(const struct fst_args *a);
+void fst_slow_begin(const struct ctl_args *a);
 void fst_slow_end(void);
 int fst_slow_init(void);
 void fst_slow_exit(void);
 
 /* storm.c */
 void fst_send_nmi(unsigned int cpu);
-int fst_storm(const struct fst_args *a);
+int fst_storm(const struct ctl_args *a);
 int fst_storm_wait(void);
 void fst_storm_stop(void);
 int fst_storm_init(void);

@@ -90,13 +90,13 @@ static struct kprobe probe = {
 	.flags = KPROBE_FLAG_DISABLED,
 };
 
-void fst_slow_begin(const struct fst_args *a)
+void fst_slow_begin(const struct ctl_args *a)
 {
 	u64 killed = 0;
 
 	kill_at = wait_at = open_at = U64_MAX;
-	if (fst_num(a, "killed", &killed) || fst_num(a, "kill", &kill_at) || fst_num(a, "waitdown", &wait_at) ||
-	    fst_num(a, "meanwhile", &open_at))
+	if (ctl_num(a, "killed", &killed) || ctl_num(a, "kill", &kill_at) || ctl_num(a, "waitdown", &wait_at) ||
+	    ctl_num(a, "meanwhile", &open_at))
 		return;
 	if (killed)
 		send_sig(SIGKILL, current, 1);

@@ -127,7 +127,7 @@ static int storm_thread(void *arg)
 }
 
 /* storm ms= [period=MICROSECONDS] [burst=] [except=CPU]: on every online CPU, but the one excepted */
-int fst_storm(const struct fst_args *a)
+int fst_storm(const struct ctl_args *a)
 {
 	u64 except = U64_MAX;
 	unsigned int cpu;
@@ -137,8 +137,8 @@ int fst_storm(const struct fst_args *a)
 	duration_ms = 1000;
 	period_us = 1000;
 	burst = 2;
-	ret = fst_num(a, "ms", &duration_ms) ?: fst_num(a, "period", &period_us) ?:
-	      fst_num(a, "burst", &burst) ?: fst_num(a, "except", &except);
+	ret = ctl_num(a, "ms", &duration_ms) ?: ctl_num(a, "period", &period_us) ?:
+	      ctl_num(a, "burst", &burst) ?: ctl_num(a, "except", &except);
 	if (ret)
 		return ret;
 	if (!period_us)

@@ -127,27 +127,27 @@ static long write_here(void *arg)
 	return 0;
 }
 
-static int parse_cpu(const struct fst_args *a, unsigned int *cpu)
+static int parse_cpu(const struct ctl_args *a, unsigned int *cpu)
 {
 	u64 val = 0;
-	int ret = fst_num(a, "cpu", &val);
+	int ret = ctl_num(a, "cpu", &val);
 
 	*cpu = val;
 	return ret ?: val < nr_cpu_ids && cpu_online(val) ? 0 : -ENXIO;
 }
 
 /* write cpu= len= [count=] [ctx=task|irq] [timed=1]: result: how many were accepted */
-int fst_write(const struct fst_args *a)
+int fst_write(const struct ctl_args *a)
 {
 	struct request r = { .work = IRQ_WORK_INIT_HARD(write_irq), .count = 1 };
 	unsigned int cpu;
 	int ret;
 
 	cpus_read_lock();
-	ret = parse_cpu(a, &cpu) ?: fst_num(a, "len", &r.len) ?: fst_num(a, "count", &r.count) ?:
-	      fst_num(a, "timed", &r.timed);
+	ret = parse_cpu(a, &cpu) ?: ctl_num(a, "len", &r.len) ?: ctl_num(a, "count", &r.count) ?:
+	      ctl_num(a, "timed", &r.timed);
 	if (!ret) {
-		r.ctx = strcmp(fst_str(a, "ctx", "task"), "irq") ? FST_TASK : FST_IRQ;
+		r.ctx = strcmp(ctl_str(a, "ctx", "task"), "irq") ? FST_TASK : FST_IRQ;
 		ret = work_on_cpu(cpu, write_here, &r);
 	}
 	cpus_read_unlock();
@@ -183,13 +183,13 @@ static void write_held(struct work_struct *work)
 }
 
 /* hold cpu= len=: returns while a record of that CPU is being written; for 15 s at most */
-int fst_hold(const struct fst_args *a)
+int fst_hold(const struct ctl_args *a)
 {
 	unsigned int cpu;
 	int ret;
 
 	fst_release();
-	ret = parse_cpu(a, &cpu) ?: fst_num(a, "len", &held.len);
+	ret = parse_cpu(a, &cpu) ?: ctl_num(a, "len", &held.len);
 	if (ret)
 		return ret;
 	/* the caller has to be bound to another CPU */
@@ -248,14 +248,14 @@ static int write_rounds(void *arg)
 	return 0;
 }
 
-int fst_rounds(const struct fst_args *a)
+int fst_rounds(const struct ctl_args *a)
 {
 	unsigned int cpu;
 	int ret;
 
 	round_step = 0;
-	ret = parse_cpu(a, &cpu) ?: fst_num(a, "count", &round_count) ?:
-	      fst_num(a, "bytes", &round_bytes) ?: fst_num(a, "step", &round_step);
+	ret = parse_cpu(a, &cpu) ?: ctl_num(a, "count", &round_count) ?:
+	      ctl_num(a, "bytes", &round_bytes) ?: ctl_num(a, "step", &round_step);
 	if (ret)
 		return ret;
 	if (round_step < sizeof(struct relay_fast_record) || rounder)
