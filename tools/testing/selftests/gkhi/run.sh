@@ -17,9 +17,9 @@ export GKHI_SELFTESTS=${GKHI_SELFTESTS:-$FERROTRACE_KDIR/selftests-gkhi/module}
 
 [ -d /sys/kernel/debug/gkhi ] || bail "no hook registry"
 # All of churn.rounds where lockdep watches, and some elsewhere: it takes 30 s.
-ROUNDS=300
+ROUNDS=$(storm_rounds 300)
 if [ -e /proc/lockdep ]; then ROUNDS=1000; fi
-load_file "$GKHI_SELFTESTS/gkhi_selftest.ko" rounds=$ROUNDS
+load_file "$GKHI_SELFTESTS/gkhi_selftest.ko" rounds="$ROUNDS" ms="$(storm_rounds 2000)"
 
 echo "TAP version 13"
 for t in $tests; do nested "$t" "$here/${t}_test.sh"; done

@@ -8,7 +8,7 @@
 
 HOOK=gkhi_selftest_hook EXIT=gkhi_selftest_exit
 calls=/sys/module/$EXIT/parameters/calls
-seconds=${SECONDS_EACH:-8}
+seconds=${SECONDS_EACH:-$(storm_rounds 8)}
 
 # load MODULE [PARAMETER...]
 load() { insmod "$GKHI_SELFTESTS/$1.ko" "${@:2}"; }

@@ -468,7 +468,7 @@ TEST_F_TIMEOUT(app, all_contexts_on_all_cpus_are_accounted_for, 120)
 		ASSERT_EQ(0, reader_open(&d[cpu].reader, APP, cpu, 16384, 8));
 		ASSERT_EQ(0, pthread_create(&thread[cpu], NULL, drain, &d[cpu]));
 	}
-	CTL("storm n=30000 nmi=1");
+	CTL("storm n=%u nmi=1", storm_rounds(30000));
 	CTL("stormwait");
 	ASSERT_EQ(0, control(APP, "enabled", "0"));
 	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
@@ -524,7 +524,7 @@ TEST_F_TIMEOUT(app, channels_come_and_go_under_load, 200)
 
 	CTL("storm n=4000000000 nmi=1");
 	ASSERT_EQ(0, pthread_create(&thread, NULL, toggle, &stop));
-	for (int i = 0; i < 30; i++) {
+	for (unsigned int i = 0; i < storm_rounds(30); i++) {
 		uint32_t next[KST_CONTEXTS] = {};
 		struct bytes b = {};
 		struct reader r;

@@ -179,7 +179,7 @@ TEST_F(klog, all_contexts_on_all_cpus_at_once)
 	long long missed = info("missed");
 
 	CTL("register which=a");
-	CTL("storm n=100000 nmi=1");
+	CTL("storm n=%u nmi=1", storm_rounds(100000));
 	CTL("stormwait");
 	TH_LOG("%lld messages, %lld of them missed", logged(), info("missed") - missed);
 	for (unsigned int context = 0; context < KST_CONTEXTS; context++)
@@ -194,7 +194,7 @@ TEST_F(klog, all_contexts_on_all_cpus_at_once)
 TEST_F_TIMEOUT(klog, handlers_come_and_go_under_load, 200)
 {
 	CTL("storm n=4000000000 nmi=1");
-	CTL("churn n=30");
+	CTL("churn n=%u", storm_rounds(30));
 	TH_LOG("%lld and %lld messages to two handlers", info("a.count"), info("b.count"));
 	EXPECT_EQ(0, info("a.late"));
 	EXPECT_EQ(0, info("b.late"));
@@ -204,7 +204,7 @@ TEST_F_TIMEOUT(klog, handlers_come_and_go_under_load, 200)
 
 static void *churn(void *unused)
 {
-	for (int i = 0; i < 15; i++) {
+	for (unsigned int i = 0; i < storm_rounds(15); i++) {
 		ctl("register which=%c", "ab"[i % 2]);
 		ctl("unregister");
 	}
@@ -233,7 +233,7 @@ TEST_F_TIMEOUT(klog, the_handlers_module_goes_under_load, 200)
 	CTL("unregister");
 	ASSERT_EQ(0, module_unload("klog_relay"));
 	CTL("storm n=4000000000 nmi=1");
-	for (int i = 0; i < 12; i++) {
+	for (unsigned int i = 0; i < storm_rounds(12); i++) {
 		ASSERT_EQ(0, module_load("KLOG_RELAY_KO"));
 		ASSERT_EQ(0, start("klog", 4096, 4, i % 2 ? "overwrite" : "no-overwrite"));
 		usleep(i % 5 * 1000);

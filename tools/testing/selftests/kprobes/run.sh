@@ -32,7 +32,7 @@ mapfile -t declared < <(awk -v names='get_kprobe kprobes_inc_nmissed_count withi
 	kprobe_add_ksym_blacklist kprobe_add_area_blacklist' '
 	BEGIN { for (n = split(names, list); n; n--) wanted[list[n]] }
 	$3 in wanted { print $3 "=0x" $1; delete wanted[$3] }' /proc/kallsyms)
-load_file "$modules/kprobes_selftest.ko" many=$many "${declared[@]}"
+load_file "$modules/kprobes_selftest.ko" many=$many ms="$(storm_rounds 2000)" "${declared[@]}"
 # Thousands of probes come and go, and each waits.
 echo 1 >/sys/kernel/rcu_expedited
 # The cases are about breakpoints; optimising goes on for some time after a call has returned.
@@ -76,7 +76,8 @@ more() {
 
 # come_and_go: a module that is probed does. Whoever registers a probe holds it for a moment.
 come_and_go() {
-	local rounds=15 tries
+	local rounds tries
+	rounds=$(storm_rounds 15)
 	while [ $((rounds -= 1)) -ge 0 ]; do
 		insmod "$modules/kprobes_selftest_target.ko" && more 1 || return 1
 		tries=0

@@ -147,6 +147,11 @@ int set_cpu_online(unsigned int cpu, bool on)
 	return write_text(path, on ? "1" : "0", 1);
 }
 
+bool cpu_can_go(unsigned int cpu)
+{
+	return file_exists("/sys/devices/system/cpu/cpu%u/online", cpu);
+}
+
 int module_load_file(const char *path)
 {
 	int fd, ret = 0;

@@ -61,6 +61,7 @@ int read_all(int fd, struct bytes *b, size_t step);
 unsigned int online_cpus(void);
 int pin_to(unsigned int cpu);
 int set_cpu_online(unsigned int cpu, bool on);
+bool cpu_can_go(unsigned int cpu);
 
 int module_load_file(const char *path);
 int module_unload(const char *name);

@@ -2,6 +2,9 @@
 #include "common.h"
 
 #include <sched.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 int open_file(const char *name, int flags)
 {
@@ -75,6 +78,100 @@ void wait_asleep(pid_t tid)
 	/* one that has ended sleeps no more */
 	while ((state = thread_state(tid)) && state != 'S' && state != 'Z')
 		sched_yield();
+}
+
+struct opening {
+	const char *command;
+	int ret;
+};
+
+static void *open_channel(void *arg)
+{
+	struct opening *o = arg;
+
+	o->ret = ctl("%s", o->command);
+	return NULL;
+}
+
+int open_while_cpu_goes(const char *open, const char *dir, unsigned int cpu)
+{
+	struct opening o = { .command = open, .ret = 1 };
+	pthread_t thread;
+	int ret;
+
+	pthread_create(&thread, NULL, open_channel, &o);
+	/* the module looks how many have gone down before it makes the directory */
+	while (!file_exists(CLIENT_DIR "/%s", dir))
+		sched_yield();
+	ret = set_cpu_online(cpu, false);
+	pthread_join(thread, NULL);
+	return ret ? 1 : o.ret;
+}
+
+int poll_for(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = READABLE };
+
+	return poll(&p, 1, ms) < 0 ? -errno : p.revents;
+}
+
+int poll_now(int fd)
+{
+	return poll_for(fd, 0);
+}
+
+static long long now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000ll + t.tv_nsec / 1000000;
+}
+
+static void *wait_here(void *arg)
+{
+	struct waiter *w = arg;
+	long long start = now_ms();
+	int revents;
+
+	__atomic_store_n(&w->tid, syscall(SYS_gettid), __ATOMIC_RELEASE);
+	if (w->epoll) {
+		struct epoll_event ev = { .events = EPOLLIN | EPOLLRDNORM };
+		int ep = epoll_create1(0);
+
+		epoll_ctl(ep, EPOLL_CTL_ADD, w->fd, &ev);
+		revents = epoll_wait(ep, &ev, 1, w->timeout) == 1 ? (int)ev.events : 0;
+		close(ep);
+	} else {
+		revents = poll_for(w->fd, w->timeout);
+	}
+	/* at its end poll() looks once more */
+	w->revents = now_ms() - start < w->timeout ? revents : 0;
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+void start_waiter(struct waiter *w)
+{
+	if (!w->timeout)
+		w->timeout = LONG_MS;
+	pthread_create(&w->thread, NULL, wait_here, w);
+	while (!__atomic_load_n(&w->tid, __ATOMIC_ACQUIRE))
+		;
+	wait_asleep(w->tid);
+}
+
+bool sleeps_on(struct waiter *w)
+{
+	usleep(50000);
+	wait_asleep(w->tid);
+	return !__atomic_load_n(&w->done, __ATOMIC_ACQUIRE);
+}
+
+int woken_with(struct waiter *w)
+{
+	pthread_join(w->thread, NULL);
+	return w->revents;
 }
 
 int module_load(void)

@@ -27,6 +27,34 @@ void bytes_records(struct bytes *b, unsigned int cpu, unsigned int seq,
 /* The whole file CPU @cpu against @want. */
 bool cpu_reads(unsigned int cpu, const struct bytes *want);
 
+/*
+ * A CPU goes down while a channel is opened, which makes the directory @dir and
+ * then waits for that. What opening it came to; 1 if the CPU did not go.
+ */
+int open_while_cpu_goes(const char *open, const char *dir, unsigned int cpu);
+
+/* A thread that sleeps in poll() or epoll_wait(). */
+struct waiter {
+	pthread_t thread;
+	int fd;
+	bool epoll;
+	int timeout;		/* LONG_MS if it is 0 */
+	pid_t tid;
+	int revents;
+	int done;
+};
+
+#define READABLE	(POLLIN | POLLRDNORM)
+
+int poll_for(int fd, int ms);
+int poll_now(int fd);
+/* Until it is asleep. */
+void start_waiter(struct waiter *w);
+/* Whether it still is, after it had time to wake up. */
+bool sleeps_on(struct waiter *w);
+/* The events that it was woken by, 0 if that was the time. */
+int woken_with(struct waiter *w);
+
 /* Returns once the thread is asleep in the kernel. */
 void wait_asleep(pid_t tid);
 

@@ -7,22 +7,7 @@
 
 #include <sys/stat.h>
 
-#define CPU	3
-
-FIXTURE(early) { int none; };
-
-FIXTURE_SETUP(early)
-{
-	relay_setup("early", _metadata->name);
-	if (online_cpus() < 4)
-		SKIP(return, "needs 4 CPUs");
-}
-
-FIXTURE_TEARDOWN(early)
-{
-	set_cpu_online(CPU, true);
-	relay_teardown();
-}
+RELAY_CPU_FIXTURE(early);
 
 static long long size_of(unsigned int cpu)
 {

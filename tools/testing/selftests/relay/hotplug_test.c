@@ -6,28 +6,7 @@
 
 #include <sched.h>
 
-#define CPU	3
-
-FIXTURE(hotplug) { int none; };
-
-FIXTURE_SETUP(hotplug)
-{
-	relay_setup("hotplug", _metadata->name);
-	if (online_cpus() < 4)
-		SKIP(return, "needs 4 CPUs");
-	if (!file_exists("/sys/devices/system/cpu/cpu%d/online", CPU))
-		SKIP(return, "CPUs cannot go offline");
-}
-
-FIXTURE_TEARDOWN(hotplug)
-{
-	ctl("repair");
-	set_cpu_online(CPU, true);
-	relay_teardown();
-}
-
-#define OFFLINE()	ASSERT_EQ(0, set_cpu_online(CPU, false))
-#define ONLINE()	ASSERT_EQ(0, set_cpu_online(CPU, true))
+RELAY_CPU_FIXTURE(hotplug);
 
 TEST_F(hotplug, new_cpu_gets_a_buffer)
 {
@@ -146,25 +125,10 @@ TEST_F(hotplug, close_reaches_offline_cpus)
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu3"));
 }
 
-static void *open_and_wait(void *arg)
-{
-	*(int *)arg = ctl("open subbuf=4096 n=4 subdir=1 waitdown=0");
-	return NULL;
-}
-
 /* Opening takes long, for large buffers. CPUs need not wait for it. */
 TEST_F(hotplug, a_cpu_goes_down_while_a_channel_is_opened)
 {
-	pthread_t thread;
-	int opened = 1;
-
-	pthread_create(&thread, NULL, open_and_wait, &opened);
-	/* the module looks how many have gone down before it makes the directory */
-	while (!file_exists(CLIENT_DIR "/sub"))
-		sched_yield();
-	OFFLINE();
-	pthread_join(thread, NULL);
-	ASSERT_EQ(0, opened);
+	ASSERT_EQ(0, open_while_cpu_goes("open subbuf=4096 n=4 subdir=1 waitdown=0", "sub", CPU));
 	ASSERT_EQ(1, info("went_down"));
 }
 

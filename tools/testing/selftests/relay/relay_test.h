@@ -14,6 +14,25 @@
 	FIXTURE_SETUP(group) { relay_setup(#group, _metadata->name); }	\
 	FIXTURE_TEARDOWN(group) { relay_teardown(); }
 
+/* The same, with a CPU that comes and goes. */
+#define CPU	3
+#define RELAY_CPU_FIXTURE(group)					\
+	FIXTURE(group) { int none; };					\
+	FIXTURE_SETUP(group)						\
+	{								\
+		relay_setup(#group, _metadata->name);			\
+		if (online_cpus() < 4 || !cpu_can_go(CPU))		\
+			SKIP(return, "needs 4 CPUs that can go");	\
+	}								\
+	FIXTURE_TEARDOWN(group)						\
+	{								\
+		ctl("repair");						\
+		set_cpu_online(CPU, true);				\
+		relay_teardown();					\
+	}
+#define OFFLINE()	ASSERT_EQ(0, set_cpu_online(CPU, false))
+#define ONLINE()	ASSERT_EQ(0, set_cpu_online(CPU, true))
+
 #define CTL(...)	ASSERT_EQ(0, ctl(__VA_ARGS__))
 
 #endif

@@ -246,7 +246,7 @@ static bool storm(const struct storm *s)
 	if (s->hotplug)
 		snprintf(except, sizeof(except), "except=%u", last);
 	if (ctl("open subbuf=%u n=%u %s", s->subbuf, s->n, s->open) ||
-	    ctl("storm count=%u %s %s", s->count, s->how, except))
+	    ctl("storm count=%u %s %s", storm_rounds(s->count), s->how, except))
 		return false;
 	for (cpu = 0; cpu < files; cpu++) {
 		d[cpu].cpu = cpu;
@@ -259,7 +259,7 @@ static bool storm(const struct storm *s)
 		pthread_create(&d[cpu].thread, NULL, drain_thread, &d[cpu]);
 	}
 	if (s->flush) {
-		for (cpu = 0; cpu < 200; cpu++)
+		for (cpu = 0; cpu < storm_rounds(200); cpu++)
 			if (ctl("flush"))
 				ok = false;
 	}
@@ -522,7 +522,7 @@ TEST_F_TIMEOUT(storm, everything_at_once, 120)
 	int i, fd, finished = 0;
 
 	CTL("open subbuf=4096 n=8 mode=nooverwrite");
-	CTL("storm count=8000 fn=write len=200 vary=1 irq=3 period=700");
+	CTL("storm count=%u fn=write len=200 vary=1 irq=3 period=700", storm_rounds(8000));
 	for (i = 0; i < 6; i++)
 		pthread_create(&thread[i], NULL, meddle, &finished);
 	CTL("stormwait");
@@ -549,7 +549,7 @@ TEST_F_TIMEOUT(storm, overwrite_leaves_the_last, 120)
 	unsigned int cpu;
 
 	CTL("open subbuf=4096 n=8 mode=overwrite");
-	CTL("storm count=5000 fn=write len=200 vary=1 irq=3 period=700");
+	CTL("storm count=%u fn=write len=200 vary=1 irq=3 period=700", storm_rounds(5000));
 	CTL("stormwait");
 	for (cpu = 0; cpu < online_cpus(); cpu++) {
 		struct bytes got = {};

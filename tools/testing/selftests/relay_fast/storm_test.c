@@ -51,11 +51,11 @@ static bool storm_on(const struct storm *s)
 	unsigned int rounds = 0;
 
 	do {
-		if (ctl("storm ms=1000 period=%u", s->period) || ctl("stormwait"))
+		if (ctl("storm ms=%u period=%u", storm_rounds(1000), s->period) || ctl("stormwait"))
 			return false;
 		rounds++;
 		/* on a slow machine as many as it takes */
-	} while (rounds < 3 || sum("nmi", "inside") < s->inside);
+	} while (rounds < 3 || sum("nmi", "inside") < storm_rounds(s->inside));
 	for (int i = 0; i < FST_NR_CTX; i++)
 		fprintf(stderr, "# %s: %lld tried, %lld refused, %lld inside of others' records\n", ctx_name[i],
 			sum(ctx_name[i], "tried"), sum(ctx_name[i], "refused"), sum(ctx_name[i], "inside"));
