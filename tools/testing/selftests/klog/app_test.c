@@ -31,29 +31,40 @@ FIXTURE_TEARDOWN(app)
 
 #define CTL(...)	ASSERT_EQ(0, ctl(__VA_ARGS__))
 
+/* A channel and its reader, with three messages in it. */
+static bool takes(struct reader *r)
+{
+	return !start(APP, SUBBUF, 4, "no-overwrite") && !reader_open(r, APP, 0, SUBBUF, 4) &&
+	       !ctl("log len=100 count=3");
+}
+
+/* Those are still there, and three more come after them. The reader is closed. */
+static bool still_takes(struct reader *r)
+{
+	struct bytes b = {};
+	bool ok = !ctl("log len=100 count=3") && !control(APP, "enabled", "0") && reader_take(r, &b) &&
+		  b.len == 600;
+
+	bytes_free(&b);
+	reader_close(r);
+	return ok;
+}
+
 /* The channel that is there stays, with what is in it, until the new one has its memory. */
 TEST_F(app, a_channel_for_which_there_is_no_memory)
 {
-	struct bytes b = {};
 	struct reader r;
 
 	/* the C engine has other tasks killed before it gives up */
 	if (getenv("KLOG_C_ENGINE"))
 		SKIP(return, "needs an engine that stops in time");
-	ASSERT_EQ(0, start(APP, SUBBUF, 4, "no-overwrite"));
-	ASSERT_EQ(0, reader_open(&r, APP, 0, SUBBUF, 4));
-	CTL("log len=100 count=3");
+	ASSERT_TRUE(takes(&r));
 	EXPECT_EQ(0, control(APP, "subbuf_size", "1073741824"));
 	EXPECT_EQ(0, control(APP, "n_subbufs", "3"));
 	EXPECT_EQ(-ENOMEM, control(APP, "create", "1"));
 	EXPECT_EQ(1, control_value(APP, "create"));
 	EXPECT_EQ(1, control_value(APP, "enabled"));
-	CTL("log len=100 count=3");
-	ASSERT_EQ(0, control(APP, "enabled", "0"));
-	ASSERT_TRUE(reader_take(&r, &b));
-	EXPECT_EQ(600, b.len);
-	bytes_free(&b);
-	reader_close(&r);
+	EXPECT_TRUE(still_takes(&r));
 	/* the next one has the names of this one */
 	ASSERT_EQ(0, start(APP, SUBBUF, 4, "no-overwrite"));
 	EXPECT_EQ(-ENOENT, open_in(APP, ".cpu0", O_RDONLY));
@@ -117,15 +128,11 @@ TEST_F(app, bad_sizes_are_refused)
 
 TEST_F(app, bad_commands_change_nothing)
 {
-	struct bytes b = {};
 	struct reader r;
 
 	EXPECT_EQ(-ENODEV, control(APP, "enabled", "1"));
 	EXPECT_EQ(0, control(APP, "enabled", "0"));
-	ASSERT_EQ(0, start(APP, SUBBUF, 4, "no-overwrite"));
-	ASSERT_EQ(0, reader_open(&r, APP, 0, SUBBUF, 4));
-	CTL("log len=100 count=3");
-
+	ASSERT_TRUE(takes(&r));
 	EXPECT_EQ(-EINVAL, control(APP, "create", "2"));
 	EXPECT_EQ(-EINVAL, control(APP, "create", "-1"));
 	EXPECT_EQ(-EINVAL, control(APP, "create", "10000000"));
@@ -138,13 +145,7 @@ TEST_F(app, bad_commands_change_nothing)
 	EXPECT_EQ(-E2BIG, control(APP, "create", "1"));
 	EXPECT_EQ(1, control_value(APP, "create"));
 	EXPECT_EQ(1, control_value(APP, "enabled"));
-
-	CTL("log len=100 count=3");
-	ASSERT_EQ(0, control(APP, "enabled", "0"));
-	ASSERT_TRUE(reader_take(&r, &b));
-	EXPECT_EQ(600, b.len);
-	bytes_free(&b);
-	reader_close(&r);
+	EXPECT_TRUE(still_takes(&r));
 }
 
 TEST_F(app, consumed_is_checked)
@@ -241,39 +242,13 @@ TEST_F(app, every_byte_by_mmap)
 TEST_F(app, every_byte_by_read)
 {
 	uint32_t next[KST_CONTEXTS] = {};
-	static uint8_t data[64 * SUBBUF];
 	struct bytes b = {};
-	size_t len = 0;
-	ssize_t n;
-	int fd;
 
 	ASSERT_EQ(0, start(APP, SUBBUF, 64, "no-overwrite"));
 	CTL("log len=67 count=1000");
 	ASSERT_EQ(0, control(APP, "enabled", "0"));
-	fd = open_in(APP, "cpu0", O_RDONLY);
-	ASSERT_GE(fd, 0);
 	/* of a length that is no part of anything */
-	while ((n = read(fd, data + len, 1001)) > 0)
-		len += n;
-	ASSERT_EQ(0, n);
-	close(fd);
-	/*
-	 * Without the padding, but with the headers that tell it; that of the
-	 * sub-buffer that has been begun comes too.
-	 */
-	ASSERT_GE(len, HEAD);
-	len -= HEAD;
-	for (size_t at = 0; at < len;) {
-		size_t padding, size;
-
-		ASSERT_LE(at + HEAD, len);
-		memcpy(&padding, data + at, sizeof(padding));
-		ASSERT_LE(padding, SUBBUF - HEAD);
-		size = SUBBUF - padding;
-		ASSERT_LE(at + size, len);
-		bytes_add(&b, data + at + HEAD, size - HEAD);
-		at += size;
-	}
+	ASSERT_TRUE(read_data(APP, SUBBUF, 1001, &b));
 	EXPECT_EQ(1000, check(_metadata, &b, 0, next, false));
 	bytes_free(&b);
 }

@@ -201,6 +201,26 @@ int unload_while_creating(const char *app, const char *module, int *unloaded)
 	return ret ?: reap(creator, 600);
 }
 
+bool read_data(const char *app, size_t subbuf_size, size_t step, struct bytes *b)
+{
+	const size_t head = sizeof(size_t);
+	struct bytes raw = {};
+	size_t at = 0, padding;
+	int fd = open_in(app, "cpu0", O_RDONLY);
+	bool ok = fd >= 0 && !read_all(fd, &raw, step) && raw.len >= head;
+
+	while (ok && at < raw.len - head) {
+		memcpy(&padding, raw.data + at, head);
+		ok = padding <= subbuf_size - head && at + subbuf_size - padding <= raw.len - head;
+		if (ok)
+			bytes_add(b, raw.data + at + head, subbuf_size - head - padding);
+		at += subbuf_size - padding;
+	}
+	bytes_free(&raw);
+	close(fd);
+	return ok;
+}
+
 unsigned int log_lines(const char *since, const char *text)
 {
 	static char log[1 << 20];

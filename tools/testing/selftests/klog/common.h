@@ -46,6 +46,13 @@ bool reader_take(struct reader *r, struct bytes *b);
 
 int module_load(const char *env);
 /*
+ * What read() gives of CPU 0, @step bytes at a time, without the headers and the
+ * padding that these tell; the header of the sub-buffer that has been begun
+ * comes too. False if it cannot be that.
+ */
+bool read_data(const char *app, size_t subbuf_size, size_t step, struct bytes *b);
+
+/*
  * The module of an application goes while somebody is about to make its
  * channel. What the unloading returned, and what the writing to "create" did:
  * 0 or an errno, or -1 if that has not come to an end within a minute.

@@ -148,37 +148,16 @@ TEST_F(readtest, every_byte_by_mmap_at_rest)
 
 TEST_F(readtest, every_byte_by_read_at_rest)
 {
-	static uint8_t data[16 * 32768];
-
 	pin_to(0);
 	for (unsigned int i = 0; i < ARRAY_SIZE(sizes); i++) {
-		size_t n = 100000 / sizes[i] + 3, len = 0, at;
+		size_t n = 100000 / sizes[i] + 3;
 		struct bytes b = {};
-		ssize_t got;
-		int fd;
 
 		ASSERT_EQ(0, setup(sizes[i], n, "0"));
 		ASSERT_EQ(0, start_as_set(32768, 16));
 		ASSERT_EQ(0, control(APP, "start_test", "1"));
 		ASSERT_EQ(0, control(APP, "enabled", "0"));
-		fd = open_in(APP, "cpu0", O_RDONLY);
-		ASSERT_GE(fd, 0);
-		while ((got = read(fd, data + len, 5003)) > 0)
-			len += got;
-		ASSERT_EQ(0, got);
-		close(fd);
-		/* the last header is that of a sub-buffer that has been begun */
-		ASSERT_GE(len, HEAD);
-		len -= HEAD;
-		for (at = 0; at < len;) {
-			size_t padding;
-
-			memcpy(&padding, data + at, HEAD);
-			ASSERT_LE(padding, 32768 - HEAD);
-			ASSERT_LE(at + 32768 - padding, len);
-			bytes_add(&b, data + at + HEAD, 32768 - HEAD - padding);
-			at += 32768 - padding;
-		}
+		ASSERT_TRUE(read_data(APP, 32768, 5003, &b));
 		EXPECT_EQ(n, check(_metadata, &b, sizes[i], false));
 		bytes_free(&b);
 	}

@@ -174,6 +174,81 @@ int woken_with(struct waiter *w)
 	return w->revents;
 }
 
+ssize_t take(int fd, const int *p, uint8_t *buf, size_t len)
+{
+	ssize_t n, got = 0, r;
+
+	if (!p[1])
+		return read(fd, buf, len);
+	n = splice(fd, NULL, p[1], NULL, len, SPLICE_F_NONBLOCK);
+	for (; got < n; got += r) {
+		r = read(p[0], buf + got, n - got);
+		if (r <= 0)
+			return -1;
+	}
+	return n;
+}
+
+#define RECORDS	512
+
+struct taker {
+	pthread_t thread;
+	bool by_pipe;
+	unsigned int count, bad;
+	uint8_t *seen;
+};
+
+static void *take_records(void *arg)
+{
+	struct taker *t = arg;
+	uint8_t got[64], want[64];
+	int p[2] = {}, fd = open_cpu(0);
+	struct rst_head head;
+	ssize_t n;
+
+	if (t->by_pipe && pipe2(p, O_NONBLOCK))
+		abort();
+	while ((n = take(fd, p, got, sizeof(got))) > 0) {
+		memcpy(&head, got, sizeof(head));
+		rst_fill(want, 0, RST_TASK, head.seq, 64);
+		if (n != 64 || head.seq >= RECORDS || memcmp(got, want, 64)) {
+			t->bad++;
+			continue;
+		}
+		__atomic_fetch_add(&t->seen[head.seq], 1, __ATOMIC_RELAXED);
+		t->count++;
+	}
+	close(fd);
+	if (t->by_pipe) {
+		close(p[0]);
+		close(p[1]);
+	}
+	return NULL;
+}
+
+bool each_record_comes_once(bool by_pipe)
+{
+	struct taker t[4] = {};
+	uint8_t seen[RECORDS] = {};
+	unsigned int i, total = 0;
+	bool ok = true;
+
+	for (i = 0; i < 4; i++) {
+		t[i].by_pipe = by_pipe;
+		t[i].seen = seen;
+		pthread_create(&t[i].thread, NULL, take_records, &t[i]);
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(t[i].thread, NULL);
+		ok &= !t[i].bad;
+		total += t[i].count;
+	}
+	for (i = 0; i < RECORDS; i++)
+		ok &= seen[i] == 1;
+	fprintf(stderr, "# %u records of %u\n", total, RECORDS);
+	return ok && total == RECORDS;
+}
+
 int module_load(void)
 {
 	const char *path = getenv("RELAY_SELFTEST_KO");

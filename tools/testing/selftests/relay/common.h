@@ -55,6 +55,15 @@ bool sleeps_on(struct waiter *w);
 /* The events that it was woken by, 0 if that was the time. */
 int woken_with(struct waiter *w);
 
+/* As read(), through a pipe if there is one: if p[1] is not 0. */
+ssize_t take(int fd, const int *p, uint8_t *buf, size_t len);
+
+/*
+ * Whether four threads that take 64 bytes at a time of CPU 0's file, by read()
+ * or through pipes, get each of the 512 records of that length there once, whole.
+ */
+bool each_record_comes_once(bool by_pipe);
+
 /* Returns once the thread is asleep in the kernel. */
 void wait_asleep(pid_t tid);
 

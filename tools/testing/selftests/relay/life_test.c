@@ -96,36 +96,35 @@ TEST_F(life, close_in_the_middle_of_reading)
 	ASSERT_TRUE(bytes_equal(&got, &want));
 }
 
-TEST_F(life, mapping_after_close)
+/* CPU 0's buffer with ten records, mapped by a file that is closed. */
+static uint8_t *filled_and_mapped(const char *file)
 {
 	uint8_t *p;
 	int fd;
 
-	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=10");
+	if (ctl("open subbuf=4096 n=4 file=%s", file) || ctl("write cpu=0 len=1000 count=10"))
+		return MAP_FAILED;
 	fd = open_cpu(0);
 	p = map_fd(fd, 16384);
-	ASSERT_NE(MAP_FAILED, p);
 	close(fd);
-	CTL("close");
-	ASSERT_TRUE(still_holds(p));
-	ASSERT_EQ(0, munmap(p, 16384));
+	return p;
+}
+
+static bool holds_after_close(const char *file)
+{
+	uint8_t *p = filled_and_mapped(file);
+
+	return p != MAP_FAILED && !ctl("close") && still_holds(p) && !munmap(p, 16384);
+}
+
+TEST_F(life, mapping_after_close)
+{
+	ASSERT_TRUE(holds_after_close("unsafe"));
 }
 
 TEST_F(life, mapping_after_close_plain_file)
 {
-	uint8_t *p;
-	int fd;
-
-	CTL("open subbuf=4096 n=4 file=plain");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
-	p = map_fd(fd, 16384);
-	ASSERT_NE(MAP_FAILED, p);
-	close(fd);
-	CTL("close");
-	ASSERT_TRUE(still_holds(p));
-	ASSERT_EQ(0, munmap(p, 16384));
+	ASSERT_TRUE(holds_after_close("plain"));
 }
 
 TEST_F(life, mapped_after_close_by_open_file)
@@ -213,15 +212,9 @@ TEST_F(life, rmmod_of_the_client_with_a_file_open)
 
 TEST_F(life, rmmod_of_the_client_with_a_mapping)
 {
-	uint8_t *p;
-	int fd;
+	uint8_t *p = filled_and_mapped("unsafe mode=nooverwrite");
 
-	CTL("open subbuf=4096 n=4 mode=nooverwrite");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
-	p = map_fd(fd, 16384);
 	ASSERT_NE(MAP_FAILED, p);
-	close(fd);
 	ASSERT_EQ(0, module_unload("relay_selftest"));
 	ASSERT_EQ(0, module_load());
 	ASSERT_TRUE(still_holds(p));
@@ -256,16 +249,11 @@ TEST_F(life, engine_stays_while_a_file_is_open)
 TEST_F(life, engine_stays_while_a_buffer_is_mapped)
 {
 	uint8_t *p;
-	int fd;
 
 	if (!module_loaded("rust_relay"))
 		SKIP(return, "the engine is not a module");
-	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
-	p = map_fd(fd, 16384);
+	p = filled_and_mapped("unsafe");
 	ASSERT_NE(MAP_FAILED, p);
-	close(fd);
 	ASSERT_EQ(0, module_unload("relay_selftest"));
 	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
 	ASSERT_TRUE(still_holds(p));
@@ -277,7 +265,7 @@ TEST_F(life, files_opened_while_channels_come_and_go)
 	int i;
 
 	users_start(&users);
-	for (i = 0; i < 60; i++) {
+	for (i = 0; i < storm_rounds(60); i++) {
 		CTL("open subbuf=4096 n=4 file=%s", i % 2 ? "plain" : "unsafe");
 		CTL("write cpu=%d len=500 count=20", i % online_cpus());
 		CTL("close");
@@ -326,22 +314,22 @@ static bool open_fails(void)
 
 TEST_F_TIMEOUT(life, open_and_close_leak_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_close, 200, false));
+	ASSERT_FALSE(leaks(open_close, storm_rounds(200), false));
 }
 
 TEST_F_TIMEOUT(life, global_open_and_close_leak_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_close_global, 200, false));
+	ASSERT_FALSE(leaks(open_close_global, storm_rounds(200), false));
 }
 
 TEST_F_TIMEOUT(life, release_after_close_leaks_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_use_close, 100, false));
+	ASSERT_FALSE(leaks(open_use_close, storm_rounds(100), false));
 }
 
 TEST_F_TIMEOUT(life, failing_open_leaks_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_fails, 100, false));
+	ASSERT_FALSE(leaks(open_fails, storm_rounds(100), false));
 }
 
 TEST_HARNESS_MAIN

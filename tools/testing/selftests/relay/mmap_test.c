@@ -40,26 +40,24 @@ static bool holds(const uint8_t *map, unsigned int seq, unsigned int count)
 	return true;
 }
 
-TEST_F(mmap, whole_buffer_unsafe_file)
+static bool maps_what_was_written(const char *file)
 {
 	uint8_t *p;
 
-	CTL("open subbuf=4096 n=4 file=unsafe");
-	CTL("write cpu=0 len=1000 count=10");
+	if (ctl("open subbuf=4096 n=4 file=%s", file) || ctl("write cpu=0 len=1000 count=10"))
+		return false;
 	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
-	ASSERT_TRUE(holds(p, 0, 10));
+	return p != MAP_FAILED && holds(p, 0, 10);
+}
+
+TEST_F(mmap, whole_buffer_unsafe_file)
+{
+	ASSERT_TRUE(maps_what_was_written("unsafe"));
 }
 
 TEST_F(mmap, whole_buffer_plain_file)
 {
-	uint8_t *p;
-
-	CTL("open subbuf=4096 n=4 file=plain");
-	CTL("write cpu=0 len=1000 count=10");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
-	ASSERT_TRUE(holds(p, 0, 10));
+	ASSERT_TRUE(maps_what_was_written("plain"));
 }
 
 TEST_F(mmap, plain_file_follows_the_writer)

@@ -384,59 +384,12 @@ TEST_F(splice, poll_does_not_tell_of_what_is_in_a_pipe)
 	ASSERT_EQ(0, poll(&p, 1, 0));
 }
 
-struct splicer {
-	pthread_t thread;
-	unsigned int count, bad;
-	uint8_t *seen;
-};
-
-/* 64-byte records, spliced one at a time, come whole. */
-static void *splice_records(void *arg)
-{
-	struct splicer *s = arg;
-	uint8_t got[64], want[64];
-	struct rst_head head;
-	int p[2], fd = open_cpu(0);
-
-	if (pipe2(p, O_NONBLOCK))
-		abort();
-	while (into(fd, p[1], 64) > 0) {
-		s->bad += read(p[0], got, 64) != 64;
-		memcpy(&head, got, sizeof(head));
-		rst_fill(want, 0, RST_TASK, head.seq, 64);
-		if (head.seq >= 512 || memcmp(got, want, 64)) {
-			s->bad++;
-			continue;
-		}
-		__atomic_fetch_add(&s->seen[head.seq], 1, __ATOMIC_RELAXED);
-		s->count++;
-	}
-	close(fd);
-	close(p[0]);
-	close(p[1]);
-	return NULL;
-}
-
 TEST_F(splice, concurrent_splicers_get_each_record_once)
 {
-	struct splicer s[4] = {};
-	uint8_t seen[512] = {};
-	unsigned int i, total = 0;
-
 	CTL("open subbuf=4096 n=8");
 	CTL("write cpu=0 len=64 count=512");
-	for (i = 0; i < 4; i++) {
-		s[i].seen = seen;
-		pthread_create(&s[i].thread, NULL, splice_records, &s[i]);
-	}
-	for (i = 0; i < 4; i++) {
-		pthread_join(s[i].thread, NULL);
-		ASSERT_EQ(0, s[i].bad);
-		total += s[i].count;
-	}
-	ASSERT_EQ(512, total);
-	for (i = 0; i < 512; i++)
-		ASSERT_EQ(1, seen[i]);
+	ASSERT_EQ(512, info("result"));
+	ASSERT_TRUE(each_record_comes_once(true));
 }
 
 /* The writer of CPU 1 is inside of a switch that finds the buffer full. */
@@ -693,7 +646,7 @@ static bool open_splice_close(void)
 
 TEST_F_TIMEOUT(splice, leaks_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_splice_close, 100, false));
+	ASSERT_FALSE(leaks(open_splice_close, storm_rounds(100), false));
 }
 
 TEST_HARNESS_MAIN

@@ -83,22 +83,6 @@ struct drain {
 	struct checker check;
 };
 
-/* As read(), through a pipe if there is one. */
-static ssize_t take(int fd, const int *p, uint8_t *buf, size_t len)
-{
-	ssize_t n, got = 0, r;
-
-	if (!p[1])
-		return read(fd, buf, len);
-	n = splice(fd, NULL, p[1], NULL, len, SPLICE_F_NONBLOCK);
-	for (; got < n; got += r) {
-		r = read(p[0], buf + got, n - got);
-		if (r <= 0)
-			return -1;
-	}
-	return n;
-}
-
 static void drain_read(struct drain *d, int fd)
 {
 	int pipes[2] = {};

@@ -61,16 +61,17 @@ TEST_F(hotplug, offline_cpu_stays_readable)
 TEST_F_TIMEOUT(hotplug, nothing_is_lost_on_the_way, 120)
 {
 	struct seen seen = { .cpu = CPU, .subbuf = 65536 };
+	unsigned int rounds = storm_rounds(10);
 
 	OFFLINE();
 	CTL("open subbuf=65536 n=4 at_hotplug=1");
-	for (unsigned int i = 0; i < 10; i++) {
+	for (unsigned int i = 0; i < rounds; i++) {
 		ONLINE();
 		OFFLINE();
 	}
-	ASSERT_EQ(20, info("ups"));
+	ASSERT_EQ(2 * rounds, info("ups"));
 	ASSERT_TRUE(drain(&seen));
-	ASSERT_LE(20, info("cpu3.task.tried"));
+	ASSERT_LE(2 * rounds, info("cpu3.task.tried"));
 	/* some are too long for any sub-buffer */
 	ASSERT_EQ(info("cpu3.task.tried"), seen.records + info("cpu3.task.refused"));
 	ASSERT_EQ(info("cpu3.task.refused"), info("lost"));
@@ -80,7 +81,7 @@ TEST_F_TIMEOUT(hotplug, nothing_is_lost_on_the_way, 120)
 TEST_F_TIMEOUT(hotplug, in_a_storm, 240)
 {
 	struct reader r[4] = {};
-	unsigned int cpu, i;
+	unsigned int cpu, i, rounds = storm_rounds(5);
 
 	CTL("open subbuf=4096 n=8 at_hotplug=1");
 	for (cpu = 0; cpu < 4; cpu++) {
@@ -90,7 +91,7 @@ TEST_F_TIMEOUT(hotplug, in_a_storm, 240)
 		r[cpu].subbuf = 4096;
 		reader_start(&r[cpu]);
 	}
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < rounds; i++) {
 		CTL("storm ms=1000 period=1000");
 		OFFLINE();
 		ONLINE();
@@ -105,7 +106,7 @@ TEST_F_TIMEOUT(hotplug, in_a_storm, 240)
 				  r[cpu].seen.ctx[i].got + info("cpu%u.%s.refused", cpu, name[i]) +
 				  info("cpu%u.%s.discarded", cpu, name[i]));
 	}
-	ASSERT_LE(10, info("ups"));
+	ASSERT_LE(2 * rounds, info("ups"));
 }
 
 /* Opening takes long, for large buffers. CPUs need not wait for it. */
@@ -133,7 +134,7 @@ TEST_F_TIMEOUT(hotplug, open_while_a_cpu_comes_and_goes, 120)
 	int stop = 0;
 
 	pthread_create(&thread, NULL, flip, &stop);
-	for (unsigned int i = 0; i < 50; i++) {
+	for (unsigned int i = 0; i < storm_rounds(50); i++) {
 		CTL("open subbuf=65536 n=2 at_hotplug=1");
 		usleep(20000);
 		/* a record of a CPU without a buffer would count here */

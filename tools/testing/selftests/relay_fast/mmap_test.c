@@ -297,7 +297,7 @@ TEST_F_TIMEOUT(hostile, reader_page, 120)
 		pthread_create(&v[cpu].scribbler, NULL, scribble, &v[cpu]);
 		pthread_create(&v[cpu].user, NULL, use, &v[cpu]);
 	}
-	CTL("storm ms=4000");
+	CTL("storm ms=%u", storm_rounds(4000));
 	CTL("stormwait");
 	for (unsigned int cpu = 1; cpu < ncpus; cpu++) {
 		wait_for_reads(&v[cpu], 1);

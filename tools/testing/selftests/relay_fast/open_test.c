@@ -332,17 +332,17 @@ static bool open_fails(void)
 
 TEST_F_TIMEOUT(open, a_thousand_times_leaks_nothing, 180)
 {
-	ASSERT_FALSE(leaks(open_close, 1000, false));
+	ASSERT_FALSE(leaks(open_close, storm_rounds(1000), false));
 }
 
 TEST_F_TIMEOUT(open, release_after_close_leaks_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_use_close, 200, false));
+	ASSERT_FALSE(leaks(open_use_close, storm_rounds(200), false));
 }
 
 TEST_F_TIMEOUT(open, failing_leaks_nothing, 120)
 {
-	ASSERT_FALSE(leaks(open_fails, 200, false));
+	ASSERT_FALSE(leaks(open_fails, storm_rounds(200), false));
 }
 
 TEST_F_TIMEOUT(open, users_while_channels_come_and_go, 120)
@@ -350,7 +350,7 @@ TEST_F_TIMEOUT(open, users_while_channels_come_and_go, 120)
 	struct users users;
 
 	users_start(&users);
-	for (unsigned int i = 0; i < 60; i++) {
+	for (unsigned int i = 0; i < storm_rounds(60); i++) {
 		CTL("open subbuf=4096 n=4 flags=%u", i % 2);
 		CTL("write cpu=%u len=500 count=20", i % online_cpus());
 		CTL("close");
@@ -399,7 +399,7 @@ TEST_F(open, client_goes_without_closing)
 
 TEST_F_TIMEOUT(open, unload_while_written, 240)
 {
-	for (unsigned int i = 0; i < 30; i++)
+	for (unsigned int i = 0; i < storm_rounds(30); i++)
 		ASSERT_TRUE(unload_round());
 }
 
@@ -408,7 +408,7 @@ TEST_F_TIMEOUT(open, unload_while_written_and_used, 240)
 	struct users users;
 
 	users_start(&users);
-	for (unsigned int i = 0; i < 10; i++)
+	for (unsigned int i = 0; i < storm_rounds(10); i++)
 		ASSERT_TRUE(unload_round());
 	users_stop(&users);
 }

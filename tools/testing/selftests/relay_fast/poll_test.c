@@ -177,14 +177,13 @@ FIXTURE_VARIANT_ADD(rounds, some) { .subbuf = 4096, .n = 4, .bytes = 512, .step 
 FIXTURE_VARIANT_ADD(rounds, subbuf) { .subbuf = 1024, .n = 4, .bytes = 1024, .step = 128, .watermark = 0 };
 FIXTURE_VARIANT_ADD(rounds, half) { .subbuf = 64, .n = 2, .bytes = 64, .step = 32, .watermark = ~0ull };
 
-#define ROUNDS	1000
-
 /*
  * The writer writes exactly as much as the reader waits for, while the reader goes to sleep. A wake-up that
  * is lost ends in a timeout, a sub-buffer that is burnt in another position.
  */
 TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 {
+	const unsigned int rounds = storm_rounds(1000);
 	uint64_t position = 0;
 	struct seen seen = { .cpu = 1 };
 	struct mapped m;
@@ -196,8 +195,8 @@ TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 	m.reader->watermark = variant->watermark;
 	before = stops(1);
 	ASSERT_LE(0, before);
-	CTL("rounds cpu=1 count=%u bytes=%u step=%u", ROUNDS, variant->bytes, variant->step);
-	for (unsigned int i = 0; i < ROUNDS; i++) {
+	CTL("rounds cpu=1 count=%u bytes=%u step=%u", rounds, variant->bytes, variant->step);
+	for (unsigned int i = 0; i < rounds; i++) {
 		ASSERT_EQ(READABLE, poll_for(m.fd, LONG_MS)) {
 			TH_LOG("round %u, %llu to read", i, (unsigned long long)(produced(&m) - position));
 		}
@@ -209,9 +208,9 @@ TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 	}
 	CTL("roundsend");
 	/* the writer expects what the reader is going to ask for; others stop the CPU now and then */
-	ASSERT_GT(ROUNDS / 10, stops(1) - before);
-	ASSERT_EQ((uint64_t)ROUNDS * variant->bytes, produced(&m));
-	ASSERT_EQ(ROUNDS * (variant->bytes / variant->step), seen.records);
+	ASSERT_GT(rounds / 10, stops(1) - before);
+	ASSERT_EQ((uint64_t)rounds * variant->bytes, produced(&m));
+	ASSERT_EQ(rounds * (variant->bytes / variant->step), seen.records);
 	ASSERT_EQ(0, m.ctl->lost);
 }
 
