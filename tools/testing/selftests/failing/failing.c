@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Repeats a system call with its n-th allocation failing, for n = 1, 2, ... until the call has no n-th allocation.
+ * Repeats a system call with its n-th allocation failing, for n = 1, 2, ... until the call has no n-th allocation;
+ * of a module's loading, from where the module itself is called.
  *
- *	failing STATE write FILE TEXT UNDO	writes TEXT, and UNDO after it has succeeded
- *	failing STATE insmod FILE PARAMETERS	loads a module, and unloads it
+ *	failing write FILE TEXT UNDO	writes TEXT, and UNDO after it has succeeded
+ *	failing insmod FILE PARAMETERS	loads a module, and unloads it
  *
- * STATE is a shell command that prints what must be the same after a failure, and after a success that was undone. Prints
- * how many allocations there were; says what is wrong and fails otherwise.
+ * What debugfs has, the modules, and what is registered on hooks and as kprobes must be the same after a failure, and
+ * after a success that was undone. Prints how many allocations there were; says what is wrong and fails otherwise.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,9 @@
 #include <unistd.h>
 
 #define MOST 2000
+#define DEBUGFS "/sys/kernel/debug"
+/* What the event module:module_load left there, which comes when the loader has done all but call the module. */
+#define TRACE "/sys/kernel/tracing/trace"
 
 struct call {
 	const char *file, *text, *undo;
@@ -53,19 +59,119 @@ static unsigned int left(void)
 	return atoi(text);
 }
 
-static char *state(const char *command)
-{
-	size_t size = 1 << 20, len;
-	char *text = malloc(size);
-	FILE *pipe = popen(command, "r");
+/* What must be the same after a failed call: lines, which are compared in order. */
+struct state {
+	char **line;
+	size_t lines, room;
+};
 
-	if (!text || !pipe)
+static void add_line(struct state *s, const char *line)
+{
+	if (s->lines == s->room) {
+		s->room = s->room ? 2 * s->room : 1024;
+		s->line = realloc(s->line, s->room * sizeof(*s->line));
+		if (!s->line)
+			die("state");
+	}
+	s->line[s->lines] = strdup(line);
+	if (!s->line[s->lines++])
 		die("state");
-	len = fread(text, 1, size - 1, pipe);
-	text[len] = '\0';
-	if (pclose(pipe))
-		die("state");
-	return text;
+}
+
+/* The names of what is in @path and the folders below, @depth deep; not of what others change all the time. */
+static void add_names(struct state *s, const char *path, int depth)
+{
+	static const char *const others[] = { ".", "..", "slab", "kunit", "tracing" };
+	struct dirent *entry;
+	char name[PATH_MAX];
+	unsigned int i;
+	DIR *dir;
+
+	dir = opendir(path);
+	if (!dir)
+		return;
+	while ((entry = readdir(dir))) {
+		for (i = 0; i < sizeof(others) / sizeof(*others); i++)
+			if (!strcmp(entry->d_name, others[i]))
+				break;
+		if (i < sizeof(others) / sizeof(*others))
+			continue;
+		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+		add_line(s, name);
+		if (depth > 1 && entry->d_type == DT_DIR)
+			add_names(s, name, depth - 1);
+	}
+	closedir(dir);
+}
+
+/* Takes " WORD=NUMBER" out of @line. */
+static void without_count(char *line, const char *word)
+{
+	char *at = strstr(line, word);
+	size_t len = strlen(word);
+
+	if (at)
+		memmove(at, at + len + strspn(at + len, "0123456789"), strlen(at + len + strspn(at + len, "0123456789")) + 1);
+}
+
+/* The lines of a file, without counts; or, of /proc/modules, the names. None if there is no such file. */
+static void add_file(struct state *s, const char *path, int first_word)
+{
+	char *line = NULL;
+	size_t size = 0;
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return;
+	while (getline(&line, &size, f) > 0) {
+		line[strcspn(line, first_word ? " \n" : "\n")] = '\0';
+		without_count(line, " hits=");
+		without_count(line, " stops=");
+		add_line(s, line);
+	}
+	free(line);
+	fclose(f);
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static struct state state(void)
+{
+	struct state s = { };
+
+	add_names(&s, DEBUGFS, 3);
+	add_file(&s, "/proc/modules", 1);
+	add_file(&s, DEBUGFS "/gkhi/hooks", 0);
+	add_file(&s, DEBUGFS "/kprobes/list", 0);
+	qsort(s.line, s.lines, sizeof(*s.line), compare);
+	return s;
+}
+
+static void forget(struct state *s)
+{
+	while (s->lines)
+		free(s->line[--s->lines]);
+	free(s->line);
+}
+
+/* Whether they are the same; if @show, says on standard error which lines only one has. */
+static int same(const struct state *a, const struct state *b, int show)
+{
+	size_t i = 0, j = 0;
+	int order, equal = 1;
+
+	while (i < a->lines || j < b->lines) {
+		order = i == a->lines ? 1 : j == b->lines ? -1 : strcmp(a->line[i], b->line[j]);
+		if (order && show)
+			fprintf(stderr, "%s: %s\n", order < 0 ? "before" : "after", order < 0 ? a->line[i] : b->line[j]);
+		equal &= !order;
+		i += order <= 0;
+		j += order >= 0;
+	}
+	return equal;
 }
 
 static void wait_a_little(void)
@@ -74,37 +180,39 @@ static void wait_a_little(void)
 }
 
 /* The state as it stays: what is freed later than the call has gone. */
-static char *settled(const char *command)
+static struct state settled(void)
 {
-	char *text = state(command), *again;
+	struct state s = state(), again;
 	int tries;
 
 	for (tries = 0; tries < 100; tries++) {
 		wait_a_little();
-		again = state(command);
-		if (!strcmp(text, again)) {
-			free(again);
-			return text;
+		again = state();
+		if (same(&s, &again, 0)) {
+			forget(&again);
+			return s;
 		}
-		free(text);
-		text = again;
+		forget(&s);
+		s = again;
 	}
 	die("state: it keeps changing");
-	return NULL;
+	return s;
 }
 
-/* The same if it comes to be what it was before, which takes no time if it is that at once. */
-static char *state_again(const char *command, const char *before)
+/* Whether the state is what it was before, or comes to be so; says what is different otherwise. */
+static int as_before(const struct state *before)
 {
-	char *text = state(command);
-	int tries;
+	struct state now = state();
+	int tries, equal;
 
-	for (tries = 0; tries < 50 && strcmp(text, before); tries++) {
+	for (tries = 0; tries < 50 && !same(before, &now, 0); tries++) {
 		wait_a_little();
-		free(text);
-		text = state(command);
+		forget(&now);
+		now = state();
 	}
-	return text;
+	equal = same(before, &now, 1);
+	forget(&now);
+	return equal;
 }
 
 static int do_call(const struct call *c)
@@ -124,16 +232,10 @@ static void undo(const struct call *c)
 		die("undo");
 }
 
-static void show(const char *title, const char *text)
-{
-	fprintf(stderr, "--- %s\n%s", title, text);
-}
-
 /* The call with its n-th allocation failing. Returns whether it had one; *tolerated is counted, *wrong set. */
-static int once(const struct call *c, const char *command, const char *before, unsigned int n, int *tolerated, int *wrong)
+static int once(const struct call *c, const struct state *before, unsigned int n, int *tolerated, int *wrong)
 {
 	int ret, failed;
-	char *after;
 
 	set_nth(n);
 	ret = do_call(c);
@@ -147,15 +249,56 @@ static int once(const struct call *c, const char *command, const char *before, u
 		fprintf(stderr, "allocation %u%s: %s\n", n, failed ? "" : " (none failed)", strerror(-ret));
 		*wrong = 1;
 	}
-	after = state_again(command, before);
-	if (strcmp(before, after)) {
+	if (!as_before(before)) {
 		fprintf(stderr, "allocation %u: %s, and not as before\n", n, ret ? strerror(-ret) : "success");
-		show("before", before);
-		show("after", after);
 		*wrong = 1;
 	}
-	free(after);
 	return failed;
+}
+
+/* Whether the module is called although its loading's n-th allocation fails. */
+static int comes_to_init(const struct call *c, unsigned int n)
+{
+	int trace = open(TRACE, O_WRONLY | O_TRUNC | O_CLOEXEC), called = 0, ret;
+	char *line = NULL;
+	size_t size = 0;
+	FILE *f;
+
+	if (trace < 0)
+		die(TRACE);
+	close(trace);
+	set_nth(n);
+	ret = do_call(c);
+	set_nth(0);
+	if (!ret)
+		undo(c);
+	f = fopen(TRACE, "re");
+	if (!f)
+		die(TRACE);
+	while (getline(&line, &size, f) > 0)
+		called |= strstr(line, "module_load: ") && strstr(line, c->module);
+	free(line);
+	fclose(f);
+	return called;
+}
+
+/*
+ * The first allocation after those of the kernel's loader, which come first and are not what is tested: hundreds, most of
+ * them for sysfs. A few earlier, since their number is not always the same.
+ */
+static unsigned int first_of_init(const struct call *c)
+{
+	unsigned int low = 0, high = MOST;
+
+	while (high - low > 1) {
+		unsigned int n = (low + high) / 2;
+
+		if (comes_to_init(c, n))
+			high = n;
+		else
+			low = n;
+	}
+	return high > 3 ? high - 3 : 1;
 }
 
 /* The module's name: the file's, as the kernel writes it. */
@@ -175,17 +318,17 @@ int main(int argc, char **argv)
 {
 	struct call c = { };
 	int tolerated = 0, wrong = 0;
-	unsigned int n;
-	char *before;
+	unsigned int n, first = 1;
+	struct state before;
 
-	if (argc == 6 && !strcmp(argv[2], "write"))
-		c.undo = argv[5];
-	else if (argc == 5 && !strcmp(argv[2], "insmod"))
-		c.module = module_name(argv[3]);
+	if (argc == 5 && !strcmp(argv[1], "write"))
+		c.undo = argv[4];
+	else if (argc == 4 && !strcmp(argv[1], "insmod"))
+		c.module = module_name(argv[2]);
 	else
-		return fprintf(stderr, "usage: failing STATE write FILE TEXT UNDO | STATE insmod FILE PARAMETERS\n"), 2;
-	c.file = argv[3];
-	c.text = argv[4];
+		return fprintf(stderr, "usage: failing write FILE TEXT UNDO | insmod FILE PARAMETERS\n"), 2;
+	c.file = argv[2];
+	c.text = argv[3];
 	c.fd = open(c.file, (c.module ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
 	fail_nth = open("/proc/self/fail-nth", O_RDWR | O_CLOEXEC);
 	if (c.fd < 0 || fail_nth < 0)
@@ -199,10 +342,12 @@ int main(int argc, char **argv)
 		die("without a failure");
 	}
 	undo(&c);
-	before = settled(argv[1]);
-	for (n = 1; n < MOST && !wrong; n++)
-		if (!once(&c, argv[1], before, n, &tolerated, &wrong))
+	if (c.module)
+		first = first_of_init(&c);
+	before = settled();
+	for (n = first; n < MOST && !wrong; n++)
+		if (!once(&c, &before, n, &tolerated, &wrong))
 			break;
-	printf("%u allocations, %d of them without consequence\n", n - 1, tolerated);
-	return wrong || n == MOST || n == 1;
+	printf("%u allocations, %d of them without consequence\n", n - first, tolerated);
+	return wrong || n == MOST || n == first;
 }
