@@ -7,6 +7,7 @@
 use ferro_gkhi::points::Int3;
 use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::Answer;
+use ferro_gkhi::EnginePromise;
 use ferro_gkhi::NoReturn;
 use ferro_gkhi::Registered;
 use ferro_sys::regs::Regs;
@@ -70,14 +71,18 @@ pub(crate) fn register<H: TrapHandler>(
     let int3 = unsafe {
         Registered::<Int3>::builder(name)
             .disarmed()
-            .register_engine(|_call, (regs,)| answer(breakpoint::<H>(regs)))
+            .register_engine(EnginePromise::new(), |_call, (regs,)| {
+                answer(breakpoint::<H>(regs))
+            })
     }?;
     // SAFETY: `TrapHandler` guarantees what the hook wants of an exit: it ends the dispatch for faults that it has dealt with
     // only, and does not sleep. The hook passes the registers of the fault, which nobody else uses until the exit returns.
     let fault = unsafe {
         Registered::<KernelFault>::builder(name)
             .disarmed()
-            .register_engine(|_call, (regs, trapnr, _)| answer(fault::<H>(regs, trapnr)))
+            .register_engine(EnginePromise::new(), |_call, (regs, trapnr, _)| {
+                answer(fault::<H>(regs, trapnr))
+            })
     }?;
     Ok((int3, fault))
 }

@@ -20,9 +20,9 @@ use ferro_sys::hook::Target;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use crate::bookkeeping::Hook;
+use crate::bookkeeping::Hooks;
 use crate::error::Error;
-use crate::registry::Hook;
-use crate::registry::Hooks;
 
 /// What one hook is going to call.
 struct Change {

@@ -10,11 +10,10 @@ use core::panic::Location;
 
 use ferro_core::hooks::Op;
 use ferro_core::hooks::Priority;
-use ferro_sys::cpu::CpuId;
-use ferro_sys::hook::points::CpuPrepare;
 use ferro_sys::hook::typed::Answer;
 use ferro_sys::hook::typed::AsIs;
 use ferro_sys::hook::typed::Call;
+use ferro_sys::hook::typed::EnginePromise;
 use ferro_sys::hook::typed::Entry;
 use ferro_sys::hook::typed::ExitOn;
 use ferro_sys::hook::typed::Hook;
@@ -24,13 +23,17 @@ use ferro_sys::hook::typed::Spec;
 use ferro_sys::hook::Note;
 use kernel::prelude::*;
 
+use crate::change::apply;
+use crate::context::check_context;
 use crate::error::Error;
-use crate::ffi;
+use crate::handle::ExitId;
+use crate::handle::Handle;
+use crate::raw::exit::parts_of;
+use crate::register;
+use crate::register::NewExit;
+use crate::register::Shape;
 use crate::registry;
-use crate::registry::ExitId;
-use crate::registry::Handle;
-use crate::registry::NewExit;
-use crate::registry::Shape;
+use crate::release::finish;
 
 /// A registered exit, of a hook `H`, called under the condition `C`.
 ///
@@ -64,7 +67,7 @@ pub struct Builder<'a, H: Spec, C: Entry = AsIs> {
 
 /// An address in the module of the code that calls: the location is data of it, while the function may be an instance in another
 /// module.
-pub(crate) fn code_at(location: &'static Location<'static>) -> usize {
+fn code_at(location: &'static Location<'static>) -> usize {
     core::ptr::from_ref(location).addr()
 }
 
@@ -96,15 +99,15 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
         exit: E,
         origin: usize,
     ) -> Result<Registered<H, C>, Error> {
-        registry::check_context()?;
+        check_context()?;
         let exit = KBox::new(exit, GFP_KERNEL)?;
-        let mut parts = ffi::parts_of::<H, C, E>(&exit);
+        let mut parts = parts_of::<H, C, E>(&exit);
         if self.is_pinned {
             parts.pin();
         }
         // Before it is registered, so that it is there in any case.
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;
-        let id = registry::register(&NewExit {
+        let id = register::register(&NewExit {
             hook: H::NAME,
             name: self.name,
             priority: self.priority,
@@ -119,7 +122,7 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
             }),
             origin,
         })?;
-        registry::own(id, exit);
+        register::own(id, exit);
         note.set(id.number());
         let registered = Registered {
             id,
@@ -156,6 +159,26 @@ impl<H: Open, C: Entry> Builder<'_, H, C> {
     }
 }
 
+impl<H: Spec, C: Entry> Builder<'_, H, C> {
+    /// Registers the exit of an engine, on a hook where an exit can break the kernel: the engine has promised that this one
+    /// does not. It is pinned, as by [`Builder::pinned`].
+    ///
+    /// Context and errors: as for [`Builder::register`].
+    #[track_caller]
+    pub fn register_engine<F>(
+        self,
+        _promise: EnginePromise<H>,
+        exit: F,
+    ) -> Result<Registered<H, C>, Error>
+    where
+        F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
+        F: Send + Sync + 'static,
+    {
+        self.pinned()
+            .register_from(exit, code_at(Location::caller()))
+    }
+}
+
 impl<H: Spec, C: Entry> Registered<H, C> {
     /// Describes an exit. `name` is for debugfs.
     pub fn builder(name: &CStr) -> Builder<'_, H, C> {
@@ -169,27 +192,10 @@ impl<H: Spec, C: Entry> Registered<H, C> {
     }
 }
 
-impl Registered<CpuPrepare> {
-    /// Has `prepare` called before a CPU comes up; an error keeps it down. It is pinned and armed, and not called for
-    /// CPUs that are up already.
-    ///
-    /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for writing.
-    /// Errors: as for [`Builder::register`].
-    pub fn before_cpus(name: &CStr, prepare: fn(CpuId) -> Result) -> Result<Self, Error> {
-        let call = move |_call: &Call<'_, _, _>, (cpu,)| {
-            let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(prepare);
-            prepared.map_or_else(|e| Answer::Return(e.to_errno()), |()| Answer::Continue)
-        };
-        // It is the module of `prepare` that must not go first, whoever called this for it.
-        let origin = (prepare as *const ()).addr();
-        Self::builder(name).pinned().register_from(call, origin)
-    }
-}
-
 impl<H: Spec, C: Entry> Drop for Registered<H, C> {
     fn drop(&mut self) {
         if let Some(note) = self.note.take() {
-            registry::finish(note);
+            finish(note);
         }
     }
 }
@@ -197,7 +203,7 @@ impl<H: Spec, C: Entry> Drop for Registered<H, C> {
 mod sealed {
     /// Who has a number.
     pub trait Numbered {
-        fn id(&self) -> crate::registry::ExitId;
+        fn id(&self) -> crate::handle::ExitId;
     }
 }
 
@@ -208,7 +214,7 @@ pub trait AnyExit: sealed::Numbered {
     /// Context: process; sleeps.
     /// Errors: [`Error::Deleted`] if the hook is gone, [`Error::CannotWait`], [`Error::NoMemory`].
     fn arm(&self) -> Result<(), Error> {
-        registry::apply(Op::Arm, &[self.id().handle()])
+        apply(Op::Arm, &[self.id().handle()])
     }
 
     /// Has the hook call it no longer, and waits until no CPU is in it.
@@ -217,7 +223,7 @@ pub trait AnyExit: sealed::Numbered {
     /// Errors: [`Error::CannotWait`] in an exit and where one may not sleep; [`Error::StillCalled`] if it is disarmed, but
     /// was called where it must not sleep, and sleeps or is the caller; [`Error::NoMemory`].
     fn disarm(&self) -> Result<(), Error> {
-        registry::apply(Op::Disarm, &[self.id().handle()])
+        apply(Op::Disarm, &[self.id().handle()])
     }
 
     /// Whether it is armed.
@@ -243,14 +249,14 @@ impl<H: Spec, C: Entry> AnyExit for Registered<H, C> {}
 ///
 /// Errors: as for [`AnyExit::arm`].
 pub fn arm(exits: &[&dyn AnyExit]) -> Result<(), Error> {
-    registry::apply(Op::Arm, &handles(exits)?)
+    apply(Op::Arm, &handles(exits)?)
 }
 
 /// Disarms exits, all in one step or none, and waits until no CPU is in them.
 ///
 /// Errors: as for [`AnyExit::disarm`].
 pub fn disarm(exits: &[&dyn AnyExit]) -> Result<(), Error> {
-    registry::apply(Op::Disarm, &handles(exits)?)
+    apply(Op::Disarm, &handles(exits)?)
 }
 
 fn handles(exits: &[&dyn AnyExit]) -> Result<KVec<Handle>, Error> {

@@ -2,24 +2,45 @@
 
 //! GKHI, the hook registry: hooks, and the exits that modules attach to them.
 //!
-//! `registry.rs` has the operations, `effect.rs` brings a change to the hooks' places, `files.rs` is debugfs
-//! `gkhi/`; `exit.rs` and `identified.rs` are the interface for Rust, `points.c` the kernel's own hook points,
-//! `ffi.rs` the interface for C. The bookkeeping is in `ferro_core::hooks`, the mechanics in
-//! `ferro_sys::hook`. See `Documentation/gkhi.rst`.
+//! - The interface for Rust: `exit.rs`, `before_cpus.rs` and `identified.rs`; for C: `exports.rs`.
+//! - What is asked for: `register.rs` and `identify.rs` bring exits and hooks, `change.rs` arms, disarms and deregisters
+//!   exits, `release.rs` takes away what an owner has dropped and what a module leaves behind.
+//! - How it is done: `effect.rs` brings a change to the hooks' places, `waiting.rs` waits for what it has taken out of use,
+//!   `settle.rs` looks after what was still called then (`leaving.rs`).
+//! - What is known: `registry.rs`, of `hook_entry.rs` and `exit_entry.rs`, in the lists of `bookkeeping.rs`.
+//! - debugfs `gkhi/`: `debugfs_nodes.rs` and `files.rs`. The kernel's own hook points: `points.c`.
+//!
+//! The rules of the bookkeeping are in `ferro_core::hooks`, the mechanics in `ferro_sys::hook`, and what only this crate needs
+//! `unsafe` for in `raw/`. See `Documentation/gkhi.rst`.
 
 /// Prefix of what this crate prints.
 const __LOG_PREFIX: &[u8] = b"gkhi\0";
 
+mod before_cpus;
+mod bookkeeping;
+mod change;
+mod context;
+mod debugfs_nodes;
 mod effect;
 mod error;
 mod exit;
-mod ffi;
+mod exit_entry;
+mod exports;
 mod files;
+mod handle;
+mod hook_entry;
 mod identified;
-mod lists;
+mod identify;
+mod leaving;
+mod name;
+mod raw;
+mod register;
 mod registry;
+mod release;
+mod settle;
 #[cfg(CONFIG_GKHI_KUNIT_TEST)]
 mod tests;
+mod waiting;
 
 pub use error::Error;
 pub use exit::arm;
@@ -36,6 +57,7 @@ pub use ferro_sys::hook::typed::Answer;
 pub use ferro_sys::hook::typed::AsIs;
 pub use ferro_sys::hook::typed::Call;
 pub use ferro_sys::hook::typed::CpusStopped;
+pub use ferro_sys::hook::typed::EnginePromise;
 pub use ferro_sys::hook::typed::ExitOn;
 pub use ferro_sys::hook::typed::Hook;
 pub use ferro_sys::hook::typed::NoReturn;

@@ -11,72 +11,31 @@
 use ferro_core::hooks::Op;
 use ferro_core::hooks::Priority;
 use ferro_core::hooks::State;
-use ferro_sys::fs::debugfs::Dir;
-use ferro_sys::fs::debugfs::File;
-use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
 use ferro_sys::fs::fops::UserSrc;
 use ferro_sys::fs::lines::Lines;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
-use ferro_sys::sync::counted::Shared;
-use kernel::bindings;
 use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
+use crate::bookkeeping::Hook;
+use crate::change::apply;
+use crate::debugfs_nodes::exit_file;
+use crate::debugfs_nodes::Armed;
+use crate::debugfs_nodes::Root;
+use crate::debugfs_nodes::RootFile;
 use crate::error::Error;
+use crate::exit_entry::ExitEntry;
+use crate::handle::Handle;
+use crate::raw::locks::lock_files;
 use crate::registry;
-use crate::registry::Guest;
-use crate::registry::Handle;
-use crate::registry::Hook;
+use crate::registry::with;
 
-/// Bytes of a name.
-pub(crate) const NAME_MAX: usize = bindings::GKH_NAME_MAX as usize;
 /// Bytes that one write to `arm` or `disarm` can have.
 const LIST_MAX: usize = 65536;
-
-/// Whether a hook's directory would have the name of a file.
-pub(crate) fn is_reserved(name: &CStr) -> bool {
-    [c"hooks", c"arm", c"disarm"].contains(&name)
-}
-
-/// The directory and its own files.
-pub(crate) struct Root {
-    // In the order in which they have to go.
-    _files: KVec<File<Shared<RootFile>>>,
-    dir: Dir,
-}
-
-impl Root {
-    pub(crate) fn dir(&self) -> &Dir {
-        &self.dir
-    }
-}
-
-/// Makes them.
-pub(crate) fn root() -> Result<Root> {
-    let dir = Dir::new(c"gkhi")?;
-    let mut files = KVec::new();
-    let mut add = |name, mode, file| -> Result {
-        let file = dir.file(name, mode, &ROOT_FILES, Shared::new(Ok(file))?)?;
-        Ok(files.push(file, GFP_KERNEL)?)
-    };
-    add(c"hooks", 0o400, RootFile::Hooks)?;
-    add(c"arm", 0o200, RootFile::Change(Op::Arm))?;
-    add(c"disarm", 0o200, RootFile::Change(Op::Disarm))?;
-    Ok(Root { _files: files, dir })
-}
-
-pub(crate) enum RootFile {
-    Hooks,
-    /// `hooks`, as it was when it was opened.
-    Listed(KVVec<u8>),
-    Change(Op),
-}
-
-static ROOT_FILES: FileTable<Shared<RootFile>> = FileTable::built_in();
 
 impl NodeOps for RootFile {
     fn snapshot(&self) -> Result<Option<Self>> {
@@ -103,7 +62,7 @@ impl NodeOps for RootFile {
         let mut bytes = KVVec::with_capacity(from.len(), GFP_KERNEL)?;
         bytes.resize(from.len(), 0, GFP_KERNEL)?;
         let text = from.text(&mut bytes)?;
-        Ok(registry::apply(*op, &named(text)?)?)
+        Ok(apply(*op, &named(text)?)?)
     }
 }
 
@@ -135,22 +94,8 @@ fn named(text: &[u8]) -> Result<KVec<Handle>> {
     }
 }
 
-/// The file of an exit.
-pub(crate) type ExitFile = File<Shared<Armed>>;
-
-/// Makes it.
-pub(crate) fn exit_file(dir: &Dir, name: &CStr, id: usize) -> Result<ExitFile> {
-    dir.file(name, 0o600, &EXIT_FILES, Shared::new(Ok(Armed { id }))?)
-}
-
-pub(crate) struct Armed {
-    id: usize,
-}
-
-static EXIT_FILES: FileTable<Shared<Armed>> = FileTable::built_in();
-
 impl Armed {
-    fn with<R>(&self, f: impl FnOnce(&Guest) -> R) -> Result<R> {
+    fn with<R>(&self, f: impl FnOnce(&ExitEntry) -> R) -> Result<R> {
         let guard = registry::lock();
         let mut exits = guard.iter().flat_map(|r| r.table.exits());
         let exit = exits.find(|e| e.id == self.id).ok_or(Error::Unregistered)?;
@@ -162,7 +107,7 @@ impl Armed {
     }
 
     fn is_pinned(&self) -> Result<bool> {
-        self.with(Guest::is_pinned)
+        self.with(ExitEntry::is_pinned)
     }
 }
 
@@ -182,7 +127,7 @@ impl NodeOps for Armed {
             true => Op::Arm,
             false => Op::Disarm,
         };
-        Ok(registry::apply(op, &[self.handle()?])?)
+        Ok(apply(op, &[self.handle()?])?)
     }
 }
 
@@ -197,9 +142,9 @@ fn list() -> Result<KVVec<u8>> {
 }
 
 fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
-    let (host, place) = (&hook.body, hook.body.site.hook());
-    let armed = |g: &Guest, state| state == State::Armed && !g.node.is_spent();
-    let (mut hits, mut active) = (host.past_hits.wrapping_add(host.dispatches.sum()), false);
+    let (entry, place) = (&hook.body, hook.body.site.hook());
+    let armed = |g: &ExitEntry, state| state == State::Armed && !g.node.is_spent();
+    let (mut hits, mut active) = (entry.past_hits.wrapping_add(entry.dispatches.sum()), false);
     for exit in hook.exits() {
         hits = hits.wrapping_add(exit.body.counters().direct_hits());
         active |= armed(&exit.body, exit.state());
@@ -215,10 +160,10 @@ fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
         (false, true) => "ro_ret",
         (true, true) => "rw_ret",
     };
-    let owner = host.owner.as_str();
+    let owner = entry.owner.as_str();
     text.write_fmt(fmt!(
         "hook={} module={owner} context={context} access={access}",
-        host.name()
+        entry.name()
     ))?;
     write_params(text, place.params().to_bytes())?;
     match place.sites() {
@@ -228,34 +173,34 @@ fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
     let (active, exits) = (u8::from(active), hook.exits().len());
     text.write_fmt(fmt!(" active={active} hits={hits} exits={exits}\n"))?;
     for (index, exit) in hook.exits().iter().enumerate() {
-        let guest = &exit.body;
+        let entry = &exit.body;
         let priority = match exit.priority {
             Priority::First => "first",
             Priority::Last => "last",
             Priority::Only => "only",
             Priority::Unspecified | Priority::UnspecifiedLifo => "unspecified",
         };
-        let conditions = match guest.condition() {
+        let conditions = match entry.condition() {
             Condition::None => "none",
             Condition::IrqsOff => "irqs_off",
             Condition::CpusStopped => "cpus_stopped",
         };
-        let counters = guest.counters();
-        let armed = u8::from(armed(guest, exit.state()));
+        let counters = entry.counters();
+        let armed = u8::from(armed(entry, exit.state()));
         text.write_fmt(fmt!(
             "  exit={} order={} priority={priority}",
-            &*guest.name,
+            &*entry.name,
             index + 1
         ))?;
         text.write_fmt(fmt!(
             " conditions={conditions} params={} armed={armed}",
-            guest.params
+            entry.params
         ))?;
         let (hits, stops) = (counters.hits(), counters.stops());
         text.write_fmt(fmt!(
             " hits={hits} stops={stops} module={} pinned={}\n",
-            guest.owner.as_str(),
-            u8::from(guest.is_pinned())
+            entry.owner.as_str(),
+            u8::from(entry.is_pinned())
         ))?;
     }
     Ok(())
@@ -280,4 +225,25 @@ fn write_params(text: &mut Lines, params: &[u8]) -> fmt::Result {
         text.write_fmt(fmt!("{comma}{name}"))?;
     }
     Ok(())
+}
+
+/// debugfs is there.
+pub(crate) fn make_files() {
+    let _files = lock_files();
+    with(|registry| {
+        let Ok(root) = Root::new() else {
+            return;
+        };
+        for hook in registry.table.hooks_mut() {
+            let dir = root.dir().subdir(hook.body.name()).ok();
+            for exit in hook.exits_mut() {
+                let file = dir
+                    .as_ref()
+                    .map(|dir| exit_file(dir, &exit.body.name, exit.id));
+                exit.body.file = file.and_then(Result::ok);
+            }
+            hook.body.dir = dir;
+        }
+        registry.root = Some(root);
+    });
 }

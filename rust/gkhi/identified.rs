@@ -10,8 +10,10 @@ use ferro_sys::hook::typed::Spec;
 use ferro_sys::hook::Note;
 use kernel::prelude::*;
 
+use crate::context::check_context;
 use crate::error::Error;
-use crate::registry;
+use crate::identify::identify;
+use crate::release::finish;
 
 /// A hook that is known until this is dropped.
 ///
@@ -27,9 +29,9 @@ impl Identified {
     /// Errors: [`Error::Already`]; [`Error::NameTaken`]; [`Error::BadName`]; [`Error::BadHook`] if
     /// it is not a static; [`Error::CannotWait`]; [`Error::NoMemory`].
     pub fn register<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
-        registry::check_context()?;
+        check_context()?;
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;
-        note.set(registry::identify(hook.to_ref(), true)?);
+        note.set(identify(hook.to_ref(), true)?);
         Ok(Self(Some(note)))
     }
 }
@@ -37,7 +39,7 @@ impl Identified {
 impl Drop for Identified {
     fn drop(&mut self) {
         if let Some(note) = self.0.take() {
-            registry::finish(note);
+            finish(note);
         }
     }
 }

@@ -95,9 +95,23 @@ pub unsafe trait Spec: Sized + 'static {
 ///
 /// Whatever an exit answers does no harm. The hook is no trap: what an exit calls may trap again, without end.
 #[diagnostic::on_unimplemented(
-    message = "attaching to `{Self}` is for engines: `Builder::register_engine()`, which is unsafe"
+    message = "attaching to `{Self}` is for engines: `Builder::register_engine()`, which takes an `EnginePromise`"
 )]
 pub unsafe trait Open: Spec {}
+
+/// An engine's promise about one exit of a hook where an exit can break the kernel.
+pub struct EnginePromise<H>(PhantomData<fn(H)>);
+
+impl<H: Spec> EnginePromise<H> {
+    /// # Safety
+    ///
+    /// The exit that this is used for keeps what `<linux/gkhi_points.h>` says of the hook: it says of nothing that it is dealt
+    /// with that is not. It does not sleep, and neither drops nor disarms itself. If the hook is a trap, nothing that the exit
+    /// calls prints, or meets such a trap that this exit does not end at once.
+    pub unsafe fn new() -> Self {
+        Self(PhantomData)
+    }
+}
 
 mod sealed {
     pub trait Sealed {}

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bookkeeping's lists, of the kernel's vectors.
+//! The bookkeeping of `ferro_core::hooks`, in the kernel's vectors.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
 
+use ferro_core::hooks;
 use ferro_core::hooks::List;
 use ferro_core::hooks::Lists;
 use ferro_core::hooks::NoMemory;
 use kernel::prelude::*;
+
+use crate::exit_entry::ExitEntry;
+use crate::hook_entry::HookEntry;
+
+/// All hooks and exits.
+pub(crate) type Hooks = hooks::Table<KernelLists, HookEntry, ExitEntry>;
+/// A hook and its exits.
+pub(crate) type Hook = hooks::Hook<KernelLists, HookEntry, ExitEntry>;
+/// An exit.
+pub(crate) type Exit = hooks::Exit<ExitEntry>;
 
 /// Lists of the kernel.
 pub(crate) struct KernelLists;

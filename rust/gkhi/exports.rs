@@ -4,91 +4,31 @@
 //!
 //! Contexts: process, but [`gkh_disarm_self`] anywhere.
 
-use core::panic::Location;
 use core::ptr::NonNull;
 
 use ferro_core::hooks::Op;
 use ferro_core::hooks::Priority;
 use ferro_sys::hook;
-use ferro_sys::hook::typed;
-use ferro_sys::hook::typed::Answer;
-use ferro_sys::hook::typed::Call;
-use ferro_sys::hook::typed::Entry;
-use ferro_sys::hook::typed::ExitOn;
-use ferro_sys::hook::typed::Spec;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::Module;
 use ferro_sys::hook::Note;
 use ferro_sys::hook::Parts;
-use ferro_sys::hook::Site;
-use ferro_sys::sync::mutex::StaticGuard;
-use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 
+use crate::change;
 use crate::error::Error;
-use crate::exit::code_at;
-use crate::exit::Builder;
-use crate::exit::Registered;
+use crate::files;
+use crate::handle::ExitId;
+use crate::handle::Handle;
+use crate::identify;
+use crate::register;
+use crate::register::NewExit;
 use crate::registry;
-use crate::registry::ExitId;
-use crate::registry::Handle;
-use crate::registry::NewExit;
-use crate::registry::Registry;
-
-/// The registry's lock. It is usable before any initcall.
-pub(crate) fn lock() -> StaticGuard<Option<Registry>> {
-    static REGISTRY: StaticMutex<Option<Registry>> =
-        // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
-        unsafe { StaticMutex::new(&raw mut bindings::ferro_hook_lock, None) };
-    REGISTRY.lock()
-}
-
-/// The lock that is held while files in debugfs appear and vanish.
-pub(crate) fn lock_files() -> StaticGuard<()> {
-    static FILES: StaticMutex<()> =
-        // SAFETY: As above.
-        unsafe { StaticMutex::new(&raw mut bindings::ferro_hook_files_lock, ()) };
-    FILES.lock()
-}
-
-/// The calling side of a hook that is not in the registry yet.
-pub(crate) fn site_of(hook: HookRef) -> Result<Site> {
-    // SAFETY: Only `registry::identify()` calls this, with the registry locked and once for each hook that is in
-    // it; and a hook is taken out of it before it goes.
-    unsafe { Site::new(hook) }
-}
-
-/// What the registry needs to call an exit in Rust.
-pub(crate) fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &KBox<E>) -> Parts {
-    // SAFETY: What is in a box stays where it is; `Builder`, which alone calls this, gives the box to the registry, which
-    // drops it when it has deregistered the exit and no call of it is left. It compares the description with the hook's.
-    unsafe { typed::parts_of::<H, C, E>(exit) }
-}
-
-impl<H: Spec, C: Entry> Builder<'_, H, C> {
-    /// Registers the exit of an engine, on a hook where an exit can break the kernel. It is pinned, as by
-    /// [`Builder::pinned`].
-    ///
-    /// Context and errors: as for [`Builder::register`].
-    ///
-    /// # Safety
-    ///
-    /// The exit keeps what `<linux/gkhi_points.h>` says of the hook: it says of nothing that it is dealt with that is not.
-    /// It does not sleep, and neither drops nor disarms itself. If the hook is a trap, nothing that the exit calls prints, or
-    /// meets such a trap that this exit does not end at once.
-    #[track_caller]
-    pub unsafe fn register_engine<F>(self, exit: F) -> Result<Registered<H, C>, Error>
-    where
-        F: for<'a, 'b> Fn(&Call<'a, H, C>, H::Args<'b>) -> Answer<H::Return>,
-        F: Send + Sync + 'static,
-    {
-        self.pinned()
-            .register_from(exit, code_at(Location::caller()))
-    }
-}
+use crate::release;
+use crate::settle;
 
 fn errno(result: Result<(), Error>) -> c_int {
     result.map_or_else(|e| kernel::error::Error::from(e).to_errno(), |()| 0)
@@ -130,7 +70,7 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     if record.flags & PINNED != 0 {
         parts.pin();
     }
-    registry::register(&NewExit {
+    register::register(&NewExit {
         hook,
         name,
         priority,
@@ -193,7 +133,7 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
         handles.push(Handle { id, record }, GFP_KERNEL)?;
         next = NonNull::new(following);
     }
-    registry::apply(op, &handles)?;
+    change::apply(op, &handles)?;
     if op == Op::Deregister {
         let mut next = NonNull::new(list);
         while let Some(mut record) = next {
@@ -242,7 +182,7 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(
         hook.ok_or(Error::Missing)
-            .and_then(|hook| registry::identify(hook, false).map(|_| ())),
+            .and_then(|hook| identify::identify(hook, false).map(|_| ())),
     )
 }
 
@@ -253,7 +193,7 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
 unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
     // SAFETY: By the rules of this function.
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
-    errno(hook.ok_or(Error::Missing).and_then(registry::delete))
+    errno(hook.ok_or(Error::Missing).and_then(identify::delete))
 }
 
 /// # Safety
@@ -283,7 +223,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 /// For `rust/sys/hook/hook.c`.
 #[export]
 extern "C" fn ferro_hook_tidy() {
-    registry::tidy();
+    change::tidy();
 }
 
 /// # Safety
@@ -293,20 +233,20 @@ extern "C" fn ferro_hook_tidy() {
 unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
     if let Some(note) = NonNull::new(note) {
         // SAFETY: By the rules of this function.
-        registry::finish(unsafe { Note::of(note) });
+        release::finish(unsafe { Note::of(note) });
     }
 }
 
 /// For `rust/sys/hook/hook.c`.
 #[export]
 extern "C" fn ferro_hook_settle() {
-    registry::settle();
+    settle::settle();
 }
 
 /// For `rust/sys/hook/hook.c`.
 #[export]
 extern "C" fn ferro_hook_debugfs() {
-    registry::make_files();
+    files::make_files();
 }
 
 /// # Safety
@@ -316,6 +256,6 @@ extern "C" fn ferro_hook_debugfs() {
 unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
     if let Some(module) = NonNull::new(module.cast_mut()) {
         // SAFETY: It is there during this call.
-        registry::module_going(unsafe { &Module::new(module) });
+        release::module_going(unsafe { &Module::new(module) });
     }
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The nodes of debugfs `gkhi/`. What is read from them and written to them is in `files.rs`.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::Op;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::sync::counted::Shared;
+use kernel::prelude::*;
+
+/// The directory and its own files.
+pub(crate) struct Root {
+    // In the order in which they have to go.
+    _files: KVec<File<Shared<RootFile>>>,
+    dir: Dir,
+}
+
+impl Root {
+    /// Makes them.
+    pub(crate) fn new() -> Result<Self> {
+        let dir = Dir::new(c"gkhi")?;
+        let mut files = KVec::new();
+        let mut add = |name, mode, file| -> Result {
+            let file = dir.file(name, mode, &ROOT_FILES, Shared::new(Ok(file))?)?;
+            Ok(files.push(file, GFP_KERNEL)?)
+        };
+        add(c"hooks", 0o400, RootFile::Hooks)?;
+        add(c"arm", 0o200, RootFile::Change(Op::Arm))?;
+        add(c"disarm", 0o200, RootFile::Change(Op::Disarm))?;
+        Ok(Self { _files: files, dir })
+    }
+
+    /// The directory.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+}
+
+pub(crate) enum RootFile {
+    Hooks,
+    /// `hooks`, as it was when it was opened.
+    Listed(KVVec<u8>),
+    Change(Op),
+}
+
+static ROOT_FILES: FileTable<Shared<RootFile>> = FileTable::built_in();
+
+/// The file of an exit.
+pub(crate) type ExitFile = File<Shared<Armed>>;
+
+/// Makes it.
+pub(crate) fn exit_file(dir: &Dir, name: &CStr, id: usize) -> Result<ExitFile> {
+    dir.file(name, 0o600, &EXIT_FILES, Shared::new(Ok(Armed { id }))?)
+}
+
+pub(crate) struct Armed {
+    pub(crate) id: usize,
+}
+
+static EXIT_FILES: FileTable<Shared<Armed>> = FileTable::built_in();

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How an exit or a hook is named from outside of the registry.
+//!
+//! Contexts: any.
+#![deny(unsafe_code)]
+
+/// The number of an exit, which only the registry makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ExitId(pub(crate) usize);
+
+impl ExitId {
+    /// For a [`Note`].
+    pub(crate) fn number(self) -> usize {
+        self.0
+    }
+
+    /// As an exit in Rust is named in a change.
+    pub(crate) fn handle(self) -> Handle {
+        Handle {
+            id: self.0,
+            record: 0,
+        }
+    }
+}
+
+/// Which exit is meant: its number, and the address of its record, or 0.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    pub(crate) id: usize,
+    pub(crate) record: usize,
+}

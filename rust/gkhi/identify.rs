@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Hooks become known, and go.
+//!
+//! Contexts: process; sleeps.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::Op;
+use ferro_sys::cpu::percpu::PerCpuCounter;
+use ferro_sys::hook::count_of;
+use ferro_sys::hook::HookRef;
+use ferro_sys::hook::ModuleName;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::bookkeeping::Hook;
+use crate::context::check_context;
+use crate::error::Error;
+use crate::hook_entry::HookEntry;
+use crate::name::is_name;
+use crate::name::is_reserved;
+use crate::raw::locks::lock_files;
+use crate::raw::site::site_of;
+use crate::registry::with;
+use crate::waiting::finish_change;
+
+/// Makes a hook known; `typed` says that it was defined in Rust. Returns its number.
+pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<usize, Error> {
+    check_context()?;
+    let name = hook.name().ok_or(Error::BadName)?;
+    if !is_name(name) || is_reserved(name) {
+        return Err(Error::BadName);
+    }
+    // One on the heap would outlive its module.
+    if !hook.is_sound() || !hook.is_static() {
+        return Err(Error::BadHook);
+    }
+    if !typed && usize::try_from(hook.count()) != Ok(count_of(hook.params())) {
+        return Err(Error::BadHook);
+    }
+    let _files = lock_files();
+    with(|registry| {
+        if registry.hook(|h| h.site.hook() == hook).is_some() {
+            return Err(Error::Already);
+        }
+        if registry.hook(|h| h.name() == name).is_some() {
+            return Err(Error::NameTaken);
+        }
+        let dispatches = PerCpuCounter::new().map_err(|_| Error::NoMemory)?;
+        let entry = HookEntry {
+            site: site_of(hook).map_err(|_| Error::NoMemory)?,
+            owner: ModuleName::of(hook.address()),
+            typed,
+            dispatches: Arc::new(dispatches, GFP_KERNEL)?,
+            past_hits: 0,
+            dir: registry
+                .root
+                .as_ref()
+                .and_then(|root| root.dir().subdir(name).ok()),
+        };
+        Ok(registry.table.identify(hook.is_exclusive(), entry)?)
+    })
+}
+
+/// A hook is no longer there. Its exits stay registered, on nothing.
+pub(crate) fn delete(hook: HookRef) -> Result<(), Error> {
+    delete_where(|h| h.body.site.hook() == hook)
+}
+
+pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
+    check_context()?;
+    let lock_files = lock_files();
+    // What is taken out of use leaves this with the registry unlocked, since it is waited for.
+    let (grave, entry, files, mut watched) = with(|registry| {
+        let mut hooks = registry.table.hooks().iter();
+        let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
+        let (id, mut ids) = (hook.id, KVec::new());
+        for exit in hook.exits() {
+            ids.push(exit.id, GFP_KERNEL)?;
+        }
+        let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        let watched = registry.watch(&ids)?;
+        registry.table.prepare_delete(id)?;
+        let (grave, _) = registry.change(Op::Disarm, &ids)?;
+        // There is room, so that this does not fail.
+        let entry = registry.table.delete(id).ok();
+        for id in ids {
+            if let Some(file) = registry.table.exit_mut(id).and_then(|e| e.body.file.take()) {
+                let _ = files.push_within_capacity(file);
+            }
+        }
+        Ok::<_, Error>((grave, entry, files, watched))
+    })?;
+    drop(files);
+    let (dir, site) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.site)));
+    drop(dir);
+    drop(lock_files);
+    // An exit that still sleeps where it must not keeps what it needs.
+    let _ = finish_change(grave, &mut watched);
+    drop(site);
+    Ok(())
+}

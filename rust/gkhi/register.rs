@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! New exits.
+//!
+//! Contexts: process; sleeps.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::Priority;
+use ferro_sys::hook::is_lasting_text;
+use ferro_sys::hook::Condition;
+use ferro_sys::hook::Context;
+use ferro_sys::hook::Counters;
+use ferro_sys::hook::Exit as Node;
+use ferro_sys::hook::HookRef;
+use ferro_sys::hook::ModuleName;
+use ferro_sys::hook::Parts;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::Arc;
+
+use crate::bookkeeping::Exit;
+use crate::context::check_context;
+use crate::debugfs_nodes;
+use crate::error::Error;
+use crate::exit_entry::ExitEntry;
+use crate::exit_entry::Kept;
+use crate::handle::ExitId;
+use crate::hook_entry::HookEntry;
+use crate::name::is_name;
+use crate::raw::locks::lock_files;
+use crate::registry::with;
+
+/// What a Rust exit was compiled for.
+pub(crate) struct Shape {
+    pub(crate) params: &'static CStr,
+    pub(crate) modifiable: bool,
+    pub(crate) has_return: bool,
+    pub(crate) context: Context,
+    /// The hook that the type was made with; none for a hook of C.
+    pub(crate) defined: Option<HookRef>,
+}
+
+/// An exit to be registered.
+pub(crate) struct NewExit<'a> {
+    pub(crate) hook: &'a CStr,
+    pub(crate) name: &'a CStr,
+    pub(crate) priority: Priority,
+    pub(crate) params: u32,
+    pub(crate) parts: Parts,
+    pub(crate) shape: Option<Shape>,
+    /// An address in the module that registers it.
+    pub(crate) origin: usize,
+}
+
+/// Whether an exit that was compiled for the first can be called with the second.
+///
+/// The static that the exit's type was made with says it all; the names of C do not say what their types are, which is
+/// promised where an exit's types are declared.
+fn fits(shape: &Shape, entry: &HookEntry) -> bool {
+    let hook = entry.site.hook();
+    let rest = hook
+        .params()
+        .to_bytes()
+        .strip_prefix(shape.params.to_bytes());
+    let same = match shape.defined {
+        Some(defined) => entry.typed && defined == hook,
+        None => !entry.typed && shape.modifiable == hook.is_modifiable(),
+    };
+    same && shape.has_return == hook.has_return()
+        && shape.context == hook.context()
+        && rest.is_some_and(|r| r.is_empty() || r.starts_with(b",") || shape.params.is_empty())
+}
+
+/// Registers an exit. Returns its number.
+pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
+    check_context()?;
+    if !is_name(new.name) {
+        return Err(Error::BadName);
+    }
+    if !is_lasting_text(new.parts.address()) {
+        return Err(Error::NoCode);
+    }
+    let _files = lock_files();
+    with(|registry| {
+        let record = new.parts.record_address();
+        let same = |e: &Exit| record != 0 && e.body.parts.record_address() == record;
+        if registry.table.exits().any(same) {
+            return Err(Error::Already);
+        }
+        let hook = registry
+            .hook(|h| h.name() == new.hook)
+            .ok_or(Error::NoHook)?;
+        let (hook_id, hook_ref) = (hook.id, hook.body.site.hook());
+        if new.params > hook_ref.count() {
+            return Err(Error::TooManyParams);
+        }
+        if new.shape.as_ref().is_some_and(|s| !fits(s, &hook.body)) {
+            return Err(Error::OtherParams);
+        }
+        if new.parts.condition() == Condition::CpusStopped && !hook_ref.can_stop() {
+            return Err(Error::CannotStop);
+        }
+        if hook.exits().iter().any(|e| *e.body.name == *new.name) {
+            return Err(Error::NameTaken);
+        }
+        let counters = Counters::new(&new.parts).map_err(|_| Error::NoMemory)?;
+        let counters = Arc::new(counters, GFP_KERNEL)?;
+        let node = Node::new(&new.parts, hook_ref, counters.clone());
+        let entry = ExitEntry {
+            name: CString::try_from_fmt(fmt!("{}", new.name)).map_err(|_| Error::NoMemory)?,
+            owner: ModuleName::of(new.origin),
+            params: new.params,
+            node: Arc::new(node, GFP_KERNEL)?,
+            counters,
+            parts: new.parts,
+            readers: hook.body.site.readers().clone(),
+            quiet: true,
+            armings: 0,
+            file: None,
+            origin: new.origin,
+            owned: None,
+        };
+        let id = registry.table.register(hook_id, new.priority, entry)?;
+        let dir = registry.hook(|h| h.site.hook() == hook_ref);
+        let dir = dir.and_then(|h| h.body.dir.as_ref());
+        // debugfs is a convenience: without a file the exit is still there.
+        let file = dir.and_then(|dir| debugfs_nodes::exit_file(dir, new.name, id).ok());
+        if let Some(exit) = registry.table.exit_mut(id) {
+            exit.body.file = file;
+        }
+        Ok(ExitId(id))
+    })
+}
+
+/// Gives the registry what an exit owns.
+pub(crate) fn own(id: ExitId, owned: KBox<dyn Kept>) {
+    let mut owned = Some(owned);
+    with(|registry| {
+        if let Some(exit) = registry.table.exit_mut(id.0) {
+            exit.body.owned = owned.take();
+        }
+    });
+    // What is left is dropped without the lock; the exit has just been taken away, and is not called.
+}

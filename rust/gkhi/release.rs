@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Exits and hooks that their owners have no more use for: the last of an owner in Rust, and a module that goes.
+//!
+//! Contexts: process; sleeps. [`finish`]: any.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::Op;
+use ferro_sys::hook::can_wait;
+use ferro_sys::hook::Module;
+use ferro_sys::hook::Note;
+use kernel::prelude::*;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
+
+use crate::bookkeeping::Exit;
+use crate::bookkeeping::Hook;
+use crate::change::apply;
+use crate::error::Error;
+use crate::handle::ExitId;
+use crate::identify::delete_where;
+use crate::leaving::Leaving;
+use crate::leaving::Stage;
+use crate::registry::with;
+use crate::settle::drop_left;
+
+/// The owner of an exit or of a hook has no more use for it: takes it away, or has that done where one can wait.
+pub(crate) fn finish(note: KBox<Note>) {
+    if !can_wait() {
+        return note.defer();
+    }
+    let id = note.what();
+    // Nothing may be left, so that a lack of memory is waited out; and it is gone already if its module went before. No
+    // hook has the number of an exit.
+    let _ = until_memory(|| match delete_where(|hook| hook.id == id) {
+        Err(Error::Unregistered) => apply(Op::Deregister, &[ExitId(id).handle()]),
+        result => result,
+    });
+    // If it is still called, the note comes back here when it is not.
+    with(|registry| {
+        let is_it = |l: &&mut Leaving| l.id == id && l.stage != Stage::Quiet;
+        if let Some(leaving) = registry.leaving.iter_mut().find(is_it) {
+            leaving.note = Some(note);
+        }
+    });
+    drop_left(|l| l.id == id);
+}
+
+/// Does what has to be done, whether or not there is memory at first.
+pub(crate) fn until_memory(mut f: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    loop {
+        match f() {
+            Err(Error::NoMemory) => fsleep(Delta::from_millis(10)),
+            other => return other,
+        }
+    }
+}
+
+/// A module goes: with its hooks, and with its exits, wherever they are.
+pub(crate) fn module_going(module: &Module) {
+    // Nothing of the module may stay, so that a lack of memory is waited out.
+    let its = |hook: &Hook| module.contains(hook.body.site.hook().address());
+    while until_memory(|| delete_where(its)).is_ok() {}
+    loop {
+        let of_module = |e: &&Exit| e.body.is_of(module);
+        let found = with(|registry| {
+            registry.table.exits().find(of_module).map(|exit| {
+                pr_notice!(
+                    "{}: its module goes and has not deregistered it\n",
+                    &*exit.body.name
+                );
+                exit.body.handle(exit.id)
+            })
+        });
+        let Some(handle) = found else { break };
+        // Somebody else may just have done it.
+        let _ = until_memory(|| apply(Op::Deregister, &[handle]));
+    }
+    // Others may be waiting for exits of it, and an exit may sleep where it must not.
+    while with(|registry| registry.leaving.iter().any(|l| l.exit.is_of(module))) {
+        fsleep(Delta::from_millis(10));
+        drop_left(|l| l.exit.is_of(module));
+    }
+}
