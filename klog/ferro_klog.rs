@@ -5,23 +5,29 @@
 //! The functions of `<linux/klog.h>`, and their like for Rust: [`klog!`], [`write`] and
 //! [`Registration`]. See `Documentation/klog.rst`.
 //!
-//! Contexts: logging anywhere, NMI included; registering in process context. There are no locks.
+//! `exports.rs` has the functions for C, `raw/` the current handler and the per-CPU data, `message.rs` and
+//! `registration.rs` what clients in Rust see.
+//!
+//! Contexts: logging anywhere, NMI included, without locks; registering in process context.
 
 /// Prefix of what this crate prints.
 const __LOG_PREFIX: &[u8] = b"ferro_klog\0";
 
 mod error;
-mod ffi;
+mod exports;
+mod message;
+mod raw;
+mod registration;
 #[cfg(CONFIG_KLOG_RUST_KUNIT_TEST)]
 mod tests;
 mod text;
 
 pub use error::Error;
-pub use ffi::missed;
-pub use ffi::print;
-pub use ffi::write;
-pub use ffi::Handler;
-pub use ffi::Registration;
+pub use message::print;
+pub use raw::handler::write;
+pub use raw::handler::Handler;
+pub use raw::text_buf::missed;
+pub use registration::Registration;
 
 /// Logs formatted text, as `klog_printk()` does in C.
 ///

@@ -37,7 +37,7 @@
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 
-#include "../../klog/context.h"
+#include "../../klog/raw/context.h"
 #include "../../kprobes/jprobe/raw/frame.h"
 #include "code/ftrace.h"
 #include "code/helpers.h"

@@ -11,9 +11,9 @@
 struct module;
 struct mutex;
 
-/* For ffi.rs: whose the current handler is. */
+/* Held while the handler changes. */
 extern struct mutex klog_rust_mutex;
-/* ffi.rs. Context: the module notifier. */
+/* exports.rs. Context: the module notifier. */
 void ferro_klog_module_going(struct module *mod);
 
 /*

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Logging from Rust.
+//!
+//! Contexts: any, NMI included.
+#![deny(unsafe_code)]
+
+use kernel::fmt;
+
+use crate::raw::handler;
+use crate::raw::text_buf::with_text_buf;
+use crate::text::Text;
+
+/// Logs formatted text, for [`klog!`](crate::klog!). Context: any.
+pub fn print(args: fmt::Arguments<'_>) {
+    if !handler::is_active() {
+        return;
+    }
+    with_text_buf(|buf| {
+        let mut text = Text::new(buf);
+        // An error says that it was cut, or that a value had nothing to show.
+        let _ = fmt::Write::write_fmt(&mut text, args);
+        handler::write(text.as_bytes());
+    });
+}
