@@ -84,6 +84,18 @@ pub(crate) const NAME_MAX: usize = 255;
 /// What the header's version of these structures is called.
 pub(crate) const VERSION: u32 = bindings::RELAYFS_CHANNEL_VERSION;
 
+ferro_sys::same_offset!(
+    rchan.private_data,
+    rchan.buf,
+    rchan.base_filename,
+    rchan_buf.wakeup_work,
+    rchan_buf.kref,
+    rchan_buf.padding,
+    rchan_buf.cpu,
+);
+static_assert!(size_of::<bindings::rchan>() == bindings::FERRO_SIZE_rchan as usize);
+static_assert!(size_of::<bindings::rchan_buf>() == bindings::FERRO_SIZE_rchan_buf as usize);
+
 /// Asserts that fields of two structures stand at the same place.
 macro_rules! same_layout {
     ($ours:ty, $theirs:ty, [$($our:ident = $($their:ident).+),* $(,)?]) => {

@@ -8,7 +8,8 @@
 #include <linux/mutex.h>
 #include <linux/relay.h>
 
-extern struct mutex relay_rust_mutex;
+#include "raw/bindings.h"
+
 DEFINE_MUTEX(relay_rust_mutex);
 
 EXPORT_SYMBOL_GPL(relay_open);

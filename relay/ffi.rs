@@ -229,13 +229,9 @@ static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<Rela
 
 /// Waits for the registry of open channels.
 pub(crate) fn registry() -> StaticGuard<KVec<Open>> {
-    extern "C" {
-        /// Defined in `exports.c`.
-        static mut relay_rust_mutex: bindings::mutex;
-    }
     // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
     static REGISTRY: StaticMutex<KVec<Open>> =
-        unsafe { StaticMutex::new(&raw mut relay_rust_mutex, KVec::new()) };
+        unsafe { StaticMutex::new(&raw mut bindings::relay_rust_mutex, KVec::new()) };
     REGISTRY.lock()
 }
 

@@ -34,13 +34,13 @@ use kernel::sync::rcu::synchronize_rcu;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::builder::Mode;
 use crate::channel::Channel;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
-use crate::ffi::Kept;
+use crate::mode::Mode;
+use crate::raw::kept::Kept;
 
-/// What a sub-buffer may have, in bytes: a header and a little behind it at least.
+/// What a sub-buffer may have, in bytes: a header and a little more at least.
 const SUBBUF_SIZES: core::ops::RangeInclusive<usize> = 16..=1 << 30;
 
 /// How many sub-buffers a CPU may have.
@@ -281,14 +281,6 @@ fn size(from: &UserSrc, range: core::ops::RangeInclusive<usize>) -> Result<usize
     }
 }
 
-/// The name of a mode in files.
-pub(crate) fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::NoOverwrite => "no-overwrite",
-        Mode::Overwrite => "overwrite",
-    }
-}
-
 impl NodeOps for Control {
     fn read(&self, to: &mut UserDst) -> Result {
         let channel = &self.channel;
@@ -296,7 +288,7 @@ impl NodeOps for Control {
         let text = match self.what {
             What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", settings.subbuf_size)),
             What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", settings.n_subbufs)),
-            What::Mode => CString::try_from_fmt(fmt!("{}\n", mode_name(settings.mode))),
+            What::Mode => CString::try_from_fmt(fmt!("{}\n", settings.mode.name())),
             What::Create => {
                 let there = channel.look(|_| ()).is_some();
                 CString::try_from_fmt(fmt!("{}\n", u8::from(there)))

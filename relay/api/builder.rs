@@ -11,16 +11,8 @@ use kernel::sync::Arc;
 use crate::channel::Channel;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
-use crate::header::HEADER;
-
-/// What happens when no sub-buffer is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// New records are lost, until a reader has consumed a sub-buffer.
-    NoOverwrite,
-    /// The oldest sub-buffer is lost: a flight recorder.
-    Overwrite,
-}
+use crate::mode::Mode;
+use crate::raw::buf::HEADER;
 
 /// Describes a channel before it is opened.
 #[derive(Clone, Copy)]

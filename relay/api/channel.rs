@@ -20,12 +20,13 @@ use zerocopy::IntoBytes;
 
 use crate::builder::Builder;
 use crate::control::ChannelState;
+use crate::control::Options;
 use crate::control::TextFiles;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
-use crate::ffi::Handle;
-use crate::ffi::Kept;
-use crate::ffi::Room;
+use crate::raw::buf::Room;
+use crate::raw::channel::Handle;
+use crate::raw::kept::Kept;
 use crate::record::Record;
 
 /// A relay channel, closed when it is dropped.
@@ -39,7 +40,7 @@ pub struct Channel(Kept<Parts>);
 struct Parts {
     // In the order in which they have to go.
     _files: Option<TextFiles>,
-    handle: Handle,
+    handle: Handle<ChannelState>,
     dir: Arc<Dir>,
     state: ARef<Shared<ChannelState>>,
 }
@@ -69,9 +70,16 @@ pub struct Stats {
 impl Parts {
     /// Opens the channel, with the files of the buffers only.
     fn open(builder: &Builder<'_>, geometry: Geometry, dir: Arc<Dir>) -> Result<Self> {
-        let state = ChannelState::new(builder, geometry)?;
+        let options = Options {
+            mode: builder.mode,
+            global: builder.global,
+            permissions: builder.permissions,
+            header_of: builder.header.then_some(builder.dir),
+            hidden: builder.hidden,
+        };
+        let state = ChannelState::new(&options, geometry)?;
         let sizes = (geometry.subbuf_size(), geometry.n_subbufs());
-        let handle = Handle::open(&dir, builder.base, sizes, state.clone())?;
+        let handle = Handle::open(dir.clone(), builder.base, sizes, state.clone())?;
         Ok(Self {
             _files: None,
             handle,

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::relay::Geometry;
+use ferro_sys::cpu::irq_work::WithIrqWork;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::cpu::IrqsOff;
 use ferro_sys::fs::debugfs::rename;
@@ -28,15 +29,24 @@ use kernel::str::CString;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::app::mode_name;
-use crate::builder::Builder;
-use crate::builder::Mode;
-use crate::ffi::BufRef;
 use crate::header::Headers;
-use crate::header::HEADER;
+use crate::mode::Mode;
+use crate::raw::buf::BufRef;
+use crate::raw::buf::HEADER;
 use crate::RelayApi;
+
+/// How a channel is to be, beside its sizes.
+pub(crate) struct Options<'a> {
+    pub(crate) mode: Mode,
+    pub(crate) global: bool,
+    pub(crate) permissions: u16,
+    /// Sub-buffers have a header, and messages say this name.
+    pub(crate) header_of: Option<&'a CStr>,
+    pub(crate) hidden: bool,
+}
 
 /// What the callbacks of a channel need.
 #[pin_data]
@@ -50,8 +60,8 @@ pub(crate) struct ChannelState {
     controls: Mutex<KVec<Controls>>,
     lock: OwnerLock,
     dropped: Atomic<u64>,
-    headers: Option<Pin<KBox<Headers>>>,
-    /// Records that fit in a sub-buffer, but not behind its header.
+    headers: Option<Arc<WithIrqWork<Headers>>>,
+    /// Records that fit in a sub-buffer, but not after its header.
     too_big: Atomic<usize>,
     /// Files that are made have a dot before their names.
     hidden: Atomic<bool>,
@@ -59,7 +69,7 @@ pub(crate) struct ChannelState {
 
 /// The files of a buffer.
 struct Controls {
-    buf: BufRef,
+    buf: BufRef<'static>,
     /// That of the buffer, which the engine removes.
     data: Dentry,
     /// The number of the CPU with the base name.
@@ -82,23 +92,18 @@ impl Controls {
 const SUFFIXES: [&str; 3] = [".produced", ".consumed", ".padding"];
 
 impl ChannelState {
-    pub(crate) fn new(builder: &Builder<'_>, geometry: Geometry) -> Result<ARef<Shared<Self>>> {
-        let (mode, global, permissions) = (builder.mode, builder.global, builder.permissions);
-        let headers = match builder.header {
-            true => Some(Headers::new(builder.dir)?),
-            false => None,
-        };
+    pub(crate) fn new(options: &Options<'_>, geometry: Geometry) -> Result<ARef<Shared<Self>>> {
         Shared::new(try_pin_init!(Self {
             geometry,
-            mode,
-            global,
-            permissions,
+            mode: options.mode,
+            global: options.global,
+            permissions: options.permissions,
             controls <- new_mutex!(KVec::new()),
             lock: OwnerLock::new(),
             dropped: Atomic::new(0),
-            headers,
+            headers: options.header_of.map(Headers::new).transpose()?,
             too_big: Atomic::new(0),
-            hidden: Atomic::new(builder.hidden),
+            hidden: Atomic::new(options.hidden),
         }? Error))
     }
 
@@ -124,11 +129,11 @@ impl ChannelState {
     }
 
     /// What is kept for channels whose sub-buffers begin with a header.
-    pub(crate) fn headers(&self) -> Option<&Headers> {
+    pub(crate) fn headers(&self) -> Option<&WithIrqWork<Headers>> {
         self.headers.as_deref()
     }
 
-    /// Whether a record can be written behind the header, if there is one. What is longer than a
+    /// Whether a record can be written after the header, if there is one. What is longer than a
     /// whole sub-buffer is left to the engine.
     #[inline]
     pub(crate) fn holds(&self, len: usize) -> bool {
@@ -188,7 +193,7 @@ impl ChannelState {
         dir: &DirRef,
         name: &CStr,
         data: Dentry,
-        buf: BufRef,
+        buf: BufRef<'static>,
     ) -> Result {
         let now = self.name_now(name)?;
         let file = |kind: Kind, suffix: &str, mode| {
@@ -197,14 +202,18 @@ impl ChannelState {
                 &name,
                 mode,
                 &CONTROL_FILES,
-                Shared::new(Ok(Control { kind, buf }))?,
+                Shared::new(Ok(Control {
+                    kind,
+                    buf,
+                    headers: self.headers.clone(),
+                }))?,
             )
         };
         let read = self.permissions;
         let [produced, consumed, padding] = SUFFIXES;
         let controls = [
             file(Kind::Produced, produced, read)?,
-            // Who may read may report that it has.
+            // Whoever may read may report that it has.
             file(Kind::Consumed, consumed, read | ((read & 0o444) >> 1))?,
             file(Kind::Padding, padding, read)?,
         ];
@@ -219,7 +228,7 @@ impl ChannelState {
     }
 
     /// Removes them. Nobody is in their operations any more then.
-    pub(crate) fn remove_controls(&self, buf: BufRef) {
+    pub(crate) fn remove_controls(&self, buf: BufRef<'static>) {
         let mut controls = self.controls.lock();
         let index = controls.iter().position(|c| c.buf == buf);
         let removed = index.and_then(|index| controls.remove(index).ok());
@@ -228,7 +237,7 @@ impl ChannelState {
     }
 }
 
-/// `name` with something behind it.
+/// `name` with something appended.
 fn suffixed(name: &CStr, suffix: &str) -> Result<CString> {
     let name = name.to_str().map_err(|_| EINVAL)?;
     CString::try_from_fmt(fmt!("{name}{suffix}"))
@@ -244,7 +253,29 @@ enum Kind {
 /// A binary file of a buffer: native `size_t`s.
 struct Control {
     kind: Kind,
-    buf: BufRef,
+    buf: BufRef<'static>,
+    headers: Option<Arc<WithIrqWork<Headers>>>,
+}
+
+impl Control {
+    /// Sub-buffers that readers may take: all that are completed, with their header if there is one.
+    fn finished(&self) -> usize {
+        match &self.headers {
+            Some(headers) => headers.produced(self.buf.cpu()),
+            None => self.buf.produced(),
+        }
+    }
+
+    /// Reports `n` sub-buffers as read.
+    ///
+    /// Errors: -EINVAL if there are not as many.
+    fn consume(&self, n: usize) -> Result {
+        if n > self.finished().wrapping_sub(self.buf.consumed()) {
+            return Err(EINVAL);
+        }
+        self.buf.consume(n);
+        Ok(())
+    }
 }
 
 static CONTROL_FILES: FileTable<Shared<Control>> = FileTable::new(this_module::<RelayApi>());
@@ -252,7 +283,7 @@ static CONTROL_FILES: FileTable<Shared<Control>> = FileTable::new(this_module::<
 impl NodeOps for Control {
     fn read(&self, to: &mut UserDst) -> Result {
         match self.kind {
-            Kind::Produced => to.copy_at_position(&self.buf.finished().to_ne_bytes()),
+            Kind::Produced => to.copy_at_position(&self.finished().to_ne_bytes()),
             Kind::Consumed => to.copy_at_position(&self.buf.consumed().to_ne_bytes()),
             Kind::Padding => {
                 let mut bytes = KVVec::with_capacity(self.buf.padding_len(), GFP_KERNEL)?;
@@ -266,7 +297,7 @@ impl NodeOps for Control {
 
     fn write(&self, from: &UserSrc) -> Result {
         match self.kind {
-            Kind::Consumed => self.buf.consume(from.native_size()?),
+            Kind::Consumed => self.consume(from.native_size()?),
             Kind::Produced | Kind::Padding => Err(EINVAL),
         }
     }
@@ -330,7 +361,7 @@ impl NodeOps for Text {
             What::SubbufSize => CString::try_from_fmt(fmt!("{}\n", geometry.subbuf_size()))?,
             What::NSubbufs => CString::try_from_fmt(fmt!("{}\n", geometry.n_subbufs()))?,
             What::Dropped => CString::try_from_fmt(fmt!("{}\n", self.state.dropped()))?,
-            What::Mode => CString::try_from_fmt(fmt!("{}\n", mode_name(self.state.mode)))?,
+            What::Mode => CString::try_from_fmt(fmt!("{}\n", self.state.mode.name()))?,
             What::Format(format) => return to.copy_at_position(format),
         };
         to.copy_at_position(text.to_bytes())

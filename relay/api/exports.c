@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Exports the symbols of the crate ferro_relay for its clients, in
- * the way of the kernel's own rust/exports.c. And the mutex of the list in ffi.rs.
+ * the way of the kernel's own rust/exports.c. And the mutex of the list in raw/kept.rs.
  */
 #include <linux/export.h>
 #include <linux/mutex.h>
 
-extern struct mutex relay_api_mutex;
+#include "raw/bindings.h"
+
 DEFINE_MUTEX(relay_api_mutex);
 
 #define EXPORT_SYMBOL_RUST_GPL(sym) extern int sym; EXPORT_SYMBOL_GPL(sym)

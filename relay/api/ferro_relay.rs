@@ -28,8 +28,10 @@ mod builder;
 mod channel;
 mod control;
 mod error;
-mod ffi;
+mod exports;
 mod header;
+mod mode;
+mod raw;
 mod record;
 #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
 mod tests;
@@ -37,11 +39,11 @@ mod tests;
 pub use app::App;
 pub use app::AppChannel;
 pub use builder::Builder;
-pub use builder::Mode;
 pub use channel::Channel;
 pub use channel::Dropped;
 pub use channel::Stats;
 pub use error::ChannelError;
+pub use mode::Mode;
 pub use record::Record;
 
 module! {
@@ -62,6 +64,6 @@ impl kernel::Module for RelayApi {
 
 impl Drop for RelayApi {
     fn drop(&mut self) {
-        ffi::leave();
+        raw::kept::leave();
     }
 }

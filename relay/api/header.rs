@@ -6,16 +6,15 @@
 #![deny(unsafe_code)]
 
 use ferro_sys::cpu;
-use ferro_sys::cpu::irq_work::IrqWork;
+use ferro_sys::cpu::irq_work::OnIrqWork;
+use ferro_sys::cpu::irq_work::WithIrqWork;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
-
-/// Bytes of the header: the sub-buffer's padding, a native `size_t`.
-pub(crate) const HEADER: usize = size_of::<usize>();
+use kernel::sync::Arc;
 
 /// Nothing has been said of a full buffer.
 const QUIET: u32 = 0;
@@ -25,13 +24,9 @@ const TO_SAY: u32 = 1;
 const SAID: u32 = 2;
 
 /// What a channel with headers keeps for its buffers.
-#[pin_data]
 pub(crate) struct Headers {
     name: CString,
     cpus: KVec<CpuHeader>,
-    /// Says it where that is allowed: a record may be written with any lock held.
-    #[pin]
-    pub(crate) say: IrqWork,
 }
 
 /// One buffer's part.
@@ -45,7 +40,7 @@ impl Headers {
     /// For a channel that is called `name` in messages.
     ///
     /// Errors: -ENOMEM.
-    pub(crate) fn new(name: &CStr) -> Result<Pin<KBox<Self>>> {
+    pub(crate) fn new(name: &CStr) -> Result<Arc<WithIrqWork<Self>>> {
         let name = CString::try_from(name)?;
         let mut cpus = KVec::new();
         for cpu in cpu::possible() {
@@ -58,14 +53,7 @@ impl Headers {
                 cpus.push(quiet, GFP_KERNEL)?;
             }
         }
-        KBox::pin_init(
-            pin_init!(Self {
-                name,
-                cpus,
-                say <- crate::ffi::say_work(),
-            }),
-            GFP_KERNEL,
-        )
+        Arc::pin_init(WithIrqWork::new(Self { name, cpus }), GFP_KERNEL)
     }
 
     fn cpu(&self, cpu: u32) -> Option<&CpuHeader> {
@@ -85,23 +73,23 @@ impl Headers {
         self.cpu(cpu).map_or(0, |cpu| cpu.finished.load(Acquire))
     }
 
-    /// There was no room, which is said once of each buffer.
-    pub(crate) fn full(&self, cpu: u32) {
-        let Some(cpu) = self.cpu(cpu) else {
-            return;
-        };
-        if cpu.full.load(Relaxed) == QUIET && cpu.full.cmpxchg(QUIET, TO_SAY, Relaxed).is_ok() {
-            self.say.queue();
+    /// There was no room. Whether that has to be said, as it is once of each buffer.
+    fn is_to_say(&self, cpu: u32) -> bool {
+        self.cpu(cpu).is_some_and(|cpu| {
+            cpu.full.load(Relaxed) == QUIET && cpu.full.cmpxchg(QUIET, TO_SAY, Relaxed).is_ok()
+        })
+    }
+
+    /// There was no room. Says so of each buffer once, where that is allowed: a record may be written with any lock held.
+    pub(crate) fn full(this: &WithIrqWork<Self>, cpu: u32) {
+        if this.is_to_say(cpu) {
+            this.queue();
         }
     }
+}
 
-    /// Waits until nothing is left to say. Called once the channel has been closed.
-    pub(crate) fn settle(&self) {
-        self.say.sync();
-    }
-
-    /// Context: hard irq.
-    pub(crate) fn say_full(&self) {
+impl OnIrqWork for Headers {
+    fn on_irq_work(&self) {
         for (number, cpu) in self.cpus.iter().enumerate() {
             if cpu.full.cmpxchg(TO_SAY, SAID, Relaxed).is_ok() {
                 pr_warn!("{}: cpu {} buffer full\n", &*self.name, number);

@@ -3,7 +3,7 @@
 //! A record that is being written in place.
 #![deny(unsafe_code)]
 
-use crate::ffi::Room;
+use crate::raw::buf::Room;
 
 /// The bytes of a record, from the first to the last.
 pub struct Record<'a> {

@@ -7,7 +7,8 @@
 #include <linux/ferrotrace_relay.h>
 #include <linux/mutex.h>
 
-extern struct mutex relay_fast_mutex;
+#include "raw/bindings.h"
+
 DEFINE_MUTEX(relay_fast_mutex);
 
 EXPORT_SYMBOL_GPL(__relay_fast_open);

@@ -120,13 +120,9 @@ pub(crate) static BUFFER_FILES: FileTable<Buffer> = FileTable::new(this_module::
 
 /// Waits for the registry of open channels.
 pub(crate) fn registry() -> StaticGuard<KVec<ARef<Shared<Inner>>>> {
-    extern "C" {
-        /// Defined in `exports.c`.
-        static mut relay_fast_mutex: bindings::mutex;
-    }
     // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
     static REGISTRY: StaticMutex<KVec<ARef<Shared<Inner>>>> =
-        unsafe { StaticMutex::new(&raw mut relay_fast_mutex, KVec::new()) };
+        unsafe { StaticMutex::new(&raw mut bindings::relay_fast_mutex, KVec::new()) };
     REGISTRY.lock()
 }
 

@@ -10,7 +10,6 @@
 #include <linux/cpuhotplug.h>
 #include <linux/dcache.h>
 #include <linux/debugfs.h>
-#include <linux/ferrotrace_relay.h>
 #include <linux/extable.h>
 #include <linux/fs.h>
 #include <linux/ftrace.h>
@@ -20,15 +19,12 @@
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
-#include <linux/klog.h>
 #include <linux/kprobes.h>
 #include <linux/kprobes_fault.h>
 #include <linux/memory.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
-#include <linux/pipe_fs_i.h>
 #include <linux/rcupdate.h>
-#include <linux/relay.h>
 #include <linux/rethook.h>
 #include <linux/text-patching.h>
 #include <linux/timekeeping.h>
@@ -37,8 +33,11 @@
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 
-#include "../../klog/raw/context.h"
+#include "../../klog/raw/bindings.h"
 #include "../../kprobes/jprobe/raw/frame.h"
+#include "../../relay/api/raw/bindings.h"
+#include "../../relay/fast/raw/bindings.h"
+#include "../../relay/raw/bindings.h"
 #include "code/ftrace.h"
 #include "code/helpers.h"
 #include "code/text.h"
@@ -72,16 +71,6 @@ enum {
 	FERRO_OFFSET_inode_i_private = offsetof(struct inode, i_private),
 	FERRO_OFFSET_file_operations_llseek = offsetof(struct file_operations, llseek),
 	FERRO_OFFSET_file_operations_splice_read = offsetof(struct file_operations, splice_read),
-	FERRO_OFFSET_pipe_buffer_private = offsetof(struct pipe_buffer, private),
-	FERRO_OFFSET_pipe_buf_operations_release = offsetof(struct pipe_buf_operations, release),
-	FERRO_OFFSET_pipe_buf_operations_get = offsetof(struct pipe_buf_operations, get),
-	FERRO_OFFSET_rchan_private_data = offsetof(struct rchan, private_data),
-	FERRO_OFFSET_rchan_buf = offsetof(struct rchan, buf),
-	FERRO_OFFSET_rchan_base_filename = offsetof(struct rchan, base_filename),
-	FERRO_OFFSET_rchan_buf_wakeup_work = offsetof(struct rchan_buf, wakeup_work),
-	FERRO_OFFSET_rchan_buf_kref = offsetof(struct rchan_buf, kref),
-	FERRO_OFFSET_rchan_buf_padding = offsetof(struct rchan_buf, padding),
-	FERRO_OFFSET_rchan_buf_cpu = offsetof(struct rchan_buf, cpu),
 	FERRO_OFFSET_task_struct_comm = offsetof(struct task_struct, comm),
 	FERRO_OFFSET_task_struct_pid = offsetof(struct task_struct, pid),
 	FERRO_OFFSET_task_struct_tgid = offsetof(struct task_struct, tgid),
@@ -103,10 +92,7 @@ enum {
 };
 
 enum {
-	FERRO_SIZE_rchan = sizeof(struct rchan),
-	FERRO_SIZE_rchan_buf = sizeof(struct rchan_buf),
 	FERRO_SIZE_gkhook = sizeof(struct gkhook),
-	FERRO_SIZE_relay_fast_ctl = sizeof(struct relay_fast_ctl),
 };
 
 #endif /* _FERROTRACE_BINDINGS_H */

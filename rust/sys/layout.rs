@@ -8,16 +8,16 @@
 //! has none in its translation unless it is opaque, which would move the rest of `struct task_struct`, and
 //! clients read that by `kernel::task::Task`.
 
-use core::mem::offset_of;
-
 use kernel::bindings;
 use kernel::prelude::*;
 
+/// Checks it for fields of structures in the bindings.
+#[macro_export]
 macro_rules! same_offset {
-    ($($type:ident . $field:ident),* $(,)?) => { kernel::macros::paste! {
-        $(static_assert!(
-            offset_of!(bindings::$type, $field)
-                == bindings::[<FERRO_OFFSET_ $type _ $field>] as usize
+    ($($type:ident . $field:ident),* $(,)?) => { ::kernel::macros::paste! {
+        $(::kernel::static_assert!(
+            ::core::mem::offset_of!(::kernel::bindings::$type, $field)
+                == ::kernel::bindings::[<FERRO_OFFSET_ $type _ $field>] as usize
         );)*
     } };
 }
@@ -39,16 +39,6 @@ same_offset!(
     inode.i_private,
     file_operations.llseek,
     file_operations.splice_read,
-    pipe_buffer.private,
-    pipe_buf_operations.release,
-    pipe_buf_operations.get,
-    rchan.private_data,
-    rchan.buf,
-    rchan.base_filename,
-    rchan_buf.wakeup_work,
-    rchan_buf.kref,
-    rchan_buf.padding,
-    rchan_buf.cpu,
     task_struct.comm,
     task_struct.pid,
     task_struct.tgid,
@@ -61,6 +51,4 @@ same_offset!(
     vm_fault.page,
     vm_operations_struct.fault,
 );
-static_assert!(size_of::<bindings::rchan>() == bindings::FERRO_SIZE_rchan as usize);
-static_assert!(size_of::<bindings::rchan_buf>() == bindings::FERRO_SIZE_rchan_buf as usize);
 static_assert!(size_of::<bindings::gkhook>() == bindings::FERRO_SIZE_gkhook as usize);

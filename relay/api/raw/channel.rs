@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Calls to the C interface, and the callbacks that it makes.
+//! A channel of the C interface, and the callbacks that it makes.
 //!
-//! Contexts: [`BufRef::write_room`] on the CPU that owns the buffer with interrupts off, and within [`Handle::enter`];
-//! callbacks in process context, except `subbuf_start()`, which runs where a record is written.
+//! Contexts: opening, closing, flushing and resetting in process context; writing in any, with interrupts off; callbacks
+//! in process context, except `subbuf_start()`, which runs where a record is written.
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use ferro_sys::cpu::irq_work::HasIrqWork;
-use ferro_sys::cpu::irq_work::IrqWork;
 use ferro_sys::cpu::percpu::load_this_cpu;
 use ferro_sys::cpu::percpu::PerCpuEntered;
 use ferro_sys::cpu::percpu::PerCpuFlag;
@@ -19,9 +18,6 @@ use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::sync::counted::Shared;
-use ferro_sys::sync::deferred::Deferred;
-use ferro_sys::sync::mutex::StaticGuard;
-use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::word;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
@@ -29,242 +25,107 @@ use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
+use kernel::str::CString;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Relaxed;
-use kernel::sync::atomic::Release;
+use kernel::sync::Arc;
 
-use crate::builder::Mode;
-use crate::control::ChannelState;
-use crate::header::Headers;
-use crate::header::HEADER;
+use super::buf::BufRef;
 
-/// A buffer of an open channel.
-///
-/// # Invariants
-///
-/// The pointer is valid, and so are its channel and its padding array, as long as anybody has a copy:
-/// until the buffer's control files have been removed, and within a write.
+/// What a channel does when a sub-buffer is full.
 #[derive(Clone, Copy)]
-pub(crate) struct BufRef(NonNull<bindings::rchan_buf>);
+pub(crate) enum SubbufStart {
+    /// It enters the next one if that is free: the engine's default.
+    IfFree,
+    /// It enters the next one.
+    Always,
+    /// It writes the header of the one before, and asks [`ChannelCallbacks::may_enter`].
+    WithHeader,
+}
 
-// SAFETY: What changes is read and written atomically, or on one CPU.
-unsafe impl Send for BufRef {}
-// SAFETY: As above.
-unsafe impl Sync for BufRef {}
+/// What the engine calls for a channel.
+///
+/// # Safety
+///
+/// A [`BufRef`] that [`ChannelCallbacks::file_made`] gets is not used any more when [`ChannelCallbacks::file_goes`] has
+/// returned for it. Sub-buffers of a channel that starts them [`SubbufStart::WithHeader`] are longer than a header.
+pub(crate) unsafe trait ChannelCallbacks: Send + Sync + 'static {
+    /// What the channel does when a sub-buffer is full, for good.
+    fn subbuf_start(&self) -> SubbufStart;
 
-impl BufRef {
-    /// A field that others change.
-    fn counter(
-        &self,
-        field: impl FnOnce(*mut bindings::rchan_buf) -> *mut usize,
-    ) -> &Atomic<usize> {
-        // SAFETY: By the type invariant; everyone accesses the fields with single loads and stores.
-        unsafe { Atomic::from_ptr(field(self.0.as_ptr())) }
-    }
+    /// For [`SubbufStart::WithHeader`]: whether the next sub-buffer may be entered. Called where a record is written.
+    fn may_enter(&self, buf: &BufRef<'_>, is_full: impl FnOnce() -> bool) -> bool;
 
-    fn produced_counter(&self) -> &Atomic<usize> {
-        // SAFETY: Within the buffer.
-        self.counter(|buf| unsafe { &raw mut (*buf).subbufs_produced })
-    }
+    /// Whether all CPUs share a buffer.
+    fn is_global(&self) -> bool;
 
-    fn offset_counter(&self) -> &Atomic<usize> {
-        // SAFETY: Within the buffer.
-        self.counter(|buf| unsafe { &raw mut (*buf).offset })
-    }
+    /// Permissions of the files.
+    fn permissions(&self) -> u16;
 
-    fn sizes(&self) -> (usize, usize) {
-        // SAFETY: By the type invariant; the sizes do not change.
-        unsafe {
-            let chan = (*self.0.as_ptr()).chan;
-            ((*chan).subbuf_size, (*chan).n_subbufs)
-        }
-    }
+    /// How a file is called when it is made that is to be called `name`.
+    fn name_now(&self, name: &CStr) -> Result<CString>;
 
-    /// Sub-buffers completed so far.
-    pub(crate) fn produced(&self) -> usize {
-        self.produced_counter().load(Acquire)
-    }
+    /// The file of a buffer has been made, to be called `name` in `dir`. If this fails it is removed.
+    fn file_made(&self, dir: &DirRef, name: &CStr, file: Dentry, buf: BufRef<'static>) -> Result;
 
-    /// Sub-buffers that readers may take: all that are completed, with their header if there is one.
-    pub(crate) fn finished(&self) -> usize {
-        // SAFETY: Every buffer is one of a channel that `Handle::open()` opened.
-        match unsafe { state_of(self.0) }.headers() {
-            Some(headers) => headers.produced(self.cpu()),
-            None => self.produced(),
-        }
-    }
-
-    /// The CPU that writes; 0 for a global buffer.
-    fn cpu(&self) -> u32 {
-        // SAFETY: By the type invariant; the engine sets it before anything is written.
-        unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).cpu) }.load(Relaxed)
-    }
-
-    /// Writes the padding of the finished sub-buffer `prev` to its head.
-    ///
-    /// # Safety
-    ///
-    /// `prev` is a sub-buffer of this buffer that has been completed and that nobody writes.
-    unsafe fn put_header(&self, prev: *mut c_void) {
-        let (size, n_subbufs) = self.sizes();
-        // SAFETY: By the type invariant; the start does not change.
-        let start = unsafe { (*self.0.as_ptr()).start };
-        let index = prev.addr().wrapping_sub(start.addr()).checked_div(size);
-        let Some(index) = index.filter(|&index| index < n_subbufs) else {
-            return;
-        };
-        // SAFETY: By the type invariant the array has an element a sub-buffer. A sub-buffer of a
-        // channel with headers has room for one.
-        unsafe {
-            let padding = Atomic::from_ptr((*self.0.as_ptr()).padding.add(index)).load(Relaxed);
-            prev.cast::<usize>().write_unaligned(padding);
-        }
-    }
-
-    /// Sub-buffers consumed so far.
-    pub(crate) fn consumed(&self) -> usize {
-        // SAFETY: Within the buffer.
-        self.counter(|buf| unsafe { &raw mut (*buf).subbufs_consumed })
-            .load(Relaxed)
-    }
-
-    /// Bytes of each sub-buffer that hold no data.
-    pub(crate) fn padding(&self) -> impl Iterator<Item = usize> + '_ {
-        let (_, n_subbufs) = self.sizes();
-        (0..n_subbufs).map(|index| {
-            // SAFETY: By the type invariant; the array has an element a sub-buffer.
-            unsafe { Atomic::from_ptr((*self.0.as_ptr()).padding.add(index)) }.load(Relaxed)
-        })
-    }
-
-    /// Bytes of the padding array.
-    pub(crate) fn padding_len(&self) -> usize {
-        // No overflow: the array is there.
-        self.sizes().1 * size_of::<usize>()
-    }
-
-    /// Reports `n` sub-buffers as read.
-    ///
-    /// Errors: -EINVAL if there are not as many.
-    pub(crate) fn consume(&self, n: usize) -> Result {
-        if n > self.finished().wrapping_sub(self.consumed()) {
-            return Err(EINVAL);
-        }
-        // SAFETY: By the type invariant.
-        unsafe {
-            let buf = self.0.as_ptr();
-            bindings::relay_subbufs_consumed((*buf).chan, (*buf).cpu, n);
-        }
-        Ok(())
-    }
-
-    /// Writes a record of `len` bytes in place; `fill` returns how many it has filled, and the rest
-    /// becomes zero. False if there is no room for it, or if `fill` has the buffer flushed.
-    #[inline]
-    pub(crate) fn write_room(
-        &self,
-        len: usize,
-        _irqs: &IrqsOff,
-        fill: impl FnOnce(&mut Room) -> usize,
-    ) -> bool {
-        let (size, _) = self.sizes();
-        let counter = self.offset_counter();
-        let fits = |offset: usize| offset.checked_add(len).is_some_and(|end| end <= size);
-        if !fits(counter.load(Relaxed)) {
-            // SAFETY: By the type invariant; this CPU writes the buffer, with interrupts off.
-            if unsafe { bindings::relay_switch_subbuf(self.0.as_ptr(), len) } != len {
-                return false;
-            }
-        }
-        let offset = counter.load(Relaxed);
-        if !fits(offset) {
-            return false;
-        }
-        // INVARIANT: Behind `offset` the current sub-buffer has `len` bytes, which belong to who
-        // writes next, on this CPU.
-        let mut room = Room {
-            buf: *self,
-            data: self.data(),
-            offset,
-            len,
-        };
-        let used = fill(&mut room);
-        room.commit(used)
-    }
-
-    /// What has been written to the current sub-buffer, while nobody writes.
-    #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
-    pub(crate) fn written(&self) -> Result<KVec<u8>> {
-        let mut bytes = KVec::new();
-        for i in 0..self.offset_counter().load(Acquire).min(self.sizes().0) {
-            // SAFETY: By the type invariant; within the sub-buffer.
-            bytes.push(unsafe { self.data().add(i).read_volatile() }, GFP_KERNEL)?;
-        }
-        Ok(bytes)
-    }
-
-    /// Start of the current sub-buffer.
-    fn data(&self) -> *mut u8 {
-        // SAFETY: By the type invariant; everyone accesses the field with single loads and stores.
-        unsafe { Atomic::from_ptr((&raw mut (*self.0.as_ptr()).data).cast::<*mut u8>()) }
-            .load(Relaxed)
-    }
+    /// It is about to be removed.
+    fn file_goes(&self, buf: BufRef<'static>);
 }
 
 /// An open channel of the C interface, closed when it is dropped.
 ///
 /// # Invariants
 ///
-/// The pointer comes from `relay_open()`, with the state as its private data.
-pub(crate) struct Handle {
+/// The pointer comes from `relay_open()`, with `state` as its private data and files in `dir`.
+pub(crate) struct Handle<C: ChannelCallbacks> {
     chan: NonNull<bindings::rchan>,
     /// A record is being written on this CPU.
     writing: PerCpuFlag,
-    state: ARef<Shared<ChannelState>>,
+    // Dropped after the channel has been closed, as is the next.
+    _state: ARef<Shared<C>>,
+    _dir: Arc<Dir>,
 }
 
-// SAFETY: Relay channels may be used from any CPU.
-unsafe impl Send for Handle {}
-// SAFETY: As above.
-unsafe impl Sync for Handle {}
+// SAFETY: A channel may be closed by any task; the state is `Send` and `Sync` by the bounds of `ChannelCallbacks`.
+unsafe impl<C: ChannelCallbacks> Send for Handle<C> {}
+// SAFETY: The functions of the C interface that shared references call may be called by several CPUs at once, and what
+// `append()` writes is of the CPU that does.
+unsafe impl<C: ChannelCallbacks> Sync for Handle<C> {}
 
-impl Handle {
-    /// Opens a channel with files in `dir`.
+impl<C: ChannelCallbacks> Handle<C> {
+    /// Opens a channel with files in `dir`, which calls `state`.
     ///
     /// Errors: -EINTR if the task is being killed, else -ENOMEM, as `relay_open()` does not say more.
     pub(crate) fn open(
-        dir: &Dir,
+        dir: Arc<Dir>,
         base: &CStr,
         sizes: (usize, usize),
-        state: ARef<Shared<ChannelState>>,
+        state: ARef<Shared<C>>,
     ) -> Result<Self> {
         let writing = PerCpuFlag::new()?;
-        let private = core::ptr::from_ref::<ChannelState>(&state)
-            .cast_mut()
-            .cast();
-        // SAFETY: The callbacks are static; name and directory are valid; the state outlives the
-        // channel.
+        let private = core::ptr::from_ref::<C>(&state).cast_mut().cast();
+        // SAFETY: The callbacks are constants; the name is copied; the directory and the state, which is what the callbacks
+        // expect as private data, are kept by what this returns until the channel has been closed.
         let chan = unsafe {
             bindings::relay_open(
                 base.as_char_ptr(),
                 dir.as_ptr(),
                 sizes.0,
                 sizes.1,
-                callbacks(&state),
+                Table::<C>::of(state.subbuf_start()),
                 private,
             )
         };
         let Some(chan) = NonNull::new(chan) else {
-            settle(&state);
             return Err(if is_being_killed() { EINTR } else { ENOMEM });
         };
         // INVARIANT: Just opened.
         Ok(Self {
             chan,
             writing,
-            state,
+            _state: state,
+            _dir: dir,
         })
     }
 
@@ -276,11 +137,12 @@ impl Handle {
 
     /// The buffer that this CPU writes.
     #[inline]
-    pub(crate) fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef> {
-        // SAFETY: By the type invariant; this CPU is not left. Slots are single loads and stores.
+    pub(crate) fn this_buf(&self, _irqs: &IrqsOff) -> Option<BufRef<'_>> {
+        // SAFETY: By the type invariant the channel is open, with an array of slots for all CPUs, which the engine fills with
+        // single stores. With interrupts off the CPU stays the same.
         let buf = unsafe { load_this_cpu((*self.chan.as_ptr()).buf) };
-        // INVARIANT: The channel is open, which keeps its buffers.
-        NonNull::new(buf).map(BufRef)
+        // SAFETY: The channel is open as long as `self` is borrowed, and keeps the buffers in its slots.
+        NonNull::new(buf).map(|buf| unsafe { BufRef::new(buf) })
     }
 
     /// Writes a record to the current sub-buffer of this CPU's buffer. False, and nothing is written,
@@ -290,13 +152,13 @@ impl Handle {
         let Some(_writing) = self.enter(irqs) else {
             return false;
         };
-        let Some(BufRef(buf)) = self.this_buf(irqs) else {
+        let Some(buf) = self.this_buf(irqs) else {
             return false;
         };
-        // SAFETY: By the type invariants; the size does not change, and the rest is accessed with
-        // single loads and stores.
+        let buf = buf.as_ptr();
+        // SAFETY: By the type invariants channel and buffer are there; the size does not change, and the rest is accessed
+        // with single loads and stores.
         let (size, offset, start) = unsafe {
-            let buf = buf.as_ptr();
             (
                 (*self.chan.as_ptr()).subbuf_size,
                 word::load(&raw const (*buf).offset),
@@ -308,43 +170,45 @@ impl Handle {
         if end > size {
             return false;
         }
-        // SAFETY: What is behind the offset belongs to who writes next, on this CPU. User space may
-        // only read the memory, through its own mapping. The offset is stored with release: a reader
-        // that sees it sees the record.
+        // SAFETY: What is after the offset, up to the size, belongs to whoever writes next, on this CPU, and that is who has
+        // entered, with interrupts off. User space may only read the memory, through its own mapping. The offset is stored
+        // with release: a reader that sees it sees the record.
         unsafe {
             word::copy(start.add(offset), data.as_ptr(), data.len());
-            word::store_release(&raw mut (*buf.as_ptr()).offset, end);
+            word::store_release(&raw mut (*buf).offset, end);
         }
         true
     }
 
     /// The buffer of any CPU, if it has one.
-    pub(crate) fn buf(&self, cpu: CpuId) -> Option<BufRef> {
-        // SAFETY: By the type invariant; the CPU is possible. Slots are single loads and stores.
+    pub(crate) fn buf(&self, cpu: CpuId) -> Option<BufRef<'_>> {
+        // SAFETY: By the type invariant the channel is open, with a slot for each possible CPU, as a `CpuId` is; slots are read
+        // and written with single loads and stores.
         let slot = unsafe {
             let slots = (*self.chan.as_ptr()).buf.cast();
             Atomic::from_ptr(bindings::ferro_per_cpu_ptr(slots, cpu.get()))
         };
-        // INVARIANT: The channel is open, which keeps its buffers.
-        NonNull::new(slot.load(Acquire).cast()).map(BufRef)
+        let buf = NonNull::new(slot.load(Acquire).cast());
+        // SAFETY: The channel is open as long as `self` is borrowed, and keeps the buffers in its slots.
+        buf.map(|buf| unsafe { BufRef::new(buf) })
     }
 
     /// `relay_flush()`.
     pub(crate) fn flush(&self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant the channel is open, and it is not closed while `self` is borrowed.
         unsafe { bindings::relay_flush(self.chan.as_ptr()) };
     }
 
-    /// `relay_reset()`, while nobody writes.
-    pub(crate) fn reset(&self) {
-        // SAFETY: By the type invariant.
+    /// `relay_reset()`.
+    pub(crate) fn reset(&mut self) {
+        // SAFETY: By the type invariant the channel is open; `self` is borrowed mutably, so nobody writes.
         unsafe { bindings::relay_reset(self.chan.as_ptr()) };
     }
 
     /// How often no sub-buffer was free, and how many records were too large.
     pub(crate) fn stats(&self) -> (usize, usize) {
         let stats = |flag: u32| {
-            // SAFETY: By the type invariant.
+            // SAFETY: By the type invariant the channel is open, and it is not closed while `self` is borrowed.
             unsafe { bindings::relay_stats(self.chan.as_ptr(), flag.try_into().unwrap_or(0)) }
         };
         (
@@ -354,265 +218,71 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl<C: ChannelCallbacks> Drop for Handle<C> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; nobody has a reference any more.
+        // SAFETY: By the type invariant the channel is open; this is dropped once, and nobody has a reference any more.
         unsafe { bindings::relay_close(self.chan.as_ptr()) };
-        settle(&self.state);
     }
 }
 
-/// What a client's object consists of, which this module owns: when a client has forgotten the object, it goes with
-/// this module. It may be dropped anywhere: where nothing may sleep, a work item drops the parts.
-///
-/// # Invariants
-///
-/// The pointer is valid until this is dropped: the parts are in the list until then, or this module goes, which it does
-/// when no other module uses its code any more.
-pub(crate) struct Kept<T: Send + Sync + 'static> {
-    parts: NonNull<T>,
-    _listed: Deferred<Listed>,
-}
+/// The callbacks of channels whose private data is a `C`.
+struct Table<C>(PhantomData<C>);
 
-/// The address of parts in the list, from which they are taken when this is dropped.
-struct Listed(NonNull<u8>);
+impl<C: ChannelCallbacks> Table<C> {
+    const IF_FREE: bindings::rchan_callbacks = bindings::rchan_callbacks {
+        subbuf_start: None,
+        create_buf_file: Some(create_buf_file::<C>),
+        remove_buf_file: Some(remove_buf_file::<C>),
+    };
 
-// SAFETY: The pointer is only compared.
-unsafe impl Send for Listed {}
+    const ALWAYS: bindings::rchan_callbacks = bindings::rchan_callbacks {
+        subbuf_start: Some(enter_always),
+        ..Self::IF_FREE
+    };
 
-impl Drop for Listed {
-    fn drop(&mut self) {
-        discard(self.0);
-    }
-}
+    const WITH_HEADER: bindings::rchan_callbacks = bindings::rchan_callbacks {
+        subbuf_start: Some(enter_with_header::<C>),
+        ..Self::IF_FREE
+    };
 
-// SAFETY: Gives out shared references and drops what can be sent.
-unsafe impl<T: Send + Sync> Send for Kept<T> {}
-// SAFETY: As above.
-unsafe impl<T: Send + Sync> Sync for Kept<T> {}
-
-/// Anything that can be dropped.
-trait Parts: Send + Sync {}
-
-impl<T: Send + Sync> Parts for T {}
-
-/// Waits for the list of what clients have open.
-fn kept() -> StaticGuard<KVec<KBox<dyn Parts>>> {
-    extern "C" {
-        /// Defined in `exports.c`.
-        static mut relay_api_mutex: bindings::mutex;
-    }
-    // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
-    static KEPT: StaticMutex<KVec<KBox<dyn Parts>>> =
-        unsafe { StaticMutex::new(&raw mut relay_api_mutex, KVec::new()) };
-    KEPT.lock()
-}
-
-impl<T: Send + Sync + 'static> Kept<T> {
-    /// Errors: -ENOMEM.
-    pub(crate) fn new(parts: T) -> Result<Self> {
-        let parts = KBox::new(parts, GFP_KERNEL)?;
-        let pointer = NonNull::from(&*parts);
-        let listed = Deferred::new(Ok::<_, Error>(Listed(pointer.cast())))?;
-        // Where there is no memory, the list is given up before the parts are dropped, which may look for others in it.
-        let mut list = kept();
-        list.reserve(1, GFP_KERNEL)?;
-        list.push(parts as KBox<dyn Parts>, GFP_KERNEL)?;
-        drop(list);
-        // INVARIANT: It is in the list.
-        Ok(Self {
-            parts: pointer,
-            _listed: listed,
-        })
-    }
-}
-
-impl<T: Send + Sync + 'static> core::ops::Deref for Kept<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: By the type invariant.
-        unsafe { self.parts.as_ref() }
-    }
-}
-
-/// Drops the parts that are at this address.
-fn discard(address: NonNull<u8>) {
-    let mut kept = kept();
-    let is_it = |parts: &KBox<dyn Parts>| (&raw const **parts).addr() == address.addr().get();
-    let parts = kept
-        .iter()
-        .position(is_it)
-        .and_then(|index| kept.remove(index).ok());
-    if kept.is_empty() {
-        // Nobody frees a static when the module goes.
-        *kept = KVec::new();
-    }
-    // With the lock given up: an application's parts have a channel.
-    drop(kept);
-    drop(parts);
-}
-
-/// This module goes: drops what clients have forgotten.
-pub(crate) fn leave() {
-    // What has been made first may have some of the later ones.
-    let next = || kept().first().map(|parts| NonNull::from(&**parts).cast());
-    while let Some(address) = next() {
-        pr_notice!("a channel or an application that nobody has closed goes\n");
-        discard(address);
-    }
-}
-
-/// Waits for what the callbacks have queued, once the engine does not call them any more.
-fn settle(state: &ChannelState) {
-    if let Some(headers) = state.headers() {
-        headers.settle();
-    }
-}
-
-/// Bytes within a sub-buffer that nobody reads yet.
-///
-/// # Invariants
-///
-/// As long as the buffer's `data` and `offset` are those here, `len` bytes there can be written and
-/// belong to the owner of this object, who does not keep it beyond the write.
-pub(crate) struct Room {
-    buf: BufRef,
-    data: *mut u8,
-    offset: usize,
-    len: usize,
-}
-
-impl Room {
-    /// Length in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Where `at` is, if `len` bytes fit there and nobody else has written to the buffer since.
-    #[inline]
-    fn place(&self, at: usize, len: usize) -> Option<*mut u8> {
-        let untouched =
-            self.buf.offset_counter().load(Relaxed) == self.offset && self.buf.data() == self.data;
-        let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
-        // No overflow: it is within the sub-buffer.
-        (untouched && fits).then(|| self.data.wrapping_add(self.offset + at))
-    }
-
-    /// Copies `bytes` to `at`, if they fit there.
-    #[inline]
-    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
-        let Some(to) = self.place(at, bytes.len()) else {
-            return false;
-        };
-        // SAFETY: By the type invariant; user space may only read the memory, through its own
-        // mapping.
-        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        true
-    }
-
-    /// Writes zeros behind the first `used` bytes and shows the record to readers.
-    #[inline]
-    fn commit(self, used: usize) -> bool {
-        let rest = self.len.saturating_sub(used);
-        let Some(to) = self.place(used.min(self.len), rest) else {
-            return false;
-        };
-        // SAFETY: By the type invariant.
-        unsafe { to.write_bytes(0, rest) };
-        // Release: a reader that sees the offset sees the record.
-        self.buf
-            .offset_counter()
-            .store(self.offset + self.len, Release);
-        true
-    }
-}
-
-struct Callbacks(bindings::rchan_callbacks);
-// SAFETY: Constant functions.
-unsafe impl Sync for Callbacks {}
-
-static NO_OVERWRITE: Callbacks = Callbacks(bindings::rchan_callbacks {
-    // The engine's default is this mode.
-    subbuf_start: None,
-    create_buf_file: Some(create_buf_file),
-    remove_buf_file: Some(remove_buf_file),
-});
-
-static OVERWRITE: Callbacks = Callbacks(bindings::rchan_callbacks {
-    subbuf_start: Some(enter_always),
-    create_buf_file: Some(create_buf_file),
-    remove_buf_file: Some(remove_buf_file),
-});
-
-static HEADERS: Callbacks = Callbacks(bindings::rchan_callbacks {
-    subbuf_start: Some(enter_with_header),
-    create_buf_file: Some(create_buf_file),
-    remove_buf_file: Some(remove_buf_file),
-});
-
-fn callbacks(state: &ChannelState) -> *const bindings::rchan_callbacks {
-    match state.mode() {
-        _ if state.headers().is_some() => &raw const HEADERS.0,
-        Mode::NoOverwrite => &raw const NO_OVERWRITE.0,
-        Mode::Overwrite => &raw const OVERWRITE.0,
+    fn of(start: SubbufStart) -> &'static bindings::rchan_callbacks {
+        match start {
+            SubbufStart::IfFree => const { &Self::IF_FREE },
+            SubbufStart::Always => const { &Self::ALWAYS },
+            SubbufStart::WithHeader => const { &Self::WITH_HEADER },
+        }
     }
 }
 
 /// # Safety
 ///
-/// Called by the engine for a buffer of a channel that [`Handle::open`] opened, on the CPU that
+/// Called by the engine for a buffer of a channel that [`Handle::open`] opened for a `C`, on the CPU that
 /// writes it or while nobody does.
-unsafe extern "C" fn enter_with_header(
+unsafe extern "C" fn enter_with_header<C: ChannelCallbacks>(
     buf: *mut bindings::rchan_buf,
     _subbuf: *mut c_void,
     prev: *mut c_void,
 ) -> c_int {
-    // INVARIANT: The engine passes a buffer that it is using.
-    let Some(buf) = NonNull::new(buf).map(BufRef) else {
+    let Some(buf) = NonNull::new(buf) else {
         return 0;
     };
-    // SAFETY: A buffer of our channel.
-    let state = unsafe { state_of(buf.0) };
-    let Some(headers) = state.headers() else {
-        return 0;
-    };
+    // SAFETY: By the rules of this function; the engine keeps the buffer and its channel during the call.
+    let (state, buf) = unsafe { (state_of::<C>(buf), BufRef::new(buf)) };
     if !prev.is_null() {
-        // SAFETY: The engine has just completed it, or tries again to leave it.
+        // SAFETY: The engine passes the sub-buffer that it has just completed, or tries again to leave, and nobody else
+        // writes the buffer. By the rules of `ChannelCallbacks` it is longer than a header.
         unsafe { buf.put_header(prev) };
     }
-    headers.finished(buf.cpu(), buf.produced());
-    // SAFETY: The buffer is in use.
-    if state.mode() == Mode::NoOverwrite && unsafe { bindings::relay_buf_full(buf.0.as_ptr()) } != 0
-    {
-        headers.full(buf.cpu());
-        return 0;
+    let enters = state.may_enter(&buf, || buf.is_full());
+    if enters {
+        buf.reserve_header();
     }
-    // As subbuf_start_reserve() does; that a header fits was checked before the channel was opened.
-    buf.offset_counter().store(HEADER, Relaxed);
-    1
-}
-
-/// The work of [`Headers::say`], for its initialisation only.
-pub(crate) fn say_work() -> impl PinInit<IrqWork> {
-    // SAFETY: `Headers::new()`, the only caller, makes it that field.
-    unsafe { IrqWork::new::<Headers>() }
-}
-
-// SAFETY: The offset is that of the field that `say_work()` makes, and `settle()` is called
-// once the engine queues it no more, before `Handle` gives up the state that has the headers.
-unsafe impl HasIrqWork for Headers {
-    const OFFSET: usize = core::mem::offset_of!(Headers, say);
-
-    fn run(&self) {
-        self.say_full();
-    }
+    enters.into()
 }
 
 /// # Safety
 ///
-/// Called by the engine for a buffer of a channel that [`Handle::open`] opened.
+/// None: its type is that of the callback.
 unsafe extern "C" fn enter_always(
     _buf: *mut bindings::rchan_buf,
     _subbuf: *mut c_void,
@@ -625,16 +295,17 @@ unsafe extern "C" fn enter_always(
 ///
 /// # Safety
 ///
-/// `buf` is a buffer of such a channel.
-unsafe fn state_of<'a>(buf: NonNull<bindings::rchan_buf>) -> &'a ChannelState {
-    // SAFETY: By the rules of this function; the state outlives the channel.
-    unsafe { &*(*(*buf.as_ptr()).chan).private_data.cast::<ChannelState>() }
+/// `buf` is a buffer of such a channel, for a `C`, and stays so during `'a`.
+unsafe fn state_of<'a, C: ChannelCallbacks>(buf: NonNull<bindings::rchan_buf>) -> &'a C {
+    // SAFETY: By the rules of this function; the state is kept until the channel has been closed, after which the engine
+    // calls nobody.
+    unsafe { &*(*(*buf.as_ptr()).chan).private_data.cast::<C>() }
 }
 
 /// # Safety
 ///
-/// Called by the engine for a buffer of a channel that [`Handle::open`] opened.
-unsafe extern "C" fn create_buf_file(
+/// Called by the engine for a buffer of a channel that [`Handle::open`] opened for a `C`.
+unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
     filename: *const c_char,
     parent: *mut bindings::dentry,
     _mode: bindings::umode_t,
@@ -644,9 +315,9 @@ unsafe extern "C" fn create_buf_file(
     let Some(buf) = NonNull::new(buf) else {
         return EINVAL.to_ptr();
     };
-    // SAFETY: The engine passes a buffer of our channel, a name and a place for the answer.
+    // SAFETY: By the rules of the callback the engine passes a buffer of the channel, a string and a place for the answer.
     let (state, name) = unsafe {
-        let state = state_of(buf);
+        let state = state_of::<C>(buf);
         *is_global = state.is_global().into();
         (state, CStr::from_char_ptr(filename))
     };
@@ -669,15 +340,16 @@ unsafe extern "C" fn create_buf_file(
     if let Err(e) = from_err_ptr(dentry) {
         return e.to_ptr();
     }
-    // SAFETY: The engine passes the directory that `Handle::open()` got, which the channel keeps.
+    // SAFETY: The engine passes the directory that `Handle::open()` got, which the handle keeps.
     let dir = unsafe { DirRef::from_raw(parent) };
-    let Some(data) = NonNull::new(dentry) else {
+    let Some(file) = NonNull::new(dentry) else {
         return ENOMEM.to_ptr();
     };
-    // SAFETY: The file has just been made, in a directory that stays.
-    let data = unsafe { Dentry::get(data) };
-    // INVARIANT: The control files are removed in `remove_buf_file()`, before the buffer goes.
-    match state.add_controls(&dir, name, data, BufRef(buf)) {
+    // SAFETY: The file has just been made, so it has an inode, and nobody else removes it.
+    let file = unsafe { Dentry::get(file) };
+    // SAFETY: The engine keeps the buffer until `remove_buf_file()` has returned for its file, and by the rules of
+    // `ChannelCallbacks` this reference is not used after that. If `file_made()` fails, it has kept nothing.
+    match state.file_made(&dir, name, file, unsafe { BufRef::new(buf) }) {
         Ok(()) => dentry,
         Err(e) => {
             // SAFETY: The file just made.
@@ -689,20 +361,14 @@ unsafe extern "C" fn create_buf_file(
 
 /// # Safety
 ///
-/// Called by the engine for a buffer of a channel that [`Handle::open`] opened.
-unsafe extern "C" fn remove_buf_file(dentry: *mut bindings::dentry) -> c_int {
-    // SAFETY: The engine passes the file that `create_buf_file()` made, whose data is the buffer.
+/// Called by the engine for a file that [`create_buf_file`] made, for the same `C`.
+unsafe extern "C" fn remove_buf_file<C: ChannelCallbacks>(dentry: *mut bindings::dentry) -> c_int {
+    // SAFETY: The file is one that `create_buf_file()` made, whose data is the buffer, which the engine still has.
     unsafe {
         if let Some(buf) = NonNull::new((*(*dentry).d_inode).i_private.cast()) {
-            state_of(buf).remove_controls(BufRef(buf));
+            state_of::<C>(buf).file_goes(BufRef::new(buf));
         }
         bindings::debugfs_remove(dentry);
     }
     0
-}
-
-impl PartialEq for BufRef {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
 }

@@ -31,9 +31,9 @@ pub struct IrqWork {
     work: Opaque<bindings::irq_work>,
 }
 
-// SAFETY: `struct irq_work` is made to be queued from anywhere.
+// SAFETY: The structure has no owner: any task may initialise, queue, wait for and free it.
 unsafe impl Send for IrqWork {}
-// SAFETY: As above.
+// SAFETY: A shared reference lets one queue the work and wait for it, which any number of CPUs may do at once.
 unsafe impl Sync for IrqWork {}
 
 impl IrqWork {
@@ -62,6 +62,69 @@ impl IrqWork {
     pub fn sync(&self) {
         // SAFETY: The work is initialised.
         unsafe { bindings::irq_work_sync(self.work.get()) };
+    }
+}
+
+/// What a value does when its work runs.
+pub trait OnIrqWork: Send + Sync {
+    /// Context: hard irq.
+    fn on_irq_work(&self);
+}
+
+/// A value with work, which dropping it waits for. Context of dropping: process.
+#[pin_data(PinnedDrop)]
+pub struct WithIrqWork<T: OnIrqWork> {
+    #[pin]
+    work: IrqWork,
+    #[pin]
+    value: T,
+}
+
+impl<T: OnIrqWork> WithIrqWork<T> {
+    /// Nothing is queued.
+    pub fn new(value: impl PinInit<T>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: This initialises the field that `OFFSET` names.
+            work <- unsafe { IrqWork::new::<Self>() },
+            value <- value,
+        })
+    }
+
+    /// [`IrqWork::queue`].
+    #[inline]
+    pub fn queue(&self) {
+        self.work.queue();
+    }
+
+    /// [`IrqWork::sync`].
+    pub fn sync(&self) {
+        self.work.sync();
+    }
+}
+
+// SAFETY: `new()`, the only maker, initialises the field with this offset for this type. What is pinned is not freed before
+// it is dropped, which waits for the work, when nobody has a reference to queue it by.
+unsafe impl<T: OnIrqWork> HasIrqWork for WithIrqWork<T> {
+    const OFFSET: usize = core::mem::offset_of!(Self, work);
+
+    fn run(&self) {
+        self.value.on_irq_work();
+    }
+}
+
+#[pinned_drop]
+impl<T: OnIrqWork> PinnedDrop for WithIrqWork<T> {
+    fn drop(self: Pin<&mut Self>) {
+        self.work.sync();
+    }
+}
+
+impl<T: OnIrqWork> core::ops::Deref for WithIrqWork<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
     }
 }
 

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the C and the Rust of the safe relay API share.
+ */
+#ifndef _FERROTRACE_RELAY_API_BINDINGS_H
+#define _FERROTRACE_RELAY_API_BINDINGS_H
+
+struct mutex;
+
+/* For the list of what clients have open. */
+extern struct mutex relay_api_mutex;
+
+#endif /* _FERROTRACE_RELAY_API_BINDINGS_H */
