@@ -9,13 +9,12 @@
 use ferro_core::ring::Ring;
 use ferro_core::ring::Run;
 use ferro_core::ring::Words;
-use ferro_sys::cpu::irq_work::IrqWork;
+use ferro_sys::cpu::irq_work::WithIrqWork;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::fops::events;
 use ferro_sys::fs::fops::MmapRequest;
 use ferro_sys::fs::fops::UserDst;
 use ferro_sys::mm::pages::PageRef;
-use ferro_sys::ring::RingMem;
 use ferro_sys::sync::counted::first_ref;
 use ferro_sys::sync::counted::Shared;
 use ferro_sys::sync::wait::WaitQueue;
@@ -28,15 +27,16 @@ use kernel::sync::barrier;
 use kernel::sync::Mutex;
 use kernel::sync::Refcount;
 
+use crate::raw::ring::RingMem;
+
 /// A buffer, kept by its channel and by whoever has its file open or mapped.
-#[pin_data(PinnedDrop)]
+#[pin_data]
 pub(crate) struct Buffer {
     pub(crate) count: Refcount,
     memory: ARef<Shared<RingMem>>,
+    /// Those who wait, and the work that wakes them.
     #[pin]
-    pub(crate) readers: WaitQueue,
-    #[pin]
-    pub(crate) wake: IrqWork,
+    readers: WithIrqWork<WaitQueue>,
     /// Serialises readers that do not map the buffer.
     #[pin]
     reading: Mutex<()>,
@@ -52,8 +52,7 @@ impl Buffer {
             pin_init!(Self {
                 count: Refcount::new(1),
                 memory,
-                readers <- WaitQueue::new(c"fast_relay", static_lock_class!()),
-                wake <- Self::wake_work(),
+                readers <- WithIrqWork::new(WaitQueue::new(c"fast_relay", static_lock_class!())),
                 reading <- new_mutex!(()),
             }),
             GFP_KERNEL,
@@ -66,12 +65,17 @@ impl Buffer {
         &self.memory
     }
 
+    /// Those who wait.
+    pub(crate) fn readers(&self) -> &WaitQueue {
+        &self.readers
+    }
+
     /// A reader that waits may have to be woken: what it waits for is there, or it can make room.
     pub(crate) fn wake_readers(&self) {
         // The barrier between the change of the writer's words and this look is in `Ring::reserve()`.
         if self.readers.is_active() {
             // Waking takes locks that whoever is being traced may hold.
-            self.wake.queue();
+            self.readers.queue();
         }
     }
 
@@ -185,7 +189,7 @@ impl Buffer {
     /// The channel is closed: nobody writes any more.
     pub(crate) fn close(&self) {
         self.memory.set_closed();
-        self.wake.sync();
+        self.readers.sync();
         self.readers.wake_all();
     }
 }

@@ -10,10 +10,10 @@ use kernel::prelude::*;
 use kernel::str::CString;
 
 use crate::channel::Channel;
-use crate::channel::Files;
-use crate::channel::Parent;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
+use crate::files::Files;
+use crate::files::Parent;
 
 /// What happens when no sub-buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

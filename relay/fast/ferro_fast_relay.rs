@@ -6,9 +6,9 @@
 //! it is dropped. C clients have `<linux/ferrotrace_relay.h>`. Readers have `read()`, `poll()` and a
 //! control page beside the mapped data, as `<uapi/linux/ferrotrace_relay.h>` describes it.
 //!
-//! `ferro_core::ring` has the algorithm and `ferro_sys::ring` its memory; here are the objects:
-//! `registry.rs` the open channels, `channel.rs` and `buffer.rs` an object each, `record.rs` the
-//! writer, `ffi.rs` the C functions.
+//! `ferro_core::ring` has the algorithm and `raw/ring.rs` its memory; the objects are in `registry.rs` (the open channels),
+//! `inner.rs`, `buffer.rs` and `files.rs`; `channel.rs`, `builder.rs` and `record.rs` are what clients see, and `exports.rs`
+//! has the C functions.
 //!
 //! # Examples
 //!
@@ -33,7 +33,10 @@ mod channel;
 // The same text serves both APIs, as neither crate needs the other.
 #[path = "../api/error.rs"]
 mod error;
-mod ffi;
+mod exports;
+mod files;
+mod inner;
+mod raw;
 mod record;
 mod registry;
 #[cfg(CONFIG_RELAY_FAST_KUNIT_TEST)]
@@ -67,7 +70,7 @@ impl kernel::Module for FastRelay {
         registry::make_late_files();
         Ok(Self {
             _prepare: prepare,
-            _modules: ffi::watch_modules()?,
+            _modules: raw::module_exit::register(c"fast_relay", registry::module_goes)?,
         })
     }
 }

@@ -11,14 +11,14 @@ use ferro_core::ring::TIMED;
 use ferro_sys::cpu;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::ring::Lost;
-use ferro_sys::ring::OpenRecord;
 use kernel::prelude::*;
 use zerocopy::Immutable;
 use zerocopy::IntoBytes;
 
 use crate::channel::Channel;
-use crate::channel::Inner;
+use crate::inner::Inner;
+use crate::raw::ring::Lost;
+use crate::raw::ring::OpenRecord;
 
 /// The record was not written: there is no room for it, or it does not fit in a sub-buffer. The loss has
 /// been counted.

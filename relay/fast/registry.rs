@@ -13,8 +13,11 @@ use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
-use crate::channel::Inner;
-use crate::ffi::registry;
+use crate::inner::Inner;
+use crate::raw::mutex::RegistryMutex;
+
+/// The channels that are open.
+static CHANNELS: RegistryMutex<KVec<ARef<Shared<Inner>>>> = RegistryMutex::new(KVec::new());
 
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///
@@ -40,7 +43,7 @@ fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
         }
         // A CPU on its way up is neither online yet nor prepared again, so hold it off.
         let _hotplug = HotplugOff::new();
-        let mut channels = registry();
+        let mut channels = CHANNELS.lock();
         if wanted().all(|cpu| inner.buffer(cpu).is_some()) {
             return Ok(channels.push(inner.clone(), GFP_KERNEL)?);
         }
@@ -76,7 +79,7 @@ pub(crate) fn module_goes(module: &Module) {
 
 /// Takes a channel out of the registry.
 fn take(is_it: impl Fn(&Inner) -> bool) -> Option<ARef<Shared<Inner>>> {
-    let mut channels = registry();
+    let mut channels = CHANNELS.lock();
     let index = channels.iter().position(|inner| is_it(inner))?;
     let inner = channels.remove(index).ok()?;
     if channels.is_empty() {
@@ -90,7 +93,7 @@ fn take(is_it: impl Fn(&Inner) -> bool) -> Option<ARef<Shared<Inner>>> {
 ///
 /// Errors: -ENOMEM. A file that cannot be made is only reported: the CPU's records are kept.
 pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
-    let channels = registry();
+    let channels = CHANNELS.lock();
     for inner in channels.iter() {
         inner.add_buffer(cpu)?;
         if let Err(e) = inner.make_files() {
@@ -102,7 +105,7 @@ pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
 
 /// Makes the files of channels that were opened before there was a file system for them.
 pub(crate) fn make_late_files() {
-    let channels = registry();
+    let channels = CHANNELS.lock();
     for inner in channels.iter() {
         if let Err(e) = inner.make_files() {
             pr_err!("no files for a channel of the boot: {:?}\n", e);

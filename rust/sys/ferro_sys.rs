@@ -28,7 +28,6 @@ pub mod mm;
 pub mod regs;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 mod rethook;
-pub mod ring;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod running_probe;
 pub mod sync;

@@ -195,7 +195,8 @@ impl MemRange<'_> {
         self.len == 0
     }
 
-    pub(crate) fn as_ptr(&self) -> *const u8 {
+    /// Where they are.
+    pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 }

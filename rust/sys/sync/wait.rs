@@ -10,6 +10,8 @@ use kernel::prelude::*;
 use kernel::sync::LockClassKey;
 use kernel::types::Opaque;
 
+use crate::cpu::irq_work::OnIrqWork;
+
 /// A `wait_queue_head_t`.
 #[repr(transparent)]
 #[pin_data]
@@ -18,10 +20,16 @@ pub struct WaitQueue {
     head: Opaque<bindings::wait_queue_head>,
 }
 
-// SAFETY: A wait queue has its own lock.
+// SAFETY: A wait queue has no owner: any task may free one that nobody waits in.
 unsafe impl Send for WaitQueue {}
-// SAFETY: As above.
+// SAFETY: What shared references call takes the queue's own lock, or looks at one word of it.
 unsafe impl Sync for WaitQueue {}
+
+impl OnIrqWork for WaitQueue {
+    fn on_irq_work(&self) {
+        self.wake_all();
+    }
+}
 
 impl WaitQueue {
     /// An empty queue.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tries to change the words of a fast channel's buffer from any CPU, and to give a buffer to a CPU that it is not for.
+//! Tries to get at the words of a fast channel's buffer, and to give a buffer to a CPU that it is not for.
 //!
-//! All of this compiled: a limit without end let the next record leave the buffer's memory, and a buffer of two CPUs
-//! had records in one another. Now `RingMem` can only be looked at, and knows its CPU.
+//! While the memory was a public type of `ferro_sys`, all of this compiled: a limit without end let the next record leave
+//! the buffer's memory, and a buffer of two CPUs had records in one another. Now the memory is private to fast channels, can
+//! only be looked at, and knows its CPU.
 #![forbid(unsafe_code)]
 
-use ferro_core::ring::LocalWords;
 use ferro_core::ring::Ring;
-use ferro_core::ring::Word;
-use ferro_sys::sync::counted::Shared;
+use ferro_fast_relay::raw::ring::RingMem; //~ E0603
+use ferro_fast_relay::raw::ring::RingSlots; //~ E0603
+use ferro_fast_relay::Channel;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::ring::RingMem;
-use ferro_sys::ring::RingSlots;
+use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
 
 module! {
@@ -25,22 +25,16 @@ module! {
 
 struct Client;
 
-fn commit(ring: &Ring, memory: &RingMem) {
-    ring.commit(memory); //~ E0277 LocalWords
-}
-
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let ring = Ring::new(4096, 2, false).map_err(|_| EINVAL)?;
         let first = CpuId::new(0).ok_or(EINVAL)?;
         let memory = Shared::new(RingMem::new(ring, first))?;
-        memory.set_limit(u64::MAX); //~ E0599
-        memory.set_stalled(0); //~ E0599
-        let _ = memory.exchange(Word(0), Word(1)); //~ E0599
+        memory.set_limit(u64::MAX);
         let slots = RingSlots::new()?;
-        let second = CpuId::new(1).ok_or(EINVAL)?;
-        slots.publish(second, memory); //~ E0061
-        commit(&ring, slots.memory(first).ok_or(EINVAL)?);
+        slots.publish(memory);
+        let channel = Channel::builder(c"ring_words").open()?;
+        channel.inner.slots.publish(memory);
         Ok(Self)
     }
 }

@@ -13,6 +13,12 @@ use ferro_core::ring::DISCARDED;
 use ferro_core::ring::HEADER_BYTES;
 use ferro_core::ring::TIMED;
 use ferro_core::ring::TIME_BYTES;
+use ferro_sys::cpu;
+use ferro_sys::cpu::preempt::PreemptOff;
+use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::sync::deferred::may_sleep;
+use ferro_sys::sync::word;
 use kernel::pr_err_once;
 use kernel::prelude::*;
 
@@ -21,16 +27,10 @@ use super::Ctl;
 use super::Local;
 use super::RingSlots;
 use super::DATA;
-use crate::cpu;
-use crate::cpu::preempt::PreemptOff;
-use crate::cpu::time::mono_fast_ns;
-use crate::cpu::CpuId;
-use crate::sync::deferred::may_sleep;
-use crate::sync::word;
 
 /// Why a record cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub(crate) enum Lost {
     /// The CPU has no buffer. Nobody has counted the loss.
     NoBuffer,
     /// The buffer has no room for it, and has counted the loss.
@@ -46,7 +46,7 @@ pub enum Lost {
 ///
 /// `ctl` is the control page of a buffer in `slots`; `record` points to the record in its data, and as many
 /// bytes from there as `header` asks for belong to this object, in one piece.
-pub struct OpenRecord<'a> {
+pub(crate) struct OpenRecord<'a> {
     ctl: NonNull<Ctl>,
     record: NonNull<u8>,
     header: Header,
@@ -70,7 +70,7 @@ impl<'a> OpenRecord<'a> {
     /// When the limit stops it, or many are open, nothing has happened and the caller goes on with
     /// [`OpenRecord::reserve_slow`].
     #[inline(always)]
-    pub fn reserve(slots: &'a RingSlots, header: Header) -> Result<Self, PreemptOff> {
+    pub(crate) fn reserve(slots: &'a RingSlots, header: Header) -> Result<Self, PreemptOff> {
         let preempt = PreemptOff::new();
         let ctl = slots.slots.this_cpu(&preempt);
         loop {
@@ -78,7 +78,7 @@ impl<'a> OpenRecord<'a> {
             // with single loads and stores, or with instructions that are atomic on the CPU that writes them.
             let old = Word(unsafe { word::load(&raw const (*ctl).reserve) });
             let time = stamp(header);
-            // SAFETY: As for the word before.
+            // SAFETY: The page is there, and the word is accessed, as `reserve` before.
             let limit = || unsafe { word::load(&raw const (*ctl).limit) };
             let Some(new) = old.next(header.bytes(), limit) else {
                 return Err(preempt);
@@ -97,7 +97,7 @@ impl<'a> OpenRecord<'a> {
     }
 
     /// Reserves what [`OpenRecord::reserve`] did not, and tells whether a reader may have to be woken.
-    pub fn reserve_slow(
+    pub(crate) fn reserve_slow(
         slots: &'a RingSlots,
         header: Header,
         preempt: PreemptOff,
@@ -105,9 +105,9 @@ impl<'a> OpenRecord<'a> {
         let memory = CpuId::new(cpu::current_id())
             .and_then(|cpu| slots.memory(cpu))
             .ok_or(Lost::NoBuffer)?;
-        // INVARIANT: `RingSlots::publish()` has put the buffer there for its own CPU, which is this one and stays
-        // so while `preempt` is there; what is called meanwhile does not sleep.
-        let words = Local(memory);
+        // SAFETY: `RingSlots::publish()` has put the buffer there for its own CPU, which is this one and stays so while
+        // `preempt` is there, until after the last use; what is called meanwhile does not sleep.
+        let words = unsafe { Local::new(memory) };
         let (grant, time) = memory
             .ring()
             .reserve(&words, header.bytes(), || stamp(header))
@@ -132,9 +132,10 @@ impl<'a> OpenRecord<'a> {
         preempt: PreemptOff,
     ) -> Self {
         // The mask takes the count of records in flight away too.
-        // SAFETY: The mask does not change.
+        // SAFETY: By the rules of this function `ctl` is the page of a buffer, which `slots` keeps; the mask does not change.
         let offset = (word.0 >> Word::SHIFT) & unsafe { (*ctl.as_ptr()).mask };
-        // SAFETY: By the invariant of `RingMem` the data is there. On 64 bits nothing is cut off.
+        // SAFETY: By the invariant of `RingMem` the data follows at `DATA`, with as many bytes as the mask lets through. On 64
+        // bits nothing is cut off.
         let record = unsafe { ctl.byte_add(DATA).byte_add(offset as usize).cast() };
         // INVARIANT: By the rules of this function.
         Self {
@@ -149,7 +150,11 @@ impl<'a> OpenRecord<'a> {
 
     /// Writes a record with this header and this data on the fast path; as [`OpenRecord::reserve`].
     #[inline(always)]
-    pub fn write(slots: &'a RingSlots, header: Header, data: &[u8]) -> Result<(), PreemptOff> {
+    pub(crate) fn write(
+        slots: &'a RingSlots,
+        header: Header,
+        data: &[u8],
+    ) -> Result<(), PreemptOff> {
         let mut open = Self::reserve(slots, header)?;
         open.put(0, data);
         // SAFETY: `put()` does not sleep, so this is the CPU that reserved it.
@@ -168,13 +173,13 @@ impl<'a> OpenRecord<'a> {
 
     /// Copies `bytes` into the data, `at` bytes from its start; false if it does not fit.
     #[inline(always)]
-    pub fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
         let fits = at
             .checked_add(bytes.len())
             .is_some_and(|end| end <= self.header.len as usize);
         if fits {
-            // SAFETY: By the type invariant; user space may only read the memory, through its own
-            // mapping.
+            // SAFETY: The bytes fit in the data that the header announces, as just checked, so they are within the record,
+            // which belongs to this object by the type invariant; user space may only read it, through its own mapping.
             unsafe {
                 let to = self.record.add(self.data_at()).add(at);
                 word::copy(to.as_ptr(), bytes.as_ptr(), bytes.len());
@@ -184,26 +189,27 @@ impl<'a> OpenRecord<'a> {
     }
 
     /// Fills the data from `at` on with zeros, to the end of the record.
-    pub fn clear_from(&mut self, at: usize) {
+    pub(crate) fn clear_from(&mut self, at: usize) {
         let at = at.saturating_add(self.data_at());
         let rest = usize::try_from(self.header.bytes())
             .unwrap_or(0)
             .saturating_sub(at);
         if rest > 0 {
-            // SAFETY: By the type invariant.
+            // SAFETY: `at + rest` is what the header asks for, and so much belongs to this object, by the type invariant.
             unsafe { self.record.add(at).as_ptr().write_bytes(0, rest) };
         }
     }
 
     /// Has readers skip the record once it is committed.
-    pub fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.header.flags |= DISCARDED;
     }
 
     /// Writes what comes before the data.
     #[inline(always)]
     fn write_head(&mut self) {
-        // SAFETY: By the type invariant there is room for both; all is aligned to 8 bytes.
+        // SAFETY: By the type invariant the record belongs to this object, with room for the header and, if its flags say so,
+        // the time; records are aligned to 8 bytes.
         unsafe {
             let words = self.record.cast::<u64>();
             words.write(self.header.to_word());
@@ -214,7 +220,7 @@ impl<'a> OpenRecord<'a> {
     }
 
     /// Leaves the record, with its head, to C code that has preemption off, and tells where it is.
-    pub fn leave_open(mut self) -> NonNull<u8> {
+    pub(crate) fn leave_open(mut self) -> NonNull<u8> {
         self.write_head();
         self.record
     }
@@ -224,7 +230,7 @@ impl<'a> OpenRecord<'a> {
     /// Whoever has slept meanwhile, which nobody may, can be on another CPU now. The CPU that the record is of counts it
     /// out then, and this sleeps until it has.
     #[inline]
-    pub fn commit(self) {
+    pub(crate) fn commit(self) {
         if self.slots.slots.this_cpu(&self.preempt) != self.ctl.as_ptr() {
             return self.commit_elsewhere();
         }
@@ -238,7 +244,7 @@ impl<'a> OpenRecord<'a> {
     fn commit_elsewhere(mut self) {
         pr_err_once!("a writer slept before its record was committed\n");
         self.write_head();
-        // SAFETY: The number does not change.
+        // SAFETY: By the type invariant this is the page of a buffer, which `slots` keeps; the number does not change.
         let cpu = CpuId::new(unsafe { (*self.ctl.as_ptr()).cpu });
         let Self { slots, preempt, .. } = self;
         drop(preempt);
@@ -259,15 +265,15 @@ impl<'a> OpenRecord<'a> {
     }
 }
 
-#[cfg(CONFIG_FERRO_SYS_KUNIT_TEST)]
-#[kunit_tests(ferro_sys_ring)]
+#[cfg(CONFIG_RELAY_FAST_KUNIT_TEST)]
+#[kunit_tests(ferro_fast_relay_ring)]
 mod suite {
     use super::*;
-    use crate::cpu::HotplugOff;
-    use crate::ring::RingMem;
-    use crate::sync::counted::Shared;
+    use crate::raw::ring::RingMem;
     use ferro_core::ring::Ring;
     use ferro_core::ring::Words;
+    use ferro_sys::cpu::HotplugOff;
+    use ferro_sys::sync::counted::Shared;
     use kernel::sync::atomic::Atomic;
     use kernel::sync::atomic::Relaxed;
 

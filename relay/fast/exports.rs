@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The C interface: the functions of `<linux/ferrotrace_relay.h>`.
+//! Where C comes in: the functions of `<linux/ferrotrace_relay.h>`, and what user space does with a buffer's file.
 //!
 //! Contexts: as the header says.
 
@@ -12,49 +12,37 @@ use ferro_core::ring::Ring;
 use ferro_core::ring::HEADER_BYTES;
 use ferro_core::ring::TIMED;
 use ferro_core::ring::TIME_BYTES;
-use ferro_gkhi::points::ModuleEvent;
-use ferro_gkhi::Answer;
-use ferro_gkhi::Registered;
-use ferro_sys::cpu::irq_work::HasIrqWork;
-use ferro_sys::cpu::irq_work::IrqWork;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::fops::FileOps;
-use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::MmapRequest;
 use ferro_sys::fs::fops::UserDst;
-use ferro_sys::hook::Module;
 use ferro_sys::impl_always_refcounted;
 use ferro_sys::mm::pages::PageRef;
 use ferro_sys::sync::counted::Counted;
-use ferro_sys::sync::counted::Shared;
-use ferro_sys::sync::mutex::StaticGuard;
-use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::wait::WaitQueue;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_uint;
-use kernel::module::this_module;
 use kernel::prelude::*;
 use kernel::str::CString;
-use kernel::sync::aref::ARef;
 use kernel::sync::Refcount;
 
 use crate::buffer::Buffer;
-use crate::channel::Files;
-use crate::channel::Inner;
-use crate::channel::Parent;
+use crate::files::Files;
+use crate::files::Parent;
+use crate::inner::Inner;
 use crate::record::Dropped;
 use crate::registry;
-use crate::FastRelay;
 
 /// Permissions of the files of C clients.
 const FILE_MODE: u16 = 0o600;
 
 static_assert!(offset_of!(Inner, slots) == 0);
 
-// SAFETY: Instances are made by `Buffer::new()`, in a box with a count of 1.
+// SAFETY: `Buffer::new()`, which the private fields make the only maker, has instances in a pinned box with a count of 1; the
+// count is lowered by what `impl_always_refcounted!` makes only.
 unsafe impl Counted for Buffer {
     fn count(&self) -> &Refcount {
         &self.count
@@ -62,31 +50,8 @@ unsafe impl Counted for Buffer {
 }
 impl_always_refcounted!(Buffer);
 
-impl Buffer {
-    /// The work that wakes readers.
-    pub(crate) fn wake_work() -> impl PinInit<IrqWork> {
-        // SAFETY: `Buffer::new()`, the only caller, initialises the field at `OFFSET` with it.
-        unsafe { IrqWork::new::<Self>() }
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for Buffer {
-    fn drop(self: Pin<&mut Self>) {
-        self.wake.sync();
-    }
-}
-
-// SAFETY: The offset is that of the field, and `drop()` waits for the work, when nobody writes.
-unsafe impl HasIrqWork for Buffer {
-    const OFFSET: usize = offset_of!(Buffer, wake);
-
-    fn run(&self) {
-        self.readers.wake_all();
-    }
-}
-
-// SAFETY: `Files` makes the files, with the buffer as their object.
+// SAFETY: Files with a table of this type are made by `DirRef::file()` only, called by `Files::add()`, which takes a count of
+// the buffer and makes that the file's object.
 unsafe impl FileOps for Buffer {
     const MAPPABLE: bool = true;
 
@@ -95,7 +60,7 @@ unsafe impl FileOps for Buffer {
     }
 
     fn wait_queue(&self) -> Option<&WaitQueue> {
-        Some(&self.readers)
+        Some(self.readers())
     }
 
     fn events(&self) -> u32 {
@@ -113,17 +78,6 @@ unsafe impl FileOps for Buffer {
     fn page(&self, index: usize) -> Option<PageRef> {
         self.page_at(index)
     }
-}
-
-/// The file operations of buffers.
-pub(crate) static BUFFER_FILES: FileTable<Buffer> = FileTable::new(this_module::<FastRelay>());
-
-/// Waits for the registry of open channels.
-pub(crate) fn registry() -> StaticGuard<KVec<ARef<Shared<Inner>>>> {
-    // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
-    static REGISTRY: StaticMutex<KVec<ARef<Shared<Inner>>>> =
-        unsafe { StaticMutex::new(&raw mut bindings::relay_fast_mutex, KVec::new()) };
-    REGISTRY.lock()
 }
 
 /// The channel that a client passed.
@@ -163,10 +117,10 @@ unsafe extern "C" fn __relay_fast_open(
     flags: c_uint,
     format: *const c_char,
 ) -> *mut bindings::relay_fast {
-    // SAFETY: By the rules of this function.
+    // SAFETY: By the rules of this function what is not NULL is a string, which stays during the call.
     let string =
         |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_char_ptr(text) });
-    // SAFETY: By the rules of this function.
+    // SAFETY: By the rules of this function what is not NULL is a directory of debugfs, which the client keeps.
     let parent = (!parent.is_null()).then(|| unsafe { DirRef::from_raw(parent) });
     let opened = (|| {
         let (parent, base) = place(string(base_filename).ok_or(EINVAL)?, parent)?;
@@ -188,23 +142,6 @@ unsafe extern "C" fn __relay_fast_open(
         Ok(pointer.cast_mut().cast())
     })();
     opened.unwrap_or_else(|e: Error| e.to_ptr())
-}
-
-/// Has the channels closed that a module leaves when it goes.
-///
-/// Errors: those of registering an exit.
-pub(crate) fn watch_modules() -> Result<Registered<ModuleEvent>> {
-    let registered = Registered::<ModuleEvent>::builder(c"fast_relay")
-        .pinned()
-        .register(|_call, (module, state)| {
-            let going = state == bindings::module_state_MODULE_STATE_GOING;
-            if let (true, Some(module)) = (going, NonNull::new(module)) {
-                // SAFETY: The hook passes a module that is there during the call.
-                registry::module_goes(&unsafe { Module::new(module) });
-            }
-            Answer::Continue
-        });
-    Ok(registered?)
 }
 
 /// Closes a channel.
@@ -232,7 +169,7 @@ unsafe extern "C" fn relay_fast_lost(chan: *const bindings::relay_fast) -> u64 {
     unsafe { channel(chan) }.lost()
 }
 
-/// Reserves what the inline function did not, and writes the time, if it is asked for, behind the place of
+/// Reserves what the inline function did not, and writes the time, if it is asked for, after the place of
 /// the header; NULL if the record is lost.
 ///
 /// # Safety

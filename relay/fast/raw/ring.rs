@@ -22,6 +22,15 @@ use ferro_core::ring::Word;
 use ferro_core::ring::Words;
 use ferro_core::ring::HEADER_BYTES;
 use ferro_core::ring::PADDING;
+use ferro_sys::cpu;
+use ferro_sys::cpu::percpu::PerCpuPtr;
+use ferro_sys::cpu::task::breathe;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::cpu::HotplugOff;
+use ferro_sys::mm::pages::MemRange;
+use ferro_sys::mm::pages::PageBuf;
+use ferro_sys::mm::pages::PageRef;
+use ferro_sys::sync::counted::Shared;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -33,23 +42,13 @@ use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 use kernel::sync::SetOnce;
 
-use crate::cpu;
-use crate::cpu::percpu::PerCpuPtr;
-use crate::cpu::task::breathe;
-use crate::cpu::CpuId;
-use crate::cpu::HotplugOff;
-use crate::mm::pages::MemRange;
-use crate::mm::pages::PageBuf;
-use crate::mm::pages::PageRef;
-use crate::sync::counted::Shared;
-
 mod record;
 
-pub use record::Lost;
-pub use record::OpenRecord;
+pub(crate) use record::Lost;
+pub(crate) use record::OpenRecord;
 
 /// `struct relay_fast_ctl`.
-pub type Ctl = bindings::relay_fast_ctl;
+pub(crate) type Ctl = bindings::relay_fast_ctl;
 type Consumer = bindings::relay_fast_consumer;
 
 const CONSUMER: usize = bindings::RELAY_FAST_CONSUMER as usize;
@@ -58,6 +57,7 @@ const DATA: usize = bindings::RELAY_FAST_DATA as usize;
 static_assert!(offset_of!(Ctl, reserve) == 0);
 static_assert!(size_of::<Ctl>() <= CONSUMER && size_of::<Consumer>() <= PAGE_SIZE);
 static_assert!(CONSUMER == PAGE_SIZE && DATA == 2 * PAGE_SIZE);
+// `bindings.h` says what the C compiler makes of it.
 static_assert!(size_of::<Ctl>() == bindings::FERRO_SIZE_relay_fast_ctl as usize);
 static_assert!(Word::CROWDED == bindings::RELAY_FAST_CROWDED as u64);
 
@@ -69,11 +69,12 @@ mod local {
     ///
     /// # Safety
     ///
-    /// `word` points to a word that only this CPU writes.
+    /// `word` points to a word that only this CPU writes, and all others access with single loads.
     #[inline(always)]
     pub(super) unsafe fn exchange(word: *mut u64, old: u64, new: u64) -> bool {
-        // SAFETY: By the rules of this function. An interruption comes before or after the
-        // instruction. It may read and write memory for the compiler, which is the barrier.
+        // SAFETY: By the rules of this function the word is there and changes on this CPU only, so an instruction without
+        // LOCK is atomic: an interruption comes before or after it. It may read and write memory for the compiler, which is
+        // the barrier.
         unsafe {
             asm!("cmpxchg [{word}], {new}", "jne {other}", word = in(reg) word,
                 new = in(reg) new, inout("rax") old => _, other = label { return false },
@@ -89,7 +90,7 @@ mod local {
     /// As for [`exchange`].
     #[inline(always)]
     pub(super) unsafe fn decrement(word: *mut u64) {
-        // SAFETY: As above.
+        // SAFETY: By the rules of this function; one instruction is atomic on this CPU, as in `exchange()`.
         unsafe { asm!("dec qword ptr [{word}]", word = in(reg) word, options(nostack)) };
     }
 
@@ -100,9 +101,27 @@ mod local {
     /// As for [`exchange`].
     #[inline(always)]
     pub(super) unsafe fn add(word: *mut u64, n: u64) {
-        // SAFETY: As above.
+        // SAFETY: By the rules of this function; one instruction is atomic on this CPU, as in `exchange()`.
         unsafe { asm!("add [{word}], {n}", word = in(reg) word, n = in(reg) n, options(nostack)) };
     }
+}
+
+/// A word of a [`RingMem`]'s control page.
+macro_rules! ctl_word {
+    ($memory:expr, $field:ident) => {
+        // SAFETY: By the type invariant the control page is there as long as the memory is borrowed. Everybody accesses its
+        // words with single loads and stores, or, on the one CPU that writes them, with instructions that are atomic there.
+        unsafe { Atomic::from_ptr(&raw mut (*RingMem::ctl(&$memory).as_ptr()).$field) }
+    };
+}
+
+/// A word of a [`RingMem`]'s page of the reader.
+macro_rules! reader_word {
+    ($memory:expr, $field:ident) => {
+        // SAFETY: By the type invariant the reader's page is there as long as the memory is borrowed. The kernel and user
+        // space access its words with single loads and stores, or atomically.
+        unsafe { Atomic::from_ptr(&raw mut (*RingMem::consumer(&$memory)).$field) }
+    };
 }
 
 /// The memory of one CPU's buffer.
@@ -112,11 +131,11 @@ mod local {
 /// The control page, the reader's page and the data of `ring` follow each other in `memory`; `mask` of
 /// the control page is that of the data and does not change. Only `cpu` writes to the words of the control page,
 /// except for `closed`.
-pub struct RingMem {
+pub(crate) struct RingMem {
     memory: PageBuf,
     ring: Ring,
     cpu: CpuId,
-    /// Where the last padding of each sub-buffer started. Written by `cpu` before what is behind it is complete.
+    /// Where the last padding of each sub-buffer started. Written by `cpu` before what is after it is complete.
     padded: KVVec<Atomic<u64>>,
 }
 
@@ -124,14 +143,15 @@ impl RingMem {
     /// Allocates the buffer of `cpu`, empty.
     ///
     /// Context: process. Errors: -ENOMEM, -EINTR if the task is being killed.
-    pub fn new(ring: Ring, cpu: CpuId) -> Result<Self> {
+    pub(crate) fn new(ring: Ring, cpu: CpuId) -> Result<Self> {
         let size = usize::try_from(ring.size())?;
         let memory = PageBuf::new(size.checked_add(DATA).ok_or(EINVAL)?)?;
         let flags = match ring.overwrites() {
             true => bindings::RELAY_FAST_OVERWRITE,
             false => 0,
         };
-        // SAFETY: Just allocated, large enough, and nobody else knows of it.
+        // SAFETY: Just allocated, with `DATA` bytes before the ring's, which the control page fits in, as checked above; it
+        // is aligned to a page, and nobody else knows of it.
         unsafe {
             memory.base().cast::<Ctl>().write(Ctl {
                 mask: ring.size() - 8,
@@ -160,41 +180,37 @@ impl RingMem {
     }
 
     /// The sizes.
-    pub fn ring(&self) -> &Ring {
+    pub(crate) fn ring(&self) -> &Ring {
         &self.ring
     }
 
     /// Bytes that can be mapped.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether there is no memory; never.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Whether this part of a mapping, in pages, is exactly the reader's page.
-    pub fn is_consumer_page(&self, first: usize, bytes: usize) -> bool {
+    pub(crate) fn is_consumer_page(&self, first: usize, bytes: usize) -> bool {
         first == CONSUMER / PAGE_SIZE && bytes == PAGE_SIZE
     }
 
     /// The page with this index, for a page table.
-    pub fn page(&self, index: usize) -> Option<PageRef> {
+    pub(crate) fn page(&self, index: usize) -> Option<PageRef> {
         self.memory.page(index)
     }
 
     /// Data at a position, if it does not go past the end of the buffer.
-    pub fn data(&self, position: u64, bytes: u64) -> Option<MemRange<'_>> {
+    pub(crate) fn data(&self, position: u64, bytes: u64) -> Option<MemRange<'_>> {
         let start = usize::try_from(self.ring.offset(position)).ok()?;
         let len = usize::try_from(bytes).ok()?;
         self.memory.range(start.checked_add(DATA)?, len)
     }
 
     /// The header of the record at a position, for a reader. It is garbage if the writer has overtaken it.
-    pub fn header(&self, position: u64) -> Option<Header> {
+    pub(crate) fn header(&self, position: u64) -> Option<Header> {
         let word = self.data(position & !7, HEADER_BYTES)?.as_ptr();
-        // SAFETY: All of it is inside of the data, as just checked, and aligned, as the data is.
+        // SAFETY: `data()` has checked that 8 bytes from there are inside of the memory, which `self` keeps. The position is
+        // a multiple of 8, so they are aligned, as the data is. Any bytes are a `u64`; the writer may be changing them.
         let word = unsafe { word.cast::<u64>().read_volatile() };
         Some(Header::from_word(word))
     }
@@ -204,53 +220,34 @@ impl RingMem {
     }
 
     fn consumer(&self) -> *mut Consumer {
-        // SAFETY: By the type invariant the page is there.
+        // SAFETY: By the type invariant the reader's page is in the memory, at this offset.
         unsafe { self.memory.base().byte_add(CONSUMER).cast().as_ptr() }
     }
 
-    fn word(&self, field: impl FnOnce(*mut Ctl) -> *mut u64) -> &Atomic<u64> {
-        // SAFETY: A field of the control page, which everybody accesses with single loads and
-        // stores, or with instructions that are atomic on the one CPU that writes it.
-        unsafe { Atomic::from_ptr(field(self.ctl().as_ptr())) }
-    }
-
-    fn reader_word(&self, field: impl FnOnce(*mut Consumer) -> *mut u64) -> &Atomic<u64> {
-        // SAFETY: A field of the reader's page, accessed with single loads and stores.
-        unsafe { Atomic::from_ptr(field(self.consumer())) }
-    }
-
     /// Records lost so far.
-    pub fn lost(&self) -> u64 {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).lost })
-            .load(Relaxed)
+    pub(crate) fn lost(&self) -> u64 {
+        ctl_word!(self, lost).load(Relaxed)
     }
 
     /// Tells readers that nothing will come any more.
-    pub fn set_closed(&self) {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).closed })
-            .store(1, Release);
+    pub(crate) fn set_closed(&self) {
+        ctl_word!(self, closed).store(1, Release);
     }
 
     /// Whether [`RingMem::set_closed`] has been called.
-    pub fn is_closed(&self) -> bool {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).closed })
-            .load(Acquire)
-            != 0
+    pub(crate) fn is_closed(&self) -> bool {
+        ctl_word!(self, closed).load(Acquire) != 0
     }
 
     /// A reader has come from `old` to `new`. False if another one was faster.
-    pub fn set_consumed(&self, old: u64, new: u64) -> bool {
-        // SAFETY: A field of the page.
-        self.reader_word(|page| unsafe { &raw mut (*page).consumed })
+    pub(crate) fn set_consumed(&self, old: u64, new: u64) -> bool {
+        reader_word!(self, consumed)
             .cmpxchg(old, new, Release)
             .is_ok()
     }
 
     /// [`Ring::next_run`] of what there is now.
-    pub fn next_run(&self, position: u64) -> (u64, Option<Run>) {
+    pub(crate) fn next_run(&self, position: u64) -> (u64, Option<Run>) {
         self.ring.next_run(Sample::new(self), position, |index| {
             self.padded
                 .get(index)
@@ -258,15 +255,15 @@ impl RingMem {
         })
     }
 
-    /// Whether the data behind `position` has not been overwritten while it was looked at.
-    pub fn is_kept(&self, position: u64) -> bool {
+    /// Whether the data after `position` has not been overwritten while it was looked at.
+    pub(crate) fn is_kept(&self, position: u64) -> bool {
         // The look at the data comes first.
         barrier::smp_mb(barrier::Read);
         self.ring.kept(self.reserve().position()) <= position
     }
 
     /// [`Ring::is_due`].
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.ring.is_due(self)
     }
 
@@ -274,16 +271,16 @@ impl RingMem {
     /// ([`Ring::limit_is_late`]), if it would.
     ///
     /// Context: process; sleeps. Not from a CPU hotplug callback.
-    pub fn look_after(&self) {
+    pub(crate) fn look_after(&self) {
         if !self.ring.limit_is_late(self) {
             return;
         }
         // In a thread of the writer's CPU: no record of a task is half reserved there meanwhile, with the limit
         // that this replaces.
         HotplugOff::new().call_on(self.cpu, &|| {
-            // INVARIANT: This runs on that CPU, which does not leave the thread meanwhile; or the CPU is offline, and
-            // stays so while `HotplugOff` is there.
-            self.ring.look_after(&Local(self));
+            // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU is offline, and stays so
+            // while `HotplugOff` is there. The buffer has no other CPU.
+            self.ring.look_after(&unsafe { Local::new(self) });
         });
     }
 }
@@ -294,49 +291,39 @@ impl RingMem {
     /// Context: process; sleeps. Not from a CPU hotplug callback.
     fn count_out(&self) {
         HotplugOff::new().call_on(self.cpu, &|| {
-            // INVARIANT: As in `look_after()`.
-            self.ring.commit(&Local(self));
+            // SAFETY: `call_on()` calls this in a thread of that CPU, which stays there; or the CPU is offline, and stays so
+            // while `HotplugOff` is there. The buffer has no other CPU.
+            self.ring.commit(&unsafe { Local::new(self) });
         });
     }
 }
 
 impl Words for RingMem {
     fn reserve(&self) -> Word {
-        // SAFETY: A field of the page.
-        let word = self.word(|ctl| unsafe { &raw mut (*ctl).reserve });
+        let word = ctl_word!(self, reserve);
         // Acquire: a reader sees what was written before a record was counted out, or the position
         // moved.
         Word(word.load(Acquire))
     }
 
     fn limit(&self) -> u64 {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).limit })
-            .load(Relaxed)
+        ctl_word!(self, limit).load(Relaxed)
     }
 
     fn committed(&self) -> u64 {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).committed })
-            .load(Acquire)
+        ctl_word!(self, committed).load(Acquire)
     }
 
     fn stalled(&self) -> u64 {
-        // SAFETY: A field of the page.
-        self.word(|ctl| unsafe { &raw mut (*ctl).stalled })
-            .load(Relaxed)
+        ctl_word!(self, stalled).load(Relaxed)
     }
 
     fn consumed(&self) -> u64 {
-        // SAFETY: A field of the page.
-        self.reader_word(|page| unsafe { &raw mut (*page).consumed })
-            .load(Acquire)
+        reader_word!(self, consumed).load(Acquire)
     }
 
     fn watermark(&self) -> u64 {
-        // SAFETY: A field of the page.
-        self.reader_word(|page| unsafe { &raw mut (*page).watermark })
-            .load(Relaxed)
+        reader_word!(self, watermark).load(Relaxed)
     }
 }
 
@@ -346,6 +333,17 @@ impl Words for RingMem {
 ///
 /// This runs on that CPU, which it does not leave, or nothing else runs there; as long as the object is used.
 struct Local<'a>(&'a RingMem);
+
+impl<'a> Local<'a> {
+    /// # Safety
+    ///
+    /// As long as the object is used, this runs on the CPU that the buffer is for, or nothing runs there.
+    #[inline(always)]
+    unsafe fn new(memory: &'a RingMem) -> Self {
+        // INVARIANT: By the rules of this function.
+        Self(memory)
+    }
+}
 
 impl Words for Local<'_> {
     fn reserve(&self) -> Word {
@@ -376,7 +374,7 @@ impl Words for Local<'_> {
 impl LocalWords for Local<'_> {
     fn exchange(&self, old: Word, new: Word) -> Result<(), Word> {
         let ctl = self.0.ctl().as_ptr();
-        // SAFETY: A word that only this CPU writes, by the invariants of both types.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it.
         match unsafe { local::exchange(&raw mut (*ctl).reserve, old.0, new.0) } {
             true => Ok(()),
             false => Err(self.reserve()),
@@ -384,33 +382,27 @@ impl LocalWords for Local<'_> {
     }
 
     fn set_limit(&self, limit: u64) {
-        // SAFETY: A field of the page.
-        self.0
-            .word(|ctl| unsafe { &raw mut (*ctl).limit })
-            .store(limit, Relaxed);
+        ctl_word!(self.0, limit).store(limit, Relaxed);
     }
 
     fn exchange_committed(&self, old: u64, new: u64) -> bool {
         let ctl = self.0.ctl().as_ptr();
-        // SAFETY: A word that only this CPU writes, by the invariants of both types. It comes after all stores
-        // before it, for the compiler and for the CPU.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it. The
+        // instruction comes after all stores before it, for the compiler and for the CPU.
         unsafe { local::exchange(&raw mut (*ctl).committed, old, new) }
     }
 
     fn set_stalled(&self, stalled: u64) {
-        // SAFETY: A field of the page.
-        self.0
-            .word(|ctl| unsafe { &raw mut (*ctl).stalled })
-            .store(stalled, Relaxed);
+        ctl_word!(self.0, stalled).store(stalled, Relaxed);
     }
 
     fn add_lost(&self) {
-        // SAFETY: A word that only this CPU writes, by the invariants of both types.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it.
         unsafe { local::add(&raw mut (*self.0.ctl().as_ptr()).lost, 1) };
     }
 
     fn add_overwritten(&self, bytes: u64) {
-        // SAFETY: A word that only this CPU writes, by the invariants of both types.
+        // SAFETY: The word is in the memory, which is borrowed; by the invariants of both types only this CPU writes it.
         unsafe { local::add(&raw mut (*self.0.ctl().as_ptr()).overwritten, bytes) };
     }
 
@@ -423,8 +415,9 @@ impl LocalWords for Local<'_> {
         };
         if let Some(place) = self.0.data(padding.start, HEADER_BYTES) {
             let place = place.as_ptr().cast_mut().cast::<u64>();
-            // SAFETY: Inside of the data, as just checked, and aligned, as positions are. The padding belongs to
-            // whoever has reserved the record behind it, which is who calls this.
+            // SAFETY: `data()` has checked that 8 bytes from there are inside of the memory, and positions of padding are
+            // multiples of 8. The ring calls this for whoever has reserved the record after the padding, on this CPU, by the
+            // invariant of `Local`, and nobody else writes there.
             unsafe { place.write(filler.to_word()) };
         }
         if let Some(padded) = self.0.padded.get(self.0.ring.index(padding.start)) {
@@ -440,7 +433,8 @@ impl LocalWords for Local<'_> {
 /// What a CPU without a buffer writes to: nothing passes its limit.
 #[repr(transparent)]
 struct NoBuffer(Ctl);
-// SAFETY: Nobody writes it.
+// SAFETY: It is all zeros and nobody writes it: no record passes a limit of 0, so the exchange in `OpenRecord::reserve()` and in
+// the header's inline function is not reached.
 unsafe impl Sync for NoBuffer {}
 static NO_BUFFER: NoBuffer = NoBuffer(pin_init::zeroed());
 
@@ -450,7 +444,7 @@ static NO_BUFFER: NoBuffer = NoBuffer(pin_init::zeroed());
 ///
 /// Each slot points to [`NO_BUFFER`] or to the memory in `memory` of that CPU, which is kept.
 #[repr(C)]
-pub struct RingSlots {
+pub(crate) struct RingSlots {
     // First, as C code looks for it there.
     slots: PerCpuPtr<Ctl>,
     memory: KVec<SetOnce<ARef<Shared<RingMem>>>>,
@@ -460,7 +454,7 @@ impl RingSlots {
     /// No buffer for any CPU.
     ///
     /// Context: process. Errors: -ENOMEM.
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let slots = PerCpuPtr::new()?;
         let mut memory = KVec::new();
         for cpu in cpu::possible() {
@@ -476,13 +470,13 @@ impl RingSlots {
     }
 
     /// The memory of a CPU's buffer. Context: any.
-    pub fn memory(&self, cpu: CpuId) -> Option<&RingMem> {
+    pub(crate) fn memory(&self, cpu: CpuId) -> Option<&RingMem> {
         let index = usize::try_from(cpu.get()).ok()?;
         Some(self.memory.get(index)?.as_ref()?)
     }
 
     /// Lets the CPU that the buffer is for write to it, for good, unless it has another one.
-    pub fn publish(&self, memory: ARef<Shared<RingMem>>) {
+    pub(crate) fn publish(&self, memory: ARef<Shared<RingMem>>) {
         let (ctl, cpu) = (memory.ctl(), memory.cpu);
         let index = usize::try_from(cpu.get()).unwrap_or(usize::MAX);
         if self

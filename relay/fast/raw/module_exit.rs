@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The exit on modules that go.
+//!
+//! Contexts: process; sleeps.
+
+use core::ptr::NonNull;
+
+use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::Answer;
+use ferro_gkhi::Registered;
+use ferro_sys::hook::Module;
+use kernel::bindings;
+use kernel::prelude::*;
+
+/// Calls `goes` with each module that goes, when it has run its exit function.
+///
+/// Errors: those of registering an exit.
+pub(crate) fn register(name: &CStr, goes: fn(&Module)) -> Result<Registered<ModuleEvent>> {
+    let registered = Registered::<ModuleEvent>::builder(name).pinned().register(
+        move |_call, (module, state)| {
+            let going = state == bindings::module_state_MODULE_STATE_GOING;
+            if let (true, Some(module)) = (going, NonNull::new(module)) {
+                // SAFETY: The hook passes a module that is there until the exit returns, and `goes` cannot keep what it
+                // borrows.
+                goes(&unsafe { Module::new(module) });
+            }
+            Answer::Continue
+        },
+    );
+    Ok(registered?)
+}
