@@ -23,12 +23,9 @@ use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::mm::pages::PageBuf;
 use ferro_sys::sync::counted::first_ref;
 use ferro_sys::sync::owner_lock::OwnerLock;
-use ferro_sys::sync::wait::WaitQueue;
-use kernel::bindings;
 use kernel::new_mutex;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
-use kernel::static_lock_class;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
@@ -38,10 +35,10 @@ use kernel::sync::barrier;
 use kernel::sync::Mutex;
 use kernel::sync::SetOnce;
 
-use crate::abi::RchanBuf;
 use crate::channel::Channel;
 use crate::loans::Loans;
 use crate::loans::Looks;
+use crate::raw::abi::RchanBuf;
 
 /// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
 #[repr(C)]
@@ -87,34 +84,11 @@ impl Buf {
             padding.push(Atomic::new(0usize), GFP_KERNEL)?;
         }
         let loans = Loans::new(geometry.n_subbufs())?;
-        let (page_array, page_count) = memory.page_array();
-        let page_count = u32::try_from(page_count)?;
-        let base = memory.base().as_ptr();
-        let padding_array = padding.as_ptr();
-
+        let raw_channel = core::ptr::from_ref::<Channel>(channel);
+        let abi = RchanBuf::new(raw_channel.cast(), &memory, &padding, cpu)?;
         let buf = KBox::pin_init(
             pin_init!(Self {
-                abi <- pin_init!(RchanBuf {
-                    start: base,
-                    data: Atomic::new(base),
-                    offset: Atomic::new(0),
-                    subbufs_produced: Atomic::new(0),
-                    subbufs_consumed: Atomic::new(0),
-                    chan: core::ptr::from_ref::<Channel>(channel),
-                    read_wait <- WaitQueue::new(c"relay", static_lock_class!()),
-                    wakeup_work <- Self::wakeup_work(),
-                    dentry: Atomic::new(core::ptr::null_mut()),
-                    kref: kernel::sync::Refcount::new(1),
-                    full_count: Atomic::new(0),
-                    big_count: Atomic::new(0),
-                    page_array,
-                    page_count,
-                    finalized: Atomic::new(0),
-                    padding: padding_array,
-                    bytes_consumed: Atomic::new(0),
-                    early_bytes: Atomic::new(0),
-                    cpu: Atomic::new(cpu.get()),
-                }),
+                abi <- abi,
                 channel: channel.clone(),
                 memory,
                 padding,
@@ -145,11 +119,6 @@ impl Buf {
 
     pub(crate) fn memory(&self) -> &PageBuf {
         &self.memory
-    }
-
-    /// For the C side.
-    pub(crate) fn as_raw(&self) -> *mut bindings::rchan_buf {
-        core::ptr::from_ref(self).cast_mut().cast()
     }
 
     /// Attaches the file that the client has made. On the CPU that writes, if it already does.

@@ -22,10 +22,10 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::Refcount;
 
-use crate::abi;
-use crate::abi::Rchan;
 use crate::buf::Buf;
-use crate::ffi::Client;
+use crate::raw::abi;
+use crate::raw::abi::Rchan;
+use crate::raw::client::Client;
 
 /// A channel. C code sees the `struct rchan` that it starts with.
 #[repr(C)]
@@ -117,7 +117,7 @@ impl Channel {
 
     /// Lets writers find the buffer.
     fn publish(&self, cpu: CpuId, buf: &Buf) {
-        let pointer = core::ptr::from_ref(buf).cast_mut();
+        let pointer = core::ptr::from_ref(buf).cast_mut().cast();
         if self.is_global() {
             for cpu in cpu::possible() {
                 self.abi.buf.slot(cpu).store(pointer, Release);
@@ -129,7 +129,7 @@ impl Channel {
 
     /// Takes a buffer that is about to be freed out of the writers' reach.
     pub(crate) fn forget(&self, buf: &Buf) {
-        let pointer = core::ptr::from_ref(buf).cast_mut();
+        let pointer = core::ptr::from_ref(buf).cast_mut().cast();
         for cpu in cpu::possible() {
             let slot = self.abi.buf.slot(cpu);
             if slot.load(Relaxed) == pointer {
@@ -165,7 +165,9 @@ impl Channel {
     fn create_file(&self, buf: &Buf, may_be_global: bool) -> Result<Option<Dentry>> {
         let global = self.is_global();
         let name = self.file_name(buf.cpu())?;
-        let dentry = self.client.create_buf_file(self, buf, name.as_deref())?;
+        let dentry = self
+            .client
+            .create_buf_file(&self.abi, buf, name.as_deref())?;
         if self.is_global() != global && !may_be_global {
             self.abi.is_global.store(global.into(), Relaxed);
             self.client.remove_buf_file(dentry.as_ref());

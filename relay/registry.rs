@@ -17,7 +17,10 @@ use kernel::sync::aref::ARef;
 use crate::buf::Buf;
 use crate::channel::Channel;
 use crate::channel::OpenRequest;
-use crate::ffi::registry;
+use crate::raw::mutex::RegistryMutex;
+
+/// The channels that are open.
+static CHANNELS: RegistryMutex<KVec<Open>> = RegistryMutex::new(KVec::new());
 
 /// An open channel and its references to its buffers.
 pub(crate) struct Open {
@@ -91,7 +94,7 @@ pub(crate) fn open(request: OpenRequest<'_>) -> Result<*const Channel> {
         }
         // A CPU on its way up is neither online yet nor prepared again, so hold it off.
         let _hotplug = HotplugOff::new();
-        let mut channels = registry();
+        let mut channels = CHANNELS.lock();
         if !cpu::online().all(|cpu| open.channel.has_buf(cpu)) {
             // It has come up since.
             continue;
@@ -120,7 +123,7 @@ pub(crate) fn late_setup(
     parent: *mut bindings::dentry,
 ) -> Result {
     let hotplug = HotplugOff::new();
-    let channels = registry();
+    let channels = CHANNELS.lock();
     let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
     open.late_setup(&hotplug, name, parent)
 }
@@ -129,7 +132,7 @@ pub(crate) fn late_setup(
 ///
 /// Errors: -ENOENT if there is no such channel.
 pub(crate) fn close(channel: *const Channel) -> Result {
-    let mut channels = registry();
+    let mut channels = CHANNELS.lock();
     let index = find(&channels, channel)?;
     let open = channels.remove(index).map_err(|_| ENOENT)?;
     if channels.is_empty() {
@@ -160,7 +163,7 @@ pub(crate) fn reset(channel: *const Channel) -> Result {
 /// reader, and the reader for anything that user space can make a page fault wait for.
 fn for_each_buf(channel: *const Channel, f: impl Fn(&Buf)) -> Result {
     let nth = |index| -> Result<Option<ARef<Buf>>> {
-        let channels = registry();
+        let channels = CHANNELS.lock();
         let open = channels.get(find(&channels, channel)?).ok_or(ENOENT)?;
         Ok(open.bufs.get(index).cloned())
     };
@@ -177,7 +180,7 @@ fn for_each_buf(channel: *const Channel, f: impl Fn(&Buf)) -> Result {
 /// Errors: -ENOMEM, whatever the reason, as the C engine has it; it is printed. Buffers made before
 /// the failure stay: the CPU may come up another time.
 pub(crate) fn prepare_cpu(cpu: CpuId) -> Result {
-    let mut channels = registry();
+    let mut channels = CHANNELS.lock();
     for open in channels.iter_mut() {
         open.add_buf(cpu).map_err(|e| {
             pr_err!("no buffer for cpu {}: {:?}\n", cpu.get(), e);

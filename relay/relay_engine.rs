@@ -2,20 +2,20 @@
 
 //! The relay engine: per-CPU buffers that kernel code writes and user space reads.
 //!
-//! It implements `<linux/relay.h>`. `ffi.rs` has the C functions; `registry.rs` the open channels;
-//! `channel.rs`, `buf.rs` (with `write.rs`) and `file.rs` an object each; `abi.rs` the structures that C sees. The
-//! arithmetic is in `ferro_core::relay`. See `Documentation/relay.rst`.
+//! It implements `<linux/relay.h>`. `exports.rs` has the C functions; `registry.rs` the open channels;
+//! `channel.rs`, `buf.rs` (with `write.rs`) and `file.rs` an object each; `raw/` the structures that C sees, and the calls to
+//! clients. The arithmetic is in `ferro_core::relay`. See `Documentation/relay.rst`.
 
 use ferro_gkhi::points::CpuPrepare;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
-mod abi;
 mod buf;
 mod channel;
-mod ffi;
+mod exports;
 mod file;
 mod loans;
+mod raw;
 mod registry;
 mod write;
 

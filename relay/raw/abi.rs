@@ -5,25 +5,26 @@
 //! C clients and the header's inline functions read and write them without telling us, so each
 //! field that changes is an atomic. Sizes and offsets are checked against the header when this is
 //! compiled.
-#![deny(unsafe_code)]
 
 use core::mem::offset_of;
 use core::mem::size_of;
 
+use ferro_sys::cpu::irq_work::HasIrqWork;
 use ferro_sys::cpu::irq_work::IrqWork;
+use ferro_sys::cpu::percpu::PerCpuPtr;
+use ferro_sys::cpu::CpuId;
+use ferro_sys::mm::pages::PageBuf;
 use ferro_sys::sync::wait::WaitQueue;
 use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
+use kernel::static_lock_class;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::Refcount;
 
-use crate::buf::Buf;
-use crate::channel::Channel;
-
 /// `struct rchan_buf`.
 #[repr(C, align(64))]
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(crate) struct RchanBuf {
     pub(crate) start: *mut u8,
     /// Start of the current sub-buffer. Written by `Buf::switch()`, read by the inline writers.
@@ -35,7 +36,7 @@ pub(crate) struct RchanBuf {
     pub(crate) subbufs_produced: Atomic<usize>,
     /// Written by readers with release; pairs with the acquire in `Buf::is_full()`.
     pub(crate) subbufs_consumed: Atomic<usize>,
-    pub(crate) chan: *const Channel,
+    pub(crate) chan: *const Rchan,
     #[pin]
     pub(crate) read_wait: WaitQueue,
     #[pin]
@@ -57,6 +58,68 @@ pub(crate) struct RchanBuf {
     pub(crate) cpu: Atomic<u32>,
 }
 
+impl RchanBuf {
+    /// The buffer of `cpu`, empty, whose bytes are `memory`; `padding` has an element for each sub-buffer.
+    ///
+    /// Errors: -EOVERFLOW.
+    pub(crate) fn new(
+        chan: *const Rchan,
+        memory: &PageBuf,
+        padding: &[Atomic<usize>],
+        cpu: CpuId,
+    ) -> Result<impl PinInit<Self>> {
+        let base = memory.base().as_ptr();
+        let (page_array, page_count) = memory.page_array();
+        let page_count = u32::try_from(page_count)?;
+        let padding = padding.as_ptr();
+        Ok(pin_init!(Self {
+            start: base,
+            data: Atomic::new(base),
+            offset: Atomic::new(0),
+            subbufs_produced: Atomic::new(0),
+            subbufs_consumed: Atomic::new(0),
+            chan,
+            read_wait <- WaitQueue::new(c"relay", static_lock_class!()),
+            // SAFETY: This initialises the field that `OFFSET` names.
+            wakeup_work <- unsafe { IrqWork::new::<Self>() },
+            dentry: Atomic::new(core::ptr::null_mut()),
+            kref: Refcount::new(1),
+            full_count: Atomic::new(0),
+            big_count: Atomic::new(0),
+            page_array,
+            page_count,
+            finalized: Atomic::new(0),
+            padding,
+            bytes_consumed: Atomic::new(0),
+            early_bytes: Atomic::new(0),
+            cpu: Atomic::new(cpu.get()),
+        }))
+    }
+}
+
+// SAFETY: `new()` initialises the field with this offset for this type, and nobody else can make such work. What is pinned is
+// not freed before it is dropped, which waits for the work; a client that still writes after it has closed its channel
+// breaks the rules of the header.
+unsafe impl HasIrqWork for RchanBuf {
+    const OFFSET: usize = offset_of!(Self, wakeup_work);
+
+    fn run(&self) {
+        self.read_wait.wake_all();
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for RchanBuf {
+    fn drop(self: Pin<&mut Self>) {
+        self.wakeup_work.sync();
+    }
+}
+
+// SAFETY: The pointers are to memory that no task owns: what is done with them is up to whoever does it, with `unsafe`.
+unsafe impl Send for RchanBuf {}
+// SAFETY: What changes is atomic, or has a lock of its own; the pointers do not change.
+unsafe impl Sync for RchanBuf {}
+
 /// `struct rchan`.
 #[repr(C)]
 pub(crate) struct Rchan {
@@ -67,7 +130,7 @@ pub(crate) struct Rchan {
     pub(crate) cb: *const bindings::rchan_callbacks,
     pub(crate) kref: Refcount,
     pub(crate) private_data: *mut c_void,
-    pub(crate) buf: ferro_sys::cpu::percpu::PerCpuPtr<Buf>,
+    pub(crate) buf: PerCpuPtr<RchanBuf>,
     /// Written through a pointer by `create_buf_file()`, while the channel is being opened.
     pub(crate) is_global: Atomic<i32>,
     /// For the C engine's list of channels; unused here.
@@ -77,6 +140,11 @@ pub(crate) struct Rchan {
     pub(crate) has_base_filename: Atomic<i32>,
     pub(crate) base_filename: [Atomic<i8>; NAME_MAX],
 }
+
+// SAFETY: The pointers are the client's, and are only passed back to it.
+unsafe impl Send for Rchan {}
+// SAFETY: What changes is atomic; the pointers do not change, and are only passed back to the client.
+unsafe impl Sync for Rchan {}
 
 /// Length of the header's `base_filename`.
 pub(crate) const NAME_MAX: usize = 255;

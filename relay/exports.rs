@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The C interface: the functions of `<linux/relay.h>`, and calls to the client's callbacks.
+//! Where C comes in: the functions of `<linux/relay.h>`, and the operations of a buffer's file.
 //!
 //! Contexts: those that the header's functions have in the C engine. `relay_switch_subbuf()` runs
 //! wherever the client writes; `relay_buf_full()`, `relay_stats()` and `relay_subbufs_consumed()`
 //! anywhere, as may `relay_try_write()` of `<linux/ferrotrace_relay.h>`; the rest in process context, except
 //! that flushing a global channel may be done anywhere but in an NMI.
 
-use core::mem::offset_of;
 use core::ptr::NonNull;
 
 use ferro_core::relay::Geometry;
 use ferro_sys::cpu;
-use ferro_sys::cpu::irq_work::HasIrqWork;
-use ferro_sys::cpu::irq_work::IrqWork;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::fs::fops::FileOps;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::MmapRequest;
@@ -26,114 +22,26 @@ use ferro_sys::impl_always_refcounted;
 use ferro_sys::mm::pages::PageBuf;
 use ferro_sys::mm::pages::PageRef;
 use ferro_sys::sync::counted::Counted;
-use ferro_sys::sync::mutex::StaticGuard;
-use ferro_sys::sync::mutex::StaticMutex;
 use ferro_sys::sync::wait::WaitQueue;
 use kernel::bindings;
-use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::module::this_module;
 use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::Acquire;
 use kernel::sync::Refcount;
 
-use crate::abi::RchanBuf;
 use crate::buf::Buf;
 use crate::channel::Channel;
 use crate::channel::OpenRequest;
+use crate::raw::client::CBuf;
+use crate::raw::client::Client;
 use crate::registry;
-use crate::registry::Open;
 use crate::RelayEngine;
 
-/// The client's callbacks.
-///
-/// # Invariants
-///
-/// The functions keep the rules of `struct rchan_callbacks` and stay callable until the channel has
-/// been closed.
-pub(crate) struct Client {
-    subbuf_start: SubbufStart,
-    create_buf_file: CreateBufFile,
-    remove_buf_file: RemoveBufFile,
-}
-
-type SubbufStart =
-    Option<unsafe extern "C" fn(*mut bindings::rchan_buf, *mut c_void, *mut c_void) -> c_int>;
-type CreateBufFile = unsafe extern "C" fn(
-    *const c_char,
-    *mut bindings::dentry,
-    bindings::umode_t,
-    *mut bindings::rchan_buf,
-    *mut c_int,
-) -> *mut bindings::dentry;
-type RemoveBufFile = unsafe extern "C" fn(*mut bindings::dentry) -> c_int;
-
-/// Permissions that a client is asked to give its files.
-const FILE_MODE: bindings::umode_t = 0o400;
-
-impl Client {
-    /// The callbacks, if all that is mandatory is there.
-    ///
-    /// # Safety
-    ///
-    /// `callbacks` is NULL or valid, and keeps the invariants of the type.
-    unsafe fn new(callbacks: *const bindings::rchan_callbacks) -> Option<Self> {
-        // SAFETY: By the rules of this function.
-        let callbacks = unsafe { callbacks.as_ref() }?;
-        // INVARIANT: By the rules of this function.
-        Some(Self {
-            subbuf_start: callbacks.subbuf_start,
-            create_buf_file: callbacks.create_buf_file?,
-            remove_buf_file: callbacks.remove_buf_file?,
-        })
-    }
-
-    /// Whether a sub-buffer may be entered; `None` if the client leaves that to the default.
-    pub(crate) fn subbuf_start(&self, buf: &Buf, new: *mut u8, prev: *mut u8) -> Option<bool> {
-        let subbuf_start = self.subbuf_start?;
-        // SAFETY: By the type invariant; the pointers are into the buffer, or NULL.
-        Some(unsafe { subbuf_start(buf.as_raw(), new.cast(), prev.cast()) } != 0)
-    }
-
-    /// Has the client make the file of a buffer, called `name`, which ends with NUL.
-    ///
-    /// Without a name the call only asks whether the channel is global, and there is no file.
-    /// Errors: what the client returned, -EINVAL if that was NULL.
-    pub(crate) fn create_buf_file(
-        &self,
-        channel: &Channel,
-        buf: &Buf,
-        name: Option<&[u8]>,
-    ) -> Result<Option<Dentry>> {
-        let parent = name.map_or(core::ptr::null_mut(), |_| channel.abi.parent.load(Relaxed));
-        // SAFETY: By the type invariant; the name is a string or NULL, and `is_global` may be
-        // written.
-        let dentry = unsafe {
-            (self.create_buf_file)(
-                name.map_or(core::ptr::null(), <[u8]>::as_ptr),
-                parent,
-                FILE_MODE,
-                buf.as_raw(),
-                channel.abi.is_global.as_ptr(),
-            )
-        };
-        let dentry = NonNull::new(from_err_ptr(dentry)?).ok_or(EINVAL)?;
-        // SAFETY: By the rules of the callback this is the dentry of the file it has made.
-        Ok(name.map(|_| unsafe { Dentry::get(dentry) }))
-    }
-
-    /// Has the client remove the file of a buffer. As we hold the dentry, this is safe even if the
-    /// file has gone with its directory.
-    pub(crate) fn remove_buf_file(&self, dentry: Option<&Dentry>) {
-        let dentry = dentry.map_or(core::ptr::null_mut(), Dentry::as_ptr);
-        // SAFETY: By the type invariant.
-        unsafe { (self.remove_buf_file)(dentry) };
-    }
-}
-
-// SAFETY: The count is the header's; instances are made by `Channel::new()`, in a box.
+// SAFETY: The count is that of the structure that C sees, which C code does not lower. `Channel::new()`, which the private fields
+// make the only maker, has instances in a box with a count of 1.
 unsafe impl Counted for Channel {
     fn count(&self) -> &Refcount {
         &self.abi.kref
@@ -141,31 +49,14 @@ unsafe impl Counted for Channel {
 }
 impl_always_refcounted!(Channel);
 
-// SAFETY: What changes is atomic; the client's pointers are only passed back to it.
-unsafe impl Send for Channel {}
-// SAFETY: As above.
-unsafe impl Sync for Channel {}
-
-// SAFETY: The count is the header's; instances are made by `Buf::new()`, in a box.
+// SAFETY: The count is that of the structure that C sees, which C code does not lower. `Buf::new()`, which the private fields
+// make the only maker, has instances in a pinned box with a count of 1.
 unsafe impl Counted for Buf {
     fn count(&self) -> &Refcount {
         &self.abi.kref
     }
 }
 impl_always_refcounted!(Buf);
-
-// SAFETY: What changes is atomic or locked.
-unsafe impl Send for Buf {}
-// SAFETY: As above.
-unsafe impl Sync for Buf {}
-
-impl Buf {
-    /// The work that wakes readers.
-    pub(crate) fn wakeup_work() -> impl PinInit<IrqWork> {
-        // SAFETY: `Buf::new()`, the only caller, initialises the field at `OFFSET` with it.
-        unsafe { IrqWork::new::<Self>() }
-    }
-}
 
 #[pinned_drop]
 impl PinnedDrop for Buf {
@@ -174,18 +65,14 @@ impl PinnedDrop for Buf {
     }
 }
 
-// SAFETY: The offset is that of the field. `Drop` waits for the work, and a client that still
-// writes after it has closed its channel breaks the rules of the header.
-unsafe impl HasIrqWork for Buf {
-    const OFFSET: usize = offset_of!(Buf, abi) + offset_of!(RchanBuf, wakeup_work);
-
-    fn run(&self) {
-        self.abi.read_wait.wake_all();
+// SAFETY: `Buf` is `repr(C)` and starts with the structure, whose layout `abi.rs` compares with the header's.
+unsafe impl CBuf for Buf {
+    fn as_raw(&self) -> *mut bindings::rchan_buf {
+        core::ptr::from_ref(self).cast_mut().cast()
     }
 }
 
-// SAFETY: Clients give their files the buffer as data, as the header has it, and remove them before
-// the buffer is freed.
+// SAFETY: Clients give their files the buffer as data, as the header has it, and remove them before the buffer is freed.
 unsafe impl FileOps for Buf {
     const MAPPABLE: bool = true;
     const SPLICEABLE: bool = true;
@@ -227,14 +114,6 @@ unsafe impl FileOps for Buf {
 #[no_mangle]
 static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<RelayEngine>());
 
-/// Waits for the registry of open channels.
-pub(crate) fn registry() -> StaticGuard<KVec<Open>> {
-    // SAFETY: The mutex is defined with `DEFINE_MUTEX()` and used here only.
-    static REGISTRY: StaticMutex<KVec<Open>> =
-        unsafe { StaticMutex::new(&raw mut bindings::relay_rust_mutex, KVec::new()) };
-    REGISTRY.lock()
-}
-
 /// The channel that a client passed.
 ///
 /// # Safety
@@ -251,13 +130,15 @@ unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
 ///
 /// The channel is open, which keeps the buffers in its slots.
 unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
-    // SAFETY: By the rules of this function.
+    // SAFETY: `Channel::publish()` puts only buffers into the slots, whose pointers are those of a `Buf`; by the rules of this
+    // function the buffer is kept.
     unsafe {
         channel
             .abi
             .buf
             .slot(cpu)
-            .load(kernel::sync::atomic::Acquire)
+            .load(Acquire)
+            .cast::<Buf>()
             .as_ref()
     }
 }
