@@ -21,6 +21,7 @@ ROUNDS=$(storm_rounds 300)
 if [ -e /proc/lockdep ]; then ROUNDS=1000; fi
 load_file "$GKHI_SELFTESTS/gkhi_selftest.ko" rounds="$ROUNDS" ms="$(storm_rounds 2000)"
 
+read -r _ <$DEBUGFS/gkhi_selftest/cases || bail "no cases"
 echo "TAP version 13"
 for t in $tests; do nested "$t" "$here/${t}_test.sh"; done
 # All hooks of the module go, whoever is on them.
