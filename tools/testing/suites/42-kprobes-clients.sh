@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Clients of kprobes: the kernel's samples, its KUnit suite and our samples on every variant; an event on the command line where
+# the engine is built in; and the kprobe cases of the kernel's ftrace selftests on mainline and builtin, which must come out on
+# ours as they do on mainline, or better.
+# Seconds: 200
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# What is known to come out otherwise than on mainline, with the reason.
+declare -A known=(
+	["Register/unregister optimized probe"]="no jump optimisation"
+)
+
+# both: whether ftracetest's results can be compared.
+both() { case " $VARIANTS " in *" mainline "*" builtin "* | *" builtin "*" mainline "*) ;; *) return 1 ;; esac; }
+
+# clients VARIANT
+clients() {
+	local tests='' append=''
+	case $1 in
+	# As a module the engine is not there yet.
+	modular | debug) ;;
+	*) append='kprobe_event=p:at_boot,vfs_read' ;;
+	esac
+	case $1 in
+	mainline | builtin)
+		if both; then tests=$(dirname "$("$REPO/integration/kernel.sh" kdir "$1")")/tools/testing/selftests/ftrace; fi
+		;;
+	*) ;;
+	esac
+	KUNIT=kunit.filter_glob=kprobes_test CPUS=2 TIMEOUT=${TIMEOUT:-1800} APPEND=$append OUT=$LOGS/clients-$1 \
+		run_vm "$1" "tools/testing/selftests/kprobes/clients.sh $tests"
+}
+
+# compare: each case of ftracetest on mainline, with what has become of it on builtin.
+compare() {
+	local name result ours
+	while IFS='|' read -r name result; do
+		ours=$(NAME=$name awk -F'|' '$1 == ENVIRON["NAME"] { print $2; exit }' "$LOGS/clients-builtin/ftracetest")
+		if [ "$ours" = PASS ]; then
+			tap_ok "ftracetest: $name: $ours"
+		elif [ "${known[$name]:-}" ]; then
+			tap_skip "ftracetest: $name" "${ours:-nothing}: ${known[$name]}"
+		elif [ "$ours" = "$result" ] && [ "$ours" != FAIL ]; then
+			# It needs what this kernel or this machine does not have.
+			tap_skip "ftracetest: $name" "$ours, as on mainline"
+		else
+			tap_not_ok "ftracetest: $name: ${ours:-nothing}, on mainline $result"
+		fi
+	done <"$LOGS/clients-mainline/ftracetest"
+}
+
+for variant in $VARIANTS; do
+	tap_nest "kprobes: $variant" clients "$variant"
+done
+if both; then
+	compare
+else
+	tap_skip "ftracetest: builtin as mainline" "not under test"
+fi
+tap_plan
