@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Probes from user space, on every variant: on mainline's engines and on ours.
-# Without the KUnit tests that the API's module would run first.
 # Seconds: 172
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -10,7 +9,7 @@ set -euo pipefail
 
 FERROTRACE=$(tool)
 for variant in $VARIANTS; do
-	CPUS=4 TIMEOUT=${TIMEOUT:-900} APPEND=kunit.enable=0 tap_nest "selftests/probes: $variant" \
+	CPUS=4 TIMEOUT=${TIMEOUT:-900} tap_nest "selftests/probes: $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/probes/run.sh"
 done
 tap_plan

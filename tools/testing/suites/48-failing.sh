@@ -18,7 +18,7 @@ for variant in $VARIANTS; do
 	if [ "$variant" != debug ]; then
 		tap_skip "$name" "no fault injection there"
 	elif build "$variant" >&2; then
-		CPUS=2 TIMEOUT=${TIMEOUT:-5400} APPEND=kunit.enable=0 tap_nest "$name" \
+		CPUS=2 TIMEOUT=${TIMEOUT:-5400} tap_nest "$name" \
 			run_vm "$variant" "tools/testing/selftests/failing/run.sh"
 	else
 		tap_not_ok "$name (does not build)"

@@ -53,7 +53,8 @@ cargo_tests() {
 
 # run_vm VARIANT CMD: run CMD in the guest. A warning or an error of the kernel in its log is a failure (126).
 # CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment; STRICT=0 leaves the log to CMD. The time is
-# for a guest that hangs: ten times what it takes on an idle machine, as others may have the host's time.
+# for a guest that hangs: ten times what it takes on an idle machine, as others may have the host's time. The kernel's KUnit
+# tests take half of the time to boot: without them, but for KUNIT=, what the command line says of them.
 run_vm() {
 	local variant=$1 name console mem=${MEM:-} timeout=${TIMEOUT:-900}
 	name=$(basename "$0" .sh)-$variant
@@ -61,6 +62,7 @@ run_vm() {
 	# Its checkers take memory and time.
 	if [ "$variant" = debug ]; then mem=${mem:-3G} timeout=$((timeout * 6)); fi
 	MEM=$mem TIMEOUT=$timeout CONSOLE=$console STRICT=${STRICT:-1} FERROTRACE_STORM=$(storm "$variant") \
+		APPEND="${KUNIT-kunit.enable=0} ${APPEND:-}" \
 		"$REPO/tools/testing/vm/run.py" "$variant" "$2"
 }
 

@@ -10,4 +10,4 @@ set -euo pipefail
 
 "$REPO/integration/kernel.sh" build modular >/dev/null
 FERROTRACE=$(tool)
-CPUS=${CPUS:-2} APPEND="kunit.enable=0 ${APPEND:-}" run_vm modular "FERROTRACE=$FERROTRACE tools/testing/vm/demo-guest.sh"
+CPUS=${CPUS:-2} run_vm modular "FERROTRACE=$FERROTRACE tools/testing/vm/demo-guest.sh"
