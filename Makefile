@@ -9,8 +9,10 @@ MAKEFLAGS += --no-print-directory
 
 export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 
-# What "make check" leaves out for time: suites on the variants debug and size.
-LONG_DEBUG = kunit relay klog gkhi kprobes samples reload soundness failing
+# What "make check" leaves out for time: suites on the variants debug and size, and on all its variants storms of their
+# whole length and Miri over all of the core.
+LONG_STORMS = host relay klog gkhi selftests-kprobes probes
+LONG_DEBUG = kunit relay klog gkhi kprobes clients reload soundness failing
 LONG_SIZE = kunit kprobes
 
 .PHONY: help setup update kernel kdir kmake vm demo check check-long bench fuzz mutants fmt lint doc clean distclean
@@ -49,6 +51,7 @@ check:
 	@tools/testing/check.sh
 
 check-long:
+	@FERROTRACE_STORM=long MIRI_TESTS= LOGS=build/check-storms tools/testing/check.sh 10-build $(LONG_STORMS)
 	@VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 
