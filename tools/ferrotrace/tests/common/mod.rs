@@ -28,6 +28,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+pub mod fast;
 pub mod ring;
 
 pub const SUBBUF: usize = 4096;
