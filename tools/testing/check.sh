@@ -5,7 +5,7 @@
 # N passed, N failed, N skipped.
 #   check.sh [NAME...]    only the suites whose names contain one of the words (also SUITES="...")
 # PARALLEL_SUITES=N runs N at once. VERBOSE=1 also shows each result when it comes, with the seconds since the last one of
-# its suite. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
+# its suite, and what a case says that it took in the guest. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
 #
 # A guest uses one processor, whatever number of CPUs it has. The suites that take longest start first: each says how
 # long it takes in a line "# Seconds: N"; what N is matters for the order only.
@@ -23,7 +23,7 @@ MB_PER_GUEST=1500
 case " $VARIANTS " in *" debug "*) SUITE_TIMEOUT=$((SUITE_TIMEOUT * 10)) MB_PER_GUEST=3500 ;; *) ;; esac
 # What of a suite's chatter is shown as it comes.
 SHOW='^ferrotrace: |^ +[0-9]+ steps|^ *not ok '
-if [ "${VERBOSE:-0}" != 0 ]; then SHOW="$SHOW|^ *ok "; fi
+if [ "${VERBOSE:-0}" != 0 ]; then SHOW="$SHOW|^ *ok |^ *# seconds: "; fi
 
 read -r -a words <<<"${*:-${SUITES:-}}"
 

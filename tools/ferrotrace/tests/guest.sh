@@ -8,41 +8,20 @@
 set -uo pipefail
 
 FERROTRACE=${FERROTRACE:?the command}
-MODULES=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace
-DEBUGFS=/sys/kernel/debug
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$(readlink -f "$0")")/../../testing/selftests/lib/kit.sh"
 C=$DEBUGFS/relay_c_client
 SCHED=$DEBUGFS/relay_sched
-WORK=$(mktemp -d)
 CPUS=$(nproc)
-count=0
-failed=0
 
-ok() {
-	count=$((count + 1))
-	echo "ok $count $1"
+# After a check that failed: the next one finds no client and no recorder.
+clean_up() {
+	local m
+	kill_jobs
+	for m in relay_c_client relay_sched; do
+		if lsmod | grep -q "^$m "; then rmmod $m; fi
+	done
 }
-not_ok() {
-	count=$((count + 1))
-	failed=$((failed + 1))
-	echo "not ok $count $1"
-}
-# check NAME CMD...: one result. If CMD fails, its output is shown, and clients and recorders are removed.
-check() {
-	local name=$1 pid
-	shift
-	if "$@" >"$WORK/log" 2>&1; then
-		ok "$name"
-	else
-		not_ok "$name"
-		tail -n 40 "$WORK/log" | sed 's/^/# /'
-		for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null
-		for m in relay_c_client relay_sched; do
-			if lsmod | grep -q "^$m "; then rmmod $m; fi
-		done
-	fi
-}
-
-load() { lsmod | grep -q "^$(basename "$1" .ko) " || insmod "$MODULES/$1" "${@:2}"; }
 
 # lines FROM TO: writes numbered lines of different lengths to the C client, each from some CPU.
 lines() {
@@ -61,11 +40,11 @@ complete() {
 	local to=$1 cpu i
 	shift
 	for ((cpu = 0; cpu < CPUS; cpu++)); do
-		cat "${@/%//cpu$cpu}" >"$WORK/all$cpu" || return 1
+		cat "${@/%//cpu$cpu}" >"$work/all$cpu" || return 1
 		for ((i = 1 + cpu; i <= to; i += CPUS)); do
 			printf '%08d%.*s\n' $i $((i % 60)) "............................................................"
-		done >"$WORK/want$cpu"
-		cmp "$WORK/all$cpu" "$WORK/want$cpu" || return 1
+		done >"$work/want$cpu"
+		cmp "$work/all$cpu" "$work/want$cpu" || return 1
 	done
 }
 
@@ -100,12 +79,12 @@ record() {
 with_c_client() {
 	local name=$1 method n=0 dirs=() from=1
 	shift
-	insmod "$MODULES/samples/relay_c_client.ko" subbuf_size=4096 n_subbufs=4 || return 1
+	insmod "$MODULE_DIR/samples/relay_c_client.ko" subbuf_size=4096 n_subbufs=4 || return 1
 	for method in "$@"; do
 		n=$((n + 1))
-		dirs+=("$WORK/$name$n")
+		dirs+=("$work/$name$n")
 		# shellcheck disable=SC2086
-		record "$WORK/$name$n" $from $((from + 599)) ${method#mmap} || return 1
+		record "$work/$name$n" $from $((from + 599)) ${method#mmap} || return 1
 		from=$((from + 600))
 	done
 	complete $((from - 1)) "${dirs[@]}" || return 1
@@ -113,22 +92,22 @@ with_c_client() {
 }
 
 mainline_refuses_mmap() {
-	insmod "$MODULES/samples/relay_c_client.ko" || return 1
-	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/refused" --header 4 --duration 0.1 2>"$WORK/refused.err"
+	insmod "$MODULE_DIR/samples/relay_c_client.ko" || return 1
+	"$FERROTRACE" relay record "$C/cpu" -o "$work/refused" --header 4 --duration 0.1 2>"$work/refused.err"
 	[ $? = 1 ] || return 1
-	grep -e 'refuses to map.*--read' "$WORK/refused.err" || return 1
-	[ ! -e "$WORK/refused" ] || return 1
+	grep -e 'refuses to map.*--read' "$work/refused.err" || return 1
+	[ ! -e "$work/refused" ] || return 1
 	rmmod relay_c_client
 }
 
 closed_while_recording() {
-	insmod "$MODULES/samples/relay_c_client.ko" subbuf_size=4096 n_subbufs=4 || return 1
-	"$FERROTRACE" relay record "$C/cpu" -o "$WORK/closed" --read --header 4 --json >"$WORK/closed.json" &
+	insmod "$MODULE_DIR/samples/relay_c_client.ko" subbuf_size=4096 n_subbufs=4 || return 1
+	"$FERROTRACE" relay record "$C/cpu" -o "$work/closed" --read --header 4 --json >"$work/closed.json" &
 	local pid=$!
-	recording $pid "$WORK/closed" || return 1
+	recording $pid "$work/closed" || return 1
 	rmmod relay_c_client || return 1
 	wait $pid || return 1
-	grep '"stop": "closed"' "$WORK/closed.json"
+	grep '"stop": "closed"' "$work/closed.json"
 }
 
 # busy: 40 processes on each CPU that is up, one after the other.
@@ -191,14 +170,14 @@ chained() {
 # The tests of the Rust client record KIND of channels, into directories that begin with $S.
 kind() {
 	KIND=$1
-	S=$WORK/$1
+	S=$work/$1
 }
 
 # sched_module ARGS...: loads the client with a channel of that kind.
 sched_module() {
 	local fast=0
 	[ "$KIND" = compatible ] || fast=1
-	insmod "$MODULES/samples/relay_sched.ko" fast=$fast subbuf_size=4096 "$@"
+	insmod "$MODULE_DIR/samples/relay_sched.ko" fast=$fast subbuf_size=4096 "$@"
 }
 
 # lost OUT: what the recording counted as lost.
@@ -323,11 +302,7 @@ hotplug() {
 	rmmod relay_sched
 }
 
-mountpoint -q $DEBUGFS || mount -t debugfs debugfs $DEBUGFS
-[ ! -e "$MODULES/rust_relay.ko" ] || load rust_relay.ko
-load ferrotrace_relay.ko
-[ ! -e "$MODULES/ferrotrace_fast_relay.ko" ] || load ferrotrace_fast_relay.ko
-
+load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay
 echo "TAP version 13"
 if [ "${FERROTRACE_VARIANT:-}" = mainline ]; then
 	check "C client: the refusal of mmap is explained" mainline_refuses_mmap
@@ -351,6 +326,4 @@ for kind in compatible fast; do
 	check "Rust client, $kind: a CPU comes up" hotplug
 done
 check "Rust client, fast: a full disk" full_disk
-echo "1..$count"
-rm -rf "$WORK"
-[ $failed = 0 ]
+finish

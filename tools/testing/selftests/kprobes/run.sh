@@ -262,7 +262,9 @@ else
 	echo "module.forgets not" >>"$work/results"
 fi
 # What the kernel complains about belongs to the case that ran.
-dmesg | grep -vE 'WARNING: .* at (register_k|ferro_registered_twice)' | awk '
+dmesg >"$work/dmesg"
+took_in_log "$work/dmesg"
+grep -vE 'WARNING: .* at (register_k|ferro_registered_twice)' "$work/dmesg" | awk '
 	/kprobes_selftest: RUN / { name = $NF }
 	# an Oops is what these are about
 	name ~ /^death\./ { next }

@@ -35,6 +35,21 @@ storm_rounds() {
 
 mountpoint -q $DEBUGFS || mount -t debugfs debugfs $DEBUGFS || bail "no debugfs"
 
+# took NAME SECONDS: how long a case took, which "make check VERBOSE=1" shows.
+took() {
+	if [ "${2%.*}" -ge 1 ]; then echo "# seconds: $1 $2"; fi
+}
+
+# took_in_log FILE: the same of cases that begin with a line in the kernel's log.
+took_in_log() {
+	local name seconds
+	awk -F '[][]' '
+		function ends(at) { if (name) print name, sprintf("%.1f", at - begin) }
+		$2 + 0 { now = $2 }
+		/_selftest: RUN / { ends(now); begin = now; name = $0; sub(/.* RUN /, "", name) }
+		END { ends(now) }' "$1" | while read -r name seconds; do took "$name" "$seconds"; done
+}
+
 # What follows is for tests that are shell functions.
 
 count=0 failed=0
@@ -56,7 +71,7 @@ clean_up() { :; }
 
 # check NAME CMD...: the result of CMD, whose output is shown if it fails. CMD sets $skip to the reason why it could not run.
 check() {
-	local name=$1
+	local name=$1 start=$SECONDS
 	shift
 	skip=
 	before
@@ -67,6 +82,7 @@ check() {
 		result "not ok" "$name"
 		clean_up
 	fi
+	took "$name" $((SECONDS - start))
 }
 
 # nested NAME PROGRAM: a result whose cases the program prints; "tool" needs FERROTRACE to name the command.
@@ -78,7 +94,7 @@ nested() {
 	fi
 	"$2" | sed -u 's/^/    /'
 	if [ "${PIPESTATUS[0]}" = 0 ]; then result ok "$1"; else result "not ok" "$1"; fi
-	echo "# $1: $((SECONDS - start)) s"
+	took "$1" $((SECONDS - start))
 }
 
 # checks PREFIX FUNCTION...: a check of each, whose name is the prefix and the function's.

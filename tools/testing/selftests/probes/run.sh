@@ -9,18 +9,12 @@
 set -u
 
 : "${FERROTRACE:?}"
-KO=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/kit.sh"
+KO=$MODULE_DIR
 DIR=/sys/kernel/debug/ferrotrace_probes
 PROBES=$DIR/probes
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cases=("$@")
-count=0 failed=0
-
-bail() {
-	echo "Bail out! $*"
-	exit 1
-}
 
 wanted() {
 	local prefix
@@ -29,22 +23,16 @@ wanted() {
 	return 1
 }
 
-# check NAME CMD...: one result; the output of CMD is shown if it fails. It begins without probes, and leaves none.
-check() {
-	local name=$1 start=$SECONDS pid
-	shift
-	wanted "$name" || return
-	if "$@" >"$work/log" 2>&1 && none_left >>"$work/log" 2>&1; then
-		echo "ok $((++count)) $name"
-	else
-		sed 's/^/# /' "$work/log"
-		echo "not ok $((++count)) $name"
-		failed=1
-	fi
-	for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null
+# Each check begins without probes, and leaves none.
+after() { none_left; }
+
+# one NAME CMD...: a check, if it was asked for.
+one() {
+	wanted "$1" || return
+	check "$@"
+	kill_jobs
 	[ -e $DIR ] || load
 	put '-*'
-	echo "# $((SECONDS - start)) s"
 }
 
 load() { insmod "$KO/ferrotrace_probes.ko" "$@"; }
@@ -60,15 +48,6 @@ none_left() {
 		cat "$PROBES"
 		return 1
 	}
-}
-
-# refused TEXT CMD...: CMD fails, and says TEXT.
-refused() {
-	local text=$1
-	shift
-	"$@" >"$work/refused" 2>&1 && { echo "not refused: $*"; return 1; }
-	cat "$work/refused"
-	grep -qF "$text" "$work/refused"
 }
 
 # field NAME KEY: of a probe, as the kernel lists it.
@@ -328,7 +307,7 @@ storm() {
 	put 'r stays do_sys_openat2' || return 1
 	watching --json || return 1
 	load_up
-	end=$((SECONDS + 5))
+	end=$((SECONDS + $(storm_rounds 5)))
 	# As long as it takes until there was load enough.
 	while [ $SECONDS -lt $end ] || [ $rounds -lt 3 ] || [ "$(grep -c '"probe":"stays"' "$work/out")" -le 100 ]; do
 		put 'p a do_sys_openat2' && put 'r b do_sys_openat2' && put 'p c kernel_clone' && put 'r d vfs_open' &&
@@ -378,27 +357,23 @@ hotplug() {
 	watched && [ "$(grep -c '"cpu":1,' "$work/out")" -ge 30 ]
 }
 
-mountpoint -q /sys/kernel/debug || mount -t debugfs debugfs /sys/kernel/debug || bail "no debugfs"
-for module in rust_relay ferrotrace_relay rust_kprobes ferrotrace_kprobe; do
-	[ ! -e "$KO/$module.ko" ] || insmod "$KO/$module.ko" || bail "cannot load $module.ko"
-done
+load_ours rust_relay ferrotrace_relay rust_kprobes ferrotrace_kprobe
 load || bail "cannot load ferrotrace_probes.ko"
 echo "TAP version 13"
 # For what is to be seen of a case that passes.
 exec 3>&1
-check lines lines
-check root for_root_only
-check commands commands
-check counts counts_are_exact
-check temporary temporary
-check own own_reads
-check removed removed
-check dropped dropped
-check relay by_relay
-check many many
-check storm storm
-check unload unload
-check gone gone
-check hotplug hotplug
-echo "1..$count"
-exit $failed
+one lines lines
+one root for_root_only
+one commands commands
+one counts counts_are_exact
+one temporary temporary
+one own own_reads
+one removed removed
+one dropped dropped
+one relay by_relay
+one many many
+one storm storm
+one unload unload
+one gone gone
+one hotplug hotplug
+finish

@@ -53,6 +53,7 @@ for t in $tests; do
 	"$bin/${t}_test" $(not_here "$t") >"$log" 2>&1
 	status=$?
 	dmesg >"$work/dmesg"
+	took_in_log "$work/dmesg"
 	# what the harness says of failures, without its results: they come from judge.awk
 	echo "# $t: $(tail -n 1 "$log" | sed 's/^# //')"
 	grep -v -e '^ok ' -e '^not ok ' -e '^1\.\.' -e '^TAP ' -e '^# *RUN ' -e '^# *OK ' \
