@@ -302,7 +302,7 @@ static void end_looks(enum how how)
 /* Arms and disarms under looks, with the bystander on one of the hooks; returns how many rounds. */
 static unsigned int rounds_of(struct pair *pair, const char *bystander, enum how how, bool one_by_one)
 {
-	unsigned long end = jiffies + msecs_to_jiffies(gst_ms / 2);
+	unsigned long end = jiffies + msecs_to_jiffies(case_ms / 2);
 	unsigned int rounds = 0;
 
 	pair->bystander.hook = bystander;

@@ -60,7 +60,7 @@ void gst_churn_nmi(void)
 	atomic_set(&stray, 0);
 	EXPECT_EQ(gkh_arm(&steady_a), 0);
 	EXPECT_EQ(gst_nmi_start(fire_in_nmi), 0);
-	end = jiffies + msecs_to_jiffies(gst_ms);
+	end = jiffies + msecs_to_jiffies(case_ms);
 	while (time_before(jiffies, end) || rounds < 10) {
 		for (i = 0; i < 3; i++) {
 			EXPECT_EQ(gkh_register(&records[i]), 0);

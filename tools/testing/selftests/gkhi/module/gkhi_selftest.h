@@ -59,8 +59,7 @@ bool gst_wait(bool (*done)(void *arg), void *arg);
 int gst_run_init(void);
 void gst_run_exit(void);
 
-/* Milliseconds that a case under load takes. */
-extern unsigned int gst_ms;
+/* Rounds of churn.rounds on each CPU. */
 extern unsigned int gst_rounds;
 /* What registering an exit in __init code came to. */
 extern int gst_init_text_err;

@@ -11,10 +11,6 @@
 
 #include "gkhi_selftest.h"
 
-unsigned int gst_ms = 2000;
-module_param_named(ms, gst_ms, uint, 0644);
-MODULE_PARM_DESC(ms, "milliseconds that each case under load takes");
-
 unsigned int gst_rounds = 1000;
 module_param_named(rounds, gst_rounds, uint, 0644);
 MODULE_PARM_DESC(rounds, "rounds of churn.rounds on each CPU");

@@ -108,7 +108,6 @@ static int command(const struct ctl_args *a)
 	guard(mutex)(&lock);
 	return unlocked_command(a);
 }
-DEFINE_CTL(command);
 
 static int info_show(struct seq_file *m, void *unused)
 {
@@ -125,6 +124,7 @@ static int info_show(struct seq_file *m, void *unused)
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(info);
+DEFINE_CTL(command, info);
 
 static ssize_t last_read(struct file *file, char __user *to, size_t count, loff_t *pos)
 {
@@ -147,13 +147,11 @@ static int __init kst_init(void)
 	if (ret)
 		goto out_buffers;
 	kst_handlers_reset();
-	dir = debugfs_create_dir("klog_selftest", NULL);
+	dir = ctl_init();
 	if (IS_ERR(dir)) {
 		ret = PTR_ERR(dir);
 		goto out_nmi;
 	}
-	debugfs_create_file("ctl", 0200, dir, NULL, &ctl_fops);
-	debugfs_create_file("info", 0400, dir, NULL, &info_fops);
 	debugfs_create_file("last", 0400, dir, NULL, &last_fops);
 	ret = kst_stall_init(dir);
 	if (ret)

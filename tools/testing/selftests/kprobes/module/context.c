@@ -25,12 +25,7 @@ static int in_irq_only(struct kprobe *p, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(in_irq_only);
 
-static int count(struct kprobe *p, struct pt_regs *regs)
-{
-	atomic_inc(&hits);
-	return 0;
-}
-NOKPROBE_SYMBOL(count);
+PRE_HANDLER(count, atomic_inc(&hits));
 
 static void clear(void)
 {
@@ -133,11 +128,7 @@ static int send_in_handler(struct kprobe *p, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(send_in_handler);
 
-static void send_in_post_handler(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	send_nmi(smp_processor_id());
-}
-NOKPROBE_SYMBOL(send_in_post_handler);
+POST_HANDLER(send_in_post_handler, send_nmi(smp_processor_id()));
 
 /* An NMI while a handler runs: the probe that it hits is missed, and said to be. */
 static void nmi_in_handler(void)
@@ -175,11 +166,7 @@ static int calls_others(struct kprobe *p, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(calls_others);
 
-static void calls_others_after(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	calls_others(p, regs);
-}
-NOKPROBE_SYMBOL(calls_others_after);
+POST_HANDLER(calls_others_after, calls_others(p, regs));
 
 /* Handlers come by probes, even by their own: these are missed, counted, and do no harm. */
 static void recursion(void)

@@ -19,42 +19,17 @@
 static struct task_struct *victim;
 static unsigned int hits;
 
-static int dies(struct kprobe *p, struct pt_regs *regs)
-{
-	BUG_ON(current == victim);
-	return 0;
-}
-NOKPROBE_SYMBOL(dies);
+PRE_HANDLER(dies, BUG_ON(current == victim));
 
-static int dies_returning(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	BUG_ON(current == victim);
-	return 0;
-}
-NOKPROBE_SYMBOL(dies_returning);
+RETURN_HANDLER(dies_returning, BUG_ON(current == victim));
 
-static int dies_entering(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	BUG_ON(current == victim);
-	return 0;
-}
-NOKPROBE_SYMBOL(dies_entering);
+RETURN_HANDLER(dies_entering, BUG_ON(current == victim));
 
 static unsigned int returns;
 
-static int count_return(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	returns++;
-	return 0;
-}
-NOKPROBE_SYMBOL(count_return);
+RETURN_HANDLER(count_return, returns++);
 
-static int count(struct kprobe *p, struct pt_regs *regs)
-{
-	hits++;
-	return 0;
-}
-NOKPROBE_SYMBOL(count);
+PRE_HANDLER(count, hits++);
 
 static int comes_by(void *unused)
 {

@@ -7,19 +7,9 @@
 
 static atomic_t hits;
 
-static int count(struct kprobe *p, struct pt_regs *regs)
-{
-	atomic_inc(&hits);
-	return 0;
-}
-NOKPROBE_SYMBOL(count);
+PRE_HANDLER(count, atomic_inc(&hits));
 
-static int on_return(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	atomic_inc(&hits);
-	return 0;
-}
-NOKPROBE_SYMBOL(on_return);
+RETURN_HANDLER(on_return, atomic_inc(&hits));
 
 static struct kprobe inside, disabled, entry_1, entry_2, late;
 static struct kretprobe ret;

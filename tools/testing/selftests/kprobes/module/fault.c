@@ -91,18 +91,9 @@ static void expect(struct kprobe *p, const void *ip, int trapnr)
 	wrong = 0;
 }
 
-static int count_pre(struct kprobe *p, struct pt_regs *regs)
-{
-	pres++;
-	return 0;
-}
-NOKPROBE_SYMBOL(count_pre);
+PRE_HANDLER(count_pre, pres++);
 
-static void count_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	posts++;
-}
-NOKPROBE_SYMBOL(count_post);
+POST_HANDLER(count_post, posts++);
 
 static int declines(struct kprobe *p, struct pt_regs *regs, int trapnr)
 {

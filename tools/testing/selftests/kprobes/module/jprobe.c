@@ -291,18 +291,9 @@ static void plain_return(void)
 
 static unsigned int others;
 
-static int count_pre(struct kprobe *p, struct pt_regs *regs)
-{
-	others++;
-	return 0;
-}
-NOKPROBE_SYMBOL(count_pre);
+PRE_HANDLER(count_pre, others++);
 
-static void count_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	others += 10;
-}
-NOKPROBE_SYMBOL(count_post);
+POST_HANDLER(count_post, others += 10);
 
 /* Where ftrace has no place. */
 static long on_bytes(long x)
@@ -338,12 +329,7 @@ static void by_breakpoint(void)
 	EXPECT_EQ(others, 110);
 }
 
-static int count_return(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	others += regs_return_value(regs) == 24 ? 100 : 10000;
-	return 0;
-}
-NOKPROBE_SYMBOL(count_return);
+RETURN_HANDLER(count_return, others += regs_return_value(regs) == 24 ? 100 : 10000);
 
 static long on_six_again(long a, int b, char c, void *d, unsigned long e, short f)
 {

@@ -173,7 +173,7 @@ static void storm(void)
 	if (!EXPECT_EQ(register_jprobe(&steady), 0))
 		return;
 	kst_storm_begin(pass);
-	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
 		struct jprobe same = { .kp.addr = kst_bytes, .entry = on_target };
 		struct jprobe entry = { TARGET, .entry = on_target };
 		struct jprobe entry_2 = { .kp.symbol_name = "kst_target_2", .entry = on_other };

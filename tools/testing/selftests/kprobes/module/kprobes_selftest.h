@@ -14,6 +14,28 @@
 
 #include "cases.h"
 
+/* Handlers that do one thing. */
+#define PRE_HANDLER(name, statement)						\
+	static int name(struct kprobe *p, struct pt_regs *regs)			\
+	{									\
+		statement;							\
+		return 0;							\
+	}									\
+	NOKPROBE_SYMBOL(name)
+#define POST_HANDLER(name, statement)						\
+	static void name(struct kprobe *p, struct pt_regs *regs, unsigned long flags) \
+	{									\
+		statement;							\
+	}									\
+	NOKPROBE_SYMBOL(name)
+#define RETURN_HANDLER(name, statement)						\
+	static int name(struct kretprobe_instance *ri, struct pt_regs *regs)	\
+	{									\
+		statement;							\
+		return 0;							\
+	}									\
+	NOKPROBE_SYMBOL(name)
+
 /* Lists of cases, up to one without a name. */
 extern const struct test_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
 extern const struct test_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
@@ -34,9 +56,6 @@ static inline kprobe_opcode_t kst_opcode(const void *addr)
 {
 	return READ_ONCE(*(const kprobe_opcode_t *)addr);
 }
-
-/* Milliseconds that a case under load takes. */
-extern unsigned int kst_ms;
 
 /*
  * storm.c: all CPUs call @pass with 1, 2 and so on, until kst_storm_end(), which expects that it was always true and returns

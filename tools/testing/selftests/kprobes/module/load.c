@@ -16,18 +16,9 @@ struct many {
 	unsigned int pre, post;
 };
 
-static int many_pre(struct kprobe *p, struct pt_regs *regs)
-{
-	container_of(p, struct many, kp)->pre++;
-	return 0;
-}
-NOKPROBE_SYMBOL(many_pre);
+PRE_HANDLER(many_pre, container_of(p, struct many, kp)->pre++);
 
-static void many_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	container_of(p, struct many, kp)->post++;
-}
-NOKPROBE_SYMBOL(many_post);
+POST_HANDLER(many_post, container_of(p, struct many, kp)->post++);
 
 static long call_many(unsigned int i, long x)
 {
@@ -87,32 +78,13 @@ out:
 
 static atomic_long_t storm_hits, storm_others;
 
-static int storm_pre(struct kprobe *p, struct pt_regs *regs)
-{
-	atomic_long_inc(&storm_hits);
-	return 0;
-}
-NOKPROBE_SYMBOL(storm_pre);
+PRE_HANDLER(storm_pre, atomic_long_inc(&storm_hits));
 
-static int storm_other(struct kprobe *p, struct pt_regs *regs)
-{
-	atomic_long_inc(&storm_others);
-	return 0;
-}
-NOKPROBE_SYMBOL(storm_other);
+PRE_HANDLER(storm_other, atomic_long_inc(&storm_others));
 
-static void storm_other_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	atomic_long_inc(&storm_others);
-}
-NOKPROBE_SYMBOL(storm_other_post);
+POST_HANDLER(storm_other_post, atomic_long_inc(&storm_others));
 
-static int storm_other_ret(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	atomic_long_inc(&storm_others);
-	return 0;
-}
-NOKPROBE_SYMBOL(storm_other_ret);
+RETURN_HANDLER(storm_other_ret, atomic_long_inc(&storm_others));
 
 /*
  * All CPUs come by a probe that stays, while others come and go, there and elsewhere, and are disabled and enabled: it
@@ -130,7 +102,7 @@ static void storm(void)
 	if (!EXPECT_EQ(register_kprobe(&steady), 0))
 		return;
 	kst_storm_begin(kst_storm_pass);
-	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
 		struct kprobe same = {
 			.addr = (kprobe_opcode_t *)kst_bytes_inside,
 			.pre_handler = storm_other, .post_handler = rounds & 1 ? storm_other_post : NULL,

@@ -14,10 +14,6 @@
 
 #include "kprobes_selftest.h"
 
-unsigned int kst_ms = 2000;
-module_param_named(ms, kst_ms, uint, 0644);
-MODULE_PARM_DESC(ms, "milliseconds that each case under load takes");
-
 unsigned int kst_many_probes = 1000;
 module_param_named(many, kst_many_probes, uint, 0644);
 MODULE_PARM_DESC(many, "probes in the batch of load.batch");

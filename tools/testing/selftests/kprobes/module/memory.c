@@ -24,25 +24,20 @@ static int fail(struct kprobe *p, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(fail);
 
-static int count(struct kprobe *p, struct pt_regs *regs)
-{
-	hits++;
-	return 0;
-}
-NOKPROBE_SYMBOL(count);
+PRE_HANDLER(count, hits++);
 
-static void count_after(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	hits++;
-}
-NOKPROBE_SYMBOL(count_after);
+POST_HANDLER(count_after, hits++);
 
 static struct kprobe failure = { .symbol_name = "alloc_ftrace_hash", .pre_handler = fail };
+
+#define ON_TARGET	{ .symbol_name = "kst_target", .pre_handler = count }
+#define ON_TARGET_2	{ .symbol_name = "kst_target_2", .pre_handler = count }
 
 static bool begin(void)
 {
 	int err;
 
+	hits = 0;
 	failure.addr = NULL;
 	err = register_kprobe(&failure);
 	if (err)
@@ -65,8 +60,7 @@ static unsigned int fails(bool now)
 /* Probes on two functions come and go, one of them when there is no memory. main.c looks for what is left in the text. */
 static void removing(void)
 {
-	struct kprobe a = { .symbol_name = "kst_target", .pre_handler = count };
-	struct kprobe b = { .symbol_name = "kst_target_2", .pre_handler = count };
+	struct kprobe a = ON_TARGET, b = ON_TARGET_2;
 	struct kprobe after = { .symbol_name = "kst_target", .pre_handler = count, .post_handler = count_after };
 
 	if (!begin())
@@ -80,7 +74,7 @@ static void removing(void)
 	EXPECT_EQ(kst_target(1), 4);
 	EXPECT_EQ(hits, 0);
 	/* it comes again, and is hit once */
-	a = (struct kprobe){ .symbol_name = "kst_target", .pre_handler = count };
+	a = (struct kprobe)ON_TARGET;
 	EXPECT_EQ(register_kprobe(&a), 0);
 	EXPECT_EQ(kst_target(1), 4);
 	EXPECT_EQ(hits, 1);
@@ -105,12 +99,10 @@ static void removing(void)
 /* The last one goes when there is no memory. */
 static void removing_last(void)
 {
-	struct kprobe a = { .symbol_name = "kst_target", .pre_handler = count };
-	struct kprobe b = { .symbol_name = "kst_target_2", .pre_handler = count };
+	struct kprobe a = ON_TARGET, b = ON_TARGET_2;
 
 	if (!begin())
 		return;
-	hits = 0;
 	EXPECT_EQ(register_kprobe(&a), 0);
 	fails(true);
 	unregister_kprobe(&a);
@@ -128,12 +120,10 @@ static void removing_last(void)
 /* Disabling fails, and the probe stays enabled. */
 static void disabling(void)
 {
-	struct kprobe a = { .symbol_name = "kst_target", .pre_handler = count };
-	struct kprobe b = { .symbol_name = "kst_target_2", .pre_handler = count };
+	struct kprobe a = ON_TARGET, b = ON_TARGET_2;
 
 	if (!begin())
 		return;
-	hits = 0;
 	EXPECT_EQ(register_kprobe(&a), 0);
 	EXPECT_EQ(register_kprobe(&b), 0);
 	fails(true);

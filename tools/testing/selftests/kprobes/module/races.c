@@ -139,7 +139,7 @@ static void freed_at_once(void)
 	unsigned int rounds = 0;
 
 	calls_begin();
-	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
 		struct client *c = make(rounds & 1);
 		struct kprobe *list[] = { &c->kp[0], &c->kp[1], &c->kp[2] };
 		struct kretprobe *rets[] = { &c->ret[0], &c->ret[1] };
@@ -166,7 +166,7 @@ static void freed_one_by_one(void)
 	unsigned int rounds = 0;
 
 	calls_begin();
-	for (end = jiffies + msecs_to_jiffies(kst_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
 		struct client *a = make(true), *b = make(rounds & 1);
 
 		if (!EXPECT(a && b))
@@ -196,12 +196,7 @@ struct one {
 	unsigned int hits;
 };
 
-static int count(struct kprobe *p, struct pt_regs *regs)
-{
-	container_of(p, struct one, kp)->hits++;
-	return 0;
-}
-NOKPROBE_SYMBOL(count);
+PRE_HANDLER(count, container_of(p, struct one, kp)->hits++);
 
 static unsigned long seed;
 

@@ -249,12 +249,7 @@ static void kasan(void)
 
 static unsigned int passed;
 
-static int passes(struct kprobe *p, struct pt_regs *regs)
-{
-	passed++;
-	return 0;
-}
-NOKPROBE_SYMBOL(passes);
+PRE_HANDLER(passes, passed++);
 
 /*
  * Whoever repairs its fault decodes the instruction, where the breakpoint would be. What comes before and after it may be

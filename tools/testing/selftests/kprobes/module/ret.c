@@ -99,12 +99,7 @@ static void by_breakpoint(void)
 	EXPECT_EQ(atomic_read(&wrong), 0);
 }
 
-static int set_value(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	regs_set_return_value(regs, 4711);
-	return 0;
-}
-NOKPROBE_SYMBOL(set_value);
+RETURN_HANDLER(set_value, regs_set_return_value(regs, 4711));
 
 static void changed_value(void)
 {

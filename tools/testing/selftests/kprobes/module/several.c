@@ -216,18 +216,9 @@ static void changed_ip(void)
 	unregister_kprobe(&b.kp);
 }
 
-static int set_arguments(struct kprobe *p, struct pt_regs *regs)
-{
-	regs->di = 1000;
-	return 0;
-}
-NOKPROBE_SYMBOL(set_arguments);
+PRE_HANDLER(set_arguments, regs->di = 1000);
 
-static void set_result(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	regs->ax++;
-}
-NOKPROBE_SYMBOL(set_result);
+POST_HANDLER(set_result, regs->ax++);
 
 /* What handlers write to registers counts. */
 static void changed_registers(void)
@@ -434,18 +425,9 @@ static void unregister_twice_in_a_batch(void)
 
 static bool pre_in_nmi, post_in_nmi;
 
-static int look_pre(struct kprobe *p, struct pt_regs *regs)
-{
-	pre_in_nmi = in_nmi();
-	return 0;
-}
-NOKPROBE_SYMBOL(look_pre);
+PRE_HANDLER(look_pre, pre_in_nmi = in_nmi());
 
-static void look_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	post_in_nmi = in_nmi();
-}
-NOKPROBE_SYMBOL(look_post);
+POST_HANDLER(look_post, post_in_nmi = in_nmi());
 
 /* Both handlers are called as in an NMI, so that what they call can ask. */
 static void handlers_are_in_nmi(void)

@@ -17,32 +17,13 @@
 
 static atomic_t hits, init_hits;
 
-static int count(struct kprobe *p, struct pt_regs *regs)
-{
-	atomic_inc(&hits);
-	return 0;
-}
-NOKPROBE_SYMBOL(count);
+PRE_HANDLER(count, atomic_inc(&hits));
 
-static void count_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
-{
-	atomic_inc(&hits);
-}
-NOKPROBE_SYMBOL(count_post);
+POST_HANDLER(count_post, atomic_inc(&hits));
 
-static int count_init(struct kprobe *p, struct pt_regs *regs)
-{
-	atomic_inc(&init_hits);
-	return 0;
-}
-NOKPROBE_SYMBOL(count_init);
+PRE_HANDLER(count_init, atomic_inc(&init_hits));
 
-static int on_return(struct kretprobe_instance *ri, struct pt_regs *regs)
-{
-	atomic_add(1000, &hits);
-	return 0;
-}
-NOKPROBE_SYMBOL(on_return);
+RETURN_HANDLER(on_return, atomic_add(1000, &hits));
 
 static int on_call(int a)
 {

@@ -7,6 +7,10 @@
 
 #include "cases.h"
 
+unsigned int case_ms = 2000;
+module_param_named(ms, case_ms, uint, 0644);
+MODULE_PARM_DESC(ms, "milliseconds that each case under load takes");
+
 DEFINE_MUTEX(cases_lock);
 static const struct test_cases *cases;
 static char result[2048];

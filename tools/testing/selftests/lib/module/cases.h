@@ -31,6 +31,8 @@ struct test_cases {
 
 /* Makes the directory, which the module removes. */
 struct dentry *cases_init(const struct test_cases *cases);
+/* Milliseconds that a case under load takes: the parameter "ms". */
+extern unsigned int case_ms;
 /* Held while a case runs. */
 extern struct mutex cases_lock;
 

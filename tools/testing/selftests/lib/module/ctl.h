@@ -76,8 +76,10 @@ static inline ssize_t ctl_do(const char __user *from, size_t count, int (*comman
 	return ret ?: count;
 }
 
-/* ctl_fops, the operations of the file */
-#define DEFINE_CTL(command)							\
+/*
+ * ctl_init(), which makes debugfs MODULE/ with the files "ctl", whose commands @command does, and "info", which @info shows
+ */
+#define DEFINE_CTL(command, info)							\
 	static ssize_t ctl_write(struct file *file, const char __user *from,	\
 				 size_t count, loff_t *pos)			\
 	{									\
@@ -87,6 +89,14 @@ static inline ssize_t ctl_do(const char __user *from, size_t count, int (*comman
 		.owner = THIS_MODULE,						\
 		.open = simple_open,						\
 		.write = ctl_write,						\
+	};									\
+	static struct dentry *ctl_init(void)					\
+	{									\
+		struct dentry *dir = debugfs_create_dir(KBUILD_MODNAME, NULL);	\
+										\
+		debugfs_create_file("ctl", 0200, dir, NULL, &ctl_fops);		\
+		debugfs_create_file("info", 0400, dir, NULL, &info##_fops);	\
+		return dir;							\
 	}
 
 #endif

@@ -214,8 +214,6 @@ static int command(const struct ctl_args *a)
 	return ret;
 }
 
-DEFINE_CTL(command);
-
 static void show_buf(struct seq_file *m, unsigned int cpu)
 {
 	struct rst_cpu *c = &rst.cpu[cpu];
@@ -281,6 +279,7 @@ static int info_show(struct seq_file *m, void *unused)
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(info);
+DEFINE_CTL(command, info);
 
 static int __init rst_init(void)
 {
@@ -291,13 +290,11 @@ static int __init rst_init(void)
 	ret = rst_hotplug_init();
 	if (ret)
 		goto out_write;
-	rst.dir = debugfs_create_dir("relay_selftest", NULL);
+	rst.dir = ctl_init();
 	if (IS_ERR(rst.dir)) {
 		ret = PTR_ERR(rst.dir);
 		goto out_hotplug;
 	}
-	debugfs_create_file("ctl", 0200, rst.dir, NULL, &ctl_fops);
-	debugfs_create_file("info", 0400, rst.dir, NULL, &info_fops);
 	return 0;
 
 out_hotplug:

@@ -19,6 +19,7 @@
 #include <trace/events/lock.h>
 
 #include "relay_selftest.h"
+#include "thread.h"
 
 #if IS_ENABLED(CONFIG_RELAY_RUST)
 #include <linux/ferrotrace_relay.h>
@@ -664,14 +665,7 @@ static int storm_thread(void *arg)
 	if (w->irq_req.count)
 		hrtimer_cancel(&w->timer);
 	complete_all(&w->done);
-
-	set_current_state(TASK_IDLE);
-	while (!kthread_should_stop()) {
-		schedule();
-		set_current_state(TASK_IDLE);
-	}
-	__set_current_state(TASK_RUNNING);
-	return 0;
+	return sleep_until_stopped();
 }
 
 /*

@@ -142,8 +142,6 @@ static int command(const struct ctl_args *a)
 	return ret;
 }
 
-DEFINE_CTL(command);
-
 static void show_lane(struct seq_file *m, unsigned int cpu, unsigned int ctx)
 {
 	const struct fst_lane *lane = &fst.lane[ctx][cpu];
@@ -189,6 +187,7 @@ static int info_show(struct seq_file *m, void *unused)
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(info);
+DEFINE_CTL(command, info);
 
 static int __init fst_init(void)
 {
@@ -202,13 +201,11 @@ static int __init fst_init(void)
 	ret = fst_slow_init();
 	if (ret)
 		goto out_storm;
-	fst.dir = debugfs_create_dir("relay_fast_selftest", NULL);
+	fst.dir = ctl_init();
 	if (IS_ERR(fst.dir)) {
 		ret = PTR_ERR(fst.dir);
 		goto out_slow;
 	}
-	debugfs_create_file("ctl", 0200, fst.dir, NULL, &ctl_fops);
-	debugfs_create_file("info", 0400, fst.dir, NULL, &info_fops);
 	return 0;
 
 out_slow:

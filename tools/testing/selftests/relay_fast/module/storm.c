@@ -16,6 +16,7 @@
 #include <asm/nmi.h>
 
 #include "selftest.h"
+#include "thread.h"
 
 struct writer {
 	struct task_struct *task;
@@ -116,14 +117,7 @@ static int storm_thread(void *arg)
 	hrtimer_cancel(&w->hard);
 	hrtimer_cancel(&w->soft);
 	complete_all(&w->done);
-
-	set_current_state(TASK_IDLE);
-	while (!kthread_should_stop()) {
-		schedule();
-		set_current_state(TASK_IDLE);
-	}
-	__set_current_state(TASK_RUNNING);
-	return 0;
+	return sleep_until_stopped();
 }
 
 /* storm ms= [period=MICROSECONDS] [burst=] [except=CPU]: on every online CPU, but the one excepted */
