@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The kselftests of fast relay channels, on every variant: the engine is the same, with either relay engine beside it.
-# Seconds: 550
+# Seconds: 330
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
