@@ -2,7 +2,7 @@
 
 //! Ferrotrace's safe layer over the kernel.
 //!
-//! The one place, beside the `ffi.rs` of each engine, that contains `unsafe`. Each file covers one
+//! The one place, beside `exports.rs` and `raw/` of each engine, that contains `unsafe`. Each file covers one
 //! topic of the kernel and states its invariants once; what it offers to the engines is safe, or
 //! names an obligation that the caller can keep.
 

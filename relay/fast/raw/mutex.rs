@@ -14,8 +14,8 @@ pub(crate) struct RegistryMutex<T>(StaticMutex<T>);
 impl<T> RegistryMutex<T> {
     /// For one static only: a second one would have the same mutex, and taking both would be a deadlock.
     pub(crate) const fn new(data: T) -> Self {
-        // SAFETY: `exports.c` has the mutex, made by `DEFINE_relay_fast_mutex()` for this, in the same module. If there were two of these,
-        // the mutex would still let one task at a time at the data of each.
+        // SAFETY: `exports.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module. If there were two of
+        // these, the mutex would still let one task at a time at the data of each.
         Self(unsafe { StaticMutex::new(&raw mut bindings::relay_fast_mutex, data) })
     }
 
