@@ -183,7 +183,7 @@ impl TextLock {
         self.mutex.modules().iter().any(|loaded| {
             // SAFETY: By the type invariant of `TextModules` the module is there.
             let core = unsafe { bindings::ferro_in_core_text(addr, loaded.module) };
-            // SAFETY: As above.
+            // SAFETY: The lock that keeps the module in the list is held during this call, too.
             let init = unsafe { bindings::ferro_in_init_text(addr, loaded.module) };
             core || init && loaded.init
         })

@@ -23,6 +23,7 @@ pub unsafe trait HasIrqWork: Sync + Sized {
     fn run(&self);
 }
 
+// RUST-KERNEL: there is no `kernel::irq_work`; ours until there is.
 /// A `struct irq_work`.
 #[repr(transparent)]
 #[pin_data]

@@ -13,6 +13,7 @@ pub mod time;
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
+// RUST-KERNEL: `kernel::cpu::CpuId` is any number below `nr_cpu_ids`; ours until that is the number of a possible CPU.
 /// The number of a CPU that this machine can have.
 ///
 /// # Invariants
@@ -80,6 +81,7 @@ pub fn irqs_are_off() -> bool {
     unsafe { bindings::ferro_irqs_disabled() }
 }
 
+// RUST-KERNEL: the guard of `kernel::interrupt` may be kept and calls C; ours until a closure gets such a proof, inlined.
 /// Interrupts are off on this CPU, except for NMIs.
 ///
 /// A proof that [`with_irqs_off`] lends. Nobody owns one, so sections end in the reverse order of their beginning, and

@@ -60,9 +60,9 @@ pub struct PerCpuPtr<T> {
     slots: NonNull<*mut T>,
 }
 
-// SAFETY: The slots are atomics; what is done with the pointers in them is up to their users.
+// SAFETY: Per-CPU memory belongs to no task: another one may free it. It does not own what the pointers in it point to.
 unsafe impl<T> Send for PerCpuPtr<T> {}
-// SAFETY: As above.
+// SAFETY: The slots are atomics; they give away raw pointers only, which take `unsafe` to follow.
 unsafe impl<T> Sync for PerCpuPtr<T> {}
 
 impl<T> PerCpuPtr<T> {
@@ -135,6 +135,7 @@ impl<T> Drop for PerCpuPtr<T> {
     }
 }
 
+// RUST-KERNEL: there is no `kernel::percpu`, for any of the types here; ours until there is, with access from NMIs.
 /// A number that is counted on every CPU for itself.
 ///
 /// # Invariants
@@ -144,9 +145,9 @@ pub struct PerCpuCounter {
     words: NonNull<usize>,
 }
 
-// SAFETY: Each CPU changes its own word in one instruction; readers load single words.
+// SAFETY: Per-CPU memory belongs to no task: another one may free it.
 unsafe impl Send for PerCpuCounter {}
-// SAFETY: As above.
+// SAFETY: Each CPU changes its own word in one instruction; readers load single words.
 unsafe impl Sync for PerCpuCounter {}
 
 impl PerCpuCounter {
@@ -204,9 +205,9 @@ pub struct PerCpuFlag {
     words: NonNull<usize>,
 }
 
-// SAFETY: Each CPU has its own word.
+// SAFETY: Per-CPU memory belongs to no task: another one may free it.
 unsafe impl Send for PerCpuFlag {}
-// SAFETY: As above.
+// SAFETY: A CPU uses its own word only, and with interrupts off.
 unsafe impl Sync for PerCpuFlag {}
 
 impl PerCpuFlag {

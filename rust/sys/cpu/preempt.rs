@@ -6,6 +6,7 @@
 
 use kernel::types::NotThreadSafe;
 
+// RUST-KERNEL: there is no guard for this; ours until there is, inlined.
 /// A section that is not preempted. Interrupts and NMIs may come.
 pub struct PreemptOff(NotThreadSafe);
 

@@ -22,6 +22,7 @@ use crate::fs::fops::FileTable;
 use crate::sync::mutex::StaticGuard;
 use crate::sync::mutex::StaticMutex;
 
+// RUST-KERNEL: `kernel::debugfs` has files of one value, and no errors; ours until files can have operations (`mmap()`, `poll()`, `splice()`).
 /// A directory, removed with all that is in it when it is dropped, and so are its subdirectories.
 ///
 /// A subdirectory keeps the directory that it is in: that is removed after it.

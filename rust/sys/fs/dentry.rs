@@ -8,6 +8,7 @@ use core::ptr::NonNull;
 
 use kernel::bindings;
 
+// RUST-KERNEL: there is no `kernel::fs` type for this; ours until there is.
 /// A counted reference to a positive dentry.
 ///
 /// It stays valid when the file is removed, by whomever.
@@ -19,7 +20,7 @@ pub struct Dentry(NonNull<bindings::dentry>);
 
 // SAFETY: Dentries are counted atomically and may be used by any task.
 unsafe impl Send for Dentry {}
-// SAFETY: As above.
+// SAFETY: What a shared one allows is to set the size of the inode, one word, as `i_size_write()` does on 64-bit machines.
 unsafe impl Sync for Dentry {}
 
 impl Dentry {

@@ -301,6 +301,7 @@ pub struct MmapRequest {
     pub writable: bool,
 }
 
+// RUST-KERNEL: `kernel::miscdevice` has the only file operations; ours until other files can have some.
 /// `struct file_operations` for objects of one type.
 #[repr(transparent)]
 pub struct FileTable<T>(bindings::file_operations, PhantomData<fn(T)>);
@@ -449,7 +450,7 @@ unsafe extern "C" fn read<T: FileOps>(
         (_, Ok(done)) => {
             // A read that gave nothing leaves the position alone.
             let end = dst.end.unwrap_or(start.saturating_add(dst.done));
-            // SAFETY: As above.
+            // SAFETY: The VFS passes a pointer to the position of this call, which nobody else uses during it.
             unsafe { *position = bindings::loff_t::try_from(end).unwrap_or(bindings::loff_t::MAX) };
             done
         }
@@ -482,7 +483,7 @@ unsafe extern "C" fn splice_read<T: FileOps>(
         (Err(e), _) if dst.done() == 0 => errno(e),
         (_, Ok(done)) => {
             let end = dst.end().unwrap_or(start.saturating_add(dst.done()));
-            // SAFETY: As above.
+            // SAFETY: The VFS passes a pointer to the position of this splice, which nobody else uses during it.
             unsafe { *position = bindings::loff_t::try_from(end).unwrap_or(bindings::loff_t::MAX) };
             done
         }
@@ -552,7 +553,8 @@ unsafe extern "C" fn mmap_prepare<T: FileOps>(desc: *mut bindings::vm_area_desc)
     if let Err(e) = object.mmap(&request) {
         return e.to_errno();
     }
-    // SAFETY: As above. The mapping will hold the file, and so the object.
+    // SAFETY: The description is the caller's until the mapping is made of it, and this is the time to set its operations. They
+    // find the object in `private_data`: the mapping holds the file, and the file the object.
     unsafe {
         bindings::ferro_mmap_fix(desc, request.writable);
         (*desc).vm_ops = const { &vm_ops::<T>() };

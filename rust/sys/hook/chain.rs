@@ -84,9 +84,9 @@ pub struct Chain {
     _hits: Arc<PerCpuCounter>,
 }
 
-// SAFETY: Nothing changes but the counter and the switch, which are made for it.
+// SAFETY: Its parts may be sent, but for the pointers in `raw`: those are NULL, or to the counter that `_hits` keeps.
 unsafe impl Send for Chain {}
-// SAFETY: As above.
+// SAFETY: Nobody writes `raw` after it has been made; the counters and the switch are made for several CPUs at once.
 unsafe impl Sync for Chain {}
 
 impl Chain {
@@ -229,7 +229,8 @@ unsafe extern "C" fn dispatch_counted<const N: usize>(
     unsafe { inc_this_cpu(inside) };
     // SAFETY: By the rules of this function.
     let answer = unsafe { this.dispatch::<N>([p0, p1, p2, p3, p4]) };
-    // SAFETY: As above. The chain may go now.
+    // SAFETY: It is the counter from above, and until this count is taken back the chain, which owns it, stays. Nothing of
+    // the chain is used after this.
     unsafe { dec_this_cpu(inside) };
     answer
 }

@@ -65,7 +65,7 @@ pub struct HookRef(NonNull<bindings::gkhook>);
 
 // SAFETY: The description does not change; what does is only touched through a `Site`.
 unsafe impl Send for HookRef {}
-// SAFETY: As above.
+// SAFETY: What several tasks read through it at once, the description, does not change.
 unsafe impl Sync for HookRef {}
 
 impl HookRef {

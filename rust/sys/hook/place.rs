@@ -98,9 +98,11 @@ impl Hook {
         // SAFETY: `armed` always points to a live `struct gkh_exit`, which stays until all who may have
         // loaded its address here have gone.
         let exit = unsafe { crate::sync::word::load(&raw const (*self.0.get()).armed) };
-        // SAFETY: As above; its counter lives as long.
+        // SAFETY: `exit` was live when it was loaded, and stays until this call has returned; its counter is per CPU and
+        // belongs to what the exit is a part of.
         unsafe { inc_this_cpu((*exit).hits) };
-        // SAFETY: As above, and by the rules of this function.
+        // SAFETY: `exit` stays until this call has returned, and was published for this hook, whose parameters the caller
+        // guarantees these to be.
         unsafe { invoke::<N>(exit, p) }
     }
 }

@@ -14,6 +14,7 @@ use super::Chain;
 use super::Context;
 use super::Target;
 
+// RUST-KERNEL: the guard of `kernel::sync::srcu` does not mark its task, which `can_wait()` needs; ours until hooks do without that.
 /// Dispatches of one hook that may sleep.
 ///
 /// # Invariants
@@ -21,9 +22,9 @@ use super::Target;
 /// The pointer is from `ferro_hook_readers_new()` and has not been freed.
 pub struct Asleep(NonNull<bindings::srcu_struct>);
 
-// SAFETY: SRCU is made for any number of tasks.
+// SAFETY: A `struct srcu_struct` belongs to no task: another one may free it.
 unsafe impl Send for Asleep {}
-// SAFETY: As above.
+// SAFETY: Readers and those who wait for them may use a `struct srcu_struct` from any number of tasks at once.
 unsafe impl Sync for Asleep {}
 
 impl Asleep {
@@ -144,7 +145,8 @@ impl Graveyard {
             unsafe { bindings::ferro_hook_quiesce(self.0.task) };
         }
         for lock in self.0.asleep.iter() {
-            // SAFETY: By the type invariant.
+            // SAFETY: `lock` is counted here, and by the invariant of `Asleep` its structure has not been freed. The caller can
+            // wait, as this function demands.
             unsafe { bindings::ferro_hook_readers_wait(lock.as_ptr()) };
         }
     }

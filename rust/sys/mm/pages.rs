@@ -19,6 +19,7 @@ use kernel::sync::atomic::Relaxed;
 use crate::cpu::task::breathe;
 use crate::cpu::task::cond_resched;
 
+// RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has `vmap()`.
 /// Zeroed pages, mapped contiguously.
 ///
 /// # Invariants
@@ -31,9 +32,10 @@ pub struct PageBuf {
     mapped: Atomic<bool>,
 }
 
-// SAFETY: The pages belong to the object; access to their bytes is up to the raw pointer's users.
+// SAFETY: The object owns its pages and their mapping, which every task sees: another one may give them up.
 unsafe impl Send for PageBuf {}
-// SAFETY: As above.
+// SAFETY: `mapped` is an atomic, and nothing else here changes; the bytes are only reached through raw pointers, whose users
+// say in their `unsafe` blocks who else may use them.
 unsafe impl Sync for PageBuf {}
 
 /// Frees what has been allocated so far, should a later step fail.

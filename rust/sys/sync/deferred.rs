@@ -33,6 +33,7 @@ pub fn may_sleep() -> bool {
     unsafe { ferro_may_sleep() }
 }
 
+// RUST-KERNEL: `kernel::workqueue` takes no work from NMIs and keeps no module for it; ours until it does.
 /// A value in a box, which is dropped at once where that may sleep, and else by a work item.
 ///
 /// # Invariants

@@ -19,6 +19,7 @@ use crate::cpu::preempt::PreemptOff;
 use crate::cpu::with_irqs_off;
 use crate::cpu::IrqsOff;
 
+// RUST-KERNEL: `kernel::sync::rcu` has sections, and no pointers that they protect; ours until it has.
 /// An object with a reference count, or none.
 ///
 /// # Invariants
@@ -29,9 +30,10 @@ pub struct RcuSlot<T: AlwaysRefCounted> {
     _owns: PhantomData<ARef<T>>,
 }
 
-// SAFETY: Handing out references and counts is all that a slot does.
+// SAFETY: A slot owns a count of a `T`, which may be given up by another task, as `T` is `Send` and `Sync`.
 unsafe impl<T: AlwaysRefCounted + Send + Sync> Send for RcuSlot<T> {}
-// SAFETY: As above.
+// SAFETY: The pointer is an atomic, and what a shared slot gives away are references and counts of a `T` that is `Send` and
+// `Sync`.
 unsafe impl<T: AlwaysRefCounted + Send + Sync> Sync for RcuSlot<T> {}
 
 impl<T: AlwaysRefCounted> RcuSlot<T> {

@@ -114,6 +114,7 @@ fn must_sleep() -> Result<(), Error> {
     }
 }
 
+// RUST-KERNEL: `kernel::tracepoint` fires tracepoints, and attaches nothing to them; ours until it does.
 /// A probe on `sched_switch`, which ends when this is dropped. The handler may drop it, too: then it is called until a
 /// work item has done it. If it is forgotten, it ends when its module goes.
 pub struct SchedSwitchProbe<T: SchedSwitch> {
@@ -228,7 +229,7 @@ struct Entry {
 
 // SAFETY: Tracepoints have their own lock; the others are addresses here.
 unsafe impl Send for Entry {}
-// SAFETY: As above.
+// SAFETY: Nothing of an entry changes; several tasks may compare its addresses.
 unsafe impl Sync for Entry {}
 
 extern "C" {

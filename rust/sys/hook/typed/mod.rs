@@ -326,9 +326,11 @@ unsafe extern "C" fn call<H: Spec, C: Entry, E: ExitOn<H, C>>(
     let _preempt = (const { matches!(H::CONTEXT, Context::Task) }).then(PreemptOff::new);
     let call = Call {
         exit,
-        // SAFETY: The hook fires there, and the condition holds: by the rules of this function.
+        // SAFETY: The hook fires in `H::CONTEXT`, which its place guarantees, or under the condition `C`, which excludes sleep;
+        // `call` goes before this returns.
         place: unsafe { <C::Place<H::Token>>::assume() },
-        // SAFETY: As above.
+        // SAFETY: The function was published with `C::CONDITION`, so that the hook's place or a wrapper of this file's
+        // neighbour `exit.rs` has made it true before the call; `call` goes before this returns.
         proof: unsafe { C::proof() },
         _call: PhantomData,
     };

@@ -90,7 +90,7 @@ unsafe impl<T> Param<'_> for *mut T {
     }
 }
 
-// SAFETY: As above. Another CPU's thread may call the exit while this one is stopped, so it must be `Sync`.
+// SAFETY: A reference goes through its address and comes back as it was, for a lifetime within that of the call. Another CPU's thread may call the exit while this one is stopped, so it must be `Sync`.
 unsafe impl<'a, T: Sync> Param<'a> for &'a T {
     #[inline(always)]
     fn into_raw(self) -> c_ulong {
@@ -104,7 +104,7 @@ unsafe impl<'a, T: Sync> Param<'a> for &'a T {
     }
 }
 
-// SAFETY: As above; exits get it one after the other, and the place has lent it to them.
+// SAFETY: The address comes back as the reference that it was, for a lifetime within that of the call: exits get it one after the other, and the place has lent it to them.
 unsafe impl<'a, T: Send> Param<'a> for &'a mut T {
     const MODIFIABLE: bool = true;
 
