@@ -34,7 +34,7 @@ impl kernel::Module for Client {
         let slots = RingSlots::new()?;
         slots.publish(memory);
         let channel = Channel::builder(c"ring_words").open()?;
-        channel.inner.slots.publish(memory);
+        channel.inner.slots.publish(memory); //~ E0616 private
         Ok(Self)
     }
 }
