@@ -41,8 +41,8 @@ static struct notifier_block module_nb = {
 	.notifier_call = module_event,
 };
 
-static int __init debugfs_init(void)
+static int __init ferro_debugfs_init(void)
 {
 	return register_module_notifier(&module_nb);
 }
-early_initcall(debugfs_init);
+early_initcall(ferro_debugfs_init);
