@@ -100,7 +100,8 @@ report() {
 	if [ "$failed" != 0 ]; then
 		printf '%s: what failed:\n' "$name"
 		"$HERE/ktap.py" --failed "$LOGS/$name.ktap" | sed 's/^/    /'
-		grep '^ferrotrace: console: ' "$LOGS/$name.log"
+		printf '  the end of its log:\n'
+		tail -n 40 "$LOGS/$name.log" | sed 's/^/    /'
 		printf '    logs: %s\n' "$LOGS/$name.*"
 	fi
 	printf -- '--- %s: %d passed, %d failed, %d skipped, %d s\n' "$name" "$passed" "$failed" "$skipped" "$seconds"

@@ -7,24 +7,32 @@ set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+# trace VARIANT [TRIES]
 trace() {
 	local out=$LOGS/blktrace-$1
 	rm -rf "$out"
 	mkdir -p "$out"
 	# shellcheck disable=SC2016
-	OUT=$out CPUS=2 run_vm "$1" 'tools/testing/selftests/relay/blktrace.sh "$FERROTRACE_OUT/events"'
+	OUT=$out CPUS=2 run_vm "$1" 'for i in $(seq '"${2:-1}"'); do
+			tools/testing/selftests/relay/blktrace.sh "$FERROTRACE_OUT/events" && exit
+		done
+		exit 1'
 }
+
+# Mainline's read() now and then takes stale bytes or leaves a sub-buffer out (defects 4 and E of expected-failures), here in
+# one run of some hundred: it has to show all events in one of three tries, ours in the only one.
+tries() { if [ "$1" = mainline ]; then echo 3; else echo 1; fi; }
 
 for variant in mainline builtin; do
 	case " $VARIANTS " in
-	*" $variant "*) tap_run "blktrace: $variant" trace "$variant" ;;
+	*" $variant "*) tap_run "blktrace: $variant" trace "$variant" "$(tries "$variant")" ;;
 	*) tap_skip "blktrace: $variant" "not under test" ;;
 	esac
 done
-case " $VARIANTS " in
-*" mainline "*" builtin "* | *" builtin "*" mainline "*)
+if [ -e "$LOGS/blktrace-mainline" ] && [ -e "$LOGS/blktrace-builtin" ]; then
 	tap_run "blktrace: the same events on mainline and builtin" \
-		diff -u "$LOGS/blktrace-mainline/events" "$LOGS/blktrace-builtin/events" ;;
-*) tap_skip "blktrace: the same events on mainline and builtin" "not under test" ;;
-esac
+		diff -u "$LOGS/blktrace-mainline/events" "$LOGS/blktrace-builtin/events"
+else
+	tap_skip "blktrace: the same events on mainline and builtin" "not under test"
+fi
 tap_plan
