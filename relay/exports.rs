@@ -120,7 +120,8 @@ static relay_file_operations: FileTable<Buf> = FileTable::new(this_module::<Rela
 ///
 /// `chan` is NULL or was returned by `relay_open()` and not closed since.
 unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
-    // SAFETY: By the rules of this function; our `Channel` starts with the `rchan`.
+    // SAFETY: The caller guarantees that it came from `relay_open()`, which hands out the `rchan` that our `Channel` starts with,
+    // and that nobody closes it, so it stays.
     unsafe { chan.cast::<Channel>().as_ref() }
 }
 
@@ -130,8 +131,8 @@ unsafe fn channel<'a>(chan: *mut bindings::rchan) -> Option<&'a Channel> {
 ///
 /// The channel is open, which keeps the buffers in its slots.
 unsafe fn buf_of(channel: &Channel, cpu: CpuId) -> Option<&Buf> {
-    // SAFETY: `Channel::publish()` puts only buffers into the slots, whose pointers are those of a `Buf`; by the rules of this
-    // function the buffer is kept.
+    // SAFETY: `Channel::publish()` puts only buffers into the slots, whose pointers are those of a `Buf`; the caller guarantees
+    // that the channel is open, and an open channel holds a count of each.
     unsafe {
         channel
             .abi
@@ -161,12 +162,12 @@ unsafe extern "C" fn relay_open(
     let Ok(geometry) = Geometry::new(subbuf_size, n_subbufs) else {
         return core::ptr::null_mut();
     };
-    // SAFETY: The client passes NULL or its callbacks.
+    // SAFETY: The caller guarantees that it is NULL or callbacks that outlive the channel.
     let Some(client) = (unsafe { Client::new(cb) }) else {
         return core::ptr::null_mut();
     };
     let base_filename = NonNull::new(base_filename.cast_mut())
-        // SAFETY: The client passes NULL or a string.
+        // SAFETY: The caller guarantees that what is not NULL is a string; it is used during this call only.
         .map(|name| unsafe { CStr::from_char_ptr(name.as_ptr()) });
     let request = OpenRequest {
         base_filename,
@@ -194,7 +195,7 @@ unsafe extern "C" fn relay_late_setup_files(
     if chan.is_null() || base_filename.is_null() {
         return EINVAL.to_errno();
     }
-    // SAFETY: The client passes a string.
+    // SAFETY: The caller guarantees that what is not NULL is a string; it is used during this call only.
     let name = unsafe { CStr::from_char_ptr(base_filename) };
     registry::late_setup(chan.cast(), name, parent).map_or_else(|e| e.to_errno(), |()| 0)
 }
@@ -218,7 +219,7 @@ unsafe extern "C" fn relay_close(chan: *mut bindings::rchan) {
 /// `chan` is NULL or open; nobody closes it meanwhile.
 #[export]
 unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
-    // SAFETY: The client passes NULL or an open channel.
+    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return;
     };
@@ -226,7 +227,7 @@ unsafe extern "C" fn relay_flush(chan: *mut bindings::rchan) {
         let _ = registry::flush(channel);
         return;
     }
-    // SAFETY: The channel is open.
+    // SAFETY: The caller guarantees that the channel stays open during this call.
     if let Some(buf) = unsafe { buf_of(channel, CpuId::ZERO) } {
         buf.flush();
     }
@@ -251,7 +252,8 @@ unsafe extern "C" fn relay_reset(chan: *mut bindings::rchan) {
 /// `buf` is the buffer of this CPU, of an open channel, and nobody else writes it.
 #[export]
 unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: usize) -> usize {
-    // SAFETY: The header's inline functions pass the CPU's buffer; our `Buf` starts with it.
+    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf` that one of our `Buf` starts
+    // with, and that nobody else writes to it.
     unsafe { &*buf.cast::<Buf>() }.try_switch(length)
 }
 
@@ -262,7 +264,7 @@ unsafe extern "C" fn relay_switch_subbuf(buf: *mut bindings::rchan_buf, length: 
 /// `buf` is a buffer of an open channel.
 #[export]
 unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
-    // SAFETY: The client passes a buffer of its own; our `Buf` starts with it.
+    // SAFETY: The caller guarantees that it is a buffer of an open channel, thus the `rchan_buf` that one of our `Buf` starts with.
     unsafe { &*buf.cast::<Buf>() }.is_full().into()
 }
 
@@ -273,11 +275,11 @@ unsafe extern "C" fn relay_buf_full(buf: *mut bindings::rchan_buf) -> c_int {
 /// `chan` is NULL or open; nobody closes it meanwhile.
 #[export]
 unsafe extern "C" fn relay_subbufs_consumed(chan: *mut bindings::rchan, cpu: u32, consumed: usize) {
-    // SAFETY: The client passes NULL or an open channel.
+    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
     let Some((channel, cpu)) = (unsafe { channel(chan) }).zip(CpuId::new(cpu)) else {
         return;
     };
-    // SAFETY: The channel is open.
+    // SAFETY: The caller guarantees that the channel stays open during this call.
     if let Some(buf) = unsafe { buf_of(channel, cpu) } {
         buf.consume(consumed);
     }
@@ -299,11 +301,11 @@ unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> us
     } else {
         return 0;
     };
-    // SAFETY: The client passes NULL or an open channel.
+    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return 0;
     };
-    // SAFETY: The channel is open.
+    // SAFETY: The caller guarantees that the channel stays open during this call.
     usize::try_from(unsafe { sum(channel, count) }).unwrap_or(usize::MAX)
 }
 
@@ -314,7 +316,7 @@ unsafe extern "C" fn relay_stats(chan: *mut bindings::rchan, flags: c_int) -> us
 /// The channel is open, and nobody closes it meanwhile.
 unsafe fn sum(channel: &Channel, count: impl Fn(&Buf) -> u64) -> u64 {
     let cpus = cpu::possible().take(if channel.is_global() { 1 } else { usize::MAX });
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that the channel stays open during this call.
     let counts = cpus.filter_map(|cpu| unsafe { buf_of(channel, cpu) }.map(&count));
     counts.fold(0, u64::wrapping_add)
 }
@@ -331,7 +333,7 @@ unsafe extern "C" fn relay_try_write(
     data: *const c_void,
     length: usize,
 ) -> bool {
-    // SAFETY: The client passes NULL or an open channel.
+    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
     let Some(channel) = (unsafe { channel(chan) }) else {
         return false;
     };
@@ -339,11 +341,12 @@ unsafe extern "C" fn relay_try_write(
         let Some(cpu) = CpuId::new(cpu::current_id()) else {
             return false;
         };
-        // SAFETY: The channel is open.
+        // SAFETY: The caller guarantees that the channel stays open during this call.
         let Some(buf) = (unsafe { buf_of(channel, cpu) }) else {
             return false;
         };
-        // SAFETY: The record fits, so it is readable; `try_write()` found a place of its own for it.
+        // SAFETY: `try_write()` calls this only if the record fits in a sub-buffer, in which case the caller guarantees that `data`
+        // is readable; `at` is a place of `length` bytes that no other writer gets.
         buf.try_write(irqs, length, |at| unsafe {
             buf.memory().copy_in(at, data.cast(), length)
         })
@@ -357,7 +360,7 @@ unsafe extern "C" fn relay_try_write(
 /// `chan` is NULL or open; nobody closes it meanwhile.
 #[export]
 unsafe extern "C" fn relay_try_write_lost(chan: *mut bindings::rchan) -> u64 {
-    // SAFETY: The client passes NULL or an open channel.
+    // SAFETY: The caller guarantees that it is NULL or an open channel that nobody closes during this call.
     unsafe { channel(chan).map_or(0, |channel| sum(channel, Buf::lost)) }
 }
 

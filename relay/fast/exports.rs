@@ -86,7 +86,8 @@ unsafe impl FileOps for Buffer {
 ///
 /// `chan` was returned by `__relay_fast_open()` and has not been closed since.
 unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
-    // SAFETY: By the rules of this function; `Inner` starts with the structure.
+    // SAFETY: The caller guarantees that `__relay_fast_open()` returned it, whose result is the structure that an `Inner` starts
+    // with, and that it is open: the registry keeps the `Inner` until it is closed.
     unsafe { &*chan.cast::<Inner>() }
 }
 
@@ -117,10 +118,10 @@ unsafe extern "C" fn __relay_fast_open(
     flags: c_uint,
     format: *const c_char,
 ) -> *mut bindings::relay_fast {
-    // SAFETY: By the rules of this function what is not NULL is a string, which stays during the call.
+    // SAFETY: The caller guarantees that what is not NULL is a string; it is used during this call only.
     let string =
         |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_char_ptr(text) });
-    // SAFETY: By the rules of this function what is not NULL is a directory of debugfs, which the client keeps.
+    // SAFETY: The caller guarantees that what is not NULL is a directory of debugfs, which it keeps during this call.
     let parent = (!parent.is_null()).then(|| unsafe { DirRef::from_raw(parent) });
     let opened = (|| {
         let (parent, base) = place(string(base_filename).ok_or(EINVAL)?, parent)?;
@@ -165,7 +166,7 @@ unsafe extern "C" fn relay_fast_close(chan: *mut bindings::relay_fast) {
 /// `chan` is an open channel.
 #[export]
 unsafe extern "C" fn relay_fast_lost(chan: *const bindings::relay_fast) -> u64 {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that the channel is open during this call.
     unsafe { channel(chan) }.lost()
 }
 
@@ -182,7 +183,7 @@ unsafe extern "C" fn relay_fast_reserve_slow(
     bytes: u64,
     timed: bool,
 ) -> *mut bindings::relay_fast_record {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that the channel is open during this call.
     let channel = unsafe { channel(chan) };
     // Only its length counts: the client writes the header itself.
     let (overhead, flags) = match timed {

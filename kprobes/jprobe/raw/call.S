@@ -11,6 +11,17 @@
 
 	.section .kprobes.text, "ax"
 
+/* Takes back what ferro_jprobe_call() pushed first, and returns from it. */
+.macro leave_call
+	popq	%r15
+	popq	%r14
+	popq	%r13
+	popq	%r12
+	popq	%rbx
+	popq	%rbp
+	RET
+.endm
+
 /* void ferro_jprobe_call(struct pt_regs *regs, void *handler, struct ferro_jprobe_frame *frame) */
 SYM_FUNC_START(ferro_jprobe_call)
 	pushq	%rbp
@@ -39,13 +50,7 @@ SYM_FUNC_START(ferro_jprobe_call)
 	movq	RDI(%rdi), %rdi
 	CALL_NOSPEC r11
 	addq	$64, %rsp
-	popq	%r15
-	popq	%r14
-	popq	%r13
-	popq	%r12
-	popq	%rbx
-	popq	%rbp
-	RET
+	leave_call
 SYM_FUNC_END(ferro_jprobe_call)
 
 /* void jprobe_return(void): as if the call above had returned. */
@@ -61,13 +66,7 @@ SYM_CODE_START(jprobe_return)
 	movq	%rax, %rsp
 	/* five registers, rbp, and the return address */
 	UNWIND_HINT sp_reg=ORC_REG_SP sp_offset=56 type=UNWIND_HINT_TYPE_CALL
-	popq	%r15
-	popq	%r14
-	popq	%r13
-	popq	%r12
-	popq	%rbx
-	popq	%rbp
-	RET
+	leave_call
 .Loutside:
 	UNWIND_HINT_FUNC
 	RET

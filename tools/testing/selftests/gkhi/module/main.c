@@ -63,19 +63,7 @@ static int ctl_show(struct seq_file *m, void *unused)
 	return 0;
 }
 
-static int ctl_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, ctl_show, NULL);
-}
-
-static const struct file_operations ctl_fops = {
-	.owner = THIS_MODULE,
-	.open = ctl_open,
-	.read = seq_read,
-	.llseek = seq_lseek,
-	.write = ctl_write,
-	.release = single_release,
-};
+DEFINE_SHOW_STORE_ATTRIBUTE(ctl);
 
 static __init GKH_EXIT_0VAR(init_exit, self)
 {

@@ -80,19 +80,7 @@ static int run_show(struct seq_file *m, void *unused)
 	return 0;
 }
 
-static int run_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, run_show, NULL);
-}
-
-static const struct file_operations run_fops = {
-	.owner = THIS_MODULE,
-	.open = run_open,
-	.read = seq_read,
-	.llseek = seq_lseek,
-	.write = run_write,
-	.release = single_release,
-};
+DEFINE_SHOW_STORE_ATTRIBUTE(run);
 
 static int cases_show(struct seq_file *m, void *unused)
 {
