@@ -24,12 +24,13 @@ trace() {
 tries() { if [ "$1" = mainline ]; then echo 3; else echo 1; fi; }
 
 for variant in mainline builtin; do
-	case " $VARIANTS " in
-	*" $variant "*) tap_run "blktrace: $variant" trace "$variant" "$(tries "$variant")" ;;
-	*) tap_skip "blktrace: $variant" "not under test" ;;
-	esac
+	if under_test "$variant"; then
+		tap_run "blktrace: $variant" trace "$variant" "$(tries "$variant")"
+	else
+		tap_skip "blktrace: $variant" "not under test"
+	fi
 done
-if [ -e "$LOGS/blktrace-mainline" ] && [ -e "$LOGS/blktrace-builtin" ]; then
+if under_test mainline && under_test builtin; then
 	tap_run "blktrace: the same events on mainline and builtin" \
 		diff -u "$LOGS/blktrace-mainline/events" "$LOGS/blktrace-builtin/events"
 else

@@ -51,6 +51,9 @@ cargo_tests() {
 	"$@" 2>&1 | "$REPO/tools/testing/cargo-tap.py" "$name"
 }
 
+# under_test VARIANT: whether it is one of $VARIANTS.
+under_test() { [[ " $VARIANTS " == *" $1 "* ]]; }
+
 # run_vm VARIANT CMD: run CMD in the guest. A warning or an error of the kernel in its log is a failure (126).
 # CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment; STRICT=0 leaves the log to CMD. The time is
 # for a guest that hangs: ten times what it takes on an idle machine, as others may have the host's time. The kernel's KUnit
@@ -70,7 +73,7 @@ run_vm() {
 # engine or whose tests differ. FERROTRACE_STORM= says the same for all.
 storm() {
 	local long=${VARIANTS%% *}
-	case " $VARIANTS " in *" modular "*) long=modular ;; *) ;; esac
+	if under_test modular; then long=modular; fi
 	if [ "$1" = "$long" ]; then long=long; else long=short; fi
 	printf '%s\n' "${FERROTRACE_STORM:-$long}"
 }

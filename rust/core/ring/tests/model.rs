@@ -8,6 +8,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
+/// Fewer for Miri, which takes a second for each.
+const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
+
 /// What happens next.
 #[derive(Clone, Debug)]
 enum Step {
@@ -229,7 +232,7 @@ fn step(hostile: bool) -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn a_queue_of_words(
-        steps in vec(step(false), 1..200), n_subbufs in prop_oneof![Just(2usize), Just(4)],
+        steps in vec(step(false), 1..STEPS), n_subbufs in prop_oneof![Just(2usize), Just(4)],
         overwrite: bool,
     ) {
         let mut sim = Sim::new(Ring::new(64, n_subbufs, overwrite).unwrap());
@@ -246,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_of_the_reader(steps in vec(step(true), 1..200), overwrite: bool) {
+    fn any_words_of_the_reader(steps in vec(step(true), 1..STEPS), overwrite: bool) {
         let mut sim = Sim::new(Ring::new(64, 2, overwrite).unwrap());
         for step in steps {
             sim.step(step);

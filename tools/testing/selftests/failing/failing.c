@@ -215,6 +215,13 @@ static int as_before(const struct state *before)
 	return equal;
 }
 
+/* From the beginning, as a shell writes; pwrite() is not for seq files. */
+static long command(const struct call *c, const char *text)
+{
+	lseek(c->fd, 0, SEEK_SET);
+	return write(c->fd, text, strlen(text));
+}
+
 static int do_call(const struct call *c)
 {
 	long ret;
@@ -222,13 +229,13 @@ static int do_call(const struct call *c)
 	if (c->module)
 		ret = syscall(SYS_finit_module, c->fd, c->text, 0);
 	else
-		ret = pwrite(c->fd, c->text, strlen(c->text), 0);
+		ret = command(c, c->text);
 	return ret < 0 ? -errno : 0;
 }
 
 static void undo(const struct call *c)
 {
-	if (c->module ? syscall(SYS_delete_module, c->module, 0) : pwrite(c->fd, c->undo, strlen(c->undo), 0) < 0)
+	if (c->module ? syscall(SYS_delete_module, c->module, 0) : command(c, c->undo) < 0)
 		die("undo");
 }
 
