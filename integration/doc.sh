@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# API documentation of the Cargo packages, and a check that Documentation/ and README are well formed.
+# API documentation of the Cargo packages and of the crates in the kernel, whose examples are compiled, and a check that
+# Documentation/ and README are well formed. Of the kernel it takes what the variant modular was built with.
 set -uo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -15,6 +16,11 @@ for p in rust/core tools/ferrotrace; do
 	say "doc: $p"
 	RUSTDOCFLAGS="-D warnings" "$(find_cargo)" doc -q --no-deps --manifest-path "$p/Cargo.toml" || status=1
 done
+
+say "doc: the crates in the kernel"
+"$REPO/integration/kernel.sh" build modular >/dev/null &&
+	"$REPO/integration/rustdoc.py" "$("$REPO/integration/kernel.sh" kdir modular)" "$(rust_tool "$(find_rustc)" rustdoc)" \
+		"$CARGO_TARGET_DIR/doc" || status=1
 
 say "doc: Documentation/"
 find Documentation -name '*.rst' 2>/dev/null | LC_ALL=C sort | xargs -r python3 "$REPO/integration/check-rst.py" || status=1

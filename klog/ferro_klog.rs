@@ -2,7 +2,7 @@
 
 //! klog: trace statements that may stay in the code, whether or not anybody listens.
 //!
-//! The functions of `<linux/klog.h>`, and their like for Rust: [`klog!`], [`write`] and
+//! The functions of `<linux/klog.h>`, and their like for Rust: [`klog!`], [`write()`] and
 //! [`Registration`]. See `Documentation/klog.rst`.
 //!
 //! `exports.rs` has the functions for C, `raw/` the current handler and the per-CPU data, `message.rs` and

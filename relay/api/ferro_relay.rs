@@ -9,7 +9,9 @@
 //!
 //! # Examples
 //!
-//! ```ignore
+//! ```
+//! # use ferro_relay::{Channel, Mode};
+//! # fn f(now: u64) -> Result<(), kernel::error::Error> {
 //! let channel = Channel::builder(c"my_trace")
 //!     .subbuf_size(64 * 1024)
 //!     .n_subbufs(8)
@@ -19,6 +21,8 @@
 //! channel.reserve(8, |record| {
 //!     record.put(&now.to_ne_bytes());
 //! })?;
+//! # Ok(())
+//! # }
 //! ```
 
 use kernel::prelude::*;

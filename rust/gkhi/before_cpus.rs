@@ -19,7 +19,7 @@ impl Registered<CpuPrepare> {
     /// CPUs that are up already.
     ///
     /// Context: process; sleeps. `prepare` is called in process context with CPU hotplug held for writing.
-    /// Errors: as for [`Builder::register`].
+    /// Errors: as for [`Builder::register`](crate::Builder::register).
     pub fn before_cpus(name: &CStr, prepare: fn(CpuId) -> Result) -> Result<Self, Error> {
         let call = move |_call: &Call<'_, _, _>, (cpu,)| {
             let prepared = CpuId::new(cpu).ok_or(EINVAL).and_then(prepare);

@@ -43,11 +43,17 @@ use crate::release::finish;
 ///
 /// # Examples
 ///
-/// ```ignore
+/// ```
+/// # use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// # use ferro_gkhi::{points::TaskFork, Answer, Registered};
+/// # static FORKS: AtomicUsize = AtomicUsize::new(0);
+/// # fn f() -> Result<(), ferro_gkhi::Error> {
 /// let exit = Registered::<TaskFork>::builder(c"count").register(|_call, (task, _flags)| {
-///     FORKS.inc();
+///     FORKS.fetch_add(1, Relaxed);
 ///     Answer::Continue
 /// })?;
+/// # Ok(())
+/// # }
 /// ```
 pub struct Registered<H: Spec, C: Entry = AsIs> {
     id: ExitId,

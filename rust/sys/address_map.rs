@@ -40,7 +40,7 @@ type Table<T> = KVVec<Entry<T>>;
 ///
 /// # Invariants
 ///
-/// `table` is the address of a [`Table`] or of [`NOTHING`]; only the [`Writer`] changes it and what is in it.
+/// `table` is the address of a `Table` or of `NOTHING`; only the [`Writer`] changes it and what is in it.
 pub struct AddressMap<T> {
     table: Atomic<*mut Entry<T>>,
     has_writer: Atomic<bool>,
@@ -63,7 +63,7 @@ unsafe impl<T: Send + Sync> Send for AddressMap<T> {}
 ///
 /// # Invariants
 ///
-/// `table` is the one that the map has, or `None` if it has [`NOTHING`].
+/// `table` is the one that the map has, or `None` if it has `NOTHING`.
 pub struct Writer<T: 'static> {
     map: &'static AddressMap<T>,
     table: Option<Table<T>>,

@@ -5,7 +5,7 @@
 //! What a module leaves behind when it goes, as it may with `mem::forget()`, is taken away: its files here, with
 //! their operations. An empty directory stays.
 //!
-//! Contexts: process. Locks: [`files()`], which is not held while a file is made or removed.
+//! Contexts: process. Locks: `files()`, which is not held while a file is made or removed.
 
 use core::ptr::NonNull;
 

@@ -15,21 +15,21 @@ mod x86 {
     use super::*;
 
     declare_hook! {
-        /// A breakpoint instruction. [`Terminate`](super::typed::Answer): it is done with.
+        /// A breakpoint instruction. [`Terminate`](crate::hook::typed::Answer): it is done with.
         pub engine Int3<'a> = c"int3" in Atomic(regs: *mut bindings::pt_regs);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"regs" }
     }
 
     declare_hook! {
-        /// A debug trap, with the bits of DR6. [`Terminate`](super::typed::Answer): it is done with.
+        /// A debug trap, with the bits of DR6. [`Terminate`](crate::hook::typed::Answer): it is done with.
         pub engine Debug<'a> = c"debug" in Atomic(regs: *mut bindings::pt_regs, dr6: *mut usize);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"regs, dr6" }
     }
 
     declare_hook! {
-        /// A fault of the kernel. [`Terminate`](super::typed::Answer): it is done with.
+        /// A fault of the kernel. [`Terminate`](crate::hook::typed::Answer): it is done with.
         pub engine KernelFault<'a> = c"kernel_fault" in Task(
             regs: *mut bindings::pt_regs,
             trapnr: usize,
@@ -41,7 +41,7 @@ mod x86 {
 
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
-        /// An ops needs its trampoline made or changed. [`Terminate`](super::typed::Answer): it is.
+        /// An ops needs its trampoline made or changed. [`Terminate`](crate::hook::typed::Answer): it is.
         pub engine TrampolineUpdate<'a> = c"trampoline_update" in Sleep(ops: *mut bindings::ftrace_ops);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"ops" }
@@ -49,7 +49,7 @@ mod x86 {
 
     #[cfg(CONFIG_DYNAMIC_FTRACE)]
     declare_hook! {
-        /// An ops no longer needs its trampoline. [`Terminate`](super::typed::Answer): it is freed.
+        /// An ops no longer needs its trampoline. [`Terminate`](crate::hook::typed::Answer): it is freed.
         pub engine TrampolineFree<'a> = c"trampoline_free" in Sleep(ops: *mut bindings::ftrace_ops);
         // SAFETY: This is what `points.c` passes.
         unsafe { c"ops" }
@@ -89,7 +89,7 @@ declare_hook! {
 
 #[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_GCC))]
 declare_hook! {
-    /// The constructor of an object with coverage. [`Terminate`](super::typed::Answer): the exit keeps it.
+    /// The constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit keeps it.
     pub GcovObject<'a> = c"gcov_object" in Sleep(info: *mut core::ffi::c_void);
     // SAFETY: This is what `points.c` passes.
     unsafe { c"info" }
@@ -97,7 +97,7 @@ declare_hook! {
 
 #[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_CLANG))]
 declare_hook! {
-    /// The constructor of an object with coverage. [`Terminate`](super::typed::Answer): the exit keeps it.
+    /// The constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit keeps it.
     pub LlvmGcovObject<'a> = c"llvm_gcov_object" in Sleep(
         writeout: *mut core::ffi::c_void,
         flush: *mut core::ffi::c_void,

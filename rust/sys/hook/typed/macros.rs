@@ -3,13 +3,20 @@
 //! How hooks and their places are written.
 
 /// The place of a hook that [`define_hook!`](crate::define_hook) has defined: calls the armed exits with the parameters, which are
-/// only evaluated if there are some. Returns an [`Outcome`].
+/// only evaluated if there are some. Returns an [`Outcome`](crate::hook::typed::Outcome).
 ///
 /// # Examples
 ///
-/// ```ignore
+/// ```
+/// # use ferro_sys::{define_hook, hook};
+/// # define_hook! {
+/// #     /// The clock has ticked.
+/// #     pub static CLOCK_TICK: ClockTick<'a> = c"clock_tick" in Atomic(now: u64, late: &'a mut bool);
+/// # }
+/// # fn f(now: u64) {
 /// let mut late = false;
 /// hook!(CLOCK_TICK, now, &mut late);
+/// # }
 /// ```
 #[macro_export]
 macro_rules! hook {
@@ -50,7 +57,8 @@ macro_rules! hook_is_active {
 ///
 /// # Examples
 ///
-/// ```ignore
+/// ```
+/// # use ferro_sys::define_hook;
 /// define_hook! {
 ///     /// The clock has ticked; exits can say that it was late.
 ///     pub static CLOCK_TICK: ClockTick<'a> = c"clock_tick" in Atomic(now: u64, late: &'a mut bool);
@@ -91,7 +99,9 @@ macro_rules! define_hook {
 ///
 /// # Examples
 ///
-/// ```ignore
+/// ```
+/// # use ferro_sys::declare_hook;
+/// # use kernel::task::Task;
 /// declare_hook! {
 ///     /// A task that has exited is about to be freed.
 ///     pub TaskExit<'a> = c"task_exit" in Atomic(task: &'a Task);
