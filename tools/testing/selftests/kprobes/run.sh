@@ -35,7 +35,9 @@ mapfile -t declared < <(awk -v names='get_kprobe kprobes_inc_nmissed_count withi
 	BEGIN { for (n = split(names, list); n; n--) wanted[list[n]] }
 	$3 in wanted { print $3 "=0x" $1; delete wanted[$3] }' /proc/kallsyms)
 load_file "$modules/kprobes_selftest.ko" many=$many ms="$(storm_rounds 2000)" "${declared[@]}"
-read -r _ <$self/cases || bail "no cases"
+# At once: between two lines bash goes back in a file, and this one is made anew then, from its beginning.
+mapfile -t cases <$self/cases
+[ ${#cases[@]} != 0 ] || bail "no cases"
 # Thousands of probes come and go, and each waits.
 echo 1 >/sys/kernel/rcu_expedited
 # The cases are about breakpoints; optimising goes on for some time after a call has returned.
@@ -210,12 +212,12 @@ echo "TAP version 13"
 tests=
 norun=" $(awk '$2 == "norun" { printf "%s ", $1 }' "$work/expected")"
 dmesg -C
-while read -r name; do
+for name in "${cases[@]}"; do
 	selected "$name" "$@" || continue
 	case " $tests " in *" ${name%%.*} "*) ;; *) tests="$tests ${name%%.*}" ;; esac
 	case $norun in *" $name "*) continue ;; *) ;; esac
 	run "$name"
-done <$self/cases
+done
 if grep -qE 'kst_(nokprobe|kprobes_text|noinstr)' $blacklist; then black=1; else black=; fi
 
 # Of a few cases only these are expected to do anything.
