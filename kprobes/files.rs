@@ -14,7 +14,7 @@ use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
 use ferro_sys::fs::fops::UserSrc;
-use ferro_sys::fs::lines::Lines;
+use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::kprobe::flags;
 use ferro_sys::kprobe::Kprobe;
 use ferro_sys::sync::counted::Shared;
@@ -64,7 +64,7 @@ impl Files {
 
 impl NodeOps for Node {
     fn snapshot(&self) -> Result<Option<Self>> {
-        let mut lines = Lines::new();
+        let mut lines = TextBuffer::new();
         let written = match self {
             Self::List => registry::each(|probe| write_probe(&mut lines, probe)),
             Self::Blacklist => write_blacklist(&mut lines),
@@ -98,7 +98,7 @@ fn visible(address: usize) -> usize {
     }
 }
 
-fn write_probe(lines: &mut Lines, probe: Kprobe) -> fmt::Result {
+fn write_probe(lines: &mut TextBuffer, probe: Kprobe) -> fmt::Result {
     let address = probe.address();
     let kind = if kretprobe::is_kretprobe(probe) {
         'r'
@@ -122,7 +122,7 @@ fn write_probe(lines: &mut Lines, probe: Kprobe) -> fmt::Result {
     lines.write_str("\n")
 }
 
-fn write_blacklist(lines: &mut Lines) -> fmt::Result {
+fn write_blacklist(lines: &mut TextBuffer) -> fmt::Result {
     let mut from = 0;
     while let Some(area) = blacklist::next_from(from) {
         let (start, end) = (visible(area.start), visible(area.end));

@@ -15,7 +15,7 @@ use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
 use ferro_sys::fs::fops::UserSrc;
-use ferro_sys::fs::lines::Lines;
+use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::sync::counted::Shared;
 use kernel::fmt;
 use kernel::fmt::Write;
@@ -124,7 +124,7 @@ impl Probes {
 
     /// A line for each probe. Keys may be added at the ends.
     fn list(&self) -> Result<KVVec<u8>> {
-        let mut text = Lines::new();
+        let mut text = TextBuffer::new();
         for entry in &self.table.lock().entries {
             entry.write(&mut text).map_err(|_| ENOMEM)?;
         }
@@ -141,7 +141,7 @@ fn errno(error: ProbeError) -> Error {
 }
 
 impl Entry {
-    fn write(&self, text: &mut Lines) -> fmt::Result {
+    fn write(&self, text: &mut TextBuffer) -> fmt::Result {
         let Self {
             id,
             name,

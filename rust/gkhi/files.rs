@@ -14,7 +14,7 @@ use ferro_core::hooks::State;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
 use ferro_sys::fs::fops::UserSrc;
-use ferro_sys::fs::lines::Lines;
+use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
 use kernel::fmt;
@@ -133,7 +133,7 @@ impl NodeOps for Armed {
 
 /// A line for each hook and each exit. Keys may be added at the ends.
 fn list() -> Result<KVVec<u8>> {
-    let mut text = Lines::new();
+    let mut text = TextBuffer::new();
     let guard = registry::lock();
     for hook in guard.iter().flat_map(|r| r.table.hooks()) {
         write_hook(&mut text, hook).map_err(|_| ENOMEM)?;
@@ -141,7 +141,7 @@ fn list() -> Result<KVVec<u8>> {
     Ok(text.into_bytes())
 }
 
-fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
+fn write_hook(text: &mut TextBuffer, hook: &Hook) -> fmt::Result {
     let (entry, place) = (&hook.body, hook.body.site.hook());
     let armed = |g: &ExitEntry, state| state == State::Armed && !g.node.is_spent();
     let (mut hits, mut active) = (entry.past_hits.wrapping_add(entry.dispatches.sum()), false);
@@ -207,7 +207,7 @@ fn write_hook(text: &mut Lines, hook: &Hook) -> fmt::Result {
 }
 
 /// The names of parameters, without types and spaces.
-fn write_params(text: &mut Lines, params: &[u8]) -> fmt::Result {
+fn write_params(text: &mut TextBuffer, params: &[u8]) -> fmt::Result {
     text.write_str(" params=")?;
     if params.is_empty() {
         return text.write_str("-");

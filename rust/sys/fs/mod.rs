@@ -5,5 +5,5 @@
 pub mod debugfs;
 pub mod dentry;
 pub mod fops;
-pub mod lines;
 pub mod splice;
+pub mod text_buffer;

@@ -8,11 +8,12 @@ use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
+// RUST-KERNEL: `kernel::seq_file` prints into a file that C has opened; ours until it can open one.
 /// Text that grows as it is written.
 #[derive(Default)]
-pub struct Lines(KVVec<u8>);
+pub struct TextBuffer(KVVec<u8>);
 
-impl Lines {
+impl TextBuffer {
     /// No text.
     pub const fn new() -> Self {
         Self(KVVec::new())
@@ -24,7 +25,7 @@ impl Lines {
     }
 }
 
-impl Write for Lines {
+impl Write for TextBuffer {
     fn write_str(&mut self, s: &str) -> fmt::Result {
         let added = self.0.extend_from_slice(s.as_bytes(), GFP_KERNEL);
         added.map_err(|_| fmt::Error)
