@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Brings a staged change to the places of its hooks, in one step.
+//! Brings a staged change to the sites of its hooks, in one step.
 //!
 //! A change of one hook is a single store. For several hooks there are three rounds: each gets a chain
 //! that calls what it called before, until a switch that all of them share is thrown; the switch is
@@ -53,7 +53,7 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> 
     let mut publish = |table: &mut Hooks, id: usize, target: Target| {
         let mut hooks = table.hooks_mut().iter_mut();
         if let Some(hook) = hooks.find(|h| h.id == id) {
-            let _ = hook.body.site.publish(target, &mut grave);
+            let _ = hook.body.publisher.publish(target, &mut grave);
         }
     };
     for change in changes.iter_mut() {
@@ -72,7 +72,7 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> 
 }
 
 fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
-    let place = hook.body.site.hook();
+    let hook_ref = hook.body.publisher.hook();
     let mut renewed = KVec::new();
     let (mut now, mut later) = (KVec::new(), KVec::new());
     for exit in hook.exits() {
@@ -82,7 +82,7 @@ fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
         if exit.next() == State::Armed {
             let mut node = exit.body.node.clone();
             if exit.state() != State::Armed && node.is_spent() {
-                node = Arc::new(exit.body.new_node(place), GFP_KERNEL)?;
+                node = Arc::new(exit.body.new_node(hook_ref), GFP_KERNEL)?;
                 renewed.push((exit.id, node.clone()), GFP_KERNEL)?;
             }
             later.push(node, GFP_KERNEL)?;
@@ -104,10 +104,10 @@ fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
 /// How a hook calls these exits. Where one may sleep, there is always a chain, which takes the lock that
 /// this needs.
 fn target(hook: &Hook, exits: &[Arc<Exit>]) -> Result<Target, Error> {
-    let place = hook.body.site.hook();
+    let hook_ref = hook.body.publisher.hook();
     match exits {
         [] => Ok(Target::Idle),
-        [exit] if place.context() != Context::Sleep => Ok(Target::Exit(exit.clone())),
+        [exit] if hook_ref.context() != Context::Sleep => Ok(Target::Exit(exit.clone())),
         exits => {
             let mut list = KVec::with_capacity(exits.len(), GFP_KERNEL)?;
             for exit in exits {
@@ -123,8 +123,14 @@ fn chain(
     now: KVec<Arc<Exit>>,
     later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
 ) -> Result<Target, Error> {
-    let (site, hits) = (&hook.body.site, hook.body.dispatches.clone());
-    let chain = Chain::new(site.hook(), site.readers().clone(), now, later, hits);
+    let (publisher, hits) = (&hook.body.publisher, hook.body.dispatches.clone());
+    let chain = Chain::new(
+        publisher.hook(),
+        publisher.readers().clone(),
+        now,
+        later,
+        hits,
+    );
     let chain = chain.map_err(|_| Error::NoMemory)?;
     Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
 }

@@ -5,7 +5,7 @@
 //! - The interface for Rust: `exit.rs`, `before_cpus.rs` and `identified.rs`; for C: `exports.rs`.
 //! - What is asked for: `register.rs` and `identify.rs` bring exits and hooks, `change.rs` arms, disarms and deregisters
 //!   exits, `release.rs` takes away what an owner has dropped and what a module leaves behind.
-//! - How it is done: `effect.rs` brings a change to the hooks' places, `waiting.rs` waits for what it has taken out of use,
+//! - How it is done: `effect.rs` brings a change to the hooks' sites, `waiting.rs` waits for what it has taken out of use,
 //!   `settle.rs` looks after what was still called then (`leaving.rs`).
 //! - What is known: `registry.rs`, of `hook_entry.rs` and `exit_entry.rs`, in the lists of `bookkeeping.rs`.
 //! - debugfs `gkhi/`: `debugfs_nodes.rs` and `files.rs`. The kernel's own hook points: `points.c`.

@@ -142,19 +142,19 @@ fn list() -> Result<KVVec<u8>> {
 }
 
 fn write_hook(text: &mut TextBuffer, hook: &Hook) -> fmt::Result {
-    let (entry, place) = (&hook.body, hook.body.site.hook());
+    let (entry, hook_ref) = (&hook.body, hook.body.publisher.hook());
     let armed = |g: &ExitEntry, state| state == State::Armed && !g.node.is_spent();
     let (mut hits, mut active) = (entry.past_hits.wrapping_add(entry.dispatches.sum()), false);
     for exit in hook.exits() {
         hits = hits.wrapping_add(exit.body.counters().direct_hits());
         active |= armed(&exit.body, exit.state());
     }
-    let context = match place.context() {
+    let context = match hook_ref.context() {
         Context::Sleep => "sleep",
         Context::Task => "task",
         Context::Atomic => "atomic",
     };
-    let access = match (place.is_modifiable(), place.has_return()) {
+    let access = match (hook_ref.is_modifiable(), hook_ref.has_return()) {
         (false, false) => "ro",
         (true, false) => "rw",
         (false, true) => "ro_ret",
@@ -165,8 +165,8 @@ fn write_hook(text: &mut TextBuffer, hook: &Hook) -> fmt::Result {
         "hook={} module={owner} context={context} access={access}",
         entry.name()
     ))?;
-    write_params(text, place.params().to_bytes())?;
-    match place.sites() {
+    write_params(text, hook_ref.params().to_bytes())?;
+    match hook_ref.sites() {
         Some(sites) => text.write_fmt(fmt!(" sites={sites}"))?,
         None => text.write_str(" sites=-")?,
     }

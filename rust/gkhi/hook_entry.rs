@@ -8,13 +8,13 @@
 use ferro_sys::cpu::percpu::PerCpuCounter;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::hook::ModuleName;
-use ferro_sys::hook::Site;
+use ferro_sys::hook::Publisher;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
 /// What the registry keeps of a hook.
 pub(crate) struct HookEntry {
-    pub(crate) site: Site,
+    pub(crate) publisher: Publisher,
     pub(crate) owner: ModuleName,
     /// Whether it was defined in Rust, with a type for its exits.
     pub(crate) typed: bool,
@@ -27,6 +27,6 @@ pub(crate) struct HookEntry {
 
 impl HookEntry {
     pub(crate) fn name(&self) -> &CStr {
-        self.site.hook_ref().name().unwrap_or(c"")
+        self.publisher.hook_ref().name().unwrap_or(c"")
     }
 }

@@ -20,7 +20,7 @@ use crate::hook_entry::HookEntry;
 use crate::name::is_name;
 use crate::name::is_reserved;
 use crate::raw::locks::lock_files;
-use crate::raw::site::site_of;
+use crate::raw::publisher::publisher_of;
 use crate::registry::with;
 use crate::waiting::finish_change;
 
@@ -40,7 +40,7 @@ pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<usize, Error> {
     }
     let _files = lock_files();
     with(|registry| {
-        if registry.hook(|h| h.site.hook() == hook).is_some() {
+        if registry.hook(|h| h.publisher.hook() == hook).is_some() {
             return Err(Error::Already);
         }
         if registry.hook(|h| h.name() == name).is_some() {
@@ -48,7 +48,7 @@ pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<usize, Error> {
         }
         let dispatches = PerCpuCounter::new().map_err(|_| Error::NoMemory)?;
         let entry = HookEntry {
-            site: site_of(hook).map_err(|_| Error::NoMemory)?,
+            publisher: publisher_of(hook).map_err(|_| Error::NoMemory)?,
             owner: ModuleName::of(hook.address()),
             typed,
             dispatches: Arc::new(dispatches, GFP_KERNEL)?,
@@ -64,7 +64,7 @@ pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<usize, Error> {
 
 /// A hook is no longer there. Its exits stay registered, on nothing.
 pub(crate) fn delete(hook: HookRef) -> Result<(), Error> {
-    delete_where(|h| h.body.site.hook() == hook)
+    delete_where(|h| h.body.publisher.hook() == hook)
 }
 
 pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
@@ -92,11 +92,11 @@ pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> 
         Ok::<_, Error>((grave, entry, files, watched))
     })?;
     drop(files);
-    let (dir, site) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.site)));
+    let (dir, publisher) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.publisher)));
     drop(dir);
     drop(lock_files);
     // An exit that still sleeps where it must not keeps what it needs.
     let _ = finish_change(grave, &mut watched);
-    drop(site);
+    drop(publisher);
     Ok(())
 }

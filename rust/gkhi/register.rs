@@ -57,7 +57,7 @@ pub(crate) struct NewExit<'a> {
 /// The static that the exit's type was made with says it all; the names of C do not say what their types are, which is
 /// promised where an exit's types are declared.
 fn fits(shape: &Shape, entry: &HookEntry) -> bool {
-    let hook = entry.site.hook();
+    let hook = entry.publisher.hook();
     let rest = hook
         .params()
         .to_bytes()
@@ -90,7 +90,7 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
         let hook = registry
             .hook(|h| h.name() == new.hook)
             .ok_or(Error::NoHook)?;
-        let (hook_id, hook_ref) = (hook.id, hook.body.site.hook());
+        let (hook_id, hook_ref) = (hook.id, hook.body.publisher.hook());
         if new.params > hook_ref.count() {
             return Err(Error::TooManyParams);
         }
@@ -113,7 +113,7 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
             node: Arc::new(node, GFP_KERNEL)?,
             counters,
             parts: new.parts,
-            readers: hook.body.site.readers().clone(),
+            readers: hook.body.publisher.readers().clone(),
             quiet: true,
             armings: 0,
             file: None,
@@ -121,7 +121,7 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
             owned: None,
         };
         let id = registry.table.register(hook_id, new.priority, entry)?;
-        let dir = registry.hook(|h| h.site.hook() == hook_ref);
+        let dir = registry.hook(|h| h.publisher.hook() == hook_ref);
         let dir = dir.and_then(|h| h.body.dir.as_ref());
         // debugfs is a convenience: without a file the exit is still there.
         let file = dir.and_then(|dir| debugfs_nodes::exit_file(dir, new.name, id).ok());

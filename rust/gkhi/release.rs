@@ -59,7 +59,7 @@ pub(crate) fn until_memory(mut f: impl FnMut() -> Result<(), Error>) -> Result<(
 /// A module goes: with its hooks, and with its exits, wherever they are.
 pub(crate) fn module_going(module: &Module) {
     // Nothing of the module may stay, so that a lack of memory is waited out.
-    let its = |hook: &Hook| module.contains(hook.body.site.hook().address());
+    let its = |hook: &Hook| module.contains(hook.body.publisher.hook().address());
     while until_memory(|| delete_where(its)).is_ok() {}
     loop {
         let of_module = |e: &&Exit| e.body.is_of(module);

@@ -16,7 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use order::place;
+pub use order::position;
 pub use order::Priority;
 pub use order::Taken;
 pub use table::Denied;

@@ -17,7 +17,7 @@ pub enum Priority {
     UnspecifiedLifo,
 }
 
-/// Why there is no place for an exit.
+/// Why there is no position for an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The hook has an exit, and that one or the new one has to be the only one.
@@ -28,9 +28,9 @@ pub enum Taken {
     Last,
 }
 
-/// The place of a new exit among the existing ones, in their order. An `exclusive` hook has only
+/// The position of a new exit among the existing ones, in their order. An `exclusive` hook has only
 /// one exit.
-pub fn place(
+pub fn position(
     there: impl Iterator<Item = Priority> + Clone,
     new: Priority,
     exclusive: bool,

@@ -2,7 +2,7 @@
 
 //! The hooks, their exits, and what may be done with them.
 
-use super::order::place;
+use super::order::position;
 use super::order::Priority;
 use super::order::Taken;
 
@@ -272,13 +272,13 @@ impl<L: Lists, H, E> Table<L, H, E> {
         self.hooks.remove(at).map(|h| h.body).ok_or(Refused::NoHook)
     }
 
-    /// Adds an exit at its place in the order. Returns its number.
+    /// Adds an exit at its position in the order. Returns its number.
     pub fn register(&mut self, hook: usize, priority: Priority, body: E) -> Result<usize, Refused> {
         let id = self.new_id();
         let mut hooks = self.hooks.as_mut_slice().iter_mut();
         let hook = hooks.find(|h| h.id == hook).ok_or(Refused::NoHook)?;
         let there = hook.exits().iter().map(|e| e.priority);
-        let at = place(there, priority, hook.exclusive).map_err(Refused::Taken)?;
+        let at = position(there, priority, hook.exclusive).map_err(Refused::Taken)?;
         let exit = Exit {
             id,
             priority,

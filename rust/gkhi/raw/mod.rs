@@ -4,4 +4,4 @@
 
 pub(crate) mod exit;
 pub(crate) mod locks;
-pub(crate) mod site;
+pub(crate) mod publisher;

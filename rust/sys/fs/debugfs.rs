@@ -63,11 +63,13 @@ impl Dir {
     }
 
     fn make(name: &CStr, parent: Option<Arc<Made>>) -> Result<Self> {
-        let place = parent
+        let parent_dentry = parent
             .as_ref()
             .map_or(core::ptr::null_mut(), |parent| parent.dentry.as_ptr());
         // SAFETY: The name is a string; NULL is the root, and another directory is there as long as `parent`.
-        let dir = from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), place) })?;
+        let dir = from_err_ptr(unsafe {
+            bindings::debugfs_create_dir(name.as_char_ptr(), parent_dentry)
+        })?;
         let dentry = NonNull::new(dir).ok_or(ENOMEM)?;
         // INVARIANT: Just made, in a directory that cannot go.
         let made = Made {
@@ -85,7 +87,7 @@ impl Dir {
 
     /// The directory, for whoever makes files in it. It is removed when the last such reference has gone, too.
     pub fn to_ref(&self) -> DirRef {
-        DirRef(Place::Own(self.0.clone()))
+        DirRef(Parent::Own(self.0.clone()))
     }
 
     /// Makes a file of an object, which the file keeps.
@@ -108,10 +110,10 @@ impl Dir {
 
 /// A directory to make files in.
 #[derive(Clone)]
-pub struct DirRef(Place);
+pub struct DirRef(Parent);
 
 #[derive(Clone)]
-enum Place {
+enum Parent {
     Root,
     /// It stays.
     Own(Arc<Made>),
@@ -121,15 +123,15 @@ enum Place {
 
 impl DirRef {
     /// The root of debugfs.
-    pub const ROOT: Self = Self(Place::Root);
+    pub const ROOT: Self = Self(Parent::Root);
 
     /// # Safety
     ///
     /// `dir` is a directory of debugfs, or NULL for its root. It is not removed while a file is made in it.
     pub unsafe fn from_raw(dir: *mut bindings::dentry) -> Self {
         // SAFETY: By the rules of this function.
-        Self(NonNull::new(dir).map_or(Place::Root, |dir| {
-            Place::Others(unsafe { Dentry::get(dir) })
+        Self(NonNull::new(dir).map_or(Parent::Root, |dir| {
+            Parent::Others(unsafe { Dentry::get(dir) })
         }))
     }
 
@@ -145,9 +147,9 @@ impl DirRef {
         object: ARef<T>,
     ) -> Result<File<T>> {
         let dir = match &self.0 {
-            Place::Root => core::ptr::null_mut(),
-            Place::Own(made) => made.dentry.as_ptr(),
-            Place::Others(dentry) => dentry.as_ptr(),
+            Parent::Root => core::ptr::null_mut(),
+            Parent::Own(made) => made.dentry.as_ptr(),
+            Parent::Others(dentry) => dentry.as_ptr(),
         };
         File::new(dir, name, mode, table, object)
     }

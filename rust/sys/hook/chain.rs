@@ -80,7 +80,7 @@ pub struct Chain {
     readers: Readers,
     /// Dispatches that are going on, if one of the exits could sleep in them where it must not.
     inside: Option<PerCpuCounter>,
-    /// What the place counts in.
+    /// What the site counts in.
     _hits: Arc<PerCpuCounter>,
 }
 
@@ -193,7 +193,7 @@ unsafe fn end(by: &Exit, rest: &[Arc<Exit>], p: [c_ulong; PARAMS_MAX]) {
 
 /// # Safety
 ///
-/// Called by a place, with a `Chain` and the parameters of its hook.
+/// Called by a site, with a `Chain` and the parameters of its hook.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn dispatch<const N: usize>(
     chain: *const bindings::gkh_exit,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An exit, as a hook's place calls it.
+//! An exit, as a hook's site calls it.
 //!
 //! Contexts: wherever the hook is, NMI included.
 
@@ -43,7 +43,7 @@ pub enum Condition {
 
 /// What an exit has counted; it stays the same when the exit is armed again.
 pub struct Counters {
-    /// Calls by the place itself. The place counts, so this has to stay as long as the exit.
+    /// Calls by the site itself. The site counts, so this has to stay as long as the exit.
     direct: PerCpuCounter,
     /// Calls by chains.
     chained: PerCpuCounter,
@@ -72,7 +72,7 @@ impl Counters {
         })
     }
 
-    /// Calls by the place itself, when it was the only armed exit.
+    /// Calls by the site itself, when it was the only armed exit.
     pub fn direct_hits(&self) -> usize {
         self.direct.sum()
     }
@@ -119,7 +119,7 @@ impl Counters {
 ///
 /// - `raw` comes first, and its `fn` is one of: `real`, `irqs_off`, `cpus_stopped`, `skip`. Its `hits` is that of
 ///   `direct` of `counters`; `chained` and `left` are those of `counters`.
-/// - `real` may be called as long as a site or a chain has this.
+/// - `real` may be called as long as a publisher or a chain has this.
 #[repr(C)]
 pub struct Exit {
     raw: UnsafeCell<bindings::gkh_exit>,
@@ -130,10 +130,11 @@ pub struct Exit {
     counters: Arc<Counters>,
 }
 
-// SAFETY: Only `fn` of `raw` changes, in single exchanges of a word; the counters are made for this. What `data` and
-// `record` point to is up to the function.
+// SAFETY: The counters may be sent, and the pointers to them go with them. `data` and `record` are only given to the function,
+// which by the rules of `Parts::new()` may be called with them wherever the hook fires.
 unsafe impl Send for Exit {}
-// SAFETY: As above.
+// SAFETY: Only `fn` of `raw` changes, in single exchanges of a word, and the counters are made for several CPUs at once. The
+// function may be called on several CPUs at once: by the rules of `Parts::new()`, wherever the hook fires.
 unsafe impl Sync for Exit {}
 
 /// What an exit is made of.
@@ -147,9 +148,9 @@ pub struct Parts {
     record: *mut bindings::gkh_record,
 }
 
-// SAFETY: These are values; what the pointers point to is up to the function.
+// SAFETY: Nothing here follows the pointers; the function does, which by the rules of `Parts::new()` may be called anywhere.
 unsafe impl Send for Parts {}
-// SAFETY: As above.
+// SAFETY: A shared one can only be read, and nothing here follows the pointers.
 unsafe impl Sync for Parts {}
 
 impl Parts {
@@ -271,7 +272,7 @@ impl Exit {
         // SAFETY: By the type invariant the word of `counters`.
         unsafe { inc_this_cpu(self.chained) };
         // SAFETY: By the type invariant it may be called with this; and by the rules of this function.
-        unsafe { super::place::invoke::<N>(self.as_ptr(), p) }
+        unsafe { super::site::invoke::<N>(self.as_ptr(), p) }
     }
 
     /// Whether it has disarmed itself.
@@ -316,7 +317,7 @@ pub unsafe fn disarm_self(exit: *const bindings::gkh_exit) -> bool {
 ///
 /// # Safety
 ///
-/// Called by a place or a chain, with an `Exit`.
+/// Called by a site or a chain, with an `Exit`.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn skip(
     exit: *const bindings::gkh_exit,
@@ -326,7 +327,7 @@ unsafe extern "C" fn skip(
     _: c_ulong,
     _: c_ulong,
 ) -> c_long {
-    // It has been counted, in one place or the other, but was not called.
+    // It has been counted, by the hook or by a chain, but was not called.
     // SAFETY: By the rules of this function.
     unsafe { &*exit.cast::<Exit>() }.counters.skipped.inc();
     0
@@ -334,7 +335,7 @@ unsafe extern "C" fn skip(
 
 /// # Safety
 ///
-/// Called by a place or a chain, with an `Exit` and the parameters of its hook.
+/// Called by a site or a chain, with an `Exit` and the parameters of its hook.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn irqs_off(
     exit: *const bindings::gkh_exit,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of rust/sys/hook/: places, modules and waiting.
+ * The C half of rust/sys/hook/: sites, modules and waiting.
  */
 #include <linux/cpu.h>
 #include <linux/init.h>
@@ -45,7 +45,7 @@ void ferro_hook_activate(struct gkhook *hook, bool active)
 }
 
 #ifdef CONFIG_JUMP_LABEL
-/* Places in initialisation code are gone by the time that anybody asks. */
+/* Sites in initialisation code are gone by the time that anybody asks. */
 static int sites_between(const struct gkhook *hook, const struct jump_entry *entry,
 			 const struct jump_entry *end)
 {
@@ -275,7 +275,7 @@ static int module_event(struct notifier_block *nb, unsigned long state, void *mo
 
 static struct notifier_block module_nb = {
 	.notifier_call = module_event,
-	/* Before jump labels forget the places and all others that may fire a hook; after what was deferred (deferred.c). */
+	/* Before jump labels forget the sites and all others that may fire a hook; after what was deferred (deferred.c). */
 	.priority = INT_MAX - 1,
 };
 

@@ -12,10 +12,10 @@
 #include <linux/srcu.h>
 #include <linux/workqueue.h>
 
-/* Patch the places of a hook. They take effect everywhere before this returns. */
+/* Patch the sites of a hook. They take effect everywhere before this returns. */
 void ferro_hook_activate(struct gkhook *hook, bool active);
 
-/* How many places of a hook there are, in the kernel and in loaded modules; -1 where nobody knows. */
+/* How many sites of a hook there are, in the kernel and in loaded modules; -1 where nobody knows. */
 int ferro_hook_sites(const struct gkhook *hook);
 /* kernel/module/main.c has it: the list of modules, which RCU protects. */
 extern struct list_head modules;

@@ -2,8 +2,8 @@
 
 //! How hooks call exits: the mechanics under the hook registry.
 //!
-//! A hook's place calls whatever its [`Site`] has published, through the first word of it: nothing in
-//! particular ([`Target::Idle`]), one exit, or a [`Chain`] of them. What is taken out of a site is still
+//! A hook's site calls whatever its [`Publisher`] has published, through the first word of it: nothing in
+//! particular ([`Target::Idle`]), one exit, or a [`Chain`] of them. What a publisher takes back is still
 //! being called for a while, so it goes to a [`Graveyard`], which waits before it drops it.
 //!
 //! Contexts: dispatching wherever the hook is, NMI included; all else in process context.
@@ -17,9 +17,9 @@ use kernel::sync::Arc;
 mod chain;
 mod exit;
 mod note;
-mod place;
 pub mod points;
 mod readers;
+mod site;
 pub mod typed;
 
 pub use chain::Chain;
@@ -32,13 +32,13 @@ pub use exit::Exit;
 pub use exit::ExitFn;
 pub use exit::Parts;
 pub use note::Note;
-pub use place::count_of;
-pub use place::Hook;
 pub use readers::can_wait;
 pub use readers::wait_for_exits;
 pub use readers::Graveyard;
 pub use readers::Readers;
 pub use readers::Unquiet;
+pub use site::count_of;
+pub use site::Hook;
 
 /// Parameters a hook can have.
 pub const PARAMS_MAX: usize = bindings::GKH_PARAMS_MAX as usize;
@@ -58,12 +58,12 @@ pub enum Context {
 ///
 /// # Invariants
 ///
-/// The pointer is to a hook that keeps its place and whose description does not change, as long as anybody
+/// The pointer is to a hook that stays where it is and whose description does not change, as long as anybody
 /// uses this.
 #[derive(Clone, Copy)]
 pub struct HookRef(NonNull<bindings::gkhook>);
 
-// SAFETY: The description does not change; what does is only touched through a `Site`.
+// SAFETY: The description does not change; what does is only touched through a `Publisher`.
 unsafe impl Send for HookRef {}
 // SAFETY: What several tasks read through it at once, the description, does not change.
 unsafe impl Sync for HookRef {}
@@ -147,7 +147,7 @@ impl HookRef {
         self.context() == Context::Sleep && !no
     }
 
-    /// How many places the kernel and its modules have of this hook. `None`: nobody knows.
+    /// How many sites the kernel and its modules have of this hook. `None`: nobody knows.
     pub fn sites(self) -> Option<usize> {
         // SAFETY: By the type invariant.
         let sites = unsafe { bindings::ferro_hook_sites(self.0.as_ptr()) };
@@ -231,7 +231,7 @@ pub fn tidy_later() {
     unsafe { bindings::ferro_hook_tidy_later() };
 }
 
-/// What a hook's place calls.
+/// What a hook's site calls.
 #[derive(Clone)]
 pub enum Target {
     /// Nothing.
@@ -252,35 +252,35 @@ impl Target {
     }
 }
 
-/// The calling side of a hook.
+/// The right to say what a hook calls.
 ///
 /// # Invariants
 ///
 /// The hook's `armed` is the pointer of `target`.
-pub struct Site {
+pub struct Publisher {
     hook: HookRef,
     readers: Readers,
     target: Target,
 }
 
-impl Site {
+impl Publisher {
     /// Takes the hook over.
     ///
     /// # Safety
     ///
-    /// There is no other `Site` of this hook, and its place stays as long as this is there.
+    /// There is no other `Publisher` of this hook, and its site stays as long as this is there.
     ///
     /// # Errors
     ///
     /// -ENOMEM.
     pub unsafe fn new(hook: HookRef) -> Result<Self> {
-        let mut site = Self {
+        let mut publisher = Self {
             hook,
             readers: Readers::new(hook.context())?,
             target: Target::Idle,
         };
-        site.store();
-        Ok(site)
+        publisher.store();
+        Ok(publisher)
     }
 
     /// Where its dispatches are.
@@ -299,7 +299,7 @@ impl Site {
     }
 
     fn store(&mut self) {
-        // SAFETY: The hook is there by the invariant of its type, and nobody else writes this word; places
+        // SAFETY: The hook is there by the invariant of its type, and nobody else writes this word; sites
         // load it in one instruction. On x86 the store comes after those that made the target.
         unsafe {
             let armed = &raw mut (*self.hook.0.as_ptr()).armed;
@@ -307,7 +307,7 @@ impl Site {
         }
     }
 
-    /// Has the place call something else, or nothing. In place when this returns; the former target is
+    /// Has the site call something else, or nothing. It does when this returns; the former target is
     /// still being called until the graveyard has waited.
     ///
     /// Context: process; sleeps. `grave` must have room, else nothing changes: -ENOMEM.

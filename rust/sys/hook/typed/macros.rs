@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How hooks and their places are written.
+//! How hooks and their sites are written.
 
-/// The place of a hook that [`define_hook!`](crate::define_hook) has defined: calls the armed exits with the parameters, which are
+/// The site of a hook that [`define_hook!`](crate::define_hook) has defined: calls the armed exits with the parameters, which are
 /// only evaluated if there are some. Returns an [`Outcome`](crate::hook::typed::Outcome).
 ///
 /// # Examples
@@ -53,7 +53,7 @@ macro_rules! hook_is_active {
     }};
 }
 
-/// Defines a hook: a static for its places, and a type for its exits.
+/// Defines a hook: a static for its sites, and a type for its exits.
 ///
 /// # Examples
 ///

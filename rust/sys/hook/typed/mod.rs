@@ -53,7 +53,7 @@ pub enum Outcome<R> {
 /// # Safety
 ///
 /// The constants describe the hook of this name, and the two functions are inverse to each other, or to
-/// what a place in C does.
+/// what a site in C does.
 pub unsafe trait Spec: Sized + 'static {
     /// Its name.
     const NAME: &'static CStr;
@@ -76,7 +76,7 @@ pub unsafe trait Spec: Sized + 'static {
 
     /// The hook that this type was made with; none if it is defined in C.
     ///
-    /// It is this static that says which types exits and places have agreed on: the number that the compiler gives a type
+    /// It is this static that says which types exits and sites have agreed on: the number that the compiler gives a type
     /// is that of another one in a crate of the same name.
     fn defined() -> Option<&'static Hook<Self>>;
 
@@ -85,7 +85,7 @@ pub unsafe trait Spec: Sized + 'static {
 
     /// # Safety
     ///
-    /// `raw` is what a place of this hook passes, within this lifetime.
+    /// `raw` is what a site of this hook passes, within this lifetime.
     unsafe fn from_raw<'a>(raw: [c_ulong; PARAMS_MAX]) -> Self::Args<'a>;
 }
 
@@ -163,7 +163,7 @@ pub trait Entry: sealed::Sealed + 'static {
     /// Proves it.
     type Proof;
     /// Where an exit of a hook with this token runs.
-    type Place<T: Token>: Token;
+    type Context<T: Token>: Token;
 
     /// # Safety
     ///
@@ -180,7 +180,7 @@ impl sealed::Sealed for AsIs {}
 impl Entry for AsIs {
     const CONDITION: Condition = Condition::None;
     type Proof = ();
-    type Place<T: Token> = T;
+    type Context<T: Token> = T;
 
     #[inline(always)]
     unsafe fn proof() {}
@@ -194,7 +194,7 @@ impl sealed::Sealed for WithIrqsOff {}
 impl Entry for WithIrqsOff {
     const CONDITION: Condition = Condition::IrqsOff;
     type Proof = IrqsOff;
-    type Place<T: Token> = Atomic;
+    type Context<T: Token> = Atomic;
 
     #[inline(always)]
     unsafe fn proof() -> IrqsOff {
@@ -214,7 +214,7 @@ pub struct CpusStopped(PhantomData<*mut ()>);
 impl Entry for WithCpusStopped {
     const CONDITION: Condition = Condition::CpusStopped;
     type Proof = CpusStopped;
-    type Place<T: Token> = Atomic;
+    type Context<T: Token> = Atomic;
 
     #[inline(always)]
     unsafe fn proof() -> CpusStopped {
@@ -226,15 +226,15 @@ impl Entry for WithCpusStopped {
 pub struct Call<'a, H: Spec, C: Entry = AsIs> {
     /// Its function may change under us, so there is no reference.
     exit: *const bindings::gkh_exit,
-    place: C::Place<H::Token>,
+    context: C::Context<H::Token>,
     proof: C::Proof,
     _call: PhantomData<&'a ()>,
 }
 
 impl<H: Spec, C: Entry> Call<'_, H, C> {
     /// Where the exit runs.
-    pub fn place(&self) -> &C::Place<H::Token> {
-        &self.place
+    pub fn context(&self) -> &C::Context<H::Token> {
+        &self.context
     }
 
     /// That its condition holds.
@@ -258,7 +258,7 @@ impl<H: Spec, C: Entry> Call<'_, H, C> {
 
 /// What is done at a hook. Closures with these parameters do.
 pub trait ExitOn<H: Spec, C: Entry = AsIs>: Send + Sync + 'static {
-    /// Does it. It must not sleep, unless [`Call::place`] is [`Sleep`].
+    /// Does it. It must not sleep, unless [`Call::context`] is [`Sleep`].
     fn call(&self, call: &Call<'_, H, C>, args: H::Args<'_>) -> Answer<H::Return>;
 }
 
@@ -326,17 +326,17 @@ unsafe extern "C" fn call<H: Spec, C: Entry, E: ExitOn<H, C>>(
     let _preempt = (const { matches!(H::CONTEXT, Context::Task) }).then(PreemptOff::new);
     let call = Call {
         exit,
-        // SAFETY: The hook fires in `H::CONTEXT`, which its place guarantees, or under the condition `C`, which excludes sleep;
+        // SAFETY: The hook fires in `H::CONTEXT`, which its site guarantees, or under the condition `C`, which excludes sleep;
         // `call` goes before this returns.
-        place: unsafe { <C::Place<H::Token>>::assume() },
-        // SAFETY: The function was published with `C::CONDITION`, so that the hook's place or a wrapper of this file's
+        context: unsafe { <C::Context<H::Token>>::assume() },
+        // SAFETY: The function was published with `C::CONDITION`, so that the hook's site or a wrapper of this file's
         // neighbour `exit.rs` has made it true before the call; `call` goes before this returns.
         proof: unsafe { C::proof() },
         _call: PhantomData,
     };
     // SAFETY: By the rules of this function.
     let this = unsafe { &*(*exit).data.cast::<E>() };
-    // SAFETY: These are what the place passes.
+    // SAFETY: These are what the site passes.
     let args = unsafe { H::from_raw([p0, p1, p2, p3, p4]) };
     match this.call(&call, args) {
         Answer::Continue => 0,

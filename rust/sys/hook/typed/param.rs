@@ -28,7 +28,7 @@ pub unsafe trait Param<'a>: Sized {
 
     /// # Safety
     ///
-    /// `raw` comes from `into_raw()` of this type, or is what a place in C passes for it, and what it
+    /// `raw` comes from `into_raw()` of this type, or is what a site in C passes for it, and what it
     /// refers to is there for this lifetime.
     unsafe fn from_raw(raw: c_ulong) -> Self;
 }
@@ -104,7 +104,7 @@ unsafe impl<'a, T: Sync> Param<'a> for &'a T {
     }
 }
 
-// SAFETY: The address comes back as the reference that it was, for a lifetime within that of the call: exits get it one after the other, and the place has lent it to them.
+// SAFETY: The address comes back as the reference that it was, for a lifetime within that of the call: exits get it one after the other, and the site has lent it to them.
 unsafe impl<'a, T: Send> Param<'a> for &'a mut T {
     const MODIFIABLE: bool = true;
 

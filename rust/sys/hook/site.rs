@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A hook that is defined in Rust, and its place.
+//! A hook that is defined in Rust, and its site.
 //!
 //! Contexts: those of the hook.
 
