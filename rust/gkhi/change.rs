@@ -59,6 +59,7 @@ impl Registry {
             if let Some(file) = exit.body.file.take() {
                 let _ = files.push_within_capacity(file);
             }
+            exit.body.counters.set_armed(false);
             let _ = leaving.push_within_capacity(Leaving {
                 id: exit.id,
                 exit: exit.body,
@@ -66,6 +67,9 @@ impl Registry {
                 note: None,
             });
         });
+        for exit in self.table.exits() {
+            exit.body.counters.set_armed(exit.state() == State::Armed);
+        }
         self.waiting += usize::from(grave.has_counted_chain());
         Ok((grave, files))
     }

@@ -20,19 +20,20 @@ use ferro_sys::hook::typed::Hook;
 use ferro_sys::hook::typed::Open;
 use ferro_sys::hook::typed::ReturnValue;
 use ferro_sys::hook::typed::Spec;
+use ferro_sys::hook::Counters;
 use ferro_sys::hook::Note;
 use kernel::prelude::*;
 
 use crate::change::apply;
 use crate::context::check_context;
 use crate::error::Error;
-use crate::handle::ExitId;
 use crate::handle::Handle;
 use crate::raw::exit::parts_of;
+use crate::raw::note::set_exit;
+use crate::raw::note::ExitId;
 use crate::register;
 use crate::register::NewExit;
 use crate::register::Shape;
-use crate::registry;
 use crate::release::finish;
 
 /// A registered exit, of a hook `H`, called under the condition `C`.
@@ -113,7 +114,7 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
         }
         // Before it is registered, so that it is there in any case.
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;
-        let id = register::register(&NewExit {
+        let (id, counters) = register::register(&NewExit {
             hook: H::NAME,
             name: self.name,
             priority: self.priority,
@@ -129,7 +130,7 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
             origin,
         })?;
         register::own(id, exit);
-        note.set(id.number());
+        set_exit(&mut note, id, counters);
         let registered = Registered {
             id,
             note: Some(note),
@@ -209,7 +210,8 @@ impl<H: Spec, C: Entry> Drop for Registered<H, C> {
 mod sealed {
     /// Who has a number.
     pub trait Numbered {
-        fn id(&self) -> crate::handle::ExitId;
+        fn id(&self) -> crate::raw::note::ExitId;
+        fn counters(&self) -> Option<&ferro_sys::hook::Counters>;
     }
 }
 
@@ -232,20 +234,24 @@ pub trait AnyExit: sealed::Numbered {
         apply(Op::Disarm, &[self.id().handle()])
     }
 
-    /// Whether it is armed.
+    /// Whether it is armed. Context: any, exits included.
     fn is_armed(&self) -> bool {
-        registry::is_armed(self.id().handle())
+        self.counters().is_some_and(Counters::is_armed)
     }
 
-    /// How often it has been called.
+    /// How often it has been called. Context: any, exits included.
     fn hits(&self) -> usize {
-        registry::hits(self.id())
+        self.counters().map_or(0, Counters::hits)
     }
 }
 
 impl<H: Spec, C: Entry> sealed::Numbered for Registered<H, C> {
     fn id(&self) -> ExitId {
         self.id
+    }
+
+    fn counters(&self) -> Option<&Counters> {
+        self.note.as_ref().and_then(|note| note.counters())
     }
 }
 

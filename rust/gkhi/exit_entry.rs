@@ -84,6 +84,7 @@ impl ExitEntry {
     pub(crate) fn arm(&mut self, node: Option<Arc<Exit>>) {
         if let Some(node) = node {
             self.node = node;
+            self.counters.note_renewed();
         }
         self.quiet = false;
         self.armings = self.armings.wrapping_add(1);

@@ -21,9 +21,9 @@ use kernel::prelude::*;
 use crate::change;
 use crate::error::Error;
 use crate::files;
-use crate::handle::ExitId;
 use crate::handle::Handle;
 use crate::identify;
+use crate::raw::note::ExitId;
 use crate::register;
 use crate::register::NewExit;
 use crate::registry;
@@ -42,7 +42,7 @@ unsafe extern "C" fn gkh_register(record: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { register(record) }.map(|id| {
         // SAFETY: It is not NULL, or it would not have been registered. The field is the registry's.
-        unsafe { (*record).id = id.number() };
+        unsafe { (*record).id = id.0 };
     }))
 }
 
@@ -60,9 +60,9 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
         return Err(Error::Missing);
     }
     let (priority, condition) = flags_of(record.flags & !PINNED).ok_or(Error::BadFlags)?;
-    // SAFETY: By the rules of this function it is a string.
+    // SAFETY: It is not NULL, and the caller guarantees that the record keeps what the header says: this is a string.
     let hook = unsafe { CStr::from_char_ptr(record.hook) };
-    // SAFETY: As above.
+    // SAFETY: It is not NULL, and the header demands that it is a string, too.
     let name = unsafe { CStr::from_char_ptr(record.name) };
     // SAFETY: By the rules of this function the registry may call it until the record is deregistered, for
     // which it waits.
@@ -70,7 +70,7 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     if record.flags & PINNED != 0 {
         parts.pin();
     }
-    register::register(&NewExit {
+    let (id, _) = register::register(&NewExit {
         hook,
         name,
         priority,
@@ -78,7 +78,8 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
         origin: parts.address(),
         parts,
         shape: None,
-    })
+    })?;
+    Ok(id)
 }
 
 const PINNED: u32 = bindings::gkh_record_flags_GKH_PINNED;

@@ -5,16 +5,9 @@
 //! Contexts: any.
 #![deny(unsafe_code)]
 
-/// The number of an exit, which only the registry makes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ExitId(pub(crate) usize);
+use crate::raw::note::ExitId;
 
 impl ExitId {
-    /// For a [`Note`].
-    pub(crate) fn number(self) -> usize {
-        self.0
-    }
-
     /// As an exit in Rust is named in a change.
     pub(crate) fn handle(self) -> Handle {
         Handle {

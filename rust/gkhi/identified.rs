@@ -13,6 +13,7 @@ use kernel::prelude::*;
 use crate::context::check_context;
 use crate::error::Error;
 use crate::identify::identify;
+use crate::raw::note::set_hook;
 use crate::release::finish;
 
 /// A hook that is known until this is dropped.
@@ -31,7 +32,7 @@ impl Identified {
     pub fn register<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
         check_context()?;
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;
-        note.set(identify(hook.to_ref(), true)?);
+        set_hook(&mut note, identify(hook.to_ref(), true)?);
         Ok(Self(Some(note)))
     }
 }

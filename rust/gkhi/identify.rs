@@ -20,12 +20,13 @@ use crate::hook_entry::HookEntry;
 use crate::name::is_name;
 use crate::name::is_reserved;
 use crate::raw::locks::lock_files;
+use crate::raw::note::HookId;
 use crate::raw::publisher::publisher_of;
 use crate::registry::with;
 use crate::waiting::finish_change;
 
 /// Makes a hook known; `typed` says that it was defined in Rust. Returns its number.
-pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<usize, Error> {
+pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     check_context()?;
     let name = hook.name().ok_or(Error::BadName)?;
     if !is_name(name) || is_reserved(name) {
@@ -58,7 +59,8 @@ pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<usize, Error> {
                 .as_ref()
                 .and_then(|root| root.dir().subdir(name).ok()),
         };
-        Ok(registry.table.identify(hook.is_exclusive(), entry)?)
+        let id = registry.table.identify(hook.is_exclusive(), entry)?;
+        Ok(HookId(id))
     })
 }
 

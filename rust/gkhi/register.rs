@@ -24,10 +24,10 @@ use crate::debugfs_nodes;
 use crate::error::Error;
 use crate::exit_entry::ExitEntry;
 use crate::exit_entry::Kept;
-use crate::handle::ExitId;
 use crate::hook_entry::HookEntry;
 use crate::name::is_name;
 use crate::raw::locks::lock_files;
+use crate::raw::note::ExitId;
 use crate::registry::with;
 
 /// What a Rust exit was compiled for.
@@ -71,8 +71,8 @@ fn fits(shape: &Shape, entry: &HookEntry) -> bool {
         && rest.is_some_and(|r| r.is_empty() || r.starts_with(b",") || shape.params.is_empty())
 }
 
-/// Registers an exit. Returns its number.
-pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
+/// Registers an exit. Returns its number and what it counts in.
+pub(crate) fn register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
     check_context()?;
     if !is_name(new.name) {
         return Err(Error::BadName);
@@ -111,7 +111,7 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
             owner: ModuleName::of(new.origin),
             params: new.params,
             node: Arc::new(node, GFP_KERNEL)?,
-            counters,
+            counters: counters.clone(),
             parts: new.parts,
             readers: hook.body.publisher.readers().clone(),
             quiet: true,
@@ -128,7 +128,7 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<ExitId, Error> {
         if let Some(exit) = registry.table.exit_mut(id) {
             exit.body.file = file;
         }
-        Ok(ExitId(id))
+        Ok((ExitId(id), counters))
     })
 }
 

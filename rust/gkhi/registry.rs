@@ -21,7 +21,6 @@ use crate::bookkeeping::Exit;
 use crate::bookkeeping::Hook;
 use crate::bookkeeping::Hooks;
 use crate::debugfs_nodes::Root;
-use crate::handle::ExitId;
 use crate::handle::Handle;
 use crate::hook_entry::HookEntry;
 use crate::leaving::Leaving;
@@ -89,15 +88,4 @@ pub(crate) fn is_armed(handle: Handle) -> bool {
 /// How many exits are registered.
 pub(crate) fn count() -> usize {
     with(|registry| registry.table.len())
-}
-
-/// How often an exit has been called.
-pub(crate) fn hits(id: ExitId) -> usize {
-    let hits = |registry: &mut Registry| {
-        registry
-            .table
-            .exit_mut(id.0)
-            .map(|e| e.body.counters.hits())
-    };
-    with(hits).unwrap_or(0)
 }

@@ -17,10 +17,10 @@ use crate::bookkeeping::Exit;
 use crate::bookkeeping::Hook;
 use crate::change::apply;
 use crate::error::Error;
-use crate::handle::ExitId;
 use crate::identify::delete_where;
 use crate::leaving::Leaving;
 use crate::leaving::Stage;
+use crate::raw::note::ExitId;
 use crate::registry::with;
 use crate::settle::drop_left;
 

@@ -267,6 +267,20 @@ mod suite {
     }
 
     #[test]
+    fn an_exit_is_looked_at_without_the_lock() -> Result {
+        let _hook = Identified::register(&SUM)?;
+        let exit = Registered::<Sum>::builder(c"exit").register_exit(Digit(1))?;
+        fire(1);
+        // Whoever took this lock now would wait for ever.
+        let guard = crate::registry::lock();
+        assert!(exit.is_armed() && exit.hits() == 1);
+        drop(guard);
+        exit.disarm()?;
+        assert!(!exit.is_armed());
+        Ok(())
+    }
+
+    #[test]
     fn conditions_hold() -> Result {
         let _ask = Identified::register(&ASK)?;
         let _bare = Identified::register(&BARE)?;

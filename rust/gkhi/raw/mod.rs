@@ -4,4 +4,5 @@
 
 pub(crate) mod exit;
 pub(crate) mod locks;
+pub(crate) mod note;
 pub(crate) mod publisher;

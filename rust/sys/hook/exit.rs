@@ -6,7 +6,9 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering;
 
 use kernel::bindings;
@@ -53,6 +55,12 @@ pub struct Counters {
     left: PerCpuCounter,
     stops: PerCpuCounter,
     counts_left: bool,
+    /// Whether the registry has armed it.
+    armed: AtomicBool,
+    /// How many [`Exit`]s of it the registry has put into use one after another, and how many of them are spent: the one
+    /// that is in use is spent if these are the same.
+    used: AtomicUsize,
+    spent: AtomicUsize,
 }
 
 /// No call of an exit was going on, when so many had begun.
@@ -69,7 +77,26 @@ impl Counters {
             left: PerCpuCounter::new()?,
             stops: PerCpuCounter::new()?,
             counts_left: parts.counts_left,
+            armed: AtomicBool::new(false),
+            used: AtomicUsize::new(1),
+            spent: AtomicUsize::new(0),
         })
+    }
+
+    /// Whether the exit is armed, and has not disarmed itself. Context: any.
+    pub fn is_armed(&self) -> bool {
+        let is_spent = self.spent.load(Ordering::Acquire) == self.used.load(Ordering::Acquire);
+        self.armed.load(Ordering::Acquire) && !is_spent
+    }
+
+    /// The registry has armed it, or disarmed it.
+    pub fn set_armed(&self, armed: bool) {
+        self.armed.store(armed, Ordering::Release);
+    }
+
+    /// The registry has replaced an [`Exit`] that was spent.
+    pub fn note_renewed(&self) {
+        self.used.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Calls by the site itself, when it was the only armed exit.
@@ -283,7 +310,11 @@ impl Exit {
     /// It is not called any more, by whatever still has it. False if that was so before.
     pub fn spend(&self) -> bool {
         let old = self.function().swap(skip as *mut c_void, Ordering::AcqRel);
-        old != skip as *mut c_void
+        let spent = old != skip as *mut c_void;
+        if spent {
+            self.counters.spent.fetch_add(1, Ordering::AcqRel);
+        }
+        spent
     }
 }
 

@@ -8,6 +8,9 @@ use core::ptr::NonNull;
 
 use kernel::bindings;
 use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use super::Counters;
 
 /// What the registry is to do later; made before, so that nothing has to be allocated then.
 ///
@@ -18,11 +21,12 @@ use kernel::prelude::*;
 pub struct Note {
     raw: bindings::ferro_hook_note,
     what: usize,
+    counters: Option<Arc<Counters>>,
 }
 
-// SAFETY: Nobody but C code touches `raw`, after the note has been handed over.
+// SAFETY: `raw` is only used by `hook.c`, between `defer()` and `of()`, when nobody else has the note; the rest may be sent.
 unsafe impl Send for Note {}
-// SAFETY: As above.
+// SAFETY: A shared note gives away the number and the counters, which are made for any number of tasks, and not `raw`.
 unsafe impl Sync for Note {}
 
 impl Note {
@@ -33,13 +37,24 @@ impl Note {
             // SAFETY: Zeroes are a list's node and a work item that nobody uses yet.
             raw: unsafe { core::mem::zeroed() },
             what: 0,
+            counters: None,
         };
         Ok(KBox::new(note, GFP_KERNEL)?)
     }
 
-    /// Says what it is about.
-    pub fn set(&mut self, what: usize) {
+    /// Says what it is about: the registry takes that away when the note has been handed over. Nothing has the number 0.
+    ///
+    /// # Safety
+    ///
+    /// `what` is the number of an exit or a hook that nobody but the owner of this note relies on.
+    pub unsafe fn set(&mut self, what: usize, counters: Option<Arc<Counters>>) {
         self.what = what;
+        self.counters = counters;
+    }
+
+    /// What the exit counts in, if it is about one. They are here since a note can be handed over where nothing can be freed.
+    pub fn counters(&self) -> Option<&Counters> {
+        self.counters.as_deref()
     }
 
     /// The number.
@@ -50,7 +65,8 @@ impl Note {
     /// Has the registry called with it, soon, from a work queue. Context: any, NMI included.
     pub fn defer(self: KBox<Self>) {
         let note = KBox::into_raw(self);
-        // SAFETY: It is ours, and comes back by `of()`.
+        // SAFETY: The box has just been given up, so that nobody else uses the note; `raw`, its first field, is zero as a new
+        // node has to be. `hook.c` passes it to `ferro_hook_late()` once, which takes the box back with `of()`.
         unsafe { bindings::ferro_hook_defer(note.cast()) };
     }
 
@@ -60,7 +76,8 @@ impl Note {
     ///
     /// `raw` is what `ferro_hook_late()` was called with, and is not used otherwise.
     pub unsafe fn of(raw: NonNull<bindings::ferro_hook_note>) -> KBox<Self> {
-        // SAFETY: By the rules of this function it is from `defer()`; `raw` comes first.
+        // SAFETY: `ferro_hook_late()` gets what `defer()` has handed over, which was a box of this type, whose first field is
+        // `raw`; the caller guarantees that nobody else has it.
         unsafe { KBox::from_raw(raw.as_ptr().cast()) }
     }
 }
