@@ -10,16 +10,15 @@
 #include <linux/compiler.h>
 #include <linux/cpumask.h>
 #include <linux/export.h>
-#include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/klog.h>
 #include <linux/module.h>
-#include <linux/notifier.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 #include <linux/sprintf.h>
 
+#include "../../rust/sys/code/module_going.h"
 #include "context.h"
 
 DEFINE_MUTEX(klog_rust_mutex);
@@ -114,22 +113,7 @@ void klog_printk(const char *fmt, ...)
 }
 EXPORT_SYMBOL_GPL(klog_printk);
 
-static int module_event(struct notifier_block *nb, unsigned long state, void *mod)
-{
-	if (state == MODULE_STATE_GOING)
-		ferro_klog_module_going(mod);
-	return NOTIFY_DONE;
-}
-
-static struct notifier_block module_nb = {
-	.notifier_call = module_event,
-};
-
-static int __init klog_init(void)
-{
-	return register_module_notifier(&module_nb);
-}
-early_initcall(klog_init);
+DEFINE_MODULE_GOING(ferro_klog_going, ferro_klog_module_going, 0);
 
 /* Defined in Rust. */
 EXPORT_SYMBOL_GPL(ferro_klog_active);

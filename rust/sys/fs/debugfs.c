@@ -5,12 +5,11 @@
 #include <linux/cleanup.h>
 #include <linux/export.h>
 #include <linux/fs.h>
-#include <linux/init.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
-#include <linux/notifier.h>
 #include <linux/rcupdate.h>
 
+#include "../code/module_going.h"
 #include "debugfs.h"
 
 DEFINE_MUTEX(ferro_debugfs_lock);
@@ -30,19 +29,4 @@ bool ferro_fops_owner_is_right(const void *operations)
 }
 EXPORT_SYMBOL_GPL(ferro_fops_owner_is_right);
 
-static int module_event(struct notifier_block *nb, unsigned long state, void *mod)
-{
-	if (state == MODULE_STATE_GOING)
-		ferro_debugfs_module_going(mod);
-	return NOTIFY_DONE;
-}
-
-static struct notifier_block module_nb = {
-	.notifier_call = module_event,
-};
-
-static int __init ferro_debugfs_init(void)
-{
-	return register_module_notifier(&module_nb);
-}
-early_initcall(ferro_debugfs_init);
+DEFINE_MODULE_GOING(ferro_debugfs_going, ferro_debugfs_module_going, 0);

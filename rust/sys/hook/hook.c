@@ -9,7 +9,6 @@
 #include <linux/kallsyms.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
-#include <linux/notifier.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/task_stack.h>
 #include <linux/slab.h>
@@ -18,6 +17,7 @@
 #include <linux/workqueue.h>
 #include <asm/sections.h>
 
+#include "../code/module_going.h"
 #include "hook.h"
 
 DEFINE_MUTEX(ferro_hook_files_lock);
@@ -266,21 +266,5 @@ static int __init debugfs_ready(void)
 }
 fs_initcall(debugfs_ready);
 
-static int module_event(struct notifier_block *nb, unsigned long state, void *mod)
-{
-	if (state == MODULE_STATE_GOING)
-		ferro_hook_module_going(mod);
-	return NOTIFY_DONE;
-}
-
-static struct notifier_block module_nb = {
-	.notifier_call = module_event,
-	/* Before jump labels forget the sites and all others that may fire a hook; after what was deferred (deferred.c). */
-	.priority = INT_MAX - 1,
-};
-
-static int __init hook_init(void)
-{
-	return register_module_notifier(&module_nb);
-}
-early_initcall(hook_init);
+/* Before jump labels forget the sites and all others that may fire a hook; after what was deferred (deferred.c). */
+DEFINE_MODULE_GOING(ferro_hook_going, ferro_hook_module_going, INT_MAX - 1);

@@ -7,18 +7,17 @@
 #include <linux/atomic.h>
 #include <linux/build_bug.h>
 #include <linux/export.h>
-#include <linux/init.h>
 #include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/kprobes.h>
 #include <linux/llist.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
-#include <linux/notifier.h>
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/workqueue.h>
 
+#include "../code/module_going.h"
 #include "deferred.h"
 
 /* The list of tracepoint.rs. */
@@ -87,37 +86,16 @@ static void wait_for_all(void)
 }
 
 /* What the module deferred as it should is done before anybody looks for what it has forgotten. */
-static int going_first(struct notifier_block *nb, unsigned long state, void *mod)
+static void going_first(struct module *mod)
 {
-	if (state == MODULE_STATE_GOING)
-		wait_for_all();
-	return NOTIFY_DONE;
+	wait_for_all();
 }
+DEFINE_MODULE_GOING(ferro_deferred_first, going_first, INT_MAX);
 
 /* Nothing of the module is called any more, and so it defers nothing more. */
-static int going_last(struct notifier_block *nb, unsigned long state, void *mod)
+static void going_last(struct module *mod)
 {
-	if (state == MODULE_STATE_GOING) {
-		ferro_tracepoints_going(mod);
-		wait_for_all();
-	}
-	return NOTIFY_DONE;
+	ferro_tracepoints_going(mod);
+	wait_for_all();
 }
-
-static struct notifier_block first = {
-	.notifier_call = going_first,
-	.priority = INT_MAX,
-};
-
-static struct notifier_block last = {
-	.notifier_call = going_last,
-	.priority = INT_MIN,
-};
-
-static int __init deferred_init(void)
-{
-	int err = register_module_notifier(&first);
-
-	return err ?: register_module_notifier(&last);
-}
-early_initcall(deferred_init);
+DEFINE_MODULE_GOING(ferro_deferred_last, going_last, INT_MIN);

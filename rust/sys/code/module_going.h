@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * For C halves that clear up after modules.
+ */
+#ifndef _FERROTRACE_SYS_MODULE_GOING_H
+#define _FERROTRACE_SYS_MODULE_GOING_H
+
+#include <linux/init.h>
+#include <linux/module.h>
+#include <linux/notifier.h>
+
+/*
+ * Has @function called with each module that goes, from boot on; of several, those with a greater @order first. @name is for
+ * the initcall, and ours in the whole kernel.
+ */
+#define DEFINE_MODULE_GOING(name, function, order)						\
+	static int name##_event(struct notifier_block *nb, unsigned long state, void *mod)	\
+	{											\
+		if (state == MODULE_STATE_GOING)						\
+			function(mod);								\
+		return NOTIFY_DONE;								\
+	}											\
+	static struct notifier_block name##_nb = {						\
+		.notifier_call = name##_event,							\
+		.priority = order,								\
+	};											\
+	static int __init name##_init(void)							\
+	{											\
+		return register_module_notifier(&name##_nb);					\
+	}											\
+	early_initcall(name##_init)
+
+#endif /* _FERROTRACE_SYS_MODULE_GOING_H */
