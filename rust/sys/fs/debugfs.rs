@@ -7,6 +7,7 @@
 //!
 //! Contexts: process. Locks: `files()`, which is not held while a file is made or removed.
 
+use core::ops::Deref;
 use core::ptr::NonNull;
 
 use kernel::bindings;
@@ -26,7 +27,7 @@ use crate::sync::mutex::StaticMutex;
 /// A directory, removed with all that is in it when it is dropped, and so are its subdirectories.
 ///
 /// A subdirectory keeps the directory that it is in: that is removed after it.
-pub struct Dir(Arc<Made>);
+pub struct Dir(DirRef);
 
 /// A directory that has been made.
 ///
@@ -36,7 +37,7 @@ pub struct Dir(Arc<Made>);
 struct Made {
     dentry: Dentry,
     // Dropped after this directory has been removed.
-    _parent: Option<Arc<Made>>,
+    _parent: DirRef,
 }
 
 impl Drop for Made {
@@ -52,23 +53,20 @@ impl Dir {
     ///
     /// Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM if debugfs is switched off.
     pub fn new(name: &CStr) -> Result<Self> {
-        Self::make(name, None)
+        Self::make(name, DirRef::ROOT)
     }
 
     /// Makes a directory in this one.
     ///
     /// Errors: as for [`Dir::new`].
     pub fn subdir(&self, name: &CStr) -> Result<Self> {
-        Self::make(name, Some(self.0.clone()))
+        Self::make(name, self.to_ref())
     }
 
-    fn make(name: &CStr, parent: Option<Arc<Made>>) -> Result<Self> {
-        let parent_dentry = parent
-            .as_ref()
-            .map_or(core::ptr::null_mut(), |parent| parent.dentry.as_ptr());
-        // SAFETY: The name is a string; NULL is the root, and another directory is there as long as `parent`.
+    fn make(name: &CStr, parent: DirRef) -> Result<Self> {
+        // SAFETY: The name is a string; `parent` is NULL, the root, or another `Dir`, which is there as long as this reference.
         let dir = from_err_ptr(unsafe {
-            bindings::debugfs_create_dir(name.as_char_ptr(), parent_dentry)
+            bindings::debugfs_create_dir(name.as_char_ptr(), parent.as_ptr())
         })?;
         let dentry = NonNull::new(dir).ok_or(ENOMEM)?;
         // INVARIANT: Just made, in a directory that cannot go.
@@ -77,34 +75,21 @@ impl Dir {
             dentry: unsafe { Dentry::get(dentry) },
             _parent: parent,
         };
-        Ok(Self(Arc::new(made, GFP_KERNEL)?))
-    }
-
-    /// For the C side. Valid as long as the object.
-    pub fn as_ptr(&self) -> *mut bindings::dentry {
-        self.0.dentry.as_ptr()
+        Ok(Self(DirRef(Parent::Own(Arc::new(made, GFP_KERNEL)?))))
     }
 
     /// The directory, for whoever makes files in it. It is removed when the last such reference has gone, too.
     pub fn to_ref(&self) -> DirRef {
-        DirRef(Parent::Own(self.0.clone()))
+        self.0.clone()
     }
+}
 
-    /// Makes a file of an object, which the file keeps.
-    ///
-    /// The operations of a file must not make or remove files in the directory that it is in: while the file is
-    /// removed, debugfs waits for them with the directory locked.
-    ///
-    /// Errors: as for [`Dir::new`], and -EINVAL if the table says that it belongs to another module than the one whose
-    /// code it has.
-    pub fn file<T: FileOps>(
-        &self,
-        name: &CStr,
-        mode: u16,
-        table: &'static FileTable<T>,
-        object: ARef<T>,
-    ) -> Result<File<T>> {
-        File::new(self.as_ptr(), name, mode, table, object)
+/// To make files in it.
+impl Deref for Dir {
+    type Target = DirRef;
+
+    fn deref(&self) -> &DirRef {
+        &self.0
     }
 }
 
@@ -135,10 +120,22 @@ impl DirRef {
         }))
     }
 
+    /// For the C side: NULL for the root. Valid as long as the object, but the directory may have been removed.
+    pub fn as_ptr(&self) -> *mut bindings::dentry {
+        match &self.0 {
+            Parent::Root => core::ptr::null_mut(),
+            Parent::Own(made) => made.dentry.as_ptr(),
+            Parent::Others(dentry) => dentry.as_ptr(),
+        }
+    }
+
     /// Makes a file of an object, which the file keeps.
     ///
-    /// Errors: as for [`Dir::file`], and -ENOENT if the directory has been removed or debugfs is not there
-    /// yet.
+    /// The operations of a file must not make or remove files in the directory that it is in: while the file is
+    /// removed, debugfs waits for them with the directory locked.
+    ///
+    /// Errors: as for [`Dir::new`]; -EINVAL if the table says that it belongs to another module than the one whose code it
+    /// has; -ENOENT if the directory has been removed or debugfs is not there yet.
     pub fn file<T: FileOps>(
         &self,
         name: &CStr,
@@ -146,12 +143,41 @@ impl DirRef {
         table: &'static FileTable<T>,
         object: ARef<T>,
     ) -> Result<File<T>> {
-        let dir = match &self.0 {
-            Parent::Root => core::ptr::null_mut(),
-            Parent::Own(made) => made.dentry.as_ptr(),
-            Parent::Others(dentry) => dentry.as_ptr(),
+        let owner = table.owner();
+        // SAFETY: A table is a `struct file_operations`, which stays: it is a static.
+        if !unsafe { bindings::ferro_fops_owner_is_right(table.as_ptr().cast()) } {
+            return Err(EINVAL);
+        }
+        let (name, mode) = (name.as_char_ptr(), mode & 0o7777);
+        let (dir, fops) = (self.as_ptr(), table.as_ptr());
+        let data = core::ptr::from_ref::<T>(&object).cast_mut().cast();
+        // SAFETY: The name is a string; `dir` is a directory that stays during the call or has been removed, or NULL, the root.
+        // The object is of the table's type. debugfs lets nobody open the file any more once it has been removed, which `File`
+        // does before it gives up the object.
+        let dentry = from_err_ptr(unsafe {
+            if T::MAPPABLE {
+                // An open file has a count of the object, so its operations need no protection
+                // against removal, and those that the protecting ones do not forward work.
+                bindings::debugfs_create_file_unsafe(name, mode, dir, data, fops)
+            } else {
+                let aux = core::ptr::null();
+                bindings::debugfs_create_file_full(name, mode, dir, data, aux, fops)
+            }
+        })?;
+        let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
+        let file = File {
+            // SAFETY: The file has just been made. Its directory stays, so that nobody else can have removed it.
+            dentry: unsafe { Dentry::get(dentry) },
+            _object: object,
         };
-        File::new(dir, name, mode, table, object)
+        if file._object.size() > 0 {
+            file.dentry.set_size(file._object.size());
+        }
+        if !owner.is_null() {
+            // Should it fail, the file goes again.
+            files().push(Listed { dentry, owner }, GFP_KERNEL)?;
+        }
+        Ok(file)
     }
 }
 
@@ -194,51 +220,6 @@ extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
 pub struct File<T: FileOps> {
     dentry: Dentry,
     _object: ARef<T>,
-}
-
-impl<T: FileOps> File<T> {
-    /// `dir` is a directory of debugfs that stays during the call or has been removed, or NULL.
-    fn new(
-        dir: *mut bindings::dentry,
-        name: &CStr,
-        mode: u16,
-        table: &'static FileTable<T>,
-        object: ARef<T>,
-    ) -> Result<Self> {
-        let owner = table.owner();
-        // SAFETY: A table is such a structure.
-        if !unsafe { bindings::ferro_fops_owner_is_right(table.as_ptr().cast()) } {
-            return Err(EINVAL);
-        }
-        let (name, mode) = (name.as_char_ptr(), mode & 0o7777);
-        let data = core::ptr::from_ref::<T>(&object).cast_mut().cast();
-        // SAFETY: The object is of the table's type. debugfs lets nobody open the file any more
-        // once it has been removed, which `File` does before it gives up the object.
-        let dentry = from_err_ptr(unsafe {
-            if T::MAPPABLE {
-                // An open file has a count of the object, so its operations need no protection
-                // against removal, and those that the protecting ones do not forward work.
-                bindings::debugfs_create_file_unsafe(name, mode, dir, data, table.as_ptr())
-            } else {
-                let aux = core::ptr::null();
-                bindings::debugfs_create_file_full(name, mode, dir, data, aux, table.as_ptr())
-            }
-        })?;
-        let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
-        let file = Self {
-            // SAFETY: The file has just been made. Its directory stays, so that nobody else can have removed it.
-            dentry: unsafe { Dentry::get(dentry) },
-            _object: object,
-        };
-        if file._object.size() > 0 {
-            file.dentry.set_size(file._object.size());
-        }
-        if !owner.is_null() {
-            // Should it fail, the file goes again.
-            files().push(Listed { dentry, owner }, GFP_KERNEL)?;
-        }
-        Ok(file)
-    }
 }
 
 /// Gives a file of debugfs another name in its directory.

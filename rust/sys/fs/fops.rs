@@ -110,7 +110,7 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
 }
 
 /// A small file with a value in it, for [`Shared`] objects: safe to implement, since
-/// [`Dir::file`](crate::fs::debugfs::Dir::file) sees to it that file and object fit together.
+/// [`DirRef::file`](crate::fs::debugfs::DirRef::file) sees to it that file and object fit together.
 pub trait NodeOps: Send + Sync + Sized + 'static {
     /// What a file that is being opened has instead of this value, if anything: what can change between two
     /// reads has to be the same for a reader that takes it piece by piece.
@@ -127,7 +127,7 @@ pub trait NodeOps: Send + Sync + Sized + 'static {
     }
 }
 
-// SAFETY: `Dir::file()` is the only way to make a file with such a table, and its data is the object.
+// SAFETY: `DirRef::file()` is the only way to make a file with such a table, and its data is the object.
 unsafe impl<T: NodeOps> FileOps for Shared<T> {
     const SEEKABLE: bool = true;
 
