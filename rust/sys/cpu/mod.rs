@@ -132,21 +132,30 @@ impl Drop for IrqsSection {
     }
 }
 
-/// The interrupt flag of x86, where nobody wants to know when it changes.
-#[cfg(all(
-    CONFIG_X86_64,
-    not(CONFIG_UML),
-    not(CONFIG_PARAVIRT_XXL),
-    not(CONFIG_TRACE_IRQFLAGS),
-    not(CONFIG_DEBUG_IRQFLAGS)
-))]
+/// The interrupt flag of this CPU.
 mod irqs {
     use core::arch::asm;
     use kernel::bindings;
 
+    /// Whether it is that of x86, and nobody wants to know when it changes.
+    const PLAIN: bool = cfg!(all(
+        CONFIG_X86_64,
+        not(CONFIG_UML),
+        not(CONFIG_PARAVIRT_XXL),
+        not(CONFIG_TRACE_IRQFLAGS),
+        not(CONFIG_DEBUG_IRQFLAGS)
+    ));
+
+    /// RFLAGS.IF.
+    const IF: usize = 1 << 9;
+
     /// Returns the flags and turns interrupts off.
     #[inline(always)]
     pub(super) fn save() -> usize {
+        if !PLAIN {
+            // SAFETY: What this turns off, `restore()` turns on.
+            return unsafe { bindings::ferro_local_irq_save() };
+        }
         let flags;
         // SAFETY: What this turns off, `restore()` turns on. Also a barrier for the compiler.
         unsafe { asm!("pushfq", "pop {flags}", "cli", flags = out(reg) flags) };
@@ -156,33 +165,13 @@ mod irqs {
     /// Turns interrupts on if they were.
     #[inline(always)]
     pub(super) fn restore(flags: usize) {
-        if flags & (1 << bindings::X86_EFLAGS_IF_BIT) != 0 {
-            // SAFETY: `flags` comes from `save()` on this CPU. Also a barrier for the compiler.
+        if !PLAIN {
+            // SAFETY: `flags` comes from `save()` on this CPU.
+            unsafe { bindings::ferro_local_irq_restore(flags) }
+        } else if flags & IF != 0 {
+            // SAFETY: They were on when `save()` was called, on this CPU. Also a barrier for the compiler.
             unsafe { asm!("sti", options(nostack)) };
         }
-    }
-}
-
-#[cfg(not(all(
-    CONFIG_X86_64,
-    not(CONFIG_UML),
-    not(CONFIG_PARAVIRT_XXL),
-    not(CONFIG_TRACE_IRQFLAGS),
-    not(CONFIG_DEBUG_IRQFLAGS)
-)))]
-mod irqs {
-    use kernel::bindings;
-
-    #[inline(always)]
-    pub(super) fn save() -> usize {
-        // SAFETY: What this turns off, `restore()` turns on.
-        unsafe { bindings::ferro_local_irq_save() }
-    }
-
-    #[inline(always)]
-    pub(super) fn restore(flags: usize) {
-        // SAFETY: `flags` comes from `save()` on this CPU.
-        unsafe { bindings::ferro_local_irq_restore(flags) }
     }
 }
 
