@@ -136,6 +136,8 @@ bool ferro_is_bug(unsigned long addr)
 
 bool ferro_is_decoded_on_fault(unsigned long addr)
 {
+	/* A module's table goes with it. */
+	guard(rcu)();
 	return ex_get_fixup_type(addr) == EX_TYPE_ZEROPAD;
 }
 
