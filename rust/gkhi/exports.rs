@@ -41,7 +41,7 @@ fn errno(result: Result<(), Error>) -> c_int {
 unsafe extern "C" fn gkh_register(record: *mut bindings::gkh_record) -> c_int {
     // SAFETY: By the rules of this function.
     errno(unsafe { register(record) }.map(|id| {
-        // SAFETY: It is not NULL, or it would not have been registered. The field is the registry's.
+        // SAFETY: It is not NULL, or it would not have been registered, and so a record. Only the registry uses the field.
         unsafe { (*record).id = id.0 };
     }))
 }
@@ -53,7 +53,7 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     if pointer.is_null() {
         return Err(Error::Missing);
     }
-    // SAFETY: By the rules of this function.
+    // SAFETY: It is not NULL, and so a record, by what the caller guarantees; C code does not change it during this call.
     let record = unsafe { pointer.read() };
     let function = record.exit.ok_or(Error::Missing)?;
     if record.hook.is_null() || record.name.is_null() {
@@ -121,7 +121,8 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
     }
     let limit = registry::count();
     while let Some(record) = next {
-        // SAFETY: By the rules of this function.
+        // SAFETY: It is not NULL, and so a record of the list that the caller guarantees: it stays until it has been
+        // deregistered, and others only read it meanwhile.
         let (id, following) = unsafe { (record.as_ref().id, record.as_ref().next) };
         if id == 0 {
             return Err(Error::Unregistered);
@@ -138,7 +139,8 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
     if op == Op::Deregister {
         let mut next = NonNull::new(list);
         while let Some(mut record) = next {
-            // SAFETY: By the rules of this function; it was walked before.
+            // SAFETY: It is in the list that was walked above, whose records the caller has for this call. What is deregistered
+            // is no longer the registry's, so that nobody else uses it.
             let record = unsafe { record.as_mut() };
             record.id = 0;
             next = NonNull::new(record.next);
@@ -179,7 +181,8 @@ unsafe extern "C" fn gkh_deregister(list: *mut bindings::gkh_record) -> c_int {
 /// `hook` is NULL, or from DEFINE_GKHOOK() and keeps the rules of the header.
 #[export]
 unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
-    // SAFETY: By the rules of this function; when its module goes the registry forgets it before.
+    // SAFETY: The caller guarantees that it is from DEFINE_GKHOOK(), a static whose description does not change. When its module
+    // goes, the registry has forgotten it before (`ferro_hook_module_going()`).
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(
         hook.ok_or(Error::Missing)
@@ -192,7 +195,8 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
 /// As for [`gkh_identify`].
 #[export]
 unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that it is from DEFINE_GKHOOK(), a static, which stays during this call; this reference goes
+    // with it.
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(hook.ok_or(Error::Missing).and_then(identify::delete))
 }
@@ -215,7 +219,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
     if record.is_null() {
         return false;
     }
-    // SAFETY: By the rules of this function.
+    // SAFETY: It is not NULL, and so a record, by what the caller guarantees.
     let id = unsafe { (*record).id };
     let record = record.addr();
     registry::is_armed(Handle { id, record })
@@ -256,7 +260,7 @@ extern "C" fn ferro_hook_debugfs() {
 #[export]
 unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
     if let Some(module) = NonNull::new(module.cast_mut()) {
-        // SAFETY: It is there during this call.
+        // SAFETY: The module notifier passes a module that is going, which it is not freed before this has returned.
         release::module_going(unsafe { &Module::new(module) });
     }
 }

@@ -41,7 +41,7 @@ pub struct Symbol {
 
 /// The address of a symbol: of the kernel, of a module, or of a module in the form `module:name`.
 pub fn lookup_name(name: &CStr) -> Option<usize> {
-    // SAFETY: A string that ends in 0.
+    // SAFETY: A `CStr` ends in 0, and stays during the call, which only compares it with names.
     let addr = unsafe { bindings::kallsyms_lookup_name(name.as_char_ptr()) };
     (addr != 0).then_some(addr as usize)
 }
@@ -50,7 +50,7 @@ pub fn lookup_name(name: &CStr) -> Option<usize> {
 pub fn symbol_of(addr: usize) -> Option<Symbol> {
     let mut size: c_ulong = 0;
     let mut offset: c_ulong = 0;
-    // SAFETY: Both are there to be written.
+    // SAFETY: Both pointers are to variables of this function, of the type that is written; any address can be looked up.
     let found =
         unsafe { bindings::kallsyms_lookup_size_offset(addr, &raw mut size, &raw mut offset) };
     (found != 0).then(|| Symbol {
@@ -62,7 +62,7 @@ pub fn symbol_of(addr: usize) -> Option<Symbol> {
 
 /// The name of the symbol that an address of code is in.
 pub fn name_of(addr: usize, to: &mut [u8; NAME_LEN]) -> Option<&CStr> {
-    // SAFETY: As much room as any name needs.
+    // SAFETY: `to` has the KSYM_NAME_LEN bytes that this may write, by its type; any address can be looked up.
     let result = unsafe { bindings::lookup_symbol_name(addr, to.as_mut_ptr().cast()) };
     to_result(result).ok()?;
     CStr::from_bytes_until_nul(to).ok()
@@ -71,7 +71,7 @@ pub fn name_of(addr: usize, to: &mut [u8; NAME_LEN]) -> Option<&CStr> {
 /// Whether an address is code of the kernel's image, initialisation included as long as it is there.
 /// Context: any.
 pub fn is_core_text(addr: usize) -> bool {
-    // SAFETY: Takes any address.
+    // SAFETY: Compares the address with the limits of the image, and does not follow it.
     unsafe { bindings::core_kernel_text(addr) != 0 }
 }
 
@@ -106,10 +106,10 @@ impl From<NoOwner> for Gone {
 /// Finds whose code an address is in.
 pub fn owner(addr: usize) -> Result<Owner, NoOwner> {
     let mut module = core::ptr::null_mut();
-    // SAFETY: `module` is there to be written.
+    // SAFETY: `module` is a variable of this function; any address can be looked up, which `text.c` does under RCU.
     let result = unsafe { bindings::ferro_text_module_get(addr, &raw mut module) };
     match to_result(result) {
-        // INVARIANT: The reference is ours now.
+        // INVARIANT: If there is a module, `text.c` has taken a reference to it, which is ours now.
         Ok(()) => Ok(NonNull::new(module).map_or(Owner::Kernel, |m| Owner::Module(ModuleRef(m)))),
         Err(error) if error == ENOENT => Err(NoOwner::Going),
         Err(_) => Err(NoOwner::NotText),
@@ -134,15 +134,15 @@ pub enum ModuleState {
 /// Points to a module, and owns a reference to it.
 pub struct ModuleRef(NonNull<bindings::module>);
 
-// SAFETY: References to modules are counted for all CPUs.
+// SAFETY: The count of a module's references is changed atomically: it may be put by another task than the one that got it.
 unsafe impl Send for ModuleRef {}
-// SAFETY: Nothing of this changes the module.
+// SAFETY: What `&self` reads are words that others may change meanwhile, one load each: its state, and where its code is.
 unsafe impl Sync for ModuleRef {}
 
 impl ModuleRef {
     /// How far it is; it may go on at once.
     pub fn state(&self) -> ModuleState {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant this points to a module, which our reference keeps.
         match u32::try_from(unsafe { bindings::ferro_module_state(self.0.as_ptr()) }) {
             Ok(bindings::module_state_MODULE_STATE_LIVE) => ModuleState::Live,
             Ok(bindings::module_state_MODULE_STATE_COMING) => ModuleState::Coming,
@@ -152,14 +152,14 @@ impl ModuleRef {
 
     /// Whether an address is in its code that is freed after the initialisation.
     pub fn has_init_text(&self, addr: usize) -> bool {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant this points to a module, which our reference keeps; the address is only compared.
         unsafe { bindings::ferro_in_init_text(addr, self.0.as_ptr()) }
     }
 }
 
 impl Drop for ModuleRef {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant the reference is ours; it is put once, and `self` is not used after this.
         unsafe { bindings::ferro_module_put(self.0.as_ptr()) };
     }
 }
@@ -172,20 +172,21 @@ pub struct JumpLabelLock(NotThreadSafe);
 impl JumpLabelLock {
     /// Context: process; sleeps.
     pub fn new() -> Self {
-        // SAFETY: Undone by `drop()` in the same task, as the guard is not `Send`.
+        // SAFETY: A mutex may be taken in process context, which is this function's. `drop()` unlocks it in the same task, as the
+        // guard is not `Send`; one that is forgotten keeps it locked.
         unsafe { bindings::ferro_jump_label_lock() };
         Self(NotThreadSafe)
     }
 
     /// Whether a jump label patches one of the bytes from `start` to `last`.
     pub fn has_jump_label(&self, start: usize, last: usize) -> bool {
-        // SAFETY: The lock is held; takes any addresses.
+        // SAFETY: The tables of jump labels are walked with their lock held, as `self` says; the addresses are only compared.
         unsafe { bindings::ferro_jump_label_reserved(start, last) }
     }
 
     /// Whether a static call patches one of the bytes from `start` to `last`.
     pub fn has_static_call(&self, start: usize, last: usize) -> bool {
-        // SAFETY: Takes any addresses.
+        // SAFETY: The image's table stays, and a module's is walked with a reference to it; the addresses are only compared.
         unsafe { bindings::ferro_static_call_reserved(start, last) }
     }
 }
@@ -198,50 +199,50 @@ impl Default for JumpLabelLock {
 
 impl Drop for JumpLabelLock {
     fn drop(&mut self) {
-        // SAFETY: Pairs with `new()`.
+        // SAFETY: `new()` has locked it, in this task, and nobody has unlocked it: that is only done here.
         unsafe { bindings::ferro_jump_label_unlock() };
     }
 }
 
 /// Whether the instruction at an address is a `WARN()` or `BUG()`, which the trap finds by its address.
 pub fn is_bug(addr: usize) -> bool {
-    // SAFETY: Takes any address.
+    // SAFETY: The address is only compared with those in tables: the image's stays, modules' are walked under RCU.
     unsafe { bindings::ferro_is_bug(addr) }
 }
 
 /// Whether a fault of the instruction at an address is repaired by code that decodes the instruction where it is.
 pub fn is_decoded_on_fault(addr: usize) -> bool {
-    // SAFETY: Takes any address.
+    // SAFETY: The address is only compared with those in tables: the image's stays, and `text.c` holds RCU for modules'.
     unsafe { ferro_is_decoded_on_fault(addr) }
 }
 
 /// Whether the instruction at an address is one of those before a trap of kCFI, which the trap decodes.
 pub fn is_cfi_check(addr: usize) -> bool {
-    // SAFETY: Takes any address.
+    // SAFETY: The address is only compared with those in tables: the image's stays, modules' are walked under RCU.
     unsafe { ferro_is_cfi_check(addr) }
 }
 
 /// Whether a debugger has put a breakpoint at an address.
 pub fn is_kgdb_breakpoint(addr: usize) -> bool {
-    // SAFETY: Takes any address.
+    // SAFETY: The address is only compared with those in kgdb's table, which stays.
     unsafe { ferro_is_kgdb_breakpoint(addr) }
 }
 
 /// Whether an address is in the pages that the kernel shows to every process.
 pub fn in_gate_area(addr: usize) -> bool {
-    // SAFETY: Takes any address.
+    // SAFETY: The address is only compared with the limits of that area.
     unsafe { bindings::ferro_in_gate_area(addr) }
 }
 
 /// Whether ftrace patches the instruction at this address.
 pub fn is_ftrace_site(addr: usize) -> bool {
-    // SAFETY: Takes any addresses.
+    // SAFETY: ftrace compares the addresses with those of its records, under RCU.
     unsafe { bindings::ftrace_location_range(addr, addr) == addr as c_ulong }
 }
 
 /// Whether the bytes are an `ENDBR`, or the one that the kernel has made a NOP of.
 pub fn is_endbr(bytes: [u8; 4]) -> bool {
-    // SAFETY: Takes any number.
+    // SAFETY: Compares the number with those of the instructions, and uses nothing else.
     unsafe { bindings::ferro_is_endbr(u32::from_le_bytes(bytes)) }
 }
 
@@ -261,7 +262,8 @@ impl Description {
             module: [0; bindings::FERRO_MODULE_NAME_LEN as usize],
             offset: 0,
         };
-        // SAFETY: Both have the room that the function needs.
+        // SAFETY: By their types `name` has KSYM_NAME_LEN bytes and `module` MODULE_NAME_LEN, which `text.h` asks for; the offset
+        // is a word of ours; any address can be looked up, which `text.c` does under RCU.
         let found = unsafe {
             let module = new.module.as_mut_ptr().cast();
             bindings::ferro_describe(
@@ -310,6 +312,6 @@ impl fmt::Display for Shown {
 
 /// Whether who runs may see addresses of the kernel.
 pub fn shows_addresses() -> bool {
-    // SAFETY: No requirement in process context.
+    // SAFETY: Looks at the credentials of the current task, which nobody else replaces.
     unsafe { bindings::ferro_shows_addresses() }
 }

@@ -296,9 +296,10 @@ impl Exit {
     /// The parameters are those of its hook, which has no more than `N` if that is not the most that can be.
     #[inline(always)]
     pub(super) unsafe fn call<const N: usize>(&self, p: [c_ulong; super::PARAMS_MAX]) -> c_long {
-        // SAFETY: By the type invariant the word of `counters`.
+        // SAFETY: By the type invariant this is the per-CPU word of `counters`, which are there as long as `self`.
         unsafe { inc_this_cpu(self.chained) };
-        // SAFETY: By the type invariant it may be called with this; and by the rules of this function.
+        // SAFETY: `self` is live during this call, and by the type invariant its function may be called with it; the caller
+        // guarantees that the parameters are those of its hook, and that `N` is enough for them.
         unsafe { super::site::invoke::<N>(self.as_ptr(), p) }
     }
 
@@ -325,7 +326,8 @@ impl Exit {
 /// `exit` is what the exit was called with. Nothing that may go with the exit is used after this.
 #[inline(always)]
 pub(super) unsafe fn leave(exit: *const bindings::gkh_exit) {
-    // SAFETY: By the rules of this function, and as `raw` comes first. It stays until this has been counted.
+    // SAFETY: The caller guarantees that it is what an exit was called with: the `raw` of an `Exit`, which comes first. Its
+    // owner waits for this count before it drops it.
     unsafe { inc_this_cpu((*exit.cast::<Exit>()).left) };
 }
 
@@ -336,7 +338,8 @@ pub(super) unsafe fn leave(exit: *const bindings::gkh_exit) {
 /// `exit` is what the exit was called with.
 #[link_section = ".kprobes.text"]
 pub unsafe fn disarm_self(exit: *const bindings::gkh_exit) -> bool {
-    // SAFETY: By the rules of this function, and as `raw` comes first.
+    // SAFETY: The caller guarantees that it is what an exit was called with: the `raw` of an `Exit`, which comes first, and which
+    // stays as long as this call of it.
     let spent = unsafe { &*exit.cast::<Exit>() }.spend();
     if spent {
         super::tidy_later();
@@ -359,7 +362,7 @@ unsafe extern "C" fn skip(
     _: c_ulong,
 ) -> c_long {
     // It has been counted, by the hook or by a chain, but was not called.
-    // SAFETY: By the rules of this function.
+    // SAFETY: A site or a chain passes the `raw` of an `Exit`, which comes first, and which stays as long as this call.
     unsafe { &*exit.cast::<Exit>() }.counters.skipped.inc();
     0
 }
@@ -377,9 +380,10 @@ unsafe extern "C" fn irqs_off(
     p4: c_ulong,
 ) -> c_long {
     let _irqs = IrqsSection::new();
-    // SAFETY: By the rules of this function.
+    // SAFETY: A site or a chain passes the `raw` of an `Exit`, which comes first, and which stays as long as this call.
     let this = unsafe { &*exit.cast::<Exit>() };
-    // SAFETY: By the rules of this function and the invariant of `Exit`.
+    // SAFETY: By the invariant of `Exit` its `real` may be called as long as a site or a chain has it, as whoever called this
+    // does, with the parameters of the hook, which these are.
     unsafe { (this.real)(exit, p0, p1, p2, p3, p4) }
 }
 
@@ -404,17 +408,19 @@ unsafe extern "C" fn cpus_stopped(
     ///
     /// `call` is a `Call`.
     unsafe extern "C" fn run(call: *mut c_void) -> kernel::ffi::c_int {
-        // SAFETY: By the rules of this function; the caller waits and does not look.
+        // SAFETY: `call` is the one of `cpus_stopped()`, which waits in `ferro_stop_machine()` and does not use it as long. The
+        // stopper calls this once, on one CPU.
         let call = unsafe { &mut *call.cast::<Call>() };
         let [p0, p1, p2, p3, p4] = call.p;
-        // SAFETY: `cpus_stopped()` was called with an exit, which stays as long.
+        // SAFETY: `cpus_stopped()` was called with the `raw` of an `Exit`, and has not returned: that stays as long.
         let this = unsafe { &*call.exit.cast::<Exit>() };
         // It may have disarmed itself in a call for another CPU, while this one waited for its turn.
         if this.is_spent() {
             this.counters.skipped.inc();
             return 0;
         }
-        // SAFETY: `cpus_stopped()` was called with these; all CPUs but this one wait.
+        // SAFETY: By the invariant of `Exit` its `real` may be called as long as a site or a chain has it, as the caller of
+        // `cpus_stopped()` does, with the parameters of the hook, which that passed.
         call.answer = unsafe { (this.real)(call.exit, p0, p1, p2, p3, p4) };
         0
     }

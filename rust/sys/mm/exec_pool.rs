@@ -49,7 +49,8 @@ struct ExecPage(usize);
 impl ExecPage {
     /// Errors: -ENOMEM.
     fn new() -> Result<Self> {
-        // SAFETY: No requirement.
+        // SAFETY: It takes nothing from us, and returns NULL or a page that nobody else has. It sleeps, as this function's
+        // context allows.
         let page = unsafe { bindings::ferro_exec_page_alloc() };
         if page.is_null() {
             return Err(ENOMEM);
@@ -60,7 +61,8 @@ impl ExecPage {
 
 impl Drop for ExecPage {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant the page is from `ferro_exec_page_alloc()` and only ours, so that it is freed once. Nobody
+        // executes there: it has no slot that is in use, and `ferro_exec_pool_reclaim()` has waited for those that were.
         unsafe { bindings::ferro_exec_page_free(core::ptr::without_provenance_mut(self.0)) };
     }
 }
@@ -182,13 +184,14 @@ impl Pool {
             self.grace_period |= class.begin();
         }
         if self.grace_period {
-            // SAFETY: The last call is over, as no grace period is going on.
+            // SAFETY: The callback's head must not be queued twice. `grace_period`, which the pool's mutex protects, was clear:
+            // it is set until `ferro_exec_pool_reclaim()` clears it, after the callback, so that the head is free.
             unsafe { bindings::ferro_exec_pool_call() };
         }
     }
 }
 
-// SAFETY: The mutex is defined for this, with `DEFINE_MUTEX()`.
+// SAFETY: `text.c` makes it with `DEFINE_MUTEX()`, and nobody but this pool uses it.
 static POOL: StaticMutex<Pool> = unsafe {
     StaticMutex::new(
         &raw mut bindings::ferro_exec_pool_lock,
@@ -327,7 +330,8 @@ pub fn pages() -> usize {
 pub fn flush() {
     // The grace period that is going on, and the one that the slots dropped meanwhile have to wait for.
     for _ in 0..2 {
-        // SAFETY: No requirement.
+        // SAFETY: It waits for callbacks and a work item, which take the pool's mutex: this function does not hold it, and
+        // sleeps only where its context allows.
         unsafe { bindings::ferro_exec_pool_wait() };
     }
 }
@@ -354,7 +358,7 @@ extern "C" fn ferro_exec_pool_reclaim() {
         if unused.is_empty() {
             return;
         }
-        // SAFETY: No requirement.
+        // SAFETY: It waits for a grace period of RCU, outside of all locks and of all readers: a work item calls this function.
         unsafe { bindings::ferro_exec_page_quiesce() };
         drop(unused);
         if !more {

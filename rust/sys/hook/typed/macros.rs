@@ -43,7 +43,8 @@ macro_rules! hook_is_active {
 
         #[cfg(CONFIG_JUMP_LABEL)]
         {
-            // SAFETY: It is a static of this type, which is a `struct gkhook`, and its key is a static key.
+            // SAFETY: By its type above it is a hook, which only `Hook::new()` makes: a `struct gkhook`, whose `key` is a static
+            // key that is false at first, as the last argument says. It is a static, as the assembler needs its address.
             unsafe {
                 ::kernel::jump_label::arch_static_branch! {
                     $hook, ::kernel::bindings::gkhook, key, false
@@ -82,7 +83,8 @@ macro_rules! define_hook {
             false, Some(&$hook), $crate::param_list!($($param: $ty),*)
         }
 
-        // SAFETY: It fires where Rust code says so, which can do without an answer.
+        // SAFETY: Only `hook!` makes it fire, in Rust code, which gets the answer as an `Outcome` and has to be sound with each of
+        // them, as with any value. It is no trap: what an exit calls fires it only where that calls such code.
         unsafe impl $crate::hook::typed::Open for $spec {}
     };
 }
@@ -139,7 +141,8 @@ macro_rules! declare_hook {
             false, None, $unsafe $names
         }
 
-        // SAFETY: By the rules of this macro.
+        // SAFETY: Whoever has written `unsafe`, which `must_be_unsafe!` has demanded, has promised by the rules of this macro that
+        // no answer does harm at this hook, as it has no `engine`, and that it is no trap.
         unsafe impl $crate::hook::typed::Open for $spec {}
     };
 }
@@ -177,7 +180,9 @@ macro_rules! hook_spec {
         $(#[$meta])*
         $vis enum $spec {}
 
-        // SAFETY: The constants and both conversions come from one list of parameters.
+        // SAFETY: The constants and both conversions come from one list of parameters, so that they fit each other. For a hook that
+        // is defined here it is also that of its static; for one of C, whoever has written `unsafe` in `declare_hook!` has
+        // promised that it passes them.
         unsafe impl $crate::hook::typed::Spec for $spec {
             const NAME: &'static ::kernel::prelude::CStr = $name;
             #[allow(unused_unsafe)]
@@ -217,7 +222,8 @@ macro_rules! hook_spec {
             #[inline(always)]
             unsafe fn from_raw<$lt>(raw: [usize; $crate::hook::PARAMS_MAX]) -> Self::Args<$lt> {
                 let mut raw = raw.into_iter();
-                // SAFETY: By the rules of this function.
+                // SAFETY: The caller guarantees that a site of this hook has passed `raw`, for this lifetime: the n-th word is from
+                // `into_raw()` of the n-th type, or from C code that passes the same.
                 ($(unsafe {
                     <$ty as $crate::hook::typed::Param<$lt>>::from_raw(raw.next().unwrap_or(0))
                 },)*)
