@@ -8,19 +8,19 @@
 # in_module CASE: runs it and shows what it says.
 in_module() {
 	local start=${EPOCHREALTIME/./}
+	said=() ms=-
 	if ! echo "$1" >$SELF/run; then return 1; fi
 	ms=$(((${EPOCHREALTIME/./} - start) / 1000))
-	cat $SELF/run >"$work/said"
-	cat "$work/said"
-	case $(head -n 1 "$work/said") in
+	mapfile -t said <$SELF/run
+	printf '%s\n' "${said[@]}"
+	case ${said[0]} in
 	ok) return 0 ;;
-	skipped) skip=$(sed -n 2p "$work/said") ;;
+	skipped) skip=${said[1]} ;;
 	*) return 1 ;;
 	esac
 }
 
 refusal() {
-	cat $GKHI/hooks >"$work/all"
 	in_module "$1" && fires gst_ro "middle()/3 =0" && ctl disarm middle && ctl arm middle || return 1
 	# the call just now is all that may have happened
 	[ "$(field gst_ro hits middle)" = $((hits + 1)) ]
@@ -38,6 +38,7 @@ while read -r name; do
 	esac
 done <$SELF/cases
 ctl deregister middle first last only || failed=1
+was=
 while read -r name; do
 	case $name in
 	refuse.*) ;;
@@ -46,7 +47,7 @@ while read -r name; do
 		if [ "$name" = churn.rounds ]; then echo 1 >/sys/kernel/rcu_expedited; fi
 		check "$name" in_module "$name"
 		echo 0 >/sys/kernel/rcu_expedited
-		echo "# $ms ms $(sed 1d "$work/said" | xargs)"
+		echo "# $ms ms ${said[*]:1}"
 		;;
 	esac
 done <$SELF/cases

@@ -10,9 +10,20 @@ SELF=/sys/kernel/debug/gkhi_selftest
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/kit.sh"
 
-# What is registered is the same after a check as before, but for what has been counted.
-before() { state >"$work/before"; }
-after() { state | diff "$work/before" -; }
+# What is registered is the same after a check as before, but for what has been counted; and before it as after the last one,
+# unless $was has been made empty.
+was=
+before() { was=${was:-$(state)}; }
+after() {
+	local is
+	is=$(state)
+	[ "$is" = "$was" ] && return
+	echo "$was" >"$work/was"
+	echo "$is" | diff "$work/was" -
+	was=
+	return 1
+}
+clean_up() { was=; }
 
 # state: hooks and exits, and what is armed; without counts.
 state() { sed -E 's/ (hits|stops)=[0-9]+//g' $GKHI/hooks; }
@@ -23,14 +34,12 @@ ctl() { printf '%s' "$*" >$SELF/ctl; }
 # reg HOOK NAME [FLAGS [PARAMS [ANSWER]]]
 reg() { ctl register "$1" "$2" "${3:-0}" "${4:-0}" "${5:-0}"; }
 
-# fired: the calls of the last "fire", and the answer.
-fired() { head -n 1 $SELF/ctl; }
-
-# fires HOOK WANT: a dispatch, and what it has to come to.
+# fires HOOK WANT: a dispatch, and what it has to come to: the calls, and the answer.
 fires() {
-	ctl fire "$1" || return 1
-	[ "$(fired)" = "$2" ] && return
-	echo "$1: $(fired), not $2"
+	local fired
+	ctl fire "$1" && read -r fired <$SELF/ctl || return 1
+	[ "$fired" = "$2" ] && return
+	echo "$1: $fired, not $2"
 	return 1
 }
 
@@ -51,5 +60,6 @@ exits() {
 	sed -n "/^hook=$1 /,/^hook=/s/^ *exit=\([^ ]*\) order=\([0-9]*\) .*/\2:\1/p" $GKHI/hooks | xargs
 }
 
-# put FILE TEXT: one write.
-put() { printf '%s' "$2" | dd of="$GKHI/$1" bs=1M iflag=fullblock status=none; }
+# put FILE LINE: one write; put_text FILE TEXT: the same of more than a line.
+put() { printf '%s' "$2" >"$GKHI/$1"; }
+put_text() { printf '%s' "$2" | dd of="$GKHI/$1" bs=1M iflag=fullblock status=none; }

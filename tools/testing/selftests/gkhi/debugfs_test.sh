@@ -49,7 +49,7 @@ lists() {
 	reg gst_zero x && reg gst_ro y && reg gst_a z && put arm "gst_zero/x gst_ro/y" || return 1
 	[ "$(cat $GKHI/gst_zero/x $GKHI/gst_ro/y $GKHI/gst_a/z | xargs)" = "1 1 0" ] || return 1
 	# any space, and one that is armed already
-	put arm "$(printf '\n gst_a/z\tgst_zero/x\n\n')" && put disarm gst_ro/y || return 1
+	put_text arm "$(printf '\n gst_a/z\tgst_zero/x\n\n')" && put disarm gst_ro/y || return 1
 	[ "$(cat $GKHI/gst_zero/x $GKHI/gst_ro/y $GKHI/gst_a/z | xargs)" = "1 0 1" ] || return 1
 	put disarm "gst_zero/x gst_ro/y gst_a/z" && ctl deregister x y z
 }
@@ -69,7 +69,7 @@ lists_are_all_or_none() {
 	refused "No such file" put arm "gst_zero/x nothing/y" || return 1
 	refused "Invalid argument" put arm "gst_zero/x gst_ro" || return 1
 	refused "Invalid argument" put arm " " || return 1
-	refused "Argument list too long" put arm "gst_zero/x$(printf '%70000s' '')" || return 1
+	refused "Argument list too long" put_text arm "gst_zero/x$(printf '%70000s' '')" || return 1
 	[ "$(cat $GKHI/gst_zero/x $GKHI/gst_ro/y | xargs)" = "0 0" ] || return 1
 	refused "Invalid argument" cat $GKHI/arm || return 1
 	ctl deregister x y
@@ -91,7 +91,8 @@ hooks_come_and_go() {
 }
 
 reading_while_it_changes() {
-	local i reader arming fail=0
+	local i reader arming rounds reads fail=0
+	rounds=$(storm_rounds 50) reads=$(storm_rounds 20)
 	reg gst_a steady && put gst_a/steady 1 || return 1
 	: >"$work/reads"
 	(while cat $GKHI/hooks >"$work/read" && grep -q '^  exit=steady order=1 .* armed=1 ' "$work/read"; do
@@ -101,7 +102,8 @@ reading_while_it_changes() {
 	reader=$!
 	(while :; do put arm "gst_a/come gst_a/steady"; put disarm gst_a/come; cat $GKHI/gst_a/*; done) >/dev/null 2>&1 &
 	arming=$!
-	for ((i = 0; i < 100 || $(wc -l <"$work/reads") < 20; i++)); do
+	for ((i = 0; ; i++)); do
+		if [ $i -ge "$rounds" ] && [ "$(wc -l <"$work/reads")" -ge "$reads" ]; then break; fi
 		[ ! -e "$work/lost" ] && reg gst_a come && ctl arm come && ctl deregister come && continue
 		fail=1
 		break

@@ -22,8 +22,11 @@ before() {
 clean_up() { kill_jobs; }
 
 hooks() { "$FERROTRACE" hooks "$@"; }
-loaded() { grep -q '^gkhi_fork_count ' /proc/modules; }
-armed() { [ "$(cat $GKHI/$EXIT)" = "$1" ]; }
+loaded() { [ -e /sys/module/gkhi_fork_count ]; }
+armed() {
+	local is
+	read -r is <$GKHI/$EXIT && [ "$is" = "$1" ]
+}
 
 # field KEY: of the exit, as the kernel writes it.
 field() { sed -n "/^hook=task_fork /,/^hook=/s/^ *exit=fork_count .*\b$1=\([^ ]*\).*/\1/p" $GKHI/hooks; }
@@ -35,18 +38,20 @@ forks() {
 
 # moves, stands_still: what the hits do while tasks are made.
 moves() {
-	local before
+	local before after
 	before=$(field hits)
-	forks 50
-	echo "hits: $before, $(field hits)"
-	[ "$(field hits)" -ge $((before + 50)) ]
+	forks 20
+	after=$(field hits)
+	echo "hits: $before, $after"
+	[ "$after" -ge $((before + 20)) ]
 }
 stands_still() {
-	local before
+	local before after
 	before=$(field hits)
-	forks 50
-	echo "hits: $before, $(field hits)"
-	[ "$(field hits)" = "$before" ]
+	forks 20
+	after=$(field hits)
+	echo "hits: $before, $after"
+	[ "$after" = "$before" ]
 }
 
 # put CONTROL NAMES: writes the names themselves, all at once.

@@ -33,7 +33,8 @@ static int come_by(void *unused)
 		GKHOOK_1VAR_RO(gst_guest_sleep, cpu);
 		if (++i % 64 == 0)
 			cond_resched_tasks_rcu_qs();
-		if (i % 2048 == 0)
+		/* Where the CPUs of a guest take turns, the others have a turn, too. */
+		if (i % 512 == 0)
 			schedule_timeout_interruptible(1);
 	}
 	return 0;

@@ -73,11 +73,11 @@ static void forget_all(void)
 
 void gst_leave_race(void)
 {
-	unsigned int round, cpus = num_online_cpus();
+	unsigned int round, rounds = min(60, gst_rounds / 5), cpus = num_online_cpus();
 
 	if (!EXPECT_EQ(gkh_register(&leaver), 0))
 		return;
-	for (round = 0; round < 60; round++) {
+	for (round = 0; round < rounds; round++) {
 		forget_all();
 		/* all are in it before one disarms; every other time it is as it comes */
 		atomic_set(&awaited, round % 2 ? 0 : cpus);
