@@ -5,11 +5,12 @@
 //! Contexts: process.
 #![deny(unsafe_code)]
 
+use crate::raw::kprobe::Kprobe;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Never;
 use ferro_core::insn::Probe;
 use ferro_core::insn::MAX_LEN;
-use ferro_sys::blacklist;
+use ferro_kprobes_builtin::raw::blacklist;
 use ferro_sys::code::symbols;
 use ferro_sys::code::symbols::Description;
 use ferro_sys::code::symbols::JumpLabelLock;
@@ -21,15 +22,14 @@ use ferro_sys::code::text;
 use ferro_sys::code::text::TextAddress;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
-use ferro_sys::kprobe::Kprobe;
 use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::rules;
 
-/// A place for a probe.
-pub(crate) struct Site {
+/// An address that has been looked at, and where nothing refuses a probe.
+pub(crate) struct Permit {
     pub(crate) address: usize,
     /// Where its function starts.
     function: usize,
@@ -42,8 +42,8 @@ pub(crate) struct Site {
     _module: Option<ModuleRef>,
 }
 
-/// Where a client wants a probe.
-pub(crate) struct Place {
+/// An address in a function.
+pub(crate) struct Location {
     pub(crate) address: usize,
     /// The symbol that it is in.
     symbol: Description,
@@ -53,12 +53,12 @@ pub(crate) struct Place {
     pub(crate) at_entry: bool,
 }
 
-/// Finds the place that a client asks for.
+/// Finds the address that a client asks for.
 pub(crate) fn resolve(
     address: usize,
     symbol: Option<&CStr>,
     offset: usize,
-) -> Result<Place, Error> {
+) -> Result<Location, Error> {
     let base = match (address, symbol) {
         (0, None) => return Err(Error::NoTarget),
         (0, Some(name)) => symbols::lookup_name(name).ok_or(Error::NoSymbol)?,
@@ -76,7 +76,7 @@ pub(crate) fn resolve(
     };
     let at_entry = symbol.offset == 0 || symbol.offset == landing;
     let offset = if at_entry { landing } else { symbol.offset };
-    Ok(Place {
+    Ok(Location {
         address: function.wrapping_add(offset),
         symbol,
         function,
@@ -84,10 +84,10 @@ pub(crate) fn resolve(
     })
 }
 
-impl Site {
-    /// Where `probe` wants to be, if it may.
-    pub(crate) fn of(probe: Kprobe) -> Result<Self, Error> {
-        let Place {
+impl Permit {
+    /// For where `probe` wants to be, if it may.
+    pub(crate) fn obtain(probe: Kprobe<'_>) -> Result<Self, Error> {
+        let Location {
             address,
             symbol,
             function,

@@ -9,13 +9,10 @@ use ferro_gkhi::points::Int3;
 use ferro_gkhi::points::KernelFault;
 use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Registered;
-use ferro_sys::die_notifier::DieNotifier;
-use ferro_sys::die_notifier::TrapHandler;
-use ferro_sys::regs::Regs;
 use kernel::prelude::*;
 
-use crate::hit;
 use crate::hit::Hits;
+use crate::raw::divide_errors::DivideErrors;
 use crate::raw::module_exit;
 use crate::raw::module_exit::Going;
 use crate::raw::traps;
@@ -26,17 +23,8 @@ pub(crate) struct Attached {
     // Dropped in this order: no new hits, then none at all.
     _int3: Registered<Int3>,
     _fault: Registered<KernelFault>,
-    _divide_error: DieNotifier<DivideError>,
+    _divide_error: DivideErrors<Hits>,
     _modules: Registered<ModuleEvent>,
-}
-
-/// A divide error, for which the kernel has no hook point.
-struct DivideError;
-
-impl TrapHandler for DivideError {
-    fn trap(regs: &mut Regs, trapnr: usize) -> bool {
-        trapnr == hit::DIVIDE_ERROR && hit::fault(regs, trapnr)
-    }
 }
 
 /// Code goes, and with it the probes in it, and those that a client has left registered.
@@ -58,7 +46,7 @@ impl Attached {
         let name = c"rust_kprobes";
         let (int3, fault) = traps::register::<Hits>(name)?;
         let modules = module_exit::register(name, goes)?;
-        let divide_error = DieNotifier::new()?;
+        let divide_error = DivideErrors::new()?;
         ferro_gkhi::arm(&[&int3, &fault, &modules])?;
         Ok(Self {
             _int3: int3,

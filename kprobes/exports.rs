@@ -6,11 +6,11 @@
 
 use core::ptr::null_mut;
 
+use crate::raw::kprobe::FaultHandler;
+use crate::raw::kprobe::Kprobe;
+use ferro_kprobes_builtin::raw::kretprobe::Kretprobe;
+use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::Shown;
-use ferro_sys::kprobe::FaultHandler;
-use ferro_sys::kprobe::Kprobe;
-use ferro_sys::kretprobe::Kretprobe;
-use ferro_sys::regs::Regs;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::hit;
 use crate::hit::Hits;
 use crate::kretprobe;
+use crate::raw::trap::Trap;
 use crate::raw::traps::TrapHandler;
 use crate::register;
 use crate::registry;
@@ -35,19 +36,31 @@ extern "C" {
 }
 
 // SAFETY: `hit::breakpoint()` returns true where it has found a point, or a copy, of the address, whose instruction it has
-// executed or has on its way, and where the breakpoint is there no longer; `hit::fault()` where the fault is that of a copy or
-// the running probe's, and a handler or the exception table has repaired it. Neither sleeps, allocates or takes a lock. What
-// they run on cannot be probed (`rules.rs`), but for functions of the kernel that they or handlers call: such a breakpoint
-// finds a probe running, and then no handler is called and nothing else with a breakpoint.
+// executed or has on its way, and where the breakpoint is no longer there; `hit::fault()` where the fault is that of a copy or
+// the running probe's, and a handler or the exception table has repaired it. A point executes on a trap what stands at its
+// address.
+//
+// Breakpoints are for points of the registry. `Permit::instructions()` has decoded the function up to the address, so that an
+// instruction starts there; `publish()` has the point found before the first breakpoint is put there, and `retire()` and `kill()`
+// have it no longer found after every CPU has been told that there is none, or that the code goes.
+//
+// Nothing of this sleeps, allocates or takes a lock. What it runs on cannot be probed (`rules.rs`), but for functions of the
+// kernel that it or a handler calls: such a breakpoint finds a probe running, so that no handler is called and nothing else with
+// a breakpoint. At an ftrace site it is the same, and registers are changed by handlers only.
 unsafe impl TrapHandler for Hits {
     #[inline(always)]
-    fn breakpoint(regs: &mut Regs) -> bool {
-        hit::breakpoint(regs)
+    fn breakpoint(trap: &mut Trap) -> bool {
+        hit::breakpoint(trap)
     }
 
     #[inline(always)]
     fn fault(regs: &mut Regs, trapnr: usize) -> bool {
         hit::fault(regs, trapnr)
+    }
+
+    #[inline(always)]
+    fn called(site: usize, regs: &mut Regs) {
+        hit::called(site, regs);
     }
 }
 
@@ -73,7 +86,7 @@ extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     // SAFETY: Interrupts are off; undone below.
     unsafe { ferro_kprobe_post_enter() };
     // SAFETY: As above; what is below the copy's stack pointer is nobody's.
-    if let Some(regs) = unsafe { Regs::of(regs) } {
+    if let Some(regs) = unsafe { Regs::from_raw(regs) } {
         hit::posted(at, regs);
     }
     // SAFETY: Undoes the above.
@@ -85,7 +98,10 @@ extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
 /// # Safety
 ///
 /// `kprobes` has `count` pointers to structures as [`Kprobe::new`] wants them.
-unsafe fn batch(kprobes: *mut *mut bindings::kprobe, count: c_int) -> Result<KVVec<Kprobe>> {
+unsafe fn batch<'a>(
+    kprobes: *mut *mut bindings::kprobe,
+    count: c_int,
+) -> Result<KVVec<Kprobe<'a>>> {
     let count = usize::try_from(count).map_err(|_| EINVAL)?;
     if count == 0 || kprobes.is_null() {
         return Err(EINVAL);
@@ -237,7 +253,7 @@ unsafe extern "C" fn kprobe_on_func_entry(
     // SAFETY: By the rules of the C interface.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_char_ptr(name) });
     match address::resolve(at as usize, name, offset) {
-        Ok(place) if place.at_entry => 0,
+        Ok(location) if location.at_entry => 0,
         Ok(_) => EINVAL.to_errno(),
         Err(error) => error.errno().to_errno(),
     }
@@ -248,8 +264,7 @@ unsafe extern "C" fn kprobe_on_func_entry(
 /// Context: preemption off, as long as the probe is used.
 #[export]
 extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
-    let newest = hit::POINTS.with(at as usize, |point| point.probes.iter().next());
-    newest.flatten().map_or(null_mut(), Kprobe::as_ptr)
+    hit::newest_at(at as usize).unwrap_or(null_mut())
 }
 
 /// `<linux/kprobes.h>`
@@ -308,7 +323,7 @@ extern "C" fn kprobe_free_init_mem() {
 unsafe fn kretprobes<'a>(
     kretprobes: *mut *mut bindings::kretprobe,
     count: c_int,
-) -> Option<&'a [Kretprobe]> {
+) -> Option<&'a [Kretprobe<'a>]> {
     let count = usize::try_from(count)
         .ok()
         .filter(|n| *n > 0 && !kretprobes.is_null())?;

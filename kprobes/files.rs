@@ -5,7 +5,9 @@
 //! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_sys::blacklist;
+use crate::raw::kprobe::flags;
+use crate::raw::kprobe::Kprobe;
+use ferro_kprobes_builtin::raw::blacklist;
 use ferro_sys::code::symbols;
 use ferro_sys::code::symbols::Description;
 use ferro_sys::fs::debugfs::Dir;
@@ -15,8 +17,6 @@ use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
 use ferro_sys::fs::fops::UserSrc;
 use ferro_sys::fs::text_buffer::TextBuffer;
-use ferro_sys::kprobe::flags;
-use ferro_sys::kprobe::Kprobe;
 use ferro_sys::sync::counted::Shared;
 use kernel::fmt;
 use kernel::fmt::Write;
@@ -98,7 +98,7 @@ fn visible(address: usize) -> usize {
     }
 }
 
-fn write_probe(lines: &mut TextBuffer, probe: Kprobe) -> fmt::Result {
+fn write_probe(lines: &mut TextBuffer, probe: Kprobe<'_>) -> fmt::Result {
     let address = probe.address();
     let kind = if kretprobe::is_kretprobe(probe) {
         'r'

@@ -8,17 +8,23 @@
 #![deny(unsafe_code)]
 
 use ferro_core::insn::Emulation;
-use ferro_sys::address_map::AddressMap;
+use ferro_sys::code::regs::Regs;
 use ferro_sys::code::text;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::cpu::preempt::PreemptOff;
-use ferro_sys::kprobe::Kprobe;
-use ferro_sys::regs;
-use ferro_sys::regs::Regs;
-use ferro_sys::running_probe;
+use kernel::bindings::kprobe;
 
 use crate::point::Point;
 use crate::point::Run;
+use crate::raw::address_map::AddressMap;
+use crate::raw::address_map::Found;
+use crate::raw::fixup::fix_up;
+use crate::raw::kprobe::Kprobe;
+use crate::raw::probe_list::ProbeList;
+use crate::raw::running;
+use crate::raw::running::End;
+use crate::raw::running::Running;
+use crate::raw::trap::Trap;
 
 /// The points, by their addresses.
 pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
@@ -28,25 +34,22 @@ pub(crate) static COPIES: AddressMap<Point> = AddressMap::new();
 /// What the engine does in traps: [`breakpoint`] and [`fault`].
 pub(crate) struct Hits;
 
-/// Numbers of exceptions.
-pub(crate) const DIVIDE_ERROR: usize = 0;
+/// The number of the exception.
 const PAGE_FAULT: usize = 14;
 
 /// A breakpoint of the kernel. Whether it is done with.
 #[inline(always)]
-pub(crate) fn breakpoint(regs: &mut Regs) -> bool {
-    let address = regs.ip().wrapping_sub(1);
-    POINTS
-        .with(address, |point| point.hit(regs))
-        .unwrap_or_else(|| no_point(address, regs))
+pub(crate) fn breakpoint(trap: &mut Trap) -> bool {
+    let address = trap.ip().wrapping_sub(1);
+    let hit = POINTS.with(address, |point| point.hit(trap));
+    hit.is_some() || no_point(address, trap)
 }
 
 /// A breakpoint where no point is.
 #[cold]
 fn no_point(address: usize, regs: &mut Regs) -> bool {
-    COPIES
-        .with(address, |point| point.stop(address, regs))
-        .unwrap_or_else(|| is_stale(address, regs))
+    let stop = COPIES.with(address, |point| point.stop(address, regs));
+    stop.is_some() || is_stale(address, regs)
 }
 
 /// Whether the breakpoint was taken away between the trap and us. Then what is there now is executed.
@@ -62,7 +65,7 @@ fn is_stale(address: usize, regs: &mut Regs) -> bool {
 
 /// A function with a probe on its ftrace site has been called.
 #[inline(always)]
-pub(crate) fn site(address: usize, regs: &mut Regs) {
+pub(crate) fn called(address: usize, regs: &mut Regs) {
     POINTS.with(address, |point| point.called(address, regs));
 }
 
@@ -76,79 +79,94 @@ pub(crate) fn posted(at: usize, regs: &mut Regs) {
     }
 }
 
+/// The newest probe at an address, which stays as long as the caller has preemption off.
+pub(crate) fn newest_at(address: usize) -> Option<*mut kprobe> {
+    let newest = POINTS.with(address, |point| {
+        point.probes().iter().next().map(Kprobe::as_ptr)
+    });
+    newest.flatten()
+}
+
 /// A fault of the kernel. Whether it is done with.
 pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
     // A general protection fault of a copy has interrupts on.
-    let _here = PreemptOff::new();
+    let here = PreemptOff::new();
     let at = regs.ip();
     COPIES
-        .with(at, |point| point.fault(at, regs, trapnr))
+        .with(at, |point| point.fault(at, regs, trapnr, &here))
         .flatten()
-        .unwrap_or_else(|| fault_in_handler(regs, trapnr))
+        .unwrap_or_else(|| fault_in_handler(regs, trapnr, &here))
 }
 
 /// A fault while handlers run. Whether the probe has dealt with it.
-fn fault_in_handler(regs: &mut Regs, trapnr: usize) -> bool {
-    running_probe::current().is_some_and(|probe| handle_fault(probe, regs, trapnr))
+fn fault_in_handler(regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> bool {
+    running::current(here).is_some_and(|probe| handle_fault(probe, regs, trapnr))
 }
 
 /// Calls a probe's handler for faults. Faults of its own are not its.
-fn handle_fault(probe: Kprobe, regs: &mut Regs, trapnr: usize) -> bool {
-    let running = running_probe::get();
-    running_probe::set(running_probe::other());
-    let handled = probe.fault(regs, trapnr);
-    running_probe::set(running);
-    handled
+fn handle_fault(probe: Kprobe<'_>, regs: &mut Regs, trapnr: usize) -> bool {
+    running::while_busy(|| probe.fault(regs, trapnr))
 }
 
-impl Point {
+/// A point that was found, and what happens there.
+impl<'a> Found<'a, Point> {
+    /// The probes.
     #[inline(always)]
-    fn hit(&self, regs: &mut Regs) -> bool {
-        if running_probe::is_running() {
+    fn probes(self) -> Found<'a, ProbeList> {
+        self.part(|point| &point.probes)
+    }
+
+    #[inline(always)]
+    fn hit(self, trap: &mut Trap) {
+        if running::is_running() {
             self.miss();
-            self.execute(regs);
-            return true;
+            self.execute(trap);
+            return;
         }
-        if !self.call_pre(regs) {
+        running::run(|running| {
+            if self.call_pre(running, trap) {
+                return End::Over;
+            }
             match self.has_post.load() {
                 0 => {
-                    self.execute(regs);
+                    self.execute(trap);
+                    End::Over
                 }
-                _ => return self.execute_and_finish(regs),
+                _ => self.execute_and_finish(running, trap),
             }
-        }
-        running_probe::set(0);
-        true
+        });
     }
 
     /// At an ftrace site. The handlers see it as if it were a breakpoint.
     #[inline(always)]
-    fn called(&self, address: usize, regs: &mut Regs) {
-        if running_probe::is_running() {
+    fn called(self, address: usize, regs: &mut Regs) {
+        if running::is_running() {
             return self.miss();
         }
         let ip = regs.ip();
         regs.set_ip(address.wrapping_add(1));
-        match self.probes.only() {
-            // The usual case, without a walk.
-            Some(probe) => self.call_one(probe, ip, regs),
-            None if self.call_pre(regs) => (),
-            None => {
-                if self.has_post.load() != 0 {
-                    regs.set_ip(self.next);
-                    self.call_post(regs);
+        running::run(|running| {
+            match self.probes().only() {
+                // The usual case, without a walk.
+                Some(probe) => self.call_one(running, probe, ip, regs),
+                None if self.call_pre(running, regs) => (),
+                None => {
+                    if self.has_post.load() != 0 {
+                        regs.set_ip(self.next);
+                        self.call_post(running, regs);
+                    }
+                    regs.set_ip(ip);
                 }
-                regs.set_ip(ip);
             }
-        }
-        running_probe::set(0);
+            End::Over
+        });
     }
 
     /// Calls the handlers of the only probe at an ftrace site, where execution goes on at `ip`.
     #[inline(always)]
-    fn call_one(&self, probe: Kprobe, ip: usize, regs: &mut Regs) {
+    fn call_one(self, running: &mut Running<'a>, probe: Kprobe<'a>, ip: usize, regs: &mut Regs) {
         if probe.is_enabled() {
-            running_probe::set(probe.id());
+            running.enter(probe);
             if probe.pre(regs) {
                 return;
             }
@@ -159,9 +177,9 @@ impl Point {
 
     /// Calls the handlers before the instruction. Whether one of them changed where execution goes on.
     #[inline(always)]
-    pub(crate) fn call_pre(&self, regs: &mut Regs) -> bool {
-        for probe in self.probes.iter().filter(|p| p.is_enabled()) {
-            running_probe::set(probe.id());
+    fn call_pre(self, running: &mut Running<'a>, regs: &mut Regs) -> bool {
+        for probe in self.probes().iter().filter(|p| p.is_enabled()) {
+            running.enter(probe);
             if probe.pre(regs) {
                 return true;
             }
@@ -171,135 +189,126 @@ impl Point {
 
     /// Calls the handlers after the instruction.
     #[inline(always)]
-    pub(crate) fn call_post(&self, regs: &mut Regs) {
-        for probe in self.probes.iter().filter(|p| p.is_enabled()) {
-            running_probe::set(probe.id());
+    fn call_post(self, running: &mut Running<'a>, regs: &mut Regs) {
+        for probe in self.probes().iter().filter(|p| p.is_enabled()) {
+            running.enter(probe);
             probe.post(regs);
         }
     }
 
     #[cold]
-    pub(crate) fn miss(&self) {
-        for probe in self.probes.iter().filter(|p| p.is_enabled()) {
+    fn miss(self) {
+        for probe in self.probes().iter().filter(|p| p.is_enabled()) {
             probe.count_missed();
         }
     }
 
     /// Has the instruction executed. Whether it has been, or is a copy's with nothing to be done afterwards.
     #[inline(always)]
-    fn execute(&self, regs: &mut Regs) -> bool {
+    fn execute(self, trap: &mut Trap) -> bool {
         match &self.run {
-            Run::Copied { .. } => regs.set_ip(self.copy),
-            Run::Jumped(to) => regs.set_ip(*to),
-            Run::Emulated(emulation) => return self.emulate(emulation, regs),
-            Run::Ftrace => regs.set_ip(self.address),
+            Run::Copied { .. } => trap.set_ip(self.copy),
+            Run::Jumped(to) => trap.set_ip(*to),
+            Run::Emulated(emulation) => return self.emulate(emulation, trap),
+            Run::Ftrace => trap.set_ip(self.address),
         }
         true
     }
 
     /// Whether it has been executed. If not, its copy has the fault.
     #[inline(always)]
-    fn emulate(&self, emulation: &Emulation, regs: &mut Regs) -> bool {
+    fn emulate(self, emulation: &Emulation, trap: &mut Trap) -> bool {
         if self.copy != 0 {
-            return self.emulate_with_operand(emulation, regs);
+            return self.emulate_with_operand(emulation, trap);
         }
         // Of the others' accesses, to the stack, none fails.
-        if let Ok(next) = emulation.run(self.address as u64, regs) {
-            regs.set_ip(next as usize);
+        if let Ok(next) = emulation.run(self.address as u64, trap) {
+            trap.set_ip(next as usize);
         }
         true
     }
 
-    /// One with an operand in memory, which may not be there. That fault is nobody's: the copy has it once more.
-    fn emulate_with_operand(&self, emulation: &Emulation, regs: &mut Regs) -> bool {
-        let running = running_probe::get();
-        running_probe::set(running_probe::other());
-        let result = emulation.run(self.address as u64, regs);
-        running_probe::set(running);
-        regs.set_ip(result.map_or(self.copy, |next| next as usize));
+    /// One with an operand in memory. If the access faults, the copy runs instead, where the fault is handled.
+    fn emulate_with_operand(self, emulation: &Emulation, trap: &mut Trap) -> bool {
+        let result = running::while_busy(|| emulation.run(self.address as u64, trap));
+        trap.set_ip(result.map_or(self.copy, |next| next as usize));
         result.is_ok()
     }
 
     /// Has the instruction executed, and the handlers for after it called. The probes stay the running ones until then.
     #[inline(always)]
-    fn execute_and_finish(&self, regs: &mut Regs) -> bool {
+    fn execute_and_finish(self, running: &mut Running<'a>, trap: &mut Trap) -> End {
         if let Some(compute) = &self.in_trap {
-            // A fault of it is not for the probes' handlers: the copy has it once more.
-            running_probe::set(running_probe::other());
-            if compute.run(regs).is_ok() {
-                regs.set_ip(self.next);
-                self.call_post(regs);
-                running_probe::set(0);
-                return true;
+            // If the access faults, the copy runs instead, where the fault is handled.
+            running.be_busy();
+            if compute.run(trap).is_ok() {
+                trap.set_ip(self.next);
+                self.call_post(running, trap);
+                return End::Over;
             }
             if self.after.load() == 0 {
-                regs.set_ip(self.copy);
-                running_probe::set(0);
-                return true;
+                trap.set_ip(self.copy);
+                return End::Over;
             }
         }
         let after = self.after.load();
         if matches!(self.run, Run::Copied { .. }) && after != 0 {
-            regs.set_ip(after);
+            trap.set_ip(after);
             if self.sees_interrupts {
-                running_probe::set(0);
-                return true;
+                return End::Over;
             }
-            let Some(first) = self.probes.iter().next() else {
+            let Some(first) = self.probes().iter().next() else {
                 // Unregistered meanwhile. Without a running probe, an NMI could take what we keep.
-                regs.set_ip(self.copy);
-                running_probe::set(0);
-                return true;
+                trap.set_ip(self.copy);
+                return End::Over;
             };
-            running_probe::set(first.id());
-            running_probe::save_if(regs.mask_interrupts());
-            return true;
+            return End::InCopy(running.leave_to_copy(trap, first));
         }
-        if self.execute(regs) {
-            self.call_post(regs);
+        if self.execute(trap) {
+            self.call_post(running, trap);
         }
-        running_probe::set(0);
-        true
+        End::Over
     }
 
     /// The copy of an instruction has run. Interrupts are off.
     #[inline(always)]
-    fn finish(&self, regs: &mut Regs) {
+    fn finish(self, regs: &mut Regs) {
         if !self.sees_interrupts {
-            regs.unmask_interrupts(running_probe::saved_if());
+            running::unmask(regs);
         }
         regs.set_ip(self.next);
-        self.call_post(regs);
-        running_probe::set(0);
+        running::run(|running| {
+            self.call_post(running, regs);
+            End::Over
+        });
     }
 
-    /// The breakpoint behind a copy.
-    fn stop(&self, at: usize, regs: &mut Regs) -> bool {
+    /// The breakpoint after a copy.
+    fn stop(self, at: usize, regs: &mut Regs) {
         if at == self.after_end() {
             self.finish(regs);
         } else {
             regs.set_ip(self.next);
         }
-        true
     }
 
     /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address. Whether it is
     /// done with; `None` if it is not such a fault.
-    fn fault(&self, at: usize, regs: &mut Regs, trapnr: usize) -> Option<bool> {
+    fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {
         let after = self.after.load();
         if at != self.copy && at != after {
             return None;
         }
         let finishes = at == after && !self.sees_interrupts;
         if finishes {
-            regs.unmask_interrupts(running_probe::saved_if());
+            running::unmask(regs);
         }
         regs.set_ip(self.address);
-        let handled = match running_probe::is_running() && !finishes {
+        let handled = match running::is_running() && !finishes {
             // A probe that was missed, in the handler of another.
-            true => fault_in_handler(regs, trapnr),
+            true => fault_in_handler(regs, trapnr, here),
             false => {
-                let mut probes = self.probes.iter().filter(|p| p.is_enabled());
+                let mut probes = self.probes().iter().filter(|p| p.is_enabled());
                 probes.any(|probe| handle_fault(probe, regs, trapnr))
             }
         };
@@ -311,17 +320,17 @@ impl Point {
             }
             regs.set_ip(at);
             if finishes {
-                running_probe::save_if(regs.mask_interrupts());
+                running::mask(regs);
             }
             return Some(true);
         }
         if finishes {
-            running_probe::set(0);
+            running::end();
         }
         if handled || trapnr == PAGE_FAULT {
             return Some(handled);
         }
         // If it cannot go on, the kernel tells of the instruction, not of its copy.
-        Some(regs::fix_up(regs, trapnr))
+        Some(fix_up(regs, trapnr))
     }
 }

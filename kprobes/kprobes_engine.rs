@@ -5,32 +5,37 @@
 //! It implements `<linux/kprobes.h>`:
 //!
 //! - `exports.rs` has the C functions, `register.rs` and `kretprobe.rs` what they do before the registry does,
-//! - `registry.rs` has what is registered, and the batches that change it; `held.rs` its points,
+//! - `registry.rs` has the engine's mutex, `engine.rs` what is registered, `batch.rs`, `arming.rs` and `retiring.rs` what is done
+//!   with it; `point_entry.rs` its points,
 //! - `address.rs`, `rules.rs` and `refusal.rs` say where a probe goes and what refuses it,
-//! - `point.rs` is an address with probes, `hit.rs` what happens there; `site.rs` is for ftrace sites,
+//! - `point.rs` is an address with probes, `hit.rs` what happens there; `ftrace.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `files.rs` is debugfs `kprobes/`,
 //! - `raw/` is what needs `unsafe`.
 //!
-//! What the kernel itself asks about kprobes is in `builtin.c`; instructions are in `ferro_core::insn`. See
-//! `Documentation/kprobes.rst`.
+//! What stays in the kernel without the engine is the crate `ferro_kprobes_builtin`, in `builtin/`; instructions are in
+//! `ferro_core::insn`. See `Documentation/kprobes.rst`.
 
 use kernel::prelude::*;
 
 mod address;
+mod arming;
 mod attach;
+mod batch;
+mod engine;
 mod error;
 mod exports;
 mod files;
-mod held;
+mod ftrace;
 mod hit;
 mod kretprobe;
 mod point;
+mod point_entry;
 mod raw;
 mod refusal;
 mod register;
 mod registry;
+mod retiring;
 mod rules;
-mod site;
 
 use attach::Attached;
 

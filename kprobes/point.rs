@@ -15,6 +15,7 @@
 //! Contexts: making one process, sleeps; the fields are read in any.
 #![deny(unsafe_code)]
 
+use crate::raw::probe_list::ProbeList;
 use ferro_core::insn::reaim;
 use ferro_core::insn::Compute;
 use ferro_core::insn::Emulation;
@@ -25,7 +26,6 @@ use ferro_core::insn::ReaimError;
 use ferro_core::insn::MAX_LEN;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
-use ferro_sys::kprobe::ProbeList;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::sync::word::Word;

@@ -3,8 +3,8 @@
 //! The rules that refuse a probe.
 #![deny(unsafe_code)]
 
-use ferro_sys::blacklist::Forbidden;
-use ferro_sys::blacklist::Rule;
+use ferro_kprobes_builtin::raw::blacklist::Forbidden;
+use ferro_kprobes_builtin::raw::blacklist::Rule;
 use kernel::fmt;
 
 /// Code that kprobes, or the rest of the kernel, depends on.

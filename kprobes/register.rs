@@ -5,22 +5,22 @@
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
 
+use crate::raw::kprobe::warn_registered_twice;
+use crate::raw::kprobe::FaultHandler;
+use crate::raw::kprobe::Kprobe;
 use ferro_sys::code::symbols::Shown;
-use ferro_sys::kprobe::warn_registered_twice;
-use ferro_sys::kprobe::FaultHandler;
-use ferro_sys::kprobe::Kprobe;
 use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::registry;
 
 /// Registers probes, all or none, and says in the log what refused one.
-pub(crate) fn register(probes: &[Kprobe]) -> Result {
+pub(crate) fn register(probes: &[Kprobe<'_>]) -> Result {
     register_with_fault(probes, None)
 }
 
 /// The same, with a handler for faults.
-pub(crate) fn register_with_fault(probes: &[Kprobe], fault: FaultHandler) -> Result {
+pub(crate) fn register_with_fault(probes: &[Kprobe<'_>], fault: FaultHandler) -> Result {
     let mut addresses = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
     for probe in probes {
         addresses.push((probe.address(), probe.flags()), GFP_KERNEL)?;
@@ -42,7 +42,7 @@ pub(crate) fn register_with_fault(probes: &[Kprobe], fault: FaultHandler) -> Res
 }
 
 /// Says in the log what refused a probe.
-pub(crate) fn report(probe: Kprobe, error: Error) {
+pub(crate) fn report(probe: Kprobe<'_>, error: Error) {
     if !error.is_refusal() {
         return;
     }

@@ -60,6 +60,7 @@ const RULES: &[(Name, Refusal)] = &[
 /// The crates that a hit runs through.
 const CRATES: &[&[u8]] = &[
     b"kprobes_engine",
+    b"ferro_kprobes_builtin",
     b"ferro_core",
     b"ferro_sys",
     b"ferro_gkhi",

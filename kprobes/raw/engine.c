@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the Rust kprobes engine needs C for: a mutex that is ready at boot, being called after a grace period of RCU tasks, a
- * feature of the CPU, and exporting the functions that it defines.
+ * What the Rust kprobes engine needs C for: a mutex that is ready at boot, a warning, being called after a grace period of RCU
+ * tasks, a feature of the CPU, and exporting the functions that it defines.
  */
 #include <linux/atomic.h>
+#include <linux/bug.h>
 #include <linux/export.h>
 #include <linux/kprobes.h>
 #include <linux/kprobes_fault.h>
@@ -16,6 +17,11 @@
 #include "engine.h"
 
 DEFINE_MUTEX(kprobes_rust_mutex);
+
+void ferro_registered_twice(void)
+{
+	WARN_ONCE(1, "kprobes: a probe is registered that is registered already\n");
+}
 
 /* To test on any CPU what others need. */
 static bool post_stops;

@@ -12,6 +12,9 @@ struct mutex;
 /* For what is registered. */
 extern struct mutex kprobes_rust_mutex;
 
+/* Warns, once, of a client that registers a probe twice, and shows who it is. */
+void ferro_registered_twice(void);
+
 /* Whether a copy has to stop at a breakpoint, as post.S cannot be used. */
 bool ferro_kprobe_must_stop(void);
 

@@ -2,9 +2,18 @@
 
 //! What only the kprobes engine needs `unsafe` for.
 
+pub(crate) mod address_map;
 pub(crate) mod after;
+mod arithmetic;
+pub(crate) mod divide_errors;
+pub(crate) mod fixup;
+pub(crate) mod ftrace_sites;
+pub(crate) mod kprobe;
 pub(crate) mod kretprobe;
 pub(crate) mod module_exit;
 pub(crate) mod mutex;
+pub(crate) mod probe_list;
 pub(crate) mod reap;
+pub(crate) mod running;
+pub(crate) mod trap;
 pub(crate) mod traps;

@@ -7,6 +7,7 @@
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
+use kernel::types::NotThreadSafe;
 
 extern "C" {
     /// `engine.c`
@@ -16,8 +17,15 @@ extern "C" {
 /// What the engine's mutex protects.
 pub(crate) struct EngineMutex<T>(StaticMutex<T>);
 
-/// The right to use it.
-pub(crate) type EngineGuard<T> = StaticGuard<T>;
+/// A proof that the engine's mutex is held, by this task.
+pub(crate) struct Locked(NotThreadSafe);
+
+/// The right to use what the mutex protects.
+pub(crate) struct EngineGuard<T: 'static> {
+    guard: StaticGuard<T>,
+    // INVARIANT: There as long as `guard`.
+    locked: Locked,
+}
 
 impl<T> EngineMutex<T> {
     /// For one static only: a second one would have the same mutex, and taking both would be a deadlock.
@@ -29,6 +37,16 @@ impl<T> EngineMutex<T> {
 
     /// Waits for the mutex.
     pub(crate) fn lock(&'static self) -> EngineGuard<T> {
-        self.0.lock()
+        EngineGuard {
+            guard: self.0.lock(),
+            locked: Locked(NotThreadSafe),
+        }
+    }
+}
+
+impl<T> EngineGuard<T> {
+    /// What the mutex protects, and the proof that it is held.
+    pub(crate) fn split(&mut self) -> (&mut T, &Locked) {
+        (&mut self.guard, &self.locked)
     }
 }

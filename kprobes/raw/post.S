@@ -15,7 +15,7 @@
 #include <asm/smap.h>
 #include <asm/unwind_hints.h>
 
-#include "../regs.inc"
+#include "../builtin/regs.inc"
 
 	.section .kprobes.text, "ax"
 

@@ -10,25 +10,43 @@ use ferro_gkhi::Answer;
 use ferro_gkhi::EnginePromise;
 use ferro_gkhi::NoReturn;
 use ferro_gkhi::Registered;
-use ferro_sys::regs::Regs;
+use ferro_sys::code::regs::Regs;
+use ferro_sys::code::text::PatchSite;
+use ferro_sys::code::text::TextAddress;
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// What the engine does in traps of the kernel.
+use super::trap::Trap;
+
+/// What the engine does where a probed instruction is executed.
 ///
 /// # Safety
 ///
 /// A handler returns true only if the trap is one of the engine's: a breakpoint of a probe or of a copy, a fault of a copy, or
 /// one that a probe's handler for faults has repaired. It leaves registers then with which the interrupted code goes on as it
-/// would without the engine, but for what the probes' handlers have changed.
+/// would without the engine, but for what the probes' handlers have changed. On a [`Trap`] it executes the instruction that the
+/// breakpoint stands for, and none else.
+///
+/// Every breakpoint that was put at a [`breakpoint_at`] of this handler is one for which it returns true. Of what it is asked to make
+/// such a site of, an instruction starts there.
 ///
 /// It does not sleep, and what it executes has no breakpoint for which it does not return true without calling itself again.
 pub(crate) unsafe trait TrapHandler: 'static {
     /// A breakpoint. Whether it is done with.
-    fn breakpoint(regs: &mut Regs) -> bool;
+    fn breakpoint(trap: &mut Trap) -> bool;
 
     /// A fault. Whether it is done with.
     fn fault(regs: &mut Regs, trapnr: usize) -> bool;
+
+    /// A function with a probe on its ftrace site has been called.
+    fn called(site: usize, regs: &mut Regs);
+}
+
+/// An instruction in whose place a breakpoint may stand, as `H` handles it.
+pub(crate) fn breakpoint_at<H: TrapHandler>(at: TextAddress) -> PatchSite {
+    // SAFETY: `TrapHandler` guarantees both: that an instruction starts there, and that its breakpoint is handled, as long as
+    // `hit::POINTS` has the point, which is until no CPU can be at the breakpoint.
+    unsafe { PatchSite::new(at) }
 }
 
 /// The answer of an exit that may have dealt with its event.
@@ -47,8 +65,8 @@ fn answer(done: bool) -> Answer<NoReturn> {
 /// `regs` are the registers of a breakpoint, which are the caller's.
 #[inline(always)]
 unsafe fn breakpoint<H: TrapHandler>(regs: *mut bindings::pt_regs) -> bool {
-    // SAFETY: The caller guarantees it.
-    unsafe { Regs::of(regs) }.is_some_and(H::breakpoint)
+    // SAFETY: The caller guarantees that they are those of a breakpoint, and `TrapHandler` what is executed on it.
+    unsafe { Trap::from_raw(regs) }.is_some_and(H::breakpoint)
 }
 
 /// The exit on faults.
@@ -57,8 +75,8 @@ unsafe fn breakpoint<H: TrapHandler>(regs: *mut bindings::pt_regs) -> bool {
 ///
 /// `regs` are the registers of a fault, which are the caller's.
 unsafe fn fault<H: TrapHandler>(regs: *mut bindings::pt_regs, trapnr: usize) -> bool {
-    // SAFETY: The caller guarantees it.
-    unsafe { Regs::of(regs) }.is_some_and(|regs| H::fault(regs, trapnr))
+    // SAFETY: The caller guarantees that they are those of a fault.
+    unsafe { Regs::from_raw(regs) }.is_some_and(|regs| H::fault(regs, trapnr))
 }
 
 /// The exits on breakpoints and on faults, not armed yet. Errors: as for `Registered::engine()`.

@@ -15,17 +15,14 @@
 #include <linux/ftrace.h>
 #include <linux/gkhi.h>
 #include <linux/irq_work.h>
-#include <linux/jprobes.h>
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
 #include <linux/kdebug.h>
 #include <linux/kprobes.h>
-#include <linux/kprobes_fault.h>
 #include <linux/memory.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/rcupdate.h>
-#include <linux/rethook.h>
 #include <linux/text-patching.h>
 #include <linux/timekeeping.h>
 #include <linux/tracepoint.h>
@@ -34,7 +31,7 @@
 #include <linux/wait.h>
 
 #include "../../klog/raw/bindings.h"
-#include "../../kprobes/jprobe/raw/frame.h"
+#include "../../kprobes/bindings.h"
 #include "../../relay/api/raw/bindings.h"
 #include "../../relay/fast/raw/bindings.h"
 #include "../../relay/raw/bindings.h"
@@ -74,9 +71,6 @@ enum {
 	FERRO_OFFSET_task_struct_comm = offsetof(struct task_struct, comm),
 	FERRO_OFFSET_task_struct_pid = offsetof(struct task_struct, pid),
 	FERRO_OFFSET_task_struct_tgid = offsetof(struct task_struct, tgid),
-#ifdef CONFIG_RETHOOK
-	FERRO_OFFSET_task_struct_rethooks = offsetof(struct task_struct, rethooks),
-#endif
 	FERRO_OFFSET_tracepoint_name = offsetof(struct tracepoint, name),
 	FERRO_OFFSET_vm_area_desc_file = offsetof(struct vm_area_desc, file),
 	FERRO_OFFSET_vm_area_desc_pgoff = offsetof(struct vm_area_desc, pgoff),

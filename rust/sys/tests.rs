@@ -2,7 +2,6 @@
 
 //! KUnit tests of what patches and makes code. They run at boot.
 
-mod calls;
 mod exec_pool;
 mod owner_lock;
 mod text;

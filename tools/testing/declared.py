@@ -43,7 +43,7 @@ MISSING = {
     "rethook_trampoline_handler": HALVES,
     "kprobe_ftrace_handler": HALVES,
     "kprobe_exceptions_notify": "an arch's notifier, which x86 has none of",
-    "kretprobe_blacklist": "a table of the C engine; ours asks rust/sys/kretprobe.rs",
+    "kretprobe_blacklist": "a table of the C engine; ours asks kprobes/builtin/raw/kretprobe.rs",
     "__get_insn_slot": SLOTS,
     "__free_insn_slot": SLOTS,
     "kprobe_cache_get_kallsym": SLOTS,
@@ -59,7 +59,7 @@ def output(*command, **kwargs):
 
 def preprocessed(kdir, source):
     """What the compiler sees of a source, as the kernel compiles the engine's."""
-    at = os.path.join(kdir, "kernel/ferrotrace/kprobes/.builtin.o.cmd")
+    at = os.path.join(kdir, "kernel/ferrotrace/kprobes/builtin/.builtin.o.cmd")
     with open(at, encoding="utf-8") as file:
         command = re.match(r"savedcmd_\S+ := (.*)", file.readline()).group(1)
     command = command.split(" ; ")[0]

@@ -27,7 +27,8 @@ compile() {
 }
 
 objects=()
-for source in "$REPO"/kprobes/*.S "$REPO"/kprobes/jprobe/*.S; do
+for source in "$REPO"/kprobes/builtin/*.S "$REPO"/kprobes/raw/*.S "$REPO"/kprobes/jprobe/raw/*.S; do
+	[ -e "$source" ] || { echo "no $source" >&2; exit 1; }
 	object=kernel/ferrotrace/${source#"$REPO/"}
 	object=${object%.S}.o
 	# As far as this variant has them.

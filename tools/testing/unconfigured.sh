@@ -55,6 +55,7 @@ calls() {
 
 text=kernel/ferrotrace/rust/sys/code/text.o
 sys=kernel/ferrotrace/rust/sys/ferro_sys.o
+builtin=kernel/ferrotrace/kprobes/builtin/ferro_kprobes_builtin.o
 engine=kernel/ferrotrace/kprobes/kprobes_engine.o
 
 # A breakpoint of kgdb in a function that is decoded: what was there only kgdb knows.
@@ -72,19 +73,19 @@ done
 
 # Calls that RCU does not watch are not followed to their returns.
 for option in FTRACE_VALIDATE_RCU_IS_WATCHING KPROBE_EVENTS_ON_NOTRACE; do
-	compile $sys $option.o "--cfg CONFIG_$option"
+	compile $builtin $option.o "--cfg CONFIG_$option"
 	for function in Kretprobe5enter rethook_try_get; do
 		say "$option: $function() asks RCU" calls "$work/$option.o" .kprobes.text $function rcu_is_watching
 	done
 done
-say "neither: nobody does" not calls $sys .kprobes.text "" rcu_is_watching
+say "neither: nobody does" not calls $builtin .kprobes.text "" rcu_is_watching
 
 # What returns and indirect branches run through with all mitigations has the names that the selftests have refused.
 mitigations=
 for option in RETPOLINE RETHUNK UNRET_ENTRY SRSO CALL_DEPTH_TRACKING ITS; do
 	mitigations+=" -DCONFIG_MITIGATION_$option=1"
 done
-assemble=$(command_of kernel/ferrotrace/kprobes/returned.o | sed "s# -c -o .*##")
+assemble=$(command_of kernel/ferrotrace/kprobes/builtin/returned.o | sed "s# -c -o .*##")
 eval "$assemble $mitigations -c -o $work/thunks.o ../arch/x86/lib/retpoline.S"
 # One register for all, and each function once.
 nm --defined-only "$work/thunks.o" | awk '$2 ~ /^[tT]$/ && $3 !~ /_array$/ { print $3 }' |

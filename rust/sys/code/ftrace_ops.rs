@@ -13,7 +13,7 @@ use kernel::error::to_result;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 
-use crate::regs::Regs;
+use crate::code::regs::Regs;
 use crate::sync::mutex::StaticMutex;
 
 /// What happens at a function's entry.
@@ -37,16 +37,21 @@ pub struct FtraceOps<H: FtraceHandler> {
     _handler: PhantomData<fn(H)>,
 }
 
-// SAFETY: `sites` is used with the mutex held, `ops` by ftrace, which has locks of its own.
+// SAFETY: `with()` uses `sites` with the mutex held; `ops` is ftrace's, which has locks of its own.
 unsafe impl<H: FtraceHandler> Sync for FtraceOps<H> {}
 
-// SAFETY: A mutex of `ftrace.c` that protects nothing else.
+// SAFETY: `ftrace.c` has the mutex, made by `DEFINE_MUTEX()` for this.
 static LOCK: StaticMutex<()> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_ftrace_ops_lock, ()) };
 
 impl<H: FtraceHandler> FtraceOps<H> {
-    /// For a handler that looks.
-    pub const fn looking() -> Self {
+    /// For a handler that may change registers, but not where execution goes on.
+    ///
+    /// # Safety
+    ///
+    /// The handler leaves registers with which the function and its caller are as sound as they were. It does not sleep, and
+    /// knows when it is called again by what it calls.
+    pub const unsafe fn observing() -> Self {
         Self::new(bindings::FTRACE_OPS_FL_SAVE_REGS)
     }
 
@@ -54,7 +59,11 @@ impl<H: FtraceHandler> FtraceOps<H> {
     ///
     /// The anchor is such a function: one of these sets is registered at a time, from its first site on until [`Self::close`].
     /// The kprobes engine has one while it has probes whose handlers divert; what wants to divert as well is a probe.
-    pub const fn modifying() -> Self {
+    ///
+    /// # Safety
+    ///
+    /// As for [`FtraceOps::observing`], and where the handler has execution go on, it could have gone on in that state.
+    pub const unsafe fn modifying() -> Self {
         Self::new(bindings::FTRACE_OPS_FL_SAVE_REGS | bindings::FTRACE_OPS_FL_IPMODIFY)
     }
 
@@ -242,7 +251,8 @@ unsafe extern "C" fn shim<H: FtraceHandler>(
     _ops: *mut bindings::ftrace_ops,
     fregs: *mut bindings::ftrace_regs,
 ) {
-    // SAFETY: By the rules of this function; `ftrace.c` knows that they are the registers.
+    // SAFETY: The caller, ftrace, passes complete registers, which a `struct ftrace_regs` begins with (`ftrace.c` checks it);
+    // they are the handler's until it returns.
     let regs = unsafe { Regs::at_site(fregs.cast()) };
     H::call(ip, parent_ip, regs);
 }

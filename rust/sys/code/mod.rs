@@ -5,6 +5,8 @@
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod ftrace_ops;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod regs;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod symbols;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod text;

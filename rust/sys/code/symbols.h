@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for symbols.rs and kprobe.rs, which declare them themselves: not part of the bindings.
+ * Functions for symbols.rs, which declares them itself: not part of the bindings.
  */
 #ifndef _FERROTRACE_SYS_SYMBOLS_H
 #define _FERROTRACE_SYS_SYMBOLS_H
@@ -15,8 +15,5 @@ bool ferro_is_cfi_check(unsigned long addr);
 
 /* kgdb.h: whether a debugger has put a breakpoint at @addr. */
 bool ferro_is_kgdb_breakpoint(unsigned long addr);
-
-/* Warns, once, of a client that registers a probe twice, and shows who it is. */
-void ferro_registered_twice(void);
 
 #endif /* _FERROTRACE_SYS_SYMBOLS_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of text.rs, symbols.rs, blacklist.rs and exec_pool.rs: macros and inline functions, and
+ * The C half of text.rs, symbols.rs and exec_pool.rs: macros and inline functions, and
  * objects that are initialised when they are compiled.
  */
 #include <linux/bug.h>
@@ -33,8 +33,6 @@
 
 /* The list of exec_pool.rs. */
 DEFINE_MUTEX(ferro_exec_pool_lock);
-/* The list of blacklist.rs. */
-DEFINE_MUTEX(ferro_blacklist_lock);
 
 int ferro_text_module_get(unsigned long addr, struct module **mod)
 {
@@ -47,16 +45,6 @@ int ferro_text_module_get(unsigned long addr, struct module **mod)
 	if (!*mod)
 		return -EINVAL;
 	return try_module_get(*mod) ? 0 : -ENOENT;
-}
-
-struct module *ferro_text_module(unsigned long addr)
-{
-	return __module_text_address(addr);
-}
-
-unsigned long ferro_module_text(const struct module *mod)
-{
-	return (unsigned long)mod->mem[MOD_TEXT].base;
 }
 
 void ferro_module_put(struct module *mod)
@@ -141,11 +129,6 @@ bool ferro_is_decoded_on_fault(unsigned long addr)
 	return ex_get_fixup_type(addr) == EX_TYPE_ZEROPAD;
 }
 
-void ferro_registered_twice(void)
-{
-	WARN_ONCE(1, "kprobes: a probe is registered that is registered already\n");
-}
-
 /* In front of the trap: mov of 6 bytes, add of 4, je of 2. */
 bool ferro_is_cfi_check(unsigned long addr)
 {
@@ -173,48 +156,6 @@ bool ferro_is_endbr(u32 bytes)
 bool ferro_in_gate_area(unsigned long addr)
 {
 	return in_gate_area_no_mm(addr);
-}
-
-void ferro_kernel_forbidden(struct ferro_forbidden *forbidden)
-{
-	*forbidden = (struct ferro_forbidden) {
-		.kprobes_text.start = (unsigned long)__kprobes_text_start,
-		.kprobes_text.end = (unsigned long)__kprobes_text_end,
-		.noinstr_text.start = (unsigned long)__noinstr_text_start,
-		.noinstr_text.end = (unsigned long)__noinstr_text_end,
-		.entry_text.start = (unsigned long)__entry_text_start,
-		.entry_text.end = (unsigned long)__entry_text_end,
-		.functions = __start_kprobe_blacklist,
-		.count = __stop_kprobe_blacklist - __start_kprobe_blacklist,
-	};
-}
-
-void ferro_module_forbidden(const struct module *mod, struct ferro_forbidden *forbidden)
-{
-	unsigned long kprobes_text = (unsigned long)mod->kprobes_text_start;
-	unsigned long noinstr_text = (unsigned long)mod->noinstr_text_start;
-
-	*forbidden = (struct ferro_forbidden) {
-		.kprobes_text = { kprobes_text, kprobes_text + mod->kprobes_text_size },
-		.noinstr_text = { noinstr_text, noinstr_text + mod->noinstr_text_size },
-		.functions = mod->kprobe_blacklist,
-		.count = mod->num_kprobe_blacklist,
-	};
-}
-
-struct module *ferro_next_module(unsigned long addr)
-{
-	struct module *mod, *next = NULL;
-	unsigned long base, lowest = ULONG_MAX;
-
-	list_for_each_entry_rcu(mod, &modules, list) {
-		base = ferro_module_text(mod);
-		if (mod->state == MODULE_STATE_UNFORMED || base <= addr || base >= lowest)
-			continue;
-		lowest = base;
-		next = mod;
-	}
-	return next;
 }
 
 void *ferro_exec_page_alloc(void)
@@ -292,7 +233,6 @@ static struct notifier_block module_notifier = {
 
 static int __init text_init(void)
 {
-	ferro_blacklist_init();
 	return register_module_notifier(&module_notifier);
 }
 early_initcall(text_init);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for text.rs, symbols.rs, blacklist.rs and exec_pool.rs: the kernel's and its modules' code.
+ * Functions for text.rs, symbols.rs and exec_pool.rs: the kernel's and its modules' code.
  */
 #ifndef _FERROTRACE_SYS_TEXT_H
 #define _FERROTRACE_SYS_TEXT_H
@@ -19,10 +19,6 @@ struct module;
  * -EINVAL: no code. -ENOENT: the module is on its way out.
  */
 int ferro_text_module_get(unsigned long addr, struct module **mod);
-/* The module whose code @addr is in; NULL if it is none. Context: RCU. */
-struct module *ferro_text_module(unsigned long addr);
-/* Where its code begins. */
-unsigned long ferro_module_text(const struct module *mod);
 void ferro_module_put(struct module *mod);
 int ferro_module_state(const struct module *mod);
 /* Whether @addr is the module's code that is freed after its initialisation; or that stays. */
@@ -50,31 +46,8 @@ bool ferro_is_bug(unsigned long addr);
 bool ferro_is_endbr(u32 bytes);
 bool ferro_in_gate_area(unsigned long addr);
 
-/* An area in which nothing may be probed. */
-struct ferro_area {
-	unsigned long start;
-	unsigned long end;
-};
-
-/* What the kernel or a module forbids to probe: two areas and single functions. */
-struct ferro_forbidden {
-	struct ferro_area kprobes_text;
-	struct ferro_area noinstr_text;
-	struct ferro_area entry_text;
-	const unsigned long *functions;
-	size_t count;
-};
-
-/* Of the kernel. Its @functions are there until it frees its init memory. */
-void ferro_kernel_forbidden(struct ferro_forbidden *forbidden);
-/* Of a module. Context: RCU, or with a reference to the module. */
-void ferro_module_forbidden(const struct module *mod, struct ferro_forbidden *forbidden);
-/* The module with the lowest code above @addr, or NULL. Context: RCU. */
-struct module *ferro_next_module(unsigned long addr);
-
-/* The locks of exec_pool.rs and blacklist.rs. */
+/* The lock of exec_pool.rs. */
 extern struct mutex ferro_exec_pool_lock;
-extern struct mutex ferro_blacklist_lock;
 /*
  * Where execmem_alloc() finds memory. Enumerators, since every bindgen binds them as constants: 0.71 makes an extern
  * static of a const variable whose value is an expression above LONG_MAX. Two enums: one would give both the wider type.
@@ -104,8 +77,6 @@ void ferro_exec_pool_reclaim(void);
 int ferro_text_module_coming(struct module *mod);
 void ferro_text_module_live(struct module *mod);
 void ferro_text_module_going(struct module *mod);
-/* rust/sys/blacklist.rs. Context: early initcall. */
-void ferro_blacklist_init(void);
 
 #endif /* CONFIG_KPROBES_ENGINE_RUST */
 

@@ -13,7 +13,6 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-use crate::blacklist;
 use crate::code::symbols;
 use crate::cpu::HotplugOff;
 
@@ -22,7 +21,7 @@ pub const BREAKPOINT: u8 = 0xcc;
 
 /// An address that was code of the kernel or of a module when it was made.
 ///
-/// That code may be gone by now: [`TextLock::set_byte()`] looks again.
+/// That code may be gone by now: [`PatchSite::arm`] looks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextAddress(usize);
 
@@ -46,7 +45,7 @@ pub struct Gone;
 ///
 /// Errors: -EFAULT if it is not, -ERANGE for an address of user space.
 pub fn read_text(addr: usize, to: &mut [u8]) -> Result {
-    // SAFETY: `to` has room; the other address may be any.
+    // SAFETY: The function takes any address as its source; the destination is a slice of this length.
     let result = unsafe {
         bindings::copy_from_kernel_nofault(
             to.as_mut_ptr().cast(),
@@ -72,7 +71,7 @@ struct Loaded {
 /// going: its memory is freed after that.
 struct TextModules(UnsafeCell<KVVec<Loaded>>);
 
-// SAFETY: `text_mutex` lets one task at a time at it, by the type invariant.
+// SAFETY: By the type invariant it is used with `text_mutex` held, which one task at a time has.
 unsafe impl Sync for TextModules {}
 
 static MODULES: TextModules = TextModules(UnsafeCell::new(KVVec::new()));
@@ -117,18 +116,20 @@ impl TextLock {
         }
     }
 
-    /// Writes one byte of code, such as a breakpoint, or what it has replaced. Returns what was there.
+    /// Writes one byte of code. Returns what was there. Fails if the code is, or is about to be, freed.
     ///
-    /// Every CPU sees the old or the new byte, and certainly the new one after [`Self::sync()`]. Fails if the
-    /// code is, or is about to be, freed. What the byte does to the code is up to the caller.
-    pub fn set_byte(&mut self, at: TextAddress, byte: u8) -> Result<u8, Gone> {
+    /// # Safety
+    ///
+    /// Code that executes the byte goes on as before, or is ready for it.
+    unsafe fn set_byte(&mut self, at: TextAddress, byte: u8) -> Result<u8, Gone> {
         if !self.is_there(at.0) {
             return Err(Gone);
         }
         let mut old = [0];
         read_text(at.0, &mut old).map_err(|_| Gone)?;
         let addr: *mut c_void = core::ptr::without_provenance_mut(at.0);
-        // SAFETY: `text_mutex` is held, as it has to be, and as long as it is the code stays.
+        // SAFETY: `text_mutex` is held, as it has to be, and as long as it is the code stays, as `is_there()` has seen. The caller
+        // guarantees that whoever executes it is ready for it.
         unsafe { bindings::text_poke(addr, (&raw const byte).cast(), 1) };
         // SAFETY: Both hold one byte.
         unsafe {
@@ -183,7 +184,7 @@ impl TextLock {
         self.mutex.modules().iter().any(|loaded| {
             // SAFETY: By the type invariant of `TextModules` the module is there.
             let core = unsafe { bindings::ferro_in_core_text(addr, loaded.module) };
-            // SAFETY: The lock that keeps the module in the list is held during this call, too.
+            // SAFETY: `self` still holds the lock, so by the type invariant of `TextModules` the module is still there.
             let init = unsafe { bindings::ferro_in_init_text(addr, loaded.module) };
             core || init && loaded.init
         })
@@ -193,6 +194,58 @@ impl TextLock {
 impl Default for TextLock {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// An instruction where a breakpoint may be put.
+#[derive(Debug)]
+pub struct PatchSite(TextAddress);
+
+/// An instruction with a breakpoint of ours in its place. It stays there, also if this is dropped, until it is disarmed or the
+/// code is freed.
+#[derive(Debug)]
+pub struct ArmedSite {
+    at: TextAddress,
+    original: u8,
+}
+
+impl PatchSite {
+    /// # Safety
+    ///
+    /// An instruction starts at the address. As long as the site is armed, and until every CPU has been told that it is not
+    /// ([`TextLock::sync`]), the caller has whoever executes the breakpoint go on as the instruction would.
+    pub unsafe fn new(at: TextAddress) -> Self {
+        Self(at)
+    }
+
+    /// Puts the breakpoint there. Every CPU sees the old or the new byte, and certainly the new one after [`TextLock::sync`].
+    ///
+    /// Fails if the code is, or is about to be, freed.
+    pub fn arm(self, lock: &mut TextLock) -> Result<ArmedSite, Self> {
+        // SAFETY: Whoever has made this handles the breakpoint.
+        match unsafe { lock.set_byte(self.0, BREAKPOINT) } {
+            Ok(original) => Ok(ArmedSite {
+                at: self.0,
+                original,
+            }),
+            Err(Gone) => Err(self),
+        }
+    }
+}
+
+impl ArmedSite {
+    /// The byte that the breakpoint has replaced.
+    pub fn original(&self) -> u8 {
+        self.original
+    }
+
+    /// Takes the breakpoint away, unless the code has gone. Every CPU sees the old or the new byte, and certainly the new one
+    /// after [`TextLock::sync`].
+    pub fn disarm(self, lock: &mut TextLock) -> PatchSite {
+        // Code that has gone has no breakpoint.
+        // SAFETY: It was there before the breakpoint.
+        let _ = unsafe { lock.set_byte(self.at, self.original) };
+        PatchSite(self.at)
     }
 }
 
@@ -213,9 +266,6 @@ extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
     for loaded in mutex.modules().iter_mut() {
         loaded.init &= loaded.module != module;
     }
-    drop(mutex);
-    // SAFETY: The notifier passes a module that is there.
-    blacklist::forget(|at| unsafe { bindings::ferro_in_init_text(at, module) });
 }
 
 /// For the module notifier, before the module is freed.
@@ -224,6 +274,4 @@ extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
     TextMutex::new()
         .modules()
         .retain(|loaded| loaded.module != module);
-    // SAFETY: The notifier passes a module that is there.
-    blacklist::forget(|at| unsafe { bindings::ferro_in_module(at, module) });
 }

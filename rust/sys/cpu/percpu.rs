@@ -15,38 +15,32 @@ use crate::cpu::preempt::PreemptOff;
 use crate::cpu::CpuId;
 use crate::cpu::IrqsOff;
 
-/// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits. The caller must stay on this CPU.
+/// Loads or stores a per-CPU variable of C code, a word or with `load32` 32 bits, in one instruction.
+///
+/// # Safety
+///
+/// It is such a variable, of this size, and everybody accesses it at once. The caller stays on this CPU, unless it does not matter
+/// whose variable it is.
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+#[macro_export]
 macro_rules! this_cpu {
     (load $variable:ident) => {{
         let value: usize;
-        // SAFETY: Loads a word of this CPU.
-        unsafe {
-            core::arch::asm!("mov {value}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
-                options(nostack, preserves_flags, readonly))
-        };
+        core::arch::asm!("mov {value}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
+            options(nostack, preserves_flags, readonly));
         value
     }};
     (load32 $variable:ident) => {{
         let value: u32;
-        // SAFETY: Loads 32 bits of this CPU.
-        unsafe {
-            core::arch::asm!("mov {value:e}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
-                options(nostack, preserves_flags, readonly))
-        };
+        core::arch::asm!("mov {value:e}, gs:[rip + {variable}]", value = out(reg) value, variable = sym $variable,
+            options(nostack, preserves_flags, readonly));
         value
     }};
     (store $variable:ident, $value:expr) => {
-        // SAFETY: Stores a word of this CPU.
-        unsafe {
-            core::arch::asm!("mov gs:[rip + {variable}], {value}", value = in(reg) $value, variable = sym $variable,
-                options(nostack, preserves_flags))
-        }
+        core::arch::asm!("mov gs:[rip + {variable}], {value}", value = in(reg) $value, variable = sym $variable,
+            options(nostack, preserves_flags))
     };
 }
-
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub(crate) use this_cpu;
 
 /// `T * __percpu *`: one pointer a CPU, NULL at first.
 ///

@@ -366,24 +366,3 @@ extern "C" fn ferro_exec_pool_reclaim() {
         }
     }
 }
-
-/// `<linux/kprobes.h>`, for `kernel_text_address()`.
-#[export]
-extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usize) -> bool {
-    contains(addr)
-}
-
-/// For `kprobe_get_kallsym()`. Context: any.
-///
-/// # Safety
-///
-/// `addr` points to a place for an address.
-#[no_mangle]
-unsafe extern "C" fn ferro_exec_pool_nth(n: u32, addr: *mut usize) -> bool {
-    let Some(page) = nth_page(n as usize) else {
-        return false;
-    };
-    // SAFETY: By the rules of this function.
-    unsafe { addr.write(page) };
-    true
-}

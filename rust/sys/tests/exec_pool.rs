@@ -8,12 +8,12 @@ use kernel::prelude::*;
 mod suite {
     use crate::code::ftrace_ops::FtraceHandler;
     use crate::code::ftrace_ops::FtraceOps;
+    use crate::code::regs::Regs;
     use crate::code::symbols;
     use crate::code::text::read_text;
     use crate::code::text::TextLock;
     use crate::mm::exec_pool;
     use crate::mm::exec_pool::Slot;
-    use crate::regs::Regs;
     use kernel::page::PAGE_SIZE;
     use kernel::prelude::*;
     use kernel::sync::atomic::Atomic;
@@ -193,7 +193,9 @@ mod suite {
         }
     }
 
-    static TOLD: FtraceOps<Told> = FtraceOps::looking();
+    static TOLD: FtraceOps<Told> =
+        // SAFETY: The handler changes nothing.
+        unsafe { FtraceOps::observing() };
 
     /// What perf is told of a slot with this code, or without any, until it is dropped.
     fn told(code: Option<&[u8]>) -> Result<[usize; 2]> {

@@ -7,9 +7,12 @@
 //!
 //! Contexts: [`AddressMap::with`] any, NMI included, wherever RCU watches; the rest process, sleeps.
 
+use core::ops::Deref;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
+use ferro_sys::cpu::preempt::PreemptOff;
+use ferro_sys::sync::word;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
@@ -18,9 +21,6 @@ use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Release;
 use kernel::sync::rcu::synchronize_rcu;
 use kernel::sync::Arc;
-
-use crate::cpu::preempt::PreemptOff;
-use crate::sync::word;
 
 /// # Invariants
 ///
@@ -40,8 +40,8 @@ type Table<T> = KVVec<Entry<T>>;
 ///
 /// # Invariants
 ///
-/// `table` is the address of a `Table` or of `NOTHING`; only the [`Writer`] changes it and what is in it.
-pub struct AddressMap<T> {
+/// `table` is the address of a [`Table`] or of [`NOTHING`]; only the [`Writer`] changes it and what is in it.
+pub(crate) struct AddressMap<T> {
     table: Atomic<*mut Entry<T>>,
     has_writer: Atomic<bool>,
 }
@@ -59,12 +59,52 @@ unsafe impl<T: Send + Sync> Sync for AddressMap<T> {}
 // SAFETY: As above.
 unsafe impl<T: Send + Sync> Send for AddressMap<T> {}
 
+/// An object that was found in a map, or a part of it.
+///
+/// # Invariants
+///
+/// `'a` is within the read-side section of RCU in which it was found.
+pub(crate) struct Found<'a, T>(&'a T);
+
+impl<T> Clone for Found<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Found<'_, T> {}
+
+impl<'a, T> Found<'a, T> {
+    /// The object.
+    #[inline(always)]
+    pub(crate) fn get(self) -> &'a T {
+        self.0
+    }
+
+    /// A part of it.
+    #[inline(always)]
+    pub(crate) fn part<U>(self, part: impl FnOnce(&'a T) -> &'a U) -> Found<'a, U> {
+        // INVARIANT: In the same section.
+        Found(part(self.0))
+    }
+}
+
+impl<T> Deref for Found<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
 /// The one who may change an [`AddressMap`].
 ///
 /// # Invariants
 ///
-/// `table` is the one that the map has, or `None` if it has `NOTHING`.
-pub struct Writer<T: 'static> {
+/// `table` is the one that the map has, or `None` if it has [`NOTHING`].
+pub(crate) struct Writer<T: 'static> {
     map: &'static AddressMap<T>,
     table: Option<Table<T>>,
     /// How many keys are not 0.
@@ -74,14 +114,14 @@ pub struct Writer<T: 'static> {
 }
 
 /// An object that nobody finds any more, but that some may still be using. Dropping it waits until they are not.
-pub struct Removed<T> {
+pub(crate) struct Removed<T> {
     object: Option<Arc<T>>,
     /// How many waits had begun.
     waits: usize,
 }
 
 /// A grace period that is over.
-pub struct GracePeriod {
+pub(crate) struct GracePeriod {
     /// Its number among all waits that have begun.
     number: usize,
 }
@@ -90,7 +130,7 @@ static WAITS: Atomic<usize> = Atomic::new(0);
 
 impl GracePeriod {
     /// Waits until nobody uses what was removed before. Context: process; sleeps.
-    pub fn wait() -> Self {
+    pub(crate) fn wait() -> Self {
         let number = WAITS.fetch_add(1, Full);
         synchronize_rcu();
         Self { number }
@@ -150,7 +190,7 @@ unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mu
 
 impl<T> AddressMap<T> {
     /// An empty map.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             // INVARIANT: There is nothing yet.
             table: Atomic::new(nothing()),
@@ -159,7 +199,7 @@ impl<T> AddressMap<T> {
     }
 
     /// The right to change it, once.
-    pub fn writer(&'static self) -> Option<Writer<T>> {
+    pub(crate) fn writer(&'static self) -> Option<Writer<T>> {
         match self.has_writer.xchg(true, Full) {
             true => None,
             // INVARIANT: The map has had no writer, or that one has gone.
@@ -174,7 +214,11 @@ impl<T> AddressMap<T> {
 
     /// Calls `f` with the object of this address.
     #[inline(always)]
-    pub fn with<R>(&self, key: usize, f: impl FnOnce(&T) -> R) -> Option<R> {
+    pub(crate) fn with<R>(
+        &self,
+        key: usize,
+        f: impl for<'a> FnOnce(Found<'a, T>) -> R,
+    ) -> Option<R> {
         // Also the read-side section that the writer waits for.
         let _preempt = PreemptOff::new();
         // SAFETY: A live, aligned word. The writer publishes a table with a release store, and x86 keeps dependent
@@ -186,13 +230,9 @@ impl<T> AddressMap<T> {
         // SAFETY: A live, aligned word, which the writer stores at once.
         let object = NonNull::new(unsafe { word::load(&raw const (*entry).object) })?;
         // SAFETY: By the invariants of the entry; the count is given away after a grace period.
-        Some(f(unsafe { object.as_ref() }))
-    }
-}
-
-impl<T> Default for AddressMap<T> {
-    fn default() -> Self {
-        Self::new()
+        let object = unsafe { object.as_ref() };
+        // INVARIANT: With preemption off this is a read-side section of RCU, until `f` has returned.
+        Some(f(Found(object)))
     }
 }
 
@@ -224,7 +264,7 @@ impl<T> Writer<T> {
     }
 
     /// Makes room for `more` objects, so that adding them cannot fail.
-    pub fn reserve(&mut self, more: usize) -> Result<(), AllocError> {
+    pub(crate) fn reserve(&mut self, more: usize) -> Result<(), AllocError> {
         // Keys without objects are in the way of others.
         let is_tidy = self.keys / 2 <= self.objects.saturating_add(32);
         if self.has_room(more) && is_tidy {
@@ -252,7 +292,7 @@ impl<T> Writer<T> {
     /// Adds an object, for which there is room, see [`Writer::reserve`].
     ///
     /// Errors: `None` if there is none, or if the address has an object.
-    pub fn insert(&mut self, key: usize, object: Arc<T>) -> Option<()> {
+    pub(crate) fn insert(&mut self, key: usize, object: Arc<T>) -> Option<()> {
         if key == 0 || !self.has_room(1) {
             return None;
         }
@@ -278,7 +318,7 @@ impl<T> Writer<T> {
     }
 
     /// Removes the object of an address.
-    pub fn remove(&mut self, key: usize) -> Option<Removed<T>> {
+    pub(crate) fn remove(&mut self, key: usize) -> Option<Removed<T>> {
         let entry = self.entry(key)?.ok()?;
         // SAFETY: An entry of the table, which only we change.
         let object = NonNull::new(unsafe { (*entry).object })?;
@@ -311,7 +351,7 @@ impl<T> Drop for Writer<T> {
 
 impl<T> Removed<T> {
     /// Gives the object up, if need be after another grace period.
-    pub fn release(mut self, period: &GracePeriod) {
+    pub(crate) fn release(mut self, period: &GracePeriod) {
         if period.number >= self.waits {
             drop(self.object.take());
         }

@@ -4,19 +4,19 @@
 
 use kernel::prelude::*;
 
-#[kunit_tests(ferro_sys_calls)]
+#[kunit_tests(ferro_kprobes_calls)]
 mod suite {
-    use crate::code::ftrace_ops::FtraceHandler;
-    use crate::code::ftrace_ops::FtraceOps;
-    use crate::code::symbols;
-    use crate::cpu::preempt::PreemptOff;
-    use crate::cpu::CpuId;
-    use crate::kretprobe::Kretprobe;
-    use crate::regs::Regs;
-    use crate::rethook;
-    use crate::rethook::Pool;
-    use crate::running_probe;
+    use crate::raw::kretprobe::Kretprobe;
+    use crate::raw::pool;
+    use crate::raw::pool::Pool;
+    use crate::raw::running;
     use core::cell::UnsafeCell;
+    use ferro_sys::code::ftrace_ops::FtraceHandler;
+    use ferro_sys::code::ftrace_ops::FtraceOps;
+    use ferro_sys::code::regs::Regs;
+    use ferro_sys::code::symbols;
+    use ferro_sys::cpu::preempt::PreemptOff;
+    use ferro_sys::cpu::CpuId;
     use kernel::bindings;
     use kernel::error::from_err_ptr;
     use kernel::ffi::c_int;
@@ -55,7 +55,9 @@ mod suite {
         }
     }
 
-    static COUNT: FtraceOps<Count> = FtraceOps::looking();
+    static COUNT: FtraceOps<Count> =
+        // SAFETY: The handler changes no register, but by what the tests want.
+        unsafe { FtraceOps::observing() };
 
     #[test]
     fn a_handler_is_called_at_its_sites() -> Result {
@@ -102,7 +104,9 @@ mod suite {
         }
     }
 
-    static REDIRECT: FtraceOps<Redirect> = FtraceOps::modifying();
+    static REDIRECT: FtraceOps<Redirect> =
+        // SAFETY: It goes on at a function of the same type as the one that is called.
+        unsafe { FtraceOps::modifying() };
 
     #[test]
     fn a_handler_changes_where_it_goes_on() -> Result {
@@ -151,13 +155,13 @@ mod suite {
     ) -> c_int {
         // SAFETY: By the rules of this function.
         let mark = unsafe { (*instance).data.as_ptr().cast::<usize>().read() };
-        if mark == MARK && running_probe::get() == CLIENT.0.get().addr() {
+        if mark == MARK && running::get() == CLIENT.0.get().addr() {
             RETURNS.fetch_add(1, Relaxed);
         }
         0
     }
 
-    fn client(maxactive: c_int) -> Result<Kretprobe> {
+    fn client(maxactive: c_int) -> Result<Kretprobe<'static>> {
         // SAFETY: Nobody else uses it.
         let raw = unsafe { &mut *CLIENT.0.get() };
         raw.handler = Some(returned);
@@ -186,7 +190,9 @@ mod suite {
         }
     }
 
-    static HOOK_RETURN: FtraceOps<HookReturn> = FtraceOps::looking();
+    static HOOK_RETURN: FtraceOps<HookReturn> =
+        // SAFETY: The handler changes no register, but by what the tests want.
+        unsafe { FtraceOps::observing() };
 
     #[test]
     fn a_return_is_seen() -> Result {
@@ -209,7 +215,7 @@ mod suite {
     fn instances_are_limited_and_come_back() -> Result {
         // More than a CPU has of its own, and than a word or a cache line has bits.
         for count in [1, 2, 3, 64, 65, 1500] {
-            let client = rethook::Client::Kretprobe(CLIENT.0.get(), Some(returned));
+            let client = pool::Client::Kretprobe(CLIENT.0.get(), Some(returned));
             let pool = Pool::new(client, count, 24)?;
             let mut taken = KVVec::with_capacity(count, GFP_KERNEL)?;
             let preempt = PreemptOff::new();
@@ -282,7 +288,7 @@ mod suite {
     ) {
         // SAFETY: By the rules of this function.
         let ip = unsafe { (*regs).ip };
-        let running = running_probe::get() == running_probe::other();
+        let running = running::get() == running::busy();
         if running && data.addr() == MARK && symbols::is_core_text(ip) && ip == ret_addr {
             RETHOOKED.fetch_add(1, Relaxed);
         }
@@ -304,7 +310,9 @@ mod suite {
         }
     }
 
-    static HOOK_CALL: FtraceOps<HookCall> = FtraceOps::looking();
+    static HOOK_CALL: FtraceOps<HookCall> =
+        // SAFETY: The handler changes no register, but by what the tests want.
+        unsafe { FtraceOps::observing() };
 
     #[test]
     fn other_clients_of_rethook_see_returns() -> Result {

@@ -1,104 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of interrupted kernel code, as a trap or an ftrace site saved them.
+//! The registers of a breakpoint's trap, and executing the instruction that it stands for on them.
 //!
-//! Contexts: any, NMI included.
+//! Contexts: trap, also within NMIs.
 
 use core::arch::asm;
 use core::mem::offset_of;
+use core::ops::Deref;
+use core::ops::DerefMut;
 
 use ferro_core::insn::Arithmetic;
 use ferro_core::insn::Fault;
 use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
+use ferro_sys::code::regs::Regs;
+use ferro_sys::sync::word;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 
-use crate::arithmetic;
-use crate::sync::word;
+use super::arithmetic;
 
-/// RFLAGS.IF.
-pub const IF: usize = 1 << 9;
-
-/// `struct pt_regs` of the kernel code that this context interrupted.
+/// The registers of kernel code that has hit a breakpoint of the engine's, and the right to execute in its place what was
+/// there: to read and write memory as that instruction does. Only the trap has one.
 ///
 /// # Invariants
 ///
-/// Made by [`Regs::of`] only: the stack that `sp` points to is the one that this context runs on, or was interrupted
-/// on, with room for a word below it.
+/// As [`Regs`]; besides, the stack that `sp` points to is the one that this context runs on, or was interrupted on, and the
+/// word below it is nobody's. Its owner uses it as a [`Machine`] for the instruction of the breakpoint only.
 #[repr(transparent)]
-pub struct Regs(bindings::pt_regs);
+pub(crate) struct Trap(bindings::pt_regs);
 
-impl Regs {
+impl Trap {
     /// The registers of kernel code, or `None` if they are a user's.
     ///
     /// # Safety
     ///
-    /// `regs` are the registers of an `int3`, of a fault, or of an ftrace site, that nobody else uses for `'a`.
+    /// `regs` are the registers of an `int3`, which nobody else uses for `'a`. What gets this executes on it the instruction
+    /// of the breakpoint only.
     #[inline(always)]
-    pub unsafe fn of<'a>(regs: *mut bindings::pt_regs) -> Option<&'a mut Self> {
-        // SAFETY: By the rules of this function; the type is transparent.
-        let regs = unsafe { &mut *regs.cast::<Self>() };
-        // SAFETY: A plain word, whichever variant of the union it is seen through.
-        let cs = unsafe { regs.0.__bindgen_anon_1.cs };
-        // INVARIANT: The privilege level is the kernel's.
-        (cs & 3 == 0).then_some(regs)
-    }
-
-    /// The registers at an ftrace site, which are always those of kernel code.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Regs::of`].
-    #[inline(always)]
-    pub unsafe fn at_site<'a>(regs: *mut bindings::pt_regs) -> &'a mut Self {
-        // INVARIANT: User code has no ftrace sites.
-        // SAFETY: By the rules of this function; the type is transparent.
-        unsafe { &mut *regs.cast::<Self>() }
-    }
-
-    /// For handlers in C.
-    #[inline(always)]
-    pub fn as_ptr(&mut self) -> *mut bindings::pt_regs {
-        &raw mut self.0
-    }
-
-    /// Where execution goes on.
-    #[inline(always)]
-    pub fn ip(&self) -> usize {
-        self.0.ip
-    }
-
-    /// Changes where execution goes on.
-    #[inline(always)]
-    pub fn set_ip(&mut self, ip: usize) {
-        self.0.ip = ip;
-    }
-
-    /// The stack pointer.
-    #[inline(always)]
-    pub fn sp(&self) -> usize {
-        self.0.sp
-    }
-
-    /// Turns interrupts off in what is interrupted. Returns RFLAGS.IF as it was.
-    #[inline(always)]
-    pub fn mask_interrupts(&mut self) -> usize {
-        let was = self.0.flags & IF;
-        self.0.flags &= !IF;
-        was
-    }
-
-    /// Undoes [`Regs::mask_interrupts`].
-    #[inline(always)]
-    pub fn unmask_interrupts(&mut self, was: usize) {
-        self.0.flags |= was & IF;
+    pub(super) unsafe fn from_raw<'a>(regs: *mut bindings::pt_regs) -> Option<&'a mut Self> {
+        // SAFETY: The caller guarantees that they are registers that nobody else uses for `'a`.
+        let regs = unsafe { Regs::from_raw(regs) }?;
+        // INVARIANT: Of an `int3`, whose entry code leaves a gap on the stack.
+        // SAFETY: Both types are transparent, so that they are the same in memory, and this one replaces the other.
+        Some(unsafe { &mut *regs.as_ptr().cast() })
     }
 
     /// Whether the address is a word at the interrupted stack's top or the one below it.
     fn at_stack_top(&self, address: usize) -> bool {
         let below = self.0.sp.wrapping_sub(8);
         address == self.0.sp || address == below
+    }
+}
+
+impl Deref for Trap {
+    type Target = Regs;
+
+    #[inline(always)]
+    fn deref(&self) -> &Regs {
+        // SAFETY: Both types are transparent, so that they are the same in memory, and this one guarantees more.
+        unsafe { &*(&raw const *self).cast() }
+    }
+}
+
+impl DerefMut for Trap {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Regs {
+        // SAFETY: Both types are transparent, so that they are the same in memory, and this one guarantees more, nothing of
+        // which the other one's methods change.
+        unsafe { &mut *(&raw mut *self).cast() }
     }
 }
 
@@ -149,16 +119,16 @@ macro_rules! extable {
     };
 }
 
-impl Machine for Regs {
+impl Machine for Trap {
     #[inline(always)]
     fn register(&self, register: Register) -> u64 {
-        // SAFETY: The address of a field.
+        // SAFETY: `offset()` is that of a field of 64 bits.
         unsafe { *(&raw const self.0).byte_add(offset(register)).cast::<u64>() }
     }
 
     #[inline(always)]
     fn set_register(&mut self, register: Register, value: u64) {
-        // SAFETY: The address of a field.
+        // SAFETY: `offset()` is that of a field of 64 bits.
         unsafe { *(&raw mut self.0).byte_add(offset(register)).cast::<u64>() = value };
     }
 
@@ -180,7 +150,8 @@ impl Machine for Regs {
         macro_rules! load {
             ($text:literal) => {{
                 let (value, failed): (u64, u32);
-                // SAFETY: Reads what is there, if anything is; a fault goes on behind it.
+                // SAFETY: Only reads. If there is nothing, the exception table has the fault go on after the load, with `failed`
+                // still set. The address is one for which a fault comes to exception tables (`is_kernel()`).
                 unsafe {
                     asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
                         value = out(reg) value, address = in(reg) address,
@@ -210,7 +181,9 @@ impl Machine for Regs {
         macro_rules! store {
             ($text:literal) => {{
                 let failed: u32;
-                // SAFETY: What the interrupted instruction does, at its place; a fault goes on behind it.
+                // SAFETY: By the type invariant this is the store of the instruction that has trapped, which the interrupted code
+                // is about to execute; the trap's own stack, below that code's stack pointer, is left out above. If there is
+                // nothing, the exception table has the fault go on after the store, with `failed` still set.
                 unsafe {
                     asm!("2:", $text, "xor {failed:e}, {failed:e}", "3:", extable!(),
                         value = in(reg) value, address = in(reg) address,
@@ -240,19 +213,9 @@ impl Machine for Regs {
         if !self.at_stack_top(address as usize) {
             return Err(Fault { address });
         }
-        // SAFETY: By the type invariant there is a word below the stack's top that nobody uses: the entry code of
-        // breakpoints leaves a gap there.
+        // SAFETY: By the type invariant the address is that of the interrupted stack's top, which the instruction that has
+        // trapped writes, or of the word below it, where the entry code of breakpoints leaves a gap.
         unsafe { word::store_release(address as usize as *mut u64, value) };
         Ok(())
     }
-}
-
-/// What the exception tables say about a fault.
-///
-/// Goes on where the table's entry for the instruction pointer says, if there is one. For traps other than page faults, for
-/// which the kernel looks the address up itself.
-pub fn fix_up(regs: &mut Regs, trapnr: usize) -> bool {
-    let trapnr = i32::try_from(trapnr).unwrap_or(0);
-    // SAFETY: The registers of a fault, as an entry for this instruction expects them.
-    unsafe { bindings::fixup_exception(regs.as_ptr(), trapnr, 0, 0) != 0 }
 }

@@ -2,67 +2,65 @@
 
 //! `struct kretprobe`, as clients fill it in, and its instances: calls of the probed function that have not returned.
 //!
-//! Each instance belongs to a kretprobe and has its client's data behind it. How returns are diverted is in `rethook/`.
+//! Each instance belongs to a kretprobe and has its client's data behind it. How returns are diverted is in `rethook.rs`.
 //!
 //! Contexts: any with preemption off, NMI included, for instances; process for the rest.
 
+use core::marker::PhantomData;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
+use ferro_sys::code::regs::Regs;
+use ferro_sys::code::symbols;
+use ferro_sys::sync::word;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 
-use crate::code::symbols;
-use crate::kprobe::Kprobe;
-use crate::regs::Regs;
-use crate::rethook;
-use crate::rethook::Client;
-use crate::rethook::Pool;
-use crate::sync::word;
+use super::pool::Client;
+use super::pool::Pool;
+use super::rethook;
 
 /// A client's `struct kretprobe`.
 ///
 /// # Invariants
 ///
-/// It is there, at this address, until the engine gives it back to its client.
+/// It is there for `'a`. Handlers in it are functions of their types, until a grace period of RCU has passed since
+/// [`Kretprobe::free`]. Others access the fields that change in single words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Kretprobe(NonNull<bindings::kretprobe>);
+pub struct Kretprobe<'a>(
+    NonNull<bindings::kretprobe>,
+    PhantomData<&'a bindings::kretprobe>,
+);
 
 // SAFETY: What is changed while others look at it are single words.
-unsafe impl Send for Kretprobe {}
-// SAFETY: As above.
-unsafe impl Sync for Kretprobe {}
+unsafe impl Send for Kretprobe<'_> {}
+// SAFETY: What is changed while others look at it are single words.
+unsafe impl Sync for Kretprobe<'_> {}
 
-impl Kretprobe {
+impl Kretprobe<'_> {
     /// # Safety
     ///
-    /// The structure stays where it is until whoever holds the `Kretprobe` gives it up, and the handlers in it are
-    /// functions of their types or NULL.
+    /// `kretprobe` is NULL, or a structure that is there for the lifetime of the result. Handlers in it are functions of their
+    /// types or NULL, and stay until a grace period of RCU has passed since [`Kretprobe::free`].
     pub unsafe fn new(kretprobe: *mut bindings::kretprobe) -> Option<Self> {
-        // INVARIANT: By the rules of this function.
-        NonNull::new(kretprobe).map(Self)
+        // INVARIANT: The caller guarantees it.
+        NonNull::new(kretprobe).map(|kretprobe| Self(kretprobe, PhantomData))
     }
 
     /// The probe at the function's entry.
     #[inline(always)]
-    pub fn probe(self) -> Kprobe {
-        // SAFETY: A field of a structure that is there.
-        let probe = unsafe { &raw mut (*self.0.as_ptr()).kp };
-        // SAFETY: It is there as long as what it is part of.
-        match unsafe { Kprobe::new(probe) } {
-            Some(probe) => probe,
-            // SAFETY: The address of a field is not NULL.
-            None => unsafe { core::hint::unreachable_unchecked() },
-        }
+    pub fn kprobe(self) -> NonNull<bindings::kprobe> {
+        const { assert!(core::mem::offset_of!(bindings::kretprobe, kp) == 0) };
+        self.0.cast()
     }
 
     /// The addresses of the client's handlers; 0 for one that there is not.
     pub fn handlers(self) -> [usize; 2] {
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant it is there, and nobody writes these fields.
         let (entry, returned) =
             unsafe { ((*self.0.as_ptr()).entry_handler, (*self.0.as_ptr()).handler) };
         [
@@ -77,23 +75,23 @@ impl Kretprobe {
     /// Context: process; sleeps. Errors: -E2BIG if the client wants too much data with each, -ENOMEM.
     pub fn alloc(self) -> Result {
         let raw = self.0.as_ptr();
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant it is there, and nobody writes these fields while it is registered.
         let (data_size, mut maxactive, handler) =
             unsafe { ((*raw).data_size, (*raw).maxactive, (*raw).handler) };
         if data_size > bindings::KRETPROBE_MAX_DATA_SIZE as usize {
             return Err(E2BIG);
         }
         if maxactive <= 0 {
-            let twice = 2 * crate::cpu::possible().count();
+            let twice = 2 * ferro_sys::cpu::possible().count();
             maxactive = c_int::try_from(twice.max(10)).map_err(|_| EINVAL)?;
         }
         let client = Client::Kretprobe(raw, handler);
         let pool = Pool::new(client, maxactive as usize, data_size)?;
-        // SAFETY: By the type invariant; nobody else uses it yet.
+        // SAFETY: By the type invariant it is there; single words.
         unsafe {
-            (*raw).rh = pool.cast();
-            (*raw).maxactive = maxactive;
-            (*raw).nmissed = 0;
+            word::store_release(&raw mut (*raw).rh, pool.cast());
+            (&raw mut (*raw).maxactive).write_volatile(maxactive);
+            (&raw mut (*raw).nmissed).write_volatile(0);
         }
         Ok(())
     }
@@ -101,11 +99,12 @@ impl Kretprobe {
     /// Gives the instances back, those of running calls when they return. The handler is not called any more when a
     /// grace period of RCU has passed.
     pub fn free(self) {
-        // SAFETY: By the type invariant a field that is there, and changed in stores of single words.
+        // SAFETY: By the type invariant it is there; this field is changed in stores of single words.
         let pool =
             unsafe { Atomic::from_ptr(&raw mut (*self.0.as_ptr()).rh) }.xchg(null_mut(), Full);
         if !pool.is_null() {
-            // SAFETY: It comes from `Pool::new()`; who still has the pointer has preemption off.
+            // SAFETY: `alloc()` has put it there, from `Pool::new()`, and nobody finds it any more; who still has the pointer, in
+            // `enter()`, has preemption off.
             unsafe { Pool::free(pool.cast()) };
         }
     }
@@ -121,7 +120,7 @@ impl Kretprobe {
     #[inline(never)]
     #[link_section = ".kprobes.text"]
     pub fn enter(self, regs: &mut Regs) {
-        // SAFETY: By the type invariant a live word; the pool is complete before the probe is armed.
+        // SAFETY: By the type invariant a live word, which is stored at once.
         let pool: *mut Pool = unsafe { word::load(&raw const (*self.0.as_ptr()).rh) }.cast();
         if pool.is_null() {
             return self.miss();
@@ -129,30 +128,32 @@ impl Kretprobe {
         if !rethook::is_watched() {
             return self.miss();
         }
-        // SAFETY: The pool stays until a grace period of RCU has passed, which has to wait for this context.
+        // SAFETY: Not NULL, so it was not freed before; `Pool::free()` waits for a grace period of RCU, and so for this context,
+        // in which preemption is off.
         let node = unsafe { Pool::take(pool) };
         if node.is_null() {
             return self.miss();
         }
         // From here on it is the task's: if the kernel dies in the client's handler, the task's end gives it back.
-        // SAFETY: The node is ours.
+        // SAFETY: The node was just taken from its pool, and is nobody else's.
         unsafe { rethook::push(node) };
-        // SAFETY: By the type invariant.
+        // SAFETY: By the type invariant it is there, and nobody writes this field.
         let handler = unsafe { (*self.0.as_ptr()).entry_handler };
-        // SAFETY: By the type invariant; a node is at the start of an instance; the registers are this context's.
+        // SAFETY: By the type invariant a function of this type. A node is the start of an instance with the client's data after
+        // it, which is this call's; the registers are this context's.
         let wants = handler.is_none_or(|f| unsafe { f(node.cast(), regs.as_ptr()) } == 0);
-        // SAFETY: What the handler has called has returned. The registers are as they are wanted.
-        unsafe {
-            match wants {
-                true => rethook::divert(node, regs.as_ptr()),
-                false => rethook::pop(node),
-            }
+        match wants {
+            // SAFETY: Pushed above. The caller passes the registers at the entry of a function: its return address is at the stack
+            // pointer.
+            true => unsafe { rethook::divert(node, regs.as_ptr()) },
+            // SAFETY: Pushed above, and what the handler has called since has returned.
+            false => unsafe { rethook::pop(node) },
         }
     }
 
     #[inline(always)]
     fn miss(self) {
-        // SAFETY: By the type invariant a field that is there; C code only reads it.
+        // SAFETY: By the type invariant it is there; everybody who changes this `int` does it at once.
         unsafe { word::increment(&raw mut (*self.0.as_ptr()).nmissed) };
     }
 }

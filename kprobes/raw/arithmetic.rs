@@ -14,7 +14,7 @@ pub(crate) fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u
     macro_rules! executed {
         ($text:literal) => {{
             let (result, flags): (u64, u64);
-            // SAFETY: Changes what is named only; the stack is as before.
+            // SAFETY: The instructions change the registers that are named, and flags; what is pushed is popped.
             unsafe {
                 asm!($text, "pushfq", "pop {flags}", a = inout(reg) a => result, b = in(reg) b,
                     flags = out(reg) flags)

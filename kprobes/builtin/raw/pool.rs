@@ -9,21 +9,21 @@
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use core::mem::offset_of;
 use core::ptr::null_mut;
 
+use ferro_sys::cpu;
+use ferro_sys::sync::word;
+use ferro_sys::sync::word::Word;
+#[cfg(CONFIG_SMP)]
+use ferro_sys::this_cpu;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::Node;
-use crate::cpu;
-#[cfg(CONFIG_SMP)]
-use crate::cpu::percpu::this_cpu;
-use crate::running_probe;
-use crate::sync::word;
-use crate::sync::word::Word;
+use super::running;
 
 #[cfg(CONFIG_SMP)]
 extern "C" {
@@ -35,10 +35,41 @@ extern "C" {
 #[inline(always)]
 fn this_cpu_number() -> usize {
     #[cfg(CONFIG_SMP)]
-    return this_cpu!(load32 cpu_number) as usize;
+    // SAFETY: A per-CPU `int`, which nobody changes.
+    return unsafe { this_cpu!(load32 cpu_number) } as usize;
     #[cfg(not(CONFIG_SMP))]
     0
 }
+
+/// A call: `struct rethook_node`, the start of `struct kretprobe_instance`, with our own words in the place of its `rcu`.
+///
+/// # Invariants
+///
+/// `pool` is the pool that it belongs to, and number `number` there.
+#[repr(C)]
+pub(crate) struct Node {
+    pub(super) number: usize,
+    /// The next node on the list is of the same call: a function that ended with a jump to another one, or one
+    /// with two kretprobes.
+    pub(super) shares_frame: usize,
+    pub(super) link: Link,
+    pub(super) pool: *mut Pool,
+    /// Where the function returns to, without us.
+    pub(super) ret_addr: usize,
+    /// Where on the stack its return address is; 0 before the return is diverted.
+    pub(super) frame: usize,
+}
+
+/// `struct llist_node`
+#[repr(transparent)]
+pub(super) struct Link(pub(super) *mut Link);
+
+static_assert!(size_of::<Node>() == size_of::<bindings::rethook_node>());
+static_assert!(offset_of!(Node, link) == offset_of!(bindings::rethook_node, llist));
+static_assert!(offset_of!(Node, pool) == offset_of!(bindings::rethook_node, rethook));
+static_assert!(offset_of!(Node, ret_addr) == offset_of!(bindings::rethook_node, ret_addr));
+static_assert!(offset_of!(Node, frame) == offset_of!(bindings::rethook_node, frame));
+static_assert!(offset_of!(bindings::kretprobe_instance, node) == 0);
 
 /// What is called when a function returns. Handlers cannot sleep.
 type Handler =
@@ -96,7 +127,7 @@ pub(crate) struct Pool {
     work: Opaque<bindings::irq_work>,
 }
 
-static_assert!(core::mem::offset_of!(bindings::rethook, data) == 0);
+static_assert!(offset_of!(bindings::rethook, data) == 0);
 
 /// For a kretprobe that wants no handler.
 extern "C" fn no_handler(_: *mut bindings::kretprobe_instance, _: *mut bindings::pt_regs) -> c_int {
@@ -188,9 +219,7 @@ impl Pool {
                 handler.unwrap_or(no_handler),
                 None,
             ),
-            Client::Rethook(data, handler) => {
-                (data, running_probe::other(), call_rethook, Some(handler))
-            }
+            Client::Rethook(data, handler) => (data, running::busy(), call_rethook, Some(handler)),
         };
         let pool = KBox::new(
             Self {
@@ -331,7 +360,7 @@ impl Pool {
         // SAFETY: What it was made of; by the rules of `Kretprobe::new()` it is a function until a grace period has
         // passed since it was exchanged for 0.
         let handler: Handler = unsafe { core::mem::transmute(handler) };
-        running_probe::set(self.running);
+        unsafe { running::set(self.running) };
         // SAFETY: By the rules of this function; a node is at the start of an instance.
         unsafe { handler(node.cast(), regs) };
     }
@@ -377,8 +406,7 @@ impl Pool {
 
 /// The pool that this is part of.
 fn of_rcu(head: *mut bindings::callback_head) -> *mut Pool {
-    head.wrapping_byte_sub(core::mem::offset_of!(Pool, rcu))
-        .cast()
+    head.wrapping_byte_sub(offset_of!(Pool, rcu)).cast()
 }
 
 /// A grace period has passed since [`Pool::free`]: no node is taken out any more, and whoever returns a node knows
@@ -410,9 +438,7 @@ unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
 ///
 /// `work` is that of a pool.
 unsafe extern "C" fn all_returned(work: *mut bindings::irq_work) {
-    let pool: *mut Pool = work
-        .wrapping_byte_sub(core::mem::offset_of!(Pool, work))
-        .cast();
+    let pool: *mut Pool = work.wrapping_byte_sub(offset_of!(Pool, work)).cast();
     // SAFETY: By the rules of this function; its `rcu` is not in use any more.
     unsafe { bindings::call_rcu((*pool).rcu.get(), Some(free_now)) };
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Calls whose return is diverted, in the place of the kernel's rethook: with its trampoline's name and structures, for
-//! the unwinder, the exit of tasks, and `<linux/kprobes.h>`; and with its functions, for others in the kernel (`ffi.rs`).
+//! the unwinder, the exit of tasks, and `<linux/kprobes.h>`; and with its functions, for others in the kernel (`exports.rs`).
 //!
 //! A call's return address on the stack is exchanged for that of a trampoline, and kept in an instance that is pushed
 //! on a list of the task: a shadow stack, which the unwinder reads. Returning pops it and calls a handler. Instances
@@ -10,61 +10,27 @@
 //!
 //! Contexts: hooking and returning any with preemption off, NMI included.
 
-mod ffi;
-mod pool;
-
 use core::mem::offset_of;
 use core::ptr::null_mut;
 
+use ferro_sys::cpu::preempt::PreemptOff;
+use ferro_sys::sync::word;
+use ferro_sys::this_cpu;
 use kernel::bindings;
-use kernel::ffi::c_ulong;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
-use crate::cpu::percpu::this_cpu;
-use crate::cpu::preempt::PreemptOff;
-use crate::running_probe;
-use crate::sync::word;
-
-pub(crate) use pool::Client;
-pub(crate) use pool::Pool;
+use super::pool::Link;
+use super::pool::Node;
+use super::pool::Pool;
+use super::running;
 
 extern "C" {
-    /// `<linux/rethook.h>`; in `kprobes/returned.S`.
+    /// `<linux/rethook.h>`; in `returned.S`.
     fn arch_rethook_trampoline();
     /// `asm/current.h`
     static mut current_task: *mut c_void;
 }
-
-/// A call: `struct rethook_node`, the start of `struct kretprobe_instance`, with our own words in the place of its `rcu`.
-///
-/// # Invariants
-///
-/// `pool` is the pool that it belongs to, and number `number` there.
-#[repr(C)]
-pub(crate) struct Node {
-    number: usize,
-    /// The next node on the list is of the same call: a function that ended with a jump to another one, or one
-    /// with two kretprobes.
-    shares_frame: usize,
-    link: Link,
-    pool: *mut Pool,
-    /// Where the function returns to, without us.
-    ret_addr: usize,
-    /// Where on the stack its return address is; 0 before the return is diverted.
-    frame: usize,
-}
-
-/// `struct llist_node`
-#[repr(transparent)]
-struct Link(*mut Link);
-
-static_assert!(size_of::<Node>() == size_of::<bindings::rethook_node>());
-static_assert!(offset_of!(Node, link) == offset_of!(bindings::rethook_node, llist));
-static_assert!(offset_of!(Node, pool) == offset_of!(bindings::rethook_node, rethook));
-static_assert!(offset_of!(Node, ret_addr) == offset_of!(bindings::rethook_node, ret_addr));
-static_assert!(offset_of!(Node, frame) == offset_of!(bindings::rethook_node, frame));
-static_assert!(offset_of!(bindings::kretprobe_instance, node) == 0);
 
 fn trampoline() -> usize {
     arch_rethook_trampoline as unsafe extern "C" fn() as usize
@@ -79,7 +45,8 @@ fn top_of(task: *mut bindings::task_struct) -> *mut *mut Link {
 
 #[inline(always)]
 fn current_top() -> *mut *mut Link {
-    top_of(this_cpu!(load current_task) as *mut bindings::task_struct)
+    // SAFETY: A per-CPU pointer, which is the running task's own wherever that runs.
+    top_of(unsafe { this_cpu!(load current_task) } as *mut bindings::task_struct)
 }
 
 /// The node that a link is part of.
@@ -215,15 +182,14 @@ unsafe fn share(node: *mut Node, frame: usize) {
     }
 }
 
-/// For `returned.S`: a function with a diverted return has returned. Behind the registers on the stack is where the
-/// address goes that `ret` is going to take.
+/// A function with a diverted return has returned. Behind the registers on the stack is where the address goes that `ret` is
+/// going to take.
 ///
 /// # Safety
 ///
 /// `regs` are those of this return, in front of that word.
-#[no_mangle]
-#[link_section = ".kprobes.text"]
-unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
+#[inline(always)]
+pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
     // Nodes stay as long as this lasts.
     let preempt = PreemptOff::new();
     let top = current_top();
@@ -239,7 +205,7 @@ unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
         let ret_addr = (*first).ret_addr;
         (*regs).ip = ret_addr;
 
-        let interrupted = running_probe::get();
+        let interrupted = running::get();
         let mut last = first;
         loop {
             (*(*last).pool).call(last, regs);
@@ -252,7 +218,7 @@ unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
             }
             last = older;
         }
-        running_probe::set(interrupted);
+        running::set(interrupted);
 
         // A stack trace needs one or the other all the time.
         slot.write_volatile(ret_addr);
@@ -267,22 +233,21 @@ fn lost() -> ! {
     panic!("kretprobes: nobody knows where a probed function returns to");
 }
 
-/// `<linux/rethook.h>`: the real return address of the call whose diverted one is at `frame`, or 0. `cursor` is where
-/// the search goes on.
+/// The real return address of the call whose diverted one is at `frame`, or 0. `cursor` is where the search goes on.
 ///
 /// Context: any.
 ///
 /// # Safety
 ///
 /// `task` is `current` or does not run; `*cursor` is NULL or what an earlier call left there for the same task.
-#[export]
-#[link_section = ".kprobes.text"]
-unsafe extern "C" fn rethook_find_ret_addr(
+#[inline(always)]
+pub(crate) unsafe fn return_address(
     task: *mut bindings::task_struct,
-    frame: c_ulong,
+    frame: usize,
     cursor: *mut *mut bindings::llist_node,
-) -> c_ulong {
-    let is_current = task as usize == this_cpu!(load current_task);
+) -> usize {
+    // SAFETY: A per-CPU pointer, which is the running task's own wherever that runs.
+    let is_current = task as usize == unsafe { this_cpu!(load current_task) };
     // SAFETY: By the rules of this function.
     unsafe {
         let runs = (*task).__state == bindings::TASK_RUNNING;
@@ -302,13 +267,12 @@ unsafe extern "C" fn rethook_find_ret_addr(
     }
 }
 
-/// `<linux/rethook.h>`: a task is gone, and with it all calls that have not returned.
+/// A task is gone, and with it all calls that have not returned.
 ///
 /// # Safety
 ///
 /// `task` does not run any more.
-#[export]
-unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
+pub(crate) unsafe fn flush(task: *mut bindings::task_struct) {
     let _preempt = PreemptOff::new();
     // SAFETY: By the rules of this function.
     unsafe {

@@ -5,58 +5,49 @@
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
 
-use ferro_sys::code::ftrace_ops::FtraceHandler;
 use ferro_sys::code::ftrace_ops::FtraceOps;
-use ferro_sys::regs::Regs;
 use kernel::prelude::*;
 
-use crate::hit;
+use crate::hit::Hits;
+use crate::raw::ftrace_sites;
+use crate::raw::ftrace_sites::Caller;
 
 /// How long the call, or the NOP in its place, is.
-pub(crate) const LEN: usize = 5;
+pub(crate) const SITE_LEN: usize = 5;
 
 /// What the handlers of a site may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FtraceMode {
     /// Look and change registers.
-    Look,
+    Observe,
     /// Change where execution goes on, too, which only one user of ftrace at a time can on a function.
-    Divert,
+    IpModify,
 }
 
-struct Called;
+static OBSERVING: FtraceOps<Caller<Hits>> = ftrace_sites::observing();
+static IP_MODIFYING: FtraceOps<Caller<Hits>> = ftrace_sites::ip_modifying();
 
-impl FtraceHandler for Called {
-    #[inline(always)]
-    fn call(ip: usize, _parent_ip: usize, regs: &mut Regs) {
-        hit::site(ip, regs);
-    }
-}
-
-static LOOKING: FtraceOps<Called> = FtraceOps::looking();
-static DIVERTING: FtraceOps<Called> = FtraceOps::modifying();
-
-impl Kind {
+impl FtraceMode {
     /// Both.
-    pub(crate) const ALL: [Self; 2] = [Self::Look, Self::Divert];
+    pub(crate) const ALL: [Self; 2] = [Self::Observe, Self::IpModify];
 
-    fn ops(self) -> &'static FtraceOps<Called> {
+    fn ops(self) -> &'static FtraceOps<Caller<Hits>> {
         match self {
-            Self::Look => &LOOKING,
-            Self::Divert => &DIVERTING,
+            Self::Observe => &OBSERVING,
+            Self::IpModify => &IP_MODIFYING,
         }
     }
 
     /// Has us called from these sites. Errors: those of ftrace; nothing has changed then.
     pub(crate) fn add(self, sites: &[usize]) -> Result {
         if !sites.is_empty() {
-            // From one that the other kind still has to take out we would be called twice.
-            Self::ALL.iter().try_for_each(|kind| kind.ops().sweep())?;
+            // From one that the other mode still has to take out we would be called twice.
+            Self::ALL.iter().try_for_each(|mode| mode.ops().sweep())?;
         }
         self.ops().add(sites)
     }
 
-    /// Has us called from these sites no longer. Errors: those of ftrace; then we still are.
+    /// Has us no longer called from these sites. Errors: those of ftrace; then we still are.
     pub(crate) fn remove(self, sites: &[usize]) -> Result {
         self.ops().remove(sites)
     }
@@ -67,7 +58,7 @@ impl Kind {
     }
 }
 
-/// Has us called no longer at all, and waits until we are not.
+/// Has us no longer called at all, and waits until we are not.
 pub(crate) fn close() {
-    Kind::ALL.iter().for_each(|kind| kind.ops().close());
+    FtraceMode::ALL.iter().for_each(|mode| mode.ops().close());
 }

@@ -12,8 +12,10 @@
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 
+use ferro_sys::code::symbols;
+use ferro_sys::code::symbols::NAME_LEN;
+use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
-use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
@@ -21,10 +23,6 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::rcu;
 use kernel::sync::rcu::synchronize_rcu;
-
-use crate::code::symbols;
-use crate::code::symbols::NAME_LEN;
-use crate::sync::mutex::StaticMutex;
 
 /// Which rule forbids to probe a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +102,7 @@ static FUNCTIONS: Functions = Functions {
 
 impl Functions {
     fn get(&self) -> &[Area] {
-        // Acquire: pairs with the store of `ferro_blacklist_init()`.
+        // Acquire: pairs with the store of `init()`.
         if !self.ready.load(Acquire) {
             return &[];
         }
@@ -127,7 +125,7 @@ struct Added {
 /// The newest one.
 static ADDED: Atomic<*mut Added> = Atomic::new(core::ptr::null_mut());
 
-// SAFETY: A mutex of `text.c` that protects nothing else.
+// SAFETY: `blacklist.c` has the mutex, made by `DEFINE_MUTEX()` for this.
 static ADDING: StaticMutex<()> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_blacklist_lock, ()) };
 
@@ -146,7 +144,7 @@ fn added(_rcu: &rcu::Guard) -> impl Iterator<Item = Area> + '_ {
 /// Forbids to probe what is between an address of code and as much further as its symbol is long, which is returned.
 ///
 /// Errors: -EINVAL if it is not code, or of no symbol; -ENOMEM.
-fn add(entry: usize) -> Result<usize> {
+pub(crate) fn add(entry: usize) -> Result<usize> {
     // SAFETY: Takes any address.
     if unsafe { bindings::kernel_text_address(entry) } == 0 {
         return Err(EINVAL);
@@ -165,6 +163,16 @@ fn add(entry: usize) -> Result<usize> {
     // Release: pairs with the loads of `added()`.
     ADDED.store(KBox::into_raw(one), Release);
     Ok(size)
+}
+
+/// Adds all symbols from `start` on up to `end`. Errors: as for [`add`]; what comes before one that fails has been added.
+pub(crate) fn add_area(start: usize, end: usize) -> Result {
+    let mut entry = start;
+    while entry < end {
+        // A second name of the next symbol may have no bytes.
+        entry = entry.saturating_add(add(entry)?.max(1));
+    }
+    Ok(())
 }
 
 /// Forgets what was added of code for which `is_going` holds.
@@ -341,11 +349,14 @@ fn next_of_modules(from: usize) -> Option<Area> {
     }
 }
 
-/// Copies the kernel's table, while it is there. Context: early initcall, once.
-#[export]
-extern "C" fn ferro_blacklist_init() {
+/// Copies the kernel's table.
+///
+/// # Safety
+///
+/// Called once, while the kernel's initialisation data is there, from which the table comes.
+pub(crate) unsafe fn init() {
     let forbidden = kernel();
-    // SAFETY: The table is there as long as initcalls run.
+    // SAFETY: The caller guarantees that the table is there.
     let table = unsafe { core::slice::from_raw_parts(forbidden.functions, forbidden.count) };
     let mut areas = KVVec::new();
     if areas.reserve(table.len(), GFP_KERNEL).is_err() {
@@ -361,41 +372,8 @@ extern "C" fn ferro_blacklist_init() {
             }
         }
     }
-    // SAFETY: Nobody reads before `ready`, and nobody else writes.
+    // SAFETY: By the type invariant nobody reads before `ready`, and by the caller's guarantee nobody else writes.
     unsafe { *FUNCTIONS.areas.get() = areas };
     // Release: pairs with the load of `get()`.
     FUNCTIONS.ready.store(true, Release);
-}
-
-/// `<linux/kprobes.h>`.
-#[export]
-extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
-    forbids(addr).is_some()
-}
-
-/// `<linux/kprobes.h>`: see [`add`]. Returns the number of bytes, or an error.
-///
-/// Context: process; sleeps.
-#[export]
-pub(crate) extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
-    match add(entry) {
-        Ok(size) => c_int::try_from(size).unwrap_or(c_int::MAX),
-        Err(error) => error.to_errno(),
-    }
-}
-
-/// `<linux/kprobes.h>`: the same for all symbols from `start` on up to `end`. What comes before one that fails has been added.
-///
-/// Context: process; sleeps.
-#[export]
-extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_int {
-    let mut entry = start;
-    while entry < end {
-        match add(entry) {
-            // A second name of the next symbol may have no bytes.
-            Ok(size) => entry = entry.saturating_add(size.max(1)),
-            Err(error) => return error.to_errno(),
-        }
-    }
-    0
 }

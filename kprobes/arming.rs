@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Putting breakpoints there and taking them away, and having ftrace call, as the probes want it.
+//!
+//! Contexts: process, sleeps; with the engine's mutex.
+#![deny(unsafe_code)]
+
+use ferro_sys::code::text::TextLock;
+use kernel::prelude::*;
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::ftrace::FtraceMode;
+use crate::raw::kprobe::flags;
+use crate::raw::kprobe::Kprobe;
+use crate::raw::mutex::Locked;
+
+impl Engine {
+    pub(crate) fn enable(
+        &mut self,
+        probe: Kprobe<'_>,
+        on: bool,
+        locked: &Locked,
+    ) -> Result<(), Error> {
+        self.probes.get(&probe.id()).ok_or(Error::NotRegistered)?;
+        let flags = probe.flags();
+        if on && flags & flags::GONE != 0 {
+            return Err(Error::NotRegistered);
+        }
+        if on {
+            self.make_room(1)?;
+        }
+        let new = if on {
+            flags & !flags::DISABLED
+        } else {
+            flags | flags::DISABLED
+        };
+        probe.set_flags(new);
+        self.rearm(probe.address(), locked)
+            .inspect_err(|_| probe.set_flags(flags))
+    }
+
+    pub(crate) fn enable_all(&mut self, on: bool, locked: &Locked) -> Result<(), Error> {
+        self.enabled = on;
+        let mut result = Ok(());
+        let mut text = TextLock::new();
+        for entry in self.points.values_mut() {
+            // As many as can be.
+            if let Err(error) = entry.arm(&mut text, on, locked) {
+                result = Err(error);
+            }
+        }
+        text.sync();
+        drop(text);
+        let mut from = 0;
+        while let Some(address) = self.next_point(from) {
+            from = address.wrapping_add(1);
+            result = result.and(self.call(core::iter::once(address), locked));
+        }
+        result
+    }
+
+    /// Puts breakpoints there and takes them away, as the probes at these addresses want it.
+    pub(crate) fn settle<'a>(
+        &mut self,
+        probes: impl Iterator<Item = Kprobe<'a>> + Clone,
+        locked: &Locked,
+    ) {
+        let mut text = TextLock::new();
+        let mut changed = false;
+        for probe in probes.clone() {
+            if let Some(entry) = self.points.get_mut(&probe.address()) {
+                // Code that has gone has no breakpoint either.
+                changed |= entry.arm(&mut text, self.enabled, locked).unwrap_or(false);
+            }
+        }
+        if changed {
+            text.sync();
+        }
+        drop(text);
+        // What ftrace cannot take away it has given up already.
+        let _ = self.call(probes.map(|p| p.address()), locked);
+    }
+
+    /// Puts the breakpoint of one point there, or takes it away.
+    fn rearm(&mut self, address: usize, locked: &Locked) -> Result<(), Error> {
+        if let Some(entry) = self.points.get_mut(&address) {
+            let mut text = TextLock::new();
+            if entry.arm(&mut text, self.enabled, locked)? {
+                text.sync();
+            }
+        }
+        self.call(core::iter::once(address), locked)
+    }
+
+    /// Has ftrace call us from the points at these addresses, as their probes want it.
+    pub(crate) fn call(
+        &mut self,
+        addresses: impl Iterator<Item = usize> + Clone,
+        locked: &Locked,
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        // First those that go, of either mode: a site that changes its mode cannot be of both.
+        for remove in [true, false] {
+            for mode in FtraceMode::ALL {
+                result = result.and(self.call_in(addresses.clone(), mode, remove, locked));
+            }
+        }
+        result
+    }
+
+    fn call_in(
+        &mut self,
+        addresses: impl Iterator<Item = usize> + Clone,
+        mode: FtraceMode,
+        remove: bool,
+        locked: &Locked,
+    ) -> Result<(), Error> {
+        self.list.clear();
+        let to = (!remove).then_some(mode);
+        for address in addresses {
+            let Some(entry) = self.points.get_mut(&address) else {
+                continue;
+            };
+            let (is, wanted) = (
+                entry.called == Some(mode),
+                entry.wanted_call(self.enabled, locked) == Some(mode),
+            );
+            let due = if remove {
+                is && !wanted
+            } else {
+                wanted && entry.called.is_none()
+            };
+            // There is room, see `make_room()`.
+            if due && self.list.push_within_capacity(address).is_ok() {
+                entry.called = to;
+            }
+        }
+        let done = match remove {
+            true => mode.remove(&self.list),
+            false => mode.add(&self.list),
+        };
+        if let Err(error) = done {
+            let back = if remove { Some(mode) } else { None };
+            for address in self.list.iter() {
+                if let Some(entry) = self.points.get_mut(address) {
+                    entry.called = back;
+                }
+            }
+            return Err(Error::Ftrace(error));
+        }
+        self.called = match remove {
+            true => self.called.saturating_sub(self.list.len()),
+            false => self.called.saturating_add(self.list.len()),
+        };
+        Ok(())
+    }
+
+    /// Makes room for the addresses of all sites that are armed and `more`.
+    pub(crate) fn make_room(&mut self, more: usize) -> Result<(), Error> {
+        self.list.clear();
+        Ok(self
+            .list
+            .reserve(self.called.saturating_add(more), GFP_KERNEL)?)
+    }
+}

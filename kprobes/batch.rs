@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registering probes, all or none, and unregistering them.
+//!
+//! A batch is checked and prepared as a whole before anything of it can be hit. Then it takes one round of writing to
+//! code, with one synchronisation of all CPUs, and when probes go, one grace period.
+//!
+//! Contexts: process, sleeps; with the engine's mutex.
+#![deny(unsafe_code)]
+
+use ferro_core::insn::Insn;
+use ferro_sys::code::text::TextLock;
+use kernel::prelude::*;
+use kernel::rbtree::RBTreeNode;
+use kernel::sync::Arc;
+
+use crate::address::Permit;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::ftrace::SITE_LEN;
+use crate::hit::Hits;
+use crate::point::Point;
+use crate::point_entry::publish;
+use crate::point_entry::Breakpoint;
+use crate::point_entry::PointEntry;
+use crate::point_entry::SLOT_ADDRESSES;
+use crate::raw::address_map::GracePeriod;
+use crate::raw::kprobe::flags;
+use crate::raw::kprobe::FaultHandler;
+use crate::raw::kprobe::Kprobe;
+use crate::raw::mutex::Locked;
+use crate::raw::traps::breakpoint_at;
+
+/// An instruction, and the one after it.
+type Read = (Insn, Option<Insn>);
+
+impl Engine {
+    pub(crate) fn register(
+        &mut self,
+        probes: &[Kprobe<'_>],
+        permits: &[Permit],
+        fault: FaultHandler,
+        locked: &Locked,
+    ) -> Result<(), (usize, Error)> {
+        let instructions = self.instructions(permits)?;
+        let mut admitted = 0;
+        let mut result = self.make_room(probes.len());
+        if result.is_ok() {
+            result = self.maps.reserve(probes.len());
+        }
+        for ((probe, permit), read) in probes.iter().zip(permits).zip(&instructions) {
+            if result.is_err() {
+                break;
+            }
+            result = self.admit(*probe, permit, read.as_ref()).map(|flags| {
+                probe.prepare(permit.address, flags, fault);
+                admitted += 1;
+            });
+        }
+        if let Err(error) = result {
+            self.withdraw(probes.get(..admitted).unwrap_or(&[]));
+            return Err((admitted, error));
+        }
+        if let Err((at, error)) = self.commit(probes, locked) {
+            self.unregister(probes.iter().copied(), locked);
+            // Some may have been hit already.
+            let over = GracePeriod::wait();
+            probes.iter().for_each(|probe| probe.clear_list(&over));
+            return Err((at, error));
+        }
+        Ok(())
+    }
+
+    /// The instructions at those addresses that have no point yet.
+    fn instructions(&self, permits: &[Permit]) -> Result<KVVec<Option<Read>>, (usize, Error)> {
+        let mut all = KVVec::with_capacity(permits.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
+        let text = TextLock::new();
+        let original = |address: usize| self.points.get(&address)?.replaced();
+        for (i, permit) in permits.iter().enumerate() {
+            let read = match permit.is_ftrace || self.points.get(&permit.address).is_some() {
+                true => None,
+                false => Some(permit.instructions(&text, original).map_err(|e| (i, e))?),
+            };
+            all.push(read, GFP_KERNEL).map_err(|e| (i, e.into()))?;
+        }
+        Ok(all)
+    }
+
+    /// Makes a probe part of what is registered, without anybody seeing it yet. Returns its flags.
+    fn admit(
+        &mut self,
+        probe: Kprobe<'_>,
+        permit: &Permit,
+        read: Option<&Read>,
+    ) -> Result<u32, Error> {
+        if self.probes.get(&probe.id()).is_some() {
+            return Err(Error::Registered);
+        }
+        let mut flags = probe.flags() & flags::DISABLED;
+        if permit.at_entry {
+            flags |= flags::ON_FUNC_ENTRY;
+        }
+        if permit.is_ftrace {
+            flags |= flags::FTRACE;
+        }
+        let made = self.points.get(&permit.address).is_none();
+        if made {
+            self.make(permit, read)?;
+        }
+        let entered = self.enter(probe, permit.address);
+        if entered.is_err() && made {
+            self.points.remove(&permit.address);
+        }
+        entered.map(|()| flags)
+    }
+
+    fn make(&mut self, permit: &Permit, read: Option<&Read>) -> Result<(), Error> {
+        let ((point, code), breakpoint) = match read {
+            None => (Point::ftrace(permit.address, SITE_LEN), Breakpoint::None),
+            Some((insn, next)) => (
+                Point::breakpoint(permit.address, insn, next.as_ref())?,
+                Breakpoint::Disarmed(breakpoint_at::<Hits>(permit.text)),
+            ),
+        };
+        let entry = PointEntry {
+            point: Arc::new(point, GFP_KERNEL)?,
+            code,
+            breakpoint,
+            called: None,
+            fresh: true,
+            removed: [const { None }; 1 + SLOT_ADDRESSES],
+            next: None,
+        };
+        let entry = KBox::new(entry, GFP_KERNEL)?;
+        let node =
+            RBTreeNode::new(permit.address, entry, GFP_KERNEL).map_err(|_| Error::NoMemory)?;
+        self.points.insert(node);
+        Ok(())
+    }
+
+    /// Notes that a probe is at a point, and gets the memory that this takes.
+    fn enter(&mut self, probe: Kprobe<'_>, address: usize) -> Result<(), Error> {
+        let entry = self
+            .points
+            .get_mut(&address)
+            .ok_or(Error::NotAnInstruction)?;
+        if probe.has_post() && entry.point.needs_after() {
+            let point = entry.point.clone();
+            entry.code.make_after(&point)?;
+        }
+        let node = RBTreeNode::new(probe.id(), entry.point.clone(), GFP_KERNEL)
+            .map_err(|_| Error::NoMemory)?;
+        self.probes.insert(node);
+        Ok(())
+    }
+
+    /// Undoes [`Engine::admit`].
+    fn withdraw(&mut self, probes: &[Kprobe<'_>]) {
+        for probe in probes {
+            let point = self.probes.remove(&probe.id());
+            let Some(address) = point.map(|p| p.address) else {
+                continue;
+            };
+            if self.points.get(&address).is_some_and(|entry| entry.fresh) {
+                self.points.remove(&address);
+            }
+        }
+    }
+
+    /// Writes the code, lets the probes be found, and puts the breakpoints there.
+    fn commit(&mut self, probes: &[Kprobe<'_>], locked: &Locked) -> Result<(), (usize, Error)> {
+        let mut text = TextLock::new();
+        for (i, probe) in probes.iter().enumerate() {
+            let address = probe.address();
+            if let Some(entry) = self.points.get_mut(&address) {
+                publish(&mut self.maps, entry, *probe, &mut text, locked).map_err(|e| (i, e))?;
+            }
+        }
+        let mut changed = false;
+        for (i, probe) in probes.iter().enumerate() {
+            if let Some(entry) = self.points.get_mut(&probe.address()) {
+                changed |= entry
+                    .arm(&mut text, self.enabled, locked)
+                    .map_err(|e| (i, e))?;
+            }
+        }
+        if changed {
+            text.sync();
+        }
+        drop(text);
+        self.call(probes.iter().map(|p| p.address()), locked)
+            .map_err(|e| (0, e))
+    }
+
+    pub(crate) fn unregister<'a>(
+        &mut self,
+        probes: impl Iterator<Item = Kprobe<'a>> + Clone,
+        locked: &Locked,
+    ) {
+        for probe in probes.clone() {
+            match self.probes.remove(&probe.id()) {
+                // It comes twice in this batch: its point is still to be settled.
+                None if self.is_empty_point(probe.address()) => (),
+                None => probe.set_address(0),
+                Some(point) => {
+                    point.probes.remove(probe, locked);
+                    let has_post = point.probes.iter(locked).any(Kprobe::has_post);
+                    point.has_post.store(usize::from(has_post));
+                }
+            }
+        }
+        self.settle(probes.clone(), locked);
+        let mut any_gone = false;
+        for probe in probes {
+            any_gone |= probe.flags() & flags::GONE != 0;
+            self.retire(probe.address());
+        }
+        if any_gone {
+            self.retire_gone();
+        }
+        self.want_grace_period();
+    }
+}

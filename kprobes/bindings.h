@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the kprobes engine, its part in the image and jprobes need of C, beside what rust/sys/bindings.h has.
+ */
+#ifndef _FERROTRACE_KPROBES_BINDINGS_H
+#define _FERROTRACE_KPROBES_BINDINGS_H
+
+#include <linux/jprobes.h>
+#include <linux/kprobes.h>
+#include <linux/kprobes_fault.h>
+#include <linux/rethook.h>
+#include <linux/sched.h>
+#include <linux/stddef.h>
+
+#include "builtin/blacklist.h"
+#include "jprobe/raw/frame.h"
+
+#ifdef CONFIG_RETHOOK
+/* bindgen may lose the place of what follows an empty structure: see rust/sys/bindings.h. */
+enum {
+	FERRO_OFFSET_task_struct_rethooks = offsetof(struct task_struct, rethooks),
+};
+#endif
+
+#endif /* _FERROTRACE_KPROBES_BINDINGS_H */

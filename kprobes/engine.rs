@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is registered.
+//!
+//! `batch.rs` registers and unregisters, `arming.rs` puts breakpoints there and takes them away, `retiring.rs` gives up points
+//! whose probes or code have gone.
+//!
+//! Contexts: process, sleeps; with the engine's mutex. Locks inside of it, outermost first: CPU hotplug, jump labels,
+//! `text_mutex`.
+#![deny(unsafe_code)]
+
+use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::sync::Arc;
+
+use crate::point::Point;
+use crate::point_entry::PointEntry;
+use crate::point_entry::PointList;
+use crate::point_entry::PointMaps;
+
+/// What is registered.
+pub(crate) struct Engine {
+    pub(crate) maps: PointMaps,
+    /// By address.
+    pub(crate) points: RBTree<usize, KBox<PointEntry>>,
+    /// By the address of the `struct kprobe`.
+    pub(crate) probes: RBTree<usize, Arc<Point>>,
+    /// Points whose code has gone; their probes may still be registered.
+    pub(crate) gone: PointList,
+    /// Points without probes, whose copies may still be running.
+    pub(crate) retired: PointList,
+    /// Those of them for which a grace period of RCU tasks is going on, after which [`reap`] is called.
+    pub(crate) waiting: PointList,
+    /// How many points ftrace calls us from.
+    pub(crate) called: usize,
+    /// Room for all of their addresses.
+    pub(crate) list: KVVec<usize>,
+    /// Breakpoints are there.
+    pub(crate) enabled: bool,
+}
+
+impl Engine {
+    /// Nothing is registered. Errors: -EBUSY if there is an engine already.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            maps: PointMaps::new()?,
+            points: RBTree::new(),
+            probes: RBTree::new(),
+            gone: PointList::new(),
+            retired: PointList::new(),
+            waiting: PointList::new(),
+            called: 0,
+            list: KVVec::new(),
+            enabled: true,
+        })
+    }
+
+    /// Whether there is a point at this address, without probes.
+    pub(crate) fn is_empty_point(&self, address: usize) -> bool {
+        let entry = self.points.get(&address);
+        entry.is_some_and(|entry| entry.point.probes.is_empty())
+    }
+
+    /// The address of the first point at or after `from`.
+    pub(crate) fn next_point(&self, from: usize) -> Option<usize> {
+        self.points
+            .cursor_lower_bound(&from)
+            .map(|c| *c.current().0)
+    }
+}

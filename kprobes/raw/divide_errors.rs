@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Divide errors of the kernel, which have no hook point: `register_die_notifier()`.
+//!
+//! Contexts: registering in process context, sleeps; the handler in the trap.
+
+use core::marker::PhantomData;
+
+use ferro_sys::code::regs::Regs;
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::ffi::c_int;
+use kernel::ffi::c_ulong;
+use kernel::ffi::c_void;
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+use super::traps::TrapHandler;
+
+/// The number of the exception.
+const DIVIDE_ERROR: c_int = 0;
+
+/// Has divide errors handled. Dropping it waits until nobody is in the handler.
+///
+/// # Invariants
+///
+/// The block is registered, and stays where it is.
+pub(crate) struct DivideErrors<H: TrapHandler> {
+    block: KBox<Opaque<bindings::notifier_block>>,
+    _handler: PhantomData<fn(H)>,
+}
+
+// SAFETY: Any thread may unregister it, whichever has registered it: the kernel's list of these has a lock.
+unsafe impl<H: TrapHandler> Send for DivideErrors<H> {}
+// SAFETY: Nothing can be done with a shared reference.
+unsafe impl<H: TrapHandler> Sync for DivideErrors<H> {}
+
+impl<H: TrapHandler> DivideErrors<H> {
+    /// Context: process; sleeps. Errors: -ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        let block = KBox::new(Opaque::<bindings::notifier_block>::zeroed(), GFP_KERNEL)?;
+        // SAFETY: Just made, and nobody else's yet.
+        unsafe { (*block.get()).notifier_call = Some(notified::<H>) };
+        // SAFETY: It stays in its box until `drop()` has unregistered it, and the function is one of this type.
+        to_result(unsafe { bindings::register_die_notifier(block.get()) })?;
+        // INVARIANT: Just registered.
+        Ok(Self {
+            block,
+            _handler: PhantomData,
+        })
+    }
+}
+
+impl<H: TrapHandler> Drop for DivideErrors<H> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is registered.
+        unsafe { bindings::unregister_die_notifier(self.block.get()) };
+    }
+}
+
+/// # Safety
+///
+/// `args` is a `struct die_args`.
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn notified<H: TrapHandler>(
+    _block: *mut bindings::notifier_block,
+    reason: c_ulong,
+    args: *mut c_void,
+) -> c_int {
+    let args: *mut bindings::die_args = args.cast();
+    if reason != bindings::die_val_DIE_TRAP as c_ulong {
+        return bindings::NOTIFY_DONE as c_int;
+    }
+    // SAFETY: The caller guarantees that they are a `struct die_args`.
+    let (regs, trapnr) = unsafe { ((*args).regs, (*args).trapnr) };
+    // SAFETY: Notifiers of traps get the registers of the trap, which are theirs until they return.
+    let regs = unsafe { Regs::from_raw(regs) }.filter(|_| trapnr == DIVIDE_ERROR);
+    match regs.is_some_and(|regs| H::fault(regs, DIVIDE_ERROR as usize)) {
+        true => bindings::NOTIFY_STOP as c_int,
+        false => bindings::NOTIFY_DONE as c_int,
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sets of ftrace sites at which the engine is called.
+//!
+//! Contexts: as [`FtraceOps`].
+
+use core::marker::PhantomData;
+
+use ferro_sys::code::ftrace_ops::FtraceHandler;
+use ferro_sys::code::ftrace_ops::FtraceOps;
+use ferro_sys::code::regs::Regs;
+
+use super::traps::TrapHandler;
+
+/// Calls a [`TrapHandler`].
+pub(crate) struct Caller<H>(PhantomData<fn(H)>);
+
+impl<H: TrapHandler> FtraceHandler for Caller<H> {
+    #[inline(always)]
+    fn call(ip: usize, _parent_ip: usize, regs: &mut Regs) {
+        H::called(ip, regs);
+    }
+}
+
+/// A set for probes that do not change where execution goes on.
+pub(crate) const fn observing<H: TrapHandler>() -> FtraceOps<Caller<H>> {
+    // SAFETY: `TrapHandler` guarantees what is wanted of the handler; with this set, ftrace ignores a changed `ip`.
+    unsafe { FtraceOps::observing() }
+}
+
+/// A set for probes that may.
+pub(crate) const fn ip_modifying<H: TrapHandler>() -> FtraceOps<Caller<H>> {
+    // SAFETY: `TrapHandler` guarantees what is wanted of the handler.
+    unsafe { FtraceOps::modifying() }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The probes of one address.
+//!
+//! Contexts: walking a list any, NMI included, wherever it was found; changing it in process context.
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::mem::offset_of;
+use core::ptr::null_mut;
+use core::ptr::NonNull;
+
+use ferro_sys::sync::word;
+use kernel::bindings;
+
+use super::address_map::Found;
+use super::kprobe::Kprobe;
+use super::mutex::Locked;
+
+/// Probes, the newest first, linked with `kprobe::list`.
+///
+/// # Invariants
+///
+/// A chain of list entries of probes by `next`, with NULL at its end. It is changed with the engine's mutex held, in stores of
+/// single words. A probe that is taken out stays until a grace period of RCU has passed after that, and with the mutex held.
+pub(crate) struct ProbeList {
+    first: UnsafeCell<*mut bindings::list_head>,
+}
+
+// SAFETY: The chain is changed in stores of single words, by one at a time, who holds the engine's mutex.
+unsafe impl Sync for ProbeList {}
+// SAFETY: It belongs to no thread.
+unsafe impl Send for ProbeList {}
+
+impl ProbeList {
+    /// An empty list.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: Only the end.
+        Self {
+            first: UnsafeCell::new(null_mut()),
+        }
+    }
+
+    #[inline(always)]
+    fn first(&self) -> *mut bindings::list_head {
+        // SAFETY: A live word, which is stored at once.
+        unsafe { word::load(self.first.get()) }
+    }
+
+    /// The probes.
+    pub(crate) fn iter<'a>(&self, _locked: &'a Locked) -> Probes<'a> {
+        // INVARIANT: The engine's mutex is held for `'a`.
+        Probes {
+            next: self.first(),
+            _list: PhantomData,
+        }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first().is_null()
+    }
+
+    /// Puts a probe in front, unless it is in a list.
+    pub(crate) fn push(&self, probe: Kprobe<'_>, _locked: &Locked) {
+        if probe.is_listed() {
+            return;
+        }
+        probe.set_listed(true);
+        let list = probe.list();
+        // SAFETY: By its invariants the probe is there, and as it was in no list, nobody uses its entry.
+        unsafe { (*list).prev = null_mut() };
+        // SAFETY: By its invariants the probe is there, and as it was in no list, nobody uses its entry.
+        unsafe { (*list).next = self.first() };
+        // INVARIANT: In front of the chain; by its invariants the probe stays as long as it is in it, and a grace period longer.
+        // SAFETY: A live word, which only whoever holds the mutex stores; readers see the probe when it is complete.
+        unsafe { word::store_release(self.first.get(), list) };
+    }
+
+    /// Takes a probe out. Readers may still see it, until a grace period is over; then [`Kprobe::clear_list`] is due.
+    pub(crate) fn remove(&self, probe: Kprobe<'_>, _locked: &Locked) {
+        let mut link = self.first.get();
+        loop {
+            // SAFETY: The word of this list, or by the type invariant that of an entry of a probe which stays while the mutex
+            // is held.
+            let entry = unsafe { word::load(link) };
+            if entry.is_null() {
+                return;
+            }
+            if entry == probe.list() {
+                break;
+            }
+            // SAFETY: By the type invariant an entry of a probe that is there; only an address is made.
+            link = unsafe { &raw mut (*entry).next };
+        }
+        // SAFETY: By its invariants the probe is there; only whoever holds the mutex stores this word.
+        let next = unsafe { word::load(&raw const (*probe.list()).next) };
+        // INVARIANT: The chain goes on after it.
+        // SAFETY: A live word, see above, which only whoever holds the mutex stores.
+        unsafe { word::store_release(link, next) };
+        probe.set_listed(false);
+    }
+}
+
+impl<'a> Found<'a, ProbeList> {
+    /// The probes.
+    #[inline(always)]
+    pub(crate) fn iter(self) -> Probes<'a> {
+        // INVARIANT: `'a` is a read-side section of RCU.
+        Probes {
+            next: self.get().first(),
+            _list: PhantomData,
+        }
+    }
+
+    /// The probe, if there is one only.
+    #[inline(always)]
+    pub(crate) fn only(self) -> Option<Kprobe<'a>> {
+        let mut probes = self.iter();
+        let first = probes.next()?;
+        probes.next.is_null().then_some(first)
+    }
+}
+
+/// The probes of a [`ProbeList`].
+///
+/// # Invariants
+///
+/// `next` is NULL or the entry of a probe. `'a` is within a read-side section of RCU in which the list was found, or within
+/// the engine's mutex: whoever is in the list now stays for `'a`.
+pub(crate) struct Probes<'a> {
+    next: *mut bindings::list_head,
+    _list: PhantomData<&'a ProbeList>,
+}
+
+impl<'a> Iterator for Probes<'a> {
+    type Item = Kprobe<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Kprobe<'a>> {
+        let entry = NonNull::new(self.next)?;
+        // SAFETY: By the type invariant a probe is around the entry, so that its start is in the same structure.
+        let start = unsafe { entry.byte_sub(offset_of!(bindings::kprobe, list)) };
+        // SAFETY: By the type invariant that probe stays for `'a`, and by the invariants of the list it was a `Kprobe` when it was
+        // put in.
+        let probe = unsafe { Kprobe::from_raw(start.cast()) };
+        // INVARIANT: The next of the chain.
+        // SAFETY: By the type invariant the entry is there; a word that is stored at once.
+        self.next = unsafe { word::load(&raw const (*entry.as_ptr()).next) };
+        Some(probe)
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Points whose probes or code have gone.
+//!
+//! A point without probes is found no longer by its address, but tasks may still be in its copies, which are found until a grace
+//! period of RCU tasks is over. Nobody waits for it: a task that never sleeps makes it last.
+//!
+//! Contexts: process, sleeps; with the engine's mutex.
+#![deny(unsafe_code)]
+
+use crate::engine::Engine;
+use crate::point_entry::Breakpoint;
+use crate::point_entry::PointEntry;
+use crate::point_entry::PointList;
+use crate::raw::kprobe::flags;
+use crate::raw::mutex::Locked;
+use crate::raw::reap;
+
+impl Engine {
+    /// If the point at an address has no probes any more, it is found no longer; its copies stay for now.
+    pub(crate) fn retire(&mut self, address: usize) {
+        if !self.is_empty_point(address) {
+            return;
+        }
+        if let Some(mut entry) = self.points.remove(&address) {
+            if let Some(mode) = entry.called.take() {
+                // ftrace could not take it away.
+                mode.abandon(address);
+                self.called = self.called.saturating_sub(1);
+            }
+            self.hide(&mut entry);
+            self.retired.push(entry);
+        }
+    }
+
+    /// The same for those whose code has gone.
+    pub(crate) fn retire_gone(&mut self) {
+        for entry in core::mem::replace(&mut self.gone, PointList::new()) {
+            match entry.point.probes.is_empty() {
+                true => self.retired.push(entry),
+                false => self.gone.push(entry),
+            }
+        }
+    }
+
+    /// Has [`reap`] called after a grace period of RCU tasks, unless it is going to be called after one that has begun.
+    /// Nobody waits for it: a task that never sleeps makes it last.
+    pub(crate) fn want_grace_period(&mut self) {
+        if self.waiting.is_empty() && !self.retired.is_empty() {
+            core::mem::swap(&mut self.waiting, &mut self.retired);
+            reap::call_reap();
+        }
+    }
+
+    /// The points that nobody is in any more, which from now on nobody finds.
+    pub(crate) fn take_waiting(&mut self) -> PointList {
+        let mut over = PointList::new();
+        for mut entry in core::mem::replace(&mut self.waiting, PointList::new()) {
+            let addresses = entry.slot_addresses();
+            for (removed, address) in entry.removed.iter_mut().skip(1).zip(addresses) {
+                *removed = self.maps.copies.remove(address);
+            }
+            over.push(entry);
+        }
+        self.want_grace_period();
+        over
+    }
+
+    /// Has a point found no longer by its own address.
+    fn hide(&mut self, entry: &mut PointEntry) {
+        let [own, ..] = &mut entry.removed;
+        *own = self.maps.points.remove(entry.point.address);
+    }
+
+    pub(crate) fn kill(&mut self, is_going: impl Fn(usize) -> bool, locked: &Locked) {
+        let mut from = 0;
+        while let Some(address) = self.next_point(from) {
+            from = address.wrapping_add(1);
+            if is_going(address) {
+                self.kill_point(address, locked);
+            }
+        }
+    }
+
+    fn kill_point(&mut self, address: usize, locked: &Locked) {
+        // ftrace still knows the site.
+        if let Some(entry) = self.points.get(&address) {
+            if let Some(mode) = entry.called {
+                mode.abandon(address);
+                self.called = self.called.saturating_sub(1);
+            }
+        }
+        let Some(mut entry) = self.points.remove(&address) else {
+            return;
+        };
+        for probe in entry.point.probes.iter(locked) {
+            probe.set_flags(probe.flags() | flags::GONE);
+        }
+        self.hide(&mut entry);
+        // It goes with the code.
+        entry.breakpoint = Breakpoint::None;
+        entry.called = None;
+        self.gone.push(entry);
+    }
+
+    /// Gives up all points.
+    pub(crate) fn clear(&mut self, locked: &Locked) {
+        // Code that has gone has no breakpoint.
+        let _ = self.enable_all(false, locked);
+        self.kill(|_| true, locked);
+    }
+}
