@@ -7,8 +7,8 @@
 
 use crate::raw::kprobe::Kprobe;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Never;
 use ferro_core::insn::Probe;
+use ferro_core::insn::Unprobeable;
 use ferro_core::insn::MAX_LEN;
 use ferro_kprobes_builtin::raw::blacklist;
 use ferro_sys::code::symbols;
@@ -135,7 +135,7 @@ impl Permit {
         }
         let insn = window.decode(at, &original)?;
         // Its place in the table is looked for if it can be in it.
-        if Probe::of(&insn) == Probe::Never(Never::Undefined) && symbols::is_bug(at) {
+        if Probe::of(&insn) == Probe::Unprobeable(Unprobeable::Undefined) && symbols::is_bug(at) {
             return Err(Error::Refused(Refusal::Bug));
         }
         let next = window.decode(at.wrapping_add(insn.len()), &original).ok();

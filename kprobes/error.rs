@@ -3,7 +3,7 @@
 //! Why a probe cannot be registered.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::Never;
+use ferro_core::insn::Unprobeable;
 
 use kernel::alloc::AllocError;
 use kernel::fmt;
@@ -31,7 +31,7 @@ pub(crate) enum Error {
     /// A debugger has a breakpoint there, or before it in the function.
     Debugged,
     /// An instruction that cannot be executed in another place.
-    Never(Never),
+    Unprobeable(Unprobeable),
     /// It cannot be moved to where copies are.
     OutOfReach,
     /// It is registered.
@@ -66,9 +66,9 @@ impl Error {
             Self::NoSymbol | Self::NoFunction | Self::Gone => ENOENT,
             Self::Refused(_) | Self::OutOfReach | Self::NotAtEntry | Self::NeverReturns => EINVAL,
             Self::NotAnInstruction | Self::Debugged => EILSEQ,
-            Self::Never(Never::Breakpoint | Never::Undefined) => EILSEQ,
-            Self::Never(Never::StackSegment | Never::ForcedEmulation) => EINVAL,
-            Self::Never(_) => EOPNOTSUPP,
+            Self::Unprobeable(Unprobeable::Breakpoint | Unprobeable::Undefined) => EILSEQ,
+            Self::Unprobeable(Unprobeable::StackSegment | Unprobeable::ForcedEmulation) => EINVAL,
+            Self::Unprobeable(_) => EOPNOTSUPP,
             Self::TooMuchData => E2BIG,
             Self::Ftrace(error) => error,
             Self::NoMemory => ENOMEM,
@@ -93,7 +93,7 @@ impl fmt::Display for Error {
             Self::Gone => f.write_str("the code is gone, or about to go"),
             Self::NotAnInstruction => f.write_str("not the start of an instruction"),
             Self::Debugged => f.write_str("a debugger has a breakpoint in the function"),
-            Self::Never(rule) => f.write_str(why_never(*rule)),
+            Self::Unprobeable(rule) => f.write_str(why_unprobeable(*rule)),
             Self::OutOfReach => f.write_str("its operand is out of reach of a copy"),
             Self::Registered => f.write_str("it is registered already"),
             Self::NotRegistered => f.write_str("it is not registered"),
@@ -109,22 +109,22 @@ impl fmt::Display for Error {
     }
 }
 
-fn why_never(rule: Never) -> &'static str {
+fn why_unprobeable(rule: Unprobeable) -> &'static str {
     match rule {
-        Never::Breakpoint => "a breakpoint or software interrupt",
-        Never::Undefined => "an undefined instruction (BUG and WARN)",
-        Never::LandingPad => "a landing pad of indirect branches; probe what is behind it",
-        Never::StackSegment => "it holds off interrupts until the stack pointer is loaded",
-        Never::FarTransfer => "a far call, jump or return",
-        Never::InterruptReturn => "a return from an interrupt",
-        Never::SystemTransfer => "an entry to or exit from the kernel",
-        Never::SwapGs => "it exchanges the base of gs",
-        Never::Halt => "a halt, or the sti before it",
-        Never::Transaction => "part of a transaction",
-        Never::Hypervisor => "a call of the hypervisor",
-        Never::ModeSwitch => "it leaves for another mode",
-        Never::ForcedEmulation => "the signature of forced emulation",
-        Never::VendorDependent => "a branch that vendors execute differently",
-        Never::OperandOutOfReach => "a call or jump whose operand cannot be read",
+        Unprobeable::Breakpoint => "a breakpoint or software interrupt",
+        Unprobeable::Undefined => "an undefined instruction (BUG and WARN)",
+        Unprobeable::LandingPad => "a landing pad of indirect branches; probe what is behind it",
+        Unprobeable::StackSegment => "it holds off interrupts until the stack pointer is loaded",
+        Unprobeable::FarTransfer => "a far call, jump or return",
+        Unprobeable::InterruptReturn => "a return from an interrupt",
+        Unprobeable::SystemTransfer => "an entry to or exit from the kernel",
+        Unprobeable::SwapGs => "it exchanges the base of gs",
+        Unprobeable::Halt => "a halt, or the sti before it",
+        Unprobeable::Transaction => "part of a transaction",
+        Unprobeable::Hypervisor => "a call of the hypervisor",
+        Unprobeable::ModeSwitch => "it leaves for another mode",
+        Unprobeable::ForcedEmulation => "the signature of forced emulation",
+        Unprobeable::VendorDependent => "a branch that vendors execute differently",
+        Unprobeable::OperandOutOfReach => "a call or jump whose operand cannot be read",
     }
 }

@@ -14,8 +14,8 @@ use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::cpu::preempt::PreemptOff;
 use kernel::bindings::kprobe;
 
+use crate::point::Execution;
 use crate::point::Point;
-use crate::point::Run;
 use crate::raw::address_map::AddressMap;
 use crate::raw::address_map::Found;
 use crate::raw::fixup::fix_up;
@@ -206,11 +206,11 @@ impl<'a> Found<'a, Point> {
     /// Has the instruction executed. Whether it has been, or is a copy's with nothing to be done afterwards.
     #[inline(always)]
     fn execute(self, trap: &mut Trap) -> bool {
-        match &self.run {
-            Run::Copied { .. } => trap.set_ip(self.copy),
-            Run::Jumped(to) => trap.set_ip(*to),
-            Run::Emulated(emulation) => return self.emulate(emulation, trap),
-            Run::Ftrace => trap.set_ip(self.address),
+        match &self.execution {
+            Execution::Copied { .. } => trap.set_ip(self.copy),
+            Execution::Jumped(to) => trap.set_ip(*to),
+            Execution::Emulated(emulation) => return self.emulate(emulation, trap),
+            Execution::Ftrace => trap.set_ip(self.address),
         }
         true
     }
@@ -252,7 +252,7 @@ impl<'a> Found<'a, Point> {
             }
         }
         let after = self.after.load();
-        if matches!(self.run, Run::Copied { .. }) && after != 0 {
+        if matches!(self.execution, Execution::Copied { .. }) && after != 0 {
             trap.set_ip(after);
             if self.sees_interrupts {
                 return End::Over;
@@ -315,7 +315,7 @@ impl<'a> Found<'a, Point> {
         if handled && regs.ip() == self.address {
             // Once more. The copy of a call is not what may call, and a fault leaves no room on the stack to emulate one: its
             // breakpoint is hit again.
-            if matches!(self.run, Run::Emulated(_)) {
+            if matches!(self.execution, Execution::Emulated(_)) {
                 return Some(true);
             }
             regs.set_ip(at);

@@ -16,13 +16,13 @@
 #![deny(unsafe_code)]
 
 use crate::raw::probe_list::ProbeList;
-use ferro_core::insn::reaim;
+use ferro_core::insn::relocate;
 use ferro_core::insn::Compute;
 use ferro_core::insn::Emulation;
 use ferro_core::insn::Insn;
-use ferro_core::insn::Never;
 use ferro_core::insn::Probe;
-use ferro_core::insn::ReaimError;
+use ferro_core::insn::RelocateError;
+use ferro_core::insn::Unprobeable;
 use ferro_core::insn::MAX_LEN;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
@@ -47,7 +47,7 @@ const MEMORY_IS_THE_SAME: bool = cfg!(CONFIG_SMP) && !cfg!(CONFIG_LOCKDEP);
 
 /// How the instruction is executed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Run {
+pub(crate) enum Execution {
     /// By going on at an address.
     Jumped(usize),
     /// By changing the registers.
@@ -63,7 +63,7 @@ pub(crate) struct Point {
     pub(crate) address: usize,
     /// The address of the next instruction.
     pub(crate) next: usize,
-    pub(crate) run: Run,
+    pub(crate) execution: Execution,
     /// How the instruction of a copy is executed within the trap when there is something to do afterwards.
     pub(crate) in_trap: Option<Compute>,
     pub(crate) probes: ProbeList,
@@ -96,7 +96,10 @@ impl Point {
             copy: None,
             after: None,
         };
-        (Self::with(address, address + len, Run::Ftrace, 0), code)
+        (
+            Self::with(address, address + len, Execution::Ftrace, 0),
+            code,
+        )
     }
 
     /// Of an instruction. Nothing is written yet: [`Code::write`] is due.
@@ -105,22 +108,27 @@ impl Point {
         insn: &Insn,
         next: Option<&Insn>,
     ) -> Result<(Self, Code), Error> {
-        let (run, copied) = match Probe::of(insn) {
+        let (execution, copied) = match Probe::of(insn) {
             // Nothing but a NOP where no branch looks for it.
-            Probe::Never(Never::LandingPad) if !cfg!(CONFIG_X86_KERNEL_IBT) => {
-                (Run::Copied { stops: false }, true)
+            Probe::Unprobeable(Unprobeable::LandingPad) if !cfg!(CONFIG_X86_KERNEL_IBT) => {
+                (Execution::Copied { stops: false }, true)
             }
-            Probe::Never(rule) => return Err(Error::Never(rule)),
+            Probe::Unprobeable(rule) => return Err(Error::Unprobeable(rule)),
             // A copy as well if it may fault, for the fault to happen to it.
             Probe::Emulate(emulation) => match emulation.destination(address as u64) {
-                Some(to) => (Run::Jumped(to as usize), false),
-                None => (Run::Emulated(emulation), insn.memory_operand().is_some()),
+                Some(to) => (Execution::Jumped(to as usize), false),
+                None => (
+                    Execution::Emulated(emulation),
+                    insn.memory_operand().is_some(),
+                ),
             },
-            Probe::Boost => (Run::Copied { stops: false }, true),
-            Probe::Step(_) => (Run::Copied { stops: true }, true),
+            Probe::Boost => (Execution::Copied { stops: false }, true),
+            Probe::Step(_) => (Execution::Copied { stops: true }, true),
         };
-        if is_sti(insn) && next.is_some_and(|next| Probe::of(next) == Probe::Never(Never::Halt)) {
-            return Err(Error::Never(Never::Halt));
+        if is_sti(insn)
+            && next.is_some_and(|next| Probe::of(next) == Probe::Unprobeable(Unprobeable::Halt))
+        {
+            return Err(Error::Unprobeable(Unprobeable::Halt));
         }
         let copied = copied && !insn.is_relative_branch();
         let copy = match copied {
@@ -134,12 +142,12 @@ impl Point {
             copy,
             after: None,
         };
-        let mut point = Self::with(address, address + insn.len(), run, at);
+        let mut point = Self::with(address, address + insn.len(), execution, at);
         point.in_trap = Compute::of(insn, address as u64)
             .filter(|compute| MEMORY_IS_THE_SAME || !compute.has_operand_in_memory());
         point.sees_interrupts = is_flags(insn);
         point.after_stops =
-            matches!(run, Run::Copied { stops: true }) || after::address().is_none();
+            matches!(execution, Execution::Copied { stops: true }) || after::address().is_none();
         // Whether it can be moved there is to be known now.
         if copied {
             point.code_for(insn, at, false)?;
@@ -147,11 +155,11 @@ impl Point {
         Ok((point, code))
     }
 
-    fn with(address: usize, next: usize, run: Run, copy: usize) -> Self {
+    fn with(address: usize, next: usize, execution: Execution, copy: usize) -> Self {
         Self {
             address,
             next,
-            run,
+            execution,
             in_trap: None,
             probes: ProbeList::new(),
             has_post: Word::new(0),
@@ -164,8 +172,10 @@ impl Point {
 
     /// Where the trap finds the breakpoint behind the copy, or 0 if there is none: a branch is.
     pub(crate) fn copy_end(&self) -> usize {
-        match self.run {
-            Run::Copied { stops: true } if self.copy != 0 => self.copy.wrapping_add(self.len()),
+        match self.execution {
+            Execution::Copied { stops: true } if self.copy != 0 => {
+                self.copy.wrapping_add(self.len())
+            }
             _ => 0,
         }
     }
@@ -199,25 +209,27 @@ impl Point {
             Some(compute) => compute.has_operand_in_memory(),
             None => true,
         };
-        copied && matches!(self.run, Run::Copied { .. }) && self.after.load() == 0
+        copied && matches!(self.execution, Execution::Copied { .. }) && self.after.load() == 0
     }
 
     /// What is to be written to a slot at `to`.
     fn code_for(&self, insn: &Insn, to: usize, after: bool) -> Result<[u8; SLOT], Error> {
         let mut copy = [0; MAX_LEN + 1];
-        let len = match reaim(insn, self.address as u64, to as u64, &mut copy) {
+        let len = match relocate(insn, self.address as u64, to as u64, &mut copy) {
             Ok(len) => len,
-            Err(ReaimError::OutOfReach | ReaimError::Branch) => return Err(Error::OutOfReach),
+            Err(RelocateError::OutOfReach | RelocateError::Branch) => {
+                return Err(Error::OutOfReach)
+            }
         };
         let mut code = [BREAKPOINT; SLOT];
         for (to, from) in code.iter_mut().zip(copy.iter().take(len)) {
             *to = *from;
         }
-        let branch = match (after, self.run) {
+        let branch = match (after, self.execution) {
             (true, _) => after::address()
                 .filter(|_| !self.after_stops)
                 .map(|after| (CALL, after)),
-            (false, Run::Copied { stops: true }) => None,
+            (false, Execution::Copied { stops: true }) => None,
             (false, _) => Some((JUMP, self.next)),
         };
         let Some((opcode, target)) = branch else {
@@ -251,9 +263,9 @@ impl Code {
         if let Some(slot) = &self.after {
             return Ok(slot.address());
         }
-        let insn = match point.run {
+        let insn = match point.execution {
             // It goes on after itself.
-            Run::Copied { .. } => self.insn.as_ref().ok_or(Error::NotAnInstruction)?,
+            Execution::Copied { .. } => self.insn.as_ref().ok_or(Error::NotAnInstruction)?,
             _ => return Err(Error::NotAnInstruction),
         };
         let slot = exec_pool::alloc(SLOT).map_err(|_| Error::NoMemory)?;

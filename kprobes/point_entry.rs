@@ -16,18 +16,18 @@ use crate::ftrace::FtraceMode;
 use crate::hit::COPIES;
 use crate::hit::POINTS;
 use crate::point::Code;
+use crate::point::Execution;
 use crate::point::Point;
-use crate::point::Run;
 use crate::raw::address_map::GracePeriod;
+use crate::raw::address_map::MapWriter;
 use crate::raw::address_map::Removed;
-use crate::raw::address_map::Writer;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
 
 /// The right to change the maps by which a hit finds its point.
 pub(crate) struct PointMaps {
-    pub(crate) points: Writer<Point>,
-    pub(crate) copies: Writer<Point>,
+    pub(crate) points: MapWriter<Point>,
+    pub(crate) copies: MapWriter<Point>,
 }
 
 impl PointMaps {
@@ -152,7 +152,10 @@ impl PointEntry {
 
     /// How ftrace is to call us from there.
     pub(crate) fn wanted_call(&self, enabled: bool, locked: &Locked) -> Option<FtraceMode> {
-        if !enabled || !self.has_enabled(locked) || !matches!(self.point.run, Run::Ftrace) {
+        if !enabled
+            || !self.has_enabled(locked)
+            || !matches!(self.point.execution, Execution::Ftrace)
+        {
             return None;
         }
         Some(match self.point.has_post.load() {
@@ -216,7 +219,7 @@ pub(crate) fn publish(
 
 /// Has a point found by those of these addresses that are not 0.
 fn find_by(
-    writer: &mut Writer<Point>,
+    writer: &mut MapWriter<Point>,
     point: &Arc<Point>,
     addresses: &[usize],
 ) -> Result<(), Error> {

@@ -40,7 +40,7 @@ type Table<T> = KVVec<Entry<T>>;
 ///
 /// # Invariants
 ///
-/// `table` is the address of a [`Table`] or of [`NOTHING`]; only the [`Writer`] changes it and what is in it.
+/// `table` is the address of a [`Table`] or of [`NOTHING`]; only the [`MapWriter`] changes it and what is in it.
 pub(crate) struct AddressMap<T> {
     table: Atomic<*mut Entry<T>>,
     has_writer: Atomic<bool>,
@@ -104,7 +104,7 @@ impl<T> Deref for Found<'_, T> {
 /// # Invariants
 ///
 /// `table` is the one that the map has, or `None` if it has [`NOTHING`].
-pub(crate) struct Writer<T: 'static> {
+pub(crate) struct MapWriter<T: 'static> {
     map: &'static AddressMap<T>,
     table: Option<Table<T>>,
     /// How many keys are not 0.
@@ -199,11 +199,11 @@ impl<T> AddressMap<T> {
     }
 
     /// The right to change it, once.
-    pub(crate) fn writer(&'static self) -> Option<Writer<T>> {
+    pub(crate) fn writer(&'static self) -> Option<MapWriter<T>> {
         match self.has_writer.xchg(true, Full) {
             true => None,
             // INVARIANT: The map has had no writer, or that one has gone.
-            false => Some(Writer {
+            false => Some(MapWriter {
                 map: self,
                 table: None,
                 keys: 0,
@@ -236,7 +236,7 @@ impl<T> AddressMap<T> {
     }
 }
 
-impl<T> Writer<T> {
+impl<T> MapWriter<T> {
     /// Whether `more` can be added. Most entries stay free, so that a key is mostly found at once.
     fn has_room(&self, more: usize) -> bool {
         let len = self.table.as_ref().map_or(0, |table| table.len() - 1);
@@ -289,7 +289,7 @@ impl<T> Writer<T> {
         Ok(())
     }
 
-    /// Adds an object, for which there is room, see [`Writer::reserve`].
+    /// Adds an object, for which there is room, see [`MapWriter::reserve`].
     ///
     /// Errors: `None` if there is none, or if the address has an object.
     pub(crate) fn insert(&mut self, key: usize, object: Arc<T>) -> Option<()> {
@@ -334,7 +334,7 @@ impl<T> Writer<T> {
     }
 }
 
-impl<T> Drop for Writer<T> {
+impl<T> Drop for MapWriter<T> {
     fn drop(&mut self) {
         // INVARIANT: The map has nothing any more.
         self.map.table.store(nothing(), Release);

@@ -4,7 +4,7 @@
 //!
 //! - [`Insn::decode`] finds the parts of an instruction: prefixes, opcode, ModRM, displacement, immediate.
 //! - [`Insn::flow`] says what runs after it.
-//! - [`reaim`] copies one so that it does the same at another address.
+//! - [`relocate`] copies one so that it does the same at another address.
 //! - [`Probe::of`] says how a probe executes one: emulated, from a copy, or not at all and by which rule.
 //! - [`Emulation`] executes one on a [`Machine`].
 //! - [`Compute`] executes one that a copy could execute too, within the trap.
@@ -26,7 +26,7 @@ mod emulate;
 mod flow;
 mod parts;
 mod probe;
-mod reaim;
+mod relocate;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -51,11 +51,11 @@ pub use parts::Prefixes;
 pub use parts::Register;
 pub use parts::Repeat;
 pub use parts::Segment;
-pub use probe::Never;
 pub use probe::Probe;
 pub use probe::Step;
-pub use reaim::reaim;
-pub use reaim::ReaimError;
+pub use probe::Unprobeable;
+pub use relocate::relocate;
+pub use relocate::RelocateError;
 
 /// The longest instruction, in bytes; the CPU refuses a longer one.
 pub const MAX_LEN: usize = 15;

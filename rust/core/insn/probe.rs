@@ -15,9 +15,9 @@ pub enum Probe {
     /// By changing the registers: nothing is copied.
     ///
     /// After an emulated `sti` interrupts are enabled at once, while the CPU would wait for one more instruction. If
-    /// that is `hlt`, the `sti` must not be probed either, for the reason of [`Never::Halt`].
+    /// that is `hlt`, the `sti` must not be probed either, for the reason of [`Unprobeable::Halt`].
     Emulate(Emulation),
-    /// By running a copy that [`reaim`](super::reaim()) made, with a branch behind it. Only what goes on behind itself
+    /// By running a copy that [`relocate`](super::relocate()) made, with a branch behind it. Only what goes on behind itself
     /// is copied, or what faults: the branch may as well be a call of somebody who waits for it.
     ///
     /// The copy runs with the flags of the interrupted code, IF included, since `pushfw` stores them. If it faults, it
@@ -27,7 +27,7 @@ pub enum Probe {
     /// By running such a copy with a breakpoint after it, and nothing else up to the end of the slot.
     Step(Step),
     /// Not at all.
-    Never(Never),
+    Unprobeable(Unprobeable),
 }
 
 /// Why a copy has to be followed by a breakpoint.
@@ -40,7 +40,7 @@ pub enum Step {
 
 /// The rule that forbids a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Never {
+pub enum Unprobeable {
     /// `int3`, `int1`, `int n`: a breakpoint or call of other code, whose handler looks at the address.
     Breakpoint,
     /// `ud0`, `ud1`, `ud2`, `udb`: the address is looked up in the table of BUG and WARN sites.
@@ -81,19 +81,19 @@ impl Probe {
     /// # Examples
     ///
     /// ```
-    /// use ferro_core::insn::{Insn, Never, Probe};
+    /// use ferro_core::insn::{Insn, Unprobeable, Probe};
     ///
     /// let mov = Insn::decode(&[0x48, 0x89, 0xe5]).unwrap();
     /// assert_eq!(Probe::of(&mov), Probe::Boost);
     /// let ud2 = Insn::decode(&[0x0f, 0x0b]).unwrap();
-    /// assert_eq!(Probe::of(&ud2), Probe::Never(Never::Undefined));
+    /// assert_eq!(Probe::of(&ud2), Probe::Unprobeable(Unprobeable::Undefined));
     /// ```
     pub fn of(insn: &Insn) -> Self {
         if insn.is_forced_emulation() {
-            return Self::Never(Never::ForcedEmulation);
+            return Self::Unprobeable(Unprobeable::ForcedEmulation);
         }
-        if let Some(rule) = never_by_flow(insn).or_else(|| never_by_opcode(insn)) {
-            return Self::Never(rule);
+        if let Some(rule) = unprobeable_by_flow(insn).or_else(|| unprobeable_by_opcode(insn)) {
+            return Self::Unprobeable(rule);
         }
         if let Some(emulation) = Emulation::of(insn) {
             return Self::Emulate(emulation);
@@ -107,69 +107,69 @@ impl Probe {
             Flow::Next if new => Self::Step(Step::NewEncoding),
             Flow::Next => Self::Boost,
             // All else is emulated, or refused above.
-            _ => Self::Never(Never::OperandOutOfReach),
+            _ => Self::Unprobeable(Unprobeable::OperandOutOfReach),
         }
     }
 }
 
 /// Rules about what runs next.
-fn never_by_flow(insn: &Insn) -> Option<Never> {
+fn unprobeable_by_flow(insn: &Insn) -> Option<Unprobeable> {
     Some(match insn.flow() {
         Flow::Next => return None,
         Flow::Jump(_) | Flow::JumpIf(..) | Flow::Loop(..) | Flow::Call(_) | Flow::Return(_) => {
             match insn.prefixes() {
                 // #UD
-                prefixes if prefixes.lock => Never::Undefined,
-                _ if insn.is_word() => Never::VendorDependent,
+                prefixes if prefixes.lock => Unprobeable::Undefined,
+                _ if insn.is_word() => Unprobeable::VendorDependent,
                 _ => return extended(insn),
             }
         }
-        Flow::FarJump | Flow::FarCall | Flow::FarReturn => Never::FarTransfer,
-        Flow::InterruptReturn => Never::InterruptReturn,
-        Flow::SystemCall | Flow::SystemReturn => Never::SystemTransfer,
-        Flow::Interrupt(_) => Never::Breakpoint,
-        Flow::Undefined => Never::Undefined,
-        Flow::Halt => Never::Halt,
-        Flow::TransactionBegin(_) => Never::Transaction,
-        Flow::ModeSwitch => Never::ModeSwitch,
+        Flow::FarJump | Flow::FarCall | Flow::FarReturn => Unprobeable::FarTransfer,
+        Flow::InterruptReturn => Unprobeable::InterruptReturn,
+        Flow::SystemCall | Flow::SystemReturn => Unprobeable::SystemTransfer,
+        Flow::Interrupt(_) => Unprobeable::Breakpoint,
+        Flow::Undefined => Unprobeable::Undefined,
+        Flow::Halt => Unprobeable::Halt,
+        Flow::TransactionBegin(_) => Unprobeable::Transaction,
+        Flow::ModeSwitch => Unprobeable::ModeSwitch,
     })
 }
 
 /// A call or jump through a register that the kernel does not save.
-fn extended(insn: &Insn) -> Option<Never> {
+fn extended(insn: &Insn) -> Option<Unprobeable> {
     match insn.flow() {
-        Flow::Call(Target::Register(register)) | Flow::Jump(Target::Register(register)) => {
-            register.is_extended().then_some(Never::OperandOutOfReach)
-        }
+        Flow::Call(Target::Register(register)) | Flow::Jump(Target::Register(register)) => register
+            .is_extended()
+            .then_some(Unprobeable::OperandOutOfReach),
         _ => None,
     }
 }
 
 /// Rules about instructions after which the next one runs.
-fn never_by_opcode(insn: &Insn) -> Option<Never> {
+fn unprobeable_by_opcode(insn: &Insn) -> Option<Unprobeable> {
     if !insn.is_legacy() {
         return None;
     }
     let modrm = insn.modrm().unwrap_or(ModRm(0));
     match (insn.map(), insn.opcode()) {
-        (0, 0x8e) if modrm.reg() == 2 => Some(Never::StackSegment),
-        (0, 0xc6) if modrm.0 == 0xf8 => Some(Never::Transaction),
+        (0, 0x8e) if modrm.reg() == 2 => Some(Unprobeable::StackSegment),
+        (0, 0xc6) if modrm.0 == 0xf8 => Some(Unprobeable::Transaction),
         (1, 0x01) => match modrm.0 {
             // `vmcall`, `vmxoff`
-            0xc1 | 0xc4 => Some(Never::Hypervisor),
+            0xc1 | 0xc4 => Some(Unprobeable::Hypervisor),
             // `tdcall`, `seamops`, `seamcall`
-            0xcc | 0xce | 0xcf if insn.prefixes().operand_size => Some(Never::Hypervisor),
+            0xcc | 0xce | 0xcf if insn.prefixes().operand_size => Some(Unprobeable::Hypervisor),
             // `vmfunc`; `vmmcall`, `vmload`, `vmsave`, `stgi`, `clgi`
-            0xd4 | 0xd9..=0xdd => Some(Never::Hypervisor),
-            0xd5 => Some(Never::Transaction),
-            0xf8 => Some(Never::SwapGs),
+            0xd4 | 0xd9..=0xdd => Some(Unprobeable::Hypervisor),
+            0xd5 => Some(Unprobeable::Transaction),
+            0xf8 => Some(Unprobeable::SwapGs),
             _ => None,
         },
         // With F3; otherwise a `nop`.
         (1, 0x1e) if matches!(modrm.0, 0xfa | 0xfb) && insn.prefixes().repeat.is_some() => {
-            Some(Never::LandingPad)
+            Some(Unprobeable::LandingPad)
         }
-        (1, 0xb2) => Some(Never::StackSegment),
+        (1, 0xb2) => Some(Unprobeable::StackSegment),
         _ => None,
     }
 }

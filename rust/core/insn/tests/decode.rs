@@ -262,6 +262,6 @@ proptest! {
         prop_assert_eq!(usize::from(end + sib), insn.len());
         let mut out = [0; 16];
         let _ = (insn.flow(), Probe::of(&insn), insn.memory_operand());
-        let _ = reaim(&insn, 0, u64::MAX, &mut out);
+        let _ = relocate(&insn, 0, u64::MAX, &mut out);
     }
 }

@@ -7,7 +7,7 @@ mod decode;
 mod emulate;
 mod flow;
 mod probe;
-mod reaim;
+mod relocate;
 
 use super::*;
 

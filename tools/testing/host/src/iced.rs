@@ -15,7 +15,7 @@ use ferro_core::insn::Insn;
 use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
 use ferro_core::insn::Target;
-use ferro_core::insn::reaim;
+use ferro_core::insn::relocate;
 use iced_x86::Decoder;
 use iced_x86::DecoderOptions;
 use iced_x86::FlowControl;
@@ -129,7 +129,7 @@ fn compare_operand(insn: &Insn, strict: &Instruction) -> Result<(), String> {
         strict.ip().wrapping_sub(0x1234_5677),
         strict.ip().wrapping_add(0x7000_0000),
     ] {
-        let Ok(len) = reaim(insn, strict.ip(), to, &mut copy) else {
+        let Ok(len) = relocate(insn, strict.ip(), to, &mut copy) else {
             continue;
         };
         same("length of the copy", &len, &insn.len())?;

@@ -81,6 +81,6 @@ fn class(insn: &Insn) -> String {
         Probe::Emulate(_) => "emulated".to_string(),
         Probe::Boost => "boosted".to_string(),
         Probe::Step(why) => format!("stepped: {why:?}"),
-        Probe::Never(rule) => format!("never: {rule:?}"),
+        Probe::Unprobeable(rule) => format!("never: {rule:?}"),
     }
 }

@@ -10,7 +10,7 @@
 use ferro_core::insn::Boundaries;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Probe;
-use ferro_core::insn::reaim;
+use ferro_core::insn::relocate;
 use ferro_host::iced;
 
 fn check(data: &[u8]) {
@@ -28,7 +28,7 @@ fn check(data: &[u8]) {
 fn exercise(insn: &Insn) {
     let mut copy = [0; 16];
     for to in [0, 1 << 31, 1 << 63, u64::MAX] {
-        if let Ok(len) = reaim(insn, 0, to, &mut copy) {
+        if let Ok(len) = relocate(insn, 0, to, &mut copy) {
             let moved = Insn::decode(&copy[..len]).expect("a copy is an instruction");
             assert_eq!(moved.rip_relative_target(to), insn.rip_relative_target(0));
             let copied = |insn| matches!(Probe::of(insn), Probe::Boost | Probe::Step(_));

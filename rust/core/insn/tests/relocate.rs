@@ -15,7 +15,7 @@ fn the_operand_stays() {
         0xffff_ffff_c000_0000,
         0xffff_ffff_8100_0000,
     ] {
-        assert_eq!(reaim(&cmp, 0xffff_ffff_8100_0000, to, &mut out), Ok(7));
+        assert_eq!(relocate(&cmp, 0xffff_ffff_8100_0000, to, &mut out), Ok(7));
         let copy = insn(&out[..7]);
         assert_eq!(copy.rip_relative_target(to), Some(0xffff_ffff_8100_0017));
         assert_eq!(copy.immediate(), 1);
@@ -27,21 +27,24 @@ fn the_operand_stays() {
 fn the_reach_is_32_bits() {
     let lea = insn(&LEA);
     let mut out = [0; 16];
-    let mut aim = |to: u64| reaim(&lea, 0x1_0000_0000, to, &mut out);
+    let mut aim = |to: u64| relocate(&lea, 0x1_0000_0000, to, &mut out);
     let (high, low) = (0x8000_0000 - 0x10 - 1, 0x8000_0000 + 0x10);
     assert_eq!(aim(0x1_0000_0000 - high), Ok(7));
-    assert_eq!(aim(0x1_0000_0000 - high - 1), Err(ReaimError::OutOfReach));
+    assert_eq!(
+        aim(0x1_0000_0000 - high - 1),
+        Err(RelocateError::OutOfReach)
+    );
     assert_eq!(aim(0x1_0000_0000 + low), Ok(7));
-    assert_eq!(aim(0x1_0000_0000 + low + 1), Err(ReaimError::OutOfReach));
+    assert_eq!(aim(0x1_0000_0000 + low + 1), Err(RelocateError::OutOfReach));
     // Around the end of the address space.
-    assert_eq!(reaim(&lea, 0x1000, u64::MAX - 0xfff, &mut out), Ok(7));
+    assert_eq!(relocate(&lea, 0x1000, u64::MAX - 0xfff, &mut out), Ok(7));
     assert_eq!(
         insn(&out[..7]).rip_relative_target(u64::MAX - 0xfff),
         Some(0x1017)
     );
     // A failure leaves the buffer alone.
     let mut out = [0xcc; 16];
-    assert!(reaim(&lea, 0, 1 << 40, &mut out).is_err());
+    assert!(relocate(&lea, 0, 1 << 40, &mut out).is_err());
     assert_eq!(out, [0xcc; 16]);
 }
 
@@ -52,7 +55,7 @@ fn an_operand_of_32_bits_is_always_within_reach() {
     let mut out = [0; 16];
     let (from, to) = (0xffff_ffff_8100_0000, 0x1234_5678_9abc);
     assert_eq!(mov.rip_relative_target(from), Some(0x8100_0017));
-    assert_eq!(reaim(&mov, from, to, &mut out), Ok(7));
+    assert_eq!(relocate(&mov, from, to, &mut out), Ok(7));
     assert_eq!(insn(&out[..7]).rip_relative_target(to), Some(0x8100_0017));
 }
 
@@ -67,11 +70,11 @@ fn branches_are_not_moved() {
         &[0xc7, 0xf8, 0, 0, 0, 0],
     ] {
         assert_eq!(
-            reaim(&insn(bytes), 0, 0x1000, &mut out),
-            Err(ReaimError::Branch)
+            relocate(&insn(bytes), 0, 0x1000, &mut out),
+            Err(RelocateError::Branch)
         );
     }
     // Others are copied as they are.
-    assert_eq!(reaim(&insn(&[0xff, 0xe0]), 0, 1 << 40, &mut out), Ok(2));
+    assert_eq!(relocate(&insn(&[0xff, 0xe0]), 0, 1 << 40, &mut out), Ok(2));
     assert_eq!(out[..2], [0xff, 0xe0]);
 }

@@ -6,7 +6,7 @@ use super::parts::Insn;
 
 /// Why an instruction cannot be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReaimError {
+pub enum RelocateError {
     /// The operand is more than 2 GiB from the new address.
     OutOfReach,
     /// A relative branch: a copy would go elsewhere, and a call would leave the copy's address on the stack.
@@ -20,17 +20,22 @@ pub enum ReaimError {
 /// # Examples
 ///
 /// ```
-/// use ferro_core::insn::{reaim, Insn};
+/// use ferro_core::insn::{relocate, Insn};
 ///
 /// // lea 0x10(%rip), %rax
 /// let insn = Insn::decode(&[0x48, 0x8d, 0x05, 0x10, 0, 0, 0]).unwrap();
 /// let mut copy = [0; 16];
-/// assert_eq!(reaim(&insn, 0x1000, 0x3000, &mut copy), Ok(7));
+/// assert_eq!(relocate(&insn, 0x1000, 0x3000, &mut copy), Ok(7));
 /// assert_eq!(copy[3..7], (0x10i32 - 0x2000).to_le_bytes());
 /// ```
-pub fn reaim(insn: &Insn, from: u64, to: u64, out: &mut [u8; 16]) -> Result<usize, ReaimError> {
+pub fn relocate(
+    insn: &Insn,
+    from: u64,
+    to: u64,
+    out: &mut [u8; 16],
+) -> Result<usize, RelocateError> {
     if insn.is_relative_branch() {
-        return Err(ReaimError::Branch);
+        return Err(RelocateError::Branch);
     }
     let displacement = match insn.is_rip_relative() {
         true => Some(moved_displacement(insn, from, to)?),
@@ -46,7 +51,7 @@ pub fn reaim(insn: &Insn, from: u64, to: u64, out: &mut [u8; 16]) -> Result<usiz
     Ok(insn.len())
 }
 
-fn moved_displacement(insn: &Insn, from: u64, to: u64) -> Result<[u8; 4], ReaimError> {
+fn moved_displacement(insn: &Insn, from: u64, to: u64) -> Result<[u8; 4], RelocateError> {
     let way = i64::from_le_bytes(from.wrapping_sub(to).to_le_bytes());
     let displacement = insn.displacement().wrapping_add(way);
     // The sum is cut to 32 bits anyway, so that every place is within reach.
@@ -56,5 +61,5 @@ fn moved_displacement(insn: &Insn, from: u64, to: u64) -> Result<[u8; 4], ReaimE
     }
     i32::try_from(displacement)
         .map(i32::to_le_bytes)
-        .map_err(|_| ReaimError::OutOfReach)
+        .map_err(|_| RelocateError::OutOfReach)
 }
