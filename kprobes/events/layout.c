@@ -4,7 +4,7 @@
  */
 #include <linux/build_bug.h>
 #include <linux/stddef.h>
-#include <linux/ferrotrace_probes.h>
+#include <linux/ferrotrace_kprobe_events.h>
 
 static_assert(sizeof(struct ferrotrace_probe_record) == 192);
 static_assert(offsetof(struct ferrotrace_probe_record, comm) == 16);

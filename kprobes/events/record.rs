@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is written for each hit: `<uapi/linux/ferrotrace_probes.h>`.
+//! What is written for each hit: `<uapi/linux/ferrotrace_kprobe_events.h>`.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]

@@ -27,7 +27,7 @@ use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
 use crate::probe::Live;
-use crate::FerrotraceProbes;
+use crate::KprobeEvents;
 
 /// Bytes of a line: a letter, a name, a symbol, an offset, and what is between them.
 const LINE_MAX: usize = NAME_MAX + SYMBOL_MAX + 32;
@@ -179,7 +179,7 @@ pub(crate) struct ProbesFile {
 }
 
 pub(crate) static PROBES_FILE: FileTable<Shared<ProbesFile>> =
-    FileTable::new(this_module::<FerrotraceProbes>());
+    FileTable::new(this_module::<KprobeEvents>());
 
 impl NodeOps for ProbesFile {
     fn snapshot(&self) -> Result<Option<Self>> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The commands of the `ferrotrace_probes` module, each a line of text.
+//! The commands of the `ferrotrace_kprobe_events` module, each a line of text.
 //!
 //! ```text
 //! p NAME SYMBOL[+OFFSET]   a probe on an instruction

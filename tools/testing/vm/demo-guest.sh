@@ -6,7 +6,7 @@ set -euo pipefail
 
 MODULES=$FERROTRACE_KDIR/kernel/ferrotrace
 RELAY=/sys/kernel/debug/relay_sched
-PROBES=/sys/kernel/debug/ferrotrace_probes
+PROBES=/sys/kernel/debug/ferrotrace_kprobe_events
 FORKS=25 FAILURES=15
 OUT=$(mktemp -d)
 
@@ -67,7 +67,7 @@ lost=$(cat "$RELAY/dropped")
 [ "$lost" = 0 ] || fail "$lost records lost"
 
 step "probing the running kernel: a kprobe on kernel_clone(), a kretprobe on do_sys_openat2()"
-for module in rust_kprobes ferrotrace_kprobe ferrotrace_probes; do insmod "$MODULES/$module.ko"; done
+for module in rust_kprobes ferrotrace_kprobe ferrotrace_kprobe_events; do insmod "$MODULES/$module.ko"; done
 worker
 "$FERROTRACE" probe add --name forks kernel_clone
 "$FERROTRACE" probe add --return --name opens do_sys_openat2
@@ -96,7 +96,7 @@ echo "seen by the probes: $forks forks, $failures failures"
 tail -n 1 "$OUT/hits" | grep -q ' 0 dropped$' || fail "hits were lost"
 
 step "unloading"
-rmmod ferrotrace_probes ferrotrace_kprobe rust_kprobes relay_sched ferrotrace_fast_relay ferrotrace_relay rust_relay
+rmmod ferrotrace_kprobe_events ferrotrace_kprobe rust_kprobes relay_sched ferrotrace_fast_relay ferrotrace_relay rust_relay
 [ ! -e "$RELAY" ] || fail "$RELAY is still there"
 [ ! -e "$PROBES" ] || fail "$PROBES is still there"
 

@@ -34,11 +34,11 @@ use super::warn;
 pub struct ProbeArgs {
     #[command(subcommand)]
     command: Command,
-    /// The directory of the module ferrotrace_probes.
+    /// The directory of the module ferrotrace_kprobe_events.
     #[arg(
         long,
         value_name = "DIR",
-        default_value = "/sys/kernel/debug/ferrotrace_probes",
+        default_value = "/sys/kernel/debug/ferrotrace_kprobe_events",
         global = true
     )]
     dir: PathBuf,

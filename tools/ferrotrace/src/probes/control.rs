@@ -30,7 +30,7 @@ use super::model::Probe;
 use super::model::parse_list;
 use super::symbols::Symbols;
 
-/// `ferrotrace_probes` in debugfs.
+/// `ferrotrace_kprobe_events` in debugfs.
 #[derive(Clone, Debug)]
 pub struct Control {
     dir: PathBuf,
@@ -221,7 +221,7 @@ mod tests {
     fn what_is_missing_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let error = |dir: PathBuf| Control::new(dir).list().unwrap_err();
-        let absent = dir.path().join("ferrotrace_probes");
+        let absent = dir.path().join("ferrotrace_kprobe_events");
         assert!(matches!(error(absent.clone()), Error::NoDebugfs(_)));
         fs::create_dir(dir.path().join("other")).unwrap();
         assert!(matches!(error(absent.clone()), Error::NoModule(_)));

@@ -75,7 +75,7 @@ pub enum Error {
 
     /// debugfs is there, but not the directory of the module.
     #[error(
-        "{}: no such directory: the module ferrotrace_probes is not loaded (modprobe ferrotrace_probes; \
+        "{}: no such directory: the module ferrotrace_kprobe_events is not loaded (modprobe ferrotrace_kprobe_events; \
          it comes with CONFIG_KPROBES_RUST_EVENTS)",
         .0.display()
     )]

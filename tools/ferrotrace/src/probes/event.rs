@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A hit, as the kernel writes it: `struct ferrotrace_probe_record` of
-//! `<linux/ferrotrace_probes.h>`.
+//! `<linux/ferrotrace_kprobe_events.h>`.
 
 #![deny(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 //! Probes in the running kernel: adding and removing them, and watching their hits.
 //!
-//! The kernel's side is the module `ferrotrace_probes`; see `Documentation/probes.rst`.
+//! The kernel's side is the module `ferrotrace_kprobe_events`; see `Documentation/probes.rst`.
 
 pub mod control;
 pub mod error;

@@ -73,7 +73,7 @@ for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotra
 	keep "$FERRO/$m.ko"
 done
 for m in samples/relay_c_client samples/gkhi_fork_count samples/kprobe_fork_c samples/kretprobe_open_c samples/jprobe_fork_c \
-	samples/kprobe_fork samples/kretprobe_open samples/entry_fork klog/klog_relay klog/readtest ferrotrace_probes; do
+	samples/kprobe_fork samples/kretprobe_open samples/entry_fork klog/klog_relay klog/readtest ferrotrace_kprobe_events; do
 	module "$FERRO/$m.ko"
 done
 module "$FERRO/samples/relay_sched.ko" fast=0
@@ -83,8 +83,8 @@ keep "$FERRO/samples/gkhi_switch.ko"
 module "$FERRO/samples/gkhi_idle_count.ko"
 rmmod gkhi_switch
 
-keep "$FERRO/ferrotrace_probes.ko"
-probes=$D/ferrotrace_probes/probes
+keep "$FERRO/ferrotrace_kprobe_events.ko"
+probes=$D/ferrotrace_kprobe_events/probes
 attempt probe_at_entry write $probes "p a kernel_clone" "-a"
 # after the NOP or the call that a function begins with
 attempt probe_within write $probes "p a kernel_clone+5" "-a"
@@ -93,7 +93,7 @@ attempt probe_of_return write $probes "r a do_sys_openat2" "-a"
 echo "p first kernel_clone+5" >$probes || bail "no first probe"
 attempt probe_beside write $probes "p a kernel_clone+5" "-a"
 echo "-first" >$probes
-rmmod ferrotrace_probes
+rmmod ferrotrace_kprobe_events
 
 keep "$FERROTRACE_KDIR/selftests-relay/module/relay_selftest.ko"
 attempt relay_open write $D/relay_selftest/ctl "open subbuf=4096 n=4" close

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Probes from user space on the running kernel: the module ferrotrace_probes and "ferrotrace probe". Run as root in a
+# Probes from user space on the running kernel: the module ferrotrace_kprobe_events and "ferrotrace probe". Run as root in a
 # guest, with FERROTRACE set to the command; arguments choose cases by the start of their names. Prints KTAP.
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329,SC2086
@@ -12,7 +12,7 @@ set -u
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$(dirname "$(readlink -f "$0")")/../lib/kit.sh"
 KO=$MODULE_DIR
-DIR=/sys/kernel/debug/ferrotrace_probes
+DIR=/sys/kernel/debug/ferrotrace_kprobe_events
 PROBES=$DIR/probes
 cases=("$@")
 
@@ -35,7 +35,7 @@ one() {
 	put '-*'
 }
 
-load() { insmod "$KO/ferrotrace_probes.ko" "$@"; }
+load() { insmod "$KO/ferrotrace_kprobe_events.ko" "$@"; }
 probe() { "$FERROTRACE" probe "$@"; }
 
 # put LINE: a command to the kernel, in one write.
@@ -233,7 +233,7 @@ removed() {
 # When nobody reads, what does not fit is counted.
 dropped() {
 	local line hits dropped records=0 file i
-	rmmod ferrotrace_probes && load subbuf_records=8 n_subbufs=4 || return 1
+	rmmod ferrotrace_kprobe_events && load subbuf_records=8 n_subbufs=4 || return 1
 	put 'p forks kernel_clone' || return 1
 	for ((i = 0; i < 300; i++)); do (:); done
 	# Without a fork of our own between.
@@ -246,7 +246,7 @@ dropped() {
 	echo "hits $hits, dropped $dropped, recorded $records"
 	[ "$hits" -ge 300 ] && [ "$dropped" -ge 100 ] && [ $((records + dropped)) -ge "$hits" ] &&
 		[ $((records + dropped)) -le $((hits + 3)) ] || return 1
-	rmmod ferrotrace_probes && load
+	rmmod ferrotrace_kprobe_events && load
 }
 
 # What "relay record" and "relay merge" make of the channel.
@@ -327,9 +327,9 @@ unload() {
 	load_up
 	for _ in 1 2; do
 		put 'p a do_sys_openat2' && put 'r b do_sys_openat2' && put 'r c kernel_clone' && sleep 0.2 || return 1
-		rmmod ferrotrace_probes || return 1
+		rmmod ferrotrace_kprobe_events || return 1
 		[ ! -e $DIR ] || return 1
-		refused "modprobe ferrotrace_probes" probe list || return 1
+		refused "modprobe ferrotrace_kprobe_events" probe list || return 1
 		load || return 1
 	done
 	load_down
@@ -349,7 +349,7 @@ gone() {
 hotplug() {
 	local online=/sys/devices/system/cpu/cpu1/online
 	[ -w $online ] || bail "no CPU to take down"
-	echo 0 >$online && rmmod ferrotrace_probes && load && [ ! -e $DIR/cpu1 ] || return 1
+	echo 0 >$online && rmmod ferrotrace_kprobe_events && load && [ ! -e $DIR/cpu1 ] || return 1
 	watching --json kernel_clone || return 1
 	echo 1 >$online || return 1
 	# shellcheck disable=SC2016
@@ -358,7 +358,7 @@ hotplug() {
 }
 
 load_ours rust_relay ferrotrace_relay rust_kprobes ferrotrace_kprobe
-load || bail "cannot load ferrotrace_probes.ko"
+load || bail "cannot load ferrotrace_kprobe_events.ko"
 echo "TAP version 13"
 # For what is to be seen of a case that passes.
 exec 3>&1

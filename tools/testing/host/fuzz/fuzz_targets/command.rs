@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Commands of `ferrotrace_probes`: nothing panics, and a command that was understood is the same one when it is written
+//! Commands of `ferrotrace_kprobe_events`: nothing panics, and a command that was understood is the same one when it is written
 //! out and read again.
 //!
 //! Without a fuzzer the program replays the files that it is given.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * What the module ferrotrace_probes writes for each hit of a probe. The records of a CPU are in the relay file
- * ferrotrace_probes/cpuN of debugfs, back to back and without padding: a sub-buffer holds a whole number of them.
+ * What the module ferrotrace_kprobe_events writes for each hit of a probe. The records of a CPU are in the relay file
+ * ferrotrace_kprobe_events/cpuN of debugfs, back to back and without padding: a sub-buffer holds a whole number of them.
  */
-#ifndef _UAPI_LINUX_FERROTRACE_PROBES_H
-#define _UAPI_LINUX_FERROTRACE_PROBES_H
+#ifndef _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H
+#define _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H
 
 #include <linux/types.h>
 
@@ -54,4 +54,4 @@ struct ferrotrace_probe_record {
 	__u64 flags;
 };
 
-#endif /* _UAPI_LINUX_FERROTRACE_PROBES_H */
+#endif /* _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H */

@@ -2,7 +2,7 @@
 
 //! Probes that user space adds and removes, and whose hits it reads from a relay channel.
 //!
-//! In debugfs `ferrotrace_probes/`: `probes`, which takes a command a line and lists the probes, and the files
+//! In debugfs `ferrotrace_kprobe_events/`: `probes`, which takes a command a line and lists the probes, and the files
 //! of the channel. `ferrotrace probe` uses them; see `Documentation/probes.rst`.
 #![deny(unsafe_code)]
 
@@ -23,8 +23,8 @@ use crate::table::ProbesFile;
 use crate::table::PROBES_FILE;
 
 module! {
-    type: FerrotraceProbes,
-    name: "ferrotrace_probes",
+    type: KprobeEvents,
+    name: "ferrotrace_kprobe_events",
     authors: ["Ferrotrace maintainers"],
     description: "Probes from user space",
     license: "GPL v2",
@@ -40,17 +40,17 @@ module! {
     },
 }
 
-struct FerrotraceProbes {
+struct KprobeEvents {
     // In the order in which they have to go: first the file, then the probes with the channel.
     _file: File<Shared<ProbesFile>>,
     _probes: Arc<Probes>,
 }
 
-impl kernel::Module for FerrotraceProbes {
+impl kernel::Module for KprobeEvents {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let records = module_parameters::subbuf_records.value();
         let subbuf_size = records.checked_mul(size_of::<Record>()).ok_or(EINVAL)?;
-        let channel = Channel::builder(c"ferrotrace_probes")
+        let channel = Channel::builder(c"ferrotrace_kprobe_events")
             .subbuf_size(subbuf_size)
             .n_subbufs(module_parameters::n_subbufs.value())
             .format(FORMAT)
