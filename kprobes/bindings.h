@@ -13,7 +13,9 @@
 #include <linux/stddef.h>
 
 #include "builtin/blacklist.h"
+#include "builtin/builtin.h"
 #include "jprobe/raw/frame.h"
+#include "raw/engine.h"
 
 #ifdef CONFIG_RETHOOK
 /* bindgen may lose the place of what follows an empty structure: see rust/sys/bindings.h. */

@@ -28,13 +28,6 @@ use crate::raw::traps::TrapHandler;
 use crate::register;
 use crate::registry;
 
-extern "C" {
-    /// `builtin.c`
-    fn ferro_kprobe_post_enter();
-    /// `builtin.c`
-    fn ferro_kprobe_post_leave();
-}
-
 // SAFETY: `hit::breakpoint()` returns true where it has found a point, or a copy, of the address, whose instruction it has
 // executed or has on its way, and where the breakpoint is no longer there; `hit::fault()` where the fault is that of a copy or
 // the running probe's, and a handler or the exception table has repaired it. A point executes on a trap what stands at its
@@ -65,7 +58,7 @@ unsafe impl TrapHandler for Hits {
 }
 
 /// For `engine.c`, in a work item.
-#[no_mangle]
+#[export]
 extern "C" fn ferro_kprobes_reap() {
     registry::reap();
 }
@@ -84,13 +77,13 @@ extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     };
     // As in a breakpoint: handlers may ask, and locks that are only tried there must not be waited for.
     // SAFETY: Interrupts are off; undone below.
-    unsafe { ferro_kprobe_post_enter() };
+    unsafe { bindings::ferro_kprobe_post_enter() };
     // SAFETY: As above; what is below the copy's stack pointer is nobody's.
     if let Some(regs) = unsafe { Regs::from_raw(regs) } {
         hit::posted(at, regs);
     }
     // SAFETY: Undoes the above.
-    unsafe { ferro_kprobe_post_leave() };
+    unsafe { bindings::ferro_kprobe_post_leave() };
 }
 
 /// The clients' structures.
@@ -301,7 +294,7 @@ unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
 
 /// For `builtin.c`: probes of what is built in may be registered from here on.
 #[cfg(not(MODULE))]
-#[no_mangle]
+#[export]
 extern "C" fn ferro_kprobes_start() -> c_int {
     // It is there for good.
     errno(crate::attach::Attached::new().map(core::mem::forget))

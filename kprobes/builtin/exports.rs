@@ -224,7 +224,7 @@ extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usi
 /// # Safety
 ///
 /// `addr` points to a place for an address.
-#[no_mangle]
+#[export]
 unsafe extern "C" fn ferro_exec_pool_nth(n: u32, addr: *mut usize) -> bool {
     let Some(page) = exec_pool::nth_page(n as usize) else {
         return false;

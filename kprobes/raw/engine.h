@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * For the Rust half of the kprobes engine, which declares these itself.
+ * What the C and the Rust of the kprobes engine share.
  */
 #ifndef _FERROTRACE_KPROBES_ENGINE_H
 #define _FERROTRACE_KPROBES_ENGINE_H

@@ -31,15 +31,10 @@ pub(crate) mod flags {
     pub(crate) const ON_FUNC_ENTRY: u32 = bindings::KPROBE_FLAG_ON_FUNC_ENTRY;
 }
 
-extern "C" {
-    /// `engine.c`
-    fn ferro_registered_twice();
-}
-
 /// Warns, once, of a client that registers a probe twice, and shows who it is.
 pub(crate) fn warn_registered_twice() {
     // SAFETY: The function takes nothing, and can be called in process context.
-    unsafe { ferro_registered_twice() };
+    unsafe { bindings::ferro_registered_twice() };
 }
 
 /// A handler for faults: `<linux/kprobes_fault.h>`.

@@ -9,11 +9,6 @@ use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
-extern "C" {
-    /// `engine.c`
-    static mut kprobes_rust_mutex: bindings::mutex;
-}
-
 /// What the engine's mutex protects.
 pub(crate) struct EngineMutex<T>(StaticMutex<T>);
 
@@ -32,7 +27,7 @@ impl<T> EngineMutex<T> {
     pub(crate) const fn new(data: T) -> Self {
         // SAFETY: `engine.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module. If there were two of these,
         // the mutex would still let one task at a time at the data of each.
-        Self(unsafe { StaticMutex::new(&raw mut kprobes_rust_mutex, data) })
+        Self(unsafe { StaticMutex::new(&raw mut bindings::kprobes_rust_mutex, data) })
     }
 
     /// Waits for the mutex.
