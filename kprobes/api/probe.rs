@@ -133,28 +133,28 @@ impl<H: ProbeHandler> Probe<H> {
 
     /// The address of the probed instruction.
     pub fn address(&self) -> usize {
-        self.raw.address()
+        self.raw.registered().address()
     }
 
     /// Hits for which no handler was called, as one was running on this CPU already.
     pub fn missed(&self) -> usize {
-        self.raw.missed()
+        self.raw.registered().missed()
     }
 
     /// Has the handlers called. Sleeps; refused in a handler.
     pub fn arm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
-        Ok(self.raw.arm()?)
+        Ok(self.raw.registered().arm()?)
     }
 
     /// Has the handlers called no longer. Sleeps, and is refused in a handler. One may still be running afterwards.
     pub fn disarm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
-        Ok(self.raw.disarm()?)
+        Ok(self.raw.registered().disarm()?)
     }
 
     /// Whether the handlers are called: not if the probe is disarmed, or its code has gone with its module.
     pub fn is_armed(&self) -> bool {
-        self.raw.is_armed()
+        self.raw.registered().is_armed()
     }
 }

@@ -153,7 +153,7 @@ impl<H: RetprobeHandler> Retprobe<H> {
 
     /// The address of the function's first instruction.
     pub fn address(&self) -> usize {
-        self.raw.address()
+        self.raw.registered().address()
     }
 
     /// Calls that were not followed since `max_active` others were going on.
@@ -163,23 +163,23 @@ impl<H: RetprobeHandler> Retprobe<H> {
 
     /// Calls that were not followed since they came from a handler.
     pub fn nested(&self) -> usize {
-        self.raw.nested()
+        self.raw.registered().missed()
     }
 
     /// Has the handlers called. Sleeps; refused in a handler.
     pub fn arm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
-        Ok(self.raw.arm()?)
+        Ok(self.raw.registered().arm()?)
     }
 
     /// Has no more calls followed; those that are going on still are. Sleeps; refused in a handler.
     pub fn disarm(&self) -> Result<(), ProbeError> {
         must_sleep()?;
-        Ok(self.raw.disarm()?)
+        Ok(self.raw.registered().disarm()?)
     }
 
     /// Whether calls are followed: not if the probe is disarmed, or its code has gone with its module.
     pub fn is_armed(&self) -> bool {
-        self.raw.is_armed()
+        self.raw.registered().is_armed()
     }
 }

@@ -45,7 +45,7 @@ impl Target {
 /// # Invariants
 ///
 /// It stays registered for `'a`.
-pub(super) struct Registered<'a>(&'a Opaque<bindings::kprobe>);
+pub(crate) struct Registered<'a>(&'a Opaque<bindings::kprobe>);
 
 impl<'a> Registered<'a> {
     /// # Safety
@@ -56,28 +56,28 @@ impl<'a> Registered<'a> {
         Self(kprobe)
     }
 
-    pub(super) fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         // SAFETY: By the type invariant it is registered, and an engine writes this word when that changes only.
         unsafe { (&raw const (*self.0.get()).addr).read_volatile() }.addr()
     }
 
-    pub(super) fn missed(&self) -> usize {
+    pub(crate) fn missed(&self) -> usize {
         // SAFETY: By the type invariant it is there; the engine counts this word up, in one store.
         unsafe { (&raw const (*self.0.get()).nmissed).read_volatile() }
     }
 
-    pub(super) fn is_armed(&self) -> bool {
+    pub(crate) fn is_armed(&self) -> bool {
         // SAFETY: By the type invariant it is there; the engine changes this word in one store.
         let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
         flags & (bindings::KPROBE_FLAG_DISABLED | bindings::KPROBE_FLAG_GONE) == 0
     }
 
-    pub(super) fn arm(&self) -> Result {
+    pub(crate) fn arm(&self) -> Result {
         // SAFETY: By the type invariant it is registered; the engine takes its lock for this.
         to_result(unsafe { bindings::enable_kprobe(self.0.get()) })
     }
 
-    pub(super) fn disarm(&self) -> Result {
+    pub(crate) fn disarm(&self) -> Result {
         // SAFETY: By the type invariant it is registered; the engine takes its lock for this.
         to_result(unsafe { bindings::disable_kprobe(self.0.get()) })
     }

@@ -74,33 +74,14 @@ impl<H: Callbacks> RawProbe<H> {
         }? Error)
     }
 
-    fn registered(&self) -> Registered<'_> {
+    /// The kprobe, as an engine has it.
+    pub(crate) fn registered(&self) -> Registered<'_> {
         // SAFETY: By the type invariant it is registered, until `drop()`, which this borrow comes before.
         unsafe { Registered::new(&self.kprobe) }
     }
 
     pub(crate) fn handler(&self) -> &H {
         &self.handler
-    }
-
-    pub(crate) fn address(&self) -> usize {
-        self.registered().address()
-    }
-
-    pub(crate) fn missed(&self) -> usize {
-        self.registered().missed()
-    }
-
-    pub(crate) fn arm(&self) -> Result {
-        self.registered().arm()
-    }
-
-    pub(crate) fn disarm(&self) -> Result {
-        self.registered().disarm()
-    }
-
-    pub(crate) fn is_armed(&self) -> bool {
-        self.registered().is_armed()
     }
 
     /// The handler that belongs to a kprobe.

@@ -101,7 +101,8 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         }? Error)
     }
 
-    fn registered(&self) -> Registered<'_> {
+    /// The kprobe at the entry, as an engine has it.
+    pub(crate) fn registered(&self) -> Registered<'_> {
         // SAFETY: The kretprobe is a field of `self`, so the kprobe is one, too; only its address is taken.
         let kprobe = unsafe { &raw const (*self.kretprobe.get()).kp };
         // SAFETY: It is there as long as `self`; `Opaque` changes nothing of its layout, and lets others write to it.
@@ -114,30 +115,11 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         &self.handler
     }
 
-    pub(crate) fn address(&self) -> usize {
-        self.registered().address()
-    }
-
+    /// Calls that were not followed, as too many were being followed.
     pub(crate) fn missed(&self) -> usize {
         // SAFETY: By the type invariant it is there; the engine counts this word up, in one store.
         let missed = unsafe { (&raw const (*self.kretprobe.get()).nmissed).read_volatile() };
         missed.try_into().unwrap_or(usize::MAX)
-    }
-
-    pub(crate) fn nested(&self) -> usize {
-        self.registered().missed()
-    }
-
-    pub(crate) fn arm(&self) -> Result {
-        self.registered().arm()
-    }
-
-    pub(crate) fn disarm(&self) -> Result {
-        self.registered().disarm()
-    }
-
-    pub(crate) fn is_armed(&self) -> bool {
-        self.registered().is_armed()
     }
 
     /// The probe that an instance belongs to.
