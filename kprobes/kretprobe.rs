@@ -14,6 +14,7 @@ use kernel::prelude::*;
 
 use crate::address;
 use crate::error::Error;
+use crate::raw::address_map::GracePeriod;
 use crate::raw::kretprobe::probe_of;
 use crate::raw::kretprobe::set_entry_handler;
 use crate::register;
@@ -36,7 +37,11 @@ pub(crate) fn register(kretprobes: &[Kretprobe<'_>]) -> Result {
             return Err(error.errno());
         }
     }
-    register::register(&probes).inspect_err(|_| give_up(kretprobes, probes.len()))
+    register::register(&probes).inspect_err(|_| {
+        give_up(kretprobes, probes.len());
+        // Some may have been hit already: calls that return from here on do not look for their handlers.
+        GracePeriod::wait();
+    })
 }
 
 /// Undoes [`prepare`] for the first ones.
