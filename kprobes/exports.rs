@@ -64,25 +64,31 @@ extern "C" fn ferro_kprobes_reap() {
 }
 
 /// For `post.S`: the copy of an instruction has run. The word in the place of ss is where its call returns to.
+///
+/// # Safety
+///
+/// `regs` are on the caller's stack, around the word that the copy's call has pushed; they are this function's until it returns,
+/// and then the caller goes on with all of them. Interrupts are off.
 #[no_mangle]
 #[link_section = ".kprobes.text"]
-extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
-    // SAFETY: `post.S` made them on its stack.
-    let at = unsafe {
-        let at = (*regs).__bindgen_anon_2.ssx as usize;
+unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
+    // SAFETY: The caller guarantees that they are there and nobody else's. All variants of the union are words of this size.
+    let at = unsafe { (*regs).__bindgen_anon_2.ssx } as usize;
+    // SAFETY: The caller guarantees that they are there and nobody else's, to be written, too.
+    unsafe {
         (*regs).__bindgen_anon_2.ssx = u64::from(bindings::__KERNEL_DS);
         // Above the return address.
         (*regs).sp = (*regs).sp.wrapping_add(size_of::<usize>());
-        at
-    };
+    }
     // As in a breakpoint: handlers may ask, and locks that are only tried there must not be waited for.
-    // SAFETY: Interrupts are off; undone below.
+    // SAFETY: The function wants this CPU not to be left before `ferro_kprobe_post_leave()`, which follows below: the caller
+    // guarantees that interrupts are off.
     unsafe { bindings::ferro_kprobe_post_enter() };
-    // SAFETY: As above; what is below the copy's stack pointer is nobody's.
+    // SAFETY: The caller guarantees that they are a copy's, with which it goes on when this has returned, and nobody else's.
     if let Some(regs) = unsafe { Regs::from_raw(regs) } {
         hit::posted(at, regs);
     }
-    // SAFETY: Undoes the above.
+    // SAFETY: It ends what `ferro_kprobe_post_enter()` has begun, on the same CPU, as interrupts have been off since.
     unsafe { bindings::ferro_kprobe_post_leave() };
 }
 
@@ -90,7 +96,7 @@ extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
 ///
 /// # Safety
 ///
-/// `kprobes` has `count` pointers to structures as [`Kprobe::new`] wants them.
+/// `kprobes` is NULL, or an array of `count` pointers, each as [`Kprobe::new`] wants it for `'a`.
 unsafe fn batch<'a>(
     kprobes: *mut *mut bindings::kprobe,
     count: c_int,
@@ -101,7 +107,8 @@ unsafe fn batch<'a>(
     }
     let mut all = KVVec::with_capacity(count, GFP_KERNEL)?;
     for i in 0..count {
-        // SAFETY: By the rules of this function.
+        // SAFETY: Not NULL, as checked above, and `i` is less than `count`; the caller guarantees so many pointers, of such
+        // structures.
         let kprobe = unsafe { Kprobe::new(*kprobes.add(i)) };
         all.push(kprobe.ok_or(EINVAL)?, GFP_KERNEL)?;
     }
@@ -116,11 +123,12 @@ fn errno(result: Result) -> c_int {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobe` is NULL, or a structure that stays in its place until this fails or [`unregister_kprobe`] has returned. Its symbol is
+/// a string or NULL, its handlers are functions of their types or NULL, which stay as long.
 #[export]
 unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     let mut kprobe = kprobe;
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The array is this local, with one pointer, of which the caller guarantees what the function wants.
     unsafe { register_kprobes(&raw mut kprobe, 1) }
 }
 
@@ -128,10 +136,11 @@ unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobes` is NULL, or an array of `count` pointers, each as [`register_kprobe`] wants it.
 #[export]
 unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) -> c_int {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees that the structures stay until they are unregistered: a list has none longer, and
+    // `registry::unregister()` waits for a grace period after it has taken one out.
     errno(unsafe { batch(kprobes, count) }.and_then(|probes| register::register(&probes)))
 }
 
@@ -139,13 +148,14 @@ unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// As for [`register_kprobe`]; `fault` is a function of its type or NULL, which stays as long as the structure.
 #[export]
 unsafe extern "C" fn register_kprobe_fault(
     kprobe: *mut bindings::kprobe,
     fault: FaultHandler,
 ) -> c_int {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees that the structure stays until it is unregistered: no list has it longer, and
+    // `registry::unregister()` waits for a grace period after it has taken it out.
     let probe = unsafe { Kprobe::new(kprobe) }.filter(|_| fault.is_some());
     errno(
         probe
@@ -158,10 +168,11 @@ unsafe extern "C" fn register_kprobe_fault(
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobe` is NULL, or a structure that stays in its place until this returns. If it is registered, it is as it was then.
 #[export]
 unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees that it stays until this returns. When it does, no list has the structure any more, and a
+    // grace period has passed: `registry::unregister()` sees to both.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         registry::unregister([probe].into_iter());
     }
@@ -171,7 +182,7 @@ unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobes` is NULL, or an array of `count` pointers, which nobody changes meanwhile, each as [`unregister_kprobe`] wants it.
 #[export]
 unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) {
     let Some(count) = usize::try_from(count)
@@ -180,9 +191,11 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
     else {
         return;
     };
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: Neither NULL nor empty, as checked above; the caller guarantees that it has so many pointers, which nobody changes
+    // until this returns.
     let kprobes = unsafe { core::slice::from_raw_parts(kprobes, count) };
-    // SAFETY: As above.
+    // SAFETY: The caller guarantees that the structures stay until this returns. When it does, no list has one of them any more,
+    // and a grace period has passed: `registry::unregister()` sees to both.
     let probes = kprobes
         .iter()
         .filter_map(|kprobe| unsafe { Kprobe::new(*kprobe) });
@@ -193,10 +206,10 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
 #[export]
 unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees what the function wants.
     unsafe { switch(kprobe, true) }
 }
 
@@ -204,18 +217,19 @@ unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
 #[export]
 unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees what the function wants.
     unsafe { switch(kprobe, false) }
 }
 
 /// # Safety
 ///
-/// As [`Kprobe::new`].
+/// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
 unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that it is there until this returns, which is as long as this uses it. If it is registered,
+    // whoever did that guarantees the rest; if not, it is put in no list, and its fields are not looked at.
     let probe = unsafe { Kprobe::new(kprobe) }.ok_or(EINVAL);
     errno(probe.and_then(|probe| registry::enable(probe, on).map_err(Error::errno)))
 }
@@ -224,10 +238,10 @@ unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `name` is a string that nobody changes until this returns.
 #[export]
 unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) -> *mut u8 {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees a string, which is used until this returns only.
     let name = unsafe { CStr::from_char_ptr(name) };
     ferro_sys::code::symbols::lookup_name(name).unwrap_or(0) as *mut u8
 }
@@ -236,14 +250,14 @@ unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) ->
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `name` is NULL, or a string that nobody changes until this returns.
 #[export]
 unsafe extern "C" fn kprobe_on_func_entry(
     at: *mut u8,
     name: *const c_char,
     offset: usize,
 ) -> c_int {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: Not NULL, so that the caller guarantees a string, which is used until this returns only.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_char_ptr(name) });
     match address::resolve(at as usize, name, offset) {
         Ok(location) if location.at_entry => 0,
@@ -264,10 +278,10 @@ extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobe` is NULL, or a structure that is there until this returns.
 #[export]
 unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees that it is there until this returns; only its count is used.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         probe.count_missed();
     }
@@ -277,10 +291,11 @@ unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kprobe` is NULL, or a structure that is there until this returns, with a string as its symbol, or NULL.
 #[export]
 unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees that it is there until this returns, as its symbol is; it is put in no list, and its handlers
+    // are not used.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         let name = probe.symbol().unwrap_or(c"-");
         pr_err!(
@@ -304,7 +319,7 @@ extern "C" fn ferro_kprobes_start() -> c_int {
 #[cfg(not(MODULE))]
 #[export]
 extern "C" fn kprobe_free_init_mem() {
-    // SAFETY: Takes any address.
+    // SAFETY: The function takes any address: it compares it with where the section begins and ends.
     registry::kill(|at| unsafe { bindings::ferro_in_kernel_init(at) });
 }
 
@@ -312,7 +327,7 @@ extern "C" fn kprobe_free_init_mem() {
 ///
 /// # Safety
 ///
-/// `kretprobes` has `count` pointers to structures as [`Kretprobe::new`] wants them, or NULL.
+/// `kretprobes` is NULL, or an array of `count` pointers that nobody changes for `'a`, each as [`Kretprobe::new`] wants it.
 unsafe fn kretprobes<'a>(
     kretprobes: *mut *mut bindings::kretprobe,
     count: c_int,
@@ -320,12 +335,14 @@ unsafe fn kretprobes<'a>(
     let count = usize::try_from(count)
         .ok()
         .filter(|n| *n > 0 && !kretprobes.is_null())?;
-    // SAFETY: By the rules of this function.
+    // SAFETY: Neither NULL nor empty, as checked above; the caller guarantees that it has so many pointers, which nobody changes
+    // for `'a`.
     let all = unsafe { core::slice::from_raw_parts(kretprobes, count) };
     if all.iter().any(|rp| rp.is_null()) {
         return None;
     }
-    // SAFETY: By the rules of this function; a `Kretprobe` is such a pointer that is not NULL.
+    // SAFETY: The same pointers, none of which is NULL. A `Kretprobe` is transparent to a pointer that is not; the caller
+    // guarantees its invariants.
     Some(unsafe { core::slice::from_raw_parts(kretprobes.cast(), count) })
 }
 
@@ -333,11 +350,12 @@ unsafe fn kretprobes<'a>(
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kretprobe` is NULL, or a structure that stays in its place until this fails or [`unregister_kretprobe`] has returned. The
+/// symbol is a string or NULL, the handlers are functions of their types or NULL, which stay as long.
 #[export]
 unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> c_int {
     let mut kretprobe = kretprobe;
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The array is this local, with one pointer, of which the caller guarantees what the function wants.
     unsafe { register_kretprobes(&raw mut kretprobe, 1) }
 }
 
@@ -345,13 +363,15 @@ unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> 
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `all` is NULL, or an array of `count` pointers, which nobody changes meanwhile, each as [`register_kretprobe`] wants it.
 #[export]
 unsafe extern "C" fn register_kretprobes(
     all: *mut *mut bindings::kretprobe,
     count: c_int,
 ) -> c_int {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees the array, and that the structures and their handlers stay until this fails or they are
+    // unregistered. Where a call may have been followed, neither returns before a grace period has passed since
+    // `Kretprobe::free()`.
     errno(
         unsafe { kretprobes(all, count) }
             .ok_or(EINVAL)
@@ -363,11 +383,11 @@ unsafe extern "C" fn register_kretprobes(
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `kretprobe` is NULL, or a structure that stays in its place until this returns. If it is registered, it is as it was then.
 #[export]
 unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
     let mut kretprobe = kretprobe;
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The array is this local, with one pointer, of which the caller guarantees what the function wants.
     unsafe { unregister_kretprobes(&raw mut kretprobe, 1) }
 }
 
@@ -375,10 +395,11 @@ unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
 ///
 /// # Safety
 ///
-/// As clients in C have to call it: with strings, and structures that stay until they are unregistered, or NULL.
+/// `all` is NULL, or an array of `count` pointers, which nobody changes meanwhile, each as [`unregister_kretprobe`] wants it.
 #[export]
 unsafe extern "C" fn unregister_kretprobes(all: *mut *mut bindings::kretprobe, count: c_int) {
-    // SAFETY: By the rules of the C interface.
+    // SAFETY: The caller guarantees the array, and that the structures and their handlers stay until this returns. When it does, a
+    // grace period has passed since `Kretprobe::free()`: `registry::unregister_with()` waits for one after it.
     if let Some(all) = unsafe { kretprobes(all, count) } {
         kretprobe::unregister(all.iter().copied());
     }

@@ -22,7 +22,8 @@ impl Regs {
     ///
     /// # Safety
     ///
-    /// `regs` are the registers of an `int3`, of a fault, or of an ftrace site, that nobody else uses for `'a`.
+    /// `regs` are the registers of an `int3`, of a fault, of an ftrace site, or of code that has saved all of them and goes on with
+    /// them; nobody else uses them for `'a`.
     #[inline(always)]
     pub unsafe fn from_raw<'a>(regs: *mut bindings::pt_regs) -> Option<&'a mut Self> {
         // SAFETY: The caller guarantees that they are there and this context's for `'a`; the type is transparent.
