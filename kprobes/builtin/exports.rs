@@ -57,7 +57,8 @@ extern "C" fn rethook_alloc(
 /// `rh` is from [`rethook_alloc`], and has not been freed.
 #[export]
 unsafe extern "C" fn rethook_stop(rh: *mut bindings::rethook) {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that it is of `rethook_alloc()`, which returns a `Pool`, and is there as long as it has not been
+    // freed.
     unsafe { (*rh.cast::<Pool>()).stop() };
 }
 
@@ -68,7 +69,8 @@ unsafe extern "C" fn rethook_stop(rh: *mut bindings::rethook) {
 /// As for [`rethook_stop`]; nobody uses it any more, except for those with preemption off.
 #[export]
 unsafe extern "C" fn rethook_free(rh: *mut bindings::rethook) {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that it is of `rethook_alloc()`, and so of `Pool::new()`, and that only those with preemption
+    // off may still have it.
     unsafe { Pool::free(rh.cast()) };
 }
 
@@ -76,12 +78,13 @@ unsafe extern "C" fn rethook_free(rh: *mut bindings::rethook) {
 ///
 /// # Safety
 ///
-/// As for [`rethook_stop`]. Preemption is off.
+/// `rh` is from [`rethook_alloc`], and had not been freed when preemption was turned off, which it still is.
 #[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_try_get(rh: *mut bindings::rethook) -> *mut bindings::rethook_node {
     let pool: *mut Pool = rh.cast();
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that it is of `rethook_alloc()`, which returns a `Pool`, and has not been freed before this
+    // context began, in which preemption is off: the memory stays for a grace period of RCU, and so for this context.
     unsafe {
         match (*pool).has_stopped() || !rethook::is_watched() {
             true => null_mut(),
@@ -94,11 +97,11 @@ unsafe extern "C" fn rethook_try_get(rh: *mut bindings::rethook) -> *mut binding
 ///
 /// # Safety
 ///
-/// It is from [`rethook_try_get`]. Preemption is off.
+/// `node` is from [`rethook_try_get`], and nobody has it any more. Preemption is off.
 #[export]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn rethook_recycle(node: *mut bindings::rethook_node) {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that it has taken the node out, and by giving it back, that it uses it no longer.
     unsafe { Pool::give_back(node.cast()) };
 }
 
@@ -106,7 +109,7 @@ unsafe extern "C" fn rethook_recycle(node: *mut bindings::rethook_node) {
 ///
 /// # Safety
 ///
-/// `node` is from [`rethook_try_get`], `regs` are of the function that `current` is about to execute: at the stack pointer is
+/// `node` is from [`rethook_try_get`], and nobody else has it. `regs` are of the function that `current` is about to execute: at the stack pointer is
 /// its return address. Preemption is off.
 #[export]
 #[link_section = ".kprobes.text"]
@@ -115,11 +118,10 @@ unsafe extern "C" fn rethook_hook(
     regs: *mut bindings::pt_regs,
     _mcount: bool,
 ) {
-    // SAFETY: By the rules of this function.
-    unsafe {
-        rethook::push(node.cast());
-        rethook::divert(node.cast(), regs);
-    }
+    // SAFETY: The caller guarantees that it has taken the node out of its pool, and nobody else has it.
+    unsafe { rethook::push(node.cast()) };
+    // SAFETY: Just pushed; the caller guarantees what `regs` are.
+    unsafe { rethook::divert(node.cast(), regs) };
 }
 
 /// For `returned.S`: a function with a diverted return has returned.
@@ -130,7 +132,7 @@ unsafe extern "C" fn rethook_hook(
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller, `returned.S`, guarantees that they are those of this return, with room for a word after them.
     unsafe { rethook::has_returned(regs) };
 }
 
@@ -148,7 +150,7 @@ unsafe extern "C" fn rethook_find_ret_addr(
     frame: c_ulong,
     cursor: *mut *mut bindings::llist_node,
 ) -> c_ulong {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller guarantees that nothing but this context changes the shadow stack, and that `*cursor` is one of its links.
     unsafe { rethook::return_address(task, frame, cursor) }
 }
 
@@ -159,7 +161,7 @@ unsafe extern "C" fn rethook_find_ret_addr(
 /// `task` does not run any more.
 #[export]
 unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller guarantees that the task does not run any more.
     unsafe { rethook::flush(task) };
 }
 

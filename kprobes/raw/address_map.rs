@@ -56,7 +56,7 @@ const fn nothing<T>() -> *mut Entry<T> {
 
 // SAFETY: The objects are handed out as shared references, on any CPU.
 unsafe impl<T: Send + Sync> Sync for AddressMap<T> {}
-// SAFETY: As above.
+// SAFETY: The objects are dropped on any CPU; what a map has besides them are words that belong to no thread.
 unsafe impl<T: Send + Sync> Send for AddressMap<T> {}
 
 /// An object that was found in a map, or a part of it.
@@ -168,13 +168,14 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
 /// `table` is the address of a [`Table`] or of [`NOTHING`], which stays meanwhile.
 #[inline(always)]
 unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mut Entry<T>> {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that a table, or `NOTHING`, is there, which begins with an entry.
     let shift = unsafe { (*table).key } as u32;
     // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also for addresses with
     // the same distance between them.
     let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift);
     loop {
-        // SAFETY: By the rules of this function the index has as many bits as there are entries for.
+        // SAFETY: The caller guarantees a table, which has 2^n entries after the first, whose key is 32 - n: `at` is less than 2^n.
+        // `NOTHING` has two, and 31.
         let entry = unsafe { table.add(at as usize).add(1) };
         // SAFETY: A live, aligned word, which the writer stores at once.
         let found = unsafe { word::load(&raw const (*entry).key) };
@@ -305,7 +306,7 @@ impl<T> MapWriter<T> {
         }
         let object = Arc::into_raw(object).cast_mut();
         // INVARIANT: From `Arc::into_raw()`. The object first: who finds the key finds it.
-        // SAFETY: As above; stores of words that readers load.
+        // SAFETY: The same entry, which nobody but this writer changes, in stores of words that readers load.
         unsafe {
             word::store_release(&raw mut (*entry).object, object);
             word::store_release(&raw mut (*entry).key, key);
@@ -323,7 +324,7 @@ impl<T> MapWriter<T> {
         // SAFETY: An entry of the table, which only we change.
         let object = NonNull::new(unsafe { (*entry).object })?;
         // INVARIANT: NULL.
-        // SAFETY: As above; the store of a word that readers load.
+        // SAFETY: The same entry, which nobody but this writer changes, in a store of a word that readers load.
         unsafe { word::store_release(&raw mut (*entry).object, null_mut()) };
         self.objects -= 1;
         // SAFETY: By the invariants of the entry, whose count this was.

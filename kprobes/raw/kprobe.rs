@@ -60,7 +60,7 @@ impl<'a> Kprobe<'a> {
     /// `kprobe` is NULL, or a structure that is there for `'a`, and as long as a probe list has it, and a grace period of RCU
     /// longer. Handlers in it are functions of their types or NULL, its symbol a string or NULL.
     pub(crate) unsafe fn new(kprobe: *mut bindings::kprobe) -> Option<Self> {
-        // SAFETY: The caller guarantees it.
+        // SAFETY: Not NULL, so that the caller guarantees what `from_raw()` wants, which is the same.
         NonNull::new(kprobe).map(|kprobe| unsafe { Self::from_raw(kprobe) })
     }
 

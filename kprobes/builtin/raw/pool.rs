@@ -138,11 +138,12 @@ extern "C" fn no_handler(_: *mut bindings::kretprobe_instance, _: *mut bindings:
 ///
 /// # Safety
 ///
-/// `word` is a live word that everybody changes like this.
+/// `word` is a live word that everybody changes like this, `bit` is less than 64.
 #[inline(always)]
 unsafe fn clear_bit(word: *mut u64, bit: usize) -> bool {
     let was: u8;
-    // SAFETY: By the rules of this function; a register operand of less than 64 addresses this word only.
+    // SAFETY: The caller guarantees a live word, and that nobody changes it in another way; the bit has a number of less than 64, so
+    // that the instruction accesses this word only.
     unsafe {
         asm!("lock btr qword ptr [{word}], {bit}", "setc {was}", word = in(reg) word, bit = in(reg) bit,
             was = out(reg_byte) was, options(nostack))
@@ -157,7 +158,8 @@ unsafe fn clear_bit(word: *mut u64, bit: usize) -> bool {
 /// `words` are live words, with a bit of this number, that everybody changes like this.
 #[inline(always)]
 unsafe fn set_bit(words: *mut u64, number: usize) {
-    // SAFETY: By the rules of this function; the instruction goes to the word that has the bit.
+    // SAFETY: The instruction accesses the word that has the bit, of which the caller guarantees that it is live, and that nobody
+    // changes it in another way.
     unsafe {
         asm!("lock bts qword ptr [{words}], {number}", words = in(reg) words, number = in(reg) number, options(nostack))
     };
@@ -174,8 +176,9 @@ unsafe extern "C" fn call_rethook(
     regs: *mut bindings::pt_regs,
 ) -> c_int {
     let node: *mut Node = instance.cast();
-    // SAFETY: By the rules of this function; the pool stays as long as the call has the node, and the handler is a function
-    // until a grace period has passed since the pool's was exchanged for 0.
+    // SAFETY: The caller guarantees that a call has the node, and so long its pool stays. The handler is the client's function
+    // until a grace period has passed since that of the pool, which is this, was exchanged for 0: it was called after that was
+    // read, with preemption off.
     unsafe {
         let pool = (*node).pool;
         if let Some(handler) = (*pool).rethook {
@@ -284,7 +287,7 @@ impl Pool {
     /// `pool` is not freed while preemption stays off.
     #[inline(always)]
     pub(crate) unsafe fn take(pool: *mut Self) -> *mut Node {
-        // SAFETY: By the rules of this function.
+        // SAFETY: The caller guarantees that it is not freed while preemption stays off, which is as long as this uses it.
         let pool = unsafe { &*pool };
         let own = pool.take_from(this_cpu_number());
         match own.is_null() {
@@ -303,11 +306,11 @@ impl Pool {
             let mut free = unsafe { word::load(word) };
             while free != 0 {
                 let bit = free.trailing_zeros() as usize;
-                // SAFETY: As above.
+                // SAFETY: The same word, which everybody changes bit by bit; trailing zeros of one that is not 0 are less than 64.
                 if unsafe { clear_bit(word, bit) } {
                     return self.node(cpu, first.wrapping_add(bit));
                 }
-                // SAFETY: As above.
+                // SAFETY: The same word of this CPU's.
                 free = unsafe { word::load(word) };
             }
             first = first.wrapping_add(BITS);
@@ -357,11 +360,14 @@ impl Pool {
         if handler == 0 {
             return;
         }
-        // SAFETY: What it was made of; by the rules of `Kretprobe::new()` it is a function until a grace period has
-        // passed since it was exchanged for 0.
+        // SAFETY: `new()` has made the word of such a function, and `stop()` exchanges it for 0, which it is not.
         let handler: Handler = unsafe { core::mem::transmute(handler) };
+        // SAFETY: `busy()`, or the address of a kretprobe, which begins with a kprobe. By the rules of `Kretprobe::new()` the client
+        // keeps that until a grace period has passed since the handler was exchanged for 0, and so while preemption is off here;
+        // `has_returned()` then puts back what was there before.
         unsafe { running::set(self.running) };
-        // SAFETY: By the rules of this function; a node is at the start of an instance.
+        // SAFETY: As long, the function stays, too. The caller guarantees that a call has the node, which is the start of an
+        // instance, and that the registers are those of its return.
         unsafe { handler(node.cast(), regs) };
     }
 
@@ -381,10 +387,11 @@ impl Pool {
     ///
     /// # Safety
     ///
-    /// From `Pool::new()`; nobody finds it any more to take nodes out, except for those who have with preemption
+    /// From `Pool::new()`, and not freed before; nobody finds it any more to take nodes out, except for those who have with preemption
     /// off.
     pub(crate) unsafe fn free(pool: *mut Self) {
-        // SAFETY: By the rules of this function; it is freed in a callback at the earliest.
+        // SAFETY: The caller guarantees that it is of `new()`, and that it calls this once. Those who have it with preemption off
+        // are waited for before the callback, which frees it at the earliest; its `rcu` is for this.
         unsafe {
             (*pool).stop();
             bindings::call_rcu((*pool).rcu.get(), Some(stopped));
@@ -414,10 +421,11 @@ fn of_rcu(head: *mut bindings::callback_head) -> *mut Pool {
 ///
 /// # Safety
 ///
-/// `head` is that of a pool.
+/// `head` is the `rcu` of a pool that [`Pool::free`] has stopped, and a grace period has passed since.
 unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
     let pool = of_rcu(head);
-    // SAFETY: By the rules of this function; only this and the last return free it.
+    // SAFETY: The caller, RCU, passes the `rcu` of a pool. That stays until all of its nodes are back and this has counted them:
+    // whoever makes `missing` 0, this or the last return, frees it.
     unsafe {
         let free: u32 = (*pool)
             .lines
@@ -436,17 +444,18 @@ unsafe extern "C" fn stopped(head: *mut bindings::callback_head) {
 ///
 /// # Safety
 ///
-/// `work` is that of a pool.
+/// `work` is that of a pool whose nodes are all back.
 unsafe extern "C" fn all_returned(work: *mut bindings::irq_work) {
     let pool: *mut Pool = work.wrapping_byte_sub(offset_of!(Pool, work)).cast();
-    // SAFETY: By the rules of this function; its `rcu` is not in use any more.
+    // SAFETY: The caller guarantees that it is the work of a pool whose nodes are all back: `stopped()` has been there, so that
+    // its `rcu` is free, and nobody else frees it.
     unsafe { bindings::call_rcu((*pool).rcu.get(), Some(free_now)) };
 }
 
 /// # Safety
 ///
-/// `head` is that of a pool that nobody uses.
+/// `head` is the `rcu` of a pool that nobody uses any more.
 unsafe extern "C" fn free_now(head: *mut bindings::callback_head) {
-    // SAFETY: By the type invariant and the rules of this function.
+    // SAFETY: By the type invariant it is memory of a `KBox`, and the caller guarantees that nobody uses it.
     drop(unsafe { KBox::from_raw(of_rcu(head)) });
 }

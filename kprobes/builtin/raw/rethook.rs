@@ -62,11 +62,12 @@ fn node_of(link: *mut Link) -> *mut Node {
 /// `from` is the top or a link of a shadow stack that nobody else changes.
 #[inline(always)]
 unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that it is a word of a shadow stack, which nobody else changes.
     let mut link = unsafe { word::load(from) };
     while !link.is_null() {
         let node = node_of(link);
-        // SAFETY: A node on the list is its task's.
+        // SAFETY: A link of the list is in a node, which stays as long as it is on the list: the caller guarantees that nobody takes
+        // it off.
         unsafe {
             if (*node).frame == frame {
                 return node;
@@ -84,7 +85,8 @@ unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
 /// `top` is that of a shadow stack that nobody else changes. Preemption is off.
 #[inline(always)]
 unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
-    // SAFETY: By the rules of this function: a node on the list is its task's, and those taken off it are nobody's.
+    // SAFETY: The caller guarantees that it is the top of a list which nobody else changes. A node on it is its task's until it is
+    // taken off, and then nobody's, so that it can be given back: preemption is off, and its link has been read.
     unsafe {
         let mut link = *top;
         word::store_release(top, end);
@@ -120,7 +122,8 @@ pub(crate) fn is_watched() -> bool {
 #[inline(always)]
 pub(crate) unsafe fn push(node: *mut Node) {
     let top = current_top();
-    // SAFETY: By the rules of this function. What comes between these stores, NMIs, leaves the list as it was.
+    // SAFETY: The caller guarantees that nobody else has the node. The list is the running task's, so that only NMIs and interrupts
+    // come between these stores, and leave it as it was when they return.
     unsafe {
         // No word of a stack is there.
         (*node).frame = 0;
@@ -136,7 +139,7 @@ pub(crate) unsafe fn push(node: *mut Node) {
 /// [`push`] has put `node` on this task's shadow stack, and all calls that have begun since have returned. Preemption is off.
 #[inline(always)]
 pub(crate) unsafe fn pop(node: *mut Node) {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that the node is on this task's list, and the newest there; that list nobody else changes.
     unsafe { drop_until(current_top(), (*node).link.0) };
 }
 
@@ -148,7 +151,8 @@ pub(crate) unsafe fn pop(node: *mut Node) {
 /// [`push`] has put `node` on the shadow stack. `regs` are of the function that `current` is about to execute.
 #[inline(always)]
 pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that the registers are of a function that is about to run, so that its return address is at the
+    // stack pointer, which this task alone uses; and that the node is on this task's shadow stack, where nobody else changes it.
     unsafe {
         let frame = (*regs).sp;
         let slot = frame as *mut usize;
@@ -172,7 +176,7 @@ pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
 #[cold]
 #[link_section = ".kprobes.text"]
 unsafe fn share(node: *mut Node, frame: usize) {
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that the node is on this task's list, which nobody else changes; what is found is on it, too.
     unsafe {
         let older = find((&raw mut (*node).link).cast(), frame);
         if !older.is_null() {
@@ -193,7 +197,9 @@ pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
     // Nodes stay as long as this lasts.
     let preempt = PreemptOff::new();
     let top = current_top();
-    // SAFETY: By the rules of this function; the nodes on the list are this task's.
+    // SAFETY: The caller guarantees that they are the registers of this return, with room for a word after them: both are on this
+    // task's stack, and nobody else's. What is on the task's list stays there until `drop_until()` takes it off; each node has a
+    // call, and its pool stays as long. What runs is what ran before, once the handlers have returned.
     unsafe {
         let slot = regs.add(1).cast::<usize>();
         let frame = slot as usize;
@@ -248,7 +254,8 @@ pub(crate) unsafe fn return_address(
 ) -> usize {
     // SAFETY: A per-CPU pointer, which is the running task's own wherever that runs.
     let is_current = task as usize == unsafe { this_cpu!(load current_task) };
-    // SAFETY: By the rules of this function.
+    // SAFETY: The caller guarantees that the task is there and that its list does not change: it is this context's, or does not run.
+    // `cursor` is not NULL where it is used, and its word is a link of that list, or NULL.
     unsafe {
         let runs = (*task).__state == bindings::TASK_RUNNING;
         if cursor.is_null() || (runs && !is_current) {
@@ -274,8 +281,6 @@ pub(crate) unsafe fn return_address(
 /// `task` does not run any more.
 pub(crate) unsafe fn flush(task: *mut bindings::task_struct) {
     let _preempt = PreemptOff::new();
-    // SAFETY: By the rules of this function.
-    unsafe {
-        drop_until(top_of(task), null_mut());
-    }
+    // SAFETY: The caller guarantees that the task does not run any more, so that nobody else changes its list.
+    unsafe { drop_until(top_of(task), null_mut()) };
 }

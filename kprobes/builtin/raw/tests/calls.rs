@@ -141,19 +141,19 @@ mod suite {
         instance: *mut bindings::kretprobe_instance,
         _regs: *mut bindings::pt_regs,
     ) -> c_int {
-        // SAFETY: By the rules of this function.
+        // SAFETY: The caller guarantees that there is room for a word of data, which is this call's.
         unsafe { (*instance).data.as_mut_ptr().cast::<usize>().write(MARK) };
         0
     }
 
     /// # Safety
     ///
-    /// As `entered()`.
+    /// `instance` is one that [`entered`] was called with.
     unsafe extern "C" fn returned(
         instance: *mut bindings::kretprobe_instance,
         _regs: *mut bindings::pt_regs,
     ) -> c_int {
-        // SAFETY: By the rules of this function.
+        // SAFETY: The caller guarantees that there is a word of data, which `entered()` has written for this call.
         let mark = unsafe { (*instance).data.as_ptr().cast::<usize>().read() };
         if mark == MARK && running::get() == CLIENT.0.get().addr() {
             RETURNS.fetch_add(1, Relaxed);
@@ -286,7 +286,7 @@ mod suite {
         ret_addr: usize,
         regs: *mut bindings::pt_regs,
     ) {
-        // SAFETY: By the rules of this function.
+        // SAFETY: The caller guarantees that they are there.
         let ip = unsafe { (*regs).ip };
         let running = running::get() == running::busy();
         if running && data.addr() == MARK && symbols::is_core_text(ip) && ip == ret_addr {
