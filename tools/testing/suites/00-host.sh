@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Tests that run on the host: of the scripts, of the Cargo packages, and Miri over the pure logic.
-# Seconds: 400
+# Seconds: 220
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
