@@ -43,23 +43,27 @@ impl Engine {
         locked: &Locked,
     ) -> Result<(), (usize, Error)> {
         let instructions = self.instructions(permits)?;
-        let mut admitted = 0;
+        let (mut at, mut admitted) = (0, 0);
         let mut result = self.make_room(probes.len());
         if result.is_ok() {
             result = self.maps.reserve(probes.len());
         }
-        for ((probe, permit), read) in probes.iter().zip(permits).zip(&instructions) {
+        for (i, ((probe, permit), read)) in
+            probes.iter().zip(permits).zip(&instructions).enumerate()
+        {
             if result.is_err() {
                 break;
             }
-            result = self.admit(*probe, permit, read.as_ref()).map(|flags| {
-                probe.prepare(permit.address, flags, fault);
+            at = i;
+            result = self.admit(*probe, permit, read.as_ref()).and_then(|flags| {
                 admitted += 1;
+                let prepared = probe.prepare(permit.address, flags, fault);
+                prepared.then_some(()).ok_or(Error::Registered)
             });
         }
         if let Err(error) = result {
             self.withdraw(probes.get(..admitted).unwrap_or(&[]));
-            return Err((admitted, error));
+            return Err((at, error));
         }
         if let Err((at, error)) = self.commit(probes, locked) {
             self.unregister(probes.iter().copied(), locked);

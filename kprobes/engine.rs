@@ -29,7 +29,7 @@ pub(crate) struct Engine {
     pub(crate) gone: PointList,
     /// Points without probes, whose copies may still be running.
     pub(crate) retired: PointList,
-    /// Those of them for which a grace period of RCU tasks is going on, after which [`reap`] is called.
+    /// Those of them for which a grace period of RCU tasks is going on, after which `registry::reap()` is called.
     pub(crate) waiting: PointList,
     /// How many points ftrace calls us from.
     pub(crate) called: usize,

@@ -133,7 +133,7 @@ impl PointEntry {
     /// The byte that its breakpoint has replaced, if that is there.
     pub(crate) fn replaced(&self) -> Option<u8> {
         match &self.breakpoint {
-            Breakpoint::Armed(site) => Some(site.original()),
+            Breakpoint::Armed(_) => Some(self.code.original),
             Breakpoint::None | Breakpoint::Disarmed(_) => None,
         }
     }

@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// Has [`reap`] called after a grace period of RCU tasks, unless it is going to be called after one that has begun.
+    /// Has `registry::reap()` called after a grace period of RCU tasks, unless it is going to be called after one that has begun.
     /// Nobody waits for it: a task that never sleeps makes it last.
     pub(crate) fn want_grace_period(&mut self) {
         if self.waiting.is_empty() && !self.retired.is_empty() {

@@ -68,7 +68,7 @@ struct module *ferro_next_module(unsigned long addr)
 	return next;
 }
 
-/* After those who probe code that goes have given it up. */
+/* Whoever probes code that goes is refused by the state of its module, and gives up what there is when it hears of that. */
 static int module_event(struct notifier_block *nb, unsigned long state, void *data)
 {
 	if (state == MODULE_STATE_LIVE || state == MODULE_STATE_GOING)

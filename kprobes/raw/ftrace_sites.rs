@@ -22,14 +22,14 @@ impl<H: TrapHandler> FtraceHandler for Caller<H> {
     }
 }
 
-/// A set for probes that do not change where execution goes on.
+/// A set for probes without a post handler, beside which others may divert.
 pub(crate) const fn observing<H: TrapHandler>() -> FtraceOps<Caller<H>> {
-    // SAFETY: `TrapHandler` guarantees what is wanted of the handler; with this set, ftrace ignores a changed `ip`.
+    // SAFETY: `TrapHandler` guarantees what is wanted of the handler; the engine closes its sets when it goes.
     unsafe { FtraceOps::observing() }
 }
 
-/// A set for probes that may.
+/// A set for probes that are alone in changing where execution goes on.
 pub(crate) const fn ip_modifying<H: TrapHandler>() -> FtraceOps<Caller<H>> {
-    // SAFETY: `TrapHandler` guarantees what is wanted of the handler.
+    // SAFETY: `TrapHandler` guarantees what is wanted of the handler; the engine closes its sets when it goes.
     unsafe { FtraceOps::modifying() }
 }

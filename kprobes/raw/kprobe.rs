@@ -228,11 +228,12 @@ impl<'a> Kprobe<'a> {
         unsafe { word::fetch_add((&raw mut (*self.0.as_ptr()).nmissed).cast(), 1) };
     }
 
-    /// Makes it one that is about to be registered at `address`, with these flags and this handler for faults. Nothing happens if
-    /// it is in a list.
-    pub(crate) fn prepare(self, address: usize, flags: u32, fault: FaultHandler) {
+    /// Makes it one that is about to be registered at `address`, with these flags and this handler for faults. Whether
+    /// it is: not if it is in a list, or a copy of what it was while it was in one stands there.
+    #[must_use]
+    pub(crate) fn prepare(self, address: usize, flags: u32, fault: FaultHandler) -> bool {
         if self.is_listed() {
-            return;
+            return false;
         }
         self.set_address(address);
         self.set_flags(flags);
@@ -244,6 +245,7 @@ impl<'a> Kprobe<'a> {
         // SAFETY: By the type invariant it is there, and as it is in no list, nobody else uses it yet.
         unsafe { (*kprobe).hlist.next = fault };
         self.empty_list();
+        true
     }
 
     /// Shows clients what the instruction was.

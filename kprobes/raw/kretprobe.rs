@@ -49,7 +49,8 @@ pub(crate) fn set_entry_handler(kretprobe: Kretprobe<'_>) {
 ///
 /// # Safety
 ///
-/// `kprobe` begins a kretprobe that is registered; `regs` are those of a probe.
+/// `kprobe` begins a kretprobe that is registered; `regs` are those of a probe at its address, as the engine calls handlers:
+/// with preemption off.
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn entered(kprobe: *mut bindings::kprobe, regs: *mut bindings::pt_regs) -> c_int {
     // SAFETY: The caller guarantees that it is the first field of a kretprobe, which stays while it is in the handler.
@@ -57,7 +58,9 @@ unsafe extern "C" fn entered(kprobe: *mut bindings::kprobe, regs: *mut bindings:
     // SAFETY: The caller guarantees that they are a probe's, which are its handler's until that returns.
     let regs = unsafe { Regs::from_raw(regs) };
     if let (Some(kretprobe), Some(regs)) = (kretprobe, regs) {
-        kretprobe.enter(regs);
+        // SAFETY: The address is the entry of a function: the engine refuses others before it makes this the handler. The caller
+        // guarantees that preemption is off.
+        unsafe { kretprobe.enter(regs) };
     }
     0
 }

@@ -49,7 +49,10 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> 
     // Two for each hook: what it has now, and what it has in between.
     let mut grave = Graveyard::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
 
-    // Nothing from here on fails: the graveyard has room.
+    // Nothing from here on fails: the graveyard has room. What is called from here on is armed, also when it asks.
+    for change in &changes {
+        renew(table, change.hook, &change.renewed);
+    }
     let mut publish = |table: &mut Hooks, id: usize, target: Target| {
         let mut hooks = table.hooks_mut().iter_mut();
         if let Some(hook) = hooks.find(|h| h.id == id) {
@@ -66,7 +69,6 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> 
     }
     for change in changes {
         publish(table, change.hook, change.end);
-        renew(table, change.hook, &change.renewed);
     }
     Ok(grave)
 }
@@ -135,7 +137,7 @@ fn chain(
     Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
 }
 
-/// Notes what is armed from now on.
+/// Notes what is armed from the change on, before anything is called by it.
 fn renew(table: &mut Hooks, hook: usize, renewed: &[(usize, Arc<Exit>)]) {
     let mut hooks = table.hooks_mut().iter_mut();
     let Some(hook) = hooks.find(|h| h.id == hook) else {
@@ -147,5 +149,6 @@ fn renew(table: &mut Hooks, hook: usize, renewed: &[(usize, Arc<Exit>)]) {
         }
         let node = renewed.iter().find(|(id, _)| *id == exit.id);
         exit.body.arm(node.map(|(_, node)| node.clone()));
+        exit.body.counters.set_armed(true);
     }
 }

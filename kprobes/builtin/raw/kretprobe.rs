@@ -113,13 +113,13 @@ impl Kretprobe<'_> {
     /// to see the return, has the function return to the client's handler first. Without an instance left, or a pool,
     /// the call is missed, and counted as that.
     ///
-    /// `regs` are those at the entry of a function, in front of its first instruction, or at its ftrace site: the word
-    /// at the top of the stack is the address that it is going to return to.
+    /// # Safety
     ///
-    /// Context: preemption off.
+    /// `regs` are those at the entry of a function, in front of its first instruction, or at its ftrace site: the word
+    /// at the top of the stack is the address that it is going to return to. Preemption is off.
     #[inline(never)]
     #[link_section = ".kprobes.text"]
-    pub fn enter(self, regs: &mut Regs) {
+    pub unsafe fn enter(self, regs: &mut Regs) {
         // SAFETY: By the type invariant a live word, which is stored at once.
         let pool: *mut Pool = unsafe { word::load(&raw const (*self.0.as_ptr()).rh) }.cast();
         if pool.is_null() {
@@ -143,8 +143,8 @@ impl Kretprobe<'_> {
         // it, which is this call's; the registers are this context's.
         let wants = handler.is_none_or(|f| unsafe { f(node.cast(), regs.as_ptr()) } == 0);
         match wants {
-            // SAFETY: Pushed above. The caller passes the registers at the entry of a function: its return address is at the stack
-            // pointer.
+            // SAFETY: Pushed above. The caller guarantees that these are the registers at the entry of a function: its return
+            // address is at the stack pointer.
             true => unsafe { rethook::divert(node, regs.as_ptr()) },
             // SAFETY: Pushed above, and what the handler has called since has returned.
             false => unsafe { rethook::pop(node) },

@@ -20,7 +20,7 @@ use crate::sync::mutex::StaticMutex;
 pub trait FtraceHandler: 'static {
     /// A function with its site at `ip` is about to run, called from `parent_ip`.
     ///
-    /// The registers are those in front of the site; changed ones take effect, `ip` only with [`FtraceOps::modifying`].
+    /// The registers are those in front of the site; changed ones take effect, `ip` too.
     /// A handler that calls a function of the set is called again: knowing that is up to it.
     fn call(ip: usize, parent_ip: usize, regs: &mut Regs);
 }
@@ -45,24 +45,25 @@ static LOCK: StaticMutex<()> =
     unsafe { StaticMutex::new(&raw mut bindings::ferro_ftrace_ops_lock, ()) };
 
 impl<H: FtraceHandler> FtraceOps<H> {
-    /// For a handler that may change registers, but not where execution goes on.
+    /// For a handler that may change registers. Others may change where execution goes on at the same functions.
     ///
     /// # Safety
     ///
-    /// The handler leaves registers with which the function and its caller are as sound as they were. It does not sleep, and
-    /// knows when it is called again by what it calls.
+    /// The handler leaves registers with which the function and its caller are as sound as they were, and at whose `ip`
+    /// execution can go on. It does not sleep, and knows when it is called again by what it calls. If it is code of a module,
+    /// [`Self::close`] has returned before the module goes, and each function that is added stays until it is taken out.
     pub const unsafe fn observing() -> Self {
         Self::new(bindings::FTRACE_OPS_FL_SAVE_REGS)
     }
 
-    /// For a handler that may change where execution goes on. A function has at most one such user.
+    /// For a handler that changes where execution goes on: a function has at most one such user, which ftrace sees to.
     ///
     /// The anchor is such a function: one of these sets is registered at a time, from its first site on until [`Self::close`].
     /// The kprobes engine has one while it has probes whose handlers divert; what wants to divert as well is a probe.
     ///
     /// # Safety
     ///
-    /// As for [`FtraceOps::observing`], and where the handler has execution go on, it could have gone on in that state.
+    /// As for [`FtraceOps::observing`].
     pub const unsafe fn modifying() -> Self {
         Self::new(bindings::FTRACE_OPS_FL_SAVE_REGS | bindings::FTRACE_OPS_FL_IPMODIFY)
     }

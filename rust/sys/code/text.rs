@@ -212,7 +212,8 @@ pub struct ArmedSite {
 impl PatchSite {
     /// # Safety
     ///
-    /// An instruction starts at the address. As long as the site is armed, and until every CPU has been told that it is not
+    /// An instruction starts at the address, where nobody else puts a breakpoint by another such site, and both this and what
+    /// is made of it are given up before other code comes to stand there. As long as the site is armed, and until every CPU has been told that it is not
     /// ([`TextLock::sync`]), the caller has whoever executes the breakpoint go on as the instruction would.
     pub unsafe fn new(at: TextAddress) -> Self {
         Self(at)
@@ -234,16 +235,11 @@ impl PatchSite {
 }
 
 impl ArmedSite {
-    /// The byte that the breakpoint has replaced.
-    pub fn original(&self) -> u8 {
-        self.original
-    }
-
     /// Takes the breakpoint away, unless the code has gone. Every CPU sees the old or the new byte, and certainly the new one
     /// after [`TextLock::sync`].
     pub fn disarm(self, lock: &mut TextLock) -> PatchSite {
         // Code that has gone has no breakpoint.
-        // SAFETY: It was there before the breakpoint.
+        // SAFETY: It was there before the breakpoint, and by the contract of `PatchSite::new()` the code is still the same.
         let _ = unsafe { lock.set_byte(self.at, self.original) };
         PatchSite(self.at)
     }

@@ -185,7 +185,8 @@ mod suite {
             // SAFETY: A static.
             let kretprobe = unsafe { Kretprobe::new(CLIENT.0.get()) };
             if let Some(kretprobe) = kretprobe {
-                kretprobe.enter(regs);
+                // SAFETY: ftrace calls this at the function's site, and preemption is off.
+                unsafe { kretprobe.enter(regs) };
             }
         }
     }
