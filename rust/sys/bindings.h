@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What Ferrotrace needs of the kernel's headers: included by
- * rust/bindings/bindings_helper.h, so that the kernel's `bindings` crate has it.
+ * What the layer that all engines share needs of the kernel's headers, and what its C and its Rust share.
  */
-#ifndef _FERROTRACE_BINDINGS_H
-#define _FERROTRACE_BINDINGS_H
+#ifndef _FERROTRACE_SYS_BINDINGS_H
+#define _FERROTRACE_SYS_BINDINGS_H
 
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
@@ -30,11 +29,6 @@
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 
-#include "../../klog/raw/bindings.h"
-#include "../../kprobes/bindings.h"
-#include "../../relay/api/raw/bindings.h"
-#include "../../relay/fast/raw/bindings.h"
-#include "../../relay/raw/bindings.h"
 #include "code/ftrace.h"
 #include "code/helpers.h"
 #include "code/text.h"
@@ -89,4 +83,4 @@ enum {
 	FERRO_SIZE_gkhook = sizeof(struct gkhook),
 };
 
-#endif /* _FERROTRACE_BINDINGS_H */
+#endif /* _FERROTRACE_SYS_BINDINGS_H */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What Ferrotrace needs of C, each part as its folder says: included by rust/bindings/bindings_helper.h, so that the kernel's
+ * `bindings` crate has it.
+ */
+#ifndef _FERROTRACE_BINDINGS_H
+#define _FERROTRACE_BINDINGS_H
+
+#include "sys/bindings.h"
+
+#include "../klog/raw/bindings.h"
+#include "../kprobes/bindings.h"
+#include "../relay/api/raw/bindings.h"
+#include "../relay/fast/raw/bindings.h"
+#include "../relay/raw/bindings.h"
+
+#endif /* _FERROTRACE_BINDINGS_H */
