@@ -69,7 +69,7 @@ pub(crate) fn resolve(
     let symbol = Description::of(address).ok_or(Error::NoFunction)?;
     let function = address.wrapping_sub(symbol.offset);
     let mut first = [0; 4];
-    // A landing pad cannot be probed; what is behind it is the entry.
+    // A landing pad cannot be probed; what is after it is the entry.
     let landing = match text::read_text(function, &mut first) {
         Ok(()) if symbols::is_endbr(first) => first.len(),
         _ => 0,
@@ -116,7 +116,7 @@ impl Permit {
         })
     }
 
-    /// The instruction there, and the one behind it.
+    /// The instruction there, and the one after it.
     ///
     /// The function is decoded from its start, with the help of `original`, which knows the first bytes of instructions
     /// that are probed.
@@ -183,7 +183,7 @@ impl Window {
     fn at(&mut self, at: usize) -> Option<&mut [u8]> {
         let offset = at.wrapping_sub(self.start);
         if offset.saturating_add(MAX_LEN) > self.len {
-            // What cannot be read is the next page, behind the last function.
+            // What cannot be read is the next page, after the last function.
             let to_page = 4096 - at % 4096;
             self.start = at;
             self.len = 0;

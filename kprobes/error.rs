@@ -26,7 +26,7 @@ pub(crate) enum Error {
     Refused(Refusal),
     /// Code of a module that is going, or has gone.
     Gone,
-    /// In the middle of an instruction, or behind something that is none.
+    /// In the middle of an instruction, or after something that is none.
     NotAnInstruction,
     /// A debugger has a breakpoint there, or before it in the function.
     Debugged,
@@ -113,7 +113,7 @@ fn why_unprobeable(rule: Unprobeable) -> &'static str {
     match rule {
         Unprobeable::Breakpoint => "a breakpoint or software interrupt",
         Unprobeable::Undefined => "an undefined instruction (BUG and WARN)",
-        Unprobeable::LandingPad => "a landing pad of indirect branches; probe what is behind it",
+        Unprobeable::LandingPad => "a landing pad of indirect branches; probe what is after it",
         Unprobeable::StackSegment => "it holds off interrupts until the stack pointer is loaded",
         Unprobeable::FarTransfer => "a far call, jump or return",
         Unprobeable::InterruptReturn => "a return from an interrupt",

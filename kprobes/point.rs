@@ -36,12 +36,12 @@ use crate::raw::after;
 
 const CALL: u8 = 0xe8;
 const JUMP: u8 = 0xe9;
-/// Room for a copy and the branch behind it.
+/// Room for a copy and the branch after it.
 const SLOT: usize = 32;
 /// How long a call or jump with a 32-bit distance is.
 const BRANCH: usize = 5;
 
-/// Whether an instruction that accesses memory finds the same there within the trap: what a trap counts is behind a segment
+/// Whether an instruction that accesses memory finds the same there within the trap: what a trap counts is after a segment
 /// then, with which [`Compute`] has nothing to do.
 const MEMORY_IS_THE_SAME: bool = cfg!(CONFIG_SMP) && !cfg!(CONFIG_LOCKDEP);
 
@@ -52,7 +52,7 @@ pub(crate) enum Execution {
     Jumped(usize),
     /// By changing the registers.
     Emulated(Emulation),
-    /// By a copy. If `stops`, with a breakpoint behind it and not a branch.
+    /// By a copy. If `stops`, with a breakpoint after it and not a branch.
     Copied { stops: bool },
     /// It is the call of an ftrace site, which calls us.
     Ftrace,
@@ -71,9 +71,9 @@ pub(crate) struct Point {
     pub(crate) has_post: Word,
     /// The address of the copy, or 0.
     pub(crate) copy: usize,
-    /// The address of the copy that calls the handlers behind it, or 0.
+    /// The address of the copy that calls the handlers after it, or 0.
     pub(crate) after: Word,
-    /// That one has a breakpoint behind it instead: where its length could be misjudged, and on CPUs without `post.S`.
+    /// That one has a breakpoint after it instead: where its length could be misjudged, and on CPUs without `post.S`.
     after_stops: bool,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
     pub(crate) sees_interrupts: bool,
@@ -170,7 +170,7 @@ impl Point {
         }
     }
 
-    /// Where the trap finds the breakpoint behind the copy, or 0 if there is none: a branch is.
+    /// Where the trap finds the breakpoint after the copy, or 0 if there is none: a branch is.
     pub(crate) fn copy_end(&self) -> usize {
         match self.execution {
             Execution::Copied { stops: true } if self.copy != 0 => {
@@ -180,7 +180,7 @@ impl Point {
         }
     }
 
-    /// Where the trap finds the breakpoint behind the copy at `after`, or 0 if there is none: a call is.
+    /// Where the trap finds the breakpoint after the copy at `after`, or 0 if there is none: a call is.
     pub(crate) fn after_end(&self) -> usize {
         match self.after.load() {
             after if after != 0 && self.after_stops => after.wrapping_add(self.len()),
@@ -188,7 +188,7 @@ impl Point {
         }
     }
 
-    /// Where the call behind the copy at `after` returns to, or 0 if there is none.
+    /// Where the call after the copy at `after` returns to, or 0 if there is none.
     pub(crate) fn after_return(&self) -> usize {
         match self.after.load() {
             after if after != 0 && !self.after_stops => {
@@ -256,7 +256,7 @@ fn is_sti(insn: &Insn) -> bool {
 }
 
 impl Code {
-    /// Gets the memory for the copy that calls the handlers behind it, if there is none. Returns where it is.
+    /// Gets the memory for the copy that calls the handlers after it, if there is none. Returns where it is.
     ///
     /// Nothing is written yet, and `point` does not know of it: [`Code::write_after`] is due.
     pub(crate) fn make_after(&mut self, point: &Point) -> Result<usize, Error> {
@@ -285,7 +285,7 @@ impl Code {
         Ok(())
     }
 
-    /// Writes the copy that calls the handlers behind it, and tells `point` of it.
+    /// Writes the copy that calls the handlers after it, and tells `point` of it.
     pub(crate) fn write_after(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
         let (Some(insn), Some(slot)) = (&self.insn, &mut self.after) else {
             return Ok(());

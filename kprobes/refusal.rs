@@ -22,7 +22,7 @@ pub(crate) enum Refusal {
     StaticCall,
     /// Found by its address in a table.
     Bug,
-    /// Decoded, where it is, by the handler of a fault of it or of a trap behind it.
+    /// Decoded, where it is, by the handler of a fault of it or of a trap after it.
     Decoded,
     /// In front of a function.
     Preamble,

@@ -18,7 +18,7 @@ use Name::Ends;
 use Name::Is;
 use Name::Starts;
 
-/// The first that fits counts. Names are compared up to the first dot, behind which compilers say what they did.
+/// The first that fits counts. Names are compared up to the first dot, after which compilers say what they did.
 const RULES: &[(Name, Refusal)] = &[
     // What the compiler puts in front of functions: a type, room for a thunk, call depth tracking.
     (Starts(b"__cfi_"), Refusal::Preamble),

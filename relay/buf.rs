@@ -215,7 +215,7 @@ impl Buf {
         };
         let full = self.is_full();
         if !full && !self.is_lent(index, &Looks::few()) {
-            // The client reserves bytes by setting the offset. Who interrupts it then writes behind them already.
+            // The client reserves bytes by setting the offset. Who interrupts it then writes after them already.
             self.abi.data.store(new, Relaxed);
         }
         let (may_enter, reserved) = self.start_subbuf(new, prev, full);

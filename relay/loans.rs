@@ -86,7 +86,7 @@ impl Kept {
 /// What is lent of a buffer.
 pub(crate) struct Loans {
     subbufs: KVVec<Subbuf>,
-    /// The writer is taking a sub-buffer. Written by it with a barrier behind, see
+    /// The writer is taking a sub-buffer. Written by it with a barrier after it, see
     /// [`Loans::unless_lent`]; pairs with the atomic in [`Loans::lend`].
     entering: Atomic<bool>,
 }

@@ -4,7 +4,7 @@
  * that when the engine has gone.
  *
  * A word in the place of the return address that "ret" has taken gets the real one. Until then it tells the unwinder,
- * which asks rethook_find_ret_addr() what is behind it. Below it struct pt_regs is made.
+ * which asks rethook_find_ret_addr() what is after it. Below it struct pt_regs is made.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>

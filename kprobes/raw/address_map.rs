@@ -33,7 +33,7 @@ struct Entry<T> {
 // SAFETY: It owns its object, as the count is its table's.
 unsafe impl<T: Send + Sync> Send for Entry<T> {}
 
-/// A table: 2^n entries, of which at least one has the key 0, behind one whose key is 32 - n, for `n` in 1 to 31.
+/// A table: 2^n entries, of which at least one has the key 0, after one whose key is 32 - n, for `n` in 1 to 31.
 type Table<T> = KVVec<Entry<T>>;
 
 /// Objects found by an address that is not 0.

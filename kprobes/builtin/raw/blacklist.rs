@@ -290,7 +290,7 @@ pub fn forbids_in(addr: usize, start: usize, name: &CStr) -> Option<Forbidden> {
     })
 }
 
-/// The first symbol of `areas` at or behind `from`.
+/// The first symbol of `areas` at or after `from`.
 fn first_in(areas: impl Iterator<Item = Area>, from: usize) -> Option<Area> {
     areas
         .filter_map(|area| {
@@ -298,7 +298,7 @@ fn first_in(areas: impl Iterator<Item = Area>, from: usize) -> Option<Area> {
             if start >= area.end || start != area.start && area.rule == Rule::NokprobeSymbol {
                 return None;
             }
-            // Sections are shown by the symbol, from the one that starts at or behind `from`.
+            // Sections are shown by the symbol, from the one that starts at or after `from`.
             let symbol = symbols::symbol_of(start)?;
             let next = symbol.start.checked_add(symbol.size)?;
             let (start, end) = match symbol.offset {

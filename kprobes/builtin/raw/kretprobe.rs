@@ -2,7 +2,7 @@
 
 //! `struct kretprobe`, as clients fill it in, and its instances: calls of the probed function that have not returned.
 //!
-//! Each instance belongs to a kretprobe and has its client's data behind it. How returns are diverted is in `rethook.rs`.
+//! Each instance belongs to a kretprobe and has its client's data after it. How returns are diverted is in `rethook.rs`.
 //!
 //! Contexts: any with preemption off, NMI included, for instances; process for the rest.
 

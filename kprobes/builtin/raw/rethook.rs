@@ -55,7 +55,7 @@ fn node_of(link: *mut Link) -> *mut Node {
     link.wrapping_byte_sub(offset_of!(Node, link)).cast()
 }
 
-/// The node behind the link that `from` points to which is for the frame, or NULL.
+/// The node after the link that `from` points to which is for the frame, or NULL.
 ///
 /// # Safety
 ///

@@ -17,7 +17,7 @@ pub enum Probe {
     /// After an emulated `sti` interrupts are enabled at once, while the CPU would wait for one more instruction. If
     /// that is `hlt`, the `sti` must not be probed either, for the reason of [`Unprobeable::Halt`].
     Emulate(Emulation),
-    /// By running a copy that [`relocate`](super::relocate()) made, with a branch behind it. Only what goes on behind itself
+    /// By running a copy that [`relocate`](super::relocate()) made, with a branch after it. Only what goes on after itself
     /// is copied, or what faults: the branch may as well be a call of somebody who waits for it.
     ///
     /// The copy runs with the flags of the interrupted code, IF included, since `pushfw` stores them. If it faults, it

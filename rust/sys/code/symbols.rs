@@ -35,7 +35,7 @@ pub struct Symbol {
     pub start: usize,
     /// Its size, up to the next symbol.
     pub size: usize,
-    /// How far behind `start` the address is.
+    /// How far past `start` the address is.
     pub offset: usize,
 }
 
@@ -250,7 +250,7 @@ pub fn is_endbr(bytes: [u8; 4]) -> bool {
 pub struct Description {
     name: [u8; NAME_LEN],
     module: [u8; bindings::FERRO_MODULE_NAME_LEN as usize],
-    /// How far behind its start the address is.
+    /// How far past its start the address is.
     pub offset: usize,
 }
 

@@ -26,7 +26,7 @@ bool ferro_in_init_text(unsigned long addr, const struct module *mod);
 bool ferro_in_core_text(unsigned long addr, const struct module *mod);
 
 /*
- * The symbol that @addr is in: its name in @name, of KSYM_NAME_LEN bytes, how far behind its start @addr is, and the
+ * The symbol that @addr is in: its name in @name, of KSYM_NAME_LEN bytes, how far past its start @addr is, and the
  * module's name, empty for the kernel, in @module, of MODULE_NAME_LEN bytes.
  */
 bool ferro_describe(unsigned long addr, char *name, unsigned long *offset, char *module);

@@ -114,7 +114,7 @@ impl Counters {
         self.direct.sum().wrapping_add(self.chained.sum())
     }
 
-    /// How often it ended a dispatch with other exits behind it.
+    /// How often it ended a dispatch with other exits after it.
     pub fn stops(&self) -> usize {
         self.stops.sum()
     }

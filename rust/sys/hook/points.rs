@@ -2,7 +2,7 @@
 
 //! The kernel's own hook points, for exits in Rust; `<linux/gkhi_points.h>` describes them.
 //!
-//! Where a parameter is a raw pointer, what is behind it is the engine's business. Where `engine` stands, attaching takes
+//! Where a parameter is a raw pointer, what it points to is the engine's business. Where `engine` stands, attaching takes
 //! `unsafe`: a trap that an exit says is dealt with and is not comes again at once, and one that the exit itself meets
 //! comes to the exit again, until there is no stack left; an `ftrace_ops` calls what the exit has left in it.
 

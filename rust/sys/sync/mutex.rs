@@ -15,7 +15,7 @@ use kernel::bindings;
 use kernel::types::NotThreadSafe;
 
 // RUST-KERNEL: `kernel::sync::global_lock!` has to be initialised at run time; ours until a static one needs no call.
-/// Data behind a C mutex.
+/// Data that a C mutex protects.
 pub struct StaticMutex<T> {
     lock: *mut bindings::mutex,
     data: UnsafeCell<T>,

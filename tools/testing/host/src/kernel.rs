@@ -183,14 +183,14 @@ fn succeed(command: &mut Command) -> io::Result<()> {
 /// Where the kernel's decoder and ours rightly differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Difference {
-    /// A REX prefix with another prefix behind it. The CPU ignores it; the kernel takes what follows for the
+    /// A REX prefix with another prefix after it. The CPU ignores it; the kernel takes what follows for the
     /// opcode. The kernel is wrong.
     PrefixBehindRex,
     /// The kernel takes the fifth different legacy prefix for the opcode. It is wrong.
     FifthPrefix,
-    /// The kernel leaves out the operands, or the immediate, of an opcode behind 0f that it does not list, such
+    /// The kernel leaves out the operands, or the immediate, of an opcode after 0f that it does not list, such
     /// as reserved `nop`s (0f 19, 0f 1d), `ud0`, `extrq` and `insertq`, or that it lists with a mandatory
-    /// prefix and does not recognise, since another prefix is behind that one (66 64 0f 38 17) or it has
+    /// prefix and does not recognise, since another prefix is after that one (66 64 0f 38 17) or it has
     /// a prefix that means nothing to it. Where the opcode exists it is wrong.
     LeavesOutOperands,
     /// Moves of control and debug registers have no memory operand, whatever the mode. The kernel is wrong.

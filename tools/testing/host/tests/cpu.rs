@@ -98,7 +98,7 @@ macro_rules! executed {
     ($($jump:literal),+; $rcx:expr, $flags:expr) => {{
         let (mut rcx, taken): (u64, u64);
         rcx = $rcx;
-        // SAFETY: The flags are arithmetic ones, which nothing behind relies on; the stack is as before.
+        // SAFETY: The flags are arithmetic ones, which nothing after relies on; the stack is as before.
         unsafe {
             asm!(
                 "push {flags}",

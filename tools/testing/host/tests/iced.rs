@@ -26,7 +26,7 @@ fn random(seed: u64, count: u64) -> HashMap<Agreement, u64> {
     met
 }
 
-/// An instruction needs each of its bytes and nothing behind them.
+/// An instruction needs each of its bytes and nothing after them.
 fn truncated(bytes: &[u8]) {
     let Ok(insn) = Insn::decode(bytes) else {
         return;

@@ -13,7 +13,7 @@ use ferro_host::kernel;
 use ferro_host::kernel::Kernel;
 use std::collections::BTreeMap;
 
-/// Where instructions start, by iced-x86 alone, which goes on a byte behind where it finds none.
+/// Where instructions start, by iced-x86 alone, which goes on a byte after where it finds none.
 fn starts(text: &Text) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut at = 0;

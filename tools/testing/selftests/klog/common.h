@@ -41,7 +41,7 @@ long long reader_produced(const struct reader *r);
 long long reader_consumed(const struct reader *r);
 /* Adds to the count of what was consumed; 0 or -errno. */
 int reader_consume(const struct reader *r, size_t delta);
-/* Takes what is finished: the data behind the headers. False if a header is not possible. */
+/* Takes what is finished: the data after the headers. False if a header is not possible. */
 bool reader_take(struct reader *r, struct bytes *b);
 
 int module_load(const char *env);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Included by each test program: the harness, and a fixture that leaves no
- * channel open behind a failed test.
+ * channel open after a failed test.
  */
 #ifndef _RELAY_TEST_H
 #define _RELAY_TEST_H

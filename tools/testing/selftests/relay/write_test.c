@@ -587,7 +587,7 @@ static void *poll_cpu0(void *arg)
 
 /*
  * A record that needs a new sub-buffer wakes the poller, and who traces that writes another one,
- * which fits behind the end of what is just being finished. What is returned as written has to be
+ * which fits after the end of what is just being finished. What is returned as written has to be
  * in the buffer.
  */
 static bool written_by_a_tracer(const char *global, const char *fn)
@@ -630,7 +630,7 @@ TEST_F(write, a_tracer_of_a_switch_in_the_header_writes)
 
 /*
  * Who interrupts subbuf_start() and writes with relay_write() is refused, and harms no other record; once the callback
- * has reserved bytes in a free sub-buffer he writes behind them.
+ * has reserved bytes in a free sub-buffer he writes after them.
  */
 static bool written_within_subbuf_start(unsigned int reserve, unsigned int nested)
 {

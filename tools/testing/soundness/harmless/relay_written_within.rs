@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes to relay channels, and also from a probe on what wakes their readers. The probe's record was put behind the end
+//! Writes to relay channels, and also from a probe on what wakes their readers. The probe's record was put after the end
 //! of the sub-buffer that was just being finished, and Ok returned; if the CPUs shared a buffer, it waited for itself.
 //! Now a write within another of its channel and CPU is refused, and counted.
 #![forbid(unsafe_code)]

@@ -202,7 +202,7 @@ static void recursion(void)
 	EXPECT_EQ(outer.nmissed + at_entry.nmissed, 0);
 	EXPECT_EQ(register_kprobe(&own), 0);
 	EXPECT_EQ(kst_call_bytes(8), 8);
-	/* its two handlers, then the two behind it */
+	/* its two handlers, then the two after it */
 	EXPECT_EQ(atomic_read(&hits), 8);
 	EXPECT_EQ(own.nmissed, 2);
 	unregister_kprobe(&own);

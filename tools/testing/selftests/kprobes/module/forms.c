@@ -189,7 +189,7 @@ static void call_all(const struct kst_form *f, unsigned int count, const char *w
 	for (i = 0; i < count; i++)
 		for (state = 0; state < ARRAY_SIZE(states); state++)
 			if (!check(&f[i], state, &plain[i][state], pre, post)) {
-				case_say("%s, state %u, bytes behind the first: %*ph\n", way, state,
+				case_say("%s, state %u, bytes after the first: %*ph\n", way, state,
 					(int)(f[i].end - f[i].at) - 1, f[i].at + 1);
 				break;
 			}

@@ -32,7 +32,7 @@ struct kst_form {
 	const char *group;
 	u8 *at;
 	u8 *end;
-	/* where it goes on if it does not go on behind itself */
+	/* where it goes on if it does not go on after itself */
 	u8 *other;
 	s32 displacement;
 	u16 flags;

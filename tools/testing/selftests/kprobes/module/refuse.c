@@ -318,7 +318,7 @@ static void instructions(void)
 	EXPECT_EQ(TRY_ADDR(kst_int_80), -EILSEQ);
 	EXPECT_EQ(TRY_ADDR(kst_int1), -EILSEQ);
 	EXPECT_EQ(TRY_ADDR(kst_ud2), -EILSEQ);
-	/* no interrupt comes behind these */
+	/* no interrupt comes after these */
 	EXPECT_EQ(TRY_ADDR(kst_mov_ss), -EINVAL);
 	/* far, and others that nobody can do out of line */
 	EXPECT_EQ(TRY_ADDR(kst_far_call), -EOPNOTSUPP);
@@ -416,7 +416,7 @@ static void batch_numbers(void)
 	unregister_kprobes(list, BATCH);
 }
 
-/* All before the bad one are undone, and those behind it are not looked at. */
+/* All before the bad one are undone, and those after it are not looked at. */
 static void batch_bad_member(void)
 {
 	struct kprobe kps[BATCH], *list[BATCH];

@@ -3,7 +3,7 @@
  * Rows: functions with one instruction that is probed, each called by kst_call() in many states. RSI, RDI and R14 point to
  * memory, RBP into the stack, R15 is 3; the other registers have any value.
  *
- *	ROW name "instruction" "before" "behind" flags
+ *	ROW name "instruction" "before" "after" flags
  *
  * A row ends at kst_exit_0, or at label 2, which goes to kst_exit_1.
  */
@@ -97,7 +97,7 @@ SYM_FUNC_END(kst_call)
 	_ASM_EXTABLE(\from, 2f)
 .endm
 
-.macro ROW name:req, insn:req, before, behind, flags=0
+.macro ROW name:req, insn:req, before, after, flags=0
 	.text
 	.balign	16
 	.type	kst_row_\name, @function
@@ -107,7 +107,7 @@ kst_row_\name:
 .Lat_\name:
 	\insn
 .Lend_\name:
-	\behind
+	\after
 	jmp	kst_exit_0
 2:	jmp	kst_exit_1
 	.size	kst_row_\name, . - kst_row_\name
@@ -121,7 +121,7 @@ kst_row_\name:
 	.ifb	\before
 	.set	.Lflags_\name, .Lflags_\name | KST_BARE
 	.endif
-	.ifb	\behind
+	.ifb	\after
 	.set	.Lflags_\name, .Lflags_\name | KST_STRAIGHT
 	.endif
 	.quad	.Lflags_\name

@@ -16,7 +16,7 @@
 #define KST_NINE	0x80	/* comes by nine times */
 /* Set by the macro. */
 #define KST_BARE	0x100	/* nothing before the instruction changes the state */
-#define KST_STRAIGHT	0x200	/* nothing behind it does */
+#define KST_STRAIGHT	0x200	/* nothing after it does */
 
 /* struct kst_regs */
 #define KST_SP		(4 * 8)

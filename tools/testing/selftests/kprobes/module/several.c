@@ -288,7 +288,7 @@ static void ftrace_changed_ip(void)
 	EXPECT_EQ(away.pre, 1);
 }
 
-/* At the beginning but behind what ftrace has there; and at both. */
+/* At the beginning but after what ftrace has there; and at both. */
 static void behind_ftrace(void)
 {
 	struct noting a = NOTING('a', kst_target, .offset = 5, BOTH);

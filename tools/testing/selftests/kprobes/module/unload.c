@@ -34,7 +34,7 @@ static int on_call(int a)
 
 #define ENTRY "kprobes_selftest_target:kst_target_module_entry"
 
-/* At the entry, two behind what ftrace has there, one of them disabled, a return probe and a jprobe. */
+/* At the entry, two after what ftrace has there, one of them disabled, a return probe and a jprobe. */
 static struct kprobe entry, inside, disabled, in_init;
 static struct kretprobe ret;
 static struct jprobe jprobe;
