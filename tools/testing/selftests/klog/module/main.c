@@ -148,10 +148,6 @@ static int __init kst_init(void)
 		goto out_buffers;
 	kst_handlers_reset();
 	dir = ctl_init();
-	if (IS_ERR(dir)) {
-		ret = PTR_ERR(dir);
-		goto out_nmi;
-	}
 	debugfs_create_file("last", 0400, dir, NULL, &last_fops);
 	ret = kst_stall_init(dir);
 	if (ret)
@@ -160,7 +156,6 @@ static int __init kst_init(void)
 
 out_dir:
 	debugfs_remove(dir);
-out_nmi:
 	kst_nmi_exit();
 out_buffers:
 	kst_buffers_exit();

@@ -49,6 +49,20 @@ static inline int ctl_num(const struct ctl_args *a, const char *key, u64 *val)
 	return kstrtou64(s, 0, val);
 }
 
+/* What does a verb. A list ends with one without a verb: what does all others, if anything does. */
+struct ctl_command {
+	const char *verb;
+	int (*run)(const struct ctl_args *a);
+};
+
+static inline int ctl_run(const struct ctl_args *a, const struct ctl_command *list)
+{
+	for (; list->verb; list++)
+		if (ctl_is(a, list->verb))
+			return list->run(a);
+	return list->run ? list->run(a) : -EOPNOTSUPP;
+}
+
 /* A write to the file: has @command do it. */
 static inline ssize_t ctl_do(const char __user *from, size_t count, int (*command)(const struct ctl_args *a))
 {

@@ -11,10 +11,6 @@
 
 #include "relay_selftest.h"
 
-#if IS_ENABLED(CONFIG_RELAY_RUST)
-#include <linux/ferrotrace_relay.h>
-#endif
-
 static const char * const mode_names[RST_NR_MODES] = {
 	[RST_DEFAULT] = "default",
 	[RST_OVERWRITE] = "overwrite",

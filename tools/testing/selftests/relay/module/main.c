@@ -123,17 +123,27 @@ static int pin(const struct ctl_args *a)
 	return ret == 1 ? 0 : ret ?: -EFAULT;
 }
 
-static int null_channel(void)
+static void null_channel(void)
 {
 	relay_close(NULL);
 	relay_flush(NULL);
 	relay_reset(NULL);
 	relay_subbufs_consumed(NULL, 0, 1);
 	rst.result = relay_stats(NULL, RELAY_STATS_BUF_FULL);
-	return 0;
 }
 
-/* Commands that need an open channel. */
+/* Those that need an open channel. */
+static const struct ctl_command channel_commands[] = {
+	{ "latesetup", rst_late_setup },
+	{ "mode", rst_set_mode },
+	{ "consumed", rst_consumed },
+	{ "stats", rst_stats },
+	{ "setstats", rst_set_stats },
+	{ "poke", rst_poke },
+	{ "grab", grab },
+	{ .run = rst_write_command },
+};
+
 static int channel_command(const struct ctl_args *a)
 {
 	if (!rst.chan)
@@ -144,74 +154,44 @@ static int channel_command(const struct ctl_args *a)
 		rst_close();
 	else if (ctl_is(a, "rmdir"))
 		rst_rmdir();
-	else if (ctl_is(a, "latesetup"))
-		return rst_late_setup(a);
 	else if (ctl_is(a, "flush"))
 		relay_flush(rst.chan);
 	else if (ctl_is(a, "reset"))
 		relay_reset(rst.chan);
 	else if (ctl_is(a, "repair"))
 		rst_repair();
-	else if (ctl_is(a, "mode"))
-		return rst_set_mode(a);
-	else if (ctl_is(a, "consumed"))
-		return rst_consumed(a);
-	else if (ctl_is(a, "stats"))
-		return rst_stats(a);
-	else if (ctl_is(a, "setstats"))
-		return rst_set_stats(a);
-	else if (ctl_is(a, "poke"))
-		return rst_poke(a);
-	else if (ctl_is(a, "grab"))
-		return grab(a);
-	else if (ctl_is(a, "write"))
-		return rst_write(a);
-	else if (ctl_is(a, "wrap"))
-		return rst_wrap(a);
-	else if (ctl_is(a, "switch"))
-		return rst_switch(a);
-	else if (ctl_is(a, "hold"))
-		return rst_hold(a);
 	else if (ctl_is(a, "release"))
 		rst_release();
-	else if (ctl_is(a, "nest"))
-		return rst_nest(a);
-	else if (ctl_is(a, "flushrace"))
-		return rst_flush_race(a);
-	else if (ctl_is(a, "storm"))
-		return rst_storm(a);
 	else
-		return -EOPNOTSUPP;
+		return ctl_run(a, channel_commands);
 	return 0;
 }
 
 static int command(const struct ctl_args *a)
 {
-	int ret = 0;
+	static const struct ctl_command commands[] = {
+		{ "open", rst_open },
+		{ "slowcpu", rst_slow_cpu },
+		{ "pin", pin },
+		{ .run = channel_command },
+	};
 
 	/* the readers need the lock while this one waits */
 	if (ctl_is(a, "stormwait"))
 		return rst_storm_wait();
 
-	mutex_lock(&rst.lock);
-	if (ctl_is(a, "open"))
-		ret = rst_open(a);
-	else if (ctl_is(a, "sweep"))
+	guard(mutex)(&rst.lock);
+	if (ctl_is(a, "sweep"))
 		rst_sweep();
-	else if (ctl_is(a, "slowcpu"))
-		ret = rst_slow_cpu(a);
 	else if (ctl_is(a, "ungrab"))
 		ungrab();
-	else if (ctl_is(a, "pin"))
-		ret = pin(a);
 	else if (ctl_is(a, "unpin"))
 		unpin();
 	else if (ctl_is(a, "null"))
-		ret = null_channel();
+		null_channel();
 	else
-		ret = channel_command(a);
-	mutex_unlock(&rst.lock);
-	return ret;
+		return ctl_run(a, commands);
+	return 0;
 }
 
 static void show_buf(struct seq_file *m, unsigned int cpu)
@@ -289,18 +269,9 @@ static int __init rst_init(void)
 		return ret;
 	ret = rst_hotplug_init();
 	if (ret)
-		goto out_write;
-	rst.dir = ctl_init();
-	if (IS_ERR(rst.dir)) {
-		ret = PTR_ERR(rst.dir);
-		goto out_hotplug;
-	}
-	return 0;
-
-out_hotplug:
-	rst_hotplug_exit();
-out_write:
-	rst_write_exit();
+		rst_write_exit();
+	else
+		rst.dir = ctl_init();
 	return ret;
 }
 module_init(rst_init);

@@ -18,6 +18,10 @@
 #include <linux/string.h>
 #include <linux/types.h>
 
+#if IS_ENABLED(CONFIG_RELAY_RUST)
+#include <linux/ferrotrace_relay.h>
+#endif
+
 #include "ctl.h"
 #include "record.h"
 
@@ -119,19 +123,13 @@ unsigned int rst_live(void);
 void rst_hold_here(enum rst_hold where);
 
 /* write.c */
-int rst_write(const struct ctl_args *a);
-int rst_wrap(const struct ctl_args *a);
-int rst_switch(const struct ctl_args *a);
+int rst_write_command(const struct ctl_args *a);
 u64 rst_lost(void);
-int rst_nest(const struct ctl_args *a);
 void rst_nest_stop(void);
 void rst_nest_at_start(void);
 unsigned int rst_nested(void);
 unsigned int rst_nested_ok(void);
-int rst_hold(const struct ctl_args *a);
 void rst_release(void);
-int rst_flush_race(const struct ctl_args *a);
-int rst_storm(const struct ctl_args *a);
 int rst_storm_wait(void);
 void rst_storm_stop(void);
 int rst_write_init(void);

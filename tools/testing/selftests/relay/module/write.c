@@ -19,11 +19,7 @@
 #include <trace/events/lock.h>
 
 #include "relay_selftest.h"
-#include "thread.h"
-
-#if IS_ENABLED(CONFIG_RELAY_RUST)
-#include <linux/ferrotrace_relay.h>
-#endif
+#include "threads.h"
 
 static const char * const fn_names[RST_NR_FNS] = {
 	[RST_WRITE] = "write",
@@ -260,7 +256,7 @@ void rst_nest_stop(void)
 	nest.start = false;
 }
 
-int rst_nest(const struct ctl_args *a)
+static int nest_command(const struct ctl_args *a)
 {
 	char queue[] = "arch_irq_work_raise";
 	const char *at = ctl_str(a, "at", "none");
@@ -340,7 +336,7 @@ static long interrupt_here(void *arg)
 }
 
 /* write cpu= len= count= fn=write|__write|reserve|try ctx=task|irq|nmi [vary=1] */
-int rst_write(const struct ctl_args *a)
+static int write_command(const struct ctl_args *a)
 {
 	struct request r = { .work = IRQ_WORK_INIT_HARD(write_irq) };
 	const char *ctx = ctl_str(a, "ctx", "task");
@@ -365,75 +361,53 @@ out:
 	return ret;
 }
 
-struct wrap_request {
+/* What is asked of a buffer, of any length, which may be -1. */
+struct length_request {
 	size_t len;
-	bool written;
+	size_t result;
 };
 
 static long wrap_here(void *arg)
 {
-	struct wrap_request *w = arg;
+	struct length_request *r = arg;
 	unsigned long flags;
 
 	lock_buffer(&flags);
 #if IS_ENABLED(CONFIG_RELAY_RUST)
-	w->written = relay_try_write(rst.chan, rst.cpu[0].scratch[RST_TASK], w->len);
+	r->result = relay_try_write(rst.chan, rst.cpu[0].scratch[RST_TASK], r->len);
 #else
 	/* relay_write() would copy so much */
-	w->written = relay_reserve(rst.chan, w->len);
+	r->result = !!relay_reserve(rst.chan, r->len);
 #endif
 	unlock_buffer(flags);
 	return 0;
 }
 
-/* wrap cpu= len=: make room for a record of any length, which may be -1 */
-int rst_wrap(const struct ctl_args *a)
-{
-	struct wrap_request w = {};
-	unsigned int cpu;
-	u64 len = 0;
-	int ret;
-
-	cpus_read_lock();
-	ret = parse_cpu(a, &cpu) ?: ctl_num(a, "len", &len);
-	w.len = len;
-	if (!ret)
-		ret = work_on_cpu(cpu, wrap_here, &w);
-	rst.result = w.written;
-	cpus_read_unlock();
-	return ret;
-}
-
-struct switch_request {
-	size_t len;
-	size_t ret;
-};
-
 static long switch_here(void *arg)
 {
-	struct switch_request *s = arg;
+	struct length_request *r = arg;
 	unsigned long flags;
 
 	lock_buffer(&flags);
-	s->ret = relay_switch_subbuf(*this_cpu_ptr(rst.chan->buf), s->len);
+	r->result = relay_switch_subbuf(*this_cpu_ptr(rst.chan->buf), r->len);
 	unlock_buffer(flags);
 	return 0;
 }
 
-/* switch cpu= len=: relay_switch_subbuf() called directly */
-int rst_switch(const struct ctl_args *a)
+/* wrap cpu= len=: make room for a record | switch cpu= len=: relay_switch_subbuf() called directly */
+static int length_command(const struct ctl_args *a)
 {
-	struct switch_request s = {};
+	struct length_request r = {};
 	unsigned int cpu;
 	u64 len = 0;
 	int ret;
 
 	cpus_read_lock();
 	ret = parse_cpu(a, &cpu) ?: ctl_num(a, "len", &len);
-	s.len = len;
+	r.len = len;
 	if (!ret)
-		ret = work_on_cpu(cpu, switch_here, &s);
-	rst.result = s.ret;
+		ret = work_on_cpu(cpu, ctl_is(a, "wrap") ? wrap_here : switch_here, &r);
+	rst.result = r.result;
 	cpus_read_unlock();
 	return ret;
 }
@@ -482,7 +456,7 @@ static int hold_where(const char *when)
  * write is inside of subbuf_start(), or where it wakes a poller, with interrupts off;
  * until "release", or for so long after the next command has come, which may wait for it.
  */
-int rst_hold(const struct ctl_args *a)
+static int hold_command(const struct ctl_args *a)
 {
 	int ret, where = hold_where(ctl_str(a, "when", "any"));
 	u64 ms = 0;
@@ -575,7 +549,7 @@ static void flush_race_watch(struct work_struct *work)
 	complete(&race->finished);
 }
 
-int rst_flush_race(const struct ctl_args *a)
+static int flush_race_command(const struct ctl_args *a)
 {
 	struct flush_race race = {};
 	unsigned int cpu;
@@ -605,15 +579,14 @@ int rst_flush_race(const struct ctl_args *a)
 /* The storm */
 
 struct writer {
-	struct task_struct *task;
 	struct hrtimer timer;
-	struct completion done;
 	struct request task_req;
 	struct request irq_req;
 	ktime_t period;
 };
 
 static struct writer writers[NR_CPUS];
+static struct cpu_threads threads;
 
 static void storm_write(struct request *r)
 {
@@ -664,8 +637,7 @@ static int storm_thread(void *arg)
 	}
 	if (w->irq_req.count)
 		hrtimer_cancel(&w->timer);
-	complete_all(&w->done);
-	return sleep_until_stopped();
+	return cpu_thread_ends(&threads, r->cpu);
 }
 
 /*
@@ -673,7 +645,7 @@ static int storm_thread(void *arg)
  * online CPU, but the one excepted, a thread writes count records while a timer
  * writes bursts in hard interrupt context until the thread has finished.
  */
-int rst_storm(const struct ctl_args *a)
+static int storm_command(const struct ctl_args *a)
 {
 	u64 burst = 0, period = 1000, except = U64_MAX;
 	struct request model = {};
@@ -704,19 +676,13 @@ int rst_storm(const struct ctl_args *a)
 		w->irq_req.ctx = RST_IRQ;
 		w->irq_req.count = burst;
 		w->period = us_to_ktime(period);
-		init_completion(&w->done);
 		hrtimer_setup(&w->timer, storm_timer, CLOCK_MONOTONIC,
 			      HRTIMER_MODE_REL_PINNED_HARD);
-		w->task = kthread_create_on_cpu(storm_thread, w, cpu, "rst/%u");
-		if (IS_ERR(w->task)) {
-			ret = PTR_ERR(w->task);
-			w->task = NULL;
+		ret = cpu_thread_create(&threads, cpu, storm_thread, w, "rst/%u");
+		if (ret)
 			break;
-		}
 	}
-	for_each_online_cpu(cpu)
-		if (writers[cpu].task)
-			wake_up_process(writers[cpu].task);
+	cpu_threads_wake(&threads);
 	cpus_read_unlock();
 	if (ret)
 		rst_storm_stop();
@@ -725,29 +691,29 @@ int rst_storm(const struct ctl_args *a)
 
 int rst_storm_wait(void)
 {
-	unsigned int cpu;
-	int ret = 0;
-
-	for_each_possible_cpu(cpu) {
-		if (!writers[cpu].task)
-			continue;
-		ret = wait_for_completion_interruptible(&writers[cpu].done);
-		if (ret)
-			break;
-	}
-	return ret;
+	return cpu_threads_wait(&threads);
 }
 
 void rst_storm_stop(void)
 {
-	unsigned int cpu;
+	cpu_threads_stop(&threads);
+}
 
-	for_each_possible_cpu(cpu) {
-		if (!writers[cpu].task)
-			continue;
-		kthread_stop(writers[cpu].task);
-		writers[cpu].task = NULL;
-	}
+/* All of them need an open channel. */
+int rst_write_command(const struct ctl_args *a)
+{
+	static const struct ctl_command commands[] = {
+		{ "write", write_command },
+		{ "wrap", length_command },
+		{ "switch", length_command },
+		{ "hold", hold_command },
+		{ "nest", nest_command },
+		{ "flushrace", flush_race_command },
+		{ "storm", storm_command },
+		{}
+	};
+
+	return ctl_run(a, commands);
 }
 
 int rst_write_init(void)

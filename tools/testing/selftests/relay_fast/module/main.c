@@ -88,6 +88,18 @@ static int null_channel(void)
 	return 0;
 }
 
+/* Those that need an open channel. */
+static const struct ctl_command channel_commands[] = {
+	{ "write", fst_write },
+	{ "hold", fst_hold },
+	{ "rounds", fst_rounds },
+	{ "nest", fst_nest },
+	{ "edges", fst_edges },
+	{ "exits", fst_exits },
+	{ "storm", fst_storm },
+	{}
+};
+
 static int channel_command(const struct ctl_args *a)
 {
 	if (!fst.chan)
@@ -96,50 +108,32 @@ static int channel_command(const struct ctl_args *a)
 		close();
 	else if (ctl_is(a, "forget"))
 		fst.chan = NULL;
-	else if (ctl_is(a, "write"))
-		return fst_write(a);
-	else if (ctl_is(a, "hold"))
-		return fst_hold(a);
 	else if (ctl_is(a, "release"))
 		fst_release();
-	else if (ctl_is(a, "rounds"))
-		return fst_rounds(a);
 	else if (ctl_is(a, "roundsend"))
 		return fst_rounds_wait();
-	else if (ctl_is(a, "nest"))
-		return fst_nest(a);
-	else if (ctl_is(a, "edges"))
-		return fst_edges(a);
-	else if (ctl_is(a, "exits"))
-		return fst_exits(a);
-	else if (ctl_is(a, "storm"))
-		return fst_storm(a);
 	else
-		return -EOPNOTSUPP;
+		return ctl_run(a, channel_commands);
 	return 0;
 }
 
 static int command(const struct ctl_args *a)
 {
-	int ret = 0;
-
 	/* the readers need the lock while this one waits */
 	if (ctl_is(a, "stormwait"))
 		return fst_storm_wait();
 
-	mutex_lock(&fst.lock);
-	if (ctl_is(a, "open")) {
-		ret = open(a);
-	} else if (ctl_is(a, "closeother")) {
+	guard(mutex)(&fst.lock);
+	if (ctl_is(a, "open"))
+		return open(a);
+	if (ctl_is(a, "closeother")) {
 		relay_fast_close(fst.other);
 		fst.other = NULL;
-	} else if (ctl_is(a, "null")) {
-		ret = null_channel();
-	} else {
-		ret = channel_command(a);
+		return 0;
 	}
-	mutex_unlock(&fst.lock);
-	return ret;
+	if (ctl_is(a, "null"))
+		return null_channel();
+	return channel_command(a);
 }
 
 static void show_lane(struct seq_file *m, unsigned int cpu, unsigned int ctx)
@@ -202,14 +196,8 @@ static int __init fst_init(void)
 	if (ret)
 		goto out_storm;
 	fst.dir = ctl_init();
-	if (IS_ERR(fst.dir)) {
-		ret = PTR_ERR(fst.dir);
-		goto out_slow;
-	}
 	return 0;
 
-out_slow:
-	fst_slow_exit();
 out_storm:
 	fst_storm_exit();
 out_write:

@@ -16,16 +16,15 @@
 #include <asm/nmi.h>
 
 #include "selftest.h"
-#include "thread.h"
+#include "threads.h"
 
 struct writer {
-	struct task_struct *task;
 	struct hrtimer soft;
 	struct hrtimer hard;
-	struct completion done;
 };
 
 static struct writer writers[NR_CPUS];
+static struct cpu_threads threads;
 static u64 duration_ms, period_us, burst;
 static atomic_t nmis_sent[NR_CPUS], nmis_seen[NR_CPUS];
 static bool nmis;
@@ -116,8 +115,7 @@ static int storm_thread(void *arg)
 	}
 	hrtimer_cancel(&w->hard);
 	hrtimer_cancel(&w->soft);
-	complete_all(&w->done);
-	return sleep_until_stopped();
+	return cpu_thread_ends(&threads, w - writers);
 }
 
 /* storm ms= [period=MICROSECONDS] [burst=] [except=CPU]: on every online CPU, but the one excepted */
@@ -145,19 +143,13 @@ int fst_storm(const struct ctl_args *a)
 
 		if (cpu == except)
 			continue;
-		init_completion(&w->done);
 		hrtimer_setup(&w->soft, soft_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_SOFT);
 		hrtimer_setup(&w->hard, hard_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-		w->task = kthread_create_on_cpu(storm_thread, w, cpu, "fst/%u");
-		if (IS_ERR(w->task)) {
-			ret = PTR_ERR(w->task);
-			w->task = NULL;
+		ret = cpu_thread_create(&threads, cpu, storm_thread, w, "fst/%u");
+		if (ret)
 			break;
-		}
 	}
-	for_each_online_cpu(cpu)
-		if (writers[cpu].task)
-			wake_up_process(writers[cpu].task);
+	cpu_threads_wake(&threads);
 	cpus_read_unlock();
 	if (ret)
 		fst_storm_stop();
@@ -177,32 +169,18 @@ static void wait_for_nmis(void)
 /* stormwait: until all threads have finished, and all NMIs have come */
 int fst_storm_wait(void)
 {
-	unsigned int cpu;
-	int ret = 0;
+	int ret = cpu_threads_wait(&threads);
 
-	for_each_possible_cpu(cpu) {
-		if (!writers[cpu].task)
-			continue;
-		ret = wait_for_completion_interruptible(&writers[cpu].done);
-		if (ret)
-			return ret;
-	}
-	wait_for_nmis();
-	return 0;
+	if (!ret)
+		wait_for_nmis();
+	return ret;
 }
 
 void fst_storm_stop(void)
 {
-	unsigned int cpu;
-
 	if (!nmis)
 		return;
-	for_each_possible_cpu(cpu) {
-		if (!writers[cpu].task)
-			continue;
-		kthread_stop(writers[cpu].task);
-		writers[cpu].task = NULL;
-	}
+	cpu_threads_stop(&threads);
 	/* those that are on their way must not find the channel closed */
 	wait_for_nmis();
 	WRITE_ONCE(nmis, false);
