@@ -29,8 +29,6 @@ FIXTURE_TEARDOWN(app)
 	control(APP, "create", "0");
 }
 
-#define CTL(...)	ASSERT_EQ(0, ctl(__VA_ARGS__))
-
 /* A channel and its reader, with three messages in it. */
 static bool takes(struct reader *r)
 {

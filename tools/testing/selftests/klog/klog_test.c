@@ -20,8 +20,6 @@ FIXTURE_TEARDOWN(klog)
 	ctl("unregister");
 }
 
-#define CTL(...)	ASSERT_EQ(0, ctl(__VA_ARGS__))
-
 static const char * const contexts[] = { "process", "softirq", "irq", "NMI" };
 
 static bool have(unsigned int context)

@@ -15,4 +15,7 @@
 #undef TEST_F_TIMEOUT
 #define TEST_F_TIMEOUT(fixture, test, seconds) __TEST_F_IMPL(fixture, test, -1, PATIENCE * (seconds))
 
+/* A command that has to succeed. */
+#define CTL(...)	ASSERT_EQ(0, ctl(__VA_ARGS__))
+
 #endif

@@ -44,36 +44,98 @@ bool file_exists(const char *fmt, ...)
 	return access(path, F_OK) == 0;
 }
 
-int ctl(const char *fmt, ...)
+static int command(const char *fmt, va_list ap)
 {
 	char line[1024];
+	int len = vsnprintf(line, sizeof(line), fmt, ap);
+
+	return write_text(CLIENT_DIR "/ctl", line, len);
+}
+
+int ctl(const char *fmt, ...)
+{
 	va_list ap;
-	int len;
+	int ret;
 
 	va_start(ap, fmt);
-	len = vsnprintf(line, sizeof(line), fmt, ap);
+	ret = command(fmt, ap);
 	va_end(ap);
-	return write_text(CLIENT_DIR "/ctl", line, len);
+	return ret;
+}
+
+/* The state at one time: a line "KEY VALUE" for each. */
+struct snapshot {
+	char text[32768];
+};
+
+static bool take_snapshot(struct snapshot *s)
+{
+	ssize_t len = read_file(CLIENT_DIR "/info", s->text, sizeof(s->text) - 1);
+
+	if (len < 0)
+		return false;
+	s->text[len] = '\0';
+	return true;
+}
+
+static long long value_in(const struct snapshot *s, const char *key, size_t keylen)
+{
+	for (const char *line = s->text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, keylen) && line[keylen] == ' ')
+			return strtoll(line + keylen + 1, NULL, 10);
+	}
+	return INFO_NONE;
 }
 
 long long info(const char *fmt, ...)
 {
-	char key[64], text[32768], *line, *rest = text;
+	struct snapshot now;
+	char key[64];
 	size_t keylen;
 	va_list ap;
-	ssize_t len;
 
 	va_start(ap, fmt);
 	keylen = vsnprintf(key, sizeof(key), fmt, ap);
 	va_end(ap);
-	len = read_file(CLIENT_DIR "/info", text, sizeof(text) - 1);
-	if (len < 0)
-		return INFO_NONE;
-	text[len] = '\0';
-	while ((line = strsep(&rest, "\n")))
-		if (!strncmp(line, key, keylen) && line[keylen] == ' ')
-			return strtoll(line + keylen + 1, NULL, 10);
-	return INFO_NONE;
+	return take_snapshot(&now) ? value_in(&now, key, keylen) : INFO_NONE;
+}
+
+bool state(const char *fmt, ...)
+{
+	struct snapshot now;
+	char wanted[1024], *one, *rest = wanted;
+	bool same = true;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(wanted, sizeof(wanted), fmt, ap);
+	va_end(ap);
+	if (!take_snapshot(&now))
+		return false;
+	while ((one = strsep(&rest, " "))) {
+		size_t keylen = strcspn(one, "=");
+		long long value = value_in(&now, one, keylen);
+
+		if (!one[keylen])
+			abort();
+		if (value == strtoll(one + keylen + 1, NULL, 10))
+			continue;
+		fprintf(stderr, "# not %s: %lld\n", one, value);
+		same = false;
+	}
+	return same;
+}
+
+long long result_of(const char *fmt, ...)
+{
+	va_list ap;
+	int ret;
+
+	va_start(ap, fmt);
+	ret = command(fmt, ap);
+	va_end(ap);
+	return ret ?: info("result");
 }
 
 void bytes_free(struct bytes *b)

@@ -42,6 +42,12 @@ int ctl(const char *fmt, ...) __printf(1, 2);
 #define INFO_NONE	(-1000000LL)
 long long info(const char *fmt, ...) __printf(1, 2);
 
+/* Whether the client's state is as in "KEY=VALUE KEY=VALUE ..."; says what is not. */
+bool state(const char *fmt, ...) __printf(1, 2);
+
+/* A command to the client, and what it came to: the value of "result", or a negative errno. */
+long long result_of(const char *fmt, ...) __printf(1, 2);
+
 /* Bytes that a reader has to see. */
 struct bytes {
 	uint8_t *data;

@@ -38,18 +38,68 @@ void bytes_records(struct bytes *b, unsigned int cpu, unsigned int seq,
 		bytes_record(b, cpu, RST_TASK, seq + i, len);
 }
 
-bool cpu_reads(unsigned int cpu, const struct bytes *want)
+/* @step bytes at a time */
+static bool reads(int fd, size_t step, const struct bytes *want)
 {
 	struct bytes got = {};
-	int fd = open_cpu(cpu);
-	bool equal;
+	bool equal = read_all(fd, &got, step) == 0 && bytes_equal(&got, want);
 
-	if (fd < 0)
-		return false;
-	equal = read_all(fd, &got, 65536) == 0 && bytes_equal(&got, want);
-	close(fd);
 	bytes_free(&got);
 	return equal;
+}
+
+bool reads_records(int fd, size_t step, unsigned int cpu, unsigned int seq, unsigned int len,
+		   unsigned int count)
+{
+	struct bytes want = {};
+	bool equal;
+
+	bytes_records(&want, cpu, seq, len, count);
+	equal = reads(fd, step, &want);
+	bytes_free(&want);
+	return equal;
+}
+
+bool cpu_reads(unsigned int cpu, const struct bytes *want)
+{
+	int fd = open_cpu(cpu);
+	bool equal = fd >= 0 && reads(fd, 65536, want);
+
+	close(fd);
+	return equal;
+}
+
+bool cpu_reads_records(unsigned int cpu, unsigned int seq, unsigned int len, unsigned int count)
+{
+	int fd = open_cpu(cpu);
+	bool equal = fd >= 0 && reads_records(fd, 65536, cpu, seq, len, count);
+
+	close(fd);
+	return equal;
+}
+
+bool write_random(struct random_writer *w)
+{
+	unsigned int len, count;
+
+	w->state = w->state * 1103515245 + 12345;
+	len = 1 + (w->state >> 8) % (w->subbuf / 3);
+	count = 1 + (w->state >> 20) % 2;
+	if (result_of("write cpu=0 len=%u count=%u", len, count) != count) {
+		fprintf(stderr, "# record %u or the one after it was lost\n", w->seq);
+		return false;
+	}
+	bytes_records(&w->written, 0, w->seq, len, count);
+	w->seq += count;
+	return (w->state >> 12) % 7 || !ctl("flush");
+}
+
+int open_to_hold(const char *how, unsigned int count)
+{
+	if (pin_to(0) || ctl("open subbuf=4096 n=4 %s", how) ||
+	    result_of("write cpu=1 len=1024 count=%u", count) != count)
+		return -1;
+	return open_cpu(1);
 }
 
 static char thread_state(pid_t tid)
@@ -151,8 +201,9 @@ static void *wait_here(void *arg)
 	return NULL;
 }
 
-void start_waiter(struct waiter *w)
+void start_waiter(struct waiter *w, int fd)
 {
+	w->fd = fd;
 	if (!w->timeout)
 		w->timeout = LONG_MS;
 	pthread_create(&w->thread, NULL, wait_here, w);

@@ -26,6 +26,28 @@ void bytes_records(struct bytes *b, unsigned int cpu, unsigned int seq,
 
 /* The whole file CPU @cpu against @want. */
 bool cpu_reads(unsigned int cpu, const struct bytes *want);
+/* The same, against those records of that CPU. */
+bool cpu_reads_records(unsigned int cpu, unsigned int seq, unsigned int len, unsigned int count);
+/* What is left of a file, read @step bytes at a time, against those records. */
+bool reads_records(int fd, size_t step, unsigned int cpu, unsigned int seq, unsigned int len,
+		   unsigned int count);
+
+/* A writer of CPU 0 that writes records of all lengths, which are in @written too, and flushes now and then. */
+struct random_writer {
+	unsigned int subbuf;
+	unsigned int state;
+	unsigned int seq;
+	struct bytes written;
+};
+
+/* One or two records. False if there was no room for them. */
+bool write_random(struct random_writer *w);
+
+/*
+ * From CPU 0, opens a channel in which CPU 1 has written @count records of 1024 bytes from the first on, and may be
+ * held with the next one; CPU 1's file.
+ */
+int open_to_hold(const char *how, unsigned int count);
 
 /*
  * A CPU goes down while a channel is opened, which makes the directory @dir and
@@ -48,8 +70,8 @@ struct waiter {
 
 int poll_for(int fd, int ms);
 int poll_now(int fd);
-/* Until it is asleep. */
-void start_waiter(struct waiter *w);
+/* Until it is asleep on that file. */
+void start_waiter(struct waiter *w, int fd);
 /* Whether it still is, after it had time to wake up. */
 bool sleeps_on(struct waiter *w);
 /* The events that it was woken by, 0 if that was the time. */

@@ -20,8 +20,6 @@ static long long size_of(unsigned int cpu)
 
 TEST_F(early, what_was_written_before_is_in_the_files)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=8 noname=1 early=1");
 	CTL("write cpu=1 len=1000 count=10");
 	ASSERT_EQ(-ENOENT, open_cpu(1));
@@ -30,39 +28,31 @@ TEST_F(early, what_was_written_before_is_in_the_files)
 	ASSERT_EQ(0, size_of(0));
 	CTL("write cpu=1 len=1000 count=5");
 	ASSERT_EQ(12000, size_of(1));
-	bytes_records(&want, 1, 0, 1000, 15);
-	ASSERT_TRUE(cpu_reads(1, &want));
+	ASSERT_TRUE(cpu_reads_records(1, 0, 1000, 15));
 	CTL("close");
-	ASSERT_EQ(0, info("live"));
-	ASSERT_EQ(0, info("bad_removes"));
+	ASSERT_TRUE(state("live=0 bad_removes=0"));
 	ASSERT_EQ(-ENOENT, open_cpu(1));
 }
 
 TEST_F(early, a_cpu_that_has_gone)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4 noname=1 early=1");
 	CTL("write cpu=3 len=1000 count=10");
 	ASSERT_EQ(0, set_cpu_online(CPU, false));
 	CTL("latesetup");
 	ASSERT_EQ(8000, size_of(CPU));
-	bytes_records(&want, CPU, 0, 1000, 10);
-	ASSERT_TRUE(cpu_reads(CPU, &want));
+	ASSERT_TRUE(cpu_reads_records(CPU, 0, 1000, 10));
 }
 
 TEST_F(early, a_cpu_that_comes_later)
 {
-	struct bytes want = {};
-
 	ASSERT_EQ(0, set_cpu_online(CPU, false));
 	CTL("open subbuf=4096 n=4 noname=1 early=1");
 	CTL("latesetup");
 	ASSERT_EQ(-ENOENT, open_cpu(CPU));
 	ASSERT_EQ(0, set_cpu_online(CPU, true));
 	CTL("write cpu=3 len=1000 count=10");
-	bytes_records(&want, CPU, 0, 1000, 10);
-	ASSERT_TRUE(cpu_reads(CPU, &want));
+	ASSERT_TRUE(cpu_reads_records(CPU, 0, 1000, 10));
 }
 
 TEST_F(early, global)
@@ -94,19 +84,15 @@ TEST_F(early, a_channel_with_files_keeps_them)
 
 TEST_F(early, a_failure_changes_nothing)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4 noname=1 early=1");
 	CTL("write cpu=1 len=1000 count=10");
 	ASSERT_EQ(-ENOSPC, ctl("latesetup fail=2 failerr=1"));
-	ASSERT_EQ(0, info("live"));
-	ASSERT_EQ(0, info("bad_removes"));
+	ASSERT_TRUE(state("live=0 bad_removes=0"));
 	ASSERT_EQ(-ENOENT, open_cpu(0));
 	ASSERT_EQ(-EINVAL, ctl("latesetup fail=2"));
 	ASSERT_EQ(0, info("live"));
 	CTL("latesetup");
-	bytes_records(&want, 1, 0, 1000, 10);
-	ASSERT_TRUE(cpu_reads(1, &want));
+	ASSERT_TRUE(cpu_reads_records(1, 0, 1000, 10));
 }
 
 /* The size is that of what has been written, also while all CPUs write. */

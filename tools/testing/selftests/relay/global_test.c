@@ -9,13 +9,11 @@ RELAY_FIXTURE(global);
 TEST_F(global, one_file)
 {
 	CTL("open subbuf=4096 n=4 global=1");
-	ASSERT_EQ(1, info("creates"));
-	ASSERT_EQ(1, info("is_global"));
+	ASSERT_TRUE(state("creates=1 is_global=1"));
 	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu0"));
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu1"));
 	CTL("close");
-	ASSERT_EQ(1, info("removes"));
-	ASSERT_EQ(0, info("live"));
+	ASSERT_TRUE(state("removes=1 live=0"));
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu0"));
 }
 
@@ -27,8 +25,7 @@ TEST_F(global, writes_of_every_cpu_in_order)
 	CTL("open subbuf=4096 n=4 global=1");
 	for (round = 0; round < 3; round++) {
 		for (cpu = 0; cpu < ncpus; cpu++) {
-			CTL("write cpu=%u len=500", cpu);
-			ASSERT_EQ(1, info("result"));
+			ASSERT_EQ(1, result_of("write cpu=%u len=500", cpu));
 			bytes_records(&want, cpu, round, 500, 1);
 		}
 	}
@@ -64,26 +61,22 @@ TEST_F(global, interrupt_and_task)
 TEST_F(global, subbuf_start_once)
 {
 	CTL("open subbuf=4096 n=4 global=1 mode=nooverwrite");
-	ASSERT_EQ(1, info("starts"));
-	ASSERT_EQ(1, info("first_starts"));
+	ASSERT_TRUE(state("starts=1 first_starts=1"));
 }
 
 TEST_F(global, drops_when_full)
 {
 	CTL("open subbuf=4096 n=2 global=1");
 	CTL("write cpu=1 len=4096 count=1");
-	CTL("write cpu=2 len=4096 count=4");
-	ASSERT_EQ(1, info("result"));
-	CTL("stats flags=1");
-	ASSERT_EQ(3, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=2 len=4096 count=4"));
+	ASSERT_EQ(3, result_of("stats flags=1"));
 }
 
 TEST_F(global, stats_big)
 {
 	CTL("open subbuf=4096 n=2 global=1");
 	CTL("write cpu=2 len=5000 count=4");
-	CTL("stats flags=2");
-	ASSERT_EQ(4, info("result"));
+	ASSERT_EQ(4, result_of("stats flags=2"));
 }
 
 TEST_F(global, flush_once)
@@ -91,8 +84,7 @@ TEST_F(global, flush_once)
 	CTL("open subbuf=4096 n=4 global=1");
 	CTL("write cpu=1 len=100");
 	CTL("flush");
-	ASSERT_EQ(1, info("cpu0.produced"));
-	ASSERT_EQ(3996, info("cpu0.padding0"));
+	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=3996"));
 }
 
 TEST_F(global, reset)
@@ -100,9 +92,7 @@ TEST_F(global, reset)
 	CTL("open subbuf=4096 n=4 global=1 mode=nooverwrite");
 	CTL("write cpu=1 len=4096 count=3");
 	CTL("reset");
-	ASSERT_EQ(0, info("cpu0.produced"));
-	ASSERT_EQ(0, info("cpu0.offset"));
-	ASSERT_EQ(2, info("first_starts"));
+	ASSERT_TRUE(state("cpu0.produced=0 cpu0.offset=0 first_starts=2"));
 }
 
 TEST_F(global, consumed_through_any_cpu)
@@ -134,10 +124,8 @@ TEST_F(global, mapped)
 TEST_F(global, without_a_name)
 {
 	CTL("open subbuf=4096 n=4 global=1 noname=1");
-	ASSERT_EQ(1, info("creates"));
-	ASSERT_EQ(1, info("null_names"));
-	CTL("write cpu=2 len=100");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_TRUE(state("creates=1 null_names=1"));
+	ASSERT_EQ(1, result_of("write cpu=2 len=100"));
 	ASSERT_EQ(100, info("cpu0.offset"));
 	CTL("close");
 	ASSERT_EQ(1, info("removes"));
@@ -146,9 +134,7 @@ TEST_F(global, without_a_name)
 TEST_F(global, create_fails)
 {
 	ASSERT_EQ(-ENOMEM, ctl("open subbuf=4096 n=4 global=1 fail=0"));
-	ASSERT_EQ(1, info("creates"));
-	ASSERT_EQ(0, info("removes"));
-	ASSERT_EQ(0, info("live"));
+	ASSERT_TRUE(state("creates=1 removes=0 live=0"));
 }
 
 /*
@@ -169,10 +155,8 @@ TEST_F(global, writers_of_two_cpus_take_turns)
 	struct bytes want = {};
 
 	HELD_SWITCH;
-	CTL("write cpu=0 len=1024 fn=try");
-	ASSERT_EQ(1, info("result"));
-	CTL("release");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=1024 fn=try"));
+	ASSERT_EQ(1, result_of("release"));
 	bytes_records(&want, 1, 0, 1024, 5);
 	bytes_records(&want, 0, 0, 1024, 1);
 	ASSERT_TRUE(cpu_reads(0, &want));
@@ -185,8 +169,7 @@ TEST_F(global, a_tracer_of_the_lock_writes)
 
 	HELD_SWITCH;
 	CTL("nest at=lock len=64");
-	CTL("write cpu=0 len=1024 fn=try");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=1024 fn=try"));
 	CTL("nest at=none");
 	CTL("release");
 	ASSERT_EQ(info("nested") - info("nested_ok"), info("lost"));
@@ -202,11 +185,8 @@ TEST_F(global, flush_waits_for_a_writer)
 
 	HELD_SWITCH;
 	CTL("flush");
-	CTL("release");
-	ASSERT_EQ(1, info("result"));
-	ASSERT_EQ(2, info("cpu0.produced"));
-	ASSERT_EQ(0, info("cpu0.padding0"));
-	ASSERT_EQ(3072, info("cpu0.padding1"));
+	ASSERT_EQ(1, result_of("release"));
+	ASSERT_TRUE(state("cpu0.produced=2 cpu0.padding0=0 cpu0.padding1=3072"));
 	bytes_records(&want, 1, 0, 1024, 5);
 	ASSERT_TRUE(cpu_reads(0, &want));
 }
@@ -216,12 +196,10 @@ TEST_F(global, an_nmi_does_not_wait_and_is_counted)
 	struct bytes want = {};
 
 	HELD_SWITCH;
-	CTL("write cpu=0 len=1024 fn=try ctx=nmi");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=1024 fn=try ctx=nmi"));
 	ASSERT_EQ(1, info("lost"));
 	CTL("release");
-	CTL("write cpu=0 len=1024 fn=try ctx=nmi");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=1024 fn=try ctx=nmi"));
 	ASSERT_EQ(1, info("lost"));
 	bytes_records(&want, 1, 0, 1024, 5);
 	bytes_records(&want, 0, 1, 1024, 1);

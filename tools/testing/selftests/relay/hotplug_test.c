@@ -10,37 +10,28 @@ RELAY_CPU_FIXTURE(hotplug);
 
 TEST_F(hotplug, new_cpu_gets_a_buffer)
 {
-	struct bytes want = {};
-
 	OFFLINE();
 	CTL("open subbuf=4096 n=4 mode=nooverwrite");
-	ASSERT_EQ(3, info("creates"));
-	ASSERT_EQ(0, info("cpu3.buf"));
+	ASSERT_TRUE(state("creates=3 cpu3.buf=0"));
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu3"));
 	ONLINE();
 	ASSERT_EQ(4, info("creates"));
 	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu3"));
 	ASSERT_EQ(CPU, info("cpu3.bufcpu"));
 	ASSERT_EQ(4, info("first_starts"));
-	CTL("write cpu=3 len=1000 count=9");
-	ASSERT_EQ(9, info("result"));
-	bytes_records(&want, CPU, 0, 1000, 9);
-	ASSERT_TRUE(cpu_reads(CPU, &want));
+	ASSERT_EQ(9, result_of("write cpu=3 len=1000 count=9"));
+	ASSERT_TRUE(cpu_reads_records(CPU, 0, 1000, 9));
 	CTL("close");
-	ASSERT_EQ(4, info("removes"));
-	ASSERT_EQ(0, info("live"));
+	ASSERT_TRUE(state("removes=4 live=0"));
 }
 
 TEST_F(hotplug, offline_cpu_stays_readable)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=3 len=1000 count=9");
 	OFFLINE();
 	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu3"));
-	bytes_records(&want, CPU, 0, 1000, 9);
-	ASSERT_TRUE(cpu_reads(CPU, &want));
+	ASSERT_TRUE(cpu_reads_records(CPU, 0, 1000, 9));
 }
 
 TEST_F(hotplug, offline_cpu_stays_mapped)
@@ -58,19 +49,13 @@ TEST_F(hotplug, offline_cpu_stays_mapped)
 
 TEST_F(hotplug, cpu_that_comes_back_goes_on)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4 mode=nooverwrite");
 	CTL("write cpu=3 len=1000 count=3");
 	OFFLINE();
 	ONLINE();
-	ASSERT_EQ(4, info("creates"));
-	ASSERT_EQ(1, info("cpu3.buf"));
-	ASSERT_EQ(4, info("first_starts"));
-	CTL("write cpu=3 len=1000 count=3");
-	ASSERT_EQ(3, info("result"));
-	bytes_records(&want, CPU, 0, 1000, 6);
-	ASSERT_TRUE(cpu_reads(CPU, &want));
+	ASSERT_TRUE(state("creates=4 cpu3.buf=1 first_starts=4"));
+	ASSERT_EQ(3, result_of("write cpu=3 len=1000 count=3"));
+	ASSERT_TRUE(cpu_reads_records(CPU, 0, 1000, 6));
 }
 
 TEST_F(hotplug, stats_count_offline_cpus)
@@ -80,10 +65,8 @@ TEST_F(hotplug, stats_count_offline_cpus)
 	CTL("write cpu=3 len=5000 count=4");
 	CTL("write cpu=0 len=5000 count=1");
 	OFFLINE();
-	CTL("stats flags=1");
-	ASSERT_EQ(3, info("result"));
-	CTL("stats flags=2");
-	ASSERT_EQ(5, info("result"));
+	ASSERT_EQ(3, result_of("stats flags=1"));
+	ASSERT_EQ(5, result_of("stats flags=2"));
 }
 
 TEST_F(hotplug, flush_reaches_offline_cpus)
@@ -92,8 +75,7 @@ TEST_F(hotplug, flush_reaches_offline_cpus)
 	CTL("write cpu=3 len=100");
 	OFFLINE();
 	CTL("flush");
-	ASSERT_EQ(1, info("cpu3.produced"));
-	ASSERT_EQ(3996, info("cpu3.padding0"));
+	ASSERT_TRUE(state("cpu3.produced=1 cpu3.padding0=3996"));
 }
 
 TEST_F(hotplug, reset_reaches_offline_cpus)
@@ -102,8 +84,7 @@ TEST_F(hotplug, reset_reaches_offline_cpus)
 	CTL("write cpu=3 len=4096 count=3");
 	OFFLINE();
 	CTL("reset");
-	ASSERT_EQ(0, info("cpu3.produced"));
-	ASSERT_EQ(0, info("cpu3.offset"));
+	ASSERT_TRUE(state("cpu3.produced=0 cpu3.offset=0"));
 }
 
 TEST_F(hotplug, consumed_of_an_offline_cpu)
@@ -120,8 +101,7 @@ TEST_F(hotplug, close_reaches_offline_cpus)
 	CTL("open subbuf=4096 n=4");
 	OFFLINE();
 	CTL("close");
-	ASSERT_EQ(4, info("removes"));
-	ASSERT_EQ(0, info("live"));
+	ASSERT_TRUE(state("removes=4 live=0"));
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu3"));
 }
 
@@ -138,28 +118,22 @@ TEST_F(hotplug, failing_create_keeps_the_cpu_offline)
 	CTL("open subbuf=4096 n=4 fail=3");
 	ASSERT_EQ(-ENOMEM, set_cpu_online(CPU, true));
 	ASSERT_EQ(3, online_cpus());
-	ASSERT_EQ(0, info("cpu3.buf"));
-	ASSERT_EQ(3, info("live"));
+	ASSERT_TRUE(state("cpu3.buf=0 live=3"));
 }
 
 TEST_F(hotplug, failing_create_spares_cpu0)
 {
-	struct bytes want = {};
-
 	OFFLINE();
 	CTL("open subbuf=4096 n=4 fail=3");
 	ASSERT_EQ(-ENOMEM, set_cpu_online(CPU, true));
 	/* a write would dereference it */
 	ASSERT_EQ(1, info("cpu0.buf"));
 	CTL("write cpu=0 len=100");
-	bytes_records(&want, 0, 0, 100, 1);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 100, 1));
 }
 
 TEST_F(hotplug, second_try_after_a_failing_create)
 {
-	struct bytes want = {};
-
 	OFFLINE();
 	CTL("open subbuf=4096 n=4 fail=3");
 	ASSERT_EQ(-ENOMEM, set_cpu_online(CPU, true));
@@ -167,8 +141,7 @@ TEST_F(hotplug, second_try_after_a_failing_create)
 	ONLINE();
 	ASSERT_EQ(5, info("creates"));
 	CTL("write cpu=3 len=100");
-	bytes_records(&want, CPU, 0, 100, 1);
-	ASSERT_TRUE(cpu_reads(CPU, &want));
+	ASSERT_TRUE(cpu_reads_records(CPU, 0, 100, 1));
 }
 
 static void *bring_up(void *ret)
@@ -180,7 +153,6 @@ static void *bring_up(void *ret)
 /* After relay has prepared for the CPU, before the CPU counts as online. */
 TEST_F(hotplug, open_while_a_cpu_comes_up)
 {
-	struct bytes want = {};
 	pthread_t thread;
 	int ret = -1;
 
@@ -195,8 +167,7 @@ TEST_F(hotplug, open_while_a_cpu_comes_up)
 	/* a write would dereference it */
 	ASSERT_EQ(1, info("cpu3.buf"));
 	CTL("write cpu=3 len=100");
-	bytes_records(&want, CPU, 0, 100, 1);
-	ASSERT_TRUE(cpu_reads(CPU, &want));
+	ASSERT_TRUE(cpu_reads_records(CPU, 0, 100, 1));
 }
 
 TEST_F(hotplug, global_buffer_takes_new_cpus)
@@ -208,8 +179,7 @@ TEST_F(hotplug, global_buffer_takes_new_cpus)
 	ONLINE();
 	ASSERT_EQ(1, info("creates"));
 	CTL("write cpu=0 len=100");
-	CTL("write cpu=3 len=100");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=3 len=100"));
 	bytes_records(&want, 0, 0, 100, 1);
 	bytes_records(&want, CPU, 0, 100, 1);
 	ASSERT_TRUE(cpu_reads(0, &want));

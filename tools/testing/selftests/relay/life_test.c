@@ -16,14 +16,15 @@ static uint8_t *map_fd(int fd, size_t len)
 
 static bool still_reads(int fd)
 {
-	struct bytes want = {}, got = {};
-	bool equal;
+	return reads_records(fd, 700, 0, 0, 1000, 10);
+}
 
-	bytes_records(&want, 0, 0, 1000, 10);
-	equal = read_all(fd, &got, 700) == 0 && bytes_equal(&got, &want);
-	bytes_free(&want);
-	bytes_free(&got);
-	return equal;
+/* The file of CPU 0 in a new channel, with ten records in it. */
+static int filled(const char *how)
+{
+	if (ctl("open subbuf=4096 n=4 %s", how) || ctl("write cpu=0 len=1000 count=10"))
+		return -1;
+	return open_cpu(0);
 }
 
 static bool still_holds(const uint8_t *map)
@@ -41,11 +42,8 @@ static bool still_holds(const uint8_t *map)
 
 TEST_F(life, data_readable_after_close)
 {
-	int fd;
+	int fd = filled("");
 
-	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
 	CTL("close");
 	ASSERT_TRUE(still_reads(fd));
 }
@@ -83,12 +81,9 @@ TEST_F(life, close_in_the_middle_of_reading)
 {
 	struct bytes want = {}, got = {};
 	uint8_t part[1500];
-	int fd;
+	int fd = filled("");
 
-	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=10");
 	bytes_records(&want, 0, 0, 1000, 10);
-	fd = open_cpu(0);
 	ASSERT_EQ(1500, read(fd, part, sizeof(part)));
 	bytes_add(&got, part, sizeof(part));
 	CTL("close");
@@ -97,44 +92,37 @@ TEST_F(life, close_in_the_middle_of_reading)
 }
 
 /* CPU 0's buffer with ten records, mapped by a file that is closed. */
-static uint8_t *filled_and_mapped(const char *file)
+static uint8_t *filled_and_mapped(const char *how)
 {
-	uint8_t *p;
-	int fd;
+	int fd = filled(how);
+	uint8_t *p = map_fd(fd, 16384);
 
-	if (ctl("open subbuf=4096 n=4 file=%s", file) || ctl("write cpu=0 len=1000 count=10"))
-		return MAP_FAILED;
-	fd = open_cpu(0);
-	p = map_fd(fd, 16384);
 	close(fd);
 	return p;
 }
 
-static bool holds_after_close(const char *file)
+static bool holds_after_close(const char *how)
 {
-	uint8_t *p = filled_and_mapped(file);
+	uint8_t *p = filled_and_mapped(how);
 
 	return p != MAP_FAILED && !ctl("close") && still_holds(p) && !munmap(p, 16384);
 }
 
 TEST_F(life, mapping_after_close)
 {
-	ASSERT_TRUE(holds_after_close("unsafe"));
+	ASSERT_TRUE(holds_after_close("file=unsafe"));
 }
 
 TEST_F(life, mapping_after_close_plain_file)
 {
-	ASSERT_TRUE(holds_after_close("plain"));
+	ASSERT_TRUE(holds_after_close("file=plain"));
 }
 
 TEST_F(life, mapped_after_close_by_open_file)
 {
+	int fd = filled("");
 	uint8_t *p;
-	int fd;
 
-	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
 	CTL("close");
 	p = map_fd(fd, 16384);
 	ASSERT_NE(MAP_FAILED, p);
@@ -143,18 +131,13 @@ TEST_F(life, mapped_after_close_by_open_file)
 
 TEST_F(life, reopened_channel_is_another)
 {
-	struct bytes want = {};
-	int fd;
+	int fd = filled("");
 
-	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
 	CTL("close");
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=500 count=2");
 	ASSERT_TRUE(still_reads(fd));
-	bytes_records(&want, 0, 0, 500, 2);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 500, 2));
 }
 
 static bool directory_goes_first(const char *file)
@@ -199,11 +182,8 @@ TEST_F(life, rmmod_closes_the_channel)
 
 TEST_F(life, rmmod_of_the_client_with_a_file_open)
 {
-	int fd;
+	int fd = filled("mode=nooverwrite");
 
-	CTL("open subbuf=4096 n=4 mode=nooverwrite");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, module_unload("relay_selftest"));
 	ASSERT_TRUE(still_reads(fd));
@@ -212,7 +192,7 @@ TEST_F(life, rmmod_of_the_client_with_a_file_open)
 
 TEST_F(life, rmmod_of_the_client_with_a_mapping)
 {
-	uint8_t *p = filled_and_mapped("unsafe mode=nooverwrite");
+	uint8_t *p = filled_and_mapped("mode=nooverwrite");
 
 	ASSERT_NE(MAP_FAILED, p);
 	ASSERT_EQ(0, module_unload("relay_selftest"));
@@ -238,9 +218,7 @@ TEST_F(life, engine_stays_while_a_file_is_open)
 
 	if (!module_loaded("rust_relay"))
 		SKIP(return, "the engine is not a module");
-	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_cpu(0);
+	fd = filled("");
 	ASSERT_EQ(0, module_unload("relay_selftest"));
 	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));
 	ASSERT_TRUE(still_reads(fd));
@@ -252,7 +230,7 @@ TEST_F(life, engine_stays_while_a_buffer_is_mapped)
 
 	if (!module_loaded("rust_relay"))
 		SKIP(return, "the engine is not a module");
-	p = filled_and_mapped("unsafe");
+	p = filled_and_mapped("file=unsafe");
 	ASSERT_NE(MAP_FAILED, p);
 	ASSERT_EQ(0, module_unload("relay_selftest"));
 	ASSERT_EQ(-EWOULDBLOCK, module_unload("rust_relay"));

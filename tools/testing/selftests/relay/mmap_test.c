@@ -24,6 +24,15 @@ static uint8_t *map_cpu(unsigned int cpu, int prot, int flags)
 	return p;
 }
 
+/* Opens a channel, and maps CPU 0's buffer. */
+#define OPEN_MAPPED(...)						\
+	({								\
+		CTL("open " __VA_ARGS__);				\
+		uint8_t *_map = map_cpu(0, PROT_READ, MAP_SHARED);	\
+		ASSERT_NE(MAP_FAILED, _map);				\
+		_map;							\
+	})
+
 /* Sub-buffers of 4096 bytes with records of 1000 bytes from @seq on. */
 static bool holds(const uint8_t *map, unsigned int seq, unsigned int count)
 {
@@ -62,11 +71,8 @@ TEST_F(mmap, whole_buffer_plain_file)
 
 TEST_F(mmap, plain_file_follows_the_writer)
 {
-	uint8_t *p;
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4 file=plain");
 
-	CTL("open subbuf=4096 n=4 file=plain");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	CTL("write cpu=0 len=1000 count=10");
 	ASSERT_TRUE(holds(p, 0, 10));
 }
@@ -89,26 +95,20 @@ TEST_F(mmap, each_cpu_has_its_own)
 
 TEST_F(mmap, fresh_buffer_is_zero)
 {
-	uint8_t *p;
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 	int i;
 
-	CTL("open subbuf=4096 n=4");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	for (i = 0; i < TOTAL; i++)
 		ASSERT_EQ(0, p[i]);
 }
 
 TEST_F(mmap, same_bytes_as_read)
 {
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 	struct bytes got = {};
-	uint8_t *p;
 	int fd;
 
-	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=4096 count=4");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	fd = open_cpu(0);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, read_all(fd, &got, TOTAL));
@@ -137,8 +137,7 @@ TEST_F(mmap, record_across_pages)
 	fd = open_cpu(0);
 	p = mmap(NULL, 16384, PROT_READ, MAP_SHARED, fd, 0);
 	ASSERT_NE(MAP_FAILED, p);
-	CTL("write cpu=0 len=4900 count=3");
-	ASSERT_EQ(3, info("result"));
+	ASSERT_EQ(3, result_of("write cpu=0 len=4900 count=3"));
 	for (i = 0; i < 3; i++) {
 		rst_fill(want, 0, RST_TASK, i, 4900);
 		ASSERT_EQ(0, memcmp(p + 5000 * i, want, 4900));
@@ -224,17 +223,21 @@ TEST_F(mmap, made_writable_later_refused)
 	ASSERT_EQ(EACCES, errno);
 }
 
+/* Ten records, in a buffer whose file may be written; it is mapped to be read. */
+static uint8_t *filled_and_mapped(int *fd)
+{
+	if (ctl("open subbuf=4096 n=4 perm=0600") || ctl("write cpu=0 len=1000 count=10"))
+		return MAP_FAILED;
+	*fd = open_file("cpu0", O_RDWR);
+	return mmap(NULL, TOTAL, PROT_READ, MAP_SHARED, *fd, 0);
+}
+
 /* By whatever way user space gets at the bytes, they stay the kernel's. */
 TEST_F(mmap, user_space_cannot_write)
 {
-	uint8_t *p, *q;
 	int fd;
+	uint8_t *p, *q = filled_and_mapped(&fd);
 
-	CTL("open subbuf=4096 n=4 perm=0600");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_file("cpu0", O_RDWR);
-	ASSERT_LE(0, fd);
-	q = mmap(NULL, TOTAL, PROT_READ, MAP_SHARED, fd, 0);
 	ASSERT_NE(MAP_FAILED, q);
 	p = mmap(NULL, TOTAL, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p != MAP_FAILED)
@@ -246,14 +249,9 @@ TEST_F(mmap, user_space_cannot_write)
 
 TEST_F(mmap, private_copy_stays_private)
 {
-	uint8_t *p, *q;
 	int fd;
+	uint8_t *p, *q = filled_and_mapped(&fd);
 
-	CTL("open subbuf=4096 n=4 perm=0600");
-	CTL("write cpu=0 len=1000 count=10");
-	fd = open_file("cpu0", O_RDWR);
-	ASSERT_LE(0, fd);
-	q = mmap(NULL, TOTAL, PROT_READ, MAP_SHARED, fd, 0);
 	ASSERT_NE(MAP_FAILED, q);
 	p = mmap(NULL, TOTAL, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	if (p != MAP_FAILED)
@@ -265,11 +263,8 @@ TEST_F(mmap, private_copy_stays_private)
 
 TEST_F(mmap, follows_the_writer)
 {
-	uint8_t *p;
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	CTL("write cpu=0 len=1000 count=3");
 	ASSERT_TRUE(holds(p, 0, 3));
 	CTL("write cpu=0 len=1000 count=7");
@@ -292,13 +287,10 @@ TEST_F(mmap, two_mappings_are_the_same)
 
 TEST_F(mmap, child_inherits)
 {
-	uint8_t *p;
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 	int status;
 	pid_t pid;
 
-	CTL("open subbuf=4096 n=4");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	CTL("write cpu=0 len=1000 count=10");
 	pid = fork();
 	ASSERT_LE(0, pid);
@@ -310,23 +302,17 @@ TEST_F(mmap, child_inherits)
 
 TEST_F(mmap, part_can_be_unmapped)
 {
-	uint8_t *p;
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=4");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	ASSERT_EQ(0, munmap(p + SUBBUF, TOTAL - SUBBUF));
 	ASSERT_TRUE(holds(p, 0, 4));
 }
 
 TEST_F(mmap, cannot_grow)
 {
-	uint8_t *p;
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	ASSERT_EQ(MAP_FAILED, mremap(p, TOTAL, 2 * TOTAL, MREMAP_MAYMOVE));
 	ASSERT_EQ(EFAULT, errno);
 }
@@ -349,14 +335,11 @@ TEST_F(mmap, can_move)
 /* A drain by write(2) straight from the mapping, as the relay tools do it. */
 TEST_F(mmap, can_be_written_to_a_file)
 {
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 	static uint8_t got[TOTAL];
 	int pipefd[2];
-	uint8_t *p;
 
-	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=10");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	ASSERT_EQ(0, pipe(pipefd));
 	ASSERT_EQ(TOTAL, write(pipefd[1], p, TOTAL));
 	ASSERT_EQ(TOTAL, read(pipefd[0], got, TOTAL));
@@ -365,11 +348,8 @@ TEST_F(mmap, can_be_written_to_a_file)
 
 TEST_F(mmap, survives_reset)
 {
-	uint8_t *p;
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	CTL("write cpu=0 len=1000 count=10");
 	ASSERT_TRUE(holds(p, 0, 10));
 	CTL("reset");
@@ -379,13 +359,10 @@ TEST_F(mmap, survives_reset)
 
 TEST_F(mmap, headers_hold_the_padding)
 {
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4 mode=header");
 	uint32_t head[3];
-	uint8_t *p;
 	int i;
 
-	CTL("open subbuf=4096 n=4 mode=header");
-	p = map_cpu(0, PROT_READ, MAP_SHARED);
-	ASSERT_NE(MAP_FAILED, p);
 	CTL("write cpu=0 len=1000 count=4");
 	CTL("write cpu=0 len=2000 count=3");
 	for (i = 0; i < 3; i++)

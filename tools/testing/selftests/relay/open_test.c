@@ -52,9 +52,7 @@ TEST_F(open, buffer_is_ready_before_its_file)
 TEST_F(open, version_and_size)
 {
 	CTL("open subbuf=5000 n=3");
-	ASSERT_EQ(7, info("version"));
-	ASSERT_EQ(16384, info("alloc_size"));
-	ASSERT_EQ(0, info("is_global"));
+	ASSERT_TRUE(state("version=7 alloc_size=16384 is_global=0"));
 }
 
 TEST_F(open, buffers_know_their_cpu)
@@ -116,8 +114,7 @@ TEST_F(open, without_a_name)
 	ASSERT_EQ(ncpus, info("creates"));
 	ASSERT_EQ(ncpus, info("null_names"));
 	ASSERT_EQ(ncpus, info("null_parents"));
-	CTL("write cpu=0 len=1000 count=6");
-	ASSERT_EQ(6, info("result"));
+	ASSERT_EQ(6, result_of("write cpu=0 len=1000 count=6"));
 	bytes_records(&want, 0, 0, 1000, 6);
 	ASSERT_EQ(0, read_all(open_file("anon0", O_RDONLY), &got, 4096));
 	ASSERT_TRUE(bytes_equal(&got, &want));
@@ -223,18 +220,13 @@ static bool killed_while_opening(const char *when)
 TEST_F(open, a_killed_opener_gets_no_memory)
 {
 	ASSERT_TRUE(killed_while_opening("killed=1"));
-	ASSERT_EQ(0, info("open"));
-	ASSERT_EQ(0, info("creates"));
-	ASSERT_EQ(0, info("live"));
+	ASSERT_TRUE(state("open=0 creates=0 live=0"));
 }
 
 TEST_F(open, killed_between_two_buffers)
 {
 	ASSERT_TRUE(killed_while_opening("kill=0"));
-	ASSERT_EQ(0, info("open"));
-	ASSERT_EQ(1, info("creates"));
-	ASSERT_EQ(1, info("removes"));
-	ASSERT_EQ(0, info("live"));
+	ASSERT_TRUE(state("open=0 creates=1 removes=1 live=0"));
 	CTL("open subbuf=1048576 n=8");
 }
 
@@ -256,49 +248,33 @@ TEST_F(open, create_fails_without_a_name)
 
 TEST_F(open, works_after_a_failure)
 {
-	struct bytes want = {};
-
 	ASSERT_EQ(-ENOMEM, ctl("open subbuf=4096 n=4 fail=2"));
 	CTL("sweep");
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=6");
-	bytes_records(&want, 0, 0, 1000, 6);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 1000, 6));
 }
 
 TEST_F(open, tiny_subbufs)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=16 n=3");
-	CTL("write cpu=0 len=16 count=4");
-	ASSERT_EQ(3, info("result"));
-	bytes_records(&want, 0, 0, 16, 3);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_EQ(3, result_of("write cpu=0 len=16 count=4"));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 16, 3));
 }
 
 TEST_F(open, one_byte_subbufs)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=1 n=5");
-	CTL("write cpu=0 len=1 count=6");
-	ASSERT_EQ(5, info("result"));
-	CTL("write cpu=0 len=2");
-	ASSERT_EQ(0, info("result"));
-	bytes_records(&want, 0, 0, 1, 5);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_EQ(5, result_of("write cpu=0 len=1 count=6"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=2"));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 1, 5));
 }
 
 TEST_F(open, large_buffer)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=1048576 n=4");
-	CTL("write cpu=1 len=65536 count=40");
-	ASSERT_EQ(40, info("result"));
-	bytes_records(&want, 1, 0, 65536, 40);
-	ASSERT_TRUE(cpu_reads(1, &want));
+	ASSERT_EQ(40, result_of("write cpu=1 len=65536 count=40"));
+	ASSERT_TRUE(cpu_reads_records(1, 0, 65536, 40));
 }
 
 TEST_HARNESS_MAIN

@@ -54,22 +54,18 @@ TEST_F(poll, full_buffer_readable)
 TEST_F(poll, read_clears)
 {
 	struct bytes got = {};
-	int fd;
+	int fd = OPEN("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=5");
-	fd = open_cpu(0);
 	ASSERT_EQ(0, read_all(fd, &got, 4096));
 	ASSERT_EQ(0, poll_now(fd));
 }
 
 TEST_F(poll, consumed_clears)
 {
-	int fd;
+	int fd = OPEN("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=9");
-	fd = open_cpu(0);
 	CTL("consumed cpu=0 n=1");
 	ASSERT_EQ(READABLE, poll_now(fd));
 	CTL("consumed cpu=0 n=1");
@@ -78,11 +74,9 @@ TEST_F(poll, consumed_clears)
 
 TEST_F(poll, reset_clears)
 {
-	int fd;
+	int fd = OPEN("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=9");
-	fd = open_cpu(0);
 	CTL("reset");
 	ASSERT_EQ(0, poll_now(fd));
 }
@@ -109,8 +103,7 @@ static int woken_by(struct waiter *w, unsigned int cpu, const char *open, const 
 {
 	if (ctl("open subbuf=4096 n=4 %s", open) || (before && ctl("%s", before)))
 		return 0;
-	w->fd = open_cpu(cpu);
-	start_waiter(w);
+	start_waiter(w, open_cpu(cpu));
 	if (ctl("%s", command))
 		return 0;
 	return woken_with(w);
@@ -158,9 +151,8 @@ TEST_F(poll, switch_wakes_all)
 
 	CTL("open subbuf=4096 n=4");
 	for (i = 0; i < 6; i++) {
-		w[i].fd = open_cpu(0);
 		w[i].epoll = i % 2;
-		start_waiter(&w[i]);
+		start_waiter(&w[i], open_cpu(0));
 	}
 	CTL("write cpu=0 len=1000 count=5");
 	for (i = 0; i < 6; i++)
@@ -224,11 +216,9 @@ TEST_F(poll, closed_is_a_hangup_plain_file)
 TEST_F(poll, closed_still_readable_while_data_is_left)
 {
 	struct bytes got = {};
-	int fd;
+	int fd = OPEN("subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=1000 count=5");
-	fd = open_cpu(0);
 	CTL("close");
 	ASSERT_EQ(READABLE, poll_now(fd) & READABLE);
 	ASSERT_EQ(0, read_all(fd, &got, 4096));

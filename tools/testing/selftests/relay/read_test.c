@@ -9,14 +9,6 @@
 
 RELAY_FIXTURE(read);
 
-#define OPEN(...)					\
-	({						\
-		CTL("open " __VA_ARGS__);		\
-		int _fd = open_cpu(0);			\
-		ASSERT_LE(0, _fd);			\
-		_fd;					\
-	})
-
 TEST_F(read, empty_is_eof)
 {
 	int fd = OPEN("subbuf=4096 n=4");
@@ -38,41 +30,31 @@ TEST_F(read, empty_nonblocking_is_eof)
 
 TEST_F(read, consumes)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 	char c;
 
 	CTL("write cpu=0 len=100 count=3");
-	bytes_records(&want, 0, 0, 100, 3);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 100, 3));
 	ASSERT_EQ(0, read(fd, &c, 1));
 }
 
 TEST_F(read, zero_count_consumes_nothing)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 	char c;
 
 	CTL("write cpu=0 len=100 count=3");
-	bytes_records(&want, 0, 0, 100, 3);
 	ASSERT_EQ(0, read(fd, &c, 0));
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 100, 3));
 }
 
 TEST_F(read, removes_padding)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	/* four of 1000 bytes fit: 96 bytes of padding */
-	CTL("write cpu=0 len=1000 count=10");
-	ASSERT_EQ(10, info("result"));
-	bytes_records(&want, 0, 0, 1000, 10);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_EQ(10, result_of("write cpu=0 len=1000 count=10"));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 1000, 10));
 }
 
 TEST_F(read, crosses_subbufs_in_one_call)
@@ -89,13 +71,10 @@ TEST_F(read, crosses_subbufs_in_one_call)
 
 TEST_F(read, small_reads)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	CTL("write cpu=0 len=1000 count=10");
-	bytes_records(&want, 0, 0, 1000, 10);
-	ASSERT_EQ(0, read_all(fd, &got, 7));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 7, 0, 0, 1000, 10));
 }
 
 TEST_F(read, readers_share_the_position)
@@ -117,8 +96,7 @@ TEST_F(read, readers_share_the_position)
 TEST_F(read, concurrent_readers_get_each_record_once)
 {
 	CTL("open subbuf=4096 n=8");
-	CTL("write cpu=0 len=64 count=512");
-	ASSERT_EQ(512, info("result"));
+	ASSERT_EQ(512, result_of("write cpu=0 len=64 count=512"));
 	ASSERT_TRUE(each_record_comes_once(false));
 }
 
@@ -173,14 +151,11 @@ TEST_F(read, bad_pointer_is_efault)
 
 TEST_F(read, bad_pointer_consumes_nothing)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	CTL("write cpu=0 len=1000 count=10");
-	bytes_records(&want, 0, 0, 1000, 10);
 	ASSERT_GE(0, read(fd, page_and_a_hole() + 4096, 1000));
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 1000, 10));
 }
 
 TEST_F(read, bad_pointer_after_a_good_part)
@@ -220,8 +195,7 @@ TEST_F(read, records_as_large_as_a_subbuf)
 	int i, fd = OPEN("subbuf=4096 n=4");
 
 	for (i = 0; i < 3; i++) {
-		CTL("write cpu=0 len=4096 count=3");
-		ASSERT_EQ(3, info("result"));
+		ASSERT_EQ(3, result_of("write cpu=0 len=4096 count=3"));
 		bytes_records(&want, 0, 3 * i, 4096, 3);
 		ASSERT_EQ(0, read_all(fd, &got, 1024));
 	}
@@ -230,14 +204,10 @@ TEST_F(read, records_as_large_as_a_subbuf)
 
 TEST_F(read, full_buffer)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
-	CTL("write cpu=0 len=1000 count=20");
-	ASSERT_EQ(16, info("result"));
-	bytes_records(&want, 0, 0, 1000, 16);
-	ASSERT_EQ(0, read_all(fd, &got, 65536));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_EQ(16, result_of("write cpu=0 len=1000 count=20"));
+	ASSERT_TRUE(reads_records(fd, 65536, 0, 0, 1000, 16));
 }
 
 TEST_F(read, makes_room_in_a_full_buffer)
@@ -245,14 +215,12 @@ TEST_F(read, makes_room_in_a_full_buffer)
 	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
-	CTL("write cpu=0 len=1024 count=20");
-	ASSERT_EQ(16, info("result"));
+	ASSERT_EQ(16, result_of("write cpu=0 len=1024 count=20"));
 	bytes_records(&want, 0, 0, 1024, 16);
 	bytes_records(&want, 0, 20, 1024, 4);
 	bytes_add(&got, want.data, 4096);
 	ASSERT_EQ(4096, read(fd, got.data, 4096));
-	CTL("write cpu=0 len=1024 count=5");
-	ASSERT_EQ(4, info("result"));
+	ASSERT_EQ(4, result_of("write cpu=0 len=1024 count=5"));
 	ASSERT_EQ(0, read_all(fd, &got, 65536));
 	ASSERT_TRUE(bytes_equal(&got, &want));
 }
@@ -262,14 +230,11 @@ TEST_F(read, part_of_a_subbuf_makes_no_room)
 	uint8_t buf[4096];
 	int fd = OPEN("subbuf=4096 n=4");
 
-	CTL("write cpu=0 len=1024 count=17");
-	ASSERT_EQ(16, info("result"));
+	ASSERT_EQ(16, result_of("write cpu=0 len=1024 count=17"));
 	ASSERT_EQ(4095, read(fd, buf, 4095));
-	CTL("write cpu=0 len=1024");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=1024"));
 	ASSERT_EQ(1, read(fd, buf, 1));
-	CTL("write cpu=0 len=1024");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=1024"));
 }
 
 TEST_F(read, single_subbuf)
@@ -277,12 +242,10 @@ TEST_F(read, single_subbuf)
 	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=1");
 
-	CTL("write cpu=0 len=1000 count=5");
-	ASSERT_EQ(4, info("result"));
+	ASSERT_EQ(4, result_of("write cpu=0 len=1000 count=5"));
 	bytes_records(&want, 0, 0, 1000, 4);
 	ASSERT_EQ(0, read_all(fd, &got, 512));
-	CTL("write cpu=0 len=1000 count=2");
-	ASSERT_EQ(2, info("result"));
+	ASSERT_EQ(2, result_of("write cpu=0 len=1000 count=2"));
 	bytes_records(&want, 0, 5, 1000, 2);
 	ASSERT_EQ(0, read_all(fd, &got, 512));
 	ASSERT_TRUE(bytes_equal(&got, &want));
@@ -290,15 +253,11 @@ TEST_F(read, single_subbuf)
 
 TEST_F(read, overwrite_keeps_the_last)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4 mode=overwrite");
 
 	/* 7 sub-buffers and two records; the last 3 and those are left */
-	CTL("write cpu=0 len=1000 count=30");
-	ASSERT_EQ(30, info("result"));
-	bytes_records(&want, 0, 16, 1000, 14);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_EQ(30, result_of("write cpu=0 len=1000 count=30"));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 16, 1000, 14));
 }
 
 TEST_F(read, overwrite_again_after_reading)
@@ -333,7 +292,6 @@ TEST_F(read, headers_are_data)
 
 TEST_F(read, flushed_data_has_no_gap)
 {
-	struct bytes want = {}, got = {};
 	int i, fd = OPEN("subbuf=4096 n=4");
 
 	for (i = 0; i < 3; i++) {
@@ -341,26 +299,20 @@ TEST_F(read, flushed_data_has_no_gap)
 		CTL("flush");
 	}
 	CTL("write cpu=0 len=100");
-	bytes_records(&want, 0, 0, 100, 4);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 100, 4));
 }
 
 TEST_F(read, empty_flushed_subbuf_is_skipped)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	CTL("flush");
 	CTL("write cpu=0 len=100 count=2");
-	bytes_records(&want, 0, 0, 100, 2);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 100, 2));
 }
 
 TEST_F(read, several_empty_subbufs_are_skipped)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=8");
 
 	CTL("write cpu=0 len=100");
@@ -369,14 +321,11 @@ TEST_F(read, several_empty_subbufs_are_skipped)
 	CTL("flush");
 	CTL("flush");
 	CTL("write cpu=0 len=100");
-	bytes_records(&want, 0, 0, 100, 2);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 100, 2));
 }
 
 TEST_F(read, reset_discards)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4");
 	uint8_t buf[500];
 
@@ -385,9 +334,7 @@ TEST_F(read, reset_discards)
 	CTL("reset");
 	ASSERT_EQ(0, read(fd, buf, 500));
 	CTL("write cpu=0 len=1000 count=10");
-	bytes_records(&want, 0, 10, 1000, 10);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 10, 1000, 10));
 }
 
 /*
@@ -397,12 +344,8 @@ TEST_F(read, reset_discards)
 TEST_F(read, while_the_writer_switches)
 {
 	struct bytes want = {}, got = {};
-	int fd;
+	int fd = open_to_hold("mode=nooverwrite", 4);
 
-	ASSERT_EQ(0, pin_to(0));
-	CTL("open subbuf=4096 n=4 mode=nooverwrite");
-	fd = open_cpu(1);
-	CTL("write cpu=1 len=1024 count=4");
 	bytes_records(&want, 1, 0, 1024, 5);
 	CTL("hold cpu=1 len=1024");
 	ASSERT_EQ(0, read_all(fd, &got, 4096));
@@ -429,13 +372,8 @@ TEST_F(read, no_stale_bytes_behind_an_old_offset)
 {
 	struct bytes want = {}, got = {};
 	pthread_t thread;
-	int fd, poller;
+	int fd = open_to_hold("", 4), poller = fd;
 
-	ASSERT_EQ(0, pin_to(0));
-	CTL("open subbuf=4096 n=4");
-	fd = open_cpu(1);
-	poller = fd;
-	CTL("write cpu=1 len=1024 count=4");
 	bytes_records(&want, 1, 0, 1024, 5);
 	pthread_create(&thread, NULL, wait_for_data, &poller);
 	while (__atomic_load_n(&poller, __ATOMIC_ACQUIRE) == fd)
@@ -455,13 +393,8 @@ TEST_F(read, no_stale_bytes_behind_an_old_offset)
 TEST_F(read, while_a_switch_is_refused)
 {
 	struct bytes want = {}, got = {};
-	int fd;
+	int fd = open_to_hold("mode=nooverwrite", 16);
 
-	ASSERT_EQ(0, pin_to(0));
-	CTL("open subbuf=4096 n=4 mode=nooverwrite");
-	fd = open_cpu(1);
-	CTL("write cpu=1 len=1024 count=16");
-	ASSERT_EQ(16, info("result"));
 	bytes_records(&want, 1, 0, 1024, 16);
 	CTL("hold cpu=1 len=1024 when=full");
 	ASSERT_EQ(0, read_all(fd, &got, 1000));
@@ -490,9 +423,10 @@ TEST_F(read, file_size_counts_finished_subbufs)
  */
 static bool random_stream(unsigned int subbuf, unsigned int n)
 {
-	struct bytes want = {}, got = {};
-	unsigned int seq = 0, state = 12345 + subbuf, round;
+	struct random_writer w = { .subbuf = subbuf, .state = 12345 + subbuf };
+	struct bytes got = {};
 	bool skipped = false;
+	unsigned int round;
 	uint8_t part[8192];
 	bool equal;
 	int fd;
@@ -501,35 +435,24 @@ static bool random_stream(unsigned int subbuf, unsigned int n)
 		return false;
 	fd = open_cpu(0);
 	for (round = 0; round < 400; round++) {
-		unsigned int len, count;
 		ssize_t r;
 
-		state = state * 1103515245 + 12345;
-		len = 1 + (state >> 8) % (subbuf / 3);
-		count = 1 + (state >> 20) % 2;
-		ctl("write cpu=0 len=%u count=%u", len, count);
-		if (info("result") != count) {
-			fprintf(stderr, "# round %u: a record was lost\n", round);
+		if (!write_random(&w))
 			break;
-		}
-		bytes_records(&want, 0, seq, len, count);
-		seq += count;
-		if ((state >> 12) % 7 == 0)
-			ctl("flush");
-		skipped = !skipped && (state >> 16) % 3 == 0;
+		skipped = !skipped && (w.state >> 16) % 3 == 0;
 		if (skipped)
 			continue;
 		/* leave something now and then, but never two sub-buffers */
 		do {
-			r = read(fd, part, 1 + (state >> 10) % sizeof(part));
+			r = read(fd, part, 1 + (w.state >> 10) % sizeof(part));
 			if (r > 0)
 				bytes_add(&got, part, r);
-		} while (r > 0 && want.len - got.len > subbuf / 4);
+		} while (r > 0 && w.written.len - got.len > subbuf / 4);
 	}
 	equal = round == 400 && read_all(fd, &got, 4096) == 0 &&
-		bytes_equal(&got, &want);
+		bytes_equal(&got, &w.written);
 	close(fd);
-	bytes_free(&want);
+	bytes_free(&w.written);
 	bytes_free(&got);
 	ctl("close");
 	return equal;

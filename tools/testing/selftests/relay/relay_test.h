@@ -33,6 +33,13 @@
 #define OFFLINE()	ASSERT_EQ(0, set_cpu_online(CPU, false))
 #define ONLINE()	ASSERT_EQ(0, set_cpu_online(CPU, true))
 
-#define CTL(...)	ASSERT_EQ(0, ctl(__VA_ARGS__))
+/* Opens a channel, and the file of CPU 0. */
+#define OPEN(...)					\
+	({						\
+		CTL("open " __VA_ARGS__);		\
+		int _fd = open_cpu(0);			\
+		ASSERT_LE(0, _fd);			\
+		_fd;					\
+	})
 
 #endif

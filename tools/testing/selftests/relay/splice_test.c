@@ -28,15 +28,6 @@ FIXTURE_TEARDOWN(splice)
 
 #define ALL	(1 << 20)
 
-/* Opens a channel, and the file of CPU 0. */
-#define OPEN(...)					\
-	({						\
-		CTL("open " __VA_ARGS__);		\
-		int _fd = open_cpu(0);			\
-		ASSERT_LE(0, _fd);			\
-		_fd;					\
-	})
-
 static ssize_t into(int fd, int pipe, size_t len)
 {
 	return splice(fd, NULL, pipe, NULL, len, SPLICE_F_NONBLOCK);
@@ -54,6 +45,17 @@ static bool holds(int fd, const struct bytes *want)
 		bytes_add(&got, part, n);
 	equal = bytes_equal(&got, want);
 	bytes_free(&got);
+	return equal;
+}
+
+static bool holds_records(int fd, unsigned int seq, unsigned int len, unsigned int count)
+{
+	struct bytes want = {};
+	bool equal;
+
+	bytes_records(&want, 0, seq, len, count);
+	equal = holds(fd, &want);
+	bytes_free(&want);
 	return equal;
 }
 
@@ -113,24 +115,20 @@ TEST_F(splice, part_of_a_subbuf)
 
 TEST_F(splice, removes_padding)
 {
-	struct bytes want = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	CTL("write cpu=0 len=1000 count=10");
-	bytes_records(&want, 0, 0, 1000, 10);
 	ASSERT_EQ(10000, into(fd, self->p[1], ALL));
-	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_TRUE(holds_records(self->p[0], 0, 1000, 10));
 }
 
 TEST_F(splice, plain_file)
 {
-	struct bytes want = {};
 	int fd = OPEN("subbuf=4096 n=4 file=plain");
 
 	CTL("write cpu=0 len=1000 count=10");
-	bytes_records(&want, 0, 0, 1000, 10);
 	ASSERT_EQ(10000, into(fd, self->p[1], ALL));
-	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_TRUE(holds_records(self->p[0], 0, 1000, 10));
 }
 
 TEST_F(splice, small_pieces)
@@ -170,18 +168,15 @@ TEST_F(splice, consumed_when_the_pipe_has_been_read)
 	CTL("flush");
 	bytes_records(&want, 0, 0, 4096, 1);
 	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
-	ASSERT_EQ(0, info("cpu0.consumed"));
-	ASSERT_EQ(1, info("cpu0.full"));
-	CTL("write cpu=0 len=4096");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_TRUE(state("cpu0.consumed=0 cpu0.full=1"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=4096"));
 	/* but for the last byte */
 	ASSERT_EQ(4095, read(self->p[0], part, 4095));
 	ASSERT_EQ(0, info("cpu0.consumed"));
 	ASSERT_EQ(1, read(self->p[0], part + 4095, 1));
 	ASSERT_EQ(0, memcmp(part, want.data, 4096));
 	ASSERT_EQ(1, info("cpu0.consumed"));
-	CTL("write cpu=0 len=4096");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=4096"));
 }
 
 TEST_F(splice, consumed_when_the_pipe_is_closed)
@@ -196,27 +191,22 @@ TEST_F(splice, consumed_when_the_pipe_is_closed)
 	close(p[1]);
 	/* the last one is not over yet */
 	ASSERT_EQ(1, info("cpu0.consumed"));
-	CTL("write cpu=0 len=4096");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=4096"));
 }
 
 TEST_F(splice, the_client_does_not_consume_what_is_in_a_pipe)
 {
-	struct bytes want = {};
 	int fd = OPEN("subbuf=4096 n=2");
 
 	CTL("write cpu=0 len=4096 count=2");
 	CTL("flush");
-	bytes_records(&want, 0, 0, 4096, 1);
 	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
 	CTL("consumed cpu=0 n=2");
 	ASSERT_EQ(0, info("cpu0.consumed"));
-	CTL("write cpu=0 len=4096 count=3");
-	ASSERT_EQ(0, info("result"));
-	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_EQ(0, result_of("write cpu=0 len=4096 count=3"));
+	ASSERT_TRUE(holds_records(self->p[0], 0, 4096, 1));
 	ASSERT_EQ(2, info("cpu0.consumed"));
-	CTL("write cpu=0 len=4096 count=3");
-	ASSERT_EQ(2, info("result"));
+	ASSERT_EQ(2, result_of("write cpu=0 len=4096 count=3"));
 }
 
 /* Reports of one at a time, which readers make for what they have read, add up. */
@@ -242,42 +232,31 @@ TEST_F(splice, reports_behind_what_is_in_a_pipe_are_kept)
 /* In overwrite mode, what is in a pipe is the last thing to be overwritten: never. */
 TEST_F(splice, the_pipe_keeps_its_bytes_in_overwrite_mode)
 {
-	struct bytes want = {};
 	int fd = OPEN("subbuf=4096 n=2 mode=overwrite");
 
 	CTL("write cpu=0 len=1024 count=8");
-	bytes_records(&want, 0, 0, 1024, 4);
 	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
-	CTL("write cpu=0 len=1024 count=20");
-	ASSERT_EQ(0, info("result"));
-	CTL("stats flags=1");
-	ASSERT_EQ(20, info("result"));
-	ASSERT_TRUE(holds(self->p[0], &want));
-	CTL("write cpu=0 len=1024 count=20");
-	ASSERT_EQ(20, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=1024 count=20"));
+	ASSERT_EQ(20, result_of("stats flags=1"));
+	ASSERT_TRUE(holds_records(self->p[0], 0, 1024, 4));
+	ASSERT_EQ(20, result_of("write cpu=0 len=1024 count=20"));
 }
 
 TEST_F(splice, the_pipe_keeps_its_bytes_over_a_reset)
 {
-	struct bytes want = {}, more = {};
 	int fd = OPEN("subbuf=4096 n=2");
 
 	CTL("write cpu=0 len=1024 count=3");
-	bytes_records(&want, 0, 0, 1024, 3);
 	ASSERT_EQ(3072, into(fd, self->p[1], ALL));
 	CTL("reset");
-	CTL("write cpu=0 len=1024 count=3");
-	ASSERT_EQ(0, info("result"));
-	ASSERT_TRUE(holds(self->p[0], &want));
-	CTL("write cpu=0 len=1024 count=3");
-	ASSERT_EQ(3, info("result"));
-	bytes_records(&more, 0, 6, 1024, 3);
-	ASSERT_TRUE(cpu_reads(0, &more));
+	ASSERT_EQ(0, result_of("write cpu=0 len=1024 count=3"));
+	ASSERT_TRUE(holds_records(self->p[0], 0, 1024, 3));
+	ASSERT_EQ(3, result_of("write cpu=0 len=1024 count=3"));
+	ASSERT_TRUE(cpu_reads_records(0, 6, 1024, 3));
 }
 
 TEST_F(splice, full_pipe)
 {
-	struct bytes want = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	ASSERT_EQ(4096, fcntl(self->p[1], F_SETPIPE_SZ, 4096));
@@ -285,8 +264,7 @@ TEST_F(splice, full_pipe)
 	ASSERT_EQ(4096, into(fd, self->p[1], ALL));
 	ASSERT_EQ(-1, into(fd, self->p[1], ALL));
 	ASSERT_EQ(EAGAIN, errno);
-	bytes_records(&want, 0, 0, 4096, 1);
-	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_TRUE(holds_records(self->p[0], 0, 4096, 1));
 	ASSERT_EQ(4096, into(fd, self->p[1], ALL));
 }
 
@@ -296,8 +274,7 @@ TEST_F(splice, more_pieces_than_the_pipe_takes)
 	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=3000 n=32");
 
-	CTL("write cpu=0 len=1000 count=90");
-	ASSERT_EQ(90, info("result"));
+	ASSERT_EQ(90, result_of("write cpu=0 len=1000 count=90"));
 	bytes_records(&want, 0, 0, 1000, 90);
 	ASSERT_TRUE(through_pipe(fd, self->p, &got, ALL));
 	ASSERT_TRUE(bytes_equal(&got, &want));
@@ -305,16 +282,14 @@ TEST_F(splice, more_pieces_than_the_pipe_takes)
 
 TEST_F(splice, reader_gone)
 {
-	struct bytes want = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	signal(SIGPIPE, SIG_IGN);
 	CTL("write cpu=0 len=1000 count=3");
-	bytes_records(&want, 0, 0, 1000, 3);
 	close(self->p[0]);
 	ASSERT_EQ(-1, into(fd, self->p[1], ALL));
 	ASSERT_EQ(EPIPE, errno);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 1000, 3));
 }
 
 TEST_F(splice, tee)
@@ -387,8 +362,7 @@ TEST_F(splice, poll_does_not_tell_of_what_is_in_a_pipe)
 TEST_F(splice, concurrent_splicers_get_each_record_once)
 {
 	CTL("open subbuf=4096 n=8");
-	CTL("write cpu=0 len=64 count=512");
-	ASSERT_EQ(512, info("result"));
+	ASSERT_EQ(512, result_of("write cpu=0 len=64 count=512"));
 	ASSERT_TRUE(each_record_comes_once(true));
 }
 
@@ -396,31 +370,24 @@ TEST_F(splice, concurrent_splicers_get_each_record_once)
 TEST_F(splice, while_a_switch_is_refused)
 {
 	struct bytes want = {};
-	int fd;
+	int fd = open_to_hold("mode=nooverwrite", 16);
 
-	ASSERT_EQ(0, pin_to(0));
-	CTL("open subbuf=4096 n=4 mode=nooverwrite");
-	fd = open_cpu(1);
-	CTL("write cpu=1 len=1024 count=16");
 	bytes_records(&want, 1, 0, 1024, 16);
 	CTL("hold cpu=1 len=1024 when=full");
 	ASSERT_EQ(16384, into(fd, self->p[1], ALL));
-	CTL("release");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("release"));
 	ASSERT_TRUE(holds(self->p[0], &want));
 }
 
 TEST_F(splice, closed_channel)
 {
-	struct bytes want = {};
 	int fd = OPEN("subbuf=4096 n=4");
 
 	CTL("write cpu=0 len=1000 count=10");
-	bytes_records(&want, 0, 0, 1000, 10);
 	CTL("close");
 	ASSERT_EQ(10000, into(fd, self->p[1], ALL));
 	ASSERT_EQ(0, into(fd, self->p[1], ALL));
-	ASSERT_TRUE(holds(self->p[0], &want));
+	ASSERT_TRUE(holds_records(self->p[0], 0, 1000, 10));
 }
 
 /* The pipe is all that is left: no file, no channel, no client. */
@@ -487,11 +454,9 @@ TEST_F(splice, sendfile_to_a_socket)
 	CTL("flush");
 	bytes_records(&want, 0, 0, 1024, 8);
 	ASSERT_EQ(8192, sendfile(s[0], fd, NULL, ALL));
-	CTL("write cpu=0 len=1024 count=20");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=1024 count=20"));
 	ASSERT_TRUE(holds(s[1], &want));
-	CTL("write cpu=0 len=1024 count=20");
-	ASSERT_EQ(8, info("result"));
+	ASSERT_EQ(8, result_of("write cpu=0 len=1024 count=20"));
 }
 
 /* Who has a page pinned for long has it from a mapping, and not from a pipe. */
@@ -508,8 +473,7 @@ TEST_F(splice, a_long_term_pin_does_not_stop_the_writer)
 	ASSERT_EQ(4096, into(fd, self->p[1], 4096));
 	CTL("pin addr=%#lx", (unsigned long)p);
 	ASSERT_TRUE(holds(self->p[0], &want));
-	CTL("write cpu=0 len=1024 count=20");
-	ASSERT_EQ(20, info("result"));
+	ASSERT_EQ(20, result_of("write cpu=0 len=1024 count=20"));
 }
 
 /* Sub-buffers of 256 pages, the first of which has been through a pipe; some pages are kept beyond that. */
@@ -537,8 +501,7 @@ TEST_F(splice, a_page_that_is_kept_is_waited_for)
 	int fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
 
 	ASSERT_TRUE(kept_pages(fd, self->p, 200, 1, 1));
-	CTL("write cpu=0 len=65536");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=65536"));
 }
 
 /* As many references as the kernel counts for a pin, which nobody can have of a page that has not been mapped. */
@@ -547,8 +510,7 @@ TEST_F(splice, references_that_look_like_a_pin)
 	int fd = OPEN("subbuf=1048576 n=2 mode=overwrite");
 
 	ASSERT_TRUE(kept_pages(fd, self->p, 200, 1, 1024));
-	CTL("write cpu=0 len=65536");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=65536"));
 }
 
 /* With interrupts off the writer looks at some of them only, goes on the next time, and counts what is lost. */
@@ -565,8 +527,7 @@ TEST_F(splice, many_pages_that_are_kept)
 	fprintf(stderr, "# %d lost\n", lost);
 	ASSERT_LE(1, lost);
 	ASSERT_GE(4, lost);
-	CTL("stats flags=1");
-	ASSERT_EQ(5 + lost, info("result"));
+	ASSERT_EQ(5 + lost, result_of("stats flags=1"));
 }
 
 /*
@@ -575,34 +536,24 @@ TEST_F(splice, many_pages_that_are_kept)
  */
 static bool random_stream(int *p, unsigned int subbuf, unsigned int n)
 {
-	unsigned int seq = 0, state = 54321 + subbuf, round;
-	struct bytes want = {}, got = {};
+	struct random_writer w = { .subbuf = subbuf, .state = 54321 + subbuf };
+	struct bytes got = {};
 	uint8_t part[8192];
+	unsigned int round;
 	int fd;
 
 	if (ctl("open subbuf=%u n=%u", subbuf, n))
 		return false;
 	fd = open_cpu(0);
 	for (round = 0; round < 400; round++) {
-		unsigned int len, count;
 		ssize_t r;
 
-		state = state * 1103515245 + 12345;
-		len = 1 + (state >> 8) % (subbuf / 3);
-		count = 1 + (state >> 20) % 2;
-		ctl("write cpu=0 len=%u count=%u", len, count);
-		if (info("result") != count) {
-			fprintf(stderr, "# round %u: a record was lost\n", round);
+		if (!write_random(&w))
 			return false;
-		}
-		bytes_records(&want, 0, seq, len, count);
-		seq += count;
-		if ((state >> 12) % 7 == 0)
-			ctl("flush");
-		if ((state >> 16) % 3 == 0)
+		if ((w.state >> 16) % 3 == 0)
 			continue;
 		/* leave something now and then, in the buffer or in the pipe */
-		while (into(fd, p[1], 1 + (state >> 10) % subbuf) > 0)
+		while (into(fd, p[1], 1 + (w.state >> 10) % subbuf) > 0)
 			;
 		r = read(p[0], part, sizeof(part));
 		if (r > 0)
@@ -614,7 +565,7 @@ static bool random_stream(int *p, unsigned int subbuf, unsigned int n)
 		while ((r = read(p[0], part, sizeof(part))) > 0)
 			bytes_add(&got, part, r);
 	} while (into(fd, p[1], ALL) > 0);
-	return bytes_equal(&got, &want);
+	return bytes_equal(&got, &w.written);
 }
 
 TEST_F(splice, random_stream_page_subbufs)

@@ -284,166 +284,89 @@ static bool storm(const struct storm *s)
 	return ok;
 }
 
-TEST_F_TIMEOUT(storm, read_with_interrupts, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite", .callback = true,
-		.how = "fn=write len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 8, .count = 6000,
-	};
+#define STORM(name, ...)						\
+	static const struct storm storm_##name = { __VA_ARGS__ };	\
+	TEST_F_TIMEOUT(storm, name, 120)				\
+	{								\
+		ASSERT_TRUE(storm(&storm_##name));			\
+	}
 
-	ASSERT_TRUE(storm(&s));
-}
+STORM(read_with_interrupts,
+	.open = "mode=nooverwrite", .callback = true,
+	.how = "fn=write len=200 vary=1 irq=3 period=700",
+	.subbuf = 4096, .n = 8, .count = 6000)
 
-TEST_F_TIMEOUT(storm, splice_with_interrupts, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite", .callback = true, .pipe = true,
-		.how = "fn=write len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 8, .count = 6000,
-	};
+STORM(splice_with_interrupts,
+	.open = "mode=nooverwrite", .callback = true, .pipe = true,
+	.how = "fn=write len=200 vary=1 irq=3 period=700",
+	.subbuf = 4096, .n = 8, .count = 6000)
 
-	ASSERT_TRUE(storm(&s));
-}
+STORM(splice_odd_subbufs,
+	.open = "mode=default", .pipe = true,
+	.how = "fn=try len=200 vary=1 irq=3 period=700",
+	.subbuf = 1003, .n = 40, .count = 6000)
 
-TEST_F_TIMEOUT(storm, splice_odd_subbufs, 120)
-{
-	struct storm s = {
-		.open = "mode=default", .pipe = true,
-		.how = "fn=try len=200 vary=1 irq=3 period=700",
-		.subbuf = 1003, .n = 40, .count = 6000,
-	};
+STORM(map_with_interrupts,
+	.open = "mode=nooverwrite", .callback = true, .map = true,
+	.how = "fn=write len=200 vary=1 irq=3 period=700",
+	.subbuf = 4096, .n = 8, .count = 6000)
 
-	ASSERT_TRUE(storm(&s));
-}
+STORM(map_plain_file,
+	.open = "mode=nooverwrite file=plain",
+	.callback = true, .map = true,
+	.how = "fn=write len=300 vary=1 irq=3 period=700",
+	.subbuf = 3000, .n = 8, .count = 4000)
 
-TEST_F_TIMEOUT(storm, map_with_interrupts, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite", .callback = true, .map = true,
-		.how = "fn=write len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 8, .count = 6000,
-	};
+STORM(read_default_mode,
+	.open = "mode=default",
+	.how = "fn=write len=200 vary=1 irq=3 period=700",
+	.subbuf = 4096, .n = 4, .count = 6000)
 
-	ASSERT_TRUE(storm(&s));
-}
+STORM(map_default_mode,
+	.open = "mode=default", .map = true,
+	.how = "fn=write len=200 vary=1 irq=3 period=700",
+	.subbuf = 4096, .n = 4, .count = 6000)
 
-TEST_F_TIMEOUT(storm, map_plain_file, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite file=plain",
-		.callback = true, .map = true,
-		.how = "fn=write len=300 vary=1 irq=3 period=700",
-		.subbuf = 3000, .n = 8, .count = 4000,
-	};
+STORM(map_preempt_only_writer,
+	.open = "mode=nooverwrite", .callback = true, .map = true,
+	.how = "fn=__write len=200 vary=1",
+	.subbuf = 4096, .n = 8, .count = 6000)
 
-	ASSERT_TRUE(storm(&s));
-}
+STORM(map_reserve_with_interrupts,
+	.open = "mode=nooverwrite", .callback = true, .map = true,
+	.how = "fn=reserve len=200 vary=1 irq=3 period=700",
+	.subbuf = 4096, .n = 8, .count = 6000)
 
-TEST_F_TIMEOUT(storm, read_default_mode, 120)
-{
-	struct storm s = {
-		.open = "mode=default",
-		.how = "fn=write len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 4, .count = 6000,
-	};
+STORM(read_global,
+	.open = "mode=nooverwrite global=1",
+	.callback = true, .global = true,
+	.how = "fn=write len=200 vary=1 irq=2 period=1000",
+	.subbuf = 8192, .n = 8, .count = 3000)
 
-	ASSERT_TRUE(storm(&s));
-}
-
-TEST_F_TIMEOUT(storm, map_default_mode, 120)
-{
-	struct storm s = {
-		.open = "mode=default", .map = true,
-		.how = "fn=write len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 4, .count = 6000,
-	};
-
-	ASSERT_TRUE(storm(&s));
-}
-
-TEST_F_TIMEOUT(storm, map_preempt_only_writer, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite", .callback = true, .map = true,
-		.how = "fn=__write len=200 vary=1",
-		.subbuf = 4096, .n = 8, .count = 6000,
-	};
-
-	ASSERT_TRUE(storm(&s));
-}
-
-TEST_F_TIMEOUT(storm, map_reserve_with_interrupts, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite", .callback = true, .map = true,
-		.how = "fn=reserve len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 8, .count = 6000,
-	};
-
-	ASSERT_TRUE(storm(&s));
-}
-
-TEST_F_TIMEOUT(storm, read_global, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite global=1",
-		.callback = true, .global = true,
-		.how = "fn=write len=200 vary=1 irq=2 period=1000",
-		.subbuf = 8192, .n = 8, .count = 3000,
-	};
-
-	ASSERT_TRUE(storm(&s));
-}
-
-TEST_F_TIMEOUT(storm, map_global, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite global=1",
-		.callback = true, .global = true, .map = true,
-		.how = "fn=reserve len=200 vary=1 irq=2 period=1000",
-		.subbuf = 8192, .n = 8, .count = 3000,
-	};
-
-	ASSERT_TRUE(storm(&s));
-}
+STORM(map_global,
+	.open = "mode=nooverwrite global=1",
+	.callback = true, .global = true, .map = true,
+	.how = "fn=reserve len=200 vary=1 irq=2 period=1000",
+	.subbuf = 8192, .n = 8, .count = 3000)
 
 /* The writers bring no lock of their own. */
-TEST_F_TIMEOUT(storm, read_global_without_a_lock, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite global=1",
-		.callback = true, .global = true,
-		.how = "fn=try len=200 vary=1 irq=2 period=1000",
-		.subbuf = 8192, .n = 8, .count = 3000,
-	};
+STORM(read_global_without_a_lock,
+	.open = "mode=nooverwrite global=1",
+	.callback = true, .global = true,
+	.how = "fn=try len=200 vary=1 irq=2 period=1000",
+	.subbuf = 8192, .n = 8, .count = 3000)
 
-	ASSERT_TRUE(storm(&s));
-}
-
-TEST_F_TIMEOUT(storm, map_global_without_a_lock, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite global=1",
-		.global = true, .map = true, .flush = true,
-		.how = "fn=try len=200 vary=1 irq=2 period=1000",
-		.subbuf = 8192, .n = 8, .count = 3000,
-	};
-
-	ASSERT_TRUE(storm(&s));
-}
+STORM(map_global_without_a_lock,
+	.open = "mode=nooverwrite global=1",
+	.global = true, .map = true, .flush = true,
+	.how = "fn=try len=200 vary=1 irq=2 period=1000",
+	.subbuf = 8192, .n = 8, .count = 3000)
 
 /* A flush between the records loses and tears none of them. */
-TEST_F_TIMEOUT(storm, read_while_flushing, 120)
-{
-	struct storm s = {
-		.open = "mode=nooverwrite", .flush = true,
-		.how = "fn=write len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 8, .count = 6000,
-	};
-
-	ASSERT_TRUE(storm(&s));
-}
+STORM(read_while_flushing,
+	.open = "mode=nooverwrite", .flush = true,
+	.how = "fn=write len=200 vary=1 irq=3 period=700",
+	.subbuf = 4096, .n = 8, .count = 6000)
 
 TEST_F_TIMEOUT(storm, map_while_a_cpu_comes_and_goes, 120)
 {
@@ -519,8 +442,7 @@ TEST_F_TIMEOUT(storm, everything_at_once, 120)
 	ASSERT_EQ(0, read_all(fd, &got, 4096));
 	bytes_free(&got);
 	i = info("cpu1.task");
-	CTL("write cpu=1 len=500 count=20");
-	ASSERT_EQ(20, info("result"));
+	ASSERT_EQ(20, result_of("write cpu=1 len=500 count=20"));
 	bytes_records(&want, 1, i, 500, 20);
 	ASSERT_EQ(0, read_all(fd, &got, 4096));
 	ASSERT_TRUE(bytes_equal(&got, &want));

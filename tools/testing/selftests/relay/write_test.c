@@ -73,20 +73,17 @@ TEST_F(write, relay_try_write_in_nmi)
 /* offset + length, in a size_t */
 TEST_F(write, a_length_that_wraps_is_refused)
 {
-	struct bytes want = {};
 	int i, lengths[] = { -100, -50, -1 };
 
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=100 fn=try");
 	for (i = 0; i < 3; i++) {
-		CTL("wrap cpu=0 len=%d", lengths[i]);
-		ASSERT_EQ(0, info("result"));
+		ASSERT_EQ(0, result_of("wrap cpu=0 len=%d", lengths[i]));
 		ASSERT_EQ(100, info("cpu0.offset"));
 		ASSERT_EQ(i + 1, info("lost"));
 	}
 	CTL("write cpu=0 len=100 fn=try");
-	bytes_records(&want, 0, 0, 100, 2);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 100, 2));
 }
 
 TEST_F(write, each_cpu_its_own_buffer)
@@ -106,25 +103,19 @@ TEST_F(write, each_cpu_its_own_buffer)
 
 TEST_F(write, zero_length_changes_nothing)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=100");
 	CTL("write cpu=0 len=0 count=3");
 	CTL("write cpu=0 len=0 count=3 fn=reserve");
-	ASSERT_EQ(100, info("cpu0.offset"));
-	ASSERT_EQ(0, info("cpu0.produced"));
-	bytes_records(&want, 0, 0, 100, 1);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(state("cpu0.offset=100 cpu0.produced=0"));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 100, 1));
 }
 
 TEST_F(write, as_large_as_a_subbuf)
 {
 	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=4096 count=2");
-	ASSERT_EQ(2, info("result"));
-	ASSERT_EQ(1, info("cpu0.produced"));
-	ASSERT_EQ(0, info("cpu0.padding0"));
+	ASSERT_EQ(2, result_of("write cpu=0 len=4096 count=2"));
+	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=0"));
 	ASSERT_EQ(0, stats(BIG));
 }
 
@@ -134,12 +125,9 @@ TEST_F(write, larger_than_a_subbuf_is_dropped)
 
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=100");
-	CTL("write cpu=0 len=4097 count=3");
-	ASSERT_EQ(0, info("result"));
-	CTL("write cpu=0 len=4097 fn=reserve");
-	ASSERT_EQ(0, info("result"));
-	ASSERT_EQ(0, info("cpu0.produced"));
-	ASSERT_EQ(100, info("cpu0.offset"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=4097 count=3"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=4097 fn=reserve"));
+	ASSERT_TRUE(state("cpu0.produced=0 cpu0.offset=100"));
 	ASSERT_EQ(4, stats(BIG));
 	ASSERT_EQ(0, stats(FULL));
 	CTL("write cpu=0 len=100");
@@ -151,28 +139,21 @@ TEST_F(write, larger_than_a_subbuf_is_dropped)
 TEST_F(write, larger_than_what_a_header_leaves_is_dropped)
 {
 	CTL("open subbuf=4096 n=4 mode=nooverwrite reserve=100");
-	CTL("write cpu=0 len=3997");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=3997"));
 	ASSERT_EQ(1, stats(BIG));
 	/* known only after the switch */
 	ASSERT_EQ(1, info("cpu0.produced"));
-	CTL("write cpu=0 len=3996");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=3996"));
 	ASSERT_EQ(1, stats(BIG));
 }
 
 TEST_F(write, default_mode_drops_when_full)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=1000 count=20");
-	ASSERT_EQ(16, info("result"));
-	ASSERT_EQ(1, info("cpu0.full"));
-	ASSERT_EQ(4, info("cpu0.produced"));
+	ASSERT_EQ(16, result_of("write cpu=0 len=1000 count=20"));
+	ASSERT_TRUE(state("cpu0.full=1 cpu0.produced=4"));
 	ASSERT_EQ(4, stats(FULL));
-	bytes_records(&want, 0, 0, 1000, 16);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 1000, 16));
 }
 
 TEST_F(write, default_mode_resumes_after_consumed)
@@ -181,32 +162,24 @@ TEST_F(write, default_mode_resumes_after_consumed)
 	CTL("write cpu=0 len=1000 count=20");
 	CTL("consumed cpu=0 n=2");
 	ASSERT_EQ(0, info("cpu0.full"));
-	CTL("write cpu=0 len=1000 count=20");
-	ASSERT_EQ(8, info("result"));
-	ASSERT_EQ(6, info("cpu0.produced"));
-	ASSERT_EQ(2, info("cpu0.consumed"));
+	ASSERT_EQ(8, result_of("write cpu=0 len=1000 count=20"));
+	ASSERT_TRUE(state("cpu0.produced=6 cpu0.consumed=2"));
 }
 
 TEST_F(write, nooverwrite_keeps_the_first)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4 mode=nooverwrite");
-	CTL("write cpu=0 len=1000 count=20");
-	ASSERT_EQ(16, info("result"));
+	ASSERT_EQ(16, result_of("write cpu=0 len=1000 count=20"));
 	ASSERT_EQ(4, info("cpu0.refused"));
 	ASSERT_EQ(4, stats(FULL));
-	bytes_records(&want, 0, 0, 1000, 16);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 1000, 16));
 }
 
 TEST_F(write, overwrite_never_refuses)
 {
 	CTL("open subbuf=4096 n=4 mode=overwrite");
-	CTL("write cpu=0 len=1000 count=100");
-	ASSERT_EQ(100, info("result"));
-	ASSERT_EQ(24, info("cpu0.produced"));
-	ASSERT_EQ(0, info("cpu0.refused"));
+	ASSERT_EQ(100, result_of("write cpu=0 len=1000 count=100"));
+	ASSERT_TRUE(state("cpu0.produced=24 cpu0.refused=0"));
 }
 
 TEST_F(write, overwrite_cycles_through_the_buffer)
@@ -227,23 +200,19 @@ TEST_F(write, overwrite_cycles_through_the_buffer)
 TEST_F(write, stopped_by_the_callback_and_resumed)
 {
 	CTL("open subbuf=4096 n=4 mode=stop");
-	CTL("write cpu=0 len=1000 count=10");
-	ASSERT_EQ(4, info("result"));
+	ASSERT_EQ(4, result_of("write cpu=0 len=1000 count=10"));
 	ASSERT_EQ(6, info("cpu0.refused"));
 	ASSERT_EQ(0, stats(FULL));
 	CTL("mode mode=nooverwrite");
-	CTL("write cpu=0 len=1000 count=10");
-	ASSERT_EQ(10, info("result"));
+	ASSERT_EQ(10, result_of("write cpu=0 len=1000 count=10"));
 	ASSERT_EQ(3, info("cpu0.produced"));
 }
 
 TEST_F(write, smaller_record_while_full_is_dropped_too)
 {
 	CTL("open subbuf=4096 n=2");
-	CTL("write cpu=0 len=1000 count=9");
-	ASSERT_EQ(8, info("result"));
-	CTL("write cpu=0 len=10");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(8, result_of("write cpu=0 len=1000 count=9"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=10"));
 }
 
 TEST_F(write, first_subbuf_start_has_no_previous)
@@ -251,8 +220,7 @@ TEST_F(write, first_subbuf_start_has_no_previous)
 	CTL("open subbuf=4096 n=4 mode=nooverwrite");
 	ASSERT_EQ(online_cpus(), info("first_starts"));
 	ASSERT_EQ(online_cpus(), info("starts"));
-	ASSERT_EQ(0, info("last_index"));
-	ASSERT_EQ(-1, info("last_prev"));
+	ASSERT_TRUE(state("last_index=0 last_prev=-1"));
 }
 
 TEST_F(write, subbuf_start_sees_new_and_previous)
@@ -262,8 +230,7 @@ TEST_F(write, subbuf_start_sees_new_and_previous)
 	CTL("open subbuf=4096 n=4 mode=nooverwrite");
 	starts = info("starts");
 	for (i = 0; i < 10; i++) {
-		CTL("write cpu=0 len=4096");
-		ASSERT_EQ(1, info("result"));
+		ASSERT_EQ(1, result_of("write cpu=0 len=4096"));
 		/* the very first one fits where it is */
 		if (!i)
 			continue;
@@ -284,9 +251,7 @@ TEST_F(write, subbuf_start_is_asked_again_while_full)
 	for (i = 1; i <= 3; i++) {
 		CTL("write cpu=0 len=4096");
 		ASSERT_EQ(starts + i, info("starts"));
-		ASSERT_EQ(0, info("last_index"));
-		ASSERT_EQ(3, info("last_prev"));
-		ASSERT_EQ(4, info("cpu0.produced"));
+		ASSERT_TRUE(state("last_index=0 last_prev=3 cpu0.produced=4"));
 	}
 }
 
@@ -298,8 +263,7 @@ TEST_F(write, start_reserve_leaves_room_in_each_subbuf)
 
 	CTL("open subbuf=4096 n=4 mode=nooverwrite reserve=16");
 	ASSERT_EQ(16, info("cpu0.offset"));
-	CTL("write cpu=0 len=1020 count=9");
-	ASSERT_EQ(9, info("result"));
+	ASSERT_EQ(9, result_of("write cpu=0 len=1020 count=9"));
 	for (i = 0; i < 9; i++) {
 		if (i % 4 == 0)
 			bytes_add(&want, zero, 16);
@@ -318,20 +282,14 @@ TEST_F(write, padding_is_what_was_left)
 	CTL("write cpu=0 len=3000");
 	CTL("write cpu=0 len=4096");
 	CTL("write cpu=0 len=1");
-	ASSERT_EQ(3, info("cpu0.produced"));
-	ASSERT_EQ(96, info("cpu0.padding0"));
-	ASSERT_EQ(1096, info("cpu0.padding1"));
-	ASSERT_EQ(0, info("cpu0.padding2"));
-	ASSERT_EQ(0, info("cpu0.padding3"));
+	ASSERT_TRUE(state("cpu0.produced=3 cpu0.padding0=96 cpu0.padding1=1096 cpu0.padding2=0 cpu0.padding3=0"));
 }
 
 TEST_F(write, padding_of_a_reused_subbuf_is_cleared)
 {
 	CTL("open subbuf=4096 n=2 mode=overwrite");
 	CTL("write cpu=0 len=3000 count=3");
-	ASSERT_EQ(2, info("cpu0.produced"));
-	ASSERT_EQ(0, info("cpu0.padding0"));
-	ASSERT_EQ(1096, info("cpu0.padding1"));
+	ASSERT_TRUE(state("cpu0.produced=2 cpu0.padding0=0 cpu0.padding1=1096"));
 }
 
 TEST_F(write, stats_bad_flags_are_zero)
@@ -393,8 +351,7 @@ TEST_F(write, consumed_more_than_ready_is_all)
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=4096 count=3");
 	CTL("consumed cpu=0 n=4");
-	ASSERT_EQ(2, info("cpu0.produced"));
-	ASSERT_EQ(2, info("cpu0.consumed"));
+	ASSERT_TRUE(state("cpu0.produced=2 cpu0.consumed=2"));
 }
 
 TEST_F(write, consumed_more_than_exist_is_ignored)
@@ -444,10 +401,7 @@ TEST_F(write, reset_starts_anew)
 	starts = info("starts");
 	firsts = info("first_starts");
 	CTL("reset");
-	ASSERT_EQ(0, info("cpu0.produced"));
-	ASSERT_EQ(0, info("cpu0.consumed"));
-	ASSERT_EQ(8, info("cpu0.offset"));
-	ASSERT_EQ(0, info("cpu0.full"));
+	ASSERT_TRUE(state("cpu0.produced=0 cpu0.consumed=0 cpu0.offset=8 cpu0.full=0"));
 	for (i = 0; i < 4; i++)
 		ASSERT_EQ(0, info("cpu0.padding%d", i));
 	ASSERT_EQ(0, stats(FULL));
@@ -462,34 +416,24 @@ TEST_F(write, flush_finishes_a_subbuf)
 	CTL("write cpu=0 len=100");
 	CTL("write cpu=1 len=200");
 	CTL("flush");
-	ASSERT_EQ(1, info("cpu0.produced"));
-	ASSERT_EQ(3996, info("cpu0.padding0"));
-	ASSERT_EQ(0, info("cpu0.offset"));
-	ASSERT_EQ(1, info("cpu1.produced"));
-	ASSERT_EQ(3896, info("cpu1.padding0"));
+	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=3996 cpu0.offset=0 cpu1.produced=1 cpu1.padding0=3896"));
 }
 
 TEST_F(write, flush_of_an_empty_buffer_burns_a_subbuf)
 {
 	CTL("open subbuf=4096 n=4");
 	CTL("flush");
-	ASSERT_EQ(1, info("cpu0.produced"));
-	ASSERT_EQ(4096, info("cpu0.padding0"));
+	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=4096"));
 }
 
 TEST_F(write, flush_of_a_full_buffer_changes_nothing)
 {
-	struct bytes want = {};
-
 	CTL("open subbuf=4096 n=4");
-	CTL("write cpu=0 len=4096 count=5");
-	ASSERT_EQ(4, info("result"));
+	ASSERT_EQ(4, result_of("write cpu=0 len=4096 count=5"));
 	CTL("flush");
 	CTL("flush");
-	ASSERT_EQ(4, info("cpu0.produced"));
-	ASSERT_EQ(1, info("cpu0.full"));
-	bytes_records(&want, 0, 0, 4096, 4);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(state("cpu0.produced=4 cpu0.full=1"));
+	ASSERT_TRUE(cpu_reads_records(0, 0, 4096, 4));
 }
 
 TEST_F(write, flush_into_full_then_write)
@@ -501,11 +445,9 @@ TEST_F(write, flush_into_full_then_write)
 	CTL("write cpu=0 len=4096 count=2");
 	CTL("flush");
 	ASSERT_EQ(2, info("cpu0.produced"));
-	CTL("write cpu=0 len=10");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=0 len=10"));
 	CTL("consumed cpu=0 n=1");
-	CTL("write cpu=0 len=10");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=10"));
 	bytes_records(&want, 0, 1, 4096, 1);
 	bytes_records(&want, 0, 3, 10, 1);
 	ASSERT_TRUE(cpu_reads(0, &want));
@@ -516,8 +458,7 @@ TEST_F(write, flush_does_not_switch_under_a_writer)
 	ASSERT_EQ(0, pin_to(0));
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=1 len=100");
-	CTL("flushrace cpu=1");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("flushrace cpu=1"));
 }
 
 TEST_F(write, flush_reaches_every_cpu)
@@ -536,10 +477,8 @@ TEST_F(write, switch_subbuf_directly)
 {
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=100");
-	CTL("switch cpu=0 len=50");
-	ASSERT_EQ(50, info("result"));
-	ASSERT_EQ(1, info("cpu0.produced"));
-	ASSERT_EQ(3996, info("cpu0.padding0"));
+	ASSERT_EQ(50, result_of("switch cpu=0 len=50"));
+	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=3996"));
 	/* the caller moves the offset */
 	ASSERT_EQ(0, info("cpu0.offset"));
 }
@@ -548,14 +487,10 @@ TEST_F(write, switch_subbuf_too_big)
 {
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=100");
-	CTL("switch cpu=0 len=4097");
-	ASSERT_EQ(0, info("result"));
-	CTL("switch cpu=0 len=-1");
-	ASSERT_EQ(0, info("result"));
-	CTL("switch cpu=0 len=-4096");
-	ASSERT_EQ(0, info("result"));
-	ASSERT_EQ(0, info("cpu0.produced"));
-	ASSERT_EQ(100, info("cpu0.offset"));
+	ASSERT_EQ(0, result_of("switch cpu=0 len=4097"));
+	ASSERT_EQ(0, result_of("switch cpu=0 len=-1"));
+	ASSERT_EQ(0, result_of("switch cpu=0 len=-4096"));
+	ASSERT_TRUE(state("cpu0.produced=0 cpu0.offset=100"));
 	ASSERT_EQ(3, stats(BIG));
 }
 
@@ -563,10 +498,8 @@ TEST_F(write, switch_subbuf_full)
 {
 	CTL("open subbuf=4096 n=2");
 	CTL("write cpu=0 len=4096 count=2");
-	CTL("switch cpu=0 len=10");
-	ASSERT_EQ(0, info("result"));
-	ASSERT_EQ(2, info("cpu0.produced"));
-	ASSERT_EQ(1, info("cpu0.full"));
+	ASSERT_EQ(0, result_of("switch cpu=0 len=10"));
+	ASSERT_TRUE(state("cpu0.produced=2 cpu0.full=1"));
 }
 
 struct poller {
@@ -673,8 +606,7 @@ TEST_F(write, within_subbuf_start)
 
 TEST_F(write, null_channel_is_ignored)
 {
-	CTL("null");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("null"));
 }
 
 TEST_HARNESS_MAIN

@@ -33,8 +33,7 @@ TEST_F(hotplug, new_cpu_gets_a_buffer_and_a_file)
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/cpu3"));
 	ONLINE();
 	ASSERT_TRUE(file_exists(CLIENT_DIR "/cpu3"));
-	ASSERT_EQ(1, info("ups"));
-	ASSERT_EQ(0, info("lost"));
+	ASSERT_TRUE(state("ups=1 lost=0"));
 	ASSERT_TRUE(drain(&seen));
 	ASSERT_EQ(info("cpu3.task.tried"), seen.records);
 	ASSERT_LT(0, seen.records);
@@ -51,8 +50,7 @@ TEST_F(hotplug, offline_cpu_stays_readable)
 	ASSERT_TRUE(drain(&seen));
 	ASSERT_EQ(9, seen.records);
 	ONLINE();
-	CTL("write cpu=3 len=1000 count=9");
-	ASSERT_EQ(9, info("result"));
+	ASSERT_EQ(9, result_of("write cpu=3 len=1000 count=9"));
 	ASSERT_TRUE(drain(&seen));
 	ASSERT_EQ(18, seen.records);
 }

@@ -321,8 +321,7 @@ TEST_F_TIMEOUT(hostile, reader_page, 120)
 		ASSERT_EQ(produced(m), position);
 		set_consumed(m, position);
 		m->reader->watermark = 8;
-		CTL("write cpu=%u len=16", cpu);
-		ASSERT_EQ(1, info("result"));
+		ASSERT_EQ(1, result_of("write cpu=%u len=16", cpu));
 	}
 }
 

@@ -18,8 +18,9 @@ TEST_F(nest, too_many)
 	ASSERT_TRUE(map_buffer(&m, 1));
 	CTL("write cpu=1 len=120 count=10");
 	for (unsigned int i = 0; i < 3; i++) {
-		CTL("nest cpu=1 count=%u", 40 + 30 * i);
-		ASSERT_EQ(24, info("result"));
+		long long kept = result_of("nest cpu=1 count=%u", 40 + 30 * i);
+
+		ASSERT_EQ(24, kept);
 	}
 	ASSERT_EQ(0, m.ctl->reserve & RELAY_FAST_IN_FLIGHT);
 	ASSERT_EQ(10 * 128 + 3 * 24 * 64, produced(&m));
@@ -35,8 +36,7 @@ TEST_F(nest, as_many_as_allowed)
 
 	CTL("open subbuf=4096 n=4");
 	ASSERT_TRUE(map_buffer(&m, 1));
-	CTL("nest cpu=1 count=24");
-	ASSERT_EQ(24, info("result"));
+	ASSERT_EQ(24, result_of("nest cpu=1 count=24"));
 	ASSERT_EQ(0, m.ctl->lost);
 }
 
@@ -56,8 +56,7 @@ TEST_F_TIMEOUT(edges, nothing_is_lost, 60)
 
 	CTL("open subbuf=%u n=%u flags=%u", variant->subbuf, variant->n, variant->flags);
 	ASSERT_TRUE(map_buffer(&m, 1));
-	CTL("edges cpu=1 count=%u", variant->count);
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("edges cpu=1 count=%u", variant->count));
 	ASSERT_EQ(0, m.ctl->lost);
 	ASSERT_EQ((uint64_t)variant->count * variant->subbuf + 128, produced(&m));
 }

@@ -54,10 +54,8 @@ TEST_F(open, sizes)
 		ASSERT_EQ(good[i][1], m.ctl->n_subbufs);
 		ASSERT_EQ(0, m.ctl->flags);
 		ASSERT_EQ(0, produced(&m));
-		CTL("write cpu=0 len=%lu", good[i][0] - 8);
-		ASSERT_EQ(1, info("result"));
-		CTL("write cpu=0 len=%lu", good[i][0] - 7);
-		ASSERT_EQ(0, info("result"));
+		ASSERT_EQ(1, result_of("write cpu=0 len=%lu", good[i][0] - 8));
+		ASSERT_EQ(0, result_of("write cpu=0 len=%lu", good[i][0] - 7));
 		unmap_buffer(&m);
 		CTL("close");
 	}
@@ -87,16 +85,13 @@ TEST_F(open, lengths_that_overflow)
 	CTL("open subbuf=4096 n=4");
 	ASSERT_TRUE(map_buffer(&m, 0));
 	for (size_t i = 0; i < sizeof(len) / sizeof(*len); i++) {
-		CTL("write cpu=0 len=%llu", len[i]);
-		ASSERT_EQ(0, info("result"));
-		CTL("write cpu=0 len=%llu timed=1", len[i]);
-		ASSERT_EQ(0, info("result"));
+		ASSERT_EQ(0, result_of("write cpu=0 len=%llu", len[i]));
+		ASSERT_EQ(0, result_of("write cpu=0 len=%llu timed=1", len[i]));
 		ASSERT_EQ(2 * (i + 1), m.ctl->lost);
 		ASSERT_EQ(0, produced(&m));
 	}
 	ASSERT_EQ(m.ctl->lost, info("lost"));
-	CTL("write cpu=0 len=4080 timed=1");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=0 len=4080 timed=1"));
 	ASSERT_EQ(4096, produced(&m));
 }
 
@@ -233,8 +228,7 @@ TEST_F_TIMEOUT(open, no_memory, 120)
 	/* more than the machine has, and one that the number of sub-buffers is too large for */
 	ASSERT_EQ(-ENOMEM, ctl("open other=1 name=huge subbuf=%lu n=2", 1ul << 30));
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/huge0"));
-	CTL("write cpu=1 len=100");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=1 len=100"));
 }
 
 TEST_F(open, null_channel)
@@ -246,8 +240,7 @@ TEST_F(open, directory_removed_before_close)
 {
 	CTL("open dir=gone subbuf=4096 n=4");
 	ASSERT_FALSE(file_exists(CLIENT_DIR "/gone"));
-	CTL("write cpu=1 len=100 count=10");
-	ASSERT_EQ(10, info("result"));
+	ASSERT_EQ(10, result_of("write cpu=1 len=100 count=10"));
 	CTL("close");
 }
 
@@ -258,8 +251,7 @@ TEST_F(open, cpu_comes_up_after_the_directory_was_removed)
 	ASSERT_EQ(0, set_cpu_online(3, false));
 	CTL("open dir=gone subbuf=4096 n=4 at_hotplug=1");
 	ASSERT_EQ(0, set_cpu_online(3, true));
-	ASSERT_EQ(1, info("ups"));
-	ASSERT_EQ(0, info("lost"));
+	ASSERT_TRUE(state("ups=1 lost=0"));
 	CTL("close");
 }
 

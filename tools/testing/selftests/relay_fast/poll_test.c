@@ -54,8 +54,7 @@ TEST_F(watermark, wakes)
 	__atomic_store_n(&m.reader->watermark, variant->asked, __ATOMIC_RELAXED);
 	ASSERT_EQ(0, poll_now(m.fd));
 
-	w.fd = m.fd;
-	start_waiter(&w);
+	start_waiter(&w, m.fd);
 	if (variant->due > 128)
 		CTL("write cpu=1 len=120 count=%llu", (unsigned long long)variant->due / 128 - 1);
 	ASSERT_TRUE(sleeps_on(&w));
@@ -82,8 +81,7 @@ TEST_F(poll, lower_watermark)
 	ASSERT_EQ(READABLE, poll_now(m.fd));
 	/* the writer's limit was for the end of the sub-buffer, and has to come down */
 	m.reader->watermark = 640;
-	w.fd = m.fd;
-	start_waiter(&w);
+	start_waiter(&w, m.fd);
 	CTL("write cpu=1 len=120");
 	ASSERT_EQ(READABLE, woken_with(&w));
 	ASSERT_EQ(640, produced(&m));
@@ -225,13 +223,11 @@ TEST_F(poll, stall_wakes)
 	CTL("write cpu=1 len=48");
 	set_consumed(&m, 56);
 	m.reader->watermark = 64;
-	w.fd = m.fd;
-	start_waiter(&w);
+	start_waiter(&w, m.fd);
 	/* at 64, so that 24 bytes are unread */
 	CTL("write cpu=1 len=8");
 	ASSERT_TRUE(sleeps_on(&w));
-	CTL("write cpu=1 len=56");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=1 len=56"));
 	ASSERT_EQ(READABLE, woken_with(&w));
 	ASSERT_EQ(80, produced(&m));
 	ASSERT_NE(0, m.ctl->stalled);
@@ -239,8 +235,7 @@ TEST_F(poll, stall_wakes)
 	/* until it has made room */
 	set_consumed(&m, 80);
 	ASSERT_EQ(0, poll_now(m.fd));
-	CTL("write cpu=1 len=56");
-	ASSERT_EQ(1, info("result"));
+	ASSERT_EQ(1, result_of("write cpu=1 len=56"));
 	ASSERT_EQ(0, m.ctl->stalled);
 	ASSERT_EQ(1, m.ctl->lost);
 }
@@ -253,11 +248,9 @@ TEST_F(poll, too_long_does_not_wake)
 
 	CTL("open subbuf=4096 n=4");
 	ASSERT_TRUE(map_buffer(&m, 1));
-	w.fd = m.fd;
-	start_waiter(&w);
+	start_waiter(&w, m.fd);
 	CTL("write cpu=1 len=8");
-	CTL("write cpu=1 len=4089");
-	ASSERT_EQ(0, info("result"));
+	ASSERT_EQ(0, result_of("write cpu=1 len=4089"));
 	ASSERT_TRUE(sleeps_on(&w));
 	ASSERT_EQ(1, m.ctl->lost);
 	ASSERT_EQ(0, m.ctl->stalled);
@@ -270,9 +263,8 @@ TEST_F(poll, close_wakes)
 	struct waiter w = {}, e = { .epoll = true };
 
 	CTL("open subbuf=4096 n=4");
-	w.fd = e.fd = open_cpu(1);
-	start_waiter(&w);
-	start_waiter(&e);
+	start_waiter(&w, open_cpu(1));
+	start_waiter(&e, w.fd);
 	CTL("close");
 	ASSERT_EQ(POLLHUP | POLLERR, woken_with(&w));
 	ASSERT_TRUE(woken_with(&e) & EPOLLHUP);
@@ -288,8 +280,7 @@ TEST_F(poll, close_wakes_with_something_to_read)
 	CTL("open subbuf=4096 n=4");
 	ASSERT_TRUE(map_buffer(&m, 1));
 	CTL("write cpu=1 len=120");
-	w.fd = m.fd;
-	start_waiter(&w);
+	start_waiter(&w, m.fd);
 	CTL("close");
 	ASSERT_EQ(READABLE | POLLHUP | POLLERR, woken_with(&w));
 	ASSERT_EQ(1, m.ctl->closed);
