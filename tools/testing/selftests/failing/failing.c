@@ -124,7 +124,7 @@ static void add_file(struct state *s, const char *path, int first_word)
 	if (!f)
 		return;
 	while (getline(&line, &size, f) > 0) {
-		line[strcspn(line, first_word ? " \n" : "\n")] = '\0';
+		line[strcspn(line, first_word ? "\n " : "\n")] = '\0';
 		without_count(line, " hits=");
 		without_count(line, " stops=");
 		add_line(s, line);
