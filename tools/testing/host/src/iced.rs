@@ -6,10 +6,8 @@
 //! it has a list of all instructions, while ours knows which operand bytes follow an opcode; [`Leniency`]
 //! lists what ours accepts beyond that list.
 
-use ferro_core::insn::Arithmetic;
 use ferro_core::insn::DecodeError;
 use ferro_core::insn::Encoding;
-use ferro_core::insn::Fault;
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Machine;
@@ -189,21 +187,7 @@ impl Machine for Filled {
 
     fn set_flags(&mut self, _: u64) {}
 
-    fn calculate(operation: Arithmetic, _: u64, _: u64, _: bool) -> (u64, u64) {
-        panic!("{operation:?} for an address")
-    }
-
-    fn read(&mut self, address: u64, _: bool) -> Result<u64, Fault> {
-        Err(Fault { address })
-    }
-
-    fn write(&mut self, address: u64, _: u64, _: bool) -> Result<(), Fault> {
-        Err(Fault { address })
-    }
-
-    fn write_stack(&mut self, address: u64, _: u64) -> Result<(), Fault> {
-        Err(Fault { address })
-    }
+    crate::without_memory!();
 }
 
 /// What leaves for other code in another mode.

@@ -4,6 +4,38 @@
 //!
 //! The library has what the tests of `tests/` share.
 
+/// The methods of a [`Machine`](ferro_core::insn::Machine) that neither calculates nor has memory.
+#[macro_export]
+macro_rules! without_memory {
+    () => {
+        fn calculate(
+            operation: ::ferro_core::insn::Arithmetic,
+            _: u64,
+            _: u64,
+            _: bool,
+        ) -> (u64, u64) {
+            panic!("{operation:?}, where nothing is calculated")
+        }
+
+        fn read(&mut self, address: u64, _: bool) -> Result<u64, ::ferro_core::insn::Fault> {
+            Err(::ferro_core::insn::Fault { address })
+        }
+
+        fn write(
+            &mut self,
+            address: u64,
+            _: u64,
+            _: bool,
+        ) -> Result<(), ::ferro_core::insn::Fault> {
+            Err(::ferro_core::insn::Fault { address })
+        }
+
+        fn write_stack(&mut self, address: u64, _: u64) -> Result<(), ::ferro_core::insn::Fault> {
+            Err(::ferro_core::insn::Fault { address })
+        }
+    };
+}
+
 pub mod corpus;
 pub mod forms;
 pub mod iced;

@@ -56,21 +56,7 @@ impl Machine for Counter {
         self.flags = flags;
     }
 
-    fn calculate(operation: Arithmetic, _: u64, _: u64, _: bool) -> (u64, u64) {
-        panic!("{operation:?} in a jump")
-    }
-
-    fn read(&mut self, address: u64, _: bool) -> Result<u64, Fault> {
-        Err(Fault { address })
-    }
-
-    fn write(&mut self, address: u64, _: u64, _: bool) -> Result<(), Fault> {
-        Err(Fault { address })
-    }
-
-    fn write_stack(&mut self, address: u64, _: u64) -> Result<(), Fault> {
-        Err(Fault { address })
-    }
+    ferro_host::without_memory!();
 }
 
 fn emulation(bytes: &[u8]) -> Emulation {

@@ -8,10 +8,9 @@ use ferro_relay::Channel;
 use ferro_sys::sync::counted::Shared;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::fops::FileTable;
-use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
 use kernel::module::this_module;
 use kernel::prelude::*;
+use node::Node;
 
 module! {
     type: Client,
@@ -21,15 +20,9 @@ module! {
     license: "GPL v2",
 }
 
-struct Node;
+mod node;
 
 static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<Client>());
-
-impl NodeOps for Node {
-    fn read(&self, to: &mut UserDst) -> Result {
-        to.copy_at_position(b"here\n")
-    }
-}
 
 struct Client;
 

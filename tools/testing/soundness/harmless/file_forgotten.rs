@@ -5,12 +5,10 @@
 #![forbid(unsafe_code)]
 
 use ferro_sys::sync::counted::Shared;
-use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::fops::FileTable;
-use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
 use kernel::module::this_module;
 use kernel::prelude::*;
+use node::Node;
 
 module! {
     type: Client,
@@ -20,25 +18,15 @@ module! {
     license: "GPL v2",
 }
 
-struct Node;
+mod node;
 
 static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<Client>());
-
-impl NodeOps for Node {
-    fn read(&self, to: &mut UserDst) -> Result {
-        to.copy_at_position(b"here\n")
-    }
-}
 
 struct Client;
 
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let dir = Dir::new(c"file_forgotten")?;
-        let node = Shared::new(Ok(Node))?;
-        core::mem::forget(dir.file(c"file", 0o400, &FILES, node)?);
-        // Or dropping it would remove the file.
-        core::mem::forget(dir);
+        node::leave(c"file_forgotten", &FILES)?;
         Ok(Self)
     }
 }

@@ -5,11 +5,9 @@
 #![forbid(unsafe_code)]
 
 use ferro_sys::sync::counted::Shared;
-use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::fops::FileTable;
-use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
 use kernel::prelude::*;
+use node::Node;
 
 module! {
     type: Client,
@@ -19,24 +17,15 @@ module! {
     license: "GPL v2",
 }
 
-struct Node;
+mod node;
 
 static FILES: FileTable<Shared<Node>> = FileTable::built_in();
-
-impl NodeOps for Node {
-    fn read(&self, to: &mut UserDst) -> Result {
-        to.copy_at_position(b"here\n")
-    }
-}
 
 struct Client;
 
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let dir = Dir::new(c"file_table_built_in")?;
-        let node = Shared::new(Ok(Node))?;
-        core::mem::forget(dir.file(c"file", 0o400, &FILES, node)?);
-        core::mem::forget(dir);
+        node::leave(c"file_table_built_in", &FILES)?;
         Ok(Self)
     }
 }

@@ -5,12 +5,26 @@
 #ifndef _RELAY_BENCH_H
 #define _RELAY_BENCH_H
 
+#include <linux/debugfs.h>
 #include <linux/relay.h>
 #include <linux/ferrotrace_relay.h>
 
 #define SUBBUF_SIZE	(64 * 1024)
 #define N_SUBBUFS	8
 #define WRITES		2000
+
+/* The files of a channel, in debugfs. */
+static inline struct dentry *bench_create_file(const char *name, struct dentry *parent, umode_t mode,
+					       struct rchan_buf *buf, int *is_global)
+{
+	return debugfs_create_file(name, mode, parent, buf, &relay_file_operations);
+}
+
+static inline int bench_remove_file(struct dentry *dentry)
+{
+	debugfs_remove(dentry);
+	return 0;
+}
 
 struct bench_channels {
 	struct rchan *relay;

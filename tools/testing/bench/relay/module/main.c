@@ -27,18 +27,6 @@ MODULE_PARM_DESC(instructions, "The clock counts the instructions of all CPUs");
 
 static struct dentry *dir;
 
-static struct dentry *create_file(const char *name, struct dentry *parent, umode_t mode,
-				  struct rchan_buf *buf, int *is_global)
-{
-	return debugfs_create_file(name, mode, parent, buf, &relay_file_operations);
-}
-
-static int remove_file(struct dentry *dentry)
-{
-	debugfs_remove(dentry);
-	return 0;
-}
-
 /* Overwrite mode: every write succeeds. */
 static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev_subbuf)
 {
@@ -46,8 +34,8 @@ static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev_subbuf)
 }
 
 static const struct rchan_callbacks callbacks = {
-	.create_buf_file = create_file,
-	.remove_buf_file = remove_file,
+	.create_buf_file = bench_create_file,
+	.remove_buf_file = bench_remove_file,
 	.subbuf_start = subbuf_start,
 };
 

@@ -11,11 +11,8 @@
 #include <linux/err.h>
 #include <linux/fs.h>
 #include <linux/module.h>
-#include <linux/relay.h>
-#include <linux/ferrotrace_relay.h>
 
-#define SUBBUF_SIZE	(64 * 1024)
-#define N_SUBBUFS	8
+#include "bench.h"
 
 static struct {
 	struct relay_fast_record header;
@@ -26,21 +23,9 @@ static struct dentry *dir, *control;
 static struct rchan *relay;
 static struct relay_fast *fast;
 
-static struct dentry *create_file(const char *name, struct dentry *parent, umode_t mode,
-				  struct rchan_buf *buf, int *is_global)
-{
-	return debugfs_create_file(name, mode, parent, buf, &relay_file_operations);
-}
-
-static int remove_file(struct dentry *dentry)
-{
-	debugfs_remove(dentry);
-	return 0;
-}
-
 static const struct rchan_callbacks callbacks = {
-	.create_buf_file = create_file,
-	.remove_buf_file = remove_file,
+	.create_buf_file = bench_create_file,
+	.remove_buf_file = bench_remove_file,
 };
 
 static int fill(void *unused, u64 records)

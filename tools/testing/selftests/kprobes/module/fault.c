@@ -91,6 +91,15 @@ static void expect(struct kprobe *p, const void *ip, int trapnr)
 	wrong = 0;
 }
 
+/* How often each kind of handler has been called, as it had to be. */
+#define CALLED(fault, pre, post)		\
+	do {					\
+		EXPECT_EQ(faults, fault);	\
+		EXPECT_EQ(pres, pre);		\
+		EXPECT_EQ(posts, post);		\
+		EXPECT_EQ(wrong, 0);		\
+	} while (0)
+
 PRE_HANDLER(count_pre, pres++);
 
 POST_HANDLER(count_post, posts++);
@@ -125,6 +134,13 @@ NOKPROBE_SYMBOL(goes_on);
 
 #define PROBE(at, ...) { .addr = (kprobe_opcode_t *)(at), .pre_handler = count_pre, __VA_ARGS__ }
 
+/* Registers @kp with @handler, which is going to be called for a fault at @ip. */
+static bool register_fault(struct kprobe *kp, kprobe_fault_handler_t handler, const void *ip, int trapnr)
+{
+	expect(kp, ip, trapnr);
+	return EXPECT_EQ(register_kprobe_fault(kp, handler), 0);
+}
+
 /*
  * The probed instruction faults, with a post handler and without one: it is executed again, with what it needs. 41 is there
  * afterwards.
@@ -136,8 +152,7 @@ static void repaired_in(long (*function)(long *operand), long before)
 	for (i = 0; i < 2 * ARRAY_SIZE(bad); i++) {
 		struct kprobe kp = PROBE(function, .post_handler = i & 1 ? count_post : NULL);
 
-		expect(&kp, function, bad[i / 2].trapnr);
-		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0))
+		if (!register_fault(&kp, repairs_register, function, bad[i / 2].trapnr))
 			return;
 		good = before;
 		EXPECT_EQ(function(bad[i / 2].address), 42);
@@ -147,10 +162,7 @@ static void repaired_in(long (*function)(long *operand), long before)
 		good = before;
 		EXPECT_EQ(function(&good), 42);
 		EXPECT_EQ(good, 41);
-		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(pres, 2);
-		EXPECT_EQ(posts, i & 1 ? 2 : 0);
-		EXPECT_EQ(wrong, 0);
+		CALLED(1, 2, i & 1 ? 2 : 0);
 		EXPECT_EQ(kp.nmissed, 0);
 		unregister_kprobe(&kp);
 		EXPECT_EQ(function(&good), 42);
@@ -191,19 +203,13 @@ static void repaired_branch_in(long (*function)(long *to), long result)
 	for (i = 0; i < 2 * ARRAY_SIZE(bad); i++) {
 		struct kprobe kp = PROBE(function, .post_handler = i & 1 ? count_post : NULL);
 
-		expect(&kp, function, bad[i / 2].trapnr);
-		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_branch), 0))
+		if (!register_fault(&kp, repairs_branch, function, bad[i / 2].trapnr))
 			return;
 		EXPECT_EQ(function(bad[i / 2].address), result);
 		EXPECT(!irqs_disabled());
-		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(pres, 2);
-		EXPECT_EQ(posts, i & 1);
+		CALLED(1, 2, i & 1);
 		EXPECT_EQ(function((long *)&good_branch), result);
-		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(pres, 3);
-		EXPECT_EQ(posts, i & 1 ? 2 : 0);
-		EXPECT_EQ(wrong, 0);
+		CALLED(1, 3, i & 1 ? 2 : 0);
 		EXPECT_EQ(kp.nmissed, 0);
 		unregister_kprobe(&kp);
 	}
@@ -224,15 +230,11 @@ static void divided(void)
 	for (i = 0; i < 2; i++) {
 		struct kprobe kp = PROBE(kst_divide_at, .post_handler = i & 1 ? count_post : NULL);
 
-		expect(&kp, kst_divide_at, X86_TRAP_DE);
-		if (!EXPECT_EQ(register_kprobe_fault(&kp, repairs_register), 0))
+		if (!register_fault(&kp, repairs_register, kst_divide_at, X86_TRAP_DE))
 			return;
 		EXPECT_EQ(kst_divide(&nothing), 84 / good);
 		EXPECT(!irqs_disabled());
-		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(pres, 1);
-		EXPECT_EQ(posts, i & 1);
-		EXPECT_EQ(wrong, 0);
+		CALLED(1, 1, i & 1);
 		unregister_kprobe(&kp);
 	}
 }
@@ -246,14 +248,11 @@ static void left_out(void)
 	for (i = 0; i < 2 * ARRAY_SIZE(bad); i++) {
 		struct kprobe kp = PROBE(kst_load, .post_handler = i & 1 ? count_post : NULL);
 
-		expect(&kp, kst_load, bad[i / 2].trapnr);
-		if (!EXPECT_EQ(register_kprobe_fault(&kp, goes_on), 0))
+		if (!register_fault(&kp, goes_on, kst_load, bad[i / 2].trapnr))
 			return;
 		EXPECT_EQ(kst_load(bad[i / 2].address), 7);
 		EXPECT(!irqs_disabled());
-		EXPECT_EQ(faults, 1);
-		EXPECT_EQ(pres, 1);
-		EXPECT_EQ(posts, 0);
+		CALLED(1, 1, 0);
 		/* nobody runs any more */
 		EXPECT_EQ(kst_load(&good), 42);
 		EXPECT_EQ(pres, 2);
@@ -280,10 +279,7 @@ static void declined(void)
 		EXPECT(!irqs_disabled());
 		EXPECT_EQ(faults, with);
 		EXPECT_EQ(kst_try_load(&good), 42);
-		EXPECT_EQ(faults, with);
-		EXPECT_EQ(pres, 2);
-		EXPECT_EQ(posts, i & 1);
-		EXPECT_EQ(wrong, 0);
+		CALLED(with, 2, i & 1);
 		unregister_kprobe(&kp);
 	}
 }
@@ -348,25 +344,17 @@ static void in_handlers(void)
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		load_from = bad[i].address;
-		expect(&at_breakpoint, NULL, bad[i].trapnr);
-		if (!EXPECT_EQ(register_kprobe_fault(&at_breakpoint, goes_on), 0))
+		if (!register_fault(&at_breakpoint, goes_on, NULL, bad[i].trapnr))
 			return;
 		EXPECT_EQ(kst_load(&good), 42);
 		unregister_kprobe(&at_breakpoint);
-		EXPECT_EQ(pres, 1);
-		EXPECT_EQ(posts, 1);
-		EXPECT_EQ(faults, 2);
-		EXPECT_EQ(wrong, 0);
-		expect(&at_ftrace, NULL, bad[i].trapnr);
-		if (!EXPECT_EQ(register_kprobe_fault(&at_ftrace, goes_on), 0))
+		CALLED(2, 1, 1);
+		if (!register_fault(&at_ftrace, goes_on, NULL, bad[i].trapnr))
 			return;
 		EXPECT(kprobe_ftrace(&at_ftrace));
 		EXPECT_EQ(kst_target(1), 4);
 		unregister_kprobe(&at_ftrace);
-		EXPECT_EQ(pres, 1);
-		EXPECT_EQ(posts, 1);
-		EXPECT_EQ(faults, 2);
-		EXPECT_EQ(wrong, 0);
+		CALLED(2, 1, 1);
 	}
 }
 
@@ -389,9 +377,7 @@ static void in_missed(void)
 	EXPECT_EQ(register_kprobe_fault(&outer, declines), 0);
 	EXPECT_EQ(register_kprobe_fault(&inner, repairs_register), 0);
 	EXPECT_EQ(kst_load(&good), 42);
-	EXPECT_EQ(faults, 1);
-	EXPECT_EQ(pres, 1);
-	EXPECT_EQ(posts, 0);
+	CALLED(1, 1, 0);
 	EXPECT_EQ(inner.nmissed, 1);
 	EXPECT_EQ(wrong, 0);
 	unregister_kprobe(&inner);
@@ -426,9 +412,7 @@ static void in_itself(void)
 	EXPECT_EQ(register_kprobe_fault(&kp, faults_itself), 0);
 	EXPECT_EQ(register_kprobe(&other), 0);
 	EXPECT_EQ(kst_load(bad[0].address), 42);
-	EXPECT_EQ(faults, 1);
-	EXPECT_EQ(pres, 1);
-	EXPECT_EQ(posts, 1);
+	CALLED(1, 1, 1);
 	EXPECT_EQ(other.nmissed, 1);
 	EXPECT_EQ(wrong, 0);
 	unregister_kprobe(&other);

@@ -236,8 +236,9 @@ const char *kst_form_group(unsigned int index)
 }
 
 /* Runs the forms of a group. */
-void kst_forms_run(const char *group)
+void kst_forms_run(unsigned int index)
 {
+	const char *group = kst_form_group(index);
 	const struct kst_form *f = kst_forms, *end;
 	unsigned int count = 0;
 

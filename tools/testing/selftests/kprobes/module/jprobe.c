@@ -47,6 +47,15 @@ static void end(struct jprobe *jp, unsigned int expected)
 	EXPECT_EQ(jp->kp.nmissed, 0);
 }
 
+/* The arguments of the last call are 1, 2 and so on. */
+static void saw_first(unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		EXPECT_EQ(seen[i], i + 1);
+}
+
 static noinline __noclone long six(long a, int b, char c, void *d, unsigned long e, short f)
 {
 	barrier();
@@ -100,13 +109,11 @@ static long on_twelve(long a, long b, long c, long d, long e, long f, long g, lo
 static void stack(void)
 {
 	struct jprobe jp = JPROBE(twelve, on_twelve);
-	unsigned int i;
 
 	if (!begin(&jp))
 		return;
 	EXPECT_EQ(CALL_TWELVE(), TWELVE);
-	for (i = 0; i < 12; i++)
-		EXPECT_EQ(seen[i], i + 1);
+	saw_first(12);
 	end(&jp, 1);
 }
 
@@ -172,13 +179,11 @@ static long on_variadic(int count, ...)
 static void varargs(void)
 {
 	struct jprobe jp = JPROBE(variadic, on_variadic);
-	unsigned int i;
 
 	if (!begin(&jp))
 		return;
 	EXPECT_EQ(variadic(8, 1L, 2L, 3L, 4L, 5L, 6L, 7L, 8L), 502);
-	for (i = 0; i < 8; i++)
-		EXPECT_EQ(seen[i], i + 1);
+	saw_first(8);
 	end(&jp, 1);
 }
 

@@ -164,7 +164,6 @@ static void storm(void)
 	struct jprobe steady = { .kp.addr = kst_bytes, .entry = on_bytes };
 	unsigned int rounds = 0;
 	long passes;
-	unsigned long end;
 
 	atomic_long_set(&calls, 0);
 	atomic_long_set(&wrong, 0);
@@ -173,7 +172,7 @@ static void storm(void)
 	if (!EXPECT_EQ(register_jprobe(&steady), 0))
 		return;
 	kst_storm_begin(pass);
-	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	kst_while_case_lasts(rounds) {
 		struct jprobe same = { .kp.addr = kst_bytes, .entry = on_target };
 		struct jprobe entry = { TARGET, .entry = on_target };
 		struct jprobe entry_2 = { .kp.symbol_name = "kst_target_2", .entry = on_other };

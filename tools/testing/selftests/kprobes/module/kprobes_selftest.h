@@ -8,6 +8,7 @@
 #include <linux/array_size.h>
 #include <linux/compiler.h>
 #include <linux/errno.h>
+#include <linux/jiffies.h>
 #include <linux/kprobes.h>
 #include <linux/static_call_types.h>
 #include <linux/types.h>
@@ -15,24 +16,21 @@
 #include "cases.h"
 
 /* Handlers that do one thing. */
-#define PRE_HANDLER(name, statement)						\
-	static int name(struct kprobe *p, struct pt_regs *regs)			\
+#define __KST_HANDLER(name, of, statement)					\
+	static int name(of, struct pt_regs *regs)				\
 	{									\
 		statement;							\
 		return 0;							\
 	}									\
 	NOKPROBE_SYMBOL(name)
+#define PRE_HANDLER(name, statement)						\
+	__KST_HANDLER(name, struct kprobe *p, statement)
+#define RETURN_HANDLER(name, statement)						\
+	__KST_HANDLER(name, struct kretprobe_instance *ri, statement)
 #define POST_HANDLER(name, statement)						\
 	static void name(struct kprobe *p, struct pt_regs *regs, unsigned long flags) \
 	{									\
 		statement;							\
-	}									\
-	NOKPROBE_SYMBOL(name)
-#define RETURN_HANDLER(name, statement)						\
-	static int name(struct kretprobe_instance *ri, struct pt_regs *regs)	\
-	{									\
-		statement;							\
-		return 0;							\
 	}									\
 	NOKPROBE_SYMBOL(name)
 
@@ -49,7 +47,7 @@ void kst_row_run(unsigned int index);
 
 /* forms.c: the cases are the groups of forms. */
 const char *kst_form_group(unsigned int index);
-void kst_forms_run(const char *group);
+void kst_forms_run(unsigned int index);
 
 /* What was written where @p's instruction begins, as far as anybody has looked. */
 static inline kprobe_opcode_t kst_opcode(const void *addr)
@@ -66,6 +64,10 @@ bool kst_wait(atomic_long_t *counter, long above);
 bool kst_storm_pass(long i);
 void kst_storm_begin(bool (*pass)(long i));
 long kst_storm_end(void);
+/* As long as a case is to take, and three times at least; from @rounds on, which counts. */
+#define kst_while_case_lasts(rounds)							\
+	for (unsigned long __end = jiffies + msecs_to_jiffies(case_ms);			\
+	     time_before(jiffies, __end) || (rounds) < 3; (rounds)++)
 /* Probes of a batch. */
 extern unsigned int kst_many_probes;
 

@@ -94,7 +94,6 @@ static void storm(void)
 {
 	struct kprobe steady = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = storm_pre };
 	unsigned int rounds = 0;
-	unsigned long end;
 	long calls;
 
 	atomic_long_set(&storm_hits, 0);
@@ -102,7 +101,7 @@ static void storm(void)
 	if (!EXPECT_EQ(register_kprobe(&steady), 0))
 		return;
 	kst_storm_begin(kst_storm_pass);
-	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	kst_while_case_lasts(rounds) {
 		struct kprobe same = {
 			.addr = (kprobe_opcode_t *)kst_bytes_inside,
 			.pre_handler = storm_other, .post_handler = rounds & 1 ? storm_other_post : NULL,

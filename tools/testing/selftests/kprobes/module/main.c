@@ -68,47 +68,39 @@ static void check_text(const char *name)
 	case_say("at %pS\n", where);
 }
 
-static bool run_row(const char *name)
-{
-	unsigned int i;
-
-	if (!str_has_prefix(name, "insn."))
-		return false;
-	for (i = 0; kst_row_name(i); i++)
-		if (!strcmp(kst_row_name(i), name + strlen("insn."))) {
-			kst_row_run(i);
-			return true;
-		}
-	return false;
-}
-
-static bool run_forms(const char *name)
-{
-	unsigned int i;
-
-	if (!str_has_prefix(name, "forms."))
-		return false;
-	for (i = 0; kst_form_group(i); i++)
-		if (!strcmp(kst_form_group(i), name + strlen("forms."))) {
-			kst_forms_run(kst_form_group(i));
-			return true;
-		}
-	return false;
-}
+/* Cases that are numbered, and named by what comes after the prefix. */
+static const struct {
+	const char *prefix;
+	const char *(*name)(unsigned int index);
+	void (*run)(unsigned int index);
+} numbered[] = {
+	{ "insn.", kst_row_name, kst_row_run },
+	{ "forms.", kst_form_group, kst_forms_run },
+};
 
 static bool run_other(const char *name)
 {
-	return run_row(name) || run_forms(name);
+	unsigned int i, index;
+	size_t prefix;
+
+	for (i = 0; i < ARRAY_SIZE(numbered); i++) {
+		prefix = str_has_prefix(name, numbered[i].prefix);
+		for (index = 0; prefix && numbered[i].name(index); index++)
+			if (!strcmp(numbered[i].name(index), name + prefix)) {
+				numbered[i].run(index);
+				return true;
+			}
+	}
+	return false;
 }
 
 static void show_others(struct seq_file *m)
 {
-	unsigned int i;
+	unsigned int i, index;
 
-	for (i = 0; kst_row_name(i); i++)
-		seq_printf(m, "insn.%s\n", kst_row_name(i));
-	for (i = 0; kst_form_group(i); i++)
-		seq_printf(m, "forms.%s\n", kst_form_group(i));
+	for (i = 0; i < ARRAY_SIZE(numbered); i++)
+		for (index = 0; numbered[i].name(index); index++)
+			seq_printf(m, "%s%s\n", numbered[i].prefix, numbered[i].name(index));
 }
 
 static const struct test_cases all = {

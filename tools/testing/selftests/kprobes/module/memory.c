@@ -57,6 +57,21 @@ static unsigned int fails(bool now)
 	return xchg(&failed, 0);
 }
 
+/* What the function returns, and how many hits there are then. */
+#define CALL(function, result, total)			\
+	do {						\
+		EXPECT_EQ(function(1), result);		\
+		EXPECT_EQ(hits, total);			\
+	} while (0)
+
+/* @p goes when there is no memory. */
+static void unregister_failing(struct kprobe *p)
+{
+	fails(true);
+	unregister_kprobe(p);
+	EXPECT(fails(false));
+}
+
 /* Probes on two functions come and go, one of them when there is no memory. main.c looks for what is left in the text. */
 static void removing(void)
 {
@@ -67,30 +82,22 @@ static void removing(void)
 		return;
 	EXPECT_EQ(register_kprobe(&a), 0);
 	EXPECT_EQ(register_kprobe(&b), 0);
-	fails(true);
-	unregister_kprobe(&a);
-	EXPECT(fails(false));
+	unregister_failing(&a);
 	hits = 0;
-	EXPECT_EQ(kst_target(1), 4);
-	EXPECT_EQ(hits, 0);
+	CALL(kst_target, 4, 0);
 	/* it comes again, and is hit once */
 	a = (struct kprobe)ON_TARGET;
 	EXPECT_EQ(register_kprobe(&a), 0);
-	EXPECT_EQ(kst_target(1), 4);
-	EXPECT_EQ(hits, 1);
-	fails(true);
-	unregister_kprobe(&a);
-	EXPECT(fails(false));
+	CALL(kst_target, 4, 1);
+	unregister_failing(&a);
 	/* and so does one that ftrace calls in another way: as long as there is no memory it is refused */
 	fails(true);
 	EXPECT_EQ(register_kprobe(&after), -ENOMEM);
 	EXPECT(fails(false));
 	after.addr = NULL;
 	EXPECT_EQ(register_kprobe(&after), 0);
-	EXPECT_EQ(kst_target(1), 4);
-	EXPECT_EQ(hits, 3);
-	EXPECT_EQ(kst_target_2(1), 7);
-	EXPECT_EQ(hits, 4);
+	CALL(kst_target, 4, 3);
+	CALL(kst_target_2, 7, 4);
 	unregister_kprobe(&after);
 	unregister_kprobe(&b);
 	end();
@@ -104,15 +111,11 @@ static void removing_last(void)
 	if (!begin())
 		return;
 	EXPECT_EQ(register_kprobe(&a), 0);
-	fails(true);
-	unregister_kprobe(&a);
-	EXPECT(fails(false));
+	unregister_failing(&a);
 	EXPECT_EQ(kst_target(1), 4);
 	EXPECT_EQ(register_kprobe(&b), 0);
-	EXPECT_EQ(kst_target(1), 4);
-	EXPECT_EQ(hits, 0);
-	EXPECT_EQ(kst_target_2(1), 7);
-	EXPECT_EQ(hits, 1);
+	CALL(kst_target, 4, 0);
+	CALL(kst_target_2, 7, 1);
 	unregister_kprobe(&b);
 	end();
 }
@@ -130,18 +133,15 @@ static void disabling(void)
 	EXPECT_EQ(disable_kprobe(&a), -ENOMEM);
 	EXPECT(fails(false));
 	EXPECT(!kprobe_disabled(&a));
-	EXPECT_EQ(kst_target(1), 4);
-	EXPECT_EQ(hits, 1);
+	CALL(kst_target, 4, 1);
 	EXPECT_EQ(disable_kprobe(&a), 0);
-	EXPECT_EQ(kst_target(1), 4);
-	EXPECT_EQ(hits, 1);
+	CALL(kst_target, 4, 1);
 	fails(true);
 	EXPECT_EQ(enable_kprobe(&a), -ENOMEM);
 	EXPECT(fails(false));
 	EXPECT(kprobe_disabled(&a));
 	EXPECT_EQ(enable_kprobe(&a), 0);
-	EXPECT_EQ(kst_target(1), 4);
-	EXPECT_EQ(hits, 2);
+	CALL(kst_target, 4, 2);
 	unregister_kprobe(&a);
 	unregister_kprobe(&b);
 	end();

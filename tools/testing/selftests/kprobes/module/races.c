@@ -135,11 +135,10 @@ static void destroy(struct client *c)
  */
 static void freed_at_once(void)
 {
-	unsigned long end;
 	unsigned int rounds = 0;
 
 	calls_begin();
-	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	kst_while_case_lasts(rounds) {
 		struct client *c = make(rounds & 1);
 		struct kprobe *list[] = { &c->kp[0], &c->kp[1], &c->kp[2] };
 		struct kretprobe *rets[] = { &c->ret[0], &c->ret[1] };
@@ -162,11 +161,10 @@ static void freed_at_once(void)
 /* The same, one by one, and with the first one going while the other stays at the same address. */
 static void freed_one_by_one(void)
 {
-	unsigned long end;
 	unsigned int rounds = 0;
 
 	calls_begin();
-	for (end = jiffies + msecs_to_jiffies(case_ms); time_before(jiffies, end) || rounds < 3; rounds++) {
+	kst_while_case_lasts(rounds) {
 		struct client *a = make(true), *b = make(rounds & 1);
 
 		if (!EXPECT(a && b))

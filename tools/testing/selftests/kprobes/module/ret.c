@@ -252,15 +252,21 @@ static void wake_sleepers(void)
 	EXPECT_EQ(atomic_read(&came_back), SLEEPERS);
 }
 
+/* Registers @rp, and many tasks go in. */
+static void begin_sleeping(struct kretprobe *rp)
+{
+	clear();
+	EXPECT_EQ(register_kretprobe(rp), 0);
+	start_sleepers();
+	EXPECT_EQ(atomic_read(&entries), SLEEPERS);
+}
+
 /* Many tasks inside at once. */
 static void sleeping(void)
 {
 	struct kretprobe rp = RET(sleeps);
 
-	clear();
-	EXPECT_EQ(register_kretprobe(&rp), 0);
-	start_sleepers();
-	EXPECT_EQ(atomic_read(&entries), SLEEPERS);
+	begin_sleeping(&rp);
 	EXPECT_EQ(atomic_read(&returns), 0);
 	wake_sleepers();
 	EXPECT_EQ(atomic_read(&returns), SLEEPERS);
@@ -277,10 +283,7 @@ static void unregister_live(void)
 {
 	struct kretprobe rp = RET(sleeps);
 
-	clear();
-	EXPECT_EQ(register_kretprobe(&rp), 0);
-	start_sleepers();
-	EXPECT_EQ(atomic_read(&entries), SLEEPERS);
+	begin_sleeping(&rp);
 	unregister_kretprobe(&rp);
 	memset(&rp, 0x5a, sizeof(rp));
 	wake_sleepers();

@@ -59,16 +59,37 @@ static void forget(void)
 	notes = 0;
 }
 
-/* Comes by kst_bytes_inside, and says who was called. */
-static bool come_by(const char *who)
+/* Whether @who were called since forget(), in that order. */
+static bool were_called(const char *who)
 {
-	forget();
-	if (!EXPECT_EQ(kst_call_bytes(0x1234), 0x1234))
-		return false;
 	if (!strcmp(noted, who))
 		return true;
 	case_say("called \"%s\", not \"%s\"\n", noted, who);
-	return EXPECT(false);
+	return false;
+}
+
+/* A call, its result, and who is called. */
+#define CALLS(call, result, who)		\
+	do {					\
+		forget();			\
+		EXPECT_EQ(call, result);	\
+		EXPECT(were_called(who));	\
+	} while (0)
+
+/* Comes by kst_bytes_inside. */
+#define come_by(who) CALLS(kst_call_bytes(0x1234), 0x1234, who)
+
+/* Registers @n or unregisters it, after which a call comes by @who. */
+static void comes(struct noting *n, const char *who)
+{
+	EXPECT_EQ(register_kprobe(&n->kp), 0);
+	come_by(who);
+}
+
+static void goes(struct noting *n, const char *who)
+{
+	unregister_kprobe(&n->kp);
+	come_by(who);
 }
 
 #define NOTING(n, where, ...) { .name = n, .kp = { .addr = (kprobe_opcode_t *)(where), __VA_ARGS__ } }
@@ -80,20 +101,14 @@ static void order(void)
 {
 	struct noting a = INSIDE('a'), b = INSIDE('b'), c = INSIDE('c');
 
-	EXPECT_EQ(register_kprobe(&a.kp), 0);
-	come_by("aA");
-	EXPECT_EQ(register_kprobe(&b.kp), 0);
-	come_by("baBA");
-	EXPECT_EQ(register_kprobe(&c.kp), 0);
-	come_by("cbaCBA");
-	unregister_kprobe(&b.kp);
-	come_by("caCA");
+	comes(&a, "aA");
+	comes(&b, "baBA");
+	comes(&c, "cbaCBA");
+	goes(&b, "caCA");
 	EXPECT_EQ(a.pre_ip, (unsigned long)kst_bytes_inside + 1);
 	EXPECT_EQ(a.post_ip, (unsigned long)kst_bytes_inside + 3);
-	unregister_kprobe(&a.kp);
-	come_by("cC");
-	unregister_kprobe(&c.kp);
-	come_by("");
+	goes(&a, "cC");
+	goes(&c, "");
 	EXPECT_EQ(a.pre, 4);
 	EXPECT_EQ(a.post, 4);
 	EXPECT_EQ(a.kp.nmissed + b.kp.nmissed + c.kp.nmissed, 0);
@@ -107,18 +122,12 @@ static void mixed(void)
 	struct noting b = NOTING('b', kst_bytes_inside, .post_handler = on_post);
 	struct noting c = NOTING('c', kst_bytes_inside);
 
-	EXPECT_EQ(register_kprobe(&c.kp), 0);
-	come_by("");
-	EXPECT_EQ(register_kprobe(&a.kp), 0);
-	come_by("a");
-	EXPECT_EQ(register_kprobe(&b.kp), 0);
-	come_by("aB");
-	unregister_kprobe(&b.kp);
-	come_by("a");
-	unregister_kprobe(&c.kp);
-	come_by("a");
-	unregister_kprobe(&a.kp);
-	come_by("");
+	comes(&c, "");
+	comes(&a, "a");
+	comes(&b, "aB");
+	goes(&b, "a");
+	goes(&c, "a");
+	goes(&a, "");
 }
 
 static void disable(void)
@@ -205,9 +214,7 @@ static void changed_ip(void)
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
 	EXPECT_EQ(register_kprobe(&away.kp), 0);
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
-	forget();
-	EXPECT_EQ(kst_call_bytes(5), 99);
-	EXPECT(!strcmp(noted, "b"));
+	CALLS(kst_call_bytes(5), 99, "b");
 	EXPECT_EQ(away.pre, 2);
 	EXPECT_EQ(away.post + a.post + b.post, 0);
 	unregister_kprobe(&away.kp);
@@ -246,26 +253,18 @@ static void ftrace_entry(void)
 	EXPECT(kprobe_ftrace(&a.kp));
 	EXPECT(a.kp.flags & KPROBE_FLAG_ON_FUNC_ENTRY);
 	EXPECT_EQ(kst_opcode(kst_target), CALL_INSN_OPCODE);
-	forget();
-	EXPECT_EQ(kst_target(4), 13);
-	EXPECT(!strcmp(noted, "aA"));
+	CALLS(kst_target(4), 13, "aA");
 	EXPECT_EQ(a.pre_ip, (unsigned long)kst_target + 1);
 	EXPECT_EQ(a.post_ip, (unsigned long)kst_target + 5);
 	EXPECT(!a.preemptible);
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
-	forget();
-	EXPECT_EQ(kst_target(4), 13);
-	EXPECT(!strcmp(noted, "baA"));
+	CALLS(kst_target(4), 13, "baA");
 	EXPECT_EQ(disable_kprobe(&a.kp), 0);
-	forget();
-	EXPECT_EQ(kst_target(4), 13);
-	EXPECT(!strcmp(noted, "b"));
+	CALLS(kst_target(4), 13, "b");
 	EXPECT_EQ(disable_kprobe(&b.kp), 0);
 	EXPECT_EQ(kst_opcode(kst_target), 0x0f);
 	EXPECT_EQ(enable_kprobe(&a.kp), 0);
-	forget();
-	EXPECT_EQ(kst_target(4), 13);
-	EXPECT(!strcmp(noted, "aA"));
+	CALLS(kst_target(4), 13, "aA");
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&b.kp);
 	EXPECT_EQ(kst_target(4), 13);
@@ -298,9 +297,7 @@ static void behind_ftrace(void)
 	EXPECT_EQ(a.kp.addr, (kprobe_opcode_t *)kst_target + 5);
 	EXPECT(!kprobe_ftrace(&a.kp));
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
-	forget();
-	EXPECT_EQ(kst_target(4), 13);
-	EXPECT(!strcmp(noted, "bBaA"));
+	CALLS(kst_target(4), 13, "bBaA");
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&b.kp);
 }
@@ -321,9 +318,7 @@ static void landing_pad(void)
 	EXPECT_EQ(register_kprobe(&c.kp), 0);
 	EXPECT_EQ(c.kp.addr, (kprobe_opcode_t *)kst_endbr + 4);
 	EXPECT_EQ(!!(c.kp.flags & KPROBE_FLAG_ON_FUNC_ENTRY), pad == 4);
-	forget();
-	EXPECT_EQ(kst_call_endbr(1), 10);
-	EXPECT(!strcmp(noted, pad ? "cbaCBA" : "baBAcC"));
+	CALLS(kst_call_endbr(1), 10, pad ? "cbaCBA" : "baBAcC");
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&b.kp);
 	unregister_kprobe(&c.kp);
@@ -367,13 +362,9 @@ static void ftrace_post_comes_and_goes(void)
 		b.kp.flags = 0;
 		if (!EXPECT_EQ(register_kprobe(&b.kp), 0))
 			break;
-		forget();
-		EXPECT_EQ(kst_target(4), 13);
-		EXPECT(!strcmp(noted, "aB"));
+		CALLS(kst_target(4), 13, "aB");
 		unregister_kprobe(&b.kp);
-		forget();
-		EXPECT_EQ(kst_target(4), 13);
-		EXPECT(!strcmp(noted, "a"));
+		CALLS(kst_target(4), 13, "a");
 	}
 	unregister_kprobe(&a.kp);
 	EXPECT_EQ(kst_target(4), 13);
@@ -456,9 +447,7 @@ static void register_again(void)
 		a.kp.addr = NULL;
 		if (!EXPECT_EQ(register_kprobe(&a.kp), 0))
 			return;
-		forget();
-		EXPECT_EQ(kst_target(4), 13);
-		EXPECT(!strcmp(noted, "a"));
+		CALLS(kst_target(4), 13, "a");
 		unregister_kprobe(&a.kp);
 	}
 }
