@@ -285,10 +285,10 @@ static bool storm(const struct storm *s)
 }
 
 #define STORM(name, ...)						\
-	static const struct storm storm_##name = { __VA_ARGS__ };	\
+	static const struct storm name##_storm = { __VA_ARGS__ };	\
 	TEST_F_TIMEOUT(storm, name, 120)				\
 	{								\
-		ASSERT_TRUE(storm(&storm_##name));			\
+		ASSERT_TRUE(storm(&name##_storm));			\
 	}
 
 STORM(read_with_interrupts,
