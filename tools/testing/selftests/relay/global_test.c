@@ -150,45 +150,44 @@ TEST_F(global, create_fails)
 		CTL("hold cpu=1 len=1024 fn=try ms=300");		\
 	} while (0)
 
-TEST_F(global, writers_of_two_cpus_take_turns)
+/* Five records of CPU 1 are read, and then @others of CPU 0. */
+static bool reads_turns(unsigned int others)
 {
 	struct bytes want = {};
 
+	bytes_records(&want, 1, 0, 1024, 5);
+	bytes_records(&want, 0, 0, 1024, others);
+	return cpu_reads(0, &want);
+}
+
+TEST_F(global, writers_of_two_cpus_take_turns)
+{
 	HELD_SWITCH;
 	ASSERT_EQ(1, result_of("write cpu=0 len=1024 fn=try"));
 	ASSERT_EQ(1, result_of("release"));
-	bytes_records(&want, 1, 0, 1024, 5);
-	bytes_records(&want, 0, 0, 1024, 1);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(reads_turns(1));
 }
 
 /* A tracer of locks writes where CPU 0 has just waited for CPU 1. */
 TEST_F(global, a_tracer_of_the_lock_writes)
 {
-	struct bytes want = {};
-
 	HELD_SWITCH;
 	CTL("nest at=lock len=64");
 	ASSERT_EQ(1, result_of("write cpu=0 len=1024 fn=try"));
 	CTL("nest at=none");
 	CTL("release");
 	ASSERT_EQ(info("nested") - info("nested_ok"), info("lost"));
-	bytes_records(&want, 1, 0, 1024, 5);
-	bytes_records(&want, 0, 0, 1024, 1);
 	if (!info("nested_ok"))
-		ASSERT_TRUE(cpu_reads(0, &want));
+		ASSERT_TRUE(reads_turns(1));
 }
 
 TEST_F(global, flush_waits_for_a_writer)
 {
-	struct bytes want = {};
-
 	HELD_SWITCH;
 	CTL("flush");
 	ASSERT_EQ(1, result_of("release"));
 	ASSERT_TRUE(state("cpu0.produced=2 cpu0.padding0=0 cpu0.padding1=3072"));
-	bytes_records(&want, 1, 0, 1024, 5);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(reads_turns(0));
 }
 
 TEST_F(global, an_nmi_does_not_wait_and_is_counted)

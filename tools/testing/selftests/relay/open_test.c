@@ -6,7 +6,6 @@
 #include "load.h"
 
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 RELAY_FIXTURE(open);
 
@@ -82,26 +81,25 @@ TEST_F(open, empty_name)
 	ASSERT_TRUE(file_exists(CLIENT_DIR "/0"));
 }
 
+/* The file of the CPU has a name of 255 characters when the base name has @len. */
+static bool has_long_name(unsigned int len, char cpu)
+{
+	char name[256] = {};
+
+	memset(name, 'l', 254);
+	name[254] = cpu;
+	return !ctl("open longname=%u subbuf=4096 n=4", len) &&
+	       file_exists(CLIENT_DIR "/%s", name);
+}
+
 TEST_F(open, long_name_is_cut)
 {
-	char name[512];
-
-	CTL("open longname=300 subbuf=4096 n=4");
-	memset(name, 'l', 254);
-	name[254] = '0';
-	name[255] = '\0';
-	ASSERT_TRUE(file_exists(CLIENT_DIR "/%s", name));
+	ASSERT_TRUE(has_long_name(300, '0'));
 }
 
 TEST_F(open, longest_name)
 {
-	char name[512];
-
-	CTL("open longname=254 subbuf=4096 n=4");
-	memset(name, 'l', 254);
-	name[254] = '1';
-	name[255] = '\0';
-	ASSERT_TRUE(file_exists(CLIENT_DIR "/%s", name));
+	ASSERT_TRUE(has_long_name(254, '1'));
 }
 
 TEST_F(open, without_a_name)
@@ -204,18 +202,7 @@ TEST_F(open, create_fails_with_an_error_pointer)
 }
 
 /* Opens in a process that is killed meanwhile. */
-static bool killed_while_opening(const char *when)
-{
-	pid_t child = fork();
-	int status = 0;
-
-	if (!child) {
-		ctl("open subbuf=1048576 n=8 %s", when);
-		_exit(0);
-	}
-	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
-	       WTERMSIG(status) == SIGKILL;
-}
+#define killed_while_opening(when) killed_in("open subbuf=1048576 n=8 " when)
 
 TEST_F(open, a_killed_opener_gets_no_memory)
 {

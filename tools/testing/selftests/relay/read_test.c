@@ -189,6 +189,14 @@ TEST_F(read, follows_the_writer_inside_a_subbuf)
 	ASSERT_TRUE(bytes_equal(&got, &want));
 }
 
+/* The next bytes that are read are @count records from @first on; all that have been, and are to be, are kept. */
+static bool reads_on(int fd, size_t part, unsigned int first, unsigned int len, unsigned int count,
+		     struct bytes *got, struct bytes *want)
+{
+	bytes_records(want, 0, first, len, count);
+	return read_all(fd, got, part) == 0 && bytes_equal(got, want);
+}
+
 TEST_F(read, records_as_large_as_a_subbuf)
 {
 	struct bytes want = {}, got = {};
@@ -196,10 +204,8 @@ TEST_F(read, records_as_large_as_a_subbuf)
 
 	for (i = 0; i < 3; i++) {
 		ASSERT_EQ(3, result_of("write cpu=0 len=4096 count=3"));
-		bytes_records(&want, 0, 3 * i, 4096, 3);
-		ASSERT_EQ(0, read_all(fd, &got, 1024));
+		ASSERT_TRUE(reads_on(fd, 1024, 3 * i, 4096, 3, &got, &want));
 	}
-	ASSERT_TRUE(bytes_equal(&got, &want));
 }
 
 TEST_F(read, full_buffer)
@@ -243,12 +249,9 @@ TEST_F(read, single_subbuf)
 	int fd = OPEN("subbuf=4096 n=1");
 
 	ASSERT_EQ(4, result_of("write cpu=0 len=1000 count=5"));
-	bytes_records(&want, 0, 0, 1000, 4);
-	ASSERT_EQ(0, read_all(fd, &got, 512));
+	ASSERT_TRUE(reads_on(fd, 512, 0, 1000, 4, &got, &want));
 	ASSERT_EQ(2, result_of("write cpu=0 len=1000 count=2"));
-	bytes_records(&want, 0, 5, 1000, 2);
-	ASSERT_EQ(0, read_all(fd, &got, 512));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_on(fd, 512, 5, 1000, 2, &got, &want));
 }
 
 TEST_F(read, overwrite_keeps_the_last)
@@ -266,12 +269,9 @@ TEST_F(read, overwrite_again_after_reading)
 	int fd = OPEN("subbuf=4096 n=4 mode=overwrite");
 
 	CTL("write cpu=0 len=1000 count=30");
-	bytes_records(&want, 0, 16, 1000, 14);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	ASSERT_TRUE(reads_on(fd, 4096, 16, 1000, 14, &got, &want));
 	CTL("write cpu=0 len=1000 count=5");
-	bytes_records(&want, 0, 30, 1000, 5);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	ASSERT_TRUE(reads_on(fd, 4096, 30, 1000, 5, &got, &want));
 }
 
 TEST_F(read, headers_are_data)

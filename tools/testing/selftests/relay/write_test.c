@@ -14,61 +14,42 @@ static long long stats(int flags)
 	return ctl("stats flags=%d", flags) ? INFO_NONE : info("result");
 }
 
-static bool written(const char *how, unsigned int ctx)
+struct writing {
+	const char *how;
+	unsigned int ctx;
+};
+
+static bool written(const struct writing *w)
 {
 	struct bytes want = {};
 	bool equal;
 
 	if (ctl("open subbuf=4096 n=4") ||
-	    ctl("write cpu=1 len=300 count=40 %s", how) ||
+	    ctl("write cpu=1 len=300 count=40 %s", w->how) ||
 	    info("result") != 40)
 		return false;
 	for (int i = 0; i < 40; i++)
-		bytes_record(&want, 1, ctx, i, 300);
+		bytes_record(&want, 1, w->ctx, i, 300);
 	equal = cpu_reads(1, &want);
 	bytes_free(&want);
 	return equal;
 }
 
-TEST_F(write, relay_write)
-{
-	ASSERT_TRUE(written("fn=write", RST_TASK));
-}
+#define WRITTEN(name, how, ctx)						\
+	static const struct writing name##_writing = { how, ctx };	\
+	TEST_F(write, name)						\
+	{								\
+		ASSERT_TRUE(written(&name##_writing));			\
+	}
 
-TEST_F(write, relay_write_in_interrupt)
-{
-	ASSERT_TRUE(written("fn=write ctx=irq", RST_IRQ));
-}
-
-TEST_F(write, relay_write_preempt)
-{
-	ASSERT_TRUE(written("fn=__write", RST_TASK));
-}
-
-TEST_F(write, relay_reserve)
-{
-	ASSERT_TRUE(written("fn=reserve", RST_TASK));
-}
-
-TEST_F(write, relay_reserve_in_interrupt)
-{
-	ASSERT_TRUE(written("fn=reserve ctx=irq", RST_IRQ));
-}
-
-TEST_F(write, relay_try_write)
-{
-	ASSERT_TRUE(written("fn=try", RST_TASK));
-}
-
-TEST_F(write, relay_try_write_in_interrupt)
-{
-	ASSERT_TRUE(written("fn=try ctx=irq", RST_IRQ));
-}
-
-TEST_F(write, relay_try_write_in_nmi)
-{
-	ASSERT_TRUE(written("fn=try ctx=nmi", RST_TASK));
-}
+WRITTEN(relay_write, "fn=write", RST_TASK)
+WRITTEN(relay_write_in_interrupt, "fn=write ctx=irq", RST_IRQ)
+WRITTEN(relay_write_preempt, "fn=__write", RST_TASK)
+WRITTEN(relay_reserve, "fn=reserve", RST_TASK)
+WRITTEN(relay_reserve_in_interrupt, "fn=reserve ctx=irq", RST_IRQ)
+WRITTEN(relay_try_write, "fn=try", RST_TASK)
+WRITTEN(relay_try_write_in_interrupt, "fn=try ctx=irq", RST_IRQ)
+WRITTEN(relay_try_write_in_nmi, "fn=try ctx=nmi", RST_TASK)
 
 /* offset + length, in a size_t */
 TEST_F(write, a_length_that_wraps_is_refused)

@@ -8,7 +8,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 RELAY_FIXTURE(open);
 
@@ -258,15 +257,11 @@ TEST_F(open, cpu_comes_up_after_the_directory_was_removed)
 /* Opens in a process that is killed meanwhile. */
 static bool killed_while_opening(const char *when)
 {
-	pid_t child = fork();
-	int status = 0;
+	char command[128];
 
-	if (!child) {
-		ctl("open subbuf=1048576 n=8 dir=root name=fst_killed/cpu %s", when);
-		_exit(0);
-	}
-	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
-	       info("result") == EINTR && !info("open") && !file_exists(DEBUGFS "/fst_killed");
+	snprintf(command, sizeof(command), "open subbuf=1048576 n=8 dir=root name=fst_killed/cpu %s", when);
+	return killed_in(command) && info("result") == EINTR && !info("open") &&
+	       !file_exists(DEBUGFS "/fst_killed");
 }
 
 TEST_F(open, a_killed_opener_gets_no_memory)
