@@ -2,8 +2,10 @@
 #include "common.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
 int open_file(const char *name, int flags)
@@ -78,10 +80,18 @@ bool cpu_reads_records(unsigned int cpu, unsigned int seq, unsigned int len, uns
 	return equal;
 }
 
+int open_random(struct random_writer *w, unsigned int n)
+{
+	w->rounds = 400;
+	return ctl("open subbuf=%u n=%u", w->subbuf, n) ? -1 : open_cpu(0);
+}
+
 bool write_random(struct random_writer *w)
 {
 	unsigned int len, count;
 
+	if (!w->rounds)
+		return false;
 	w->state = w->state * 1103515245 + 12345;
 	len = 1 + (w->state >> 8) % (w->subbuf / 3);
 	count = 1 + (w->state >> 20) % 2;
@@ -91,7 +101,10 @@ bool write_random(struct random_writer *w)
 	}
 	bytes_records(&w->written, 0, w->seq, len, count);
 	w->seq += count;
-	return (w->state >> 12) % 7 || !ctl("flush");
+	if ((w->state >> 12) % 7 == 0 && ctl("flush"))
+		return false;
+	w->rounds--;
+	return true;
 }
 
 int open_to_hold(const char *how, unsigned int count)
@@ -158,10 +171,26 @@ int open_while_cpu_goes(const char *open, const char *dir, unsigned int cpu)
 	return ret ? 1 : o.ret;
 }
 
+bool killed_in(const char *command)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (!child) {
+		ctl("%s", command);
+		_exit(0);
+	}
+	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+	       WTERMSIG(status) == SIGKILL;
+}
+
 int poll_for(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = READABLE };
 
+	/* poll() passes over such a file */
+	if (fd < 0)
+		return fd;
 	return poll(&p, 1, ms) < 0 ? -errno : p.revents;
 }
 

@@ -36,11 +36,14 @@ bool reads_records(int fd, size_t step, unsigned int cpu, unsigned int seq, unsi
 struct random_writer {
 	unsigned int subbuf;
 	unsigned int state;
+	unsigned int rounds;		/* that are left */
 	unsigned int seq;
 	struct bytes written;
 };
 
-/* One or two records. False if there was no room for them. */
+/* Opens a channel for the writer, who is to go through many rounds; its file. */
+int open_random(struct random_writer *w, unsigned int n);
+/* A round: one or two records. False if there was no room for them, or no round is left. */
 bool write_random(struct random_writer *w);
 
 /*
@@ -55,6 +58,9 @@ int open_to_hold(const char *how, unsigned int count);
  */
 int open_while_cpu_goes(const char *open, const char *dir, unsigned int cpu);
 
+/* A command in a process of its own; whether that was killed in it. */
+bool killed_in(const char *command);
+
 /* A thread that sleeps in poll() or epoll_wait(). */
 struct waiter {
 	pthread_t thread;
@@ -68,6 +74,7 @@ struct waiter {
 
 #define READABLE	(POLLIN | POLLRDNORM)
 
+/* What it says of the file; -errno, that of who could not open it too. */
 int poll_for(int fd, int ms);
 int poll_now(int fd);
 /* Until it is asleep on that file. */

@@ -150,13 +150,13 @@ TEST_F(global, create_fails)
 		CTL("hold cpu=1 len=1024 fn=try ms=300");		\
 	} while (0)
 
-/* Five records of CPU 1 are read, and then @others of CPU 0. */
-static bool reads_turns(unsigned int others)
+/* CPU 1's five records come out, and after them @count of CPU 0 from @seq on. */
+static bool five_and(unsigned int seq, unsigned int count)
 {
 	struct bytes want = {};
 
 	bytes_records(&want, 1, 0, 1024, 5);
-	bytes_records(&want, 0, 0, 1024, others);
+	bytes_records(&want, 0, seq, 1024, count);
 	return cpu_reads(0, &want);
 }
 
@@ -165,7 +165,7 @@ TEST_F(global, writers_of_two_cpus_take_turns)
 	HELD_SWITCH;
 	ASSERT_EQ(1, result_of("write cpu=0 len=1024 fn=try"));
 	ASSERT_EQ(1, result_of("release"));
-	ASSERT_TRUE(reads_turns(1));
+	ASSERT_TRUE(five_and(0, 1));
 }
 
 /* A tracer of locks writes where CPU 0 has just waited for CPU 1. */
@@ -178,7 +178,7 @@ TEST_F(global, a_tracer_of_the_lock_writes)
 	CTL("release");
 	ASSERT_EQ(info("nested") - info("nested_ok"), info("lost"));
 	if (!info("nested_ok"))
-		ASSERT_TRUE(reads_turns(1));
+		ASSERT_TRUE(five_and(0, 1));
 }
 
 TEST_F(global, flush_waits_for_a_writer)
@@ -187,22 +187,18 @@ TEST_F(global, flush_waits_for_a_writer)
 	CTL("flush");
 	ASSERT_EQ(1, result_of("release"));
 	ASSERT_TRUE(state("cpu0.produced=2 cpu0.padding0=0 cpu0.padding1=3072"));
-	ASSERT_TRUE(reads_turns(0));
+	ASSERT_TRUE(five_and(0, 0));
 }
 
 TEST_F(global, an_nmi_does_not_wait_and_is_counted)
 {
-	struct bytes want = {};
-
 	HELD_SWITCH;
 	ASSERT_EQ(0, result_of("write cpu=0 len=1024 fn=try ctx=nmi"));
 	ASSERT_EQ(1, info("lost"));
 	CTL("release");
 	ASSERT_EQ(1, result_of("write cpu=0 len=1024 fn=try ctx=nmi"));
 	ASSERT_EQ(1, info("lost"));
-	bytes_records(&want, 1, 0, 1024, 5);
-	bytes_records(&want, 0, 1, 1024, 1);
-	ASSERT_TRUE(cpu_reads(0, &want));
+	ASSERT_TRUE(five_and(1, 1));
 }
 
 TEST_HARNESS_MAIN

@@ -3,8 +3,6 @@
 
 #include <glob.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/wait.h>
 
 /* Whether the users are to keep their hands off, and how many have not yet. */
 static int paused, using;
@@ -276,17 +274,4 @@ bool leaks(bool (*round)(void), unsigned int rounds, bool load)
 		if (!leaks_once(round, rounds, load, &a))
 			return false;
 	return true;
-}
-
-bool killed_in(const char *command)
-{
-	pid_t child = fork();
-	int status = 0;
-
-	if (!child) {
-		ctl("%s", command);
-		_exit(0);
-	}
-	return waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
-	       WTERMSIG(status) == SIGKILL;
 }

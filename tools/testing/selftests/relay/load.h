@@ -37,7 +37,4 @@ bool unload(const char *name);
  */
 bool leaks(bool (*round)(void), unsigned int rounds, bool load);
 
-/* Whether a process of its own that sends the client this command is killed. */
-bool killed_in(const char *command);
-
 #endif

@@ -232,16 +232,25 @@ static uint8_t *filled_and_mapped(int *fd)
 	return mmap(NULL, TOTAL, PROT_READ, MAP_SHARED, *fd, 0);
 }
 
+/* Writes all over a mapping that may be written, if there can be one. */
+static bool scribble(int fd, int flags)
+{
+	void *p = mmap(NULL, TOTAL, PROT_READ | PROT_WRITE, flags, fd, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	memset(p, 0xee, TOTAL);
+	return true;
+}
+
 /* By whatever way user space gets at the bytes, they stay the kernel's. */
 TEST_F(mmap, user_space_cannot_write)
 {
 	int fd;
-	uint8_t *p, *q = filled_and_mapped(&fd);
+	uint8_t *q = filled_and_mapped(&fd);
 
 	ASSERT_NE(MAP_FAILED, q);
-	p = mmap(NULL, TOTAL, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (p != MAP_FAILED)
-		memset(p, 0xee, 2000);
+	scribble(fd, MAP_SHARED);
 	if (!mprotect(q, TOTAL, PROT_READ | PROT_WRITE))
 		memset(q + SUBBUF, 0xee, 2000);
 	ASSERT_TRUE(holds(q, 0, 10));
@@ -250,13 +259,10 @@ TEST_F(mmap, user_space_cannot_write)
 TEST_F(mmap, private_copy_stays_private)
 {
 	int fd;
-	uint8_t *p, *q = filled_and_mapped(&fd);
+	uint8_t *q = filled_and_mapped(&fd);
 
 	ASSERT_NE(MAP_FAILED, q);
-	p = mmap(NULL, TOTAL, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-	if (p != MAP_FAILED)
-		memset(p, 0xee, TOTAL);
-	else
+	if (!scribble(fd, MAP_PRIVATE))
 		ASSERT_EQ(EPERM, errno);
 	ASSERT_TRUE(holds(q, 0, 10));
 }
@@ -265,10 +271,10 @@ TEST_F(mmap, follows_the_writer)
 {
 	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4");
 
-	CTL("write cpu=0 len=1000 count=3");
-	ASSERT_TRUE(holds(p, 0, 3));
-	CTL("write cpu=0 len=1000 count=7");
-	ASSERT_TRUE(holds(p, 0, 10));
+	for (unsigned int count = 1; count <= 10; count++) {
+		CTL("write cpu=0 len=1000");
+		ASSERT_TRUE(holds(p, 0, count));
+	}
 }
 
 TEST_F(mmap, two_mappings_are_the_same)
@@ -374,57 +380,43 @@ TEST_F(mmap, headers_hold_the_padding)
 }
 
 /* produced/consumed as a mapping reader uses them, many times round. */
-static bool drain(unsigned int subbuf, unsigned int n)
+RELAY_FIXTURE(drain);
+FIXTURE_VARIANT(drain)
+{
+	unsigned int subbuf, n;
+};
+
+FIXTURE_VARIANT_ADD(drain, page_subbufs) { 4096, 8 };
+FIXTURE_VARIANT_ADD(drain, odd_subbufs) { 3000, 11 };
+
+TEST_F(drain, by_mapping)
 {
 	struct bytes want = {}, got = {};
 	unsigned int round, seq = 0, consumed = 0;
-	size_t total = subbuf * n;
-	bool equal = false;
 	uint8_t *p;
-	int fd;
+	int fd = OPEN("subbuf=%u n=%u mode=nooverwrite", variant->subbuf, variant->n);
 
-	if (ctl("open subbuf=%u n=%u mode=nooverwrite", subbuf, n))
-		return false;
-	fd = open_cpu(0);
-	p = mmap(NULL, total, PROT_READ, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED)
-		goto out;
+	p = mmap(NULL, variant->subbuf * variant->n, PROT_READ, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, p);
 	for (round = 0; round < 40; round++) {
 		unsigned int len = 17 + round * 53 % 900, count = 8, produced;
 
-		ctl("write cpu=0 len=%u count=%u", len, count);
-		if (info("result") != count)
-			goto out;
+		ASSERT_EQ(count, result_of("write cpu=0 len=%u count=%u", len, count));
 		bytes_records(&want, 0, seq, len, count);
 		seq += count;
 		if (round == 39)
-			ctl("flush");
+			CTL("flush");
 		produced = info("cpu0.produced");
 		for (; consumed < produced; consumed++) {
-			unsigned int at = consumed % n;
+			unsigned int at = consumed % variant->n;
 			unsigned int pad = info("cpu0.padding%u", at);
 
-			bytes_add(&got, p + at * subbuf, subbuf - pad);
-			ctl("consumed cpu=0 n=1");
+			bytes_add(&got, p + at * variant->subbuf, variant->subbuf - pad);
+			CTL("consumed cpu=0 n=1");
 		}
-		if (info("cpu0.consumed") != consumed)
-			goto out;
+		ASSERT_EQ(consumed, info("cpu0.consumed"));
 	}
-	equal = bytes_equal(&got, &want);
-out:
-	close(fd);
-	ctl("close");
-	return equal;
-}
-
-TEST_F(mmap, drain_page_subbufs)
-{
-	ASSERT_TRUE(drain(4096, 8));
-}
-
-TEST_F(mmap, drain_odd_subbufs)
-{
-	ASSERT_TRUE(drain(3000, 11));
+	ASSERT_TRUE(bytes_equal(&got, &want));
 }
 
 TEST_HARNESS_MAIN

@@ -81,25 +81,24 @@ TEST_F(open, empty_name)
 	ASSERT_TRUE(file_exists(CLIENT_DIR "/0"));
 }
 
-/* The file of the CPU has a name of 255 characters when the base name has @len. */
-static bool has_long_name(unsigned int len, char cpu)
+/* Of a name of @len letters a file's has 254, as many as there is room for. */
+static bool named_after(unsigned int len, unsigned int cpu)
 {
-	char name[256] = {};
+	char base[255] = "";
 
-	memset(name, 'l', 254);
-	name[254] = cpu;
+	memset(base, 'l', 254);
 	return !ctl("open longname=%u subbuf=4096 n=4", len) &&
-	       file_exists(CLIENT_DIR "/%s", name);
+	       file_exists(CLIENT_DIR "/%s%u", base, cpu);
 }
 
 TEST_F(open, long_name_is_cut)
 {
-	ASSERT_TRUE(has_long_name(300, '0'));
+	ASSERT_TRUE(named_after(300, 0));
 }
 
 TEST_F(open, longest_name)
 {
-	ASSERT_TRUE(has_long_name(254, '1'));
+	ASSERT_TRUE(named_after(254, 1));
 }
 
 TEST_F(open, without_a_name)
@@ -201,25 +200,24 @@ TEST_F(open, create_fails_with_an_error_pointer)
 	ASSERT_TRUE(create_fails_at(0, "failerr=1"));
 }
 
-/* Opens in a process that is killed meanwhile. */
-#define killed_while_opening(when) killed_in("open subbuf=1048576 n=8 " when)
+#define OPEN_LARGE	"open subbuf=1048576 n=8"
 
 TEST_F(open, a_killed_opener_gets_no_memory)
 {
-	ASSERT_TRUE(killed_while_opening("killed=1"));
+	ASSERT_TRUE(killed_in(OPEN_LARGE " killed=1"));
 	ASSERT_TRUE(state("open=0 creates=0 live=0"));
 }
 
 TEST_F(open, killed_between_two_buffers)
 {
-	ASSERT_TRUE(killed_while_opening("kill=0"));
+	ASSERT_TRUE(killed_in(OPEN_LARGE " kill=0"));
 	ASSERT_TRUE(state("open=0 creates=1 removes=1 live=0"));
-	CTL("open subbuf=1048576 n=8");
+	CTL(OPEN_LARGE);
 }
 
 static bool open_and_be_killed(void)
 {
-	return killed_while_opening("kill=1") && !info("open");
+	return killed_in(OPEN_LARGE " kill=1") && !info("open");
 }
 
 TEST_F_TIMEOUT(open, a_killed_opener_leaks_nothing, 120)

@@ -89,13 +89,9 @@ TEST_F(poll, cpus_are_independent)
 
 TEST_F(poll, write_only_no_event)
 {
-	int fd;
-
 	CTL("open subbuf=4096 n=4 perm=0600");
 	CTL("write cpu=0 len=1000 count=5");
-	fd = open_file("cpu0", O_WRONLY);
-	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, poll_now(fd));
+	ASSERT_EQ(0, poll_now(open_file("cpu0", O_WRONLY)));
 }
 
 /* The events that a waiter is woken with by a command, after another one; 0 if that fails. */

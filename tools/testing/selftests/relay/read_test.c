@@ -4,7 +4,6 @@
  */
 #include "relay_test.h"
 
-#include <sched.h>
 #include <sys/stat.h>
 
 RELAY_FIXTURE(read);
@@ -48,13 +47,39 @@ TEST_F(read, zero_count_consumes_nothing)
 	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 100, 3));
 }
 
-TEST_F(read, removes_padding)
+/* Records of 1000 bytes: four fit in a sub-buffer, with 96 bytes of padding. */
+RELAY_FIXTURE(read_back);
+FIXTURE_VARIANT(read_back)
 {
-	int fd = OPEN("subbuf=4096 n=4");
+	const char *mode;
+	unsigned int tried, accepted;
+	unsigned int first, left;	/* those that are to come out */
+	size_t step;
+};
 
-	/* four of 1000 bytes fit: 96 bytes of padding */
-	ASSERT_EQ(10, result_of("write cpu=0 len=1000 count=10"));
-	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 1000, 10));
+FIXTURE_VARIANT_ADD(read_back, removes_padding) {
+	.mode = "default", .tried = 10, .accepted = 10, .left = 10, .step = 4096,
+};
+
+FIXTURE_VARIANT_ADD(read_back, small_reads) {
+	.mode = "default", .tried = 10, .accepted = 10, .left = 10, .step = 7,
+};
+
+FIXTURE_VARIANT_ADD(read_back, full_buffer) {
+	.mode = "default", .tried = 20, .accepted = 16, .left = 16, .step = 65536,
+};
+
+/* 7 sub-buffers and two records; the last 3 and those are left */
+FIXTURE_VARIANT_ADD(read_back, overwrite_keeps_the_last) {
+	.mode = "overwrite", .tried = 30, .accepted = 30, .first = 16, .left = 14, .step = 4096,
+};
+
+TEST_F(read_back, comes_out)
+{
+	int fd = OPEN("subbuf=4096 n=4 mode=%s", variant->mode);
+
+	ASSERT_EQ(variant->accepted, result_of("write cpu=0 len=1000 count=%u", variant->tried));
+	ASSERT_TRUE(reads_records(fd, variant->step, 0, variant->first, 1000, variant->left));
 }
 
 TEST_F(read, crosses_subbufs_in_one_call)
@@ -67,14 +92,6 @@ TEST_F(read, crosses_subbufs_in_one_call)
 	bytes_records(&want, 0, 0, 1000, 10);
 	ASSERT_EQ(10000, read(fd, buf, sizeof(buf)));
 	ASSERT_EQ(0, memcmp(buf, want.data, want.len));
-}
-
-TEST_F(read, small_reads)
-{
-	int fd = OPEN("subbuf=4096 n=4");
-
-	CTL("write cpu=0 len=1000 count=10");
-	ASSERT_TRUE(reads_records(fd, 7, 0, 0, 1000, 10));
 }
 
 TEST_F(read, readers_share_the_position)
@@ -177,43 +194,22 @@ TEST_F(read, bad_pointer_after_a_good_part)
 
 TEST_F(read, follows_the_writer_inside_a_subbuf)
 {
-	struct bytes want = {}, got = {};
-	int i, fd = OPEN("subbuf=4096 n=4");
+	int fd = OPEN("subbuf=4096 n=4");
 
-	for (i = 0; i < 100; i++) {
+	for (unsigned int seq = 0; seq < 100; seq++) {
 		CTL("write cpu=0 len=300");
-		bytes_records(&want, 0, i, 300, 1);
-		ASSERT_EQ(0, read_all(fd, &got, 8192));
-		ASSERT_EQ(want.len, got.len);
+		ASSERT_TRUE(reads_records(fd, 8192, 0, seq, 300, 1));
 	}
-	ASSERT_TRUE(bytes_equal(&got, &want));
-}
-
-/* The next bytes that are read are @count records from @first on; all that have been, and are to be, are kept. */
-static bool reads_on(int fd, size_t part, unsigned int first, unsigned int len, unsigned int count,
-		     struct bytes *got, struct bytes *want)
-{
-	bytes_records(want, 0, first, len, count);
-	return read_all(fd, got, part) == 0 && bytes_equal(got, want);
 }
 
 TEST_F(read, records_as_large_as_a_subbuf)
 {
-	struct bytes want = {}, got = {};
-	int i, fd = OPEN("subbuf=4096 n=4");
-
-	for (i = 0; i < 3; i++) {
-		ASSERT_EQ(3, result_of("write cpu=0 len=4096 count=3"));
-		ASSERT_TRUE(reads_on(fd, 1024, 3 * i, 4096, 3, &got, &want));
-	}
-}
-
-TEST_F(read, full_buffer)
-{
 	int fd = OPEN("subbuf=4096 n=4");
 
-	ASSERT_EQ(16, result_of("write cpu=0 len=1000 count=20"));
-	ASSERT_TRUE(reads_records(fd, 65536, 0, 0, 1000, 16));
+	for (unsigned int seq = 0; seq < 9; seq += 3) {
+		ASSERT_EQ(3, result_of("write cpu=0 len=4096 count=3"));
+		ASSERT_TRUE(reads_records(fd, 1024, 0, seq, 4096, 3));
+	}
 }
 
 TEST_F(read, makes_room_in_a_full_buffer)
@@ -245,33 +241,22 @@ TEST_F(read, part_of_a_subbuf_makes_no_room)
 
 TEST_F(read, single_subbuf)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=1");
 
 	ASSERT_EQ(4, result_of("write cpu=0 len=1000 count=5"));
-	ASSERT_TRUE(reads_on(fd, 512, 0, 1000, 4, &got, &want));
+	ASSERT_TRUE(reads_records(fd, 512, 0, 0, 1000, 4));
 	ASSERT_EQ(2, result_of("write cpu=0 len=1000 count=2"));
-	ASSERT_TRUE(reads_on(fd, 512, 5, 1000, 2, &got, &want));
-}
-
-TEST_F(read, overwrite_keeps_the_last)
-{
-	int fd = OPEN("subbuf=4096 n=4 mode=overwrite");
-
-	/* 7 sub-buffers and two records; the last 3 and those are left */
-	ASSERT_EQ(30, result_of("write cpu=0 len=1000 count=30"));
-	ASSERT_TRUE(reads_records(fd, 4096, 0, 16, 1000, 14));
+	ASSERT_TRUE(reads_records(fd, 512, 0, 5, 1000, 2));
 }
 
 TEST_F(read, overwrite_again_after_reading)
 {
-	struct bytes want = {}, got = {};
 	int fd = OPEN("subbuf=4096 n=4 mode=overwrite");
 
 	CTL("write cpu=0 len=1000 count=30");
-	ASSERT_TRUE(reads_on(fd, 4096, 16, 1000, 14, &got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 16, 1000, 14));
 	CTL("write cpu=0 len=1000 count=5");
-	ASSERT_TRUE(reads_on(fd, 4096, 30, 1000, 5, &got, &want));
+	ASSERT_TRUE(reads_records(fd, 4096, 0, 30, 1000, 5));
 }
 
 TEST_F(read, headers_are_data)
@@ -316,10 +301,8 @@ TEST_F(read, several_empty_subbufs_are_skipped)
 	int fd = OPEN("subbuf=4096 n=8");
 
 	CTL("write cpu=0 len=100");
-	CTL("flush");
-	CTL("flush");
-	CTL("flush");
-	CTL("flush");
+	for (int i = 0; i < 4; i++)
+		CTL("flush");
 	CTL("write cpu=0 len=100");
 	ASSERT_TRUE(reads_records(fd, 4096, 0, 0, 100, 2));
 }
@@ -343,25 +326,14 @@ TEST_F(read, reset_discards)
  */
 TEST_F(read, while_the_writer_switches)
 {
-	struct bytes want = {}, got = {};
 	int fd = open_to_hold("mode=nooverwrite", 4);
+	bool before;
 
-	bytes_records(&want, 1, 0, 1024, 5);
 	CTL("hold cpu=1 len=1024");
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	before = reads_records(fd, 4096, 1, 0, 1024, 4);
 	CTL("release");
-	ASSERT_EQ(4096, got.len);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
-}
-
-static void *wait_for_data(void *arg)
-{
-	struct pollfd p = { .fd = *(int *)arg, .events = POLLIN };
-
-	__atomic_store_n((int *)arg, gettid(), __ATOMIC_RELEASE);
-	poll(&p, 1, LONG_MS);
-	return NULL;
+	ASSERT_TRUE(before);
+	ASSERT_TRUE(reads_records(fd, 4096, 1, 4, 1024, 1));
 }
 
 /*
@@ -370,24 +342,19 @@ static void *wait_for_data(void *arg)
  */
 TEST_F(read, no_stale_bytes_behind_an_old_offset)
 {
-	struct bytes want = {}, got = {};
-	pthread_t thread;
-	int fd = open_to_hold("", 4), poller = fd;
+	struct waiter poller = {};
+	int fd = open_to_hold("", 4);
+	bool before;
 
-	bytes_records(&want, 1, 0, 1024, 5);
-	pthread_create(&thread, NULL, wait_for_data, &poller);
-	while (__atomic_load_n(&poller, __ATOMIC_ACQUIRE) == fd)
-		sched_yield();
-	wait_asleep(poller);
+	start_waiter(&poller, fd);
 	CTL("hold cpu=1 len=1024 when=wake");
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
+	before = reads_records(fd, 4096, 1, 0, 1024, 4);
 	CTL("release");
 	/* it sleeps on: what it was to be woken for has been read */
-	pthread_cancel(thread);
-	pthread_join(thread, NULL);
-	ASSERT_EQ(4096, got.len);
-	ASSERT_EQ(0, read_all(fd, &got, 4096));
-	ASSERT_TRUE(bytes_equal(&got, &want));
+	pthread_cancel(poller.thread);
+	pthread_join(poller.thread, NULL);
+	ASSERT_TRUE(before);
+	ASSERT_TRUE(reads_records(fd, 4096, 1, 4, 1024, 1));
 }
 
 TEST_F(read, while_a_switch_is_refused)
@@ -425,20 +392,13 @@ static bool random_stream(unsigned int subbuf, unsigned int n)
 {
 	struct random_writer w = { .subbuf = subbuf, .state = 12345 + subbuf };
 	struct bytes got = {};
-	bool skipped = false;
-	unsigned int round;
+	int fd = open_random(&w, n);
+	bool equal, skipped = false;
 	uint8_t part[8192];
-	bool equal;
-	int fd;
 
-	if (ctl("open subbuf=%u n=%u", subbuf, n))
-		return false;
-	fd = open_cpu(0);
-	for (round = 0; round < 400; round++) {
+	while (write_random(&w)) {
 		ssize_t r;
 
-		if (!write_random(&w))
-			break;
 		skipped = !skipped && (w.state >> 16) % 3 == 0;
 		if (skipped)
 			continue;
@@ -449,7 +409,7 @@ static bool random_stream(unsigned int subbuf, unsigned int n)
 				bytes_add(&got, part, r);
 		} while (r > 0 && w.written.len - got.len > subbuf / 4);
 	}
-	equal = round == 400 && read_all(fd, &got, 4096) == 0 &&
+	equal = !w.rounds && read_all(fd, &got, 4096) == 0 &&
 		bytes_equal(&got, &w.written);
 	close(fd);
 	bytes_free(&w.written);

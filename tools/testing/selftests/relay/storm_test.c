@@ -291,89 +291,49 @@ static bool storm(const struct storm *s)
 		ASSERT_TRUE(storm(&name##_storm));			\
 	}
 
-STORM(read_with_interrupts,
-	.open = "mode=nooverwrite", .callback = true,
-	.how = "fn=write len=200 vary=1 irq=3 period=700",
-	.subbuf = 4096, .n = 8, .count = 6000)
+/* What most of them have in common. */
+#define REFUSES		.open = "mode=nooverwrite", .callback = true
+#define PAGES(subbufs)	.subbuf = 4096, .n = (subbufs), .count = 6000
+#define FROM_IRQS(fn)	.how = "fn=" fn " len=200 vary=1 irq=3 period=700"
 
-STORM(splice_with_interrupts,
-	.open = "mode=nooverwrite", .callback = true, .pipe = true,
-	.how = "fn=write len=200 vary=1 irq=3 period=700",
-	.subbuf = 4096, .n = 8, .count = 6000)
+STORM(read_with_interrupts, REFUSES, PAGES(8), FROM_IRQS("write"))
+STORM(splice_with_interrupts, REFUSES, PAGES(8), FROM_IRQS("write"), .pipe = true)
+STORM(map_with_interrupts, REFUSES, PAGES(8), FROM_IRQS("write"), .map = true)
+STORM(map_reserve_with_interrupts, REFUSES, PAGES(8), FROM_IRQS("reserve"), .map = true)
+STORM(read_default_mode, .open = "mode=default", PAGES(4), FROM_IRQS("write"))
+STORM(map_default_mode, .open = "mode=default", PAGES(4), FROM_IRQS("write"), .map = true)
 
-STORM(splice_odd_subbufs,
-	.open = "mode=default", .pipe = true,
-	.how = "fn=try len=200 vary=1 irq=3 period=700",
+STORM(map_preempt_only_writer, REFUSES, PAGES(8), .map = true,
+	.how = "fn=__write len=200 vary=1")
+
+STORM(splice_odd_subbufs, FROM_IRQS("try"), .pipe = true,
+	.open = "mode=default",
 	.subbuf = 1003, .n = 40, .count = 6000)
 
-STORM(map_with_interrupts,
-	.open = "mode=nooverwrite", .callback = true, .map = true,
-	.how = "fn=write len=200 vary=1 irq=3 period=700",
-	.subbuf = 4096, .n = 8, .count = 6000)
-
 STORM(map_plain_file,
-	.open = "mode=nooverwrite file=plain",
-	.callback = true, .map = true,
+	.open = "mode=nooverwrite file=plain", .callback = true, .map = true,
 	.how = "fn=write len=300 vary=1 irq=3 period=700",
 	.subbuf = 3000, .n = 8, .count = 4000)
 
-STORM(read_default_mode,
-	.open = "mode=default",
-	.how = "fn=write len=200 vary=1 irq=3 period=700",
-	.subbuf = 4096, .n = 4, .count = 6000)
-
-STORM(map_default_mode,
-	.open = "mode=default", .map = true,
-	.how = "fn=write len=200 vary=1 irq=3 period=700",
-	.subbuf = 4096, .n = 4, .count = 6000)
-
-STORM(map_preempt_only_writer,
-	.open = "mode=nooverwrite", .callback = true, .map = true,
-	.how = "fn=__write len=200 vary=1",
-	.subbuf = 4096, .n = 8, .count = 6000)
-
-STORM(map_reserve_with_interrupts,
-	.open = "mode=nooverwrite", .callback = true, .map = true,
-	.how = "fn=reserve len=200 vary=1 irq=3 period=700",
-	.subbuf = 4096, .n = 8, .count = 6000)
-
-STORM(read_global,
-	.open = "mode=nooverwrite global=1",
-	.callback = true, .global = true,
-	.how = "fn=write len=200 vary=1 irq=2 period=1000",
-	.subbuf = 8192, .n = 8, .count = 3000)
-
-STORM(map_global,
-	.open = "mode=nooverwrite global=1",
-	.callback = true, .global = true, .map = true,
-	.how = "fn=reserve len=200 vary=1 irq=2 period=1000",
-	.subbuf = 8192, .n = 8, .count = 3000)
-
-/* The writers bring no lock of their own. */
-STORM(read_global_without_a_lock,
-	.open = "mode=nooverwrite global=1",
-	.callback = true, .global = true,
-	.how = "fn=try len=200 vary=1 irq=2 period=1000",
-	.subbuf = 8192, .n = 8, .count = 3000)
-
-STORM(map_global_without_a_lock,
-	.open = "mode=nooverwrite global=1",
-	.global = true, .map = true, .flush = true,
-	.how = "fn=try len=200 vary=1 irq=2 period=1000",
-	.subbuf = 8192, .n = 8, .count = 3000)
-
 /* A flush between the records loses and tears none of them. */
-STORM(read_while_flushing,
-	.open = "mode=nooverwrite", .flush = true,
-	.how = "fn=write len=200 vary=1 irq=3 period=700",
-	.subbuf = 4096, .n = 8, .count = 6000)
+STORM(read_while_flushing, PAGES(8), FROM_IRQS("write"),
+	.open = "mode=nooverwrite", .flush = true)
+
+#define GLOBAL(fn)						\
+	.open = "mode=nooverwrite global=1", .global = true,	\
+	.subbuf = 8192, .n = 8, .count = 3000,			\
+	.how = "fn=" fn " len=200 vary=1 irq=2 period=1000"
+
+STORM(read_global, GLOBAL("write"), .callback = true)
+STORM(map_global, GLOBAL("reserve"), .callback = true, .map = true)
+/* The writers bring no lock of their own. */
+STORM(read_global_without_a_lock, GLOBAL("try"), .callback = true)
+STORM(map_global_without_a_lock, GLOBAL("try"), .map = true, .flush = true)
 
 TEST_F_TIMEOUT(storm, map_while_a_cpu_comes_and_goes, 120)
 {
 	struct storm s = {
-		.open = "mode=nooverwrite", .callback = true, .map = true,
-		.how = "fn=write len=200 vary=1 irq=3 period=700",
-		.subbuf = 4096, .n = 8, .count = 6000, .hotplug = true,
+		REFUSES, PAGES(8), FROM_IRQS("write"), .map = true, .hotplug = true,
 	};
 
 	if (online_cpus() < 4)

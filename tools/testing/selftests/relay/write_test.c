@@ -14,42 +14,33 @@ static long long stats(int flags)
 	return ctl("stats flags=%d", flags) ? INFO_NONE : info("result");
 }
 
-struct writing {
+/* Each function, in the contexts that it is for. */
+RELAY_FIXTURE(written_by);
+FIXTURE_VARIANT(written_by)
+{
 	const char *how;
 	unsigned int ctx;
 };
 
-static bool written(const struct writing *w)
+FIXTURE_VARIANT_ADD(written_by, relay_write) { "fn=write", RST_TASK };
+FIXTURE_VARIANT_ADD(written_by, relay_write_in_interrupt) { "fn=write ctx=irq", RST_IRQ };
+FIXTURE_VARIANT_ADD(written_by, relay_write_preempt) { "fn=__write", RST_TASK };
+FIXTURE_VARIANT_ADD(written_by, relay_reserve) { "fn=reserve", RST_TASK };
+FIXTURE_VARIANT_ADD(written_by, relay_reserve_in_interrupt) { "fn=reserve ctx=irq", RST_IRQ };
+FIXTURE_VARIANT_ADD(written_by, relay_try_write) { "fn=try", RST_TASK };
+FIXTURE_VARIANT_ADD(written_by, relay_try_write_in_interrupt) { "fn=try ctx=irq", RST_IRQ };
+FIXTURE_VARIANT_ADD(written_by, relay_try_write_in_nmi) { "fn=try ctx=nmi", RST_TASK };
+
+TEST_F(written_by, reads_back)
 {
 	struct bytes want = {};
-	bool equal;
 
-	if (ctl("open subbuf=4096 n=4") ||
-	    ctl("write cpu=1 len=300 count=40 %s", w->how) ||
-	    info("result") != 40)
-		return false;
+	CTL("open subbuf=4096 n=4");
+	ASSERT_EQ(40, result_of("write cpu=1 len=300 count=40 %s", variant->how));
 	for (int i = 0; i < 40; i++)
-		bytes_record(&want, 1, w->ctx, i, 300);
-	equal = cpu_reads(1, &want);
-	bytes_free(&want);
-	return equal;
+		bytes_record(&want, 1, variant->ctx, i, 300);
+	ASSERT_TRUE(cpu_reads(1, &want));
 }
-
-#define WRITTEN(name, how, ctx)						\
-	static const struct writing name##_writing = { how, ctx };	\
-	TEST_F(write, name)						\
-	{								\
-		ASSERT_TRUE(written(&name##_writing));			\
-	}
-
-WRITTEN(relay_write, "fn=write", RST_TASK)
-WRITTEN(relay_write_in_interrupt, "fn=write ctx=irq", RST_IRQ)
-WRITTEN(relay_write_preempt, "fn=__write", RST_TASK)
-WRITTEN(relay_reserve, "fn=reserve", RST_TASK)
-WRITTEN(relay_reserve_in_interrupt, "fn=reserve ctx=irq", RST_IRQ)
-WRITTEN(relay_try_write, "fn=try", RST_TASK)
-WRITTEN(relay_try_write_in_interrupt, "fn=try ctx=irq", RST_IRQ)
-WRITTEN(relay_try_write_in_nmi, "fn=try ctx=nmi", RST_TASK)
 
 /* offset + length, in a size_t */
 TEST_F(write, a_length_that_wraps_is_refused)
@@ -256,6 +247,13 @@ TEST_F(write, start_reserve_leaves_room_in_each_subbuf)
 	ASSERT_TRUE(bytes_equal(&got, &want));
 }
 
+TEST_F(write, padding_of_a_reused_subbuf_is_cleared)
+{
+	CTL("open subbuf=4096 n=2 mode=overwrite");
+	CTL("write cpu=0 len=3000 count=3");
+	ASSERT_TRUE(state("cpu0.produced=2 cpu0.padding0=0 cpu0.padding1=1096"));
+}
+
 TEST_F(write, padding_is_what_was_left)
 {
 	CTL("open subbuf=4096 n=4");
@@ -264,13 +262,6 @@ TEST_F(write, padding_is_what_was_left)
 	CTL("write cpu=0 len=4096");
 	CTL("write cpu=0 len=1");
 	ASSERT_TRUE(state("cpu0.produced=3 cpu0.padding0=96 cpu0.padding1=1096 cpu0.padding2=0 cpu0.padding3=0"));
-}
-
-TEST_F(write, padding_of_a_reused_subbuf_is_cleared)
-{
-	CTL("open subbuf=4096 n=2 mode=overwrite");
-	CTL("write cpu=0 len=3000 count=3");
-	ASSERT_TRUE(state("cpu0.produced=2 cpu0.padding0=0 cpu0.padding1=1096"));
 }
 
 TEST_F(write, stats_bad_flags_are_zero)
@@ -347,28 +338,30 @@ TEST_F(write, consumed_more_than_exist_is_ignored)
 	ASSERT_EQ(0, info("cpu0.consumed"));
 }
 
+static bool nothing_is_consumed(void)
+{
+	for (unsigned int cpu = 0; cpu < online_cpus(); cpu++)
+		if (info("cpu%u.consumed", cpu))
+			return false;
+	return true;
+}
+
 TEST_F(write, consumed_bad_cpu_is_ignored)
 {
-	unsigned int cpu;
-
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=4096 count=3");
 	CTL("consumed cpu=0xffffffff n=1");
 	CTL("consumed cpu=65536 n=1");
-	for (cpu = 0; cpu < online_cpus(); cpu++)
-		ASSERT_EQ(0, info("cpu%u.consumed", cpu));
+	ASSERT_TRUE(nothing_is_consumed());
 }
 
 /* below NR_CPUS, but not a CPU that this machine can have */
 TEST_F(write, consumed_impossible_cpu_is_ignored)
 {
-	unsigned int cpu;
-
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=0 len=4096 count=3");
 	CTL("consumed cpu=%lld n=1", info("cpus"));
-	for (cpu = 0; cpu < online_cpus(); cpu++)
-		ASSERT_EQ(0, info("cpu%u.consumed", cpu));
+	ASSERT_TRUE(nothing_is_consumed());
 }
 
 TEST_F(write, reset_starts_anew)
@@ -391,6 +384,13 @@ TEST_F(write, reset_starts_anew)
 	ASSERT_EQ(firsts + online_cpus(), info("first_starts"));
 }
 
+TEST_F(write, flush_of_an_empty_buffer_burns_a_subbuf)
+{
+	CTL("open subbuf=4096 n=4");
+	CTL("flush");
+	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=4096"));
+}
+
 TEST_F(write, flush_finishes_a_subbuf)
 {
 	CTL("open subbuf=4096 n=4");
@@ -398,13 +398,6 @@ TEST_F(write, flush_finishes_a_subbuf)
 	CTL("write cpu=1 len=200");
 	CTL("flush");
 	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=3996 cpu0.offset=0 cpu1.produced=1 cpu1.padding0=3896"));
-}
-
-TEST_F(write, flush_of_an_empty_buffer_burns_a_subbuf)
-{
-	CTL("open subbuf=4096 n=4");
-	CTL("flush");
-	ASSERT_TRUE(state("cpu0.produced=1 cpu0.padding0=4096"));
 }
 
 TEST_F(write, flush_of_a_full_buffer_changes_nothing)
@@ -483,22 +476,6 @@ TEST_F(write, switch_subbuf_full)
 	ASSERT_TRUE(state("cpu0.produced=2 cpu0.full=1"));
 }
 
-struct poller {
-	pthread_t thread;
-	pid_t tid;
-};
-
-static void *poll_cpu0(void *arg)
-{
-	struct pollfd p = { .fd = open_cpu(0), .events = POLLIN };
-	struct poller *poller = arg;
-
-	__atomic_store_n(&poller->tid, gettid(), __ATOMIC_RELEASE);
-	poll(&p, 1, LONG_MS);
-	close(p.fd);
-	return NULL;
-}
-
 /*
  * A record that needs a new sub-buffer wakes the poller, and who traces that writes another one,
  * which fits after the end of what is just being finished. What is returned as written has to be
@@ -506,20 +483,18 @@ static void *poll_cpu0(void *arg)
  */
 static bool written_by_a_tracer(const char *global, const char *fn)
 {
-	struct poller poller = {};
+	struct waiter w = {};
 	struct bytes want = {};
 	bool ok;
 
 	if (ctl("open subbuf=4096 n=4 %s", global) ||
 	    ctl("write cpu=0 len=1000 count=4 %s", fn))
 		return false;
-	pthread_create(&poller.thread, NULL, poll_cpu0, &poller);
-	while (!__atomic_load_n(&poller.tid, __ATOMIC_ACQUIRE))
-		sched_yield();
-	wait_asleep(poller.tid);
+	start_waiter(&w, open_cpu(0));
 	ok = !ctl("nest at=wake len=64") && !ctl("write cpu=0 len=1000 %s", fn) &&
 	     info("result") == 1 && !ctl("nest at=none");
-	pthread_join(poller.thread, NULL);
+	woken_with(&w);
+	close(w.fd);
 	fprintf(stderr, "# nested: %lld, of these %lld written and %lld lost\n", info("nested"),
 		info("nested_ok"), info("lost"));
 	bytes_records(&want, 0, 0, 1000, 5);

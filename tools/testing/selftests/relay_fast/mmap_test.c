@@ -180,10 +180,8 @@ TEST_F(mmap, survives_close)
 {
 	struct seen seen = { .cpu = 1 };
 	uint64_t position = 0;
-	struct mapped m;
+	struct mapped m = OPEN_MAPPED(1, "subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	CTL("write cpu=1 len=1000 count=10");
 	close(m.fd);
 	CTL("close");
@@ -274,10 +272,8 @@ static void wait_for_reads(struct vandal *v, uint64_t reads)
 		usleep(1000);
 }
 
-FIXTURE(hostile) { int none; };
+RELAY_FIXTURE(hostile);
 FIXTURE_VARIANT(hostile) { unsigned int subbuf, n, flags; };
-FIXTURE_SETUP(hostile) { relay_setup("hostile", _metadata->name); }
-FIXTURE_TEARDOWN(hostile) { relay_teardown(); }
 FIXTURE_VARIANT_ADD(hostile, plain) { .subbuf = 4096, .n = 4 };
 FIXTURE_VARIANT_ADD(hostile, tiny) { .subbuf = 64, .n = 2 };
 FIXTURE_VARIANT_ADD(hostile, overwrite) { .subbuf = 4096, .n = 4, .flags = 1 };

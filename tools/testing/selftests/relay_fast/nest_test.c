@@ -12,10 +12,8 @@ TEST_F(nest, too_many)
 {
 	struct seen seen = { .cpu = 1 };
 	uint64_t position = 0;
-	struct mapped m;
+	struct mapped m = OPEN_MAPPED(1, "subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	CTL("write cpu=1 len=120 count=10");
 	for (unsigned int i = 0; i < 3; i++) {
 		long long kept = result_of("nest cpu=1 count=%u", 40 + 30 * i);
@@ -32,18 +30,14 @@ TEST_F(nest, too_many)
 
 TEST_F(nest, as_many_as_allowed)
 {
-	struct mapped m;
+	struct mapped m = OPEN_MAPPED(1, "subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	ASSERT_EQ(24, result_of("nest cpu=1 count=24"));
 	ASSERT_EQ(0, m.ctl->lost);
 }
 
-FIXTURE(edges) { int none; };
+RELAY_FIXTURE(edges);
 FIXTURE_VARIANT(edges) { unsigned int subbuf, n, flags, count; };
-FIXTURE_SETUP(edges) { relay_setup("edges", _metadata->name); }
-FIXTURE_TEARDOWN(edges) { relay_teardown(); }
 FIXTURE_VARIANT_ADD(edges, plain) { .subbuf = 4096, .n = 8, .count = 1000 };
 FIXTURE_VARIANT_ADD(edges, two) { .subbuf = 65536, .n = 2, .count = 100 };
 FIXTURE_VARIANT_ADD(edges, overwrite) { .subbuf = 4096, .n = 8, .flags = 1, .count = 1000 };
@@ -52,10 +46,9 @@ FIXTURE_VARIANT_ADD(edges, overwrite_two) { .subbuf = 65536, .n = 2, .flags = 1,
 /* Sub-buffers that are entered within records: nothing is lost, for there is room. */
 TEST_F_TIMEOUT(edges, nothing_is_lost, 60)
 {
-	struct mapped m;
+	struct mapped m = OPEN_MAPPED(1, "subbuf=%u n=%u flags=%u", variant->subbuf, variant->n,
+				      variant->flags);
 
-	CTL("open subbuf=%u n=%u flags=%u", variant->subbuf, variant->n, variant->flags);
-	ASSERT_TRUE(map_buffer(&m, 1));
 	ASSERT_EQ(0, result_of("edges cpu=1 count=%u", variant->count));
 	ASSERT_EQ(0, m.ctl->lost);
 	ASSERT_EQ((uint64_t)variant->count * variant->subbuf + 128, produced(&m));

@@ -7,7 +7,6 @@
 #include "reader.h"
 
 #include <sched.h>
-#include <signal.h>
 
 RELAY_FIXTURE(open);
 
@@ -79,10 +78,8 @@ TEST_F(open, lengths_that_overflow)
 		4089, 1ull << 30, (1ull << 30) + 1, (1ull << 31) - 8, 1ull << 32, (1ull << 32) + 8, 1ull << 61,
 		1ull << 62, ~0ull - 7, ~0ull - 16, ~0ull,
 	};
-	struct mapped m;
+	struct mapped m = OPEN_MAPPED(0, "subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 0));
 	for (size_t i = 0; i < sizeof(len) / sizeof(*len); i++) {
 		ASSERT_EQ(0, result_of("write cpu=0 len=%llu", len[i]));
 		ASSERT_EQ(0, result_of("write cpu=0 len=%llu timed=1", len[i]));
@@ -254,30 +251,29 @@ TEST_F(open, cpu_comes_up_after_the_directory_was_removed)
 	CTL("close");
 }
 
-/* Opens in a process that is killed meanwhile. */
-static bool killed_while_opening(const char *when)
-{
-	char command[128];
+#define OPEN_LARGE	"open subbuf=1048576 n=8 dir=root name=fst_killed/cpu"
 
-	snprintf(command, sizeof(command), "open subbuf=1048576 n=8 dir=root name=fst_killed/cpu %s", when);
+/* In a process that is killed meanwhile: nothing is left of it. */
+static bool killed_while_opening(const char *command)
+{
 	return killed_in(command) && info("result") == EINTR && !info("open") &&
 	       !file_exists(DEBUGFS "/fst_killed");
 }
 
 TEST_F(open, a_killed_opener_gets_no_memory)
 {
-	ASSERT_TRUE(killed_while_opening("killed=1"));
+	ASSERT_TRUE(killed_while_opening(OPEN_LARGE " killed=1"));
 }
 
 TEST_F(open, killed_between_two_buffers)
 {
-	ASSERT_TRUE(killed_while_opening("kill=0"));
-	CTL("open subbuf=1048576 n=8 dir=root name=fst_killed/cpu");
+	ASSERT_TRUE(killed_while_opening(OPEN_LARGE " kill=0"));
+	CTL(OPEN_LARGE);
 }
 
 static bool open_and_be_killed(void)
 {
-	return killed_while_opening("kill=1");
+	return killed_while_opening(OPEN_LARGE " kill=1");
 }
 
 TEST_F_TIMEOUT(open, a_killed_opener_leaks_nothing, 120)
@@ -317,19 +313,20 @@ static bool open_fails(void)
 	return ok && !ctl("close") && ctl("open subbuf=65536 n=5") == -EINVAL && files() == 0;
 }
 
-TEST_F_TIMEOUT(open, a_thousand_times_leaks_nothing, 180)
+RELAY_FIXTURE(rounds);
+FIXTURE_VARIANT(rounds)
 {
-	ASSERT_FALSE(leaks(open_close, storm_rounds(1000), false));
-}
+	bool (*round)(void);
+	unsigned int count;
+};
 
-TEST_F_TIMEOUT(open, release_after_close_leaks_nothing, 120)
-{
-	ASSERT_FALSE(leaks(open_use_close, storm_rounds(200), false));
-}
+FIXTURE_VARIANT_ADD(rounds, a_thousand_times) { open_close, 1000 };
+FIXTURE_VARIANT_ADD(rounds, release_after_close) { open_use_close, 200 };
+FIXTURE_VARIANT_ADD(rounds, failing) { open_fails, 200 };
 
-TEST_F_TIMEOUT(open, failing_leaks_nothing, 120)
+TEST_F_TIMEOUT(rounds, leak_nothing, 180)
 {
-	ASSERT_FALSE(leaks(open_fails, storm_rounds(200), false));
+	ASSERT_FALSE(leaks(variant->round, storm_rounds(variant->count), false));
 }
 
 TEST_F_TIMEOUT(open, users_while_channels_come_and_go, 120)

@@ -15,7 +15,7 @@ TEST_F(poll, empty)
 	ASSERT_EQ(0, poll_now(open_cpu(0)));
 }
 
-FIXTURE(watermark) { int none; };
+RELAY_FIXTURE(watermark);
 FIXTURE_VARIANT(watermark)
 {
 	uint64_t asked;		/* what the reader writes there */
@@ -23,8 +23,6 @@ FIXTURE_VARIANT(watermark)
 	uint64_t due;		/* bytes that are then to be there */
 	bool epoll;
 };
-FIXTURE_SETUP(watermark) { relay_setup("watermark", _metadata->name); }
-FIXTURE_TEARDOWN(watermark) { relay_teardown(); }
 
 FIXTURE_VARIANT_ADD(watermark, subbuf) { .asked = 0, .due = 4096 };
 FIXTURE_VARIANT_ADD(watermark, subbuf_epoll) { .asked = 0, .due = 4096, .epoll = true };
@@ -42,10 +40,8 @@ FIXTURE_VARIANT_ADD(watermark, more_than_all) { .asked = ~0ull, .start = 4224, .
 TEST_F(watermark, wakes)
 {
 	struct waiter w = { .epoll = variant->epoll };
-	struct mapped m;
+	struct mapped m = OPEN_MAPPED(1, "subbuf=4096 n=4");
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	if (variant->start) {
 		CTL("write cpu=1 len=120 count=%llu", (unsigned long long)variant->start / 128);
 		set_consumed(&m, variant->start);
@@ -70,11 +66,9 @@ TEST_F(watermark, wakes)
 /* The watermark may change while there is something already. */
 TEST_F(poll, lower_watermark)
 {
+	struct mapped m = OPEN_MAPPED(1, "subbuf=4096 n=4");
 	struct waiter w = {};
-	struct mapped m;
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	CTL("write cpu=1 len=120 count=4");
 	ASSERT_EQ(0, poll_now(m.fd));
 	m.reader->watermark = 512;
@@ -161,14 +155,12 @@ static long long stops(unsigned int cpu)
 	return n;
 }
 
-FIXTURE(rounds) { int none; };
+RELAY_FIXTURE(rounds);
 FIXTURE_VARIANT(rounds)
 {
 	unsigned int subbuf, n, bytes, step;
 	uint64_t watermark;
 };
-FIXTURE_SETUP(rounds) { relay_setup("rounds", _metadata->name); }
-FIXTURE_TEARDOWN(rounds) { relay_teardown(); }
 
 FIXTURE_VARIANT_ADD(rounds, small) { .subbuf = 4096, .n = 4, .bytes = 8, .step = 8, .watermark = 8 };
 FIXTURE_VARIANT_ADD(rounds, some) { .subbuf = 4096, .n = 4, .bytes = 512, .step = 64, .watermark = 512 };
@@ -215,11 +207,9 @@ TEST_F_TIMEOUT(rounds, no_wake_up_is_lost, 120)
 /* Full below the watermark: what the writer cannot write tells the reader. */
 TEST_F(poll, stall_wakes)
 {
+	struct mapped m = OPEN_MAPPED(1, "subbuf=64 n=2");
 	struct waiter w = {};
-	struct mapped m;
 
-	CTL("open subbuf=64 n=2");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	CTL("write cpu=1 len=48");
 	set_consumed(&m, 56);
 	m.reader->watermark = 64;
@@ -243,11 +233,9 @@ TEST_F(poll, stall_wakes)
 /* A record that fits nowhere is nothing that a reader could do something about. */
 TEST_F(poll, too_long_does_not_wake)
 {
+	struct mapped m = OPEN_MAPPED(1, "subbuf=4096 n=4");
 	struct waiter w = {};
-	struct mapped m;
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	start_waiter(&w, m.fd);
 	CTL("write cpu=1 len=8");
 	ASSERT_EQ(0, result_of("write cpu=1 len=4089"));
@@ -273,12 +261,10 @@ TEST_F(poll, close_wakes)
 
 TEST_F(poll, close_wakes_with_something_to_read)
 {
+	struct mapped m = OPEN_MAPPED(1, "subbuf=4096 n=4");
 	struct waiter w = {};
-	struct mapped m;
 	uint8_t buf[256];
 
-	CTL("open subbuf=4096 n=4");
-	ASSERT_TRUE(map_buffer(&m, 1));
 	CTL("write cpu=1 len=120");
 	start_waiter(&w, m.fd);
 	CTL("close");
@@ -303,13 +289,9 @@ TEST_F(poll, read_clears)
 
 TEST_F(poll, write_only_no_event)
 {
-	int fd;
-
 	CTL("open subbuf=4096 n=4");
 	CTL("write cpu=1 len=1016 count=4");
-	fd = open_file("cpu1", O_WRONLY);
-	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, poll_now(fd));
+	ASSERT_EQ(0, poll_now(open_file("cpu1", O_WRONLY)));
 }
 
 TEST_HARNESS_MAIN

@@ -22,6 +22,17 @@ struct mapped {
 
 bool map_buffer(struct mapped *m, unsigned int cpu);
 void unmap_buffer(struct mapped *m);
+
+/* Opens a channel, and maps the buffer of a CPU. */
+#define OPEN_MAPPED(cpu, ...)				\
+	({						\
+		struct mapped _m;			\
+							\
+		CTL("open " __VA_ARGS__);		\
+		ASSERT_TRUE(map_buffer(&_m, cpu));	\
+		_m;					\
+	})
+
 const struct relay_fast_record *record_at(const struct mapped *m, uint64_t position);
 uint64_t produced(const struct mapped *m);
 uint64_t consumed(const struct mapped *m);

@@ -139,11 +139,8 @@ static const struct file_operations last_fops = {
 
 static int __init kst_init(void)
 {
-	int ret = kst_buffers_init();
+	int ret = kst_buffers_init() ?: kst_nmi_init();
 
-	if (ret)
-		return ret;
-	ret = kst_nmi_init();
 	if (ret)
 		goto out_buffers;
 	kst_handlers_reset();

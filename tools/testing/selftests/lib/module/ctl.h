@@ -53,13 +53,17 @@ static inline int ctl_num(const struct ctl_args *a, const char *key, u64 *val)
 struct ctl_command {
 	const char *verb;
 	int (*run)(const struct ctl_args *a);
+	void (*act)(void);	/* instead: it has no arguments, and cannot fail */
 };
 
 static inline int ctl_run(const struct ctl_args *a, const struct ctl_command *list)
 {
-	for (; list->verb; list++)
-		if (ctl_is(a, list->verb))
-			return list->run(a);
+	while (list->verb && !ctl_is(a, list->verb))
+		list++;
+	if (list->act) {
+		list->act();
+		return 0;
+	}
 	return list->run ? list->run(a) : -EOPNOTSUPP;
 }
 

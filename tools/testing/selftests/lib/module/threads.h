@@ -6,36 +6,29 @@
 #define _SELFTEST_THREADS_H
 
 #include <linux/completion.h>
+#include <linux/cpu.h>
 #include <linux/cpumask.h>
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
+#include <linux/types.h>
 
 struct cpu_threads {
 	struct task_struct *task[NR_CPUS];
 	struct completion done[NR_CPUS];
 };
 
-/* Not running yet: cpu_threads_wake() */
-static inline int cpu_thread_create(struct cpu_threads *t, unsigned int cpu, int (*thread)(void *), void *arg,
+/* Not running yet. */
+static inline int cpu_thread_create(struct cpu_threads *t, unsigned int cpu, int (*thread)(void *),
 				    const char *name)
 {
-	struct task_struct *task = kthread_create_on_cpu(thread, arg, cpu, name);
+	struct task_struct *task = kthread_create_on_cpu(thread, (void *)(uintptr_t)cpu, cpu, name);
 
 	if (IS_ERR(task))
 		return PTR_ERR(task);
 	init_completion(&t->done[cpu]);
 	t->task[cpu] = task;
 	return 0;
-}
-
-static inline void cpu_threads_wake(struct cpu_threads *t)
-{
-	unsigned int cpu;
-
-	for_each_possible_cpu(cpu)
-		if (t->task[cpu])
-			wake_up_process(t->task[cpu]);
 }
 
 /* What the thread of a CPU returns in the end, by when it has been stopped. */
@@ -72,6 +65,33 @@ static inline void cpu_threads_stop(struct cpu_threads *t)
 			kthread_stop(t->task[cpu]);
 		t->task[cpu] = NULL;
 	}
+}
+
+/*
+ * On each CPU that is online, but @except: the CPU is the thread's argument.
+ * All of them, or none and an error.
+ */
+static inline int cpu_threads_start(struct cpu_threads *t, int (*thread)(void *), const char *name,
+				    u64 except)
+{
+	unsigned int cpu;
+	int ret = 0;
+
+	cpus_read_lock();
+	for_each_online_cpu(cpu) {
+		if (cpu == except)
+			continue;
+		ret = cpu_thread_create(t, cpu, thread, name);
+		if (ret)
+			break;
+	}
+	for_each_possible_cpu(cpu)
+		if (t->task[cpu])
+			wake_up_process(t->task[cpu]);
+	cpus_read_unlock();
+	if (ret)
+		cpu_threads_stop(t);
+	return ret;
 }
 
 #endif

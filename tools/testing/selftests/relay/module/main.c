@@ -132,6 +132,16 @@ static void null_channel(void)
 	rst.result = relay_stats(NULL, RELAY_STATS_BUF_FULL);
 }
 
+static void flush(void)
+{
+	relay_flush(rst.chan);
+}
+
+static void reset(void)
+{
+	relay_reset(rst.chan);
+}
+
 /* Those that need an open channel. */
 static const struct ctl_command channel_commands[] = {
 	{ "latesetup", rst_late_setup },
@@ -141,6 +151,12 @@ static const struct ctl_command channel_commands[] = {
 	{ "setstats", rst_set_stats },
 	{ "poke", rst_poke },
 	{ "grab", grab },
+	{ "close", .act = rst_close },
+	{ "rmdir", .act = rst_rmdir },
+	{ "flush", .act = flush },
+	{ "reset", .act = reset },
+	{ "repair", .act = rst_repair },
+	{ "release", .act = rst_release },
 	{ .run = rst_write_command },
 };
 
@@ -150,26 +166,16 @@ static int channel_command(const struct ctl_args *a)
 		return -ENODEV;
 	/* whoever is held is so for this one */
 	WRITE_ONCE(rst.command, ktime_get());
-	if (ctl_is(a, "close"))
-		rst_close();
-	else if (ctl_is(a, "rmdir"))
-		rst_rmdir();
-	else if (ctl_is(a, "flush"))
-		relay_flush(rst.chan);
-	else if (ctl_is(a, "reset"))
-		relay_reset(rst.chan);
-	else if (ctl_is(a, "repair"))
-		rst_repair();
-	else if (ctl_is(a, "release"))
-		rst_release();
-	else
-		return ctl_run(a, channel_commands);
-	return 0;
+	return ctl_run(a, channel_commands);
 }
 
 static int command(const struct ctl_args *a)
 {
 	static const struct ctl_command commands[] = {
+		{ "sweep", .act = rst_sweep },
+		{ "ungrab", .act = ungrab },
+		{ "unpin", .act = unpin },
+		{ "null", .act = null_channel },
 		{ "open", rst_open },
 		{ "slowcpu", rst_slow_cpu },
 		{ "pin", pin },
@@ -181,17 +187,7 @@ static int command(const struct ctl_args *a)
 		return rst_storm_wait();
 
 	guard(mutex)(&rst.lock);
-	if (ctl_is(a, "sweep"))
-		rst_sweep();
-	else if (ctl_is(a, "ungrab"))
-		ungrab();
-	else if (ctl_is(a, "unpin"))
-		unpin();
-	else if (ctl_is(a, "null"))
-		null_channel();
-	else
-		return ctl_run(a, commands);
-	return 0;
+	return ctl_run(a, commands);
 }
 
 static void show_buf(struct seq_file *m, unsigned int cpu)
@@ -263,11 +259,8 @@ DEFINE_CTL(command, info);
 
 static int __init rst_init(void)
 {
-	int ret = rst_write_init();
+	int ret = rst_write_init() ?: rst_hotplug_init();
 
-	if (ret)
-		return ret;
-	ret = rst_hotplug_init();
 	if (ret)
 		rst_write_exit();
 	else

@@ -620,7 +620,8 @@ static enum hrtimer_restart storm_timer(struct hrtimer *timer)
 
 static int storm_thread(void *arg)
 {
-	struct writer *w = arg;
+	unsigned int cpu = (uintptr_t)arg;
+	struct writer *w = &writers[cpu];
 	struct request *r = &w->task_req;
 	u32 i;
 
@@ -637,7 +638,7 @@ static int storm_thread(void *arg)
 	}
 	if (w->irq_req.count)
 		hrtimer_cancel(&w->timer);
-	return cpu_thread_ends(&threads, r->cpu);
+	return cpu_thread_ends(&threads, cpu);
 }
 
 /*
@@ -663,12 +664,9 @@ static int storm_command(const struct ctl_args *a)
 		return -EINVAL;
 	rst_storm_stop();
 
-	cpus_read_lock();
-	for_each_online_cpu(cpu) {
+	for_each_possible_cpu(cpu) {
 		struct writer *w = &writers[cpu];
 
-		if (cpu == except)
-			continue;
 		w->task_req = model;
 		w->task_req.cpu = cpu;
 		w->task_req.ctx = RST_TASK;
@@ -678,15 +676,8 @@ static int storm_command(const struct ctl_args *a)
 		w->period = us_to_ktime(period);
 		hrtimer_setup(&w->timer, storm_timer, CLOCK_MONOTONIC,
 			      HRTIMER_MODE_REL_PINNED_HARD);
-		ret = cpu_thread_create(&threads, cpu, storm_thread, w, "rst/%u");
-		if (ret)
-			break;
 	}
-	cpu_threads_wake(&threads);
-	cpus_read_unlock();
-	if (ret)
-		rst_storm_stop();
-	return ret;
+	return cpu_threads_start(&threads, storm_thread, "rst/%u", except);
 }
 
 int rst_storm_wait(void)
@@ -725,10 +716,8 @@ int rst_write_init(void)
 		for (ctx = 0; ctx < RST_NR_CTX; ctx++) {
 			rst.cpu[cpu].scratch[ctx] = kvmalloc(RST_MAX_LEN,
 							     GFP_KERNEL);
-			if (!rst.cpu[cpu].scratch[ctx]) {
-				rst_write_exit();
+			if (!rst.cpu[cpu].scratch[ctx])
 				return -ENOMEM;
-			}
 		}
 	}
 	return 0;

@@ -81,18 +81,38 @@ static void close(void)
 	fst.chan = NULL;
 }
 
-static int null_channel(void)
+/* As if the client had left it open. */
+static void leave_open(void)
+{
+	fst.chan = NULL;
+}
+
+static void close_other(void)
+{
+	relay_fast_close(fst.other);
+	fst.other = NULL;
+}
+
+static void null_channel(void)
 {
 	relay_fast_close(NULL);
 	relay_fast_close(ERR_PTR(-ENOMEM));
-	return 0;
+}
+
+static int rounds_end(const struct ctl_args *a)
+{
+	return fst_rounds_wait();
 }
 
 /* Those that need an open channel. */
 static const struct ctl_command channel_commands[] = {
+	{ "close", .act = close },
+	{ "forget", .act = leave_open },
 	{ "write", fst_write },
 	{ "hold", fst_hold },
+	{ "release", .act = fst_release },
 	{ "rounds", fst_rounds },
+	{ "roundsend", rounds_end },
 	{ "nest", fst_nest },
 	{ "edges", fst_edges },
 	{ "exits", fst_exits },
@@ -104,36 +124,24 @@ static int channel_command(const struct ctl_args *a)
 {
 	if (!fst.chan)
 		return -ENODEV;
-	if (ctl_is(a, "close"))
-		close();
-	else if (ctl_is(a, "forget"))
-		fst.chan = NULL;
-	else if (ctl_is(a, "release"))
-		fst_release();
-	else if (ctl_is(a, "roundsend"))
-		return fst_rounds_wait();
-	else
-		return ctl_run(a, channel_commands);
-	return 0;
+	return ctl_run(a, channel_commands);
 }
 
 static int command(const struct ctl_args *a)
 {
+	static const struct ctl_command commands[] = {
+		{ "open", open },
+		{ "closeother", .act = close_other },
+		{ "null", .act = null_channel },
+		{ .run = channel_command },
+	};
+
 	/* the readers need the lock while this one waits */
 	if (ctl_is(a, "stormwait"))
 		return fst_storm_wait();
 
 	guard(mutex)(&fst.lock);
-	if (ctl_is(a, "open"))
-		return open(a);
-	if (ctl_is(a, "closeother")) {
-		relay_fast_close(fst.other);
-		fst.other = NULL;
-		return 0;
-	}
-	if (ctl_is(a, "null"))
-		return null_channel();
-	return channel_command(a);
+	return ctl_run(a, commands);
 }
 
 static void show_lane(struct seq_file *m, unsigned int cpu, unsigned int ctx)

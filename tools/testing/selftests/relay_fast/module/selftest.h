@@ -56,16 +56,16 @@ int fst_rounds_wait(void);
 int fst_write_init(void);
 void fst_write_exit(void);
 
-/* nest.c */
-int fst_nest(const struct ctl_args *a);
-int fst_edges(const struct ctl_args *a);
-int fst_exits(const struct ctl_args *a);
-
 /* slow.c */
 void fst_slow_begin(const struct ctl_args *a);
 void fst_slow_end(void);
 int fst_slow_init(void);
 void fst_slow_exit(void);
+
+/* nest.c */
+int fst_nest(const struct ctl_args *a);
+int fst_edges(const struct ctl_args *a);
+int fst_exits(const struct ctl_args *a);
 
 /* storm.c */
 void fst_send_nmi(unsigned int cpu);

@@ -89,7 +89,8 @@ static enum hrtimer_restart hard_timer(struct hrtimer *timer)
 
 static int storm_thread(void *arg)
 {
-	struct writer *w = arg;
+	unsigned int here = (uintptr_t)arg;
+	struct writer *w = &writers[here];
 	ktime_t end = ktime_add_ms(ktime_get(), duration_ms);
 	u32 i, refused = 0;
 
@@ -115,7 +116,7 @@ static int storm_thread(void *arg)
 	}
 	hrtimer_cancel(&w->hard);
 	hrtimer_cancel(&w->soft);
-	return cpu_thread_ends(&threads, w - writers);
+	return cpu_thread_ends(&threads, here);
 }
 
 /* storm ms= [period=MICROSECONDS] [burst=] [except=CPU]: on every online CPU, but the one excepted */
@@ -136,21 +137,14 @@ int fst_storm(const struct ctl_args *a)
 	if (!period_us)
 		return -EINVAL;
 
-	WRITE_ONCE(nmis, true);
-	cpus_read_lock();
-	for_each_online_cpu(cpu) {
+	for_each_possible_cpu(cpu) {
 		struct writer *w = &writers[cpu];
 
-		if (cpu == except)
-			continue;
 		hrtimer_setup(&w->soft, soft_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_SOFT);
 		hrtimer_setup(&w->hard, hard_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-		ret = cpu_thread_create(&threads, cpu, storm_thread, w, "fst/%u");
-		if (ret)
-			break;
 	}
-	cpu_threads_wake(&threads);
-	cpus_read_unlock();
+	WRITE_ONCE(nmis, true);
+	ret = cpu_threads_start(&threads, storm_thread, "fst/%u", except);
 	if (ret)
 		fst_storm_stop();
 	return ret;
