@@ -14,3 +14,4 @@ pub mod insn;
 pub mod probe_command;
 pub mod relay;
 pub mod ring;
+pub mod tramp;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Trampolines of ftrace: copies of the kernel's `ftrace_caller` and `ftrace_regs_caller`, each with a function and an
+//! `ftrace_ops` of its own.
+//!
+//! - [`Template`] is such a function, from its first instruction to its last before the return, with the fields that a
+//!   copy changes. They are found by decoding; where the code is not what the labels say, it is refused.
+//! - [`Template::write`] writes a copy for an address.
+//! - [`CallTarget`] and [`JumpTarget`] are where instructions go; an odd address is like any other.
+//!
+//! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
+
+mod target;
+mod template;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use target::CallTarget;
+pub use target::JumpTarget;
+pub use target::BRANCH_LEN;
+pub use template::Labels;
+pub use template::Refusal;
+pub use template::Template;
+pub use template::MAX_TEMPLATE;
+pub use write::Ending;
+pub use write::Trampoline;
+pub use write::WriteError;

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's code that trampolines are copied from.
+
+use super::target::BRANCH_LEN;
+use crate::insn::Boundaries;
+use crate::insn::Flow;
+use crate::insn::Insn;
+use crate::insn::Target;
+
+/// The most bytes that a template may have. The kernel's have up to 327.
+pub const MAX_TEMPLATE: usize = 512;
+
+/// How many of its instructions may have an operand, or a target, at a distance from themselves. The kernel's have up to
+/// four: two of call-depth tracking, the ops, and the call.
+const MAX_MOVED: usize = 8;
+
+/// Addresses within the kernel's code, as its symbols say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Labels {
+    /// `ftrace_caller`, `ftrace_regs_caller`: the first instruction.
+    pub start: u64,
+    /// `ftrace_caller_op_ptr`, `ftrace_regs_caller_op_ptr`: loads the ops into RDX.
+    pub load_ops: u64,
+    /// `ftrace_call`, `ftrace_regs_call`: the call of the function.
+    pub call: u64,
+    /// `ftrace_regs_caller_jmp`: leaves for direct calls, which a copy does not have.
+    pub direct: Option<u64>,
+    /// `ftrace_caller_end`, `ftrace_regs_caller_end`: after the last instruction that is copied.
+    pub end: u64,
+}
+
+/// Why code is not a template, and the offset of the instruction, or of the label, that is to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The labels are not in order, or there are more than [`MAX_TEMPLATE`] bytes between them, or fewer in the text.
+    Labels,
+    /// No instruction begins at the label, or the one before goes beyond it.
+    NoBoundary(u16),
+    /// The bytes are no instruction.
+    Undecodable(u16),
+    /// Not `mov offset(%rip), %rdx`.
+    NoLoad(u16),
+    /// Not a call with a distance of 32 bits.
+    NoCall(u16),
+    /// Not a conditional jump of two bytes that leaves the code.
+    NoDirect(u16),
+    /// Calls, returns, traps, or goes where a copy would not find it.
+    Leaves(u16),
+    /// More instructions than a kernel's template has depend on where they are.
+    TooManyMoved(u16),
+}
+
+/// A field of 32 bits that says how far something is from the end of its instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// Where the field is.
+    pub(super) field: u16,
+    /// Where the instruction ends.
+    pub(super) next: u16,
+    /// The address that it is about.
+    pub(super) target: u64,
+}
+
+/// Code of the kernel's that trampolines are copied from.
+#[derive(Clone, Debug)]
+pub struct Template {
+    bytes: [u8; MAX_TEMPLATE],
+    len: u16,
+    load_ops: u16,
+    call: u16,
+    moved: [Moved; MAX_MOVED],
+    moves: u8,
+}
+
+/// What an instruction of the template is there for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    LoadOps,
+    Call,
+    Direct,
+    Other,
+}
+
+/// `mov disp32(%rip), %rdx`
+const LOAD_RDX: [u8; 3] = [0x48, 0x8b, 0x15];
+/// `xchg %ax, %ax`
+const NOP_2: [u8; 2] = [0x66, 0x90];
+
+impl Template {
+    /// The code `text`, which is that from [`Labels::start`] on.
+    pub fn new(text: &[u8], labels: &Labels) -> Result<Self, Refusal> {
+        let offset = |label: u64| {
+            let offset = label.wrapping_sub(labels.start);
+            u16::try_from(offset)
+                .ok()
+                .filter(|offset| usize::from(*offset) <= MAX_TEMPLATE)
+                .ok_or(Refusal::Labels)
+        };
+        let (len, load_ops, call) = (
+            offset(labels.end)?,
+            offset(labels.load_ops)?,
+            offset(labels.call)?,
+        );
+        let direct = labels.direct.map(offset).transpose()?;
+        let text = text.get(..usize::from(len)).ok_or(Refusal::Labels)?;
+        if load_ops >= call || call >= len || direct.is_some_and(|at| at <= call || at >= len) {
+            return Err(Refusal::Labels);
+        }
+
+        let mut template = Self {
+            bytes: [0; MAX_TEMPLATE],
+            len,
+            load_ops,
+            call,
+            moved: [Moved::default(); MAX_MOVED],
+            moves: 0,
+        };
+        for (to, from) in template.bytes.iter_mut().zip(text) {
+            *to = *from;
+        }
+        let mut labelled = [Some(load_ops), Some(call), direct];
+        let mut walk = Boundaries::new(text);
+        let mut at: u16 = 0;
+        while at < len {
+            let Some(Ok((_, insn))) = walk.next() else {
+                return Err(Refusal::Undecodable(at));
+            };
+            let role = match at {
+                at if at == load_ops => Role::LoadOps,
+                at if at == call => Role::Call,
+                at if Some(at) == direct => Role::Direct,
+                _ => Role::Other,
+            };
+            for label in &mut labelled {
+                *label = label.filter(|label| *label != at);
+            }
+            template.take(&insn, role, at, labels.start)?;
+            // At most 15 more than one below `len`.
+            at = at.saturating_add(u16::try_from(insn.len()).unwrap_or(u16::MAX));
+        }
+        match labelled.into_iter().flatten().next() {
+            Some(label) => Err(Refusal::NoBoundary(label)),
+            None => Ok(template),
+        }
+    }
+
+    /// An instruction of it, at the offset `at`.
+    fn take(&mut self, insn: &Insn, role: Role, at: u16, start: u64) -> Result<(), Refusal> {
+        let address = start.wrapping_add(u64::from(at));
+        match role {
+            Role::LoadOps if !insn.bytes().starts_with(&LOAD_RDX) => {
+                return Err(Refusal::NoLoad(at))
+            }
+            // A copy has its own place for the ops, and its own function.
+            Role::LoadOps => return Ok(()),
+            Role::Call => {
+                let direct = matches!(insn.flow(), Flow::Call(Target::Relative(_)));
+                return match direct && insn.len() == BRANCH_LEN {
+                    true => Ok(()),
+                    false => Err(Refusal::NoCall(at)),
+                };
+            }
+            Role::Direct => return self.drop_direct(insn, at),
+            Role::Other => (),
+        }
+        match insn.flow() {
+            Flow::Next => (),
+            Flow::Jump(Target::Relative(_)) | Flow::JumpIf(..) if self.stays(insn, at) => {
+                return Ok(())
+            }
+            _ => return Err(Refusal::Leaves(at)),
+        }
+        match insn.rip_relative_target(address) {
+            // Of a copy's own bytes it would be those of the kernel's code, which differ.
+            Some(_) if insn.prefixes().address_size => Err(Refusal::Leaves(at)),
+            Some(target) => self.moves(insn, at, target),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the branch goes to a place that is copied, too. That it is an instruction's beginning is the kernel's word.
+    fn stays(&self, insn: &Insn, at: u16) -> bool {
+        let target = insn.branch_target(u64::from(at));
+        target.is_some_and(|target| target < u64::from(self.len))
+    }
+
+    fn moves(&mut self, insn: &Insn, at: u16, target: u64) -> Result<(), Refusal> {
+        let free = self.moved.get_mut(usize::from(self.moves));
+        let field = insn.displacement_field();
+        let (Some(free), 4) = (free, field.len) else {
+            return Err(Refusal::TooManyMoved(at));
+        };
+        *free = Moved {
+            field: at.saturating_add(u16::from(field.at)),
+            next: at.saturating_add(u16::try_from(insn.len()).unwrap_or(u16::MAX)),
+            target,
+        };
+        self.moves = self.moves.saturating_add(1);
+        Ok(())
+    }
+
+    /// Takes the way to direct calls out.
+    fn drop_direct(&mut self, insn: &Insn, at: u16) -> Result<(), Refusal> {
+        let leaves = matches!(insn.flow(), Flow::JumpIf(..)) && !self.stays(insn, at);
+        let place = self.bytes.iter_mut().skip(usize::from(at));
+        if !leaves || insn.len() != NOP_2.len() {
+            return Err(Refusal::NoDirect(at));
+        }
+        for (to, from) in place.zip(NOP_2) {
+            *to = from;
+        }
+        Ok(())
+    }
+
+    /// The code, which is for the address of the kernel's own.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Where in the code the ops is loaded.
+    pub fn load_ops(&self) -> usize {
+        usize::from(self.load_ops)
+    }
+
+    /// Where in the code the function is called.
+    pub fn call(&self) -> usize {
+        usize::from(self.call)
+    }
+
+    pub(super) fn moved(&self) -> &[Moved] {
+        self.moved
+            .get(..usize::from(self.moves))
+            .unwrap_or_default()
+    }
+}
