@@ -8,6 +8,7 @@
 
 #include "sys/bindings.h"
 
+#include "../ftrace_tramp/bindings.h"
 #include "../klog/raw/bindings.h"
 #include "../kprobes/bindings.h"
 #include "../relay/api/raw/bindings.h"

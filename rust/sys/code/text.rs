@@ -6,6 +6,7 @@
 //! Locks, in order: CPU hotplug, `text_mutex`. Whoever wants the lock of jump labels too takes it between them.
 
 use core::cell::UnsafeCell;
+use core::ops::Deref;
 
 use kernel::bindings;
 use kernel::ffi::c_int;
@@ -76,11 +77,12 @@ unsafe impl Sync for TextModules {}
 
 static MODULES: TextModules = TextModules(UnsafeCell::new(KVVec::new()));
 
-/// Holds `text_mutex`.
-struct TextMutex(NotThreadSafe);
+/// The right to write to slots of `exec_pool.rs`: `text_mutex` is held.
+pub struct TextMutex(NotThreadSafe);
 
 impl TextMutex {
-    fn new() -> Self {
+    /// Context: process; sleeps.
+    pub fn new() -> Self {
         // SAFETY: A mutex with static lifetime, initialised by `DEFINE_MUTEX()`.
         unsafe { bindings::mutex_lock(&raw mut bindings::text_mutex) };
         Self(NotThreadSafe)
@@ -89,6 +91,40 @@ impl TextMutex {
     fn modules(&mut self) -> &mut KVVec<Loaded> {
         // SAFETY: The guard holds the mutex and is borrowed mutably.
         unsafe { &mut *MODULES.0.get() }
+    }
+
+    /// Writes to a slot of `exec_pool.rs`, in one page.
+    pub(crate) fn write_slot(&self, at: usize, code: &[u8]) {
+        let addr: *mut c_void = core::ptr::without_provenance_mut(at);
+        // SAFETY: `text_mutex` is held, and the slot is the caller's.
+        unsafe { bindings::text_poke(addr, code.as_ptr().cast(), code.len()) };
+    }
+
+    /// Replaces an instruction that may be executing by one of the same length: every CPU executes the old or the new one,
+    /// and the new one once this has returned.
+    ///
+    /// # Safety
+    ///
+    /// An instruction of this length is at `at`, in a slot that the caller has, and who executes it is ready for the new one:
+    /// a call, a jump or a NOP with which the code goes on as it should.
+    pub unsafe fn replace(&self, at: usize, code: &[u8; 5]) {
+        let addr: *mut c_void = core::ptr::without_provenance_mut(at);
+        // SAFETY: `text_mutex` is held. The caller guarantees that an instruction of 5 bytes is there, and that the new one is a
+        // branch or a NOP, which the breakpoint that stands there meanwhile can be emulated by.
+        unsafe {
+            bindings::smp_text_poke_single(
+                addr,
+                code.as_ptr().cast(),
+                code.len(),
+                core::ptr::null(),
+            )
+        };
+    }
+}
+
+impl Default for TextMutex {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -99,7 +135,7 @@ impl Drop for TextMutex {
     }
 }
 
-/// The right to change code.
+/// The right to change code, slots included.
 pub struct TextLock {
     // Dropped in this order.
     mutex: TextMutex,
@@ -144,32 +180,6 @@ impl TextLock {
         Ok(old[0])
     }
 
-    /// Writes to a slot of `exec_pool.rs`, in one page.
-    pub(crate) fn write_slot(&self, at: usize, code: &[u8]) {
-        let addr: *mut c_void = core::ptr::without_provenance_mut(at);
-        // SAFETY: `text_mutex` is held, and the slot is the caller's.
-        unsafe { bindings::text_poke(addr, code.as_ptr().cast(), code.len()) };
-        // SAFETY: There is no old code; the new one has this length.
-        unsafe {
-            bindings::perf_event_text_poke(
-                addr,
-                core::ptr::null(),
-                0,
-                code.as_ptr().cast(),
-                code.len(),
-            )
-        };
-    }
-
-    /// Tells perf that the code of a slot goes.
-    pub(crate) fn slot_goes(at: usize, len: usize) {
-        let addr: *const c_void = core::ptr::without_provenance(at);
-        // SAFETY: The slot is the caller's, and has this length. There is no new code.
-        unsafe {
-            bindings::perf_event_text_poke(addr, addr.cast(), len, core::ptr::null(), 0);
-        }
-    }
-
     /// Has every CPU execute what was written; once for a batch.
     pub fn sync(&mut self) {
         // SAFETY: No requirement; interrupts are on, as this context sleeps.
@@ -188,6 +198,32 @@ impl TextLock {
             let init = unsafe { bindings::ferro_in_init_text(addr, loaded.module) };
             core || init && loaded.init
         })
+    }
+}
+
+impl Deref for TextLock {
+    type Target = TextMutex;
+
+    fn deref(&self) -> &TextMutex {
+        &self.mutex
+    }
+}
+
+/// Tells perf that there is code in a slot now.
+pub(crate) fn slot_comes(at: usize, code: &[u8]) {
+    let addr: *mut c_void = core::ptr::without_provenance_mut(at);
+    // SAFETY: There is no old code; the new one has this length.
+    unsafe {
+        bindings::perf_event_text_poke(addr, core::ptr::null(), 0, code.as_ptr().cast(), code.len())
+    };
+}
+
+/// Tells perf that the code of a slot goes.
+pub(crate) fn slot_goes(at: usize, len: usize) {
+    let addr: *const c_void = core::ptr::without_provenance(at);
+    // SAFETY: The slot is the caller's, and has this length. There is no new code.
+    unsafe {
+        bindings::perf_event_text_poke(addr, addr.cast(), len, core::ptr::null(), 0);
     }
 }
 

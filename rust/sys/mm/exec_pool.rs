@@ -16,7 +16,8 @@ use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
-use crate::code::text::TextLock;
+use crate::code::text;
+use crate::code::text::TextMutex;
 use crate::sync::mutex::StaticMutex;
 
 mod map;
@@ -239,12 +240,22 @@ impl Slot {
     ///
     /// Nobody may execute the slot yet: every CPU sees the code when it comes here after this, but not all at once.
     /// Errors: -E2BIG if it is more than there is room for, and then nothing is written.
-    pub fn write(&mut self, code: &[u8], lock: &TextLock) -> Result {
+    pub fn write(&mut self, code: &[u8], lock: &TextMutex) -> Result {
+        self.write_each(code, lock, text::slot_comes)?;
+        self.written = true;
+        Ok(())
+    }
+
+    /// The same, for code of which somebody else tells perf: that it is there, and that it goes.
+    pub fn write_untold(&mut self, code: &[u8], lock: &TextMutex) -> Result {
+        self.write_each(code, lock, |_, _| ())
+    }
+
+    fn write_each(&mut self, code: &[u8], lock: &TextMutex, told: impl Fn(usize, &[u8])) -> Result {
         let end = self.len();
         if code.len() > end {
             return Err(E2BIG);
         }
-        self.written = true;
         let mut code = code.iter();
         let mut at = 0;
         while at < end {
@@ -253,7 +264,9 @@ impl Slot {
                 *to = *from;
             }
             let len = BUFFER.min(end - at);
-            lock.write_slot(self.addr + at, buffer.get(..len).ok_or(EINVAL)?);
+            let part = buffer.get(..len).ok_or(EINVAL)?;
+            lock.write_slot(self.addr + at, part);
+            told(self.addr + at, part);
             at += len;
         }
         Ok(())
@@ -266,7 +279,7 @@ const BUFFER: usize = 128;
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.written {
-            TextLock::slot_goes(self.addr, self.len());
+            text::slot_goes(self.addr, self.len());
         }
         let mut pool = POOL.lock();
         let (class, size) = pool.class(self.class);
@@ -276,7 +289,7 @@ impl Drop for Slot {
     }
 }
 
-/// Allocates a slot with room for `size` bytes. Not with a [`TextLock`] held.
+/// Allocates a slot with room for `size` bytes. Not with a [`TextMutex`] held.
 ///
 /// Errors: -EINVAL if `size` is 0 or more than a page, -ENOMEM.
 pub fn alloc(size: usize) -> Result<Slot> {

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the trampoline engine needs of the kernel and no module can have: the code that trampolines are copied from, and what
+ * ftrace and the mitigations want of a copy.
+ */
+#ifndef _FERROTRACE_TRAMP_BUILTIN_H
+#define _FERROTRACE_TRAMP_BUILTIN_H
+
+#ifdef CONFIG_FTRACE_TRAMP_BUILTIN
+
+#include <linux/types.h>
+
+struct ftrace_ops;
+struct mutex;
+
+/* Labels in arch/x86/kernel/ftrace_64.S, which no header of the kernel has. */
+extern char ftrace_caller_op_ptr[], ftrace_caller_end[];
+extern char ftrace_regs_caller_op_ptr[], ftrace_regs_caller_jmp[], ftrace_regs_caller_end[];
+
+/* For the trampolines that there are. */
+extern struct mutex ferro_tramp_mutex;
+
+/* Labels of ftrace_caller or ftrace_regs_caller; rust/core/tramp/template.rs says what they are. @direct is 0 if there is none. */
+struct ferro_tramp_labels {
+	unsigned long start;
+	unsigned long load_ops;
+	unsigned long call;
+	unsigned long direct;
+	unsigned long end;
+};
+
+void ferro_tramp_labels(bool saves_regs, struct ferro_tramp_labels *labels);
+/* The function that a trampoline of the ops calls: its own, or one that asks first whether to. Context: ftrace_lock held. */
+unsigned long ferro_tramp_function(struct ftrace_ops *ops);
+/* The thunk that a return at @at has to jump to; 0 if it may be a return. */
+unsigned long ferro_tramp_return_thunk(void *at);
+
+#endif /* CONFIG_FTRACE_TRAMP_BUILTIN */
+
+#endif /* _FERROTRACE_TRAMP_BUILTIN_H */

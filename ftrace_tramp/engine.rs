@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The trampolines that there are.
+//!
+//! Contexts: process, sleeps; with `ftrace_lock` or without.
+#![deny(unsafe_code)]
+
+use ferro_core::tramp::Refusal;
+use ferro_sys::code::symbols::Shown;
+use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::rbtree::RBTreeNodeReservation;
+
+use crate::raw::code::Code;
+use crate::raw::in_use::InUse;
+use crate::raw::mutex::EngineMutex;
+use crate::raw::ops::Ops;
+use crate::raw::template::KernelTemplate;
+use crate::raw::template::NoTemplate;
+
+/// The trampoline of an ops. The engine stays as long as there are any.
+struct Live {
+    code: Code,
+    saves_regs: bool,
+    _in_use: InUse,
+}
+
+/// What the engine knows.
+struct Engine {
+    plain: KernelTemplate,
+    regs: KernelTemplate,
+    /// By the address of the ops.
+    live: RBTree<usize, Live>,
+}
+
+static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
+
+/// A trampoline, for the list.
+pub(crate) struct Entry {
+    /// Where it is, and how long.
+    pub(crate) address: usize,
+    pub(crate) used: usize,
+    pub(crate) slot: usize,
+    /// Its callback gets all registers.
+    pub(crate) saves_regs: bool,
+}
+
+fn template(saves_regs: bool) -> Result<KernelTemplate> {
+    KernelTemplate::new(saves_regs).map_err(|error| match error {
+        NoTemplate::Error(error) => error,
+        NoTemplate::Refused(refusal) => {
+            let name = if saves_regs {
+                "ftrace_regs_caller"
+            } else {
+                "ftrace_caller"
+            };
+            let (why, at) = describe(refusal);
+            pr_err!("cannot copy {name}: {why} at {at:#x}\n");
+            EOPNOTSUPP
+        }
+    })
+}
+
+fn describe(refusal: Refusal) -> (&'static str, u16) {
+    match refusal {
+        Refusal::Labels => ("labels out of order", 0),
+        Refusal::NoBoundary(at) => ("no instruction at a label", at),
+        Refusal::Undecodable(at) => ("no instruction", at),
+        Refusal::NoLoad(at) => ("no load of the ops", at),
+        Refusal::NoCall(at) => ("no call", at),
+        Refusal::NoDirect(at) => ("no way to direct calls", at),
+        Refusal::Leaves(at) => ("an instruction that leaves", at),
+        Refusal::TooManyMoved(at) => ("too many operands relative to RIP", at),
+    }
+}
+
+/// Makes the engine ready.
+///
+/// Errors: -EOPNOTSUPP, with the reason in the log, if the kernel's trampolines are not what the engine knows; -ENOMEM.
+pub(crate) fn start() -> Result {
+    let engine = Engine {
+        plain: template(false)?,
+        regs: template(true)?,
+        live: RBTree::new(),
+    };
+    *ENGINE.lock() = Some(engine);
+    Ok(())
+}
+
+/// The engine goes: it has no trampolines any more.
+pub(crate) fn stop() {
+    *ENGINE.lock() = None;
+}
+
+/// An ops needs its trampoline made or changed. Whether that is done; if not, it is the kernel's.
+pub(crate) fn update(ops: Ops<'_>) -> bool {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return false;
+    };
+    if let Some(live) = engine.live.get_mut(&ops.address()) {
+        let aimed = live.code.aim(ops.function());
+        if let Err(error) = aimed {
+            // Nothing that ftrace could be told.
+            let at = Shown(live.code.address());
+            pr_err!("{at}: no call: error {}\n", error.to_errno());
+        }
+        return true;
+    }
+    // The kernel's, or the client's own.
+    if ops.trampoline() != 0 {
+        return false;
+    }
+    // If there is no room the kernel may have some elsewhere.
+    engine.add(ops).is_ok()
+}
+
+/// An ops no longer needs its trampoline. Whether it was ours, and is free.
+pub(crate) fn free(ops: Ops<'_>) -> bool {
+    let mut guard = ENGINE.lock();
+    let live = guard.as_mut().and_then(|e| e.live.remove(&ops.address()));
+    let done = live.is_some();
+    if let Some(live) = live {
+        live.code.detach(ops);
+    }
+    done
+}
+
+/// Calls `f` for each trampoline.
+pub(crate) fn each(mut f: impl FnMut(&Entry) -> core::fmt::Result) -> core::fmt::Result {
+    let guard = ENGINE.lock();
+    for live in guard.iter().flat_map(|engine| engine.live.values()) {
+        f(&Entry {
+            address: live.code.address(),
+            used: live.code.used(),
+            slot: live.code.slot_len(),
+            saves_regs: live.saves_regs,
+        })?;
+    }
+    Ok(())
+}
+
+impl Engine {
+    fn add(&mut self, ops: Ops<'_>) -> Result {
+        // First what may fail: what is attached stays.
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let in_use = InUse::new()?;
+        let saves_regs = ops.saves_regs();
+        let template = match saves_regs {
+            true => &self.regs,
+            false => &self.plain,
+        };
+        let live = Live {
+            code: Code::attach(ops, template)?,
+            saves_regs,
+            _in_use: in_use,
+        };
+        self.live.insert(room.into_node(ops.address(), live));
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! debugfs `ftrace_tramp/`: `list`, the trampolines that there are.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_sys::code::symbols;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use ferro_sys::sync::counted::Shared;
+use kernel::fmt::Write;
+use kernel::module::this_module;
+use kernel::prelude::*;
+
+use crate::engine;
+
+/// The directory.
+pub(crate) struct Files {
+    // In the order in which they have to go.
+    _list: File<Shared<Node>>,
+    _dir: Dir,
+}
+
+pub(crate) enum Node {
+    List,
+    /// As it was when it was opened.
+    Listed(KVVec<u8>),
+}
+
+static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::TrampolineEngine>());
+
+impl Files {
+    /// Makes it. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
+    pub(crate) fn new() -> Result<Self> {
+        let dir = Dir::new(c"ftrace_tramp")?;
+        Ok(Self {
+            _list: dir.file(c"list", 0o400, &FILES, Shared::new(Ok(Node::List))?)?,
+            _dir: dir,
+        })
+    }
+}
+
+impl NodeOps for Node {
+    fn snapshot(&self) -> Result<Option<Self>> {
+        let Self::List = self else {
+            return Ok(None);
+        };
+        let mut lines = TextBuffer::new();
+        let shown = symbols::shows_addresses();
+        engine::each(|entry| {
+            let address = if shown { entry.address } else { 0 };
+            let kind = if entry.saves_regs { "regs" } else { "plain" };
+            lines.write_fmt(fmt!(
+                "{address:016x} {kind} {} of {} bytes\n",
+                entry.used,
+                entry.slot
+            ))
+        })
+        .map_err(|_| ENOMEM)?;
+        Ok(Some(Self::Listed(lines.into_bytes())))
+    }
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        match self {
+            Self::Listed(text) => to.copy_at_position(text),
+            Self::List => Err(EINVAL),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The trampolines of ftrace: the code between a traced function and the callback of the one `ftrace_ops` that traces it.
+//!
+//! - `engine.rs` has the trampolines that there are, `attach.rs` attaches it to the kernel's hook points, `files.rs` is debugfs
+//!   `ftrace_tramp/`,
+//! - `raw/` is what needs `unsafe`.
+//!
+//! How a trampoline is made of the kernel's code is in `ferro_core::tramp`; what no module can have of the kernel is in
+//! `builtin/`, in the image. See `Documentation/ftrace_tramp.rst`.
+
+use kernel::prelude::*;
+
+mod attach;
+mod engine;
+mod files;
+mod raw;
+
+use attach::Attached;
+
+module! {
+    type: TrampolineEngine,
+    name: "rust_ftrace_tramp",
+    authors: ["Ferrotrace maintainers"],
+    description: "Trampolines of ftrace in a shared pool",
+    license: "GPL v2",
+}
+
+struct TrampolineEngine {
+    _attached: Attached,
+    _files: Option<files::Files>,
+}
+
+impl kernel::Module for TrampolineEngine {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self {
+            _attached: Attached::new()?,
+            // They may be switched off.
+            _files: files::Files::new()
+                .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
+                .ok(),
+        })
+    }
+}
+
+impl Drop for TrampolineEngine {
+    fn drop(&mut self) {
+        // There are none left: each keeps this module.
+        engine::stop();
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Trampolines in slots of the pool.
+//!
+//! Contexts: process, sleeps.
+
+use core::mem::ManuallyDrop;
+
+use ferro_core::tramp::CallTarget;
+use ferro_core::tramp::Ending;
+use ferro_core::tramp::JumpTarget;
+use ferro_core::tramp::Trampoline;
+use ferro_core::tramp::WriteError;
+use ferro_core::tramp::MAX_TEMPLATE;
+use ferro_sys::code::text::TextMutex;
+use ferro_sys::mm::exec_pool;
+use ferro_sys::mm::exec_pool::Slot;
+use kernel::bindings;
+use kernel::prelude::*;
+
+use super::ops::Ops;
+use super::template::KernelTemplate;
+
+/// The longest ending of a copy, and the word with the ops.
+const REST: usize = 16;
+
+/// The trampoline of an ops. It stays, also if this is dropped, until it is detached.
+///
+/// # Invariants
+///
+/// The slot has a copy of a kernel's template, whose call is at this address.
+pub(crate) struct Code {
+    slot: ManuallyDrop<Slot>,
+    call: usize,
+    len: usize,
+}
+
+/// How what is at this address has to return.
+fn ending_at(at: usize) -> Ending {
+    // SAFETY: The function only looks at the address's bits, and at the CPU's features.
+    match unsafe { bindings::ferro_tramp_return_thunk(core::ptr::without_provenance_mut(at)) } {
+        0 => Ending::ReturnTrap,
+        thunk => Ending::Thunk(JumpTarget::new(thunk as u64)),
+    }
+}
+
+fn errno(error: WriteError) -> Error {
+    match error {
+        WriteError::Length => E2BIG,
+        WriteError::OutOfReach => ERANGE,
+    }
+}
+
+impl Code {
+    /// Makes a trampoline for an ops that has none, and gives it to it.
+    ///
+    /// Errors: -ENOMEM; -ERANGE if the callback is more than 2 GiB away.
+    pub(crate) fn attach(ops: Ops<'_>, template: &KernelTemplate) -> Result<Self> {
+        let template = template.get();
+        let longest = template.copy_len(Ending::Thunk(JumpTarget::new(0)));
+        let mut slot = exec_pool::alloc(longest)?;
+        let at = slot.address();
+        // The return is behind the template's code.
+        let ending = ending_at(at + template.bytes().len());
+        let trampoline = Trampoline {
+            function: ops.function(),
+            ops: ops.address() as u64,
+            ending,
+        };
+        let len = template.copy_len(ending);
+        let mut buffer = [0; MAX_TEMPLATE + REST];
+        let code = buffer.get_mut(..len).ok_or(E2BIG)?;
+        template
+            .write(code, at as u64, &trampoline)
+            .map_err(errno)?;
+        slot.write_untold(code, &TextMutex::new())?;
+        // SAFETY: The slot has a copy of the kernel's trampoline for this ops: by the invariant of `KernelTemplate` it is made of
+        // that. It stays until `detach()`.
+        unsafe { ops.set_trampoline(at, len) };
+        // INVARIANT: It has just been written.
+        Ok(Self {
+            slot: ManuallyDrop::new(slot),
+            call: at + template.call(),
+            len,
+        })
+    }
+
+    /// Has it call another function.
+    ///
+    /// Errors: -ERANGE if that is more than 2 GiB away; it calls the old one then.
+    pub(crate) fn aim(&mut self, function: CallTarget) -> Result {
+        let code = function.call(self.call as u64).ok_or(ERANGE)?;
+        // SAFETY: By the type invariant the call is there, in the slot that this has. Who executes it calls a function that
+        // ftrace has for this ops, before and after.
+        unsafe { TextMutex::new().replace(self.call, &code) };
+        Ok(())
+    }
+
+    /// Takes it from its ops, when ftrace says that nobody is in it. What is not this ops's stays as it is.
+    pub(crate) fn detach(mut self, ops: Ops<'_>) {
+        if ops.trampoline() != self.slot.address() {
+            return;
+        }
+        ops.clear_trampoline();
+        // SAFETY: Nobody uses the field after this: `self` goes. The ops no longer has the code, and ftrace has waited for
+        // those who were in it.
+        unsafe { ManuallyDrop::drop(&mut self.slot) };
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> usize {
+        self.slot.address()
+    }
+
+    /// The length of what is used of it, in bytes.
+    pub(crate) fn used(&self) -> usize {
+        self.len
+    }
+
+    /// The length of its slot, in bytes.
+    pub(crate) fn slot_len(&self) -> usize {
+        self.slot.len()
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The engine's exits on the hook points of trampolines.
+//!
+//! Contexts: process, sleeps; the exits with `ftrace_lock` held, [`TrampolineFree`] also without.
+
+use ferro_gkhi::points::TrampolineFree;
+use ferro_gkhi::points::TrampolineUpdate;
+use ferro_gkhi::Answer;
+use ferro_gkhi::EnginePromise;
+use ferro_gkhi::NoReturn;
+use ferro_gkhi::Registered;
+use kernel::prelude::*;
+
+use super::ops::Ops;
+
+/// The answer of an exit that may have done what was asked for.
+fn answer(done: bool) -> Answer<NoReturn> {
+    match done {
+        true => Answer::Terminate,
+        false => Answer::Continue,
+    }
+}
+
+/// The exits, not armed yet: an ops needs a trampoline, or another call in it; and needs it no longer. They return whether they
+/// have dealt with it. Errors: as for `Builder::register_engine()`.
+pub(crate) fn register(
+    name: &CStr,
+    update: fn(Ops<'_>) -> bool,
+    free: fn(Ops<'_>) -> bool,
+) -> Result<(Registered<TrampolineUpdate>, Registered<TrampolineFree>), ferro_gkhi::Error> {
+    // SAFETY: What an exit leaves in an ops is what `Code::attach()` has written there. The hook passes an ops that is there until
+    // the exit returns, with `ftrace_lock` held, with which alone its trampoline changes.
+    let update = unsafe {
+        Registered::<TrampolineUpdate>::builder(name)
+            .disarmed()
+            .register_engine(EnginePromise::new(), move |_call, (ops,)| {
+                answer(Ops::new(ops).is_some_and(update))
+            })
+    }?;
+    // SAFETY: The exit takes away what `Code::attach()` has left. The hook passes NULL or an ops that is there until the exit
+    // returns, and that nobody uses, as it is not registered any more or has never been.
+    let free = unsafe {
+        Registered::<TrampolineFree>::builder(name)
+            .disarmed()
+            .register_engine(EnginePromise::new(), move |_call, (ops,)| {
+                answer(Ops::new(ops).is_some_and(free))
+            })
+    }?;
+    Ok((update, free))
+}

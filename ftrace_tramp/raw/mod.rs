@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What only the trampoline engine needs `unsafe` for.
+
+pub(crate) mod code;
+pub(crate) mod hooks;
+pub(crate) mod in_use;
+pub(crate) mod mutex;
+pub(crate) mod ops;
+pub(crate) mod template;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel's own trampolines, which ours are copied from.
+//!
+//! Contexts: process, sleeps.
+
+use ferro_core::tramp::Labels;
+use ferro_core::tramp::Refusal;
+use ferro_core::tramp::Template;
+use ferro_core::tramp::MAX_TEMPLATE;
+use ferro_sys::code::text::read_text;
+use kernel::bindings;
+use kernel::prelude::*;
+
+/// `ftrace_caller` or `ftrace_regs_caller`.
+///
+/// # Invariants
+///
+/// Made of the kernel's code.
+pub(crate) struct KernelTemplate(KBox<Template>);
+
+/// Why there is none.
+pub(crate) enum NoTemplate {
+    /// The code is not what the engine knows.
+    Refused(Refusal),
+    /// -ENOMEM, or -EFAULT if the kernel's code cannot be read.
+    Error(Error),
+}
+
+impl KernelTemplate {
+    /// The one for callbacks that get all registers, or the other.
+    pub(crate) fn new(saves_regs: bool) -> Result<Self, NoTemplate> {
+        let mut raw = bindings::ferro_tramp_labels::default();
+        // SAFETY: It writes to the structure, which is this function's.
+        unsafe { bindings::ferro_tramp_labels(saves_regs, &raw mut raw) };
+        let labels = Labels {
+            start: raw.start as u64,
+            load_ops: raw.load_ops as u64,
+            call: raw.call as u64,
+            direct: (raw.direct != 0).then_some(raw.direct as u64),
+            end: raw.end as u64,
+        };
+        let mut text = [0; MAX_TEMPLATE];
+        let len = raw.end.wrapping_sub(raw.start).min(MAX_TEMPLATE);
+        let text = text.get_mut(..len).unwrap_or_default();
+        read_text(raw.start, text).map_err(NoTemplate::Error)?;
+        let template = Template::new(text, &labels).map_err(NoTemplate::Refused)?;
+        // INVARIANT: Made of what has just been read.
+        let template = KBox::new(template, GFP_KERNEL);
+        template.map(Self).map_err(|e| NoTemplate::Error(e.into()))
+    }
+
+    /// Its pure half.
+    pub(crate) fn get(&self) -> &Template {
+        &self.0
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * After each case the functions are as before.
+ */
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/module.h>
+#include <linux/string.h>
+
+#include "tramp_selftest.h"
+
+static const struct test_case * const lists[] = { fts_one_cases, fts_several_cases, NULL };
+
+/* The functions, and how they begin when nobody traces them. */
+static struct {
+	const void *function;
+	u8 code[16];
+} plain[] = {
+	{ fts_a }, { fts_b }, { fts_sum },
+};
+
+bool fts_is_plain(const void *function)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(plain); i++)
+		if (plain[i].function == function)
+			return !memcmp(function, plain[i].code, sizeof(plain[i].code));
+	return false;
+}
+
+static void check_functions(const char *name)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(plain); i++)
+		EXPECT(fts_is_plain(plain[i].function));
+}
+
+static const struct test_cases all = { .lists = lists, .after = check_functions };
+
+static struct dentry *dir;
+
+static int __init fts_init(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(plain); i++)
+		memcpy(plain[i].code, plain[i].function, sizeof(plain[i].code));
+	dir = cases_init(&all);
+	return 0;
+}
+module_init(fts_init);
+
+static void __exit fts_exit(void)
+{
+	debugfs_remove(dir);
+}
+module_exit(fts_exit);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Tests of the trampolines of ftrace");

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * ftrace_tramp_selftest: cases of struct ftrace_ops on functions of its own; driven through debugfs ftrace_tramp_selftest/.
+ */
+#ifndef _TRAMP_SELFTEST_H
+#define _TRAMP_SELFTEST_H
+
+#include <linux/array_size.h>
+#include <linux/ftrace.h>
+#include <linux/types.h>
+
+#include "cases.h"
+
+/* What is traced: functions that return their argument, and one that returns the sum of its six. */
+long fts_a(long x);
+long fts_b(long x);
+long fts_sum(long a, long b, long c, long d, long e, long f);
+
+/* targets.S: a callback at an odd address, which counts in @fts_odd_calls. */
+void fts_odd(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs);
+extern unsigned long fts_odd_calls;
+
+/* Whether the function is as it is when nobody traces it. */
+bool fts_is_plain(const void *function);
+
+extern const struct test_case fts_one_cases[], fts_several_cases[];
+
+#endif /* _TRAMP_SELFTEST_H */

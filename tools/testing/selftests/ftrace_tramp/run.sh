@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs the selftests of ftrace's trampolines on the running kernel, as root, and prints KTAP.
+#
+#	run.sh [CASE...]	CASE: the beginning of a case's name; without one all
+#
+# The modules are in $FTRACE_TRAMP_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329
+set -uo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../lib/kit.sh"
+modules=${FTRACE_TRAMP_SELFTESTS:-$FERROTRACE_KDIR/selftests-ftrace_tramp/module}
+self=$DEBUGFS/ftrace_tramp_selftest
+list=$DEBUGFS/ftrace_tramp/list
+sample=$FERROTRACE_KDIR/samples/ftrace/ftrace-ops.ko
+
+load_ours rust_ftrace_tramp
+load_file "$modules/ftrace_tramp_selftest.ko"
+# Each unregistering waits.
+echo 1 >/sys/kernel/rcu_expedited
+
+ours() { [ -e $list ]; }
+
+# selected NAME: whether it was asked for.
+selected() {
+	local name=$1 want
+	shift
+	[ $# != 0 ] || return 0
+	for want; do
+		case $name in "$want"*) return 0 ;; *) ;; esac
+	done
+	return 1
+}
+
+# case_of NAME: the module's verdict on one of its cases.
+case_of() {
+	echo "$1" >$self/run || return 1
+	cat $self/run
+	case $(head -n 1 $self/run) in
+	ok) ;;
+	skipped) skip=$(sed -n 2p $self/run) ;;
+	*) return 1 ;;
+	esac
+}
+
+# sample KIND COUNT PARAMETERS...: the kernel's sample counts right; while its ops are there so are COUNT trampolines of a KIND.
+sample() {
+	local kind=$1 count=$2 left
+	shift 2
+	dmesg -C
+	insmod "$sample" check_count=1 persist=1 nr_function_calls=10000 "$@" || return 1
+	if ours; then
+		cat $list
+		[ "$(grep -c " $kind " $list)" = "$count" ] || return 1
+		# whoever is in use cannot go
+		if rmmod rust_ftrace_tramp 2>/dev/null; then return 1; fi
+	fi
+	grep -c ftrace_trampoline /proc/kallsyms
+	[ "$(grep -c ftrace_trampoline /proc/kallsyms)" -ge "$count" ] || return 1
+	rmmod ftrace_ops || return 1
+	if ours; then
+		left=$(grep -c . $list)
+		[ "$left" = 0 ] || return 1
+	fi
+	dmesg >"$work/said"
+	cat "$work/said"
+	grep -q "Attempted 10000 calls" "$work/said" && ! grep -q "Counter called" "$work/said"
+}
+
+# The engine goes, and comes again; what was registered meanwhile is the kernel's.
+comes_and_goes() {
+	local i
+	for ((i = 0; i < 5; i++)); do
+		rmmod rust_ftrace_tramp || return 1
+		insmod "$sample" check_count=1 persist=1 nr_function_calls=100 || return 1
+		load_ours rust_ftrace_tramp
+		[ "$(grep -c . $list)" = 0 ] || return 1
+		rmmod ftrace_ops || return 1
+	done
+}
+
+# some NAME CMD...: a check, if it was asked for.
+some() {
+	if selected "$1" "${wanted[@]}"; then check "$@"; fi
+}
+
+wanted=("$@")
+echo "TAP version 13"
+mapfile -t cases <$self/cases
+[ ${#cases[@]} != 0 ] || bail "no cases"
+for name in "${cases[@]}"; do
+	# The kernel does not survive it.
+	if [ "$name" = one.odd ] && ! ours; then
+		if selected "$name" "${wanted[@]}"; then skipped "$name" "mainline jumps to a callback at an odd address"; fi
+		continue
+	fi
+	some "$name" case_of "$name"
+done
+some sample.one sample plain 1 nr_ops_relevant=1
+some sample.regs sample regs 1 nr_ops_relevant=1 save_regs=1
+some sample.others sample plain 21 nr_ops_relevant=1 nr_ops_irrelevant=20
+some sample.several sample regs 8 nr_ops_relevant=8 save_regs=1 assist_recursion=0
+if ours; then
+	some engine.comes_and_goes comes_and_goes
+fi
+finish
