@@ -9,7 +9,7 @@
 
 #include "tramp_selftest.h"
 
-static const struct test_case * const lists[] = { fts_one_cases, fts_several_cases, NULL };
+static const struct test_case * const lists[] = { fts_bytes_cases, fts_one_cases, fts_several_cases, NULL };
 
 /* The functions, and how they begin when nobody traces them. */
 static struct {

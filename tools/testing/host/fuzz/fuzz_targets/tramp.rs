@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Templates of ftrace's trampolines, of arbitrary code and labels: nothing panics, and what is accepted means the same in
+//! a copy.
+//!
+//! Without a fuzzer the program replays the files that it is given.
+
+#![cfg_attr(fuzzing, no_main)]
+
+use ferro_core::insn::Boundaries;
+use ferro_core::insn::Insn;
+use ferro_core::tramp::CallTarget;
+use ferro_core::tramp::Ending;
+use ferro_core::tramp::JumpTarget;
+use ferro_core::tramp::Labels;
+use ferro_core::tramp::Template;
+use ferro_core::tramp::Trampoline;
+
+const START: u64 = 0xffff_ffff_8104_2980;
+const TRAMPOLINE: Trampoline = Trampoline {
+    function: CallTarget::new(0xffff_ffff_a000_0001),
+    ops: 0xffff_8880_1234_5678,
+    ending: Ending::Thunk(JumpTarget::new(0xffff_ffff_8103_0f60)),
+};
+
+/// Three labels, in a byte each, and the code; its length is the fourth label.
+fn check(data: &[u8]) {
+    let [load_ops, call, direct, text @ ..] = data else {
+        return;
+    };
+    let label = |offset: u8| START + u64::from(offset);
+    let labels = Labels {
+        start: START,
+        load_ops: label(*load_ops),
+        call: label(*call),
+        direct: (*direct != 0).then(|| label(*direct)),
+        end: START + text.len() as u64,
+    };
+    let Ok(template) = Template::new(text, &labels) else {
+        return;
+    };
+    for at in [
+        0xffff_ffff_a000_0000,
+        0xffff_ffff_c012_3457,
+        0x1000,
+        1 << 62,
+    ] {
+        let mut copy = vec![0; template.copy_len(TRAMPOLINE.ending)];
+        if template.write(&mut copy, at, &TRAMPOLINE).is_ok() {
+            compare(text, &copy[..text.len()], &labels, at);
+        }
+    }
+}
+
+fn compare(text: &[u8], copy: &[u8], labels: &Labels, at: u64) {
+    let instructions = |code| -> Vec<(usize, Insn)> {
+        Boundaries::new(code)
+            .map(|item| item.expect("an instruction"))
+            .collect()
+    };
+    let (theirs, ours) = (instructions(text), instructions(copy));
+    assert_eq!(theirs.len(), ours.len());
+    for ((offset, theirs), (same, ours)) in theirs.into_iter().zip(ours) {
+        assert_eq!((offset, theirs.len()), (same, ours.len()));
+        let (there, here) = (START + offset as u64, at + offset as u64);
+        match there {
+            _ if there == labels.call => {
+                assert_eq!(
+                    ours.branch_target(here),
+                    Some(TRAMPOLINE.function.address())
+                );
+            }
+            _ if there == labels.load_ops || Some(there) == labels.direct => (),
+            _ => {
+                assert_eq!(ours.flow(), theirs.flow());
+                assert_eq!(
+                    ours.rip_relative_target(here),
+                    theirs.rip_relative_target(there)
+                );
+            }
+        }
+    }
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| check(data));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::io::Result<()> {
+    ferro_host::replay(check)
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is in a trampoline: the first case keeps it, run before the engine is loaded, the second compares.
+ */
+#include <linux/math.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+#include <linux/unaligned.h>
+
+#include "tramp_selftest.h"
+
+/* A trampoline: where it was, and its code. */
+static struct trampoline {
+	unsigned long at, len;
+	u8 code[512];
+} kept[2];
+
+static void nothing(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
+{
+}
+
+static struct ftrace_ops ops[2] = {
+	{ .func = nothing, .flags = FTRACE_OPS_FL_RECURSION },
+	{ .func = nothing, .flags = FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_SAVE_REGS },
+};
+
+/* Looks at the trampoline of an ops. */
+static bool look(struct ftrace_ops *op, struct trampoline *t)
+{
+	if (!EXPECT_EQ(ftrace_set_filter_ip(op, (unsigned long)fts_a, 0, 0), 0) ||
+	    !EXPECT_EQ(register_ftrace_function(op), 0))
+		return false;
+	t->at = op->trampoline;
+	t->len = op->trampoline_size;
+	if (EXPECT(t->at) && EXPECT(t->len <= sizeof(t->code)))
+		memcpy(t->code, (void *)t->at, t->len);
+	EXPECT_EQ(unregister_ftrace_function(op), 0);
+	ftrace_free_filter(op);
+	return t->at && t->len <= sizeof(t->code);
+}
+
+static void keep(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(ops); i++)
+		look(&ops[i], &kept[i]);
+}
+
+/* The address that the 32 bits at @field are the distance to. */
+static unsigned long target(const struct trampoline *t, unsigned int field)
+{
+	return t->at + field + 4 + (long)(s32)get_unaligned_le32(t->code + field);
+}
+
+/*
+ * Up to the return, which has another length where it may be a jump, the codes are the same, but for fields of 32 bits that name
+ * the same address, and for one that does not: the load of the ops, from after the code. Each is in an instruction that begins
+ * with known bytes.
+ */
+static void compare(const struct trampoline *old, const struct trampoline *new)
+{
+	unsigned int i, end = min(old->len, new->len) - 8 - 5, fields = 0;
+
+	for (i = 0; i < end; i++) {
+		if (old->code[i] == new->code[i])
+			continue;
+		/* the first byte that differs need not be the field's first */
+		while (i && old->code[i - 1] != 0xe8 && old->code[i - 1] != 0x15 && old->code[i - 1] != 0x3d)
+			i--;
+		if (!EXPECT(i))
+			return;
+		fields++;
+		if (old->code[i - 1] == 0x15)
+			EXPECT(target(new, i) - new->at < new->len);
+		else
+			EXPECT_EQ(target(new, i), target(old, i));
+		i += 3;
+	}
+	case_say("%u bytes, %u fields\n", end, fields);
+}
+
+static void same(void)
+{
+	struct trampoline *t = &kept[0];
+	static struct trampoline now;
+	int i;
+
+	if (!t->at) {
+		case_skip("bytes.keep has not run");
+		return;
+	}
+	for (i = 0; i < ARRAY_SIZE(ops); i++)
+		if (look(&ops[i], &now))
+			compare(&kept[i], &now);
+}
+
+const struct test_case fts_bytes_cases[] = {
+	{ "bytes.keep", keep },
+	{ "bytes.same", same },
+	{ }
+};
