@@ -98,14 +98,18 @@ pub(crate) fn update(ops: Ops<'_>) -> bool {
     let Some(engine) = guard.as_mut() else {
         return false;
     };
-    if let Some(live) = engine.live.get_mut(&ops.address()) {
-        let aimed = live.code.aim(ops.function());
-        if let Err(error) = aimed {
-            // Nothing that ftrace could be told.
-            let at = Shown(live.code.address());
-            pr_err!("{at}: no call: error {}\n", error.to_errno());
+    match engine.live.get_mut(&ops.address()) {
+        Some(live) if live.code.is_of(ops) => {
+            if let Err(error) = live.code.aim(ops.function()) {
+                // Nothing that ftrace could be told.
+                let at = Shown(live.code.address());
+                pr_err!("{at}: no call: error {}\n", error.to_errno());
+            }
+            return true;
         }
-        return true;
+        // ftrace has not said that it was gone: what is called there stays. This is another ops at the same address.
+        Some(_) => drop(engine.live.remove(&ops.address())),
+        None => (),
     }
     // The kernel's, or the client's own.
     if ops.trampoline() != 0 {

@@ -96,9 +96,14 @@ impl Code {
         Ok(())
     }
 
+    /// Whether it is what this ops has.
+    pub(crate) fn is_of(&self, ops: Ops<'_>) -> bool {
+        ops.trampoline() == self.slot.address()
+    }
+
     /// Takes it from its ops, when ftrace says that nobody is in it. What is not this ops's stays as it is.
     pub(crate) fn detach(mut self, ops: Ops<'_>) {
-        if ops.trampoline() != self.slot.address() {
+        if !self.is_of(ops) {
             return;
         }
         ops.clear_trampoline();
