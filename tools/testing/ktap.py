@@ -3,7 +3,8 @@
 """Count the results in (K)TAP output.
 
     ktap.py FILE...           prints "PASSED FAILED SKIPPED" of all files together
-    ktap.py --failed FILE...  prints the lines that failed, and the plans that were not kept
+    ktap.py --failed FILE...  prints the lines that failed, with what "# NAME: ..." says of them, and the plans that were not
+                              kept
 
 Only leaves count: a result that closes a subtest is the sum of its cases, so it counts only when it failed and
 none of them did. What failed as expected (XFAIL) counts as skipped: it shows nothing that works. A plan that was not kept and a "Bail out!" are failures. Subtests are indented, or prefixed
@@ -18,6 +19,10 @@ RESULT = re.compile(r"^(ok|not ok)\b(.*)$")
 VERSION = re.compile(r"^K?TAP version \d+$")
 PLAN = re.compile(r"^1\.\.(\d+)")
 DIRECTIVE = re.compile(r"#\s*(SKIP|TODO|XFAIL|TIMEOUT|ERROR)\b", re.IGNORECASE)
+NAME = re.compile(r"^\s*\d*\s*-?\s*(.*?)\s*(?:#.*)?$")
+SAID = re.compile(r"^# (\S+): ")
+# Of what is said of a failure.
+SAID_LINES = 20
 NESTED = re.compile(r"^# ?(?=\s*(?:# ?)*(?:ok \d|not ok \d|1\.\.\d|K?TAP version))")
 
 
@@ -37,10 +42,12 @@ class Counter:
         self.passed = self.failed = self.skipped = 0
         self.problems = []
         self.levels = {}
+        # Comments since the last result, and those that name what they are about.
+        self.comments, self.said = [], {}
 
-    def fail(self, text):
+    def fail(self, text, said=()):
         self.failed += 1
-        self.problems.append(text)
+        self.problems += [*said[-SAID_LINES:], text]
 
     def close(self, depth):
         """End every level deeper than DEPTH; returns (results, failures) found there."""
@@ -76,6 +83,12 @@ class Counter:
             self.levels.setdefault(depth, Level()).plan = int(plan.group(1))
         elif result:
             self.result(depth, result.group(1) == "ok", result.group(2), line)
+            self.comments.clear()
+        elif line.startswith("#"):
+            self.comments.append(line)
+            said = SAID.match(line)
+            if said:
+                self.said.setdefault(said.group(1), []).append(line)
 
     def result(self, depth, ok, rest, line):
         found = DIRECTIVE.search(rest)
@@ -86,7 +99,8 @@ class Counter:
         if not ok and directive not in ("SKIP", "TODO"):
             level.failed += 1
             if inner_failed == 0:
-                self.fail(line)
+                said = self.said.get(NAME.match(rest).group(1), [])
+                self.fail(line, [comment for comment in said if comment not in self.comments] + self.comments)
         elif inner == 0 and directive in ("SKIP", "XFAIL"):
             self.skipped += 1
         elif inner == 0:
@@ -94,6 +108,12 @@ class Counter:
 
     def end(self):
         self.close(-1)
+
+    def read(self, lines):
+        """Count a whole stream."""
+        for line in lines:
+            self.feed(line)
+        self.end()
 
 
 def main():
@@ -103,9 +123,7 @@ def main():
     for path in args[1:] if show else args:
         counter = Counter()
         with open(path, encoding="utf-8", errors="replace") as f:
-            for line in f:
-                counter.feed(line)
-        counter.end()
+            counter.read(f)
         totals[0] += counter.passed
         totals[1] += counter.failed
         totals[2] += counter.skipped

@@ -28,21 +28,38 @@ CASES = {
     "nothing": ("", (0, 0, 0)),
 }
 
+SAYING = """# b: long before
+# about nobody
+ok 1 a
+# a.c:12: of the next one
+    # x: deeper
+    not ok 1 x
+not ok 2 b # crashed
+# c: said
+not ok 3 - c
+"""
+SAID = ["# a.c:12: of the next one", "# x: deeper", "not ok 1 x", "# c: said", "not ok 3 - c"]
+
 
 def main():
-    print(f"1..{len(CASES)}")
+    print(f"1..{len(CASES) + 1}")
     bad = 0
     for number, (name, (text, want)) in enumerate(CASES.items(), 1):
         counter = ktap.Counter()
-        for line in text.splitlines(True):
-            counter.feed(line)
-        counter.end()
+        counter.read(text.splitlines())
         got = (counter.passed, counter.failed, counter.skipped)
         if got == want:
             print(f"ok {number} ktap: {name}")
         else:
             bad += 1
             print(f"not ok {number} ktap: {name}: {got}, not {want}")
+    counter = ktap.Counter()
+    counter.read(SAYING.splitlines())
+    if counter.problems == SAID:
+        print(f"ok {len(CASES) + 1} ktap: what is said of a failure")
+    else:
+        bad += 1
+        print(f"not ok {len(CASES) + 1} ktap: what is said of a failure: {counter.problems}")
     return bad != 0
 
 

@@ -121,6 +121,8 @@ int kst_on_pre(struct kprobe *p, struct pt_regs *regs)
 		kst_seen.late++;
 	kst_seen.pre_ip = regs->ip;
 	get_regs(&kst_seen.pre_regs, regs);
+	/* A fault just before the breakpoint leaves it, by chance: now each time. The processor stores it nowhere. */
+	regs->flags |= X86_EFLAGS_RF;
 	return 0;
 }
 NOKPROBE_SYMBOL(kst_on_pre);
