@@ -11,8 +11,8 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 
 # What "make check" leaves out for time: suites on the variants debug and size, and on all its variants storms of their
 # whole length and Miri over all of the core. A storm on debug takes ten times as long: a short one there.
-LONG_STORMS = host relay klog gkhi selftests-kprobes probes
-LONG_DEBUG = kunit relay klog gkhi kprobes clients reload soundness failing
+LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes
+LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp clients reload soundness failing
 LONG_SIZE = kunit kprobes
 
 .PHONY: help setup update kernel kdir kmake vm demo check check-long bench fuzz mutants fmt lint doc clean distclean

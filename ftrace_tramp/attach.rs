@@ -12,23 +12,48 @@ use kernel::prelude::*;
 
 use crate::engine;
 use crate::raw::hooks;
+use crate::raw::renew::renew;
 
-/// The engine, attached to the kernel's hook points.
+/// The engine, attached to the kernel's hook points. When this is dropped, all trampolines are the kernel's again.
 pub(crate) struct Attached {
-    _update: Registered<TrampolineUpdate>,
-    _free: Registered<TrampolineFree>,
+    /// Both are there until this is dropped.
+    update: Option<Registered<TrampolineUpdate>>,
+    free: Option<Registered<TrampolineFree>>,
 }
 
 impl Attached {
-    /// Attaches it; once, unless it is dropped. Errors: as for [`engine::start`], -EBUSY if there is another engine.
+    /// Attaches it, and makes the trampolines of the ops that are registered; once, unless it is dropped.
+    ///
+    /// Errors: as for [`engine::start`], -EBUSY if there is another engine.
     pub(crate) fn new() -> Result<Self> {
         let (update, free) = hooks::register(c"rust_ftrace_tramp", engine::update, engine::free)?;
         engine::start()?;
         // Both at once: what is made has to be freed by the same engine.
         ferro_gkhi::arm(&[&update, &free]).inspect_err(|_| engine::stop())?;
+        if let Err(error) = renew() {
+            pr_warn!(
+                "the kernel's trampolines stay: error {}\n",
+                error.to_errno()
+            );
+        }
         Ok(Self {
-            _update: update,
-            _free: free,
+            update: Some(update),
+            free: Some(free),
         })
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // From here on the kernel makes them, and this still frees its own.
+        drop(self.update.take());
+        if let Err(error) = renew() {
+            pr_warn!(
+                "the engine's trampolines stay: error {}\n",
+                error.to_errno()
+            );
+        }
+        drop(self.free.take());
+        engine::stop();
     }
 }

@@ -5,6 +5,7 @@
 #ifndef _FERROTRACE_TRAMP_BINDINGS_H
 #define _FERROTRACE_TRAMP_BINDINGS_H
 
+#include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
 
 #include "builtin/builtin.h"

@@ -12,17 +12,15 @@ use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
 use crate::raw::code::Code;
-use crate::raw::in_use::InUse;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::ops::Ops;
 use crate::raw::template::KernelTemplate;
 use crate::raw::template::NoTemplate;
 
-/// The trampoline of an ops. The engine stays as long as there are any.
+/// The trampoline of an ops.
 struct Live {
     code: Code,
     saves_regs: bool,
-    _in_use: InUse,
 }
 
 /// What the engine knows.
@@ -87,7 +85,7 @@ pub(crate) fn start() -> Result {
     Ok(())
 }
 
-/// The engine goes: it has no trampolines any more.
+/// The engine goes. What it still has is called for ever, and stays where it is.
 pub(crate) fn stop() {
     *ENGINE.lock() = None;
 }
@@ -148,7 +146,6 @@ impl Engine {
     fn add(&mut self, ops: Ops<'_>) -> Result {
         // First what may fail: what is attached stays.
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let in_use = InUse::new()?;
         let saves_regs = ops.saves_regs();
         let template = match saves_regs {
             true => &self.regs,
@@ -157,7 +154,6 @@ impl Engine {
         let live = Live {
             code: Code::attach(ops, template)?,
             saves_regs,
-            _in_use: in_use,
         };
         self.live.insert(room.into_node(ops.address(), live));
         Ok(())

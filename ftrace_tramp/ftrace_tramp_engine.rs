@@ -27,25 +27,20 @@ module! {
 }
 
 struct TrampolineEngine {
-    _attached: Attached,
+    // In the order in which they have to go.
     _files: Option<files::Files>,
+    _attached: Attached,
 }
 
 impl kernel::Module for TrampolineEngine {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let attached = Attached::new()?;
         Ok(Self {
-            _attached: Attached::new()?,
             // They may be switched off.
             _files: files::Files::new()
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
                 .ok(),
+            _attached: attached,
         })
-    }
-}
-
-impl Drop for TrampolineEngine {
-    fn drop(&mut self) {
-        // There are none left: each keeps this module.
-        engine::stop();
     }
 }

@@ -4,7 +4,7 @@
 
 pub(crate) mod code;
 pub(crate) mod hooks;
-pub(crate) mod in_use;
 pub(crate) mod mutex;
 pub(crate) mod ops;
+pub(crate) mod renew;
 pub(crate) mod template;

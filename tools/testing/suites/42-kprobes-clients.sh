@@ -10,6 +10,7 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 
 # What is known to come out otherwise than on mainline, with the reason.
+# shellcheck disable=SC2034 # of compare_ftracetest
 declare -A known=(
 	["Register/unregister optimized probe"]="no jump optimisation"
 )
@@ -27,7 +28,7 @@ clients() {
 	esac
 	case $1 in
 	mainline | builtin)
-		if both; then tests=$(dirname "$("$REPO/integration/kernel.sh" kdir "$1")")/tools/testing/selftests/ftrace; fi
+		if both; then tests=$(ftracetest_of "$1"); fi
 		;;
 	*) ;;
 	esac
@@ -35,29 +36,11 @@ clients() {
 		run_vm "$1" "tools/testing/selftests/kprobes/clients.sh $tests"
 }
 
-# compare: each case of ftracetest on mainline, with what has become of it on builtin.
-compare() {
-	local name result ours
-	while IFS='|' read -r name result; do
-		ours=$(NAME=$name awk -F'|' '$1 == ENVIRON["NAME"] { print $2; exit }' "$LOGS/clients-builtin/ftracetest")
-		if [ "$ours" = PASS ]; then
-			tap_ok "ftracetest: $name: $ours"
-		elif [ "${known[$name]:-}" ]; then
-			tap_skip "ftracetest: $name" "${ours:-nothing}: ${known[$name]}"
-		elif [ "$ours" = "$result" ] && [ "$ours" != FAIL ]; then
-			# It needs what this kernel or this machine does not have.
-			tap_skip "ftracetest: $name" "$ours, as on mainline"
-		else
-			tap_not_ok "ftracetest: $name: ${ours:-nothing}, on mainline $result"
-		fi
-	done <"$LOGS/clients-mainline/ftracetest"
-}
-
 for variant in $VARIANTS; do
 	tap_nest "kprobes: $variant" clients "$variant"
 done
 if both; then
-	compare
+	compare_ftracetest "$LOGS/clients-mainline" "$LOGS/clients-builtin"
 else
 	tap_skip "ftracetest: builtin as mainline" "not under test"
 fi

@@ -115,3 +115,28 @@ selftests() {
 	for variant in $VARIANTS; do selftests_on "$variant" "$@"; done
 	tap_plan
 }
+
+# ftracetest_of VARIANT: where the kernel's ftrace selftests are.
+ftracetest_of() {
+	printf '%s\n' "$(dirname "$("$REPO/integration/kernel.sh" kdir "$1")")/tools/testing/selftests/ftrace"
+}
+
+# compare_ftracetest MAINLINE OURS: what ftracetest (selftests/lib/kit.sh) left there: a result for each of its cases on mainline,
+# which ours passes, or which comes out the same, but for those in $known, with the reason.
+declare -A known
+compare_ftracetest() {
+	local name result ours
+	while IFS='|' read -r name result; do
+		ours=$(NAME=$name awk -F'|' '$1 == ENVIRON["NAME"] { print $2; exit }' "$2/ftracetest")
+		if [ "$ours" = PASS ]; then
+			tap_ok "ftracetest: $name: $ours"
+		elif [ "${known[$name]:-}" ]; then
+			tap_skip "ftracetest: $name" "${ours:-nothing}: ${known[$name]}"
+		elif [ "$ours" = "$result" ] && [ "$ours" != FAIL ]; then
+			# It needs what this kernel or this machine does not have.
+			tap_skip "ftracetest: $name" "$ours, as on mainline"
+		else
+			tap_not_ok "ftracetest: $name: ${ours:-nothing}, on mainline $result"
+		fi
+	done <"$1/ftracetest"
+}

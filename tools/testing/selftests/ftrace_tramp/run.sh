@@ -24,6 +24,9 @@ echo 1 >/sys/kernel/rcu_expedited
 
 ours() { [ -e $list ]; }
 
+# seen: how many trampolines the kernel knows of.
+seen() { grep -c $' ftrace_trampoline\t\[__builtin__ftrace\]' /proc/kallsyms; }
+
 # selected NAME: whether it was asked for.
 selected() {
 	local name=$1 want
@@ -55,11 +58,9 @@ sample() {
 	if ours; then
 		cat $list
 		[ "$(grep -c " $kind " $list)" = "$count" ] || return 1
-		# whoever is in use cannot go
-		if rmmod rust_ftrace_tramp 2>/dev/null; then return 1; fi
 	fi
-	grep -c ftrace_trampoline /proc/kallsyms
-	[ "$(grep -c ftrace_trampoline /proc/kallsyms)" -ge "$count" ] || return 1
+	seen
+	[ "$(seen)" = "$count" ] || return 1
 	rmmod ftrace_ops || return 1
 	if ours; then
 		left=$(grep -c . $list)
@@ -70,16 +71,48 @@ sample() {
 	grep -q "Attempted 10000 calls" "$work/said" && ! grep -q "Counter called" "$work/said"
 }
 
-# The engine goes, and comes again; what was registered meanwhile is the kernel's.
+# goes_and_comes COUNT: the engine goes, and comes again; while it is there it has COUNT trampolines, and the kernel no other.
+goes_and_comes() {
+	local count=$1
+	rmmod rust_ftrace_tramp || return 1
+	seen
+	[ "$(seen)" = "$count" ] || return 1
+	load_ours rust_ftrace_tramp
+	cat $list
+	[ "$(grep -c . $list)" = "$count" ] && [ "$(seen)" = "$count" ]
+}
+
+# With ops that come while it is not there and go while it is, and the other way round.
 comes_and_goes() {
 	local i
 	for ((i = 0; i < 5; i++)); do
 		rmmod rust_ftrace_tramp || return 1
 		insmod "$sample" check_count=1 persist=1 nr_function_calls=100 || return 1
 		load_ours rust_ftrace_tramp
-		[ "$(grep -c . $list)" = 0 ] || return 1
+		[ "$(grep -c . $list)" = 1 ] || return 1
+		goes_and_comes 1 || return 1
+		rmmod ftrace_ops && [ "$(grep -c . $list)" = 0 ] || return 1
+		insmod "$sample" check_count=1 persist=1 nr_function_calls=100 || return 1
+		rmmod rust_ftrace_tramp || return 1
 		rmmod ftrace_ops || return 1
+		load_ours rust_ftrace_tramp
 	done
+	! grep -q . $list
+}
+
+# While functions are called (renew.1_begin), and the function tracer, whose ops stays, has been on or is.
+under_load() {
+	local tracing=/sys/kernel/tracing i rounds
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	echo "$(wc -l <$list) trampolines"
+	rounds=$(storm_rounds 5)
+	for ((i = 0; i < rounds; i++)); do goes_and_comes 4 || return 1; done
+	echo 'vfs_*' >$tracing/set_ftrace_filter && echo function >$tracing/current_tracer || return 1
+	goes_and_comes 5 || return 1
+	echo nop >$tracing/current_tracer
+	echo >$tracing/set_ftrace_filter
+	# one that is not registered is freed
+	goes_and_comes 4
 }
 
 # some NAME CMD...: a check, if it was asked for.
@@ -100,6 +133,7 @@ for name in "${cases[@]}"; do
 		continue
 	fi
 	some "$name" case_of "$name"
+	if [ "$name" = renew.1_begin ] && ours; then some renew.goes_and_comes under_load; fi
 done
 some sample.one sample plain 1 nr_ops_relevant=1
 some sample.regs sample regs 1 nr_ops_relevant=1 save_regs=1

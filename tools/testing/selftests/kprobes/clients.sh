@@ -40,17 +40,6 @@ kunit() {
 	grep -q "pass:7 fail:0" $DEBUGFS/kunit/kprobes_test/results
 }
 
-# ftracetest DIRECTORY: its results, without colours.
-ftracetest() {
-	cp -r "$1" "$work/ftrace" && cd "$work/ftrace" || return 1
-	./ftracetest -l "$work/logs" test.d/kprobe >"$FERROTRACE_OUT/ftracetest.log" 2>&1
-	cd "$here" || return 1
-	sed -e 's/\x1b\[[0-9;]*m//g' "$FERROTRACE_OUT/ftracetest.log" |
-		sed -n -E 's/^\[[0-9]+\] ?(.*[^[:space:]])[[:space:]]+\[([A-Z]+)\]$/\1|\2/p' >"$FERROTRACE_OUT/ftracetest"
-	tail -n 20 "$FERROTRACE_OUT/ftracetest.log"
-	[ -s "$FERROTRACE_OUT/ftracetest" ]
-}
-
 echo "TAP version 13"
 mountpoint -q $tracing || mount -t tracefs tracefs $tracing || bail "no tracefs"
 if grep -q at_boot /proc/cmdline; then check "kprobe_event= on the command line" event_of_the_command_line; fi
@@ -59,5 +48,5 @@ check "samples/kprobes/kprobe_example" sample kprobe_example "handler_pre: <kern
 check "samples/kprobes/kretprobe_example" sample kretprobe_example "kernel_clone returned"
 check "KUnit kprobes 7 of 7" kunit
 nested "our samples" "$here/../kprobes_samples/run.sh"
-if [ $# != 0 ]; then check "ftracetest runs" ftracetest "$1"; fi
+if [ $# != 0 ]; then check "ftracetest runs" ftracetest "$1" test.d/kprobe; fi
 finish

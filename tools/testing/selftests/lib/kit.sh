@@ -104,6 +104,19 @@ checks() {
 	for test; do check "$prefix$test" "$test"; done
 }
 
+# ftracetest DIRECTORY TEST...: runs some of the kernel's ftrace selftests, which are in DIRECTORY; what they come to, NAME|RESULT
+# a line and without colours, is for the host: $FERROTRACE_OUT/ftracetest (suites/lib.sh).
+ftracetest() {
+	local from=$1
+	shift
+	cp -r "$from" "$work/ftrace" || return 1
+	(cd "$work/ftrace" && ./ftracetest -l "$work/logs" "$@") >"$FERROTRACE_OUT/ftracetest.log" 2>&1
+	sed -e 's/\x1b\[[0-9;]*m//g' "$FERROTRACE_OUT/ftracetest.log" |
+		sed -n -E 's/^\[[0-9]+\] ?(.*[^[:space:]])[[:space:]]+\[([A-Z]+)\]$/\1|\2/p' >"$FERROTRACE_OUT/ftracetest"
+	tail -n 20 "$FERROTRACE_OUT/ftracetest.log"
+	[ -s "$FERROTRACE_OUT/ftracetest" ]
+}
+
 # finish: the plan, and the status of the test.
 finish() {
 	echo "1..$count"

@@ -23,6 +23,7 @@ extern unsigned long fts_odd_calls;
 /* Whether the function is as it is when nobody traces it. */
 bool fts_is_plain(const void *function);
 
-extern const struct test_case fts_bytes_cases[], fts_one_cases[], fts_several_cases[];
+extern const struct test_case fts_bytes_cases[], fts_one_cases[], fts_several_cases[],
+	fts_renew_cases[];
 
 #endif /* _TRAMP_SELFTEST_H */

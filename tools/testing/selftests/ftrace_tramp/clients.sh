@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Clients of ftrace, with the engine that this kernel has: some of the kernel's samples of direct calls ("SAMPLE..."), and of its
+# ftrace selftests, which are in DIRECTORY. Prints KTAP.
+#
+#	clients.sh "SAMPLE..." DIRECTORY TEST...
+#
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329
+set -uo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../lib/kit.sh"
+tracing=/sys/kernel/tracing
+engine=$MODULE_DIR/rust_ftrace_tramp.ko
+
+# says: the trace has a line of a sample's function.
+says() {
+	local tries
+	for ((tries = 0; tries < 200; tries++)); do
+		if grep -q my_direct_func $tracing/trace; then return; fi
+		sleep 0.1
+	done
+	cat $tracing/trace
+	return 1
+}
+
+# direct SAMPLE: functions call it directly; through ftrace while they are traced as well, and directly again.
+direct() {
+	insmod "$FERROTRACE_KDIR/samples/ftrace/$1.ko" || return 1
+	says || return 1
+	echo wake_up_process handle_mm_fault >$tracing/set_ftrace_filter
+	echo function >$tracing/current_tracer
+	echo >$tracing/trace
+	says || return 1
+	if [ -e "$engine" ]; then rmmod rust_ftrace_tramp && echo >$tracing/trace && says && insmod "$engine" || return 1; fi
+	echo nop >$tracing/current_tracer
+	echo >$tracing/set_ftrace_filter
+	says && rmmod "$1"
+}
+
+echo "TAP version 13"
+mountpoint -q $tracing || mount -t tracefs tracefs $tracing || bail "no tracefs"
+load_ours rust_ftrace_tramp
+read -ra samples <<<"$1"
+shift
+for sample in "${samples[@]}"; do check "samples/ftrace/$sample" direct "$sample"; done
+check "ftracetest runs" ftracetest "$@"
+if [ -e "$engine" ]; then check "the engine goes" rmmod rust_ftrace_tramp; fi
+finish
