@@ -85,8 +85,8 @@ static void compare(const struct trampoline *old, const struct trampoline *new)
 		fields++;
 		i += 3 - back;
 	}
-	/* the load of the ops and the call, at least */
-	EXPECT(fields >= 2);
+	/* the call, at least, unless it is where the other was, as may be by chance */
+	EXPECT(fields || new->at == old->at);
 	case_say("%u bytes, %u fields\n", end, fields);
 }
 
