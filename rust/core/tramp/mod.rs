@@ -10,12 +10,23 @@
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
 
+mod sets;
 mod target;
 mod template;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use sets::Change;
+pub use sets::Event;
+pub use sets::Ftrace;
+pub use sets::Members;
+pub use sets::Place;
+pub use sets::Places;
+pub use sets::Sets;
+pub use sets::MANY;
+pub use sets::MAX_MEMBERS;
+pub use sets::MAX_SETS;
 pub use target::CallTarget;
 pub use target::JumpTarget;
 pub use target::BRANCH_LEN;

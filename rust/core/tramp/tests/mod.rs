@@ -4,6 +4,7 @@
 
 mod recorded;
 mod refused;
+mod sets;
 
 use super::*;
 use crate::insn::Boundaries;
