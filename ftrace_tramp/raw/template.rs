@@ -44,7 +44,8 @@ impl KernelTemplate {
         let len = raw.end.wrapping_sub(raw.start).min(MAX_TEMPLATE);
         let text = text.get_mut(..len).unwrap_or_default();
         read_text(raw.start, text).map_err(NoTemplate::Error)?;
-        let template = Template::new(text, &labels).map_err(NoTemplate::Refused)?;
+        let mut template = Template::new(text, &labels).map_err(NoTemplate::Refused)?;
+        template.shorten();
         // INVARIANT: Made of what has just been read.
         let template = KBox::new(template, GFP_KERNEL);
         template.map(Self).map_err(|e| NoTemplate::Error(e.into()))

@@ -11,6 +11,7 @@
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
 
 mod sets;
+mod shorten;
 mod target;
 mod template;
 #[cfg(test)]

@@ -69,6 +69,7 @@ pub struct Template {
     len: u16,
     load_ops: u16,
     call: u16,
+    direct: Option<u16>,
     moved: [Moved; MAX_MOVED],
     moves: u8,
 }
@@ -83,9 +84,9 @@ enum Role {
 }
 
 /// `mov disp32(%rip), %rdx`
-const LOAD_RDX: [u8; 3] = [0x48, 0x8b, 0x15];
+pub(super) const LOAD_RDX: [u8; 3] = [0x48, 0x8b, 0x15];
 /// `xchg %ax, %ax`
-const NOP_2: [u8; 2] = [0x66, 0x90];
+pub(super) const NOP_2: [u8; 2] = [0x66, 0x90];
 
 impl Template {
     /// The code `text`, which is that from [`Labels::start`] on.
@@ -113,6 +114,7 @@ impl Template {
             len,
             load_ops,
             call,
+            direct,
             moved: [Moved::default(); MAX_MOVED],
             moves: 0,
         };
@@ -226,6 +228,33 @@ impl Template {
     /// Where in the code the function is called.
     pub fn call(&self) -> usize {
         usize::from(self.call)
+    }
+
+    /// Where in the code the way to direct calls was.
+    pub(super) fn direct_at(&self) -> Option<usize> {
+        self.direct.map(usize::from)
+    }
+
+    /// Puts other code at an offset; whether it could: not where fields are that a copy changes.
+    pub(super) fn overwrite(&mut self, at: usize, new: &[u8]) -> bool {
+        let Some(end) = at.checked_add(new.len()) else {
+            return false;
+        };
+        let within = |field: usize| field.saturating_add(BRANCH_LEN) > at && field < end;
+        let mut fields = self.moved().iter().map(|moved| usize::from(moved.field));
+        if within(self.call()) || within(self.load_ops()) || fields.any(within) {
+            return false;
+        }
+        let len = self.bytes().len();
+        match self
+            .bytes
+            .get_mut(..len)
+            .and_then(|code| code.get_mut(at..end))
+        {
+            Some(place) => place.copy_from_slice(new),
+            None => return false,
+        }
+        true
     }
 
     pub(super) fn moved(&self) -> &[Moved] {

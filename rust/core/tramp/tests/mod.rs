@@ -5,6 +5,7 @@
 mod recorded;
 mod refused;
 mod sets;
+mod shorten;
 
 use super::*;
 use crate::insn::Boundaries;
