@@ -12,13 +12,15 @@ use kernel::prelude::*;
 
 use crate::engine;
 use crate::raw::hooks;
+use crate::raw::hooks::SetExits;
 use crate::raw::renew::renew;
 
 /// The engine, attached to the kernel's hook points. When this is dropped, all trampolines are the kernel's again.
 pub(crate) struct Attached {
-    /// Both are there until this is dropped.
+    /// All are there until this is dropped.
     update: Option<Registered<TrampolineUpdate>>,
     free: Option<Registered<TrampolineFree>>,
+    sets: Option<SetExits>,
 }
 
 impl Attached {
@@ -27,9 +29,11 @@ impl Attached {
     /// Errors: as for [`engine::start`], -EBUSY if there is another engine.
     pub(crate) fn new() -> Result<Self> {
         let (update, free) = hooks::register(c"rust_ftrace_tramp", engine::update, engine::free)?;
+        let (set, step) =
+            hooks::register_sets(c"rust_ftrace_tramp", engine::change_set, engine::step)?;
         engine::start()?;
-        // Both at once: what is made has to be freed by the same engine.
-        ferro_gkhi::arm(&[&update, &free]).inspect_err(|_| engine::stop())?;
+        // All at once: what is made has to be freed by the same engine.
+        ferro_gkhi::arm(&[&update, &free, &set, &step]).inspect_err(|_| engine::stop())?;
         if let Err(error) = renew() {
             pr_warn!(
                 "the kernel's trampolines stay: error {}\n",
@@ -39,13 +43,15 @@ impl Attached {
         Ok(Self {
             update: Some(update),
             free: Some(free),
+            sets: Some((set, step)),
         })
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // From here on the kernel makes them, and this still frees its own.
+        // From here on the kernel makes them, functions get no set, and this still frees its own.
+        engine::leave();
         drop(self.update.take());
         if let Err(error) = renew() {
             pr_warn!(
@@ -54,6 +60,7 @@ impl Drop for Attached {
             );
         }
         drop(self.free.take());
+        drop(self.sets.take());
         engine::stop();
     }
 }

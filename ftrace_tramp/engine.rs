@@ -14,6 +14,12 @@ use kernel::rbtree::RBTreeNodeReservation;
 use crate::raw::code::Code;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::ops::Ops;
+use crate::raw::sets;
+use crate::raw::sets::LiveSets;
+use crate::raw::sets::SetChange;
+use crate::raw::sets::SetEntry;
+use crate::raw::sets::Step;
+use crate::raw::sets::Templates;
 use crate::raw::template::KernelTemplate;
 use crate::raw::template::NoTemplate;
 
@@ -25,10 +31,12 @@ struct Live {
 
 /// What the engine knows.
 struct Engine {
-    plain: KernelTemplate,
-    regs: KernelTemplate,
+    templates: Templates,
     /// By the address of the ops.
     live: RBTree<usize, Live>,
+    sets: LiveSets,
+    /// Functions get no set any more.
+    leaving: bool,
 }
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
@@ -77,17 +85,68 @@ fn describe(refusal: Refusal) -> (&'static str, u16) {
 /// Errors: -EOPNOTSUPP, with the reason in the log, if the kernel's trampolines are not what the engine knows; -ENOMEM.
 pub(crate) fn start() -> Result {
     let engine = Engine {
-        plain: template(false)?,
-        regs: template(true)?,
+        templates: Templates {
+            plain: template(false)?,
+            regs: template(true)?,
+        },
         live: RBTree::new(),
+        sets: LiveSets::new(),
+        leaving: false,
     };
     *ENGINE.lock() = Some(engine);
     Ok(())
 }
 
+/// The engine is about to go: from here on functions get no set.
+pub(crate) fn leave() {
+    if let Some(engine) = ENGINE.lock().as_mut() {
+        engine.leaving = true;
+    }
+}
+
 /// The engine goes. What it still has is called for ever, and stays where it is.
 pub(crate) fn stop() {
+    sets::call_stop();
+    left();
     *ENGINE.lock() = None;
+}
+
+/// A function has other ops. Whether the engine has said which set they are.
+pub(crate) fn change_set(change: SetChange<'_>) -> bool {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return false;
+    };
+    engine.sets.change(change, engine.leaving);
+    true
+}
+
+/// ftrace is about to change sites, or has.
+pub(crate) fn step(step: Step<'_>) {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return;
+    };
+    match step {
+        Step::Change(_) => engine.sets.prepare(step, &engine.templates),
+        Step::Changed(_) => {
+            if engine.sets.settle(step) {
+                sets::call_later();
+            }
+        }
+    }
+}
+
+/// Frees the trampolines of sets that no function has any more. Waits for those who are in them.
+pub(crate) fn left() {
+    let leaving = ENGINE.lock().as_mut().and_then(|e| e.sets.begin_leaving());
+    let Some(leaving) = leaving else {
+        return;
+    };
+    let gone = leaving.wait();
+    let left = ENGINE.lock().as_mut().map(|e| e.sets.left(gone));
+    // Without the mutex.
+    drop(left);
 }
 
 /// An ops needs its trampoline made or changed. Whether that is done; if not, it is the kernel's.
@@ -96,6 +155,7 @@ pub(crate) fn update(ops: Ops<'_>) -> bool {
     let Some(engine) = guard.as_mut() else {
         return false;
     };
+    engine.sets.aim(ops);
     match engine.live.get_mut(&ops.address()) {
         Some(live) if live.code.is_of(ops) => {
             if let Err(error) = live.code.aim(ops.function()) {
@@ -142,17 +202,21 @@ pub(crate) fn each(mut f: impl FnMut(&Entry) -> core::fmt::Result) -> core::fmt:
     Ok(())
 }
 
+/// Calls `f` for each set of several ops that functions have.
+pub(crate) fn each_set(f: impl FnMut(&SetEntry) -> core::fmt::Result) -> core::fmt::Result {
+    match ENGINE.lock().as_ref() {
+        Some(engine) => engine.sets.each(f),
+        None => Ok(()),
+    }
+}
+
 impl Engine {
     fn add(&mut self, ops: Ops<'_>) -> Result {
         // First what may fail: what is attached stays.
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let saves_regs = ops.saves_regs();
-        let template = match saves_regs {
-            true => &self.regs,
-            false => &self.plain,
-        };
         let live = Live {
-            code: Code::attach(ops, template)?,
+            code: Code::attach(ops, self.templates.get(saves_regs))?,
             saves_regs,
         };
         self.live.insert(room.into_node(ops.address(), live));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs `ftrace_tramp/`: `list`, the trampolines that there are.
+//! debugfs `ftrace_tramp/`: `list`, the trampolines that there are, and functions that should have one and have not.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
 
+use ferro_core::tramp::MAX_MEMBERS;
 use ferro_sys::code::symbols;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;
@@ -18,6 +19,7 @@ use kernel::module::this_module;
 use kernel::prelude::*;
 
 use crate::engine;
+use crate::raw::sets::Listed;
 
 /// The directory.
 pub(crate) struct Files {
@@ -45,6 +47,13 @@ impl Files {
     }
 }
 
+fn kind(saves_regs: bool) -> &'static str {
+    match saves_regs {
+        true => "regs",
+        false => "plain",
+    }
+}
+
 impl NodeOps for Node {
     fn snapshot(&self) -> Result<Option<Self>> {
         let Self::List = self else {
@@ -54,12 +63,35 @@ impl NodeOps for Node {
         let shown = symbols::shows_addresses();
         engine::each(|entry| {
             let address = if shown { entry.address } else { 0 };
-            let kind = if entry.saves_regs { "regs" } else { "plain" };
             lines.write_fmt(fmt!(
-                "{address:016x} {kind} {} of {} bytes\n",
+                "{address:016x} {} {} of {} bytes\n",
+                kind(entry.saves_regs),
                 entry.used,
                 entry.slot
             ))
+        })
+        .map_err(|_| ENOMEM)?;
+        engine::each_set(|set| {
+            let functions = set.functions;
+            match set.made {
+                Ok((address, used, slot, saves_regs)) => lines.write_fmt(fmt!(
+                    "{:016x} {} {used} of {slot} bytes, {} ops, {functions} functions\n",
+                    if shown { address } else { 0 },
+                    kind(saves_regs),
+                    set.members
+                )),
+                Err(Listed::Many) => lines.write_fmt(fmt!(
+                    "list function: more than {MAX_MEMBERS} ops, {functions} functions\n"
+                )),
+                Err(why) => lines.write_fmt(fmt!(
+                    "list function: {}, {} ops, {functions} functions\n",
+                    match why {
+                        Listed::Direct => "direct calls",
+                        _ => "no memory",
+                    },
+                    set.members
+                )),
+            }
         })
         .map_err(|_| ENOMEM)?;
         Ok(Some(Self::Listed(lines.into_bytes())))

@@ -3,11 +3,17 @@
  * For the trampoline engine, what the kernel does not export.
  */
 #include <linux/export.h>
+#include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
+#include <linux/kprobes.h>
 #include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
 #include <asm/nospec-branch.h>
 #include <asm/text-patching.h>
 
+#include "../../../trace/ftrace_internal.h"
 #include "builtin.h"
 
 DEFINE_MUTEX(ferro_tramp_mutex);
@@ -44,3 +50,125 @@ unsigned long ferro_tramp_return_thunk(void *at)
 	return cpu_wants_rethunk_at(at) ? (unsigned long)x86_return_thunk : 0;
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_return_thunk);
+
+unsigned long ftrace_set_addresses[FTRACE_SETS];
+EXPORT_SYMBOL_GPL(ftrace_set_addresses);
+
+/* A set of ops: what its trampoline calls, up to one without a function. */
+struct set {
+	struct ftrace_ops ops;
+	struct set_call {
+		ftrace_func_t func;
+		struct ftrace_ops *ops;
+	} calls[];
+};
+
+/*
+ * What the trampoline of a set calls. It is in the image: if ftrace has given up, functions call it for ever. As for the
+ * trampoline of one ops, a callback that wants to be kept from recursion or to have RCU watching has its own way to it.
+ */
+static void notrace call_set(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	const struct set_call *call = container_of(ops, struct set, ops)->calls;
+	ftrace_func_t func = READ_ONCE(call->func);
+
+	do {
+		func(ip, parent_ip, call->ops, fregs);
+		call++;
+		func = READ_ONCE(call->func);
+	} while (func);
+}
+NOKPROBE_SYMBOL(call_set);
+
+struct ftrace_ops *ferro_tramp_set_new(struct ftrace_ops **ops, unsigned int count, bool saves_regs)
+{
+	struct set *set = kzalloc(struct_size(set, calls, count + 1), GFP_KERNEL);
+	unsigned int i;
+
+	if (!set)
+		return NULL;
+	set->ops.func = call_set;
+	set->ops.flags = FTRACE_OPS_FL_DYNAMIC | FTRACE_OPS_FL_ALLOC_TRAMP;
+	if (saves_regs)
+		set->ops.flags |= FTRACE_OPS_FL_SAVE_REGS;
+	for (i = 0; i < count; i++)
+		set->calls[i] = (struct set_call){ ftrace_ops_get_func(ops[i]), ops[i] };
+	return &set->ops;
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_set_new);
+
+void ferro_tramp_set_free(struct ftrace_ops *set)
+{
+	kfree(container_of(set, struct set, ops));
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_set_free);
+
+void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at)
+{
+	struct set_call *call = &container_of(set, struct set, ops)->calls[at];
+
+	WRITE_ONCE(call->func, ftrace_ops_get_func(call->ops));
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_set_aim);
+
+unsigned int ferro_tramp_ops_of(unsigned long ip, struct ftrace_ops **ops, unsigned int most)
+{
+	struct ftrace_ops *op;
+	unsigned int found = 0;
+
+	lockdep_assert_held(&ftrace_lock);
+	do_for_each_ftrace_op(op, ftrace_ops_list) {
+		/* Something as registers, which the function asks for */
+		if (!(op->flags & FTRACE_OPS_FL_ENABLED) || !ftrace_ops_test(op, ip, op))
+			continue;
+		if (found < most)
+			ops[found] = op;
+		found++;
+	} while_for_each_ftrace_op(op);
+	return found;
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_ops_of);
+
+bool ferro_tramp_is_before(const struct ftrace_ops *ops, const struct ftrace_ops *other)
+{
+	struct ftrace_ops *op;
+
+	lockdep_assert_held(&ftrace_lock);
+	do_for_each_ftrace_op(op, ftrace_ops_list) {
+		if (op == ops || op == other)
+			return op == ops;
+	} while_for_each_ftrace_op(op);
+	return false;
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_is_before);
+
+void ferro_tramp_wait(void)
+{
+	/* As in ftrace_shutdown(): who is preempted, or where RCU does not watch. */
+	synchronize_rcu_tasks_rude();
+	synchronize_rcu_tasks();
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_wait);
+
+static void (*leave)(void);
+
+static void leave_later(struct work_struct *work)
+{
+	leave();
+}
+
+static DECLARE_DELAYED_WORK(leave_work, leave_later);
+
+void ferro_tramp_call_later(void (*function)(void))
+{
+	/* It is always the same one, up to ferro_tramp_call_stop(). */
+	WRITE_ONCE(leave, function);
+	queue_delayed_work(system_dfl_wq, &leave_work, HZ / 10);
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_call_later);
+
+void ferro_tramp_call_stop(void)
+{
+	cancel_delayed_work_sync(&leave_work);
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_call_stop);

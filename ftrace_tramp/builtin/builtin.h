@@ -35,6 +35,30 @@ unsigned long ferro_tramp_function(struct ftrace_ops *ops);
 /* The thunk that a return at @at has to jump to; 0 if it may be a return. */
 unsigned long ferro_tramp_return_thunk(void *at);
 
+/*
+ * What stands for a set of ops, with a callback that calls those of @ops in this order, each with its own ops. NULL without
+ * memory. Context: ftrace_lock held.
+ */
+struct ftrace_ops *ferro_tramp_set_new(struct ftrace_ops **ops, unsigned int count, bool saves_regs);
+void ferro_tramp_set_free(struct ftrace_ops *set);
+/* Has it call ferro_tramp_function() of the ops at @at. Context: ftrace_lock held. */
+void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at);
+
+/*
+ * The ops that trace a function, in the order in which the list function calls them: the first @most of them, and how many
+ * there are. Context: ftrace_lock held.
+ */
+unsigned int ferro_tramp_ops_of(unsigned long ip, struct ftrace_ops **ops, unsigned int most);
+/* Whether the list function calls an ops before another one. Context: ftrace_lock held. */
+bool ferro_tramp_is_before(const struct ftrace_ops *ops, const struct ftrace_ops *other);
+
+/* Waits until nobody is in a trampoline that no function has called since. */
+void ferro_tramp_wait(void);
+/* Calls the function soon, in a work item; once if it has not begun. */
+void ferro_tramp_call_later(void (*function)(void));
+/* It is not called any more, and has returned. */
+void ferro_tramp_call_stop(void);
+
 #endif /* CONFIG_FTRACE_TRAMP_BUILTIN */
 
 #endif /* _FERROTRACE_TRAMP_BUILTIN_H */

@@ -24,7 +24,7 @@ use super::template::KernelTemplate;
 /// The longest ending of a copy, and the word with the ops.
 const REST: usize = 16;
 
-/// The trampoline of an ops. It stays, also if this is dropped, until it is detached.
+/// A trampoline. It stays, also if this is dropped, until it is detached or freed.
 ///
 /// # Invariants
 ///
@@ -52,10 +52,10 @@ fn errno(error: WriteError) -> Error {
 }
 
 impl Code {
-    /// Makes a trampoline for an ops that has none, and gives it to it.
+    /// A trampoline that calls a function with this ops. It stays until [`Self::free`].
     ///
-    /// Errors: -ENOMEM; -ERANGE if the callback is more than 2 GiB away.
-    pub(crate) fn attach(ops: Ops<'_>, template: &KernelTemplate) -> Result<Self> {
+    /// Errors: -ENOMEM; -ERANGE if the function is more than 2 GiB away.
+    pub(super) fn new(function: CallTarget, ops: usize, template: &KernelTemplate) -> Result<Self> {
         let template = template.get();
         let longest = template.copy_len(Ending::Thunk(JumpTarget::new(0)));
         let mut slot = exec_pool::alloc(longest)?;
@@ -63,8 +63,8 @@ impl Code {
         // The return is behind the template's code.
         let ending = ending_at(at + template.bytes().len());
         let trampoline = Trampoline {
-            function: ops.function(),
-            ops: ops.address() as u64,
+            function,
+            ops: ops as u64,
             ending,
         };
         let len = template.copy_len(ending);
@@ -74,15 +74,23 @@ impl Code {
             .write(code, at as u64, &trampoline)
             .map_err(errno)?;
         slot.write_untold(code, &TextMutex::new())?;
-        // SAFETY: The slot has a copy of the kernel's trampoline for this ops: by the invariant of `KernelTemplate` it is made of
-        // that. It stays until `detach()`.
-        unsafe { ops.set_trampoline(at, len) };
         // INVARIANT: It has just been written.
         Ok(Self {
             slot: ManuallyDrop::new(slot),
             call: at + template.call(),
             len,
         })
+    }
+
+    /// Makes a trampoline for an ops that has none, and gives it to it.
+    ///
+    /// Errors: as for [`Self::new`].
+    pub(crate) fn attach(ops: Ops<'_>, template: &KernelTemplate) -> Result<Self> {
+        let code = Self::new(ops.function(), ops.address(), template)?;
+        // SAFETY: The slot has a copy of the kernel's trampoline for this ops: by the invariant of `KernelTemplate` it is made of
+        // that. It stays until `detach()`.
+        unsafe { ops.set_trampoline(code.address(), code.len) };
+        Ok(code)
     }
 
     /// Has it call another function.
@@ -102,13 +110,22 @@ impl Code {
     }
 
     /// Takes it from its ops, when ftrace says that nobody is in it. What is not this ops's stays as it is.
-    pub(crate) fn detach(mut self, ops: Ops<'_>) {
+    pub(crate) fn detach(self, ops: Ops<'_>) {
         if !self.is_of(ops) {
             return;
         }
         ops.clear_trampoline();
-        // SAFETY: Nobody uses the field after this: `self` goes. The ops no longer has the code, and ftrace has waited for
-        // those who were in it.
+        // SAFETY: The ops no longer has the code, and ftrace has waited for those who were in it.
+        unsafe { self.free() };
+    }
+
+    /// Gives its memory back.
+    ///
+    /// # Safety
+    ///
+    /// Nobody calls it, and nobody is in it.
+    pub(super) unsafe fn free(mut self) {
+        // SAFETY: Nobody uses the field after this: `self` goes. The caller guarantees the rest.
         unsafe { ManuallyDrop::drop(&mut self.slot) };
     }
 

@@ -5,6 +5,8 @@
 //! Contexts: process, sleeps; the exits with `ftrace_lock` held, [`TrampolineFree`] also without.
 
 use ferro_gkhi::points::TrampolineFree;
+use ferro_gkhi::points::TrampolineSet;
+use ferro_gkhi::points::TrampolineSets;
 use ferro_gkhi::points::TrampolineUpdate;
 use ferro_gkhi::Answer;
 use ferro_gkhi::EnginePromise;
@@ -13,6 +15,8 @@ use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
 use super::ops::Ops;
+use super::sets::SetChange;
+use super::sets::Step;
 
 /// The answer of an exit that may have done what was asked for.
 fn answer(done: bool) -> Answer<NoReturn> {
@@ -48,4 +52,34 @@ pub(crate) fn register(
             })
     }?;
     Ok((update, free))
+}
+
+/// The exits, not armed yet: a function has other ops, and sites are changed.
+pub(crate) type SetExits = (Registered<TrampolineSet>, Registered<TrampolineSets>);
+
+/// They. `set` returns whether it has answered. Errors: as for `Builder::register_engine()`.
+pub(crate) fn register_sets(
+    name: &CStr,
+    set: fn(SetChange<'_>) -> bool,
+    step: fn(Step<'_>),
+) -> Result<SetExits, ferro_gkhi::Error> {
+    // SAFETY: What an exit answers are numbers of `LiveSets`, which has for each the trampoline for the ops of the function. The
+    // hook passes a change that is there until the exit returns, with `ftrace_lock` held.
+    let set = unsafe {
+        Registered::<TrampolineSet>::builder(name)
+            .disarmed()
+            .register_engine(EnginePromise::new(), move |_call, (change,)| {
+                answer(SetChange::new(change).is_some_and(set))
+            })
+    }?;
+    // SAFETY: The exit answers nothing. The hook fires with `ftrace_lock` held.
+    let sets = unsafe {
+        Registered::<TrampolineSets>::builder(name)
+            .disarmed()
+            .register_engine(EnginePromise::new(), move |_call, (now,)| {
+                step(Step::new(now));
+                Answer::Continue
+            })
+    }?;
+    Ok((set, sets))
 }

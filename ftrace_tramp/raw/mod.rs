@@ -7,4 +7,5 @@ pub(crate) mod hooks;
 pub(crate) mod mutex;
 pub(crate) mod ops;
 pub(crate) mod renew;
+pub(crate) mod sets;
 pub(crate) mod template;

@@ -51,6 +51,11 @@ impl Ops<'_> {
         self.flags() & bindings::FTRACE_OPS_FL_SAVE_REGS as usize != 0
     }
 
+    /// Whether it has functions call others directly.
+    pub(super) fn is_direct(self) -> bool {
+        self.flags() & bindings::FTRACE_OPS_FL_DIRECT as usize != 0
+    }
+
     /// The address of its trampoline, whoever made it; 0 if there is none.
     pub(crate) fn trampoline(self) -> usize {
         // SAFETY: By the type invariant it is there, and nobody changes the field.

@@ -5,7 +5,124 @@
 #ifndef _LINUX_FERROTRACE_FTRACE_H
 #define _LINUX_FERROTRACE_FTRACE_H
 
-/* For an engine that makes trampolines: kernel/trace/ftrace.c. */
+#include <linux/bits.h>
+#include <linux/ftrace.h>
+#include <linux/gkhi_points.h>
+
+/* For clients, on either engine: several ops at once, all or none. The patch of kernel/trace/ftrace.c describes them. */
+int register_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
+int unregister_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
+
+/*
+ * The rest is for kernel/trace/ftrace.c and an engine that makes trampolines.
+ *
+ * The engine gives each set of ops a number. The flags of a record have, in bits 32 to 47, the number of the ops that the
+ * function is to call, and in bits 48 to 63 of those whose trampoline its site calls. 0 is none: the function is ftrace's
+ * own business. All that follows is protected by ftrace_lock.
+ */
+
+/* One more than the highest number. */
+#define FTRACE_SETS 4096
+
+/* In the flags of an ops that stands for a set, and has its trampoline. */
+#define FTRACE_OPS_FL_SET BIT(31)
+
+#if IS_ENABLED(CONFIG_FTRACE_TRAMP_RUST) && defined(CONFIG_DYNAMIC_FTRACE)
+
+#define FTRACE_SET_SHIFT 32
+#define FTRACE_SET_EN_SHIFT 48
+#define FTRACE_SET_MASK 0xffffUL
+
+/* Where the trampolines of the sets are; 0 if a set has none. */
+extern unsigned long ftrace_set_addresses[FTRACE_SETS];
+
 int ftrace_renew_trampolines(void);
+void ftrace_set_trampoline_made(struct ftrace_ops *ops);
+void ftrace_set_trampoline_gone(struct ftrace_ops *ops);
+
+static inline unsigned long ftrace_rec_set(const struct dyn_ftrace *rec)
+{
+	return rec->flags >> FTRACE_SET_SHIFT & FTRACE_SET_MASK;
+}
+
+static inline unsigned long ftrace_rec_set_en(const struct dyn_ftrace *rec)
+{
+	return rec->flags >> FTRACE_SET_EN_SHIFT & FTRACE_SET_MASK;
+}
+
+static inline unsigned long ftrace_set_address(unsigned long set)
+{
+	return set < FTRACE_SETS ? ftrace_set_addresses[set] : 0;
+}
+
+/* The site of the function calls what it is to call, or nothing. */
+static inline void ftrace_rec_enable_set(struct dyn_ftrace *rec, bool enable)
+{
+	rec->flags &= ~(FTRACE_SET_MASK << FTRACE_SET_EN_SHIFT);
+	if (enable)
+		rec->flags |= ftrace_rec_set(rec) << FTRACE_SET_EN_SHIFT;
+}
+
+static inline void ftrace_rec_tell_set(struct dyn_ftrace *rec, enum ftrace_set_event event, struct ftrace_ops *ops)
+{
+	struct ftrace_set_change change = {
+		.event = event,
+		.ip = rec->ip,
+		.count = ftrace_rec_count(rec),
+		.ops = ops,
+		.set = ftrace_rec_set(rec),
+	};
+
+	if (!GKHOOK_1VAR_RO(trampoline_set, &change))
+		change.set = 0;
+	rec->flags &= ~(FTRACE_SET_MASK << FTRACE_SET_SHIFT);
+	rec->flags |= (change.set & FTRACE_SET_MASK) << FTRACE_SET_SHIFT;
+}
+
+/* An ops has been added to those of the function, or taken out; the record has counted it. */
+static inline void ftrace_rec_change_set(struct dyn_ftrace *rec, struct ftrace_ops *ops, bool added)
+{
+	ftrace_rec_tell_set(rec, added ? FTRACE_SET_ADD : FTRACE_SET_REMOVE, ops);
+}
+
+/* The record goes, or is to have no number. */
+static inline void ftrace_rec_drop_set(struct dyn_ftrace *rec)
+{
+	if (ftrace_rec_set(rec))
+		ftrace_rec_tell_set(rec, FTRACE_SET_DROP, NULL);
+}
+
+/* The record has ops, and no number yet. */
+static inline void ftrace_rec_find_set(struct dyn_ftrace *rec)
+{
+	if (ftrace_rec_count(rec))
+		ftrace_rec_tell_set(rec, FTRACE_SET_FIND, NULL);
+}
+
+/* Sites are about to be changed. */
+static inline void ftrace_sets_change(void)
+{
+	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_CHANGE);
+}
+
+/* Each site calls what it is to call. */
+static inline void ftrace_sets_changed(void)
+{
+	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_CHANGED);
+}
+
+#elif defined(CONFIG_DYNAMIC_FTRACE)
+
+static inline unsigned long ftrace_rec_set(const struct dyn_ftrace *rec) { return 0; }
+static inline unsigned long ftrace_rec_set_en(const struct dyn_ftrace *rec) { return 0; }
+static inline unsigned long ftrace_set_address(unsigned long set) { return 0; }
+static inline void ftrace_rec_enable_set(struct dyn_ftrace *rec, bool enable) { }
+static inline void ftrace_rec_change_set(struct dyn_ftrace *rec, struct ftrace_ops *ops, bool added) { }
+static inline void ftrace_rec_drop_set(struct dyn_ftrace *rec) { }
+static inline void ftrace_rec_find_set(struct dyn_ftrace *rec) { }
+static inline void ftrace_sets_change(void) { }
+static inline void ftrace_sets_changed(void) { }
+
+#endif
 
 #endif /* _LINUX_FERROTRACE_FTRACE_H */

@@ -57,6 +57,48 @@ DECLARE_GKHOOK(trampoline_update, 1, GKH_RO);
  */
 DECLARE_GKHOOK(trampoline_free, 1, GKH_RO);
 
+/* What happened to the ops of a function. */
+enum ftrace_set_event {
+	/* one was added */
+	FTRACE_SET_ADD,
+	/* one was taken out */
+	FTRACE_SET_REMOVE,
+	/* the function goes, or is to have no number any more */
+	FTRACE_SET_DROP,
+	/* nothing; the function has no number */
+	FTRACE_SET_FIND,
+};
+
+struct ftrace_set_change {
+	enum ftrace_set_event event;
+	/* the site, and how many ops the function has now */
+	unsigned long ip;
+	unsigned long count;
+	/* which was added or taken out */
+	struct ftrace_ops *ops;
+	/* the number of the function's set before; the exit sets that of the new one, or 0 for none */
+	unsigned long set;
+};
+
+/*
+ * trampoline_set(struct ftrace_set_change *change): a function has other ops. Context: process, with ftrace_lock held.
+ * Not 0: the exit has set @change->set. An exit has to count the functions that have a number.
+ */
+DECLARE_GKHOOK(trampoline_set, 1, GKH_RO);
+
+enum ftrace_sets_step {
+	/* sites are about to be changed: ftrace_set_addresses must have what functions that have a number are to call */
+	FTRACE_SETS_CHANGE,
+	/* each site calls what it is to call: who is in a trampoline that no function has will leave */
+	FTRACE_SETS_CHANGED,
+};
+
+/*
+ * trampoline_sets(enum ftrace_sets_step step): between the two, functions change from one set to another. Context: as for
+ * trampoline_set. The answer does not matter.
+ */
+DECLARE_GKHOOK(trampoline_sets, 1, GKH_RO);
+
 /*
  * gcov_object(struct gcov_info *info): the constructor of an object that was compiled by GCC for coverage.
  * Context: process; at boot before initcalls, when no exit can be there yet, and while a module is

@@ -17,6 +17,8 @@ DEFINE_GKHOOK(kernel_fault, GKH_TASK, "regs, trapnr, address");
 #ifdef CONFIG_DYNAMIC_FTRACE
 DEFINE_GKHOOK(trampoline_update, GKH_SLEEP, "ops");
 DEFINE_GKHOOK(trampoline_free, GKH_SLEEP, "ops");
+DEFINE_GKHOOK(trampoline_set, GKH_SLEEP, "change");
+DEFINE_GKHOOK(trampoline_sets, GKH_SLEEP, "step");
 #endif
 #endif
 #ifdef CONFIG_GCOV_KERNEL
@@ -36,6 +38,7 @@ static struct gkhook *const points[] __initconst = {
 	GKHOOK(int3), GKHOOK(debug), GKHOOK(kernel_fault),
 #ifdef CONFIG_DYNAMIC_FTRACE
 	GKHOOK(trampoline_update), GKHOOK(trampoline_free),
+	GKHOOK(trampoline_set), GKHOOK(trampoline_sets),
 #endif
 #endif
 #ifdef CONFIG_GCOV_KERNEL

@@ -13,6 +13,7 @@
 #include <linux/fs.h>
 #include <linux/ftrace.h>
 #include <linux/gkhi.h>
+#include <linux/gkhi_points.h>
 #include <linux/irq_work.h>
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>

@@ -54,6 +54,22 @@ mod x86 {
         // SAFETY: This is what `points.c` passes.
         unsafe { c"ops" }
     }
+
+    #[cfg(CONFIG_DYNAMIC_FTRACE)]
+    declare_hook! {
+        /// A function has other ops. [`Terminate`](crate::hook::typed::Answer): the exit has said which set they are.
+        pub engine TrampolineSet<'a> = c"trampoline_set" in Sleep(change: *mut bindings::ftrace_set_change);
+        // SAFETY: This is what `ferrotrace_ftrace.h` passes.
+        unsafe { c"change" }
+    }
+
+    #[cfg(CONFIG_DYNAMIC_FTRACE)]
+    declare_hook! {
+        /// Functions change from one set of ops to another: a step of `enum ftrace_sets_step`.
+        pub engine TrampolineSets<'a> = c"trampoline_sets" in Sleep(step: u32);
+        // SAFETY: This is what `ferrotrace_ftrace.h` passes.
+        unsafe { c"step" }
+    }
 }
 
 #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
