@@ -49,14 +49,17 @@ case_of() {
 	esac
 }
 
-# sample KIND COUNT PARAMETERS...: the kernel's sample counts right; while its ops are there so are COUNT trampolines of a KIND.
+# sample KIND COUNT SETS PARAMETERS...: the kernel's sample counts right; while its ops are there so are COUNT trampolines of a
+# KIND, and of our engine SETS for functions with several ops.
 sample() {
-	local kind=$1 count=$2 left
-	shift 2
+	local kind=$1 count=$2 sets=$3 left
+	shift 3
 	dmesg -C
 	insmod "$sample" check_count=1 persist=1 nr_function_calls=10000 "$@" || return 1
 	if ours; then
 		cat $list
+		[ "$(grep -c ' bytes, .* functions$' $list)" = "$sets" ] || return 1
+		count=$((count + sets))
 		[ "$(grep -c " $kind " $list)" = "$count" ] || return 1
 	fi
 	seen
@@ -71,14 +74,17 @@ sample() {
 	grep -q "Attempted 10000 calls" "$work/said" && ! grep -q "Counter called" "$work/said"
 }
 
-# goes_and_comes COUNT: the engine goes, and comes again; while it is there it has COUNT trampolines, and the kernel no other.
+# goes_and_comes COUNT SETS: the engine goes, and comes again; while it is there it has COUNT trampolines and SETS for functions
+# with several ops, and the kernel no other.
 goes_and_comes() {
-	local count=$1
+	local count=$1 sets=$2
 	rmmod rust_ftrace_tramp || return 1
 	seen
 	[ "$(seen)" = "$count" ] || return 1
 	load_ours rust_ftrace_tramp
 	cat $list
+	[ "$(grep -c ' bytes, .* functions$' $list)" = "$sets" ] || return 1
+	count=$((count + sets))
 	[ "$(grep -c . $list)" = "$count" ] && [ "$(seen)" = "$count" ]
 }
 
@@ -90,7 +96,7 @@ comes_and_goes() {
 		insmod "$sample" check_count=1 persist=1 nr_function_calls=100 || return 1
 		load_ours rust_ftrace_tramp
 		[ "$(grep -c . $list)" = 1 ] || return 1
-		goes_and_comes 1 || return 1
+		goes_and_comes 1 0 || return 1
 		rmmod ftrace_ops && [ "$(grep -c . $list)" = 0 ] || return 1
 		insmod "$sample" check_count=1 persist=1 nr_function_calls=100 || return 1
 		rmmod rust_ftrace_tramp || return 1
@@ -106,13 +112,51 @@ under_load() {
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
 	echo "$(wc -l <$list) trampolines"
 	rounds=$(storm_rounds 5)
-	for ((i = 0; i < rounds; i++)); do goes_and_comes 4 || return 1; done
+	for ((i = 0; i < rounds; i++)); do goes_and_comes 4 1 || return 1; done
 	echo 'vfs_*' >$tracing/set_ftrace_filter && echo function >$tracing/current_tracer || return 1
-	goes_and_comes 5 || return 1
+	goes_and_comes 5 1 || return 1
 	echo nop >$tracing/current_tracer
 	echo >$tracing/set_ftrace_filter
 	# one that is not registered is freed
-	goes_and_comes 4
+	goes_and_comes 4 1
+}
+
+# work_of_the_kernel: prints what is the same each time, if the kernel works.
+work_of_the_kernel() {
+	tar -C "$here" -cf - . | sha256sum
+	find "$here" -type f | sort | xargs cat | sha256sum
+	for _ in 1 2 3 4 5; do /bin/true || echo failed; done
+}
+
+# The kernel works while ops come and go on its functions (storm.1_begin), with other tracers, modules and, if it is ours, the
+# engine coming and going.
+stormy() {
+	local tracing=/sys/kernel/tracing i rounds right
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	right=$(work_of_the_kernel)
+	rounds=$(storm_rounds 15)
+	for ((i = 0; i < rounds; i++)); do
+		[ "$(work_of_the_kernel)" = "$right" ] || return 1
+		case $((i % 3)) in
+		0)
+			echo 'vfs_*' >$tracing/set_graph_function && echo function_graph >$tracing/current_tracer || return 1
+			;;
+		1)
+			echo $$ >$tracing/set_ftrace_pid && echo 'vfs_* dput' >$tracing/set_ftrace_filter &&
+				echo function >$tracing/current_tracer || return 1
+			;;
+		2)
+			insmod "$sample" nr_function_calls=100 persist=1 || return 1
+			rmmod ftrace_ops
+			if ours; then rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp; fi || return 1
+			;;
+		esac
+		[ "$(work_of_the_kernel)" = "$right" ] || return 1
+		echo nop >$tracing/current_tracer
+		echo >$tracing/set_ftrace_pid
+		echo >$tracing/set_ftrace_filter
+		echo >$tracing/set_graph_function
+	done
 }
 
 # some NAME CMD...: a check, if it was asked for.
@@ -134,11 +178,12 @@ for name in "${cases[@]}"; do
 	fi
 	some "$name" case_of "$name"
 	if [ "$name" = renew.1_begin ] && ours; then some renew.goes_and_comes under_load; fi
+	if [ "$name" = storm.1_begin ]; then some storm.the_kernel_works stormy; fi
 done
-some sample.one sample plain 1 nr_ops_relevant=1
-some sample.regs sample regs 1 nr_ops_relevant=1 save_regs=1
-some sample.others sample plain 21 nr_ops_relevant=1 nr_ops_irrelevant=20
-some sample.several sample regs 8 nr_ops_relevant=8 save_regs=1 assist_recursion=0
+some sample.one sample plain 1 0 nr_ops_relevant=1
+some sample.regs sample regs 1 0 nr_ops_relevant=1 save_regs=1
+some sample.others sample plain 21 0 nr_ops_relevant=1 nr_ops_irrelevant=20
+some sample.several sample regs 8 1 nr_ops_relevant=8 save_regs=1 assist_recursion=0
 if ours; then
 	some engine.comes_and_goes comes_and_goes
 fi

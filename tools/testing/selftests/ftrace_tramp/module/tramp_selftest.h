@@ -24,6 +24,6 @@ extern unsigned long fts_odd_calls;
 bool fts_is_plain(const void *function);
 
 extern const struct test_case fts_bytes_cases[], fts_one_cases[], fts_several_cases[],
-	fts_renew_cases[];
+	fts_sets_cases[], fts_renew_cases[], fts_storm_cases[];
 
 #endif /* _TRAMP_SELFTEST_H */
