@@ -121,6 +121,30 @@ under_load() {
 	goes_and_comes 4 1
 }
 
+# of_all: how many functions have the set of two ops that trace all.
+of_all() { sed -n 's/.* 2 ops, \([0-9]*\) functions$/\1/p' $list | sort -n | tail -n 1; }
+
+# A module comes and goes while two ops trace all functions: those of the module have the same set. Nothing is recorded.
+of_modules() {
+	local tracing=/sys/kernel/tracing before with left
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	mkdir $tracing/instances/too
+	echo 0 >$tracing/tracing_on && echo 0 >$tracing/instances/too/tracing_on || return 1
+	echo function >$tracing/current_tracer && echo function >$tracing/instances/too/current_tracer || return 1
+	before=$(of_all)
+	insmod "$sample" check_count=1 persist=1 nr_function_calls=10 || return 1
+	with=$(of_all)
+	rmmod ftrace_ops || return 1
+	left=$(of_all)
+	echo nop >$tracing/instances/too/current_tracer
+	echo nop >$tracing/current_tracer
+	rmdir $tracing/instances/too
+	echo 1 >$tracing/tracing_on
+	cat $list
+	echo "$before functions, $with with the module, $left without"
+	[ "$with" -gt "$before" ] && [ "$left" = "$before" ] && [ -z "$(of_all)" ]
+}
+
 # work_of_the_kernel: prints what is the same each time, if the kernel works.
 work_of_the_kernel() {
 	tar -C "$here" -cf - . | sha256sum
@@ -185,6 +209,7 @@ some sample.regs sample regs 1 0 nr_ops_relevant=1 save_regs=1
 some sample.others sample plain 21 0 nr_ops_relevant=1 nr_ops_irrelevant=20
 some sample.several sample regs 8 1 nr_ops_relevant=8 save_regs=1 assist_recursion=0
 if ours; then
+	some sets.of_modules of_modules
 	some engine.comes_and_goes comes_and_goes
 fi
 finish
