@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs `ftrace_tramp/`: `list`, the trampolines that there are, and functions that should have one and have not.
+//! debugfs `ftrace_tramp/`: `list`, the trampolines that there are, and functions that should have one and have not;
+//! `pool`, the memory for them and for the kprobes' copies.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -13,6 +14,7 @@ use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
 use ferro_sys::fs::text_buffer::TextBuffer;
+use ferro_sys::mm::exec_pool;
 use ferro_sys::sync::counted::Shared;
 use kernel::fmt::Write;
 use kernel::module::this_module;
@@ -25,11 +27,13 @@ use crate::raw::sets::Listed;
 pub(crate) struct Files {
     // In the order in which they have to go.
     _list: File<Shared<Node>>,
+    _pool: File<Shared<Node>>,
     _dir: Dir,
 }
 
 pub(crate) enum Node {
     List,
+    Pool,
     /// As it was when it was opened.
     Listed(KVVec<u8>),
 }
@@ -42,6 +46,7 @@ impl Files {
         let dir = Dir::new(c"ftrace_tramp")?;
         Ok(Self {
             _list: dir.file(c"list", 0o400, &FILES, Shared::new(Ok(Node::List))?)?,
+            _pool: dir.file(c"pool", 0o400, &FILES, Shared::new(Ok(Node::Pool))?)?,
             _dir: dir,
         })
     }
@@ -56,10 +61,42 @@ fn kind(saves_regs: bool) -> &'static str {
 
 impl NodeOps for Node {
     fn snapshot(&self) -> Result<Option<Self>> {
-        let Self::List = self else {
-            return Ok(None);
-        };
         let mut lines = TextBuffer::new();
+        match self {
+            Self::List => Self::list(&mut lines),
+            Self::Pool => Self::pool(&mut lines),
+            Self::Listed(_) => return Ok(None),
+        }
+        .map_err(|_| ENOMEM)?;
+        Ok(Some(Self::Listed(lines.into_bytes())))
+    }
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        match self {
+            Self::Listed(text) => to.copy_at_position(text),
+            Self::List | Self::Pool => Err(EINVAL),
+        }
+    }
+}
+
+impl Node {
+    fn pool(lines: &mut TextBuffer) -> core::fmt::Result {
+        for slots in exec_pool::in_use().iter().filter(|slots| slots.pages != 0) {
+            lines.write_fmt(fmt!(
+                "{} bytes: {} pages, used {} (probes {}, trampolines {}), waiting {}, free {}\n",
+                slots.size,
+                slots.pages,
+                slots.probes + slots.trampolines,
+                slots.probes,
+                slots.trampolines,
+                slots.waiting,
+                slots.free
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn list(lines: &mut TextBuffer) -> core::fmt::Result {
         let shown = symbols::shows_addresses();
         engine::each(|entry| {
             let address = if shown { entry.address } else { 0 };
@@ -69,8 +106,7 @@ impl NodeOps for Node {
                 entry.used,
                 entry.slot
             ))
-        })
-        .map_err(|_| ENOMEM)?;
+        })?;
         engine::each_set(|set| {
             let functions = set.functions;
             match set.made {
@@ -93,14 +129,5 @@ impl NodeOps for Node {
                 )),
             }
         })
-        .map_err(|_| ENOMEM)?;
-        Ok(Some(Self::Listed(lines.into_bytes())))
-    }
-
-    fn read(&self, to: &mut UserDst) -> Result {
-        match self {
-            Self::Listed(text) => to.copy_at_position(text),
-            Self::List => Err(EINVAL),
-        }
     }
 }

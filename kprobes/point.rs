@@ -28,6 +28,7 @@ use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
+use ferro_sys::mm::exec_pool::User;
 use ferro_sys::sync::word::Word;
 use kernel::prelude::*;
 
@@ -132,7 +133,7 @@ impl Point {
         }
         let copied = copied && !insn.is_relative_branch();
         let copy = match copied {
-            true => Some(exec_pool::alloc(SLOT).map_err(|_| Error::NoMemory)?),
+            true => Some(exec_pool::alloc(SLOT, User::Probes).map_err(|_| Error::NoMemory)?),
             false => None,
         };
         let at = copy.as_ref().map_or(0, Slot::address);
@@ -268,7 +269,7 @@ impl Code {
             Execution::Copied { .. } => self.insn.as_ref().ok_or(Error::NotAnInstruction)?,
             _ => return Err(Error::NotAnInstruction),
         };
-        let slot = exec_pool::alloc(SLOT).map_err(|_| Error::NoMemory)?;
+        let slot = exec_pool::alloc(SLOT, User::Probes).map_err(|_| Error::NoMemory)?;
         point.code_for(insn, slot.address(), true)?;
         let at = slot.address();
         self.after = Some(slot);

@@ -15,6 +15,7 @@ use ferro_core::tramp::MAX_TEMPLATE;
 use ferro_sys::code::text::TextMutex;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
+use ferro_sys::mm::exec_pool::User;
 use kernel::bindings;
 use kernel::prelude::*;
 
@@ -58,7 +59,7 @@ impl Code {
     pub(super) fn new(function: CallTarget, ops: usize, template: &KernelTemplate) -> Result<Self> {
         let template = template.get();
         let longest = template.copy_len(Ending::Thunk(JumpTarget::new(0)));
-        let mut slot = exec_pool::alloc(longest)?;
+        let mut slot = exec_pool::alloc(longest, User::Trampolines)?;
         let at = slot.address();
         // The return is behind the template's code.
         let ending = ending_at(at + template.bytes().len());

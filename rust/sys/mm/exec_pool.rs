@@ -37,6 +37,35 @@ fn class_for(size: usize) -> Option<usize> {
 /// One bit a slot of a page.
 type Slots = u128;
 
+/// Whose code a slot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// Copies of instructions, for probes.
+    Probes,
+    /// Trampolines of ftrace.
+    Trampolines,
+}
+
+/// How many kinds of users there are.
+const USERS: usize = 2;
+
+/// What there is of slots of one size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// The size in bytes.
+    pub size: usize,
+    /// How many pages have such slots.
+    pub pages: usize,
+    /// Slots that are in use, for probes and for trampolines.
+    pub probes: usize,
+    /// For trampolines.
+    pub trampolines: usize,
+    /// Slots that are free when a grace period is over.
+    pub waiting: usize,
+    /// Slots that are free.
+    pub free: usize,
+}
+
 static_assert!(PAGE_SIZE / SIZES[0] == Slots::BITS as usize);
 static_assert!(PAGE_SIZE == SIZES[SIZES.len() - 1]);
 
@@ -72,6 +101,8 @@ impl Drop for ExecPage {
 struct Page {
     memory: ExecPage,
     free: Slots,
+    /// Those in use, by their users.
+    used: [Slots; USERS],
     /// Dropped, and no grace period has begun since.
     dropped: Slots,
     /// Dropped before the grace period that we are in.
@@ -92,12 +123,13 @@ impl Class {
         first_free: 0,
     };
 
-    fn take(&mut self, size: usize) -> Option<usize> {
+    fn take(&mut self, size: usize, user: User) -> Option<usize> {
         for (i, page) in self.pages.iter_mut().enumerate().skip(self.first_free) {
             self.first_free = i;
             if page.free != 0 {
                 let slot = page.free.trailing_zeros();
                 page.free &= page.free - 1;
+                page.used[user as usize] |= 1 << slot;
                 return Some(page.memory.0 + slot as usize * size);
             }
         }
@@ -114,6 +146,7 @@ impl Class {
         let page = Page {
             memory,
             free: Slots::MAX >> (Slots::BITS as usize - PAGE_SIZE / size),
+            used: [0; USERS],
             dropped: 0,
             waiting: 0,
         };
@@ -128,8 +161,28 @@ impl Class {
         let behind = self.pages.partition_point(|page| page.memory.0 <= addr);
         let page = behind.checked_sub(1).and_then(|i| self.pages.get_mut(i));
         if let Some(page) = page {
-            page.dropped |= 1 << ((addr - page.memory.0) / size);
+            let slot = 1 << ((addr - page.memory.0) / size);
+            page.dropped |= slot;
+            for used in &mut page.used {
+                *used &= !slot;
+            }
         }
+    }
+
+    fn in_use(&self, size: usize) -> Use {
+        let mut sum = Use {
+            size,
+            pages: self.pages.len(),
+            ..Use::default()
+        };
+        for page in self.pages.iter() {
+            let [probes, trampolines] = page.used.map(|used| used.count_ones() as usize);
+            sum.probes += probes;
+            sum.trampolines += trampolines;
+            sum.waiting += (page.dropped | page.waiting).count_ones() as usize;
+            sum.free += page.free.count_ones() as usize;
+        }
+        sum
     }
 
     /// A grace period begins. Returns whether somebody waits for it.
@@ -292,7 +345,7 @@ impl Drop for Slot {
 /// Allocates a slot with room for `size` bytes. Not with a [`TextMutex`] held.
 ///
 /// Errors: -EINVAL if `size` is 0 or more than a page, -ENOMEM.
-pub fn alloc(size: usize) -> Result<Slot> {
+pub fn alloc(size: usize, user: User) -> Result<Slot> {
     let class = class_for(size).ok_or(EINVAL)?;
     let mut memory = None;
     loop {
@@ -301,7 +354,7 @@ pub fn alloc(size: usize) -> Result<Slot> {
         if let Some(memory) = memory.take() {
             of_size.add(memory, slot_size)?;
         }
-        if let Some(addr) = of_size.take(slot_size) {
+        if let Some(addr) = of_size.take(slot_size, user) {
             pool.used += 1;
             // INVARIANT: It has just been taken.
             return Ok(Slot {
@@ -337,6 +390,15 @@ pub fn pages() -> usize {
         .iter()
         .map(|class| class.pages.len())
         .sum()
+}
+
+/// What there is of slots of each size.
+pub fn in_use() -> [Use; SIZES.len()] {
+    let pool = POOL.lock();
+    core::array::from_fn(|class| match (pool.classes.get(class), SIZES.get(class)) {
+        (Some(slots), Some(size)) => slots.in_use(*size),
+        _ => Use::default(),
+    })
 }
 
 /// Waits until all slots dropped before this are free.

@@ -14,6 +14,8 @@ mod suite {
     use crate::code::text::TextLock;
     use crate::mm::exec_pool;
     use crate::mm::exec_pool::Slot;
+    use crate::mm::exec_pool::Use;
+    use crate::mm::exec_pool::User;
     use kernel::page::PAGE_SIZE;
     use kernel::prelude::*;
     use kernel::sync::atomic::Atomic;
@@ -24,7 +26,7 @@ mod suite {
     fn many(size: usize, count: usize) -> Result<KVVec<Slot>> {
         let mut slots = KVVec::new();
         for _ in 0..count {
-            slots.push(exec_pool::alloc(size)?, GFP_KERNEL)?;
+            slots.push(exec_pool::alloc(size, User::Probes)?, GFP_KERNEL)?;
         }
         Ok(slots)
     }
@@ -45,14 +47,14 @@ mod suite {
     #[test]
     fn a_slot_has_room_and_is_aligned() -> Result {
         for size in [1, 15, 32, 33, 64, 65, 200, 256, 1000, 2048, 2049, PAGE_SIZE] {
-            let slot = exec_pool::alloc(size)?;
+            let slot = exec_pool::alloc(size, User::Probes)?;
             assert!(slot.len() >= size && slot.len() < size.max(17) * 2);
             assert_eq!(slot.address() % slot.len(), 0);
             assert!(exec_pool::contains(slot.address()));
             assert!(exec_pool::contains(slot.address() + slot.len() - 1));
         }
-        assert!(matches!(exec_pool::alloc(0), Err(e) if e == EINVAL));
-        assert!(matches!(exec_pool::alloc(PAGE_SIZE + 1), Err(e) if e == EINVAL));
+        assert!(matches!(exec_pool::alloc(0, User::Probes), Err(e) if e == EINVAL));
+        assert!(matches!(exec_pool::alloc(PAGE_SIZE + 1, User::Probes), Err(e) if e == EINVAL));
         Ok(())
     }
 
@@ -72,7 +74,7 @@ mod suite {
 
     #[test]
     fn the_rest_is_breakpoints() -> Result {
-        let mut slot = exec_pool::alloc(PAGE_SIZE)?;
+        let mut slot = exec_pool::alloc(PAGE_SIZE, User::Probes)?;
         let mut bytes = KVVec::from_elem(0, PAGE_SIZE, GFP_KERNEL)?;
         let mut code = KVVec::from_elem(0x90, PAGE_SIZE, GFP_KERNEL)?;
         slot.write(&code, &TextLock::new())?;
@@ -84,7 +86,7 @@ mod suite {
         read_text(slot.address(), &mut bytes)?;
         assert!(bytes[..] == code[..]);
 
-        let mut slot = exec_pool::alloc(32)?;
+        let mut slot = exec_pool::alloc(32, User::Probes)?;
         slot.write(&[0x90; 32], &TextLock::new())?;
         assert!(slot.write(&[0xc3; 33], &TextLock::new()).is_err());
         let mut bytes = [0; 32];
@@ -98,7 +100,7 @@ mod suite {
         let before = exec_pool::used();
         let mut slots = KVVec::new();
         for i in 0..600_usize {
-            slots.push(exec_pool::alloc(1 << (i % 10))?, GFP_KERNEL)?;
+            slots.push(exec_pool::alloc(1 << (i % 10), User::Probes)?, GFP_KERNEL)?;
         }
         assert_eq!(exec_pool::used(), before + 600);
         let lock = TextLock::new();
@@ -118,6 +120,37 @@ mod suite {
         }
         drop(slots);
         assert_eq!(exec_pool::used(), before);
+        Ok(())
+    }
+
+    fn of(size: usize) -> Use {
+        let all = exec_pool::in_use();
+        all.into_iter()
+            .find(|slots| slots.size == size)
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn it_is_known_who_uses_slots() -> Result {
+        exec_pool::flush();
+        // Of a size that nobody else has.
+        let before = of(2048);
+        let probe = exec_pool::alloc(2000, User::Probes)?;
+        let trampoline = exec_pool::alloc(2000, User::Trampolines)?;
+        let with = of(2048);
+        assert_eq!(with.probes, before.probes + 1);
+        assert_eq!(with.trampolines, before.trampolines + 1);
+        drop(probe);
+        let after = of(2048);
+        assert_eq!(
+            (after.probes, after.trampolines),
+            (before.probes, with.trampolines)
+        );
+        let all = |slots: Use| slots.probes + slots.trampolines + slots.waiting + slots.free;
+        assert_eq!(all(after), after.pages * 2);
+        drop(trampoline);
+        exec_pool::flush();
+        assert_eq!(of(2048).waiting, 0);
         Ok(())
     }
 
@@ -199,7 +232,7 @@ mod suite {
 
     /// What perf is told of a slot with this code, or without any, until it is dropped.
     fn told(code: Option<&[u8]>) -> Result<[usize; 2]> {
-        let mut slot = exec_pool::alloc(32)?;
+        let mut slot = exec_pool::alloc(32, User::Probes)?;
         WATCHED.store(slot.address(), Relaxed);
         CAME.store(0, Relaxed);
         WENT.store(0, Relaxed);

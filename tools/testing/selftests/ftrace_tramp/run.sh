@@ -96,6 +96,7 @@ comes_and_goes() {
 		insmod "$sample" check_count=1 persist=1 nr_function_calls=100 || return 1
 		load_ours rust_ftrace_tramp
 		[ "$(grep -c . $list)" = 1 ] || return 1
+		grep 'trampolines 1)' "${list%list}pool" || return 1
 		goes_and_comes 1 0 || return 1
 		rmmod ftrace_ops && [ "$(grep -c . $list)" = 0 ] || return 1
 		insmod "$sample" check_count=1 persist=1 nr_function_calls=100 || return 1
