@@ -127,13 +127,10 @@ pub(crate) fn step(step: Step<'_>) {
     let Some(engine) = guard.as_mut() else {
         return;
     };
-    match step {
-        Step::Change(_) => engine.sets.prepare(step, &engine.templates),
-        Step::Changed(_) => {
-            if engine.sets.settle(step) {
-                sets::call_later();
-            }
-        }
+    if !step.has_changed() {
+        engine.sets.prepare(&step, &engine.templates);
+    } else if engine.sets.settle(&step) {
+        sets::call_later();
     }
 }
 

@@ -111,7 +111,8 @@ void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at)
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_set_aim);
 
-unsigned int ferro_tramp_ops_of(unsigned long ip, struct ftrace_ops **ops, unsigned int most)
+unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but, struct ftrace_ops **ops,
+				unsigned int most)
 {
 	struct ftrace_ops *op;
 	unsigned int found = 0;
@@ -119,7 +120,7 @@ unsigned int ferro_tramp_ops_of(unsigned long ip, struct ftrace_ops **ops, unsig
 	lockdep_assert_held(&ftrace_lock);
 	do_for_each_ftrace_op(op, ftrace_ops_list) {
 		/* Something as registers, which the function asks for */
-		if (!(op->flags & FTRACE_OPS_FL_ENABLED) || !ftrace_ops_test(op, ip, op))
+		if (op == but || !(op->flags & FTRACE_OPS_FL_ENABLED) || !ftrace_ops_test(op, ip, op))
 			continue;
 		if (found < most)
 			ops[found] = op;

@@ -45,10 +45,11 @@ void ferro_tramp_set_free(struct ftrace_ops *set);
 void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at);
 
 /*
- * The ops that trace a function, in the order in which the list function calls them: the first @most of them, and how many
- * there are. Context: ftrace_lock held.
+ * The ops that trace a function, but for one, in the order in which the list function calls them: the first @most of them, and
+ * how many there are. Context: ftrace_lock held.
  */
-unsigned int ferro_tramp_ops_of(unsigned long ip, struct ftrace_ops **ops, unsigned int most);
+unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but, struct ftrace_ops **ops,
+				unsigned int most);
 /* Whether the list function calls an ops before another one. Context: ftrace_lock held. */
 bool ferro_tramp_is_before(const struct ftrace_ops *ops, const struct ftrace_ops *other);
 

@@ -42,12 +42,9 @@ pub(crate) struct SetChange<'a>(NonNull<bindings::ftrace_set_change>, PhantomDat
 /// # Invariants
 ///
 /// `ftrace_lock` is held for `'a`.
-#[derive(Clone, Copy)]
-pub(crate) enum Step<'a> {
-    /// It is about to.
-    Change(PhantomData<&'a ()>),
-    /// It has.
-    Changed(PhantomData<&'a ()>),
+pub(crate) struct Step<'a> {
+    changed: bool,
+    _lock: PhantomData<&'a ()>,
 }
 
 impl SetChange<'_> {
@@ -90,10 +87,15 @@ impl Step<'_> {
     /// `step` is what ftrace passes to the hook, for `'a`.
     pub(super) unsafe fn new(step: u32) -> Self {
         // INVARIANT: ftrace holds its lock while it fires the hook.
-        match step {
-            bindings::ftrace_sets_step_FTRACE_SETS_CHANGE => Self::Change(PhantomData),
-            _ => Self::Changed(PhantomData),
+        Self {
+            changed: step != bindings::ftrace_sets_step_FTRACE_SETS_CHANGE,
+            _lock: PhantomData,
         }
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed
     }
 }
 
@@ -110,11 +112,12 @@ impl Ftrace for Kernel {
         unsafe { bindings::ferro_tramp_is_before(raw_ops(ops), raw_ops(other)) }
     }
 
-    fn ops_of(&self, ip: usize) -> Option<Members> {
+    fn ops_of(&self, ip: usize, but: Option<usize>) -> Option<Members> {
+        let but = but.map_or(core::ptr::null_mut(), raw_ops);
         let mut found = [core::ptr::null_mut(); MAX_MEMBERS];
         let most = u32::try_from(MAX_MEMBERS).unwrap_or_default();
         // SAFETY: There is room for so many. This is used within `LiveSets::change()`, with `ftrace_lock`.
-        let count = unsafe { bindings::ferro_tramp_ops_of(ip, found.as_mut_ptr(), most) };
+        let count = unsafe { bindings::ferro_tramp_ops_of(ip, but, found.as_mut_ptr(), most) };
         let count = usize::try_from(count).ok()?;
         let found = found.map(|ops: *mut bindings::ftrace_ops| ops.expose_provenance());
         Members::new(found.get(..count)?)
@@ -276,7 +279,7 @@ impl LiveSets {
     }
 
     /// Makes trampolines for the sets that functions have now.
-    pub(crate) fn prepare(&mut self, _step: Step<'_>, templates: &Templates) {
+    pub(crate) fn prepare(&mut self, _step: &Step<'_>, templates: &Templates) {
         self.sets.prepare(|set, members| {
             let tramp = Self::make(members, templates);
             let address = match &tramp {
@@ -311,7 +314,7 @@ impl LiveSets {
     }
 
     /// Sites are as they are to be. Whether there are trampolines that nobody calls any more, and nobody waits for yet.
-    pub(crate) fn settle(&mut self, _step: Step<'_>) -> bool {
+    pub(crate) fn settle(&mut self, _step: &Step<'_>) -> bool {
         self.sets.settle()
     }
 

@@ -88,8 +88,8 @@ impl Members {
 pub trait Ftrace {
     /// Whether a function calls an ops before another one.
     fn is_before(&self, ops: usize, other: usize) -> bool;
-    /// The ops of the function with its site at `ip`; [`None`] if they are too many.
-    fn ops_of(&self, ip: usize) -> Option<Members>;
+    /// The ops of the function with its site at `ip`, without `but`; [`None`] if they are too many.
+    fn ops_of(&self, ip: usize, but: Option<usize>) -> Option<Members>;
 }
 
 /// Where sets are kept.
@@ -287,12 +287,12 @@ impl<P: Places> Sets<P> {
         if let (Event::Add(ops), 1) = (change.event, change.count) {
             return Members::new(&[ops]);
         }
-        let mut members = ftrace.ops_of(change.ip)?;
-        if let Event::Remove(ops) = change.event {
-            // ftrace may have forgotten it already.
-            let _ = members.remove(ops);
-        }
-        Some(members).filter(right)
+        // ftrace may not have forgotten yet what is taken out.
+        let but = match change.event {
+            Event::Remove(ops) => Some(ops),
+            _ => None,
+        };
+        ftrace.ops_of(change.ip, but).filter(right)
     }
 
     fn place(&self, set: u16) -> Option<&Place<P::Code>> {

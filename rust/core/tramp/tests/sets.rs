@@ -51,8 +51,10 @@ impl Ftrace for Model {
         at(ops) < at(other)
     }
 
-    fn ops_of(&self, ip: usize) -> Option<Members> {
-        Members::new(&self.traced_by(ip))
+    fn ops_of(&self, ip: usize, but: Option<usize>) -> Option<Members> {
+        let mut all = self.traced_by(ip);
+        all.retain(|ops| Some(*ops) != but);
+        Members::new(&all)
     }
 }
 

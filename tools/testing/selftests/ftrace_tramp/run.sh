@@ -52,9 +52,11 @@ case_of() {
 # sample KIND COUNT SETS PARAMETERS...: the kernel's sample counts right; while its ops are there so are COUNT trampolines of a
 # KIND, and of our engine SETS for functions with several ops.
 sample() {
-	local kind=$1 count=$2 sets=$3 left
+	local kind=$1 count=$2 sets=$3 left kept
 	shift 3
 	dmesg -C
+	# of the kernel's own ops, which stays when they go
+	kept=$(seen)
 	insmod "$sample" check_count=1 persist=1 nr_function_calls=10000 "$@" || return 1
 	if ours; then
 		cat $list
@@ -63,7 +65,7 @@ sample() {
 		[ "$(grep -c " $kind " $list)" = "$count" ] || return 1
 	fi
 	seen
-	[ "$(seen)" = "$count" ] || return 1
+	[ "$(seen)" = $((count + kept)) ] || return 1
 	rmmod ftrace_ops || return 1
 	if ours; then
 		left=$(grep -c . $list)
@@ -132,6 +134,16 @@ of_modules() {
 	mkdir $tracing/instances/too
 	echo 0 >$tracing/tracing_on && echo 0 >$tracing/instances/too/tracing_on || return 1
 	echo function >$tracing/current_tracer && echo function >$tracing/instances/too/current_tracer || return 1
+	# a third has a filter, of all functions that there are: only those of the module have the two
+	mkdir $tracing/instances/three || return 1
+	echo 0 >$tracing/instances/three/tracing_on
+	echo '*' >$tracing/instances/three/set_ftrace_filter && echo function >$tracing/instances/three/current_tracer || return 1
+	insmod "$sample" check_count=1 persist=1 nr_function_calls=10 || return 1
+	cat $list
+	[ -n "$(of_all)" ] || return 1
+	rmmod ftrace_ops || return 1
+	echo nop >$tracing/instances/three/current_tracer
+	rmdir $tracing/instances/three
 	before=$(of_all)
 	insmod "$sample" check_count=1 persist=1 nr_function_calls=10 || return 1
 	with=$(of_all)
@@ -153,8 +165,8 @@ work_of_the_kernel() {
 	for _ in 1 2 3 4 5; do /bin/true || echo failed; done
 }
 
-# The kernel works while ops come and go on its functions (storm.1_begin), with other tracers, modules and, if it is ours, the
-# engine coming and going.
+# The kernel works while ops come and go on its functions (storm.1_begin), with other tracers, modules and, in long storms, our
+# engine coming and going: it waits for ftrace as many times as there are trampolines.
 stormy() {
 	local tracing=/sys/kernel/tracing i rounds right
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
@@ -172,8 +184,8 @@ stormy() {
 			;;
 		2)
 			insmod "$sample" nr_function_calls=100 persist=1 || return 1
-			rmmod ftrace_ops
-			if ours; then rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp; fi || return 1
+			rmmod ftrace_ops || return 1
+			if ours && [ "$rounds" = 15 ]; then rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp; fi || return 1
 			;;
 		esac
 		[ "$(work_of_the_kernel)" = "$right" ] || return 1
@@ -194,6 +206,8 @@ echo "TAP version 13"
 mapfile -t cases <$self/cases
 [ ${#cases[@]} != 0 ] || bail "no cases"
 for name in "${cases[@]}"; do
+	# At the end: the kernel's own tracers leave trampolines, which others do not expect.
+	case $name in storm.*) continue ;; *) ;; esac
 	# The first case is about mainline's.
 	if [ "$name" != "${cases[0]}" ]; then load_ours rust_ftrace_tramp; fi
 	# The kernel does not survive it.
@@ -203,7 +217,6 @@ for name in "${cases[@]}"; do
 	fi
 	some "$name" case_of "$name"
 	if [ "$name" = renew.1_begin ] && ours; then some renew.goes_and_comes under_load; fi
-	if [ "$name" = storm.1_begin ]; then some storm.the_kernel_works stormy; fi
 done
 some sample.one sample plain 1 0 nr_ops_relevant=1
 some sample.regs sample regs 1 0 nr_ops_relevant=1 save_regs=1
@@ -213,4 +226,7 @@ if ours; then
 	some sets.of_modules of_modules
 	some engine.comes_and_goes comes_and_goes
 fi
+some storm.1_begin case_of storm.1_begin
+some storm.the_kernel_works stormy
+some storm.2_end case_of storm.2_end
 finish

@@ -286,6 +286,21 @@ static void refused(void)
 	}
 	are_registered(false);
 
+	/* those of which nothing is to be left are all that there is on the function, with all registers */
+	forget(&traced[0]);
+	set_up(&traced[0], FTRACE_OPS_FL_SAVE_REGS);
+	if (filter(&traced[0], BIT(0))) {
+		struct ftrace_ops *twice[] = { &traced[0].ops, &traced[0].ops };
+
+		EXPECT_EQ(register_ftrace_functions(twice, 2), -EBUSY);
+	}
+	all_right();
+	/* ftrace still works when the last one goes */
+	EXPECT_EQ(register_ftrace_function(&traced[1].ops), 0);
+	EXPECT_EQ(unregister_ftrace_function(&traced[1].ops), 0);
+	EXPECT_EQ(register_ftrace_function(&traced[1].ops), 0);
+	EXPECT_EQ(unregister_ftrace_function(&traced[1].ops), 0);
+
 	/* what cannot be registered so, or at all */
 	batch[MANY - 1] = NULL;
 	EXPECT_EQ(register_ftrace_functions(batch, MANY), -EINVAL);
