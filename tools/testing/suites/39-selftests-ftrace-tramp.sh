@@ -4,7 +4,7 @@
 # The kselftests of ftrace's trampolines: mainline's and ours. And clients of ftrace: samples, and the kernel's own ftrace
 # selftests, which must come out with our engine as they do on mainline, or better: all samples of direct calls and all tests
 # of function tracers with FERROTRACE_STORM=long, otherwise some. Mainline's guest has once hung in the last of the samples.
-# Seconds: 150
+# Seconds: 360
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
