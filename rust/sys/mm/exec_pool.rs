@@ -56,9 +56,9 @@ pub struct Use {
     pub size: usize,
     /// How many pages have such slots.
     pub pages: usize,
-    /// Slots that are in use, for probes and for trampolines.
+    /// Slots in use for probes.
     pub probes: usize,
-    /// For trampolines.
+    /// Slots in use for trampolines.
     pub trampolines: usize,
     /// Slots that are free when a grace period is over.
     pub waiting: usize,
