@@ -146,31 +146,29 @@ impl<'a> Found<'a, Point> {
         let ip = regs.ip();
         regs.set_ip(address.wrapping_add(1));
         running::run(|running| {
-            match self.probes().only() {
+            match self.probes().alone() {
                 // The usual case, without a walk.
-                Some(probe) => self.call_one(running, probe, ip, regs),
-                None if self.call_pre(running, regs) => (),
-                None => {
-                    if self.has_post.load() != 0 {
-                        regs.set_ip(self.next);
-                        self.call_post(running, regs);
+                Some(probe) if probe.is_enabled() => {
+                    running.enter(probe);
+                    if !probe.pre(regs) {
+                        regs.set_ip(ip);
                     }
-                    regs.set_ip(ip);
                 }
+                _ => self.call_all(running, ip, regs),
             }
             End::Over
         });
     }
 
-    /// Calls the handlers of the only probe at an ftrace site, where execution goes on at `ip`.
-    #[inline(always)]
-    fn call_one(self, running: &mut Running<'a>, probe: Kprobe<'a>, ip: usize, regs: &mut Regs) {
-        if probe.is_enabled() {
-            running.enter(probe);
-            if probe.pre(regs) {
-                return;
-            }
-            probe.post_at(regs, |regs| regs.set_ip(self.next));
+    /// Calls the handlers of all probes at an ftrace site, where execution goes on at `ip`.
+    #[cold]
+    fn call_all(self, running: &mut Running<'a>, ip: usize, regs: &mut Regs) {
+        if self.call_pre(running, regs) {
+            return;
+        }
+        if self.has_post.load() != 0 {
+            regs.set_ip(self.next);
+            self.call_post(running, regs);
         }
         regs.set_ip(ip);
     }

@@ -23,8 +23,11 @@ use super::mutex::Locked;
 ///
 /// A chain of list entries of probes by `next`, with NULL at its end. It is changed with the engine's mutex held, in stores of
 /// single words. A probe that is taken out stays until a grace period of RCU has passed after that, and with the mutex held.
+/// `alone` is NULL or that of a probe of the chain; it changes with it.
 pub(crate) struct ProbeList {
     first: UnsafeCell<*mut bindings::list_head>,
+    /// The probe, if there is only one, and it has no handler for after the instruction.
+    alone: UnsafeCell<*mut bindings::list_head>,
 }
 
 // SAFETY: The chain is changed in stores of single words, by one at a time, who holds the engine's mutex.
@@ -38,6 +41,7 @@ impl ProbeList {
         // INVARIANT: Only the end.
         Self {
             first: UnsafeCell::new(null_mut()),
+            alone: UnsafeCell::new(null_mut()),
         }
     }
 
@@ -62,7 +66,7 @@ impl ProbeList {
     }
 
     /// Puts a probe in front, unless it is in a list.
-    pub(crate) fn push(&self, probe: Kprobe<'_>, _locked: &Locked) {
+    pub(crate) fn push(&self, probe: Kprobe<'_>, locked: &Locked) {
         if probe.is_listed() {
             return;
         }
@@ -75,10 +79,21 @@ impl ProbeList {
         // INVARIANT: In front of the chain; by its invariants the probe stays as long as it is in it, and a grace period longer.
         // SAFETY: A live word, which only whoever holds the mutex stores; readers see the probe when it is complete.
         unsafe { word::store_release(self.first.get(), list) };
+        self.note_alone(locked);
+    }
+
+    /// Notes which probe is alone. Readers that find the one before still find what was in the chain.
+    fn note_alone(&self, locked: &Locked) {
+        let mut probes = self.iter(locked);
+        let first = probes.next().filter(|probe| !probe.has_post());
+        let alone = first.filter(|_| probes.next().is_none());
+        // INVARIANT: In the chain, with the mutex held.
+        // SAFETY: A live word, which only whoever holds the mutex stores.
+        unsafe { word::store_release(self.alone.get(), alone.map_or(null_mut(), Kprobe::list)) };
     }
 
     /// Takes a probe out. Readers may still see it, until a grace period is over; then [`Kprobe::clear_list`] is due.
-    pub(crate) fn remove(&self, probe: Kprobe<'_>, _locked: &Locked) {
+    pub(crate) fn remove(&self, probe: Kprobe<'_>, locked: &Locked) {
         let mut link = self.first.get();
         loop {
             // SAFETY: The word of this list, or by the type invariant that of an entry of a probe which stays while the mutex
@@ -98,6 +113,7 @@ impl ProbeList {
         // INVARIANT: The chain goes on after it.
         // SAFETY: A live word, see above, which only whoever holds the mutex stores.
         unsafe { word::store_release(link, next) };
+        self.note_alone(locked);
         probe.set_listed(false);
     }
 }
@@ -113,12 +129,13 @@ impl<'a> Found<'a, ProbeList> {
         }
     }
 
-    /// The probe, if there is one only.
+    /// The probe, if there is only one, and it has no handler for after the instruction.
     #[inline(always)]
-    pub(crate) fn only(self) -> Option<Kprobe<'a>> {
-        let mut probes = self.iter();
-        let first = probes.next()?;
-        probes.next.is_null().then_some(first)
+    pub(crate) fn alone(self) -> Option<Kprobe<'a>> {
+        // SAFETY: A live word, which is stored at once.
+        let entry = NonNull::new(unsafe { word::load(self.get().alone.get()) })?;
+        // SAFETY: By the invariants of the list a probe that is in it, or was when the list was found, and stays for `'a`.
+        Some(unsafe { at_entry(entry) })
     }
 }
 
@@ -139,14 +156,22 @@ impl<'a> Iterator for Probes<'a> {
     #[inline(always)]
     fn next(&mut self) -> Option<Kprobe<'a>> {
         let entry = NonNull::new(self.next)?;
-        // SAFETY: By the type invariant a probe is around the entry, so that its start is in the same structure.
-        let start = unsafe { entry.byte_sub(offset_of!(bindings::kprobe, list)) };
-        // SAFETY: By the type invariant that probe stays for `'a`, and by the invariants of the list it was a `Kprobe` when it was
-        // put in.
-        let probe = unsafe { Kprobe::from_raw(start.cast()) };
+        // SAFETY: By the type invariant that of a probe, which stays for `'a`.
+        let probe = unsafe { at_entry(entry) };
         // INVARIANT: The next of the chain.
         // SAFETY: By the type invariant the entry is there; a word that is stored at once.
         self.next = unsafe { word::load(&raw const (*entry.as_ptr()).next) };
         Some(probe)
     }
+}
+
+/// # Safety
+///
+/// It is the entry of a probe that is, or was, in a [`ProbeList`], and stays for `'a`.
+#[inline(always)]
+unsafe fn at_entry<'a>(entry: NonNull<bindings::list_head>) -> Kprobe<'a> {
+    // SAFETY: The caller guarantees that a probe is around the entry, so that its start is in the same structure.
+    let start = unsafe { entry.byte_sub(offset_of!(bindings::kprobe, list)) };
+    // SAFETY: The caller guarantees that it stays, and by the invariants of the list it was a `Kprobe` when it was put in.
+    unsafe { Kprobe::from_raw(start.cast()) }
 }
