@@ -3,17 +3,10 @@
  * What a hit costs: a loop that calls a function with a probe, less the same loop without.
  */
 #include <linux/array_size.h>
-#include <linux/irqflags.h>
-#include <linux/ktime.h>
 #include <linux/math.h>
-#include <linux/minmax.h>
-#include <linux/sched.h>
 
 #include "bench.h"
-
-#define LOOPS	2000
-
-typedef long (*function_t)(long);
+#include "measure.h"
 
 long bench_mov(long x), bench_add(long x), bench_lea_rip(long x), bench_load(long x), bench_nop(long x);
 long bench_test(long x), bench_imul(long x), bench_jmp(long x);
@@ -25,52 +18,26 @@ static noinline __noclone long bench_entry(long x)
 	return x;
 }
 
-static u64 measure(function_t function)
-{
-	unsigned long flags;
-	u64 begin, end;
-	int i;
-
-	local_irq_save(flags);
-	begin = ktime_get_ns();
-	for (i = 0; i < LOOPS; i++)
-		function(i);
-	end = ktime_get_ns();
-	local_irq_restore(flags);
-	return end - begin;
-}
-
-static u64 best(function_t function, unsigned int rounds)
-{
-	u64 least = U64_MAX;
-
-	while (rounds--) {
-		least = min(least, measure(function));
-		cond_resched();
-	}
-	return least;
-}
-
 /* A figure of @hits hits. */
 static void print(const char *name, u64 time, unsigned int hits)
 {
 	bench_print(name, DIV_ROUND_CLOSEST_ULL(time * 1000, hits));
 }
 
-/* The time of LOOPS hits. */
-static int hit(u64 *time, function_t function, unsigned int offset, bool post, unsigned int rounds)
+/* The time of MEASURE_LOOPS hits. */
+static int hit(u64 *time, measured_t function, unsigned int offset, bool post, unsigned int rounds)
 {
 	struct kprobe kp = {
 		.addr = (kprobe_opcode_t *)function, .offset = offset,
 		.pre_handler = bench_pre, .post_handler = post ? bench_post : NULL,
 	};
-	u64 plain = best(function, rounds), probed;
+	u64 plain = measure_calls(function, rounds), probed;
 	int err;
 
 	err = register_kprobe(&kp);
 	if (err)
 		return err;
-	probed = best(function, rounds);
+	probed = measure_calls(function, rounds);
 	unregister_kprobe(&kp);
 	*time = probed - min(plain, probed);
 	return 0;
@@ -82,18 +49,18 @@ static int on_return(struct kretprobe_instance *ri, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(on_return);
 
-static int kretprobe(const char *name, function_t function, unsigned int rounds)
+static int kretprobe(const char *name, measured_t function, unsigned int rounds)
 {
 	struct kretprobe rp = { .kp.addr = (kprobe_opcode_t *)function, .handler = on_return };
-	u64 plain = best(function, rounds), probed;
+	u64 plain = measure_calls(function, rounds), probed;
 	int err;
 
 	err = register_kretprobe(&rp);
 	if (err)
 		return err;
-	probed = best(function, rounds);
+	probed = measure_calls(function, rounds);
 	unregister_kretprobe(&rp);
-	print(name, probed - min(plain, probed), LOOPS);
+	print(name, probed - min(plain, probed), MEASURE_LOOPS);
 	return rp.nmissed ? -EBUSY : 0;
 }
 
@@ -102,7 +69,7 @@ static int kretprobe(const char *name, function_t function, unsigned int rounds)
 
 static const struct {
 	const char *pre, *post;
-	function_t function;
+	measured_t function;
 	unsigned int offset;
 } places[] = {
 	{ "entry_pre", "entry_pre_post", bench_entry, 0 },
@@ -130,7 +97,7 @@ int bench_inside(const char *name, unsigned int rounds)
 		n++;
 	}
 	if (!err)
-		print(name, sum, n * LOOPS);
+		print(name, sum, n * MEASURE_LOOPS);
 	return err;
 }
 
@@ -143,10 +110,10 @@ int bench_hits(unsigned int rounds)
 	for (i = 0; i < ARRAY_SIZE(places) && !err; i++) {
 		err = hit(&time, places[i].function, places[i].offset, false, rounds);
 		if (!err)
-			print(places[i].pre, time, LOOPS);
+			print(places[i].pre, time, MEASURE_LOOPS);
 		err = err ?: hit(&time, places[i].function, places[i].offset, true, rounds);
 		if (!err)
-			print(places[i].post, time, LOOPS);
+			print(places[i].post, time, MEASURE_LOOPS);
 	}
 	err = err ?: bench_inside("inside_pre_post", rounds);
 	err = err ?: kretprobe("kretprobe", bench_entry, rounds);

@@ -8,29 +8,22 @@
 #include <linux/ktime.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
 #include "bench.h"
+#include "measure.h"
 
 struct cost {
 	u64 work;
 	u64 elapsed;
 };
 
-/* A task's CPU time is brought up to date when it lets others run. */
-static u64 work(void)
-{
-	schedule();
-	return current->se.sum_exec_runtime;
-}
-
 #define TIMED(cost, call)							\
 	({									\
-		u64 work_before = work(), before = ktime_get_ns();		\
+		u64 work_before = measure_work(), before = ktime_get_ns();		\
 		int err = (call);						\
-		u64 after = ktime_get_ns(), work_after = work();		\
+		u64 after = ktime_get_ns(), work_after = measure_work();		\
 										\
 		(cost)->work = min((cost)->work, work_after - work_before);	\
 		(cost)->elapsed = min((cost)->elapsed, after - before);		\
