@@ -9,6 +9,7 @@ use core::mem::ManuallyDrop;
 use ferro_core::tramp::CallTarget;
 use ferro_core::tramp::Ending;
 use ferro_core::tramp::JumpTarget;
+use ferro_core::tramp::Third;
 use ferro_core::tramp::Trampoline;
 use ferro_core::tramp::WriteError;
 use ferro_core::tramp::MAX_TEMPLATE;
@@ -49,14 +50,20 @@ fn errno(error: WriteError) -> Error {
     match error {
         WriteError::Length => E2BIG,
         WriteError::OutOfReach => ERANGE,
+        WriteError::R11 => EOPNOTSUPP,
     }
 }
 
 impl Code {
-    /// A trampoline that calls a function with this ops. It stays until [`Self::free`].
+    /// A trampoline that calls a function with this third argument. It stays until [`Self::free`].
     ///
-    /// Errors: -ENOMEM; -ERANGE if the function is more than 2 GiB away.
-    pub(super) fn new(function: CallTarget, ops: usize, template: &KernelTemplate) -> Result<Self> {
+    /// Errors: -ENOMEM; -ERANGE if the function is more than 2 GiB away; -EOPNOTSUPP if the kernel's code uses R11, and the argument
+    /// is to be there.
+    pub(super) fn new(
+        function: CallTarget,
+        third: Third,
+        template: &KernelTemplate,
+    ) -> Result<Self> {
         let template = template.get();
         let longest = template.copy_len(Ending::Thunk(JumpTarget::new(0)));
         let mut slot = exec_pool::alloc(longest, User::Trampolines)?;
@@ -65,7 +72,7 @@ impl Code {
         let ending = ending_at(at + template.bytes().len());
         let trampoline = Trampoline {
             function,
-            ops: ops as u64,
+            third,
             ending,
         };
         let len = template.copy_len(ending);
@@ -87,7 +94,8 @@ impl Code {
     ///
     /// Errors: as for [`Self::new`].
     pub(crate) fn attach(ops: Ops<'_>, template: &KernelTemplate) -> Result<Self> {
-        let code = Self::new(ops.function(), ops.address(), template)?;
+        let third = Third::Ops(ops.address() as u64);
+        let code = Self::new(ops.function(), third, template)?;
         // SAFETY: The slot has a copy of the kernel's trampoline for this ops: by the invariant of `KernelTemplate` it is made of
         // that. It stays until `detach()`.
         unsafe { ops.set_trampoline(code.address(), code.len) };

@@ -18,6 +18,7 @@ use ferro_core::tramp::Members;
 use ferro_core::tramp::Place;
 use ferro_core::tramp::Places;
 use ferro_core::tramp::Sets;
+use ferro_core::tramp::Third;
 use ferro_core::tramp::MANY;
 use ferro_core::tramp::MAX_MEMBERS;
 use ferro_core::tramp::MAX_SETS;
@@ -236,7 +237,8 @@ impl SetCode {
         // SAFETY: `builtin.c` has just made it.
         let function = unsafe { (*ops.as_ptr()).func }.map_or(0, |function| function as usize);
         let function = CallTarget::new(function as u64);
-        let code = Code::new(function, ops.as_ptr().addr(), templates.get(saves_regs));
+        let third = Third::Ops(ops.as_ptr().addr() as u64);
+        let code = Code::new(function, third, templates.get(saves_regs));
         let code = code.inspect_err(|_| {
             // SAFETY: Nobody else knows it.
             unsafe { bindings::ferro_tramp_set_free(ops.as_ptr()) }

@@ -6,12 +6,14 @@
 //! - [`Template`] is such a function, from its first instruction to its last before the return, with the fields that a
 //!   copy changes. They are found by decoding; where the code is not what the labels say, it is refused.
 //! - [`Template::write`] writes a copy for an address.
+//! - [`stub`] is what a function calls to come to a copy with data of its own.
 //! - [`CallTarget`] and [`JumpTarget`] are where instructions go; an odd address is like any other.
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
 
 mod sets;
 mod shorten;
+mod stub;
 mod target;
 mod template;
 #[cfg(test)]
@@ -28,6 +30,8 @@ pub use sets::Sets;
 pub use sets::MANY;
 pub use sets::MAX_MEMBERS;
 pub use sets::MAX_SETS;
+pub use stub::stub;
+pub use stub::STUB_LEN;
 pub use target::CallTarget;
 pub use target::JumpTarget;
 pub use target::BRANCH_LEN;
@@ -36,5 +40,6 @@ pub use template::Refusal;
 pub use template::Template;
 pub use template::MAX_TEMPLATE;
 pub use write::Ending;
+pub use write::Third;
 pub use write::Trampoline;
 pub use write::WriteError;

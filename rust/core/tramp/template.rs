@@ -4,6 +4,7 @@
 
 use super::target::BRANCH_LEN;
 use crate::insn::Boundaries;
+use crate::insn::Encoding;
 use crate::insn::Flow;
 use crate::insn::Insn;
 use crate::insn::Target;
@@ -72,6 +73,7 @@ pub struct Template {
     direct: Option<u16>,
     moved: [Moved; MAX_MOVED],
     moves: u8,
+    keeps_r11: bool,
 }
 
 /// What an instruction of the template is there for.
@@ -117,6 +119,7 @@ impl Template {
             direct,
             moved: [Moved::default(); MAX_MOVED],
             moves: 0,
+            keeps_r11: true,
         };
         for (to, from) in template.bytes.iter_mut().zip(text) {
             *to = *from;
@@ -138,6 +141,7 @@ impl Template {
                 *label = label.filter(|label| *label != at);
             }
             template.take(&insn, role, at, labels.start)?;
+            template.keeps_r11 &= at >= load_ops || keeps_r11(&insn);
             // At most 15 more than one below `len`.
             at = at.saturating_add(u16::try_from(insn.len()).unwrap_or(u16::MAX));
         }
@@ -225,6 +229,11 @@ impl Template {
         usize::from(self.load_ops)
     }
 
+    /// Whether R11 has the same value at [`Self::load_ops`] as at the beginning.
+    pub(super) fn keeps_r11(&self) -> bool {
+        self.keeps_r11
+    }
+
     /// Where in the code the function is called.
     pub fn call(&self) -> usize {
         usize::from(self.call)
@@ -261,5 +270,28 @@ impl Template {
         self.moved
             .get(..usize::from(self.moves))
             .unwrap_or_default()
+    }
+}
+
+/// Whether an instruction surely leaves R11 as it is: it does not name it as an operand, or stores it.
+fn keeps_r11(insn: &Insn) -> bool {
+    const B: u8 = 1;
+    const R: u8 = 4;
+    // R11 takes a bit of REX.
+    const LOW: u8 = 3;
+    if insn.encoding() != Encoding::Legacy || insn.map() != 0 {
+        return false;
+    }
+    let before = usize::from(insn.opcode_field().at).checked_sub(1);
+    let rex = before.and_then(|at| insn.bytes().get(at)).copied();
+    let rex = rex.filter(|rex| rex & 0xf0 == 0x40).unwrap_or(0);
+    match insn.modrm() {
+        None => rex & B == 0 || insn.opcode() & 7 != LOW,
+        Some(modrm) => {
+            let in_memory = modrm.mode() != 3;
+            let reg = rex & R != 0 && modrm.reg() == LOW;
+            let rm = rex & B != 0 && modrm.rm() == LOW && !in_memory;
+            !rm && (!reg || (insn.opcode() == 0x89 && in_memory))
+        }
     }
 }

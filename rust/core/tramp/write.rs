@@ -26,6 +26,17 @@ pub enum WriteError {
     Length,
     /// Something that it uses is more than 2 GiB away.
     OutOfReach,
+    /// R11 does not stay as it was up to where it is wanted.
+    R11,
+}
+
+/// The third argument of the function that a trampoline calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Third {
+    /// The address of the `ftrace_ops`.
+    Ops(u64),
+    /// What is in R11 where the trampoline begins: whoever jumps there puts data there ([`stub`](super::stub)).
+    R11,
 }
 
 /// What makes a copy a trampoline.
@@ -33,8 +44,8 @@ pub enum WriteError {
 pub struct Trampoline {
     /// The function that it calls.
     pub function: CallTarget,
-    /// The address of the `ftrace_ops`, which the function gets.
-    pub ops: u64,
+    /// The third argument of the function.
+    pub third: Third,
     /// How it returns.
     pub ending: Ending,
 }
@@ -42,6 +53,8 @@ pub struct Trampoline {
 /// `mov disp32(%rip), %rdx`: the displacement, and the end.
 const LOAD_DISPLACEMENT: usize = 3;
 const LOAD_LEN: usize = 7;
+/// `mov %r11, %rdx`, and a NOP: as long as the load.
+const FROM_R11: [u8; LOAD_LEN] = [0x4c, 0x89, 0xda, 0x0f, 0x1f, 0x40, 0x00];
 /// The word with the address of the ops, at the end.
 const OPS_LEN: usize = 8;
 
@@ -79,15 +92,24 @@ impl Template {
         }
 
         let address = |offset: usize| at.wrapping_add(offset as u64);
-        let ops = end.saturating_add(trampoline.ending.len());
+        let word = end.saturating_add(trampoline.ending.len());
         let load = self.load_ops();
-        let way = distance(address(load.saturating_add(LOAD_LEN)), address(ops));
-        put(
-            to,
-            load.saturating_add(LOAD_DISPLACEMENT),
-            &way.ok_or(WriteError::OutOfReach)?,
-        )?;
-        put(to, ops, &trampoline.ops.to_le_bytes())?;
+        match trampoline.third {
+            Third::Ops(ops) => {
+                let way = distance(address(load.saturating_add(LOAD_LEN)), address(word));
+                put(
+                    to,
+                    load.saturating_add(LOAD_DISPLACEMENT),
+                    &way.ok_or(WriteError::OutOfReach)?,
+                )?;
+                put(to, word, &ops.to_le_bytes())?;
+            }
+            Third::R11 if !self.keeps_r11() => return Err(WriteError::R11),
+            Third::R11 => {
+                put(to, load, &FROM_R11)?;
+                put(to, word, &[0; OPS_LEN])?;
+            }
+        }
 
         let call = trampoline.function.call(address(self.call()));
         put(to, self.call(), &call.ok_or(WriteError::OutOfReach)?)?;

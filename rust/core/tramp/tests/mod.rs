@@ -6,6 +6,7 @@ mod recorded;
 mod refused;
 mod sets;
 mod shorten;
+mod stub;
 
 use super::*;
 use crate::insn::Boundaries;
@@ -36,7 +37,7 @@ fn written(template: &Template, at: u64, ending: Ending) -> Result<Vec<u8>, Writ
     let mut to = vec![0xaa; template.copy_len(ending)];
     let trampoline = Trampoline {
         function: FUNCTION,
-        ops: OWN_OPS,
+        third: Third::Ops(OWN_OPS),
         ending,
     };
     template.write(&mut to, at, &trampoline).map(|()| to)
@@ -154,7 +155,7 @@ fn memory_of_another_length() {
     let template = plain.template();
     let trampoline = Trampoline {
         function: FUNCTION,
-        ops: OWN_OPS,
+        third: Third::Ops(OWN_OPS),
         ending: Ending::Return,
     };
     let len = template.copy_len(Ending::Return);

@@ -11,19 +11,19 @@ const STACK: u64 = 0xffff_c900_0000_f000;
 
 /// What executes copies: the few forms of instructions that they have.
 #[derive(Clone, Debug)]
-struct Machine {
-    registers: [u64; 16],
+pub(super) struct Machine {
+    pub(super) registers: [u64; 16],
     flags: u64,
-    memory: HashMap<u64, u64>,
+    pub(super) memory: HashMap<u64, u64>,
     executed: usize,
 }
 
 /// What the callback has seen, and what is left after the copy.
 #[derive(Debug, PartialEq)]
-struct Seen {
-    arguments: [u64; 4],
+pub(super) struct Seen {
+    pub(super) arguments: [u64; 4],
     /// `struct pt_regs`, word by word.
-    regs: Vec<Option<u64>>,
+    pub(super) regs: Vec<Option<u64>>,
     registers: [u64; 16],
     flags: u64,
     stack: Vec<Option<u64>>,
@@ -38,7 +38,7 @@ impl Machine {
     }
 
     /// Executes `code` as if it were at `at`. The callback changes what a client may change.
-    fn run(&mut self, code: &[u8], at: u64, call: u64, changes: &[(u64, u64)]) -> Seen {
+    pub(super) fn run(&mut self, code: &[u8], at: u64, call: u64, changes: &[(u64, u64)]) -> Seen {
         let mut seen = ([0; 4], vec![]);
         let mut here = 0;
         while here < code.len() {
@@ -106,7 +106,7 @@ impl Machine {
                 self.registers[RSP] -= 8;
                 self.memory.insert(self.registers[RSP], value);
             }
-            [0x66, 0x90] | [0x90] => (),
+            [0x66, 0x90] | [0x90] | [0x0f, 0x1f, 0x40, 0x00] => (),
             [0xeb, way] => return Some(usize::from(*way)),
             [0x85, ..] => self.flags = 0x7e57,
             [op, modrm, rest @ ..] => {
@@ -157,7 +157,7 @@ impl Machine {
     }
 }
 
-fn machine(seed: u64) -> Machine {
+pub(super) fn machine(seed: u64) -> Machine {
     let mut registers = [0; 16];
     for (i, register) in registers.iter_mut().enumerate() {
         *register = seed
