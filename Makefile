@@ -13,7 +13,7 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 # whole length and Miri over all of the core. A storm on debug takes ten times as long: a short one there.
 LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp clients reload soundness failing
-LONG_SIZE = kunit kprobes
+LONG_SIZE = kunit kprobes ftrace-tramp
 
 .PHONY: help setup update kernel kdir kmake vm demo check check-long bench fuzz mutants fmt lint doc clean distclean
 

@@ -5,12 +5,14 @@
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
 
+use ferro_gkhi::points::TrampolineData;
 use ferro_gkhi::points::TrampolineFree;
 use ferro_gkhi::points::TrampolineUpdate;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
 use crate::engine;
+use crate::raw::data::DataLock;
 use crate::raw::hooks;
 use crate::raw::hooks::SetExits;
 use crate::raw::renew::renew;
@@ -21,6 +23,7 @@ pub(crate) struct Attached {
     update: Option<Registered<TrampolineUpdate>>,
     free: Option<Registered<TrampolineFree>>,
     sets: Option<SetExits>,
+    data: Option<Registered<TrampolineData>>,
 }
 
 impl Attached {
@@ -31,9 +34,19 @@ impl Attached {
         let (update, free) = hooks::register(c"rust_ftrace_tramp", engine::update, engine::free)?;
         let (set, step) =
             hooks::register_sets(c"rust_ftrace_tramp", engine::change_set, engine::step)?;
+        let data = hooks::register_data(c"rust_ftrace_tramp", engine::change_data)?;
         engine::start()?;
+        let lock = DataLock::new();
+        // Before functions have sets: what the site of one with a stub calls does not change.
+        lock.make_all();
         // All at once: what is made has to be freed by the same engine.
-        ferro_gkhi::arm(&[&update, &free, &set, &step]).inspect_err(|_| engine::stop())?;
+        if let Err(error) = ferro_gkhi::arm(&[&update, &free, &set, &step, &data]) {
+            lock.free_all();
+            drop(lock);
+            engine::stop();
+            return Err(error.into());
+        }
+        drop(lock);
         if let Err(error) = renew() {
             pr_warn!(
                 "the kernel's trampolines stay: error {}\n",
@@ -44,6 +57,7 @@ impl Attached {
             update: Some(update),
             free: Some(free),
             sets: Some((set, step)),
+            data: Some(data),
         })
     }
 }
@@ -53,12 +67,20 @@ impl Drop for Attached {
         // From here on the kernel makes them, functions get no set, and this still frees its own.
         engine::leave();
         drop(self.update.take());
-        if let Err(error) = renew() {
+        let renewed = renew();
+        if let Err(error) = renewed {
             pr_warn!(
                 "the engine's trampolines stay: error {}\n",
                 error.to_errno()
             );
         }
+        let lock = DataLock::new();
+        drop(self.data.take());
+        if renewed.is_ok() {
+            // Nobody calls a stub any more.
+            lock.free_all();
+        }
+        drop(lock);
         drop(self.free.take());
         drop(self.sets.take());
         engine::stop();

@@ -12,6 +12,10 @@ use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
 use crate::raw::code::Code;
+use crate::raw::data::DataChange;
+use crate::raw::data::DataEntry;
+use crate::raw::data::DataEvent;
+use crate::raw::data::DataOps;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::ops::Ops;
 use crate::raw::sets;
@@ -19,9 +23,10 @@ use crate::raw::sets::LiveSets;
 use crate::raw::sets::SetChange;
 use crate::raw::sets::SetEntry;
 use crate::raw::sets::Step;
-use crate::raw::sets::Templates;
+use crate::raw::stand_in::Closed;
 use crate::raw::template::KernelTemplate;
 use crate::raw::template::NoTemplate;
+use crate::raw::template::Templates;
 
 /// The trampoline of an ops.
 struct Live {
@@ -35,7 +40,10 @@ struct Engine {
     /// By the address of the ops.
     live: RBTree<usize, Live>,
     sets: LiveSets,
-    /// Functions get no set any more.
+    data: DataOps,
+    /// Trampolines to which no stub goes any more.
+    closed: Closed,
+    /// Functions get no set any more, and no stub.
     leaving: bool,
 }
 
@@ -91,13 +99,15 @@ pub(crate) fn start() -> Result {
         },
         live: RBTree::new(),
         sets: LiveSets::new(),
+        data: DataOps::new(),
+        closed: Closed::default(),
         leaving: false,
     };
     *ENGINE.lock() = Some(engine);
     Ok(())
 }
 
-/// The engine is about to go: from here on functions get no set.
+/// The engine is about to go: from here on functions get no set, and no stub.
 pub(crate) fn leave() {
     if let Some(engine) = ENGINE.lock().as_mut() {
         engine.leaving = true;
@@ -128,15 +138,43 @@ pub(crate) fn step(step: Step<'_>) {
         return;
     };
     if !step.has_changed() {
-        engine.sets.prepare(&step, &engine.templates);
+        engine.sets.prepare(&step, &engine.templates, &engine.data);
     } else if engine.sets.settle(&step) {
         sets::call_later();
     }
 }
 
-/// Frees the trampolines of sets that no function has any more. Waits for those who are in them.
+/// Functions get data of their own, or lose it.
+pub(crate) fn change_data(mut change: DataChange<'_>) {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return;
+    };
+    match change.event() {
+        DataEvent::Attach if engine.leaving => (),
+        DataEvent::Attach => {
+            if let Err(error) = engine.data.attach(&mut change, &engine.templates) {
+                pr_warn!(
+                    "functions without a stub of their own: error {}\n",
+                    error.to_errno()
+                );
+            }
+        }
+        DataEvent::Detached => engine.data.detach(&mut change),
+        DataEvent::Released => {
+            if engine.data.release(&mut change, &mut engine.closed) {
+                sets::call_later();
+            }
+        }
+    }
+}
+
+/// Frees the trampolines that no function comes to any more. Waits for those who are in them.
 pub(crate) fn left() {
-    let leaving = ENGINE.lock().as_mut().and_then(|e| e.sets.begin_leaving());
+    let leaving = ENGINE.lock().as_mut().and_then(|engine| {
+        let closed = core::mem::take(&mut engine.closed);
+        engine.sets.begin_leaving(closed)
+    });
     let Some(leaving) = leaving else {
         return;
     };
@@ -203,6 +241,14 @@ pub(crate) fn each(mut f: impl FnMut(&Entry) -> core::fmt::Result) -> core::fmt:
 pub(crate) fn each_set(f: impl FnMut(&SetEntry) -> core::fmt::Result) -> core::fmt::Result {
     match ENGINE.lock().as_ref() {
         Some(engine) => engine.sets.each(f),
+        None => Ok(()),
+    }
+}
+
+/// Calls `f` for each `struct ftrace_data_ops` whose functions have stubs.
+pub(crate) fn each_data(f: impl FnMut(&DataEntry) -> core::fmt::Result) -> core::fmt::Result {
+    match ENGINE.lock().as_ref() {
+        Some(engine) => engine.data.each(f),
         None => Ok(()),
     }
 }

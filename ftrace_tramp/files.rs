@@ -107,6 +107,14 @@ impl Node {
                 entry.slot
             ))
         })?;
+        engine::each_data(|entry| {
+            let (address, used, slot, saves_regs) = entry.made;
+            lines.write_fmt(fmt!(
+                "{:016x} {} {used} of {slot} bytes, with data of functions\n",
+                if shown { address } else { 0 },
+                kind(saves_regs)
+            ))
+        })?;
         engine::each_set(|set| {
             let functions = set.functions;
             match set.made {

@@ -4,7 +4,7 @@
 //!
 //! - `engine.rs` has the trampolines that there are, `attach.rs` attaches it to the kernel's hook points, `files.rs` is debugfs
 //!   `ftrace_tramp/`,
-//! - `raw/` is what needs `unsafe`.
+//! - `raw/` is what needs `unsafe`; `exports.rs` is how the kernel starts it when it is built in.
 //!
 //! How a trampoline is made of the kernel's code is in `ferro_core::tramp`; what no module can have of the kernel is in
 //! `builtin/`, in the image. See `Documentation/ftrace_tramp.rst`.
@@ -13,6 +13,7 @@ use kernel::prelude::*;
 
 mod attach;
 mod engine;
+mod exports;
 mod files;
 mod raw;
 
@@ -27,14 +28,17 @@ module! {
 }
 
 struct TrampolineEngine {
-    // In the order in which they have to go.
+    // In the order in which they have to go. Built in, it has been attached long before.
     _files: Option<files::Files>,
-    _attached: Attached,
+    _attached: Option<Attached>,
 }
 
 impl kernel::Module for TrampolineEngine {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let attached = Attached::new()?;
+        let attached = match cfg!(MODULE) {
+            true => Some(Attached::new()?),
+            false => None,
+        };
         Ok(Self {
             // They may be switched off.
             _files: files::Files::new()

@@ -55,6 +55,11 @@ unsafe impl TrapHandler for Hits {
     fn called(site: usize, regs: &mut Regs) {
         hit::called(site, regs);
     }
+
+    #[inline(always)]
+    fn called_with_post(site: usize, regs: &mut Regs) {
+        hit::called_with_post(site, regs);
+    }
 }
 
 /// For `engine.c`, in a work item.

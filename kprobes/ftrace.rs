@@ -11,6 +11,7 @@ use kernel::prelude::*;
 use crate::hit::Hits;
 use crate::raw::ftrace_sites;
 use crate::raw::ftrace_sites::Caller;
+use crate::raw::ftrace_sites::PostCaller;
 
 /// How long the call, or the NOP in its place, is.
 pub(crate) const SITE_LEN: usize = 5;
@@ -25,40 +26,43 @@ pub(crate) enum FtraceMode {
 }
 
 static OBSERVING: FtraceOps<Caller<Hits>> = ftrace_sites::observing();
-static IP_MODIFYING: FtraceOps<Caller<Hits>> = ftrace_sites::ip_modifying();
+static IP_MODIFYING: FtraceOps<PostCaller<Hits>> = ftrace_sites::ip_modifying();
 
 impl FtraceMode {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Observe, Self::IpModify];
 
-    fn ops(self) -> &'static FtraceOps<Caller<Hits>> {
-        match self {
-            Self::Observe => &OBSERVING,
-            Self::IpModify => &IP_MODIFYING,
-        }
-    }
-
     /// Has us called from these sites. Errors: those of ftrace; nothing has changed then.
     pub(crate) fn add(self, sites: &[usize]) -> Result {
         if !sites.is_empty() {
             // From one that the other mode still has to take out we would be called twice.
-            Self::ALL.iter().try_for_each(|mode| mode.ops().sweep())?;
+            OBSERVING.sweep().and(IP_MODIFYING.sweep())?;
         }
-        self.ops().add(sites)
+        match self {
+            Self::Observe => OBSERVING.add(sites),
+            Self::IpModify => IP_MODIFYING.add(sites),
+        }
     }
 
     /// Has us no longer called from these sites. Errors: those of ftrace; then we still are.
     pub(crate) fn remove(self, sites: &[usize]) -> Result {
-        self.ops().remove(sites)
+        match self {
+            Self::Observe => OBSERVING.remove(sites),
+            Self::IpModify => IP_MODIFYING.remove(sites),
+        }
     }
 
     /// There is no point at this site any more. We may be called from there for some time, without finding one.
     pub(crate) fn abandon(self, site: usize) {
-        self.ops().abandon(&[site]);
+        match self {
+            Self::Observe => OBSERVING.abandon(&[site]),
+            Self::IpModify => IP_MODIFYING.abandon(&[site]),
+        }
     }
 }
 
 /// Has us no longer called at all, and waits until we are not.
 pub(crate) fn close() {
-    FtraceMode::ALL.iter().for_each(|mode| mode.ops().close());
+    OBSERVING.close();
+    IP_MODIFYING.close();
 }

@@ -69,6 +69,12 @@ pub(crate) fn called(address: usize, regs: &mut Regs) {
     POINTS.with(address, |point| point.called(address, regs));
 }
 
+/// The same, where a probe has a handler for after the instruction.
+#[inline(always)]
+pub(crate) fn called_with_post(address: usize, regs: &mut Regs) {
+    POINTS.with(address, |point| point.called_with_post(address, regs));
+}
+
 /// The copy of an instruction has run, and has called. `at` is where it would go on.
 #[inline(always)]
 pub(crate) fn posted(at: usize, regs: &mut Regs) {
@@ -151,6 +157,29 @@ impl<'a> Found<'a, Point> {
                 Some(probe) if probe.is_enabled() => {
                     running.enter(probe);
                     if !probe.pre(regs) {
+                        regs.set_ip(ip);
+                    }
+                }
+                _ => self.call_all(running, ip, regs),
+            }
+            End::Over
+        });
+    }
+
+    /// The same, where a probe has a handler for after the instruction.
+    #[inline(always)]
+    fn called_with_post(self, address: usize, regs: &mut Regs) {
+        if running::is_running() {
+            return self.miss();
+        }
+        let ip = regs.ip();
+        regs.set_ip(address.wrapping_add(1));
+        running::run(|running| {
+            match self.probes().only() {
+                Some(probe) if probe.is_enabled() => {
+                    running.enter(probe);
+                    if !probe.pre(regs) {
+                        probe.post_at(regs, |regs| regs.set_ip(self.next));
                         regs.set_ip(ip);
                     }
                 }

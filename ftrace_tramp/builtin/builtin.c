@@ -5,6 +5,7 @@
 #include <linux/export.h>
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
+#include <linux/init.h>
 #include <linux/kprobes.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
@@ -173,3 +174,11 @@ void ferro_tramp_call_stop(void)
 	cancel_delayed_work_sync(&leave_work);
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_call_stop);
+
+#if IS_BUILTIN(CONFIG_FTRACE_TRAMP_RUST)
+/*
+ * As early as there are hook points (points.c), before the tests of CONFIG_FTRACE_STARTUP_TEST. Functions may be traced already
+ * ("ftrace=" on the command line).
+ */
+early_initcall(ferro_tramp_start);
+#endif

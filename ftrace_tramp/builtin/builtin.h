@@ -8,6 +8,7 @@
 
 #ifdef CONFIG_FTRACE_TRAMP_BUILTIN
 
+#include <linux/gkhi_points.h>
 #include <linux/types.h>
 
 struct ftrace_ops;
@@ -19,6 +20,9 @@ extern char ftrace_regs_caller_op_ptr[], ftrace_regs_caller_jmp[], ftrace_regs_c
 
 /* For the trampolines that there are. */
 extern struct mutex ferro_tramp_mutex;
+
+/* Attaches the engine that is built in. 0 or a negative errno. */
+int ferro_tramp_start(void);
 
 /* Labels of ftrace_caller or ftrace_regs_caller; rust/core/tramp/template.rs says what they are. @direct is 0 if there is none. */
 struct ferro_tramp_labels {
@@ -52,6 +56,14 @@ unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but, 
 				unsigned int most);
 /* Whether the list function calls an ops before another one. Context: ftrace_lock held. */
 bool ferro_tramp_is_before(const struct ftrace_ops *ops, const struct ftrace_ops *other);
+
+/* Which functions have which data: its owner, and ferro_tramp_each_data(). Outside of ftrace_lock. */
+extern struct mutex ferro_tramp_data_mutex;
+/*
+ * For each struct ftrace_data_ops that is registered, with ftrace_lock held: as if all its functions had just been attached, or
+ * the ops released. Context: sleeps; ferro_tramp_data_mutex held.
+ */
+void ferro_tramp_each_data(enum ftrace_data_event event, void (*visit)(struct ftrace_data_change *change));
 
 /* Waits until nobody is in a trampoline that no function has called since. */
 void ferro_tramp_wait(void);

@@ -4,6 +4,7 @@
 //!
 //! Contexts: process, sleeps; the exits with `ftrace_lock` held, [`TrampolineFree`] also without.
 
+use ferro_gkhi::points::TrampolineData;
 use ferro_gkhi::points::TrampolineFree;
 use ferro_gkhi::points::TrampolineSet;
 use ferro_gkhi::points::TrampolineSets;
@@ -14,6 +15,7 @@ use ferro_gkhi::NoReturn;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
+use super::data::DataChange;
 use super::ops::Ops;
 use super::sets::SetChange;
 use super::sets::Step;
@@ -82,4 +84,23 @@ pub(crate) fn register_sets(
             })
     }?;
     Ok((set, sets))
+}
+
+/// The exit, not armed yet: functions get data of their own, or lose it. Errors: as for `Builder::register_engine()`.
+pub(crate) fn register_data(
+    name: &CStr,
+    change: fn(DataChange<'_>),
+) -> Result<Registered<TrampolineData>, ferro_gkhi::Error> {
+    // SAFETY: What the exit leaves in the entries are stubs of `DataOps`, each for its entry's data. The hook passes a change that
+    // is there until the exit returns, with `ftrace_lock` held.
+    unsafe {
+        Registered::<TrampolineData>::builder(name)
+            .disarmed()
+            .register_engine(EnginePromise::new(), move |_call, (data,)| {
+                if let Some(data) = DataChange::new(data) {
+                    change(data);
+                }
+                Answer::Continue
+            })
+    }
 }

@@ -7,10 +7,8 @@
 //! other sets are found no longer before it is done with an ops ([`LiveSets::settle`]).
 
 use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use ferro_core::tramp::CallTarget;
 use ferro_core::tramp::Change;
 use ferro_core::tramp::Event;
 use ferro_core::tramp::Ftrace;
@@ -18,18 +16,23 @@ use ferro_core::tramp::Members;
 use ferro_core::tramp::Place;
 use ferro_core::tramp::Places;
 use ferro_core::tramp::Sets;
-use ferro_core::tramp::Third;
 use ferro_core::tramp::MANY;
 use ferro_core::tramp::MAX_MEMBERS;
 use ferro_core::tramp::MAX_SETS;
 use kernel::bindings;
 use kernel::prelude::*;
 
-use super::code::Code;
+use super::data::DataOps;
 use super::ops::Ops;
-use super::template::KernelTemplate;
+use super::stand_in::Closed;
+use super::stand_in::Left;
+use super::stand_in::StandIn;
+use super::template::Templates;
 
 const _: () = assert!(MAX_SETS == bindings::FTRACE_SETS as usize);
+
+/// The bit that all addresses of the kernel have, `FTRACE_SET_KERNEL`.
+const KERNEL: usize = 1 << 63;
 
 /// A function that has other ops, which ftrace waits for the set of.
 ///
@@ -136,24 +139,12 @@ pub(crate) enum Listed {
     NoMemory,
 }
 
-/// The trampoline of a set. It stays, also if this is dropped, until a [`Left`] has it.
-struct SetCode {
-    code: ManuallyDrop<Code>,
-    /// What `builtin.c` has made for it.
-    ops: NonNull<bindings::ftrace_ops>,
-    saves_regs: bool,
-    /// The next of a [`Left`].
-    next: Option<KBox<SetCode>>,
-}
-
-// SAFETY: What `ops` points to is used with `ftrace_lock` held, or by who alone has this.
-unsafe impl Send for SetCode {}
-
 /// What a set has.
 enum SetTramp {
-    /// Of one ops: its own trampoline, whoever made it; 0 if it has none.
+    /// Of one ops: its own trampoline, whoever made it; 0 if it has none. Or, without [`KERNEL`], the address of the ops, if it is
+    /// that of a `struct ftrace_data_ops`.
     Own(usize),
-    Made(KBox<SetCode>),
+    Made(KBox<StandIn>),
     Listed(Listed),
 }
 
@@ -199,66 +190,11 @@ pub(crate) struct SetEntry {
     pub(crate) made: Result<(usize, usize, usize, bool), Listed>,
 }
 
-/// The templates of trampolines, without and with all registers.
-pub(crate) struct Templates {
-    pub(crate) plain: KernelTemplate,
-    pub(crate) regs: KernelTemplate,
-}
-
-impl Templates {
-    pub(crate) fn get(&self, saves_regs: bool) -> &KernelTemplate {
-        match saves_regs {
-            true => &self.regs,
-            false => &self.plain,
-        }
-    }
-}
-
 fn set_address(set: u16, address: usize) {
     let all = (&raw mut bindings::ftrace_set_addresses).cast::<usize>();
     if usize::from(set) < MAX_SETS {
         // SAFETY: It has so many words. They are used with `ftrace_lock` held; the callers hold it, or nobody has the number.
         unsafe { all.add(usize::from(set)).write_volatile(address) };
-    }
-}
-
-impl SetCode {
-    /// Errors: -ENOMEM; -ERANGE if the image is more than 2 GiB away.
-    fn new(
-        members: &mut [*mut bindings::ftrace_ops],
-        saves_regs: bool,
-        templates: &Templates,
-    ) -> Result<KBox<Self>> {
-        let room = KBox::new_uninit(GFP_KERNEL)?;
-        let count = u32::try_from(members.len())?;
-        // SAFETY: The caller holds `ftrace_lock`, and has so many members, which are registered.
-        let ops = unsafe { bindings::ferro_tramp_set_new(members.as_mut_ptr(), count, saves_regs) };
-        let ops = NonNull::new(ops).ok_or(ENOMEM)?;
-        // SAFETY: `builtin.c` has just made it.
-        let function = unsafe { (*ops.as_ptr()).func }.map_or(0, |function| function as usize);
-        let function = CallTarget::new(function as u64);
-        let third = Third::Ops(ops.as_ptr().addr() as u64);
-        let code = Code::new(function, third, templates.get(saves_regs));
-        let code = code.inspect_err(|_| {
-            // SAFETY: Nobody else knows it.
-            unsafe { bindings::ferro_tramp_set_free(ops.as_ptr()) }
-        })?;
-        // SAFETY: It is ours, and nobody else knows it yet.
-        unsafe {
-            (*ops.as_ptr()).trampoline = code.address();
-            (*ops.as_ptr()).trampoline_size = code.used();
-        }
-        // SAFETY: The caller holds `ftrace_lock`. It stays until a `Left` frees it, which takes it back first.
-        unsafe { bindings::ftrace_set_trampoline_made(ops.as_ptr()) };
-        Ok(KBox::write(
-            room,
-            Self {
-                code: ManuallyDrop::new(code),
-                ops,
-                saves_regs,
-                next: None,
-            },
-        ))
     }
 }
 
@@ -281,12 +217,15 @@ impl LiveSets {
     }
 
     /// Makes trampolines for the sets that functions have now.
-    pub(crate) fn prepare(&mut self, _step: &Step<'_>, templates: &Templates) {
+    pub(crate) fn prepare(&mut self, _step: &Step<'_>, templates: &Templates, data: &DataOps) {
         self.sets.prepare(|set, members| {
-            let tramp = Self::make(members, templates);
+            let tramp = match members.as_slice() {
+                [ops] if data.has(*ops) => SetTramp::Own(ops & !KERNEL),
+                _ => Self::make(members, templates),
+            };
             let address = match &tramp {
                 SetTramp::Own(address) => *address,
-                SetTramp::Made(made) => made.code.address(),
+                SetTramp::Made(made) => made.code().address(),
                 SetTramp::Listed(_) => 0,
             };
             set_address(set, address);
@@ -309,7 +248,7 @@ impl LiveSets {
         match raw.get_mut(..members.len()) {
             Some([_]) => SetTramp::Own(own),
             Some(_) if direct => SetTramp::Listed(Listed::Direct),
-            Some(members @ [_, ..]) => SetCode::new(members, saves_regs, templates)
+            Some(members @ [_, ..]) => StandIn::of_set(members, saves_regs, templates)
                 .map_or(SetTramp::Listed(Listed::NoMemory), SetTramp::Made),
             _ => SetTramp::Listed(Listed::Many),
         }
@@ -325,7 +264,7 @@ impl LiveSets {
         self.sets.of_member(ops.address(), |tramp, at| {
             if let (SetTramp::Made(made), Ok(at)) = (tramp, u32::try_from(at)) {
                 // SAFETY: It is a member of this set, at that place, and there.
-                unsafe { bindings::ferro_tramp_set_aim(made.ops.as_ptr(), at) };
+                unsafe { bindings::ferro_tramp_set_aim(made.ops(), at) };
             }
         });
     }
@@ -338,12 +277,12 @@ impl LiveSets {
         for (set, place) in self.sets.used() {
             let made = match place.code() {
                 Some(SetTramp::Made(made)) => {
-                    let code = &made.code;
+                    let code = made.code();
                     Ok((
                         code.address(),
                         code.used(),
                         code.slot_len(),
-                        made.saves_regs,
+                        made.saves_regs(),
                     ))
                 }
                 Some(SetTramp::Listed(why)) => Err(*why),
@@ -360,83 +299,50 @@ impl LiveSets {
         Ok(())
     }
 
-    /// Begins to free the trampolines that no function has any more; [`None`] if there are none, or somebody has begun.
-    /// Context: with `ftrace_lock` or without.
-    pub(crate) fn begin_leaving(&mut self) -> Option<Leaving> {
-        if self.leaving || !self.sets.begin_leaving() {
+    /// Begins to free the trampolines that no function has any more, and the closed ones; [`None`] if there are none, or somebody
+    /// has begun. Context: with `ftrace_lock` or without.
+    pub(crate) fn begin_leaving(&mut self, closed: Closed) -> Option<Leaving> {
+        let sets = !self.leaving && self.sets.begin_leaving();
+        if !sets && closed.is_empty() {
             return None;
         }
-        self.leaving = true;
-        Some(Leaving(()))
+        self.leaving |= sets;
+        Some(Leaving { sets, closed })
     }
 
     /// Takes them. Context: with `ftrace_lock` or without.
-    pub(crate) fn left(&mut self, _gone: Gone) -> Left {
-        self.leaving = false;
-        let mut left = Left(None);
-        while let Some((set, tramp)) = self.sets.release() {
-            set_address(set, 0);
-            // INVARIANT: What `begin_leaving()` has found, alone, is what a `Gone` says nobody is in.
-            left.take(tramp);
+    pub(crate) fn left(&mut self, Gone(gone): Gone) -> Left {
+        let mut all = gone.closed;
+        if gone.sets {
+            self.leaving = false;
+            while let Some((set, tramp)) = self.sets.release() {
+                set_address(set, 0);
+                if let Some(SetTramp::Made(made)) = tramp {
+                    all.close(made);
+                }
+            }
         }
-        left
+        // SAFETY: What `begin_leaving()` has found, alone, and what was closed before it, is what a `Gone` says nobody is in.
+        unsafe { all.left() }
     }
 }
 
 /// Those who are in trampolines that nobody calls are to be waited for.
-pub(crate) struct Leaving(());
+pub(crate) struct Leaving {
+    /// There are sets without functions.
+    sets: bool,
+    closed: Closed,
+}
 
 /// They have been.
-pub(crate) struct Gone(());
+pub(crate) struct Gone(Leaving);
 
 impl Leaving {
     /// Waits. Context: without locks.
     pub(crate) fn wait(self) -> Gone {
         // SAFETY: Has no requirement but that this may sleep.
         unsafe { bindings::ferro_tramp_wait() };
-        Gone(())
-    }
-}
-
-/// Trampolines that nobody calls and nobody is in. Dropping it frees them: without `ftrace_lock` and the engine's mutex.
-///
-/// # Invariants
-///
-/// As it says, of the first and those after it.
-pub(crate) struct Left(Option<KBox<SetCode>>);
-
-impl Left {
-    /// One that nobody calls and nobody is in.
-    fn take(&mut self, tramp: Option<SetTramp>) {
-        if let Some(SetTramp::Made(mut made)) = tramp {
-            made.next = self.0.take();
-            self.0 = Some(made);
-        }
-    }
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        if self.0.is_none() {
-            return;
-        }
-        let mut at = self.0.as_deref();
-        while let Some(made) = at {
-            // SAFETY: `new()` has shown it. By the type invariant this is the end of it.
-            unsafe { bindings::ftrace_set_trampoline_gone(made.ops.as_ptr()) };
-            at = made.next.as_deref();
-        }
-        // Who has found one in the list.
-        // SAFETY: Has no requirement but that this may sleep.
-        unsafe { bindings::synchronize_rcu() };
-        while let Some(mut made) = self.0.take() {
-            self.0 = made.next.take();
-            // SAFETY: Nobody uses the field after this: `made` goes. By the type invariant nobody is in the code, and nobody finds
-            // it.
-            unsafe { ManuallyDrop::take(&mut made.code).free() };
-            // SAFETY: As nobody finds the code nobody finds the ops that stands for it.
-            unsafe { bindings::ferro_tramp_set_free(made.ops.as_ptr()) };
-        }
+        Gone(self)
     }
 }
 

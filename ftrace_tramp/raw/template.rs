@@ -56,3 +56,18 @@ impl KernelTemplate {
         &self.0
     }
 }
+
+/// The templates of trampolines, without and with all registers.
+pub(crate) struct Templates {
+    pub(crate) plain: KernelTemplate,
+    pub(crate) regs: KernelTemplate,
+}
+
+impl Templates {
+    pub(crate) fn get(&self, saves_regs: bool) -> &KernelTemplate {
+        match saves_regs {
+            true => &self.regs,
+            false => &self.plain,
+        }
+    }
+}

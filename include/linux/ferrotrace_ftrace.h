@@ -14,6 +14,42 @@ int register_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
 int unregister_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
 
 /*
+ * Functions with data of their own, on either engine: each of an ops's functions has its callback called with what was attached
+ * with the function. It may be a pointer to what has a callback of its own, so that thousands of functions have different
+ * ones. Data can be attached and detached while other functions call; all at once changes code, and waits, once.
+ * ftrace_tramp/builtin/data.c describes the functions.
+ */
+struct ftrace_data {
+	/* The function, or its site */
+	unsigned long ip;
+	void *data;
+};
+
+/*
+ * The callback of ftrace_ops, with a function's data in place of the ops. Nothing keeps it from recursion but itself:
+ * ftrace_test_recursion_trylock().
+ */
+typedef void (*ftrace_data_func_t)(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs);
+
+/* Its client sets func and flags, all else is 0 before it is used, and sees to it that it is released before it goes. */
+struct ftrace_data_ops {
+	/* private: */
+	struct ftrace_ops ops;
+	struct ftrace_data_table __rcu *table;
+	struct list_head list;
+	bool registered;
+	/* public: */
+	ftrace_data_func_t func;
+	/* 0 or FTRACE_OPS_FL_SAVE_REGS */
+	unsigned long flags;
+};
+
+int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *data, unsigned int count);
+int ftrace_data_detach(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count);
+int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count);
+void ftrace_data_release(struct ftrace_data_ops *ops);
+
+/*
  * The rest is for kernel/trace/ftrace.c and an engine that makes trampolines.
  *
  * The engine gives each set of ops a number. The flags of a record have, in bits 32 to 47, the number of the ops that the
@@ -26,6 +62,8 @@ int unregister_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
 
 /* In the flags of an ops that stands for a set, and has its trampoline. */
 #define FTRACE_OPS_FL_SET BIT(31)
+/* Of the ops of a struct ftrace_data_ops */
+#define FTRACE_OPS_FL_DATA BIT(30)
 
 #if IS_ENABLED(CONFIG_FTRACE_TRAMP_RUST) && defined(CONFIG_DYNAMIC_FTRACE)
 
@@ -33,12 +71,18 @@ int unregister_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
 #define FTRACE_SET_EN_SHIFT 48
 #define FTRACE_SET_MASK 0xffffUL
 
-/* Where the trampolines of the sets are; 0 if a set has none. */
+/*
+ * Where the trampolines of the sets are; 0 if a set has none. Where a set is a struct ftrace_data_ops alone, whose functions
+ * have stubs of their own, it is its address without the highest bit.
+ */
 extern unsigned long ftrace_set_addresses[FTRACE_SETS];
+#define FTRACE_SET_KERNEL BIT(63)
 
 int ftrace_renew_trampolines(void);
 void ftrace_set_trampoline_made(struct ftrace_ops *ops);
-void ftrace_set_trampoline_gone(struct ftrace_ops *ops);
+void ftrace_set_trampolines_gone(struct ftrace_ops *ops);
+/* What a function of the ops is to call, as its table says now. Context: ftrace_lock held. */
+unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip);
 
 static inline unsigned long ftrace_rec_set(const struct dyn_ftrace *rec)
 {
@@ -50,9 +94,14 @@ static inline unsigned long ftrace_rec_set_en(const struct dyn_ftrace *rec)
 	return rec->flags >> FTRACE_SET_EN_SHIFT & FTRACE_SET_MASK;
 }
 
-static inline unsigned long ftrace_set_address(unsigned long set)
+/* What the site at @ip calls if its function has this set. */
+static inline unsigned long ftrace_set_address(unsigned long set, unsigned long ip)
 {
-	return set < FTRACE_SETS ? ftrace_set_addresses[set] : 0;
+	unsigned long address = set < FTRACE_SETS ? ftrace_set_addresses[set] : 0;
+
+	if (!address || address & FTRACE_SET_KERNEL)
+		return address;
+	return ftrace_data_address((void *)(address | FTRACE_SET_KERNEL), ip);
 }
 
 /* The site of the function calls what it is to call, or nothing. */
@@ -115,7 +164,7 @@ static inline void ftrace_sets_changed(void)
 
 static inline unsigned long ftrace_rec_set(const struct dyn_ftrace *rec) { return 0; }
 static inline unsigned long ftrace_rec_set_en(const struct dyn_ftrace *rec) { return 0; }
-static inline unsigned long ftrace_set_address(unsigned long set) { return 0; }
+static inline unsigned long ftrace_set_address(unsigned long set, unsigned long ip) { return 0; }
 static inline void ftrace_rec_enable_set(struct dyn_ftrace *rec, bool enable) { }
 static inline void ftrace_rec_change_set(struct dyn_ftrace *rec, struct ftrace_ops *ops, bool added) { }
 static inline void ftrace_rec_drop_set(struct dyn_ftrace *rec) { }

@@ -99,6 +99,37 @@ enum ftrace_sets_step {
  */
 DECLARE_GKHOOK(trampoline_sets, 1, GKH_RO);
 
+/* What happens to the functions of a struct ftrace_data_ops. */
+enum ftrace_data_event {
+	/* there are new ones: those whose stub is 0 */
+	FTRACE_DATA_ATTACH,
+	/* nobody calls the stubs of these any more; who has called may be in one */
+	FTRACE_DATA_DETACHED,
+	/* as before, for all that there were; and the ops is not used any more */
+	FTRACE_DATA_RELEASED,
+};
+
+struct ftrace_data_entry {
+	unsigned long ip;
+	void *data;
+	/* what the site calls if the ops is the only one of the function */
+	unsigned long stub;
+};
+
+struct ftrace_data_change {
+	struct ftrace_data_ops *ops;
+	enum ftrace_data_event event;
+	/* they, sorted by ip */
+	struct ftrace_data_entry *entries;
+	unsigned int count;
+};
+
+/*
+ * trampoline_data(struct ftrace_data_change *change): the exit makes stubs, and frees them; those without one call the ops's
+ * trampoline. Context: as for trampoline_set. The answer does not matter.
+ */
+DECLARE_GKHOOK(trampoline_data, 1, GKH_RO);
+
 /*
  * gcov_object(struct gcov_info *info): the constructor of an object that was compiled by GCC for coverage.
  * Context: process; at boot before initcalls, when no exit can be there yet, and while a module is

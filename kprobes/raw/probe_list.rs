@@ -129,6 +129,14 @@ impl<'a> Found<'a, ProbeList> {
         }
     }
 
+    /// The probe, if there is only one.
+    #[inline(always)]
+    pub(crate) fn only(self) -> Option<Kprobe<'a>> {
+        let mut probes = self.iter();
+        let first = probes.next()?;
+        probes.next.is_null().then_some(first)
+    }
+
     /// The probe, if there is only one, and it has no handler for after the instruction.
     #[inline(always)]
     pub(crate) fn alone(self) -> Option<Kprobe<'a>> {

@@ -40,6 +40,9 @@ pub(crate) unsafe trait TrapHandler: 'static {
 
     /// A function with a probe on its ftrace site has been called.
     fn called(site: usize, regs: &mut Regs);
+
+    /// The same, where a probe has a handler for after the instruction.
+    fn called_with_post(site: usize, regs: &mut Regs);
 }
 
 /// An instruction in whose place a breakpoint may stand, as `H` handles it.

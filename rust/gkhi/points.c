@@ -19,6 +19,7 @@ DEFINE_GKHOOK(trampoline_update, GKH_SLEEP, "ops");
 DEFINE_GKHOOK(trampoline_free, GKH_SLEEP, "ops");
 DEFINE_GKHOOK(trampoline_set, GKH_SLEEP, "change");
 DEFINE_GKHOOK(trampoline_sets, GKH_SLEEP, "step");
+DEFINE_GKHOOK(trampoline_data, GKH_SLEEP, "change");
 #endif
 #endif
 #ifdef CONFIG_GCOV_KERNEL
@@ -38,7 +39,7 @@ static struct gkhook *const points[] __initconst = {
 	GKHOOK(int3), GKHOOK(debug), GKHOOK(kernel_fault),
 #ifdef CONFIG_DYNAMIC_FTRACE
 	GKHOOK(trampoline_update), GKHOOK(trampoline_free),
-	GKHOOK(trampoline_set), GKHOOK(trampoline_sets),
+	GKHOOK(trampoline_set), GKHOOK(trampoline_sets), GKHOOK(trampoline_data),
 #endif
 #endif
 #ifdef CONFIG_GCOV_KERNEL

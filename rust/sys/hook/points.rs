@@ -70,6 +70,14 @@ mod x86 {
         // SAFETY: This is what `ferrotrace_ftrace.h` passes.
         unsafe { c"step" }
     }
+
+    #[cfg(CONFIG_DYNAMIC_FTRACE)]
+    declare_hook! {
+        /// Functions are attached to a `struct ftrace_data_ops`, or have been detached.
+        pub engine TrampolineData<'a> = c"trampoline_data" in Sleep(change: *mut bindings::ftrace_data_change);
+        // SAFETY: This is what `data.c` passes.
+        unsafe { c"change" }
+    }
 }
 
 #[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]

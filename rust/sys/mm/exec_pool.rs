@@ -289,6 +289,26 @@ impl Slot {
         false
     }
 
+    /// Its address, for a caller who keeps it in place of this. Nobody else gets the slot, until [`Self::from_address`].
+    pub fn into_address(self) -> usize {
+        core::mem::ManuallyDrop::new(self).addr
+    }
+
+    /// The slot again.
+    ///
+    /// # Safety
+    ///
+    /// `address` is from [`Self::into_address`] of a slot that [`alloc`] has returned for `size` bytes, and that has been
+    /// [written](Self::write). It is used once.
+    pub unsafe fn from_address(address: usize, size: usize) -> Self {
+        // INVARIANT: The caller guarantees that it was one, and is nobody else's. There is a class if `alloc()` has found it.
+        Self {
+            addr: address,
+            class: class_for(size).unwrap_or(0),
+            written: true,
+        }
+    }
+
     /// Writes the code, and breakpoints up to the end of the slot.
     ///
     /// Nobody may execute the slot yet: every CPU sees the code when it comes here after this, but not all at once.

@@ -1,36 +1,67 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The kselftests of ftrace's trampolines: mainline's and ours. And clients of ftrace: samples, and the kernel's own ftrace
-# selftests, which must come out with our engine as they do on mainline, or better: all samples of direct calls and all tests
-# of function tracers with FERROTRACE_STORM=long, otherwise some. Mainline's guest has once hung in the last of the samples.
+# The kselftests of ftrace's trampolines: mainline's and ours. And clients of ftrace: samples, and the kernel's own livepatch and
+# ftrace selftests, which must come out with our engine as they do on mainline, or better: all of them with
+# FERROTRACE_STORM=long, otherwise some. Mainline's guest has once hung in the last of the samples.
 # Seconds: 360
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 samples="ftrace-direct ftrace-direct-too"
+patches="ftrace kprobe"
 tests="test.d/ftrace/func-filter-glob.tc test.d/ftrace/func_set_ftrace_file.tc test.d/ftrace/fgraph-filter.tc"
 if [ "${FERROTRACE_STORM:-}" = long ]; then
+	patches="livepatch callbacks shadow-vars state ftrace sysfs syscall kprobe"
 	samples="$samples ftrace-direct-modify ftrace-direct-multi ftrace-direct-multi-modify"
-	tests=test.d/ftrace
+	tests=test.d
 fi
 
+# livepatch_of VARIANT: where the kernel's livepatch selftests are; builds what they load and run.
+livepatch_of() {
+	local kdir from
+	kdir=$("$REPO/integration/kernel.sh" kdir "$1") || return 1
+	from=$(dirname "$kdir")/tools/testing/selftests/livepatch
+	"$REPO/integration/kernel.sh" make "$1" -s "M=$from/test_modules" "MO=$kdir/selftests-livepatch" modules >&2 &&
+		gcc -O2 -o "$kdir/selftests-livepatch/test_klp-call_getpid" "$from/test_klp-call_getpid.c" >&2 &&
+		printf '%s\n' "$from"
+}
+
 for variant in $VARIANTS; do
-	case $variant in mainline | modular | debug) ;; *) continue ;; esac
-	selftests_on "$variant" ftrace_tramp 300 run.sh
+	case $variant in mainline | modular | builtin | debug | size) ;; *) continue ;; esac
+	short=
+	if [ "$variant" = size ] || { [ "$variant" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }; then short=1; fi
+	if [ $short ]; then
+		# The same engine as that of modular.
+		selftests_on "$variant" ftrace_tramp 300 "run.sh one sets.changes batch data"
+	else
+		selftests_on "$variant" ftrace_tramp 300 run.sh
+	fi
+	if [ "$variant" = modular ] && [ "${FERROTRACE_STORM:-}" = long ]; then
+		selftests_on modular ftrace_tramp 1800 "run.sh renew.1_begin renew.hundred_rounds renew.2_end"
+	fi
+	if [ "$variant" != modular ] && [ "$variant" != debug ]; then
+		APPEND="ftrace=function ftrace_filter=do_one_initcall initcall_debug log_buf_len=4M" tap_nest "ftrace at boot: $variant" \
+			run_vm "$variant" tools/testing/selftests/ftrace_tramp/boot.sh
+	fi
+	if [ "$variant" = size ]; then tap_nest "ftrace's tests at boot: size" run_vm size tools/testing/selftests/ftrace_tramp/startup.sh; fi
+	if [ $short ]; then continue; fi
 	# The debug kernel takes minutes for each.
 	some=
 	if [ "$variant" != debug ]; then some="$(ftracetest_of "$variant") $tests"; fi
+	livepatch=$(livepatch_of "$variant") || tap_not_ok "selftests/livepatch: $variant (do not build)"
 	# A guest that hangs is not to cost the whole check.
 	limit=600
 	if [ "${FERROTRACE_STORM:-}" = long ]; then limit=3600; fi
 	CPUS=2 TIMEOUT=${TIMEOUT:-$limit} OUT=$LOGS/ftrace-clients-$variant tap_nest "clients of ftrace: $variant" \
-		run_vm "$variant" "tools/testing/selftests/ftrace_tramp/clients.sh '$samples' $some"
+		run_vm "$variant" "LIVEPATCH=$livepatch tools/testing/selftests/ftrace_tramp/clients.sh '$samples' '$patches' $some"
 done
-if under_test mainline && under_test modular; then
-	compare_ftracetest "$LOGS/ftrace-clients-mainline" "$LOGS/ftrace-clients-modular"
-else
-	tap_skip "ftracetest: modular as mainline" "not under test"
-fi
+for variant in modular builtin; do
+	if under_test mainline && under_test $variant && [ -e "$LOGS/ftrace-clients-$variant" ]; then
+		compare_ftracetest "$LOGS/ftrace-clients-mainline" "$LOGS/ftrace-clients-$variant"
+	else
+		tap_skip "ftracetest: $variant as mainline" "not under test"
+	fi
+done
 tap_plan

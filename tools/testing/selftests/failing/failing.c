@@ -146,6 +146,7 @@ static struct state state(void)
 	add_file(&s, "/proc/modules", 1);
 	add_file(&s, DEBUGFS "/gkhi/hooks", 0);
 	add_file(&s, DEBUGFS "/kprobes/list", 0);
+	add_file(&s, DEBUGFS "/ftrace_tramp/list", 0);
 	qsort(s.line, s.lines, sizeof(*s.line), compare);
 	return s;
 }

@@ -68,7 +68,7 @@ if [ -e $D/kmemleak ]; then
 	echo clear >$D/kmemleak
 fi
 
-for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe; do
+for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe rust_ftrace_tramp; do
 	module "$FERRO/$m.ko"
 	keep "$FERRO/$m.ko"
 done
@@ -111,6 +111,16 @@ printf 'register task_exit failing_too 0 1 0' >$gkhi || bail "cannot register an
 attempt gkhi_arm write $gkhi "arm failing failing_too" "disarm failing failing_too"
 printf 'deregister failing failing_too' >$gkhi
 rmmod gkhi_selftest
+
+# Where a trampoline cannot be made functions call something slower, so that most of these succeed.
+keep "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/ftrace_tramp_selftest.ko"
+tramp=$D/ftrace_tramp_selftest/ctl
+attempt tramp_register write $tramp register unregister
+attempt tramp_attach write $tramp attach release
+rmmod ftrace_tramp_selftest
+# what the tracer keeps is there from now on
+echo function >/sys/kernel/tracing/current_tracer && echo nop >/sys/kernel/tracing/current_tracer
+attempt tramp_tracer write /sys/kernel/tracing/current_tracer function nop
 
 keep "$FERRO/klog/klog_relay.ko"
 attempt klog_create write $D/klog/create 1 0

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Clients of ftrace, with the engine that this kernel has: some of the kernel's samples of direct calls ("SAMPLE..."), and of its
-# ftrace selftests, which are in DIRECTORY. Prints KTAP.
+# Clients of ftrace, with the engine that this kernel has: some of the kernel's samples of direct calls ("SAMPLE..."), of its
+# livepatch selftests ("PATCH...", of test-PATCH.sh), which are in $LIVEPATCH, and of its ftrace selftests, which are in DIRECTORY.
+# Prints KTAP.
 #
-#	clients.sh "SAMPLE..." [DIRECTORY TEST...]
+#	clients.sh "SAMPLE..." "PATCH..." [DIRECTORY TEST...]
 #
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
@@ -41,12 +42,31 @@ direct() {
 	says && rmmod "$1"
 }
 
+# livepatch TEST: one of the kernel's, with modules that were built before.
+livepatch() {
+	local status
+	if ! [ -d "$work/livepatch" ]; then
+		cp -r "$LIVEPATCH" "$work/livepatch" &&
+			cp "$FERROTRACE_KDIR"/selftests-livepatch/*.ko "$work/livepatch/test_modules" &&
+			cp "$FERROTRACE_KDIR/selftests-livepatch/test_klp-call_getpid" "$work/livepatch" || return 1
+	fi
+	(cd "$work/livepatch" && KDIR=$FERROTRACE_KDIR "./test-$1.sh")
+	status=$?
+	if [ $status = 4 ]; then
+		skip="not on this kernel"
+		return
+	fi
+	return $status
+}
+
 echo "TAP version 13"
 mountpoint -q $tracing || mount -t tracefs tracefs $tracing || bail "no tracefs"
-load_ours rust_ftrace_tramp
+load_ours rust_kprobes rust_ftrace_tramp
 read -ra samples <<<"$1"
-shift
+read -ra patches <<<"$2"
+shift 2
 for sample in "${samples[@]}"; do check "samples/ftrace/$sample" direct "$sample"; done
+for patch in "${patches[@]}"; do check "selftests/livepatch/test-$patch" livepatch "$patch"; done
 if [ $# != 0 ]; then check "ftracetest runs" ftracetest "$@"; fi
 if [ -e "$engine" ]; then check "the engine goes" rmmod rust_ftrace_tramp; fi
 finish

@@ -23,6 +23,8 @@ load_file "$modules/ftrace_tramp_selftest.ko"
 echo 1 >/sys/kernel/rcu_expedited
 
 ours() { [ -e $list ]; }
+# It can go.
+modular() { [ -e "$MODULE_DIR/rust_ftrace_tramp.ko" ]; }
 
 # seen: how many trampolines the kernel knows of.
 seen() { grep -c $' ftrace_trampoline\t\[__builtin__ftrace\]' /proc/kallsyms; }
@@ -109,6 +111,48 @@ comes_and_goes() {
 	! grep -q . $list
 }
 
+# has_stubs STUBS TRAMPOLINES: so many functions have stubs, which go to so many trampolines.
+has_stubs() {
+	local pool=${list%list}pool
+	cat $list "$pool"
+	[ "$(grep -c ', with data of functions$' $list)" = "$2" ] || return 1
+	[ "$(sed -n 's/^32 bytes:.* trampolines \([0-9]*\)).*/\1/p' "$pool" | grep . || echo 0)" = "$1" ]
+}
+
+# Functions have data (data.renew_1_begin) while the engine goes and comes.
+data_stays() {
+	local i
+	has_stubs 5 2 || return 1
+	for i in 1 2 3; do
+		rmmod rust_ftrace_tramp || return 1
+		case_of data.renew_2_same || return 1
+		load_ours rust_ftrace_tramp
+		has_stubs 5 2 || return 1
+		case_of data.renew_2_same || return 1
+		has_stubs 5 2 || return 1
+	done
+}
+
+# Each function of the kernel has data of its own, while the kernel works; the engine's place for it is given back.
+of_all_functions() {
+	local tracing=/sys/kernel/tracing ctl=$self/ctl right
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	sed -n 's/^\([0-9a-f]\{16\}\) .*/\1/p' $tracing/available_filter_functions_addrs >"$work/functions"
+	wc -l <"$work/functions"
+	[ "$(wc -l <"$work/functions")" -gt 10000 ] || return 1
+	right=$(work_of_the_kernel)
+	echo "attach_all file=$work/functions" >$ctl || return 1
+	if ours; then has_stubs $(($(wc -l <"$work/functions") - 1)) 1 || return 1; fi
+	echo call >$ctl && [ "$(work_of_the_kernel)" = "$right" ] && echo call >$ctl || return 1
+	if modular && [ -e /sys/module/rust_ftrace_tramp ]; then
+		rmmod rust_ftrace_tramp && echo call >$ctl || return 1
+		load_ours rust_ftrace_tramp
+		echo call >$ctl || return 1
+	fi
+	echo detach_all >$ctl && [ "$(work_of_the_kernel)" = "$right" ] || return 1
+	if ours; then has_stubs 0 0; fi
+}
+
 # While functions are called (renew.1_begin), and the function tracer, whose ops stays, has been on or is.
 under_load() {
 	local tracing=/sys/kernel/tracing i rounds
@@ -122,6 +166,12 @@ under_load() {
 	echo >$tracing/set_ftrace_filter
 	# one that is not registered is freed
 	goes_and_comes 4 1
+}
+
+# The engine goes and comes a hundred times while functions are called (renew.1_begin).
+hundred_rounds() {
+	local i
+	for ((i = 0; i < 100; i++)); do goes_and_comes 4 1 >"$work/round" || { cat "$work/round"; return 1; }; done
 }
 
 # of_all: how many functions have the set of two ops that trace all.
@@ -185,7 +235,7 @@ stormy() {
 		2)
 			insmod "$sample" nr_function_calls=100 persist=1 || return 1
 			rmmod ftrace_ops || return 1
-			if ours && [ "$rounds" = 15 ]; then rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp; fi || return 1
+			if modular && [ "$rounds" = 15 ]; then rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp; fi || return 1
 			;;
 		esac
 		[ "$(work_of_the_kernel)" = "$right" ] || return 1
@@ -215,16 +265,31 @@ for name in "${cases[@]}"; do
 		if selected "$name" "${wanted[@]}"; then skipped "$name" "mainline jumps to a callback at an odd address"; fi
 		continue
 	fi
+	if [ "$name" = data.stub ] && ! ours; then
+		if selected "$name" "${wanted[@]}"; then skipped "$name" "mainline's engine"; fi
+		continue
+	fi
 	some "$name" case_of "$name"
-	if [ "$name" = renew.1_begin ] && ours; then some renew.goes_and_comes under_load; fi
+	if ! ours || ! modular; then continue; fi
+	case $name in
+	renew.1_begin)
+		some renew.goes_and_comes under_load
+		# Takes minutes: only if asked for.
+		if [ ${#wanted[@]} != 0 ]; then some renew.hundred_rounds hundred_rounds; fi
+		;;
+	data.renew_1_begin) some data.renew_stays data_stays ;;
+	data.renew_3_end) some data.nothing_stays has_stubs 0 0 ;;
+	*) ;;
+	esac
 done
+some data.of_all_functions of_all_functions
 some sample.one sample plain 1 0 nr_ops_relevant=1
 some sample.regs sample regs 1 0 nr_ops_relevant=1 save_regs=1
 some sample.others sample plain 21 0 nr_ops_relevant=1 nr_ops_irrelevant=20
 some sample.several sample regs 8 1 nr_ops_relevant=8 save_regs=1 assist_recursion=0
 if ours; then
 	some sets.of_modules of_modules
-	some engine.comes_and_goes comes_and_goes
+	if modular; then some engine.comes_and_goes comes_and_goes; fi
 fi
 some storm.1_begin case_of storm.1_begin
 some storm.the_kernel_works stormy

@@ -7,15 +7,14 @@
  */
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
-#include <linux/irqflags.h>
-#include <linux/ktime.h>
 #include <linux/math.h>
-#include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
-#include <linux/sched.h>
+#include <linux/vmalloc.h>
 
-#define LOOPS 2000
+#include "functions.h"
+#include "measure.h"
+
 #define MANY 1000
 #define OTHERS 200
 
@@ -30,6 +29,10 @@ MODULE_PARM_DESC(registering, "Whether registering is measured");
 static bool hold;
 module_param(hold, bool, 0);
 MODULE_PARM_DESC(hold, "Registers many ops and stays");
+
+static char *functions;
+module_param(functions, charp, 0);
+MODULE_PARM_DESC(functions, "A file with the addresses of functions that get data of their own, one a line");
 
 static noinline __noclone long traced(long x)
 {
@@ -47,6 +50,11 @@ static notrace void nothing(unsigned long ip, unsigned long parent_ip, struct ft
 {
 }
 
+static notrace void nothing_with(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
+{
+}
+
+static struct ftrace_data_ops data_ops = { .func = nothing_with };
 static struct ftrace_ops ops[MANY];
 static struct ftrace_ops *list[MANY];
 
@@ -57,31 +65,9 @@ static void print(const char *name, u64 time, unsigned int count)
 	pr_info("ftrace_bench: %s %llu.%03llu\n", name, thousandths / 1000, thousandths % 1000);
 }
 
-static notrace u64 measure(void)
-{
-	unsigned long flags;
-	u64 begin, end;
-	int i;
-
-	local_irq_save(flags);
-	begin = ktime_get_ns();
-	for (i = 0; i < LOOPS; i++)
-		traced(i);
-	end = ktime_get_ns();
-	local_irq_restore(flags);
-	return end - begin;
-}
-
 static u64 best(void)
 {
-	u64 least = U64_MAX;
-	unsigned int i;
-
-	for (i = 0; i < rounds; i++) {
-		least = min(least, measure());
-		cond_resched();
-	}
-	return least;
+	return measure_calls(traced, rounds);
 }
 
 /* Ops for a function, which are not registered yet. */
@@ -119,7 +105,7 @@ static int calls(const char *name, unsigned int count, unsigned long flags, unsi
 	if (err)
 		return err;
 	time = best();
-	print(name, time - min(plain, time), LOOPS);
+	print(name, time - min(plain, time), MEASURE_LOOPS);
 	err = unregister_ftrace_functions(list, count);
 	forget(ops, count);
 	return err;
@@ -167,21 +153,41 @@ static int with_others(void)
 	return err;
 }
 
-/* A task's CPU time is brought up to date when it lets others run. */
-static u64 work(void)
+/* Data of the function, and what it costs beside an ops that is the same for all. */
+static int calls_with_data(void)
 {
-	schedule();
-	return current->se.sum_exec_runtime;
+	unsigned long ip = (unsigned long)traced;
+	struct ftrace_data data = { .ip = ip, .data = &data_ops };
+	u64 plain = best(), with_ops, with_data;
+	int err;
+
+	err = set_up(ops, 1, traced, 0);
+	err = err ?: register_ftrace_function(&ops[0]);
+	if (err)
+		return err;
+	with_ops = best() - plain;
+	unregister_ftrace_function(&ops[0]);
+	forget(ops, 1);
+	err = ftrace_data_attach(&data_ops, &data, 1);
+	if (err)
+		return err;
+	with_data = best() - plain;
+	print("data_1", with_data, MEASURE_LOOPS);
+	print("data_more", with_data - min(with_ops, with_data), MEASURE_LOOPS);
+	ftrace_data_release(&data_ops);
+	return 0;
 }
 
-#define TIMED(name, call)								\
+#define TIMED(name, call) TIMED_EACH(name, call, MANY)
+
+#define TIMED_EACH(name, call, count)							\
 	({										\
-		u64 work_before = work(), before = ktime_get_ns();			\
+		u64 work_before = measure_work(), before = ktime_get_ns();			\
 		int err = (call);							\
-		u64 after = ktime_get_ns(), work_after = work();			\
+		u64 after = ktime_get_ns(), work_after = measure_work();			\
 											\
-		print(name, work_after - work_before, MANY);				\
-		print(name "_elapsed", after - before, MANY);				\
+		print(name, work_after - work_before, count);				\
+		print(name "_elapsed", after - before, count);				\
 		err;									\
 	})
 
@@ -213,10 +219,40 @@ static int all_registering(void)
 	return err;
 }
 
+static int all_functions(void)
+{
+	struct ftrace_data *data;
+	unsigned int count, i;
+	unsigned long *ips;
+	int err = -ENOMEM;
+
+	data = read_functions(functions, &count);
+	ips = vmalloc_array(count, sizeof(*ips));
+	if (!data || !ips)
+		goto out;
+	for (i = 0; i < count; i++)
+		ips[i] = data[i].ip;
+	print("data_functions", count, 1);
+	err = TIMED_EACH("data_attach", ftrace_data_attach(&data_ops, data, count), count);
+	if (hold)
+		goto out;
+	err = err ?: TIMED_EACH("data_detach", ftrace_data_detach(&data_ops, ips, count), count);
+	ftrace_data_release(&data_ops);
+out:
+	vfree(ips);
+	vfree(data);
+	return err;
+}
+
 static int __init bench_init(void)
 {
 	unsigned int i;
 	int err;
+
+	if (functions) {
+		err = all_functions();
+		return err ?: hold ? 0 : -EAGAIN;
+	}
 
 	for (i = 0; i < MANY; i++)
 		list[i] = &ops[i];
@@ -224,13 +260,16 @@ static int __init bench_init(void)
 		err = set_up(ops, MANY, traced, 0);
 		return err ?: register_ftrace_functions(list, MANY);
 	}
-	err = registering ? all_registering() : all_calls("") ?: with_others();
+	err = registering ? all_registering() : all_calls("") ?: with_others() ?: calls_with_data();
 	return err ?: -EAGAIN;
 }
 module_init(bench_init);
 
 static void __exit bench_exit(void)
 {
+	ftrace_data_release(&data_ops);
+	if (functions)
+		return;
 	unregister_ftrace_functions(list, MANY);
 	forget(ops, MANY);
 }

@@ -20,7 +20,7 @@
 #define REGISTERED 0x600d
 
 static const char * const filters[] = {
-	"vfs_*", "do_sys_open*", "kmem_cache_*", "*_read_iter", "dput", "mutex_lock", "fts_*", "__x64_sys_*", "try_to_wake_up",
+	"vfs_*", "do_sys_open*", "kmem_cache_*", "*_read_iter", "dput", "mutex_lock*", "fts_*", "__x64_sys_*", "try_to_wake_up",
 };
 
 struct stormy {

@@ -20,10 +20,14 @@ long fts_sum(long a, long b, long c, long d, long e, long f);
 void fts_odd(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs);
 extern unsigned long fts_odd_calls;
 
+/* Makes the control file of commands.c. */
+struct dentry;
+void fts_commands_init(struct dentry *dir);
+
 /* Whether the function is as it is when nobody traces it. */
 bool fts_is_plain(const void *function);
 
 extern const struct test_case fts_bytes_cases[], fts_one_cases[], fts_several_cases[],
-	fts_sets_cases[], fts_renew_cases[], fts_storm_cases[];
+	fts_sets_cases[], fts_data_cases[], fts_renew_cases[], fts_storm_cases[];
 
 #endif /* _TRAMP_SELFTEST_H */

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Functions with data of their own: what is attached, and who finds it where no engine has made stubs.
+ */
+#define pr_fmt(fmt) "ftrace_data: " fmt
+
+#include <linux/export.h>
+#include <linux/ferrotrace_ftrace.h>
+#include <linux/ftrace.h>
+#include <linux/hash.h>
+#include <linux/kallsyms.h>
+#include <linux/kprobes.h>
+#include <linux/list.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/overflow.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+
+#include "../../../trace/ftrace_internal.h"
+#include "builtin.h"
+
+/* What its stub is when a function has none, and gets none. */
+#define NO_STUB 1UL
+
+/*
+ * Sorted by address, and found by it: at its hash, or after that, the index has the number of an entry, from 1 on; 0 is where the
+ * search ends. At most half of it is used.
+ */
+struct ftrace_data_table {
+	struct rcu_head rcu;
+	unsigned int count;
+	unsigned int bits;
+	u32 *index;
+	struct ftrace_data_entry entries[];
+};
+
+/* Which functions have which data. Outside of ftrace's locks. */
+DEFINE_MUTEX(ferro_tramp_data_mutex);
+EXPORT_SYMBOL_GPL(ferro_tramp_data_mutex);
+
+/* Those that are registered. */
+static LIST_HEAD(data_list);
+
+#define DATA_FLAGS (FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_SAVE_REGS_IF_SUPPORTED)
+
+static_assert(offsetof(struct ftrace_data_ops, ops) == 0);
+
+/* Every ops has it in its filter, which is never empty then: an empty one is all functions. Nobody calls it. */
+static noinline void ftrace_data_anchor(void)
+{
+	barrier();
+}
+
+static unsigned long anchor(void)
+{
+	return ftrace_location((unsigned long)ftrace_data_anchor);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct ftrace_data_entry *one = a, *other = b;
+
+	return one->ip < other->ip ? -1 : one->ip > other->ip;
+}
+
+static __always_inline struct ftrace_data_entry *find(struct ftrace_data_table *table, unsigned long ip)
+{
+	u32 at, number;
+
+	if (!table)
+		return NULL;
+	at = hash_32(ip, table->bits);
+	while ((number = table->index[at])) {
+		struct ftrace_data_entry *entry = &table->entries[number - 1];
+
+		if (entry->ip == ip)
+			return entry;
+		at = (at + 1) & (BIT(table->bits) - 1);
+	}
+	return NULL;
+}
+
+/*
+ * For functions that do not call a stub: there is no engine, or they have other ops, too. What calls this may be preempted
+ * before, so that what the ops has may have gone.
+ */
+static notrace void data_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
+{
+	struct ftrace_data_ops *ops = container_of(op, struct ftrace_data_ops, ops);
+	struct ftrace_data_entry *entry;
+
+	preempt_disable_notrace();
+	entry = find(rcu_dereference_raw(ops->table), ip);
+	if (entry)
+		ops->func(ip, parent_ip, entry->data, fregs);
+	preempt_enable_notrace();
+}
+NOKPROBE_SYMBOL(data_func);
+
+static struct ftrace_data_table *table_of(struct ftrace_data_ops *ops)
+{
+	return rcu_dereference_protected(ops->table, lockdep_is_held(&ferro_tramp_data_mutex));
+}
+
+static struct ftrace_data_table *new_table(unsigned int count)
+{
+	unsigned int bits = order_base_2(max(count, 1)) + 1;
+	struct ftrace_data_table *table;
+	size_t size;
+
+	size = size_add(struct_size(table, entries, count), array_size(BIT(bits), sizeof(u32)));
+	table = kvzalloc(size, GFP_KERNEL);
+	if (!table)
+		return NULL;
+	table->count = count;
+	table->bits = bits;
+	table->index = (u32 *)&table->entries[count];
+	return table;
+}
+
+/* Has its entries found. */
+static void fill_index(struct ftrace_data_table *table)
+{
+	unsigned int i;
+	u32 at;
+
+	for (i = 0; i < table->count; i++) {
+		at = hash_32(table->entries[i].ip, table->bits);
+		while (table->index[at])
+			at = (at + 1) & (BIT(table->bits) - 1);
+		table->index[at] = i + 1;
+	}
+}
+
+/* Callbacks, and who looks for a function's stub, find these from here on. */
+static void publish(struct ftrace_data_ops *ops, struct ftrace_data_table *table)
+{
+	lockdep_assert_held(&ftrace_lock);
+	rcu_assign_pointer(ops->table, table);
+}
+
+static void tell(struct ftrace_data_ops *ops, enum ftrace_data_event event, struct ftrace_data_entry *entries,
+		 unsigned int count)
+{
+#ifdef CONFIG_FTRACE_TRAMP_BUILTIN
+	struct ftrace_data_change change = {
+		.ops = ops,
+		.event = event,
+		.entries = entries,
+		.count = count,
+	};
+
+	lockdep_assert_held(&ftrace_lock);
+	GKHOOK_1VAR_RO(trampoline_data, &change);
+#endif
+}
+
+/* New functions have their stubs now, or never. */
+static void make_stubs(struct ftrace_data_ops *ops, struct ftrace_data_table *table)
+{
+	unsigned int i;
+
+	tell(ops, FTRACE_DATA_ATTACH, table->entries, table->count);
+	for (i = 0; i < table->count; i++)
+		if (!table->entries[i].stub)
+			table->entries[i].stub = NO_STUB;
+}
+
+/* Registered once, with a site that nobody calls: the end of that waits for all tasks, with ftrace's lock held. */
+static int start(struct ftrace_data_ops *ops)
+{
+	unsigned long site = anchor();
+	int err;
+
+	if (ops->registered)
+		return 0;
+	ops->ops.func = data_func;
+	ops->ops.flags |= ops->flags | FTRACE_OPS_FL_DATA;
+	/* What functions call does not change once they call something: a trampoline for stubs has to be there before. */
+	scoped_guard(mutex, &ftrace_lock)
+		tell(ops, FTRACE_DATA_ATTACH, NULL, 0);
+	err = ftrace_set_filter_ips(&ops->ops, &site, 1, 0, 1);
+	if (!err)
+		err = register_ftrace_function(&ops->ops);
+	if (err) {
+		ftrace_free_filter(&ops->ops);
+		guard(mutex)(&ftrace_lock);
+		tell(ops, FTRACE_DATA_RELEASED, NULL, 0);
+		return err;
+	}
+	ops->registered = true;
+	list_add(&ops->list, &data_list);
+	return 0;
+}
+
+/* The sites of new functions, and their data, in @table behind the old ones, unsorted. */
+static int take(struct ftrace_data_table *old, struct ftrace_data_table *table, const struct ftrace_data *data,
+		unsigned long *ips, unsigned int count)
+{
+	struct ftrace_data_entry *entries = table->entries + (table->count - count);
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		ips[i] = ftrace_location(data[i].ip);
+		if (!ips[i]) {
+			pr_warn("%pS is not the entry of a function that can be traced\n", (void *)data[i].ip);
+			return -EINVAL;
+		}
+		if (find(old, ips[i])) {
+			pr_warn("%pS is attached already\n", (void *)ips[i]);
+			return -EEXIST;
+		}
+		entries[i].ip = ips[i];
+		entries[i].data = data[i].data;
+		/* It calls something already. */
+		entries[i].stub = ips[i] == anchor() ? NO_STUB : 0;
+	}
+	return 0;
+}
+
+static int sort_table(struct ftrace_data_table *table)
+{
+	struct ftrace_data_entry *entries = table->entries;
+	unsigned int i;
+
+	sort(entries, table->count, sizeof(*entries), compare, NULL);
+	for (i = 1; i < table->count; i++)
+		if (entries[i].ip == entries[i - 1].ip) {
+			pr_warn("%pS is there twice\n", (void *)entries[i].ip);
+			return -EEXIST;
+		}
+	fill_index(table);
+	return 0;
+}
+
+/**
+ * ftrace_data_attach - have functions call back with data of their own
+ * @ops: whose functions they become, with its callback and its flags
+ * @data: the functions, by their address or that of their site, and what the callback gets
+ * @count: how many
+ *
+ * All or none. Code is changed once. The callback may be called before this returns.
+ *
+ * Context: sleeps.
+ * Return: 0; -EINVAL for an address that cannot be traced, no callback, or a flag other than
+ * FTRACE_OPS_FL_SAVE_REGS(_IF_SUPPORTED); -EEXIST for a function that @ops has, or that is there twice; -ENOMEM;
+ * -ENODEV if ftrace has given up.
+ */
+int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *data, unsigned int count)
+{
+	struct ftrace_data_table *old, *table;
+	unsigned long *ips;
+	int err = -ENOMEM;
+
+	if (!ops->func || ops->flags & ~DATA_FLAGS) {
+		pr_warn("an ops without a callback, or with flags %#lx\n", ops->flags);
+		return -EINVAL;
+	}
+	if (!count)
+		return 0;
+
+	guard(mutex)(&ferro_tramp_data_mutex);
+	old = table_of(ops);
+	if (count > UINT_MAX - (old ? old->count : 0))
+		return -ENOMEM;
+	ips = kvmalloc_array(count, sizeof(*ips), GFP_KERNEL);
+	table = new_table((old ? old->count : 0) + count);
+	if (!ips || !table)
+		goto out;
+	if (old)
+		memcpy(table->entries, old->entries, old->count * sizeof(*old->entries));
+	err = take(old, table, data, ips, count);
+	if (!err)
+		err = sort_table(table);
+	if (!err)
+		err = start(ops);
+	if (err)
+		goto out;
+
+	scoped_guard(mutex, &ftrace_lock) {
+		make_stubs(ops, table);
+		publish(ops, table);
+	}
+	err = ftrace_set_filter_ips(&ops->ops, ips, count, 0, 0);
+	if (err) {
+		/* No site calls the new ones. */
+		guard(mutex)(&ftrace_lock);
+		publish(ops, old);
+		for (unsigned int i = 0; i < count; i++)
+			tell(ops, FTRACE_DATA_DETACHED, find(table, ips[i]), 1);
+		swap(old, table);
+	}
+	kvfree(ips);
+	/* Callbacks may have found it. */
+	kvfree_rcu(old, rcu);
+	return err;
+
+out:
+	kvfree(table);
+	kvfree(ips);
+	return err;
+}
+EXPORT_SYMBOL_GPL(ftrace_data_attach);
+
+/* Divides what @ops has into what stays, and, behind it, what goes; @sites are sorted. */
+static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table, const unsigned long *sites,
+		  unsigned int count)
+{
+	unsigned int i, stays = 0, goes = 0;
+
+	for (i = 0; i < old->count; i++) {
+		struct ftrace_data_entry *entry = &old->entries[i];
+
+		if (goes < count && entry->ip == sites[goes])
+			table->entries[old->count - count + goes++] = *entry;
+		else if (stays < old->count - count)
+			table->entries[stays++] = *entry;
+		else
+			break;
+	}
+	if (goes < count) {
+		pr_warn("%pS is not attached, or there twice\n", (void *)sites[goes]);
+		return -ENOENT;
+	}
+	table->count = stays;
+	fill_index(table);
+	return 0;
+}
+
+/* Those of the sites that are to leave the filter: not the anchor, nor those of a module that has gone. */
+static unsigned int still_there(struct ftrace_data_ops *ops, unsigned long *sites, unsigned int count)
+{
+	unsigned int i, there = 0;
+
+	for (i = 0; i < count; i++) {
+		bool in_filter;
+
+		scoped_guard(preempt_notrace)
+			in_filter = ftrace_ops_test(&ops->ops, sites[i], ops);
+		if (in_filter && sites[i] != anchor() && ftrace_location(sites[i]) == sites[i])
+			sites[there++] = sites[i];
+	}
+	return there;
+}
+
+static int leave_sites(struct ftrace_data_ops *ops, unsigned long *sites, unsigned int count)
+{
+	unsigned int before;
+	int err = 0;
+
+	do {
+		before = count;
+		count = still_there(ops, sites, count);
+		if (count)
+			err = ftrace_set_filter_ips(&ops->ops, sites, count, 1, 0);
+		/* A module may go meanwhile. */
+	} while ((err == -EINVAL || err == -ENOENT) && count && count < before);
+	return count ? err : 0;
+}
+
+static int compare_sites(const void *a, const void *b)
+{
+	unsigned long one = *(unsigned long *)a, other = *(unsigned long *)b;
+
+	return one < other ? -1 : one > other;
+}
+
+/**
+ * ftrace_data_detach_nowait - have functions no longer call back
+ * @ops: as for ftrace_data_attach()
+ * @ips: the functions
+ * @count: how many
+ *
+ * All or none. What has called before may still be on its way to the callback, with its data: until a grace period
+ * of RCU tasks is over.
+ *
+ * Context: sleeps.
+ * Return: 0; -ENOENT for a function that @ops does not have, or that is there twice; -ENOMEM; -ENODEV if ftrace has
+ * given up: the callback is called for ever then.
+ */
+int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count)
+{
+	struct ftrace_data_table *old, *table = NULL;
+	unsigned long *sites;
+	unsigned int i;
+	int err = -ENOMEM;
+
+	if (!count)
+		return 0;
+	guard(mutex)(&ferro_tramp_data_mutex);
+	old = table_of(ops);
+	if (!old || old->count < count) {
+		pr_warn("%pS is not attached, or there twice\n", (void *)ips[0]);
+		return -ENOENT;
+	}
+	sites = kvmalloc_array(count, sizeof(*sites), GFP_KERNEL);
+	table = new_table(old->count);
+	if (!sites || !table)
+		goto out;
+	for (i = 0; i < count; i++)
+		sites[i] = ftrace_location(ips[i]) ?: ips[i];
+	sort(sites, count, sizeof(*sites), compare_sites, NULL);
+	err = divide(old, table, sites, count);
+	if (!err)
+		err = leave_sites(ops, sites, count);
+	if (err)
+		goto out;
+
+	scoped_guard(mutex, &ftrace_lock) {
+		publish(ops, table);
+		tell(ops, FTRACE_DATA_DETACHED, table->entries + table->count, count);
+	}
+	kvfree(sites);
+	kvfree_rcu(old, rcu);
+	return 0;
+
+out:
+	kvfree(table);
+	kvfree(sites);
+	return err;
+}
+EXPORT_SYMBOL_GPL(ftrace_data_detach_nowait);
+
+static void wait_for_tasks(void)
+{
+	/* As in ftrace_shutdown(): who is preempted, or where RCU does not watch. */
+	synchronize_rcu_tasks_rude();
+	synchronize_rcu_tasks();
+}
+
+/**
+ * ftrace_data_detach - have functions no longer call back, and wait
+ * @ops: as for ftrace_data_attach()
+ * @ips: the functions
+ * @count: how many
+ *
+ * As ftrace_data_detach_nowait(); when it returns 0 no callback has these functions' data any more. Waits once.
+ */
+int ftrace_data_detach(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count)
+{
+	int err = ftrace_data_detach_nowait(ops, ips, count);
+
+	if (!err && count)
+		wait_for_tasks();
+	return err;
+}
+EXPORT_SYMBOL_GPL(ftrace_data_detach);
+
+/**
+ * ftrace_data_release - have all functions of an ops no longer call back
+ * @ops: as for ftrace_data_attach()
+ *
+ * Before its memory, or its callback's code, goes. When this returns nobody is in the callback, or comes there; if
+ * ftrace has given up, functions may still call it, as those of any ops. @ops may be used again.
+ *
+ * Context: sleeps, and waits for all tasks.
+ */
+void ftrace_data_release(struct ftrace_data_ops *ops)
+{
+	struct ftrace_data_table *old;
+
+	guard(mutex)(&ferro_tramp_data_mutex);
+	if (!ops->registered)
+		return;
+	old = table_of(ops);
+	list_del(&ops->list);
+	ops->registered = false;
+	if (!unregister_ftrace_function(&ops->ops)) {
+		guard(mutex)(&ftrace_lock);
+		publish(ops, NULL);
+		tell(ops, FTRACE_DATA_RELEASED, old ? old->entries : NULL, old ? old->count : 0);
+	} else {
+		guard(mutex)(&ftrace_lock);
+		publish(ops, NULL);
+	}
+	ftrace_free_filter(&ops->ops);
+	/* It does so itself for those that are not static. */
+	if (!(ops->ops.flags & FTRACE_OPS_FL_DYNAMIC))
+		wait_for_tasks();
+	kvfree_rcu(old, rcu);
+}
+EXPORT_SYMBOL_GPL(ftrace_data_release);
+
+#ifdef CONFIG_FTRACE_TRAMP_BUILTIN
+unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip)
+{
+	struct ftrace_data_entry *entry;
+
+	lockdep_assert_held(&ftrace_lock);
+	entry = find(rcu_dereference_protected(ops->table, true), ip);
+	return entry && entry->stub > NO_STUB ? entry->stub : ops->ops.trampoline;
+}
+
+void ferro_tramp_each_data(enum ftrace_data_event event, void (*visit)(struct ftrace_data_change *change))
+{
+	struct ftrace_data_ops *ops;
+	unsigned int i;
+
+	lockdep_assert_held(&ferro_tramp_data_mutex);
+	guard(mutex)(&ftrace_lock);
+	list_for_each_entry(ops, &data_list, list) {
+		struct ftrace_data_table *table = table_of(ops);
+		struct ftrace_data_change change = {
+			.ops = ops,
+			.event = event,
+			.entries = table ? table->entries : NULL,
+			.count = table ? table->count : 0,
+		};
+
+		if (event == FTRACE_DATA_ATTACH)
+			for (i = 0; i < change.count; i++)
+				table->entries[i].stub = table->entries[i].ip == anchor() ? NO_STUB : 0;
+		visit(&change);
+		for (i = 0; i < change.count; i++)
+			if (event != FTRACE_DATA_ATTACH || !table->entries[i].stub)
+				table->entries[i].stub = NO_STUB;
+	}
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_each_data);
+#endif

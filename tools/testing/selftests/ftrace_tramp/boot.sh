@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Functions that are traced since before there are initcalls, as the command line asks ("ftrace=function
+# ftrace_filter=do_one_initcall initcall_debug"): every call is there. Prints KTAP.
+#
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329
+set -uo pipefail
+
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
+tracing=/sys/kernel/tracing
+list=$DEBUGFS/ftrace_tramp/list
+
+# Each initcall is traced once, from before other CPUs came up, when there was no engine, to the last.
+every_call() {
+	local said traced first up
+	said=$(dmesg | grep -c ' calling  .* @ ')
+	traced=$(grep -c 'do_one_initcall <-' $tracing/trace)
+	first=$(sed -n 's/.* \([0-9]*\)\.[0-9]*: do_one_initcall <-.*/\1/p' $tracing/trace | head -n 1)
+	up=$(dmesg | sed -n 's/^\[ *\([0-9]*\)\.[0-9]*\] smp: Brought up .*/\1/p')
+	echo "$said initcalls, $traced traced, the first at $first s, other CPUs at $up s"
+	[ "$said" = "$traced" ] && [ "$said" -gt 50 ] && [ "$first" -le "$up" ]
+}
+
+# Our engine has made the trampoline that they call.
+its_trampoline() {
+	if ! [ -e $list ]; then
+		skip="mainline's engine"
+		return
+	fi
+	cat $list
+	[ "$(grep -c ' plain ' $list)" = 1 ] && [ "$(grep -c $'t ftrace_trampoline\t' /proc/kallsyms)" = 1 ]
+}
+
+it_ends() {
+	echo nop >$tracing/current_tracer && echo >$tracing/set_ftrace_filter
+}
+
+echo "TAP version 13"
+mountpoint -q $tracing || mount -t tracefs tracefs $tracing || bail "no tracefs"
+[ "$(cat $tracing/current_tracer)" = function ] || bail "nothing is traced"
+checks boot. every_call its_trampoline it_ends
+finish
