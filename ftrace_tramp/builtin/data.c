@@ -201,6 +201,7 @@ static int take(struct ftrace_data_table *old, struct ftrace_data_table *table, 
 		unsigned long *ips, unsigned int count)
 {
 	struct ftrace_data_entry *entries = table->entries + (table->count - count);
+	unsigned long anchored = anchor();
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
@@ -216,7 +217,7 @@ static int take(struct ftrace_data_table *old, struct ftrace_data_table *table, 
 		entries[i].ip = ips[i];
 		entries[i].data = data[i].data;
 		/* It calls something already. */
-		entries[i].stub = ips[i] == anchor() ? NO_STUB : 0;
+		entries[i].stub = ips[i] == anchored ? NO_STUB : 0;
 	}
 	return 0;
 }
@@ -333,6 +334,7 @@ static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table
 /* Those of the sites that are to leave the filter: not the anchor, nor those of a module that has gone. */
 static unsigned int still_there(struct ftrace_data_ops *ops, unsigned long *sites, unsigned int count)
 {
+	unsigned long anchored = anchor();
 	unsigned int i, there = 0;
 
 	for (i = 0; i < count; i++) {
@@ -340,7 +342,7 @@ static unsigned int still_there(struct ftrace_data_ops *ops, unsigned long *site
 
 		scoped_guard(preempt_notrace)
 			in_filter = ftrace_ops_test(&ops->ops, sites[i], ops);
-		if (in_filter && sites[i] != anchor() && ftrace_location(sites[i]) == sites[i])
+		if (in_filter && sites[i] != anchored && ftrace_location(sites[i]) == sites[i])
 			sites[there++] = sites[i];
 	}
 	return there;
