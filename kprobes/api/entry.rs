@@ -5,9 +5,6 @@
 //! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
-use core::ptr::with_exposed_provenance;
-use core::ptr::with_exposed_provenance_mut;
-
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
@@ -19,43 +16,6 @@ use crate::error::ProbeError;
 use crate::place::Place;
 use crate::probe::Probe;
 use crate::probe::ProbeHandler;
-
-/// A type of arguments that are passed in a register.
-pub trait Argument: Copy {
-    /// What the function sees in the register.
-    fn from_register(register: usize) -> Self;
-}
-
-macro_rules! integer_arguments {
-    ($($integer:ty)*) => { $(
-        impl Argument for $integer {
-            fn from_register(register: usize) -> Self {
-                // The upper bits of the register belong to nobody.
-                register as Self
-            }
-        }
-    )* };
-}
-
-integer_arguments!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
-
-impl Argument for bool {
-    fn from_register(register: usize) -> Self {
-        u8::from_register(register) != 0
-    }
-}
-
-impl<T> Argument for *const T {
-    fn from_register(register: usize) -> Self {
-        with_exposed_provenance(register)
-    }
-}
-
-impl<T> Argument for *mut T {
-    fn from_register(register: usize) -> Self {
-        with_exposed_provenance_mut(register)
-    }
-}
 
 /// The handler, with what it does hidden behind a pointer so that probes have a type that can be named.
 struct Entry {

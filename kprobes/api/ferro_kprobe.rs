@@ -49,6 +49,7 @@
 
 use kernel::prelude::*;
 
+mod argument;
 mod context;
 mod entry;
 mod error;
@@ -61,10 +62,10 @@ mod retprobe;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 mod tests;
 
+pub use argument::Argument;
 pub use context::field_at;
 pub use context::Next;
 pub use context::ProbeCtx;
-pub use entry::Argument;
 pub use entry::EntryBuilder;
 pub use entry::EntryProbe;
 pub use error::ProbeError;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the API needs `unsafe` for: registering at the C interface and its callbacks (`probe.rs`, `retprobe.rs`, and for
-//! both `kprobe.rs`), the registers and memory of probed code (`regs.rs`, `memory.rs`), and the permission to change
+//! both `kprobe.rs`), the registers and memory of probed code (`regs.rs`, `register.rs`, `memory.rs`), and the permission to change
 //! what it does (`alter.rs`).
 
 pub(crate) mod alter;
 pub(crate) mod kprobe;
 pub(crate) mod memory;
 pub(crate) mod probe;
+pub(crate) mod register;
 pub(crate) mod regs;
 pub(crate) mod retprobe;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]

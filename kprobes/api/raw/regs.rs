@@ -8,27 +8,7 @@ use kernel::bindings;
 
 use super::alter::Alter;
 use super::alter::Destination;
-
-/// A general purpose register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Register {
-    Ax,
-    Bx,
-    Cx,
-    Dx,
-    Si,
-    Di,
-    Bp,
-    R8,
-    R9,
-    R10,
-    R11,
-    R12,
-    R13,
-    R14,
-    R15,
-}
+pub use super::register::Register;
 
 /// `struct pt_regs` of a hit.
 #[repr(transparent)]
@@ -71,24 +51,7 @@ impl Regs {
     /// The value of a register.
     #[inline(always)]
     pub(crate) fn get(&self, register: Register) -> usize {
-        let regs = &self.0;
-        match register {
-            Register::Ax => regs.ax,
-            Register::Bx => regs.bx,
-            Register::Cx => regs.cx,
-            Register::Dx => regs.dx,
-            Register::Si => regs.si,
-            Register::Di => regs.di,
-            Register::Bp => regs.bp,
-            Register::R8 => regs.r8,
-            Register::R9 => regs.r9,
-            Register::R10 => regs.r10,
-            Register::R11 => regs.r11,
-            Register::R12 => regs.r12,
-            Register::R13 => regs.r13,
-            Register::R14 => regs.r14,
-            Register::R15 => regs.r15,
-        }
+        register.of(&self.0)
     }
 
     /// Changes a register.
