@@ -15,7 +15,7 @@ export MODULES=${SOUNDNESS_CLIENTS:-$FERROTRACE_KDIR/soundness/harmless}
 clients=${*:-$(cd "$here/harmless" && printf '%s\n' *.rs | sed 's/\.rs$//')}
 export ALLOWED=$work/allowed
 
-load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe
+load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_ftrace
 
 # client NAME: its script, or load and unload.
 client() (
