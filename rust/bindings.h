@@ -9,6 +9,7 @@
 #include "sys/bindings.h"
 
 #include "../ftrace_tramp/bindings.h"
+#include "../ftrace_tramp/functions/raw/bindings.h"
 #include "../klog/raw/bindings.h"
 #include "../kprobes/bindings.h"
 #include "../relay/api/raw/bindings.h"

@@ -8,6 +8,7 @@ mod hooks;
 mod klog;
 mod merge;
 mod probe;
+mod trace;
 
 use std::io;
 use std::io::IsTerminal;
@@ -29,7 +30,7 @@ use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
 use ferrotrace::relay::stat::Watch;
 
-/// Records and decodes the kernel's traces, arms the exits on its hooks, and probes it.
+/// Records and decodes the kernel's traces, arms the exits on its hooks, probes it, and counts and times its functions.
 #[derive(Debug, Parser)]
 #[command(name = "ferrotrace", version)]
 pub struct Cli {
@@ -48,6 +49,8 @@ enum Command {
     Hooks(hooks::HooksArgs),
     /// Probes on instructions of the running kernel, and on returns of its functions.
     Probe(probe::ProbeArgs),
+    /// Calls of the running kernel's functions.
+    Trace(trace::TraceArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -148,6 +151,7 @@ impl Cli {
             Command::Klog(args) => args.run(),
             Command::Hooks(args) => args.run(),
             Command::Probe(args) => args.run(),
+            Command::Trace(args) => args.run(),
         }
     }
 }

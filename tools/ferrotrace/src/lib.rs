@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Ferrotrace's user-space side: recording relay channels, decoding recordings, watching and arming
-//! exits on hooks, and probing the kernel.
+//! exits on hooks, probing the kernel, and tracing its functions.
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
 //! recordings; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
-//! shows their hits. The only unsafe code is in `relay/mapping.rs`.
+//! shows their hits; [`functions`] counts and times calls. The only unsafe code is in `relay/mapping.rs`.
 
 pub mod fast;
+pub mod functions;
 pub mod hooks;
 pub mod merge;
 pub mod probes;

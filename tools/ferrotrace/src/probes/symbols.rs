@@ -20,7 +20,7 @@ impl Symbols {
         Ok(Self::parse(&fs::read_to_string("/proc/kallsyms")?))
     }
 
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let functions = text.lines().filter_map(|line| {
             let mut words = line.split_ascii_whitespace();
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -46,6 +46,13 @@ impl Symbols {
     /// How many functions have this name.
     pub fn count(&self, name: &str) -> usize {
         self.0.iter().filter(|(_, known)| known == name).count()
+    }
+
+    /// Those whose names `is_it` holds for, by address.
+    pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = (u64, &str)> {
+        let all = self.0.iter();
+        let all = all.map(|(address, name)| (*address, name.as_str()));
+        all.filter(move |(_, name)| is_it(name))
     }
 
     /// Names similar to this one, the nearest first.

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The commands of the `ferrotrace_ftrace_functions` module, each a line of text.
+//!
+//! ```text
+//! + ADDRESS...   adds functions, by the addresses that available_filter_functions_addrs lists, with 0x
+//! count          has their calls written
+//! time           has their calls written when they return, with how long they took
+//! stop           ends that
+//! ```
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// Adds functions.
+    Add(Addresses<'a>),
+    /// Begins.
+    Start(Mode),
+    /// Ends.
+    Stop,
+}
+
+/// What is written of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// That there was one.
+    Count,
+    /// How long it took.
+    Time,
+}
+
+impl Mode {
+    /// The command that begins it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Time => "time",
+        }
+    }
+}
+
+/// Addresses as text, all of which are addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses<'a>(&'a str);
+
+impl<'a> Addresses<'a> {
+    /// The addresses. There is at least one.
+    pub fn iter(self) -> impl Iterator<Item = usize> + 'a {
+        words(self.0).filter_map(address)
+    }
+}
+
+impl<'a> Command<'a> {
+    /// Parses a line, without its end. `None` if it is not a command.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let line = core::str::from_utf8(line).ok()?;
+        if let Some(list) = line.strip_prefix('+') {
+            let all = words(list).all(|word| address(word).is_some());
+            let some = words(list).next().is_some();
+            return (all && some).then_some(Self::Add(Addresses(list)));
+        }
+        match line {
+            "count" => Some(Self::Start(Mode::Count)),
+            "time" => Some(Self::Start(Mode::Time)),
+            "stop" => Some(Self::Stop),
+            _ => None,
+        }
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|word| !word.is_empty())
+}
+
+/// An address that is not 0, with `0x`.
+fn address(word: &str) -> Option<usize> {
+    let digits = word.strip_prefix("0x")?;
+    // The standard library would accept a sign, too.
+    let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let value = usize::from_str_radix(digits, 16).ok()?;
+    (plain && value != 0).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(line: &str) -> Option<Vec<usize>> {
+        match Command::parse(line.as_bytes())? {
+            Command::Add(addresses) => Some(addresses.iter().collect()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn commands() {
+        assert_eq!(added("+ 0x10"), Some(vec![16]));
+        assert_eq!(added("+0xfF  0x1 "), Some(vec![255, 1]));
+        assert_eq!(added("+ 0xffffffffffffffff"), Some(vec![usize::MAX]));
+        for mode in [Mode::Count, Mode::Time] {
+            let parsed = Command::parse(mode.word().as_bytes());
+            assert_eq!(parsed, Some(Command::Start(mode)));
+        }
+        assert_eq!(Command::parse(b"stop"), Some(Command::Stop));
+    }
+
+    #[test]
+    fn no_commands() {
+        for line in [
+            "",
+            "+",
+            "+ ",
+            "+ 10",
+            "+ 0x",
+            "+ 0x0",
+            "+ 0xg",
+            "+ 0x-1",
+            "+ 0x+1",
+            "+ 0x1 f",
+            "+ 0x1\n0x2",
+            "+ 0x1\t0x2",
+            "+ 0x10000000000000000",
+            "count ",
+            "Count",
+            "time 1",
+            "stopped",
+            "-",
+        ] {
+            assert_eq!(Command::parse(line.as_bytes()), None, "{line:?}");
+        }
+        assert_eq!(Command::parse(b"+ 0x1\xff"), None);
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace trace`.
+
+#![deny(unsafe_code)]
+
+use std::io;
+use std::io::IsTerminal;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use clap::Subcommand;
+
+use ferrotrace::functions::available;
+use ferrotrace::functions::available::Functions;
+use ferrotrace::functions::control::Control;
+use ferrotrace::functions::error::Error;
+use ferrotrace::functions::glob::Glob;
+use ferrotrace::functions::print::Style;
+use ferrotrace::functions::trace;
+use ferrotrace::functions::trace::trace;
+use ferrotrace::probes::symbols::Symbols;
+
+use super::parse_seconds;
+use super::print as print_text;
+
+/// Functions that a terminal shows if nobody says how many.
+const ON_TERMINAL: usize = 20;
+
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Count the calls of functions, and how long they take from entry to return, as they come.
+    Functions(FunctionsArgs),
+}
+
+#[derive(Debug, Args)]
+struct FunctionsArgs {
+    /// Functions by name; * stands for any text, ? for any character, [a-z] for one of several.
+    #[arg(value_name = "PATTERN", required = true)]
+    patterns: Vec<Glob>,
+    /// Only functions of this module.
+    #[arg(short, long, value_name = "MODULE")]
+    module: Option<String>,
+    /// Count calls when they come, and not how long they take, which costs them less.
+    #[arg(long)]
+    no_time: bool,
+    /// Report after each such time; on a terminal all calls so far, elsewhere those since the last report.
+    #[arg(short, long, value_name = "SECS", value_parser = parse_interval, default_value = "1")]
+    interval: Duration,
+    /// Show so many functions at most; all, but 20 on a terminal, without it.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
+    /// Stop after this time; otherwise on SIGINT or SIGTERM.
+    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    duration: Option<Duration>,
+    /// Print one JSON object on each line.
+    #[arg(long)]
+    json: bool,
+    /// The directory of the module ferrotrace_ftrace_functions.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/sys/kernel/debug/ferrotrace_ftrace_functions"
+    )]
+    dir: PathBuf,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    match parse_seconds(text)? {
+        interval if interval < Duration::from_millis(10) => {
+            Err("not at least 0.01 seconds".to_owned())
+        }
+        interval => Ok(interval),
+    }
+}
+
+impl TraceArgs {
+    pub fn run(self) -> Result<()> {
+        match self.command {
+            Command::Functions(args) => args.run(),
+        }
+    }
+}
+
+impl FunctionsArgs {
+    fn run(self) -> Result<()> {
+        let mut control = Control::open(self.dir)?;
+        let symbols = Symbols::read().unwrap_or_default();
+        let functions = Functions::read()?.select(
+            &self.patterns,
+            self.module.as_deref(),
+            &symbols,
+            available::is_loaded,
+        )?;
+        let terminal = io::stdout().is_terminal() && !self.json;
+        let top = self.top.and_then(|top| usize::try_from(top).ok());
+        let options = trace::Options {
+            interval: self.interval,
+            duration: self.duration,
+            style: Style {
+                json: self.json,
+                timed: !self.no_time,
+                top: top.or(terminal.then_some(ON_TERMINAL)),
+                terminal,
+            },
+        };
+        let ready = || {
+            let count = functions.len();
+            // There is nowhere left to report it if this fails.
+            let _ = writeln!(
+                io::stderr(),
+                "ferrotrace: tracing {count} functions; Ctrl-C ends"
+            );
+        };
+        trace(&mut control, &functions, options, ready, |text| {
+            print_text(text).map_err(|error| Error::Io {
+                action: "write",
+                path: "standard output".into(),
+                source: io::Error::other(error),
+            })
+        })?;
+        Ok(())
+    }
+}

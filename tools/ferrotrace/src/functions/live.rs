@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reading the calls as they come.
+//!
+//! The records of a CPU are read with `read(2)`, which returns whole ones, those of an unfinished sub-buffer too.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::PollFd;
+use nix::poll::PollFlags;
+use nix::poll::PollTimeout;
+use nix::poll::poll;
+
+use super::error::Error;
+use super::error::Result;
+use super::tally::Call;
+use crate::fast::record::Record;
+use crate::fast::record::RecordReader;
+use crate::relay::buffer::open_relay_file;
+use crate::relay::channel::CpuId;
+use crate::relay::files::ChannelDir;
+use crate::signals::StopSignals;
+
+/// Bytes of one read, more than a sub-buffer has.
+const CHUNK: usize = 1 << 20;
+
+/// Reads of a CPU in a round. The kernel leaves out what this process does, so that a round ends; but others go on.
+const ROUND: usize = 64;
+
+/// The relay files of all CPUs.
+pub struct Live {
+    channel: ChannelDir,
+    cpus: BTreeMap<CpuId, (PathBuf, File)>,
+    bytes: Vec<u8>,
+}
+
+impl Live {
+    /// Opens the files that exist.
+    pub fn open(channel: &Path) -> Result<Self> {
+        let mut live = Self {
+            channel: ChannelDir::open(channel)?,
+            cpus: BTreeMap::new(),
+            bytes: vec![0; CHUNK],
+        };
+        live.scan()?;
+        Ok(live)
+    }
+
+    /// Opens the files of CPUs that have come up.
+    pub fn scan(&mut self) -> Result<()> {
+        for (cpu, path) in self.channel.relay_files()? {
+            if !self.cpus.contains_key(&cpu) {
+                let file = open_relay_file(&path, false)?;
+                self.cpus.insert(cpu, (path, file));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there now.
+    pub fn round(&mut self, mut to: impl FnMut(Call)) -> Result<()> {
+        for (path, file) in self.cpus.values_mut() {
+            for _ in 0..ROUND {
+                if !take(file, path, &mut self.bytes, &mut to)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a full sub-buffer, but not longer than this. Returns whether a signal came.
+    pub fn wait(&self, signals: &StopSignals, most: Duration) -> nix::Result<bool> {
+        let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        let files = self.cpus.values();
+        fds.extend(files.map(|(_, file)| PollFd::new(file.as_fd(), PollFlags::POLLIN)));
+        let most = most + Duration::from_micros(999);
+        match poll(
+            &mut fds,
+            PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX),
+        ) {
+            Ok(_) | Err(Errno::EINTR) => signals.take(),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// Reads once. Returns whether there was anything.
+fn take(
+    file: &mut impl Read,
+    path: &Path,
+    bytes: &mut [u8],
+    to: &mut impl FnMut(Call),
+) -> Result<bool> {
+    let failed = |source| Error::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let len = match file.read(bytes) {
+        Ok(len) => len,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+        Err(error) => return Err(failed(error)),
+    };
+    let bytes = bytes.get(..len).unwrap_or_default();
+    let mut reader = RecordReader::new(bytes, CHUNK);
+    let mut record = Record::default();
+    while reader
+        .read(&mut record)
+        .map_err(|error| failed(io::Error::other(error)))?
+    {
+        if let Some(call) = Call::parse(&record.data) {
+            to(call);
+        }
+    }
+    match reader.truncated() {
+        0 => Ok(len != 0),
+        _ => Err(failed(io::Error::other("it ends within a record"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tally::tests::call;
+    use super::super::tally::tests::data;
+    use super::*;
+    use crate::fast::record::Header;
+
+    #[test]
+    fn records_of_a_read() {
+        let mut bytes = Vec::new();
+        for n in 0..3 {
+            let data = data(&call(n, n * 10));
+            let header = Header {
+                len: data.len().try_into().unwrap(),
+                ty: 0,
+                flags: Header::TIMED,
+            };
+            bytes.extend(header.encode());
+            bytes.extend(7u64.to_ne_bytes());
+            bytes.extend(data);
+        }
+        let mut calls = Vec::new();
+        let mut buffer = vec![0; 4096];
+        let mut read = |bytes: &[u8]| {
+            take(&mut &*bytes, Path::new("cpu0"), &mut buffer, &mut |call| {
+                calls.push((call.ip, call.duration));
+            })
+        };
+        assert!(read(&bytes).unwrap());
+        assert!(!read(&[]).unwrap());
+        assert!(read(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(calls[..3], [(0, 0), (1, 10), (2, 20)]);
+    }
+}
