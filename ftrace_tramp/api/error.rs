@@ -17,6 +17,8 @@ pub enum TraceError {
     NoFilter,
     /// Not a name or a pattern (`EINVAL`).
     BadPattern,
+    /// A function has a value in this set already, or is there twice (`EEXIST`).
+    Twice,
     /// No memory (`ENOMEM`).
     NoMemory,
     /// ftrace has found a defect, and given up (`ENODEV`).
@@ -48,6 +50,7 @@ impl From<TraceError> for Error {
         match error {
             TraceError::NotFound => ENOENT,
             TraceError::NoFilter | TraceError::BadPattern => EINVAL,
+            TraceError::Twice => EEXIST,
             TraceError::NoMemory => ENOMEM,
             TraceError::GivenUp => ENODEV,
             TraceError::MustNotSleep => EBUSY,

@@ -3,7 +3,8 @@
 //! Safe function tracing for Rust modules.
 //!
 //! A [`Tracer`] has a handler called at the entry of functions, which are given by their names, by patterns or by addresses.
-//! [`trace_function!`] makes one of a single function, whose handler gets the arguments with their types.
+//! [`trace_function!`] makes one of a single function, whose handler gets the arguments with their types. In a [`TracerSet`] each
+//! function has a value of its own, which the handler gets.
 //!
 //! It stands on the functions of `<linux/ftrace.h>`, so it works with mainline's trampolines and with ours alike. A tracer is
 //! registered when its value is made, and unregistered when it is dropped, which waits until no handler runs any more. Where
@@ -48,6 +49,7 @@ mod call;
 mod error;
 mod filter;
 mod raw;
+mod set;
 #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
 mod tests;
 mod tracer;
@@ -59,6 +61,9 @@ pub use call::REGISTER_ARGUMENTS;
 pub use error::TraceError;
 pub use ferro_sys::trace::tracepoint::TaskInfo;
 pub use raw::register::Register;
+pub use set::BoxedSet;
+pub use set::SetHandler;
+pub use set::TracerSet;
 pub use tracer::Boxed;
 pub use tracer::Builder;
 pub use tracer::TraceHandler;

@@ -455,34 +455,35 @@ EXPORT_SYMBOL_GPL(ftrace_data_detach);
  * ftrace_data_release - have all functions of an ops no longer call back
  * @ops: as for ftrace_data_attach()
  *
- * Before its memory, or its callback's code, goes. When this returns nobody is in the callback, or comes there; if
- * ftrace has given up, functions may still call it, as those of any ops. @ops may be used again.
+ * Before its memory, or its callback's code, goes. When this returns 0 nobody is in the callback, or comes there, and
+ * @ops may be used again.
  *
  * Context: sleeps, and waits for all tasks.
+ * Return: 0, or -ENODEV if ftrace has given up: functions may still call it, as those of any ops.
  */
-void ftrace_data_release(struct ftrace_data_ops *ops)
+int ftrace_data_release(struct ftrace_data_ops *ops)
 {
 	struct ftrace_data_table *old;
+	int err;
 
 	guard(mutex)(&ferro_tramp_data_mutex);
 	if (!ops->registered)
-		return;
+		return 0;
 	old = table_of(ops);
 	list_del(&ops->list);
 	ops->registered = false;
-	if (!unregister_ftrace_function(&ops->ops)) {
-		guard(mutex)(&ftrace_lock);
+	err = unregister_ftrace_function(&ops->ops);
+	scoped_guard(mutex, &ftrace_lock) {
 		publish(ops, NULL);
-		tell(ops, FTRACE_DATA_RELEASED, old ? old->entries : NULL, old ? old->count : 0);
-	} else {
-		guard(mutex)(&ftrace_lock);
-		publish(ops, NULL);
+		if (!err)
+			tell(ops, FTRACE_DATA_RELEASED, old ? old->entries : NULL, old ? old->count : 0);
 	}
 	ftrace_free_filter(&ops->ops);
 	/* It does so itself for those that are not static. */
 	if (!(ops->ops.flags & FTRACE_OPS_FL_DYNAMIC))
 		wait_for_tasks();
 	kvfree_rcu(old, rcu);
+	return err;
 }
 EXPORT_SYMBOL_GPL(ftrace_data_release);
 

@@ -13,6 +13,7 @@
 int register_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
 int unregister_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
 
+#ifdef CONFIG_DYNAMIC_FTRACE
 /*
  * Functions with data of their own, on either engine: each of an ops's functions has its callback called with what was attached
  * with the function. It may be a pointer to what has a callback of its own, so that thousands of functions have different
@@ -47,7 +48,8 @@ struct ftrace_data_ops {
 int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *data, unsigned int count);
 int ftrace_data_detach(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count);
 int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count);
-void ftrace_data_release(struct ftrace_data_ops *ops);
+int ftrace_data_release(struct ftrace_data_ops *ops);
+#endif
 
 /*
  * The rest is for kernel/trace/ftrace.c and an engine that makes trampolines.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of tracer.rs and fregs.rs.
+ * The C half of tracer.rs, set.rs and fregs.rs.
  *
  * Contexts: process. Locks: none but the one that it defines.
  */
 #include <linux/build_bug.h>
+#include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
 #include <linux/mutex.h>
+#include <linux/rcupdate.h>
 #include <linux/stddef.h>
+#include <linux/trace_recursion.h>
 
 /* struct ftrace_hash is ftrace's own. */
 #include <../kernel/trace/trace.h>
@@ -19,6 +22,23 @@ DEFINE_MUTEX(ferro_ftrace_api_lock);
 unsigned long ferro_ftrace_filter_count(struct ftrace_ops *ops)
 {
 	return ops->func_hash->filter_hash->count;
+}
+
+/* What the data of a function begins with. */
+struct ferro_ftrace_node {
+	ftrace_data_func_t call;
+};
+
+notrace void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
+{
+	struct ferro_ftrace_node *node = data;
+	int bit = ftrace_test_recursion_trylock(ip, parent_ip);
+
+	if (bit < 0)
+		return;
+	if (rcu_is_watching())
+		node->call(ip, parent_ip, data, fregs);
+	ftrace_test_recursion_unlock(bit);
 }
 
 /* What a callback gets is a struct pt_regs, more or less complete. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the API needs `unsafe` for: registering at the C interface and its callback (`tracer.rs`), what the callback is given
+//! What the API needs `unsafe` for: registering at the C interface and its callbacks (`tracer.rs`, `set.rs`), what the callback is given
 //! (`fregs.rs`, `register.rs`), memory (`memory.rs`), and modules that go (`module_exit.rs`).
 
 pub(crate) mod fregs;
@@ -10,6 +10,7 @@ pub(crate) mod memory;
 pub(crate) mod module_exit;
 #[path = "../../../kprobes/api/raw/register.rs"]
 pub(crate) mod register;
+pub(crate) mod set;
 #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
 pub(crate) mod targets;
 pub(crate) mod tracer;

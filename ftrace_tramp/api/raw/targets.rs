@@ -38,6 +38,11 @@ pub(crate) fn next_address() -> usize {
     (ftrace_api_next as unsafe extern "C" fn(c_int) -> c_int as *const ()).addr()
 }
 
+/// The address of `twice`.
+pub(crate) fn twice_address() -> usize {
+    (ftrace_api_twice as unsafe extern "C" fn(c_int) -> c_int as *const ()).addr()
+}
+
 /// `value * 2`.
 pub(crate) fn twice(value: i32) -> i32 {
     // SAFETY: The function takes any number and touches no memory.

@@ -35,9 +35,11 @@ static LIVE: StaticMutex<KVec<Live>> =
     unsafe { StaticMutex::new(&raw mut ferro_ftrace_api_lock, KVec::new()) };
 
 #[derive(Clone, Copy)]
-struct Live {
-    ops: *mut bindings::ftrace_ops,
-    callback: usize,
+pub(super) struct Live {
+    /// Of a set the first field of its `struct ftrace_data_ops`.
+    pub(super) ops: *mut bindings::ftrace_ops,
+    pub(super) callback: usize,
+    pub(super) is_set: bool,
 }
 
 // SAFETY: An ops is passed to functions of ftrace only, which have locks of their own.
@@ -48,16 +50,26 @@ impl Live {
     ///
     /// Errors: -ENODEV if ftrace has given up; then the ops may still be called.
     fn end(self) -> Result {
-        // SAFETY: What is in the list is registered, and stays where it is until it has been taken out; this is called once, when
-        // it has.
-        to_result(unsafe { bindings::unregister_ftrace_function(self.ops) })
+        // SAFETY: What is in the list is registered, or a set, and stays where it is until it has been taken out; this is called
+        // once, when it has.
+        to_result(unsafe {
+            match self.is_set {
+                true => bindings::ftrace_data_release(self.ops.cast()),
+                false => bindings::unregister_ftrace_function(self.ops),
+            }
+        })
+    }
+
+    /// Puts it into the list. Errors: no memory; then it is not there.
+    pub(super) fn add(self) -> Result<(), TraceError> {
+        Ok(LIVE.lock().push(self, GFP_KERNEL)?)
     }
 }
 
 /// Takes a tracer out of the list, and ends it with the lock held, so that nobody takes it for ended before it is.
 ///
 /// `None` if it is not there.
-fn end(is_it: impl Fn(&Live) -> bool) -> Option<Result> {
+pub(super) fn end(is_it: impl Fn(&Live) -> bool) -> Option<Result> {
     let mut live = LIVE.lock();
     let at = live.iter().position(is_it)?;
     let found = live.remove(at).ok()?;
@@ -190,7 +202,11 @@ impl<H: TraceHandler> RawTracer<H> {
         core::mem::forget(prepared);
         let callback = callback::<H> as *const () as usize;
         // There is room.
-        let _ = live.push_within_capacity(Live { ops, callback });
+        let _ = live.push_within_capacity(Live {
+            ops,
+            callback,
+            is_set: false,
+        });
         // INVARIANT: Registered and in the list.
         Ok(Self(ManuallyDrop::new(pinned), functions))
     }

@@ -14,6 +14,7 @@ use crate::Tracer;
 
 mod calls;
 mod leaving;
+mod sets;
 
 /// Numbers that handlers note down.
 struct Notes<const N: usize>([Atomic<usize>; N]);

@@ -67,6 +67,14 @@ impl<T: Send + 'static> Deferred<T> {
     }
 }
 
+impl<T: Send + Unpin + 'static> Deferred<T> {
+    /// The value.
+    pub fn get_mut(&mut self) -> &mut T {
+        // SAFETY: The value may be moved, and `work` stays where it is.
+        unsafe { &mut Pin::get_unchecked_mut((*self.0).as_mut()).value }
+    }
+}
+
 impl<T: Send + 'static> Deref for Deferred<T> {
     type Target = T;
 
