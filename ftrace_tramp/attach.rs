@@ -36,17 +36,12 @@ impl Attached {
             hooks::register_sets(c"rust_ftrace_tramp", engine::change_set, engine::step)?;
         let data = hooks::register_data(c"rust_ftrace_tramp", engine::change_data)?;
         engine::start()?;
-        let lock = DataLock::new();
-        // Before functions have sets: what the site of one with a stub calls does not change.
-        lock.make_all();
-        // All at once: what is made has to be freed by the same engine.
-        if let Err(error) = ferro_gkhi::arm(&[&update, &free, &set, &step, &data]) {
-            lock.free_all();
-            drop(lock);
-            engine::stop();
-            return Err(error.into());
-        }
-        drop(lock);
+        // All at once: what is made has to be freed by the same engine. Stubs are there before functions have sets: what the site
+        // of one with a stub calls does not change.
+        let arm = || Ok(ferro_gkhi::arm(&[&update, &free, &set, &step, &data])?);
+        // Without the lock: `stop()` waits.
+        let armed = DataLock::new().arm(arm);
+        armed.inspect_err(|_| engine::stop())?;
         if let Err(error) = renew() {
             pr_warn!(
                 "the kernel's trampolines stay: error {}\n",
@@ -67,18 +62,16 @@ impl Drop for Attached {
         // From here on the kernel makes them, functions get no set, and this still frees its own.
         engine::leave();
         drop(self.update.take());
-        let renewed = renew();
-        if let Err(error) = renewed {
+        let renewed = renew().inspect_err(|error| {
             pr_warn!(
                 "the engine's trampolines stay: error {}\n",
                 error.to_errno()
             );
-        }
-        let lock = DataLock::new();
+        });
+        let mut lock = DataLock::new();
         drop(self.data.take());
-        if renewed.is_ok() {
-            // Nobody calls a stub any more.
-            lock.free_all();
+        if let Ok(renewed) = renewed {
+            lock.free_all(&renewed);
         }
         drop(lock);
         drop(self.free.take());

@@ -114,6 +114,11 @@ pub(crate) fn leave() {
     }
 }
 
+/// Whether it is. It does not come back then.
+pub(crate) fn is_leaving() -> bool {
+    ENGINE.lock().as_ref().is_some_and(|engine| engine.leaving)
+}
+
 /// The engine goes. What it still has is called for ever, and stays where it is.
 pub(crate) fn stop() {
     sets::call_stop();

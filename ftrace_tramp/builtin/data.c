@@ -20,6 +20,7 @@
 #include <linux/sort.h>
 
 #include "../../../trace/ftrace_internal.h"
+#include "../../../trace/trace.h"
 #include "builtin.h"
 
 /* What its stub is when a function has none, and gets none. */
@@ -158,11 +159,24 @@ static void tell(struct ftrace_data_ops *ops, enum ftrace_data_event event, stru
 #endif
 }
 
-/* New functions have their stubs now, or never. */
+/* Whether the filter has a function: its site calls something, or does so as soon as there is such a site again. */
+static bool in_filter(struct ftrace_data_ops *ops, unsigned long ip)
+{
+	guard(preempt_notrace)();
+	return ftrace_ops_test(&ops->ops, ip, ops);
+}
+
+/*
+ * New functions have their stubs now, or never. Those that the filter has already keep calling what they call: the anchor, and
+ * what is at the address of a function that was detached when its module had gone.
+ */
 static void make_stubs(struct ftrace_data_ops *ops, struct ftrace_data_table *table)
 {
 	unsigned int i;
 
+	for (i = 0; i < table->count; i++)
+		if (!table->entries[i].stub && in_filter(ops, table->entries[i].ip))
+			table->entries[i].stub = NO_STUB;
 	tell(ops, FTRACE_DATA_ATTACH, table->entries, table->count);
 	for (i = 0; i < table->count; i++)
 		if (!table->entries[i].stub)
@@ -177,7 +191,11 @@ static int start(struct ftrace_data_ops *ops)
 
 	if (ops->registered)
 		return 0;
+	/* It may be what is left of one that functions still call. */
+	if (ftrace_is_dead())
+		return -ENODEV;
 	ops->ops.func = data_func;
+	ops->ops.flags &= ~DATA_FLAGS;
 	ops->ops.flags |= ops->flags | FTRACE_OPS_FL_DATA;
 	/* What functions call does not change once they call something: a trampoline for stubs has to be there before. */
 	scoped_guard(mutex, &ftrace_lock)
@@ -186,9 +204,11 @@ static int start(struct ftrace_data_ops *ops)
 	if (!err)
 		err = register_ftrace_function(&ops->ops);
 	if (err) {
-		ftrace_free_filter(&ops->ops);
+		if (!(ops->ops.flags & FTRACE_OPS_FL_ENABLED))
+			ftrace_free_filter(&ops->ops);
 		guard(mutex)(&ftrace_lock);
-		tell(ops, FTRACE_DATA_RELEASED, NULL, 0);
+		if (!ftrace_is_dead())
+			tell(ops, FTRACE_DATA_RELEASED, NULL, 0);
 		return err;
 	}
 	ops->registered = true;
@@ -201,7 +221,6 @@ static int take(struct ftrace_data_table *old, struct ftrace_data_table *table, 
 		unsigned long *ips, unsigned int count)
 {
 	struct ftrace_data_entry *entries = table->entries + (table->count - count);
-	unsigned long anchored = anchor();
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
@@ -216,8 +235,6 @@ static int take(struct ftrace_data_table *old, struct ftrace_data_table *table, 
 		}
 		entries[i].ip = ips[i];
 		entries[i].data = data[i].data;
-		/* It calls something already. */
-		entries[i].stub = ips[i] == anchored ? NO_STUB : 0;
 	}
 	return 0;
 }
@@ -265,7 +282,7 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 
 	guard(mutex)(&ferro_tramp_data_mutex);
 	old = table_of(ops);
-	if (count > UINT_MAX - (old ? old->count : 0))
+	if (count > INT_MAX - (old ? old->count : 0))
 		return -ENOMEM;
 	ips = kvmalloc_array(count, sizeof(*ips), GFP_KERNEL);
 	table = new_table((old ? old->count : 0) + count);
@@ -290,7 +307,7 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 		/* No site calls the new ones. */
 		guard(mutex)(&ftrace_lock);
 		publish(ops, old);
-		for (unsigned int i = 0; i < count; i++)
+		for (unsigned int i = 0; i < count && !ftrace_is_dead(); i++)
 			tell(ops, FTRACE_DATA_DETACHED, find(table, ips[i]), 1);
 		swap(old, table);
 	}
@@ -337,14 +354,9 @@ static unsigned int still_there(struct ftrace_data_ops *ops, unsigned long *site
 	unsigned long anchored = anchor();
 	unsigned int i, there = 0;
 
-	for (i = 0; i < count; i++) {
-		bool in_filter;
-
-		scoped_guard(preempt_notrace)
-			in_filter = ftrace_ops_test(&ops->ops, sites[i], ops);
-		if (in_filter && sites[i] != anchored && ftrace_location(sites[i]) == sites[i])
+	for (i = 0; i < count; i++)
+		if (sites[i] != anchored && in_filter(ops, sites[i]) && ftrace_location(sites[i]) == sites[i])
 			sites[there++] = sites[i];
-	}
 	return there;
 }
 
@@ -360,6 +372,9 @@ static int leave_sites(struct ftrace_data_ops *ops, unsigned long *sites, unsign
 			err = ftrace_set_filter_ips(&ops->ops, sites, count, 1, 0);
 		/* A module may go meanwhile. */
 	} while ((err == -EINVAL || err == -ENOENT) && count && count < before);
+	/* It says so only if it has given up before. */
+	if (ftrace_is_dead())
+		return -ENODEV;
 	return count ? err : 0;
 }
 
@@ -473,12 +488,16 @@ int ftrace_data_release(struct ftrace_data_ops *ops)
 	list_del(&ops->list);
 	ops->registered = false;
 	err = unregister_ftrace_function(&ops->ops);
+	/* It may have given up within that. */
+	if (ftrace_is_dead())
+		err = -ENODEV;
 	scoped_guard(mutex, &ftrace_lock) {
 		publish(ops, NULL);
 		if (!err)
 			tell(ops, FTRACE_DATA_RELEASED, old ? old->entries : NULL, old ? old->count : 0);
 	}
-	ftrace_free_filter(&ops->ops);
+	if (!err)
+		ftrace_free_filter(&ops->ops);
 	/* It does so itself for those that are not static. */
 	if (!(ops->ops.flags & FTRACE_OPS_FL_DYNAMIC))
 		wait_for_tasks();

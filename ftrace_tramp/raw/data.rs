@@ -22,6 +22,7 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
+use super::renew::Renewed;
 use super::stand_in::Closed;
 use super::stand_in::StandIn;
 use super::template::Templates;
@@ -181,14 +182,14 @@ impl DataOps {
     }
 }
 
-// SAFETY: `data.c` makes the mutex, by `DEFINE_MUTEX()`; it protects its data, of which there is none here.
-static LOCK: StaticMutex<()> =
-    unsafe { StaticMutex::new(&raw mut bindings::ferro_tramp_data_mutex, ()) };
+// SAFETY: `data.c` makes the mutex, by `DEFINE_MUTEX()`, for its own data and this: whether functions may have stubs.
+static LOCK: StaticMutex<bool> =
+    unsafe { StaticMutex::new(&raw mut bindings::ferro_tramp_data_mutex, false) };
 
 /// Nothing is attached or detached meanwhile.
 ///
-/// Locks: outside of `ftrace_lock` and of the engine's mutex.
-pub(crate) struct DataLock(#[allow(dead_code)] StaticGuard<()>);
+/// Locks: outside of `ftrace_lock`, of the engine's mutex and of the registry's of hooks: an exit does not attach data.
+pub(crate) struct DataLock(StaticGuard<bool>);
 
 impl DataLock {
     /// Context: without `ftrace_lock`.
@@ -196,8 +197,22 @@ impl DataLock {
         Self(LOCK.lock())
     }
 
-    /// Has the engine make stubs for all functions that are attached. None has one, and the engine is not asked for any yet.
-    pub(crate) fn make_all(&self) {
+    /// Attaches the engine by `arm`, with stubs for all functions that are attached, which are freed again if that fails.
+    ///
+    /// Errors: those of `arm`; -EBUSY if it has been done before, and [`Self::free_all`] has not.
+    pub(crate) fn arm(&mut self, arm: impl FnOnce() -> Result) -> Result {
+        if core::mem::replace(&mut *self.0, true) {
+            return Err(EBUSY);
+        }
+        self.make_all();
+        arm().inspect_err(|_| {
+            *self.0 = false;
+            self.visit_all();
+        })
+    }
+
+    /// None has one, and functions have no set of the engine's, which could have them called.
+    fn make_all(&self) {
         // SAFETY: The mutex is held.
         unsafe {
             bindings::ferro_tramp_each_data(
@@ -207,8 +222,15 @@ impl DataLock {
         };
     }
 
-    /// Has the engine free all stubs, which nobody calls any more. The engine is not asked for any more.
-    pub(crate) fn free_all(&self) {
+    /// Has the engine free all stubs, unless somebody calls them: it makes no new ones any more, and functions have been renewed
+    /// since.
+    pub(crate) fn free_all(&mut self, renewed: &Renewed) {
+        if renewed.is_last() && core::mem::replace(&mut *self.0, false) {
+            self.visit_all();
+        }
+    }
+
+    fn visit_all(&self) {
         // SAFETY: The mutex is held.
         unsafe {
             bindings::ferro_tramp_each_data(

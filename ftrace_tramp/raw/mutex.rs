@@ -2,7 +2,7 @@
 
 //! The engine's mutex, which `builtin.c` has.
 //!
-//! Contexts: process; sleeps. Locks, outermost first: `ftrace_lock`, this, those of the pool, `text_mutex`.
+//! Contexts: process; sleeps. Locks, outermost first: that of functions' data, `ftrace_lock`, this, those of the pool, `text_mutex`.
 
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;

@@ -43,7 +43,7 @@ for variant in $VARIANTS; do
 	fi
 	if [ "$variant" != modular ] && [ "$variant" != debug ]; then
 		APPEND="ftrace=function ftrace_filter=do_one_initcall initcall_debug log_buf_len=4M" tap_nest "ftrace at boot: $variant" \
-			run_vm "$variant" tools/testing/selftests/ftrace_tramp/boot.sh
+			run_vm "$variant" "tools/testing/selftests/ftrace_tramp/boot.sh $variant"
 	fi
 	if [ "$variant" = size ]; then tap_nest "ftrace's tests at boot: size" run_vm size tools/testing/selftests/ftrace_tramp/startup.sh; fi
 	if [ $short ]; then continue; fi
