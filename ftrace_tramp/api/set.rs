@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> TracerSet<T> {
         F: Fn(&FunctionCall<'_>, &T) + Send + Sync + 'static,
     {
         must_sleep()?;
-        Self::new(BoxedSet(KBox::new(handler, GFP_KERNEL)?))
+        Self::with::<F>(false, BoxedSet(KBox::new(handler, GFP_KERNEL)?))
     }
 }
 
@@ -65,17 +65,19 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> TracerSet<T, H> {
     ///
     /// Context: process; sleeps. Errors: no memory.
     pub fn new(handler: H) -> Result<Self, TraceError> {
-        Self::with(false, handler)
+        Self::with::<H>(false, handler)
     }
 
     /// The same; all registers are saved for the handler, not only those of arguments. R11 is not the caller's.
     pub fn with_all_registers(handler: H) -> Result<Self, TraceError> {
-        Self::with(true, handler)
+        Self::with::<H>(true, handler)
     }
 
-    fn with(all_registers: bool, handler: H) -> Result<Self, TraceError> {
+    /// What `handler` calls is code of `C`.
+    fn with<C: SetHandler<T>>(all_registers: bool, handler: H) -> Result<Self, TraceError> {
         must_sleep()?;
-        let raw = RawSet::new(all_registers, handler)?;
+        let code = (C::call as fn(&C, &FunctionCall<'_>, &T) as *const ()).addr();
+        let raw = RawSet::new(all_registers, handler, code)?;
         Ok(Self {
             raw: Deferred::new(Ok::<_, TraceError>(raw))?,
         })

@@ -98,9 +98,19 @@ impl<'a> Builder<'a> {
     ///
     /// Context: process; sleeps.
     pub fn register<H: TraceHandler>(self, handler: H) -> Result<Tracer<H>, TraceError> {
+        self.register_code_of::<H, H>(handler)
+    }
+
+    /// As [`Builder::register`]; what `handler` calls is code of `C`.
+    fn register_code_of<C, H>(self, handler: H) -> Result<Tracer<H>, TraceError>
+    where
+        C: TraceHandler,
+        H: TraceHandler,
+    {
         must_sleep()?;
         self.filter.check()?;
-        let raw = RawTracer::register(&self.filter, self.all_registers, handler)?;
+        let code = (C::call as fn(&C, &FunctionCall<'_>) as *const ()).addr();
+        let raw = RawTracer::register(&self.filter, self.all_registers, handler, code)?;
         let functions = raw.functions();
         Ok(Tracer {
             raw: Deferred::new(Ok::<_, TraceError>(raw))?,
@@ -114,7 +124,7 @@ impl<'a> Builder<'a> {
         F: Fn(&FunctionCall<'_>) + Send + Sync + 'static,
     {
         must_sleep()?;
-        self.register(Boxed(KBox::new(handler, GFP_KERNEL)?))
+        self.register_code_of::<F, Boxed>(Boxed(KBox::new(handler, GFP_KERNEL)?))
     }
 }
 

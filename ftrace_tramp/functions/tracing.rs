@@ -21,6 +21,9 @@ use crate::raw::timer::Timer;
 use crate::record::Record;
 use crate::record::KIND;
 
+/// More than the clock can seem to step back between CPUs.
+const STEP_BACK_NS: u64 = 1_000_000;
+
 /// Where calls go.
 struct Output {
     channel: Arc<Channel>,
@@ -71,8 +74,8 @@ impl Timed for Clock {
     #[inline]
     fn left(&self, ip: usize, entered: u64) {
         let now = mono_fast_ns();
-        // A call that an earlier one has followed at its entry is not ours.
-        if entered < self.0.start {
+        // A call that another probe has followed at its entry, which was where this one is, is not ours.
+        if entered < self.0.start || entered > now.saturating_add(STEP_BACK_NS) {
             return;
         }
         // The clock is one that can seem to step back between CPUs.

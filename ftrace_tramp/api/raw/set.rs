@@ -85,8 +85,12 @@ fn errors(error: Error) -> TraceError {
 }
 
 impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
-    /// Without functions. Errors: no memory.
-    pub(crate) fn new(all_registers: bool, handler: H) -> Result<Self, TraceError> {
+    /// Without functions; `handler_code` is an address of the handler's code. Errors: no memory.
+    pub(crate) fn new(
+        all_registers: bool,
+        handler: H,
+        handler_code: usize,
+    ) -> Result<Self, TraceError> {
         let ops = bindings::ftrace_data_ops {
             func: Some(ferro_ftrace_call_node),
             flags: match all_registers {
@@ -105,7 +109,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         .map_err(|_| TraceError::NoMemory)?;
         let live = Live {
             ops: pinned.ops.get().cast(),
-            callback: callback::<T, H> as *const () as usize,
+            code: [callback::<T, H> as *const () as usize, handler_code],
             is_set: true,
         };
         live.add()?;

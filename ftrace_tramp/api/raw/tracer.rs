@@ -29,7 +29,7 @@ extern "C" {
     fn ferro_ftrace_filter_count(ops: *mut bindings::ftrace_ops) -> c_ulong;
 }
 
-/// What is registered: the address of each ops, and of its callback.
+/// What is registered: the address of each ops, and of the code that its calls need.
 static LIVE: StaticMutex<KVec<Live>> =
     // SAFETY: A mutex of `filter.c` that protects nothing else.
     unsafe { StaticMutex::new(&raw mut ferro_ftrace_api_lock, KVec::new()) };
@@ -38,7 +38,8 @@ static LIVE: StaticMutex<KVec<Live>> =
 pub(super) struct Live {
     /// Of a set the first field of its `struct ftrace_data_ops`.
     pub(super) ops: *mut bindings::ftrace_ops,
-    pub(super) callback: usize,
+    /// The callback, which may be code of who registers it, and the handler's own.
+    pub(super) code: [usize; 2],
     pub(super) is_set: bool,
 }
 
@@ -82,7 +83,8 @@ pub(super) fn end(is_it: impl Fn(&Live) -> bool) -> Option<Result> {
 
 /// A module goes: ends the tracers that it has forgotten.
 pub(crate) fn module_goes(module: &Module) {
-    while let Some(ended) = end(|live| module.contains(live.callback)) {
+    let is_its = |live: &Live| live.code.iter().any(|code| module.contains(*code));
+    while let Some(ended) = end(is_its) {
         pr_warn!("a module that goes has left a tracer\n");
         if ended.is_err() {
             pr_err!("and ftrace, which has given up, may still call it\n");
@@ -168,10 +170,12 @@ fn not_found(error: Error) -> TraceError {
 }
 
 impl<H: TraceHandler> RawTracer<H> {
+    /// `handler_code` is the address of the code of which `handler` is.
     pub(crate) fn register(
         filter: &Filter<'_>,
         all_registers: bool,
         handler: H,
+        handler_code: usize,
     ) -> Result<Self, TraceError> {
         let mut flags = bindings::FTRACE_OPS_FL_RECURSION | bindings::FTRACE_OPS_FL_RCU;
         if all_registers {
@@ -202,11 +206,12 @@ impl<H: TraceHandler> RawTracer<H> {
         core::mem::forget(prepared);
         let callback = callback::<H> as *const () as usize;
         // There is room.
-        let _ = live.push_within_capacity(Live {
+        let entry = Live {
             ops,
-            callback,
+            code: [callback, handler_code],
             is_set: false,
-        });
+        };
+        let _ = live.push_within_capacity(entry);
         // INVARIANT: Registered and in the list.
         Ok(Self(ManuallyDrop::new(pinned), functions))
     }

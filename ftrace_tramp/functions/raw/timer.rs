@@ -118,7 +118,7 @@ impl<T: Timed> Timer<T> {
     ///
     /// # Safety
     ///
-    /// `probe` is a field of a `Self`, and `data` is what [`Self::entry`] has written.
+    /// `probe` is a field of a `Self`, and `data` is NULL or points to words.
     unsafe extern "C" fn exit(
         probe: *mut bindings::fprobe,
         ip: c_ulong,
@@ -126,8 +126,12 @@ impl<T: Timed> Timer<T> {
         _regs: *mut bindings::ftrace_regs,
         data: *mut c_void,
     ) {
-        // SAFETY: By the rules of this function. If the probe that followed the entry is another one, which has been at the same
-        // address, it was one of this module: it wrote such a word, too.
+        // The kernel knows probes by their addresses. A call may have been followed by another that has been at this one, with
+        // other data, or none.
+        if data.is_null() {
+            return;
+        }
+        // SAFETY: What is not NULL are words of the thread's shadow stack, of which any bits are a number.
         let entered = unsafe { data.cast::<u64>().read() };
         // SAFETY: The kernel passes a probe that is registered; unregistering it waits for this call.
         unsafe { Self::timed_of(probe) }.left(ip, entered);

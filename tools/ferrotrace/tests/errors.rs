@@ -277,3 +277,30 @@ fn wrong_arguments() {
     assert!(output.status.success());
     assert!(output.stdout.starts_with(b"ferrotrace "));
 }
+
+#[test]
+fn functions_that_cannot_be_traced() {
+    let trace = |args: &[&str]| {
+        let mut command = ferrotrace();
+        command.args(["trace", "functions"]).args(args);
+        command
+    };
+    has(
+        &fail(&mut trace(&["vfs_*", "--dir", "/nowhere/functions"])),
+        &["/nowhere", "is debugfs mounted?"],
+    );
+    has(
+        &fail(&mut trace(&["vfs_*", "--dir", "/proc/functions"])),
+        &["modprobe ferrotrace_ftrace_functions"],
+    );
+    for (args, part) in [
+        (&["vfs_["][..], "[ without ]"),
+        (&["vfs_read", "-i", "0"], "0.01 seconds"),
+        (&["vfs_read", "-n", "0"], "0 is not in 1.."),
+        (&[], "<PATTERN>"),
+    ] {
+        let output = trace(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        has(&String::from_utf8_lossy(&output.stderr), &[part]);
+    }
+}

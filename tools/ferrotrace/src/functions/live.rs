@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
 use std::io::Read;
@@ -59,9 +60,9 @@ impl Live {
     /// Opens the files of CPUs that have come up.
     pub fn scan(&mut self) -> Result<()> {
         for (cpu, path) in self.channel.relay_files()? {
-            if !self.cpus.contains_key(&cpu) {
+            if let Entry::Vacant(place) = self.cpus.entry(cpu) {
                 let file = open_relay_file(&path, false)?;
-                self.cpus.insert(cpu, (path, file));
+                place.insert((path, file));
             }
         }
         Ok(())

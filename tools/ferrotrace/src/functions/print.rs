@@ -50,9 +50,9 @@ struct Time(u64);
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
-            ..1_000 => return f.pad(&format!("{} ns", self.0)),
-            ..1_000_000 => (1_000, "us"),
-            ..1_000_000_000 => (1_000_000, "ms"),
+            0..1_000 => return f.pad(&format!("{} ns", self.0)),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
             _ => (1_000_000_000, "s"),
         };
         let thousandths = self.0 % unit * 1000 / unit;
