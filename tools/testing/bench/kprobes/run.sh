@@ -20,7 +20,7 @@ seldom='^(ext4|jbd2|acpi|pci|tcp|udp|inet|fib|ovl|loop|tty|uart|serial8250|v9fs|
 # shellcheck disable=SC2016
 in_guest='
 	. tools/testing/selftests/lib/kit.sh
-	load_ours rust_kprobes
+	load_ours rust_kprobes rust_ftrace_tramp
 	bench=$FERROTRACE_KDIR/bench-kprobes
 	if [ -e /proc/sys/debug/kprobes-optimization ]; then echo 0 >/proc/sys/debug/kprobes-optimization; fi
 	names=$(sed "s/.*\t//" /sys/kernel/debug/kprobes/blacklist | sort | comm -13 - <(sort "$bench/functions") |
