@@ -34,9 +34,9 @@ for variant in $VARIANTS; do
 	if [ "$variant" = size ] || { [ "$variant" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }; then short=1; fi
 	if [ $short ]; then
 		# The same engine as that of modular.
-		selftests_on "$variant" ftrace_tramp 300 "run.sh one sets.changes batch data"
+		selftests_on "$variant" ftrace_tramp 600 "run.sh one sets.changes batch data"
 	else
-		selftests_on "$variant" ftrace_tramp 300 run.sh
+		selftests_on "$variant" ftrace_tramp 600 run.sh
 	fi
 	if [ "$variant" = modular ] && [ "${FERROTRACE_STORM:-}" = long ]; then
 		selftests_on modular ftrace_tramp 1800 "run.sh renew.1_begin renew.hundred_rounds renew.2_end"
