@@ -177,8 +177,8 @@ EXPORT_SYMBOL_GPL(ferro_tramp_call_stop);
 
 #if IS_BUILTIN(CONFIG_FTRACE_TRAMP_RUST)
 /*
- * As early as there are hook points (points.c), before the tests of CONFIG_FTRACE_STARTUP_TEST. Functions may be traced already
- * ("ftrace=" on the command line).
+ * As early as grace periods of RCU tasks can be waited for. Functions may be traced already ("ftrace=" on the command line, and the
+ * tests of CONFIG_FTRACE_STARTUP_TEST, which have no trampolines then).
  */
-early_initcall(ferro_tramp_start);
+core_initcall(ferro_tramp_start);
 #endif
