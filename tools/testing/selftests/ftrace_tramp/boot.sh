@@ -15,10 +15,11 @@ set -uo pipefail
 tracing=/sys/kernel/tracing
 list=$DEBUGFS/ftrace_tramp/list
 
-# Each initcall is traced once (quirks of PCI devices and those of consoles are called otherwise, and say so as well), from before other CPUs came up, when there was no engine, to the last.
+# Each initcall is traced once, from before other CPUs came up, when there was no engine, to the last. Quirks of PCI devices, and,
+# by the task 0, those of consoles are called otherwise, and say so as well.
 every_call() {
 	local said traced first up
-	said=$(dmesg | grep '\] calling  .* @ ' | grep -vc '_console_init+')
+	said=$(dmesg | grep -c '\] calling  .* @ [1-9]')
 	traced=$(grep -c 'do_one_initcall <-' $tracing/trace)
 	first=$(sed -n 's/.* \([0-9]*\)\.[0-9]*: do_one_initcall <-.*/\1/p' $tracing/trace | head -n 1)
 	up=$(dmesg | sed -n 's/^\[ *\([0-9]*\)\.[0-9]*\] smp: Brought up .*/\1/p')
