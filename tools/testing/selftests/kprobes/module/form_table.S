@@ -8,6 +8,7 @@
  *	FORM_END group, flags, register, base, index, shift, displacement
  */
 #include <linux/linkage.h>
+#include <linux/objtool.h>
 #include "forms.h"
 
 /* Forms of a symbol: the engine decodes from its start. */
@@ -21,11 +22,20 @@
 kst_forms_\number:
 .endm
 
+/* As rows.S says: objtool does not follow what is in them. */
+.macro CHUNK_END number
+	.size	kst_forms_\number, . - kst_forms_\number
+	STACK_FRAME_NON_STANDARD kst_forms_\number
+.endm
+
 .macro FORM_BEGIN
 	.text
 	.balign	16
 	.if	.Lleft == 0
 	.altmacro
+	.if	.Lform
+	CHUNK_END %(.Lform / CHUNK - 1)
+	.endif
 	CHUNK_BEGIN %(.Lform / CHUNK)
 	.noaltmacro
 	.set	.Lleft, CHUNK
@@ -56,6 +66,10 @@ kst_forms_\number:
 kst_forms:
 
 #include "forms.inc"
+
+	.altmacro
+	CHUNK_END %((.Lform - 1) / CHUNK)
+	.noaltmacro
 
 	.section .rodata.kst_forms, "a", @progbits
 	.globl	kst_forms_end

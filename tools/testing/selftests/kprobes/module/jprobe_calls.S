@@ -3,6 +3,7 @@
  * Functions for jprobe.c that C cannot say. objtool does not look at this file.
  */
 #include <linux/linkage.h>
+#include <linux/objtool.h>
 #include "jprobe_calls.h"
 
 /* A function without a place for ftrace: stores the registers that it is called with, and returns. */
@@ -61,6 +62,7 @@ SYM_FUNC_START(kst_call_in)
 	cld
 	RET
 SYM_FUNC_END(kst_call_in)
+	STACK_FRAME_NON_STANDARD kst_call_in
 
 /* void kst_call_on(void *sp, void *function): calls it with the stack pointer there; its return address goes below. */
 SYM_FUNC_START(kst_call_on)

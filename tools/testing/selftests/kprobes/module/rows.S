@@ -8,6 +8,7 @@
  * A row ends at kst_exit_0, or at label 2, which goes to kst_exit_1.
  */
 #include <linux/linkage.h>
+#include <linux/objtool.h>
 #include <asm/asm.h>
 #include <asm/percpu.h>
 #include "rows.h"
@@ -91,6 +92,7 @@ SYM_INNER_LABEL(kst_exit_0, SYM_L_GLOBAL)
 	pop	%rbx
 	RET
 SYM_FUNC_END(kst_call)
+	STACK_FRAME_NON_STANDARD kst_call
 
 /* A fault at @from goes on at label 2. */
 .macro REPAIRED from
@@ -111,6 +113,8 @@ kst_row_\name:
 	jmp	kst_exit_0
 2:	jmp	kst_exit_1
 	.size	kst_row_\name, . - kst_row_\name
+	/* for objtool over the whole module, which KLP_BUILD and IBT ask for */
+	STACK_FRAME_NON_STANDARD kst_row_\name
 
 	.section .rodata.str1.1, "aMS", @progbits, 1
 .Lname_\name:
@@ -434,6 +438,7 @@ SYM_FUNC_START(\name)
 	nop
 	RET
 SYM_FUNC_END(\name)
+	STACK_FRAME_NON_STANDARD \name
 .endm
 
 	/* for declared.c to put on the list, in this order */
