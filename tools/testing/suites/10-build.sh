@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Builds the kernel variants, asks objtool for what it would say of our assembly under IBT, and looks at what the kprobes
-# engine defines, and at what it does on kernels that no variant is.
+# Builds the kernel variants, asks objtool for what it would say of our assembly under IBT, and of functions in Rust
+# elsewhere, and looks at what the kprobes engine defines, and at what it does on kernels that no variant is.
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -10,6 +10,7 @@ set -euo pipefail
 for variant in $VARIANTS; do
 	tap_run "build: kernel $variant" "$REPO/integration/kernel.sh" build "$variant"
 	tap_run "build: assembly under IBT: $variant" "$REPO/tools/testing/ibt.sh" "$variant"
+	tap_run "build: functions in Rust, as objtool sees them: $variant" "$REPO/tools/testing/patchable.sh" "$variant"
 	tap_run "build: kprobes as declared: $variant" "$REPO/tools/testing/declared.py" "$variant"
 	tap_run "build: kprobes as configured elsewhere: $variant" "$REPO/tools/testing/unconfigured.sh" "$variant"
 done
