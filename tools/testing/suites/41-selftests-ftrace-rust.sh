@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The kselftests of functions in Rust that ftrace reaches, on the variants that have them.
+# Seconds: 60
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+for variant in $VARIANTS; do
+	if grep -qx CONFIG_FUNCTION_TRACER_RUST=y "$REPO/integration/config/$variant.config"; then
+		selftests_on "$variant" ftrace_rust 600 run.sh
+	else
+		tap_skip "selftests/ftrace_rust: $variant" "its functions in Rust are not traced"
+	fi
+done
+tap_plan
