@@ -7,6 +7,7 @@ set -euo pipefail
 MODULES=$FERROTRACE_KDIR/kernel/ferrotrace
 RELAY=/sys/kernel/debug/relay_sched
 PROBES=/sys/kernel/debug/ferrotrace_kprobe_events
+TRACING=/sys/kernel/tracing
 FORKS=25 FAILURES=15
 OUT=$(mktemp -d)
 
@@ -95,7 +96,28 @@ echo "seen by the probes: $forks forks, $failures failures"
 [ "$failures" = $FAILURES ] || fail "$failures failing opens, not $FAILURES"
 tail -n 1 "$OUT/hits" | grep -q ' 0 dropped$' || fail "hits were lost"
 
+step "ftrace on a driver in Rust: the calls for three words and one line, and what formats the answer"
+insmod "$MODULES/samples/rust_traced.ko"
+mountpoint -q $TRACING || mount -t tracefs tracefs $TRACING
+printf '%s\n' '*11rust_traced*6Totals*' '*6kernel3str*try_from_fmt' >$TRACING/set_ftrace_filter
+echo function >$TRACING/current_tracer
+exec 3<>/dev/rust_traced
+echo 'three words here' >&3
+totals=$(dd bs=64 count=1 status=none <&3)
+exec 3>&-
+cat $TRACING/trace
+grep -v '^#' $TRACING/trace >"$OUT/calls" || fail "no call in the trace"
+echo nop >$TRACING/current_tracer
+echo >$TRACING/set_ftrace_filter
+echo "the driver has counted $totals (lines, words, bytes)"
+[ "$totals" = "1 3 17" ] || fail "the driver counted $totals, not 1 3 17"
+words=$(grep -c 'Totals4word <-' "$OUT/calls") || fail "no words were traced"
+lines=$(grep -c 'Totals4line <-' "$OUT/calls") || fail "no lines were traced"
+grep -q 'try_from_fmt <-' "$OUT/calls" || fail "nothing of the kernel crate was traced"
+[ "$words $lines" = "3 1" ] || fail "traced: $words words and $lines lines, not 3 and 1"
+
 step "unloading"
+rmmod rust_traced
 rmmod ferrotrace_kprobe_events ferrotrace_kprobe rust_kprobes relay_sched ferrotrace_fast_relay ferrotrace_relay rust_relay
 [ ! -e "$RELAY" ] || fail "$RELAY is still there"
 [ ! -e "$PROBES" ] || fail "$PROBES is still there"
