@@ -216,11 +216,10 @@ static int start(struct ftrace_data_ops *ops)
 	return 0;
 }
 
-/* The sites of new functions, and their data, in @table behind the old ones, unsorted. */
-static int take(struct ftrace_data_table *old, struct ftrace_data_table *table, const struct ftrace_data *data,
+/* The sites of new functions, in the order of @data, and, sorted, what the table is to have of them. */
+static int take(struct ftrace_data_table *old, struct ftrace_data_entry *entries, const struct ftrace_data *data,
 		unsigned long *ips, unsigned int count)
 {
-	struct ftrace_data_entry *entries = table->entries + (table->count - count);
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
@@ -233,25 +232,29 @@ static int take(struct ftrace_data_table *old, struct ftrace_data_table *table, 
 			pr_warn("%pS is attached already\n", (void *)ips[i]);
 			return -EEXIST;
 		}
-		entries[i].ip = ips[i];
-		entries[i].data = data[i].data;
+		entries[i] = (struct ftrace_data_entry){ .ip = ips[i], .data = data[i].data };
 	}
-	return 0;
-}
-
-static int sort_table(struct ftrace_data_table *table)
-{
-	struct ftrace_data_entry *entries = table->entries;
-	unsigned int i;
-
-	sort(entries, table->count, sizeof(*entries), compare, NULL);
-	for (i = 1; i < table->count; i++)
+	sort(entries, count, sizeof(*entries), compare, NULL);
+	for (i = 1; i < count; i++)
 		if (entries[i].ip == entries[i - 1].ip) {
 			pr_warn("%pS is there twice\n", (void *)entries[i].ip);
 			return -EEXIST;
 		}
-	fill_index(table);
 	return 0;
+}
+
+/* The functions of @old and new ones, both sorted, become those of @table. */
+static void merge(struct ftrace_data_table *table, const struct ftrace_data_table *old,
+		  const struct ftrace_data_entry *entries, unsigned int count)
+{
+	unsigned int i, has = old ? old->count : 0, from_old = 0, from_new = 0;
+
+	for (i = 0; i < table->count; i++)
+		if (from_new == count || (from_old < has && old->entries[from_old].ip < entries[from_new].ip))
+			table->entries[i] = old->entries[from_old++];
+		else
+			table->entries[i] = entries[from_new++];
+	fill_index(table);
 }
 
 /**
@@ -270,6 +273,7 @@ static int sort_table(struct ftrace_data_table *table)
 int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *data, unsigned int count)
 {
 	struct ftrace_data_table *old, *table;
+	struct ftrace_data_entry *entries;
 	unsigned long *ips;
 	int err = -ENOMEM;
 
@@ -285,18 +289,16 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 	if (count > INT_MAX - (old ? old->count : 0))
 		return -ENOMEM;
 	ips = kvmalloc_array(count, sizeof(*ips), GFP_KERNEL);
+	entries = kvmalloc_array(count, sizeof(*entries), GFP_KERNEL);
 	table = new_table((old ? old->count : 0) + count);
-	if (!ips || !table)
+	if (!ips || !entries || !table)
 		goto out;
-	if (old)
-		memcpy(table->entries, old->entries, old->count * sizeof(*old->entries));
-	err = take(old, table, data, ips, count);
-	if (!err)
-		err = sort_table(table);
+	err = take(old, entries, data, ips, count);
 	if (!err)
 		err = start(ops);
 	if (err)
 		goto out;
+	merge(table, old, entries, count);
 
 	scoped_guard(mutex, &ftrace_lock) {
 		make_stubs(ops, table);
@@ -309,8 +311,12 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 		publish(ops, old);
 		for (unsigned int i = 0; i < count && !ftrace_is_dead(); i++)
 			tell(ops, FTRACE_DATA_DETACHED, find(table, ips[i]), 1);
+		/* It may have given up when some sites did. */
+		if (ftrace_is_dead())
+			err = -ENODEV;
 		swap(old, table);
 	}
+	kvfree(entries);
 	kvfree(ips);
 	/* Callbacks may have found it. */
 	kvfree_rcu(old, rcu);
@@ -318,6 +324,7 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 
 out:
 	kvfree(table);
+	kvfree(entries);
 	kvfree(ips);
 	return err;
 }
