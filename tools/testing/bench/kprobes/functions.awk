@@ -23,7 +23,8 @@ name && $1 ~ /:$/ {
 	if (first && !/__fentry__|nopl +0x0\(%rax,%rax,1\)/)
 		name = ""
 	first = 0
-	if (at == 9 && $2 !~ /^(nop|jmp|call|ud|int)/ && name !~ /[.]/)
+	# a static key of two bytes is this nop
+	if (at == 9 && !/xchg +%ax,%ax/ && $2 !~ /^(nop|jmp|call|ud|int)/ && name !~ /[.]/)
 		good[++count] = name
 	if (at >= 9)
 		name = ""
