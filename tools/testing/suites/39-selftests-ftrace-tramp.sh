@@ -41,6 +41,9 @@ for variant in $VARIANTS; do
 	if [ "$variant" = modular ] && [ "${FERROTRACE_STORM:-}" = long ]; then
 		selftests_on modular ftrace_tramp 1800 "run.sh renew.1_begin renew.hundred_rounds renew.2_end"
 	fi
+	if [ "$variant" = modular ] || [ "${FERROTRACE_STORM:-}" = long ]; then
+		tap_nest "ftrace gives up: $variant" run_vm "$variant" tools/testing/selftests/ftrace_tramp/killed.sh
+	fi
 	if [ "$variant" != modular ] && [ "$variant" != debug ]; then
 		APPEND="ftrace=function ftrace_filter=do_one_initcall initcall_debug log_buf_len=4M" tap_nest "ftrace at boot: $variant" \
 			run_vm "$variant" "tools/testing/selftests/ftrace_tramp/boot.sh $variant"

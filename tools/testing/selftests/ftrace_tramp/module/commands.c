@@ -2,10 +2,12 @@
 /*
  * debugfs ftrace_tramp_selftest/ctl: "register" and "unregister", some ops on the functions; "attach" and "release", data of the
  * functions: for who has allocations fail meanwhile. And "attach_all", data of all functions of the kernel that a file has;
- * "call", which fails if one of the functions has not called with its data as often as it was called; "detach_all".
+ * "call", which fails if one of the functions has not called with its data as often as it was called; "detach_all". And
+ * "kill at=ADDRESS", that of ftrace_kill(), which is not for modules: ftrace gives up.
  */
 #include <linux/debugfs.h>
 #include <linux/ferrotrace_ftrace.h>
+#include <linux/kallsyms.h>
 #include <linux/string.h>
 
 #include "ctl.h"
@@ -157,6 +159,21 @@ static int detach_all(const struct ctl_args *a)
 	return err;
 }
 
+static int kill(const struct ctl_args *a)
+{
+	char name[KSYM_SYMBOL_LEN];
+	u64 at = 0;
+	int err = ctl_num(a, "at", &at);
+
+	if (err)
+		return err;
+	sprint_symbol_no_offset(name, at);
+	if (strcmp(name, "ftrace_kill"))
+		return -EINVAL;
+	((void (*)(void))(unsigned long)at)();
+	return 0;
+}
+
 static const struct ctl_command list[] = {
 	{ "register", register_some },
 	{ "unregister", unregister_all },
@@ -165,6 +182,7 @@ static const struct ctl_command list[] = {
 	{ "attach_all", attach_all },
 	{ "call", call },
 	{ "detach_all", detach_all },
+	{ "kill", kill },
 	{ }
 };
 

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# ftrace gives up, as it does when it finds code that it does not know: from then on nothing changes any more. What functions call
+# they go on calling, in peace. Prints KTAP. Afterwards the guest is of no use.
+#
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329
+set -uo pipefail
+
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/kit.sh"
+self=$DEBUGFS/ftrace_tramp_selftest
+ctl=$self/ctl
+engine=$MODULE_DIR/rust_ftrace_tramp.ko
+
+after() { ! dmesg | grep -E 'WARNING:|BUG:|Oops'; }
+
+address() { awk -v name="$1" '$3 == name { print $1 }' /proc/kallsyms; }
+
+# refused COMMAND: with -ENODEV
+refused() {
+	if echo "$1" >$ctl 2>"$work/error"; then return 1; fi
+	cat "$work/error"
+	grep -q 'No such device' "$work/error"
+}
+
+# Several ops on functions, one of which has data too, and is called through our trampolines.
+prepared() {
+	address fts_a >"$work/functions"
+	echo register >$ctl && echo "attach_all file=$work/functions" >$ctl && echo call >$ctl
+}
+
+gives_up() {
+	echo "kill at=0x$(address ftrace_kill)" >$ctl && echo call >$ctl
+}
+
+# Whoever wants something else hears of it; nothing has changed afterwards.
+refuses() {
+	refused unregister && refused detach_all && refused attach && echo call >$ctl
+}
+
+# Its code goes, the trampolines stay.
+engine_goes() {
+	local i
+	for ((i = 0; i < 3; i++)); do
+		rmmod rust_ftrace_tramp && echo call >$ctl && insmod "$engine" && echo call >$ctl || return 1
+	done
+	rmmod rust_ftrace_tramp && echo call >$ctl || return 1
+	dmesg | grep "the engine's trampolines stay"
+}
+
+echo "TAP version 13"
+load_ours rust_ftrace_tramp
+load_file "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/ftrace_tramp_selftest.ko"
+checks killed. prepared gives_up refuses
+if [ -e "$engine" ]; then checks killed. engine_goes; fi
+finish
