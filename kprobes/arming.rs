@@ -36,8 +36,9 @@ impl Engine {
             flags | flags::DISABLED
         };
         probe.set_flags(new);
-        self.rearm(probe.address(), locked)
-            .inspect_err(|_| probe.set_flags(flags))
+        let result = self.rearm(probe.address(), locked);
+        self.want_grace_period();
+        result.inspect_err(|_| probe.set_flags(flags))
     }
 
     pub(crate) fn enable_all(&mut self, on: bool, locked: &Locked) -> Result<(), Error> {
@@ -57,6 +58,7 @@ impl Engine {
             from = address.wrapping_add(1);
             result = result.and(self.call(core::iter::once(address), locked));
         }
+        self.want_grace_period();
         result
     }
 
@@ -137,8 +139,8 @@ impl Engine {
             }
         }
         let done = match remove {
-            true => mode.remove(&self.list),
-            false => mode.add(&self.list),
+            true => self.ftrace.remove(mode, &self.list),
+            false => self.ftrace.add(mode, &self.list, &self.points),
         };
         if let Err(error) = done {
             let back = if remove { Some(mode) } else { None };

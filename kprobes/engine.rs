@@ -13,6 +13,7 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
 
+use crate::ftrace::FtraceCalls;
 use crate::point::Point;
 use crate::point_entry::PointEntry;
 use crate::point_entry::PointList;
@@ -29,8 +30,11 @@ pub(crate) struct Engine {
     pub(crate) gone: PointList,
     /// Points without probes, whose copies may still be running.
     pub(crate) retired: PointList,
-    /// Those of them for which a grace period of RCU tasks is going on, after which `registry::reap()` is called.
+    /// Those of them for which a grace period of RCU tasks is going on.
     pub(crate) waiting: PointList,
+    /// One is, after which `registry::reap()` is called.
+    pub(crate) is_reap_due: bool,
+    pub(crate) ftrace: FtraceCalls,
     /// How many points ftrace calls us from.
     pub(crate) called: usize,
     /// Room for all of their addresses.
@@ -49,6 +53,8 @@ impl Engine {
             gone: PointList::new(),
             retired: PointList::new(),
             waiting: PointList::new(),
+            is_reap_due: false,
+            ftrace: FtraceCalls::new(),
             called: 0,
             list: KVVec::new(),
             enabled: true,

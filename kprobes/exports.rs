@@ -15,6 +15,7 @@ use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
 use kernel::ffi::c_uint;
+use kernel::ffi::c_ulong;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
@@ -23,6 +24,9 @@ use crate::error::Error;
 use crate::hit;
 use crate::hit::Hits;
 use crate::kretprobe;
+use crate::point::Point;
+use crate::raw::address_map::Found;
+use crate::raw::reap::TasksPeriod;
 use crate::raw::trap::Trap;
 use crate::raw::traps::TrapHandler;
 use crate::register;
@@ -52,8 +56,8 @@ unsafe impl TrapHandler for Hits {
     }
 
     #[inline(always)]
-    fn called(site: usize, regs: &mut Regs) {
-        hit::called(site, regs);
+    fn called(point: Found<'_, Point>, regs: &mut Regs) {
+        hit::called(point, regs);
     }
 
     #[inline(always)]
@@ -63,9 +67,14 @@ unsafe impl TrapHandler for Hits {
 }
 
 /// For `engine.c`, in a work item.
+///
+/// # Safety
+///
+/// `number` is what `raw::reap` has given, and the grace periods are over that began then.
 #[export]
-extern "C" fn ferro_kprobes_reap() {
-    registry::reap();
+unsafe extern "C" fn ferro_kprobes_reap(number: c_ulong) {
+    // SAFETY: The caller guarantees it.
+    registry::reap(&unsafe { TasksPeriod::new(number) });
 }
 
 /// For `post.S`: the copy of an instruction has run. The word in the place of ss is where its call returns to.

@@ -5,13 +5,18 @@
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
 
+use ferro_sys::code::ftrace_data::FtraceData;
 use ferro_sys::code::ftrace_ops::FtraceOps;
 use kernel::prelude::*;
+use kernel::rbtree::RBTree;
 
 use crate::hit::Hits;
+use crate::point_entry::PointEntry;
 use crate::raw::ftrace_sites;
 use crate::raw::ftrace_sites::Caller;
+use crate::raw::ftrace_sites::Observed;
 use crate::raw::ftrace_sites::PostCaller;
+use crate::raw::reap::TasksPeriod;
 
 /// How long the call, or the NOP in its place, is.
 pub(crate) const SITE_LEN: usize = 5;
@@ -25,44 +30,80 @@ pub(crate) enum FtraceMode {
     IpModify,
 }
 
-static OBSERVING: FtraceOps<Caller<Hits>> = ftrace_sites::observing();
+static OBSERVING: FtraceData<Caller<Hits>> = ftrace_sites::observing();
 static IP_MODIFYING: FtraceOps<PostCaller<Hits>> = ftrace_sites::ip_modifying();
 
 impl FtraceMode {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Observe, Self::IpModify];
+}
 
-    /// Has us called from these sites. Errors: those of ftrace; nothing has changed then.
-    pub(crate) fn add(self, sites: &[usize]) -> Result {
+/// The sites that ftrace calls us from.
+pub(crate) struct FtraceCalls {
+    observed: Observed<Hits>,
+}
+
+impl FtraceCalls {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            observed: Observed::new(&OBSERVING),
+        }
+    }
+
+    /// Has us called from the sites of these points. Errors: those of ftrace; nothing has changed then.
+    pub(crate) fn add(
+        &mut self,
+        mode: FtraceMode,
+        sites: &[usize],
+        points: &RBTree<usize, KBox<PointEntry>>,
+    ) -> Result {
         if !sites.is_empty() {
             // From one that the other mode still has to take out we would be called twice.
-            OBSERVING.sweep().and(IP_MODIFYING.sweep())?;
+            self.observed.sweep().and(IP_MODIFYING.sweep())?;
         }
-        match self {
-            Self::Observe => OBSERVING.add(sites),
-            Self::IpModify => IP_MODIFYING.add(sites),
+        match mode {
+            FtraceMode::Observe => {
+                let mut observed = KVVec::with_capacity(sites.len(), GFP_KERNEL)?;
+                for site in sites {
+                    let entry = points.get(site).ok_or(EINVAL)?;
+                    observed.push(&entry.point, GFP_KERNEL)?;
+                }
+                self.observed.add(observed.iter().copied())
+            }
+            FtraceMode::IpModify => IP_MODIFYING.add(sites),
         }
     }
 
     /// Has us no longer called from these sites. Errors: those of ftrace; then we still are.
-    pub(crate) fn remove(self, sites: &[usize]) -> Result {
-        match self {
-            Self::Observe => OBSERVING.remove(sites),
-            Self::IpModify => IP_MODIFYING.remove(sites),
+    pub(crate) fn remove(&mut self, mode: FtraceMode, sites: &[usize]) -> Result {
+        match mode {
+            FtraceMode::Observe => self.observed.remove(sites),
+            FtraceMode::IpModify => IP_MODIFYING.remove(sites),
         }
     }
 
-    /// There is no point at this site any more. We may be called from there for some time, without finding one.
-    pub(crate) fn abandon(self, site: usize) {
-        match self {
-            Self::Observe => OBSERVING.abandon(&[site]),
-            Self::IpModify => IP_MODIFYING.abandon(&[site]),
+    /// Nothing is to be called at this site any more. We may be for some time, with a point without probes or without finding one.
+    pub(crate) fn abandon(&mut self, mode: FtraceMode, site: usize) {
+        match mode {
+            FtraceMode::Observe => self.observed.abandon(site),
+            FtraceMode::IpModify => IP_MODIFYING.abandon(&[site]),
         }
     }
-}
 
-/// Has us no longer called at all, and waits until we are not.
-pub(crate) fn close() {
-    OBSERVING.close();
-    IP_MODIFYING.close();
+    /// Whether it has points that wait for a grace period of RCU tasks.
+    pub(crate) fn any_left(&self) -> bool {
+        self.observed.any_left()
+    }
+
+    /// Gives up those that this period was long enough for.
+    pub(crate) fn release(&mut self, period: &TasksPeriod) {
+        self.observed.release(period);
+    }
+
+    /// Has us no longer called at all, and waits until we are not.
+    pub(crate) fn close(&mut self) {
+        self.observed.close();
+        IP_MODIFYING.close();
+    }
 }

@@ -63,10 +63,10 @@ fn is_stale(address: usize, regs: &mut Regs) -> bool {
     stale
 }
 
-/// A function with a probe on its ftrace site has been called.
+/// A function with a probe on its ftrace site has been called, whose point this is, or was: then it has no probes.
 #[inline(always)]
-pub(crate) fn called(address: usize, regs: &mut Regs) {
-    POINTS.with(address, |point| point.called(address, regs));
+pub(crate) fn called(point: Found<'_, Point>, regs: &mut Regs) {
+    point.called(regs);
 }
 
 /// The same, where a probe has a handler for after the instruction.
@@ -145,12 +145,12 @@ impl<'a> Found<'a, Point> {
 
     /// At an ftrace site. The handlers see it as if it were a breakpoint.
     #[inline(always)]
-    fn called(self, address: usize, regs: &mut Regs) {
+    fn called(self, regs: &mut Regs) {
         if running::is_running() {
             return self.miss();
         }
         let ip = regs.ip();
-        regs.set_ip(address.wrapping_add(1));
+        regs.set_ip(self.address.wrapping_add(1));
         running::run(|running| {
             match self.probes().alone() {
                 // The usual case, without a walk.

@@ -12,13 +12,13 @@ use kernel::prelude::*;
 use crate::address::Permit;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::ftrace;
 use crate::raw::address_map::GracePeriod;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::kretprobe;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::reap;
+use crate::raw::reap::TasksPeriod;
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
@@ -40,10 +40,12 @@ pub(crate) fn stop() {
     if let Some(engine) = engine.as_mut() {
         engine.clear(locked);
     }
-    let stopped = engine.take();
+    let mut stopped = engine.take();
     // From here on nobody finds the engine, `reap()` neither.
     drop(guard);
-    ftrace::close();
+    if let Some(stopped) = &mut stopped {
+        stopped.ftrace.close();
+    }
     rcu_tasks::synchronize();
     reap::wait();
     if let Some(stopped) = stopped {
@@ -56,8 +58,12 @@ pub(crate) fn stop() {
 }
 
 /// A grace period of RCU tasks is over: nobody is in the copies of the points that have waited for it. Frees them.
-pub(crate) fn reap() {
-    let over = ENGINE.lock().split().0.as_mut().map(Engine::take_waiting);
+pub(crate) fn reap(period: &TasksPeriod) {
+    let over = {
+        let mut guard = ENGINE.lock();
+        let engine = guard.split().0.as_mut();
+        engine.map(|engine| engine.take_waiting(period))
+    };
     if let Some(over) = over {
         over.release(&GracePeriod::wait());
     }

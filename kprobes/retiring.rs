@@ -15,6 +15,7 @@ use crate::point_entry::PointList;
 use crate::raw::kprobe::flags;
 use crate::raw::mutex::Locked;
 use crate::raw::reap;
+use crate::raw::reap::TasksPeriod;
 
 impl Engine {
     /// If the point at an address has no probes any more, it is found no longer; its copies stay for now.
@@ -25,7 +26,7 @@ impl Engine {
         if let Some(mut entry) = self.points.remove(&address) {
             if let Some(mode) = entry.called.take() {
                 // ftrace could not take it away.
-                mode.abandon(address);
+                self.ftrace.abandon(mode, address);
                 self.called = self.called.saturating_sub(1);
             }
             self.hide(&mut entry);
@@ -43,17 +44,20 @@ impl Engine {
         }
     }
 
-    /// Has `registry::reap()` called after a grace period of RCU tasks, unless it is going to be called after one that has begun.
-    /// Nobody waits for it: a task that never sleeps makes it last.
+    /// Has `registry::reap()` called after a grace period of RCU tasks, if something waits for one, unless it is going to be called
+    /// after one that has begun. Nobody waits for it: a task that never sleeps makes it last.
     pub(crate) fn want_grace_period(&mut self) {
-        if self.waiting.is_empty() && !self.retired.is_empty() {
+        let any = !self.retired.is_empty() || self.ftrace.any_left();
+        if any && !self.is_reap_due && reap::call_reap() {
+            self.is_reap_due = true;
             core::mem::swap(&mut self.waiting, &mut self.retired);
-            reap::call_reap();
         }
     }
 
-    /// The points that nobody is in any more, which from now on nobody finds.
-    pub(crate) fn take_waiting(&mut self) -> PointList {
+    /// The points that nobody is in any more after this period, which from now on nobody finds.
+    pub(crate) fn take_waiting(&mut self, period: &TasksPeriod) -> PointList {
+        self.is_reap_due = false;
+        self.ftrace.release(period);
         let mut over = PointList::new();
         for mut entry in core::mem::replace(&mut self.waiting, PointList::new()) {
             let addresses = entry.slot_addresses();
@@ -80,15 +84,14 @@ impl Engine {
                 self.kill_point(address, locked);
             }
         }
+        self.want_grace_period();
     }
 
     fn kill_point(&mut self, address: usize, locked: &Locked) {
         // ftrace still knows the site.
-        if let Some(entry) = self.points.get(&address) {
-            if let Some(mode) = entry.called {
-                mode.abandon(address);
-                self.called = self.called.saturating_sub(1);
-            }
+        if let Some(mode) = self.points.get(&address).and_then(|entry| entry.called) {
+            self.ftrace.abandon(mode, address);
+            self.called = self.called.saturating_sub(1);
         }
         let Some(mut entry) = self.points.remove(&address) else {
             return;

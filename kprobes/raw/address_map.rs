@@ -76,6 +76,13 @@ impl<T> Clone for Found<'_, T> {
 impl<T> Copy for Found<'_, T> {}
 
 impl<'a, T> Found<'a, T> {
+    /// One that is there, without a look-up: it may have been taken out of the map before.
+    #[inline(always)]
+    pub(crate) fn known(object: &'a T, _here: &'a PreemptOff) -> Self {
+        // INVARIANT: With preemption off this is a read-side section of RCU, in which this can be found.
+        Self(object)
+    }
+
     /// The object.
     #[inline(always)]
     pub(crate) fn get(self) -> &'a T {

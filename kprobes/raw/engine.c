@@ -37,13 +37,18 @@ bool ferro_kprobe_must_stop(void)
 	return post_stops || boot_cpu_has(X86_FEATURE_XENPV) || boot_cpu_has(X86_FEATURE_FRED);
 }
 
-/* A call is due; its memory is in use. */
+/* A call is due; its memory, and its number, are in use. */
 static atomic_t reap_due;
+static unsigned long reap_number;
 
 static void reap(struct work_struct *work)
 {
-	atomic_set(&reap_due, 0);
-	ferro_kprobes_reap();
+	unsigned long number = reap_number;
+
+	/* Who was called by ftrace where RCU does not watch. */
+	synchronize_rcu_tasks_rude();
+	atomic_set_release(&reap_due, 0);
+	ferro_kprobes_reap(number);
 }
 
 static DECLARE_WORK(reap_work, reap);
@@ -56,10 +61,13 @@ static void reap_soon(struct rcu_head *head)
 
 static struct rcu_head reap_head;
 
-void ferro_kprobes_call_reap(void)
+bool ferro_kprobes_call_reap(unsigned long number)
 {
-	if (!atomic_xchg(&reap_due, 1))
-		call_rcu_tasks(&reap_head, reap_soon);
+	if (atomic_xchg(&reap_due, 1))
+		return false;
+	reap_number = number;
+	call_rcu_tasks(&reap_head, reap_soon);
+	return true;
 }
 
 void ferro_kprobes_wait_for_reap(void)

@@ -18,11 +18,11 @@ void ferro_registered_twice(void);
 /* Whether a copy has to stop at a breakpoint, as post.S cannot be used. */
 bool ferro_kprobe_must_stop(void);
 
-/* Call ferro_kprobes_reap() when every task has been somewhere else, unless that is going to be done already. */
-void ferro_kprobes_call_reap(void);
+/* Call ferro_kprobes_reap(), with this number, when every task has been somewhere else, unless a call is due. Whether it is done. */
+bool ferro_kprobes_call_reap(unsigned long number);
 /* Wait for such a call. */
 void ferro_kprobes_wait_for_reap(void);
 /* exports.rs. Context: process. */
-void ferro_kprobes_reap(void);
+void ferro_kprobes_reap(unsigned long number);
 
 #endif /* _FERROTRACE_KPROBES_ENGINE_H */

@@ -16,7 +16,9 @@ use ferro_sys::code::text::TextAddress;
 use kernel::bindings;
 use kernel::prelude::*;
 
+use super::address_map::Found;
 use super::trap::Trap;
+use crate::point::Point;
 
 /// What the engine does where a probed instruction is executed.
 ///
@@ -38,10 +40,10 @@ pub(crate) unsafe trait TrapHandler: 'static {
     /// A fault. Whether it is done with.
     fn fault(regs: &mut Regs, trapnr: usize) -> bool;
 
-    /// A function with a probe on its ftrace site has been called.
-    fn called(site: usize, regs: &mut Regs);
+    /// A function with a probe on its ftrace site has been called, whose point this is, or was.
+    fn called(point: Found<'_, Point>, regs: &mut Regs);
 
-    /// The same, where a probe has a handler for after the instruction.
+    /// The same, at a site where a probe has a handler for after the instruction.
     fn called_with_post(site: usize, regs: &mut Regs);
 }
 

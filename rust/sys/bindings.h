@@ -10,6 +10,7 @@
 #include <linux/dcache.h>
 #include <linux/debugfs.h>
 #include <linux/extable.h>
+#include <linux/ferrotrace_ftrace.h>
 #include <linux/fs.h>
 #include <linux/ftrace.h>
 #include <linux/gkhi.h>

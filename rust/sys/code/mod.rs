@@ -3,6 +3,8 @@
 //! The kernel's own code: its symbols, patching it, and the ftrace calls in it.
 
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod ftrace_data;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod ftrace_ops;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod regs;

@@ -16,6 +16,7 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/../lib/kit.sh"
 tracing=/sys/kernel/tracing
 engine=$MODULE_DIR/rust_ftrace_tramp.ko
+probes=$DEBUGFS/ferrotrace_kprobe_events/probes
 
 # says: the trace has a line of a sample's function.
 says() {
@@ -59,6 +60,39 @@ livepatch() {
 	return $status
 }
 
+# stubs: how many functions have one.
+stubs() { sed -n 's/^32 bytes:.* trampolines \([0-9]*\)).*/\1/p' "$DEBUGFS/ftrace_tramp/pool" | grep . || echo 0; }
+
+# opens: each is a hit of the probe.
+opens() {
+	local i before after
+	before=$(sed -n 's/^.* name=ferro_stub .*\bhits=\([^ ]*\).*/\1/p' "$probes")
+	for ((i = 0; i < 20; i++)); do : </dev/null; done
+	after=$(sed -n 's/^.* name=ferro_stub .*\bhits=\([^ ]*\).*/\1/p' "$probes")
+	echo "hits: $before, $after"
+	[ $((after - before)) -ge 20 ]
+}
+
+# A kprobe at a function's entry is called with what it needs to know: the function has a stub while the engine is there.
+probe_has_stub() {
+	local before i
+	before=$(stubs)
+	echo 'p ferro_stub do_sys_openat2' >"$probes" && [ "$(stubs)" = $((before + 1)) ] && opens || return 1
+	if [ -e "$engine" ]; then
+		rmmod rust_ftrace_tramp && opens && insmod "$engine" && [ "$(stubs)" = $((before + 1)) ] && opens || return 1
+	fi
+	# beside the function tracer, which the function has, too
+	echo do_sys_openat2 >$tracing/set_ftrace_filter && echo function >$tracing/current_tracer && opens || return 1
+	echo nop >$tracing/current_tracer
+	echo >$tracing/set_ftrace_filter
+	opens || return 1
+	for ((i = 0; i < 20; i++)); do
+		echo -ferro_stub >"$probes" && [ "$(stubs)" = "$before" ] &&
+			echo 'p ferro_stub do_sys_openat2' >"$probes" && [ "$(stubs)" = $((before + 1)) ] && opens || return 1
+	done
+	echo -ferro_stub >"$probes" && [ "$(stubs)" = "$before" ]
+}
+
 echo "TAP version 13"
 mountpoint -q $tracing || mount -t tracefs tracefs $tracing || bail "no tracefs"
 load_ours rust_kprobes rust_ftrace_tramp
@@ -68,5 +102,9 @@ shift 2
 for sample in "${samples[@]}"; do check "samples/ftrace/$sample" direct "$sample"; done
 for patch in "${patches[@]}"; do check "selftests/livepatch/test-$patch" livepatch "$patch"; done
 if [ $# != 0 ]; then check "ftracetest runs" ftracetest "$@"; fi
+if [ -e "$DEBUGFS/ftrace_tramp/pool" ]; then
+	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_kprobe_events
+	check "a probe at an entry has a stub" probe_has_stub
+fi
 if [ -e "$engine" ]; then check "the engine goes" rmmod rust_ftrace_tramp; fi
 finish
