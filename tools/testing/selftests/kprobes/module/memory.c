@@ -3,6 +3,7 @@
  * ftrace gets no memory when the set of functions changes that it calls kprobes from: a probe on its allocation of sets
  * fails it, for the task that has asked for it.
  */
+#include <linux/ftrace.h>
 #include <linux/ptrace.h>
 #include <linux/sched.h>
 
@@ -33,16 +34,11 @@ static struct kprobe failure = { .symbol_name = "alloc_ftrace_hash", .pre_handle
 #define ON_TARGET	{ .symbol_name = "kst_target", .pre_handler = count }
 #define ON_TARGET_2	{ .symbol_name = "kst_target_2", .pre_handler = count }
 
-static bool begin(void)
+/* From here on until the next call, which returns how often. */
+static unsigned int fails(bool now)
 {
-	int err;
-
-	hits = 0;
-	failure.addr = NULL;
-	err = register_kprobe(&failure);
-	if (err)
-		case_skip("no function alloc_ftrace_hash() to fail");
-	return !err;
+	failing = now ? current : NULL;
+	return xchg(&failed, 0);
 }
 
 static void end(void)
@@ -50,11 +46,27 @@ static void end(void)
 	unregister_kprobe(&failure);
 }
 
-/* From here on until the next call, which returns how often. */
-static unsigned int fails(bool now)
+static bool begin(void)
 {
-	failing = now ? current : NULL;
-	return xchg(&failed, 0);
+	static struct ftrace_ops trial;
+	int err;
+
+	hits = 0;
+	failure.addr = NULL;
+	err = register_kprobe(&failure);
+	if (err) {
+		case_skip("no function alloc_ftrace_hash() to fail");
+		return false;
+	}
+	fails(true);
+	err = ftrace_set_filter_ip(&trial, (unsigned long)kst_target, 0, 0);
+	if (fails(false))
+		return true;
+	if (!err)
+		ftrace_free_filter(&trial);
+	end();
+	case_skip("the compiler has put alloc_ftrace_hash() into its callers");
+	return false;
 }
 
 /* What the function returns, and how many hits there are then. */
