@@ -122,6 +122,12 @@ bool ferro_is_image(unsigned long addr)
 	return (addr >= (unsigned long)_stext && addr < (unsigned long)_end) || __module_address(addr);
 }
 
+/* Those of one hook. What an exit of one takes may be held where another is waited for, so that each is a class for lockdep. */
+struct readers {
+	struct srcu_struct srcu;
+	struct lock_class_key key;
+};
+
 /*
  * Dispatches that may sleep hold a lock, each hook its own: who waits for those of one hook does not wait for what others
  * do. The rest needs no lock, since what it must not outlive is kept until every CPU and every preempted task has been
@@ -129,18 +135,24 @@ bool ferro_is_image(unsigned long addr)
  */
 struct srcu_struct *ferro_hook_readers_new(void)
 {
-	struct srcu_struct *readers = kmalloc(sizeof(*readers), GFP_KERNEL);
+	struct readers *readers = kzalloc(sizeof(*readers), GFP_KERNEL);
 
-	if (readers && init_srcu_struct(readers)) {
-		kfree(readers);
-		readers = NULL;
-	}
-	return readers;
+	if (!readers)
+		return NULL;
+	lockdep_register_key(&readers->key);
+	if (!__init_srcu_struct(&readers->srcu, "ferro_hook_readers", &readers->key))
+		return &readers->srcu;
+	lockdep_unregister_key(&readers->key);
+	kfree(readers);
+	return NULL;
 }
 
-void ferro_hook_readers_free(struct srcu_struct *readers)
+void ferro_hook_readers_free(struct srcu_struct *srcu)
 {
-	cleanup_srcu_struct(readers);
+	struct readers *readers = container_of(srcu, struct readers, srcu);
+
+	cleanup_srcu_struct(srcu);
+	lockdep_unregister_key(&readers->key);
 	kfree(readers);
 }
 
