@@ -30,8 +30,12 @@ pub(crate) enum FtraceMode {
     IpModify,
 }
 
-static OBSERVING: FtraceData<Caller<Hits>> = ftrace_sites::observing();
-static IP_MODIFYING: FtraceOps<PostCaller<Hits>> = ftrace_sites::ip_modifying();
+// The names are mainline's, in the symbols as well: the kernel's livepatch selftests look there for whether probes at entries are
+// users of ftrace.
+#[allow(non_upper_case_globals)]
+static kprobe_ftrace_ops: FtraceData<Caller<Hits>> = ftrace_sites::observing();
+#[allow(non_upper_case_globals)]
+static kprobe_ipmodify_ops: FtraceOps<PostCaller<Hits>> = ftrace_sites::ip_modifying();
 
 impl FtraceMode {
     /// Both.
@@ -47,7 +51,7 @@ impl FtraceCalls {
     /// None yet.
     pub(crate) fn new() -> Self {
         Self {
-            observed: Observed::new(&OBSERVING),
+            observed: Observed::new(&kprobe_ftrace_ops),
         }
     }
 
@@ -60,7 +64,7 @@ impl FtraceCalls {
     ) -> Result {
         if !sites.is_empty() {
             // From one that the other mode still has to take out we would be called twice.
-            self.observed.sweep().and(IP_MODIFYING.sweep())?;
+            self.observed.sweep().and(kprobe_ipmodify_ops.sweep())?;
         }
         match mode {
             FtraceMode::Observe => {
@@ -71,7 +75,7 @@ impl FtraceCalls {
                 }
                 self.observed.add(observed.iter().copied())
             }
-            FtraceMode::IpModify => IP_MODIFYING.add(sites),
+            FtraceMode::IpModify => kprobe_ipmodify_ops.add(sites),
         }
     }
 
@@ -79,7 +83,7 @@ impl FtraceCalls {
     pub(crate) fn remove(&mut self, mode: FtraceMode, sites: &[usize]) -> Result {
         match mode {
             FtraceMode::Observe => self.observed.remove(sites),
-            FtraceMode::IpModify => IP_MODIFYING.remove(sites),
+            FtraceMode::IpModify => kprobe_ipmodify_ops.remove(sites),
         }
     }
 
@@ -87,7 +91,7 @@ impl FtraceCalls {
     pub(crate) fn abandon(&mut self, mode: FtraceMode, site: usize) {
         match mode {
             FtraceMode::Observe => self.observed.abandon(site),
-            FtraceMode::IpModify => IP_MODIFYING.abandon(&[site]),
+            FtraceMode::IpModify => kprobe_ipmodify_ops.abandon(&[site]),
         }
     }
 
@@ -104,6 +108,6 @@ impl FtraceCalls {
     /// Has us no longer called at all, and waits until we are not.
     pub(crate) fn close(&mut self) {
         self.observed.close();
-        IP_MODIFYING.close();
+        kprobe_ipmodify_ops.close();
     }
 }

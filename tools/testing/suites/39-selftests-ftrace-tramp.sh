@@ -60,11 +60,43 @@ for variant in $VARIANTS; do
 	CPUS=2 TIMEOUT=${TIMEOUT:-$limit} OUT=$LOGS/ftrace-clients-$variant tap_nest "clients of ftrace: $variant" \
 		run_vm "$variant" "LIVEPATCH=$livepatch tools/testing/selftests/ftrace_tramp/clients.sh '$samples' '$patches' $some"
 done
+# needs_kprobe_events: the descriptions of those of the kernel's ftrace selftests that need kprobe_events in tracefs.
+needs_kprobe_events() {
+	grep -rlE '^# requires:.*kprobe_events' "$(FERROTRACE_STORM='' ftracetest_of mainline)/test.d" |
+		xargs sed -n 's/^# description: *//p'
+}
+
+# results: what LOGS has, as the list in the tree.
+results() {
+	echo "# What the kernel's ftrace and livepatch selftests come to, on the variants mainline|modular|builtin: 39-selftests-ftrace-tramp.sh"
+	awk -F'|' '
+		FNR == 1 { file++ }
+		file == 1 { names[++count] = $1 }
+		{ result[file, $1] = $2 }
+		END { for (i = 1; i <= count; i++) print names[i] "|" result[1, names[i]] "|" result[2, names[i]] "|" result[3, names[i]] }' \
+		"$LOGS/ftrace-clients-"{mainline,modular,builtin}/ftracetest
+}
+
+compared=0
 for variant in modular builtin; do
 	if under_test mainline && under_test $variant && [ -e "$LOGS/ftrace-clients-$variant" ]; then
+		# shellcheck disable=SC2034 # of compare_ftracetest
+		declare -A known=(["Register/unregister optimized probe"]="no jump optimisation")
+		if [ $variant = modular ]; then
+			while IFS= read -r name; do known[$name]="kprobe_events is there where the engine is built in"; done < <(needs_kprobe_events)
+		fi
 		compare_ftracetest "$LOGS/ftrace-clients-mainline" "$LOGS/ftrace-clients-$variant"
+		compared=$((compared + 1))
 	else
 		tap_skip "ftracetest: $variant as mainline" "not under test"
 	fi
 done
+list=$REPO/tools/testing/selftests/ftrace_tramp/results
+if [ "${FERROTRACE_STORM:-}" != long ] || [ $compared != 2 ]; then
+	tap_skip "ftracetest: the list" "not all were run"
+elif results | diff "$list" - >&2; then
+	tap_ok "ftracetest: the list"
+else
+	tap_not_ok "ftracetest: the list: not as in $list"
+fi
 tap_plan

@@ -116,9 +116,18 @@ selftests() {
 	tap_plan
 }
 
-# ftracetest_of VARIANT: where the kernel's ftrace selftests are.
+# ftracetest_of VARIANT: where the kernel's ftrace selftests are; builds the samples that all of them load.
 ftracetest_of() {
-	printf '%s\n' "$(dirname "$("$REPO/integration/kernel.sh" kdir "$1")")/tools/testing/selftests/ftrace"
+	local kdir source sample
+	kdir=$("$REPO/integration/kernel.sh" kdir "$1") || return 1
+	source=$(dirname "$kdir")
+	if [ "${FERROTRACE_STORM:-}" = long ]; then
+		for sample in trace_events trace_printk; do
+			"$REPO/integration/kernel.sh" make "$1" -s CONFIG_SAMPLE_TRACE_EVENTS=m CONFIG_SAMPLE_TRACE_PRINTK=m \
+				"M=$source/samples/$sample" "MO=$kdir/selftests-ftracetest/$sample" modules >&2 || return 1
+		done
+	fi
+	printf '%s\n' "$source/tools/testing/selftests/ftrace"
 }
 
 # compare_ftracetest MAINLINE OURS: what ftracetest (selftests/lib/kit.sh) left there: a result for each of its cases on mainline,

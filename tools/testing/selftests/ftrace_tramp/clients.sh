@@ -43,20 +43,21 @@ direct() {
 	says && rmmod "$1"
 }
 
-# livepatch TEST: one of the kernel's, with modules that were built before.
+# livepatch TEST: one of the kernel's, with modules that were built before. What it comes to is compared as ftracetest's results are.
 livepatch() {
 	local status
-	if ! [ -d "$work/livepatch" ]; then
-		cp -r "$LIVEPATCH" "$work/livepatch" &&
-			cp "$FERROTRACE_KDIR"/selftests-livepatch/*.ko "$work/livepatch/test_modules" &&
-			cp "$FERROTRACE_KDIR/selftests-livepatch/test_klp-call_getpid" "$work/livepatch" || return 1
+	if ! [ -d "$work/patches" ]; then
+		cp -r "$LIVEPATCH" "$work/patches" &&
+			cp "$FERROTRACE_KDIR"/selftests-livepatch/*.ko "$work/patches/test_modules" &&
+			cp "$FERROTRACE_KDIR/selftests-livepatch/test_klp-call_getpid" "$work/patches" || return 1
 	fi
-	(cd "$work/livepatch" && KDIR=$FERROTRACE_KDIR "./test-$1.sh")
+	(cd "$work/patches" && KDIR=$FERROTRACE_KDIR "./test-$1.sh")
 	status=$?
-	if [ $status = 4 ]; then
-		skip="not on this kernel"
-		return
-	fi
+	case $status in
+	0) echo "livepatch: test-$1.sh|PASS" ;;
+	4) echo "livepatch: test-$1.sh|UNSUPPORTED" && skip="not on this kernel" && status=0 ;;
+	*) echo "livepatch: test-$1.sh|FAIL" ;;
+	esac >>"$work/livepatch"
 	return $status
 }
 
@@ -102,6 +103,7 @@ shift 2
 for sample in "${samples[@]}"; do check "samples/ftrace/$sample" direct "$sample"; done
 for patch in "${patches[@]}"; do check "selftests/livepatch/test-$patch" livepatch "$patch"; done
 if [ $# != 0 ]; then check "ftracetest runs" ftracetest "$@"; fi
+if [ -e "$work/livepatch" ]; then sort "$work/livepatch" >>"$FERROTRACE_OUT/ftracetest"; fi
 if [ -e "$DEBUGFS/ftrace_tramp/pool" ]; then
 	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_kprobe_events
 	check "a probe at an entry has a stub" probe_has_stub

@@ -105,12 +105,17 @@ checks() {
 }
 
 # ftracetest DIRECTORY TEST...: runs some of the kernel's ftrace selftests, which are in DIRECTORY; what they come to, NAME|RESULT
-# a line and without colours, is for the host: $FERROTRACE_OUT/ftracetest (suites/lib.sh).
+# a line and without colours, is for the host: $FERROTRACE_OUT/ftracetest (suites/lib.sh). The samples that they load with modprobe
+# are this kernel's, though they are not installed.
 ftracetest() {
-	local from=$1
+	local from=$1 modules
 	shift
-	cp -r "$from" "$work/ftrace" || return 1
-	(cd "$work/ftrace" && ./ftracetest -l "$work/logs" "$@") >"$FERROTRACE_OUT/ftracetest.log" 2>&1
+	modules=$work/root/lib/modules/$(uname -r)
+	cp -r "$from" "$work/ftrace" && mkdir -p "$modules" "$work/bin" &&
+		find "$FERROTRACE_KDIR/samples" "$FERROTRACE_KDIR/selftests-ftracetest" -name '*.ko' -exec cp -t "$modules" {} +
+	depmod -b "$work/root" && printf '#!/bin/sh\nexec %s -d %s "$@"\n' "$(command -v modprobe)" "$work/root" >"$work/bin/modprobe" &&
+		chmod +x "$work/bin/modprobe" || return 1
+	(cd "$work/ftrace" && PATH=$work/bin:$PATH ./ftracetest -l "$FERROTRACE_OUT/cases" "$@") >"$FERROTRACE_OUT/ftracetest.log" 2>&1
 	sed -e 's/\x1b\[[0-9;]*m//g' "$FERROTRACE_OUT/ftracetest.log" |
 		sed -n -E 's/^\[[0-9]+\] ?(.*[^[:space:]])[[:space:]]+\[([A-Z]+)\]$/\1|\2/p' >"$FERROTRACE_OUT/ftracetest"
 	tail -n 20 "$FERROTRACE_OUT/ftracetest.log"
