@@ -23,6 +23,7 @@ use crate::raw::sets::LiveSets;
 use crate::raw::sets::SetChange;
 use crate::raw::sets::SetEntry;
 use crate::raw::sets::Step;
+use crate::raw::sets::When;
 use crate::raw::stand_in::Closed;
 use crate::raw::template::KernelTemplate;
 use crate::raw::template::NoTemplate;
@@ -45,6 +46,8 @@ struct Engine {
     closed: Closed,
     /// Functions get no set any more, and no stub.
     leaving: bool,
+    /// ftrace has given up while it changed sites: they may call each trampoline that there is.
+    given_up: bool,
 }
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
@@ -102,6 +105,7 @@ pub(crate) fn start() -> Result {
         data: DataOps::new(),
         closed: Closed::default(),
         leaving: false,
+        given_up: false,
     };
     *ENGINE.lock() = Some(engine);
     Ok(())
@@ -136,16 +140,20 @@ pub(crate) fn change_set(change: SetChange<'_>) -> bool {
     true
 }
 
-/// ftrace is about to change sites, or has.
+/// ftrace is about to change sites, or has, or has given up.
 pub(crate) fn step(step: Step<'_>) {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut() else {
         return;
     };
-    if !step.has_changed() {
-        engine.sets.prepare(&step, &engine.templates, &engine.data);
-    } else if engine.sets.settle(&step) {
-        sets::call_later();
+    match step.when() {
+        When::Before => engine.sets.prepare(&step, &engine.templates, &engine.data),
+        When::After => {
+            if engine.sets.settle(&step) {
+                sets::call_later();
+            }
+        }
+        When::GivenUp => engine.give_up(&step),
     }
 }
 
@@ -220,12 +228,17 @@ pub(crate) fn update(ops: Ops<'_>) -> bool {
 /// An ops no longer needs its trampoline. Whether it was ours, and is free.
 pub(crate) fn free(ops: Ops<'_>) -> bool {
     let mut guard = ENGINE.lock();
-    let live = guard.as_mut().and_then(|e| e.live.remove(&ops.address()));
-    let done = live.is_some();
-    if let Some(live) = live {
-        live.code.detach(ops);
+    let Some(engine) = guard.as_mut() else {
+        return false;
+    };
+    let Some(live) = engine.live.remove(&ops.address()) else {
+        return false;
+    };
+    match engine.given_up {
+        true => live.code.abandon(ops),
+        false => live.code.detach(ops),
     }
-    done
+    true
 }
 
 /// Calls `f` for each trampoline.
@@ -259,6 +272,16 @@ pub(crate) fn each_data(f: impl FnMut(&DataEntry) -> core::fmt::Result) -> core:
 }
 
 impl Engine {
+    /// What a site may call for ever does not call an ops that has just gone.
+    fn give_up(&mut self, step: &Step<'_>) {
+        self.given_up = true;
+        self.sets.give_up(step);
+        for live in self.live.values_mut() {
+            // It has called a function of the image, or one as near.
+            let _ = live.code.give_up(step);
+        }
+    }
+
     fn add(&mut self, ops: Ops<'_>) -> Result {
         // First what may fail: what is attached stays.
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;

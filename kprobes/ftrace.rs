@@ -95,14 +95,15 @@ impl FtraceCalls {
         }
     }
 
-    /// Whether it has points that wait for a grace period of RCU tasks.
+    /// Whether [`Self::release`] has something to do after a grace period of RCU tasks.
     pub(crate) fn any_left(&self) -> bool {
-        self.observed.any_left()
+        self.observed.any_left() || kprobe_ipmodify_ops.is_idle()
     }
 
-    /// Gives up those that this period was long enough for.
+    /// Gives up the points that this period was long enough for. When there are none any more we are no user of ftrace.
     pub(crate) fn release(&mut self, period: &TasksPeriod) {
         self.observed.release(period);
+        kprobe_ipmodify_ops.close_if_idle();
     }
 
     /// Has us no longer called at all, and waits until we are not.

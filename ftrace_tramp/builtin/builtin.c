@@ -46,6 +46,18 @@ unsigned long ferro_tramp_function(struct ftrace_ops *ops)
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_function);
 
+static ftrace_func_t last_function(struct ftrace_ops *ops)
+{
+	lockdep_assert_held(&ftrace_lock);
+	return ops->flags & FTRACE_OPS_FL_ENABLED ? ftrace_ops_get_func(ops) : ftrace_stub;
+}
+
+unsigned long ferro_tramp_last_function(struct ftrace_ops *ops)
+{
+	return (unsigned long)last_function(ops);
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_last_function);
+
 unsigned long ferro_tramp_return_thunk(void *at)
 {
 	return cpu_wants_rethunk_at(at) ? (unsigned long)x86_return_thunk : 0;
@@ -111,6 +123,15 @@ void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at)
 	WRITE_ONCE(call->func, ftrace_ops_get_func(call->ops));
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_set_aim);
+
+void ferro_tramp_set_give_up(struct ftrace_ops *set)
+{
+	struct set_call *call;
+
+	for (call = container_of(set, struct set, ops)->calls; call->func; call++)
+		WRITE_ONCE(call->func, last_function(call->ops));
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_set_give_up);
 
 unsigned int ferro_tramp_ops_of(unsigned long ip, const struct ftrace_ops *but, struct ftrace_ops **ops,
 				unsigned int most)

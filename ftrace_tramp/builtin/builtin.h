@@ -36,6 +36,8 @@ struct ferro_tramp_labels {
 void ferro_tramp_labels(bool saves_regs, struct ferro_tramp_labels *labels);
 /* The function that a trampoline of the ops calls: its own, or one that asks first whether to. Context: ftrace_lock held. */
 unsigned long ferro_tramp_function(struct ftrace_ops *ops);
+/* The same for when ftrace has given up: one that does nothing, if the ops has just gone. Context: ftrace_lock held. */
+unsigned long ferro_tramp_last_function(struct ftrace_ops *ops);
 /* The thunk that a return at @at has to jump to; 0 if it may be a return. */
 unsigned long ferro_tramp_return_thunk(void *at);
 
@@ -47,6 +49,8 @@ struct ftrace_ops *ferro_tramp_set_new(struct ftrace_ops **ops, unsigned int cou
 void ferro_tramp_set_free(struct ftrace_ops *set);
 /* Has it call ferro_tramp_function() of the ops at @at. Context: ftrace_lock held. */
 void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at);
+/* Has it call ferro_tramp_last_function() of each. Context: ftrace_lock held. */
+void ferro_tramp_set_give_up(struct ftrace_ops *set);
 
 /*
  * The ops that trace a function, but for one, in the order in which the list function calls them: the first @most of them, and

@@ -5,6 +5,7 @@
 //! Contexts: process, sleeps.
 
 use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
 
 use ferro_core::tramp::CallTarget;
 use ferro_core::tramp::Ending;
@@ -21,6 +22,7 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::ops::Ops;
+use super::sets::Step;
 use super::template::KernelTemplate;
 
 /// The longest ending of a copy, and the word with the ops.
@@ -30,12 +32,16 @@ const REST: usize = 16;
 ///
 /// # Invariants
 ///
-/// The slot has a copy of a kernel's template, whose call is at this address.
+/// The slot has a copy of a kernel's template, whose call is at this address. `ops` is the one that it was attached to.
 pub(crate) struct Code {
     slot: ManuallyDrop<Slot>,
     call: usize,
     len: usize,
+    ops: Option<NonNull<bindings::ftrace_ops>>,
 }
+
+// SAFETY: What `ops` points to is used with what shows that it may be.
+unsafe impl Send for Code {}
 
 /// How what is at this address has to return.
 fn ending_at(at: usize) -> Ending {
@@ -87,6 +93,7 @@ impl Code {
             slot: ManuallyDrop::new(slot),
             call: at + template.call(),
             len,
+            ops: None,
         })
     }
 
@@ -95,7 +102,9 @@ impl Code {
     /// Errors: as for [`Self::new`].
     pub(crate) fn attach(ops: Ops<'_>, template: &KernelTemplate) -> Result<Self> {
         let third = Third::Ops(ops.address() as u64);
-        let code = Self::new(ops.function(), third, template)?;
+        let mut code = Self::new(ops.function(), third, template)?;
+        // INVARIANT: It is attached next, which does not fail.
+        code.ops = Some(ops.as_non_null());
         // SAFETY: The slot has a copy of the kernel's trampoline for this ops: by the invariant of `KernelTemplate` it is made of
         // that. It stays until `detach()`.
         unsafe { ops.set_trampoline(code.address(), code.len) };
@@ -126,6 +135,25 @@ impl Code {
         ops.clear_trampoline();
         // SAFETY: The ops no longer has the code, and ftrace has waited for those who were in it.
         unsafe { self.free() };
+    }
+
+    /// ftrace has given up, and functions may go on calling this: no longer an ops that has just gone.
+    ///
+    /// Errors: as for [`Self::aim`].
+    pub(crate) fn give_up(&mut self, _step: &Step<'_>) -> Result {
+        let Some(ops) = self.ops else {
+            return Ok(());
+        };
+        // SAFETY: By the type invariants this is its trampoline, so that it is there as long as the step.
+        let ops = unsafe { Ops::new(ops.as_ptr()) };
+        ops.map_or(Ok(()), |ops| self.aim(ops.last_function()))
+    }
+
+    /// Takes it from its ops, which goes, and leaves it where it is.
+    pub(crate) fn abandon(self, ops: Ops<'_>) {
+        if self.is_of(ops) {
+            ops.clear_trampoline();
+        }
     }
 
     /// Gives its memory back.

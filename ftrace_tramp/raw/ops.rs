@@ -41,6 +41,10 @@ impl Ops<'_> {
         self.0.as_ptr().addr()
     }
 
+    pub(super) fn as_non_null(self) -> NonNull<bindings::ftrace_ops> {
+        self.0
+    }
+
     fn flags(self) -> usize {
         // SAFETY: By the type invariant it is there, and nobody changes the flags.
         unsafe { (*self.0.as_ptr()).flags }
@@ -67,6 +71,13 @@ impl Ops<'_> {
     pub(crate) fn function(self) -> CallTarget {
         // SAFETY: By the type invariant it is there. What the function looks at changes with `ftrace_lock` only.
         let function = unsafe { bindings::ferro_tramp_function(self.0.as_ptr()) };
+        CallTarget::new(function as u64)
+    }
+
+    /// The same when ftrace has given up: nothing that counts, if the ops has just gone.
+    pub(crate) fn last_function(self) -> CallTarget {
+        // SAFETY: As for `function()`.
+        let function = unsafe { bindings::ferro_tramp_last_function(self.0.as_ptr()) };
         CallTarget::new(function as u64)
     }
 

@@ -4,7 +4,8 @@
 //!
 //! Contexts: process, sleeps; with `ftrace_lock` held, which a [`SetChange`] and a [`Step`] show, where nothing else is said.
 //! What is in the sets that functions have are ops that are registered: ftrace says when a function has other ones, and the
-//! other sets are found no longer before it is done with an ops ([`LiveSets::settle`]).
+//! other sets are found no longer before it is done with an ops ([`LiveSets::settle`]), or call it no longer
+//! ([`LiveSets::give_up`]).
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -41,13 +42,24 @@ const KERNEL: usize = 1 << 63;
 /// The structure is there for `'a`, and says what is so. `ftrace_lock` is held.
 pub(crate) struct SetChange<'a>(NonNull<bindings::ftrace_set_change>, PhantomData<&'a ()>);
 
-/// ftrace is about to change sites, or has.
+/// Where ftrace is with changing sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// It is about to.
+    Before,
+    /// It has.
+    After,
+    /// It has given up: a site may call what it called before.
+    GivenUp,
+}
+
+/// ftrace changes sites.
 ///
 /// # Invariants
 ///
-/// `ftrace_lock` is held for `'a`.
+/// `ftrace_lock` is held for `'a`. All ops in sets that sites may call are there for `'a`, and so is each that has a trampoline.
 pub(crate) struct Step<'a> {
-    changed: bool,
+    when: When,
     _lock: PhantomData<&'a ()>,
 }
 
@@ -90,16 +102,21 @@ impl Step<'_> {
     ///
     /// `step` is what ftrace passes to the hook, for `'a`.
     pub(super) unsafe fn new(step: u32) -> Self {
-        // INVARIANT: ftrace holds its lock while it fires the hook.
+        // INVARIANT: ftrace holds its lock while it fires the hook. An ops that goes is there until ftrace has changed sites, or
+        // given up.
         Self {
-            changed: step != bindings::ftrace_sets_step_FTRACE_SETS_CHANGE,
+            when: match step {
+                bindings::ftrace_sets_step_FTRACE_SETS_CHANGE => When::Before,
+                bindings::ftrace_sets_step_FTRACE_SETS_CHANGED => When::After,
+                _ => When::GivenUp,
+            },
             _lock: PhantomData,
         }
     }
 
-    /// Whether it has.
-    pub(crate) fn has_changed(&self) -> bool {
-        self.changed
+    /// Where it is.
+    pub(crate) fn when(&self) -> When {
+        self.when
     }
 }
 
@@ -267,6 +284,16 @@ impl LiveSets {
                 unsafe { bindings::ferro_tramp_set_aim(made.ops(), at) };
             }
         });
+    }
+
+    /// ftrace has given up: what its functions call, also one that has other ops now, no longer calls an ops that has just gone.
+    pub(crate) fn give_up(&mut self, _step: &Step<'_>) {
+        for tramp in self.sets.codes() {
+            if let SetTramp::Made(made) = tramp {
+                // SAFETY: As a `Step` shows, its members are there, and `ftrace_lock` is held.
+                unsafe { bindings::ferro_tramp_set_give_up(made.ops()) };
+            }
+        }
     }
 
     /// For each set that functions have.

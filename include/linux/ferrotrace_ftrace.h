@@ -162,6 +162,12 @@ static inline void ftrace_sets_changed(void)
 	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_CHANGED);
 }
 
+/* Sites may call what they called before the change, and do so for ever. */
+static inline void ftrace_sets_given_up(void)
+{
+	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_GIVEN_UP);
+}
+
 #elif defined(CONFIG_DYNAMIC_FTRACE)
 
 static inline unsigned long ftrace_rec_set(const struct dyn_ftrace *rec) { return 0; }
@@ -173,6 +179,7 @@ static inline void ftrace_rec_drop_set(struct dyn_ftrace *rec) { }
 static inline void ftrace_rec_find_set(struct dyn_ftrace *rec) { }
 static inline void ftrace_sets_change(void) { }
 static inline void ftrace_sets_changed(void) { }
+static inline void ftrace_sets_given_up(void) { }
 
 #endif
 

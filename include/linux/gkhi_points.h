@@ -91,11 +91,13 @@ enum ftrace_sets_step {
 	FTRACE_SETS_CHANGE,
 	/* each site calls what it is to call: who is in a trampoline that no function has will leave */
 	FTRACE_SETS_CHANGED,
+	/* instead of the last: ftrace has given up, and a site may call what it called before, also an ops that is just going */
+	FTRACE_SETS_GIVEN_UP,
 };
 
 /*
- * trampoline_sets(enum ftrace_sets_step step): between the two, functions change from one set to another. Context: as for
- * trampoline_set. The answer does not matter.
+ * trampoline_sets(enum ftrace_sets_step step): between the first two, functions change from one set to another. Context: as
+ * for trampoline_set. The answer does not matter.
  */
 DECLARE_GKHOOK(trampoline_sets, 1, GKH_RO);
 

@@ -82,6 +82,8 @@ pub(crate) struct Observed<H: TrapHandler> {
     left: Option<KBox<Held>>,
     /// How many of `calling` are abandoned.
     abandoned: usize,
+    /// ftrace has the functions, or has had some since it was last closed.
+    open: bool,
 }
 
 impl<H: TrapHandler> Observed<H> {
@@ -93,6 +95,7 @@ impl<H: TrapHandler> Observed<H> {
             calling: RBTree::new(),
             left: None,
             abandoned: 0,
+            open: false,
         }
     }
 
@@ -121,6 +124,8 @@ impl<H: TrapHandler> Observed<H> {
             let node = RBTreeNode::new(point.address, held, GFP_KERNEL)?;
             nodes.push(node, GFP_KERNEL)?;
         }
+        // Also if it fails late.
+        self.open = true;
         // SAFETY: By the type invariant each point is counted here until nobody is called with it; if this fails, those of `nodes`
         // are, for ever if it is with -ENODEV.
         if let Err(error) = unsafe { self.functions.add(&sites) } {
@@ -176,12 +181,17 @@ impl<H: TrapHandler> Observed<H> {
         Ok(())
     }
 
-    /// Whether there are points that wait for a grace period.
+    /// Whether there is something that [`Self::release`] will give up: points, or, if there are none, what ftrace has.
     pub(crate) fn any_left(&self) -> bool {
-        self.left.is_some()
+        self.left.is_some() || self.is_idle()
     }
 
-    /// Gives up the points that this period was long enough for.
+    fn is_idle(&self) -> bool {
+        self.open && self.calling.is_empty()
+    }
+
+    /// Gives up the points that this period was long enough for. With the last one ftrace has no functions of this any more, which
+    /// takes another wait.
     pub(crate) fn release(&mut self, period: &TasksPeriod) {
         let mut all = self.left.take();
         while let Some(mut held) = all {
@@ -190,6 +200,9 @@ impl<H: TrapHandler> Observed<H> {
                 held.next = self.left.take();
                 self.left = Some(held);
             }
+        }
+        if self.left.is_none() && self.is_idle() {
+            self.close();
         }
     }
 
@@ -202,6 +215,7 @@ impl<H: TrapHandler> Observed<H> {
             core::mem::forget(self.left.take());
         }
         self.abandoned = 0;
+        self.open = false;
         // One by one: dropping the first would drop all within each other.
         while let Some(mut held) = self.left.take() {
             self.left = held.next.take();

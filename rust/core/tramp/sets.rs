@@ -475,6 +475,13 @@ impl<P: Places> Sets<P> {
         Some((set, code))
     }
 
+    /// What each set has that functions have, or had before the sites that are just being changed.
+    pub fn codes(&self) -> impl Iterator<Item = &P::Code> {
+        let all = self.places.all().iter();
+        all.filter(|place| place.state == State::Listed)
+            .filter_map(|place| place.code.as_ref())
+    }
+
     /// Calls `f` for what each set has of which an ops is a member, with the ops's place among them; also for those in
     /// which somebody may still be.
     pub fn of_member(&mut self, ops: usize, mut f: impl FnMut(&mut P::Code, usize)) {

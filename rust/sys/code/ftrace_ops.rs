@@ -58,8 +58,8 @@ impl<H: FtraceHandler> FtraceOps<H> {
 
     /// For a handler that changes where execution goes on: a function has at most one such user, which ftrace sees to.
     ///
-    /// The anchor is such a function: one of these sets is registered at a time, from its first site on until [`Self::close`].
-    /// The kprobes engine has one while it has probes whose handlers divert; what wants to divert as well is a probe.
+    /// The anchor is such a function: one of these sets is registered at a time, from its first site on until it is closed.
+    /// The kprobes engine has one while it has probes whose handlers divert, and a little longer; what wants to divert as well is a probe.
     ///
     /// # Safety
     ///
@@ -122,6 +122,20 @@ impl<H: FtraceHandler> FtraceOps<H> {
         self.with(|open| open.sweep())
     }
 
+    /// Whether ftrace has it although it has no sites.
+    pub fn is_idle(&'static self) -> bool {
+        self.with(|open| open.is_idle())
+    }
+
+    /// If it has no sites, ftrace is to have it no longer. Waits as [`Self::close`].
+    pub fn close_if_idle(&'static self) {
+        self.with(|open| {
+            if open.is_idle() {
+                open.close();
+            }
+        });
+    }
+
     /// Takes all out. When this returns, no handler runs any more. Waits until every task has been somewhere else.
     pub fn close(&'static self) {
         self.with(|open| open.close());
@@ -155,7 +169,12 @@ impl Open<'_> {
         })
     }
 
-    /// Registers `ops`. It stays registered, since the end of that waits for all tasks, with the locks of ftrace held.
+    fn is_idle(&self) -> bool {
+        self.sites.is_open && self.sites.count == 0 && self.sites.left.is_empty()
+    }
+
+    /// Registers `ops`. It stays registered when the last site goes, since the end of that waits for all tasks, with the locks of
+    /// ftrace held.
     fn open(&mut self) -> Result {
         if self.sites.is_open {
             return Ok(());

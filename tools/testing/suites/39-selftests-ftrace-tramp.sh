@@ -43,6 +43,7 @@ for variant in $VARIANTS; do
 	fi
 	if [ "$variant" = modular ] || [ "${FERROTRACE_STORM:-}" = long ]; then
 		tap_nest "ftrace gives up: $variant" run_vm "$variant" tools/testing/selftests/ftrace_tramp/killed.sh
+		tap_nest "ftrace gives up while an ops goes: $variant" run_vm "$variant" tools/testing/selftests/ftrace_tramp/dying.sh
 	fi
 	if [ "$variant" != modular ] && [ "$variant" != debug ]; then
 		APPEND="ftrace=function ftrace_filter=do_one_initcall initcall_debug log_buf_len=4M" tap_nest "ftrace at boot: $variant" \

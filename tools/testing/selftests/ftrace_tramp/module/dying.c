@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ftrace gives up while it takes ops out, before it has changed any site: functions go on calling what they called, but no ops
+ * that has gone. All of it happens when the module is loaded, which fails if something is wrong.
+ */
+#include <linux/ftrace.h>
+#include <linux/init.h>
+#include <linux/kallsyms.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+static unsigned long kill;
+module_param(kill, ulong, 0444);
+MODULE_PARM_DESC(kill, "the address of ftrace_kill(), which is not for modules");
+
+static bool alone;
+module_param(alone, bool, 0444);
+MODULE_PARM_DESC(alone, "also a function that only the ops that goes traces: mainline's kernel calls what it has freed");
+
+static noinline __noclone long with_others(long x)
+{
+	barrier();
+	return x;
+}
+
+static noinline __noclone long by_itself(long x)
+{
+	barrier();
+	return x;
+}
+
+static unsigned long stays_calls, goes_calls;
+
+static notrace void count_stays(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
+{
+	stays_calls++;
+}
+
+static notrace void count_goes(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
+{
+	goes_calls++;
+}
+
+static struct ftrace_ops stays = { .func = count_stays };
+
+/* Instead of ftrace_replace_code(): ftrace gives up, and no code is changed. */
+static int give_up(struct kprobe *p, struct pt_regs *regs)
+{
+	((void (*)(void))kill)();
+	regs->ip = *(unsigned long *)regs->sp;
+	regs->sp += sizeof(long);
+	return 1;
+}
+NOKPROBE_SYMBOL(give_up);
+
+static struct kprobe inside = { .symbol_name = "ftrace_replace_code", .pre_handler = give_up };
+
+static int add(struct ftrace_ops *ops, long (*function)(long))
+{
+	return ftrace_set_filter_ip(ops, (unsigned long)function, 0, 0);
+}
+
+static int check(const char *when, unsigned long stay, unsigned long go)
+{
+	long i, sum = 0;
+
+	stays_calls = goes_calls = 0;
+	for (i = 0; i < 1000; i++)
+		sum += with_others(i) + (alone ? by_itself(i) : i);
+	pr_info("dying: %s: %lu and %lu calls\n", when, stays_calls, goes_calls);
+	return sum == 999 * 1000 && stays_calls == stay && goes_calls == go ? 0 : -EIO;
+}
+
+static int __init dying_init(void)
+{
+	struct ftrace_ops *goes = kzalloc(sizeof(*goes), GFP_KERNEL);
+	char name[KSYM_SYMBOL_LEN];
+	int err;
+
+	sprint_symbol_no_offset(name, kill);
+	if (!goes || strcmp(name, "ftrace_kill"))
+		return -EINVAL;
+	goes->func = count_goes;
+	err = add(&stays, with_others) ?: add(goes, with_others);
+	if (alone)
+		err = err ?: add(goes, by_itself);
+	err = err ?: register_ftrace_function(&stays) ?: register_ftrace_function(goes) ?: register_kprobe(&inside);
+	/* What is registered stays so, and this module with it. */
+	if (err || check("before", 1000, alone ? 2000 : 1000))
+		panic("dying: not registered: %d\n", err);
+
+	err = unregister_ftrace_function(goes);
+	/* As if it was freed. */
+	memset(goes, 0x6b, sizeof(*goes));
+	if (err || check("afterwards", 1000, 0))
+		panic("dying: an ops that has gone is called: %d\n", err);
+	if (register_ftrace_function(&(struct ftrace_ops){ .func = count_goes }) != -ENODEV)
+		panic("dying: ftrace has not given up\n");
+	__module_get(THIS_MODULE);
+	return 0;
+}
+module_init(dying_init);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("Test of ftrace giving up while an ops goes");
