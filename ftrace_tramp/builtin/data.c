@@ -18,6 +18,11 @@
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
+#include <linux/uaccess.h>
+#include <linux/unaligned.h>
+#ifdef CONFIG_FTRACE_TRAMP_BUILTIN
+#include <asm/text-patching.h>
+#endif
 
 #include "../../../trace/ftrace_internal.h"
 #include "../../../trace/trace.h"
@@ -521,6 +526,31 @@ unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip)
 	lockdep_assert_held(&ftrace_lock);
 	entry = find(rcu_dereference_protected(ops->table, true), ip);
 	return entry && entry->stub > NO_STUB ? entry->stub : ops->ops.trampoline;
+}
+
+/* movabs $data, %r11; jmp trampoline: rust/core/tramp/stub.rs */
+#define STUB_LOAD 10
+#define STUB_LEN (STUB_LOAD + JMP32_INSN_SIZE)
+
+/* Whether a stub is at this address: nothing else that looks so goes to the beginning of a trampoline. */
+static bool is_stub(unsigned long at)
+{
+	struct ftrace_ops *ops;
+	unsigned long to;
+	u8 code[STUB_LEN];
+
+	if (copy_from_kernel_nofault(code, (void *)at, sizeof(code)))
+		return false;
+	if (code[0] != 0x49 || code[1] != 0xbb || code[STUB_LOAD] != JMP32_INSN_OPCODE)
+		return false;
+	to = at + STUB_LEN + get_unaligned((s32 *)&code[STUB_LOAD + 1]);
+	ops = ftrace_ops_trampoline(to);
+	return ops && ops->trampoline == to;
+}
+
+bool ftrace_data_is_stub(unsigned long ip)
+{
+	return is_stub(ip) || is_stub(ip - STUB_LOAD);
 }
 
 void ferro_tramp_each_data(enum ftrace_data_event event, void (*visit)(struct ftrace_data_change *change))

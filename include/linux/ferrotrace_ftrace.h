@@ -85,6 +85,8 @@ void ftrace_set_trampoline_made(struct ftrace_ops *ops);
 void ftrace_set_trampolines_gone(struct ftrace_ops *ops);
 /* What a function of the ops is to call, as its table says now. Context: ftrace_lock held. */
 unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip);
+/* Whether an instruction is one of a stub. Context: any, NMI included. */
+bool ftrace_data_is_stub(unsigned long ip);
 
 static inline unsigned long ftrace_rec_set(const struct dyn_ftrace *rec)
 {
@@ -168,7 +170,11 @@ static inline void ftrace_sets_given_up(void)
 	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_GIVEN_UP);
 }
 
-#elif defined(CONFIG_DYNAMIC_FTRACE)
+#else
+
+static inline bool ftrace_data_is_stub(unsigned long ip) { return false; }
+
+#ifdef CONFIG_DYNAMIC_FTRACE
 
 static inline unsigned long ftrace_rec_set(const struct dyn_ftrace *rec) { return 0; }
 static inline unsigned long ftrace_rec_set_en(const struct dyn_ftrace *rec) { return 0; }
@@ -181,6 +187,7 @@ static inline void ftrace_sets_change(void) { }
 static inline void ftrace_sets_changed(void) { }
 static inline void ftrace_sets_given_up(void) { }
 
+#endif /* CONFIG_DYNAMIC_FTRACE */
 #endif
 
 #endif /* _LINUX_FERROTRACE_FTRACE_H */

@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/unaligned.h>
+#include <asm/unwind.h>
 
 #include "tramp_selftest.h"
 
@@ -175,15 +176,23 @@ static void own(void)
 	}
 }
 
-/* What a function calls at its entry. */
-static const u8 *called(const void *function)
+/* Where the call at a function's entry returns to. */
+static const u8 *after_call(const void *function)
 {
 	const u8 *at = function;
 
 	/* endbr64 */
 	if (at[0] == 0xf3 && at[1] == 0x0f && at[2] == 0x1e && at[3] == 0xfa)
 		at += 4;
-	return EXPECT_EQ(at[0], 0xe8) ? at + 5 + get_unaligned((s32 *)(at + 1)) : NULL;
+	return at + 5;
+}
+
+/* What a function calls at its entry. */
+static const u8 *called(const void *function)
+{
+	const u8 *after = after_call(function);
+
+	return EXPECT_EQ(after[-5], 0xe8) ? after + get_unaligned((s32 *)(after - 4)) : NULL;
 }
 
 /* Whether a function calls a stub that loads this data: movabs $data, %r11. */
@@ -215,6 +224,41 @@ static void stub(void)
 	EXPECT(calls_stub(1, &sets[0].seen[1]));
 	release(&sets[0]);
 	all_right();
+}
+
+/* Whether what is interrupted at an address, called by function @f, is found to be called from there. */
+static bool unwinds(unsigned int f, unsigned long at)
+{
+	unsigned long stack[] = { (unsigned long)after_call(functions[f]), _THIS_IP_, 0, 0 };
+	struct pt_regs regs = { .ip = at, .sp = (unsigned long)stack, .cs = __KERNEL_CS };
+	struct unwind_state state;
+	unsigned int i;
+
+	for (i = 0, unwind_start(&state, current, &regs, NULL); i < 2; i++) {
+		unwind_next_frame(&state);
+		if (unwind_done(&state) || unwind_error(&state) || state.ip != stack[i])
+			return false;
+	}
+	return true;
+}
+
+/* At each instruction of what functions call until the trampoline has pushed something. */
+static void unwound(void)
+{
+	const u8 *stub;
+	unsigned int f;
+
+	set_up();
+	change(&sets[0], 7, true, true);
+	for (f = 0; f < FUNCTIONS; f++) {
+		stub = called(functions[f]);
+		if (!stub)
+			continue;
+		EXPECT(unwinds(f, (unsigned long)stub));
+		if (calls_stub(f, &sets[0].seen[f]))
+			EXPECT(unwinds(f, (unsigned long)stub + 10));
+	}
+	release(&sets[0]);
 }
 
 static bool toggle_other(unsigned int i)
@@ -364,6 +408,7 @@ static void renew_end(void)
 const struct test_case fts_data_cases[] = {
 	{ "data.own", own },
 	{ "data.stub", stub },
+	{ "data.unwound", unwound },
 	{ "data.changes", changes },
 	{ "data.refused", refused },
 	{ "data.renew_1_begin", renew_begin },
