@@ -225,20 +225,23 @@ pub(crate) fn update(ops: Ops<'_>) -> bool {
     engine.add(ops).is_ok()
 }
 
-/// An ops no longer needs its trampoline. Whether it was ours, and is free.
+/// An ops no longer needs its trampoline. Whether that is done; if not, it is the kernel's.
 pub(crate) fn free(ops: Ops<'_>) -> bool {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut() else {
         return false;
     };
-    let Some(live) = engine.live.remove(&ops.address()) else {
-        return false;
-    };
-    match engine.given_up {
-        true => live.code.abandon(ops),
-        false => live.code.detach(ops),
+    let live = engine.live.remove(&ops.address());
+    if engine.given_up {
+        // Whoever made it, a site may call it.
+        ops.clear_trampoline();
+        return true;
     }
-    true
+    let done = live.is_some();
+    if let Some(live) = live {
+        live.code.detach(ops);
+    }
+    done
 }
 
 /// Calls `f` for each trampoline.

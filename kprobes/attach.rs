@@ -39,7 +39,9 @@ impl Attached {
     /// Attaches it; once, unless it is dropped. Context: process, as early as in `core_initcall()`.
     pub(crate) fn new() -> Result<Self> {
         registry::start()?;
-        Self::attach().inspect_err(|_| registry::stop())
+        let attached = Self::attach().inspect_err(|_| registry::stop())?;
+        module_exit::stay_if_ftrace_breaks(true);
+        Ok(attached)
     }
 
     fn attach() -> Result<Self> {
@@ -59,6 +61,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        module_exit::stay_if_ftrace_breaks(false);
         registry::stop();
     }
 }

@@ -42,9 +42,32 @@ impl FtraceMode {
     pub(crate) const ALL: [Self; 2] = [Self::Observe, Self::IpModify];
 }
 
+/// Of which modes there are no sites any more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Idle {
+    observed: bool,
+    ip_modify: bool,
+}
+
+impl Idle {
+    /// We are no users of ftrace any more, unless there are sites by now. Waits for all tasks, and who adds a site waits for this.
+    pub(crate) fn close(self) {
+        if self.observed {
+            kprobe_ftrace_ops.close_if_idle();
+        }
+        if self.ip_modify {
+            kprobe_ipmodify_ops.close_if_idle();
+        }
+    }
+}
+
 /// The sites that ftrace calls us from.
 pub(crate) struct FtraceCalls {
     observed: Observed<Hits>,
+    /// How many there are of the other mode.
+    ip_modify: usize,
+    /// There have been some since it was last told to be closed.
+    ip_modify_open: bool,
 }
 
 impl FtraceCalls {
@@ -52,6 +75,8 @@ impl FtraceCalls {
     pub(crate) fn new() -> Self {
         Self {
             observed: Observed::new(&kprobe_ftrace_ops),
+            ip_modify: 0,
+            ip_modify_open: false,
         }
     }
 
@@ -75,7 +100,13 @@ impl FtraceCalls {
                 }
                 self.observed.add(observed.iter().copied())
             }
-            FtraceMode::IpModify => kprobe_ipmodify_ops.add(sites),
+            FtraceMode::IpModify => {
+                // Also if it fails late.
+                self.ip_modify_open = true;
+                kprobe_ipmodify_ops.add(sites)?;
+                self.ip_modify = self.ip_modify.saturating_add(sites.len());
+                Ok(())
+            }
         }
     }
 
@@ -83,7 +114,11 @@ impl FtraceCalls {
     pub(crate) fn remove(&mut self, mode: FtraceMode, sites: &[usize]) -> Result {
         match mode {
             FtraceMode::Observe => self.observed.remove(sites),
-            FtraceMode::IpModify => kprobe_ipmodify_ops.remove(sites),
+            FtraceMode::IpModify => {
+                kprobe_ipmodify_ops.remove(sites)?;
+                self.ip_modify = self.ip_modify.saturating_sub(sites.len());
+                Ok(())
+            }
         }
     }
 
@@ -91,19 +126,30 @@ impl FtraceCalls {
     pub(crate) fn abandon(&mut self, mode: FtraceMode, site: usize) {
         match mode {
             FtraceMode::Observe => self.observed.abandon(site),
-            FtraceMode::IpModify => kprobe_ipmodify_ops.abandon(&[site]),
+            FtraceMode::IpModify => {
+                kprobe_ipmodify_ops.abandon(&[site]);
+                self.ip_modify = self.ip_modify.saturating_sub(1);
+            }
         }
+    }
+
+    fn is_ip_modify_idle(&self) -> bool {
+        self.ip_modify_open && self.ip_modify == 0
     }
 
     /// Whether [`Self::release`] has something to do after a grace period of RCU tasks.
     pub(crate) fn any_left(&self) -> bool {
-        self.observed.any_left() || kprobe_ipmodify_ops.is_idle()
+        self.observed.any_left() || self.is_ip_modify_idle()
     }
 
-    /// Gives up the points that this period was long enough for. When there are none any more we are no user of ftrace.
-    pub(crate) fn release(&mut self, period: &TasksPeriod) {
-        self.observed.release(period);
-        kprobe_ipmodify_ops.close_if_idle();
+    /// Gives up the points that this period was long enough for. What it returns is to be closed without the engine's mutex.
+    pub(crate) fn release(&mut self, period: &TasksPeriod) -> Idle {
+        let idle = Idle {
+            observed: self.observed.release(period),
+            ip_modify: self.is_ip_modify_idle(),
+        };
+        self.ip_modify_open &= !idle.ip_modify;
+        idle
     }
 
     /// Has us no longer called at all, and waits until we are not.

@@ -57,15 +57,17 @@ pub(crate) fn stop() {
     }
 }
 
-/// A grace period of RCU tasks is over: nobody is in the copies of the points that have waited for it. Frees them.
+/// A grace period of RCU tasks is over: nobody is in the copies of the points that have waited for it. Frees them, and leaves ftrace if
+/// no point is called from there any more.
 pub(crate) fn reap(period: &TasksPeriod) {
     let over = {
         let mut guard = ENGINE.lock();
         let engine = guard.split().0.as_mut();
         engine.map(|engine| engine.take_waiting(period))
     };
-    if let Some(over) = over {
+    if let Some((over, idle)) = over {
         over.release(&GracePeriod::wait());
+        idle.close();
     }
 }
 

@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::Engine;
+use crate::ftrace::Idle;
 use crate::point_entry::Breakpoint;
 use crate::point_entry::PointEntry;
 use crate::point_entry::PointList;
@@ -54,10 +55,11 @@ impl Engine {
         }
     }
 
-    /// The points that nobody is in any more after this period, which from now on nobody finds.
-    pub(crate) fn take_waiting(&mut self, period: &TasksPeriod) -> PointList {
+    /// The points that nobody is in any more after this period, which from now on nobody finds; and what ftrace is to be told without
+    /// the mutex.
+    pub(crate) fn take_waiting(&mut self, period: &TasksPeriod) -> (PointList, Idle) {
         self.is_reap_due = false;
-        self.ftrace.release(period);
+        let idle = self.ftrace.release(period);
         let mut over = PointList::new();
         for mut entry in core::mem::replace(&mut self.waiting, PointList::new()) {
             let addresses = entry.slot_addresses();
@@ -67,7 +69,7 @@ impl Engine {
             over.push(entry);
         }
         self.want_grace_period();
-        over
+        (over, idle)
     }
 
     /// Has a point found no longer by its own address.

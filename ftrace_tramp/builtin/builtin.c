@@ -48,8 +48,11 @@ EXPORT_SYMBOL_GPL(ferro_tramp_function);
 
 static ftrace_func_t last_function(struct ftrace_ops *ops)
 {
+	unsigned long state = ops->flags & (FTRACE_OPS_FL_ENABLED | FTRACE_OPS_FL_ADDING);
+
 	lockdep_assert_held(&ftrace_lock);
-	return ops->flags & FTRACE_OPS_FL_ENABLED ? ftrace_ops_get_func(ops) : ftrace_stub;
+	/* One that is just coming is refused: it goes, too. */
+	return state == FTRACE_OPS_FL_ENABLED ? ftrace_ops_get_func(ops) : ftrace_stub;
 }
 
 unsigned long ferro_tramp_last_function(struct ftrace_ops *ops)

@@ -36,7 +36,7 @@ struct ferro_tramp_labels {
 void ferro_tramp_labels(bool saves_regs, struct ferro_tramp_labels *labels);
 /* The function that a trampoline of the ops calls: its own, or one that asks first whether to. Context: ftrace_lock held. */
 unsigned long ferro_tramp_function(struct ftrace_ops *ops);
-/* The same for when ftrace has given up: one that does nothing, if the ops has just gone. Context: ftrace_lock held. */
+/* The same for when ftrace has given up: one that does nothing, if the ops has just gone, or come. Context: ftrace_lock held. */
 unsigned long ferro_tramp_last_function(struct ftrace_ops *ops);
 /* The thunk that a return at @at has to jump to; 0 if it may be a return. */
 unsigned long ferro_tramp_return_thunk(void *at);

@@ -360,34 +360,39 @@ static int divide(struct ftrace_data_table *old, struct ftrace_data_table *table
 	return 0;
 }
 
-/* Those of the sites that are to leave the filter: not the anchor, nor those of a module that has gone. */
-static unsigned int still_there(struct ftrace_data_ops *ops, unsigned long *sites, unsigned int count)
+/* Which sites of entries that go are in the filter: not the anchor, nor those of a module that has gone. */
+static unsigned int still_there(struct ftrace_data_ops *ops, const struct ftrace_data_entry *entries, unsigned int count,
+				unsigned long *sites)
 {
 	unsigned long anchored = anchor();
 	unsigned int i, there = 0;
 
-	for (i = 0; i < count; i++)
-		if (sites[i] != anchored && in_filter(ops, sites[i]) && ftrace_location(sites[i]) == sites[i])
-			sites[there++] = sites[i];
+	for (i = 0; i < count; i++) {
+		unsigned long ip = entries[i].ip;
+
+		if (ip != anchored && in_filter(ops, ip) && ftrace_location(ip) == ip)
+			sites[there++] = ip;
+	}
 	return there;
 }
 
-static int leave_sites(struct ftrace_data_ops *ops, unsigned long *sites, unsigned int count)
+static int leave_sites(struct ftrace_data_ops *ops, const struct ftrace_data_entry *entries, unsigned int count,
+		       unsigned long *sites)
 {
-	unsigned int before;
+	unsigned int before, there = count;
 	int err = 0;
 
 	do {
-		before = count;
-		count = still_there(ops, sites, count);
-		if (count)
-			err = ftrace_set_filter_ips(&ops->ops, sites, count, 1, 0);
+		before = there;
+		there = still_there(ops, entries, count, sites);
+		if (there)
+			err = ftrace_set_filter_ips(&ops->ops, sites, there, 1, 0);
 		/* A module may go meanwhile. */
-	} while ((err == -EINVAL || err == -ENOENT) && count && count < before);
+	} while ((err == -EINVAL || err == -ENOENT) && there && there < before);
 	/* It says so only if it has given up before. */
 	if (ftrace_is_dead())
 		return -ENODEV;
-	return count ? err : 0;
+	return there ? err : 0;
 }
 
 static int compare_sites(const void *a, const void *b)
@@ -413,6 +418,7 @@ static int compare_sites(const void *a, const void *b)
 int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count)
 {
 	struct ftrace_data_table *old, *table = NULL;
+	struct ftrace_data_entry *gone;
 	unsigned long *sites;
 	unsigned int i;
 	int err = -ENOMEM;
@@ -433,15 +439,22 @@ int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *
 		sites[i] = ftrace_location(ips[i]) ?: ips[i];
 	sort(sites, count, sizeof(*sites), compare_sites, NULL);
 	err = divide(old, table, sites, count);
-	if (!err)
-		err = leave_sites(ops, sites, count);
 	if (err)
 		goto out;
-
-	scoped_guard(mutex, &ftrace_lock) {
-		publish(ops, table);
-		tell(ops, FTRACE_DATA_DETACHED, table->entries + table->count, count);
+	gone = table->entries + table->count;
+	/* A module that comes back meanwhile has sites that call with the old table. */
+	for (;;) {
+		err = leave_sites(ops, gone, count, sites);
+		if (err)
+			goto out;
+		mutex_lock(&ftrace_lock);
+		if (!still_there(ops, gone, count, sites))
+			break;
+		mutex_unlock(&ftrace_lock);
 	}
+	publish(ops, table);
+	tell(ops, FTRACE_DATA_DETACHED, gone, count);
+	mutex_unlock(&ftrace_lock);
 	kvfree(sites);
 	kvfree_rcu(old, rcu);
 	return 0;
@@ -478,25 +491,11 @@ int ftrace_data_detach(struct ftrace_data_ops *ops, const unsigned long *ips, un
 }
 EXPORT_SYMBOL_GPL(ftrace_data_detach);
 
-/**
- * ftrace_data_release - have all functions of an ops no longer call back
- * @ops: as for ftrace_data_attach()
- *
- * Before its memory, or its callback's code, goes. When this returns 0 nobody is in the callback, or comes there, and
- * @ops may be used again.
- *
- * Context: sleeps, and waits for all tasks.
- * Return: 0, or -ENODEV if ftrace has given up: functions may still call it, as those of any ops.
- */
-int ftrace_data_release(struct ftrace_data_ops *ops)
+static int release(struct ftrace_data_ops *ops)
 {
-	struct ftrace_data_table *old;
+	struct ftrace_data_table *old = table_of(ops);
 	int err;
 
-	guard(mutex)(&ferro_tramp_data_mutex);
-	if (!ops->registered)
-		return 0;
-	old = table_of(ops);
 	list_del(&ops->list);
 	ops->registered = false;
 	err = unregister_ftrace_function(&ops->ops);
@@ -516,7 +515,41 @@ int ftrace_data_release(struct ftrace_data_ops *ops)
 	kvfree_rcu(old, rcu);
 	return err;
 }
+
+/**
+ * ftrace_data_release - have all functions of an ops no longer call back
+ * @ops: as for ftrace_data_attach()
+ *
+ * Before its memory, or its callback's code, goes. When this returns 0 nobody is in the callback, or comes there, and
+ * @ops may be used again.
+ *
+ * Context: sleeps, and waits for all tasks.
+ * Return: 0, or -ENODEV if ftrace has given up: functions may still call it, as those of any ops.
+ */
+int ftrace_data_release(struct ftrace_data_ops *ops)
+{
+	guard(mutex)(&ferro_tramp_data_mutex);
+	return ops->registered ? release(ops) : 0;
+}
 EXPORT_SYMBOL_GPL(ftrace_data_release);
+
+/**
+ * ftrace_data_release_idle - the same, unless functions are attached
+ * @ops: as for ftrace_data_attach()
+ *
+ * When the last function has been detached ftrace keeps the ops for those that come: until this.
+ */
+int ftrace_data_release_idle(struct ftrace_data_ops *ops)
+{
+	struct ftrace_data_table *table;
+
+	guard(mutex)(&ferro_tramp_data_mutex);
+	table = table_of(ops);
+	if (!ops->registered || (table && table->count))
+		return 0;
+	return release(ops);
+}
+EXPORT_SYMBOL_GPL(ftrace_data_release_idle);
 
 #ifdef CONFIG_FTRACE_TRAMP_BUILTIN
 unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip)

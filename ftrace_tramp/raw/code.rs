@@ -149,13 +149,6 @@ impl Code {
         ops.map_or(Ok(()), |ops| self.aim(ops.last_function()))
     }
 
-    /// Takes it from its ops, which goes, and leaves it where it is.
-    pub(crate) fn abandon(self, ops: Ops<'_>) {
-        if self.is_of(ops) {
-            ops.clear_trampoline();
-        }
-    }
-
     /// Gives its memory back.
     ///
     /// # Safety

@@ -97,7 +97,7 @@ impl Ops<'_> {
     }
 
     /// It has no trampoline any more.
-    pub(super) fn clear_trampoline(self) {
+    pub(crate) fn clear_trampoline(self) {
         // SAFETY: By the type invariant it is there, and nobody else uses the field. Without one ftrace uses its own code.
         unsafe { (*self.0.as_ptr()).trampoline = 0 };
     }

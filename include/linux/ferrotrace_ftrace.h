@@ -49,6 +49,7 @@ int ftrace_data_attach(struct ftrace_data_ops *ops, const struct ftrace_data *da
 int ftrace_data_detach(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count);
 int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *ips, unsigned int count);
 int ftrace_data_release(struct ftrace_data_ops *ops);
+int ftrace_data_release_idle(struct ftrace_data_ops *ops);
 #endif
 
 /*
@@ -158,16 +159,10 @@ static inline void ftrace_sets_change(void)
 	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_CHANGE);
 }
 
-/* Each site calls what it is to call. */
-static inline void ftrace_sets_changed(void)
+/* Each site calls what it is to call; or, if ftrace has given up, what it called before, for ever. */
+static inline void ftrace_sets_changed(bool given_up)
 {
-	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_CHANGED);
-}
-
-/* Sites may call what they called before the change, and do so for ever. */
-static inline void ftrace_sets_given_up(void)
-{
-	GKHOOK_1VAR_RO(trampoline_sets, FTRACE_SETS_GIVEN_UP);
+	GKHOOK_1VAR_RO(trampoline_sets, given_up ? FTRACE_SETS_GIVEN_UP : FTRACE_SETS_CHANGED);
 }
 
 #else
@@ -184,8 +179,7 @@ static inline void ftrace_rec_change_set(struct dyn_ftrace *rec, struct ftrace_o
 static inline void ftrace_rec_drop_set(struct dyn_ftrace *rec) { }
 static inline void ftrace_rec_find_set(struct dyn_ftrace *rec) { }
 static inline void ftrace_sets_change(void) { }
-static inline void ftrace_sets_changed(void) { }
-static inline void ftrace_sets_given_up(void) { }
+static inline void ftrace_sets_changed(bool given_up) { }
 
 #endif /* CONFIG_DYNAMIC_FTRACE */
 #endif

@@ -3,13 +3,17 @@
  * What the kernel itself wants of kprobes whether or not the engine is there: the probe that is running, and
  * answers about the memory of instruction copies. The traps come to the engine through hook points.
  */
+#define pr_fmt(fmt) "kprobes: " fmt
+
 #include <linux/export.h>
 #include <linux/hardirq.h>
 #include <linux/init.h>
 #include <linux/kdebug.h>
 #include <linux/kprobes.h>
 #include <linux/limits.h>
+#include <linux/module.h>
 #include <linux/notifier.h>
+#include <linux/rcupdate.h>
 #include <linux/string.h>
 
 #include "builtin.h"
@@ -82,13 +86,23 @@ int kprobe_get_kallsym(unsigned int symnum, unsigned long *value, char *type, ch
 	return 0;
 }
 
-/* ftrace found itself broken, and calls nobody any more. */
+/* ftrace found itself broken, and changes nothing any more: functions call what they call, for ever. */
 bool kprobe_ftrace_disabled;
 EXPORT_SYMBOL_GPL(kprobe_ftrace_disabled);
 
+struct module *ferro_kprobes_module;
+EXPORT_SYMBOL_GPL(ferro_kprobes_module);
+
+/* The engine stays then. If it is just going, that is too late, as for any user of ftrace. Context: any. */
 void kprobe_ftrace_kill(void)
 {
+	struct module *module;
+
 	kprobe_ftrace_disabled = true;
+	guard(rcu)();
+	module = READ_ONCE(ferro_kprobes_module);
+	if (module && !try_module_get(module))
+		pr_warn("ftrace gives up while the engine goes\n");
 }
 
 /*

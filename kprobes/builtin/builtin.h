@@ -7,6 +7,10 @@
 /* The @n-th page of instruction copies; false if there are fewer. */
 bool ferro_exec_pool_nth(unsigned int n, unsigned long *value);
 
+/* The engine, if it is a module that is there; a grace period of RCU before it goes it is NULL. */
+struct module;
+extern struct module *ferro_kprobes_module;
+
 /* Attaches the engine that is built in. 0 or a negative errno. */
 int ferro_kprobes_start(void);
 

@@ -8,12 +8,14 @@
 #include <linux/export.h>
 #include <linux/kprobes.h>
 #include <linux/kprobes_fault.h>
+#include <linux/module.h>
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
 #include <linux/workqueue.h>
 #include <asm/cpufeature.h>
 
+#include "../builtin/builtin.h"
 #include "engine.h"
 
 DEFINE_MUTEX(kprobes_rust_mutex);
@@ -35,6 +37,13 @@ MODULE_PARM_DESC(post_stops, "a second breakpoint where a probe has a post handl
 bool ferro_kprobe_must_stop(void)
 {
 	return post_stops || boot_cpu_has(X86_FEATURE_XENPV) || boot_cpu_has(X86_FEATURE_FRED);
+}
+
+void ferro_kprobes_hold(bool on)
+{
+	WRITE_ONCE(ferro_kprobes_module, on ? THIS_MODULE : NULL);
+	if (!on)
+		synchronize_rcu();
 }
 
 /* A call is due; its memory, and its number, are in use. */

@@ -18,6 +18,9 @@ void ferro_registered_twice(void);
 /* Whether a copy has to stop at a breakpoint, as post.S cannot be used. */
 bool ferro_kprobe_must_stop(void);
 
+/* Whether the engine, if it is a module, is to stay once ftrace has broken down. Context: process. */
+void ferro_kprobes_hold(bool on);
+
 /* Call ferro_kprobes_reap(), with this number, when every task has been somewhere else, unless a call is due. Whether it is done. */
 bool ferro_kprobes_call_reap(unsigned long number);
 /* Wait for such a call. */

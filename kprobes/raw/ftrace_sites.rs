@@ -82,7 +82,7 @@ pub(crate) struct Observed<H: TrapHandler> {
     left: Option<KBox<Held>>,
     /// How many of `calling` are abandoned.
     abandoned: usize,
-    /// ftrace has the functions, or has had some since it was last closed.
+    /// ftrace has had functions of this since it was last told to be closed.
     open: bool,
 }
 
@@ -190,9 +190,9 @@ impl<H: TrapHandler> Observed<H> {
         self.open && self.calling.is_empty()
     }
 
-    /// Gives up the points that this period was long enough for. With the last one ftrace has no functions of this any more, which
-    /// takes another wait.
-    pub(crate) fn release(&mut self, period: &TasksPeriod) {
+    /// Gives up the points that this period was long enough for. Whether that was the last: then the functions are to be closed, if
+    /// they are still idle, without locks.
+    pub(crate) fn release(&mut self, period: &TasksPeriod) -> bool {
         let mut all = self.left.take();
         while let Some(mut held) = all {
             all = held.next.take();
@@ -201,9 +201,11 @@ impl<H: TrapHandler> Observed<H> {
                 self.left = Some(held);
             }
         }
-        if self.left.is_none() && self.is_idle() {
-            self.close();
+        let over = self.left.is_none() && self.is_idle();
+        if over {
+            self.open = false;
         }
+        over
     }
 
     /// Takes all out, and waits until the handler is not called any more.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine's exit on modules: what goes with them.
+//! The engine's exit on modules: what goes with them. And whether its own goes.
 //!
 //! Contexts: process, sleeps.
 
@@ -40,6 +40,12 @@ impl Going<'_> {
         // SAFETY: By the type invariant the module is there.
         unsafe { bindings::ferro_in_module(at, self.module.as_ptr()) }
     }
+}
+
+/// Has the engine stay if ftrace breaks down from here on, or go all the same. Waits for who is just finding out.
+pub(crate) fn stay_if_ftrace_breaks(on: bool) {
+    // SAFETY: It may be called wherever one may sleep.
+    unsafe { bindings::ferro_kprobes_hold(on) };
 }
 
 /// An exit that is called when something goes, not armed yet. Errors: as for `Builder::register()`.

@@ -157,8 +157,14 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         let ops = self.pinned.ops.get();
         // SAFETY: The ops is initialised, and stays until it has been released, as do the nodes, or for good. Each node is what the
         // callback takes it for.
-        to_result(unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) })
-            .map_err(errors)?;
+        let attached = to_result(unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) });
+        if let Err(error) = attached {
+            // If ftrace has given up meanwhile, it may call with them.
+            if error == ENODEV {
+                core::mem::forget(nodes);
+            }
+            return Err(errors(error));
+        }
         for node in nodes {
             // There is room.
             let _ = self.nodes.push_within_capacity(node);

@@ -202,7 +202,14 @@ impl<H: TraceHandler> RawTracer<H> {
         live.reserve(1, GFP_KERNEL)?;
         // SAFETY: The ops is initialised and stays where it is until `drop()` has unregistered it, or for good. The callback takes
         // it for a field of a `Pinned<H>`, which it is.
-        to_result(unsafe { bindings::register_ftrace_function(ops) })?;
+        let registered = to_result(unsafe { bindings::register_ftrace_function(ops) });
+        if let Err(error) = registered {
+            // If ftrace has given up meanwhile, it may call it.
+            if error == ENODEV {
+                core::mem::forget((prepared, pinned));
+            }
+            return Err(error.into());
+        }
         core::mem::forget(prepared);
         let callback = callback::<H> as *const () as usize;
         // There is room.

@@ -111,6 +111,12 @@ impl<H: DataHandler> FtraceData<H> {
         })
     }
 
+    /// If there are no sites, ftrace is to have it no longer. Waits as [`Self::close`].
+    pub fn close_if_idle(&'static self) {
+        // SAFETY: `ops` is that of a static. An error says that ftrace has broken down, and functions call what they call.
+        let _ = unsafe { bindings::ftrace_data_release_idle(self.ops.get()) };
+    }
+
     /// Takes all out. When this has succeeded no handler runs any more. Waits until every task has been somewhere else.
     ///
     /// Errors: -ENODEV if ftrace has broken down: functions may call the handler for ever.

@@ -51,7 +51,8 @@ impl<H: FtraceHandler> FtraceOps<H> {
     ///
     /// The handler leaves registers with which the function and its caller are as sound as they were, and at whose `ip`
     /// execution can go on. It does not sleep, and knows when it is called again by what it calls. If it is code of a module,
-    /// [`Self::close`] has returned before the module goes, and each function that is added stays until it is taken out.
+    /// [`Self::close`] has returned before the module goes, which it does not do once ftrace has broken down, and each function that is
+    /// added stays until it is taken out.
     pub const unsafe fn observing() -> Self {
         Self::new(bindings::FTRACE_OPS_FL_SAVE_REGS)
     }
@@ -120,11 +121,6 @@ impl<H: FtraceHandler> FtraceOps<H> {
     /// Takes out what was abandoned and is still there. Errors: -ENOMEM.
     pub fn sweep(&'static self) -> Result {
         self.with(|open| open.sweep())
-    }
-
-    /// Whether ftrace has it although it has no sites.
-    pub fn is_idle(&'static self) -> bool {
-        self.with(|open| open.is_idle())
     }
 
     /// If it has no sites, ftrace is to have it no longer. Waits as [`Self::close`].
@@ -245,7 +241,8 @@ impl Open<'_> {
         if !self.sites.is_open {
             return;
         }
-        // SAFETY: `ops` is that of a static, and registered. If ftrace has broken down, it calls nobody.
+        // SAFETY: `ops` is that of a static, and registered. If ftrace has broken down functions may still call the handler: its code
+        // does not go then (`FtraceOps::modifying()`).
         if unsafe { bindings::unregister_ftrace_function(self.ops) } == 0 {
             // SAFETY: It is not registered any more.
             unsafe { bindings::ftrace_free_filter(self.ops) };

@@ -43,7 +43,11 @@ for variant in $VARIANTS; do
 	fi
 	if [ "$variant" = modular ] || [ "${FERROTRACE_STORM:-}" = long ]; then
 		tap_nest "ftrace gives up: $variant" run_vm "$variant" tools/testing/selftests/ftrace_tramp/killed.sh
-		tap_nest "ftrace gives up while an ops goes: $variant" run_vm "$variant" tools/testing/selftests/ftrace_tramp/dying.sh
+		# Before it changes sites, instead, and when an ops comes.
+		for how in "early at=__unregister_ftrace_function" "going skip=1" "coming coming=1 at=ftrace_modify_all_code"; do
+			tap_nest "ftrace gives up, ${how%% *}: $variant" \
+				run_vm "$variant" "tools/testing/selftests/ftrace_tramp/dying.sh $how"
+		done
 	fi
 	if [ "$variant" != modular ] && [ "$variant" != debug ]; then
 		APPEND="ftrace=function ftrace_filter=do_one_initcall initcall_debug log_buf_len=4M" tap_nest "ftrace at boot: $variant" \

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# ftrace gives up while an ops goes: functions that still call its trampoline, or that of a set with it, no longer call the ops.
+# ftrace gives up while an ops goes, or comes: functions that call its trampoline, or that of a set with it, no longer call the ops.
 # On mainline those that it alone traced call what is freed: they are left out there. Prints KTAP. Afterwards the guest is of no
 # use.
+#
+#	dying.sh NAME PARAMETERS...	of module/dying.c
 #
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
@@ -16,10 +18,11 @@ dies() {
 	local alone=0 kill
 	kill=$(awk '$3 == "ftrace_kill" { print $1 }' /proc/kallsyms)
 	if [ -d "$DEBUGFS/ftrace_tramp" ]; then alone=1; fi
-	insmod "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/dying.ko" kill="0x$kill" alone=$alone && dmesg | grep 'dying: afterwards'
+	insmod "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/dying.ko" kill="0x$kill" alone=$alone "$@" &&
+		dmesg | grep 'dying: afterwards'
 }
 
 echo "TAP version 13"
 load_ours rust_kprobes rust_ftrace_tramp
-checks dying. dies
+check "dying.$1" dies "${@:2}"
 finish

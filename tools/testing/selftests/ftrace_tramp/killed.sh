@@ -50,9 +50,16 @@ engine_goes() {
 	dmesg | grep "the engine's trampolines stay"
 }
 
+# What functions may call stays, whoever is done with it.
+probes_stay() {
+	local module=$MODULE_DIR/rust_kprobes.ko
+	[ -e "$module" ] || { skip="the engine is built in" && return; }
+	! rmmod rust_kprobes && [ -e /sys/module/rust_kprobes ]
+}
+
 echo "TAP version 13"
-load_ours rust_ftrace_tramp
+load_ours rust_kprobes rust_ftrace_tramp
 load_file "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/ftrace_tramp_selftest.ko"
-checks killed. prepared gives_up refuses
+checks killed. prepared gives_up refuses probes_stay
 if [ -e "$engine" ]; then checks killed. engine_goes; fi
 finish

@@ -234,11 +234,11 @@ static bool unwinds(unsigned int f, unsigned long at)
 	struct unwind_state state;
 	unsigned int i;
 
-	for (i = 0, unwind_start(&state, current, &regs, NULL); i < 2; i++) {
-		unwind_next_frame(&state);
+	/* It begins with who has called. */
+	unwind_start(&state, current, &regs, NULL);
+	for (i = 0; i < 2; i++, unwind_next_frame(&state))
 		if (unwind_done(&state) || unwind_error(&state) || state.ip != stack[i])
 			return false;
-	}
 	return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ftrace gives up while it takes ops out, before it has changed any site: functions go on calling what they called, but no ops
- * that has gone. All of it happens when the module is loaded, which fails if something is wrong.
+ * ftrace gives up while it takes ops out, or adds one: functions go on calling what they called, or call what they were to, but no
+ * ops that has gone, or was refused. All of it happens when the module is loaded; the kernel panics if something is wrong.
  */
 #include <linux/ftrace.h>
 #include <linux/init.h>
@@ -18,6 +18,18 @@ MODULE_PARM_DESC(kill, "the address of ftrace_kill(), which is not for modules")
 static bool alone;
 module_param(alone, bool, 0444);
 MODULE_PARM_DESC(alone, "also a function that only the ops that goes traces: mainline's kernel calls what it has freed");
+
+static char *at = "ftrace_replace_code";
+module_param(at, charp, 0444);
+MODULE_PARM_DESC(at, "the function in which ftrace gives up, as it begins");
+
+static bool skip;
+module_param(skip, bool, 0444);
+MODULE_PARM_DESC(skip, "that function does nothing else");
+
+static bool coming;
+module_param(coming, bool, 0444);
+MODULE_PARM_DESC(coming, "while an ops is added");
 
 static noinline __noclone long with_others(long x)
 {
@@ -45,17 +57,18 @@ static notrace void count_goes(unsigned long ip, unsigned long parent_ip, struct
 
 static struct ftrace_ops stays = { .func = count_stays };
 
-/* Instead of ftrace_replace_code(): ftrace gives up, and no code is changed. */
 static int give_up(struct kprobe *p, struct pt_regs *regs)
 {
 	((void (*)(void))kill)();
+	if (!skip)
+		return 0;
 	regs->ip = *(unsigned long *)regs->sp;
 	regs->sp += sizeof(long);
 	return 1;
 }
 NOKPROBE_SYMBOL(give_up);
 
-static struct kprobe inside = { .symbol_name = "ftrace_replace_code", .pre_handler = give_up };
+static struct kprobe inside = { .pre_handler = give_up };
 
 static int add(struct ftrace_ops *ops, long (*function)(long))
 {
@@ -83,18 +96,22 @@ static int __init dying_init(void)
 	if (!goes || strcmp(name, "ftrace_kill"))
 		return -EINVAL;
 	goes->func = count_goes;
+	inside.symbol_name = at;
 	err = add(&stays, with_others) ?: add(goes, with_others);
 	if (alone)
 		err = err ?: add(goes, by_itself);
-	err = err ?: register_ftrace_function(&stays) ?: register_ftrace_function(goes) ?: register_kprobe(&inside);
+	err = err ?: register_ftrace_function(&stays);
+	if (!coming)
+		err = err ?: register_ftrace_function(goes);
+	err = err ?: register_kprobe(&inside);
 	/* What is registered stays so, and this module with it. */
-	if (err || check("before", 1000, alone ? 2000 : 1000))
+	if (err || check("before", 1000, coming ? 0 : alone ? 2000 : 1000))
 		panic("dying: not registered: %d\n", err);
 
-	err = unregister_ftrace_function(goes);
+	err = coming ? register_ftrace_function(goes) : unregister_ftrace_function(goes);
 	/* As if it was freed. */
 	memset(goes, 0x6b, sizeof(*goes));
-	if (err || check("afterwards", 1000, 0))
+	if (err != (coming ? -ENODEV : 0) || check("afterwards", 1000, 0))
 		panic("dying: an ops that has gone is called: %d\n", err);
 	if (register_ftrace_function(&(struct ftrace_ops){ .func = count_goes }) != -ENODEV)
 		panic("dying: ftrace has not given up\n");
