@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod function_command;
+pub mod gcov;
 pub mod hooks;
 pub mod insn;
 pub mod probe_command;

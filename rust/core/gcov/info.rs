@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The data of GCC: a `gcov_info` for each object file, which is checked as a whole before it is used.
+//!
+//! All versions that we know have the same start, and differ in the number of counter kinds:
+//!
+//! ```text
+//! gcov_info                                gcov_fn_info
+//!    0  version                               0  key: the info that the function belongs to
+//!    8  next                                  8  ident
+//!   16  stamp                                12  checksum of its lines
+//!   20  checksum, since GCC 12               16  checksum of its control flow
+//!   24  name of the file                     24  for each kind that has a merge function:
+//!   32  a merge function for each kind              0  how many counters
+//!    +  how many functions                          8  address of them
+//!   +8  address of their addresses
+//! ```
+
+use super::format::disk_count;
+use super::format::gcda_len;
+use super::memory::Memory;
+use super::refusal::reading;
+use super::refusal::Part;
+use super::refusal::Refusal;
+use super::version::Format;
+use super::version::Kind;
+use super::version::Version;
+use super::version::MAX_KINDS;
+
+/// The most functions that an object may have.
+pub const MAX_FUNCTIONS: u32 = 1 << 20;
+
+/// The most bytes that an object's file may have.
+pub const MAX_BYTES: usize = 1 << 28;
+
+/// A `gcov_info` without its merge functions.
+const INFO_BYTES_BUT_KINDS: usize = 48;
+/// The largest `gcov_info`.
+const INFO_BYTES: usize = INFO_BYTES_BUT_KINDS + MAX_KINDS * 8;
+const FUNCTION_HEAD: usize = 24;
+const FUNCTION_SET: usize = 16;
+/// The head and all sets of a `gcov_fn_info`.
+const FUNCTION_BYTES: usize = FUNCTION_HEAD + MAX_KINDS * FUNCTION_SET;
+
+/// Counters of one kind of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Set {
+    /// The index of their kind.
+    pub index: u8,
+    /// How they are merged.
+    pub kind: Kind,
+    /// How many they are, each of 8 bytes.
+    pub count: u32,
+    /// Where they are.
+    pub address: u64,
+}
+
+/// A function whose counters belong to the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Identifies it among the functions of the object.
+    pub ident: u32,
+    /// A checksum of its name and lines.
+    pub lineno_checksum: u32,
+    /// A checksum of its control flow.
+    pub cfg_checksum: u32,
+    sets: [Option<Set>; MAX_KINDS],
+}
+
+impl Function {
+    /// Its counters, by kind.
+    pub fn sets(&self) -> impl Iterator<Item = &Set> {
+        self.sets.iter().flatten()
+    }
+}
+
+/// A `gcov_info` that has been checked.
+///
+/// It says where data are, and keeps nothing borrowed. The memory is read, and every address checked, each time again, so
+/// that an object that changed all the same is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    address: u64,
+    version: Version,
+    format: &'static Format,
+    stamp: u32,
+    checksum: u32,
+    name: u64,
+    /// A bit for each kind that has a merge function.
+    active: u16,
+    n_functions: u32,
+    functions: u64,
+    counters: usize,
+    max_len: usize,
+}
+
+impl Info {
+    /// Checks the `gcov_info` at an address, and all that it refers to.
+    ///
+    /// # Errors
+    ///
+    /// A reason for which it is not taken: nothing of it can be relied on then.
+    pub fn check<M: Memory>(memory: &M, address: u64) -> Result<Self, Refusal> {
+        aligned(Part::Info, address)?;
+        let version = Version::new(reading(Part::Info, memory.u32(address))?);
+        let format = match version {
+            Version::LLVM => None,
+            _ => version.format(),
+        };
+        let format = format.ok_or(Refusal::Version(version))?;
+
+        let mut bytes = [0; INFO_BYTES];
+        let len = INFO_BYTES_BUT_KINDS.saturating_add(format.kinds.len().saturating_mul(8));
+        let bytes = bytes.get_mut(..len).ok_or(Refusal::NoRoom)?;
+        reading(Part::Info, memory.copy(address, bytes))?;
+        let mut words = Words(bytes);
+        let (_version, _next) = (words.u64(), words.u64());
+        let (stamp, checksum, name) = (words.u32(), words.u32(), words.u64());
+        let mut active = 0;
+        for (index, kind) in (0_u8..).zip(format.kinds) {
+            let function = words.u64();
+            if function != 0 {
+                if memory.merge_function(function) != Some(kind.function()) {
+                    return Err(Refusal::MergeFunction(index));
+                }
+                active |= 1_u16 << index;
+            }
+        }
+        let (n_functions, _padding, functions) = (words.u32(), words.u32(), words.u64());
+        let mut info = Self {
+            address,
+            version,
+            format,
+            stamp,
+            checksum: if format.checksum { checksum } else { 0 },
+            name,
+            active,
+            n_functions,
+            functions,
+            counters: 0,
+            max_len: 0,
+        };
+        if !memory.is_readable(info.name, 1) {
+            return Err(Refusal::Unreadable(Part::Name));
+        }
+        if info.n_functions > MAX_FUNCTIONS {
+            return Err(Refusal::TooManyFunctions(info.n_functions));
+        }
+        aligned(Part::Functions, info.functions)?;
+        info.measure(memory)?;
+        Ok(info)
+    }
+
+    /// Goes through all functions, and finds how much there is of everything.
+    fn measure<M: Memory>(&mut self, memory: &M) -> Result<(), Refusal> {
+        let bytes = u64::from(self.n_functions).saturating_mul(8);
+        if !memory.is_readable(self.functions, bytes) {
+            return Err(Refusal::Unreadable(Part::Functions));
+        }
+        let mut len = gcda_len(self.format);
+        let mut counters: usize = 0;
+        for (index, function) in (0..).zip(self.functions(memory)) {
+            len.function();
+            let Some(function) = function? else { continue };
+            len.present();
+            for set in function.sets() {
+                let bytes = u64::from(set.count).saturating_mul(8);
+                if !memory.is_readable(set.address, bytes) && set.count != 0 {
+                    return Err(Refusal::Unreadable(Part::Counters(index)));
+                }
+                let count = disk_count(set.kind, set.count).ok_or(Refusal::Incomplete(index))?;
+                len.set(count);
+                let count = usize::try_from(set.count).unwrap_or(usize::MAX);
+                counters = counters.saturating_add(count);
+            }
+            // Here, so that sets which lie on top of each other do not keep us for long.
+            if len.bytes() > MAX_BYTES || counters > MAX_BYTES {
+                return Err(Refusal::TooLarge);
+            }
+        }
+        self.counters = counters;
+        self.max_len = len.bytes();
+        Ok(())
+    }
+
+    /// What the compiler says of itself.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// How its files are laid out.
+    pub fn format(&self) -> &'static Format {
+        self.format
+    }
+
+    /// Says to which notes (`.gcno`) the object belongs.
+    pub fn stamp(&self) -> u32 {
+        self.stamp
+    }
+
+    /// A checksum of the object; 0 before GCC 12, which has none.
+    pub fn checksum(&self) -> u32 {
+        self.checksum
+    }
+
+    /// How many functions it has, with those that belong to other objects.
+    pub fn n_functions(&self) -> u32 {
+        self.n_functions
+    }
+
+    /// How many counters its functions have in memory.
+    pub fn counters(&self) -> usize {
+        self.counters
+    }
+
+    /// The most bytes that its file can have, whatever the values of its counters.
+    pub fn max_len(&self) -> usize {
+        self.max_len
+    }
+
+    /// Copies the name of its file, without the NUL. `Ok(None)` if it does not fit into `to`.
+    pub fn name<'t, M: Memory>(
+        &self,
+        memory: &M,
+        to: &'t mut [u8],
+    ) -> Result<Option<&'t [u8]>, Refusal> {
+        reading(Part::Name, memory.string(self.name, to))
+    }
+
+    /// Its functions, in order; `None` for one that is not there, or belongs to another object: a function of which
+    /// several objects had a copy, and the linker kept one.
+    pub fn functions<'m, M: Memory>(&self, memory: &'m M) -> Functions<'m, M> {
+        Functions {
+            info: *self,
+            memory,
+            next: 0,
+        }
+    }
+
+    /// The function with an index.
+    fn function<M: Memory>(&self, memory: &M, index: u32) -> Result<Option<Function>, Refusal> {
+        let part = Part::Function(index);
+        let entry = u64::from(index).checked_mul(8);
+        let entry = entry.and_then(|offset| self.functions.checked_add(offset));
+        let entry = entry.ok_or(Refusal::Unreadable(Part::Functions))?;
+        let address = reading(Part::Functions, memory.u64(entry))?;
+        if address == 0 {
+            return Ok(None);
+        }
+        aligned(part, address)?;
+        let n_sets = usize::try_from(self.active.count_ones()).unwrap_or(MAX_KINDS);
+        let mut bytes = [0; FUNCTION_BYTES];
+        let len = FUNCTION_HEAD.saturating_add(n_sets.saturating_mul(FUNCTION_SET));
+        let bytes = bytes.get_mut(..len).ok_or(Refusal::NoRoom)?;
+        reading(part, memory.copy(address, bytes))?;
+        let mut words = Words(bytes);
+        let key = words.u64();
+        if key != self.address {
+            return self.foreign(memory, key, index).map(|()| None);
+        }
+        let (ident, lineno_checksum) = (words.u32(), words.u32());
+        let mut function = Function {
+            ident,
+            lineno_checksum,
+            cfg_checksum: words.u32(),
+            sets: [None; MAX_KINDS],
+        };
+        let _padding = words.u32();
+        let kinds = (0_u8..).zip(self.format.kinds);
+        let active = kinds.filter(|(kind, _)| self.active & (1 << kind) != 0);
+        for (place, (kind_index, kind)) in function.sets.iter_mut().zip(active) {
+            let count = words.u32();
+            let _padding = words.u32();
+            let set = Set {
+                index: kind_index,
+                kind: *kind,
+                count,
+                address: words.u64(),
+            };
+            if set.count != 0 {
+                if set.address == 0 {
+                    return Err(Refusal::NoCounters(index));
+                }
+                aligned(Part::Counters(index), set.address)?;
+            }
+            *place = Some(set);
+        }
+        Ok(Some(function))
+    }
+
+    /// Checks the key of a function of another object.
+    fn foreign<M: Memory>(&self, memory: &M, key: u64, index: u32) -> Result<(), Refusal> {
+        let known = |word| Version::new(word).format().is_some();
+        match (key, key % 8) {
+            (0, _) => Ok(()),
+            (_, 0) if memory.u32(key).is_ok_and(known) => Ok(()),
+            _ => Err(Refusal::Key(index)),
+        }
+    }
+}
+
+/// The functions of an [`Info`], read one by one.
+pub struct Functions<'m, M> {
+    info: Info,
+    memory: &'m M,
+    next: u32,
+}
+
+impl<M: Memory> Iterator for Functions<'_, M> {
+    type Item = Result<Option<Function>, Refusal>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next >= self.info.n_functions {
+            return None;
+        }
+        let function = self.info.function(self.memory, self.next);
+        self.next = match function {
+            Ok(_) => self.next.saturating_add(1),
+            // Nothing after it is of use.
+            Err(_) => self.info.n_functions,
+        };
+        Some(function)
+    }
+}
+
+fn aligned(part: Part, address: u64) -> Result<(), Refusal> {
+    match address % 8 {
+        0 => Ok(()),
+        _ => Err(Refusal::Misaligned(part)),
+    }
+}
+
+/// Numbers from bytes that are known to be there; 0 after them.
+struct Words<'b>(&'b [u8]);
+
+impl Words<'_> {
+    fn u32(&mut self) -> u32 {
+        let word = self.0.split_first_chunk();
+        let (word, rest) = word.unwrap_or((&[0; 4], &[]));
+        self.0 = rest;
+        u32::from_le_bytes(*word)
+    }
+
+    fn u64(&mut self) -> u64 {
+        let (low, high) = (self.u32(), self.u32());
+        u64::from(low) | u64::from(high) << 32
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory that compilers put their data into, as the pure code sees it.
+
+use super::version::MergeFunction;
+
+/// Memory that may not be read: no range that is allowed has all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+/// The kernel's memory, or that of a program, as far as an object may refer to it.
+///
+/// The implementation knows the ranges that are allowed: the data of the module that the object belongs to, or of the
+/// kernel's image. It answers for every address, whatever it is. Numbers are little-endian.
+pub trait Memory {
+    /// Copies from `address` on. Other CPUs may change the memory meanwhile.
+    fn copy(&self, address: u64, to: &mut [u8]) -> Result<(), Unreadable>;
+
+    /// Whether `len` bytes from `address` on may be read.
+    fn is_readable(&self, address: u64, len: u64) -> bool;
+
+    /// The function of the runtime at an address.
+    fn merge_function(&self, address: u64) -> Option<MergeFunction>;
+
+    /// The number of 32 bits at an address.
+    fn u32(&self, address: u64) -> Result<u32, Unreadable> {
+        let mut bytes = [0; 4];
+        self.copy(address, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// The number of 64 bits at an address.
+    fn u64(&self, address: u64) -> Result<u64, Unreadable> {
+        let mut bytes = [0; 8];
+        self.copy(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Copies the string at `address`, without the NUL at its end. `Ok(None)` if it does not fit.
+    ///
+    /// One call of [`Self::copy`] for each byte: for names, which are read once.
+    fn string<'t>(&self, address: u64, to: &'t mut [u8]) -> Result<Option<&'t [u8]>, Unreadable> {
+        let mut len: usize = 0;
+        let mut at = address;
+        let ends = loop {
+            let mut byte = [0];
+            self.copy(at, &mut byte)?;
+            let [byte] = byte;
+            if byte == 0 {
+                break true;
+            }
+            let Some(place) = to.get_mut(len) else {
+                break false;
+            };
+            *place = byte;
+            len = len.saturating_add(1);
+            at = at.checked_add(1).ok_or(Unreadable)?;
+        };
+        Ok(to.get(..len).filter(|_| ends))
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Coverage: the data that compilers put into objects, and the files that `gcov`, `llvm-cov` and others read.
+//!
+//! - [`Info`] is the `gcov_info` of an object that GCC compiled. [`Info::check`] reads it from [`Memory`], by the layout of
+//!   the version that it names: any of GCC 8 to 16. What does not fit is refused, with a [`Refusal`].
+//! - [`Info::write`] writes its `gcda` file.
+//! - [`Gcda::parse`] reads such a file, and [`merge`] merges two.
+//!
+//! Contexts: any. Nothing here allocates, locks or panics, whatever the memory or the bytes. It takes time in proportion to the
+//! size of an object, so the caller should be able to sleep.
+
+mod format;
+mod groups;
+mod info;
+mod lists;
+mod memory;
+mod merge;
+mod output;
+mod read;
+mod record;
+mod refusal;
+#[cfg(test)]
+mod tests;
+mod version;
+mod write;
+
+pub use info::Function;
+pub use info::Functions;
+pub use info::Info;
+pub use info::Set;
+pub use info::MAX_BYTES;
+pub use info::MAX_FUNCTIONS;
+pub use memory::Memory;
+pub use memory::Unreadable;
+pub use merge::merge;
+pub use merge::MergeError;
+pub use read::Gcda;
+pub use read::Malformed;
+pub use read::Summary;
+pub use record::Counters;
+pub use record::Identity;
+pub use record::Record;
+pub use record::Records;
+pub use record::Sets;
+pub use refusal::Part;
+pub use refusal::Refusal;
+pub use version::Format;
+pub use version::Kind;
+pub use version::MergeFunction;
+pub use version::Version;
+pub use version::MAX_KINDS;

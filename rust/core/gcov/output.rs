@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A buffer that is written from its start on.
+
+/// The buffer has no room left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoRoom;
+
+/// A caller's buffer, and how much of it has been written.
+pub(super) struct Output<'t> {
+    to: &'t mut [u8],
+    len: usize,
+}
+
+impl<'t> Output<'t> {
+    pub(super) fn new(to: &'t mut [u8]) -> Self {
+        Self { to, len: 0 }
+    }
+
+    /// Bytes written.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Forgets what was written after the first `len` bytes.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// The next `len` bytes, for the caller to fill.
+    pub(super) fn take(&mut self, len: usize) -> Result<&mut [u8], NoRoom> {
+        let start = self.len;
+        let end = start.checked_add(len).ok_or(NoRoom)?;
+        let place = self.to.get_mut(start..end).ok_or(NoRoom)?;
+        self.len = end;
+        Ok(place)
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
+        self.take(bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    pub(super) fn zeros(&mut self, len: usize) -> Result<(), NoRoom> {
+        self.take(len)?.fill(0);
+        Ok(())
+    }
+
+    pub(super) fn u32(&mut self, value: u32) -> Result<(), NoRoom> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(super) fn u64(&mut self, value: u64) -> Result<(), NoRoom> {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    /// Writes a number over what was written at an offset.
+    pub(super) fn replace_u32(&mut self, at: usize, value: u32) -> Result<(), NoRoom> {
+        let end = at.checked_add(4).filter(|end| *end <= self.len);
+        let place = end.and_then(|end| self.to.get_mut(at..end));
+        place.ok_or(NoRoom)?.copy_from_slice(&value.to_le_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The records of a `gcda` file.
+
+use super::format::counters_index;
+use super::format::COUNTER;
+use super::format::TAG_FUNCTION;
+use super::lists::are_lists;
+use super::version::Format;
+use super::version::Kind;
+
+/// What a file says about a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'b> {
+    /// Which function it is. `None` if it was not in the object that wrote the file.
+    pub identity: Option<Identity>,
+    format: &'static Format,
+    sets: &'b [u8],
+}
+
+/// What identifies a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number in the object.
+    pub ident: u32,
+    /// A checksum of its name and lines.
+    pub lineno_checksum: u32,
+    /// A checksum of its control flow.
+    pub cfg_checksum: u32,
+}
+
+/// Counters of a function.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters<'b> {
+    /// The index of their kind.
+    pub index: u8,
+    /// How they are merged.
+    pub kind: Kind,
+    /// How many they are.
+    pub count: u32,
+    /// Their bytes. `None` if they are all zero, and left out.
+    pub bytes: Option<&'b [u8]>,
+}
+
+impl<'b> Counters<'b> {
+    /// Their values.
+    pub fn values(&self) -> impl Iterator<Item = u64> + 'b {
+        let zeros = match self.bytes {
+            Some(_) => 0,
+            None => usize::try_from(self.count).unwrap_or(usize::MAX),
+        };
+        let bytes = self.bytes.unwrap_or_default();
+        let words = bytes.chunks_exact(COUNTER).map(value);
+        words.chain(core::iter::repeat_n(0, zeros))
+    }
+}
+
+/// The number that eight bytes are.
+pub(super) fn value(bytes: &[u8]) -> u64 {
+    let bytes = bytes.try_into().unwrap_or([0; COUNTER]);
+    u64::from_le_bytes(bytes)
+}
+
+impl<'b> Record<'b> {
+    /// The counters of the function, by kind.
+    pub fn sets(&self) -> Sets<'b> {
+        Sets {
+            format: self.format,
+            rest: self.sets,
+        }
+    }
+}
+
+/// The functions of a [`Gcda`].
+#[derive(Clone, Debug)]
+pub struct Records<'b> {
+    format: &'static Format,
+    rest: &'b [u8],
+}
+
+impl<'b> Records<'b> {
+    /// The functions of records that have been checked.
+    pub(super) fn new(format: &'static Format, records: &'b [u8]) -> Self {
+        Self {
+            format,
+            rest: records,
+        }
+    }
+}
+
+impl<'b> Iterator for Records<'b> {
+    type Item = Record<'b>;
+
+    fn next(&mut self) -> Option<Record<'b>> {
+        // Summaries are passed over.
+        let data = loop {
+            let raw = take_record(self.format, &mut self.rest)?;
+            if raw.tag == TAG_FUNCTION {
+                break raw.data;
+            }
+        };
+        let mut data = data.unwrap_or_default();
+        let mut words = || take_word(&mut data);
+        let identity = match (words(), words(), words()) {
+            (Some(ident), Some(lineno_checksum), Some(cfg_checksum)) => Some(Identity {
+                ident,
+                lineno_checksum,
+                cfg_checksum,
+            }),
+            _ => None,
+        };
+        let start = self.rest;
+        loop {
+            let before = self.rest;
+            match take_record(self.format, &mut self.rest) {
+                Some(raw) if raw.counters(self.format).is_some() => (),
+                _ => {
+                    self.rest = before;
+                    break;
+                }
+            }
+        }
+        let len = start.len().saturating_sub(self.rest.len());
+        Some(Record {
+            identity,
+            format: self.format,
+            sets: start.get(..len).unwrap_or_default(),
+        })
+    }
+}
+
+/// The counters of a [`Record`].
+#[derive(Clone, Debug)]
+pub struct Sets<'b> {
+    format: &'static Format,
+    rest: &'b [u8],
+}
+
+impl<'b> Iterator for Sets<'b> {
+    type Item = Counters<'b>;
+
+    fn next(&mut self) -> Option<Counters<'b>> {
+        take_record(self.format, &mut self.rest)?.counters(self.format)
+    }
+}
+
+/// A record as it is in the file.
+pub(super) struct Raw<'b> {
+    pub(super) tag: u32,
+    /// Bytes.
+    len: u32,
+    /// `None` if the length is negative, which says that there are none.
+    pub(super) data: Option<&'b [u8]>,
+}
+
+impl<'b> Raw<'b> {
+    /// How many words it has.
+    pub(super) fn words(&self) -> Option<u32> {
+        self.data.map(|_| self.len / 4)
+    }
+
+    /// The counters that it has, if it is a record of counters of the format.
+    pub(super) fn counters(&self, format: &Format) -> Option<Counters<'b>> {
+        let index = counters_index(self.tag)?;
+        let kind = format.kinds.get(usize::from(index))?;
+        Some(Counters {
+            index,
+            kind: *kind,
+            count: self.len / 8,
+            bytes: self.data,
+        })
+    }
+
+    /// Whether its length is one that such counters have.
+    pub(super) fn fits(&self, counters: &Counters<'_>) -> bool {
+        match (counters.kind, self.len % 8) {
+            (Kind::TopList, 0) => counters.bytes.is_some_and(are_lists),
+            (kind, 0) => matches!(counters.count % kind.group(), 0),
+            _ => false,
+        }
+    }
+}
+
+/// Takes a number from the start of bytes.
+pub(super) fn take_word(bytes: &mut &[u8]) -> Option<u32> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*word))
+}
+
+/// Takes a record from the start of bytes. `None` if it does not fit. What a tag of 0 starts has no length.
+pub(super) fn take_record<'b>(format: &Format, bytes: &mut &'b [u8]) -> Option<Raw<'b>> {
+    let mut rest = *bytes;
+    let tag = take_word(&mut rest)?;
+    if tag == 0 {
+        *bytes = rest;
+        return Some(Raw {
+            tag,
+            len: 0,
+            data: None,
+        });
+    }
+    let len = take_word(&mut rest)?;
+    // A negative length is that of counters which are all zero, and not there.
+    let absent = format.omits_zeros && i32::try_from(len).is_err() && counters_index(tag).is_some();
+    let units = if absent { len.wrapping_neg() } else { len };
+    if units % format.unit != 0 {
+        return None;
+    }
+    let len = (units / format.unit).checked_mul(4)?;
+    let mut data = None;
+    if !absent {
+        let (bytes, after) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+        data = Some(bytes);
+        rest = after;
+    }
+    *bytes = rest;
+    Some(Raw { tag, len, data })
+}

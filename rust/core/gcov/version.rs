@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a version word says: which compiler, which counters, how lengths are counted.
+
+use core::fmt;
+
+/// The word with which a compiler says what it wrote: a letter and a digit for the major version (`B2`: 12), a digit for
+/// the minor one, and `*` for a release.
+///
+/// LLVM writes the word of a GCC whose format it follows: `408*` until LLVM 19, `B11*` since then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(u32);
+
+impl Version {
+    /// `408*`, which is LLVM's: a `gcov_info` of GCC 4.8 is not supported.
+    pub const LLVM: Self = Self::of(b"408*");
+
+    /// The word as it is in memory and in files.
+    pub const fn new(word: u32) -> Self {
+        Self(word)
+    }
+
+    const fn of(text: &[u8; 4]) -> Self {
+        Self(u32::from_be_bytes(*text))
+    }
+
+    /// The word as a number.
+    pub const fn word(self) -> u32 {
+        self.0
+    }
+
+    /// The major version of GCC, if the word is one of GCC 8 or later.
+    pub fn gcc(self) -> Option<u32> {
+        let [letter, digit, minor, _] = self.0.to_be_bytes();
+        if !letter.is_ascii_uppercase() || !digit.is_ascii_digit() || !minor.is_ascii_digit() {
+            return None;
+        }
+        let tens = u32::from(letter.checked_sub(b'A')?);
+        let ones = u32::from(digit.checked_sub(b'0')?);
+        tens.checked_mul(10)?.checked_add(ones)
+    }
+
+    /// How files of this version are laid out. `None` if we do not know.
+    pub fn format(self) -> Option<&'static Format> {
+        if self == Self::LLVM {
+            return Some(&LLVM);
+        }
+        match self.gcc()? {
+            8 | 9 => Some(&GCC_8),
+            10 => Some(&GCC_10),
+            11 => Some(&GCC_11),
+            12 | 13 => Some(&GCC_12),
+            14 => Some(&GCC_14),
+            15 | 16 => Some(&GCC_15),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.to_be_bytes() {
+            match byte {
+                b' '..=b'~' => write!(f, "{}", char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The functions of GCC's runtime that merge counters. A `gcov_info` names one for each kind of counter that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeFunction {
+    /// `__gcov_merge_add`
+    Add,
+    /// `__gcov_merge_ior`
+    Ior,
+    /// `__gcov_merge_time_profile`
+    TimeProfile,
+    /// `__gcov_merge_single`, until GCC 9.
+    Single,
+    /// `__gcov_merge_icall_topn`, until GCC 9.
+    IcallTopN,
+    /// `__gcov_merge_topn`, since GCC 10.
+    TopN,
+}
+
+/// How counters of one kind are merged, which says what they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Numbers that add up: executions of arcs, histograms, sums.
+    Add,
+    /// Sets of bits: what values had in common, outcomes of conditions, paths.
+    Or,
+    /// The first time at which a function ran; 0 if it did not.
+    Earliest,
+    /// Three counters each: a value, how much more often than others it was seen, how often any was.
+    Single,
+    /// Nine counters each: how many values were dropped, then four values with their counts.
+    TopCalls,
+    /// Nine counters each: how many values were seen, then four values with their counts.
+    TopFour,
+    /// Three counters each in memory: how many values were seen, the length of a list, and its address. In a file the list
+    /// follows in place of its address.
+    TopList,
+}
+
+impl Kind {
+    /// The function that a `gcov_info` names for it.
+    pub fn function(self) -> MergeFunction {
+        match self {
+            Self::Add => MergeFunction::Add,
+            Self::Or => MergeFunction::Ior,
+            Self::Earliest => MergeFunction::TimeProfile,
+            Self::Single => MergeFunction::Single,
+            Self::TopCalls => MergeFunction::IcallTopN,
+            Self::TopFour | Self::TopList => MergeFunction::TopN,
+        }
+    }
+
+    /// How many counters belong together in memory.
+    pub(super) const fn group(self) -> u32 {
+        match self {
+            Self::Add | Self::Or | Self::Earliest => 1,
+            Self::Single | Self::TopList => 3,
+            Self::TopCalls | Self::TopFour => 9,
+        }
+    }
+}
+
+/// How the files and the memory of a version are laid out.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Format {
+    /// The kinds of counters, by index.
+    pub kinds: &'static [Kind],
+    /// Whether a checksum follows the stamp.
+    pub checksum: bool,
+    /// What is added to a length for each four bytes: 4 if it counts bytes, 1 if it counts words.
+    pub unit: u32,
+    /// Whether a set of counters that are all zero is written as its negative length alone.
+    pub omits_zeros: bool,
+}
+
+/// The most kinds of counters that any version has.
+pub const MAX_KINDS: usize = 10;
+
+const GCC_8: Format = Format {
+    kinds: &[
+        Kind::Add,
+        Kind::Add,
+        Kind::Add,
+        Kind::Single,
+        Kind::Single,
+        Kind::Add,
+        Kind::Or,
+        Kind::Earliest,
+        Kind::TopCalls,
+    ],
+    checksum: false,
+    unit: 1,
+    omits_zeros: false,
+};
+
+const GCC_10: Format = Format {
+    kinds: &[
+        Kind::Add,
+        Kind::Add,
+        Kind::Add,
+        Kind::TopFour,
+        Kind::TopFour,
+        Kind::Add,
+        Kind::Or,
+        Kind::Earliest,
+    ],
+    ..GCC_8
+};
+
+const GCC_11: Format = Format {
+    kinds: &[
+        Kind::Add,
+        Kind::Add,
+        Kind::Add,
+        Kind::TopList,
+        Kind::TopList,
+        Kind::Add,
+        Kind::Or,
+        Kind::Earliest,
+    ],
+    omits_zeros: true,
+    ..GCC_8
+};
+
+const GCC_12: Format = Format {
+    checksum: true,
+    unit: 4,
+    ..GCC_11
+};
+
+const GCC_14: Format = Format {
+    kinds: &[
+        Kind::Add,
+        Kind::Add,
+        Kind::Add,
+        Kind::TopList,
+        Kind::TopList,
+        Kind::Add,
+        Kind::Or,
+        Kind::Earliest,
+        // Conditions.
+        Kind::Or,
+    ],
+    ..GCC_12
+};
+
+const GCC_15: Format = Format {
+    kinds: &[
+        Kind::Add,
+        Kind::Add,
+        Kind::Add,
+        Kind::TopList,
+        Kind::TopList,
+        Kind::Add,
+        Kind::Or,
+        Kind::Earliest,
+        // Conditions.
+        Kind::Or,
+        // Paths.
+        Kind::Or,
+    ],
+    ..GCC_12
+};
+
+const LLVM: Format = Format {
+    kinds: &[Kind::Add],
+    ..GCC_8
+};

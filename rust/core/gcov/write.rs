@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writes what is in memory as a `gcda` file.
+//!
+//! Counters are copied once, from where they are into the place that they have in the file; whether they are all zero is
+//! seen from the copy. So the file fits together, whatever other CPUs count meanwhile, and has at most
+//! [`Info::max_len`] bytes.
+
+use super::format::counters_len;
+use super::format::counters_tag;
+use super::format::disk_count;
+use super::format::COUNTER;
+use super::format::FUNCTION_WORDS;
+use super::format::MAGIC;
+use super::format::TAG_FUNCTION;
+use super::info::Function;
+use super::info::Info;
+use super::info::Set;
+use super::memory::Memory;
+use super::output::NoRoom;
+use super::output::Output;
+use super::refusal::reading;
+use super::refusal::Part;
+use super::refusal::Refusal;
+use super::version::Format;
+use super::version::Kind;
+
+impl From<NoRoom> for Refusal {
+    fn from(_: NoRoom) -> Self {
+        Self::NoRoom
+    }
+}
+
+impl Info {
+    /// Writes the file of the object to the start of `to`, for which [`Self::max_len`] bytes are enough. Returns its
+    /// length.
+    ///
+    /// As GCC's own runtime writes it, but without the summary of runs: a kernel has none.
+    pub fn write<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, Refusal> {
+        let format = self.format();
+        let mut to = Output::new(to);
+        to.u32(MAGIC)?;
+        to.u32(self.version().word())?;
+        to.u32(self.stamp())?;
+        if format.checksum {
+            to.u32(self.checksum())?;
+        }
+        for (index, function) in (0..).zip(self.functions(memory)) {
+            match function? {
+                Some(function) => write_function(format, memory, index, &function, &mut to)?,
+                None => {
+                    to.u32(TAG_FUNCTION)?;
+                    to.u32(0)?;
+                }
+            }
+        }
+        to.u32(0)?;
+        Ok(to.len())
+    }
+
+    /// Copies all counters, in the order in which the file has them, to the start of `to`; [`Self::counters`] says how
+    /// many there are, each of 8 bytes. Returns how many bytes it copied.
+    ///
+    /// A kind that is a list in a file is here what it is in memory, without the address.
+    pub fn copy_counters<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, Refusal> {
+        let mut to = Output::new(to);
+        for (index, function) in (0..).zip(self.functions(memory)) {
+            let Some(function) = function? else { continue };
+            for set in function.sets() {
+                copy(memory, index, set, &mut to)?;
+            }
+        }
+        Ok(to.len())
+    }
+}
+
+fn write_function<M: Memory>(
+    format: &Format,
+    memory: &M,
+    index: u32,
+    function: &Function,
+    to: &mut Output<'_>,
+) -> Result<(), Refusal> {
+    to.u32(TAG_FUNCTION)?;
+    to.u32(FUNCTION_WORDS.wrapping_mul(format.unit))?;
+    to.u32(function.ident)?;
+    to.u32(function.lineno_checksum)?;
+    to.u32(function.cfg_checksum)?;
+    for set in function.sets() {
+        let count = disk_count(set.kind, set.count).ok_or(Refusal::Incomplete(index))?;
+        let len = counters_len(format, count).ok_or(Refusal::TooLarge)?;
+        to.u32(counters_tag(set.index))?;
+        to.u32(len)?;
+        let start = to.len();
+        let all_zero = copy(memory, index, set, to)?;
+        // The length of lists is always said: GCC does it so, too.
+        if all_zero && format.omits_zeros && set.kind != Kind::TopList {
+            to.truncate(start);
+            let len_at = start.wrapping_sub(4);
+            to.replace_u32(len_at, len.wrapping_neg())?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies counters; whether all of them are zero.
+fn copy<M: Memory>(
+    memory: &M,
+    index: u32,
+    set: &Set,
+    to: &mut Output<'_>,
+) -> Result<bool, Refusal> {
+    let part = Part::Counters(index);
+    if set.kind == Kind::TopList {
+        return copy_lists(memory, part, set, to).map(|()| false);
+    }
+    let count = usize::try_from(set.count).map_err(|_| Refusal::TooLarge)?;
+    let place = to.take(count.checked_mul(COUNTER).ok_or(Refusal::TooLarge)?)?;
+    if count == 0 {
+        return Ok(true);
+    }
+    reading(part, memory.copy(set.address, place))?;
+    Ok(is_zero(place))
+}
+
+/// How many values were seen, and no list of them.
+///
+/// Its elements would be allocated by functions of the runtime that no kernel has, so that the lists of a kernel are empty.
+/// What there is in place of an address is not followed, and not shown.
+fn copy_lists<M: Memory>(
+    memory: &M,
+    part: Part,
+    set: &Set,
+    to: &mut Output<'_>,
+) -> Result<(), Refusal> {
+    for list in 0..set.count / set.kind.group() {
+        let offset = u64::from(list).saturating_mul(24);
+        let at = set.address.checked_add(offset);
+        let at = at.ok_or(Refusal::Unreadable(part))?;
+        to.u64(reading(part, memory.u64(at))?)?;
+        to.u64(0)?;
+    }
+    Ok(())
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks_exact(COUNTER).all(|word| word == [0; COUNTER])
+}
