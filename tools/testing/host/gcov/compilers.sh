@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Unpacks compilers of other Debian suites into the cache, side by side, and links them as $CACHE/gcov/bin/gcc-N, gcov-N, clang-N and
+# llvm-cov-N. Nothing is installed.
+#
+#   compilers.sh                 all that are on offer: 1 GB
+#   compilers.sh gcc-13 clang-22 some
+#
+# They run with the libraries of their suite, by the loader of their suite. Linking is left to the machine's own gcc.
+set -euo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=integration/lib.sh
+. "$HERE/../../../../integration/lib.sh"
+# shellcheck source=integration/apt.sh
+. "$REPO/integration/apt.sh"
+
+DIR=$CACHE/gcov
+ALL="gcc-9 gcc-10 gcc-11 gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-16 clang-17 clang-18 clang-19 clang-21 clang-22 clang-23"
+
+# suite COMPILER: the suite that has it.
+suite() {
+	case $1 in
+	gcc-9 | gcc-10 | clang-16) echo bullseye ;;
+	gcc-11 | gcc-12) echo bookworm ;;
+	gcc-13 | gcc-14 | clang-1[789] | clang-22) echo trixie ;;
+	*) echo unstable ;;
+	esac
+}
+
+# packages COMPILER: what has to be there of it.
+packages() {
+	case $1 in
+	gcc-*) echo "$1" ;;
+	clang-*) echo "$1 llvm-${1#clang-} libclang-rt-${1#clang-}-dev" ;;
+	esac
+}
+
+# unpack COMPILER: its packages and those that they need, but for what no compiler of C reads.
+unpack() {
+	local suite names name missing root debs=$DIR/debs
+	suite=$(suite "$1")
+	root=$DIR/$suite
+	mkdir -p "$root" "$debs/$suite"
+	: >"$DIR/none"
+	[ -e "$debs/$suite.updated" ] || {
+		private_sources "$suite"
+		private_apt "$suite" apt-get update
+		: >"$debs/$suite.updated"
+	} >"$DIR/log" 2>&1
+	# shellcheck disable=SC2046
+	names=$(private_apt "$suite" apt-get -o Dir::State::status="$DIR/none" -o APT::Install-Recommends=false \
+		-s install $(packages "$1") | awk '/^Inst/ { print $2 }' |
+		grep -vE '^lib(asan|tsan|lsan|hwasan|ubsan|itm|gomp|atomic|quadmath|gprofng|c-gconv|objc|crypt|com-err|krb|k5|keyutils|ssl|gssapi|nsl|tirpc|python3|pipeline|hwloc|pfm)|^(linux-libc-dev|rpcsvc|perl|dpkg|debconf|python3|media-types|tzdata|llvm-.*-(dev|runtime)|openssl|ca-cert|netbase|libclang1-)')
+	missing=()
+	for name in $names; do
+		compgen -G "$debs/$suite/${name}_*.deb" >/dev/null || missing+=("$name")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	(cd "$debs/$suite" && private_apt "$suite" apt-get -o Dir::State::status="$DIR/none" download "${missing[@]}") \
+		>>"$DIR/log" 2>&1
+	for name in "${missing[@]}"; do
+		dpkg -x "$(echo "$debs/$suite/${name}"_*.deb)" "$root"
+	done
+}
+
+# program NAME FILE [ARGS...]: make $DIR/bin/NAME, which runs FILE of a suite.
+program() {
+	local name=$1 file=$2 root=$DIR/$3 loader libraries
+	shift 3
+	loader=$(compgen -G "$root/usr/lib*/ld-linux-x86-64.so.2" || compgen -G "$root/lib64/ld-linux-x86-64.so.2")
+	loader=$(readlink -e "$loader" || compgen -G "$root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" ||
+		compgen -G "$root/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
+	libraries=$root/usr/lib/x86_64-linux-gnu:$root/lib/x86_64-linux-gnu
+	cat >"$DIR/bin/$name" <<-EOF
+		#!/bin/sh
+		loader=$loader
+		libraries=$libraries
+		root=$root
+		exec "\$loader" --library-path "\$libraries" "$file" $* "\$@"
+	EOF
+	chmod +x "$DIR/bin/$name"
+}
+
+# linked COMPILER: make the programs of it.
+linked() {
+	local suite root n=${1##*-}
+	suite=$(suite "$1")
+	root=$DIR/$suite
+	case $1 in
+	gcc-*)
+		# It finds its parts by -B, and runs them by the loader, too.
+		# shellcheck disable=SC2016
+		program "$1" "$root/usr/bin/x86_64-linux-gnu-$1" "$suite" '-wrapper "$loader,--library-path,$libraries"' \
+			"-B$root/usr/lib/gcc/x86_64-linux-gnu/$n/" "-B$root/usr/libexec/gcc/x86_64-linux-gnu/$n/" \
+			"-B$root/usr/bin/x86_64-linux-gnu-"
+		program "gcov-$n" "$root/usr/bin/x86_64-linux-gnu-gcov-$n" "$suite"
+		;;
+	clang-*)
+		program "$1" "$root/usr/lib/llvm-$n/bin/clang" "$suite"
+		program "llvm-cov-$n" "$root/usr/lib/llvm-$n/bin/llvm-cov" "$suite"
+		program "llvm-profdata-$n" "$root/usr/lib/llvm-$n/bin/llvm-profdata" "$suite"
+		;;
+	esac
+}
+
+mkdir -p "$DIR/bin" "$DIR/debs"
+[ $# -gt 0 ] || read -ra ALL_OF <<<"$ALL"
+for compiler in "${@:-${ALL_OF[@]}}"; do
+	unpack "$compiler" || die "$compiler cannot be had: see $DIR/log"
+	linked "$compiler"
+	say "$compiler: $("$DIR/bin/$compiler" --version | head -n 1)"
+done

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Compiles and runs the program of this directory, and records what its compiler put into memory and what the compiler's runtime
+# wrote, for tools/testing/host/src/gcov.
+#
+#   record.sh gcc DIR GCC [FLAGS...]     in the new directory DIR, which keeps the notes; the record is DIR/record
+#   record.sh all                        all of recorded/, with the compilers that compilers.sh has fetched
+#
+# The program runs three times: as it is, with an argument, and so again, with the files of the first run in place.
+set -euo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+
+# file NAME AS: a file, as the record has it.
+file() { printf 'file %s %s\n' "$2" "$(stat -c %s "$1")" && cat "$1"; }
+
+# files RUN: the files that the run wrote.
+files() {
+	local f
+	for f in *.gcda; do
+		file "$f" "$1/$f"
+	done
+}
+
+record_gcc() {
+	local dir=$1 gcc=$2
+	shift 2
+	mkdir -p "$dir"
+	cd "$dir"
+	cp "$HERE"/{program,shared,dump}.c "$HERE"/{program,dump}.h .
+	"$gcc" -O1 -fno-pie --coverage "$@" -c program.c shared.c
+	gcc -O1 -fno-pie -c dump.c
+	gcc -no-pie program.o shared.o dump.o "$("$gcc" -print-file-name=libgcov.a)" \
+		-Wl,--wrap=__gcov_init,--wrap=__gcov_exit -o program
+	./program
+	{ cat memory && files first; } >record
+	mkdir first second
+	mv -- *.gcda first
+	./program 2
+	files second >>record
+	mv -- *.gcda second
+	cp first/*.gcda .
+	./program 2
+	files both >>record
+	rm ./*.gcda
+}
+
+# all_gcc: without options, and with every kind of counter that the version has.
+all_gcc() {
+	local n gcc kinds work
+	for n in 9 10 11 12 13 14 15 16; do
+		gcc=$BIN/gcc-$n
+		kinds=-fprofile-values
+		[ "$n" -lt 14 ] || kinds="$kinds -fcondition-coverage"
+		[ "$n" -lt 15 ] || kinds="$kinds -fpath-coverage"
+		work=$(mktemp -d)
+		# shellcheck disable=SC2086
+		(record_gcc "$work/gcc" "$gcc") && (record_gcc "$work/all" "$gcc" $kinds)
+		cp "$work/gcc/record" "$HERE/recorded/gcc-$n"
+		cp "$work/all/record" "$HERE/recorded/gcc-$n-kinds"
+		rm -r "$work"
+	done
+}
+
+case ${1-} in
+gcc) shift && record_gcc "$@" ;;
+all)
+	# shellcheck source=integration/lib.sh
+	. "$HERE/../../../../integration/lib.sh"
+	BIN=$CACHE/gcov/bin
+	mkdir -p "$HERE/recorded"
+	all_gcc
+	;;
+*) sed -n '4,12s/^# \{0,1\}//p' "$0" && exit 2 ;;
+esac

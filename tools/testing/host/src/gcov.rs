@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records of what compilers put into memory and of the files that their runtimes wrote: see `gcov/record.sh`.
+
+use ferro_core::gcov::Memory;
+use ferro_core::gcov::MergeFunction;
+use ferro_core::gcov::Unreadable;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// A record: the memory of a process, and files.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// The addresses of the `gcov_info`, in the order in which they were registered.
+    pub infos: Vec<u64>,
+    /// The files, by run and name: `first/program.gcda`.
+    pub files: BTreeMap<String, Vec<u8>>,
+    merges: BTreeMap<u64, MergeFunction>,
+    ranges: Vec<(u64, Vec<u8>)>,
+}
+
+/// Where the recorded ones are.
+#[must_use]
+pub fn recorded() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("gcov/recorded")
+}
+
+impl Record {
+    /// Reads a record.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, or it is not as `record.sh` writes it.
+    #[must_use]
+    pub fn read(path: &Path) -> Self {
+        let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut rest = &bytes[..];
+        let mut record = Self::default();
+        while !rest.is_empty() {
+            record.entry(&mut rest);
+        }
+        record
+    }
+
+    fn entry(&mut self, rest: &mut &[u8]) {
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let (line, after) = rest.split_at(end.expect("an entry is a line"));
+        *rest = &after[1..];
+        let line = std::str::from_utf8(line).expect("a line is text");
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["info", address] => self.infos.push(number(address)),
+            ["merge", name, address] => {
+                self.merges.insert(number(address), function(name));
+            }
+            ["range", start, len] => {
+                let bytes = take(rest, len);
+                self.ranges.push((number(start), bytes));
+            }
+            ["file", name, len] => {
+                let bytes = take(rest, len);
+                self.files.insert(name.to_string(), bytes);
+            }
+            _ => panic!("{line}"),
+        }
+    }
+
+    /// The bytes at an address, for a test to change.
+    ///
+    /// # Panics
+    ///
+    /// When they are not in one range.
+    pub fn at(&mut self, address: u64, len: usize) -> &mut [u8] {
+        let mut ranges = self.ranges.iter_mut();
+        let place = ranges.find_map(|(start, bytes)| {
+            let from = usize::try_from(address.checked_sub(*start)?).ok()?;
+            bytes.get_mut(from..from.checked_add(len)?)
+        });
+        place.expect("a range has them")
+    }
+
+    /// The ranges of memory: where each starts, and how many bytes it has.
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.ranges
+            .iter()
+            .map(|(start, bytes)| (*start, bytes.len()))
+    }
+
+    fn find(&self, address: u64, len: u64) -> Option<&[u8]> {
+        self.ranges.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(address.checked_sub(*start)?).ok()?;
+            let to = from.checked_add(usize::try_from(len).ok()?)?;
+            bytes.get(from..to)
+        })
+    }
+}
+
+impl Memory for Record {
+    fn copy(&self, address: u64, to: &mut [u8]) -> Result<(), Unreadable> {
+        let from = self.find(address, to.len() as u64).ok_or(Unreadable)?;
+        to.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn is_readable(&self, address: u64, len: u64) -> bool {
+        self.find(address, len).is_some()
+    }
+
+    fn merge_function(&self, address: u64) -> Option<MergeFunction> {
+        self.merges.get(&address).copied()
+    }
+}
+
+fn take(rest: &mut &[u8], len: &str) -> Vec<u8> {
+    let (bytes, after) = rest.split_at(len.parse().expect("a length"));
+    *rest = after;
+    bytes.to_vec()
+}
+
+fn number(text: &str) -> u64 {
+    let digits = text.strip_prefix("0x").expect("a number with 0x");
+    u64::from_str_radix(digits, 16).expect("a number")
+}
+
+fn function(name: &str) -> MergeFunction {
+    match name {
+        "add" => MergeFunction::Add,
+        "ior" => MergeFunction::Ior,
+        "time_profile" => MergeFunction::TimeProfile,
+        "single" => MergeFunction::Single,
+        "icall_topn" => MergeFunction::IcallTopN,
+        "topn" => MergeFunction::TopN,
+        _ => panic!("{name}"),
+    }
+}

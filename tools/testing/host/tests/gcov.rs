@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files that we write from memory, and that we merge, against those that the compilers' own runtimes wrote.
+//!
+//! By records of all compilers (`gcov/recorded`), and by what this machine's GCC does now. `GCOV_COMPILERS` names the
+//! directory with the compilers that `gcov/compilers.sh` has fetched, for the same with each of them.
+
+use ferro_core::gcov::Gcda;
+use ferro_core::gcov::Identity;
+use ferro_core::gcov::Info;
+use ferro_core::gcov::Kind;
+use ferro_core::gcov::merge;
+use ferro_host::gcov::Record;
+use ferro_host::gcov::recorded;
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The infos of a record, with the names of their files.
+fn infos(record: &Record) -> Vec<(String, Info)> {
+    let named = |address: &u64| {
+        let info = Info::check(record, *address).unwrap_or_else(|refusal| panic!("{refusal}"));
+        let mut name = [0; 256];
+        let name = info.name(record, &mut name).unwrap().unwrap();
+        let name = Path::new(std::str::from_utf8(name).unwrap());
+        let name = name.file_name().unwrap().to_str().unwrap().to_string();
+        (name, info)
+    };
+    record.infos.iter().map(named).collect()
+}
+
+fn written(record: &Record, info: &Info) -> Vec<u8> {
+    let mut bytes = vec![0xaa; info.max_len()];
+    let len = info.write(record, &mut bytes).unwrap();
+    bytes.truncate(len);
+    bytes
+}
+
+/// A file without the summary, which follows the header.
+fn without_summary(file: &[u8]) -> Vec<u8> {
+    const TAG: [u8; 4] = [0, 0, 0, 0xa1];
+    let at = [12, 16].into_iter().find(|at| file[*at..at + 4] == TAG);
+    let at = at.expect("the runtime writes a summary");
+    [&file[..at], &file[at + 16..]].concat()
+}
+
+/// What a file says: for each function, its counters by index.
+type Said = Vec<(Option<Identity>, Vec<(u8, Vec<u64>)>)>;
+
+/// `lists`: what is to be done with the counters of lists.
+fn said(file: &[u8], lists: impl Fn(Vec<u64>) -> Vec<u64>) -> Said {
+    let file = Gcda::parse(file).unwrap_or_else(|error| panic!("{error}"));
+    let functions = file.functions().map(|function| {
+        let sets = function.sets().map(|set| {
+            let values = set.values().collect();
+            let values = match set.kind {
+                Kind::TopList => lists(values),
+                _ => values,
+            };
+            (set.index, values)
+        });
+        (function.identity, sets.collect())
+    });
+    functions.collect()
+}
+
+/// Lists with totals alone, as we write them.
+fn emptied(mut rest: Vec<u64>) -> Vec<u64> {
+    let mut lists = Vec::new();
+    while !rest.is_empty() {
+        lists.extend([rest[0], 0]);
+        rest.drain(..2 + 2 * rest[1] as usize);
+    }
+    lists
+}
+
+/// What it takes to compare a record's files with ours.
+fn check(path: &Path, has_lists: bool) {
+    let record = Record::read(path);
+    assert_eq!(record.infos.len(), 2);
+    for (name, info) in infos(&record) {
+        let place = format!("{} {name}", path.display());
+        let (ours, theirs) = (
+            written(&record, &info),
+            &record.files[&format!("first/{name}")],
+        );
+        match has_lists {
+            true => assert_eq!(said(&ours, |list| list), said(theirs, emptied), "{place}"),
+            false => assert_eq!(ours, without_summary(theirs), "{place}"),
+        }
+        let copied = copied(&record, &info);
+        let all = said(&ours, |list| list)
+            .into_iter()
+            .flat_map(|(_, sets)| sets);
+        assert_eq!(
+            copied,
+            all.flat_map(|(_, values)| values).collect::<Vec<_>>()
+        );
+
+        // The runtime had its own counters, and merged those of the file that it found.
+        let [first, second, both] = ["first", "second", "both"].map(|run| {
+            let file = &record.files[&format!("{run}/{name}")];
+            Gcda::parse(file).unwrap()
+        });
+        let mut merged = vec![0; record.files[&format!("first/{name}")].len() * 2];
+        let len = merge(&second, &first, &mut merged).unwrap_or_else(|error| panic!("{error}"));
+        merged.truncate(len);
+        assert_eq!(merged, record.files[&format!("both/{name}")], "{place}");
+        assert_eq!(both.summary().unwrap().runs, 2);
+    }
+}
+
+fn copied(record: &Record, info: &Info) -> Vec<u64> {
+    let mut bytes = vec![0; info.counters() * 8];
+    let len = info.copy_counters(record, &mut bytes).unwrap();
+    let words = bytes[..len].chunks_exact(8);
+    words
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+        .collect()
+}
+
+/// The recorded files of GCC, each with its version.
+fn of_gcc() -> Vec<(PathBuf, u32, bool)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(recorded()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if let Some(rest) = name.strip_prefix("gcc-") {
+            let version = rest.strip_suffix("-kinds").unwrap_or(rest).parse().unwrap();
+            let kinds = rest.ends_with("-kinds");
+            found.push((path, version, kinds));
+        }
+    }
+    found
+}
+
+#[test]
+fn gcc_writes_the_same() {
+    let records = of_gcc();
+    assert_eq!(records.len(), 16);
+    for (path, version, kinds) in records {
+        check(&path, version >= 11 && kinds);
+    }
+}
+
+/// What `gcov` says of the source, with the files of a directory.
+fn report(gcov: &Path, directory: &Path) -> String {
+    let status = Command::new(gcov)
+        .args(["--branch-probabilities", "program.c"])
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    assert!(status.status.success(), "{status:?}");
+    let report = fs::read_to_string(directory.join("program.c.gcov")).unwrap();
+    let lines = report.lines().filter(|line| !line.contains("0:Runs:"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Compiles, runs and compares now.
+fn check_now(gcc: &Path, gcov: &Path, version: u32) {
+    let mut options = vec![
+        vec![],
+        vec!["-fprofile-values"],
+        vec!["-fprofile-update=atomic"],
+    ];
+    if version >= 14 {
+        options[1].push("-fcondition-coverage");
+    }
+    if version >= 15 {
+        options[1].push("-fpath-coverage");
+    }
+    for (run, options) in options.into_iter().enumerate() {
+        let directory =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gcov-{version}-{run}"));
+        let _ = fs::remove_dir_all(&directory);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("gcov/record.sh");
+        let status = Command::new(script)
+            .args([Path::new("gcc"), &directory, gcc])
+            .args(&options)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        check(&directory.join("record"), version >= 11 && run == 1);
+
+        let record = Record::read(&directory.join("record"));
+        let data = directory.join("program.gcda");
+        fs::write(&data, &record.files["first/program.gcda"]).unwrap();
+        let theirs = report(gcov, &directory);
+        let (_, info) = infos(&record)
+            .into_iter()
+            .find(|(name, _)| name == "program.gcda")
+            .unwrap();
+        fs::write(&data, written(&record, &info)).unwrap();
+        assert_eq!(report(gcov, &directory), theirs, "{}", gcc.display());
+        assert!(theirs.contains("#####:"));
+    }
+}
+
+#[test]
+fn this_machines_gcc_writes_the_same() {
+    let version = Command::new("gcc").arg("-dumpversion").output().unwrap();
+    let version = String::from_utf8(version.stdout).unwrap();
+    let version = version.trim().split('.').next().unwrap().parse().unwrap();
+    check_now(Path::new("gcc"), Path::new("gcov"), version);
+}
+
+#[test]
+#[ignore = "needs a directory of compilers in GCOV_COMPILERS"]
+fn every_gcc_writes_the_same() {
+    let directory = PathBuf::from(env::var_os("GCOV_COMPILERS").unwrap());
+    let mut checked = Vec::new();
+    for version in 8..20 {
+        let gcc = directory.join(format!("gcc-{version}"));
+        if gcc.exists() {
+            check_now(&gcc, &directory.join(format!("gcov-{version}")), version);
+            checked.push(version);
+        }
+    }
+    println!("GCC {checked:?}");
+    assert!(!checked.is_empty());
+}
