@@ -323,7 +323,7 @@ impl<M: Memory> Iterator for Functions<'_, M> {
     }
 }
 
-fn aligned(part: Part, address: u64) -> Result<(), Refusal> {
+pub(super) fn aligned(part: Part, address: u64) -> Result<(), Refusal> {
     match address % 8 {
         0 => Ok(()),
         _ => Err(Refusal::Misaligned(part)),

@@ -5,6 +5,7 @@
 //! - [`Info`] is the `gcov_info` of an object that GCC compiled. [`Info::check`] reads it from [`Memory`], by the layout of
 //!   the version that it names: any of GCC 8 to 16. What does not fit is refused, with a [`Refusal`].
 //! - [`Info::write`] writes its `gcda` file.
+//! - [`LlvmFile`] is the same for an object that LLVM compiled, from what its code tells the runtime.
 //! - [`Gcda::parse`] reads such a file, and [`merge`] merges two.
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the memory or the bytes. It takes time in proportion to the
@@ -14,6 +15,7 @@ mod format;
 mod groups;
 mod info;
 mod lists;
+mod llvm;
 mod memory;
 mod merge;
 mod output;
@@ -31,6 +33,8 @@ pub use info::Info;
 pub use info::Set;
 pub use info::MAX_BYTES;
 pub use info::MAX_FUNCTIONS;
+pub use llvm::LlvmFile;
+pub use llvm::LlvmFunction;
 pub use memory::Memory;
 pub use memory::Unreadable;
 pub use merge::merge;

@@ -16,7 +16,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 . "$REPO/integration/apt.sh"
 
 DIR=$CACHE/gcov
-ALL="gcc-9 gcc-10 gcc-11 gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-16 clang-17 clang-18 clang-19 clang-21 clang-22 clang-23"
+ALL="gcc-9 gcc-10 gcc-11 gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-16 clang-19 clang-21 clang-22 clang-23"
 
 # suite COMPILER: the suite that has it.
 suite() {
@@ -51,7 +51,7 @@ unpack() {
 	# shellcheck disable=SC2046
 	names=$(private_apt "$suite" apt-get -o Dir::State::status="$DIR/none" -o APT::Install-Recommends=false \
 		-s install $(packages "$1") | awk '/^Inst/ { print $2 }' |
-		grep -vE '^lib(asan|tsan|lsan|hwasan|ubsan|itm|gomp|atomic|quadmath|gprofng|c-gconv|objc|crypt|com-err|krb|k5|keyutils|ssl|gssapi|nsl|tirpc|python3|pipeline|hwloc|pfm)|^(linux-libc-dev|rpcsvc|perl|dpkg|debconf|python3|media-types|tzdata|llvm-.*-(dev|runtime)|openssl|ca-cert|netbase|libclang1-)')
+		grep -vE '^lib(asan|tsan|lsan|hwasan|ubsan|itm|gomp|atomic|quadmath|gprofng|c-gconv|objc|python3|pipeline|hwloc)|^(linux-libc-dev|rpcsvc|perl|dpkg|debconf|python3|media-types|tzdata|llvm-.*-(dev|runtime)|openssl|ca-cert|netbase|libclang1-)')
 	missing=()
 	for name in $names; do
 		compgen -G "$debs/$suite/${name}_*.deb" >/dev/null || missing+=("$name")
@@ -97,7 +97,7 @@ linked() {
 		program "gcov-$n" "$root/usr/bin/x86_64-linux-gnu-gcov-$n" "$suite"
 		;;
 	clang-*)
-		program "$1" "$root/usr/lib/llvm-$n/bin/clang" "$suite"
+		program "$1" "$root/usr/lib/llvm-$n/bin/clang" "$suite" "-resource-dir=$root/usr/lib/llvm-$n/lib/clang/$n"
 		program "llvm-cov-$n" "$root/usr/lib/llvm-$n/bin/llvm-cov" "$suite"
 		program "llvm-profdata-$n" "$root/usr/lib/llvm-$n/bin/llvm-profdata" "$suite"
 		;;

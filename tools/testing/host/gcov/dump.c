@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * Records what the program's compiler put into memory, for tools/testing/host/src/gcov. Linked with --wrap=__gcov_init and
- * --wrap=__gcov_exit: when the compiler's runtime has written its files, the data of the process are written to the file
- * "memory": lines of text, and after each line "range" as many bytes as it says.
+ * Records what GCC put into memory. Linked with --wrap=__gcov_init and --wrap=__gcov_exit: when GCC's runtime has written its
+ * files, the data of the process are recorded.
  */
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "dump.h"
 
@@ -31,13 +25,6 @@ void __wrap___gcov_init(void *info)
 	__real___gcov_init(info);
 }
 
-static void write_range(int to, const char *start, const char *end)
-{
-	dprintf(to, "range %#lx %lu\n", (unsigned long)start, (unsigned long)(end - start));
-	if (write(to, start, end - start) != end - start)
-		abort();
-}
-
 void __wrap___gcov_exit(void)
 {
 	int i, to;
@@ -45,9 +32,7 @@ void __wrap___gcov_exit(void)
 	__real___gcov_exit();
 	if (done++)
 		return;
-	to = open("memory", O_WRONLY | O_CREAT | O_TRUNC, 0644);
-	if (to < 0)
-		abort();
+	to = record_open(O_TRUNC);
 	for (i = 0; i < n_infos; i++) {
 		/* The name of the file, which may be among constants. */
 		const char *name = *(char **)((char *)infos[i] + 24);
@@ -56,7 +41,7 @@ void __wrap___gcov_exit(void)
 		while (*end++)
 			;
 		dprintf(to, "info %#lx\n", (unsigned long)infos[i]);
-		write_range(to, name, end);
+		record_range(to, "range", name, end - name);
 	}
 #define SHOW(name) \
 	do { \
@@ -69,6 +54,6 @@ void __wrap___gcov_exit(void)
 	SHOW(single);
 	SHOW(icall_topn);
 	SHOW(topn);
-	write_range(to, __data_start, _end);
+	record_range(to, "range", __data_start, _end - __data_start);
 	close(to);
 }

@@ -5,6 +5,7 @@
 # wrote, for tools/testing/host/src/gcov.
 #
 #   record.sh gcc DIR GCC [FLAGS...]     in the new directory DIR, which keeps the notes; the record is DIR/record
+#   record.sh llvm DIR CLANG [FLAGS...]  the same
 #   record.sh all                        all of recorded/, with the compilers that compilers.sh has fetched
 #
 # The program runs three times: as it is, with an argument, and so again, with the files of the first run in place.
@@ -32,6 +33,28 @@ record_gcc() {
 	gcc -O1 -fno-pie -c dump.c
 	gcc -no-pie program.o shared.o dump.o "$("$gcc" -print-file-name=libgcov.a)" \
 		-Wl,--wrap=__gcov_init,--wrap=__gcov_exit -o program
+	run
+}
+
+record_llvm() {
+	local dir=$1 clang=$2
+	shift 2
+	mkdir -p "$dir"
+	cd "$dir"
+	cp "$HERE"/{program,shared,dump-llvm}.c "$HERE"/{program,dump}.h .
+	# One by one: clang then does all of it in one process.
+	"$clang" -O1 -fno-pie --coverage "$@" -c program.c
+	"$clang" -O1 -fno-pie --coverage "$@" -c shared.c
+	gcc -O1 -fno-pie -c dump-llvm.c
+	gcc -no-pie program.o shared.o dump-llvm.o \
+		"$("$clang" -print-resource-dir)/lib/linux/libclang_rt.profile-x86_64.a" -o program \
+		-Wl,--wrap=llvm_gcda_start_file,--wrap=llvm_gcda_emit_function,--wrap=llvm_gcda_emit_arcs
+	run
+}
+
+# run: run the program, and write the record.
+run() {
+	rm -f memory
 	./program
 	{ cat memory && files first; } >record
 	mkdir first second
@@ -62,14 +85,26 @@ all_gcc() {
 	done
 }
 
+all_llvm() {
+	local n work
+	for n in 16 19 21 22 23; do
+		work=$(mktemp -d)
+		(record_llvm "$work/llvm" "$BIN/clang-$n")
+		cp "$work/llvm/record" "$HERE/recorded/llvm-$n"
+		rm -r "$work"
+	done
+}
+
 case ${1-} in
 gcc) shift && record_gcc "$@" ;;
+llvm) shift && record_llvm "$@" ;;
 all)
 	# shellcheck source=integration/lib.sh
 	. "$HERE/../../../../integration/lib.sh"
 	BIN=$CACHE/gcov/bin
 	mkdir -p "$HERE/recorded"
 	all_gcc
+	all_llvm
 	;;
-*) sed -n '4,12s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '4,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

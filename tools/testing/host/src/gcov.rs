@@ -2,6 +2,8 @@
 
 //! Records of what compilers put into memory and of the files that their runtimes wrote: see `gcov/record.sh`.
 
+use ferro_core::gcov::Identity;
+use ferro_core::gcov::LlvmFunction;
 use ferro_core::gcov::Memory;
 use ferro_core::gcov::MergeFunction;
 use ferro_core::gcov::Unreadable;
@@ -15,10 +17,25 @@ use std::path::PathBuf;
 pub struct Record {
     /// The addresses of the `gcov_info`, in the order in which they were registered.
     pub infos: Vec<u64>,
+    /// What LLVM's code told the runtime, by files.
+    pub llvm: Vec<Llvm>,
     /// The files, by run and name: `first/program.gcda`.
     pub files: BTreeMap<String, Vec<u8>>,
     merges: BTreeMap<u64, MergeFunction>,
     ranges: Vec<(u64, Vec<u8>)>,
+}
+
+/// A file that LLVM's code told of.
+#[derive(Clone, Debug, Default)]
+pub struct Llvm {
+    /// Its name, without the directory.
+    pub name: String,
+    /// The version.
+    pub version: u32,
+    /// The checksum, which is the stamp.
+    pub checksum: u32,
+    /// The functions.
+    pub functions: Vec<LlvmFunction>,
 }
 
 /// Where the recorded ones are.
@@ -54,6 +71,32 @@ impl Record {
             ["info", address] => self.infos.push(number(address)),
             ["merge", name, address] => {
                 self.merges.insert(number(address), function(name));
+            }
+            ["start", version, checksum, name] => self.llvm.push(Llvm {
+                name: name.rsplit('/').next().unwrap_or(name).to_string(),
+                version: word(version),
+                checksum: word(checksum),
+                functions: Vec::new(),
+            }),
+            ["function", ident, lines, flow] => {
+                let identity = Identity {
+                    ident: word(ident),
+                    lineno_checksum: word(lines),
+                    cfg_checksum: word(flow),
+                };
+                let file = self.llvm.last_mut().expect("a function is in a file");
+                file.functions.push(LlvmFunction {
+                    identity,
+                    count: 0,
+                    address: 0,
+                });
+            }
+            ["arcs", address, count] => {
+                let file = self.llvm.last_mut();
+                let function = file.and_then(|file| file.functions.last_mut());
+                let function = function.expect("counters are a function's");
+                function.count = count.parse().expect("a count");
+                function.address = number(address);
             }
             ["range", start, len] => {
                 let bytes = take(rest, len);
@@ -119,9 +162,14 @@ fn take(rest: &mut &[u8], len: &str) -> Vec<u8> {
     bytes.to_vec()
 }
 
+/// `%#x` writes 0 without a prefix.
 fn number(text: &str) -> u64 {
-    let digits = text.strip_prefix("0x").expect("a number with 0x");
+    let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16).expect("a number")
+}
+
+fn word(text: &str) -> u32 {
+    number(text).try_into().expect("a number of 32 bits")
 }
 
 fn function(name: &str) -> MergeFunction {

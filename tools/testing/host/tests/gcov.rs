@@ -9,7 +9,10 @@ use ferro_core::gcov::Gcda;
 use ferro_core::gcov::Identity;
 use ferro_core::gcov::Info;
 use ferro_core::gcov::Kind;
+use ferro_core::gcov::LlvmFile;
+use ferro_core::gcov::Version;
 use ferro_core::gcov::merge;
+use ferro_host::gcov::Llvm;
 use ferro_host::gcov::Record;
 use ferro_host::gcov::recorded;
 use std::env;
@@ -121,16 +124,15 @@ fn copied(record: &Record, info: &Info) -> Vec<u64> {
         .collect()
 }
 
-/// The recorded files of GCC, each with its version.
-fn of_gcc() -> Vec<(PathBuf, u32, bool)> {
+/// The recorded files whose names have a prefix, with the rest of the name.
+fn recorded_by(prefix: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(recorded()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if let Some(rest) = name.strip_prefix("gcc-") {
-            let version = rest.strip_suffix("-kinds").unwrap_or(rest).parse().unwrap();
-            let kinds = rest.ends_with("-kinds");
-            found.push((path, version, kinds));
+        if let Some(rest) = name.strip_prefix(prefix) {
+            let rest = rest.to_string();
+            found.push((path, rest));
         }
     }
     found
@@ -138,16 +140,62 @@ fn of_gcc() -> Vec<(PathBuf, u32, bool)> {
 
 #[test]
 fn gcc_writes_the_same() {
-    let records = of_gcc();
+    let records = recorded_by("gcc-");
     assert_eq!(records.len(), 16);
-    for (path, version, kinds) in records {
-        check(&path, version >= 11 && kinds);
+    for (path, name) in records {
+        let kinds = name.strip_suffix("-kinds");
+        let version: u32 = kinds.unwrap_or(&name).parse().unwrap();
+        check(&path, version >= 11 && kinds.is_some());
+    }
+}
+
+/// What it takes to compare a record of LLVM's files with ours.
+fn check_llvm(path: &Path) -> Record {
+    let record = Record::read(path);
+    assert_eq!(record.llvm.len(), 2);
+    for file in &record.llvm {
+        let place = format!("{} {}", path.display(), file.name);
+        let ours = written_llvm(&record, file);
+        let theirs = |run| &record.files[&format!("{run}/{}", file.name)];
+        assert_eq!(ours, *theirs("first"), "{place}");
+
+        let mut merged = vec![0; ours.len() * 2];
+        let [first, second] = ["first", "second"].map(|run| Gcda::parse(theirs(run)).unwrap());
+        let len = merge(&second, &first, &mut merged).unwrap();
+        let both = said(theirs("both"), |list| list);
+        assert_eq!(said(&merged[..len], |list| list), both, "{place}");
+    }
+    record
+}
+
+fn written_llvm(record: &Record, file: &Llvm) -> Vec<u8> {
+    let (version, checksum, functions) = (file.version, file.checksum, &file.functions);
+    let checked = LlvmFile::check(record, version, checksum, functions);
+    let checked = checked.unwrap_or_else(|refusal| panic!("{refusal}"));
+    let mut bytes = vec![0xaa; checked.max_len()];
+    let len = checked.write(record, functions, &mut bytes).unwrap();
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn llvm_writes_the_same() {
+    let records = recorded_by("llvm-");
+    assert_eq!(records.len(), 5);
+    for (path, name) in records {
+        let record = check_llvm(&path);
+        let version = Version::new(record.llvm[0].version).to_string();
+        let expected = match name.parse::<u32>().unwrap() {
+            ..20 => "408*",
+            _ => "B11*",
+        };
+        assert_eq!(version, expected);
     }
 }
 
 /// What `gcov` says of the source, with the files of a directory.
-fn report(gcov: &Path, directory: &Path) -> String {
-    let status = Command::new(gcov)
+fn report(mut gcov: Command, directory: &Path) -> String {
+    let status = gcov
         .args(["--branch-probabilities", "program.c"])
         .current_dir(directory)
         .output()
@@ -158,8 +206,22 @@ fn report(gcov: &Path, directory: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Runs `record.sh`. Returns the directory, where the notes are.
+fn record_now(kind: &str, name: &str, compiler: &Path, options: &[&str]) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&directory);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("gcov/record.sh");
+    let status = Command::new(script)
+        .args([Path::new(kind), &directory, compiler])
+        .args(options)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    directory
+}
+
 /// Compiles, runs and compares now.
-fn check_now(gcc: &Path, gcov: &Path, version: u32) {
+fn check_now(name: &str, gcc: &Path, gcov: &Path, version: u32) {
     let mut options = vec![
         vec![],
         vec!["-fprofile-values"],
@@ -172,28 +234,20 @@ fn check_now(gcc: &Path, gcov: &Path, version: u32) {
         options[1].push("-fpath-coverage");
     }
     for (run, options) in options.into_iter().enumerate() {
-        let directory =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("gcov-{version}-{run}"));
-        let _ = fs::remove_dir_all(&directory);
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("gcov/record.sh");
-        let status = Command::new(script)
-            .args([Path::new("gcc"), &directory, gcc])
-            .args(&options)
-            .status()
-            .unwrap();
-        assert!(status.success());
+        let directory = record_now("gcc", &format!("{name}-{run}"), gcc, &options);
         check(&directory.join("record"), version >= 11 && run == 1);
 
         let record = Record::read(&directory.join("record"));
         let data = directory.join("program.gcda");
         fs::write(&data, &record.files["first/program.gcda"]).unwrap();
-        let theirs = report(gcov, &directory);
+        let gcov = || Command::new(gcov);
+        let theirs = report(gcov(), &directory);
         let (_, info) = infos(&record)
             .into_iter()
             .find(|(name, _)| name == "program.gcda")
             .unwrap();
         fs::write(&data, written(&record, &info)).unwrap();
-        assert_eq!(report(gcov, &directory), theirs, "{}", gcc.display());
+        assert_eq!(report(gcov(), &directory), theirs, "{}", gcc.display());
         assert!(theirs.contains("#####:"));
     }
 }
@@ -203,7 +257,36 @@ fn this_machines_gcc_writes_the_same() {
     let version = Command::new("gcc").arg("-dumpversion").output().unwrap();
     let version = String::from_utf8(version.stdout).unwrap();
     let version = version.trim().split('.').next().unwrap().parse().unwrap();
-    check_now(Path::new("gcc"), Path::new("gcov"), version);
+    check_now("gcc", Path::new("gcc"), Path::new("gcov"), version);
+}
+
+#[test]
+#[ignore = "needs a directory of compilers in GCOV_COMPILERS"]
+fn every_llvm_writes_the_same() {
+    let directory = PathBuf::from(env::var_os("GCOV_COMPILERS").unwrap());
+    let mut checked = Vec::new();
+    for version in 9..30 {
+        let clang = directory.join(format!("clang-{version}"));
+        if !clang.exists() {
+            continue;
+        }
+        let place = record_now("llvm", &format!("llvm-{version}"), &clang, &[]);
+        let record = check_llvm(&place.join("record"));
+        let llvm_cov = || {
+            let mut command = Command::new(directory.join(format!("llvm-cov-{version}")));
+            command.arg("gcov");
+            command
+        };
+        let data = place.join("program.gcda");
+        fs::write(&data, &record.files["first/program.gcda"]).unwrap();
+        let theirs = report(llvm_cov(), &place);
+        fs::write(&data, written_llvm(&record, &record.llvm[0])).unwrap();
+        assert_eq!(report(llvm_cov(), &place), theirs, "{version}");
+        assert!(theirs.contains("#####:"));
+        checked.push(version);
+    }
+    println!("LLVM {checked:?}");
+    assert!(!checked.is_empty());
 }
 
 #[test]
@@ -214,7 +297,8 @@ fn every_gcc_writes_the_same() {
     for version in 8..20 {
         let gcc = directory.join(format!("gcc-{version}"));
         if gcc.exists() {
-            check_now(&gcc, &directory.join(format!("gcov-{version}")), version);
+            let gcov = directory.join(format!("gcov-{version}"));
+            check_now(&format!("gcc-{version}"), &gcc, &gcov, version);
             checked.push(version);
         }
     }
