@@ -7,6 +7,7 @@
 //! - [`Info::write`] writes its `gcda` file.
 //! - [`LlvmFile`] is the same for an object that LLVM compiled, from what its code tells the runtime.
 //! - [`Gcda::parse`] reads such a file, and [`merge`] merges two.
+//! - [`Profile`] writes a raw profile (`.profraw`) of the sections that source-based coverage has, and [`merge_profiles`] merges two.
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the memory or the bytes. It takes time in proportion to the
 //! size of an object, so the caller should be able to sleep.
@@ -19,6 +20,8 @@ mod llvm;
 mod memory;
 mod merge;
 mod output;
+mod profraw;
+mod profraw_merge;
 mod read;
 mod record;
 mod refusal;
@@ -39,6 +42,13 @@ pub use memory::Memory;
 pub use memory::Unreadable;
 pub use merge::merge;
 pub use merge::MergeError;
+pub use profraw::Profile;
+pub use profraw::ProfileRefusal;
+pub use profraw::Section;
+pub use profraw::Sections;
+pub use profraw::MAX_PROFILE;
+pub use profraw_merge::merge_profiles;
+pub use profraw_merge::ProfilesDiffer;
 pub use read::Gcda;
 pub use read::Malformed;
 pub use read::Summary;

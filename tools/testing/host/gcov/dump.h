@@ -55,6 +55,14 @@ LLVM_GCDA(start_file, const char *name, unsigned int version, unsigned int check
 LLVM_GCDA(emit_function, unsigned int ident, unsigned int lines, unsigned int flow);
 LLVM_GCDA(emit_arcs, unsigned int count, unsigned long *counters);
 
+/* Source-based coverage. */
+#define SECTION(name) extern char __weak __start___llvm_prf_##name[], __weak __stop___llvm_prf_##name[]
+SECTION(data);
+SECTION(cnts);
+SECTION(bits);
+SECTION(names);
+extern unsigned long __llvm_profile_raw_version;
+
 /* Newer runtimes were built with a newer libc, and only read a number of the environment with it. */
 long __isoc23_strtol(const char *text, char **end, int base);
 

@@ -36,7 +36,7 @@ static noinline int sum(int n)
 
 static noinline int decide(int a, int b, int c)
 {
-	if (a && (b || c > 3) && !(a == 7 && b))
+	if (a && (b || c > 3) && (a != 7 || !b))
 		return 1;
 	switch (c) {
 	case 0:

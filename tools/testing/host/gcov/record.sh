@@ -6,6 +6,8 @@
 #
 #   record.sh gcc DIR GCC [FLAGS...]     in the new directory DIR, which keeps the notes; the record is DIR/record
 #   record.sh llvm DIR CLANG [FLAGS...]  the same
+#   record.sh profile DIR CLANG [FLAGS...]  the same with source-based coverage
+#   record.sh rust DIR CLANG RUSTC       the same of Rust, with the runtime of a clang of the same LLVM
 #   record.sh all                        all of recorded/, with the compilers that compilers.sh has fetched
 #
 # The program runs three times: as it is, with an argument, and so again, with the files of the first run in place.
@@ -52,6 +54,41 @@ record_llvm() {
 	run
 }
 
+record_profile() {
+	local dir=$1 clang=$2
+	shift 2
+	mkdir -p "$dir"
+	cd "$dir"
+	cp "$HERE"/{program,shared}.c "$HERE/program.h" .
+	"$clang" -O1 -fno-pie -fprofile-instr-generate -fcoverage-mapping "$@" -c program.c
+	"$clang" -O1 -fno-pie -fprofile-instr-generate -fcoverage-mapping "$@" -c shared.c
+	run_profile "$clang" program.o shared.o
+}
+
+record_rust() {
+	local dir=$1 clang=$2 rustc=$3
+	mkdir -p "$dir"
+	cd "$dir"
+	cp "$HERE/program.rs" .
+	"$rustc" --edition=2024 --crate-type=lib --emit=obj -Cinstrument-coverage -Cpanic=abort -Copt-level=1 \
+		-Crelocation-model=static -o program.o program.rs
+	run_profile "$clang" program.o
+}
+
+# run_profile CLANG OBJECT...: link, run and record, with CLANG's runtime.
+run_profile() {
+	local runtime
+	runtime=$("$1" -print-resource-dir)/lib/linux/libclang_rt.profile-x86_64.a
+	shift
+	cp "$HERE/dump-profile.c" "$HERE/dump.h" .
+	gcc -O1 -fno-pie -c dump-profile.c
+	gcc -no-pie "$@" dump-profile.o "$runtime" -Wl,-u,__llvm_profile_runtime -o program
+	LLVM_PROFILE_FILE=default.profraw ./program
+	{ cat memory && file default.profraw first/default.profraw; } >record
+	LLVM_PROFILE_FILE=default.profraw ./program 2
+	file default.profraw second/default.profraw >>record
+}
+
 # run: run the program, and write the record.
 run() {
 	rm -f memory
@@ -91,6 +128,10 @@ all_llvm() {
 		work=$(mktemp -d)
 		(record_llvm "$work/llvm" "$BIN/clang-$n")
 		cp "$work/llvm/record" "$HERE/recorded/llvm-$n"
+		[ "$n" = 16 ] || {
+			(record_profile "$work/profile" "$BIN/clang-$n" -fcoverage-mcdc)
+			cp "$work/profile/record" "$HERE/recorded/profile-$n"
+		}
 		rm -r "$work"
 	done
 }
@@ -98,6 +139,8 @@ all_llvm() {
 case ${1-} in
 gcc) shift && record_gcc "$@" ;;
 llvm) shift && record_llvm "$@" ;;
+profile) shift && record_profile "$@" ;;
+rust) shift && record_rust "$@" ;;
 all)
 	# shellcheck source=integration/lib.sh
 	. "$HERE/../../../../integration/lib.sh"
@@ -105,6 +148,10 @@ all)
 	mkdir -p "$HERE/recorded"
 	all_gcc
 	all_llvm
+	work=$(mktemp -d)
+	(record_rust "$work/rust" "$BIN/clang-22" "${RUSTC:-rustc}")
+	cp "$work/rust/record" "$HERE/recorded/profile-rust"
+	rm -r "$work"
 	;;
-*) sed -n '4,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '4,15s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac

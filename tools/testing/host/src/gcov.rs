@@ -6,6 +6,8 @@ use ferro_core::gcov::Identity;
 use ferro_core::gcov::LlvmFunction;
 use ferro_core::gcov::Memory;
 use ferro_core::gcov::MergeFunction;
+use ferro_core::gcov::Section;
+use ferro_core::gcov::Sections;
 use ferro_core::gcov::Unreadable;
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +21,10 @@ pub struct Record {
     pub infos: Vec<u64>,
     /// What LLVM's code told the runtime, by files.
     pub llvm: Vec<Llvm>,
+    /// The version of the profile.
+    pub profile_version: u64,
+    /// The sections of the profile.
+    pub profile: Sections,
     /// The files, by run and name: `first/program.gcda`.
     pub files: BTreeMap<String, Vec<u8>>,
     merges: BTreeMap<u64, MergeFunction>,
@@ -97,6 +103,22 @@ impl Record {
                 let function = function.expect("counters are a function's");
                 function.count = count.parse().expect("a count");
                 function.address = number(address);
+            }
+            ["version", version] => self.profile_version = number(version),
+            ["section", name, start, len] => {
+                let bytes = take(rest, len);
+                let section = Section {
+                    address: number(start),
+                    len: bytes.len(),
+                };
+                match name {
+                    "data" => self.profile.data = section,
+                    "cnts" => self.profile.counters = section,
+                    "bits" => self.profile.bits = section,
+                    "names" => self.profile.names = section,
+                    _ => panic!("{name}"),
+                }
+                self.ranges.push((section.address, bytes));
             }
             ["range", start, len] => {
                 let bytes = take(rest, len);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Merges two profiles of one image: of a module that was unloaded and is there again.
+
+use super::profraw::padding;
+use super::profraw::ProfileRecord;
+use super::profraw::HEADER_WORDS;
+use super::profraw::MAGIC;
+use super::profraw::RECORD;
+use super::record::value;
+
+/// The profiles are not of the same image, or no profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfilesDiffer;
+
+/// The parts of a profile that [`Profile::write`](super::Profile::write) has written.
+struct Parts {
+    version: u64,
+    /// How far counters and bits were from the records, which may differ from one load to the next.
+    distances: [u64; 2],
+    /// Where each section ends, and where the next one starts.
+    data_end: usize,
+    counters_end: usize,
+    bits: usize,
+    bits_end: usize,
+    names: usize,
+    names_end: usize,
+}
+
+impl Parts {
+    fn of(profile: &[u8]) -> Option<Self> {
+        let header = HEADER_WORDS.checked_mul(8)?;
+        let mut words = [0; HEADER_WORDS];
+        let bytes = profile.get(..header)?;
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = value(bytes);
+        }
+        let [magic, version, ids, n_data, before, n_counters, _, n_bits, _, n_names, counters, bits, ..] =
+            words;
+        if magic != MAGIC || ids != 0 || before != 0 {
+            return None;
+        }
+        let [n_data, n_counters, n_bits, n_names] =
+            [n_data, n_counters, n_bits, n_names].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let data_end = header.checked_add(n_data.checked_mul(RECORD)?)?;
+        let counters_end = data_end.checked_add(n_counters.checked_mul(8)?)?;
+        let bits_end = counters_end.checked_add(n_bits)?;
+        let names = bits_end.checked_add(padding(n_bits))?;
+        let names_end = names.checked_add(n_names)?;
+        let end = names_end.checked_add(padding(n_names))?;
+        (end == profile.len()).then_some(Self {
+            version,
+            distances: [counters, bits],
+            data_end,
+            counters_end,
+            bits: counters_end,
+            bits_end,
+            names,
+            names_end,
+        })
+    }
+
+    /// The records, each with where its counters and bits are in their sections.
+    fn records<'p>(&self, profile: &'p [u8]) -> impl Iterator<Item = ([u64; 4], [u32; 2])> + 'p {
+        let header = HEADER_WORDS.saturating_mul(8);
+        let data = profile.get(header..self.data_end).unwrap_or_default();
+        let [counters, bits] = self.distances;
+        (0_u64..)
+            .zip(data.chunks_exact(RECORD))
+            .map(move |(index, bytes)| {
+                let record = ProfileRecord::new(bytes.try_into().unwrap_or(&[0; RECORD]));
+                let before = index.wrapping_mul(64);
+                let start = |distance: u64, section: u64| {
+                    distance.wrapping_add(before).wrapping_sub(section)
+                };
+                let [name, hash] = record.hashes;
+                let bits = match record.n_bits {
+                    0 => 0,
+                    _ => start(record.bits, bits),
+                };
+                let starts = [name, hash, start(record.counters, counters), bits];
+                (starts, [record.n_counters, record.n_bits])
+            })
+    }
+
+    fn names<'p>(&self, profile: &'p [u8]) -> &'p [u8] {
+        profile.get(self.names..self.names_end).unwrap_or_default()
+    }
+}
+
+/// Merges the counts of the profile `from` into those of `to`: counters add up, bits are set that are in either.
+pub fn merge_profiles(to: &mut [u8], from: &[u8]) -> Result<(), ProfilesDiffer> {
+    let (ours, theirs) = match (Parts::of(to), Parts::of(from)) {
+        (Some(ours), Some(theirs)) => (ours, theirs),
+        _ => return Err(ProfilesDiffer),
+    };
+    let same = ours.version == theirs.version
+        && ours.counters_end == theirs.counters_end
+        && ours.bits_end == theirs.bits_end
+        && ours.names(to) == theirs.names(from)
+        && ours.records(to).eq(theirs.records(from));
+    if !same {
+        return Err(ProfilesDiffer);
+    }
+    let counters = ours.data_end..ours.counters_end;
+    let theirs = from.get(counters.clone()).unwrap_or_default();
+    let places = to.get_mut(counters).unwrap_or_default();
+    for (place, more) in places.chunks_exact_mut(8).zip(theirs.chunks_exact(8)) {
+        let sum = value(place).wrapping_add(value(more));
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+    let bits = ours.bits..ours.bits_end;
+    let theirs = from.get(bits.clone()).unwrap_or_default();
+    for (place, more) in to.get_mut(bits).unwrap_or_default().iter_mut().zip(theirs) {
+        *place |= more;
+    }
+    Ok(())
+}
