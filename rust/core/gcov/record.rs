@@ -19,7 +19,7 @@ pub struct Record<'b> {
 }
 
 /// What identifies a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Its number in the object.
     pub ident: u32,
