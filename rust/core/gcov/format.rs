@@ -37,6 +37,7 @@ pub(super) const SUMMARY_WORDS: u32 = 2;
 pub(super) const COUNTER: usize = 8;
 
 /// The tag of counters of the kind with an index.
+#[inline]
 pub(super) fn counters_tag(index: u8) -> u32 {
     // An index is below MAX_KINDS.
     TAG_COUNTERS.wrapping_add(u32::from(index).wrapping_mul(TAG_STEP))
@@ -53,6 +54,7 @@ pub(super) fn counters_index(tag: u32) -> Option<u8> {
 
 /// How many counters a file has for `count` in memory, if that many can be: of a list only what is in front of its
 /// elements.
+#[inline]
 pub(super) fn disk_count(kind: Kind, count: u32) -> Option<u32> {
     match (count % kind.group(), kind) {
         (0, Kind::TopList) => (count / 3).checked_mul(2),
@@ -62,6 +64,7 @@ pub(super) fn disk_count(kind: Kind, count: u32) -> Option<u32> {
 }
 
 /// The length of a record with `count` counters.
+#[inline]
 pub(super) fn counters_len(format: &Format, count: u32) -> Option<u32> {
     let len = count.checked_mul(2)?.checked_mul(format.unit)?;
     // The sign says that there are none.

@@ -19,6 +19,7 @@
 use super::format::disk_count;
 use super::format::gcda_len;
 use super::memory::Memory;
+use super::record::Identity;
 use super::refusal::reading;
 use super::refusal::Part;
 use super::refusal::Refusal;
@@ -37,10 +38,9 @@ pub const MAX_BYTES: usize = 1 << 28;
 const INFO_BYTES_BUT_KINDS: usize = 48;
 /// The largest `gcov_info`.
 const INFO_BYTES: usize = INFO_BYTES_BUT_KINDS + MAX_KINDS * 8;
-const FUNCTION_HEAD: usize = 24;
-const FUNCTION_SET: usize = 16;
-/// The head and all sets of a `gcov_fn_info`.
-const FUNCTION_BYTES: usize = FUNCTION_HEAD + MAX_KINDS * FUNCTION_SET;
+/// A `gcov_fn_info` without its sets, and each of these.
+const FUNCTION_HEAD: u64 = 24;
+const FUNCTION_SET: u64 = 16;
 
 /// Counters of one kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,20 +58,12 @@ pub struct Set {
 /// A function whose counters belong to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Identifies it among the functions of the object.
-    pub ident: u32,
-    /// A checksum of its name and lines.
-    pub lineno_checksum: u32,
-    /// A checksum of its control flow.
-    pub cfg_checksum: u32,
-    sets: [Option<Set>; MAX_KINDS],
-}
-
-impl Function {
-    /// Its counters, by kind.
-    pub fn sets(&self) -> impl Iterator<Item = &Set> {
-        self.sets.iter().flatten()
-    }
+    /// Its index in the object.
+    pub index: u32,
+    /// Which function it is.
+    pub identity: Identity,
+    /// Where its first set is.
+    sets: u64,
 }
 
 /// A `gcov_info` that has been checked.
@@ -159,13 +151,15 @@ impl Info {
         }
         let mut len = gcda_len(self.format);
         let mut counters: usize = 0;
-        for (index, function) in (0..).zip(self.functions(memory)) {
+        for function in self.functions(memory) {
             len.function();
             let Some(function) = function? else { continue };
             len.present();
-            for set in function.sets() {
+            let index = function.index;
+            for set in self.sets(memory, &function) {
+                let set = set?;
                 let bytes = u64::from(set.count).saturating_mul(8);
-                if !memory.is_readable(set.address, bytes) && set.count != 0 {
+                if set.count != 0 && !memory.is_readable(set.address, bytes) {
                     return Err(Refusal::Unreadable(Part::Counters(index)));
                 }
                 let count = disk_count(set.kind, set.count).ok_or(Refusal::Incomplete(index))?;
@@ -229,15 +223,15 @@ impl Info {
 
     /// Its functions, in order; `None` for one that is not there, or belongs to another object: a function of which
     /// several objects had a copy, and the linker kept one.
-    pub fn functions<'m, M: Memory>(&self, memory: &'m M) -> Functions<'m, M> {
-        Functions {
-            info: *self,
-            memory,
-            next: 0,
-        }
+    pub fn functions<'m, M: Memory>(
+        &'m self,
+        memory: &'m M,
+    ) -> impl Iterator<Item = Result<Option<Function>, Refusal>> + 'm {
+        (0..self.n_functions).map(|index| self.function(memory, index))
     }
 
     /// The function with an index.
+    #[inline]
     fn function<M: Memory>(&self, memory: &M, index: u32) -> Result<Option<Function>, Refusal> {
         let part = Part::Function(index);
         let entry = u64::from(index).checked_mul(8);
@@ -248,47 +242,75 @@ impl Info {
             return Ok(None);
         }
         aligned(part, address)?;
-        let n_sets = usize::try_from(self.active.count_ones()).unwrap_or(MAX_KINDS);
-        let mut bytes = [0; FUNCTION_BYTES];
-        let len = FUNCTION_HEAD.saturating_add(n_sets.saturating_mul(FUNCTION_SET));
-        let bytes = bytes.get_mut(..len).ok_or(Refusal::NoRoom)?;
-        reading(part, memory.copy(address, bytes))?;
-        let mut words = Words(bytes);
+        let sets = address.checked_add(FUNCTION_HEAD);
+        let mut head = [0; 24];
+        reading(part, memory.copy(address, &mut head))?;
+        let mut words = Words(&head);
         let key = words.u64();
         if key != self.address {
             return self.foreign(memory, key, index).map(|()| None);
         }
-        let (ident, lineno_checksum) = (words.u32(), words.u32());
-        let mut function = Function {
-            ident,
-            lineno_checksum,
-            cfg_checksum: words.u32(),
-            sets: [None; MAX_KINDS],
-        };
-        let _padding = words.u32();
-        let kinds = (0_u8..).zip(self.format.kinds);
-        let active = kinds.filter(|(kind, _)| self.active & (1 << kind) != 0);
-        for (place, (kind_index, kind)) in function.sets.iter_mut().zip(active) {
-            let count = words.u32();
-            let _padding = words.u32();
-            let set = Set {
-                index: kind_index,
-                kind: *kind,
-                count,
-                address: words.u64(),
+        Ok(Some(Function {
+            index,
+            identity: Identity {
+                ident: words.u32(),
+                lineno_checksum: words.u32(),
+                cfg_checksum: words.u32(),
+            },
+            sets: sets.ok_or(Refusal::Unreadable(part))?,
+        }))
+    }
+
+    /// The counters of a function, by kind.
+    pub fn sets<'m, M: Memory>(
+        &'m self,
+        memory: &'m M,
+        function: &Function,
+    ) -> impl Iterator<Item = Result<Set, Refusal>> + 'm {
+        let (index, mut next) = (function.index, function.sets);
+        let mut active = self.active;
+        core::iter::from_fn(move || {
+            let kind = u8::try_from(active.trailing_zeros()).ok()?;
+            let set = match self.format.kinds.get(usize::from(kind)) {
+                Some(of) => Self::set(memory, index, next, kind, *of),
+                None => return None,
             };
-            if set.count != 0 {
-                if set.address == 0 {
-                    return Err(Refusal::NoCounters(index));
-                }
-                aligned(Part::Counters(index), set.address)?;
+            active &= active.wrapping_sub(1);
+            // In case of an overflow, that is no address of a set, either.
+            next = next.saturating_add(FUNCTION_SET);
+            Some(set)
+        })
+    }
+
+    /// The set at an address.
+    #[inline]
+    fn set<M: Memory>(
+        memory: &M,
+        function: u32,
+        at: u64,
+        index: u8,
+        kind: Kind,
+    ) -> Result<Set, Refusal> {
+        let mut bytes = [0; 16];
+        reading(Part::Function(function), memory.copy(at, &mut bytes))?;
+        let mut words = Words(&bytes);
+        let (count, _padding, address) = (words.u32(), words.u32(), words.u64());
+        if count != 0 {
+            if address == 0 {
+                return Err(Refusal::NoCounters(function));
             }
-            *place = Some(set);
+            aligned(Part::Counters(function), address)?;
         }
-        Ok(Some(function))
+        Ok(Set {
+            index,
+            kind,
+            count,
+            address,
+        })
     }
 
     /// Checks the key of a function of another object.
+    #[cold]
     fn foreign<M: Memory>(&self, memory: &M, key: u64, index: u32) -> Result<(), Refusal> {
         let known = |word| Version::new(word).format().is_some();
         match (key, key % 8) {
@@ -299,30 +321,7 @@ impl Info {
     }
 }
 
-/// The functions of an [`Info`], read one by one.
-pub struct Functions<'m, M> {
-    info: Info,
-    memory: &'m M,
-    next: u32,
-}
-
-impl<M: Memory> Iterator for Functions<'_, M> {
-    type Item = Result<Option<Function>, Refusal>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.info.n_functions {
-            return None;
-        }
-        let function = self.info.function(self.memory, self.next);
-        self.next = match function {
-            Ok(_) => self.next.saturating_add(1),
-            // Nothing after it is of use.
-            Err(_) => self.info.n_functions,
-        };
-        Some(function)
-    }
-}
-
+#[inline]
 pub(super) fn aligned(part: Part, address: u64) -> Result<(), Refusal> {
     match address % 8 {
         0 => Ok(()),
@@ -334,6 +333,7 @@ pub(super) fn aligned(part: Part, address: u64) -> Result<(), Refusal> {
 struct Words<'b>(&'b [u8]);
 
 impl Words<'_> {
+    #[inline]
     fn u32(&mut self) -> u32 {
         let word = self.0.split_first_chunk();
         let (word, rest) = word.unwrap_or((&[0; 4], &[]));
@@ -341,6 +341,7 @@ impl Words<'_> {
         u32::from_le_bytes(*word)
     }
 
+    #[inline]
     fn u64(&mut self) -> u64 {
         let (low, high) = (self.u32(), self.u32());
         u64::from(low) | u64::from(high) << 32

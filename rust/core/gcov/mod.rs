@@ -31,7 +31,6 @@ mod version;
 mod write;
 
 pub use info::Function;
-pub use info::Functions;
 pub use info::Info;
 pub use info::Set;
 pub use info::MAX_BYTES;

@@ -28,6 +28,7 @@ impl<'t> Output<'t> {
     }
 
     /// The next `len` bytes, for the caller to fill.
+    #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&mut [u8], NoRoom> {
         let start = self.len;
         let end = start.checked_add(len).ok_or(NoRoom)?;
@@ -36,6 +37,7 @@ impl<'t> Output<'t> {
         Ok(place)
     }
 
+    #[inline]
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         self.take(bytes.len())?.copy_from_slice(bytes);
         Ok(())
@@ -46,12 +48,30 @@ impl<'t> Output<'t> {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn u32(&mut self, value: u32) -> Result<(), NoRoom> {
         self.bytes(&value.to_le_bytes())
     }
 
     pub(super) fn u64(&mut self, value: u64) -> Result<(), NoRoom> {
         self.bytes(&value.to_le_bytes())
+    }
+
+    /// Numbers, one after the other.
+    #[inline]
+    pub(super) fn words<const N: usize>(&mut self, words: [u32; N]) -> Result<(), NoRoom> {
+        let place = self.take(N.saturating_mul(4))?;
+        for (place, word) in place.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Whether what was written from an offset on, in words of 64 bits, is all zero.
+    #[inline]
+    pub(super) fn is_zero_from(&self, start: usize) -> bool {
+        let written = self.to.get(start..self.len).unwrap_or_default();
+        written.chunks_exact(8).all(|word| word == [0; 8])
     }
 
     /// Writes a number over what was written at an offset.

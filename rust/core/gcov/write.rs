@@ -22,7 +22,6 @@ use super::output::Output;
 use super::refusal::reading;
 use super::refusal::Part;
 use super::refusal::Refusal;
-use super::version::Format;
 use super::version::Kind;
 
 impl From<NoRoom> for Refusal {
@@ -39,19 +38,14 @@ impl Info {
     pub fn write<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, Refusal> {
         let format = self.format();
         let mut to = Output::new(to);
-        to.u32(MAGIC)?;
-        to.u32(self.version().word())?;
-        to.u32(self.stamp())?;
+        to.words([MAGIC, self.version().word(), self.stamp()])?;
         if format.checksum {
             to.u32(self.checksum())?;
         }
-        for (index, function) in (0..).zip(self.functions(memory)) {
+        for function in self.functions(memory) {
             match function? {
-                Some(function) => write_function(format, memory, index, &function, &mut to)?,
-                None => {
-                    to.u32(TAG_FUNCTION)?;
-                    to.u32(0)?;
-                }
+                Some(function) => self.write_function(memory, &function, &mut to)?,
+                None => to.words([TAG_FUNCTION, 0])?,
             }
         }
         to.u32(0)?;
@@ -64,69 +58,68 @@ impl Info {
     /// A kind that is a list in a file is here what it is in memory, without the address.
     pub fn copy_counters<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, Refusal> {
         let mut to = Output::new(to);
-        for (index, function) in (0..).zip(self.functions(memory)) {
+        for function in self.functions(memory) {
             let Some(function) = function? else { continue };
-            for set in function.sets() {
-                copy(memory, index, set, &mut to)?;
+            for set in self.sets(memory, &function) {
+                copy(memory, function.index, &set?, &mut to)?;
             }
         }
         Ok(to.len())
     }
-}
 
-fn write_function<M: Memory>(
-    format: &Format,
-    memory: &M,
-    index: u32,
-    function: &Function,
-    to: &mut Output<'_>,
-) -> Result<(), Refusal> {
-    to.u32(TAG_FUNCTION)?;
-    to.u32(FUNCTION_WORDS.wrapping_mul(format.unit))?;
-    to.u32(function.ident)?;
-    to.u32(function.lineno_checksum)?;
-    to.u32(function.cfg_checksum)?;
-    for set in function.sets() {
-        let count = disk_count(set.kind, set.count).ok_or(Refusal::Incomplete(index))?;
-        let len = counters_len(format, count).ok_or(Refusal::TooLarge)?;
-        to.u32(counters_tag(set.index))?;
-        to.u32(len)?;
-        let start = to.len();
-        let all_zero = copy(memory, index, set, to)?;
-        // The length of lists is always said: GCC does it so, too.
-        if all_zero && format.omits_zeros && set.kind != Kind::TopList {
-            to.truncate(start);
-            let len_at = start.wrapping_sub(4);
-            to.replace_u32(len_at, len.wrapping_neg())?;
+    #[inline]
+    fn write_function<M: Memory>(
+        &self,
+        memory: &M,
+        function: &Function,
+        to: &mut Output<'_>,
+    ) -> Result<(), Refusal> {
+        let format = self.format();
+        to.words([
+            TAG_FUNCTION,
+            FUNCTION_WORDS.wrapping_mul(format.unit),
+            function.identity.ident,
+            function.identity.lineno_checksum,
+            function.identity.cfg_checksum,
+        ])?;
+        let index = function.index;
+        for set in self.sets(memory, function) {
+            let set = set?;
+            let count = disk_count(set.kind, set.count).ok_or(Refusal::Incomplete(index))?;
+            let len = counters_len(format, count).ok_or(Refusal::TooLarge)?;
+            to.words([counters_tag(set.index), len])?;
+            let start = to.len();
+            copy(memory, index, &set, to)?;
+            // The length of lists is always said: GCC does it so, too.
+            if format.omits_zeros && set.kind != Kind::TopList && to.is_zero_from(start) {
+                to.truncate(start.saturating_sub(8));
+                to.words([counters_tag(set.index), len.wrapping_neg()])?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
-/// Copies counters; whether all of them are zero.
-fn copy<M: Memory>(
-    memory: &M,
-    index: u32,
-    set: &Set,
-    to: &mut Output<'_>,
-) -> Result<bool, Refusal> {
+/// Copies counters of the function with an index.
+#[inline]
+fn copy<M: Memory>(memory: &M, index: u32, set: &Set, to: &mut Output<'_>) -> Result<(), Refusal> {
     let part = Part::Counters(index);
     if set.kind == Kind::TopList {
-        return copy_lists(memory, part, set, to).map(|()| false);
+        return copy_lists(memory, part, set, to);
     }
     let count = usize::try_from(set.count).map_err(|_| Refusal::TooLarge)?;
     let place = to.take(count.checked_mul(COUNTER).ok_or(Refusal::TooLarge)?)?;
-    if count == 0 {
-        return Ok(true);
+    match count {
+        0 => Ok(()),
+        _ => reading(part, memory.copy(set.address, place)),
     }
-    reading(part, memory.copy(set.address, place))?;
-    Ok(is_zero(place))
 }
 
 /// How many values were seen, and no list of them.
 ///
 /// Its elements would be allocated by functions of the runtime that no kernel has, so that the lists of a kernel are empty.
 /// What there is in place of an address is not followed, and not shown.
+#[cold]
 fn copy_lists<M: Memory>(
     memory: &M,
     part: Part,
@@ -141,8 +134,4 @@ fn copy_lists<M: Memory>(
         to.u64(0)?;
     }
     Ok(())
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.chunks_exact(COUNTER).all(|word| word == [0; COUNTER])
 }
