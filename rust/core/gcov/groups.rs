@@ -88,8 +88,8 @@ fn top_calls(to: &mut [u64; MAX_GROUP], from: &[u64; MAX_GROUP]) {
     }
 }
 
-/// The values of both, if they are at most four. Otherwise those that were seen most often, and the number of all becomes
-/// negative.
+/// The values of both, if they are at most four. Otherwise those that were seen most often, and the number of all
+/// becomes negative.
 fn top_four(to: &mut [u64; MAX_GROUP], from: &[u64; MAX_GROUP]) {
     let ([all, ours @ ..], [seen, theirs @ ..]) = (to, from);
     let [total, seen] = [*all, *seen].map(|n| i64::from_ne_bytes(n.to_ne_bytes()));

@@ -68,8 +68,8 @@ pub struct Function {
 
 /// A `gcov_info` that has been checked.
 ///
-/// It says where data are, and keeps nothing borrowed. The memory is read, and every address checked, each time again, so
-/// that an object that changed all the same is refused.
+/// It says where data are, and keeps nothing borrowed. The memory is read, and every address checked, each time
+/// again, so that an object that changed all the same is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     address: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values that were seen most often, since GCC 11: in a file each is a total, a length, and as many pairs of a value and
-//! its count.
+//! Values that were seen most often, since GCC 11: in a file each is a total, a length, and as many pairs of a value
+//! and its count.
 
 use super::format::COUNTER;
 use super::output::NoRoom;

@@ -10,8 +10,8 @@
 //! llvm_gcda_end_file()
 //! ```
 //!
-//! The file is one of GCC 4.8 or 11, as the version says, except that the summary comes last, and two zeros end it. GNU's `gcov`
-//! does not read it, `llvm-cov gcov` does.
+//! The file is one of GCC 4.8 or 11, as the version says, except that the summary comes last, and two zeros end it.
+//! GNU's `gcov` does not read it, `llvm-cov gcov` does.
 
 use super::format::counters_len;
 use super::format::counters_tag;
@@ -170,8 +170,8 @@ impl LlvmFile {
         Ok(to.len())
     }
 
-    /// Copies all counters, in order, to the start of `to`; [`Self::counters`] says how many there are, each of 8 bytes. Returns
-    /// how many bytes it copied.
+    /// Copies all counters, in order, to the start of `to`; [`Self::counters`] says how many there are, each of 8
+    /// bytes. Returns how many bytes it copied.
     pub fn copy_counters<M: Memory>(
         &self,
         memory: &M,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Merges two `gcda` files of one object: of a module that was unloaded and is there again, of an object that is part of
-//! two modules, of two runs.
+//! Merges two `gcda` files of one object: of a module that was unloaded and is there again, of an object that is part
+//! of two modules, of two runs.
 //!
-//! Counters are merged by their kind, as GCC's own runtime does when it finds a file in place. Mainline adds all of them: wrong
-//! for bits (conditions, paths, and what values had in common), for times, and for the values of lists and the like.
+//! Counters are merged by their kind, as GCC's own runtime does when it finds a file in place. Mainline adds all of
+//! them: wrong for bits (conditions, paths, and what values had in common), for times, and for the values of lists
+//! and the like.
 
 use super::format::counters_len;
 use super::format::counters_tag;
@@ -63,11 +64,11 @@ impl fmt::Display for MergeError {
     }
 }
 
-/// Writes a file with what is in two of them to the start of `to`, for which the length of both together is enough. Returns its
-/// length.
+/// Writes a file with what is in two of them to the start of `to`, for which the length of both together is enough.
+/// Returns its length.
 ///
-/// Functions that are in one only are in the result, too. When a list is full, or two values compete for the same place,
-/// those of `a` count as the older ones.
+/// Functions that are in one only are in the result, too. When a list is full, or two values compete for the same
+/// place, those of `a` count as the older ones.
 pub fn merge(a: &Gcda<'_>, b: &Gcda<'_>, to: &mut [u8]) -> Result<usize, MergeError> {
     if a.version() != b.version() {
         return Err(MergeError::Version);

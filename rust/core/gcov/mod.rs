@@ -2,15 +2,26 @@
 
 //! Coverage: the data that compilers put into objects, and the files that `gcov`, `llvm-cov` and others read.
 //!
-//! - [`Info`] is the `gcov_info` of an object that GCC compiled. [`Info::check`] reads it from [`Memory`], by the layout of
-//!   the version that it names: any of GCC 8 to 16. What does not fit is refused, with a [`Refusal`].
+//! - [`Info`] is the `gcov_info` of an object that GCC compiled. [`Info::check`] reads it from [`Memory`], by the
+//!   layout of the version that it names: any of GCC 8 to 16. What does not fit is refused, with a [`Refusal`].
 //! - [`Info::write`] writes its `gcda` file.
 //! - [`LlvmFile`] is the same for an object that LLVM compiled, from what its code tells the runtime.
 //! - [`Gcda::parse`] reads such a file, and [`merge`] merges two.
-//! - [`Profile`] writes a raw profile (`.profraw`) of the sections that source-based coverage has, and [`merge_profiles`] merges two.
+//! - [`Profile`] writes a raw profile (`.profraw`) of the sections that source-based coverage has, and
+//!   [`merge_profiles`] merges two.
 //!
-//! Contexts: any. Nothing here allocates, locks or panics, whatever the memory or the bytes. It takes time in proportion to the
-//! size of an object, so the caller should be able to sleep.
+//! Where mainline differs, which is built for one compiler: it writes 0 for the checksum, and every zero; it writes
+//! the addresses of lists; it relies on what is in memory, such as that each function is there and belongs to the
+//! object; and it adds all counters when it merges, whatever their kind.
+//!
+//! The engine checks an object when it is registered, and keeps the [`Info`]. To read it, it allocates
+//! [`Info::max_len`] bytes, calls [`Info::write`], and gives out the result in pieces: so what a reader gets is from one
+//! pass, and does not change between two reads. The same bytes are what is kept of a module that is unloaded:
+//! [`merge`] takes them and those of the module that is loaded again. To reset an object, the engine zeroes the
+//! [`Set`]s of each function.
+//!
+//! Contexts: any. Nothing here allocates, locks or panics, whatever the memory or the bytes. It takes time in
+//! proportion to the size of an object, so the caller should be able to sleep.
 
 mod format;
 mod groups;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Source-based coverage, which LLVM counts for Rust and C: sections of an image, written as a raw profile (`.profraw`) that
-//! `llvm-profdata` reads. Version 10 of the format, which LLVM 19 to 22 have; `rustc` 1.96 is one of them.
+//! Source-based coverage, which LLVM counts for Rust and C: sections of an image, written as a raw profile
+//! (`.profraw`) that `llvm-profdata` reads. Version 10 of the format, which LLVM 19 to 22 have, and with 22 rustc 1.96.
 //!
 //! ```text
-//! header of 16 words of 64 bits: magic, version, bytes of build ids, records, padding, counters, padding, bytes of bits, padding,
-//!     bytes of names, then where counters, bits and names are, tables of C++ and their names, the last kind of values
+//! header of 16 words of 64 bits: magic, version, bytes of build ids, records, padding, counters, padding, bytes of
+//!     bits, padding, bytes of names, then where counters, bits and names are, tables of C++ and their names, the last
+//!     kind of values
 //! __llvm_prf_data: a record of 64 bytes for each function
 //!     0 hash of the name   8 hash of the function   16 counters, 24 bits: from the record
 //!     32 function, 40 values   48 how many counters   52 how many values of three kinds   60 bytes of bits
@@ -14,8 +15,8 @@
 //! __llvm_prf_names: names of functions
 //! ```
 //!
-//! After each section but the first it is padded to 8 bytes. As LLVM's own runtime writes it, but for addresses in the kernel, which
-//! are 0: those of functions, of values, and of the names. Coverage does not need them.
+//! After each section but the first it is padded to 8 bytes. As LLVM's own runtime writes it, but for addresses in
+//! the kernel, which are 0: those of functions, of values, and of the names. Coverage does not need them.
 
 use super::memory::Memory;
 use super::memory::Unreadable;

@@ -71,7 +71,7 @@ impl<'b> Record<'b> {
     }
 }
 
-/// The functions of a [`Gcda`].
+/// The functions of a [`Gcda`](super::Gcda).
 #[derive(Clone, Debug)]
 pub struct Records<'b> {
     format: &'static Format,

@@ -4,8 +4,8 @@
 
 use core::fmt;
 
-/// The word with which a compiler says what it wrote: a letter and a digit for the major version (`B2`: 12), a digit for
-/// the minor one, and `*` for a release.
+/// The word with which a compiler says what it wrote: a letter and a digit for the major version (`B2`: 12), a digit
+/// for the minor one, and `*` for a release.
 ///
 /// LLVM writes the word of a GCC whose format it follows: `408*` until LLVM 19, `B11*` since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,8 @@ pub enum Kind {
     TopCalls,
     /// Nine counters each: how many values were seen, then four values with their counts.
     TopFour,
-    /// Three counters each in memory: how many values were seen, the length of a list, and its address. In a file the list
-    /// follows in place of its address.
+    /// Three counters each in memory: how many values were seen, the length of a list, and its address. In a file the
+    /// list follows in place of its address.
     TopList,
 }
 

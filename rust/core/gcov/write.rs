@@ -2,8 +2,8 @@
 
 //! Writes what is in memory as a `gcda` file.
 //!
-//! Counters are copied once, from where they are into the place that they have in the file; whether they are all zero is
-//! seen from the copy. So the file fits together, whatever other CPUs count meanwhile, and has at most
+//! Counters are copied once, from where they are into the place that they have in the file; whether they are all zero
+//! is seen from the copy. So the file fits together, whatever other CPUs count meanwhile, and has at most
 //! [`Info::max_len`] bytes.
 
 use super::format::counters_len;
@@ -117,8 +117,8 @@ fn copy<M: Memory>(memory: &M, index: u32, set: &Set, to: &mut Output<'_>) -> Re
 
 /// How many values were seen, and no list of them.
 ///
-/// Its elements would be allocated by functions of the runtime that no kernel has, so that the lists of a kernel are empty.
-/// What there is in place of an address is not followed, and not shown.
+/// Its elements would be allocated by functions of the runtime that no kernel has, so that the lists of a kernel are
+/// empty. What there is in place of an address is not followed, and not shown.
 #[cold]
 fn copy_lists<M: Memory>(
     memory: &M,

@@ -205,7 +205,8 @@ fn llvms() {
 }
 
 proptest! {
-    /// Whatever is in memory, an object is refused, or it is written within its bounds. Where an access failed, it is refused.
+    /// Whatever is in memory, an object is refused, or it is written within its bounds. Where an access failed, it is
+    /// refused.
     #[test]
     fn changed_objects(
         object in objects(),

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Unpacks compilers of other Debian suites into the cache, side by side, and links them as $CACHE/gcov/bin/gcc-N, gcov-N, clang-N and
-# llvm-cov-N. Nothing is installed.
+# Unpacks compilers of other Debian suites into the cache, side by side, and makes programs that run them: gcc-N, gcov-N,
+# clang-N, llvm-cov-N and llvm-profdata-N in $CACHE/gcov/bin. Nothing is installed.
 #
 #   compilers.sh                 all that are on offer: 1 GB
 #   compilers.sh gcc-13 clang-22 some
@@ -17,6 +17,11 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 
 DIR=$CACHE/gcov
 ALL="gcc-9 gcc-10 gcc-11 gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-16 clang-19 clang-21 clang-22 clang-23"
+
+# Packages that others depend on, and that compiling C does not need.
+UNUSED='^lib(asan|tsan|lsan|hwasan|ubsan|itm|gomp|atomic|quadmath|gprofng|c-gconv|objc|python3|pipeline|hwloc)'
+UNUSED=$UNUSED'|^(libclang1-|llvm-.*-(dev|runtime)|linux-libc-dev|rpcsvc|perl|dpkg|debconf|python3|media-types|tzdata)'
+UNUSED=$UNUSED'|^(openssl|ca-cert|netbase)'
 
 # suite COMPILER: the suite that has it.
 suite() {
@@ -51,7 +56,7 @@ unpack() {
 	# shellcheck disable=SC2046
 	names=$(private_apt "$suite" apt-get -o Dir::State::status="$DIR/none" -o APT::Install-Recommends=false \
 		-s install $(packages "$1") | awk '/^Inst/ { print $2 }' |
-		grep -vE '^lib(asan|tsan|lsan|hwasan|ubsan|itm|gomp|atomic|quadmath|gprofng|c-gconv|objc|python3|pipeline|hwloc)|^(linux-libc-dev|rpcsvc|perl|dpkg|debconf|python3|media-types|tzdata|llvm-.*-(dev|runtime)|openssl|ca-cert|netbase|libclang1-)')
+		grep -vE "$UNUSED")
 	missing=()
 	for name in $names; do
 		compgen -G "$debs/$suite/${name}_*.deb" >/dev/null || missing+=("$name")

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-/* Records the sections that a profile is made of. LLVM's runtime writes it when the program exits; no counter changes until then. */
+/*
+ * Records the sections that a profile is made of. LLVM's runtime writes it when the program exits; no counter changes
+ * until then.
+ */
 
 #include "dump.h"
 

@@ -10,8 +10,8 @@
 #define __weak __attribute__((__weak__))
 
 /*
- * A record is the file "memory", which the program writes: lines of text, and after each line "range" as many bytes as it
- * says.
+ * A record is the file "memory", which the program writes: lines of text, and after each line that ends with a length
+ * as many bytes.
  */
 static inline int record_open(int flags)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 /*
- * What compilers instrument for the tests of rust/core/gcov: loops, conditions, values, calls through pointers, a function
- * that never runs.
+ * What compilers instrument for the tests of rust/core/gcov: loops, conditions, values, calls through pointers, a
+ * function that never runs.
  * No header of the system, so that a compiler is enough. Arguments change what runs.
  */
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Compiles and runs the program of this directory, and records what its compiler put into memory and what the compiler's runtime
-# wrote, for tools/testing/host/src/gcov.
+# Compiles and runs the program of this directory, and records what its compiler put into memory and what the compiler's
+# runtime wrote, for tools/testing/host/src/gcov.rs.
 #
 #   record.sh gcc DIR GCC [FLAGS...]     in the new directory DIR, which keeps the notes; the record is DIR/record
 #   record.sh llvm DIR CLANG [FLAGS...]  the same

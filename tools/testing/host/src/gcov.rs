@@ -10,6 +10,7 @@ use ferro_core::gcov::Section;
 use ferro_core::gcov::Sections;
 use ferro_core::gcov::Unreadable;
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -48,6 +49,17 @@ pub struct Llvm {
 #[must_use]
 pub fn recorded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("gcov/recorded")
+}
+
+/// The directory with the compilers that `gcov/compilers.sh` has fetched, if `GCOV_COMPILERS` names one. There is
+/// nothing to test otherwise.
+#[must_use]
+pub fn compilers() -> Option<PathBuf> {
+    let directory = env::var_os("GCOV_COMPILERS").map(PathBuf::from);
+    if directory.is_none() {
+        println!("GCOV_COMPILERS is not set");
+    }
+    directory
 }
 
 impl Record {
