@@ -66,7 +66,7 @@ pub(super) fn disk_count(kind: Kind, count: u32) -> Option<u32> {
 /// The length of a record with `count` counters.
 #[inline]
 pub(super) fn counters_len(format: &Format, count: u32) -> Option<u32> {
-    let len = count.checked_mul(2)?.checked_mul(format.unit)?;
+    let len = format.unit.of_words(count.checked_mul(2)?);
     // The sign says that there are none.
     i32::try_from(len).is_ok().then_some(len)
 }

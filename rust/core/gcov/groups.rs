@@ -81,10 +81,14 @@ fn top_calls(to: &mut [u64; MAX_GROUP], from: &[u64; MAX_GROUP]) {
             len = len.saturating_add(1);
         }
     }
-    all.sort_unstable_by_key(|[_, count]| core::cmp::Reverse(*count));
-    let places = to.iter_mut().skip(1);
-    for (place, word) in places.zip(all.iter().flatten()) {
-        *place = *word;
+    let places = to.split_first_mut().map(|(_, places)| places);
+    for place in places.unwrap_or_default().chunks_exact_mut(2) {
+        // Of those that are as frequent, the first.
+        let most = all.iter_mut().rev().max_by_key(|[_, count]| *count);
+        if let Some(most) = most {
+            place.copy_from_slice(most);
+            *most = [0; 2];
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use super::refusal::reading;
 use super::refusal::Part;
 use super::refusal::Refusal;
 use super::version::Format;
+use super::version::Unit;
 use super::version::Version;
 
 /// A function that LLVM's code has told of.
@@ -76,7 +77,7 @@ impl LlvmFile {
     ) -> Result<Self, Refusal> {
         let version = Version::new(version);
         // LLVM counts words, whatever it is asked for.
-        let format = version.format().filter(|format| format.unit == 1);
+        let format = version.format().filter(|format| format.unit == Unit::Words);
         let format = format.ok_or(Refusal::Version(version))?;
         let n_functions = u32::try_from(functions.len()).unwrap_or(u32::MAX);
         if n_functions > MAX_FUNCTIONS {

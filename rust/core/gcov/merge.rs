@@ -113,7 +113,7 @@ fn merge_summaries(
     }
     let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
     to.u32(TAG_OBJECT_SUMMARY)?;
-    to.u32(SUMMARY_WORDS.wrapping_mul(format.unit))?;
+    to.u32(format.unit.of_words(SUMMARY_WORDS))?;
     to.u32(a.runs.saturating_add(b.runs))?;
     to.u32(a.sum_max.saturating_add(b.sum_max))
 }
@@ -132,7 +132,7 @@ fn merge_functions(
         (Some(one), None) | (None, Some(one)) => (one, false),
         (None, None) => return Ok(to.u32(0)?),
     };
-    to.u32(FUNCTION_WORDS.wrapping_mul(format.unit))?;
+    to.u32(format.unit.of_words(FUNCTION_WORDS))?;
     to.u32(identity.ident)?;
     to.u32(identity.lineno_checksum)?;
     to.u32(identity.cfg_checksum)?;

@@ -72,5 +72,6 @@ pub use refusal::Refusal;
 pub use version::Format;
 pub use version::Kind;
 pub use version::MergeFunction;
+pub use version::Unit;
 pub use version::Version;
 pub use version::MAX_KINDS;

@@ -204,10 +204,7 @@ pub(super) fn take_record<'b>(format: &Format, bytes: &mut &'b [u8]) -> Option<R
     // A negative length is that of counters which are all zero, and not there.
     let absent = format.omits_zeros && i32::try_from(len).is_err() && counters_index(tag).is_some();
     let units = if absent { len.wrapping_neg() } else { len };
-    if units % format.unit != 0 {
-        return None;
-    }
-    let len = (units / format.unit).checked_mul(4)?;
+    let len = format.unit.words(units)?.checked_mul(4)?;
     let mut data = None;
     if !absent {
         let (bytes, after) = rest.split_at_checked(usize::try_from(len).ok()?)?;

@@ -129,6 +129,36 @@ impl Kind {
     }
 }
 
+/// What the length of a record counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Words of 32 bits: until GCC 11, and always in LLVM.
+    Words,
+    /// Bytes: since GCC 12.
+    Bytes,
+}
+
+impl Unit {
+    /// The length of so many words.
+    #[inline]
+    pub(super) const fn of_words(self, words: u32) -> u32 {
+        match self {
+            Self::Words => words,
+            // Records are far shorter.
+            Self::Bytes => words.saturating_mul(4),
+        }
+    }
+
+    /// How many words have a length.
+    pub(super) const fn words(self, len: u32) -> Option<u32> {
+        match (self, len % 4) {
+            (Self::Words, _) => Some(len),
+            (Self::Bytes, 0) => Some(len / 4),
+            (Self::Bytes, _) => None,
+        }
+    }
+}
+
 /// How the files and the memory of a version are laid out.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Format {
@@ -136,8 +166,8 @@ pub struct Format {
     pub kinds: &'static [Kind],
     /// Whether a checksum follows the stamp.
     pub checksum: bool,
-    /// What is added to a length for each four bytes: 4 if it counts bytes, 1 if it counts words.
-    pub unit: u32,
+    /// What lengths count.
+    pub unit: Unit,
     /// Whether a set of counters that are all zero is written as its negative length alone.
     pub omits_zeros: bool,
 }
@@ -158,7 +188,7 @@ const GCC_8: Format = Format {
         Kind::TopCalls,
     ],
     checksum: false,
-    unit: 1,
+    unit: Unit::Words,
     omits_zeros: false,
 };
 
@@ -193,7 +223,7 @@ const GCC_11: Format = Format {
 
 const GCC_12: Format = Format {
     checksum: true,
-    unit: 4,
+    unit: Unit::Bytes,
     ..GCC_11
 };
 

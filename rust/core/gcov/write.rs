@@ -77,7 +77,7 @@ impl Info {
         let format = self.format();
         to.words([
             TAG_FUNCTION,
-            FUNCTION_WORDS.wrapping_mul(format.unit),
+            format.unit.of_words(FUNCTION_WORDS),
             function.identity.ident,
             function.identity.lineno_checksum,
             function.identity.cfg_checksum,
