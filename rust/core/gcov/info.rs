@@ -146,7 +146,7 @@ impl Info {
     /// Goes through all functions, and finds how much there is of everything.
     fn measure<M: Memory>(&mut self, memory: &M) -> Result<(), Refusal> {
         let bytes = u64::from(self.n_functions).saturating_mul(8);
-        if !memory.is_readable(self.functions, bytes) {
+        if self.n_functions != 0 && !memory.is_readable(self.functions, bytes) {
             return Err(Refusal::Unreadable(Part::Functions));
         }
         let mut len = gcda_len(self.format);

@@ -52,10 +52,10 @@ impl Info {
         Ok(to.len())
     }
 
-    /// Copies all counters, in the order in which the file has them, to the start of `to`; [`Self::counters`] says how
-    /// many there are, each of 8 bytes. Returns how many bytes it copied.
+    /// Copies all counters, in the order in which the file has them, to the start of `to`, for which 8 bytes for each of
+    /// [`Self::counters`] are enough. Returns how many bytes it copied.
     ///
-    /// A kind that is a list in a file is here what it is in memory, without the address.
+    /// Of a list, the total and a length of 0 are copied, as they are in the file.
     pub fn copy_counters<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, Refusal> {
         let mut to = Output::new(to);
         for function in self.functions(memory) {

@@ -133,6 +133,18 @@ fn parts_of_groups() {
     assert_eq!(Info::check(&image, INFO), Err(Refusal::Incomplete(0)));
 }
 
+/// Then there is no table, either.
+#[test]
+fn no_functions() {
+    let mut object = object();
+    object.functions.clear();
+    let mut image = Image::new(&object);
+    image.put64(N_FUNCTIONS + 8, 0);
+    let info = Info::check(&image, INFO).unwrap();
+    let mut to = vec![0; info.max_len()];
+    assert_eq!(info.write(&image, &mut to), Ok(20));
+}
+
 /// A function without a key belongs to no object.
 #[test]
 fn no_key() {
