@@ -131,7 +131,7 @@ impl DirRef {
 
     /// Makes a file of an object, which the file keeps.
     ///
-    /// The operations of a file must not make or remove files in the directory that it is in: while the file is
+    /// The operations of a file, but for those with [`FileOps::OUTLIVES`], must not make or remove files in the directory that it is in: while the file is
     /// removed, debugfs waits for them with the directory locked.
     ///
     /// Errors: as for [`Dir::new`]; -EINVAL if the table says that it belongs to another module than the one whose code it
@@ -155,7 +155,7 @@ impl DirRef {
         // The object is of the table's type. debugfs lets nobody open the file any more once it has been removed, which `File`
         // does before it gives up the object.
         let dentry = from_err_ptr(unsafe {
-            if T::MAPPABLE {
+            if T::OUTLIVES {
                 // An open file has a count of the object, so its operations need no protection
                 // against removal, and those that the protecting ones do not forward work.
                 bindings::debugfs_create_file_unsafe(name, mode, dir, data, fops)
@@ -178,6 +178,32 @@ impl DirRef {
             files().push(Listed { dentry, owner }, GFP_KERNEL)?;
         }
         Ok(file)
+    }
+}
+
+/// A symbolic link, removed when it is dropped.
+pub struct Link(Dentry);
+
+impl DirRef {
+    /// Makes a symbolic link.
+    ///
+    /// Errors: as for [`Dir::new`]; -ENOENT if the directory has been removed.
+    pub fn link(&self, name: &CStr, target: &CStr) -> Result<Link> {
+        let (name, target) = (name.as_char_ptr(), target.as_char_ptr());
+        // SAFETY: Both are strings, and are copied; `dir` is a directory that stays during the call or has been removed, or NULL,
+        // the root.
+        let dentry =
+            from_err_ptr(unsafe { bindings::debugfs_create_symlink(name, self.as_ptr(), target) })?;
+        let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
+        // SAFETY: The link has just been made. Its directory stays, so that nobody else can have removed it.
+        Ok(Link(unsafe { Dentry::get(dentry) }))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // SAFETY: The count keeps the dentry valid; removing what went with its directory does nothing.
+        unsafe { bindings::debugfs_remove(self.0.as_ptr()) };
     }
 }
 

@@ -52,6 +52,10 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
     /// Whether the file can be mapped; `mmap()` fails with -ENODEV otherwise.
     const MAPPABLE: bool = false;
 
+    /// Whether operations that are in progress, and those of files that are open, go on when the file is removed: who removes
+    /// it does not wait for them, so that they may remove it themselves. Otherwise removing waits, and later ones fail.
+    const OUTLIVES: bool = Self::MAPPABLE;
+
     /// Whether `splice()` and `sendfile()` take data from the file; they fail with -EINVAL otherwise.
     const SPLICEABLE: bool = false;
 
@@ -112,6 +116,9 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
 /// A small file with a value in it, for [`Shared`] objects: safe to implement, since
 /// [`DirRef::file`](crate::fs::debugfs::DirRef::file) sees to it that file and object fit together.
 pub trait NodeOps: Send + Sync + Sized + 'static {
+    /// As [`FileOps::OUTLIVES`].
+    const OUTLIVES: bool = false;
+
     /// What a file that is being opened has instead of this value, if anything: what can change between two
     /// reads has to be the same for a reader that takes it piece by piece.
     fn snapshot(&self) -> Result<Option<Self>> {
@@ -130,6 +137,7 @@ pub trait NodeOps: Send + Sync + Sized + 'static {
 // SAFETY: `DirRef::file()` is the only way to make a file with such a table, and its data is the object.
 unsafe impl<T: NodeOps> FileOps for Shared<T> {
     const SEEKABLE: bool = true;
+    const OUTLIVES: bool = T::OUTLIVES;
 
     fn opened(&self) -> Result<Option<ARef<Self>>> {
         T::snapshot(self)?
@@ -195,6 +203,27 @@ impl UserDst {
     /// Sets the file's position after this read, where it is not the number of bytes read so far.
     pub fn end_at(&mut self, position: usize) {
         self.end = Some(position);
+    }
+
+    /// Bytes that have been copied.
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Where in the file this read begins.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Copies as much of `bytes` as fits, moves on, and tells how many bytes that were.
+    ///
+    /// Errors: -EFAULT.
+    pub fn copy_bytes(&mut self, bytes: &[u8]) -> Result<usize> {
+        let part = bytes.get(..self.left).unwrap_or(bytes);
+        // SAFETY: A slice is readable.
+        unsafe { self.copy_raw(part.as_ptr(), part.len()) }?;
+        self.commit(part.len());
+        Ok(part.len())
     }
 
     /// Copies the part of `bytes`, the whole contents of a seekable file, that is asked for.
