@@ -134,8 +134,8 @@ DECLARE_GKHOOK(trampoline_data, 1, GKH_RO);
 
 /*
  * gcov_object(struct gcov_info *info): the constructor of an object that was compiled by GCC for coverage.
- * Context: process; at boot before initcalls, when no exit can be there yet, and while a module is
- * loaded. Not 0: the exit keeps the object, and the kernel's own exporter does not get it.
+ * Context: process, with the lock held with which gcov_hand_over() hands over; at boot before initcalls, when no exit can be
+ * there yet, and while a module is loaded. Not 0: the exit keeps the object, and nobody else gets it.
  */
 DECLARE_GKHOOK(gcov_object, 1, GKH_RO);
 
