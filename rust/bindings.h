@@ -10,6 +10,7 @@
 
 #include "../ftrace_tramp/bindings.h"
 #include "../ftrace_tramp/functions/raw/bindings.h"
+#include "../gcov/bindings.h"
 #include "../klog/raw/bindings.h"
 #include "../kprobes/bindings.h"
 #include "../relay/api/raw/bindings.h"

@@ -22,12 +22,11 @@ DEFINE_GKHOOK(trampoline_sets, GKH_SLEEP, "step");
 DEFINE_GKHOOK(trampoline_data, GKH_SLEEP, "change");
 #endif
 #endif
-#ifdef CONFIG_GCOV_KERNEL
-#ifdef CONFIG_CC_IS_GCC
+#if defined(CONFIG_GCOV_BUILTIN) || (defined(CONFIG_GCOV_KERNEL) && defined(CONFIG_CC_IS_GCC))
 DEFINE_GKHOOK(gcov_object, GKH_SLEEP, "info");
-#else
-DEFINE_GKHOOK(llvm_gcov_object, GKH_SLEEP, "writeout, flush");
 #endif
+#if defined(CONFIG_GCOV_BUILTIN) || (defined(CONFIG_GCOV_KERNEL) && defined(CONFIG_CC_IS_CLANG))
+DEFINE_GKHOOK(llvm_gcov_object, GKH_SLEEP, "writeout, flush");
 #endif
 DEFINE_GKHOOK(task_fork, GKH_TASK, "task, clone_flags");
 DEFINE_GKHOOK(task_exit, GKH_ATOMIC, "task");
@@ -42,12 +41,11 @@ static struct gkhook *const points[] __initconst = {
 	GKHOOK(trampoline_set), GKHOOK(trampoline_sets), GKHOOK(trampoline_data),
 #endif
 #endif
-#ifdef CONFIG_GCOV_KERNEL
-#ifdef CONFIG_CC_IS_GCC
+#if defined(CONFIG_GCOV_BUILTIN) || (defined(CONFIG_GCOV_KERNEL) && defined(CONFIG_CC_IS_GCC))
 	GKHOOK(gcov_object),
-#else
-	GKHOOK(llvm_gcov_object),
 #endif
+#if defined(CONFIG_GCOV_BUILTIN) || (defined(CONFIG_GCOV_KERNEL) && defined(CONFIG_CC_IS_CLANG))
+	GKHOOK(llvm_gcov_object),
 #endif
 	GKHOOK(task_fork), GKHOOK(task_exit),
 	GKHOOK(module_event),

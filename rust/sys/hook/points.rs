@@ -111,7 +111,7 @@ declare_hook! {
     unsafe { c"cpu" }
 }
 
-#[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_GCC))]
+#[cfg(any(CONFIG_GCOV_BUILTIN, all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_GCC)))]
 declare_hook! {
     /// The constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit keeps it.
     pub GcovObject<'a> = c"gcov_object" in Sleep(info: *mut core::ffi::c_void);
@@ -119,7 +119,7 @@ declare_hook! {
     unsafe { c"info" }
 }
 
-#[cfg(all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_CLANG))]
+#[cfg(any(CONFIG_GCOV_BUILTIN, all(CONFIG_GCOV_KERNEL, CONFIG_CC_IS_CLANG)))]
 declare_hook! {
     /// The constructor of an object with coverage. [`Terminate`](crate::hook::typed::Answer): the exit keeps it.
     pub LlvmGcovObject<'a> = c"llvm_gcov_object" in Sleep(

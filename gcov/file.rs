@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is behind a file: the objects that have its name, and what was kept of those whose module has gone.
+//!
+//! Several objects have one name if a source file is a part of several modules, or if a module is loaded again. The file has
+//! what all of them counted, as far as they are of one compilation: that of the object that came first.
+//!
+//! Contexts: process; sleeps. Locks: that of the file, within it that of a home.
+#![deny(unsafe_code)]
+
+use ferro_core::gcov::merge;
+use ferro_core::gcov::Gcda;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::str::BStr;
+use kernel::sync::Mutex;
+
+use crate::raw::home::ModuleId;
+use crate::raw::object::Build;
+use crate::raw::object::Loaded;
+use crate::raw::object::Origin;
+use crate::table::Named;
+
+/// A file.
+#[pin_data]
+pub(crate) struct File {
+    /// As the compiler says it.
+    name: KVec<u8>,
+    #[pin]
+    state: Mutex<State>,
+}
+
+struct State {
+    loaded: KVec<Loaded>,
+    /// A file, of what was kept. It fits the first of those that are loaded.
+    kept: Option<KVVec<u8>>,
+}
+
+/// What is left when a module has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Objects, or what was kept.
+    Something,
+    /// Nothing: the file has to go.
+    Nothing,
+}
+
+impl Named for File {
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
+}
+
+fn buffer(len: usize) -> Result<KVVec<u8>> {
+    Ok(KVVec::from_elem(0, len, GFP_KERNEL | __GFP_NOWARN)?)
+}
+
+/// The file of an object, as it is now.
+fn gcda_of(object: &Loaded) -> Result<KVVec<u8>> {
+    let mut bytes = buffer(object.max_len())?;
+    let len = object.write(&mut bytes)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// What mainline has kept has no checksum.
+const CHECKSUM: core::ops::Range<usize> = 12..16;
+
+/// Both files in one. `None` if they are not of one compilation.
+fn merged(older: &mut KVVec<u8>, newer: &KVVec<u8>) -> Result<Option<KVVec<u8>>> {
+    let mut bytes = buffer(older.len().checked_add(newer.len()).ok_or(ENOMEM)?)?;
+    let b = Gcda::parse(newer).map_err(|_| EIO)?;
+    let a = Gcda::parse(older).map_err(|_| EIO)?;
+    if a.format().checksum && a.checksum() == 0 {
+        if let (Some(to), Some(from)) = (older.get_mut(CHECKSUM), newer.get(CHECKSUM)) {
+            to.copy_from_slice(from);
+        }
+    }
+    let a = Gcda::parse(older).map_err(|_| EIO)?;
+    Ok(match merge(&a, &b, &mut bytes) {
+        Ok(len) => {
+            bytes.truncate(len);
+            Some(bytes)
+        }
+        Err(_) => None,
+    })
+}
+
+/// Whether what was kept is of an object's compilation.
+fn fits(kept: &[u8], build: Build) -> bool {
+    Gcda::parse(kept).is_ok_and(|kept| {
+        kept.version() == build.version
+            && kept.stamp() == build.stamp
+            && (kept.checksum() == build.checksum || kept.checksum() == 0)
+    })
+}
+
+impl File {
+    /// A file without anything in it. Errors: -ENOMEM.
+    pub(crate) fn new(name: &[u8]) -> Result<impl PinInit<Self, Error>> {
+        let mut copy = KVec::new();
+        copy.extend_from_slice(name, GFP_KERNEL)?;
+        Ok(try_pin_init!(Self {
+            name: copy,
+            state <- new_mutex!(State {
+                loaded: KVec::new(),
+                kept: None,
+            }),
+        }? Error))
+    }
+
+    /// Its name, for people.
+    pub(crate) fn shown(&self) -> &BStr {
+        BStr::from_bytes(&self.name)
+    }
+
+    /// Adds an object. Errors: -ENOMEM.
+    pub(crate) fn add(&self, object: Loaded) -> Result {
+        let mut state = self.state.lock();
+        state.loaded.push(object, GFP_KERNEL)?;
+        let [first, others @ ..] = &state.loaded[..] else {
+            return Ok(());
+        };
+        if others
+            .last()
+            .is_some_and(|new| new.build() != first.build())
+        {
+            pr_warn!(
+                "{}: another build of it is loaded; its data are shown when that has gone\n",
+                self.shown()
+            );
+        }
+        self.check_kept(&mut state);
+        Ok(())
+    }
+
+    /// Drops what was kept, if the object that is shown is another build.
+    fn check_kept(&self, state: &mut State) {
+        let State { loaded, kept } = state;
+        if let (Some(first), Some(bytes)) = (loaded.first(), kept.as_ref()) {
+            if !fits(bytes, first.build()) {
+                pr_warn!(
+                    "{}: another build: what was kept is dropped\n",
+                    self.shown()
+                );
+                *kept = None;
+            }
+        }
+    }
+
+    /// Keeps the contents of a file of an object that has gone.
+    pub(crate) fn keep(&self, gcda: &[u8]) -> Result {
+        Gcda::parse(gcda).map_err(|_| EINVAL)?;
+        let mut bytes = KVVec::new();
+        bytes.extend_from_slice(gcda, GFP_KERNEL | __GFP_NOWARN)?;
+        let mut state = self.state.lock();
+        state.kept = Some(bytes);
+        self.check_kept(&mut state);
+        Ok(())
+    }
+
+    /// A module goes: keeps what its objects counted, if `persist`, and forgets them.
+    pub(crate) fn going(&self, module: ModuleId, persist: bool) -> Left {
+        let mut state = self.state.lock();
+        let is_its = |object: &Loaded| object.module() == Some(module);
+        while let Some(index) = state.loaded.iter().position(is_its) {
+            if persist {
+                if let Err(error) = self.save(&mut state, index) {
+                    pr_warn!(
+                        "{}: what it counted is lost: error {}\n",
+                        self.shown(),
+                        error.to_errno()
+                    );
+                }
+            }
+            let _ = state.loaded.remove(index);
+        }
+        self.check_kept(&mut state);
+        state.left()
+    }
+
+    fn save(&self, state: &mut State, index: usize) -> Result {
+        let (Some(first), Some(object)) = (state.loaded.first(), state.loaded.get(index)) else {
+            return Ok(());
+        };
+        if object.build() != first.build() {
+            return Err(EEXIST);
+        }
+        let new = gcda_of(object)?;
+        state.kept = match state.kept.take() {
+            None => Some(new),
+            Some(mut kept) => match merged(&mut kept, &new) {
+                Ok(both) => both,
+                Err(error) => {
+                    state.kept = Some(kept);
+                    return Err(error);
+                }
+            },
+        };
+        Ok(())
+    }
+
+    /// Takes an object out, to give it back.
+    pub(crate) fn pop(&self) -> Option<Origin> {
+        let mut state = self.state.lock();
+        let object = state.loaded.pop()?;
+        Some(object.origin())
+    }
+
+    /// The contents, as they are now.
+    ///
+    /// Errors: -ENODEV if the module has gone, -ENOMEM.
+    pub(crate) fn contents(&self) -> Result<KVVec<u8>> {
+        let state = &mut *self.state.lock();
+        let Some(first) = state.loaded.first() else {
+            let kept = state.kept.as_ref().ok_or(ENODEV)?;
+            let mut bytes = KVVec::new();
+            bytes.extend_from_slice(kept, GFP_KERNEL | __GFP_NOWARN)?;
+            return Ok(bytes);
+        };
+        let mut bytes = gcda_of(first)?;
+        if let Some(kept) = &mut state.kept {
+            bytes = merged(kept, &bytes)?.ok_or(EIO)?;
+        }
+        for object in state.loaded.iter().skip(1) {
+            if object.build() == first.build() {
+                bytes = merged(&mut bytes, &gcda_of(object)?)?.ok_or(EIO)?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Adds its counters to `to`, and returns how many they are.
+    ///
+    /// Errors: as for [`Self::contents`]; then nothing has been added.
+    pub(crate) fn counters(&self, to: &mut KVVec<u8>) -> Result<usize> {
+        let state = self.state.lock();
+        if let ([only], None) = (&state.loaded[..], &state.kept) {
+            let start = to.len();
+            let len = only.count().checked_mul(8).ok_or(ENOMEM)?;
+            to.extend_with(len, 0, GFP_KERNEL | __GFP_NOWARN)?;
+            let copied = only.copy_counters(to.get_mut(start..).unwrap_or_default());
+            let len = copied.as_ref().map_or(0, |len| *len);
+            to.truncate(start.saturating_add(len));
+            return copied.map(|bytes| bytes / 8);
+        }
+        drop(state);
+        let bytes = self.contents()?;
+        let gcda = Gcda::parse(&bytes).map_err(|_| EIO)?;
+        let start = to.len();
+        let sets = gcda.functions().flat_map(|function| function.sets());
+        let mut count = 0;
+        for value in sets.flat_map(|set| set.values()) {
+            if let Err(error) = to.extend_from_slice(&value.to_ne_bytes(), GFP_KERNEL) {
+                to.truncate(start);
+                return Err(error.into());
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Sets all counters to 0, and forgets what was kept.
+    pub(crate) fn reset(&self) -> Left {
+        let mut state = self.state.lock();
+        state.loaded.iter().for_each(Loaded::reset);
+        state.kept = None;
+        state.left()
+    }
+
+    /// What there is.
+    pub(crate) fn left(&self) -> Left {
+        self.state.lock().left()
+    }
+}
+
+impl State {
+    fn left(&self) -> Left {
+        match self.loaded.is_empty() && self.kept.is_none() {
+            true => Left::Nothing,
+            false => Left::Something,
+        }
+    }
+}

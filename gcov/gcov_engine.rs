@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The exporter of coverage: what code that was compiled with `-fprofile-arcs` counts, as files that `gcov` reads.
+//!
+//! - `engine.rs` has the files that there are, `file.rs` what one of them consists of; `table.rs` finds them by name,
+//! - `tree.rs` is their place in debugfs `gcov/`, `nodes.rs` the operations of what is there,
+//! - `attach.rs` attaches the engine to the kernel's hook points, and takes over from `kernel/gcov/`,
+//! - `raw/` is what needs `unsafe`.
+//!
+//! The formats are in `ferro_core::gcov`; what has to be in the image is in `builtin/`. See `Documentation/gcov.rst`.
+
+use kernel::prelude::*;
+
+mod attach;
+mod engine;
+mod file;
+mod nodes;
+mod raw;
+mod table;
+mod tree;
+
+use attach::Attached;
+
+module! {
+    type: GcovEngine,
+    name: "rust_gcov",
+    authors: ["Ferrotrace maintainers"],
+    description: "Exporter of coverage",
+    license: "GPL v2",
+    params: {
+        persist: i32 {
+            default: -1,
+            description: "Keep what modules that go have counted: 0 or 1; -1: as gcov_persist= says",
+        },
+    },
+}
+
+struct GcovEngine {
+    _attached: Attached,
+}
+
+impl kernel::Module for GcovEngine {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let persist = match module_parameters::persist.value() {
+            0 => Some(false),
+            persist if persist > 0 => Some(true),
+            _ => None,
+        };
+        Ok(Self {
+            _attached: Attached::new(persist)?,
+        })
+    }
+}

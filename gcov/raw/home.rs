@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whose data an object's are: the kernel's, or those of a module. They are read and reset through an [`Access`], which a module
+//! that goes waits for; once it has gone there is none.
+//!
+//! Contexts: process; sleeps.
+
+use core::num::NonZeroUsize;
+
+use ferro_core::gcov::Memory;
+use ferro_core::gcov::MergeFunction;
+use ferro_core::gcov::Unreadable;
+use ferro_sys::sync::mutex::StaticMutex;
+use kernel::bindings;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::sync::lock::mutex::MutexBackend;
+use kernel::sync::lock::Guard;
+use kernel::sync::Arc;
+use kernel::sync::Mutex;
+
+/// A module, to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ModuleId(NonZeroUsize);
+
+impl ModuleId {
+    pub(super) fn new(module: *const bindings::module) -> Option<Self> {
+        NonZeroUsize::new(module.addr()).map(Self)
+    }
+}
+
+/// Data that stay as long as the home is open.
+#[derive(Clone, Copy)]
+struct Range {
+    start: u64,
+    size: u64,
+    is_writable: bool,
+}
+
+/// A module with objects, or the kernel.
+///
+/// # Invariants
+///
+/// While it is not closed, the data are mapped. A module's are closed before it goes.
+#[pin_data]
+pub(crate) struct Home {
+    module: Option<ModuleId>,
+    data: [Range; bindings::FERRO_GCOV_RANGES as usize],
+    #[pin]
+    closed: Mutex<bool>,
+}
+
+/// The homes of objects. The kernel's is not among them.
+static HOMES: StaticMutex<KVec<Arc<Home>>> =
+    // SAFETY: `builtin.c` makes the mutex, by `DEFINE_MUTEX()`, for this, and stays.
+    unsafe { StaticMutex::new(&raw mut bindings::ferro_gcov_homes_mutex, KVec::new()) };
+
+impl Home {
+    /// The home of an address, and whether it is about to go.
+    ///
+    /// Errors: -EFAULT if nobody has this address, -ENOMEM.
+    ///
+    /// # Safety
+    ///
+    /// If it is a module's, [`close`] is called for it before it goes, but not before this has returned.
+    pub(super) unsafe fn of(address: usize) -> Result<(Arc<Self>, bool)> {
+        let mut found = bindings::ferro_gcov_home::default();
+        // SAFETY: The variable is this function's; the address is only compared.
+        if !unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) } {
+            return Err(EFAULT);
+        }
+        let module = ModuleId::new(found.module);
+        let mut homes = HOMES.lock();
+        if let Some(home) = homes.iter().find(|home| home.module == module) {
+            return Ok((home.clone(), found.is_going));
+        }
+        let data = found.data.map(|range| Range {
+            start: range.start as u64,
+            size: range.size as u64,
+            is_writable: range.is_writable,
+        });
+        // INVARIANT: The image stays, and the caller guarantees that a module does until it is closed.
+        let home = Arc::pin_init(
+            pin_init!(Self {
+                module,
+                data,
+                closed <- new_mutex!(false),
+            }),
+            GFP_KERNEL,
+        )?;
+        homes.push(home.clone(), GFP_KERNEL)?;
+        Ok((home, found.is_going))
+    }
+
+    /// The module; `None` for the kernel.
+    pub(crate) fn module(&self) -> Option<ModuleId> {
+        self.module
+    }
+
+    /// Lets the data be used; `None` if they have gone. A module does not go before this is dropped.
+    pub(crate) fn access(&self) -> Option<Access<'_>> {
+        // The kernel stays.
+        let guard = match self.module {
+            None => None,
+            Some(_) => {
+                let closed = self.closed.lock();
+                if *closed {
+                    return None;
+                }
+                Some(closed)
+            }
+        };
+        Some(Access {
+            home: self,
+            _guard: guard,
+        })
+    }
+
+    fn close(&self) {
+        *self.closed.lock() = true;
+    }
+}
+
+/// A module goes. Waits for those who use its data.
+pub(super) fn close(module: ModuleId) {
+    let mut homes = HOMES.lock();
+    let index = homes.iter().position(|home| home.module == Some(module));
+    if let Some(home) = index.and_then(|index| homes.remove(index).ok()) {
+        home.close();
+    }
+}
+
+/// Nobody will say any more which modules go.
+pub(super) fn close_all() {
+    for home in core::mem::take(&mut *HOMES.lock()) {
+        home.close();
+    }
+}
+
+/// The right to use the data of a [`Home`].
+pub(crate) struct Access<'a> {
+    home: &'a Home,
+    _guard: Option<Guard<'a, bool, MutexBackend>>,
+}
+
+impl Access<'_> {
+    /// The range that has these bytes.
+    fn range(&self, address: u64, len: u64) -> Option<&Range> {
+        self.home.data.iter().find(|range| {
+            let offset = address.wrapping_sub(range.start);
+            offset < range.size && len <= range.size.wrapping_sub(offset)
+        })
+    }
+
+    /// Sets counters to 0.
+    pub(crate) fn zero(&self, address: u64, count: u32) -> Result<(), Unreadable> {
+        if count == 0 {
+            return Ok(());
+        }
+        let range = self.range(address, u64::from(count).saturating_mul(8));
+        if !address.is_multiple_of(8) || !range.is_some_and(|range| range.is_writable) {
+            return Err(Unreadable);
+        }
+        // SAFETY: The words are in data of the home that can be written and stay, by its invariant, as it is not closed while this
+        // is there. Who counts meanwhile does so with single stores, as with any reset.
+        unsafe { bindings::ferro_gcov_zero(address as usize, count as usize) };
+        Ok(())
+    }
+}
+
+impl Memory for Access<'_> {
+    #[inline]
+    fn copy(&self, address: u64, to: &mut [u8]) -> Result<(), Unreadable> {
+        self.range(address, to.len() as u64).ok_or(Unreadable)?;
+        let from = address as usize as *const u8;
+        if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *to) {
+            if address.is_multiple_of(8) {
+                // SAFETY: These 8 bytes are in data of the home that stay, by its invariant, as it is not closed while this is
+                // there; the address is aligned. The read is volatile, as others may write meanwhile.
+                *word = unsafe { from.cast::<u64>().read_volatile() }.to_le_bytes();
+                return Ok(());
+            }
+        }
+        // SAFETY: The bytes are in data of the home that stay, by its invariant, as it is not closed while this is there. `to` is
+        // ours. It is C that copies, which allows others to write meanwhile.
+        unsafe { bindings::ferro_gcov_copy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+        Ok(())
+    }
+
+    #[inline]
+    fn is_readable(&self, address: u64, len: u64) -> bool {
+        self.range(address, len).is_some()
+    }
+
+    fn merge_function(&self, address: u64) -> Option<MergeFunction> {
+        // SAFETY: `builtin.c` has the table, which does not change.
+        let functions = unsafe { &*(&raw const bindings::ferro_gcov_merge_functions) };
+        let index = functions
+            .iter()
+            .position(|function| *function as u64 == address)?;
+        Some(match u32::try_from(index).ok()? {
+            bindings::ferro_gcov_merge_FERRO_GCOV_MERGE_ADD => MergeFunction::Add,
+            bindings::ferro_gcov_merge_FERRO_GCOV_MERGE_IOR => MergeFunction::Ior,
+            bindings::ferro_gcov_merge_FERRO_GCOV_MERGE_TIME_PROFILE => MergeFunction::TimeProfile,
+            bindings::ferro_gcov_merge_FERRO_GCOV_MERGE_SINGLE => MergeFunction::Single,
+            bindings::ferro_gcov_merge_FERRO_GCOV_MERGE_ICALL_TOPN => MergeFunction::IcallTopN,
+            bindings::ferro_gcov_merge_FERRO_GCOV_MERGE_TOPN => MergeFunction::TopN,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The engine's exits on the hook points: objects that come, and modules that go.
+//!
+//! Contexts: process, sleeps; the exits for objects with the lock that constructors take.
+
+use ferro_gkhi::points::GcovObject;
+use ferro_gkhi::points::LlvmGcovObject;
+use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::Answer;
+use ferro_gkhi::NoReturn;
+use ferro_gkhi::Registered;
+use kernel::bindings;
+use kernel::prelude::*;
+
+use super::home;
+use super::home::ModuleId;
+use super::object::Arrived;
+
+/// The exits. When this is dropped they are not called any more, and no data of a module can be used.
+pub(crate) struct Exits {
+    // In the order in which they have to go.
+    _gcc: Registered<GcovObject>,
+    _llvm: Registered<LlvmGcovObject>,
+    // While the exit on `module_event` is there, which `Home` relies on, and none can come any more.
+    _closing: Closing,
+    _modules: Registered<ModuleEvent>,
+}
+
+struct Closing;
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        home::close_all();
+    }
+}
+
+fn arrive(object: bindings::gcov_object, take: fn(Arrived) -> bool) -> Answer<NoReturn> {
+    // SAFETY: The hook passes what the constructor has been called with. Its module is being loaded. It was armed together with
+    // `module_event`.
+    let arrived = unsafe { Arrived::new(object) };
+    let taken = arrived.map(take).unwrap_or_else(|error| {
+        pr_warn!(
+            "an object that came is not taken: error {}\n",
+            error.to_errno()
+        );
+        false
+    });
+    match taken {
+        true => Answer::Terminate,
+        false => Answer::Continue,
+    }
+}
+
+impl Exits {
+    /// Registers and arms them. `object` takes an object, or refuses it; `going` says that a module goes.
+    ///
+    /// Errors: as for `Builder::register()`.
+    pub(crate) fn new(
+        name: &CStr,
+        object: fn(Arrived) -> bool,
+        going: fn(ModuleId),
+    ) -> Result<Self, ferro_gkhi::Error> {
+        let gcc = Registered::<GcovObject>::builder(name)
+            .disarmed()
+            .register(move |_call, (info,)| {
+                let object_of = bindings::gcov_object {
+                    info: info.cast(),
+                    ..Default::default()
+                };
+                arrive(object_of, object)
+            })?;
+        let llvm =
+            Registered::<LlvmGcovObject>::builder(name)
+                .disarmed()
+                .register(move |_call, (writeout, flush)| {
+                    // SAFETY: The hook passes the two functions that the constructor has been called with, as pointers, or NULL.
+                    let (writeout, flush) = unsafe {
+                        (
+                            core::mem::transmute::<
+                                *mut core::ffi::c_void,
+                                bindings::gcov_llvm_callback,
+                            >(writeout),
+                            core::mem::transmute::<
+                                *mut core::ffi::c_void,
+                                bindings::gcov_llvm_callback,
+                            >(flush),
+                        )
+                    };
+                    let object_of = bindings::gcov_object {
+                        writeout,
+                        flush,
+                        ..Default::default()
+                    };
+                    arrive(object_of, object)
+                })?;
+        let modules = Registered::<ModuleEvent>::builder(name)
+            .disarmed()
+            .register(move |_call, (module, state)| {
+                if state == bindings::module_state_MODULE_STATE_GOING {
+                    if let Some(module) = ModuleId::new(module) {
+                        going(module);
+                        home::close(module);
+                    }
+                }
+                Answer::Continue
+            })?;
+        ferro_gkhi::arm(&[&gcc, &llvm, &modules])?;
+        Ok(Self {
+            _gcc: gcc,
+            _llvm: llvm,
+            _closing: Closing,
+            _modules: modules,
+        })
+    }
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The objects that constructors bring: what the compiler says of them, and whose they are.
+//!
+//! Contexts: process; sleeps.
+
+use ferro_core::gcov::Info;
+use ferro_core::gcov::LlvmFile;
+use ferro_core::gcov::LlvmFunction;
+use ferro_core::gcov::Memory;
+use ferro_core::gcov::Part;
+use ferro_core::gcov::Refusal;
+use ferro_core::gcov::Version;
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use super::home::Access;
+use super::home::Home;
+use super::home::ModuleId;
+use super::llvm::Description;
+
+/// Where a `gcov_info` has the address of its name, in all versions.
+const NAME: u64 = 24;
+
+/// What a constructor has said, to give it back.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin(pub(super) bindings::gcov_object);
+
+// SAFETY: It is followed only by the functions that take it, which say when they may.
+unsafe impl Send for Origin {}
+// SAFETY: As it does not change, and is not followed.
+unsafe impl Sync for Origin {}
+
+impl Origin {
+    fn address(&self) -> usize {
+        match self.0.writeout {
+            Some(function) => function as *const () as usize,
+            None => self.0.info.addr(),
+        }
+    }
+}
+
+/// An object that has just come.
+pub(crate) struct Arrived {
+    origin: Origin,
+    home: Arc<Home>,
+    /// Its module is about to go, and may be gone when this call is over.
+    pub(crate) is_going: bool,
+}
+
+/// Why an object is not taken.
+pub(crate) enum NotTaken {
+    /// It is not as it should be.
+    Refused(Refusal),
+    /// The reason is not its own.
+    Error(Error),
+}
+
+impl From<Refusal> for NotTaken {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Error> for NotTaken {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Arrived {
+    /// # Safety
+    ///
+    /// A constructor has given it, and its module stays during the call of whoever gets this. If that is not about to go, the exit
+    /// on `module_event` is armed.
+    pub(super) unsafe fn new(object: bindings::gcov_object) -> Result<Self> {
+        let origin = Origin(object);
+        // SAFETY: The exit closes the home, or the caller of this, at the end of the call.
+        let (home, is_going) = unsafe { Home::of(origin.address()) }?;
+        Ok(Self {
+            origin,
+            home,
+            is_going,
+        })
+    }
+
+    /// Its module; `None` for the kernel.
+    pub(crate) fn module(&self) -> Option<ModuleId> {
+        self.home.module()
+    }
+
+    /// Checks it.
+    ///
+    /// Errors: why it cannot be used, and its name, as far as it can be read and fits into `name`.
+    pub(crate) fn check(self, name: &mut [u8]) -> Result<Loaded, (NotTaken, &[u8])> {
+        let (checked, at) = self.checked();
+        match checked {
+            Ok(data) => Ok(Loaded {
+                origin: self.origin,
+                home: self.home,
+                data,
+                name: at,
+            }),
+            Err(error) => {
+                let string = self.home.access();
+                let string = string.and_then(|access| access.string(at, name).ok().flatten());
+                Err((error, string.unwrap_or(b"an object without a name")))
+            }
+        }
+    }
+
+    /// What it has, and where its name is.
+    fn checked(&self) -> (Result<Data, NotTaken>, u64) {
+        if self.origin.0.writeout.is_some() {
+            // SAFETY: By the rules of `new()` it is that of a constructor, and its module is there.
+            return match unsafe { Description::of(self.origin.0.writeout) } {
+                Ok(said) => {
+                    let name = said.name;
+                    (self.check_llvm(said), name)
+                }
+                Err(error) => (Err(error.into()), 0),
+            };
+        }
+        let Some(access) = self.home.access() else {
+            return (Err(ENODEV.into()), 0);
+        };
+        let info = self.origin.0.info.addr() as u64;
+        let name = access.u64(info.wrapping_add(NAME)).unwrap_or(0);
+        let checked = Info::check(&access, info);
+        (checked.map(Data::Gcc).map_err(NotTaken::from), name)
+    }
+
+    fn check_llvm(&self, said: Description) -> Result<Data, NotTaken> {
+        let access = self.home.access().ok_or(ENODEV)?;
+        if !access.is_readable(said.name, 1) {
+            return Err(Refusal::Unreadable(Part::Name).into());
+        }
+        let file = LlvmFile::check(&access, said.version, said.checksum, &said.functions)?;
+        Ok(Data::Llvm(file, said.functions))
+    }
+}
+
+/// What the compiler says of an object.
+enum Data {
+    Gcc(Info),
+    Llvm(LlvmFile, KVVec<LlvmFunction>),
+}
+
+/// What is the same in all objects of one compilation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Build {
+    pub(crate) version: Version,
+    pub(crate) stamp: u32,
+    pub(crate) checksum: u32,
+}
+
+/// An object that can be used as long as its module is there.
+pub(crate) struct Loaded {
+    origin: Origin,
+    home: Arc<Home>,
+    data: Data,
+    name: u64,
+}
+
+impl Loaded {
+    /// The compilation that it is of.
+    pub(crate) fn build(&self) -> Build {
+        match &self.data {
+            Data::Gcc(info) => Build {
+                version: info.version(),
+                stamp: info.stamp(),
+                checksum: info.checksum(),
+            },
+            Data::Llvm(file, _) => Build {
+                version: file.version(),
+                stamp: file.stamp(),
+                checksum: 0,
+            },
+        }
+    }
+
+    /// The most bytes that its file can have.
+    pub(crate) fn max_len(&self) -> usize {
+        match &self.data {
+            Data::Gcc(info) => info.max_len(),
+            Data::Llvm(file, _) => file.max_len(),
+        }
+    }
+
+    /// How many counters it has.
+    pub(crate) fn count(&self) -> usize {
+        match &self.data {
+            Data::Gcc(info) => info.counters(),
+            Data::Llvm(file, _) => file.counters(),
+        }
+    }
+
+    /// Adds its name to `to`. Errors: -ENODEV if it has gone, -ENAMETOOLONG, -ENOMEM.
+    pub(crate) fn name(&self, to: &mut KVec<u8>) -> Result {
+        let access = self.access()?;
+        for size in [256, 4096] {
+            to.resize(size, 0, GFP_KERNEL)?;
+            let name = access.string(self.name, to).map_err(|_| EFAULT)?;
+            if let Some(len) = name.map(<[u8]>::len) {
+                to.truncate(len);
+                return Ok(());
+            }
+        }
+        Err(ENAMETOOLONG)
+    }
+
+    /// Writes its file, and returns the length. Errors: -ENODEV if it has gone; -EIO if it is not as it was.
+    pub(crate) fn write(&self, to: &mut [u8]) -> Result<usize> {
+        let access = self.access()?;
+        match &self.data {
+            Data::Gcc(info) => info.write(&access, to),
+            Data::Llvm(file, functions) => file.write(&access, functions, to),
+        }
+        .map_err(|_| EIO)
+    }
+
+    /// Copies its counters, and returns how many bytes these are. Errors: as for [`Self::write`].
+    pub(crate) fn copy_counters(&self, to: &mut [u8]) -> Result<usize> {
+        let access = self.access()?;
+        match &self.data {
+            Data::Gcc(info) => info.copy_counters(&access, to),
+            Data::Llvm(file, functions) => file.copy_counters(&access, functions, to),
+        }
+        .map_err(|_| EIO)
+    }
+
+    /// Sets its counters to 0, if it is there.
+    pub(crate) fn reset(&self) {
+        let Ok(access) = self.access() else {
+            return;
+        };
+        // What cannot be written has been refused, or is not as it was.
+        match &self.data {
+            Data::Gcc(info) => {
+                for function in info.functions(&access).map_while(Result::ok).flatten() {
+                    for set in info.sets(&access, &function).map_while(Result::ok) {
+                        let _ = access.zero(set.address, set.count);
+                    }
+                }
+            }
+            Data::Llvm(_, functions) => {
+                for function in functions {
+                    let _ = access.zero(function.address, function.count);
+                }
+            }
+        }
+    }
+
+    /// To give it back.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// Its module; `None` for the kernel.
+    pub(crate) fn module(&self) -> Option<ModuleId> {
+        self.home.module()
+    }
+
+    fn access(&self) -> Result<Access<'_>> {
+        self.home.access().ok_or(ENODEV)
+    }
+}
