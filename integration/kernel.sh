@@ -60,6 +60,8 @@ setup_tools() {
 	MAKE_ARGS=(ARCH="$ARCH" "CC=ccache $CC" RUSTC="$rustc" HOSTRUSTC="$rustc"
 		RUSTDOC="$(rust_tool "$rustc" rustdoc)" RUSTFMT="$(rust_tool "$rustc" rustfmt)"
 		CLIPPY_DRIVER="$(rust_tool "$rustc" clippy-driver)" BINDGEN="$bindgen")
+	# What the tests of coverage look at.
+	MAKE_ARGS+=(GCOV_PROFILE_sort.o=y GCOV_PROFILE_list_sort.o=y)
 	# Rust for User Mode Linux is position independent, and asks for another crate's statics through a table (GOTPCREL)
 	# that the loader of modules does not make. In this model it asks for none, wherever the module comes to lie.
 	if [ "$ARCH" = um ]; then MAKE_ARGS+=("RUSTFLAGS_MODULE=-Crelocation-model=static -Ccode-model=large"); fi
