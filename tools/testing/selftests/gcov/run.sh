@@ -1,0 +1,482 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs the selftests of the exporter of coverage on the running kernel, as root, and prints KTAP.
+#
+#	run.sh [CASE...]	CASE: the beginning of a case's name; without one all that do not ask for another command line
+#
+# The modules are in $GCOV_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329
+set -uo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../lib/kit.sh"
+modules=${GCOV_SELFTESTS:-$FERROTRACE_KDIR/selftests-gcov/module}
+gcov=$DEBUGFS/gcov
+# The newest: it reads what older compilers have made.
+llvm_cov=$(find /usr/bin /usr/lib/llvm-*/bin -name 'llvm-cov*' 2>/dev/null | sort -V | tail -n 1)
+files() { "$(dirname "$modules")/files" "$@"; }
+
+ours() { [ -e $gcov/vmlinux ]; }
+# It can go.
+modular() { [ -e "$MODULE_DIR/rust_gcov.ko" ]; }
+
+load() { insmod "$modules/$1.ko" "${@:2}"; }
+unload() { rmmod "$@"; }
+run() { echo "$2" >"/sys/module/$1/parameters/run"; }
+of() { echo "$gcov$modules/$1.gcda"; }
+
+# clean_up: nothing is loaded, and nothing is kept.
+clean_up() {
+	local name
+	settle
+	for name in gcov_one gcov_two gcov_fake gcov_llvm; do
+		if [ -e /sys/module/$name ]; then rmmod $name; fi
+	done
+	echo 0 >$gcov/reset
+}
+after() { clean_up; }
+
+# report FILE.gcda SOURCE: gcov's report, from where the compiler ran: it finds the source from there.
+report() {
+	local from=$modules
+	case $1 in "$gcov$FERROTRACE_KDIR/lib/"*) from=$FERROTRACE_KDIR ;; *) ;; esac
+	(cd "$from" && gcov -t -o "$(dirname "$1")" "$2")
+}
+
+# count_of MARK FILE.gcda: how often the line of same.c with a mark was executed.
+count_of() { report "$2" same.c | sed -n "s/^ *\([^ :]*\)\*\{0,1\}: *[0-9]*:.*\/\* $1 \*\/.*/\1/p"; }
+
+# counts FILE.gcda ODD EVEN: so often were they.
+counts() {
+	local odd even
+	odd=$(count_of ODD "$1") even=$(count_of EVEN "$1")
+	echo "odd $odd even $even, want $2 $3"
+	[ "$odd" = "$2" ] && [ "$even" = "$3" ] && [ "$(count_of NEVER "$1")" = "#####" ]
+}
+
+# Of a file of the kernel.
+kernel_lines() {
+	local dir=$gcov$FERROTRACE_KDIR/lib
+	report "$dir/sort.gcda" sort.c >"$work/sort" || return 1
+	head -n 20 "$work/sort"
+	[ "$(grep -c '^ *[1-9][0-9]*\*\{0,1\}: *[1-9]' "$work/sort")" -gt 20 ] && grep -q '^ *#####: *[1-9]' "$work/sort"
+}
+
+# gcov of this kernel's compiler says the same of the dump.
+kernel_dump() {
+	gcov-dump -l "$gcov$FERROTRACE_KDIR/lib/sort.gcda" >"$work/dump" || return 1
+	head "$work/dump"
+	grep -q 'COUNTERS arcs' "$work/dump" && ! grep -q 'unknown\|truncated\|overflowed' "$work/dump"
+}
+
+lcov_works() {
+	if ! command -v lcov >/dev/null; then
+		skip="no lcov"
+		return 0
+	fi
+	load gcov_one && run gcov_one 10 && lcov -q -c -d "$gcov$modules" -o "$work/info" -b "$modules" || return 1
+	grep -q '^SF:.*/same.c' "$work/info" && [ "$(grep -c '^DA:[0-9]*,5$' "$work/info")" -ge 2 ]
+}
+
+module_lines() {
+	load gcov_one && run gcov_one 10 && counts "$(of same)" 5 5 && run gcov_one 3 && counts "$(of same)" 6 7
+}
+
+# Of objects of the kernel, and of modules.
+links() {
+	load gcov_one || return 1
+	cmp "$gcov$FERROTRACE_KDIR/lib/sort.gcno" "$FERROTRACE_KDIR/lib/sort.gcno" || return 1
+	cmp "$gcov$modules/same.gcno" "$modules/same.gcno"
+}
+
+reset_all() {
+	load gcov_one && run gcov_one 10 && counts "$(of same)" 5 5 || return 1
+	echo 0 >$gcov/reset && counts "$(of same)" "#####" "#####" || return 1
+	run gcov_one 1 && [ "$(count_of EVEN "$(of same)")" = 1 ]
+}
+
+reset_one() {
+	local other
+	load gcov_one && run gcov_one 10 || return 1
+	other=$(files values "$gcov$FERROTRACE_KDIR/lib/sort.gcda" | sort -n | tail -n 1)
+	echo 0 >"$(of same)" && counts "$(of same)" "#####" "#####" || return 1
+	[ "$(files values "$gcov$FERROTRACE_KDIR/lib/sort.gcda" | sort -n | tail -n 1)" -ge "$other" ] && [ "$other" -gt 0 ]
+}
+
+# What was read before stays as it was.
+reset_while_read() {
+	load gcov_fake counts=100000 && files gcda "$gcov/gcov_fake/fake.gcda" >"$work/want" || return 1
+	{
+		head -c 64 && echo 0 >$gcov/reset && cat
+	} <"$gcov/gcov_fake/fake.gcda" >"$work/read"
+	files gcda "$work/read" | cmp - "$work/want" || return 1
+	! files values "$gcov/gcov_fake/fake.gcda" | grep -q '[1-9]'
+}
+
+# The file that is open is read anew.
+reset_through_reader() {
+	load gcov_fake || return 1
+	exec 9<>"$gcov/gcov_fake/fake.gcda"
+	cat <&9 >"$work/first"
+	echo 0 >&9
+	exec 9>&-
+	files values "$work/first" | grep -q '[1-9]' || return 1
+	! files values "$gcov/gcov_fake/fake.gcda" | grep -q '[1-9]'
+}
+
+persist() {
+	load gcov_one && run gcov_one 10 && unload gcov_one && counts "$(of same)" 5 5 || return 1
+	# and what its exit has executed
+	report "$(of one)" one.c | grep -q '1: .*EXIT' || return 1
+	load gcov_one && counts "$(of same)" 5 5 && run gcov_one 4 && counts "$(of same)" 7 7 || return 1
+	unload gcov_one && load gcov_one && run gcov_one 1 && counts "$(of same)" 7 8
+}
+
+persist_reset() {
+	load gcov_one && run gcov_one 10 && unload gcov_one && [ -e "$(of same)" ] || return 1
+	echo 0 >$gcov/reset
+	[ ! -e "$(of same)" ] && [ ! -e "$(dirname "$(of same)")" ]
+}
+
+# persist_reset_one: in the background, as mainline waits for itself.
+persist_reset_one() {
+	local i
+	load gcov_one && run gcov_one 10 && unload gcov_one && [ -e "$(of same)" ] || return 1
+	echo 0 >"$(of same)" && [ ! -e "$(of same)" ] && [ -e "$(of one)" ]
+}
+
+# Of another build.
+persist_other_build() {
+	load gcov_fake && unload gcov_fake && load gcov_fake version=0x4233312a || return 1
+	files gcda "$gcov/gcov_fake/fake.gcda" | head -n 1
+	files gcda "$gcov/gcov_fake/fake.gcda" | grep -q "version 4233312a"
+}
+
+two_modules() {
+	load gcov_one && load gcov_two && run gcov_one 10 && run gcov_two 20 && counts "$(of same)" 15 15 || return 1
+	unload gcov_one && counts "$(of same)" 15 15 && run gcov_two 2 && counts "$(of same)" 16 16 || return 1
+	unload gcov_two && counts "$(of same)" 16 16
+}
+
+# Whose builds differ: that which came first is shown, and the other when it has gone.
+two_builds() {
+	load gcov_fake objects=2 wrong=stamp || return 1
+	files gcda "$gcov/gcov_fake/fake.gcda"
+	[ "$(files values "$gcov/gcov_fake/fake.gcda" | head -n 1)" = 10 ]
+}
+
+names() {
+	local name at
+	for name in "/gcov fake/a b.gcda" "/gcov_fake/#%;&'.gcda" "/gcov_fake/./x//../y/z.gcda" "/gcov_fake/ü.gcda" "/gcov_fake/.tmp_t.gcda" \
+		"/gcov_fake/$(printf 'n%.0s' {1..200}).gcda" "gcov_fake/relative.gcda" "/gcov_fake/no_extension" '/gcov_fake/a=b,c.gcda'; do
+		load gcov_fake "name=\"$name\"" || return 1
+		at=$(realpath -ms "$gcov/$name")
+		at=${at/.tmp_/}
+		[ -f "$at" ] || { echo "no $at"; find $gcov; return 1; }
+		[ "$(files values "$at" | head -n 1)" = 10 ] || return 1
+		[ -h "${at%.gcda}.gcno" ] || { echo "no link for $at"; return 1; }
+		unload gcov_fake && echo 0 >$gcov/reset && [ ! -e "$at" ] || return 1
+	done
+}
+
+# Above the root there is nothing.
+names_above() {
+	load gcov_fake name=../../above.gcda && [ -f "$gcov/above.gcda" ]
+}
+
+# Counters that are all zero are left out.
+zeros() {
+	local all
+	load gcov_one || return 1
+	echo 0 >"$(of same)"
+	cat "$(of same)" >"$work/file"
+	all=$(files values "$work/file" | wc -l)
+	echo "$(stat -c %s "$work/file") bytes, $all counters, $(files omitted "$work/file") sets left out"
+	[ "$(stat -c %s "$work/file")" -lt $((all * 8 + 100)) ] && [ "$(files omitted "$work/file")" -gt 2 ] && gcov-dump -l "$(of same)" >"$work/dump" && cat "$work/dump" &&
+		grep -q 'COUNTERS arcs' "$work/dump"
+}
+
+# Bits are merged by OR, of times the first counts: 5 and 3, 9 and 7.
+merge_kinds() {
+	load gcov_fake objects=2 other_kinds=1 || return 1
+	files gcda "$gcov/gcov_fake/fake.gcda" | tee "$work/gcda"
+	grep -qx '1 0 21 40 0 2199023255552' "$work/gcda" && grep -qx '1 6 7' "$work/gcda" && grep -qx '1 7 7' "$work/gcda"
+}
+
+null_function() {
+	load gcov_fake wrong=null || return 1
+	files gcda "$gcov/gcov_fake/fake.gcda" | tee "$work/gcda"
+	grep -q '^1 0 10' "$work/gcda" && grep -q '^3 0' "$work/gcda" && ! grep -q '^2 0' "$work/gcda" && unload gcov_fake &&
+		grep -q . "$gcov/gcov_fake/fake.gcda"
+}
+
+# What the linker leaves of a function in several objects.
+function_of_another() {
+	load gcov_fake objects=2 wrong=other || return 1
+	files gcda "$gcov/gcov_fake/fake.gcda" | tee "$work/gcda"
+	! grep -q '^2 0' "$work/gcda" && grep -q '^1 0 21' "$work/gcda"
+}
+
+# Objects of all compilers.
+versions() {
+	local version
+	for version in A83 A93 B02 B12 B22 B32 B42 B51 B61; do
+		load gcov_fake "version=0x$(printf '%s*' $version | od -A n -t x1 | tr -d ' ')" || return 1
+		files gcda "$gcov/gcov_fake/fake.gcda" | tee "$work/gcda"
+		grep -qx '1 0 10 20 0 1099511627776' "$work/gcda" && [ "$(wc -l <"$work/gcda")" = 4 ] || return 1
+		unload gcov_fake && echo 0 >$gcov/reset || return 1
+	done
+}
+
+# refuses WHAT TEXT [PARAMETERS...]: an object that is not as it should be is not followed, and the log says why.
+refuses() {
+	local text=$1 left
+	shift
+	dmesg -C
+	load gcov_fake "$@" || return 1
+	left=$(find $gcov -name 'fake.*')
+	dmesg | tee "$work/said"
+	# as expected: nothing else is in the log
+	dmesg -C
+	unload gcov_fake && [ -z "$left" ] && grep -q "rust_gcov: .*is refused: .*$text" "$work/said"
+}
+
+refused_objects() {
+	refuses "unknown version" version=0x43392a2a && refuses "unknown version" version=0 &&
+		refuses "the counters of function 1" wrong=counters && refuses "function 1" wrong=count && refuses "key" wrong=key &&
+		refuses "merge function" wrong=merge && refuses "functions" wrong=functions && refuses "functions" wrong=table &&
+		refuses "name" wrong=name
+}
+
+# 40 times 1.6 MB, twice, if it does.
+open_copies_nothing() {
+	local grown
+	load gcov_fake counts=200000 && grown=$(files open "$gcov/gcov_fake/fake.gcda" 40) || return 1
+	echo "$grown KB"
+	[ "$grown" -lt 10000 ]
+}
+
+# Read while they grow: as it would be if each had been read by itself.
+grows_while_read() {
+	local file=$gcov/gcov_fake/fake.gcda
+	load gcov_fake counts=20000 grow=1 || return 1
+	files grown "$file" "$file" "$file" "$file" "$file" "$file"
+}
+
+# A file that is open while its module goes.
+unload_while_open() {
+	load gcov_one && run gcov_one 10 || return 1
+	exec 9<"$(of same)"
+	exec 8<"$(of same)"
+	head -c 16 <&8 >"$work/begun"
+	unload gcov_one && cat <&9 >"$work/read" && cat <&8 >>"$work/begun"
+	exec 8<&- 9<&-
+	cmp "$work/read" "$work/begun" && [ "$(files values "$work/read" | sort -n | tail -n 1)" -ge 5 ]
+}
+
+# in_background CMD...: again and again, until settle.
+in_background() {
+	touch "$work/busy"
+	while [ -e "$work/busy" ]; do "$@"; done >/dev/null 2>&1 &
+}
+
+settle() {
+	rm -f "$work/busy"
+	wait
+}
+
+read_all() { find $gcov -name '*.gcda' -exec cat {} +; }
+reset_often() { echo 0 >$gcov/reset; }
+
+# under_load ROUNDS: modules come and go while files are read and reset.
+under_load() {
+	local i rounds
+	rounds=$(storm_rounds "$1")
+	in_background read_all
+	in_background cat "$(of same)"
+	in_background reset_often
+	if ours; then in_background cat $gcov/vmlinux; fi
+	for ((i = 0; i < rounds; i++)); do
+		load gcov_one && load gcov_two && run gcov_one 10 && unload gcov_one && load gcov_one && unload gcov_two gcov_one || break
+	done
+	settle
+	# It still works.
+	[ "$i" = "$rounds" ] && reset_often && module_lines
+}
+
+# The dump has what the files have.
+dump_is_the_files() {
+	local name
+	load gcov_one && run gcov_one 10 && load gcov_fake other_kinds=1 || return 1
+	cat $gcov/vmlinux >"$work/dump" && files names "$work/dump" | tee "$work/names"
+	[ "$(sort "$work/names" | uniq -d | wc -l)" = 0 ] || return 1
+	[ "$(wc -l <"$work/names")" = "$(find $gcov -name '*.gcda' | wc -l)" ] || return 1
+	for name in "$modules/same.gcda" "$modules/one.gcda" /gcov_fake/fake.gcda; do
+		files counters "$work/dump" "$name" >"$work/counters" || return 1
+		files values "$gcov$name" | cmp - "$work/counters" || return 1
+	done
+	# from any place, and in small pieces
+	dd if=$gcov/vmlinux bs=7 status=none | wc -c | grep -qx "$(stat -c %s "$work/dump")" || return 1
+	unload gcov_one && cat $gcov/vmlinux >"$work/dump" && files counters "$work/dump" "$modules/same.gcda" >"$work/counters" &&
+		files values "$(of same)" | cmp - "$work/counters"
+}
+
+dump_resets() {
+	load gcov_one && run gcov_one 10 && echo 0 >$gcov/vmlinux && counts "$(of same)" "#####" "#####"
+}
+
+# Objects of LLVM.
+llvm() {
+	if ! [ -e "$modules/gcov_llvm.ko" ] || [ -z "$llvm_cov" ]; then
+		skip="no clang or llvm-cov"
+		return 0
+	fi
+	load gcov_llvm && run gcov_llvm 10 || return 1
+	find $gcov -name 'llvm*'
+	llvm_counts 5 5 && run gcov_llvm 1 && llvm_counts 5 6 || return 1
+	unload gcov_llvm && llvm_counts 5 6 && load gcov_llvm && run gcov_llvm 2 && llvm_counts 6 7 || return 1
+	echo 0 >"$(of llvm)" && run gcov_llvm 1 && llvm_counts "#####" 1
+}
+
+# llvm_counts ODD EVEN: by llvm-cov.
+llvm_counts() {
+	local lines
+	cp "$(of llvm)" "$work/llvm.gcda" && cp "$gcov$modules/llvm.gcno" "$work/llvm.gcno" || return 1
+	lines=$(cd "$work" && "$llvm_cov" gcov -t llvm.gcda) || return 1
+	echo "$lines" | grep 'ODD\|EVEN'
+	echo "$lines" | grep -q "^ *$1: .*/\* ODD" && echo "$lines" | grep -q "^ *$2: .*/\* EVEN"
+}
+
+# The engine goes and comes: what has been counted stays.
+engine_goes() {
+	load gcov_one && run gcov_one 10 && counts "$(of same)" 5 5 && rmmod rust_gcov || return 1
+	! ours && counts "$(of same)" 5 5 && run gcov_one 2 && load gcov_two && run gcov_two 2 && counts "$(of same)" 7 7 || return 1
+	load_ours rust_gcov
+	ours && counts "$(of same)" 7 7 && unload gcov_one && rmmod rust_gcov || return 1
+	# What was kept has gone with the engine.
+	! ours && counts "$(of same)" 1 1 && unload gcov_two && counts "$(of same)" 1 1 || return 1
+	load_ours rust_gcov
+	# but not what mainline has kept
+	ours && counts "$(of same)" 1 1 && load gcov_two && run gcov_two 2 && counts "$(of same)" 2 2
+}
+
+modules_come_and_go() {
+	load gcov_one
+	load gcov_two
+	unload gcov_one gcov_two
+}
+
+read_everything() {
+	read_all
+	cat $gcov/vmlinux
+}
+
+# It comes and goes while modules do, and files are read.
+engine_storm() {
+	local i rounds
+	rounds=$(storm_rounds 25)
+	in_background modules_come_and_go
+	in_background read_everything
+	for ((i = 0; i < rounds; i++)); do
+		# Who has a file open keeps it.
+		until rmmod rust_gcov 2>/dev/null; do :; done
+		load_ours rust_gcov
+	done
+	settle
+	echo 0 >$gcov/reset
+	module_lines
+}
+
+# The kernel's command line, or the engine's parameter, says that nothing is kept.
+no_persist() {
+	load gcov_one && run gcov_one 10 && counts "$(of same)" 5 5 || return 1
+	exec 9<"$(of same)"
+	exec 8<"$(of same)"
+	head -c 16 <&8 >"$work/begun"
+	unload gcov_one || return 1
+	[ ! -e "$(of same)" ] && [ ! -e "$gcov$modules" ] || return 1
+	if ours; then
+		# What was read goes on; what was not has gone.
+		cat <&8 >>"$work/begun" && [ "$(files values "$work/begun" | sort -n | tail -n 1)" -ge 5 ] || return 1
+		! cat <&9 || return 1
+	fi
+	exec 8<&- 9<&-
+	load gcov_one && run gcov_one 2 && counts "$(of same)" 1 1
+}
+
+persist_parameter() {
+	rmmod rust_gcov && insmod "$MODULE_DIR/rust_gcov.ko" persist=0 && no_persist && rmmod gcov_one && rmmod rust_gcov || return 1
+	load_ours rust_gcov
+}
+
+# selected NAME: whether it was asked for.
+selected() {
+	local want
+	[ ${#wanted[@]} != 0 ] || return 0
+	for want in "${wanted[@]}"; do
+		case $1 in "$want"*) return 0 ;; *) ;; esac
+	done
+	return 1
+}
+
+# some NAME CMD...: a check, if it was asked for.
+some() {
+	if selected "$1"; then check "$@"; fi
+}
+
+# better NAME REASON CMD...: a check of ours, which mainline does not pass.
+better() {
+	if ! selected "$1"; then return; fi
+	if ours; then check "$1" "${@:3}"; else skipped "$1" "mainline: $2"; fi
+}
+
+wanted=("$@")
+echo "TAP version 13"
+load_ours rust_gcov
+[ -e $gcov/reset ] || bail "no exporter"
+if grep -q gcov_persist=0 /proc/cmdline; then
+	some persist.not_kept no_persist
+	finish
+	exit
+fi
+some lines.kernel kernel_lines
+some lines.dump kernel_dump
+some lines.lcov lcov_works
+some lines.module module_lines
+some tree.links links
+some tree.names names
+better tree.names_above "has no file for it" names_above
+some reset.all reset_all
+some reset.one reset_one
+some reset.while_read reset_while_read
+some reset.through_reader reset_through_reader
+some persist.kept persist
+some persist.reset persist_reset
+better persist.reset_one "waits for itself" persist_reset_one
+better persist.other_build "reads it as its own" persist_other_build
+some same.two_modules two_modules
+some same.two_builds two_builds
+better format.zeros "writes all zeros" zeros
+better format.kinds "adds them up" merge_kinds
+better format.null_function "follows it" null_function
+better format.function_of_another "takes its counters" function_of_another
+better format.versions "knows one" versions
+better format.llvm "cannot load it" llvm
+better refuse.objects "follows them" refused_objects
+better open.copies_nothing "copies all of it twice" open_copies_nothing
+some open.grows_while_read grows_while_read
+some open.unload_while_open unload_while_open
+some load.under_load under_load 20
+# Takes minutes: only if asked for.
+if [ ${#wanted[@]} != 0 ]; then some load.hundred_rounds under_load 100; fi
+better dump.is_the_files "has none" dump_is_the_files
+better dump.resets "has none" dump_resets
+if modular; then
+	some engine.goes engine_goes
+	some engine.storm engine_storm
+	some engine.persist_parameter persist_parameter
+fi
+finish
