@@ -9,6 +9,7 @@ use ferro_gkhi::points::LlvmGcovObject;
 use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Answer;
 use ferro_gkhi::NoReturn;
+use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use kernel::bindings;
 use kernel::prelude::*;
@@ -61,8 +62,10 @@ impl Exits {
         object: fn(Arrived) -> bool,
         going: fn(ModuleId),
     ) -> Result<Self, ferro_gkhi::Error> {
+        // After others, which may want to see what comes.
         let gcc = Registered::<GcovObject>::builder(name)
             .disarmed()
+            .priority(Priority::Last)
             .register(move |_call, (info,)| {
                 let object_of = bindings::gcov_object {
                     info: info.cast(),
@@ -73,6 +76,7 @@ impl Exits {
         let llvm =
             Registered::<LlvmGcovObject>::builder(name)
                 .disarmed()
+                .priority(Priority::Last)
                 .register(move |_call, (writeout, flush)| {
                     // SAFETY: The hook passes the two functions that the constructor has been called with, as pointers, or NULL.
                     let (writeout, flush) = unsafe {
@@ -94,8 +98,10 @@ impl Exits {
                     };
                     arrive(object_of, object)
                 })?;
+        // What `Home` relies on.
         let modules = Registered::<ModuleEvent>::builder(name)
             .disarmed()
+            .pinned()
             .register(move |_call, (module, state)| {
                 if state == bindings::module_state_MODULE_STATE_GOING {
                     if let Some(module) = ModuleId::new(module) {

@@ -270,7 +270,11 @@ static struct gkh_record watchers[] = {
 	{ .hook = "module_event", .name = "gst", .exit = on_module, .params = 2 },
 	{ .hook = "cpu_prepare", .name = "gst", .exit = on_cpu, .params = 1 },
 	/* The last, as not every kernel has it. */
+#ifdef CONFIG_CC_IS_GCC
 	{ .hook = "gcov_object", .name = "gst", .exit = on_gcov, .params = 1 },
+#else
+	{ .hook = "llvm_gcov_object", .name = "gst", .exit = on_gcov, .params = 1 },
+#endif
 };
 
 static void points_off(void)
