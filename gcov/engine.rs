@@ -176,11 +176,27 @@ pub(crate) fn going(module: ModuleId) {
     }
 }
 
-/// The first file from a place on, and where the next begins.
-pub(crate) fn file_from(key: Key) -> Option<(Key, FileRef)> {
+/// Calls `f` with files from a place on, until it says that this is enough. Returns where to go on; `None` at the end.
+pub(crate) fn files_from(start: Key, mut f: impl FnMut(&File) -> Result<Enough>) -> Result<Option<Key>> {
     let guard = ENGINE.lock();
-    let (key, entry) = guard.as_ref()?.files.from(key)?;
-    Some((key.after(), entry.file.clone()))
+    let Some(engine) = guard.as_ref() else {
+        return Ok(None);
+    };
+    let mut start = start;
+    while let Some((key, entry)) = engine.files.from(start) {
+        start = key.after();
+        if f(&entry.file)? == Enough::Yes {
+            return Ok(Some(start));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether [`files_from`] has given enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enough {
+    Yes,
+    No,
 }
 
 /// Resets a file, which goes if nothing is loaded.
@@ -197,10 +213,18 @@ pub(crate) fn reset(file: &File) {
 
 /// Resets all files.
 pub(crate) fn reset_all() {
-    let mut key = Key::FIRST;
-    while let Some((next, file)) = file_from(key) {
-        reset(&file);
-        key = next;
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return;
+    };
+    let mut empty = KVec::new();
+    for (key, entry) in engine.files.iter() {
+        if entry.file.reset() == Left::Nothing && empty.push(*key, GFP_KERNEL).is_err() {
+            pr_warn!("no memory to remove an empty file\n");
+        }
+    }
+    for key in empty {
+        engine.remove_empty(key);
     }
 }
 

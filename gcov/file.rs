@@ -52,7 +52,7 @@ impl Named for File {
 }
 
 fn buffer(len: usize) -> Result<KVVec<u8>> {
-    Ok(KVVec::from_elem(0, len, GFP_KERNEL | __GFP_NOWARN)?)
+    Ok(KVVec::zeroed(len, GFP_KERNEL | __GFP_NOWARN)?)
 }
 
 /// The file of an object, as it is now.
@@ -233,37 +233,36 @@ impl File {
     /// Adds its counters to `to`, and returns how many they are.
     ///
     /// Errors: as for [`Self::contents`]; then nothing has been added.
-    pub(crate) fn counters(&self, to: &mut KVVec<u8>) -> Result<usize> {
-        let state = self.state.lock();
-        if let ([only], None) = (&state.loaded[..], &state.kept) {
-            let start = to.len();
-            let len = only.count().checked_mul(8).ok_or(ENOMEM)?;
-            to.extend_with(len, 0, GFP_KERNEL | __GFP_NOWARN)?;
-            let copied = only.copy_counters(to.get_mut(start..).unwrap_or_default());
-            let len = copied.as_ref().map_or(0, |len| *len);
-            to.truncate(start.saturating_add(len));
-            return copied.map(|bytes| bytes / 8);
+    pub(crate) fn counters(&self, to: &mut KVVec<u64>) -> Result<usize> {
+        let start = to.len();
+        let mut state = self.state.lock();
+        let State { loaded, kept } = &mut *state;
+        if let ([only], None) = (loaded.as_mut_slice(), kept) {
+            if only.add_counters(to)? {
+                return Ok(to.len().saturating_sub(start));
+            }
         }
         drop(state);
         let bytes = self.contents()?;
         let gcda = Gcda::parse(&bytes).map_err(|_| EIO)?;
-        let start = to.len();
         let sets = gcda.functions().flat_map(|function| function.sets());
-        let mut count = 0;
         for value in sets.flat_map(|set| set.values()) {
-            if let Err(error) = to.extend_from_slice(&value.to_ne_bytes(), GFP_KERNEL) {
+            if let Err(error) = to.push(value, GFP_KERNEL | __GFP_NOWARN) {
                 to.truncate(start);
                 return Err(error.into());
             }
-            count += 1;
         }
-        Ok(count)
+        Ok(to.len().saturating_sub(start))
     }
 
     /// Sets all counters to 0, and forgets what was kept.
     pub(crate) fn reset(&self) -> Left {
-        let mut state = self.state.lock();
-        state.loaded.iter().for_each(Loaded::reset);
+        let state = &mut *self.state.lock();
+        for object in &mut state.loaded {
+            if let Err(error) = object.reset() {
+                pr_warn!("{}: no reset: error {}\n", self.shown(), error.to_errno());
+            }
+        }
         state.kept = None;
         state.left()
     }

@@ -19,7 +19,9 @@ use kernel::prelude::*;
 use kernel::sync::Mutex;
 
 use crate::engine;
+use crate::engine::Enough;
 use crate::engine::FileRef;
+use crate::file::File;
 use crate::table::Key;
 use crate::table::Named;
 
@@ -95,14 +97,14 @@ impl NodeOps for Node {
     }
 }
 
-/// How much of the dump is made at once.
-const CHUNK: usize = 1 << 16;
+/// How much of the dump is made at once, in words.
+const CHUNK: usize = 1 << 13;
 
 /// All counters, as someone reads them: for each file the length of its name, its name, padded to 8 bytes, how many counters
 /// there are, and the counters. All numbers have 8 bytes.
 pub(crate) struct Dump {
-    /// Made, and where it is in the whole.
-    bytes: KVVec<u8>,
+    /// Made, and where it is in the whole, in bytes.
+    words: KVVec<u64>,
     start: usize,
     /// The file that comes after that.
     next: Option<Key>,
@@ -111,7 +113,7 @@ pub(crate) struct Dump {
 impl Dump {
     fn new() -> Self {
         Self {
-            bytes: KVVec::new(),
+            words: KVVec::new(),
             start: 0,
             next: Some(Key::FIRST),
         }
@@ -123,63 +125,67 @@ impl Dump {
         }
         while to.left() != 0 {
             let at = to.position().saturating_add(to.done());
-            match self.bytes.get(at.saturating_sub(self.start)..) {
+            let bytes = self.words.as_slice().as_bytes();
+            match bytes.get(at.saturating_sub(self.start)..) {
                 Some(rest) if !rest.is_empty() => {
                     to.copy_bytes(rest)?;
                 }
-                _ => {
-                    if !self.fill()? {
-                        return Ok(());
-                    }
-                }
+                _ if self.next.is_none() => return Ok(()),
+                _ => self.fill()?,
             }
         }
         Ok(())
     }
 
-    /// Makes what comes next. Whether there is something.
-    fn fill(&mut self) -> Result<bool> {
-        self.start = self.start.saturating_add(self.bytes.len());
-        self.bytes.clear();
-        while self.bytes.len() < CHUNK {
-            let Some((next, file)) = self.next.and_then(engine::file_from) else {
-                self.next = None;
-                break;
-            };
-            self.add(&file)?;
-            self.next = Some(next);
-        }
-        Ok(!self.bytes.is_empty())
+    /// Makes what comes next.
+    fn fill(&mut self) -> Result {
+        let Some(next) = self.next else {
+            return Ok(());
+        };
+        let made = self.words.len().saturating_mul(size_of::<u64>());
+        self.start = self.start.saturating_add(made);
+        self.words.clear();
+        let words = &mut self.words;
+        let next = engine::files_from(next, |file| {
+            add(words, file)?;
+            Ok(match words.len() < CHUNK {
+                true => Enough::No,
+                false => Enough::Yes,
+            })
+        });
+        // What is half made is made again.
+        self.next = next.inspect_err(|_| words.clear())?;
+        Ok(())
     }
+}
 
-    fn add(&mut self, file: &FileRef) -> Result {
-        let name = file.name();
-        let start = self.bytes.len();
-        let flags = GFP_KERNEL | __GFP_NOWARN;
-        self.bytes
-            .extend_from_slice(&name.len().to_ne_bytes(), flags)?;
-        self.bytes.extend_from_slice(name, flags)?;
-        let padding = name.len().next_multiple_of(8).saturating_sub(name.len());
-        self.bytes.extend_with(padding, 0, flags)?;
-        let count_at = self.bytes.len();
-        self.bytes.extend_with(size_of::<usize>(), 0, flags)?;
-        match file.counters(&mut self.bytes) {
-            Ok(count) => {
-                let end = count_at.saturating_add(size_of::<usize>());
-                if let Some(place) = self.bytes.get_mut(count_at..end) {
-                    place.copy_from_slice(&count.to_ne_bytes());
-                }
-                Ok(())
+/// Adds what a dump has of a file.
+fn add(words: &mut KVVec<u64>, file: &File) -> Result {
+    let flags = GFP_KERNEL | __GFP_NOWARN;
+    let name = file.name();
+    let start = words.len();
+    words.push(name.len() as u64, flags)?;
+    for part in name.chunks(size_of::<u64>()) {
+        let mut word = [0; size_of::<u64>()];
+        word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        words.push(u64::from_ne_bytes(word), flags)?;
+    }
+    let count_at = words.len();
+    words.push(0, flags)?;
+    match file.counters(words) {
+        Ok(count) => {
+            if let Some(place) = words.get_mut(count_at) {
+                *place = count as u64;
             }
+            Ok(())
+        }
+        Err(error) => {
+            words.truncate(start);
             // It has just gone.
-            Err(error) if error == ENODEV => {
-                self.bytes.truncate(start);
-                Ok(())
+            if error == ENODEV {
+                return Ok(());
             }
-            Err(error) => {
-                self.bytes.truncate(start);
-                Err(error)
-            }
+            Err(error)
         }
     }
 }

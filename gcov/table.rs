@@ -110,6 +110,11 @@ impl<T: Named> Table<T> {
         Some((key, self.values.get(&key)?))
     }
 
+    /// All values.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
+        self.values.iter()
+    }
+
     /// Takes a value out.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.values.remove(&key)

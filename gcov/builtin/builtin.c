@@ -266,12 +266,6 @@ void ferro_gcov_copy(void *to, const void *from, size_t size)
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_copy);
 
-void ferro_gcov_zero(unsigned long address, size_t count)
-{
-	memset64((u64 *)address, 0, count);
-}
-EXPORT_SYMBOL_GPL(ferro_gcov_zero);
-
 /*
  * What compiled code calls, as far as kernel/gcov/ does not have it.
  */

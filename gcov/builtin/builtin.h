@@ -71,8 +71,6 @@ void ferro_gcov_describe(gcov_llvm_callback writeout, const struct ferro_gcov_li
 
 /* Copies what others may change meanwhile: whole counters, if they are aligned. */
 void ferro_gcov_copy(void *to, const void *from, size_t size);
-/* Sets @count words to 0, from a multiple of 8 on. */
-void ferro_gcov_zero(unsigned long address, size_t count);
 
 #endif /* CONFIG_GCOV_BUILTIN */
 

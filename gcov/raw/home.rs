@@ -29,6 +29,10 @@ impl ModuleId {
     }
 }
 
+/// A home, to compare with one that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct HomeId(usize);
+
 /// Data that stay as long as the home is open.
 #[derive(Clone, Copy)]
 struct Range {
@@ -152,19 +156,15 @@ impl Access<'_> {
         })
     }
 
-    /// Sets counters to 0.
-    pub(crate) fn zero(&self, address: u64, count: u32) -> Result<(), Unreadable> {
-        if count == 0 {
-            return Ok(());
-        }
+    /// Which home it is.
+    pub(super) fn home_id(&self) -> HomeId {
+        HomeId(core::ptr::from_ref(self.home).addr())
+    }
+
+    /// Whether so many words are in data that can be written.
+    pub(super) fn has_counters(&self, address: u64, count: u32) -> bool {
         let range = self.range(address, u64::from(count).saturating_mul(8));
-        if !address.is_multiple_of(8) || !range.is_some_and(|range| range.is_writable) {
-            return Err(Unreadable);
-        }
-        // SAFETY: The words are in data of the home that can be written and stay, by its invariant, as it is not closed while this
-        // is there. Who counts meanwhile does so with single stores, as with any reset.
-        unsafe { bindings::ferro_gcov_zero(address as usize, count as usize) };
-        Ok(())
+        address.is_multiple_of(8) && range.is_some_and(|range| range.is_writable)
     }
 }
 

@@ -8,3 +8,4 @@ pub(crate) mod hooks;
 mod llvm;
 pub(crate) mod mutex;
 pub(crate) mod object;
+mod spans;

@@ -5,6 +5,7 @@
 //! Contexts: process; sleeps.
 
 use ferro_core::gcov::Info;
+use ferro_core::gcov::Kind;
 use ferro_core::gcov::LlvmFile;
 use ferro_core::gcov::LlvmFunction;
 use ferro_core::gcov::Memory;
@@ -19,6 +20,7 @@ use super::home::Access;
 use super::home::Home;
 use super::home::ModuleId;
 use super::llvm::Description;
+use super::spans::Spans;
 
 /// Where a `gcov_info` has the address of its name, in all versions.
 const NAME: u64 = 24;
@@ -101,6 +103,7 @@ impl Arrived {
                 home: self.home,
                 data,
                 name: at,
+                spans: None,
             }),
             Err(error) => {
                 let string = self.home.access();
@@ -161,6 +164,44 @@ pub(crate) struct Loaded {
     home: Arc<Home>,
     data: Data,
     name: u64,
+    /// Once they are wanted.
+    spans: Option<Spans>,
+}
+
+/// Where the counters are: found once.
+fn spans<'s>(known: &'s mut Option<Spans>, data: &Data, access: &Access<'_>) -> Result<&'s Spans> {
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let new = match data {
+        Data::Gcc(info) => {
+            let mut new = None;
+            for function in info.functions(access) {
+                // It has been checked, and does not change.
+                let Some(function) = function.map_err(|_| EIO)? else {
+                    continue;
+                };
+                for set in info.sets(access, &function) {
+                    let set = set.map_err(|_| EIO)?;
+                    let new = new.get_or_insert_with(|| Spans::new(access, set.address));
+                    new.add(access, set.address, set.count)?;
+                    new.has_lists |= set.kind == Kind::TopList;
+                }
+            }
+            new
+        }
+        Data::Llvm(_, functions) => {
+            let mut new = None;
+            for function in functions {
+                let new = new.get_or_insert_with(|| Spans::new(access, function.address));
+                new.add(access, function.address, function.count)?;
+            }
+            new
+        }
+    };
+    let mut new = new.unwrap_or_else(|| Spans::new(access, 0));
+    new.finish();
+    Ok(known.insert(new))
 }
 
 impl Loaded {
@@ -188,14 +229,6 @@ impl Loaded {
         }
     }
 
-    /// How many counters it has.
-    pub(crate) fn count(&self) -> usize {
-        match &self.data {
-            Data::Gcc(info) => info.counters(),
-            Data::Llvm(file, _) => file.counters(),
-        }
-    }
-
     /// Adds its name to `to`. Errors: -ENODEV if it has gone, -ENAMETOOLONG, -ENOMEM.
     pub(crate) fn name(&self, to: &mut KVec<u8>) -> Result {
         let access = self.access()?;
@@ -220,36 +253,24 @@ impl Loaded {
         .map_err(|_| EIO)
     }
 
-    /// Copies its counters, and returns how many bytes these are. Errors: as for [`Self::write`].
-    pub(crate) fn copy_counters(&self, to: &mut [u8]) -> Result<usize> {
-        let access = self.access()?;
-        match &self.data {
-            Data::Gcc(info) => info.copy_counters(&access, to),
-            Data::Llvm(file, functions) => file.copy_counters(&access, functions, to),
+    /// Adds its counters to `to`, in the order in which its file has them; but not if some are lists, of which a file has
+    /// something else: whether it has done so. Errors: as for [`Self::write`], and -ENOMEM.
+    pub(crate) fn add_counters(&mut self, to: &mut KVVec<u64>) -> Result<bool> {
+        let access = self.home.access().ok_or(ENODEV)?;
+        let spans = spans(&mut self.spans, &self.data, &access)?;
+        if spans.has_lists {
+            return Ok(false);
         }
-        .map_err(|_| EIO)
+        spans.copy(&access, to).map(|()| true)
     }
 
-    /// Sets its counters to 0, if it is there.
-    pub(crate) fn reset(&self) {
-        let Ok(access) = self.access() else {
-            return;
+    /// Sets its counters to 0, if it is there. Errors: -ENOMEM.
+    pub(crate) fn reset(&mut self) -> Result {
+        let Some(access) = self.home.access() else {
+            return Ok(());
         };
-        // What cannot be written has been refused, or is not as it was.
-        match &self.data {
-            Data::Gcc(info) => {
-                for function in info.functions(&access).map_while(Result::ok).flatten() {
-                    for set in info.sets(&access, &function).map_while(Result::ok) {
-                        let _ = access.zero(set.address, set.count);
-                    }
-                }
-            }
-            Data::Llvm(_, functions) => {
-                for function in functions {
-                    let _ = access.zero(function.address, function.count);
-                }
-            }
-        }
+        spans(&mut self.spans, &self.data, &access)?.zero(&access);
+        Ok(())
     }
 
     /// To give it back.
