@@ -300,7 +300,8 @@ under_load() {
 	in_background reset_often
 	if ours; then in_background cat $gcov/vmlinux; fi
 	for ((i = 0; i < rounds; i++)); do
-		load gcov_one && load gcov_two && run gcov_one 10 && unload gcov_one && load gcov_one && unload gcov_two gcov_one || break
+		if ! { load gcov_one && load gcov_two && run gcov_one 10 && unload gcov_one && load gcov_one; }; then break; fi
+		unload gcov_two gcov_one || break
 	done
 	settle
 	# It still works.

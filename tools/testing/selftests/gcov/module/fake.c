@@ -8,14 +8,9 @@
 #include <linux/module.h>
 #include <linux/string.h>
 
+#include "fake.h"
+
 enum { OBJECTS = 2, FUNCTIONS = 3, MOST_COUNTERS = 1 << 18 };
-
-struct gcov_info;
-
-void __gcov_init(struct gcov_info *info);
-void __gcov_merge_add(long *counters, unsigned int count);
-void __gcov_merge_ior(long *counters, unsigned int count);
-void __gcov_merge_time_profile(long *counters, unsigned int count);
 
 static char name[1024] = "/gcov_fake/fake.gcda";
 module_param_string(name, name, sizeof(name), 0);

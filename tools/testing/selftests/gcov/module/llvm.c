@@ -2,7 +2,7 @@
 /*
  * Compiled by LLVM, for whatever kernel.
  */
-unsigned int gcov_llvm(unsigned int calls);
+#include "llvm.h"
 
 static __attribute__((noinline)) unsigned int odd(unsigned int number)
 {

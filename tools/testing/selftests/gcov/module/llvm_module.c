@@ -5,7 +5,7 @@
 #include <linux/kstrtox.h>
 #include <linux/module.h>
 
-unsigned int gcov_llvm(unsigned int calls);
+#include "llvm.h"
 
 static int run(const char *text, const struct kernel_param *param)
 {

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _GCOV_FAKE_H
+#define _GCOV_FAKE_H
+
+/* What compiled code calls, which no header of the kernel has. */
+struct gcov_info;
+
+void __gcov_init(struct gcov_info *info);
+void __gcov_merge_add(long *counters, unsigned int count);
+void __gcov_merge_ior(long *counters, unsigned int count);
+void __gcov_merge_time_profile(long *counters, unsigned int count);
+
+#endif
