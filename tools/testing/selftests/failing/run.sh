@@ -68,7 +68,8 @@ if [ -e $D/kmemleak ]; then
 	echo clear >$D/kmemleak
 fi
 
-for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe rust_ftrace_tramp; do
+for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe rust_ftrace_tramp \
+	rust_gcov; do
 	module "$FERRO/$m.ko"
 	keep "$FERRO/$m.ko"
 done
@@ -82,6 +83,12 @@ module "$FERRO/samples/gkhi_switch.ko"
 keep "$FERRO/samples/gkhi_switch.ko"
 module "$FERRO/samples/gkhi_idle_count.ko"
 rmmod gkhi_switch
+
+# An object without memory for its file has none, but its module is loaded.
+for m in gcov_one gcov_fake; do module "$FERROTRACE_KDIR/selftests-gcov/module/$m.ko"; done
+keep "$FERROTRACE_KDIR/selftests-gcov/module/gcov_one.ko"
+attempt gcov_reset write $D/gcov/reset 0 0
+rmmod gcov_one
 
 keep "$FERRO/ferrotrace_kprobe_events.ko"
 probes=$D/ferrotrace_kprobe_events/probes

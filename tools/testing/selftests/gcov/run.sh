@@ -378,7 +378,7 @@ read_everything() {
 # It comes and goes while modules do, and files are read.
 engine_storm() {
 	local i rounds
-	rounds=$(storm_rounds 25)
+	rounds=$(storm_rounds 15)
 	in_background modules_come_and_go
 	in_background read_everything
 	for ((i = 0; i < rounds; i++)); do
@@ -470,7 +470,7 @@ better refuse.objects "follows them" refused_objects
 better open.copies_nothing "copies all of it twice" open_copies_nothing
 some open.grows_while_read grows_while_read
 some open.unload_while_open unload_while_open
-some load.under_load under_load 20
+some load.under_load under_load 10
 # Takes minutes: only if asked for.
 if [ ${#wanted[@]} != 0 ]; then some load.hundred_rounds under_load 100; fi
 better dump.is_the_files "has none" dump_is_the_files
