@@ -14,7 +14,7 @@ use crate::raw::handover::take_back;
 use crate::raw::handover::Taker;
 use crate::raw::hooks::Exits;
 use crate::raw::object::Arrived;
-use crate::raw::object::Origin;
+use crate::raw::object::Loaded;
 
 /// The engine, attached to the kernel's hook points. When this is dropped, all objects are given back.
 pub(crate) struct Attached {
@@ -33,7 +33,7 @@ impl Taker for Engine {
         engine::keep(filename, gcda);
     }
 
-    fn next() -> Option<Origin> {
+    fn next() -> Option<Loaded> {
         engine::give_back()
     }
 }

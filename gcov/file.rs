@@ -18,7 +18,6 @@ use kernel::sync::Mutex;
 use crate::raw::home::ModuleId;
 use crate::raw::object::Build;
 use crate::raw::object::Loaded;
-use crate::raw::object::Origin;
 use crate::table::Named;
 
 /// A file.
@@ -190,7 +189,12 @@ impl File {
         state.kept = match state.kept.take() {
             None => Some(new),
             Some(mut kept) => match merged(&mut kept, &new) {
-                Ok(both) => both,
+                Ok(Some(both)) => Some(both),
+                // Not of this one's functions, whatever the stamps say.
+                Ok(None) => {
+                    state.kept = Some(kept);
+                    return Err(EINVAL);
+                }
                 Err(error) => {
                     state.kept = Some(kept);
                     return Err(error);
@@ -201,10 +205,8 @@ impl File {
     }
 
     /// Takes an object out, to give it back.
-    pub(crate) fn pop(&self) -> Option<Origin> {
-        let mut state = self.state.lock();
-        let object = state.loaded.pop()?;
-        Some(object.origin())
+    pub(crate) fn pop(&self) -> Option<Loaded> {
+        self.state.lock().loaded.pop()
     }
 
     /// The contents, as they are now.

@@ -10,7 +10,7 @@ use kernel::prelude::*;
 use super::home;
 use super::hooks::Exits;
 use super::object::Arrived;
-use super::object::Origin;
+use super::object::Loaded;
 
 /// Who takes over.
 pub(crate) trait Taker {
@@ -21,7 +21,7 @@ pub(crate) trait Taker {
     fn kept(filename: &[u8], gcda: &[u8]);
 
     /// The next object to give back.
-    fn next() -> Option<Origin>;
+    fn next() -> Option<Loaded>;
 }
 
 /// Lets a taker have all objects that are there, and what was kept of others. The exits see to it that it gets the later ones.
@@ -34,7 +34,7 @@ pub(crate) fn hand_over<T: Taker>(_exits: &Exits) {
     unsafe { bindings::ferro_gcov_hand_over(&raw const taker) };
 }
 
-/// Gives back all that [`Taker::next`] gives.
+/// Gives back all that [`Taker::next`] gives, but for what has gone.
 pub(crate) fn take_back<T: Taker>() {
     #[cfg(MODULE)]
     // SAFETY: The function is what it asks for, and is called during this call only, which sleeps as this may.
@@ -93,12 +93,14 @@ unsafe extern "C" fn kept<T: Taker>(
 /// `object` can be written.
 #[cfg(MODULE)]
 unsafe extern "C" fn next<T: Taker>(object: *mut bindings::gcov_object) -> bool {
-    match T::next() {
-        Some(origin) => {
+    while let Some(next) = T::next() {
+        // If its home is closed its module may be gone. If it is not, those who get it will see the module go: that takes the lock
+        // with which this is called.
+        if let Some(origin) = next.origin() {
             // SAFETY: By the rules of this function.
-            unsafe { *object = origin.0 };
-            true
+            unsafe { *object = origin };
+            return true;
         }
-        None => false,
     }
+    false
 }

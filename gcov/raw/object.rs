@@ -25,13 +25,12 @@ use super::spans::Spans;
 /// Where a `gcov_info` has the address of its name, in all versions.
 const NAME: u64 = 24;
 
-/// What a constructor has said, to give it back.
-#[derive(Clone, Copy)]
-pub(crate) struct Origin(pub(super) bindings::gcov_object);
+/// What a constructor has said.
+struct Origin(bindings::gcov_object);
 
-// SAFETY: It is followed only by the functions that take it, which say when they may.
+// SAFETY: Whoever follows it says why its module is there then; the task does not matter.
 unsafe impl Send for Origin {}
-// SAFETY: As it does not change, and is not followed.
+// SAFETY: It does not change.
 unsafe impl Sync for Origin {}
 
 impl Origin {
@@ -273,9 +272,9 @@ impl Loaded {
         Ok(())
     }
 
-    /// To give it back.
-    pub(crate) fn origin(&self) -> Origin {
-        self.origin
+    /// What its constructor has said, unless it has gone.
+    pub(super) fn origin(&self) -> Option<bindings::gcov_object> {
+        self.home.access().map(|_| self.origin.0)
     }
 
     /// Its module; `None` for the kernel.
