@@ -182,7 +182,10 @@ pub(crate) fn going(module: ModuleId) {
 }
 
 /// Calls `f` with files from a place on, until it says that this is enough. Returns where to go on; `None` at the end.
-pub(crate) fn files_from(start: Key, mut f: impl FnMut(&File) -> Result<Enough>) -> Result<Option<Key>> {
+pub(crate) fn files_from(
+    start: Key,
+    mut f: impl FnMut(&File) -> Result<Enough>,
+) -> Result<Option<Key>> {
     let guard = ENGINE.lock();
     let Some(engine) = guard.as_ref() else {
         return Ok(None);

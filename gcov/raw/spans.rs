@@ -68,7 +68,8 @@ impl Spans {
             }
         }
         // INVARIANT: `access` says so.
-        self.spans.push(Span { offset, count }, GFP_KERNEL | __GFP_NOWARN)?;
+        self.spans
+            .push(Span { offset, count }, GFP_KERNEL | __GFP_NOWARN)?;
         Ok(())
     }
 
