@@ -11,8 +11,8 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
 
 # What "make check" leaves out for time: suites on the variants debug and size, and on all its variants storms of their
 # whole length and Miri over all of the core. A storm on debug takes ten times as long: a short one there.
-LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes
-LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp clients reload soundness failing
+LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes gcov
+LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
 
 .PHONY: help setup update kernel kdir kmake vm demo check check-long bench fuzz mutants fmt lint doc clean distclean
@@ -54,6 +54,7 @@ check-long:
 	@FERROTRACE_STORM=long MIRI_TESTS= LOGS=build/check-storms tools/testing/check.sh 10-build $(LONG_STORMS)
 	@FERROTRACE_STORM=short VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@FERROTRACE_STORM=short VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
+	@FERROTRACE_STORM=short VARIANTS="gcov-mainline gcov" LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
 bench:
 	@tools/testing/bench/run.sh

@@ -20,6 +20,13 @@ llvm_cov=$(find /usr/bin /usr/lib/llvm-*/bin -name 'llvm-cov*' 2>/dev/null | sor
 files() { "$(dirname "$modules")/files" "$@"; }
 
 ours() { [ -e $gcov/vmlinux ]; }
+# The kernel's compiler is LLVM, whose files GNU's gcov does not read.
+is_llvm() { grep -qx CONFIG_CC_IS_CLANG=y "$FERROTRACE_KDIR/.config"; }
+# not_llvm: sets $skip if it is.
+not_llvm() {
+	if is_llvm; then skip="of GCC only"; fi
+	[ -z "$skip" ]
+}
 # It can go.
 modular() { [ -e "$MODULE_DIR/rust_gcov.ko" ]; }
 
@@ -43,7 +50,13 @@ after() { clean_up; }
 report() {
 	local from=$modules
 	case $1 in "$gcov$FERROTRACE_KDIR/lib/"*) from=$FERROTRACE_KDIR ;; *) ;; esac
-	(cd "$from" && gcov -t -o "$(dirname "$1")" "$2")
+	if is_llvm; then
+		rm -rf "$work/llvm"
+		mkdir "$work/llvm"
+		cp "$1" "${1%.gcda}.gcno" "$work/llvm" && (cd "$from" && "$llvm_cov" gcov -t "$work/llvm/$(basename "$1")")
+	else
+		(cd "$from" && gcov -t -o "$(dirname "$1")" "$2")
+	fi
 }
 
 # count_of MARK FILE.gcda: how often the line of same.c with a mark was executed.
@@ -67,12 +80,14 @@ kernel_lines() {
 
 # gcov of this kernel's compiler says the same of the dump.
 kernel_dump() {
+	not_llvm || return 0
 	gcov-dump -l "$gcov$FERROTRACE_KDIR/lib/sort.gcda" >"$work/dump" || return 1
 	head "$work/dump"
 	grep -q 'COUNTERS arcs' "$work/dump" && ! grep -q 'unknown\|truncated\|overflowed' "$work/dump"
 }
 
 lcov_works() {
+	not_llvm || return 0
 	if ! command -v lcov >/dev/null; then
 		skip="no lcov"
 		return 0
@@ -190,6 +205,7 @@ names_above() {
 # Counters that are all zero are left out.
 zeros() {
 	local all
+	not_llvm || return 0
 	load gcov_one || return 1
 	echo 0 >"$(of same)"
 	cat "$(of same)" >"$work/file"
