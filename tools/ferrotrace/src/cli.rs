@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod cov;
 mod hooks;
 mod klog;
 mod merge;
@@ -30,7 +31,8 @@ use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
 use ferrotrace::relay::stat::Watch;
 
-/// Records and decodes the kernel's traces, arms the exits on its hooks, probes it, and counts and times its functions.
+/// Records and decodes the kernel's traces, arms the exits on its hooks, probes it, counts and times its functions, and
+/// reports what of its code was executed.
 #[derive(Debug, Parser)]
 #[command(name = "ferrotrace", version)]
 pub struct Cli {
@@ -51,6 +53,8 @@ enum Command {
     Probe(probe::ProbeArgs),
     /// Calls of the running kernel's functions.
     Trace(trace::TraceArgs),
+    /// Coverage: which lines and functions a kernel that counts them has executed.
+    Cov(cov::CovArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -152,6 +156,7 @@ impl Cli {
             Command::Hooks(args) => args.run(),
             Command::Probe(args) => args.run(),
             Command::Trace(args) => args.run(),
+            Command::Cov(args) => args.run(),
         }
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Ferrotrace's user-space side: recording relay channels, decoding recordings, watching and arming
-//! exits on hooks, probing the kernel, and tracing its functions.
+//! exits on hooks, probing the kernel, tracing its functions, and reporting what of its code was executed.
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
 //! recordings; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
-//! shows their hits; [`functions`] counts and times calls. The only unsafe code is in `relay/mapping.rs`.
+//! shows their hits; [`functions`] counts and times calls; [`cov`] reports coverage. The only unsafe code is in `relay/mapping.rs`.
 
+pub mod cov;
 pub mod fast;
 pub mod functions;
 pub mod hooks;

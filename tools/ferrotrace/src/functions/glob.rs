@@ -40,12 +40,8 @@ impl FromStr for Glob {
         if let Some(c) = text.chars().find(unfit) {
             return Err(GlobError::Character(c));
         }
-        let mut rest = text.as_bytes();
-        while let Some((first, more)) = rest.split_first() {
-            rest = match first {
-                b'[' => Set::parse(more).ok_or(GlobError::Bracket)?.1,
-                _ => more,
-            };
+        if !is_closed(text.as_bytes()) {
+            return Err(GlobError::Bracket);
         }
         Ok(Self(text.to_owned()))
     }
@@ -99,42 +95,60 @@ impl<'a> Set<'a> {
     }
 }
 
+/// Whether each `[` of a pattern has its `]`.
+pub(crate) fn is_closed(pattern: &[u8]) -> bool {
+    let mut rest = pattern;
+    while let Some((first, more)) = rest.split_first() {
+        rest = match first {
+            b'[' => match Set::parse(more) {
+                Some((_, more)) => more,
+                None => return false,
+            },
+            _ => more,
+        };
+    }
+    true
+}
+
+/// Whether a text matches a pattern.
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut pattern, mut text) = (pattern, text);
+    // Where to go on if what follows the last `*` does not match here.
+    let mut back: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let Some(rest) = pattern.strip_prefix(b"*") {
+            back = Some((rest, text));
+            pattern = rest;
+            continue;
+        }
+        let step = match (pattern.split_first(), text.split_first()) {
+            (None, None) => return true,
+            (Some((b'?', rest)), Some((_, more))) => Some((rest, more)),
+            (Some((b'[', rest)), Some((byte, more))) => Set::parse(rest)
+                .filter(|(set, _)| set.has(*byte))
+                .map(|(_, rest)| (rest, more)),
+            (Some((wanted, rest)), Some((byte, more))) => (wanted == byte).then_some((rest, more)),
+            _ => None,
+        };
+        (pattern, text) = match (step, back) {
+            (Some(next), _) => next,
+            // The `*` takes one more character, if there is one.
+            (None, Some((after, from))) => match from.split_first() {
+                Some((_, from)) => {
+                    back = Some((after, from));
+                    (after, from)
+                }
+                None => return false,
+            },
+            (None, None) => return false,
+        };
+    }
+}
+
 impl Glob {
     /// Whether a name matches.
     pub fn matches(&self, name: &str) -> bool {
-        let (mut pattern, mut text) = (self.0.as_bytes(), name.as_bytes());
-        // Where to go on if what follows the last `*` does not match here.
-        let mut back: Option<(&[u8], &[u8])> = None;
-        loop {
-            if let Some(rest) = pattern.strip_prefix(b"*") {
-                back = Some((rest, text));
-                pattern = rest;
-                continue;
-            }
-            let step = match (pattern.split_first(), text.split_first()) {
-                (None, None) => return true,
-                (Some((b'?', rest)), Some((_, more))) => Some((rest, more)),
-                (Some((b'[', rest)), Some((byte, more))) => Set::parse(rest)
-                    .filter(|(set, _)| set.has(*byte))
-                    .map(|(_, rest)| (rest, more)),
-                (Some((wanted, rest)), Some((byte, more))) => {
-                    (wanted == byte).then_some((rest, more))
-                }
-                _ => None,
-            };
-            (pattern, text) = match (step, back) {
-                (Some(next), _) => next,
-                // The `*` takes one more character, if there is one.
-                (None, Some((after, from))) => match from.split_first() {
-                    Some((_, from)) => {
-                        back = Some((after, from));
-                        (after, from)
-                    }
-                    None => return false,
-                },
-                (None, None) => return false,
-            };
-        }
+        matches(self.0.as_bytes(), name.as_bytes())
     }
 
     /// Whether it stands for one name only.

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which lines and functions were executed, and how often.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+/// How much of something was executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// So many were.
+    pub hit: usize,
+    /// Of so many.
+    pub total: usize,
+}
+
+impl Share {
+    fn of(counts: impl Iterator<Item = u64>) -> Self {
+        let mut share = Self::default();
+        for count in counts {
+            share.total += 1;
+            share.hit += usize::from(count > 0);
+        }
+        share
+    }
+
+    /// Tenths of a percent, rounded down: only what was executed as a whole has 1000. Nothing has, too, if there was
+    /// nothing to execute.
+    pub fn permille(self) -> usize {
+        let permille = self.hit.saturating_mul(1000).checked_div(self.total);
+        permille.unwrap_or(1000)
+    }
+
+    /// What was not executed.
+    pub fn missed(self) -> usize {
+        self.total.saturating_sub(self.hit)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.hit += other.hit;
+        self.total += other.total;
+    }
+}
+
+/// A function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Function {
+    /// Where it begins.
+    pub line: u32,
+    /// How often it was called.
+    pub calls: u64,
+    /// Its basic blocks, if they are known.
+    pub blocks: Option<Share>,
+}
+
+/// A source file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct File {
+    /// How often each line was executed.
+    pub lines: BTreeMap<u32, u64>,
+    /// Its functions, by their names.
+    pub functions: BTreeMap<String, Function>,
+}
+
+impl File {
+    /// Adds executions of a line.
+    pub fn line(&mut self, line: u32, count: u64) {
+        let sum = self.lines.entry(line).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    /// Adds a function, or what another object with the same function, such as one in a header, executed of it.
+    pub fn function(&mut self, name: &str, function: Function) {
+        let Some(sum) = self.functions.get_mut(name) else {
+            self.functions.insert(name.to_owned(), function);
+            return;
+        };
+        sum.calls = sum.calls.saturating_add(function.calls);
+        sum.line = sum.line.min(function.line);
+        // The objects may have compiled it differently, and nothing says which of its blocks ran.
+        sum.blocks = match (sum.blocks, function.blocks) {
+            (Some(one), Some(other)) if other.permille() > one.permille() => Some(other),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// Adds another object's part.
+    pub fn add(&mut self, other: Self) {
+        for (line, count) in other.lines {
+            self.line(line, count);
+        }
+        for (name, function) in other.functions {
+            self.function(&name, function);
+        }
+    }
+
+    /// How many of its lines.
+    pub fn line_share(&self) -> Share {
+        Share::of(self.lines.values().copied())
+    }
+
+    /// How many of its functions.
+    pub fn function_share(&self) -> Share {
+        Share::of(self.functions.values().map(|function| function.calls))
+    }
+}
+
+/// Source files, by their paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// The files.
+    pub files: BTreeMap<String, File>,
+}
+
+impl Coverage {
+    /// Adds a file, or an object's part of it.
+    pub fn add(&mut self, path: String, file: File) {
+        match self.files.get_mut(&path) {
+            Some(sum) => sum.add(file),
+            None => {
+                self.files.insert(path, file);
+            }
+        }
+    }
+
+    /// The lines and the functions of all files.
+    pub fn shares(&self) -> (Share, Share) {
+        let (mut lines, mut functions) = (Share::default(), Share::default());
+        for file in self.files.values() {
+            lines.add(file.line_share());
+            functions.add(file.function_share());
+        }
+        (lines, functions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares() {
+        assert_eq!(
+            Share::of([0, 3, 0, 1].into_iter()),
+            Share { hit: 2, total: 4 }
+        );
+        let permille = |hit, total| Share { hit, total }.permille();
+        assert_eq!(permille(1, 3), 333);
+        assert_eq!(permille(2999, 3000), 999);
+        assert_eq!(permille(3000, 3000), 1000);
+        assert_eq!(permille(0, 0), 1000);
+    }
+
+    #[test]
+    fn parts_of_a_header() {
+        let function = |calls, hit| Function {
+            line: 3,
+            calls,
+            blocks: Some(Share { hit, total: 4 }),
+        };
+        let part = |lines: &[(u32, u64)], functions: &[(&str, Function)]| {
+            let mut file = File::default();
+            for (line, count) in lines {
+                file.line(*line, *count);
+            }
+            for (name, function) in functions {
+                file.function(name, *function);
+            }
+            file
+        };
+        let mut coverage = Coverage::default();
+        coverage.add(
+            "a.h".into(),
+            part(&[(3, 0), (4, u64::MAX)], &[("f", function(0, 0))]),
+        );
+        coverage.add(
+            "a.h".into(),
+            part(
+                &[(4, 1), (5, 0), (5, 2)],
+                &[("f", function(2, 3)), ("g", function(0, 0))],
+            ),
+        );
+        coverage.add("b.c".into(), part(&[(1, 0)], &[]));
+        let file = &coverage.files["a.h"];
+        assert_eq!(file.lines, [(3, 0), (4, u64::MAX), (5, 2)].into());
+        assert_eq!(file.functions["f"], function(2, 3));
+        let (lines, functions) = coverage.shares();
+        assert_eq!(lines, Share { hit: 2, total: 4 });
+        assert_eq!(functions, Share { hit: 1, total: 2 });
+    }
+}

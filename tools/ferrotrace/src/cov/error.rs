@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can go wrong with coverage.
+
+#![deny(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::data::DataError;
+use super::dump::DumpError;
+use super::notes::NotesError;
+use super::version::Compiler;
+
+/// The library's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// How many names a message has.
+const NAMES: usize = 5;
+
+/// An error of `ferrotrace cov`.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Nothing is mounted where debugfs should be.
+    #[error(
+        "{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs {})",
+        dir.display(), debugfs.display()
+    )]
+    NoDebugfs {
+        /// The directory of the counters.
+        dir: PathBuf,
+        /// Where it should be.
+        debugfs: PathBuf,
+    },
+
+    /// debugfs is there, but no counters.
+    #[error(
+        "{}: no such directory: this kernel does not count what it executes (that takes CONFIG_FERROTRACE_GCOV, or \
+         CONFIG_GCOV_KERNEL, and code that is compiled for it), or another directory has the counters (--dir)",
+        .0.display()
+    )]
+    NoGcov(PathBuf),
+
+    /// The counters are there, but not the file that has all.
+    #[error(
+        "{}: no file vmlinux: these are the counters of the kernel's own gcov, which has no file with all of them; \
+         Ferrotrace's has (gcov, lcov and gcovr read the .gcda files in the directory)",
+        .0.display()
+    )]
+    NoDump(PathBuf),
+
+    /// The user may not do that.
+    #[error("{}: permission denied: only root may read and reset the kernel's counters", .0.display())]
+    Denied(PathBuf),
+
+    /// A dump is not one.
+    #[error("{}: not a dump of counters: {source}", path.display())]
+    Dump {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: DumpError,
+    },
+
+    /// A dump without any object.
+    #[error(
+        "{}: no counters: nothing of that kernel was compiled to count what it executes (GCOV_PROFILE_ALL, or GCOV_PROFILE in a Makefile)",
+        .0.display()
+    )]
+    Empty(PathBuf),
+
+    /// A pattern that nothing matches.
+    #[error("no object is called {pattern}, is in such a directory or belongs to such a module{}", such_as(.examples))]
+    NoMatch {
+        /// The pattern.
+        pattern: String,
+        /// Objects that there are.
+        examples: Vec<PathBuf>,
+    },
+
+    /// Objects that cannot be used.
+    #[error("{} of {total} objects cannot be used{}:{}", problems.len(), option(*total, problems), Listed(problems))]
+    Unfit {
+        /// All objects.
+        total: usize,
+        /// What is wrong with some of them.
+        problems: Vec<Problem>,
+    },
+
+    /// No program reads the files of a compiler.
+    #[error("no program reads the .gcno files of {compiler}: {tried} (--gcov PROGRAM names one)")]
+    NoProgram {
+        /// The compiler.
+        compiler: Compiler,
+        /// What there is.
+        tried: String,
+    },
+
+    /// A program that is no gcov.
+    #[error("{}: {reason}", path.display())]
+    Program {
+        /// The program.
+        path: PathBuf,
+        /// Why it cannot be used.
+        reason: String,
+    },
+
+    /// A directory that must be empty is not.
+    #[error("{}: not empty (--force writes there nevertheless)", .0.display())]
+    NotEmpty(PathBuf),
+
+    /// A name that leads out of the directory that it should be in.
+    #[error("{}: a name of this kind would be written outside of {}", name.display(), dir.display())]
+    Outside {
+        /// The name.
+        name: PathBuf,
+        /// The directory.
+        dir: PathBuf,
+    },
+
+    /// Any other refusal of the system.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Says what was being done to which file.
+pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| match source.kind() {
+        io::ErrorKind::PermissionDenied => Error::Denied(path),
+        _ => Error::Io {
+            action,
+            path,
+            source,
+        },
+    }
+}
+
+/// Why an object cannot be used.
+#[derive(Debug, Error)]
+pub enum Unfit {
+    /// Its name is not that of a `.gcda` file.
+    #[error("not the name of a .gcda file")]
+    Name,
+    /// There is no `.gcno` file.
+    #[error("no .gcno file")]
+    NoNotes {
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// The `.gcno` file cannot be used.
+    #[error("{} {source}", path.display())]
+    Notes {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: NotesError,
+    },
+    /// The counters are not those of the `.gcno` file.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The kernel's object and the `.gcno` file are of different builds.
+    #[error("{} is of another build than the running kernel: their stamps differ", path.display())]
+    Stamp {
+        /// The `.gcno` file.
+        path: PathBuf,
+    },
+    /// The program that reads the files failed.
+    #[error("{program}: {reason}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// An object that cannot be used.
+#[derive(Debug, Error)]
+#[error("{}: {what}", object.display())]
+pub struct Problem {
+    /// Its `.gcda` file.
+    pub object: PathBuf,
+    /// Why.
+    pub what: Unfit,
+}
+
+fn option(total: usize, problems: &[Problem]) -> &'static str {
+    if problems.len() < total {
+        " (--keep-going leaves them out)"
+    } else {
+        ""
+    }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a PathBuf>) -> String {
+    let names: Vec<_> = names.map(|name| name.display().to_string()).collect();
+    let first = names.get(..NAMES).unwrap_or(&names).join(", ");
+    match names.len().saturating_sub(NAMES) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+fn such_as(examples: &[PathBuf]) -> String {
+    if examples.is_empty() {
+        return String::new();
+    }
+    format!("; objects are called {}", names(examples.iter()))
+}
+
+/// Problems, a line for each; those without notes share one.
+pub(super) struct Listed<'a>(pub &'a [Problem]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut looked_for: Option<&[PathBuf]> = None;
+        let mut missing = Vec::new();
+        let mut others = Vec::new();
+        for problem in self.0 {
+            match &problem.what {
+                Unfit::NoNotes { looked } => {
+                    looked_for.get_or_insert(looked);
+                    missing.push(&problem.object);
+                }
+                _ => others.push(problem),
+            }
+        }
+        if let Some(looked) = looked_for {
+            write!(
+                f,
+                "\n  {} without a .gcno file: {}; looked for {} (--objdir DIR names the directory of the build, where it \
+                 is elsewhere now)",
+                missing.len(),
+                names(missing.into_iter()),
+                names(looked.iter()),
+            )?;
+        }
+        for problem in others.iter().take(NAMES) {
+            write!(f, "\n  {problem}")?;
+        }
+        match others.len().saturating_sub(NAMES) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(object: &str, what: Unfit) -> Problem {
+        let object = object.into();
+        Problem { object, what }
+    }
+
+    #[test]
+    fn messages_are_not_too_long() {
+        let missing = |number| {
+            let looked = vec![format!("/b/{number}.gcno").into(), "/x/y.gcno".into()];
+            problem(&format!("/b/{number}.gcda"), Unfit::NoNotes { looked })
+        };
+        let mut problems: Vec<_> = (0..8).map(missing).collect();
+        problems.extend((0..7).map(|_| problem("/c/odd", Unfit::Name)));
+        let error = Error::Unfit {
+            total: 20,
+            problems,
+        };
+        let text = error.to_string();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "15 of 20 objects cannot be used (--keep-going leaves them out):"
+        );
+        assert_eq!(
+            lines[1],
+            "  8 without a .gcno file: /b/0.gcda, /b/1.gcda, /b/2.gcda, /b/3.gcda, /b/4.gcda and 3 more; looked for \
+             /b/0.gcno, /x/y.gcno (--objdir DIR names the directory of the build, where it is elsewhere now)"
+        );
+        assert_eq!(lines[2], "  /c/odd: not the name of a .gcda file");
+        assert_eq!(lines.len(), 8);
+        assert_eq!(lines[7], "  and 2 more");
+    }
+
+    #[test]
+    fn nothing_is_left_out_of_nothing() {
+        let problems = vec![problem("/c/odd", Unfit::Name)];
+        let error = Error::Unfit { total: 1, problems };
+        assert_eq!(
+            error.to_string(),
+            "1 of 1 objects cannot be used:\n  /c/odd: not the name of a .gcda file"
+        );
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What gcov and llvm-cov print of an object.
+
+#![deny(unsafe_code)]
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::Deserializer;
+
+use super::coverage::File;
+use super::coverage::Function;
+use super::coverage::Share;
+
+/// An object's part of its source files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// Where the compiler ran, if that is known.
+    pub directory: Option<PathBuf>,
+    /// The files, with the compiler's names.
+    pub files: Vec<(String, File)>,
+}
+
+#[derive(Deserialize)]
+struct Json {
+    #[serde(default)]
+    current_working_directory: String,
+    files: Vec<JsonFile>,
+}
+
+#[derive(Deserialize)]
+struct JsonFile {
+    file: String,
+    functions: Vec<JsonFunction>,
+    lines: Vec<JsonLine>,
+}
+
+#[derive(Deserialize)]
+struct JsonFunction {
+    name: String,
+    start_line: u32,
+    #[serde(deserialize_with = "count")]
+    execution_count: u64,
+    blocks: usize,
+    blocks_executed: usize,
+}
+
+#[derive(Deserialize)]
+struct JsonLine {
+    line_number: u32,
+    #[serde(deserialize_with = "count")]
+    count: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Count {
+    Number(u64),
+    Other(f64),
+}
+
+/// gcov computes counts from those of arcs. If these were read while they changed, a count may be negative: then it says
+/// nothing. A large count may be a number with an exponent.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    Ok(match Count::deserialize(deserializer)? {
+        Count::Number(count) => count,
+        Count::Other(count) if count <= 0.0 => 0,
+        Count::Other(count) => format!("{count:.0}").parse().unwrap_or(u64::MAX),
+    })
+}
+
+/// Understands the JSON of gcov.
+pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
+    let text = String::from_utf8_lossy(bytes);
+    let json: Json = serde_json::from_str(&text).map_err(|error| {
+        if text.trim().is_empty() {
+            "printed nothing".to_owned()
+        } else {
+            format!("printed something else than expected: {error}")
+        }
+    })?;
+    let mut files = Vec::with_capacity(json.files.len());
+    for part in json.files {
+        let mut file = File::default();
+        // Functions that begin at the same place, as a macro's do, have lines of their own.
+        for line in part.lines {
+            file.line(line.line_number, line.count);
+        }
+        for function in part.functions {
+            let blocks = Share {
+                hit: function.blocks_executed,
+                total: function.blocks,
+            };
+            let name = function.name;
+            let function = Function {
+                line: function.start_line,
+                calls: function.execution_count,
+                blocks: Some(blocks),
+            };
+            file.function(&name, function);
+        }
+        files.push((part.file, file));
+    }
+    let directory = json.current_working_directory;
+    Ok(Document {
+        directory: (!directory.is_empty()).then(|| directory.into()),
+        files,
+    })
+}
+
+/// Understands the intermediate format of llvm-cov: `file:NAME`, `function:LINE,CALLS,NAME`, `lcount:LINE,COUNT`.
+pub fn parse_lines(text: &str) -> Result<Document, String> {
+    let mut files: Vec<(String, File)> = Vec::new();
+    for line in text.lines() {
+        let unknown = || format!("printed something else than expected: {line:?}");
+        let (key, value) = line.split_once(':').ok_or_else(unknown)?;
+        if key == "file" {
+            files.push((value.to_owned(), File::default()));
+            continue;
+        }
+        let (_, file) = files.last_mut().ok_or_else(unknown)?;
+        let mut fields = value.splitn(3, ',');
+        let mut number = || fields.next()?.parse::<u64>().ok();
+        match key {
+            "function" => {
+                let at = number().and_then(|at| u32::try_from(at).ok());
+                let (at, calls) = at.zip(number()).ok_or_else(unknown)?;
+                let function = Function {
+                    line: at,
+                    calls,
+                    blocks: None,
+                };
+                file.function(fields.next().ok_or_else(unknown)?, function);
+            }
+            "lcount" => {
+                let at = number().and_then(|at| u32::try_from(at).ok());
+                let (at, count) = at.zip(number()).ok_or_else(unknown)?;
+                file.line(at, count);
+            }
+            _ => (),
+        }
+    }
+    Ok(Document {
+        directory: None,
+        files,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json() {
+        let text = r#"{"gcc_version": "12.2.0", "current_working_directory": "/b", "data_file": "object.gcda",
+            "format_version": "1", "files": [{"file": "./a.c",
+            "lines": [{"line_number": 3, "count": 2, "branches": [], "unexecuted_block": false, "function_name": "f"},
+                {"line_number": 3, "count": 5, "branches": [], "unexecuted_block": false},
+                {"line_number": 4, "count": -1, "branches": [], "unexecuted_block": true},
+                {"line_number": 5, "count": 18446744073709551615, "branches": [], "unexecuted_block": true},
+                {"line_number": 6, "count": 1e10, "branches": [], "unexecuted_block": true}],
+            "functions": [{"name": "f", "demangled_name": "f", "start_line": 2, "start_column": 1, "end_line": 6,
+                "end_column": 1, "blocks": 4, "blocks_executed": 3, "execution_count": 2}]}]}"#;
+        let document = parse_json(text.as_bytes()).unwrap();
+        assert_eq!(document.directory, Some("/b".into()));
+        let (name, file) = &document.files[0];
+        assert_eq!(name, "./a.c");
+        assert_eq!(
+            file.lines,
+            [(3, 7), (4, 0), (5, u64::MAX), (6, 10_000_000_000)].into()
+        );
+        let blocks = Some(Share { hit: 3, total: 4 });
+        assert_eq!(
+            file.functions["f"],
+            Function {
+                line: 2,
+                calls: 2,
+                blocks
+            }
+        );
+        assert_eq!(parse_json(b" \n").unwrap_err(), "printed nothing");
+        assert!(parse_json(b"{}").unwrap_err().contains("missing field"));
+        let lossy =
+            parse_json(b"{\"files\": [{\"file\": \"\xff.c\", \"functions\": [], \"lines\": []}]}")
+                .unwrap();
+        assert_eq!(lossy.files[0].0, "\u{fffd}.c");
+    }
+
+    #[test]
+    fn lines() {
+        let text = "file:../a,b.c\nfunction:4,1,f\nfunction:6,0,g\nlcount:4,1\nbranch:4,taken\nlcount:6,0\nfile:x.h\nlcount:1,2\n";
+        let document = parse_lines(text).unwrap();
+        let [(first, file), (second, header)] = &document.files[..] else {
+            panic!("{document:?}");
+        };
+        assert_eq!((first.as_str(), second.as_str()), ("../a,b.c", "x.h"));
+        assert_eq!(file.lines, [(4, 1), (6, 0)].into());
+        assert_eq!(
+            (file.functions["f"].calls, file.functions["g"].line),
+            (1, 6)
+        );
+        assert_eq!(header.lines, [(1, 2)].into());
+        for bad in [
+            "lcount:1,2",
+            "file:a\nlcount:1",
+            "file:a\nfunction:1,2",
+            "text",
+        ] {
+            assert!(parse_lines(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Coverage as lcov's tracefile, which genhtml and lcov read.
+
+#![deny(unsafe_code)]
+
+use std::io;
+use std::io::Write;
+
+use super::coverage::Coverage;
+
+/// Writes a tracefile. A line break in a file's name would end it: such a character is left out.
+pub fn write(mut to: impl Write, coverage: &Coverage) -> io::Result<()> {
+    for (path, file) in &coverage.files {
+        writeln!(to, "TN:\nSF:{}", path.replace(['\n', '\r'], ""))?;
+        for (name, function) in &file.functions {
+            writeln!(to, "FN:{},{name}", function.line)?;
+        }
+        for (name, function) in &file.functions {
+            writeln!(to, "FNDA:{},{name}", function.calls)?;
+        }
+        let functions = file.function_share();
+        writeln!(to, "FNF:{}\nFNH:{}", functions.total, functions.hit)?;
+        for (line, count) in &file.lines {
+            writeln!(to, "DA:{line},{count}")?;
+        }
+        let lines = file.line_share();
+        writeln!(to, "LF:{}\nLH:{}\nend_of_record", lines.total, lines.hit)?;
+    }
+    to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::coverage::File;
+    use super::super::coverage::Function;
+    use super::*;
+
+    #[test]
+    fn records() {
+        let mut file = File::default();
+        file.line(2, 7);
+        file.line(3, 0);
+        let function = |line, calls| Function {
+            line,
+            calls,
+            blocks: None,
+        };
+        file.function("f", function(2, 7));
+        file.function("g", function(3, 0));
+        let mut coverage = Coverage::default();
+        coverage.add("/b/a\n.c".into(), file);
+        let mut bytes = Vec::new();
+        write(&mut bytes, &coverage).unwrap();
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            "TN:\nSF:/b/a.c\nFN:2,f\nFN:3,g\nFNDA:7,f\nFNDA:0,g\nFNF:2\nFNH:1\nDA:2,7\nDA:3,0\nLF:2\nLH:1\nend_of_record\n"
+        );
+    }
+}
