@@ -9,8 +9,8 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use super::control::Control;
-use super::data::build;
 use super::data::gcda;
+use super::data::start;
 use super::dump::Object;
 use super::error::Error;
 use super::error::Problem;
@@ -50,9 +50,9 @@ fn prepare(
     })?;
     let data = gcda(&notes, &object.counters)?;
     // Without a file in the tree, only the number of counters says that they belong together.
-    let expected = build(&notes);
-    let start = live.and_then(|live| live.start(name, expected.len()));
-    if start.is_some_and(|start| start != expected) {
+    let expected = start(&notes);
+    let found = live.and_then(|live| live.start(name, expected.len()));
+    if found.is_some_and(|found| found != expected) {
         return Err(Unfit::Stamp { path });
     }
     let name = name.to_owned();

@@ -9,6 +9,7 @@
 #![allow(
     dead_code,
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic
 )]
@@ -28,6 +29,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+pub mod coverage;
 pub mod fast;
 pub mod ring;
 
