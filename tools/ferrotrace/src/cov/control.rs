@@ -19,6 +19,7 @@ use super::dump::Object;
 use super::error::Error;
 use super::error::Result;
 use super::error::io as refused;
+use super::paths::plain;
 
 /// The file with all counters.
 const ALL: &str = "vmlinux";
@@ -44,7 +45,8 @@ impl Control {
 
     /// The file in the tree that stands for one on the disk.
     pub fn file(&self, path: &Path) -> PathBuf {
-        self.dir.join(path.strip_prefix("/").unwrap_or(path))
+        let path = plain(path);
+        self.dir.join(path.strip_prefix("/").unwrap_or(&path))
     }
 
     /// Reads all counters.

@@ -9,7 +9,6 @@
 #![deny(unsafe_code)]
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::io;
 use std::io::Read;
@@ -299,17 +298,6 @@ pub fn unite(objects: Vec<Object>) -> (Vec<Object>, Vec<OsString>) {
     (united, dropped)
 }
 
-/// The directory that has all objects.
-pub fn root<'o>(names: impl IntoIterator<Item = &'o OsStr>) -> Option<&'o Path> {
-    let mut dirs = names
-        .into_iter()
-        .filter_map(|name| Path::new(name).parent());
-    let first = dirs.next()?;
-    dirs.try_fold(first, |root, dir| {
-        root.ancestors().find(|root| dir.starts_with(root))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -422,15 +410,6 @@ mod tests {
             [object(b"a", &[11, u64::MAX]), object(b"b", &[4, 5])]
         );
         assert_eq!(dropped, ["b"]);
-    }
-
-    #[test]
-    fn roots() {
-        let root = |names: &[&'static str]| root(names.iter().map(OsStr::new)).map(Path::to_owned);
-        assert_eq!(root(&[]), None);
-        assert_eq!(root(&["/a/b/c.gcda"]), Some("/a/b".into()));
-        assert_eq!(root(&["/a/b/c.gcda", "/a/bc/d.gcda"]), Some("/a".into()));
-        assert_eq!(root(&["/a/b.gcda", "/c/d.gcda"]), Some("/".into()));
     }
 
     prop_compose! {

@@ -39,16 +39,16 @@ pub enum Error {
 
     /// debugfs is there, but no counters.
     #[error(
-        "{}: no such directory: this kernel does not count what it executes (that takes CONFIG_FERROTRACE_GCOV, or \
-         CONFIG_GCOV_KERNEL, and code that is compiled for it), or another directory has the counters (--dir)",
+        "{}: no such directory: this kernel does not count what it executes, which takes CONFIG_GCOV_KERNEL, and code that \
+         is compiled for it",
         .0.display()
     )]
     NoGcov(PathBuf),
 
     /// The counters are there, but not the file that has all.
     #[error(
-        "{}: no file vmlinux: these are the counters of the kernel's own gcov, which has no file with all of them; \
-         Ferrotrace's has (gcov, lcov and gcovr read the .gcda files in the directory)",
+        "{}: no file vmlinux: the kernel's own gcov has no file with all counters, only Ferrotrace's has (modprobe rust_gcov; \
+         it comes with CONFIG_GCOV_RUST)",
         .0.display()
     )]
     NoDump(PathBuf),
@@ -112,15 +112,6 @@ pub enum Error {
     /// A directory that must be empty is not.
     #[error("{}: not empty (--force writes there nevertheless)", .0.display())]
     NotEmpty(PathBuf),
-
-    /// A name that leads out of the directory that it should be in.
-    #[error("{}: a name of this kind would be written outside of {}", name.display(), dir.display())]
-    Outside {
-        /// The name.
-        name: PathBuf,
-        /// The directory.
-        dir: PathBuf,
-    },
 
     /// Any other refusal of the system.
     #[error("{}: cannot {action}", path.display())]

@@ -21,6 +21,7 @@ pub mod locate;
 pub mod notes;
 pub mod objects;
 pub mod output;
+pub mod paths;
 pub mod print;
 pub mod report;
 pub mod select;

@@ -5,7 +5,6 @@
 #![deny(unsafe_code)]
 
 use std::cmp::Reverse;
-use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -15,7 +14,7 @@ use super::coverage::Coverage;
 use super::coverage::File;
 use super::coverage::Function;
 use super::coverage::Share;
-use super::dump::root;
+use super::paths::main_root;
 
 /// How coverage is shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +29,9 @@ pub struct Style {
 
 /// Tenths of a percent, as text.
 fn percent(share: Share) -> String {
+    if share.total == 0 {
+        return "-".to_owned();
+    }
     let permille = share.permille();
     format!("{}.{}%", permille / 10, permille % 10)
 }
@@ -85,7 +87,8 @@ fn more(rows: usize, style: Style, untouched: usize, what: &str) -> String {
 
 /// The text of a report.
 pub fn text(coverage: &Coverage, objects: usize, style: Style) -> String {
-    let root = root(coverage.files.keys().map(OsStr::new)).unwrap_or(Path::new("/"));
+    let paths: Vec<&Path> = coverage.files.keys().map(Path::new).collect();
+    let root = main_root(&paths).unwrap_or(Path::new("/"));
     let mut text = String::new();
     if root != Path::new("/") && root != Path::new("") {
         let _ = writeln!(text, "below {}:", root.display());
@@ -332,6 +335,12 @@ calls  blocks         function
 lines 40.0% (4/10), functions 50.0% (2/4), 4 files, 7 objects
 ";
         assert_eq!(text(&coverage(), 7, style), expected);
+    }
+
+    #[test]
+    fn nothing_to_execute() {
+        assert_eq!(percent(Share { hit: 0, total: 0 }), "-");
+        assert_eq!(percent(Share { hit: 1, total: 3 }), "33.3%");
     }
 
     #[test]

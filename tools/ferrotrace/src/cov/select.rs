@@ -14,9 +14,10 @@ use thiserror::Error;
 
 use crate::functions::glob;
 
-use super::dump::root;
 use super::error::Error;
 use super::error::Result;
+use super::paths::plain;
+use super::paths::root;
 
 /// Endings that a pattern may have, since an object has several files.
 const ENDINGS: [&str; 4] = [".gcda", ".gcno", ".c", ".o"];
@@ -128,13 +129,15 @@ pub fn select(
     if patterns.is_empty() {
         return Ok(vec![true; objects.len()]);
     }
-    let root = root(objects.iter().map(|object| object.as_os_str()));
-    let root = root.unwrap_or(Path::new("/"));
+    let plain: Vec<PathBuf> = objects.iter().map(|object| plain(object)).collect();
+    let objects: Vec<&Path> = plain.iter().map(PathBuf::as_path).collect();
+    let root = root(objects.iter().copied()).unwrap_or(Path::new("/"));
     let mut selected = vec![false; objects.len()];
     for pattern in patterns {
-        let named = pattern.select(objects, root, &[]).or_else(|| {
+        let named = pattern.select(&objects, root, &[]).or_else(|| {
             let module = module(pattern.module()?);
-            pattern.select(objects, root, &module)
+            let module: Vec<PathBuf> = module.iter().map(|path| self::plain(path)).collect();
+            pattern.select(&objects, root, &module)
         });
         let named = named.ok_or_else(|| Error::NoMatch {
             pattern: pattern.to_string(),

@@ -8,9 +8,10 @@
 #![deny(unsafe_code)]
 
 use std::collections::HashMap;
-use std::path::Component;
 use std::path::Path;
 use std::path::PathBuf;
+
+use super::paths::plain;
 
 /// Finds source files.
 #[derive(Clone, Debug, Default)]
@@ -18,22 +19,6 @@ pub struct Sources {
     /// The source tree, if the user names one.
     dir: Option<PathBuf>,
     found: HashMap<(PathBuf, String), String>,
-}
-
-/// Without `.` and `..`, as far as that is possible without asking the system.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        let above = plain.components().next_back();
-        match (component, above) {
-            (Component::CurDir, _) | (Component::ParentDir, Some(Component::RootDir)) => (),
-            (Component::ParentDir, Some(Component::Normal(_))) => {
-                plain.pop();
-            }
-            _ => plain.push(component),
-        }
-    }
-    plain
 }
 
 /// The tree to which the link in a build directory leads.
@@ -101,19 +86,6 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-
-    #[test]
-    fn plain_paths() {
-        for (path, expected) in [
-            ("/b/./kernel/../lib/a.c", "/b/lib/a.c"),
-            ("/../a.c", "/a.c"),
-            ("../a.c", "../a.c"),
-            ("b/../../a.c", "../a.c"),
-            ("./a.c", "a.c"),
-        ] {
-            assert_eq!(plain(Path::new(path)), Path::new(expected));
-        }
-    }
 
     #[test]
     fn places() {
