@@ -9,6 +9,8 @@ set -uo pipefail
 
 GCOV_CLANG=$(find_clang) || GCOV_CLANG=
 export GCOV_CLANG
+FERROTRACE=$(tool) || FERROTRACE=
+export FERROTRACE
 
 for variant in $VARIANTS; do
 	case $variant in mainline | modular | builtin | debug | gcov-mainline | gcov) ;; *) continue ;; esac

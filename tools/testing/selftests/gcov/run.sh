@@ -345,6 +345,23 @@ dump_resets() {
 	load gcov_one && run gcov_one 10 && echo 0 >$gcov/vmlinux && counts "$(of same)" "#####" "#####"
 }
 
+# The command: what has been executed since a dump, and nothing else; files for gcov; a reset of one object.
+tool_works() {
+	not_llvm || return 0
+	if [ -z "${FERROTRACE:-}" ]; then
+		skip="no ferrotrace command"
+		return 0
+	fi
+	load gcov_one && run gcov_one 4 && "$FERROTRACE" cov dump -o "$work/before" && run gcov_one 10 || return 1
+	"$FERROTRACE" cov report --since "$work/before" --only "$modules/same" --lcov "$work/info" || return 1
+	cat "$work/info"
+	[ "$(grep -c '^DA:[0-9]*,5$' "$work/info")" -ge 2 ] && grep -q '^SF:.*/same.c' "$work/info" || return 1
+	"$FERROTRACE" cov dump --gcda "$work/tree" --only "$modules/same" || return 1
+	files values "$(find "$work/tree" -name same.gcda)" >"$work/values" && files values "$(of same)" | cmp - "$work/values" || return 1
+	"$FERROTRACE" cov report --only "$FERROTRACE_KDIR/lib/sort" --json | tee "$work/json" | grep -q '"objects": *1\b' || return 1
+	"$FERROTRACE" cov reset "$modules/same" && counts "$(of same)" "#####" "#####"
+}
+
 # Objects of LLVM.
 llvm() {
 	if ! [ -e "$modules/gcov_llvm.ko" ] || [ -z "$llvm_cov" ]; then
@@ -491,6 +508,7 @@ some load.under_load under_load 10
 if [ ${#wanted[@]} != 0 ]; then some load.hundred_rounds under_load 100; fi
 better dump.is_the_files "has none" dump_is_the_files
 better dump.resets "has none" dump_resets
+better dump.tool "has none" tool_works
 if modular; then
 	some engine.goes engine_goes
 	some engine.storm engine_storm
