@@ -237,9 +237,8 @@ impl File {
     /// Errors: as for [`Self::contents`]; then nothing has been added.
     pub(crate) fn counters(&self, to: &mut KVVec<u64>) -> Result<usize> {
         let start = to.len();
-        let mut state = self.state.lock();
-        let State { loaded, kept } = &mut *state;
-        if let ([only], None) = (loaded.as_mut_slice(), kept) {
+        let state = self.state.lock();
+        if let ([only], None) = (state.loaded.as_slice(), &state.kept) {
             if only.add_counters(to)? {
                 return Ok(to.len().saturating_sub(start));
             }
@@ -259,12 +258,8 @@ impl File {
 
     /// Sets all counters to 0, and forgets what was kept.
     pub(crate) fn reset(&self) -> Left {
-        let state = &mut *self.state.lock();
-        for object in &mut state.loaded {
-            if let Err(error) = object.reset() {
-                pr_warn!("{}: no reset: error {}\n", self.shown(), error.to_errno());
-            }
-        }
+        let mut state = self.state.lock();
+        state.loaded.iter().for_each(Loaded::reset);
         state.kept = None;
         state.left()
     }

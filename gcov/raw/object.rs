@@ -97,12 +97,12 @@ impl Arrived {
     pub(crate) fn check(self, name: &mut [u8]) -> Result<Loaded, (NotTaken, &[u8])> {
         let (checked, at) = self.checked();
         match checked {
-            Ok(data) => Ok(Loaded {
+            Ok((data, spans)) => Ok(Loaded {
                 origin: self.origin,
                 home: self.home,
                 data,
                 name: at,
-                spans: None,
+                spans,
             }),
             Err(error) => {
                 let string = self.home.access();
@@ -113,7 +113,7 @@ impl Arrived {
     }
 
     /// What it has, and where its name is.
-    fn checked(&self) -> (Result<Data, NotTaken>, u64) {
+    fn checked(&self) -> (Result<(Data, Spans), NotTaken>, u64) {
         if self.origin.0.writeout.is_some() {
             // SAFETY: By the rules of `new()` it is that of a constructor, and its module is there.
             return match unsafe { Description::of(self.origin.0.writeout) } {
@@ -129,17 +129,46 @@ impl Arrived {
         };
         let info = self.origin.0.info.addr() as u64;
         let name = access.u64(info.wrapping_add(NAME)).unwrap_or(0);
-        let checked = Info::check(&access, info);
-        (checked.map(Data::Gcc).map_err(NotTaken::from), name)
+        (check_gcc(&access, info), name)
     }
 
-    fn check_llvm(&self, said: Description) -> Result<Data, NotTaken> {
+    fn check_llvm(&self, said: Description) -> Result<(Data, Spans), NotTaken> {
         let access = self.home.access().ok_or(ENODEV)?;
         if !access.is_readable(said.name, 1) {
             return Err(Refusal::Unreadable(Part::Name).into());
         }
         let file = LlvmFile::check(&access, said.version, said.checksum, &said.functions)?;
-        Ok(Data::Llvm(file, said.functions))
+        let mut spans = Spans::new(&access, said.functions.first().map_or(0, |f| f.address));
+        for (index, function) in (0..).zip(&said.functions) {
+            let added = spans.add(&access, function.address, function.count);
+            added.map_err(|error| not_added(error, index))?;
+        }
+        spans.finish();
+        Ok((Data::Llvm(file, said.functions), spans))
+    }
+}
+
+fn check_gcc(access: &Access<'_>, address: u64) -> Result<(Data, Spans), NotTaken> {
+    let info = Info::check(access, address)?;
+    let mut spans = Spans::new(access, address);
+    for function in info.functions(access) {
+        let Some(function) = function? else { continue };
+        for set in info.sets(access, &function) {
+            let set = set?;
+            let added = spans.add(access, set.address, set.count);
+            added.map_err(|error| not_added(error, function.index))?;
+            spans.has_lists |= set.kind == Kind::TopList;
+        }
+    }
+    spans.finish();
+    Ok((Data::Gcc(info), spans))
+}
+
+/// Why the counters of a function are not taken: they cannot be counters where they are, or there is no memory.
+fn not_added(error: Error, function: u32) -> NotTaken {
+    match error == ENOMEM {
+        true => NotTaken::Error(error),
+        false => Refusal::Unreadable(Part::Counters(function)).into(),
     }
 }
 
@@ -163,44 +192,7 @@ pub(crate) struct Loaded {
     home: Arc<Home>,
     data: Data,
     name: u64,
-    /// Once they are wanted.
-    spans: Option<Spans>,
-}
-
-/// Where the counters are: found once.
-fn spans<'s>(known: &'s mut Option<Spans>, data: &Data, access: &Access<'_>) -> Result<&'s Spans> {
-    if let Some(known) = known {
-        return Ok(known);
-    }
-    let new = match data {
-        Data::Gcc(info) => {
-            let mut new = None;
-            for function in info.functions(access) {
-                // It has been checked, and does not change.
-                let Some(function) = function.map_err(|_| EIO)? else {
-                    continue;
-                };
-                for set in info.sets(access, &function) {
-                    let set = set.map_err(|_| EIO)?;
-                    let new = new.get_or_insert_with(|| Spans::new(access, set.address));
-                    new.add(access, set.address, set.count)?;
-                    new.has_lists |= set.kind == Kind::TopList;
-                }
-            }
-            new
-        }
-        Data::Llvm(_, functions) => {
-            let mut new = None;
-            for function in functions {
-                let new = new.get_or_insert_with(|| Spans::new(access, function.address));
-                new.add(access, function.address, function.count)?;
-            }
-            new
-        }
-    };
-    let mut new = new.unwrap_or_else(|| Spans::new(access, 0));
-    new.finish();
-    Ok(known.insert(new))
+    spans: Spans,
 }
 
 impl Loaded {
@@ -254,22 +246,19 @@ impl Loaded {
 
     /// Adds its counters to `to`, in the order in which its file has them; but not if some are lists, of which a file has
     /// something else: whether it has done so. Errors: as for [`Self::write`], and -ENOMEM.
-    pub(crate) fn add_counters(&mut self, to: &mut KVVec<u64>) -> Result<bool> {
-        let access = self.home.access().ok_or(ENODEV)?;
-        let spans = spans(&mut self.spans, &self.data, &access)?;
-        if spans.has_lists {
+    pub(crate) fn add_counters(&self, to: &mut KVVec<u64>) -> Result<bool> {
+        let access = self.access()?;
+        if self.spans.has_lists {
             return Ok(false);
         }
-        spans.copy(&access, to).map(|()| true)
+        self.spans.copy(&access, to).map(|()| true)
     }
 
-    /// Sets its counters to 0, if it is there. Errors: -ENOMEM.
-    pub(crate) fn reset(&mut self) -> Result {
-        let Some(access) = self.home.access() else {
-            return Ok(());
-        };
-        spans(&mut self.spans, &self.data, &access)?.zero(&access);
-        Ok(())
+    /// Sets its counters to 0, if it is there.
+    pub(crate) fn reset(&self) {
+        if let Ok(access) = self.access() {
+            self.spans.zero(&access);
+        }
     }
 
     /// What its constructor has said, unless it has gone.

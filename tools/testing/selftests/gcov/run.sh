@@ -262,7 +262,7 @@ refuses() {
 
 refused_objects() {
 	refuses "unknown version" version=0x43392a2a && refuses "unknown version" version=0 &&
-		refuses "the counters of function 1" wrong=counters && refuses "function 1" wrong=count && refuses "key" wrong=key &&
+		refuses "the counters of function 1" wrong=counters && refuses "the counters of function 1" wrong=readonly && refuses "function 1" wrong=count && refuses "key" wrong=key &&
 		refuses "merge function" wrong=merge && refuses "functions" wrong=functions && refuses "functions" wrong=table &&
 		refuses "name" wrong=name
 }

@@ -46,6 +46,7 @@ static u64 *tables[OBJECTS][FUNCTIONS];
 static u64 arcs[OBJECTS][FUNCTIONS][4];
 static u64 many[MOST_COUNTERS];
 static u64 bits[OBJECTS], times[OBJECTS];
+static const u64 constants[4] = { 1, 2, 3, 4 };
 
 static unsigned int major(void)
 {
@@ -96,6 +97,8 @@ static void build_function(unsigned int object, unsigned int function)
 	}
 	if (function == 1 && is_wrong("counters"))
 		to[4] = (unsigned long)&jiffies;
+	if (function == 1 && is_wrong("readonly"))
+		to[4] = (unsigned long)constants;
 	if (function == 1 && is_wrong("count"))
 		to[3] = 0x40000000;
 	if (function == 1 && is_wrong("key"))
