@@ -54,7 +54,7 @@ check-long:
 	@FERROTRACE_STORM=long MIRI_TESTS= LOGS=build/check-storms tools/testing/check.sh 10-build $(LONG_STORMS)
 	@FERROTRACE_STORM=short VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@FERROTRACE_STORM=short VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
-	@FERROTRACE_STORM=short VARIANTS="gcov-mainline gcov" LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
+	@FERROTRACE_STORM=short VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
 bench:
 	@tools/testing/bench/run.sh

@@ -13,7 +13,7 @@ FERROTRACE=$(tool) || FERROTRACE=
 export FERROTRACE
 
 for variant in $VARIANTS; do
-	case $variant in mainline | modular | builtin | debug | gcov-mainline | gcov) ;; *) continue ;; esac
+	case $variant in mainline | modular | builtin | debug | gcov) ;; *) continue ;; esac
 	selftests_on "$variant" gcov 600 run.sh
 	if [ "${FERROTRACE_STORM:-}" = long ]; then selftests_on "$variant" gcov 1200 "run.sh load.hundred_rounds"; fi
 	APPEND=gcov_persist=0 tap_nest "gcov_persist=0: $variant" run_vm "$variant" tools/testing/selftests/gcov/run.sh

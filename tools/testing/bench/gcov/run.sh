@@ -1,50 +1,54 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The exporter of coverage, of kernels that are compiled for coverage as a whole: mainline's and ours. A nanosecond is an
-# instruction. BENCH_VARIANTS= measures only some of the kernel variants, which leaves figures out; BENCH_RAW=1 shows all that was
-# measured.
+# The exporter of coverage, in a kernel that is compiled for coverage as a whole: mainline's, and then ours, which takes over from
+# it. A nanosecond is an instruction. BENCH_RAW=1 shows all that was measured.
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/../../suites/lib.sh"
 
-BENCH_VARIANTS=${BENCH_VARIANTS:-gcov-mainline gcov}
 here=$REPO/tools/testing/bench
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# In the guest. All but booting is measured twice, as the first time finds nothing in caches.
+# In the guest. All but making the files is measured twice, as the first time finds nothing in caches. What ours takes to make
+# them includes that mainline's are removed.
 # shellcheck disable=SC2016
 in_guest='
 	. tools/testing/selftests/lib/kit.sh
 	measure=$FERROTRACE_KDIR/bench-gcov/measure
 	gcov=$DEBUGFS/gcov
+	memory() { sync; echo 3 >/proc/sys/vm/drop_caches; awk "/^MemFree:/ { print \$2 * 1024 }" /proc/meminfo; }
+	usecs() { dmesg | sed -n "s/.*initcall \($1\)+.* returned 0 after \([0-9]*\) usecs.*/\2/p" | awk "{ sum += \$1 } END { print sum * 1000 }"; }
+	exporter() {
+		local i
+		for i in 1 2; do
+			set -- "$1" $($measure tree $gcov)
+			echo "$1_tree $2" && echo "$1_files $3" && echo "$1_tree_bytes $4"
+			set -- "$1" $($measure write $gcov/reset)
+			echo "$1_reset $2"
+		done
+	}
+	exporter mainline
+	echo "mainline_register $(usecs "gcov_fs_init")"
+	free=$(memory)
+	load_ours rust_gcov
+	echo "ours_more_memory $((free - $(memory)))"
+	echo "ours_register $(usecs "__rust_gcov_init\|rust_gcov_init\|init_module")"
 	for i in 1 2; do
-		set -- $($measure tree $gcov)
-		echo "tree $1" && echo "files $2" && echo "tree_bytes $3"
-		if [ -e $gcov/vmlinux ]; then
-			set -- $($measure file $gcov/vmlinux)
-			echo "file $1" && echo "file_bytes $3"
-		fi
-		set -- $($measure write $gcov/reset)
-		echo "reset $1"
+		set -- $($measure file $gcov/vmlinux)
+		echo "ours_file $1" && echo "ours_file_bytes $3"
 	done
-	dmesg | sed -n "s/.*initcall \(gcov_fs_init\|gcov_init\|__rust_gcov[^ +]*\)[+ ].* returned 0 after \([0-9]*\) usecs.*/register \2/p" |
-		awk "{ sum += \$2 } END { print \"register\", sum * 1000 }"
-	awk "/^(dentry|debugfs_inode_cache|kmalloc-[0-9a-z]*) /" /proc/slabinfo | sed "s/^/slab /"
-	awk "/^(Slab|VmallocUsed|MemFree):/ { print \"mem_\" \$1, \$2 * 1024 }" /proc/meminfo | tr -d :
+	exporter ours
 '
 
-for variant in $BENCH_VARIANTS; do
-	kernel=$REPO/integration/kernel.sh
-	"$kernel" build "$variant" >/dev/null
-	kdir=$("$kernel" kdir "$variant")
-	mkdir -p "$kdir/bench-gcov"
-	gcc -O2 -Wall -Wno-unused-parameter -o "$kdir/bench-gcov/measure" "$here/gcov/measure.c"
-	APPEND="initcall_debug log_buf_len=4M" ICOUNT=1 CPUS=1 MEM=2G TIMEOUT=${TIMEOUT:-1800} run_vm "$variant" "$in_guest" |
-		tr -d '\r' >"$work/$variant"
-	if [ "${BENCH_RAW:-}" ]; then sed "s/^/# $variant: /" "$work/$variant"; fi
-	grep -q "^reset [1-9]" "$work/$variant" || die "not all figures from $variant"
-done
+kernel=$REPO/integration/kernel.sh
+"$kernel" build gcov >/dev/null
+kdir=$("$kernel" kdir gcov)
+mkdir -p "$kdir/bench-gcov"
+gcc -O2 -Wall -Wno-unused-parameter -o "$kdir/bench-gcov/measure" "$here/gcov/measure.c"
+APPEND="initcall_debug log_buf_len=4M" ICOUNT=1 CPUS=1 MEM=2G TIMEOUT=${TIMEOUT:-1800} run_vm gcov "$in_guest" | tr -d '\r' >"$work/gcov"
+if [ "${BENCH_RAW:-}" ]; then sed "s/^/# /" "$work/gcov"; fi
+grep -q "^ours_reset [1-9]" "$work/gcov" || die "not all figures"
 
 awk -f "$here/table.awk" -v dir="$work" "$here/gcov/figures" "$here/gcov/bounds"
