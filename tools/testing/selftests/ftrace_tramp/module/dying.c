@@ -56,6 +56,7 @@ static notrace void count_goes(unsigned long ip, unsigned long parent_ip, struct
 }
 
 static struct ftrace_ops stays = { .func = count_stays };
+static struct ftrace_ops late = { .func = count_goes };
 
 static int give_up(struct kprobe *p, struct pt_regs *regs)
 {
@@ -113,7 +114,7 @@ static int __init dying_init(void)
 	memset(goes, 0x6b, sizeof(*goes));
 	if (err != (coming ? -ENODEV : 0) || check("afterwards", 1000, 0))
 		panic("dying: an ops that has gone is called: %d\n", err);
-	if (register_ftrace_function(&(struct ftrace_ops){ .func = count_goes }) != -ENODEV)
+	if (register_ftrace_function(&late) != -ENODEV)
 		panic("dying: ftrace has not given up\n");
 	__module_get(THIS_MODULE);
 	return 0;
