@@ -187,6 +187,21 @@ impl Memory for Access<'_> {
         Ok(())
     }
 
+    /// At once, not byte by byte.
+    fn string<'t>(&self, address: u64, to: &'t mut [u8]) -> Result<Option<&'t [u8]>, Unreadable> {
+        let range = self.range(address, 1).ok_or(Unreadable)?;
+        let left = range.size.wrapping_sub(address.wrapping_sub(range.start));
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let len = left.min(to.len());
+        let part = to.get_mut(..len).ok_or(Unreadable)?;
+        self.copy(address, part)?;
+        match part.iter().position(|byte| *byte == 0) {
+            Some(end) => Ok(part.get(..end)),
+            None if len == left => Err(Unreadable),
+            None => Ok(None),
+        }
+    }
+
     #[inline]
     fn is_readable(&self, address: u64, len: u64) -> bool {
         self.range(address, len).is_some()
