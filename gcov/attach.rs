@@ -12,6 +12,7 @@ use crate::raw::handover::hand_over;
 use crate::raw::handover::persists;
 use crate::raw::handover::take_back;
 use crate::raw::handover::Taker;
+use crate::raw::home::ModuleId;
 use crate::raw::hooks::Exits;
 use crate::raw::object::Arrived;
 use crate::raw::object::Loaded;
@@ -25,8 +26,12 @@ pub(crate) struct Attached {
 struct Engine;
 
 impl Taker for Engine {
-    fn object(object: Arrived) {
-        engine::arrive(object);
+    fn object(object: Arrived) -> bool {
+        engine::arrive(object)
+    }
+
+    fn gone(module: ModuleId) {
+        engine::going(module);
     }
 
     fn kept(filename: &[u8], gcda: &[u8]) {

@@ -130,33 +130,31 @@ pub(crate) fn stop() {
     *ENGINE.lock() = None;
 }
 
-/// An object has come. Whether it is taken, or refused for good.
+/// An object has come. Whether it is taken, or refused for good; if not, there was no memory, and the next engine may have it.
 pub(crate) fn arrive(object: Arrived) -> bool {
     let mut guard = ENGINE.lock();
     let Some(engine) = guard.as_mut().filter(|engine| !engine.leaving) else {
         return false;
     };
-    let going = object.module().filter(|_| object.is_going);
     let mut name = [0; 128];
     match object.check(&mut name) {
         Ok(loaded) => {
-            if let Err(error) = engine.add(loaded) {
+            let added = engine.add(loaded).inspect_err(|error| {
                 pr_warn!("an object has no file: error {}\n", error.to_errno());
-            }
+            });
+            added.is_ok()
         }
         Err((NotTaken::Refused(refusal), name)) => {
             let refusal = Shown(refusal);
             pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
+            true
         }
         Err((NotTaken::Error(error), name)) => {
             let name = BStr::from_bytes(name);
             pr_warn!("{name} has no file: error {}\n", error.to_errno());
+            false
         }
     }
-    if let Some(module) = going {
-        engine.going(module);
-    }
-    true
 }
 
 /// The contents of a file whose objects have gone.
@@ -165,7 +163,12 @@ pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
     let Some(engine) = guard.as_mut() else {
         return;
     };
-    if let Err(error) = engine.file(name).and_then(|(_, file)| file.keep(gcda)) {
+    let kept = engine.file(name).and_then(|(key, file)| {
+        let kept = file.keep(gcda);
+        engine.remove_empty(key);
+        kept
+    });
+    if let Err(error) = kept {
         pr_warn!(
             "{}: what was kept is lost: error {}\n",
             BStr::from_bytes(name),

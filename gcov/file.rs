@@ -153,7 +153,19 @@ impl File {
         let mut bytes = KVVec::new();
         bytes.extend_from_slice(gcda, GFP_KERNEL | __GFP_NOWARN)?;
         let mut state = self.state.lock();
-        state.kept = Some(bytes);
+        // Its module may have come and gone meanwhile.
+        if let Some(newer) = state.kept.take() {
+            state.kept = match merged(&mut bytes, &newer) {
+                Ok(Some(both)) => Some(both),
+                Ok(None) => Some(newer),
+                Err(error) => {
+                    state.kept = Some(newer);
+                    return Err(error);
+                }
+            };
+        } else {
+            state.kept = Some(bytes);
+        }
         self.check_kept(&mut state);
         Ok(())
     }
@@ -221,12 +233,28 @@ impl File {
             return Ok(bytes);
         };
         let mut bytes = gcda_of(first)?;
-        if let Some(kept) = &mut state.kept {
-            bytes = merged(kept, &bytes)?.ok_or(EIO)?;
+        // What has other functions is of another build, whatever the stamps say.
+        if let Some(mut kept) = state.kept.take() {
+            match merged(&mut kept, &bytes) {
+                Ok(Some(both)) => {
+                    bytes = both;
+                    state.kept = Some(kept);
+                }
+                Ok(None) => pr_warn!(
+                    "{}: another build: what was kept is dropped\n",
+                    self.shown()
+                ),
+                Err(error) => {
+                    state.kept = Some(kept);
+                    return Err(error);
+                }
+            }
         }
         for object in state.loaded.iter().skip(1) {
             if object.build() == first.build() {
-                bytes = merged(&mut bytes, &gcda_of(object)?)?.ok_or(EIO)?;
+                if let Some(both) = merged(&mut bytes, &gcda_of(object)?)? {
+                    bytes = both;
+                }
             }
         }
         Ok(bytes)

@@ -181,11 +181,11 @@ fn add(words: &mut KVVec<u64>, file: &File) -> Result {
         }
         Err(error) => {
             words.truncate(start);
-            // It has just gone.
-            if error == ENODEV {
-                return Ok(());
+            // Another one has just gone, or is not as it was: the rest can be read.
+            match error == ENOMEM {
+                true => Err(error),
+                false => Ok(()),
             }
-            Err(error)
         }
     }
 }

@@ -103,26 +103,45 @@ static void module_going(struct module *mod)
 
 DEFINE_MODULE_GOING(ferro_gcov_going, module_going, 0);
 
+#if IS_MODULE(CONFIG_GCOV_RUST)
+/* There is one engine. */
+static const struct gcov_taker *taker_of_all;
+
+/* Keeps what the engine has no memory for: for the next one, or until objects are given back. */
+static bool take_or_keep(const struct gcov_object *object)
+{
+	if (!taker_of_all->object(object)) {
+		guard(mutex)(&objects_lock);
+		keep(object);
+	}
+	return true;
+}
+#endif
+
 void ferro_gcov_hand_over(const struct gcov_taker *taker)
 {
 	struct kept *kept, *next;
 
-#if IS_MODULE(CONFIG_GCOV_RUST)
-	gcov_hand_over(taker);
-#endif
-	guard(mutex)(&objects_lock);
-	while (image) {
-		struct gcov_object object = { .info = image };
+	scoped_guard(mutex, &objects_lock) {
+		list_for_each_entry_safe(kept, next, &others, list) {
+			if (!taker->object(&kept->object))
+				continue;
+			list_del(&kept->list);
+			kfree(kept);
+		}
+		while (image) {
+			struct gcov_object object = { .info = image };
 
-		image = image->next;
-		taker->object(&object);
-		cond_resched();
+			image = image->next;
+			if (!taker->object(&object))
+				keep(&object);
+			cond_resched();
+		}
 	}
-	list_for_each_entry_safe(kept, next, &others, list) {
-		taker->object(&kept->object);
-		list_del(&kept->list);
-		kfree(kept);
-	}
+#if IS_MODULE(CONFIG_GCOV_RUST)
+	taker_of_all = taker;
+	gcov_hand_over(&(struct gcov_taker){ .object = take_or_keep, .kept = taker->kept });
+#endif
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_hand_over);
 
@@ -144,15 +163,26 @@ static bool is_own(const struct gcov_object *object)
 
 static bool (*next_object)(struct gcov_object *object);
 
-/* Keeps what kernel/gcov/ does not know. */
+/* Keeps what kernel/gcov/ does not know, and gives what the engine had no memory for. */
 static bool next_own_object(struct gcov_object *object)
 {
+	struct kept *kept;
+
 	while (next_object(object)) {
 		if (is_own(object))
 			return true;
 		guard(mutex)(&objects_lock);
 		if (!is_going(object))
 			keep(object);
+	}
+	guard(mutex)(&objects_lock);
+	list_for_each_entry(kept, &others, list) {
+		if (!is_own(&kept->object))
+			continue;
+		*object = kept->object;
+		list_del(&kept->list);
+		kfree(kept);
+		return true;
 	}
 	return false;
 }
@@ -265,6 +295,15 @@ void ferro_gcov_copy(void *to, const void *from, size_t size)
 		put_unaligned(READ_ONCE(*counter++), copy++);
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_copy);
+
+size_t ferro_gcov_copy_string(char *to, const char *from, size_t size)
+{
+	size_t len = strnlen(from, size);
+
+	memcpy(to, from, len);
+	return len;
+}
+EXPORT_SYMBOL_GPL(ferro_gcov_copy_string);
 
 /*
  * What compiled code calls, as far as kernel/gcov/ does not have it.

@@ -71,6 +71,8 @@ void ferro_gcov_describe(gcov_llvm_callback writeout, const struct ferro_gcov_li
 
 /* Copies what others may change meanwhile: whole counters, if they are aligned. */
 void ferro_gcov_copy(void *to, const void *from, size_t size);
+/* Copies a string without its end, which may be missing, and returns its length, at most @size. Nobody writes it meanwhile. */
+size_t ferro_gcov_copy_string(char *to, const char *from, size_t size);
 
 #endif /* CONFIG_GCOV_BUILTIN */
 

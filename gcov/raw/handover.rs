@@ -8,14 +8,18 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::home;
+use super::home::ModuleId;
 use super::hooks::Exits;
 use super::object::Arrived;
 use super::object::Loaded;
 
 /// Who takes over.
 pub(crate) trait Taker {
-    /// An object that is there.
-    fn object(object: Arrived);
+    /// An object that is there. Whether it is taken.
+    fn object(object: Arrived) -> bool;
+
+    /// A module goes, whose objects may have been taken since the exit heard of it.
+    fn gone(module: ModuleId);
 
     /// What was kept of objects that have gone: the contents of the file of this name.
     fn kept(filename: &[u8], gcda: &[u8]);
@@ -58,19 +62,23 @@ pub(crate) fn persists() -> bool {
 /// # Safety
 ///
 /// `object` is valid, and its module stays during the call.
-unsafe extern "C" fn object<T: Taker>(object: *const bindings::gcov_object) {
-    // SAFETY: By the rules of this function. Who is handed over to has shown the exits, which are armed.
-    match unsafe { Arrived::new(*object) } {
-        Ok(arrived) => {
-            let going = arrived.module().filter(|_| arrived.is_going);
-            T::object(arrived);
-            // Whether the exit will still be called nobody knows.
-            if let Some(module) = going {
-                home::close(module);
-            }
+unsafe extern "C" fn object<T: Taker>(object: *const bindings::gcov_object) -> bool {
+    // SAFETY: By the rules of this function. Who is handed over to has shown the exits, which are armed. If the exit may have been called
+    // before, `is_going()` says so below: its module stays until this returns.
+    let arrived = match unsafe { Arrived::new(*object) } {
+        Ok(arrived) => arrived,
+        Err(error) => {
+            pr_warn!("an object is not taken: error {}\n", error.to_errno());
+            return false;
         }
-        Err(error) => pr_warn!("an object is not taken: error {}\n", error.to_errno()),
+    };
+    let (module, address) = (arrived.module(), arrived.address());
+    let taken = T::object(arrived);
+    if let Some(module) = module.filter(|_| home::is_going(address)) {
+        T::gone(module);
+        home::close(module);
     }
+    taken
 }
 
 /// # Safety

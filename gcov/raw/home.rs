@@ -12,6 +12,7 @@ use ferro_core::gcov::MergeFunction;
 use ferro_core::gcov::Unreadable;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
+use kernel::ffi::c_char;
 use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::lock::mutex::MutexBackend;
@@ -54,20 +55,19 @@ pub(crate) struct Home {
     closed: Mutex<bool>,
 }
 
-/// The homes of objects. The kernel's is not among them.
+/// The homes of objects.
 static HOMES: StaticMutex<KVec<Arc<Home>>> =
     // SAFETY: `builtin.c` makes the mutex, by `DEFINE_MUTEX()`, for this, and stays.
     unsafe { StaticMutex::new(&raw mut bindings::ferro_gcov_homes_mutex, KVec::new()) };
 
 impl Home {
-    /// The home of an address, and whether it is about to go.
-    ///
-    /// Errors: -EFAULT if nobody has this address, -ENOMEM.
+    /// The home of an address. Errors: -EFAULT if nobody has this address, -ENOMEM.
     ///
     /// # Safety
     ///
-    /// If it is a module's, [`close`] is called for it before it goes, but not before this has returned.
-    pub(super) unsafe fn of(address: usize) -> Result<(Arc<Self>, bool)> {
+    /// If it is a module's, [`close`] is called for it after this and before it goes. The exit on `module_event` does so, unless it has
+    /// before this: who cannot rule that out asks [`is_going`] afterwards, and does so.
+    pub(super) unsafe fn of(address: usize) -> Result<Arc<Self>> {
         let mut found = bindings::ferro_gcov_home::default();
         // SAFETY: The variable is this function's; the address is only compared.
         if !unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) } {
@@ -76,7 +76,7 @@ impl Home {
         let module = ModuleId::new(found.module);
         let mut homes = HOMES.lock();
         if let Some(home) = homes.iter().find(|home| home.module == module) {
-            return Ok((home.clone(), found.is_going));
+            return Ok(home.clone());
         }
         let data = found.data.map(|range| Range {
             start: range.start as u64,
@@ -93,7 +93,7 @@ impl Home {
             GFP_KERNEL,
         )?;
         homes.push(home.clone(), GFP_KERNEL)?;
-        Ok((home, found.is_going))
+        Ok(home)
     }
 
     /// The module; `None` for the kernel.
@@ -123,6 +123,13 @@ impl Home {
     fn close(&self) {
         *self.closed.lock() = true;
     }
+}
+
+/// Whether an address is that of a module that is about to go. Its exit on `module_event` may have been called before.
+pub(super) fn is_going(address: usize) -> bool {
+    let mut found = bindings::ferro_gcov_home::default();
+    // SAFETY: The variable is this function's; the address is only compared.
+    unsafe { bindings::ferro_gcov_home_of(address, &raw mut found) && found.is_going }
 }
 
 /// A module goes. Waits for those who use its data.
@@ -193,12 +200,16 @@ impl Memory for Access<'_> {
         let left = range.size.wrapping_sub(address.wrapping_sub(range.start));
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let len = left.min(to.len());
-        let part = to.get_mut(..len).ok_or(Unreadable)?;
-        self.copy(address, part)?;
-        match part.iter().position(|byte| *byte == 0) {
-            Some(end) => Ok(part.get(..end)),
-            None if len == left => Err(Unreadable),
-            None => Ok(None),
+        let (to, from) = (to.get_mut(..len).ok_or(Unreadable)?, address as usize);
+        // SAFETY: These bytes are in data of the home that stay, by its invariant, as it is not closed while this is there. `to` is
+        // ours, and as long. Compilers put names where nobody writes; if somebody does, C has copied what was there.
+        let found = unsafe {
+            bindings::ferro_gcov_copy_string(to.as_mut_ptr().cast(), from as *const c_char, len)
+        };
+        match found < len {
+            true => Ok(to.get(..found)),
+            false if len == left => Err(Unreadable),
+            false => Ok(None),
         }
     }
 

@@ -46,8 +46,6 @@ impl Origin {
 pub(crate) struct Arrived {
     origin: Origin,
     home: Arc<Home>,
-    /// Its module is about to go, and may be gone when this call is over.
-    pub(crate) is_going: bool,
 }
 
 /// Why an object is not taken.
@@ -78,17 +76,18 @@ impl Arrived {
     pub(super) unsafe fn new(object: bindings::gcov_object) -> Result<Self> {
         let origin = Origin(object);
         // SAFETY: The exit closes the home, or the caller of this, at the end of the call.
-        let (home, is_going) = unsafe { Home::of(origin.address()) }?;
-        Ok(Self {
-            origin,
-            home,
-            is_going,
-        })
+        let home = unsafe { Home::of(origin.address()) }?;
+        Ok(Self { origin, home })
     }
 
     /// Its module; `None` for the kernel.
     pub(crate) fn module(&self) -> Option<ModuleId> {
         self.home.module()
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> usize {
+        self.origin.address()
     }
 
     /// Checks it.

@@ -23,8 +23,8 @@ struct gcov_object {
 
 /* Who takes over. */
 struct gcov_taker {
-	/* an object that is there */
-	void (*object)(const struct gcov_object *object);
+	/* an object that is there; whether it is taken. kernel/gcov/ does not keep those that are not */
+	bool (*object)(const struct gcov_object *object);
 	/* what was kept of objects whose module has gone: the contents of their file */
 	void (*kept)(const char *filename, const void *gcda, size_t size);
 };

@@ -175,7 +175,7 @@ impl DirRef {
         }
         if !owner.is_null() {
             // Should it fail, the file goes again.
-            files().push(Listed { dentry, owner }, GFP_KERNEL)?;
+            files().push(Listed { dentry, owner }, GFP_KERNEL | __GFP_NOWARN)?;
         }
         Ok(file)
     }
@@ -218,10 +218,10 @@ struct Listed {
 unsafe impl Send for Listed {}
 
 /// Waits for the list of the files whose operations can go.
-fn files() -> StaticGuard<KVec<Listed>> {
-    static FILES: StaticMutex<KVec<Listed>> =
+fn files() -> StaticGuard<KVVec<Listed>> {
+    static FILES: StaticMutex<KVVec<Listed>> =
         // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
-        unsafe { StaticMutex::new(&raw mut bindings::ferro_debugfs_lock, KVec::new()) };
+        unsafe { StaticMutex::new(&raw mut bindings::ferro_debugfs_lock, KVVec::new()) };
     FILES.lock()
 }
 

@@ -170,6 +170,13 @@ persist_other_build() {
 	files gcda "$gcov/gcov_fake/fake.gcda" | grep -q "version 4233312a"
 }
 
+# Of the same build, as it says, with other functions: what was kept is of no use, and all else can be read.
+persist_other_functions() {
+	load gcov_fake && unload gcov_fake && load gcov_fake counts=10 || return 1
+	files gcda "$gcov/gcov_fake/fake.gcda" && cat $gcov/vmlinux >"$work/dump" && files names "$work/dump" | grep -q fake.gcda || return 1
+	dmesg | grep 'another build: what was kept is dropped' && unload gcov_fake
+}
+
 two_modules() {
 	load gcov_one && load gcov_two && run gcov_one 10 && run gcov_two 20 && counts "$(of same)" 15 15 || return 1
 	unload gcov_one && counts "$(of same)" 15 15 && run gcov_two 2 && counts "$(of same)" 16 16 || return 1
@@ -491,6 +498,7 @@ some persist.kept persist
 some persist.reset persist_reset
 better persist.reset_one "waits for itself" persist_reset_one
 better persist.other_build "reads it as its own" persist_other_build
+better persist.other_functions "reads past them" persist_other_functions
 some same.two_modules two_modules
 some same.two_builds two_builds
 better format.zeros "writes all zeros" zeros
