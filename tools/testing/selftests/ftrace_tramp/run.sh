@@ -29,6 +29,30 @@ modular() { [ -e "$MODULE_DIR/rust_ftrace_tramp.ko" ]; }
 # seen: how many trampolines the kernel knows of.
 seen() { grep -c $' ftrace_trampoline\t\[__builtin__ftrace\]' /proc/kallsyms; }
 
+# sees COUNT: whether they are so many, soon: those of sets that functions have no longer are freed after a grace period.
+sees() {
+	local tries
+	for ((tries = 0; tries < 100; tries++)); do
+		if [ "$(seen)" = "$1" ]; then return 0; fi
+		sleep 0.1
+	done
+	echo "$(seen) trampolines, not $1"
+	return 1
+}
+
+# settled: when none waits any more to be freed.
+settled() {
+	local tries used
+	ours || return 0
+	for ((tries = 0; tries < 100; tries++)); do
+		used=$(sed -n 's/.* trampolines \([0-9]*\)).*/\1/p' "${list%list}pool" | awk '{ sum += $1 } END { print sum + 0 }')
+		if [ "$used" = "$(grep -c ' bytes' $list)" ]; then return 0; fi
+		sleep 0.1
+	done
+	cat $list "${list%list}pool"
+	return 1
+}
+
 # selected NAME: whether it was asked for.
 selected() {
 	local name=$1 want
@@ -58,6 +82,7 @@ sample() {
 	shift 3
 	dmesg -C
 	# of the kernel's own ops, which stays when they go
+	settled || return 1
 	kept=$(seen)
 	insmod "$sample" check_count=1 persist=1 nr_function_calls=10000 "$@" || return 1
 	if ours; then
@@ -66,8 +91,7 @@ sample() {
 		count=$((count + sets))
 		[ "$(grep -c " $kind " $list)" = "$count" ] || return 1
 	fi
-	seen
-	[ "$(seen)" = $((count + kept)) ] || return 1
+	sees $((count + kept)) || return 1
 	rmmod ftrace_ops || return 1
 	if ours; then
 		left=$(grep -c . $list)
@@ -82,14 +106,12 @@ sample() {
 # with several ops, and the kernel no other.
 goes_and_comes() {
 	local count=$1 sets=$2
-	rmmod rust_ftrace_tramp || return 1
-	seen
-	[ "$(seen)" = "$count" ] || return 1
+	rmmod rust_ftrace_tramp && sees "$count" || return 1
 	load_ours rust_ftrace_tramp
 	cat $list
 	[ "$(grep -c ' bytes, .* functions$' $list)" = "$sets" ] || return 1
 	count=$((count + sets))
-	[ "$(grep -c . $list)" = "$count" ] && [ "$(seen)" = "$count" ]
+	[ "$(grep -c . $list)" = "$count" ] && sees "$count"
 }
 
 # With ops that come while it is not there and go while it is, and the other way round.
