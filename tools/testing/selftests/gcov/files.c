@@ -68,13 +68,15 @@ typedef void set_fn(uint32_t function, unsigned int kind, size_t at, unsigned in
 
 static void each_set(set_fn *fn)
 {
-	unsigned int gcc, unit;
+	unsigned int unit;
 	uint32_t function = 0;
+	int gcc;
 	size_t at;
 
 	if (word(0) != 0x67636461)
 		errx(1, "no gcda file");
-	gcc = ((word(4) >> 24) - 'A') * 10 + ((word(4) >> 16) & 0xff) - '0';
+	/* "408*", as LLVM writes, is less than "A10*". */
+	gcc = ((int)(word(4) >> 24) - 'A') * 10 + (int)((word(4) >> 16) & 0xff) - '0';
 	unit = gcc >= 12 ? 4 : 1;
 	at = gcc >= 12 ? 16 : 12;
 	/* mainline's has no end */
