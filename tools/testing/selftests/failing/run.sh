@@ -86,9 +86,6 @@ rmmod gkhi_switch
 
 # An object without memory for its file has none, but its module is loaded.
 for m in gcov_one gcov_fake; do module "$FERROTRACE_KDIR/selftests-gcov/module/$m.ko"; done
-keep "$FERROTRACE_KDIR/selftests-gcov/module/gcov_one.ko"
-attempt gcov_reset write $D/gcov/reset 0 0
-rmmod gcov_one
 
 keep "$FERRO/ferrotrace_kprobe_events.ko"
 probes=$D/ferrotrace_kprobe_events/probes
@@ -124,10 +121,13 @@ keep "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/ftrace_tramp_selftest.ko"
 tramp=$D/ftrace_tramp_selftest/ctl
 attempt tramp_register write $tramp register unregister
 attempt tramp_attach write $tramp attach release
-rmmod ftrace_tramp_selftest
 # what the tracer keeps is there from now on
 echo function >/sys/kernel/tracing/current_tracer && echo nop >/sys/kernel/tracing/current_tracer
+# beside others, so that functions come to have sets
+echo register >"$tramp"
 attempt tramp_tracer write /sys/kernel/tracing/current_tracer function nop
+echo unregister >"$tramp"
+rmmod ftrace_tramp_selftest
 
 keep "$FERRO/klog/klog_relay.ko"
 attempt klog_create write $D/klog/create 1 0
