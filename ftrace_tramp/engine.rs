@@ -233,8 +233,10 @@ pub(crate) fn free(ops: Ops<'_>) -> bool {
     };
     let live = engine.live.remove(&ops.address());
     if engine.given_up {
-        // Whoever made it, a site may call it.
-        ops.clear_trampoline();
+        // Whoever made it, a site may call it. A client's own is not touched.
+        if live.is_some_and(|live| live.code.is_of(ops)) {
+            ops.clear_trampoline();
+        }
         return true;
     }
     let done = live.is_some();
