@@ -42,6 +42,8 @@ mkfs.ext4|has_tool mkfs.ext4|e2fsprogs
 QEMU for x86_64|have qemu-system-x86_64|qemu-system-x86
 busybox|have busybox|busybox-static
 blktrace and blkparse|has_tool blktrace && have blkparse|blktrace
+lcov|have lcov|lcov
+gcovr|have gcovr|gcovr
 babeltrace2|have babeltrace2|babeltrace2
 python3|have python3|python3
 Python's venv|have_venv|python3-venv

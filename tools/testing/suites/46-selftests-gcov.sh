@@ -12,10 +12,21 @@ export GCOV_CLANG
 FERROTRACE=$(tool) || FERROTRACE=
 export FERROTRACE
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
 for variant in $VARIANTS; do
 	case $variant in mainline | modular | builtin | debug | gcov) ;; *) continue ;; esac
-	selftests_on "$variant" gcov 600 run.sh
+	mkdir "$work/$variant"
+	OUT=$work/$variant selftests_on "$variant" gcov 900 run.sh
 	if [ "${FERROTRACE_STORM:-}" = long ]; then selftests_on "$variant" gcov 1200 "run.sh load.hundred_rounds"; fi
 	APPEND=gcov_persist=0 tap_nest "gcov_persist=0: $variant" run_vm "$variant" tools/testing/selftests/gcov/run.sh
+done
+
+# What gcov, lcov, genhtml and gcovr report of the same calls on another kernel.
+for variant in modular builtin; do
+	if [ -d "$work/mainline/reports" ] && [ -d "$work/$variant/reports" ]; then
+		tap_run "the reports on $variant are those on mainline" diff -r "$work/mainline/reports" "$work/$variant/reports"
+	fi
 done
 tap_plan

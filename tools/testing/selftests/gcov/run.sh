@@ -13,6 +13,8 @@ set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/gcov/reports.sh
+. "$here/reports.sh"
 modules=${GCOV_SELFTESTS:-$FERROTRACE_KDIR/selftests-gcov/module}
 gcov=$DEBUGFS/gcov
 # The newest: it reads what older compilers have made.
@@ -483,10 +485,13 @@ if grep -q gcov_persist=0 /proc/cmdline; then
 	finish
 	exit
 fi
+if modular; then some reports.same_of_kernel same_reports_of_kernel; fi
 some lines.kernel kernel_lines
 some lines.dump kernel_dump
 some lines.lcov lcov_works
 some lines.module module_lines
+some reports.modules reports_of_modules
+some reports.gather_on_test gathers
 some tree.links links
 some tree.names names
 better tree.names_above "has no file for it" names_above
@@ -518,6 +523,7 @@ better dump.is_the_files "has none" dump_is_the_files
 better dump.resets "has none" dump_resets
 better dump.tool "has none" tool_works
 if modular; then
+	some reports.same_of_modules same_reports_of_modules
 	some engine.goes engine_goes
 	some engine.storm engine_storm
 	some engine.persist_parameter persist_parameter
