@@ -16,11 +16,13 @@ use crate::raw::home::ModuleId;
 use crate::raw::hooks::Exits;
 use crate::raw::object::Arrived;
 use crate::raw::object::Loaded;
+use crate::raw::tree::Shown;
 
 /// The engine, attached to the kernel's hook points. When this is dropped, all objects are given back.
 pub(crate) struct Attached {
-    /// There until this is dropped.
+    /// There until this is dropped, as are the files.
     exits: Option<Exits>,
+    shown: Option<Shown>,
 }
 
 struct Engine;
@@ -49,14 +51,17 @@ impl Attached {
     ///
     /// Errors: -EEXIST if somebody else has debugfs `gcov/`, -ENOMEM; without debugfs there are no files, which is none.
     pub(crate) fn new(persist: Option<bool>) -> Result<Self> {
-        engine::start(persist.unwrap_or_else(persists));
+        engine::start(persist.unwrap_or_else(persists))?;
         // First those that come from now on, then those that are there: none is missed, and none comes twice.
         let exits = Exits::new(c"rust_gcov", engine::arrive, engine::going)
             .inspect_err(|_| engine::stop())?;
         hand_over::<Engine>(&exits);
         // What has been taken over goes back if this fails.
-        let attached = Self { exits: Some(exits) };
-        engine::show()?;
+        let mut attached = Self {
+            exits: Some(exits),
+            shown: None,
+        };
+        attached.shown = engine::show()?;
         Ok(attached)
     }
 }
@@ -65,6 +70,7 @@ impl Drop for Attached {
     fn drop(&mut self) {
         // From here on those that come are not taken.
         engine::leave();
+        drop(self.shown.take());
         take_back::<Engine>();
         drop(self.exits.take());
         engine::stop();

@@ -6,5 +6,6 @@
 #define _FERROTRACE_GCOV_BINDINGS_H
 
 #include "builtin/builtin.h"
+#include "builtin/tree.h"
 
 #endif /* _FERROTRACE_GCOV_BINDINGS_H */

@@ -2,11 +2,12 @@
 
 //! The files that there are.
 //!
-//! Contexts: process, sleeps. Locks: `ENGINE`, within the lock that constructors take; see `raw/mutex.rs` for those within it. Files
-//! of debugfs are made and removed with it held: none of their operations takes it while debugfs waits for that.
+//! Contexts: process, sleeps. Locks: `ENGINE`, within the lock that constructors take, and that of `builtin/tree.c`; see
+//! `raw/mutex.rs` for those within it.
 #![deny(unsafe_code)]
 
 use ferro_core::gcov::Refusal;
+use ferro_sys::fs::fops::FileTable;
 use ferro_sys::sync::counted::Shared;
 use kernel::fmt;
 use kernel::prelude::*;
@@ -16,37 +17,29 @@ use kernel::sync::aref::ARef;
 
 use crate::file::File;
 use crate::file::Left;
+use crate::nodes::Open;
+use crate::nodes::FILES;
 use crate::raw::home::ModuleId;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::object::Arrived;
 use crate::raw::object::Loaded;
+use crate::raw::object::Name;
 use crate::raw::object::NotTaken;
-use crate::table::Key;
-use crate::table::Named;
-use crate::table::Room;
-use crate::table::Table;
-use crate::tree::Place;
+use crate::raw::tree;
+use crate::raw::tree::Shown;
+use crate::raw::tree::Source;
+use crate::tree::Id;
+use crate::tree::Listed;
+use crate::tree::Node;
 use crate::tree::Tree;
 
 /// A file that others keep too.
 pub(crate) type FileRef = ARef<Shared<File>>;
 
-struct Entry {
-    /// Removed before the file is given up.
-    place: Option<Place>,
-    file: FileRef,
-}
-
-impl Named for Entry {
-    fn name(&self) -> &[u8] {
-        self.file.name()
-    }
-}
-
 /// For the log.
-struct Shown(Refusal);
+struct Reason(Refusal);
 
-impl fmt::Display for Shown {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         core::fmt::Display::fmt(&self.0, f)
     }
@@ -54,62 +47,60 @@ impl fmt::Display for Shown {
 
 /// What the engine knows.
 struct Engine {
-    files: Table<Entry>,
+    tree: Tree,
     /// The files of modules.
-    modules: RBTree<ModuleId, KVec<Key>>,
-    /// Debugfs, once it is there.
-    tree: Option<Tree>,
+    modules: RBTree<ModuleId, KVec<Id>>,
     persist: bool,
     /// No object is taken any more.
     leaving: bool,
+    /// Something has gone that may have been looked up.
+    stale: bool,
 }
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
-/// Makes the engine ready to take objects.
-pub(crate) fn start(persist: bool) {
+/// Does something with the engine. What has gone then is not found any more when this returns.
+fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    let mut guard = ENGINE.lock();
+    let engine = guard.as_mut()?;
+    let result = f(engine);
+    let is_stale = core::mem::take(&mut engine.stale);
+    drop(guard);
+    if is_stale {
+        tree::forget();
+    }
+    Some(result)
+}
+
+/// Makes the engine ready to take objects. Errors: -ENOMEM.
+pub(crate) fn start(persist: bool) -> Result {
+    let tree = Tree::new()?;
     *ENGINE.lock() = Some(Engine {
-        files: Table::new(),
+        tree,
         modules: RBTree::new(),
-        tree: None,
         persist,
         leaving: false,
+        stale: false,
     });
+    Ok(())
 }
 
 /// Shows all files in debugfs, and from here on those that come.
 ///
 /// Errors: -EEXIST if somebody else has debugfs `gcov/`, -ENOMEM; if there is no debugfs that is none.
-pub(crate) fn show() -> Result {
-    let mut tree = match Tree::new() {
+pub(crate) fn show() -> Result<Option<Shown>> {
+    match Shown::new::<Files>() {
         Err(error) if error == EPERM || error == ENODEV => {
             pr_warn!("no debugfs, and so no files\n");
-            return Ok(());
+            Ok(None)
         }
-        tree => tree?,
-    };
-    let mut guard = ENGINE.lock();
-    let engine = guard.as_mut().ok_or(ENODEV)?;
-    for entry in engine.files.values_mut() {
-        entry.place = tree.add(&entry.file);
+        shown => shown.map(Some),
     }
-    engine.tree = Some(tree);
-    Ok(())
 }
 
-/// The engine is about to go: no object is taken any more, and there are no files in debugfs.
+/// The engine is about to go: no object is taken any more.
 pub(crate) fn leave() {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
-        return;
-    };
-    engine.leaving = true;
-    let mut tree = engine.tree.take();
-    for entry in engine.files.values_mut() {
-        if let (Some(place), Some(tree)) = (entry.place.take(), tree.as_mut()) {
-            tree.remove(place);
-        }
-    }
+    let _ = with(|engine| engine.leaving = true);
 }
 
 /// The next object to give back.
@@ -117,58 +108,34 @@ pub(crate) fn give_back() -> Option<Loaded> {
     let mut guard = ENGINE.lock();
     let engine = guard.as_mut()?;
     loop {
-        let (key, entry) = engine.files.from(Key::FIRST)?;
-        if let Some(object) = entry.file.pop() {
+        let (id, file) = engine.tree.from(Id::FIRST)?;
+        if let Some(object) = file.pop() {
             return Some(object);
         }
-        drop(engine.files.remove(key));
+        engine.tree.remove(id);
     }
 }
 
 /// The engine is gone.
 pub(crate) fn stop() {
-    *ENGINE.lock() = None;
+    let engine = ENGINE.lock().take();
+    drop(engine);
 }
 
 /// An object has come. Whether it is taken, or refused for good; if not, there was no memory, and the next engine may have it.
 pub(crate) fn arrive(object: Arrived) -> bool {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut().filter(|engine| !engine.leaving) else {
-        return false;
-    };
-    let mut name = [0; 128];
-    match object.check(&mut name) {
-        Ok(loaded) => {
-            let added = engine.add(loaded).inspect_err(|error| {
-                pr_warn!("an object has no file: error {}\n", error.to_errno());
-            });
-            added.is_ok()
-        }
-        Err((NotTaken::Refused(refusal), name)) => {
-            let refusal = Shown(refusal);
-            pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
-            true
-        }
-        Err((NotTaken::Error(error), name)) => {
-            let name = BStr::from_bytes(name);
-            pr_warn!("{name} has no file: error {}\n", error.to_errno());
-            false
-        }
-    }
+    with(|engine| !engine.leaving && engine.arrive(object)).unwrap_or(false)
 }
 
 /// The contents of a file whose objects have gone.
 pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
-        return;
-    };
-    let kept = engine.file(name).and_then(|(key, file)| {
+    let kept = with(|engine| {
+        let (id, file) = engine.file(Name::copy(name)?)?;
         let kept = file.keep(gcda);
-        engine.remove_empty(key);
+        engine.remove_empty(id);
         kept
     });
-    if let Err(error) = kept {
+    if let Some(Err(error)) = kept {
         pr_warn!(
             "{}: what was kept is lost: error {}\n",
             BStr::from_bytes(name),
@@ -179,24 +146,22 @@ pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
 
 /// A module goes.
 pub(crate) fn going(module: ModuleId) {
-    if let Some(engine) = ENGINE.lock().as_mut() {
-        engine.going(module);
-    }
+    let _ = with(|engine| engine.going(module));
 }
 
 /// Calls `f` with files from a place on, until it says that this is enough. Returns where to go on; `None` at the end.
 pub(crate) fn files_from(
-    start: Key,
+    start: Id,
     mut f: impl FnMut(&File) -> Result<Enough>,
-) -> Result<Option<Key>> {
+) -> Result<Option<Id>> {
     let guard = ENGINE.lock();
     let Some(engine) = guard.as_ref() else {
         return Ok(None);
     };
     let mut start = start;
-    while let Some((key, entry)) = engine.files.from(start) {
-        start = key.after();
-        if f(&entry.file)? == Enough::Yes {
+    while let Some((id, file)) = engine.tree.from(start) {
+        start = id.after();
+        if f(file)? == Enough::Yes {
             return Ok(Some(start));
         }
     }
@@ -215,99 +180,150 @@ pub(crate) fn reset(file: &File) {
     if file.reset() == Left::Something {
         return;
     }
-    if let Some(engine) = ENGINE.lock().as_mut() {
-        if let Some(key) = engine.files.find(file.name()) {
-            engine.remove_empty(key);
+    let _ = with(|engine| {
+        if let Ok(Some(id)) = engine.tree.find(file.name()) {
+            engine.remove_empty(id);
         }
-    }
+    });
 }
 
 /// Resets all files.
 pub(crate) fn reset_all() {
-    let mut guard = ENGINE.lock();
-    let Some(engine) = guard.as_mut() else {
-        return;
-    };
-    let mut empty = KVec::new();
-    for (key, entry) in engine.files.iter() {
-        if entry.file.reset() == Left::Nothing && empty.push(*key, GFP_KERNEL).is_err() {
-            pr_warn!("no memory to remove an empty file\n");
+    let _ = with(|engine| {
+        let mut empty = KVec::new();
+        for (id, file) in engine.tree.iter() {
+            if file.reset() == Left::Nothing && empty.push(id, GFP_KERNEL).is_err() {
+                pr_warn!("no memory to remove an empty file\n");
+            }
         }
-    }
-    for key in empty {
-        engine.remove_empty(key);
-    }
+        for id in empty {
+            engine.remove_empty(id);
+        }
+    });
 }
 
 impl Engine {
-    /// The file with a name, made if there is none.
-    fn file(&mut self, name: &[u8]) -> Result<(Key, FileRef)> {
-        if let Some(key) = self.files.find(name) {
-            let entry = self.files.get(key).ok_or(ENOENT)?;
-            return Ok((key, entry.file.clone()));
+    /// Whether an object is taken, or refused for good.
+    fn arrive(&mut self, object: Arrived) -> bool {
+    let mut name = [0; 128];
+    match object.check(&mut name) {
+        Ok(loaded) => {
+            let added = self.add(loaded).inspect_err(|error| {
+                pr_warn!("an object has no file: error {}\n", error.to_errno());
+            });
+            added.is_ok()
         }
-        let room = Room::new()?;
-        let file = Shared::new(File::new(name)?)?;
-        let place = self.tree.as_mut().and_then(|tree| tree.add(&file));
-        let entry = Entry {
-            place,
-            file: file.clone(),
-        };
-        Ok((self.files.insert(entry, room), file))
+        Err((NotTaken::Refused(refusal), name)) => {
+            let refusal = Reason(refusal);
+            pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
+            true
+        }
+        Err((NotTaken::Error(error), name)) => {
+            let name = BStr::from_bytes(name);
+            pr_warn!("{name} has no file: error {}\n", error.to_errno());
+            false
+        }
+    }
+}
+
+    /// The file with a name, made if there is none.
+    fn file(&mut self, name: Name) -> Result<(Id, FileRef)> {
+        if let Some(id) = self.tree.find(&name)? {
+            return Ok((id, self.tree.get(id).ok_or(ENOENT)?.clone()));
+        }
+        let file = Shared::new(File::new(name))?;
+        Ok((self.tree.add(file.clone())?, file))
     }
 
     fn add(&mut self, object: Loaded) -> Result {
-        let mut name = KVec::new();
-        object.name(&mut name)?;
-        let (key, file) = self.file(&name)?;
+        let (id, file) = self.file(object.name()?)?;
         let added = self
-            .remember(object.module(), key)
+            .remember(object.module(), id)
             .and_then(|()| file.add(object));
         if added.is_err() {
-            self.remove_empty(key);
+            self.remove_empty(id);
         }
         added
     }
 
     /// A file has objects of a module.
-    fn remember(&mut self, module: Option<ModuleId>, key: Key) -> Result {
+    fn remember(&mut self, module: Option<ModuleId>, id: Id) -> Result {
         let Some(module) = module else {
             return Ok(());
         };
         match self.modules.get_mut(&module) {
-            Some(keys) => keys.push(key, GFP_KERNEL)?,
+            Some(ids) => ids.push(id, GFP_KERNEL)?,
             None => {
-                let mut keys = KVec::new();
-                keys.push(key, GFP_KERNEL)?;
+                let mut ids = KVec::new();
+                ids.push(id, GFP_KERNEL)?;
                 self.modules
-                    .try_create_and_insert(module, keys, GFP_KERNEL)?;
+                    .try_create_and_insert(module, ids, GFP_KERNEL)?;
             }
         }
         Ok(())
     }
 
     fn going(&mut self, module: ModuleId) {
-        for key in self.modules.remove(&module).unwrap_or_default() {
+        for id in self.modules.remove(&module).unwrap_or_default() {
             let left = self
-                .files
-                .get(key)
-                .map(|entry| entry.file.going(module, self.persist));
+                .tree
+                .get(id)
+                .map(|file| file.going(module, self.persist));
             if left == Some(Left::Nothing) {
-                self.remove_empty(key);
+                self.remove_empty(id);
             }
         }
     }
 
     /// Removes a file if there is nothing in it.
-    fn remove_empty(&mut self, key: Key) {
-        let entry = self.files.get(key);
-        if entry.is_none_or(|entry| entry.file.left() == Left::Something) {
-            return;
+    fn remove_empty(&mut self, id: Id) {
+        let file = self.tree.get(id);
+        if file.is_some_and(|file| file.left() == Left::Nothing) {
+            self.tree.remove(id);
+            self.stale = true;
         }
-        if let Some(mut entry) = self.files.remove(key) {
-            if let (Some(place), Some(tree)) = (entry.place.take(), self.tree.as_mut()) {
-                tree.remove(place);
+    }
+}
+
+/// The files, for debugfs.
+struct Files;
+
+impl Source for Files {
+    type Open = Open;
+
+    const FILES: &'static FileTable<Shared<Open>> = &FILES;
+
+    fn lookup(dir: Id, name: &[u8]) -> Option<Node> {
+        ENGINE.lock().as_ref()?.tree.lookup(dir, name)
+    }
+
+    fn next(dir: Id, position: u64, f: impl FnOnce(Listed<'_>)) {
+        let guard = ENGINE.lock();
+        let listed = guard
+            .as_ref()
+            .and_then(|engine| engine.tree.next(dir, position));
+        if let Some(listed) = listed {
+            f(listed);
+        }
+    }
+
+    fn target(id: Id) -> Result<KVec<u8>> {
+        ENGINE.lock().as_ref().ok_or(ENOENT)?.tree.target(id)
+    }
+
+    fn open(id: Id) -> Result<ARef<Shared<Open>>> {
+        let file = match id {
+            Id::RESET | Id::ALL => None,
+            id => {
+                let guard = ENGINE.lock();
+                let engine = guard.as_ref().ok_or(ENOENT)?;
+                Some(engine.tree.get(id).ok_or(ENOENT)?.clone())
             }
+        };
+        match file {
+            Some(file) => Open::file(file),
+            None if id == Id::RESET => Open::reset(),
+            None => Open::all(),
         }
     }
 }

@@ -18,13 +18,13 @@ use kernel::sync::Mutex;
 use crate::raw::home::ModuleId;
 use crate::raw::object::Build;
 use crate::raw::object::Loaded;
-use crate::table::Named;
+use crate::raw::object::Name;
 
 /// A file.
 #[pin_data]
 pub(crate) struct File {
     /// As the compiler says it.
-    name: KVec<u8>,
+    name: Name,
     #[pin]
     state: Mutex<State>,
 }
@@ -42,12 +42,6 @@ pub(crate) enum Left {
     Something,
     /// Nothing: the file has to go.
     Nothing,
-}
-
-impl Named for File {
-    fn name(&self) -> &[u8] {
-        &self.name
-    }
 }
 
 fn buffer(len: usize) -> Result<KVVec<u8>> {
@@ -95,17 +89,20 @@ fn fits(kept: &[u8], build: Build) -> bool {
 }
 
 impl File {
-    /// A file without anything in it. Errors: -ENOMEM.
-    pub(crate) fn new(name: &[u8]) -> Result<impl PinInit<Self, Error>> {
-        let mut copy = KVec::new();
-        copy.extend_from_slice(name, GFP_KERNEL)?;
-        Ok(try_pin_init!(Self {
-            name: copy,
+    /// A file without anything in it.
+    pub(crate) fn new(name: Name) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            name,
             state <- new_mutex!(State {
                 loaded: KVec::new(),
                 kept: None,
             }),
-        }? Error))
+        }? Error)
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
     }
 
     /// Its name, for people.

@@ -2,8 +2,8 @@
 
 //! The exporter of coverage: what code that was compiled with `-fprofile-arcs` counts, as files that `gcov` reads.
 //!
-//! - `engine.rs` has the files that there are, `file.rs` what one of them consists of; `table.rs` finds them by name,
-//! - `tree.rs` is their place in debugfs `gcov/`, `nodes.rs` the operations of what is there,
+//! - `engine.rs` has the files that there are, `file.rs` what one of them consists of,
+//! - `tree.rs` is their place in debugfs `gcov/`, by their `names.rs`, `nodes.rs` those that are open,
 //! - `attach.rs` attaches the engine to the kernel's hook points, and takes over from `kernel/gcov/`,
 //! - `raw/` is what needs `unsafe`.
 //!
@@ -14,9 +14,9 @@ use kernel::prelude::*;
 mod attach;
 mod engine;
 mod file;
+mod names;
 mod nodes;
 mod raw;
-mod table;
 mod tree;
 
 use attach::Attached;

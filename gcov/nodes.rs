@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The operations of the files in debugfs.
+//! The files in debugfs that are open.
 //!
 //! Opening copies nothing. The first read takes the contents as they are then, and later ones serve them, until the file is
 //! closed or written to: writing resets the counters.
@@ -16,84 +16,84 @@ use ferro_sys::sync::counted::Shared;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;
+use kernel::sync::aref::ARef;
 use kernel::sync::Mutex;
 
 use crate::engine;
 use crate::engine::Enough;
 use crate::engine::FileRef;
 use crate::file::File;
-use crate::table::Key;
-use crate::table::Named;
+use crate::tree::Id;
 
-pub(crate) static FILES: FileTable<Shared<Node>> =
+pub(crate) static FILES: FileTable<Shared<Open>> =
     FileTable::new(this_module::<crate::GcovEngine>());
 
-type Locked<T> = Pin<KBox<Mutex<T>>>;
+/// A file that is open.
+#[pin_data]
+pub(crate) struct Open {
+    #[pin]
+    what: Mutex<What>,
+}
 
-pub(crate) enum Node {
-    /// Of one name.
-    File(FileRef),
+enum What {
+    /// Of one name, with its contents once they have been read.
+    File(FileRef, Option<KVVec<u8>>),
     Reset,
     /// With all counters.
-    All,
-    /// One that is open, and its contents once they have been read.
-    OpenFile(FileRef, Locked<Option<KVVec<u8>>>),
-    OpenAll(Locked<Dump>),
+    All(Dump),
 }
 
-fn locked<T>(value: T) -> Result<Locked<T>> {
-    Ok(KBox::pin_init(new_mutex!(value), GFP_KERNEL)?)
-}
-
-impl NodeOps for Node {
-    const OUTLIVES: bool = true;
-
-    fn snapshot(&self) -> Result<Option<Self>> {
-        Ok(match self {
-            Self::File(file) => Some(Self::OpenFile(file.clone(), locked(None)?)),
-            Self::All => Some(Self::OpenAll(locked(Dump::new())?)),
-            Self::Reset | Self::OpenFile(..) | Self::OpenAll(_) => None,
-        })
+impl Open {
+    fn new(what: What) -> Result<ARef<Shared<Self>>> {
+        Shared::new(try_pin_init!(Self { what <- new_mutex!(what) }? Error))
     }
 
+    /// One with the counters of a name. Errors: -ENOMEM, as for all.
+    pub(crate) fn file(file: FileRef) -> Result<ARef<Shared<Self>>> {
+        Self::new(What::File(file, None))
+    }
+
+    /// The one to reset all.
+    pub(crate) fn reset() -> Result<ARef<Shared<Self>>> {
+        Self::new(What::Reset)
+    }
+
+    /// That with all counters.
+    pub(crate) fn all() -> Result<ARef<Shared<Self>>> {
+        Self::new(What::All(Dump::new()))
+    }
+}
+
+impl NodeOps for Open {
     fn read(&self, to: &mut UserDst) -> Result {
-        match self {
-            Self::OpenFile(file, contents) => {
-                let mut contents = contents.lock();
-                if contents.is_none() {
-                    *contents = Some(file.contents()?);
-                }
-                match &*contents {
-                    Some(bytes) => to.copy_at_position(bytes),
-                    None => Ok(()),
-                }
+        match &mut *self.what.lock() {
+            What::File(file, contents) => {
+                let bytes = match contents {
+                    Some(bytes) => bytes,
+                    None => contents.insert(file.contents()?),
+                };
+                to.copy_at_position(bytes)
             }
-            Self::OpenAll(dump) => dump.lock().read(to),
+            What::All(dump) => dump.read(to),
             // So that a recursive copy does not fail.
-            Self::Reset => Ok(()),
-            Self::File(_) | Self::All => Err(EINVAL),
+            What::Reset => Ok(()),
         }
     }
 
     /// Whatever is written.
     fn write(&self, _from: &UserSrc) -> Result {
-        match self {
-            Self::OpenFile(file, contents) => {
+        match &mut *self.what.lock() {
+            What::File(file, contents) => {
                 engine::reset(file);
-                *contents.lock() = None;
-                Ok(())
+                *contents = None;
             }
-            Self::OpenAll(dump) => {
+            What::All(dump) => {
                 engine::reset_all();
-                *dump.lock() = Dump::new();
-                Ok(())
+                *dump = Dump::new();
             }
-            Self::Reset => {
-                engine::reset_all();
-                Ok(())
-            }
-            Self::File(_) | Self::All => Err(EINVAL),
+            What::Reset => engine::reset_all(),
         }
+        Ok(())
     }
 }
 
@@ -102,12 +102,12 @@ const CHUNK: usize = 1 << 13;
 
 /// All counters, as someone reads them: for each file the length of its name, its name, padded to 8 bytes, how many counters
 /// there are, and the counters. All numbers have 8 bytes.
-pub(crate) struct Dump {
+struct Dump {
     /// Made, and where it is in the whole, in bytes.
     words: KVVec<u64>,
     start: usize,
     /// The file that comes after that.
-    next: Option<Key>,
+    next: Option<Id>,
 }
 
 impl Dump {
@@ -115,7 +115,7 @@ impl Dump {
         Self {
             words: KVVec::new(),
             start: 0,
-            next: Some(Key::FIRST),
+            next: Some(Id::FIRST),
         }
     }
 

@@ -1,272 +1,410 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Debugfs `gcov/`: a file for each name of an object, below directories that are named as those of the name, and beside it a link
-//! to the compiler's notes; `reset`; and `vmlinux` with all counters.
+//! What is in debugfs `gcov/`: a file for each name of an object, below directories that are named as those of the name, and beside
+//! it a link to the compiler's notes; `reset`; and `vmlinux` with all counters.
 //!
-//! Contexts: process; sleeps.
+//! The kernel has inodes of what somebody looks at; see `raw/tree.rs`. Files and directories have a number, which no other gets.
+//! A directory has its files in the order of a hash of their names, in which it lists them, too.
+//!
+//! Contexts: process.
 #![deny(unsafe_code)]
 
-use ferro_sys::fs::debugfs::Dir;
-use ferro_sys::fs::debugfs::DirRef;
-use ferro_sys::fs::debugfs::File;
-use ferro_sys::fs::debugfs::Link;
-use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::rbtree::RBTreeNodeReservation;
 
 use crate::engine::FileRef;
-use crate::nodes::Node;
-use crate::nodes::FILES;
+use crate::names::hash;
+use crate::names::leaf;
+use crate::names::normalized;
+use crate::names::split;
+use crate::names::stem;
+use crate::names::NOTES;
 use crate::raw::handover::object_tree;
-use crate::table::Key;
-use crate::table::Named;
-use crate::table::Room;
-use crate::table::Table;
 
-type NodeFile = File<Shared<Node>>;
+/// The longest name of a file or directory.
+const NAME_MAX: usize = 255;
+
+/// A file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(u32);
+
+impl Id {
+    /// The directory with everything.
+    pub(crate) const ROOT: Self = Self(0);
+    /// The file that resets all counters.
+    pub(crate) const RESET: Self = Self(1);
+    /// The file with all counters.
+    pub(crate) const ALL: Self = Self(2);
+    /// Before all files of objects.
+    pub(crate) const FIRST: Self = Self(3);
+
+    const DIR: u32 = 1 << 31;
+
+    /// That with a number.
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The least that is greater.
+    pub(crate) fn after(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    fn is_dir(self) -> bool {
+        self.0 & Self::DIR != 0 || self == Self::ROOT
+    }
+
+    fn is_file(self) -> bool {
+        !self.is_dir() && self >= Self::FIRST
+    }
+}
+
+/// Something in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Dir(Id),
+    File(Id),
+    /// To the notes of a file.
+    Link(Id),
+}
+
+/// The same, as a directory lists it.
+pub(crate) struct Listed<'t> {
+    pub(crate) node: Node,
+    /// Where it is in the directory.
+    pub(crate) position: u64,
+    /// Its name, in two parts.
+    pub(crate) name: [&'t [u8]; 2],
+}
+
+/// Something in a directory, by the hash of its name without extension.
+#[derive(Clone, Copy)]
+struct Child {
+    hash: u32,
+    id: Id,
+}
+
+impl Child {
+    /// Positions of directories are positive numbers of 64 bits.
+    const HASH_BITS: u32 = 29;
+
+    fn new(name: &[u8], id: Id) -> Self {
+        Self {
+            hash: Self::hash(name),
+            id,
+        }
+    }
+
+    fn hash(name: &[u8]) -> u32 {
+        let hash = hash(stem(name));
+        let bits = (hash ^ hash >> Self::HASH_BITS) & ((1 << Self::HASH_BITS) - 1);
+        u32::try_from(bits).unwrap_or_default()
+    }
+
+    /// Its place in the directory.
+    fn place(self) -> u64 {
+        u64::from(self.hash) << 32 | u64::from(self.id.0)
+    }
+}
+
+/// A directory.
+struct Dir {
+    parent: Id,
+    name: KVec<u8>,
+    /// In the order of their places.
+    children: KVec<Child>,
+}
+
+/// A file.
+struct Entry {
+    dir: Id,
+    file: FileRef,
+}
 
 /// All of it.
 pub(crate) struct Tree {
-    // In the order in which they have to go.
-    _reset: NodeFile,
-    _all: NodeFile,
-    branches: Table<Branch>,
-    root: Dir,
+    dirs: RBTree<Id, Dir>,
+    files: RBTree<Id, Entry>,
+    last: u32,
 }
 
-/// A directory below the root.
-struct Branch {
-    /// From the root on: `a/b`.
-    path: KVec<u8>,
-    dir: Dir,
-    /// `None`: the root.
-    parent: Option<Key>,
-    /// Files and directories in it.
-    users: usize,
-}
-
-impl Named for Branch {
-    fn name(&self) -> &[u8] {
-        &self.path
-    }
-}
-
-/// Where a file is.
-pub(crate) struct Place {
-    _link: Option<Link>,
-    _file: NodeFile,
-    branch: Option<Key>,
-}
-
-/// A name that ends with NUL.
-struct Name(KVec<u8>);
-
-impl Name {
-    fn new(parts: &[&[u8]]) -> Result<Self> {
-        let mut bytes = KVec::new();
-        for part in parts {
-            bytes.extend_from_slice(part, GFP_KERNEL)?;
-        }
-        bytes.push(0, GFP_KERNEL)?;
-        Ok(Self(bytes))
-    }
-
-    fn as_c_str(&self) -> Result<&CStr> {
-        CStr::from_bytes_with_nul(&self.0).map_err(|_| EINVAL)
-    }
-}
-
-/// The last part of a path, and all before it.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => {
-            let (dir, rest) = path.split_at(at);
-            (dir, rest.get(1..).unwrap_or_default())
-        }
-        None => (&[], path),
-    }
-}
-
-/// A path without empty parts, `.` and `..`; what is above the root is the root.
-fn normalized(path: &[u8]) -> Result<KVec<u8>> {
-    let mut new = KVec::with_capacity(path.len(), GFP_KERNEL)?;
-    for part in path.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => (),
-            b".." => {
-                let len = split(&new).0.len();
-                new.truncate(len);
-            }
-            _ => {
-                if !new.is_empty() {
-                    new.push(b'/', GFP_KERNEL)?;
-                }
-                new.extend_from_slice(part, GFP_KERNEL)?;
-            }
-        }
-    }
-    Ok(new)
-}
-
-/// A name without its extension.
-fn stem(name: &[u8]) -> &[u8] {
-    match name.iter().rposition(|byte| *byte == b'.') {
-        Some(at) if at != 0 => name.split_at(at).0,
-        _ => name,
-    }
-}
-
-impl Tree {
-    /// Makes the root, with `reset` and `vmlinux`.
-    ///
-    /// Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM without debugfs.
-    pub(crate) fn new() -> Result<Self> {
-        let root = Dir::new(c"gcov")?;
+impl Dir {
+    fn new(parent: Id, name: &[u8]) -> Result<Self> {
+        let mut copy = KVec::new();
+        copy.extend_from_slice(name, GFP_KERNEL)?;
         Ok(Self {
-            _reset: root.file(c"reset", 0o600, &FILES, Shared::new(Ok(Node::Reset))?)?,
-            _all: root.file(c"vmlinux", 0o600, &FILES, Shared::new(Ok(Node::All))?)?,
-            branches: Table::new(),
-            root,
+            parent,
+            name: copy,
+            children: KVec::new(),
         })
     }
 
-    /// Shows a file. `None` if that is not possible, which has been said.
-    pub(crate) fn add(&mut self, file: &FileRef) -> Option<Place> {
-        let place = self.try_add(file);
-        let said = place.inspect_err(|error| {
-            pr_warn!("{}: no file: error {}\n", file.shown(), error.to_errno());
-        });
-        said.ok()
+    /// Those whose names have a hash.
+    fn with_hash(&self, hash: u32) -> impl Iterator<Item = Child> + Clone + '_ {
+        let start = self.children.partition_point(|child| child.hash < hash);
+        let rest = self.children.get(start..).unwrap_or_default();
+        rest.iter()
+            .copied()
+            .take_while(move |child| child.hash == hash)
     }
 
-    fn try_add(&mut self, file: &FileRef) -> Result<Place> {
-        let path = normalized(file.name())?;
-        let (dir, name) = split(&path);
-        let branch = self.branch(dir)?;
-        let made = self.make(branch, name, file);
-        if made.is_err() {
-            self.release(branch);
-        }
-        made
-    }
-
-    fn make(&self, branch: Option<Key>, name: &[u8], file: &FileRef) -> Result<Place> {
-        let dir = self.dir(branch)?;
-        // As modversions name what they compile.
-        let name = name.strip_prefix(b".tmp_").unwrap_or(name);
-        let (file_name, link_name) = (Name::new(&[name])?, Name::new(&[stem(name), b".gcno"])?);
-        let made = dir.file(
-            file_name.as_c_str()?,
-            0o600,
-            &FILES,
-            Shared::new(Ok(Node::File(file.clone())))?,
-        )?;
-        // The compiler names it as it is called: from where the build runs, if not from the root.
-        let named = file.name();
-        let tree: &[u8] = match named.first() {
-            Some(b'/') => b"",
-            _ => object_tree(),
-        };
-        let target = Name::new(&[tree, stem(named), b".gcno"])?;
-        // Without it the contents are still of use.
-        let link = dir.link(link_name.as_c_str()?, target.as_c_str()?);
-        Ok(Place {
-            _link: link.ok(),
-            _file: made,
-            branch,
-        })
-    }
-
-    /// Takes a file away.
-    pub(crate) fn remove(&mut self, place: Place) {
-        let branch = place.branch;
-        drop(place);
-        self.release(branch);
-    }
-
-    fn dir(&self, branch: Option<Key>) -> Result<DirRef> {
-        match branch {
-            None => Ok(self.root.to_ref()),
-            Some(key) => Ok(self.branches.get(key).ok_or(ENOENT)?.dir.to_ref()),
-        }
-    }
-
-    /// The directory with a path, which has one user more now.
-    fn branch(&mut self, path: &[u8]) -> Result<Option<Key>> {
-        if path.is_empty() {
-            return Ok(None);
-        }
-        if let Some(key) = self.branches.find(path) {
-            return self.get(Some(key)).map(|()| Some(key));
-        }
-        let mut at = None;
-        for end in 1..=path.len() {
-            if path.get(end).is_some_and(|byte| *byte != b'/') {
-                continue;
-            }
-            let path = path.get(..end).unwrap_or_default();
-            let next = match self.branches.find(path) {
-                Some(key) => self.get(Some(key)).map(|()| key),
-                None => self.grow(at, path),
-            };
-            match next {
-                // The new one keeps its parent, so that our use of that ends.
-                Ok(key) => {
-                    self.release(at);
-                    at = Some(key);
-                }
-                Err(error) => {
-                    self.release(at);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(at)
-    }
-
-    fn get(&mut self, branch: Option<Key>) -> Result {
-        if let Some(key) = branch {
-            let branch = self.branches.get_mut(key).ok_or(ENOENT)?;
-            branch.users = branch.users.checked_add(1).ok_or(EOVERFLOW)?;
+    fn insert(&mut self, child: Child) -> Result {
+        self.children.push(child, GFP_KERNEL)?;
+        let at = self
+            .children
+            .partition_point(|other| other.place() < child.place());
+        // The last is not in order yet, which is no greater than itself.
+        let at = at.min(self.children.len().saturating_sub(1));
+        if let Some(tail) = self.children.get_mut(at..) {
+            tail.rotate_right(1);
         }
         Ok(())
     }
 
-    /// Makes a directory, with one user.
-    fn grow(&mut self, parent: Option<Key>, path: &[u8]) -> Result<Key> {
-        let room = Room::new()?;
-        let mut copy = KVec::new();
-        copy.extend_from_slice(path, GFP_KERNEL)?;
-        let name = Name::new(&[split(path).1])?;
-        let dir = match parent {
-            None => self.root.subdir(name.as_c_str()?)?,
-            Some(key) => {
-                let parent = self.branches.get(key).ok_or(ENOENT)?;
-                parent.dir.subdir(name.as_c_str()?)?
-            }
-        };
-        self.get(parent)?;
-        let branch = Branch {
-            path: copy,
-            dir,
-            parent,
-            users: 1,
-        };
-        Ok(self.branches.insert(branch, room))
-    }
-
-    /// A directory has one user less. Those that have none any more go.
-    fn release(&mut self, branch: Option<Key>) {
-        let mut at = branch;
-        while let Some(key) = at {
-            let Some(branch) = self.branches.get_mut(key) else {
-                return;
-            };
-            branch.users = branch.users.saturating_sub(1);
-            if branch.users != 0 {
-                return;
-            }
-            at = branch.parent;
-            drop(self.branches.remove(key));
+    fn remove(&mut self, id: Id) {
+        if let Some(at) = self.children.iter().position(|child| child.id == id) {
+            let _ = self.children.remove(at);
         }
     }
+}
+
+impl Tree {
+    /// With `reset` and `vmlinux`. Errors: -ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        let mut root = Dir::new(Id::ROOT, b"")?;
+        for (name, id) in [(&b"reset"[..], Id::RESET), (b"vmlinux", Id::ALL)] {
+            root.insert(Child::new(name, id))?;
+        }
+        let mut dirs = RBTree::new();
+        dirs.try_create_and_insert(Id::ROOT, root, GFP_KERNEL)?;
+        Ok(Self {
+            dirs,
+            files: RBTree::new(),
+            last: Id::FIRST.0,
+        })
+    }
+
+    /// The name of what is in a directory.
+    fn name(&self, id: Id) -> &[u8] {
+        match id {
+            Id::RESET => b"reset",
+            Id::ALL => b"vmlinux",
+            id if id.is_dir() => self.dirs.get(&id).map_or(b"", |dir| &dir.name),
+            id => (self.files.get(&id)).map_or(b"", |entry| leaf(entry.file.name())),
+        }
+    }
+
+    /// What has this very name.
+    fn named(&self, dir: &Dir, name: &[u8]) -> Option<Id> {
+        let mut same = dir.with_hash(Child::hash(name));
+        same.find(|child| self.name(child.id) == name)
+            .map(|child| child.id)
+    }
+
+    /// The file whose notes a link with this name, but for its end, leads to.
+    fn linked(&self, dir: &Dir, base: &[u8]) -> Option<Id> {
+        let mut file = None;
+        for child in dir.with_hash(Child::hash(base)) {
+            let name = self.name(child.id);
+            if name.strip_suffix(NOTES) == Some(base) {
+                return None;
+            }
+            if file.is_none() && child.id.is_file() && stem(name) == base {
+                file = Some(child.id);
+            }
+        }
+        file.filter(|_| base.len().saturating_add(NOTES.len()) <= NAME_MAX)
+    }
+
+    /// What a directory has under a name.
+    pub(crate) fn lookup(&self, dir: Id, name: &[u8]) -> Option<Node> {
+        let dir = self.dirs.get(&dir)?;
+        match self.named(dir, name) {
+            Some(id) if id.is_dir() => Some(Node::Dir(id)),
+            Some(id) => Some(Node::File(id)),
+            // The hash is that of the name without extension.
+            None => {
+                let base = name.strip_suffix(NOTES)?;
+                self.linked(dir, base).map(Node::Link)
+            }
+        }
+    }
+
+    /// What a directory has at a position, or next to it.
+    pub(crate) fn next(&self, dir: Id, position: u64) -> Option<Listed<'_>> {
+        let dir = self.dirs.get(&dir)?;
+        let (place, is_link) = (position >> 1, position & 1 == 1);
+        let start = dir.children.partition_point(|child| child.place() < place);
+        for child in dir.children.get(start..)? {
+            let name = self.name(child.id);
+            let position = child.place() << 1;
+            if !is_link || child.place() != place {
+                let node = match child.id.is_dir() {
+                    true => Node::Dir(child.id),
+                    false => Node::File(child.id),
+                };
+                return Some(Listed {
+                    node,
+                    position,
+                    name: [name, b""],
+                });
+            }
+            if self.linked(dir, stem(name)) == Some(child.id) {
+                return Some(Listed {
+                    node: Node::Link(child.id),
+                    position: position | 1,
+                    name: [stem(name), NOTES],
+                });
+            }
+        }
+        None
+    }
+
+    /// Where the link beside a file leads, with NUL at its end. Errors: -ENOENT, -ENOMEM.
+    pub(crate) fn target(&self, id: Id) -> Result<KVec<u8>> {
+        // The compiler names it as it is called: from where the build runs, if not from the root.
+        let named = self.get(id).ok_or(ENOENT)?.name();
+        let tree: &[u8] = match named.first() {
+            Some(b'/') => b"",
+            _ => object_tree(),
+        };
+        let mut target = KVec::new();
+        for part in [tree, stem(named), NOTES, &[0]] {
+            target.extend_from_slice(part, GFP_KERNEL)?;
+        }
+        Ok(target)
+    }
+
+    /// The file of a name, as a compiler says it. Errors: -ENOMEM.
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Id>> {
+        let path = normalized(name)?;
+        let (dir, _) = split(&path);
+        let dir = parts(dir).try_fold(Id::ROOT, |at, part| {
+            let id = self.named(self.dirs.get(&at)?, part)?;
+            id.is_dir().then_some(id)
+        });
+        let dir = dir.and_then(|dir| self.dirs.get(&dir));
+        let id = dir.and_then(|dir| self.named(dir, leaf(&path)));
+        Ok(id.filter(|id| id.is_file()))
+    }
+
+    /// Adds a file, where its name says.
+    ///
+    /// Errors: -EEXIST if there is something else, -ENAMETOOLONG, -EINVAL if it is no name of a file, -ENOMEM.
+    pub(crate) fn add(&mut self, file: FileRef) -> Result<Id> {
+        let path = normalized(file.name())?;
+        let (dir, last) = split(&path);
+        let name = leaf(&path);
+        // What follows a slash, or `.` or `..`, is no file.
+        if name.is_empty() || split(file.name()).1 != last {
+            return Err(EINVAL);
+        }
+        let dir = self.make_dirs(dir)?;
+        let added = self.add_to(dir, name, file);
+        if added.is_err() {
+            self.remove_empty(dir);
+        }
+        added
+    }
+
+    fn add_to(&mut self, dir: Id, name: &[u8], file: FileRef) -> Result<Id> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let id = self.add_child(dir, name, 0)?;
+        self.files.insert(room.into_node(id, Entry { dir, file }));
+        Ok(id)
+    }
+
+    /// Takes a number, and gives it a place.
+    fn add_child(&mut self, dir: Id, name: &[u8], flag: u32) -> Result<Id> {
+        let number = self.last.saturating_add(1);
+        if name.len() > NAME_MAX {
+            return Err(ENAMETOOLONG);
+        }
+        if number & Id::DIR != 0 {
+            return Err(ENOSPC);
+        }
+        let at = self.dirs.get(&dir).ok_or(ENOENT)?;
+        if self.named(at, name).is_some() {
+            return Err(EEXIST);
+        }
+        let id = Id(number | flag);
+        let at = self.dirs.get_mut(&dir).ok_or(ENOENT)?;
+        at.insert(Child::new(name, id))?;
+        self.last = number;
+        Ok(id)
+    }
+
+    /// The directory with a path. Those that are not there are made.
+    fn make_dirs(&mut self, path: &[u8]) -> Result<Id> {
+        let mut at = Id::ROOT;
+        for part in parts(path) {
+            let found = self.named(self.dirs.get(&at).ok_or(ENOENT)?, part);
+            let next = match found {
+                Some(id) if id.is_dir() => Ok(id),
+                Some(_) => Err(EEXIST),
+                None => self.make_dir(at, part),
+            };
+            at = next.inspect_err(|_| self.remove_empty(at))?;
+        }
+        Ok(at)
+    }
+
+    fn make_dir(&mut self, parent: Id, name: &[u8]) -> Result<Id> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let dir = Dir::new(parent, name)?;
+        let id = self.add_child(parent, name, Id::DIR)?;
+        self.dirs.insert(room.into_node(id, dir));
+        Ok(id)
+    }
+
+    /// Takes a file out, and the directories that have nothing any more.
+    pub(crate) fn remove(&mut self, id: Id) {
+        if let Some(entry) = self.files.remove(&id) {
+            if let Some(dir) = self.dirs.get_mut(&entry.dir) {
+                dir.remove(id);
+            }
+            self.remove_empty(entry.dir);
+        }
+    }
+
+    fn remove_empty(&mut self, dir: Id) {
+        let mut at = dir;
+        while at != Id::ROOT && self.dirs.get(&at).is_some_and(|dir| dir.children.is_empty()) {
+            let Some(dir) = self.dirs.remove(&at) else {
+                return;
+            };
+            if let Some(parent) = self.dirs.get_mut(&dir.parent) {
+                parent.remove(at);
+            }
+            at = dir.parent;
+        }
+    }
+
+    /// The file with a number.
+    pub(crate) fn get(&self, id: Id) -> Option<&FileRef> {
+        self.files.get(&id).map(|entry| &entry.file)
+    }
+
+    /// The first file from a number on.
+    pub(crate) fn from(&self, id: Id) -> Option<(Id, &FileRef)> {
+        let id = *self.files.cursor_lower_bound(&id)?.current().0;
+        Some((id, self.get(id)?))
+    }
+
+    /// All files.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Id, &FileRef)> {
+        self.files.iter().map(|(id, entry)| (*id, &entry.file))
+    }
+}
+
+/// The parts of a path.
+fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
 }

@@ -27,6 +27,7 @@
 #include "../../rust/sys/code/module_going.h"
 #include "builtin.h"
 #include "runtime.h"
+#include "tree.h"
 
 DEFINE_MUTEX(ferro_gcov_mutex);
 EXPORT_SYMBOL_GPL(ferro_gcov_mutex);
@@ -92,6 +93,8 @@ static void module_going(struct module *mod)
 {
 	struct kept *kept, *next;
 
+	/* Usually it has done so itself. */
+	ferro_gcov_tree_hide_of(mod);
 	guard(mutex)(&objects_lock);
 	list_for_each_entry_safe(kept, next, &others, list) {
 		if (!within_module(address_of(&kept->object), mod))

@@ -163,6 +163,20 @@ impl Access<'_> {
         })
     }
 
+    /// The string at an address, without its end, if it is in data of the kernel's image that nobody writes.
+    pub(super) fn image_string(&self, address: u64) -> Option<&'static [u8]> {
+        let range = self.range(address, 1)?;
+        if self.home.module.is_some() || range.is_writable {
+            return None;
+        }
+        let left = range.size.wrapping_sub(address.wrapping_sub(range.start));
+        let (start, left) = (address as usize as *const u8, left as usize);
+        // SAFETY: These bytes are in the image, which stays, in data that nobody writes.
+        let bytes = unsafe { core::slice::from_raw_parts(start, left) };
+        let len = bytes.iter().position(|byte| *byte == 0)?;
+        bytes.get(..len)
+    }
+
     /// Which home it is.
     pub(super) fn home_id(&self) -> HomeId {
         HomeId(core::ptr::from_ref(self.home).addr())

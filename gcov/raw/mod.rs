@@ -9,3 +9,4 @@ mod llvm;
 pub(crate) mod mutex;
 pub(crate) mod object;
 mod spans;
+pub(crate) mod tree;

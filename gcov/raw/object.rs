@@ -4,6 +4,8 @@
 //!
 //! Contexts: process; sleeps.
 
+use core::ops::Deref;
+
 use ferro_core::gcov::Info;
 use ferro_core::gcov::Kind;
 use ferro_core::gcov::LlvmFile;
@@ -46,6 +48,33 @@ impl Origin {
 pub(crate) struct Arrived {
     origin: Origin,
     home: Arc<Home>,
+}
+
+/// The name of a file, as a compiler says it.
+pub(crate) enum Name {
+    /// In the kernel's image, which stays.
+    Image(&'static [u8]),
+    Own(KVec<u8>),
+}
+
+impl Name {
+    /// A copy. Errors: -ENOMEM.
+    pub(crate) fn copy(name: &[u8]) -> Result<Self> {
+        let mut copy = KVec::with_capacity(name.len(), GFP_KERNEL)?;
+        copy.extend_from_slice(name, GFP_KERNEL)?;
+        Ok(Self::Own(copy))
+    }
+}
+
+impl Deref for Name {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Image(name) => name,
+            Self::Own(name) => name,
+        }
+    }
 }
 
 /// Why an object is not taken.
@@ -219,15 +248,18 @@ impl Loaded {
         }
     }
 
-    /// Adds its name to `to`. Errors: -ENODEV if it has gone, -ENAMETOOLONG, -ENOMEM.
-    pub(crate) fn name(&self, to: &mut KVec<u8>) -> Result {
+    /// Its name. Errors: -ENODEV if it has gone, -EFAULT, -ENAMETOOLONG, -ENOMEM.
+    pub(crate) fn name(&self) -> Result<Name> {
         let access = self.access()?;
+        if let Some(name) = access.image_string(self.name) {
+            return Ok(Name::Image(name));
+        }
+        let mut to = KVec::new();
         for size in [256, 4096] {
             to.resize(size, 0, GFP_KERNEL)?;
-            let name = access.string(self.name, to).map_err(|_| EFAULT)?;
-            if let Some(len) = name.map(<[u8]>::len) {
-                to.truncate(len);
-                return Ok(());
+            let name = access.string(self.name, &mut to).map_err(|_| EFAULT)?;
+            if let Some(name) = name {
+                return Name::copy(name);
             }
         }
         Err(ENAMETOOLONG)

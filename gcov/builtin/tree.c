@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Debugfs gcov/. The engine knows what is in it; here are the inodes, made when somebody looks something up, and dropped when
+ * memory is short. They know no more than a number, and so need nothing of the engine, which may go before them.
+ */
+#include <linux/cleanup.h>
+#include <linux/debugfs.h>
+#include <linux/export.h>
+#include <linux/fs.h>
+#include <linux/rwsem.h>
+#include <linux/security.h>
+#include <linux/slab.h>
+
+/* find_next_child() */
+#include "../../../../fs/internal.h"
+#include "tree.h"
+
+/*
+ * Held while the engine's functions are called; written to change what is shown. Within the lock of a directory, outside of those of
+ * the engine.
+ */
+static DECLARE_RWSEM(lock);
+static const struct ferro_gcov_tree *shown;
+static struct dentry *root;
+/* Of what is shown: its ids mean nothing to another. */
+static u32 generation;
+
+/* Inode numbers are above those that others have in debugfs. */
+static u64 number_of(const struct ferro_gcov_node *node)
+{
+	return BIT_ULL(32) + 2ULL * node->id + (node->kind == FERRO_GCOV_LINK);
+}
+
+static u32 id_of(const struct inode *inode)
+{
+	return (unsigned long)inode->i_private;
+}
+
+/* What is shown, if it is what an inode is of. */
+static const struct ferro_gcov_tree *tree_of(const struct inode *inode)
+{
+	return inode->i_generation == generation ? shown : NULL;
+}
+
+/* As debugfs has it. */
+static int set_attributes(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attributes)
+{
+	if (attributes->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID)) {
+		int err = security_locked_down(LOCKDOWN_DEBUGFS);
+
+		if (err)
+			return err;
+	}
+	return simple_setattr(&nop_mnt_idmap, dentry, attributes);
+}
+
+static const struct inode_operations link_attributes = {
+	.get_link = simple_get_link,
+	.setattr = set_attributes,
+};
+
+static const struct inode_operations file_attributes = {
+	.setattr = set_attributes,
+};
+
+/* The file gets the engine's operations, and with them a count of its module. */
+static int open_file(struct inode *inode, struct file *file)
+{
+	const struct file_operations *files;
+	const struct ferro_gcov_tree *tree;
+	int err;
+
+	err = security_locked_down(LOCKDOWN_DEBUGFS);
+	if (err)
+		return err;
+	guard(rwsem_read)(&lock);
+	tree = tree_of(inode);
+	if (!tree)
+		return -ENOENT;
+	files = fops_get(tree->files);
+	if (!files)
+		return -ENOENT;
+	err = tree->open(id_of(inode), &file->private_data);
+	if (err) {
+		fops_put(files);
+		return err;
+	}
+	replace_fops(file, files);
+	return 0;
+}
+
+static const struct file_operations files = {
+	.open = open_file,
+	.llseek = noop_llseek,
+};
+
+static const struct inode_operations dir_lookup;
+static const struct file_operations dirs;
+
+/* An inode, of which the caller is the only one who knows. */
+static struct inode *make_inode(struct inode *dir, const struct ferro_gcov_tree *tree, const struct ferro_gcov_node *node)
+{
+	char *target = NULL;
+	struct inode *inode;
+
+	if (node->kind == FERRO_GCOV_LINK) {
+		target = tree->target(node->id);
+		if (!target)
+			return NULL;
+	}
+	inode = new_inode(dir->i_sb);
+	if (!inode) {
+		kfree(target);
+		return NULL;
+	}
+	inode->i_ino = number_of(node);
+	inode->i_generation = dir->i_generation;
+	inode->i_private = (void *)(unsigned long)node->id;
+	simple_inode_init_ts(inode);
+	switch (node->kind) {
+	case FERRO_GCOV_DIR:
+		inode->i_mode = S_IFDIR | 0755;
+		inode->i_op = &dir_lookup;
+		inode->i_fop = &dirs;
+		break;
+	case FERRO_GCOV_FILE:
+		inode->i_mode = S_IFREG | 0600;
+		inode->i_op = &file_attributes;
+		inode->i_fop = &files;
+		break;
+	case FERRO_GCOV_LINK:
+		inode->i_mode = S_IFLNK | 0777;
+		inode->i_op = &link_attributes;
+		/* debugfs frees it */
+		inode->i_link = target;
+		break;
+	}
+	return inode;
+}
+
+static struct dentry *lookup(struct inode *dir, struct dentry *dentry, unsigned int flags)
+{
+	const struct ferro_gcov_tree *tree;
+	struct ferro_gcov_node node;
+	struct inode *inode;
+	int err;
+
+	if (dentry->d_name.len > NAME_MAX)
+		return ERR_PTR(-ENAMETOOLONG);
+	guard(rwsem_read)(&lock);
+	tree = tree_of(dir);
+	if (!tree)
+		return ERR_PTR(-ENOENT);
+	err = tree->lookup(id_of(dir), dentry->d_name.name, dentry->d_name.len, &node);
+	if (err)
+		return ERR_PTR(err);
+	inode = make_inode(dir, tree, &node);
+	if (!inode)
+		return ERR_PTR(-ENOMEM);
+	/* Unlike those of debugfs, which are in use until they are removed. */
+	scoped_guard(spinlock, &dentry->d_lock)
+		dentry->d_flags &= ~DCACHE_DONTCACHE;
+	return d_splice_alias(inode, dentry);
+}
+
+static const struct inode_operations dir_lookup = {
+	.lookup = lookup,
+	.setattr = set_attributes,
+};
+
+static bool next_entry(struct inode *dir, u64 position, struct ferro_gcov_entry *entry)
+{
+	const struct ferro_gcov_tree *tree;
+
+	guard(rwsem_read)(&lock);
+	tree = tree_of(dir);
+	return tree && tree->next(id_of(dir), position, entry);
+}
+
+static int list(struct file *file, struct dir_context *context)
+{
+	static const unsigned char types[] = {
+		[FERRO_GCOV_DIR] = DT_DIR,
+		[FERRO_GCOV_FILE] = DT_REG,
+		[FERRO_GCOV_LINK] = DT_LNK,
+	};
+	struct ferro_gcov_entry entry;
+
+	if (!dir_emit_dots(file, context))
+		return 0;
+	while (next_entry(file_inode(file), context->pos - 2, &entry)) {
+		context->pos = entry.position + 2;
+		if (!dir_emit(context, entry.name, entry.len, number_of(&entry.node), types[entry.node.kind]))
+			return 0;
+		context->pos++;
+	}
+	return 0;
+}
+
+static const struct file_operations dirs = {
+	.llseek = generic_file_llseek,
+	.read = generic_read_dir,
+	.iterate_shared = list,
+};
+
+int ferro_gcov_tree_show(const struct ferro_gcov_tree *tree)
+{
+	struct dentry *made = debugfs_create_dir("gcov", NULL);
+	struct inode *inode;
+
+	if (IS_ERR(made))
+		return PTR_ERR(made);
+	guard(rwsem_write)(&lock);
+	inode = d_inode(made);
+	inode->i_generation = ++generation;
+	inode->i_op = &dir_lookup;
+	inode->i_fop = &dirs;
+	root = made;
+	shown = tree;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(ferro_gcov_tree_show);
+
+/* Drops what has been looked up: it is looked up anew. What is in use stays, for its users alone. */
+static void drop_all(void)
+{
+	struct dentry *child;
+
+	while ((child = find_next_child(root, NULL))) {
+		d_invalidate(child);
+		dput(child);
+	}
+}
+
+void ferro_gcov_tree_hide(void)
+{
+	/* From here on nothing can be looked up. */
+	scoped_guard(rwsem_write, &lock)
+		shown = NULL;
+	/* debugfs would take them for its own. */
+	drop_all();
+	debugfs_remove(root);
+	root = NULL;
+}
+EXPORT_SYMBOL_GPL(ferro_gcov_tree_hide);
+
+void ferro_gcov_tree_hide_of(const struct module *mod)
+{
+	scoped_guard(rwsem_read, &lock)
+		if (!shown || shown->files->owner != mod)
+			return;
+	ferro_gcov_tree_hide();
+}
+
+void ferro_gcov_tree_forget(void)
+{
+	/* Those who have found it before it went have it in the directory now. */
+	scoped_guard(rwsem_write, &lock)
+		if (!shown)
+			return;
+	drop_all();
+}
+EXPORT_SYMBOL_GPL(ferro_gcov_tree_forget);

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Debugfs `gcov/`, as `builtin/tree.c` asks for it.
+//!
+//! Contexts: process, sleeps; what is called has the lock of `builtin/tree.c`, and may have that of a directory.
+
+use core::marker::PhantomData;
+
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::sync::counted::Shared;
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::ffi::c_char;
+use kernel::ffi::c_int;
+use kernel::ffi::c_void;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+
+use crate::tree::Id;
+use crate::tree::Listed;
+use crate::tree::Node;
+
+/// Who knows what is in it.
+pub(crate) trait Source: 'static {
+    /// What is behind a file that is open.
+    type Open: NodeOps;
+
+    /// Its operations.
+    const FILES: &'static FileTable<Shared<Self::Open>>;
+
+    /// What a directory has under a name.
+    fn lookup(dir: Id, name: &[u8]) -> Option<Node>;
+
+    /// Calls `f` with what a directory has at a position, or next to it.
+    fn next(dir: Id, position: u64, f: impl FnOnce(Listed<'_>));
+
+    /// Where the link beside a file leads, with NUL at its end.
+    fn target(id: Id) -> Result<KVec<u8>>;
+
+    /// A file is opened.
+    fn open(id: Id) -> Result<ARef<Shared<Self::Open>>>;
+}
+
+/// It is there until this is dropped; if this is forgotten, until the module has gone.
+pub(crate) struct Shown(());
+
+impl Shown {
+    /// Makes it. Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM without debugfs; -EINVAL if the files are another module's.
+    pub(crate) fn new<S: Source>() -> Result<Self> {
+        // SAFETY: A table is a `struct file_operations`, which stays: it is a static.
+        if !unsafe { bindings::ferro_fops_owner_is_right(S::FILES.as_ptr().cast()) } {
+            return Err(EINVAL);
+        }
+        // SAFETY: The functions are what `ferro_gcov_tree` asks for, and of the module that owns the files; it and they stay until they
+        // are hidden: when this is dropped, or else by `builtin.c` when the module goes.
+        to_result(unsafe { bindings::ferro_gcov_tree_show(Table::<S>::TREE) })?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // SAFETY: It is shown: there is one of these at a time, as `gcov/` can be made once.
+        unsafe { bindings::ferro_gcov_tree_hide() };
+    }
+}
+
+/// Something has gone: it is not found any more when this returns. Called without locks that a [`Source`] takes.
+pub(crate) fn forget() {
+    // SAFETY: It has no rules but that, which is about deadlocks.
+    unsafe { bindings::ferro_gcov_tree_forget() };
+}
+
+struct Table<S>(PhantomData<S>);
+
+impl<S: Source> Table<S> {
+    const TREE: &'static bindings::ferro_gcov_tree = &bindings::ferro_gcov_tree {
+        files: S::FILES.as_ptr(),
+        lookup: Some(lookup::<S>),
+        next: Some(next::<S>),
+        target: Some(target::<S>),
+        open: Some(open::<S>),
+    };
+}
+
+impl From<Node> for bindings::ferro_gcov_node {
+    fn from(node: Node) -> Self {
+        let (id, kind) = match node {
+            Node::Dir(id) => (id, bindings::ferro_gcov_kind_FERRO_GCOV_DIR),
+            Node::File(id) => (id, bindings::ferro_gcov_kind_FERRO_GCOV_FILE),
+            Node::Link(id) => (id, bindings::ferro_gcov_kind_FERRO_GCOV_LINK),
+        };
+        Self {
+            id: id.number(),
+            kind,
+        }
+    }
+}
+
+/// # Safety
+///
+/// There are `len` bytes at `name`, which stay during the call, and `node` can be written.
+unsafe extern "C" fn lookup<S: Source>(
+    dir: u32,
+    name: *const c_char,
+    len: usize,
+    node: *mut bindings::ferro_gcov_node,
+) -> c_int {
+    // SAFETY: By the rules of this function.
+    let name = unsafe { core::slice::from_raw_parts(name.cast::<u8>(), len) };
+    match S::lookup(Id::new(dir), name) {
+        Some(found) => {
+            // SAFETY: By the rules of this function.
+            unsafe { node.write(found.into()) };
+            0
+        }
+        None => ENOENT.to_errno(),
+    }
+}
+
+/// # Safety
+///
+/// `entry` can be written.
+unsafe extern "C" fn next<S: Source>(
+    dir: u32,
+    position: u64,
+    entry: *mut bindings::ferro_gcov_entry,
+) -> bool {
+    let mut found = false;
+    S::next(Id::new(dir), position, |listed| {
+        // SAFETY: By the rules of this function. It is the caller's, of which nobody else knows, and any bytes are one.
+        let entry = unsafe { &mut *entry };
+        entry.node = listed.node.into();
+        entry.position = listed.position;
+        entry.len = 0;
+        for (to, from) in entry.name.iter_mut().zip(listed.name.into_iter().flatten()) {
+            *to = *from;
+            entry.len = entry.len.saturating_add(1);
+        }
+        found = true;
+    });
+    found
+}
+
+extern "C" fn target<S: Source>(id: u32) -> *mut c_char {
+    match S::target(Id::new(id)) {
+        // From `kmalloc()`, as all vectors of this kind.
+        Ok(target) => target.into_raw_parts().0.cast(),
+        Err(_) => core::ptr::null_mut(),
+    }
+}
+
+/// # Safety
+///
+/// `object` can be written.
+unsafe extern "C" fn open<S: Source>(id: u32, object: *mut *mut c_void) -> c_int {
+    match S::open(Id::new(id)) {
+        Ok(open) => {
+            // SAFETY: By the rules of this function. The operations that the file gets are those of this type; they take the count
+            // from here when it is closed.
+            unsafe { object.write(ARef::into_raw(open).as_ptr().cast()) };
+            0
+        }
+        Err(error) => error.to_errno(),
+    }
+}
