@@ -55,6 +55,8 @@ struct Engine {
     leaving: bool,
     /// Something has gone that may have been looked up.
     stale: bool,
+    /// For the contents of the next file that is read: many are read one after the other.
+    spare: KVVec<u8>,
 }
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
@@ -81,6 +83,7 @@ pub(crate) fn start(persist: bool) -> Result {
         persist,
         leaving: false,
         stale: false,
+        spare: KVVec::new(),
     });
     Ok(())
 }
@@ -175,6 +178,25 @@ pub(crate) enum Enough {
     No,
 }
 
+/// The most bytes of a buffer that is kept for the next file.
+const MAX_SPARE: usize = 1 << 14;
+
+/// A buffer, maybe an empty one.
+pub(crate) fn take_spare() -> KVVec<u8> {
+    let mut guard = ENGINE.lock();
+    let spare = guard.as_mut().map(|engine| &mut engine.spare);
+    spare.map(core::mem::take).unwrap_or_default()
+}
+
+/// A buffer that is not needed any more.
+pub(crate) fn leave_spare(buffer: KVVec<u8>) {
+    if let Some(engine) = ENGINE.lock().as_mut() {
+        if (engine.spare.len() + 1..=MAX_SPARE).contains(&buffer.len()) {
+            engine.spare = buffer;
+        }
+    }
+}
+
 /// Resets a file, which goes if nothing is loaded.
 pub(crate) fn reset(file: &File) {
     if file.reset() == Left::Something {
@@ -205,26 +227,26 @@ pub(crate) fn reset_all() {
 impl Engine {
     /// Whether an object is taken, or refused for good.
     fn arrive(&mut self, object: Arrived) -> bool {
-    let mut name = [0; 128];
-    match object.check(&mut name) {
-        Ok(loaded) => {
-            let added = self.add(loaded).inspect_err(|error| {
-                pr_warn!("an object has no file: error {}\n", error.to_errno());
-            });
-            added.is_ok()
-        }
-        Err((NotTaken::Refused(refusal), name)) => {
-            let refusal = Reason(refusal);
-            pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
-            true
-        }
-        Err((NotTaken::Error(error), name)) => {
-            let name = BStr::from_bytes(name);
-            pr_warn!("{name} has no file: error {}\n", error.to_errno());
-            false
+        let mut name = [0; 128];
+        match object.check(&mut name) {
+            Ok(loaded) => {
+                let added = self.add(loaded).inspect_err(|error| {
+                    pr_warn!("an object has no file: error {}\n", error.to_errno());
+                });
+                added.is_ok()
+            }
+            Err((NotTaken::Refused(refusal), name)) => {
+                let refusal = Reason(refusal);
+                pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
+                true
+            }
+            Err((NotTaken::Error(error), name)) => {
+                let name = BStr::from_bytes(name);
+                pr_warn!("{name} has no file: error {}\n", error.to_errno());
+                false
+            }
         }
     }
-}
 
     /// The file with a name, made if there is none.
     fn file(&mut self, name: Name) -> Result<(Id, FileRef)> {
@@ -297,13 +319,9 @@ impl Source for Files {
         ENGINE.lock().as_ref()?.tree.lookup(dir, name)
     }
 
-    fn next(dir: Id, position: u64, f: impl FnOnce(Listed<'_>)) {
-        let guard = ENGINE.lock();
-        let listed = guard
-            .as_ref()
-            .and_then(|engine| engine.tree.next(dir, position));
-        if let Some(listed) = listed {
-            f(listed);
+    fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool) {
+        if let Some(engine) = ENGINE.lock().as_ref() {
+            engine.tree.list(dir, position, f);
         }
     }
 

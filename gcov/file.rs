@@ -15,6 +15,7 @@ use kernel::prelude::*;
 use kernel::str::BStr;
 use kernel::sync::Mutex;
 
+use crate::objects::Objects;
 use crate::raw::home::ModuleId;
 use crate::raw::object::Build;
 use crate::raw::object::Loaded;
@@ -30,9 +31,9 @@ pub(crate) struct File {
 }
 
 struct State {
-    loaded: KVec<Loaded>,
+    loaded: Objects,
     /// A file, of what was kept. It fits the first of those that are loaded.
-    kept: Option<KVVec<u8>>,
+    kept: Option<KBox<KVVec<u8>>>,
 }
 
 /// What is left when a module has gone.
@@ -48,12 +49,52 @@ fn buffer(len: usize) -> Result<KVVec<u8>> {
     Ok(KVVec::zeroed(len, GFP_KERNEL | __GFP_NOWARN)?)
 }
 
+/// What a file has.
+#[derive(Default)]
+pub(crate) struct Contents {
+    /// More of them than there are in the file.
+    bytes: KVVec<u8>,
+    len: usize,
+}
+
+impl Contents {
+    /// The file of an object, as it is now. Takes `spare`, if that is large enough.
+    fn of(object: &Loaded, spare: KVVec<u8>) -> Result<Self> {
+        let max_len = object.max_len();
+        let mut bytes = match spare.len() < max_len {
+            true => buffer(max_len)?,
+            false => spare,
+        };
+        let len = object.write(&mut bytes)?;
+        Ok(Self { bytes, len })
+    }
+
+    /// The bytes.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// What can be used for others.
+    pub(crate) fn into_spare(self) -> KVVec<u8> {
+        self.bytes
+    }
+
+    fn exactly(mut self) -> KVVec<u8> {
+        self.bytes.truncate(self.len);
+        self.bytes
+    }
+}
+
+impl From<KVVec<u8>> for Contents {
+    fn from(bytes: KVVec<u8>) -> Self {
+        let len = bytes.len();
+        Self { bytes, len }
+    }
+}
+
 /// The file of an object, as it is now.
 fn gcda_of(object: &Loaded) -> Result<KVVec<u8>> {
-    let mut bytes = buffer(object.max_len())?;
-    let len = object.write(&mut bytes)?;
-    bytes.truncate(len);
-    Ok(bytes)
+    Ok(Contents::of(object, KVVec::new())?.exactly())
 }
 
 /// What mainline has kept has no checksum.
@@ -94,7 +135,7 @@ impl File {
         try_pin_init!(Self {
             name,
             state <- new_mutex!(State {
-                loaded: KVec::new(),
+                loaded: Objects::default(),
                 kept: None,
             }),
         }? Error)
@@ -113,14 +154,10 @@ impl File {
     /// Adds an object. Errors: -ENOMEM.
     pub(crate) fn add(&self, object: Loaded) -> Result {
         let mut state = self.state.lock();
-        state.loaded.push(object, GFP_KERNEL)?;
-        let [first, others @ ..] = &state.loaded[..] else {
-            return Ok(());
-        };
-        if others
-            .last()
-            .is_some_and(|new| new.build() != first.build())
-        {
+        state.loaded.push(object)?;
+        let first = state.loaded.first().map(Loaded::build);
+        let new = state.loaded.others().last().map(Loaded::build);
+        if new.is_some() && new != first {
             pr_warn!(
                 "{}: another build of it is loaded; its data are shown when that has gone\n",
                 self.shown()
@@ -150,18 +187,14 @@ impl File {
         let mut bytes = KVVec::new();
         bytes.extend_from_slice(gcda, GFP_KERNEL | __GFP_NOWARN)?;
         let mut state = self.state.lock();
-        // Its module may have come and gone meanwhile.
-        if let Some(newer) = state.kept.take() {
-            state.kept = match merged(&mut bytes, &newer) {
-                Ok(Some(both)) => Some(both),
-                Ok(None) => Some(newer),
-                Err(error) => {
-                    state.kept = Some(newer);
-                    return Err(error);
+        match &mut state.kept {
+            // Its module may have come and gone meanwhile.
+            Some(newer) => {
+                if let Some(both) = merged(&mut bytes, newer)? {
+                    **newer = both;
                 }
-            };
-        } else {
-            state.kept = Some(bytes);
+            }
+            none => *none = Some(KBox::new(bytes, GFP_KERNEL)?),
         }
         self.check_kept(&mut state);
         Ok(())
@@ -170,8 +203,7 @@ impl File {
     /// A module goes: keeps what its objects counted, if `persist`, and forgets them.
     pub(crate) fn going(&self, module: ModuleId, persist: bool) -> Left {
         let mut state = self.state.lock();
-        let is_its = |object: &Loaded| object.module() == Some(module);
-        while let Some(index) = state.loaded.iter().position(is_its) {
+        while let Some(index) = state.loaded.find(module) {
             if persist {
                 if let Err(error) = self.save(&mut state, index) {
                     pr_warn!(
@@ -181,35 +213,26 @@ impl File {
                     );
                 }
             }
-            let _ = state.loaded.remove(index);
+            state.loaded.remove(index);
         }
         self.check_kept(&mut state);
         state.left()
     }
 
     fn save(&self, state: &mut State, index: usize) -> Result {
-        let (Some(first), Some(object)) = (state.loaded.first(), state.loaded.get(index)) else {
+        let State { loaded, kept } = state;
+        let (Some(first), Some(object)) = (loaded.first(), loaded.iter().nth(index)) else {
             return Ok(());
         };
         if object.build() != first.build() {
             return Err(EEXIST);
         }
         let new = gcda_of(object)?;
-        state.kept = match state.kept.take() {
-            None => Some(new),
-            Some(mut kept) => match merged(&mut kept, &new) {
-                Ok(Some(both)) => Some(both),
-                // Not of this one's functions, whatever the stamps say.
-                Ok(None) => {
-                    state.kept = Some(kept);
-                    return Err(EINVAL);
-                }
-                Err(error) => {
-                    state.kept = Some(kept);
-                    return Err(error);
-                }
-            },
-        };
+        match kept {
+            // Or it is not of this one's functions, whatever the stamps say.
+            Some(kept) => **kept = merged(kept, &new)?.ok_or(EINVAL)?,
+            none => *none = Some(KBox::new(new, GFP_KERNEL)?),
+        }
         Ok(())
     }
 
@@ -218,43 +241,42 @@ impl File {
         self.state.lock().loaded.pop()
     }
 
-    /// The contents, as they are now.
+    /// The contents, as they are now. Uses `spare`, if it is large enough.
     ///
     /// Errors: -ENODEV if the module has gone, -ENOMEM.
-    pub(crate) fn contents(&self) -> Result<KVVec<u8>> {
-        let state = &mut *self.state.lock();
-        let Some(first) = state.loaded.first() else {
-            let kept = state.kept.as_ref().ok_or(ENODEV)?;
+    pub(crate) fn contents(&self, spare: KVVec<u8>) -> Result<Contents> {
+        let State { loaded, kept } = &mut *self.state.lock();
+        let Some(first) = loaded.first() else {
+            let kept = kept.as_ref().ok_or(ENODEV)?;
             let mut bytes = KVVec::new();
             bytes.extend_from_slice(kept, GFP_KERNEL | __GFP_NOWARN)?;
-            return Ok(bytes);
+            return Ok(bytes.into());
         };
+        if kept.is_none() && loaded.others().is_empty() {
+            return Contents::of(first, spare);
+        }
         let mut bytes = gcda_of(first)?;
-        // What has other functions is of another build, whatever the stamps say.
-        if let Some(mut kept) = state.kept.take() {
-            match merged(&mut kept, &bytes) {
-                Ok(Some(both)) => {
-                    bytes = both;
-                    state.kept = Some(kept);
-                }
-                Ok(None) => pr_warn!(
-                    "{}: another build: what was kept is dropped\n",
-                    self.shown()
-                ),
-                Err(error) => {
-                    state.kept = Some(kept);
-                    return Err(error);
+        if let Some(older) = kept {
+            match merged(older, &bytes)? {
+                Some(both) => bytes = both,
+                // What has other functions is of another build, whatever the stamps say.
+                None => {
+                    pr_warn!(
+                        "{}: another build: what was kept is dropped\n",
+                        self.shown()
+                    );
+                    *kept = None;
                 }
             }
         }
-        for object in state.loaded.iter().skip(1) {
+        for object in loaded.others() {
             if object.build() == first.build() {
                 if let Some(both) = merged(&mut bytes, &gcda_of(object)?)? {
                     bytes = both;
                 }
             }
         }
-        Ok(bytes)
+        Ok(bytes.into())
     }
 
     /// Adds its counters to `to`, and returns how many they are.
@@ -263,14 +285,14 @@ impl File {
     pub(crate) fn counters(&self, to: &mut KVVec<u64>) -> Result<usize> {
         let start = to.len();
         let state = self.state.lock();
-        if let ([only], None) = (state.loaded.as_slice(), &state.kept) {
+        if let (Some(only), [], None) = (state.loaded.first(), state.loaded.others(), &state.kept) {
             if only.add_counters(to)? {
                 return Ok(to.len().saturating_sub(start));
             }
         }
         drop(state);
-        let bytes = self.contents()?;
-        let gcda = Gcda::parse(&bytes).map_err(|_| EIO)?;
+        let contents = self.contents(KVVec::new())?;
+        let gcda = Gcda::parse(contents.as_slice()).map_err(|_| EIO)?;
         let sets = gcda.functions().flat_map(|function| function.sets());
         for value in sets.flat_map(|set| set.values()) {
             if let Err(error) = to.push(value, GFP_KERNEL | __GFP_NOWARN) {
@@ -297,7 +319,7 @@ impl File {
 
 impl State {
     fn left(&self) -> Left {
-        match self.loaded.is_empty() && self.kept.is_none() {
+        match self.loaded.first().is_none() && self.kept.is_none() {
             true => Left::Nothing,
             false => Left::Something,
         }

@@ -2,7 +2,7 @@
 
 //! The exporter of coverage: what code that was compiled with `-fprofile-arcs` counts, as files that `gcov` reads.
 //!
-//! - `engine.rs` has the files that there are, `file.rs` what one of them consists of,
+//! - `engine.rs` has the files that there are, `file.rs` what one of them consists of, with its `objects.rs`,
 //! - `tree.rs` is their place in debugfs `gcov/`, by their `names.rs`, `nodes.rs` those that are open,
 //! - `attach.rs` attaches the engine to the kernel's hook points, and takes over from `kernel/gcov/`,
 //! - `raw/` is what needs `unsafe`.
@@ -16,6 +16,7 @@ mod engine;
 mod file;
 mod names;
 mod nodes;
+mod objects;
 mod raw;
 mod tree;
 

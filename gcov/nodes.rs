@@ -22,6 +22,7 @@ use kernel::sync::Mutex;
 use crate::engine;
 use crate::engine::Enough;
 use crate::engine::FileRef;
+use crate::file::Contents;
 use crate::file::File;
 use crate::tree::Id;
 
@@ -37,7 +38,7 @@ pub(crate) struct Open {
 
 enum What {
     /// Of one name, with its contents once they have been read.
-    File(FileRef, Option<KVVec<u8>>),
+    File(FileRef, Option<Contents>),
     Reset,
     /// With all counters.
     All(Dump),
@@ -64,15 +65,24 @@ impl Open {
     }
 }
 
+impl Drop for What {
+    fn drop(&mut self) {
+        if let Self::File(_, Some(contents)) = self {
+            let contents = core::mem::take(contents);
+            engine::leave_spare(contents.into_spare());
+        }
+    }
+}
+
 impl NodeOps for Open {
     fn read(&self, to: &mut UserDst) -> Result {
         match &mut *self.what.lock() {
             What::File(file, contents) => {
-                let bytes = match contents {
-                    Some(bytes) => bytes,
-                    None => contents.insert(file.contents()?),
+                let contents = match contents {
+                    Some(contents) => contents,
+                    None => contents.insert(file.contents(engine::take_spare())?),
                 };
-                to.copy_at_position(bytes)
+                to.copy_at_position(contents.as_slice())
             }
             What::All(dump) => dump.read(to),
             // So that a recursive copy does not fail.

@@ -222,6 +222,18 @@ impl Tree {
         file.filter(|_| base.len().saturating_add(NOTES.len()) <= NAME_MAX)
     }
 
+    /// Whether it is the file with this index to whose notes a link leads.
+    fn has_link(&self, dir: &Dir, index: usize, name: &[u8]) -> bool {
+        let hash = |index: usize| dir.children.get(index).map(|child| child.hash);
+        let own = hash(index);
+        let is_alone = hash(index.wrapping_sub(1)) != own && hash(index.wrapping_add(1)) != own;
+        let base = stem(name);
+        match is_alone {
+            true => !name.ends_with(NOTES) && base.len().saturating_add(NOTES.len()) <= NAME_MAX,
+            false => self.linked(dir, base) == dir.children.get(index).map(|child| child.id),
+        }
+    }
+
     /// What a directory has under a name.
     pub(crate) fn lookup(&self, dir: Id, name: &[u8]) -> Option<Node> {
         let dir = self.dirs.get(&dir)?;
@@ -236,34 +248,39 @@ impl Tree {
         }
     }
 
-    /// What a directory has at a position, or next to it.
-    pub(crate) fn next(&self, dir: Id, position: u64) -> Option<Listed<'_>> {
-        let dir = self.dirs.get(&dir)?;
-        let (place, is_link) = (position >> 1, position & 1 == 1);
+    /// Calls `f` with what a directory has from a position on, as long as it returns true.
+    pub(crate) fn list(&self, dir: Id, position: u64, mut f: impl FnMut(Listed<'_>) -> bool) {
+        let Some(dir) = self.dirs.get(&dir) else {
+            return;
+        };
+        let place = position >> 1;
         let start = dir.children.partition_point(|child| child.place() < place);
-        for child in dir.children.get(start..)? {
+        for (index, child) in dir.children.iter().enumerate().skip(start) {
             let name = self.name(child.id);
-            let position = child.place() << 1;
-            if !is_link || child.place() != place {
-                let node = match child.id.is_dir() {
-                    true => Node::Dir(child.id),
-                    false => Node::File(child.id),
-                };
-                return Some(Listed {
-                    node,
-                    position,
-                    name: [name, b""],
-                });
+            let first = child.place() << 1;
+            let node = match child.id.is_dir() {
+                true => Node::Dir(child.id),
+                false => Node::File(child.id),
+            };
+            let itself = Listed {
+                node,
+                position: first,
+                name: [name, b""],
+            };
+            if first >= position && !f(itself) {
+                return;
             }
-            if self.linked(dir, stem(name)) == Some(child.id) {
-                return Some(Listed {
-                    node: Node::Link(child.id),
-                    position: position | 1,
-                    name: [stem(name), NOTES],
-                });
+            // A link has the place after its file's.
+            let has_link = child.id.is_file() && self.has_link(dir, index, name);
+            let link = Listed {
+                node: Node::Link(child.id),
+                position: first | 1,
+                name: [stem(name), NOTES],
+            };
+            if has_link && !f(link) {
+                return;
             }
         }
-        None
     }
 
     /// Where the link beside a file leads, with NUL at its end. Errors: -ENOENT, -ENOMEM.
@@ -375,7 +392,12 @@ impl Tree {
 
     fn remove_empty(&mut self, dir: Id) {
         let mut at = dir;
-        while at != Id::ROOT && self.dirs.get(&at).is_some_and(|dir| dir.children.is_empty()) {
+        while at != Id::ROOT
+            && self
+                .dirs
+                .get(&at)
+                .is_some_and(|dir| dir.children.is_empty())
+        {
             let Some(dir) = self.dirs.remove(&at) else {
                 return;
             };

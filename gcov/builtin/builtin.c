@@ -21,7 +21,6 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
-#include <linux/unaligned.h>
 #include <asm/sections.h>
 
 #include "../../rust/sys/code/module_going.h"
@@ -287,15 +286,7 @@ bool ferro_gcov_emit_arcs(u32 num_counters, u64 *counters)
 
 void ferro_gcov_copy(void *to, const void *from, size_t size)
 {
-	const u64 *counter = from, *end = from + size;
-	u64 *copy = to;
-
-	if (!IS_ALIGNED((unsigned long)from | size, sizeof(*counter))) {
-		memcpy(to, from, size);
-		return;
-	}
-	while (counter < end)
-		put_unaligned(READ_ONCE(*counter++), copy++);
+	memcpy(to, from, size);
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_copy);
 

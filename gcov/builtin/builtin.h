@@ -69,7 +69,7 @@ struct ferro_gcov_listener {
 /* Has an object of LLVM say what it has. Context: process; its module cannot go meanwhile. */
 void ferro_gcov_describe(gcov_llvm_callback writeout, const struct ferro_gcov_listener *listener, void *data);
 
-/* Copies what others may change meanwhile: whole counters, if they are aligned. */
+/* Copies what others may change meanwhile. */
 void ferro_gcov_copy(void *to, const void *from, size_t size);
 /* Copies a string without its end, which may be missing, and returns its length, at most @size. Nobody writes it meanwhile. */
 size_t ferro_gcov_copy_string(char *to, const char *from, size_t size);

@@ -168,31 +168,45 @@ static const struct inode_operations dir_lookup = {
 	.setattr = set_attributes,
 };
 
-static bool next_entry(struct inode *dir, u64 position, struct ferro_gcov_entry *entry)
+static size_t list_from(struct inode *dir, u64 position, struct ferro_gcov_entry *entries, size_t max)
 {
 	const struct ferro_gcov_tree *tree;
 
 	guard(rwsem_read)(&lock);
 	tree = tree_of(dir);
-	return tree && tree->next(id_of(dir), position, entry);
+	return tree ? tree->list(id_of(dir), position, entries, max) : 0;
 }
 
-static int list(struct file *file, struct dir_context *context)
+static bool emit(struct dir_context *context, const struct ferro_gcov_entry *entry)
 {
 	static const unsigned char types[] = {
 		[FERRO_GCOV_DIR] = DT_DIR,
 		[FERRO_GCOV_FILE] = DT_REG,
 		[FERRO_GCOV_LINK] = DT_LNK,
 	};
-	struct ferro_gcov_entry entry;
+
+	return dir_emit(context, entry->name, entry->len, number_of(&entry->node), types[entry->node.kind]);
+}
+
+/* No lock but that of the directory is held while user space is written to. */
+static int list(struct file *file, struct dir_context *context)
+{
+	enum { SOME = 14 };
+	struct ferro_gcov_entry *entries __free(kfree) = NULL;
+	size_t i, count;
 
 	if (!dir_emit_dots(file, context))
 		return 0;
-	while (next_entry(file_inode(file), context->pos - 2, &entry)) {
-		context->pos = entry.position + 2;
-		if (!dir_emit(context, entry.name, entry.len, number_of(&entry.node), types[entry.node.kind]))
-			return 0;
-		context->pos++;
+	entries = kmalloc_objs(*entries, SOME);
+	if (!entries)
+		return -ENOMEM;
+	while ((count = list_from(file_inode(file), context->pos - 2, entries, SOME))) {
+		for (i = 0; i < count; i++) {
+			context->pos = entries[i].position + 2;
+			if (!emit(context, &entries[i]))
+				return 0;
+			context->pos++;
+		}
 	}
 	return 0;
 }

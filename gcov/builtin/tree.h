@@ -40,8 +40,8 @@ struct ferro_gcov_tree {
 	const struct file_operations *files;
 	/* 0, or -ENOENT */
 	int (*lookup)(u32 dir, const char *name, size_t len, struct ferro_gcov_node *node);
-	/* the first entry at or after a position; false at the end */
-	bool (*next)(u32 dir, u64 position, struct ferro_gcov_entry *entry);
+	/* lists what is at a position and after it, at most @max; returns how many that are: 0 at the end */
+	size_t (*list)(u32 dir, u64 position, struct ferro_gcov_entry *entries, size_t max);
 	/* where a link leads: from kmalloc(), or NULL without memory or link */
 	char *(*target)(u32 id);
 	/* 0, -ENOENT or -ENOMEM */

@@ -30,10 +30,6 @@ impl ModuleId {
     }
 }
 
-/// A home, to compare with one that is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct HomeId(usize);
-
 /// Data that stay as long as the home is open.
 #[derive(Clone, Copy)]
 struct Range {
@@ -177,9 +173,9 @@ impl Access<'_> {
         bytes.get(..len)
     }
 
-    /// Which home it is.
-    pub(super) fn home_id(&self) -> HomeId {
-        HomeId(core::ptr::from_ref(self.home).addr())
+    /// Whether it is to this home.
+    pub(super) fn is_of(&self, home: &Home) -> bool {
+        core::ptr::eq(self.home, home)
     }
 
     /// Whether so many words are in data that can be written.
@@ -189,23 +185,77 @@ impl Access<'_> {
     }
 }
 
+/// Copies words one by one, as others may write meanwhile. Returns the bits that one of them has.
+///
+/// # Safety
+///
+/// There are as many words at `from`.
+#[inline(always)]
+unsafe fn copy_words(from: *const u64, to: &mut [u8]) -> u64 {
+    let (mut from, mut bits) = (from, 0);
+    let (groups, rest) = to.as_chunks_mut::<32>();
+    for group in groups {
+        let (places, _) = group.as_chunks_mut::<8>();
+        for place in places {
+            // SAFETY: By the rules of this function.
+            let word = unsafe { from.read_volatile() };
+            *place = word.to_le_bytes();
+            bits |= word;
+            from = from.wrapping_add(1);
+        }
+    }
+    let (places, _) = rest.as_chunks_mut::<8>();
+    for place in places {
+        // SAFETY: By the rules of this function.
+        let word = unsafe { from.read_volatile() };
+        *place = word.to_le_bytes();
+        bits |= word;
+        from = from.wrapping_add(1);
+    }
+    bits
+}
+
 impl Memory for Access<'_> {
     #[inline]
     fn copy(&self, address: u64, to: &mut [u8]) -> Result<(), Unreadable> {
         self.range(address, to.len() as u64).ok_or(Unreadable)?;
         let from = address as usize as *const u8;
-        if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *to) {
-            if address.is_multiple_of(8) {
-                // SAFETY: These 8 bytes are in data of the home that stay, by its invariant, as it is not closed while this is
-                // there; the address is aligned. The read is volatile, as others may write meanwhile.
-                *word = unsafe { from.cast::<u64>().read_volatile() }.to_le_bytes();
-                return Ok(());
-            }
+        if (address | to.len() as u64).is_multiple_of(8) {
+            // SAFETY: These bytes are in data of the home that stay, by its invariant, as it is not closed while this is there; the
+            // address is aligned.
+            let _ = unsafe { copy_words(from.cast(), to) };
+            return Ok(());
         }
         // SAFETY: The bytes are in data of the home that stay, by its invariant, as it is not closed while this is there. `to` is
         // ours. It is C that copies, which allows others to write meanwhile.
         unsafe { bindings::ferro_gcov_copy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
         Ok(())
+    }
+
+    #[inline(always)]
+    fn words<const N: usize>(&self, address: u64) -> Result<[u64; N], Unreadable> {
+        let mut words = [0; N];
+        self.range(address, size_of_val(&words) as u64)
+            .filter(|_| address.is_multiple_of(8))
+            .ok_or(Unreadable)?;
+        let mut from = address as usize as *const u64;
+        for word in &mut words {
+            // SAFETY: These words are in data of the home that stay, by its invariant, as it is not closed while this is there; the
+            // address is aligned. The read is volatile, as others may write meanwhile.
+            *word = unsafe { from.read_volatile() };
+            from = from.wrapping_add(1);
+        }
+        Ok(words)
+    }
+
+    #[inline]
+    fn copy_counters(&self, address: u64, to: &mut [u8]) -> Result<bool, Unreadable> {
+        self.range(address, to.len() as u64)
+            .filter(|_| (address | to.len() as u64).is_multiple_of(8))
+            .ok_or(Unreadable)?;
+        // SAFETY: These words are in data of the home that stay, by its invariant, as it is not closed while this is there; the address
+        // is aligned.
+        Ok(unsafe { copy_words(address as usize as *const u64, to) } != 0)
     }
 
     /// At once, not byte by byte.

@@ -22,6 +22,7 @@ use super::home::Access;
 use super::home::Home;
 use super::home::ModuleId;
 use super::llvm::Description;
+use super::spans::Builder;
 use super::spans::Spans;
 
 /// Where a `gcov_info` has the address of its name, in all versions.
@@ -54,7 +55,8 @@ pub(crate) struct Arrived {
 pub(crate) enum Name {
     /// In the kernel's image, which stays.
     Image(&'static [u8]),
-    Own(KVec<u8>),
+    // As small as the other: most are that.
+    Own(KBox<KVec<u8>>),
 }
 
 impl Name {
@@ -62,7 +64,7 @@ impl Name {
     pub(crate) fn copy(name: &[u8]) -> Result<Self> {
         let mut copy = KVec::with_capacity(name.len(), GFP_KERNEL)?;
         copy.extend_from_slice(name, GFP_KERNEL)?;
-        Ok(Self::Own(copy))
+        Ok(Self::Own(KBox::new(copy, GFP_KERNEL)?))
     }
 }
 
@@ -125,13 +127,7 @@ impl Arrived {
     pub(crate) fn check(self, name: &mut [u8]) -> Result<Loaded, (NotTaken, &[u8])> {
         let (checked, at) = self.checked();
         match checked {
-            Ok((data, spans)) => Ok(Loaded {
-                origin: self.origin,
-                home: self.home,
-                data,
-                name: at,
-                spans,
-            }),
+            Ok((data, spans)) => Ok(Loaded { data, spans }),
             Err(error) => {
                 let string = self.home.access();
                 let string = string.and_then(|access| access.string(at, name).ok().flatten());
@@ -157,7 +153,7 @@ impl Arrived {
         };
         let info = self.origin.0.info.addr() as u64;
         let name = access.u64(info.wrapping_add(NAME)).unwrap_or(0);
-        (check_gcc(&access, info), name)
+        (self.check_gcc(&access, info), name)
     }
 
     fn check_llvm(&self, said: Description) -> Result<(Data, Spans), NotTaken> {
@@ -166,30 +162,38 @@ impl Arrived {
             return Err(Refusal::Unreadable(Part::Name).into());
         }
         let file = LlvmFile::check(&access, said.version, said.checksum, &said.functions)?;
-        let mut spans = Spans::new(&access, said.functions.first().map_or(0, |f| f.address));
+        let near = said.functions.first().map_or(0, |first| first.address);
+        let mut spans = Builder::new(self.home.clone(), near);
         for (index, function) in (0..).zip(&said.functions) {
             let added = spans.add(&access, function.address, function.count);
             added.map_err(|error| not_added(error, index))?;
         }
-        spans.finish();
-        Ok((Data::Llvm(file, said.functions), spans))
+        let object = Llvm {
+            origin: Origin(self.origin.0),
+            name: said.name,
+            file,
+            functions: said.functions,
+        };
+        let object = KBox::new(object, GFP_KERNEL).map_err(Error::from)?;
+        Ok((Data::Llvm(object), spans.finish()?))
     }
-}
 
-fn check_gcc(access: &Access<'_>, address: u64) -> Result<(Data, Spans), NotTaken> {
-    let info = Info::check(access, address)?;
-    let mut spans = Spans::new(access, address);
-    for function in info.functions(access) {
-        let Some(function) = function? else { continue };
-        for set in info.sets(access, &function) {
-            let set = set?;
-            let added = spans.add(access, set.address, set.count);
-            added.map_err(|error| not_added(error, function.index))?;
-            spans.has_lists |= set.kind == Kind::TopList;
+    fn check_gcc(&self, access: &Access<'_>, address: u64) -> Result<(Data, Spans), NotTaken> {
+        let info = Info::check(access, address)?;
+        let mut spans = Builder::new(self.home.clone(), address);
+        for function in info.functions(access) {
+            let Some(function) = function? else { continue };
+            for set in info.sets(access, &function) {
+                let set = set?;
+                let added = spans.add(access, set.address, set.count);
+                added.map_err(|error| not_added(error, function.index))?;
+                if set.kind == Kind::TopList {
+                    spans.has_lists();
+                }
+            }
         }
+        Ok((Data::Gcc(info), spans.finish()?))
     }
-    spans.finish();
-    Ok((Data::Gcc(info), spans))
 }
 
 /// Why the counters of a function are not taken: they cannot be counters where they are, or there is no memory.
@@ -203,7 +207,15 @@ fn not_added(error: Error, function: u32) -> NotTaken {
 /// What the compiler says of an object.
 enum Data {
     Gcc(Info),
-    Llvm(LlvmFile, KVVec<LlvmFunction>),
+    Llvm(KBox<Llvm>),
+}
+
+/// The same, of LLVM.
+struct Llvm {
+    origin: Origin,
+    name: u64,
+    file: LlvmFile,
+    functions: KVVec<LlvmFunction>,
 }
 
 /// What is the same in all objects of one compilation.
@@ -216,10 +228,7 @@ pub(crate) struct Build {
 
 /// An object that can be used as long as its module is there.
 pub(crate) struct Loaded {
-    origin: Origin,
-    home: Arc<Home>,
     data: Data,
-    name: u64,
     spans: Spans,
 }
 
@@ -232,9 +241,9 @@ impl Loaded {
                 stamp: info.stamp(),
                 checksum: info.checksum(),
             },
-            Data::Llvm(file, _) => Build {
-                version: file.version(),
-                stamp: file.stamp(),
+            Data::Llvm(object) => Build {
+                version: object.file.version(),
+                stamp: object.file.stamp(),
                 checksum: 0,
             },
         }
@@ -244,20 +253,24 @@ impl Loaded {
     pub(crate) fn max_len(&self) -> usize {
         match &self.data {
             Data::Gcc(info) => info.max_len(),
-            Data::Llvm(file, _) => file.max_len(),
+            Data::Llvm(object) => object.file.max_len(),
         }
     }
 
     /// Its name. Errors: -ENODEV if it has gone, -EFAULT, -ENAMETOOLONG, -ENOMEM.
     pub(crate) fn name(&self) -> Result<Name> {
         let access = self.access()?;
-        if let Some(name) = access.image_string(self.name) {
+        let at = match &self.data {
+            Data::Gcc(info) => info.name_address(),
+            Data::Llvm(object) => object.name,
+        };
+        if let Some(name) = access.image_string(at) {
             return Ok(Name::Image(name));
         }
         let mut to = KVec::new();
         for size in [256, 4096] {
             to.resize(size, 0, GFP_KERNEL)?;
-            let name = access.string(self.name, &mut to).map_err(|_| EFAULT)?;
+            let name = access.string(at, &mut to).map_err(|_| EFAULT)?;
             if let Some(name) = name {
                 return Name::copy(name);
             }
@@ -270,7 +283,7 @@ impl Loaded {
         let access = self.access()?;
         match &self.data {
             Data::Gcc(info) => info.write(&access, to),
-            Data::Llvm(file, functions) => file.write(&access, functions, to),
+            Data::Llvm(object) => object.file.write(&access, &object.functions, to),
         }
         .map_err(|_| EIO)
     }
@@ -294,15 +307,22 @@ impl Loaded {
 
     /// What its constructor has said, unless it has gone.
     pub(super) fn origin(&self) -> Option<bindings::gcov_object> {
-        self.home.access().map(|_| self.origin.0)
+        let _access = self.access().ok()?;
+        Some(match &self.data {
+            Data::Gcc(info) => bindings::gcov_object {
+                info: info.address() as usize as *mut bindings::gcov_info,
+                ..Default::default()
+            },
+            Data::Llvm(object) => object.origin.0,
+        })
     }
 
     /// Its module; `None` for the kernel.
     pub(crate) fn module(&self) -> Option<ModuleId> {
-        self.home.module()
+        self.spans.home().module()
     }
 
     fn access(&self) -> Result<Access<'_>> {
-        self.home.access().ok_or(ENODEV)
+        self.spans.home().access().ok_or(ENODEV)
     }
 }

@@ -32,8 +32,8 @@ pub(crate) trait Source: 'static {
     /// What a directory has under a name.
     fn lookup(dir: Id, name: &[u8]) -> Option<Node>;
 
-    /// Calls `f` with what a directory has at a position, or next to it.
-    fn next(dir: Id, position: u64, f: impl FnOnce(Listed<'_>));
+    /// Calls `f` with what a directory has from a position on, as long as it returns true.
+    fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool);
 
     /// Where the link beside a file leads, with NUL at its end.
     fn target(id: Id) -> Result<KVec<u8>>;
@@ -78,7 +78,7 @@ impl<S: Source> Table<S> {
     const TREE: &'static bindings::ferro_gcov_tree = &bindings::ferro_gcov_tree {
         files: S::FILES.as_ptr(),
         lookup: Some(lookup::<S>),
-        next: Some(next::<S>),
+        list: Some(list::<S>),
         target: Some(target::<S>),
         open: Some(open::<S>),
     };
@@ -121,26 +121,38 @@ unsafe extern "C" fn lookup<S: Source>(
 
 /// # Safety
 ///
-/// `entry` can be written.
-unsafe extern "C" fn next<S: Source>(
+/// There is room for `max` entries.
+unsafe extern "C" fn list<S: Source>(
     dir: u32,
     position: u64,
-    entry: *mut bindings::ferro_gcov_entry,
-) -> bool {
-    let mut found = false;
-    S::next(Id::new(dir), position, |listed| {
-        // SAFETY: By the rules of this function. It is the caller's, of which nobody else knows, and any bytes are one.
-        let entry = unsafe { &mut *entry };
-        entry.node = listed.node.into();
-        entry.position = listed.position;
-        entry.len = 0;
-        for (to, from) in entry.name.iter_mut().zip(listed.name.into_iter().flatten()) {
-            *to = *from;
-            entry.len = entry.len.saturating_add(1);
+    entries: *mut bindings::ferro_gcov_entry,
+    max: usize,
+) -> usize {
+    let mut count = 0;
+    S::list(Id::new(dir), position, |listed| {
+        if count >= max {
+            return false;
         }
-        found = true;
+        let mut len = 0;
+        // SAFETY: By the rules of this function, for all of this block: the entry is one of those that there is room for, which are the
+        // caller's alone. The name is copied as far as there is room for it.
+        unsafe {
+            let entry = entries.add(count);
+            (&raw mut (*entry).node).write(listed.node.into());
+            (&raw mut (*entry).position).write(listed.position);
+            for part in listed.name {
+                let room = bindings::NAME_MAX as usize - len;
+                let part = part.get(..room).unwrap_or(part);
+                let to = (&raw mut (*entry).name).cast::<u8>().add(len);
+                to.copy_from_nonoverlapping(part.as_ptr(), part.len());
+                len += part.len();
+            }
+            (&raw mut (*entry).len).write(len);
+        }
+        count += 1;
+        count < max
     });
-    found
+    count
 }
 
 extern "C" fn target<S: Source>(id: u32) -> *mut c_char {

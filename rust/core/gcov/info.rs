@@ -82,8 +82,9 @@ pub struct Info {
     active: u16,
     n_functions: u32,
     functions: u64,
-    counters: usize,
-    max_len: usize,
+    // At most `MAX_BYTES`.
+    counters: u32,
+    max_len: u32,
 }
 
 impl Info {
@@ -172,8 +173,8 @@ impl Info {
                 return Err(Refusal::TooLarge);
             }
         }
-        self.counters = counters;
-        self.max_len = len.bytes();
+        self.counters = u32::try_from(counters).map_err(|_| Refusal::TooLarge)?;
+        self.max_len = u32::try_from(len.bytes()).map_err(|_| Refusal::TooLarge)?;
         Ok(())
     }
 
@@ -204,12 +205,22 @@ impl Info {
 
     /// How many counters its functions have in memory.
     pub fn counters(&self) -> usize {
-        self.counters
+        usize::try_from(self.counters).unwrap_or(usize::MAX)
     }
 
     /// The most bytes that its file can have, whatever the values of its counters.
     pub fn max_len(&self) -> usize {
-        self.max_len
+        usize::try_from(self.max_len).unwrap_or(usize::MAX)
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Where its name is.
+    pub fn name_address(&self) -> u64 {
+        self.name
     }
 
     /// Copies the name of its file, without the NUL. `Ok(None)` if it does not fit into `to`.
@@ -231,7 +242,7 @@ impl Info {
     }
 
     /// The function with an index.
-    #[inline]
+    #[inline(always)]
     fn function<M: Memory>(&self, memory: &M, index: u32) -> Result<Option<Function>, Refusal> {
         let part = Part::Function(index);
         let entry = u64::from(index).checked_mul(8);
@@ -242,22 +253,20 @@ impl Info {
             return Ok(None);
         }
         aligned(part, address)?;
-        let sets = address.checked_add(FUNCTION_HEAD);
-        let mut head = [0; 24];
-        reading(part, memory.copy(address, &mut head))?;
-        let mut words = Words(&head);
-        let key = words.u64();
+        let [key, names, graph] = reading(part, memory.words(address))?;
         if key != self.address {
             return self.foreign(memory, key, index).map(|()| None);
         }
+        let sets = address.checked_add(FUNCTION_HEAD);
+        let sets = sets.ok_or(Refusal::Unreadable(part))?;
         Ok(Some(Function {
             index,
             identity: Identity {
-                ident: words.u32(),
-                lineno_checksum: words.u32(),
-                cfg_checksum: words.u32(),
+                ident: low(names),
+                lineno_checksum: low(names >> 32),
+                cfg_checksum: low(graph),
             },
-            sets: sets.ok_or(Refusal::Unreadable(part))?,
+            sets,
         }))
     }
 
@@ -272,7 +281,8 @@ impl Info {
         core::iter::from_fn(move || {
             let kind = u8::try_from(active.trailing_zeros()).ok()?;
             let set = match self.format.kinds.get(usize::from(kind)) {
-                Some(of) => Self::set(memory, index, next, kind, *of),
+                Some(of) => reading(Part::Function(index), memory.words(next))
+                    .and_then(|words| Self::set(words, index, kind, *of)),
                 None => return None,
             };
             active &= active.wrapping_sub(1);
@@ -282,19 +292,11 @@ impl Info {
         })
     }
 
-    /// The set at an address.
-    #[inline]
-    fn set<M: Memory>(
-        memory: &M,
-        function: u32,
-        at: u64,
-        index: u8,
-        kind: Kind,
-    ) -> Result<Set, Refusal> {
-        let mut bytes = [0; 16];
-        reading(Part::Function(function), memory.copy(at, &mut bytes))?;
-        let mut words = Words(&bytes);
-        let (count, _padding, address) = (words.u32(), words.u32(), words.u64());
+    /// The set that these words are.
+    #[inline(always)]
+    fn set(words: [u64; 2], function: u32, index: u8, kind: Kind) -> Result<Set, Refusal> {
+        let [count, address] = words;
+        let count = low(count);
         if count != 0 {
             if address == 0 {
                 return Err(Refusal::NoCounters(function));
@@ -327,6 +329,13 @@ pub(super) fn aligned(part: Part, address: u64) -> Result<(), Refusal> {
         0 => Ok(()),
         _ => Err(Refusal::Misaligned(part)),
     }
+}
+
+/// The lower half.
+#[inline(always)]
+fn low(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// Numbers from bytes that are known to be there; 0 after them.

@@ -30,10 +30,30 @@ pub trait Memory {
     }
 
     /// The number of 64 bits at an address.
+    #[inline]
     fn u64(&self, address: u64) -> Result<u64, Unreadable> {
-        let mut bytes = [0; 8];
-        self.copy(address, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
+        let [word] = self.words(address)?;
+        Ok(word)
+    }
+
+    /// Numbers of 64 bits, from `address` on.
+    fn words<const N: usize>(&self, address: u64) -> Result<[u64; N], Unreadable> {
+        let mut words = [0; N];
+        let mut at = Some(address);
+        for word in &mut words {
+            let mut bytes = [0; 8];
+            let from = at.ok_or(Unreadable)?;
+            self.copy(from, &mut bytes)?;
+            *word = u64::from_le_bytes(bytes);
+            at = from.checked_add(8);
+        }
+        Ok(words)
+    }
+
+    /// Copies numbers of 64 bits as [`Self::copy`] does, and says whether one of them is not 0.
+    fn copy_counters(&self, address: u64, to: &mut [u8]) -> Result<bool, Unreadable> {
+        self.copy(address, to)?;
+        Ok(to.iter().any(|byte| *byte != 0))
     }
 
     /// Copies the string at `address`, without the NUL at its end. `Ok(None)` if it does not fit.

@@ -60,18 +60,11 @@ impl<'t> Output<'t> {
     /// Numbers, one after the other.
     #[inline]
     pub(super) fn words<const N: usize>(&mut self, words: [u32; N]) -> Result<(), NoRoom> {
-        let place = self.take(N.saturating_mul(4))?;
-        for (place, word) in place.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        let (places, _) = self.take(N.saturating_mul(4))?.as_chunks_mut::<4>();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
         }
         Ok(())
-    }
-
-    /// Whether what was written from an offset on, in words of 64 bits, is all zero.
-    #[inline]
-    pub(super) fn is_zero_from(&self, start: usize) -> bool {
-        let written = self.to.get(start..self.len).unwrap_or_default();
-        written.chunks_exact(8).all(|word| word == [0; 8])
     }
 
     /// Writes a number over what was written at an offset.

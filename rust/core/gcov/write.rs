@@ -67,7 +67,7 @@ impl Info {
         Ok(to.len())
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_function<M: Memory>(
         &self,
         memory: &M,
@@ -89,9 +89,9 @@ impl Info {
             let len = counters_len(format, count).ok_or(Refusal::TooLarge)?;
             to.words([counters_tag(set.index), len])?;
             let start = to.len();
-            copy(memory, index, &set, to)?;
+            let is_zero = !copy(memory, index, &set, to)?;
             // The length of lists is always said: GCC does it so, too.
-            if format.omits_zeros && set.kind != Kind::TopList && to.is_zero_from(start) {
+            if format.omits_zeros && is_zero && set.kind != Kind::TopList {
                 to.truncate(start.saturating_sub(8));
                 to.words([counters_tag(set.index), len.wrapping_neg()])?;
             }
@@ -100,18 +100,23 @@ impl Info {
     }
 }
 
-/// Copies counters of the function with an index.
-#[inline]
-fn copy<M: Memory>(memory: &M, index: u32, set: &Set, to: &mut Output<'_>) -> Result<(), Refusal> {
+/// Copies counters of the function with an index. Whether one of them is not 0.
+#[inline(always)]
+fn copy<M: Memory>(
+    memory: &M,
+    index: u32,
+    set: &Set,
+    to: &mut Output<'_>,
+) -> Result<bool, Refusal> {
     let part = Part::Counters(index);
     if set.kind == Kind::TopList {
-        return copy_lists(memory, part, set, to);
+        return copy_lists(memory, part, set, to).map(|()| true);
     }
     let count = usize::try_from(set.count).map_err(|_| Refusal::TooLarge)?;
     let place = to.take(count.checked_mul(COUNTER).ok_or(Refusal::TooLarge)?)?;
     match count {
-        0 => Ok(()),
-        _ => reading(part, memory.copy(set.address, place)),
+        0 => Ok(false),
+        _ => reading(part, memory.copy_counters(set.address, place)),
     }
 }
 

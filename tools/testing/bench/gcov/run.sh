@@ -11,14 +11,29 @@ here=$REPO/tools/testing/bench
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# In guests: bytes of objects in the slabs that exporters use, without those that can be dropped.
+# shellcheck disable=SC2016
+kit='
+	. tools/testing/selftests/lib/kit.sh
+	slabs() {
+		local i
+		for cache in /sys/kernel/slab/*; do [ -L "$cache" ] || echo 1 >"$cache/shrink"; done
+		for i in 1 2 3; do
+			sync
+			echo 3 >/proc/sys/vm/drop_caches
+			sleep 1
+		done
+		awk "/^(kmalloc-|debugfs_inode_cache|dentry)/ { sum += \$2 * \$4 } END { print sum }" /proc/slabinfo
+	}
+'
+
 # In the guest. All but making the files is measured twice, as the first time finds nothing in caches. What ours takes to make
 # them is the time of the CPU, as it waits for grace periods, and includes that mainline's are removed.
 # shellcheck disable=SC2016
 in_guest='
-	. tools/testing/selftests/lib/kit.sh
+	echo "with_mainline $(slabs)"
 	measure=$FERROTRACE_KDIR/bench-gcov/measure
 	gcov=$DEBUGFS/gcov
-	memory() { sync; echo 3 >/proc/sys/vm/drop_caches; awk "/^MemFree:/ { print \$2 * 1024 }" /proc/meminfo; }
 	usecs() { dmesg | sed -n "s/.*initcall \($1\)+.* returned 0 after \([0-9]*\) usecs.*/\2/p" | awk "{ sum += \$1 } END { print sum * 1000 }"; }
 	exporter() {
 		local i
@@ -31,11 +46,9 @@ in_guest='
 	}
 	exporter mainline
 	echo "mainline_register $(usecs "gcov_fs_init")"
-	free=$(memory)
 	set -- $($measure insmod $MODULE_DIR/rust_gcov.ko)
 	echo "ours_register $1"
 	sleep 5
-	echo "ours_more_memory $((free - $(memory)))"
 	for i in 1 2; do
 		set -- $($measure file $gcov/vmlinux)
 		echo "ours_file $1" && echo "ours_file_bytes $3"
@@ -43,13 +56,33 @@ in_guest='
 	exporter ours
 '
 
+# In another, in which mainline has made no files.
+# shellcheck disable=SC2016
+without_files='
+	without=$(slabs)
+	echo "without $without"
+	insmod $MODULE_DIR/rust_gcov.ko
+	sleep 5
+	echo "ours_memory $(($(slabs) - without))"
+'
+
 kernel=$REPO/integration/kernel.sh
 "$kernel" build gcov >/dev/null
 kdir=$("$kernel" kdir gcov)
 mkdir -p "$kdir/bench-gcov"
 gcc -O2 -Wall -Wno-unused-parameter -o "$kdir/bench-gcov/measure" "$here/gcov/measure.c"
-APPEND="initcall_debug log_buf_len=4M" ICOUNT=1 CPUS=1 MEM=2G TIMEOUT=${TIMEOUT:-1800} run_vm gcov "$in_guest" | tr -d '\r' >"$work/gcov"
+# guest APPEND COMMANDS
+guest() {
+	APPEND="$1 log_buf_len=4M" ICOUNT=1 CPUS=1 MEM=2G TIMEOUT=${TIMEOUT:-1800} run_vm gcov "$kit$2" | tr -d '\r' >>"$work/gcov"
+}
+guest initcall_debug "$in_guest"
+guest "initcall_debug initcall_blacklist=gcov_fs_init" "$without_files"
+awk '$1 == "with_mainline" { with = $2 } $1 == "without" { print "mainline_memory", with - $2 }' "$work/gcov" >"$work/mainline"
+cat "$work/mainline" >>"$work/gcov"
+rm "$work/mainline"
 if [ "${BENCH_RAW:-}" ]; then sed "s/^/# /" "$work/gcov"; fi
-grep -q "^ours_reset [1-9]" "$work/gcov" || die "not all figures"
+for name in ours_reset ours_memory mainline_memory; do
+	grep -q "^$name [1-9]" "$work/gcov" || die "no figure $name"
+done
 
 awk -f "$here/table.awk" -v dir="$work" "$here/gcov/figures" "$here/gcov/bounds"

@@ -485,7 +485,6 @@ if grep -q gcov_persist=0 /proc/cmdline; then
 	finish
 	exit
 fi
-if modular; then some reports.same_of_kernel same_reports_of_kernel; fi
 some lines.kernel kernel_lines
 some lines.dump kernel_dump
 some lines.lcov lcov_works
@@ -524,6 +523,7 @@ better dump.resets "has none" dump_resets
 better dump.tool "has none" tool_works
 if modular; then
 	some reports.same_of_modules same_reports_of_modules
+	some reports.same_of_kernel same_reports_of_kernel
 	some engine.goes engine_goes
 	some engine.storm engine_storm
 	some engine.persist_parameter persist_parameter
