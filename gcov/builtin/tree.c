@@ -10,6 +10,7 @@
 #include <linux/rwsem.h>
 #include <linux/security.h>
 #include <linux/slab.h>
+#include <linux/xarray.h>
 
 /* find_next_child() */
 #include "../../../../fs/internal.h"
@@ -42,16 +43,69 @@ static const struct ferro_gcov_tree *tree_of(const struct inode *inode)
 	return inode->i_generation == generation ? shown : NULL;
 }
 
-/* As debugfs has it. */
+/* Modes and owners that somebody has changed, by the numbers of inodes. */
+struct changed {
+	umode_t mode;
+	kuid_t uid;
+	kgid_t gid;
+};
+
+static DEFINE_XARRAY(all_changed);
+
+static int keep_changed(const struct inode *inode)
+{
+	struct changed *changed, *old;
+
+	guard(rwsem_write)(&lock);
+	if (!tree_of(inode) || !inode->i_private)
+		return 0;
+	changed = kmalloc_obj(*changed);
+	if (!changed)
+		return -ENOMEM;
+	*changed = (struct changed){ inode->i_mode, inode->i_uid, inode->i_gid };
+	old = xa_store(&all_changed, inode->i_ino, changed, GFP_KERNEL);
+	if (xa_is_err(old)) {
+		kfree(changed);
+		return xa_err(old);
+	}
+	kfree(old);
+	return 0;
+}
+
+static void restore_changed(struct inode *inode)
+{
+	const struct changed *changed = xa_load(&all_changed, inode->i_ino);
+
+	if (!changed)
+		return;
+	inode->i_mode = changed->mode;
+	inode->i_uid = changed->uid;
+	inode->i_gid = changed->gid;
+}
+
+static void forget_changed(void)
+{
+	struct changed *changed;
+	unsigned long number;
+
+	xa_for_each(&all_changed, number, changed)
+		kfree(changed);
+	xa_destroy(&all_changed);
+}
+
+/* As debugfs has it, and kept for when the inode is made again. */
 static int set_attributes(struct mnt_idmap *idmap, struct dentry *dentry, struct iattr *attributes)
 {
-	if (attributes->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID)) {
-		int err = security_locked_down(LOCKDOWN_DEBUGFS);
+	bool changes = attributes->ia_valid & (ATTR_MODE | ATTR_UID | ATTR_GID);
+	int err;
 
+	if (changes) {
+		err = security_locked_down(LOCKDOWN_DEBUGFS);
 		if (err)
 			return err;
 	}
-	return simple_setattr(&nop_mnt_idmap, dentry, attributes);
+	err = simple_setattr(&nop_mnt_idmap, dentry, attributes);
+	return err || !changes ? err : keep_changed(d_inode(dentry));
 }
 
 static const struct inode_operations link_attributes = {
@@ -135,6 +189,7 @@ static struct inode *make_inode(struct inode *dir, const struct ferro_gcov_tree 
 		inode->i_link = target;
 		break;
 	}
+	restore_changed(inode);
 	return inode;
 }
 
@@ -249,8 +304,10 @@ static void drop_all(void)
 void ferro_gcov_tree_hide(void)
 {
 	/* From here on nothing can be looked up. */
-	scoped_guard(rwsem_write, &lock)
+	scoped_guard(rwsem_write, &lock) {
 		shown = NULL;
+		forget_changed();
+	}
 	/* debugfs would take them for its own. */
 	drop_all();
 	debugfs_remove(root);

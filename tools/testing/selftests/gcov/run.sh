@@ -206,6 +206,31 @@ names() {
 	done
 }
 
+# What the kernel may drop comes back as it was, also when it is in use meanwhile.
+dropped() {
+	local dir=$gcov$modules
+	load gcov_one && run gcov_one 10 && chmod 0640 "$(of same)" && chown 1:2 "$(of same)" && chmod 0700 "$dir" || return 1
+	(
+		cd "$dir" && exec 9<same.gcda || exit 1
+		sync && echo 3 >/proc/sys/vm/drop_caches
+		[ "$(ls)" = "$(ls "$dir")" ] && cmp same.gcda - <&9 && cmp same.gcda "$(of same)"
+	) || return 1
+	sync && echo 3 >/proc/sys/vm/drop_caches
+	stat -c '%a %u %g %F' "$(of same)" "$(of one)" "$dir" "${dir}/same.gcno" | tee "$work/stat"
+	printf '%s\n' "640 1 2 regular empty file" "600 0 0 regular empty file" "700 0 0 directory" "777 0 0 symbolic link" | cmp - "$work/stat" && counts "$(of same)" 5 5
+}
+
+# A directory that somebody is in, and a file that is open, when the module goes, comes back, and goes with the engine.
+gone_while_in_use() {
+	local dir=$gcov$modules
+	load gcov_one && run gcov_one 10 || return 1
+	(
+		cd "$dir" && exec 9<same.gcda || exit 1
+		unload gcov_one && echo 0 >$gcov/reset && ! cat same.gcda && ! [ -e "$(of same)" ] && [ -z "$(ls)" ] || exit 1
+		load gcov_one && run gcov_one 4 && counts "$(of same)" 2 2 && ! cat <&9
+	) && counts "$(of same)" 2 2
+}
+
 # Above the root there is nothing.
 names_above() {
 	load gcov_fake name=../../above.gcda && [ -f "$gcov/above.gcda" ]
@@ -493,6 +518,8 @@ some reports.modules reports_of_modules
 some reports.gather_on_test gathers
 some tree.links links
 some tree.names names
+some tree.dropped dropped
+better tree.gone_while_in_use "goes on with what it copied" gone_while_in_use
 better tree.names_above "has no file for it" names_above
 some reset.all reset_all
 some reset.one reset_one
