@@ -108,14 +108,14 @@ fn the_compilers_own_files() {
     }
 }
 
-/// The lines and functions of a tracefile, for one file: `DA:`, `FN:` and `FNDA:` records.
+/// The lines, functions and branches of a tracefile, for one file: `DA:`, `FN:`, `FNDA:` and `BRDA:` records.
 fn records(tracefile: &str, file: &str) -> BTreeSet<String> {
     let mut lines = tracefile
         .lines()
         .skip_while(|line| *line != format!("SF:{file}"));
     let of_file = lines.by_ref().take_while(|line| *line != "end_of_record");
     let wanted = of_file.filter(|line| {
-        ["DA:", "FN:", "FNDA:"]
+        ["DA:", "FN:", "FNDA:", "BRDA:"]
             .iter()
             .any(|key| line.starts_with(key))
     });
@@ -133,8 +133,8 @@ fn the_tracefile_that_lcov_makes() {
     let dump = build.save_dump("saved.dump");
     let [theirs, ours] = ["theirs.info", "ours.info"].map(|name| build.dir.join(name));
     let mut lcov = Command::new("lcov");
-    lcov.args(["--quiet", "--capture", "--output-file"])
-        .arg(&theirs);
+    lcov.args(["--quiet", "--capture", "--rc", "lcov_branch_coverage=1"]);
+    lcov.arg("--output-file").arg(&theirs);
     lcov.arg("--directory").arg(&build.dir);
     succeed(&mut lcov);
     succeed(cov(&["report", "--lcov"]).arg(&ours).arg(&dump));
@@ -146,13 +146,16 @@ fn the_tracefile_that_lcov_makes() {
         assert_eq!(records(&own, &file), expected, "{file}");
     }
     let summary = |path: &Path| {
-        let output = succeed(Command::new("lcov").arg("--summary").arg(path));
+        let mut lcov = Command::new("lcov");
+        lcov.args(["--rc", "lcov_branch_coverage=1"]);
+        let output = succeed(lcov.arg("--summary").arg(path));
         let text = stdout(&output) + &stderr(&output);
         let lines = text.lines().filter(|line| line.contains("......:"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(summary(&theirs), summary(&ours));
     assert!(summary(&ours)[0].contains("lines"), "{:?}", summary(&ours));
+    assert!(own.contains("BRDA:"), "{own}");
 
     if have("genhtml") {
         let html = build.dir.join("html");

@@ -59,6 +59,8 @@ pub struct Function {
 pub struct File {
     /// How often each line was executed.
     pub lines: BTreeMap<u32, u64>,
+    /// How often each branch of a line was taken; `None` where the line was not reached.
+    pub branches: BTreeMap<u32, Vec<Option<u64>>>,
     /// Its functions, by their names.
     pub functions: BTreeMap<String, Function>,
 }
@@ -68,6 +70,20 @@ impl File {
     pub fn line(&mut self, line: u32, count: u64) {
         let sum = self.lines.entry(line).or_default();
         *sum = sum.saturating_add(count);
+    }
+
+    /// Adds what the branches of a line did, in the order in which the compiler has them.
+    pub fn branches(&mut self, line: u32, taken: impl IntoIterator<Item = Option<u64>>) {
+        let taken = taken.into_iter().enumerate();
+        for (at, count) in taken {
+            let sums = self.branches.entry(line).or_default();
+            if sums.len() <= at {
+                sums.resize(at + 1, None);
+            }
+            if let (Some(sum), Some(count)) = (sums.get_mut(at), count) {
+                *sum = Some(sum.unwrap_or_default().saturating_add(count));
+            }
+        }
     }
 
     /// Adds a function, or what another object with the same function, such as one in a header, executed of it.
@@ -90,6 +106,9 @@ impl File {
         for (line, count) in other.lines {
             self.line(line, count);
         }
+        for (line, taken) in other.branches {
+            self.branches(line, taken);
+        }
         for (name, function) in other.functions {
             self.function(&name, function);
         }
@@ -98,6 +117,12 @@ impl File {
     /// How many of its lines.
     pub fn line_share(&self) -> Share {
         Share::of(self.lines.values().copied())
+    }
+
+    /// How many of its branches.
+    pub fn branch_share(&self) -> Share {
+        let branches = self.branches.values().flatten();
+        Share::of(branches.map(|taken| taken.unwrap_or_default()))
     }
 
     /// How many of its functions.
@@ -150,6 +175,22 @@ mod tests {
         assert_eq!(permille(2999, 3000), 999);
         assert_eq!(permille(3000, 3000), 1000);
         assert_eq!(permille(0, 0), 1000);
+    }
+
+    #[test]
+    fn branches_of_parts() {
+        let mut file = File::default();
+        file.branches(3, [None, None]);
+        file.branches(3, [Some(2), Some(0), Some(u64::MAX)]);
+        file.branches(5, []);
+        let mut other = File::default();
+        other.branches(3, [None, Some(1), Some(1)]);
+        file.add(other);
+        assert_eq!(
+            file.branches,
+            [(3, vec![Some(2), Some(1), Some(u64::MAX)])].into()
+        );
+        assert_eq!(file.branch_share(), Share { hit: 3, total: 3 });
     }
 
     #[test]

@@ -117,9 +117,9 @@ impl Program {
             if !name.ends_with("gcov") {
                 command.arg("gcov");
             }
-            command.arg("--intermediate-format");
+            command.args(["--branch-probabilities", "--intermediate-format"]);
         } else {
-            command.args(["--json-format", "--stdout"]);
+            command.args(["--branch-probabilities", "--json-format", "--stdout"]);
         }
         command
     }

@@ -51,6 +51,16 @@ struct JsonLine {
     line_number: u32,
     #[serde(deserialize_with = "count")]
     count: u64,
+    #[serde(default)]
+    unexecuted_block: bool,
+    #[serde(default)]
+    branches: Vec<JsonBranch>,
+}
+
+#[derive(Deserialize)]
+struct JsonBranch {
+    #[serde(deserialize_with = "count")]
+    count: u64,
 }
 
 #[derive(Deserialize)]
@@ -86,6 +96,10 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
         // Functions that begin at the same place, as a macro's do, have lines of their own.
         for line in part.lines {
             file.line(line.line_number, line.count);
+            let is_reached = line.count > 0 || !line.unexecuted_block;
+            let branches = line.branches.iter();
+            let taken = branches.map(|branch| is_reached.then_some(branch.count));
+            file.branches(line.line_number, taken);
         }
         for function in part.functions {
             let blocks = Share {
@@ -109,9 +123,12 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
     })
 }
 
-/// Understands the intermediate format of llvm-cov: `file:NAME`, `function:LINE,CALLS,NAME`, `lcount:LINE,COUNT`.
+/// Understands the intermediate format of llvm-cov: `file:NAME`, `function:LINE,CALLS,NAME`, `lcount:LINE,COUNT`,
+/// `branch:LINE,taken` (or `nottaken`, `notexec`), which does not say how often.
 pub fn parse_lines(text: &str) -> Result<Document, String> {
     let mut files: Vec<(String, File)> = Vec::new();
+    // The branches of a line follow each other.
+    let mut branches = (0, Vec::new());
     for line in text.lines() {
         let unknown = || format!("printed something else than expected: {line:?}");
         let (key, value) = line.split_once(':').ok_or_else(unknown)?;
@@ -138,7 +155,25 @@ pub fn parse_lines(text: &str) -> Result<Document, String> {
                 let (at, count) = at.zip(number()).ok_or_else(unknown)?;
                 file.line(at, count);
             }
+            "branch" => {
+                let at = number().and_then(|at| u32::try_from(at).ok());
+                let at = at.ok_or_else(unknown)?;
+                if branches.0 != at {
+                    branches = (at, Vec::new());
+                }
+                // Those before it have been added.
+                branches.1.fill(None);
+                branches.1.push(match fields.next() {
+                    Some("taken") => Some(1),
+                    Some("nottaken") => Some(0),
+                    _ => None,
+                });
+                file.branches(at, branches.1.iter().copied());
+            }
             _ => (),
+        }
+        if key != "branch" {
+            branches = (0, Vec::new());
         }
     }
     Ok(Document {
@@ -155,9 +190,9 @@ mod tests {
     fn json() {
         let text = r#"{"gcc_version": "12.2.0", "current_working_directory": "/b", "data_file": "object.gcda",
             "format_version": "1", "files": [{"file": "./a.c",
-            "lines": [{"line_number": 3, "count": 2, "branches": [], "unexecuted_block": false, "function_name": "f"},
+            "lines": [{"line_number": 3, "count": 2, "branches": [{"fallthrough": true, "count": 2, "throw": false}, {"count": 0}], "unexecuted_block": false},
                 {"line_number": 3, "count": 5, "branches": [], "unexecuted_block": false},
-                {"line_number": 4, "count": -1, "branches": [], "unexecuted_block": true},
+                {"line_number": 4, "count": -1, "branches": [{"count": 0}], "unexecuted_block": true},
                 {"line_number": 5, "count": 18446744073709551615, "branches": [], "unexecuted_block": true},
                 {"line_number": 6, "count": 1e10, "branches": [], "unexecuted_block": true}],
             "functions": [{"name": "f", "demangled_name": "f", "start_line": 2, "start_column": 1, "end_line": 6,
@@ -169,6 +204,10 @@ mod tests {
         assert_eq!(
             file.lines,
             [(3, 7), (4, 0), (5, u64::MAX), (6, 10_000_000_000)].into()
+        );
+        assert_eq!(
+            file.branches,
+            [(3, vec![Some(2), Some(0)]), (4, vec![None])].into()
         );
         let blocks = Some(Share { hit: 3, total: 4 });
         assert_eq!(
@@ -189,13 +228,18 @@ mod tests {
 
     #[test]
     fn lines() {
-        let text = "file:../a,b.c\nfunction:4,1,f\nfunction:6,0,g\nlcount:4,1\nbranch:4,taken\nlcount:6,0\nfile:x.h\nlcount:1,2\n";
+        let text = "file:../a,b.c\nfunction:4,1,f\nfunction:6,0,g\nlcount:4,1\nbranch:4,taken\nbranch:4,nottaken\nlcount:6,0\nbranch:6,notexec\n\
+            file:x.h\nlcount:1,2\n";
         let document = parse_lines(text).unwrap();
         let [(first, file), (second, header)] = &document.files[..] else {
             panic!("{document:?}");
         };
         assert_eq!((first.as_str(), second.as_str()), ("../a,b.c", "x.h"));
         assert_eq!(file.lines, [(4, 1), (6, 0)].into());
+        assert_eq!(
+            file.branches,
+            [(4, vec![Some(1), Some(0)]), (6, vec![None])].into()
+        );
         assert_eq!(
             (file.functions["f"].calls, file.functions["g"].line),
             (1, 6)

@@ -24,6 +24,16 @@ pub fn write(mut to: impl Write, coverage: &Coverage) -> io::Result<()> {
         for (line, count) in &file.lines {
             writeln!(to, "DA:{line},{count}")?;
         }
+        for (line, branches) in &file.branches {
+            for (at, taken) in branches.iter().enumerate() {
+                let taken = taken.map_or("-".to_owned(), |taken| taken.to_string());
+                writeln!(to, "BRDA:{line},0,{at},{taken}")?;
+            }
+        }
+        let branches = file.branch_share();
+        if branches.total > 0 {
+            writeln!(to, "BRF:{}\nBRH:{}", branches.total, branches.hit)?;
+        }
         let lines = file.line_share();
         writeln!(to, "LF:{}\nLH:{}\nend_of_record", lines.total, lines.hit)?;
     }
@@ -41,6 +51,8 @@ mod tests {
         let mut file = File::default();
         file.line(2, 7);
         file.line(3, 0);
+        file.branches(2, [Some(7), Some(0)]);
+        file.branches(3, [None]);
         let function = |line, calls| Function {
             line,
             calls,
@@ -54,7 +66,7 @@ mod tests {
         write(&mut bytes, &coverage).unwrap();
         assert_eq!(
             String::from_utf8(bytes).unwrap(),
-            "TN:\nSF:/b/a.c\nFN:2,f\nFN:3,g\nFNDA:7,f\nFNDA:0,g\nFNF:2\nFNH:1\nDA:2,7\nDA:3,0\nLF:2\nLH:1\nend_of_record\n"
+            "TN:\nSF:/b/a.c\nFN:2,f\nFN:3,g\nFNDA:7,f\nFNDA:0,g\nFNF:2\nFNH:1\nDA:2,7\nDA:3,0\nBRDA:2,0,0,7\nBRDA:2,0,1,0\nBRDA:3,0,0,-\nBRF:3\nBRH:1\nLF:2\nLH:1\nend_of_record\n"
         );
     }
 }
