@@ -6,6 +6,7 @@
 #
 #   compilers.sh                 all that are on offer: 1 GB
 #   compilers.sh gcc-13 clang-22 some
+#   compilers.sh llvm-22         llvm-cov and llvm-profdata without their compiler
 #
 # They run with the libraries of their suite, by the loader of their suite. Linking is left to the machine's own gcc.
 set -euo pipefail
@@ -16,7 +17,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 . "$REPO/integration/apt.sh"
 
 DIR=$CACHE/gcov
-ALL="gcc-9 gcc-10 gcc-11 gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-16 clang-19 clang-21 clang-22 clang-23"
+ALL="gcc-9 gcc-10 gcc-11 gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-16 clang-17 clang-18 clang-19 clang-21 clang-22 clang-23"
 
 # Packages that others depend on, and that compiling C does not need.
 UNUSED='^lib(asan|tsan|lsan|hwasan|ubsan|itm|gomp|atomic|quadmath|gprofng|c-gconv|objc|python3|pipeline|hwloc)'
@@ -28,7 +29,7 @@ suite() {
 	case $1 in
 	gcc-9 | gcc-10 | clang-16) echo bullseye ;;
 	gcc-11 | gcc-12) echo bookworm ;;
-	gcc-13 | gcc-14 | clang-1[789] | clang-22) echo trixie ;;
+	gcc-13 | gcc-14 | clang-1[789] | llvm-1[789] | clang-22 | llvm-22) echo trixie ;;
 	*) echo unstable ;;
 	esac
 }
@@ -37,6 +38,7 @@ suite() {
 packages() {
 	case $1 in
 	gcc-*) echo "$1" ;;
+	llvm-*) echo "$1" ;;
 	clang-*) echo "$1 llvm-${1#clang-} libclang-rt-${1#clang-}-dev" ;;
 	esac
 }
@@ -101,8 +103,8 @@ linked() {
 			"-B$root/usr/bin/x86_64-linux-gnu-"
 		program "gcov-$n" "$root/usr/bin/x86_64-linux-gnu-gcov-$n" "$suite"
 		;;
-	clang-*)
-		program "$1" "$root/usr/lib/llvm-$n/bin/clang" "$suite" "-resource-dir=$root/usr/lib/llvm-$n/lib/clang/$n"
+	clang-* | llvm-*)
+		[ "$1" = "llvm-$n" ] || program "$1" "$root/usr/lib/llvm-$n/bin/clang" "$suite" "-resource-dir=$root/usr/lib/llvm-$n/lib/clang/$n"
 		program "llvm-cov-$n" "$root/usr/lib/llvm-$n/bin/llvm-cov" "$suite"
 		program "llvm-profdata-$n" "$root/usr/lib/llvm-$n/bin/llvm-profdata" "$suite"
 		;;
@@ -114,5 +116,6 @@ mkdir -p "$DIR/bin" "$DIR/debs"
 for compiler in "${@:-${ALL_OF[@]}}"; do
 	unpack "$compiler" || die "$compiler cannot be had: see $DIR/log"
 	linked "$compiler"
-	say "$compiler: $("$DIR/bin/$compiler" --version | head -n 1)"
+	case $compiler in llvm-*) program=llvm-cov-${compiler#llvm-} ;; *) program=$compiler ;; esac
+	say "$compiler: $("$DIR/bin/$program" --version | head -n 1)"
 done

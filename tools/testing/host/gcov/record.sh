@@ -124,11 +124,11 @@ all_gcc() {
 
 all_llvm() {
 	local n work
-	for n in 16 19 21 22 23; do
+	for n in 16 17 18 19 21 22 23; do
 		work=$(mktemp -d)
 		(record_llvm "$work/llvm" "$BIN/clang-$n")
 		cp "$work/llvm/record" "$HERE/recorded/llvm-$n"
-		[ "$n" = 16 ] || {
+		[ "$n" -lt 19 ] || {
 			(record_profile "$work/profile" "$BIN/clang-$n" -fcoverage-mcdc)
 			cp "$work/profile/record" "$HERE/recorded/profile-$n"
 		}

@@ -181,7 +181,7 @@ fn written_llvm(record: &Record, file: &Llvm) -> Vec<u8> {
 #[test]
 fn llvm_writes_the_same() {
     let records = recorded_by("llvm-");
-    assert_eq!(records.len(), 5);
+    assert_eq!(records.len(), 7);
     for (path, name) in records {
         let record = check_llvm(&path);
         let version = Version::new(record.llvm[0].version).to_string();
