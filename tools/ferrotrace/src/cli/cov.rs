@@ -17,18 +17,24 @@ use anyhow::Result;
 use anyhow::bail;
 use clap::Args;
 use clap::Subcommand;
+use nix::sys::utsname::uname;
 
+use ferrotrace::cov::binaries::Binaries;
 use ferrotrace::cov::control;
 use ferrotrace::cov::control::Control;
 use ferrotrace::cov::difference::subtract;
 use ferrotrace::cov::dump;
 use ferrotrace::cov::dump::Object;
 use ferrotrace::cov::export::export;
+use ferrotrace::cov::llvm;
 use ferrotrace::cov::locate::Locator;
 use ferrotrace::cov::objects;
 use ferrotrace::cov::objects::Ready;
 use ferrotrace::cov::print;
 use ferrotrace::cov::print::Style;
+use ferrotrace::cov::profile;
+use ferrotrace::cov::profile::Profile;
+use ferrotrace::cov::profile::is_profile;
 use ferrotrace::cov::report;
 use ferrotrace::cov::report::report;
 use ferrotrace::cov::select::Pattern;
@@ -86,7 +92,8 @@ struct DumpArgs {
     /// Take the counters from a dump (- is standard input) instead of the running kernel.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Write .gcda files with links to their .gcno files below this directory, which is created or must be empty.
+    /// Write .gcda files with links to their .gcno files, and the .profraw files of Rust code, below this directory, which is
+    /// created or must be empty.
     #[arg(long, value_name = "DIR")]
     gcda: Option<PathBuf>,
     /// Write below the directory even if it is not empty.
@@ -216,17 +223,30 @@ impl ObjectArgs {
             .collect())
     }
 
+    /// What belongs to objects, and to what is counted in Rust code.
     fn ready(
         &self,
         objects: &[&Object],
         locator: &Locator,
         live: Option<&Control>,
-    ) -> Result<Vec<Ready>> {
-        let (ready, problems) = objects::ready(objects, locator, live);
+    ) -> Result<(Vec<Ready>, Vec<Profile>)> {
+        let (in_rust, others): (Vec<&Object>, Vec<&Object>) =
+            objects.iter().partition(|object| is_profile(object.path()));
+        let (ready, mut problems) = objects::ready(&others, locator, live);
+        let mut profiles = Vec::new();
+        if !in_rust.is_empty() {
+            let names: Vec<&Path> = others.iter().map(|object| object.path()).collect();
+            let release = live.and_then(|_| uname().ok());
+            let release = release.as_ref().and_then(|uname| uname.release().to_str());
+            let binaries = Binaries::new(&self.objdir, &names, release);
+            let (found, unfit) = profile::ready(&in_rust, &binaries, live);
+            profiles = found;
+            problems.extend(unfit);
+        }
         if let Some(warning) = objects::accept(problems, objects.len(), self.keep_going)? {
             warn(&warning);
         }
-        Ok(ready)
+        Ok((ready, profiles))
     }
 }
 
@@ -252,8 +272,9 @@ impl DumpArgs {
             write(output, |to| dump::write(to, selected.iter().copied()))?;
         }
         if let Some(dir) = &self.gcda {
-            let ready = self.objects.ready(&selected, &locator, live)?;
+            let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
             export(&ready, dir, self.force)?;
+            profile::export(&profiles, dir)?;
         }
         Ok(())
     }
@@ -319,14 +340,17 @@ impl ReportArgs {
         }
         let locator = self.objects.locator(&objects, live);
         let selected = self.objects.select(&objects, &locator)?;
-        let ready = self.objects.ready(&selected, &locator, live)?;
+        let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
         let options = report::Options {
             program: self.gcov.clone(),
             sources: self.srcdir.clone(),
         };
-        let (coverage, problems) = report(&ready, &options)?;
-        let count = ready.len() - problems.len();
-        if let Some(warning) = objects::accept(problems, ready.len(), self.objects.keep_going)? {
+        let (mut coverage, mut problems) = report(&ready, &options)?;
+        let program = options.program.as_deref();
+        problems.extend(llvm::report(&profiles, program, &mut coverage)?);
+        let total = ready.len() + profiles.len();
+        let count = total - problems.len();
+        if let Some(warning) = objects::accept(problems, total, self.objects.keep_going)? {
             warn(&warning);
         }
         if let Some(path) = &self.lcov {

@@ -20,6 +20,7 @@ use super::error::Error;
 use super::error::Result;
 use super::error::io as refused;
 use super::paths::plain;
+use super::profile::is_profile;
 
 /// The file with all counters.
 const ALL: &str = "vmlinux";
@@ -96,6 +97,10 @@ impl Control {
                 Ok(kind) if kind.is_file() && path.extension() == Some(OsStr::new("gcda")) => {
                     let name = path.strip_prefix(&self.dir).unwrap_or(&path);
                     objects.push(Path::new("/").join(name));
+                }
+                // Which is named without a slash.
+                Ok(kind) if kind.is_file() && is_profile(&path) => {
+                    objects.push(path.file_name().unwrap_or_default().into());
                 }
                 _ => (),
             }

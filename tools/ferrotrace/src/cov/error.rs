@@ -100,6 +100,13 @@ pub enum Error {
         tried: String,
     },
 
+    /// Nothing reads what is counted in Rust code.
+    #[error(
+        "no program reads the counters of Rust code: there is no llvm-cov with its llvm-profdata, of LLVM 19 or later (--gcov PROGRAM \
+         names an llvm-cov; --only leaves Rust code out)"
+    )]
+    NoLlvm,
+
     /// A program that is no gcov.
     #[error("{}: {reason}", path.display())]
     Program {
@@ -144,6 +151,24 @@ pub enum Unfit {
     /// Its name is not that of a `.gcda` file.
     #[error("not the name of a .gcda file")]
     Name,
+    /// Rust code in a dump of another kernel.
+    #[error("Rust code, whose dump is of use only while the same kernel runs")]
+    NotRunning,
+    /// Rust code that the running kernel does not have, or not so.
+    #[error("Rust code that the running kernel does not have")]
+    Gone,
+    /// The image or module is another.
+    #[error("{} is of another build than what runs: it has other functions", path.display())]
+    Build {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no image or module.
+    #[error("no vmlinux or .ko file below {} (--objdir DIR names the directory of the build)", names(looked.iter()))]
+    NoBinary {
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
     /// There is no `.gcno` file.
     #[error("no .gcno file")]
     NoNotes {

@@ -8,7 +8,11 @@
 //! `.gcda` file needs, and [`data`] writes that. [`objects`] does this for all objects, [`export`] leaves the files to
 //! the user, and [`gcov`] and [`report`] have the compiler's own tool turn them into lines and functions ([`coverage`]),
 //! which [`tracefile`] and [`print`] write.
+//!
+//! Rust code has no `.gcno` files: [`profile`] is what is counted in the image or a module, [`binaries`] finds that file,
+//! and [`llvm`] has LLVM's programs read both.
 
+pub mod binaries;
 pub mod control;
 pub mod coverage;
 pub mod data;
@@ -17,12 +21,14 @@ pub mod dump;
 pub mod error;
 pub mod export;
 pub mod gcov;
+pub mod llvm;
 pub mod locate;
 pub mod notes;
 pub mod objects;
 pub mod output;
 pub mod paths;
 pub mod print;
+pub mod profile;
 pub mod report;
 pub mod select;
 pub mod sources;

@@ -33,7 +33,8 @@ pub struct Options {
     pub sources: Option<PathBuf>,
 }
 
-fn temporary() -> Result<TempDir> {
+/// A directory for files that a program reads.
+pub(super) fn temporary() -> Result<TempDir> {
     TempDir::with_prefix("ferrotrace-cov-").map_err(|source| Error::Io {
         action: "create a directory",
         path: std::env::temp_dir(),

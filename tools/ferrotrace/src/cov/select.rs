@@ -20,7 +20,7 @@ use super::paths::plain;
 use super::paths::root;
 
 /// Endings that a pattern may have, since an object has several files.
-const ENDINGS: [&str; 4] = [".gcda", ".gcno", ".c", ".o"];
+const ENDINGS: [&str; 6] = [".gcda", ".gcno", ".profraw", ".ko", ".c", ".o"];
 
 /// What is wrong with a pattern.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -72,7 +72,8 @@ impl fmt::Display for Pattern {
 /// A path without its ending.
 fn stem(path: &Path) -> &[u8] {
     let path = path.as_os_str().as_bytes();
-    path.strip_suffix(b".gcda").unwrap_or(path)
+    let stripped = path.strip_suffix(b".gcda");
+    stripped.or(path.strip_suffix(b".profraw")).unwrap_or(path)
 }
 
 /// What follows each `/` of a path, the longest first.

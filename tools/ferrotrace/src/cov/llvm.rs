@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The programs that read profiles, unmodified: llvm-profdata, and llvm-cov with the image or module.
+
+#![deny(unsafe_code)]
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+use std::process::Stdio;
+
+use super::coverage::Coverage;
+use super::coverage::File;
+use super::coverage::Function;
+use super::error::Error;
+use super::error::Problem;
+use super::error::Result;
+use super::error::Unfit;
+use super::profile::Profile;
+use super::report::temporary;
+
+/// The versions that are looked for. Older ones do not read what the kernel writes.
+const VERSIONS: std::ops::RangeInclusive<u32> = 19..=40;
+
+/// llvm-profdata and llvm-cov, of one version.
+#[derive(Clone, Debug)]
+struct Programs {
+    profdata: PathBuf,
+    cov: PathBuf,
+}
+
+fn run(command: &mut Command) -> io::Result<Output> {
+    command.env("LC_ALL", "C").stdin(Stdio::null()).output()
+}
+
+fn runs(program: &Path) -> bool {
+    run(Command::new(program).arg("--version")).is_ok_and(|output| output.status.success())
+}
+
+/// The llvm-profdata that belongs to an llvm-cov.
+fn beside(cov: &Path) -> Option<PathBuf> {
+    let name = cov.file_name()?.to_str()?;
+    name.contains("llvm-cov")
+        .then(|| cov.with_file_name(name.replace("llvm-cov", "llvm-profdata")))
+}
+
+impl Programs {
+    /// Those of the newest version, or the llvm-cov that the user names, and what belongs to it.
+    fn find(named: Option<&Path>) -> Result<Self> {
+        let numbered = VERSIONS.rev().map(|version| format!("llvm-cov-{version}"));
+        let named = named.filter(|program| beside(program).is_some());
+        let candidates: Vec<PathBuf> = match named {
+            Some(program) => vec![program.to_owned()],
+            None => numbered
+                .chain(["llvm-cov".to_owned()])
+                .map(PathBuf::from)
+                .collect(),
+        };
+        let mut pairs = candidates
+            .into_iter()
+            .filter_map(|cov| Some((beside(&cov)?, cov)));
+        let found = pairs.find(|(profdata, cov)| runs(cov) && runs(profdata));
+        found
+            .map(|(profdata, cov)| Self { profdata, cov })
+            .ok_or(Error::NoLlvm)
+    }
+
+    /// Has them read a profile, in a directory of its own.
+    fn read(
+        &self,
+        profile: &Profile,
+        dir: &Path,
+    ) -> std::result::Result<Vec<(String, File)>, Unfit> {
+        let (raw, merged) = (dir.join("raw"), dir.join("merged"));
+        let failed = |program: &Path, reason: String| Unfit::Program {
+            program: program.display().to_string(),
+            reason,
+        };
+        fs::write(&raw, &profile.data).map_err(|error| failed(&raw, error.to_string()))?;
+        let merge: [OsString; 4] = [
+            "merge".into(),
+            raw.into(),
+            "-o".into(),
+            merged.clone().into(),
+        ];
+        finish(run(Command::new(&self.profdata).args(merge)))
+            .map_err(|reason| failed(&self.profdata, reason))?;
+        let mut export = Command::new(&self.cov);
+        export.args(["export", "-format=lcov", "-instr-profile"]);
+        let output = run(export.arg(&merged).arg(&profile.binary));
+        let text = finish(output).map_err(|reason| failed(&self.cov, reason))?;
+        Ok(parse(&text))
+    }
+}
+
+/// What a program prints, unless it has failed. That llvm-cov finds records that are not in the profile means nothing: a crate has some
+/// of functions of others that it does not use.
+fn finish(output: io::Result<Output>) -> std::result::Result<String, String> {
+    let output = output.map_err(|error| format!("cannot be run: {error}"))?;
+    let messages = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let message = messages.lines().find(|line| line.contains("error:"));
+        let message = message.or(messages.lines().last()).unwrap_or("no message");
+        return Err(format!("{} ({message})", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Understands a tracefile of lcov, as far as there are lines and functions in it.
+fn parse(text: &str) -> Vec<(String, File)> {
+    let mut files = Vec::new();
+    let (mut name, mut file) = (String::new(), File::default());
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else {
+            if line == "end_of_record" {
+                files.push((std::mem::take(&mut name), std::mem::take(&mut file)));
+            }
+            continue;
+        };
+        let pair = value.split_once(',');
+        match (key, pair) {
+            ("SF", _) => value.clone_into(&mut name),
+            ("DA", Some((line, count))) => {
+                if let (Ok(line), Ok(count)) = (line.parse(), count.parse()) {
+                    file.line(line, count);
+                }
+            }
+            ("FN", Some((line, function))) => {
+                if let Ok(line) = line.parse() {
+                    let function_of = Function {
+                        line,
+                        ..Function::default()
+                    };
+                    file.function(&demangled(function), function_of);
+                }
+            }
+            ("FNDA", Some((calls, function))) => {
+                let known = file.functions.get_mut(&demangled(function));
+                if let (Some(known), Ok(calls)) = (known, calls.parse::<u64>()) {
+                    known.calls = known.calls.saturating_add(calls);
+                }
+            }
+            _ => (),
+        }
+    }
+    files
+}
+
+/// The name of a function without its crate's hash.
+fn demangled(name: &str) -> String {
+    format!("{:#}", rustc_demangle::demangle(name))
+}
+
+/// Adds what profiles say. Those that cannot be read are returned.
+pub fn report(
+    profiles: &[Profile],
+    program: Option<&Path>,
+    coverage: &mut Coverage,
+) -> Result<Vec<Problem>> {
+    let mut problems = Vec::new();
+    if profiles.is_empty() {
+        return Ok(problems);
+    }
+    let programs = Programs::find(program)?;
+    let dir = temporary()?;
+    for profile in profiles {
+        match programs.read(profile, dir.path()) {
+            Ok(files) => {
+                for (name, file) in files {
+                    coverage.add(name, file);
+                }
+            }
+            Err(what) => problems.push(Problem {
+                object: profile.name.clone(),
+                what,
+            }),
+        }
+    }
+    Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracefile() {
+        let text = "SF:/a/b.rs\nFN:3,_RNvCs4Q2Qx8jI5j6_1a1g\nFNDA:5,_RNvCs4Q2Qx8jI5j6_1a1g\nFNF:1\nFNH:1\nDA:3,5\nDA:4,0\nBRF:0\nLF:2\nLH:1\nend_of_record\nSF:/a/c.rs\nDA:1,18446744073709551615\nend_of_record\n";
+        let files = parse(text);
+        assert_eq!(files[0].0, "/a/b.rs");
+        assert_eq!(files[0].1.lines, [(3, 5), (4, 0)].into());
+        let function = &files[0].1.functions["a::g"];
+        assert_eq!((function.line, function.calls), (3, 5));
+        assert_eq!(files[1].1.lines, [(1, u64::MAX)].into());
+    }
+
+    #[test]
+    fn pairs() {
+        for (cov, profdata) in [
+            ("llvm-cov-22", Some("llvm-profdata-22")),
+            (
+                "/usr/lib/llvm-19/bin/llvm-cov",
+                Some("/usr/lib/llvm-19/bin/llvm-profdata"),
+            ),
+            ("gcov-12", None),
+        ] {
+            assert_eq!(beside(Path::new(cov)), profdata.map(PathBuf::from), "{cov}");
+        }
+    }
+}
