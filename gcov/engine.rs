@@ -6,7 +6,6 @@
 //! `raw/mutex.rs` for those within it.
 #![deny(unsafe_code)]
 
-use ferro_core::gcov::Refusal;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::sync::counted::Shared;
 use kernel::fmt;
@@ -37,9 +36,9 @@ use crate::tree::Tree;
 pub(crate) type FileRef = ARef<Shared<File>>;
 
 /// For the log.
-struct Reason(Refusal);
+struct Reason<T>(T);
 
-impl fmt::Display for Reason {
+impl<T: core::fmt::Display> fmt::Display for Reason<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         core::fmt::Display::fmt(&self.0, f)
     }
@@ -238,6 +237,11 @@ impl Engine {
             Err((NotTaken::Refused(refusal), name)) => {
                 let refusal = Reason(refusal);
                 pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
+                true
+            }
+            Err((NotTaken::RefusedProfile(refusal), name)) => {
+                let refusal = Reason(refusal);
+                pr_warn!("{}: Rust code: {refusal}\n", BStr::from_bytes(name));
                 true
             }
             Err((NotTaken::Error(error), name)) => {

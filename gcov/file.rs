@@ -8,7 +8,10 @@
 //! Contexts: process; sleeps. Locks: that of the file, within it that of a home.
 #![deny(unsafe_code)]
 
+use ferro_core::gcov::is_profile;
 use ferro_core::gcov::merge;
+use ferro_core::gcov::merge_profiles;
+use ferro_core::gcov::profile_counters;
 use ferro_core::gcov::Gcda;
 use kernel::new_mutex;
 use kernel::prelude::*;
@@ -92,9 +95,23 @@ impl From<KVVec<u8>> for Contents {
     }
 }
 
+/// A copy.
+fn copy_of(bytes: &[u8]) -> Result<KVVec<u8>> {
+    let mut copy = KVVec::new();
+    copy.extend_from_slice(bytes, GFP_KERNEL | __GFP_NOWARN)?;
+    Ok(copy)
+}
+
 /// The file of an object, as it is now.
-fn gcda_of(object: &Loaded) -> Result<KVVec<u8>> {
+fn contents_of(object: &Loaded) -> Result<KVVec<u8>> {
     Ok(Contents::of(object, KVVec::new())?.exactly())
+}
+
+fn push_all(to: &mut KVVec<u64>, values: impl Iterator<Item = u64>) -> Result {
+    for value in values {
+        to.push(value, GFP_KERNEL | __GFP_NOWARN)?;
+    }
+    Ok(())
 }
 
 /// What mainline has kept has no checksum.
@@ -102,6 +119,10 @@ const CHECKSUM: core::ops::Range<usize> = 12..16;
 
 /// Both files in one. `None` if they are not of one compilation.
 fn merged(older: &mut KVVec<u8>, newer: &KVVec<u8>) -> Result<Option<KVVec<u8>>> {
+    if is_profile(newer) {
+        let mut bytes = copy_of(newer)?;
+        return Ok(merge_profiles(&mut bytes, older).ok().map(|()| bytes));
+    }
     let mut bytes = buffer(older.len().checked_add(newer.len()).ok_or(ENOMEM)?)?;
     let b = Gcda::parse(newer).map_err(|_| EIO)?;
     let a = Gcda::parse(older).map_err(|_| EIO)?;
@@ -122,10 +143,19 @@ fn merged(older: &mut KVVec<u8>, newer: &KVVec<u8>) -> Result<Option<KVVec<u8>>>
 
 /// Whether what was kept is of an object's compilation.
 fn fits(kept: &[u8], build: Build) -> bool {
+    let Build::Gcda {
+        version,
+        stamp,
+        checksum,
+    } = build
+    else {
+        // It is seen when they are merged.
+        return is_profile(kept);
+    };
     Gcda::parse(kept).is_ok_and(|kept| {
-        kept.version() == build.version
-            && kept.stamp() == build.stamp
-            && (kept.checksum() == build.checksum || kept.checksum() == 0)
+        kept.version() == version
+            && kept.stamp() == stamp
+            && (kept.checksum() == checksum || kept.checksum() == 0)
     })
 }
 
@@ -151,9 +181,14 @@ impl File {
         BStr::from_bytes(&self.name)
     }
 
-    /// Adds an object. Errors: -ENOMEM.
+    /// Adds an object, unless it is there: what a module counts in Rust code comes twice if the module is being loaded while the
+    /// engine takes over. Errors: -ENOMEM.
     pub(crate) fn add(&self, object: Loaded) -> Result {
         let mut state = self.state.lock();
+        let is_same = |other: &Loaded| other.is_profile() && other.module() == object.module();
+        if object.is_profile() && state.loaded.iter().any(is_same) {
+            return Ok(());
+        }
         state.loaded.push(object)?;
         let first = state.loaded.first().map(Loaded::build);
         let new = state.loaded.others().last().map(Loaded::build);
@@ -167,15 +202,19 @@ impl File {
         Ok(())
     }
 
+    fn say_dropped(&self) {
+        pr_warn!(
+            "{}: another build: what was kept is dropped\n",
+            self.shown()
+        );
+    }
+
     /// Drops what was kept, if the object that is shown is another build.
     fn check_kept(&self, state: &mut State) {
         let State { loaded, kept } = state;
         if let (Some(first), Some(bytes)) = (loaded.first(), kept.as_ref()) {
             if !fits(bytes, first.build()) {
-                pr_warn!(
-                    "{}: another build: what was kept is dropped\n",
-                    self.shown()
-                );
+                self.say_dropped();
                 *kept = None;
             }
         }
@@ -184,8 +223,7 @@ impl File {
     /// Keeps the contents of a file of an object that has gone.
     pub(crate) fn keep(&self, gcda: &[u8]) -> Result {
         Gcda::parse(gcda).map_err(|_| EINVAL)?;
-        let mut bytes = KVVec::new();
-        bytes.extend_from_slice(gcda, GFP_KERNEL | __GFP_NOWARN)?;
+        let mut bytes = copy_of(gcda)?;
         let mut state = self.state.lock();
         match &mut state.kept {
             // Its module may have come and gone meanwhile.
@@ -227,10 +265,16 @@ impl File {
         if object.build() != first.build() {
             return Err(EEXIST);
         }
-        let new = gcda_of(object)?;
+        let new = contents_of(object)?;
         match kept {
-            // Or it is not of this one's functions, whatever the stamps say.
-            Some(kept) => **kept = merged(kept, &new)?.ok_or(EINVAL)?,
+            Some(kept) => match merged(kept, &new)? {
+                Some(both) => **kept = both,
+                // Not of this one's functions, whatever the stamps say.
+                None => {
+                    self.say_dropped();
+                    **kept = new;
+                }
+            },
             none => *none = Some(KBox::new(new, GFP_KERNEL)?),
         }
         Ok(())
@@ -248,30 +292,25 @@ impl File {
         let State { loaded, kept } = &mut *self.state.lock();
         let Some(first) = loaded.first() else {
             let kept = kept.as_ref().ok_or(ENODEV)?;
-            let mut bytes = KVVec::new();
-            bytes.extend_from_slice(kept, GFP_KERNEL | __GFP_NOWARN)?;
-            return Ok(bytes.into());
+            return Ok(copy_of(kept)?.into());
         };
         if kept.is_none() && loaded.others().is_empty() {
             return Contents::of(first, spare);
         }
-        let mut bytes = gcda_of(first)?;
+        let mut bytes = contents_of(first)?;
         if let Some(older) = kept {
             match merged(older, &bytes)? {
                 Some(both) => bytes = both,
                 // What has other functions is of another build, whatever the stamps say.
                 None => {
-                    pr_warn!(
-                        "{}: another build: what was kept is dropped\n",
-                        self.shown()
-                    );
+                    self.say_dropped();
                     *kept = None;
                 }
             }
         }
         for object in loaded.others() {
             if object.build() == first.build() {
-                if let Some(both) = merged(&mut bytes, &gcda_of(object)?)? {
+                if let Some(both) = merged(&mut bytes, &contents_of(object)?)? {
                     bytes = both;
                 }
             }
@@ -292,15 +331,18 @@ impl File {
         }
         drop(state);
         let contents = self.contents(KVVec::new())?;
-        let gcda = Gcda::parse(contents.as_slice()).map_err(|_| EIO)?;
-        let sets = gcda.functions().flat_map(|function| function.sets());
-        for value in sets.flat_map(|set| set.values()) {
-            if let Err(error) = to.push(value, GFP_KERNEL | __GFP_NOWARN) {
-                to.truncate(start);
-                return Err(error.into());
-            }
+        let bytes = contents.as_slice();
+        let added = if is_profile(bytes) {
+            push_all(to, profile_counters(bytes).ok_or(EIO)?)
+        } else {
+            let gcda = Gcda::parse(bytes).map_err(|_| EIO)?;
+            let sets = gcda.functions().flat_map(|function| function.sets());
+            push_all(to, sets.flat_map(|set| set.values()))
+        };
+        if added.is_err() {
+            to.truncate(start);
         }
-        Ok(to.len().saturating_sub(start))
+        added.map(|()| to.len().saturating_sub(start))
     }
 
     /// Sets all counters to 0, and forgets what was kept.

@@ -8,6 +8,9 @@ use kernel::prelude::*;
 /// How the link to the compiler's notes ends.
 pub(crate) const NOTES: &[u8] = b".gcno";
 
+/// How the name of a profile ends: of what LLVM counts in Rust code of the image or of a module.
+pub(crate) const PROFILE: &[u8] = b".profraw";
+
 /// The last part of a path, as the tree has it: without what modversions puts before it while it compiles.
 pub(crate) fn leaf(path: &[u8]) -> &[u8] {
     let leaf = split(path).1;

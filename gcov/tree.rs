@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What is in debugfs `gcov/`: a file for each name of an object, below directories that are named as those of the name, and beside
-//! it a link to the compiler's notes; `reset`; and `vmlinux` with all counters.
+//! it a link to the compiler's notes; a profile for the image and each module with Rust code that counts, whose notes are in its own
+//! file; `reset`; and `vmlinux` with all counters.
 //!
 //! The kernel has inodes of what somebody looks at; see `raw/tree.rs`. Files and directories have a number, which no other gets.
 //! A directory has its files in the order of a hash of their names, in which it lists them, too.
@@ -20,6 +21,7 @@ use crate::names::normalized;
 use crate::names::split;
 use crate::names::stem;
 use crate::names::NOTES;
+use crate::names::PROFILE;
 use crate::raw::handover::object_tree;
 
 /// The longest name of a file or directory.
@@ -215,7 +217,8 @@ impl Tree {
             if name.strip_suffix(NOTES) == Some(base) {
                 return None;
             }
-            if file.is_none() && child.id.is_file() && stem(name) == base {
+            let has_notes = child.id.is_file() && !name.ends_with(PROFILE);
+            if file.is_none() && has_notes && stem(name) == base {
                 file = Some(child.id);
             }
         }

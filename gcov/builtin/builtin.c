@@ -14,6 +14,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/list.h>
+#include <linux/llvm_profile.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/printk.h>
@@ -120,6 +121,52 @@ static bool take_or_keep(const struct gcov_object *object)
 }
 #endif
 
+#ifdef CONFIG_RUST_COVERAGE
+extern char __start___llvm_prf_data[], __stop___llvm_prf_data[];
+extern char __start___llvm_prf_cnts[], __stop___llvm_prf_cnts[];
+extern char __start___llvm_prf_names[], __stop___llvm_prf_names[];
+
+static struct llvm_profile image_profile = {
+	.name = "vmlinux",
+	.data = __start___llvm_prf_data,
+	.counters = __start___llvm_prf_cnts,
+	.names = __start___llvm_prf_names,
+};
+
+static const struct gcov_taker *profile_taker;
+
+static void take_profile(const struct llvm_profile *profile)
+{
+	profile_taker->object(&(struct gcov_object){ .profile = profile });
+}
+
+static void hand_over_profiles(const struct gcov_taker *taker)
+{
+	image_profile.data_size = __stop___llvm_prf_data - __start___llvm_prf_data;
+	image_profile.counters_size = __stop___llvm_prf_cnts - __start___llvm_prf_cnts;
+	image_profile.names_size = __stop___llvm_prf_names - __start___llvm_prf_names;
+	/* There is one engine. */
+	profile_taker = taker;
+	if (image_profile.data_size)
+		take_profile(&image_profile);
+	for_each_module_profile(take_profile);
+}
+#else
+static void hand_over_profiles(const struct gcov_taker *taker)
+{
+}
+#endif
+
+const struct llvm_profile *ferro_gcov_profile_of(const struct module *mod)
+{
+#ifdef CONFIG_RUST_COVERAGE
+	if (mod->profile.data_size)
+		return &mod->profile;
+#endif
+	return NULL;
+}
+EXPORT_SYMBOL_GPL(ferro_gcov_profile_of);
+
 void ferro_gcov_hand_over(const struct gcov_taker *taker)
 {
 	struct kept *kept, *next;
@@ -144,6 +191,7 @@ void ferro_gcov_hand_over(const struct gcov_taker *taker)
 	taker_of_all = taker;
 	gcov_hand_over(&(struct gcov_taker){ .object = take_or_keep, .kept = taker->kept });
 #endif
+	hand_over_profiles(taker);
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_hand_over);
 

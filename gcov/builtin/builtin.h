@@ -11,13 +11,14 @@
 #include <linux/ferrotrace_gcov.h>
 #include <linux/types.h>
 
+struct llvm_profile;
 struct module;
 struct mutex;
 
 /* For what the engine knows, and for the homes of objects. */
 extern struct mutex ferro_gcov_mutex, ferro_gcov_homes_mutex;
 
-/* Gives all objects that are there to @taker, as gcov_hand_over(). */
+/* Gives all objects that are there to @taker, as gcov_hand_over(); and what is counted in Rust code of the image and of modules. */
 void ferro_gcov_hand_over(const struct gcov_taker *taker);
 /* Takes objects back, as gcov_take_back(). */
 void ferro_gcov_take_back(bool (*next)(struct gcov_object *object));
@@ -58,6 +59,9 @@ struct ferro_gcov_home {
 
 /* Finds whose data or code an address is. Context: any; the module cannot go meanwhile. */
 bool ferro_gcov_home_of(unsigned long address, struct ferro_gcov_home *home);
+
+/* What is counted in Rust code of a module. NULL without any. Context: any; the module cannot go meanwhile. */
+const struct llvm_profile *ferro_gcov_profile_of(const struct module *mod);
 
 /* What LLVM calls for an object. */
 struct ferro_gcov_listener {

@@ -102,7 +102,7 @@ unsafe extern "C" fn kept<T: Taker>(
 #[cfg(MODULE)]
 unsafe extern "C" fn next<T: Taker>(object: *mut bindings::gcov_object) -> bool {
     while let Some(next) = T::next() {
-        // If its home is closed its module may be gone. If it is not, those who get it will see the module go: that takes the lock
+        // None for Rust code. If its home is closed its module may be gone. If it is not, those who get it will see the module go: that takes the lock
         // with which this is called.
         if let Some(origin) = next.origin() {
             // SAFETY: By the rules of this function.

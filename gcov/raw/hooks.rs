@@ -103,6 +103,17 @@ impl Exits {
             .disarmed()
             .pinned()
             .register(move |_call, (module, state)| {
+                if state == bindings::module_state_MODULE_STATE_COMING {
+                    // SAFETY: The hook passes a module that is being loaded.
+                    let profile = unsafe { bindings::ferro_gcov_profile_of(module.cast()) };
+                    if !profile.is_null() {
+                        let object_of = bindings::gcov_object {
+                            profile,
+                            ..Default::default()
+                        };
+                        arrive(object_of, object);
+                    }
+                }
                 if state == bindings::module_state_MODULE_STATE_GOING {
                     if let Some(module) = ModuleId::new(module) {
                         going(module);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The objects that constructors bring: what the compiler says of them, and whose they are.
+//! The objects that constructors bring, and what LLVM counts in Rust code: what the compiler says of them, and whose they are.
 //!
 //! Contexts: process; sleeps.
 
@@ -12,8 +12,13 @@ use ferro_core::gcov::LlvmFile;
 use ferro_core::gcov::LlvmFunction;
 use ferro_core::gcov::Memory;
 use ferro_core::gcov::Part;
+use ferro_core::gcov::Profile;
+use ferro_core::gcov::ProfileRefusal;
 use ferro_core::gcov::Refusal;
+use ferro_core::gcov::Section;
+use ferro_core::gcov::Sections;
 use ferro_core::gcov::Version;
+use ferro_core::gcov::PROFILE_VERSION;
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -24,6 +29,7 @@ use super::home::ModuleId;
 use super::llvm::Description;
 use super::spans::Builder;
 use super::spans::Spans;
+use crate::names::PROFILE;
 
 /// Where a `gcov_info` has the address of its name, in all versions.
 const NAME: u64 = 24;
@@ -38,6 +44,9 @@ unsafe impl Sync for Origin {}
 
 impl Origin {
     fn address(&self) -> usize {
+        if !self.0.profile.is_null() {
+            return self.0.profile.addr();
+        }
         match self.0.writeout {
             Some(function) => function as *const () as usize,
             None => self.0.info.addr(),
@@ -66,6 +75,14 @@ impl Name {
         copy.extend_from_slice(name, GFP_KERNEL)?;
         Ok(Self::Own(KBox::new(copy, GFP_KERNEL)?))
     }
+
+    /// Adds an end to a copy. Errors: -ENOMEM.
+    fn append(&mut self, end: &[u8]) -> Result {
+        match self {
+            Self::Own(name) => Ok(name.extend_from_slice(end, GFP_KERNEL)?),
+            Self::Image(_) => Ok(()),
+        }
+    }
 }
 
 impl Deref for Name {
@@ -83,6 +100,8 @@ impl Deref for Name {
 pub(crate) enum NotTaken {
     /// It is not as it should be.
     Refused(Refusal),
+    /// Nor are the sections of Rust code.
+    RefusedProfile(ProfileRefusal),
     /// The reason is not its own.
     Error(Error),
 }
@@ -90,6 +109,12 @@ pub(crate) enum NotTaken {
 impl From<Refusal> for NotTaken {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+}
+
+impl From<ProfileRefusal> for NotTaken {
+    fn from(refusal: ProfileRefusal) -> Self {
+        Self::RefusedProfile(refusal)
     }
 }
 
@@ -102,7 +127,7 @@ impl From<Error> for NotTaken {
 impl Arrived {
     /// # Safety
     ///
-    /// A constructor has given it, and its module stays during the call of whoever gets this. If that is not about to go, the exit
+    /// A constructor or the linker has given it, and its module stays during the call of whoever gets this. If that is not about to go, the exit
     /// on `module_event` is armed.
     pub(super) unsafe fn new(object: bindings::gcov_object) -> Result<Self> {
         let origin = Origin(object);
@@ -138,6 +163,10 @@ impl Arrived {
 
     /// What it has, and where its name is.
     fn checked(&self) -> (Result<(Data, Spans), NotTaken>, u64) {
+        // SAFETY: By the rules of `new()` it is what the linker says, or NULL, and its module is there.
+        if let Some(said) = unsafe { self.origin.0.profile.as_ref() } {
+            return (self.check_profile(said), said.name.addr() as u64);
+        }
         if self.origin.0.writeout.is_some() {
             // SAFETY: By the rules of `new()` it is that of a constructor, and its module is there.
             return match unsafe { Description::of(self.origin.0.writeout) } {
@@ -154,6 +183,32 @@ impl Arrived {
         let info = self.origin.0.info.addr() as u64;
         let name = access.u64(info.wrapping_add(NAME)).unwrap_or(0);
         (self.check_gcc(&access, info), name)
+    }
+
+    fn check_profile(&self, said: &bindings::llvm_profile) -> Result<(Data, Spans), NotTaken> {
+        let access = self.home.access().ok_or(ENODEV)?;
+        let section = |address: *mut kernel::ffi::c_void, len: u32| Section {
+            address: address.addr() as u64,
+            len: len as usize,
+        };
+        let sections = Sections {
+            data: section(said.data, said.data_size),
+            counters: section(said.counters, said.counters_size),
+            // Outcomes of conditions, which rustc does not count.
+            bits: Section::default(),
+            names: section(said.names, said.names_size),
+        };
+        let profile = Profile::check(&access, PROFILE_VERSION, sections)?;
+        let mut spans = Builder::new(self.home.clone(), sections.counters.address);
+        let count = said.counters_size / 8;
+        let added = spans.add(&access, sections.counters.address, count);
+        added.map_err(|error| match error == ENOMEM {
+            true => NotTaken::Error(error),
+            false => ProfileRefusal::Unreadable.into(),
+        })?;
+        let name = said.name.addr() as u64;
+        let object = KBox::new(Rust { name, profile }, GFP_KERNEL).map_err(Error::from)?;
+        Ok((Data::Rust(object), spans.finish()?))
     }
 
     fn check_llvm(&self, said: Description) -> Result<(Data, Spans), NotTaken> {
@@ -208,6 +263,7 @@ fn not_added(error: Error, function: u32) -> NotTaken {
 enum Data {
     Gcc(Info),
     Llvm(KBox<Llvm>),
+    Rust(KBox<Rust>),
 }
 
 /// The same, of LLVM.
@@ -218,12 +274,22 @@ struct Llvm {
     functions: KVVec<LlvmFunction>,
 }
 
+/// The same, of Rust code.
+struct Rust {
+    name: u64,
+    profile: Profile,
+}
+
 /// What is the same in all objects of one compilation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Build {
-    pub(crate) version: Version,
-    pub(crate) stamp: u32,
-    pub(crate) checksum: u32,
+pub(crate) enum Build {
+    Gcda {
+        version: Version,
+        stamp: u32,
+        checksum: u32,
+    },
+    /// Whose parts say so when two are merged.
+    Profile,
 }
 
 /// An object that can be used as long as its module is there.
@@ -236,12 +302,13 @@ impl Loaded {
     /// The compilation that it is of.
     pub(crate) fn build(&self) -> Build {
         match &self.data {
-            Data::Gcc(info) => Build {
+            Data::Rust(_) => Build::Profile,
+            Data::Gcc(info) => Build::Gcda {
                 version: info.version(),
                 stamp: info.stamp(),
                 checksum: info.checksum(),
             },
-            Data::Llvm(object) => Build {
+            Data::Llvm(object) => Build::Gcda {
                 version: object.file.version(),
                 stamp: object.file.stamp(),
                 checksum: 0,
@@ -254,17 +321,19 @@ impl Loaded {
         match &self.data {
             Data::Gcc(info) => info.max_len(),
             Data::Llvm(object) => object.file.max_len(),
+            Data::Rust(object) => object.profile.file_len(),
         }
     }
 
-    /// Its name. Errors: -ENODEV if it has gone, -EFAULT, -ENAMETOOLONG, -ENOMEM.
+    /// The name of its file. Errors: -ENODEV if it has gone, -EFAULT, -ENAMETOOLONG, -ENOMEM.
     pub(crate) fn name(&self) -> Result<Name> {
         let access = self.access()?;
-        let at = match &self.data {
-            Data::Gcc(info) => info.name_address(),
-            Data::Llvm(object) => object.name,
+        let (at, end) = match &self.data {
+            Data::Gcc(info) => (info.name_address(), &b""[..]),
+            Data::Llvm(object) => (object.name, &b""[..]),
+            Data::Rust(object) => (object.name, PROFILE),
         };
-        if let Some(name) = access.image_string(at) {
+        if let Some(name) = access.image_string(at).filter(|_| end.is_empty()) {
             return Ok(Name::Image(name));
         }
         let mut to = KVec::new();
@@ -272,7 +341,9 @@ impl Loaded {
             to.resize(size, 0, GFP_KERNEL)?;
             let name = access.string(at, &mut to).map_err(|_| EFAULT)?;
             if let Some(name) = name {
-                return Name::copy(name);
+                let mut name = Name::copy(name)?;
+                name.append(end)?;
+                return Ok(name);
             }
         }
         Err(ENAMETOOLONG)
@@ -282,10 +353,13 @@ impl Loaded {
     pub(crate) fn write(&self, to: &mut [u8]) -> Result<usize> {
         let access = self.access()?;
         match &self.data {
-            Data::Gcc(info) => info.write(&access, to),
-            Data::Llvm(object) => object.file.write(&access, &object.functions, to),
+            Data::Gcc(info) => info.write(&access, to).map_err(|_| EIO),
+            Data::Llvm(object) => {
+                let written = object.file.write(&access, &object.functions, to);
+                written.map_err(|_| EIO)
+            }
+            Data::Rust(object) => object.profile.write(&access, to).map_err(|_| EIO),
         }
-        .map_err(|_| EIO)
     }
 
     /// Adds its counters to `to`, in the order in which its file has them; but not if some are lists, of which a file has
@@ -305,7 +379,12 @@ impl Loaded {
         }
     }
 
-    /// What its constructor has said, unless it has gone.
+    /// Whether it is what LLVM counts in Rust code.
+    pub(crate) fn is_profile(&self) -> bool {
+        matches!(self.data, Data::Rust(_))
+    }
+
+    /// What its constructor has said, unless it has gone. Rust code has none: nobody else exports it.
     pub(super) fn origin(&self) -> Option<bindings::gcov_object> {
         let _access = self.access().ok()?;
         Some(match &self.data {
@@ -314,6 +393,7 @@ impl Loaded {
                 ..Default::default()
             },
             Data::Llvm(object) => object.origin.0,
+            Data::Rust(_) => return None,
         })
     }
 

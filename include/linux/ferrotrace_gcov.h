@@ -8,17 +8,19 @@
 #include <linux/types.h>
 
 struct gcov_info;
+struct llvm_profile;
 
 typedef void (*gcov_llvm_callback)(void);
 
 /*
- * An object that was compiled for coverage, as its constructor says it: @info by GCC, or @writeout and @flush by LLVM. The
- * others are NULL.
+ * An object that was compiled for coverage, as its constructor says it: @info by GCC, or @writeout and @flush by LLVM. Or what
+ * LLVM counts in Rust code of the image or a module, as the linker says it: @profile. The others are NULL.
  */
 struct gcov_object {
 	struct gcov_info *info;
 	gcov_llvm_callback writeout;
 	gcov_llvm_callback flush;
+	const struct llvm_profile *profile;
 };
 
 /* Who takes over. */

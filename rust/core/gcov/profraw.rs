@@ -28,7 +28,8 @@ use core::fmt;
 pub const MAX_PROFILE: usize = 1 << 28;
 
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"\xfflprofr\x81");
-const VERSION: u64 = 10;
+/// The version of the format.
+pub const PROFILE_VERSION: u64 = 10;
 /// The bits of the version that say how a profile came about.
 const VARIANTS: u64 = !0 << 32;
 /// Those among them that change nothing of the format: counters of LLVM's intermediate code, and where it has them.
@@ -191,7 +192,7 @@ impl Profile {
         version: u64,
         sections: Sections,
     ) -> Result<Self, ProfileRefusal> {
-        if version & !VARIANTS != VERSION || version & VARIANTS & !KNOWN_VARIANTS != 0 {
+        if version & !VARIANTS != PROFILE_VERSION || version & VARIANTS & !KNOWN_VARIANTS != 0 {
             return Err(ProfileRefusal::Version(version));
         }
         let Sections {

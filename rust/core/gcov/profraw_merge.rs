@@ -88,6 +88,18 @@ impl Parts {
     }
 }
 
+/// Whether these bytes are a profile, and not a file of `gcov`.
+pub fn is_profile(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC.to_le_bytes())
+}
+
+/// The counters of a profile that [`Profile::write`](super::Profile::write) has written, in order.
+pub fn profile_counters(profile: &[u8]) -> Option<impl Iterator<Item = u64> + '_> {
+    let parts = Parts::of(profile)?;
+    let counters = profile.get(parts.data_end..parts.counters_end)?;
+    Some(counters.chunks_exact(8).map(value))
+}
+
 /// Merges the counts of the profile `from` into those of `to`: counters add up, bits are set that are in either.
 pub fn merge_profiles(to: &mut [u8], from: &[u8]) -> Result<(), ProfilesDiffer> {
     let (ours, theirs) = match (Parts::of(to), Parts::of(from)) {

@@ -9,6 +9,10 @@ set -uo pipefail
 
 GCOV_CLANG=$(find_clang) || GCOV_CLANG=
 export GCOV_CLANG
+# What reads the counters of Rust code, of rustc's own version.
+GCOV_LLVM=$("$(find_rustc)" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+"$REPO/tools/testing/host/gcov/compilers.sh" "llvm-$GCOV_LLVM" >&2 || GCOV_LLVM=
+export GCOV_LLVM GCOV_BIN=$CACHE/gcov/bin
 FERROTRACE=$(tool) || FERROTRACE=
 export FERROTRACE
 
@@ -16,7 +20,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 for variant in $VARIANTS; do
-	case $variant in mainline | modular | builtin | debug | gcov) ;; *) continue ;; esac
+	case $variant in mainline | modular | builtin | debug | gcov | coverage) ;; *) continue ;; esac
 	mkdir "$work/$variant"
 	OUT=$work/$variant selftests_on "$variant" gcov 900 run.sh
 	if [ "${FERROTRACE_STORM:-}" = long ]; then selftests_on "$variant" gcov 1200 "run.sh load.hundred_rounds"; fi

@@ -155,6 +155,25 @@ fn each_reason() {
 }
 
 #[test]
+fn counters_of_a_file() {
+    let (image, sections) = two();
+    let file = written(&image, sections);
+    assert!(is_profile(&file));
+    assert!(!is_profile(&file[1..]));
+    assert!(!is_profile(b"adcg"));
+    let at = (sections.counters.address - BASE) as usize;
+    let counters: Vec<u64> = image.bytes[at..at + 24]
+        .chunks(8)
+        .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    assert_eq!(
+        profile_counters(&file).unwrap().collect::<Vec<_>>(),
+        counters
+    );
+    assert!(profile_counters(&file[..file.len() - 1]).is_none());
+}
+
+#[test]
 fn merged_at_another_place() {
     let (image, sections) = two();
     let mut ours = written(&image, sections);

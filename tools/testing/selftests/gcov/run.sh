@@ -41,7 +41,7 @@ of() { echo "$gcov$modules/$1.gcda"; }
 clean_up() {
 	local name
 	settle
-	for name in gcov_one gcov_two gcov_fake gcov_llvm; do
+	for name in gcov_one gcov_two gcov_fake gcov_llvm gcov_rust; do
 		if [ -e /sys/module/$name ]; then rmmod $name; fi
 	done
 	echo 0 >$gcov/reset
@@ -364,7 +364,7 @@ dump_is_the_files() {
 	load gcov_one && run gcov_one 10 && load gcov_fake other_kinds=1 || return 1
 	cat $gcov/vmlinux >"$work/dump" && files names "$work/dump" | tee "$work/names"
 	[ "$(sort "$work/names" | uniq -d | wc -l)" = 0 ] || return 1
-	[ "$(wc -l <"$work/names")" = "$(find $gcov -name '*.gcda' | wc -l)" ] || return 1
+	[ "$(wc -l <"$work/names")" = "$(find $gcov -name '*.gcda' -o -name '*.profraw' | wc -l)" ] || return 1
 	for name in "$modules/same.gcda" "$modules/one.gcda" /gcov_fake/fake.gcda; do
 		files counters "$work/dump" "$name" >"$work/counters" || return 1
 		files values "$gcov$name" | cmp - "$work/counters" || return 1
@@ -416,6 +416,107 @@ llvm_counts() {
 	lines=$(cd "$work" && "$llvm_cov" gcov -t llvm.gcda) || return 1
 	echo "$lines" | grep 'ODD\|EVEN'
 	echo "$lines" | grep -q "^ *$1: .*/\* ODD" && echo "$lines" | grep -q "^ *$2: .*/\* EVEN"
+}
+
+# Rust code, of which LLVM counts regions.
+counts_rust() { grep -qx CONFIG_RUST_COVERAGE=y "$FERROTRACE_KDIR/.config"; }
+# rust_tools: sets $skip if this kernel counts none, or if there is nothing that reads it.
+rust_tools() {
+	if ! counts_rust; then
+		skip="no counters in Rust code"
+	elif ! [ -x "$(dirname "$modules")/llvm-profdata" ]; then
+		skip="no llvm-profdata"
+	fi
+	[ -z "$skip" ]
+}
+# rust_lines PROFILE OBJECT FILE: llvm-cov's report.
+rust_lines() {
+	cat "$1" >"$work/rust.profraw" &&
+		"$(dirname "$modules")/llvm-profdata" merge "$work/rust.profraw" -o "$work/rust.profdata" &&
+		"$(dirname "$modules")/llvm-cov" show --use-color=0 -instr-profile "$work/rust.profdata" "$2" "$3"
+}
+# rust_counts ODD EVEN
+rust_counts() {
+	local lines mark want
+	rust_lines $gcov/gcov_rust.profraw "$modules/gcov_rust.ko" "$here/module/regions.rs" >"$work/lines" || return 1
+	for want in "ODD $1" "EVEN $2" "NEVER 0"; do
+		read -r mark want <<<"$want"
+		grep -E "^ *[0-9]+\\| *$want\\|.*// $mark" "$work/lines" || { cat "$work/lines" && return 1; }
+	done
+}
+
+rust_module() {
+	rust_tools || return 0
+	load gcov_rust && run gcov_rust 11 && rust_counts 5 6 && run gcov_rust 1 && rust_counts 5 7 || return 1
+	# writing resets it
+	echo 0 >$gcov/gcov_rust.profraw && rust_counts 0 0 && run gcov_rust 3 && rust_counts 1 2 || return 1
+	echo 0 >$gcov/reset && rust_counts 0 0
+}
+
+# Also what it counts as it goes.
+rust_kept() {
+	rust_tools || return 0
+	load gcov_rust && run gcov_rust 10 && unload gcov_rust && rust_counts 6 6 || return 1
+	load gcov_rust && rust_counts 6 6 && run gcov_rust 1 && rust_counts 6 7 && unload gcov_rust && rust_counts 7 8 || return 1
+	echo 0 >$gcov/gcov_rust.profraw && ! [ -e $gcov/gcov_rust.profraw ]
+}
+
+rust_dump() {
+	rust_tools || return 0
+	load gcov_rust && run gcov_rust 1000 && cat $gcov/vmlinux >"$work/dump" || return 1
+	files counters "$work/dump" gcov_rust.profraw >"$work/counters" || return 1
+	cat "$work/counters"
+	# Of the file, in order: after a header of 128 bytes and the records of 64.
+	cat $gcov/gcov_rust.profraw >"$work/rust.profraw"
+	local -i records counters
+	read -r records <<<"$(od -An -t u8 -j 24 -N 8 "$work/rust.profraw")"
+	counters=$(wc -l <"$work/counters")
+	od -An -v -w8 -t u8 -j $((128 + records * 64)) -N $((counters * 8)) "$work/rust.profraw" | tr -d ' ' | cmp - "$work/counters" &&
+		grep -qx 500 "$work/counters"
+}
+
+# What GCC, clang and rustc have compiled, in one kernel: each is read by its own tool.
+mixed() {
+	rust_tools && not_llvm || return 0
+	[ -e "$modules/gcov_llvm.ko" ] || { skip="no clang" && return 0; }
+	load gcov_one && load gcov_llvm && load gcov_rust || return 1
+	run gcov_one 10 && run gcov_llvm 20 && run gcov_rust 30 || return 1
+	counts "$(of same)" 5 5 && llvm_counts 10 10 && rust_counts 15 15 || return 1
+	report "$(of rust_module)" rust_module.c | grep -E '^ *1\*?: .*/\* RUN' || return 1
+	unload gcov_llvm gcov_rust && counts "$(of same)" 5 5 && llvm_counts 10 10 && rust_counts 16 16
+}
+
+# The command: what has been executed since a dump.
+rust_tool() {
+	local line tools
+	rust_tools || return 0
+	[ -n "${FERROTRACE:-}" ] || { skip="no ferrotrace command" && return 0; }
+	tools=$(dirname "$modules")
+	load gcov_rust && run gcov_rust 3 && "$FERROTRACE" cov dump -o "$work/before" && run gcov_rust 10 || return 1
+	"$FERROTRACE" cov report --since "$work/before" --only gcov_rust --objdir "$tools" --gcov "$tools/llvm-cov" --lcov "$work/info" ||
+		return 1
+	cat "$work/info"
+	for line in ODD EVEN; do
+		grep -qx "DA:$(grep -n "// $line" "$here/module/regions.rs" | cut -d : -f 1),5" "$work/info" || return 1
+	done
+	grep -q '^FN:[0-9]*,regions::odd$' "$work/info" && grep -qx 'FNDA:5,regions::odd' "$work/info" || return 1
+	"$FERROTRACE" cov dump --gcda "$work/files" --only gcov_rust --objdir "$tools" &&
+		"$tools/llvm-profdata" merge "$work/files/gcov_rust.profraw" -o "$work/rust.profdata" || return 1
+	"$FERROTRACE" cov reset gcov_rust && rust_counts 0 0
+}
+
+# What is counted in the image.
+rust_image() {
+	rust_tools || return 0
+	if ! grep -qx CONFIG_RUST_COVERAGE_KERNEL=y "$FERROTRACE_KDIR/.config"; then
+		skip="no counters in the image"
+		return 0
+	fi
+	echo 0 >$gcov/reset
+	rust_lines $gcov/vmlinux.profraw "$FERROTRACE_KDIR/vmlinux" "$(dirname "$FERROTRACE_KDIR")/rust/kernel/lib.rs" | head -n 100 | tail -n 30
+	"$(dirname "$modules")/llvm-cov" report -instr-profile "$work/rust.profdata" "$FERROTRACE_KDIR/vmlinux" >"$work/report" || return 1
+	tail -n 3 "$work/report"
+	grep -E '^.*gcov/file.rs +[0-9]+' "$work/report"
 }
 
 # The engine goes and comes: what has been counted stays.
@@ -548,6 +649,12 @@ if [ ${#wanted[@]} != 0 ]; then some load.hundred_rounds under_load 100; fi
 better dump.is_the_files "has none" dump_is_the_files
 better dump.resets "has none" dump_resets
 better dump.tool "has none" tool_works
+better rust.module "knows none" rust_module
+better rust.kept "knows none" rust_kept
+better rust.dump "has none" rust_dump
+better rust.tool "has none" rust_tool
+better rust.image "knows none" rust_image
+better format.mixed "knows one" mixed
 if modular; then
 	some reports.same_of_modules same_reports_of_modules
 	some reports.same_of_kernel same_reports_of_kernel
