@@ -15,7 +15,7 @@ LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes gcov
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
 
-.PHONY: help setup update kernel kdir kmake vm demo check check-long bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup update kernel kdir kmake vm demo check check-long coverage bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -55,6 +55,9 @@ check-long:
 	@FERROTRACE_STORM=short VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@FERROTRACE_STORM=short VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 	@FERROTRACE_STORM=short VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
+
+coverage:
+	@tools/testing/coverage.sh
 
 bench:
 	@tools/testing/bench/run.sh

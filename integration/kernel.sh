@@ -28,7 +28,10 @@ fragments() {
 	local dir=$REPO/integration/config base=base
 	case $VARIANT in uml*) base=uml-base ;; esac
 	printf '%s\n' "$dir/$base.config"
-	if [ "$VARIANT" = size ]; then printf '%s\n' "$dir/builtin.config"; fi
+	case $VARIANT in
+	size) printf '%s\n' "$dir/builtin.config" ;;
+	coverage) printf '%s\n' "$dir/modular.config" ;;
+	esac
 	printf '%s\n' "$dir/$VARIANT.config"
 }
 

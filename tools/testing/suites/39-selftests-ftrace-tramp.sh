@@ -29,7 +29,7 @@ livepatch_of() {
 }
 
 for variant in $VARIANTS; do
-	case $variant in mainline | modular | builtin | debug | size) ;; *) continue ;; esac
+	case $variant in mainline | modular | builtin | debug | size | coverage) ;; *) continue ;; esac
 	short=
 	if [ "$variant" = size ] || { [ "$variant" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }; then short=1; fi
 	if [ $short ]; then
@@ -49,7 +49,7 @@ for variant in $VARIANTS; do
 				run_vm "$variant" "tools/testing/selftests/ftrace_tramp/dying.sh $how"
 		done
 	fi
-	if [ "$variant" != modular ] && [ "$variant" != debug ]; then
+	if [ "$variant" != modular ] && [ "$variant" != debug ] && [ "$variant" != coverage ]; then
 		APPEND="ftrace=function ftrace_filter=do_one_initcall initcall_debug log_buf_len=4M" tap_nest "ftrace at boot: $variant" \
 			run_vm "$variant" "tools/testing/selftests/ftrace_tramp/boot.sh $variant"
 	fi

@@ -23,7 +23,7 @@ clients() {
 	local tests='' append=''
 	case $1 in
 	# As a module the engine is not there yet.
-	modular | debug) ;;
+	modular | debug | coverage) ;;
 	*) append='kprobe_event=p:at_boot,vfs_read' ;;
 	esac
 	case $1 in

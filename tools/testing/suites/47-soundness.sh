@@ -26,7 +26,7 @@ refused() {
 for variant in $VARIANTS; do
 	# Where the engines leave, too.
 	case $variant in
-	modular | debug) ;;
+	modular | debug | coverage) ;;
 	*)
 		tap_skip "soundness: $variant" "the engines are no modules"
 		continue

@@ -16,6 +16,7 @@ cd "$FERROTRACE_REPO" || exit 1
 
 bash "$share/cmd"
 status=$?
+if [ -d "$share/coverage" ]; then cp -r /sys/kernel/debug/gcov/. "$share/coverage"; fi
 sync
 echo $status >"$share/status.new"
 mv "$share/status.new" "$share/status"

@@ -14,6 +14,7 @@ and the end of the guest's console is shown, with the lines that say what happen
 The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
 In its environment: FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for insmod),
 FERROTRACE_VARIANT, FERROTRACE_OUT, FERROTRACE_STORM (long or short, tools/testing/suites/lib.sh).
+With --coverage, what a kernel that was compiled for that has counted goes to a new directory below DIR.
 """
 
 import argparse
@@ -74,6 +75,7 @@ def parse_args():
     p.add_argument("--append", default=env("APPEND") or "", help="more kernel parameters")
     p.add_argument("--qemu", default=env("QEMU_OPTS") or "", help="more QEMU options")
     p.add_argument("--out", default=env("OUT") or "", help="host directory that receives $FERROTRACE_OUT")
+    p.add_argument("--coverage", default=env("COVERAGE") or "", help="host directory that receives debugfs gcov/")
     p.add_argument("--console", default=env("CONSOLE") or "", help="file that receives the console's log")
     p.add_argument("variant")
     p.add_argument("command", nargs="?", default="")
@@ -237,6 +239,8 @@ def write_share(args, share):
         "HOME": os.path.expanduser("~"),
     }
     os.mkdir(os.path.join(share, "out"))
+    if args.coverage:
+        os.mkdir(os.path.join(share, "coverage"))
     with open(os.path.join(share, "env"), "w", encoding="utf-8") as f:
         for name, value in env.items():
             f.write(f"{name}={shlex.quote(value)}\n")
@@ -363,6 +367,10 @@ def main():
         finally:
             if args.out:
                 shutil.copytree(os.path.join(share, "out"), args.out, dirs_exist_ok=True)
+            if args.coverage:
+                os.makedirs(args.coverage, exist_ok=True)
+                shutil.copytree(os.path.join(share, "coverage"), tempfile.mkdtemp(prefix="guest-", dir=args.coverage),
+                                symlinks=True, dirs_exist_ok=True)
             if args.console:
                 shutil.copyfile(console, args.console)
 

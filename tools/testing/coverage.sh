@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# "make coverage": runs KUnit and the selftests on the variant coverage, where all of Ferrotrace counts what is executed, and
+# reports of all its guests together which lines that was. Leaves in build/coverage:
+#   coverage.info   an lcov tracefile
+#   html/           genhtml's pages of it
+#   summary         lines by directory, worst first, which are printed as well
+# SUITES="..." runs only some suites. What a guest that panics has counted is lost. Fails if a test fails, but reports.
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/../../integration/lib.sh"
+
+OUT=$REPO/build/coverage
+SUITES=${SUITES:-kunit selftests kprobes-clients probes functions soundness ferrotrace}
+VARIANT=coverage
+
+# rust: what LLVM has counted, of the image and all our modules.
+rust() {
+	local version profdata cov objects=() object
+	# Of the version that rustc has inside.
+	version=$("$(find_rustc)" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+	"$REPO/tools/testing/host/gcov/compilers.sh" "llvm-$version" >&2
+	profdata=$CACHE/gcov/bin/llvm-profdata-$version cov=$CACHE/gcov/bin/llvm-cov-$version
+	# Of tests and samples as well.
+	"$profdata" merge -sparse "$OUT"/guests/*/*.profraw -o "$OUT/rust.profdata"
+	for object in "$KDIR"/kernel/ferrotrace/*.ko "$KDIR"/kernel/ferrotrace/*/*.ko; do
+		# What no guest has loaded has no line executed, and counts.
+		if readelf -SW "$object" | grep -q ' __llvm_covmap '; then objects+=(-object "$object"); fi
+	done
+	"$cov" export -format=lcov -instr-profile "$OUT/rust.profdata" "$KDIR/vmlinux" "${objects[@]}" >"$OUT/rust.all.info"
+}
+
+# c: what GCC has counted in our own files, all guests' together.
+c() {
+	local guest part sum=$OUT/c next=$OUT/c.next
+	rm -rf "$sum"
+	for guest in "$OUT"/guests/*; do
+		guest=$guest$KDIR/kernel/ferrotrace
+		[ -d "$guest" ] || continue
+		if ! [ -d "$sum" ]; then
+			cp -r "$guest" "$sum"
+			continue
+		fi
+		rm -rf "$next"
+		gcov-tool merge "$sum" "$guest" -o "$next" >/dev/null
+		for part in "$sum" "$guest"; do (cd "$part" && find . -name '*.gcno' -exec cp -P --parents {} "$next" \;); done
+		rm -rf "$sum"
+		mv "$next" "$sum"
+	done
+	lcov -q -c -d "$sum" -b "$KDIR" -o "$OUT/c.all.info"
+}
+
+# summary: a line for each directory that has code: covered, of, share.
+summary() {
+	awk -F '[:,]' '
+		/^SF:/ { dir = $2; sub(/\/[^\/]*$/, "", dir); split(dir, part, "/") ; top = part[1]
+			if (top == "rust" || top == "kprobes" || top == "ftrace_tramp" || top == "relay") top = top "/" (part[2] == "" ? "." : part[2])
+		}
+		/^DA:/ { of[top]++; of["all"]++; if ($3 > 0) { covered[top]++; covered["all"]++ } }
+		END { for (d in of) printf "%5.1f %%  %6d of %6d lines  %s\n", 100 * covered[d] / of[d], covered[d], of[d], d }
+	' "$OUT/coverage.info" | sort -n
+}
+
+if ! have lcov || ! have gcov-tool; then die "this needs lcov (a package of that name), and gcov-tool, which comes with gcc"; fi
+rm -rf "$OUT"
+mkdir -p "$OUT/guests"
+status=0
+KDIR=$("$REPO/integration/kernel.sh" kdir $VARIANT)
+FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT FERROTRACE_STORM=${FERROTRACE_STORM:-short} COVERAGE=$OUT/guests LOGS=build/check-coverage SUITES="10-build $SUITES" \
+	"$REPO/tools/testing/check.sh" || status=$?
+rust
+c
+# Named as in the repository; what is not in it is left out.
+for info in rust c; do
+	lcov -q -e "$OUT/$info.all.info" '*/kernel/ferrotrace/*' -o "$OUT/$info.info"
+	sed -E -i -e 's,^SF:.*/kernel/ferrotrace/,SF:,' -e ':a; s,(^SF:|/)[^/.][^/]*/\.\./,\1,; ta' "$OUT/$info.info"
+done
+lcov -q -a "$OUT/rust.info" -a "$OUT/c.info" -o "$OUT/all.info"
+sed -E "s,^SF:$REPO/,SF:," "$OUT/all.info" >"$OUT/coverage.info"
+(cd "$REPO" && genhtml -q --title Ferrotrace "$OUT/coverage.info" -o "$OUT/html")
+summary | tee "$OUT/summary"
+say "the pages: $OUT/html/index.html"
+exit $status
