@@ -7,6 +7,7 @@
 #include <linux/debugfs.h>
 #include <linux/export.h>
 #include <linux/fs.h>
+#include <linux/mutex.h>
 #include <linux/rwsem.h>
 #include <linux/security.h>
 #include <linux/slab.h>
@@ -21,6 +22,8 @@
  * the engine.
  */
 static DECLARE_RWSEM(lock);
+/* Held while inodes are dropped, so that the root stays. Outside of @lock. */
+static DEFINE_MUTEX(dropping);
 static const struct ferro_gcov_tree *shown;
 static struct dentry *root;
 /* Of what is shown: its ids mean nothing to another. */
@@ -303,6 +306,7 @@ static void drop_all(void)
 
 void ferro_gcov_tree_hide(void)
 {
+	guard(mutex)(&dropping);
 	/* From here on nothing can be looked up. */
 	scoped_guard(rwsem_write, &lock) {
 		shown = NULL;
@@ -325,6 +329,7 @@ void ferro_gcov_tree_hide_of(const struct module *mod)
 
 void ferro_gcov_tree_forget(void)
 {
+	guard(mutex)(&dropping);
 	/* Those who have found it before it went have it in the directory now. */
 	scoped_guard(rwsem_write, &lock)
 		if (!shown)
