@@ -16,4 +16,5 @@ pub mod insn;
 pub mod probe_command;
 pub mod relay;
 pub mod ring;
+pub mod rpn;
 pub mod tramp;

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registers, memory, segments and ports.
+
+use super::exception::Exception;
+use super::exception::Fault;
+use super::insn::Insn;
+use super::limits::VERIFY_MAX;
+use super::machine::Machine;
+use super::op::Op;
+use super::register::Register;
+use super::world::World;
+
+/// Words that are as wide as said, in bytes.
+pub(super) fn narrow(bytes: &mut [u8; 8], width: u8) -> Option<&mut [u8]> {
+    bytes.get_mut(..usize::from(width))
+}
+
+impl<W: World> Machine<'_, W> {
+    #[inline(always)]
+    pub(super) fn register(&mut self, insn: &Insn) -> Result<u64, Fault> {
+        let number = insn.selector();
+        let value = Register::from_number(number).and_then(|one| self.world.register(one));
+        value.ok_or(Fault::new(Exception::Operand, number.into()))
+    }
+
+    pub(super) fn user_or_set_register(&mut self, insn: &Insn) -> Result<(), Fault> {
+        let number = insn.selector();
+        let none = Fault::new(Exception::Operand, number.into());
+        let register = Register::from_number(number).ok_or(none)?;
+        if insn.op == Op::PushU {
+            let value = self.world.user_register(register).ok_or(none)?;
+            return self.push(value);
+        }
+        let value = self.pop()?;
+        let is_set = match insn.op {
+            Op::PopR => self.world.set_register(register, value),
+            _ => self.world.set_user_register(register, value),
+        };
+        match is_set {
+            true => Ok(()),
+            false => Err(none),
+        }
+    }
+
+    pub(super) fn access(&mut self, insn: &Insn) -> Result<(), Fault> {
+        let address = self.pop()?;
+        let mut bytes = [0; 8];
+        let not_there = Fault::new(Exception::Address, address);
+        let wrong = Fault::new(Exception::Operand, insn.selector().into());
+        self.charge(8)?;
+        match insn.op {
+            Op::PushMem => {
+                let piece = narrow(&mut bytes, insn.selector()).ok_or(wrong)?;
+                if !self.world.read(address, piece) {
+                    return Err(not_there);
+                }
+                self.push(u64::from_le_bytes(bytes))
+            }
+            Op::PopMem => {
+                bytes = self.pop()?.to_le_bytes();
+                let piece = narrow(&mut bytes, insn.selector()).ok_or(wrong)?;
+                match self.world.write(address, piece) {
+                    true => Ok(()),
+                    false => Err(not_there),
+                }
+            }
+            Op::Seg2Lin => {
+                let selector = address;
+                let offset = self.pop()?;
+                let start = u16::try_from(selector)
+                    .ok()
+                    .and_then(|selector| self.world.segment(selector));
+                let start = start.ok_or(Fault::new(Exception::Segment, selector))?;
+                self.push(start.wrapping_add(offset))
+            }
+            op => {
+                let len = self.pop()?;
+                if len > VERIFY_MAX {
+                    return Err(Fault::new(Exception::Operand, len));
+                }
+                // A page or less at a time.
+                self.charge(u32::try_from(len / 64).unwrap_or(u32::MAX))?;
+                let can = self.world.can_access(address, len, op == Op::VfyRw);
+                self.push(can.into())
+            }
+        }
+    }
+
+    pub(super) fn port(&mut self, insn: &Insn) -> Result<(), Fault> {
+        let port = self.pop()?;
+        let width = insn.selector();
+        let none = Fault::new(Exception::Operand, port);
+        let number = u16::try_from(port).map_err(|_| none)?;
+        if !matches!(width, 1 | 2 | 4) {
+            return Err(Fault::new(Exception::Operand, width.into()));
+        }
+        self.charge(64)?;
+        if insn.op == Op::PushIo {
+            let value = self.world.port_in(number, width).ok_or(none)?;
+            return self.push(value.into());
+        }
+        let value = self.pop()?;
+        // What is wider than the port is cut off.
+        let value = (value & u64::from(u32::MAX)) as u32;
+        match self.world.port_out(number, width, value) {
+            true => Ok(()),
+            false => Err(none),
+        }
+    }
+}

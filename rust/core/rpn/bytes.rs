@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bytes that are read from the start to the end.
+
+use super::refusal::Reason;
+
+/// What is left of some bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Reason> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(Reason::Length)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], Reason> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Reason::Length)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Reason> {
+        self.array().map(|bytes| u8::from_le_bytes(*bytes))
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Reason> {
+        self.array().map(|bytes| u16::from_le_bytes(*bytes))
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Reason> {
+        self.array().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Reason> {
+        self.array().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// Text that is padded with zeros to a multiple of 8.
+    pub(super) fn text(&mut self, len: usize, max: usize) -> Result<&'a str, Reason> {
+        if len > max {
+            return Err(Reason::Name);
+        }
+        let text = self.take(len)?;
+        let padding = self.take(padding(len))?;
+        if padding.iter().any(|byte| *byte != 0) {
+            return Err(Reason::Reserved);
+        }
+        let good = text.iter().all(|byte| *byte >= b' ' && *byte != 0x7f);
+        match core::str::from_utf8(text) {
+            Ok(text) if good => Ok(text),
+            _ => Err(Reason::Name),
+        }
+    }
+
+    pub(super) fn zero<const N: usize>(&mut self) -> Result<(), Reason> {
+        match self.array::<N>()?.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => Err(Reason::Reserved),
+        }
+    }
+}
+
+/// Zeros after text of this length.
+pub(super) const fn padding(len: usize) -> usize {
+    len.wrapping_neg() % 8
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The instructions of a point, as bytes, and what is known of them before they run.
+
+use super::insn::Insn;
+use super::insn::INSN_LEN;
+use super::limits::CODE_MAX;
+use super::op::Op;
+use super::op::ANY;
+use super::refusal::Reason;
+use super::set::Header;
+
+/// The instructions of a point.
+#[derive(Clone, Copy)]
+pub struct Code<'a>(&'a [[u8; INSN_LEN]]);
+
+/// What a point's instructions do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// They may change what the program looks at.
+    pub writes: bool,
+    /// They may tell what is in memory or registers.
+    pub reads: bool,
+    /// They may leave something to log, apart from an exception.
+    pub logs: bool,
+    /// They may raise an exception.
+    pub raises: bool,
+}
+
+/// A depth that has not been reached yet, and one that differs by the way that led there.
+const UNSEEN: u16 = 0;
+const UNKNOWN: u16 = u16::MAX;
+
+/// Rounds after which depths that are not known are taken as unknown.
+const ROUNDS: usize = 16;
+
+impl<'a> Code<'a> {
+    /// `insns` instructions, which is all that `bytes` are.
+    pub(super) fn new(bytes: &'a [u8], insns: usize) -> Result<Self, Reason> {
+        let (code, rest) = bytes.as_chunks();
+        if insns == 0 || insns > CODE_MAX {
+            return Err(Reason::Count);
+        }
+        if !rest.is_empty() || code.len() != insns {
+            return Err(Reason::Length);
+        }
+        Ok(Self(code))
+    }
+
+    /// How many instructions there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none, which cannot be.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The instructions.
+    pub fn insns(&self) -> impl Iterator<Item = Insn> + 'a {
+        // All have been read before.
+        self.0
+            .iter()
+            .map_while(|bytes| Insn::from_bytes(bytes).ok())
+    }
+
+    /// What they do.
+    pub fn effects(&self) -> Effects {
+        let mut effects = Effects::default();
+        for Insn { op, .. } in self.insns() {
+            effects.writes |= op.writes();
+            effects.reads |= op.reads();
+            effects.logs |= op.logs();
+            effects.raises |= raises(op);
+        }
+        effects
+    }
+
+    /// Checks all instructions. The error says which is wrong.
+    pub(super) fn check(
+        &self,
+        header: &Header,
+        may_write: bool,
+        depths: &mut [u16],
+    ) -> Result<(), (u32, Reason)> {
+        let len = u32::try_from(self.len()).map_err(|_| (0, Reason::Count))?;
+        let mut last = None;
+        for (number, bytes) in (0..).zip(self.0) {
+            let at = |reason| (number, reason);
+            let insn = Insn::from_bytes(bytes).map_err(at)?;
+            insn.check(len, header.locals, header.globals).map_err(at)?;
+            if insn.op.writes() && !may_write {
+                return Err(at(Reason::NeedsPermission));
+            }
+            last = Some(insn.op);
+        }
+        if !last.is_some_and(Op::is_end) {
+            return Err((len.saturating_sub(1), Reason::NoEnd));
+        }
+        match depths.get_mut(..self.len()) {
+            Some(depths) => self.check_stack(depths),
+            None => Ok(()),
+        }
+    }
+
+    /// Follows how many words are on the stack, where all ways to an instruction agree. What a subroutine does to the stack
+    /// is not followed to its caller.
+    fn check_stack(&self, depths: &mut [u16]) -> Result<(), (u32, Reason)> {
+        depths.fill(UNSEEN);
+        if let Some(first) = depths.first_mut() {
+            *first = 1;
+        }
+        for _ in 0..ROUNDS {
+            let mut changed = false;
+            for (number, insn) in (0u32..).zip(self.insns()) {
+                let Some(depth) = usize::try_from(number).ok().and_then(|at| depths.get(at)) else {
+                    break;
+                };
+                let depth = *depth;
+                if depth == UNSEEN {
+                    continue;
+                }
+                let next = after(&insn, depth).ok_or((number, Reason::Underflow))?;
+                if let Some(target) = insn.target() {
+                    changed |= merge(depths, target, next);
+                }
+                if !insn.op.is_end() {
+                    let next = match insn.op {
+                        Op::Call => UNKNOWN,
+                        _ => next,
+                    };
+                    changed |= merge(depths, number.saturating_add(1), next);
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The depth, plus 1, after an instruction; `None` if it takes more than there is.
+fn after(insn: &Insn, depth: u16) -> Option<u16> {
+    if depth == UNKNOWN {
+        return Some(UNKNOWN);
+    }
+    let (pops, pushes) = (insn.op.pops(), insn.op.pushes());
+    let operand = u16::from(insn.op.takes_from_stack() && insn.is_from_stack());
+    // One more than the words on the stack.
+    let left = depth.checked_sub(operand).filter(|left| *left > 0)?;
+    let needs = match insn.op {
+        // The top has to be there, and stays.
+        Op::Jlt | Op::Jle | Op::Jgt | Op::Jge | Op::Jz | Op::Jnz | Op::Loop => 1,
+        Op::MoveLv | Op::MoveGv | Op::TracePv => 1,
+        Op::Log | Op::Dup if operand == 0 => {
+            insn.number().saturating_add((insn.op == Op::Dup).into())
+        }
+        _ if pops == ANY => 0,
+        _ => pops.into(),
+    };
+    if u32::from(left) <= needs {
+        return None;
+    }
+    match insn.op {
+        Op::Log if operand == 0 => u16::try_from(u32::from(left).checked_sub(needs)?).ok(),
+        Op::Dup => left.checked_add(1),
+        Op::PushSbp | Op::PushTsp => left.checked_add(1),
+        Op::CopySbp | Op::CopyTsp => Some(left),
+        Op::PopSbp | Op::PopTsp => left.checked_sub(1).filter(|left| *left > 0),
+        _ if pops == ANY => Some(UNKNOWN),
+        _ => left
+            .checked_sub(pops.into())
+            .filter(|left| *left > 0)?
+            .checked_add(pushes.into()),
+    }
+}
+
+/// Notes that an instruction can be reached at a depth. True if that is news.
+fn merge(depths: &mut [u16], number: u32, depth: u16) -> bool {
+    let Some(slot) = usize::try_from(number)
+        .ok()
+        .and_then(|at| depths.get_mut(at))
+    else {
+        return false;
+    };
+    let merged = match *slot {
+        UNSEEN => depth,
+        seen if seen == depth => seen,
+        _ => UNKNOWN,
+    };
+    let changed = merged != *slot;
+    *slot = merged;
+    changed
+}
+
+/// Whether a command can raise an exception while all goes as it was checked. The stack is not looked at: it wraps.
+const fn raises(op: Op) -> bool {
+    !matches!(
+        op,
+        Op::Nop
+            | Op::Exit
+            | Op::Abort
+            | Op::Rem
+            | Op::SetMin
+            | Op::SetMaj
+            | Op::Add
+            | Op::Sub
+            | Op::Mul
+            | Op::Neg
+            | Op::And
+            | Op::Or
+            | Op::Xor
+            | Op::Push
+            | Op::PushPid
+            | Op::PushTid
+            | Op::PushTime
+            | Op::PushProcId
+            | Op::PushTask
+            | Op::Xchg
+            | Op::Pop
+            | Op::Rol
+            | Op::Ror
+            | Op::Shl
+            | Op::Shr
+            | Op::IncLv
+            | Op::DecLv
+            | Op::IncGv
+            | Op::DecGv
+            | Op::PushLv
+            | Op::PopLv
+            | Op::MoveLv
+            | Op::PushGv
+            | Op::PopGv
+            | Op::MoveGv
+            | Op::PushR
+    )
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probe programs: their commands, the form in which they are loaded, and what runs them.
+//!
+//! - [`encode()`] writes a set of programs, [`SetRef::decode`] reads one and checks all of it: a refusal says which instruction of
+//!   which point is wrong, and why. Both sides use the same [`Insn`], [`Header`] and [`Point`].
+//! - [`run()`] runs the instructions of a point. It acts upon a [`World`], and works with a [`Memory`], of which each CPU has one.
+//! - [`RecordRef`] reads what a run has logged.
+//!
+//! The numbers of a program are words of 64 bits. Its stack is a ring of 1024 of them. What cannot be known before is looked at
+//! when it runs: an [`Exception`] goes to the program's handler, or ends it.
+//!
+//! Contexts: any. Nothing here allocates, locks, sleeps or panics, whatever the bytes.
+
+mod access;
+mod arithmetic;
+mod bytes;
+mod code;
+mod encode;
+mod exception;
+mod heap;
+mod insn;
+mod limits;
+mod log;
+mod machine;
+mod memory;
+mod op;
+mod record;
+mod refusal;
+mod register;
+mod set;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use code::Code;
+pub use code::Effects;
+pub use encode::encode;
+pub use encode::PointSource;
+pub use encode::ProgramSource;
+pub use encode::TooLong;
+pub use exception::Exception;
+pub use exception::Fault;
+pub use exception::EXCEPTIONS;
+pub use exception::MASK_DEFAULT;
+pub use insn::Insn;
+pub use insn::INSN_LEN;
+pub use limits::*;
+pub use machine::run;
+pub use machine::End;
+pub use machine::Limits;
+pub use machine::Outcome;
+pub use memory::Memory;
+pub use op::Op;
+pub use op::Operand;
+pub use op::Scope;
+pub use op::OPS;
+pub use record::Entries;
+pub use record::Entry;
+pub use record::Field;
+pub use record::RecordHeader;
+pub use record::RecordRef;
+pub use record::Words;
+pub use record::ALL_FIELDS;
+pub use record::FIELDS;
+pub use record::FIELDS_LEN;
+pub use record::RECORD_LEN;
+pub use refusal::Reason;
+pub use refusal::Refusal;
+pub use register::Register;
+pub use set::Header;
+pub use set::ModuleKind;
+pub use set::Point;
+pub use set::PointKind;
+pub use set::PointRef;
+pub use set::ProgramRef;
+pub use set::SetHeader;
+pub use set::SetRef;
+pub use set::Target;
+pub use set::IGNORE_OPCODES;
+pub use set::MAGIC;
+pub use set::MERGE;
+pub use set::REPLACE;
+pub use set::UNSAFE_WRITES;
+pub use set::VERSION;
+pub use world::World;

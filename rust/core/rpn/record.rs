@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records: what a run leaves for readers, written here and read here.
+//!
+//! ```text
+//! record   0 u32 major  4 u32 minor  8 u16 fields  10 u16 exception  12 u32 CPU  then the fields, in the order of their bits,
+//!          then entries
+//! entry    0 u8 token  1 u16 bytes  3 the bytes
+//! ```
+//!
+//! An entry of memory or of a string that is not there has 0xffff for its length, and 8 bytes with the address.
+
+use super::bytes::Bytes;
+use super::exception::Exception;
+use super::exception::Fault;
+use super::limits::CALL_DEPTH;
+use super::refusal::Reason;
+
+macro_rules! fields {
+    ($($bit:literal $field:ident $name:literal $len:literal, $doc:literal;)*) => {
+        /// A field of a record's header, that `--log` chooses.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum Field {
+            $(#[doc = $doc] $field = 1 << $bit,)*
+        }
+
+        /// All of them, in the order of a record.
+        pub const FIELDS: &[Field] = &[$(Field::$field,)*];
+
+        impl Field {
+            /// What `--log` calls it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$field => $name,)*
+                }
+            }
+
+            /// Its bytes.
+            pub const fn len(self) -> usize {
+                match self {
+                    $(Self::$field => $len,)*
+                }
+            }
+        }
+    };
+}
+
+fields! {
+    0 ProcName "PROCNAME" 16, "The name of the thread, ended by zero.";
+    1 Pid "PID" 8, "The process, then the thread, each of 32 bits.";
+    2 Uid "UID" 8, "The user's number.";
+    3 SsEsp "SSESP" 16, "The stack's segment and pointer.";
+    4 CsEip "CSEIP" 16, "The code's segment and pointer.";
+    5 Psw "PSW" 8, "The flags.";
+    6 Upsw "UPSW" 8, "The flags in user space.";
+    7 Tsc "TSC" 8, "The time stamp counter.";
+}
+
+/// All fields.
+pub const ALL_FIELDS: u32 = 0xff;
+
+/// Bytes of a record's header, without fields.
+pub const RECORD_LEN: usize = 16;
+/// Bytes of all fields.
+pub const FIELDS_LEN: usize = 88;
+/// Bytes of an entry before its data.
+pub(super) const ENTRY_LEN: usize = 3;
+/// Bytes of an entry for an exception.
+pub(super) const EXCEPTION_LEN: usize = ENTRY_LEN + 14;
+/// The length of what is not there.
+pub(super) const NOT_THERE: u16 = u16::MAX;
+
+impl Field {
+    /// Its bit.
+    pub const fn bit(self) -> u16 {
+        self as u16
+    }
+
+    /// Whether it has no bytes, which no field has.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The field of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        FIELDS.iter().copied().find(|field| field.name() == name)
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Token {
+    Memory = 0,
+    Text = 1,
+    Words = 2,
+    Calls = 3,
+    Locals = 4,
+    Globals = 5,
+    Top = 6,
+    Exception = 7,
+}
+
+/// The start of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// The major number.
+    pub major: u32,
+    /// The minor number.
+    pub minor: u32,
+    /// Which fields there are.
+    pub fields: u16,
+    /// The bit of the exception that ended the run, or 0.
+    pub exception: u16,
+    /// The CPU.
+    pub cpu: u32,
+}
+
+impl RecordHeader {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; RECORD_LEN] {
+        let mut bytes = [0; RECORD_LEN];
+        let parts = [
+            &self.major.to_le_bytes()[..],
+            &self.minor.to_le_bytes(),
+            &self.fields.to_le_bytes(),
+            &self.exception.to_le_bytes(),
+            &self.cpu.to_le_bytes(),
+        ];
+        for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *to = *from;
+        }
+        bytes
+    }
+}
+
+/// A record, as it was read.
+#[derive(Clone, Copy)]
+pub struct RecordRef<'a> {
+    /// Its start.
+    pub header: RecordHeader,
+    fields: &'a [u8],
+    entries: &'a [u8],
+}
+
+impl<'a> RecordRef<'a> {
+    /// Reads a record; `None` if it ends early or has unknown fields.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut bytes = Bytes(bytes);
+        let header = header(&mut bytes).ok()?;
+        if u32::from(header.fields) & !ALL_FIELDS != 0 {
+            return None;
+        }
+        let present = FIELDS
+            .iter()
+            .filter(|field| header.fields & field.bit() != 0);
+        let len = present.map(|field| field.len()).sum();
+        Some(Self {
+            header,
+            fields: bytes.take(len).ok()?,
+            entries: bytes.0,
+        })
+    }
+
+    /// The bytes of a field, if the record has it.
+    pub fn field(&self, field: Field) -> Option<&'a [u8]> {
+        if self.header.fields & field.bit() == 0 {
+            return None;
+        }
+        let before = FIELDS
+            .iter()
+            .filter(|one| one.bit() < field.bit() && self.header.fields & one.bit() != 0);
+        let start: usize = before.map(|one| one.len()).sum();
+        self.fields.get(start..start.checked_add(field.len())?)
+    }
+
+    /// What was logged.
+    pub fn entries(&self) -> Entries<'a> {
+        Entries(Bytes(self.entries))
+    }
+}
+
+fn header(bytes: &mut Bytes<'_>) -> Result<RecordHeader, Reason> {
+    Ok(RecordHeader {
+        major: bytes.u32()?,
+        minor: bytes.u32()?,
+        fields: bytes.u16()?,
+        exception: bytes.u16()?,
+        cpu: bytes.u32()?,
+    })
+}
+
+/// Words, as they were logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words<'a>(&'a [[u8; 8]]);
+
+impl<'a> Words<'a> {
+    /// The words.
+    pub fn iter(self) -> impl Iterator<Item = u64> + 'a {
+        self.0.iter().map(|word| u64::from_le_bytes(*word))
+    }
+}
+
+/// Something that was logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// Memory.
+    Memory(&'a [u8]),
+    /// A string, without a zero at its end.
+    Text(&'a [u8]),
+    /// Memory or a string that is not there, at this address.
+    NotThere(u64),
+    /// Words of the stack, the top first.
+    Words(Words<'a>),
+    /// Where the program was, then where each call returns to: numbers of instructions.
+    Calls(Words<'a>),
+    /// Local variables from an index on.
+    Locals(u32, Words<'a>),
+    /// Global variables from an index on.
+    Globals(u32, Words<'a>),
+    /// The top of the stack.
+    Top(u64),
+    /// An exception, and the number of the instruction.
+    Exception(Fault, u32),
+}
+
+/// What a record has.
+#[derive(Clone, Copy)]
+pub struct Entries<'a>(Bytes<'a>);
+
+impl<'a> Entries<'a> {
+    /// The entries in what [`Outcome::data`](super::Outcome::data) gives.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(Bytes(bytes))
+    }
+
+    fn read(&mut self) -> Result<Entry<'a>, Reason> {
+        let bytes = &mut self.0;
+        let token = bytes.u8()?;
+        let len = bytes.u16()?;
+        if token <= Token::Text as u8 && len == NOT_THERE {
+            return bytes.u64().map(Entry::NotThere);
+        }
+        let mut data = Bytes(bytes.take(len.into())?);
+        let words = |data: &Bytes<'a>| match data.0.as_chunks() {
+            (words, []) => Ok(Words(words)),
+            _ => Err(Reason::Length),
+        };
+        Ok(match token {
+            0 => Entry::Memory(data.0),
+            1 => Entry::Text(data.0),
+            2 => Entry::Words(words(&data)?),
+            3 => Entry::Calls(words(&data)?),
+            4 => Entry::Locals(data.u32()?, words(&data)?),
+            5 => Entry::Globals(data.u32()?, words(&data)?),
+            6 => Entry::Top(data.u64()?),
+            7 => {
+                let bit = data.u16()?;
+                let exception = Exception::from_bit(bit).ok_or(Reason::Kind(token))?;
+                let at = data.u32()?;
+                Entry::Exception(Fault::new(exception, data.u64()?), at)
+            }
+            other => return Err(Reason::Kind(other)),
+        })
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    /// `Err` once, at the end, with what cannot be read.
+    type Item = Result<Entry<'a>, &'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let all = self.0 .0;
+        if all.is_empty() {
+            return None;
+        }
+        let entry = self.read().map_err(|_| all);
+        if entry.is_err() {
+            self.0 = Bytes(&[]);
+        }
+        Some(entry)
+    }
+}
+
+const _: () = {
+    // An entry with all calls fits in the smallest trace that is of use.
+    assert!(ENTRY_LEN + 8 * (CALL_DEPTH + 1) < 512);
+    let (mut len, mut bits, mut at) = (0, 0, 0);
+    while at < FIELDS.len() {
+        len += FIELDS[at].len();
+        bits |= FIELDS[at].bit() as u32;
+        at += 1;
+    }
+    assert!(len == FIELDS_LEN && bits == ALL_FIELDS);
+};

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A set of programs, as it is loaded: its parts, and how they are read from bytes.
+//!
+//! All numbers are little endian. Each part begins at a multiple of 8 bytes from the start.
+//!
+//! ```text
+//! set       0 u32 magic  4 u32 version  8 u32 programs  12 u32 flags  16 u32 fields of records
+//!           20 u8 target of the log  21 3 zero  24 the programs
+//! program   0 u32 bytes of all of it  4 u8 kind of module  5 u8 flags  6 u16 bytes of the name  8 u32 points
+//!           12 u32 major  16 u32 id  20 u32 jmpmax  24 u32 logmax  28 u32 ex_logmax  32 u32 locals
+//!           36 u32 globals  40 u32 heapmax  44 4 zero  48 the name, padded  then the points
+//! point     0 u32 bytes of all of it  4 u8 kind  5 u8 length watched  6 u8 opcode  7 u8 flags
+//!           8 u32 instructions  12 u16 bytes of the symbol  14 2 zero  16 u32 major  20 u32 minor  24 u32 group
+//!           28 u32 type  32 u32 ex_mask  36 u32 heap_size  40 u64 max_hits  48 u64 pass_count
+//!           56 u64 offset or address  64 the symbol, padded  then the instructions, of 16 bytes each
+//! ```
+
+use super::bytes::Bytes;
+use super::code::Code;
+use super::exception::MASK_DEFAULT;
+use super::limits::*;
+use super::refusal::Reason;
+use super::refusal::Refusal;
+
+/// What a set begins with: `DPRS`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"DPRS");
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// Bytes of a program before its name.
+pub const PROGRAM_LEN: usize = 48;
+/// Bytes of a point before its symbol.
+pub const POINT_LEN: usize = 64;
+
+/// In a set's flags: programs may change registers and memory, use ports, and call what modules have registered.
+pub const UNSAFE_WRITES: u32 = 1;
+/// In a set's flags: `opcode` is not compared with the code.
+pub const IGNORE_OPCODES: u32 = 2;
+/// In a set's flags: a program takes the place of one with the same name.
+pub const REPLACE: u32 = 4;
+/// In a set's flags: points are added to those of a program with the same name.
+pub const MERGE: u32 = 8;
+
+/// In a program's flags: an exception without a handler puts the calls into the trace.
+pub(super) const AUTO_STACK_TRACE: u8 = 1;
+
+/// In a point's flags: `opcode` says something.
+pub(super) const HAS_OPCODE: u8 = 1;
+/// In a point's flags: the log is kept also if the probed instruction faults.
+pub(super) const LOG_ON_FAULT: u8 = 2;
+/// In a point's flags: the offset is an address.
+pub(super) const ABSOLUTE: u8 = 4;
+
+/// Where records go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Target {
+    /// The relay channel.
+    #[default]
+    Relay = 0,
+    /// The kernel's log.
+    Klog = 1,
+}
+
+/// What a set says of all its programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetHeader {
+    /// [`UNSAFE_WRITES`] and others.
+    pub flags: u32,
+    /// Fields of records' headers, a bit each: those of [`Field`](super::Field).
+    pub fields: u32,
+    /// Where records go.
+    pub target: Target,
+}
+
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ModuleKind {
+    /// An executable or a library, by its path.
+    User = 0,
+    /// The kernel.
+    Kernel = 1,
+    /// A module of the kernel, by its name.
+    Module = 2,
+}
+
+/// The fields of a program, apart from its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is for.
+    pub kind: ModuleKind,
+    /// Major number of its records, unless a point has its own.
+    pub major: u32,
+    /// A number that the user chooses.
+    pub id: u32,
+    /// Jumps that a run may take.
+    pub jmpmax: u32,
+    /// Bytes that a run may log.
+    pub logmax: u32,
+    /// Bytes that a run's trace of exceptions may have.
+    pub ex_logmax: u32,
+    /// Local variables.
+    pub locals: u32,
+    /// Global variables that it uses: those from 0 on.
+    pub globals: u32,
+    /// The most that a point's `heap_size` may be.
+    pub heapmax: u32,
+    /// Whether an exception without a handler puts the calls into the trace.
+    pub auto_stack_trace: bool,
+}
+
+impl Header {
+    /// The fields that a file leaves out.
+    pub const fn new(kind: ModuleKind) -> Self {
+        Self {
+            kind,
+            major: 0,
+            id: 0,
+            jmpmax: JUMPS_MAX,
+            logmax: LOG_DEFAULT,
+            ex_logmax: LOG_DEFAULT,
+            locals: 0,
+            globals: 0,
+            heapmax: HEAP_MAX,
+            auto_stack_trace: false,
+        }
+    }
+}
+
+/// What a point stops at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PointKind {
+    /// An instruction, by a breakpoint in the code.
+    Breakpoint = 0,
+    /// Execution at an address, by a debug register.
+    WatchExecute = 1,
+    /// Writing.
+    WatchWrite = 2,
+    /// Reading or writing.
+    WatchAccess = 3,
+    /// Ports.
+    WatchIo = 4,
+}
+
+/// The fields of a point, apart from its symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// What it stops at.
+    pub kind: PointKind,
+    /// Bytes that are watched: 1, 2, 4 or 8.
+    pub watch_len: u8,
+    /// The first byte of the code that has to be there.
+    pub opcode: Option<u8>,
+    /// Whether the log is kept also if the probed instruction faults.
+    pub log_on_fault: bool,
+    /// Whether `offset` is an address.
+    pub is_absolute: bool,
+    /// Major number of its records.
+    pub major: u32,
+    /// Minor number of its records.
+    pub minor: u32,
+    /// A number by which it is chosen.
+    pub group: u32,
+    /// Another one.
+    pub kind_number: u32,
+    /// Which exceptions there are.
+    pub ex_mask: u32,
+    /// Bytes of the heap.
+    pub heap_size: u32,
+    /// Runs after which it is disabled.
+    pub max_hits: u64,
+    /// Hits before the first run.
+    pub pass_count: u64,
+    /// Bytes from the symbol; for user space bytes from the start of the file; or an address.
+    pub offset: u64,
+}
+
+impl Point {
+    /// The fields that a file leaves out, for a program of this major number.
+    pub const fn new(major: u32) -> Self {
+        Self {
+            kind: PointKind::Breakpoint,
+            watch_len: 0,
+            opcode: None,
+            log_on_fault: false,
+            is_absolute: false,
+            major,
+            minor: 0,
+            group: 0,
+            kind_number: 0,
+            ex_mask: MASK_DEFAULT,
+            heap_size: 0,
+            max_hits: 0x7fff_ffff,
+            pass_count: 0,
+            offset: 0,
+        }
+    }
+}
+
+/// A point, as it was read.
+#[derive(Clone, Copy)]
+pub struct PointRef<'a> {
+    /// Its fields.
+    pub point: Point,
+    /// What the offset is from; empty if there is no symbol.
+    pub symbol: &'a str,
+    /// What runs.
+    pub code: Code<'a>,
+}
+
+/// A program, as it was read.
+#[derive(Clone, Copy)]
+pub struct ProgramRef<'a> {
+    /// Its fields.
+    pub header: Header,
+    /// Its name.
+    pub name: &'a str,
+    points: u32,
+    bytes: Bytes<'a>,
+}
+
+/// A set, all of which has been checked.
+#[derive(Clone, Copy)]
+pub struct SetRef<'a> {
+    /// What it says of all programs.
+    pub header: SetHeader,
+    programs: u32,
+    bytes: Bytes<'a>,
+}
+
+impl<'a> SetRef<'a> {
+    /// Reads a set, and checks all of it. `depths` is memory to work with: for the stack at each instruction. If it is too
+    /// short for a point, that point's stack is not checked.
+    pub fn decode(bytes: &'a [u8], depths: &mut [u16]) -> Result<Self, Refusal> {
+        let set = Self::begin(bytes).map_err(|reason| Refusal {
+            program: 0,
+            point: None,
+            insn: None,
+            reason,
+        })?;
+        let may_write = set.header.flags & UNSAFE_WRITES != 0;
+        let mut rest = set.bytes;
+        for number in 0..set.programs {
+            let refused = |reason| Refusal {
+                program: number,
+                point: None,
+                insn: None,
+                reason,
+            };
+            let program = ProgramRef::read(&mut rest).map_err(refused)?;
+            program.check(may_write, depths).map_err(|mut refusal| {
+                refusal.program = number;
+                refusal
+            })?;
+        }
+        match rest.0 {
+            [] => Ok(set),
+            _ => Err(Refusal {
+                program: set.programs,
+                point: None,
+                insn: None,
+                reason: Reason::Length,
+            }),
+        }
+    }
+
+    fn begin(bytes: &'a [u8]) -> Result<Self, Reason> {
+        let mut bytes = Bytes(bytes);
+        if bytes.u32() != Ok(MAGIC) {
+            return Err(Reason::NotASet);
+        }
+        match bytes.u32()? {
+            VERSION => (),
+            other => return Err(Reason::Version(other)),
+        }
+        let programs = bytes.u32()?;
+        let flags = bytes.u32()?;
+        let fields = bytes.u32()?;
+        let target = match bytes.u8()? {
+            0 => Target::Relay,
+            1 => Target::Klog,
+            other => return Err(Reason::Kind(other)),
+        };
+        bytes.zero::<3>()?;
+        let known = UNSAFE_WRITES | IGNORE_OPCODES | REPLACE | MERGE;
+        let both = REPLACE | MERGE;
+        if flags & !known != 0 || flags & both == both || fields & !super::record::ALL_FIELDS != 0 {
+            return Err(Reason::Reserved);
+        }
+        if programs == 0 || programs > PROGRAMS_MAX as u32 {
+            return Err(Reason::Count);
+        }
+        Ok(Self {
+            header: SetHeader {
+                flags,
+                fields,
+                target,
+            },
+            programs,
+            bytes,
+        })
+    }
+
+    /// How many programs there are.
+    pub fn len(&self) -> u32 {
+        self.programs
+    }
+
+    /// Whether there are none, which cannot be.
+    pub fn is_empty(&self) -> bool {
+        self.programs == 0
+    }
+
+    /// The programs.
+    pub fn programs(&self) -> impl Iterator<Item = ProgramRef<'a>> {
+        let mut rest = self.bytes;
+        // All have been read before.
+        (0..self.programs).map_while(move |_| ProgramRef::read(&mut rest).ok())
+    }
+}
+
+impl<'a> ProgramRef<'a> {
+    fn read(rest: &mut Bytes<'a>) -> Result<Self, Reason> {
+        let mut peek = *rest;
+        let len = usize::try_from(peek.u32()?).map_err(|_| Reason::Length)?;
+        let mut bytes = Bytes(rest.take(len)?);
+        if len % 8 != 0 {
+            return Err(Reason::Length);
+        }
+        bytes.u32()?;
+        let kind = match bytes.u8()? {
+            0 => ModuleKind::User,
+            1 => ModuleKind::Kernel,
+            2 => ModuleKind::Module,
+            other => return Err(Reason::Kind(other)),
+        };
+        let flags = bytes.u8()?;
+        if flags & !AUTO_STACK_TRACE != 0 {
+            return Err(Reason::Reserved);
+        }
+        let name_len = bytes.u16()?.into();
+        let points = bytes.u32()?;
+        let header = Header {
+            kind,
+            major: bytes.u32()?,
+            id: bytes.u32()?,
+            jmpmax: bytes.u32()?,
+            logmax: bytes.u32()?,
+            ex_logmax: bytes.u32()?,
+            locals: bytes.u32()?,
+            globals: bytes.u32()?,
+            heapmax: bytes.u32()?,
+            auto_stack_trace: flags & AUTO_STACK_TRACE != 0,
+        };
+        bytes.zero::<4>()?;
+        let name = bytes.text(name_len, NAME_MAX)?;
+        if name.is_empty() {
+            return Err(Reason::Name);
+        }
+        Ok(Self {
+            header,
+            name,
+            points,
+            bytes,
+        })
+    }
+
+    fn check(&self, may_write: bool, depths: &mut [u16]) -> Result<(), Refusal> {
+        let refused = |point, insn, reason| Refusal {
+            program: 0,
+            point,
+            insn,
+            reason,
+        };
+        let of_program = |reason| refused(None, None, reason);
+        for (name, value, max) in [
+            ("jmpmax", self.header.jmpmax, JUMPS_MAX),
+            ("logmax", self.header.logmax, LOG_MAX),
+            ("ex_logmax", self.header.ex_logmax, LOG_MAX),
+            (
+                "the number of local variables",
+                self.header.locals,
+                VARIABLES_MAX,
+            ),
+            (
+                "the number of global variables",
+                self.header.globals,
+                VARIABLES_MAX,
+            ),
+            ("heapmax", self.header.heapmax, HEAP_MAX),
+        ] {
+            if value > max {
+                return Err(of_program(Reason::Limit(name)));
+            }
+        }
+        if self.points == 0 || self.points > POINTS_MAX as u32 {
+            return Err(of_program(Reason::Count));
+        }
+        let mut rest = self.bytes;
+        for number in 0..self.points {
+            let of_point = |insn, reason| refused(Some(number), insn, reason);
+            let point = PointRef::read(&mut rest).map_err(|reason| of_point(None, reason))?;
+            point
+                .check(&self.header)
+                .map_err(|reason| of_point(None, reason))?;
+            point
+                .code
+                .check(&self.header, may_write, depths)
+                .map_err(|(insn, reason)| of_point(Some(insn), reason))?;
+        }
+        match rest.0 {
+            [] => Ok(()),
+            _ => Err(of_program(Reason::Length)),
+        }
+    }
+
+    /// How many points there are.
+    pub fn len(&self) -> u32 {
+        self.points
+    }
+
+    /// Whether there are none, which cannot be.
+    pub fn is_empty(&self) -> bool {
+        self.points == 0
+    }
+
+    /// The points.
+    pub fn points(&self) -> impl Iterator<Item = PointRef<'a>> {
+        let mut rest = self.bytes;
+        // All have been read before.
+        (0..self.points).map_while(move |_| PointRef::read(&mut rest).ok())
+    }
+}
+
+impl<'a> PointRef<'a> {
+    fn read(rest: &mut Bytes<'a>) -> Result<Self, Reason> {
+        let mut peek = *rest;
+        let len = usize::try_from(peek.u32()?).map_err(|_| Reason::Length)?;
+        let mut bytes = Bytes(rest.take(len)?);
+        bytes.u32()?;
+        let kind = match bytes.u8()? {
+            0 => PointKind::Breakpoint,
+            1 => PointKind::WatchExecute,
+            2 => PointKind::WatchWrite,
+            3 => PointKind::WatchAccess,
+            4 => PointKind::WatchIo,
+            other => return Err(Reason::Kind(other)),
+        };
+        let watch_len = bytes.u8()?;
+        let opcode = bytes.u8()?;
+        let flags = bytes.u8()?;
+        let has_opcode = flags & HAS_OPCODE != 0;
+        if flags & !(HAS_OPCODE | LOG_ON_FAULT | ABSOLUTE) != 0 || (!has_opcode && opcode != 0) {
+            return Err(Reason::Reserved);
+        }
+        let insns = usize::try_from(bytes.u32()?).map_err(|_| Reason::Count)?;
+        let symbol_len = bytes.u16()?.into();
+        bytes.zero::<2>()?;
+        let point = Point {
+            kind,
+            watch_len,
+            opcode: has_opcode.then_some(opcode),
+            log_on_fault: flags & LOG_ON_FAULT != 0,
+            is_absolute: flags & ABSOLUTE != 0,
+            major: bytes.u32()?,
+            minor: bytes.u32()?,
+            group: bytes.u32()?,
+            kind_number: bytes.u32()?,
+            ex_mask: bytes.u32()?,
+            heap_size: bytes.u32()?,
+            max_hits: bytes.u64()?,
+            pass_count: bytes.u64()?,
+            offset: bytes.u64()?,
+        };
+        let symbol = bytes.text(symbol_len, SYMBOL_MAX)?;
+        let code = Code::new(bytes.0, insns)?;
+        Ok(Self {
+            point,
+            symbol,
+            code,
+        })
+    }
+
+    fn check(&self, header: &Header) -> Result<(), Reason> {
+        let Point {
+            kind,
+            watch_len,
+            is_absolute,
+            ..
+        } = self.point;
+        if self.point.heap_size > header.heapmax {
+            return Err(Reason::Limit("heap_size"));
+        }
+        let is_breakpoint = kind == PointKind::Breakpoint;
+        let good_len = match kind {
+            PointKind::Breakpoint => watch_len == 0,
+            PointKind::WatchExecute => watch_len <= 1,
+            _ => matches!(watch_len, 1 | 2 | 4 | 8),
+        };
+        if !good_len {
+            return Err(Reason::Operand);
+        }
+        let has_symbol = !self.symbol.is_empty();
+        let good_place = match header.kind {
+            ModuleKind::User if is_breakpoint => !is_absolute && !has_symbol,
+            ModuleKind::User => is_absolute && !has_symbol,
+            _ => is_absolute != has_symbol,
+        };
+        match good_place {
+            true => Ok(()),
+            false => Err(Reason::Place),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probe programs: a set of any bytes is refused, or all of it runs to an end; any instructions do, too.
+//!
+//! Without a fuzzer the program replays the files that it is given.
+
+#![cfg_attr(fuzzing, no_main)]
+
+use ferro_core::rpn::CODE_MAX;
+use ferro_core::rpn::Entries;
+use ferro_core::rpn::INSN_LEN;
+use ferro_core::rpn::Insn;
+use ferro_core::rpn::Limits;
+use ferro_core::rpn::Memory;
+use ferro_core::rpn::RecordRef;
+use ferro_core::rpn::Register;
+use ferro_core::rpn::Scope;
+use ferro_core::rpn::SetRef;
+use ferro_core::rpn::World;
+use ferro_core::rpn::run;
+
+/// A world where every address has its lowest byte, except in the first page and the upper half.
+#[derive(Default)]
+struct Bytes {
+    variables: std::cell::RefCell<[u64; 4]>,
+}
+
+impl Bytes {
+    fn is_there(address: u64, len: u64) -> bool {
+        let end = address.checked_add(len);
+        address >= 4096 && end.is_some_and(|end| end < 1 << 63)
+    }
+}
+
+impl World for Bytes {
+    fn register(&self, register: Register) -> Option<u64> {
+        register.is_saved().then(|| register.number().into())
+    }
+
+    fn set_register(&mut self, register: Register, _: u64) -> bool {
+        register.is_writable()
+    }
+
+    fn user_register(&self, register: Register) -> Option<u64> {
+        self.register(register)
+    }
+
+    fn set_user_register(&mut self, register: Register, value: u64) -> bool {
+        self.set_register(register, value)
+    }
+
+    fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        to.fill(address as u8);
+        Self::is_there(address, to.len() as u64)
+    }
+
+    fn read_string(&self, address: u64, to: &mut [u8]) -> Option<usize> {
+        self.read(address, to).then(|| to.len() / 2)
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> bool {
+        Self::is_there(address, from.len() as u64)
+    }
+
+    fn can_access(&self, address: u64, len: u64, _: bool) -> bool {
+        Self::is_there(address, len)
+    }
+
+    fn port_in(&mut self, port: u16, _: u8) -> Option<u32> {
+        Some(port.into())
+    }
+
+    fn port_out(&mut self, port: u16, _: u8, _: u32) -> bool {
+        port != 0
+    }
+
+    fn segment(&self, selector: u16) -> Option<u64> {
+        (selector < 8).then_some(0)
+    }
+
+    fn variable(&self, _: Scope, index: u32) -> Option<u64> {
+        self.variables.borrow().get(index as usize).copied()
+    }
+
+    fn set_variable(&self, _: Scope, index: u32, value: u64) -> bool {
+        let mut variables = self.variables.borrow_mut();
+        let found = variables.get_mut(index as usize);
+        found.map(|variable| *variable = value).is_some()
+    }
+
+    fn add_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
+        let old = self.variable(scope, index).unwrap_or(0);
+        self.set_variable(scope, index, old.wrapping_add(value))
+    }
+
+    fn task(&self) -> u64 {
+        1
+    }
+
+    fn process(&self) -> u32 {
+        2
+    }
+
+    fn thread(&self) -> u32 {
+        3
+    }
+
+    fn cpu(&self) -> u32 {
+        4
+    }
+
+    fn time(&self) -> u64 {
+        5
+    }
+
+    fn call(&mut self, number: u32, argument: u64) -> Option<u64> {
+        (number < 100).then_some(argument)
+    }
+}
+
+fn check(data: &[u8]) {
+    if let Ok(set) = SetRef::decode(data, &mut vec![0; CODE_MAX]) {
+        for program in set.programs() {
+            assert_eq!(program.points().count(), program.len() as usize);
+            for point in program.points() {
+                let code = point.code.insns().collect::<Vec<_>>();
+                assert_eq!(code.len(), point.code.len());
+                exercise(&code, program.header.jmpmax, point.point.ex_mask);
+            }
+        }
+    }
+    let insns = data.as_chunks::<INSN_LEN>().0.iter();
+    let code = insns
+        .filter_map(|bytes| Insn::from_bytes(bytes).ok())
+        .collect::<Vec<_>>();
+    exercise(&code, 1000, data.len() as u32);
+    if let Some(record) = RecordRef::decode(data) {
+        assert!(record.entries().count() <= data.len());
+    }
+}
+
+/// Runs to an end, and leaves a log that can be read.
+fn exercise(code: &[Insn], jumps: u32, ex_mask: u32) {
+    let limits = Limits {
+        jumps: jumps.min(5000),
+        log: 300,
+        trace: 300,
+        heap: 1024,
+        ex_mask,
+        auto_stack_trace: true,
+        major: 0,
+        minor: 0,
+    };
+    let mut memory = Box::new(Memory::new());
+    let outcome = run(&limits, code, &mut memory, &mut Bytes::default());
+    for entry in outcome.data(&memory).into_iter().flat_map(Entries::new) {
+        assert!(entry.is_ok());
+    }
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| check(data));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::io::Result<()> {
+    ferro_host::replay(check)
+}
