@@ -308,6 +308,18 @@ impl UserSrc {
         digits.parse().map_err(|_| ERANGE)
     }
 
+    /// All of it, into as many bytes.
+    ///
+    /// Errors: -EINVAL if `to` is not as long, -EFAULT.
+    pub fn bytes(&self, to: &mut [u8]) -> Result {
+        if to.len() != self.len {
+            return Err(EINVAL);
+        }
+        kernel::uaccess::UserSlice::new(self.ptr, self.len)
+            .reader()
+            .read_slice(to)
+    }
+
     /// The text, without white space at its ends.
     ///
     /// Errors: -EINVAL if it does not fit in `bytes`, -EFAULT.

@@ -4,4 +4,5 @@
 
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod exec_pool;
+pub mod nofault;
 pub mod pages;

@@ -120,10 +120,10 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// A word that is stored and loaded at once, by anybody in any context.
+/// A word that is stored, loaded and added to at once, by anybody in any context.
 pub struct Word(UnsafeCell<usize>);
 
-// SAFETY: Only accessed with single loads and stores.
+// SAFETY: Only accessed with single instructions.
 unsafe impl Sync for Word {}
 
 impl Word {
@@ -144,5 +144,13 @@ impl Word {
     pub fn store(&self, value: usize) {
         // SAFETY: By the rule of the type.
         unsafe { store_release(self.0.get(), value) };
+    }
+
+    /// Adds to it, in one step for all CPUs. Returns what it was.
+    #[inline(always)]
+    pub fn add(&self, value: usize) -> usize {
+        const { assert!(size_of::<usize>() == size_of::<u64>()) };
+        // SAFETY: By the rule of the type: it lives, is aligned, and is changed at once.
+        unsafe { fetch_add(self.0.get().cast(), value as u64) as usize }
     }
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that may not be there, or not be readable: an access that would fault fails.
+//!
+//! Contexts: any, NMI included.
+
+use core::ptr::without_provenance;
+use core::ptr::without_provenance_mut;
+
+use kernel::bindings;
+
+/// Fills `to` with what is at an address of the kernel. False if not all of it can be read.
+///
+/// What is read may be changing meanwhile.
+pub fn read_kernel(from: usize, to: &mut [u8]) -> bool {
+    // SAFETY: The function takes any address as its source; the destination is the slice.
+    let failed = unsafe {
+        bindings::copy_from_kernel_nofault(
+            to.as_mut_ptr().cast(),
+            without_provenance(from),
+            to.len(),
+        )
+    };
+    failed == 0
+}
+
+/// Fills `to` with what is at an address of the current process. False if not all of it is in memory and can be read.
+pub fn read_user(from: usize, to: &mut [u8]) -> bool {
+    // SAFETY: The function takes any address as its source, and refuses those of the kernel; the destination is the slice.
+    let failed = unsafe {
+        bindings::copy_from_user_nofault(to.as_mut_ptr().cast(), without_provenance(from), to.len())
+    };
+    failed == 0
+}
+
+/// Stores `from` at an address of the kernel. False if not all of it can be written; part of it may have been.
+///
+/// # Safety
+///
+/// Whatever the kernel has there may change to this at any time.
+pub unsafe fn write_kernel(to: usize, from: &[u8]) -> bool {
+    // SAFETY: The function takes any address as its destination, and the caller guarantees that this may be changed.
+    let failed = unsafe {
+        bindings::copy_to_kernel_nofault(
+            without_provenance_mut(to),
+            from.as_ptr().cast(),
+            from.len(),
+        )
+    };
+    failed == 0
+}
+
+/// Stores `from` at an address of the current process. False if not all of it can be written without sleeping; part of it may
+/// have been.
+pub fn write_user(to: usize, from: &[u8]) -> bool {
+    // SAFETY: The function takes any address as its destination, and refuses those of the kernel; the source is the slice.
+    let failed = unsafe {
+        bindings::copy_to_user_nofault(without_provenance_mut(to), from.as_ptr().cast(), from.len())
+    };
+    failed == 0
+}
+
+/// Whether an address is one of user space, or none of the kernel's.
+pub fn is_user(address: usize) -> bool {
+    // The kernel is in the upper half.
+    (address as isize) >= 0
+}
