@@ -17,14 +17,12 @@ pub struct Code<'a>(&'a [[u8; INSN_LEN]]);
 /// What a point's instructions do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// They may change what the program looks at.
+    /// They need permission.
     pub writes: bool,
     /// They may tell what is in memory or registers.
     pub reads: bool,
     /// They may leave something to log, apart from an exception.
     pub logs: bool,
-    /// They may raise an exception.
-    pub raises: bool,
 }
 
 /// A depth that has not been reached yet, and one that differs by the way that led there.
@@ -68,11 +66,10 @@ impl<'a> Code<'a> {
     /// What they do.
     pub fn effects(&self) -> Effects {
         let mut effects = Effects::default();
-        for Insn { op, .. } in self.insns() {
-            effects.writes |= op.writes();
-            effects.reads |= op.reads();
-            effects.logs |= op.logs();
-            effects.raises |= raises(op);
+        for insn in self.insns() {
+            effects.writes |= insn.needs_permission();
+            effects.reads |= insn.op.reads();
+            effects.logs |= insn.op.logs();
         }
         effects
     }
@@ -90,7 +87,7 @@ impl<'a> Code<'a> {
             let at = |reason| (number, reason);
             let insn = Insn::from_bytes(bytes).map_err(at)?;
             insn.check(len, header.locals, header.globals).map_err(at)?;
-            if insn.op.writes() && !may_write {
+            if insn.needs_permission() && !may_write {
                 return Err(at(Reason::NeedsPermission));
             }
             last = Some(insn.op);
@@ -193,47 +190,4 @@ fn merge(depths: &mut [u16], number: u32, depth: u16) -> bool {
     let changed = merged != *slot;
     *slot = merged;
     changed
-}
-
-/// Whether a command can raise an exception while all goes as it was checked. The stack is not looked at: it wraps.
-const fn raises(op: Op) -> bool {
-    !matches!(
-        op,
-        Op::Nop
-            | Op::Exit
-            | Op::Abort
-            | Op::Rem
-            | Op::SetMin
-            | Op::SetMaj
-            | Op::Add
-            | Op::Sub
-            | Op::Mul
-            | Op::Neg
-            | Op::And
-            | Op::Or
-            | Op::Xor
-            | Op::Push
-            | Op::PushPid
-            | Op::PushTid
-            | Op::PushTime
-            | Op::PushProcId
-            | Op::PushTask
-            | Op::Xchg
-            | Op::Pop
-            | Op::Rol
-            | Op::Ror
-            | Op::Shl
-            | Op::Shr
-            | Op::IncLv
-            | Op::DecLv
-            | Op::IncGv
-            | Op::DecGv
-            | Op::PushLv
-            | Op::PopLv
-            | Op::MoveLv
-            | Op::PushGv
-            | Op::PopGv
-            | Op::MoveGv
-            | Op::PushR
-    )
 }

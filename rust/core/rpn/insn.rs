@@ -123,6 +123,11 @@ impl Insn {
         }
     }
 
+    /// Whether the set has to be loaded with permission for it: it changes what the program looks at, or crashes the kernel.
+    pub const fn needs_permission(&self) -> bool {
+        self.op.writes() || matches!((self.op, self.a), (Op::Exit, 2))
+    }
+
     /// Its bytes.
     pub fn to_bytes(&self) -> [u8; INSN_LEN] {
         let [c0, c1, c2, c3] = self.c.to_le_bytes();

@@ -39,7 +39,7 @@ pub enum Reason {
     NoEnd,
     /// It takes more words from the stack than are on it.
     Underflow,
-    /// It changes registers or memory, or calls out, and the set was not loaded with permission.
+    /// It changes registers or memory, calls out or crashes the kernel, and the set was not loaded with permission.
     NeedsPermission,
     /// A breakpoint needs a symbol or an absolute address, a user point neither.
     Place,
@@ -72,7 +72,7 @@ impl fmt::Display for Reason {
             Self::NoEnd => f.write_str("the program runs past its last instruction"),
             Self::Underflow => f.write_str("it takes more words from the stack than are on it"),
             Self::NeedsPermission => f.write_str(
-                "it changes registers, memory or ports or calls out, which needs unsafe writes to be allowed",
+                "it changes registers, memory or ports, calls out or crashes the kernel, which needs unsafe writes to be allowed",
             ),
             Self::Place => f.write_str("the place of the point fits neither the kernel nor a file"),
         }

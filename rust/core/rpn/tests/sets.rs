@@ -115,7 +115,7 @@ fn effects() {
     let set = decode(&bytes).unwrap();
     let point = set.programs().next().unwrap().points().next().unwrap();
     let effects = point.code.effects();
-    assert!(effects.logs && effects.reads && !effects.writes && effects.raises);
+    assert!(effects.logs && effects.reads && !effects.writes);
 }
 
 #[test]
@@ -176,6 +176,11 @@ fn code_that_is_refused() {
     let writes = [Insn::push(1), Insn::register(Op::PopR, Register::Ax), exit];
     assert_eq!(refused(&writes, 0), at(1, Reason::NeedsPermission));
     assert_eq!(refused(&writes, UNSAFE_WRITES), None);
+    assert_eq!(
+        refused(&[Insn::width(Op::Exit, 2)], 0),
+        at(0, Reason::NeedsPermission)
+    );
+    assert_eq!(refused(&[Insn::width(Op::Exit, 3)], 0), None);
     for register in [Register::Sp, Register::Flags, Register::Cr0] {
         let writes = [Insn::push(1), Insn::register(Op::PopR, register), exit];
         assert_eq!(refused(&writes, UNSAFE_WRITES), at(1, Reason::Operand));
