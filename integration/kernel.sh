@@ -15,7 +15,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 # The parts of the repository that belong to the kernel.
-PARTS="Kbuild Kconfig rust relay klog kprobes ftrace_tramp gcov samples include"
+PARTS="Kbuild Kconfig rust relay klog kprobes ftrace_tramp gcov dprobes samples include"
 
 usage() { die "usage: kernel.sh build|kdir|image|make|clippy VARIANT [ARGS...]; variants: $(variants)"; }
 

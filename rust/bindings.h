@@ -8,6 +8,7 @@
 
 #include "sys/bindings.h"
 
+#include "../dprobes/raw/bindings.h"
 #include "../ftrace_tramp/bindings.h"
 #include "../ftrace_tramp/functions/raw/bindings.h"
 #include "../gcov/bindings.h"

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! DProbes: programs that run when an instruction is executed, or memory is accessed.
+//!
+//! `ferro_core::rpn` has the programs and what runs them. Here are the points: `place.rs` says what stops at one, `point.rs` what a
+//! hit does, `here.rs` what a program acts upon, `record.rs` what is written of it. `table.rs` has the programs that are loaded, and
+//! `control.rs` the file by which they are. See `Documentation/dprobes.rst`.
+
+mod control;
+mod here;
+mod leaving;
+mod listing;
+mod pending;
+mod place;
+mod point;
+mod raw;
+mod record;
+mod refused;
+mod registers;
+mod table;
+mod variables;
+
+use ferro_core::rpn::VARIABLES_MAX;
+use ferro_fast_relay::Channel;
+use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::Registered;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::sync::counted;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::control::ControlFile;
+use crate::control::CONTROL_FILE;
+use crate::point::Shared;
+use crate::raw::facility;
+use crate::raw::module_name;
+use crate::raw::scratch::Scratch;
+use crate::record::FORMAT;
+use crate::table::Table;
+use crate::variables::Variables;
+
+module! {
+    type: DProbes,
+    name: "rust_dprobes",
+    authors: ["Ferrotrace maintainers"],
+    description: "Probe programs",
+    license: "GPL v2",
+    params: {
+        subbuf_size: usize {
+            default: 131072,
+            description: "Bytes in a sub-buffer",
+        },
+        n_subbufs: usize {
+            default: 8,
+            description: "Sub-buffers of a CPU",
+        },
+    },
+}
+
+struct DProbes {
+    // In the order in which they have to go: when nothing can load programs any more, the programs.
+    _file: File<counted::Shared<ControlFile>>,
+    _modules: Registered<ModuleEvent>,
+    table: Arc<Table>,
+}
+
+impl kernel::Module for DProbes {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let channel = Channel::builder(c"ferrotrace_dprobes")
+            .subbuf_size(module_parameters::subbuf_size.value())
+            .n_subbufs(module_parameters::n_subbufs.value())
+            .format(FORMAT)
+            .open()?;
+        let dir = channel.dir()?;
+        let shared = Shared {
+            globals: Variables::new(VARIABLES_MAX)?,
+            scratch: Scratch::new()?,
+            channel,
+        };
+        let table = Table::new(Arc::new(shared, GFP_KERNEL)?)?;
+        let watched = table.clone();
+        let modules = module_name::watch(move |name, event| watched.module(name, event))?;
+        let file = counted::Shared::new(Ok(ControlFile::new(table.clone())))?;
+        let file = dir.file(c"control", 0o600, &CONTROL_FILE, file)?;
+        Ok(Self {
+            _file: file,
+            _modules: modules,
+            table,
+        })
+    }
+}
+
+impl Drop for DProbes {
+    fn drop(&mut self) {
+        self.table.remove_all();
+        facility::finish();
+    }
+}

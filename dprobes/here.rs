@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a program looks at and changes.
+//!
+//! Contexts: any, NMI included, on one CPU.
+#![deny(unsafe_code)]
+
+use ferro_core::rpn::Register;
+use ferro_core::rpn::Scope;
+use ferro_core::rpn::World;
+use ferro_sys::cpu;
+use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::mm::nofault;
+use ferro_sys::sync::word::Word;
+
+use crate::point::Point;
+use crate::raw::cpu as this_cpu;
+use crate::raw::regs::Regs;
+use crate::raw::task;
+use crate::registers::Registers;
+
+/// Bytes of a string that are read at a time: they do not reach into another page.
+const PIECE: usize = 64;
+
+/// Pages are at least this large.
+const PAGE: u64 = 4096;
+
+/// The largest address of user space, and one more.
+const USER_END: u64 = 1 << 63;
+
+/// A hit.
+pub(crate) struct Here<'a, R> {
+    pub(crate) regs: R,
+    pub(crate) point: &'a Point,
+}
+
+impl<R> Here<'_, R> {
+    #[inline(always)]
+    fn variable(&self, scope: Scope, index: u32) -> Option<&Word> {
+        match scope {
+            Scope::Local => self.point.locals.get(index),
+            Scope::Global => self.point.shared.globals.get(index),
+        }
+    }
+}
+
+fn read(address: u64, to: &mut [u8]) -> bool {
+    let from = address as usize;
+    match nofault::is_user(from) {
+        true => nofault::read_user(from, to),
+        false => nofault::read_kernel(from, to),
+    }
+}
+
+impl<R: Registers> World for Here<'_, R> {
+    #[inline(always)]
+    fn register(&self, register: Register) -> Option<u64> {
+        let value = self.regs.get(register);
+        value.or_else(|| this_cpu::register(register))
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) -> bool {
+        match &self.point.permission {
+            Some(permission) => self.regs.set(permission, register, value),
+            None => false,
+        }
+    }
+
+    fn user_register(&self, register: Register) -> Option<u64> {
+        let value = Regs::of_user()?.get(register);
+        value.or_else(|| match register {
+            Register::FsBase | Register::GsBase => this_cpu::register(register),
+            Register::Ds | Register::Es | Register::Fs | Register::Gs => {
+                this_cpu::register(register)
+            }
+            _ => None,
+        })
+    }
+
+    fn set_user_register(&mut self, register: Register, value: u64) -> bool {
+        match (&self.point.permission, Regs::of_user()) {
+            (Some(permission), Some(mut regs)) => regs.set(permission, register, value),
+            _ => false,
+        }
+    }
+
+    fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        read(address, to)
+    }
+
+    fn read_string(&self, address: u64, to: &mut [u8]) -> Option<usize> {
+        let mut done = 0usize;
+        while done < to.len() {
+            let at = address.checked_add(done as u64)?;
+            // Up to the next multiple, so that what is not there is not before the string's end.
+            let piece = PIECE.wrapping_sub(at as usize % PIECE);
+            let end = done.saturating_add(piece).min(to.len());
+            let piece = to.get_mut(done..end)?;
+            if !read(at, piece) {
+                return None;
+            }
+            if let Some(len) = piece.iter().position(|byte| *byte == 0) {
+                return done.checked_add(len);
+            }
+            done = end;
+        }
+        Some(done)
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> bool {
+        let to = address as usize;
+        match &self.point.permission {
+            None => false,
+            Some(_) if nofault::is_user(to) => nofault::write_user(to, from),
+            Some(permission) => permission.write_kernel(to, from),
+        }
+    }
+
+    /// What can be read is not always writable; only writing tells.
+    fn can_access(&self, address: u64, len: u64, for_writing: bool) -> bool {
+        let Some(last) = len.checked_sub(1).and_then(|n| address.checked_add(n)) else {
+            return len == 0;
+        };
+        let crosses = (address < USER_END) != (last < USER_END);
+        if crosses || for_writing && self.point.permission.is_none() {
+            return false;
+        }
+        let mut at = address;
+        loop {
+            if !read(at, &mut [0]) {
+                return false;
+            }
+            match (at | (PAGE - 1)).checked_add(1) {
+                Some(next) if next <= last => at = next,
+                _ => return true,
+            }
+        }
+    }
+
+    fn port_in(&mut self, port: u16, width: u8) -> Option<u32> {
+        let permission = self.point.permission.as_ref()?;
+        Some(this_cpu::port_in(permission, port, width))
+    }
+
+    fn port_out(&mut self, port: u16, width: u8, value: u32) -> bool {
+        match &self.point.permission {
+            Some(permission) => {
+                this_cpu::port_out(permission, port, width, value);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Segments start at 0, but those whose base is in a register.
+    fn segment(&self, selector: u16) -> Option<u64> {
+        let is = |register| self.user_register(register) == Some(selector.into());
+        match selector {
+            0 if is(Register::Fs) => self.user_register(Register::FsBase),
+            0 => None,
+            _ if is(Register::Cs) || is(Register::Ss) || is(Register::Ds) => Some(0),
+            _ if self.register(Register::Cs) == Some(selector.into()) => Some(0),
+            _ if self.register(Register::Ss) == Some(selector.into()) => Some(0),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn variable(&self, scope: Scope, index: u32) -> Option<u64> {
+        Here::variable(self, scope, index).map(|word| word.load() as u64)
+    }
+
+    #[inline(always)]
+    fn set_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
+        match Here::variable(self, scope, index) {
+            Some(word) => {
+                word.store(value as usize);
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    fn add_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
+        match Here::variable(self, scope, index) {
+            Some(word) => {
+                word.add(value as usize);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn task(&self) -> u64 {
+        task::address() as u64
+    }
+
+    fn process(&self) -> u32 {
+        task::ids().0
+    }
+
+    fn thread(&self) -> u32 {
+        task::ids().1
+    }
+
+    fn cpu(&self) -> u32 {
+        cpu::current_id()
+    }
+
+    fn time(&self) -> u64 {
+        mono_fast_ns()
+    }
+
+    fn call(&mut self, number: u32, argument: u64) -> Option<u64> {
+        crate::raw::callee::call(number, argument)
+    }
+}

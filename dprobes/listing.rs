@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The state of all programs, as text.
+//!
+//! Contexts: process; sleeps. Locks: the table's mutex.
+#![deny(unsafe_code)]
+
+use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::PointKind;
+use ferro_core::rpn::Target;
+use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use kernel::fmt;
+use kernel::fmt::Write;
+use kernel::prelude::*;
+
+use crate::place::Idle;
+use crate::place::Place;
+use crate::table::Program;
+use crate::table::Slot;
+use crate::table::Table;
+
+impl Table {
+    /// Appends a line for each program and point, and the variables. Keys may be added.
+    pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        for program in &*self.programs.lock() {
+            program.write(text)?;
+        }
+        self.shared.globals.write("globals", text)
+    }
+}
+
+impl Program {
+    fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        let header = &self.header;
+        let kind = match header.kind {
+            ModuleKind::User => "user",
+            ModuleKind::Kernel => "kernel",
+            ModuleKind::Module => "kmod",
+        };
+        let target = match self.set.target {
+            Target::Relay => "relay",
+            Target::Klog => "klog",
+        };
+        let writes = u8::from(self.set.flags & UNSAFE_WRITES != 0);
+        text.write_fmt(fmt!(
+            "program kind={kind} major={} id={} locals={} globals={} jmpmax={} logmax={} target={target} writes={writes} name={}\n",
+            header.major,
+            header.id,
+            header.locals,
+            header.globals,
+            header.jmpmax,
+            header.logmax,
+            *self.name
+        ))?;
+        for slot in &self.slots {
+            slot.write(text)?;
+        }
+        self.locals.write("locals", text)
+    }
+}
+
+impl Slot {
+    /// The word for its state.
+    fn state(&self) -> &'static str {
+        match self.stop.idle() {
+            _ if self.point.is_removed() => "removed",
+            Some(Idle::Waiting) => "waiting",
+            Some(Idle::Mismatch) => "mismatch",
+            Some(Idle::Invalid) => "invalid",
+            Some(Idle::Unavailable) => "unavailable",
+            Some(Idle::Refused) => "error",
+            None if self.point.is_used_up() => "disabled",
+            None => "active",
+        }
+    }
+
+    fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        let point = &self.point.point;
+        let kind = match point.kind {
+            PointKind::Breakpoint => "break",
+            PointKind::WatchExecute => "x",
+            PointKind::WatchWrite => "w",
+            PointKind::WatchAccess => "rw",
+            PointKind::WatchIo => "io",
+        };
+        let missed = self.point.missed().saturating_add(self.stop.missed());
+        text.write_fmt(fmt!(
+            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} max_hits={} pass_count={} address={:#x} place={}\n",
+            self.state(),
+            point.major,
+            point.minor,
+            point.group,
+            point.kind_number,
+            self.point.hits(),
+            self.point.runs(),
+            self.point.faults(),
+            point.max_hits,
+            point.pass_count,
+            self.stop.address(),
+            self.place
+        ))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Symbol(symbol, offset) => f.write_fmt(fmt!("{}+{offset:#x}", **symbol)),
+            Self::Address(address) => f.write_fmt(fmt!("{address:#x}")),
+            Self::File(_, offset) => f.write_fmt(fmt!("{offset:#x}")),
+        }
+    }
+}

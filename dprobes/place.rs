@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where points are, and what stops there.
+//!
+//! Contexts: handlers any, NMI included; the rest process, sleeps.
+#![deny(unsafe_code)]
+
+use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::PointKind;
+use ferro_core::rpn::PointRef;
+use ferro_kprobe::Next;
+use ferro_kprobe::Probe;
+use ferro_kprobe::ProbeCtx;
+use ferro_kprobe::ProbeError;
+use ferro_kprobe::ProbeHandler;
+use ferro_sys::code::symbols;
+use ferro_sys::mm::nofault;
+use ferro_sys::sync::deferred::Deferred;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::Arc;
+
+use crate::point::Point;
+use crate::point::When;
+use crate::raw::file::File;
+use crate::raw::regs::Regs;
+use crate::raw::uprobe::UserHandler;
+use crate::raw::uprobe::UserProbe;
+use crate::raw::watch::Watch;
+use crate::raw::watch::WatchHandler;
+use crate::registers::OfKernel;
+
+/// A breakpoint that somebody else has put there.
+const INT3: u8 = 0xcc;
+
+/// Where a point is.
+pub(crate) enum Place {
+    /// In the kernel or a module: from a symbol, in the form `module:symbol` if it is a module's.
+    Symbol(CString, u64),
+    /// At an address.
+    Address(u64),
+    /// In a file.
+    File(CString, u64),
+}
+
+impl Place {
+    /// Errors: -ENOMEM.
+    pub(crate) fn new(kind: ModuleKind, name: &str, point: &PointRef<'_>) -> Result<Self> {
+        let offset = point.point.offset;
+        let symbol = point.symbol;
+        Ok(match kind {
+            _ if point.point.is_absolute => Self::Address(offset),
+            ModuleKind::User => Self::File(CString::try_from_fmt(fmt!("{name}"))?, offset),
+            ModuleKind::Kernel => Self::Symbol(CString::try_from_fmt(fmt!("{symbol}"))?, offset),
+            ModuleKind::Module => {
+                Self::Symbol(CString::try_from_fmt(fmt!("{name}:{symbol}"))?, offset)
+            }
+        })
+    }
+}
+
+/// Why nothing stops at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Its module is not there.
+    Waiting,
+    /// There is other code than it is meant for.
+    Mismatch,
+    /// The module that came has no such symbol.
+    Invalid,
+    /// No debug register was free.
+    Unavailable,
+    /// It was refused.
+    Refused,
+}
+
+/// What stops at a point.
+pub(crate) enum Stop {
+    None(Idle),
+    /// A breakpoint whose records are written at once.
+    Quick(Probe<Quick>),
+    /// A breakpoint whose records are written after the instruction.
+    Logging(Probe<Logging>),
+    User {
+        _probe: Deferred<UserProbe<InUser>>,
+    },
+    Watch {
+        _watch: Deferred<Watch<Watching>>,
+    },
+}
+
+pub(crate) struct Quick(Arc<Point>);
+
+#[vtable]
+impl ProbeHandler for Quick {
+    #[inline(always)]
+    fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        self.0.hit(OfKernel::new(ctx), When::Now).next
+    }
+}
+
+pub(crate) struct Logging(Arc<Point>);
+
+#[vtable]
+impl ProbeHandler for Logging {
+    #[inline(always)]
+    fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        let next = self.0.hit(OfKernel::new(ctx), When::After).next;
+        if next != Next::Continue {
+            // The instruction is not executed, nor is the other handler.
+            self.0.completed();
+        }
+        next
+    }
+
+    #[inline(always)]
+    fn post(&self, _ctx: &mut ProbeCtx<'_>) {
+        self.0.completed();
+    }
+}
+
+pub(crate) struct InUser(Arc<Point>);
+
+impl UserHandler for InUser {
+    fn hit(&self, regs: Regs<'_>) {
+        self.0.hit(regs, When::Now);
+    }
+}
+
+pub(crate) struct Watching(Arc<Point>);
+
+impl WatchHandler for Watching {
+    fn hit(&self, regs: Regs<'_>) {
+        self.0.hit(regs, When::Now);
+    }
+}
+
+/// Whether the code is that which a point is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opcodes {
+    Compare,
+    Ignore,
+}
+
+impl Stop {
+    /// Stops at a point. A breakpoint in the kernel is not armed yet: see [`Stop::arm`].
+    ///
+    /// Errors: those of registering; -ENOENT if there is no such symbol or file.
+    pub(crate) fn new(place: &Place, point: &Arc<Point>, opcodes: Opcodes) -> Result<Self> {
+        let wanted = match opcodes {
+            Opcodes::Compare => point.point.opcode,
+            Opcodes::Ignore => None,
+        };
+        if point.point.kind != PointKind::Breakpoint {
+            return Self::watch(place, point);
+        }
+        let stop = match place {
+            Place::File(name, offset) => {
+                let (file, byte) = File::open(name, *offset)?;
+                if wanted.is_some_and(|wanted| wanted != byte) {
+                    return Ok(Self::None(Idle::Mismatch));
+                }
+                let handler = InUser(point.clone());
+                let probe = UserProbe::register(file, *offset, handler);
+                return Ok(Self::User {
+                    _probe: Deferred::new(probe)?,
+                });
+            }
+            Place::Symbol(..) | Place::Address(_) => match point.when() {
+                When::Now => Self::Quick(breakpoint(place, Quick(point.clone()))?),
+                When::After => Self::Logging(breakpoint(place, Logging(point.clone()))?),
+            },
+        };
+        let mut byte = [0];
+        let is_read = nofault::read_kernel(stop.address(), &mut byte);
+        let fits = |wanted| !is_read || byte == [wanted] || byte == [INT3];
+        Ok(match wanted.is_none_or(fits) {
+            true => stop,
+            false => Self::None(Idle::Mismatch),
+        })
+    }
+
+    fn watch(place: &Place, point: &Arc<Point>) -> Result<Self> {
+        let address = match place {
+            Place::Address(address) => *address,
+            Place::Symbol(symbol, offset) => {
+                let start = symbols::lookup_name(symbol).ok_or(ENOENT)? as u64;
+                start.checked_add(*offset).ok_or(EINVAL)?
+            }
+            Place::File(..) => return Err(EINVAL),
+        };
+        let rpn = &point.point;
+        let watch = Watch::register(rpn.kind, address, rpn.watch_len, Watching(point.clone()))?;
+        Ok(Self::Watch {
+            _watch: Deferred::new(Ok::<_, Error>(watch))?,
+        })
+    }
+
+    /// Has the program run.
+    pub(crate) fn arm(&self) -> Result {
+        let armed = match self {
+            Self::Quick(probe) => probe.arm(),
+            Self::Logging(probe) => probe.arm(),
+            // They begin armed.
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => Ok(()),
+        };
+        armed.map_err(errno)
+    }
+
+    /// Where it is, if it is a breakpoint in the kernel; else 0.
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            Self::Quick(probe) => probe.address(),
+            Self::Logging(probe) => probe.address(),
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => 0,
+        }
+    }
+
+    /// Hits that the point was not told of.
+    pub(crate) fn missed(&self) -> usize {
+        match self {
+            Self::Quick(probe) => probe.missed(),
+            Self::Logging(probe) => probe.missed(),
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => 0,
+        }
+    }
+
+    /// Why it does not stop, if it does not.
+    pub(crate) fn idle(&self) -> Option<Idle> {
+        let is_armed = match self {
+            Self::None(idle) => return Some(*idle),
+            Self::Quick(probe) => probe.is_armed(),
+            Self::Logging(probe) => probe.is_armed(),
+            Self::User { .. } | Self::Watch { .. } => true,
+        };
+        (!is_armed).then_some(Idle::Waiting)
+    }
+}
+
+fn breakpoint<H: ProbeHandler>(place: &Place, handler: H) -> Result<Probe<H>> {
+    let builder = Probe::builder().disarmed();
+    let builder = match place {
+        Place::Symbol(symbol, offset) => {
+            let offset = u32::try_from(*offset).map_err(|_| EINVAL)?;
+            builder.symbol(symbol).offset(offset)
+        }
+        Place::Address(address) => builder.address(usize::try_from(*address)?),
+        Place::File(..) => return Err(EINVAL),
+    };
+    builder.register(handler).map_err(errno)
+}
+
+/// User space does not know -EPROBE_DEFER.
+fn errno(error: ProbeError) -> Error {
+    match error {
+        ProbeError::NoEngine => ENODEV,
+        other => other.into(),
+    }
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What probe programs need of the kernel's headers, and what their C and their Rust share.
+ */
+#ifndef _FERROTRACE_DPROBES_BINDINGS_H
+#define _FERROTRACE_DPROBES_BINDINGS_H
+
+#include <linux/hw_breakpoint.h>
+#include <linux/path.h>
+#include <linux/perf_event.h>
+#include <linux/ptrace.h>
+#include <linux/uprobes.h>
+
+/* The registers that the current thread had when it left user space, or NULL if it is of the kernel. Context: any. */
+struct pt_regs *ferro_dprobes_user_regs(void);
+
+/* The code's segment, or the stack's. Context: any. */
+unsigned short ferro_dprobes_segment(const struct pt_regs *regs, bool stack);
+
+/* The number of the current thread's user. Context: any. */
+unsigned int ferro_dprobes_uid(void);
+
+/*
+ * Reads a register that no pt_regs has, by its number in ferro_core::rpn::Register. Whether there is one. Context: any, on one
+ * CPU.
+ */
+bool ferro_dprobes_register(unsigned int number, unsigned long *value);
+
+/* Read and write ports, 1, 2 or 4 bytes wide. Context: any. */
+unsigned int ferro_dprobes_port_in(unsigned short port, unsigned int width);
+void ferro_dprobes_port_out(unsigned short port, unsigned int width, unsigned int value);
+
+/* Whether lockdown forbids to read memory of the kernel, or to write it. Context: process. */
+bool ferro_dprobes_locked_down(bool write);
+
+/* Whether the current task may administer the system. Context: process. */
+bool ferro_dprobes_capable(void);
+
+/*
+ * Finds a regular file and takes a reference to it, for path_put(), and reads the byte at an offset of it. Context: process.
+ * Return: 0, -ENOENT and others, -EINVAL if it is not a regular file, -ENXIO if it has no such byte.
+ */
+int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struct inode **inode, unsigned char *byte);
+
+/*
+ * Watches an address on all CPUs. The type is one of HW_BREAKPOINT_.... Context: process; sleeps.
+ * Return: what register_wide_hw_breakpoint() returns.
+ */
+struct perf_event *__percpu *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
+						 perf_overflow_handler_t triggered, void *context);
+/* Undoes that, and waits for handlers. Context: process; sleeps. */
+void ferro_dprobes_unwatch(struct perf_event *__percpu *watch);
+/* The error that is in such a pointer, or 0. */
+int ferro_dprobes_watch_error(struct perf_event *__percpu *watch);
+/* What was given for context. Context: any. */
+void *ferro_dprobes_watch_context(struct perf_event *event);
+
+/* The error that is in such a pointer, or 0. */
+int ferro_dprobes_uprobe_error(struct uprobe *uprobe);
+
+/* Calls what is registered under a number. Whether there is something. Context: any, with preemption off. */
+bool ferro_dprobes_call(unsigned int number, unsigned long argument, unsigned long *result);
+
+/* Stops in the kernel's debugger, if one is connected. Context: any. */
+void ferro_dprobes_debugger(void);
+/* Crashes the kernel, for a dump. Context: any. */
+void ferro_dprobes_crash(void);
+/* Has the current process end with a core dump. Context: any, NMI included. */
+void ferro_dprobes_core_dump(void);
+/* Waits until that has been done, whoever has asked for it. Context: process; sleeps. */
+void ferro_dprobes_finish(void);
+
+#endif /* _FERROTRACE_DPROBES_BINDINGS_H */

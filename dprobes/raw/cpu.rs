@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registers and ports of this CPU.
+//!
+//! Contexts: any, NMI included, on one CPU.
+
+use ferro_core::rpn::Register;
+use kernel::bindings;
+
+use super::permission::Permission;
+
+/// A register that is in no saved state.
+pub(crate) fn register(register: Register) -> Option<u64> {
+    let mut value = 0;
+    let number = register.number().into();
+    // SAFETY: `value` is a variable of this function; any number will do.
+    unsafe { bindings::ferro_dprobes_register(number, &raw mut value) }.then_some(value as u64)
+}
+
+/// The time stamp counter.
+pub(crate) fn tsc() -> u64 {
+    // SAFETY: The instruction is there on every CPU that this kernel runs on.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Reads a port.
+pub(crate) fn port_in(_permission: &Permission, port: u16, width: u8) -> u32 {
+    // SAFETY: Whoever has loaded the program has been permitted to use ports, and answers for what that does.
+    unsafe { bindings::ferro_dprobes_port_in(port, width.into()) }
+}
+
+/// Writes to a port.
+pub(crate) fn port_out(_permission: &Permission, port: u16, width: u8, value: u32) {
+    // SAFETY: Whoever has loaded the program has been permitted to use ports, and answers for what that does.
+    unsafe { bindings::ferro_dprobes_port_out(port, width.into(), value) }
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What of the kernel's C is inline or a macro, for probe programs. What runs in probes is not traced.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/dcache.h>
+#include <linux/err.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/io.h>
+#include <linux/irq_work.h>
+#include <linux/kgdb.h>
+#include <linux/namei.h>
+#include <linux/percpu.h>
+#include <linux/pid.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task_stack.h>
+#include <linux/security.h>
+#include <linux/sysrq.h>
+#include <asm/debugreg.h>
+#include <asm/msr.h>
+#include <asm/special_insns.h>
+
+#include "bindings.h"
+
+notrace struct pt_regs *ferro_dprobes_user_regs(void)
+{
+	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm)
+		return NULL;
+	return task_pt_regs(current);
+}
+
+notrace unsigned short ferro_dprobes_segment(const struct pt_regs *regs, bool stack)
+{
+	return stack ? regs->ss : regs->cs;
+}
+
+notrace unsigned int ferro_dprobes_uid(void)
+{
+	return from_kuid(&init_user_ns, current_uid());
+}
+
+notrace bool ferro_dprobes_register(unsigned int number, unsigned long *value)
+{
+	unsigned short segment = 0;
+
+	switch (number) {
+	case 18:
+		*value = __KERNEL_CS;
+		return true;
+	case 19:
+		*value = __KERNEL_DS;
+		return true;
+	case 20:
+		asm("mov %%ds, %0" : "=r"(segment));
+		*value = segment;
+		return true;
+	case 21:
+		asm("mov %%es, %0" : "=r"(segment));
+		*value = segment;
+		return true;
+	case 22:
+		asm("mov %%fs, %0" : "=r"(segment));
+		*value = segment;
+		return true;
+	case 23:
+		asm("mov %%gs, %0" : "=r"(segment));
+		*value = segment;
+		return true;
+	case 24:
+		rdmsrq(MSR_FS_BASE, *value);
+		return true;
+	case 25:
+		/* In the kernel that of user space is the other one. */
+		rdmsrq(MSR_KERNEL_GS_BASE, *value);
+		return true;
+	case 26:
+		*value = native_read_cr0();
+		return true;
+	case 27:
+		*value = native_read_cr2();
+		return true;
+	case 28:
+		*value = __native_read_cr3();
+		return true;
+	case 29:
+		*value = native_read_cr4();
+		return true;
+	case 30:
+	case 31:
+	case 32:
+	case 33:
+		*value = native_get_debugreg(number - 30);
+		return true;
+	case 34:
+		*value = native_get_debugreg(6);
+		return true;
+	case 35:
+		*value = native_get_debugreg(7);
+		return true;
+	default:
+		return false;
+	}
+}
+
+notrace unsigned int ferro_dprobes_port_in(unsigned short port, unsigned int width)
+{
+	switch (width) {
+	case 1:
+		return inb(port);
+	case 2:
+		return inw(port);
+	default:
+		return inl(port);
+	}
+}
+
+notrace void ferro_dprobes_port_out(unsigned short port, unsigned int width, unsigned int value)
+{
+	switch (width) {
+	case 1:
+		outb(value, port);
+		break;
+	case 2:
+		outw(value, port);
+		break;
+	default:
+		outl(value, port);
+		break;
+	}
+}
+
+bool ferro_dprobes_locked_down(bool write)
+{
+	return security_locked_down(write ? LOCKDOWN_DBG_WRITE_KERNEL : LOCKDOWN_KPROBES) != 0;
+}
+
+bool ferro_dprobes_capable(void)
+{
+	return capable(CAP_SYS_ADMIN);
+}
+
+int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struct inode **inode, unsigned char *byte)
+{
+	struct file *file;
+	ssize_t n;
+	int error;
+
+	error = kern_path(name, LOOKUP_FOLLOW, path);
+	if (error)
+		return error;
+	*inode = d_real_inode(path->dentry);
+	error = -EINVAL;
+	if (!S_ISREG((*inode)->i_mode))
+		goto put;
+	file = dentry_open(path, O_RDONLY | O_LARGEFILE, current_cred());
+	error = PTR_ERR_OR_ZERO(file);
+	if (error)
+		goto put;
+	n = kernel_read(file, byte, 1, &offset);
+	fput(file);
+	if (n == 1)
+		return 0;
+	error = n < 0 ? n : -ENXIO;
+put:
+	path_put(path);
+	return error;
+}
+
+struct perf_event *__percpu *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
+						 perf_overflow_handler_t triggered, void *context)
+{
+	struct perf_event_attr attr;
+
+	hw_breakpoint_init(&attr);
+	attr.bp_addr = address;
+	attr.bp_len = len;
+	attr.bp_type = type;
+	return register_wide_hw_breakpoint(&attr, triggered, context);
+}
+
+void ferro_dprobes_unwatch(struct perf_event *__percpu *watch)
+{
+	unregister_wide_hw_breakpoint(watch);
+	/* A handler is called with interrupts off. */
+	synchronize_rcu();
+}
+
+int ferro_dprobes_watch_error(struct perf_event *__percpu *watch)
+{
+	if (!watch)
+		return -EOPNOTSUPP;
+	return IS_ERR_PCPU(watch) ? PTR_ERR_PCPU(watch) : 0;
+}
+
+notrace void *ferro_dprobes_watch_context(struct perf_event *event)
+{
+	return event->overflow_handler_context;
+}
+
+int ferro_dprobes_uprobe_error(struct uprobe *uprobe)
+{
+	return PTR_ERR_OR_ZERO(uprobe);
+}
+
+notrace void ferro_dprobes_debugger(void)
+{
+#ifdef CONFIG_KGDB
+	if (kgdb_connected)
+		kgdb_breakpoint();
+#endif
+}
+
+notrace void ferro_dprobes_crash(void)
+{
+#ifdef CONFIG_MAGIC_SYSRQ
+	handle_sysrq('c');
+#endif
+	panic("a probe program has asked for a crash dump");
+}
+
+/* Signals take locks, which the probed code may hold: so they are sent from an interrupt. */
+struct ferro_dprobes_dump {
+	struct irq_work work;
+	struct pid *pid;
+};
+
+static void ferro_dprobes_send(struct irq_work *work)
+{
+	struct ferro_dprobes_dump *dump = container_of(work, struct ferro_dprobes_dump, work);
+	struct pid *pid = xchg(&dump->pid, NULL);
+
+	if (!pid)
+		return;
+	kill_pid(pid, SIGABRT, 1);
+	put_pid(pid);
+}
+
+static DEFINE_PER_CPU(struct ferro_dprobes_dump, ferro_dprobes_dumps) = {
+	.work = IRQ_WORK_INIT_HARD(ferro_dprobes_send),
+};
+
+notrace void ferro_dprobes_core_dump(void)
+{
+	struct ferro_dprobes_dump *dump = this_cpu_ptr(&ferro_dprobes_dumps);
+	struct pid *pid;
+
+	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm)
+		return;
+	/* One at a time: a second comes before the first is sent only from the same thread. */
+	pid = get_pid(task_tgid(current));
+	if (cmpxchg(&dump->pid, NULL, pid)) {
+		put_pid(pid);
+		return;
+	}
+	irq_work_queue(&dump->work);
+}
+
+void ferro_dprobes_finish(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		irq_work_sync(&per_cpu_ptr(&ferro_dprobes_dumps, cpu)->work);
+}

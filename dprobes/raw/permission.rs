@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The permission to change registers and memory.
+//!
+//! Contexts: asking process; the rest any, NMI included.
+
+use ferro_kprobe::Alter;
+use ferro_sys::mm::nofault;
+use kernel::bindings;
+
+/// What a program may do besides looking. There is one only after the user has asked for it, is allowed to administer the
+/// system, and lockdown does not forbid it: then what the program does is the user's doing, as with `/dev/mem`.
+pub(crate) struct Permission(Alter);
+
+impl Permission {
+    /// `None` if lockdown forbids it, or the current task may not administer the system.
+    pub(crate) fn ask() -> Option<Self> {
+        if !may_administer() || is_locked_down(true) {
+            return None;
+        }
+        // SAFETY: The user has asked to be allowed to change any register in any way, and may change any memory of the kernel
+        // by other means, too.
+        Some(Self(unsafe { Alter::new() }))
+    }
+
+    /// That to change registers.
+    pub(crate) fn alter(&self) -> &Alter {
+        &self.0
+    }
+
+    /// Stores `from` at an address of the kernel. False if not all of it can be written.
+    pub(crate) fn write_kernel(&self, to: usize, from: &[u8]) -> bool {
+        // SAFETY: The user has asked to be allowed to change any memory, and may do so by other means, too.
+        unsafe { nofault::write_kernel(to, from) }
+    }
+}
+
+/// Whether the current task may administer the system.
+pub(crate) fn may_administer() -> bool {
+    // SAFETY: Looks at the current task.
+    unsafe { bindings::ferro_dprobes_capable() }
+}
+
+/// Whether lockdown forbids to look at the kernel, or to change it.
+pub(crate) fn is_locked_down(writes: bool) -> bool {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_dprobes_locked_down(writes) }
+}

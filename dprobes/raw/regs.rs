@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Saved registers.
+//!
+//! Contexts: any, NMI included.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use ferro_core::rpn::Register;
+use kernel::bindings;
+use kernel::types::NotThreadSafe;
+
+use super::permission::Permission;
+
+/// `struct pt_regs` of what has been interrupted on this CPU. There may be several of these for one.
+///
+/// # Invariants
+///
+/// It points to saved registers that stay for `'a`, and that nothing but this CPU's program accesses meanwhile.
+pub(crate) struct Regs<'a>(
+    NonNull<bindings::pt_regs>,
+    PhantomData<&'a ()>,
+    NotThreadSafe,
+);
+
+impl Regs<'_> {
+    /// # Safety
+    ///
+    /// `regs` are saved registers that stay for as long as this is used, and that nothing else accesses meanwhile, except
+    /// through another one of these on this CPU.
+    pub(super) unsafe fn from_raw(regs: *mut bindings::pt_regs) -> Option<Self> {
+        // INVARIANT: The caller guarantees it.
+        Some(Self(NonNull::new(regs)?, PhantomData, NotThreadSafe))
+    }
+
+    /// Those that the current thread had when it left user space; `None` for a thread of the kernel.
+    pub(crate) fn of_user() -> Option<Self> {
+        // SAFETY: Looks at the current task.
+        let regs = unsafe { bindings::ferro_dprobes_user_regs() };
+        // SAFETY: They are at the top of the current thread's stack, and stay as long as it is in the kernel. Others access
+        // them only while the thread is stopped.
+        unsafe { Self::from_raw(regs) }
+    }
+
+    /// The word that holds a register.
+    fn place(&self, register: Register) -> Option<*mut usize> {
+        let regs = self.0.as_ptr();
+        // SAFETY: By the type invariant these are fields of a structure that is there.
+        Some(unsafe {
+            match register {
+                Register::Ax => &raw mut (*regs).ax,
+                Register::Bx => &raw mut (*regs).bx,
+                Register::Cx => &raw mut (*regs).cx,
+                Register::Dx => &raw mut (*regs).dx,
+                Register::Si => &raw mut (*regs).si,
+                Register::Di => &raw mut (*regs).di,
+                Register::Bp => &raw mut (*regs).bp,
+                Register::Sp => &raw mut (*regs).sp,
+                Register::R8 => &raw mut (*regs).r8,
+                Register::R9 => &raw mut (*regs).r9,
+                Register::R10 => &raw mut (*regs).r10,
+                Register::R11 => &raw mut (*regs).r11,
+                Register::R12 => &raw mut (*regs).r12,
+                Register::R13 => &raw mut (*regs).r13,
+                Register::R14 => &raw mut (*regs).r14,
+                Register::R15 => &raw mut (*regs).r15,
+                Register::Ip => &raw mut (*regs).ip,
+                Register::Flags => &raw mut (*regs).flags,
+                _ => return None,
+            }
+        })
+    }
+
+    /// The value of a register, if it is saved.
+    pub(crate) fn get(&self, register: Register) -> Option<u64> {
+        match register {
+            Register::Cs | Register::Ss => {
+                let is_stack = register == Register::Ss;
+                // SAFETY: By the type invariant.
+                Some(unsafe { bindings::ferro_dprobes_segment(self.0.as_ptr(), is_stack) }.into())
+            }
+            _ => {
+                let place = self.place(register)?;
+                // SAFETY: By the type invariant the word is there.
+                Some(unsafe { place.read_volatile() } as u64)
+            }
+        }
+    }
+
+    /// Changes a register. False if a program must not change it.
+    pub(crate) fn set(&mut self, _permission: &Permission, register: Register, value: u64) -> bool {
+        match self.place(register) {
+            Some(place) if register.is_writable() => {
+                // SAFETY: By the type invariant the word is there; the user may change any register in any way.
+                unsafe { place.write_volatile(value as usize) };
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What each CPU has for the program that runs there: one at a time.
+//!
+//! Contexts: making and freeing process; the rest any, NMI included.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::compiler_fence;
+use core::sync::atomic::Ordering;
+
+use ferro_core::rpn::Memory;
+use ferro_sys::cpu::percpu::PerCpuPtr;
+use ferro_sys::cpu::possible;
+use ferro_sys::cpu::preempt::PreemptOff;
+use kernel::alloc::flags::__GFP_ZERO;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+
+use crate::pending::Pending;
+
+/// A CPU's room.
+struct Room {
+    is_busy: UnsafeCell<bool>,
+    memory: UnsafeCell<Memory>,
+    pending: UnsafeCell<Pending>,
+}
+
+/// The rooms of all CPUs.
+///
+/// # Invariants
+///
+/// Every possible CPU's slot points to one of `_rooms`. `is_busy` says that somebody on that CPU uses the rest of it.
+pub(crate) struct Scratch {
+    slots: PerCpuPtr<Room>,
+    _rooms: KVec<KVBox<Room>>,
+}
+
+// SAFETY: A room is used by its CPU only, and by one context at a time.
+unsafe impl Send for Scratch {}
+// SAFETY: As for `Send`: `enter()` sees to it.
+unsafe impl Sync for Scratch {}
+
+impl Scratch {
+    /// Errors: -ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        let slots = PerCpuPtr::new()?;
+        let mut rooms = KVec::new();
+        for cpu in possible() {
+            let room = KVBox::<Room>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+            // SAFETY: The memory is zeroed: a flag that is not set, and numbers.
+            let mut room = unsafe { room.assume_init() };
+            // INVARIANT: The box, and so the room, stays where it is when it is moved into the vector.
+            slots.slot(cpu).store(&raw mut *room, Relaxed);
+            rooms.push(room, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            slots,
+            _rooms: rooms,
+        })
+    }
+
+    /// Takes this CPU's room, until the guard is dropped. `None` if a program is running on this CPU already.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        let preempt = PreemptOff::new();
+        let room: *const Room = self.slots.this_cpu(&preempt);
+        // SAFETY: By the type invariant it is a room that `self` keeps.
+        let room = unsafe { &*room };
+        let is_busy = room.is_busy.get();
+        // SAFETY: Only this CPU uses the flag. What comes in between, an interrupt, leaves it as it was.
+        if unsafe { is_busy.read_volatile() } {
+            return None;
+        }
+        // SAFETY: As above; preemption is off.
+        unsafe { is_busy.write_volatile(true) };
+        compiler_fence(Ordering::SeqCst);
+        Some(Entered {
+            room,
+            _preempt: preempt,
+        })
+    }
+}
+
+/// The room of this CPU.
+pub(crate) struct Entered<'a> {
+    room: &'a Room,
+    _preempt: PreemptOff,
+}
+
+impl Entered<'_> {
+    /// What is in it.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> (&mut Memory, &mut Pending) {
+        // SAFETY: The flag is set, by this guard, of which there is one at a time: nobody else uses the room before it is dropped.
+        unsafe { (&mut *self.room.memory.get(), &mut *self.room.pending.get()) }
+    }
+}
+
+impl Drop for Entered<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: This guard has set the flag, on this CPU, as preemption has been off since.
+        unsafe { self.room.is_busy.get().write_volatile(false) };
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probes on instructions of user space, by `<linux/uprobes.h>`: in all processes that map the file, also later ones.
+//!
+//! Contexts: callbacks in the process that is probed; they may sleep. The rest process.
+
+use kernel::bindings;
+use kernel::container_of;
+use kernel::error::to_result;
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+use super::file::File;
+use super::regs::Regs;
+
+/// What a hit calls, in several processes at a time.
+pub(crate) trait UserHandler: Send + Sync + 'static {
+    /// Before the instruction.
+    fn hit(&self, regs: Regs<'_>);
+}
+
+/// A registered uprobe.
+///
+/// # Invariants
+///
+/// `uprobe` is what registering `consumer` has returned.
+#[pin_data(PinnedDrop)]
+pub(crate) struct UserProbe<H: UserHandler> {
+    // First, as handlers use it.
+    handler: H,
+    #[pin]
+    consumer: Opaque<bindings::uprobe_consumer>,
+    uprobe: *mut bindings::uprobe,
+    /// The uprobe is on its inode.
+    _file: File,
+}
+
+// SAFETY: Any thread may unregister a uprobe; handlers are `Send`.
+unsafe impl<H: UserHandler> Send for UserProbe<H> {}
+// SAFETY: A shared reference gives away nothing but the handler, which is `Sync`.
+unsafe impl<H: UserHandler> Sync for UserProbe<H> {}
+
+impl<H: UserHandler> UserProbe<H> {
+    /// Errors: -EINVAL if the offset is not in the file, -EIO if the file cannot be mapped for execution, -ENOTSUPP if the instruction
+    /// cannot be probed, and others.
+    pub(crate) fn register(file: File, offset: u64, handler: H) -> impl PinInit<Self, Error> {
+        let consumer = bindings::uprobe_consumer {
+            handler: Some(Self::handle),
+            ..Default::default()
+        };
+        let inode = file.inode();
+        try_pin_init!(&this in Self {
+            handler,
+            consumer <- Opaque::try_ffi_init(move |slot: *mut bindings::uprobe_consumer| {
+                // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a consumer that nobody else uses.
+                unsafe { slot.write(consumer) };
+                Ok::<(), Error>(())
+            }),
+            uprobe: {
+                let offset = bindings::loff_t::try_from(offset).map_err(|_| EINVAL)?;
+                // SAFETY: The place is that of the structure that is being initialised.
+                let consumer = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).consumer });
+                // SAFETY: The file, which this owns, keeps the inode. The consumer is pinned, and stays until `drop()` has
+                // unregistered it. The handler takes it for the field of this structure, which it is, and whose `handler` is there.
+                let uprobe = unsafe { bindings::uprobe_register(inode, offset, 0, consumer) };
+                // SAFETY: Only looks at the pointer.
+                to_result(unsafe { bindings::ferro_dprobes_uprobe_error(uprobe) })?;
+                // INVARIANT: It has succeeded.
+                uprobe
+            },
+            _file: file,
+        }? Error)
+    }
+
+    /// Called by the kernel before the instruction. Returns 0: the probe stays.
+    ///
+    /// # Safety
+    ///
+    /// `consumer` is a field of a `Self`, and `regs` belong to this function until it returns.
+    unsafe extern "C" fn handle(
+        consumer: *mut bindings::uprobe_consumer,
+        regs: *mut bindings::pt_regs,
+        _data: *mut u64,
+    ) -> c_int {
+        let field = Opaque::cast_from(consumer).cast_mut();
+        // SAFETY: The kernel passes the consumer that was registered, which is this field of a `Self`.
+        let this = unsafe { container_of!(field, Self, consumer) };
+        // SAFETY: Unregistering waits for this call, and the `Self` goes after that; the handler was initialised before.
+        let handler = unsafe { &(*this).handler };
+        // SAFETY: The caller guarantees that they belong to this function.
+        if let Some(regs) = unsafe { Regs::from_raw(regs) } {
+            handler.hit(regs);
+        }
+        0
+    }
+}
+
+#[pinned_drop]
+impl<H: UserHandler> PinnedDrop for UserProbe<H> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant it is registered, with this consumer.
+        unsafe { bindings::uprobe_unregister_nosync(self.uprobe, self.consumer.get()) };
+        // SAFETY: No requirement. It waits until no handler runs, so that what is dropped after this is no longer used.
+        unsafe { bindings::uprobe_unregister_sync() };
+    }
+}

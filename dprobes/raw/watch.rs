@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Watchpoints: debug registers of all CPUs, by `<linux/hw_breakpoint.h>`.
+//!
+//! Contexts: callbacks as an NMI's, with interrupts off; the rest process.
+
+use ferro_core::rpn::PointKind;
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::prelude::*;
+
+use super::regs::Regs;
+
+/// What a hit calls, on several CPUs at a time.
+pub(crate) trait WatchHandler: Send + Sync + 'static {
+    /// After a memory access, or before an instruction.
+    fn hit(&self, regs: Regs<'_>);
+}
+
+/// A registered watchpoint.
+///
+/// # Invariants
+///
+/// `events` is what registering has returned, with `_handler` for its context.
+pub(crate) struct Watch<H: WatchHandler> {
+    events: *mut *mut bindings::perf_event,
+    // Where it is does not change when this is moved.
+    _handler: KBox<H>,
+}
+
+// SAFETY: Any thread may unregister a watchpoint; handlers are `Send`.
+unsafe impl<H: WatchHandler> Send for Watch<H> {}
+// SAFETY: A shared reference gives away nothing.
+unsafe impl<H: WatchHandler> Sync for Watch<H> {}
+
+impl<H: WatchHandler> Watch<H> {
+    /// Errors: -EOPNOTSUPP if the CPU cannot watch this, -ENOSPC or -EBUSY if no debug register is free, -EINVAL if the address is not a
+    /// multiple of the length, and others.
+    pub(crate) fn register(kind: PointKind, address: u64, len: u8, handler: H) -> Result<Self> {
+        let kind = match kind {
+            PointKind::WatchExecute => bindings::HW_BREAKPOINT_X,
+            PointKind::WatchWrite => bindings::HW_BREAKPOINT_W,
+            PointKind::WatchAccess => bindings::HW_BREAKPOINT_RW,
+            PointKind::WatchIo | PointKind::Breakpoint => return Err(EOPNOTSUPP),
+        };
+        let len = match kind {
+            // What the kernel wants for execution.
+            bindings::HW_BREAKPOINT_X => size_of::<usize>(),
+            _ => len.into(),
+        };
+        let handler = KBox::new(handler, GFP_KERNEL)?;
+        // SAFETY: The handler is in a box, which stays until the watchpoint has been unregistered; `triggered()` takes the context
+        // for that.
+        let events = unsafe {
+            bindings::ferro_dprobes_watch(
+                address as usize,
+                len,
+                kind,
+                Some(Self::triggered),
+                (&raw const *handler).cast_mut().cast(),
+            )
+        };
+        // SAFETY: Only looks at the pointer.
+        to_result(unsafe { bindings::ferro_dprobes_watch_error(events) })?;
+        // INVARIANT: It has succeeded.
+        Ok(Self {
+            events,
+            _handler: handler,
+        })
+    }
+
+    /// Called by the kernel when it has happened.
+    ///
+    /// # Safety
+    ///
+    /// `event` is one of a `Self`, and `regs` belong to this function until it returns.
+    unsafe extern "C" fn triggered(
+        event: *mut bindings::perf_event,
+        _data: *mut bindings::perf_sample_data,
+        regs: *mut bindings::pt_regs,
+    ) {
+        // SAFETY: The kernel passes an event that was registered.
+        let handler: *const H = unsafe { bindings::ferro_dprobes_watch_context(event) }.cast();
+        // SAFETY: Unregistering waits for this call, and the handler goes after that.
+        let handler = unsafe { &*handler };
+        // SAFETY: The caller guarantees that they belong to this function.
+        if let Some(regs) = unsafe { Regs::from_raw(regs) } {
+            handler.hit(regs);
+        }
+    }
+}
+
+impl<H: WatchHandler> Drop for Watch<H> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is registered. The function waits until no handler runs.
+        unsafe { bindings::ferro_dprobes_unwatch(self.events) };
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The registers of what has been hit.
+//!
+//! Contexts: any, NMI included.
+#![deny(unsafe_code)]
+
+use ferro_core::rpn::Register;
+use ferro_kprobe::Next;
+use ferro_kprobe::ProbeCtx;
+
+use crate::raw::permission::Permission;
+use crate::raw::regs::Regs;
+
+/// Registers where a point was hit.
+pub(crate) trait Registers {
+    /// The value of a register, if it is saved.
+    fn get(&self, register: Register) -> Option<u64>;
+    /// Changes a register.
+    fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool;
+}
+
+impl Registers for Regs<'_> {
+    fn get(&self, register: Register) -> Option<u64> {
+        Regs::get(self, register)
+    }
+
+    fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool {
+        Regs::set(self, permission, register, value)
+    }
+}
+
+/// Those of an instruction of the kernel.
+pub(crate) struct OfKernel<'a, 'b> {
+    ctx: &'a mut ProbeCtx<'b>,
+    /// Where the kernel goes on.
+    pub(crate) next: Next,
+}
+
+impl<'a, 'b> OfKernel<'a, 'b> {
+    #[inline(always)]
+    pub(crate) fn new(ctx: &'a mut ProbeCtx<'b>) -> Self {
+        Self {
+            ctx,
+            next: Next::Continue,
+        }
+    }
+}
+
+/// The general purpose register of that name in the kprobes API.
+#[inline(always)]
+fn general(register: Register) -> Option<ferro_kprobe::Register> {
+    use ferro_kprobe::Register as Probed;
+
+    Some(match register {
+        Register::Ax => Probed::Ax,
+        Register::Bx => Probed::Bx,
+        Register::Cx => Probed::Cx,
+        Register::Dx => Probed::Dx,
+        Register::Si => Probed::Si,
+        Register::Di => Probed::Di,
+        Register::Bp => Probed::Bp,
+        Register::R8 => Probed::R8,
+        Register::R9 => Probed::R9,
+        Register::R10 => Probed::R10,
+        Register::R11 => Probed::R11,
+        Register::R12 => Probed::R12,
+        Register::R13 => Probed::R13,
+        Register::R14 => Probed::R14,
+        Register::R15 => Probed::R15,
+        _ => return None,
+    })
+}
+
+impl Registers for OfKernel<'_, '_> {
+    #[inline(always)]
+    fn get(&self, register: Register) -> Option<u64> {
+        let value = match register {
+            Register::Sp => self.ctx.sp(),
+            Register::Ip => self.ctx.ip(),
+            Register::Flags => self.ctx.flags(),
+            _ => self.ctx.register(general(register)?),
+        };
+        Some(value as u64)
+    }
+
+    fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool {
+        let value = value as usize;
+        match (register, general(register)) {
+            (_, Some(general)) => self.ctx.set_register(permission.alter(), general, value),
+            (Register::Ip, _) => self.next = Next::at(permission.alter(), value),
+            _ => return false,
+        }
+        true
+    }
+}
