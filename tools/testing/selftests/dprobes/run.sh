@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Probe programs on the running kernel: the module rust_dprobes. Run as root in a guest; arguments choose cases by the start of their
+# names. Prints KTAP.
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329
+set -u
+
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/kit.sh"
+
+load_ours ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe rust_dprobes
+exec "${FERROTRACE_KDIR:?set in the guest}/selftests-dprobes/dprobes_test" "$@"

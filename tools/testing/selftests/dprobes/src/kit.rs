@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Programs, and what they are hit by.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+
+use ferro_core::rpn::*;
+
+use crate::control::Control;
+use crate::control::DIR;
+
+/// The function behind [`call`], of which nothing else calls many.
+pub const SYMBOL: &str = "__x64_sys_getpgid";
+
+/// Calls the function that is probed.
+pub fn call(n: u64) {
+    for _ in 0..n {
+        // SAFETY: It takes a number.
+        unsafe { libc::syscall(libc::SYS_getpgid, 0) };
+    }
+}
+
+/// A program of one point, before it is loaded.
+pub struct Program<'a> {
+    pub set: SetHeader,
+    pub header: Header,
+    pub name: &'a str,
+    pub symbol: &'a str,
+    pub point: Point,
+    pub code: Vec<Insn>,
+}
+
+impl Program<'static> {
+    /// Of the function that [`call`] calls, with 4 local and 4 global variables.
+    pub fn new(code: &[Insn]) -> Self {
+        Self {
+            set: SetHeader::default(),
+            header: Header {
+                locals: 4,
+                globals: 4,
+                major: 1,
+                ..Header::new(ModuleKind::Kernel)
+            },
+            name: "vmlinux",
+            symbol: SYMBOL,
+            point: Point {
+                minor: 2,
+                ..Point::new(1)
+            },
+            code: code.to_vec(),
+        }
+    }
+}
+
+impl Program<'_> {
+    pub fn with_writes(mut self) -> Self {
+        self.set.flags |= UNSAFE_WRITES;
+        self
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let point = PointSource {
+            point: self.point,
+            symbol: self.symbol,
+            code: &self.code,
+        };
+        let program = ProgramSource {
+            header: self.header,
+            name: self.name,
+            points: &[point],
+        };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, self.set, &[program]).unwrap();
+        bytes
+    }
+
+    /// Loads it, which works.
+    pub fn load(&self) -> Control {
+        let control = Control::open();
+        if let Err(error) = control.write(&self.bytes()) {
+            panic!("{error}: {:?}", control.state().error);
+        }
+        control
+    }
+
+    /// Loads it, which is refused: with which errno, and why.
+    pub fn refused(&self) -> (i32, String) {
+        let control = Control::open();
+        let error = control.write(&self.bytes()).expect_err("it is loaded");
+        (
+            error.raw_os_error().unwrap(),
+            control.state().error.unwrap(),
+        )
+    }
+}
+
+/// Instructions that go to the end unless this process has hit the point. The last of the rest has to be one that ends.
+pub fn in_this_process(rest: &[Insn]) -> Vec<Insn> {
+    let pid = u64::from(std::process::id());
+    let mut code = vec![
+        Insn::new(Op::PushPid),
+        Insn::push(pid),
+        Insn::new(Op::Sub),
+        Insn::with(Op::Jz, 5),
+        Insn::new(Op::Abort),
+    ];
+    // Targets move.
+    code.extend(rest.iter().map(|insn| match insn.target() {
+        Some(target) => Insn::with(insn.op, target + 5),
+        None => *insn,
+    }));
+    code
+}
+
+/// A record of the channel: of which type, when, and the data.
+pub struct Logged {
+    pub kind: u16,
+    pub time: u64,
+    pub data: Vec<u8>,
+}
+
+impl Logged {
+    pub fn record(&self) -> RecordRef<'_> {
+        RecordRef::decode(&self.data).expect("not a record")
+    }
+
+    pub fn entries(&self) -> Vec<Entry<'_>> {
+        let entries = self.record().entries();
+        entries.map(|entry| entry.expect("not an entry")).collect()
+    }
+}
+
+/// Takes all records that there are, of all CPUs, in the order of their times.
+pub fn take_records() -> Vec<Logged> {
+    let mut records = Vec::new();
+    for cpu in 0.. {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let Ok(mut file) = options.open(format!("{DIR}/cpu{cpu}")) else {
+            break;
+        };
+        let mut piece = vec![0; 1 << 17];
+        while let Ok(n) = file.read(&mut piece) {
+            if n == 0 {
+                break;
+            }
+            split(&piece[..n], &mut records);
+        }
+    }
+    records.sort_by_key(|record| record.time);
+    records
+}
+
+/// `struct relay_fast_record`: length, type, flags, then maybe the time, and the data.
+fn split(mut bytes: &[u8], records: &mut Vec<Logged>) {
+    while let Some((head, rest)) = bytes.split_first_chunk::<8>() {
+        let len = u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
+        let kind = u16::from_le_bytes([head[4], head[5]]);
+        let flags = u16::from_le_bytes([head[6], head[7]]);
+        let (time, rest) = match flags & 1 {
+            0 => (0, rest),
+            _ => {
+                let (time, rest) = rest.split_first_chunk().unwrap();
+                (u64::from_le_bytes(*time), rest)
+            }
+        };
+        if flags & 6 == 0 {
+            records.push(Logged {
+                kind,
+                time,
+                data: rest[..len].to_vec(),
+            });
+        }
+        bytes = rest.get(len.next_multiple_of(8)..).unwrap_or_default();
+    }
+}

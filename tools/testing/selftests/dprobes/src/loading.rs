@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Loading and unloading: all or nothing, and why not.
+
+use ferro_core::rpn::*;
+
+use crate::Case;
+use crate::control::Control;
+use crate::control::state;
+use crate::kit::*;
+
+pub const CASES: &[Case] = &[
+    ("loading.refused", refused),
+    ("loading.no_symbol", no_symbol),
+    ("loading.nothing_is_left", nothing_is_left),
+    ("loading.opcode", opcode),
+    ("loading.twice", twice),
+    ("loading.merge", merge),
+    ("loading.commands", commands),
+    ("loading.random_bytes", random_bytes),
+    ("loading.module", module),
+];
+
+fn counting() -> Program<'static> {
+    Program::new(&in_this_process(&[
+        Insn::with(Op::IncLv, 0),
+        Insn::new(Op::Exit),
+    ]))
+}
+
+fn refused() {
+    let program = Program::new(&[Insn::new(Op::Pop), Insn::new(Op::Exit)]);
+    let (errno, text) = program.refused();
+    assert_eq!(errno, libc::EINVAL);
+    assert!(
+        text.starts_with("program 0 point 0 instruction 0: "),
+        "{text}"
+    );
+    assert!(state().programs.is_empty());
+}
+
+fn no_symbol() {
+    let program = Program {
+        symbol: "there_is_no_such_function",
+        ..counting()
+    };
+    let (errno, text) = program.refused();
+    assert_eq!(errno, libc::ENOENT);
+    assert!(text.contains("there_is_no_such_function+0x0"), "{text}");
+    let program = Program {
+        symbol: SYMBOL,
+        point: Point {
+            offset: 1,
+            ..counting().point
+        },
+        ..counting()
+    };
+    assert_eq!(program.refused().0, libc::EILSEQ);
+}
+
+/// The second program of a set cannot be loaded: neither is the first.
+fn nothing_is_left() {
+    let code = [Insn::with(Op::IncGv, 0), Insn::new(Op::Exit)];
+    let header = Header {
+        globals: 1,
+        ..Header::new(ModuleKind::Kernel)
+    };
+    let point = |symbol| PointSource {
+        point: Point::new(0),
+        symbol,
+        code: &code,
+    };
+    let points = [point(SYMBOL), point(SYMBOL)];
+    let bad = [point("there_is_no_such_function")];
+    let program = |name, points| ProgramSource {
+        header,
+        name,
+        points,
+    };
+    let programs = [program("first", &points[..]), program("second", &bad)];
+    let mut bytes = Vec::new();
+    encode(&mut bytes, SetHeader::default(), &programs).unwrap();
+    let control = Control::open();
+    let error = control.write(&bytes).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    call(3);
+    let state = control.state();
+    assert!(state.programs.is_empty() && state.points.is_empty());
+    assert_eq!(state.globals[0], 0);
+}
+
+fn opcode() {
+    let mut program = counting();
+    // No function begins with it.
+    program.point.opcode = Some(0xf4);
+    program.load();
+    call(3);
+    let first = state();
+    assert_eq!(first.points[0]["state"], "mismatch");
+    assert_eq!(first.locals[0][0], 0);
+    program.set.flags = IGNORE_OPCODES | REPLACE;
+    program.load();
+    call(3);
+    let second = state();
+    assert_eq!(second.points[0]["state"], "active");
+    assert_eq!(second.locals[0][0], 3);
+}
+
+fn twice() {
+    let mut program = counting();
+    program.load();
+    let (errno, text) = program.refused();
+    assert_eq!(
+        (errno, &text[..]),
+        (libc::EEXIST, "vmlinux: is loaded already")
+    );
+    call(2);
+    program.set.flags = REPLACE;
+    program.load();
+    assert_eq!(state().locals, [[0; 4]]);
+    call(3);
+    let state = state();
+    assert_eq!((state.programs.len(), state.points.len()), (1, 1));
+    assert_eq!(state.locals[0][0], 3);
+}
+
+fn merge() {
+    let mut program = counting();
+    program.load();
+    program.set.flags = MERGE;
+    program.load();
+    call(2);
+    let state = state();
+    assert_eq!((state.programs.len(), state.points.len()), (1, 2));
+    assert_eq!(state.locals, [[4, 0, 0, 0]]);
+    program.header.locals = 5;
+    let (errno, text) = program.refused();
+    assert_eq!(errno, libc::EINVAL);
+    assert!(text.contains("fewer local variables"), "{text}");
+}
+
+fn commands() {
+    let control = Program::new(&in_this_process(&[
+        Insn::with(Op::IncLv, 0),
+        Insn::with(Op::IncGv, 0),
+        Insn::new(Op::Exit),
+    ]))
+    .load();
+    call(2);
+    control.write(b"reset vmlinux\n").unwrap();
+    let state = control.state();
+    assert_eq!((state.locals[0][0], state.globals[0]), (0, 2));
+    control.write(b"reset *").unwrap();
+    assert_eq!(control.state().globals[0], 0);
+    for (command, errno) in [
+        (&b""[..], Some(libc::EINVAL)),
+        (b"nonsense", Some(libc::EINVAL)),
+        (b"remove", Some(libc::EINVAL)),
+        (b"remove other", Some(libc::ENOENT)),
+        (b"reset other", Some(libc::ENOENT)),
+        (b"\xff\xfe x", Some(libc::EINVAL)),
+    ] {
+        let result = control.write(command);
+        assert_eq!(
+            result.err().and_then(|e| e.raw_os_error()),
+            errno,
+            "{command:?}"
+        );
+        assert_eq!(control.state().programs.len(), 1);
+    }
+    control.write(b"remove vmlinux").unwrap();
+    assert!(control.state().programs.is_empty());
+}
+
+/// Parts of a set, and sets with other bytes in them, are refused or do no harm.
+fn random_bytes() {
+    let bytes = counting().bytes();
+    let control = Control::open();
+    for len in 4..bytes.len() {
+        assert!(control.write(&bytes[..len]).is_err());
+    }
+    let mut random = 1u64;
+    for _ in 0..2000 {
+        let mut other = bytes.clone();
+        for _ in 0..3 {
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let at = 4 + (random >> 33) as usize % (bytes.len() - 4);
+            // Not the flags: nothing here shall be written.
+            if !(12..16).contains(&at) {
+                other[at] = (random >> 20) as u8;
+            }
+        }
+        if control.write(&other).is_ok() {
+            call(1);
+            control.write(b"remove *").unwrap();
+        }
+    }
+}
+
+/// A module that comes, goes, and comes again.
+fn module() {
+    let module = format!(
+        "{}/kernel/ferrotrace/samples/kprobe_fork_c.ko",
+        std::env::var("FERROTRACE_KDIR").unwrap()
+    );
+    let run = |program: &str, arg: &str| {
+        let status = std::process::Command::new(program).arg(arg).status();
+        assert!(status.unwrap().success(), "{program} {arg}");
+    };
+    Program {
+        name: "kprobe_fork_c",
+        symbol: "init_module",
+        header: Header {
+            locals: 1,
+            ..Header::new(ModuleKind::Module)
+        },
+        ..Program::new(&[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)])
+    }
+    .load();
+    assert_eq!(state().points[0]["state"], "waiting");
+    for n in 1..3 {
+        run("insmod", &module);
+        assert_eq!(state().locals[0][0], n);
+        run("rmmod", "kprobe_fork_c");
+        assert_eq!(state().points[0]["state"], "waiting");
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records.
+
+use ferro_core::rpn::*;
+
+use crate::Case;
+use crate::kit::*;
+
+pub const CASES: &[Case] = &[
+    ("logging.fields", fields),
+    ("logging.abort", abort),
+    ("logging.numbers", numbers),
+    ("logging.after_the_instruction", after_the_instruction),
+    ("logging.limit", limit),
+];
+
+fn fields() {
+    take_records();
+    let mut program = Program::new(&in_this_process(&[
+        Insn::push(7),
+        Insn::with(Op::Log, 1),
+        Insn::new(Op::Exit),
+    ]));
+    program.set.fields = ALL_FIELDS;
+    program.load();
+    call(2);
+    let records = take_records();
+    assert_eq!(records.len(), 2);
+    for logged in &records {
+        assert_eq!(logged.kind, 1);
+        let record = logged.record();
+        let field = |field| record.field(field).unwrap();
+        let word = |field, n: usize| {
+            let bytes = record.field(field).unwrap();
+            u64::from_le_bytes(bytes[8 * n..][..8].try_into().unwrap())
+        };
+        let comm = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+        assert!(field(Field::ProcName).starts_with(comm.trim().as_bytes()));
+        let pid = word(Field::Pid, 0);
+        assert_eq!(pid & 0xffff_ffff, std::process::id().into());
+        // SAFETY: It takes nothing.
+        assert_eq!(pid >> 32, unsafe { libc::gettid() } as u64);
+        assert_eq!(word(Field::Uid, 0), 0);
+        assert_eq!((word(Field::SsEsp, 0), word(Field::CsEip, 0)), (0x18, 0x10));
+        assert!(word(Field::SsEsp, 1) > 1 << 63 && word(Field::CsEip, 1) > 1 << 63);
+        assert!(word(Field::Psw, 0) & 2 != 0 && word(Field::Upsw, 0) & 2 != 0);
+        let entries = logged.entries();
+        assert!(matches!(entries[..], [Entry::Words(words)] if words.iter().eq([7])));
+    }
+    let tsc = |n: usize| {
+        let record = records[n].record();
+        u64::from_le_bytes(record.field(Field::Tsc).unwrap().try_into().unwrap())
+    };
+    assert!(tsc(1) > tsc(0) && records[1].time > records[0].time);
+}
+
+/// Nothing is left of a run that aborts, and nothing is written for one that logs nothing.
+fn abort() {
+    take_records();
+    for end in [Op::Abort, Op::Exit] {
+        let log = match end {
+            Op::Abort => Insn::with(Op::Log, 1),
+            _ => Insn::new(Op::Pop),
+        };
+        Program::new(&in_this_process(&[Insn::push(7), log, Insn::new(end)])).load();
+        call(3);
+        assert!(take_records().is_empty());
+        crate::control::remove_all();
+    }
+}
+
+fn numbers() {
+    take_records();
+    Program::new(&in_this_process(&[
+        Insn::with(Op::SetMin, 40),
+        Insn::push(41),
+        Insn::from_stack(Op::SetMaj),
+        Insn::push(7),
+        Insn::with(Op::Log, 1),
+        Insn::new(Op::Exit),
+    ]))
+    .load();
+    call(1);
+    let records = take_records();
+    let header = records[0].record().header;
+    assert_eq!((header.major, header.minor), (41, 40));
+}
+
+/// Two points at one place, each with its own records.
+fn after_the_instruction() {
+    take_records();
+    for (offset, name) in [(0, "at an ftrace site"), (5, "at another instruction")] {
+        let program = |name, word| Program {
+            name,
+            point: Point {
+                offset,
+                ..Point::new(1)
+            },
+            ..Program::new(&in_this_process(&[
+                Insn::push(word),
+                Insn::with(Op::Log, 1),
+                Insn::new(Op::Exit),
+            ]))
+        };
+        program("one", 1).load();
+        call(10);
+        assert_eq!(take_records().len(), 10, "{name}");
+        crate::control::remove_all();
+    }
+}
+
+/// What does not fit is left out; an exception says so if it is wanted.
+fn limit() {
+    take_records();
+    let mut program = Program::new(&in_this_process(&[
+        Insn::push(7),
+        Insn::with(Op::Log, 1),
+        Insn::push(8),
+        Insn::with(Op::Log, 1),
+        Insn::new(Op::Exit),
+    ]));
+    program.header.logmax = 12;
+    program.load();
+    call(1);
+    let records = take_records();
+    let entries = records[0].entries();
+    assert!(matches!(entries[..], [Entry::Words(words)] if words.iter().eq([7])));
+    program.point.ex_mask |= u32::from(Exception::Log.bit());
+    program.set.flags = REPLACE;
+    program.load();
+    call(1);
+    let records = take_records();
+    let entries = records[0].entries();
+    assert!(matches!(
+        entries[..],
+        [
+            Entry::Words(_),
+            Entry::Exception(
+                Fault {
+                    exception: Exception::Log,
+                    ..
+                },
+                8
+            )
+        ]
+    ));
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Probe programs on the running kernel. The arguments are the starts of the names of cases; without any, all run. Prints KTAP.
+
+mod control;
+mod kernel;
+mod kit;
+mod loading;
+mod logging;
+mod user;
+mod watch;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+/// A case: it panics if something is wrong.
+type Case = (&'static str, fn());
+
+fn main() -> ExitCode {
+    let wanted = std::env::args().skip(1).collect::<Vec<_>>();
+    if let Some(calls) = wanted.first().and_then(|arg| arg.strip_prefix("child=")) {
+        user::child(calls.parse().unwrap());
+        return ExitCode::SUCCESS;
+    }
+    let cases = [
+        kernel::CASES,
+        loading::CASES,
+        logging::CASES,
+        user::CASES,
+        watch::CASES,
+    ]
+    .concat();
+    let cases = cases
+        .into_iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.starts_with(w)))
+        .collect::<Vec<_>>();
+    println!("KTAP version 1\n1..{}", cases.len());
+    let mut good = true;
+    for (number, (name, run)) in (1..).zip(cases) {
+        control::remove_all();
+        let result = catch_unwind(run);
+        control::remove_all();
+        good &= result.is_ok();
+        let word = if result.is_ok() { "ok" } else { "not ok" };
+        println!("{word} {number} {name}");
+    }
+    match good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}

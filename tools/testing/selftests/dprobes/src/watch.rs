@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Watchpoints.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ferro_core::rpn::*;
+
+use crate::Case;
+use crate::control::state;
+use crate::kit::*;
+
+pub const CASES: &[Case] = &[
+    ("watch.writes", writes),
+    ("watch.accesses", accesses),
+    ("watch.kernel_variable", kernel_variable),
+    ("watch.all_registers", all_registers),
+    ("watch.ports", ports),
+];
+
+static WORD: AtomicU64 = AtomicU64::new(0);
+static WORDS: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+
+fn watch(kind: PointKind, address: u64, code: &[Insn]) -> Program<'static> {
+    Program {
+        name: "watched",
+        symbol: "",
+        header: Header {
+            locals: 4,
+            ..Header::new(ModuleKind::User)
+        },
+        point: Point {
+            kind,
+            watch_len: 8,
+            is_absolute: true,
+            offset: address,
+            ..Point::new(1)
+        },
+        ..Program::new(code)
+    }
+}
+
+/// Who changes a variable, and to what.
+fn writes() {
+    take_records();
+    let address = WORD.as_ptr() as u64;
+    watch(
+        PointKind::WatchWrite,
+        address,
+        &in_this_process(&[
+            Insn::with(Op::IncLv, 0),
+            Insn::push(address),
+            Insn::width(Op::PushMem, 8),
+            Insn::with(Op::Log, 1),
+            Insn::new(Op::Exit),
+        ]),
+    )
+    .load();
+    for n in 1..4 {
+        WORD.store(n, Relaxed);
+        std::hint::black_box(WORD.load(Relaxed));
+    }
+    let state = state();
+    assert_eq!(state.locals[0][0], 3);
+    assert_eq!(state.points[0]["kind"], "w");
+    let records = take_records();
+    let words = records
+        .iter()
+        .flat_map(|logged| match logged.entries()[..] {
+            [Entry::Words(words)] => words.iter().collect::<Vec<_>>(),
+            _ => panic!("not words"),
+        });
+    assert_eq!(words.collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+fn accesses() {
+    let address = WORD.as_ptr() as u64;
+    let code = in_this_process(&[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)]);
+    watch(PointKind::WatchAccess, address, &code).load();
+    WORD.store(5, Relaxed);
+    std::hint::black_box(WORD.load(Relaxed));
+    assert_eq!(state().locals[0][0], 2);
+}
+
+/// A variable of the kernel that a sysctl writes.
+fn kernel_variable() {
+    Program {
+        name: "vmlinux",
+        symbol: "panic_timeout",
+        point: Point {
+            kind: PointKind::WatchWrite,
+            watch_len: 4,
+            ..Point::new(1)
+        },
+        ..Program::new(&[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)])
+    }
+    .load();
+    let path = "/proc/sys/kernel/panic";
+    let before = std::fs::read(path).unwrap();
+    std::fs::write(path, "5\n").unwrap();
+    let count = state().locals[0][0];
+    std::fs::write(path, before).unwrap();
+    assert!(count >= 1, "{count}");
+}
+
+/// There are four debug registers. A fifth watchpoint is refused, and leaves the others alone.
+fn all_registers() {
+    let name = |n: usize| ["a", "b", "c", "d", "e"][n];
+    let mut loaded = 0;
+    for n in 0..5 {
+        let mut program = watch(
+            PointKind::WatchWrite,
+            WORDS[n].as_ptr() as u64,
+            &[Insn::with(Op::IncGv, 0), Insn::new(Op::Exit)],
+        );
+        program.name = name(n);
+        program.header.globals = 1;
+        if n < 4 {
+            program.load();
+            loaded += 1;
+        } else {
+            let (errno, text) = program.refused();
+            assert_eq!(errno, libc::ENOSPC);
+            assert!(text.contains("no debug register is free"), "{text}");
+        }
+    }
+    WORDS.iter().for_each(|word| word.store(1, Relaxed));
+    let state = state();
+    assert_eq!((state.programs.len(), loaded), (4, 4));
+    assert_eq!(state.globals[0], 4);
+}
+
+fn ports() {
+    let code = [Insn::new(Op::Exit)];
+    let (errno, _) = watch(PointKind::WatchIo, 0x80, &code).refused();
+    assert_eq!(errno, libc::EOPNOTSUPP);
+}
