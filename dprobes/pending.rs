@@ -27,17 +27,20 @@ impl Pending {
         self.owner = 0;
     }
 
-    /// Keeps a record that consists of these parts. What does not fit is left out, which nothing is.
-    pub(crate) fn put(&mut self, owner: usize, parts: &[&[u8]]) {
-        let mut len = 0usize;
-        for part in parts {
-            let end = len.saturating_add(part.len());
-            if let Some(place) = self.bytes.get_mut(len..end) {
-                place.copy_from_slice(part);
-                len = end;
-            }
+    /// Begins a record of this point's.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, owner: usize) {
+        (self.owner, self.len) = (owner, 0);
+    }
+
+    /// Appends to the record. What does not fit is left out, which nothing is.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, piece: &[u8]) {
+        let end = self.len.saturating_add(piece.len());
+        if let Some(place) = self.bytes.get_mut(self.len..end) {
+            place.copy_from_slice(piece);
+            self.len = end;
         }
-        (self.owner, self.len) = (owner, len);
     }
 
     /// Takes the record, if it is this point's.

@@ -6,6 +6,8 @@
 #![deny(unsafe_code)]
 
 use ferro_core::rpn;
+use ferro_core::rpn::count;
+use ferro_core::rpn::only_counts;
 use ferro_core::rpn::run;
 use ferro_core::rpn::End;
 use ferro_core::rpn::Insn;
@@ -58,6 +60,7 @@ pub(crate) struct Point {
     /// Hits of which it runs after that; 0 once it has been removed.
     runs: Word,
     code: KVVec<Insn>,
+    only_counts: bool,
     limits: Limits,
     pub(crate) locals: Arc<Variables>,
     pub(crate) shared: Arc<Shared>,
@@ -91,6 +94,7 @@ impl Point {
             hits: Word::new(0),
             pass: usize::try_from(point.pass_count)?,
             runs: Word::new(usize::try_from(point.max_hits)?),
+            only_counts: only_counts(&insns),
             code: insns,
             limits: Limits {
                 jumps: header.jmpmax,
@@ -136,28 +140,44 @@ impl Point {
         if hit.wrapping_sub(self.pass) >= self.runs.load() {
             return regs;
         }
+        let here = Here { regs, point: self };
+        if self.only_counts {
+            count(&self.code, &here);
+            return here.regs;
+        }
+        self.run(here, when)
+    }
+
+    /// Runs the program.
+    #[inline(never)]
+    fn run<'a, R: Registers>(&'a self, mut here: Here<'a, R>, when: When) -> R {
         let Some(mut room) = self.shared.scratch.enter() else {
             self.missed.add(1);
-            return regs;
+            return here.regs;
         };
         let (memory, pending) = room.parts();
-        let mut here = Here { regs, point: self };
         if when == When::After {
             // One of an instruction that has faulted, maybe.
             pending.clear();
         }
         let outcome = run(&self.limits, &self.code, memory, &mut here);
         if outcome.end != End::Exit || !outcome.is_empty() {
-            self.note(&outcome);
+            if outcome.end != End::Exit {
+                self.note(&outcome);
+            }
             if !outcome.is_empty() {
-                let data = outcome.data(memory);
-                let record = Record::new(&outcome, &here, data);
+                let record = Record::new(&outcome, &here, outcome.data(memory));
                 match when {
-                    When::After => pending.put(self.number(), &record.parts()),
+                    When::After => {
+                        pending.begin(self.number());
+                        record.pieces(|piece| pending.put(piece));
+                    }
                     When::Now => record.write(&self.shared.channel, self.output.target),
                 }
             }
-            leaving::leave(outcome.end);
+            if outcome.end != End::Exit {
+                leaving::leave(outcome.end);
+            }
         }
         here.regs
     }

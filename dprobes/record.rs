@@ -17,7 +17,6 @@ use ferro_core::rpn::Target;
 use ferro_core::rpn::Words;
 use ferro_core::rpn::World;
 use ferro_core::rpn::FIELDS;
-use ferro_core::rpn::FIELDS_LEN;
 use ferro_core::rpn::RECORD_LEN;
 use ferro_fast_relay::Channel;
 use ferro_klog::klog;
@@ -43,102 +42,107 @@ format:
 \tfield:u32 cpu;\toffset:12;\tsize:4;\tsigned:0;
 ";
 
-/// A record.
-pub(crate) struct Record<'a> {
-    header: RecordHeader,
-    head: [u8; RECORD_LEN],
-    fields: [u8; FIELDS_LEN],
-    fields_len: usize,
+/// What a run has left, where it was.
+pub(crate) struct Record<'a, R> {
+    outcome: &'a Outcome,
+    here: &'a Here<'a, R>,
     data: [&'a [u8]; 2],
 }
 
-impl<'a> Record<'a> {
-    /// What a run at this place has left.
-    pub(crate) fn new<R: Registers>(
-        outcome: &Outcome,
-        here: &Here<'_, R>,
-        data: [&'a [u8]; 2],
-    ) -> Self {
-        let chosen = here.point.output.fields;
-        let header = RecordHeader {
+impl<'a, R: Registers> Record<'a, R> {
+    #[inline(always)]
+    pub(crate) fn new(outcome: &'a Outcome, here: &'a Here<'a, R>, data: [&'a [u8]; 2]) -> Self {
+        Self {
+            outcome,
+            here,
+            data,
+        }
+    }
+
+    #[inline(always)]
+    fn header(&self) -> RecordHeader {
+        let Self { outcome, here, .. } = self;
+        RecordHeader {
             major: outcome.major,
             minor: outcome.minor,
-            fields: chosen,
+            fields: here.point.output.fields,
             exception: match outcome.end {
                 End::Fault(fault) => fault.exception.bit(),
                 _ => 0,
             },
             cpu: here.cpu(),
-        };
-        let mut record = Self {
-            header,
-            head: header.to_bytes(),
-            fields: [0; FIELDS_LEN],
-            fields_len: 0,
-            data,
-        };
-        for field in FIELDS {
-            if chosen & field.bit() != 0 {
-                record.add(*field, here);
-            }
         }
-        record
     }
 
-    fn add<R: Registers>(&mut self, field: Field, here: &Here<'_, R>) {
+    /// Gives its bytes, a piece at a time.
+    #[inline(always)]
+    pub(crate) fn pieces(&self, mut put: impl FnMut(&[u8])) {
+        put(&self.header().to_bytes());
+        if self.here.point.output.fields != 0 {
+            self.fields(&mut put);
+        }
+        let [log, trace] = self.data;
+        put(log);
+        if !trace.is_empty() {
+            put(trace);
+        }
+    }
+
+    #[inline(never)]
+    fn fields(&self, put: &mut impl FnMut(&[u8])) {
+        let chosen = |field: &&Field| self.here.point.output.fields & field.bit() != 0;
+        for field in FIELDS.iter().filter(chosen) {
+            let bytes = self.field(*field);
+            put(bytes.get(..field.len()).unwrap_or_default());
+        }
+    }
+
+    fn field(&self, field: Field) -> [u8; 16] {
+        let here = self.here;
         let register = |register| here.register(register).unwrap_or(0);
-        let two = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
-        let bytes = match field {
+        let two = |low: u64, high: u64| (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        match field {
             Field::ProcName => TaskInfo::current().comm,
             Field::Pid => {
                 let (process, thread) = task::ids();
-                u128::from(u64::from(thread) << 32 | u64::from(process)).to_le_bytes()
+                two(u64::from(thread) << 32 | u64::from(process), 0)
             }
-            Field::Uid => u128::from(task::uid()).to_le_bytes(),
-            Field::SsEsp => two(register(Register::Ss), register(Register::Sp)).to_le_bytes(),
-            Field::CsEip => two(register(Register::Cs), register(Register::Ip)).to_le_bytes(),
-            Field::Psw => u128::from(register(Register::Flags)).to_le_bytes(),
-            Field::Upsw => {
-                let flags = here.user_register(Register::Flags);
-                u128::from(flags.unwrap_or(0)).to_le_bytes()
-            }
-            Field::Tsc => u128::from(this_cpu::tsc()).to_le_bytes(),
-        };
-        let end = self.fields_len.saturating_add(field.len());
-        let place = self.fields.get_mut(self.fields_len..end);
-        if let (Some(place), Some(bytes)) = (place, bytes.get(..field.len())) {
-            place.copy_from_slice(bytes);
-            self.fields_len = end;
+            Field::Uid => two(task::uid().into(), 0),
+            Field::SsEsp => two(register(Register::Ss), register(Register::Sp)),
+            Field::CsEip => two(register(Register::Cs), register(Register::Ip)),
+            Field::Psw => two(register(Register::Flags), 0),
+            Field::Upsw => two(here.user_register(Register::Flags).unwrap_or(0), 0),
+            Field::Tsc => two(this_cpu::tsc(), 0),
         }
     }
 
     /// Its bytes.
-    pub(crate) fn parts(&self) -> [&[u8]; 4] {
-        let fields = self.fields.get(..self.fields_len).unwrap_or_default();
-        let [log, trace] = self.data;
-        [&self.head, fields, log, trace]
+    fn len(&self) -> usize {
+        let chosen = |field: &&Field| self.here.point.output.fields & field.bit() != 0;
+        let fields: usize = FIELDS.iter().filter(chosen).map(|field| field.len()).sum();
+        let data: usize = self.data.iter().map(|data| data.len()).sum();
+        RECORD_LEN.saturating_add(fields).saturating_add(data)
     }
 
     /// Writes it.
     pub(crate) fn write(&self, channel: &Channel, target: Target) {
         match target {
             Target::Relay => {
-                let parts = self.parts();
-                let len = parts.iter().map(|part| part.len()).sum();
                 // The channel counts what it has no room for.
-                let _ = channel.reserve_timed(KIND, len, |record| {
-                    for part in parts {
-                        record.put(part);
-                    }
+                let _ = channel.reserve_timed(KIND, self.len(), |record| {
+                    self.pieces(|piece| {
+                        record.put(piece);
+                    });
                     ferro_fast_relay::Outcome::Commit
                 });
             }
-            Target::Klog => show(self.header, self.data.map(Entries::new)),
+            Target::Klog => show(self.header(), self.data.map(Entries::new)),
         }
     }
 }
 
 /// Writes a record that was kept.
+#[inline(never)]
 pub(crate) fn write(record: &[u8], channel: &Channel, target: Target) {
     match target {
         // The channel counts what it has no room for.

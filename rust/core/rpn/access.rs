@@ -17,13 +17,7 @@ pub(super) fn narrow(bytes: &mut [u8; 8], width: u8) -> Option<&mut [u8]> {
 }
 
 impl<W: World> Machine<'_, W> {
-    #[inline(always)]
-    pub(super) fn register(&mut self, insn: &Insn) -> Result<u64, Fault> {
-        let number = insn.selector();
-        let value = Register::from_number(number).and_then(|one| self.world.register(one));
-        value.ok_or(Fault::new(Exception::Operand, number.into()))
-    }
-
+    #[inline(never)]
     pub(super) fn user_or_set_register(&mut self, insn: &Insn) -> Result<(), Fault> {
         let number = insn.selector();
         let none = Fault::new(Exception::Operand, number.into());
@@ -43,6 +37,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn access(&mut self, insn: &Insn) -> Result<(), Fault> {
         let address = self.pop()?;
         let mut bytes = [0; 8];
@@ -87,6 +82,7 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn port(&mut self, insn: &Insn) -> Result<(), Fault> {
         let port = self.pop()?;
         let width = insn.selector();

@@ -11,13 +11,14 @@ use super::world::World;
 
 impl<W: World> Machine<'_, W> {
     /// The quotient is left on top of the remainder. The least number divided by -1 is itself, and nothing remains.
-    pub(super) fn divide(&mut self, op: Op) -> Result<(), Fault> {
+    #[inline(never)]
+    pub(super) fn divide(&mut self, insn: &Insn) -> Result<(), Fault> {
         let right = self.pop()?;
         let left = self.pop()?;
         if right == 0 {
             return Err(Fault::new(Exception::Divide, left));
         }
-        let (quotient, remainder) = match op {
+        let (quotient, remainder) = match insn.op {
             Op::Div => (left.wrapping_div(right), left.wrapping_rem(right)),
             _ => {
                 let (left, right) = (left as i64, right as i64);
@@ -29,6 +30,7 @@ impl<W: World> Machine<'_, W> {
         self.push(quotient)
     }
 
+    #[inline(never)]
     pub(super) fn shift(&mut self, insn: &Insn) -> Result<(), Fault> {
         let by = self.number(insn)?;
         let top = self.top();

@@ -26,10 +26,11 @@ impl Block {
 }
 
 impl<W: World> Machine<'_, W> {
+    #[inline(never)]
     pub(super) fn heap(&mut self, insn: &Insn) -> Result<(), Fault> {
-        if !self.has_heap {
+        if !self.memory.rest.has_heap {
             self.memory.blocks = [FREE; HEAP_BLOCKS];
-            self.has_heap = true;
+            self.memory.rest.has_heap = true;
         }
         match insn.op {
             Op::Malloc => {

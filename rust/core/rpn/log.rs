@@ -85,7 +85,7 @@ fn put(room: &mut [u8], words: impl Iterator<Item = u64>) {
 impl<W: World> Machine<'_, W> {
     /// The log, with nothing else borrowed.
     fn log_buffer(&mut self) -> Buffer<'_> {
-        self.log_before = self.log_len;
+        self.memory.rest.log_before = self.log_len;
         Buffer {
             bytes: &mut self.memory.log,
             len: &mut self.log_len,
@@ -95,13 +95,14 @@ impl<W: World> Machine<'_, W> {
 
     /// What was to be logged did not fit.
     fn full(&mut self, len: u64) -> Result<(), Fault> {
-        self.overflowed = true;
+        self.memory.rest.overflowed = true;
         match self.has(Exception::Log) {
             true => Err(Fault::new(Exception::Log, len)),
             false => Ok(()),
         }
     }
 
+    #[inline(never)]
     pub(super) fn log(&mut self, insn: &Insn) -> Result<(), Fault> {
         match insn.op {
             Op::SetMin => self.minor = self.number(insn)?,
@@ -134,7 +135,7 @@ impl<W: World> Machine<'_, W> {
         let Ok(room) = usize::try_from(wanted) else {
             return self.full(len);
         };
-        self.log_before = start;
+        self.memory.rest.log_before = start;
         let mut buffer = Buffer {
             bytes: &mut self.memory.log,
             len: &mut self.log_len,
@@ -189,7 +190,7 @@ impl<W: World> Machine<'_, W> {
                 Ok(word) => word.to_le_bytes(),
                 Err(fault) => {
                     // The rest of the entry is not written: what is there are others' bytes.
-                    self.log_len = self.log_before;
+                    self.log_len = self.memory.rest.log_before;
                     return Err(fault);
                 }
             };
@@ -207,7 +208,7 @@ impl<W: World> Machine<'_, W> {
         let Ok(count) = u32::try_from(count) else {
             return self.full(count);
         };
-        self.log_before = self.log_len;
+        self.memory.rest.log_before = self.log_len;
         let mut buffer = Buffer {
             bytes: &mut self.memory.log,
             len: &mut self.log_len,
@@ -225,17 +226,18 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    pub(super) fn log_pointer(&mut self, op: Op) -> Result<(), Fault> {
-        match op {
+    #[inline(never)]
+    pub(super) fn log_pointer(&mut self, insn: &Insn) -> Result<(), Fault> {
+        match insn.op {
             Op::PushLp => self.push(self.log_len as u64),
-            Op::PushPlp => self.push(self.log_before as u64),
+            Op::PushPlp => self.push(self.memory.rest.log_before as u64),
             _ => {
                 let pointer = self.pop()?;
                 match usize::try_from(pointer) {
                     // Not forwards: what is there, this run has not written.
                     Ok(len) if len <= self.log_len && self.is_boundary(len) => {
                         self.log_len = len;
-                        self.log_before = self.log_before.min(len);
+                        self.memory.rest.log_before = self.memory.rest.log_before.min(len);
                         Ok(())
                     }
                     _ => Err(Fault::new(Exception::Operand, pointer)),
@@ -261,20 +263,22 @@ impl<W: World> Machine<'_, W> {
         at == len
     }
 
+    #[inline(never)]
     pub(super) fn trace(&mut self, insn: &Insn) -> Result<(), Fault> {
         match insn.op {
             Op::LogSt => {
-                self.trace_calls();
+                let here = self.next.saturating_sub(1);
+                self.trace_calls(u32::try_from(here).unwrap_or(u32::MAX));
                 Ok(())
             }
             Op::PurgeSt => {
-                self.trace_len = 0;
+                self.memory.rest.trace_len = 0;
                 Ok(())
             }
             Op::TracePv => {
                 let top = self.top();
                 let added = self.trace_buffer().words(Token::Top, [top].into_iter());
-                self.overflowed |= added.is_none();
+                self.memory.rest.overflowed |= added.is_none();
                 Ok(())
             }
             op => {
@@ -287,7 +291,7 @@ impl<W: World> Machine<'_, W> {
                 let value = value.ok_or(Fault::new(Exception::Operand, index.into()))?;
                 let mut trace = self.trace_buffer();
                 let added = trace.variables(token, index, [value].into_iter());
-                self.overflowed |= added.is_none();
+                self.memory.rest.overflowed |= added.is_none();
                 Ok(())
             }
         }
@@ -296,19 +300,19 @@ impl<W: World> Machine<'_, W> {
     fn trace_buffer(&mut self) -> Buffer<'_> {
         Buffer {
             bytes: &mut self.memory.trace,
-            len: &mut self.trace_len,
+            len: &mut self.memory.rest.trace_len,
             limit: self.limits.trace as usize,
         }
     }
 
     /// Adds where the program is and its calls, the innermost first.
-    fn trace_calls(&mut self) {
-        let here = self.next.saturating_sub(1) as u64;
+    fn trace_calls(&mut self, here: u32) {
+        let here = u64::from(here);
         let frames = self.memory.frames.get(1..=self.depth).unwrap_or_default();
         let calls = frames.iter().rev().map(|frame| u64::from(frame.back));
         let mut buffer = Buffer {
             bytes: &mut self.memory.trace,
-            len: &mut self.trace_len,
+            len: &mut self.memory.rest.trace_len,
             limit: self.limits.trace as usize,
         };
         let added = buffer
@@ -317,9 +321,10 @@ impl<W: World> Machine<'_, W> {
                 frames.len().saturating_add(1).saturating_mul(8),
             )
             .map(|room| put(room, core::iter::once(here).chain(calls)));
-        self.overflowed |= added.is_none();
+        self.memory.rest.overflowed |= added.is_none();
     }
 
+    #[inline(never)]
     pub(super) fn exception(&mut self, insn: &Insn) -> Result<(), Fault> {
         match insn.op {
             Op::Rx => {
@@ -327,11 +332,8 @@ impl<W: World> Machine<'_, W> {
                 Err(Fault::new(Exception::User, number.into()))
             }
             Op::PushX => {
-                let (at, bit, argument) = match self.last {
-                    Some((at, fault)) => (at, fault.exception.bit(), fault.argument),
-                    None => (0, 0, 0),
-                };
-                self.push(at as u64)?;
+                let (at, bit, argument) = self.memory.rest.last;
+                self.push(at.into())?;
                 self.push(argument)?;
                 self.push(bit.into())
             }
@@ -339,7 +341,7 @@ impl<W: World> Machine<'_, W> {
                 let (top, base) = (self.top as u16, self.base as u16);
                 if let Some(frame) = self.memory.frames.get_mut(self.depth) {
                     frame.handler = match op {
-                        Op::Sx => insn.number(),
+                        Op::Sx => insn.number().saturating_add(1),
                         _ => NO_HANDLER,
                     };
                     (frame.top, frame.base) = (top, base);
@@ -352,9 +354,10 @@ impl<W: World> Machine<'_, W> {
     /// Goes on in the nearest handler of an exception. False if there is none: then it is in the log, and the run is at its end.
     #[cold]
     pub(super) fn handles(&mut self, fault: Fault) -> bool {
-        let at = self.next.saturating_sub(1);
-        self.last = Some((at, fault));
+        let at = u32::try_from(self.next).unwrap_or(u32::MAX);
         let exception = fault.exception;
+        self.memory.rest.is_used = true;
+        self.memory.rest.last = (at, exception.bit(), fault.argument);
         let is_one = self.has(exception) || exception == Exception::User;
         // Without jumps left, there is none to the handler.
         if is_one && exception != Exception::Jumps && self.enter_handler() {
@@ -362,7 +365,7 @@ impl<W: World> Machine<'_, W> {
         }
         if is_one {
             if self.limits.auto_stack_trace {
-                self.trace_calls();
+                self.trace_calls(at);
             }
             self.note(fault, at);
         }
@@ -385,11 +388,11 @@ impl<W: World> Machine<'_, W> {
         let handler = core::mem::replace(&mut frame.handler, NO_HANDLER);
         self.depth = depth;
         (self.top, self.base) = (frame.top.into(), frame.base.into());
-        self.go_to(handler).is_ok()
+        self.go_to(handler.saturating_sub(1)).is_ok()
     }
 
     /// Adds an exception to the log, where there is always room for one.
-    fn note(&mut self, fault: Fault, at: usize) {
+    fn note(&mut self, fault: Fault, at: u32) {
         let mut buffer = Buffer {
             limit: self.memory.log.len(),
             bytes: &mut self.memory.log,
@@ -398,7 +401,6 @@ impl<W: World> Machine<'_, W> {
         let Some(room) = buffer.entry(Token::Exception, 14) else {
             return;
         };
-        let at = u32::try_from(at).unwrap_or(u32::MAX);
         let parts = [
             &fault.exception.bit().to_le_bytes()[..],
             &at.to_le_bytes(),

@@ -11,9 +11,11 @@ use super::insn::Insn;
 use super::limits::*;
 use super::memory::Frame;
 use super::memory::Memory;
+use super::memory::Rest;
 use super::memory::NO_HANDLER;
 use super::op::Op;
 use super::op::Scope;
+use super::register::Register;
 use super::world::World;
 
 /// What a run may do.
@@ -105,11 +107,6 @@ pub(super) struct Machine<'a, W> {
     pub(super) major: u32,
     pub(super) minor: u32,
     pub(super) log_len: usize,
-    pub(super) log_before: usize,
-    pub(super) trace_len: usize,
-    pub(super) overflowed: bool,
-    pub(super) has_heap: bool,
-    pub(super) last: Option<(usize, Fault)>,
 }
 
 /// Masks an index of the stack.
@@ -118,13 +115,17 @@ pub(super) const MASK: usize = STACK_WORDS - 1;
 const _: () = assert!(STACK_WORDS.is_power_of_two());
 
 /// Runs a program. `code` should be that of a [`Code`](super::Code); with other instructions the run ends with an exception.
-#[inline]
+#[inline(always)]
 pub fn run<W: World>(
     limits: &Limits,
     code: &[Insn],
     memory: &mut Memory,
     world: &mut W,
 ) -> Outcome {
+    if memory.rest.is_used {
+        memory.rest = Rest::NEW;
+        memory.frames[0].handler = NO_HANDLER;
+    }
     let mut machine = Machine {
         memory,
         limits,
@@ -138,15 +139,13 @@ pub fn run<W: World>(
         major: limits.major,
         minor: limits.minor,
         log_len: 0,
-        log_before: 0,
-        trace_len: 0,
-        overflowed: false,
-        has_heap: false,
-        last: None,
     };
-    machine.memory.frames[0].handler = NO_HANDLER;
     let end = loop {
-        match machine.go(code) {
+        let ended = match machine.has(Exception::Stack) {
+            true => machine.go::<true>(code),
+            false => machine.go::<false>(code),
+        };
+        match ended {
             Ok(end) => break end,
             Err(fault) => {
                 if !machine.handles(fault) {
@@ -157,94 +156,317 @@ pub fn run<W: World>(
     };
     Outcome {
         end,
-        at: u32::try_from(machine.next.saturating_sub(1)).unwrap_or(u32::MAX),
+        at: machine.next as u32,
         major: machine.major,
         minor: machine.minor,
-        overflowed: machine.overflowed,
+        overflowed: machine.memory.rest.overflowed,
         log_len: machine.log_len,
-        trace_len: machine.trace_len,
+        trace_len: machine.memory.rest.trace_len,
+    }
+}
+
+/// Whether a point's instructions do nothing but count in variables, and exit: then [`count`] runs them.
+pub fn only_counts(code: &[Insn]) -> bool {
+    let counts = |insn: &Insn| matches!(insn.op, Op::IncLv | Op::DecLv | Op::IncGv | Op::DecGv);
+    match code {
+        [counting @ .., last] => {
+            let is_plain = *last == Insn::new(Op::Exit);
+            is_plain
+                && counting
+                    .iter()
+                    .all(|insn| counts(insn) && !insn.is_from_stack())
+        }
+        [] => false,
+    }
+}
+
+/// Runs instructions that do nothing but count, as [`only_counts`] says. It needs no memory, so that it can run while another
+/// program does on the same CPU.
+#[inline(always)]
+pub fn count<W: World>(code: &[Insn], world: &W) {
+    for insn in code {
+        let (scope, by) = match insn.op {
+            Op::IncLv => (Scope::Local, 1),
+            Op::DecLv => (Scope::Local, u64::MAX),
+            Op::IncGv => (Scope::Global, 1),
+            Op::DecGv => (Scope::Global, u64::MAX),
+            _ => return,
+        };
+        // There is such a variable, as the instruction has been checked.
+        world.add_variable(scope, insn.number(), by);
     }
 }
 
 impl<W: World> Machine<'_, W> {
-    /// Goes on until the end, or an exception.
+    /// Goes on until the end, or an exception; then `next` is the number of the instruction where that is.
+    ///
+    /// Where the program is, and the index of the top, are locals, so that they stay in registers. Other functions find them in
+    /// `self`, where the macros below put them. `WRAPS`: whether it is an exception when the stack wraps.
     #[inline(always)]
-    fn go(&mut self, code: &[Insn]) -> Result<End, Fault> {
-        loop {
-            let Some(insn) = code.get(self.next) else {
-                return Err(Fault::new(Exception::Opcode, self.next as u64));
+    fn go<const WRAPS: bool>(&mut self, code: &[Insn]) -> Result<End, Fault> {
+        let mut rest = code.get(self.next..).unwrap_or_default().iter();
+        let mut top = self.top & MASK;
+
+        /// The number of the instruction after the one that is running.
+        macro_rules! next {
+            () => {
+                code.len().wrapping_sub(rest.len())
             };
-            // No overflow: it is less than the code's length.
-            self.next += 1;
-            match insn.op {
-                Op::Nop => (),
-                Op::Jmp => self.jump(insn)?,
-                Op::Jlt => self.jump_if(insn, |top| top < 0)?,
-                Op::Jle => self.jump_if(insn, |top| top <= 0)?,
-                Op::Jgt => self.jump_if(insn, |top| top > 0)?,
-                Op::Jge => self.jump_if(insn, |top| top >= 0)?,
-                Op::Jz => self.jump_if(insn, |top| top == 0)?,
-                Op::Jnz => self.jump_if(insn, |top| top != 0)?,
-                Op::Loop => {
-                    let top = self.top().wrapping_sub(1);
-                    self.set_top(top);
-                    if top != 0 {
-                        self.jump(insn)?;
+        }
+        /// Ends with an exception at the instruction that is running.
+        macro_rules! fault {
+            ($fault:expr) => {{
+                self.next = next!().wrapping_sub(1);
+                self.top = top;
+                return Err($fault);
+            }};
+        }
+        /// Calls a function of `self` that uses or changes where the program is, or the stack.
+        macro_rules! call {
+            ($call:expr) => {{
+                self.next = next!();
+                self.top = top;
+                match $call {
+                    Ok(()) => {
+                        rest = code.get(self.next..).unwrap_or_default().iter();
+                        top = self.top & MASK;
+                    }
+                    Err(fault) => {
+                        self.next = self.next.wrapping_sub(1);
+                        return Err(fault);
                     }
                 }
-                Op::Exit => {
-                    return Ok(match insn.selector() {
-                        1 => End::Debugger,
-                        2 => End::CrashDump,
-                        3 => End::CoreDump,
+            }};
+        }
+        macro_rules! top {
+            () => {
+                self.memory.stack[top]
+            };
+        }
+        macro_rules! push {
+            ($value:expr) => {{
+                let value = $value;
+                let above = (top + 1) & MASK;
+                if WRAPS && above == 0 {
+                    fault!(Fault::new(Exception::Stack, top as u64));
+                }
+                top = above;
+                top!() = value;
+            }};
+        }
+        macro_rules! pop {
+            () => {{
+                let value = top!();
+                if WRAPS && top == 0 {
+                    fault!(Fault::new(Exception::Stack, 0));
+                }
+                top = top.wrapping_sub(1) & MASK;
+                value
+            }};
+        }
+        macro_rules! binary {
+            ($left:ident, $right:ident, $result:expr) => {{
+                let $right = pop!();
+                let $left = top!();
+                top!() = $result;
+            }};
+        }
+        macro_rules! jump_if {
+            ($insn:expr, $top:ident, $is:expr) => {{
+                let $top = top!() as i64;
+                if $is {
+                    call!(self.go_to($insn.number()))
+                }
+            }};
+        }
+        /// A variable's index.
+        macro_rules! index {
+            ($insn:expr) => {
+                match $insn.is_from_stack() {
+                    false => $insn.number(),
+                    true => {
+                        let word = pop!();
+                        match u32::try_from(word) {
+                            Ok(index) => index,
+                            Err(_) => fault!(Fault::new(Exception::Operand, word)),
+                        }
+                    }
+                }
+            };
+        }
+        macro_rules! is_there {
+            ($index:expr, $done:expr) => {
+                if !$done {
+                    fault!(Fault::new(Exception::Operand, $index.into()))
+                }
+            };
+        }
+        macro_rules! variable {
+            (push $scope:ident, $insn:expr) => {{
+                let index = index!($insn);
+                match self.world.variable(Scope::$scope, index) {
+                    Some(value) => push!(value),
+                    None => fault!(Fault::new(Exception::Operand, index.into())),
+                }
+            }};
+            (pop $scope:ident, $insn:expr) => {{
+                let index = index!($insn);
+                let value = pop!();
+                is_there!(index, self.world.set_variable(Scope::$scope, index, value));
+            }};
+            (move $scope:ident, $insn:expr) => {{
+                let index = index!($insn);
+                is_there!(index, self.world.set_variable(Scope::$scope, index, top!()));
+            }};
+            (add $scope:ident, $insn:expr, $value:expr) => {{
+                let index = index!($insn);
+                is_there!(index, self.world.add_variable(Scope::$scope, index, $value));
+            }};
+        }
+
+        loop {
+            let Some(insn) = rest.next() else {
+                self.next = code.len();
+                self.top = top;
+                return Err(Fault::new(Exception::Opcode, self.next as u64));
+            };
+            match insn.op {
+                Op::Nop => (),
+                Op::Jmp => call!(self.go_to(insn.number())),
+                Op::Jlt => jump_if!(insn, top, top < 0),
+                Op::Jle => jump_if!(insn, top, top <= 0),
+                Op::Jgt => jump_if!(insn, top, top > 0),
+                Op::Jge => jump_if!(insn, top, top >= 0),
+                Op::Jz => jump_if!(insn, top, top == 0),
+                Op::Jnz => jump_if!(insn, top, top != 0),
+                Op::Loop => {
+                    top!() = top!().wrapping_sub(1);
+                    jump_if!(insn, top, top != 0);
+                }
+                Op::Exit | Op::Abort | Op::Rem => {
+                    self.next = next!().wrapping_sub(1);
+                    return Ok(match (insn.op, insn.selector()) {
+                        (Op::Abort, _) => End::Abort,
+                        (Op::Rem, _) => End::Remove,
+                        (_, 0) => End::Exit,
+                        (_, 1) => End::Debugger,
+                        (_, 2) => End::CrashDump,
+                        (_, 3) => End::CoreDump,
                         _ => End::Exit,
-                    })
+                    });
                 }
-                Op::Abort => return Ok(End::Abort),
-                Op::Rem => return Ok(End::Remove),
 
-                Op::PushLv => self.push_variable(Scope::Local, insn)?,
-                Op::PopLv => self.pop_variable(Scope::Local, insn)?,
-                Op::MoveLv => self.move_variable(Scope::Local, insn)?,
-                Op::IncLv => self.add_variable(Scope::Local, insn, 1)?,
-                Op::DecLv => self.add_variable(Scope::Local, insn, u64::MAX)?,
-                Op::PushGv => self.push_variable(Scope::Global, insn)?,
-                Op::PopGv => self.pop_variable(Scope::Global, insn)?,
-                Op::MoveGv => self.move_variable(Scope::Global, insn)?,
-                Op::IncGv => self.add_variable(Scope::Global, insn, 1)?,
-                Op::DecGv => self.add_variable(Scope::Global, insn, u64::MAX)?,
+                Op::PushLv => variable!(push Local, insn),
+                Op::PopLv => variable!(pop Local, insn),
+                Op::MoveLv => variable!(move Local, insn),
+                Op::IncLv => variable!(add Local, insn, 1),
+                Op::DecLv => variable!(add Local, insn, u64::MAX),
+                Op::PushGv => variable!(push Global, insn),
+                Op::PopGv => variable!(pop Global, insn),
+                Op::MoveGv => variable!(move Global, insn),
+                Op::IncGv => variable!(add Global, insn, 1),
+                Op::DecGv => variable!(add Global, insn, u64::MAX),
 
-                Op::Add => self.binary(u64::wrapping_add)?,
-                Op::Sub => self.binary(u64::wrapping_sub)?,
-                Op::Mul => self.binary(u64::wrapping_mul)?,
-                Op::And => self.binary(|a, b| a & b)?,
-                Op::Or => self.binary(|a, b| a | b)?,
-                Op::Xor => self.binary(|a, b| a ^ b)?,
-                Op::Neg => self.set_top(!self.top()),
+                Op::Add => binary!(left, right, left.wrapping_add(right)),
+                Op::Sub => binary!(left, right, left.wrapping_sub(right)),
+                Op::Mul => binary!(left, right, left.wrapping_mul(right)),
+                Op::And => binary!(left, right, left & right),
+                Op::Or => binary!(left, right, left | right),
+                Op::Xor => binary!(left, right, left ^ right),
+                Op::Neg => top!() = !top!(),
 
-                Op::Push => self.push(insn.word())?,
-                Op::Pop => self.pop().map(drop)?,
+                Op::Push => push!(insn.word()),
+                Op::Pop => {
+                    pop!();
+                }
                 Op::PushR => {
-                    let value = self.register(insn)?;
-                    self.push(value)?;
+                    let number = insn.selector();
+                    let register = Register::from_number(number);
+                    match register.and_then(|register| self.world.register(register)) {
+                        Some(value) => push!(value),
+                        None => fault!(Fault::new(Exception::Operand, number.into())),
+                    }
                 }
-                _ => self.other(insn)?,
+                // Each by its name, so that there is nothing else that the compiler has to look for.
+                Op::Call
+                | Op::Ret
+                | Op::CallK
+                | Op::SetMin
+                | Op::SetMaj
+                | Op::LogStr
+                | Op::LogMrf
+                | Op::Log
+                | Op::LogLv
+                | Op::LogGv
+                | Op::PushLp
+                | Op::PushPlp
+                | Op::PopLp
+                | Op::Div
+                | Op::Idiv
+                | Op::Rol
+                | Op::Ror
+                | Op::Shl
+                | Op::Shr
+                | Op::Pbl
+                | Op::Pbr
+                | Op::Pzl
+                | Op::Pzr
+                | Op::Xchg
+                | Op::Dup
+                | Op::Ros
+                | Op::PushSbp
+                | Op::PopSbp
+                | Op::CopySbp
+                | Op::PushTsp
+                | Op::PopTsp
+                | Op::CopyTsp
+                | Op::Save
+                | Op::Restore
+                | Op::PopR
+                | Op::PushU
+                | Op::PopU
+                | Op::PushMem
+                | Op::PopMem
+                | Op::VfyR
+                | Op::VfyRw
+                | Op::PushTask
+                | Op::PushPid
+                | Op::PushProcId
+                | Op::PushTid
+                | Op::PushTime
+                | Op::Sx
+                | Op::Ux
+                | Op::Rx
+                | Op::PushX
+                | Op::LogSt
+                | Op::PurgeSt
+                | Op::TraceLv
+                | Op::TraceGv
+                | Op::TracePv
+                | Op::Malloc
+                | Op::Free
+                | Op::PushH
+                | Op::PopH
+                | Op::Seg2Lin
+                | Op::PushIo
+                | Op::PopIo => call!(self.other(insn)),
             }
         }
     }
 
-    /// Commands that take longer anyway.
+    /// Commands that take longer anyway. Each group has a function of its own, so that this one needs nothing of the stack.
     #[inline(never)]
     fn other(&mut self, insn: &Insn) -> Result<(), Fault> {
+        self.memory.rest.is_used = true;
         match insn.op {
             Op::Call => self.call(insn),
-            Op::Ret => self.ret(),
+            Op::Ret => self.ret(insn),
             Op::CallK => self.call_kernel(insn),
             Op::SetMin | Op::SetMaj | Op::LogStr | Op::LogMrf | Op::Log | Op::LogLv | Op::LogGv => {
                 self.log(insn)
             }
-            Op::PushLp | Op::PushPlp | Op::PopLp => self.log_pointer(insn.op),
-            Op::Div | Op::Idiv => self.divide(insn.op),
+            Op::PushLp | Op::PushPlp | Op::PopLp => self.log_pointer(insn),
+            Op::Div | Op::Idiv => self.divide(insn),
             Op::Rol | Op::Ror | Op::Shl | Op::Shr | Op::Pbl | Op::Pbr | Op::Pzl | Op::Pzr => {
                 self.shift(insn)
             }
@@ -262,17 +484,26 @@ impl<W: World> Machine<'_, W> {
             Op::PopR | Op::PushU | Op::PopU => self.user_or_set_register(insn),
             Op::PushMem | Op::PopMem | Op::VfyR | Op::VfyRw | Op::Seg2Lin => self.access(insn),
             Op::PushIo | Op::PopIo => self.port(insn),
-            Op::PushTask => self.push(self.world.task()),
-            Op::PushPid => self.push(self.world.process().into()),
-            Op::PushTid => self.push(self.world.thread().into()),
-            Op::PushProcId => self.push(self.world.cpu().into()),
-            Op::PushTime => self.push(self.world.time()),
+            Op::PushTask | Op::PushPid | Op::PushTid | Op::PushProcId | Op::PushTime => {
+                self.system(insn)
+            }
             Op::Sx | Op::Ux | Op::Rx | Op::PushX => self.exception(insn),
             Op::LogSt | Op::PurgeSt | Op::TraceLv | Op::TraceGv | Op::TracePv => self.trace(insn),
             Op::Malloc | Op::Free | Op::PushH | Op::PopH => self.heap(insn),
             // The others are in `go()`.
             _ => Err(Fault::new(Exception::Opcode, insn.op.number().into())),
         }
+    }
+
+    #[inline(never)]
+    fn system(&mut self, insn: &Insn) -> Result<(), Fault> {
+        self.push(match insn.op {
+            Op::PushTask => self.world.task(),
+            Op::PushPid => self.world.process().into(),
+            Op::PushTid => self.world.thread().into(),
+            Op::PushProcId => self.world.cpu().into(),
+            _ => self.world.time(),
+        })
     }
 
     /// Whether an exception of this bit is one.
@@ -292,19 +523,6 @@ impl<W: World> Machine<'_, W> {
                 self.steps = 0;
                 Err(Fault::new(Exception::Jumps, STEPS_MAX.into()))
             }
-        }
-    }
-
-    #[inline(always)]
-    fn jump(&mut self, insn: &Insn) -> Result<(), Fault> {
-        self.go_to(insn.number())
-    }
-
-    #[inline(always)]
-    fn jump_if(&mut self, insn: &Insn, is: impl FnOnce(i64) -> bool) -> Result<(), Fault> {
-        match is(self.top() as i64) {
-            true => self.jump(insn),
-            false => Ok(()),
         }
     }
 
@@ -329,6 +547,7 @@ impl<W: World> Machine<'_, W> {
         Ok(())
     }
 
+    #[inline(never)]
     fn call(&mut self, insn: &Insn) -> Result<(), Fault> {
         let depth = self.depth.wrapping_add(1);
         let back = u32::try_from(self.next).unwrap_or(u32::MAX);
@@ -345,7 +564,8 @@ impl<W: World> Machine<'_, W> {
         self.go_to(insn.number())
     }
 
-    fn ret(&mut self) -> Result<(), Fault> {
+    #[inline(never)]
+    fn ret(&mut self, _insn: &Insn) -> Result<(), Fault> {
         let no_call = Fault::new(Exception::Calls, 0);
         let back = match self.memory.frames.get(self.depth) {
             Some(frame) if self.depth > 0 => frame.back,
@@ -355,6 +575,7 @@ impl<W: World> Machine<'_, W> {
         self.move_to(back)
     }
 
+    #[inline(never)]
     fn call_kernel(&mut self, insn: &Insn) -> Result<(), Fault> {
         let number = self.number(insn)?;
         let argument = self.pop()?;

@@ -13,14 +13,14 @@ pub(super) const LOG_BYTES: usize = LOG_MAX as usize + EXCEPTION_LEN;
 pub(super) struct Frame {
     /// Where it returns to.
     pub(super) back: u32,
-    /// Its handler of exceptions, or [`NO_HANDLER`].
+    /// Its handler of exceptions: 1 more than the number of an instruction, or [`NO_HANDLER`].
     pub(super) handler: u32,
     /// The stack when the handler was set.
     pub(super) top: u16,
     pub(super) base: u16,
 }
 
-pub(super) const NO_HANDLER: u32 = u32::MAX;
+pub(super) const NO_HANDLER: u32 = 0;
 
 /// A piece of the heap; free if it is empty.
 #[derive(Clone, Copy)]
@@ -29,10 +29,34 @@ pub(super) struct Block {
     pub(super) len: u16,
 }
 
+/// What few runs use, so that it is set up only if the last run has used it.
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
+    pub(super) is_used: bool,
+    pub(super) overflowed: bool,
+    pub(super) has_heap: bool,
+    pub(super) log_before: usize,
+    pub(super) trace_len: usize,
+    /// The last exception: where, its bit, or 0, and what it was about.
+    pub(super) last: (u32, u16, u64),
+}
+
+impl Rest {
+    pub(super) const NEW: Self = Self {
+        is_used: false,
+        overflowed: false,
+        has_heap: false,
+        log_before: 0,
+        trace_len: 0,
+        last: (0, 0, 0),
+    };
+}
+
 /// What a run works with. It is not cleared between two runs: a program can find there what others have left on the stack.
 /// Any bytes will do: memory that is all zero is one.
 #[repr(C)]
 pub struct Memory {
+    pub(super) rest: Rest,
     pub(super) stack: [u64; STACK_WORDS],
     pub(super) frames: [Frame; CALL_DEPTH + 1],
     pub(super) blocks: [Block; HEAP_BLOCKS],
@@ -51,6 +75,7 @@ impl Memory {
             base: 0,
         };
         Self {
+            rest: Rest::NEW,
             stack: [0; STACK_WORDS],
             frames: [FRAME; CALL_DEPTH + 1],
             blocks: [Block { start: 0, len: 0 }; HEAP_BLOCKS],

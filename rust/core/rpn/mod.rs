@@ -47,6 +47,8 @@ pub use exception::MASK_DEFAULT;
 pub use insn::Insn;
 pub use insn::INSN_LEN;
 pub use limits::*;
+pub use machine::count;
+pub use machine::only_counts;
 pub use machine::run;
 pub use machine::End;
 pub use machine::Limits;

@@ -121,15 +121,13 @@ impl RecordHeader {
     /// Its bytes.
     pub fn to_bytes(&self) -> [u8; RECORD_LEN] {
         let mut bytes = [0; RECORD_LEN];
-        let parts = [
-            &self.major.to_le_bytes()[..],
-            &self.minor.to_le_bytes(),
-            &self.fields.to_le_bytes(),
-            &self.exception.to_le_bytes(),
-            &self.cpu.to_le_bytes(),
+        let words = [
+            u64::from(self.minor) << 32 | u64::from(self.major),
+            u64::from(self.cpu) << 32 | u64::from(self.exception) << 16 | u64::from(self.fields),
         ];
-        for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
-            *to = *from;
+        let (places, _) = bytes.as_chunks_mut();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
         }
         bytes
     }

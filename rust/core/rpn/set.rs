@@ -30,9 +30,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"DPRS");
 pub const VERSION: u32 = 1;
 
 /// Bytes of a program before its name.
-pub const PROGRAM_LEN: usize = 48;
+pub(super) const PROGRAM_LEN: usize = 48;
 /// Bytes of a point before its symbol.
-pub const POINT_LEN: usize = 64;
+pub(super) const POINT_LEN: usize = 64;
 
 /// In a set's flags: programs may change registers and memory, use ports, and call what modules have registered.
 pub const UNSAFE_WRITES: u32 = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The stack and the variables of a run.
+//! The stack of a run.
 //!
 //! The stack is a ring. It starts with nothing on it at index 0; an exception of `ex_mask` tells when it wraps.
 
@@ -10,7 +10,6 @@ use super::insn::Insn;
 use super::machine::Machine;
 use super::machine::MASK;
 use super::op::Op;
-use super::op::Scope;
 use super::world::World;
 
 impl<W: World> Machine<'_, W> {
@@ -58,15 +57,6 @@ impl<W: World> Machine<'_, W> {
         }
     }
 
-    /// Replaces what is below the top, and the top, by one word. What is below is the left operand.
-    #[inline(always)]
-    pub(super) fn binary(&mut self, f: impl FnOnce(u64, u64) -> u64) -> Result<(), Fault> {
-        let right = self.pop()?;
-        let left = self.top();
-        self.set_top(f(left, right));
-        Ok(())
-    }
-
     /// An operand of up to 32 bits.
     #[inline(always)]
     pub(super) fn number(&mut self, insn: &Insn) -> Result<u32, Fault> {
@@ -77,38 +67,8 @@ impl<W: World> Machine<'_, W> {
         u32::try_from(word).map_err(|_| Fault::new(Exception::Operand, word))
     }
 
-    #[inline(always)]
-    pub(super) fn push_variable(&mut self, scope: Scope, insn: &Insn) -> Result<(), Fault> {
-        let index = self.number(insn)?;
-        let value = self.world.variable(scope, index);
-        self.push(value.ok_or(Fault::new(Exception::Operand, index.into()))?)
-    }
-
-    #[inline(always)]
-    pub(super) fn pop_variable(&mut self, scope: Scope, insn: &Insn) -> Result<(), Fault> {
-        let index = self.number(insn)?;
-        let value = self.pop()?;
-        stored(self.world.set_variable(scope, index, value), index)
-    }
-
-    #[inline(always)]
-    pub(super) fn move_variable(&mut self, scope: Scope, insn: &Insn) -> Result<(), Fault> {
-        let index = self.number(insn)?;
-        stored(self.world.set_variable(scope, index, self.top()), index)
-    }
-
-    #[inline(always)]
-    pub(super) fn add_variable(
-        &mut self,
-        scope: Scope,
-        insn: &Insn,
-        value: u64,
-    ) -> Result<(), Fault> {
-        let index = self.number(insn)?;
-        stored(self.world.add_variable(scope, index, value), index)
-    }
-
     /// Commands that move words within the stack.
+    #[inline(never)]
     pub(super) fn arrange(&mut self, insn: &Insn) -> Result<(), Fault> {
         // Of any size: the index is masked.
         let distance = insn.word() as usize;
@@ -151,12 +111,5 @@ impl<W: World> Machine<'_, W> {
             }
         }
         Ok(())
-    }
-}
-
-fn stored(is_there: bool, index: u32) -> Result<(), Fault> {
-    match is_there {
-        true => Ok(()),
-        false => Err(Fault::new(Exception::Operand, index.into())),
     }
 }

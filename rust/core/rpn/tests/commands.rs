@@ -248,6 +248,35 @@ fn variables() {
     }
 }
 
+/// What only counts is counted the same without a machine.
+#[test]
+fn counting() {
+    let counting = [
+        Insn::with(Op::IncLv, 0),
+        Insn::with(Op::DecLv, 1),
+        Insn::with(Op::IncGv, 1),
+        Insn::with(Op::DecGv, 0),
+        Insn::with(Op::IncLv, 0),
+        plain(Op::Exit),
+    ];
+    assert!(only_counts(&counting));
+    let model = Model::new();
+    count(&counting, &model);
+    let ran = run_code(&counting).model;
+    assert_eq!((model.locals, model.globals), (ran.locals, ran.globals));
+    for code in [
+        &[][..],
+        &counting[..5],
+        &[Insn::from_stack(Op::IncLv), plain(Op::Exit)],
+        &[Insn::with(Op::PushLv, 0), plain(Op::Exit)],
+        &[Insn::with(Op::IncLv, 0), Insn::width(Op::Exit, 1)],
+        &[Insn::with(Op::IncLv, 0), plain(Op::Rem)],
+        &[plain(Op::Exit), Insn::with(Op::IncLv, 0), plain(Op::Exit)],
+    ] {
+        assert!(!only_counts(code), "{code:?}");
+    }
+}
+
 #[test]
 fn registers() {
     let r = |op, register| Insn::register(op, register);

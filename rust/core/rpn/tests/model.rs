@@ -151,6 +151,6 @@ impl World for Model {
 
     fn call(&mut self, number: u32, argument: u64) -> Option<u64> {
         self.calls.push((number, argument));
-        (number == 5).then_some(argument + 1)
+        (number == 5).then_some(argument.wrapping_add(1))
     }
 }

@@ -2,6 +2,7 @@
 
 //! Probe programs on the running kernel. The arguments are the starts of the names of cases; without any, all run. Prints KTAP.
 
+mod bench;
 mod control;
 mod kernel;
 mod kit;
@@ -20,6 +21,10 @@ fn main() -> ExitCode {
     let wanted = std::env::args().skip(1).collect::<Vec<_>>();
     if let Some(calls) = wanted.first().and_then(|arg| arg.strip_prefix("child=")) {
         user::child(calls.parse().unwrap());
+        return ExitCode::SUCCESS;
+    }
+    if wanted == ["bench"] {
+        bench::run();
         return ExitCode::SUCCESS;
     }
     let cases = [
