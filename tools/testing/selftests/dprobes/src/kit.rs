@@ -14,6 +14,12 @@ use crate::control::DIR;
 /// The function behind [`call`], of which nothing else calls many.
 pub const SYMBOL: &str = "__x64_sys_getpgid";
 
+/// Runs a program, which works.
+pub fn execute(program: &str, argument: &str) {
+    let status = std::process::Command::new(program).arg(argument).status();
+    assert!(status.unwrap().success(), "{program} {argument}");
+}
+
 /// Calls the function that is probed.
 pub fn call(n: u64) {
     for _ in 0..n {

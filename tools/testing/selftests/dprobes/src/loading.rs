@@ -205,10 +205,6 @@ fn module() {
         "{}/kernel/ferrotrace/samples/kprobe_fork_c.ko",
         std::env::var("FERROTRACE_KDIR").unwrap()
     );
-    let run = |program: &str, arg: &str| {
-        let status = std::process::Command::new(program).arg(arg).status();
-        assert!(status.unwrap().success(), "{program} {arg}");
-    };
     Program {
         name: "kprobe_fork_c",
         symbol: "init_module",
@@ -221,9 +217,9 @@ fn module() {
     .load();
     assert_eq!(state().points[0]["state"], "waiting");
     for n in 1..3 {
-        run("insmod", &module);
+        execute("insmod", &module);
         assert_eq!(state().locals[0][0], n);
-        run("rmmod", "kprobe_fork_c");
+        execute("rmmod", "kprobe_fork_c");
         assert_eq!(state().points[0]["state"], "waiting");
     }
 }

@@ -8,6 +8,8 @@ mod kernel;
 mod kit;
 mod loading;
 mod logging;
+mod module;
+mod storm;
 mod user;
 mod watch;
 
@@ -31,8 +33,10 @@ fn main() -> ExitCode {
         kernel::CASES,
         loading::CASES,
         logging::CASES,
+        module::CASES,
         user::CASES,
         watch::CASES,
+        storm::CASES,
     ]
     .concat();
     let cases = cases

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What probe programs are tried on: an instruction that faults, a function that they call, and a handler of klog. Parameters have
+ * them done: writing an address to "load" loads a word from there, and "klog" has the last message.
+ */
+#include <linux/dprobes.h>
+#include <linux/kernel.h>
+#include <linux/klog.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/string.h>
+#include <asm/asm.h>
+
+#define CALL	5
+
+static char message[256];
+static unsigned long called;
+
+/* At dprobes_selftest_load is the instruction that loads, and nothing else. */
+unsigned long dprobes_selftest_read(unsigned long address, unsigned long *word);
+asm(".text\n"
+	".globl dprobes_selftest_read\n"
+	".type dprobes_selftest_read, @function\n"
+	"dprobes_selftest_read:\n"
+	"	xor %eax, %eax\n"
+	".globl dprobes_selftest_load\n"
+	"dprobes_selftest_load:\n"
+	"1:	mov (%rdi), %rdx\n"
+	"	mov %rdx, (%rsi)\n"
+	"	mov $1, %eax\n"
+	"2:	" ASM_RET
+	_ASM_EXTABLE(1b, 2b)
+	".size dprobes_selftest_read, . - dprobes_selftest_read\n");
+
+static int load_set(const char *text, const struct kernel_param *param)
+{
+	unsigned long address, word;
+	int error = kstrtoul(text, 0, &address);
+
+	if (error)
+		return error;
+	return dprobes_selftest_read(address ?: (unsigned long)&called, &word) ? 0 : -EFAULT;
+}
+
+static const struct kernel_param_ops load_ops = { .set = load_set };
+module_param_cb(load, &load_ops, NULL, 0200);
+MODULE_PARM_DESC(load, "An address to load from; 0 is one that is there");
+
+module_param_string(klog, message, sizeof(message), 0400);
+MODULE_PARM_DESC(klog, "The last message of klog");
+
+module_param(called, ulong, 0400);
+MODULE_PARM_DESC(called, "How often programs have called");
+
+static unsigned long call(unsigned long argument)
+{
+	WRITE_ONCE(called, called + 1);
+	return 2 * argument + 1;
+}
+
+static void on_message(const void *data, int len)
+{
+	len = min_t(int, len, sizeof(message) - 1);
+	memcpy(message, data, len);
+	message[len] = 0;
+}
+
+static const struct klog_operations operations = { .klog = on_message };
+
+static int __init selftest_init(void)
+{
+	int error;
+
+	if (dprobes_register_call(DPROBES_CALLS, call) != -EINVAL || dprobes_register_call(CALL, NULL) != -EINVAL)
+		return -EINVAL;
+	error = dprobes_register_call(CALL, call);
+	if (error)
+		return error;
+	if (dprobes_register_call(CALL, call) != -EBUSY) {
+		dprobes_unregister_call(CALL);
+		return -EINVAL;
+	}
+	register_klog_handler(&operations);
+	return 0;
+}
+
+static void __exit selftest_exit(void)
+{
+	unregister_klog_handler();
+	dprobes_unregister_call(CALL);
+}
+
+module_init(selftest_init);
+module_exit(selftest_exit);
+MODULE_DESCRIPTION("What probe programs are tried on");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Programs under load, on all CPUs, while others come and go. The kernel's log says whether it has taken harm: see run_vm().
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::time::Instant;
+
+use ferro_core::rpn::*;
+
+use crate::Case;
+use crate::control::Control;
+use crate::control::number;
+use crate::control::state;
+use crate::kit::*;
+
+pub const CASES: &[Case] = &[
+    ("storm.within_itself", within_itself),
+    ("storm.interrupts", interrupts),
+    ("storm.endless", endless),
+    ("storm.everything", everything),
+    ("storm.unload", unload),
+];
+
+/// All of `n` where storms are long.
+fn rounds(n: u32) -> u32 {
+    match std::env::var("FERROTRACE_STORM").as_deref() {
+        Ok("short") => n.div_ceil(5),
+        _ => n,
+    }
+}
+
+/// Calls what is probed on four CPUs while `f` runs.
+fn under_load(f: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    call(100);
+                }
+            });
+        }
+        f();
+        is_over.store(true, Relaxed);
+    });
+}
+
+/// A probe on what programs use themselves: it is hit by others, and missed when a program hits it.
+fn within_itself() {
+    let reading = in_this_process(&[
+        Insn::register(Op::PushR, Register::Sp),
+        Insn::width(Op::PushMem, 8),
+        Insn::with(Op::IncLv, 0),
+        Insn::new(Op::Exit),
+    ]);
+    Program::new(&reading).load();
+    let mut inner = Program::new(&[
+        Insn::register(Op::PushR, Register::Sp),
+        Insn::width(Op::PushMem, 8),
+        Insn::new(Op::Exit),
+    ]);
+    inner.name = "inner";
+    inner.symbol = "ktime_get_mono_fast_ns";
+    inner.load();
+    let mut logging = Program::new(&in_this_process(&[
+        Insn::new(Op::PushTime),
+        Insn::with(Op::Log, 1),
+        Insn::new(Op::Exit),
+    ]));
+    logging.name = "logging";
+    logging.load();
+    call(1000);
+    let state = state();
+    assert_eq!(state.locals[0][0], 1000);
+    let inner = &state.points[1];
+    assert!(number(inner, "missed") >= 1000, "{inner:?}");
+    take_records();
+}
+
+fn interrupts() {
+    let mut program = Program::new(&[
+        Insn::with(Op::IncLv, 0),
+        Insn::register(Op::PushR, Register::Sp),
+        Insn::push(64),
+        Insn::new(Op::Xchg),
+        Insn::new(Op::LogMrf),
+        Insn::new(Op::Exit),
+    ]);
+    program.symbol = "tick_nohz_handler";
+    program.load();
+    under_load(|| std::thread::sleep(Duration::from_secs(1)));
+    let state = state();
+    assert!(state.locals[0][0] > 10, "{state:?}");
+    assert_eq!(state.number("faults"), 0);
+    take_records();
+}
+
+/// Programs that would not end, that log too much, and that look at everything, do no harm.
+fn endless() {
+    let load = |name, code: &[Insn]| {
+        let mut program = Program::new(code);
+        program.name = name;
+        program.point.max_hits = 200;
+        program.header.jmpmax = JUMPS_MAX;
+        program.header.logmax = LOG_MAX;
+        program.load();
+    };
+    load("jumps", &[Insn::with(Op::IncLv, 0), Insn::with(Op::Jmp, 0)]);
+    load("calls", &[Insn::with(Op::Call, 0), Insn::new(Op::Exit)]);
+    load(
+        "logs",
+        &[
+            Insn::push(4000),
+            Insn::register(Op::PushR, Register::Sp),
+            Insn::new(Op::LogMrf),
+            Insn::with(Op::Jmp, 0),
+        ],
+    );
+    load(
+        "looks",
+        &[
+            Insn::with(Op::PushLv, 0),
+            Insn::push(4096),
+            Insn::new(Op::Add),
+            Insn::with(Op::MoveLv, 0),
+            Insn::push(20),
+            Insn::new(Op::Xchg),
+            Insn::new(Op::VfyR),
+            Insn::new(Op::Pop),
+            Insn::with(Op::Jmp, 0),
+        ],
+    );
+    let start = Instant::now();
+    under_load(|| std::thread::sleep(Duration::from_secs(2)));
+    let state = state();
+    for point in &state.points {
+        assert!(number(point, "faults") >= 1, "{point:?}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(60));
+    take_records();
+}
+
+/// Programs of all kinds are loaded, replaced and removed under load.
+fn everything() {
+    let codes = [
+        in_this_process(&[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)]),
+        vec![Insn::with(Op::IncGv, 0), Insn::new(Op::Exit)],
+        vec![
+            Insn::push(32),
+            Insn::register(Op::PushR, Register::Sp),
+            Insn::new(Op::LogMrf),
+            Insn::new(Op::Exit),
+        ],
+        vec![
+            Insn::push(64),
+            Insn::new(Op::Malloc),
+            Insn::push(0),
+            Insn::width(Op::PushH, 8),
+            Insn::with(Op::Sx, 6),
+            Insn::with(Op::Rx, 1),
+            Insn::new(Op::PushX),
+            Insn::with(Op::Log, 3),
+            Insn::new(Op::Exit),
+        ],
+        vec![Insn::new(Op::Rem)],
+    ];
+    under_load(|| {
+        let control = Control::open();
+        for round in 0..rounds(100) {
+            for (n, code) in codes.iter().enumerate() {
+                let name = format!("program {n}");
+                let mut program = Program::new(code);
+                program.point.heap_size = 128;
+                program.point.offset = if round % 2 == 0 { 0 } else { 5 };
+                program.set.flags = REPLACE;
+                let program = Program {
+                    name: &name,
+                    ..program
+                };
+                control.write(&program.bytes()).unwrap();
+            }
+            take_records();
+            if round % 3 == 0 {
+                control.write(b"remove *").unwrap();
+            }
+        }
+    });
+}
+
+/// The module goes with its programs while they run.
+fn unload() {
+    let kdir = std::env::var("FERROTRACE_KDIR").unwrap();
+    let module = format!("{kdir}/kernel/ferrotrace/rust_dprobes.ko");
+    under_load(|| {
+        for _ in 0..rounds(100) {
+            for (name, code) in [
+                ("counts", vec![Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)]),
+                (
+                    "logs",
+                    vec![Insn::push(1), Insn::with(Op::Log, 1), Insn::new(Op::Exit)],
+                ),
+            ] {
+                let mut program = Program::new(&code);
+                program.name = name;
+                program.load();
+            }
+            execute("rmmod", "rust_dprobes");
+            execute("insmod", &module);
+        }
+    });
+    assert!(state().programs.is_empty());
+}
