@@ -8,6 +8,7 @@
 //! shows their hits; [`functions`] counts and times calls; [`cov`] reports coverage. The only unsafe code is in `relay/mapping.rs`.
 
 pub mod cov;
+pub mod dprobes;
 pub mod fast;
 pub mod functions;
 pub mod hooks;

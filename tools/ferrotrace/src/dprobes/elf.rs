@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Executables, libraries, kernels and modules: symbols, and where in the file things are.
+
+#![deny(unsafe_code)]
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use object::Object;
+use object::ObjectKind;
+use object::ObjectSection;
+use object::ObjectSegment;
+use object::ObjectSymbol;
+use object::SectionIndex;
+use object::SymbolKind;
+use object::elf::STT_GNU_IFUNC;
+use thiserror::Error;
+
+/// Why a file is of no use.
+#[derive(Debug, Error)]
+pub enum ElfError {
+    /// The system refuses.
+    #[error("{}: cannot read", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Not an ELF file.
+    #[error("{}: not an executable, a library or an object file", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: object::Error,
+    },
+}
+
+/// A symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Symbol {
+    name: String,
+    address: u64,
+    size: u64,
+    section: Option<SectionIndex>,
+    is_resolver: bool,
+}
+
+/// A part of the file that is mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    address: u64,
+    size: u64,
+    offset: u64,
+    section: Option<SectionIndex>,
+}
+
+/// An ELF file.
+#[derive(Clone, Debug)]
+pub struct Elf {
+    symbols: Vec<Symbol>,
+    parts: Vec<Part>,
+    fixed: bool,
+}
+
+/// What a symbol of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its address in the file's own numbers.
+    pub address: u64,
+    /// Whether it chooses the function, when the program starts, rather than being it (`STT_GNU_IFUNC`).
+    pub is_resolver: bool,
+}
+
+impl Elf {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, ElfError> {
+        let bytes = fs::read(path).map_err(|source| ElfError::Io {
+            path: path.into(),
+            source,
+        })?;
+        Self::parse(&bytes).map_err(|source| ElfError::Format {
+            path: path.into(),
+            source,
+        })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, object::Error> {
+        let file = object::File::parse(bytes)?;
+        let all = file.symbols().chain(file.dynamic_symbols());
+        let symbols = all.filter_map(|symbol| {
+            let is_resolver = matches!(
+                symbol.flags(),
+                object::SymbolFlags::Elf { st_info, .. } if st_info.st_type() == STT_GNU_IFUNC
+            );
+            let named = matches!(
+                symbol.kind(),
+                SymbolKind::Text | SymbolKind::Data | SymbolKind::Unknown | SymbolKind::Label
+            );
+            let is_here = symbol.is_definition() || is_resolver && !symbol.is_undefined();
+            if !is_here || !(named || is_resolver) {
+                return None;
+            }
+            Some(Symbol {
+                name: symbol
+                    .name()
+                    .ok()
+                    .filter(|name| !name.is_empty())?
+                    .to_owned(),
+                address: symbol.address(),
+                size: symbol.size(),
+                section: symbol.section_index(),
+                is_resolver,
+            })
+        });
+        let mut symbols: Vec<_> = symbols.collect();
+        symbols.sort_by(|a, b| {
+            (a.section.map(|one| one.0), a.address, &a.name).cmp(&(
+                b.section.map(|one| one.0),
+                b.address,
+                &b.name,
+            ))
+        });
+        let parts = match file.kind() {
+            // Nothing has an address yet: what is from the start of a section.
+            ObjectKind::Relocatable => file
+                .sections()
+                .filter_map(|section| {
+                    let (offset, size) = section.file_range()?;
+                    Some(Part {
+                        address: section.address(),
+                        size,
+                        offset,
+                        section: Some(section.index()),
+                    })
+                })
+                .collect(),
+            _ => file
+                .segments()
+                .map(|segment| {
+                    let (offset, size) = segment.file_range();
+                    Part {
+                        address: segment.address(),
+                        size,
+                        offset,
+                        section: None,
+                    }
+                })
+                .collect(),
+        };
+        Ok(Self {
+            symbols,
+            parts,
+            fixed: file.kind() == ObjectKind::Executable,
+        })
+    }
+
+    /// The symbol of a name. Versions (`malloc@@GLIBC_2.2.5`) need not be given.
+    pub fn symbol(&self, name: &str) -> Option<Found> {
+        let plain = |known: &str| known.split('@').next().unwrap_or_default() == name;
+        let exact = self.symbols.iter().find(|symbol| symbol.name == name);
+        let found = exact.or_else(|| self.symbols.iter().find(|symbol| plain(&symbol.name)))?;
+        Some(Found {
+            address: found.address,
+            is_resolver: found.is_resolver,
+        })
+    }
+
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.symbols.iter().map(|symbol| symbol.name.as_str())
+    }
+
+    /// Whether its addresses are those in memory.
+    pub fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
+    /// Where in the file an address is.
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
+        let parts = self.parts.iter().filter(|part| part.section.is_none());
+        parts.into_iter().find_map(|part| {
+            let inside = address.checked_sub(part.address)?;
+            (inside < part.size).then(|| part.offset.checked_add(inside))?
+        })
+    }
+
+    /// The symbol before a place in the file, and how far after it that is.
+    pub fn symbol_at(&self, offset: u64) -> Option<(&str, u64)> {
+        let part = self.parts.iter().find(|part| {
+            let inside = offset.checked_sub(part.offset);
+            inside.is_some_and(|inside| inside < part.size)
+        })?;
+        let address = part.address.checked_add(offset - part.offset)?;
+        let before = self.symbols.iter().rev().filter(|symbol| {
+            symbol.address <= address && (part.section.is_none() || symbol.section == part.section)
+        });
+        // Those that have a size are functions rather than marks.
+        let found = before.max_by_key(|symbol| (symbol.address, symbol.size != 0))?;
+        Some((&found.name, address - found.address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This program: position independent, with symbols.
+    fn own() -> (Elf, Vec<u8>) {
+        let path = std::env::current_exe().unwrap();
+        (Elf::read(&path).unwrap(), fs::read(path).unwrap())
+    }
+
+    #[test]
+    fn symbols_and_places_in_the_file() {
+        let (elf, bytes) = own();
+        let found = elf.symbol("main").unwrap();
+        let offset = elf.offset_of(found.address).unwrap();
+        assert!(usize::try_from(offset).unwrap() < bytes.len());
+        assert_eq!(elf.symbol_at(offset + 1), Some(("main", 1)));
+        assert_eq!(elf.symbol("no such symbol"), None);
+        assert_eq!(elf.offset_of(u64::MAX), None);
+        assert!(!elf.is_fixed());
+        assert!(elf.names().any(|name| name == "main"));
+    }
+
+    #[test]
+    fn no_program() {
+        assert!(Elf::parse(b"text").is_err());
+        assert!(matches!(
+            Elf::read(Path::new("/nonexistent")),
+            Err(ElfError::Io { .. })
+        ));
+    }
+}

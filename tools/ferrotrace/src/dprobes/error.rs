@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can go wrong with loaded programs.
+
+#![deny(unsafe_code)]
+
+use std::io;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use thiserror::Error;
+
+use super::elf::ElfError;
+use super::lang::diagnostic::near;
+use super::lang::source::SourceError;
+use super::set::SetError;
+use crate::probes::error::Names;
+
+/// The library's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the dprobes commands.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Nothing is mounted where debugfs should be.
+    #[error("{}: nothing there: is debugfs mounted? (mount -t debugfs debugfs /sys/kernel/debug)", .0.display())]
+    NoDebugfs(PathBuf),
+
+    /// debugfs is there, but not the directory of the module.
+    #[error(
+        "{}: no such directory: the module rust_dprobes is not loaded (modprobe rust_dprobes; it comes with CONFIG_DPROBES_RUST)",
+        .0.display()
+    )]
+    NoModule(PathBuf),
+
+    /// The user may not do that.
+    #[error("{}: permission denied: only root (CAP_SYS_ADMIN) may load and see probe programs", .0.display())]
+    Denied(PathBuf),
+
+    /// The state is not as it should be.
+    #[error("{}: line {line} is not understood: {text}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The line.
+        text: String,
+    },
+
+    /// The kernel refuses.
+    #[error("the kernel refuses {what}: {said} ({errno:?}){}", hint(*errno))]
+    Refused {
+        /// What it should have done.
+        what: String,
+        /// Its reason.
+        said: String,
+        /// Its answer.
+        errno: Errno,
+    },
+
+    /// No program has that name.
+    #[error(
+        "no program {name} is loaded{}; programs: {others}",
+        did_you_mean(name, others)
+    )]
+    NoProgram {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        others: Names,
+    },
+
+    /// Files have errors, which have been shown.
+    #[error("nothing was loaded: {errors} in {files}")]
+    Language {
+        /// How many errors there are.
+        errors: String,
+        /// The files.
+        files: String,
+    },
+
+    /// A program writes and was not allowed to.
+    #[error(
+        "{place} of {program} changes registers, memory or ports, or calls a module: --unsafe-writes allows that"
+    )]
+    Writes {
+        /// The program.
+        program: String,
+        /// The point.
+        place: String,
+    },
+
+    /// Not a file of `build`.
+    #[error("{}: not a file of built programs (ferrotrace dprobes build): {reason}", path.display())]
+    NotBuilt {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+
+    /// Programs that cannot be loaded together.
+    #[error(transparent)]
+    Set(#[from] SetError),
+
+    /// A program file that cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+
+    /// A file of symbols that cannot be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+
+    /// Another process is reading the records, and would get a part of them.
+    #[error("another reader of probe records is running")]
+    Watched,
+
+    /// Variables that cannot be reset alone.
+    #[error(
+        "the kernel resets the global variables only with all local ones: use --all --reset, without --global"
+    )]
+    ResetGlobals,
+
+    /// Any other refusal of the system.
+    #[error("{}: cannot {action}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+
+    /// The channel of the records.
+    #[error(transparent)]
+    Channel(#[from] crate::relay::error::Error),
+}
+
+fn hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EEXIST => "; --replace takes its place, --merge adds to it",
+        Errno::EPERM => "; it needs CAP_SYS_ADMIN, and a kernel that is not locked down",
+        _ => "",
+    }
+}
+
+fn did_you_mean(name: &str, others: &Names) -> String {
+    match &near(name, others.0.iter().map(String::as_str))[..] {
+        [] => String::new(),
+        names => format!(" (did you mean {}?)", names.join(" or ")),
+    }
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Programs, errors, and that what is printed is read as the same.
+
+use ferro_core::rpn::*;
+use proptest::prelude::*;
+
+use super::super::locate::Locator;
+use super::super::set;
+use super::super::set::Loadable;
+use super::super::set::Located;
+use super::diagnostic::render;
+use super::parse::File;
+use super::parse::parse;
+use super::print;
+use super::source::Define;
+use super::source::Source;
+
+fn read(text: &str, defines: &[&str]) -> (Source, File) {
+    let defines: Vec<Define> = defines.iter().map(|one| one.parse().unwrap()).collect();
+    let source = Source::of_text("test.dp", text);
+    let file = parse(&source, &defines);
+    (source, file)
+}
+
+/// The programs of a text without errors.
+pub fn programs(text: &str, defines: &[&str]) -> Vec<Loadable> {
+    let (source, file) = read(text, defines);
+    let mut diagnostics = file.diagnostics;
+    let mut locator = Locator::default();
+    let programs = file.programs.iter();
+    let programs = programs
+        .map(|program| locator.program(program, &mut diagnostics))
+        .collect();
+    assert!(
+        diagnostics.is_empty(),
+        "{}\n{text}",
+        render(&source, &diagnostics, false)
+    );
+    programs
+}
+
+/// The commands of a point that has only these.
+fn code(text: &str) -> Vec<Insn> {
+    let text = format!("name = vmlinux\nvars = 9\noffset = f\n{text}\nexit\n");
+    let mut programs = programs(&text, &[]);
+    let mut code = programs.pop().unwrap().points.pop().unwrap().code;
+    assert_eq!(code.pop(), Some(Insn::width(Op::Exit, 0)));
+    code
+}
+
+const SEED: &str = "\
+name = bzImage
+modtype = kernel
+major = 1
+jmpmax = 32
+logmax = 100
+dfltexit=1
+vars = 2
+
+offset = kill_proc
+opcode = 0x55
+minor = 1
+pass_count = 0
+max_hits = 1000
+inc lv,0
+push d,16
+push r, esp
+log mrf
+exit
+
+offset = do_fork
+opcode = 0x55
+minor = 2
+pass_count = 0
+max_hits = 1000
+inc lv,1
+push d,16
+push r, esp
+log mrf
+exit
+";
+
+#[test]
+fn the_first_example() {
+    let all = programs(SEED, &[]);
+    let [program] = &all[..] else { panic!() };
+    assert_eq!(program.name, "vmlinux");
+    let header = Header {
+        major: 1,
+        jmpmax: 32,
+        logmax: 100,
+        locals: 2,
+        ..Header::new(ModuleKind::Kernel)
+    };
+    assert_eq!(program.header, header);
+    let point = |minor, symbol: &str| Located {
+        point: Point {
+            opcode: Some(0x55),
+            minor,
+            max_hits: 1000,
+            ..Point::new(1)
+        },
+        symbol: symbol.to_owned(),
+        code: vec![
+            Insn::with(Op::IncLv, minor - 1),
+            Insn::push(16),
+            Insn::register(Op::PushR, Register::Sp),
+            Insn::new(Op::LogMrf),
+            Insn::width(Op::Exit, 0),
+        ],
+    };
+    assert_eq!(program.points, [point(1, "kill_proc"), point(2, "do_fork")]);
+}
+
+#[test]
+fn the_second_example() {
+    let exe = std::env::current_exe().unwrap();
+    let text = format!(
+        "name = \"{}\"
+modtype = user
+major = 1
+dfltexit=0
+
+offset = main
+minor = 1
+push r,esp                         // push the stack pointer
+push d,4
+add                                   // TOS -> first parm to malloc (size)
+push d,0x20000000         // size 0x20000000
+sub                                   // compare
+jz take_dump                  // if equal, take core dump
+exit                                  // else exit without further ado
+take_dump: exit 3
+",
+        exe.display()
+    );
+    let all = programs(&text, &[]);
+    let point = &all[0].points[0];
+    assert_eq!(point.symbol, "");
+    assert_ne!(point.point.offset, 0);
+    assert_eq!(point.code[3], Insn::push(0x2000_0000));
+    assert_eq!(point.code[5], Insn::with(Op::Jz, 7));
+    assert_eq!(point.code[7], Insn::width(Op::Exit, 3));
+}
+
+#[test]
+fn how_commands_are_written() {
+    let one = |text: &str| code(text)[0];
+    for (text, insn) in [
+        ("PUSH R, EAX", Insn::register(Op::PushR, Register::Ax)),
+        ("push u, rsp", Insn::register(Op::PushU, Register::Sp)),
+        ("push 5", Insn::push(5)),
+        ("push q, -1", Insn::push(u64::MAX)),
+        ("push -1", Insn::push(u64::MAX)),
+        ("push b, -1", Insn::push(0xff)),
+        ("push w, 0xffff", Insn::push(0xffff)),
+        ("push (1 << 4) | 1", Insn::push(17)),
+        ("push gv, 3", Insn::with(Op::PushGv, 3)),
+        ("push task", Insn::new(Op::PushTask)),
+        ("push_pid", Insn::new(Op::PushPid)),
+        ("inc_lv, 2", Insn::with(Op::IncLv, 2)),
+        ("log lv, 2", Insn::variables(Op::LogLv, 2, 1)),
+        ("log lv, 2, 7", Insn::variables(Op::LogLv, 2, 7)),
+        ("purge_st", Insn::new(Op::PurgeSt)),
+        ("ros -1", Insn::at(Op::Ros, -1)),
+        ("setmin 7", Insn::with(Op::SetMin, 7)),
+        ("exit_3", Insn::width(Op::Exit, 3)),
+        ("x: sx x", Insn::with(Op::Sx, 0)),
+    ] {
+        assert_eq!(one(text), insn, "{text}");
+    }
+    let last = |text: &str| code(&format!("push 8\npush 9\n{text}"))[2];
+    for (text, insn) in [
+        ("push mem, u32", Insn::width(Op::PushMem, 4)),
+        ("push u16", Insn::width(Op::PushMem, 2)),
+        ("push mem, 8", Insn::width(Op::PushMem, 8)),
+        ("pop mem, b", Insn::width(Op::PopMem, 1)),
+        ("pop u64", Insn::width(Op::PopMem, 8)),
+        ("pop", Insn::new(Op::Pop)),
+        ("push io, u8", Insn::width(Op::PushIo, 1)),
+        ("rol", Insn::from_stack(Op::Rol)),
+        ("rol 3", Insn::with(Op::Rol, 3)),
+        ("push lv", Insn::from_stack(Op::PushLv)),
+        ("log 2", Insn::with(Op::Log, 2)),
+        ("log", Insn::from_stack(Op::Log)),
+        ("log_str", Insn::new(Op::LogStr)),
+        ("vfy rw", Insn::new(Op::VfyRw)),
+        ("dup 1", Insn::with(Op::Dup, 1)),
+    ] {
+        assert_eq!(last(text), insn, "{text}");
+    }
+}
+
+#[test]
+fn fields_of_points() {
+    let text = "\
+name = ext4
+id = 7
+autostacktrace = yes
+align = no
+gvars = 3
+heapmax = 0x1000
+
+offset = ext4_sync_file + 4 * 2
+group = 3
+type = 4
+logonfault = y
+ex_mask = 0x3fff
+heap_size = 64
+nop
+exit
+address = 0xffffffff81000000
+major = 9
+watch = rw
+length = 4
+abort
+name = /bin/true
+modtype = user
+address = 0x404040
+probe = watchpoint
+rem
+";
+    let (_, file) = read(text, &[]);
+    assert_eq!(file.diagnostics, []);
+    let [module, user] = &file.programs[..] else {
+        panic!()
+    };
+    assert_eq!(module.header.kind, ModuleKind::Module);
+    assert_eq!(module.header.globals, 3);
+    assert!(module.header.auto_stack_trace);
+    let [first, second] = &module.points[..] else {
+        panic!()
+    };
+    assert_eq!(first.place.number, 8);
+    assert_eq!(first.point.kind_number, 4);
+    assert!(first.point.log_on_fault);
+    assert_eq!((second.point.major, second.point.watch_len), (9, 4));
+    assert_eq!(second.point.kind, PointKind::WatchAccess);
+    assert!(second.point.is_absolute);
+    assert_eq!(user.header.kind, ModuleKind::User);
+    assert_eq!(user.points[0].point.kind, PointKind::WatchWrite);
+}
+
+#[test]
+fn definitions() {
+    let text = "name = NAME\nvars = N\noffset = F + 1\nl: push N\nexit";
+    let all = programs(text, &["NAME=vmlinux", "N=M*2", "M=4", "F=here + 1"]);
+    assert_eq!(all[0].points[0].symbol, "here");
+    assert_eq!(all[0].points[0].point.offset, 2);
+    assert_eq!(all[0].header.locals, 8);
+}
+
+#[test]
+fn global_variables_are_counted() {
+    let globals = |text: &str| {
+        let text = format!("name = vmlinux\noffset = f\n{text}\nexit");
+        programs(&text, &[])[0].header.globals
+    };
+    assert_eq!(globals("nop"), 0);
+    assert_eq!(globals("inc gv, 4\ninc gv, 2"), 5);
+    assert_eq!(globals("log gv, 3, 4"), 7);
+    assert_eq!(globals("push 1\npush gv"), 256);
+}
+
+/// All that is wrong is said in one run, with line and column.
+#[test]
+fn several_errors() {
+    let text = "\
+nam = bzImage
+modtype = kernl
+jmpmax = 70000
+vars = 2
+offset = do_fork
+  inc lv,2
+  psh 1
+  push r, exp
+  push 0x10000000000000000
+  jz ednd
+  log x
+  minor = 3
+  add 1
+end: exit 4
+vars = 3
+offset = g
+offset = h
+x:
+";
+    let (_, file) = read(text, &[]);
+    let mut found: Vec<_> = file
+        .diagnostics
+        .iter()
+        .map(|one| (one.span.line + 1, one.span.start + 1, &*one.message))
+        .collect();
+    found.sort();
+    let expected = [
+        (1, 1, "there is no field nam"),
+        (2, 11, "kernl is not a type of module: kernel, kmod, user"),
+        (2, 1, "this program has no name"),
+        (3, 10, "jmpmax has to be from 0 to 65535, and this is 70000"),
+        (6, 10, "there is no local variable 2"),
+        (7, 3, "there is no command psh"),
+        (8, 11, "there is no register exp"),
+        (9, 8, "0x10000000000000000 has more than 64 bits"),
+        (10, 6, "there is no label ednd in this point"),
+        (11, 7, "log needs one of: str, mrf, lv, gv, st"),
+        (12, 3, "minor comes after the first command of the point"),
+        (13, 7, "add takes no operand"),
+        (
+            14,
+            11,
+            "exit takes 0, 1 (debugger), 2 (crash dump) or 3 (core dump)",
+        ),
+        (15, 1, "vars belongs to the program"),
+        (16, 10, "this point has no commands"),
+        (17, 10, "this point has no commands"),
+    ];
+    for one in &expected {
+        assert!(found.contains(one), "{one:?} is not in {found:#?}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    let help = |line: usize| {
+        let mut all = file.diagnostics.iter();
+        all.find(|one| one.span.line + 1 == line && one.help.is_some())
+            .and_then(|one| one.help.clone())
+            .unwrap()
+    };
+    assert_eq!(help(1), "did you mean name?");
+    assert_eq!(help(7), "did you mean push?");
+    assert!(
+        help(8).contains("rsp") || help(8).contains("rbp"),
+        "{}",
+        help(8)
+    );
+    assert_eq!(help(10), "did you mean end?");
+}
+
+/// What only the kernel's own check finds.
+#[test]
+fn what_the_kernel_would_refuse() {
+    for (commands, line, message) in [
+        (
+            "add\nexit",
+            3,
+            "it takes more words from the stack than are on it",
+        ),
+        (
+            "push 1\nnop",
+            4,
+            "the program runs past its last instruction",
+        ),
+        (
+            "x: push 1\nlog 2\nexit",
+            4,
+            "it takes more words from the stack than are on it",
+        ),
+    ] {
+        let (_, file) = read(&format!("name = vmlinux\noffset = f\n{commands}\n"), &[]);
+        let [one] = &file.diagnostics[..] else {
+            panic!("{commands}: {:?}", file.diagnostics)
+        };
+        assert_eq!((one.span.line + 1, &*one.message), (line, message));
+    }
+}
+
+#[test]
+fn no_program() {
+    for text in ["", "// nothing\n"] {
+        assert_eq!(read(text, &[]).1.diagnostics.len(), 1);
+    }
+    // A command without a point.
+    assert_eq!(read("name = vmlinux\nexit", &[]).1.diagnostics.len(), 2);
+}
+
+/// An instruction of a point with `len` of them.
+fn insn(len: u32, locals: u32) -> impl Strategy<Value = Insn> {
+    let op = prop::sample::select(OPS);
+    (op, any::<u64>(), any::<u32>(), any::<bool>()).prop_map(move |(op, word, number, stack)| {
+        let index = |count: u32| number % count;
+        let register = || {
+            let all = (0..=u8::MAX).filter_map(Register::from_number);
+            let all: Vec<_> = all.filter(|one| super::command::is_for(op, *one)).collect();
+            all[number as usize % all.len()]
+        };
+        let distance = i64::from(number % 2047) - 1023;
+        let count = |scope| match scope {
+            Scope::Local => locals,
+            Scope::Global => 9,
+        };
+        if stack && op.takes_from_stack() {
+            return Insn::from_stack(op);
+        }
+        match op.operand() {
+            Operand::None => Insn::new(op),
+            Operand::Target => Insn::with(op, index(len)),
+            Operand::Word => Insn::push(word),
+            Operand::Number => Insn::with(op, number),
+            Operand::Bit => Insn::with(op, index(64)),
+            Operand::Variable(scope) => Insn::with(op, index(count(scope))),
+            Operand::Variables(scope) => {
+                let first = index(count(scope));
+                let left = u64::from(count(scope) - first);
+                Insn::variables(op, first, 1 + word % left)
+            }
+            Operand::Words => Insn::with(op, index(1024)),
+            Operand::Distance => Insn::at(op, distance),
+            Operand::Register
+            | Operand::WritableRegister
+            | Operand::UserRegister
+            | Operand::WritableUserRegister => Insn::register(op, register()),
+            Operand::Width => Insn::width(op, 1 << index(4)),
+            Operand::PortWidth => Insn::width(op, 1 << index(3)),
+            Operand::Exit => Insn::width(op, number.to_le_bytes()[0] % 4),
+        }
+    })
+}
+
+fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
+    let code = (1..40u32)
+        .prop_flat_map(move |len| prop::collection::vec(insn(len + 2, locals), len as usize));
+    let numbers = (
+        any::<(u32, u32, u32, u32)>(),
+        any::<(u64, u64, u64)>(),
+        prop::option::of(any::<u8>()),
+        any::<(bool, bool)>(),
+        0..4usize,
+    );
+    let symbol = "[a-z_][a-z0-9_.]{0,12}|a b";
+    (code, numbers, 0..4096u32, symbol).prop_map(move |(code, numbers, heap_size, symbol)| {
+        let ((major, minor, group, kind_number), (max_hits, pass_count, offset), ..) = numbers;
+        let (_, _, opcode, (log_on_fault, is_absolute), watch) = numbers;
+        let kinds = [
+            PointKind::Breakpoint,
+            PointKind::WatchExecute,
+            PointKind::WatchWrite,
+            PointKind::WatchAccess,
+        ];
+        let is_user = kind == ModuleKind::User;
+        let is_absolute = match is_user {
+            true => watch != 0,
+            false => is_absolute,
+        };
+        // Its depth is not known from there on, so that nothing takes too much.
+        let first = Insn::at(Op::Ros, 0);
+        let last = Insn::new(Op::Abort);
+        Located {
+            point: Point {
+                kind: kinds[watch],
+                watch_len: [0, 1, 4, 8][watch],
+                opcode,
+                log_on_fault,
+                is_absolute,
+                major,
+                minor,
+                group,
+                kind_number,
+                ex_mask: 0x3fff & major,
+                heap_size,
+                max_hits,
+                pass_count,
+                offset,
+            },
+            symbol: match is_absolute || is_user {
+                true => String::new(),
+                false => symbol,
+            },
+            code: [first].into_iter().chain(code).chain([last]).collect(),
+        }
+    })
+}
+
+fn program() -> impl Strategy<Value = Loadable> {
+    const KINDS: &[ModuleKind] = &[ModuleKind::User, ModuleKind::Kernel, ModuleKind::Module];
+    (prop::sample::select(KINDS), 1..=256u32).prop_flat_map(|(kind, locals)| {
+        let points = prop::collection::vec(point(kind, locals), 1..4);
+        let numbers = any::<(u32, u32, u16, bool)>();
+        let small = (0..=4096u32, 0..=4096u32, 9..=256u32, 4096..=16384u32);
+        (points, numbers, small).prop_map(move |(points, numbers, small)| Loadable {
+            header: Header {
+                kind,
+                major: numbers.0,
+                id: numbers.1,
+                jmpmax: numbers.2.into(),
+                logmax: small.0,
+                ex_logmax: small.1,
+                locals,
+                globals: 256,
+                heapmax: small.3,
+                auto_stack_trace: numbers.3,
+            },
+            name: match kind {
+                ModuleKind::User => std::env::current_exe().unwrap().display().to_string(),
+                ModuleKind::Kernel => "vmlinux".to_owned(),
+                ModuleKind::Module => "some_module".to_owned(),
+            },
+            points,
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// What is printed is read as the same programs.
+    #[test]
+    fn printed_and_read(all in prop::collection::vec(program(), 1..3)) {
+        let header = SetHeader { flags: UNSAFE_WRITES, ..SetHeader::default() };
+        let bytes = set::bytes(header, &all).unwrap();
+        let set = SetRef::decode(&bytes, &mut vec![0; CODE_MAX]).unwrap();
+        prop_assert_eq!(&set::programs(&set), &all);
+        let text = print::set(&set);
+        prop_assert_eq!(programs(&text, &[]), all);
+    }
+
+    /// Whatever the text, it is an error or a program.
+    #[test]
+    fn any_text(text in "[ -~\n\t]{0,200}") {
+        let (source, file) = read(&text, &["a=b"]);
+        render(&source, &file.diagnostics, true);
+    }
+
+    /// The same for what is more like a program.
+    #[test]
+    fn any_words(words in prop::collection::vec("name = |offset = |push|log|lv|r|,|:|\n|\n|\\(|-|[0-9]{1,3}|=|exit|jmp|x|mem|u8|\"|/\\*|é", 0..60)) {
+        let (source, file) = read(&words.join(" "), &[]);
+        render(&source, &file.diagnostics, true);
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel would refuse, found before: each point is checked by what checks it there.
+
+#![deny(unsafe_code)]
+
+use ferro_core::rpn::CODE_MAX;
+use ferro_core::rpn::Header;
+use ferro_core::rpn::Insn;
+use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::Point;
+use ferro_core::rpn::PointSource;
+use ferro_core::rpn::ProgramSource;
+use ferro_core::rpn::Reason;
+use ferro_core::rpn::Refusal;
+use ferro_core::rpn::SetHeader;
+use ferro_core::rpn::SetRef;
+use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_core::rpn::encode;
+
+use super::diagnostic::Diagnostic;
+use super::program::ProbePoint;
+use super::program::Program;
+use super::source::Span;
+
+/// Checks the points of a program that has been read.
+pub fn verify(program: &Program, errors: &mut Vec<Diagnostic>) {
+    for point in &program.points {
+        if let Err(refusal) = check(&program.header, point) {
+            let span = place_of(program, point, refusal);
+            errors.push(explain(span, refusal.reason));
+        }
+    }
+}
+
+/// Checks a point. Its place is not known yet: it is taken for one that is good.
+fn check(header: &Header, point: &ProbePoint) -> Result<(), Refusal> {
+    let refused = |reason| Refusal {
+        program: 0,
+        point: None,
+        insn: None,
+        reason,
+    };
+    let code: Vec<Insn> = point.code.iter().map(|command| command.insn).collect();
+    let point = PointSource {
+        point: Point {
+            is_absolute: false,
+            ..point.point
+        },
+        symbol: "somewhere",
+        code: &code,
+    };
+    let program = ProgramSource {
+        header: Header {
+            kind: ModuleKind::Kernel,
+            ..*header
+        },
+        name: "kernel",
+        points: &[point],
+    };
+    let set = SetHeader {
+        flags: UNSAFE_WRITES,
+        ..SetHeader::default()
+    };
+    let mut bytes = Vec::new();
+    encode(&mut bytes, set, &[program]).map_err(|_| refused(Reason::Length))?;
+    SetRef::decode(&bytes, &mut vec![0; CODE_MAX]).map(drop)
+}
+
+fn place_of(program: &Program, point: &ProbePoint, refusal: Refusal) -> Span {
+    let insn = refusal.insn.and_then(|insn| usize::try_from(insn).ok());
+    let command = insn.and_then(|insn| point.code.get(insn));
+    match (command, refusal.point) {
+        (Some(command), _) => command.span,
+        (None, Some(_)) => point.place.span,
+        (None, None) => program.name_span,
+    }
+}
+
+fn explain(span: Span, reason: Reason) -> Diagnostic {
+    let error = Diagnostic::error(span, reason.to_string());
+    match reason {
+        Reason::NoEnd => error.help("exit, abort, rem, jmp, ret or rx has to be the last command"),
+        Reason::Limit("heap_size") => error.help("heapmax of the program bounds it"),
+        Reason::Count => error.help(format!("a point has at most {CODE_MAX} commands")),
+        _ => error,
+    }
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the places of a program file to those of the kernel: symbols of the kernel and its modules with an offset, places in
+//! files, addresses.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+
+use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::PointKind;
+
+use super::elf::Elf;
+use super::elf::ElfError;
+use super::kallsyms::Kallsyms;
+use super::lang::diagnostic::Diagnostic;
+use super::lang::program::Command;
+use super::lang::program::Place;
+use super::lang::program::ProbePoint;
+use super::lang::program::Program;
+use super::set::Loadable;
+use super::set::Located;
+
+/// A file of symbols, of `--sym`.
+#[derive(Debug)]
+pub enum SymbolFile {
+    /// A kernel, a module, or what was separated from an executable.
+    Elf(Box<Elf>),
+    /// A list.
+    List(Kallsyms),
+}
+
+impl SymbolFile {
+    /// Reads a file.
+    pub fn read(path: &Path) -> std::result::Result<Self, ElfError> {
+        let error = match Elf::read(path) {
+            Ok(elf) => return Ok(Self::Elf(Box::new(elf))),
+            Err(error @ ElfError::Io { .. }) => return Err(error),
+            Err(error) => error,
+        };
+        match Kallsyms::read(path) {
+            Ok(list) if !list.is_empty() => Ok(Self::List(list)),
+            _ => Err(error),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Elf(elf) => elf.symbol(name).is_some(),
+            Self::List(list) => !list.get(name).is_empty(),
+        }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Elf(elf) => elf.names().collect(),
+            Self::List(list) => list.names().collect(),
+        }
+    }
+}
+
+/// Finds places.
+#[derive(Debug, Default)]
+pub struct Locator {
+    kernel: Kallsyms,
+    symbols: Option<SymbolFile>,
+    files: BTreeMap<PathBuf, Elf>,
+}
+
+type Result<T> = std::result::Result<T, Diagnostic>;
+
+impl Locator {
+    /// With the symbols of the running kernel, and those of `--sym`. Without any, kernel symbols are taken as they are.
+    pub fn new(kernel: Kallsyms, symbols: Option<SymbolFile>) -> Self {
+        Self {
+            kernel,
+            symbols,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Finds the places of a program. What is wrong goes to `diagnostics`; the program is not whole if that is an error.
+    pub fn program(&mut self, program: &Program, diagnostics: &mut Vec<Diagnostic>) -> Loadable {
+        let is_user = program.header.kind == ModuleKind::User;
+        if is_user && let Err(error) = self.open(program) {
+            diagnostics.push(error);
+        }
+        let is_open = !is_user || self.files.contains_key(Path::new(&program.name));
+        let mut points = Vec::new();
+        for point in program.points.iter().filter(|_| is_open) {
+            match self.point(program, point, diagnostics) {
+                Ok(located) => points.push(located),
+                Err(error) => diagnostics.push(error),
+            }
+        }
+        let name = match program.header.kind {
+            // Whatever the file is called.
+            ModuleKind::Kernel => "vmlinux",
+            _ => &program.name,
+        };
+        Loadable {
+            header: program.header,
+            name: name.to_owned(),
+            points,
+        }
+    }
+
+    /// Opens the executable or library of a program.
+    fn open(&mut self, program: &Program) -> Result<()> {
+        let path = Path::new(&program.name);
+        let error = |message: String| Diagnostic::error(program.name_span, message);
+        if !path.is_absolute() {
+            return Err(error(format!("{} is not a whole path", program.name))
+                .help("a program or a library is named from / on"));
+        }
+        if self.files.contains_key(path) {
+            return Ok(());
+        }
+        let elf = Elf::read(path).map_err(|source| match source {
+            ElfError::Io { source, .. } => error(format!("cannot read {}: {source}", program.name)),
+            other => error(other.to_string()),
+        })?;
+        self.files.insert(path.to_owned(), elf);
+        Ok(())
+    }
+
+    fn point(
+        &self,
+        program: &Program,
+        source: &ProbePoint,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Located> {
+        let mut code = Vec::new();
+        for command in &source.code {
+            match self.command(command) {
+                Ok(insn) => code.push(insn),
+                Err(error) => diagnostics.push(error),
+            }
+        }
+        let mut located = Located {
+            point: source.point,
+            symbol: String::new(),
+            code,
+        };
+        let warning = match program.header.kind {
+            ModuleKind::User => self.in_file(program, source, &mut located)?,
+            _ => self.in_kernel(program, source, &mut located)?,
+        };
+        diagnostics.extend(warning);
+        Ok(located)
+    }
+
+    /// An instruction, with the address of the symbol that it pushes.
+    fn command(&self, command: &Command) -> Result<ferro_core::rpn::Insn> {
+        let Some(symbol) = &command.symbol else {
+            return Ok(command.insn);
+        };
+        let error = |message: String| Diagnostic::error(symbol.span, message);
+        let all = self.kernel.get(&symbol.name);
+        let Some(found) = all.first() else {
+            let message = match self.kernel.is_empty() {
+                true => format!(
+                    "the address of {} is not known without the kernel",
+                    symbol.name
+                ),
+                false => format!("the kernel has no symbol {}", symbol.name),
+            };
+            return Err(error(message).near(&symbol.name, self.kernel.names()));
+        };
+        if found.address == 0 {
+            return Err(error(format!(
+                "the kernel does not tell the address of {}",
+                symbol.name
+            ))
+            .help("only root may see it (kernel.kptr_restrict)"));
+        }
+        if all.iter().any(|one| one.address != found.address) {
+            return Err(
+                error(format!("there are {} symbols {}", all.len(), symbol.name))
+                    .help("give the address of the one that is meant"),
+            );
+        }
+        let address = found.address.wrapping_add(command.insn.word());
+        Ok(ferro_core::rpn::Insn::push(address))
+    }
+
+    /// A place in the kernel or a module. May warn.
+    fn in_kernel(
+        &self,
+        program: &Program,
+        source: &ProbePoint,
+        located: &mut Located,
+    ) -> Result<Option<Diagnostic>> {
+        let place = &source.place;
+        let Some(name) = &place.symbol else {
+            located.point.offset = offset(place)?;
+            if !source.point.is_absolute {
+                let (symbol, distance) = self.of_kernel_file(place)?;
+                located.symbol = symbol;
+                located.point.offset = distance;
+            }
+            return Ok(None);
+        };
+        located.point.is_absolute = false;
+        located.point.offset = offset(place)?;
+        located.symbol.clone_from(name);
+        let is_module = program.header.kind == ModuleKind::Module;
+        let none = |what: &str, names: Vec<&str>| {
+            let error = Diagnostic::error(place.span, format!("{what} has no symbol {name}"));
+            Err(error.near(name, names))
+        };
+        if is_module && !self.kernel.has_module(&program.name) {
+            // It will be looked for when the module is loaded.
+            return match &self.symbols {
+                Some(file) if !file.has(name) => none(&program.name, file.names()),
+                _ => Ok(None),
+            };
+        }
+        if self.kernel.is_empty() {
+            return match &self.symbols {
+                Some(file) if !file.has(name) => none("the file of symbols", file.names()),
+                _ => Ok(None),
+            };
+        }
+        let module = is_module.then_some(program.name.as_str());
+        let all = self.kernel.get(name).iter();
+        let all: Vec<_> = all.filter(|one| one.module.as_deref() == module).collect();
+        let Some(first) = all.first() else {
+            let names: Vec<_> = self.kernel.names().collect();
+            return none(module.unwrap_or("the kernel"), names);
+        };
+        if source.point.kind == PointKind::Breakpoint && !first.is_code {
+            return Err(Diagnostic::error(place.span, format!("{name} is data"))
+                .help("watch = w makes this a watchpoint"));
+        }
+        let count = all.len();
+        Ok((count > 1).then(|| {
+            let message = format!("there are {count} symbols {name}; the kernel takes one of them");
+            Diagnostic::warning(place.span, message)
+        }))
+    }
+
+    /// A place in the file of the kernel or of a module, as a symbol and a distance.
+    fn of_kernel_file(&self, place: &Place) -> Result<(String, u64)> {
+        let error = |message: &str| Diagnostic::error(place.span, message);
+        let Some(SymbolFile::Elf(elf)) = &self.symbols else {
+            return Err(
+                error("this is a place in a file, and the file is not known")
+                    .help("--sym names it: vmlinux, or the module; address = is for addresses"),
+            );
+        };
+        let found = elf.symbol_at(offset(place)?);
+        let (symbol, distance) =
+            found.ok_or_else(|| error("no symbol is before this place in the file"))?;
+        Ok((symbol.to_owned(), distance))
+    }
+
+    /// A place in an executable or a library. May warn.
+    fn in_file(
+        &self,
+        program: &Program,
+        source: &ProbePoint,
+        located: &mut Located,
+    ) -> Result<Option<Diagnostic>> {
+        let place = &source.place;
+        let error = |message: String| Diagnostic::error(place.span, message);
+        let Some(elf) = self.files.get(Path::new(&program.name)) else {
+            return Err(error(format!("{} is not open", program.name)));
+        };
+        let mut warning = None;
+        let (address, is_address) = match &place.symbol {
+            None => (offset(place)?, source.point.is_absolute),
+            Some(name) => {
+                let found = match &self.symbols {
+                    Some(SymbolFile::Elf(file)) => file.symbol(name).or(elf.symbol(name)),
+                    _ => elf.symbol(name),
+                };
+                let Some(found) = found else {
+                    return Err(error(format!("{} has no symbol {name}", program.name))
+                        .near(name, elf.names()));
+                };
+                if found.is_resolver {
+                    let message = format!(
+                        "{name} is not a function, but what chooses one when a program starts"
+                    );
+                    warning = Some(Diagnostic::warning(place.span, message));
+                }
+                let number = i128::from(found.address).checked_add(place.number);
+                let address = number.and_then(|number| u64::try_from(number).ok());
+                let outside = || error(format!("this is outside of {}", program.name));
+                (address.ok_or_else(outside)?, true)
+            }
+        };
+        if source.point.kind != PointKind::Breakpoint {
+            if place.symbol.is_some() && !elf.is_fixed() {
+                return Err(error(format!(
+                    "{} has no fixed addresses, so that it is not known what to watch",
+                    program.name
+                ))
+                .help("a program can watch an address that it finds; address = is for addresses"));
+            }
+            if !is_address {
+                return Err(error("a watchpoint needs an address: address =".to_owned()));
+            }
+            located.point.is_absolute = true;
+            located.point.offset = address;
+            return Ok(warning);
+        }
+        located.point.is_absolute = false;
+        located.point.offset = match is_address {
+            true => elf
+                .offset_of(address)
+                .ok_or_else(|| error(format!("{} has nothing at {address:#x}", program.name)))?,
+            false => address,
+        };
+        Ok(warning)
+    }
+}
+
+/// The number of a place, which must not be negative.
+fn offset(place: &Place) -> Result<u64> {
+    u64::try_from(place.number).map_err(|_| {
+        let what = match &place.symbol {
+            Some(symbol) => format!("this is before {symbol}"),
+            None => "this is no place".to_owned(),
+        };
+        Diagnostic::error(place.span, what)
+    })
+}
