@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod cov;
+mod dprobes;
 mod hooks;
 mod klog;
 mod merge;
@@ -26,6 +27,8 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
 
+pub use dprobes::Classic;
+pub use dprobes::translate;
 use ferrotrace::relay::channel::Header;
 use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
@@ -53,6 +56,8 @@ enum Command {
     Probe(probe::ProbeArgs),
     /// Calls of the running kernel's functions.
     Trace(trace::TraceArgs),
+    /// Probe programs: what to do, and to log, where the kernel or a process comes by.
+    Dprobes(dprobes::DprobesArgs),
     /// Coverage: which lines and functions a kernel that counts them has executed.
     Cov(cov::CovArgs),
 }
@@ -156,6 +161,7 @@ impl Cli {
             Command::Hooks(args) => args.run(),
             Command::Probe(args) => args.run(),
             Command::Trace(args) => args.run(),
+            Command::Dprobes(args) => args.run(),
             Command::Cov(args) => args.run(),
         }
     }

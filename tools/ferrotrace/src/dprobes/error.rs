@@ -72,7 +72,7 @@ pub enum Error {
     },
 
     /// Files have errors, which have been shown.
-    #[error("nothing was loaded: {errors} in {files}")]
+    #[error("{errors} in {files}")]
     Language {
         /// How many errors there are.
         errors: String,
@@ -82,7 +82,7 @@ pub enum Error {
 
     /// A program writes and was not allowed to.
     #[error(
-        "{place} of {program} changes registers, memory or ports, or calls a module: --unsafe-writes allows that"
+        "{place} of {program} changes registers, memory or ports, calls a module or asks for a crash: --unsafe-writes allows that"
     )]
     Writes {
         /// The program.

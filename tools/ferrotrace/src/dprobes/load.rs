@@ -71,7 +71,11 @@ pub fn load(
     mut show: impl FnMut(&str),
 ) -> Result<Vec<Loadable>> {
     let mut inputs = read(paths, options)?;
-    let symbols = options.symbols.as_deref().map(SymbolFile::read).transpose()?;
+    let symbols = options
+        .symbols
+        .as_deref()
+        .map(SymbolFile::read)
+        .transpose()?;
     // Where the kernel does not tell, names are taken as they are.
     let kernel = Kallsyms::read(Path::new("/proc/kallsyms")).unwrap_or_default();
     let mut locator = Locator::new(kernel, symbols);
@@ -111,7 +115,9 @@ fn finish(inputs: &[Input], options: &Options, show: &mut impl FnMut(&str)) -> R
             show(&render(&input.source, &input.diagnostics, options.colours));
         }
         let of_file = input.diagnostics.iter();
-        let of_file = of_file.filter(|one| one.severity == Severity::Error).count();
+        let of_file = of_file
+            .filter(|one| one.severity == Severity::Error)
+            .count();
         if of_file != 0 {
             errors += of_file;
             files.push(input.path.display().to_string());
@@ -130,7 +136,11 @@ fn finish(inputs: &[Input], options: &Options, show: &mut impl FnMut(&str)) -> R
 }
 
 /// The bytes of a set, for the kernel or for a file.
-pub fn build(header: SetHeader, mut programs: Vec<Loadable>, selection: &Selection) -> Result<Vec<u8>> {
+pub fn build(
+    header: SetHeader,
+    mut programs: Vec<Loadable>,
+    selection: &Selection,
+) -> Result<Vec<u8>> {
     selection.select(&mut programs)?;
     if header.flags & UNSAFE_WRITES == 0 {
         refuse_writes(&programs)?;

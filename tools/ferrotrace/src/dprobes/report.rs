@@ -28,6 +28,25 @@ fn explain(state: &str) -> &str {
     }
 }
 
+/// A line for a program that was loaded.
+pub fn inserted(program: &Program) -> String {
+    format!("{}: {} points\n", program.name, program.points.len())
+}
+
+/// Why points of a program do not run, if they do not.
+pub fn idle(program: &Program) -> Vec<String> {
+    let points = program.points.iter();
+    let points = points.filter(|point| point.state != "active");
+    let idle = points.map(|point| {
+        let (name, place, state) = (&program.name, &point.place, &point.state);
+        match explain(state) {
+            "" => format!("{name}: {place} is {state}"),
+            why => format!("{name}: {place} is {state}: {why}"),
+        }
+    });
+    idle.collect()
+}
+
 /// The programs. `extended` adds all that is known of each point.
 pub fn query(programs: &[Program], extended: bool) -> String {
     if programs.is_empty() {

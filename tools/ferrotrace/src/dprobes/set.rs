@@ -127,8 +127,8 @@ impl Located {
         }
     }
 
-    /// Whether it changes registers or memory, or calls out.
+    /// Whether it changes registers or memory, calls out or asks for a crash, which needs permission.
     pub fn writes(&self) -> bool {
-        self.code.iter().any(|insn| insn.op.writes())
+        self.code.iter().any(Insn::needs_permission)
     }
 }

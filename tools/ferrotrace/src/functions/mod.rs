@@ -10,7 +10,6 @@ pub mod control;
 pub mod error;
 pub mod glob;
 pub mod histogram;
-pub mod live;
 pub mod print;
 pub mod tally;
 pub mod trace;

@@ -14,10 +14,11 @@ use super::control::Control;
 use super::control::Counts;
 use super::error::Error;
 use super::error::Result;
-use super::live::Live;
 use super::print::Report;
 use super::print::Style;
+use super::tally::Call;
 use super::tally::Tally;
+use crate::fast::live::Live;
 use crate::signals::StopSignals;
 
 /// About how long a call may wait to be read.
@@ -59,7 +60,7 @@ pub fn trace(
     let signals = StopSignals::new().map_err(|errno| system("take over signals", errno))?;
     let mut live = Live::open(&control.channel())?;
     // Of somebody who was killed.
-    live.round(|_| ())?;
+    live.round(|_, _| ())?;
     let addresses: Vec<u64> = functions.addresses().collect();
     control.start(&addresses, options.style.timed)?;
     ready();
@@ -112,10 +113,13 @@ fn system(action: &'static str, errno: Errno) -> Error {
 impl Trace<'_> {
     fn read(&mut self) -> Result<()> {
         let (total, recent) = (&mut self.total, &mut self.recent);
-        self.live.round(|call| {
-            total.add(call);
-            recent.add(call);
-        })
+        self.live.round(|_, record| {
+            if let Some(call) = Call::parse(&record.data) {
+                total.add(call);
+                recent.add(call);
+            }
+        })?;
+        Ok(())
     }
 
     /// The calls since the last report; on a terminal, where tables replace each other, those since the start.

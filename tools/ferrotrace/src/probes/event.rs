@@ -5,6 +5,8 @@
 
 #![deny(unsafe_code)]
 
+use super::order::Timed;
+
 /// Bytes of a record.
 pub const RECORD_SIZE: usize = 192;
 
@@ -42,6 +44,12 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(*first)
+}
+
+impl Timed for Event {
+    fn time(&self) -> u64 {
+        self.time
+    }
 }
 
 impl Event {

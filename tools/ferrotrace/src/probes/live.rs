@@ -147,7 +147,7 @@ mod tests {
     }
 
     impl Busy {
-        fn turn(&mut self, began: u64, clock: &mut u64, order: &mut Order) -> bool {
+        fn turn(&mut self, began: u64, clock: &mut u64, order: &mut Order<Event>) -> bool {
             let read = |into: &mut [u8]| {
                 *clock += 1;
                 let times = self.old.by_ref().chain([*clock]).take(AT_ONCE);

@@ -4,38 +4,52 @@
 
 #![deny(unsafe_code)]
 
-use super::event::Event;
+/// What has a time.
+pub trait Timed {
+    /// When it was, in ns of the clock of its channel.
+    fn time(&self) -> u64;
+}
 
 /// Events that are held back until no earlier one can come any more.
 ///
 /// All buffers are read in rounds. At the end of a round everything that was written before it
 /// began has been read, except by a writer that was delayed between reading the clock and writing;
 /// either that lasts less than a round, or the event comes late.
-#[derive(Debug, Default)]
-pub struct Order {
-    held: Vec<Event>,
+#[derive(Debug)]
+pub struct Order<E> {
+    held: Vec<E>,
     last: u64,
     late: u64,
 }
 
-impl Order {
+impl<E> Default for Order<E> {
+    fn default() -> Self {
+        Self {
+            held: Vec::new(),
+            last: 0,
+            late: 0,
+        }
+    }
+}
+
+impl<E: Timed> Order<E> {
     /// Adds what has been read.
-    pub fn add(&mut self, event: Event) {
+    pub fn add(&mut self, event: E) {
         self.held.push(event);
     }
 
     /// The events before `time`, in order.
-    pub fn before(&mut self, time: u64) -> Vec<Event> {
+    pub fn before(&mut self, time: u64) -> Vec<E> {
         // Stable: those of one CPU keep their order.
-        self.held.sort_by_key(|event| event.time);
-        let count = self.held.partition_point(|event| event.time < time);
+        self.held.sort_by_key(|event| event.time());
+        let count = self.held.partition_point(|event| event.time() < time);
         let rest = self.held.split_off(count);
         let out = std::mem::replace(&mut self.held, rest);
         for event in &out {
-            if event.time < self.last {
+            if event.time() < self.last {
                 self.late += 1;
             }
-            self.last = self.last.max(event.time);
+            self.last = self.last.max(event.time());
         }
         out
     }
@@ -48,6 +62,7 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::Event;
     use super::super::event::tests::event;
     use super::*;
 

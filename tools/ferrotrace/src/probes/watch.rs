@@ -130,7 +130,7 @@ struct Watch<'a> {
     /// The names of the temporary probes.
     names: Vec<String>,
     live: Live,
-    order: Order,
+    order: Order<Event>,
     probes: BTreeMap<u32, Watched>,
     symbols: &'a Symbols,
     events: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reading the calls as they come.
+//! Reading the records of a fast channel as they come.
 //!
 //! The records of a CPU are read with `read(2)`, which returns whole ones, those of an unfinished sub-buffer too.
 
@@ -22,20 +22,19 @@ use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
 use nix::poll::poll;
 
-use super::error::Error;
-use super::error::Result;
-use super::tally::Call;
-use crate::fast::record::Record;
-use crate::fast::record::RecordReader;
+use super::record::Record;
+use super::record::RecordReader;
 use crate::relay::buffer::open_relay_file;
 use crate::relay::channel::CpuId;
+use crate::relay::error::Error;
+use crate::relay::error::Result;
 use crate::relay::files::ChannelDir;
 use crate::signals::StopSignals;
 
 /// Bytes of one read, more than a sub-buffer has.
 const CHUNK: usize = 1 << 20;
 
-/// Reads of a CPU in a round. The kernel leaves out what this process does, so that a round ends; but others go on.
+/// Reads of a CPU in a round, which ends although others go on writing.
 const ROUND: usize = 64;
 
 /// The relay files of all CPUs.
@@ -68,9 +67,10 @@ impl Live {
         Ok(())
     }
 
-    /// Reads what is there now.
-    pub fn round(&mut self, mut to: impl FnMut(Call)) -> Result<()> {
-        for (path, file) in self.cpus.values_mut() {
+    /// Reads what is there now. Records come with the CPU that wrote them.
+    pub fn round(&mut self, mut to: impl FnMut(CpuId, &Record)) -> Result<()> {
+        for (cpu, (path, file)) in &mut self.cpus {
+            let mut to = |record: &Record| to(*cpu, record);
             for _ in 0..ROUND {
                 if !take(file, path, &mut self.bytes, &mut to)? {
                     break;
@@ -101,13 +101,9 @@ fn take(
     file: &mut impl Read,
     path: &Path,
     bytes: &mut [u8],
-    to: &mut impl FnMut(Call),
+    to: &mut impl FnMut(&Record),
 ) -> Result<bool> {
-    let failed = |source| Error::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| Error::channel("read", path, source);
     let len = match file.read(bytes) {
         Ok(len) => len,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -121,9 +117,7 @@ fn take(
         .read(&mut record)
         .map_err(|error| failed(io::Error::other(error)))?
     {
-        if let Some(call) = Call::parse(&record.data) {
-            to(call);
-        }
+        to(&record);
     }
     match reader.truncated() {
         0 => Ok(len != 0),
@@ -133,35 +127,40 @@ fn take(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tally::tests::call;
-    use super::super::tally::tests::data;
+    use super::super::record::Header;
     use super::*;
-    use crate::fast::record::Header;
 
     #[test]
     fn records_of_a_read() {
         let mut bytes = Vec::new();
-        for n in 0..3 {
-            let data = data(&call(n, n * 10));
+        for n in 0..3u64 {
             let header = Header {
-                len: data.len().try_into().unwrap(),
-                ty: 0,
+                len: 8,
+                ty: 5,
                 flags: Header::TIMED,
             };
             bytes.extend(header.encode());
-            bytes.extend(7u64.to_ne_bytes());
-            bytes.extend(data);
+            bytes.extend((7 + n).to_ne_bytes());
+            bytes.extend(n.to_ne_bytes());
         }
-        let mut calls = Vec::new();
+        let mut records = Vec::new();
         let mut buffer = vec![0; 4096];
         let mut read = |bytes: &[u8]| {
-            take(&mut &*bytes, Path::new("cpu0"), &mut buffer, &mut |call| {
-                calls.push((call.ip, call.duration));
-            })
+            take(
+                &mut &*bytes,
+                Path::new("cpu0"),
+                &mut buffer,
+                &mut |record| {
+                    records.push((record.ty, record.time, record.data[0]));
+                },
+            )
         };
         assert!(read(&bytes).unwrap());
         assert!(!read(&[]).unwrap());
         assert!(read(&bytes[..bytes.len() - 1]).is_err());
-        assert_eq!(calls[..3], [(0, 0), (1, 10), (2, 20)]);
+        assert_eq!(
+            records[..3],
+            [(5, Some(7), 0), (5, Some(8), 1), (5, Some(9), 2)]
+        );
     }
 }

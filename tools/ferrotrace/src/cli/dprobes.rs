@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace dprobes`, and the command `dprobes`, which is the same with the options of version 5.
+
+#![deny(unsafe_code)]
+
+mod args;
+mod classic;
+mod run;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use clap::Parser;
+use clap::Subcommand;
+
+use ferrotrace::dprobes::control::Control;
+
+use args::ApplyArgs;
+use args::BuildArgs;
+use args::CheckArgs;
+use args::GetVarsArgs;
+use args::InsertArgs;
+use args::QueryArgs;
+use args::RecordArgs;
+use args::RemoveArgs;
+use args::WatchArgs;
+pub use classic::translate;
+
+#[derive(Debug, Args)]
+pub struct DprobesArgs {
+    #[command(subcommand)]
+    command: Command,
+    /// The directory of the module rust_dprobes.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/sys/kernel/debug/ferrotrace_dprobes",
+        global = true
+    )]
+    dir: PathBuf,
+}
+
+/// Loads, removes and shows probe programs.
+///
+/// The options of version 5 are understood, too: dprobes -i FILE, -r, -g, -q, -b, -p, and their long forms.
+#[derive(Debug, Parser)]
+#[command(name = "dprobes", version)]
+pub struct Classic {
+    #[command(flatten)]
+    args: DprobesArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Load the programs of files: all of them, or none.
+    Insert(InsertArgs),
+    /// Remove programs.
+    Remove(RemoveArgs),
+    /// Show programs, their points and how often these were hit.
+    Query(QueryArgs),
+    /// Show variables.
+    #[command(visible_alias = "vars")]
+    Getvars(GetVarsArgs),
+    /// Write the programs of files to a file that can be loaded without them.
+    Build(BuildArgs),
+    /// Load the programs of a file of "build".
+    Apply(ApplyArgs),
+    /// Show what programs log, as it comes.
+    Watch(WatchArgs),
+    /// Record what programs log; "ferrotrace relay merge" shows it.
+    Record(RecordArgs),
+    /// Check program files, without a kernel.
+    Check(CheckArgs),
+}
+
+impl Classic {
+    /// Runs the command.
+    pub fn run(self) -> Result<()> {
+        self.args.run()
+    }
+}
+
+impl DprobesArgs {
+    pub fn run(self) -> Result<()> {
+        let control = Control::new(self.dir);
+        match self.command {
+            Command::Insert(args) => run::insert(args, &control),
+            Command::Remove(args) => run::remove(&args.names, &control),
+            Command::Query(args) => run::query(&args, &control),
+            Command::Getvars(args) => run::getvars(args, &control),
+            Command::Build(args) => run::build(args),
+            Command::Apply(args) => run::apply(&args, &control),
+            Command::Watch(args) => run::watch(args, &control),
+            Command::Record(args) => run::record(args, &control),
+            Command::Check(args) => run::check(&args),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the commands of `ferrotrace dprobes` do.
+
+#![deny(unsafe_code)]
+
+use std::fs;
+use std::io;
+use std::io::IsTerminal;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use ferro_core::rpn::CODE_MAX;
+use ferro_core::rpn::SetHeader;
+use ferro_core::rpn::SetRef;
+use ferro_core::rpn::UNSAFE_WRITES;
+
+use ferrotrace::dprobes::control::Control;
+use ferrotrace::dprobes::error::Error;
+use ferrotrace::dprobes::lang::print;
+use ferrotrace::dprobes::load;
+use ferrotrace::dprobes::loaded::Loaded;
+use ferrotrace::dprobes::report;
+use ferrotrace::dprobes::report::Variables;
+use ferrotrace::dprobes::set;
+use ferrotrace::dprobes::set::Loadable;
+use ferrotrace::dprobes::set::Selection;
+use ferrotrace::dprobes::state::Program;
+use ferrotrace::dprobes::state::State;
+use ferrotrace::dprobes::watch;
+use ferrotrace::relay::channel::Header;
+use ferrotrace::relay::record;
+
+use super::super::print as print_text;
+use super::super::warn;
+use super::args::*;
+
+fn options(args: &ReadArgs) -> load::Options {
+    load::Options {
+        defines: args.defines.clone(),
+        symbols: args.symbols.clone(),
+        colours: io::stderr().is_terminal(),
+    }
+}
+
+/// Diagnostics of files.
+fn show(text: &str) {
+    // There is nowhere left to report it if this fails.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn load(files: &[PathBuf], read: &ReadArgs) -> Result<Vec<Loadable>> {
+    Ok(load::load(files, &options(read), show)?)
+}
+
+/// The set of some files, if there are any.
+fn set_of(files: &[PathBuf], read: &ReadArgs, set: &SetArgs) -> Result<Option<Vec<u8>>> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let programs = load(files, read)?;
+    Ok(Some(bytes(programs, set)?))
+}
+
+fn bytes(programs: Vec<Loadable>, args: &SetArgs) -> Result<Vec<u8>> {
+    if args.stop_cpus {
+        warn("--stop-cpus: no CPU has to stop; points are never missed by it");
+    }
+    if args.unformatted_output {
+        warn("--unformatted-output: records are stored as they are, \"watch\" formats them");
+    }
+    Ok(load::build(args.header(), programs, &args.selection())?)
+}
+
+pub fn insert(args: InsertArgs, control: &Control) -> Result<()> {
+    let programs = load(&args.files, &args.read)?;
+    send(programs, &args.set, control)
+}
+
+pub fn apply(args: &ApplyArgs, control: &Control) -> Result<()> {
+    let mut programs = Vec::new();
+    for file in &args.files {
+        programs.extend(load::built(file)?);
+    }
+    send(programs, &args.set, control)
+}
+
+/// Loads a set, and says what became of it.
+fn send(programs: Vec<Loadable>, args: &SetArgs, control: &Control) -> Result<()> {
+    let names: Vec<String> = programs.iter().map(|one| one.name.clone()).collect();
+    let state = control.insert(&bytes(programs, args)?)?;
+    let loaded = state.programs.iter();
+    let loaded = loaded.filter(|program| names.contains(&program.name));
+    let mut text = String::new();
+    for program in loaded {
+        text.push_str(&report::inserted(program));
+        for warning in report::idle(program) {
+            warn(&warning);
+        }
+    }
+    print_text(&text)?;
+    Ok(())
+}
+
+pub fn remove(names: &Names, control: &Control) -> Result<()> {
+    let list = names.list();
+    if names.all {
+        control.remove_all()?;
+        return Ok(());
+    }
+    if list.is_empty() {
+        bail!("name programs to remove, or --all");
+    }
+    // All, or none.
+    selected(&control.state()?, &list)?;
+    for name in &list {
+        control.remove(name)?;
+    }
+    Ok(())
+}
+
+fn selected(state: &State, names: &[String]) -> Result<Vec<Program>> {
+    let found = report::select(state, names).map_err(|name| Error::NoProgram {
+        name,
+        others: ferrotrace::probes::error::Names(state.names()),
+    })?;
+    Ok(found.into_iter().cloned().collect())
+}
+
+pub fn query(args: &QueryArgs, control: &Control) -> Result<()> {
+    let state = control.state()?;
+    let programs = selected(&state, &args.names.list())?;
+    let text = match args.json {
+        true => {
+            let document = serde_json::json!({ "programs": programs });
+            format!("{}\n", serde_json::to_string_pretty(&document)?)
+        }
+        false => report::query(&programs, args.extended),
+    };
+    print_text(&text)?;
+    Ok(())
+}
+
+pub fn getvars(args: GetVarsArgs, control: &Control) -> Result<()> {
+    let names = args.names.list();
+    if args.reset && args.global {
+        return Err(Error::ResetGlobals.into());
+    }
+    let state = control.state()?;
+    let programs = selected(&state, &names)?;
+    // Those of some programs are local ones.
+    let by_name = !names.is_empty();
+    let variables = Variables {
+        local: !args.global,
+        global: args.global || !args.local && !by_name,
+        indexes: args.index,
+    };
+    let text = match args.json {
+        true => {
+            let document = variables.json(&programs, &state.globals);
+            format!("{}\n", serde_json::to_string_pretty(&document)?)
+        }
+        false => variables.text(&programs, &state.globals),
+    };
+    print_text(&text)?;
+    if !args.reset {
+        return Ok(());
+    }
+    if variables.global {
+        control.reset_all()?;
+        return Ok(());
+    }
+    for program in &programs {
+        control.reset(&program.name)?;
+    }
+    Ok(())
+}
+
+pub fn build(args: BuildArgs) -> Result<()> {
+    let programs = load(&args.files, &args.read)?;
+    let output = match (args.output, args.files.first()) {
+        (Some(output), _) => output,
+        (None, first) => {
+            let mut name = first
+                .map(PathBuf::as_path)
+                .unwrap_or(Path::new("a"))
+                .as_os_str()
+                .to_owned();
+            name.push(".ppdf");
+            name.into()
+        }
+    };
+    // Whoever loads it says what it may do.
+    let header = SetHeader {
+        flags: UNSAFE_WRITES,
+        ..SetHeader::default()
+    };
+    let bytes = load::build(header, programs, &Selection::default())?;
+    fs::write(&output, bytes).with_context(|| format!("{}: cannot write", output.display()))
+}
+
+pub fn check(args: &CheckArgs) -> Result<()> {
+    if args.places {
+        let programs = load(&args.files, &args.read)?;
+        if args.print {
+            let header = SetHeader {
+                flags: UNSAFE_WRITES,
+                ..SetHeader::default()
+            };
+            let bytes = set::bytes(header, &programs)?;
+            let set = SetRef::decode(&bytes, &mut vec![0; CODE_MAX])
+                .map_err(|refusal| Error::Set(set::SetError::Refused(refusal)))?;
+            print_text(&print::set(&set))?;
+        }
+        return Ok(());
+    }
+    let counts = load::check(&args.files, &options(&args.read), show)?;
+    let mut text = String::new();
+    for (path, programs, points) in counts {
+        text.push_str(&format!(
+            "{}: {programs} programs, {points} points\n",
+            path.display()
+        ));
+    }
+    print_text(&text)?;
+    Ok(())
+}
+
+pub fn watch(args: WatchArgs, control: &Control) -> Result<()> {
+    let options = watch::Options {
+        set: set_of(&args.files, &args.read, &args.set)?,
+        count: args.count,
+        duration: args.duration,
+        json: args.json,
+    };
+    let ready = || {
+        // There is nowhere left to report it if this fails.
+        let _ = writeln!(io::stderr(), "ferrotrace: watching; Ctrl-C ends");
+    };
+    let mut is_read = true;
+    let counts = watch::watch(control, &options, ready, |text| {
+        is_read = print_text(text).map_err(|error| Error::Io {
+            action: "write",
+            path: "standard output".into(),
+            source: io::Error::other(error),
+        })?;
+        Ok(is_read)
+    })?;
+    if is_read {
+        print_text(&watch::summary(&counts, args.json))?;
+    }
+    Ok(())
+}
+
+pub fn record(args: RecordArgs, control: &Control) -> Result<()> {
+    let set = set_of(&args.files, &args.read, &args.set)?;
+    let _lock = control.lock()?;
+    let (loaded, _) = Loaded::load(control, set.as_deref())?;
+    let metadata = record::record(&record::Options {
+        channel: control.channel(),
+        output: args.output.clone(),
+        force: false,
+        read: false,
+        header: Header::default(),
+        partial: true,
+        duration: args.duration,
+        buffered: false,
+        watermark: None,
+        subbuf_size: None,
+        n_subbufs: None,
+        quiet: args.quiet || !io::stderr().is_terminal(),
+    })?;
+    loaded.remove()?;
+    for cpu in &metadata.cpus {
+        for warning in &cpu.tally.warnings {
+            warn(&format!("cpu {}: {warning}", cpu.cpu));
+        }
+    }
+    let text = match args.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&metadata)?),
+        false => record::summary(&metadata, &args.output),
+    };
+    print_text(&text)?;
+    Ok(())
+}
