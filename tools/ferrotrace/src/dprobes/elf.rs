@@ -9,6 +9,9 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
+use ferro_core::insn::Flow;
+use ferro_core::insn::Insn;
+use ferro_core::insn::Target;
 use object::Object;
 use object::ObjectKind;
 use object::ObjectSection;
@@ -62,9 +65,19 @@ struct Part {
 /// An ELF file.
 #[derive(Clone, Debug)]
 pub struct Elf {
+    bytes: Vec<u8>,
     symbols: Vec<Symbol>,
     parts: Vec<Part>,
     fixed: bool,
+}
+
+/// Where a function returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Returns {
+    /// Bytes from its start, of each return.
+    pub offsets: Vec<u64>,
+    /// Jumps to other functions, which return for it.
+    pub leaves: usize,
 }
 
 /// What a symbol of a file is.
@@ -83,14 +96,14 @@ impl Elf {
             path: path.into(),
             source,
         })?;
-        Self::parse(&bytes).map_err(|source| ElfError::Format {
+        Self::parse(bytes).map_err(|source| ElfError::Format {
             path: path.into(),
             source,
         })
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, object::Error> {
-        let file = object::File::parse(bytes)?;
+    fn parse(bytes: Vec<u8>) -> Result<Self, object::Error> {
+        let file = object::File::parse(&bytes[..])?;
         let all = file.symbols().chain(file.dynamic_symbols());
         let symbols = all.filter_map(|symbol| {
             let is_resolver = matches!(
@@ -152,10 +165,12 @@ impl Elf {
                 })
                 .collect(),
         };
+        let fixed = file.kind() == ObjectKind::Executable;
         Ok(Self {
+            bytes,
             symbols,
             parts,
-            fixed: file.kind() == ObjectKind::Executable,
+            fixed,
         })
     }
 
@@ -178,6 +193,45 @@ impl Elf {
     /// Whether its addresses are those in memory.
     pub fn is_fixed(&self) -> bool {
         self.fixed
+    }
+
+    /// The returns of a function, if its code is known.
+    pub fn returns(&self, name: &str) -> Option<Returns> {
+        let mut all = self.symbols.iter();
+        let function = all.find(|symbol| symbol.name == name && symbol.size != 0)?;
+        let part = self.parts.iter().find(|part| {
+            let inside = function.address.checked_sub(part.address);
+            let is_same = part.section.is_none() || part.section == function.section;
+            is_same && inside.is_some_and(|inside| inside < part.size)
+        })?;
+        let start = part.offset.checked_add(function.address - part.address)?;
+        let start = usize::try_from(start).ok()?;
+        let end = start.checked_add(usize::try_from(function.size).ok()?)?;
+        let mut code = self.bytes.get(start..end)?;
+        // Kernels with mitigations return by a jump.
+        let thunk = self.symbol("__x86_return_thunk").map(|found| found.address);
+        let mut returns = Returns::default();
+        let mut offset = 0;
+        while !code.is_empty() {
+            let insn = Insn::decode(code).ok()?;
+            let target = insn.branch_target(function.address.wrapping_add(offset));
+            let is_outside = |target: u64| target.wrapping_sub(function.address) >= function.size;
+            match insn.flow() {
+                Flow::Return(_) => returns.offsets.push(offset),
+                Flow::Jump(_) if target.is_some() && target == thunk => {
+                    returns.offsets.push(offset)
+                }
+                Flow::Jump(Target::Relative(_)) | Flow::JumpIf(..)
+                    if target.is_some_and(is_outside) =>
+                {
+                    returns.leaves += 1;
+                }
+                _ => (),
+            }
+            offset = offset.checked_add(u64::try_from(insn.len()).ok()?)?;
+            code = code.get(insn.len()..)?;
+        }
+        Some(returns)
     }
 
     /// Where in the file an address is.
@@ -229,8 +283,25 @@ mod tests {
     }
 
     #[test]
+    fn returns_of_functions() {
+        let (elf, _) = own();
+        let returns = elf.returns("main").unwrap();
+        assert!(
+            !returns.offsets.is_empty() || returns.leaves != 0,
+            "{returns:?}"
+        );
+        let found = elf.symbol("main").unwrap();
+        let start = elf.offset_of(found.address).unwrap();
+        for offset in returns.offsets {
+            let at = usize::try_from(start + offset).unwrap();
+            assert!(matches!(elf.bytes[at], 0xc3 | 0xf2 | 0xf3), "{offset:#x}");
+        }
+        assert_eq!(elf.returns("no such symbol"), None);
+    }
+
+    #[test]
     fn no_program() {
-        assert!(Elf::parse(b"text").is_err());
+        assert!(Elf::parse(b"text".to_vec()).is_err());
         assert!(matches!(
             Elf::read(Path::new("/nonexistent")),
             Err(ElfError::Io { .. })

@@ -179,7 +179,7 @@ fn entry_json(entry: Entry<'_>) -> Value {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use ferro_core::rpn::RecordHeader;
 

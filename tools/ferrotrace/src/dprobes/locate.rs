@@ -90,8 +90,13 @@ impl Locator {
         let is_open = !is_user || self.files.contains_key(Path::new(&program.name));
         let mut points = Vec::new();
         for point in program.points.iter().filter(|_| is_open) {
-            match self.point(program, point, diagnostics) {
-                Ok(located) => points.push(located),
+            let located = self.point(program, point, diagnostics);
+            let all = match (located, point.returns) {
+                (Ok(located), true) => self.returns(program, point, located, diagnostics),
+                (located, _) => located.map(|located| vec![located]),
+            };
+            match all {
+                Ok(all) => points.extend(all),
                 Err(error) => diagnostics.push(error),
             }
         }
@@ -150,6 +155,47 @@ impl Locator {
         };
         diagnostics.extend(warning);
         Ok(located)
+    }
+
+    /// A point at each return of the function at which `entry` is.
+    fn returns(
+        &self,
+        program: &Program,
+        source: &ProbePoint,
+        entry: Located,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Result<Vec<Located>> {
+        let span = source.place.span;
+        let name = source.place.symbol.as_deref().unwrap_or_default();
+        let symbols = match &self.symbols {
+            Some(SymbolFile::Elf(elf)) => Some(&**elf),
+            _ => None,
+        };
+        let own = self.files.get(Path::new(&program.name));
+        let mut files = [own, symbols].into_iter().flatten();
+        let Some(returns) = files.find_map(|elf| elf.returns(name)) else {
+            let error = Diagnostic::error(span, format!("the code of {name} is not known"));
+            return Err(match program.header.kind {
+                ModuleKind::User => error,
+                _ => error.help("--sym names the file that has it: vmlinux, or the module"),
+            });
+        };
+        if returns.offsets.is_empty() {
+            return Err(Diagnostic::error(span, format!("{name} has no return")));
+        }
+        if returns.leaves != 0 {
+            let message = format!(
+                "{name} also ends by {} jumps to other functions, which return for it unseen",
+                returns.leaves
+            );
+            diagnostics.push(Diagnostic::warning(span, message));
+        }
+        let points = returns.offsets.into_iter().map(|offset| {
+            let mut located = entry.clone();
+            located.point.offset = located.point.offset.saturating_add(offset);
+            located
+        });
+        Ok(points.collect())
     }
 
     /// An instruction, with the address of the symbol that it pushes.

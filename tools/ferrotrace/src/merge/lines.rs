@@ -18,6 +18,7 @@ use super::sink::Sink;
 use super::sink::WriteError;
 use super::source::Event;
 use super::value::Value;
+use crate::dprobes::event as dprobe;
 
 /// Writes lines.
 #[derive(Debug)]
@@ -81,9 +82,19 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// Whether this is a record of a probe program, which says itself what it has.
+fn is_dprobe(event: &Event, format: &Format) -> bool {
+    event.ty == dprobe::TYPE && format.name == dprobe::NAME
+}
+
 /// `[cpu] seconds.nanos name: field=value ...`
 fn text_line(out: &mut impl Write, event: &Event, format: &Format) -> io::Result<()> {
     let (cpu, time, name) = (event.cpu, Seconds(event.time), &format.name);
+    if is_dprobe(event, format)
+        && let Some(text) = dprobe::text(&event.bytes, None)
+    {
+        return write!(out, "[{cpu:03}] {time} {name} {text}");
+    }
     write!(out, "[{cpu:03}] {time} {name}:")?;
     for field in &format.fields {
         let value = Value::new(field, &event.bytes);
@@ -106,6 +117,11 @@ struct Fields<'a>(&'a Event, &'a Format);
 impl Serialize for Fields<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self(event, format) = self;
+        if is_dprobe(event, format)
+            && let Some(map) = dprobe::json(&event.bytes)
+        {
+            return map.serialize(to);
+        }
         let fields = format.fields.iter();
         to.collect_map(fields.map(|field| (&field.name, Value::new(field, &event.bytes))))
     }
@@ -114,6 +130,33 @@ impl Serialize for Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Records of probe programs are decoded by what they say of themselves.
+    #[test]
+    fn records_of_probe_programs() {
+        let mut format = Format::raw(dprobe::TYPE);
+        format.name = dprobe::NAME.to_owned();
+        let event = Event {
+            time: 5,
+            timed: true,
+            cpu: 3,
+            ty: dprobe::TYPE,
+            bytes: dprobe::tests::record(),
+        };
+        let mut line = Vec::new();
+        text_line(&mut line, &event, &format).unwrap();
+        let line = String::from_utf8(line).unwrap();
+        assert!(
+            line.starts_with("[003] 0.000000005 dprobe 1.2 bash pid=7 "),
+            "{line}"
+        );
+        let json = serde_json::to_value(Fields(&event, &format)).unwrap();
+        assert_eq!(json["log"][2]["words"][1], 16);
+        let other = Event { ty: 2, ..event };
+        let mut line = Vec::new();
+        text_line(&mut line, &other, &format).unwrap();
+        assert!(line.starts_with(b"[003] 0.000000005 dprobe: "));
+    }
 
     #[test]
     fn times_have_nine_digits() {

@@ -58,6 +58,7 @@ pub const FIELDS: &[Field] = &[
     field(&["major"], Owner::Both),
     field(&["offset"], Owner::Point),
     field(&["address"], Owner::Point),
+    field(&["return"], Owner::Point),
     field(&["opcode"], Owner::Point),
     field(&["minor"], Owner::Point),
     field(&["group"], Owner::Point),
@@ -223,7 +224,8 @@ pub fn set_point(point: &mut Point, field: &Field, value: &mut Cursor<'_>) -> Re
     Ok(())
 }
 
-fn is_yes(value: &mut Cursor<'_>) -> Result<bool> {
+/// Takes yes or no.
+pub fn is_yes(value: &mut Cursor<'_>) -> Result<bool> {
     if value.peek_name().is_none() {
         return Ok(value.unsigned("yes or no", 1u32)? == 1);
     }

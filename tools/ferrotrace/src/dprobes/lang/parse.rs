@@ -88,6 +88,7 @@ struct Open {
 struct OpenPoint {
     point: Point,
     place: Place,
+    returns: bool,
     code: Vec<Command>,
     labels: BTreeMap<String, (u32, Span)>,
     jumps: Vec<(usize, Symbol)>,
@@ -208,6 +209,10 @@ impl Parser {
             )
             .help("the fields of a point come first; offset = or address = begins the next point")),
             (Some(point), _) => {
+                if name == "return" {
+                    point.returns = field::is_yes(value)?;
+                    return Ok(());
+                }
                 if name == "length" {
                     point.length = Some(span);
                 }
@@ -248,6 +253,7 @@ impl Parser {
         program.point = Some(OpenPoint {
             point,
             place,
+            returns: false,
             code: Vec::new(),
             labels: BTreeMap::new(),
             jumps: Vec::new(),
@@ -369,9 +375,19 @@ impl Parser {
             (_, None) => point.point.watch_len = 1,
             (_, Some(_)) => (),
         }
+        let is_function = kind == PointKind::Breakpoint
+            && point.place.symbol.is_some()
+            && point.place.number == 0;
+        if point.returns && !is_function {
+            errors.push(Diagnostic::error(
+                point.place.span,
+                "returns are those of a function, which has to be named here, without an offset",
+            ));
+        }
         open.points.push(ProbePoint {
             point: point.point,
             place: point.place,
+            returns: point.returns,
             code: point.code,
         });
     }

@@ -30,6 +30,8 @@ pub struct ProbePoint {
     pub point: Point,
     /// Where it is.
     pub place: Place,
+    /// Whether it is at each return of the function that the place is.
+    pub returns: bool,
     /// What runs.
     pub code: Vec<Command>,
 }
