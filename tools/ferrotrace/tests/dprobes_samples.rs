@@ -262,7 +262,7 @@ fn read_fails() {
         .code
         .iter()
         .find_map(|one| one.symbol.clone());
-    assert_eq!(symbol.unwrap().name, "bad_file_open");
+    assert_eq!(symbol.unwrap().name, "bad_inode_listxattr");
     let mut model = Model::default();
     let mut failures = Vec::new();
     for n in 1..=7 {

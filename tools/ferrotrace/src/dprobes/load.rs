@@ -9,6 +9,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use ferro_core::rpn::CODE_MAX;
+use ferro_core::rpn::ModuleKind;
 use ferro_core::rpn::SetHeader;
 use ferro_core::rpn::SetRef;
 use ferro_core::rpn::UNSAFE_WRITES;
@@ -76,8 +77,16 @@ pub fn load(
         .as_deref()
         .map(SymbolFile::read)
         .transpose()?;
-    // Where the kernel does not tell, names are taken as they are.
-    let kernel = Kallsyms::read(Path::new("/proc/kallsyms")).unwrap_or_default();
+    let needs_kernel = |program: &Program| {
+        let mut commands = program.points.iter().flat_map(|point| &point.code);
+        program.header.kind != ModuleKind::User || commands.any(|command| command.symbol.is_some())
+    };
+    // Where the kernel does not tell, names are taken as they are. Its list is long.
+    let mut programs = inputs.iter().flat_map(|input| &input.programs);
+    let kernel = match programs.any(needs_kernel) {
+        true => Kallsyms::read(Path::new("/proc/kallsyms")).unwrap_or_default(),
+        false => Kallsyms::default(),
+    };
     let mut locator = Locator::new(kernel, symbols);
     let mut loadable = Vec::new();
     for input in &mut inputs {

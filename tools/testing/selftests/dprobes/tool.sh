@@ -1,0 +1,301 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Probe programs as text files: "ferrotrace dprobes", and "dprobes" with the options of version 5, on the running kernel. Run as root
+# in a guest, with FERROTRACE set to the command; arguments choose cases by the start of their names. Prints KTAP.
+# Functions are called by check().
+# shellcheck disable=SC2317,SC2329
+# Not pipefail: a refusal is looked for in what fails.
+set -u
+
+: "${FERROTRACE:?}"
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../lib/kit.sh"
+samples=$(readlink -f "$here/../../../../samples/dprobes")
+vmlinux=$FERROTRACE_KDIR/vmlinux
+cases=("$@")
+
+wanted() {
+	local prefix
+	[ ${#cases[@]} = 0 ] && return
+	for prefix in "${cases[@]}"; do [[ $1 == "$prefix"* ]] && return; done
+	return 1
+}
+
+# one NAME CMD...: a check, if it was asked for. It begins without programs.
+one() {
+	wanted "$1" || return
+	classic -r -a
+	check "$@"
+	kill_jobs
+}
+
+tool() { "$FERROTRACE" dprobes "$@"; }
+# The command that is called dprobes.
+classic() { "$work/dprobes" "$@"; }
+# sample NAME ARGS...: loads one of samples/dprobes.
+sample() { tool insert "$samples/$1.dp" "${@:2}"; }
+# local_variable NAME INDEX, global_variable INDEX
+local_variable() { tool getvars "$1" --index "$2" | awk '$1 == "lv" { print $4 }'; }
+global_variable() { tool getvars --global --index "$1" | awk '$1 == "gv" { print $4 }'; }
+# is WHAT WANT GOT
+is() { [ "$2" = "$3" ] || { echo "$1: $3, not $2"; return 1; }; }
+# states: of all points.
+states() { tool query --json | python3 -c 'import json, sys
+for program in json.load(sys.stdin)["programs"]:
+    for point in program["points"]: print(point["state"], program["name"], point["place"])'; }
+active() { ! states | grep -v '^active'; }
+
+# watching ARGS...: "watch" in the background, with its output in $work/out.
+watching() {
+	: >"$work/err"
+	tool watch "$@" >"$work/out" 2>"$work/err" &
+	watch=$!
+	for _ in $(seq 100); do
+		if grep -q watching "$work/err"; then return; fi
+		sleep 0.1
+	done
+	cat "$work/err"
+	return 1
+}
+
+# watched PATTERN: ends it; a line of the output has the pattern.
+watched() {
+	kill -INT "$watch"
+	wait "$watch" || { cat "$work/err"; return 1; }
+	cat "$work/out"
+	grep -qE "$1" "$work/out"
+}
+
+# The example of the paper, from its text file: as many calls as there were.
+paper() {
+	local before after none
+	classic -i "$samples/fork_kill.dp" && active || return 1
+	none=$(local_variable vmlinux 1)
+	before=$(local_variable vmlinux 1)
+	for _ in {1..100}; do (:); done
+	after=$(local_variable vmlinux 1)
+	# What asking costs.
+	is forks 100 $((after - before - (before - none))) || return 1
+	classic -g -a | grep -q 'lv   1 = ' && classic --query --all -x && classic --remove --name bzImage && [ -z "$(states)" ]
+}
+
+# All that is wrong is said, and nothing stays half loaded.
+errors() {
+	printf 'name = vmlinux\noffset = kernel_cloone\npsh 1\nexit 9\n' >"$work/bad.dp"
+	refused 'there is no command psh' tool insert "$samples/exec.dp" "$work/bad.dp" || return 1
+	grep -q 'bad.dp:4:6' "$work/refused" && grep -q 'did you mean push' "$work/refused" || return 1
+	printf 'name = vmlinux\noffset = kernel_cloone\nexit\n' >"$work/bad.dp"
+	refused 'did you mean kernel_clone?' tool insert "$samples/exec.dp" "$work/bad.dp" || return 1
+	is states "" "$(states)" || return 1
+	refused 'changes registers' sample short_writes || return 1
+	# A set of which the kernel has one already.
+	sample exec || return 1
+	refused --replace tool insert "$samples/lookups.dp" "$samples/unlink.dp" || return 1
+	is programs 1 "$(states | wc -l)" || return 1
+	sample unlink --replace && sample exec --merge && is points 2 "$(states | wc -l)" && active || return 1
+	refused 'no program nothing is loaded' tool remove nothing vmlinux && is points 2 "$(states | wc -l)" || return 1
+	refused 'no program nothing' tool query nothing && refused 'no program nothing' tool getvars nothing
+}
+
+# What was built is loaded without its text.
+built() {
+	classic -b "$samples/unlink.dp" -o "$work/unlink.ppdf" && classic -p "$work/unlink.ppdf" -l PROCNAME PID && active || return 1
+	is places 1 "$(states | grep -c 'filename_unlinkat+0x0')" || return 1
+	refused 'not a file of built programs' classic -p "$samples/unlink.dp"
+}
+
+# Each sample can be loaded; its points are active, or wait for a module.
+all_samples() {
+	local file name bad=0 sym
+	for file in "$samples"/*.dp; do
+		name=$(basename "$file" .dp) sym=()
+		if grep -q '^return' "$file"; then sym=(--sym "$vmlinux"); fi
+		if ! tool insert "$file" --unsafe-writes "${sym[@]}" --dont-verify-opcodes -D PID=1; then
+			echo "$name: not loaded"
+			bad=1
+		fi
+		states | grep -v '^active' | grep -v '^waiting loop' && bad=1
+		classic -r -a || bad=1
+	done
+	[ "$bad" = 0 ]
+}
+
+# Groups and types choose points.
+groups() {
+	cat >"$work/groups.dp" <<-END
+		name = vmlinux
+		offset = kernel_clone
+		group = 1
+		type = 5
+		exit
+		offset = do_exit
+		group = 2
+		exit
+	END
+	tool insert "$work/groups.dp" --group 2,3 && is places do_exit+0x0 "$(states | cut -d' ' -f3)" || return 1
+	tool remove --all && tool insert "$work/groups.dp" -t 5 && is places kernel_clone+0x0 "$(states | cut -d' ' -f3)" || return 1
+	refused 'no point is left' tool insert "$work/groups.dp" --group 9
+}
+
+# Records, as text and as JSON, with the chosen fields, by the time of the writes.
+records() {
+	watching "$samples/unlink.dp" --log PROCNAME,PID,UID || return 1
+	touch "$work/victim" && rm "$work/victim" || return 1
+	watched "^\[[0-9]+\] [0-9.]+ 13.0 filename_unlinkat\+0x0 rm pid=[0-9]+ tid=[0-9]+ uid=0: \"$work/victim\"" || return 1
+	# It was loaded for the time of the watch.
+	is states "" "$(states)" || return 1
+	watching "$samples/exec.dp" --json --log ALL || return 1
+	/bin/true && watched true && python3 -c 'import json, sys
+records = [json.loads(line) for line in sys.stdin]
+true = [r for r in records if r.get("log") == [{"text": "/bin/true"}]]
+assert true and true[0]["place"] == "do_execveat_common+0x0" and true[0]["tsc"] > 0 and true[0]["uid"] == 0, records' <"$work/out"
+}
+
+# A recording, which "relay merge" shows, decoded, with another channel.
+recorded() {
+	tool record "$samples/exec.dp" -o "$work/rec" --log PID -q >"$work/summary" &
+	local record=$!
+	for _ in $(seq 100); do
+		if [ -e "$work/rec/cpu0" ]; then break; fi
+		sleep 0.1
+	done
+	sleep 0.5
+	/bin/true
+	sleep 0.2
+	kill -INT $record && wait $record || return 1
+	cat "$work/summary"
+	"$FERROTRACE" relay merge "$work/rec" | tee "$work/merged" | grep -E 'dprobe 12.0 pid=[0-9]+ tid=[0-9]+: "/bin/true"' ||
+		{ cat "$work/merged"; return 1; }
+	"$FERROTRACE" relay merge --json "$work/rec" | grep -q '"log":\[{"text":"/bin/true"}\]'
+}
+
+# The path that failed.
+open_failed() {
+	watching "$samples/open_failed.dp" --sym "$vmlinux" || return 1
+	cat /no/such/file 2>/dev/null
+	watched '5.2 .*"/no/such/file"'
+}
+
+# Who changes a variable.
+watch_variable() {
+	local old
+	old=$(cat /proc/sys/kernel/panic)
+	watching "$samples/watch_variable.dp" --log PROCNAME,CSEIP || return 1
+	echo 77 >/proc/sys/kernel/panic
+	echo "$old" >/proc/sys/kernel/panic
+	# The words of the stack, the top first: where, then what.
+	watched ' tool.sh .*: 0x[0-9a-f]* 0x4d$'
+}
+
+# One read in three fails.
+read_fails() {
+	head -c 9000 /dev/zero >"$work/zeros"
+	cat >"$work/fails.py" <<-'END'
+		import os, subprocess, sys
+		tool, sample, zeros = sys.argv[1:]
+		f = os.open(zeros, os.O_RDONLY)
+		subprocess.run([tool, "dprobes", "insert", sample, "--unsafe-writes", "-D", f"PID={os.getpid()}", "-D", "ONE_IN=3"],
+		               check=True, close_fds=True)
+		failed = 0
+		for _ in range(90):
+		    try:
+		        os.read(f, 10)
+		    except OSError as error:
+		        failed += error.errno == 5
+		print(failed)
+		os._exit(0)
+	END
+	python3 "$work/fails.py" "$FERROTRACE" "$samples/read_fails.dp" "$work/zeros" >"$work/failed" || return 1
+	cat "$work/failed"
+	# Reads of its own before it counts, if there are any, count for the program too.
+	[ "$(tail -n 1 "$work/failed")" -ge 29 ] && [ "$(tail -n 1 "$work/failed")" -le 31 ]
+}
+
+# An argument is changed.
+short_writes() {
+	sample short_writes --unsafe-writes -D MOST=1000 || return 1
+	python3 -c 'import os, sys
+f = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+assert os.write(f, b"x" * 5000) == 1000 and os.write(f, b"x" * 1000) == 1000' "$work/short" || return 1
+	[ "$(local_variable vmlinux 0)" -ge 1 ]
+}
+
+# User space: processes that start later, strings in their memory.
+user_points() {
+	sample malloc_sizes && active || return 1
+	for _ in {1..3}; do /bin/ls / >"$work/ls"; done
+	tool getvars /lib/x86_64-linux-gnu/libc.so.6 | awk '$1 == "lv" { sum += $4 } END { exit sum < 100 }' || return 1
+	tool remove --all || return 1
+	watching "$samples/lookups.dp" || return 1
+	getent ahosts localhost >/dev/null
+	watched '28.0 .*"localhost"' || return 1
+	watching "$samples/shell_history.dp" || return 1
+	bash -c 'set -o history; history -s typed by a test'
+	watched '"typed by a test"'
+}
+
+# Points in user space and in the kernel, in one set, with variables that all share.
+leak() {
+	sample leak && active && is programs 2 "$(tool query --json | grep -c '"kind": "\(user\|kernel\)"')" || return 1
+	python3 -c 'import mmap
+for _ in range(5): mmap.mmap(-1, 1 << 20)'
+	[ "$(global_variable 3)" -ge 5 ] && [ "$(global_variable 1)" -ge 1000 ] || return 1
+	refused 'only with all local ones' tool getvars --global --reset || return 1
+	classic -g -a --reset >/dev/null && is reset 1 $(($(global_variable 3) < 1000000))
+}
+
+# Time between points, callers, arithmetic.
+counters() {
+	sample fork_delay && active || return 1
+	for _ in {1..20}; do (:); done
+	[ "$(global_variable 2)" -ge 10 ] && [ "$(global_variable 3)" -gt "$(global_variable 4)" ] || return 1
+	tool remove --all && sample callers && active || return 1
+	for _ in {1..20}; do (:); done
+	[ "$(local_variable vmlinux 1)" -ge 20 ] && is full 0 "$(local_variable vmlinux 63)"
+}
+
+# The first module, and then no probe any more.
+removes_itself() {
+	watching "$samples/once.dp" || return 1
+	insmod "$MODULE_DIR/samples/relay_c_client.ko" && rmmod relay_c_client || return 1
+	insmod "$MODULE_DIR/samples/relay_c_client.ko" && rmmod relay_c_client || return 1
+	states
+	watched relay_c_client && is records 1 "$(grep -c relay_c_client "$work/out")"
+}
+
+# Where somebody may not, or where there is no engine, it says so.
+absent() {
+	refused 'modprobe rust_dprobes' tool query --dir $DEBUGFS/none || return 1
+	chmod 755 $DEBUGFS "$work"
+	refused 'permission denied' setpriv --reuid 1 --clear-groups "$FERROTRACE" dprobes query
+}
+
+# A reader that goes away is no error.
+pipes() {
+	sample fork_kill && tool query | head -n 1 && tool getvars | head -n 1 && is status 0 "${PIPESTATUS[0]}"
+}
+
+ln -s "$FERROTRACE" "$work/dprobes"
+load_ours ferrotrace_fast_relay rust_relay rust_kprobes ferrotrace_kprobe rust_dprobes
+echo "TAP version 13"
+one paper paper
+one errors errors
+one built built
+one groups groups
+one samples all_samples
+one records records
+one recorded recorded
+one open_failed open_failed
+one watch_variable watch_variable
+one read_fails read_fails
+one short_writes short_writes
+one user user_points
+one leak leak
+one counters counters
+one removes removes_itself
+one absent absent
+one pipes pipes
+classic -r -a
+finish
