@@ -5,7 +5,7 @@
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
 //! recordings; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
-//! shows their hits; [`functions`] counts and times calls; [`cov`] reports coverage. The only unsafe code is in `relay/mapping.rs`.
+//! shows their hits; [`dprobes`] reads and loads probe programs; [`functions`] counts and times calls; [`cov`] reports coverage. The only unsafe code is in `relay/mapping.rs`.
 
 pub mod cov;
 pub mod dprobes;

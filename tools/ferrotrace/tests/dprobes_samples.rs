@@ -362,7 +362,7 @@ fn open_failed() {
     model.memory = [(0x1000, 0x7777)].into();
     assert_eq!(model.run(&program, 0).0, End::Exit);
     assert_eq!(model.run(&program, 1).0, End::Abort);
-    model.set("rax", (-2i64).cast_unsigned());
+    model.set("rax", (-2i64) as u64);
     // The model has no strings, so that it ends where there is none.
     let fault = End::Fault(Fault::new(Exception::Address, 0x7777));
     assert_eq!(model.run(&program, 1), (fault, vec![0x7777; 2]));

@@ -84,8 +84,8 @@ impl Locator {
     /// Finds the places of a program. What is wrong goes to `diagnostics`; the program is not whole if that is an error.
     pub fn program(&mut self, program: &Program, diagnostics: &mut Vec<Diagnostic>) -> Loadable {
         let is_user = program.header.kind == ModuleKind::User;
-        if is_user && let Err(error) = self.open(program) {
-            diagnostics.push(error);
+        if is_user {
+            diagnostics.extend(self.open(program).err());
         }
         let is_open = !is_user || self.files.contains_key(Path::new(&program.name));
         let mut points = Vec::new();

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probe programs (`Documentation/dprobes.rst`): their language, and the kernel's module `rust_dprobes`.
+//! Probe programs (`Documentation/dprobes-programs.rst`).
+//!
+//! [`lang`] reads files, [`locate`] finds where their points are, with [`elf`] and [`kallsyms`]; [`set`] makes bytes of them, and
+//! [`load`] puts these together. [`control`] talks to the kernel's module `rust_dprobes`, whose [`state`] [`report`] shows;
+//! [`event`] decodes records, and [`watch`] shows them as they come.
 
 pub mod control;
 pub mod elf;

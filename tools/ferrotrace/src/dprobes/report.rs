@@ -7,6 +7,7 @@
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
@@ -187,28 +188,24 @@ impl Variables {
             let pairs = pairs.map(|(index, value)| (index.to_string(), value.into()));
             Value::Object(pairs.collect())
         };
-        let mut document = json!({});
-        if self.local
-            && let Some(map) = document.as_object_mut()
-        {
+        let mut document = Map::new();
+        if self.local {
             let programs = programs.iter();
             let programs: Vec<_> = programs
                 .map(|program| json!({"name": program.name, "locals": list(&program.locals)}))
                 .collect();
-            map.insert("programs".to_owned(), programs.into());
+            document.insert("programs".to_owned(), programs.into());
         }
-        if self.global
-            && let Some(map) = document.as_object_mut()
-        {
-            map.insert("globals".to_owned(), list(globals));
+        if self.global {
+            document.insert("globals".to_owned(), list(globals));
         }
-        document
+        document.into()
     }
 }
 
 /// A word, as a number of either sign that is short, and in hexadecimal.
 fn number(value: u64) -> String {
-    let signed = value.cast_signed();
+    let signed = i64::from_ne_bytes(value.to_ne_bytes());
     match value {
         0..10 => value.to_string(),
         _ if (-0x1_0000_0000..0).contains(&signed) => format!("{signed} ({value:#x})"),

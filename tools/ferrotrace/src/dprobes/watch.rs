@@ -116,7 +116,7 @@ pub fn watch(
         watch.read()?;
         goes_on = watch.show(began.saturating_sub(SLACK), &mut print)?;
         rounds = rounds.wrapping_add(1);
-        if rounds.is_multiple_of(LOOK) {
+        if rounds % LOOK == 0 {
             watch.live.scan()?;
             // Others may load and remove programs.
             watch.places = places(&control.state()?);

@@ -90,9 +90,8 @@ fn is_dprobe(event: &Event, format: &Format) -> bool {
 /// `[cpu] seconds.nanos name: field=value ...`
 fn text_line(out: &mut impl Write, event: &Event, format: &Format) -> io::Result<()> {
     let (cpu, time, name) = (event.cpu, Seconds(event.time), &format.name);
-    if is_dprobe(event, format)
-        && let Some(text) = dprobe::text(&event.bytes, None)
-    {
+    let decoded = is_dprobe(event, format).then(|| dprobe::text(&event.bytes, None));
+    if let Some(text) = decoded.flatten() {
         return write!(out, "[{cpu:03}] {time} {name} {text}");
     }
     write!(out, "[{cpu:03}] {time} {name}:")?;
@@ -117,9 +116,8 @@ struct Fields<'a>(&'a Event, &'a Format);
 impl Serialize for Fields<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self(event, format) = self;
-        if is_dprobe(event, format)
-            && let Some(map) = dprobe::json(&event.bytes)
-        {
+        let decoded = is_dprobe(event, format).then(|| dprobe::json(&event.bytes));
+        if let Some(map) = decoded.flatten() {
             return map.serialize(to);
         }
         let fields = format.fields.iter();

@@ -92,7 +92,7 @@ errors() {
 	refused 'changes registers' sample short_writes || return 1
 	# A set of which the kernel has one already.
 	sample exec || return 1
-	refused --replace tool insert "$samples/lookups.dp" "$samples/unlink.dp" || return 1
+	refused 'replace takes its place' tool insert "$samples/lookups.dp" "$samples/unlink.dp" || return 1
 	is programs 1 "$(states | wc -l)" || return 1
 	sample unlink --replace && sample exec --merge && is points 2 "$(states | wc -l)" && active || return 1
 	refused 'no program nothing is loaded' tool remove nothing vmlinux && is points 2 "$(states | wc -l)" || return 1

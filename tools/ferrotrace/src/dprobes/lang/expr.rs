@@ -276,7 +276,10 @@ fn apply(left: Value, operator: (&str, Span), right: Value) -> Result<Value> {
 /// A number as a word, if it fits: signed or unsigned.
 pub fn word(value: &Value) -> Result<u64> {
     let unsigned = u64::try_from(value.number);
-    let signed = || i64::try_from(value.number).map(i64::cast_unsigned);
+    let signed = || {
+        let number = i64::try_from(value.number);
+        number.map(|number| u64::from_ne_bytes(number.to_ne_bytes()))
+    };
     unsigned
         .or_else(|_| signed())
         .map_err(|_| Diagnostic::error(value.span, "this does not fit in 64 bits"))

@@ -169,7 +169,7 @@ pub fn command(insn: &Insn) -> String {
         return name.to_owned();
     }
     let number = insn.number();
-    let distance = insn.word().cast_signed();
+    let distance = i64::from_ne_bytes(insn.word().to_ne_bytes());
     let second = name.contains(' ');
     let operand = match op.operand() {
         Operand::None => return name.to_owned(),

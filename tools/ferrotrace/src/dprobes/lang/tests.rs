@@ -380,7 +380,7 @@ fn insn(len: u32, locals: u32) -> impl Strategy<Value = Insn> {
         let register = || {
             let all = (0..=u8::MAX).filter_map(Register::from_number);
             let all: Vec<_> = all.filter(|one| super::command::is_for(op, *one)).collect();
-            all[number as usize % all.len()]
+            all[usize::try_from(number).unwrap() % all.len()]
         };
         let distance = i64::from(number % 2047) - 1023;
         let count = |scope| match scope {
@@ -416,8 +416,9 @@ fn insn(len: u32, locals: u32) -> impl Strategy<Value = Insn> {
 }
 
 fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
-    let code = (1..40u32)
-        .prop_flat_map(move |len| prop::collection::vec(insn(len + 2, locals), len as usize));
+    let code = (1..40u32).prop_flat_map(move |len| {
+        prop::collection::vec(insn(len + 2, locals), usize::try_from(len).unwrap())
+    });
     let numbers = (
         any::<(u32, u32, u32, u32)>(),
         any::<(u64, u64, u64)>(),
