@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace dprobes`, and the command under the name `dprobes`, where there is no engine.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use std::process::Output;
+
+use tempfile::TempDir;
+
+const TOOL: &str = env!("CARGO_BIN_EXE_ferrotrace");
+
+fn run(program: &Path, args: &[&str], dir: &Path) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(program)
+        .args(args)
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn files() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let good = "name = vmlinux\nvars = 1\noffset = kernel_clone\ninc lv, N\nexit\n";
+    fs::write(dir.path().join("good.dp"), good).unwrap();
+    let bad = "name = vmlinux\noffset = kernel_clone\npsh 1\nexit 9\n";
+    fs::write(dir.path().join("bad.dp"), bad).unwrap();
+    symlink(TOOL, dir.path().join("dprobes")).unwrap();
+    dir
+}
+
+#[test]
+fn files_are_checked_without_a_kernel() {
+    let dir = files();
+    let check = |args: &[&str]| {
+        let args = [&["dprobes", "check"], args].concat();
+        run(Path::new(TOOL), &args, dir.path())
+    };
+    let (code, out, err) = check(&["good.dp", "-D", "N=0"]);
+    assert_eq!((code, &*err), (Some(0), ""));
+    assert_eq!(out, "good.dp: 1 programs, 1 points\n");
+    let (code, out, err) = check(&["good.dp", "bad.dp", "-D", "N=1"]);
+    assert_eq!((code, &*out), (Some(1), ""));
+    for part in [
+        "there is no local variable 1",
+        " --> good.dp:4:9",
+        "there is no command psh",
+        " --> bad.dp:3:1",
+        "= help: did you mean push?",
+        " --> bad.dp:4:6",
+        "ferrotrace: 3 errors in good.dp, bad.dp\n",
+    ] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    let (code, _, err) = check(&["none.dp"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.starts_with("ferrotrace: none.dp: cannot read: "),
+        "{err}"
+    );
+    assert_eq!(check(&["good.dp", "-D", "1=2"]).0, Some(2));
+}
+
+#[test]
+fn without_the_module_it_says_so() {
+    let dir = files();
+    fs::create_dir(dir.path().join("other")).unwrap();
+    let absent = dir.path().join("ferrotrace_dprobes").display().to_string();
+    let classic = dir.path().join("dprobes");
+    for args in [
+        &["-q", "-a"][..],
+        &["-g", "-a"],
+        &["-r", "--name", "bzImage"],
+    ] {
+        let args = [args, &["--dir", &absent]].concat();
+        let (code, out, err) = run(&classic, &args, dir.path());
+        assert_eq!((code, &*out), (Some(1), ""), "{args:?}");
+        assert!(err.contains("modprobe rust_dprobes"), "{err}");
+    }
+}
+
+#[test]
+fn programs_that_are_built() {
+    let dir = files();
+    let own = std::env::current_exe().unwrap();
+    let text = format!(
+        "name = {}\nid = 7\noffset = main\nl: jmp l\n",
+        own.display()
+    );
+    fs::write(dir.path().join("user.dp"), text).unwrap();
+    let classic = dir.path().join("dprobes");
+    let (code, out, err) = run(&classic, &["-b", "user.dp", "-o", "user.ppdf"], dir.path());
+    assert_eq!((code, &*out, &*err), (Some(0), "", ""));
+    let bytes = fs::read(dir.path().join("user.ppdf")).unwrap();
+    assert!(bytes.starts_with(b"DPRS"));
+    let (code, out, _) = run(
+        &classic,
+        &["check", "--places", "--print", "user.dp"],
+        dir.path(),
+    );
+    assert_eq!(code, Some(0));
+    assert!(
+        out.contains("id = 7\n") && out.contains("L0:\n\tjmp L0\n"),
+        "{out}"
+    );
+    // What was not built is refused before the kernel is asked.
+    let (code, _, err) = run(&classic, &["-p", "user.dp"], dir.path());
+    assert_eq!(code, Some(1));
+    assert!(err.contains("not a file of built programs"), "{err}");
+}
+
+#[test]
+fn targets_and_fields() {
+    let dir = files();
+    let insert = |args: &[&str]| {
+        let args = [&["-i", "good.dp"], args].concat();
+        run(&dir.path().join("dprobes"), &args, dir.path())
+    };
+    let (code, _, err) = insert(&["--log-target", "COM1"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("no such target any more"), "{err}");
+    let (code, _, err) = insert(&["-l", "PID", "UIDD"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("PROCNAME, PID, UID"), "{err}");
+    assert_eq!(insert(&["--merge", "--replace"]).0, Some(2));
+}
