@@ -5,6 +5,7 @@
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
+use super::limits::FAULT_STEPS;
 use super::limits::VERIFY_MAX;
 use super::machine::Machine;
 use super::op::Op;
@@ -48,6 +49,7 @@ impl<W: World> Machine<'_, W> {
             Op::PushMem => {
                 let piece = narrow(&mut bytes, insn.selector()).ok_or(wrong)?;
                 if !self.world.read(address, piece) {
+                    self.charge(FAULT_STEPS)?;
                     return Err(not_there);
                 }
                 self.push(u64::from_le_bytes(bytes))
@@ -55,10 +57,11 @@ impl<W: World> Machine<'_, W> {
             Op::PopMem => {
                 bytes = self.pop()?.to_le_bytes();
                 let piece = narrow(&mut bytes, insn.selector()).ok_or(wrong)?;
-                match self.world.write(address, piece) {
-                    true => Ok(()),
-                    false => Err(not_there),
+                if self.world.write(address, piece) {
+                    return Ok(());
                 }
+                self.charge(FAULT_STEPS)?;
+                Err(not_there)
             }
             Op::Seg2Lin => {
                 let selector = address;
@@ -77,6 +80,9 @@ impl<W: World> Machine<'_, W> {
                 // A page or less at a time.
                 self.charge(u32::try_from(len / 64).unwrap_or(u32::MAX))?;
                 let can = self.world.can_access(address, len, op == Op::VfyRw);
+                if !can {
+                    self.charge(FAULT_STEPS)?;
+                }
                 self.push(can.into())
             }
         }

@@ -46,3 +46,6 @@ pub const VERIFY_MAX: u64 = 1 << 20;
 
 /// Steps that a run may take, over all its jumps: what `jmpmax` does not bound, the length of what is repeated.
 pub const STEPS_MAX: u32 = 1 << 20;
+
+/// Steps that an access to memory that is not there counts for: the CPU faults, which takes a while.
+pub const FAULT_STEPS: u32 = 512;

@@ -5,6 +5,7 @@
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
+use super::limits::FAULT_STEPS;
 use super::machine::Machine;
 use super::memory::NO_HANDLER;
 use super::op::Op;
@@ -157,6 +158,7 @@ impl<W: World> Machine<'_, W> {
             _ => {
                 *buffer.len = start;
                 let is_noted = buffer.not_there(start, token, address).is_some();
+                self.charge(FAULT_STEPS)?;
                 if self.has(Exception::Address) {
                     return Err(Fault::new(Exception::Address, address));
                 }

@@ -83,6 +83,30 @@ fn what_is_repeated_is_bounded() {
     );
 }
 
+/// Each access that faults takes long, so there are few.
+#[test]
+fn faults_are_bounded() {
+    let limits = Limits {
+        jumps: JUMPS_MAX,
+        ..LIMITS
+    };
+    let ran = run_in(
+        Model::new(),
+        &limits,
+        &[
+            Insn::with(Op::IncLv, 0),
+            Insn::push(8),
+            Insn::push(0x40),
+            plain(Op::VfyR),
+            plain(Op::Pop),
+            Insn::with(Op::Jmp, 0),
+        ],
+    );
+    assert!(matches!(ran.fault(), Some((Exception::Jumps, _))));
+    let faults = ran.model.locals.borrow()[0];
+    assert!(faults <= u64::from(STEPS_MAX / FAULT_STEPS) + 1, "{faults}");
+}
+
 #[test]
 fn calls_are_bounded() {
     let ran = run_code(&[

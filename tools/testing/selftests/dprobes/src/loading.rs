@@ -202,11 +202,11 @@ fn random_bytes() {
 /// A module that comes, goes, and comes again.
 fn module() {
     let module = format!(
-        "{}/kernel/ferrotrace/samples/kprobe_fork_c.ko",
+        "{}/selftests-dprobes/module/dprobes_selftest.ko",
         std::env::var("FERROTRACE_KDIR").unwrap()
     );
     Program {
-        name: "kprobe_fork_c",
+        name: "dprobes_selftest",
         symbol: "init_module",
         header: Header {
             locals: 1,
@@ -219,7 +219,7 @@ fn module() {
     for n in 1..3 {
         execute("insmod", &module);
         assert_eq!(state().locals[0][0], n);
-        execute("rmmod", "kprobe_fork_c");
+        execute("rmmod", "dprobes_selftest");
         assert_eq!(state().points[0]["state"], "waiting");
     }
 }

@@ -25,7 +25,10 @@ struct Loaded;
 impl Loaded {
     fn new() -> Self {
         let kdir = std::env::var("FERROTRACE_KDIR").unwrap();
-        execute("insmod", &format!("{kdir}/selftests-dprobes/module/{NAME}.ko"));
+        execute(
+            "insmod",
+            &format!("{kdir}/selftests-dprobes/module/{NAME}.ko"),
+        );
         Self
     }
 }
@@ -115,7 +118,10 @@ fn call_nothing() {
     other.name = "other";
     other.load();
     call(1);
-    assert_eq!(crate::control::number(&crate::control::state().points[1], "faults"), 1);
+    assert_eq!(
+        crate::control::number(&crate::control::state().points[1], "faults"),
+        1
+    );
 }
 
 fn klog() {
