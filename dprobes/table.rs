@@ -78,7 +78,7 @@ impl Table {
         let set = SetRef::decode(bytes, &mut depths).map_err(Refused::set)?;
         drop(depths);
         if set.header.flags & UNSAFE_WRITES != 0 && Permission::ask().is_none() {
-            return Err(Refused::new(EPERM, "unsafe writes are not permitted"));
+            return Err(Refused::new(EPERM, "UNSAFE_WRITES is not permitted"));
         }
         if is_locked_down(false) {
             return Err(Refused::new(EPERM, "the kernel is locked down"));

@@ -72,7 +72,7 @@ impl fmt::Display for Reason {
             Self::NoEnd => f.write_str("the program runs past its last instruction"),
             Self::Underflow => f.write_str("it takes more words from the stack than are on it"),
             Self::NeedsPermission => f.write_str(
-                "it changes registers, memory or ports, calls out or crashes the kernel, which needs unsafe writes to be allowed",
+                "it changes registers, memory or ports, calls out or crashes the kernel, which takes UNSAFE_WRITES",
             ),
             Self::Place => f.write_str("the place of the point fits neither the kernel nor a file"),
         }

@@ -11,13 +11,14 @@
 #include <linux/string.h>
 #include <asm/asm.h>
 
+#include "dprobes_selftest.h"
+
 #define CALL	5
 
 static char message[256];
 static unsigned long called;
 
 /* At dprobes_selftest_load is the instruction that loads, and nothing else. */
-unsigned long dprobes_selftest_read(unsigned long address, unsigned long *word);
 asm(".text\n"
 	".globl dprobes_selftest_read\n"
 	".type dprobes_selftest_read, @function\n"

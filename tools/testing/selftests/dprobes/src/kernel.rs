@@ -252,7 +252,7 @@ fn argument() {
     ]));
     let (errno, text) = program.refused();
     assert_eq!(errno, libc::EPERM);
-    assert!(text.contains("unsafe writes"), "{text}");
+    assert!(text.contains("UNSAFE_WRITES"), "{text}");
     let program = program.with_writes();
     program.load();
     // SAFETY: It takes a number, of which there is no process.

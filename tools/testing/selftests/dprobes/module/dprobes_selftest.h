@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _DPROBES_SELFTEST_H
+#define _DPROBES_SELFTEST_H
+
+/* Loads a word; whether it is there. The instruction that loads is at dprobes_selftest_load. */
+unsigned long dprobes_selftest_read(unsigned long address, unsigned long *word);
+
+#endif /* _DPROBES_SELFTEST_H */
