@@ -204,7 +204,7 @@ read_fails() {
 		        os.read(f, 10)
 		    except OSError as error:
 		        failed += error.errno == 5
-		print(failed)
+		print(failed, flush=True)
 		os._exit(0)
 	END
 	python3 "$work/fails.py" "$FERROTRACE" "$samples/read_fails.dp" "$work/zeros" >"$work/failed" || return 1
