@@ -98,13 +98,14 @@ impl Child {
 
     fn new(name: &[u8], id: Id) -> Self {
         Self {
-            hash: Self::hash(name),
+            hash: Self::hash(stem(name)),
             id,
         }
     }
 
-    fn hash(name: &[u8]) -> u32 {
-        let hash = hash(stem(name));
+    /// Of a name without extension.
+    fn hash(stem: &[u8]) -> u32 {
+        let hash = hash(stem);
         let bits = (hash ^ hash >> Self::HASH_BITS) & ((1 << Self::HASH_BITS) - 1);
         u32::try_from(bits).unwrap_or_default()
     }
@@ -204,9 +205,15 @@ impl Tree {
 
     /// What has this very name.
     fn named(&self, dir: &Dir, name: &[u8]) -> Option<Id> {
-        let mut same = dir.with_hash(Child::hash(name));
+        let mut same = dir.with_hash(Child::hash(stem(name)));
         same.find(|child| self.name(child.id) == name)
             .map(|child| child.id)
+    }
+
+    /// Whether there are notes of a file with this name, and room for the name of a link to them.
+    fn has_notes(name: &[u8]) -> bool {
+        let len = stem(name).len().saturating_add(NOTES.len());
+        !name.ends_with(NOTES) && !name.ends_with(PROFILE) && len <= NAME_MAX
     }
 
     /// The file whose notes a link with this name, but for its end, leads to.
@@ -217,12 +224,12 @@ impl Tree {
             if name.strip_suffix(NOTES) == Some(base) {
                 return None;
             }
-            let has_notes = child.id.is_file() && !name.ends_with(PROFILE);
+            let has_notes = child.id.is_file() && Self::has_notes(name);
             if file.is_none() && has_notes && stem(name) == base {
                 file = Some(child.id);
             }
         }
-        file.filter(|_| base.len().saturating_add(NOTES.len()) <= NAME_MAX)
+        file
     }
 
     /// Whether it is the file with this index to whose notes a link leads.
@@ -230,11 +237,8 @@ impl Tree {
         let hash = |index: usize| dir.children.get(index).map(|child| child.hash);
         let own = hash(index);
         let is_alone = hash(index.wrapping_sub(1)) != own && hash(index.wrapping_add(1)) != own;
-        let base = stem(name);
-        match is_alone {
-            true => !name.ends_with(NOTES) && base.len().saturating_add(NOTES.len()) <= NAME_MAX,
-            false => self.linked(dir, base) == dir.children.get(index).map(|child| child.id),
-        }
+        let child = dir.children.get(index).map(|child| child.id);
+        Self::has_notes(name) && (is_alone || self.linked(dir, stem(name)) == child)
     }
 
     /// What a directory has under a name.

@@ -135,8 +135,15 @@ static struct llvm_profile image_profile = {
 
 static const struct gcov_taker *profile_taker;
 
+/*
+ * Of a module that is being loaded an exit on module_event tells when it is there: if that fails meanwhile, nobody may be told that
+ * it goes.
+ */
 static void take_profile(const struct llvm_profile *profile)
 {
+	if (profile != &image_profile &&
+	    READ_ONCE(container_of(profile, struct module, profile)->state) != MODULE_STATE_LIVE)
+		return;
 	profile_taker->object(&(struct gcov_object){ .profile = profile });
 }
 

@@ -269,8 +269,14 @@ static int list(struct file *file, struct dir_context *context)
 	return 0;
 }
 
+/* Positions are hashes, whatever size files of debugfs may have. */
+static loff_t seek(struct file *file, loff_t offset, int whence)
+{
+	return generic_file_llseek_size(file, offset, whence, S64_MAX, 0);
+}
+
 static const struct file_operations dirs = {
-	.llseek = generic_file_llseek,
+	.llseek = seek,
 	.read = generic_read_dir,
 	.iterate_shared = list,
 };

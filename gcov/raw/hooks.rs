@@ -103,7 +103,10 @@ impl Exits {
             .disarmed()
             .pinned()
             .register(move |_call, (module, state)| {
-                if state == bindings::module_state_MODULE_STATE_COMING {
+                // When it is there for those that came before this exit; all others are known by then.
+                let is_here = state == bindings::module_state_MODULE_STATE_COMING
+                    || state == bindings::module_state_MODULE_STATE_LIVE;
+                if is_here {
                     // SAFETY: The hook passes a module that is being loaded.
                     let profile = unsafe { bindings::ferro_gcov_profile_of(module.cast()) };
                     if !profile.is_null() {

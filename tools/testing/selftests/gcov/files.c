@@ -8,8 +8,10 @@
  *	files grown FILE...		fails unless each value of a large set is that before it or one less, in each file
  *	files names DUMP		the names in gcov/vmlinux
  *	files counters DUMP NAME	the values of one of them, one a line
+ *	files seeks DIRECTORY		fails unless reading it goes on from each place where it was
  *	files open FILE COUNT		opens it so often, and says by how many KB the memory that is available has shrunk
  */
+#include <dirent.h>
 #include <err.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -185,6 +187,39 @@ static void open_often(const char *path, int count)
 	printf("%ld\n", before - available());
 }
 
+/* Reads a directory from its start, and then again from each place, the last first. */
+static void check_seeks(const char *path)
+{
+	enum { MOST = 10000 };
+	static char *names[MOST];
+	static long places[MOST];
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	int count = 0, i;
+
+	if (!dir)
+		err(1, "%s", path);
+	for (;; count++) {
+		if (count == MOST)
+			errx(1, "%s: too many files", path);
+		places[count] = telldir(dir);
+		entry = readdir(dir);
+		if (!entry)
+			break;
+		names[count] = strdup(entry->d_name);
+	}
+	for (i = count - 1; i >= 0; i--) {
+		seekdir(dir, places[i]);
+		entry = readdir(dir);
+		if (!entry || strcmp(entry->d_name, names[i]))
+			errx(1, "%s: %s where %s was", path, entry ? entry->d_name : "nothing", names[i]);
+	}
+	closedir(dir);
+	printf("%d\n", count);
+	if (count < 4)
+		errx(1, "%s: too few files", path);
+}
+
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 2 ? argv[1] : "";
@@ -192,6 +227,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(verb, "open") && argc > 3) {
 		open_often(argv[2], atoi(argv[3]));
+		return 0;
+	}
+	if (!strcmp(verb, "seeks")) {
+		check_seeks(argv[2]);
 		return 0;
 	}
 	if (!strcmp(verb, "grown")) {

@@ -194,7 +194,7 @@ two_builds() {
 
 names() {
 	local name at
-	for name in "/gcov fake/a b.gcda" "/gcov_fake/#%;&'.gcda" "/gcov_fake/./x//../y/z.gcda" "/gcov_fake/ü.gcda" "/gcov_fake/.tmp_t.gcda" \
+	for name in "/gcov fake/a b.gcda" "/gcov_fake/#%;&'.gcda" "/gcov_fake/./x//../y/z.gcda" "/gcov_fake/ü.gcda" "/gcov_fake/.tmp_t.gcda" /gcov_fake/a-v4.0.gcda \
 		"/gcov_fake/$(printf 'n%.0s' {1..200}).gcda" "gcov_fake/relative.gcda" "/gcov_fake/no_extension" '/gcov_fake/a=b,c.gcda'; do
 		load gcov_fake "name=\"$name\"" || return 1
 		at=$(realpath -ms "$gcov/$name")
@@ -204,6 +204,12 @@ names() {
 		[ -h "${at%.gcda}.gcno" ] || { echo "no link for $at"; return 1; }
 		unload gcov_fake && echo 0 >$gcov/reset && [ ! -e "$at" ] || return 1
 	done
+}
+
+# A directory is read on from where it was left, and what it lists is there.
+listed() {
+	load gcov_one && load gcov_two || return 1
+	files seeks $gcov && files seeks "$gcov$modules" && find $gcov -exec stat -c %n {} + >/dev/null
 }
 
 # What the kernel may drop comes back as it was, also when it is in use meanwhile.
@@ -447,7 +453,8 @@ rust_counts() {
 
 rust_module() {
 	rust_tools || return 0
-	load gcov_rust && run gcov_rust 11 && rust_counts 5 6 && run gcov_rust 1 && rust_counts 5 7 || return 1
+	load gcov_rust && find $gcov -exec stat -c %n {} + >/dev/null && [ ! -h $gcov/gcov_rust.gcno ] || return 1
+	run gcov_rust 11 && rust_counts 5 6 && run gcov_rust 1 && rust_counts 5 7 || return 1
 	# writing resets it
 	echo 0 >$gcov/gcov_rust.profraw && rust_counts 0 0 && run gcov_rust 3 && rust_counts 1 2 || return 1
 	echo 0 >$gcov/reset && rust_counts 0 0
@@ -621,6 +628,7 @@ some tree.links links
 some tree.names names
 some tree.dropped dropped
 better tree.gone_while_in_use "goes on with what it copied" gone_while_in_use
+some tree.listed listed
 better tree.names_above "has no file for it" names_above
 some reset.all reset_all
 some reset.one reset_one
