@@ -140,6 +140,11 @@ static int open_file(struct inode *inode, struct file *file)
 	err = tree->open(id_of(inode), &file->private_data);
 	if (err) {
 		fops_put(files);
+		/* Found in a directory that somebody is in and that has been dropped: look it up anew. */
+		if (err == -ENOENT) {
+			d_drop(file->f_path.dentry);
+			err = -ESTALE;
+		}
 		return err;
 	}
 	replace_fops(file, files);
@@ -299,15 +304,29 @@ int ferro_gcov_tree_show(const struct ferro_gcov_tree *tree)
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_tree_show);
 
-/* Drops what has been looked up: it is looked up anew. What is in use stays, for its users alone. */
+/*
+ * Drops what has been looked up, the deepest first: it is looked up anew. What is in use stays, for its users alone. In one pass, as
+ * others may look something up meanwhile.
+ */
 static void drop_all(void)
 {
-	struct dentry *child;
+	struct dentry *at = dget(root), *last = NULL, *child;
 
-	while ((child = find_next_child(root, NULL))) {
-		d_invalidate(child);
-		dput(child);
+	for (;;) {
+		/* This puts the last one. */
+		child = find_next_child(at, last);
+		if (child) {
+			at = child;
+			last = NULL;
+			continue;
+		}
+		if (at == root)
+			break;
+		d_drop(at);
+		last = at;
+		at = at->d_parent;
 	}
+	dput(root);
 }
 
 void ferro_gcov_tree_hide(void)

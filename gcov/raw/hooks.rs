@@ -23,9 +23,11 @@ pub(crate) struct Exits {
     // In the order in which they have to go.
     _gcc: Registered<GcovObject>,
     _llvm: Registered<LlvmGcovObject>,
-    // While the exit on `module_event` is there, which `Home` relies on, and none can come any more.
+    // While the exit on `module_event` is there, which `Home` relies on. After it none can come any more: not that of a module with
+    // Rust code either, which that exit brings.
     _closing: Closing,
     _modules: Registered<ModuleEvent>,
+    _closed: Closing,
 }
 
 struct Closing;
@@ -131,6 +133,7 @@ impl Exits {
             _llvm: llvm,
             _closing: Closing,
             _modules: modules,
+            _closed: Closing,
         })
     }
 }

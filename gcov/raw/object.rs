@@ -379,6 +379,13 @@ impl Loaded {
         }
     }
 
+    /// Whether all its counters are 0. Errors: as for [`Self::add_counters`].
+    pub(crate) fn is_zero(&self) -> Result<bool> {
+        let mut counters = KVVec::new();
+        self.add_counters(&mut counters)?;
+        Ok(counters.iter().all(|counter| *counter == 0))
+    }
+
     /// Whether it is what LLVM counts in Rust code.
     pub(crate) fn is_profile(&self) -> bool {
         matches!(self.data, Data::Rust(_))

@@ -6,7 +6,7 @@
 #   coverage.info   an lcov tracefile
 #   html/           genhtml's pages of it
 #   summary         lines by directory, worst first, which are printed as well
-# SUITES="..." runs only some suites. What a guest that panics has counted is lost. Fails if a test fails, but reports.
+# SUITES="..." runs only some suites. What a guest has counted before it panics or resets its counters is lost. Fails if a test fails, but reports.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/../../integration/lib.sh"

@@ -16,7 +16,9 @@ cd "$FERROTRACE_REPO" || exit 1
 
 bash "$share/cmd"
 status=$?
-if [ -d "$share/coverage" ]; then cp -r /sys/kernel/debug/gcov/. "$share/coverage"; fi
+if [ -d "$share/coverage" ]; then
+	cp -r /sys/kernel/debug/gcov/. "$share/coverage" || echo "what has been counted was not copied" >&2
+fi
 sync
 echo $status >"$share/status.new"
 mv "$share/status.new" "$share/status"

@@ -234,7 +234,14 @@ gone_while_in_use() {
 		cd "$dir" && exec 9<same.gcda || exit 1
 		unload gcov_one && echo 0 >$gcov/reset && ! cat same.gcda && ! [ -e "$(of same)" ] && [ -z "$(ls)" ] || exit 1
 		load gcov_one && run gcov_one 4 && counts "$(of same)" 2 2 && ! cat <&9
-	) && counts "$(of same)" 2 2
+	) && counts "$(of same)" 2 2 || return 1
+	# A directory that stays, as another module has files there.
+	load gcov_two && (
+		cd "$dir" && cat same.gcda two.gcda >/dev/null && unload gcov_one && echo 0 >$gcov/reset || exit 1
+		for _ in 1 2; do
+			load gcov_one && cat one.gcda >/dev/null && unload gcov_one && echo 0 >$gcov/reset && ! cat one.gcda || exit 1
+		done
+	)
 }
 
 # Above the root there is nothing.
@@ -512,6 +519,13 @@ rust_tool() {
 	"$FERROTRACE" cov reset gcov_rust && rust_counts 0 0
 }
 
+# resets_opened: how often a function of the exporter was called.
+resets_opened() {
+	cat $gcov/vmlinux.profraw >"$work/image.profraw" &&
+		"$(dirname "$modules")/llvm-profdata" merge "$work/image.profraw" -o "$work/image.profdata" &&
+		"$(dirname "$modules")/llvm-cov" export -format=lcov -instr-profile "$work/image.profdata" "$FERROTRACE_KDIR/vmlinux" 2>"$work/said" |
+		sed -n 's/^FNDA:\([0-9]*\),.*5nodes.*4Open5reset$/\1/p'
+}
 # What is counted in the image.
 rust_image() {
 	rust_tools || return 0
@@ -519,11 +533,10 @@ rust_image() {
 		skip="no counters in the image"
 		return 0
 	fi
-	echo 0 >$gcov/reset
-	rust_lines $gcov/vmlinux.profraw "$FERROTRACE_KDIR/vmlinux" "$(dirname "$FERROTRACE_KDIR")/rust/kernel/lib.rs" | head -n 100 | tail -n 30
-	"$(dirname "$modules")/llvm-cov" report -instr-profile "$work/rust.profdata" "$FERROTRACE_KDIR/vmlinux" >"$work/report" || return 1
-	tail -n 3 "$work/report"
-	grep -E '^.*gcov/file.rs +[0-9]+' "$work/report"
+	local before after
+	before=$(resets_opened) && cat $gcov/reset $gcov/reset $gcov/reset && after=$(resets_opened) || return 1
+	echo "$before $after"
+	[ "$after" = $((before + 3)) ]
 }
 
 # The engine goes and comes: what has been counted stays.
