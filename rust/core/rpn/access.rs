@@ -5,7 +5,9 @@
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
-use super::limits::FAULT_STEPS;
+use super::limits::ACCESS_STEPS;
+use super::limits::PORT_STEPS;
+use super::limits::SYSTEM_STEPS;
 use super::limits::VERIFY_MAX;
 use super::machine::Machine;
 use super::op::Op;
@@ -18,11 +20,24 @@ pub(super) fn narrow(bytes: &mut [u8; 8], width: u8) -> Option<&mut [u8]> {
 }
 
 impl<W: World> Machine<'_, W> {
+    /// A register that may be the CPU's.
+    #[inline(never)]
+    pub(super) fn system_register(&mut self, insn: &Insn) -> Result<(), Fault> {
+        self.charge(SYSTEM_STEPS)?;
+        let number = insn.selector();
+        let register = Register::from_number(number);
+        match register.and_then(|register| self.world.register(register)) {
+            Some(value) => self.push(value),
+            None => Err(Fault::new(Exception::Operand, number.into())),
+        }
+    }
+
     #[inline(never)]
     pub(super) fn user_or_set_register(&mut self, insn: &Insn) -> Result<(), Fault> {
         let number = insn.selector();
         let none = Fault::new(Exception::Operand, number.into());
         let register = Register::from_number(number).ok_or(none)?;
+        self.charge(8)?;
         if insn.op == Op::PushU {
             let value = self.world.user_register(register).ok_or(none)?;
             return self.push(value);
@@ -49,7 +64,7 @@ impl<W: World> Machine<'_, W> {
             Op::PushMem => {
                 let piece = narrow(&mut bytes, insn.selector()).ok_or(wrong)?;
                 if !self.world.read(address, piece) {
-                    self.charge(FAULT_STEPS)?;
+                    self.charge(ACCESS_STEPS)?;
                     return Err(not_there);
                 }
                 self.push(u64::from_le_bytes(bytes))
@@ -57,11 +72,11 @@ impl<W: World> Machine<'_, W> {
             Op::PopMem => {
                 bytes = self.pop()?.to_le_bytes();
                 let piece = narrow(&mut bytes, insn.selector()).ok_or(wrong)?;
-                if self.world.write(address, piece) {
-                    return Ok(());
+                if !self.world.write(address, piece) {
+                    self.charge(ACCESS_STEPS)?;
+                    return Err(not_there);
                 }
-                self.charge(FAULT_STEPS)?;
-                Err(not_there)
+                Ok(())
             }
             Op::Seg2Lin => {
                 let selector = address;
@@ -81,7 +96,7 @@ impl<W: World> Machine<'_, W> {
                 self.charge(u32::try_from(len / 64).unwrap_or(u32::MAX))?;
                 let can = self.world.can_access(address, len, op == Op::VfyRw);
                 if !can {
-                    self.charge(FAULT_STEPS)?;
+                    self.charge(ACCESS_STEPS)?;
                 }
                 self.push(can.into())
             }
@@ -97,7 +112,7 @@ impl<W: World> Machine<'_, W> {
         if !matches!(width, 1 | 2 | 4) {
             return Err(Fault::new(Exception::Operand, width.into()));
         }
-        self.charge(64)?;
+        self.charge(PORT_STEPS)?;
         if insn.op == Op::PushIo {
             let value = self.world.port_in(number, width).ok_or(none)?;
             return self.push(value.into());

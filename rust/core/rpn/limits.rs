@@ -44,8 +44,18 @@ pub const SYMBOL_MAX: usize = 511;
 /// The most bytes that `vfy` looks at.
 pub const VERIFY_MAX: u64 = 1 << 20;
 
-/// Steps that a run may take, over all its jumps: what `jmpmax` does not bound, the length of what is repeated.
-pub const STEPS_MAX: u32 = 1 << 20;
+/// The most that `max_hits` and `pass_count` may be: a hit's number less `pass_count` is above it before the first that counts.
+pub const HITS_MAX: u64 = i64::MAX as u64;
 
-/// Steps that an access to memory that is not there counts for: the CPU faults, which takes a while.
-pub const FAULT_STEPS: u32 = 512;
+/// Steps that a run may take, over all its jumps: what `jmpmax` does not bound, the length of what is repeated, and what takes
+/// longer than an instruction. A step is some nanoseconds, so that a run takes milliseconds at most.
+pub const STEPS_MAX: u32 = 1 << 18;
+
+/// Steps of an access to memory that may not be there: it may be a page fault.
+pub(super) const ACCESS_STEPS: u32 = 64;
+
+/// Steps of an access to a port, which takes microseconds, and longer in a guest.
+pub(super) const PORT_STEPS: u32 = 1024;
+
+/// Steps of a register that is the CPU's: in a guest, reading it may leave the guest.
+pub(super) const SYSTEM_STEPS: u32 = 64;

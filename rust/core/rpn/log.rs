@@ -5,7 +5,7 @@
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
-use super::limits::FAULT_STEPS;
+use super::limits::ACCESS_STEPS;
 use super::machine::Machine;
 use super::memory::NO_HANDLER;
 use super::op::Op;
@@ -136,6 +136,9 @@ impl<W: World> Machine<'_, W> {
         let Ok(room) = usize::try_from(wanted) else {
             return self.full(len);
         };
+        // Whether it is there or not; what does not fit is not read.
+        let read = u32::try_from(room.min(left) / 8).unwrap_or(u32::MAX);
+        self.charge(read.saturating_add(ACCESS_STEPS))?;
         self.memory.rest.log_before = start;
         let mut buffer = Buffer {
             bytes: &mut self.memory.log,
@@ -167,11 +170,7 @@ impl<W: World> Machine<'_, W> {
                 }
             }
         }
-        self.charge(
-            u32::try_from(room / 8)
-                .unwrap_or(u32::MAX)
-                .saturating_add(8),
-        )
+        Ok(())
     }
 
     fn log_words(&mut self, count: u32) -> Result<(), Fault> {
@@ -206,15 +205,17 @@ impl<W: World> Machine<'_, W> {
 
     fn log_variables(&mut self, scope: Scope, token: Token, insn: &Insn) -> Result<(), Fault> {
         let (first, count) = (insn.number(), insn.word());
-        let world = &*self.world;
         let Ok(count) = u32::try_from(count) else {
             return self.full(count);
         };
+        let limit = self.limits.log;
+        self.charge(count.min(limit / 8))?;
+        let world = &*self.world;
         self.memory.rest.log_before = self.log_len;
         let mut buffer = Buffer {
             bytes: &mut self.memory.log,
             len: &mut self.log_len,
-            limit: self.limits.log as usize,
+            limit: limit as usize,
         };
         let value = |index: u32| {
             world
@@ -223,7 +224,7 @@ impl<W: World> Machine<'_, W> {
         };
         let added = buffer.variables(token, first, (0..count).map(value));
         match added {
-            Some(()) => self.charge(count),
+            Some(()) => Ok(()),
             None => self.full(count.into()),
         }
     }
@@ -235,6 +236,9 @@ impl<W: World> Machine<'_, W> {
             Op::PushPlp => self.push(self.memory.rest.log_before as u64),
             _ => {
                 let pointer = self.pop()?;
+                // All entries before it are looked at.
+                let len = u32::try_from(self.log_len).unwrap_or(u32::MAX);
+                self.charge(len / ENTRY_LEN as u32)?;
                 match usize::try_from(pointer) {
                     // Not forwards: what is there, this run has not written.
                     Ok(len) if len <= self.log_len && self.is_boundary(len) => {
@@ -270,6 +274,7 @@ impl<W: World> Machine<'_, W> {
         match insn.op {
             Op::LogSt => {
                 let here = self.next.saturating_sub(1);
+                self.charge(u32::try_from(self.depth).unwrap_or(u32::MAX))?;
                 self.trace_calls(u32::try_from(here).unwrap_or(u32::MAX));
                 Ok(())
             }

@@ -2,8 +2,9 @@
 
 //! Running a program.
 //!
-//! A run is bounded: by the jumps that it may take, by the instructions that these repeat, and by what it may log. It ends with
-//! an exception when that is used up, whatever the instructions are.
+//! A run is bounded: by the jumps that it may take, by steps, and by what it may log. It ends with an exception when that is used
+//! up, whatever the instructions are. Steps are instructions that are repeated, and whatever takes longer than an instruction: that
+//! is charged before it is done, or if it is an access that fails, after it.
 
 use super::exception::Exception;
 use super::exception::Fault;
@@ -381,10 +382,14 @@ impl<W: World> Machine<'_, W> {
                 }
                 Op::PushR => {
                     let number = insn.selector();
-                    let register = Register::from_number(number);
-                    match register.and_then(|register| self.world.register(register)) {
-                        Some(value) => push!(value),
-                        None => fault!(Fault::new(Exception::Operand, number.into())),
+                    match Register::from_number(number) {
+                        Some(register) if register.is_saved() => {
+                            match self.world.register(register) {
+                                Some(value) => push!(value),
+                                None => fault!(Fault::new(Exception::Operand, number.into())),
+                            }
+                        }
+                        _ => call!(self.system_register(insn)),
                     }
                 }
                 // Each by its name, so that there is nothing else that the compiler has to look for.
@@ -579,7 +584,7 @@ impl<W: World> Machine<'_, W> {
     fn call_kernel(&mut self, insn: &Insn) -> Result<(), Fault> {
         let number = self.number(insn)?;
         let argument = self.pop()?;
-        self.charge(64)?;
+        self.charge(ACCESS_STEPS)?;
         match self.world.call(number, argument) {
             Some(result) => self.push(result),
             None => Err(Fault::new(Exception::Operand, number.into())),

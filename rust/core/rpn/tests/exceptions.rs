@@ -83,28 +83,108 @@ fn what_is_repeated_is_bounded() {
     );
 }
 
-/// Each access that faults takes long, so there are few.
+/// A run that goes round for as long as it may: how often.
+fn rounds(round: &[Insn]) -> (Ran, u64) {
+    let code = [
+        &[Insn::with(Op::IncLv, 0)],
+        round,
+        &[Insn::with(Op::Jmp, 0)],
+    ];
+    let limits = Limits {
+        jumps: JUMPS_MAX,
+        log: LOG_MAX,
+        ..LIMITS
+    };
+    let ran = run_in(Model::new(), &limits, &code.concat());
+    assert_eq!(ran.fault(), Some((Exception::Jumps, STEPS_MAX.into())));
+    let rounds = ran.model.locals.borrow()[0];
+    (ran, rounds)
+}
+
+/// `pop lp` looks at all entries, and empty ones have 3 bytes.
 #[test]
-fn faults_are_bounded() {
+fn looking_at_the_log_is_bounded() {
+    let empty = [Insn::push(0), Insn::push(0), plain(Op::LogMrf)];
+    let back = [plain(Op::PushLp), plain(Op::PopLp)];
+    let (ran, rounds) = rounds(&[empty.repeat(200), back.repeat(1000)].concat());
+    // 600 bytes more in each round, until the log is full.
+    assert!(ran.outcome.data(&ran.memory)[0].len() >= 600);
+    assert!(
+        rounds <= u64::from(STEPS_MAX) / (200 * 1000) + 1,
+        "{rounds}"
+    );
+}
+
+/// Also in a handler, where no command comes after the one that has failed.
+#[test]
+fn looking_at_what_is_not_there_is_bounded() {
+    for op in [Op::LogStr, Op::LogMrf] {
+        let code = [
+            Insn::with(Op::Sx, 0),
+            // What was not there has left its address.
+            Insn::push(0),
+            plain(Op::PopLp),
+            Insn::push(4000),
+            Insn::push(0x40),
+            plain(op),
+            plain(Op::Exit),
+        ];
+        let limits = Limits {
+            jumps: JUMPS_MAX,
+            log: LOG_MAX,
+            ..LIMITS
+        };
+        let ran = run_in(Model::new(), &limits, &code);
+        assert_eq!(ran.fault().map(|fault| fault.0), Some(Exception::Jumps));
+        let work = ran.model.work.get();
+        assert!(work <= u64::from(STEPS_MAX) + 600, "{op:?}: {work}");
+    }
+    let code = [
+        Insn::with(Op::Sx, 0),
+        Insn::push(0x40),
+        Insn::width(Op::PushMem, 8),
+        plain(Op::Exit),
+    ];
     let limits = Limits {
         jumps: JUMPS_MAX,
         ..LIMITS
     };
-    let ran = run_in(
-        Model::new(),
-        &limits,
-        &[
-            Insn::with(Op::IncLv, 0),
-            Insn::push(8),
-            Insn::push(0x40),
-            plain(Op::VfyR),
-            plain(Op::Pop),
-            Insn::with(Op::Jmp, 0),
-        ],
-    );
-    assert!(matches!(ran.fault(), Some((Exception::Jumps, _))));
-    let faults = ran.model.locals.borrow()[0];
-    assert!(faults <= u64::from(STEPS_MAX / FAULT_STEPS) + 1, "{faults}");
+    let ran = run_in(Model::new(), &limits, &code);
+    let work = ran.model.work.get();
+    assert!(work <= u64::from(STEPS_MAX), "{work}");
+}
+
+/// What takes longer than an instruction is more than a step.
+#[test]
+fn what_takes_long_is_bounded() {
+    // 32 calls that are running, and a loop that tells of them.
+    let mut code = (1..33).map(|n| Insn::with(Op::Call, n)).collect::<Vec<_>>();
+    code.extend([plain(Op::LogSt), plain(Op::PurgeSt)].repeat(500));
+    code.extend([Insn::with(Op::IncLv, 0), Insn::with(Op::Jmp, 32)]);
+    let limits = Limits {
+        jumps: JUMPS_MAX,
+        ..LIMITS
+    };
+    let ran = run_in(Model::new(), &limits, &code);
+    let rounds = ran.model.locals.borrow()[0];
+    assert!(rounds <= u64::from(STEPS_MAX) / (500 * 33), "{rounds}");
+    // A register of the CPU, and a port.
+    for (op, word) in [
+        (Insn::register(Op::PushR, Register::Dr0), 0),
+        (Insn::width(Op::PushIo, 4), 0x80),
+    ] {
+        let code = [
+            &[Insn::push(word), op, Insn::with(Op::IncLv, 0)],
+            &[Insn::with(Op::Jmp, 0); 1][..],
+        ];
+        let mut model = Model::new();
+        model.registers.insert(Register::Dr0.number(), 0);
+        model.ports.insert(0x80, 0);
+        let ran = run_in(model, &limits, &code.concat());
+        assert_eq!(ran.fault(), Some((Exception::Jumps, STEPS_MAX.into())));
+        let rounds = ran.model.locals.borrow()[0];
+        assert!(rounds <= u64::from(STEPS_MAX) / 64, "{rounds}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 //! A world.
 
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ pub(super) struct Model {
     pub(super) locals: RefCell<Vec<u64>>,
     pub(super) globals: RefCell<Vec<u64>>,
     pub(super) calls: Vec<(u32, u64)>,
+    /// What was asked for, in words, with 64 for each access that has failed: what takes long in a kernel.
+    pub(super) work: Cell<u64>,
 }
 
 impl Model {
@@ -27,6 +30,7 @@ impl Model {
             locals: RefCell::new(vec![0; 4]),
             globals: RefCell::new(vec![0; 2]),
             calls: Vec::new(),
+            work: Cell::new(0),
         }
     }
 
@@ -41,6 +45,11 @@ impl Model {
             Scope::Local => &self.locals,
             Scope::Global => &self.globals,
         }
+    }
+
+    fn worked(&self, len: usize, is_done: bool) {
+        let failed = if is_done { 0 } else { 64 };
+        self.work.set(self.work.get() + len as u64 / 8 + failed);
     }
 
     fn change(&self, scope: Scope, index: u32, change: impl FnOnce(u64) -> u64) -> bool {
@@ -71,21 +80,32 @@ impl World for Model {
 
     fn read(&self, address: u64, to: &mut [u8]) -> bool {
         let mut at = address;
-        to.iter_mut().all(|byte| {
+        let len = to.len();
+        let is_done = to.iter_mut().all(|byte| {
             let found = self.bytes.get(&at);
             at = at.wrapping_add(1);
             found.map(|found| *byte = *found).is_some()
-        })
+        });
+        self.worked(len, is_done);
+        is_done
     }
 
     fn read_string(&self, address: u64, to: &mut [u8]) -> Option<usize> {
+        let len = to.len();
         for (n, byte) in to.iter_mut().enumerate() {
-            *byte = *self.bytes.get(&address.wrapping_add(n as u64))?;
+            let Some(found) = self.bytes.get(&address.wrapping_add(n as u64)) else {
+                // There may have been much before it.
+                self.worked(len, false);
+                return None;
+            };
+            *byte = *found;
             if *byte == 0 {
+                self.worked(n, true);
                 return Some(n);
             }
         }
-        Some(to.len())
+        self.worked(len, true);
+        Some(len)
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> bool {

@@ -87,7 +87,7 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Any instruction, mostly with sensible operands.
+/// Any instruction, with operands that it may have and others.
 fn insn() -> impl Strategy<Value = Insn> {
     let operand = prop_oneof![0..16u32, any::<u32>()];
     let distance = prop_oneof![(-4..4i64).prop_map(|n| n as u64), word()];
@@ -97,6 +97,53 @@ fn insn() -> impl Strategy<Value = Insn> {
         a,
         c,
         d,
+    })
+}
+
+/// Any instruction of a point of `len`, with operands that it may have.
+fn good_insn(len: u32) -> impl Strategy<Value = Insn> {
+    let registers = (0..=u8::MAX).filter_map(Register::from_number);
+    let registers = registers.collect::<Vec<_>>();
+    let which = prop::sample::select(OPS.to_vec());
+    (which, 0..len, any::<bool>(), any::<u32>(), word()).prop_map(
+        move |(op, target, from_stack, c, d)| {
+            let register = |is_good: fn(Register) -> bool| {
+                let good = registers.iter().filter(|register| is_good(**register));
+                let good = good.collect::<Vec<_>>();
+                Insn::register(op, *good[c as usize % good.len()])
+            };
+            match op.operand() {
+                Operand::None => Insn::new(op),
+                _ if from_stack && op.takes_from_stack() => Insn::from_stack(op),
+                Operand::Target => Insn::with(op, target),
+                Operand::Number => Insn::with(op, c),
+                Operand::Bit => Insn::with(op, c % 64),
+                Operand::Words => Insn::with(op, c % 8),
+                Operand::Variable(_) => Insn::with(op, c % 2),
+                Operand::Variables(_) => Insn::variables(op, c % 2, 1),
+                Operand::Word => Insn { d, ..Insn::new(op) },
+                Operand::Distance => Insn::at(op, i64::from(c % 9) - 4),
+                Operand::Register => register(|_| true),
+                Operand::UserRegister => register(Register::is_saved),
+                Operand::WritableRegister | Operand::WritableUserRegister => {
+                    register(Register::is_writable)
+                }
+                Operand::Width => Insn::width(op, 1 << (c % 4)),
+                Operand::PortWidth => Insn::width(op, 1 << (c % 3)),
+                Operand::Exit => Insn::width(op, (c % 4) as u8),
+            }
+        },
+    )
+}
+
+/// What a point may have.
+fn good_code() -> impl Strategy<Value = Vec<Insn>> {
+    (1..60u32).prop_flat_map(|len| {
+        let rest = prop::collection::vec(good_insn(len), len as usize - 1);
+        rest.prop_map(|mut code| {
+            code.push(Insn::new(Op::Exit));
+            code
+        })
     })
 }
 
@@ -136,6 +183,8 @@ proptest! {
     ) {
         let limits = Limits { jumps, log, trace: log, ex_mask: ex_mask.into(), ..LIMITS };
         let ran = run_in(Model::with_bytes(0, &[7; 256]), &limits, &code);
+        // With what a last access may be beyond it.
+        prop_assert!(ran.model.work.get() <= u64::from(STEPS_MAX) + 600);
         let [logged, trace] = ran.outcome.data(&ran.memory);
         prop_assert!(logged.len() <= log as usize + 17 && trace.len() <= log as usize);
         // Everything that was logged can be read.
@@ -145,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_checked_has_an_instruction_to_go_on_with(code in prop::collection::vec(insn(), 1..40)) {
+    fn what_was_checked_has_an_instruction_to_go_on_with(code in good_code()) {
         let point = PointSource {
             point: Point::new(0),
             symbol: "f",
@@ -157,14 +206,17 @@ proptest! {
             ..Header::new(ModuleKind::Kernel)
         };
         let bytes = set_of(header, &[point], UNSAFE_WRITES);
-        let mut depths = [0; 64];
-        if let Ok(set) = SetRef::decode(&bytes, &mut depths) {
-            let read = set.programs().flat_map(|program| program.points());
-            let read = read.flat_map(|point| point.code.insns()).collect::<Vec<_>>();
-            prop_assert_eq!(&read, &code);
-            let ran = run_in(Model::new(), &LIMITS, &read);
-            prop_assert!(!matches!(ran.fault(), Some((Exception::Opcode, _))));
-        }
+        // Nothing but the stack may be wrong, which is not looked at here.
+        let set = SetRef::decode(&bytes, &mut []);
+        prop_assert!(set.is_ok(), "{:?}", set.err());
+        let read = set.iter().flat_map(|set| set.programs()).flat_map(|program| program.points());
+        let read = read.flat_map(|point| point.code.insns()).collect::<Vec<_>>();
+        prop_assert_eq!(&read, &code);
+        let ran = run_in(Model::new(), &LIMITS, &read);
+        prop_assert!(!matches!(ran.fault(), Some((Exception::Opcode, _))));
+        prop_assert!(ran.model.work.get() <= u64::from(STEPS_MAX) + 600);
+        let with_stack = SetRef::decode(&bytes, &mut [0; 64]).err();
+        prop_assert!(with_stack.is_none_or(|refusal| refusal.reason == Reason::Underflow));
     }
 
     #[test]
