@@ -186,7 +186,7 @@ ops! {
     97 PushMem "push mem" O::Width, 1, 1, "Takes an address, and pushes what is there.";
     98 PopMem "pop mem" O::Width, 2, 0, "Takes an address, then a value, and stores that there.";
     99 VfyR "vfy r" O::None, 2, 1, "Takes an address and a length; pushes 1 if all of it can be read, else 0.";
-    100 VfyRw "vfy rw" O::None, 2, 1, "The same for reading and writing.";
+    100 VfyRw "vfy rw" O::None, 2, 1, "The same where the program may write. What can be read may still be read only: that only `pop mem` tells.";
     101 PushTask "push task" O::None, 0, 1, "Pushes the address of the current task.";
     102 PushPid "push pid" O::None, 0, 1, "Pushes the current process's number.";
     103 PushProcId "push procid" O::None, 0, 1, "Pushes the CPU's number.";

@@ -19,7 +19,7 @@ pub enum Reason {
     Reserved,
     /// More programs, points or instructions than there may be, or none.
     Count,
-    /// A name or symbol is missing, too long, or no plain text.
+    /// A name or symbol is missing, too long, or no plain text; or a program is called `*`, or begins or ends with a blank.
     Name,
     /// No such kind of module, point or target of the log.
     Kind(u8),
@@ -41,6 +41,8 @@ pub enum Reason {
     Underflow,
     /// It changes registers or memory, calls out or crashes the kernel, and the set was not loaded with permission.
     NeedsPermission,
+    /// A watchpoint has no code that could be compared with `opcode`.
+    NoOpcode,
     /// A breakpoint needs a symbol or an absolute address, a user point neither.
     Place,
 }
@@ -54,7 +56,7 @@ impl fmt::Display for Reason {
             Self::Reserved => f.write_str("a reserved field or an unknown flag is set"),
             Self::Count => f.write_str("too many programs, points or instructions, or none"),
             Self::Name => {
-                f.write_str("a name or symbol is missing, too long or not printable")
+                f.write_str("a name or symbol is missing, too long, not printable, \"*\", or begins or ends with a blank")
             }
             Self::Kind(kind) => write!(f, "kind {kind} is not known"),
             Self::Limit(name) => write!(f, "{name} is larger than it may be"),
@@ -74,6 +76,7 @@ impl fmt::Display for Reason {
             Self::NeedsPermission => f.write_str(
                 "it changes registers, memory or ports, calls out or crashes the kernel, which takes UNSAFE_WRITES",
             ),
+            Self::NoOpcode => f.write_str("a watchpoint has no opcode"),
             Self::Place => f.write_str("the place of the point fits neither the kernel nor a file"),
         }
     }

@@ -171,9 +171,9 @@ pub struct Point {
     pub ex_mask: u32,
     /// Bytes of the heap.
     pub heap_size: u32,
-    /// Runs after which it is disabled.
+    /// Runs after which it is disabled, at most [`HITS_MAX`]. A hit that is missed is none.
     pub max_hits: u64,
-    /// Hits before the first run.
+    /// Hits before the first run, at most [`HITS_MAX`].
     pub pass_count: u64,
     /// Bytes from the symbol; for user space bytes from the start of the file; or an address.
     pub offset: u64,
@@ -358,7 +358,8 @@ impl<'a> ProgramRef<'a> {
         };
         bytes.zero::<4>()?;
         let name = bytes.text(name_len, NAME_MAX)?;
-        if name.is_empty() {
+        // The commands that remove and reset programs could not name it.
+        if name.is_empty() || name == "*" || name.trim_ascii() != name {
             return Err(Reason::Name);
         }
         Ok(Self {
@@ -495,7 +496,16 @@ impl<'a> PointRef<'a> {
         if self.point.heap_size > header.heapmax {
             return Err(Reason::Limit("heap_size"));
         }
+        if self.point.max_hits > HITS_MAX {
+            return Err(Reason::Limit("max_hits"));
+        }
+        if self.point.pass_count > HITS_MAX {
+            return Err(Reason::Limit("pass_count"));
+        }
         let is_breakpoint = kind == PointKind::Breakpoint;
+        if !is_breakpoint && self.point.opcode.is_some() {
+            return Err(Reason::NoOpcode);
+        }
         let good_len = match kind {
             PointKind::Breakpoint => watch_len == 0,
             PointKind::WatchExecute => watch_len <= 1,

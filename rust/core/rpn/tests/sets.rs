@@ -73,7 +73,7 @@ fn a_set_is_read_as_it_was_written() {
                     kind_number: 4,
                     ex_mask: 1,
                     heap_size: 99,
-                    pass_count: u64::MAX,
+                    pass_count: HITS_MAX,
                     log_on_fault: true,
                     ..Point::new(9)
                 },
@@ -389,8 +389,65 @@ fn points_that_are_refused() {
             Some(Reason::Limit("heap_size")),
         ),
         (Kernel, point, "f\n", Some(Reason::Name)),
+        (
+            Kernel,
+            Point {
+                opcode: Some(0x55),
+                ..watch(PointKind::WatchWrite, 4)
+            },
+            "",
+            Some(Reason::NoOpcode),
+        ),
     ] {
         assert_eq!(reason(kind, point, symbol), expected, "{point:?} {symbol}");
+    }
+}
+
+/// A hit's number less `pass_count` says whether it counts, so neither may be so large that it wraps.
+#[test]
+fn hits_that_are_too_many_are_refused() {
+    let reason = |max_hits, pass_count| {
+        let point = Point {
+            max_hits,
+            pass_count,
+            ..Point::new(0)
+        };
+        let point = PointSource {
+            point,
+            ..source(CODE)
+        };
+        let bytes = set_of(header(), &[point], 0);
+        decode(&bytes).err().map(|refusal| refusal.reason)
+    };
+    assert_eq!(HITS_MAX, u64::MAX / 2);
+    assert_eq!(reason(HITS_MAX, HITS_MAX), None);
+    for many in [HITS_MAX + 1, u64::MAX] {
+        assert_eq!(reason(many, 10), Some(Reason::Limit("max_hits")));
+        assert_eq!(reason(1, many), Some(Reason::Limit("pass_count")));
+    }
+}
+
+/// Commands to the kernel could not name such programs.
+#[test]
+fn names_that_are_refused() {
+    for (name, is_good) in [
+        ("vmlinux", true),
+        ("/a b/c", true),
+        ("*", false),
+        ("**", true),
+        ("", false),
+        (" a", false),
+        ("a ", false),
+    ] {
+        let program = ProgramSource {
+            header: header(),
+            name,
+            points: &[source(CODE)],
+        };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, SetHeader::default(), &[program]).unwrap();
+        let reason = decode(&bytes).err().map(|refusal| refusal.reason);
+        assert_eq!(reason, (!is_good).then_some(Reason::Name), "{name:?}");
     }
 }
 

@@ -6,6 +6,7 @@
 
 use ferro_core::rpn::EXCEPTIONS;
 use ferro_core::rpn::HEAP_MAX;
+use ferro_core::rpn::HITS_MAX;
 use ferro_core::rpn::Header;
 use ferro_core::rpn::JUMPS_MAX;
 use ferro_core::rpn::LOG_MAX;
@@ -172,8 +173,8 @@ pub fn set_point(point: &mut Point, field: &Field, value: &mut Cursor<'_>) -> Re
         "minor" => point.minor = value.unsigned(name, u32::MAX)?,
         "group" => point.group = value.unsigned(name, u32::MAX)?,
         "type" => point.kind_number = value.unsigned(name, u32::MAX)?,
-        "maxhits" => point.max_hits = value.unsigned(name, u64::MAX)?,
-        "passcount" => point.pass_count = value.unsigned(name, u64::MAX)?,
+        "maxhits" => point.max_hits = value.unsigned(name, HITS_MAX)?,
+        "passcount" => point.pass_count = value.unsigned(name, HITS_MAX)?,
         "logonfault" => point.log_on_fault = is_yes(value)?,
         "heap_size" => point.heap_size = value.unsigned(name, HEAP_MAX)?,
         "ex_mask" => {

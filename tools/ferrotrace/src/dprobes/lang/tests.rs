@@ -421,7 +421,7 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
     });
     let numbers = (
         any::<(u32, u32, u32, u32)>(),
-        any::<(u64, u64, u64)>(),
+        (0..=HITS_MAX, 0..=HITS_MAX, any::<u64>()),
         prop::option::of(any::<u8>()),
         any::<(bool, bool)>(),
         0..4usize,
@@ -448,7 +448,8 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
             point: Point {
                 kind: kinds[watch],
                 watch_len: [0, 1, 4, 8][watch],
-                opcode,
+                // Watchpoints have none.
+                opcode: opcode.filter(|_| watch == 0),
                 log_on_fault,
                 is_absolute,
                 major,
