@@ -26,6 +26,7 @@ use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Registered;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::sync::counted;
+use ferro_sys::sync::word::Word;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -76,6 +77,7 @@ impl kernel::Module for DProbes {
             globals: Variables::new(VARIABLES_MAX)?,
             scratch: Scratch::new()?,
             channel,
+            numbers: Word::new(1),
         };
         let table = Table::new(Arc::new(shared, GFP_KERNEL)?)?;
         let watched = table.clone();

@@ -86,7 +86,7 @@ impl Slot {
         };
         let missed = self.point.missed().saturating_add(self.stop.missed());
         text.write_fmt(fmt!(
-            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} max_hits={} pass_count={} address={:#x} place={}\n",
+            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} address={:#x} place={}\n",
             self.state(),
             point.major,
             point.minor,
@@ -95,6 +95,7 @@ impl Slot {
             self.point.hits(),
             self.point.runs(),
             self.point.faults(),
+            self.point.truncated(),
             point.max_hits,
             point.pass_count,
             self.stop.address(),

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A record that waits until the probed instruction is executed.
+//! Records that wait until the probed instruction is executed.
+//!
+//! All points of an instruction are told before it, then it is executed, then all are told after it: so each of them may have a
+//! record. If it faults, none is told, and the records stay. Each point therefore forgets, before the instruction, what it has left
+//! itself, and what points of other instructions have, whether its program then runs or not: so what a point finds after the
+//! instruction is of this very execution. A fault within the instruction that hits another instruction loses nothing, as the first
+//! is then executed again, and hit again.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -10,46 +16,93 @@ use ferro_core::rpn::LOG_MAX;
 use ferro_core::rpn::RECORD_LEN;
 
 /// The most bytes of a record: with all fields, a full log with an exception after it, and a full trace.
-const BYTES: usize = RECORD_LEN + FIELDS_LEN + 2 * LOG_MAX as usize + 32;
+pub(crate) const RECORD_MAX: usize = RECORD_LEN + FIELDS_LEN + 2 * LOG_MAX as usize + 32;
 
-/// A CPU's record. Memory that is all zero has none.
+/// Bytes of all records of a CPU: of one that is as long as can be, and of many that are not.
+const BYTES: usize = 16 * 1024;
+
+const _: () = assert!(BYTES >= HEAD + RECORD_MAX);
+
+/// Bytes before each record: whose it is, and its length.
+const HEAD: usize = 2 * WORD;
+const WORD: usize = size_of::<usize>();
+
+/// A CPU's records. Memory that is all zero has none.
 pub(crate) struct Pending {
-    /// Whose it is: a point's number; 0 is nobody's.
-    owner: usize,
+    /// The instruction that they are of.
+    address: usize,
+    /// Bytes that there are.
     len: usize,
     bytes: [u8; BYTES],
 }
 
 impl Pending {
-    /// Forgets the record.
+    /// A point has been hit, before the instruction at an address.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, owner: usize, address: usize) {
+        if self.len != 0 {
+            self.forget(owner, address);
+        }
+        self.address = address;
+    }
+
+    /// Forgets what was not completed.
+    #[inline(never)]
+    fn forget(&mut self, owner: usize, address: usize) {
+        match self.address == address {
+            true => self.take(owner, |_| ()),
+            false => self.clear(),
+        }
+    }
+
+    /// Forgets all records.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
-        self.owner = 0;
+        self.len = 0;
     }
 
-    /// Begins a record of this point's.
+    /// Room for a point's record of `len` bytes, all of which the caller fills. `None` if those of others leave too little.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, owner: usize) {
-        (self.owner, self.len) = (owner, 0);
+    pub(crate) fn room(&mut self, owner: usize, len: usize) -> Option<&mut [u8]> {
+        let end = self.len.checked_add(HEAD)?.checked_add(len)?;
+        let room = self.bytes.get_mut(self.len..end)?;
+        let (first, rest) = room.split_first_chunk_mut::<WORD>()?;
+        let (second, rest) = rest.split_first_chunk_mut::<WORD>()?;
+        (*first, *second) = (owner.to_ne_bytes(), len.to_ne_bytes());
+        self.len = end;
+        Some(rest)
     }
 
-    /// Appends to the record. What does not fit is left out, which nothing is.
+    /// Takes the record of a point, if it has one.
     #[inline(always)]
-    pub(crate) fn put(&mut self, piece: &[u8]) {
-        let end = self.len.saturating_add(piece.len());
-        if let Some(place) = self.bytes.get_mut(self.len..end) {
-            place.copy_from_slice(piece);
-            self.len = end;
+    pub(crate) fn take(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
+        let mut start = 0usize;
+        while let Some((whose, len)) = self.head(start) {
+            let data = start.saturating_add(HEAD);
+            let end = data.saturating_add(len);
+            if whose == owner {
+                take(self.bytes.get(data..end).unwrap_or_default());
+                self.remove(start, end);
+                return;
+            }
+            start = end;
         }
     }
 
-    /// Takes the record, if it is this point's.
+    /// The head of the record that begins there.
     #[inline(always)]
-    pub(crate) fn take(&mut self, owner: usize) -> Option<&[u8]> {
-        if self.owner != owner {
-            return None;
+    fn head(&self, start: usize) -> Option<(usize, usize)> {
+        let rest = self.bytes.get(start..self.len)?;
+        let (owner, rest) = rest.split_first_chunk::<WORD>()?;
+        let len = rest.first_chunk::<WORD>()?;
+        Some((usize::from_ne_bytes(*owner), usize::from_ne_bytes(*len)))
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, start: usize, end: usize) {
+        if end < self.len && start < end {
+            self.bytes.copy_within(end..self.len, start);
         }
-        self.owner = 0;
-        self.bytes.get(..self.len)
+        self.len = self.len.saturating_sub(end.saturating_sub(start));
     }
 }

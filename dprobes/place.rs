@@ -95,7 +95,7 @@ pub(crate) struct Quick(Arc<Point>);
 impl ProbeHandler for Quick {
     #[inline(always)]
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        self.0.hit(OfKernel::new(ctx), When::Now).next
+        self.0.hit(OfKernel::new(ctx)).next
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Logging(Arc<Point>);
 impl ProbeHandler for Logging {
     #[inline(always)]
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        let next = self.0.hit(OfKernel::new(ctx), When::After).next;
+        let next = self.0.hit_before(OfKernel::new(ctx)).next;
         if next != Next::Continue {
             // The instruction is not executed, nor is the other handler.
             self.0.completed();
@@ -123,7 +123,7 @@ pub(crate) struct InUser(Arc<Point>);
 
 impl UserHandler for InUser {
     fn hit(&self, regs: Regs<'_>) {
-        self.0.hit(regs, When::Now);
+        self.0.hit(regs);
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Watching(Arc<Point>);
 
 impl WatchHandler for Watching {
     fn hit(&self, regs: Regs<'_>) {
-        self.0.hit(regs, When::Now);
+        self.0.hit(regs);
     }
 }
 

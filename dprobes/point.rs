@@ -14,6 +14,7 @@ use ferro_core::rpn::Insn;
 use ferro_core::rpn::Limits;
 use ferro_core::rpn::Outcome;
 use ferro_core::rpn::PointRef;
+use ferro_core::rpn::Register;
 use ferro_core::rpn::Target;
 use ferro_fast_relay::Channel;
 use ferro_sys::sync::word::Word;
@@ -25,6 +26,7 @@ use crate::leaving;
 use crate::raw::permission::Permission;
 use crate::raw::scratch::Scratch;
 use crate::record::Record;
+use crate::registers::OfKernel;
 use crate::registers::Registers;
 use crate::variables::Variables;
 
@@ -33,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) globals: Variables,
     pub(crate) scratch: Scratch,
     pub(crate) channel: Channel,
+    /// The number of the next point.
+    pub(crate) numbers: Word,
 }
 
 /// Where records of a point go, and what they tell.
@@ -42,7 +46,7 @@ pub(crate) struct Output {
     pub(crate) target: Target,
 }
 
-/// When a record is written.
+/// When the records of a point are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     /// At once.
@@ -71,6 +75,12 @@ pub(crate) struct Point {
     faults: Word,
     /// Whether the program has removed it.
     is_removed: Word,
+    /// Runs that have logged more than was kept.
+    truncated: Word,
+    /// How often the program has begun to run, unless it only counts.
+    began: Word,
+    /// A number that no other point ever has.
+    number: usize,
     pub(crate) point: rpn::Point,
     logs: bool,
 }
@@ -107,12 +117,15 @@ impl Point {
                 minor: point.minor,
             },
             locals,
+            number: shared.numbers.add(1),
             shared,
             permission,
             output,
             missed: Word::new(0),
             faults: Word::new(0),
             is_removed: Word::new(0),
+            truncated: Word::new(0),
+            began: Word::new(0),
             point,
             logs: code.effects().logs,
         })
@@ -126,18 +139,30 @@ impl Point {
         }
     }
 
-    /// A number that no other point has at the same time.
+    /// It was hit, and what the program logs is written at once. Returns the registers as the program has left them.
     #[inline(always)]
-    fn number(&self) -> usize {
-        core::ptr::from_ref(self).addr()
+    pub(crate) fn hit<R: Registers>(&self, regs: R) -> R {
+        self.take(regs, None)
     }
 
-    /// It was hit. Returns the registers as the program has left them.
+    /// A breakpoint in the kernel was hit, and what the program logs waits on this CPU for [`Point::completed`]. In user space there
+    /// is no such thing: another CPU may execute the instruction.
     #[inline(always)]
-    pub(crate) fn hit<R: Registers>(&self, regs: R, when: When) -> R {
+    pub(crate) fn hit_before<'a, 'b>(&self, regs: OfKernel<'a, 'b>) -> OfKernel<'a, 'b> {
+        let address = regs.get(Register::Ip).unwrap_or(0) as usize;
+        self.take(regs, Some(address))
+    }
+
+    /// It was hit. `before`: the address of the instruction whose execution records wait for, if they do.
+    #[inline(always)]
+    fn take<R: Registers>(&self, regs: R, before: Option<usize>) -> R {
         let hit = self.hits.add(1);
         // Before the first that counts, this is a very large number.
-        if hit.wrapping_sub(self.pass) >= self.runs.load() {
+        let nth = hit.wrapping_sub(self.pass);
+        if nth >= self.runs.load() && self.is_over(nth) {
+            if let Some(address) = before {
+                self.forget(address);
+            }
             return regs;
         }
         let here = Here { regs, point: self };
@@ -145,34 +170,56 @@ impl Point {
             count(&self.code, &here);
             return here.regs;
         }
-        self.run(here, when)
+        self.run(here, before)
+    }
+
+    /// Whether the program does not run at the hit of this number, from the first that counts: those that are missed are none.
+    #[inline(always)]
+    fn is_over(&self, nth: usize) -> bool {
+        nth.saturating_sub(self.missed()) >= self.runs.load()
+    }
+
+    /// Forgets what was logged at a hit whose instruction was not completed.
+    #[cold]
+    fn forget(&self, address: usize) {
+        match self.shared.scratch.enter() {
+            Some(mut room) => room.parts().1.begin(self.number, address),
+            None => self.shared.scratch.forget_pending(),
+        }
     }
 
     /// Runs the program.
     #[inline(never)]
-    fn run<'a, R: Registers>(&'a self, mut here: Here<'a, R>, when: When) -> R {
+    fn run<'a, R: Registers>(&'a self, mut here: Here<'a, R>, before: Option<usize>) -> R {
         let Some(mut room) = self.shared.scratch.enter() else {
             self.missed.add(1);
+            if before.is_some() {
+                self.shared.scratch.forget_pending();
+            }
             return here.regs;
         };
+        self.began.add(1);
         let (memory, pending) = room.parts();
-        if when == When::After {
-            // One of an instruction that has faulted, maybe.
-            pending.clear();
+        if let Some(address) = before {
+            pending.begin(self.number, address);
         }
         let outcome = run(&self.limits, &self.code, memory, &mut here);
+        if outcome.overflowed {
+            self.truncated.add(1);
+        }
         if outcome.end != End::Exit || !outcome.is_empty() {
             if outcome.end != End::Exit {
                 self.note(&outcome);
             }
             if !outcome.is_empty() {
                 let record = Record::new(&outcome, &here, outcome.data(memory));
-                match when {
-                    When::After => {
-                        pending.begin(self.number());
-                        record.pieces(|piece| pending.put(piece));
-                    }
-                    When::Now => record.write(&self.shared.channel, self.output.target),
+                let is_kept = before.is_some() && !leaving::is_asked(outcome.end);
+                match is_kept {
+                    true => match pending.room(self.number, record.len()) {
+                        Some(room) => record.fill(room),
+                        None => drop(self.truncated.add(1)),
+                    },
+                    false => record.write(&self.shared.channel, self.output.target),
                 }
             }
             if outcome.end != End::Exit {
@@ -189,9 +236,9 @@ impl Point {
             return;
         };
         let (_, pending) = room.parts();
-        if let Some(record) = pending.take(self.number()) {
+        pending.take(self.number, |record| {
             crate::record::write(record, &self.shared.channel, self.output.target);
-        }
+        });
     }
 
     #[cold]
@@ -215,19 +262,28 @@ impl Point {
 
     /// Whether its program has run as often as it may.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.hits().wrapping_sub(self.pass) >= self.runs.load() && self.hits() >= self.pass
+        let hits = self.hits();
+        hits >= self.pass && self.is_over(hits.wrapping_sub(self.pass))
     }
 
     /// Hits of which the program has run, or is running.
     pub(crate) fn runs(&self) -> usize {
         let most = usize::try_from(self.point.max_hits).unwrap_or(usize::MAX);
-        let counted = self.hits().saturating_sub(self.pass).min(most);
-        counted.saturating_sub(self.missed())
+        match self.only_counts {
+            // Those are never missed, nor do they remove themselves.
+            true => self.hits().saturating_sub(self.pass).min(most),
+            false => self.began.load(),
+        }
     }
 
     /// Hits of which it should have run, and another was running on the CPU.
     pub(crate) fn missed(&self) -> usize {
         self.missed.load()
+    }
+
+    /// Runs that have logged more than there was room for, or nothing, as other points of the instruction had taken the room.
+    pub(crate) fn truncated(&self) -> usize {
+        self.truncated.load()
     }
 
     /// Runs that an exception has ended.

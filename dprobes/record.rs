@@ -76,7 +76,7 @@ impl<'a, R: Registers> Record<'a, R> {
 
     /// Gives its bytes, a piece at a time.
     #[inline(always)]
-    pub(crate) fn pieces(&self, mut put: impl FnMut(&[u8])) {
+    fn pieces(&self, mut put: impl FnMut(&[u8])) {
         put(&self.header().to_bytes());
         if self.here.point.output.fields != 0 {
             self.fields(&mut put);
@@ -116,8 +116,21 @@ impl<'a, R: Registers> Record<'a, R> {
         }
     }
 
-    /// Its bytes.
-    fn len(&self) -> usize {
+    /// Writes its bytes into as many.
+    #[inline(always)]
+    pub(crate) fn fill(&self, mut room: &mut [u8]) {
+        self.pieces(|piece| {
+            let split = core::mem::take(&mut room).split_at_mut_checked(piece.len());
+            if let Some((place, rest)) = split {
+                place.copy_from_slice(piece);
+                room = rest;
+            }
+        });
+    }
+
+    /// How many bytes it has.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
         let chosen = |field: &&Field| self.here.point.output.fields & field.bit() != 0;
         let fields: usize = FIELDS.iter().filter(chosen).map(|field| field.len()).sum();
         let data: usize = self.data.iter().map(|data| data.len()).sum();

@@ -21,6 +21,8 @@ use crate::pending::Pending;
 /// A CPU's room.
 struct Room {
     is_busy: UnsafeCell<bool>,
+    /// Whether `pending` is to be forgotten.
+    is_stale: UnsafeCell<bool>,
     memory: UnsafeCell<Memory>,
     pending: UnsafeCell<Pending>,
 }
@@ -47,7 +49,7 @@ impl Scratch {
         let mut rooms = KVec::new();
         for cpu in possible() {
             let room = KVBox::<Room>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
-            // SAFETY: The memory is zeroed: a flag that is not set, and numbers.
+            // SAFETY: The memory is zeroed: flags that are not set, and numbers.
             let mut room = unsafe { room.assume_init() };
             // INVARIANT: The box, and so the room, stays where it is when it is moved into the vector.
             slots.slot(cpu).store(&raw mut *room, Relaxed);
@@ -57,6 +59,15 @@ impl Scratch {
             slots,
             _rooms: rooms,
         })
+    }
+
+    /// Forgets this CPU's pending records, also while somebody uses the room: whoever looks at them next finds none.
+    #[cold]
+    pub(crate) fn forget_pending(&self) {
+        let preempt = PreemptOff::new();
+        let room: *const Room = self.slots.this_cpu(&preempt);
+        // SAFETY: By the type invariant it is a room that `self` keeps. Only this CPU uses the flag, with single loads and stores.
+        unsafe { (*room).is_stale.get().write_volatile(true) };
     }
 
     /// Takes this CPU's room, until the guard is dropped. `None` if a program is running on this CPU already.
@@ -91,8 +102,17 @@ impl Entered<'_> {
     /// What is in it.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut Memory, &mut Pending) {
+        let is_stale = self.room.is_stale.get();
         // SAFETY: The flag is set, by this guard, of which there is one at a time: nobody else uses the room before it is dropped.
-        unsafe { (&mut *self.room.memory.get(), &mut *self.room.pending.get()) }
+        let (memory, pending) =
+            unsafe { (&mut *self.room.memory.get(), &mut *self.room.pending.get()) };
+        // SAFETY: Only this CPU uses the flag, with single loads and stores; preemption is off.
+        if unsafe { is_stale.read_volatile() } {
+            // SAFETY: As above. What sets it in between means what is cleared here.
+            unsafe { is_stale.write_volatile(false) };
+            pending.clear();
+        }
+        (memory, pending)
     }
 }
 

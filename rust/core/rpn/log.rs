@@ -161,7 +161,6 @@ impl<W: World> Machine<'_, W> {
             _ => {
                 *buffer.len = start;
                 let is_noted = buffer.not_there(start, token, address).is_some();
-                self.charge(FAULT_STEPS)?;
                 if self.has(Exception::Address) {
                     return Err(Fault::new(Exception::Address, address));
                 }

@@ -93,6 +93,20 @@ fn pass_count() {
     assert_eq!(state.locals[0][0], 10 - (3 - (state.number("hits") - 10)));
     assert_eq!(state.number("runs"), state.number("hits") - 3);
     assert_eq!(state.points[0]["state"], "active");
+    // As many as there may be: neither makes the other void.
+    for (pass_count, max_hits) in [(4, HITS_MAX), (HITS_MAX, 5), (HITS_MAX, HITS_MAX)] {
+        let mut program = counting();
+        program.point.pass_count = pass_count;
+        program.point.max_hits = max_hits;
+        program.set.flags = REPLACE;
+        program.load();
+        call(10);
+        let state = crate::control::state();
+        let runs = state.number("hits").saturating_sub(pass_count);
+        assert_eq!(state.number("runs"), runs);
+        assert_eq!(state.locals[0][0], runs.min(10));
+        assert_eq!(state.points[0]["state"], "active");
+    }
 }
 
 fn max_hits() {
@@ -117,6 +131,9 @@ fn rem() {
     let state = state();
     assert_eq!(state.locals[0][0], 1);
     assert_eq!(state.points[0]["state"], "removed");
+    assert!(state.number("hits") >= 10);
+    // Not one for each hit after that.
+    assert_eq!(state.number("runs"), 1);
 }
 
 /// After the call of ftrace, where there is none.

@@ -7,6 +7,10 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 
 use ferro_core::rpn::*;
+use nix::sched::CpuSet;
+use nix::sched::sched_getaffinity;
+use nix::sched::sched_setaffinity;
+use nix::unistd::Pid;
 
 use crate::control::Control;
 use crate::control::DIR;
@@ -26,6 +30,18 @@ pub fn call(n: u64) {
         // SAFETY: It takes a number.
         unsafe { libc::syscall(libc::SYS_getpgid, 0) };
     }
+}
+
+/// Does something on the first CPU.
+pub fn on_one_cpu<T>(f: impl FnOnce() -> T) -> T {
+    let thread = Pid::from_raw(0);
+    let before = sched_getaffinity(thread).unwrap();
+    let mut first = CpuSet::new();
+    first.set(0).unwrap();
+    sched_setaffinity(thread, &first).unwrap();
+    let result = f();
+    sched_setaffinity(thread, &before).unwrap();
+    result
 }
 
 /// A program of one point, before it is loaded.

@@ -12,6 +12,7 @@ pub const CASES: &[Case] = &[
     ("logging.abort", abort),
     ("logging.numbers", numbers),
     ("logging.after_the_instruction", after_the_instruction),
+    ("logging.room", room),
     ("logging.limit", limit),
 ];
 
@@ -104,9 +105,52 @@ fn after_the_instruction() {
             ]))
         };
         program("one", 1).load();
+        program("two", 2).load();
+        program("three", 3).load();
         call(10);
-        assert_eq!(take_records().len(), 10, "{name}");
+        let records = take_records();
+        for word in 1..=3 {
+            let of_word = |entries: Vec<Entry<'_>>| matches!(entries[..], [Entry::Words(words)] if words.iter().eq([word]));
+            let found = records.iter().filter(|logged| of_word(logged.entries()));
+            assert_eq!(found.count(), 10, "{name}: {word}");
+        }
+        assert_eq!(records.len(), 30, "{name}");
         crate::control::remove_all();
+    }
+}
+
+/// Points of one instruction whose records are too long together: what is not kept is counted.
+fn room() {
+    static BYTES: [u8; 4000] = [7; 4000];
+    const CALLS: u64 = 10;
+    take_records();
+    for name in ["a", "b", "c", "d", "e"] {
+        let mut program = Program::new(&in_this_process(&[
+            Insn::push(4000),
+            Insn::push(BYTES.as_ptr() as u64),
+            Insn::new(Op::LogMrf),
+            Insn::new(Op::Exit),
+        ]));
+        // So that the memory is there.
+        assert!(std::hint::black_box(&BYTES).iter().all(|byte| *byte == 7));
+        program.name = name;
+        program.header.logmax = LOG_MAX;
+        program.load();
+    }
+    call(CALLS);
+    let records = take_records();
+    let state = crate::control::state();
+    let points = state.points.iter();
+    let truncated = points.map(|point| crate::control::number(point, "truncated"));
+    let mut truncated = truncated.collect::<Vec<_>>();
+    truncated.sort_unstable();
+    assert_eq!(
+        records.len() as u64 + truncated.iter().sum::<u64>(),
+        5 * CALLS
+    );
+    assert_eq!(truncated, [0, 0, 0, 0, CALLS]);
+    for logged in &records {
+        assert!(matches!(logged.entries()[..], [Entry::Memory(bytes)] if bytes == BYTES));
     }
 }
 
@@ -126,6 +170,7 @@ fn limit() {
     let records = take_records();
     let entries = records[0].entries();
     assert!(matches!(entries[..], [Entry::Words(words)] if words.iter().eq([7])));
+    assert_eq!(crate::control::state().number("truncated"), 1);
     program.point.ex_mask |= u32::from(Exception::Log.bit());
     program.set.flags = REPLACE;
     program.load();

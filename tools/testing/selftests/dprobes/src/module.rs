@@ -12,6 +12,8 @@ use crate::kit::*;
 
 pub const CASES: &[Case] = &[
     ("module.fault_discards", fault_discards),
+    ("module.nothing_stale", nothing_stale),
+    ("module.exit_keeps", exit_keeps),
     ("module.call", call_out),
     ("module.call_nothing", call_nothing),
     ("module.klog", klog),
@@ -80,6 +82,82 @@ fn fault_discards() {
         assert_eq!(records.len(), logged, "log_on_fault {log_on_fault}");
         let entries = records.last().unwrap().entries();
         assert!(matches!(entries[..], [Entry::Locals(0, words)] if words.iter().eq([2])));
+        crate::control::remove_all();
+    }
+}
+
+/// A program at the instruction that faults.
+fn at_load(code: &[Insn]) -> Program<'static> {
+    Program {
+        name: NAME,
+        symbol: "dprobes_selftest_load",
+        header: Header::new(ModuleKind::Module),
+        ..Program::new(code)
+    }
+}
+
+/// On one CPU: nothing is there, and then a word is.
+fn fault_and_load() {
+    on_one_cpu(|| {
+        let fault = load(0xffff_8000_0000_0000);
+        assert_eq!(fault.unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        load(0).unwrap();
+    });
+}
+
+/// The record of an instruction that has faulted is not written at a later hit, at which the program does not run.
+fn nothing_stale() {
+    let _module = Loaded::new();
+    take_records();
+    let logs = |end| [Insn::push(7), Insn::with(Op::Log, 1), Insn::new(end)];
+    // Has run as often as it may; or has removed itself.
+    for (end, max_hits, state_after) in [(Op::Exit, 1, "disabled"), (Op::Rem, 100, "removed")] {
+        let mut program = at_load(&logs(end));
+        program.point.max_hits = max_hits;
+        program.load();
+        // Another, at the same instruction, whose records are its own.
+        let mut other = at_load(&[Insn::push(8), Insn::with(Op::Log, 1), Insn::new(Op::Exit)]);
+        other.point.pass_count = 1;
+        other.set.flags = MERGE;
+        other.load();
+        fault_and_load();
+        let state = state();
+        assert_eq!(state.points[0]["state"], state_after);
+        assert_eq!((state.number("hits"), state.number("runs")), (2, 1));
+        let records = take_records();
+        assert_eq!(records.len(), 1, "{state_after}");
+        let entries = records[0].entries();
+        assert!(matches!(entries[..], [Entry::Words(words)] if words.iter().eq([8])));
+        crate::control::remove_all();
+    }
+    // A program that takes the place of another has none of its records.
+    for _ in 0..20 {
+        at_load(&logs(Op::Exit)).load();
+        on_one_cpu(|| load(0xffff_8000_0000_0000).unwrap_err());
+        let mut next = at_load(&logs(Op::Exit));
+        next.point.pass_count = 10;
+        crate::control::remove_all();
+        next.load();
+        on_one_cpu(|| load(0).unwrap());
+        assert!(take_records().is_empty());
+        crate::control::remove_all();
+    }
+}
+
+/// What a program logs before it goes to the debugger is there at once: nobody may come back. There is none here, so that the
+/// instruction goes on, and faults.
+fn exit_keeps() {
+    let _module = Loaded::new();
+    for (way, logged) in [(0, 1), (1, 2)] {
+        take_records();
+        at_load(&[
+            Insn::push(7),
+            Insn::with(Op::Log, 1),
+            Insn::width(Op::Exit, way),
+        ])
+        .load();
+        fault_and_load();
+        assert_eq!(take_records().len(), logged, "exit {way}");
         crate::control::remove_all();
     }
 }

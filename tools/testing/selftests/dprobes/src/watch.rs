@@ -14,6 +14,8 @@ use crate::kit::*;
 pub const CASES: &[Case] = &[
     ("watch.writes", writes),
     ("watch.accesses", accesses),
+    ("watch.reads_itself", reads_itself),
+    ("watch.misses", misses),
     ("watch.kernel_variable", kernel_variable),
     ("watch.all_registers", all_registers),
     ("watch.ports", ports),
@@ -81,6 +83,53 @@ fn accesses() {
     WORD.store(5, Relaxed);
     std::hint::black_box(WORD.load(Relaxed));
     assert_eq!(state().locals[0][0], 2);
+}
+
+/// A program that reads what is watched for reads hits itself, which is missed, and none of the runs that it may have.
+fn reads_itself() {
+    let address = WORD.as_ptr() as u64;
+    let code = in_this_process(&[
+        Insn::with(Op::IncLv, 0),
+        Insn::push(address),
+        Insn::width(Op::PushMem, 8),
+        Insn::with(Op::PopLv, 1),
+        Insn::new(Op::Exit),
+    ]);
+    let mut program = watch(PointKind::WatchAccess, address, &code);
+    program.point.max_hits = 4;
+    program.load();
+    (1..=4).for_each(|n| WORD.store(n, Relaxed));
+    let after_four = state();
+    WORD.store(5, Relaxed);
+    let after_five = state();
+    for state in [after_four, after_five] {
+        assert_eq!(state.locals[0][..2], [4, 4]);
+        assert_eq!(state.number("runs"), 4);
+        assert_eq!(state.points[0]["state"], "disabled");
+    }
+}
+
+/// Hits that are missed do not use up the runs that a point may have.
+fn misses() {
+    let address = WORD.as_ptr() as u64;
+    let code = in_this_process(&[
+        Insn::with(Op::IncLv, 0),
+        Insn::new(Op::PushTime),
+        Insn::with(Op::PopLv, 1),
+        Insn::new(Op::Exit),
+    ]);
+    watch(PointKind::WatchWrite, address, &code).load();
+    // What that program uses.
+    let mut inner = Program::new(&[Insn::new(Op::Nop), Insn::new(Op::Exit)]);
+    inner.symbol = "ktime_get_mono_fast_ns";
+    inner.point.max_hits = 10;
+    inner.load();
+    (0..30).for_each(|n| WORD.store(n, Relaxed));
+    let state = state();
+    assert_eq!(state.locals[0][0], 30);
+    let inner = &state.points[1];
+    assert!(crate::control::number(inner, "missed") >= 20, "{inner:?}");
+    assert_eq!(inner["state"], "active", "{inner:?}");
 }
 
 /// A variable of the kernel that a sysctl writes.
