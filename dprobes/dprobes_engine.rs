@@ -32,6 +32,7 @@ use kernel::sync::Arc;
 
 use crate::control::ControlFile;
 use crate::control::CONTROL_FILE;
+use crate::pending::RECORD_MAX;
 use crate::point::Shared;
 use crate::raw::facility;
 use crate::raw::module_name;
@@ -58,6 +59,9 @@ module! {
     },
 }
 
+/// The least sub-buffer: the longest record fits.
+const SUBBUF_MIN: usize = RECORD_MAX.next_power_of_two();
+
 struct DProbes {
     // In the order in which they have to go: when nothing can load programs any more, the programs.
     _file: File<counted::Shared<ControlFile>>,
@@ -67,8 +71,13 @@ struct DProbes {
 
 impl kernel::Module for DProbes {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let subbuf_size = module_parameters::subbuf_size.value();
+        if subbuf_size < SUBBUF_MIN {
+            pr_err!("subbuf_size={subbuf_size}: the longest record needs {SUBBUF_MIN}\n");
+            return Err(EINVAL);
+        }
         let channel = Channel::builder(c"ferrotrace_dprobes")
-            .subbuf_size(module_parameters::subbuf_size.value())
+            .subbuf_size(subbuf_size)
             .n_subbufs(module_parameters::n_subbufs.value())
             .format(FORMAT)
             .open()?;
