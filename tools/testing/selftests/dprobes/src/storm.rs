@@ -108,7 +108,47 @@ fn endless() {
         program.header.jmpmax = JUMPS_MAX;
         program.header.logmax = LOG_MAX;
         program.load();
+        let start = Instant::now();
+        call(1);
+        // Nothing else runs on that CPU. It is a few milliseconds; an emulator takes longer.
+        let time = start.elapsed();
+        assert!(time < Duration::from_secs(1), "{name}: {time:?}");
+        println!("# {name}: {time:?}");
     };
+    // Many short entries, and looking at all of them again and again.
+    let empty = [Insn::push(0), Insn::push(0), Insn::new(Op::LogMrf)];
+    let walk = [Insn::new(Op::PushLp), Insn::new(Op::PopLp)];
+    load(
+        "walks",
+        &[
+            empty.repeat(1000),
+            walk.repeat(500),
+            vec![Insn::with(Op::Jmp, 0)],
+        ]
+        .concat(),
+    );
+    for (name, op) in [("no text", Op::LogStr), ("no memory", Op::LogMrf)] {
+        load(
+            name,
+            &[
+                Insn::with(Op::Sx, 0),
+                Insn::push(0),
+                Insn::new(Op::PopLp),
+                Insn::push(4000),
+                Insn::push(0xffff_8000_0000_0000),
+                Insn::new(op),
+                Insn::new(Op::Exit),
+            ],
+        );
+    }
+    load(
+        "system registers",
+        &[
+            Insn::register(Op::PushR, Register::Dr7),
+            Insn::new(Op::Pop),
+            Insn::with(Op::Jmp, 0),
+        ],
+    );
     load("jumps", &[Insn::with(Op::IncLv, 0), Insn::with(Op::Jmp, 0)]);
     load("calls", &[Insn::with(Op::Call, 0), Insn::new(Op::Exit)]);
     load(
