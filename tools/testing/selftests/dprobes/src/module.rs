@@ -112,23 +112,29 @@ fn nothing_stale() {
     let logs = |end| [Insn::push(7), Insn::with(Op::Log, 1), Insn::new(end)];
     // Has run as often as it may; or has removed itself.
     for (end, max_hits, state_after) in [(Op::Exit, 1, "disabled"), (Op::Rem, 100, "removed")] {
-        let mut program = at_load(&logs(end));
-        program.point.max_hits = max_hits;
-        program.load();
-        // Another, at the same instruction, whose records are its own.
-        let mut other = at_load(&[Insn::push(8), Insn::with(Op::Log, 1), Insn::new(Op::Exit)]);
-        other.point.pass_count = 1;
-        other.set.flags = MERGE;
-        other.load();
-        fault_and_load();
-        let state = state();
-        assert_eq!(state.points[0]["state"], state_after);
-        assert_eq!((state.number("hits"), state.number("runs")), (2, 1));
-        let records = take_records();
-        assert_eq!(records.len(), 1, "{state_after}");
-        let entries = records[0].entries();
-        assert!(matches!(entries[..], [Entry::Words(words)] if words.iter().eq([8])));
-        crate::control::remove_all();
+        for with_other in [false, true] {
+            let mut program = at_load(&logs(end));
+            program.point.max_hits = max_hits;
+            program.load();
+            // Another, at the same instruction, whose records are its own.
+            let mut other = at_load(&[Insn::push(8), Insn::with(Op::Log, 1), Insn::new(Op::Exit)]);
+            other.point.pass_count = 1;
+            other.set.flags = MERGE;
+            if with_other {
+                other.load();
+            }
+            fault_and_load();
+            let records = take_records();
+            assert_eq!(records.len(), usize::from(with_other), "{state_after}");
+            for logged in &records {
+                let entries = logged.entries();
+                assert!(matches!(entries[..], [Entry::Words(words)] if words.iter().eq([8])));
+            }
+            let state = state();
+            assert_eq!(state.points[0]["state"], state_after);
+            assert_eq!((state.number("hits"), state.number("runs")), (2, 1));
+            crate::control::remove_all();
+        }
     }
     // A program that takes the place of another has none of its records.
     for _ in 0..20 {

@@ -108,12 +108,14 @@ fn endless() {
         program.header.jmpmax = JUMPS_MAX;
         program.header.logmax = LOG_MAX;
         program.load();
-        let start = Instant::now();
-        call(1);
-        // Nothing else runs on that CPU. It is a few milliseconds; an emulator takes longer.
-        let time = start.elapsed();
-        assert!(time < Duration::from_secs(1), "{name}: {time:?}");
-        println!("# {name}: {time:?}");
+        // Nothing else runs on that CPU for so long. The others that are loaded run as well.
+        let hit = || {
+            let start = Instant::now();
+            call(1);
+            start.elapsed()
+        };
+        let time = (0..5).map(|_| hit()).min().unwrap();
+        assert!(time < Duration::from_millis(100), "{name}: {time:?}");
     };
     // Many short entries, and looking at all of them again and again.
     let empty = [Insn::push(0), Insn::push(0), Insn::new(Op::LogMrf)];
