@@ -19,6 +19,7 @@ use crate::place::Place;
 use crate::raw::alter::Destination;
 use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
+use crate::raw::probe::BATCH;
 use crate::raw::regs::Regs;
 
 /// What to do when a [`Probe`] is hit. Not implementing a method makes hits cheaper.
@@ -126,6 +127,20 @@ impl<H: ProbeHandler> Probe<H> {
         })
     }
 
+    /// Drops many probes, in less time than one after another takes: waits for the handlers of some dozens at once.
+    pub fn drop_all(probes: impl Iterator<Item = Self>) {
+        let mut probes = probes.map(|probe| probe.raw).peekable();
+        if must_sleep().is_err() {
+            return probes.for_each(drop);
+        }
+        while probes.peek().is_some() {
+            let mut some = [const { None }; BATCH];
+            let places = some.iter_mut().zip(probes.by_ref());
+            places.for_each(|(place, probe)| *place = Some(probe));
+            RawProbe::unregister_all(some);
+        }
+    }
+
     /// The handlers.
     pub fn handler(&self) -> &H {
         self.raw.handler()
@@ -134,6 +149,12 @@ impl<H: ProbeHandler> Probe<H> {
     /// The address of the probed instruction.
     pub fn address(&self) -> usize {
         self.raw.registered().address()
+    }
+
+    /// The first byte of the probed instruction, also while there is a breakpoint instead of it. `None` where ftrace has put its
+    /// call, or a NOP, at the entry of a function.
+    pub fn opcode(&self) -> Option<u8> {
+        self.raw.registered().opcode()
     }
 
     /// Hits for which no handler was called, as one was running on this CPU already.

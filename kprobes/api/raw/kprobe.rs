@@ -61,6 +61,15 @@ impl<'a> Registered<'a> {
         unsafe { (&raw const (*self.0.get()).addr).read_volatile() }.addr()
     }
 
+    /// The first byte of the instruction, whatever is there now. `None` where ftrace has its call.
+    pub(crate) fn opcode(&self) -> Option<u8> {
+        // SAFETY: By the type invariant it is registered, and this bit does not change then.
+        let flags = unsafe { (&raw const (*self.0.get()).flags).read_volatile() };
+        // SAFETY: By the type invariant it is registered, and the engine writes this byte when that changes only.
+        let opcode = unsafe { (&raw const (*self.0.get()).opcode).read_volatile() };
+        (flags & bindings::KPROBE_FLAG_FTRACE == 0).then_some(opcode)
+    }
+
     pub(crate) fn missed(&self) -> usize {
         // SAFETY: By the type invariant it is there; the engine counts this word up, in one store.
         unsafe { (&raw const (*self.0.get()).nmissed).read_volatile() }

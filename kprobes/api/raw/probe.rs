@@ -4,6 +4,10 @@
 //!
 //! Contexts: callbacks any, NMI included; the rest process.
 
+use core::cell::Cell;
+use core::ptr::null_mut;
+
+use ferro_sys::sync::deferred::Deferred;
 use kernel::bindings;
 use kernel::container_of;
 use kernel::error::to_result;
@@ -16,6 +20,9 @@ use super::alter::Destination;
 use super::kprobe::Registered;
 use super::kprobe::Target;
 use super::regs::Regs;
+
+/// How many are unregistered at once.
+pub(crate) const BATCH: usize = 32;
 
 /// What a hit calls, on several CPUs at a time.
 pub(crate) trait Callbacks: Send + Sync + 'static {
@@ -35,7 +42,8 @@ pub(crate) trait Callbacks: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `kprobe` is registered, with handlers that take it for a field of this structure.
+/// `kprobe` is registered, with handlers that take it for a field of this structure; or, if `is_gone`, it is not, and none of
+/// them is running.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RawProbe<H: Callbacks> {
     // In the order in which they have to be there.
@@ -43,12 +51,13 @@ pub(crate) struct RawProbe<H: Callbacks> {
     symbol: Option<CString>,
     #[pin]
     kprobe: Opaque<bindings::kprobe>,
+    is_gone: Cell<bool>,
 }
 
 // SAFETY: Any thread may unregister a kprobe, whichever has registered it; handlers are `Send`.
 unsafe impl<H: Callbacks> Send for RawProbe<H> {}
 // SAFETY: What a shared reference reaches of the kprobe are single words, and functions of the engine, which take its lock;
-// handlers are `Sync`.
+// handlers are `Sync`. Only who owns it uses `is_gone`.
 unsafe impl<H: Callbacks> Sync for RawProbe<H> {}
 
 impl<H: Callbacks> RawProbe<H> {
@@ -71,7 +80,24 @@ impl<H: Callbacks> RawProbe<H> {
                 // has unregistered the kprobe. The handlers take it for the field of this structure, which it is.
                 to_result(unsafe { bindings::register_kprobe(slot) })
             }),
+            is_gone: Cell::new(false),
         }? Error)
+    }
+
+    /// Unregisters some, and waits once for the handlers of all. Sleeps. They are the caller's only, who drops them then.
+    pub(crate) fn unregister_all(probes: [Option<Deferred<Self>>; BATCH]) {
+        let mut kprobes = [null_mut(); BATCH];
+        let mut count = 0;
+        for (kprobe, probe) in kprobes.iter_mut().zip(probes.iter().flatten()) {
+            *kprobe = probe.kprobe.get();
+            count += 1;
+        }
+        // SAFETY: The array has so many pointers. By the type invariant each kprobe is registered; they stay until `probes` is
+        // dropped. The function waits until no handler of them runs.
+        unsafe { bindings::unregister_kprobes(kprobes.as_mut_ptr(), count) };
+        // INVARIANT: They are not registered any more.
+        let all = probes.iter().flatten();
+        all.for_each(|probe| probe.is_gone.set(true));
     }
 
     /// The kprobe, as an engine has it.
@@ -143,8 +169,10 @@ impl<H: Callbacks> RawProbe<H> {
 #[pinned_drop]
 impl<H: Callbacks> PinnedDrop for RawProbe<H> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. The function waits until no handler runs, so that what is
-        // dropped after this is no longer used.
-        unsafe { bindings::unregister_kprobe(self.kprobe.get()) };
+        if !self.is_gone.get() {
+            // SAFETY: By the type invariant it is registered. The function waits until no handler runs, so that what is
+            // dropped after this is no longer used.
+            unsafe { bindings::unregister_kprobe(self.kprobe.get()) };
+        }
     }
 }
