@@ -65,6 +65,7 @@ enum {
 	FERRO_OFFSET_file_operations_llseek = offsetof(struct file_operations, llseek),
 	FERRO_OFFSET_file_operations_splice_read = offsetof(struct file_operations, splice_read),
 	FERRO_OFFSET_task_struct_comm = offsetof(struct task_struct, comm),
+	FERRO_OFFSET_task_struct_flags = offsetof(struct task_struct, flags),
 	FERRO_OFFSET_task_struct_pid = offsetof(struct task_struct, pid),
 	FERRO_OFFSET_task_struct_tgid = offsetof(struct task_struct, tgid),
 	FERRO_OFFSET_tracepoint_name = offsetof(struct tracepoint, name),

@@ -40,6 +40,7 @@ same_offset!(
     file_operations.llseek,
     file_operations.splice_read,
     task_struct.comm,
+    task_struct.flags,
     task_struct.pid,
     task_struct.tgid,
     tracepoint.name,

@@ -8,6 +8,10 @@ use core::ptr::without_provenance;
 use core::ptr::without_provenance_mut;
 
 use kernel::bindings;
+use kernel::task::Task;
+
+/// Bytes that are written at a time.
+const PIECE: usize = 64;
 
 /// Fills `to` with what is at an address of the kernel. False if not all of it can be read.
 ///
@@ -51,13 +55,45 @@ pub unsafe fn write_kernel(to: usize, from: &[u8]) -> bool {
 }
 
 /// Stores `from` at an address of the current process. False if not all of it can be written without sleeping; part of it may
-/// have been.
+/// have been. False also where that memory is not the current process's own, or not what this CPU uses: in a thread of the
+/// kernel, which may have borrowed it, at the end of a process, and while code is being patched. In an interrupt the process is
+/// the one that was interrupted.
 pub fn write_user(to: usize, from: &[u8]) -> bool {
-    // SAFETY: The function takes any address as its destination, and refuses those of the kernel; the source is the slice.
-    let failed = unsafe {
-        bindings::copy_to_user_nofault(without_provenance_mut(to), from.as_ptr().cast(), from.len())
-    };
-    failed == 0
+    if !has_own_memory() {
+        return false;
+    }
+    let mut old = [0; PIECE];
+    let mut at = to;
+    for piece in from.chunks(PIECE) {
+        // Reading is refused where another process's memory is in use on this CPU; writing is not. The task is not one of those
+        // that change between the two what memory they use.
+        let is_there = old
+            .get_mut(..piece.len())
+            .is_some_and(|old| read_user(at, old));
+        if !is_there {
+            return false;
+        }
+        // SAFETY: The function takes any address as its destination, and refuses those of the kernel; the source is the slice.
+        let failed = unsafe {
+            bindings::copy_to_user_nofault(
+                without_provenance_mut(at),
+                piece.as_ptr().cast(),
+                piece.len(),
+            )
+        };
+        if failed != 0 {
+            return false;
+        }
+        at = at.wrapping_add(piece.len());
+    }
+    true
+}
+
+/// Whether the current task is one of a process that has not ended.
+fn has_own_memory() -> bool {
+    // SAFETY: The current task is live, and others do not change these two flags of it.
+    let flags = unsafe { (&raw const (*Task::current_raw()).flags).read_volatile() };
+    flags & (bindings::PF_KTHREAD | bindings::PF_EXITING) == 0
 }
 
 /// Whether an address is one of user space, or none of the kernel's.

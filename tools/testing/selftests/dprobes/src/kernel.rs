@@ -3,6 +3,8 @@
 //! Points in the kernel: counting, registers, memory.
 
 use std::process::Command;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ferro_core::rpn::*;
 use nix::sys::wait::waitpid;
@@ -23,6 +25,7 @@ pub const CASES: &[Case] = &[
     ("kernel.memory", memory),
     ("kernel.memory_not_there", memory_not_there),
     ("kernel.argument", argument),
+    ("kernel.user_memory", user_memory),
     ("kernel.result", result),
     ("kernel.system", system),
     ("kernel.globals", globals),
@@ -278,6 +281,41 @@ fn argument() {
     let own = unsafe { libc::getpgid(0) };
     assert_eq!(group, i64::from(own));
     assert_eq!(state().programs[0]["writes"], "1");
+}
+
+/// A process's memory is written where it runs itself, and not by threads of the kernel, which have its page tables in use after
+/// it, on the same CPU.
+fn user_memory() {
+    static WORD: AtomicU64 = AtomicU64::new(0);
+    let store = |value| {
+        [
+            Insn::push(value),
+            Insn::push(WORD.as_ptr() as u64),
+            Insn::width(Op::PopMem, 8),
+            Insn::with(Op::IncLv, 0),
+            Insn::new(Op::Exit),
+        ]
+    };
+    WORD.store(1, Relaxed);
+    Program::new(&in_this_process(&store(2)))
+        .with_writes()
+        .load();
+    call(1);
+    assert_eq!((WORD.load(Relaxed), state().locals[0][0]), (2, 1));
+    crate::control::remove_all();
+    Program {
+        symbol: "process_one_work",
+        ..Program::new(&store(3)).with_writes()
+    }
+    .load();
+    for _ in 0..20 {
+        // Has a work item run on each CPU, and waits for it.
+        std::fs::read("/proc/sys/vm/stat_refresh").unwrap();
+        assert_eq!(WORD.load(Relaxed), 2);
+    }
+    let state = state();
+    assert_ne!(state.number("faults"), 0);
+    assert_eq!(state.locals[0][0], 0);
 }
 
 /// Goes on somewhere else: the function returns at once, with a value of the program's.
