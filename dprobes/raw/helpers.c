@@ -239,7 +239,8 @@ static void ferro_dprobes_send(struct irq_work *work)
 }
 
 static DEFINE_PER_CPU(struct ferro_dprobes_dump, ferro_dprobes_dumps) = {
-	.work = IRQ_WORK_INIT_HARD(ferro_dprobes_send),
+	/* Not hard: the signal takes a lock that sleeps where the kernel is all preemptible. */
+	.work = IRQ_WORK_INIT(ferro_dprobes_send),
 };
 
 notrace void ferro_dprobes_core_dump(void)

@@ -123,9 +123,10 @@ impl Insn {
         }
     }
 
-    /// Whether the set has to be loaded with permission for it: it changes what the program looks at, or crashes the kernel.
+    /// Whether the set has to be loaded with permission for it: it changes what the program looks at, or ends the process or the
+    /// kernel.
     pub const fn needs_permission(&self) -> bool {
-        self.op.writes() || matches!((self.op, self.a), (Op::Exit, 2))
+        self.op.writes() || matches!((self.op, self.a), (Op::Exit, 2 | 3))
     }
 
     /// Its bytes.

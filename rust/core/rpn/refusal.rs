@@ -74,7 +74,7 @@ impl fmt::Display for Reason {
             Self::NoEnd => f.write_str("the program runs past its last instruction"),
             Self::Underflow => f.write_str("it takes more words from the stack than are on it"),
             Self::NeedsPermission => f.write_str(
-                "it changes registers, memory or ports, calls out or crashes the kernel, which takes UNSAFE_WRITES",
+                "it changes registers, memory or ports, calls out, or ends the process or the kernel, which takes UNSAFE_WRITES",
             ),
             Self::NoOpcode => f.write_str("a watchpoint has no opcode"),
             Self::Place => f.write_str("the place of the point fits neither the kernel nor a file"),

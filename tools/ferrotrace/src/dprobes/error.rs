@@ -82,7 +82,7 @@ pub enum Error {
 
     /// A program writes and was not allowed to.
     #[error(
-        "{place} of {program} changes registers, memory or ports, calls a module or asks for a crash: --unsafe-writes allows that"
+        "{place} of {program} changes registers, memory or ports, calls a module or asks for a dump: --unsafe-writes allows that"
     )]
     Writes {
         /// The program.

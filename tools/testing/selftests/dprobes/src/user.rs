@@ -22,7 +22,7 @@ pub const CASES: &[Case] = &[
 
 /// What is probed.
 #[inline(never)]
-extern "C" fn target(a: u64, b: *const u8) -> u64 {
+pub extern "C" fn target(a: u64, b: *const u8) -> u64 {
     std::hint::black_box(b);
     std::hint::black_box(a) + 1
 }
@@ -50,12 +50,13 @@ fn offset_of(address: u64) -> u64 {
     found.unwrap()
 }
 
-fn path() -> String {
+pub fn path() -> String {
     let path = std::env::current_exe().unwrap();
     path.to_str().unwrap().to_string()
 }
 
-fn program<'a>(path: &'a str, code: &[Insn]) -> Program<'a> {
+/// Of the function above, in a file.
+pub fn program<'a>(path: &'a str, code: &[Insn]) -> Program<'a> {
     Program {
         name: path,
         symbol: "",
@@ -215,6 +216,7 @@ fn core_dump() {
             Insn::width(Op::Exit, 3),
         ],
     )
+    .with_writes()
     .load();
     let status = |arg| Command::new(&path).arg(arg).status().unwrap();
     assert!(status("child=20").success());
