@@ -48,9 +48,11 @@ int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struc
  */
 struct perf_event *__percpu *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
 						 perf_overflow_handler_t triggered, void *context);
-/* Undoes that, and waits for handlers. Context: process; sleeps. */
+/* Undoes that; handlers may be running yet. Context: process; sleeps. */
 void ferro_dprobes_unwatch(struct perf_event *__percpu *watch);
 /* The error that is in such a pointer, or 0. */
+/* Waits until no handler runs of what was unwatched before. Context: process; sleeps. */
+void ferro_dprobes_watch_sync(void);
 int ferro_dprobes_watch_error(struct perf_event *__percpu *watch);
 /* What was given for context. Context: any. */
 void *ferro_dprobes_watch_context(struct perf_event *event);

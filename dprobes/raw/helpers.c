@@ -190,6 +190,10 @@ void ferro_dprobes_unwatch(struct perf_event *__percpu *watch)
 
 int ferro_dprobes_watch_error(struct perf_event *__percpu *watch)
 {
+}
+
+void ferro_dprobes_watch_sync(void)
+{
 	if (!watch)
 		return -EOPNOTSUPP;
 	return IS_ERR_PCPU(watch) ? PTR_ERR_PCPU(watch) : 0;

@@ -10,6 +10,7 @@ pub(crate) mod module_name;
 pub(crate) mod permission;
 pub(crate) mod regs;
 pub(crate) mod scratch;
+mod stage;
 pub(crate) mod task;
 pub(crate) mod uprobe;
 pub(crate) mod watch;

@@ -13,6 +13,8 @@ use kernel::types::Opaque;
 
 use super::file::File;
 use super::regs::Regs;
+use super::stage::Batch;
+use super::stage::Stage;
 
 /// What a hit calls, in several processes at a time.
 pub(crate) trait UserHandler: Send + Sync + 'static {
@@ -24,7 +26,7 @@ pub(crate) trait UserHandler: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `uprobe` is what registering `consumer` has returned.
+/// `uprobe` is what registering `consumer` has returned. `stage` says whether it is unregistered.
 #[pin_data(PinnedDrop)]
 pub(crate) struct UserProbe<H: UserHandler> {
     // First, as handlers use it.
@@ -32,6 +34,7 @@ pub(crate) struct UserProbe<H: UserHandler> {
     #[pin]
     consumer: Opaque<bindings::uprobe_consumer>,
     uprobe: *mut bindings::uprobe,
+    stage: Stage,
     /// The uprobe is on its inode.
     _file: File,
 }
@@ -69,8 +72,34 @@ impl<H: UserHandler> UserProbe<H> {
                 // INVARIANT: It has succeeded.
                 uprobe
             },
+            stage: Stage::new(),
             _file: file,
         }? Error)
+    }
+
+    /// Unregisters some, and waits once until no handler of all these runs. Those that are already are left alone.
+    pub(crate) fn unregister_all<'a>(probes: impl Iterator<Item = &'a Self> + Clone) {
+        let batch = Batch::new();
+        let mut any = false;
+        for probe in probes.clone() {
+            any |= probe.leave(&batch);
+        }
+        if any {
+            // SAFETY: No requirement.
+            unsafe { bindings::uprobe_unregister_sync() };
+            // Also if the iterator has others now: those are not of this batch.
+            probes.for_each(|probe| probe.stage.is_over(&batch));
+        }
+    }
+
+    /// Whether it was still registered, and now is not. Handlers may be running yet.
+    fn leave(&self, batch: &Batch) -> bool {
+        let is_first = self.stage.leaves(batch);
+        if is_first {
+            // SAFETY: By the type invariant it is registered, with this consumer: nobody else has come here.
+            unsafe { bindings::uprobe_unregister_nosync(self.uprobe, self.consumer.get()) };
+        }
+        is_first
     }
 
     /// Called by the kernel before the instruction. Returns 0: the probe stays.
@@ -99,9 +128,10 @@ impl<H: UserHandler> UserProbe<H> {
 #[pinned_drop]
 impl<H: UserHandler> PinnedDrop for UserProbe<H> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered, with this consumer.
-        unsafe { bindings::uprobe_unregister_nosync(self.uprobe, self.consumer.get()) };
-        // SAFETY: No requirement. It waits until no handler runs, so that what is dropped after this is no longer used.
-        unsafe { bindings::uprobe_unregister_sync() };
+        self.leave(&Batch::new());
+        if self.stage.may_call() {
+            // SAFETY: No requirement. It waits until no handler runs, so that what is dropped after this is no longer used.
+            unsafe { bindings::uprobe_unregister_sync() };
+        }
     }
 }

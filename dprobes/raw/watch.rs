@@ -10,6 +10,8 @@ use kernel::error::to_result;
 use kernel::prelude::*;
 
 use super::regs::Regs;
+use super::stage::Batch;
+use super::stage::Stage;
 
 /// What a hit calls, on several CPUs at a time.
 pub(crate) trait WatchHandler: Send + Sync + 'static {
@@ -21,9 +23,10 @@ pub(crate) trait WatchHandler: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `events` is what registering has returned, with `_handler` for its context.
+/// `events` is what registering has returned, with `_handler` for its context. `stage` says whether it is unregistered.
 pub(crate) struct Watch<H: WatchHandler> {
     events: *mut *mut bindings::perf_event,
+    stage: Stage,
     // Where it is does not change when this is moved.
     _handler: KBox<H>,
 }
@@ -65,8 +68,34 @@ impl<H: WatchHandler> Watch<H> {
         // INVARIANT: It has succeeded.
         Ok(Self {
             events,
+            stage: Stage::new(),
             _handler: handler,
         })
+    }
+
+    /// Unregisters some, and waits once until no handler of all these runs. Those that are already are left alone.
+    pub(crate) fn unregister_all<'a>(watches: impl Iterator<Item = &'a Self> + Clone) {
+        let batch = Batch::new();
+        let mut any = false;
+        for watch in watches.clone() {
+            any |= watch.leave(&batch);
+        }
+        if any {
+            // SAFETY: No requirement.
+            unsafe { bindings::ferro_dprobes_watch_sync() };
+            // Also if the iterator has others now: those are not of this batch.
+            watches.for_each(|watch| watch.stage.is_over(&batch));
+        }
+    }
+
+    /// Whether it was still registered, and now is not. Handlers may be running yet.
+    fn leave(&self, batch: &Batch) -> bool {
+        let is_first = self.stage.leaves(batch);
+        if is_first {
+            // SAFETY: By the type invariant it is registered: nobody else has come here.
+            unsafe { bindings::ferro_dprobes_unwatch(self.events) };
+        }
+        is_first
     }
 
     /// Called by the kernel when it has happened.
@@ -92,7 +121,10 @@ impl<H: WatchHandler> Watch<H> {
 
 impl<H: WatchHandler> Drop for Watch<H> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is registered. The function waits until no handler runs.
-        unsafe { bindings::ferro_dprobes_unwatch(self.events) };
+        self.leave(&Batch::new());
+        if self.stage.may_call() {
+            // SAFETY: No requirement. It waits until no handler runs, so that what is dropped after this is no longer used.
+            unsafe { bindings::ferro_dprobes_watch_sync() };
+        }
     }
 }
