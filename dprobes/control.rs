@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The file `control`: sets of programs and commands are written to it, and it tells the state after the last of them, or why that
-//! was refused.
+//! The file `control`: sets of programs and commands are written to it, and it tells the state after the last of them, and why that
+//! was refused. The text is made when it is read first, so that what was done does not fail for want of memory for it.
 //!
 //! A write that begins with the magic number of a set is a set; any other is a command, a line of text:
 //!
@@ -39,18 +39,24 @@ const WRITE_MAX: usize = 4 << 20;
 #[pin_data]
 struct Session {
     table: Arc<Table>,
-    /// What reading gives.
     #[pin]
-    reply: Mutex<KVVec<u8>>,
+    reply: Mutex<Reply>,
+}
+
+/// What reading gives.
+#[derive(Default)]
+struct Reply {
+    refused: Option<Refused>,
+    /// None until it is read.
+    text: Option<KVVec<u8>>,
 }
 
 impl Session {
     fn new(table: Arc<Table>) -> Result<Arc<Self>> {
-        let reply = state(&table, None)?;
         Arc::pin_init(
             pin_init!(Self {
                 table,
-                reply <- new_mutex!(reply),
+                reply <- new_mutex!(Reply::default()),
             }),
             GFP_KERNEL,
         )
@@ -61,8 +67,24 @@ impl Session {
             true => self.table.insert(bytes),
             false => self.command(bytes),
         };
-        *self.reply.lock() = state(&self.table, done.as_ref().err())?;
-        done.map_err(|refused| refused.error)
+        let result = done
+            .as_ref()
+            .map_or_else(|refused| Err(refused.error), |()| Ok(()));
+        let reply = Reply {
+            refused: done.err(),
+            text: None,
+        };
+        let old = core::mem::replace(&mut *self.reply.lock(), reply);
+        drop(old);
+        result
+    }
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        let mut reply = self.reply.lock();
+        if reply.text.is_none() {
+            reply.text = Some(state(&self.table, reply.refused.as_ref())?);
+        }
+        to.copy_at_position(reply.text.as_deref().unwrap_or_default())
     }
 
     fn command(&self, line: &[u8]) -> Result<(), Refused> {
@@ -119,9 +141,7 @@ impl NodeOps for ControlFile {
     }
 
     fn read(&self, to: &mut UserDst) -> Result {
-        let session = self.session.as_ref().ok_or(EINVAL)?;
-        let reply = session.reply.lock();
-        to.copy_at_position(&reply)
+        self.session.as_ref().ok_or(EINVAL)?.read(to)
     }
 
     fn write(&self, from: &UserSrc) -> Result {
