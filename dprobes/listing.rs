@@ -107,7 +107,9 @@ impl Slot {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Symbol(symbol, offset) => f.write_fmt(fmt!("{}+{offset:#x}", **symbol)),
+            Self::Kernel(symbol, offset) | Self::Module(symbol, offset) => {
+                f.write_fmt(fmt!("{}+{offset:#x}", **symbol))
+            }
             Self::Address(address) => f.write_fmt(fmt!("{address:#x}")),
             Self::File(_, offset) => f.write_fmt(fmt!("{offset:#x}")),
         }

@@ -14,7 +14,6 @@ use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::ProbeError;
 use ferro_kprobe::ProbeHandler;
 use ferro_sys::code::symbols;
-use ferro_sys::mm::nofault;
 use ferro_sys::sync::deferred::Deferred;
 use kernel::prelude::*;
 use kernel::str::CString;
@@ -29,14 +28,17 @@ use crate::raw::uprobe::UserProbe;
 use crate::raw::watch::Watch;
 use crate::raw::watch::WatchHandler;
 use crate::registers::OfKernel;
+use crate::table::Slot;
 
-/// A breakpoint that somebody else has put there.
-const INT3: u8 = 0xcc;
+/// What ftrace has at the entry of a function: a call, or a NOP of five bytes.
+const OF_FTRACE: [u8; 2] = [0xe8, 0x0f];
 
 /// Where a point is.
 pub(crate) enum Place {
-    /// In the kernel or a module: from a symbol, in the form `module:symbol` if it is a module's.
-    Symbol(CString, u64),
+    /// In the kernel, from a symbol.
+    Kernel(CString, u64),
+    /// In a module, from a symbol in the form `module:symbol`.
+    Module(CString, u64),
     /// At an address.
     Address(u64),
     /// In a file.
@@ -51,9 +53,9 @@ impl Place {
         Ok(match kind {
             _ if point.point.is_absolute => Self::Address(offset),
             ModuleKind::User => Self::File(CString::try_from_fmt(fmt!("{name}"))?, offset),
-            ModuleKind::Kernel => Self::Symbol(CString::try_from_fmt(fmt!("{symbol}"))?, offset),
+            ModuleKind::Kernel => Self::Kernel(CString::try_from_fmt(fmt!("{symbol}"))?, offset),
             ModuleKind::Module => {
-                Self::Symbol(CString::try_from_fmt(fmt!("{name}:{symbol}"))?, offset)
+                Self::Module(CString::try_from_fmt(fmt!("{name}:{symbol}"))?, offset)
             }
         })
     }
@@ -82,10 +84,10 @@ pub(crate) enum Stop {
     /// A breakpoint whose records are written after the instruction.
     Logging(Probe<Logging>),
     User {
-        _probe: Deferred<UserProbe<InUser>>,
+        probe: Deferred<UserProbe<InUser>>,
     },
     Watch {
-        _watch: Deferred<Watch<Watching>>,
+        watch: Deferred<Watch<Watching>>,
     },
 }
 
@@ -143,10 +145,17 @@ pub(crate) enum Opcodes {
 }
 
 impl Stop {
-    /// Stops at a point. A breakpoint in the kernel is not armed yet: see [`Stop::arm`].
+    /// Stops at a point, from now on, also before the point has begun. Files that users name are opened here, which may take for
+    /// ever, and may need a module: for `Place::File` no lock is held that others wait for.
     ///
-    /// Errors: those of registering; -ENOENT if there is no such symbol or file.
+    /// Errors: those of registering; -ENOENT if there is no such symbol or file. The kernel has no symbol that a module has.
     pub(crate) fn new(place: &Place, point: &Arc<Point>, opcodes: Opcodes) -> Result<Self> {
+        if let Place::Kernel(symbol, _) = place {
+            // What is at such a place goes with the module, and nothing would tell this point.
+            if symbols::lookup_name(symbol).is_none_or(symbols::is_of_module) {
+                return Err(ENOENT);
+            }
+        }
         let wanted = match opcodes {
             Opcodes::Compare => point.point.opcode,
             Opcodes::Ignore => None,
@@ -163,27 +172,29 @@ impl Stop {
                 let handler = InUser(point.clone());
                 let probe = UserProbe::register(file, *offset, handler);
                 return Ok(Self::User {
-                    _probe: Deferred::new(probe)?,
+                    probe: Deferred::new(probe)?,
                 });
             }
-            Place::Symbol(..) | Place::Address(_) => match point.when() {
+            _ => match point.when() {
                 When::Now => Self::Quick(breakpoint(place, Quick(point.clone()))?),
                 When::After => Self::Logging(breakpoint(place, Logging(point.clone()))?),
             },
         };
-        let mut byte = [0];
-        let is_read = nofault::read_kernel(stop.address(), &mut byte);
-        let fits = |wanted| !is_read || byte == [wanted] || byte == [INT3];
-        Ok(match wanted.is_none_or(fits) {
-            true => stop,
-            false => Self::None(Idle::Mismatch),
-        })
+        let fits = |wanted| match stop.opcode() {
+            Some(opcode) => wanted == opcode,
+            None => OF_FTRACE.contains(&wanted),
+        };
+        if !wanted.is_none_or(fits) {
+            return Ok(Self::None(Idle::Mismatch));
+        }
+        stop.arm()?;
+        Ok(stop)
     }
 
     fn watch(place: &Place, point: &Arc<Point>) -> Result<Self> {
         let address = match place {
             Place::Address(address) => *address,
-            Place::Symbol(symbol, offset) => {
+            Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
                 let start = symbols::lookup_name(symbol).ok_or(ENOENT)? as u64;
                 start.checked_add(*offset).ok_or(EINVAL)?
             }
@@ -192,19 +203,63 @@ impl Stop {
         let rpn = &point.point;
         let watch = Watch::register(rpn.kind, address, rpn.watch_len, Watching(point.clone()))?;
         Ok(Self::Watch {
-            _watch: Deferred::new(Ok::<_, Error>(watch))?,
+            watch: Deferred::new(Ok::<_, Error>(watch))?,
         })
     }
 
-    /// Has the program run.
-    pub(crate) fn arm(&self) -> Result {
+    /// Has the handlers of a breakpoint in the kernel called; what is elsewhere begins so.
+    fn arm(&self) -> Result {
         let armed = match self {
             Self::Quick(probe) => probe.arm(),
             Self::Logging(probe) => probe.arm(),
-            // They begin armed.
             Self::None(_) | Self::User { .. } | Self::Watch { .. } => Ok(()),
         };
         armed.map_err(errno)
+    }
+
+    /// Has nothing stop at these points any more, and waits for what runs there: once for some dozens of them, not for each.
+    pub(crate) fn end_all(slots: &mut [Slot]) {
+        UserProbe::unregister_all(slots.iter().filter_map(|slot| match &slot.stop {
+            Self::User { probe } => Some(&**probe),
+            _ => None,
+        }));
+        Watch::unregister_all(slots.iter().filter_map(|slot| match &slot.stop {
+            Self::Watch { watch } => Some(&**watch),
+            _ => None,
+        }));
+        Probe::drop_all(slots.iter_mut().filter_map(|slot| slot.stop.take_quick()));
+        Probe::drop_all(slots.iter_mut().filter_map(|slot| slot.stop.take_logging()));
+        let stops = slots.iter_mut().map(|slot| &mut slot.stop);
+        stops.for_each(|stop| *stop = Self::None(Idle::Waiting));
+    }
+
+    fn take_quick(&mut self) -> Option<Probe<Quick>> {
+        match core::mem::replace(self, Self::None(Idle::Waiting)) {
+            Self::Quick(probe) => Some(probe),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    fn take_logging(&mut self) -> Option<Probe<Logging>> {
+        match core::mem::replace(self, Self::None(Idle::Waiting)) {
+            Self::Logging(probe) => Some(probe),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// The first byte of the instruction, if it is one of the kernel's, and not ftrace's.
+    fn opcode(&self) -> Option<u8> {
+        match self {
+            Self::Quick(probe) => probe.opcode(),
+            Self::Logging(probe) => probe.opcode(),
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => None,
+        }
     }
 
     /// Where it is, if it is a breakpoint in the kernel; else 0.
@@ -240,7 +295,7 @@ impl Stop {
 fn breakpoint<H: ProbeHandler>(place: &Place, handler: H) -> Result<Probe<H>> {
     let builder = Probe::builder().disarmed();
     let builder = match place {
-        Place::Symbol(symbol, offset) => {
+        Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
             let offset = u32::try_from(*offset).map_err(|_| EINVAL)?;
             builder.symbol(symbol).offset(offset)
         }

@@ -30,6 +30,9 @@ use crate::registers::OfKernel;
 use crate::registers::Registers;
 use crate::variables::Variables;
 
+/// More hits than a program ever runs of.
+const DORMANT: usize = 1 << (usize::BITS - 1);
+
 /// What all points share.
 pub(crate) struct Shared {
     pub(crate) globals: Variables,
@@ -55,9 +58,10 @@ pub(crate) enum When {
     After,
 }
 
-/// A point.
+/// A point. It does nothing before [`Point::begin`].
 pub(crate) struct Point {
     // What every hit uses.
+    /// So many before it has begun that none is one of which the program runs.
     hits: Word,
     /// Hits of which the program does not run, at the beginning.
     pass: usize,
@@ -96,13 +100,14 @@ impl Point {
         shared: Arc<Shared>,
     ) -> Result<Self> {
         let PointRef { point, code, .. } = *point;
+        let pass = usize::try_from(point.pass_count)?;
         let mut insns = KVVec::with_capacity(code.len(), GFP_KERNEL)?;
         for insn in code.insns() {
             insns.push(insn, GFP_KERNEL)?;
         }
         Ok(Self {
-            hits: Word::new(0),
-            pass: usize::try_from(point.pass_count)?,
+            hits: Word::new(pass.wrapping_add(DORMANT)),
+            pass,
             runs: Word::new(usize::try_from(point.max_hits)?),
             only_counts: only_counts(&insns),
             code: insns,
@@ -129,6 +134,16 @@ impl Point {
             point,
             logs: code.effects().logs,
         })
+    }
+
+    /// From now on hits count, and the program runs. What has been before is forgotten.
+    pub(crate) fn begin(&self) {
+        self.hits.store(0);
+    }
+
+    /// From now on the program does not run, but where it is running already.
+    pub(crate) fn end(&self) {
+        self.runs.store(0);
     }
 
     /// When its records are written: at once if it logs nothing, as that is quicker, and then an exception is all that there is.

@@ -41,7 +41,7 @@ impl Refused {
     }
 
     /// What is wrong with a program.
-    pub(crate) fn of(error: Error, name: &str, text: &str) -> Self {
+    pub(crate) fn of(error: Error, name: impl fmt::Display, text: &str) -> Self {
         Self::with(error, fmt!("{name}: {text}"))
     }
 

@@ -2,11 +2,14 @@
 
 //! The programs that are loaded.
 //!
-//! Contexts: process; sleeps. Locks: the table's mutex, then those of what points are registered with.
+//! Contexts: process; sleeps. Locks: the table's mutex, then those of what points of modules are registered with. Each module that
+//! comes or goes waits for the table's mutex. So it is not held while files are opened, nor while handlers of what was unloaded are
+//! waited for: points elsewhere than in modules are made before a program comes into the table, and go after it has left it.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn;
 use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::PointRef;
 use ferro_core::rpn::ProgramRef;
 use ferro_core::rpn::SetHeader;
 use ferro_core::rpn::SetRef;
@@ -52,6 +55,47 @@ pub(crate) struct Program {
     pub(crate) slots: KVVec<Slot>,
 }
 
+impl Program {
+    fn is_named(&self, name: &str) -> bool {
+        self.name.to_bytes() == name.as_bytes()
+    }
+
+    fn is_of_module(&self) -> bool {
+        self.header.kind == ModuleKind::Module
+    }
+
+    /// Whether a program of this name may be loaded, which takes the place of this one, or becomes a part of it.
+    fn accepts(&self, header: &rpn::Header, set: SetHeader) -> Result<(), Refused> {
+        if set.flags & (REPLACE | MERGE) == 0 {
+            return Err(Refused::of(EEXIST, &*self.name, "is loaded already"));
+        }
+        if set.flags & MERGE == 0 {
+            return Ok(());
+        }
+        // What is told of the program has to be true of all its points.
+        let why = if self.header.kind != header.kind {
+            "is of another kind than the points that are added"
+        } else if (self.set.flags ^ set.flags) & UNSAFE_WRITES != 0 {
+            "and the points that are added are not both allowed unsafe writes"
+        } else if self.set.target != set.target {
+            "has another target of its log than the points that are added"
+        } else if (self.header.jmpmax, self.header.logmax) != (header.jmpmax, header.logmax) {
+            "has another jmpmax or logmax than the points that are added"
+        } else if self.locals.len() < usize::try_from(header.locals)? {
+            "has fewer local variables than the points that are added"
+        } else {
+            return Ok(());
+        };
+        Err(Refused::of(EINVAL, &*self.name, why))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        Stop::end_all(&mut self.slots);
+    }
+}
+
 /// The programs. When this is dropped, none runs any more.
 #[pin_data]
 pub(crate) struct Table {
@@ -84,112 +128,124 @@ impl Table {
             return Err(Refused::new(EPERM, "the kernel is locked down"));
         }
         let mut new = KVVec::with_capacity(usize::try_from(set.len())?, GFP_KERNEL)?;
-        let mut old = KVVec::new();
-        let mut programs = self.programs.lock();
         for program in set.programs() {
-            let twice = |other: &Program| other.name.to_bytes() == program.name.as_bytes();
+            let twice = |other: &Program| other.is_named(program.name);
             if new.iter().any(twice) {
                 return Err(Refused::of(EEXIST, program.name, "is twice in the set"));
             }
-            let there = programs.iter().find(|other| twice(other));
-            if there.is_some() && set.header.flags & (REPLACE | MERGE) == 0 {
-                return Err(Refused::of(EEXIST, program.name, "is loaded already"));
-            }
-            let merged = there.filter(|_| set.header.flags & MERGE != 0);
-            new.push(self.build(&program, set.header, merged)?, GFP_KERNEL)?;
+            new.push(self.build(&program, set.header)?, GFP_KERNEL)?;
         }
+        self.publish(new, set.header)
+    }
+
+    /// Makes a program whose points have not begun. No lock is held meanwhile: see [`Stop::new`].
+    fn build(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Program, Refused> {
+        let mut new = Program {
+            name: CString::try_from_fmt(fmt!("{}", program.name))?,
+            header: program.header,
+            set,
+            locals: self.locals(program, set)?,
+            slots: KVVec::with_capacity(usize::try_from(program.len())?, GFP_KERNEL)?,
+        };
+        for point in program.points() {
+            let mut slot = self.slot(&new, &point)?;
+            // Modules come and go meanwhile: that is for later.
+            if !new.is_of_module() {
+                slot.stop = slot.found(&new.name)?;
+            }
+            new.slots.push(slot, GFP_KERNEL)?;
+        }
+        Ok(new)
+    }
+
+    /// The local variables that a program will have.
+    fn locals(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Arc<Variables>, Refused> {
+        let programs = self.programs.lock();
+        if let Some(there) = programs.iter().find(|there| there.is_named(program.name)) {
+            there.accepts(&program.header, set)?;
+            if set.flags & MERGE != 0 {
+                return Ok(there.locals.clone());
+            }
+        }
+        drop(programs);
+        let locals = Variables::new(program.header.locals)?;
+        Ok(Arc::new(locals, GFP_KERNEL)?)
+    }
+
+    fn slot(&self, program: &Program, point: &PointRef<'_>) -> Result<Slot, Refused> {
+        let set = program.set;
+        let permission = match set.flags & UNSAFE_WRITES != 0 {
+            true => Some(Permission::ask().ok_or(EPERM)?),
+            false => None,
+        };
+        let output = Output {
+            fields: u16::try_from(set.fields)?,
+            target: set.target,
+        };
+        let name = program.name.to_str().map_err(|_| EINVAL)?;
+        let place = Place::new(program.header.kind, name, point)?;
+        let point = Point::new(
+            &program.header,
+            point,
+            output,
+            permission,
+            program.locals.clone(),
+            self.shared.clone(),
+        )?;
+        Ok(Slot {
+            stop: Stop::None(Idle::Waiting),
+            place,
+            point: Arc::new(point, GFP_KERNEL)?,
+            opcodes: match set.flags & IGNORE_OPCODES != 0 {
+                true => Opcodes::Ignore,
+                false => Opcodes::Compare,
+            },
+        })
+    }
+
+    /// Has all programs of a set loaded, and begin. What is refused, and what they replace, goes when the table is not locked: it
+    /// waits for handlers, which nobody else has to.
+    fn publish(&self, mut new: KVVec<Program>, set: SetHeader) -> Result<(), Refused> {
+        let mut old = KVVec::with_capacity(new.len(), GFP_KERNEL)?;
+        let mut programs = self.programs.lock();
         // What may fail comes first.
-        old.reserve(new.len(), GFP_KERNEL)?;
-        programs.reserve(new.len(), GFP_KERNEL)?;
         for program in &mut new {
             if let Some(there) = find(&mut programs, &program.name) {
-                there.slots.reserve(program.slots.len(), GFP_KERNEL)?;
+                // It may have come since the new one was made.
+                there.accepts(&program.header, set)?;
+                if set.flags & MERGE != 0 {
+                    if !Arc::ptr_eq(&there.locals, &program.locals) {
+                        let text = "has come while points for it were made";
+                        return Err(Refused::of(EBUSY, &*program.name, text));
+                    }
+                    there.slots.reserve(program.slots.len(), GFP_KERNEL)?;
+                }
             }
-            for slot in &program.slots {
-                slot.stop
-                    .arm()
-                    .map_err(|error| slot.refused(&program.name, error))?;
+            if program.is_of_module() {
+                for slot in &mut program.slots {
+                    slot.stop = slot.found_in_module(&program.name)?;
+                }
             }
         }
-        for program in new {
+        programs.reserve(new.len(), GFP_KERNEL)?;
+        for mut program in new {
+            if let Some(there) = find(&mut programs, &program.name) {
+                if set.flags & MERGE == 0 {
+                    there.slots.iter().for_each(|slot| slot.point.end());
+                }
+            }
+            program.slots.iter().for_each(|slot| slot.point.begin());
             match find(&mut programs, &program.name) {
                 None => put(&mut programs, program),
-                Some(there) if set.header.flags & MERGE != 0 => {
-                    for slot in program.slots {
+                Some(there) if set.flags & MERGE != 0 => {
+                    for slot in core::mem::take(&mut program.slots) {
                         put(&mut there.slots, slot);
                     }
                 }
                 Some(there) => put(&mut old, core::mem::replace(there, program)),
             }
         }
-        drop(programs);
-        // Waits for the handlers, which nobody else has to.
-        drop(old);
         Ok(())
-    }
-
-    fn build(
-        &self,
-        program: &ProgramRef<'_>,
-        set: SetHeader,
-        merged: Option<&Program>,
-    ) -> Result<Program, Refused> {
-        let header = program.header;
-        let locals = match merged {
-            None => Arc::new(Variables::new(header.locals)?, GFP_KERNEL)?,
-            Some(there) if there.locals.len() >= usize::try_from(header.locals)? => {
-                there.locals.clone()
-            }
-            Some(_) => {
-                let text = "has fewer local variables than the points that are added";
-                return Err(Refused::of(EINVAL, program.name, text));
-            }
-        };
-        let name = CString::try_from_fmt(fmt!("{}", program.name))?;
-        let mut slots = KVVec::with_capacity(usize::try_from(program.len())?, GFP_KERNEL)?;
-        for point in program.points() {
-            let permission = match set.flags & UNSAFE_WRITES != 0 {
-                true => Some(Permission::ask().ok_or(EPERM)?),
-                false => None,
-            };
-            let output = Output {
-                fields: u16::try_from(set.fields)?,
-                target: set.target,
-            };
-            let place = Place::new(header.kind, program.name, &point)?;
-            let point = Point::new(
-                &header,
-                &point,
-                output,
-                permission,
-                locals.clone(),
-                self.shared.clone(),
-            )?;
-            let mut slot = Slot {
-                stop: Stop::None(Idle::Waiting),
-                place,
-                point: Arc::new(point, GFP_KERNEL)?,
-                opcodes: match set.flags & IGNORE_OPCODES != 0 {
-                    true => Opcodes::Ignore,
-                    false => Opcodes::Compare,
-                },
-            };
-            slot.stop = match Stop::new(&slot.place, &slot.point, slot.opcodes) {
-                // The module may come.
-                Err(error) if header.kind == ModuleKind::Module && error == ENOENT => {
-                    Stop::None(Idle::Waiting)
-                }
-                other => other.map_err(|error| slot.refused(&name, error))?,
-            };
-            slots.push(slot, GFP_KERNEL)?;
-        }
-        Ok(Program {
-            name,
-            header,
-            set,
-            locals,
-            slots,
-        })
     }
 
     /// Unloads a program.
@@ -240,15 +296,13 @@ impl Table {
     pub(crate) fn module(&self, name: &CStr, event: Event) {
         let mut programs = self.programs.lock();
         let of_module = |program: &&mut Program| {
-            program.header.kind == ModuleKind::Module && program.name.to_bytes() == name.to_bytes()
+            program.is_of_module() && program.name.to_bytes() == name.to_bytes()
         };
         for program in programs.iter_mut().filter(of_module) {
-            for slot in &mut program.slots {
-                // First the old one has to go.
-                slot.stop = Stop::None(Idle::Waiting);
-                if event == Event::Comes {
-                    slot.attach();
-                }
+            // First the old ones have to go.
+            Stop::end_all(&mut program.slots);
+            if event == Event::Comes {
+                program.slots.iter_mut().for_each(Slot::attach);
             }
         }
     }
@@ -257,9 +311,7 @@ impl Table {
 impl Slot {
     /// Stops in a module that has come.
     fn attach(&mut self) {
-        let stop = Stop::new(&self.place, &self.point, self.opcodes);
-        let armed = stop.and_then(|stop| stop.arm().map(|()| stop));
-        self.stop = armed.unwrap_or_else(|error| {
+        self.stop = self.find().unwrap_or_else(|error| {
             Stop::None(match error {
                 e if e == ENOENT => Idle::Invalid,
                 e if e == ENOSPC || e == EBUSY => Idle::Unavailable,
@@ -268,8 +320,23 @@ impl Slot {
         });
     }
 
-    fn refused(&self, name: &CStr, error: Error) -> Refused {
-        Refused::place(error, name, &self.place)
+    fn find(&self) -> Result<Stop> {
+        Stop::new(&self.place, &self.point, self.opcodes)
+    }
+
+    /// Stops where a program of this name is to be loaded.
+    fn found(&self, name: &CStr) -> Result<Stop, Refused> {
+        self.find()
+            .map_err(|error| Refused::place(error, name, &self.place))
+    }
+
+    /// The same in a module, which may come later.
+    fn found_in_module(&self, name: &CStr) -> Result<Stop, Refused> {
+        match self.find() {
+            Err(error) if error == ENOENT => Ok(Stop::None(Idle::Waiting)),
+            Err(error) => Err(Refused::place(error, name, &self.place)),
+            Ok(stop) => Ok(stop),
+        }
     }
 }
 

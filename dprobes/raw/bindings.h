@@ -38,7 +38,8 @@ bool ferro_dprobes_capable(void);
 
 /*
  * Finds a regular file and takes a reference to it, for path_put(), and reads the byte at an offset of it. Context: process.
- * Return: 0, -ENOENT and others, -EINVAL if it is not a regular file, -ENXIO if it has no such byte.
+ * Opening may take for ever, and may need a module.
+ * Return: 0, -ENOENT and others, -EINVAL if it is not a regular file with a page cache, -ENXIO if it has no such byte.
  */
 int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struct inode **inode, unsigned char *byte);
 
@@ -50,9 +51,9 @@ struct perf_event *__percpu *ferro_dprobes_watch(unsigned long address, unsigned
 						 perf_overflow_handler_t triggered, void *context);
 /* Undoes that; handlers may be running yet. Context: process; sleeps. */
 void ferro_dprobes_unwatch(struct perf_event *__percpu *watch);
-/* The error that is in such a pointer, or 0. */
 /* Waits until no handler runs of what was unwatched before. Context: process; sleeps. */
 void ferro_dprobes_watch_sync(void);
+/* The error that is in such a pointer, or 0. */
 int ferro_dprobes_watch_error(struct perf_event *__percpu *watch);
 /* What was given for context. Context: any. */
 void *ferro_dprobes_watch_context(struct perf_event *event);

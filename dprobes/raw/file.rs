@@ -28,7 +28,9 @@ unsafe impl Sync for File {}
 impl File {
     /// Finds a file, and reads the byte at an offset.
     ///
-    /// Errors: -ENOENT and others of looking up and opening; -EINVAL if it is not a regular file; -ENXIO if it has no such byte.
+    /// Whoever has the file decides when this returns: on another machine, in a process, by a lease.
+    ///
+    /// Errors: -ENOENT and others of looking up and opening; -EINVAL if it is not a regular file that can be mapped; -ENXIO if it has no such byte.
     pub(crate) fn open(name: &CStr, offset: u64) -> Result<(Self, u8)> {
         let offset = bindings::loff_t::try_from(offset).map_err(|_| ENXIO)?;
         let mut path = MaybeUninit::<bindings::path>::uninit();

@@ -18,6 +18,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
 #include <linux/security.h>
+#include <linux/shmem_fs.h>
 #include <linux/sysrq.h>
 #include <asm/debugreg.h>
 #include <asm/msr.h>
@@ -153,7 +154,12 @@ int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struc
 		return error;
 	*inode = d_real_inode(path->dentry);
 	error = -EINVAL;
-	if (!S_ISREG((*inode)->i_mode))
+	/*
+	 * Only what can be mapped for execution: opening a file of debugfs, or of another file system without a page cache, may do
+	 * things.
+	 */
+	if (!S_ISREG((*inode)->i_mode) ||
+	    (!(*inode)->i_mapping->a_ops->read_folio && !shmem_mapping((*inode)->i_mapping)))
 		goto put;
 	file = dentry_open(path, O_RDONLY | O_LARGEFILE, current_cred());
 	error = PTR_ERR_OR_ZERO(file);
@@ -184,15 +190,15 @@ struct perf_event *__percpu *ferro_dprobes_watch(unsigned long address, unsigned
 void ferro_dprobes_unwatch(struct perf_event *__percpu *watch)
 {
 	unregister_wide_hw_breakpoint(watch);
+}
+
+void ferro_dprobes_watch_sync(void)
+{
 	/* A handler is called with interrupts off. */
 	synchronize_rcu();
 }
 
 int ferro_dprobes_watch_error(struct perf_event *__percpu *watch)
-{
-}
-
-void ferro_dprobes_watch_sync(void)
 {
 	if (!watch)
 		return -EOPNOTSUPP;

@@ -16,4 +16,7 @@ bool ferro_is_cfi_check(unsigned long addr);
 /* kgdb.h: whether a debugger has put a breakpoint at @addr. */
 bool ferro_is_kgdb_breakpoint(unsigned long addr);
 
+/* module.h: whether @addr is in a module. */
+bool ferro_is_module_address(unsigned long addr);
+
 #endif /* _FERROTRACE_SYS_SYMBOLS_H */

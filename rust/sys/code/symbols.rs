@@ -23,6 +23,8 @@ extern "C" {
     fn ferro_is_cfi_check(addr: usize) -> bool;
     /// `symbols.h`
     fn ferro_is_kgdb_breakpoint(addr: usize) -> bool;
+    /// `symbols.h`
+    fn ferro_is_module_address(addr: usize) -> bool;
 }
 
 /// Room for any symbol's name and its terminating 0.
@@ -73,6 +75,12 @@ pub fn name_of(addr: usize, to: &mut [u8; NAME_LEN]) -> Option<&CStr> {
 pub fn is_core_text(addr: usize) -> bool {
     // SAFETY: Compares the address with the limits of the image, and does not follow it.
     unsafe { bindings::core_kernel_text(addr) != 0 }
+}
+
+/// Whether an address is in the code or the data of a module that is there now.
+pub fn is_of_module(addr: usize) -> bool {
+    // SAFETY: The address is only compared with where modules are, under RCU.
+    unsafe { ferro_is_module_address(addr) }
 }
 
 /// The place of code of the kernel or of a module that is there now.

@@ -47,6 +47,11 @@ int ferro_text_module_get(unsigned long addr, struct module **mod)
 	return try_module_get(*mod) ? 0 : -ENOENT;
 }
 
+bool ferro_is_module_address(unsigned long addr)
+{
+	return is_module_address(addr);
+}
+
 void ferro_module_put(struct module *mod)
 {
 	module_put(mod);

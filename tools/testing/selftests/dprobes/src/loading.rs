@@ -14,8 +14,11 @@ pub const CASES: &[Case] = &[
     ("loading.no_symbol", no_symbol),
     ("loading.nothing_is_left", nothing_is_left),
     ("loading.opcode", opcode),
+    ("loading.opcode_beside", opcode_beside),
     ("loading.twice", twice),
     ("loading.merge", merge),
+    ("loading.merge_differs", merge_differs),
+    ("loading.symbol_of_module", symbol_of_module),
     ("loading.commands", commands),
     ("loading.random_bytes", random_bytes),
     ("loading.module", module),
@@ -106,6 +109,53 @@ fn opcode() {
     assert_eq!(second.locals[0][0], 3);
 }
 
+/// The second program at a place is compared as the first one: with the instruction, not with the breakpoint.
+fn opcode_beside() {
+    for offset in [0, 5] {
+        let right = first_byte(offset);
+        let mut program = counting();
+        program.point.offset = offset;
+        program.load();
+        program.name = "beside";
+        for (opcode, state_of_it) in [(0xcc, "mismatch"), (0xf4, "mismatch"), (right, "active")] {
+            program.point.opcode = Some(opcode);
+            program.set.flags = REPLACE;
+            program.load();
+            let state = state();
+            assert_eq!(
+                state.points[1]["state"], state_of_it,
+                "{offset} {opcode:#x}"
+            );
+        }
+        crate::control::remove_all();
+    }
+}
+
+/// Of an instruction of the function that is probed, as a program sees it while nothing else is there.
+fn first_byte(offset: u64) -> u8 {
+    if offset == 0 {
+        // What ftrace has there.
+        return 0x0f;
+    }
+    let mut program = counting();
+    program.point.offset = offset;
+    program.load();
+    let address = state().points[0]["address"].clone();
+    crate::control::remove_all();
+    let address = u64::from_str_radix(&address[2..], 16).unwrap();
+    Program::new(&[
+        Insn::push(address),
+        Insn::width(Op::PushMem, 1),
+        Insn::with(Op::PopLv, 0),
+        Insn::new(Op::Exit),
+    ])
+    .load();
+    call(1);
+    let byte = state().locals[0][0];
+    crate::control::remove_all();
+    byte.try_into().unwrap()
+}
+
 fn twice() {
     let mut program = counting();
     program.load();
@@ -137,6 +187,46 @@ fn merge() {
     let (errno, text) = program.refused();
     assert_eq!(errno, libc::EINVAL);
     assert!(text.contains("fewer local variables"), "{text}");
+}
+
+/// What the state tells of a program is true of all its points.
+fn merge_differs() {
+    let mut program = counting();
+    program.load();
+    program.set.flags = MERGE;
+    let refused = |program: &Program<'_>, why: &str| {
+        let (errno, text) = program.refused();
+        assert_eq!(errno, libc::EINVAL);
+        assert!(text.contains(why), "{text}");
+    };
+    program.header.kind = ModuleKind::Module;
+    refused(&program, "is of another kind");
+    program.header.kind = ModuleKind::Kernel;
+    program.header.jmpmax = 7;
+    refused(&program, "has another jmpmax or logmax");
+    program.header.jmpmax = counting().header.jmpmax;
+    program.set.target = Target::Klog;
+    refused(&program, "has another target");
+    program.set.target = Target::Relay;
+    refused(&program.with_writes(), "not both allowed unsafe writes");
+    assert_eq!(state().points.len(), 1);
+}
+
+/// A program of the kernel has none of a module's symbols: it would not go with the module.
+fn symbol_of_module() {
+    for kind in [PointKind::Breakpoint, PointKind::WatchExecute] {
+        for symbol in [
+            "ferro_dprobes_register",
+            "rust_dprobes:ferro_dprobes_register",
+        ] {
+            let mut program = Program {
+                symbol,
+                ..counting()
+            };
+            program.point.kind = kind;
+            assert_eq!(program.refused().0, libc::ENOENT, "{symbol}");
+        }
+    }
 }
 
 fn commands() {

@@ -8,6 +8,7 @@ mod kernel;
 mod kit;
 mod loading;
 mod logging;
+mod meanwhile;
 mod module;
 mod storm;
 mod user;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let cases = [
         kernel::CASES,
         loading::CASES,
+        meanwhile::CASES,
         logging::CASES,
         module::CASES,
         user::CASES,
