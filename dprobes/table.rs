@@ -76,7 +76,7 @@ impl Program {
         let why = if self.header.kind != header.kind {
             "is of another kind than the points that are added"
         } else if (self.set.flags ^ set.flags) & UNSAFE_WRITES != 0 {
-            "and the points that are added are not both allowed unsafe writes"
+            "and the points that are added do not both have UNSAFE_WRITES"
         } else if self.set.target != set.target {
             "has another target of its log than the points that are added"
         } else if (self.header.jmpmax, self.header.logmax) != (header.jmpmax, header.logmax) {

@@ -208,7 +208,7 @@ fn merge_differs() {
     program.set.target = Target::Klog;
     refused(&program, "has another target");
     program.set.target = Target::Relay;
-    refused(&program.with_writes(), "not both allowed unsafe writes");
+    refused(&program.with_writes(), "not both have UNSAFE_WRITES");
     assert_eq!(state().points.len(), 1);
 }
 
