@@ -122,10 +122,6 @@ static bool take_or_keep(const struct gcov_object *object)
 #endif
 
 #ifdef CONFIG_RUST_COVERAGE
-extern char __start___llvm_prf_data[], __stop___llvm_prf_data[];
-extern char __start___llvm_prf_cnts[], __stop___llvm_prf_cnts[];
-extern char __start___llvm_prf_names[], __stop___llvm_prf_names[];
-
 static struct llvm_profile image_profile = {
 	.name = "vmlinux",
 	.data = __start___llvm_prf_data,

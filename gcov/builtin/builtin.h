@@ -63,6 +63,11 @@ bool ferro_gcov_home_of(unsigned long address, struct ferro_gcov_home *home);
 /* What is counted in Rust code of a module. NULL without any. Context: any; the module cannot go meanwhile. */
 const struct llvm_profile *ferro_gcov_profile_of(const struct module *mod);
 
+/* Of the image, as the linker has put them. */
+extern char __start___llvm_prf_data[], __stop___llvm_prf_data[];
+extern char __start___llvm_prf_cnts[], __stop___llvm_prf_cnts[];
+extern char __start___llvm_prf_names[], __stop___llvm_prf_names[];
+
 /* What LLVM calls for an object. */
 struct ferro_gcov_listener {
 	void (*file)(void *data, const char *filename, u32 version, u32 checksum);
