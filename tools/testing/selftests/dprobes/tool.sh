@@ -50,7 +50,8 @@ active() { ! states | grep -v '^active'; }
 # watching ARGS...: "watch" in the background, with its output in $work/out.
 watching() {
 	: >"$work/err"
-	tool watch "$@" >"$work/out" 2>"$work/err" &
+	# Not through a function: the signal would be for a shell.
+	"$FERROTRACE" dprobes watch "$@" >"$work/out" 2>"$work/err" &
 	watch=$!
 	for _ in $(seq 100); do
 		if grep -q watching "$work/err"; then return; fi
@@ -155,7 +156,7 @@ assert true and true[0]["place"] == "do_execveat_common+0x0" and true[0]["tsc"] 
 
 # A recording, which "relay merge" shows, decoded, with another channel.
 recorded() {
-	tool record "$samples/exec.dp" -o "$work/rec" --log PID -q >"$work/summary" &
+	"$FERROTRACE" dprobes record "$samples/exec.dp" -o "$work/rec" --log PID -q >"$work/summary" &
 	local record=$!
 	for _ in $(seq 100); do
 		if [ -e "$work/rec/cpu0" ]; then break; fi
@@ -168,7 +169,7 @@ recorded() {
 	cat "$work/summary"
 	"$FERROTRACE" relay merge "$work/rec" | tee "$work/merged" | grep -E 'dprobe 12.0 pid=[0-9]+ tid=[0-9]+: "/bin/true"' ||
 		{ cat "$work/merged"; return 1; }
-	"$FERROTRACE" relay merge --json "$work/rec" | grep -q '"log":\[{"text":"/bin/true"}\]'
+	"$FERROTRACE" relay merge --format json "$work/rec" | grep -q '"log":\[{"text":"/bin/true"}\]'
 }
 
 # The path that failed.
@@ -186,7 +187,7 @@ watch_variable() {
 	echo 77 >/proc/sys/kernel/panic
 	echo "$old" >/proc/sys/kernel/panic
 	# The words of the stack, the top first: where, then what.
-	watched ' tool.sh .*: 0x[0-9a-f]* 0x4d$'
+	watched ' (bash|tool.sh) .*: 0x[0-9a-f]* 0x4d$'
 }
 
 # One read in three fails.
