@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The kselftests of the exporter of coverage: mainline's and ours. One object is compiled by clang, for every kernel.
-# Seconds: 90
+# Seconds: 213
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
