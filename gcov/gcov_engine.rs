@@ -9,6 +9,9 @@
 //!
 //! The formats are in `ferro_core::gcov`; what has to be in the image is in `builtin/`. See `Documentation/gcov.rst`.
 
+// Built in, it never goes, and gives nothing back.
+#![cfg_attr(not(MODULE), allow(dead_code))]
+
 use kernel::prelude::*;
 
 mod attach;

@@ -21,7 +21,8 @@ struct llvm_profile {
  * for_each_module_profile() - Calls a function for what is counted in each module.
  * @fn: Called with a lock held that keeps modules from coming and going. It may sleep.
  *
- * A module that is about to go is left out if its notifiers may have been called.
+ * A module that is being loaded is not left out: nobody may be told if that fails. One whose load has failed, or that is about to
+ * go, is.
  *
  * Context: Process; sleeps.
  */

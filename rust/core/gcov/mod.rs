@@ -61,6 +61,8 @@ pub use profraw::PROFILE_VERSION;
 pub use profraw_merge::is_profile;
 pub use profraw_merge::merge_profiles;
 pub use profraw_merge::profile_counters;
+pub use profraw_merge::profile_names;
+pub use profraw_merge::set_profile_counters;
 pub use profraw_merge::ProfilesDiffer;
 pub use read::Gcda;
 pub use read::Malformed;

@@ -100,6 +100,29 @@ pub fn profile_counters(profile: &[u8]) -> Option<impl Iterator<Item = u64> + '_
     Some(counters.chunks_exact(8).map(value))
 }
 
+/// Puts these counters in the place of those of a profile.
+///
+/// # Errors
+///
+/// It is no profile, or has another number of counters.
+pub fn set_profile_counters(profile: &mut [u8], counters: &[u64]) -> Result<(), ProfilesDiffer> {
+    let parts = Parts::of(profile).ok_or(ProfilesDiffer)?;
+    let places = profile.get_mut(parts.data_end..parts.counters_end);
+    let places = places.ok_or(ProfilesDiffer)?.chunks_exact_mut(8);
+    if places.len() != counters.len() {
+        return Err(ProfilesDiffer);
+    }
+    for (place, counter) in places.zip(counters) {
+        place.copy_from_slice(&counter.to_le_bytes());
+    }
+    Ok(())
+}
+
+/// The names of a profile's functions, as the image or module has them. `None` if it is no profile.
+pub fn profile_names(profile: &[u8]) -> Option<&[u8]> {
+    Parts::of(profile).map(|parts| parts.names(profile))
+}
+
 /// Merges the counts of the profile `from` into those of `to`: counters add up, bits are set that are in either.
 pub fn merge_profiles(to: &mut [u8], from: &[u8]) -> Result<(), ProfilesDiffer> {
     let (ours, theirs) = match (Parts::of(to), Parts::of(from)) {

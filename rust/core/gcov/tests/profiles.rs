@@ -171,6 +171,25 @@ fn counters_of_a_file() {
         counters
     );
     assert!(profile_counters(&file[..file.len() - 1]).is_none());
+    let names = (sections.names.address - BASE) as usize;
+    assert_eq!(profile_names(&file), Some(&image.bytes[names..names + 5]));
+    assert_eq!(profile_names(&file[..file.len() - 1]), None);
+
+    let mut other = file.clone();
+    assert_eq!(set_profile_counters(&mut other, &[7, 0, u64::MAX]), Ok(()));
+    assert_eq!(
+        profile_counters(&other).unwrap().collect::<Vec<_>>(),
+        [7, 0, u64::MAX]
+    );
+    let changed = (0..file.len()).filter(|at| file[*at] != other[*at]);
+    assert!(changed.into_iter().all(|at| (256..280).contains(&at)));
+    assert_eq!(
+        set_profile_counters(&mut other, &[7, 0]),
+        Err(ProfilesDiffer)
+    );
+    assert_eq!(set_profile_counters(&mut [], &[]), Err(ProfilesDiffer));
+    assert_eq!(set_profile_counters(&mut other, &counters), Ok(()));
+    assert_eq!(other, file);
 }
 
 #[test]

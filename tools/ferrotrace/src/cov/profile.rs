@@ -9,9 +9,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 use std::path::PathBuf;
+
+use ferro_core::gcov::profile_names;
+use ferro_core::gcov::set_profile_counters;
 
 use super::binaries::Binaries;
 use super::control::Control;
@@ -37,43 +39,9 @@ pub fn is_profile(name: &Path) -> bool {
     name.extension() == Some(OsStr::new("profraw"))
 }
 
-fn word(profile: &[u8], index: usize) -> Option<usize> {
-    let bytes = profile.get(index * 8..)?.first_chunk::<8>()?;
-    usize::try_from(u64::from_le_bytes(*bytes)).ok()
-}
-
-/// Where a raw profile has its counters: after a header of 16 words and records of 64 bytes. The fourth word says how many records,
-/// the sixth how many counters.
-fn counters(profile: &[u8]) -> Option<Range<usize>> {
-    const HEADER: usize = 16 * 8;
-    let start = word(profile, 3)?.checked_mul(64)?.checked_add(HEADER)?;
-    let end = word(profile, 5)?.checked_mul(8)?.checked_add(start)?;
-    (end <= profile.len()).then_some(start..end)
-}
-
-/// The names of functions, which come after the counters, and after the bits, whose number is the eighth word.
-fn names(profile: &[u8]) -> Option<&[u8]> {
-    let bits = word(profile, 7)?.checked_next_multiple_of(8)?;
-    let start = counters(profile)?.end.checked_add(bits)?;
-    profile.get(start..)?.get(..word(profile, 9)?)
-}
-
 /// Whether a file has these bytes.
 fn contains(file: &[u8], bytes: &[u8]) -> bool {
     bytes.is_empty() || file.windows(bytes.len()).any(|part| part == bytes)
-}
-
-/// Puts counters in the place of those of a profile. `None` if it has others.
-fn replace(mut profile: Vec<u8>, new: &[u64]) -> Option<Vec<u8>> {
-    let range = counters(&profile)?;
-    let places = profile.get_mut(range)?;
-    if places.len() != new.len().checked_mul(8)? {
-        return None;
-    }
-    for (place, counter) in places.chunks_exact_mut(8).zip(new) {
-        place.copy_from_slice(&counter.to_le_bytes());
-    }
-    Some(profile)
 }
 
 fn prepare(
@@ -83,15 +51,15 @@ fn prepare(
 ) -> std::result::Result<Profile, Unfit> {
     let name = object.path();
     let live = live.ok_or(Unfit::NotRunning)?;
-    let profile = fs::read(live.file(name)).map_err(|_| Unfit::Gone)?;
-    let data = replace(profile, &object.counters).ok_or(Unfit::Gone)?;
+    let mut data = fs::read(live.file(name)).map_err(|_| Unfit::Gone)?;
+    set_profile_counters(&mut data, &object.counters).map_err(|_| Unfit::Gone)?;
     let stem = name.file_stem().unwrap_or_default().to_string_lossy();
     let binary = binaries
         .find(&stem)
         .map_err(|looked| Unfit::NoBinary { looked })?;
     // A file of the same build has the same functions.
     let file = fs::read(binary).unwrap_or_default();
-    if !names(&data).is_some_and(|names| contains(&file, names)) {
+    if !profile_names(&data).is_some_and(|names| contains(&file, names)) {
         return Err(Unfit::Build {
             path: binary.to_owned(),
         });
@@ -135,43 +103,9 @@ pub fn export(profiles: &[Profile], dir: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn profile(records: u64, counters: &[u64]) -> Vec<u8> {
-        let mut words = [7_u64; 16];
-        words[3] = records;
-        words[5] = counters.len().try_into().unwrap();
-        words[7] = 3;
-        words[9] = 4;
-        let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-        bytes.extend(vec![0x55; usize::try_from(records).unwrap() * 64]);
-        bytes.extend(counters.iter().flat_map(|counter| counter.to_le_bytes()));
-        bytes.extend(*b"bit\0\0\0\0\0namepadd");
-        bytes
-    }
-
     #[test]
-    fn replaced() {
-        let old = profile(2, &[1, 2, 3]);
-        assert_eq!(
-            replace(old.clone(), &[4, 0, u64::MAX]),
-            Some(profile(2, &[4, 0, u64::MAX]))
-        );
-        assert_eq!(replace(old.clone(), &[4, 0]), None);
-        assert_eq!(replace(old[..128 + 128 + 23].to_vec(), &[4, 0, 1]), None);
-        assert_eq!(
-            replace(
-                {
-                    let mut bytes = profile(0, &[1]);
-                    bytes[24..32].fill(0xff);
-                    bytes
-                },
-                &[1]
-            ),
-            None
-        );
-        assert_eq!(replace(Vec::new(), &[]), None);
-        assert_eq!(names(&old), Some(&b"name"[..]));
-        assert_eq!(names(&old[..old.len() - 5]), None);
-        assert!(contains(b"a name", b"name") && !contains(b"a nam", b"name"));
+    fn which_are() {
         assert!(is_profile(Path::new("a.profraw")) && !is_profile(Path::new("a.gcda")));
+        assert!(contains(b"a name", b"name") && !contains(b"a nam", b"name"));
     }
 }
