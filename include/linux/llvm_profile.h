@@ -17,6 +17,8 @@ struct llvm_profile {
 	unsigned int names_size;
 };
 
+typedef void (*llvm_profile_fn)(const struct llvm_profile *profile);
+
 /**
  * for_each_module_profile() - Calls a function for what is counted in each module.
  * @fn: Called with a lock held that keeps modules from coming and going. It may sleep.
@@ -26,6 +28,6 @@ struct llvm_profile {
  *
  * Context: Process; sleeps.
  */
-void for_each_module_profile(void (*fn)(const struct llvm_profile *profile));
+void for_each_module_profile(llvm_profile_fn fn);
 
 #endif /* _LINUX_LLVM_PROFILE_H */
