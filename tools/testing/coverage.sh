@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # "make coverage": runs KUnit and the selftests on the variant coverage, where all of Ferrotrace counts what is executed, and
-# reports of all its guests together which lines that was. Leaves in build/coverage:
+# reports of all its guests, and of the tests of rust/core on the host, together which lines that was. Leaves in build/coverage:
 #   coverage.info   an lcov tracefile
 #   html/           genhtml's pages of it
 #   summary         lines by directory, worst first, which are printed as well
@@ -17,11 +17,7 @@ VARIANT=coverage
 
 # rust: what LLVM has counted, of the image and all our modules.
 rust() {
-	local version profdata cov objects=() object
-	# Of the version that rustc has inside.
-	version=$("$(find_rustc)" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
-	"$REPO/tools/testing/host/gcov/compilers.sh" "llvm-$version" >&2
-	profdata=$CACHE/gcov/bin/llvm-profdata-$version cov=$CACHE/gcov/bin/llvm-cov-$version
+	local objects=() object
 	# Of tests and samples as well.
 	"$profdata" merge -sparse "$OUT"/guests/*/*.profraw -o "$OUT/rust.profdata"
 	for object in "$KDIR"/kernel/ferrotrace/*.ko "$KDIR"/kernel/ferrotrace/*/*.ko; do
@@ -29,6 +25,22 @@ rust() {
 		if readelf -SW "$object" | grep -q ' __llvm_covmap '; then objects+=(-object "$object"); fi
 	done
 	"$cov" export -format=lcov -instr-profile "$OUT/rust.profdata" "$KDIR/vmlinux" "${objects[@]}" >"$OUT/rust.all.info"
+}
+
+# core: what the tests of rust/core execute on the host, with counters of the same rustc.
+core() {
+	local package=$REPO/rust/core program objects=()
+	CARGO_TARGET_DIR=$CACHE/target-coverage RUSTFLAGS=-Cinstrument-coverage LLVM_PROFILE_FILE=$OUT/core/%p-%m.profraw \
+		RUSTC=$(find_rustc) "$(find_cargo)" test --lib --manifest-path "$package/Cargo.toml" --message-format=json >"$OUT/core.json"
+	while read -r program; do objects+=(-object "$program"); done < <(
+		sed -n 's/.*"reason":"compiler-artifact".*"executable":"\([^"]*\)".*/\1/p' "$OUT/core.json"
+	)
+	"$profdata" merge -sparse "$OUT"/core/*.profraw -o "$OUT/core.profdata"
+	"$cov" export -format=lcov -instr-profile "$OUT/core.profdata" "${objects[@]}" >"$OUT/core.all.info"
+	# Not of the tests themselves.
+	lcov -q -e "$OUT/core.all.info" "$package/*" -o "$OUT/core.tests.info"
+	lcov -q -r "$OUT/core.tests.info" '*/tests/*' '*/tests.rs' -o "$OUT/core.info"
+	sed -i "s,^SF:$REPO/,SF:," "$OUT/core.info"
 }
 
 # c: what GCC has counted in our own files, all guests' together.
@@ -66,9 +78,14 @@ if ! have lcov || ! have gcov-tool; then die "this needs lcov (a package of that
 rm -rf "$OUT"
 mkdir -p "$OUT/guests"
 status=0
+# Of the version that rustc has inside.
+version=$("$(find_rustc)" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
+"$REPO/tools/testing/host/gcov/compilers.sh" "llvm-$version" >&2
+profdata=$CACHE/gcov/bin/llvm-profdata-$version cov=$CACHE/gcov/bin/llvm-cov-$version
 KDIR=$("$REPO/integration/kernel.sh" kdir $VARIANT)
 FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT FERROTRACE_STORM=${FERROTRACE_STORM:-short} COVERAGE=$OUT/guests LOGS=build/check-coverage SUITES="10-build $SUITES" \
 	"$REPO/tools/testing/check.sh" || status=$?
+core || status=$?
 rust
 c
 # Named as in the repository; what is not in it is left out.
@@ -76,7 +93,7 @@ for info in rust c; do
 	lcov -q -e "$OUT/$info.all.info" '*/kernel/ferrotrace/*' -o "$OUT/$info.info"
 	sed -E -i -e 's,^SF:.*/kernel/ferrotrace/,SF:,' -e ':a; s,(^SF:|/)[^/.][^/]*/\.\./,\1,; ta' "$OUT/$info.info"
 done
-lcov -q -a "$OUT/rust.info" -a "$OUT/c.info" -o "$OUT/all.info"
+lcov -q -a "$OUT/rust.info" -a "$OUT/c.info" -a "$OUT/core.info" -o "$OUT/all.info"
 sed -E "s,^SF:$REPO/,SF:," "$OUT/all.info" >"$OUT/coverage.info"
 (cd "$REPO" && genhtml -q --title Ferrotrace "$OUT/coverage.info" -o "$OUT/html")
 summary | tee "$OUT/summary"

@@ -14,6 +14,9 @@ PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 cd "$FERROTRACE_REPO" || exit 1
 
+# Before a test resets the counters of the image.
+if [ -d "$share/coverage" ]; then export FERROTRACE_COUNTED=$share/coverage; fi
+
 bash "$share/cmd"
 status=$?
 if [ -d "$share/coverage" ]; then

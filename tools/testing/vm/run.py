@@ -14,7 +14,8 @@ and the end of the guest's console is shown, with the lines that say what happen
 The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
 In its environment: FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for insmod),
 FERROTRACE_VARIANT, FERROTRACE_OUT, FERROTRACE_STORM (long or short, tools/testing/suites/lib.sh).
-With --coverage, what a kernel that was compiled for that has counted goes to a new directory below DIR.
+With --coverage, what a kernel that was compiled for that has counted goes to a new directory below DIR; a test that resets its
+counters copies them to $FERROTRACE_COUNTED before.
 """
 
 import argparse
