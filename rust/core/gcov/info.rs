@@ -83,7 +83,6 @@ pub struct Info {
     n_functions: u32,
     functions: u64,
     // At most `MAX_BYTES`.
-    counters: u32,
     max_len: u32,
 }
 
@@ -130,7 +129,6 @@ impl Info {
             active,
             n_functions,
             functions,
-            counters: 0,
             max_len: 0,
         };
         if !memory.is_readable(info.name, 1) {
@@ -173,7 +171,6 @@ impl Info {
                 return Err(Refusal::TooLarge);
             }
         }
-        self.counters = u32::try_from(counters).map_err(|_| Refusal::TooLarge)?;
         self.max_len = u32::try_from(len.bytes()).map_err(|_| Refusal::TooLarge)?;
         Ok(())
     }
@@ -201,11 +198,6 @@ impl Info {
     /// How many functions it has, with those that belong to other objects.
     pub fn n_functions(&self) -> u32 {
         self.n_functions
-    }
-
-    /// How many counters its functions have in memory.
-    pub fn counters(&self) -> usize {
-        usize::try_from(self.counters).unwrap_or(usize::MAX)
     }
 
     /// The most bytes that its file can have, whatever the values of its counters.

@@ -54,7 +54,6 @@ pub struct LlvmFile {
     version: Version,
     format: &'static Format,
     stamp: u32,
-    counters: usize,
     max_len: usize,
 }
 
@@ -111,7 +110,6 @@ impl LlvmFile {
             version,
             format,
             stamp: checksum,
-            counters,
             max_len: len,
         })
     }
@@ -124,11 +122,6 @@ impl LlvmFile {
     /// Says to which notes (`.gcno`) the file belongs.
     pub fn stamp(&self) -> u32 {
         self.stamp
-    }
-
-    /// How many counters its functions have.
-    pub fn counters(&self) -> usize {
-        self.counters
     }
 
     /// The most bytes that the file can have.
@@ -168,21 +161,6 @@ impl LlvmFile {
             to.u32(*word)?;
         }
         to.zeros(8)?;
-        Ok(to.len())
-    }
-
-    /// Copies all counters, in order, to the start of `to`; [`Self::counters`] says how many there are, each of 8
-    /// bytes. Returns how many bytes it copied.
-    pub fn copy_counters<M: Memory>(
-        &self,
-        memory: &M,
-        functions: &[LlvmFunction],
-        to: &mut [u8],
-    ) -> Result<usize, Refusal> {
-        let mut to = Output::new(to);
-        for (index, function) in (0..).zip(functions) {
-            copy(memory, index, function, &mut to)?;
-        }
         Ok(to.len())
     }
 }

@@ -52,21 +52,6 @@ impl Info {
         Ok(to.len())
     }
 
-    /// Copies all counters, in the order in which the file has them, to the start of `to`, for which 8 bytes for each of
-    /// [`Self::counters`] are enough. Returns how many bytes it copied.
-    ///
-    /// Of a list, the total and a length of 0 are copied, as they are in the file.
-    pub fn copy_counters<M: Memory>(&self, memory: &M, to: &mut [u8]) -> Result<usize, Refusal> {
-        let mut to = Output::new(to);
-        for function in self.functions(memory) {
-            let Some(function) = function? else { continue };
-            for set in self.sets(memory, &function) {
-                copy(memory, function.index, &set?, &mut to)?;
-            }
-        }
-        Ok(to.len())
-    }
-
     #[inline(always)]
     fn write_function<M: Memory>(
         &self,
