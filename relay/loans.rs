@@ -208,7 +208,7 @@ impl Subbuf {
     /// Finds the first and the last page that are kept, if `word` is still what is known of them. Context: process.
     fn narrow(&self, word: u64, shared: impl Fn(usize) -> bool) {
         let shared = |page: &usize| {
-            if page.is_multiple_of(1024) {
+            if page % 1024 == 0 {
                 cond_resched();
             }
             shared(*page)

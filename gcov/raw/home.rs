@@ -181,7 +181,7 @@ impl Access<'_> {
     /// Whether so many words are in data that can be written.
     pub(super) fn has_counters(&self, address: u64, count: u32) -> bool {
         let range = self.range(address, u64::from(count).saturating_mul(8));
-        address.is_multiple_of(8) && range.is_some_and(|range| range.is_writable)
+        address % 8 == 0 && range.is_some_and(|range| range.is_writable)
     }
 }
 
@@ -193,25 +193,18 @@ impl Access<'_> {
 #[inline(always)]
 unsafe fn copy_words(from: *const u64, to: &mut [u8]) -> u64 {
     let (mut from, mut bits) = (from, 0);
-    let (groups, rest) = to.as_chunks_mut::<32>();
-    for group in groups {
-        let (places, _) = group.as_chunks_mut::<8>();
-        for place in places {
-            // SAFETY: By the rules of this function.
-            let word = unsafe { from.read_volatile() };
-            *place = word.to_le_bytes();
-            bits |= word;
-            from = from.wrapping_add(1);
-        }
-    }
-    let (places, _) = rest.as_chunks_mut::<8>();
-    for place in places {
+    let mut copy = |place: &mut [u8]| {
         // SAFETY: By the rules of this function.
         let word = unsafe { from.read_volatile() };
-        *place = word.to_le_bytes();
+        place.copy_from_slice(&word.to_le_bytes());
         bits |= word;
         from = from.wrapping_add(1);
+    };
+    let mut groups = to.chunks_exact_mut(32);
+    for group in &mut groups {
+        group.chunks_exact_mut(8).for_each(&mut copy);
     }
+    groups.into_remainder().chunks_exact_mut(8).for_each(copy);
     bits
 }
 
@@ -220,7 +213,7 @@ impl Memory for Access<'_> {
     fn copy(&self, address: u64, to: &mut [u8]) -> Result<(), Unreadable> {
         self.range(address, to.len() as u64).ok_or(Unreadable)?;
         let from = address as usize as *const u8;
-        if (address | to.len() as u64).is_multiple_of(8) {
+        if (address | to.len() as u64) % 8 == 0 {
             // SAFETY: These bytes are in data of the home that stay, by its invariant, as it is not closed while this is there; the
             // address is aligned.
             let _ = unsafe { copy_words(from.cast(), to) };
@@ -236,7 +229,7 @@ impl Memory for Access<'_> {
     fn words<const N: usize>(&self, address: u64) -> Result<[u64; N], Unreadable> {
         let mut words = [0; N];
         self.range(address, size_of_val(&words) as u64)
-            .filter(|_| address.is_multiple_of(8))
+            .filter(|_| address % 8 == 0)
             .ok_or(Unreadable)?;
         let mut from = address as usize as *const u64;
         for word in &mut words {
@@ -251,7 +244,7 @@ impl Memory for Access<'_> {
     #[inline]
     fn copy_counters(&self, address: u64, to: &mut [u8]) -> Result<bool, Unreadable> {
         self.range(address, to.len() as u64)
-            .filter(|_| (address | to.len() as u64).is_multiple_of(8))
+            .filter(|_| (address | to.len() as u64) % 8 == 0)
             .ok_or(Unreadable)?;
         // SAFETY: These words are in data of the home that stay, by its invariant, as it is not closed while this is there; the address
         // is aligned.

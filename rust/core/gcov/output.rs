@@ -60,9 +60,9 @@ impl<'t> Output<'t> {
     /// Numbers, one after the other.
     #[inline]
     pub(super) fn words<const N: usize>(&mut self, words: [u32; N]) -> Result<(), NoRoom> {
-        let (places, _) = self.take(N.saturating_mul(4))?.as_chunks_mut::<4>();
-        for (place, word) in places.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
+        let places = self.take(N.saturating_mul(4))?.chunks_exact_mut(4);
+        for (place, word) in places.zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
         }
         Ok(())
     }
