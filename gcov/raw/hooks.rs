@@ -98,7 +98,10 @@ impl Exits {
                         flush,
                         ..Default::default()
                     };
-                    arrive(object_of, object)
+                    // Nobody else is to get it if there is no memory: kernel/gcov would allocate for it, and does not free that when
+                    // its module goes while it has no files.
+                    let _: Answer<NoReturn> = arrive(object_of, object);
+                    Answer::Terminate
                 })?;
         // What `Home` relies on.
         let modules = Registered::<ModuleEvent>::builder(name)
