@@ -8,7 +8,6 @@ use ferro_gkhi::points::GcovObject;
 use ferro_gkhi::points::LlvmGcovObject;
 use ferro_gkhi::points::ModuleEvent;
 use ferro_gkhi::Answer;
-use ferro_gkhi::NoReturn;
 use ferro_gkhi::Priority;
 use ferro_gkhi::Registered;
 use kernel::bindings;
@@ -38,21 +37,18 @@ impl Drop for Closing {
     }
 }
 
-fn arrive(object: bindings::gcov_object, take: fn(Arrived) -> bool) -> Answer<NoReturn> {
+/// Whether it is taken.
+fn arrive(object: bindings::gcov_object, take: fn(Arrived) -> bool) -> bool {
     // SAFETY: The hook passes what the constructor has been called with. Its module is being loaded. It was armed together with
     // `module_event`.
     let arrived = unsafe { Arrived::new(object) };
-    let taken = arrived.map(take).unwrap_or_else(|error| {
+    arrived.map(take).unwrap_or_else(|error| {
         pr_warn!(
             "an object that came is not taken: error {}\n",
             error.to_errno()
         );
         false
-    });
-    match taken {
-        true => Answer::Terminate,
-        false => Answer::Continue,
-    }
+    })
 }
 
 impl Exits {
@@ -73,7 +69,10 @@ impl Exits {
                     info: info.cast(),
                     ..Default::default()
                 };
-                arrive(object_of, object)
+                match arrive(object_of, object) {
+                    true => Answer::Terminate,
+                    false => Answer::Continue,
+                }
             })?;
         let llvm =
             Registered::<LlvmGcovObject>::builder(name)
@@ -100,7 +99,7 @@ impl Exits {
                     };
                     // Nobody else is to get it if there is no memory: kernel/gcov would allocate for it, and does not free that when
                     // its module goes while it has no files.
-                    let _: Answer<NoReturn> = arrive(object_of, object);
+                    arrive(object_of, object);
                     Answer::Terminate
                 })?;
         // What `Home` relies on.
