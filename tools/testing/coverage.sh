@@ -31,7 +31,7 @@ rust() {
 core() {
 	local package=$REPO/rust/core program objects=()
 	CARGO_TARGET_DIR=$CACHE/target-coverage RUSTFLAGS=-Cinstrument-coverage LLVM_PROFILE_FILE=$OUT/core/%p-%m.profraw \
-		RUSTC=$(find_rustc) "$(find_cargo)" test --lib --manifest-path "$package/Cargo.toml" --message-format=json >"$OUT/core.json"
+		RUSTC=$(find_rustc) "$(find_cargo)" test --lib --manifest-path "$package/Cargo.toml" --message-format=json >"$OUT/core.json" || status=$?
 	while read -r program; do objects+=(-object "$program"); done < <(
 		sed -n 's/.*"reason":"compiler-artifact".*"executable":"\([^"]*\)".*/\1/p' "$OUT/core.json"
 	)
@@ -85,7 +85,7 @@ profdata=$CACHE/gcov/bin/llvm-profdata-$version cov=$CACHE/gcov/bin/llvm-cov-$ve
 KDIR=$("$REPO/integration/kernel.sh" kdir $VARIANT)
 FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT FERROTRACE_STORM=${FERROTRACE_STORM:-short} COVERAGE=$OUT/guests LOGS=build/check-coverage SUITES="10-build $SUITES" \
 	"$REPO/tools/testing/check.sh" || status=$?
-core || status=$?
+core
 rust
 c
 # Named as in the repository; what is not in it is left out.

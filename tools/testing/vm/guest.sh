@@ -14,7 +14,7 @@ PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 cd "$FERROTRACE_REPO" || exit 1
 
-# Before a test resets the counters of the image.
+# Where a test copies the image's counters before it resets them.
 if [ -d "$share/coverage" ]; then export FERROTRACE_COUNTED=$share/coverage; fi
 
 bash "$share/cmd"
