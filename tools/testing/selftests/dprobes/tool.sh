@@ -49,16 +49,8 @@ active() { ! states | grep -v '^active'; }
 
 # watching ARGS...: "watch" in the background, with its output in $work/out.
 watching() {
-	: >"$work/err"
-	# Not through a function: the signal would be for a shell.
-	"$FERROTRACE" dprobes watch "$@" >"$work/out" 2>"$work/err" &
-	watch=$!
-	for _ in $(seq 100); do
-		if grep -q watching "$work/err"; then return; fi
-		sleep 0.1
-	done
-	cat "$work/err"
-	return 1
+	begin_tool watching dprobes watch "$@" || return 1
+	watch=$tool_pid
 }
 
 # watched PATTERN: ends it; a line of the output has the pattern.

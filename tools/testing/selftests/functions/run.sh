@@ -51,19 +51,10 @@ is() {
 # address NAME: where ftrace traces a function.
 address() { awk -v name="$1" '$2 == name { print "0x" $1; exit }' $TRACING/available_filter_functions_addrs; }
 
-# started PID FILE: the command traces.
-started() {
-	while ! grep -q 'tracing' "$2"; do
-		kill -0 "$1" || return 1
-		sleep 0.1
-	done
-}
-
-# tracing ARGS...: the command in the background, $tracer, with its output in $work/out.
+# tracing ARGS...: the command traces in the background, $tracer, with its output in $work/out.
 tracing() {
-	"$FERROTRACE" trace functions "$@" >"$work/out" 2>"$work/err" &
-	tracer=$!
-	started "$tracer" "$work/err" || { cat "$work/err"; return 1; }
+	begin_tool tracing trace functions "$@" || return 1
+	tracer=$tool_pid
 }
 
 # traced: ends it.
@@ -179,9 +170,7 @@ for n in range(int(sys.argv[2])):
 
 # For people: a table, and less of it.
 tables() {
-	"$FERROTRACE" trace functions 'vfs_*' -d 1.5 -i 0.5 -n 2 >"$work/out" 2>"$work/err" &
-	tracer=$!
-	started "$tracer" "$work/err" || return 1
+	tracing 'vfs_*' -d 1.5 -i 0.5 -n 2 || return 1
 	for ((i = 0; i < 20; i++)); do cat /proc/version && sleep 0.02; done >/dev/null
 	wait "$tracer" || return 1
 	cat "$work/out"
@@ -306,15 +295,15 @@ unload() {
 
 # Functions of a module, which goes while they are traced.
 of_a_module() {
-	local name found
+	local name
 	insmod "$MODULE_DIR/samples/trace_fork_c.ko" pattern=do_exit || return 1
 	name=$(awk '$3 == "[trace_fork_c]" { print $2; exit }' $TRACING/available_filter_functions_addrs)
 	echo "a function of the module: $name"
 	for mode in "" --no-time; do
 		# shellcheck disable=SC2086
 		tracing --json $mode '*' -m trace_fork_c || return 1
-		found=$(grep -c '\[trace_fork_c\]' $TRACING/enabled_functions)
-		[ "$found" -ge 1 ] || { cat $TRACING/enabled_functions; return 1; }
+		# Lines of other functions name the module, too, which traces them.
+		grep -q "^$name \[trace_fork_c\]" $TRACING/enabled_functions || { cat $TRACING/enabled_functions; return 1; }
 		rmmod trace_fork_c && traced || return 1
 		insmod "$MODULE_DIR/samples/trace_fork_c.ko" pattern=do_exit || return 1
 	done

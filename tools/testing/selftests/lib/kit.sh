@@ -50,6 +50,23 @@ took_in_log() {
 		END { ends(now) }' "$1" | while read -r name seconds; do took "$name" "$seconds"; done
 }
 
+# begin_tool WORD ARGS...: the command in the background, as $tool_pid, with its output in $work/out and $work/err. Returns when the
+# latter has WORD; fails and shows it if the command ends before. What another has left there does not count.
+begin_tool() {
+	local word=$1
+	shift
+	: >"$work/err"
+	"$FERROTRACE" "$@" >"$work/out" 2>"$work/err" &
+	tool_pid=$!
+	while ! grep -q "$word" "$work/err"; do
+		if ! kill -0 "$tool_pid"; then
+			cat "$work/err"
+			return 1
+		fi
+		sleep 0.1
+	done
+}
+
 # What follows is for tests that are shell functions.
 
 count=0 failed=0

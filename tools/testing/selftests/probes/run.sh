@@ -58,19 +58,10 @@ is() {
 	[ "$2" = "$3" ] || { echo "$1: $3, not $2"; return 1; }
 }
 
-# started PID FILE: the watch has its probes.
-started() {
-	while ! grep -q 'watching' "$2"; do
-		kill -0 "$1" || return 1
-		sleep 0.1
-	done
-}
-
 # watching ARGS...: a watch in the background, $watch, with its output in $work/out.
 watching() {
-	"$FERROTRACE" probe watch "$@" >"$work/out" 2>"$work/err" &
-	watch=$!
-	started "$watch" "$work/err" || { cat "$work/err"; return 1; }
+	begin_tool watching probe watch "$@" || return 1
+	watch=$tool_pid
 }
 
 # watched: ends it.
