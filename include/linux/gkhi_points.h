@@ -45,6 +45,14 @@ DECLARE_GKHOOK(task_fork, 2, GKH_RO);
 DECLARE_GKHOOK(task_exit, 1, GKH_RO);
 
 /*
+ * uprobe_done(struct pt_regs *regs, unsigned long address, bool executed): consumers of a uprobe have been called for the
+ * instruction at @address, which has been executed or not: a consumer has gone on elsewhere, it has faulted, or is about to be
+ * executed again. Between the two the task has been in user space if the instruction was executed in a copy; what is killed there
+ * is not told here. Context: process, of the task that hit it. The answer does not matter.
+ */
+DECLARE_GKHOOK(uprobe_done, 3, GKH_RO);
+
+/*
  * trampoline_update(struct ftrace_ops *ops): an ops needs its trampoline made or changed. Context: process,
  * with ftrace_lock held. Not 0: the exit has done it, and has set ops->trampoline, ->trampoline_size and, if
  * trampoline_free is to fire for it, FTRACE_OPS_FL_ALLOC_TRAMP. The exit must stay armed as long as it has trampolines.

@@ -30,6 +30,9 @@ DEFINE_GKHOOK(llvm_gcov_object, GKH_SLEEP, "writeout, flush");
 #endif
 DEFINE_GKHOOK(task_fork, GKH_TASK, "task, clone_flags");
 DEFINE_GKHOOK(task_exit, GKH_ATOMIC, "task");
+#ifdef CONFIG_UPROBES
+DEFINE_GKHOOK(uprobe_done, GKH_TASK, "regs, address, executed");
+#endif
 DEFINE_GKHOOK(module_event, GKH_SLEEP, "module, state");
 DEFINE_GKHOOK_FLAGS(cpu_prepare, GKH_SLEEP, "cpu", GKH_NO_STOP);
 
@@ -48,6 +51,9 @@ static struct gkhook *const points[] __initconst = {
 	GKHOOK(llvm_gcov_object),
 #endif
 	GKHOOK(task_fork), GKHOOK(task_exit),
+#ifdef CONFIG_UPROBES
+	GKHOOK(uprobe_done),
+#endif
 	GKHOOK(module_event),
 	GKHOOK(cpu_prepare),
 };

@@ -97,6 +97,14 @@ declare_hook! {
     unsafe { c"task" }
 }
 
+#[cfg(CONFIG_UPROBES)]
+declare_hook! {
+    /// The instruction at an address has been executed, or not, after consumers of a uprobe were called for it.
+    pub UprobeDone<'a> = c"uprobe_done" in Task(regs: *mut bindings::pt_regs, address: usize, executed: bool);
+    // SAFETY: This is what `points.c` passes.
+    unsafe { c"regs, address, executed" }
+}
+
 declare_hook! {
     /// A module's state is now this one of `enum module_state`.
     pub ModuleEvent<'a> = c"module_event" in Sleep(module: *mut bindings::module, state: u32);

@@ -20,7 +20,7 @@ the_list_has_its_form() {
 
 points_are_there() {
 	local point
-	for point in int3 debug kernel_fault task_fork task_exit module_event cpu_prepare; do
+	for point in int3 debug kernel_fault task_fork task_exit uprobe_done module_event cpu_prepare; do
 		echo $point
 		[ "$(field $point module)" = - ] && [ "$(field $point sites)" -gt 0 ] || return 1
 	done
