@@ -51,7 +51,7 @@ after() { clean_up; }
 
 # save_counted: for "make coverage", which would not see what the tests of this file execute.
 save_counted() {
-	if [ -n "${FERROTRACE_COUNTED:-}" ] && [ -s $gcov/vmlinux.profraw ]; then
+	if [ -n "${FERROTRACE_COUNTED:-}" ] && [ -e $gcov/vmlinux.profraw ]; then
 		cat $gcov/vmlinux.profraw >"$(mktemp "$FERROTRACE_COUNTED/XXXXXX.profraw")"
 	fi
 }
