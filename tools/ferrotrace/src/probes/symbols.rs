@@ -10,9 +10,17 @@ use std::io;
 /// Names that are offered in place of one that does not exist.
 const OFFERED: usize = 6;
 
+/// A function.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Symbol {
+    address: u64,
+    name: String,
+    module: Option<String>,
+}
+
 /// Functions, by address.
 #[derive(Debug, Default)]
-pub struct Symbols(Vec<(u64, String)>);
+pub struct Symbols(Vec<Symbol>);
 
 impl Symbols {
     /// Reads the running kernel's.
@@ -26,32 +34,43 @@ impl Symbols {
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
             let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
             let name = words.next()?.to_owned();
-            is_code.then_some((address, name))
+            let module = words
+                .next()
+                .map(|word| word.trim_matches(['[', ']']).to_owned());
+            is_code.then_some(Symbol {
+                address,
+                name,
+                module,
+            })
         });
         let mut functions: Vec<_> = functions.collect();
         functions.sort();
         Self(functions)
     }
 
-    /// `SYMBOL+0xOFFSET` of an address.
+    /// `SYMBOL+0xOFFSET` of an address, with `[MODULE]` if it is in one.
     pub fn describe(&self, address: u64) -> String {
-        let next = self.0.partition_point(|(start, _)| *start <= address);
+        let next = self.0.partition_point(|symbol| symbol.address <= address);
         let found = next.checked_sub(1).and_then(|index| self.0.get(index));
-        match found {
-            Some((start, name)) if *start != 0 => format!("{name}+{:#x}", address - start),
-            _ => format!("{address:#x}"),
+        let Some(symbol) = found.filter(|symbol| symbol.address != 0) else {
+            return format!("{address:#x}");
+        };
+        let (name, offset) = (&symbol.name, address - symbol.address);
+        match &symbol.module {
+            Some(module) => format!("{name}+{offset:#x} [{module}]"),
+            None => format!("{name}+{offset:#x}"),
         }
     }
 
     /// How many functions have this name.
     pub fn count(&self, name: &str) -> usize {
-        self.0.iter().filter(|(_, known)| known == name).count()
+        self.0.iter().filter(|known| known.name == name).count()
     }
 
     /// Those whose names `is_it` holds for, by address.
     pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = (u64, &str)> {
         let all = self.0.iter();
-        let all = all.map(|(address, name)| (*address, name.as_str()));
+        let all = all.map(|symbol| (symbol.address, symbol.name.as_str()));
         all.filter(move |(_, name)| is_it(name))
     }
 
@@ -60,7 +79,7 @@ impl Symbols {
         let most = if name.len() < 6 { 1 } else { 2 };
         let rank = |known: &str| {
             if known.len().abs_diff(name.len()) <= most {
-                let edits = distance(name.as_bytes(), known.as_bytes());
+                let edits = strsim::levenshtein(name, known);
                 if edits <= most {
                     return Some(edits);
                 }
@@ -72,32 +91,13 @@ impl Symbols {
         };
         let known = self.0.iter();
         let mut near: Vec<_> = known
-            .filter_map(|(_, known)| Some((rank(known)?, known)))
+            .filter_map(|known| Some((rank(&known.name)?, &known.name)))
             .collect();
         near.sort();
         near.dedup();
         near.truncate(OFFERED);
         near.into_iter().map(|(_, known)| known.clone()).collect()
     }
-}
-
-/// How many bytes have to be changed, added or removed.
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        if let Some(first) = row.first_mut() {
-            *first = left;
-        }
-        for (cell, y) in row.iter_mut().skip(1).zip(b) {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = *cell;
-            left = changed.min(diagonal + 1).min(left + 1);
-            *cell = left;
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -120,7 +120,10 @@ ffffffff81000500 t init_module
         let symbols = Symbols::parse(KALLSYMS);
         assert_eq!(symbols.describe(0xffff_ffff_8100_0100), "kernel_clone+0x0");
         assert_eq!(symbols.describe(0xffff_ffff_8100_01ff), "kernel_clone+0xff");
-        assert_eq!(symbols.describe(0xffff_ffff_a000_0001), "init_module+0x1");
+        assert_eq!(
+            symbols.describe(0xffff_ffff_a000_0001),
+            "init_module+0x1 [mod]"
+        );
         assert_eq!(symbols.describe(5), "0x5");
         assert_eq!(symbols.count("init_module"), 2);
         assert_eq!(symbols.count("kernel_clones"), 0);
@@ -133,18 +136,5 @@ ffffffff81000500 t init_module
         assert_eq!(symbols.near("copy_process"), ["copy_process.isra.0"]);
         assert_eq!(symbols.near("__do_sys_openat2"), ["do_sys_openat2"]);
         assert!(symbols.near("x").is_empty());
-    }
-
-    #[test]
-    fn distances() {
-        for (a, b, edits) in [
-            ("", "", 0),
-            ("abc", "abc", 0),
-            ("abc", "", 3),
-            ("", "ab", 2),
-            ("kitten", "sitting", 3),
-        ] {
-            assert_eq!(distance(a.as_bytes(), b.as_bytes()), edits, "{a} {b}");
-        }
     }
 }

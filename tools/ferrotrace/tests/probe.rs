@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ferrotrace probe` on a directory of ordinary files, like the one of the module.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use common::fail;
+use common::ferrotrace;
+use common::stderr;
+use common::stdout;
+use common::succeed;
+
+const LIST: &str = "\
+id=0 name=forks kind=probe place=kernel_clone address=0xffffffff81063c90 hits=12 missed=0 state=on
+id=7 name=open.ret kind=return place=do_sys_openat2 address=0xffffffff811d5f20 hits=3 missed=1 state=on
+";
+
+/// The directory of the module.
+fn module() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("probes"), LIST).unwrap();
+    fs::write(dir.path().join("dropped"), "0\n").unwrap();
+    dir
+}
+
+/// `struct ferrotrace_probe_record`; `returned` is the value and the duration of a return.
+fn hit(time: u64, cpu: u32, pid: i32, probe: u32, returned: Option<(u64, u64)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(time.to_ne_bytes());
+    bytes.extend(cpu.to_ne_bytes());
+    bytes.extend(pid.to_ne_bytes());
+    bytes.extend(*b"cat\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    bytes.extend(probe.to_ne_bytes());
+    bytes.extend(u32::from(returned.is_some()).to_ne_bytes());
+    bytes.extend(0x10u64.to_ne_bytes());
+    let (value, duration) = returned.unwrap_or_default();
+    bytes.extend(duration.to_ne_bytes());
+    bytes.extend(value.to_ne_bytes());
+    bytes.extend([0; 16 * 8]);
+    bytes
+}
+
+fn probe(dir: &TempDir, args: &[&str]) -> Command {
+    let mut command = ferrotrace();
+    command.arg("probe").args(args).arg("--dir").arg(dir.path());
+    command
+}
+
+#[test]
+fn probes_are_listed() {
+    let dir = module();
+    let text = stdout(&succeed(&mut probe(&dir, &["list"])));
+    assert!(
+        text.contains("open.ret  return  do_sys_openat2     3       1  on"),
+        "{text}"
+    );
+    let text = stdout(&succeed(&mut probe(&dir, &["list", "--json"])));
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["probes"][0]["address"], "0xffffffff81063c90");
+    fs::write(dir.path().join("probes"), "id=x\n").unwrap();
+    let message = fail(&mut probe(&dir, &["list"]));
+    assert!(
+        message.contains("probes: not understood: line 1"),
+        "{message}"
+    );
+}
+
+#[test]
+fn probes_are_added_and_removed_by_lines() {
+    let dir = module();
+    let written = |args: &[&str]| {
+        fs::write(dir.path().join("probes"), "").unwrap();
+        let output = succeed(&mut probe(&dir, args));
+        (
+            stdout(&output),
+            fs::read_to_string(dir.path().join("probes")).unwrap(),
+        )
+    };
+    let (text, line) = written(&["add", "-r", "no_such_function_here"]);
+    assert_eq!(text, "no_such_function_here.ret\n");
+    assert_eq!(line, "r no_such_function_here.ret no_such_function_here\n");
+    let (_, line) = written(&["add", "--name", "mine", "f+0x10"]);
+    assert_eq!(line, "p mine f+0x10\n");
+    assert_eq!(written(&["remove", "mine"]).1, "-mine\n");
+    assert_eq!(written(&["remove", "--all"]).1, "-*\n");
+
+    let message = fail(&mut probe(&dir, &["add", "--name", "mine", "f", "g"]));
+    assert!(
+        message.contains("--name mine is for one probe"),
+        "{message}"
+    );
+    let message = fail(&mut probe(&dir, &["add", "-r", "f+1"]));
+    assert!(message.contains("without an offset"), "{message}");
+}
+
+#[test]
+fn hits_are_shown_by_time() {
+    let dir = module();
+    let cpus = [
+        [hit(10, 0, 42, 0, None), hit(30, 0, 42, 99, None)].concat(),
+        hit(20, 1, 43, 7, Some((u64::MAX - 1, 12_345))),
+    ];
+    for (cpu, bytes) in cpus.iter().enumerate() {
+        fs::write(dir.path().join(format!("cpu{cpu}")), bytes).unwrap();
+    }
+    let watch = ["watch", "--count", "2"];
+    let text = stdout(&succeed(&mut probe(&dir, &watch)));
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "[000] 0.000000010 cat-42 kernel_clone");
+    assert!(
+        lines[1]
+            .starts_with("[001] 0.000000020 cat-43 do_sys_openat2 = -2 (ENOENT), 12.345 us, to "),
+        "{text}"
+    );
+    assert_eq!(lines.last(), Some(&"2 events, 0 dropped"));
+    let text = stdout(&succeed(&mut probe(
+        &dir,
+        &[&watch[..], &["--json"]].concat(),
+    )));
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[1]["errno"], "ENOENT");
+    assert_eq!(lines[2]["summary"]["events"], 2);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let command = |args: &[&str]| {
+        let mut command = ferrotrace();
+        command.arg("probe").args(args);
+        command
+    };
+    let message = fail(&mut command(&["list", "--dir", "/nowhere/probes"]));
+    assert!(message.contains("is debugfs mounted?"), "{message}");
+    let message = fail(&mut command(&["list", "--dir", "/proc/probes"]));
+    assert!(
+        message.contains("modprobe ferrotrace_kprobe_events"),
+        "{message}"
+    );
+    for args in [&["add"][..], &["add", "f+x"], &["remove"], &["watch", "-r"]] {
+        let output = command(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).starts_with("ferrotrace: "), "{args:?}");
+    }
+}
