@@ -128,10 +128,10 @@ struct StatArgs {
     #[arg(value_name = "DIR/NAME")]
     channel: PathBuf,
     /// Repeat after this time, until the channel is closed; 1 second if only --count is given.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    #[arg(short, long, value_name = "SECS", value_parser = parse_interval)]
     interval: Option<Duration>,
     /// Show the state that many times.
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Print one JSON object on each line.
     #[arg(long)]
@@ -141,6 +141,16 @@ struct StatArgs {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// Waiting has a resolution of a millisecond; a day is long enough.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_seconds(text)?;
+    if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("not 0.001 to 86400 seconds".to_owned())
+    }
 }
 
 fn parse_header(text: String) -> Result<Header, String> {

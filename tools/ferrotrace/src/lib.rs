@@ -10,6 +10,7 @@
 pub mod cov;
 pub mod dprobes;
 pub mod fast;
+pub mod file;
 pub mod functions;
 pub mod hooks;
 pub mod merge;

@@ -8,6 +8,7 @@ mod cli;
 
 use std::ffi::OsString;
 use std::io;
+use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,15 +21,36 @@ fn is_called(name: &str) -> bool {
     Path::new(&own).file_name().is_some_and(|own| own == name)
 }
 
+/// The command line as `T`. One that is not understood ends the program with status 2, and a message that begins
+/// like all others.
+fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> T {
+    let error = match T::try_parse_from(args) {
+        Ok(parsed) => return parsed,
+        Err(error) => error,
+    };
+    if !error.use_stderr() {
+        // The help or the version.
+        error.exit();
+    }
+    let text = error.render();
+    let text = match io::stderr().is_terminal() {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    };
+    // There is nowhere left to report it if this fails.
+    let _ = io::stderr().write_all(text.replacen("error:", "ferrotrace:", 1).as_bytes());
+    std::process::exit(error.exit_code());
+}
+
 fn run() -> anyhow::Result<()> {
     if !is_called("dprobes") {
-        return cli::Cli::parse().run();
+        return parse::<cli::Cli>(std::env::args_os()).run();
     }
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     let args = [OsString::from("dprobes")]
         .into_iter()
         .chain(cli::translate(&args));
-    cli::Classic::parse_from(args).run()
+    parse::<cli::Classic>(args).run()
 }
 
 fn main() -> ExitCode {

@@ -55,6 +55,10 @@ fn a_channel_that_is_not_there() {
     );
     has(&fail(&mut record("/", out)), &["DIR/NAME"]);
     assert!(!exists(&channel.out), "an output directory was left behind");
+    // A directory, or another file with a number, is no relay file that one could mean.
+    fs::create_dir(channel.dir.join("apache2")).unwrap();
+    let message = fail(&mut record(&format!("{dir}/trace"), out));
+    assert!(!message.contains("apache"), "{message}");
 
     let mut stat = ferrotrace();
     stat.args(["relay", "stat", "/nowhere/relay/cpu"]);
@@ -272,6 +276,20 @@ fn wrong_arguments() {
         let output = channel.record(&args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(!exists(&channel.out));
+    }
+    // An interval of nothing would keep a processor busy.
+    for args in [["--interval", "0"], ["-i", "1e-9"], ["--count", "0"]] {
+        let output = ferrotrace()
+            .args(["relay", "stat", "/nowhere/cpu"])
+            .args(args)
+            .output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            message.starts_with("ferrotrace: invalid value"),
+            "{message}"
+        );
     }
     let output = ferrotrace().arg("--version").output().unwrap();
     assert!(output.status.success());

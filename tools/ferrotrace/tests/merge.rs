@@ -220,9 +220,94 @@ fn a_recording_that_is_none() {
         check("format", Some(lie.as_bytes()), part);
     }
 
+    // The cause is said once.
+    fs::write(
+        channel.out.join("format"),
+        FORMAT.replace("offset:12", "offset:10"),
+    )
+    .unwrap();
+    let message = fail(&mut merge(&channel, &[]));
+    assert_eq!(message.matches("overlap").count(), 1, "{message}");
+
     let mut command = ferrotrace();
     command.args(["relay", "merge", "/nowhere"]);
     assert!(fail(&mut command).contains("/nowhere: no such recording"));
+}
+
+/// Bytes that no client wrote are not shown as records without a word.
+#[test]
+fn noise_is_not_taken_for_records() {
+    let channel = recorded();
+    let mut state = 1u64;
+    let noise = std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        state.rotate_left(31).to_ne_bytes()
+    });
+    let noise: Vec<u8> = noise.take(RECORD / 8 * 100).flatten().collect();
+    fs::write(channel.out.join("cpu0"), noise).unwrap();
+    let output = succeed(&mut merge(&channel, &["--format", "json"]));
+    let summary: serde_json::Value =
+        serde_json::from_str(stdout(&output).lines().last().unwrap()).unwrap();
+    let impossible = summary["summary"]["impossible"].as_u64().unwrap();
+    assert!((70..=100).contains(&impossible), "{impossible}");
+    let warning = stderr(&output);
+    let expected = format!("{impossible} records claim to be later than the recording");
+    assert!(warning.contains(&expected), "{warning}");
+    // Records with times of any clock are not suspected.
+    let times = [5, 1_000_000_000_000, unix_now()];
+    let bytes: Vec<u8> = times
+        .iter()
+        .flat_map(|&time| record(time, 0, 1, "x"))
+        .collect();
+    fs::write(channel.out.join("cpu0"), bytes).unwrap();
+    assert_eq!(stderr(&succeed(&mut merge(&channel, &[]))), "");
+}
+
+fn unix_now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap().as_nanos().try_into().unwrap()
+}
+
+#[test]
+fn a_selection_of_nothing_is_said() {
+    let channel = recorded();
+    let warned = |args: &[&str]| stderr(&succeed(&mut merge(&channel, args)));
+    assert_eq!(warned(&["--cpu", "5"]), "");
+    let warning = warned(&["--cpu", "7", "--cpu", "0,2-4"]);
+    assert!(
+        warning.contains("no records of CPU 7; the CPUs with records are 0, 5")
+            && warning.contains("no records of CPU 2-4"),
+        "{warning}"
+    );
+    let warning = warned(&["--from", "5"]);
+    assert!(
+        warning.contains("no record is selected; their times are 1.000000001 to 1.000000200"),
+        "{warning}"
+    );
+    let message = fail(&mut merge(&channel, &["--from", "5", "--to", "1"]));
+    assert!(
+        message.contains("--from 5.000000000 is after --to 1.000000000"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_file_is_not_written_over_silently() {
+    let channel = recorded();
+    let path = channel.dir.join("text");
+    let args = ["-o", path.to_str().unwrap(), "--limit", "1"];
+    fs::write(&path, "older").unwrap();
+    let message = fail(&mut merge(&channel, &args));
+    assert!(
+        message.contains("exists") && message.contains("--force"),
+        "{message}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), b"older");
+    succeed(&mut merge(&channel, &[&args[..], &["-f"]].concat()));
+    assert!(fs::read(&path).unwrap().starts_with(b"[000] 1.000000001 "));
+    succeed(&mut merge(&channel, &["-o", "/dev/null"]));
 }
 
 /// `ferrotrace relay merge | head` ends after a few lines.

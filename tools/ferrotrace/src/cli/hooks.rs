@@ -27,7 +27,7 @@ use ferrotrace::hooks::table::Table;
 use ferrotrace::hooks::watch::Watch;
 use ferrotrace::signals::StopSignals;
 
-use super::parse_seconds;
+use super::parse_interval;
 use super::print;
 
 #[derive(Debug, Args)]
@@ -84,16 +84,6 @@ struct WatchArgs {
     /// Stop after that many intervals; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-}
-
-/// Waiting has a resolution of a millisecond; a day is long enough.
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = parse_seconds(text)?;
-    if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&interval) {
-        Ok(interval)
-    } else {
-        Err("not 0.001 to 86400 seconds".to_owned())
-    }
 }
 
 /// What `--json` prints.

@@ -38,9 +38,12 @@ pub struct KlogArgs {
     /// Stop after this time; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
     duration: Option<Duration>,
-    /// Replace a channel that exists already.
-    #[arg(short, long)]
+    /// Write over files that are not empty.
+    #[arg(short, long, requires = "output")]
     force: bool,
+    /// Take the place of a channel that exists already.
+    #[arg(long)]
+    replace: bool,
     /// Print no summary.
     #[arg(short, long)]
     quiet: bool,
@@ -59,6 +62,7 @@ impl KlogArgs {
             subbuf_size: self.subbuf_size,
             n_subbufs: self.n_subbufs,
             overwrite: self.overwrite,
+            replace: self.replace,
             force: self.force,
             duration: self.duration,
         })?;

@@ -2,23 +2,24 @@
 
 //! `ferrotrace relay merge`.
 
-use std::fs::File;
 use std::io;
 use std::io::BufWriter;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use anyhow::Result;
+use anyhow::ensure;
 use clap::Args;
 use clap::ValueEnum;
 use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
 use nix::sys::resource::setrlimit;
 
+use ferrotrace::file::create;
 use ferrotrace::merge::ctf::Ctf;
 use ferrotrace::merge::lines::Lines;
+use ferrotrace::merge::lines::Seconds;
 use ferrotrace::merge::recording::Recording;
 use ferrotrace::merge::run::Counts;
 use ferrotrace::merge::run::MergeError;
@@ -42,6 +43,9 @@ pub struct MergeArgs {
     /// or must be empty.
     #[arg(short, long, value_name = "PATH", required_if_eq("format", "ctf"))]
     output: Option<PathBuf>,
+    /// Write over a file that is not empty.
+    #[arg(short, long, requires = "output")]
+    force: bool,
     /// Write only the first N records; the counts are still those of all.
     #[arg(short, long, value_name = "N")]
     limit: Option<u64>,
@@ -94,6 +98,14 @@ fn allow_many_files() {
 
 impl MergeArgs {
     pub fn run(self) -> Result<()> {
+        if let (Some(from), Some(to)) = (self.from, self.to) {
+            ensure!(
+                from <= to,
+                "--from {} is after --to {}",
+                Seconds(from),
+                Seconds(to)
+            );
+        }
         allow_many_files();
         let recording = Recording::open(&self.recording)?;
         let counts = match self.write(&recording) {
@@ -126,9 +138,7 @@ impl MergeArgs {
                 let (out, name): (Box<dyn Write>, _) = match output {
                     Some(path) => {
                         let name = path.display().to_string();
-                        let file = File::create(path);
-                        let file = file.with_context(|| format!("{name}: cannot be created"))?;
-                        (Box::new(file), name)
+                        (Box::new(create(path, self.force)?), name)
                     }
                     None => (Box::new(io::stdout().lock()), "standard output".to_owned()),
                 };

@@ -11,6 +11,7 @@ use std::io::BufReader;
 use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use thiserror::Error;
 
@@ -60,7 +61,7 @@ pub enum RecordingError {
     #[error("{}: missing; without the client's description records cannot be decoded", .0.display())]
     NoFormat(PathBuf),
     /// The description of the records is wrong.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: not understood", path.display())]
     BadFormat {
         /// The file.
         path: PathBuf,
@@ -137,6 +138,21 @@ impl Recording {
         let monotonic = self.metadata.start_monotonic_ns;
         let offset = self.metadata.start_unix_ns.checked_sub(monotonic);
         offset.filter(|_| monotonic != 0)
+    }
+
+    /// No record can be later than this, in nanoseconds, whichever of the kernel's clocks its client uses: the one with the
+    /// greatest values counts from 1970. A day more, for one that is set while it records.
+    pub fn latest(&self) -> u64 {
+        const DAY: u64 = 86_400_000_000_000;
+        let metadata = &self.metadata;
+        let end = match metadata.complete {
+            true => metadata.start_unix_ns.saturating_add(metadata.duration_ns),
+            false => {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+            }
+        };
+        end.saturating_add(DAY)
     }
 
     /// Opens the files, in the order of `files`.

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::ops::RangeInclusive;
@@ -64,6 +65,18 @@ impl Selection {
             && self.takes_cpu(event.cpu)
     }
 
+    /// Those of `cpus` of which there are no records.
+    fn absent<'a>(&'a self, seen: &'a BTreeSet<u32>) -> impl Iterator<Item = String> + 'a {
+        let absent = self
+            .cpus
+            .iter()
+            .filter(|cpus| seen.range((*cpus).clone()).next().is_none());
+        absent.map(|cpus| match (cpus.start(), cpus.end()) {
+            (first, last) if first == last => first.to_string(),
+            (first, last) => format!("{first}-{last}"),
+        })
+    }
+
     fn takes_cpu(&self, cpu: u32) -> bool {
         self.cpus.is_empty() || self.cpus.iter().any(|cpus| cpus.contains(&cpu))
     }
@@ -102,6 +115,8 @@ pub struct Counts {
     pub sorted: u64,
     /// Those among them that came too late to be sorted.
     pub out_of_order: u64,
+    /// Records that claim to be of a time after the recording, by whatever clock.
+    pub impossible: u64,
     /// Records shorter than the description of their type.
     pub short: u64,
     /// Files that end inside a record.
@@ -116,6 +131,48 @@ pub struct Counts {
     pub lost: BTreeMap<u32, u64>,
     /// Records that the kernel dropped meanwhile, if it counts them.
     pub dropped: Option<u64>,
+    /// What the selection asks for and the recording does not have.
+    #[serde(skip)]
+    pub absent: Vec<String>,
+}
+
+/// All records of a recording, whichever are taken.
+#[derive(Default)]
+struct Seen {
+    cpus: BTreeSet<u32>,
+    times: Option<(u64, u64)>,
+}
+
+impl Seen {
+    fn add(&mut self, event: &Event) {
+        self.cpus.insert(event.cpu);
+        let (first, last) = self.times.unwrap_or((event.time, event.time));
+        self.times = Some((first.min(event.time), last.max(event.time)));
+    }
+
+    /// What `selection`, which took nothing or something, asked for in vain.
+    fn absent(&self, selection: &Selection, took: bool) -> Vec<String> {
+        // What is not there cannot be missed.
+        let Some((first, last)) = self.times else {
+            return Vec::new();
+        };
+        let cpus: Vec<_> = self.cpus.iter().map(u32::to_string).collect();
+        let mut absent: Vec<_> = selection
+            .absent(&self.cpus)
+            .map(|asked| {
+                let cpus = cpus.join(", ");
+                format!("there are no records of CPU {asked}; the CPUs with records are {cpus}")
+            })
+            .collect();
+        if !took && absent.is_empty() {
+            absent.push(format!(
+                "no record is selected; their times are {} to {}",
+                Seconds(first),
+                Seconds(last)
+            ));
+        }
+        absent
+    }
 }
 
 /// Finds the description of a record.
@@ -163,8 +220,12 @@ pub fn merge(
         short: 0,
     };
     let mut counts = Counts::default();
+    let mut seen = Seen::default();
+    let latest = recording.latest();
     for event in &mut merge {
         let event = event.map_err(unreadable)?;
+        seen.add(&event);
+        counts.impossible += u64::from(event.time > latest);
         if !selection.takes(&event) {
             continue;
         }
@@ -180,6 +241,7 @@ pub fn merge(
         counts.first_ns = Some(first.map_or(event.time, |first| first.min(event.time)));
         counts.last_ns = Some(last.map_or(event.time, |last| last.max(event.time)));
     }
+    counts.absent = seen.absent(selection, counts.total > 0);
     counts.sorted = merge.moved();
     counts.out_of_order = merge.late();
     counts.short = describer.short;
@@ -230,7 +292,7 @@ impl fmt::Display for Counts {
 
 /// Warnings about the counts.
 pub fn warnings(recording: &Recording, counts: &Counts) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = counts.absent.clone();
     if !recording.metadata.complete {
         warnings.push(
             "the recording did not come to its end; its last records may also be at the start of the next one"
@@ -256,6 +318,12 @@ pub fn warnings(recording: &Recording, counts: &Counts) -> Vec<String> {
     for Corrupt { file, at } in &counts.corrupt {
         warnings.push(format!(
             "{file}: byte {at} begins no record; the rest of the file is left out"
+        ));
+    }
+    if counts.impossible > 0 {
+        warnings.push(format!(
+            "{} records claim to be later than the recording; the files do not hold what format describes",
+            counts.impossible
         ));
     }
     if counts.short > 0 {

@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use thiserror::Error;
 
 use super::channel::CpuId;
+use crate::file::CreateError;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -50,8 +51,17 @@ pub enum Error {
     #[error("{}: no such directory (is debugfs mounted, and the client loaded?)", .0.display())]
     NoDirectory(PathBuf),
 
+    /// DIR has no controls.
+    #[error("{}: not the directory of a relay application: it has no file {control}", dir.display())]
+    NotAnApp {
+        /// The directory.
+        dir: PathBuf,
+        /// The file that is missing.
+        control: String,
+    },
+
     /// The relay application already has a channel.
-    #[error("{}: there is a channel already; is somebody else draining it? (--force takes it away)", .0.display())]
+    #[error("{}: there is a channel already; is somebody else draining it? (--replace takes it away)", .0.display())]
     ChannelThere(PathBuf),
 
     /// DIR is not a directory.
@@ -188,6 +198,10 @@ pub enum Error {
     /// OUT is not empty.
     #[error("{}: exists and is not empty (--force writes into it)", .0.display())]
     OutputNotEmpty(PathBuf),
+
+    /// A file cannot be created.
+    #[error(transparent)]
+    Create(#[from] CreateError),
 
     /// OUT is not a directory.
     #[error("{}: exists and is not a directory", .0.display())]

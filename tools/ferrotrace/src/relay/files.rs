@@ -109,6 +109,8 @@ impl ChannelDir {
         let files = self.file_names().unwrap_or_default();
         let bases: BTreeSet<_> = files
             .iter()
+            // A directory such as /etc/apache2 is no relay file, whatever its name.
+            .filter(|file| self.dir.join(file).is_file())
             .filter_map(|file| split_number(file))
             .map(|(base, _)| self.dir.join(base).display().to_string())
             .collect();

@@ -37,6 +37,7 @@ use super::record::wait;
 use super::tally::Tally;
 use super::worker::Stop;
 use super::worker::Worker;
+use crate::file::create as create_file;
 use crate::signals::StopSignals;
 
 /// How often to look for new CPUs and for threads that have ended.
@@ -58,6 +59,8 @@ pub struct Options {
     /// Overwrite mode: lose the oldest messages.
     pub overwrite: bool,
     /// Replace a channel that exists.
+    pub replace: bool,
+    /// Write over files that exist.
     pub force: bool,
     /// Stop after this time.
     pub duration: Option<Duration>,
@@ -81,10 +84,21 @@ pub struct Summary {
 struct App<'a>(&'a Path);
 
 impl App<'_> {
+    /// Why there is no such control.
+    fn absent(&self, control: &str) -> Error {
+        match self.0.is_dir() {
+            true => Error::NotAnApp {
+                dir: self.0.into(),
+                control: control.to_owned(),
+            },
+            false => Error::NoDirectory(self.0.into()),
+        }
+    }
+
     fn write(&self, control: &str, text: &str) -> Result<()> {
         let path = self.0.join(control);
         fs::write(&path, text).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::NoDirectory(self.0.into()),
+            io::ErrorKind::NotFound => self.absent(control),
             _ => Error::channel("write to", &path, error),
         })
     }
@@ -92,7 +106,8 @@ impl App<'_> {
     fn number(&self, control: &str) -> Result<u64> {
         let path = self.0.join(control);
         let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::NoDirectory(self.0.into()),
+            io::ErrorKind::NotFound => self.absent(control),
+            io::ErrorKind::NotADirectory => Error::NotADirectory(self.0.into()),
             _ => Error::channel("read", &path, error),
         })?;
         text.trim().parse().map_err(|_| Error::BadControl {
@@ -178,7 +193,7 @@ pub fn klog(options: &Options) -> Result<Summary> {
 fn create(options: &Options) -> Result<App<'_>> {
     // Until the channel has been created, dropping this must not remove one.
     let app = std::mem::ManuallyDrop::new(App(&options.dir));
-    if app.number("create")? != 0 && !options.force {
+    if app.number("create")? != 0 && !options.replace {
         return Err(Error::ChannelThere(options.dir.clone()));
     }
     if let Some(size) = options.subbuf_size {
@@ -213,21 +228,31 @@ enum Output {
         turn: Arc<Mutex<()>>,
     },
     /// Each CPU's to its own.
-    Each(PathBuf),
+    Each {
+        prefix: PathBuf,
+        /// Write over those that exist.
+        force: bool,
+    },
 }
 
 impl Output {
     fn open(options: &Options) -> Result<Self> {
+        let force = options.force;
         let (file, path) = match (&options.output, options.per_cpu) {
-            (Some(path), true) => return Ok(Output::Each(path.clone())),
-            (Some(path), false) => (File::create(path), path.clone()),
-            (None, _) => (
-                io::stdout().as_fd().try_clone_to_owned().map(File::from),
-                "standard output".into(),
-            ),
+            (Some(path), true) => {
+                let prefix = path.clone();
+                return Ok(Output::Each { prefix, force });
+            }
+            (Some(path), false) => (create_file(path, force)?, path.clone()),
+            (None, _) => {
+                let path = PathBuf::from("standard output");
+                let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+                let file = file.map_err(|error| Error::output("duplicate", &path, error))?;
+                (file, path)
+            }
         };
         Ok(Output::One {
-            file: file.map_err(|error| Error::output("create", &path, error))?,
+            file,
             turn: Arc::new(Mutex::new(())),
             path,
         })
@@ -235,15 +260,20 @@ impl Output {
 
     fn cpu_file(&self, cpu: CpuId) -> Result<CpuFile> {
         let (file, path) = match self {
-            Output::One { file, path, .. } => (file.try_clone(), path.clone()),
-            Output::Each(prefix) => {
+            Output::One { file, path, .. } => {
+                let file = file.try_clone();
+                let file = file.map_err(|error| Error::output("duplicate", path, error))?;
+                (file, path.clone())
+            }
+            Output::Each { prefix, force } => {
                 let mut path = prefix.clone().into_os_string();
                 path.push(cpu.to_string());
-                (File::create(&path), path.into())
+                let path = PathBuf::from(path);
+                (create_file(&path, *force)?, path)
             }
         };
         Ok(CpuFile {
-            file: file.map_err(|error| Error::output("create", &path, error))?,
+            file,
             direct: None,
             path,
             tally: Tally::default(),
@@ -253,7 +283,7 @@ impl Output {
     fn turn(&self) -> Option<Arc<Mutex<()>>> {
         match self {
             Output::One { turn, .. } => Some(Arc::clone(turn)),
-            Output::Each(_) => None,
+            Output::Each { .. } => None,
         }
     }
 }
