@@ -26,11 +26,16 @@ variants() {
 # fragments: prints the variant's configuration fragments, in order.
 fragments() {
 	local dir=$REPO/integration/config base=base
-	case $VARIANT in uml*) base=uml-base ;; esac
+	case $VARIANT in
+	uml*) base=uml-base ;;
+	distro*) base=distro-base ;;
+	esac
 	printf '%s\n' "$dir/$base.config"
 	case $VARIANT in
 	size) printf '%s\n' "$dir/builtin.config" ;;
 	coverage) printf '%s\n' "$dir/modular.config" ;;
+	distro) printf '%s\n' "$dir/builtin.config" ;;
+	distro-mainline) printf '%s\n' "$dir/mainline.config" ;;
 	esac
 	printf '%s\n' "$dir/$VARIANT.config"
 }
@@ -133,8 +138,21 @@ check_config() {
 	[ $bad = 0 ]
 }
 
+# start_config: makes the configuration that the fragments are merged into: nothing, or what the distribution configures
+# but for its modules, most of which are drivers.
+start_config() {
+	local config
+	case $VARIANT in
+	distro*)
+		config=$("$REPO/integration/source.sh" --config) &&
+			sed 's/^\(CONFIG_[A-Z0-9_a-z]*\)=m$/# \1 is not set/' "$config" >"$KDIR/.config"
+		;;
+	*) kmake tinyconfig ;;
+	esac
+}
+
 configure() {
-	local f log=$KDIR/config.log
+	local log=$KDIR/config.log
 	mkdir -p "$KDIR"
 	say "configuring $VARIANT"
 	if ! kmake rustavailable >"$log" 2>&1; then
@@ -143,7 +161,7 @@ configure() {
 	fi
 	# shellcheck disable=SC2046
 	if ! {
-		kmake tinyconfig &&
+		start_config &&
 			"$TREE/scripts/kconfig/merge_config.sh" -m -Q -O "$KDIR" "$KDIR/.config" $(fragments) &&
 			kmake olddefconfig
 	} >>"$log" 2>&1; then

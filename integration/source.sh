@@ -4,6 +4,7 @@
 # Prints the directory of a patched kernel tree, making it first when it is not in the cache:
 #   source.sh            the tree for this repository's patches
 #   source.sh --update   the same, but first looks whether a newer 7.3.x is on offer
+#   source.sh --config   prints instead the distribution's own configuration, of the version of its source package
 # KSRC= takes a tree or a tarball of the user's own in place of the distribution's package.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
@@ -12,23 +13,41 @@ set -euo pipefail
 . "$(dirname "$0")/apt.sh"
 
 PKG=linux-source-$SERIES
+CONFIG_PKG=linux-config-$SERIES
+# Of its configurations, the one with the fewest drivers.
+CONFIG_NAME=config.amd64_none_cloud-amd64
 PATCHES=$REPO/integration/patches
 
 # Suites that may carry the package, besides those the machine is configured for.
 MORE_SUITES="trixie-backports forky-backports testing unstable"
 
-# newest_offered: prints "VERSION SUITE" of the newest package on offer; SUITE is "-" for the machine's own.
-newest_offered() {
+# offered PACKAGE: prints a line "VERSION SUITE" for each version on offer; SUITE is "-" for the machine's own.
+offered() {
 	local suite
 	{
-		apt-cache madison "$PKG" 2>/dev/null | awk -F'|' '{gsub(/ /, "", $2); print $2, "-"}'
+		apt-cache madison "$1" 2>/dev/null | awk -F'|' '{gsub(/ /, "", $2); print $2, "-"}'
 		for suite in $MORE_SUITES; do
 			private_sources "$suite" || continue
 			private_apt "$suite" apt-get update >"$CACHE/apt/$suite/log" 2>&1 || continue
-			private_apt "$suite" apt-cache madison "$PKG" 2>/dev/null |
+			private_apt "$suite" apt-cache madison "$1" 2>/dev/null |
 				awk -F'|' -v s="$suite" '{gsub(/ /, "", $2); print $2, s}'
 		done
-	} | grep "^$SERIES\." | sort -s -V -k1,1 | tail -n 1
+	} | grep "^$SERIES\." | sort -s -V -k1,1
+}
+
+# fetch PACKAGE VERSION SUITE: puts it into dl/.
+fetch() {
+	rm -rf "$CACHE/dl/new"
+	mkdir -p "$CACHE/dl/new"
+	(
+		cd "$CACHE/dl/new"
+		if [ "$3" = - ]; then
+			apt-get -q -o APT::Sandbox::User=root download "$1=$2"
+		else
+			private_apt "$3" apt-get download "$1=$2"
+		fi
+	) >&2 || die "cannot download $1 $2"
+	mv "$CACHE"/dl/new/*.deb "$CACHE/dl/"
 }
 
 # download: puts the newest package into dl/ unless it is there.
@@ -36,21 +55,11 @@ download() {
 	local version suite
 	have apt-get || die "no apt-get here: give a kernel $SERIES tree or tarball with KSRC="
 	say "looking for the newest $PKG on offer"
-	read -r version suite < <(newest_offered) ||
+	read -r version suite < <(offered "$PKG" | tail -n 1) ||
 		die "no $PKG on offer in this machine's suites or in: $MORE_SUITES (see $CACHE/apt/*/log); give a tree or tarball with KSRC="
 	if compgen -G "$CACHE/dl/${PKG}_${version//:/%3a}_*.deb" >/dev/null; then return 0; fi
 	say "downloading $PKG $version (about 170 MB)"
-	rm -rf "$CACHE/dl/new"
-	mkdir -p "$CACHE/dl/new"
-	(
-		cd "$CACHE/dl/new"
-		if [ "$suite" = - ]; then
-			apt-get -q -o APT::Sandbox::User=root download "$PKG=$version"
-		else
-			private_apt "$suite" apt-get download "$PKG=$version"
-		fi
-	) >&2 || die "cannot download $PKG $version"
-	mv "$CACHE"/dl/new/*.deb "$CACHE/dl/"
+	fetch "$PKG" "$version" "$suite"
 }
 
 newest_downloaded() {
@@ -167,4 +176,28 @@ patched() {
 	printf '%s\n' "$tree"
 }
 
-with_lock source patched "$@"
+# distro_config: prints the path of the configuration that belongs to the source package.
+distro_config() {
+	local version deb suite
+	deb=$(newest_downloaded)
+	[ -n "$deb" ] || { download && deb=$(newest_downloaded); }
+	version=$(basename "$deb" | cut -d_ -f2)
+	deb=$(find "$CACHE/dl/" -maxdepth 1 -name "${CONFIG_PKG}_${version}_*.deb")
+	if [ -z "$deb" ]; then
+		say "looking for $CONFIG_PKG $version"
+		suite=$(offered "$CONFIG_PKG" | awk -v v="${version//%3a/:}" '$1 == v { print $2; exit }')
+		[ -n "$suite" ] || die "no $CONFIG_PKG $version on offer; give a configuration with KCONFIG="
+		fetch "$CONFIG_PKG" "${version//%3a/:}" "$suite"
+		deb=$(find "$CACHE/dl/" -maxdepth 1 -name "${CONFIG_PKG}_${version}_*.deb")
+	fi
+	if ! [ -f "$CACHE/dl/config-$version" ]; then
+		dpkg-deb --fsys-tarfile "$deb" | tar xO --wildcards "*/$CONFIG_NAME.xz" | xz -dc >"$CACHE/dl/config.new" &&
+			mv "$CACHE/dl/config.new" "$CACHE/dl/config-$version" || die "$deb has no $CONFIG_NAME"
+	fi
+	printf '%s\n' "$CACHE/dl/config-$version"
+}
+
+case ${1:-} in
+--config) with_lock source distro_config ;;
+*) with_lock source patched "$@" ;;
+esac
