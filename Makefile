@@ -3,11 +3,12 @@
 # The developer's commands; "make help" lists them. Inside a kernel tree this directory is built by Kbuild, which
 # prefers the file of that name to this one.
 
-VARIANT ?= modular
+# A configuration of the user's own is not of a variant of ours.
+VARIANT ?= $(if $(KCONFIG),own,modular)
 CMD ?=
 MAKEFLAGS += --no-print-directory
 
-export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC JOBS
+export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC KCONFIG JOBS
 
 # What "make check" leaves out for time: suites on the variants debug and size, and on all its variants storms of their
 # whole length and Miri over all of the core. A storm on debug takes ten times as long: a short one there.
@@ -15,7 +16,7 @@ LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes gcov
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
 
-.PHONY: help setup update kernel kdir kmake vm demo check check-long coverage bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup update kernel kdir kmake export vm demo check check-long coverage bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -35,6 +36,10 @@ kdir:
 # kbuild in the variant's directory, e.g. make kmake VARIANT=modular ARGS='M=/path/to/module modules'
 kmake:
 	@integration/kernel.sh make '$(VARIANT)' $(ARGS)
+
+# Ferrotrace into a kernel tree of the user's own; UNDO=1 takes it out.
+export:
+	@integration/export.sh $(if $(UNDO),--undo) '$(KTREE)'
 
 # CMD reaches the shell through the environment, so that it may hold any quotes.
 # Its output is CMD's: the path of the image goes nowhere.

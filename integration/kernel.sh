@@ -14,9 +14,6 @@ set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# The parts of the repository that belong to the kernel.
-PARTS="Kbuild Kconfig rust relay klog kprobes ftrace_tramp gcov dprobes samples include"
-
 usage() { die "usage: kernel.sh build|kdir|image|make|clippy VARIANT [ARGS...]; variants: $(variants)"; }
 
 variants() {
@@ -29,8 +26,9 @@ fragments() {
 	case $VARIANT in
 	uml*) base=uml-base ;;
 	distro*) base=distro-base ;;
+	own) base= ;;
 	esac
-	printf '%s\n' "$dir/$base.config"
+	if [ "$base" ]; then printf '%s\n' "$dir/$base.config"; fi
 	case $VARIANT in
 	size) printf '%s\n' "$dir/builtin.config" ;;
 	coverage) printf '%s\n' "$dir/modular.config" ;;
@@ -43,6 +41,12 @@ fragments() {
 # setup_env: finds tree, build directory and tools; fails when one is missing.
 setup_env() {
 	[ -f "$REPO/integration/config/$VARIANT.config" ] || die "no variant '$VARIANT'; there are: $(variants)"
+	if [ "$VARIANT" = own ]; then
+		[ -n "${KCONFIG:-}" ] || die "the variant own is for a configuration of yours: KCONFIG=file"
+		[ -f "$KCONFIG" ] || die "KCONFIG=$KCONFIG is not a file"
+	elif [ -n "${KCONFIG:-}" ]; then
+		die "KCONFIG= is for the variant own, not for $VARIANT"
+	fi
 	ARCH=x86_64 IMAGE=arch/x86/boot/bzImage GOALS="bzImage modules"
 	case $VARIANT in uml*) ARCH=um IMAGE=linux GOALS="linux modules" ;; esac
 	TREE=$("$REPO/integration/source.sh")
@@ -77,25 +81,13 @@ setup_tools() {
 
 kmake() { nice make -C "$TREE" O="$KDIR" "${MAKE_ARGS[@]}" -j"$JOBS" "$@"; }
 
-# parts: the kernel's parts that exist, relative to the repository.
-parts() {
-	local p
-	for p in $PARTS; do
-		if [ -e "$REPO/$p" ]; then printf '%s\n' "$p"; fi
-	done
-}
-
-# part_files: every file kbuild may see, sorted. Build output of cargo is not among them.
-part_files() {
-	(cd "$REPO" && parts | xargs -r -I{} find {} -name target -prune -o -type f ! -name Cargo.lock -print | LC_ALL=C sort)
-}
-
 # state: a hash of all that decides what the build directory must contain.
 state() {
 	{
 		(cd "$REPO" && part_files | xargs -r sha256sum)
 		# shellcheck disable=SC2046
 		cat $(fragments)
+		if [ "$VARIANT" = own ]; then cat "$KCONFIG"; fi
 		"${MAKE_ARGS[2]#RUSTC=}" --version
 		"$CC" --version
 		printf '%s\n' "${MAKE_ARGS[@]}"
@@ -139,7 +131,7 @@ check_config() {
 }
 
 # start_config: makes the configuration that the fragments are merged into: nothing, or what the distribution configures
-# but for its modules, most of which are drivers.
+# but for its modules, most of which are drivers, or what the user does (KCONFIG=).
 start_config() {
 	local config
 	case $VARIANT in
@@ -147,6 +139,7 @@ start_config() {
 		config=$("$REPO/integration/source.sh" --config) &&
 			sed 's/^\(CONFIG_[A-Z0-9_a-z]*\)=m$/# \1 is not set/' "$config" >"$KDIR/.config"
 		;;
+	own) cat "$KCONFIG" >"$KDIR/.config" ;;
 	*) kmake tinyconfig ;;
 	esac
 }
@@ -188,6 +181,7 @@ configure_if_changed() {
 	# shellcheck disable=SC2046
 	hash=$({
 		cat $(fragments)
+		if [ "$VARIANT" = own ]; then cat "$KCONFIG"; fi
 		find "$TREE/kernel/ferrotrace" -name 'Kconfig*' -print0 | LC_ALL=C sort -z | xargs -0 -r cat
 		printf '%s\n' "${MAKE_ARGS[@]}"
 	} | sha256sum)

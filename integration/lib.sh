@@ -171,3 +171,46 @@ install_cargo_tool() {
 		die "cargo cannot install cargo-$1; log: $CACHE/cargo-$1.log"
 	}
 }
+
+# The parts of the repository that belong to the kernel.
+PARTS="Kbuild Kconfig rust relay klog kprobes ftrace_tramp gcov dprobes samples include"
+
+# part_files: every file of them that kbuild may see, relative to the repository and sorted. Build output of cargo is not
+# among them.
+part_files() {
+	local p
+	(
+		cd "$REPO" || exit
+		for p in $PARTS; do
+			if [ -e "$p" ]; then find "$p" -name target -prune -o -type f ! -name Cargo.lock -print; fi
+		done
+	) | LC_ALL=C sort
+}
+
+PATCHES=$REPO/integration/patches
+
+# patch_list: the series' patches, in order.
+patch_list() {
+	if [ -f "$PATCHES/series" ]; then sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$PATCHES/series"; fi
+}
+
+# apply_series DIR NAME: applies it there; an error says which patch does not fit the kernel NAME.
+apply_series() {
+	local p
+	for p in $(patch_list); do
+		patch -p1 -s -f --no-backup-if-mismatch -d "$1" <"$PATCHES/$p" >&2 ||
+			die "integration/patches/$p does not apply to $2"
+	done
+}
+
+# check_kernel TREE: fails unless it is a kernel tree that our series may apply to.
+check_kernel() {
+	local version
+	if [ ! -f "$1/Makefile" ] || [ ! -d "$1/rust/kernel" ]; then die "$1 is not a kernel source tree"; fi
+	version=$(make -s -C "$1" kernelversion)
+	case $version in
+	"$SERIES" | "$SERIES".* | "$SERIES"-*) ;;
+	"${SERIES%%.*}".*) say "warning: $1 is kernel $version; the patches are for $SERIES" ;;
+	*) die "$1 is kernel $version, not $SERIES" ;;
+	esac
+}

@@ -16,8 +16,6 @@ PKG=linux-source-$SERIES
 CONFIG_PKG=linux-config-$SERIES
 # Of its configurations, the one with the fewest drivers.
 CONFIG_NAME=config.amd64_none_cloud-amd64
-PATCHES=$REPO/integration/patches
-
 # Suites that may carry the package, besides those the machine is configured for.
 MORE_SUITES="trixie-backports forky-backports testing unstable"
 
@@ -66,15 +64,6 @@ newest_downloaded() {
 	find "$CACHE/dl/" -maxdepth 1 -name "${PKG}_*.deb" 2>/dev/null | sort -V | tail -n 1
 }
 
-# check_series TREE: fails unless TREE is a kernel of our series.
-check_series() {
-	if [ ! -f "$1/Makefile" ] || [ ! -d "$1/rust/kernel" ]; then die "$1 is not a kernel source tree"; fi
-	case $(make -s -C "$1" kernelversion) in
-	"$SERIES" | "$SERIES".* | "$SERIES"-*) ;;
-	*) die "$1 is kernel $(make -s -C "$1" kernelversion), not $SERIES" ;;
-	esac
-}
-
 # unpack_to DIR CMD...: run CMD in a new directory and move the tree it makes to DIR.
 unpack_to() {
 	local dir=$1 tmp=$1.new
@@ -90,7 +79,7 @@ unpack_to() {
 		rm -rf "$tmp"
 		mv "$tmp.tree" "$tmp"
 	fi
-	check_series "$tmp"
+	check_kernel "$tmp"
 	mv "$tmp" "$dir"
 }
 
@@ -134,11 +123,6 @@ pristine() {
 	printf '%s\n' "$CACHE/src/$key.orig"
 }
 
-# patch_list: the series' patches, in order.
-patch_list() {
-	if [ -f "$PATCHES/series" ]; then sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$PATCHES/series"; fi
-}
-
 # prune BASE: removes BASE's patched trees that nobody used for a day, but keeps the three used last; each holds
 # builds of up to a gigabyte a variant. A tree that is being built has its lock held.
 prune() {
@@ -164,10 +148,7 @@ patched() {
 		rm -rf "$tree.new"
 		# Hard links: patch and rsync replace a file, they do not write into it.
 		cp -al "$orig" "$tree.new"
-		for p in $(patch_list); do
-			patch -p1 -s -f --no-backup-if-mismatch -d "$tree.new" <"$PATCHES/$p" >&2 ||
-				die "integration/patches/$p does not apply to $(make -s -C "$tree.new" kernelversion)"
-		done
+		apply_series "$tree.new" "$(make -s -C "$tree.new" kernelversion)"
 		mv "$tree.new" "$tree"
 		touch "$tree"
 		prune "${orig%.orig}"
@@ -191,8 +172,9 @@ distro_config() {
 		deb=$(find "$CACHE/dl/" -maxdepth 1 -name "${CONFIG_PKG}_${version}_*.deb")
 	fi
 	if ! [ -f "$CACHE/dl/config-$version" ]; then
-		dpkg-deb --fsys-tarfile "$deb" | tar xO --wildcards "*/$CONFIG_NAME.xz" | xz -dc >"$CACHE/dl/config.new" &&
-			mv "$CACHE/dl/config.new" "$CACHE/dl/config-$version" || die "$deb has no $CONFIG_NAME"
+		dpkg-deb --fsys-tarfile "$deb" | tar xO --wildcards "*/$CONFIG_NAME.xz" | xz -dc >"$CACHE/dl/config.new" ||
+			die "$deb has no $CONFIG_NAME"
+		mv "$CACHE/dl/config.new" "$CACHE/dl/config-$version"
 	fi
 	printf '%s\n' "$CACHE/dl/config-$version"
 }

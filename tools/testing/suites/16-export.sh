@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# "make export" puts Ferrotrace into a kernel tree and takes it out again: a plain one and one in git, and one that the
+# series does not fit. The trees have only the files that it looks at.
+# Seconds: 10
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+orig=$(dirname "$("$REPO/integration/source.sh")")
+orig=$(find "$orig" -maxdepth 1 -name '*.orig' | head -n 1)
+# A commit needs somebody.
+export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@test GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@test
+
+# new_tree NAME: what of the kernel's tree the patches touch, and what tells its version.
+new_tree() {
+	mkdir -p "$scratch/$1/rust/kernel"
+	{
+		printf '%s\n' Makefile scripts rust/Makefile
+		(cd "$PATCHES" && patch_list | xargs sed -n -E 's,^--- a/([^[:space:]]+).*,\1,p' | sort -u)
+	} | rsync -rlp --files-from=- "$orig/" "$scratch/$1/"
+	cp -r "$scratch/$1" "$scratch/$1.before"
+}
+
+export_tree() { "$REPO/integration/export.sh" "$@" >"$scratch/output" 2>&1; }
+said() { grep -F -- "$1" "$scratch/output" >/dev/null || { cat "$scratch/output" && return 1; }; }
+untouched() { diff -r --no-dereference --exclude=.git "$scratch/$1.before" "$scratch/$1"; }
+
+plain() {
+	new_tree plain
+	export_tree "$scratch/plain" && said "$(patch_list | wc -l) patches applied" &&
+		grep ferrotrace "$scratch/plain/kernel/Makefile" &&
+		cmp "$REPO/kprobes/hit.rs" "$scratch/plain/kernel/ferrotrace/kprobes/hit.rs" &&
+		! export_tree "$scratch/plain" && said "has kernel/ferrotrace already" &&
+		export_tree --undo "$scratch/plain" && untouched plain &&
+		! export_tree --undo "$scratch/plain" && said "has no kernel/ferrotrace"
+}
+
+in_git() {
+	new_tree git
+	git -C "$scratch/git" init -q && git -C "$scratch/git" add -A -f && git -C "$scratch/git" commit -q -m before || return 1
+	echo >>"$scratch/git/Makefile"
+	! export_tree "$scratch/git" && said "not committed" && git -C "$scratch/git" checkout -q Makefile &&
+		export_tree "$scratch/git" && said "$(($(patch_list | wc -l) + 1)) commits after" &&
+		[ "$(git -C "$scratch/git" rev-list --count HEAD)" = $(($(patch_list | wc -l) + 2)) ] &&
+		git -C "$scratch/git" log --format=%s | grep -x 'uprobes: add a hook point after the instruction' &&
+		[ -z "$(git -C "$scratch/git" status --porcelain)" ] &&
+		git -C "$scratch/git" commit -q --allow-empty -m later &&
+		! export_tree --undo "$scratch/git" && said "commits after that of Ferrotrace" &&
+		git -C "$scratch/git" reset -q --hard HEAD~1 &&
+		export_tree --undo "$scratch/git" && untouched git && [ "$(git -C "$scratch/git" rev-list --count HEAD)" = 1 ]
+}
+
+unfit() {
+	new_tree unfit
+	truncate -s 0 "$scratch/unfit/arch/Kconfig" "$scratch/unfit.before/arch/Kconfig"
+	! export_tree "$scratch/unfit" && said "error: integration/patches/0010" && said "as it was" && untouched unfit
+}
+
+other_version() {
+	new_tree other
+	sed -i 's/^PATCHLEVEL = .*/PATCHLEVEL = 4/' "$scratch/other/Makefile"
+	export_tree "$scratch/other" && said "warning: $scratch/other is kernel 7.4" || return 1
+	new_tree old
+	sed -i 's/^VERSION = .*/VERSION = 6/' "$scratch/old/Makefile"
+	! export_tree "$scratch/old" && said "not $SERIES" && ! [ -e "$scratch/old/kernel/ferrotrace" ]
+}
+
+tap_run "export: a plain tree, and back" plain
+tap_run "export: a tree in git, and back" in_git
+tap_run "export: a tree that the series does not fit is left alone" unfit
+tap_run "export: another version of the kernel" other_version
+tap_plan
