@@ -62,6 +62,38 @@ impl<'a> Bytes<'a> {
     }
 }
 
+/// Pieces of `N` bytes, and nothing else.
+// `as_chunks()` is newer than the oldest compiler that the kernel takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pieces<'a, const N: usize>(&'a [u8]);
+
+impl<'a, const N: usize> Pieces<'a, N> {
+    /// `None` if the last one is not whole.
+    pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
+        bytes
+            .chunks_exact(N)
+            .remainder()
+            .is_empty()
+            .then_some(Self(bytes))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.chunks_exact(N).len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8; N]> {
+        self.0.chunks_exact(N).filter_map(|piece| piece.first_chunk())
+    }
+}
+
+/// Puts words into some bytes, as many as both have.
+#[inline(always)]
+pub(super) fn put_words(bytes: &mut [u8], words: impl Iterator<Item = u64>) {
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
 /// Zeros after text of this length.
 pub(super) const fn padding(len: usize) -> usize {
     len.wrapping_neg() % 8

@@ -2,6 +2,7 @@
 
 //! The instructions of a point, as bytes, and what is known of them before they run.
 
+use super::bytes::Pieces;
 use super::insn::Insn;
 use super::insn::INSN_LEN;
 use super::limits::CODE_MAX;
@@ -12,7 +13,7 @@ use super::set::Header;
 
 /// The instructions of a point.
 #[derive(Clone, Copy)]
-pub struct Code<'a>(&'a [[u8; INSN_LEN]]);
+pub struct Code<'a>(Pieces<'a, INSN_LEN>);
 
 /// What a point's instructions do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,14 +36,13 @@ const ROUNDS: usize = 16;
 impl<'a> Code<'a> {
     /// `insns` instructions, which is all that `bytes` are.
     pub(super) fn new(bytes: &'a [u8], insns: usize) -> Result<Self, Reason> {
-        let (code, rest) = bytes.as_chunks();
         if insns == 0 || insns > CODE_MAX {
             return Err(Reason::Count);
         }
-        if !rest.is_empty() || code.len() != insns {
-            return Err(Reason::Length);
+        match Pieces::new(bytes) {
+            Some(code) if code.len() == insns => Ok(Self(code)),
+            _ => Err(Reason::Length),
         }
-        Ok(Self(code))
     }
 
     /// How many instructions there are.
@@ -52,7 +52,7 @@ impl<'a> Code<'a> {
 
     /// Whether there are none, which cannot be.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The instructions.
@@ -83,7 +83,7 @@ impl<'a> Code<'a> {
     ) -> Result<(), (u32, Reason)> {
         let len = u32::try_from(self.len()).map_err(|_| (0, Reason::Count))?;
         let mut last = None;
-        for (number, bytes) in (0..).zip(self.0) {
+        for (number, bytes) in (0..).zip(self.0.iter()) {
             let at = |reason| (number, reason);
             let insn = Insn::from_bytes(bytes).map_err(at)?;
             insn.check(len, header.locals, header.globals).map_err(at)?;

@@ -2,6 +2,7 @@
 
 //! What a run logs, its trace, and its exceptions.
 
+use super::bytes::put_words;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
@@ -58,7 +59,7 @@ impl Buffer<'_> {
 
     fn words(&mut self, token: Token, words: impl ExactSizeIterator<Item = u64>) -> Option<()> {
         let room = self.entry(token, words.len().checked_mul(8)?)?;
-        put(room, words);
+        put_words(room, words);
         Some(())
     }
 
@@ -71,15 +72,8 @@ impl Buffer<'_> {
         let len = words.len().checked_mul(8)?.checked_add(4)?;
         let (index, room) = self.entry(token, len)?.split_first_chunk_mut()?;
         *index = first.to_le_bytes();
-        put(room, words);
+        put_words(room, words);
         Some(())
-    }
-}
-
-fn put(room: &mut [u8], words: impl Iterator<Item = u64>) {
-    let (places, _) = room.as_chunks_mut();
-    for (place, word) in places.iter_mut().zip(words) {
-        *place = word.to_le_bytes();
     }
 }
 
@@ -326,7 +320,7 @@ impl<W: World> Machine<'_, W> {
                 Token::Calls,
                 frames.len().saturating_add(1).saturating_mul(8),
             )
-            .map(|room| put(room, core::iter::once(here).chain(calls)));
+            .map(|room| put_words(room, core::iter::once(here).chain(calls)));
         self.memory.rest.overflowed |= added.is_none();
     }
 

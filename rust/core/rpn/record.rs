@@ -10,7 +10,9 @@
 //!
 //! An entry of memory or of a string that is not there has 0xffff for its length, and 8 bytes with the address.
 
+use super::bytes::put_words;
 use super::bytes::Bytes;
+use super::bytes::Pieces;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::limits::CALL_DEPTH;
@@ -125,10 +127,7 @@ impl RecordHeader {
             u64::from(self.minor) << 32 | u64::from(self.major),
             u64::from(self.cpu) << 32 | u64::from(self.exception) << 16 | u64::from(self.fields),
         ];
-        let (places, _) = bytes.as_chunks_mut();
-        for (place, word) in places.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
-        }
+        put_words(&mut bytes, words.into_iter());
         bytes
     }
 }
@@ -191,7 +190,7 @@ fn header(bytes: &mut Bytes<'_>) -> Result<RecordHeader, Reason> {
 
 /// Words, as they were logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Words<'a>(&'a [[u8; 8]]);
+pub struct Words<'a>(Pieces<'a, 8>);
 
 impl<'a> Words<'a> {
     /// The words.
@@ -241,10 +240,7 @@ impl<'a> Entries<'a> {
             return bytes.u64().map(Entry::NotThere);
         }
         let mut data = Bytes(bytes.take(len.into())?);
-        let words = |data: &Bytes<'a>| match data.0.as_chunks() {
-            (words, []) => Ok(Words(words)),
-            _ => Err(Reason::Length),
-        };
+        let words = |data: &Bytes<'a>| Pieces::new(data.0).map(Words).ok_or(Reason::Length);
         Ok(match token {
             0 => Entry::Memory(data.0),
             1 => Entry::Text(data.0),
