@@ -3,11 +3,13 @@
 //! DProbes: programs that run when an instruction is executed, or memory is accessed.
 //!
 //! `ferro_core::rpn` has the programs and what runs them. Here are the points: `place.rs` says what stops at one, `point.rs` what a
-//! hit does, `here.rs` what a program acts upon, `record.rs` what is written of it. `table.rs` has the programs that are loaded, and
-//! `control.rs` the file by which they are. See `Documentation/dprobes.rst`.
+//! hit does, `here.rs` what a program acts upon, `record.rs` what is written of it, `pending.rs` and `in_task.rs` what waits for the
+//! instruction. `table.rs` has the programs that are loaded, and `control.rs` the file by which they are. See
+//! `Documentation/dprobes.rst`.
 
 mod control;
 mod here;
+mod in_task;
 mod leaving;
 mod listing;
 mod pending;
@@ -23,6 +25,9 @@ mod variables;
 use ferro_core::rpn::VARIABLES_MAX;
 use ferro_fast_relay::Channel;
 use ferro_gkhi::points::ModuleEvent;
+use ferro_gkhi::points::TaskExit;
+use ferro_gkhi::points::UprobeDone;
+use ferro_gkhi::Answer;
 use ferro_gkhi::Registered;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::sync::counted;
@@ -32,6 +37,7 @@ use kernel::sync::Arc;
 
 use crate::control::ControlFile;
 use crate::control::CONTROL_FILE;
+use crate::in_task::InTask;
 use crate::pending::RECORD_MAX;
 use crate::point::Shared;
 use crate::raw::facility;
@@ -66,6 +72,8 @@ struct DProbes {
     // In the order in which they have to go: when nothing can load programs any more, the programs.
     _file: File<counted::Shared<ControlFile>>,
     _modules: Registered<ModuleEvent>,
+    _instructions: Registered<UprobeDone>,
+    _tasks: Registered<TaskExit>,
     table: Arc<Table>,
 }
 
@@ -82,13 +90,35 @@ impl kernel::Module for DProbes {
             .format(FORMAT)
             .open()?;
         let dir = channel.dir()?;
-        let shared = Shared {
-            globals: Variables::new(VARIABLES_MAX)?,
-            scratch: Scratch::new()?,
-            channel,
-            numbers: Word::new(1),
+        let shared = Arc::pin_init(
+            try_pin_init!(Shared {
+                globals: Variables::new(VARIABLES_MAX)?,
+                scratch: Scratch::new()?,
+                channel,
+                in_task <- InTask::new(),
+                numbers: Word::new(1),
+            }),
+            GFP_KERNEL,
+        )?;
+        let instructions = {
+            let shared = shared.clone();
+            Registered::<UprobeDone>::builder(c"rust_dprobes")
+                .pinned()
+                .register(move |_call, (_regs, address, is_executed)| {
+                    shared.completed_in_task(address, is_executed);
+                    Answer::Continue
+                })?
         };
-        let table = Table::new(Arc::new(shared, GFP_KERNEL)?)?;
+        let tasks = {
+            let shared = shared.clone();
+            Registered::<TaskExit>::builder(c"rust_dprobes")
+                .pinned()
+                .register(move |_call, (task,)| {
+                    shared.in_task.forget(task.as_ptr().addr());
+                    Answer::Continue
+                })?
+        };
+        let table = Table::new(shared)?;
         let watched = table.clone();
         let modules = module_name::watch(move |name, event| watched.module(name, event))?;
         let file = counted::Shared::new(Ok(ControlFile::new(table.clone())))?;
@@ -96,6 +126,8 @@ impl kernel::Module for DProbes {
         Ok(Self {
             _file: file,
             _modules: modules,
+            _instructions: instructions,
+            _tasks: tasks,
             table,
         })
     }

@@ -125,7 +125,10 @@ pub(crate) struct InUser(Arc<Point>);
 
 impl UserHandler for InUser {
     fn hit(&self, regs: Regs<'_>) {
-        self.0.hit(regs);
+        match self.0.when() {
+            When::Now => drop(self.0.hit(regs)),
+            When::After => drop(self.0.hit_in_task(regs)),
+        }
     }
 }
 

@@ -22,9 +22,12 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use crate::here::Here;
+use crate::in_task::InTask;
+use crate::in_task::Waiting;
 use crate::leaving;
 use crate::raw::permission::Permission;
 use crate::raw::scratch::Scratch;
+use crate::raw::task;
 use crate::record::Record;
 use crate::registers::OfKernel;
 use crate::registers::Registers;
@@ -34,12 +37,32 @@ use crate::variables::Variables;
 const DORMANT: usize = 1 << (usize::BITS - 1);
 
 /// What all points share.
+#[pin_data]
 pub(crate) struct Shared {
     pub(crate) globals: Variables,
     pub(crate) scratch: Scratch,
     pub(crate) channel: Channel,
+    /// Records of points in user space that wait.
+    #[pin]
+    pub(crate) in_task: InTask,
     /// The number of the next point.
     pub(crate) numbers: Word,
+}
+
+impl Shared {
+    /// The instruction at an address of user space has been executed by the current task, or not, after points there were hit.
+    pub(crate) fn completed_in_task(&self, address: usize, is_executed: bool) {
+        let task = task::address();
+        while let Some(waiting) = self.in_task.take(task) {
+            if is_executed && waiting.address == address {
+                self.write(&waiting);
+            }
+        }
+    }
+
+    fn write(&self, waiting: &Waiting) {
+        crate::record::write(&waiting.record, &self.channel, waiting.target);
+    }
 }
 
 /// Where records of a point go, and what they tell.
@@ -47,6 +70,17 @@ pub(crate) struct Shared {
 pub(crate) struct Output {
     pub(crate) fields: u16,
     pub(crate) target: Target,
+}
+
+/// What a record of a hit waits for.
+#[derive(Clone, Copy)]
+enum Until {
+    /// Nothing: it is written at once.
+    Now,
+    /// That this CPU has executed the instruction at an address.
+    OnCpu(usize),
+    /// That this task has.
+    InTask(usize),
 }
 
 /// When the records of a point are written.
@@ -157,25 +191,40 @@ impl Point {
     /// It was hit, and what the program logs is written at once. Returns the registers as the program has left them.
     #[inline(always)]
     pub(crate) fn hit<R: Registers>(&self, regs: R) -> R {
-        self.take(regs, None)
+        self.take(regs, Until::Now)
     }
 
-    /// A breakpoint in the kernel was hit, and what the program logs waits on this CPU for [`Point::completed`]. In user space there
-    /// is no such thing: another CPU may execute the instruction.
+    /// A breakpoint in the kernel was hit, and what the program logs waits on this CPU for [`Point::completed`].
     #[inline(always)]
     pub(crate) fn hit_before<'a, 'b>(&self, regs: OfKernel<'a, 'b>) -> OfKernel<'a, 'b> {
         let address = regs.get(Register::Ip).unwrap_or(0) as usize;
-        self.take(regs, Some(address))
+        self.take(regs, Until::OnCpu(address))
     }
 
-    /// It was hit. `before`: the address of the instruction whose execution records wait for, if they do.
+    /// One in user space was hit, and what the program logs waits in the task for [`Shared::completed_in_task`], as another CPU may
+    /// execute the instruction. Context: process.
+    pub(crate) fn hit_in_task<R: Registers>(&self, regs: R) -> R {
+        let address = regs.get(Register::Ip);
+        // A hit of which nobody has said whether its instruction was executed.
+        drop(self.shared.in_task.take_of(task::address(), self.number));
+        let regs = self.take(regs, Until::InTask(address.unwrap_or(0) as usize));
+        if regs.get(Register::Ip) != address {
+            // The program goes on elsewhere, and the instruction is not executed.
+            if let Some(waiting) = self.shared.in_task.take_of(task::address(), self.number) {
+                self.shared.write(&waiting);
+            }
+        }
+        regs
+    }
+
+    /// It was hit.
     #[inline(always)]
-    fn take<R: Registers>(&self, regs: R, before: Option<usize>) -> R {
+    fn take<R: Registers>(&self, regs: R, until: Until) -> R {
         let hit = self.hits.add(1);
         // Before the first that counts, this is a very large number.
         let nth = hit.wrapping_sub(self.pass);
         if nth >= self.runs.load() && self.is_over(nth) {
-            if let Some(address) = before {
+            if let Until::OnCpu(address) = until {
                 self.forget(address);
             }
             return regs;
@@ -185,7 +234,7 @@ impl Point {
             count(&self.code, &here);
             return here.regs;
         }
-        self.run(here, before)
+        self.run(here, until)
     }
 
     /// Whether the program does not run at the hit of this number, from the first that counts: those that are missed are none.
@@ -205,17 +254,17 @@ impl Point {
 
     /// Runs the program.
     #[inline(never)]
-    fn run<'a, R: Registers>(&'a self, mut here: Here<'a, R>, before: Option<usize>) -> R {
+    fn run<'a, R: Registers>(&'a self, mut here: Here<'a, R>, until: Until) -> R {
         let Some(mut room) = self.shared.scratch.enter() else {
             self.missed.add(1);
-            if before.is_some() {
+            if let Until::OnCpu(_) = until {
                 self.shared.scratch.forget_pending();
             }
             return here.regs;
         };
         self.began.add(1);
         let (memory, pending) = room.parts();
-        if let Some(address) = before {
+        if let Until::OnCpu(address) = until {
             pending.begin(self.number, address);
         }
         let outcome = run(&self.limits, &self.code, memory, &mut here);
@@ -228,13 +277,17 @@ impl Point {
             }
             if !outcome.is_empty() {
                 let record = Record::new(&outcome, &here, outcome.data(memory));
-                let is_kept = before.is_some() && !leaving::is_asked(outcome.end);
-                match is_kept {
-                    true => match pending.room(self.number, record.len()) {
+                let until = match leaving::is_asked(outcome.end) {
+                    true => Until::Now,
+                    false => until,
+                };
+                match until {
+                    Until::OnCpu(_) => match pending.room(self.number, record.len()) {
                         Some(room) => record.fill(room),
                         None => drop(self.truncated.add(1)),
                     },
-                    false => record.write(&self.shared.channel, self.output.target),
+                    Until::InTask(address) => self.keep_in_task(address, &record),
+                    Until::Now => record.write(&self.shared.channel, self.output.target),
                 }
             }
             if outcome.end != End::Exit {
@@ -242,6 +295,18 @@ impl Point {
             }
         }
         here.regs
+    }
+
+    /// Keeps a record in the current task.
+    #[inline(never)]
+    fn keep_in_task<R: Registers>(&self, address: usize, record: &Record<'_, R>) {
+        let whose = (task::address(), self.number, address);
+        let in_task = &self.shared.in_task;
+        if !in_task.keep(whose, self.output.target, record.len(), |room| {
+            record.fill(room)
+        }) {
+            self.truncated.add(1);
+        }
     }
 
     /// The probed instruction has been executed.
@@ -296,7 +361,8 @@ impl Point {
         self.missed.load()
     }
 
-    /// Runs that have logged more than there was room for, or nothing, as other points of the instruction had taken the room.
+    /// Runs that have logged more than there was room for, or nothing, as other points of the instruction had taken the room, or
+    /// there was no memory.
     pub(crate) fn truncated(&self) -> usize {
         self.truncated.load()
     }

@@ -2,7 +2,10 @@
 
 //! Points in user space: in this program.
 
+use std::ffi::c_void;
 use std::process::Command;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ferro_core::rpn::*;
 
@@ -18,6 +21,11 @@ pub const CASES: &[Case] = &[
     ("user.opcode", opcode),
     ("user.refused", refused),
     ("user.core_dump", core_dump),
+    ("user.fault_discards", fault_discards),
+    ("user.killed_discards", killed_discards),
+    ("user.skip_discards", skip_discards),
+    ("user.two_points", two_points),
+    ("user.many_threads", many_threads),
 ];
 
 /// What is probed.
@@ -25,6 +33,30 @@ pub const CASES: &[Case] = &[
 pub extern "C" fn target(a: u64, b: *const u8) -> u64 {
     std::hint::black_box(b);
     std::hint::black_box(a) + 1
+}
+
+// A function that loads a word, and one whose first instruction is emulated rather than executed in a copy.
+std::arch::global_asm!(
+    ".text",
+    ".globl dprobes_test_load",
+    ".type dprobes_test_load, @function",
+    "dprobes_test_load:",
+    "mov rax, [rdi]",
+    "ret",
+    ".size dprobes_test_load, . - dprobes_test_load",
+    ".globl dprobes_test_nop",
+    ".type dprobes_test_nop, @function",
+    "dprobes_test_nop:",
+    "nop",
+    "ret",
+    ".size dprobes_test_nop, . - dprobes_test_nop",
+);
+
+unsafe extern "C" {
+    /// Loads a word.
+    fn dprobes_test_load(word: *const u64) -> u64;
+    /// Does nothing.
+    fn dprobes_test_nop();
 }
 
 /// What a process does that is started for this: see main.rs.
@@ -221,4 +253,224 @@ fn core_dump() {
     let status = |arg| Command::new(&path).arg(arg).status().unwrap();
     assert!(status("child=20").success());
     assert_eq!(status("child=21").signal(), Some(libc::SIGABRT));
+}
+
+/// Logs the word, and counts, at a function of this program.
+fn logging<'a>(path: &'a str, function: *const (), word: u64) -> Program<'a> {
+    let mut program = program(
+        path,
+        &[
+            Insn::with(Op::IncLv, 0),
+            Insn::push(word),
+            Insn::with(Op::Log, 1),
+            Insn::new(Op::Exit),
+        ],
+    );
+    program.point.offset = offset_of(function as u64);
+    program
+}
+
+/// The words of the records that there are.
+fn words() -> Vec<u64> {
+    let records = take_records();
+    let words = records.iter().map(|logged| match logged.entries()[..] {
+        [Entry::Words(words)] => words.iter().next().unwrap(),
+        _ => panic!("not a word"),
+    });
+    words.collect()
+}
+
+/// A page that cannot be read, until the handler of its fault has been called.
+static PAGE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn on_fault(_signal: i32) {
+    // SAFETY: It is the page that `fault_discards()` has mapped.
+    unsafe { libc::mprotect(PAGE.load(Relaxed), 4096, libc::PROT_READ) };
+}
+
+fn map_page() -> *mut c_void {
+    // SAFETY: New memory.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(page, libc::MAP_FAILED);
+    page
+}
+
+/// An instruction that faults and is executed again after the signal is hit twice, and executed once. The record is there with
+/// `logonfault`.
+fn fault_discards() {
+    let path = path();
+    let page = map_page();
+    PAGE.store(page, Relaxed);
+    let handler = on_fault as extern "C" fn(i32) as libc::sighandler_t;
+    for (log_on_fault, expected) in [(false, &[7][..]), (true, &[7, 7])] {
+        take_records();
+        let mut program = logging(&path, dprobes_test_load as *const (), 7);
+        program.point.log_on_fault = log_on_fault;
+        program.load();
+        // SAFETY: It is the page above; the handler only makes it readable, where the fault is.
+        unsafe {
+            libc::mprotect(page, 4096, libc::PROT_NONE);
+            let before = libc::signal(libc::SIGSEGV, handler);
+            assert_eq!(dprobes_test_load(page.cast()), 0);
+            libc::signal(libc::SIGSEGV, before);
+        }
+        assert_eq!(state().locals[0][0], 2);
+        assert_eq!(words(), expected, "log_on_fault {log_on_fault}");
+        crate::control::remove_all();
+    }
+}
+
+/// Processes that an instruction kills: nothing is logged, and what waited for it does not stay.
+fn killed_discards() {
+    const KILLED: u64 = 300;
+    let path = path();
+    take_records();
+    logging(&path, dprobes_test_load as *const (), 7).load();
+    let page = map_page();
+    for _ in 0..KILLED {
+        // SAFETY: The child only makes system calls, and faults.
+        match unsafe { nix::unistd::fork() }.unwrap() {
+            nix::unistd::ForkResult::Child => {
+                // SAFETY: It ends this process.
+                unsafe {
+                    libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+                    dprobes_test_load(page.cast());
+                    libc::_exit(1)
+                }
+            }
+            nix::unistd::ForkResult::Parent { child } => {
+                let status = nix::sys::wait::waitpid(child, None).unwrap();
+                assert!(matches!(
+                    status,
+                    nix::sys::wait::WaitStatus::Signaled(_, nix::sys::signal::SIGSEGV, _)
+                ));
+            }
+        }
+    }
+    assert_eq!(state().locals[0][0], KILLED);
+    assert_eq!(words(), []);
+    // Nor is it taken for something of who comes next.
+    let word = 5;
+    // SAFETY: The word is there.
+    assert_eq!(unsafe { dprobes_test_load(&word) }, 5);
+    assert_eq!(words(), [7]);
+}
+
+/// A program that goes on elsewhere has its record, and other points of the instruction, which is not executed, have none.
+fn skip_discards() {
+    let path = path();
+    take_records();
+    let function = dprobes_test_load as *const ();
+    logging(&path, function, 7).load();
+    let mut skips = program(
+        &path,
+        &[
+            Insn::push(8),
+            Insn::with(Op::Log, 1),
+            Insn::register(Op::PushR, Register::Ip),
+            Insn::push(3),
+            Insn::new(Op::Add),
+            Insn::register(Op::PopR, Register::Ip),
+            Insn::push(9),
+            Insn::register(Op::PopR, Register::Ax),
+            Insn::new(Op::Exit),
+        ],
+    );
+    skips.point.offset = offset_of(function as u64);
+    // Another name of the same file.
+    let other = format!("/proc/self/root{path}");
+    let skips = Program {
+        name: &other,
+        ..skips
+    };
+    skips.with_writes().load();
+    let word = 5;
+    // SAFETY: The word is there.
+    assert_eq!(unsafe { dprobes_test_load(&word) }, 9);
+    assert_eq!(words(), [8]);
+}
+
+/// Each point of an instruction has its record, whether the instruction is emulated or executed in a copy; one that aborts none.
+fn two_points() {
+    let path = path();
+    let other = format!("/proc/self/root{path}");
+    let word = 5;
+    for function in [
+        dprobes_test_nop as *const (),
+        dprobes_test_load as *const (),
+    ] {
+        take_records();
+        logging(&path, function, 1).load();
+        let mut second = logging(&path, function, 2);
+        second.set.flags = MERGE;
+        second.load();
+        let mut aborts = logging(&other, function, 3);
+        *aborts.code.last_mut().unwrap() = Insn::new(Op::Abort);
+        aborts.load();
+        for _ in 0..10 {
+            // SAFETY: The word is there.
+            unsafe {
+                dprobes_test_nop();
+                dprobes_test_load(&word);
+            }
+        }
+        let mut all = words();
+        all.sort_unstable();
+        assert_eq!(all, [[1; 10], [2; 10]].concat());
+        assert_eq!(state().locals[1][0], 10);
+        crate::control::remove_all();
+    }
+}
+
+/// Threads on several CPUs, which are preempted and go on elsewhere between a hit and the end of its instruction, each have all
+/// of their records, while processes die of the same instruction.
+fn many_threads() {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 400;
+    let path = path();
+    take_records();
+    logging(&path, dprobes_test_load as *const (), 7).load();
+    let page = map_page() as usize;
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for word in 0..ROUNDS {
+                    // SAFETY: The word is there.
+                    assert_eq!(unsafe { dprobes_test_load(&word) }, word);
+                }
+            });
+        }
+        for _ in 0..20 {
+            // SAFETY: The child only makes system calls, and faults.
+            match unsafe { libc::fork() } {
+                // SAFETY: It ends this process.
+                0 => unsafe {
+                    libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+                    dprobes_test_load(page as *const u64);
+                    libc::_exit(1)
+                },
+                child => {
+                    // SAFETY: No status is wanted.
+                    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+                }
+            }
+        }
+    });
+    let state = state();
+    assert_eq!(state.number("hits"), THREADS * ROUNDS + 20);
+    let runs_of_killed = state.number("runs") + state.number("missed") - THREADS * ROUNDS;
+    assert_eq!(runs_of_killed, 20);
+    let logged = words().len() as u64;
+    let expected = THREADS * ROUNDS;
+    // A hit is missed where another program was running on the CPU, and has no record.
+    assert!(logged <= expected && logged + state.number("missed") >= expected);
 }
