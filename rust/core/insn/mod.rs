@@ -9,6 +9,7 @@
 //! - [`Emulation`] executes one on a [`Machine`].
 //! - [`Compute`] executes one that a copy could execute too, within the trap.
 //! - [`Boundaries`] walks through code.
+//! - [`jump::displaceable`] says whether a jump can replace what is at a place.
 //!
 //! The decoder knows which operand bytes follow an opcode. It does not decide whether a CPU has the instruction:
 //! `vaddps` with reserved bits set has a length. In the maps into which vendors put new instructions (0f 38, 0f 3a,
@@ -24,6 +25,7 @@ mod compute;
 mod decode;
 mod emulate;
 mod flow;
+pub mod jump;
 mod parts;
 mod probe;
 mod relocate;

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! All the code that may enter a place.
+
+use super::sweep::jump_target;
+use super::sweep::Code;
+use super::table::Table;
+use super::Entry;
+use super::Piece;
+use super::Reason;
+use super::Surroundings;
+use crate::insn::Insn;
+use core::ops::Range;
+
+/// How many pieces may belong together, and how many others are remembered as looked at.
+const MOST_PIECES: usize = 16;
+
+/// Pieces that code falls through or jumps between: from the first to the last without a gap.
+pub(super) struct Body {
+    pieces: [Option<Piece>; MOST_PIECES],
+    first: u64,
+    last: u64,
+}
+
+impl Body {
+    /// What belongs to `piece`.
+    pub(super) fn of<S: Surroundings>(code: &Code<'_, S>, piece: Piece) -> Result<Self, Reason> {
+        let mut body = Self {
+            pieces: [None; MOST_PIECES],
+            first: piece.start,
+            last: piece.end,
+        };
+        body.add(piece)?;
+        let mut lowest = piece;
+        while let Some(below) = neighbour(code, lowest.start.wrapping_sub(1)) {
+            if below.end != lowest.start || !body.joins(code, below, lowest)? {
+                break;
+            }
+            body.add(below)?;
+            lowest = below;
+        }
+        let mut highest = piece;
+        while let Some(above) = neighbour(code, highest.end) {
+            if above.start != highest.end || !body.joins(code, highest, above)? {
+                break;
+            }
+            body.add(above)?;
+            highest = above;
+        }
+        Ok(body)
+    }
+
+    fn add(&mut self, piece: Piece) -> Result<(), Reason> {
+        let mut free = self.pieces.iter_mut().filter(|slot| slot.is_none());
+        *free.next().ok_or(Reason::TooLarge)? = Some(piece);
+        self.first = self.first.min(piece.start);
+        self.last = self.last.max(piece.end);
+        Ok(())
+    }
+
+    /// Whether two neighbours are one function, of which the upper is or is not in the body.
+    fn joins<S: Surroundings>(
+        &self,
+        code: &Code<'_, S>,
+        lower: Piece,
+        upper: Piece,
+    ) -> Result<bool, Reason> {
+        if code.surroundings.is_compiled(upper.start) {
+            return Ok(false);
+        }
+        // The body has either of them, and what is below or above it is new.
+        let body = self.first..self.last;
+        Ok(match body.contains(&lower.start) {
+            true => {
+                code.falls_out(lower)?
+                    || code.branches_into(upper, &body)?
+                    || self.branches_into(code, &(upper.start..upper.end))?
+            }
+            false => {
+                code.falls_out(lower)?
+                    || code.branches_into(lower, &body)?
+                    || self.branches_into(code, &(lower.start..lower.end))?
+            }
+        })
+    }
+
+    /// Whether the body has a jump into a range.
+    fn branches_into<S: Surroundings>(
+        &self,
+        code: &Code<'_, S>,
+        range: &Range<u64>,
+    ) -> Result<bool, Reason> {
+        for piece in self.pieces.iter().flatten() {
+            if code.branches_into(*piece, range)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn contains(&self, address: u64) -> bool {
+        (self.first..self.last).contains(&address)
+    }
+
+    /// Fails if `place` is not the start of an instruction, or something may enter `inside`.
+    pub(super) fn check<S: Surroundings>(
+        &self,
+        code: &Code<'_, S>,
+        place: u64,
+        inside: Range<u64>,
+    ) -> Result<(), Reason> {
+        let mut check = Check {
+            code,
+            body: self,
+            inside,
+            seen: [None; MOST_PIECES],
+        };
+        let mut is_start = false;
+        for piece in self.pieces.iter().flatten() {
+            check.piece(*piece, |at| is_start |= at == place)?;
+        }
+        match is_start {
+            true => Ok(()),
+            false => Err(Reason::NotAnInstruction),
+        }
+    }
+}
+
+/// The symbol at an address next to another.
+fn neighbour<S: Surroundings>(code: &Code<'_, S>, address: u64) -> Option<Piece> {
+    code.surroundings.piece(address)
+}
+
+/// A search for what enters a range.
+struct Check<'c, 's, S> {
+    code: &'c Code<'s, S>,
+    body: &'c Body,
+    inside: Range<u64>,
+    /// Pieces outside of the body that have been looked at; not all, if there are many.
+    seen: [Option<Piece>; MOST_PIECES],
+}
+
+impl<S: Surroundings> Check<'_, '_, S> {
+    /// Looks at a piece of the body, and what it jumps to.
+    fn piece(&mut self, piece: Piece, mut starts: impl FnMut(u64)) -> Result<(), Reason> {
+        let code = self.code;
+        let compiled = code.surroundings.is_compiled(self.body.first);
+        code.sweep(piece, |at, insn| {
+            starts(at);
+            self.operands(at, insn)?;
+            if let Some(target) = jump_target(at, insn) {
+                self.outside(target)?;
+            }
+            if !code.is_indirect_jump(at, insn) {
+                return Ok(());
+            }
+            match Table::of(insn) {
+                Some(table) => self.table(table),
+                // It leaves the function.
+                None if compiled && !code.surroundings.has_jump_tables() => Ok(()),
+                None => Err(Reason::IndirectJump),
+            }
+        })?;
+        let mut result = Ok(());
+        let range = piece.start..piece.end;
+        code.surroundings.exits(range, &mut |target| {
+            if result.is_ok() {
+                result = self.outside(target);
+            }
+        });
+        result
+    }
+
+    /// Fails if an instruction goes into the range, or has an address of it.
+    fn operands(&self, at: u64, insn: &Insn) -> Result<(), Reason> {
+        let is_inside = |address: u64| self.inside.contains(&address);
+        if let Some(target) = insn.branch_target(at) {
+            return match is_inside(target) {
+                true => Err(Reason::Entered(Entry::Branch)),
+                false => Ok(()),
+            };
+        }
+        let number = |value: i64| u64::from_le_bytes(value.to_le_bytes());
+        let used = insn.rip_relative_target(at).is_some_and(is_inside)
+            || is_inside(number(insn.immediate()))
+            || (!insn.is_rip_relative() && is_inside(number(insn.displacement())));
+        match used {
+            true => Err(Reason::Entered(Entry::Address)),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks at the entries of a jump table. The first that leads neither into the body nor to code without a start of
+    /// its own is another table's.
+    fn table(&mut self, table: Table) -> Result<(), Reason> {
+        let surroundings = self.code.surroundings;
+        let mut count = 0u32;
+        for entry in table.entries(surroundings) {
+            if self.inside.contains(&entry) {
+                return Err(Reason::Entered(Entry::Table));
+            }
+            if !self.body.contains(entry) {
+                match surroundings.piece(entry) {
+                    Some(piece) if !surroundings.is_compiled(piece.start) => self.outside(entry)?,
+                    _ => break,
+                }
+            }
+            count = count.saturating_add(1);
+        }
+        match count {
+            0 => Err(Reason::IndirectJump),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks at what the body jumps to outside of itself: the unlikely part of a function jumps back.
+    fn outside(&mut self, target: u64) -> Result<(), Reason> {
+        if self.body.contains(target) {
+            return Ok(());
+        }
+        let Some(piece) = self.code.surroundings.piece(target) else {
+            return Ok(());
+        };
+        let is_call = target == piece.start && self.code.surroundings.is_compiled(target);
+        if is_call || self.seen.contains(&Some(piece)) {
+            return Ok(());
+        }
+        if let Some(free) = self.seen.iter_mut().find(|slot| slot.is_none()) {
+            *free = Some(piece);
+        }
+        let (mut comes_back, mut is_unknown) = (false, false);
+        self.code.sweep(piece, |at, insn| {
+            self.operands(at, insn)?;
+            comes_back |= jump_target(at, insn)
+                .is_some_and(|target| self.body.contains(target) && target != self.body.first);
+            if !self.code.is_indirect_jump(at, insn) {
+                return Ok(());
+            }
+            let Some(table) = Table::of(insn) else {
+                is_unknown = true;
+                return Ok(());
+            };
+            let mut entries = table
+                .entries(self.code.surroundings)
+                .take_while(|entry| self.body.contains(*entry) || piece.contains(*entry));
+            match entries.any(|entry| self.inside.contains(&entry)) {
+                true => Err(Reason::Entered(Entry::Table)),
+                false => Ok(()),
+            }
+        })?;
+        // One that comes back belongs to the function.
+        match comes_back && is_unknown {
+            true => Err(Reason::IndirectJump),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The instructions that a jump displaces, and how they run elsewhere.
+
+use super::sweep::ends_flow;
+use super::sweep::Code;
+use super::Piece;
+use super::Reason;
+use super::Surroundings;
+use super::JUMP_LEN;
+use crate::insn::relocate;
+use crate::insn::Flow;
+use crate::insn::Insn;
+use crate::insn::Probe;
+use crate::insn::RelocateError;
+use crate::insn::Target;
+use crate::insn::MAX_LEN;
+use core::ops::Range;
+
+/// The most bytes that are displaced: the last instruction begins in the fifth.
+pub const MAX_DISPLACED: usize = JUMP_LEN - 1 + MAX_LEN;
+
+/// The most bytes that displaced instructions have elsewhere: two short branches, of which `loop` becomes 9 bytes, and a
+/// call through memory, which becomes 5 bytes more.
+pub const MAX_RELOCATED: usize = 2 * LOOP_LEN + PUSH_LEN + MAX_LEN;
+
+/// `loop` over a short jump, which is over a near jump.
+const LOOP_LEN: usize = 9;
+
+/// `push` of 4 bytes.
+const PUSH_LEN: usize = 5;
+
+/// Instructions that a jump displaces.
+///
+/// # Invariants
+///
+/// `1..=5` instructions, which follow each other from `at` on. All but the last begin and end in the first 5 bytes, and
+/// each can be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Displaced {
+    at: u64,
+    insns: [Option<Insn>; JUMP_LEN],
+    len: u8,
+}
+
+impl Displaced {
+    /// Those at `at`, as far as they alone say.
+    pub(super) fn read<S: Surroundings>(
+        code: &Code<'_, S>,
+        at: u64,
+        piece: Piece,
+    ) -> Result<Self, Reason> {
+        let mut new = Self {
+            at,
+            insns: [None; JUMP_LEN],
+            len: 0,
+        };
+        let room = piece.end.saturating_sub(at);
+        if room < JUMP_LEN as u64 {
+            return Err(Reason::NoRoom);
+        }
+        for slot in new.insns.iter_mut() {
+            let insn = code
+                .one(at.wrapping_add(u64::from(new.len)), piece.end)
+                .map_err(|reason| match reason {
+                    // The symbol ends in the instruction.
+                    Reason::Undecodable if room < MAX_DISPLACED as u64 => Reason::NoRoom,
+                    reason => reason,
+                })?;
+            new.len = new.len.saturating_add(insn.len);
+            check(&insn, usize::from(new.len))?;
+            *slot = Some(insn);
+            if ends_flow(&insn) {
+                // What follows within the jump is padding, or nothing enters it.
+                new.len = new.len.max(JUMP_LEN as u8);
+            }
+            if usize::from(new.len) >= JUMP_LEN {
+                break;
+            }
+        }
+        Ok(new)
+    }
+
+    /// Where they are.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// How many bytes they have, and at least 5: after the last one that may follow what never runs.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// The addresses of all their bytes.
+    pub fn range(&self) -> Range<u64> {
+        self.at..self.end()
+    }
+
+    /// Those of the bytes that nobody may enter.
+    pub fn inside(&self) -> Range<u64> {
+        self.at.wrapping_add(1)..self.end()
+    }
+
+    /// The address after them, where execution goes on if [`Displaced::goes_on`].
+    pub fn end(&self) -> u64 {
+        self.at.wrapping_add(u64::from(self.len))
+    }
+
+    /// The instructions, each with its address.
+    pub fn instructions(&self) -> impl Iterator<Item = (u64, Insn)> + '_ {
+        let mut next = self.at;
+        self.insns.iter().flatten().map(move |insn| {
+            let at = next;
+            next = insn.next(at);
+            (at, *insn)
+        })
+    }
+
+    /// The length of the first instruction, in bytes.
+    pub fn first_len(&self) -> usize {
+        self.first().map_or(0, |insn| insn.len())
+    }
+
+    /// Whether the next instruction always runs after the first one, so that a copy of it can be followed by a call of
+    /// post handlers. If not, it is a branch or a return, which [`Probe::of`] emulates.
+    pub fn first_goes_on(&self) -> bool {
+        self.first().is_some_and(|insn| insn.flow() == Flow::Next)
+    }
+
+    /// Whether what follows the last instruction may run after it, so that a jump to [`Displaced::end`] has to follow it.
+    pub fn goes_on(&self) -> bool {
+        // A call that became a push and a jump comes back by itself.
+        let last = self.insns.iter().flatten().last();
+        last.is_some_and(|insn| !ends_flow(insn) && !matches!(insn.flow(), Flow::Call(_)))
+    }
+
+    /// Writes all instructions as they run at `to`, with the same effect. Returns how many bytes of `out` they have: at
+    /// most [`MAX_RELOCATED`]. Part of `out` may have been written if it fails.
+    pub fn relocate(&self, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
+        self.relocate_some(0..JUMP_LEN, to, out)
+    }
+
+    /// As [`Displaced::relocate`], for the first instruction alone.
+    pub fn relocate_first(&self, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
+        self.relocate_some(0..1, to, out)
+    }
+
+    /// As [`Displaced::relocate`], for those after the first, of which there may be none.
+    pub fn relocate_rest(&self, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
+        self.relocate_some(1..JUMP_LEN, to, out)
+    }
+
+    fn first(&self) -> Option<&Insn> {
+        self.insns.first().and_then(Option::as_ref)
+    }
+
+    fn relocate_some(&self, which: Range<usize>, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
+        let mut out = Out { out, len: 0, to };
+        for (number, (at, insn)) in self.instructions().enumerate() {
+            if which.contains(&number) {
+                out.put_insn(at, &insn)?;
+            }
+        }
+        Ok(out.len)
+    }
+}
+
+/// Whether an instruction that ends `end` bytes after the start of the jump can be displaced.
+fn check(insn: &Insn, end: usize) -> Result<(), Reason> {
+    match Probe::of(insn) {
+        Probe::Unprobeable(rule) => return Err(Reason::Unprobeable(rule)),
+        Probe::Step(_) => return Err(Reason::NewEncoding),
+        Probe::Emulate(_) | Probe::Boost => (),
+    }
+    match insn.flow() {
+        // The return address has to be outside of the jump.
+        Flow::Call(_) if end < JUMP_LEN => Err(Reason::Call),
+        Flow::Call(target) => match pushed_before(target) {
+            true => Err(Reason::Immovable),
+            false => Ok(()),
+        },
+        Flow::Jump(Target::Absolute(_)) => Err(Reason::NewEncoding),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the operand of a call depends on the stack pointer.
+fn pushed_before(target: Target) -> bool {
+    use crate::insn::Register;
+    match target {
+        Target::Register(register) => register == Register::RSP,
+        Target::Memory(memory) => memory.base == Some(Register::RSP),
+        Target::Relative(_) | Target::Absolute(_) => false,
+    }
+}
+
+/// Code that is written for an address.
+struct Out<'a> {
+    out: &'a mut [u8],
+    len: usize,
+    to: u64,
+}
+
+impl Out<'_> {
+    /// The address of the next byte.
+    fn next(&self) -> u64 {
+        self.to
+            .wrapping_add(u64::try_from(self.len).unwrap_or(u64::MAX))
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Reason> {
+        let end = self.len.saturating_add(bytes.len());
+        let room = self.out.get_mut(self.len..end).ok_or(Reason::OutOfReach)?;
+        room.copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+
+    /// A branch of this opcode to `target`.
+    fn put_branch(&mut self, opcode: &[u8], target: u64) -> Result<(), Reason> {
+        self.put(opcode)?;
+        let after = self.next().wrapping_add(4);
+        let way = i64::from_le_bytes(target.wrapping_sub(after).to_le_bytes());
+        let way = i32::try_from(way).map_err(|_| Reason::OutOfReach)?;
+        self.put(&way.to_le_bytes())
+    }
+
+    fn put_insn(&mut self, at: u64, insn: &Insn) -> Result<(), Reason> {
+        let target = insn.branch_target(at);
+        match (insn.flow(), target) {
+            (Flow::Jump(_), Some(target)) => self.put_branch(&[0xe9], target),
+            (Flow::JumpIf(..), Some(target)) => {
+                self.put_branch(&[0x0f, 0x80 | insn.opcode() & 0xf], target)
+            }
+            (Flow::Loop(..), Some(target)) => {
+                // With the prefix 67 it uses the lower half of the counter.
+                if insn.prefixes().address_size {
+                    self.put(&[0x67])?;
+                }
+                // To the jump after the next.
+                self.put(&[insn.opcode(), 2, 0xeb, 5])?;
+                self.put_branch(&[0xe9], target)
+            }
+            (Flow::Call(_), target) => {
+                self.put_return_address(insn.next(at))?;
+                match target {
+                    Some(target) => self.put_branch(&[0xe9], target),
+                    None => self.put_call_as_jump(at, insn),
+                }
+            }
+            _ => self.put_copy(at, insn),
+        }
+    }
+
+    /// Pushes the address to which a call returns.
+    fn put_return_address(&mut self, address: u64) -> Result<(), Reason> {
+        let signed = i64::from_le_bytes(address.to_le_bytes());
+        let value = i32::try_from(signed).map_err(|_| Reason::OutOfReach)?;
+        self.put(&[0x68])?;
+        self.put(&value.to_le_bytes())
+    }
+
+    /// An indirect call as a jump: another member of the same group.
+    fn put_call_as_jump(&mut self, at: u64, insn: &Insn) -> Result<(), Reason> {
+        let start = self.len;
+        self.put_copy(at, insn)?;
+        let modrm = start.saturating_add(usize::from(insn.modrm_field().at));
+        let byte = self.out.get_mut(modrm).ok_or(Reason::OutOfReach)?;
+        *byte = *byte & !0x38 | 4 << 3;
+        Ok(())
+    }
+
+    fn put_copy(&mut self, at: u64, insn: &Insn) -> Result<(), Reason> {
+        let mut copy = [0; 16];
+        let len = relocate(insn, at, self.next(), &mut copy).map_err(|error| match error {
+            RelocateError::OutOfReach => Reason::OutOfReach,
+            RelocateError::Branch => Reason::Immovable,
+        })?;
+        self.put(copy.get(..len).unwrap_or(&copy))
+    }
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use super::*;
+use crate::insn::Insn;
+use proptest::prelude::*;
+
+const AT: u64 = 0xffff_ffff_8100_0000;
+const COLD: u64 = 0xffff_ffff_8200_0000;
+const RODATA: u64 = 0xffff_ffff_8300_0000;
+
+/// Two stretches of code with their symbols, and data.
+#[derive(Default)]
+struct Image {
+    code: Vec<u8>,
+    /// Where symbols begin in the code.
+    symbols: Vec<usize>,
+    compiled: Vec<u64>,
+    cold: Vec<u8>,
+    rodata: Vec<u64>,
+    reserved: Option<(u64, Reserved)>,
+    entry: Option<(u64, Entry)>,
+    exit: Option<(u64, u64)>,
+    thunk: Option<u64>,
+    no_tables: bool,
+}
+
+impl Surroundings for Image {
+    fn piece(&self, address: u64) -> Option<Piece> {
+        if let Some(offset) = address.checked_sub(COLD) {
+            return (offset < self.cold.len() as u64).then(|| Piece {
+                start: COLD,
+                end: COLD + self.cold.len() as u64,
+            });
+        }
+        let offset = usize::try_from(address.checked_sub(AT)?).ok()?;
+        let start = *self.symbols.iter().rfind(|start| **start <= offset)?;
+        let end = self.symbols.iter().find(|start| **start > offset);
+        let end = *end.unwrap_or(&self.code.len());
+        (offset < self.code.len()).then(|| Piece {
+            start: AT + start as u64,
+            end: AT + end as u64,
+        })
+    }
+
+    fn code(&self, at: u64, out: &mut [u8]) -> usize {
+        let (from, code) = match at >= COLD {
+            true => (COLD, &self.cold),
+            false => (AT, &self.code),
+        };
+        let rest = code.get((at - from) as usize..).unwrap_or(&[]);
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        len
+    }
+
+    fn rodata(&self, at: u64, out: &mut [u8]) -> bool {
+        let Some(offset) = at.checked_sub(RODATA) else {
+            return false;
+        };
+        match self.rodata.get((offset / 8) as usize) {
+            Some(word) => out.copy_from_slice(&word.to_le_bytes()),
+            None => return false,
+        }
+        true
+    }
+
+    fn is_compiled(&self, start: u64) -> bool {
+        self.compiled.contains(&start)
+    }
+
+    fn is_indirect_thunk(&self, address: u64) -> bool {
+        self.thunk == Some(address)
+    }
+
+    fn has_jump_tables(&self) -> bool {
+        !self.no_tables
+    }
+
+    fn reserved(&self, range: Range<u64>) -> Option<Reserved> {
+        let (at, what) = self.reserved?;
+        range.contains(&at).then_some(what)
+    }
+
+    fn enters(&self, range: Range<u64>) -> Option<Entry> {
+        let (at, entry) = self.entry?;
+        range.contains(&at).then_some(entry)
+    }
+
+    fn exits(&self, range: Range<u64>, found: &mut dyn FnMut(u64)) {
+        if let Some((_, to)) = self.exit.filter(|(from, _)| range.contains(from)) {
+            found(to);
+        }
+    }
+}
+
+fn image(code: &[u8]) -> Image {
+    Image {
+        code: code.to_vec(),
+        symbols: vec![0],
+        ..Image::default()
+    }
+}
+
+fn at(image: &Image, offset: u64) -> Result<Displaced, Reason> {
+    displaceable(AT + offset, image)
+}
+
+const BRANCH: Reason = Reason::Entered(Entry::Branch);
+
+/// xor %eax,%eax; mov %rdi,%rbx; inc %eax; then 4 bytes of the test's; ret
+fn with(tail: &[u8]) -> Image {
+    let mut code = vec![0x31, 0xc0, 0x48, 0x89, 0xfb, 0xff, 0xc0];
+    code.extend_from_slice(tail);
+    code.push(0xc3);
+    image(&code)
+}
+
+#[test]
+fn plain_instructions() {
+    let image = with(&[0x90]);
+    let displaced = at(&image, 0).unwrap();
+    assert_eq!((displaced.len(), displaced.first_len()), (5, 2));
+    assert!(displaced.goes_on() && displaced.first_goes_on());
+    let mut out = [0; MAX_RELOCATED];
+    assert_eq!(displaced.relocate(AT + 0x1000, &mut out), Ok(5));
+    assert_eq!(out[..5], image.code[..5]);
+    assert_eq!(displaced.relocate_first(AT + 0x1000, &mut out), Ok(2));
+    assert_eq!(displaced.relocate_rest(AT + 0x1000, &mut out), Ok(3));
+    assert_eq!(out[..3], [0x48, 0x89, 0xfb]);
+    // Whole instructions: 3, 2 and 1 bytes.
+    assert_eq!(at(&image, 2).unwrap().len(), 5);
+    assert_eq!(at(&image, 1), Err(Reason::NotAnInstruction));
+    assert_eq!(at(&image, 5), Err(Reason::NoRoom));
+    assert_eq!(at(&image, 100), Err(Reason::NoCode));
+}
+
+#[test]
+fn a_loop_into_the_jump() {
+    // jne to offset 2; to offset 5, which is after the jump at 0; to offset 0
+    assert_eq!(at(&with(&[0x75, 0xf9]), 0), Err(BRANCH));
+    assert!(at(&with(&[0x75, 0xfc]), 0).is_ok());
+    assert!(at(&with(&[0x75, 0xf7]), 0).is_ok());
+    // The same with 4 bytes, `loop`, and a call.
+    assert_eq!(
+        at(&with(&[0x0f, 0x85, 0xf5, 0xff, 0xff, 0xff]), 0),
+        Err(BRANCH)
+    );
+    assert_eq!(at(&with(&[0xe2, 0xf9]), 0), Err(BRANCH));
+    assert_eq!(at(&with(&[0xe8, 0xf6, 0xff, 0xff, 0xff]), 0), Err(BRANCH));
+}
+
+#[test]
+fn an_address_inside_is_an_operand() {
+    // lea -12(%rip), %rax; push $AT+2 (0x81000002)
+    let address = Err(Reason::Entered(Entry::Address));
+    assert_eq!(
+        at(&with(&[0x48, 0x8d, 0x05, 0xf4, 0xff, 0xff, 0xff]), 0),
+        address
+    );
+    assert_eq!(at(&with(&[0x68, 2, 0, 0, 0x81]), 0), address);
+    assert!(at(&with(&[0x68, 0, 0, 0, 0x81]), 0).is_ok());
+}
+
+#[test]
+fn jump_tables() {
+    // jmp *RODATA(,%rax,8)
+    let jump = [0xff, 0x24, 0xc5, 0, 0, 0, 0x83];
+    let mut switch = with(&jump);
+    assert_eq!(at(&switch, 0), Err(Reason::IndirectJump));
+    switch.rodata = vec![AT + 5, AT, 0];
+    assert!(at(&switch, 0).is_ok());
+    switch.rodata = vec![AT + 5, AT + 2, 0];
+    assert_eq!(at(&switch, 0), Err(Reason::Entered(Entry::Table)));
+    // In an entry after one to the cold part.
+    switch.cold = vec![0xc3];
+    switch.rodata = vec![AT + 5, COLD, AT + 2, 0];
+    assert_eq!(at(&switch, 0), Err(Reason::Entered(Entry::Table)));
+    // What the table leads to jumps back.
+    switch.rodata = vec![AT + 5, COLD, 0];
+    assert!(at(&switch, 0).is_ok());
+    switch.cold = cold_to(AT + 2);
+    assert_eq!(at(&switch, 0), Err(BRANCH));
+    // Jumps to what is in a register or in a structure.
+    assert_eq!(at(&with(&[0xff, 0xe0]), 0), Err(Reason::IndirectJump));
+    assert_eq!(at(&with(&[0xff, 0x60, 8]), 0), Err(Reason::IndirectJump));
+    let mut thunk = with(&[0xe9, 0, 1, 0, 0]);
+    assert!(at(&thunk, 0).is_ok());
+    thunk.thunk = Some(AT + 12 + 0x100);
+    assert_eq!(at(&thunk, 0), Err(Reason::IndirectJump));
+    // Without jump tables those of compiled functions leave them.
+    thunk.no_tables = true;
+    assert_eq!(at(&thunk, 0), Err(Reason::IndirectJump));
+    thunk.compiled = vec![AT];
+    assert!(at(&thunk, 0).is_ok());
+}
+
+/// nop; jmp to an address
+fn cold_to(target: u64) -> Vec<u8> {
+    let way = (target as i64 - COLD as i64 - 6) as i32;
+    [&[0x90, 0xe9][..], &way.to_le_bytes()].concat()
+}
+
+#[test]
+fn cold_parts() {
+    // jne to the cold part
+    let way = (COLD as i64 - AT as i64 - 13) as i32;
+    let jump = [&[0x0f, 0x85][..], &way.to_le_bytes()].concat();
+    for (target, wanted) in [(2, Err(BRANCH)), (5, Ok(())), (0, Ok(()))] {
+        let mut image = with(&jump);
+        image.cold = cold_to(AT + target);
+        assert_eq!(at(&image, 0).map(|_| ()), wanted, "{target}");
+        // Only a jump label, or a fixup, leads there.
+        let mut image = with(&[0x90]);
+        image.cold = cold_to(AT + target);
+        assert!(at(&image, 0).is_ok());
+        image.exit = Some((AT + 7, COLD));
+        assert_eq!(at(&image, 0).map(|_| ()), wanted, "{target}");
+    }
+    // A tail call of a function is not followed, whatever is in it.
+    let mut image = with(&jump);
+    image.cold = vec![0xff, 0xe0];
+    assert!(at(&image, 0).is_ok());
+    // But a part that comes back has to be understood.
+    image.cold = [cold_to(AT + 5), vec![0xff, 0xe0]].concat();
+    assert_eq!(at(&image, 0), Err(Reason::IndirectJump));
+    image.compiled = vec![COLD];
+    image.code[9..13].copy_from_slice(&way.to_le_bytes());
+    assert!(at(&image, 0).is_ok());
+}
+
+#[test]
+fn a_label_in_assembly_ends_a_symbol() {
+    // At 0 a function, at 8 a label in it; from there it jumps back to offset 2.
+    let mut code = vec![0x31, 0xc0, 0x48, 0x89, 0xfb, 0xff, 0xc0, 0x90, 0xeb, 0xf8];
+    let mut asm = image(&code);
+    asm.symbols = vec![0, 8];
+    assert_eq!(at(&asm, 0), Err(BRANCH));
+    // Over the jump: the label is inside.
+    asm.symbols = vec![0, 2];
+    assert_eq!(at(&asm, 0), Err(Reason::NoRoom));
+    // A label before, from which it falls into what is probed.
+    code.splice(0..0, [0x75, 0x02]);
+    let mut asm = image(&code);
+    asm.symbols = vec![0, 2];
+    assert_eq!(at(&asm, 2), Err(BRANCH));
+    // A return between them, but a jump back over it; and another piece between.
+    let back = [
+        0x31, 0xc0, 0x48, 0x89, 0xfb, 0xc3, 0x90, 0x75, 0x01, 0xc3, 0xeb, 0xf6,
+    ];
+    let mut asm = image(&back);
+    asm.symbols = vec![0, 6];
+    assert_eq!(at(&asm, 0), Err(BRANCH));
+    asm.symbols = vec![0, 6, 10];
+    asm.code[7] = 0x90;
+    asm.code[8] = 0x90;
+    assert!(at(&asm, 0).is_ok(), "nothing leads from one to the others");
+    asm.code[5] = 0x90;
+    asm.code[9] = 0x90;
+    assert_eq!(at(&asm, 0), Err(BRANCH));
+    // A function that a compiler has made is not fallen into.
+    asm.compiled = vec![AT + 6];
+    assert!(at(&asm, 0).is_ok());
+}
+
+#[test]
+fn what_else_is_there() {
+    for (offset, refused) in [(0, true), (4, true), (5, false)] {
+        let mut image = with(&[0x90]);
+        image.reserved = Some((AT + offset, Reserved::Probe));
+        assert_eq!(at(&image, 0).is_err(), refused);
+        let mut image = with(&[0x90]);
+        image.entry = Some((AT + offset, Entry::Fixup));
+        assert_eq!(at(&image, 0).is_err(), refused && offset != 0);
+    }
+    // Nothing that traps, or is not to be probed.
+    assert!(matches!(
+        at(&image(&[0x90, 0xcc, 0x90, 0x90, 0x90, 0x90]), 0),
+        Err(Reason::Unprobeable(_))
+    ));
+    assert_eq!(
+        at(&image(&[0x90, 0x90, 0x90, 0x90, 0x90, 0x06]), 0),
+        Err(Reason::Undecodable)
+    );
+}
+
+#[test]
+fn what_follows_a_return_is_not_displaced() {
+    // pop %rbx; ret; int3...
+    let image = image(&[0x5b, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc]);
+    let displaced = at(&image, 0).unwrap();
+    assert_eq!((displaced.len(), displaced.goes_on()), (5, false));
+    let mut out = [0; MAX_RELOCATED];
+    assert_eq!(displaced.relocate(AT + 0x1000, &mut out), Ok(2));
+    assert_eq!(out[..2], [0x5b, 0xc3]);
+}
+
+#[test]
+fn branches_are_aimed_where_they_went() {
+    let to = AT + 0x2000;
+    let relocated = |code: &[u8], len: usize| {
+        let displaced = at(&image(code), 0).unwrap();
+        let mut out = [0xaa; MAX_RELOCATED];
+        assert_eq!(displaced.relocate(to, &mut out), Ok(len), "{code:02x?}");
+        (displaced, out)
+    };
+    // je +5 (offset 7); 3 NOPs
+    let (_, out) = relocated(&[0x74, 5, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3], 9);
+    let insn = Insn::decode(&out).unwrap();
+    assert_eq!(insn.branch_target(to), Some(AT + 7));
+    // jrcxz +5: over a jump
+    let (_, out) = relocated(&[0xe3, 5, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3], 12);
+    assert_eq!(out[..4], [0xe3, 2, 0xeb, 5]);
+    let insn = Insn::decode(&out[4..]).unwrap();
+    assert_eq!(insn.branch_target(to + 4), Some(AT + 7));
+    // A call returns to the code.
+    let (displaced, out) = relocated(&[0xe8, 0x10, 0, 0, 0, 0xc3], 10);
+    assert!(!displaced.goes_on() && !displaced.first_goes_on());
+    assert_eq!(out[..5], [0x68, 5, 0, 0, 0x81]);
+    let insn = Insn::decode(&out[5..]).unwrap();
+    assert_eq!(insn.branch_target(to + 5), Some(AT + 0x15));
+    // nop; nop; nop; call *%rax; mov, then call *8(%rbx)
+    let (_, out) = relocated(&[0x90, 0x90, 0x90, 0xff, 0xd0, 0xc3], 10);
+    assert_eq!(out[3..10], [0x68, 5, 0, 0, 0x81, 0xff, 0xe0]);
+    let (_, out) = relocated(&[0x89, 0xc1, 0xff, 0x53, 8, 0xc3], 10);
+    assert_eq!(out[2..10], [0x68, 5, 0, 0, 0x81, 0xff, 0x63, 8]);
+    // jmp at the end
+    let (displaced, _) = relocated(&[0xe9, 0x10, 0, 0, 0, 0xc3], 5);
+    assert!(!displaced.goes_on());
+    // A call that would return into the jump; one through the stack pointer; a jump out of reach
+    assert_eq!(
+        at(&image(&[0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3]), 0),
+        Err(Reason::Call)
+    );
+    let stack = [0x90, 0x90, 0xff, 0x54, 0x24, 8, 0xc3];
+    assert_eq!(at(&image(&stack), 0), Err(Reason::Immovable));
+    let far = at(&image(&[0xe9, 0x10, 0, 0, 0, 0xc3]), 0).unwrap();
+    let mut out = [0; MAX_RELOCATED];
+    assert_eq!(far.relocate(1 << 40, &mut out), Err(Reason::OutOfReach));
+    assert_eq!(far.relocate(to, &mut out[..4]), Err(Reason::OutOfReach));
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_bytes(
+        code in proptest::collection::vec(any::<u8>(), 1..120),
+        cut in 0usize..120,
+        to in any::<u64>(),
+    ) {
+        let mut image = image(&code);
+        image.symbols = vec![0, cut.min(code.len() - 1)];
+        image.symbols.dedup();
+        for offset in 0..code.len() {
+            let Ok(displaced) = at(&image, offset as u64) else { continue };
+            prop_assert!((JUMP_LEN..=MAX_DISPLACED).contains(&displaced.len()));
+            let piece = image.piece(AT + offset as u64).unwrap();
+            prop_assert!(displaced.end() <= piece.end);
+            let mut out = [0; MAX_RELOCATED];
+            if let Ok(len) = displaced.relocate(to, &mut out) {
+                let first = displaced.relocate_first(to, &mut out).unwrap();
+                let mut rest = [0; MAX_RELOCATED];
+                let rest = displaced.relocate_rest(to.wrapping_add(first as u64), &mut rest).unwrap();
+                prop_assert_eq!(first + rest, len);
+            }
+            prop_assert!(displaced.relocate(AT + 0x1_0000, &mut out).is_ok());
+        }
+    }
+}
