@@ -73,7 +73,7 @@ fn a_stub_out_of_reach() {
 fn a_template_that_changes_r11() {
     let [plain, ..] = &RECORDED;
     // In place of `mov %rax, 0x50(%rsp)`, five bytes at 7.
-    let forms: [(&[u8], bool); 8] = [
+    let forms: [(&[u8], bool); 9] = [
         // mov %rax, %r11; mov 0x50(%rsp), %r11; xor %r11, %r11
         (&[0x49, 0x89, 0xc3, 0x66, 0x90], false),
         (&[0x4c, 0x8b, 0x5c, 0x24, 0x50], false),
@@ -82,6 +82,8 @@ fn a_template_that_changes_r11() {
         (&[0x41, 0x5b, 0x0f, 0x1f, 0x00], false),
         (&[0x49, 0xff, 0xc3, 0x66, 0x90], false),
         (&[0x44, 0x0f, 0xb6, 0xd8, 0x90], false),
+        // nopl 0(%rax,%rax)
+        (&[0x0f, 0x1f, 0x44, 0x00, 0x00], true),
         // mov %r11, 0x50(%rsp); mov %rax, (%r11) and push %rbx
         (&[0x4c, 0x89, 0x5c, 0x24, 0x50], true),
         (&[0x49, 0x89, 0x03, 0x53, 0x90], true),
