@@ -140,7 +140,8 @@ mod suite {
             Some(TraceError::NotFound)
         );
         let next = targets::next_address();
-        for address in [0, 1, usize::MAX, next + 7, targets::hidden_address()] {
+        // Behind the call of ftrace, also where a landing pad is before it.
+        for address in [0, 1, usize::MAX, next + 10, targets::hidden_address()] {
             let found = Tracer::builder()
                 .addresses(&[next, address])
                 .register(counter(&notes));

@@ -4,7 +4,9 @@
 
 use object::Object as _;
 use object::ObjectSection as _;
+use object::SectionFlags;
 use object::SectionKind;
+use object::elf::SHF_WRITE;
 use std::env;
 use std::error::Error;
 use std::fs;
@@ -79,7 +81,10 @@ pub fn sections(file: &Path) -> Result<Vec<Text>, Box<dyn Error>> {
     let mut texts = Vec::new();
     for section in image.sections() {
         let bytes = section.data()?;
-        if section.kind() == SectionKind::Text && !bytes.is_empty() {
+        // The linker makes all of .data executable for one object's sake.
+        let writable = matches!(section.flags(), SectionFlags::Elf { sh_flags, .. }
+            if sh_flags.contains(SHF_WRITE));
+        if section.kind() == SectionKind::Text && !writable && !bytes.is_empty() {
             texts.push(Text {
                 name: format!("{} {}", file.display(), section.name().unwrap_or("?")),
                 address: section.address(),

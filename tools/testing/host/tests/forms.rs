@@ -110,7 +110,7 @@ fn values() {
 
 #[test]
 fn what_cannot_be_run_by_itself() {
-    let refused: [&[u8]; 18] = [
+    let refused: [&[u8]; 19] = [
         &[0x0f, 0x0b],                         // ud2
         &[0xcc],                               // int3
         &[0xf4],                               // hlt
@@ -128,6 +128,7 @@ fn what_cannot_be_run_by_itself() {
         &[0x67, 0x8b, 0x03],                   // mov (%ebx), %eax
         &[0x64, 0x8b, 0x03],                   // mov %fs:(%rbx), %eax
         &[0xff, 0xe4],                         // jmp *%rsp
+        &[0x67, 0xa0, 0x85, 0x82, 0xff, 0xff], // addr32 mov 0xffff8285, %al
         &[0x48, 0xa1, 1, 2, 3, 4, 5, 6, 7, 8], // mov 0x807060504030201, %rax
     ];
     for bytes in refused {

@@ -144,14 +144,14 @@ impl Setting {
                 return None;
             }
         }
-        setting.memory(other, !info.used_memory().is_empty())?;
+        setting.memory(insn, other, !info.used_memory().is_empty())?;
         setting.flow(insn)?;
         setting.values(other)?;
         Some(setting)
     }
 
     /// Where the operand is.
-    fn memory(&mut self, other: &Instruction, is_used: bool) -> Option<()> {
+    fn memory(&mut self, insn: &Insn, other: &Instruction, is_used: bool) -> Option<()> {
         if is_string(other) {
             self.flags |= flags::STRING;
             // What has them in 32 bits, or of another segment, is elsewhere.
@@ -165,6 +165,8 @@ impl Setting {
         if other.memory_displ_size() == 8 && other.memory_base() == Register::None {
             return None;
         }
+        // The accumulator's own moves have an address in them, also of 32 bits.
+        insn.modrm()?;
         if addresses_32(other) || other.segment_prefix() == Register::FS {
             return None;
         }
