@@ -18,7 +18,8 @@ if [ "$1" != layered ]; then
 	mount -t sysfs sysfs $root/sys
 	mount -t devtmpfs devtmpfs $root/dev
 	mount -t tmpfs tmpfs $root/run
-	exec chroot $root /bin/bash "$0" layered
+	# It becomes the root of all mounts, as a changed root would keep everybody from making user namespaces.
+	cd $root && mount --move . / && exec chroot . /bin/bash "$0" layered
 fi
 
 mkdir -p /dev/pts /dev/shm $share
