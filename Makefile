@@ -16,13 +16,19 @@ LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes gcov
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
 
-.PHONY: help setup update kernel kdir kmake export vm demo check check-long coverage bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup install-tools update kernel kdir kmake export vm demo check check-long coverage bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
 
 setup:
 	@integration/setup.sh
+
+# Below PREFIX, /usr/local by default; DESTDIR goes before it.
+install-tools: export DESTDIR := $(DESTDIR)
+install-tools: export PREFIX := $(PREFIX)
+install-tools:
+	@integration/install-tools.sh
 
 update:
 	@integration/source.sh --update

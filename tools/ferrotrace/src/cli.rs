@@ -8,10 +8,14 @@ mod cov;
 mod dprobes;
 mod hooks;
 mod klog;
+mod manual;
 mod merge;
 mod probe;
 mod trace;
+mod units;
 
+use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
@@ -30,9 +34,20 @@ use clap::builder::TypedValueParser;
 pub use dprobes::Classic;
 pub use dprobes::translate;
 use ferrotrace::relay::channel::Header;
+use ferrotrace::relay::list::list;
+use ferrotrace::relay::list::table;
 use ferrotrace::relay::record;
 use ferrotrace::relay::record::record;
+use ferrotrace::relay::record::take_signals;
 use ferrotrace::relay::stat::Watch;
+use ferrotrace::signals::RUNNER;
+use ferrotrace::signals::execute;
+use units::CommandArgs;
+use units::OutputArgs;
+use units::parse_duration;
+use units::parse_interval;
+use units::parse_length;
+use units::parse_size;
 
 /// Records and decodes the kernel's traces, arms the exits on its hooks, probes it, counts and times its functions, and
 /// reports what of its code was executed.
@@ -62,10 +77,39 @@ enum Command {
     Cov(cov::CovArgs),
 }
 
+/// What this program and `make install-tools` call, and no user: in no help, page or completion.
+#[derive(Debug, Parser)]
+#[command(name = "ferrotrace")]
+pub enum Internal {
+    /// Becomes a command, with the signals that were blocked while it was started.
+    #[command(name = RUNNER)]
+    Execute(CommandArgs),
+    /// Writes the man pages and the completions below a directory.
+    #[command(name = manual::NAME)]
+    Manual(manual::ManualArgs),
+}
+
+impl Internal {
+    /// Whether the first argument is one of these.
+    pub fn is_meant(first: &OsStr) -> bool {
+        [RUNNER, manual::NAME].iter().any(|name| first == *name)
+    }
+
+    /// Runs the command. Returns the exit status.
+    pub fn run(self) -> Result<u8> {
+        match self {
+            Internal::Execute(args) => Ok(run_command(&args.command)),
+            Internal::Manual(args) => args.run().map(|()| 0),
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Relay {
     /// Drain a channel into a directory, one file for each CPU.
     Record(RecordArgs),
+    /// Find the channels that there are.
+    List(ListArgs),
     /// Show the sizes and the counters of a channel: how full it is, and what was lost.
     Stat(StatArgs),
     /// Put the records of a recording in the order of their times: as text, JSON or a trace.
@@ -88,7 +132,7 @@ struct RecordArgs {
     #[arg(long)]
     read: bool,
     /// Stop after this time; otherwise on SIGINT or SIGTERM, or when the channel is closed.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Bytes at the start of each sub-buffer that hold its padding, instead of a control file.
     #[arg(
@@ -106,13 +150,13 @@ struct RecordArgs {
     #[arg(long)]
     buffered: bool,
     /// For a fast channel: how many unread bytes of a CPU to wait for; 0 for a sub-buffer.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     watermark: Option<u64>,
     /// Bytes in a sub-buffer, where DIR/subbuf_size does not say it.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(short = 'b', long, value_name = "SIZE", value_parser = parse_length)]
     subbuf_size: Option<usize>,
     /// Sub-buffers of each CPU, where DIR/n_subbufs does not say it.
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N")]
     n_subbufs: Option<usize>,
     /// Show no rate while recording.
     #[arg(short, long)]
@@ -120,6 +164,20 @@ struct RecordArgs {
     /// Print the summary as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    command: CommandArgs,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Where to look for channels, in all directories below it.
+    #[arg(long, value_name = "DIR", default_value = "/sys/kernel/debug")]
+    dir: PathBuf,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -128,7 +186,7 @@ struct StatArgs {
     #[arg(value_name = "DIR/NAME")]
     channel: PathBuf,
     /// Repeat after this time, until the channel is closed; 1 second if only --count is given.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_interval)]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_interval)]
     interval: Option<Duration>,
     /// Show the state that many times.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -136,21 +194,8 @@ struct StatArgs {
     /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-/// Waiting has a resolution of a millisecond; a day is long enough.
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = parse_seconds(text)?;
-    if (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&interval) {
-        Ok(interval)
-    } else {
-        Err("not 0.001 to 86400 seconds".to_owned())
-    }
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 fn parse_header(text: String) -> Result<Header, String> {
@@ -161,20 +206,34 @@ fn parse_header(text: String) -> Result<Header, String> {
 }
 
 impl Cli {
-    /// Runs the command.
-    pub fn run(self) -> Result<()> {
-        match self.command {
-            Command::Relay(Relay::Record(args)) => args.run(),
+    /// Runs the command. Returns the exit status, which is that of the user's command if one was run.
+    pub fn run(self) -> Result<u8> {
+        let done = match self.command {
+            Command::Relay(Relay::Record(args)) => return args.run(),
+            Command::Klog(args) => return args.run(),
+            Command::Probe(args) => return args.run(),
+            Command::Trace(args) => return args.run(),
+            Command::Relay(Relay::List(args)) => args.run(),
             Command::Relay(Relay::Stat(args)) => args.run(),
             Command::Relay(Relay::Merge(args)) => args.run(),
-            Command::Klog(args) => args.run(),
             Command::Hooks(args) => args.run(),
-            Command::Probe(args) => args.run(),
-            Command::Trace(args) => args.run(),
             Command::Dprobes(args) => args.run(),
             Command::Cov(args) => args.run(),
-        }
+        };
+        done.map(|()| 0)
     }
+}
+
+fn run_command(command: &[OsString]) -> u8 {
+    let (status, error) = execute(command);
+    let program = command.first().cloned().unwrap_or_default();
+    // There is nowhere left to report it if this fails.
+    let _ = writeln!(
+        io::stderr(),
+        "ferrotrace: {}: cannot be run: {error}",
+        program.to_string_lossy()
+    );
+    status
 }
 
 /// Writes to stdout. A reader that has gone, such as `head`, is not an error. Returns whether there
@@ -194,8 +253,9 @@ fn warn(text: &str) {
 }
 
 impl RecordArgs {
-    fn run(self) -> Result<()> {
-        let metadata = record(&record::Options {
+    fn run(self) -> Result<u8> {
+        let signals = take_signals()?;
+        let options = record::Options {
             channel: self.channel,
             output: self.output.clone(),
             force: self.force,
@@ -208,7 +268,10 @@ impl RecordArgs {
             subbuf_size: self.subbuf_size,
             n_subbufs: self.n_subbufs,
             quiet: self.quiet || !io::stderr().is_terminal(),
-        })?;
+            command: self.command.command,
+        };
+        let metadata = record(&options, &signals)?;
+        let status = signals.finish()?;
         for cpu in &metadata.cpus {
             for warning in &cpu.tally.warnings {
                 warn(&format!("cpu {}: {warning}", cpu.cpu));
@@ -219,6 +282,22 @@ impl RecordArgs {
         } else {
             print(&record::summary(&metadata, &self.output))?;
         }
+        Ok(status)
+    }
+}
+
+impl ListArgs {
+    fn run(self) -> Result<()> {
+        let channels = list(&self.dir)?;
+        self.output.redirect()?;
+        let text = match self.json {
+            true => {
+                let document = serde_json::json!({ "channels": channels });
+                format!("{}\n", serde_json::to_string_pretty(&document)?)
+            }
+            false => table(&channels),
+        };
+        print(&text)?;
         Ok(())
     }
 }
@@ -226,6 +305,7 @@ impl RecordArgs {
 impl StatArgs {
     fn run(self) -> Result<()> {
         let mut watch = Watch::open(&self.channel)?;
+        self.output.redirect()?;
         let mut left = match (self.count, self.interval) {
             (Some(count), _) => count,
             (None, Some(_)) => u64::MAX,

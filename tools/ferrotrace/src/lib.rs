@@ -14,6 +14,7 @@ pub mod file;
 pub mod functions;
 pub mod hooks;
 pub mod merge;
+pub mod pids;
 pub mod probes;
 pub mod relay;
 pub mod signals;

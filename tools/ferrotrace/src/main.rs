@@ -42,20 +42,24 @@ fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> T {
     std::process::exit(error.exit_code());
 }
 
-fn run() -> anyhow::Result<()> {
+fn run() -> anyhow::Result<u8> {
     if !is_called("dprobes") {
+        let first = std::env::args_os().nth(1);
+        if first.is_some_and(|first| cli::Internal::is_meant(&first)) {
+            return parse::<cli::Internal>(std::env::args_os()).run();
+        }
         return parse::<cli::Cli>(std::env::args_os()).run();
     }
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     let args = [OsString::from("dprobes")]
         .into_iter()
         .chain(cli::translate(&args));
-    parse::<cli::Classic>(args).run()
+    parse::<cli::Classic>(args).run().map(|()| 0)
 }
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(error) => {
             // There is nowhere left to report it if this fails.
             let _ = writeln!(io::stderr(), "ferrotrace: {error:#}");

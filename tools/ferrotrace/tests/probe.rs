@@ -131,6 +131,24 @@ fn hits_are_shown_by_time() {
         .collect();
     assert_eq!(lines[1]["errno"], "ENOENT");
     assert_eq!(lines[2]["summary"]["events"], 2);
+
+    let text = stdout(&succeed(&mut probe(
+        &dir,
+        &["watch", "--count", "1", "-p", "43"],
+    )));
+    assert!(text.starts_with("[001] 0.000000020 cat-43 "), "{text}");
+    // What the command writes is not what goes to the file.
+    let file = dir.path().join("out");
+    let args = ["watch", "-o", file.to_str().unwrap()];
+    let mut command = probe(&dir, &args);
+    let output = command
+        .args(["--", "sh", "-c", "echo own; sleep 1; exit 3"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "own\n");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.ends_with("2 events, 0 dropped\n"), "{text}");
 }
 
 #[test]

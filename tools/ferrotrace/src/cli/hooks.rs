@@ -27,8 +27,9 @@ use ferrotrace::hooks::table::Table;
 use ferrotrace::hooks::watch::Watch;
 use ferrotrace::signals::StopSignals;
 
-use super::parse_interval;
 use super::print;
+use super::units::OutputArgs;
+use super::units::parse_interval;
 
 #[derive(Debug, Args)]
 pub struct HooksArgs {
@@ -64,6 +65,8 @@ struct ListArgs {
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -79,11 +82,13 @@ struct WatchArgs {
     #[arg(value_name = "HOOK")]
     hooks: Vec<Name>,
     /// Length of an interval.
-    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_interval)]
+    #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = parse_interval)]
     interval: Duration,
     /// Stop after that many intervals; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// What `--json` prints.
@@ -107,6 +112,7 @@ impl HooksArgs {
 impl ListArgs {
     fn run(&self, registry: &Registry) -> Result<()> {
         let hooks = only(registry.read()?, &self.hooks)?;
+        self.output.redirect()?;
         let text = if self.json {
             let document = Document { hooks: &hooks };
             format!("{}\n", serde_json::to_string_pretty(&document)?)
@@ -128,6 +134,7 @@ impl WatchArgs {
     fn run(&self, registry: &Registry) -> Result<()> {
         let signals = StopSignals::new().context("cannot take over SIGINT and SIGTERM")?;
         let hooks = only(registry.read()?, &self.hooks)?;
+        self.output.redirect()?;
         let (mut watch, first) = Watch::start(&hooks, monotonic()?);
         if !print(&format!("{}{first}", header()))? {
             return Ok(());

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use clap::Args;
@@ -39,6 +40,9 @@ pub struct MergeArgs {
     /// trace.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Where to write it: a file, by default standard output; for ctf a directory, which is created
     /// or must be empty.
     #[arg(short, long, value_name = "PATH", required_if_eq("format", "ctf"))]
@@ -55,6 +59,9 @@ pub struct MergeArgs {
     /// Leave out records after this time.
     #[arg(long, value_name = "SECS", value_parser = parse_time)]
     to: Option<u64>,
+    /// Show dates and times (UTC) instead of the time since the machine was started; with json, both.
+    #[arg(long)]
+    wall: bool,
     /// Take only the records of these CPUs, such as 0,2-3.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_cpus)]
     cpu: Vec<RangeInclusive<u32>>,
@@ -127,7 +134,11 @@ impl MergeArgs {
             to: self.to,
             cpus: self.cpu.clone(),
         };
-        match (self.format, &self.output) {
+        let format = match self.json {
+            true => Format::Json,
+            false => self.format,
+        };
+        match (format, &self.output) {
             (Format::Ctf, Some(dir)) => {
                 let mut trace = Ctf::create(dir, recording)?;
                 let counts = merge(recording, &selection, &mut trace)?;
@@ -143,7 +154,13 @@ impl MergeArgs {
                     None => (Box::new(io::stdout().lock()), "standard output".to_owned()),
                 };
                 let out = BufWriter::with_capacity(64 << 10, out);
-                let mut lines = Lines::new(out, name, format == Format::Json);
+                let wall = match self.wall {
+                    true => Some(recording.clock_offset().context(
+                        "--wall: the recording does not say when it began on CLOCK_MONOTONIC",
+                    )?),
+                    false => None,
+                };
+                let mut lines = Lines::new(out, name, format == Format::Json, wall);
                 Ok(merge(recording, &selection, &mut lines)?)
             }
         }

@@ -14,6 +14,7 @@ use clap::Args;
 use clap::Subcommand;
 use serde::Serialize;
 
+use ferrotrace::pids::Pids;
 use ferrotrace::probes::control::Control;
 use ferrotrace::probes::error::Error;
 use ferrotrace::probes::model::Kind;
@@ -25,9 +26,12 @@ use ferrotrace::probes::print::Style;
 use ferrotrace::probes::symbols::Symbols;
 use ferrotrace::probes::watch;
 use ferrotrace::probes::watch::watch;
+use ferrotrace::relay::record::take_signals;
 
-use super::parse_seconds;
 use super::print as print_text;
+use super::units::CommandArgs;
+use super::units::OutputArgs;
+use super::units::parse_duration;
 use super::warn;
 
 #[derive(Debug, Args)]
@@ -74,6 +78,8 @@ struct ListArgs {
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -104,8 +110,15 @@ struct WatchArgs {
     #[arg(long)]
     json: bool,
     /// Stop after this time.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// Show only hits of this process, or of this thread; it can be repeated.
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(0..))]
+    pids: Vec<i32>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    command: CommandArgs,
 }
 
 /// What `--json` prints.
@@ -115,14 +128,15 @@ struct Document<'a> {
 }
 
 impl ProbeArgs {
-    pub fn run(self) -> Result<()> {
+    pub fn run(self) -> Result<u8> {
         let control = Control::new(self.dir);
-        match self.command {
+        let done = match self.command {
             Command::Add(args) => args.run(&control),
             Command::List(args) => args.run(&control),
             Command::Remove(args) => args.run(&control),
-            Command::Watch(args) => args.run(&control),
-        }
+            Command::Watch(args) => return args.run(&control),
+        };
+        done.map(|()| 0)
     }
 }
 
@@ -186,6 +200,7 @@ impl AddArgs {
 impl ListArgs {
     fn run(&self, control: &Control) -> Result<()> {
         let probes = control.list()?;
+        self.output.redirect()?;
         let text = if self.json {
             let document = Document { probes: &probes };
             format!("{}\n", serde_json::to_string_pretty(&document)?)
@@ -210,7 +225,9 @@ impl RemoveArgs {
 }
 
 impl WatchArgs {
-    fn run(self, control: &Control) -> Result<()> {
+    fn run(self, control: &Control) -> Result<u8> {
+        let signals = take_signals()?;
+        let stdout = self.output.redirect()?;
         let style = Style {
             json: self.json,
             registers: self.regs,
@@ -230,14 +247,21 @@ impl WatchArgs {
             kind: kind(self.returns),
             count: self.count,
             duration: self.duration,
+            pids: Pids::new(self.pids),
             style,
         };
         let mut is_read = true;
         let ready = || {
             // There is nowhere left to report it if this fails.
             let _ = writeln!(io::stderr(), "ferrotrace: watching; Ctrl-C ends");
+            let run = signals.run(&self.command.command, stdout);
+            run.map_err(|source| Error::Io {
+                action: "run the command",
+                path: "/proc/self/exe".into(),
+                source,
+            })
         };
-        let counts = watch(control, &options, &symbols, ready, |text| {
+        let counts = watch(control, options, &symbols, &signals, ready, |text| {
             is_read = print_text(text).map_err(|error| Error::Io {
                 action: "write",
                 path: "standard output".into(),
@@ -248,6 +272,6 @@ impl WatchArgs {
         if is_read {
             print_text(&print::counts(&counts, style))?;
         }
-        Ok(())
+        Ok(signals.finish()?)
     }
 }

@@ -22,10 +22,14 @@ use ferrotrace::functions::glob::Glob;
 use ferrotrace::functions::print::Style;
 use ferrotrace::functions::trace;
 use ferrotrace::functions::trace::trace;
+use ferrotrace::pids::Pids;
 use ferrotrace::probes::symbols::Symbols;
+use ferrotrace::relay::record::take_signals;
 
-use super::parse_seconds;
 use super::print as print_text;
+use super::units::CommandArgs;
+use super::units::OutputArgs;
+use super::units::parse_duration;
 
 /// Functions that a terminal shows if nobody says how many.
 const ON_TERMINAL: usize = 20;
@@ -54,13 +58,13 @@ struct FunctionsArgs {
     #[arg(long)]
     no_time: bool,
     /// Report after each such time; on a terminal all calls so far, elsewhere those since the last report.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_interval, default_value = "1")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1")]
     interval: Duration,
     /// Show so many functions at most; all, but 20 on a terminal, without it.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Stop after this time; otherwise on SIGINT or SIGTERM.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Print one JSON object on each line.
     #[arg(long)]
@@ -72,10 +76,17 @@ struct FunctionsArgs {
         default_value = "/sys/kernel/debug/ferrotrace_ftrace_functions"
     )]
     dir: PathBuf,
+    /// Count only calls of this process, or of this thread; it can be repeated.
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(0..))]
+    pids: Vec<i32>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    command: CommandArgs,
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    match parse_seconds(text)? {
+    match parse_duration(text)? {
         interval if interval < Duration::from_millis(10) => {
             Err("not at least 0.01 seconds".to_owned())
         }
@@ -84,7 +95,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 }
 
 impl TraceArgs {
-    pub fn run(self) -> Result<()> {
+    pub fn run(self) -> Result<u8> {
         match self.command {
             Command::Functions(args) => args.run(),
         }
@@ -92,7 +103,8 @@ impl TraceArgs {
 }
 
 impl FunctionsArgs {
-    fn run(self) -> Result<()> {
+    fn run(self) -> Result<u8> {
+        let signals = take_signals()?;
         let mut control = Control::open(self.dir)?;
         let symbols = Symbols::read().unwrap_or_default();
         let functions = Functions::read()?.select(
@@ -101,11 +113,13 @@ impl FunctionsArgs {
             &symbols,
             available::is_loaded,
         )?;
+        let stdout = self.output.redirect()?;
         let terminal = io::stdout().is_terminal() && !self.json;
         let top = self.top.and_then(|top| usize::try_from(top).ok());
         let options = trace::Options {
             interval: self.interval,
             duration: self.duration,
+            pids: Pids::new(self.pids),
             style: Style {
                 json: self.json,
                 timed: !self.no_time,
@@ -120,14 +134,20 @@ impl FunctionsArgs {
                 io::stderr(),
                 "ferrotrace: tracing {count} functions; Ctrl-C ends"
             );
+            let run = signals.run(&self.command.command, stdout);
+            run.map_err(|source| Error::Io {
+                action: "run the command",
+                path: "/proc/self/exe".into(),
+                source,
+            })
         };
-        trace(&mut control, &functions, options, ready, |text| {
+        trace(&mut control, &functions, options, &signals, ready, |text| {
             print_text(text).map_err(|error| Error::Io {
                 action: "write",
                 path: "standard output".into(),
                 source: io::Error::other(error),
             })
         })?;
-        Ok(())
+        Ok(signals.finish()?)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tracing functions until a signal, or the end of the time.
+//! Tracing functions until a signal, or the end of the command or of the time.
 
 #![deny(unsafe_code)]
 
@@ -19,18 +19,21 @@ use super::print::Style;
 use super::tally::Call;
 use super::tally::Tally;
 use crate::fast::live::Live;
+use crate::pids::Pids;
 use crate::signals::StopSignals;
 
 /// About how long a call may wait to be read.
 const ROUND: Duration = Duration::from_millis(100);
 
 /// What the user wants.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How often to report.
     pub interval: Duration,
     /// Stop after this time.
     pub duration: Option<Duration>,
+    /// Count only calls of these.
+    pub pids: Pids,
     /// How calls are shown.
     pub style: Style,
 }
@@ -54,16 +57,17 @@ pub fn trace(
     control: &mut Control,
     functions: &Functions,
     options: Options,
-    ready: impl FnOnce(),
+    signals: &StopSignals,
+    ready: impl FnOnce() -> Result<()>,
     mut print: impl FnMut(&str) -> Result<bool>,
 ) -> Result<()> {
-    let signals = StopSignals::new().map_err(|errno| system("take over signals", errno))?;
     let mut live = Live::open(&control.channel())?;
     // Of somebody who was killed.
     live.round(|_, _| ())?;
     let addresses: Vec<u64> = functions.addresses().collect();
     control.start(&addresses, options.style.timed)?;
-    ready();
+    ready()?;
+    let (interval, duration) = (options.interval, options.duration);
     let start = Instant::now();
     let mut trace = Trace {
         functions,
@@ -75,22 +79,22 @@ pub fn trace(
         reported: start,
         counts: Counts::default(),
     };
-    let end = options.duration.and_then(|time| start.checked_add(time));
+    let end = duration.and_then(|time| start.checked_add(time));
     let mut goes_on = true;
     while goes_on && end.is_none_or(|end| Instant::now() < end) {
         trace.read()?;
         let now = Instant::now();
-        if now.duration_since(trace.reported) >= options.interval {
+        if now.duration_since(trace.reported) >= interval {
             trace.live.scan()?;
             let counts = control.counts()?;
             goes_on = print(&trace.report(now, counts))?;
         }
         if goes_on {
-            let next = trace.reported.checked_add(options.interval);
+            let next = trace.reported.checked_add(interval);
             let left = [next, end].into_iter().flatten().min();
             let left = left.map(|until| until.saturating_duration_since(Instant::now()));
             let most = left.unwrap_or(ROUND).min(ROUND);
-            let stopped = trace.live.wait(&signals, most);
+            let stopped = trace.live.wait(signals, most);
             goes_on = !stopped.map_err(|errno| system("wait", errno))?;
         }
     }
@@ -113,8 +117,9 @@ fn system(action: &'static str, errno: Errno) -> Error {
 impl Trace<'_> {
     fn read(&mut self) -> Result<()> {
         let (total, recent) = (&mut self.total, &mut self.recent);
+        let pids = &mut self.options.pids;
         self.live.round(|_, record| {
-            if let Some(call) = Call::parse(&record.data) {
+            if let Some(call) = Call::parse(&record.data).filter(|call| pids.contain(call.pid)) {
                 total.add(call);
                 recent.add(call);
             }

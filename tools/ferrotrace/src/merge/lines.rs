@@ -7,6 +7,8 @@
 use std::fmt;
 use std::io;
 use std::io::Write;
+use std::time::Duration;
+use std::time::SystemTime;
 
 use serde::Serialize;
 use serde::Serializer;
@@ -26,12 +28,20 @@ pub struct Lines<W: Write> {
     out: W,
     name: String,
     json: bool,
+    wall: Option<u64>,
 }
 
 impl<W: Write> Lines<W> {
-    /// Writes to `out`, which is called `name`: one JSON object on each line, or text.
-    pub fn new(out: W, name: String, json: bool) -> Self {
-        Self { out, name, json }
+    /// Writes to `out`, which is called `name`: one JSON object on each line, or text. With `wall`, the nanoseconds from the
+    /// epoch to the zero of the clock, the date and time of each record is written, instead of its time or, as JSON, beside
+    /// it.
+    pub fn new(out: W, name: String, json: bool, wall: Option<u64>) -> Self {
+        Self {
+            out,
+            name,
+            json,
+            wall,
+        }
     }
 
     fn failed(&self, source: io::Error) -> WriteError {
@@ -43,17 +53,24 @@ impl<W: Write> Lines<W> {
 impl<W: Write> Sink for Lines<W> {
     fn event(&mut self, event: &Event, format: &Format) -> Result<(), WriteError> {
         let out = &mut self.out;
+        let wall = self
+            .wall
+            .map(|offset| Wall(event.time.saturating_add(offset)));
         let line = if self.json {
             let object = Object {
                 name: &format.name,
                 cpu: event.cpu,
                 time: event.time,
+                wall: wall.map(|wall| wall.to_string()),
                 fields: Fields(event, format),
             };
             // The values can all be written, so that only the output can fail.
             serde_json::to_writer(&mut *out, &object).map_err(io::Error::from)
         } else {
-            text_line(out, event, format)
+            match wall {
+                Some(wall) => text_line(out, event, format, &wall),
+                None => text_line(out, event, format, &Seconds(event.time)),
+            }
         };
         line.and_then(|()| out.write_all(b"\n"))
             .map_err(|error| self.failed(error))
@@ -82,14 +99,29 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// Nanoseconds since 1970 as a date and a time, UTC.
+pub struct Wall(pub u64);
+
+impl fmt::Display for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.0);
+        humantime::format_rfc3339_nanos(time).fmt(f)
+    }
+}
+
 /// Whether this is a record of a probe program, which says itself what it has.
 fn is_dprobe(event: &Event, format: &Format) -> bool {
     event.ty == dprobe::TYPE && format.name == dprobe::NAME
 }
 
 /// `[cpu] seconds.nanos name: field=value ...`
-fn text_line(out: &mut impl Write, event: &Event, format: &Format) -> io::Result<()> {
-    let (cpu, time, name) = (event.cpu, Seconds(event.time), &format.name);
+fn text_line(
+    out: &mut impl Write,
+    event: &Event,
+    format: &Format,
+    time: &dyn fmt::Display,
+) -> io::Result<()> {
+    let (cpu, name) = (event.cpu, &format.name);
     let decoded = is_dprobe(event, format).then(|| dprobe::text(&event.bytes, None));
     if let Some(text) = decoded.flatten() {
         return write!(out, "[{cpu:03}] {time} {name} {text}");
@@ -108,6 +140,8 @@ struct Object<'a> {
     name: &'a str,
     cpu: u32,
     time: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wall: Option<String>,
     fields: Fields<'a>,
 }
 
@@ -142,7 +176,7 @@ mod tests {
             bytes: dprobe::tests::record(),
         };
         let mut line = Vec::new();
-        text_line(&mut line, &event, &format).unwrap();
+        text_line(&mut line, &event, &format, &Seconds(event.time)).unwrap();
         let line = String::from_utf8(line).unwrap();
         assert!(
             line.starts_with("[003] 0.000000005 dprobe 1.2 bash pid=7 "),
@@ -152,13 +186,17 @@ mod tests {
         assert_eq!(json["log"][2]["words"][1], 16);
         let other = Event { ty: 2, ..event };
         let mut line = Vec::new();
-        text_line(&mut line, &other, &format).unwrap();
+        text_line(&mut line, &other, &format, &Seconds(other.time)).unwrap();
         assert!(line.starts_with(b"[003] 0.000000005 dprobe: "));
     }
 
     #[test]
     fn times_have_nine_digits() {
         assert_eq!(Seconds(1).to_string(), "0.000000001");
+        assert_eq!(
+            Wall(1_700_000_000_000_000_005).to_string(),
+            "2023-11-14T22:13:20.000000005Z"
+        );
         assert_eq!(Seconds(12_345_678_901).to_string(), "12.345678901");
     }
 }

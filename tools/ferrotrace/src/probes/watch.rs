@@ -24,6 +24,7 @@ use super::order::Order;
 use super::print;
 use super::print::Style;
 use super::symbols::Symbols;
+use crate::pids::Pids;
 use crate::signals::StopSignals;
 
 /// About how long a hit may wait to be shown.
@@ -47,6 +48,8 @@ pub struct Options {
     pub count: Option<u64>,
     /// Stop after this time.
     pub duration: Option<Duration>,
+    /// Show only hits of these.
+    pub pids: Pids,
     /// How hits are shown.
     pub style: Style,
 }
@@ -126,7 +129,7 @@ struct Watched {
 
 struct Watch<'a> {
     control: &'a Control,
-    options: &'a Options,
+    options: Options,
     /// The names of the temporary probes.
     names: Vec<String>,
     live: Live,
@@ -145,12 +148,12 @@ struct Watch<'a> {
 /// functions return to.
 pub fn watch(
     control: &Control,
-    options: &Options,
+    options: Options,
     symbols: &Symbols,
-    ready: impl FnOnce(),
+    signals: &StopSignals,
+    ready: impl FnOnce() -> Result<()>,
     mut print: impl FnMut(&str) -> Result<bool>,
 ) -> Result<Counts> {
-    let signals = StopSignals::new().map_err(|errno| system("take over signals", errno))?;
     let _lock = control.lock()?;
     let mut live = Live::open(&control.channel())?;
     if !options.places.is_empty() {
@@ -158,7 +161,8 @@ pub fn watch(
         drain(&mut live, |_| ())?;
     }
     let dropped = live.dropped()?;
-    let temporary = Temporary::add(control, options)?;
+    let temporary = Temporary::add(control, &options)?;
+    let duration = options.duration;
     let mut watch = Watch {
         control,
         options,
@@ -172,10 +176,8 @@ pub fn watch(
         read_until: 0,
     };
     watch.look(true)?;
-    ready();
-    let end = options
-        .duration
-        .and_then(|duration| Instant::now().checked_add(duration));
+    ready()?;
+    let end = duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut goes_on = true;
     let mut rounds = 0;
     while goes_on && end.is_none_or(|end| Instant::now() < end) {
@@ -194,7 +196,7 @@ pub fn watch(
             } else {
                 left.min(ROUND)
             };
-            let stopped = watch.live.wait(&signals, most);
+            let stopped = watch.live.wait(signals, most);
             goes_on = !stopped.map_err(|errno| system("wait", errno))?;
         }
     }
@@ -305,6 +307,9 @@ impl Watch<'_> {
         let Some(watched) = self.probes.get_mut(&event.probe) else {
             return;
         };
+        if !self.options.pids.contain(event.pid) {
+            return;
+        }
         watched.events += 1;
         self.events += 1;
         let style = self.options.style;

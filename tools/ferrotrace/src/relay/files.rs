@@ -31,7 +31,7 @@ pub struct ChannelDir {
 }
 
 /// Splits `cpu12` into `cpu` and 12; `None` for names that are not those of relay files.
-fn split_number(file: &str) -> Option<(&str, CpuId)> {
+pub(super) fn split_number(file: &str) -> Option<(&str, CpuId)> {
     let base = file.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = file.get(base.len()..)?;
     Some((base, parse_cpu(number)?))

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::fs::File;
@@ -21,6 +22,8 @@ use std::time::Duration;
 use std::time::Instant;
 
 use indicatif::BinaryBytes;
+use serde::Serialize;
+use serde::Serializer;
 
 use super::buffer::Buffer;
 use super::buffer::Method;
@@ -33,6 +36,7 @@ use super::files::ChannelDir;
 use super::output::CpuFile;
 use super::output::Records;
 use super::progress::rate;
+use super::record::run_command;
 use super::record::wait;
 use super::tally::Tally;
 use super::worker::Stop;
@@ -64,10 +68,12 @@ pub struct Options {
     pub force: bool,
     /// Stop after this time.
     pub duration: Option<Duration>,
+    /// A command that runs meanwhile, and whose end ends this; none if it is empty.
+    pub command: Vec<OsString>,
 }
 
 /// What was drained, and what was lost.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Summary {
     /// Of each CPU.
     pub cpus: BTreeMap<CpuId, Tally>,
@@ -76,8 +82,16 @@ pub struct Summary {
     /// Messages that the handler did not get, if the application tells.
     pub missed: Option<u64>,
     /// How long it took.
+    #[serde(rename = "seconds", serialize_with = "as_seconds")]
     pub time: Duration,
     n_subbufs: usize,
+}
+
+fn as_seconds<S: Serializer>(
+    time: &Duration,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
 }
 
 /// The controls. The channel is removed when this is dropped.
@@ -126,12 +140,8 @@ impl Drop for App<'_> {
     }
 }
 
-/// Drains until a signal, the end of the time, or the end of the application.
-pub fn klog(options: &Options) -> Result<Summary> {
-    let signals = StopSignals::new().map_err(|source| Error::System {
-        action: "take over SIGINT and SIGTERM",
-        source,
-    })?;
+/// Drains until one of `signals`, the end of the command or of the time, or the end of the application.
+pub fn klog(options: &Options, signals: &StopSignals) -> Result<Summary> {
     let missed_before = missed(&options.dir);
     let app = create(options)?;
     let channel = ChannelDir::open(&options.dir.join("cpu"))?;
@@ -157,7 +167,8 @@ pub fn klog(options: &Options) -> Result<Summary> {
     let started = Instant::now();
     app.write("enabled", "1")?;
     let deadline = options.duration.and_then(|time| started.checked_add(time));
-    let ended = drainer.run(&signals, deadline);
+    let ended =
+        run_command(signals, &options.command).and_then(|()| drainer.run(signals, deadline));
     // Finishes all sub-buffers; it fails only if the application has gone.
     let _ = app.write("enabled", "0");
     drainer.stop.set();

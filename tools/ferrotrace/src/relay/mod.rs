@@ -11,6 +11,7 @@ mod drain_read;
 pub mod error;
 pub mod files;
 pub mod klog;
+pub mod list;
 pub mod mapping;
 #[cfg(test)]
 mod model;

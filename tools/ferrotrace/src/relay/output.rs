@@ -44,6 +44,8 @@ pub enum Stop {
     Signal,
     /// `--duration` has passed.
     Duration,
+    /// The command that ran meanwhile has ended.
+    Command,
     /// The kernel client closed the channel.
     Closed,
     /// An error.

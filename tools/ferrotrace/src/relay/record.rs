@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,6 +78,8 @@ pub struct Options {
     pub n_subbufs: Option<usize>,
     /// No live display.
     pub quiet: bool,
+    /// A command that runs meanwhile, and whose end ends the recording; none if it is empty.
+    pub command: Vec<OsString>,
 }
 
 /// A recording in progress.
@@ -94,12 +97,9 @@ struct Recorder {
 
 /// Records until the recording ends, and returns the description of what was recorded.
 ///
-/// After an error the recording is closed as well as possible, and the error returned.
-pub fn record(options: &Options) -> Result<Metadata> {
-    let signals = StopSignals::new().map_err(|source| Error::System {
-        action: "take over SIGINT and SIGTERM",
-        source,
-    })?;
+/// After an error the recording is closed as well as possible, and the error returned. `signals` end it, and have the
+/// command, which still runs if something else ended it.
+pub fn record(options: &Options, signals: &StopSignals) -> Result<Metadata> {
     let channel = ChannelDir::open(&options.channel)?;
     let plan = plan(&channel, options)?;
     // Faults of the channel should be found before anything is written.
@@ -129,7 +129,8 @@ pub fn record(options: &Options) -> Result<Metadata> {
         .and_then(|duration| started.checked_add(duration));
     let ended = recorder
         .scan(true)
-        .and_then(|()| recorder.run(&signals, deadline));
+        .and_then(|()| run_command(signals, &options.command))
+        .and_then(|()| recorder.run(signals, deadline));
     recorder.stop.set();
     let mut result = ended;
     for (cpu, worker) in std::mem::take(&mut recorder.workers) {
@@ -232,6 +233,24 @@ fn geometry(description: Description) -> Option<Geometry> {
     Geometry::new(usize(sizes.subbuf_size())?, usize(sizes.n_subbufs())?)
 }
 
+/// Takes over the signals that end a recording.
+pub fn take_signals() -> Result<StopSignals> {
+    StopSignals::new().map_err(|source| Error::System {
+        action: "take over SIGINT and SIGTERM",
+        source,
+    })
+}
+
+/// Runs the user's command, if there is one.
+pub(super) fn run_command(signals: &StopSignals, command: &[OsString]) -> Result<()> {
+    let run = signals.run(command, None);
+    run.map_err(|source| Error::Io {
+        action: "run the command",
+        path: "/proc/self/exe".into(),
+        source,
+    })
+}
+
 /// Sleeps until `until` or a signal. Returns whether it was a signal.
 pub(super) fn wait(signals: &StopSignals, until: Instant) -> Result<bool> {
     signals.wait(until).map_err(|source| Error::System {
@@ -287,7 +306,10 @@ impl Recorder {
             }
             let until = deadline.map_or(next_tick, |deadline| deadline.min(next_tick));
             if wait(signals, until)? {
-                return Ok(Ended::Signal);
+                return Ok(match signals.has_ended() {
+                    true => Ended::Command,
+                    false => Ended::Signal,
+                });
             }
         }
     }

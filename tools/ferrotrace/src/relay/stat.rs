@@ -201,6 +201,11 @@ impl Watch {
 }
 
 impl Stat {
+    /// DIR/NAME.
+    pub fn path(&self) -> PathBuf {
+        self.channel.join(&self.name)
+    }
+
     /// Whether nothing will change any more.
     pub fn is_closed(&self) -> bool {
         self.cpus.iter().all(|cpu| cpu.closed)
@@ -267,7 +272,7 @@ impl fmt::Display for Stat {
         writeln!(
             f,
             "{}: {kind}, {}, {} sub-buffers of {} bytes, dropped: {}; counts in {unit}",
-            self.channel.join(&self.name).display(),
+            self.path().display(),
             self.mode,
             Known(self.n_subbufs),
             Known(self.subbuf_size),

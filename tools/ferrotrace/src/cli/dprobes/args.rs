@@ -22,7 +22,7 @@ use ferro_core::rpn::UNSAFE_WRITES;
 use ferrotrace::dprobes::lang::source::Define;
 use ferrotrace::dprobes::set::Selection;
 
-use super::super::parse_seconds;
+use super::super::units::parse_duration as parse_seconds;
 
 /// How program files are read.
 #[derive(Debug, Args)]

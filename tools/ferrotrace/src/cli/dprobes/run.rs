@@ -260,7 +260,8 @@ pub fn record(args: RecordArgs, control: &Control) -> Result<()> {
     let set = set_of(&args.files, &args.read, &args.set)?;
     let _lock = control.lock()?;
     let (loaded, _) = Loaded::load(control, set.as_deref())?;
-    let metadata = record::record(&record::Options {
+    let signals = record::take_signals()?;
+    let options = record::Options {
         channel: control.channel(),
         output: args.output.clone(),
         force: false,
@@ -273,7 +274,9 @@ pub fn record(args: RecordArgs, control: &Control) -> Result<()> {
         subbuf_size: None,
         n_subbufs: None,
         quiet: args.quiet || !io::stderr().is_terminal(),
-    })?;
+        command: Vec::new(),
+    };
+    let metadata = record::record(&options, &signals)?;
     loaded.remove()?;
     for cpu in &metadata.cpus {
         for warning in &cpu.tally.warnings {

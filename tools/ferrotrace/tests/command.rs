@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Commands that run while something is recorded, units, and what all commands have.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+#[path = "common/recording.rs"]
+mod recording;
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use common::Channel;
+use common::FORMAT;
+use common::PATIENCE;
+use common::exists;
+use common::fast;
+use common::ferrotrace;
+use common::interrupt;
+use common::start;
+use common::stderr;
+use common::stdout;
+use common::succeed;
+use common::wait;
+use recording::Recording;
+
+/// `relay record -- COMMAND` of an idle channel.
+fn record(channel: &Channel, args: &[&str], command: &[&str]) -> Command {
+    let mut record = channel.record(&["--no-partial"]);
+    record.args(args).arg("--").args(command);
+    record
+}
+
+fn channel() -> Channel {
+    let channel = Channel::new("no-overwrite", 0);
+    channel.cpu(0, 0).finish(b"data");
+    channel
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 128 + 9)] {
+        let channel = channel();
+        let output = record(&channel, &[], &["sh", "-c", script])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
+        assert_eq!(channel.metadata()["stop"], "command");
+        assert_eq!(channel.recorded(0), b"data");
+        assert!(stdout(&output).contains("total  : "));
+    }
+    let channel = channel();
+    let output = record(&channel, &[], &["/nowhere/command", "x"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(127));
+    let message = stderr(&output);
+    assert!(
+        message.contains("ferrotrace: /nowhere/command: cannot be run: "),
+        "{message}"
+    );
+}
+
+/// The command runs while the channel is recorded, sees its own options and its own streams, and can be interrupted.
+#[test]
+fn the_command_is_left_alone() {
+    let channel = channel();
+    let script = "test -e \"$1\" && grep SigBlk /proc/self/status && echo \"$2\"";
+    let metadata = channel.out.join("metadata.json");
+    let metadata = metadata.to_str().unwrap();
+    let command = ["sh", "-c", script, "sh", metadata, "--duration"];
+    let output = record(&channel, &[], &command).output().unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.starts_with("SigBlk:\t0000000000000000\n--duration\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_signal_or_the_time_ends_the_command_too() {
+    for by_time in [false, true] {
+        let channel = channel();
+        let began = Instant::now();
+        let args: &[&str] = if by_time { &["-d", "300ms"] } else { &[] };
+        let child = start(&mut record(&channel, args, &["sleep", "1000"]));
+        if !by_time {
+            wait(|| exists(&channel.out.join("metadata.json")));
+            // The command is started after that.
+            channel.wait_for(0, 4);
+            interrupt(&child);
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(128 + 15), "{}", stderr(&output));
+        let stop = if by_time { "duration" } else { "signal" };
+        assert_eq!(channel.metadata()["stop"], stop);
+        assert!(began.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn sizes_and_times_have_units() {
+    let channel = channel();
+    for control in ["subbuf_size", "n_subbufs"] {
+        fs::remove_file(channel.dir.join(control)).unwrap();
+    }
+    succeed(&mut channel.record(&["-b", "4K", "-n", "4", "-d", "100ms", "--no-partial"]));
+    assert_eq!(channel.metadata()["subbuf_size"], 4096);
+    assert_eq!(channel.recorded(0), b"data");
+}
+
+#[test]
+fn channels_are_found() {
+    let compatible = channel();
+    let fast = fast::Channel::new();
+    drop(fast.cpu(0, fast::SMALL));
+    drop(fast.cpu(1, fast::SMALL));
+    let root = compatible.dir.parent().unwrap();
+    fs::create_dir_all(root.join("deep/er")).unwrap();
+    // A fast channel has no other files; those of the kernel cannot be written to.
+    for cpu in ["cpu0", "cpu1"] {
+        let to = root.join("deep/er").join(cpu);
+        fs::copy(fast.root.path().join("relay").join(cpu), &to).unwrap();
+        let mut permissions = fs::metadata(&to).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&to, permissions).unwrap();
+    }
+    // These are none.
+    fs::write(root.join("deep/version7"), "7").unwrap();
+    fs::create_dir(root.join("deep/cpu9")).unwrap();
+    let list = |args: &[&str]| {
+        let mut command = ferrotrace();
+        command
+            .args(["relay", "list", "--dir"])
+            .arg(root)
+            .args(args);
+        command
+    };
+    let text = stdout(&succeed(&mut list(&["--json"])));
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let found: Vec<_> = value["channels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|channel| {
+            (
+                channel["records"].as_str().unwrap(),
+                channel["cpus"].as_array().unwrap().len(),
+            )
+        })
+        .collect();
+    assert_eq!(found, [("fast", 2), ("plain", 1)]);
+    let text = stdout(&succeed(&mut list(&[])));
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(text.contains("relay/cpu    compatible"), "{text}");
+
+    // To a file, but not over one.
+    let file = root.join("list");
+    let args = ["-o", file.to_str().unwrap()];
+    assert_eq!(stdout(&succeed(&mut list(&args))), "");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert!(common::fail(&mut list(&args)).contains("--force"));
+    succeed(&mut list(&[&args[..], &["-f"]].concat()));
+}
+
+#[test]
+fn dates_instead_of_times() {
+    let bytes = common::record(400, 0, 1, "x");
+    let recording = Recording::new("plain", FORMAT, &[bytes]);
+    let text = stdout(&succeed(&mut recording.merge(&["--wall"])));
+    assert!(
+        text.starts_with("[000] 2023-11-14T22:13:20.000000500Z sample: "),
+        "{text}"
+    );
+    let text = stdout(&succeed(&mut recording.merge(&["--wall", "--json"])));
+    assert!(
+        text.contains(r#""time":400,"wall":"2023-11-14T22:13:20.000000500Z""#),
+        "{text}"
+    );
+    let mut metadata = recording.metadata();
+    metadata["start_monotonic_ns"] = 0.into();
+    recording.write_metadata(&metadata);
+    let message = common::fail(&mut recording.merge(&["--wall"]));
+    assert!(message.contains("--wall"), "{message}");
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The man pages and the completions that `make install-tools` installs.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use common::ferrotrace;
+use common::stdout;
+use common::succeed;
+
+fn manual() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    succeed(ferrotrace().arg("manual").arg(dir.path()));
+    dir
+}
+
+/// The subcommands that the help of a command lists.
+fn subcommands(of: &[String]) -> Vec<String> {
+    let help = stdout(&succeed(ferrotrace().args(of).arg("--help")));
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    lines
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_ascii_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+fn names(of: &[String], all: &mut BTreeSet<String>) {
+    let whole: Vec<_> = ["ferrotrace".to_owned()]
+        .into_iter()
+        .chain(of.to_vec())
+        .collect();
+    all.insert(format!("{}.1", whole.join("-")));
+    for name in subcommands(of) {
+        names(&[of, &[name]].concat(), all);
+    }
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let dir = manual();
+    let man = dir.path().join("man/man1");
+    let mut expected = BTreeSet::new();
+    names(&[], &mut expected);
+    assert!(expected.contains("ferrotrace-relay-record.1"));
+    let found: BTreeSet<_> = fs::read_dir(&man)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(found, expected);
+    for name in &found {
+        let text = fs::read_to_string(man.join(name)).unwrap();
+        for part in [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION"] {
+            assert!(text.contains(part), "{name}: {part}");
+        }
+    }
+    let text = fs::read_to_string(man.join("ferrotrace-relay-record.1")).unwrap();
+    assert!(
+        text.contains("watermark") && text.contains("ferrotrace relay record"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_shell_completes() {
+    let dir = manual();
+    let file = dir.path().join("bash-completion/completions/ferrotrace");
+    let complete = |words: &str, last: &str| {
+        let script = format!(
+            "source {}; COMP_WORDS=({words} {last}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _ferrotrace ferrotrace {last} x; echo \"${{COMPREPLY[@]}}\"",
+            file.display()
+        );
+        stdout(&succeed(Command::new("bash").args(["-c", &script])))
+    };
+    assert_eq!(complete("ferrotrace relay", "rec"), "record\n");
+    assert_eq!(complete("ferrotrace relay merge", "--form"), "--format\n");
+    assert!(!complete("ferrotrace", "''").contains("run-command"));
+    for file in [
+        "zsh/site-functions/_ferrotrace",
+        "fish/vendor_completions.d/ferrotrace.fish",
+    ] {
+        let text = fs::read_to_string(Path::new(dir.path()).join(file)).unwrap();
+        assert!(text.contains("watermark"), "{file}");
+    }
+}
