@@ -10,11 +10,12 @@ MAKEFLAGS += --no-print-directory
 
 export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC KCONFIG JOBS
 
-# What "make check" leaves out for time: suites on the variants debug and size, and on all its variants storms of their
+# What "make check" leaves out for time: suites on the variants debug, size and distro, and on all its variants storms of their
 # whole length and Miri over all of the core. A storm on debug takes ten times as long: a short one there.
 LONG_STORMS = host relay klog gkhi selftests-kprobes ftrace-tramp probes gcov
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
+LONG_DISTRO = kunit relay klog gkhi permissions kprobes ftrace-tramp ftrace-rust clients
 
 .PHONY: help setup install-tools update kernel kdir kmake export vm demo check check-long coverage bench fuzz mutants fmt lint doc clean distclean
 
@@ -65,6 +66,7 @@ check-long:
 	@FERROTRACE_STORM=long MIRI_TESTS= LOGS=build/check-storms tools/testing/check.sh 10-build $(LONG_STORMS)
 	@FERROTRACE_STORM=short VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@FERROTRACE_STORM=short VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
+	@FERROTRACE_STORM=short VARIANTS=distro LOGS=build/check-distro tools/testing/check.sh 10-build $(LONG_DISTRO)
 	@FERROTRACE_STORM=short VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
 coverage:

@@ -29,7 +29,7 @@ livepatch_of() {
 }
 
 for variant in $VARIANTS; do
-	case $variant in mainline | modular | builtin | debug | size | coverage) ;; *) continue ;; esac
+	case $variant in mainline | modular | builtin | debug | size | coverage | distro*) ;; *) continue ;; esac
 	short=
 	if [ "$variant" = size ] || { [ "$variant" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }; then short=1; fi
 	if [ $short ]; then

@@ -9,7 +9,7 @@ set -uo pipefail
 . "$(dirname "$0")/lib.sh"
 
 for variant in $VARIANTS; do
-	if grep -qx CONFIG_FUNCTION_TRACER_RUST=y "$REPO/integration/config/$variant.config"; then
+	if grep -qx CONFIG_FUNCTION_TRACER_RUST=y "$("$REPO/integration/kernel.sh" kdir "$variant")/.config"; then
 		cases=
 		if [ "$variant" != modular ] && [ "${FERROTRACE_STORM:-}" != long ]; then cases="sites tracer.function clients"; fi
 		selftests_on "$variant" ftrace_rust 600 "run.sh $cases"

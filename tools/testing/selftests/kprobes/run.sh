@@ -105,8 +105,8 @@ between() {
 	debugfs.1_*)
 		shows '^[0-9a-f]{16}  k  kst_bytes\+0xa  kprobes_selftest $' &&
 			shows '^[0-9a-f]{16}  k  kst_endbr\+0x4  kprobes_selftest \[DISABLED\]$' &&
-			shows '^[0-9a-f]{16}  k  kst_target_2\+0x0  kprobes_selftest \[FTRACE\]$' 2 &&
-			shows '^[0-9a-f]{16}  r  kst_target\+0x0  kprobes_selftest \[FTRACE\]$' || return 1
+			shows '^[0-9a-f]{16}  k  kst_target_2\+0x[04]  kprobes_selftest \[FTRACE\]$' 2 &&
+			shows '^[0-9a-f]{16}  r  kst_target\+0x[04]  kprobes_selftest \[FTRACE\]$' || return 1
 		cat $blacklist >"$work/blacklist"
 		for name in kst_nokprobe kst_kprobes_text kst_noinstr notify_die asm_exc_int3 exc_int3; do
 			grep -qE "^0x[0-9a-f]{16}-0x[0-9a-f]{16}"$'\t'"$name( \\[kprobes_selftest\\])?$" "$work/blacklist" && continue

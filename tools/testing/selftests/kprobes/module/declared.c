@@ -75,7 +75,7 @@ static void get(void)
 	EXPECT_EQ(register_kprobe(&inside), 0);
 	EXPECT_EQ(register_kprobe(&entry), 0);
 	EXPECT_EQ(at(kst_bytes_inside), kst_bytes_inside);
-	EXPECT_EQ(at(kst_target), kst_target);
+	EXPECT_EQ(at(kst_target + KST_PAD), kst_target + KST_PAD);
 	EXPECT_EQ(at(kst_bytes_inside + 1), NULL);
 	EXPECT_EQ(at(kst_bytes_inside - 1), NULL);
 	EXPECT_EQ(at(kst_bytes), NULL);
@@ -85,9 +85,9 @@ static void get(void)
 	EXPECT_EQ(at(kst_bytes_inside), kst_bytes_inside);
 	unregister_kprobe(&inside);
 	EXPECT_EQ(at(kst_bytes_inside), NULL);
-	EXPECT_EQ(at(kst_target), kst_target);
+	EXPECT_EQ(at(kst_target + KST_PAD), kst_target + KST_PAD);
 	unregister_kprobe(&entry);
-	EXPECT_EQ(at(kst_target), NULL);
+	EXPECT_EQ(at(kst_target + KST_PAD), NULL);
 }
 
 static void inc_nmissed(void)

@@ -9,6 +9,7 @@
 #include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/jiffies.h>
+#include <linux/kconfig.h>
 #include <linux/kprobes.h>
 #include <linux/static_call_types.h>
 #include <linux/types.h>
@@ -48,6 +49,9 @@ void kst_row_run(unsigned int index);
 /* forms.c: the cases are the groups of forms. */
 const char *kst_form_group(unsigned int index);
 void kst_forms_run(unsigned int index);
+
+/* The landing pad at a function's entry: ftrace's site, and a probe of the entry, are behind it. */
+#define KST_PAD (IS_ENABLED(CONFIG_X86_KERNEL_IBT) ? 4 : 0)
 
 /* What was written where @p's instruction begins, as far as anybody has looked. */
 static inline kprobe_opcode_t kst_opcode(const void *addr)

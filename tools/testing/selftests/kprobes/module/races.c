@@ -116,7 +116,7 @@ static struct client *make(bool post)
 	};
 	c->where[0] = (unsigned long)kst_bytes_inside;
 	c->where[1] = (unsigned long)kst_bytes_inside;
-	c->where[2] = (unsigned long)kst_target;
+	c->where[2] = (unsigned long)kst_target + KST_PAD;
 	c->magic = MAGIC;
 	return c;
 }

@@ -340,7 +340,10 @@ kst_rows:
 	ROW nop			"nop"
 	ROW nop_long		".byte 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00"
 	ROW nop_data16		"xchg %ax, %ax"
+	/* elsewhere ours refuses it: an indirect branch would not find it any more */
+#ifndef CONFIG_X86_KERNEL_IBT
 	ROW endbr64		"endbr64"
+#endif
 	ROW pause		"pause"
 	ROW lfence		"lfence"
 	ROW mfence		"mfence"

@@ -249,26 +249,26 @@ static void ftrace_entry(void)
 	struct noting b = NOTING('b', kst_target, .pre_handler = on_pre);
 
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
-	EXPECT_EQ(a.kp.addr, (kprobe_opcode_t *)kst_target);
+	EXPECT_EQ(a.kp.addr, (kprobe_opcode_t *)kst_target + KST_PAD);
 	EXPECT(kprobe_ftrace(&a.kp));
 	EXPECT(a.kp.flags & KPROBE_FLAG_ON_FUNC_ENTRY);
-	EXPECT_EQ(kst_opcode(kst_target), CALL_INSN_OPCODE);
+	EXPECT_EQ(kst_opcode(kst_target + KST_PAD), CALL_INSN_OPCODE);
 	CALLS(kst_target(4), 13, "aA");
-	EXPECT_EQ(a.pre_ip, (unsigned long)kst_target + 1);
-	EXPECT_EQ(a.post_ip, (unsigned long)kst_target + 5);
+	EXPECT_EQ(a.pre_ip, (unsigned long)kst_target + KST_PAD + 1);
+	EXPECT_EQ(a.post_ip, (unsigned long)kst_target + KST_PAD + 5);
 	EXPECT(!a.preemptible);
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
 	CALLS(kst_target(4), 13, "baA");
 	EXPECT_EQ(disable_kprobe(&a.kp), 0);
 	CALLS(kst_target(4), 13, "b");
 	EXPECT_EQ(disable_kprobe(&b.kp), 0);
-	EXPECT_EQ(kst_opcode(kst_target), 0x0f);
+	EXPECT_EQ(kst_opcode(kst_target + KST_PAD), 0x0f);
 	EXPECT_EQ(enable_kprobe(&a.kp), 0);
 	CALLS(kst_target(4), 13, "aA");
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&b.kp);
 	EXPECT_EQ(kst_target(4), 13);
-	EXPECT_EQ(kst_opcode(kst_target), 0x0f);
+	EXPECT_EQ(kst_opcode(kst_target + KST_PAD), 0x0f);
 }
 
 static void nothing(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
@@ -290,11 +290,11 @@ static void ftrace_changed_ip(void)
 /* At the beginning but after what ftrace has there; and at both. */
 static void behind_ftrace(void)
 {
-	struct noting a = NOTING('a', kst_target, .offset = 5, BOTH);
+	struct noting a = NOTING('a', kst_target, .offset = KST_PAD + 5, BOTH);
 	struct noting b = NOTING('b', kst_target, BOTH);
 
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
-	EXPECT_EQ(a.kp.addr, (kprobe_opcode_t *)kst_target + 5);
+	EXPECT_EQ(a.kp.addr, (kprobe_opcode_t *)kst_target + KST_PAD + 5);
 	EXPECT(!kprobe_ftrace(&a.kp));
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
 	CALLS(kst_target(4), 13, "bBaA");
@@ -329,15 +329,15 @@ static void landing_pad(void)
 static void in_the_kernel(void)
 {
 	struct noting a = { .name = 'a', .kp = { .symbol_name = "int_sqrt", BOTH } };
-	struct noting b = { .name = 'b', .kp = { .symbol_name = "int_sqrt", .offset = 5, BOTH } };
+	struct noting b = { .name = 'b', .kp = { .symbol_name = "int_sqrt", .offset = KST_PAD + 5, BOTH } };
 	unsigned long (*sqrt)(unsigned long) = int_sqrt;
 
 	/* its result is asked for each time */
 	OPTIMIZER_HIDE_VAR(sqrt);
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
-	EXPECT_EQ(a.kp.addr, (kprobe_opcode_t *)int_sqrt);
+	EXPECT_EQ(a.kp.addr, (kprobe_opcode_t *)int_sqrt + KST_PAD);
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
-	EXPECT_EQ(b.kp.addr, (kprobe_opcode_t *)int_sqrt + 5);
+	EXPECT_EQ(b.kp.addr, (kprobe_opcode_t *)int_sqrt + KST_PAD + 5);
 	forget();
 	EXPECT_EQ(sqrt(10000), 100);
 	EXPECT_EQ(a.pre, 1);

@@ -67,7 +67,7 @@ static void register_all(void)
 {
 	entry = (struct kprobe){ .symbol_name = ENTRY, .pre_handler = count };
 	inside = (struct kprobe){
-		.symbol_name = ENTRY, .offset = 5, .pre_handler = count, .post_handler = count_post,
+		.symbol_name = ENTRY, .offset = KST_PAD + 5, .pre_handler = count, .post_handler = count_post,
 	};
 	disabled = inside;
 	disabled.flags = KPROBE_FLAG_DISABLED;
@@ -145,7 +145,7 @@ static void another(void)
 	EXPECT(kprobe_gone(&ret.kp) && kprobe_gone(&jprobe.kp));
 	next_entry = (struct kprobe){ .symbol_name = ENTRY, .pre_handler = count };
 	next_inside = (struct kprobe){
-		.symbol_name = ENTRY, .offset = 5, .pre_handler = count, .post_handler = count_post,
+		.symbol_name = ENTRY, .offset = KST_PAD + 5, .pre_handler = count, .post_handler = count_post,
 	};
 	next_ret = (struct kretprobe){ .kp.symbol_name = ENTRY, .handler = on_return };
 	EXPECT_EQ(register_kprobe(&next_entry), 0);
