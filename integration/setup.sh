@@ -66,6 +66,7 @@ extras() {
 bindgen|find_bindgen >/dev/null|install_bindgen
 virtme-ng|find_vng >/dev/null|install_virtme
 a newer QEMU|have_qemu|install_qemu
+readers of traces|have_readers|install_readers
 EOF
 }
 
@@ -166,6 +167,20 @@ install_virtme() {
 		tail -n 5 "$CACHE/pip.log" >&2
 		die "neither pip nor apt-get can install virtme-ng; logs: $CACHE/pip.log $CACHE/apt.log"
 	}
+}
+
+have_readers() { [ -e "$CACHE/tools/readers/complete" ] || [ -n "$(find "$CACHE/tools/readers.none" -mtime -7 2>/dev/null)" ]; }
+
+# Perfetto's own description of its format, which judges what "ferrotrace export" writes. The tests do without.
+install_readers() {
+	rm -rf "$CACHE/tools/readers"
+	if python3 -m venv "$CACHE/tools/readers" && "$CACHE/tools/readers/bin/pip" -q --disable-pip-version-check install perfetto protobuf \
+		>"$CACHE/pip-readers.log" 2>&1; then
+		: >"$CACHE/tools/readers/complete"
+	else
+		say "no readers of traces on offer (log: $CACHE/pip-readers.log); their test will be skipped"
+		: >"$CACHE/tools/readers.none"
+	fi
 }
 
 have_qemu() { find_qemu >/dev/null || [ -n "$(find "$CACHE/tools/qemu.none" -mtime -7 2>/dev/null)" ]; }

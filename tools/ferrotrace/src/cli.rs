@@ -63,6 +63,8 @@ enum Command {
     /// Relay channels: per-CPU buffers that a kernel client fills.
     #[command(subcommand)]
     Relay(Relay),
+    /// Write a recording in another format: the same as relay merge.
+    Export(merge::MergeArgs),
     /// Log the messages of the kernel's klog() and klog_printk().
     Klog(klog::KlogArgs),
     /// Hooks in the kernel, and the exits that are called where they fire.
@@ -214,6 +216,7 @@ impl Cli {
             Command::Probe(args) => return args.run(),
             Command::Trace(args) => return args.run(),
             Command::Relay(Relay::List(args)) => args.run(),
+            Command::Export(args) => args.run(),
             Command::Relay(Relay::Stat(args)) => args.run(),
             Command::Relay(Relay::Merge(args)) => args.run(),
             Command::Hooks(args) => args.run(),

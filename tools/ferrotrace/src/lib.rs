@@ -9,6 +9,7 @@
 
 pub mod cov;
 pub mod dprobes;
+pub mod export;
 pub mod fast;
 pub mod file;
 pub mod functions;

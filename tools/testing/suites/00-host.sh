@@ -34,6 +34,14 @@ header_constants() {
 }
 tap_run "headers: constants are enumerators" header_constants
 
+# What judges exported traces.
+export FERROTRACE_READERS=$CACHE/tools/readers
+if [ -e "$FERROTRACE_READERS/complete" ]; then
+	tap_ok "readers of exported traces"
+else
+	tap_skip "readers of exported traces" "not installed by make setup"
+fi
+
 cargo=$(find_cargo) || die "no cargo; run 'make setup'"
 for p in $PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue

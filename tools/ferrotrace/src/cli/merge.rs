@@ -4,6 +4,7 @@
 
 use std::io;
 use std::io::BufWriter;
+use std::io::IsTerminal;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
 use nix::sys::resource::setrlimit;
 
+use ferrotrace::export::chrome::Chrome;
+use ferrotrace::export::perfetto::Perfetto;
 use ferrotrace::file::create;
 use ferrotrace::merge::ctf::Ctf;
 use ferrotrace::merge::lines::Lines;
@@ -36,8 +39,8 @@ pub struct MergeArgs {
     /// A directory that `record` created.
     #[arg(value_name = "OUT")]
     recording: PathBuf,
-    /// What to write: lines of text, JSON objects, one on each line, or a Common Trace Format
-    /// trace.
+    /// What to write: lines of text, JSON objects, one on each line, a Common Trace Format trace, or what programs that
+    /// draw timelines read.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// The same as --format json.
@@ -72,6 +75,10 @@ enum Format {
     Text,
     Json,
     Ctf,
+    /// For Perfetto's user interface, with slices and tracks.
+    Perfetto,
+    /// JSON for Chrome's tracing and others, with slices and tracks.
+    Chrome,
 }
 
 /// Seconds with up to nine digits after the point, as nanoseconds.
@@ -160,6 +167,21 @@ impl MergeArgs {
                     )?),
                     false => None,
                 };
+                match format {
+                    Format::Chrome => {
+                        let mut chrome = Chrome::new(out, name);
+                        return Ok(merge(recording, &selection, &mut chrome)?);
+                    }
+                    Format::Perfetto => {
+                        ensure!(
+                            output.is_some() || !io::stdout().is_terminal(),
+                            "a trace of Perfetto is not for a terminal; name a file with --output"
+                        );
+                        let mut perfetto = Perfetto::new(out, name, recording)?;
+                        return Ok(merge(recording, &selection, &mut perfetto)?);
+                    }
+                    _ => (),
+                }
                 let mut lines = Lines::new(out, name, format == Format::Json, wall);
                 Ok(merge(recording, &selection, &mut lines)?)
             }
