@@ -42,6 +42,8 @@ pub mod gcov;
 pub mod iced;
 pub mod images;
 pub mod kernel;
+pub mod mainline;
 mod replay;
+pub mod vmlinux;
 
 pub use replay::replay;

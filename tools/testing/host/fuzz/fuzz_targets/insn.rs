@@ -10,17 +10,89 @@
 use ferro_core::insn::Boundaries;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Probe;
+use ferro_core::insn::jump;
+use ferro_core::insn::jump::Entry;
+use ferro_core::insn::jump::Piece;
+use ferro_core::insn::jump::Reserved;
+use ferro_core::insn::jump::Surroundings;
 use ferro_core::insn::relocate;
 use ferro_host::iced;
+use std::ops::Range;
+
+/// Where the bytes are.
+const AT: u64 = 0xffff_ffff_8100_0000;
 
 fn check(data: &[u8]) {
     for item in Boundaries::new(data) {
         let Ok((at, insn)) = item else { break };
         exercise(&insn);
-        let address = 0xffff_ffff_8100_0000 + at as u64;
+        let address = AT + at as u64;
         if let Err(error) = iced::compare(&data[at..], address) {
             panic!("{error}");
         }
+    }
+    displace(data);
+}
+
+/// The bytes as two symbols, and as read-only data.
+struct Bytes<'a>(&'a [u8]);
+
+impl Surroundings for Bytes<'_> {
+    fn piece(&self, address: u64) -> Option<Piece> {
+        let (middle, end) = (AT + self.0.len() as u64 / 2, AT + self.0.len() as u64);
+        let halves = [(AT, middle), (middle, end)];
+        let mut halves = halves.iter().map(|&(start, end)| Piece { start, end });
+        halves.find(|half| half.contains(address))
+    }
+
+    fn code(&self, at: u64, out: &mut [u8]) -> usize {
+        let rest = self.0.get((at - AT) as usize..).unwrap_or(&[]);
+        let len = rest.len().min(out.len());
+        out[..len].copy_from_slice(&rest[..len]);
+        len
+    }
+
+    fn rodata(&self, at: u64, out: &mut [u8]) -> bool {
+        let offset = usize::try_from(at.wrapping_sub(AT)).unwrap_or(usize::MAX);
+        let bytes = self.0.get(offset..offset.saturating_add(out.len()));
+        bytes.map(|bytes| out.copy_from_slice(bytes)).is_some()
+    }
+
+    fn is_compiled(&self, _: u64) -> bool {
+        false
+    }
+
+    fn is_indirect_thunk(&self, address: u64) -> bool {
+        address == AT
+    }
+
+    fn has_jump_tables(&self) -> bool {
+        true
+    }
+
+    fn reserved(&self, _: Range<u64>) -> Option<Reserved> {
+        None
+    }
+
+    fn enters(&self, _: Range<u64>) -> Option<Entry> {
+        None
+    }
+
+    fn exits(&self, range: Range<u64>, found: &mut dyn FnMut(u64)) {
+        found(range.end);
+    }
+}
+
+/// What is displaced runs elsewhere, as instructions and in no more room than is promised.
+fn displace(data: &[u8]) {
+    for address in (AT..).take(data.len().min(64)) {
+        let Ok(displaced) = jump::displaceable(address, &Bytes(data)) else {
+            continue;
+        };
+        assert!((jump::JUMP_LEN..=jump::MAX_DISPLACED).contains(&displaced.len()));
+        let mut out = [0; jump::MAX_RELOCATED];
+        let len = displaced.relocate(AT + 0x10_0000, &mut out).expect("near");
+        assert!(Boundaries::new(&out[..len]).all(|item| item.is_ok()));
     }
 }
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where jumps can be put in built kernels: nothing that is known of the whole image leads into one.
+
+use ferro_core::insn::jump::Displaced;
+use ferro_core::insn::jump::Reason;
+use ferro_core::insn::jump::displaceable;
+use ferro_host::iced;
+use ferro_host::vmlinux::Source;
+use ferro_host::vmlinux::Vmlinux;
+use std::collections::BTreeMap;
+use std::env;
+use std::path::Path;
+
+/// The first of the sorted targets that is inside.
+fn entered(targets: &[(u64, Source, u64)], displaced: &Displaced) -> Option<(u64, Source, u64)> {
+    let inside = displaced.inside();
+    let first = targets.partition_point(|(to, ..)| *to < inside.start);
+    targets
+        .get(first)
+        .copied()
+        .filter(|(to, ..)| *to < inside.end)
+}
+
+fn reason(reason: Reason) -> String {
+    match reason {
+        Reason::Unprobeable(rule) => format!("unprobeable: {rule:?}"),
+        reason => reason.text().to_string(),
+    }
+}
+
+/// Looks at every instruction of an image.
+fn judge(image: &Vmlinux) -> (u64, u64, Vec<String>) {
+    let targets = image.targets();
+    let mut reasons = BTreeMap::<String, u64>::new();
+    let (mut places, mut good, mut wrong) = (0, 0, Vec::new());
+    for piece in image.pieces() {
+        let bytes = image.bytes(piece);
+        let mut at = 0;
+        while at < bytes.len() {
+            let address = piece.start + at as u64;
+            let insn = iced::decode(&bytes[at..], address);
+            at += insn.len().max(1);
+            if insn.is_invalid() || matches!(insn.code(), iced_x86::Code::Int3) {
+                continue;
+            }
+            places += 1;
+            match displaceable(address, image) {
+                Err(why) => *reasons.entry(reason(why)).or_default() += 1,
+                Ok(displaced) => {
+                    good += 1;
+                    if let Some((to, source, from)) = entered(&targets, &displaced) {
+                        wrong.push(format!(
+                            "{}: {source:?} at {from:#x} {} leads to {}",
+                            image.name(address),
+                            image.name(from),
+                            image.name(to)
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (why, count) in reasons {
+        println!("{:6.2} % {why}", 100.0 * count as f64 / places as f64);
+    }
+    (places, good, wrong)
+}
+
+#[test]
+#[ignore = "needs build directories of kernels in INSN_IMAGES"]
+fn nothing_enters_a_jump() {
+    let directories = env::var_os("INSN_IMAGES").expect("INSN_IMAGES names build directories");
+    for directory in env::split_paths(&directories) {
+        let file = directory.join("vmlinux");
+        let image = Vmlinux::read(Path::new(&file)).expect("an image can be read");
+        let (places, good, wrong) = judge(&image);
+        let share = 100.0 * good as f64 / places as f64;
+        println!(
+            "{}: {good} of {places} places, {share:.1} %",
+            file.display()
+        );
+        let shown: Vec<_> = wrong.iter().take(40).collect();
+        assert!(wrong.is_empty(), "{} are entered: {shown:#?}", wrong.len());
+        assert!(places > 100_000 && share > 30.0);
+    }
+}
