@@ -47,6 +47,7 @@ impl<R> Here<'_, R> {
     }
 }
 
+#[inline(always)]
 fn read(address: u64, to: &mut [u8]) -> bool {
     let from = address as usize;
     match nofault::is_user(from) {
@@ -87,6 +88,7 @@ impl<R: Registers> World for Here<'_, R> {
         }
     }
 
+    #[inline(always)]
     fn read(&self, address: u64, to: &mut [u8]) -> bool {
         read(address, to)
     }

@@ -2,6 +2,8 @@
 
 //! Records that wait until the probed instruction is executed.
 //!
+//! At an ftrace site nothing waits.
+//!
 //! All points of an instruction are told before it, then it is executed, then all are told after it: so each of them may have a
 //! record. If it faults, none is told, and the records stay. Each point therefore forgets, before the instruction, what it has left
 //! itself, and what points of other instructions have, whether its program then runs or not: so what a point finds after the

@@ -178,10 +178,17 @@ impl Stop {
                     probe: Deferred::new(probe)?,
                 });
             }
-            _ => match point.when() {
-                When::Now => Self::Quick(breakpoint(place, Quick(point.clone()))?),
-                When::After => Self::Logging(breakpoint(place, Logging(point.clone()))?),
-            },
+            _ => {
+                let quick = breakpoint(place, Quick(point.clone()))?;
+                // What ftrace has does not fault, so that there is nothing to wait for.
+                match point.when() == When::Now || quick.opcode().is_none() && !point.moves() {
+                    true => Self::Quick(quick),
+                    false => {
+                        drop(quick);
+                        Self::Logging(breakpoint(place, Logging(point.clone()))?)
+                    }
+                }
+            }
         };
         let fits = |wanted| match stop.opcode() {
             Some(opcode) => wanted == opcode,

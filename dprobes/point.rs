@@ -12,11 +12,16 @@ use ferro_core::rpn::run;
 use ferro_core::rpn::End;
 use ferro_core::rpn::Insn;
 use ferro_core::rpn::Limits;
+use ferro_core::rpn::Memory;
+use ferro_core::rpn::Op;
 use ferro_core::rpn::Outcome;
+use ferro_core::rpn::Plain;
 use ferro_core::rpn::PointRef;
 use ferro_core::rpn::Register;
 use ferro_core::rpn::Target;
+use ferro_core::rpn::PLAIN_RECORD;
 use ferro_fast_relay::Channel;
+use ferro_sys::sync::word::copy_slice;
 use ferro_sys::sync::word::Word;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -25,9 +30,12 @@ use crate::here::Here;
 use crate::in_task::InTask;
 use crate::in_task::Waiting;
 use crate::leaving;
+use crate::pending::Pending;
 use crate::raw::permission::Permission;
 use crate::raw::scratch::Scratch;
 use crate::raw::task;
+use crate::record;
+use crate::record::header;
 use crate::record::Record;
 use crate::registers::OfKernel;
 use crate::registers::Registers;
@@ -103,6 +111,8 @@ pub(crate) struct Point {
     runs: Word,
     code: KVVec<Insn>,
     only_counts: bool,
+    /// What to write at once at a breakpoint in the kernel, if it only logs what is known there.
+    plain: Option<Plain>,
     limits: Limits,
     pub(crate) locals: Arc<Variables>,
     pub(crate) shared: Arc<Shared>,
@@ -139,22 +149,27 @@ impl Point {
         for insn in code.insns() {
             insns.push(insn, GFP_KERNEL)?;
         }
+        let limits = Limits {
+            jumps: header.jmpmax,
+            log: header.logmax,
+            trace: header.ex_logmax,
+            heap: point.heap_size,
+            ex_mask: point.ex_mask,
+            auto_stack_trace: header.auto_stack_trace,
+            major: point.major,
+            minor: point.minor,
+        };
         Ok(Self {
             hits: Word::new(pass.wrapping_add(DORMANT)),
             pass,
             runs: Word::new(usize::try_from(point.max_hits)?),
             only_counts: only_counts(&insns),
-            code: insns,
-            limits: Limits {
-                jumps: header.jmpmax,
-                log: header.logmax,
-                trace: header.ex_logmax,
-                heap: point.heap_size,
-                ex_mask: point.ex_mask,
-                auto_stack_trace: header.auto_stack_trace,
-                major: point.major,
-                minor: point.minor,
+            plain: match output.target {
+                Target::Relay => Plain::new(&limits, output.fields, &insns),
+                Target::Klog => None,
             },
+            code: insns,
+            limits,
             locals,
             number: shared.numbers.add(1),
             shared,
@@ -186,6 +201,12 @@ impl Point {
             true => When::After,
             false => When::Now,
         }
+    }
+
+    /// Whether its program may go on elsewhere than at the probed instruction.
+    pub(crate) fn moves(&self) -> bool {
+        let ip = Insn::register(Op::PopR, Register::Ip);
+        self.code.contains(&ip)
     }
 
     /// It was hit, and what the program logs is written at once. Returns the registers as the program has left them.
@@ -234,6 +255,15 @@ impl Point {
             count(&self.code, &here);
             return here.regs;
         }
+        // Not at a watchpoint, which what this reads may hit.
+        if let (true, Until::Now, Some(plain)) = (R::IS_ALONE, until, &self.plain) {
+            let mut bytes = PLAIN_RECORD;
+            if let Some(record) = plain.write(&here, &mut bytes) {
+                self.began.add(1);
+                record::write(record, &self.shared.channel, Target::Relay);
+                return here.regs;
+            }
+        }
         self.run(here, until)
     }
 
@@ -276,18 +306,13 @@ impl Point {
                 self.note(&outcome);
             }
             if !outcome.is_empty() {
-                let record = Record::new(&outcome, &here, outcome.data(memory));
                 let until = match leaving::is_asked(outcome.end) {
                     true => Until::Now,
                     false => until,
                 };
-                match until {
-                    Until::OnCpu(_) => match pending.room(self.number, record.len()) {
-                        Some(room) => record.fill(room),
-                        None => drop(self.truncated.add(1)),
-                    },
-                    Until::InTask(address) => self.keep_in_task(address, &record),
-                    Until::Now => record.write(&self.shared.channel, self.output.target),
+                match outcome.record(header(&outcome, &here), memory) {
+                    Some(record) => self.keep(until, pending, record),
+                    None => self.keep_pieces(until, pending, &outcome, &here, memory),
                 }
             }
             if outcome.end != End::Exit {
@@ -297,14 +322,50 @@ impl Point {
         here.regs
     }
 
-    /// Keeps a record in the current task.
+    /// Writes a record that is in one piece, or has it wait.
+    #[inline(always)]
+    fn keep(&self, until: Until, pending: &mut Pending, record: &[u8]) {
+        match until {
+            Until::Now => record::write(record, &self.shared.channel, self.output.target),
+            Until::OnCpu(_) => match pending.room(self.number, record.len()) {
+                Some(room) => copy_slice(room, record),
+                None => drop(self.truncated.add(1)),
+            },
+            Until::InTask(address) => {
+                self.keep_in_task(address, record.len(), |room| copy_slice(room, record));
+            }
+        }
+    }
+
+    /// The same for one with fields or a trace.
     #[inline(never)]
-    fn keep_in_task<R: Registers>(&self, address: usize, record: &Record<'_, R>) {
+    fn keep_pieces<R: Registers>(
+        &self,
+        until: Until,
+        pending: &mut Pending,
+        outcome: &Outcome,
+        here: &Here<'_, R>,
+        memory: &Memory,
+    ) {
+        let record = Record::new(outcome, here, outcome.data(memory));
+        match until {
+            Until::Now => record.write(&self.shared.channel, self.output.target),
+            Until::OnCpu(_) => match pending.room(self.number, record.len()) {
+                Some(room) => record.fill(room),
+                None => drop(self.truncated.add(1)),
+            },
+            Until::InTask(address) => {
+                self.keep_in_task(address, record.len(), |room| record.fill(room));
+            }
+        }
+    }
+
+    /// Keeps a record of this length in the current task.
+    #[inline(never)]
+    fn keep_in_task(&self, address: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         let whose = (task::address(), self.number, address);
         let in_task = &self.shared.in_task;
-        if !in_task.keep(whose, self.output.target, record.len(), |room| {
-            record.fill(room)
-        }) {
+        if !in_task.keep(whose, self.output.target, len, fill) {
             self.truncated.add(1);
         }
     }
@@ -317,7 +378,7 @@ impl Point {
         };
         let (_, pending) = room.parts();
         pending.take(self.number, |record| {
-            crate::record::write(record, &self.shared.channel, self.output.target);
+            record::write(record, &self.shared.channel, self.output.target);
         });
     }
 

@@ -49,6 +49,21 @@ pub(crate) struct Record<'a, R> {
     data: [&'a [u8]; 2],
 }
 
+/// The start of the record of a run.
+#[inline(always)]
+pub(crate) fn header<R: Registers>(outcome: &Outcome, here: &Here<'_, R>) -> RecordHeader {
+    RecordHeader {
+        major: outcome.major,
+        minor: outcome.minor,
+        fields: here.point.output.fields,
+        exception: match outcome.end {
+            End::Fault(fault) => fault.exception.bit(),
+            _ => 0,
+        },
+        cpu: here.cpu(),
+    }
+}
+
 impl<'a, R: Registers> Record<'a, R> {
     #[inline(always)]
     pub(crate) fn new(outcome: &'a Outcome, here: &'a Here<'a, R>, data: [&'a [u8]; 2]) -> Self {
@@ -59,25 +74,10 @@ impl<'a, R: Registers> Record<'a, R> {
         }
     }
 
-    #[inline(always)]
-    fn header(&self) -> RecordHeader {
-        let Self { outcome, here, .. } = self;
-        RecordHeader {
-            major: outcome.major,
-            minor: outcome.minor,
-            fields: here.point.output.fields,
-            exception: match outcome.end {
-                End::Fault(fault) => fault.exception.bit(),
-                _ => 0,
-            },
-            cpu: here.cpu(),
-        }
-    }
-
     /// Gives its bytes, a piece at a time.
     #[inline(always)]
     fn pieces(&self, mut put: impl FnMut(&[u8])) {
-        put(&self.header().to_bytes());
+        put(&header(self.outcome, self.here).to_bytes());
         if self.here.point.output.fields != 0 {
             self.fields(&mut put);
         }
@@ -149,22 +149,25 @@ impl<'a, R: Registers> Record<'a, R> {
                     ferro_fast_relay::Outcome::Commit
                 });
             }
-            Target::Klog => show(self.header(), self.data.map(Entries::new)),
+            Target::Klog => show(header(self.outcome, self.here), self.data.map(Entries::new)),
         }
     }
 }
 
-/// Writes a record that was kept.
-#[inline(never)]
+/// Writes a record that is in one piece.
+#[inline(always)]
 pub(crate) fn write(record: &[u8], channel: &Channel, target: Target) {
     match target {
         // The channel counts what it has no room for.
         Target::Relay => drop(channel.write_timed(KIND, record)),
-        Target::Klog => {
-            if let Some(record) = RecordRef::decode(record) {
-                show(record.header, [record.entries(), Entries::new(&[])]);
-            }
-        }
+        Target::Klog => show_bytes(record),
+    }
+}
+
+#[inline(never)]
+fn show_bytes(record: &[u8]) {
+    if let Some(record) = RecordRef::decode(record) {
+        show(record.header, [record.entries(), Entries::new(&[])]);
     }
 }
 

@@ -14,6 +14,9 @@ use crate::raw::regs::Regs;
 
 /// Registers where a point was hit.
 pub(crate) trait Registers {
+    /// Whether no other hit of this kind can be on this CPU meanwhile.
+    const IS_ALONE: bool;
+
     /// The value of a register, if it is saved.
     fn get(&self, register: Register) -> Option<u64>;
     /// Changes a register.
@@ -21,6 +24,8 @@ pub(crate) trait Registers {
 }
 
 impl Registers for Regs<'_> {
+    const IS_ALONE: bool = false;
+
     fn get(&self, register: Register) -> Option<u64> {
         Regs::get(self, register)
     }
@@ -73,6 +78,9 @@ fn general(register: Register) -> Option<ferro_kprobe::Register> {
 }
 
 impl Registers for OfKernel<'_, '_> {
+    // Kprobes are not hit within a handler of one.
+    const IS_ALONE: bool = true;
+
     #[inline(always)]
     fn get(&self, register: Register) -> Option<u64> {
         let value = match register {

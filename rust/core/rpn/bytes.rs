@@ -82,7 +82,9 @@ impl<'a, const N: usize> Pieces<'a, N> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8; N]> {
-        self.0.chunks_exact(N).filter_map(|piece| piece.first_chunk())
+        self.0
+            .chunks_exact(N)
+            .filter_map(|piece| piece.first_chunk())
     }
 }
 

@@ -8,12 +8,14 @@ use super::exception::Fault;
 use super::insn::Insn;
 use super::limits::ACCESS_STEPS;
 use super::machine::Machine;
+use super::machine::MASK;
 use super::memory::NO_HANDLER;
 use super::op::Op;
 use super::op::Scope;
 use super::record::Token;
 use super::record::ENTRY_LEN;
 use super::record::NOT_THERE;
+use super::record::RECORD_LEN;
 use super::world::World;
 
 /// Where entries are added.
@@ -26,17 +28,20 @@ struct Buffer<'a> {
 
 impl Buffer<'_> {
     /// Adds an entry with room for `len` bytes, which the caller fills; `None` if they do not fit.
+    #[inline(always)]
     fn entry(&mut self, token: Token, len: usize) -> Option<&mut [u8]> {
         let start = *self.len;
-        let data = start.checked_add(ENTRY_LEN)?;
-        let end = data.checked_add(len)?;
-        let short = u16::try_from(len).ok().filter(|len| *len != NOT_THERE)?;
+        if len >= NOT_THERE.into() {
+            return None;
+        }
+        // Neither is longer than the log, or 16 bits.
+        let end = start.wrapping_add(ENTRY_LEN).wrapping_add(len);
         if end > self.limit {
             return None;
         }
         let entry = self.bytes.get_mut(start..end)?;
         let (head, rest) = entry.split_first_chunk_mut::<ENTRY_LEN>()?;
-        let [low, high] = short.to_le_bytes();
+        let [low, high, ..] = len.to_le_bytes();
         *head = [token as u8, low, high];
         *self.len = end;
         Some(rest)
@@ -78,18 +83,21 @@ impl Buffer<'_> {
 }
 
 impl<W: World> Machine<'_, W> {
-    /// The log, with nothing else borrowed.
+    /// The log, with nothing else borrowed. What is added next begins where it ends now.
+    #[inline(always)]
     fn log_buffer(&mut self) -> Buffer<'_> {
-        self.memory.rest.log_before = self.log_len;
+        self.log_before = self.log_len;
         Buffer {
-            bytes: &mut self.memory.log,
+            bytes: self.memory.log_mut(),
             len: &mut self.log_len,
             limit: self.limits.log as usize,
         }
     }
 
     /// What was to be logged did not fit.
+    #[cold]
     fn full(&mut self, len: u64) -> Result<(), Fault> {
+        self.memory.rest.is_used = true;
         self.memory.rest.overflowed = true;
         match self.has(Exception::Log) {
             true => Err(Fault::new(Exception::Log, len)),
@@ -102,98 +110,143 @@ impl<W: World> Machine<'_, W> {
         match insn.op {
             Op::SetMin => self.minor = self.number(insn)?,
             Op::SetMaj => self.major = self.number(insn)?,
-            Op::LogStr | Op::LogMrf => return self.log_memory(insn.op),
-            Op::Log => {
-                let count = self.number(insn)?;
-                return self.log_words(count);
-            }
+            Op::LogStr => return self.log_string(),
             Op::LogLv => return self.log_variables(Scope::Local, Token::Locals, insn),
             _ => return self.log_variables(Scope::Global, Token::Globals, insn),
         }
         Ok(())
     }
 
-    fn log_memory(&mut self, op: Op) -> Result<(), Fault> {
+    /// Bytes of the log that are left.
+    #[inline(always)]
+    fn left(&self) -> usize {
+        (self.limits.log as usize).saturating_sub(self.log_len)
+    }
+
+    /// Uses up steps for memory of this length, whether it is there or not; what does not fit is not read.
+    #[inline(always)]
+    fn charge_memory(&mut self, len: usize) -> Result<(), Fault> {
+        // Not longer than the log.
+        let words = (len.min(self.left()) / 8) as u32;
+        self.charge(words.wrapping_add(ACCESS_STEPS))
+    }
+
+    /// `log mrf`.
+    #[inline(never)]
+    pub(super) fn log_memory(&mut self) -> Result<(), Fault> {
         let address = self.pop()?;
         let len = self.pop()?;
-        let token = match op {
-            Op::LogMrf => Token::Memory,
-            _ => Token::Text,
-        };
-        let start = self.log_len;
-        let left = (self.limits.log as usize).saturating_sub(start);
-        let wanted = match op {
-            Op::LogMrf => len,
-            // As much of the string as fits.
-            _ => len.min(left.saturating_sub(ENTRY_LEN) as u64),
-        };
-        let Ok(room) = usize::try_from(wanted) else {
+        let Ok(room) = usize::try_from(len) else {
             return self.full(len);
         };
-        // Whether it is there or not; what does not fit is not read.
-        let read = u32::try_from(room.min(left) / 8).unwrap_or(u32::MAX);
-        self.charge(read.saturating_add(ACCESS_STEPS))?;
-        self.memory.rest.log_before = start;
+        self.charge_memory(room)?;
         let mut buffer = Buffer {
-            bytes: &mut self.memory.log,
+            bytes: self.memory.log_mut(),
             len: &mut self.log_len,
             limit: self.limits.log as usize,
         };
-        let Some(place) = buffer.entry(token, room) else {
+        self.log_before = *buffer.len;
+        let Some(place) = buffer.entry(Token::Memory, room) else {
             return self.full(len);
         };
-        let is_there = match op {
-            Op::LogMrf => self.world.read(address, place).then_some(room),
-            _ => self.world.read_string(address, place),
+        match self.world.read(address, place) {
+            true => Ok(()),
+            false => self.not_there(Token::Memory, address, len),
+        }
+    }
+
+    fn log_string(&mut self) -> Result<(), Fault> {
+        let address = self.pop()?;
+        let len = self.pop()?;
+        // As much of it as fits.
+        let most = len.min(self.left().saturating_sub(ENTRY_LEN) as u64);
+        let Ok(room) = usize::try_from(most) else {
+            return self.full(len);
         };
-        match is_there {
+        self.charge_memory(room)?;
+        self.log_before = self.log_len;
+        let mut buffer = Buffer {
+            bytes: self.memory.log_mut(),
+            len: &mut self.log_len,
+            limit: self.limits.log as usize,
+        };
+        let Some(place) = buffer.entry(Token::Text, room) else {
+            return self.full(len);
+        };
+        match self.world.read_string(address, place) {
             Some(done) if done <= room => {
-                // A string may be shorter.
-                *buffer.len = start;
-                let _ = buffer.entry(token, done);
+                // It may be shorter.
+                *buffer.len = self.log_before;
+                let _ = buffer.entry(Token::Text, done);
+                Ok(())
             }
-            _ => {
-                *buffer.len = start;
-                let is_noted = buffer.not_there(start, token, address).is_some();
-                if self.has(Exception::Address) {
-                    return Err(Fault::new(Exception::Address, address));
-                }
-                if !is_noted {
-                    return self.full(len);
-                }
-            }
+            _ => self.not_there(Token::Text, address, len),
+        }
+    }
+
+    /// The last entry becomes one of what is not there.
+    #[cold]
+    fn not_there(&mut self, token: Token, address: u64, len: u64) -> Result<(), Fault> {
+        let start = self.log_before;
+        self.log_len = start;
+        let is_noted = self.log_buffer().not_there(start, token, address).is_some();
+        if self.has(Exception::Address) {
+            return Err(Fault::new(Exception::Address, address));
+        }
+        match is_noted {
+            true => Ok(()),
+            false => self.full(len),
+        }
+    }
+
+    /// `log n`: the words are taken also if they do not fit.
+    #[inline(never)]
+    pub(super) fn log_words(&mut self, insn: &Insn) -> Result<(), Fault> {
+        let count = self.number(insn)?;
+        let n = count as usize;
+        self.charge(count.saturating_add(1))?;
+        // An exception if the stack wraps: that goes word by word.
+        if n > self.top && self.has(Exception::Stack) {
+            return self.log_wrapping(n);
+        }
+        let top = self.top;
+        self.top = top.wrapping_sub(n) & MASK;
+        self.log_before = self.log_len;
+        let stack = &self.memory.stack;
+        let record = &mut self.memory.record;
+        let mut buffer = Buffer {
+            bytes: record.get_mut(RECORD_LEN..).unwrap_or_default(),
+            len: &mut self.log_len,
+            limit: self.limits.log as usize,
+        };
+        let Some(place) = buffer.entry(Token::Words, n.saturating_mul(8)) else {
+            return self.full(count.into());
+        };
+        let mut from = top;
+        for word in place.chunks_exact_mut(8) {
+            word.copy_from_slice(&stack[from & MASK].to_le_bytes());
+            from = from.wrapping_sub(1);
         }
         Ok(())
     }
 
-    fn log_words(&mut self, count: u32) -> Result<(), Fault> {
-        let n = count as usize;
-        self.charge(count.saturating_add(1))?;
-        let mut room = self.log_buffer();
-        let Some(place) = room
-            .entry(Token::Words, n.saturating_mul(8))
-            .map(|place| place.len())
-        else {
-            // They are taken nevertheless.
-            self.top = self.top.wrapping_sub(n) & super::machine::MASK;
-            return self.full(count.into());
-        };
-        let start = self.log_len.saturating_sub(place);
-        for index in 0..n {
-            let word = match self.pop() {
-                Ok(word) => word.to_le_bytes(),
-                Err(fault) => {
-                    // The rest of the entry is not written: what is there are others' bytes.
-                    self.log_len = self.memory.rest.log_before;
-                    return Err(fault);
-                }
-            };
-            let at = start.saturating_add(index.saturating_mul(8));
-            if let Some(place) = self.memory.log.get_mut(at..at.saturating_add(8)) {
-                place.copy_from_slice(&word);
+    /// [`Self::log_words`], with more words than there are before the stack wraps. Without room it is no exception.
+    #[cold]
+    fn log_wrapping(&mut self, n: usize) -> Result<(), Fault> {
+        let len = n.saturating_mul(8);
+        let fits = self.log_buffer().entry(Token::Words, len).is_some();
+        // What is there are others' bytes.
+        self.log_len = self.log_before;
+        match fits {
+            true => {
+                self.top = 0;
+                Err(Fault::new(Exception::Stack, 0))
+            }
+            false => {
+                self.top = self.top.wrapping_sub(n) & MASK;
+                self.full(n as u64)
             }
         }
-        Ok(())
     }
 
     fn log_variables(&mut self, scope: Scope, token: Token, insn: &Insn) -> Result<(), Fault> {
@@ -204,9 +257,9 @@ impl<W: World> Machine<'_, W> {
         let limit = self.limits.log;
         self.charge(count.min(limit / 8))?;
         let world = &*self.world;
-        self.memory.rest.log_before = self.log_len;
+        self.log_before = self.log_len;
         let mut buffer = Buffer {
-            bytes: &mut self.memory.log,
+            bytes: self.memory.log_mut(),
             len: &mut self.log_len,
             limit: limit as usize,
         };
@@ -226,7 +279,7 @@ impl<W: World> Machine<'_, W> {
     pub(super) fn log_pointer(&mut self, insn: &Insn) -> Result<(), Fault> {
         match insn.op {
             Op::PushLp => self.push(self.log_len as u64),
-            Op::PushPlp => self.push(self.memory.rest.log_before as u64),
+            Op::PushPlp => self.push(self.log_before as u64),
             _ => {
                 let pointer = self.pop()?;
                 // All entries before it are looked at.
@@ -236,7 +289,7 @@ impl<W: World> Machine<'_, W> {
                     // Not forwards: what is there, this run has not written.
                     Ok(len) if len <= self.log_len && self.is_boundary(len) => {
                         self.log_len = len;
-                        self.memory.rest.log_before = self.memory.rest.log_before.min(len);
+                        self.log_before = self.log_before.min(len);
                         Ok(())
                     }
                     _ => Err(Fault::new(Exception::Operand, pointer)),
@@ -247,7 +300,7 @@ impl<W: World> Machine<'_, W> {
 
     /// Whether an entry ends there.
     fn is_boundary(&self, len: usize) -> bool {
-        let log = &self.memory.log;
+        let log = self.memory.log();
         let mut at = 0usize;
         while at < len {
             let Some([_, low, high]) = log.get(at..).and_then(<[u8]>::first_chunk) else {
@@ -393,9 +446,10 @@ impl<W: World> Machine<'_, W> {
 
     /// Adds an exception to the log, where there is always room for one.
     fn note(&mut self, fault: Fault, at: u32) {
+        let log = self.memory.log_mut();
         let mut buffer = Buffer {
-            limit: self.memory.log.len(),
-            bytes: &mut self.memory.log,
+            limit: log.len(),
+            bytes: log,
             len: &mut self.log_len,
         };
         let Some(room) = buffer.entry(Token::Exception, 14) else {

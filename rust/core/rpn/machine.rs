@@ -16,6 +16,8 @@ use super::memory::Rest;
 use super::memory::NO_HANDLER;
 use super::op::Op;
 use super::op::Scope;
+use super::record::RecordHeader;
+use super::record::RECORD_LEN;
 use super::register::Register;
 use super::world::World;
 
@@ -80,9 +82,19 @@ impl Outcome {
     /// What was logged, and the trace, as [`Entries`](super::Entries).
     pub fn data<'a>(&self, memory: &'a Memory) -> [&'a [u8]; 2] {
         [
-            memory.log.get(..self.log_len).unwrap_or_default(),
+            memory.log().get(..self.log_len).unwrap_or_default(),
             memory.trace.get(..self.trace_len).unwrap_or_default(),
         ]
+    }
+
+    /// The record of a run that has left no trace, in one piece: this header, which must have no fields, and what was logged.
+    #[inline(always)]
+    pub fn record<'a>(&self, header: RecordHeader, memory: &'a mut Memory) -> Option<&'a [u8]> {
+        if header.fields != 0 || self.trace_len != 0 {
+            return None;
+        }
+        *memory.record.first_chunk_mut()? = header.to_bytes();
+        memory.record.get(..RECORD_LEN.wrapping_add(self.log_len))
     }
 
     /// Whether there is nothing to keep.
@@ -108,6 +120,8 @@ pub(super) struct Machine<'a, W> {
     pub(super) major: u32,
     pub(super) minor: u32,
     pub(super) log_len: usize,
+    /// What `log_len` was before the last entry.
+    pub(super) log_before: usize,
 }
 
 /// Masks an index of the stack.
@@ -140,6 +154,7 @@ pub fn run<W: World>(
         major: limits.major,
         minor: limits.minor,
         log_len: 0,
+        log_before: 0,
     };
     let end = loop {
         let ended = match machine.has(Exception::Stack) {
@@ -163,38 +178,6 @@ pub fn run<W: World>(
         overflowed: machine.memory.rest.overflowed,
         log_len: machine.log_len,
         trace_len: machine.memory.rest.trace_len,
-    }
-}
-
-/// Whether a point's instructions do nothing but count in variables, and exit: then [`count`] runs them.
-pub fn only_counts(code: &[Insn]) -> bool {
-    let counts = |insn: &Insn| matches!(insn.op, Op::IncLv | Op::DecLv | Op::IncGv | Op::DecGv);
-    match code {
-        [counting @ .., last] => {
-            let is_plain = *last == Insn::new(Op::Exit);
-            is_plain
-                && counting
-                    .iter()
-                    .all(|insn| counts(insn) && !insn.is_from_stack())
-        }
-        [] => false,
-    }
-}
-
-/// Runs instructions that do nothing but count, as [`only_counts`] says. It needs no memory, so that it can run while another
-/// program does on the same CPU.
-#[inline(always)]
-pub fn count<W: World>(code: &[Insn], world: &W) {
-    for insn in code {
-        let (scope, by) = match insn.op {
-            Op::IncLv => (Scope::Local, 1),
-            Op::DecLv => (Scope::Local, u64::MAX),
-            Op::IncGv => (Scope::Global, 1),
-            Op::DecGv => (Scope::Global, u64::MAX),
-            _ => return,
-        };
-        // There is such a variable, as the instruction has been checked.
-        world.add_variable(scope, insn.number(), by);
     }
 }
 
@@ -392,6 +375,8 @@ impl<W: World> Machine<'_, W> {
                         _ => call!(self.system_register(insn)),
                     }
                 }
+                Op::LogMrf => call!(self.log_memory()),
+                Op::Log => call!(self.log_words(insn)),
                 // Each by its name, so that there is nothing else that the compiler has to look for.
                 Op::Call
                 | Op::Ret
@@ -399,8 +384,6 @@ impl<W: World> Machine<'_, W> {
                 | Op::SetMin
                 | Op::SetMaj
                 | Op::LogStr
-                | Op::LogMrf
-                | Op::Log
                 | Op::LogLv
                 | Op::LogGv
                 | Op::PushLp
@@ -467,9 +450,7 @@ impl<W: World> Machine<'_, W> {
             Op::Call => self.call(insn),
             Op::Ret => self.ret(insn),
             Op::CallK => self.call_kernel(insn),
-            Op::SetMin | Op::SetMaj | Op::LogStr | Op::LogMrf | Op::Log | Op::LogLv | Op::LogGv => {
-                self.log(insn)
-            }
+            Op::SetMin | Op::SetMaj | Op::LogStr | Op::LogLv | Op::LogGv => self.log(insn),
             Op::PushLp | Op::PushPlp | Op::PopLp => self.log_pointer(insn),
             Op::Div | Op::Idiv => self.divide(insn),
             Op::Rol | Op::Ror | Op::Shl | Op::Shr | Op::Pbl | Op::Pbr | Op::Pzl | Op::Pzr => {

@@ -4,6 +4,7 @@
 
 use super::limits::*;
 use super::record::EXCEPTION_LEN;
+use super::record::RECORD_LEN;
 
 /// Bytes of the log, with an exception after it.
 pub(super) const LOG_BYTES: usize = LOG_MAX as usize + EXCEPTION_LEN;
@@ -35,7 +36,6 @@ pub(super) struct Rest {
     pub(super) is_used: bool,
     pub(super) overflowed: bool,
     pub(super) has_heap: bool,
-    pub(super) log_before: usize,
     pub(super) trace_len: usize,
     /// The last exception: where, its bit, or 0, and what it was about.
     pub(super) last: (u32, u16, u64),
@@ -46,7 +46,6 @@ impl Rest {
         is_used: false,
         overflowed: false,
         has_heap: false,
-        log_before: 0,
         trace_len: 0,
         last: (0, 0, 0),
     };
@@ -60,7 +59,8 @@ pub struct Memory {
     pub(super) stack: [u64; STACK_WORDS],
     pub(super) frames: [Frame; CALL_DEPTH + 1],
     pub(super) blocks: [Block; HEAP_BLOCKS],
-    pub(super) log: [u8; LOG_BYTES],
+    /// The log, with room for a record's header before it: so a record is in one piece, and copied once.
+    pub(super) record: [u8; RECORD_LEN + LOG_BYTES],
     pub(super) trace: [u8; LOG_MAX as usize],
     pub(super) heap: [u8; HEAP_MAX as usize],
 }
@@ -79,10 +79,20 @@ impl Memory {
             stack: [0; STACK_WORDS],
             frames: [FRAME; CALL_DEPTH + 1],
             blocks: [Block { start: 0, len: 0 }; HEAP_BLOCKS],
-            log: [0; LOG_BYTES],
+            record: [0; RECORD_LEN + LOG_BYTES],
             trace: [0; LOG_MAX as usize],
             heap: [0; HEAP_MAX as usize],
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn log(&self) -> &[u8] {
+        self.record.get(RECORD_LEN..).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    pub(super) fn log_mut(&mut self) -> &mut [u8] {
+        self.record.get_mut(RECORD_LEN..).unwrap_or_default()
     }
 }
 

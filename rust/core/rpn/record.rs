@@ -10,7 +10,6 @@
 //!
 //! An entry of memory or of a string that is not there has 0xffff for its length, and 8 bytes with the address.
 
-use super::bytes::put_words;
 use super::bytes::Bytes;
 use super::bytes::Pieces;
 use super::exception::Exception;
@@ -121,14 +120,12 @@ pub struct RecordHeader {
 
 impl RecordHeader {
     /// Its bytes.
+    #[inline(always)]
     pub fn to_bytes(&self) -> [u8; RECORD_LEN] {
-        let mut bytes = [0; RECORD_LEN];
-        let words = [
-            u64::from(self.minor) << 32 | u64::from(self.major),
-            u64::from(self.cpu) << 32 | u64::from(self.exception) << 16 | u64::from(self.fields),
-        ];
-        put_words(&mut bytes, words.into_iter());
-        bytes
+        let low = u64::from(self.minor) << 32 | u64::from(self.major);
+        let high =
+            u64::from(self.cpu) << 32 | u64::from(self.exception) << 16 | u64::from(self.fields);
+        (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 }
 

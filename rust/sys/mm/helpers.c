@@ -7,6 +7,7 @@
 #include <linux/kasan.h>
 #include <linux/kprobes.h>
 #include <linux/mm.h>
+#include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
 #include "helpers.h"
@@ -38,6 +39,33 @@ bool ferro_page_shared(struct page *page, bool may_be_pinned)
 	return may_be_pinned ? others % GUP_PIN_COUNTING_BIAS : others;
 }
 EXPORT_SYMBOL_GPL(ferro_page_shared);
+
+bool ferro_read_kernel(void *to, const void *from, size_t len)
+{
+#ifdef CONFIG_X86_64
+	/* Canonical with four levels and with five, and of the kernel; the vsyscall page is in the last 16 MB. */
+	const unsigned long first = 0xffff800000000000UL, last = 0xffffffffff000000UL;
+
+	if (IS_ENABLED(CONFIG_UML) || (unsigned long)from - first >= last - first || len % sizeof(u64))
+		return !copy_from_kernel_nofault(to, from, len);
+
+	pagefault_disable();
+	for (; len; len -= sizeof(u64)) {
+		__get_kernel_nofault(to, from, u64, fault);
+		to += sizeof(u64);
+		from += sizeof(u64);
+	}
+	pagefault_enable();
+	return true;
+fault:
+	pagefault_enable();
+	return false;
+#else
+	return !copy_from_kernel_nofault(to, from, len);
+#endif
+}
+EXPORT_SYMBOL_GPL(ferro_read_kernel);
+NOKPROBE_SYMBOL(ferro_read_kernel);
 
 void ferro_kasan_unpoison(const void *start, size_t size)
 {

@@ -23,6 +23,9 @@ void ferro_get_page(struct page *page);
  */
 bool ferro_page_shared(struct page *page, bool may_be_pinned);
 
+/* uaccess.h: reads @len bytes of kernel memory, as copy_from_kernel_nofault() does, with less around short data. */
+bool ferro_read_kernel(void *to, const void *from, size_t len);
+
 /* kasan.h: unpoison a part of a stack whose variables are gone. */
 void ferro_kasan_unpoison(const void *start, size_t size);
 

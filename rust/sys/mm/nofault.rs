@@ -16,16 +16,12 @@ const PIECE: usize = 64;
 /// Fills `to` with what is at an address of the kernel. False if not all of it can be read.
 ///
 /// What is read may be changing meanwhile.
+#[inline]
 pub fn read_kernel(from: usize, to: &mut [u8]) -> bool {
     // SAFETY: The function takes any address as its source; the destination is the slice.
-    let failed = unsafe {
-        bindings::copy_from_kernel_nofault(
-            to.as_mut_ptr().cast(),
-            without_provenance(from),
-            to.len(),
-        )
-    };
-    failed == 0
+    unsafe {
+        bindings::ferro_read_kernel(to.as_mut_ptr().cast(), without_provenance(from), to.len())
+    }
 }
 
 /// Fills `to` with what is at an address of the current process. False if not all of it is in memory and can be read.
@@ -97,6 +93,7 @@ fn has_own_memory() -> bool {
 }
 
 /// Whether an address is one of user space, or none of the kernel's.
+#[inline]
 pub fn is_user(address: usize) -> bool {
     // The kernel is in the upper half.
     (address as isize) >= 0

@@ -120,6 +120,15 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
+/// Copies bytes into as many, without a call of `memcpy()` for short data. Nothing if there are not as many.
+#[inline(always)]
+pub fn copy_slice(to: &mut [u8], from: &[u8]) {
+    if to.len() == from.len() {
+        // SAFETY: Both are slices of this length, and one is borrowed mutably, so that they do not overlap.
+        unsafe { copy(to.as_mut_ptr(), from.as_ptr(), from.len()) };
+    }
+}
+
 /// A word that is stored, loaded and added to at once, by anybody in any context.
 pub struct Word(UnsafeCell<usize>);
 

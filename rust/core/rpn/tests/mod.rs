@@ -9,6 +9,7 @@ mod exceptions;
 mod found;
 mod logging;
 mod model;
+mod plain;
 mod properties;
 mod sets;
 
@@ -67,7 +68,7 @@ fn run_in(model: Model, limits: &Limits, code: &[Insn]) -> Ran {
     let mut memory = Box::new(Memory::new());
     // What others have left.
     memory.stack.fill(0xdead);
-    memory.log.fill(0xee);
+    memory.log_mut().fill(0xee);
     memory.trace.fill(0xee);
     memory.heap.fill(0xee);
     run_with(memory, model, limits, code)

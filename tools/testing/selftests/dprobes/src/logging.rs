@@ -134,6 +134,8 @@ fn room() {
         // So that the memory is there.
         assert!(std::hint::black_box(&BYTES).iter().all(|byte| *byte == 7));
         program.name = name;
+        // At the entry they do not wait.
+        program.point.offset = 5;
         program.header.logmax = LOG_MAX;
         program.load();
     }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A program that is run by [`Plain`] leaves the record that [`run`] leaves.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The record of a program, put together by each.
+fn both(code: &[Insn], limits: &Limits) -> (Option<Vec<u8>>, Vec<u8>, End) {
+    let plain = Plain::new(limits, 0, code);
+    let mut bytes = PLAIN_RECORD;
+    let written =
+        plain.and_then(|plain| plain.write(&Model::new(), &mut bytes).map(<[u8]>::to_vec));
+    let mut ran = run_in(Model::new(), limits, code);
+    let header = RecordHeader {
+        major: limits.major,
+        minor: limits.minor,
+        fields: 0,
+        exception: 0,
+        cpu: ran.model.cpu(),
+    };
+    let record = ran.outcome.record(header, &mut ran.memory);
+    (written, record.unwrap().to_vec(), ran.outcome.end)
+}
+
+fn insn() -> impl Strategy<Value = Insn> {
+    prop_oneof![
+        3 => (0u64..20).prop_map(Insn::push),
+        2 => any::<u64>().prop_map(Insn::push),
+        3 => (0u8..18).prop_map(|n| Insn::register(Op::PushR, Register::from_number(n).unwrap())),
+        1 => (0u32..4).prop_map(|n| Insn::with(Op::PushLv, n)),
+        1 => (0u32..2).prop_map(|n| Insn::with(Op::PushGv, n)),
+        1 => prop_oneof![
+            Just(Op::PushTask), Just(Op::PushPid), Just(Op::PushTid), Just(Op::PushProcId), Just(Op::PushTime), Just(Op::Pop)
+        ].prop_map(Insn::new),
+        2 => Just(Insn::new(Op::LogMrf)),
+        3 => (0u32..5).prop_map(|n| Insn::with(Op::Log, n)),
+        1 => Just(Insn::new(Op::Add)),
+    ]
+}
+
+#[test]
+fn what_was_logged_is_the_same() {
+    let exit = Insn::new(Op::Exit);
+    let words = [
+        Insn::register(Op::PushR, Register::Di),
+        Insn::push(5),
+        Insn::with(Op::Log, 2),
+        exit,
+    ];
+    let (plain, record, end) = both(&words, &LIMITS);
+    assert_eq!((plain, end), (Some(record), End::Exit));
+}
+
+#[test]
+fn others_are_not_plain() {
+    let [push, log, exit] = [Insn::push(1), Insn::with(Op::Log, 1), Insn::new(Op::Exit)];
+    let is_plain = |code: &[Insn], limits: &Limits| Plain::new(limits, 0, code).is_some();
+    assert!(is_plain(&[push, log, exit], &LIMITS));
+    // Nothing is logged; more is than may be; fields; words that are not there; other ends, and what has other effects.
+    assert!(!is_plain(&[push, exit], &LIMITS));
+    assert!(!is_plain(&[push, log, exit], &Limits { log: 10, ..LIMITS }));
+    assert!(is_plain(&[push, log, exit], &Limits { log: 11, ..LIMITS }));
+    assert!(Plain::new(&LIMITS, 1, &[push, log, exit]).is_none());
+    assert!(!is_plain(&[log, exit], &LIMITS));
+    assert!(!is_plain(&[push, log, Insn::new(Op::Abort)], &LIMITS));
+    assert!(!is_plain(&[push, log, Insn::width(Op::Exit, 1)], &LIMITS));
+    assert!(!is_plain(
+        &[push, log, Insn::with(Op::IncLv, 0), exit],
+        &LIMITS
+    ));
+    assert!(!is_plain(
+        &[push, Insn::register(Op::PushR, Register::Cr0), log, exit],
+        &LIMITS
+    ));
+    assert!(!is_plain(&[push; 9], &LIMITS));
+    // Longer than is worth it.
+    assert!(!is_plain(
+        &[&[push; 6][..], &[Insn::with(Op::Log, 6), exit]].concat(),
+        &LIMITS
+    ));
+}
+
+#[test]
+fn what_is_not_there_is_left_to_run() {
+    let code = [
+        Insn::push(16),
+        Insn::push(u64::MAX - 4),
+        Insn::new(Op::LogMrf),
+        Insn::new(Op::Exit),
+    ];
+    assert!(Plain::new(&LIMITS, 0, &code).is_some());
+    let (plain, _, end) = both(&code, &LIMITS);
+    assert_eq!(plain, None);
+    assert!(matches!(end, End::Fault(_)));
+}
+
+proptest! {
+    #[test]
+    fn it_is_as_run_does(code in proptest::collection::vec(insn(), 1..8), log in 0u32..60) {
+        let limits = Limits { log, ..LIMITS };
+        let code = [&code[..], &[Insn::new(Op::Exit)]].concat();
+        let (plain, record, end) = both(&code, &limits);
+        if let Some(plain) = plain {
+            prop_assert_eq!(end, End::Exit);
+            prop_assert_eq!(plain, record);
+        }
+    }
+}
