@@ -345,7 +345,7 @@ static void refused(void)
 	EXPECT_EQ(ftrace_data_attach(&set->ops, data, 3), -EINVAL);
 	data[2].ip = 0;
 	EXPECT_EQ(ftrace_data_attach(&set->ops, data, 3), -EINVAL);
-	data[2].ip = ips[2] + 7;
+	data[2].ip = ips[2] + 10;
 	EXPECT_EQ(ftrace_data_attach(&set->ops, data, 3), -EINVAL);
 	data[2].ip = (unsigned long)count;
 	EXPECT_EQ(ftrace_data_attach(&set->ops, data, 3), -EINVAL);
