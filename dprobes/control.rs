@@ -8,6 +8,7 @@
 //! ```text
 //! remove NAME   unloads a program; "remove *" all
 //! reset NAME    makes the local variables of a program 0; "reset *" all variables
+//! reset_globals makes the global variables 0
 //! ```
 //!
 //! Contexts: process. Locks, outermost first: a session's reply, the table's mutex.
@@ -89,6 +90,10 @@ impl Session {
 
     fn command(&self, line: &[u8]) -> Result<(), Refused> {
         let line = core::str::from_utf8(line.trim_ascii()).ok();
+        if line == Some("reset_globals") {
+            self.table.reset_globals();
+            return Ok(());
+        }
         match line.and_then(|line| line.split_once(' ')) {
             Some(("remove", "*")) => self.table.remove_all(),
             Some(("remove", name)) => self.table.remove(name)?,

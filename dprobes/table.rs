@@ -285,11 +285,16 @@ impl Table {
         }
     }
 
+    /// Makes the global variables 0.
+    pub(crate) fn reset_globals(&self) {
+        self.shared.globals.reset();
+    }
+
     /// Makes all variables 0.
     pub(crate) fn reset_all(&self) {
         let programs = self.programs.lock();
         programs.iter().for_each(|program| program.locals.reset());
-        self.shared.globals.reset();
+        self.reset_globals();
     }
 
     /// A module has come, or is about to go.

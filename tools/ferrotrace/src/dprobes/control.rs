@@ -86,6 +86,11 @@ impl Control {
         self.named("reset", name)
     }
 
+    /// Makes the global variables 0.
+    pub fn reset_globals(&self) -> Result<State> {
+        self.write("to reset the global variables", b"reset_globals\n")
+    }
+
     /// Makes all variables 0.
     pub fn reset_all(&self) -> Result<State> {
         self.write("to reset the variables", b"reset *\n")

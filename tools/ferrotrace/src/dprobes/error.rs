@@ -116,12 +116,6 @@ pub enum Error {
     #[error("another reader of probe records is running")]
     Watched,
 
-    /// Variables that cannot be reset alone.
-    #[error(
-        "the kernel resets the global variables only with all local ones: use --all --reset, without --global"
-    )]
-    ResetGlobals,
-
     /// Any other refusal of the system.
     #[error("{}: cannot {action}", path.display())]
     Io {

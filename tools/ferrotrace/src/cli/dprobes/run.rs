@@ -147,9 +147,6 @@ pub fn query(args: &QueryArgs, control: &Control) -> Result<()> {
 
 pub fn getvars(args: GetVarsArgs, control: &Control) -> Result<()> {
     let names = args.names.list();
-    if args.reset && args.global {
-        return Err(Error::ResetGlobals.into());
-    }
     let state = control.state()?;
     let programs = selected(&state, &names)?;
     // Those of some programs are local ones.
@@ -171,7 +168,10 @@ pub fn getvars(args: GetVarsArgs, control: &Control) -> Result<()> {
         return Ok(());
     }
     if variables.global {
-        control.reset_all()?;
+        match variables.local {
+            true => control.reset_all()?,
+            false => control.reset_globals()?,
+        };
         return Ok(());
     }
     for program in &programs {

@@ -240,6 +240,11 @@ fn commands() {
     control.write(b"reset vmlinux\n").unwrap();
     let state = control.state();
     assert_eq!((state.locals[0][0], state.globals[0]), (0, 2));
+    call(1);
+    control.write(b"reset_globals\n").unwrap();
+    let state = control.state();
+    assert_eq!((state.locals[0][0], state.globals[0]), (1, 0));
+    call(1);
     control.write(b"reset *").unwrap();
     assert_eq!(control.state().globals[0], 0);
     for (command, errno) in [
@@ -248,6 +253,7 @@ fn commands() {
         (b"remove", Some(libc::EINVAL)),
         (b"remove other", Some(libc::ENOENT)),
         (b"reset other", Some(libc::ENOENT)),
+        (b"reset_globals now", Some(libc::EINVAL)),
         (b"\xff\xfe x", Some(libc::EINVAL)),
     ] {
         let result = control.write(command);
