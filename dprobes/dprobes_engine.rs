@@ -4,8 +4,8 @@
 //!
 //! `ferro_core::rpn` has the programs and what runs them. Here are the points: `place.rs` says what stops at one, `point.rs` what a
 //! hit does, `here.rs` what a program acts upon, `record.rs` what is written of it, `pending.rs` and `in_task.rs` what waits for the
-//! instruction. `table.rs` has the programs that are loaded, and `control.rs` the file by which they are. See
-//! `Documentation/dprobes.rst`.
+//! instruction, `settle.rs` what hits ask for. `table.rs` has the programs that are loaded, and `control.rs` the file by which they
+//! are. See `Documentation/dprobes.rst`.
 
 mod control;
 mod here;
@@ -19,6 +19,7 @@ mod raw;
 mod record;
 mod refused;
 mod registers;
+mod settle;
 mod table;
 mod variables;
 
@@ -31,7 +32,9 @@ use ferro_gkhi::Answer;
 use ferro_gkhi::Registered;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::sync::counted;
+use ferro_sys::sync::errand::Errand;
 use ferro_sys::sync::word::Word;
+use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -91,13 +94,14 @@ impl kernel::Module for DProbes {
             .open()?;
         let dir = channel.dir()?;
         let shared = Arc::pin_init(
-            try_pin_init!(Shared {
+            Errand::new(try_pin_init!(Shared {
                 globals: Variables::new(VARIABLES_MAX)?,
                 scratch: Scratch::new()?,
                 channel,
                 in_task <- InTask::new(),
+                programs <- new_mutex!(KVVec::new()),
                 numbers: Word::new(1),
-            }),
+            })),
             GFP_KERNEL,
         )?;
         let instructions = {

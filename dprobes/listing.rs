@@ -23,7 +23,7 @@ use crate::table::Table;
 impl Table {
     /// Appends a line for each program and point, and the variables. Keys may be added.
     pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
-        for program in &*self.programs.lock() {
+        for program in &*self.shared.programs.lock() {
             program.write(text)?;
         }
         self.shared.globals.write("globals", text)
@@ -65,6 +65,7 @@ impl Slot {
     fn state(&self) -> &'static str {
         match self.stop.idle() {
             _ if self.point.is_removed() => "removed",
+            Some(Idle::UsedUp) => "disabled",
             Some(Idle::Waiting) => "waiting",
             Some(Idle::Mismatch) => "mismatch",
             Some(Idle::Invalid) => "invalid",
@@ -73,6 +74,11 @@ impl Slot {
             None if self.point.is_used_up() => "disabled",
             None => "active",
         }
+    }
+
+    /// Hits that the point was not told of.
+    fn slot_missed(&self) -> usize {
+        self.missed.saturating_add(self.stop.missed())
     }
 
     fn write(&self, text: &mut TextBuffer) -> fmt::Result {
@@ -84,7 +90,7 @@ impl Slot {
             PointKind::WatchAccess => "rw",
             PointKind::WatchIo => "io",
         };
-        let missed = self.point.missed().saturating_add(self.stop.missed());
+        let missed = self.point.missed().saturating_add(self.slot_missed());
         text.write_fmt(fmt!(
             "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} address={:#x} place={}\n",
             self.state(),

@@ -74,6 +74,8 @@ pub(crate) enum Idle {
     Unavailable,
     /// It was refused.
     Refused,
+    /// Its program never runs again.
+    UsedUp,
 }
 
 /// What stops at a point.
@@ -89,6 +91,32 @@ pub(crate) enum Stop {
     Watch {
         watch: Deferred<Watch<Watching>>,
     },
+}
+
+/// What has something that stops at a point.
+pub(crate) trait HasStop {
+    fn stop(&self) -> &Stop;
+    fn stop_mut(&mut self) -> &mut Stop;
+}
+
+impl HasStop for Stop {
+    fn stop(&self) -> &Stop {
+        self
+    }
+
+    fn stop_mut(&mut self) -> &mut Stop {
+        self
+    }
+}
+
+impl HasStop for Slot {
+    fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    fn stop_mut(&mut self) -> &mut Stop {
+        &mut self.stop
+    }
 }
 
 pub(crate) struct Quick(Arc<Point>);
@@ -228,18 +256,21 @@ impl Stop {
     }
 
     /// Has nothing stop at these points any more, and waits for what runs there: once for some dozens of them, not for each.
-    pub(crate) fn end_all(slots: &mut [Slot]) {
-        UserProbe::unregister_all(slots.iter().filter_map(|slot| match &slot.stop {
+    pub(crate) fn end_all<T: HasStop>(all: &mut [T]) {
+        UserProbe::unregister_all(all.iter().filter_map(|one| match one.stop() {
             Self::User { probe } => Some(&**probe),
             _ => None,
         }));
-        Watch::unregister_all(slots.iter().filter_map(|slot| match &slot.stop {
+        Watch::unregister_all(all.iter().filter_map(|one| match one.stop() {
             Self::Watch { watch } => Some(&**watch),
             _ => None,
         }));
-        Probe::drop_all(slots.iter_mut().filter_map(|slot| slot.stop.take_quick()));
-        Probe::drop_all(slots.iter_mut().filter_map(|slot| slot.stop.take_logging()));
-        let stops = slots.iter_mut().map(|slot| &mut slot.stop);
+        Probe::drop_all(all.iter_mut().filter_map(|one| one.stop_mut().take_quick()));
+        Probe::drop_all(
+            all.iter_mut()
+                .filter_map(|one| one.stop_mut().take_logging()),
+        );
+        let stops = all.iter_mut().map(T::stop_mut);
         stops.for_each(|stop| *stop = Self::None(Idle::Waiting));
     }
 

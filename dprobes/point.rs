@@ -21,10 +21,12 @@ use ferro_core::rpn::Register;
 use ferro_core::rpn::Target;
 use ferro_core::rpn::PLAIN_RECORD;
 use ferro_fast_relay::Channel;
+use ferro_sys::sync::errand::Errand;
 use ferro_sys::sync::word::copy_slice;
 use ferro_sys::sync::word::Word;
 use kernel::prelude::*;
 use kernel::sync::Arc;
+use kernel::sync::Mutex;
 
 use crate::here::Here;
 use crate::in_task::InTask;
@@ -39,6 +41,7 @@ use crate::record::header;
 use crate::record::Record;
 use crate::registers::OfKernel;
 use crate::registers::Registers;
+use crate::table::Program;
 use crate::variables::Variables;
 
 /// More hits than a program ever runs of.
@@ -53,6 +56,9 @@ pub(crate) struct Shared {
     /// Records of points in user space that wait.
     #[pin]
     pub(crate) in_task: InTask,
+    /// The programs that are loaded. When this is dropped, none is.
+    #[pin]
+    pub(crate) programs: Mutex<KVVec<Program>>,
     /// The number of the next point.
     pub(crate) numbers: Word,
 }
@@ -107,16 +113,18 @@ pub(crate) struct Point {
     hits: Word,
     /// Hits of which the program does not run, at the beginning.
     pass: usize,
-    /// Hits of which it runs after that; 0 once it has been removed.
-    runs: Word,
+    /// From which hit on after those it has to be looked at more closely: the last of which the program may run.
+    last: Word,
     code: KVVec<Insn>,
     only_counts: bool,
     /// What to write at once at a breakpoint in the kernel, if it only logs what is known there.
     plain: Option<Plain>,
     limits: Limits,
     pub(crate) locals: Arc<Variables>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Errand<Shared>>,
     // The rest.
+    /// Hits of which it runs; 0 once it has been removed.
+    runs: Word,
     pub(crate) permission: Option<Permission>,
     pub(crate) output: Output,
     missed: Word,
@@ -125,6 +133,8 @@ pub(crate) struct Point {
     is_removed: Word,
     /// Runs that have logged more than was kept.
     truncated: Word,
+    /// Whether its breakpoint may not be needed any more, and it was said so.
+    asked: Word,
     /// How often the program has begun to run, unless it only counts.
     began: Word,
     /// A number that no other point ever has.
@@ -141,10 +151,11 @@ impl Point {
         output: Output,
         permission: Option<Permission>,
         locals: Arc<Variables>,
-        shared: Arc<Shared>,
+        shared: Arc<Errand<Shared>>,
     ) -> Result<Self> {
         let PointRef { point, code, .. } = *point;
         let pass = usize::try_from(point.pass_count)?;
+        let runs = usize::try_from(point.max_hits)?;
         let mut insns = KVVec::with_capacity(code.len(), GFP_KERNEL)?;
         for insn in code.insns() {
             insns.push(insn, GFP_KERNEL)?;
@@ -162,7 +173,8 @@ impl Point {
         Ok(Self {
             hits: Word::new(pass.wrapping_add(DORMANT)),
             pass,
-            runs: Word::new(usize::try_from(point.max_hits)?),
+            last: Word::new(runs.saturating_sub(1)),
+            runs: Word::new(runs),
             only_counts: only_counts(&insns),
             plain: match output.target {
                 Target::Relay => Plain::new(&limits, output.fields, &insns),
@@ -179,6 +191,7 @@ impl Point {
             faults: Word::new(0),
             is_removed: Word::new(0),
             truncated: Word::new(0),
+            asked: Word::new(0),
             began: Word::new(0),
             point,
             logs: code.effects().logs,
@@ -193,6 +206,7 @@ impl Point {
     /// From now on the program does not run, but where it is running already.
     pub(crate) fn end(&self) {
         self.runs.store(0);
+        self.last.store(0);
     }
 
     /// When its records are written: at once if it logs nothing, as that is quicker, and then an exception is all that there is.
@@ -244,7 +258,7 @@ impl Point {
         let hit = self.hits.add(1);
         // Before the first that counts, this is a very large number.
         let nth = hit.wrapping_sub(self.pass);
-        if nth >= self.runs.load() && self.is_over(nth) {
+        if nth >= self.last.load() && self.is_over(nth) {
             if let Until::OnCpu(address) = until {
                 self.forget(address);
             }
@@ -267,10 +281,35 @@ impl Point {
         self.run(here, until)
     }
 
-    /// Whether the program does not run at the hit of this number, from the first that counts: those that are missed are none.
-    #[inline(always)]
+    /// Whether the program does not run at the hit of this number, from the first that counts: those that are missed are none. If it
+    /// does, that may be the last run.
+    #[cold]
     fn is_over(&self, nth: usize) -> bool {
-        nth.saturating_sub(self.missed()) >= self.runs.load()
+        if nth < DORMANT {
+            self.ask();
+        }
+        self.has_run(nth)
+    }
+
+    /// Whether it has run as often as it may before the hit of this number.
+    fn has_run(&self, nth: usize) -> bool {
+        let runs = self.runs.load();
+        runs == 0 || nth.saturating_sub(self.missed()) >= runs
+    }
+
+    /// Says that its breakpoint may not be needed any more.
+    #[cold]
+    fn ask(&self) {
+        if self.asked.load() == 0 {
+            self.asked.store(1);
+            self.shared.ask();
+        }
+    }
+
+    /// Whether it has been said that its breakpoint may not be needed any more, and it is not. It is looked at again after the next
+    /// time that it is said.
+    pub(crate) fn is_to_go(&self) -> bool {
+        self.asked.swap(0) != 0 && self.is_used_up()
     }
 
     /// Forgets what was logged at a hit whose instruction was not completed.
@@ -390,7 +429,8 @@ impl Point {
             }
             End::Remove => {
                 self.is_removed.store(1);
-                self.runs.store(0);
+                self.end();
+                self.ask();
             }
             _ => (),
         }
@@ -404,7 +444,7 @@ impl Point {
     /// Whether its program has run as often as it may.
     pub(crate) fn is_used_up(&self) -> bool {
         let hits = self.hits();
-        hits >= self.pass && self.is_over(hits.wrapping_sub(self.pass))
+        hits >= self.pass && self.has_run(hits.wrapping_sub(self.pass))
     }
 
     /// Hits of which the program has run, or is running.

@@ -18,11 +18,10 @@ use ferro_core::rpn::IGNORE_OPCODES;
 use ferro_core::rpn::MERGE;
 use ferro_core::rpn::REPLACE;
 use ferro_core::rpn::UNSAFE_WRITES;
-use kernel::new_mutex;
+use ferro_sys::sync::errand::Errand;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
-use kernel::sync::Mutex;
 
 use crate::place::Idle;
 use crate::place::Opcodes;
@@ -44,6 +43,8 @@ pub(crate) struct Slot {
     pub(crate) place: Place,
     pub(crate) point: Arc<Point>,
     opcodes: Opcodes,
+    /// Hits that the point was not told of, where nothing stops any more.
+    pub(crate) missed: usize,
 }
 
 /// A loaded program.
@@ -60,7 +61,7 @@ impl Program {
         self.name.to_bytes() == name.as_bytes()
     }
 
-    fn is_of_module(&self) -> bool {
+    pub(crate) fn is_of_module(&self) -> bool {
         self.header.kind == ModuleKind::Module
     }
 
@@ -97,22 +98,14 @@ impl Drop for Program {
 }
 
 /// The programs. When this is dropped, none runs any more.
-#[pin_data]
 pub(crate) struct Table {
-    #[pin]
-    pub(crate) programs: Mutex<KVVec<Program>>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Errand<Shared>>,
 }
 
 impl Table {
-    pub(crate) fn new(shared: Arc<Shared>) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                programs <- new_mutex!(KVVec::new()),
-                shared,
-            }),
-            GFP_KERNEL,
-        )
+    /// Errors: -ENOMEM.
+    pub(crate) fn new(shared: Arc<Errand<Shared>>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { shared }, GFP_KERNEL)?)
     }
 
     /// Loads a set: all of it, or nothing.
@@ -160,7 +153,7 @@ impl Table {
 
     /// The local variables that a program will have.
     fn locals(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Arc<Variables>, Refused> {
-        let programs = self.programs.lock();
+        let programs = self.shared.programs.lock();
         if let Some(there) = programs.iter().find(|there| there.is_named(program.name)) {
             there.accepts(&program.header, set)?;
             if set.flags & MERGE != 0 {
@@ -200,6 +193,7 @@ impl Table {
                 true => Opcodes::Ignore,
                 false => Opcodes::Compare,
             },
+            missed: 0,
         })
     }
 
@@ -207,7 +201,7 @@ impl Table {
     /// waits for handlers, which nobody else has to.
     fn publish(&self, mut new: KVVec<Program>, set: SetHeader) -> Result<(), Refused> {
         let mut old = KVVec::with_capacity(new.len(), GFP_KERNEL)?;
-        let mut programs = self.programs.lock();
+        let mut programs = self.shared.programs.lock();
         // What may fail comes first.
         for program in &mut new {
             if let Some(there) = find(&mut programs, &program.name) {
@@ -250,7 +244,7 @@ impl Table {
 
     /// Unloads a program.
     pub(crate) fn remove(&self, name: &str) -> Result<(), Refused> {
-        let mut programs = self.programs.lock();
+        let mut programs = self.shared.programs.lock();
         let index = programs
             .iter()
             .position(|program| program.name.to_bytes() == name.as_bytes());
@@ -261,18 +255,21 @@ impl Table {
         drop(programs);
         // Waits for the handlers, which nobody else has to.
         drop(removed);
+        // Of its points some may be about to go since before.
+        self.shared.wait();
         Ok(())
     }
 
     /// Unloads all programs.
     pub(crate) fn remove_all(&self) {
-        let removed = core::mem::take(&mut *self.programs.lock());
+        let removed = core::mem::take(&mut *self.shared.programs.lock());
         drop(removed);
+        self.shared.wait();
     }
 
     /// Makes the local variables of a program 0.
     pub(crate) fn reset(&self, name: &str) -> Result<(), Refused> {
-        let programs = self.programs.lock();
+        let programs = self.shared.programs.lock();
         let found = programs
             .iter()
             .find(|program| program.name.to_bytes() == name.as_bytes());
@@ -292,14 +289,14 @@ impl Table {
 
     /// Makes all variables 0.
     pub(crate) fn reset_all(&self) {
-        let programs = self.programs.lock();
+        let programs = self.shared.programs.lock();
         programs.iter().for_each(|program| program.locals.reset());
         self.reset_globals();
     }
 
     /// A module has come, or is about to go.
     pub(crate) fn module(&self, name: &CStr, event: Event) {
-        let mut programs = self.programs.lock();
+        let mut programs = self.shared.programs.lock();
         let of_module = |program: &&mut Program| {
             program.is_of_module() && program.name.to_bytes() == name.to_bytes()
         };
@@ -316,6 +313,10 @@ impl Table {
 impl Slot {
     /// Stops in a module that has come.
     fn attach(&mut self) {
+        if self.point.is_used_up() {
+            self.stop = Stop::None(Idle::UsedUp);
+            return;
+        }
         self.stop = self.find().unwrap_or_else(|error| {
             Stop::None(match error {
                 e if e == ENOENT => Idle::Invalid,

@@ -77,18 +77,19 @@ void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_defer
 EXPORT_SYMBOL_GPL(ferro_defer);
 
 /* What runs may defer more. */
-static void wait_for_all(void)
+void ferro_wait_deferred(void)
 {
 	do {
 		irq_work_sync(&irq_work);
 		flush_work(&work);
 	} while (atomic_read(&pending));
 }
+EXPORT_SYMBOL_GPL(ferro_wait_deferred);
 
 /* What the module deferred as it should is done before anybody looks for what it has forgotten. */
 static void going_first(struct module *mod)
 {
-	wait_for_all();
+	ferro_wait_deferred();
 }
 DEFINE_MODULE_GOING(ferro_deferred_first, going_first, INT_MAX);
 
@@ -96,6 +97,6 @@ DEFINE_MODULE_GOING(ferro_deferred_first, going_first, INT_MAX);
 static void going_last(struct module *mod)
 {
 	ferro_tracepoints_going(mod);
-	wait_for_all();
+	ferro_wait_deferred();
 }
 DEFINE_MODULE_GOING(ferro_deferred_last, going_last, INT_MIN);

@@ -22,6 +22,9 @@ bool ferro_may_sleep(void);
 /* Has @run called with @deferred, once, by a work item, which runs before the module of @run goes. Context: any. */
 void ferro_defer(struct ferro_deferred *deferred, void (*run)(struct ferro_deferred *deferred));
 
+/* Waits until all that was deferred before is done. Context: process; sleeps; not from a run. */
+void ferro_wait_deferred(void);
+
 /* tracepoint.rs: a module goes, and has perhaps left probes on tracepoints. */
 void ferro_tracepoints_going(struct module *mod);
 

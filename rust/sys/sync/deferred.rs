@@ -15,13 +15,15 @@ use kernel::prelude::*;
 use kernel::types::Opaque;
 
 /// `struct ferro_deferred`; `deferred.c` checks its size.
-type Work = [usize; 2];
+pub(super) type Work = [usize; 2];
 
 extern "C" {
     /// `deferred.h`
     fn ferro_may_sleep() -> bool;
     /// `deferred.h`
-    fn ferro_defer(work: *mut Work, run: unsafe extern "C" fn(*mut Work));
+    pub(super) fn ferro_defer(work: *mut Work, run: unsafe extern "C" fn(*mut Work));
+    /// `deferred.h`
+    pub(super) fn ferro_wait_deferred();
 }
 
 /// Whether the caller may sleep: not in an interrupt or a handler of a probe, not with preemption or interrupts off,

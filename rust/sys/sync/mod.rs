@@ -4,6 +4,7 @@
 
 pub mod counted;
 pub mod deferred;
+pub mod errand;
 pub mod mutex;
 pub mod owner_lock;
 pub mod rcu_slot;

@@ -60,6 +60,22 @@ pub unsafe fn fetch_add(word: *mut u64, value: u64) -> u64 {
     was
 }
 
+/// Stores a word that others may be changing at the same time, before all that comes after. Returns what it was.
+///
+/// # Safety
+///
+/// As for [`fetch_add`].
+#[inline(always)]
+pub unsafe fn swap(word: *mut u64, value: u64) -> u64 {
+    let was: u64;
+    // SAFETY: By the rules of this function.
+    unsafe {
+        asm!("xchg qword ptr [{word}], {value}", word = in(reg) word, value = inout(reg) value => was,
+            options(nostack, preserves_flags))
+    };
+    was
+}
+
 /// Adds 1 to an `int` of C code, as [`fetch_add`] does to a word.
 ///
 /// # Safety
@@ -161,5 +177,13 @@ impl Word {
         const { assert!(size_of::<usize>() == size_of::<u64>()) };
         // SAFETY: By the rule of the type: it lives, is aligned, and is changed at once.
         unsafe { fetch_add(self.0.get().cast(), value as u64) as usize }
+    }
+
+    /// Stores a value, in one step for all CPUs, between all that comes before and all that comes after. Returns what it was.
+    #[inline(always)]
+    pub fn swap(&self, value: usize) -> usize {
+        const { assert!(size_of::<usize>() == size_of::<u64>()) };
+        // SAFETY: By the rule of the type: it lives, is aligned, and is changed at once.
+        unsafe { swap(self.0.get().cast(), value as u64) as usize }
     }
 }

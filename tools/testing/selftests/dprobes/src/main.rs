@@ -11,6 +11,7 @@ mod logging;
 mod meanwhile;
 mod module;
 mod storm;
+mod used_up;
 mod user;
 mod watch;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         module::CASES,
         user::CASES,
         watch::CASES,
+        used_up::CASES,
         storm::CASES,
     ]
     .concat();

@@ -132,7 +132,9 @@ fn nothing_stale() {
             }
             let state = state();
             assert_eq!(state.points[0]["state"], state_after);
-            assert_eq!((state.number("hits"), state.number("runs")), (2, 1));
+            // The breakpoint may have gone before the second.
+            assert!(matches!(state.number("hits"), 1 | 2));
+            assert_eq!(state.number("runs"), 1);
             crate::control::remove_all();
         }
     }
