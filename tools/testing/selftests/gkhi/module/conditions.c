@@ -17,6 +17,8 @@ struct seen {
 };
 
 static DEFINE_PER_CPU(unsigned long, turns);
+/* Of the one who looks: there is one at a time. */
+static DEFINE_PER_CPU(unsigned long, turns_before);
 
 static void turn(void *unused)
 {
@@ -26,19 +28,18 @@ static void turn(void *unused)
 /* How many other CPUs did anything for a while. */
 static unsigned int others_moved(void)
 {
-	unsigned long before[NR_CPUS];
 	unsigned int cpu, moved = 0, relaxed = 0;
 	u64 end;
 
 	for_each_online_cpu(cpu)
-		before[cpu] = READ_ONCE(per_cpu(turns, cpu));
+		per_cpu(turns_before, cpu) = READ_ONCE(per_cpu(turns, cpu));
 	end = ktime_get_ns() + 20 * NSEC_PER_MSEC;
 	/* where the CPUs of a guest take turns, each has had some; the host may have had other things to do */
 	while (ktime_get_ns() < end || relaxed++ < 20)
 		cpu_relax();
 	for_each_online_cpu(cpu)
 		if (cpu != raw_smp_processor_id())
-			moved += READ_ONCE(per_cpu(turns, cpu)) != before[cpu];
+			moved += READ_ONCE(per_cpu(turns, cpu)) != per_cpu(turns_before, cpu);
 	return moved;
 }
 
