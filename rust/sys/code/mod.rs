@@ -3,9 +3,13 @@
 //! The kernel's own code: its symbols, patching it, and the ftrace calls in it.
 
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod around;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod ftrace_data;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod ftrace_ops;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod jump_site;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod regs;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]

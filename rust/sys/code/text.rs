@@ -14,6 +14,7 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
+use crate::code::jump_site::note_sync;
 use crate::code::symbols;
 use crate::cpu::HotplugOff;
 
@@ -184,10 +185,11 @@ impl TextLock {
     pub fn sync(&mut self) {
         // SAFETY: No requirement; interrupts are on, as this context sleeps.
         unsafe { bindings::smp_text_poke_sync_each_cpu() };
+        note_sync();
     }
 
     /// Whether there is code at an address that stays while the lock is held.
-    fn is_there(&mut self, addr: usize) -> bool {
+    pub(super) fn is_there(&mut self, addr: usize) -> bool {
         if symbols::is_core_text(addr) {
             return true;
         }
@@ -271,6 +273,16 @@ impl PatchSite {
 }
 
 impl ArmedSite {
+    /// Where it is, and the byte that it has replaced, for `jump_site.rs`.
+    pub(super) fn parts(&self) -> (TextAddress, u8) {
+        (self.at, self.original)
+    }
+
+    /// For `jump_site.rs`, which has put the breakpoint back.
+    pub(super) fn from_parts(at: TextAddress, original: u8) -> Self {
+        Self { at, original }
+    }
+
     /// Takes the breakpoint away, unless the code has gone. Every CPU sees the old or the new byte, and certainly the new one
     /// after [`TextLock::sync`].
     pub fn disarm(self, lock: &mut TextLock) -> PatchSite {
