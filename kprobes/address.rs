@@ -118,27 +118,27 @@ impl Permit {
 
     /// The instruction there, and the one after it.
     ///
-    /// The function is decoded from its start, with the help of `original`, which knows the first bytes of instructions
-    /// that are probed.
+    /// The function is decoded from its start, with the help of `restore`, which puts into code that was read at an address what
+    /// was there before probes.
     pub(crate) fn instructions(
         &self,
         _text: &TextLock,
-        original: impl Fn(usize) -> Option<u8>,
+        restore: impl Fn(usize, &mut [u8]),
     ) -> Result<(Insn, Option<Insn>), Error> {
         let mut window = Window::new();
         let mut at = self.function;
         while at < self.address {
-            at = at.wrapping_add(window.decode(at, &original)?.len());
+            at = at.wrapping_add(window.decode(at, &restore)?.len());
         }
         if at != self.address {
             return Err(Error::NotAnInstruction);
         }
-        let insn = window.decode(at, &original)?;
+        let insn = window.decode(at, &restore)?;
         // Its place in the table is looked for if it can be in it.
         if Probe::of(&insn) == Probe::Unprobeable(Unprobeable::Undefined) && symbols::is_bug(at) {
             return Err(Error::Refused(Refusal::Bug));
         }
-        let next = window.decode(at.wrapping_add(insn.len()), &original).ok();
+        let next = window.decode(at.wrapping_add(insn.len()), &restore).ok();
         Ok((insn, next))
     }
 }
@@ -164,14 +164,14 @@ fn refusal(address: usize, function: usize, name: &CStr) -> Option<Refusal> {
 }
 
 /// A piece of code.
-struct Window {
+pub(crate) struct Window {
     bytes: [u8; 256],
     start: usize,
     len: usize,
 }
 
 impl Window {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             bytes: [0; 256],
             start: 0,
@@ -180,7 +180,7 @@ impl Window {
     }
 
     /// The bytes from `at` on: as many as an instruction may have, or those that can be read.
-    fn at(&mut self, at: usize) -> Option<&mut [u8]> {
+    fn at(&mut self, at: usize, restore: impl Fn(usize, &mut [u8])) -> Option<&[u8]> {
         let offset = at.wrapping_sub(self.start);
         if offset.saturating_add(MAX_LEN) > self.len {
             // What cannot be read is the next page, after the last function.
@@ -193,21 +193,22 @@ impl Window {
                     break;
                 }
             }
+            restore(at, self.bytes.get_mut(..self.len)?);
         }
         let offset = at.wrapping_sub(self.start);
         let end = self.len.min(offset.saturating_add(MAX_LEN));
-        self.bytes.get_mut(offset..end)
+        self.bytes.get(offset..end)
     }
 
-    fn decode(&mut self, at: usize, original: impl Fn(usize) -> Option<u8>) -> Result<Insn, Error> {
-        let bytes = self.at(at).ok_or(Error::NotAnInstruction)?;
-        if let [first @ BREAKPOINT, ..] = bytes {
-            match original(at) {
-                Some(byte) => *first = byte,
-                // What was there only the debugger knows.
-                None if symbols::is_kgdb_breakpoint(at) => return Err(Error::Debugged),
-                None => (),
-            }
+    pub(crate) fn decode(
+        &mut self,
+        at: usize,
+        restore: impl Fn(usize, &mut [u8]),
+    ) -> Result<Insn, Error> {
+        let bytes = self.at(at, restore).ok_or(Error::NotAnInstruction)?;
+        // What was there only the debugger knows.
+        if bytes.first() == Some(&BREAKPOINT) && symbols::is_kgdb_breakpoint(at) {
+            return Err(Error::Debugged);
         }
         Insn::decode(bytes).map_err(|_| Error::NotAnInstruction)
     }

@@ -38,6 +38,7 @@ impl Engine {
         probe.set_flags(new);
         let result = self.rearm(probe.address(), locked);
         self.want_grace_period();
+        self.want_jumps();
         result.inspect_err(|_| probe.set_flags(flags))
     }
 
@@ -45,6 +46,7 @@ impl Engine {
         self.enabled = on;
         let mut result = Ok(());
         let mut text = TextLock::new();
+        self.leave_all(&mut text, locked);
         for entry in self.points.values_mut() {
             // As many as can be.
             if let Err(error) = entry.arm(&mut text, on, locked) {
@@ -59,6 +61,7 @@ impl Engine {
             result = result.and(self.call(core::iter::once(address), locked));
         }
         self.want_grace_period();
+        self.want_jumps();
         result
     }
 
@@ -70,6 +73,7 @@ impl Engine {
     ) {
         let mut text = TextLock::new();
         let mut changed = false;
+        self.leave_unwanted(probes.clone().map(|p| p.address()), &mut text, locked);
         for probe in probes.clone() {
             if let Some(entry) = self.points.get_mut(&probe.address()) {
                 // Code that has gone has no breakpoint either.
@@ -86,8 +90,10 @@ impl Engine {
 
     /// Puts the breakpoint of one point there, or takes it away.
     fn rearm(&mut self, address: usize, locked: &Locked) -> Result<(), Error> {
-        if let Some(entry) = self.points.get_mut(&address) {
+        if self.points.get(&address).is_some() {
             let mut text = TextLock::new();
+            self.leave_unwanted(core::iter::once(address), &mut text, locked);
+            let entry = self.points.get_mut(&address).ok_or(Error::Gone)?;
             if entry.arm(&mut text, self.enabled, locked)? {
                 text.sync();
             }

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::ftrace::SITE_LEN;
 use crate::hit::Hits;
+use crate::jump::Jump;
 use crate::point::Point;
 use crate::point_entry::publish;
 use crate::point_entry::Breakpoint;
@@ -65,6 +66,10 @@ impl Engine {
             self.withdraw(probes.get(..admitted).unwrap_or(&[]));
             return Err((at, error));
         }
+        if let Err(error) = self.leave_disturbed(probes, locked) {
+            self.withdraw(probes);
+            return Err((0, error));
+        }
         if let Err((at, error)) = self.commit(probes, locked) {
             self.unregister(probes.iter().copied(), locked);
             // Some may have been hit already.
@@ -72,6 +77,7 @@ impl Engine {
             probes.iter().for_each(|probe| probe.clear_list(&over));
             return Err((at, error));
         }
+        self.want_jumps();
         Ok(())
     }
 
@@ -79,11 +85,11 @@ impl Engine {
     fn instructions(&self, permits: &[Permit]) -> Result<KVVec<Option<Read>>, (usize, Error)> {
         let mut all = KVVec::with_capacity(permits.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
         let text = TextLock::new();
-        let original = |address: usize| self.points.get(&address)?.replaced();
+        let restore = |start: usize, bytes: &mut [u8]| self.restore(start, bytes);
         for (i, permit) in permits.iter().enumerate() {
             let read = match permit.is_ftrace || self.points.get(&permit.address).is_some() {
                 true => None,
-                false => Some(permit.instructions(&text, original).map_err(|e| (i, e))?),
+                false => Some(permit.instructions(&text, restore).map_err(|e| (i, e))?),
             };
             all.push(read, GFP_KERNEL).map_err(|e| (i, e.into()))?;
         }
@@ -130,6 +136,7 @@ impl Engine {
             point: Arc::new(point, GFP_KERNEL)?,
             code,
             breakpoint,
+            jump: Jump::Unknown,
             called: None,
             fresh: true,
             removed: [const { None }; 1 + SLOT_ADDRESSES],
@@ -210,6 +217,7 @@ impl Engine {
                     point.probes.remove(probe, locked);
                     let has_post = point.probes.iter(locked).any(Kprobe::has_post);
                     point.has_post.store(usize::from(has_post));
+                    probe.set_flags(probe.flags() & !flags::OPTIMIZED);
                 }
             }
         }
@@ -223,5 +231,7 @@ impl Engine {
             self.retire_gone();
         }
         self.want_grace_period();
+        // One may have been in the way of others.
+        self.want_jumps();
     }
 }

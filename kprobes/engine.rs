@@ -2,8 +2,8 @@
 
 //! What is registered.
 //!
-//! `batch.rs` registers and unregisters, `arming.rs` puts breakpoints there and takes them away, `retiring.rs` gives up points
-//! whose probes or code have gone.
+//! `batch.rs` registers and unregisters, `arming.rs` puts breakpoints there and takes them away, `jump.rs` replaces them by
+//! jumps, `retiring.rs` gives up points whose probes or code have gone.
 //!
 //! Contexts: process, sleeps; with the engine's mutex. Locks inside of it, outermost first: CPU hotplug, jump labels,
 //! `text_mutex`.
@@ -18,6 +18,9 @@ use crate::point::Point;
 use crate::point_entry::PointEntry;
 use crate::point_entry::PointList;
 use crate::point_entry::PointMaps;
+
+/// How many jumps go at once, with the same synchronisations.
+const LEAVING: usize = 1024;
 
 /// What is registered.
 pub(crate) struct Engine {
@@ -41,6 +44,14 @@ pub(crate) struct Engine {
     pub(crate) list: KVVec<usize>,
     /// Breakpoints are there.
     pub(crate) enabled: bool,
+    /// Jumps are wanted in their place.
+    pub(crate) optimises: bool,
+    /// There may be points whose breakpoints could be replaced by jumps, and `registry::optimise()` is going to look.
+    pub(crate) jumps_due: bool,
+    /// How many points have a detour in use.
+    pub(crate) detours: usize,
+    /// Room for the addresses of some of them.
+    pub(crate) leaving: KVVec<usize>,
 }
 
 impl Engine {
@@ -58,6 +69,10 @@ impl Engine {
             called: 0,
             list: KVVec::new(),
             enabled: true,
+            optimises: true,
+            jumps_due: false,
+            detours: 0,
+            leaving: KVVec::with_capacity(LEAVING, GFP_KERNEL)?,
         })
     }
 

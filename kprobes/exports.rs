@@ -11,6 +11,7 @@ use crate::raw::kprobe::Kprobe;
 use ferro_kprobes_builtin::raw::kretprobe::Kretprobe;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::Shown;
+use ferro_sys::cpu::preempt::PreemptOff;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
@@ -104,6 +105,45 @@ unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     }
     // SAFETY: It ends what `ferro_kprobe_post_enter()` has begun, on the same CPU, as interrupts have been off since.
     unsafe { bindings::ferro_kprobe_post_leave() };
+}
+
+/// For `detoured.S`: a jump has come to a detour. Whether a handler has changed where execution goes on.
+///
+/// # Safety
+///
+/// `regs` are on the caller's stack, and this function's until it returns; the caller goes on with all of them. `point` is what
+/// stands in front of the detour.
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_kprobe_detoured(
+    regs: *mut bindings::pt_regs,
+    point: *const Point,
+) -> bool {
+    let here = PreemptOff::new();
+    // SAFETY: By its invariant the detour has the address of its point, which the registry gives up when every task has left the
+    // detour: after a grace period of RCU tasks since the jump was taken away.
+    let point = Found::known(unsafe { &*point }, &here);
+    // SAFETY: The caller guarantees that they are those with which it goes on, and nobody else's. Only code of the kernel has
+    // detours.
+    point.detoured(unsafe { Regs::at_site(regs) })
+}
+
+/// For `engine.c`, in a work item.
+#[no_mangle]
+extern "C" fn ferro_kprobes_optimise() {
+    registry::optimise();
+}
+
+/// For `engine.c`. Context: process.
+#[no_mangle]
+extern "C" fn ferro_kprobes_wants_jumps() -> bool {
+    registry::wants_jumps()
+}
+
+/// For `engine.c`. Context: process.
+#[no_mangle]
+extern "C" fn ferro_kprobes_want_jumps(on: bool) {
+    registry::want_jumps(on);
 }
 
 /// The clients' structures.

@@ -116,6 +116,9 @@ fn write_probe(lines: &mut TextBuffer, probe: Kprobe<'_>) -> fmt::Result {
     } else if flags & flags::DISABLED != 0 {
         lines.write_str("[DISABLED]")?;
     }
+    if flags & flags::OPTIMIZED != 0 {
+        lines.write_str("[OPTIMIZED]")?;
+    }
     if flags & flags::FTRACE != 0 {
         lines.write_str("[FTRACE]")?;
     }

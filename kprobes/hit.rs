@@ -189,6 +189,40 @@ impl<'a> Found<'a, Point> {
         });
     }
 
+    /// A jump has come here in place of a breakpoint. Whether a handler has changed where execution goes on.
+    #[inline(always)]
+    pub(crate) fn detoured(self, regs: &mut Regs) -> bool {
+        if running::is_running() {
+            self.miss();
+            return false;
+        }
+        let mut diverted = false;
+        running::run(|running| {
+            diverted = match self.probes().alone() {
+                // The usual case, without a walk.
+                Some(probe) if probe.is_enabled() => {
+                    running.enter(probe);
+                    probe.pre(regs)
+                }
+                _ => self.detour_all(running, regs),
+            };
+            End::Over
+        });
+        diverted
+    }
+
+    /// The same with several probes. One with a handler for after the instruction is only just being registered.
+    #[cold]
+    fn detour_all(self, running: &mut Running<'a>, regs: &mut Regs) -> bool {
+        let mut probes = self.probes().iter();
+        probes.any(|probe| {
+            probe.is_enabled() && !probe.has_post() && {
+                running.enter(probe);
+                probe.pre(regs)
+            }
+        })
+    }
+
     /// Calls the handlers of all probes at an ftrace site, where execution goes on at `ip`.
     #[cold]
     fn call_all(self, running: &mut Running<'a>, ip: usize, regs: &mut Regs) {
@@ -233,6 +267,12 @@ impl<'a> Found<'a, Point> {
     /// Has the instruction executed. Whether it has been, or is a copy's with nothing to be done afterwards.
     #[inline(always)]
     fn execute(self, trap: &mut Trap) -> bool {
+        let detour = self.detour.load();
+        if detour != 0 {
+            // What follows is not to be entered any more: a jump covers it, or is about to.
+            trap.set_ip(detour);
+            return true;
+        }
         match &self.execution {
             Execution::Copied { .. } => trap.set_ip(self.copy),
             Execution::Jumped(to) => trap.set_ip(*to),
@@ -323,7 +363,7 @@ impl<'a> Found<'a, Point> {
     /// done with; `None` if it is not such a fault.
     fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {
         let after = self.after.load();
-        if at != self.copy && at != after {
+        if at != self.copy && at != after && at != self.detour.load() {
             return None;
         }
         let finishes = at == after && !self.sees_interrupts;

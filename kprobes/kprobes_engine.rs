@@ -8,6 +8,7 @@
 //! - `registry.rs` has the engine's mutex, `engine.rs` what is registered, `batch.rs`, `arming.rs` and `retiring.rs` what is done
 //!   with it; `point_entry.rs` its points,
 //! - `address.rs`, `rules.rs` and `refusal.rs` say where a probe goes and what refuses it,
+//! - `jump.rs` replaces breakpoints by jumps, `displace.rs` says where it may,
 //! - `point.rs` is an address with probes, `hit.rs` what happens there; `ftrace.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `files.rs` is debugfs `kprobes/`,
 //! - `raw/` is what needs `unsafe`.
@@ -21,12 +22,14 @@ mod address;
 mod arming;
 mod attach;
 mod batch;
+mod displace;
 mod engine;
 mod error;
 mod exports;
 mod files;
 mod ftrace;
 mod hit;
+mod jump;
 mod kretprobe;
 mod point;
 mod point_entry;
@@ -38,6 +41,7 @@ mod retiring;
 mod rules;
 
 use attach::Attached;
+use raw::optimiser::Sysctl;
 
 module! {
     type: KprobesEngine,
@@ -49,6 +53,7 @@ module! {
 
 struct KprobesEngine {
     // Dropped in this order. Built in, there is nothing to detach: probes are there before modules are.
+    _sysctl: Option<Sysctl>,
     _attached: Option<Attached>,
     _files: Option<files::Files>,
 }
@@ -63,6 +68,9 @@ impl kernel::Module for KprobesEngine {
             // They may be switched off.
             _files: files::Files::new()
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
+                .ok(),
+            _sysctl: Sysctl::new()
+                .inspect_err(|e| pr_warn!("no sysctl: error {}\n", e.to_errno()))
                 .ok(),
         })
     }

@@ -76,6 +76,9 @@ pub(crate) struct Point {
     pub(crate) after: Word,
     /// That one has a breakpoint after it instead: where its length could be misjudged, and on CPUs without `post.S`.
     after_stops: bool,
+    /// The address of copies of the instruction and of those after it which a jump covers, or is about to: hits go on
+    /// there. Otherwise 0.
+    pub(crate) detour: Word,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
     pub(crate) sees_interrupts: bool,
 }
@@ -167,6 +170,7 @@ impl Point {
             copy,
             after: Word::new(0),
             after_stops: false,
+            detour: Word::new(0),
             sees_interrupts: false,
         }
     }

@@ -15,12 +15,14 @@ use crate::error::Error;
 use crate::ftrace::FtraceMode;
 use crate::hit::COPIES;
 use crate::hit::POINTS;
+use crate::jump::Jump;
 use crate::point::Code;
 use crate::point::Execution;
 use crate::point::Point;
 use crate::raw::address_map::GracePeriod;
 use crate::raw::address_map::MapWriter;
 use crate::raw::address_map::Removed;
+use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
 
@@ -43,13 +45,13 @@ impl PointMaps {
     pub(crate) fn reserve(&mut self, points: usize) -> Result<(), Error> {
         // More than are used: a hit is to find its point at once.
         self.points.reserve(points.saturating_mul(4))?;
-        // None is found by more of its five.
+        // None is found by more of its six; jumps make room for theirs.
         Ok(self.copies.reserve(points.saturating_mul(4))?)
     }
 }
 
 /// The addresses of copies by which a point is found.
-pub(crate) const SLOT_ADDRESSES: usize = 5;
+pub(crate) const SLOT_ADDRESSES: usize = 6;
 
 /// Whether a point's breakpoint is there.
 pub(crate) enum Breakpoint {
@@ -57,6 +59,8 @@ pub(crate) enum Breakpoint {
     None,
     Disarmed(PatchSite),
     Armed(ArmedSite),
+    /// There was one; a jump is in its place.
+    Jumped,
 }
 
 /// A point and what it has memory for.
@@ -64,6 +68,7 @@ pub(crate) struct PointEntry {
     pub(crate) point: Arc<Point>,
     pub(crate) code: Code,
     pub(crate) breakpoint: Breakpoint,
+    pub(crate) jump: Jump,
     /// ftrace calls us from there.
     pub(crate) called: Option<FtraceMode>,
     /// It cannot be hit yet: it is part of a batch that is being prepared.
@@ -126,15 +131,16 @@ impl Drop for PointList {
 }
 
 impl PointEntry {
-    fn has_enabled(&self, locked: &Locked) -> bool {
+    pub(crate) fn has_enabled(&self, locked: &Locked) -> bool {
         self.point.probes.iter(locked).any(Kprobe::is_enabled)
     }
 
-    /// The byte that its breakpoint has replaced, if that is there.
-    pub(crate) fn replaced(&self) -> Option<u8> {
-        match &self.breakpoint {
-            Breakpoint::Armed(_) => Some(self.code.original),
-            Breakpoint::None | Breakpoint::Disarmed(_) => None,
+    /// The bytes that its breakpoint or jump has replaced.
+    pub(crate) fn replaced(&self) -> &[u8] {
+        match (&self.breakpoint, &self.jump) {
+            (Breakpoint::Armed(_), _) => core::slice::from_ref(&self.code.original),
+            (Breakpoint::Jumped, Jump::Placed(_, site)) => site.original(),
+            _ => &[],
         }
     }
 
@@ -147,6 +153,7 @@ impl PointEntry {
             point.after.load(),
             point.after_end(),
             point.after_return(),
+            self.jump.copies(),
         ]
     }
 
@@ -212,13 +219,16 @@ pub(crate) fn publish(
         }
         point.has_post.store(1);
     }
+    if point.detour.load() != 0 {
+        probe.set_flags(probe.flags() | flags::OPTIMIZED);
+    }
     probe.set_original(entry.code.original, point.copy);
     point.probes.push(probe, locked);
     Ok(())
 }
 
 /// Has a point found by those of these addresses that are not 0.
-fn find_by(
+pub(crate) fn find_by(
     writer: &mut MapWriter<Point>,
     point: &Arc<Point>,
     addresses: &[usize],

@@ -13,10 +13,12 @@ use crate::address::Permit;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::raw::address_map::GracePeriod;
+use crate::raw::detour::Waited;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::kretprobe;
 use crate::raw::mutex::EngineMutex;
+use crate::raw::optimiser;
 use crate::raw::reap;
 use crate::raw::reap::TasksPeriod;
 
@@ -46,6 +48,7 @@ pub(crate) fn stop() {
     if let Some(stopped) = &mut stopped {
         stopped.ftrace.close();
     }
+    optimiser::cancel();
     rcu_tasks::synchronize();
     reap::wait();
     if let Some(stopped) = stopped {
@@ -189,6 +192,63 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
         );
     }
     Ok(())
+}
+
+/// Replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for all tasks.
+pub(crate) fn optimise() {
+    while prepare_jumps() {
+        let waited = Waited::wait();
+        while place_some(&waited) {}
+    }
+}
+
+/// Makes detours, a few at a time. Whether jumps to some of them are due after a grace period of RCU tasks.
+fn prepare_jumps() -> bool {
+    let mut any = false;
+    loop {
+        let mut guard = ENGINE.lock();
+        let (engine, locked) = guard.split();
+        let Some(engine) = engine.as_mut() else {
+            return false;
+        };
+        let (made, more) = engine.prepare_jumps(locked);
+        any |= made;
+        if !more {
+            return any;
+        }
+    }
+}
+
+/// Puts some jumps there. Whether there may be more.
+fn place_some(waited: &Waited) -> bool {
+    let mut guard = ENGINE.lock();
+    let (engine, locked) = guard.split();
+    engine
+        .as_mut()
+        .is_some_and(|e| e.place_jumps(waited, locked))
+}
+
+/// Whether jumps are wanted.
+pub(crate) fn wants_jumps() -> bool {
+    ENGINE
+        .lock()
+        .split()
+        .0
+        .as_ref()
+        .is_some_and(|e| e.optimises)
+}
+
+/// Has jumps put there soon, or takes all away now.
+pub(crate) fn want_jumps(on: bool) {
+    let mut guard = ENGINE.lock();
+    let (engine, locked) = guard.split();
+    if let Some(engine) = engine.as_mut().filter(|e| e.optimises != on) {
+        engine.set_optimises(on, locked);
+        pr_info!(
+            "kprobe jump-optimization is {}\n",
+            if on { "enabled" } else { "disabled" }
+        );
+    }
 }
 
 /// Whether a probe is registered.

@@ -99,11 +99,12 @@ impl Engine {
             return;
         };
         for probe in entry.point.probes.iter(locked) {
-            probe.set_flags(probe.flags() | flags::GONE);
+            probe.set_flags(probe.flags() & !flags::OPTIMIZED | flags::GONE);
         }
         self.hide(&mut entry);
-        // It goes with the code.
+        // They go with the code.
         entry.breakpoint = Breakpoint::None;
+        self.abandon_jump(&mut entry);
         entry.called = None;
         self.gone.push(entry);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What the Rust kprobes engine needs C for: a mutex that is ready at boot, a warning, being called after a grace period of RCU
- * tasks, a feature of the CPU, and exporting the functions that it defines.
+ * tasks and by a work item, a sysctl, features of the CPU, and exporting the functions that it defines.
  */
 #include <linux/atomic.h>
 #include <linux/bug.h>
@@ -12,10 +12,12 @@
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
+#include <linux/sysctl.h>
 #include <linux/workqueue.h>
 #include <asm/cpufeature.h>
 
 #include "../builtin/builtin.h"
+#include "detour.h"
 #include "engine.h"
 
 DEFINE_MUTEX(kprobes_rust_mutex);
@@ -84,6 +86,83 @@ void ferro_kprobes_wait_for_reap(void)
 	rcu_barrier_tasks();
 	flush_work(&reap_work);
 }
+
+bool ferro_kprobe_has_smap(void)
+{
+	return boot_cpu_has(X86_FEATURE_SMAP);
+}
+
+static void optimise(struct work_struct *work)
+{
+	ferro_kprobes_optimise();
+}
+
+static DECLARE_DELAYED_WORK(optimise_work, optimise);
+
+/* Probes mostly come in numbers: what comes within so many ticks shares a grace period. */
+#define OPTIMISE_DELAY 2
+
+/* It waits for every task, which may take long. */
+void ferro_kprobes_optimise_soon(void)
+{
+	queue_delayed_work(system_dfl_long_wq, &optimise_work, OPTIMISE_DELAY);
+}
+
+void ferro_kprobes_optimise_cancel(void)
+{
+	cancel_delayed_work_sync(&optimise_work);
+}
+
+#ifdef CONFIG_SYSCTL
+static DEFINE_MUTEX(sysctl_mutex);
+static int wants_jumps;
+
+static int set_optimization(const struct ctl_table *table, int write, void *buffer, size_t *length, loff_t *ppos)
+{
+	int error;
+
+	guard(mutex)(&sysctl_mutex);
+	wants_jumps = ferro_kprobes_wants_jumps();
+	error = proc_dointvec_minmax(table, write, buffer, length, ppos);
+	if (write && !error)
+		ferro_kprobes_want_jumps(wants_jumps);
+	return error;
+}
+
+static const struct ctl_table sysctls[] = {
+	{
+		.procname	= "kprobes-optimization",
+		.data		= &wants_jumps,
+		.maxlen		= sizeof(int),
+		.mode		= 0644,
+		.proc_handler	= set_optimization,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE,
+	},
+};
+
+static struct ctl_table_header *sysctl_header;
+
+int ferro_kprobes_sysctl_add(void)
+{
+	sysctl_header = register_sysctl("debug", sysctls);
+	return sysctl_header ? 0 : -ENOMEM;
+}
+
+void ferro_kprobes_sysctl_remove(void)
+{
+	unregister_sysctl_table(sysctl_header);
+}
+#else
+int ferro_kprobes_sysctl_add(void)
+{
+	return 0;
+}
+
+void ferro_kprobes_sysctl_remove(void)
+{
+}
+#endif
 
 EXPORT_SYMBOL_GPL(register_kprobe);
 EXPORT_SYMBOL_GPL(register_kprobe_fault);

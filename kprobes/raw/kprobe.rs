@@ -25,6 +25,8 @@ pub(crate) mod flags {
     pub(crate) const GONE: u32 = bindings::KPROBE_FLAG_GONE;
     /// Its handlers are not called.
     pub(crate) const DISABLED: u32 = bindings::KPROBE_FLAG_DISABLED;
+    /// A jump is in its place, or about to be put there.
+    pub(crate) const OPTIMIZED: u32 = bindings::KPROBE_FLAG_OPTIMIZED;
     /// It is on an ftrace site.
     pub(crate) const FTRACE: u32 = bindings::KPROBE_FLAG_FTRACE;
     /// It is at the start of a function.

@@ -5,6 +5,7 @@
 pub(crate) mod address_map;
 pub(crate) mod after;
 mod arithmetic;
+pub(crate) mod detour;
 pub(crate) mod divide_errors;
 pub(crate) mod fixup;
 pub(crate) mod ftrace_sites;
@@ -12,6 +13,7 @@ pub(crate) mod kprobe;
 pub(crate) mod kretprobe;
 pub(crate) mod module_exit;
 pub(crate) mod mutex;
+pub(crate) mod optimiser;
 pub(crate) mod probe_list;
 pub(crate) mod reap;
 pub(crate) mod running;

@@ -11,9 +11,7 @@ set -uo pipefail
 
 # What is known to come out otherwise than on mainline, with the reason.
 # shellcheck disable=SC2034 # of compare_ftracetest
-declare -A known=(
-	["Register/unregister optimized probe"]="no jump optimisation"
-)
+declare -A known=()
 
 # both: whether ftracetest's results can be compared.
 both() { under_test mainline && under_test builtin; }

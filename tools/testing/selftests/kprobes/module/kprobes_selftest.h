@@ -40,7 +40,10 @@ extern const struct test_case kst_refuse_cases[], kst_several_cases[], kst_conte
 extern const struct test_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
 extern const struct test_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
 extern const struct test_case kst_forms_cases[], kst_races_cases[], kst_memory_cases[], kst_death_cases[];
-extern const struct test_case kst_declared_cases[];
+extern const struct test_case kst_declared_cases[], kst_jump_cases[];
+
+/* jump.c: where kst_jump()'s instructions are, of two bytes each; the third ends in the jump at the first. */
+extern const unsigned long kst_jump_places[];
 
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Being called soon by a work item: `registry::optimise()`, by way of `engine.c` and `exports.rs`. And the sysctl
+//! `debug.kprobes-optimization`.
+//!
+//! Contexts: process.
+
+use kernel::error::to_result;
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+
+extern "C" {
+    /// `detour.h`
+    fn ferro_kprobes_optimise_soon();
+    /// `detour.h`
+    fn ferro_kprobes_optimise_cancel();
+    /// `detour.h`
+    fn ferro_kprobes_sysctl_add() -> c_int;
+    /// `detour.h`
+    fn ferro_kprobes_sysctl_remove();
+}
+
+/// Has `registry::optimise()` called soon. Whoever lets it be called for the last time has [`cancel`] wait.
+pub(crate) fn call_soon() {
+    // SAFETY: It can be called wherever one may take a spin lock. What is called is code of this module, which waits for that before
+    // it goes: `registry::stop()` calls `cancel()` when nobody finds the engine any more.
+    unsafe { ferro_kprobes_optimise_soon() };
+}
+
+/// Waits until it is not called any more. Sleeps.
+pub(crate) fn cancel() {
+    // SAFETY: It can be called wherever one may sleep.
+    unsafe { ferro_kprobes_optimise_cancel() };
+}
+
+/// The sysctl. It goes when this is dropped, and the module does not go before: its owner is in the module's object.
+pub(crate) struct Sysctl(());
+
+impl Sysctl {
+    /// Errors: -ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: The engine makes one, when it is loaded, whose table is a static of this module.
+        to_result(unsafe { ferro_kprobes_sysctl_add() })?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Sysctl {
+    fn drop(&mut self) {
+        // SAFETY: `new()` has added it. It waits for those who are in the handler.
+        unsafe { ferro_kprobes_sysctl_remove() };
+    }
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Jumps in the place of breakpoints: "optimised" probes. run.sh has them wanted (debug.kprobes-optimization) here only.
+ */
+#include <linux/array_size.h>
+#include <linux/delay.h>
+#include <linux/kallsyms.h>
+#include <linux/ptrace.h>
+#include <linux/stacktrace.h>
+#include <linux/string.h>
+
+#include "kprobes_selftest.h"
+
+#define JUMP 0xe9
+#define INT3 0xcc
+
+static noinline __noclone unsigned long kst_jump(unsigned long a)
+{
+	asm volatile("1:	incl	%%eax\n"
+		     "2:	incl	%%eax\n"
+		     "3:	incl	%%eax\n"
+		     "4:	incl	%%eax\n"
+		     "5:	incl	%%eax\n"
+		     "6:	incl	%%eax\n"
+		     "	.pushsection .rodata, \"a\"\n"
+		     "	.balign 8\n"
+		     "kst_jump_places:\n"
+		     "	.quad	1b, 2b, 3b, 4b, 5b, 6b\n"
+		     "	.popsection\n"
+		     : "+a"(a));
+	return a;
+}
+
+struct hit {
+	struct kprobe kp;
+	unsigned int pre, post;
+	unsigned long ax, ip, sp, flags;
+};
+
+static void *place(unsigned int n)
+{
+	return (void *)kst_jump_places[n];
+}
+
+/* Waits until an instruction begins with this byte. */
+static bool becomes(unsigned int n, kprobe_opcode_t byte)
+{
+	for (int i = 0; i < 3000; i++) {
+		if (kst_opcode(place(n)) == byte)
+			return true;
+		usleep_range(900, 1100);
+	}
+	return false;
+}
+
+static int on_pre(struct kprobe *p, struct pt_regs *regs)
+{
+	struct hit *hit = container_of(p, struct hit, kp);
+
+	hit->pre++;
+	hit->ax = regs->ax;
+	hit->ip = regs->ip;
+	hit->sp = regs->sp;
+	hit->flags = regs->flags;
+	return 0;
+}
+NOKPROBE_SYMBOL(on_pre);
+
+POST_HANDLER(on_post, container_of(p, struct hit, kp)->post++);
+
+static struct hit a, b, c;
+
+/* A probe at the n-th place. */
+static struct kprobe *at(struct hit *hit, unsigned int n, u32 flags)
+{
+	*hit = (struct hit){ .kp = { .addr = place(n), .pre_handler = on_pre, .flags = flags } };
+	return &hit->kp;
+}
+
+static void hit(void)
+{
+	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1);
+	EXPECT((u32)a.ax == 10);
+	EXPECT(a.ip == (unsigned long)place(0) + 1);
+	EXPECT(a.flags & X86_EFLAGS_IF);
+	EXPECT(kst_jump(0xffffffff) == 5);
+	EXPECT(a.pre == 2);
+	unregister_kprobe(&a.kp);
+	EXPECT(becomes(0, a.kp.opcode));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 2);
+}
+
+static void two(void)
+{
+	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
+	EXPECT(register_kprobe(at(&b, 0, 0)) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1 && b.pre == 1);
+	EXPECT(disable_kprobe(&a.kp) == 0);
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1 && b.pre == 2);
+	unregister_kprobe(&b.kp);
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(b.pre == 2);
+	unregister_kprobe(&a.kp);
+}
+
+/* The jump goes before the call returns that registers a probe in what it covers, and comes back when that has gone. */
+static void neighbour(void)
+{
+	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(register_kprobe(at(&b, 1, 0)) == 0);
+	EXPECT(kst_opcode(place(0)) == INT3);
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1 && b.pre == 1);
+	EXPECT((u32)b.ax == 11);
+	unregister_kprobe(&b.kp);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 2);
+	unregister_kprobe(&a.kp);
+}
+
+/* CVE-2026-98856: a disabled one comes in between, which has no breakpoint. */
+static void disabled_neighbour(void)
+{
+	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(register_kprobe(at(&b, 1, KPROBE_FLAG_DISABLED)) == 0);
+	EXPECT(register_kprobe(at(&c, 2, 0)) == 0);
+	msleep(50);
+	EXPECT(kst_opcode(place(0)) == INT3);
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1 && b.pre == 0 && c.pre == 1);
+	EXPECT(enable_kprobe(&b.kp) == 0);
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 2 && b.pre == 1 && c.pre == 2);
+	unregister_kprobe(&a.kp);
+	unregister_kprobe(&c.kp);
+	unregister_kprobe(&b.kp);
+	EXPECT(kst_jump(10) == 16);
+}
+
+static void disabled(void)
+{
+	kprobe_opcode_t byte = kst_opcode(place(0));
+
+	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(disable_kprobe(&a.kp) == 0);
+	EXPECT(becomes(0, byte));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 0);
+	EXPECT(enable_kprobe(&a.kp) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1);
+	unregister_kprobe(&a.kp);
+}
+
+/* One with a post handler is called before and after, whatever was there before. */
+static void post_joins(void)
+{
+	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
+	EXPECT(becomes(0, JUMP));
+	at(&b, 0, 0)->post_handler = on_post;
+	EXPECT(register_kprobe(&b.kp) == 0);
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1 && b.pre == 1 && b.post == 1);
+	unregister_kprobe(&b.kp);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 2 && b.pre == 1);
+	unregister_kprobe(&a.kp);
+}
+
+static int go_to_fifth(struct kprobe *p, struct pt_regs *regs)
+{
+	regs->ip = (unsigned long)place(4);
+	regs->ax += 100;
+	return 1;
+}
+NOKPROBE_SYMBOL(go_to_fifth);
+
+static void diverts(void)
+{
+	at(&a, 0, 0)->pre_handler = go_to_fifth;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 112);
+	EXPECT(kst_jump(20) == 122);
+	unregister_kprobe(&a.kp);
+}
+
+PRE_HANDLER(change, regs->ax = 50; regs->flags |= X86_EFLAGS_CF);
+
+static void changes_registers(void)
+{
+	at(&a, 0, 0)->pre_handler = change;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 56);
+	unregister_kprobe(&a.kp);
+}
+
+/* A hit in a handler is missed. */
+PRE_HANDLER(call_again, container_of(p, struct hit, kp)->pre++; kst_jump(1));
+
+static void nested(void)
+{
+	at(&a, 0, 0)->pre_handler = call_again;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 16);
+	EXPECT(a.pre == 1);
+	EXPECT(a.kp.nmissed == 1);
+	unregister_kprobe(&a.kp);
+}
+
+static unsigned long trace[32];
+static unsigned int traced;
+
+PRE_HANDLER(take_trace, traced = stack_trace_save(trace, ARRAY_SIZE(trace), 0));
+
+static noinline unsigned long kst_jump_caller(unsigned long arg)
+{
+	return kst_jump(arg) + 1;
+}
+
+/* Whether the trace has a return to, or place in, that function. */
+static bool in_trace(void *function)
+{
+	for (unsigned int i = 0; i < traced; i++) {
+		unsigned long size, offset;
+		char name[KSYM_SYMBOL_LEN], wanted[KSYM_SYMBOL_LEN];
+
+		size = sprint_symbol_no_offset(name, trace[i]);
+		offset = sprint_symbol_no_offset(wanted, (unsigned long)function);
+		if (size == offset && !strcmp(name, wanted))
+			return true;
+	}
+	return false;
+}
+
+static void stack_trace(void)
+{
+	at(&a, 0, 0)->pre_handler = take_trace;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump_caller(10) == 17);
+	EXPECT(in_trace(kst_jump));
+	EXPECT(in_trace(kst_jump_caller));
+	EXPECT(in_trace(stack_trace));
+	unregister_kprobe(&a.kp);
+}
+
+/* All CPUs come by while it is put there and taken away. */
+static bool pass(long i)
+{
+	return (u32)kst_jump(i) == (u32)i + 6;
+}
+
+static void storm(void)
+{
+	unsigned int rounds = 0, jumps = 0;
+
+	kst_storm_begin(pass);
+	kst_while_case_lasts(rounds) {
+		if (register_kprobe(at(&a, rounds % 2, 0)))
+			break;
+		if (rounds % 3)
+			jumps += becomes(rounds % 2, JUMP);
+		if (rounds % 5 == 1)
+			EXPECT(register_kprobe(at(&b, 2, 0)) == 0);
+		unregister_kprobe(&a.kp);
+		if (rounds % 5 == 1)
+			unregister_kprobe(&b.kp);
+	}
+	EXPECT(kst_storm_end() > 0);
+	EXPECT(jumps > 0);
+}
+
+const struct test_case kst_jump_cases[] = {
+	{ "jump.hit", hit },
+	{ "jump.two", two },
+	{ "jump.neighbour", neighbour },
+	{ "jump.disabled_neighbour", disabled_neighbour },
+	{ "jump.disabled", disabled },
+	{ "jump.post_joins", post_joins },
+	{ "jump.diverts", diverts },
+	{ "jump.changes_registers", changes_registers },
+	{ "jump.nested", nested },
+	{ "jump.stack_trace", stack_trace },
+	{ "jump.storm", storm },
+	{}
+};
