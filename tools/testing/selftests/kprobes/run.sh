@@ -43,7 +43,7 @@ echo 1 >/sys/kernel/rcu_expedited
 # The cases but for jump.* are about breakpoints; optimising goes on for some time after a call has returned. KST_JUMPS=1 has jumps
 # in all.
 jumps=/proc/sys/debug/kprobes-optimization
-if [ -z "${KST_JUMPS:-}" ]; then echo 0 >$jumps; fi
+echo "${KST_JUMPS:-0}" >$jumps
 
 # selected NAME: whether it was asked for.
 selected() {
