@@ -7,6 +7,7 @@
 //! instruction is executed without any state of its own, however deep that nests.
 #![deny(unsafe_code)]
 
+use ferro_core::insn::jump::JUMP_LEN;
 use ferro_core::insn::Emulation;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::text;
@@ -14,6 +15,7 @@ use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::cpu::preempt::PreemptOff;
 use kernel::bindings::kprobe;
 
+use crate::parts::Parts;
 use crate::point::Execution;
 use crate::point::Point;
 use crate::raw::address_map::AddressMap;
@@ -131,6 +133,7 @@ impl<'a> Found<'a, Point> {
         }
         running::run(|running| {
             if self.call_pre(running, trap) {
+                self.keep_out(trap);
                 return End::Over;
             }
             match self.has_post.load() {
@@ -208,7 +211,22 @@ impl<'a> Found<'a, Point> {
             };
             End::Over
         });
+        if diverted {
+            self.keep_out(regs);
+        }
         diverted
+    }
+
+    /// Who goes on at a displaced instruction other than the first goes on at its copy.
+    #[cold]
+    fn keep_out(self, regs: &mut Regs) {
+        let from = regs.ip().wrapping_sub(self.address);
+        let detour = self.detour.load();
+        if detour != 0 && from != 0 && from < JUMP_LEN {
+            if let Some(copy) = Parts::find(self.parts.load(), from) {
+                regs.set_ip(detour.wrapping_add(copy));
+            }
+        }
     }
 
     /// The same with several probes. One with a handler for after the instruction is only just being registered.

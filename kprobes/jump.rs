@@ -16,6 +16,7 @@
 //! Contexts: process, sleeps; with the engine's mutex. Locks inside of it as in `engine.rs`.
 #![deny(unsafe_code)]
 
+use ferro_core::insn::jump::MAX_DISPLACED;
 use ferro_sys::code::jump_site::jump_all;
 use ferro_sys::code::jump_site::JumpedSite;
 use ferro_sys::code::jump_site::StoppedSite;
@@ -38,7 +39,7 @@ use crate::raw::optimiser;
 /// How many jumps are made, or put there, before others get the engine's mutex and `text_mutex`.
 const AT_ONCE: usize = 64;
 /// How many bytes a jump may displace: its own, and the rest of an instruction that starts in the last of them.
-const MOST_DISPLACED: usize = 19;
+const MOST_DISPLACED: usize = MAX_DISPLACED;
 
 /// How far a point is with its jump.
 pub(crate) enum Jump {

@@ -8,7 +8,7 @@
 //! - `registry.rs` has the engine's mutex, `engine.rs` what is registered, `batch.rs`, `arming.rs` and `retiring.rs` what is done
 //!   with it; `point_entry.rs` its points,
 //! - `address.rs`, `rules.rs` and `refusal.rs` say where a probe goes and what refuses it,
-//! - `jump.rs` replaces breakpoints by jumps, `displace.rs` says where it may,
+//! - `jump.rs` replaces breakpoints by jumps, `displace.rs` says where it may, `parts.rs` where the copies are,
 //! - `point.rs` is an address with probes, `hit.rs` what happens there; `ftrace.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `files.rs` is debugfs `kprobes/`,
 //! - `raw/` is what needs `unsafe`.
@@ -31,6 +31,7 @@ mod ftrace;
 mod hit;
 mod jump;
 mod kretprobe;
+mod parts;
 mod point;
 mod point_entry;
 mod raw;

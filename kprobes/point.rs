@@ -79,6 +79,8 @@ pub(crate) struct Point {
     /// The address of copies of the instruction and of those after it which a jump covers, or is about to: hits go on
     /// there. Otherwise 0.
     pub(crate) detour: Word,
+    /// Where in the copies each displaced instruction but the first has its own: see [`Parts`].
+    pub(crate) parts: Word,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
     pub(crate) sees_interrupts: bool,
 }
@@ -171,6 +173,7 @@ impl Point {
             after: Word::new(0),
             after_stops: false,
             detour: Word::new(0),
+            parts: Word::new(0),
             sees_interrupts: false,
         }
     }
@@ -256,7 +259,8 @@ fn is_flags(insn: &Insn) -> bool {
     insn.map() == 0 && matches!(insn.opcode(), 0x9c | 0x9d)
 }
 
-fn is_sti(insn: &Insn) -> bool {
+/// Whether it lets interrupts come, after the next instruction.
+pub(crate) fn is_sti(insn: &Insn) -> bool {
     insn.map() == 0 && insn.opcode() == 0xfb
 }
 

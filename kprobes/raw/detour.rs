@@ -12,6 +12,7 @@
 
 use core::mem::offset_of;
 
+use ferro_core::insn::jump::Displaced;
 use ferro_sys::code::jump_site::JumpBatch;
 use ferro_sys::code::jump_site::JumpedSite;
 use ferro_sys::code::text::ArmedSite;
@@ -28,7 +29,7 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::Arc;
 
-use crate::displace::Displaced;
+use crate::parts::Parts;
 use crate::point::Point;
 
 extern "C" {
@@ -93,6 +94,7 @@ pub(crate) struct Detour {
     copies: usize,
     /// How many bytes of the function it stands in for.
     displaced: usize,
+    parts: Parts,
 }
 
 impl Detour {
@@ -132,7 +134,9 @@ impl Detour {
         to.put(&ip.to_le_bytes())?;
         to.branch(0xe8, ferro_kprobe_detour as *const () as usize)?;
         let copies = at.wrapping_add(to.len);
-        let len = displaced.relocate(copies as u64, to.code.get_mut(to.len..)?)?;
+        let len = displaced
+            .relocate(copies as u64, to.code.get_mut(to.len..)?)
+            .ok()?;
         to.len += len;
         to.branch(0xe9, point.address.wrapping_add(displaced.len()))?;
         let len = to.len;
@@ -143,6 +147,7 @@ impl Detour {
             entry: at.wrapping_add(POINT).wrapping_add(skipped),
             copies,
             displaced: displaced.len(),
+            parts: Parts::of(displaced, copies),
         })
     }
 
@@ -165,6 +170,7 @@ impl Detour {
     /// Has the hits of the point's breakpoint go on in the copies. Nobody enters the displaced instructions any more, but for those
     /// who are on their way. The detour has been written.
     pub(crate) fn publish(&self, point: &Point) -> Since {
+        point.parts.store(self.parts.word());
         point.detour.store(self.copies);
         Since(WAITS.load(Acquire))
     }

@@ -105,6 +105,12 @@ static DECLARE_DELAYED_WORK(optimise_work, optimise);
 /* It waits for every task, which may take long. */
 void ferro_kprobes_optimise_soon(void)
 {
+	/*
+	 * detoured.S returns when the flags are those of the probed code, and a return that counts the depth of calls (retbleed=stuff)
+	 * changes them.
+	 */
+	if (cpu_feature_enabled(X86_FEATURE_CALL_DEPTH))
+		return;
 	queue_delayed_work(system_dfl_long_wq, &optimise_work, OPTIMISE_DELAY);
 }
 

@@ -87,11 +87,15 @@ pub fn entered(range: Range<usize>) -> Option<Way> {
 /// The addresses to which something leads from a range.
 pub fn exits(range: Range<usize>) -> impl Iterator<Item = usize> {
     let mut at: c_ulong = 0;
-    core::iter::from_fn(move || {
-        // SAFETY: Compares the addresses with those in tables, a module's under RCU; `at` is a variable of ours.
-        let exit = unsafe { ferro_code_exit(range.start, range.end, &raw mut at) };
-        (exit != 0).then_some(exit)
-    })
+    core::iter::from_fn(move || next_exit(&range, &mut at))
+}
+
+/// The next of them, as `ferro_code_exit()`. Not in its callers, which are in modules.
+#[inline(never)]
+fn next_exit(range: &Range<usize>, at: &mut c_ulong) -> Option<usize> {
+    // SAFETY: Compares the addresses with those in tables, a module's under RCU; `at` can be written.
+    let exit = unsafe { ferro_code_exit(range.start, range.end, &raw mut *at) };
+    (exit != 0).then_some(exit)
 }
 
 /// Copies data that nobody ever writes. Whether it is there, and is such.

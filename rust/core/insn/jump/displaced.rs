@@ -141,6 +141,23 @@ impl Displaced {
         self.relocate_some(0..JUMP_LEN, to, out)
     }
 
+    /// How far from `to` the copy of the instruction at `at` begins, where [`Displaced::relocate`] writes them all for `to`.
+    pub fn copy_of(&self, at: u64, to: u64) -> Option<usize> {
+        let mut room = [0; MAX_RELOCATED];
+        let mut out = Out {
+            out: &mut room,
+            len: 0,
+            to,
+        };
+        for (from, insn) in self.instructions() {
+            if from == at {
+                return Some(out.len);
+            }
+            out.put_insn(from, &insn).ok()?;
+        }
+        None
+    }
+
     /// As [`Displaced::relocate`], for the first instruction alone.
     pub fn relocate_first(&self, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
         self.relocate_some(0..1, to, out)

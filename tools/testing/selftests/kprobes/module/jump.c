@@ -198,6 +198,41 @@ static void diverts(void)
 	unregister_kprobe(&a.kp);
 }
 
+/* As one does that has the probed instruction skipped: it goes on at one that is displaced, too. */
+static int skip_first(struct kprobe *p, struct pt_regs *regs)
+{
+	regs->ip = (unsigned long)place(1);
+	return 1;
+}
+NOKPROBE_SYMBOL(skip_first);
+
+static int skip_second(struct kprobe *p, struct pt_regs *regs)
+{
+	regs->ip = (unsigned long)place(2);
+	return 1;
+}
+NOKPROBE_SYMBOL(skip_second);
+
+static void skips(void)
+{
+	at(&a, 0, 0)->pre_handler = skip_first;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	/* also while it has a breakpoint, and while that waits for the jump */
+	for (int i = 0; kst_opcode(place(0)) == INT3 && i < 3000; i++) {
+		EXPECT(kst_jump(10) == 15);
+		usleep_range(100, 200);
+	}
+	EXPECT(kst_opcode(place(0)) == JUMP);
+	EXPECT(kst_jump(10) == 15);
+	unregister_kprobe(&a.kp);
+	at(&a, 0, 0)->pre_handler = skip_second;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	EXPECT(becomes(0, JUMP));
+	EXPECT(kst_jump(10) == 14);
+	unregister_kprobe(&a.kp);
+	EXPECT(kst_jump(10) == 16);
+}
+
 PRE_HANDLER(change, regs->ax = 50; regs->flags |= X86_EFLAGS_CF);
 
 static void changes_registers(void)
@@ -294,6 +329,7 @@ const struct test_case kst_jump_cases[] = {
 	{ "jump.disabled", disabled },
 	{ "jump.post_joins", post_joins },
 	{ "jump.diverts", diverts },
+	{ "jump.skips", skips },
 	{ "jump.changes_registers", changes_registers },
 	{ "jump.nested", nested },
 	{ "jump.stack_trace", stack_trace },
