@@ -164,14 +164,14 @@ fn refusal(address: usize, function: usize, name: &CStr) -> Option<Refusal> {
 }
 
 /// A piece of code.
-pub(crate) struct Window {
+struct Window {
     bytes: [u8; 256],
     start: usize,
     len: usize,
 }
 
 impl Window {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             bytes: [0; 256],
             start: 0,
@@ -200,7 +200,7 @@ impl Window {
         self.bytes.get(offset..end)
     }
 
-    pub(crate) fn decode(
+    fn decode(
         &mut self,
         at: usize,
         restore: impl Fn(usize, &mut [u8]),

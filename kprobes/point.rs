@@ -79,7 +79,7 @@ pub(crate) struct Point {
     /// The address of copies of the instruction and of those after it which a jump covers, or is about to: hits go on
     /// there. Otherwise 0.
     pub(crate) detour: Word,
-    /// Where in the copies each displaced instruction but the first has its own: see [`Parts`].
+    /// Where in the copies each displaced instruction but the first has its own: `parts.rs`.
     pub(crate) parts: Word,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
     pub(crate) sees_interrupts: bool,
