@@ -200,11 +200,7 @@ impl Window {
         self.bytes.get(offset..end)
     }
 
-    fn decode(
-        &mut self,
-        at: usize,
-        restore: impl Fn(usize, &mut [u8]),
-    ) -> Result<Insn, Error> {
+    fn decode(&mut self, at: usize, restore: impl Fn(usize, &mut [u8])) -> Result<Insn, Error> {
         let bytes = self.at(at, restore).ok_or(Error::NotAnInstruction)?;
         // What was there only the debugger knows.
         if bytes.first() == Some(&BREAKPOINT) && symbols::is_kgdb_breakpoint(at) {
