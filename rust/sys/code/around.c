@@ -184,12 +184,32 @@ bool ferro_stays(unsigned long addr)
 	return mod && within_module_mem_type(addr, mod, MOD_TEXT);
 }
 
-int ferro_thunk(unsigned long addr)
+/* Whether it is in an array of thunks, one a register. */
+#define in_thunks(addr, array) in(addr, (unsigned long)(array), (unsigned long)((array) + 16))
+
+/* The linker script does not say where they begin and end. */
+static bool indirect_thunk(unsigned long addr)
 {
 #ifdef CONFIG_MITIGATION_RETPOLINE
-	if (in(addr, (unsigned long)__indirect_thunk_start, (unsigned long)__indirect_thunk_end))
-		return 1;
+	if (in_thunks(addr, __x86_indirect_thunk_array))
+		return true;
 #endif
+#ifdef CONFIG_MITIGATION_CALL_DEPTH_TRACKING
+	if (in_thunks(addr, __x86_indirect_call_thunk_array) || in_thunks(addr, __x86_indirect_jump_thunk_array))
+		return true;
+#endif
+#ifdef CONFIG_MITIGATION_ITS
+	/* The entry for FineIBT is before the thunk. */
+	if (in_thunks(addr + 2, __x86_indirect_its_thunk_array))
+		return true;
+#endif
+	return false;
+}
+
+int ferro_thunk(unsigned long addr)
+{
+	if (indirect_thunk(addr))
+		return 1;
 #ifdef CONFIG_MITIGATION_RETHUNK
 	if (addr == (unsigned long)x86_return_thunk || addr == (unsigned long)__x86_return_thunk)
 		return 2;

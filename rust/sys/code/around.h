@@ -9,9 +9,8 @@
 
 struct exception_table_entry;
 
-/* vmlinux.lds.S: the image's exception table, and the thunks for indirect branches. */
+/* vmlinux.lds.S: the image's exception table. */
 extern struct exception_table_entry __start___ex_table[], __stop___ex_table[];
-extern char __indirect_thunk_start[], __indirect_thunk_end[];
 
 /* What forbids that the code from @start to before @end is changed or runs elsewhere; 0 is nothing. */
 enum ferro_reserved {
