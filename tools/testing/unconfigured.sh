@@ -102,4 +102,11 @@ say "and the selftests no others than mitigations ${unknown:+($unknown)}" test -
 say "nor do they try others" test -s "$work/tried" -a -z "$(comm -13 "$work/thunks" "$work/tried")"
 say "warn_thunk_thunk is there" grep -q '^THUNK warn_thunk_thunk' ../arch/x86/entry/entry.S
 
+# What a jump leads to is compared with them; they have to be there by these names.
+compile kernel/ferrotrace/rust/sys/code/around.o around.o "$mitigations"
+unknown=$(comm -23 <(nm -u "$work/around.o" | awk '$2 ~ /_thunk_/ { print $2 }' | sort) \
+	<(nm --defined-only "$work/thunks.o" | awk '{ print $3 }' | sort) | awk '{ printf "%s ", $0 }')
+say "thunks that jumps may lead to are there ${unknown:+($unknown)}" test -z "$unknown"
+say "all arrays of them are asked for" test "$(nm -u "$work/around.o" | grep -c '_thunk_array$')" = 4
+
 [ $failed = 0 ]
