@@ -104,6 +104,12 @@ pub struct Metadata {
     /// The same moment on `CLOCK_MONOTONIC`, which gives the records of fast channels their times.
     #[serde(default)]
     pub start_monotonic_ns: u64,
+    /// The name of the machine, if it is known.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// Which start of the machine it was, if it is known.
+    #[serde(default)]
+    pub boot_id: Option<String>,
     /// How long it took.
     pub duration_ns: u64,
     /// What ended it.
@@ -112,6 +118,18 @@ pub struct Metadata {
     pub dropped: Option<u64>,
     /// The CPUs.
     pub cpus: Vec<CpuMetadata>,
+}
+
+/// The name of this machine.
+pub fn this_host() -> Option<String> {
+    let names = nix::sys::utsname::uname().ok()?;
+    Some(names.nodename().to_string_lossy().into_owned())
+}
+
+/// The identity that the kernel has given itself when it was started.
+pub fn this_boot() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
 }
 
 /// The file of one CPU that is being recorded.

@@ -38,6 +38,8 @@ use super::output::OutputDir;
 use super::output::Records;
 use super::output::Stop as Ended;
 use super::output::VERSION;
+use super::output::this_boot;
+use super::output::this_host;
 use super::progress::Progress;
 use super::progress::rate;
 use super::tally::Tally;
@@ -372,6 +374,8 @@ impl Recorder {
             n_subbufs: geometry.map(Geometry::n_subbufs),
             start_unix_ns: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
             start_monotonic_ns: u64::try_from(monotonic.as_nanos()).unwrap_or(u64::MAX),
+            host: this_host(),
+            boot_id: this_boot(),
             duration_ns: 0,
             stop: None,
             dropped: None,

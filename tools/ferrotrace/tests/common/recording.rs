@@ -53,7 +53,7 @@ impl Recording {
             "version": 2, "complete": true, "channel": "/sys/kernel/debug/x", "name": "cpu",
             "records": records, "method": "mmap", "mode": "no-overwrite", "header": 0,
             "subbuf_size": 1 << 20, "n_subbufs": 4, "start_unix_ns": UNIX,
-            "start_monotonic_ns": MONOTONIC, "duration_ns": 1, "stop": "signal", "dropped": null,
+            "start_monotonic_ns": MONOTONIC, "host": "host7", "boot_id": "b007", "duration_ns": 1, "stop": "signal", "dropped": null,
             "cpus": cpus,
         }));
         recording
