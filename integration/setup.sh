@@ -169,18 +169,56 @@ install_virtme() {
 	}
 }
 
-have_readers() { [ -e "$CACHE/tools/readers/complete" ] || [ -n "$(find "$CACHE/tools/readers.none" -mtime -7 2>/dev/null)" ]; }
+# The mark says which they are: other ones are installed again.
+READERS="perfetto protobuf duckdb"
+have_readers() {
+	[ "$(cat "$CACHE/tools/readers/complete" 2>/dev/null)" = "$READERS" ] ||
+		[ -n "$(find "$CACHE/tools/readers.none" -mtime -7 2>/dev/null)" ]
+}
 
-# Perfetto's own description of its format, which judges what "ferrotrace export" writes. The tests do without.
+# What judges the traces that "ferrotrace export" writes: Perfetto's own description of its format, DuckDB, and a babeltrace2 that
+# reads version 2. Where they are not on offer their tests are skipped.
 install_readers() {
-	rm -rf "$CACHE/tools/readers"
-	if python3 -m venv "$CACHE/tools/readers" && "$CACHE/tools/readers/bin/pip" -q --disable-pip-version-check install perfetto protobuf \
-		>"$CACHE/pip-readers.log" 2>&1; then
-		: >"$CACHE/tools/readers/complete"
-	else
-		say "no readers of traces on offer (log: $CACHE/pip-readers.log); their test will be skipped"
+	local dir=$CACHE/tools/readers
+	rm -rf "$dir"
+	# shellcheck disable=SC2086
+	if ! python3 -m venv "$dir" || ! "$dir/bin/pip" -q --disable-pip-version-check install $READERS >"$CACHE/pip-readers.log" 2>&1; then
+		say "no readers of traces on offer (log: $CACHE/pip-readers.log); their tests will be skipped"
 		: >"$CACHE/tools/readers.none"
+		return
 	fi
+	if ! reads_ctf2 babeltrace2; then
+		unpack_babeltrace "$BABELTRACE_SUITE" "$dir/ctf2" >"$CACHE/babeltrace.log" 2>&1 ||
+			say "no babeltrace2 >= 2.1 on offer (log: $CACHE/babeltrace.log); its test will be skipped"
+	else
+		ln -s "$(command -v babeltrace2)" "$dir/bin/babeltrace2"
+	fi
+	echo "$READERS" >"$dir/complete"
+}
+
+# The oldest suite whose babeltrace2 reads version 2, and what it needs of that suite: on an older one it runs with these.
+BABELTRACE_SUITE=trixie
+BABELTRACE_PACKAGES="babeltrace2 libbabeltrace2-0 libglib2.0-0t64 libpcre2-8-0 libelf1t64 libdw1t64 zlib1g libbz2-1.0 liblzma5 libzstd1 libstdc++6 libgcc-s1 libc6"
+
+# reads_ctf2 PROGRAM: whether that babeltrace2 does.
+reads_ctf2() { "$1" --version 2>/dev/null | grep -E '^Babeltrace (2\.[1-9]|[3-9])' >/dev/null; }
+
+# unpack_babeltrace SUITE DIR: babeltrace2 and its libraries to DIR, and a script beside the other readers that runs it.
+unpack_babeltrace() {
+	local d script
+	mkdir -p "$2/debs" && private_sources "$1" && private_apt "$1" apt-get update || return 1
+	# shellcheck disable=SC2086
+	(cd "$2/debs" && private_apt "$1" apt-get download $BABELTRACE_PACKAGES) || return 1
+	for d in "$2"/debs/*.deb; do dpkg -x "$d" "$2" || return 1; done
+	rm -r "$2/debs"
+	script=$(dirname "$2")/bin/babeltrace2
+	cat >"$script" <<-EOF
+	#!/bin/sh
+	export BABELTRACE_PLUGIN_PATH=$2/usr/lib/x86_64-linux-gnu/babeltrace2/plugins
+	exec $2/usr/lib64/ld-linux-x86-64.so.2 --library-path $2/usr/lib/x86_64-linux-gnu $2/usr/bin/babeltrace2 "\$@"
+	EOF
+	chmod +x "$script"
+	reads_ctf2 "$script" || { rm "$script"; return 1; }
 }
 
 have_qemu() { find_qemu >/dev/null || [ -n "$(find "$CACHE/tools/qemu.none" -mtime -7 2>/dev/null)" ]; }

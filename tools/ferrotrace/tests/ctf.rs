@@ -11,6 +11,8 @@
 )]
 
 mod common;
+#[path = "common/readers.rs"]
+mod readers;
 #[path = "common/recording.rs"]
 mod recording;
 
@@ -25,6 +27,7 @@ use common::fail;
 use common::stderr;
 use common::stdout;
 use common::succeed;
+use readers::reader;
 use recording::DISCARDED;
 use recording::PADDING;
 use recording::Recording;
@@ -68,7 +71,12 @@ fn babeltrace(trace: &Path, args: &[&str]) -> Command {
 
 /// The events of a trace, one on each line, with times as numbers.
 fn read(trace: &Path) -> Vec<String> {
-    let mut command = babeltrace(trace, &["--clock-cycles", "--no-delta"]);
+    read_by(Command::new("babeltrace2"), trace)
+}
+
+fn read_by(mut babeltrace: Command, trace: &Path) -> Vec<String> {
+    let args = ["--clock-cycles", "--no-delta"];
+    let command = babeltrace.arg(trace).args(args).env("LC_ALL", "C.UTF-8");
     let output = command
         .output()
         .expect("babeltrace2 (make setup installs it)");
@@ -77,10 +85,14 @@ fn read(trace: &Path) -> Vec<String> {
     stdout(&output).lines().map(str::to_owned).collect()
 }
 
-fn trace(recording: &Recording, args: &[&str]) -> PathBuf {
-    let path = recording.path("trace");
-    let mut command = recording.merge(&["--format", "ctf", "-o"]);
-    let output = succeed(command.arg(&path).args(args));
+fn trace(recording: &Recording) -> PathBuf {
+    trace_as(recording, "ctf")
+}
+
+fn trace_as(recording: &Recording, format: &str) -> PathBuf {
+    let path = recording.path(format);
+    let mut command = recording.merge(&["--format", format, "-o"]);
+    let output = succeed(command.arg(&path));
     assert!(stdout(&output).contains(&format!("written to {}\n", path.display())));
     path
 }
@@ -248,7 +260,55 @@ proptest! {
     #[test]
     fn what_was_recorded_is_read(cpus in prop::collection::vec(cpu(), 1..5)) {
         let (recording, shown) = record(&cpus);
-        same(&read(&trace(&recording, &[])), &shown);
+        same(&read(&trace(&recording)), &shown);
+    }
+
+    /// The same in version 2, where a name may be that of a type.
+    #[test]
+    #[ignore = "needs babeltrace2 2.1, which make setup installs"]
+    fn babeltrace_of_version_2(cpus in prop::collection::vec(cpu(), 1..5)) {
+        let (recording, shown) = record(&cpus);
+        let shown = shown.iter().map(|line| line.replacen(" _Bool = ", " Bool = ", 1));
+        let shown: Vec<_> = shown.collect();
+        same(&read_by(reader("babeltrace2"), &trace_as(&recording, "ctf2")), &shown);
+    }
+}
+
+/// A description of version 2 is a sequence of JSON objects; the streams are those of version 1.8.
+#[test]
+fn versions_differ_in_the_description() {
+    let (recording, _) = many(2, 2000, 10);
+    let [one, two] = ["ctf", "ctf2"].map(|format| trace_as(&recording, format));
+    let text = fs::read_to_string(two.join("metadata")).unwrap();
+    let fragments = text.strip_prefix('\u{1e}').unwrap().split('\u{1e}');
+    let fragments: Vec<serde_json::Value> = fragments
+        .map(|fragment| serde_json::from_str(fragment.strip_suffix('\n').unwrap()).unwrap())
+        .collect();
+    let types: Vec<_> = fragments
+        .iter()
+        .map(|fragment| fragment["type"].as_str().unwrap())
+        .collect();
+    let first = [
+        "preamble",
+        "trace-class",
+        "clock-class",
+        "data-stream-class",
+    ];
+    assert_eq!(types[..4], first);
+    assert!(types[4..].iter().all(|ty| *ty == "event-record-class"));
+    assert_eq!(fragments[0]["version"], 2);
+    for cpu in ["cpu0", "cpu1"] {
+        let [mut one, two] = [&one, &two].map(|trace| fs::read(trace.join(cpu)).unwrap());
+        let uuid: Vec<u64> = two[4..20].iter().map(|byte| u64::from(*byte)).collect();
+        assert_eq!(fragments[0]["uuid"], serde_json::json!(uuid));
+        // Each packet has the identity of its trace.
+        let mut at = 0;
+        while at < one.len() {
+            one[at + 4..at + 20].copy_from_slice(&two[4..20]);
+            let size = u64::from_ne_bytes(one[at + 48..at + 56].try_into().unwrap());
+            at += usize::try_from(size / 8).unwrap();
+        }
+        assert!(one == two, "{cpu}");
     }
 }
 
@@ -304,7 +364,7 @@ fn packets(stream: &Path) -> Vec<[u64; 7]> {
 #[test]
 fn a_long_stream_has_many_packets() {
     let (recording, shown) = many(2, 10_000, 10);
-    let trace = trace(&recording, &[]);
+    let trace = trace(&recording);
     same(&read(&trace), &shown);
     for cpu in 0..2 {
         let packets = packets(&trace.join(format!("cpu{cpu}")));
@@ -335,7 +395,7 @@ fn a_long_stream_has_many_packets() {
 fn two_hundred_cpus_and_one() {
     for cpus in [1, 200] {
         let (recording, shown) = many(cpus, 30, 200);
-        same(&read(&trace(&recording, &[])), &shown);
+        same(&read(&trace(&recording)), &shown);
     }
 }
 
@@ -343,7 +403,7 @@ fn two_hundred_cpus_and_one() {
 fn cpus_without_records_have_no_stream() {
     let files = [Vec::new(), fast(1, 0, Some(5), b""), Vec::new()];
     let recording = Recording::new("fast", FORMATS, &files);
-    let trace = trace(&recording, &[]);
+    let trace = trace(&recording);
     assert_eq!(read(&trace).len(), 1);
     let mut names: Vec<_> = fs::read_dir(&trace)
         .unwrap()
@@ -353,7 +413,7 @@ fn cpus_without_records_have_no_stream() {
     assert_eq!(names, ["cpu1", "metadata"]);
 
     let recording = Recording::new("fast", FORMATS, &[Vec::new()]);
-    assert_eq!(read(&self::trace(&recording, &[])), [""; 0]);
+    assert_eq!(read(&self::trace(&recording)), [""; 0]);
 }
 
 /// The date is right, and marked as a date.
@@ -361,7 +421,7 @@ fn cpus_without_records_have_no_stream() {
 fn the_clock_has_the_epoch() {
     let files = [fast(1, 0, Some(recording::MONOTONIC + 7), b"")];
     let recording = Recording::new("fast", FORMATS, &files);
-    let trace = trace(&recording, &[]);
+    let trace = trace(&recording);
     let mut command = babeltrace(&trace, &["--clock-gmt", "--clock-date", "--no-delta"]);
     let text = stdout(&succeed(&mut command));
     assert!(
@@ -377,7 +437,7 @@ fn the_clock_has_the_epoch() {
 #[test]
 fn a_copy_by_babeltrace_is_the_same() {
     let (recording, shown) = many(3, 2000, 7);
-    let trace = trace(&recording, &[]);
+    let trace = trace(&recording);
     let copy = recording.path("copy");
     let copy_arg = copy.to_str().unwrap();
     succeed(&mut babeltrace(
@@ -422,7 +482,7 @@ fn what_was_lost_is_discarded() {
     metadata["dropped"] = 70_000_000_013u64.into();
     metadata["duration_ns"] = 100_000.into();
     recording.write_metadata(&metadata);
-    let trace = trace(&recording, &[]);
+    let trace = trace(&recording);
     let output = babeltrace(&trace, &["--clock-cycles"]).output().unwrap();
     assert_eq!(stdout(&output).lines().count(), 8001);
     let warnings = stderr(&output);
@@ -464,13 +524,12 @@ fn a_place_that_cannot_be_used() {
         message.contains("no/such: cannot be created: No such file"),
         "{message}"
     );
-    let output = recording.merge(&["--format", "ctf"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("--output <PATH>"),
-        "{}",
-        stderr(&output)
-    );
+    for format in ["ctf", "ctf2"] {
+        let output = recording.merge(&["--format", format]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let message = stderr(&output);
+        assert!(message.contains("--output <PATH>"), "{message}");
+    }
 
     // A file that cannot grow stands for a full disk.
     let path = recording.path("full");

@@ -19,9 +19,12 @@ use nix::sys::resource::getrlimit;
 use nix::sys::resource::setrlimit;
 
 use ferrotrace::export::chrome::Chrome;
+use ferrotrace::export::firefox::Firefox;
+use ferrotrace::export::parquet::Parquet;
 use ferrotrace::export::perfetto::Perfetto;
 use ferrotrace::file::create;
 use ferrotrace::merge::ctf::Ctf;
+use ferrotrace::merge::ctf::Version;
 use ferrotrace::merge::lines::Lines;
 use ferrotrace::merge::lines::Seconds;
 use ferrotrace::merge::recording::Recording;
@@ -30,6 +33,7 @@ use ferrotrace::merge::run::MergeError;
 use ferrotrace::merge::run::Selection;
 use ferrotrace::merge::run::merge;
 use ferrotrace::merge::run::warnings;
+use ferrotrace::merge::sink::Sink;
 
 use super::print;
 use super::warn;
@@ -39,16 +43,16 @@ pub struct MergeArgs {
     /// A directory that `record` created.
     #[arg(value_name = "OUT")]
     recording: PathBuf,
-    /// What to write: lines of text, JSON objects, one on each line, a Common Trace Format trace, or what programs that
-    /// draw timelines read.
+    /// What to write: lines of text, JSON objects, one on each line, a Common Trace Format trace, what programs that draw
+    /// timelines read, or a table.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// The same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Where to write it: a file, by default standard output; for ctf a directory, which is created
-    /// or must be empty.
-    #[arg(short, long, value_name = "PATH", required_if_eq("format", "ctf"))]
+    /// Where to write it: a file, by default standard output; for ctf and ctf2 a directory, which is created or must be
+    /// empty.
+    #[arg(short, long, value_name = "PATH", required_if_eq_any([("format", "ctf"), ("format", "ctf2")]))]
     output: Option<PathBuf>,
     /// Write over a file that is not empty.
     #[arg(short, long, requires = "output")]
@@ -74,11 +78,37 @@ pub struct MergeArgs {
 enum Format {
     Text,
     Json,
+    /// Version 1.8.
     Ctf,
+    /// Version 2.
+    Ctf2,
     /// For Perfetto's user interface, with slices and tracks.
     Perfetto,
     /// JSON for Chrome's tracing and others, with slices and tracks.
     Chrome,
+    /// For Firefox Profiler, with slices and tracks as markers of threads.
+    Firefox,
+    /// A table for DuckDB, Spark, Polars and others, with a row for each record.
+    Parquet,
+}
+
+impl Format {
+    /// What it is, if that is not for a terminal.
+    fn binary(self) -> Option<&'static str> {
+        match self {
+            Self::Perfetto => Some("a trace of Perfetto"),
+            Self::Parquet => Some("a table of Parquet"),
+            _ => None,
+        }
+    }
+
+    fn ctf(self) -> Option<Version> {
+        match self {
+            Self::Ctf => Some(Version::One),
+            Self::Ctf2 => Some(Version::Two),
+            _ => None,
+        }
+    }
 }
 
 /// Seconds with up to nine digits after the point, as nanoseconds.
@@ -145,47 +175,41 @@ impl MergeArgs {
             true => Format::Json,
             false => self.format,
         };
-        match (format, &self.output) {
-            (Format::Ctf, Some(dir)) => {
-                let mut trace = Ctf::create(dir, recording)?;
-                let counts = merge(recording, &selection, &mut trace)?;
-                print(&format!("{counts}written to {}\n", dir.display()))?;
-                Ok(counts)
-            }
-            (format, output) => {
-                let (out, name): (Box<dyn Write>, _) = match output {
-                    Some(path) => {
-                        let name = path.display().to_string();
-                        (Box::new(create(path, self.force)?), name)
-                    }
-                    None => (Box::new(io::stdout().lock()), "standard output".to_owned()),
-                };
-                let out = BufWriter::with_capacity(64 << 10, out);
-                let wall = match self.wall {
-                    true => Some(recording.clock_offset().context(
-                        "--wall: the recording does not say when it began on CLOCK_MONOTONIC",
-                    )?),
-                    false => None,
-                };
-                match format {
-                    Format::Chrome => {
-                        let mut chrome = Chrome::new(out, name);
-                        return Ok(merge(recording, &selection, &mut chrome)?);
-                    }
-                    Format::Perfetto => {
-                        ensure!(
-                            output.is_some() || !io::stdout().is_terminal(),
-                            "a trace of Perfetto is not for a terminal; name a file with --output"
-                        );
-                        let mut perfetto = Perfetto::new(out, name, recording)?;
-                        return Ok(merge(recording, &selection, &mut perfetto)?);
-                    }
-                    _ => (),
-                }
-                let mut lines = Lines::new(out, name, format == Format::Json, wall);
-                Ok(merge(recording, &selection, &mut lines)?)
-            }
+        if let (Some(version), Some(dir)) = (format.ctf(), &self.output) {
+            let mut trace = Ctf::create(dir, recording, version)?;
+            let counts = merge(recording, &selection, &mut trace)?;
+            print(&format!("{counts}written to {}\n", dir.display()))?;
+            return Ok(counts);
         }
+        if let (Some(what), None) = (format.binary(), &self.output) {
+            ensure!(
+                !io::stdout().is_terminal(),
+                "{what} is not for a terminal; name a file with --output"
+            );
+        }
+        let wall =
+            match self.wall {
+                true => Some(recording.clock_offset().context(
+                    "--wall: the recording does not say when it began on CLOCK_MONOTONIC",
+                )?),
+                false => None,
+            };
+        let (out, name): (Box<dyn Write + Send>, _) = match &self.output {
+            Some(path) => {
+                let name = path.display().to_string();
+                (Box::new(create(path, self.force)?), name)
+            }
+            None => (Box::new(io::stdout()), "standard output".to_owned()),
+        };
+        let out = BufWriter::with_capacity(64 << 10, out);
+        let mut sink: Box<dyn Sink> = match format {
+            Format::Chrome => Box::new(Chrome::new(out, name)),
+            Format::Firefox => Box::new(Firefox::new(out, name, recording)),
+            Format::Parquet => Box::new(Parquet::new(out, name, recording)?),
+            Format::Perfetto => Box::new(Perfetto::new(out, name, recording)?),
+            _ => Box::new(Lines::new(out, name, format == Format::Json, wall)),
+        };
+        Ok(merge(recording, &selection, sink.as_mut())?)
     }
 }
 

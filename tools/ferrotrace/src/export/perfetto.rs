@@ -130,15 +130,11 @@ impl<W: Write> Packets<W> {
 
     fn item(&mut self, item: &Item<'_>, fields: &[Annotation]) -> io::Result<()> {
         if self.described.insert(item.track) {
-            let name = match item.track {
-                Track::Cpu(cpu) => format!("CPU {cpu}"),
-                Track::Thread(thread) => format!("thread {thread}"),
-            };
             self.packet(Packet {
                 trusted_packet_sequence_id: Some(SEQUENCE),
                 track_descriptor: Some(TrackDescriptor {
                     uuid: Some(uuid(item.track)),
-                    name: Some(name),
+                    name: Some(item.track.to_string()),
                 }),
                 ..Packet::default()
             })?;

@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::merge::field::Field;
 use crate::merge::field::Kind;
@@ -26,6 +27,15 @@ pub enum Track {
     Cpu(u32),
     /// A thread's.
     Thread(i64),
+}
+
+impl fmt::Display for Track {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(cpu) => write!(f, "CPU {cpu}"),
+            Self::Thread(thread) => write!(f, "thread {thread}"),
+        }
+    }
 }
 
 /// From when to when, in nanoseconds of the clock of the records.

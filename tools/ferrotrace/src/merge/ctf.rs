@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A Common Trace Format 1.8 trace: a directory with a stream file for each CPU and `metadata`.
+//! A Common Trace Format trace, of version 1.8 or 2: a directory with a stream file for each CPU and `metadata`.
 //!
 //! A stream is a sequence of packets. Each says which times and how many bytes it holds, so that a
 //! reader finds a time without reading everything before it, and neither side needs much memory.
@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use uuid::Uuid;
 
+use super::ctf2;
 use super::field::Field;
 use super::field::Kind;
 use super::format::Format;
@@ -58,8 +59,18 @@ pub enum CreateError {
     },
 }
 
+/// The version of a trace, which differ in the form of the description only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 1.8, with a description in a language of its own.
+    One,
+    /// 2, with a description in JSON.
+    Two,
+}
+
 /// A trace that is being written.
 pub struct Ctf<'a> {
+    version: Version,
     dir: PathBuf,
     uuid: Uuid,
     recording: &'a Recording,
@@ -69,7 +80,11 @@ pub struct Ctf<'a> {
 
 impl<'a> Ctf<'a> {
     /// Creates a trace in `dir`, which is created or must be empty.
-    pub fn create(dir: &Path, recording: &'a Recording) -> Result<Self, CreateError> {
+    pub fn create(
+        dir: &Path,
+        recording: &'a Recording,
+        version: Version,
+    ) -> Result<Self, CreateError> {
         let path = || dir.to_path_buf();
         let failed = |source| CreateError::Io {
             path: path(),
@@ -88,6 +103,7 @@ impl<'a> Ctf<'a> {
             Err(error) => return Err(failed(error)),
         }
         Ok(Self {
+            version,
             dir: path(),
             uuid: Uuid::new_v4(),
             recording,
@@ -149,8 +165,12 @@ impl Sink for Ctf<'_> {
             env: &env,
         };
         let path = self.dir.join("metadata");
-        fs::write(&path, tsdl::metadata(&trace, self.formats.values()))
-            .map_err(|source| WriteError::file(&path, source))
+        let formats = self.formats.values();
+        let text = match self.version {
+            Version::One => tsdl::metadata(&trace, formats),
+            Version::Two => ctf2::metadata(&trace, formats),
+        };
+        fs::write(&path, text).map_err(|source| WriteError::file(&path, source))
     }
 }
 

@@ -217,6 +217,15 @@ impl Format {
         u32::try_from(cpu).ok()
     }
 
+    /// A name for the length of `field`, which takes the rest of a record, that no field has.
+    pub fn length_name(&self, field: &Field) -> String {
+        let mut length = format!("{}_length", field.name);
+        while self.fields.iter().any(|other| other.name == length) {
+            length.push('_');
+        }
+        length
+    }
+
     /// The description of records of the unknown type `id`: their bytes.
     pub fn raw(id: u16) -> Self {
         let data = Field {
@@ -284,6 +293,11 @@ impl TypedFormats {
             formats.insert(id, format);
         }
         Ok(Self(formats))
+    }
+
+    /// All descriptions.
+    pub fn iter(&self) -> impl Iterator<Item = &Format> {
+        self.0.values()
     }
 
     /// The description of records of a type.

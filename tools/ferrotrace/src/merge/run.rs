@@ -203,7 +203,7 @@ impl Describer<'_> {
 pub fn merge(
     recording: &Recording,
     selection: &Selection,
-    sink: &mut impl Sink,
+    sink: &mut dyn Sink,
 ) -> Result<Counts, MergeError> {
     let path = |file: usize| {
         let file = recording.files.get(file);

@@ -151,11 +151,7 @@ fn member(text: &mut String, field: &Field, format: &Format) -> fmt::Result {
             writeln!(text, "\t\t{} {name}[{size}];", integer(1, Kind::Hex))
         }
         (Kind::Bytes, None) => {
-            let mut length = format!("{}_length", field.name);
-            while format.fields.iter().any(|other| other.name == length) {
-                length.push('_');
-            }
-            let length = identifier(&length);
+            let length = identifier(&format.length_name(field));
             writeln!(text, "\t\tuint32_t {length};")?;
             writeln!(text, "\t\t{} {name}[{length}];", integer(1, Kind::Hex))
         }
