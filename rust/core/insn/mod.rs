@@ -7,6 +7,7 @@
 //! - [`relocate`] copies one so that it does the same at another address.
 //! - [`Probe::of`] says how a probe executes one: emulated, from a copy, or not at all and by which rule.
 //! - [`Emulation`] executes one on a [`Machine`].
+//! - [`Insn::cannot_fault`] says whether one is surely executed.
 //! - [`Compute`] executes one that a copy could execute too, within the trap.
 //! - [`Boundaries`] walks through code.
 //! - [`jump::displaceable`] says whether a jump can replace what is at a place.
@@ -24,6 +25,7 @@ mod boundaries;
 mod compute;
 mod decode;
 mod emulate;
+mod faults;
 mod flow;
 pub mod jump;
 mod parts;

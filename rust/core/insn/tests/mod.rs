@@ -5,6 +5,7 @@
 
 mod decode;
 mod emulate;
+mod faults;
 mod flow;
 mod probe;
 mod relocate;

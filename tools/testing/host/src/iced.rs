@@ -14,6 +14,7 @@ use ferro_core::insn::Machine;
 use ferro_core::insn::Register;
 use ferro_core::insn::Target;
 use ferro_core::insn::relocate;
+use iced_x86::CpuidFeature;
 use iced_x86::Decoder;
 use iced_x86::DecoderOptions;
 use iced_x86::FlowControl;
@@ -56,6 +57,34 @@ pub fn decode(bytes: &[u8], ip: u64) -> Instruction {
 /// The other way to decode, which does not mind lock prefixes and reserved bits.
 fn decode_loosely(bytes: &[u8], ip: u64) -> Instruction {
     Decoder::with_ip(64, bytes, ip, DecoderOptions::NO_INVALID_CHECK).decode()
+}
+
+/// Whether an instruction could be one that never faults in the kernel. The error says why not.
+pub fn can_be_without_fault(bytes: &[u8]) -> Result<(), String> {
+    const BASIC: [CpuidFeature; 7] = [
+        CpuidFeature::INTEL8086,
+        CpuidFeature::INTEL186,
+        CpuidFeature::INTEL386,
+        CpuidFeature::INTEL486,
+        CpuidFeature::X64,
+        CpuidFeature::CMOV,
+        CpuidFeature::MULTIBYTENOP,
+    ];
+    let insn = decode(bytes, 0);
+    let accesses = !matches!(insn.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);
+    let has_memory = (0..insn.op_count()).any(|n| insn.op_kind(n) == OpKind::Memory);
+    let other = insn
+        .cpuid_features()
+        .iter()
+        .find(|one| !BASIC.contains(one));
+    match insn.mnemonic() {
+        _ if insn.is_invalid() => Err("it is invalid".into()),
+        _ if insn.is_privileged() => Err("it is privileged".into()),
+        _ if accesses && has_memory => Err("it accesses memory".into()),
+        Mnemonic::Div | Mnemonic::Idiv => Err("it divides".into()),
+        Mnemonic::Ret | Mnemonic::Leave => Err("it takes from memory where to go on".into()),
+        _ => other.map_or(Ok(()), |feature| Err(format!("it needs {feature:?}"))),
+    }
 }
 
 /// Compares the decoders on the first instruction of `bytes`, as if at `ip`. The error says how they differ.

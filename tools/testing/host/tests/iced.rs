@@ -50,6 +50,33 @@ fn random_bytes() {
     println!("{met:?}");
 }
 
+/// What does not fault, for us, has no operand in memory but the stack, and is one of those that every CPU has and everybody may
+/// execute.
+#[test]
+fn what_cannot_fault() {
+    let mut cases = Random::new(0xfa17);
+    let mut found = HashMap::<_, u64>::new();
+    for _ in 0..ferro_host::corpus::cases() {
+        let bytes = cases.next().expect("it does not end");
+        let insn = Insn::decode(&bytes).ok();
+        if insn.is_some_and(|insn| insn.cannot_fault()) {
+            if let Err(error) = iced::can_be_without_fault(&bytes) {
+                panic!("{bytes:02x?}: {error}");
+            }
+            *found
+                .entry(insn.map(|insn| (insn.map(), insn.opcode())))
+                .or_default() += 1;
+        }
+    }
+    // Most of the opcodes that there are.
+    assert!(found.len() > 150, "{}", found.len());
+    println!(
+        "{} opcodes, {} instructions",
+        found.len(),
+        found.values().sum::<u64>()
+    );
+}
+
 /// Each kind of leniency that is allowed for does exist.
 #[test]
 fn leniency() {
