@@ -255,6 +255,23 @@ impl<W: World> Machine<'_, W> {
                 top!() = $result;
             }};
         }
+        /// A `push` of a constant and the operation after it.
+        macro_rules! fused {
+            ($insn:expr, $left:ident, $right:ident, $result:expr) => {{
+                let $right = $insn.word();
+                let above = (top + 1) & MASK;
+                if above == 0 {
+                    // The stack wraps: one after the other.
+                    push!($right);
+                } else {
+                    // It is there afterwards, for who looks above the top.
+                    self.memory.stack[above] = $right;
+                    let $left = top!();
+                    top!() = $result;
+                    rest.next();
+                }
+            }};
+        }
         macro_rules! jump_if {
             ($insn:expr, $top:ident, $is:expr) => {{
                 let $top = top!() as i64;
@@ -360,6 +377,12 @@ impl<W: World> Machine<'_, W> {
                 Op::Neg => top!() = !top!(),
 
                 Op::Push => push!(insn.word()),
+                Op::PushAdd => fused!(insn, left, right, left.wrapping_add(right)),
+                Op::PushSub => fused!(insn, left, right, left.wrapping_sub(right)),
+                Op::PushMul => fused!(insn, left, right, left.wrapping_mul(right)),
+                Op::PushAnd => fused!(insn, left, right, left & right),
+                Op::PushOr => fused!(insn, left, right, left | right),
+                Op::PushXor => fused!(insn, left, right, left ^ right),
                 Op::Pop => {
                     pop!();
                 }

@@ -4,6 +4,7 @@
 //!
 //! - [`encode()`] writes a set of programs, [`SetRef::decode`] reads one and checks all of it: a refusal says which instruction of
 //!   which point is wrong, and why. Both sides use the same [`Insn`], [`Header`] and [`Point`].
+//! - [`fuse()`] has pairs of commands run as one.
 //! - [`run()`] runs the instructions of a point. It acts upon a [`World`], and works with a [`Memory`], of which each CPU has one.
 //! - [`RecordRef`] reads what a run has logged.
 //!
@@ -19,6 +20,7 @@ mod code;
 mod counting;
 mod encode;
 mod exception;
+mod fuse;
 mod heap;
 mod insn;
 mod limits;
@@ -48,6 +50,7 @@ pub use exception::Exception;
 pub use exception::Fault;
 pub use exception::EXCEPTIONS;
 pub use exception::MASK_DEFAULT;
+pub use fuse::fuse;
 pub use insn::Insn;
 pub use insn::INSN_LEN;
 pub use limits::*;

@@ -52,15 +52,19 @@ pub enum Operand {
 pub(super) const ANY: u8 = u8::MAX;
 
 macro_rules! ops {
-    ($($number:literal $op:ident $name:literal $operand:expr, $pops:expr, $pushes:expr, $doc:literal;)*) => {
+    (
+        $($number:literal $op:ident $name:literal $operand:expr, $pops:expr, $pushes:expr, $doc:literal;)*
+        fused: $($fused_number:literal $fused:ident $fused_name:literal $second:ident, $fused_doc:literal;)*
+    ) => {
         /// A command.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Op {
             $(#[doc = $doc] $op = $number,)*
+            $(#[doc = $fused_doc] $fused = $fused_number,)*
         }
 
-        /// All commands.
+        /// All commands, without those that [`fuse`](super::fuse) makes.
         pub const OPS: &[Op] = &[$(Op::$op,)*];
 
         impl Op {
@@ -72,10 +76,19 @@ macro_rules! ops {
                 }
             }
 
+            /// What it is when it comes after a `push`, in one command with that.
+            pub(super) const fn after_push(self) -> Option<Self> {
+                match self {
+                    $(Self::$second => Some(Self::$fused),)*
+                    _ => None,
+                }
+            }
+
             /// How it is written, without its operands.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$op => $name,)*
+                    $(Self::$fused => $fused_name,)*
                 }
             }
 
@@ -83,6 +96,7 @@ macro_rules! ops {
             pub const fn operand(self) -> Operand {
                 match self {
                     $(Self::$op => $operand,)*
+                    $(Self::$fused => Operand::Word,)*
                 }
             }
 
@@ -90,6 +104,7 @@ macro_rules! ops {
             pub(super) const fn pops(self) -> u8 {
                 match self {
                     $(Self::$op => $pops,)*
+                    $(Self::$fused => 1,)*
                 }
             }
 
@@ -97,6 +112,7 @@ macro_rules! ops {
             pub(super) const fn pushes(self) -> u8 {
                 match self {
                     $(Self::$op => $pushes,)*
+                    $(Self::$fused => 1,)*
                 }
             }
         }
@@ -211,6 +227,14 @@ ops! {
     136 Seg2Lin "seg2lin" O::None, 2, 1, "Takes a segment, then an offset, and pushes the linear address.";
     137 PushIo "push io" O::PortWidth, 1, 1, "Takes a port, and pushes what is read from it.";
     138 PopIo "pop io" O::PortWidth, 2, 0, "Takes a port, then a value, and writes that to it.";
+
+    fused:
+    250 PushAdd "push, add" Add, "`push` and the `add` after it.";
+    251 PushSub "push, sub" Sub, "`push` and the `sub` after it.";
+    252 PushMul "push, mul" Mul, "`push` and the `mul` after it.";
+    253 PushAnd "push, and" And, "`push` and the `and` after it.";
+    254 PushOr "push, or" Or, "`push` and the `or` after it.";
+    255 PushXor "push, xor" Xor, "`push` and the `xor` after it.";
 }
 
 impl Op {

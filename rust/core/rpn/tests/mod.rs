@@ -7,6 +7,7 @@ use super::*;
 mod commands;
 mod exceptions;
 mod found;
+mod fuse;
 mod logging;
 mod model;
 mod plain;
@@ -130,4 +131,20 @@ fn set_of(header: Header, points: &[PointSource<'_>], flags: u32) -> Vec<u8> {
     };
     encode(&mut bytes, header, &[program]).unwrap();
     bytes
+}
+
+/// No command is without a test that names it.
+#[test]
+fn each_command_has_a_test() {
+    let tests = [
+        include_str!("commands.rs"),
+        include_str!("exceptions.rs"),
+        include_str!("logging.rs"),
+    ];
+    let tests = tests.concat().replace("Insn::push(", "Op::Push ");
+    let words = |c: char| !c.is_alphanumeric() && c != ':';
+    let named = tests.split(words).collect::<std::collections::HashSet<_>>();
+    for op in OPS {
+        assert!(named.contains(&*format!("Op::{op:?}")), "{op:?}");
+    }
 }

@@ -137,7 +137,7 @@ fn good_insn(len: u32) -> impl Strategy<Value = Insn> {
 }
 
 /// What a point may have.
-fn good_code() -> impl Strategy<Value = Vec<Insn>> {
+pub(super) fn good_code() -> impl Strategy<Value = Vec<Insn>> {
     (1..60u32).prop_flat_map(|len| {
         let rest = prop::collection::vec(good_insn(len), len as usize - 1);
         rest.prop_map(|mut code| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probe programs: a set of any bytes is refused, or all of it runs to an end; any instructions do, too.
+//! Probe programs: a set of any bytes is refused, or all of it runs to an end; any instructions do, too, and to the same when they
+//! are fused.
 //!
 //! Without a fuzzer the program replays the files that it is given.
 
@@ -17,6 +18,7 @@ use ferro_core::rpn::Register;
 use ferro_core::rpn::Scope;
 use ferro_core::rpn::SetRef;
 use ferro_core::rpn::World;
+use ferro_core::rpn::fuse;
 use ferro_core::rpn::run;
 
 /// A world where every address has its lowest byte, except in the first page and the upper half.
@@ -129,17 +131,16 @@ fn check(data: &[u8]) {
             }
         }
     }
-    let insns = data.as_chunks::<INSN_LEN>().0.iter();
-    let code = insns
-        .filter_map(|bytes| Insn::from_bytes(bytes).ok())
-        .collect::<Vec<_>>();
+    let insns = data.chunks_exact(INSN_LEN);
+    let insns = insns.filter_map(|bytes| Insn::from_bytes(bytes.try_into().ok()?).ok());
+    let code = insns.collect::<Vec<_>>();
     exercise(&code, 1000, data.len() as u32);
     if let Some(record) = RecordRef::decode(data) {
         assert!(record.entries().count() <= data.len());
     }
 }
 
-/// Runs to an end, and leaves a log that can be read.
+/// Runs to an end, and leaves a log that can be read; the same when pairs of commands are run as one.
 fn exercise(code: &[Insn], jumps: u32, ex_mask: u32) {
     let limits = Limits {
         jumps: jumps.min(5000),
@@ -151,11 +152,20 @@ fn exercise(code: &[Insn], jumps: u32, ex_mask: u32) {
         major: 0,
         minor: 0,
     };
-    let mut memory = Box::new(Memory::new());
-    let outcome = run(&limits, code, &mut memory, &mut Bytes::default());
+    let run = |code: &[Insn], memory: &mut Memory| {
+        let mut world = Bytes::default();
+        let outcome = run(&limits, code, memory, &mut world);
+        (outcome, world.variables.take())
+    };
+    let (mut memory, mut of_fused) = (Box::new(Memory::new()), Box::new(Memory::new()));
+    let (outcome, variables) = run(code, &mut memory);
     for entry in outcome.data(&memory).into_iter().flat_map(Entries::new) {
         assert!(entry.is_ok());
     }
+    let mut fused = code.to_vec();
+    fuse(&mut fused);
+    assert_eq!(run(&fused, &mut of_fused), (outcome, variables));
+    assert_eq!(outcome.data(&of_fused), outcome.data(&memory));
 }
 
 #[cfg(fuzzing)]
