@@ -6,6 +6,7 @@ use super::sweep::jump_target;
 use super::sweep::Code;
 use super::table::Table;
 use super::Entry;
+use super::Found;
 use super::Piece;
 use super::Reason;
 use super::Surroundings;
@@ -102,27 +103,22 @@ impl Body {
         (self.first..self.last).contains(&address)
     }
 
-    /// Fails if `place` is not the start of an instruction, or something may enter `inside`.
-    pub(super) fn check<S: Surroundings>(
+    /// Calls `visit` with all that is found, until it fails.
+    pub(super) fn search<S: Surroundings>(
         &self,
         code: &Code<'_, S>,
-        place: u64,
-        inside: Range<u64>,
+        visit: impl FnMut(Found) -> Result<(), Reason>,
     ) -> Result<(), Reason> {
-        let mut check = Check {
+        let mut search = Search {
             code,
             body: self,
-            inside,
+            visit,
             seen: [None; MOST_PIECES],
         };
-        let mut is_start = false;
         for piece in self.pieces.iter().flatten() {
-            check.piece(*piece, |at| is_start |= at == place)?;
+            search.piece(*piece)?;
         }
-        match is_start {
-            true => Ok(()),
-            false => Err(Reason::NotAnInstruction),
-        }
+        Ok(())
     }
 }
 
@@ -131,22 +127,22 @@ fn neighbour<S: Surroundings>(code: &Code<'_, S>, address: u64) -> Option<Piece>
     code.surroundings.piece(address)
 }
 
-/// A search for what enters a range.
-struct Check<'c, 's, S> {
+/// A search for what enters a body.
+struct Search<'c, 's, S, V> {
     code: &'c Code<'s, S>,
     body: &'c Body,
-    inside: Range<u64>,
+    visit: V,
     /// Pieces outside of the body that have been looked at; not all, if there are many.
     seen: [Option<Piece>; MOST_PIECES],
 }
 
-impl<S: Surroundings> Check<'_, '_, S> {
+impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V> {
     /// Looks at a piece of the body, and what it jumps to.
-    fn piece(&mut self, piece: Piece, mut starts: impl FnMut(u64)) -> Result<(), Reason> {
+    fn piece(&mut self, piece: Piece) -> Result<(), Reason> {
         let code = self.code;
         let compiled = code.surroundings.is_compiled(self.body.first);
         code.sweep(piece, |at, insn| {
-            starts(at);
+            (self.visit)(Found::Start(at))?;
             self.operands(at, insn)?;
             if let Some(target) = jump_target(at, insn) {
                 self.outside(target)?;
@@ -171,21 +167,25 @@ impl<S: Surroundings> Check<'_, '_, S> {
         result
     }
 
-    /// Fails if an instruction goes into the range, or has an address of it.
-    fn operands(&self, at: u64, insn: &Insn) -> Result<(), Reason> {
-        let is_inside = |address: u64| self.inside.contains(&address);
-        if let Some(target) = insn.branch_target(at) {
-            return match is_inside(target) {
-                true => Err(Reason::Entered(Entry::Branch)),
-                false => Ok(()),
-            };
-        }
+    /// Visits where an instruction goes, and what addresses its operands may be.
+    fn operands(&mut self, at: u64, insn: &Insn) -> Result<(), Reason> {
         let number = |value: i64| u64::from_le_bytes(value.to_le_bytes());
-        let used = insn.rip_relative_target(at).is_some_and(is_inside)
-            || is_inside(number(insn.immediate()))
-            || (!insn.is_rip_relative() && is_inside(number(insn.displacement())));
-        match used {
-            true => Err(Reason::Entered(Entry::Address)),
+        if let Some(target) = insn.branch_target(at) {
+            return self.entered(target, Entry::Branch);
+        }
+        if let Some(used) = insn.rip_relative_target(at) {
+            self.entered(used, Entry::Address)?;
+        }
+        self.entered(number(insn.immediate()), Entry::Address)?;
+        match insn.is_rip_relative() {
+            true => Ok(()),
+            false => self.entered(number(insn.displacement()), Entry::Address),
+        }
+    }
+
+    fn entered(&mut self, address: u64, by: Entry) -> Result<(), Reason> {
+        match self.body.contains(address) {
+            true => (self.visit)(Found::Entered(address, by)),
             false => Ok(()),
         }
     }
@@ -196,9 +196,7 @@ impl<S: Surroundings> Check<'_, '_, S> {
         let surroundings = self.code.surroundings;
         let mut count = 0u32;
         for entry in table.entries(surroundings) {
-            if self.inside.contains(&entry) {
-                return Err(Reason::Entered(Entry::Table));
-            }
+            self.entered(entry, Entry::Table)?;
             if !self.body.contains(entry) {
                 match surroundings.piece(entry) {
                     Some(piece) if !surroundings.is_compiled(piece.start) => self.outside(entry)?,
@@ -240,13 +238,13 @@ impl<S: Surroundings> Check<'_, '_, S> {
                 is_unknown = true;
                 return Ok(());
             };
-            let mut entries = table
-                .entries(self.code.surroundings)
-                .take_while(|entry| self.body.contains(*entry) || piece.contains(*entry));
-            match entries.any(|entry| self.inside.contains(&entry)) {
-                true => Err(Reason::Entered(Entry::Table)),
-                false => Ok(()),
+            for entry in table.entries(self.code.surroundings) {
+                if !self.body.contains(entry) && !piece.contains(entry) {
+                    break;
+                }
+                self.entered(entry, Entry::Table)?;
             }
+            Ok(())
         })?;
         // One that comes back belongs to the function.
         match comes_back && is_unknown {

@@ -81,6 +81,18 @@ impl Displaced {
         Ok(new)
     }
 
+    /// Fails if the kernel's tables have something of them, or lead into them.
+    pub(super) fn check_tables<S: Surroundings>(&self, surroundings: &S) -> Result<(), Reason> {
+        if let Some(what) = surroundings.reserved(self.range()) {
+            return Err(Reason::Reserved(what));
+        }
+        // What is entered is the start of an instruction, or else misunderstood.
+        match surroundings.enters(self.inside()) {
+            Some(by) => Err(Reason::Entered(by)),
+            None => Ok(()),
+        }
+    }
+
     /// Where they are.
     pub fn at(&self) -> u64 {
         self.at

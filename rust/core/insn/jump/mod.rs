@@ -206,14 +206,53 @@ pub fn displaceable<S: Surroundings>(address: u64, surroundings: &S) -> Result<D
     let code = Code::new(surroundings);
     let piece = surroundings.piece(address).ok_or(Reason::NoCode)?;
     let displaced = Displaced::read(&code, address, piece)?;
-    // What is entered is the start of an instruction, or else misunderstood.
-    let (range, inside) = (displaced.range(), displaced.inside());
-    if let Some(what) = surroundings.reserved(range) {
-        return Err(Reason::Reserved(what));
+    displaced.check_tables(surroundings)?;
+    let inside = displaced.inside();
+    let mut is_start = false;
+    Body::of(&code, piece)?.search(&code, |found| match found {
+        Found::Start(at) => {
+            is_start |= at == address;
+            Ok(())
+        }
+        Found::Entered(at, by) if inside.contains(&at) => Err(Reason::Entered(by)),
+        Found::Entered(..) => Ok(()),
+    })?;
+    match is_start {
+        true => Ok(displaced),
+        false => Err(Reason::NotAnInstruction),
     }
-    if let Some(entry) = surroundings.enters(inside.clone()) {
-        return Err(Reason::Entered(entry));
-    }
-    Body::of(&code, piece)?.check(&code, address, inside)?;
+}
+
+/// What [`search`] finds in a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An instruction begins there.
+    Start(u64),
+    /// Something leads there, or may.
+    Entered(u64, Entry),
+}
+
+/// Calls `visit` with what [`displaceable`] asks of the rest of the function that the piece belongs to, for all places of it at
+/// once: for who has to look at many. Fails where every place of the function would be refused.
+pub fn search<S: Surroundings>(
+    piece: Piece,
+    surroundings: &S,
+    mut visit: impl FnMut(Found),
+) -> Result<(), Reason> {
+    let code = Code::new(surroundings);
+    Body::of(&code, piece)?.search(&code, |found| {
+        visit(found);
+        Ok(())
+    })
+}
+
+/// As [`displaceable`], as far as the displaced instructions themselves say. The others of its rules are for what [`search`] finds.
+pub fn displaceable_alone<S: Surroundings>(
+    address: u64,
+    surroundings: &S,
+) -> Result<Displaced, Reason> {
+    let piece = surroundings.piece(address).ok_or(Reason::NoCode)?;
+    let displaced = Displaced::read(&Code::new(surroundings), address, piece)?;
+    displaced.check_tables(surroundings)?;
     Ok(displaced)
 }
