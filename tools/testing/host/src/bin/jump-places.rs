@@ -4,7 +4,7 @@
 //! `jump-places.sh` compares with the kernel's own answer.
 //!
 //! ```text
-//! jump-places COUNT VMLINUX >places     each line: offset from _text, "yes" or "no", symbol, ours or the C engine's reason
+//! jump-places COUNT SEED VMLINUX >places     each line: offset from _text, "yes" or "no", symbol, ours or the C engine's reason
 //! ```
 
 use ferro_core::insn::jump::displaceable;
@@ -22,11 +22,9 @@ const APART: u64 = 20;
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
-    let (Some(count), Some(file)) = (
-        args.first().and_then(|count| count.parse::<usize>().ok()),
-        args.get(1),
-    ) else {
-        eprintln!("usage: jump-places COUNT VMLINUX");
+    let number = |at: usize| args.get(at).and_then(|number| number.parse::<u64>().ok());
+    let (Some(count), Some(seed), Some(file)) = (number(0), number(1), args.get(2)) else {
+        eprintln!("usage: jump-places COUNT SEED VMLINUX");
         return ExitCode::from(2);
     };
     let image = match Vmlinux::read(Path::new(file)) {
@@ -52,7 +50,7 @@ fn main() -> ExitCode {
             at += insn.len().max(1);
         }
     }
-    let mut random = Random::new(16);
+    let mut random = Random::new(seed);
     let mut chosen = BTreeSet::new();
     for _ in 0..count {
         let place = places[random.bits() as usize % places.len()];
