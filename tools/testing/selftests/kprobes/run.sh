@@ -153,12 +153,22 @@ graph() {
 	echo "$1" >$tracing/current_tracer
 }
 
+# toggle: switches jumps off and on until it is killed.
+toggle() {
+	while :; do
+		echo 0 >$jumps
+		echo 1 >$jumps
+		# Some get there in between.
+		sleep 0.2
+	done
+}
+
 # whole VARIABLE FILE: what is in it, without a process more.
 whole() { IFS= read -rd '' "$1" <"$2"; }
 
 # run NAME: the module's verdict, and what is left of the case. Programs take their time here: only the shell's own.
 run() {
-	local name=$1 verdict=not before said now
+	local name=$1 verdict=not before said now toggles=
 	whole before "$list"
 	case $name in debugfs.1_* | unload.1_*) before_steps=$before ;; *) ;; esac
 	# a probe that is registered twice is warned of, once
@@ -167,6 +177,13 @@ run() {
 	jprobe.traced_*) graph function_graph ;;
 	jump.*) echo 1 >$jumps ;;
 	death.*) echo 0 >/proc/sys/kernel/panic_on_oops ;;
+	*) ;;
+	esac
+	case $name in
+	jump.toggled*)
+		toggle &
+		toggles=$!
+		;;
 	*) ;;
 	esac
 	if echo "$name" >$self/run; then
@@ -178,6 +195,11 @@ run() {
 		esac
 		said=${said#ok$'\n'} said=${said%$'\n'}
 		if [ "$said" ]; then printf '# %s: %s\n' "$name" "${said//$'\n'/$'\n'# $name: }"; fi
+	fi
+	if [ "$toggles" ]; then
+		kill $toggles
+		wait $toggles 2>/dev/null
+		echo 1 >$jumps
 	fi
 	case $name in
 	refuse.twice | refuse.batch_same_twice | fault.refused | several.register_again) dmesg -n 7 ;;

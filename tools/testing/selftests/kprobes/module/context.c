@@ -2,6 +2,7 @@
 /*
  * Probes that are hit in interrupts, in NMIs, and in handlers of probes.
  */
+#include <linux/array_size.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
@@ -9,10 +10,11 @@
 #include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/smp.h>
+#include <linux/stacktrace.h>
 #include <asm/apic.h>
 #include <asm/nmi.h>
 
-#include "kprobes_selftest.h"
+#include "jump.h"
 
 static atomic_t hits, wrong_context, calls;
 
@@ -210,10 +212,92 @@ static void recursion(void)
 	EXPECT_EQ(atomic_read(&wrong_context), 0);
 }
 
+/* An NMI in a handler that was called by way of a jump; the probe that it hits has a jump, too, and is missed. */
+static void nmi_in_detour(void)
+{
+	struct kprobe outer = { .addr = (kprobe_opcode_t *)(kst_endbr + 4), .pre_handler = send_in_handler };
+	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };
+	unsigned int i;
+
+	clear();
+	if (!EXPECT_EQ(register_nmi_handler(NMI_LOCAL, on_nmi, 0, "kprobes_selftest"), 0))
+		return;
+	EXPECT_EQ(register_kprobe(&kp), 0);
+	EXPECT_EQ(register_kprobe(&outer), 0);
+	EXPECT(kst_becomes(kp.addr, KST_JUMP));
+	EXPECT(kst_becomes(outer.addr, KST_JUMP));
+	for (i = 0; i < ROUNDS; i++)
+		EXPECT_EQ(kst_call_endbr(i), i + 9);
+	EXPECT_EQ(atomic_read(&hits), ROUNDS);
+	EXPECT_EQ(atomic_read(&calls), ROUNDS);
+	EXPECT_EQ(kp.nmissed, ROUNDS);
+	EXPECT_EQ(outer.nmissed, 0);
+	EXPECT_EQ(atomic_read(&wrong_context), 0);
+	unregister_kprobe(&outer);
+	unregister_kprobe(&kp);
+	unregister_nmi_handler(NMI_LOCAL, "kprobes_selftest");
+}
+
+static atomic_t traces;
+
+/* As on_nmi(), at the probe that the others come by all the time, and with a look at who was interrupted. */
+static int on_nmi_anywhere(unsigned int type, struct pt_regs *regs)
+{
+	unsigned long trace[32];
+
+	if (!__this_cpu_read(nmi_sent))
+		return NMI_DONE;
+	if (kst_call_bytes(9) != 9)
+		atomic_inc(&wrong_context);
+	if (stack_trace_save(trace, ARRAY_SIZE(trace), 0))
+		atomic_inc(&traces);
+	atomic_inc(&calls);
+	/* pairs with send_nmi() */
+	smp_store_release(this_cpu_ptr(&nmi_sent), false);
+	return NMI_HANDLED;
+}
+
+static bool pass(long i)
+{
+	return kst_call_bytes(i) == i;
+}
+
+/* NMIs come to all CPUs wherever they are on the way by a jump, and come by it themselves: no call is lost. */
+static void nmi_anywhere(void)
+{
+	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };
+	unsigned int rounds = 0, cpu;
+	long all;
+
+	clear();
+	atomic_set(&traces, 0);
+	if (!EXPECT_EQ(register_nmi_handler(NMI_LOCAL, on_nmi_anywhere, 0, "kprobes_selftest"), 0))
+		return;
+	EXPECT_EQ(register_kprobe(&kp), 0);
+	EXPECT(kst_becomes(kp.addr, KST_JUMP));
+	kst_storm_begin(pass);
+	kst_while_case_lasts(rounds) {
+		cpus_read_lock();
+		for_each_online_cpu(cpu)
+			send_nmi(cpu);
+		cpus_read_unlock();
+		usleep_range(50, 100);
+	}
+	all = kst_storm_end() + atomic_read(&calls);
+	EXPECT_EQ(atomic_read(&hits) + kp.nmissed, all);
+	EXPECT_EQ(atomic_read(&wrong_context), 0);
+	EXPECT_EQ(atomic_read(&traces), atomic_read(&calls));
+	case_say("%d NMIs, %ld calls, %lu missed\n", atomic_read(&calls), all, kp.nmissed);
+	unregister_kprobe(&kp);
+	unregister_nmi_handler(NMI_LOCAL, "kprobes_selftest");
+}
+
 const struct test_case kst_context_cases[] = {
 	{ "context.timer", timer },
 	{ "context.nmi", nmi },
 	{ "context.nmi_in_handler", nmi_in_handler },
 	{ "context.recursion", recursion },
+	{ "jump.nmi_in_detour", nmi_in_detour },
+	{ "jump.nmi_anywhere", nmi_anywhere },
 	{ }
 };

@@ -4,6 +4,8 @@
  * name. All are called in some states without a probe; then with a probe that has a pre handler, with a second one that has
  * both, and with the first disabled. All registers, the flags, the stack and the memory are compared.
  */
+#include <linux/delay.h>
+#include <linux/kconfig.h>
 #include <linux/minmax.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
@@ -11,7 +13,7 @@
 #include <linux/string.h>
 #include <asm/processor-flags.h>
 
-#include "kprobes_selftest.h"
+#include "jump.h"
 #include "rows.h"
 #include "forms.h"
 
@@ -23,8 +25,11 @@
 /* Forms that are probed at once. */
 #define BATCH	32
 
-/* What there has to be. */
+/* What there has to be: forms, and forms that were executed by way of a jump. */
 #define AT_LEAST	2000
+
+/* Forms that get their jumps at once. */
+#define JUMPS	512
 
 u8 kst_form_mem[KST_FORM_SIZE] __aligned(64);
 DEFINE_PER_CPU_ALIGNED(u8[KST_FORM_SIZE], kst_form_percpu);
@@ -256,6 +261,142 @@ void kst_forms_run(unsigned int index)
 	kvfree(plain);
 }
 
+/* Some forms, of all groups, with two probes for each. */
+struct some {
+	const struct kst_form *forms[JUMPS];
+	struct kprobe a[JUMPS], b[JUMPS], *list[JUMPS];
+	unsigned int count;
+};
+
+static bool is_jump(const struct kst_form *f)
+{
+	return kst_opcode(f->at) == KST_JUMP;
+}
+
+/* Waits until no more jumps come for half a second; how many there are. */
+static unsigned int wait_for_jumps(const struct some *some)
+{
+	unsigned int i, now = 0, before, quiet = 0, tries;
+	bool pending;
+
+	for (tries = 0; tries < 3000 && quiet < 25; tries++) {
+		before = now;
+		msleep(20);
+		pending = false;
+		for (i = now = 0; i < some->count; i++) {
+			now += is_jump(some->forms[i]);
+			pending |= !is_jump(some->forms[i]) && (some->a[i].flags & KPROBE_FLAG_OPTIMIZED);
+		}
+		quiet = now == before && !pending ? quiet + 1 : 0;
+	}
+	return now;
+}
+
+/* Calls all in all states. How many were hit by way of a jump. */
+static unsigned int call_some(const struct some *some, const char *way, unsigned int pre, unsigned int post)
+{
+	unsigned int i, state, met = 0, there = wait_for_jumps(some);
+
+	for (i = 0; i < some->count; i++) {
+		const struct kst_form *f = some->forms[i];
+		bool jump = is_jump(f);
+
+		for (state = 0; state < ARRAY_SIZE(states); state++)
+			if (!check(f, state, &plain[i][state], pre, post)) {
+				case_say("%s, %s, %s, state %u, bytes after the first: %*ph\n", way,
+					 jump ? "jump" : "breakpoint", f->group, state, (int)(f->end - f->at) - 1, f->at + 1);
+				break;
+			}
+		met += jump && is_jump(f);
+	}
+	EXPECT_EQ(met, there);
+	return met;
+}
+
+/*
+ * Calls the next forms without probes, and registers a probe at each. The C engine refuses some (insn.c), and dies of forms.nop_14;
+ * a probe of its own costs it a tenth of a second.
+ */
+static const struct kst_form *take_some(struct some *some, const struct kst_form *f)
+{
+	const bool rust = IS_ENABLED(CONFIG_KPROBES_ENGINE_RUST);
+	unsigned int state;
+
+	for (some->count = 0; f < kst_forms_end && some->count < JUMPS; f += rust ? 1 : 16) {
+		struct kprobe *kp = &some->a[some->count];
+
+		if (!rust && f->end - f->at > 13)
+			continue;
+		for (state = 0; state < ARRAY_SIZE(states); state++)
+			call(f, state, &plain[some->count][state]);
+		*kp = (struct kprobe){ .addr = f->at, .pre_handler = kst_on_pre };
+		if (!rust && register_kprobe(kp))
+			continue;
+		some->list[some->count] = kp;
+		some->forms[some->count++] = f;
+	}
+	if (rust)
+		EXPECT_EQ(register_kprobes(some->list, some->count), 0);
+	return f;
+}
+
+/* Calls them with a second probe at each. How many were hit by way of a jump. */
+static unsigned int with_second(struct some *some, const char *way, kprobe_post_handler_t post)
+{
+	struct kprobe **list = kcalloc(some->count, sizeof(*list), GFP_KERNEL);
+	unsigned int i, met = 0;
+
+	if (!EXPECT(list))
+		return 0;
+	for (i = 0; i < some->count; i++) {
+		some->b[i] = (struct kprobe){
+			.addr = some->forms[i]->at, .pre_handler = kst_on_pre, .post_handler = post,
+		};
+		list[i] = &some->b[i];
+	}
+	if (EXPECT_EQ(register_kprobes(list, some->count), 0)) {
+		met = call_some(some, way, 2, post ? 1 : 0);
+		unregister_kprobes(list, some->count);
+	}
+	for (i = 0; i < some->count; i++)
+		EXPECT_EQ(some->b[i].nmissed, 0);
+	kfree(list);
+	return met;
+}
+
+/* As kst_forms_run(), with jumps, for all groups: with one probe, with two, and with one that has a post handler. */
+static void by_jumps(void)
+{
+	unsigned int forms = 0, one = 0, two = 0, post = 0, i;
+	struct some *some = kvzalloc(sizeof(*some), GFP_KERNEL);
+	const struct kst_form *f = kst_forms;
+
+	plain = kvcalloc(JUMPS + 1, sizeof(*plain), GFP_KERNEL);
+	if (!EXPECT(plain && some))
+		goto out;
+	probed = plain[JUMPS];
+	while (f < kst_forms_end) {
+		f = take_some(some, f);
+		one += call_some(some, "pre", 1, 0);
+		two += with_second(some, "two probes", NULL);
+		post += with_second(some, "pre and post", kst_on_post);
+		unregister_kprobes(some->list, some->count);
+		for (i = 0; i < some->count; i++)
+			EXPECT_EQ(some->a[i].nmissed, 0);
+		forms += some->count;
+	}
+	case_say("%u forms, by way of a jump: %u, with two probes %u, with a post handler %u\n", forms, one, two, post);
+	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_RUST)) {
+		EXPECT(one >= AT_LEAST);
+		EXPECT(two >= AT_LEAST);
+	} else {
+		EXPECT(one >= forms / 4);
+	}
+out:
+	kvfree(plain);
+	kvfree(some);
+}
+
 static void enough(void)
 {
 	long count = kst_forms_end - kst_forms;
@@ -266,5 +407,6 @@ static void enough(void)
 
 const struct test_case kst_forms_cases[] = {
 	{ "forms.enough", enough },
+	{ "jump.forms", by_jumps },
 	{ }
 };

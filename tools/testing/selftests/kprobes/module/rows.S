@@ -388,10 +388,13 @@ kst_rows:
 kst_rows_end:
 	/* one that has no name is the end */
 	.quad	0, 0, 0, 0, 0
-	.text
 
-	.balign 16
+	/* not in the text, where it would be a neighbour that cannot be decoded, beside which there are no jumps */
+	.section .rodata, "a"
+	.balign 8
 seven:	.quad	7
+	.text
+	.balign 16
 
 /* For refusals. */
 SYM_FUNC_START(kst_bytes)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Functions that something leads into the middle of, for jump_into.c; and those of jump_held.c. Where their instructions are
+ * kst_places says: a global label would end the symbol, which only kst_into_label is meant to have.
+ */
+#include <linux/linkage.h>
+#include <asm/alternative.h>
+#include <asm/asm.h>
+#include <asm/cpufeatures.h>
+
+	.text
+
+/* A branch goes back to .Lloop_target: 2 + 2 * @times */
+SYM_FUNC_START(kst_into_loop)
+	xor	%eax, %eax
+.Lloop_before:
+	inc	%eax
+	inc	%eax
+.Lloop_target:
+	lea	1(%rax), %eax
+	inc	%eax
+.Lloop_branch:
+	dec	%edi
+	jne	.Lloop_target
+	RET
+SYM_FUNC_END(kst_into_loop)
+
+/* A table leads to .Lswitch_inside and the two after it: 14 - @way */
+SYM_FUNC_START(kst_into_switch)
+	xor	%eax, %eax
+	cmp	$2, %rdi
+	ja	.Lswitch_end
+	jmp	*.Lswitch_table(, %rdi, 8)
+.Lswitch_inside:
+	inc	%eax
+.Lswitch_1:
+	inc	%eax
+.Lswitch_2:
+	inc	%eax
+.Lswitch_after:
+	lea	10(%rax), %eax
+	inc	%eax
+.Lswitch_end:
+	RET
+SYM_FUNC_END(kst_into_switch)
+
+	.pushsection .rodata, "a"
+	.balign	8
+.Lswitch_table:
+	.quad	.Lswitch_inside, .Lswitch_1, .Lswitch_2
+	.popsection
+
+/* What is @from, or, where that faults, 3. */
+SYM_FUNC_START(kst_into_fixup)
+	xor	%eax, %eax
+.Lfixup_faults:
+	mov	(%rdi), %rax
+	jmp	.Lfixup_end
+.Lfixup_before:
+	inc	%eax
+.Lfixup_target:
+	inc	%eax
+	inc	%eax
+	lea	1(%rax), %eax
+.Lfixup_end:
+	RET
+	_ASM_EXTABLE(.Lfixup_faults, .Lfixup_target)
+SYM_FUNC_END(kst_into_fixup)
+
+/* After a global label it goes back to before it: 4 + 3 * @again */
+SYM_FUNC_START(kst_into_label)
+	xor	%eax, %eax
+.Llabel_before:
+	inc	%eax
+.Llabel_middle:
+	inc	%eax
+	inc	%eax
+	lea	1(%rax), %eax
+SYM_INNER_LABEL(kst_into_label_inner, SYM_L_GLOBAL)
+	sub	$1, %rdi
+	jns	.Llabel_middle
+	RET
+SYM_FUNC_END(kst_into_label)
+
+/* @a + 9 */
+SYM_FUNC_START(kst_into_alternative)
+	mov	%edi, %eax
+.Lalternative:
+	ALTERNATIVE "inc %eax", "add $7, %eax", X86_FEATURE_ALWAYS
+	inc	%eax
+	inc	%eax
+	RET
+SYM_FUNC_END(kst_into_alternative)
+
+/* One more than kst_asleep() returns, which sleeps. */
+SYM_FUNC_START(kst_sleeps)
+	xor	%eax, %eax
+.Lsleeps:
+	nop
+	call	kst_asleep
+	inc	%eax
+	RET
+SYM_FUNC_END(kst_sleeps)
+
+/* Writes @count zeroes; @to + @count + 1. It takes its time in .Lfills_fill, where it can be interrupted. */
+SYM_FUNC_START(kst_fills)
+	mov	%rsi, %rcx
+	xor	%eax, %eax
+.Lfills:
+	nop
+.Lfills_fill:
+	rep stosb
+	inc	%eax
+	lea	(%rdi, %rax), %rax
+	RET
+SYM_FUNC_END(kst_fills)
+
+	.section .rodata, "a"
+	.balign	8
+	.globl	kst_places
+kst_places:
+	/* enum kst_place */
+	.quad	.Lloop_before, .Lloop_target, .Lloop_branch
+	.quad	.Lswitch_inside, .Lswitch_after
+	.quad	.Lfixup_faults, .Lfixup_before, .Lfixup_target
+	.quad	.Llabel_before
+	.quad	.Lalternative
+	.quad	.Lsleeps
+	.quad	.Lfills, .Lfills_fill

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Places that a jump must not cover, since something leads to what it would: there the breakpoint stays, and the function does
+ * what it does. Beside them, in the same function, a jump may come.
+ */
+#include <linux/jump_label.h>
+#include <linux/linkage.h>
+#include <linux/static_call.h>
+#include <asm/text-patching.h>
+
+#include "jump.h"
+
+static struct kst_hit a;
+
+/* Registers a probe that stays a breakpoint, or one that gets a jump. */
+static bool stays(const void *where)
+{
+	return EXPECT_EQ(register_kprobe(kst_hit_at(&a, where, 0)), 0) && EXPECT(kst_stays_breakpoint(where));
+}
+
+static bool jumps(const void *where)
+{
+	return EXPECT_EQ(register_kprobe(kst_hit_at(&a, where, 0)), 0) && EXPECT(kst_becomes(where, KST_JUMP));
+}
+
+/* Unregisters it; it was hit so often. */
+static void ends(unsigned int hits)
+{
+	EXPECT_EQ(a.pre, hits);
+	EXPECT_EQ(a.kp.nmissed, 0);
+	unregister_kprobe(&a.kp);
+}
+
+static void into_loop(void)
+{
+	if (stays(kst_places[KST_LOOP_BEFORE])) {
+		EXPECT_EQ(kst_into_loop(1), 4);
+		EXPECT_EQ(kst_into_loop(5), 12);
+	}
+	ends(2);
+}
+
+/* A loop may go on at the jump. */
+static void to_loop(void)
+{
+	if (jumps(kst_places[KST_LOOP_TARGET]))
+		EXPECT_EQ(kst_into_loop(5), 12);
+	ends(5);
+}
+
+/* The branch back is among what is displaced. */
+static void branches_back(void)
+{
+	if (jumps(kst_places[KST_LOOP_BRANCH]))
+		EXPECT_EQ(kst_into_loop(5), 12);
+	ends(5);
+}
+
+static void call_switch(void)
+{
+	unsigned long way;
+
+	for (way = 0; way < 3; way++)
+		EXPECT_EQ(kst_into_switch(way), 14 - way);
+	EXPECT_EQ(kst_into_switch(3), 0);
+}
+
+static void into_switch(void)
+{
+	if (stays(kst_places[KST_SWITCH_INSIDE]))
+		call_switch();
+	ends(1);
+}
+
+static void after_switch(void)
+{
+	if (jumps(kst_places[KST_SWITCH_AFTER]))
+		call_switch();
+	ends(3);
+}
+
+/* A kernel address where there is nothing. */
+#define NOTHING ((unsigned long *)0xffffeb0000000000)
+
+static void call_fixup(void)
+{
+	unsigned long value = 70;
+
+	EXPECT_EQ(kst_into_fixup(&value), 70);
+	EXPECT_EQ(kst_into_fixup(NOTHING), 3);
+}
+
+static void into_fixup(void)
+{
+	if (stays(kst_places[KST_FIXUP_BEFORE]))
+		call_fixup();
+	ends(0);
+}
+
+/* The instruction that faults is looked up by its address. */
+static void faults(void)
+{
+	if (stays(kst_places[KST_FIXUP_FAULTS]))
+		call_fixup();
+	ends(2);
+}
+
+/* A fault goes on at the jump. */
+static void to_fixup(void)
+{
+	if (jumps(kst_places[KST_FIXUP_TARGET]))
+		call_fixup();
+	ends(1);
+}
+
+/* The branch that leads there is behind a label, which ends the symbol. */
+static void into_label(void)
+{
+	if (stays(kst_places[KST_LABEL_BEFORE])) {
+		EXPECT_EQ(kst_into_label(0), 4);
+		EXPECT_EQ(kst_into_label(3), 13);
+	}
+	ends(2);
+}
+
+DEFINE_STATIC_KEY_FALSE(kst_into_key_on);
+
+/*
+ * @a + 3, or with the key @a + 102: its branch goes to an unlikely part, which comes back to the second of what a jump at the
+ * first instruction would displace.
+ */
+unsigned long kst_into_key(unsigned long a);
+extern u8 * const kst_key_places[];
+enum { KEY_BRANCH, KEY_BEFORE };
+
+asm("	.pushsection .text, \"ax\"\n"
+    "	.balign	16\n"
+    "	.globl	kst_into_key\n"
+    "	.type	kst_into_key, @function\n"
+    "kst_into_key:\n"
+    "	mov	%edi, %eax\n"
+    ".Lkst_key_branch:\n"
+    ARCH_STATIC_BRANCH_ASM("kst_into_key_on", "kst_into_key.cold") "\n"
+    ".Lkst_key_before:\n"
+    "	inc	%eax\n"
+    ".Lkst_key_inside:\n"
+    "	inc	%eax\n"
+    "	inc	%eax\n"
+    "	" ASM_RET
+    "	.size	kst_into_key, . - kst_into_key\n"
+    "	.popsection\n"
+    "	.pushsection .text.unlikely, \"ax\"\n"
+    "	.type	kst_into_key.cold, @function\n"
+    "kst_into_key.cold:\n"
+    "	add	$100, %eax\n"
+    "	jmp	.Lkst_key_inside\n"
+    "	.size	kst_into_key.cold, . - kst_into_key.cold\n"
+    "	.popsection\n"
+    "	.pushsection .rodata, \"a\"\n"
+    "	.balign	8\n"
+    "kst_key_places:\n"
+    "	.quad	.Lkst_key_branch, .Lkst_key_before\n"
+    "	.popsection\n");
+
+/* With the key off, with it on, and off again. */
+static void call_key(void)
+{
+	EXPECT_EQ(kst_into_key(10), 13);
+	static_branch_enable(&kst_into_key_on);
+	EXPECT_EQ(kst_into_key(10), 112);
+	static_branch_disable(&kst_into_key_on);
+	EXPECT_EQ(kst_into_key(10), 13);
+}
+
+static void into_key(void)
+{
+	if (stays(kst_key_places[KEY_BEFORE]))
+		call_key();
+	ends(2);
+	/* the same while the key is on */
+	static_branch_enable(&kst_into_key_on);
+	if (stays(kst_key_places[KEY_BEFORE]))
+		EXPECT_EQ(kst_into_key(10), 112);
+	ends(0);
+	static_branch_disable(&kst_into_key_on);
+	EXPECT_EQ(kst_into_key(10), 13);
+}
+
+DEFINE_STATIC_CALL(kst_into_call, kst_target);
+
+/* The place of the first instruction; the second is what static_call_update() writes. */
+extern u8 * const kst_call_place;
+
+static noinline int before_static_call(int a)
+{
+	asm volatile("1:	inc	%0\n"
+		     "	.pushsection .rodata, \"a\"\n"
+		     "	.balign	8\n"
+		     "kst_call_place:\n"
+		     "	.quad	1b\n"
+		     "	.popsection\n"
+		     : "+D"(a));
+	return static_call(kst_into_call)(a) + 1;
+}
+
+static void into_static_call(void)
+{
+	const u8 *place = kst_call_place;
+
+	if (!EXPECT_EQ(place[2], CALL_INSN_OPCODE))
+		return;
+	EXPECT_EQ(before_static_call(1), kst_target(2) + 1);
+	if (stays(place)) {
+		EXPECT_EQ(before_static_call(1), kst_target(2) + 1);
+		static_call_update(kst_into_call, kst_target_2);
+		EXPECT_EQ(before_static_call(1), kst_target_2(2) + 1);
+	}
+	ends(2);
+	static_call_update(kst_into_call, kst_target);
+	EXPECT_EQ(before_static_call(1), kst_target(2) + 1);
+}
+
+/* What alternatives have written is there as it is. */
+static void has_alternative(void)
+{
+	if (jumps(kst_places[KST_ALTERNATIVE]))
+		EXPECT_EQ(kst_into_alternative(10), 19);
+	ends(1);
+	EXPECT_EQ(kst_into_alternative(10), 19);
+}
+
+const struct test_case kst_jump_into_cases[] = {
+	{ "jump.into_loop", into_loop },
+	{ "jump.to_loop", to_loop },
+	{ "jump.branches_back", branches_back },
+	{ "jump.into_switch", into_switch },
+	{ "jump.after_switch", after_switch },
+	{ "jump.into_fixup", into_fixup },
+	{ "jump.faults", faults },
+	{ "jump.to_fixup", to_fixup },
+	{ "jump.into_label", into_label },
+	{ "jump.into_key", into_key },
+	{ "jump.into_static_call", into_static_call },
+	{ "jump.alternative", has_alternative },
+	{}
+};
