@@ -6,6 +6,7 @@
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/minmax.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
 #include "kprobes_selftest.h"
@@ -169,6 +170,12 @@ static void never_sleeps(void)
 	if (!EXPECT(many && list))
 		goto out;
 	count = min(count, 300U);
+	/*
+	 * ftrace is told that a probe at its sites has gone after a grace period, and waits for another, with its lock held: that of
+	 * the cases before must be over, or whoever wants something of ftrace waits for the task.
+	 */
+	for (round = 0; round < 4; round++)
+		synchronize_rcu_tasks();
 	spins = false;
 	spun_too_long = false;
 	task = kthread_run(spin, NULL, "kst_spin");
