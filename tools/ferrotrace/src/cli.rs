@@ -215,12 +215,12 @@ impl Cli {
             Command::Klog(args) => return args.run(),
             Command::Probe(args) => return args.run(),
             Command::Trace(args) => return args.run(),
+            Command::Hooks(args) => return args.run(),
+            Command::Dprobes(args) => return args.run(),
             Command::Relay(Relay::List(args)) => args.run(),
             Command::Export(args) => args.run(),
             Command::Relay(Relay::Stat(args)) => args.run(),
             Command::Relay(Relay::Merge(args)) => args.run(),
-            Command::Hooks(args) => args.run(),
-            Command::Dprobes(args) => args.run(),
             Command::Cov(args) => args.run(),
         };
         done.map(|()| 0)

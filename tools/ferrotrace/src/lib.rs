@@ -7,6 +7,7 @@
 //! recordings; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
 //! shows their hits; [`dprobes`] reads and loads probe programs; [`functions`] counts and times calls; [`cov`] reports coverage. The only unsafe code is in `relay/mapping.rs`.
 
+pub mod clock;
 pub mod cov;
 pub mod dprobes;
 pub mod export;

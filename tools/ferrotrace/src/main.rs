@@ -54,7 +54,7 @@ fn run() -> anyhow::Result<u8> {
     let args = [OsString::from("dprobes")]
         .into_iter()
         .chain(cli::translate(&args));
-    parse::<cli::Classic>(args).run().map(|()| 0)
+    parse::<cli::Classic>(args).run()
 }
 
 fn main() -> ExitCode {

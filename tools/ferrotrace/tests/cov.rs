@@ -138,6 +138,12 @@ fn the_tracefile_that_lcov_makes() {
     lcov.arg("--directory").arg(&build.dir);
     succeed(&mut lcov);
     succeed(cov(&["report", "--lcov"]).arg(&ours).arg(&dump));
+    let message = fail(cov(&["report", "--lcov"]).arg(&ours).arg(&dump));
+    has(
+        &message,
+        &["exists and is not empty (--force writes over it)"],
+    );
+    succeed(cov(&["report", "-f", "--lcov"]).arg(&ours).arg(&dump));
     let [text, own] = [&theirs, &ours].map(|path| fs::read_to_string(path).unwrap());
     for file in ["main.c", "sub/work.c", "shared.h"] {
         let file = build.dir.join(file).display().to_string();

@@ -314,7 +314,8 @@ fn functions_that_cannot_be_traced() {
     for (args, part) in [
         (&["vfs_["][..], "[ without ]"),
         (&["vfs_read", "-i", "0"], "0.01 seconds"),
-        (&["vfs_read", "-n", "0"], "0 is not in 1.."),
+        (&["vfs_read", "-t", "0"], "0 is not in 1.."),
+        (&["vfs_read", "-n", "4"], "unexpected argument '-n'"),
         (&[], "<PATTERN>"),
     ] {
         let output = trace(args).output().unwrap();

@@ -432,6 +432,48 @@ fn a_watched_hook_goes_and_comes() {
     watch.end();
 }
 
+/// Lines of JSON, as long as a command runs, whose exit status is taken.
+#[test]
+fn a_watch_of_a_command() {
+    let gkhi = two_exits();
+    let watch = ["watch", "--json", "-i", "10", "--", "sh", "-c"];
+    let script = "cat > $0.new && mv $0.new $0; echo command; exit 7";
+    let hooks = gkhi.dir().join("hooks");
+    let mut command = ferrotrace();
+    command.args(["hooks", "--dir"]).arg(gkhi.dir());
+    command.args(watch).arg(script).arg(hooks);
+    let mut child = start(command.stdin(std::process::Stdio::piped()));
+    let text = task_fork(9, &[exit("count", 1, 9), exit("new", 1, 5)]);
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, text.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    let text = stdout(&output);
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.retain(|line| *line != "command");
+    let lines: Vec<serde_json::Value> = lines
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let row = |exit: &str, hits: u64, event: Option<&str>| serde_json::json!({ "hook": "task_fork", "exit": exit, "hits": hits, "stops": 0, "event": event });
+    assert_eq!(lines.len(), 3, "{text}");
+    assert_eq!(lines[0]["armed"][0], row("count", 7, None));
+    assert_eq!(lines[0]["span"], serde_json::Value::Null);
+    // The last interval ends with the command, long before its time.
+    let calls = lines[1]["calls"].as_array().unwrap();
+    assert_eq!(
+        calls[..],
+        [
+            row("count", 2, None),
+            row("new", 5, Some("new")),
+            row("other", 0, Some("gone"))
+        ]
+    );
+    assert!(lines[1]["span"].as_u64().unwrap() < 10_000_000_000);
+    assert_eq!(lines[2]["total"].as_array().unwrap().len(), 2);
+}
+
 /// The totals are shown even if the end is an error.
 #[test]
 fn a_watch_that_fails() {

@@ -40,6 +40,7 @@ use ferrotrace::cov::report::report;
 use ferrotrace::cov::select::Pattern;
 use ferrotrace::cov::select::select;
 use ferrotrace::cov::tracefile;
+use ferrotrace::file::create;
 
 use super::print as print_text;
 use super::warn;
@@ -96,8 +97,8 @@ struct DumpArgs {
     /// created or must be empty.
     #[arg(long, value_name = "DIR")]
     gcda: Option<PathBuf>,
-    /// Write below the directory even if it is not empty.
-    #[arg(short, long, requires = "gcda")]
+    /// Write over a file that is not empty, and below a directory that is not.
+    #[arg(short, long)]
     force: bool,
     #[command(flatten)]
     objects: ObjectArgs,
@@ -125,6 +126,9 @@ struct ReportArgs {
     /// Write lcov's tracefile to this file (- is standard output, without a table then).
     #[arg(long, value_name = "FILE")]
     lcov: Option<PathBuf>,
+    /// Write over a tracefile that is not empty.
+    #[arg(short, long, requires = "lcov")]
+    force: bool,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -132,7 +136,7 @@ struct ReportArgs {
     #[arg(long)]
     functions: bool,
     /// Show so many rows of the table at most.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// The gcov or llvm-cov to use, instead of the one of the compiler's version.
     #[arg(long, value_name = "PROGRAM")]
@@ -173,16 +177,16 @@ fn unite(objects: Vec<Object>) -> Vec<Object> {
     objects
 }
 
-/// Writes to a file or to standard output. Returns whether there still is a reader.
-fn write(path: Option<&Path>, with: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<bool> {
+/// Writes to a file, which holds nothing but with `force`, or to standard output. Returns whether there still is a reader.
+fn write(
+    path: Option<&Path>,
+    force: bool,
+    with: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<bool> {
     let (mut out, name): (Box<dyn Write>, _) = match path.filter(|path| !is_standard(path)) {
         Some(path) => {
             let name = path.display().to_string();
-            let file = File::create(path);
-            (
-                Box::new(file.with_context(|| format!("{name}: cannot be created"))?),
-                name,
-            )
+            (Box::new(create(path, force)?), name)
         }
         None => (Box::new(io::stdout().lock()), "standard output".to_owned()),
     };
@@ -269,7 +273,9 @@ impl DumpArgs {
         let selected = self.objects.select(&objects, &locator)?;
         if self.output.is_some() || self.gcda.is_none() {
             let output = self.output.as_deref();
-            write(output, |to| dump::write(to, selected.iter().copied()))?;
+            write(output, self.force, |to| {
+                dump::write(to, selected.iter().copied())
+            })?;
         }
         if let Some(dir) = &self.gcda {
             let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
@@ -354,7 +360,7 @@ impl ReportArgs {
             warn(&warning);
         }
         if let Some(path) = &self.lcov {
-            write(Some(path), |to| tracefile::write(to, &coverage))?;
+            write(Some(path), self.force, |to| tracefile::write(to, &coverage))?;
             if is_standard(path) {
                 return Ok(());
             }

@@ -77,24 +77,25 @@ enum Command {
 
 impl Classic {
     /// Runs the command.
-    pub fn run(self) -> Result<()> {
+    pub fn run(self) -> Result<u8> {
         self.args.run()
     }
 }
 
 impl DprobesArgs {
-    pub fn run(self) -> Result<()> {
+    pub fn run(self) -> Result<u8> {
         let control = Control::new(self.dir);
-        match self.command {
+        let done = match self.command {
             Command::Insert(args) => run::insert(args, &control),
             Command::Remove(args) => run::remove(&args.names, &control),
             Command::Query(args) => run::query(&args, &control),
             Command::Getvars(args) => run::getvars(args, &control),
             Command::Build(args) => run::build(args),
             Command::Apply(args) => run::apply(&args, &control),
-            Command::Watch(args) => run::watch(args, &control),
-            Command::Record(args) => run::record(args, &control),
+            Command::Watch(args) => return run::watch(args, &control),
+            Command::Record(args) => return run::record(args, &control),
             Command::Check(args) => run::check(&args),
-        }
+        };
+        done.map(|()| 0)
     }
 }

@@ -12,10 +12,9 @@ use anyhow::Context;
 use anyhow::Result;
 use clap::Args;
 use clap::Subcommand;
-use nix::time::ClockId;
-use nix::time::clock_gettime;
 use serde::Serialize;
 
+use ferrotrace::clock::monotonic;
 use ferrotrace::hooks::error::Action;
 use ferrotrace::hooks::model::Hook;
 use ferrotrace::hooks::model::Name;
@@ -28,6 +27,7 @@ use ferrotrace::hooks::watch::Watch;
 use ferrotrace::signals::StopSignals;
 
 use super::print;
+use super::units::CommandArgs;
 use super::units::OutputArgs;
 use super::units::parse_interval;
 
@@ -87,8 +87,13 @@ struct WatchArgs {
     /// Stop after that many intervals; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Print one JSON object on each line.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    command: CommandArgs,
 }
 
 /// What `--json` prints.
@@ -98,14 +103,15 @@ struct Document<'a> {
 }
 
 impl HooksArgs {
-    pub fn run(self) -> Result<()> {
+    pub fn run(self) -> Result<u8> {
         let registry = Registry::new(self.dir);
-        match self.command {
+        let done = match self.command {
             Command::List(args) => args.run(&registry),
             Command::Arm(args) => Ok(registry.set(Action::Arm, &args.targets)?),
             Command::Disarm(args) => Ok(registry.set(Action::Disarm, &args.targets)?),
-            Command::Watch(args) => args.run(&registry),
-        }
+            Command::Watch(args) => return args.run(&registry),
+        };
+        done.map(|()| 0)
     }
 }
 
@@ -125,28 +131,36 @@ impl ListArgs {
 }
 
 /// The time of the clock that records use, too.
-fn monotonic() -> Result<Duration> {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).context("cannot read the clock")?;
-    Ok(Duration::from(time))
+fn clock() -> Result<Duration> {
+    monotonic().context("cannot read the clock")
 }
 
 impl WatchArgs {
-    fn run(&self, registry: &Registry) -> Result<()> {
+    fn run(&self, registry: &Registry) -> Result<u8> {
         let signals = StopSignals::new().context("cannot take over SIGINT and SIGTERM")?;
         let hooks = only(registry.read()?, &self.hooks)?;
-        self.output.redirect()?;
-        let (mut watch, first) = Watch::start(&hooks, monotonic()?);
-        if !print(&format!("{}{first}", header()))? {
-            return Ok(());
+        let stdout = self.output.redirect()?;
+        let (mut watch, first) = Watch::start(&hooks, clock()?);
+        let first = match self.json {
+            true => first.json("armed"),
+            false => format!("{}{first}", header()),
+        };
+        if !print(&first)? {
+            return Ok(0);
         }
+        let run = signals.run(&self.command.command, stdout);
+        run.context("the command cannot be run")?;
         let ended = self.intervals(registry, &signals, &mut watch);
-        if let Ok(false) = ended {
-            return Ok(());
+        if !matches!(ended, Ok(false)) {
+            let total = watch.total();
+            let span = total.span.unwrap_or_default();
+            print(&match self.json {
+                true => total.json("total"),
+                false => format!("total of {:.3} s:\n{total}", span.as_secs_f64()),
+            })?;
         }
-        let total = watch.total();
-        let span = total.span.unwrap_or_default();
-        print(&format!("total of {:.3} s:\n{total}", span.as_secs_f64()))?;
-        ended.map(|_| ())
+        let status = signals.finish()?;
+        ended.map(|_| status)
     }
 
     /// Samples the hooks after each interval, and once more at the end. Returns whether there still
@@ -174,7 +188,12 @@ impl WatchArgs {
             let mut hooks = registry.read()?;
             // A hook may go and come back with its module.
             hooks.retain(|hook| self.hooks.is_empty() || self.hooks.contains(&hook.name));
-            if !print(&watch.look(&hooks, monotonic()?).to_string())? {
+            let report = watch.look(&hooks, clock()?);
+            let text = match self.json {
+                true => report.json("calls"),
+                false => report.to_string(),
+            };
+            if !print(&text)? {
                 return Ok(false);
             }
         }

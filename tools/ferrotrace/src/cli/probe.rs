@@ -5,7 +5,6 @@
 #![deny(unsafe_code)]
 
 use std::io;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -252,14 +251,8 @@ impl WatchArgs {
         };
         let mut is_read = true;
         let ready = || {
-            // There is nowhere left to report it if this fails.
-            let _ = writeln!(io::stderr(), "ferrotrace: watching; Ctrl-C ends");
-            let run = signals.run(&self.command.command, stdout);
-            run.map_err(|source| Error::Io {
-                action: "run the command",
-                path: "/proc/self/exe".into(),
-                source,
-            })
+            let started = self.command.start(&signals, stdout, "watching");
+            started.map_err(Error::command)
         };
         let counts = watch(control, options, &symbols, &signals, ready, |text| {
             is_read = print_text(text).map_err(|error| Error::Io {

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::io::IsTerminal;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ struct FunctionsArgs {
     #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1")]
     interval: Duration,
     /// Show so many functions at most; all, but 20 on a terminal, without it.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Stop after this time; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -128,18 +127,9 @@ impl FunctionsArgs {
             },
         };
         let ready = || {
-            let count = functions.len();
-            // There is nowhere left to report it if this fails.
-            let _ = writeln!(
-                io::stderr(),
-                "ferrotrace: tracing {count} functions; Ctrl-C ends"
-            );
-            let run = signals.run(&self.command.command, stdout);
-            run.map_err(|source| Error::Io {
-                action: "run the command",
-                path: "/proc/self/exe".into(),
-                source,
-            })
+            let doing = format!("tracing {} functions", functions.len());
+            let started = self.command.start(&signals, stdout, &doing);
+            started.map_err(Error::command)
         };
         trace(&mut control, &functions, options, &signals, ready, |text| {
             print_text(text).map_err(|error| Error::Io {

@@ -5,6 +5,8 @@
 #![deny(unsafe_code)]
 
 use std::ffi::OsString;
+use std::io;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -17,6 +19,7 @@ use nix::unistd::dup2_stdout;
 use parse_size::Config;
 
 use ferrotrace::file::create;
+use ferrotrace::signals::StopSignals;
 
 /// Seconds, such as `0.5`, or a number with a unit, such as `500ms`, `5s` or `1h 30m`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -78,6 +81,20 @@ pub struct CommandArgs {
     /// Run this command, and stop when it ends; the exit status is that of the command.
     #[arg(value_name = "COMMAND", last = true)]
     pub command: Vec<OsString>,
+}
+
+impl CommandArgs {
+    /// Says what this program does until Ctrl-C, and runs the command, if there is one; see [`StopSignals::run`].
+    pub fn start(
+        &self,
+        signals: &StopSignals,
+        stdout: Option<OwnedFd>,
+        doing: &str,
+    ) -> io::Result<()> {
+        // There is nowhere left to report it if this fails.
+        let _ = writeln!(io::stderr(), "ferrotrace: {doing}; Ctrl-C ends");
+        signals.run(&self.command, stdout)
+    }
 }
 
 #[cfg(test)]

@@ -146,3 +146,14 @@ fn did_you_mean(name: &str, others: &Names) -> String {
         names => format!(" (did you mean {}?)", names.join(" or ")),
     }
 }
+
+impl Error {
+    /// The command that is run meanwhile cannot be run.
+    pub fn command(source: io::Error) -> Self {
+        Self::Io {
+            action: "run the command",
+            path: "/proc/self/exe".into(),
+            source,
+        }
+    }
+}

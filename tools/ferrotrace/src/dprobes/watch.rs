@@ -11,8 +11,6 @@ use std::time::Duration;
 use std::time::Instant;
 
 use nix::errno::Errno;
-use nix::time::ClockId;
-use nix::time::clock_gettime;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
@@ -23,8 +21,9 @@ use super::error::Result;
 use super::event;
 use super::loaded::Loaded;
 use super::state::State;
+use crate::clock::Stamp;
+use crate::clock::monotonic;
 use crate::fast::live::Live;
-use crate::merge::lines::Seconds;
 use crate::probes::order::Order;
 use crate::probes::order::Timed;
 use crate::signals::StopSignals;
@@ -49,6 +48,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// One JSON object on each line.
     pub json: bool,
+    /// Show dates: from the epoch to the zero of the clock, in nanoseconds.
+    pub wall: Option<u64>,
 }
 
 /// What was shown.
@@ -88,10 +89,10 @@ struct Watch<'a> {
 pub fn watch(
     control: &Control,
     options: &Options,
-    ready: impl FnOnce(),
+    signals: &StopSignals,
+    ready: impl FnOnce() -> Result<()>,
     mut print: impl FnMut(&str) -> Result<bool>,
 ) -> Result<Counts> {
-    let signals = StopSignals::new().map_err(|errno| system("take over signals", errno))?;
     let _lock = control.lock()?;
     let mut live = Live::open(&control.channel())?;
     if options.set.is_some() {
@@ -106,7 +107,7 @@ pub fn watch(
         places: places(&state),
         counts: Counts::default(),
     };
-    ready();
+    ready()?;
     let start = Instant::now();
     let end = options.duration.and_then(|time| start.checked_add(time));
     let mut goes_on = true;
@@ -123,7 +124,7 @@ pub fn watch(
         }
         if goes_on {
             let left = end.map_or(ROUND, |end| end.saturating_duration_since(Instant::now()));
-            let stopped = watch.live.wait(&signals, left.min(ROUND));
+            let stopped = watch.live.wait(signals, left.min(ROUND));
             goes_on = !stopped.map_err(|errno| system("wait", errno))?;
         }
     }
@@ -145,8 +146,7 @@ fn system(action: &'static str, errno: Errno) -> Error {
 
 /// The clock of the records.
 fn now() -> Result<u64> {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
-    let time = Duration::from(time.map_err(|errno| system("read the clock", errno))?);
+    let time = monotonic().map_err(|errno| system("read the clock", errno))?;
     Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
@@ -207,18 +207,23 @@ impl Watch<'_> {
     fn line(&self, held: &Held) -> Option<String> {
         let ids = event::ids(&held.data)?;
         let place = self.places.get(&ids).and_then(Option::as_deref);
+        let (time, wall) = (held.time, self.options.wall);
+        let stamp = Stamp { time, wall };
         let mut line = String::new();
         if self.options.json {
             let mut map = event::json(&held.data)?;
             map.insert("time".to_owned(), held.time.into());
             map.insert("cpu".to_owned(), held.cpu.into());
+            if self.options.wall.is_some() {
+                map.insert("wall".to_owned(), stamp.to_string().into());
+            }
             if let Some(place) = place {
                 map.insert("place".to_owned(), place.into());
             }
             let _ = writeln!(line, "{}", Value::Object(map));
         } else {
             let text = event::text(&held.data, place)?;
-            let _ = writeln!(line, "[{:03}] {} {text}", held.cpu, Seconds(held.time));
+            let _ = writeln!(line, "[{:03}] {stamp} {text}", held.cpu);
         }
         Some(line)
     }

@@ -120,6 +120,17 @@ fn these(names: &[String]) -> String {
     }
 }
 
+impl Error {
+    /// The command that is run meanwhile cannot be run.
+    pub fn command(source: io::Error) -> Self {
+        Self::Io {
+            action: "run the command",
+            path: "/proc/self/exe".into(),
+            source,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::model::ExitId;
 use super::watch::Counts;
 
@@ -59,6 +61,37 @@ fn rate(count: u64, span: Duration) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
+impl Event {
+    /// A word for it.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::New => Some("new"),
+            Self::Restarted => Some("restarted"),
+            Self::Gone => Some("gone"),
+        }
+    }
+}
+
+impl Report {
+    /// A line with the report as JSON, whose exits are called `what`. Times are nanoseconds.
+    pub fn json(&self, what: &str) -> String {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let rows = self.rows.iter().map(|row| {
+            json!({
+                "hook": row.exit.hook.as_str(),
+                "exit": row.exit.exit.as_str(),
+                "hits": row.counts.hits,
+                "stops": row.counts.stops,
+                "event": row.event.word(),
+            })
+        });
+        let rows: Vec<_> = rows.collect();
+        let (time, span) = (nanos(self.time), self.span.map(nanos));
+        format!("{}\n", json!({ "time": time, "span": span, what: rows }))
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = format!("{}.{:03}", self.time.as_secs(), self.time.subsec_millis());
@@ -100,6 +133,27 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_json() {
+        let report = Report {
+            time: Duration::from_millis(1_500),
+            span: Some(Duration::from_secs(1)),
+            rows: vec![Row {
+                exit: ExitId {
+                    hook: "int3".parse().unwrap(),
+                    exit: "mine".parse().unwrap(),
+                },
+                counts: Counts { hits: 7, stops: 1 },
+                event: Event::Restarted,
+            }],
+        };
+        assert_eq!(
+            report.json("calls"),
+            "{\"calls\":[{\"event\":\"restarted\",\"exit\":\"mine\",\"hits\":7,\"hook\":\"int3\",\"stops\":1}],\
+             \"span\":1000000000,\"time\":1500000000}\n"
+        );
+    }
 
     #[test]
     fn rates() {

@@ -160,6 +160,17 @@ fn did_you_mean(near: &[String]) -> String {
     format!("; did you mean {}?", near.join(", "))
 }
 
+impl Error {
+    /// The command that is run meanwhile cannot be run.
+    pub fn command(source: io::Error) -> Self {
+        Self::Io {
+            action: "run the command",
+            path: "/proc/self/exe".into(),
+            source,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

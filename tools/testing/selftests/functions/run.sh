@@ -170,7 +170,7 @@ for n in range(int(sys.argv[2])):
 
 # For people: a table, and less of it.
 tables() {
-	tracing 'vfs_*' -d 1.5 -i 0.5 -n 2 || return 1
+	tracing 'vfs_*' -d 1.5 -i 0.5 -t 2 || return 1
 	for ((i = 0; i < 20; i++)); do cat /proc/version && sleep 0.02; done >/dev/null
 	wait "$tracer" || return 1
 	cat "$work/out"

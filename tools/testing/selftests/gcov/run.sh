@@ -407,7 +407,7 @@ tool_works() {
 		skip="no ferrotrace command"
 		return 0
 	fi
-	load gcov_one && run gcov_one 4 && "$FERROTRACE" cov dump -o "$work/before" && run gcov_one 10 || return 1
+	load gcov_one && run gcov_one 4 && "$FERROTRACE" cov dump -f -o "$work/before" && run gcov_one 10 || return 1
 	"$FERROTRACE" cov report --since "$work/before" --only "$modules/same" --lcov "$work/info" || return 1
 	cat "$work/info"
 	[ "$(grep -c '^DA:[0-9]*,5$' "$work/info")" -ge 2 ] && grep -q '^SF:.*/same.c' "$work/info" || return 1
@@ -514,7 +514,7 @@ rust_tool() {
 	rust_tools || return 0
 	[ -n "${FERROTRACE:-}" ] || { skip="no ferrotrace command" && return 0; }
 	tools=$(dirname "$modules")
-	load gcov_rust && run gcov_rust 3 && "$FERROTRACE" cov dump -o "$work/before" && run gcov_rust 10 || return 1
+	load gcov_rust && run gcov_rust 3 && "$FERROTRACE" cov dump -f -o "$work/before" && run gcov_rust 10 || return 1
 	"$FERROTRACE" cov report --since "$work/before" --only gcov_rust --objdir "$tools" --gcov "$tools/llvm-cov" --lcov "$work/info" ||
 		return 1
 	cat "$work/info"

@@ -22,7 +22,8 @@ use ferro_core::rpn::UNSAFE_WRITES;
 use ferrotrace::dprobes::lang::source::Define;
 use ferrotrace::dprobes::set::Selection;
 
-use super::super::units::parse_duration as parse_seconds;
+use super::super::units::CommandArgs;
+use super::super::units::parse_duration;
 
 /// How program files are read.
 #[derive(Debug, Args)]
@@ -205,6 +206,9 @@ pub struct BuildArgs {
     /// The file to write; the name of the first program file with .ppdf after it without this.
     #[arg(short, long = "outfile", value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Write over a file that is not empty.
+    #[arg(short, long)]
+    pub force: bool,
     #[command(flatten)]
     pub read: ReadArgs,
 }
@@ -230,12 +234,17 @@ pub struct WatchArgs {
     /// Stop after that many records; otherwise on SIGINT or SIGTERM.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Stop after this time.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    /// Stop after this time: seconds, or with units 500ms, 5s, 2m, 1h 30m.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
+    /// Show dates and times (UTC) instead of the time since the machine was started; with --json, both.
+    #[arg(long)]
+    pub wall: bool,
     /// Print one JSON object on each line.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub command: CommandArgs,
 }
 
 #[derive(Debug, Args)]
@@ -246,12 +255,15 @@ pub struct RecordArgs {
     /// The directory to record into, which is created or must be empty.
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
+    /// Write into OUT even if it is not empty.
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub read: ReadArgs,
     #[command(flatten)]
     pub set: SetArgs,
-    /// Stop after this time; otherwise on SIGINT or SIGTERM.
-    #[arg(short, long, value_name = "SECS", value_parser = parse_seconds)]
+    /// Stop after this time, in seconds, or with units: 500ms, 5s, 2m, 1h 30m; otherwise on SIGINT or SIGTERM.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Show no rate while recording.
     #[arg(short, long)]
@@ -259,6 +271,8 @@ pub struct RecordArgs {
     /// Print the summary as JSON.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub command: CommandArgs,
 }
 
 #[derive(Debug, Args)]

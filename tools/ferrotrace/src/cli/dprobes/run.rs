@@ -4,7 +4,6 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
 use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
@@ -19,6 +18,7 @@ use ferro_core::rpn::SetHeader;
 use ferro_core::rpn::SetRef;
 use ferro_core::rpn::UNSAFE_WRITES;
 
+use ferrotrace::clock::wall_offset;
 use ferrotrace::dprobes::control::Control;
 use ferrotrace::dprobes::error::Error;
 use ferrotrace::dprobes::lang::print;
@@ -32,6 +32,7 @@ use ferrotrace::dprobes::set::Selection;
 use ferrotrace::dprobes::state::Program;
 use ferrotrace::dprobes::state::State;
 use ferrotrace::dprobes::watch;
+use ferrotrace::file::create;
 use ferrotrace::relay::channel::Header;
 use ferrotrace::relay::record;
 
@@ -200,7 +201,9 @@ pub fn build(args: BuildArgs) -> Result<()> {
         ..SetHeader::default()
     };
     let bytes = load::build(header, programs, &Selection::default())?;
-    fs::write(&output, bytes).with_context(|| format!("{}: cannot write", output.display()))
+    let mut file = create(&output, args.force)?;
+    let written = file.write_all(&bytes);
+    written.with_context(|| format!("{}: cannot write", output.display()))
 }
 
 pub fn check(args: &CheckArgs) -> Result<()> {
@@ -230,19 +233,24 @@ pub fn check(args: &CheckArgs) -> Result<()> {
     Ok(())
 }
 
-pub fn watch(args: WatchArgs, control: &Control) -> Result<()> {
+pub fn watch(args: WatchArgs, control: &Control) -> Result<u8> {
+    let signals = record::take_signals()?;
     let options = watch::Options {
         set: set_of(&args.files, &args.read, &args.set)?,
         count: args.count,
         duration: args.duration,
         json: args.json,
+        wall: match args.wall {
+            true => Some(wall_offset().context("cannot read the clock")?),
+            false => None,
+        },
     };
     let ready = || {
-        // There is nowhere left to report it if this fails.
-        let _ = writeln!(io::stderr(), "ferrotrace: watching; Ctrl-C ends");
+        let started = args.command.start(&signals, None, "watching");
+        started.map_err(Error::command)
     };
     let mut is_read = true;
-    let counts = watch::watch(control, &options, ready, |text| {
+    let counts = watch::watch(control, &options, &signals, ready, |text| {
         is_read = print_text(text).map_err(|error| Error::Io {
             action: "write",
             path: "standard output".into(),
@@ -253,18 +261,18 @@ pub fn watch(args: WatchArgs, control: &Control) -> Result<()> {
     if is_read {
         print_text(&watch::summary(&counts, args.json))?;
     }
-    Ok(())
+    Ok(signals.finish()?)
 }
 
-pub fn record(args: RecordArgs, control: &Control) -> Result<()> {
+pub fn record(args: RecordArgs, control: &Control) -> Result<u8> {
+    let signals = record::take_signals()?;
     let set = set_of(&args.files, &args.read, &args.set)?;
     let _lock = control.lock()?;
     let (loaded, _) = Loaded::load(control, set.as_deref())?;
-    let signals = record::take_signals()?;
     let options = record::Options {
         channel: control.channel(),
         output: args.output.clone(),
-        force: false,
+        force: args.force,
         read: false,
         header: Header::default(),
         partial: true,
@@ -274,9 +282,10 @@ pub fn record(args: RecordArgs, control: &Control) -> Result<()> {
         subbuf_size: None,
         n_subbufs: None,
         quiet: args.quiet || !io::stderr().is_terminal(),
-        command: Vec::new(),
+        command: args.command.command,
     };
     let metadata = record::record(&options, &signals)?;
+    let status = signals.finish()?;
     loaded.remove()?;
     for cpu in &metadata.cpus {
         for warning in &cpu.tally.warnings {
@@ -288,5 +297,5 @@ pub fn record(args: RecordArgs, control: &Control) -> Result<()> {
         false => record::summary(&metadata, &args.output),
     };
     print_text(&text)?;
-    Ok(())
+    Ok(status)
 }

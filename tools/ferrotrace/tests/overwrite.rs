@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What holds something is not written over, but with `--force`.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use common::coverage::dump;
+use common::fail;
+use common::ferrotrace;
+use common::succeed;
+
+/// `command` writes `output` once, refuses to do it again, and does it with `force`.
+fn written_once(output: &Path, force: &str, command: impl Fn() -> Command) {
+    succeed(&mut command());
+    let first = fs::read(output).unwrap();
+    assert!(!first.is_empty());
+    fs::write(output, "precious").unwrap();
+    let message = fail(&mut command());
+    let name = output.file_name().unwrap().to_str().unwrap();
+    let refused = format!("{name}: exists and is not empty (--force writes over it)");
+    assert!(message.contains(&refused), "{message}");
+    assert_eq!(fs::read(output).unwrap(), b"precious");
+    succeed(command().arg(force));
+    assert_eq!(fs::read(output).unwrap(), first);
+}
+
+#[test]
+fn dumps_of_counters() {
+    let dir = TempDir::new().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::write(&from, dump(Path::new("/b/a.gcda"), &[1, 2, 3])).unwrap();
+    written_once(&to, "-f", || {
+        let mut command = ferrotrace();
+        command.args(["cov", "dump", "--from"]).arg(&from);
+        command.arg("-o").arg(&to);
+        command
+    });
+    assert_eq!(fs::read(&from).unwrap(), fs::read(&to).unwrap());
+}
+
+#[test]
+fn built_programs() {
+    let dir = TempDir::new().unwrap();
+    let program = "name = vmlinux\naddress = 0xffffffff81000000\nopcode = 0x55\nexit\n";
+    fs::write(dir.path().join("a.dp"), program).unwrap();
+    symlink(env!("CARGO_BIN_EXE_ferrotrace"), dir.path().join("dprobes")).unwrap();
+    let command = |name: &Path, args: &[&str]| {
+        let mut command = Command::new(name);
+        command.args(args).current_dir(dir.path());
+        command
+    };
+    let tool = ferrotrace();
+    let tool = Path::new(tool.get_program());
+    let built = dir.path().join("built");
+    written_once(&built, "--force", || {
+        command(tool, &["dprobes", "build", "a.dp", "-o", "built"])
+    });
+    // The name that is taken without -o, and the command of version 5.
+    written_once(&dir.path().join("a.dp.ppdf"), "--force", || {
+        command(&dir.path().join("dprobes"), &["-b", "a.dp"])
+    });
+}
