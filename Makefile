@@ -17,7 +17,7 @@ LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soun
 LONG_SIZE = kunit kprobes ftrace-tramp
 LONG_DISTRO = kunit relay klog gkhi permissions kprobes ftrace-tramp ftrace-rust clients
 
-.PHONY: help setup install-tools update kernel kdir kmake export vm demo check check-long coverage bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup install-tools update kernel kdir kmake export vm demo check check-long check-browser coverage bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -68,6 +68,9 @@ check-long:
 	@FERROTRACE_STORM=short VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 	@FERROTRACE_STORM=short VARIANTS=distro LOGS=build/check-distro tools/testing/check.sh 10-build $(LONG_DISTRO)
 	@FERROTRACE_STORM=short VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
+
+check-browser:
+	@tools/testing/browser.sh
 
 coverage:
 	@tools/testing/coverage.sh

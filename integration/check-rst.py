@@ -4,7 +4,7 @@
 
 The roles and directives that only Sphinx has (as the kernel's documentation uses them) are let through. Of these,
 documents that a ":doc:" or a table of contents names have to exist, a file that has a table of contents has to list
-every document beside it, and Graphviz, where it is installed, has to accept the pictures.
+every document beside it, and Graphviz, where it is installed, has to accept the pictures. Those that are files have to be there.
 """
 
 import pathlib
@@ -86,6 +86,10 @@ def main():
         tree = core.publish_doctree(path.read_text(encoding="utf-8"), source_path=str(path), settings_overrides={
             "report_level": utils.Reporter.WARNING_LEVEL, "halt_level": 5})
         bad += tree.reporter.max_level >= utils.Reporter.WARNING_LEVEL
+        for image in tree.findall(nodes.image):
+            if not (path.parent / image["uri"]).exists():
+                print(f"{path}: no picture {image['uri']}", file=sys.stderr)
+                bad += 1
         unlisted = {p.stem for p in path.parent.glob("*.rst")} - {path.stem, *Toctree.listed}
         if Toctree.listed and unlisted:
             print(f"{path}: not in the table of contents: {', '.join(sorted(unlisted))}", file=sys.stderr)

@@ -11,6 +11,7 @@ mod klog;
 mod manual;
 mod merge;
 mod probe;
+mod report;
 mod trace;
 mod units;
 
@@ -65,6 +66,8 @@ enum Command {
     Relay(Relay),
     /// Write a recording in another format: the same as relay merge.
     Export(merge::MergeArgs),
+    /// Tables of what a recording has, or a page with a timeline.
+    Report(report::ReportArgs),
     /// Log the messages of the kernel's klog() and klog_printk().
     Klog(klog::KlogArgs),
     /// Hooks in the kernel, and the exits that are called where they fire.
@@ -219,6 +222,7 @@ impl Cli {
             Command::Dprobes(args) => return args.run(),
             Command::Relay(Relay::List(args)) => args.run(),
             Command::Export(args) => args.run(),
+            Command::Report(args) => args.run(),
             Command::Relay(Relay::Stat(args)) => args.run(),
             Command::Relay(Relay::Merge(args)) => args.run(),
             Command::Cov(args) => args.run(),

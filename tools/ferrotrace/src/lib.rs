@@ -19,4 +19,5 @@ pub mod merge;
 pub mod pids;
 pub mod probes;
 pub mod relay;
+pub mod report;
 pub mod signals;

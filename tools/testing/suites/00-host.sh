@@ -38,7 +38,7 @@ tap_run "headers: constants are enumerators" header_constants
 export FERROTRACE_READERS=$CACHE/tools/readers
 READERS=()
 if [ -e "$FERROTRACE_READERS/complete" ]; then
-	READERS=(-- --include-ignored)
+	READERS=(-- --include-ignored --skip browser_draws)
 	[ -x "$FERROTRACE_READERS/bin/babeltrace2" ] || READERS+=(--skip babeltrace_of_version_2)
 fi
 

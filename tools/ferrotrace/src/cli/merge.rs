@@ -7,6 +7,7 @@ use std::io::BufWriter;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -60,18 +61,45 @@ pub struct MergeArgs {
     /// Write only the first N records; the counts are still those of all.
     #[arg(short, long, value_name = "N")]
     limit: Option<u64>,
+    /// Show dates and times (UTC) instead of the time since the machine was started; with json, both.
+    #[arg(long)]
+    wall: bool,
+    #[command(flatten)]
+    selection: SelectionArgs,
+}
+
+/// Which records are taken.
+#[derive(Debug, Args)]
+pub struct SelectionArgs {
     /// Leave out records before this time, as text shows it.
     #[arg(long, value_name = "SECS", value_parser = parse_time)]
     from: Option<u64>,
     /// Leave out records after this time.
     #[arg(long, value_name = "SECS", value_parser = parse_time)]
     to: Option<u64>,
-    /// Show dates and times (UTC) instead of the time since the machine was started; with json, both.
-    #[arg(long)]
-    wall: bool,
     /// Take only the records of these CPUs, such as 0,2-3.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_cpus)]
     cpu: Vec<RangeInclusive<u32>>,
+}
+
+impl SelectionArgs {
+    /// The selection, of the first records if there is a `limit`.
+    pub fn selection(&self, limit: Option<u64>) -> Result<Selection> {
+        if let (Some(from), Some(to)) = (self.from, self.to) {
+            ensure!(
+                from <= to,
+                "--from {} is after --to {}",
+                Seconds(from),
+                Seconds(to)
+            );
+        }
+        Ok(Selection {
+            limit,
+            from: self.from,
+            to: self.to,
+            cpus: self.cpu.clone(),
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -132,27 +160,20 @@ fn parse_cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
     }
 }
 
-/// A file for each CPU, on either side, can be more than a process may have open by default.
-fn allow_many_files() {
+/// Opens a recording. A file for each CPU, on either side, can be more than a process may have open by default.
+pub fn open(dir: &Path) -> Result<Recording> {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // If the limit cannot be raised, opening a file will fail.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
+    Ok(Recording::open(dir)?)
 }
 
 impl MergeArgs {
     pub fn run(self) -> Result<()> {
-        if let (Some(from), Some(to)) = (self.from, self.to) {
-            ensure!(
-                from <= to,
-                "--from {} is after --to {}",
-                Seconds(from),
-                Seconds(to)
-            );
-        }
-        allow_many_files();
-        let recording = Recording::open(&self.recording)?;
-        let counts = match self.write(&recording) {
+        let selection = self.selection.selection(self.limit)?;
+        let recording = open(&self.recording)?;
+        let counts = match self.write(&recording, &selection) {
             Ok(counts) => counts,
             // The reader, such as `head`, has gone.
             Err(error) if is_broken_pipe(&error) => return Ok(()),
@@ -164,20 +185,14 @@ impl MergeArgs {
         Ok(())
     }
 
-    fn write(&self, recording: &Recording) -> Result<Counts> {
-        let selection = Selection {
-            limit: self.limit,
-            from: self.from,
-            to: self.to,
-            cpus: self.cpu.clone(),
-        };
+    fn write(&self, recording: &Recording, selection: &Selection) -> Result<Counts> {
         let format = match self.json {
             true => Format::Json,
             false => self.format,
         };
         if let (Some(version), Some(dir)) = (format.ctf(), &self.output) {
             let mut trace = Ctf::create(dir, recording, version)?;
-            let counts = merge(recording, &selection, &mut trace)?;
+            let counts = merge(recording, selection, &mut trace)?;
             print(&format!("{counts}written to {}\n", dir.display()))?;
             return Ok(counts);
         }
@@ -209,7 +224,7 @@ impl MergeArgs {
             Format::Perfetto => Box::new(Perfetto::new(out, name, recording)?),
             _ => Box::new(Lines::new(out, name, format == Format::Json, wall)),
         };
-        Ok(merge(recording, &selection, sink.as_mut())?)
+        Ok(merge(recording, selection, sink.as_mut())?)
     }
 }
 
