@@ -29,9 +29,15 @@ use nix::sys::signal::kill;
 use nix::sys::signalfd::SfdFlags;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
+use thiserror::Error;
 
 /// The subcommand that [`StopSignals::run`] runs of this program: see [`execute`].
 pub const RUNNER: &str = "run-command";
+
+/// A command that cannot be run meanwhile, as this program cannot be started once more.
+#[derive(Debug, Error)]
+#[error("the command cannot be started")]
+pub struct CommandError(#[from] io::Error);
 
 /// The signals that end a recording, blocked for the process while this value lives.
 ///

@@ -27,51 +27,27 @@ use common::stdout;
 use common::succeed;
 use readers::python;
 use recording::Recording;
+use recording::TIMELINE;
+use recording::call;
 use recording::fast;
+use recording::switch;
 
-const FORMATS: &str = "\
-name: sched_switch
-ID: 1
-format:
-\tfield:s32 prev_pid;\toffset:0;\tsize:4;\tsigned:1;
-\tfield:s32 next_pid;\toffset:4;\tsize:4;\tsigned:1;
-\tfield:char next_comm[16];\toffset:8;\tsize:16;\tsigned:0;
-name: probe
-ID: 2
-format:
-\tfield:s32 pid;\toffset:0;\tsize:4;\tsigned:1;
-\tfield:u64 duration;\toffset:8;\tsize:8;\tsigned:0;
-name: tick
-ID: 3
-";
-
-fn switch(time: u64, prev: i32, next: i32, comm: &str) -> Vec<u8> {
-    let mut data = [prev.to_ne_bytes(), next.to_ne_bytes()].concat();
-    data.extend(comm.as_bytes());
-    data.resize(24, 0);
-    fast(1, 0, Some(time), &data)
-}
-
-fn probe(time: u64, pid: i32, duration: u64) -> Vec<u8> {
-    let mut data = pid.to_ne_bytes().to_vec();
-    data.extend([0; 4]);
-    data.extend(duration.to_ne_bytes());
-    fast(2, 0, Some(time), &data)
-}
+/// The type of a record without fields.
+const TICK: &str = "name: tick\nID: 3\n";
 
 /// CPU 0: bash from 1000 to 5000, idle, cat from 7001 to the end; a call of thread 42 from 2000 to 4500, and one of
 /// which no time is known. CPU 1: a tick.
 fn recorded() -> Recording {
     let cpu0 = [
         switch(1_000, 0, 41, "bash"),
-        probe(4_500, 42, 2_500),
+        call(4_500, 42, 2_500),
         switch(5_000, 41, 0, "swapper"),
-        probe(6_000, 42, 0),
+        call(6_000, 42, 0),
         switch(7_001, 0, 43, "cat"),
     ]
     .concat();
     let cpu1 = fast(3, 0, Some(9_000), b"");
-    Recording::new("fast", FORMATS, &[cpu0, cpu1])
+    Recording::new("fast", &format!("{TIMELINE}{TICK}"), &[cpu0, cpu1])
 }
 
 fn export(recording: &Recording, args: &[&str]) -> Command {
@@ -123,7 +99,7 @@ fn chrome_shows_slices_and_instants() {
     assert_eq!(probe["args"]["duration"], 2_500);
     assert_eq!(value["otherData"]["summary"]["total"], 6);
     // A recording of nothing is still a document.
-    let empty = Recording::new("fast", FORMATS, &[Vec::new()]);
+    let empty = Recording::new("fast", TIMELINE, &[Vec::new()]);
     let text = stdout(&succeed(&mut export(&empty, &["--format", "chrome"])));
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["traceEvents"].as_array().unwrap().len(), 0);

@@ -82,6 +82,10 @@ fn a_recording_of_several_cpus() {
     assert_eq!(metadata["complete"], true);
     assert_eq!(metadata["dropped"], lost - 11 + 3);
     assert!(metadata["start_monotonic_ns"].as_u64().unwrap() > 0);
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert_eq!(metadata["boot_id"], boot.trim());
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(metadata["host"], host.trim());
     assert_eq!(metadata["cpus"][0]["records"], 2000);
     assert_eq!(metadata["cpus"][0]["lost_records"], lost - 11);
     assert_eq!(metadata["cpus"][1]["lost_records"], 3);

@@ -24,37 +24,13 @@ use common::stderr;
 use common::stdout;
 use common::succeed;
 use recording::Recording;
+use recording::TIMELINE;
+use recording::call;
 use recording::fast;
+use recording::switch;
 
-const FORMATS: &str = "\
-name: sched_switch
-ID: 1
-format:
-\tfield:s32 prev_pid;\toffset:0;\tsize:4;\tsigned:1;
-\tfield:s32 next_pid;\toffset:4;\tsize:4;\tsigned:1;
-\tfield:char next_comm[16];\toffset:8;\tsize:16;\tsigned:0;
-name: vfs_read
-ID: 2
-format:
-\tfield:s32 pid;\toffset:0;\tsize:4;\tsigned:1;
-\tfield:u64 duration;\toffset:8;\tsize:8;\tsigned:0;
-name: </script><b>tick
-ID: 3
-";
-
-fn switch(time: u64, prev: i32, next: i32, comm: &str) -> Vec<u8> {
-    let mut data = [prev.to_ne_bytes(), next.to_ne_bytes()].concat();
-    data.extend(comm.as_bytes());
-    data.resize(24, 0);
-    fast(1, 0, Some(time), &data)
-}
-
-fn call(time: u64, pid: i32, duration: u64) -> Vec<u8> {
-    let mut data = pid.to_ne_bytes().to_vec();
-    data.extend([0; 4]);
-    data.extend(duration.to_ne_bytes());
-    fast(2, 0, Some(time), &data)
-}
+/// The type of a record without fields, which would end a script.
+const TICK: &str = "name: </script><b>tick\nID: 3\n";
 
 /// CPU 0 runs bash for 6 ms, then cat for 3 ms, and is idle for 1 ms; CPU 1 runs something with an odd name for 5 ms. Thread 42
 /// calls a function that takes 4 ms, and within it once again for 1 ms.
@@ -73,7 +49,8 @@ fn recorded() -> Recording {
         switch(6 * ms, 44, 0, "swapper"),
         fast(3, 0, Some(8 * ms), b""),
     ];
-    Recording::new("fast", FORMATS, &[cpu0.concat(), cpu1.concat()])
+    let formats = format!("{TIMELINE}{TICK}").replace("probe", "vfs_read");
+    Recording::new("fast", &formats, &[cpu0.concat(), cpu1.concat()])
 }
 
 fn report(recording: &Recording, args: &[&str]) -> Command {
@@ -126,7 +103,7 @@ lost: 0 sub-buffers, unknown records dropped by the kernel
         "{part}"
     );
     assert!(!part.contains("tick"), "{part}");
-    let empty = Recording::new("fast", FORMATS, &[Vec::new()]);
+    let empty = Recording::new("fast", TIMELINE, &[Vec::new()]);
     let text = stdout(&succeed(&mut report(&empty, &[])));
     assert!(text.starts_with("total: 0 records"), "{text}");
 }
@@ -205,7 +182,7 @@ fn a_page_that_needs_nothing_else() {
     assert_eq!(data["dropped_slices"], 0);
 
     // A page of nothing is a page.
-    let empty = Recording::new("fast", FORMATS, &[Vec::new()]);
+    let empty = Recording::new("fast", TIMELINE, &[Vec::new()]);
     let page = stdout(&succeed(&mut report(&empty, &["--html"])));
     assert_eq!(drawing(&page)["tracks"], serde_json::json!([]));
 }

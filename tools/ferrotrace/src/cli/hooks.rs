@@ -24,6 +24,7 @@ use ferrotrace::hooks::select::Target;
 use ferrotrace::hooks::select::only;
 use ferrotrace::hooks::table::Table;
 use ferrotrace::hooks::watch::Watch;
+use ferrotrace::signals::CommandError;
 use ferrotrace::signals::StopSignals;
 
 use super::print;
@@ -149,7 +150,7 @@ impl WatchArgs {
             return Ok(0);
         }
         let run = signals.run(&self.command.command, stdout);
-        run.context("the command cannot be run")?;
+        run.map_err(CommandError::from)?;
         let ended = self.intervals(registry, &signals, &mut watch);
         if !matches!(ended, Ok(false)) {
             let total = watch.total();

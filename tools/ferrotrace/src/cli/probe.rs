@@ -250,10 +250,7 @@ impl WatchArgs {
             style,
         };
         let mut is_read = true;
-        let ready = || {
-            let started = self.command.start(&signals, stdout, "watching");
-            started.map_err(Error::command)
-        };
+        let ready = || Ok(self.command.start(&signals, stdout, "watching")?);
         let counts = watch(control, options, &symbols, &signals, ready, |text| {
             is_read = print_text(text).map_err(|error| Error::Io {
                 action: "write",

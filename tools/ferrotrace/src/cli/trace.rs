@@ -128,8 +128,7 @@ impl FunctionsArgs {
         };
         let ready = || {
             let doing = format!("tracing {} functions", functions.len());
-            let started = self.command.start(&signals, stdout, &doing);
-            started.map_err(Error::command)
+            Ok(self.command.start(&signals, stdout, &doing)?)
         };
         trace(&mut control, &functions, options, &signals, ready, |text| {
             print_text(text).map_err(|error| Error::Io {

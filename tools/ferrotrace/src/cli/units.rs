@@ -19,6 +19,7 @@ use nix::unistd::dup2_stdout;
 use parse_size::Config;
 
 use ferrotrace::file::create;
+use ferrotrace::signals::CommandError;
 use ferrotrace::signals::StopSignals;
 
 /// Seconds, such as `0.5`, or a number with a unit, such as `500ms`, `5s` or `1h 30m`.
@@ -90,10 +91,10 @@ impl CommandArgs {
         signals: &StopSignals,
         stdout: Option<OwnedFd>,
         doing: &str,
-    ) -> io::Result<()> {
+    ) -> Result<(), CommandError> {
         // There is nowhere left to report it if this fails.
         let _ = writeln!(io::stderr(), "ferrotrace: {doing}; Ctrl-C ends");
-        signals.run(&self.command, stdout)
+        Ok(signals.run(&self.command, stdout)?)
     }
 }
 

@@ -127,6 +127,10 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The command that is run meanwhile.
+    #[error(transparent)]
+    Command(#[from] crate::signals::CommandError),
+
     /// The channel of the records.
     #[error(transparent)]
     Channel(#[from] crate::relay::error::Error),
@@ -144,16 +148,5 @@ fn did_you_mean(name: &str, others: &Names) -> String {
     match &near(name, others.0.iter().map(String::as_str))[..] {
         [] => String::new(),
         names => format!(" (did you mean {}?)", names.join(" or ")),
-    }
-}
-
-impl Error {
-    /// The command that is run meanwhile cannot be run.
-    pub fn command(source: io::Error) -> Self {
-        Self::Io {
-            action: "run the command",
-            path: "/proc/self/exe".into(),
-            source,
-        }
     }
 }

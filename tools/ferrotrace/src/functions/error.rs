@@ -99,6 +99,10 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The command that is run meanwhile.
+    #[error(transparent)]
+    Command(#[from] crate::signals::CommandError),
+
     /// The channel of the calls.
     #[error(transparent)]
     Channel(#[from] crate::relay::error::Error),
@@ -117,17 +121,6 @@ fn these(names: &[String]) -> String {
     match names.len().saturating_sub(MOST) {
         0 => first,
         more => format!("{first} and {more} more"),
-    }
-}
-
-impl Error {
-    /// The command that is run meanwhile cannot be run.
-    pub fn command(source: io::Error) -> Self {
-        Self::Io {
-            action: "run the command",
-            path: "/proc/self/exe".into(),
-            source,
-        }
     }
 }
 

@@ -148,6 +148,10 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The command that is run meanwhile.
+    #[error(transparent)]
+    Command(#[from] crate::signals::CommandError),
+
     /// The channel of the hits.
     #[error(transparent)]
     Channel(#[from] crate::relay::error::Error),
@@ -158,17 +162,6 @@ fn did_you_mean(near: &[String]) -> String {
         return " (/proc/kallsyms has all)".to_owned();
     }
     format!("; did you mean {}?", near.join(", "))
-}
-
-impl Error {
-    /// The command that is run meanwhile cannot be run.
-    pub fn command(source: io::Error) -> Self {
-        Self::Io {
-            action: "run the command",
-            path: "/proc/self/exe".into(),
-            source,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -120,10 +120,12 @@ pub struct Metadata {
     pub cpus: Vec<CpuMetadata>,
 }
 
-/// The name of this machine.
+/// The name of this machine, if it has been given one.
 pub fn this_host() -> Option<String> {
     let names = nix::sys::utsname::uname().ok()?;
-    Some(names.nodename().to_string_lossy().into_owned())
+    let name = names.nodename().to_string_lossy().into_owned();
+    // What the kernel says as long as nobody has.
+    Some(name).filter(|name| !name.is_empty() && name != "(none)")
 }
 
 /// The identity that the kernel has given itself when it was started.

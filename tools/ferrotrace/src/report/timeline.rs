@@ -337,8 +337,8 @@ mod tests {
         timeline.item(&item(thread, Span::Slice(0, from + 5), "early"));
         assert_eq!(sum(&timeline.lanes[&thread].busy), to - from + 5);
         let json = timeline.json();
-        let first = json["slices"].as_array().unwrap().iter();
-        let early = first.filter(|slice| slice[0] == 1).next().unwrap();
+        let mut slices = json["slices"].as_array().unwrap().iter();
+        let early = slices.find(|slice| slice[0] == 1).unwrap();
         assert_eq!(
             (early[1].as_i64(), early[2].as_u64()),
             (Some(-1_001), Some(1_006))

@@ -79,6 +79,37 @@ impl Recording {
     }
 }
 
+/// Descriptions of [`switch`] and [`call`].
+pub const TIMELINE: &str = "\
+name: sched_switch
+ID: 1
+format:
+\tfield:s32 prev_pid;\toffset:0;\tsize:4;\tsigned:1;
+\tfield:s32 next_pid;\toffset:4;\tsize:4;\tsigned:1;
+\tfield:char next_comm[16];\toffset:8;\tsize:16;\tsigned:0;
+name: probe
+ID: 2
+format:
+\tfield:s32 pid;\toffset:0;\tsize:4;\tsigned:1;
+\tfield:u64 duration;\toffset:8;\tsize:8;\tsigned:0;
+";
+
+/// A CPU runs another thread from then on.
+pub fn switch(time: u64, prev: i32, next: i32, comm: &str) -> Vec<u8> {
+    let mut data = [prev.to_ne_bytes(), next.to_ne_bytes()].concat();
+    data.extend(comm.as_bytes());
+    data.resize(24, 0);
+    fast(1, 0, Some(time), &data)
+}
+
+/// A call that has ended, and how long it took.
+pub fn call(time: u64, pid: i32, duration: u64) -> Vec<u8> {
+    let mut data = pid.to_ne_bytes().to_vec();
+    data.extend([0; 4]);
+    data.extend(duration.to_ne_bytes());
+    fast(2, 0, Some(time), &data)
+}
+
 /// A record of a fast channel.
 pub fn fast(ty: u16, flags: u16, time: Option<u64>, data: &[u8]) -> Vec<u8> {
     let flags = flags | if time.is_some() { TIMED } else { 0 };

@@ -164,6 +164,21 @@ recorded() {
 	"$FERROTRACE" relay merge --format json "$work/rec" | grep -q '"log":\[{"text":"/bin/true"}\]'
 }
 
+# As long as a command runs, whose exit status is taken.
+with_command() {
+	tool record "$samples/exec.dp" -o "$work/run" --log PID -q -- sh -c '/bin/true; exit 7' >"$work/summary"
+	is status 7 $? || return 1
+	"$FERROTRACE" relay merge "$work/run" | grep '"/bin/true"' || return 1
+	refused 'is not empty' tool record "$samples/exec.dp" -o "$work/run" -d 1ms || return 1
+	tool record "$samples/exec.dp" -o "$work/run" --force -q -d 1ms >/dev/null || return 1
+	# Dates, of now.
+	tool watch "$samples/exec.dp" --wall -- /bin/true >"$work/out" 2>"$work/err" || { cat "$work/err"; return 1; }
+	cat "$work/out"
+	grep -E "^\[[0-9]+\] $(date -u +%Y-%m-%dT)[0-9:]+\.[0-9]{9}Z 12\.0 .*\"/bin/true\"" "$work/out" || return 1
+	tool watch "$samples/exec.dp" --wall --json -- /bin/true 2>"$work/err" |
+		grep "\"/bin/true\".*\"time\":.*\"wall\":\"$(date -u +%Y-%m-%dT)" && is states "" "$(states)"
+}
+
 # The path that failed.
 open_failed() {
 	watching "$samples/open_failed.dp" --sym "$vmlinux" || return 1
@@ -282,6 +297,7 @@ one groups groups
 one samples all_samples
 one records records
 one recorded recorded
+one command with_command
 one open_failed open_failed
 one watch_variable watch_variable
 one read_fails read_fails

@@ -245,10 +245,7 @@ pub fn watch(args: WatchArgs, control: &Control) -> Result<u8> {
             false => None,
         },
     };
-    let ready = || {
-        let started = args.command.start(&signals, None, "watching");
-        started.map_err(Error::command)
-    };
+    let ready = || Ok(args.command.start(&signals, None, "watching")?);
     let mut is_read = true;
     let counts = watch::watch(control, &options, &signals, ready, |text| {
         is_read = print_text(text).map_err(|error| Error::Io {
