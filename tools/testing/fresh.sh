@@ -15,6 +15,8 @@ set -euo pipefail
 . "$(dirname "$0")/../../integration/lib.sh"
 # shellcheck source=integration/apt.sh
 . "$REPO/integration/apt.sh"
+# shellcheck source=integration/root.sh
+. "$REPO/integration/root.sh"
 
 # What says how this machine reaches the registries: the environment (by name), and files.
 ENVIRONMENT='^([a-z]+_proxy|[A-Z]+_PROXY|PIP_[A-Z_]+|CARGO_(HTTP|NET|REGISTR|SOURCE)[A-Z_]*|SSL_CERT_[A-Z]+|[A-Z_]+_CA_BUNDLE|GIT_SSL_CAINFO)='
@@ -35,18 +37,6 @@ root=$dir/root
 mkdir -p "$(dirname "$dir")"
 exec {lock}>"$dir.lock"
 flock -n "$lock" || die "another run uses $dir"
-
-# mmdebstrap takes the suite's sources from files, and the rest of what apt needs from these settings.
-make_root() {
-	have mmdebstrap || apt-get -q -y --no-install-recommends install mmdebstrap >&2 || die "cannot install mmdebstrap"
-	private_sources "$suite" || die "no Debian mirror is configured here to take $suite from"
-	rm -rf "$dir"
-	mkdir -p "$dir"
-	apt-config dump | grep '^Acquire::' >"$dir/apt.conf" || true
-	say "making a bare root of $suite in $root"
-	mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$dir/apt.conf" "$suite" "$root" "$CACHE/apt/$suite/src"/* >&2 ||
-		die "mmdebstrap failed"
-}
 
 # Certificates of the machine's own go where the package ca-certificates looks for them when it is installed.
 pass_on() {
@@ -105,7 +95,8 @@ trap 'exit 130' INT TERM
 minutes() { printf '%d:%02d minutes' $(($1 / 60)) $(($1 % 60)); }
 
 if [ -z "$again" ]; then
-	make_root
+	rm -rf "$dir"
+	make_root "$suite" "$root"
 elif ! [ -d "$root" ]; then
 	die "no root of an earlier run in $root"
 fi
