@@ -11,13 +11,15 @@ MAKEFLAGS += --no-print-directory
 export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC KCONFIG JOBS
 
 # What "make check" leaves out for time: suites on the variants debug, size and distro, and on all its variants storms of their
-# whole length and Miri over all of the core. A storm on debug takes ten times as long: a short one there.
-LONG_STORMS = host insn relay klog gkhi selftests-kprobes ftrace-tramp probes gcov
+# whole length, Miri over all of the core, and Debian packages. A storm on debug takes ten times as long: a short one there.
+LONG_STORMS = host insn relay klog gkhi selftests-kprobes ftrace-tramp probes gcov deb
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
 LONG_DISTRO = kunit relay klog gkhi permissions kprobes ftrace-tramp ftrace-rust clients
+# Beside mainline's engines on the same configuration.
+LONG_DISTROS = tools every
 
-.PHONY: help setup install-tools update kernel kdir kmake export vm demo check check-long check-browser coverage bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo check check-long check-browser coverage bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -48,6 +50,10 @@ kmake:
 export:
 	@integration/export.sh $(if $(UNDO),--undo) '$(KTREE)'
 
+# Debian packages of a variant and of the command.
+deb:
+	@integration/deb.sh '$(VARIANT)'
+
 # CMD reaches the shell through the environment, so that it may hold any quotes.
 # Its output is CMD's: the path of the image goes nowhere.
 vm: export FERROTRACE_CMD = $(value CMD)
@@ -67,6 +73,7 @@ check-long:
 	@FERROTRACE_STORM=short VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
 	@FERROTRACE_STORM=short VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 	@FERROTRACE_STORM=short VARIANTS=distro LOGS=build/check-distro tools/testing/check.sh 10-build $(LONG_DISTRO)
+	@VARIANTS="distro-mainline distro" LOGS=build/check-distros tools/testing/check.sh 10-build $(LONG_DISTROS)
 	@FERROTRACE_STORM=short VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
 check-browser:

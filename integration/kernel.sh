@@ -6,6 +6,7 @@
 #   kernel.sh kdir VARIANT            print the build directory (for M=, for modules and symbols)
 #   kernel.sh image VARIANT           print the image's path
 #   kernel.sh make VARIANT ARGS...    run kbuild there, e.g. "modules", "M=/some/module"
+#   kernel.sh tools VARIANT           print the tools that it is built with, as arguments of kbuild, a line each
 #   kernel.sh clippy VARIANT          compile the repository's Rust with clippy, in a build directory of its own
 #
 # A tree of the cache is one kernel version with one state of the patches; a variant is built in a directory
@@ -14,7 +15,7 @@ set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-usage() { die "usage: kernel.sh build|kdir|image|make|clippy VARIANT [ARGS...]; variants: $(variants)"; }
+usage() { die "usage: kernel.sh build|kdir|image|make|tools|clippy VARIANT [ARGS...]; variants: $(variants)"; }
 
 variants() {
 	(cd "$REPO/integration/config" && printf '%s ' *.config | sed -e 's/[a-z-]*base\.config //g' -e 's/\.config//g')
@@ -245,6 +246,7 @@ main() {
 	build) build ;;
 	kdir) printf '%s\n' "$KDIR" ;;
 	image) printf '%s\n' "$KDIR/$IMAGE" ;;
+	tools) setup_tools && printf '%s\n' "${MAKE_ARGS[@]}" ;;
 	clippy) with_lock "$(basename "$TREE")" clippy ;;
 	make) with_lock "$(basename "$TREE")" run_make "$@" ;;
 	*) usage ;;

@@ -78,6 +78,9 @@ def parse_args():
     p.add_argument("--out", default=env("OUT") or "", help="host directory that receives $FERROTRACE_OUT")
     p.add_argument("--coverage", default=env("COVERAGE") or "", help="host directory that receives debugfs gcov/")
     p.add_argument("--console", default=env("CONSOLE") or "", help="file that receives the console's log")
+    p.add_argument("--root", default=env("GUEST_ROOT") or "/",
+                   help="the guest's root file system, a directory that has this one (vm/) where it is here")
+    p.add_argument("--image", default=env("GUEST_IMAGE") or "", help="another kernel than the variant's")
     p.add_argument("variant")
     p.add_argument("command", nargs="?", default="")
     return p.parse_args()
@@ -183,7 +186,7 @@ def tsc_khz():
 
 def qemu_command(args, share, console):
     """A guest in QEMU: its console is the file CONSOLE; its two ports are QEMU's own stdout and stderr."""
-    image = kernel_image(args.variant)
+    image = args.image or kernel_image(args.variant)
     kvm = not args.icount and kvm_works(image)
     # Unless the CPUs take turns, one may translate a breakpoint while another one takes it away. That translation is kept,
     # and the guest dies of "Oops: int3" in any place with a static key, already while it boots.
@@ -198,7 +201,7 @@ def qemu_command(args, share, console):
     cmd = [find_qemu(), "-accel", "kvm" if kvm else tcg, "-cpu", "host" if kvm else "max,la57=off",
            "-M", "q35", "-m", args.mem, "-smp", args.cpus, "-nodefaults", "-no-reboot", "-display", "none",
            "-kernel", image, "-append", " ".join(append), "-serial", f"file:{console}",
-           "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+           "-fsdev", f"local,id=root,path={args.root},security_model=none,readonly=on,multidevs=remap",
            "-device", "virtio-9p-pci,fsdev=root,mount_tag=/dev/root",
            "-fsdev", f"local,id=share,path={share},security_model=none,multidevs=remap",
            "-device", "virtio-9p-pci,fsdev=share,mount_tag=ferrotrace",

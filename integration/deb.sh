@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Makes Debian packages of a kernel variant and of the command, in build/deb:
+#   deb.sh VARIANT
+# linux-image, linux-headers and linux-libc-dev are the kernel's own (bindeb-pkg). Its headers lack what modules in Rust need: that is
+# ferrotrace-dev, for clients in Rust, and in C of our headers. ferrotrace is the command.
+set -euo pipefail
+# shellcheck source=integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+variant=${1:?usage: deb.sh VARIANT}
+out=$REPO/build/deb
+for tool in dpkg-buildpackage dh_builddeb; do
+	have $tool || die "no $tool: install dpkg-dev and debhelper"
+done
+
+"$REPO/integration/kernel.sh" build "$variant" >/dev/null
+kdir=$("$REPO/integration/kernel.sh" kdir "$variant")
+release=$(<"$kdir/include/config/kernel.release")
+# Of the kernel that was built: its number is a part of its name for itself.
+version=$(make -s -C "$kdir/source" kernelversion)-1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+rm -rf "$out"
+mkdir -p "$out"
+
+# Kbuild leaves the packages beside its directory.
+kernel_packages() {
+	local log=$kdir/deb.log
+	rm -f "$(dirname "$kdir")"/*.deb
+	say "packing kernel $variant ($release)"
+	# With the variables of the build, so that nothing is built anew. What it would build with is there, under whatever name.
+	"$REPO/integration/kernel.sh" make "$variant" KDEB_PKGVERSION="$version" KDEB_COMPRESS=zstd DPKG_FLAGS=-d bindeb-pkg >"$log" 2>&1 || {
+		tail -n 20 "$log" >&2
+		die "bindeb-pkg failed; log: $log"
+	}
+	mv "$(dirname "$kdir")"/*.deb "$out/"
+	rm -rf "$kdir/debian" "$(dirname "$kdir")"/linux-upstream_*
+}
+
+# pack DIR NAME VERSION DEPENDS DESCRIPTION...: a package of what is in DIR; the first line describes it in short.
+pack() {
+	local dir=$1 name=$2 pack_version=$3 depends=$4
+	shift 4
+	mkdir -p "$dir/DEBIAN"
+	{
+		printf '%s\n' "Package: $name" "Version: $pack_version" "Architecture: amd64" \
+			"Maintainer: Ferrotrace maintainers <ferrotrace@localhost>" "Section: kernel" "Priority: optional" \
+			"Depends: $depends" "Description: $1"
+		shift
+		printf ' %s\n' "$@"
+	} >"$dir/DEBIAN/control"
+	dpkg-deb --root-owner-group -Zzstd --build "$dir" "$out/${name}_${pack_version}_amd64.deb" >/dev/null
+}
+
+# What kbuild needs of the build directory for a module in Rust, and of our directory for a client: metadata of crates, procedural
+# macros, headers.
+dev_package() {
+	local to=$work/dev/usr/src/linux-headers-$release
+	mkdir -p "$to"
+	(cd "$kdir" && find rust kernel/ferrotrace \( -name '*.rmeta' -o -path 'rust/*.so' \) -type f -print | rsync -a --files-from=- . "$to/")
+	(cd "$kdir/source" && printf '%s\n' kernel/ferrotrace/include kernel/ferrotrace/rust/client.mk |
+		rsync -ar --files-from=- . "$to/")
+	pack "$work/dev" "ferrotrace-dev-$release" "$version" "linux-headers-$release (= $version)" \
+		"Ferrotrace's crates and headers for modules" \
+		"What modules outside of the kernel's tree are built against that are in Rust, or use" \
+		"Ferrotrace's headers in C. They are for linux-headers-$release, and for" \
+		"$(sed -n 's/^CONFIG_RUSTC_VERSION_TEXT="\(.*\)"/\1/p' "$kdir/.config")."
+}
+
+command_package() {
+	local tool_version
+	tool_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/tools/ferrotrace/Cargo.toml" | head -n 1)
+	DESTDIR=$work/command PREFIX=/usr "$REPO/integration/install-tools.sh"
+	# The kernel's headers_install does not know of ours.
+	install -D -m 644 -t "$work/command/usr/include/linux" "$REPO"/include/uapi/linux/*.h
+	find "$work/command/usr/share/man" -type f -exec gzip -9n {} +
+	pack "$work/command" ferrotrace "$tool_version" "libc6 (>= $(newest_glibc "$work/command/usr/bin/ferrotrace")), libgcc-s1" \
+		"records, probes and counts with Ferrotrace's engines" \
+		"The command of Ferrotrace, the kernel's tracing in Rust: channels, probes, functions," \
+		"probe programs, hooks and coverage, with man pages and completions; and the headers" \
+		"for programs that read channels themselves."
+}
+
+# newest_glibc PROGRAM: the newest version of the C library whose symbols it needs.
+newest_glibc() { objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2; }
+
+kernel_packages
+dev_package
+command_package
+ls "$out"/*.deb
