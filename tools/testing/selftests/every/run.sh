@@ -1,0 +1,37 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Tries a probe on each of many places of the running kernel, under load, and leaves what came of it in $FERROTRACE_OUT/every:
+# symbol+offset, instruction and error, a line each. Runs in a guest, as root.
+#   run.sh PLACES COLUMN    what probe-places has written, and which of its two kernels this is (1 or 2)
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
+set -u
+
+places=${1:?usage: run.sh PLACES COLUMN}
+column=${2:?usage: run.sh PLACES COLUMN}
+file=$DEBUGFS/kprobes_every
+load_ours rust_kprobes
+load_file "$FERROTRACE_KDIR/selftests-every/module/kprobes_every.ko" \
+	"text=0x$(awk '$3 == "_text" { print $1; exit }' /proc/kallsyms)"
+echo 1 >/sys/kernel/rcu_expedited
+
+# Processes, files, pipes, memory.
+load() {
+	while :; do
+		find /proc/self /sys/kernel/mm -type f 2>/dev/null | head -n 100 | xargs cat >/dev/null 2>&1
+		dd if=/dev/zero of="$work/file.$BASHPID" bs=64k count=8 status=none && sync "$work/file.$BASHPID"
+	done
+}
+load &
+load &
+
+cut -d ' ' -f "$column" "$places" | split -l 512 - "$work/batch."
+for batch in "$work"/batch.*; do
+	if ! { cat "$batch" >$file && cat $file; }; then bail "no answer"; fi
+done >"$work/answers"
+kill_jobs
+rmmod kprobes_every
+dmesg | grep 'kprobes_every: .* hits'
+paste -d ' ' <(cut -d ' ' -f 3,4 "$places") <(cut -d ' ' -f 2 "$work/answers") >"$FERROTRACE_OUT/every"
+[ "$(wc -l <"$FERROTRACE_OUT/every")" = "$(wc -l <"$places")" ]

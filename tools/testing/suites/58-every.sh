@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A probe at the entry of functions and on three of their other instructions at random, under load: what mainline's engine accepts
+# ours accepts. EVERY=50 is one function in 50 (the default), EVERY=1 all of them: hours. SEED=1 chooses.
+# Of distro-mainline and distro only (make check-long).
+# Seconds: 300
+set -uo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+places=$LOGS/every-places
+
+# places_of MAINLINE OURS
+places_of() {
+	local mainline ours
+	mainline=$("$REPO/integration/kernel.sh" kdir "$1") && ours=$("$REPO/integration/kernel.sh" kdir "$2") || return 1
+	"$(find_cargo)" run -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin probe-places -- \
+		"${EVERY:-50}" "${SEED:-1}" "$mainline/vmlinux" "$ours/vmlinux" >"$places" && [ -s "$places" ]
+}
+
+# try VARIANT COLUMN
+try() {
+	local out=$LOGS/every-$1
+	rm -rf "$out"
+	mkdir -p "$out"
+	selftests_build "$1" every || return 1
+	OUT=$out CPUS=2 TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2"
+}
+
+# accepted MAINLINE OURS: each place that only one engine accepts. Fails if that is mainline's, but for what Documentation/kprobes.rst
+# says that ours refuses, and if next to none was accepted.
+accepted() {
+	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk '
+		function class(symbol, instruction, error) {
+			if (error == -22 && symbol ~ /^__SCT__/) return "trampoline of a static call"
+			if (error == -22 && symbol ~ /^__x86_|_return_thunk|_safe_ret|_untrain_ret|^call_depth_|warn_thunk/) return "thunk"
+			if (error == -22 && symbol ~ /^ftrace_(regs_)?call/) return "template of ftrace"
+			if (error == -22 && symbol ~ /^(rust_helper|ferro)_|^rcu_is_watching\+/) return "of the engine"
+			if (error == -22 && symbol ~ /^_R.*[0-9](ferro_(core|sys|gkhi|kprobes_builtin)|kprobes_engine)/) return "of the engine"
+			if (error == -95 && instruction ~ /^(Endbr64|Hlt|Sti|Swapgs|Iretq|Sysretq|Sysexit)$/) return instruction
+		}
+		$1 != $4 { print "not the same place: " $0; bad++ }
+		$3 == 0 { theirs++ }
+		$6 == 0 { ours++ }
+		$3 == 0 && $6 != 0 {
+			why = class($1, $2, $6)
+			if (why) {
+				classes[why]++
+			} else {
+				print "only mainline: " $1 " " $2 ", error " $6
+				bad++
+			}
+		}
+		$3 != 0 && $6 == 0 { print "only ours: " $1 " " $2 ", error of mainline " $3 }
+		END {
+			for (why in classes) print "only mainline, " why ": " classes[why]
+			print NR " places, mainline accepts " theirs + 0 ", ours " ours + 0
+			exit bad > 0 || theirs * 2 < NR
+		}'
+}
+
+if under_test distro && under_test distro-mainline; then
+	tap_run "every: places" places_of distro-mainline distro
+	tap_run "every: mainline's engine" try distro-mainline 1
+	tap_run "every: ours" try distro 2
+	tap_run "every: ours accepts what mainline's accepts" accepted distro-mainline distro
+else
+	tap_skip "every: distro" "distro and distro-mainline are not under test"
+fi
+tap_plan
