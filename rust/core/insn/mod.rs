@@ -9,6 +9,7 @@
 //! - [`Emulation`] executes one on a [`Machine`].
 //! - [`Insn::cannot_fault`] says whether one is surely executed.
 //! - [`Compute`] executes one that a copy could execute too, within the trap.
+//! - [`Uses`] says which registers one reads and writes.
 //! - [`Boundaries`] walks through code.
 //! - [`jump::displaceable`] says whether a jump can replace what is at a place.
 //!
@@ -34,6 +35,7 @@ mod relocate;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod uses;
 
 pub use boundaries::Boundaries;
 pub use compute::Arithmetic;
@@ -60,6 +62,7 @@ pub use probe::Step;
 pub use probe::Unprobeable;
 pub use relocate::relocate;
 pub use relocate::RelocateError;
+pub use uses::Uses;
 
 /// The longest instruction, in bytes; the CPU refuses a longer one.
 pub const MAX_LEN: usize = 15;

@@ -274,6 +274,11 @@ impl Insn {
         self.prefixes.operand_size && !self.is_wide()
     }
 
+    /// Whether it has a prefix that makes it another instruction in some maps: 66, f2 or f3.
+    pub(super) fn has_mandatory_prefix(&self) -> bool {
+        self.prefixes.operand_size || self.prefixes.repeat.is_some()
+    }
+
     /// Whether it is `jmpabs`, not the `mov` that has the same opcode.
     pub(super) fn is_jmpabs(&self) -> bool {
         self.encoding == Encoding::Rex2 && self.map == 0 && self.opcode() == 0xa1

@@ -122,6 +122,11 @@ impl Body {
     }
 }
 
+/// `std`
+fn sets_direction(insn: &Insn) -> bool {
+    insn.map() == 0 && insn.opcode() == 0xfd
+}
+
 /// The symbol at an address next to another.
 fn neighbour<S: Surroundings>(code: &Code<'_, S>, address: u64) -> Option<Piece> {
     code.surroundings.piece(address)
@@ -143,6 +148,9 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         let compiled = code.surroundings.is_compiled(self.body.first);
         code.sweep(piece, |at, insn| {
             (self.visit)(Found::Start(at))?;
+            if sets_direction(insn) {
+                return Err(Reason::Direction);
+            }
             self.operands(at, insn)?;
             if let Some(target) = jump_target(at, insn) {
                 self.outside(target)?;

@@ -156,11 +156,7 @@ impl Displaced {
     /// How far from `to` the copy of the instruction at `at` begins, where [`Displaced::relocate`] writes them all for `to`.
     pub fn copy_of(&self, at: u64, to: u64) -> Option<usize> {
         let mut room = [0; MAX_RELOCATED];
-        let mut out = Out {
-            out: &mut room,
-            len: 0,
-            to,
-        };
+        let mut out = Out::new(&mut room, to);
         for (from, insn) in self.instructions() {
             if from == at {
                 return Some(out.len);
@@ -185,7 +181,7 @@ impl Displaced {
     }
 
     fn relocate_some(&self, which: Range<usize>, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
-        let mut out = Out { out, len: 0, to };
+        let mut out = Out::new(out, to);
         for (number, (at, insn)) in self.instructions().enumerate() {
             if which.contains(&number) {
                 out.put_insn(at, &insn)?;
@@ -201,6 +197,9 @@ fn check(insn: &Insn, end: usize) -> Result<(), Reason> {
         Probe::Unprobeable(rule) => return Err(Reason::Unprobeable(rule)),
         Probe::Step(_) => return Err(Reason::NewEncoding),
         Probe::Emulate(_) | Probe::Boost => (),
+    }
+    if is_monitor(insn) {
+        return Err(Reason::Immovable);
     }
     match insn.flow() {
         // The return address has to be outside of the jump.
@@ -224,21 +223,43 @@ fn pushed_before(target: Target) -> bool {
     }
 }
 
+/// `monitor`, `mwait` and their variants: a store in between, such as a handler's, would end the wait.
+fn is_monitor(insn: &Insn) -> bool {
+    let modrm = insn.modrm().map_or(0, |modrm| modrm.0);
+    insn.map() == 1
+        && match insn.opcode() {
+            0x01 => matches!(modrm, 0xc8 | 0xc9 | 0xfa | 0xfb),
+            // umonitor, umwait, tpause
+            0xae => modrm >= 0xf0 && insn.has_mandatory_prefix(),
+            _ => false,
+        }
+}
+
 /// Code that is written for an address.
-struct Out<'a> {
+pub(super) struct Out<'a> {
     out: &'a mut [u8],
     len: usize,
     to: u64,
 }
 
-impl Out<'_> {
+impl<'a> Out<'a> {
+    /// Code for `to`.
+    pub(super) fn new(out: &'a mut [u8], to: u64) -> Self {
+        Self { out, len: 0, to }
+    }
+
+    /// How much there is.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The address of the next byte.
-    fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.to
             .wrapping_add(u64::try_from(self.len).unwrap_or(u64::MAX))
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Reason> {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<(), Reason> {
         let end = self.len.saturating_add(bytes.len());
         let room = self.out.get_mut(self.len..end).ok_or(Reason::OutOfReach)?;
         room.copy_from_slice(bytes);

@@ -15,7 +15,7 @@
 //! - nothing else writes there, or looks the address up: see [`Surroundings::reserved`];
 //! - nothing enters the bytes after the first. A branch, the address of an instruction as an operand, the entries of a
 //!   jump table, the targets of jump labels and of exception fixups all count. A jump to an address that is not known
-//!   refuses the whole function.
+//!   refuses the whole function, and so does `std`: code that a jump calls counts on the direction flag.
 //!
 //! "The rest" is more than the symbol. A label in assembly ends the symbol before it, though the function goes on, and
 //! the compiler moves a function's unlikely part to a place of its own. So neighbours are looked at too, if code goes
@@ -30,6 +30,7 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod within;
 
 use super::probe::Unprobeable;
 use body::Body;
@@ -39,6 +40,8 @@ use sweep::Code;
 pub use displaced::Displaced;
 pub use displaced::MAX_DISPLACED;
 pub use displaced::MAX_RELOCATED;
+pub use within::Frame;
+pub use within::MAX_WITHIN;
 
 /// How many bytes a jump has.
 pub const JUMP_LEN: usize = 5;
@@ -155,13 +158,16 @@ pub enum Reason {
     Entered(Entry),
     /// The function jumps to an address that is not known.
     IndirectJump,
+    /// The function sets the direction flag, with which nothing else may be called.
+    Direction,
     /// A call would return into the bytes of the jump.
     Call,
     /// An instruction that must not be probed, for this rule.
     Unprobeable(Unprobeable),
     /// An instruction whose length could be misjudged.
     NewEncoding,
-    /// A call whose operand is relative to the stack pointer, which a jump would see after the push.
+    /// A call whose operand is relative to the stack pointer, which a jump would see after the push; or what has to follow
+    /// the instruction before it at once.
     Immovable,
     /// Something is more than 2 GiB from where the instructions are to run, or there is no room for them.
     OutOfReach,
@@ -189,6 +195,7 @@ impl Reason {
             Self::Entered(Entry::Fixup) => "a fixup leads there",
             Self::Entered(Entry::Address) => "its address is used",
             Self::IndirectJump => "the function has an indirect jump",
+            Self::Direction => "the function sets the direction flag",
             Self::Call => "a call returns there",
             Self::Unprobeable(_) => "an instruction that must not be probed",
             Self::NewEncoding => "an instruction of a new kind",

@@ -365,3 +365,94 @@ proptest! {
         }
     }
 }
+
+/// Where a detour has the registers.
+const FRAME: Frame = Frame {
+    registers: [
+        80, 88, 96, 40, 0, 32, 104, 112, 72, 64, 56, 48, 24, 16, 8, 0,
+    ],
+    flags: 144,
+    stack: 216,
+};
+
+/// The code for the first instruction of those at `AT`.
+fn within(code: &[u8]) -> Result<Vec<u8>, Reason> {
+    let mut code = code.to_vec();
+    code.extend([0x0f, 0x1f, 0x44, 0, 0, 0xc3]);
+    let displaced = at(&image(&code), 0)?;
+    let mut out = [0; MAX_WITHIN];
+    let len = displaced.first_within(&FRAME, AT + 0x1000, &mut out)?;
+    Ok(out[..len].to_vec())
+}
+
+#[test]
+fn only_what_an_instruction_uses_is_moved() {
+    // mov %rcx,%rax: rcx comes from the frame, rax goes there.
+    let code = [
+        0x48, 0x8b, 0x4c, 0x24, 88, 0x48, 0x89, 0xc8, 0x48, 0x89, 0x44, 0x24, 80,
+    ];
+    assert_eq!(within(&[0x48, 0x89, 0xc8]).as_deref(), Ok(&code[..]));
+    // mov %cx,%ax leaves the rest of rax as it is, which comes from there as well.
+    let code = within(&[0x66, 0x89, 0xc8]).unwrap();
+    assert_eq!(code[..5], [0x48, 0x8b, 0x44, 0x24, 80]);
+    // nop
+    assert_eq!(within(&[0x66, 0x90]).as_deref(), Ok(&[0x66, 0x90][..]));
+    // mov 8(%rsp),%rax: of the stack above the frame.
+    let code = [
+        0x48, 0x8b, 0x84, 0x24, 224, 0, 0, 0, 0x48, 0x89, 0x44, 0x24, 80,
+    ];
+    assert_eq!(
+        within(&[0x48, 0x8b, 0x44, 0x24, 8]).as_deref(),
+        Ok(&code[..])
+    );
+    // movw $0x1234,(%rsp), the same with an immediate.
+    let code = [0x66, 0xc7, 0x84, 0x24, 216, 0, 0, 0, 0x34, 0x12];
+    assert_eq!(
+        within(&[0x66, 0xc7, 0x04, 0x24, 0x34, 0x12]).as_deref(),
+        Ok(&code[..])
+    );
+}
+
+#[test]
+fn what_uses_the_stack_does_not_run_on_another() {
+    let codes: [&[u8]; 12] = [
+        &[0x51],                   // push %rcx
+        &[0x5c],                   // pop %rsp
+        &[0x48, 0x89, 0xe5],       // mov %rsp,%rbp
+        &[0x48, 0x83, 0xec, 8],    // sub $8,%rsp
+        &[0x40, 0x88, 0xe0],       // mov %spl,%al
+        &[0xff, 0x30],             // push (%rax)
+        &[0xc9],                   // leave
+        &[0x9c],                   // pushf
+        &[0x94],                   // xchg %rax,%rsp
+        &[0x65, 0x48, 0x8b, 0x00], // mov %gs:(%rax),%rax
+        &[0xf7, 0xf1],             // div %ecx
+        &[0x48, 0x0f, 0xb1, 0x20], // cmpxchg %rsp,(%rax)
+    ];
+    for code in codes {
+        assert_eq!(within(code), Err(Reason::Immovable), "{code:02x?}");
+    }
+    // mov %cl,%ah: not the stack pointer's byte.
+    assert!(within(&[0x88, 0xcc]).is_ok());
+}
+
+#[test]
+fn monitors_and_the_direction() {
+    // mwait
+    assert_eq!(
+        at(&with(&[0x0f, 0x01, 0xc9, 0x90]), 7),
+        Err(Reason::Immovable)
+    );
+    // umwait %ecx
+    assert_eq!(
+        at(&with(&[0xf2, 0x0f, 0xae, 0xf1]), 7),
+        Err(Reason::Immovable)
+    );
+    // sfence is none of them.
+    assert!(at(&with(&[0x0f, 0xae, 0xf8, 0x90, 0x90]), 7).is_ok());
+    // std, anywhere
+    assert_eq!(
+        at(&with(&[0x90, 0x90, 0xfd, 0xfc]), 2),
+        Err(Reason::Direction)
+    );
+}
