@@ -22,7 +22,8 @@ impl Engine {
         on: bool,
         locked: &Locked,
     ) -> Result<(), Error> {
-        self.probes.get(&probe.id()).ok_or(Error::NotRegistered)?;
+        let point = self.probes.get(&probe.id()).ok_or(Error::NotRegistered)?;
+        let point = point.clone();
         let flags = probe.flags();
         if on && flags & flags::GONE != 0 {
             return Err(Error::NotRegistered);
@@ -36,10 +37,14 @@ impl Engine {
             flags | flags::DISABLED
         };
         probe.set_flags(new);
+        point.probes.note_alone(locked);
         let result = self.rearm(probe.address(), locked);
         self.want_grace_period();
         self.want_jumps();
-        result.inspect_err(|_| probe.set_flags(flags))
+        result.inspect_err(|_| {
+            probe.set_flags(flags);
+            point.probes.note_alone(locked);
+        })
     }
 
     pub(crate) fn enable_all(&mut self, on: bool, locked: &Locked) -> Result<(), Error> {

@@ -137,6 +137,8 @@ impl Engine {
             code,
             breakpoint,
             jump: Jump::Unknown,
+            spare: None,
+            never_around: false,
             called: None,
             fresh: true,
             removed: [const { None }; 1 + SLOT_ADDRESSES],

@@ -91,7 +91,6 @@ impl Surroundings for Running<'_> {
             around::Reserved::StaticCall => Reserved::StaticCall,
             around::Reserved::Ftrace => Reserved::Ftrace,
             around::Reserved::Exception => Reserved::Exception,
-            around::Reserved::Trap => Reserved::Trap,
         })
     }
 

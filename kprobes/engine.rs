@@ -48,6 +48,10 @@ pub(crate) struct Engine {
     pub(crate) optimises: bool,
     /// There may be points whose breakpoints could be replaced by jumps, and `registry::optimise()` is going to look.
     pub(crate) jumps_due: bool,
+    /// From this address on it has not looked yet.
+    pub(crate) jumps_from: usize,
+    /// There was no memory for one of them.
+    pub(crate) jumps_failed: bool,
     /// How many points have a detour in use.
     pub(crate) detours: usize,
     /// Room for the addresses of some of them.
@@ -69,9 +73,11 @@ impl Engine {
             called: 0,
             list: KVVec::new(),
             enabled: true,
-            // The sysctl turns them on. They are new, and neither measured nor reviewed.
+            // The sysctl turns them on.
             optimises: false,
             jumps_due: false,
+            jumps_from: 0,
+            jumps_failed: false,
             detours: 0,
             leaving: KVVec::with_capacity(LEAVING, GFP_KERNEL)?,
         })

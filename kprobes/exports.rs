@@ -107,25 +107,124 @@ unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     unsafe { bindings::ferro_kprobe_post_leave() };
 }
 
-/// For `detoured.S`: a jump has come to a detour. Whether a handler has changed where execution goes on.
+/// What `detoured.S` gives the functions that it calls.
 ///
 /// # Safety
 ///
-/// `regs` are on the caller's stack, and this function's until it returns; the caller goes on with all of them. `point` is what
-/// stands in front of the detour.
+/// `point` is that of the detour that has been entered, and `regs` are on the caller's stack, as [`Trap::in_detour`] wants them for
+/// `'a`. Preemption is off for `'a`.
+#[inline(always)]
+unsafe fn in_detour<'a>(
+    point: *const Point,
+    regs: *mut bindings::pt_regs,
+    here: &'a PreemptOff,
+) -> (Found<'a, Point>, &'a mut Trap) {
+    // SAFETY: A detour has the address of its point, which the registry gives up when every task has left the detour: after a grace
+    // period of RCU tasks since the jump was taken away.
+    let point = Found::known(unsafe { &*point }, here);
+    // SAFETY: The caller guarantees it.
+    (point, unsafe { Trap::in_detour(regs) })
+}
+
+/// For `detoured.S`: a jump has come to a detour that executes the instruction on the registers, between its handlers.
+///
+/// # Safety
+///
+/// As for [`in_detour`], until this returns; then the caller goes on with all of the registers.
 #[no_mangle]
 #[link_section = ".kprobes.text"]
-unsafe extern "C" fn ferro_kprobe_detoured(
-    regs: *mut bindings::pt_regs,
-    point: *const Point,
-) -> bool {
+unsafe extern "C" fn ferro_kprobe_detoured(point: *const Point, regs: *mut bindings::pt_regs) {
     let here = PreemptOff::new();
-    // SAFETY: By its invariant the detour has the address of its point, which the registry gives up when every task has left the
-    // detour: after a grace period of RCU tasks since the jump was taken away.
-    let point = Found::known(unsafe { &*point }, &here);
-    // SAFETY: The caller guarantees that they are those with which it goes on, and nobody else's. Only code of the kernel has
-    // detours.
-    point.detoured(unsafe { Regs::at_site(regs) })
+    // SAFETY: The caller guarantees it.
+    let (point, regs) = unsafe { in_detour(point, regs, &here) };
+    point.detoured(regs);
+}
+
+/// For `detoured.S`: the handlers are those of another hit.
+///
+/// # Safety
+///
+/// As for [`ferro_kprobe_detoured`].
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_kprobe_missed(point: *const Point, regs: *mut bindings::pt_regs) {
+    let here = PreemptOff::new();
+    // SAFETY: The caller guarantees it.
+    let (point, regs) = unsafe { in_detour(point, regs, &here) };
+    point.missed(regs);
+}
+
+/// For `detoured.S`: a handler has changed where execution goes on.
+///
+/// # Safety
+///
+/// As for [`ferro_kprobe_detoured`].
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_kprobe_diverted(point: *const Point, regs: *mut bindings::pt_regs) {
+    let here = PreemptOff::new();
+    // SAFETY: The caller guarantees it.
+    let (point, regs) = unsafe { in_detour(point, regs, &here) };
+    point.keep_out(regs);
+}
+
+/// For `detoured.S`: RCU does not watch.
+///
+/// # Safety
+///
+/// As for [`ferro_kprobe_detoured`].
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bindings::pt_regs) {
+    // SAFETY: The point stays until every CPU has left the detour, as a rude grace period of RCU tasks says, also where RCU does not
+    // watch. The caller guarantees that the registers are there.
+    unsafe { (*regs).ip = (*point).stop.load() };
+}
+
+/// A handler of `engine.c`: a point has not one probe, which `detoured.S` has in mind.
+///
+/// # Safety
+///
+/// As for [`in_detour`], until this returns. No handler runs but this.
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_kprobe_call_before(
+    point: *const Point,
+    regs: *mut bindings::pt_regs,
+) -> c_int {
+    let here = PreemptOff::new();
+    // SAFETY: The caller guarantees it.
+    let (point, regs) = unsafe { in_detour(point, regs, &here) };
+    c_int::from(point.call_before(regs))
+}
+
+/// The same, where there are handlers after the instruction, too.
+///
+/// # Safety
+///
+/// As for [`ferro_kprobe_call_before`].
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_kprobe_call_around(
+    point: *const Point,
+    regs: *mut bindings::pt_regs,
+) -> c_int {
+    let here = PreemptOff::new();
+    // SAFETY: The caller guarantees it.
+    let (point, regs) = unsafe { in_detour(point, regs, &here) };
+    c_int::from(point.call_around(regs))
+}
+
+/// The handler after the instruction. `at` is where the detour goes on.
+///
+/// # Safety
+///
+/// `regs` are those that the detour has saved, which are this function's until it returns. Preemption is off.
+#[no_mangle]
+#[link_section = ".kprobes.text"]
+unsafe extern "C" fn ferro_kprobe_call_after(at: usize, regs: *mut bindings::pt_regs) {
+    // SAFETY: The caller guarantees that they are there and nobody else's; only code of the kernel has detours.
+    hit::call_after(at, unsafe { Regs::at_site(regs) });
 }
 
 /// For `engine.c`, in a work item.

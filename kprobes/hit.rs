@@ -49,9 +49,9 @@ pub(crate) fn breakpoint(trap: &mut Trap) -> bool {
 
 /// A breakpoint where no point is.
 #[cold]
-fn no_point(address: usize, regs: &mut Regs) -> bool {
-    let stop = COPIES.with(address, |point| point.stop(address, regs));
-    stop.is_some() || is_stale(address, regs)
+fn no_point(address: usize, trap: &mut Trap) -> bool {
+    let stop = COPIES.with(address, |point| point.stop(address, trap));
+    stop.is_some() || is_stale(address, trap)
 }
 
 /// Whether the breakpoint was taken away between the trap and us. Then what is there now is executed.
@@ -85,6 +85,13 @@ pub(crate) fn posted(at: usize, regs: &mut Regs) {
         // Behind the call is a breakpoint, which nobody knows either.
         regs.set_ip(at);
     }
+}
+
+/// The first instruction of a detour has run, whose probes are not those that it had in mind. `at` is where the detour goes on.
+pub(crate) fn call_after(at: usize, regs: &mut Regs) {
+    COPIES.with(at, |point| {
+        running::run_within(|running| point.call_post(running, regs));
+    });
 }
 
 /// The newest probe at an address, which stays as long as the caller has preemption off.
@@ -141,7 +148,11 @@ impl<'a> Found<'a, Point> {
                     self.execute(trap);
                     End::Over
                 }
-                _ => self.execute_and_finish(running, trap),
+                _ => {
+                    let end = self.execute_and_finish(running, trap);
+                    self.keep_out(trap);
+                    end
+                }
             }
         });
     }
@@ -155,15 +166,15 @@ impl<'a> Found<'a, Point> {
         let ip = regs.ip();
         regs.set_ip(self.address.wrapping_add(1));
         running::run(|running| {
-            match self.probes().alone() {
+            match self.probes().before() {
                 // The usual case, without a walk.
-                Some(probe) if probe.is_enabled() => {
+                Some(probe) => {
                     running.enter(probe);
                     if !probe.pre(regs) {
                         regs.set_ip(ip);
                     }
                 }
-                _ => self.call_all(running, ip, regs),
+                None => self.call_all(running, ip, regs),
             }
             End::Over
         });
@@ -178,48 +189,67 @@ impl<'a> Found<'a, Point> {
         let ip = regs.ip();
         regs.set_ip(address.wrapping_add(1));
         running::run(|running| {
-            match self.probes().only() {
-                Some(probe) if probe.is_enabled() => {
+            match self.probes().around() {
+                Some(probe) => {
                     running.enter(probe);
                     if !probe.pre(regs) {
                         probe.post_at(regs, |regs| regs.set_ip(self.next));
                         regs.set_ip(ip);
                     }
                 }
-                _ => self.call_all(running, ip, regs),
+                None => self.call_all(running, ip, regs),
             }
             End::Over
         });
     }
 
-    /// A jump has come here in place of a breakpoint. Whether a handler has changed where execution goes on.
+    /// A jump has come here in place of a breakpoint, and the instruction is executed on the registers.
     #[inline(always)]
-    pub(crate) fn detoured(self, regs: &mut Regs) -> bool {
+    pub(crate) fn detoured(self, trap: &mut Trap) {
         if running::is_running() {
-            self.miss();
-            return false;
+            return self.missed(trap);
         }
-        let mut diverted = false;
         running::run(|running| {
-            diverted = match self.probes().alone() {
-                // The usual case, without a walk.
-                Some(probe) if probe.is_enabled() => {
-                    running.enter(probe);
-                    probe.pre(regs)
+            if !self.call_pre(running, trap) {
+                running.be_busy();
+                match self.execute_here(trap) {
+                    true => self.call_post(running, trap),
+                    // The fault is for the copy.
+                    false => trap.set_ip(self.copies.load()),
                 }
-                _ => self.detour_all(running, regs),
-            };
+            }
+            self.keep_out(trap);
             End::Over
         });
-        if diverted {
-            self.keep_out(regs);
+    }
+
+    /// A jump has come here, while a handler runs.
+    #[cold]
+    pub(crate) fn missed(self, regs: &mut Regs) {
+        self.miss();
+        regs.set_ip(self.copies.load());
+    }
+
+    /// Executes the instruction on the registers. Whether that was possible.
+    fn execute_here(self, trap: &mut Trap) -> bool {
+        match (&self.in_trap, &self.execution) {
+            (Some(compute), _) => {
+                let done = compute.run(trap).is_ok();
+                trap.set_ip(self.next);
+                done
+            }
+            (None, Execution::Jumped(to)) => {
+                trap.set_ip(*to);
+                true
+            }
+            (None, Execution::Emulated(emulation)) => self.emulate(emulation, trap),
+            (None, Execution::Copied { .. } | Execution::Ftrace) => false,
         }
-        diverted
     }
 
     /// Who goes on at a displaced instruction other than the first goes on at its copy.
-    #[cold]
-    fn keep_out(self, regs: &mut Regs) {
+    #[inline]
+    pub(crate) fn keep_out(self, regs: &mut Regs) {
         let from = regs.ip().wrapping_sub(self.address);
         let detour = self.detour.load();
         if detour != 0 && from != 0 && from < JUMP_LEN {
@@ -229,16 +259,24 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// The same with several probes. One with a handler for after the instruction is only just being registered.
+    /// Calls the handlers of several probes that have none after the instruction; one that has is only just being registered.
     #[cold]
-    fn detour_all(self, running: &mut Running<'a>, regs: &mut Regs) -> bool {
-        let mut probes = self.probes().iter();
-        probes.any(|probe| {
-            probe.is_enabled() && !probe.has_post() && {
-                running.enter(probe);
-                probe.pre(regs)
-            }
+    pub(crate) fn call_before(self, regs: &mut Regs) -> bool {
+        running::run_within(|running| {
+            let mut probes = self.probes().iter();
+            probes.any(|probe| {
+                probe.is_enabled() && !probe.has_post() && {
+                    running.enter(probe);
+                    probe.pre(regs)
+                }
+            })
         })
+    }
+
+    /// The same for those that may have such a handler.
+    #[cold]
+    pub(crate) fn call_around(self, regs: &mut Regs) -> bool {
+        running::run_within(|running| self.call_pre(running, regs))
     }
 
     /// Calls the handlers of all probes at an ftrace site, where execution goes on at `ip`.
@@ -291,6 +329,12 @@ impl<'a> Found<'a, Point> {
             trap.set_ip(detour);
             return true;
         }
+        self.execute_once(trap)
+    }
+
+    /// The same, without the instructions that a jump is going to cover.
+    #[inline(always)]
+    fn execute_once(self, trap: &mut Trap) -> bool {
         match &self.execution {
             Execution::Copied { .. } => trap.set_ip(self.copy),
             Execution::Jumped(to) => trap.set_ip(*to),
@@ -349,7 +393,7 @@ impl<'a> Found<'a, Point> {
             };
             return End::InCopy(running.leave_to_copy(trap, first));
         }
-        if self.execute(trap) {
+        if self.execute_once(trap) {
             self.call_post(running, trap);
         }
         End::Over
@@ -366,14 +410,18 @@ impl<'a> Found<'a, Point> {
             self.call_post(running, regs);
             End::Over
         });
+        self.keep_out(regs);
     }
 
-    /// The breakpoint after a copy.
-    fn stop(self, at: usize, regs: &mut Regs) {
+    /// The breakpoint after a copy, or the one of a detour.
+    fn stop(self, at: usize, trap: &mut Trap) {
         if at == self.after_end() {
-            self.finish(regs);
+            self.finish(trap);
+        } else if at == self.copy_end() {
+            trap.set_ip(self.next);
         } else {
-            regs.set_ip(self.next);
+            trap.set_ip(self.address.wrapping_add(1));
+            self.hit(trap);
         }
     }
 

@@ -10,16 +10,20 @@
 //! 3. If nothing has changed meanwhile, the jump is put there ([`Jump::Placed`]).
 //!
 //! It is taken away at once, before a call returns, when something comes for which it must not be there: a probe in what it
-//! covers, enabled or not, a handler for after the instruction or for faults, or nothing any more that is to be called. Then
-//! the detour is kept, for the next time ([`Jump::Ready`]).
+//! covers, enabled or not, a handler for faults, the first handler for after the instruction, for which the detour has to be another
+//! one, or nothing any more that is to be called. Then the detour is kept, for the next time ([`Jump::Ready`]).
+//!
+//! A debugger that has written into a jump puts back what was there then: such a jump stays, and so does its point.
 //!
 //! Contexts: process, sleeps; with the engine's mutex. Locks inside of it as in `engine.rs`.
 #![deny(unsafe_code)]
 
+use ferro_core::insn::jump::Displaced;
 use ferro_core::insn::jump::MAX_DISPLACED;
 use ferro_sys::code::jump_site::jump_all;
 use ferro_sys::code::jump_site::JumpedSite;
 use ferro_sys::code::jump_site::StoppedSite;
+use ferro_sys::code::symbols::Shown;
 use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;
 
@@ -29,6 +33,7 @@ use crate::point_entry::find_by;
 use crate::point_entry::Breakpoint;
 use crate::point_entry::PointEntry;
 use crate::raw::detour::Detour;
+use crate::raw::detour::Kind;
 use crate::raw::detour::Since;
 use crate::raw::detour::Waited;
 use crate::raw::kprobe::flags;
@@ -36,7 +41,8 @@ use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
 use crate::raw::optimiser;
 
-/// How many jumps are made, or put there, before others get the engine's mutex and `text_mutex`.
+/// How many points are looked at, or jumps put there, before others get the engine's mutex and `text_mutex`. No more than one
+/// function is analysed meanwhile.
 const AT_ONCE: usize = 64;
 /// How many bytes a jump may displace: its own, and the rest of an instruction that starts in the last of them.
 const MOST_DISPLACED: usize = MAX_DISPLACED;
@@ -71,9 +77,9 @@ impl Jump {
         }
     }
 
-    /// Where the detour's copies are, or 0.
-    pub(crate) fn copies(&self) -> usize {
-        self.detour().map_or(0, Detour::copies)
+    /// As [`Detour::addresses`], or 0.
+    pub(crate) fn addresses(&self) -> [usize; 3] {
+        self.detour().map_or([0; 3], Detour::addresses)
     }
 
     /// How many bytes are not executed where they are.
@@ -96,7 +102,26 @@ impl PointEntry {
     /// Whether its probes may be called by a jump.
     fn may_jump(&self, locked: &Locked) -> bool {
         let mut probes = self.point.probes.iter(locked);
-        self.has_enabled(locked) && probes.all(is_simple)
+        self.has_enabled(locked) && probes.all(|probe| probe.fault_handler().is_none())
+    }
+
+    /// Whether a probe has a handler for after the instruction.
+    fn is_posting(&self) -> bool {
+        self.point.has_post.load() != 0
+    }
+
+    /// Whether its detour, if it has one, calls the handlers that its probes have.
+    fn fits(&self) -> bool {
+        let fits = |detour: &Detour| (detour.kind() != Kind::Before) == self.is_posting();
+        self.jump.detour().is_none_or(fits)
+    }
+
+    /// Whether a detour is to be made for it, or used.
+    fn wants_detour(&self, locked: &Locked) -> bool {
+        matches!(self.jump, Jump::Unknown | Jump::Ready(_))
+            && matches!(self.breakpoint, Breakpoint::Armed(_))
+            && self.may_jump(locked)
+            && !(self.never_around && self.is_posting())
     }
 
     fn set_optimized(&self, on: bool, locked: &Locked) {
@@ -114,9 +139,30 @@ impl PointEntry {
     }
 }
 
-/// Whether a probe wants to be called before the instruction only.
-fn is_simple(probe: Kprobe<'_>) -> bool {
-    !probe.has_post() && probe.fault_handler().is_none()
+impl PointEntry {
+    /// Whether its jump must not be there when this probe is.
+    fn is_disturbed(&self, probe: Kprobe<'_>) -> bool {
+        let covered = self.jump.displaces();
+        if self.point.address != probe.address() {
+            return self.point.address.saturating_add(covered) > probe.address();
+        }
+        let kind = self.jump.detour().map(Detour::kind);
+        let is_more = probe.has_post() && kind == Some(Kind::Before);
+        covered != 0 && (is_more || probe.fault_handler().is_some())
+    }
+
+    /// A detour that calls the handlers which its probes have. Errors: as [`Detour::new`].
+    fn detour_for(&self, displaced: Option<&Displaced>) -> Result<Detour, Error> {
+        let displaced = displaced.ok_or(Error::OutOfReach)?;
+        let new = |kind| Detour::new(&self.point, displaced, kind);
+        if !self.is_posting() {
+            return new(Kind::Before);
+        }
+        match new(Kind::Around) {
+            Err(Error::OutOfReach) if self.point.runs_on_registers() => new(Kind::Instead),
+            made => made,
+        }
+    }
 }
 
 impl Engine {
@@ -142,6 +188,7 @@ impl Engine {
     pub(crate) fn want_jumps(&mut self) {
         if self.enabled && self.optimises && !self.points.is_empty() {
             self.jumps_due = true;
+            self.jumps_from = 0;
             optimiser::call_soon();
         }
     }
@@ -152,59 +199,82 @@ impl Engine {
         next.is_some_and(|next| next < address.saturating_add(len))
     }
 
-    /// Makes some detours, and has hits use them. Whether it has, and whether there may be more.
+    /// Makes a detour, and has hits use it, and others that have been made before. Whether it has, and whether there may be more.
     pub(crate) fn prepare_jumps(&mut self, locked: &Locked) -> (bool, bool) {
+        let mut made = false;
         if !self.jumps_due || !self.enabled || !self.optimises {
-            return (false, false);
+            return (made, false);
         }
-        let Ok(mut wanted) = KVVec::with_capacity(AT_ONCE, GFP_KERNEL) else {
-            return (false, false);
-        };
-        for (address, entry) in self.points.iter() {
-            let is_open = matches!(entry.jump, Jump::Unknown | Jump::Ready(_))
-                && matches!(entry.breakpoint, Breakpoint::Armed(_))
-                && entry.may_jump(locked);
+        for _ in 0..AT_ONCE {
+            let Some(address) = self.next_point(self.jumps_from) else {
+                self.jumps_due = core::mem::take(&mut self.jumps_failed);
+                self.jumps_from = 0;
+                if self.jumps_due {
+                    optimiser::call_later();
+                }
+                return (made, false);
+            };
+            self.jumps_from = address.wrapping_add(1);
+            let entry = self.points.get(&address);
+            let wanted = entry.filter(|entry| entry.wants_detour(locked));
             // One that has a neighbour waits for that to go.
-            let len = entry.jump.detour().map_or(1, Detour::displaced);
-            if is_open
-                && !self.has_neighbour(*address, len)
-                && wanted.push_within_capacity(*address).is_err()
-            {
+            let len = wanted.map(|entry| entry.jump.detour().map_or(1, Detour::displaced));
+            if len.is_none_or(|len| self.has_neighbour(address, len)) {
+                continue;
+            }
+            let analysed = self.make_detour(address);
+            made |= self.publish_detour(address, locked).is_some();
+            if analysed {
                 break;
             }
         }
-        let more = wanted.len() == wanted.capacity();
-        self.jumps_due = more;
-        let mut made = false;
-        for address in wanted.iter() {
-            self.make_detour(*address);
-            made |= self.publish_detour(*address, locked).is_some();
-        }
-        (made, more)
+        (made, true)
     }
 
-    /// Makes a point's detour, if it has none and there can be one.
-    fn make_detour(&mut self, address: usize) {
+    /// Makes a point's detour, if it has none that fits and there can be one. Whether the function had to be analysed.
+    fn make_detour(&mut self, address: usize) -> bool {
+        let Some(entry) = self.points.get_mut(&address).filter(|e| !e.fits()) else {
+            return self.make_first(address);
+        };
+        if let Jump::Ready(detour) = entry.jump.take() {
+            entry.jump = entry.spare.take().map_or(Jump::Unknown, Jump::Ready);
+            entry.spare = Some(detour);
+        }
+        self.make_first(address)
+    }
+
+    /// The same, for one that has none.
+    fn make_first(&mut self, address: usize) -> bool {
         let unknown = |entry: &&KBox<PointEntry>| matches!(entry.jump, Jump::Unknown);
         if self.points.get(&address).filter(unknown).is_none() {
-            return;
+            return false;
         }
         let displaced = self.displaceable(address);
-        let Some(entry) = self.points.get_mut(&address) else {
-            return;
+        let made = match self.points.get(&address) {
+            Some(entry) => entry.detour_for(displaced.as_ref()),
+            None => return true,
         };
-        let mut detour = displaced.and_then(|d| Detour::new(&entry.point, &d));
-        let listed = detour
-            .as_mut()
-            .filter(|_| self.maps.copies.reserve(1).is_ok());
-        let listed = listed.and_then(|detour| {
-            detour.write(&mut TextLock::new()).ok()?;
-            find_by(&mut self.maps.copies, &entry.point, &[detour.copies()]).ok()
+        let made = made.and_then(|mut detour| {
+            self.maps.copies.reserve(3)?;
+            let written = detour.write(&mut TextLock::new());
+            written.map_err(|_| Error::OutOfReach)?;
+            Ok(detour)
         });
-        entry.jump = match (listed, detour) {
-            (Some(()), Some(detour)) => Jump::Ready(detour),
-            _ => Jump::Impossible,
+        let Some(entry) = self.points.get_mut(&address) else {
+            return true;
         };
+        match made {
+            Ok(detour) => {
+                // There is room.
+                let _ = find_by(&mut self.maps.copies, &entry.point, &detour.addresses());
+                entry.jump = Jump::Ready(detour);
+            }
+            Err(Error::NoMemory) => self.jumps_failed = true,
+            // There is one for the other kind of handlers.
+            Err(_) if displaced.is_some() && entry.is_posting() => entry.never_around = true,
+            Err(_) => entry.jump = Jump::Impossible,
+        }
+        true
     }
 
     fn publish_detour(&mut self, address: usize, locked: &Locked) -> Option<()> {
@@ -213,8 +283,9 @@ impl Engine {
             return None;
         }
         let entry = self.points.get_mut(&address)?;
+        let fits = entry.fits();
         match entry.jump.take() {
-            Jump::Ready(detour) => {
+            Jump::Ready(detour) if fits => {
                 let since = detour.publish(&entry.point);
                 entry.jump = Jump::Waiting(detour, since);
                 entry.set_optimized(true, locked);
@@ -235,9 +306,12 @@ impl Engine {
         let detours = &mut self.detours;
         jump_all(&mut text, |batch| {
             for entry in self.points.values_mut() {
+                if left == 0 {
+                    break;
+                }
                 let is_due =
                     matches!(&entry.jump, Jump::Waiting(_, since) if waited.covers(*since));
-                if !is_due || left == 0 {
+                if !is_due || !matches!(entry.breakpoint, Breakpoint::Armed(_)) {
                     continue;
                 }
                 left -= 1;
@@ -246,7 +320,7 @@ impl Engine {
                     (Breakpoint::Armed(site), Jump::Waiting(detour, since)) => {
                         match detour.enter(site, since, waited, batch) {
                             Ok(site) => (Breakpoint::Jumped, Jump::Placed(detour, site)),
-                            // The code is about to go.
+                            // The code is about to go, or somebody else has written there.
                             Err(site) => {
                                 entry.point.detour.store(0);
                                 entry.set_optimized(false, locked);
@@ -262,7 +336,8 @@ impl Engine {
         left == 0
     }
 
-    /// Takes the jumps at these addresses away, whose hits come to breakpoints then, and ends the wait for those to come.
+    /// Takes the jumps at these addresses away, whose hits come to breakpoints then, and ends the wait for those to come. One that is
+    /// not what it was stays.
     fn leave(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
@@ -275,10 +350,17 @@ impl Engine {
                 continue;
             };
             match entry.jump.take() {
-                Jump::Placed(detour, site) => {
-                    entry.jump = Jump::Leaving(detour, site.stop(text));
-                    any = true;
-                }
+                Jump::Placed(detour, site) => match site.stop(text) {
+                    Ok(site) => {
+                        entry.jump = Jump::Leaving(detour, site);
+                        any = true;
+                    }
+                    Err(site) => {
+                        entry.jump = Jump::Placed(detour, site);
+                        optimiser::keep();
+                        pr_warn!("somebody has changed the jump at {}\n", Shown(address));
+                    }
+                },
                 Jump::Waiting(detour, _) => {
                     entry.unpublish(detour, locked);
                     self.detours = self.detours.saturating_sub(1);
@@ -318,7 +400,7 @@ impl Engine {
         }
     }
 
-    /// Takes those of the jumps at these addresses away that have nothing to call any more.
+    /// Takes those of the jumps at these addresses away that have nothing to call any more, or not what their detours call.
     pub(crate) fn leave_unwanted(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
@@ -333,7 +415,9 @@ impl Engine {
         list.clear();
         for address in addresses {
             let entry = self.points.get(&address);
-            let unwanted = entry.is_some_and(|e| e.jump.displaces() != 0 && !e.has_enabled(locked));
+            let unwanted = entry.is_some_and(|entry| {
+                entry.jump.displaces() != 0 && !(entry.has_enabled(locked) && entry.fits())
+            });
             if !unwanted {
                 continue;
             }
@@ -373,7 +457,9 @@ impl Engine {
     }
 
     /// Takes the jumps away that must not be there when these probes are: those that cover one of them, and those at the same
-    /// address, if they want more than a jump can do.
+    /// address, if they want more than the detour does.
+    ///
+    /// Errors: -ENOMEM; -EILSEQ if a debugger has changed one.
     pub(crate) fn leave_disturbed(
         &mut self,
         probes: &[Kprobe<'_>],
@@ -389,12 +475,7 @@ impl Engine {
             while let Some(at) = self.next_point(from).filter(|at| *at <= address) {
                 from = at.wrapping_add(1);
                 let entry = self.points.get(&at);
-                let covered = entry.map_or(0, |entry| entry.jump.displaces());
-                let disturbed = match at == address {
-                    true => covered != 0 && !is_simple(*probe),
-                    false => at.saturating_add(covered) > address,
-                };
-                if disturbed {
+                if entry.is_some_and(|entry| entry.is_disturbed(*probe)) {
                     list.push(at, GFP_KERNEL)?;
                 }
             }
@@ -403,7 +484,16 @@ impl Engine {
             let mut text = TextLock::new();
             self.leave(list.iter().copied(), &mut text, locked);
         }
-        Ok(())
+        match list.iter().any(|at| self.is_jumped(*at)) {
+            true => Err(Error::Debugged),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a jump is at this address.
+    pub(crate) fn is_jumped(&self, address: usize) -> bool {
+        let entry = self.points.get(&address);
+        entry.is_some_and(|entry| matches!(entry.jump, Jump::Placed(..)))
     }
 
     /// Forgets the jump of a point whose code goes.

@@ -60,14 +60,16 @@ pub(crate) enum Execution {
 }
 
 /// An address with probes.
+#[repr(C)]
 pub(crate) struct Point {
+    /// At the start: `detour.rs`.
+    pub(crate) probes: ProbeList,
     pub(crate) address: usize,
     /// The address of the next instruction.
     pub(crate) next: usize,
     pub(crate) execution: Execution,
     /// How the instruction of a copy is executed within the trap when there is something to do afterwards.
     pub(crate) in_trap: Option<Compute>,
-    pub(crate) probes: ProbeList,
     /// Whether a probe has a handler for after the instruction: 0 or 1.
     pub(crate) has_post: Word,
     /// The address of the copy, or 0.
@@ -79,6 +81,10 @@ pub(crate) struct Point {
     /// The address of copies of the instruction and of those after it which a jump covers, or is about to: hits go on
     /// there. Otherwise 0.
     pub(crate) detour: Word,
+    /// The same, but it stays when hits do not go on there any more: somebody may have come to the detour before.
+    pub(crate) copies: Word,
+    /// The address of a breakpoint that stands for the point's own, for who has.
+    pub(crate) stop: Word,
     /// Where in the copies each displaced instruction but the first has its own: `parts.rs`.
     pub(crate) parts: Word,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
@@ -163,16 +169,18 @@ impl Point {
 
     fn with(address: usize, next: usize, execution: Execution, copy: usize) -> Self {
         Self {
+            probes: ProbeList::new(),
             address,
             next,
             execution,
             in_trap: None,
-            probes: ProbeList::new(),
             has_post: Word::new(0),
             copy,
             after: Word::new(0),
             after_stops: false,
             detour: Word::new(0),
+            copies: Word::new(0),
+            stop: Word::new(0),
             parts: Word::new(0),
             sees_interrupts: false,
         }
@@ -208,6 +216,15 @@ impl Point {
 
     fn len(&self) -> usize {
         self.next.wrapping_sub(self.address)
+    }
+
+    /// Whether the instruction can be executed by changing the registers.
+    pub(crate) fn runs_on_registers(&self) -> bool {
+        let by_itself = matches!(
+            self.execution,
+            Execution::Jumped(_) | Execution::Emulated(_)
+        );
+        by_itself || self.in_trap.is_some()
     }
 
     /// Whether handlers for after the instruction need a copy that is not there yet.

@@ -22,6 +22,7 @@ use crate::point::Point;
 use crate::raw::address_map::GracePeriod;
 use crate::raw::address_map::MapWriter;
 use crate::raw::address_map::Removed;
+use crate::raw::detour::Detour;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
@@ -45,13 +46,13 @@ impl PointMaps {
     pub(crate) fn reserve(&mut self, points: usize) -> Result<(), Error> {
         // More than are used: a hit is to find its point at once.
         self.points.reserve(points.saturating_mul(4))?;
-        // None is found by more of its six; jumps make room for theirs.
+        // None is found by more of its own five; jumps make room for theirs.
         Ok(self.copies.reserve(points.saturating_mul(4))?)
     }
 }
 
 /// The addresses of copies by which a point is found.
-pub(crate) const SLOT_ADDRESSES: usize = 6;
+pub(crate) const SLOT_ADDRESSES: usize = 11;
 
 /// Whether a point's breakpoint is there.
 pub(crate) enum Breakpoint {
@@ -69,6 +70,10 @@ pub(crate) struct PointEntry {
     pub(crate) code: Code,
     pub(crate) breakpoint: Breakpoint,
     pub(crate) jump: Jump,
+    /// A detour for handlers of the other kind, before the instruction only or also after it: tasks may still be in it.
+    pub(crate) spare: Option<Detour>,
+    /// There can be no jump while a probe has a handler after the instruction.
+    pub(crate) never_around: bool,
     /// ftrace calls us from there.
     pub(crate) called: Option<FtraceMode>,
     /// It cannot be hit yet: it is part of a batch that is being prepared.
@@ -147,13 +152,20 @@ impl PointEntry {
     /// The addresses by which it is found, beside its own; 0 is none.
     pub(crate) fn slot_addresses(&self) -> [usize; SLOT_ADDRESSES] {
         let point = &self.point;
+        let [a, b, c] = self.jump.addresses();
+        let [d, e, f] = self.spare.as_ref().map_or([0; 3], Detour::addresses);
         [
             point.copy,
             point.copy_end(),
             point.after.load(),
             point.after_end(),
             point.after_return(),
-            self.jump.copies(),
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
         ]
     }
 

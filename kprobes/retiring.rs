@@ -21,7 +21,8 @@ use crate::raw::reap::TasksPeriod;
 impl Engine {
     /// If the point at an address has no probes any more, it is found no longer; its copies stay for now.
     pub(crate) fn retire(&mut self, address: usize) {
-        if !self.is_empty_point(address) {
+        // A jump that could not be taken away still leads to it.
+        if !self.is_empty_point(address) || self.is_jumped(address) {
             return;
         }
         if let Some(mut entry) = self.points.remove(&address) {
@@ -101,6 +102,7 @@ impl Engine {
         for probe in entry.point.probes.iter(locked) {
             probe.set_flags(probe.flags() & !flags::OPTIMIZED | flags::GONE);
         }
+        entry.point.probes.note_alone(locked);
         self.hide(&mut entry);
         // They go with the code.
         entry.breakpoint = Breakpoint::None;

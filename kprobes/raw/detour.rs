@@ -3,7 +3,8 @@
 //! Detours: where the jump goes that stands in the place of a probed instruction, and of those that it covers.
 //!
 //! A detour saves what a trap would have saved, calls `detoured.S`, which has the handlers called, executes the *displaced*
-//! instructions from copies, and jumps back to what follows them.
+//! instructions from copies, and jumps back to what follows them. It leaves [`GAP`] bytes of the stack free below the stack
+//! pointer of the probed code, as the entry of breakpoints does, for handlers that push.
 //!
 //! A task can be preempted in any of this. What it needs, the detour, its point and the engine itself, stays until a grace
 //! period of RCU tasks is over that began after the jump was taken away.
@@ -13,6 +14,8 @@
 use core::mem::offset_of;
 
 use ferro_core::insn::jump::Displaced;
+use ferro_core::insn::jump::Frame;
+use ferro_core::insn::jump::Reason;
 use ferro_sys::code::jump_site::JumpBatch;
 use ferro_sys::code::jump_site::JumpedSite;
 use ferro_sys::code::text::ArmedSite;
@@ -24,37 +27,74 @@ use ferro_sys::mm::exec_pool::User;
 use ferro_sys::sync::rcu_tasks;
 use kernel::bindings;
 use kernel::prelude::*;
-use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::Arc;
 
+use super::trap::OFFSETS;
+use crate::error::Error;
 use crate::parts::Parts;
 use crate::point::Point;
 
 extern "C" {
     /// `detoured.S`
     fn ferro_kprobe_detour();
+    /// `detoured.S`
+    fn ferro_kprobe_detour_around();
+    /// `detoured.S`
+    fn ferro_kprobe_detour_after();
+    /// `detoured.S`
+    fn ferro_kprobe_detour_instead();
     /// `detour.h`
     fn ferro_kprobe_has_smap() -> bool;
 }
 
-/// In front of the code: the address of the point.
-const POINT: usize = size_of::<usize>();
-/// How long the code is up to the return address of its call, with `clac`. `detour.h` has the sum of both.
-const ENTRY: usize = 29;
 const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
 /// How long a call or jump with a 32-bit distance is.
 const BRANCH: usize = 5;
-/// Room for the usual ones, and for all.
-const SIZES: [usize; 2] = [64, 128];
+/// Room for the usual ones, for most that have the first instruction twice, and for all.
+const SIZES: [usize; 3] = [128, 256, 512];
+/// How much of the stack is free for handlers.
+const GAP: u8 = 48;
 
-static_assert!(POINT + ENTRY == 37);
-// What the entry pushes and `detoured.S` counts on.
+/// push of rdi, rsi, rdx, rcx, rax, r8 to r11, rbx, rbp, r12 to r15
+const PUSH_ALL: [u8; 23] = [
+    0x57, 0x56, 0x52, 0x51, 0x50, 0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53, 0x53, 0x55, 0x41,
+    0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57,
+];
+/// pop of all that, the last first
+const POP_ALL: [u8; 23] = [
+    0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b, 0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59,
+    0x41, 0x58, 0x58, 0x59, 0x5a, 0x5e, 0x5f,
+];
+
+// What detours push and `detoured.S` counts on.
+static_assert!(offset_of!(bindings::pt_regs, r15) == 0);
+static_assert!(offset_of!(bindings::pt_regs, di) == 14 * 8);
 static_assert!(offset_of!(bindings::pt_regs, orig_ax) == 15 * 8);
-static_assert!(offset_of!(bindings::pt_regs, ip) == 16 * 8);
+static_assert!(offset_of!(bindings::pt_regs, ip) == IP as usize);
+static_assert!(offset_of!(bindings::pt_regs, flags) == 18 * 8);
 static_assert!(offset_of!(bindings::pt_regs, sp) == 19 * 8);
 static_assert!(size_of::<bindings::pt_regs>() == 21 * 8);
+// Points are found by `detoured.S` at their lists of probes.
+static_assert!(offset_of!(Point, probes) == 0);
+
+const IP: u8 = 16 * 8;
+
+/// Where a detour has the registers.
+const FRAME: Frame = Frame {
+    registers: {
+        let mut registers = [0; 16];
+        let mut i = 0;
+        while i < registers.len() {
+            registers[i] = OFFSETS[i] as u8;
+            i += 1;
+        }
+        registers
+    },
+    flags: offset_of!(bindings::pt_regs, flags) as u32,
+    stack: size_of::<bindings::pt_regs>() as u32 + GAP as u32,
+};
 
 /// How many waits for all tasks have begun.
 static WAITS: Atomic<usize> = Atomic::new(0);
@@ -67,10 +107,13 @@ pub(crate) struct Since(usize);
 pub(crate) struct Waited(usize);
 
 impl Waited {
-    /// Waits until every task has left, by its own will, what it was executing. Sleeps; not with the engine's mutex.
+    /// Waits until every task has left, by its own will, what it was executing, and every CPU's idle task as well. Sleeps; not
+    /// with the engine's mutex.
     pub(crate) fn wait() -> Self {
         let number = WAITS.fetch_add(1, Full);
         rcu_tasks::synchronize();
+        // An idle task is no task to the former, and may be where RCU does not watch.
+        rcu_tasks::synchronize_rude();
         Self(number)
     }
 
@@ -80,86 +123,107 @@ impl Waited {
     }
 }
 
+/// Which handlers a detour calls, and how the first instruction is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Handlers before it; then its copy runs.
+    Before,
+    /// Handlers before and after it, between which it runs with the registers saved.
+    Around,
+    /// Handlers before and after it, between which it is executed on the saved registers.
+    Instead,
+}
+
 /// A detour, for one point.
 ///
 /// # Invariants
 ///
-/// Its code is in the slot, from when it is written: that for the point whose address is in front of it, with the displaced
-/// instructions at `copies`.
+/// Its code is in the slot, from when it is written: that for the point whose address it has, with the displaced instructions at
+/// `copies`. `expected` are their first bytes.
 pub(crate) struct Detour {
     slot: Slot,
-    code: [u8; SIZES[1]],
-    len: usize,
-    entry: usize,
+    code: KVec<u8>,
+    kind: Kind,
     copies: usize,
+    /// Where the call between the first instruction and the others returns to, or 0.
+    between: usize,
     /// How many bytes of the function it stands in for.
     displaced: usize,
+    expected: KVec<u8>,
     parts: Parts,
 }
 
 impl Detour {
-    /// Makes room for the detour of a point. `None` if there is no memory, or the copies do not fit or reach.
-    pub(crate) fn new(point: &Arc<Point>, displaced: &Displaced) -> Option<Self> {
-        SIZES
-            .into_iter()
-            .find_map(|size| Self::of_size(size, point, displaced))
+    /// Makes room for the detour of a point.
+    ///
+    /// Errors: `NoMemory`; `OutOfReach` if the copies do not reach, or if there can be none of this kind.
+    pub(crate) fn new(
+        point: &Arc<Point>,
+        displaced: &Displaced,
+        kind: Kind,
+    ) -> Result<Self, Error> {
+        let mut result = Err(Error::OutOfReach);
+        for size in SIZES {
+            result = Self::of_size(size, point, displaced, kind);
+            // One that does not fit may fit into the next.
+            if !matches!(result, Err(Error::OutOfReach)) {
+                break;
+            }
+        }
+        result
     }
 
-    fn of_size(size: usize, point: &Arc<Point>, displaced: &Displaced) -> Option<Self> {
-        let slot = exec_pool::alloc(size, User::Probes).ok()?;
-        let at = slot.address();
-        let mut code = [BREAKPOINT; SIZES[1]];
-        let mut to = Cursor {
-            code: code.get_mut(..size)?,
-            len: 0,
-            at,
-        };
-        // INVARIANT: The address of this point.
-        to.put(&(Arc::as_ptr(point) as usize).to_le_bytes())?;
-        // SAFETY: The function only reads a feature of the CPU.
-        let has_smap = unsafe { ferro_kprobe_has_smap() };
-        let skipped = if has_smap { 0 } else { CLAC.len() };
-        to.len += skipped;
-        // push %rsp; push (%rsp); movq $__KERNEL_DS, 8(%rsp); pushf: ss, sp and flags.
-        to.put(&[0x54, 0xff, 0x34, 0x24])?;
-        to.put(&[0x48, 0xc7, 0x44, 0x24, 0x08])?;
-        to.put(&bindings::__KERNEL_DS.to_le_bytes())?;
-        to.put(&[0x9c])?;
-        if has_smap {
-            to.put(&CLAC)?;
+    fn of_size(
+        size: usize,
+        point: &Arc<Point>,
+        displaced: &Displaced,
+        kind: Kind,
+    ) -> Result<Self, Error> {
+        let mut code = KVec::from_elem(BREAKPOINT, size, GFP_KERNEL)?;
+        let mut expected = KVec::new();
+        for (_, insn) in displaced.instructions() {
+            expected.extend_from_slice(insn.bytes(), GFP_KERNEL)?;
         }
-        // push $__KERNEL_CS; push $ip, as after the breakpoint.
-        to.put(&[0x6a, u8::try_from(bindings::__KERNEL_CS).ok()?, 0x68])?;
-        let ip = i32::try_from(point.address.wrapping_add(1) as isize).ok()?;
-        to.put(&ip.to_le_bytes())?;
-        to.branch(0xe8, ferro_kprobe_detour as *const () as usize)?;
-        let copies = at.wrapping_add(to.len);
-        let len = displaced
-            .relocate(copies as u64, to.code.get_mut(to.len..)?)
-            .ok()?;
-        to.len += len;
-        to.branch(0xe9, point.address.wrapping_add(displaced.len()))?;
+        let slot = exec_pool::alloc(size, User::Probes).map_err(|_| Error::NoMemory)?;
+        let mut to = Cursor {
+            code: &mut code,
+            len: 0,
+            at: slot.address(),
+        };
+        let (copies, between) = to
+            .put_detour(point, displaced, kind)
+            .ok_or(Error::OutOfReach)?;
         let len = to.len;
-        Some(Self {
+        code.truncate(len);
+        // INVARIANT: That is what `put_detour()` makes.
+        Ok(Self {
             slot,
             code,
-            len,
-            entry: at.wrapping_add(POINT).wrapping_add(skipped),
+            kind,
             copies,
+            between,
             displaced: displaced.len(),
+            expected,
             parts: Parts::of(displaced, copies),
         })
     }
 
     /// Writes it, before anybody comes there.
     pub(crate) fn write(&mut self, text: &mut TextLock) -> Result {
-        self.slot
-            .write(self.code.get(..self.len).ok_or(EINVAL)?, text)
+        self.slot.write(&self.code, text)?;
+        self.code = KVec::new();
+        Ok(())
     }
 
-    /// Where the copies of the displaced instructions are.
-    pub(crate) fn copies(&self) -> usize {
-        self.copies
+    /// Where a point is found by it: at the copies of the displaced instructions, at the breakpoint in front of the detour, and
+    /// where the call between the first of them and the others returns to. 0 is none.
+    pub(crate) fn addresses(&self) -> [usize; 3] {
+        [self.copies, self.slot.address(), self.between]
+    }
+
+    /// Which handlers it calls.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// How many bytes, from the point on, are executed here.
@@ -171,8 +235,11 @@ impl Detour {
     /// who are on their way. The detour has been written.
     pub(crate) fn publish(&self, point: &Point) -> Since {
         point.parts.store(self.parts.word());
+        point.copies.store(self.copies);
+        point.stop.store(self.slot.address());
         point.detour.store(self.copies);
-        Since(WAITS.load(Acquire))
+        // After that store: a wait that has a number from here on begins when everybody sees it.
+        Since(WAITS.fetch_add(0, Full))
     }
 
     /// Puts the jump in the place of the breakpoint when the batch is over, once nobody can be in what it covers. Fails as
@@ -189,10 +256,10 @@ impl Detour {
         }
         // SAFETY: `displace.rs` has found that nothing leads to the displaced instructions but the first of them. Since `publish()` who
         // hits the breakpoint does not come to them either, and whoever was among them, or in a copy that leads there, has
-        // left: a grace period of RCU tasks has passed. The engine has no other point there: `leave_covering()` restores the site
+        // left: a grace period of RCU tasks has passed. The engine has no other point there: `leave_disturbed()` restores the site
         // before one is made. By the type invariant the detour does what the instructions do, after the handlers that their
         // breakpoint calls; the registry keeps it, with its point, until the tasks in it have left.
-        unsafe { site.jump(self.entry, batch) }
+        unsafe { site.jump(self.slot.address().wrapping_add(1), &self.expected, batch) }
     }
 }
 
@@ -204,6 +271,80 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
+    /// A detour. Returns where the copies of all displaced instructions are, and where the call between the first of them and the
+    /// others returns to, or 0.
+    fn put_detour(
+        &mut self,
+        point: &Arc<Point>,
+        displaced: &Displaced,
+        kind: Kind,
+    ) -> Option<(usize, usize)> {
+        // Where a breakpoint is wanted after all.
+        self.put(&[BREAKPOINT])?;
+        self.put_entry(point)?;
+        let called = match kind {
+            Kind::Before => ferro_kprobe_detour,
+            Kind::Around => ferro_kprobe_detour_around,
+            Kind::Instead => ferro_kprobe_detour_instead,
+        };
+        self.branch(0xe8, called as *const () as usize)?;
+        let mut between = 0;
+        match kind {
+            Kind::Before => self.put_exit()?,
+            Kind::Around => {
+                self.extend(|to, out| displaced.first_within(&FRAME, to, out))?;
+                // movq $next, ip(%rsp)
+                self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
+                self.put(&i32::try_from(point.next as isize).ok()?.to_le_bytes())?;
+                self.branch(0xe8, ferro_kprobe_detour_after as *const () as usize)?;
+                between = self.here();
+                self.put_exit()?;
+                self.extend(|to, out| displaced.relocate_rest(to, out))?;
+                self.branch(0xe9, displaced.end() as usize)?;
+            }
+            // It goes on where the registers say.
+            Kind::Instead => (),
+        }
+        let copies = self.here();
+        self.extend(|to, out| displaced.relocate(to, out))?;
+        self.branch(0xe9, displaced.end() as usize)?;
+        Some((copies, between))
+    }
+
+    /// Makes `struct pt_regs`.
+    fn put_entry(&mut self, point: &Arc<Point>) -> Option<()> {
+        // lea -GAP(%rsp), %rsp; push $__KERNEL_DS; push %rsp; pushf; addq $GAP + 8, 8(%rsp)
+        self.put(&[0x48, 0x8d, 0x64, 0x24, 0u8.wrapping_sub(GAP)])?;
+        self.put(&[0x6a, u8::try_from(bindings::__KERNEL_DS).ok()?, 0x54, 0x9c])?;
+        self.put(&[0x48, 0x83, 0x44, 0x24, 8, GAP + 8])?;
+        // SAFETY: The function only reads a feature of the CPU.
+        if unsafe { ferro_kprobe_has_smap() } {
+            self.put(&CLAC)?;
+        }
+        // push $__KERNEL_CS; push $ip, as after the breakpoint; push $-1
+        self.put(&[0x6a, u8::try_from(bindings::__KERNEL_CS).ok()?, 0x68])?;
+        let ip = i32::try_from(point.address.wrapping_add(1) as isize).ok()?;
+        self.put(&ip.to_le_bytes())?;
+        self.put(&[0x6a, 0xff])?;
+        self.put(&PUSH_ALL)?;
+        // movabs $point, %rbx
+        self.put(&[0x48, 0xbb])?;
+        self.put(&(Arc::as_ptr(point) as usize).to_le_bytes())
+    }
+
+    /// Undoes that.
+    fn put_exit(&mut self) -> Option<()> {
+        self.put(&POP_ALL)?;
+        // Over orig_ax, ip and cs; popf; over sp, ss and what is free.
+        self.put(&[0x48, 0x8d, 0x64, 0x24, 24, 0x9d])?;
+        self.put(&[0x48, 0x8d, 0x64, 0x24, 16 + GAP])
+    }
+
+    /// The address of the next byte.
+    fn here(&self) -> usize {
+        self.at.wrapping_add(self.len)
+    }
+
     fn put(&mut self, bytes: &[u8]) -> Option<()> {
         let end = self.len.checked_add(bytes.len())?;
         self.code.get_mut(self.len..end)?.copy_from_slice(bytes);
@@ -211,8 +352,18 @@ impl Cursor<'_> {
         Some(())
     }
 
+    /// What `write` makes for the address that it gets.
+    fn extend(
+        &mut self,
+        write: impl FnOnce(u64, &mut [u8]) -> Result<usize, Reason>,
+    ) -> Option<()> {
+        let to = self.here() as u64;
+        self.len += write(to, self.code.get_mut(self.len..)?).ok()?;
+        Some(())
+    }
+
     fn branch(&mut self, opcode: u8, target: usize) -> Option<()> {
-        let behind = self.at.wrapping_add(self.len).wrapping_add(BRANCH);
+        let behind = self.here().wrapping_add(BRANCH);
         let distance = i32::try_from(target.wrapping_sub(behind) as isize).ok()?;
         self.put(&[opcode])?;
         self.put(&distance.to_le_bytes())

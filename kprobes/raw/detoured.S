@@ -1,54 +1,144 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where a detour calls, which stands in for a breakpoint: detour.rs writes detours, and engine.rs of this directory has jumps go there.
+ * What detours call, which stand in for a breakpoint: detour.rs writes detours, and jump.rs has jumps go there.
  *
- * The detour has pushed ss, sp, flags, cs and ip of struct pt_regs; its return address is in the place of orig_ax. In
- * front of the detour is the point. With all of them on the stack, an unwinder finds the probed function and its callers.
+ * A detour has made struct pt_regs, which is above the return address, and has the address of the point in rbx. It takes all
+ * registers from struct pt_regs afterwards. The unwinder finds the probed function and its callers by that.
+ *
+ * The usual hit is all here: RCU watches, no handler runs on this CPU, and there is one probe. A point with several, or with
+ * one that is disabled, has ferro_kprobe_walk in the place of its probe, whose handlers call those of all.
  */
 #include <linux/linkage.h>
 #include <linux/objtool.h>
 #include <asm/nospec-branch.h>
-#include <asm/segment.h>
+#include <asm/percpu.h>
 #include <asm/unwind_hints.h>
 
 #include "../builtin/regs.inc"
 #include "detour.h"
 
-	.section .kprobes.text, "ax"
+#ifdef CONFIG_HAS_SEPARATE_PREEMPT_RESCHED_BITS
+#define COUNT(op) op##q
+#else
+#define COUNT(op) op##l
+#endif
 
-SYM_CODE_START(ferro_kprobe_detour)
-	/* Its address is taken for the distance of direct calls. */
-	ANNOTATE_NOENDBR
-	UNWIND_HINT_IRET_REGS offset=8
-	SAVE_GENERAL_REGS
-	UNWIND_HINT_REGS
-	movq	15*8(%rsp), %rbx
-	movq	$-1, 15*8(%rsp)
-	cld
-	movq	%rsp, %rdi
-	movq	-FERRO_DETOUR_POINT(%rbx), %rsi
-	call	ferro_kprobe_detoured
-	testb	%al, %al
-	jnz	.Ldiverted
-	/* In the place of ss, for the return. */
-	movq	%rbx, 20*8(%rsp)
-	RESTORE_GENERAL_REGS
-	UNWIND_HINT_IRET_REGS offset=8
-	leaq	3*8(%rsp), %rsp
-	UNWIND_HINT_UNDEFINED
-	popfq
-	leaq	8(%rsp), %rsp
-	UNWIND_HINT_FUNC
-	RET
+.macro preempt_off
+#ifdef CONFIG_PREEMPT_COUNT
+	COUNT(inc) PER_CPU_VAR(__preempt_count)
+#endif
+.endm
+
+/* Preemption is on again; somebody may have waited for the CPU. */
+.macro preempt_on
+#ifdef CONFIG_PREEMPT_COUNT
+	COUNT(dec) PER_CPU_VAR(__preempt_count)
+#ifdef CONFIG_PREEMPTION
+	jnz	.Lstays_\@
+	call	ferro_preempt_schedule
+.Lstays_\@:
+#endif
+#endif
+.endm
 
 /*
- * A handler wants to go on elsewhere. It may have changed the stack pointer as well, and at a word below it may be what it has
- * pushed, in the place of ss: the registers are moved out of the way, and where it goes on is put below its stack pointer.
+ * Calls the handler before the instruction of the probe at this offset in the point. Preemption is off afterwards, and the probe
+ * is the one that runs.
  */
+.macro call_pre offset:req
+#ifdef CONFIG_CONTEXT_TRACKING_IDLE
+	testb	$FERRO_RCU_WATCHING, PER_CPU_VAR(context_tracking + FERRO_CONTEXT_STATE)
+	jz	.Lunwatched
+#endif
+	preempt_off
+	cmpq	$0, PER_CPU_VAR(current_kprobe)
+	jne	.Lmissed
+	movq	\offset(%rbx), %rdi
+	movq	%rdi, PER_CPU_VAR(current_kprobe)
+	leaq	8(%rsp), %rsi
+	movq	FERRO_KPROBE_PRE(%rdi), %r11
+	CALL_NOSPEC r11
+	testl	%eax, %eax
+	jnz	.Ldiverted
+.endm
+
+	.section .kprobes.text, "ax"
+
+/* For probes without a handler after the instruction. */
+SYM_CODE_START(ferro_kprobe_detour)
+	/* Its address, as that of the others here, is taken for the distance of direct calls. */
+	ANNOTATE_NOENDBR
+	UNWIND_HINT_REGS offset=8
+	call_pre FERRO_POINT_BEFORE
+	movq	$0, PER_CPU_VAR(current_kprobe)
+	preempt_on
+	RET
+SYM_CODE_END(ferro_kprobe_detour)
+
+/* For others: the detour executes the first instruction when this has returned, and calls the next. */
+SYM_CODE_START(ferro_kprobe_detour_around)
+	ANNOTATE_NOENDBR
+	UNWIND_HINT_REGS offset=8
+	call_pre FERRO_POINT_AROUND
+	RET
+SYM_CODE_END(ferro_kprobe_detour_around)
+
+/* The same CPU, the same probe. */
+SYM_CODE_START(ferro_kprobe_detour_after)
+	ANNOTATE_NOENDBR
+	UNWIND_HINT_REGS offset=8
+	movq	PER_CPU_VAR(current_kprobe), %rdi
+	leaq	8(%rsp), %rsi
+	xorl	%edx, %edx
+	movq	FERRO_KPROBE_POST(%rdi), %r11
+	CALL_NOSPEC r11
+	movq	$0, PER_CPU_VAR(current_kprobe)
+	preempt_on
+	RET
+SYM_CODE_END(ferro_kprobe_detour_after)
+
+/* For others: the first instruction is executed on the registers, which say where to go on. */
+SYM_CODE_START(ferro_kprobe_detour_instead)
+	ANNOTATE_NOENDBR
+	UNWIND_HINT_REGS offset=8
+#ifdef CONFIG_CONTEXT_TRACKING_IDLE
+	testb	$FERRO_RCU_WATCHING, PER_CPU_VAR(context_tracking + FERRO_CONTEXT_STATE)
+	jz	.Lunwatched
+#endif
+	movq	%rbx, %rdi
+	leaq	8(%rsp), %rsi
+	call	ferro_kprobe_detoured
+	jmp	.Laway
+
+.Lunwatched:
+	/* What happens at a breakpoint makes it watch. */
+	movq	%rbx, %rdi
+	leaq	8(%rsp), %rsi
+	call	ferro_kprobe_unwatched
+	jmp	.Laway
+
+.Lmissed:
+	movq	%rbx, %rdi
+	leaq	8(%rsp), %rsi
+	call	ferro_kprobe_missed
+	preempt_on
+	jmp	.Laway
+
 .Ldiverted:
+	movq	$0, PER_CPU_VAR(current_kprobe)
+	movq	%rbx, %rdi
+	leaq	8(%rsp), %rsi
+	call	ferro_kprobe_diverted
+	preempt_on
+
+/*
+ * Goes on with the registers, wherever they say. The stack pointer may be another, and what a handler has pushed may be in what
+ * detours leave free: the registers are moved out of the way, and where it goes on is put below its stack pointer.
+ */
+.Laway:
 	UNWIND_HINT_UNDEFINED
-	movq	%rsp, %rsi
-	leaq	-FERRO_DETOUR_AWAY(%rsp), %rsp
+	leaq	8(%rsp), %rsi
+	leaq	8-FERRO_DETOUR_AWAY(%rsp), %rsp
 	movq	%rsp, %rdi
 	movl	$20, %ecx
 	rep movsq
@@ -63,4 +153,21 @@ SYM_CODE_START(ferro_kprobe_detour)
 	popq	%rsp
 	UNWIND_HINT_FUNC
 	RET
-SYM_CODE_END(ferro_kprobe_detour)
+SYM_CODE_END(ferro_kprobe_detour_instead)
+
+/* Handlers of struct kprobe that get the point in place of that: call_pre leaves it in rbx. */
+SYM_FUNC_START(ferro_kprobe_walk_before)
+	movq	%rbx, %rdi
+	jmp	ferro_kprobe_call_before
+SYM_FUNC_END(ferro_kprobe_walk_before)
+
+SYM_FUNC_START(ferro_kprobe_walk_around)
+	movq	%rbx, %rdi
+	jmp	ferro_kprobe_call_around
+SYM_FUNC_END(ferro_kprobe_walk_around)
+
+/* This one gets the address to which the detour's call returns: rbx may be a register of the first instruction. */
+SYM_FUNC_START(ferro_kprobe_walk_after)
+	movq	8(%rsp), %rdi
+	jmp	ferro_kprobe_call_after
+SYM_FUNC_END(ferro_kprobe_walk_after)

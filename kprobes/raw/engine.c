@@ -5,6 +5,7 @@
  */
 #include <linux/atomic.h>
 #include <linux/bug.h>
+#include <linux/context_tracking_state.h>
 #include <linux/export.h>
 #include <linux/kprobes.h>
 #include <linux/kprobes_fault.h>
@@ -87,6 +88,18 @@ void ferro_kprobes_wait_for_reap(void)
 	flush_work(&reap_work);
 }
 
+static_assert(offsetof(struct kprobe, pre_handler) == FERRO_KPROBE_PRE);
+static_assert(offsetof(struct kprobe, post_handler) == FERRO_KPROBE_POST);
+#ifdef CONFIG_CONTEXT_TRACKING_IDLE
+static_assert(offsetof(struct context_tracking, state) == FERRO_CONTEXT_STATE);
+static_assert(CT_RCU_WATCHING == FERRO_RCU_WATCHING);
+#endif
+
+struct kprobe ferro_kprobe_walk = { .pre_handler = ferro_kprobe_walk_before };
+struct kprobe ferro_kprobe_walk_posting = {
+	.pre_handler = ferro_kprobe_walk_around, .post_handler = ferro_kprobe_walk_after,
+};
+
 bool ferro_kprobe_has_smap(void)
 {
 	return boot_cpu_has(X86_FEATURE_SMAP);
@@ -106,12 +119,27 @@ static DECLARE_DELAYED_WORK(optimise_work, optimise);
 void ferro_kprobes_optimise_soon(void)
 {
 	/*
-	 * detoured.S returns when the flags are those of the probed code, and a return that counts the depth of calls (retbleed=stuff)
-	 * changes them.
+	 * detoured.S may return when the flags are those of the probed code, and a return that counts the depth of calls
+	 * (retbleed=stuff) changes them.
 	 */
 	if (cpu_feature_enabled(X86_FEATURE_CALL_DEPTH))
 		return;
 	queue_delayed_work(system_dfl_long_wq, &optimise_work, OPTIMISE_DELAY);
+}
+
+void ferro_kprobes_optimise_later(void)
+{
+	queue_delayed_work(system_dfl_long_wq, &optimise_work, HZ);
+}
+
+void ferro_kprobes_keep(void)
+{
+	static bool kept;
+
+	/* Once is enough. Only called with the engine's mutex. */
+	if (!kept)
+		__module_get(THIS_MODULE);
+	kept = true;
 }
 
 void ferro_kprobes_optimise_cancel(void)

@@ -13,7 +13,11 @@ extern "C" {
     /// `detour.h`
     fn ferro_kprobes_optimise_soon();
     /// `detour.h`
+    fn ferro_kprobes_optimise_later();
+    /// `detour.h`
     fn ferro_kprobes_optimise_cancel();
+    /// `detour.h`
+    fn ferro_kprobes_keep();
     /// `detour.h`
     fn ferro_kprobes_sysctl_add() -> c_int;
     /// `detour.h`
@@ -25,6 +29,18 @@ pub(crate) fn call_soon() {
     // SAFETY: It can be called wherever one may take a spin lock. What is called is code of this module, which waits for that before
     // it goes: `registry::stop()` calls `cancel()` when nobody finds the engine any more.
     unsafe { ferro_kprobes_optimise_soon() };
+}
+
+/// The same, but not so soon: when there may be memory again.
+pub(crate) fn call_later() {
+    // SAFETY: As for `call_soon()`.
+    unsafe { ferro_kprobes_optimise_later() };
+}
+
+/// Has the engine, if it is a module, stay for ever: there is code that comes to it, and cannot be changed.
+pub(crate) fn keep() {
+    // SAFETY: This is code of the module, so that it is there.
+    unsafe { ferro_kprobes_keep() };
 }
 
 /// Waits until it is not called any more. Sleeps.

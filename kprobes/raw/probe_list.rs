@@ -12,6 +12,7 @@ use core::ptr::NonNull;
 
 use ferro_sys::sync::word;
 use kernel::bindings;
+use kernel::prelude::*;
 
 use super::address_map::Found;
 use super::kprobe::Kprobe;
@@ -23,11 +24,27 @@ use super::mutex::Locked;
 ///
 /// A chain of list entries of probes by `next`, with NULL at its end. It is changed with the engine's mutex held, in stores of
 /// single words. A probe that is taken out stays until a grace period of RCU has passed after that, and with the mutex held.
-/// `alone` is NULL or that of a probe of the chain; it changes with it.
+/// `before` is [`ferro_kprobe_walk`] or a probe of the chain, `around` [`ferro_kprobe_walk_posting`] or one; they change with it.
+///
+/// `detoured.S` reads both, by their offsets.
+#[repr(C)]
 pub(crate) struct ProbeList {
+    /// The probe, if there is only one, and it is enabled and has a handler before the instruction and none after it.
+    before: UnsafeCell<*mut bindings::kprobe>,
+    /// The same, with both handlers.
+    around: UnsafeCell<*mut bindings::kprobe>,
     first: UnsafeCell<*mut bindings::list_head>,
-    /// The probe, if there is only one, and it has no handler for after the instruction.
-    alone: UnsafeCell<*mut bindings::list_head>,
+}
+
+// `detour.h`
+static_assert!(offset_of!(ProbeList, before) == 0);
+static_assert!(offset_of!(ProbeList, around) == 8);
+
+extern "C" {
+    /// `engine.c`
+    static mut ferro_kprobe_walk: bindings::kprobe;
+    /// `engine.c`
+    static mut ferro_kprobe_walk_posting: bindings::kprobe;
 }
 
 // SAFETY: The chain is changed in stores of single words, by one at a time, who holds the engine's mutex.
@@ -40,8 +57,9 @@ impl ProbeList {
     pub(crate) const fn new() -> Self {
         // INVARIANT: Only the end.
         Self {
+            before: UnsafeCell::new(&raw mut ferro_kprobe_walk),
+            around: UnsafeCell::new(&raw mut ferro_kprobe_walk_posting),
             first: UnsafeCell::new(null_mut()),
-            alone: UnsafeCell::new(null_mut()),
         }
     }
 
@@ -82,14 +100,28 @@ impl ProbeList {
         self.note_alone(locked);
     }
 
-    /// Notes which probe is alone. Readers that find the one before still find what was in the chain.
-    fn note_alone(&self, locked: &Locked) {
+    /// Notes whether one probe is alone, also when it was enabled or disabled. Readers that find the one before still find what was
+    /// in the chain.
+    pub(crate) fn note_alone(&self, locked: &Locked) {
         let mut probes = self.iter(locked);
-        let first = probes.next().filter(|probe| !probe.has_post());
-        let alone = first.filter(|_| probes.next().is_none());
-        // INVARIANT: In the chain, with the mutex held.
-        // SAFETY: A live word, which only whoever holds the mutex stores.
-        unsafe { word::store_release(self.alone.get(), alone.map_or(null_mut(), Kprobe::list)) };
+        let first = probes.next().filter(|_| probes.next().is_none());
+        let alone = first.filter(|probe| probe.is_enabled() && probe.handlers()[0] != 0);
+        let (mut before, mut around) = (
+            &raw mut ferro_kprobe_walk,
+            &raw mut ferro_kprobe_walk_posting,
+        );
+        if let Some(probe) = alone {
+            match probe.has_post() {
+                true => around = probe.as_ptr(),
+                false => before = probe.as_ptr(),
+            }
+        }
+        // INVARIANT: In the chain, with the mutex held, or those of nobody.
+        // SAFETY: Live words, which only whoever holds the mutex stores.
+        unsafe {
+            word::store_release(self.before.get(), before);
+            word::store_release(self.around.get(), around);
+        }
     }
 
     /// Takes a probe out. Readers may still see it, until a grace period is over; then [`Kprobe::clear_list`] is due.
@@ -129,21 +161,27 @@ impl<'a> Found<'a, ProbeList> {
         }
     }
 
-    /// The probe, if there is only one.
+    /// The probe, if there is only one, it is enabled, and has only a handler before the instruction.
     #[inline(always)]
-    pub(crate) fn only(self) -> Option<Kprobe<'a>> {
-        let mut probes = self.iter();
-        let first = probes.next()?;
-        probes.next.is_null().then_some(first)
+    pub(crate) fn before(self) -> Option<Kprobe<'a>> {
+        // SAFETY: A live word, which is stored at once.
+        let probe = unsafe { word::load(self.get().before.get()) };
+        // SAFETY: By the invariants of the list, if it is not that of nobody, a probe that is in it, or was when the list was found,
+        // and stays for `'a`.
+        (probe != &raw mut ferro_kprobe_walk)
+            .then(|| unsafe { Kprobe::new(probe) })
+            .flatten()
     }
 
-    /// The probe, if there is only one, and it has no handler for after the instruction.
+    /// The probe, if there is only one, it is enabled, and has both handlers.
     #[inline(always)]
-    pub(crate) fn alone(self) -> Option<Kprobe<'a>> {
+    pub(crate) fn around(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
-        let entry = NonNull::new(unsafe { word::load(self.get().alone.get()) })?;
-        // SAFETY: By the invariants of the list a probe that is in it, or was when the list was found, and stays for `'a`.
-        Some(unsafe { at_entry(entry) })
+        let probe = unsafe { word::load(self.get().around.get()) };
+        // SAFETY: As for `before()`: a probe that is, or was, in the list, and stays for `'a`.
+        (probe != &raw mut ferro_kprobe_walk_posting)
+            .then(|| unsafe { Kprobe::new(probe) })
+            .flatten()
     }
 }
 

@@ -54,6 +54,16 @@ pub(crate) fn run<'a>(f: impl FnOnce(&mut Running<'a>) -> End) {
     }
 }
 
+/// Calls `f`, which has handlers called, within a run of handlers that `detoured.S` has begun, and ends.
+#[inline(always)]
+pub(crate) fn run_within<'a, R>(f: impl FnOnce(&mut Running<'a>) -> R) -> R {
+    let begun = word::get();
+    let result = f(&mut Running(PhantomData));
+    // SAFETY: What was there stays: it is nobody's probe, but that of `engine.c` which has had this called.
+    unsafe { word::set(begun) };
+    result
+}
+
 /// Ends the run that a copy has taken along.
 #[inline(always)]
 pub(crate) fn end() {

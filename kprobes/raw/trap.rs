@@ -20,8 +20,8 @@ use kernel::page::PAGE_SIZE;
 
 use super::arithmetic;
 
-/// The registers of kernel code that has hit a breakpoint of the engine's, and the right to execute in its place what was
-/// there: to read and write memory as that instruction does. Only the trap has one.
+/// The registers of kernel code that has hit a breakpoint of the engine's, or come to a detour, and the right to execute in its
+/// place what was there: to read and write memory as that instruction does. Only the trap, or the detour, has one.
 ///
 /// # Invariants
 ///
@@ -44,6 +44,19 @@ impl Trap {
         // INVARIANT: Of an `int3`, whose entry code leaves a gap on the stack.
         // SAFETY: Both types are transparent, so that they are the same in memory, and this one replaces the other.
         Some(unsafe { &mut *regs.as_ptr().cast() })
+    }
+
+    /// The registers that a detour has saved.
+    ///
+    /// # Safety
+    ///
+    /// They are on the stack, with a gap above them, as the entry of breakpoints leaves one; nobody else uses them for `'a`, and all
+    /// of them take effect afterwards. What gets this executes on it the first instruction of the detour only.
+    #[inline(always)]
+    pub(crate) unsafe fn in_detour<'a>(regs: *mut bindings::pt_regs) -> &'a mut Self {
+        // INVARIANT: Only code of the kernel has detours; the caller guarantees the rest.
+        // SAFETY: The caller guarantees that they are there and this context's for `'a`; the type is transparent.
+        unsafe { &mut *regs.cast::<Self>() }
     }
 
     /// Whether the address is a word at the interrupted stack's top or the one below it.
@@ -73,7 +86,7 @@ impl DerefMut for Trap {
 }
 
 /// Where the registers are, by their numbers.
-const OFFSETS: [usize; 16] = [
+pub(super) const OFFSETS: [usize; 16] = [
     offset_of!(bindings::pt_regs, ax),
     offset_of!(bindings::pt_regs, cx),
     offset_of!(bindings::pt_regs, dx),

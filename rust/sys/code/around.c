@@ -4,7 +4,6 @@
  *
  * Contexts: process. Locks: that of jump labels, which ferro_code_reserved() takes; RCU for modules.
  */
-#include <linux/bug.h>
 #include <linux/cleanup.h>
 #include <linux/cpu.h>
 #include <linux/extable.h>
@@ -90,7 +89,6 @@ int ferro_code_reserved(unsigned long start, unsigned long end)
 {
 	struct exception_table_entry *fault;
 	struct tables tables;
-	unsigned long addr;
 	bool labelled;
 
 	jump_label_lock();
@@ -102,10 +100,6 @@ int ferro_code_reserved(unsigned long start, unsigned long end)
 		return FERRO_STATIC_CALL;
 	if (ftrace_text_reserved((void *)start, (void *)(end - 1)))
 		return FERRO_FTRACE;
-	for (addr = start; addr < end; addr++) {
-		if (find_bug(addr) || ferro_is_cfi_check(addr))
-			return FERRO_TRAP;
-	}
 	guard(rcu)();
 	if (!tables_of(start, &tables))
 		return FERRO_FREE;
@@ -177,8 +171,10 @@ bool ferro_stays(unsigned long addr)
 {
 	struct module *mod;
 
+	/* Idle tasks, which no grace period of RCU tasks waits for, execute where RCU does not watch. */
 	if (addr >= (unsigned long)_stext && addr < (unsigned long)_etext)
-		return !in(addr, (unsigned long)__entry_text_start, (unsigned long)__entry_text_end);
+		return !in(addr, (unsigned long)__entry_text_start, (unsigned long)__entry_text_end) &&
+		       !cpu_in_idle(addr);
 	guard(rcu)();
 	mod = __module_text_address(addr);
 	return mod && within_module_mem_type(addr, mod, MOD_TEXT);

@@ -19,7 +19,6 @@ enum ferro_reserved {
 	FERRO_STATIC_CALL,
 	FERRO_FTRACE,
 	FERRO_EXCEPTION,
-	FERRO_TRAP,
 };
 
 /* Takes the lock of jump labels. */

@@ -28,7 +28,7 @@ extern "C" {
     fn ferro_thunk(addr: c_ulong) -> c_int;
 }
 
-/// What forbids that code is changed, or runs elsewhere.
+/// What forbids that code is changed, or runs elsewhere, but traps that are looked up: those are `ud1` and `ud2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// A jump label.
@@ -39,8 +39,6 @@ pub enum Reserved {
     Ftrace,
     /// An instruction with an entry in the exception table.
     Exception,
-    /// A trap whose handler looks the address up.
-    Trap,
 }
 
 /// What leads somewhere.
@@ -69,8 +67,7 @@ pub fn reserved(range: Range<usize>) -> Option<Reserved> {
         1 => Some(Reserved::JumpLabel),
         2 => Some(Reserved::StaticCall),
         3 => Some(Reserved::Ftrace),
-        4 => Some(Reserved::Exception),
-        _ => Some(Reserved::Trap),
+        _ => Some(Reserved::Exception),
     }
 }
 

@@ -53,22 +53,23 @@ fn finish(_lock: &mut TextLock) {
 pub struct JumpedSite {
     at: TextAddress,
     original: [u8; JUMP_LEN],
+    /// The jump itself.
+    code: [u8; JUMP_LEN],
 }
 
 /// A breakpoint in the place of such a jump's first byte, before the other bytes are as they were.
 #[derive(Debug)]
 pub struct StoppedSite {
     jump: JumpedSite,
-    /// The jump itself, for perf.
-    was: [u8; JUMP_LEN],
     /// [`SYNCS`] then.
     syncs: usize,
 }
 
 impl ArmedSite {
-    /// Puts a jump to `target` in the place of the breakpoint, and of what follows it, when [`jump_all`] returns.
+    /// Puts a jump to `target` in the place of the breakpoint, and of what follows it, when [`jump_all`] returns. `expected` is what
+    /// is there without the breakpoint, or the first bytes of it.
     ///
-    /// Fails if the code is, or is about to be, freed, or if the target is too far away.
+    /// Fails if something else is there, if the code is, or is about to be, freed, or if the target is too far away.
     ///
     /// # Safety
     ///
@@ -76,15 +77,24 @@ impl ArmedSite {
     /// breakpoint after this, and nobody but the caller changes them, until the site is [restored](StoppedSite::restore).
     /// Who comes to `target` goes on as who executes these instructions would. The code there stays until nobody is in
     /// it any more, when the jump has gone.
-    pub unsafe fn jump(self, target: usize, batch: &mut JumpBatch<'_>) -> Result<JumpedSite, Self> {
+    pub unsafe fn jump(
+        self,
+        target: usize,
+        expected: &[u8],
+        batch: &mut JumpBatch<'_>,
+    ) -> Result<JumpedSite, Self> {
         let (at, first) = self.parts();
         let behind = at.get().wrapping_add(JUMP_LEN);
         let Ok(distance) = i32::try_from(target.wrapping_sub(behind) as isize) else {
             return Err(self);
         };
-        let mut original = [first; JUMP_LEN];
-        let tail = original.split_at_mut(1).1;
-        if !batch.0.is_there(at.get()) || read_text(at.get().wrapping_add(1), tail).is_err() {
+        let mut original = [0; JUMP_LEN];
+        if !batch.0.is_there(at.get()) || read_text(at.get(), &mut original).is_err() {
+            return Err(self);
+        }
+        let now = core::mem::replace(&mut original[0], first);
+        // Somebody else has written there, such as a debugger.
+        if now != BREAKPOINT || original.iter().zip(expected).any(|(is, was)| is != was) {
             return Err(self);
         }
         let [a, b, c, d] = distance.to_le_bytes();
@@ -101,23 +111,28 @@ impl ArmedSite {
                 core::ptr::null(),
             )
         };
-        Ok(JumpedSite { at, original })
+        Ok(JumpedSite { at, original, code })
     }
 }
 
 impl JumpedSite {
     /// Puts the breakpoint back, unless the code has gone. Every CPU jumps or executes the breakpoint, and certainly the latter
     /// after [`TextLock::sync`].
-    pub fn stop(self, lock: &mut TextLock) -> StoppedSite {
-        let mut was = [0; JUMP_LEN];
-        if lock.is_there(self.at.get()) && read_text(self.at.get(), &mut was).is_ok() {
+    ///
+    /// Fails if the jump is not there any more: somebody else, such as a debugger, has written there and is going to put back what
+    /// was there then.
+    pub fn stop(self, lock: &mut TextLock) -> Result<StoppedSite, Self> {
+        let mut now = self.code;
+        if lock.is_there(self.at.get()) && read_text(self.at.get(), &mut now).is_ok() {
+            if now != self.code {
+                return Err(self);
+            }
             write(self.at.get(), &[BREAKPOINT]);
         }
-        StoppedSite {
+        Ok(StoppedSite {
             jump: self,
-            was,
             syncs: SYNCS.load(Relaxed),
-        }
+        })
     }
 
     /// What the jump has replaced, the breakpoint's instruction included.
@@ -133,7 +148,7 @@ impl StoppedSite {
         if self.syncs == SYNCS.load(Relaxed) {
             lock.sync();
         }
-        let JumpedSite { at, original } = self.jump;
+        let JumpedSite { at, original, code } = self.jump;
         let [first, tail @ ..] = original;
         if lock.is_there(at.get()) {
             write(at.get().wrapping_add(1), &tail);
@@ -144,7 +159,7 @@ impl StoppedSite {
             unsafe {
                 bindings::perf_event_text_poke(
                     addr,
-                    self.was.as_ptr().cast(),
+                    code.as_ptr().cast(),
                     JUMP_LEN,
                     now.as_ptr().cast(),
                     JUMP_LEN,

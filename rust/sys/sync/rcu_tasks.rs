@@ -11,3 +11,9 @@ pub fn synchronize() {
     // SAFETY: No requirement.
     unsafe { bindings::synchronize_rcu_tasks() };
 }
+
+/// Waits until every CPU has switched between tasks, idle ones included: also one that is where RCU does not watch.
+pub fn synchronize_rude() {
+    // SAFETY: No requirement.
+    unsafe { bindings::synchronize_rcu_tasks_rude() };
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Jumps for probes with a handler after the instruction; and what jumps take into account that is not among the kernel's code:
+ * where RCU does not watch, the stack, and who else writes to code. run.sh has jumps wanted for cases of this name.
+ */
+#include <linux/context_tracking.h>
+#include <linux/delay.h>
+#include <linux/moduleparam.h>
+#include <linux/preempt.h>
+#include <linux/ptrace.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+
+#include "jump_around.h"
+#include "kprobes_selftest.h"
+
+#define JUMP 0xe9
+#define INT3 0xcc
+/* CF, PF, ZF, SF, OF: AF is not defined after some. */
+#define FLAGS 0x8c5
+
+struct around {
+	struct kprobe kp;
+	const struct kst_place *place;
+	unsigned int pre, post;
+	unsigned long pre_ip, post_ip, post_flags;
+};
+
+static bool becomes(const void *at, kprobe_opcode_t byte)
+{
+	for (int i = 0; i < 3000; i++) {
+		if (kst_opcode(at) == byte)
+			return true;
+		usleep_range(900, 1100);
+	}
+	return false;
+}
+
+/* The C engine has no jump where a handler is for after the instruction, nor looks at what else this is about. */
+static bool is_mainline(void)
+{
+	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C))
+		case_skip("not with the C engine");
+	return IS_ENABLED(CONFIG_KPROBES_ENGINE_C);
+}
+
+static struct around *around_of(struct kprobe *p)
+{
+	return container_of(p, struct around, kp);
+}
+
+PRE_HANDLER(on_pre, around_of(p)->pre++; around_of(p)->pre_ip = regs->ip);
+POST_HANDLER(on_post, around_of(p)->post++; around_of(p)->post_ip = regs->ip; around_of(p)->post_flags = regs->flags);
+
+static unsigned int places(void)
+{
+	return kst_around_end - kst_around;
+}
+
+static const long values[][2] = {
+	{ 5, 3 }, { 3, 5 }, { 4, 4 }, { -1, 1 }, { 0x7fffffffffffffff, 2 }, { 0x80000000, 0x80000000 }, { 0, -1 },
+};
+
+/* Whether something else than the next instruction comes after it. */
+static bool branches(const struct around *a)
+{
+	return !strncmp(a->place->insn, "call", 4) || a->place->insn[0] == 'j';
+}
+
+/* What the function does, and whether the handlers see it. */
+static void compare(struct around *a, const struct kst_pair *want)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(values); i++) {
+		unsigned int pre = a->pre, post = a->post;
+		struct kst_pair is = a->place->call(values[i][0], values[i][1]);
+		bool same = is.value == want[i].value && !((is.flags ^ want[i].flags) & FLAGS) &&
+			    a->pre == pre + 1 && a->post == post + 1 && a->post_ip == (unsigned long)a->place->next &&
+			    !((a->post_flags ^ is.flags) & FLAGS) && is.flags & X86_EFLAGS_IF;
+
+		if (!same && !branches(a))
+			case_say("%s with %ld, %ld: %ld not %ld, flags %lx not %lx, after it %lx, handlers %u, %u\n", a->place->insn,
+				 values[i][0], values[i][1], is.value, want[i].value, is.flags, want[i].flags, a->post_flags,
+				 a->pre - pre, a->post - post);
+		EXPECT(same || branches(a));
+		EXPECT_EQ(is.value, want[i].value);
+	}
+}
+
+/* Each instruction, with a breakpoint and with a jump. */
+static void each(void)
+{
+	struct kst_pair (*want)[ARRAY_SIZE(values)];
+	unsigned int count = places(), jumps = 0;
+	struct kprobe **list;
+	struct around *all;
+
+	if (is_mainline())
+		return;
+	all = kcalloc(count, sizeof(*all), GFP_KERNEL);
+	list = kcalloc(count, sizeof(*list), GFP_KERNEL);
+	want = kcalloc(count, sizeof(*want), GFP_KERNEL);
+	if (!EXPECT(all && list && want))
+		goto out;
+	for (unsigned int i = 0; i < count; i++) {
+		all[i].place = &kst_around[i];
+		all[i].kp = (struct kprobe){ .addr = kst_around[i].at, .pre_handler = on_pre, .post_handler = on_post };
+		list[i] = &all[i].kp;
+		for (unsigned int v = 0; v < ARRAY_SIZE(values); v++)
+			want[i][v] = kst_around[i].call(values[v][0], values[v][1]);
+	}
+	if (!EXPECT_EQ(register_kprobes(list, count), 0))
+		goto out;
+	for (unsigned int i = 0; i < count; i++)
+		compare(&all[i], want[i]);
+	for (unsigned int i = 0; i < count; i++) {
+		if (!EXPECT(becomes(kst_around[i].at, JUMP)))
+			case_say("no jump at %s\n", kst_around[i].insn);
+		else
+			jumps++;
+	}
+	EXPECT_EQ(jumps, count);
+	for (unsigned int i = 0; i < count; i++)
+		compare(&all[i], want[i]);
+	unregister_kprobes(list, count);
+	for (unsigned int i = 0; i < count; i++)
+		EXPECT_EQ(kst_around[i].call(5, 3).value, want[i][0].value);
+out:
+	kfree(all);
+	kfree(list);
+	kfree(want);
+}
+
+static struct around a, b;
+
+static int add_one(struct kprobe *p, struct pt_regs *regs)
+{
+	regs->cx++;
+	return 0;
+}
+NOKPROBE_SYMBOL(add_one);
+
+POST_HANDLER(add_hundred, regs->ax += 100);
+
+static struct kprobe *at(struct around *around, const struct kst_place *place)
+{
+	*around = (struct around){
+		.place = place, .kp = { .addr = place->at, .pre_handler = on_pre, .post_handler = on_post },
+	};
+	return &around->kp;
+}
+
+/* The instruction has what the handler before it makes of the registers, and the handler after it changes its result. */
+static void changes(void)
+{
+	const struct kst_place *mov = &kst_around[0];
+
+	if (is_mainline())
+		return;
+	at(&a, mov)->pre_handler = add_one;
+	a.kp.post_handler = add_hundred;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	EXPECT(becomes(mov->at, JUMP));
+	EXPECT_EQ(mov->call(1, 7).value, 108);
+	unregister_kprobe(&a.kp);
+	EXPECT_EQ(mov->call(1, 7).value, 7);
+}
+
+/* One of each kind at a place: whichever comes or goes, the handlers of both are called, and a jump comes back. */
+static void joins(void)
+{
+	const struct kst_place *mov = &kst_around[0];
+
+	if (is_mainline())
+		return;
+	at(&a, mov)->post_handler = NULL;
+	EXPECT(register_kprobe(&a.kp) == 0);
+	EXPECT(becomes(mov->at, JUMP));
+	EXPECT(register_kprobe(at(&b, mov)) == 0);
+	EXPECT(kst_opcode(mov->at) == INT3);
+	EXPECT_EQ(mov->call(1, 7).value, 7);
+	EXPECT(becomes(mov->at, JUMP));
+	EXPECT_EQ(mov->call(1, 8).value, 8);
+	EXPECT(a.pre == 2 && b.pre == 2 && b.post == 2 && a.post == 0);
+	EXPECT(disable_kprobe(&a.kp) == 0);
+	EXPECT_EQ(mov->call(1, 8).value, 8);
+	EXPECT(a.pre == 2 && b.pre == 3 && b.post == 3);
+	EXPECT(enable_kprobe(&a.kp) == 0);
+	unregister_kprobe(&b.kp);
+	EXPECT_EQ(mov->call(1, 9).value, 9);
+	EXPECT(becomes(mov->at, JUMP));
+	EXPECT_EQ(mov->call(1, 9).value, 9);
+	EXPECT(a.pre == 4 && b.pre == 3 && b.post == 3);
+	unregister_kprobe(&a.kp);
+}
+
+PRE_HANDLER(call_again, around_of(p)->pre++; around_of(p)->place->call(1, 2));
+
+/* A hit in a handler is missed, and the instruction executed. */
+static void nested(void)
+{
+	if (is_mainline())
+		return;
+	for (unsigned int i = 0; i < places(); i += places() - 1) {
+		const struct kst_place *place = &kst_around[i];
+		long want = place->call(5, 3).value;
+
+		at(&a, place)->pre_handler = call_again;
+		EXPECT(register_kprobe(&a.kp) == 0);
+		EXPECT(becomes(place->at, JUMP));
+		EXPECT_EQ(place->call(5, 3).value, want);
+		EXPECT(a.pre == 1 && a.post == 1 && a.kp.nmissed == 1);
+		unregister_kprobe(&a.kp);
+	}
+}
+
+static bool watching;
+
+PRE_HANDLER(look, around_of(p)->pre++; watching &= rcu_is_watching());
+POST_HANDLER(look_after, around_of(p)->post++; watching &= rcu_is_watching());
+
+/* A handler may use what RCU protects, wherever it is called from. */
+static void unwatched(void)
+{
+	if (is_mainline())
+		return;
+	for (int posts = 0; posts < 2; posts++) {
+		const struct kst_place *mov = &kst_around[0];
+		unsigned long flags;
+		long value;
+
+		at(&a, mov)->pre_handler = look;
+		a.kp.post_handler = posts ? look_after : NULL;
+		EXPECT(register_kprobe(&a.kp) == 0);
+		EXPECT(becomes(mov->at, JUMP));
+		watching = true;
+		preempt_disable();
+		local_irq_save(flags);
+		ct_idle_enter();
+		value = mov->call(1, 7).value;
+		ct_idle_exit();
+		local_irq_restore(flags);
+		preempt_enable();
+		EXPECT_EQ(value, 7);
+		EXPECT(a.pre == 1 && a.post == posts);
+		EXPECT(watching);
+		EXPECT_EQ(mov->call(1, 8).value, 8);
+		EXPECT(a.pre == 2 && a.post == 2 * posts);
+		unregister_kprobe(&a.kp);
+	}
+}
+
+/* As one does that has a function called: three words on the stack, the last of them where that returns to. */
+static noinline __naked void takes_three(void)
+{
+	asm volatile("popq %rdx\n\t"
+		     "popq %rax\n\t"
+		     "popq %rcx\n\t"
+		     "leaq (%rax,%rcx), %rax\n\t"
+		     "jmp *%rdx");
+}
+
+static int push_three(struct kprobe *p, struct pt_regs *regs)
+{
+	unsigned long *sp = (unsigned long *)regs->sp;
+
+	*--sp = 1000;
+	*--sp = 200;
+	/* behind what a jump covers */
+	*--sp = (unsigned long)around_of(p)->place->next + 5;
+	regs->sp = (unsigned long)sp;
+	regs->ip = (unsigned long)takes_three;
+	return 1;
+}
+NOKPROBE_SYMBOL(push_three);
+
+/* A handler pushes, as it may at a breakpoint, and goes on elsewhere. */
+static void pushes(void)
+{
+	const struct kst_place *mov = &kst_around[0];
+
+	if (is_mainline())
+		return;
+	for (int posts = 0; posts < 2; posts++) {
+		at(&a, mov)->pre_handler = push_three;
+		a.kp.post_handler = posts ? on_post : NULL;
+		EXPECT(register_kprobe(&a.kp) == 0);
+		EXPECT_EQ(mov->call(1, 7).value, 1200);
+		EXPECT(becomes(mov->at, JUMP));
+		EXPECT_EQ(mov->call(1, 7).value, 1200);
+		EXPECT(a.post == 0);
+		unregister_kprobe(&a.kp);
+	}
+}
+
+/* run.sh says where it is. */
+static unsigned long text_poke_copy_is;
+module_param_named(text_poke_copy, text_poke_copy_is, ulong, 0);
+
+static void poke(void *at, u8 byte)
+{
+	((void *(*)(void *, const void *, size_t))text_poke_copy_is)(at, &byte, 1);
+}
+
+/* Somebody writes there, as a debugger does, while the jump is due, and takes it back. */
+static void changed_before(void)
+{
+	const struct kst_place *mov = &kst_around[0];
+	u8 *byte = mov->next;
+	u8 was = *byte;
+
+	if (is_mainline())
+		return;
+	EXPECT(register_kprobe(at(&a, mov)) == 0);
+	/* It is found that there can be a jump; it is not there before tasks have been waited for. */
+	for (int i = 0; i < 10000 && !(READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED); i++)
+		usleep_range(50, 100);
+	EXPECT(kst_opcode(mov->at) == INT3);
+	poke(byte, INT3);
+	for (int i = 0; i < 10000 && READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED; i++)
+		usleep_range(900, 1100);
+	EXPECT(kst_opcode(mov->at) == INT3);
+	EXPECT(kst_opcode(byte) == INT3);
+	poke(byte, was);
+	EXPECT_EQ(mov->call(1, 7).value, 7);
+	EXPECT(a.pre == 1 && a.post == 1);
+	unregister_kprobe(&a.kp);
+}
+
+/* The same while the jump is there: it cannot be taken away, and is there when the debugger has gone. */
+static void changed_there(void)
+{
+	const struct kst_place *mov = &kst_around[0];
+
+	if (is_mainline())
+		return;
+	EXPECT(register_kprobe(at(&a, mov)) == 0);
+	EXPECT(becomes(mov->at, JUMP));
+	poke(mov->at, INT3);
+	unregister_kprobe(&a.kp);
+	EXPECT(kst_opcode(mov->at) == INT3);
+	poke(mov->at, JUMP);
+	EXPECT_EQ(mov->call(1, 7).value, 7);
+	EXPECT(a.pre == 0 && a.post == 0);
+	/* A probe there uses it, and takes it away. */
+	EXPECT(register_kprobe(at(&b, mov)) == 0);
+	EXPECT_EQ(mov->call(1, 7).value, 7);
+	EXPECT(b.pre == 1 && b.post == 1);
+	unregister_kprobe(&b.kp);
+	EXPECT(kst_opcode(mov->at) != JUMP);
+	EXPECT_EQ(mov->call(1, 7).value, 7);
+}
+
+const struct test_case kst_jump_around_cases[] = {
+	{ "jump.around_each", each },
+	{ "jump.around_changes", changes },
+	{ "jump.around_joins", joins },
+	{ "jump.around_nested", nested },
+	{ "jump.unwatched", unwatched },
+	{ "jump.pushes", pushes },
+	{ "jump.changed_before", changed_before },
+	{ "jump.changed_there", changed_there },
+	{}
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * jump_around_places.S: functions with an instruction that is probed.
+ */
+#ifndef _KPROBES_JUMP_AROUND_H
+#define _KPROBES_JUMP_AROUND_H
+
+#ifndef __ASSEMBLER__
+
+/* A result, and the flags after the instruction. */
+struct kst_pair {
+	long value;
+	unsigned long flags;
+};
+
+/* The function; where the instruction begins and the next one does; what it is. */
+struct kst_place {
+	struct kst_pair (*call)(long a, long b);
+	void *at, *next;
+	const char *insn;
+};
+
+extern const struct kst_place kst_around[], kst_around_end[];
+
+#endif
+
+#endif /* _KPROBES_JUMP_AROUND_H */
