@@ -15,19 +15,23 @@ trap 'rm -rf "$work"' EXIT
 # Functions that are seldom called.
 seldom='^(ext4|jbd2|acpi|pci|tcp|udp|inet|fib|ovl|loop|tty|uart|serial8250|v9fs|p9|netlink|nl|cgroup|blk|virtio)_'
 
-# In the guest. Hits are measured twice, which shows whether they repeat; mainline takes long to register. The jumps that
-# mainline puts in place of breakpoints are another matter.
+# In the guest. Hits are measured twice, which shows whether they repeat; mainline takes long to register. The jumps that replace
+# breakpoints are measured by themselves.
 # shellcheck disable=SC2016
 in_guest='
 	. tools/testing/selftests/lib/kit.sh
 	load_ours rust_kprobes rust_ftrace_tramp
 	bench=$FERROTRACE_KDIR/bench-kprobes
-	if [ -e /proc/sys/debug/kprobes-optimization ]; then echo 0 >/proc/sys/debug/kprobes-optimization; fi
+	jumps=/proc/sys/debug/kprobes-optimization
+	echo 0 >$jumps
 	names=$(sed "s/.*\t//" /sys/kernel/debug/kprobes/blacklist | sort | comm -13 - <(sort "$bench/functions") |
 		head -n 1000 | paste -sd,)
 	# Loading it fails when all went well.
 	insmod "$bench/kprobes_bench.ko" 2>/dev/null
 	insmod "$bench/kprobes_bench.ko" registering=$REGISTERING names=$names 2>/dev/null
+	echo 1 >$jumps
+	insmod "$bench/kprobes_bench.ko" jumps=1 $(awk "\$3 ~ /^(text_mutex|_stext|_etext)$/ { print \$3 \"=0x\" \$1 }" \
+		/proc/kallsyms) 2>/dev/null
 	dmesg | sed -n "s/.*kprobes_bench: \([^ ]*\) \([0-9.]*\)$/\1 \2/p"
 '
 

@@ -33,6 +33,9 @@ int bench_inside(const char *name, unsigned int rounds);
 /* registering.c; @names has BATCH names of the kernel's functions, or is NULL. */
 int bench_registering(unsigned int rounds, char *names);
 
+/* jumps.c: with jumps in the place of breakpoints. */
+int bench_jumps(unsigned int rounds);
+
 extern char bench_many[];
 
 static inline long bench_call_many(unsigned int i)

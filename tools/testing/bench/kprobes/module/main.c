@@ -20,6 +20,10 @@ static unsigned int registering;
 module_param(registering, uint, 0);
 MODULE_PARM_DESC(registering, "How often registering is measured; not at all by default");
 
+static bool jumps;
+module_param(jumps, bool, 0);
+MODULE_PARM_DESC(jumps, "Measure only what is about jumps in the place of breakpoints");
+
 static char *names;
 
 /* They are too many for a charp. */
@@ -53,8 +57,8 @@ static int __init bench_init(void)
 {
 	int err;
 
-	err = bench_hits(rounds);
-	if (!err && registering)
+	err = jumps ? bench_jumps(rounds) : bench_hits(rounds);
+	if (!err && !jumps && registering)
 		err = bench_registering(registering, names);
 	kfree(names);
 	return err ?: -EAGAIN;

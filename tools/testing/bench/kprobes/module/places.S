@@ -22,6 +22,22 @@ SYM_FUNC_END(bench_\name)
 	PLACE imul	"imul %rdi, %rax"
 	PLACE jmp	"jmp 1f"
 
+/* The same with room for a jump. */
+.macro ROOM name:req, insn:req
+SYM_FUNC_START(bench_jump_\name)
+	xor	%eax, %eax
+	\insn
+	mov	$1, %edx
+	add	%rdx, %rax
+1:	RET
+SYM_FUNC_END(bench_jump_\name)
+.endm
+
+	ROOM mov	"mov %rdi, %rax"
+	ROOM add	"add %rdi, %rax"
+	ROOM load	"mov (%rsp), %rax"
+	ROOM je	"je 1f"
+
 .macro ONE_OF_MANY number
 	.balign MANY_SIZE
 	.type	bench_many_\number, @function
