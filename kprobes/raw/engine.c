@@ -124,6 +124,9 @@ void ferro_kprobes_optimise_soon(void)
 	 */
 	if (cpu_feature_enabled(X86_FEATURE_CALL_DEPTH))
 		return;
+	/* detoured.S calls handlers at their addresses, which with FineIBT are not where C calls them. */
+	if (IS_ENABLED(CONFIG_FINEIBT))
+		return;
 	queue_delayed_work(system_dfl_long_wq, &optimise_work, OPTIMISE_DELAY);
 }
 
