@@ -11,6 +11,7 @@
 pub mod chrome;
 pub mod columns;
 pub mod firefox;
+pub mod lanes;
 pub mod parquet;
 pub mod perfetto;
 pub mod tracks;

@@ -11,6 +11,7 @@ use std::io::Write;
 
 use prost::Message;
 
+use super::lanes::Lanes;
 use super::tracks::Item;
 use super::tracks::Span;
 use super::tracks::Track;
@@ -101,11 +102,12 @@ struct TrackDescriptor {
     name: Option<String>,
 }
 
-/// A number for a track that no other has.
-fn uuid(track: Track) -> u64 {
+/// A number for a lane of a track that no other has.
+fn uuid(track: Track, lane: u32) -> u64 {
+    let lane = u64::from(lane) << 40;
     match track {
-        Track::Cpu(cpu) => 1 << 32 | u64::from(cpu),
-        Track::Thread(thread) => 2 << 32 | (thread.unsigned_abs() & 0xffff_ffff),
+        Track::Cpu(cpu) => lane | 1 << 32 | u64::from(cpu),
+        Track::Thread(thread) => lane | 2 << 32 | (thread.unsigned_abs() & 0xffff_ffff),
     }
 }
 
@@ -118,7 +120,8 @@ pub struct Perfetto<W: Write> {
 struct Packets<W> {
     out: W,
     name: String,
-    described: BTreeSet<Track>,
+    described: BTreeSet<u64>,
+    lanes: Lanes,
 }
 
 impl<W: Write> Packets<W> {
@@ -129,11 +132,16 @@ impl<W: Write> Packets<W> {
     }
 
     fn item(&mut self, item: &Item<'_>, fields: &[Annotation]) -> io::Result<()> {
-        if self.described.insert(item.track) {
+        let lane = match item.span {
+            Span::Instant(_) => 0,
+            Span::Slice(from, to) => self.lanes.place(item.track, from, to),
+        };
+        let uuid = uuid(item.track, lane);
+        if self.described.insert(uuid) {
             self.packet(Packet {
                 trusted_packet_sequence_id: Some(SEQUENCE),
                 track_descriptor: Some(TrackDescriptor {
-                    uuid: Some(uuid(item.track)),
+                    uuid: Some(uuid),
                     name: Some(item.track.to_string()),
                 }),
                 ..Packet::default()
@@ -152,7 +160,7 @@ impl<W: Write> Packets<W> {
                 track_event: Some(TrackEvent {
                     debug_annotations: if begins { fields.to_vec() } else { Vec::new() },
                     kind: Some(kind),
-                    track_uuid: Some(uuid(item.track)),
+                    track_uuid: Some(uuid),
                     name: begins.then(|| item.name.to_owned()),
                 }),
                 ..Packet::default()
@@ -176,6 +184,7 @@ impl<W: Write> Perfetto<W> {
             out,
             name,
             described: BTreeSet::new(),
+            lanes: Lanes::default(),
         };
         let metadata = &recording.metadata;
         let clock = |id, timestamp| Clock {
