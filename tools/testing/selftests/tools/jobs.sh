@@ -35,11 +35,11 @@ expect_hits() {
 }
 
 # until_int CMD...: runs it in the background, where the shell would have it ignore the signal that ends it; not for ever.
-until_int() { exec env --default-signal=INT timeout -s INT 300 "$@"; }
+until_int() { exec env --default-signal=INT timeout -s INT 1200 "$@"; }
 
 # wait_for_probe FUNCTION: until a tool has put a probe there, and some time for what follows.
 wait_for_probe() {
-	for _ in $(seq 200); do
+	for _ in $(seq 1000); do
 		if grep -q "  $1+" /sys/kernel/debug/kprobes/list; then break; fi
 		sleep 0.5
 	done
@@ -182,7 +182,7 @@ bcc() {
 	shift
 	PYTHONUNBUFFERED=1 until_int "$name" "$@" >/tmp/bcc.out 2>/tmp/bcc.err &
 	pid=$!
-	for _ in $(seq 300); do
+	for _ in $(seq 1000); do
 		sleep 1
 		kill -0 $pid 2>/dev/null || break
 		"${bcc_work:-/tmp/work}"
