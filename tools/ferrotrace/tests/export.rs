@@ -196,7 +196,8 @@ fn reader_of_perfetto_finds_slices_that_overlap() {
     let mut found: Vec<_> = lines.lines().collect();
     let expected = slices.map(|(from, to)| format!("thread 42 {from} {to}"));
     let mut expected = expected.to_vec();
-    (found.sort(), expected.sort());
+    found.sort();
+    expected.sort();
     assert_eq!(found, expected);
 }
 
