@@ -14,7 +14,7 @@ make_root() {
 	conf=$(mktemp)
 	apt-config dump | grep '^Acquire::' >"$conf" || true
 	say "making a root of $suite in $root"
-	mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$conf" --include="$*" "$suite" "$root" "$CACHE/apt/$suite/src"/*.* >&2 ||
+	mmdebstrap --quiet --mode=root --variant=minbase --aptopt="$conf" ${1:+--include="$*"} "$suite" "$root" "$CACHE/apt/$suite/src"/*.* >&2 ||
 		{ rm -f "$conf" && die "mmdebstrap failed"; }
 	rm -f "$conf"
 }

@@ -30,7 +30,10 @@ new_root() {
 	cp -a "$base" "$root"
 }
 
-packages() { "$REPO/integration/deb.sh" $variant; }
+packages() {
+	if ! have dh_builddeb; then apt-get -q -y --no-install-recommends install dpkg-dev debhelper || return 1; fi
+	"$REPO/integration/deb.sh" $variant
+}
 
 # installed: all but linux-libc-dev, which is for who compiles programs.
 installed() {
