@@ -46,6 +46,7 @@ use crate::point::Shared;
 use crate::raw::facility;
 use crate::raw::module_name;
 use crate::raw::scratch::Scratch;
+use crate::raw::watch::Cpus;
 use crate::record::FORMAT;
 use crate::table::Table;
 use crate::variables::Variables;
@@ -78,6 +79,7 @@ struct DProbes {
     _instructions: Registered<UprobeDone>,
     _tasks: Registered<TaskExit>,
     table: Arc<Table>,
+    _cpus: Cpus,
 }
 
 impl kernel::Module for DProbes {
@@ -104,6 +106,7 @@ impl kernel::Module for DProbes {
             })),
             GFP_KERNEL,
         )?;
+        let cpus = Cpus::new()?;
         let instructions = {
             let shared = shared.clone();
             Registered::<UprobeDone>::builder(c"rust_dprobes")
@@ -133,6 +136,7 @@ impl kernel::Module for DProbes {
             _instructions: instructions,
             _tasks: tasks,
             table,
+            _cpus: cpus,
         })
     }
 }

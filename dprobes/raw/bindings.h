@@ -43,18 +43,25 @@ bool ferro_dprobes_capable(void);
  */
 int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struct inode **inode, unsigned char *byte);
 
+/* A watchpoint on all CPUs, those that come later included. */
+struct ferro_dprobes_watch;
+
+/* Begins to look at CPUs that come and go, before the first watchpoint. Context: process; sleeps. Return: a state, or an error. */
+int ferro_dprobes_watch_begin(void);
+/* Ends that, after the last one. Context: process; sleeps. */
+void ferro_dprobes_watch_end(int state);
 /*
- * Watches an address on all CPUs. The type is one of HW_BREAKPOINT_.... Context: process; sleeps.
- * Return: what register_wide_hw_breakpoint() returns.
+ * Watches an address. The type is one of HW_BREAKPOINT_.... Context: process; sleeps.
+ * Return: what ferro_dprobes_watch_error() finds an error in, or not.
  */
-struct perf_event *__percpu *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
-						 perf_overflow_handler_t triggered, void *context);
+struct ferro_dprobes_watch *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
+						perf_overflow_handler_t triggered, void *context);
 /* Undoes that; handlers may be running yet. Context: process; sleeps. */
-void ferro_dprobes_unwatch(struct perf_event *__percpu *watch);
+void ferro_dprobes_unwatch(struct ferro_dprobes_watch *watch);
 /* Waits until no handler runs of what was unwatched before. Context: process; sleeps. */
 void ferro_dprobes_watch_sync(void);
 /* The error that is in such a pointer, or 0. */
-int ferro_dprobes_watch_error(struct perf_event *__percpu *watch);
+int ferro_dprobes_watch_error(struct ferro_dprobes_watch *watch);
 /* What was given for context. Context: any. */
 void *ferro_dprobes_watch_context(struct perf_event *event);
 

@@ -14,7 +14,6 @@
 #include <linux/namei.h>
 #include <linux/percpu.h>
 #include <linux/pid.h>
-#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
 #include <linux/security.h>
@@ -173,41 +172,6 @@ int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struc
 put:
 	path_put(path);
 	return error;
-}
-
-struct perf_event *__percpu *ferro_dprobes_watch(unsigned long address, unsigned long len, unsigned int type,
-						 perf_overflow_handler_t triggered, void *context)
-{
-	struct perf_event_attr attr;
-
-	hw_breakpoint_init(&attr);
-	attr.bp_addr = address;
-	attr.bp_len = len;
-	attr.bp_type = type;
-	return register_wide_hw_breakpoint(&attr, triggered, context);
-}
-
-void ferro_dprobes_unwatch(struct perf_event *__percpu *watch)
-{
-	unregister_wide_hw_breakpoint(watch);
-}
-
-void ferro_dprobes_watch_sync(void)
-{
-	/* A handler is called with interrupts off. */
-	synchronize_rcu();
-}
-
-int ferro_dprobes_watch_error(struct perf_event *__percpu *watch)
-{
-	if (!watch)
-		return -EOPNOTSUPP;
-	return IS_ERR_PCPU(watch) ? PTR_ERR_PCPU(watch) : 0;
-}
-
-notrace void *ferro_dprobes_watch_context(struct perf_event *event)
-{
-	return event->overflow_handler_context;
 }
 
 int ferro_dprobes_uprobe_error(struct uprobe *uprobe)

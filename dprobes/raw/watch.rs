@@ -1,17 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints: debug registers of all CPUs, by `<linux/hw_breakpoint.h>`.
+//! Watchpoints: debug registers of all CPUs, by `<linux/hw_breakpoint.h>` (`watch.c`).
 //!
 //! Contexts: callbacks as an NMI's, with interrupts off; the rest process.
 
 use ferro_core::rpn::PointKind;
 use kernel::bindings;
 use kernel::error::to_result;
+use kernel::ffi::c_int;
 use kernel::prelude::*;
 
 use super::regs::Regs;
 use super::stage::Batch;
 use super::stage::Stage;
+
+/// Looks at CPUs that come and go, for watchpoints that are registered and dropped while this is there.
+pub(crate) struct Cpus(c_int);
+
+impl Cpus {
+    /// Errors: -ENOSPC, -ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: No requirement. What it registers is code of this module, whose exit drops this.
+        let state = unsafe { bindings::ferro_dprobes_watch_begin() };
+        to_result(state)?;
+        Ok(Self(state))
+    }
+}
+
+impl Drop for Cpus {
+    fn drop(&mut self) {
+        // SAFETY: It is what `new()` has got, and nobody else gives it back.
+        unsafe { bindings::ferro_dprobes_watch_end(self.0) };
+    }
+}
 
 /// What a hit calls, on several CPUs at a time.
 pub(crate) trait WatchHandler: Send + Sync + 'static {
@@ -23,9 +44,9 @@ pub(crate) trait WatchHandler: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `events` is what registering has returned, with `_handler` for its context. `stage` says whether it is unregistered.
+/// `watch` is what registering has returned, with `_handler` for its context. `stage` says whether it is unregistered.
 pub(crate) struct Watch<H: WatchHandler> {
-    events: *mut *mut bindings::perf_event,
+    watch: *mut bindings::ferro_dprobes_watch,
     stage: Stage,
     // Where it is does not change when this is moved.
     _handler: KBox<H>,
@@ -54,7 +75,7 @@ impl<H: WatchHandler> Watch<H> {
         let handler = KBox::new(handler, GFP_KERNEL)?;
         // SAFETY: The handler is in a box, which stays until the watchpoint has been unregistered; `triggered()` takes the context
         // for that.
-        let events = unsafe {
+        let watch = unsafe {
             bindings::ferro_dprobes_watch(
                 address as usize,
                 len,
@@ -64,10 +85,10 @@ impl<H: WatchHandler> Watch<H> {
             )
         };
         // SAFETY: Only looks at the pointer.
-        to_result(unsafe { bindings::ferro_dprobes_watch_error(events) })?;
+        to_result(unsafe { bindings::ferro_dprobes_watch_error(watch) })?;
         // INVARIANT: It has succeeded.
         Ok(Self {
-            events,
+            watch,
             stage: Stage::new(),
             _handler: handler,
         })
@@ -93,7 +114,7 @@ impl<H: WatchHandler> Watch<H> {
         let is_first = self.stage.leaves(batch);
         if is_first {
             // SAFETY: By the type invariant it is registered: nobody else has come here.
-            unsafe { bindings::ferro_dprobes_unwatch(self.events) };
+            unsafe { bindings::ferro_dprobes_unwatch(self.watch) };
         }
         is_first
     }

@@ -34,11 +34,16 @@ pub fn call(n: u64) {
 
 /// Does something on the first CPU.
 pub fn on_one_cpu<T>(f: impl FnOnce() -> T) -> T {
+    on_cpu(0, f)
+}
+
+/// Does something on a CPU.
+pub fn on_cpu<T>(cpu: usize, f: impl FnOnce() -> T) -> T {
     let thread = Pid::from_raw(0);
     let before = sched_getaffinity(thread).unwrap();
-    let mut first = CpuSet::new();
-    first.set(0).unwrap();
-    sched_setaffinity(thread, &first).unwrap();
+    let mut one = CpuSet::new();
+    one.set(cpu).unwrap();
+    sched_setaffinity(thread, &one).unwrap();
     let result = f();
     sched_setaffinity(thread, &before).unwrap();
     result

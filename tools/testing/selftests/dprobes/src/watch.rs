@@ -18,6 +18,7 @@ pub const CASES: &[Case] = &[
     ("watch.misses", misses),
     ("watch.kernel_variable", kernel_variable),
     ("watch.all_registers", all_registers),
+    ("watch.later_cpus", later_cpus),
     ("watch.ports", ports),
 ];
 
@@ -178,6 +179,40 @@ fn all_registers() {
     let state = state();
     assert_eq!((state.programs.len(), loaded), (4, 4));
     assert_eq!(state.globals[0], 4);
+}
+
+/// Takes a CPU out of service, or into it.
+fn set_online(cpu: usize, is_online: bool) {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    std::fs::write(path, u8::from(is_online).to_string()).unwrap();
+}
+
+/// CPUs that go and come back, and those that come only after the watchpoint, watch as well. Debug registers of CPUs that are not there
+/// are not lost.
+fn later_cpus() {
+    const CPU: usize = 1;
+    let address = WORD.as_ptr() as u64;
+    let code = in_this_process(&[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)]);
+    let counts = |cpu| {
+        let before = state().locals[0][0];
+        on_cpu(cpu, || WORD.store(before, Relaxed));
+        state().locals[0][0] - before
+    };
+    watch(PointKind::WatchWrite, address, &code).load();
+    assert_eq!((counts(0), counts(CPU)), (1, 1));
+    set_online(CPU, false);
+    assert_eq!(counts(0), 1);
+    set_online(CPU, true);
+    assert_eq!((counts(0), counts(CPU)), (1, 1), "it has come back");
+    crate::control::remove_all();
+    set_online(CPU, false);
+    watch(PointKind::WatchWrite, address, &code).load();
+    set_online(CPU, true);
+    assert_eq!((counts(0), counts(CPU)), (1, 1), "it has come later");
+    set_online(CPU, false);
+    crate::control::remove_all();
+    set_online(CPU, true);
+    all_registers();
 }
 
 fn ports() {
