@@ -4,9 +4,10 @@
 //!
 //! `ferro_core::rpn` has the programs and what runs them. Here are the points: `place.rs` says what stops at one, `point.rs` what a
 //! hit does, `here.rs` what a program acts upon, `record.rs` what is written of it, `pending.rs` and `in_task.rs` what waits for the
-//! instruction, `settle.rs` what hits ask for. `table.rs` has the programs that are loaded, and `control.rs` the file by which they
+//! instruction, `settle.rs` and `arming.rs` what hits ask for. `table.rs` has the programs that are loaded, and `control.rs` the file by which they
 //! are. See `Documentation/dprobes.rst`.
 
+mod arming;
 mod control;
 mod here;
 mod in_task;
@@ -47,6 +48,7 @@ use crate::raw::facility;
 use crate::raw::module_name;
 use crate::raw::scratch::Scratch;
 use crate::raw::watch::Cpus;
+use crate::raw::worker::Worker;
 use crate::record::FORMAT;
 use crate::table::Table;
 use crate::variables::Variables;
@@ -79,6 +81,7 @@ struct DProbes {
     _instructions: Registered<UprobeDone>,
     _tasks: Registered<TaskExit>,
     table: Arc<Table>,
+    _worker: Worker<Errand<Shared>>,
     _cpus: Cpus,
 }
 
@@ -107,6 +110,7 @@ impl kernel::Module for DProbes {
             GFP_KERNEL,
         )?;
         let cpus = Cpus::new()?;
+        let worker = Worker::new(shared.clone())?;
         let instructions = {
             let shared = shared.clone();
             Registered::<UprobeDone>::builder(c"rust_dprobes")
@@ -136,6 +140,7 @@ impl kernel::Module for DProbes {
             _instructions: instructions,
             _tasks: tasks,
             table,
+            _worker: worker,
             _cpus: cpus,
         })
     }

@@ -216,6 +216,11 @@ impl<R: Registers> World for Here<'_, R> {
         mono_fast_ns()
     }
 
+    fn arm(&self, minor: u32, address: Option<u64>) -> bool {
+        let mailbox = self.point.mailboxes.get(minor);
+        mailbox.map(|mailbox| mailbox.say(address)).is_some()
+    }
+
     fn call(&mut self, number: u32, argument: u64) -> Option<u64> {
         crate::raw::callee::call(number, argument)
     }

@@ -66,6 +66,8 @@ impl Slot {
         match self.stop.idle() {
             _ if self.point.is_removed() => "removed",
             Some(Idle::UsedUp) => "disabled",
+            Some(Idle::Disarmed) if self.point.is_used_up() => "disabled",
+            Some(Idle::Disarmed) => "disarmed",
             Some(Idle::Waiting) => "waiting",
             Some(Idle::Mismatch) => "mismatch",
             Some(Idle::Invalid) => "invalid",
@@ -79,6 +81,14 @@ impl Slot {
     /// Hits that the point was not told of.
     fn slot_missed(&self) -> usize {
         self.missed.saturating_add(self.stop.missed())
+    }
+
+    /// Where it is, if that is known and the place does not tell; else 0.
+    fn address(&self) -> usize {
+        match self.point.mailbox() {
+            Some(mailbox) => mailbox.watched(),
+            None => self.stop.address(),
+        }
     }
 
     fn write(&self, text: &mut TextBuffer) -> fmt::Result {
@@ -104,7 +114,7 @@ impl Slot {
             self.point.truncated(),
             point.max_hits,
             point.pass_count,
-            self.stop.address(),
+            self.address(),
             self.place
         ))
     }
@@ -118,6 +128,7 @@ impl fmt::Display for Place {
             }
             Self::Address(address) => f.write_fmt(fmt!("{address:#x}")),
             Self::File(_, offset) => f.write_fmt(fmt!("{offset:#x}")),
+            Self::Later => f.write_str("later"),
         }
     }
 }

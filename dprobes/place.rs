@@ -43,6 +43,8 @@ pub(crate) enum Place {
     Address(u64),
     /// In a file.
     File(CString, u64),
+    /// Where a program says.
+    Later,
 }
 
 impl Place {
@@ -51,6 +53,7 @@ impl Place {
         let offset = point.point.offset;
         let symbol = point.symbol;
         Ok(match kind {
+            _ if point.point.is_later => Self::Later,
             _ if point.point.is_absolute => Self::Address(offset),
             ModuleKind::User => Self::File(CString::try_from_fmt(fmt!("{name}"))?, offset),
             ModuleKind::Kernel => Self::Kernel(CString::try_from_fmt(fmt!("{symbol}"))?, offset),
@@ -76,6 +79,19 @@ pub(crate) enum Idle {
     Refused,
     /// Its program never runs again.
     UsedUp,
+    /// No program says what it watches.
+    Disarmed,
+}
+
+impl Idle {
+    /// Why, if registering has failed.
+    pub(crate) fn of(error: Error) -> Self {
+        match error {
+            e if e == ENOENT => Self::Invalid,
+            e if e == ENOSPC || e == EBUSY => Self::Unavailable,
+            _ => Self::Refused,
+        }
+    }
 }
 
 /// What stops at a point.
@@ -181,6 +197,9 @@ impl Stop {
     ///
     /// Errors: those of registering; -ENOENT if there is no such symbol or file. The kernel has no symbol that a module has.
     pub(crate) fn new(place: &Place, point: &Arc<Point>, opcodes: Opcodes) -> Result<Self> {
+        if let Place::Later = place {
+            return Ok(Self::None(Idle::Disarmed));
+        }
         if let Place::Kernel(symbol, _) = place {
             // What is at such a place goes with the module, and nothing would tell this point.
             if symbols::lookup_name(symbol).is_none_or(symbols::is_of_module) {
@@ -236,13 +255,25 @@ impl Stop {
                 let start = symbols::lookup_name(symbol).ok_or(ENOENT)? as u64;
                 start.checked_add(*offset).ok_or(EINVAL)?
             }
-            Place::File(..) => return Err(EINVAL),
+            Place::File(..) | Place::Later => return Err(EINVAL),
         };
+        Self::at(address, point)
+    }
+
+    /// Watches an address. Errors: those of [`Watch::register`].
+    pub(crate) fn at(address: u64, point: &Arc<Point>) -> Result<Self> {
         let rpn = &point.point;
         let watch = Watch::register(rpn.kind, address, rpn.watch_len, Watching(point.clone()))?;
         Ok(Self::Watch {
             watch: Deferred::new(Ok::<_, Error>(watch))?,
         })
+    }
+
+    /// Gives a debug register back, if it has one. Handlers may be running yet.
+    pub(crate) fn release(&self) {
+        if let Self::Watch { watch } = self {
+            watch.release();
+        }
     }
 
     /// Has the handlers of a breakpoint in the kernel called; what is elsewhere begins so.
@@ -341,7 +372,7 @@ fn breakpoint<H: ProbeHandler>(place: &Place, handler: H) -> Result<Probe<H>> {
             builder.symbol(symbol).offset(offset)
         }
         Place::Address(address) => builder.address(usize::try_from(*address)?),
-        Place::File(..) => return Err(EINVAL),
+        Place::File(..) | Place::Later => return Err(EINVAL),
     };
     builder.register(handler).map_err(errno)
 }

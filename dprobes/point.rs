@@ -28,6 +28,8 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
+use crate::arming::Mailbox;
+use crate::arming::Mailboxes;
 use crate::here::Here;
 use crate::in_task::InTask;
 use crate::in_task::Waiting;
@@ -126,6 +128,8 @@ pub(crate) struct Point {
     /// Hits of which it runs; 0 once it has been removed.
     runs: Word,
     pub(crate) permission: Option<Permission>,
+    /// What is said of the watchpoints that its program may arm.
+    pub(crate) mailboxes: Arc<Mailboxes>,
     pub(crate) output: Output,
     missed: Word,
     faults: Word,
@@ -150,6 +154,7 @@ impl Point {
         point: &PointRef<'_>,
         output: Output,
         permission: Option<Permission>,
+        mailboxes: Arc<Mailboxes>,
         locals: Arc<Variables>,
         shared: Arc<Errand<Shared>>,
     ) -> Result<Self> {
@@ -186,6 +191,7 @@ impl Point {
             number: shared.numbers.add(1),
             shared,
             permission,
+            mailboxes,
             output,
             missed: Word::new(0),
             faults: Word::new(0),
@@ -214,6 +220,14 @@ impl Point {
         match self.logs && !self.point.log_on_fault {
             true => When::After,
             false => When::Now,
+        }
+    }
+
+    /// What is said of it, if its address comes later.
+    pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
+        match self.point.is_later {
+            true => self.mailboxes.get(self.point.minor),
+            false => None,
         }
     }
 

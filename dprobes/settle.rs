@@ -9,6 +9,7 @@
 
 use ferro_sys::sync::errand::OnErrand;
 
+use crate::arming::Mailbox;
 use crate::place::Idle;
 use crate::place::Stop;
 use crate::point::Shared;
@@ -19,12 +20,13 @@ const AT_ONCE: usize = 16;
 
 impl OnErrand for Shared {
     fn on_errand(&self) {
-        while settle(self) {}
+        let goes = |slot: &mut Slot| slot.is_to_go().then(|| slot.take_stop());
+        while end_some(self, goes) {}
     }
 }
 
-/// Does some of it. Whether there may be more.
-fn settle(shared: &Shared) -> bool {
+/// Ends what `take` takes from points. Whether there may be more.
+pub(crate) fn end_some(shared: &Shared, take: impl Fn(&mut Slot) -> Option<Stop>) -> bool {
     let mut gone = [const { Stop::None(Idle::UsedUp) }; AT_ONCE];
     let mut places = gone.iter_mut().peekable();
     let mut programs = shared.programs.lock();
@@ -32,13 +34,11 @@ fn settle(shared: &Shared) -> bool {
     for program in programs.iter_mut() {
         let of_this = program.is_of_module();
         for slot in &mut program.slots {
-            // What there is no place for keeps that it was said.
-            if places.peek().is_some() && slot.is_to_go() {
+            // What there is no place for is not asked.
+            let taken = places.peek().and_then(|_| take(slot));
+            if let Some((stop, place)) = taken.and_then(|stop| Some((stop, places.next()?))) {
                 is_of_module |= of_this;
-                let place = places.next();
-                place
-                    .into_iter()
-                    .for_each(|place| *place = slot.take_stop());
+                *place = stop;
             }
         }
     }
@@ -59,6 +59,7 @@ impl Slot {
     fn take_stop(&mut self) -> Stop {
         let stop = core::mem::replace(&mut self.stop, Stop::None(Idle::UsedUp));
         self.missed = self.missed.saturating_add(stop.missed());
+        self.point.mailbox().into_iter().for_each(Mailbox::end);
         stop
     }
 }

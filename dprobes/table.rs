@@ -23,6 +23,7 @@ use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
 
+use crate::arming::Mailboxes;
 use crate::place::Idle;
 use crate::place::Opcodes;
 use crate::place::Place;
@@ -33,6 +34,7 @@ use crate::point::Shared;
 use crate::raw::module_name::Event;
 use crate::raw::permission::is_locked_down;
 use crate::raw::permission::Permission;
+use crate::raw::worker;
 use crate::refused::Refused;
 use crate::variables::Variables;
 
@@ -140,8 +142,9 @@ impl Table {
             locals: self.locals(program, set)?,
             slots: KVVec::with_capacity(usize::try_from(program.len())?, GFP_KERNEL)?,
         };
+        let mailboxes = Arc::new(Mailboxes::new(program)?, GFP_KERNEL)?;
         for point in program.points() {
-            let mut slot = self.slot(&new, &point)?;
+            let mut slot = self.slot(&new, &point, mailboxes.clone())?;
             // Modules come and go meanwhile: that is for later.
             if !new.is_of_module() {
                 slot.stop = slot.found(&new.name)?;
@@ -165,7 +168,12 @@ impl Table {
         Ok(Arc::new(locals, GFP_KERNEL)?)
     }
 
-    fn slot(&self, program: &Program, point: &PointRef<'_>) -> Result<Slot, Refused> {
+    fn slot(
+        &self,
+        program: &Program,
+        point: &PointRef<'_>,
+        mailboxes: Arc<Mailboxes>,
+    ) -> Result<Slot, Refused> {
         let set = program.set;
         let permission = match set.flags & UNSAFE_WRITES != 0 {
             true => Some(Permission::ask().ok_or(EPERM)?),
@@ -182,6 +190,7 @@ impl Table {
             point,
             output,
             permission,
+            mailboxes,
             program.locals.clone(),
             self.shared.clone(),
         )?;
@@ -256,15 +265,21 @@ impl Table {
         // Waits for the handlers, which nobody else has to.
         drop(removed);
         // Of its points some may be about to go since before.
-        self.shared.wait();
+        self.wait();
         Ok(())
+    }
+
+    /// Waits until what hits have asked for before is done.
+    fn wait(&self) {
+        self.shared.wait();
+        worker::wait();
     }
 
     /// Unloads all programs.
     pub(crate) fn remove_all(&self) {
         let removed = core::mem::take(&mut *self.shared.programs.lock());
         drop(removed);
-        self.shared.wait();
+        self.wait();
     }
 
     /// Makes the local variables of a program 0.
@@ -303,6 +318,7 @@ impl Table {
         for program in programs.iter_mut().filter(of_module) {
             // First the old ones have to go.
             Stop::end_all(&mut program.slots);
+            program.slots.iter_mut().for_each(Slot::disarm);
             if event == Event::Comes {
                 program.slots.iter_mut().for_each(Slot::attach);
             }
@@ -317,13 +333,9 @@ impl Slot {
             self.stop = Stop::None(Idle::UsedUp);
             return;
         }
-        self.stop = self.find().unwrap_or_else(|error| {
-            Stop::None(match error {
-                e if e == ENOENT => Idle::Invalid,
-                e if e == ENOSPC || e == EBUSY => Idle::Unavailable,
-                _ => Idle::Refused,
-            })
-        });
+        self.stop = self
+            .find()
+            .unwrap_or_else(|error| Stop::None(Idle::of(error)));
     }
 
     fn find(&self) -> Result<Stop> {

@@ -65,6 +65,15 @@ int ferro_dprobes_watch_error(struct ferro_dprobes_watch *watch);
 /* What was given for context. Context: any. */
 void *ferro_dprobes_watch_context(struct perf_event *event);
 
+/* Has a work item call a function whenever it is asked to. Context: process. Return: 0, or -EBUSY if one does already. */
+int ferro_dprobes_worker_begin(void (*f)(const void *context), const void *with);
+/* Asks for a call; one that has begun before does not count. Context: any, NMI included. */
+void ferro_dprobes_worker_ask(void);
+/* Waits until what was asked for before is done. Context: process; sleeps. */
+void ferro_dprobes_worker_wait(void);
+/* The same, and then it is called no more. Nobody asks any more. Context: process; sleeps. */
+void ferro_dprobes_worker_end(void);
+
 /* The error that is in such a pointer, or 0. */
 int ferro_dprobes_uprobe_error(struct uprobe *uprobe);
 

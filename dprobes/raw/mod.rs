@@ -14,3 +14,4 @@ mod stage;
 pub(crate) mod task;
 pub(crate) mod uprobe;
 pub(crate) mod watch;
+pub(crate) mod worker;

@@ -94,6 +94,11 @@ impl<H: WatchHandler> Watch<H> {
         })
     }
 
+    /// Unregisters it. Its debug register is free after this; handlers may be running yet.
+    pub(crate) fn release(&self) {
+        self.leave(&Batch::new());
+    }
+
     /// Unregisters some, and waits once until no handler of all these runs. Those that are already are left alone.
     pub(crate) fn unregister_all<'a>(watches: impl Iterator<Item = &'a Self> + Clone) {
         let batch = Batch::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registers, memory, segments and ports.
+//! Registers, memory, segments and ports; calls of the kernel.
 
 use super::exception::Exception;
 use super::exception::Fault;
@@ -123,6 +123,18 @@ impl<W: World> Machine<'_, W> {
         match self.world.port_out(number, width, value) {
             true => Ok(()),
             false => Err(none),
+        }
+    }
+
+    /// Calls what a module has registered.
+    #[inline(never)]
+    pub(super) fn call_kernel(&mut self, insn: &Insn) -> Result<(), Fault> {
+        let number = self.number(insn)?;
+        let argument = self.pop()?;
+        self.charge(ACCESS_STEPS)?;
+        match self.world.call(number, argument) {
+            Some(result) => self.push(result),
+            None => Err(Fault::new(Exception::Operand, number.into())),
         }
     }
 }

@@ -120,6 +120,7 @@ impl PointSource<'_> {
             opcode,
             log_on_fault,
             is_absolute,
+            is_later,
             major,
             minor,
             group,
@@ -135,6 +136,7 @@ impl PointSource<'_> {
             (opcode.is_some(), HAS_OPCODE),
             (log_on_fault, LOG_ON_FAULT),
             (is_absolute, ABSOLUTE),
+            (is_later, LATER),
         ] {
             if is_set {
                 flags |= flag;

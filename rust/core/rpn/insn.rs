@@ -181,7 +181,7 @@ impl Insn {
         let unused = match op.operand() {
             Operand::None => a != 0 || c != 0 || d != 0,
             _ if from_stack => c != 0 || d != 0,
-            Operand::Target | Operand::Number | Operand::Bit => a != 0 || d != 0,
+            Operand::Target | Operand::Number | Operand::Later | Operand::Bit => a != 0 || d != 0,
             Operand::Variable(_) | Operand::Words => a != 0 || d != 0,
             Operand::Word | Operand::Distance => a != 0 || c != 0,
             Operand::Variables(_) => a != 0,
@@ -200,7 +200,7 @@ impl Insn {
         let good = match op.operand() {
             Operand::None | Operand::Word => true,
             _ if from_stack => true,
-            Operand::Number => true,
+            Operand::Number | Operand::Later => true,
             Operand::Target if c >= len => return Err(Reason::Target(c)),
             Operand::Target => true,
             Operand::Bit => c < u64::BITS,

@@ -32,6 +32,9 @@ pub const CODE_MAX: usize = 4096;
 /// The most points of a program.
 pub const POINTS_MAX: usize = 1024;
 
+/// The most points of a program whose address comes later. There are four debug registers.
+pub const LATER_MAX: usize = 16;
+
 /// The most programs of a set.
 pub const PROGRAMS_MAX: usize = 256;
 

@@ -460,7 +460,9 @@ impl<W: World> Machine<'_, W> {
                 | Op::PopH
                 | Op::Seg2Lin
                 | Op::PushIo
-                | Op::PopIo => call!(self.other(insn)),
+                | Op::PopIo
+                | Op::Arm
+                | Op::Disarm => call!(self.other(insn)),
             }
         }
     }
@@ -493,6 +495,7 @@ impl<W: World> Machine<'_, W> {
             Op::PopR | Op::PushU | Op::PopU => self.user_or_set_register(insn),
             Op::PushMem | Op::PopMem | Op::VfyR | Op::VfyRw | Op::Seg2Lin => self.access(insn),
             Op::PushIo | Op::PopIo => self.port(insn),
+            Op::Arm | Op::Disarm => self.watch(insn),
             Op::PushTask | Op::PushPid | Op::PushTid | Op::PushProcId | Op::PushTime => {
                 self.system(insn)
             }
@@ -582,16 +585,5 @@ impl<W: World> Machine<'_, W> {
         };
         self.depth = self.depth.wrapping_sub(1);
         self.move_to(back)
-    }
-
-    #[inline(never)]
-    fn call_kernel(&mut self, insn: &Insn) -> Result<(), Fault> {
-        let number = self.number(insn)?;
-        let argument = self.pop()?;
-        self.charge(ACCESS_STEPS)?;
-        match self.world.call(number, argument) {
-            Some(result) => self.push(result),
-            None => Err(Fault::new(Exception::Operand, number.into())),
-        }
     }
 }

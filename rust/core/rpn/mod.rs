@@ -15,6 +15,7 @@
 
 mod access;
 mod arithmetic;
+mod arming;
 mod bytes;
 mod code;
 mod counting;

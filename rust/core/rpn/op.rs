@@ -22,6 +22,8 @@ pub enum Operand {
     Word,
     /// A number of up to 32 bits, which may come from the stack.
     Number,
+    /// The minor number of a point of this program whose address comes later, which may come from the stack.
+    Later,
     /// A bit's number, which may come from the stack.
     Bit,
     /// A variable, whose index may come from the stack.
@@ -228,6 +230,9 @@ ops! {
     137 PushIo "push io" O::PortWidth, 1, 1, "Takes a port, and pushes what is read from it.";
     138 PopIo "pop io" O::PortWidth, 2, 0, "Takes a port, then a value, and writes that to it.";
 
+    144 Arm "arm" O::Later, 1, 0, "Takes an address, and has a watchpoint watch that soon; 0 disarms it.";
+    145 Disarm "disarm" O::Later, 0, 0, "Has a watchpoint watch nothing soon.";
+
     fused:
     250 PushAdd "push, add" Add, "`push` and the `add` after it.";
     251 PushSub "push, sub" Sub, "`push` and the `sub` after it.";
@@ -252,7 +257,7 @@ impl Op {
     pub const fn takes_from_stack(self) -> bool {
         matches!(
             self.operand(),
-            O::Number | O::Bit | O::Variable(_) | O::Words
+            O::Number | O::Later | O::Bit | O::Variable(_) | O::Words
         )
     }
 

@@ -45,6 +45,12 @@ pub enum Reason {
     NoOpcode,
     /// A breakpoint needs a symbol or an absolute address, a user point neither.
     Place,
+    /// Only the address of a watchpoint comes later, and then it has no other place.
+    Later,
+    /// Two points whose address comes later have the same minor number.
+    LaterTwice(u32),
+    /// No watchpoint of the program with this minor number has an address that comes later.
+    NoLater(u32),
 }
 
 impl fmt::Display for Reason {
@@ -78,6 +84,13 @@ impl fmt::Display for Reason {
             ),
             Self::NoOpcode => f.write_str("a watchpoint has no opcode"),
             Self::Place => f.write_str("the place of the point fits neither the kernel nor a file"),
+            Self::Later => f.write_str("only a watchpoint's address comes later, and it has no other place"),
+            Self::LaterTwice(minor) => {
+                write!(f, "two points whose address comes later have the minor number {minor}")
+            }
+            Self::NoLater(minor) => {
+                write!(f, "the program has no watchpoint {minor} whose address comes later")
+            }
         }
     }
 }

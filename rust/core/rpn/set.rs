@@ -16,6 +16,7 @@
 //!           56 u64 offset or address  64 the symbol, padded  then the instructions, of 16 bytes each
 //! ```
 
+use super::arming;
 use super::bytes::Bytes;
 use super::code::Code;
 use super::exception::MASK_DEFAULT;
@@ -52,6 +53,8 @@ pub(super) const HAS_OPCODE: u8 = 1;
 pub(super) const LOG_ON_FAULT: u8 = 2;
 /// In a point's flags: the offset is an address.
 pub(super) const ABSOLUTE: u8 = 4;
+/// In a point's flags: a program says later what is watched.
+pub(super) const LATER: u8 = 8;
 
 /// Where records go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,6 +162,8 @@ pub struct Point {
     pub log_on_fault: bool,
     /// Whether `offset` is an address.
     pub is_absolute: bool,
+    /// Whether it is a watchpoint whose address a program says, by its minor number. Then it has no symbol, and `offset` is 0.
+    pub is_later: bool,
     /// Major number of its records.
     pub major: u32,
     /// Minor number of its records.
@@ -188,6 +193,7 @@ impl Point {
             opcode: None,
             log_on_fault: false,
             is_absolute: false,
+            is_later: false,
             major,
             minor: 0,
             group: 0,
@@ -413,10 +419,10 @@ impl<'a> ProgramRef<'a> {
                 .check(&self.header, may_write, depths)
                 .map_err(|(insn, reason)| of_point(Some(insn), reason))?;
         }
-        match rest.0 {
-            [] => Ok(()),
-            _ => Err(of_program(Reason::Length)),
+        if !rest.0.is_empty() {
+            return Err(of_program(Reason::Length));
         }
+        arming::check(self).map_err(|(point, insn, reason)| refused(Some(point), insn, reason))
     }
 
     /// How many points there are.
@@ -455,7 +461,9 @@ impl<'a> PointRef<'a> {
         let opcode = bytes.u8()?;
         let flags = bytes.u8()?;
         let has_opcode = flags & HAS_OPCODE != 0;
-        if flags & !(HAS_OPCODE | LOG_ON_FAULT | ABSOLUTE) != 0 || (!has_opcode && opcode != 0) {
+        if flags & !(HAS_OPCODE | LOG_ON_FAULT | ABSOLUTE | LATER) != 0
+            || (!has_opcode && opcode != 0)
+        {
             return Err(Reason::Reserved);
         }
         let insns = usize::try_from(bytes.u32()?).map_err(|_| Reason::Count)?;
@@ -467,6 +475,7 @@ impl<'a> PointRef<'a> {
             opcode: has_opcode.then_some(opcode),
             log_on_fault: flags & LOG_ON_FAULT != 0,
             is_absolute: flags & ABSOLUTE != 0,
+            is_later: flags & LATER != 0,
             major: bytes.u32()?,
             minor: bytes.u32()?,
             group: bytes.u32()?,
@@ -491,6 +500,8 @@ impl<'a> PointRef<'a> {
             kind,
             watch_len,
             is_absolute,
+            is_later,
+            offset,
             ..
         } = self.point;
         if self.point.heap_size > header.heapmax {
@@ -515,6 +526,12 @@ impl<'a> PointRef<'a> {
             return Err(Reason::Operand);
         }
         let has_symbol = !self.symbol.is_empty();
+        if is_later {
+            return match is_breakpoint || is_absolute || has_symbol || offset != 0 {
+                true => Err(Reason::Later),
+                false => Ok(()),
+            };
+        }
         let good_place = match header.kind {
             ModuleKind::User if is_breakpoint => !is_absolute && !has_symbol,
             ModuleKind::User => is_absolute && !has_symbol,

@@ -50,6 +50,10 @@ pub trait World {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     fn time(&self) -> u64;
 
+    /// Has the watchpoint of this minor number, whose address comes later, watch an address soon, or nothing. False if the program
+    /// has none.
+    fn arm(&self, minor: u32, address: Option<u64>) -> bool;
+
     /// Calls what a module has registered under a number.
     fn call(&mut self, number: u32, argument: u64) -> Option<u64>;
 }

@@ -67,6 +67,8 @@ struct Model {
     registers: BTreeMap<&'static str, u64>,
     memory: BTreeMap<u64, u64>,
     variables: RefCell<BTreeMap<(bool, u32), u64>>,
+    /// What watchpoints watch.
+    armed: RefCell<BTreeMap<u32, Option<u64>>>,
     task: u64,
     time: u64,
 }
@@ -177,6 +179,10 @@ impl World for Model {
     }
     fn task(&self) -> u64 {
         self.task
+    }
+    fn arm(&self, minor: u32, address: Option<u64>) -> bool {
+        self.armed.borrow_mut().insert(minor, address);
+        true
     }
     fn process(&self) -> u32 {
         0x1234

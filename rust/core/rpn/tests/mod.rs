@@ -4,6 +4,7 @@
 
 use super::*;
 
+mod arming;
 mod commands;
 mod exceptions;
 mod found;
@@ -137,6 +138,7 @@ fn set_of(header: Header, points: &[PointSource<'_>], flags: u32) -> Vec<u8> {
 #[test]
 fn each_command_has_a_test() {
     let tests = [
+        include_str!("arming.rs"),
         include_str!("commands.rs"),
         include_str!("exceptions.rs"),
         include_str!("logging.rs"),

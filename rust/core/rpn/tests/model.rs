@@ -16,6 +16,8 @@ pub(super) struct Model {
     pub(super) locals: RefCell<Vec<u64>>,
     pub(super) globals: RefCell<Vec<u64>>,
     pub(super) calls: Vec<(u32, u64)>,
+    /// What was armed last, of watchpoint 7.
+    pub(super) armed: Cell<Option<Option<u64>>>,
     /// What was asked for, in words, with 64 for each access that has failed: what takes long in a kernel.
     pub(super) work: Cell<u64>,
 }
@@ -30,6 +32,7 @@ impl Model {
             locals: RefCell::new(vec![0; 4]),
             globals: RefCell::new(vec![0; 2]),
             calls: Vec::new(),
+            armed: Cell::new(None),
             work: Cell::new(0),
         }
     }
@@ -167,6 +170,14 @@ impl World for Model {
 
     fn time(&self) -> u64 {
         123_456
+    }
+
+    fn arm(&self, minor: u32, address: Option<u64>) -> bool {
+        let is_there = minor == 7;
+        if is_there {
+            self.armed.set(Some(address));
+        }
+        is_there
     }
 
     fn call(&mut self, number: u32, argument: u64) -> Option<u64> {

@@ -117,6 +117,8 @@ fn good_insn(len: u32) -> impl Strategy<Value = Insn> {
                 _ if from_stack && op.takes_from_stack() => Insn::from_stack(op),
                 Operand::Target => Insn::with(op, target),
                 Operand::Number => Insn::with(op, c),
+                // The program has none.
+                Operand::Later => Insn::from_stack(op),
                 Operand::Bit => Insn::with(op, c % 64),
                 Operand::Words => Insn::with(op, c % 8),
                 Operand::Variable(_) => Insn::with(op, c % 2),

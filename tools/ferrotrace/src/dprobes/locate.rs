@@ -150,6 +150,7 @@ impl Locator {
             code,
         };
         let warning = match program.header.kind {
+            _ if source.point.is_later => None,
             ModuleKind::User => self.in_file(program, source, &mut located)?,
             _ => self.in_kernel(program, source, &mut located)?,
         };

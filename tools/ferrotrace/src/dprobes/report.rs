@@ -22,6 +22,7 @@ fn explain(state: &str) -> &str {
         "disabled" => "maxhits is reached",
         "removed" => "the program removed it",
         "waiting" => "the module is not loaded",
+        "disarmed" => "no program says what it watches",
         "invalid" => "there is no such symbol or offset",
         "unavailable" => "no debug register is free",
         "error" => "the kernel refuses a probe there",
@@ -37,7 +38,8 @@ pub fn inserted(program: &Program) -> String {
 /// Why points of a program do not run, if they do not.
 pub fn idle(program: &Program) -> Vec<String> {
     let points = program.points.iter();
-    let points = points.filter(|point| point.state != "active");
+    // What waits for its program to say an address is as it should be.
+    let points = points.filter(|point| !matches!(&*point.state, "active" | "disarmed"));
     let idle = points.map(|point| {
         let (name, place, state) = (&program.name, &point.place, &point.state);
         match explain(state) {

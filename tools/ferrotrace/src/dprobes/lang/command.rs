@@ -182,7 +182,7 @@ fn operand(
             });
         }
         Operand::Word => return push(cursor, name_span, span),
-        Operand::Number => Insn::with(op, cursor.unsigned(name, u32::MAX)?),
+        Operand::Number | Operand::Later => Insn::with(op, cursor.unsigned(name, u32::MAX)?),
         Operand::Bit => Insn::with(op, cursor.unsigned("a bit", u64::BITS - 1)?),
         Operand::Words => Insn::with(op, narrow(cursor.number("a count of words", 0, deep)?)),
         Operand::Distance => {

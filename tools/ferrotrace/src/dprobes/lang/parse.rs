@@ -72,6 +72,9 @@ pub fn parse(source: &Source, defines: &[Define]) -> File {
     }
 }
 
+/// The address of a watchpoint that a program says.
+pub const LATER: &str = "later";
+
 /// A program that has not ended.
 #[derive(Debug, Default)]
 struct Open {
@@ -94,6 +97,24 @@ struct OpenPoint {
     jumps: Vec<(usize, Symbol)>,
     /// Where `length =` is.
     length: Option<Span>,
+}
+
+impl OpenPoint {
+    fn new(point: Point, symbol: Option<String>, number: i128, span: Span) -> Self {
+        Self {
+            point,
+            place: Place {
+                symbol,
+                number,
+                span,
+            },
+            returns: false,
+            code: Vec::new(),
+            labels: BTreeMap::new(),
+            jumps: Vec::new(),
+            length: None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -233,32 +254,26 @@ impl Parser {
         let mut point = Point::new(program.fields.header.major);
         point.is_absolute = field.name() == "address";
         let at = value.span();
+        if point.is_absolute && value.peek_name() == Some(LATER) {
+            value.take();
+            point.is_absolute = false;
+            point.is_later = true;
+            program.point = Some(OpenPoint::new(point, None, 0, at));
+            return Ok(());
+        }
         let found = value.value();
-        let place = match &found {
-            Ok(value) => Place {
-                symbol: value.symbol.as_ref().map(|symbol| symbol.name.clone()),
-                number: value.number,
-                span: value.span,
-            },
-            Err(_) => Place {
-                symbol: None,
-                number: 0,
-                span: at,
-            },
+        let (symbol, number, at) = match &found {
+            Ok(value) => {
+                let symbol = value.symbol.as_ref().map(|symbol| symbol.name.clone());
+                (symbol, value.number, value.span)
+            }
+            Err(_) => (None, 0, at),
         };
-        if point.is_absolute && place.symbol.is_some() {
+        if point.is_absolute && symbol.is_some() {
             // The symbol's address, wherever that is.
             point.is_absolute = false;
         }
-        program.point = Some(OpenPoint {
-            point,
-            place,
-            returns: false,
-            code: Vec::new(),
-            labels: BTreeMap::new(),
-            jumps: Vec::new(),
-            length: None,
-        });
+        program.point = Some(OpenPoint::new(point, symbol, number, at));
         let value = found?;
         match value.symbol.is_none() && u64::try_from(value.number).is_err() {
             true => Err(Diagnostic::error(

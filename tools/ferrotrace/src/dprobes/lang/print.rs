@@ -18,6 +18,8 @@ use ferro_core::rpn::ProgramRef;
 use ferro_core::rpn::Register;
 use ferro_core::rpn::SetRef;
 
+use super::parse::LATER;
+
 /// All programs of a set.
 pub fn set(set: &SetRef<'_>) -> String {
     let programs: Vec<String> = set.programs().map(|one| program(&one)).collect();
@@ -74,6 +76,7 @@ fn point(point: &PointRef<'_>, of_program: u32, text: &mut String) {
         opcode,
         log_on_fault,
         is_absolute,
+        is_later,
         major,
         minor,
         group,
@@ -85,8 +88,11 @@ fn point(point: &PointRef<'_>, of_program: u32, text: &mut String) {
         offset,
     } = point.point;
     let default = Point::new(of_program);
-    let field = if is_absolute { "address" } else { "offset" };
-    let _ = writeln!(text, "{field} = {}", place(point.symbol, offset));
+    let _ = match (is_later, is_absolute) {
+        (true, _) => writeln!(text, "address = {LATER}"),
+        (false, true) => writeln!(text, "address = {}", place(point.symbol, offset)),
+        (false, false) => writeln!(text, "offset = {}", place(point.symbol, offset)),
+    };
     let watched = match kind {
         PointKind::Breakpoint => None,
         PointKind::WatchExecute => Some("x"),
@@ -180,7 +186,7 @@ pub fn command(insn: &Insn) -> String {
         Operand::Word => format!("{:#x}", insn.word()),
         Operand::Distance => distance.to_string(),
         Operand::Variables(_) => format!("{number}, {}", insn.word()),
-        Operand::Number | Operand::Bit | Operand::Variable(_) | Operand::Words => {
+        Operand::Number | Operand::Later | Operand::Bit | Operand::Variable(_) | Operand::Words => {
             number.to_string()
         }
         Operand::Width | Operand::PortWidth => {

@@ -263,6 +263,85 @@ fn global_variables_are_counted() {
     assert_eq!(globals("push 1\npush gv"), 256);
 }
 
+/// Watchpoints whose address a program says.
+#[test]
+fn addresses_that_come_later() {
+    let text = "\
+name = vmlinux
+offset = f
+  push r, rdi
+  arm 2
+  exit
+offset = g
+  disarm 2
+  push 1
+  push 2
+  arm
+  exit
+address = later
+minor = 2
+watch = w
+length = 8
+  push gv, 1
+  arm 2
+  exit
+offset = later
+  exit
+";
+    let all = programs(text, &[]);
+    let [arms, both, watch, symbol] = &all[0].points[..] else {
+        panic!()
+    };
+    assert_eq!(arms.code[1], Insn::with(Op::Arm, 2));
+    assert_eq!(
+        both.code,
+        [
+            Insn::with(Op::Disarm, 2),
+            Insn::push(1),
+            Insn::push(2),
+            Insn::from_stack(Op::Arm),
+            Insn::new(Op::Exit)
+        ]
+    );
+    assert!(watch.point.is_later && !watch.point.is_absolute);
+    assert_eq!((watch.point.offset, watch.symbol.as_str()), (0, ""));
+    assert_eq!(symbol.symbol, "later");
+    let first = |text: &str| {
+        let (_, file) = read(text, &[]);
+        let one = &file.diagnostics[0];
+        (one.span.line + 1, one.span.start + 1, one.message.clone())
+    };
+    let exit = "name = vmlinux\naddress = later\nminor = 2";
+    for (text, line, column, message) in [
+        (
+            "name = vmlinux\noffset = f\npush 1\narm 3\nexit".to_owned(),
+            4,
+            1,
+            "the program has no watchpoint 3 whose address comes later",
+        ),
+        (
+            format!("{exit}\nexit"),
+            2,
+            11,
+            "only a watchpoint's address comes later, and it has no other place",
+        ),
+        (
+            format!("{exit}\nwatch = w\nexit\naddress = later\nminor = 2\nwatch = w\nexit"),
+            2,
+            11,
+            "two points whose address comes later have the minor number 2",
+        ),
+        (
+            "name = vmlinux\naddress = later + 8\nwatch = w\nexit".to_owned(),
+            2,
+            17,
+            "this is too much",
+        ),
+    ] {
+        assert_eq!(first(&text), (line, column, message.to_owned()), "{text}");
+    }
+}
+
 /// All that is wrong is said in one run, with line and column.
 #[test]
 fn several_errors() {
@@ -395,6 +474,8 @@ fn insn(len: u32, locals: u32) -> impl Strategy<Value = Insn> {
             Operand::Target => Insn::with(op, index(len)),
             Operand::Word => Insn::push(word),
             Operand::Number => Insn::with(op, number),
+            // What the program may not have.
+            Operand::Later => Insn::from_stack(op),
             Operand::Bit => Insn::with(op, index(64)),
             Operand::Variable(scope) => Insn::with(op, index(count(scope))),
             Operand::Variables(scope) => {
@@ -423,13 +504,14 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
         any::<(u32, u32, u32, u32)>(),
         (0..=HITS_MAX, 0..=HITS_MAX, any::<u64>()),
         prop::option::of(any::<u8>()),
-        any::<(bool, bool)>(),
+        any::<(bool, bool, bool)>(),
         0..4usize,
     );
     let symbol = "[a-z_][a-z0-9_.]{0,12}|a b";
     (code, numbers, 0..4096u32, symbol).prop_map(move |(code, numbers, heap_size, symbol)| {
         let ((major, minor, group, kind_number), (max_hits, pass_count, offset), ..) = numbers;
-        let (_, _, opcode, (log_on_fault, is_absolute), watch) = numbers;
+        let (_, _, opcode, (log_on_fault, is_absolute, is_later), watch) = numbers;
+        let is_later = is_later && watch != 0;
         let kinds = [
             PointKind::Breakpoint,
             PointKind::WatchExecute,
@@ -438,6 +520,7 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
         ];
         let is_user = kind == ModuleKind::User;
         let is_absolute = match is_user {
+            _ if is_later => false,
             true => watch != 0,
             false => is_absolute,
         };
@@ -452,6 +535,7 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
                 opcode: opcode.filter(|_| watch == 0),
                 log_on_fault,
                 is_absolute,
+                is_later,
                 major,
                 minor,
                 group,
@@ -460,9 +544,9 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
                 heap_size,
                 max_hits,
                 pass_count,
-                offset,
+                offset: if is_later { 0 } else { offset },
             },
-            symbol: match is_absolute || is_user {
+            symbol: match is_absolute || is_user || is_later {
                 true => String::new(),
                 false => symbol,
             },

@@ -8,7 +8,9 @@ use ferro_core::rpn::CODE_MAX;
 use ferro_core::rpn::Header;
 use ferro_core::rpn::Insn;
 use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::Op;
 use ferro_core::rpn::Point;
+use ferro_core::rpn::PointKind;
 use ferro_core::rpn::PointSource;
 use ferro_core::rpn::ProgramSource;
 use ferro_core::rpn::Reason;
@@ -23,18 +25,30 @@ use super::program::ProbePoint;
 use super::program::Program;
 use super::source::Span;
 
+/// What the other points run.
+const ENDS: &[Insn] = &[Insn::new(Op::Exit)];
+
 /// Checks the points of a program that has been read.
 pub fn verify(program: &Program, errors: &mut Vec<Diagnostic>) {
-    for point in &program.points {
-        if let Err(refusal) = check(&program.header, point) {
+    for (index, point) in program.points.iter().enumerate() {
+        // What its commands may arm.
+        let others = program.points.iter().enumerate();
+        let others = others.filter(|(other, one)| *other != index && one.point.is_later);
+        let others = others.map(|(_, one)| one.point);
+        if let Err(refusal) = check(&program.header, point, others) {
             let span = place_of(program, point, refusal);
             errors.push(explain(span, refusal.reason));
         }
     }
 }
 
-/// Checks a point. Its place is not known yet: it is taken for one that is good.
-fn check(header: &Header, point: &ProbePoint) -> Result<(), Refusal> {
+/// Checks a point of a program that has these other points whose address comes later. Its place is not known yet: it is taken for one
+/// that is good.
+fn check(
+    header: &Header,
+    point: &ProbePoint,
+    others: impl Iterator<Item = Point>,
+) -> Result<(), Refusal> {
     let refused = |reason| Refusal {
         program: 0,
         point: None,
@@ -42,21 +56,36 @@ fn check(header: &Header, point: &ProbePoint) -> Result<(), Refusal> {
         reason,
     };
     let code: Vec<Insn> = point.code.iter().map(|command| command.insn).collect();
-    let point = PointSource {
+    let first = PointSource {
         point: Point {
             is_absolute: false,
             ..point.point
         },
-        symbol: "somewhere",
+        symbol: match point.point.is_later {
+            true => "",
+            false => "somewhere",
+        },
         code: &code,
     };
+    let others = others.map(|point| PointSource {
+        point: Point {
+            kind: PointKind::WatchWrite,
+            watch_len: 1,
+            opcode: None,
+            heap_size: 0,
+            ..point
+        },
+        symbol: "",
+        code: ENDS,
+    });
+    let points: Vec<_> = std::iter::once(first).chain(others).collect();
     let program = ProgramSource {
         header: Header {
             kind: ModuleKind::Kernel,
             ..*header
         },
         name: "kernel",
-        points: &[point],
+        points: &points,
     };
     let set = SetHeader {
         flags: UNSAFE_WRITES,
@@ -82,6 +111,10 @@ fn explain(span: Span, reason: Reason) -> Diagnostic {
     match reason {
         Reason::NoEnd => error.help("exit, abort, rem, jmp, ret or rx has to be the last command"),
         Reason::Limit("heap_size") => error.help("heapmax of the program bounds it"),
+        Reason::Later => error.help("watch = w, rw or x makes it a watchpoint"),
+        Reason::NoLater(minor) => error.help(format!(
+            "address = later, watch = w and minor = {minor} make one"
+        )),
         Reason::Count => error.help(format!("a point has at most {CODE_MAX} commands")),
         _ => error,
     }

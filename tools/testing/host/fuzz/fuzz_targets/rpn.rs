@@ -95,6 +95,10 @@ impl World for Bytes {
         self.set_variable(scope, index, old.wrapping_add(value))
     }
 
+    fn arm(&self, minor: u32, _: Option<u64>) -> bool {
+        minor < 4
+    }
+
     fn task(&self) -> u64 {
         1
     }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What probe programs are tried on: an instruction that faults, a function that they call, and a handler of klog. Parameters have
- * them done: writing an address to "load" loads a word from there, and "klog" has the last message.
+ * What probe programs are tried on: an instruction that faults, a function that they call, a handler of klog, and an object that
+ * is made, changed and freed. Parameters have them done: writing an address to "load" loads a word from there, "klog" has the last
+ * message, and writing a number to "object" stores it in the object, which is made for the first one and freed for 0.
  */
 #include <linux/dprobes.h>
 #include <linux/kernel.h>
 #include <linux/klog.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 #include <asm/asm.h>
 
@@ -53,6 +55,47 @@ MODULE_PARM_DESC(klog, "The last message of klog");
 module_param(called, ulong, 0400);
 MODULE_PARM_DESC(called, "How often programs have called");
 
+static unsigned long *object;
+
+noinline void dprobes_selftest_take(unsigned long *taken)
+{
+	/* Not left out. */
+	barrier_data(taken);
+}
+
+noinline void dprobes_selftest_give(unsigned long *given)
+{
+	barrier_data(given);
+}
+
+static int object_set(const char *text, const struct kernel_param *param)
+{
+	bool is_new = !object;
+	unsigned long word;
+	int error = kstrtoul(text, 0, &word);
+
+	if (error)
+		return error;
+	if (!word) {
+		dprobes_selftest_give(object);
+		kfree(object);
+		object = NULL;
+		return 0;
+	}
+	if (is_new)
+		object = kmalloc(sizeof(*object), GFP_KERNEL);
+	if (!object)
+		return -ENOMEM;
+	WRITE_ONCE(*object, word);
+	if (is_new)
+		dprobes_selftest_take(object);
+	return 0;
+}
+
+static const struct kernel_param_ops object_ops = { .set = object_set };
+module_param_cb(object, &object_ops, NULL, 0200);
+MODULE_PARM_DESC(object, "A word to store in the object; 0 frees it");
+
 static unsigned long call(unsigned long argument)
 {
 	WRITE_ONCE(called, called + 1);
@@ -89,6 +132,7 @@ static void __exit selftest_exit(void)
 {
 	unregister_klog_handler();
 	dprobes_unregister_call(CALL);
+	kfree(object);
 }
 
 module_init(selftest_init);

@@ -5,4 +5,8 @@
 /* Loads a word; whether it is there. The instruction that loads is at dprobes_selftest_load. */
 unsigned long dprobes_selftest_read(unsigned long address, unsigned long *word);
 
+/* Are called with an object after it was made, and before it is freed. */
+void dprobes_selftest_take(unsigned long *taken);
+void dprobes_selftest_give(unsigned long *given);
+
 #endif /* _DPROBES_SELFTEST_H */

@@ -5,6 +5,8 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+use std::time::Instant;
 
 use ferro_core::rpn::*;
 use nix::sched::CpuSet;
@@ -14,6 +16,8 @@ use nix::unistd::Pid;
 
 use crate::control::Control;
 use crate::control::DIR;
+use crate::control::State;
+use crate::control::state;
 
 /// The function behind [`call`], of which nothing else calls many.
 pub const SYMBOL: &str = "__x64_sys_getpgid";
@@ -87,20 +91,25 @@ impl Program<'_> {
         self
     }
 
+    /// With these points in place of its own.
+    pub fn bytes_of(&self, points: &[PointSource<'_>]) -> Vec<u8> {
+        let program = ProgramSource {
+            header: self.header,
+            name: self.name,
+            points,
+        };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, self.set, &[program]).unwrap();
+        bytes
+    }
+
     pub fn bytes(&self) -> Vec<u8> {
         let point = PointSource {
             point: self.point,
             symbol: self.symbol,
             code: &self.code,
         };
-        let program = ProgramSource {
-            header: self.header,
-            name: self.name,
-            points: &[point],
-        };
-        let mut bytes = Vec::new();
-        encode(&mut bytes, self.set, &[program]).unwrap();
-        bytes
+        self.bytes_of(&[point])
     }
 
     /// Loads it, which works.
@@ -120,6 +129,19 @@ impl Program<'_> {
             error.raw_os_error().unwrap(),
             control.state().error.unwrap(),
         )
+    }
+}
+
+/// The state as soon as it is as wanted, or after some seconds.
+pub fn comes(is_wanted: impl Fn(&State) -> bool) -> State {
+    let start = Instant::now();
+    loop {
+        let state = state();
+        if is_wanted(&state) || start.elapsed() > Duration::from_secs(10) {
+            assert!(is_wanted(&state), "{:?}", state.points);
+            return state;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -178,6 +200,17 @@ pub fn take_records() -> Vec<Logged> {
     }
     records.sort_by_key(|record| record.time);
     records
+}
+
+/// The words that records have, of which nothing else was logged.
+pub fn words_of(records: &[Logged]) -> Vec<u64> {
+    let words = records
+        .iter()
+        .flat_map(|logged| match logged.entries()[..] {
+            [Entry::Words(words)] => words.iter().collect::<Vec<_>>(),
+            _ => panic!("not words"),
+        });
+    words.collect()
 }
 
 /// `struct relay_fast_record`: length, type, flags, then maybe the time, and the data.

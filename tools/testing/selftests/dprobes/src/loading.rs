@@ -8,6 +8,8 @@ use crate::Case;
 use crate::control::Control;
 use crate::control::state;
 use crate::kit::*;
+use crate::module;
+use crate::module::Loaded;
 
 pub const CASES: &[Case] = &[
     ("loading.refused", refused),
@@ -21,7 +23,7 @@ pub const CASES: &[Case] = &[
     ("loading.symbol_of_module", symbol_of_module),
     ("loading.commands", commands),
     ("loading.random_bytes", random_bytes),
-    ("loading.module", module),
+    ("loading.module", in_module),
 ];
 
 fn counting() -> Program<'static> {
@@ -296,26 +298,13 @@ fn random_bytes() {
 }
 
 /// A module that comes, goes, and comes again.
-fn module() {
-    let module = format!(
-        "{}/selftests-dprobes/module/dprobes_selftest.ko",
-        std::env::var("FERROTRACE_KDIR").unwrap()
-    );
-    Program {
-        name: "dprobes_selftest",
-        symbol: "init_module",
-        header: Header {
-            locals: 1,
-            ..Header::new(ModuleKind::Module)
-        },
-        ..Program::new(&[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)])
-    }
-    .load();
+fn in_module() {
+    module::at_init().load();
     assert_eq!(state().points[0]["state"], "waiting");
     for n in 1..3 {
-        execute("insmod", &module);
+        let module = Loaded::new();
         assert_eq!(state().locals[0][0], n);
-        execute("rmmod", "dprobes_selftest");
+        drop(module);
         assert_eq!(state().points[0]["state"], "waiting");
     }
 }

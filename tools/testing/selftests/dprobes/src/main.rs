@@ -2,6 +2,7 @@
 
 //! Probe programs on the running kernel. The arguments are the starts of the names of cases; without any, all run. Prints KTAP.
 
+mod arm;
 mod bench;
 mod control;
 mod kernel;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         module::CASES,
         user::CASES,
         watch::CASES,
+        arm::CASES,
         used_up::CASES,
         storm::CASES,
     ]

@@ -19,13 +19,13 @@ pub const CASES: &[Case] = &[
     ("module.klog", klog),
 ];
 
-const NAME: &str = "dprobes_selftest";
+pub const NAME: &str = "dprobes_selftest";
 
 /// The module, until this is dropped.
-struct Loaded;
+pub struct Loaded;
 
 impl Loaded {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let kdir = std::env::var("FERROTRACE_KDIR").unwrap();
         execute(
             "insmod",
@@ -41,7 +41,20 @@ impl Drop for Loaded {
     }
 }
 
-fn parameter(name: &str) -> String {
+/// A program that counts how often the module begins.
+pub fn at_init() -> Program<'static> {
+    Program {
+        name: NAME,
+        symbol: "init_module",
+        header: Header {
+            locals: 1,
+            ..Header::new(ModuleKind::Module)
+        },
+        ..Program::new(&[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)])
+    }
+}
+
+pub fn parameter(name: &str) -> String {
     format!("/sys/module/{NAME}/parameters/{name}")
 }
 

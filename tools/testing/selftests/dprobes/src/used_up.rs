@@ -15,6 +15,8 @@ use crate::control::State;
 use crate::control::number;
 use crate::control::state;
 use crate::kit::*;
+use crate::module;
+use crate::module::Loaded;
 use crate::user;
 
 pub const CASES: &[Case] = &[
@@ -22,23 +24,10 @@ pub const CASES: &[Case] = &[
     ("used_up.removed", removed),
     ("used_up.user", in_user),
     ("used_up.watchpoints", watchpoints),
-    ("used_up.module", module),
+    ("used_up.module", in_module),
     ("used_up.many", many),
     ("used_up.meanwhile", meanwhile),
 ];
-
-/// The state as soon as it is as wanted, or after some seconds.
-fn comes(is_wanted: impl Fn(&State) -> bool) -> State {
-    let start = Instant::now();
-    loop {
-        let state = state();
-        if is_wanted(&state) || start.elapsed() > Duration::from_secs(10) {
-            assert!(is_wanted(&state), "{:?}", state.points);
-            return state;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// Whether no breakpoint of the kernel is there any more.
 fn all_gone(state: &State) -> bool {
@@ -159,31 +148,16 @@ fn watchpoints() {
 }
 
 /// In a module, which then goes, and comes again.
-fn module() {
-    let module = format!(
-        "{}/selftests-dprobes/module/dprobes_selftest.ko",
-        std::env::var("FERROTRACE_KDIR").unwrap()
-    );
-    Program {
-        name: "dprobes_selftest",
-        symbol: "init_module",
-        header: Header {
-            locals: 1,
-            ..Header::new(ModuleKind::Module)
-        },
-        point: Point {
-            max_hits: 1,
-            ..Point::new(1)
-        },
-        ..Program::new(&COUNTS)
-    }
-    .load();
+fn in_module() {
+    let mut program = module::at_init();
+    program.point.max_hits = 1;
+    program.load();
     for _ in 0..2 {
-        execute("insmod", &module);
+        let module = Loaded::new();
         let state = comes(all_gone);
         assert_eq!(state.points[0]["state"], "disabled");
         assert_eq!((state.number("hits"), state.locals[0][0]), (1, 1));
-        execute("rmmod", "dprobes_selftest");
+        drop(module);
     }
 }
 

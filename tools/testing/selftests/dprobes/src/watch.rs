@@ -67,14 +67,7 @@ fn writes() {
     let state = state();
     assert_eq!(state.locals[0][0], 3);
     assert_eq!(state.points[0]["kind"], "w");
-    let records = take_records();
-    let words = records
-        .iter()
-        .flat_map(|logged| match logged.entries()[..] {
-            [Entry::Words(words)] => words.iter().collect::<Vec<_>>(),
-            _ => panic!("not words"),
-        });
-    assert_eq!(words.collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(words_of(&take_records()), [1, 2, 3]);
 }
 
 fn accesses() {

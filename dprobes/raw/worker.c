@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The work item that hits ask for what has to sleep. It is not that of deferred.c, for which modules wait until nothing is left:
+ * programs may ask again and again.
+ *
+ * Contexts: asking any, NMI included; the rest process.
+ */
+#include <linux/errno.h>
+#include <linux/irq_work.h>
+#include <linux/workqueue.h>
+
+#include "bindings.h"
+
+static void (*run)(const void *context);
+static const void *context;
+
+static void run_it(struct work_struct *work)
+{
+	run(context);
+}
+
+static DECLARE_WORK(work, run_it);
+
+/* Work cannot be queued in an NMI. */
+static void queue(struct irq_work *unused)
+{
+	queue_work(system_dfl_wq, &work);
+}
+
+static DEFINE_IRQ_WORK(irq_work, queue);
+
+int ferro_dprobes_worker_begin(void (*f)(const void *context), const void *with)
+{
+	if (run)
+		return -EBUSY;
+	context = with;
+	run = f;
+	return 0;
+}
+
+notrace void ferro_dprobes_worker_ask(void)
+{
+	irq_work_queue(&irq_work);
+}
+
+void ferro_dprobes_worker_wait(void)
+{
+	irq_work_sync(&irq_work);
+	flush_work(&work);
+}
+
+void ferro_dprobes_worker_end(void)
+{
+	ferro_dprobes_worker_wait();
+	run = NULL;
+}
