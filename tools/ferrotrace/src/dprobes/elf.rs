@@ -18,7 +18,10 @@ use object::ObjectSection;
 use object::ObjectSegment;
 use object::ObjectSymbol;
 use object::SectionIndex;
+use object::SectionKind;
+use object::SegmentFlags;
 use object::SymbolKind;
+use object::elf::PF_X;
 use object::elf::STT_GNU_IFUNC;
 use thiserror::Error;
 
@@ -60,6 +63,14 @@ struct Part {
     size: u64,
     offset: u64,
     section: Option<SectionIndex>,
+    is_code: bool,
+    /// Whether it is only there while a module begins.
+    is_init: bool,
+}
+
+/// Whether a part of the file can be executed.
+fn is_executable(flags: SegmentFlags) -> bool {
+    matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(PF_X))
 }
 
 /// An ELF file.
@@ -69,6 +80,29 @@ pub struct Elf {
     symbols: Vec<Symbol>,
     parts: Vec<Part>,
     fixed: bool,
+    build_id: Option<Vec<u8>>,
+}
+
+/// A place in a file, from a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At<'a> {
+    /// The symbol.
+    pub symbol: &'a str,
+    /// Bytes from there.
+    pub distance: u64,
+    /// Whether it is only there while a module begins.
+    pub is_init: bool,
+}
+
+/// Why there is no symbol for a place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSymbol {
+    /// The file is shorter.
+    Outside,
+    /// It is in nothing that is loaded as code.
+    NoCode,
+    /// No symbol before it in its section has a name of its own.
+    NoName,
 }
 
 /// Where a function returns.
@@ -149,6 +183,8 @@ impl Elf {
                         size,
                         offset,
                         section: Some(section.index()),
+                        is_code: section.kind() == SectionKind::Text,
+                        is_init: section.name().is_ok_and(|name| name.starts_with(".init")),
                     })
                 })
                 .collect(),
@@ -161,16 +197,20 @@ impl Elf {
                         size,
                         offset,
                         section: None,
+                        is_code: is_executable(segment.flags()),
+                        is_init: false,
                     }
                 })
                 .collect(),
         };
         let fixed = file.kind() == ObjectKind::Executable;
+        let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec);
         Ok(Self {
             bytes,
             symbols,
             parts,
             fixed,
+            build_id,
         })
     }
 
@@ -243,19 +283,48 @@ impl Elf {
         })
     }
 
-    /// The symbol before a place in the file, and how far after it that is.
-    pub fn symbol_at(&self, offset: u64) -> Option<(&str, u64)> {
-        let part = self.parts.iter().find(|part| {
+    /// The build ID, if it has one.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
+
+    /// The nearest symbol before code at a place in the file that has a name of its own in the file, and of which `is_good` says so.
+    pub fn symbol_at(
+        &self,
+        offset: u64,
+        is_good: impl Fn(&str) -> bool,
+    ) -> Result<At<'_>, NoSymbol> {
+        if usize::try_from(offset).is_ok_and(|offset| offset >= self.bytes.len()) {
+            return Err(NoSymbol::Outside);
+        }
+        let mut parts = self.parts.iter().filter(|part| part.is_code);
+        let part = parts.find(|part| {
             let inside = offset.checked_sub(part.offset);
             inside.is_some_and(|inside| inside < part.size)
-        })?;
-        let address = part.address.checked_add(offset - part.offset)?;
-        let before = self.symbols.iter().rev().filter(|symbol| {
-            symbol.address <= address && (part.section.is_none() || symbol.section == part.section)
         });
+        let part = part.ok_or(NoSymbol::NoCode)?;
+        let inside = offset.checked_sub(part.offset);
+        let address = inside.and_then(|inside| part.address.checked_add(inside));
+        let address = address.ok_or(NoSymbol::NoCode)?;
+        let mut before: Vec<&Symbol> = self
+            .symbols
+            .iter()
+            .filter(|symbol| symbol.address <= address)
+            .filter(|symbol| part.section.is_none() || symbol.section == part.section)
+            .collect();
         // Those that have a size are functions rather than marks.
-        let found = before.max_by_key(|symbol| (symbol.address, symbol.size != 0))?;
-        Some((&found.name, address - found.address))
+        before.sort_by_key(|symbol| (symbol.address, symbol.size != 0));
+        let is_own = |symbol: &&&Symbol| {
+            let same = self.symbols.iter().filter(|one| one.name == symbol.name);
+            let at = |one: &Symbol| (one.section, one.address);
+            same.into_iter().all(|one| at(one) == at(symbol)) && is_good(&symbol.name)
+        };
+        let found = before.iter().rev().find(is_own).ok_or(NoSymbol::NoName)?;
+        Ok(At {
+            symbol: &found.name,
+            distance: address - found.address,
+            is_init: part.is_init,
+        })
     }
 }
 
@@ -275,7 +344,15 @@ mod tests {
         let found = elf.symbol("main").unwrap();
         let offset = elf.offset_of(found.address).unwrap();
         assert!(usize::try_from(offset).unwrap() < bytes.len());
-        assert_eq!(elf.symbol_at(offset + 1), Some(("main", 1)));
+        let at = elf.symbol_at(offset + 1, |_| true).unwrap();
+        assert_eq!((at.symbol, at.distance, at.is_init), ("main", 1, false));
+        // The one before it is farther away.
+        let other = elf.symbol_at(offset + 1, |name| name != "main").unwrap();
+        assert!(other.symbol != "main" && other.distance > 1, "{other:?}");
+        assert_eq!(elf.symbol_at(offset, |_| false), Err(NoSymbol::NoName));
+        assert_eq!(elf.symbol_at(0, |_| true), Err(NoSymbol::NoCode));
+        let end = u64::try_from(bytes.len()).unwrap();
+        assert_eq!(elf.symbol_at(end, |_| true), Err(NoSymbol::Outside));
         assert_eq!(elf.symbol("no such symbol"), None);
         assert_eq!(elf.offset_of(u64::MAX), None);
         assert!(!elf.is_fixed());

@@ -10,16 +10,20 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::Point;
 use ferro_core::rpn::PointKind;
 
 use super::elf::Elf;
 use super::elf::ElfError;
+use super::elf::NoSymbol;
 use super::kallsyms::Kallsyms;
 use super::lang::diagnostic::Diagnostic;
 use super::lang::program::Command;
 use super::lang::program::Place;
 use super::lang::program::ProbePoint;
 use super::lang::program::Program;
+use super::module_file;
+use super::module_file::NoFile;
 use super::set::Loadable;
 use super::set::Located;
 
@@ -67,6 +71,8 @@ pub struct Locator {
     kernel: Kallsyms,
     symbols: Option<SymbolFile>,
     files: BTreeMap<PathBuf, Elf>,
+    /// Files of modules, by the modules' names, or why there is none.
+    modules: BTreeMap<String, std::result::Result<(PathBuf, Elf), String>>,
 }
 
 type Result<T> = std::result::Result<T, Diagnostic>;
@@ -78,6 +84,7 @@ impl Locator {
             kernel,
             symbols,
             files: BTreeMap::new(),
+            modules: BTreeMap::new(),
         }
     }
 
@@ -86,6 +93,9 @@ impl Locator {
         let is_user = program.header.kind == ModuleKind::User;
         if is_user {
             diagnostics.extend(self.open(program).err());
+        }
+        if program.header.kind == ModuleKind::Module {
+            self.open_module(program);
         }
         let is_open = !is_user || self.files.contains_key(Path::new(&program.name));
         let mut points = Vec::new();
@@ -129,6 +139,35 @@ impl Locator {
         })?;
         self.files.insert(path.to_owned(), elf);
         Ok(())
+    }
+
+    /// Reads the file of a module, if places in it have to be found, and `--sym` does not name it. What is wrong is said where such a
+    /// place is.
+    fn open_module(&mut self, program: &Program) {
+        let name = &program.name;
+        let is_in_file = |point: &ProbePoint| {
+            let Point {
+                is_absolute,
+                is_later,
+                ..
+            } = point.point;
+            point.place.symbol.is_none() && !is_absolute && !is_later
+        };
+        let is_named = matches!(self.symbols, Some(SymbolFile::Elf(_)));
+        if is_named || self.modules.contains_key(name) || !program.points.iter().any(is_in_file) {
+            return;
+        }
+        let path = module_file::find(&module_file::directory(), name);
+        let opened = path.map_err(|why| match why {
+            NoFile::NoList(list) => format!("there is no {}", list.display()),
+            NoFile::NotListed(dir) => format!("there is no module {name} in {}", dir.display()),
+            NoFile::Compressed(path) => format!("{} is compressed", path.display()),
+        });
+        let opened = opened.and_then(|path| match Elf::read(&path) {
+            Ok(elf) => Ok((path, elf)),
+            Err(error) => Err(error.to_string()),
+        });
+        self.modules.insert(name.clone(), opened);
     }
 
     fn point(
@@ -244,9 +283,7 @@ impl Locator {
         let Some(name) = &place.symbol else {
             located.point.offset = offset(place)?;
             if !source.point.is_absolute {
-                let (symbol, distance) = self.of_kernel_file(place)?;
-                located.symbol = symbol;
-                located.point.offset = distance;
+                return self.of_kernel_file(program, place, located);
             }
             return Ok(None);
         };
@@ -289,19 +326,54 @@ impl Locator {
         }))
     }
 
-    /// A place in the file of the kernel or of a module, as a symbol and a distance.
-    fn of_kernel_file(&self, place: &Place) -> Result<(String, u64)> {
-        let error = |message: &str| Diagnostic::error(place.span, message);
-        let Some(SymbolFile::Elf(elf)) = &self.symbols else {
-            return Err(
-                error("this is a place in a file, and the file is not known")
-                    .help("--sym names it: vmlinux, or the module; address = is for addresses"),
-            );
+    /// A place in the file of the kernel or of a module, as a symbol and a distance. May warn.
+    fn of_kernel_file(
+        &self,
+        program: &Program,
+        place: &Place,
+        located: &mut Located,
+    ) -> Result<Option<Diagnostic>> {
+        let error = |message: String| Diagnostic::error(place.span, message);
+        let name = &program.name;
+        let module = (program.header.kind == ModuleKind::Module).then_some(name.as_str());
+        let (file, elf) = match (&self.symbols, self.modules.get(name)) {
+            (Some(SymbolFile::Elf(elf)), _) => ("the file of --sym".to_owned(), &**elf),
+            (_, Some(Ok((path, elf)))) => (path.display().to_string(), elf),
+            (_, found) => {
+                let message = match found {
+                    Some(Err(why)) => format!("this is a place in a file, and {why}"),
+                    _ => "this is a place in a file, and the file is not known".to_owned(),
+                };
+                return Err(error(message)
+                    .help("--sym names it: vmlinux, or the module; address = is for addresses"));
+            }
         };
-        let found = elf.symbol_at(offset(place)?);
-        let (symbol, distance) =
-            found.ok_or_else(|| error("no symbol is before this place in the file"))?;
-        Ok((symbol.to_owned(), distance))
+        let loaded = module.and_then(module_file::loaded_build_id);
+        if let (Some(loaded), Some(own)) = (loaded, elf.build_id()) {
+            if loaded != own {
+                let message = format!("{file} is not what the loaded {name} is from");
+                return Err(error(message).help("their build IDs differ"));
+            }
+        }
+        // The kernel would take any of several.
+        let is_one = |symbol: &str| {
+            let all = self.kernel.get(symbol).iter();
+            all.filter(|one| one.module.as_deref() == module).count() <= 1
+        };
+        let found = elf.symbol_at(offset(place)?, is_one);
+        let found = found.map_err(|why| match why {
+            NoSymbol::Outside => error(format!("{file} ends before this place")),
+            NoSymbol::NoCode => error(format!("at this place in {file} there is no code")),
+            NoSymbol::NoName => error(format!(
+                "no symbol before this place in {file} has a name of its own"
+            )),
+        })?;
+        found.symbol.clone_into(&mut located.symbol);
+        located.point.offset = found.distance;
+        let message = "this code is only there while the module begins";
+        Ok(found
+            .is_init
+            .then(|| Diagnostic::warning(place.span, message)))
     }
 
     /// A place in an executable or a library. May warn.

@@ -2,7 +2,8 @@
 
 //! Probe programs (`Documentation/dprobes-programs.rst`).
 //!
-//! [`lang`] reads files, [`locate`] finds where their points are, with [`elf`] and [`kallsyms`]; [`set`] makes bytes of them, and
+//! [`lang`] reads files, [`locate`] finds where their points are, with [`elf`], [`kallsyms`] and
+//! [`module_file`]; [`set`] makes bytes of them, and
 //! [`load`] puts these together. [`control`] talks to the kernel's module `rust_dprobes`, whose [`state`] [`report`] shows;
 //! [`event`] decodes records, and [`watch`] shows them as they come.
 
@@ -15,6 +16,7 @@ pub mod lang;
 pub mod load;
 pub mod loaded;
 pub mod locate;
+pub mod module_file;
 pub mod report;
 pub mod set;
 pub mod state;

@@ -208,6 +208,49 @@ os.wait()'
 	watched ' 34\.3 later python3: 0x[0-9a-f]+ 0x[0-9a-f]+$'
 }
 
+# Places in the file of a module: in that of the list of modules, in that of --sym, before and after it is loaded.
+module_places() {
+	local ko=$MODULE_DIR/samples/relay_c_client.ko dir text start place
+	dir=/lib/modules/$(uname -r)
+	text=$(readelf -SW "$ko" | sed -n 's/.* \.text  *PROGBITS  *[0-9a-f]*  *\([0-9a-f]*\) .*/\1/p')
+	start=$(nm "$ko" | awk '$3 == "create_buf_file" { print $1 }')
+	# The instruction after the call of ftrace.
+	place=$((16#$text + 16#$start + 5))
+	# program OFFSET
+	program() { printf 'name = relay_c_client\nvars = 1\noffset = %d\ninc lv,0\nexit\n' "$1" >"$work/place.dp"; }
+	program $place
+	mkdir -p "$dir/extra" && rm -f "$dir/modules.dep" || return 1
+	refused "there is no $dir/modules.dep" tool insert "$work/place.dp" || return 1
+	echo 'extra/other.ko:' >"$dir/modules.dep"
+	refused 'there is no module relay_c_client in' tool insert "$work/place.dp" || return 1
+	echo 'extra/relay-c-client.ko.xz: extra/other.ko' >"$dir/modules.dep"
+	refused 'relay-c-client.ko.xz is compressed' tool insert "$work/place.dp" || return 1
+	echo 'extra/relay-c-client.ko: extra/other.ko' >"$dir/modules.dep"
+	cp "$ko" "$dir/extra/relay-c-client.ko" && tool insert "$work/place.dp" || return 1
+	is place "waiting relay_c_client relay_c_client:create_buf_file+0x5" "$(states)" || return 1
+	insmod "$ko" && active && [ "$(local_variable relay_c_client 0)" -ge 1 ] || return 1
+	tool insert "$work/place.dp" --replace && active || return 1
+	# Another file.
+	cp "$MODULE_DIR/samples/kprobe_fork_c.ko" "$dir/extra/relay-c-client.ko" || return 1
+	refused 'is not what the loaded relay_c_client is from' tool insert "$work/place.dp" --replace || return 1
+	tool insert "$work/place.dp" --replace --sym "$ko" && active || return 1
+	# What is no code, and what is not in the file.
+	program 0
+	refused 'there is no code' tool insert "$work/place.dp" --replace --sym "$ko" || return 1
+	program 100000000
+	refused 'ends before this place' tool insert "$work/place.dp" --replace --sym "$ko" || return 1
+	is points 1 "$(states | wc -l)"
+}
+
+# after_module_places: whatever has become of it.
+after_module_places() {
+	module_places
+	local status=$?
+	if [ -e /sys/module/relay_c_client ]; then rmmod relay_c_client; fi
+	rm -f "/lib/modules/$(uname -r)/modules.dep"
+	return $status
+}
+
 # One read in three fails.
 read_fails() {
 	head -c 9000 /dev/zero >"$work/zeros"
@@ -312,6 +355,7 @@ one command with_command
 one open_failed open_failed
 one watch_variable watch_variable
 one references references
+one module_places after_module_places
 one read_fails read_fails
 one short_writes short_writes
 one user user_points
