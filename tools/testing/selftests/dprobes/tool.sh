@@ -92,6 +92,57 @@ errors() {
 	refused 'no program nothing' tool query nothing && refused 'no program nothing' tool getvars nothing
 }
 
+# The command line of version 5, in its short and its long forms.
+version5() {
+	local f=$work/five.dp
+	cat >"$f" <<-'END'
+		name = bzImage
+		vars = 2
+		offset = kernel_clone
+		opcode = 0xf4
+		group = 1
+		type = 5
+		inc lv, INDEX
+		inc gv, 255
+		exit
+		offset = do_exit
+		group = 2
+		type = 6
+		inc lv, 0
+		exit
+	END
+	# The opcode is of no function.
+	classic -i "$f" -D INDEX=1 && is states mismatch "$(states | head -n 1 | cut -d' ' -f1)" || return 1
+	classic --insert "$f" -D INDEX=1 -c --dont-verify-opcodes && active && is points 2 "$(states | wc -l)" || return 1
+	classic -i "$f" -D INDEX=1 -m -u 2 && is points 3 "$(states | wc -l)" || return 1
+	classic --insert "$f" -D INDEX=1 --merge --group 1 --type 5 --dont-verify-opcodes && is points 4 "$(states | wc -l)" || return 1
+	classic -i "$f" -D INDEX=1 --replace -t 6 && is place do_exit+0x0 "$(states | cut -d' ' -f3)" || return 1
+	refused 'cannot read' classic -i "$f" -D INDEX=1 -c -s "$work/none" || return 1
+	classic -i "$f" -D INDEX=1 -c --sym "$vmlinux" -t 6 || return 1
+	# The fields of records, as version 5 has them: with blanks between.
+	classic -i "$f" -D INDEX=1 -c -t 6 -l PROCNAME PID UID SSESP CSEIP PSW UPSW TSC || return 1
+	classic -i "$f" -D INDEX=1 -c -t 6 --log ALL --stop-cpus --unformatted-output 2>"$work/said" || return 1
+	grep -q 'no CPU has to stop' "$work/said" && grep -q 'stored as they are' "$work/said" || return 1
+	refused 'it is none of PROCNAME' classic -i "$f" -D INDEX=1 -c -t 6 -l NOTHING || return 1
+	classic -i "$f" -D INDEX=1 -c -t 6 -f --log-target LTT 2>/dev/null || return 1
+	classic -i "$f" -D INDEX=1 -c -t 6 --log-target KLOG || return 1
+	refused 'Linux has no such target' classic -i "$f" -D INDEX=1 -c -t 6 --log-target COM1 || return 1
+	(:)
+	classic -q -a | grep -q do_exit && classic --query --all --extended | grep -q 'log target klog' || return 1
+	classic -q --name bzImage -x | grep -q do_exit && classic -q vmlinux | grep -q do_exit || return 1
+	classic -g -a >"$work/vars" && grep -q 'lv   0 = [1-9]' "$work/vars" || return 1
+	classic --getvars --all -i 0-0 --local >"$work/vars" && is lines 2 "$(wc -l <"$work/vars")" || return 1
+	classic -g -a --index=1 --local | grep -q 'lv   1 = 0' || return 1
+	classic -g -a --global --reset >/dev/null && classic -g --name bzImage --reset >/dev/null || return 1
+	(cd "$work" && classic -b "$f" -D INDEX=1) && [ -s "$f.ppdf" ] || return 1
+	classic --build-ppdf "$f" -D INDEX=1 --outfile "$work/other.ppdf" && cmp "$f.ppdf" "$work/other.ppdf" || return 1
+	classic -r --name bzImage && is states "" "$(states)" || return 1
+	classic -p "$f.ppdf" -u 2 && classic --apply-ppdf "$work/other.ppdf" -c --type 6 -l PID && active || return 1
+	classic --remove --all && is states "" "$(states)" || return 1
+	refused 'name programs to remove' classic -r || return 1
+	refused 'no program nothing' classic -r --name nothing
+}
+
 # What was built is loaded without its text.
 built() {
 	classic -b "$samples/unlink.dp" -o "$work/unlink.ppdf" && classic -p "$work/unlink.ppdf" -l PROCNAME PID && active || return 1
@@ -346,6 +397,7 @@ load_ours ferrotrace_fast_relay rust_relay rust_kprobes ferrotrace_kprobe rust_d
 echo "TAP version 13"
 one paper paper
 one errors errors
+one version5 version5
 one built built
 one groups groups
 one samples all_samples
