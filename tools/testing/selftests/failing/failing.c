@@ -4,6 +4,7 @@
  * of a module's loading, from where the module itself is called.
  *
  *	failing write FILE TEXT UNDO	writes TEXT, and UNDO after it has succeeded
+ *	failing copy FILE FROM UNDO	the same with what is in the file FROM, at once
  *	failing insmod FILE PARAMETERS	loads a module, and unloads it
  *
  * What debugfs has, the modules, and what is registered on hooks and as kprobes must be the same after a failure, and
@@ -21,12 +22,15 @@
 #include <unistd.h>
 
 #define MOST 2000
+#define MOST_TEXT 65536
 #define DEBUGFS "/sys/kernel/debug"
 /* What the event module:module_load left there, which comes when the loader has done all but call the module. */
 #define TRACE "/sys/kernel/tracing/trace"
 
 struct call {
 	const char *file, *text, *undo;
+	/* of the text */
+	size_t len;
 	/* NULL unless it is a module */
 	char *module;
 	int fd;
@@ -147,6 +151,7 @@ static struct state state(void)
 	add_file(&s, DEBUGFS "/gkhi/hooks", 0);
 	add_file(&s, DEBUGFS "/kprobes/list", 0);
 	add_file(&s, DEBUGFS "/ftrace_tramp/list", 0);
+	add_file(&s, DEBUGFS "/ferrotrace_dprobes/control", 0);
 	qsort(s.line, s.lines, sizeof(*s.line), compare);
 	return s;
 }
@@ -217,10 +222,10 @@ static int as_before(const struct state *before)
 }
 
 /* From the beginning, as a shell writes; pwrite() is not for seq files. */
-static long command(const struct call *c, const char *text)
+static long command(const struct call *c, const char *text, size_t len)
 {
 	lseek(c->fd, 0, SEEK_SET);
-	return write(c->fd, text, strlen(text));
+	return write(c->fd, text, len);
 }
 
 static int do_call(const struct call *c)
@@ -230,13 +235,13 @@ static int do_call(const struct call *c)
 	if (c->module)
 		ret = syscall(SYS_finit_module, c->fd, c->text, 0);
 	else
-		ret = command(c, c->text);
+		ret = command(c, c->text, c->len);
 	return ret < 0 ? -errno : 0;
 }
 
 static void undo(const struct call *c)
 {
-	if (c->module ? syscall(SYS_delete_module, c->module, 0) : command(c, c->undo) < 0)
+	if (c->module ? syscall(SYS_delete_module, c->module, 0) : command(c, c->undo, strlen(c->undo)) < 0)
 		die("undo");
 }
 
@@ -322,6 +327,20 @@ static char *module_name(const char *file)
 	return name;
 }
 
+/* What is in the file @c->text becomes the text. */
+static void read_text(struct call *c)
+{
+	char *text = malloc(MOST_TEXT);
+	int fd = open(c->text, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 || !text ? -1 : read(fd, text, MOST_TEXT);
+
+	if (len < 0)
+		die(c->text);
+	close(fd);
+	c->text = text;
+	c->len = len;
+}
+
 int main(int argc, char **argv)
 {
 	struct call c = { };
@@ -329,14 +348,17 @@ int main(int argc, char **argv)
 	unsigned int n, first = 1;
 	struct state before;
 
-	if (argc == 5 && !strcmp(argv[1], "write"))
+	if (argc == 5 && (!strcmp(argv[1], "write") || !strcmp(argv[1], "copy")))
 		c.undo = argv[4];
 	else if (argc == 4 && !strcmp(argv[1], "insmod"))
 		c.module = module_name(argv[2]);
 	else
-		return fprintf(stderr, "usage: failing write FILE TEXT UNDO | insmod FILE PARAMETERS\n"), 2;
+		return fprintf(stderr, "usage: failing write FILE TEXT UNDO | copy FILE FROM UNDO | insmod FILE PARAMETERS\n"), 2;
 	c.file = argv[2];
 	c.text = argv[3];
+	c.len = strlen(c.text);
+	if (!strcmp(argv[1], "copy"))
+		read_text(&c);
 	c.fd = open(c.file, (c.module ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
 	fail_nth = open("/proc/self/fail-nth", O_RDWR | O_CLOEXEC);
 	if (c.fd < 0 || fail_nth < 0)

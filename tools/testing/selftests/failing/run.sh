@@ -69,7 +69,7 @@ if [ -e $D/kmemleak ]; then
 fi
 
 for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_jprobe rust_ftrace_tramp \
-	rust_gcov; do
+	rust_gcov rust_dprobes; do
 	module "$FERRO/$m.ko"
 	keep "$FERRO/$m.ko"
 done
@@ -128,6 +128,19 @@ echo register >"$tramp"
 attempt tramp_tracer write /sys/kernel/tracing/current_tracer function nop
 echo unregister >"$tramp"
 rmmod ftrace_tramp_selftest
+
+# Probe programs: each of these sets is loaded whole, or not at all. What a program arms is done by a work item, whose allocations do
+# not fail here.
+keep "$FERROTRACE_KDIR/selftests-dprobes/module/dprobes_selftest.ko"
+"$FERROTRACE_KDIR/selftests-dprobes/dprobes_test" "sets=$work" || bail "no sets of probe programs"
+for set in kernel logging user watch later module two; do
+	attempt dprobes_$set copy $D/ferrotrace_dprobes/control "$work/$set.set" "remove *"
+done
+# What cannot take the place of another leaves that as it was.
+cat "$work/kernel.set" >$D/ferrotrace_dprobes/control || bail "cannot load a program"
+attempt dprobes_replace copy $D/ferrotrace_dprobes/control "$work/replace.set" "reset *"
+echo "remove *" >$D/ferrotrace_dprobes/control
+rmmod dprobes_selftest
 
 keep "$FERRO/klog/klog_relay.ko"
 attempt klog_create write $D/klog/create 1 0

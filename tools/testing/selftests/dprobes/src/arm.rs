@@ -110,6 +110,11 @@ impl<'a> Arming<'a> {
     }
 }
 
+/// One that can be armed.
+pub fn set() -> Vec<u8> {
+    Arming::new(&ARMS, &COUNTS).bytes()
+}
+
 /// The watchpoint as soon as it is as wanted.
 fn becomes(is_wanted: impl Fn(&Keys) -> bool) -> Keys {
     comes(|state| is_wanted(&state.points[1])).points[1].clone()

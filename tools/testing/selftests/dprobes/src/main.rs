@@ -12,6 +12,7 @@ mod lockdown;
 mod logging;
 mod meanwhile;
 mod module;
+mod sets;
 mod storm;
 mod used_up;
 mod user;
@@ -27,6 +28,10 @@ fn main() -> ExitCode {
     let wanted = std::env::args().skip(1).collect::<Vec<_>>();
     if let Some(calls) = wanted.first().and_then(|arg| arg.strip_prefix("child=")) {
         user::child(calls.parse().unwrap());
+        return ExitCode::SUCCESS;
+    }
+    if let Some(dir) = wanted.first().and_then(|arg| arg.strip_prefix("sets=")) {
+        sets::write(dir);
         return ExitCode::SUCCESS;
     }
     if wanted == ["bench"] {

@@ -44,6 +44,11 @@ fn watch(kind: PointKind, address: u64, code: &[Insn]) -> Program<'static> {
     }
 }
 
+/// Of a word of this program.
+pub fn of_a_word(code: &[Insn]) -> Program<'static> {
+    watch(PointKind::WatchWrite, WORD.as_ptr() as u64, code)
+}
+
 /// Who changes a variable, and to what.
 fn writes() {
     take_records();
