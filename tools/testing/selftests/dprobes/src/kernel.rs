@@ -171,7 +171,7 @@ fn registers() {
     ]))
     .load();
     // SAFETY: There is no such process.
-    unsafe { libc::syscall(libc::SYS_getpgid, 0x1234_567) };
+    unsafe { libc::syscall(libc::SYS_getpgid, 0x0123_4567) };
     let records = take_records();
     let entries = records[0].entries();
     let Entry::Words(words) = entries[0] else {
@@ -188,7 +188,7 @@ fn registers() {
         cr0 & 1 << 31 != 0 && cs == 0x10 && user_cs == 0x33,
         "{words:x?}"
     );
-    assert_eq!(di, 0x1234_567);
+    assert_eq!(di, 0x0123_4567);
 }
 
 /// The argument, by way of the registers in the kernel's memory, and a string in user space.

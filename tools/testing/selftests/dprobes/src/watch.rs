@@ -154,15 +154,14 @@ fn kernel_variable() {
 
 /// There are four debug registers. A fifth watchpoint is refused, and leaves the others alone.
 fn all_registers() {
-    let name = |n: usize| ["a", "b", "c", "d", "e"][n];
     let mut loaded = 0;
-    for n in 0..5 {
+    for (n, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
         let mut program = watch(
             PointKind::WatchWrite,
             WORDS[n].as_ptr() as u64,
             &[Insn::with(Op::IncGv, 0), Insn::new(Op::Exit)],
         );
-        program.name = name(n);
+        program.name = name;
         program.header.globals = 1;
         if n < 4 {
             program.load();
