@@ -3,7 +3,7 @@
 #
 # The instruction decoder, where that needs a kernel: its own decoder, and the text of what was built; where jumps
 # can be put in that; and the long run of random bytes.
-# Seconds: 230
+# Seconds: 80
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -15,8 +15,12 @@ reload() {
 	else
 		tap_not_ok "reload: $1 (does not build)"
 	fi
-	CPUS=4 TIMEOUT=${TIMEOUT:-1800} tap_nest "reload kprobes: $1" \
-		run_vm "$1" "tools/testing/selftests/kprobes/reload.sh $2"
+	if selftests_build "$1" kprobes >&2; then
+		CPUS=4 TIMEOUT=${TIMEOUT:-1800} tap_nest "reload kprobes: $1" \
+			run_vm "$1" "tools/testing/selftests/kprobes/reload.sh $2"
+	else
+		tap_not_ok "reload kprobes: $1 (does not build)"
+	fi
 }
 
 for variant in $VARIANTS; do

@@ -40,6 +40,48 @@ round() {
 	fi
 }
 
+# asleep: a task has come to where it sleeps by way of a jump, whose last displaced instruction is the call. The client goes, which
+# leaves the probe, and the engine, and nobody waits for the task; then it returns.
+asleep() {
+	local tests=$FERROTRACE_KDIR/selftests-kprobes/module list=$DEBUGFS/kprobes/list pid tries=0
+	local sleep=/sys/module/kprobes_selftest_target/parameters/sleep
+	if ! insmod "$engine" || ! echo 1 >/proc/sys/debug/kprobes-optimization || ! insmod "$tests/kprobes_selftest_target.ko" ||
+		! insmod "$tests/kprobes_selftest_forgetful.ko" symbol=kst_target_module_sleeps; then
+		echo "# the modules do not load"
+		return 1
+	fi
+	until grep -q 'kst_target_module_sleeps.*OPTIMIZED' "$list"; do
+		if [ $((tries += 1)) = 300 ]; then
+			echo "# no jump"
+			return 1
+		fi
+		sleep 0.1
+	done
+	# It is there after a grace period.
+	sleep 1
+	(exec bash -c "echo 1 >$sleep") &
+	pid=$!
+	until grep -q kst_target_module_asleep "/proc/$pid/stack"; do
+		if [ $((tries += 1)) = 600 ]; then
+			echo "# it does not sleep"
+			return 1
+		fi
+		sleep 0.1
+	done
+	if ! rmmod kprobes_selftest_forgetful || ! rmmod rust_kprobes; then
+		echo "# not removed"
+		return 1
+	fi
+	if [ -e /sys/module/rust_kprobes ] || ! grep -q kst_target_module_asleep "/proc/$pid/stack"; then
+		echo "# the engine waited for the task"
+		return 1
+	fi
+	kill $pid
+	wait $pid
+	[ "$(<$sleep)" = 42 ] || { echo "# it returned $(<$sleep)"; return 1; }
+	rmmod kprobes_selftest_target
+}
+
 echo "TAP version 13"
 if ! [ -e "$engine" ]; then
 	skipped reload "the engine is no module here"
@@ -58,4 +100,5 @@ if [ "$after" -le $((pages + 2)) ]; then
 else
 	result "not ok" "reload: $after pages for copies, $pages before"
 fi
+if asleep; then result ok "reload: a task sleeps where a jump has led it"; else result "not ok" "reload: a task sleeps where a jump has led it"; fi
 finish

@@ -132,13 +132,9 @@ NOKPROBE_SYMBOL(send_in_handler);
 
 POST_HANDLER(send_in_post_handler, send_nmi(smp_processor_id()));
 
-/* An NMI while a handler runs: the probe that it hits is missed, and said to be. */
-static void nmi_in_handler(void)
+/* So many NMIs while handlers of @outer run: the probe that they hit is missed, and said to be. Both may have jumps. */
+static void nmis_in(struct kprobe *outer, unsigned int each, bool jumps)
 {
-	struct kprobe outer = {
-		.addr = (kprobe_opcode_t *)(kst_endbr + 4),
-		.pre_handler = send_in_handler, .post_handler = send_in_post_handler,
-	};
 	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };
 	unsigned int i;
 
@@ -146,17 +142,38 @@ static void nmi_in_handler(void)
 	if (!EXPECT_EQ(register_nmi_handler(NMI_LOCAL, on_nmi, 0, "kprobes_selftest"), 0))
 		return;
 	EXPECT_EQ(register_kprobe(&kp), 0);
-	EXPECT_EQ(register_kprobe(&outer), 0);
+	EXPECT_EQ(register_kprobe(outer), 0);
+	if (jumps) {
+		EXPECT(kst_becomes(kp.addr, KST_JUMP));
+		EXPECT(kst_becomes(outer->addr, KST_JUMP));
+	}
 	for (i = 0; i < ROUNDS; i++)
 		EXPECT_EQ(kst_call_endbr(i), i + 9);
 	EXPECT_EQ(atomic_read(&hits), ROUNDS);
-	EXPECT_EQ(atomic_read(&calls), 2 * ROUNDS);
-	EXPECT_EQ(kp.nmissed, 2 * ROUNDS);
-	EXPECT_EQ(outer.nmissed, 0);
+	EXPECT_EQ(atomic_read(&calls), each * ROUNDS);
+	EXPECT_EQ(kp.nmissed, each * ROUNDS);
+	EXPECT_EQ(outer->nmissed, 0);
 	EXPECT_EQ(atomic_read(&wrong_context), 0);
-	unregister_kprobe(&outer);
+	unregister_kprobe(outer);
 	unregister_kprobe(&kp);
 	unregister_nmi_handler(NMI_LOCAL, "kprobes_selftest");
+}
+
+static void nmi_in_handler(void)
+{
+	struct kprobe outer = {
+		.addr = (kprobe_opcode_t *)(kst_endbr + 4),
+		.pre_handler = send_in_handler, .post_handler = send_in_post_handler,
+	};
+
+	nmis_in(&outer, 2, false);
+}
+
+static void nmi_in_detour(void)
+{
+	struct kprobe outer = { .addr = (kprobe_opcode_t *)(kst_endbr + 4), .pre_handler = send_in_handler };
+
+	nmis_in(&outer, 1, true);
 }
 
 static int calls_others(struct kprobe *p, struct pt_regs *regs)
@@ -210,32 +227,6 @@ static void recursion(void)
 	unregister_kprobe(&own);
 	unregister_kprobes(all, ARRAY_SIZE(all));
 	EXPECT_EQ(atomic_read(&wrong_context), 0);
-}
-
-/* An NMI in a handler that was called by way of a jump; the probe that it hits has a jump, too, and is missed. */
-static void nmi_in_detour(void)
-{
-	struct kprobe outer = { .addr = (kprobe_opcode_t *)(kst_endbr + 4), .pre_handler = send_in_handler };
-	struct kprobe kp = { .addr = (kprobe_opcode_t *)kst_bytes_inside, .pre_handler = count };
-	unsigned int i;
-
-	clear();
-	if (!EXPECT_EQ(register_nmi_handler(NMI_LOCAL, on_nmi, 0, "kprobes_selftest"), 0))
-		return;
-	EXPECT_EQ(register_kprobe(&kp), 0);
-	EXPECT_EQ(register_kprobe(&outer), 0);
-	EXPECT(kst_becomes(kp.addr, KST_JUMP));
-	EXPECT(kst_becomes(outer.addr, KST_JUMP));
-	for (i = 0; i < ROUNDS; i++)
-		EXPECT_EQ(kst_call_endbr(i), i + 9);
-	EXPECT_EQ(atomic_read(&hits), ROUNDS);
-	EXPECT_EQ(atomic_read(&calls), ROUNDS);
-	EXPECT_EQ(kp.nmissed, ROUNDS);
-	EXPECT_EQ(outer.nmissed, 0);
-	EXPECT_EQ(atomic_read(&wrong_context), 0);
-	unregister_kprobe(&outer);
-	unregister_kprobe(&kp);
-	unregister_nmi_handler(NMI_LOCAL, "kprobes_selftest");
 }
 
 static atomic_t traces;

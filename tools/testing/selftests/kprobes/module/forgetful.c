@@ -4,6 +4,7 @@
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <linux/moduleparam.h>
 
 static unsigned long hits;
 
@@ -19,13 +20,19 @@ static int on_return(struct kretprobe_instance *instance, struct pt_regs *regs)
 	return 0;
 }
 
-static struct kprobe probe = { .symbol_name = "kernel_clone", .pre_handler = on_hit };
+static char *symbol = "kernel_clone";
+module_param(symbol, charp, 0444);
+MODULE_PARM_DESC(symbol, "where the probe is that it leaves");
+
+static struct kprobe probe = { .pre_handler = on_hit };
 static struct kretprobe return_probe = { .kp.symbol_name = "hrtimer_nanosleep", .handler = on_return };
 
 static int __init forgetful_init(void)
 {
-	int ret = register_kprobe(&probe);
+	int ret;
 
+	probe.symbol_name = symbol;
+	ret = register_kprobe(&probe);
 	return ret ?: register_kretprobe(&return_probe);
 }
 module_init(forgetful_init);

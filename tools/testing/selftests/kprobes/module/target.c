@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * kprobes_selftest_target: a module that is probed, and goes. Writing its parameter "call" calls its functions, reading
- * gives what they have returned.
+ * gives what they have returned; the same with "sleep" for one that sleeps.
  */
+#include <linux/linkage.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/sched/signal.h>
 
 /* One that ftrace has a place in. */
 static noinline __noclone int kst_target_module_entry(int a)
@@ -34,6 +36,46 @@ static int show(char *buffer, const struct kernel_param *param)
 {
 	return sysfs_emit(buffer, "%d\n", from_init);
 }
+
+/* kst_target_module_sleeps(a): a + 41. A jump at its start displaces the call as well. */
+int kst_target_module_sleeps(int a);
+int kst_target_module_asleep(int a);
+
+asm("	.pushsection .text, \"ax\"\n"
+    "	.globl	kst_target_module_sleeps\n"
+    "	.type	kst_target_module_sleeps, @function\n"
+    "kst_target_module_sleeps:\n"
+    "	nop\n"
+    "	call	kst_target_module_asleep\n"
+    "	add	$1, %eax\n"
+    "	" ASM_RET
+    "	.size	kst_target_module_sleeps, . - kst_target_module_sleeps\n"
+    "	.popsection\n");
+
+/* Until there is a signal. */
+noinline int kst_target_module_asleep(int a)
+{
+	while (!signal_pending(current))
+		schedule_timeout_interruptible(HZ);
+	return a + 40;
+}
+
+static int slept;
+
+/* Sleeps in there; reading gives what was returned. */
+static int sleep(const char *value, const struct kernel_param *param)
+{
+	slept = kst_target_module_sleeps(1);
+	return 0;
+}
+
+static int show_slept(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%d\n", slept);
+}
+
+static const struct kernel_param_ops sleep_ops = { .set = sleep, .get = show_slept };
+module_param_cb(sleep, &sleep_ops, NULL, 0600);
 
 static const struct kernel_param_ops call_ops = { .set = call, .get = show };
 module_param_cb(call, &call_ops, NULL, 0600);

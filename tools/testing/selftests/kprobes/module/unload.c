@@ -168,7 +168,7 @@ static void another_called(void)
 	unregister_kprobe(&next_entry);
 }
 
-static struct task_struct *clients[3];
+static struct task_struct *clients[4];
 static unsigned long last_address;
 static atomic_t registered, refused, odd;
 
@@ -240,13 +240,28 @@ static int of_returns(void *unused)
 	return 0;
 }
 
+/* Long enough for a jump, where there are any, which the module may take with it. */
+static int inside_stays(void *unused)
+{
+	while (!kthread_should_stop()) {
+		struct kprobe kp = { .symbol_name = ENTRY, .offset = KST_PAD + 5, .pre_handler = count };
+
+		if (note(register_kprobe(&kp))) {
+			schedule_timeout_interruptible(msecs_to_jiffies(400));
+			unregister_kprobe(&kp);
+		}
+		pause();
+	}
+	return 0;
+}
+
 /*
  * Probes come and go while the module comes and goes (CVE-2024-35955: registering while it is unloaded used what was freed;
  * CVE-2024-38588: so did looking for the place that ftrace has there).
  */
 static void storm_begins(void)
 {
-	static int (*const functions[])(void *) = { by_symbol, by_address, of_returns };
+	static int (*const functions[])(void *) = { by_symbol, by_address, of_returns, inside_stays };
 	unsigned int i;
 
 	atomic_set(&registered, 0);
