@@ -9,6 +9,7 @@
 #![cfg_attr(not(any(test, CONFIG_RUST)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod flight;
 pub mod function_command;
 pub mod gcov;
 pub mod hooks;

@@ -29,6 +29,7 @@ pub use reader::Sample;
 pub use record::Header;
 pub use record::DISCARDED;
 pub use record::HEADER_BYTES;
+pub use record::OPEN;
 pub use record::PADDING;
 pub use record::TIMED;
 pub use record::TIME_BYTES;

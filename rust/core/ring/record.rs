@@ -13,6 +13,8 @@ pub const TIMED: u16 = 0x1;
 pub const DISCARDED: u16 = 0x2;
 /// The rest of a sub-buffer.
 pub const PADDING: u16 = 0x4;
+/// The record is being written in place. No reader sees it, unless the kernel died meanwhile.
+pub const OPEN: u16 = 0x8;
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct Header {
     pub len: u32,
     /// The client's number for the type of the data.
     pub kind: u16,
-    /// [`TIMED`], [`DISCARDED`], [`PADDING`].
+    /// [`TIMED`], [`DISCARDED`], [`PADDING`], [`OPEN`].
     pub flags: u16,
 }
 
