@@ -7,6 +7,7 @@
 #include <linux/kasan.h>
 #include <linux/kprobes.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
@@ -29,6 +30,29 @@ void ferro_get_page(struct page *page)
 	get_page(page);
 }
 EXPORT_SYMBOL_GPL(ferro_get_page);
+
+DEFINE_MUTEX(ferro_reserve_mem_mutex);
+
+bool ferro_reserve_mem_find(const char *name, u64 *start, u64 *size)
+{
+	phys_addr_t at, bytes;
+
+	if (!reserve_mem_find_by_name(name, &at, &bytes))
+		return false;
+	*start = at;
+	*size = bytes;
+	return true;
+}
+EXPORT_SYMBOL_GPL(ferro_reserve_mem_find);
+
+struct page *ferro_reserved_page(u64 address)
+{
+	unsigned long pfn = PHYS_PFN(address);
+
+	/* Not what has been given to the page allocator since. */
+	return pfn_valid(pfn) && PageReserved(pfn_to_page(pfn)) ? pfn_to_page(pfn) : NULL;
+}
+EXPORT_SYMBOL_GPL(ferro_reserved_page);
 
 bool ferro_page_shared(struct page *page, bool may_be_pinned)
 {

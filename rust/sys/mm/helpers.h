@@ -8,6 +8,7 @@
 
 #include <linux/types.h>
 
+struct mutex;
 struct page;
 
 /* gfp.h: a zeroed page, or NULL, without a warning and without the OOM killer. */
@@ -16,6 +17,11 @@ struct page *ferro_alloc_page(void);
 /* vmalloc.h, mm.h: a kernel mapping of @count pages, read and write. */
 void *ferro_vmap(struct page **pages, unsigned int count);
 void ferro_get_page(struct page *page);
+
+/* mm.h: where the memory of reserve_mem=SIZE:ALIGN:NAME is, or false; its pages, which nobody frees; for claims on it. */
+bool ferro_reserve_mem_find(const char *name, u64 *start, u64 *size);
+struct page *ferro_reserved_page(u64 address);
+extern struct mutex ferro_reserve_mem_mutex;
 
 /*
  * mm.h: whether there is a reference to the page other than the one from its allocation, those of user mappings, and,

@@ -6,3 +6,4 @@
 pub mod exec_pool;
 pub mod nofault;
 pub mod pages;
+pub mod reserved;

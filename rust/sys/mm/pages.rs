@@ -15,19 +15,22 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
 
 use crate::cpu::task::breathe;
 use crate::cpu::task::cond_resched;
+use crate::mm::reserved::Claim;
 
 // RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has `vmap()`.
-/// Zeroed pages, mapped contiguously.
+/// Pages, mapped contiguously.
 ///
 /// # Invariants
 ///
-/// `pages` holds the pages that this object owns a reference to; `base` is their mapping.
+/// `pages` holds the pages that this object owns a reference to, or that `source` keeps; `base` is their mapping.
 pub struct PageBuf {
     pages: KVVec<*mut bindings::page>,
     base: NonNull<u8>,
+    source: Source,
     /// Whether pages have been given to page tables.
     mapped: Atomic<bool>,
 }
@@ -37,6 +40,16 @@ unsafe impl Send for PageBuf {}
 // SAFETY: `mapped` is an atomic, and nothing else here changes; the bytes are only reached through raw pointers, whose users
 // say in their `unsafe` blocks who else may use them.
 unsafe impl Sync for PageBuf {}
+
+/// Whose the pages are.
+enum Source {
+    /// This object's own, and the mapping as well.
+    Allocated,
+    /// Reserved memory, which nobody frees; the mapping is this object's.
+    Reserved { _claim: Claim },
+    /// Another object's, as well as the mapping.
+    Part { _of: Arc<PageBuf> },
+}
 
 /// Frees what has been allocated so far, should a later step fail.
 struct Pages(KVVec<*mut bindings::page>);
@@ -52,7 +65,7 @@ impl Drop for Pages {
 }
 
 impl PageBuf {
-    /// Allocates at least `bytes` bytes, in whole pages. That may be gigabytes, and take long.
+    /// Allocates at least `bytes` bytes, in whole pages, zeroed. That may be gigabytes, and take long.
     ///
     /// Context: process; sleeps. Errors: -ENOMEM, -EINTR if the task is being killed, -EINVAL if `bytes` is 0 or
     /// too many.
@@ -77,8 +90,91 @@ impl PageBuf {
         Ok(Self {
             pages: core::mem::take(&mut pages.0),
             base,
+            source: Source::Allocated,
             mapped: Atomic::new(false),
         })
+    }
+
+    /// Maps reserved memory, with whatever is in it.
+    ///
+    /// Context: process; sleeps. Errors: -ENOMEM, -EINVAL if it is not all there any more.
+    pub(super) fn reserved(claim: Claim) -> Result<Self> {
+        let (start, bytes) = claim.range();
+        let count = bytes / PAGE_SIZE;
+        let n_pages = u32::try_from(count).map_err(|_| EINVAL)?;
+        let mut pages = KVVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?;
+        for at in (0..bytes).step_by(PAGE_SIZE) {
+            // No overflow: the claim is on memory that there is.
+            // SAFETY: No requirement.
+            let page = unsafe { bindings::ferro_reserved_page(start + u64::try_from(at)?) };
+            pages.push(NonNull::new(page).ok_or(EINVAL)?.as_ptr(), GFP_KERNEL)?;
+        }
+        // SAFETY: `pages` holds `n_pages` pages. The kernel reserved them when it booted, for good.
+        let base = unsafe { bindings::ferro_vmap(pages.as_mut_ptr(), n_pages) };
+        let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
+        // INVARIANT: All pages are mapped at `base`; nobody frees them, and the claim keeps others off.
+        Ok(Self {
+            pages,
+            base,
+            source: Source::Reserved { _claim: claim },
+            mapped: Atomic::new(false),
+        })
+    }
+
+    /// A part of the memory, in whole pages, which keeps all of it.
+    ///
+    /// Context: process. Errors: -EINVAL unless it is inside and there is something in it, -ENOMEM.
+    pub fn part(of: &Arc<Self>, start: usize, bytes: usize) -> Result<Self> {
+        let range = of.range(start, bytes).filter(|range| !range.is_empty());
+        let range = range.ok_or(EINVAL)?;
+        if start % PAGE_SIZE != 0 || bytes % PAGE_SIZE != 0 {
+            return Err(EINVAL);
+        }
+        let (first, count) = (start / PAGE_SIZE, bytes / PAGE_SIZE);
+        let from = of.pages.get(first..).and_then(|pages| pages.get(..count));
+        let mut pages = KVVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?;
+        for page in from.ok_or(EINVAL)? {
+            pages.push(*page, GFP_KERNEL)?;
+        }
+        let base = range.start;
+        // INVARIANT: These pages are mapped at `base`, and `of` keeps both.
+        Ok(Self {
+            pages,
+            base,
+            source: Source::Part { _of: of.clone() },
+            mapped: Atomic::new(false),
+        })
+    }
+
+    /// The word at a multiple of 8 bytes, if it is inside.
+    ///
+    /// Context: any.
+    pub fn load(&self, at: usize) -> Option<u64> {
+        let word = self.word(at)?;
+        // SAFETY: `word()` has checked that it is in the memory, and aligned. Any bytes are a `u64`; others may be changing
+        // them.
+        Some(unsafe { word.as_ptr().read_volatile() })
+    }
+
+    /// Stores a word at a multiple of 8 bytes; false if it is not inside.
+    ///
+    /// Context: any.
+    ///
+    /// # Safety
+    ///
+    /// Nobody relies on what is there now.
+    pub unsafe fn store(&self, at: usize, value: u64) -> bool {
+        let Some(word) = self.word(at) else {
+            return false;
+        };
+        // SAFETY: `word()` has checked that it is in the memory, and aligned; the rest by the rules of this function.
+        unsafe { word.as_ptr().write_volatile(value) };
+        true
+    }
+
+    fn word(&self, at: usize) -> Option<NonNull<u64>> {
+        let range = self.range(at, size_of::<u64>())?;
+        (at % size_of::<u64>() == 0).then_some(range.start.cast())
     }
 
     /// The first byte.
@@ -163,9 +259,14 @@ impl PageBuf {
 
 impl Drop for PageBuf {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this is a mapping made by `vmap()`.
+        if matches!(self.source, Source::Part { .. }) {
+            return;
+        }
+        // SAFETY: By the type invariant this is a mapping made by `vmap()`, and it is not another object's.
         unsafe { bindings::vunmap(self.base.as_ptr().cast()) };
-        drop(Pages(core::mem::take(&mut self.pages)));
+        if matches!(self.source, Source::Allocated) {
+            drop(Pages(core::mem::take(&mut self.pages)));
+        }
     }
 }
 

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that was reserved by name on the kernel's command line, `reserve_mem=SIZE:ALIGN:NAME`: what is in it survives a reboot.
+//!
+//! Whoever uses it claims it first, so that no two of our users have the same. Other users of the kernel (`trace_instance=`,
+//! `ramoops`) do not know of claims; each needs a name of its own.
+//!
+//! Contexts: process; sleeps. Locks: the list of claims.
+
+use kernel::bindings;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use super::pages::PageBuf;
+use crate::sync::mutex::StaticMutex;
+
+type Range = (u64, usize);
+
+// SAFETY: `helpers.c` has the mutex, made by `DEFINE_MUTEX()` for this.
+static CLAIMS: StaticMutex<KVec<Range>> =
+    unsafe { StaticMutex::new(&raw mut bindings::ferro_reserve_mem_mutex, KVec::new()) };
+
+/// Reserved memory. It stays as long as the kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    start: u64,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// The memory with this name, if the command line has it.
+    ///
+    /// Errors: -ENXIO if not; -EINVAL if it does not start with a page, or is smaller than one.
+    pub fn find(name: &CStr) -> Result<Self> {
+        let (mut start, mut size) = (0, 0);
+        // SAFETY: The name is a string, and both are places for a number.
+        if !unsafe { bindings::ferro_reserve_mem_find(name.as_char_ptr(), &mut start, &mut size) } {
+            return Err(ENXIO);
+        }
+        let page = u64::try_from(PAGE_SIZE)?;
+        let bytes = usize::try_from(size - size % page)?;
+        if start % page != 0 || bytes == 0 {
+            return Err(EINVAL);
+        }
+        Ok(Self { start, bytes })
+    }
+
+    /// Bytes of it, in whole pages.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is none; never.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Maps a part of it, in whole pages, with what is in it, for the caller alone.
+    ///
+    /// Errors: -EAGAIN while somebody has some of it; -EINVAL if it is not inside; -ENOMEM.
+    pub fn map(&self, at: usize, bytes: usize) -> Result<Arc<PageBuf>> {
+        let end = at.checked_add(bytes).ok_or(EINVAL)?;
+        if bytes == 0 || end > self.bytes || at % PAGE_SIZE != 0 || bytes % PAGE_SIZE != 0 {
+            return Err(EINVAL);
+        }
+        let claim = Claim::new((self.start + u64::try_from(at)?, bytes))?;
+        Ok(Arc::new(PageBuf::reserved(claim)?, GFP_KERNEL)?)
+    }
+}
+
+/// The right to use a range of reserved memory, until it is dropped.
+pub(super) struct Claim(Range);
+
+fn overlap(a: &Range, b: &Range) -> bool {
+    let end = |range: &Range| {
+        range
+            .0
+            .saturating_add(u64::try_from(range.1).unwrap_or(u64::MAX))
+    };
+    a.0 < end(b) && b.0 < end(a)
+}
+
+impl Claim {
+    /// Errors: -EAGAIN, -ENOMEM.
+    fn new(range: Range) -> Result<Self> {
+        let mut claims = CLAIMS.lock();
+        if claims.iter().any(|other| overlap(other, &range)) {
+            return Err(EAGAIN);
+        }
+        claims.push(range, GFP_KERNEL)?;
+        Ok(Self(range))
+    }
+
+    /// Where it starts in physical memory, and how many bytes it has.
+    pub(super) fn range(&self) -> Range {
+        self.0
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        CLAIMS.lock().retain(|other| *other != self.0);
+    }
+}
