@@ -4,6 +4,9 @@
 //!
 //! Drain it with `ferrotrace relay record /sys/kernel/debug/relay_sched/cpu -o OUT` and print it
 //! with `ferrotrace relay merge OUT`. Writing 0 to `enabled` stops recording.
+//!
+//! With `reserved=1 overwrite=1` it is a flight recorder: after a crash `ferrotrace recover relay_sched -o OUT` has the last
+//! switches before it, if the kernel's command line has `reserve_mem=8M:4096:relay_sched`.
 #![deny(unsafe_code)]
 
 use ferro_fast_relay as fast_relay;
@@ -51,6 +54,10 @@ module! {
             default: false,
             description: "Use a fast channel",
         },
+        reserved: bool {
+            default: false,
+            description: "Use a fast channel in the memory reserve_mem=SIZE:4096:relay_sched, which survives a reboot",
+        },
     },
 }
 
@@ -91,7 +98,8 @@ impl Channel {
         let subbuf_size = module_parameters::subbuf_size.value();
         let n_subbufs = module_parameters::n_subbufs.value();
         let overwrite = module_parameters::overwrite.value();
-        if module_parameters::fast.value() {
+        let reserved = module_parameters::reserved.value();
+        if module_parameters::fast.value() || reserved {
             let mode = match overwrite {
                 true => fast_relay::Mode::Overwrite,
                 false => fast_relay::Mode::NoOverwrite,
@@ -101,6 +109,11 @@ impl Channel {
                 .n_subbufs(n_subbufs)
                 .mode(mode)
                 .format(FORMAT);
+            let builder = match reserved {
+                // As many sub-buffers as it has room for.
+                true => builder.reserved(c"relay_sched"),
+                false => builder,
+            };
             return Ok(Self::Fast(builder.open()?));
         }
         let mode = match overwrite {

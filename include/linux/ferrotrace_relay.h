@@ -106,7 +106,7 @@ struct relay_fast_slot {
 /* The engine's half of relay_fast_open(). */
 struct relay_fast *__relay_fast_open(struct module *owner, const char *base_filename, struct dentry *parent,
 				     size_t subbuf_size, size_t n_subbufs, unsigned int flags,
-				     const char *format);
+				     const char *format, const char *reserved);
 
 /**
  * relay_fast_open() - open a channel with a buffer for each CPU
@@ -133,7 +133,33 @@ static inline struct relay_fast *relay_fast_open(const char *base_filename, stru
 						 size_t subbuf_size, size_t n_subbufs, unsigned int flags,
 						 const char *format)
 {
-	return __relay_fast_open(THIS_MODULE, base_filename, parent, subbuf_size, n_subbufs, flags, format);
+	return __relay_fast_open(THIS_MODULE, base_filename, parent, subbuf_size, n_subbufs, flags, format, NULL);
+}
+
+/**
+ * relay_fast_open_reserved() - open a channel in memory that survives a reboot
+ * @base_filename: as for relay_fast_open()
+ * @parent: as for relay_fast_open()
+ * @subbuf_size: as for relay_fast_open()
+ * @n_subbufs: as for relay_fast_open(), or 0 for as many as there is room for
+ * @flags: as for relay_fast_open()
+ * @format: as for relay_fast_open()
+ * @reserved: the name of the memory: the kernel's command line has reserve_mem=SIZE:4096:NAME
+ *
+ * Half of the memory is for the channel. What the last boot left stays in the other half: "ferrotrace recover NAME" reads
+ * it. A record costs what it costs in any fast channel.
+ *
+ * Context: As for relay_fast_open().
+ * Return: As for relay_fast_open(), and -ENXIO without such memory, -EAGAIN while another channel has it, or readers of an
+ *	earlier one, -ENOSPC if it is too small.
+ */
+static inline struct relay_fast *relay_fast_open_reserved(const char *base_filename, struct dentry *parent,
+							  size_t subbuf_size, size_t n_subbufs,
+							  unsigned int flags, const char *format,
+							  const char *reserved)
+{
+	return __relay_fast_open(THIS_MODULE, base_filename, parent, subbuf_size, n_subbufs, flags, format,
+				 reserved);
 }
 
 /**
@@ -269,7 +295,7 @@ static __always_inline void relay_fast_copy(void *to, const void *from, size_t l
 static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct relay_fast_slot *slot,
 					       u16 type, size_t len)
 {
-	return __relay_fast_reserve(chan, slot, type, len, 0);
+	return __relay_fast_reserve(chan, slot, type, len, RELAY_FAST_OPEN);
 }
 
 /**
@@ -288,7 +314,14 @@ static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct r
 static __always_inline bool relay_fast_reserve_timed(struct relay_fast *chan, struct relay_fast_slot *slot,
 						     u16 type, size_t len)
 {
-	return __relay_fast_reserve(chan, slot, type, len, RELAY_FAST_TIMED);
+	return __relay_fast_reserve(chan, slot, type, len, RELAY_FAST_TIMED | RELAY_FAST_OPEN);
+}
+
+/* Shows a record whose header is right. */
+static __always_inline void __relay_fast_commit(struct relay_fast_slot *slot)
+{
+	asm volatile("decq %0" : "+m" (slot->ctl->reserve) : : "memory");
+	preempt_enable_notrace();
 }
 
 /**
@@ -297,8 +330,8 @@ static __always_inline bool relay_fast_reserve_timed(struct relay_fast *chan, st
  */
 static __always_inline void relay_fast_commit(struct relay_fast_slot *slot)
 {
-	asm volatile("decq %0" : "+m" (slot->ctl->reserve) : : "memory");
-	preempt_enable_notrace();
+	slot->record->flags &= ~RELAY_FAST_OPEN;
+	__relay_fast_commit(slot);
 }
 
 /**
@@ -325,10 +358,11 @@ static __always_inline bool relay_fast_write(struct relay_fast *chan, u16 type, 
 {
 	struct relay_fast_slot slot __uninitialized;
 
-	if (!relay_fast_reserve(chan, &slot, type, len))
+	/* Without the mark: nothing of the client's comes in between, in which the kernel could die. */
+	if (!__relay_fast_reserve(chan, &slot, type, len, 0))
 		return false;
 	relay_fast_copy(slot.data, data, len);
-	relay_fast_commit(&slot);
+	__relay_fast_commit(&slot);
 	return true;
 }
 
@@ -347,10 +381,10 @@ static __always_inline bool relay_fast_write_timed(struct relay_fast *chan, u16 
 {
 	struct relay_fast_slot slot __uninitialized;
 
-	if (!relay_fast_reserve_timed(chan, &slot, type, len))
+	if (!__relay_fast_reserve(chan, &slot, type, len, RELAY_FAST_TIMED))
 		return false;
 	relay_fast_copy(slot.data, data, len);
-	relay_fast_commit(&slot);
+	__relay_fast_commit(&slot);
 	return true;
 }
 

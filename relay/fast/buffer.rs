@@ -27,6 +27,7 @@ use kernel::sync::barrier;
 use kernel::sync::Mutex;
 use kernel::sync::Refcount;
 
+use crate::flight::Place;
 use crate::raw::ring::RingMem;
 
 /// A buffer, kept by its channel and by whoever has its file open or mapped.
@@ -43,11 +44,14 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Allocates the buffer of `cpu`, empty, without a file.
+    /// Makes the buffer of `cpu`, empty, without a file: in the memory of its channel, if that is to survive a reboot.
     ///
     /// Errors: -ENOMEM, -EINTR if the task is being killed.
-    pub(crate) fn new(ring: Ring, cpu: CpuId) -> Result<ARef<Self>> {
-        let memory = Shared::new(RingMem::new(ring, cpu))?;
+    pub(crate) fn new(ring: Ring, cpu: CpuId, place: Option<&Place>) -> Result<ARef<Self>> {
+        let memory = Shared::new(match place {
+            Some(place) => RingMem::in_flight(ring, cpu, place.memory()),
+            None => RingMem::new(ring, cpu),
+        })?;
         let buffer = KBox::pin_init(
             pin_init!(Self {
                 count: Refcount::new(1),

@@ -5,7 +5,6 @@
 
 use core::panic::Location;
 
-use ferro_core::ring::Ring;
 use kernel::prelude::*;
 use kernel::str::CString;
 
@@ -14,6 +13,7 @@ use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::files::Files;
 use crate::files::Parent;
+use crate::flight::place;
 
 /// What happens when no sub-buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub struct Builder<'a> {
     mode: Mode,
     permissions: u16,
     format: Option<&'a str>,
+    reserved: Option<&'a CStr>,
 }
 
 impl<'a> Builder<'a> {
@@ -48,6 +49,7 @@ impl<'a> Builder<'a> {
             mode: Mode::NoOverwrite,
             permissions: 0o600,
             format: None,
+            reserved: None,
         }
     }
 
@@ -91,12 +93,26 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Puts the buffers into memory that survives a reboot: that which the kernel's command line reserves with this name
+    /// (`reserve_mem=8M:4096:NAME`). It has as many sub-buffers as there is room for, unless [`Builder::n_subbufs`] is called
+    /// after this.
+    ///
+    /// What the last boot left there stays, to be read with `ferrotrace recover NAME`.
+    pub fn reserved(self, name: &'a CStr) -> Self {
+        Self {
+            reserved: Some(name),
+            n_subbufs: 0,
+            ..self
+        }
+    }
+
     /// Opens the channel.
     ///
     /// While the kernel boots this works from early initcalls on; the files come when debugfs does.
     ///
     /// Context: process; sleeps. [`ChannelError::Invalid`] also stands for names that are empty, have a slash or are not
-    /// UTF-8.
+    /// UTF-8. With [`Builder::reserved`] also `ENXIO` if there is no such memory, `EAGAIN` while another channel has it, or readers of
+    /// an earlier one, `ENOSPC` if it is too small.
     #[track_caller]
     pub fn open(self) -> Result<Channel, ChannelError> {
         must_sleep()?;
@@ -105,7 +121,6 @@ impl<'a> Builder<'a> {
 
     fn opened_by(self, client: &'static Location<'static>) -> Result<Channel> {
         let overwrite = self.mode == Mode::Overwrite;
-        let ring = Ring::new(self.subbuf_size, self.n_subbufs, overwrite).map_err(|_| EINVAL)?;
         let text = |name: &'a CStr| name.to_str().map_err(|_| EINVAL);
         let files = Files::new(
             Parent::to_make(text(self.dir)?)?,
@@ -115,6 +130,14 @@ impl<'a> Builder<'a> {
                 .map(|format| CString::try_from_fmt(fmt!("{format}")))
                 .transpose()?,
         )?;
-        Channel::open(ring, files, client)
+        let (ring, seat) = place(
+            self.reserved,
+            self.dir,
+            self.subbuf_size,
+            self.n_subbufs,
+            overwrite,
+            self.format.unwrap_or_default().as_bytes(),
+        )?;
+        Channel::open(ring, seat, files, client)
     }
 }

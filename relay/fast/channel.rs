@@ -18,6 +18,7 @@ use crate::builder::Builder;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::files::Files;
+use crate::flight::Seat;
 use crate::inner::Inner;
 use crate::registry;
 
@@ -51,11 +52,12 @@ impl Channel {
 
     pub(crate) fn open(
         ring: Ring,
+        seat: Option<Seat>,
         files: Files,
         client: &'static Location<'static>,
     ) -> Result<Self> {
         // It is data of the module that calls `Builder::open()`.
-        let inner = Inner::new(ring, files, core::ptr::from_ref(client).addr())?;
+        let inner = Inner::new(ring, seat, files, core::ptr::from_ref(client).addr())?;
         // First, as it cannot fail once the channel is open.
         let open = Deferred::new(Ok::<_, Error>(Open(inner.clone())))?;
         registry::open(&inner)?;

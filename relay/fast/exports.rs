@@ -7,8 +7,8 @@
 use core::mem::offset_of;
 use core::ptr::NonNull;
 
+use ferro_core::flight::seal::Reason;
 use ferro_core::ring::Header;
-use ferro_core::ring::Ring;
 use ferro_core::ring::HEADER_BYTES;
 use ferro_core::ring::TIMED;
 use ferro_core::ring::TIME_BYTES;
@@ -32,6 +32,8 @@ use kernel::sync::Refcount;
 use crate::buffer::Buffer;
 use crate::files::Files;
 use crate::files::Parent;
+use crate::flight;
+use crate::flight::place;
 use crate::inner::Inner;
 use crate::record::Dropped;
 use crate::registry;
@@ -94,7 +96,7 @@ unsafe fn channel<'a>(chan: *const bindings::relay_fast) -> &'a Inner {
 /// Where files called `name` go that a client wants in `parent`, and how they are called there.
 ///
 /// Errors: -EINVAL.
-fn place(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
+fn directory(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
     let name = name.to_str().map_err(|_| EINVAL)?;
     match (name.split_once('/'), parent) {
         (None, parent) => Ok((Parent::Client(parent.unwrap_or(DirRef::ROOT)), name)),
@@ -107,7 +109,7 @@ fn place(name: &CStr, parent: Option<DirRef>) -> Result<(Parent, &str)> {
 ///
 /// # Safety
 ///
-/// `base_filename` and `format` are NULL or strings; `parent` is NULL or a directory of debugfs.
+/// `base_filename`, `format` and `reserved` are NULL or strings; `parent` is NULL or a directory of debugfs.
 #[export]
 unsafe extern "C" fn __relay_fast_open(
     owner: *mut bindings::module,
@@ -117,6 +119,7 @@ unsafe extern "C" fn __relay_fast_open(
     n_subbufs: usize,
     flags: c_uint,
     format: *const c_char,
+    reserved: *const c_char,
 ) -> *mut bindings::relay_fast {
     // SAFETY: The caller guarantees that what is not NULL is a string; it is used during this call only.
     let string =
@@ -124,16 +127,26 @@ unsafe extern "C" fn __relay_fast_open(
     // SAFETY: The caller guarantees that what is not NULL is a directory of debugfs, which it keeps during this call.
     let parent = (!parent.is_null()).then(|| unsafe { DirRef::from_raw(parent) });
     let opened = (|| {
-        let (parent, base) = place(string(base_filename).ok_or(EINVAL)?, parent)?;
+        let name = string(base_filename).ok_or(EINVAL)?;
+        let (parent, base) = directory(name, parent)?;
         let format = string(format).map(CString::try_from).transpose()?;
         let overwrite = flags == bindings::RELAY_FAST_OVERWRITE;
         if flags != 0 && !overwrite {
             return Err(EINVAL);
         }
-        let ring = Ring::new(subbuf_size, n_subbufs, overwrite).map_err(|_| EINVAL)?;
+        let text = format.as_ref().map_or(&[][..], |format| format.to_bytes());
+        let (ring, seat) = place(
+            string(reserved),
+            name,
+            subbuf_size,
+            n_subbufs,
+            overwrite,
+            text,
+        )?;
         // The structure is data of the module that it describes.
         let inner = Inner::new(
             ring,
+            seat,
             Files::new(parent, base, FILE_MODE, format)?,
             owner.addr(),
         )?;
@@ -206,4 +219,15 @@ unsafe extern "C" fn relay_fast_reserve_slow(
 #[export]
 extern "C" fn relay_fast_time() -> u64 {
     mono_fast_ns()
+}
+
+/// The kernel panics, restarts or halts. After an oops it goes on.
+#[export]
+extern "C" fn relay_fast_dump(reason: c_uint) {
+    match reason {
+        bindings::kmsg_dump_reason_KMSG_DUMP_PANIC => flight::dump(Reason::Panic),
+        bindings::kmsg_dump_reason_KMSG_DUMP_EMERG
+        | bindings::kmsg_dump_reason_KMSG_DUMP_SHUTDOWN => flight::dump(Reason::Restart),
+        _ => {}
+    }
 }

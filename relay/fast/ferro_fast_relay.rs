@@ -7,7 +7,7 @@
 //! control page beside the mapped data, as `<uapi/linux/ferrotrace_relay.h>` describes it.
 //!
 //! `ferro_core::ring` has the algorithm and `raw/ring.rs` its memory; the objects are in `registry.rs` (the open channels),
-//! `inner.rs`, `buffer.rs` and `files.rs`; `channel.rs`, `builder.rs` and `record.rs` are what clients see, and `exports.rs`
+//! `inner.rs`, `buffer.rs` and `files.rs`; `flight.rs` has channels in memory that survives a reboot; `channel.rs`, `builder.rs` and `record.rs` are what clients see, and `exports.rs`
 //! has the C functions.
 //!
 //! # Examples
@@ -35,6 +35,7 @@ mod channel;
 mod error;
 mod exports;
 mod files;
+mod flight;
 mod inner;
 mod raw;
 mod record;
@@ -61,6 +62,7 @@ module! {
 struct FastRelay {
     _prepare: Registered<CpuPrepare>,
     _modules: Registered<ModuleEvent>,
+    _flights: flight::Attached,
 }
 
 impl kernel::Module for FastRelay {
@@ -71,6 +73,7 @@ impl kernel::Module for FastRelay {
         Ok(Self {
             _prepare: prepare,
             _modules: raw::module_exit::register(c"fast_relay", registry::module_goes)?,
+            _flights: flight::Attached::new()?,
         })
     }
 }

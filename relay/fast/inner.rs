@@ -21,6 +21,7 @@ use kernel::sync::SetOnce;
 
 use crate::buffer::Buffer;
 use crate::files::Files;
+use crate::flight::Seat;
 use crate::raw::ring::RingSlots;
 
 /// What writers, the registry and the client share.
@@ -38,13 +39,21 @@ pub(crate) struct Inner {
     elsewhere: Atomic<u64>,
     /// An address in the client's code or data.
     client: usize,
+    /// Where the buffers are, if they are to survive a reboot.
+    seat: Option<Seat>,
 }
 
 impl Inner {
-    /// A channel without buffers. `client` is any address in the code or data of the module that opens it.
+    /// A channel without buffers, which are going to be at `seat` if there is one. `client` is any address in the code or data of
+    /// the module that opens it.
     ///
     /// Errors: -ENOMEM.
-    pub(crate) fn new(ring: Ring, files: Files, client: usize) -> Result<ARef<Shared<Self>>> {
+    pub(crate) fn new(
+        ring: Ring,
+        seat: Option<Seat>,
+        files: Files,
+        client: usize,
+    ) -> Result<ARef<Shared<Self>>> {
         let slots = RingSlots::new()?;
         let mut buffers = KVec::new();
         for cpu in cpu::possible() {
@@ -59,6 +68,7 @@ impl Inner {
             files <- new_mutex!(files),
             elsewhere: Atomic::new(0),
             client,
+            seat,
         }? Error))
     }
 
@@ -83,7 +93,7 @@ impl Inner {
         if self.buffer(cpu).is_some() {
             return Ok(());
         }
-        let buffer = Buffer::new(self.ring, cpu)?;
+        let buffer = Buffer::new(self.ring, cpu, self.seat.as_deref())?;
         let memory = buffer.memory().clone();
         let index = usize::try_from(cpu.get())?;
         // First: who writes to the memory finds the readers to wake.
@@ -116,6 +126,9 @@ impl Inner {
         self.remove_files();
         for (_, buffer) in self.buffers() {
             buffer.close();
+        }
+        if let Some(seat) = &self.seat {
+            seat.close();
         }
     }
 

@@ -14,10 +14,10 @@ use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
 use crate::inner::Inner;
-use crate::raw::mutex::RegistryMutex;
+use crate::raw::mutex::EarlyMutex;
 
 /// The channels that are open.
-static CHANNELS: RegistryMutex<KVec<ARef<Shared<Inner>>>> = RegistryMutex::new(KVec::new());
+static CHANNELS: EarlyMutex<KVec<ARef<Shared<Inner>>>> = EarlyMutex::of_registry(KVec::new());
 
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///

@@ -166,4 +166,18 @@ mod suite {
         }
         Ok(())
     }
+
+    #[test]
+    fn memory_that_nobody_has_reserved_is_refused() -> Result {
+        let builder = Channel::builder(c"ferro_fast_kunit");
+        for name in [c"ferro_none", c"a-name-that-is-too-long"] {
+            let refused = builder.reserved(name).open();
+            assert_eq!(refused.err(), Some(ChannelError::Other(ENXIO)));
+        }
+        for name in [c"", c"a/b", c"control"] {
+            let refused = builder.reserved(name).open();
+            assert_eq!(refused.err(), Some(ChannelError::Invalid));
+        }
+        Ok(())
+    }
 }

@@ -2,6 +2,7 @@
 
 //! What only fast channels need `unsafe` for.
 
+pub(crate) mod flight;
 pub(crate) mod module_exit;
 pub(crate) mod mutex;
 pub(crate) mod ring;

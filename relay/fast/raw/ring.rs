@@ -42,6 +42,8 @@ use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 use kernel::sync::SetOnce;
 
+use crate::raw::flight::FlightMem;
+
 mod record;
 
 pub(crate) use record::Lost;
@@ -145,13 +147,32 @@ impl RingMem {
     /// Context: process. Errors: -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn new(ring: Ring, cpu: CpuId) -> Result<Self> {
         let size = usize::try_from(ring.size())?;
-        let memory = PageBuf::new(size.checked_add(DATA).ok_or(EINVAL)?)?;
+        Self::in_zeroed(
+            PageBuf::new(size.checked_add(DATA).ok_or(EINVAL)?)?,
+            ring,
+            cpu,
+        )
+    }
+
+    /// Takes the memory for the buffer of `cpu` from a channel that is to survive a reboot. It is empty.
+    ///
+    /// Context: process. Errors: as for [`FlightMem::buffer`]; -EINVAL if it is too short.
+    pub(crate) fn in_flight(ring: Ring, cpu: CpuId, flight: &FlightMem) -> Result<Self> {
+        Self::in_zeroed(flight.buffer(cpu)?, ring, cpu)
+    }
+
+    /// Makes the buffer of `cpu` in memory that is all zeros, and nobody else's.
+    fn in_zeroed(memory: PageBuf, ring: Ring, cpu: CpuId) -> Result<Self> {
+        let size = usize::try_from(ring.size())?;
+        if memory.len() < size.checked_add(DATA).ok_or(EINVAL)? {
+            return Err(EINVAL);
+        }
         let flags = match ring.overwrites() {
             true => bindings::RELAY_FAST_OVERWRITE,
             false => 0,
         };
-        // SAFETY: Just allocated, with `DATA` bytes before the ring's, which the control page fits in, as checked above; it
-        // is aligned to a page, and nobody else knows of it.
+        // SAFETY: There are `DATA` bytes before the ring's, which the control page fits in, as checked above; it is aligned to a
+        // page. The callers have just allocated it, or got it from `FlightMem::buffer()`, which gives it once: nobody else has it.
         unsafe {
             memory.base().cast::<Ctl>().write(Ctl {
                 mask: ring.size() - 8,

@@ -11,6 +11,7 @@ use ferro_core::ring::Refused;
 use ferro_core::ring::Word;
 use ferro_core::ring::DISCARDED;
 use ferro_core::ring::HEADER_BYTES;
+use ferro_core::ring::OPEN;
 use ferro_core::ring::TIMED;
 use ferro_core::ring::TIME_BYTES;
 use ferro_sys::cpu;
@@ -198,6 +199,17 @@ impl<'a> OpenRecord<'a> {
             // SAFETY: `at + rest` is what the header asks for, and so much belongs to this object, by the type invariant.
             unsafe { self.record.add(at).as_ptr().write_bytes(0, rest) };
         }
+    }
+
+    /// Writes a header that says that the record is being written.
+    #[inline(always)]
+    pub(crate) fn mark(&mut self) {
+        let header = Header {
+            flags: self.header.flags | OPEN,
+            ..self.header
+        };
+        // SAFETY: By the type invariant the record belongs to this object, with room for the header, aligned to 8 bytes.
+        unsafe { self.record.cast::<u64>().write(header.to_word()) };
     }
 
     /// Has readers skip the record once it is committed.

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What channels in memory that survives a reboot need C for: to hear of a panic, of a restart and of a halt, after which the
+ * kernel does no more; and to know which boot this is, when, and of which kernel.
+ */
+#include <linux/kmsg_dump.h>
+#include <linux/mutex.h>
+#include <linux/once.h>
+#include <linux/random.h>
+#include <linux/sizes.h>
+#include <linux/string.h>
+#include <linux/timekeeping.h>
+#include <linux/utsname.h>
+#ifdef CONFIG_X86_64
+#include <asm/cacheflush.h>
+#endif
+
+#include "bindings.h"
+
+DEFINE_MUTEX(relay_fast_flight_mutex);
+
+void relay_fast_origin(struct relay_fast_origin *origin)
+{
+	static u64 boot[2];
+
+	get_random_once(boot, sizeof(boot));
+	memcpy(origin->boot, boot, sizeof(boot));
+	origin->monotonic_ns = ktime_get_mono_fast_ns();
+	origin->real_ns = ktime_get_real_fast_ns();
+	strscpy_pad(origin->release, init_utsname()->release);
+}
+
+void relay_fast_flush(void *start, size_t size)
+{
+#if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
+	/* It takes an unsigned int. */
+	for (size_t at = 0; at < size; at += SZ_1M)
+		clflush_cache_range(start + at, min_t(size_t, size - at, SZ_1M));
+#endif
+}
+
+static void dump(struct kmsg_dumper *dumper, struct kmsg_dump_detail *detail)
+{
+	relay_fast_dump(detail->reason);
+}
+
+static struct kmsg_dumper dumper = {
+	.dump = dump,
+	.max_reason = KMSG_DUMP_SHUTDOWN,
+};
+
+int relay_fast_dump_register(void)
+{
+	return kmsg_dump_register(&dumper);
+}
+
+void relay_fast_dump_unregister(void)
+{
+	kmsg_dump_unregister(&dumper);
+}
