@@ -11,6 +11,7 @@ mod klog;
 mod manual;
 mod merge;
 mod probe;
+mod recover;
 mod report;
 mod trace;
 mod units;
@@ -68,6 +69,8 @@ enum Command {
     Export(merge::MergeArgs),
     /// Tables of what a recording has, or a page with a timeline.
     Report(report::ReportArgs),
+    /// Write a recording of what a channel in memory that survives a reboot had when the kernel died.
+    Recover(recover::RecoverArgs),
     /// Log the messages of the kernel's klog() and klog_printk().
     Klog(klog::KlogArgs),
     /// Hooks in the kernel, and the exits that are called where they fire.
@@ -223,6 +226,7 @@ impl Cli {
             Command::Relay(Relay::List(args)) => args.run(),
             Command::Export(args) => args.run(),
             Command::Report(args) => args.run(),
+            Command::Recover(args) => args.run(),
             Command::Relay(Relay::Stat(args)) => args.run(),
             Command::Relay(Relay::Merge(args)) => args.run(),
             Command::Cov(args) => args.run(),

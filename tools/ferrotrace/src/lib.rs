@@ -4,7 +4,7 @@
 //! exits on hooks, probing the kernel, tracing its functions, and reporting what of its code was executed.
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
-//! recordings; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
+//! recordings, and [`recover`] makes one of memory that has survived a reboot; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
 //! shows their hits; [`dprobes`] reads and loads probe programs; [`functions`] counts and times calls; [`cov`] reports coverage. The only unsafe code is in `relay/mapping.rs`.
 
 pub mod clock;
@@ -18,6 +18,7 @@ pub mod hooks;
 pub mod merge;
 pub mod pids;
 pub mod probes;
+pub mod recover;
 pub mod relay;
 pub mod report;
 pub mod signals;

@@ -89,7 +89,7 @@ pub struct Metadata {
     /// What the files hold.
     #[serde(default)]
     pub records: Records,
-    /// "control-page", "mmap" or "read".
+    /// "control-page", "mmap", "read", or "recovered" from memory after a reboot.
     pub method: String,
     /// The channel's mode.
     pub mode: Mode,
@@ -243,10 +243,15 @@ impl OutputDir {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(Error::channel("read", &from, error)),
             };
-            let to = self.dir.join(FORMAT);
-            return fs::write(&to, text).map_err(|error| Error::output("write to", &to, error));
+            return self.write_format(&text);
         }
         Ok(())
+    }
+
+    /// Writes the client's description of its records.
+    pub fn write_format(&self, text: &[u8]) -> Result<()> {
+        let to = self.dir.join(FORMAT);
+        fs::write(&to, text).map_err(|error| Error::output("write to", &to, error))
     }
 
     /// Writes the description of the recording; a reader sees the old one or the new one.
