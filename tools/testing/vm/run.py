@@ -14,6 +14,7 @@ and the end of the guest's console is shown, with the lines that say what happen
 The guest sees the host's files, its writes stay in its memory; only $FERROTRACE_OUT is kept (--out).
 In its environment: FERROTRACE_REPO, FERROTRACE_KDIR (the variant's build directory, for insmod),
 FERROTRACE_VARIANT, FERROTRACE_OUT, FERROTRACE_STORM (long or short, tools/testing/suites/lib.sh).
+With --reboot, which QEMU keeps the memory for, $FERROTRACE_OUT tells the command what it has done before.
 With --coverage, what a kernel that was compiled for that has counted goes to a new directory below DIR; a test that resets its
 counters copies them to $FERROTRACE_COUNTED before.
 """
@@ -73,6 +74,8 @@ def parse_args():
                    help="without KVM: CPUs that run at the same time, and at times a breakpoint that is no longer there")
     p.add_argument("--strict", action="store_true", default=env("STRICT", "0") not in ("", "0"),
                    help="a warning in the kernel's log is a failure")
+    p.add_argument("--reboot", action="store_true", default=env("REBOOT", "0") not in ("", "0"),
+                   help="a guest that panics or restarts boots again, and runs the command again")
     p.add_argument("--append", default=env("APPEND") or "", help="more kernel parameters")
     p.add_argument("--qemu", default=env("QEMU_OPTS") or "", help="more QEMU options")
     p.add_argument("--out", default=env("OUT") or "", help="host directory that receives $FERROTRACE_OUT")
@@ -199,7 +202,7 @@ def qemu_command(args, share, console):
         append.append(f"tsc_early_khz={tsc_khz()}")
     append += kernel_parameters(args)
     cmd = [find_qemu(), "-accel", "kvm" if kvm else tcg, "-cpu", "host" if kvm else "max,la57=off",
-           "-M", "q35", "-m", args.mem, "-smp", args.cpus, "-nodefaults", "-no-reboot", "-display", "none",
+           "-M", "q35", "-m", args.mem, "-smp", args.cpus, "-nodefaults", "-display", "none",
            "-kernel", image, "-append", " ".join(append), "-serial", f"file:{console}",
            "-fsdev", f"local,id=root,path={args.root},security_model=none,readonly=on,multidevs=remap",
            "-device", "virtio-9p-pci,fsdev=root,mount_tag=/dev/root",
@@ -208,6 +211,8 @@ def qemu_command(args, share, console):
            "-device", "virtio-serial-pci",
            "-chardev", "file,id=out,path=/proc/self/fd/1", "-device", "virtserialport,name=stdout,chardev=out",
            "-chardev", "file,id=err,path=/proc/self/fd/2", "-device", "virtserialport,name=stderr,chardev=err"]
+    if not args.reboot:
+        cmd.append("-no-reboot")
     if args.icount:
         cmd += ["-icount", "shift=0,sleep=off"]
     return cmd + shlex.split(args.qemu)
@@ -315,7 +320,7 @@ def run(args, share, console):
         show_end(console, f"{args.variant}: no end within {args.timeout} s")
         return HANG
     status_file = os.path.join(share, "status")
-    if not os.path.exists(status_file) or matches(PANICKED, console):
+    if not os.path.exists(status_file) or (matches(PANICKED, console) and not args.reboot):
         show_end(console, f"{args.variant}: the guest panicked or ended without an answer")
         return PANIC
     with open(status_file, encoding="utf-8") as f:

@@ -6,6 +6,7 @@
 #include <linux/cpu.h>
 #include <linux/debugfs.h>
 #include <linux/err.h>
+#include <linux/io.h>
 #include <linux/module.h>
 #include <linux/seq_file.h>
 
@@ -25,13 +26,13 @@ static void forget(void)
 }
 
 /*
- * open [name=] [noname=1] [dir=root|gone] [subbuf=] [n=] [flags=] [format=WORD] [at_hotplug=1] [other=1]
+ * open [reserved=] [name=] [noname=1] [dir=root|gone] [subbuf=] [n=] [flags=] [format=WORD] [at_hotplug=1] [other=1]
  *      [killed=1] [kill=BUFFER] [waitdown=BUFFER] [meanwhile=BUFFER]
  */
 static int open(const struct ctl_args *a)
 {
 	u64 subbuf = 4096, n = 4, flags = 0, noname = 0, at_hotplug = 0, other = 0;
-	const char *dir = ctl_str(a, "dir", "own");
+	const char *dir = ctl_str(a, "dir", "own"), *reserved = ctl_str(a, "reserved", NULL);
 	struct dentry *parent = fst.dir, *gone = NULL;
 	struct relay_fast *chan;
 	int ret;
@@ -48,8 +49,10 @@ static int open(const struct ctl_args *a)
 	else if (!strcmp(dir, "gone"))
 		parent = gone = debugfs_create_dir("gone", fst.dir);
 	fst_slow_begin(a);
-	chan = relay_fast_open(noname ? NULL : ctl_str(a, "name", "cpu"), parent, subbuf, n, flags,
-			       ctl_str(a, "format", NULL));
+	chan = reserved ? relay_fast_open_reserved(ctl_str(a, "name", "cpu"), parent, subbuf, n, flags,
+						   ctl_str(a, "format", NULL), reserved) :
+			  relay_fast_open(noname ? NULL : ctl_str(a, "name", "cpu"), parent, subbuf, n, flags,
+					  ctl_str(a, "format", NULL));
 	fst_slow_end();
 	debugfs_remove(gone);
 	fst.result = IS_ERR(chan) ? -PTR_ERR(chan) : 0;
@@ -99,6 +102,17 @@ static void null_channel(void)
 	relay_fast_close(ERR_PTR(-ENOMEM));
 }
 
+/* reset: the chipset resets the machine, behind the kernel's back */
+static int reset(const struct ctl_args *a)
+{
+#ifdef CONFIG_UML
+	return -ENODEV;
+#else
+	outb(0x06, 0xcf9);
+	return -EIO;
+#endif
+}
+
 static int rounds_end(const struct ctl_args *a)
 {
 	return fst_rounds_wait();
@@ -132,6 +146,7 @@ static int command(const struct ctl_args *a)
 	static const struct ctl_command commands[] = {
 		{ "open", open },
 		{ "closeother", .act = close_other },
+		{ "reset", reset },
 		{ "null", .act = null_channel },
 		{ .run = channel_command },
 	};
