@@ -50,7 +50,7 @@ for variant in $BENCH_VARIANTS; do
 		set="ROUNDS=300 PARAMETERS='' DRAIN=''"
 		;;
 	*)
-		export ICOUNT=1 CPUS=4 APPEND=setcpuid=fsrm
+		export ICOUNT=1 CPUS=4 APPEND='setcpuid=fsrm reserve_mem=16M:4096:bench'
 		set="ROUNDS=3 PARAMETERS=instructions=1 DRAIN=1"
 		;;
 	esac

@@ -29,6 +29,7 @@ static inline int bench_remove_file(struct dentry *dentry)
 struct bench_channels {
 	struct rchan *relay;
 	struct relay_fast *fast;
+	struct relay_fast *flight;	/* in memory that survives a reboot, or NULL */
 };
 
 struct bench_op {
@@ -47,6 +48,8 @@ void bench_print(const char *name, size_t len, u64 thousandths);
 void bench_run_empty(const struct bench_channels *chans, size_t len);
 extern struct bench_op bench_relay_ops[];
 extern struct bench_op bench_fast_ops[];
+extern struct bench_op bench_flight_ops[];
+extern struct bench_op bench_no_ops[];
 
 /* How writing on all CPUs at once compares with writing on one. */
 int bench_cpus(const struct bench_channels *chans, unsigned int rounds);

@@ -67,7 +67,7 @@ static u64 measure(const struct bench_channels *chans, const struct bench_op *op
 static void bench_ops(const struct bench_channels *chans)
 {
 	struct bench_op empty = { "empty", bench_run_empty, 0, U64_MAX };
-	struct bench_op *ops[] = { bench_relay_ops, bench_fast_ops };
+	struct bench_op *ops[] = { bench_relay_ops, bench_fast_ops, chans->flight ? bench_flight_ops : bench_no_ops };
 	struct bench_op *op;
 	unsigned int i;
 	int k;
@@ -118,6 +118,10 @@ static int __init bench_init(void)
 	dir = debugfs_create_dir("relay_bench", NULL);
 	chans.relay = open_relay();
 	chans.fast = relay_fast_open("fast", dir, SUBBUF_SIZE, N_SUBBUFS, RELAY_FAST_OVERWRITE, NULL);
+	chans.flight = relay_fast_open_reserved("flight", dir, SUBBUF_SIZE, N_SUBBUFS, RELAY_FAST_OVERWRITE, NULL,
+						"bench");
+	if (IS_ERR(chans.flight))
+		chans.flight = NULL;
 	if (chans.relay && !IS_ERR(chans.fast)) {
 		bench_ops(&chans);
 		ret = bench_cpus(&chans, rounds);
@@ -125,6 +129,7 @@ static int __init bench_init(void)
 	if (chans.relay)
 		relay_close(chans.relay);
 	relay_fast_close(chans.fast);
+	relay_fast_close(chans.flight);
 	if (!ret)
 		ret = bench_open_close();
 	debugfs_remove(dir);

@@ -21,6 +21,7 @@ static noinline void run_##name(const struct bench_channels *chans, size_t len)	
 {										\
 	struct rchan *relay __maybe_unused = chans->relay;			\
 	struct relay_fast *fast __maybe_unused = chans->fast;			\
+	struct relay_fast *flight __maybe_unused = chans->flight;		\
 	int i;									\
 										\
 	for (i = 0; i < WRITES; i++) {						\
@@ -55,12 +56,15 @@ OPERATION(fast_write_const32, relay_fast_write(fast, 1, record, 32))
 OPERATION(fast_write_const64, relay_fast_write(fast, 1, record, 64))
 OPERATION(fast_write_timed, relay_fast_write_timed(fast, 1, record, len))
 
-OPERATION(fast_reserve, ({
+static __always_inline void reserve_and_commit(struct relay_fast *chan, size_t len)
+{
 	struct relay_fast_slot slot;
 
-	if (relay_fast_reserve(fast, &slot, 1, len))
+	if (relay_fast_reserve(chan, &slot, 1, len))
 		relay_fast_commit(&slot);
-}))
+}
+
+OPERATION(fast_reserve, reserve_and_commit(fast, len))
 
 OPERATION(fast_nested, ({
 	struct relay_fast_slot slot;
@@ -71,6 +75,12 @@ OPERATION(fast_nested, ({
 		relay_fast_commit(&slot);
 	}
 }))
+
+/* Those of fast channels, in memory that survives a reboot. */
+OPERATION(flight_write, relay_fast_write(flight, 1, record, len))
+OPERATION(flight_write_const64, relay_fast_write(flight, 1, record, 64))
+OPERATION(flight_write_timed, relay_fast_write_timed(flight, 1, record, len))
+OPERATION(flight_reserve, reserve_and_commit(flight, len))
 
 noinline void bench_run_empty(const struct bench_channels *chans, size_t len)
 {
@@ -117,3 +127,15 @@ struct bench_op bench_fast_ops[] = {
 	{ "fast_nested", run_fast_nested, 64 },
 	{ }
 };
+
+struct bench_op bench_flight_ops[] = {
+	{ "flight_write", run_flight_write, 8 },
+	{ "flight_write", run_flight_write, 64 },
+	{ "flight_write_const", run_flight_write_const64, 64 },
+	{ "flight_write_timed", run_flight_write_timed, 64 },
+	{ "flight_reserve", run_flight_reserve, 64 },
+	{ }
+};
+
+/* Where the kernel's command line has no memory for them. */
+struct bench_op bench_no_ops[] = { {} };
