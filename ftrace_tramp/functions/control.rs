@@ -9,6 +9,7 @@ use ferro_core::function_command::Addresses;
 use ferro_core::function_command::Command;
 use ferro_core::function_command::Mode;
 use ferro_fast_relay::Channel;
+use ferro_sys::cpu::task;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
@@ -23,7 +24,6 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::raw::task;
 use crate::tracing::Tracing;
 use crate::Functions;
 
@@ -115,7 +115,7 @@ impl Session {
         Arc::pin_init(
             pin_init!(Self {
                 service,
-                reader: task::current().process,
+                reader: task::ids().process,
                 state <- new_mutex!(State::default()),
             }),
             GFP_KERNEL,

@@ -10,12 +10,12 @@ use ferro_fast_relay::Channel;
 use ferro_ftrace::FunctionCall;
 use ferro_ftrace::TraceHandler;
 use ferro_ftrace::Tracer;
+use ferro_sys::cpu::task;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::sync::deferred::Deferred;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-use crate::raw::task;
 use crate::raw::timer::Timed;
 use crate::raw::timer::Timer;
 use crate::record::Record;
@@ -37,7 +37,7 @@ impl Output {
     /// The thread that runs, unless it is one of the reader's.
     #[inline(always)]
     fn thread(&self) -> Option<i32> {
-        let ids = task::current();
+        let ids = task::ids();
         (ids.process != self.reader).then_some(ids.thread)
     }
 
@@ -80,7 +80,7 @@ impl Timed for Clock {
         }
         // The clock is one that can seem to step back between CPUs.
         let duration = now.saturating_sub(entered);
-        self.0.put(ip, duration, task::current().thread);
+        self.0.put(ip, duration, task::ids().thread);
     }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the module needs `unsafe` for: the kernel's probes on entry and return (`timer.rs`), and the current thread (`task.rs`).
+//! What the module needs `unsafe` for: the kernel's probes on entry and return (`timer.rs`).
 
-pub(crate) mod task;
 pub(crate) mod timer;
