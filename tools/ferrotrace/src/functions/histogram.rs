@@ -60,6 +60,29 @@ impl Histogram {
         }
     }
 
+    /// How many numbers there are between two powers of two: the least that it could be, the greatest, and the count, for all
+    /// powers from the first to the last that has any.
+    pub fn powers(&self) -> Vec<(u64, u64, u64)> {
+        let mut all: Vec<(u64, u64, u64)> = Vec::new();
+        for (class, count) in self.counts.iter().enumerate() {
+            let value = end(class);
+            let first: u64 = match value.checked_ilog2() {
+                None => 0,
+                Some(power) => 1 << power,
+            };
+            let last = first.saturating_sub(1).saturating_add(first);
+            match all.last_mut() {
+                Some((begin, _, sum)) if *begin == first => *sum += count,
+                None if *count == 0 => (),
+                _ => all.push((first, last, *count)),
+            }
+        }
+        while all.last().is_some_and(|(_, _, count)| *count == 0) {
+            all.pop();
+        }
+        all
+    }
+
     /// The end of the class that the number is in which that many hundredths of all do not exceed; 0 if there are none.
     pub fn percentile(&self, hundredths: u64) -> u64 {
         let wanted = (u128::from(self.total) * u128::from(hundredths)).div_ceil(100);
@@ -103,6 +126,25 @@ mod tests {
         let mut one = Histogram::default();
         one.add(7);
         assert_eq!((one.percentile(1), one.percentile(100)), (7, 7));
+    }
+
+    #[test]
+    fn powers() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.powers(), []);
+        for value in [5, 7, 8, 40, 63, 32] {
+            histogram.add(value);
+        }
+        assert_eq!(
+            histogram.powers(),
+            [(4, 7, 2), (8, 15, 1), (16, 31, 0), (32, 63, 3)]
+        );
+        histogram.add(0);
+        histogram.add(1);
+        assert_eq!(histogram.powers()[..3], [(0, 0, 1), (1, 1, 1), (2, 3, 0)]);
+        let mut last = Histogram::default();
+        last.add(u64::MAX);
+        assert_eq!(last.powers(), [(1 << 63, u64::MAX, 1)]);
     }
 
     proptest! {

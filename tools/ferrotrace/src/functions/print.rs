@@ -45,7 +45,7 @@ pub struct Report<'a> {
 }
 
 /// Nanoseconds for people.
-struct Time(u64);
+pub(crate) struct Time(pub(crate) u64);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,11 +72,45 @@ struct Row<'a> {
 }
 
 #[derive(Serialize)]
-struct Times {
+pub(crate) struct Times {
     total_ns: u64,
     mean_ns: u64,
     max_ns: u64,
     p99_ns: u64,
+}
+
+impl Times {
+    /// Those of some calls.
+    pub(crate) fn of(stats: &Stats) -> Self {
+        Self {
+            total_ns: stats.total,
+            mean_ns: stats.mean(),
+            max_ns: stats.max,
+            p99_ns: stats.p99(),
+        }
+    }
+}
+
+/// The names of the columns of a table with times, or without.
+pub(crate) fn heads(first: &str, timed: bool) -> String {
+    let mut text = format!("{first:>10}");
+    if timed {
+        for column in ["total", "mean", "max", "p99"] {
+            let _ = write!(text, "{column:>12}");
+        }
+    }
+    text
+}
+
+/// The same columns of a row.
+pub(crate) fn columns(stats: &Stats, timed: bool) -> String {
+    let mut text = format!("{:>10}", stats.calls);
+    if timed {
+        for value in [stats.total, stats.mean(), stats.max, stats.p99()] {
+            let _ = write!(text, "{:>12}", Time(value));
+        }
+    }
+    text
 }
 
 /// The name of what is at an address.
@@ -105,22 +139,11 @@ impl Report<'_> {
         let (rows, more) = self.rows(style);
         let mut text = String::new();
         if !rows.is_empty() {
-            text.push_str("     calls");
-            if style.timed {
-                for column in ["total", "mean", "max", "p99"] {
-                    let _ = write!(text, "{column:>12}");
-                }
-            }
-            text.push_str("  function\n");
+            let _ = writeln!(text, "{}  function", heads("calls", style.timed));
         }
         for (ip, stats) in rows {
-            let _ = write!(text, "{:>10}", stats.calls);
-            if style.timed {
-                for value in [stats.total, stats.mean(), stats.max, stats.p99()] {
-                    let _ = write!(text, "{:>12}", Time(value));
-                }
-            }
-            let _ = writeln!(text, "  {}", name(self.functions, ip));
+            let columns = columns(stats, style.timed);
+            let _ = writeln!(text, "{columns}  {}", name(self.functions, ip));
         }
         if more > 0 {
             let _ = writeln!(text, "and {more} more functions");
@@ -152,12 +175,7 @@ impl Report<'_> {
                     module: function.and_then(|function| function.module.as_deref()),
                     ip: format!("{ip:#x}"),
                     calls: stats.calls,
-                    times: style.timed.then(|| Times {
-                        total_ns: stats.total,
-                        mean_ns: stats.mean(),
-                        max_ns: stats.max,
-                        p99_ns: stats.p99(),
-                    }),
+                    times: style.timed.then(|| Times::of(stats)),
                 }
             })
             .collect();

@@ -48,11 +48,11 @@ pub struct Stats {
     pub total: u64,
     /// Nanoseconds of the longest.
     pub max: u64,
-    histogram: Histogram,
+    pub(crate) histogram: Histogram,
 }
 
 impl Stats {
-    fn add(&mut self, duration: u64) {
+    pub(crate) fn add(&mut self, duration: u64) {
         self.calls += 1;
         self.total = self.total.saturating_add(duration);
         self.max = self.max.max(duration);
