@@ -14,6 +14,7 @@ pub mod function_command;
 pub mod gcov;
 pub mod hooks;
 pub mod insn;
+pub mod probe_args;
 pub mod probe_command;
 pub mod relay;
 pub mod ring;

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Types of arguments.
+
+use super::number;
+
+/// Bytes of text, with its NUL, unless the type says another number.
+const TEXT_DEFAULT: u16 = 128;
+
+/// The most bytes of text.
+const TEXT_MAX: u16 = 256;
+
+/// How a value is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// A number without a sign.
+    Unsigned,
+    /// A number with a sign.
+    Signed,
+    /// A number in hexadecimal.
+    Hex,
+    /// The name of the function at this address.
+    Symbol,
+}
+
+/// The type of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A number.
+    Number {
+        /// Its bytes: 1, 2, 4 or 8.
+        size: u8,
+        /// How it is shown.
+        show: Show,
+    },
+    /// Some bits of a number.
+    Bits {
+        /// How many.
+        width: u8,
+        /// The lowest one.
+        shift: u8,
+        /// Bytes of the number: 1, 2, 4 or 8.
+        size: u8,
+    },
+    /// Text that ends with a NUL.
+    Text {
+        /// The most bytes that are kept, with the NUL.
+        len: u16,
+    },
+}
+
+impl Type {
+    /// That of an argument without one.
+    pub const DEFAULT: Self = Self::Number {
+        size: 8,
+        show: Show::Hex,
+    };
+
+    /// Parses a type.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "symbol" {
+            let show = Show::Symbol;
+            return Some(Self::Number { size: 8, show });
+        }
+        if let Some(len) = text.strip_prefix("string").or(text.strip_prefix("ustring")) {
+            let len = match len {
+                "" => TEXT_DEFAULT,
+                len => number(len)?.try_into().ok()?,
+            };
+            return (2..=TEXT_MAX).contains(&len).then_some(Self::Text { len });
+        }
+        let kind = text.get(..1)?;
+        let rest = text.get(1..)?;
+        if kind == "b" {
+            let (width, rest) = rest.split_once('@')?;
+            let (shift, bits) = rest.split_once('/')?;
+            let (width, shift, bits) = (number(width)?, number(shift)?, number(bits)?);
+            let size = size(bits)?;
+            let good = width != 0 && width.checked_add(shift)? <= bits;
+            return good.then_some(Self::Bits {
+                width: width.try_into().ok()?,
+                shift: shift.try_into().ok()?,
+                size,
+            });
+        }
+        let show = match kind {
+            "u" => Show::Unsigned,
+            "s" => Show::Signed,
+            "x" => Show::Hex,
+            _ => return None,
+        };
+        let size = size(number(rest)?)?;
+        Some(Self::Number { size, show })
+    }
+
+    /// Whether it is text.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Text { .. })
+    }
+
+    /// Bytes that a value takes in a record.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Number { size, .. } | Self::Bits { size, .. } => size.into(),
+            Self::Text { len } => len.into(),
+        }
+    }
+
+    /// What its place in a record is a multiple of.
+    pub(super) fn alignment(self) -> usize {
+        match self {
+            Self::Number { size, .. } | Self::Bits { size, .. } => size.into(),
+            Self::Text { .. } => 1,
+        }
+    }
+
+    /// A number of this type, from the word that it is the lowest part of. For one with a sign that is extended.
+    pub fn of_word(self, word: u64) -> u64 {
+        match self {
+            Self::Number { size, show } => {
+                let unused = 64_u32.saturating_sub(u32::from(size).saturating_mul(8));
+                let high = word.checked_shl(unused).unwrap_or(0);
+                match show {
+                    // The shift of a number with a sign repeats the sign.
+                    Show::Signed => (high as i64).checked_shr(unused).unwrap_or(0) as u64,
+                    _ => high.checked_shr(unused).unwrap_or(0),
+                }
+            }
+            Self::Bits { width, shift, .. } => {
+                let low = word.checked_shr(shift.into()).unwrap_or(0);
+                let unused = 64_u32.saturating_sub(width.into());
+                let high = low.checked_shl(unused).unwrap_or(0);
+                high.checked_shr(unused).unwrap_or(0)
+            }
+            Self::Text { .. } => word,
+        }
+    }
+
+    /// Whether numbers of this type are compared as numbers with a sign.
+    pub fn is_signed(self) -> bool {
+        let show = Show::Signed;
+        matches!(self, Self::Number { show: s, .. } if s == show)
+    }
+}
+
+/// Bytes of a number of so many bits.
+fn size(bits: u64) -> Option<u8> {
+    match bits {
+        8 => Some(1),
+        16 => Some(2),
+        32 => Some(4),
+        64 => Some(8),
+        _ => None,
+    }
+}
+
+/// The next multiple of `to`.
+pub(super) fn align(at: usize, to: usize) -> Option<usize> {
+    at.checked_next_multiple_of(to)
+}

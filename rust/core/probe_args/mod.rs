@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a probe reads when it is hit, and on what conditions the hit counts.
+//!
+//! An argument is `NAME=FETCH[:TYPE]`, as `kprobe_events` of tracefs has them:
+//!
+//! ```text
+//! %REG             a register: ax, bx, ..., r15, sp, ip, flags
+//! $argN            argument number N of the function, from 1, at its entry; a return probe keeps it from there
+//! $stack  $stackN  the stack pointer; word number N from there
+//! $retval          what the function has returned
+//! +N(F)  -N(F)     memory N bytes behind, or before, the address F; `+uN(F)` and `-uN(F)` are the same
+//!
+//! u8 u16 u32 u64   numbers; s8 ... with a sign, x8 ... in hexadecimal, which is also the default, x64
+//! bW@O/S           W bits from bit O on, of S bits
+//! symbol           the address of a function
+//! string  string32 text in memory, cut to 128, or 32, bytes with its NUL; ustring is the same
+//! ```
+//!
+//! A condition is `LEFT OP RIGHT` without spaces; all of a probe's have to hold:
+//!
+//! ```text
+//! pid cpu comm duration NAME   the thread or its process, the CPU, the thread's name, ns in the function, an argument
+//! == != < <= > >= & ~          & holds if they have a bit in common; ~ compares text with a pattern of * and ?
+//! ```
+
+mod condition;
+mod fetch;
+mod kind;
+#[cfg(test)]
+mod tests;
+
+pub use condition::Condition;
+pub use condition::Hit;
+pub use condition::TEXT_MAX;
+pub use fetch::Env;
+pub use fetch::Fetch;
+pub use fetch::Register;
+pub use kind::Show;
+pub use kind::Type;
+
+use kind::align;
+
+/// The most arguments of a probe.
+pub const ARGS_MAX: usize = 16;
+
+/// The most conditions of a probe.
+pub const CONDITIONS_MAX: usize = 8;
+
+/// The most bytes that the arguments of a probe take in a record.
+pub const AREA_MAX: usize = 512;
+
+/// The most bytes of an argument's name.
+pub const NAME_MAX: usize = 31;
+
+/// An argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arg {
+    /// Where its value comes from.
+    pub fetch: Fetch,
+    /// What it is.
+    pub ty: Type,
+    /// Where it stands among the values of the arguments, in bytes.
+    pub offset: usize,
+}
+
+impl Arg {
+    /// Where it ends.
+    pub fn end(&self) -> usize {
+        self.offset.saturating_add(self.ty.size())
+    }
+}
+
+/// Arguments and conditions as text, all of which are understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Args<'a> {
+    args: &'a str,
+    conditions: &'a str,
+}
+
+/// The words of a line.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', '\t']).filter(|word| !word.is_empty())
+}
+
+impl<'a> Args<'a> {
+    /// Parses `ARG... [if CONDITION...]`. Only a probe on the `return` of a function can have what comes from there.
+    ///
+    /// `None` if something is not understood, stands twice, or is too much.
+    pub fn parse(text: &'a str, returns: bool) -> Option<Self> {
+        let (args, conditions) = split_if(text);
+        let parsed = Self { args, conditions };
+        if args.is_empty() && conditions.is_empty() {
+            return Some(parsed);
+        }
+        // Counted first: the rest looks at each word several times.
+        let count = words(args).take(ARGS_MAX.saturating_add(1)).count();
+        let tests = words(conditions).take(CONDITIONS_MAX.saturating_add(1));
+        if count > ARGS_MAX || tests.count() > CONDITIONS_MAX {
+            return None;
+        }
+        for (index, word) in words(args).enumerate() {
+            let (name, arg) = parse_arg(word)?;
+            let again = words(args).skip(index.checked_add(1)?);
+            let twice = again
+                .filter_map(|word| word.split_once('='))
+                .any(|(other, _)| other == name);
+            if twice || (!returns && arg.fetch.is_of_return()) {
+                return None;
+            }
+        }
+        let size = parsed.iter().last().map_or(0, |(_, arg)| arg.end());
+        for word in words(conditions) {
+            let condition = parsed.condition(word)?;
+            if !returns && condition.is_of_return() {
+                return None;
+            }
+        }
+        (size <= AREA_MAX).then_some(parsed)
+    }
+
+    /// The arguments with their names.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, Arg)> {
+        let mut end = 0;
+        words(self.args).filter_map(move |word| {
+            let (name, mut arg) = parse_arg(word)?;
+            arg.offset = align(end, arg.ty.alignment())?;
+            end = arg.end();
+            Some((name, arg))
+        })
+    }
+
+    /// The conditions.
+    pub fn conditions(self) -> impl Iterator<Item = Condition> + 'a {
+        words(self.conditions).filter_map(move |word| self.condition(word))
+    }
+
+    fn condition(self, word: &str) -> Option<Condition> {
+        Condition::parse(word, |name| {
+            let mut args = self.iter();
+            args.find(|(other, _)| *other == name).map(|(_, arg)| arg)
+        })
+    }
+
+    /// The text of the arguments, in words.
+    pub fn text(self) -> &'a str {
+        self.args
+    }
+
+    /// The text of the conditions, in words.
+    pub fn conditions_text(self) -> &'a str {
+        self.conditions
+    }
+
+    /// Bytes of the values of all arguments.
+    pub fn size(self) -> usize {
+        self.iter().last().map_or(0, |(_, arg)| arg.end())
+    }
+}
+
+/// What is before the word `if`, and what is after it. If there is an `if` without anything, that is kept before.
+fn split_if(text: &str) -> (&str, &str) {
+    let blank = [' ', '\t'];
+    let text = text.trim_matches(blank);
+    let mut from = 0_usize;
+    while let Some(found) = text.get(from..).and_then(|rest| rest.find("if")) {
+        let at = from.saturating_add(found);
+        let after = at.saturating_add(2);
+        let before = text.get(..at).unwrap_or_default();
+        let rest = text.get(after..).unwrap_or_default();
+        if (before.is_empty() || before.ends_with(blank)) && rest.starts_with(blank) {
+            return (
+                before.trim_end_matches(blank),
+                rest.trim_start_matches(blank),
+            );
+        }
+        from = after;
+    }
+    (text, "")
+}
+
+/// `NAME=FETCH[:TYPE]`; the argument has no place yet.
+fn parse_arg(word: &str) -> Option<(&str, Arg)> {
+    let (name, value) = word.split_once('=')?;
+    let first = name.bytes().next()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if first.is_ascii_digit() || name.len() > NAME_MAX || !name.bytes().all(fits) {
+        return None;
+    }
+    let (fetch, ty) = match value.rsplit_once(':') {
+        Some((fetch, ty)) => (fetch, Type::parse(ty)?),
+        None => (value, Type::DEFAULT),
+    };
+    let fetch = Fetch::parse(fetch)?;
+    // Text is in memory.
+    if ty.is_text() && !fetch.is_in_memory() {
+        return None;
+    }
+    let offset = 0;
+    Some((name, Arg { fetch, ty, offset }))
+}
+
+/// A number, decimal or with `0x`, without a sign.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    // The standard library would accept a sign, too.
+    let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain
+        .then(|| u64::from_str_radix(digits, radix).ok())
+        .flatten()
+}
