@@ -6,12 +6,13 @@
 #include <linux/stddef.h>
 #include <linux/ferrotrace_kprobe_events.h>
 
-static_assert(sizeof(struct ferrotrace_probe_record) == 192);
-static_assert(offsetof(struct ferrotrace_probe_record, comm) == 16);
-static_assert(offsetof(struct ferrotrace_probe_record, probe) == 32);
-static_assert(offsetof(struct ferrotrace_probe_record, kind) == 36);
-static_assert(offsetof(struct ferrotrace_probe_record, ip) == 40);
-static_assert(offsetof(struct ferrotrace_probe_record, duration) == 48);
-static_assert(offsetof(struct ferrotrace_probe_record, ax) == 56);
-static_assert(offsetof(struct ferrotrace_probe_record, sp) == 112);
-static_assert(offsetof(struct ferrotrace_probe_record, flags) == 184);
+static_assert(sizeof(struct ferrotrace_probe_hit) == 48);
+static_assert(offsetof(struct ferrotrace_probe_hit, comm) == 8);
+static_assert(offsetof(struct ferrotrace_probe_hit, probe) == 24);
+static_assert(offsetof(struct ferrotrace_probe_hit, kind) == 28);
+static_assert(offsetof(struct ferrotrace_probe_hit, ip) == 32);
+static_assert(offsetof(struct ferrotrace_probe_hit, duration) == 40);
+static_assert(sizeof(struct ferrotrace_probe_record) == 184);
+static_assert(offsetof(struct ferrotrace_probe_record, ax) == 48);
+static_assert(offsetof(struct ferrotrace_probe_record, sp) == 104);
+static_assert(offsetof(struct ferrotrace_probe_record, flags) == 176);

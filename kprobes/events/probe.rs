@@ -2,45 +2,89 @@
 
 //! A probe that writes its hits to the channel.
 //!
-//! Contexts: handlers any, NMI included; the rest process. Handlers never nest on a CPU, and nobody else
-//! writes to the channel, so no NMI writes into another write.
+//! Contexts: handlers any, NMI included; the rest process.
 #![deny(unsafe_code)]
 
+use ferro_core::probe_args::AREA_MAX;
 use ferro_core::probe_command::Kind;
+use ferro_fast_relay::Channel;
+use ferro_fast_relay::Outcome;
+use ferro_kprobe::Builder;
 use ferro_kprobe::Keep;
 use ferro_kprobe::Next;
 use ferro_kprobe::Probe;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::ProbeError;
 use ferro_kprobe::ProbeHandler;
+use ferro_kprobe::RetBuilder;
 use ferro_kprobe::Retprobe;
 use ferro_kprobe::RetprobeHandler;
-use ferro_relay::Channel;
 use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
+use zerocopy::IntoBytes;
 
+use crate::reading::Area;
+use crate::reading::InRecord;
+use crate::reading::Reading;
+use crate::reading::When;
+use crate::record::Head;
 use crate::record::Record;
+use crate::record::ARGS_AT;
+use crate::record::WITH_REGISTERS;
 
 /// Calls of a function that are followed at a time. Those that sleep are many on a busy machine.
 const MAX_ACTIVE: u32 = 128;
 
+/// Bytes of the word that says which arguments could not be read.
+const FAULTS_SIZE: usize = size_of::<u32>();
+
 /// Where hits go.
-struct Output {
-    probe: u32,
+pub(crate) struct Output {
+    /// The probe's number, which is also the type of its records if they have arguments.
+    pub(crate) probe: u16,
     hits: Atomic<u64>,
     channel: Arc<Channel>,
 }
 
 impl Output {
+    pub(crate) fn new(probe: u16, channel: Arc<Channel>) -> Self {
+        Self {
+            probe,
+            hits: Atomic::new(0),
+            channel,
+        }
+    }
+
     #[inline]
-    fn put(&self, kind: Kind, ctx: &ProbeCtx<'_>, time: u64, duration: u64) {
+    fn head(&self, kind: Kind, ctx: &ProbeCtx<'_>, task: &TaskInfo, duration: u64) -> Head {
         self.hits.fetch_add(1, Relaxed);
-        let record = Record::new(self.probe, kind, ctx, time, duration);
+        Head::new(self.probe.into(), kind, ctx, task, duration)
+    }
+
+    /// With the registers.
+    #[inline]
+    fn put(&self, head: Head, ctx: &ProbeCtx<'_>) {
+        let record = Record::new(head, ctx);
         // The channel counts what it has no room for.
-        let _ = self.channel.write_record(&record);
+        let _ = self.channel.write_timed(WITH_REGISTERS, &record);
+    }
+
+    /// With arguments of that many bytes, which `fill` writes; it returns which of them could not be read.
+    #[inline]
+    fn put_args(&self, head: Head, size: usize, fill: impl FnOnce(&mut InRecord<'_, '_>) -> u32) {
+        let len = ARGS_AT.saturating_add(size).saturating_add(FAULTS_SIZE);
+        // The channel counts what it has no room for.
+        let _ = self.channel.reserve_timed(self.probe, len, move |record| {
+            record.put(head.as_bytes());
+            let mut rest = InRecord::new(record);
+            let faults = fill(&mut rest);
+            rest.put(size, &faults.to_le_bytes());
+            Outcome::Commit
+        });
     }
 }
 
@@ -49,7 +93,8 @@ pub(crate) struct OnPoint(Output);
 #[vtable]
 impl ProbeHandler for OnPoint {
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        self.0.put(Kind::Point, ctx, mono_fast_ns(), 0);
+        let head = self.0.head(Kind::Point, ctx, &TaskInfo::current(), 0);
+        self.0.put(head, ctx);
         Next::Continue
     }
 }
@@ -67,10 +112,91 @@ impl RetprobeHandler for OnReturn {
     }
 
     fn returned(&self, ctx: &mut ProbeCtx<'_>, entered: &mut u64) {
-        let now = mono_fast_ns();
-        // The clock is one that can seem to step back between CPUs.
-        let duration = now.saturating_sub(*entered);
-        self.0.put(Kind::Return, ctx, now, duration);
+        let duration = since(*entered);
+        let head = self
+            .0
+            .head(Kind::Return, ctx, &TaskInfo::current(), duration);
+        self.0.put(head, ctx);
+    }
+}
+
+/// The clock is one that can seem to step back between CPUs.
+#[inline]
+fn since(entered: u64) -> u64 {
+    mono_fast_ns().saturating_sub(entered)
+}
+
+/// With arguments or conditions.
+pub(crate) struct Reader {
+    output: Output,
+    reading: Reading,
+}
+
+pub(crate) struct ReadsAtPoint(Reader);
+
+#[vtable]
+impl ProbeHandler for ReadsAtPoint {
+    fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        let Reader { output, reading } = &self.0;
+        let task = TaskInfo::current();
+        if !reading.counts(ctx, &task, When::Hit, 0) {
+            return Next::Continue;
+        }
+        let head = output.head(Kind::Point, ctx, &task, 0);
+        match reading.has_args() {
+            true => output.put_args(head, reading.faults_at(), |area| {
+                reading.write(ctx, When::Hit, area)
+            }),
+            false => output.put(head, ctx),
+        }
+        Next::Continue
+    }
+}
+
+pub(crate) struct ReadsAtReturn(Reader);
+
+/// What a call keeps until it returns.
+#[derive(Clone, Copy, Zeroable)]
+pub(crate) struct Kept {
+    /// When the function was entered.
+    entered: u64,
+    /// Which arguments could not be read there.
+    faults: u32,
+    /// Those that were.
+    area: [u8; AREA_MAX],
+}
+
+#[vtable]
+impl RetprobeHandler for ReadsAtReturn {
+    type Data = Kept;
+
+    fn entry(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept) -> Keep {
+        let reading = &self.0.reading;
+        if !reading.counts(ctx, &TaskInfo::current(), When::Entry, 0) {
+            return Keep::No;
+        }
+        kept.faults = reading.write(ctx, When::Entry, &mut kept.area);
+        kept.entered = mono_fast_ns();
+        Keep::Yes
+    }
+
+    fn returned(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept) {
+        let duration = since(kept.entered);
+        let Reader { output, reading } = &self.0;
+        let task = TaskInfo::current();
+        if !reading.counts(ctx, &task, When::Return, duration) {
+            return;
+        }
+        let head = output.head(Kind::Return, ctx, &task, duration);
+        if !reading.has_args() {
+            return output.put(head, ctx);
+        }
+        kept.faults |= reading.write(ctx, When::Return, &mut kept.area);
+        let size = reading.faults_at();
+        output.put_args(head, size, |area| {
+            area.put(0, kept.area.get(..size).unwrap_or_default());
+            kept.faults
+        });
     }
 }
 
@@ -78,38 +204,43 @@ impl RetprobeHandler for OnReturn {
 pub(crate) enum Live {
     Point(Probe<OnPoint>),
     Return(Retprobe<OnReturn>),
+    ReadsAtPoint(Probe<ReadsAtPoint>),
+    ReadsAtReturn(Retprobe<ReadsAtReturn>),
 }
 
 impl Live {
-    /// Registers a probe, whose hits are written as those of number `probe`.
+    /// Registers a probe, which writes its hits to `output`.
     pub(crate) fn register(
         kind: Kind,
         symbol: &CStr,
         offset: u32,
-        probe: u32,
-        channel: Arc<Channel>,
+        reading: Option<Reading>,
+        output: Output,
     ) -> Result<Self, ProbeError> {
-        let output = Output {
-            probe,
-            hits: Atomic::new(0),
-            channel,
-        };
-        Ok(match kind {
-            Kind::Point => {
-                let place = Probe::builder().symbol(symbol).offset(offset);
-                Self::Point(place.register(OnPoint(output))?)
+        fn on_return<H: RetprobeHandler>(symbol: &CStr) -> RetBuilder<'_, H> {
+            Retprobe::builder().symbol(symbol).max_active(MAX_ACTIVE)
+        }
+        fn at<H: ProbeHandler>(symbol: &CStr, offset: u32) -> Builder<'_, H> {
+            Probe::builder().symbol(symbol).offset(offset)
+        }
+        Ok(match (kind, reading) {
+            (Kind::Point, None) => Self::Point(at(symbol, offset).register(OnPoint(output))?),
+            (Kind::Point, Some(reading)) => {
+                let reader = ReadsAtPoint(Reader { output, reading });
+                Self::ReadsAtPoint(at(symbol, offset).register(reader)?)
             }
-            Kind::Return => {
-                let place = Retprobe::builder().symbol(symbol).max_active(MAX_ACTIVE);
-                Self::Return(place.register(OnReturn(output))?)
+            (Kind::Return, None) => Self::Return(on_return(symbol).register(OnReturn(output))?),
+            (Kind::Return, Some(reading)) => {
+                let reader = ReadsAtReturn(Reader { output, reading });
+                Self::ReadsAtReturn(on_return(symbol).register(reader)?)
             }
         })
     }
 
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Point(_) => Kind::Point,
-            Self::Return(_) => Kind::Return,
+            Self::Point(_) | Self::ReadsAtPoint(_) => Kind::Point,
+            Self::Return(_) | Self::ReadsAtReturn(_) => Kind::Return,
         }
     }
 
@@ -117,22 +248,37 @@ impl Live {
         match self {
             Self::Point(probe) => probe.address(),
             Self::Return(probe) => probe.address(),
+            Self::ReadsAtPoint(probe) => probe.address(),
+            Self::ReadsAtReturn(probe) => probe.address(),
         }
     }
 
-    pub(crate) fn hits(&self) -> u64 {
-        let output = match self {
+    fn output(&self) -> &Output {
+        match self {
             Self::Point(probe) => &probe.handler().0,
             Self::Return(probe) => &probe.handler().0,
-        };
-        output.hits.load(Relaxed)
+            Self::ReadsAtPoint(probe) => &probe.handler().0.output,
+            Self::ReadsAtReturn(probe) => &probe.handler().0.output,
+        }
+    }
+
+    /// The probe's number.
+    pub(crate) fn number(&self) -> u16 {
+        self.output().probe
+    }
+
+    /// Hits that counted.
+    pub(crate) fn hits(&self) -> u64 {
+        self.output().hits.load(Relaxed)
     }
 
     /// Hits that no handler was called for.
     pub(crate) fn missed(&self) -> usize {
         match self {
             Self::Point(probe) => probe.missed(),
+            Self::ReadsAtPoint(probe) => probe.missed(),
             Self::Return(probe) => probe.missed().saturating_add(probe.nested()),
+            Self::ReadsAtReturn(probe) => probe.missed().saturating_add(probe.nested()),
         }
     }
 
@@ -141,6 +287,8 @@ impl Live {
         match self {
             Self::Point(probe) => probe.is_armed(),
             Self::Return(probe) => probe.is_armed(),
+            Self::ReadsAtPoint(probe) => probe.is_armed(),
+            Self::ReadsAtReturn(probe) => probe.is_armed(),
         }
     }
 }

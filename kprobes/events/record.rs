@@ -2,6 +2,8 @@
 
 //! What is written for each hit: `<uapi/linux/ferrotrace_kprobe_events.h>`.
 //!
+//! A record of type 0 has the registers. One of another type has the arguments of the probe with that type.
+//!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
 
@@ -17,11 +19,10 @@ use kernel::prelude::*;
 use zerocopy_derive::Immutable;
 use zerocopy_derive::IntoBytes;
 
-/// `struct ferrotrace_probe_record`.
-#[derive(IntoBytes, Immutable)]
+/// `struct ferrotrace_probe_hit`: the start of each record.
+#[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
-pub(crate) struct Record {
-    time: u64,
+pub(crate) struct Head {
     cpu: u32,
     pid: i32,
     comm: [u8; COMM_LEN],
@@ -29,23 +30,37 @@ pub(crate) struct Record {
     kind: u32,
     ip: usize,
     duration: u64,
-    /// In the order of [`REGISTERS`], the stack pointer between.
+}
+
+/// `struct ferrotrace_probe_record`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+pub(crate) struct Record {
+    head: Head,
+    /// In the order of [`LOW`] and [`HIGH`], the stack pointer between.
     low: [usize; 7],
     sp: usize,
     high: [usize; 8],
     flags: usize,
 }
 
+/// The type of records with registers.
+pub(crate) const WITH_REGISTERS: u16 = 0;
+
+/// Where the arguments begin in the other records.
+pub(crate) const ARGS_AT: usize = size_of::<Head>();
+
 // layout.c has the same of the header.
-static_assert!(size_of::<Record>() == 192);
-static_assert!(offset_of!(Record, comm) == 16);
-static_assert!(offset_of!(Record, probe) == 32);
-static_assert!(offset_of!(Record, kind) == 36);
-static_assert!(offset_of!(Record, ip) == 40);
-static_assert!(offset_of!(Record, duration) == 48);
-static_assert!(offset_of!(Record, low) == 56);
-static_assert!(offset_of!(Record, sp) == 112);
-static_assert!(offset_of!(Record, flags) == 184);
+static_assert!(size_of::<Head>() == 48);
+static_assert!(offset_of!(Head, comm) == 8);
+static_assert!(offset_of!(Head, probe) == 24);
+static_assert!(offset_of!(Head, kind) == 28);
+static_assert!(offset_of!(Head, ip) == 32);
+static_assert!(offset_of!(Head, duration) == 40);
+static_assert!(size_of::<Record>() == 184);
+static_assert!(offset_of!(Record, low) == 48);
+static_assert!(offset_of!(Record, sp) == 104);
+static_assert!(offset_of!(Record, flags) == 176);
 
 const LOW: [Register; 7] = [
     Register::Ax,
@@ -67,50 +82,49 @@ const HIGH: [Register; 8] = [
     Register::R15,
 ];
 
-/// The same for `ferrotrace relay merge`.
-pub(crate) const FORMAT: &str = "name: probe
-ID: 0
-format:
-\tfield:u64 time;\toffset:0;\tsize:8;\tsigned:0;
-\tfield:u32 cpu;\toffset:8;\tsize:4;\tsigned:0;
-\tfield:s32 pid;\toffset:12;\tsize:4;\tsigned:1;
-\tfield:char comm[16];\toffset:16;\tsize:16;\tsigned:0;
-\tfield:u32 probe;\toffset:32;\tsize:4;\tsigned:0;
-\tfield:u32 kind;\toffset:36;\tsize:4;\tsigned:0;
-\tfield:u64 ip;\toffset:40;\tsize:8;\tsigned:0;
-\tfield:u64 duration;\toffset:48;\tsize:8;\tsigned:0;
-\tfield:void * ax;\toffset:56;\tsize:8;\tsigned:0;
-\tfield:void * bx;\toffset:64;\tsize:8;\tsigned:0;
-\tfield:void * cx;\toffset:72;\tsize:8;\tsigned:0;
-\tfield:void * dx;\toffset:80;\tsize:8;\tsigned:0;
-\tfield:void * si;\toffset:88;\tsize:8;\tsigned:0;
-\tfield:void * di;\toffset:96;\tsize:8;\tsigned:0;
-\tfield:void * bp;\toffset:104;\tsize:8;\tsigned:0;
-\tfield:void * sp;\toffset:112;\tsize:8;\tsigned:0;
-\tfield:void * r8;\toffset:120;\tsize:8;\tsigned:0;
-\tfield:void * r9;\toffset:128;\tsize:8;\tsigned:0;
-\tfield:void * r10;\toffset:136;\tsize:8;\tsigned:0;
-\tfield:void * r11;\toffset:144;\tsize:8;\tsigned:0;
-\tfield:void * r12;\toffset:152;\tsize:8;\tsigned:0;
-\tfield:void * r13;\toffset:160;\tsize:8;\tsigned:0;
-\tfield:void * r14;\toffset:168;\tsize:8;\tsigned:0;
-\tfield:void * r15;\toffset:176;\tsize:8;\tsigned:0;
-\tfield:void * flags;\toffset:184;\tsize:8;\tsigned:0;
+/// The fields of [`Head`] for `ferrotrace relay merge`.
+pub(crate) const HEAD_FORMAT: &str = "\
+\tfield:u32 cpu;\toffset:0;\tsize:4;\tsigned:0;
+\tfield:s32 pid;\toffset:4;\tsize:4;\tsigned:1;
+\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;
+\tfield:u32 probe;\toffset:24;\tsize:4;\tsigned:0;
+\tfield:u32 kind;\toffset:28;\tsize:4;\tsigned:0;
+\tfield:u64 ip;\toffset:32;\tsize:8;\tsigned:0;
+\tfield:u64 duration;\toffset:40;\tsize:8;\tsigned:0;
 ";
 
-impl Record {
+/// The registers, for the same.
+pub(crate) const REGISTERS_FORMAT: &str = "\
+\tfield:void * ax;\toffset:48;\tsize:8;\tsigned:0;
+\tfield:void * bx;\toffset:56;\tsize:8;\tsigned:0;
+\tfield:void * cx;\toffset:64;\tsize:8;\tsigned:0;
+\tfield:void * dx;\toffset:72;\tsize:8;\tsigned:0;
+\tfield:void * si;\toffset:80;\tsize:8;\tsigned:0;
+\tfield:void * di;\toffset:88;\tsize:8;\tsigned:0;
+\tfield:void * bp;\toffset:96;\tsize:8;\tsigned:0;
+\tfield:void * sp;\toffset:104;\tsize:8;\tsigned:0;
+\tfield:void * r8;\toffset:112;\tsize:8;\tsigned:0;
+\tfield:void * r9;\toffset:120;\tsize:8;\tsigned:0;
+\tfield:void * r10;\toffset:128;\tsize:8;\tsigned:0;
+\tfield:void * r11;\toffset:136;\tsize:8;\tsigned:0;
+\tfield:void * r12;\toffset:144;\tsize:8;\tsigned:0;
+\tfield:void * r13;\toffset:152;\tsize:8;\tsigned:0;
+\tfield:void * r14;\toffset:160;\tsize:8;\tsigned:0;
+\tfield:void * r15;\toffset:168;\tsize:8;\tsigned:0;
+\tfield:void * flags;\toffset:176;\tsize:8;\tsigned:0;
+";
+
+impl Head {
     /// What is to be seen in a handler on this CPU.
     #[inline]
     pub(crate) fn new(
         probe: u32,
         kind: Kind,
         ctx: &ProbeCtx<'_>,
-        time: u64,
+        task: &TaskInfo,
         duration: u64,
     ) -> Self {
-        let task = TaskInfo::current();
         Self {
-            time,
             cpu: cpu::current_id(),
             pid: task.pid,
             comm: task.comm,
@@ -121,6 +135,16 @@ impl Record {
             },
             ip: ctx.ip(),
             duration,
+        }
+    }
+}
+
+impl Record {
+    /// With the registers.
+    #[inline]
+    pub(crate) fn new(head: Head, ctx: &ProbeCtx<'_>) -> Self {
+        Self {
+            head,
             low: LOW.map(|register| ctx.register(register)),
             sp: ctx.sp(),
             high: HIGH.map(|register| ctx.register(register)),

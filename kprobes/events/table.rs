@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The probes that there are, and the file `probes`, by which they come and go.
+//! The probes that there are, and the files: `probes`, by which they come and go, `format`, which describes their records,
+//! and `lost`.
 //!
 //! Contexts: process. Locks: the table's mutex, then those of the engine.
 #![deny(unsafe_code)]
 
+use ferro_core::probe_args::Args;
 use ferro_core::probe_command::Command;
 use ferro_core::probe_command::Kind;
-use ferro_core::probe_command::NAME_MAX;
-use ferro_core::probe_command::SYMBOL_MAX;
+use ferro_fast_relay::Channel;
 use ferro_kprobe::ProbeError;
-use ferro_relay::Channel;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::fops::UserDst;
@@ -26,23 +26,28 @@ use kernel::str::CString;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
+use crate::format;
 use crate::probe::Live;
+use crate::probe::Output;
+use crate::reading::Reading;
 use crate::KprobeEvents;
 
-/// Bytes of a line: a letter, a name, a symbol, an offset, and what is between them.
-const LINE_MAX: usize = NAME_MAX + SYMBOL_MAX + 32;
+/// The most bytes of a line.
+const LINE_MAX: usize = 4096;
 
-struct Entry {
-    id: u32,
-    name: CString,
+pub(crate) struct Entry {
+    pub(crate) name: CString,
     symbol: CString,
     offset: u32,
-    live: Live,
+    /// Arguments and conditions, as they were given.
+    args: CString,
+    pub(crate) live: Live,
 }
 
 #[derive(Default)]
 struct Table {
-    next_id: u32,
+    /// The number that the last probe got.
+    last: u16,
     entries: KVVec<Entry>,
 }
 
@@ -58,6 +63,18 @@ impl Table {
     fn position(&self, name: &str) -> Option<usize> {
         let mut entries = self.entries.iter();
         entries.position(|entry| entry.name.to_bytes() == name.as_bytes())
+    }
+
+    /// A number that no probe has, and that none has had for as long as possible. It is not 0.
+    fn number(&self) -> Option<u16> {
+        let is_free = |number: &u16| {
+            let mut entries = self.entries.iter();
+            *number != 0 && entries.all(|entry| entry.live.number() != *number)
+        };
+        // More of them than there are probes, and 0.
+        let tries = u16::try_from(self.entries.len()).ok()?.checked_add(2)?;
+        let mut numbers = (1..=tries).map(|n| self.last.wrapping_add(n));
+        numbers.find(is_free)
     }
 }
 
@@ -82,7 +99,8 @@ impl Probes {
                 name,
                 symbol,
                 offset,
-            } => self.add(kind, name, symbol, offset),
+                args,
+            } => self.add(kind, name, (symbol, offset), args),
             Command::Remove(name) => {
                 let mut table = self.table.lock();
                 let index = table.position(name).ok_or(ENOENT)?;
@@ -100,7 +118,8 @@ impl Probes {
         }
     }
 
-    fn add(&self, kind: Kind, name: &str, symbol: &str, offset: u32) -> Result {
+    fn add(&self, kind: Kind, name: &str, place: (&str, u32), args: Args<'_>) -> Result {
+        let (symbol, offset) = place;
         let mut table = self.table.lock();
         if table.position(name).is_some() {
             return Err(EEXIST);
@@ -109,16 +128,22 @@ impl Probes {
         let symbol = CString::try_from_fmt(fmt!("{symbol}"))?;
         // Room first: a probe that is there is also in the table.
         table.entries.reserve(1, GFP_KERNEL)?;
-        let id = table.next_id;
-        let live = Live::register(kind, &symbol, offset, id, self.channel.clone());
+        let number = table.number().ok_or(ENOSPC)?;
+        let output = Output::new(number, self.channel.clone());
+        let reading = Reading::new(args)?;
+        let args = match args.conditions_text() {
+            "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
+            conditions => CString::try_from_fmt(fmt!("{} if {conditions}", args.text()))?,
+        };
+        let live = Live::register(kind, &symbol, offset, reading, output);
         let entry = Entry {
-            id,
             name,
             symbol,
             offset,
+            args,
             live: live.map_err(errno)?,
         };
-        table.next_id = id.wrapping_add(1);
+        table.last = number;
         Ok(table.entries.push(entry, GFP_KERNEL)?)
     }
 
@@ -128,6 +153,23 @@ impl Probes {
         for entry in &self.table.lock().entries {
             entry.write(&mut text).map_err(|_| ENOMEM)?;
         }
+        Ok(text.into_bytes())
+    }
+
+    /// The description of the records.
+    fn format(&self) -> Result<KVVec<u8>> {
+        let mut text = TextBuffer::new();
+        format::write_plain(&mut text).map_err(|_| ENOMEM)?;
+        for entry in &self.table.lock().entries {
+            format::write(entry, &mut text).map_err(|_| ENOMEM)?;
+        }
+        Ok(text.into_bytes())
+    }
+
+    fn lost(&self) -> Result<KVVec<u8>> {
+        let mut text = TextBuffer::new();
+        let lost = self.channel.lost();
+        text.write_fmt(fmt!("{lost}\n")).map_err(|_| ENOMEM)?;
         Ok(text.into_bytes())
     }
 }
@@ -141,14 +183,21 @@ fn errno(error: ProbeError) -> Error {
 }
 
 impl Entry {
+    pub(crate) fn args(&self) -> Args<'_> {
+        let text = self.args.to_str().unwrap_or_default();
+        // It was understood before the probe was made.
+        Args::parse(text, self.live.kind() == Kind::Return).unwrap_or_default()
+    }
+
     fn write(&self, text: &mut TextBuffer) -> fmt::Result {
         let Self {
-            id,
             name,
             symbol,
             offset,
             live,
+            ..
         } = self;
+        let id = live.number();
         let kind = match live.kind() {
             Kind::Point => "probe",
             Kind::Return => "return",
@@ -167,15 +216,53 @@ impl Entry {
         }
         let (address, hits, missed) = (live.address(), live.hits(), live.missed());
         text.write_fmt(fmt!(
-            " address={address:#x} hits={hits} missed={missed} state={state}\n"
-        ))
+            " address={address:#x} hits={hits} missed={missed} state={state}"
+        ))?;
+        let args = self.args();
+        list(text, "args", args.text())?;
+        list(text, "if", args.conditions_text())?;
+        text.write_str("\n")
     }
 }
 
-/// The file: commands are written to it, and it lists the probes as they were when it was opened.
+/// A key with words, with commas between, if there are any.
+fn list(text: &mut TextBuffer, key: &str, words: &str) -> fmt::Result {
+    let words = words.split_ascii_whitespace();
+    for (index, word) in words.enumerate() {
+        match index {
+            0 => text.write_fmt(fmt!(" {key}={word}"))?,
+            _ => text.write_fmt(fmt!(",{word}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// What a file of ours shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// The probes. Commands are written to this file.
+    Probes,
+    /// The description of the records.
+    Format,
+    /// How many records found no room.
+    Lost,
+}
+
+/// A file, which shows what there was when it was opened.
 pub(crate) struct ProbesFile {
-    pub(crate) probes: Arc<Probes>,
-    pub(crate) listed: KVVec<u8>,
+    shows: Shows,
+    probes: Arc<Probes>,
+    text: KVVec<u8>,
+}
+
+impl ProbesFile {
+    pub(crate) fn new(shows: Shows, probes: Arc<Probes>) -> Self {
+        Self {
+            shows,
+            probes,
+            text: KVVec::new(),
+        }
+    }
 }
 
 pub(crate) static PROBES_FILE: FileTable<Shared<ProbesFile>> =
@@ -183,17 +270,30 @@ pub(crate) static PROBES_FILE: FileTable<Shared<ProbesFile>> =
 
 impl NodeOps for ProbesFile {
     fn snapshot(&self) -> Result<Option<Self>> {
+        let probes = self.probes.clone();
+        let text = match self.shows {
+            Shows::Probes => probes.list()?,
+            Shows::Format => probes.format()?,
+            Shows::Lost => probes.lost()?,
+        };
+        let shows = self.shows;
         Ok(Some(Self {
-            probes: self.probes.clone(),
-            listed: self.probes.list()?,
+            shows,
+            probes,
+            text,
         }))
     }
 
     fn read(&self, to: &mut UserDst) -> Result {
-        to.copy_at_position(&self.listed)
+        to.copy_at_position(&self.text)
     }
 
     fn write(&self, from: &UserSrc) -> Result {
-        self.probes.run(from.text(&mut [0; LINE_MAX])?)
+        if self.shows != Shows::Probes || from.len() > LINE_MAX {
+            return Err(EINVAL);
+        }
+        let mut line = KVVec::new();
+        line.resize(from.len(), 0, GFP_KERNEL)?;
+        self.probes.run(from.text(&mut line)?)
     }
 }

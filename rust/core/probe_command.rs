@@ -3,11 +3,15 @@
 //! The commands of the `ferrotrace_kprobe_events` module, each a line of text.
 //!
 //! ```text
-//! p NAME SYMBOL[+OFFSET]   a probe on an instruction
-//! r NAME SYMBOL            a probe on the return of a function
-//! -NAME                    removes a probe
-//! -*                       removes all
+//! p NAME SYMBOL[+OFFSET] [ARGS]   a probe on an instruction
+//! r NAME SYMBOL [ARGS]            a probe on the return of a function
+//! -NAME                           removes a probe
+//! -*                              removes all
 //! ```
+//!
+//! ARGS are what is read at a hit, and on what conditions it counts: see [`probe_args`](crate::probe_args).
+
+use crate::probe_args::Args;
 
 /// The most bytes of a probe's name.
 pub const NAME_MAX: usize = 63;
@@ -37,6 +41,8 @@ pub enum Command<'a> {
         symbol: &'a str,
         /// Bytes from its start to the instruction.
         offset: u32,
+        /// What is read.
+        args: Args<'a>,
     },
     /// Removes the probe of that name.
     Remove(&'a str),
@@ -53,17 +59,18 @@ impl<'a> Command<'a> {
             Some(removed) => return Some(Self::Remove(name(removed)?)),
             None => (),
         }
-        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
-        let kind = match words.next()? {
+        let (word, rest) = first_word(line)?;
+        let kind = match word {
             "p" => Kind::Point,
             "r" => Kind::Return,
             _ => return None,
         };
-        let name = name(words.next()?)?;
-        let (symbol, offset) = place(words.next()?)?;
+        let (word, rest) = first_word(rest)?;
+        let name = name(word)?;
+        let (word, rest) = first_word(rest)?;
+        let (symbol, offset) = place(word)?;
         // A return probe is on a function, so it takes no offset.
-        let returns_elsewhere = kind == Kind::Return && offset != 0;
-        if returns_elsewhere || words.next().is_some() {
+        if kind == Kind::Return && offset != 0 {
             return None;
         }
         Some(Self::Add {
@@ -71,8 +78,17 @@ impl<'a> Command<'a> {
             name,
             symbol,
             offset,
+            args: Args::parse(rest, kind == Kind::Return)?,
         })
     }
+}
+
+/// The first word, and what follows it.
+fn first_word(text: &str) -> Option<(&str, &str)> {
+    let blank = [' ', '\t'];
+    let text = text.trim_start_matches(blank);
+    let word = text.split_once(blank).unwrap_or((text, ""));
+    (!text.is_empty()).then_some(word)
 }
 
 /// A probe's name, if it is one.
@@ -116,7 +132,20 @@ mod tests {
             name: "a",
             symbol,
             offset,
+            args: Args::parse("", false)?,
         })
+    }
+
+    #[test]
+    fn args() {
+        let command = Command::parse(b"r a f  n=$arg1:u8\tr=$retval if n==1  ");
+        let Some(Command::Add { args, symbol, .. }) = command else {
+            panic!("{command:?}");
+        };
+        assert_eq!((symbol, args.text()), ("f", "n=$arg1:u8\tr=$retval"));
+        assert_eq!(args.conditions_text(), "n==1");
+        assert_eq!(Command::parse(b"p a f r=$retval"), None);
+        assert!(Command::parse(b"p a f  ").is_some());
     }
 
     #[test]
@@ -139,6 +168,8 @@ mod tests {
             "p",
             "p a",
             "p a f g",
+            "p a f g=",
+            "p a f if",
             "q a f",
             "pa f",
             "P a f",

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * What the module ferrotrace_kprobe_events writes for each hit of a probe. The records of a CPU are in the relay file
- * ferrotrace_kprobe_events/cpuN of debugfs, back to back and without padding: a sub-buffer holds a whole number of them.
+ * What the module ferrotrace_kprobe_events writes for each hit of a probe: a record with its time, in the fast relay channel
+ * ferrotrace_kprobe_events/cpuN of debugfs (<linux/ferrotrace_relay.h>). A record of type 0 is a struct ferrotrace_probe_record. One
+ * of another type is of the probe with that id, which has arguments: a struct ferrotrace_probe_hit, the arguments as the file
+ * "format" says, and a __u32 with a bit for each of them that could not be read, the lowest for the first.
  */
 #ifndef _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H
 #define _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H
@@ -15,8 +17,7 @@
 #define FERROTRACE_PROBE_COMM_LEN	16
 
 /**
- * struct ferrotrace_probe_record - a hit
- * @time: ns of CLOCK_MONOTONIC
+ * struct ferrotrace_probe_hit - the start of each record
  * @cpu: the CPU
  * @pid: the thread
  * @comm: its name, padded with NULs
@@ -24,10 +25,8 @@
  * @kind: FERROTRACE_PROBE_POINT, ...
  * @ip: the probed instruction; for a return, the address that is returned to
  * @duration: for a return, ns since the function was entered; else 0
- * @ax: this and the others are registers of the probed code
  */
-struct ferrotrace_probe_record {
-	__u64 time;
+struct ferrotrace_probe_hit {
 	__u32 cpu;
 	__s32 pid;
 	char comm[FERROTRACE_PROBE_COMM_LEN];
@@ -35,6 +34,15 @@ struct ferrotrace_probe_record {
 	__u32 kind;
 	__u64 ip;
 	__u64 duration;
+};
+
+/**
+ * struct ferrotrace_probe_record - a hit of a probe without arguments
+ * @hit: what each record begins with
+ * @ax: this and the others are registers of the probed code
+ */
+struct ferrotrace_probe_record {
+	struct ferrotrace_probe_hit hit;
 	__u64 ax;
 	__u64 bx;
 	__u64 cx;

@@ -9,6 +9,7 @@ mod common;
 use std::fs;
 use std::process::Command;
 
+use ferrotrace::fast::record::Header;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,24 +28,52 @@ id=7 name=open.ret kind=return place=do_sys_openat2 address=0xffffffff811d5f20 h
 fn module() -> TempDir {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("probes"), LIST).unwrap();
-    fs::write(dir.path().join("dropped"), "0\n").unwrap();
+    fs::write(dir.path().join("lost"), "0\n").unwrap();
     dir
 }
 
-/// `struct ferrotrace_probe_record`; `returned` is the value and the duration of a return.
+/// The start of a record; `returned` is the value and the duration of a return.
 fn hit(time: u64, cpu: u32, pid: i32, probe: u32, returned: Option<(u64, u64)>) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    let (value, duration) = returned.unwrap_or_default();
+    let mut registers = value.to_ne_bytes().to_vec();
+    registers.extend([0; 16 * 8]);
+    record(
+        time,
+        cpu,
+        pid,
+        probe,
+        returned.map(|_| duration),
+        0,
+        &registers,
+    )
+}
+
+/// A record of this type, with what follows the start.
+fn record(
+    time: u64,
+    cpu: u32,
+    pid: i32,
+    probe: u32,
+    duration: Option<u64>,
+    ty: u16,
+    rest: &[u8],
+) -> Vec<u8> {
+    let header = Header {
+        len: u32::try_from(48 + rest.len()).unwrap(),
+        ty,
+        flags: Header::TIMED,
+    };
+    let mut bytes = header.encode().to_vec();
     bytes.extend(time.to_ne_bytes());
     bytes.extend(cpu.to_ne_bytes());
     bytes.extend(pid.to_ne_bytes());
     bytes.extend(*b"cat\0\0\0\0\0\0\0\0\0\0\0\0\0");
     bytes.extend(probe.to_ne_bytes());
-    bytes.extend(u32::from(returned.is_some()).to_ne_bytes());
+    bytes.extend(u32::from(duration.is_some()).to_ne_bytes());
     bytes.extend(0x10u64.to_ne_bytes());
-    let (value, duration) = returned.unwrap_or_default();
-    bytes.extend(duration.to_ne_bytes());
-    bytes.extend(value.to_ne_bytes());
-    bytes.extend([0; 16 * 8]);
+    bytes.extend(duration.unwrap_or(0).to_ne_bytes());
+    bytes.extend(rest);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
     bytes
 }
 
@@ -92,6 +121,18 @@ fn probes_are_added_and_removed_by_lines() {
     assert_eq!(written(&["remove", "mine"]).1, "-mine\n");
     assert_eq!(written(&["remove", "--all"]).1, "-*\n");
 
+    let (text, line) = written(&["add", "o=f a=%di:s32 t=+0(%si):string if a<0 && comm~ba*"]);
+    assert_eq!(text, "o\n");
+    assert_eq!(line, "p o f a=%di:s32 t=+0(%si):string if a<0 comm~ba*\n");
+    let (_, line) = written(&["add", "f%return $retval:x8 if duration>5"]);
+    assert_eq!(line, "r f.ret f ret=$retval:x8 if duration>5\n");
+
+    let message = fail(&mut probe(&dir, &["add", "--btf", "/nowhere", "f name"]));
+    assert!(message.contains("/nowhere: cannot read"), "{message}");
+    let message = fail(&mut probe(&dir, &["add", "f $retval"]));
+    assert!(message.contains("when a function returns"), "{message}");
+    let message = fail(&mut probe(&dir, &["add", "nosuchfunction_*"]));
+    assert!(message.contains("no function matches"), "{message}");
     let message = fail(&mut probe(&dir, &["add", "--name", "mine", "f", "g"]));
     assert!(
         message.contains("--name mine is for one probe"),
@@ -152,6 +193,46 @@ fn hits_are_shown_by_time() {
 }
 
 #[test]
+fn arguments_are_shown() {
+    let dir = module();
+    let line = "id=9 name=o kind=probe place=f address=0x1 hits=0 missed=0 state=on args=n=%di:s32,t=+0(%si):string6 if=n<0\n";
+    fs::write(dir.path().join("probes"), line).unwrap();
+    let rest = |faults: u32| {
+        let mut rest = (-5i32).to_ne_bytes().to_vec();
+        rest.extend(b"/etc\0\0\0\0");
+        rest.extend(faults.to_ne_bytes());
+        rest
+    };
+    let bytes = [
+        record(10, 0, 42, 9, None, 9, &rest(0)),
+        record(20, 0, 42, 9, None, 9, &rest(2)),
+    ];
+    fs::write(dir.path().join("cpu0"), bytes.concat()).unwrap();
+    let text = stdout(&succeed(&mut probe(&dir, &["watch", "--count", "2"])));
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "[000] 0.000000010 cat-42 f n=-5 (EIO) t=\"/etc\"");
+    assert!(
+        lines[1].ends_with(" n=-5 (EIO) t=\"/etc\"(fault)"),
+        "{text}"
+    );
+    let text = stdout(&succeed(&mut probe(
+        &dir,
+        &["watch", "--count", "2", "--json"],
+    )));
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["args"], serde_json::json!({"n": -5, "t": "/etc"}));
+    assert_eq!(lines[1]["args"]["t"], Value::Null);
+    let text = stdout(&succeed(&mut probe(&dir, &["list"])));
+    assert!(
+        text.contains("n=%di:s32 t=+0(%si):string6 if n<0\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_is_missing_is_said() {
     let command = |args: &[&str]| {
         let mut command = ferrotrace();
@@ -165,7 +246,14 @@ fn what_is_missing_is_said() {
         message.contains("modprobe ferrotrace_kprobe_events"),
         "{message}"
     );
-    for args in [&["add"][..], &["add", "f+x"], &["remove"], &["watch", "-r"]] {
+    for args in [
+        &["add"][..],
+        &["add", "f+x"],
+        &["add", "f a:int"],
+        &["add", "f if pid"],
+        &["remove"],
+        &["watch", "-r"],
+    ] {
         let output = command(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(stderr(&output).starts_with("ferrotrace: "), "{args:?}");

@@ -5,6 +5,8 @@
 #![deny(unsafe_code)]
 
 use std::io;
+use std::io::IsTerminal;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,21 +18,31 @@ use serde::Serialize;
 use ferrotrace::pids::Pids;
 use ferrotrace::probes::control::Control;
 use ferrotrace::probes::error::Error;
-use ferrotrace::probes::model::Kind;
-use ferrotrace::probes::model::Place;
 use ferrotrace::probes::model::Probe;
 use ferrotrace::probes::model::parse_name;
 use ferrotrace::probes::print;
 use ferrotrace::probes::print::Style;
+use ferrotrace::probes::resolve::Resolver;
+use ferrotrace::probes::resolve::Wanted;
+use ferrotrace::probes::spec::Spec;
+use ferrotrace::probes::summary;
+use ferrotrace::probes::summary::By;
+use ferrotrace::probes::summary::Summary;
+use ferrotrace::probes::summary::Timed;
 use ferrotrace::probes::symbols::Symbols;
+use ferrotrace::probes::types::Source;
 use ferrotrace::probes::watch;
+use ferrotrace::probes::watch::Lines;
+use ferrotrace::probes::watch::Show;
 use ferrotrace::probes::watch::watch;
 use ferrotrace::relay::record::take_signals;
+use ferrotrace::signals::StopSignals;
 
 use super::print as print_text;
 use super::units::CommandArgs;
 use super::units::OutputArgs;
 use super::units::parse_duration;
+use super::units::parse_interval;
 use super::warn;
 
 #[derive(Debug, Args)]
@@ -57,6 +69,30 @@ enum Command {
     Remove(RemoveArgs),
     /// Show hits as they come: those of all probes, or of temporary ones.
     Watch(WatchArgs),
+    /// Count hits by keys, live: those of all probes, or of temporary ones.
+    Count(CountArgs),
+    /// Show how long functions take, live: by keys, and as a histogram.
+    Time(TimeArgs),
+}
+
+/// Where the names of parameters and members come from.
+#[derive(Debug, Args)]
+struct TypesArgs {
+    /// A file with the kernel's types as BTF, instead of the running kernel's.
+    #[arg(long, value_name = "FILE", conflicts_with = "vmlinux")]
+    btf: Option<PathBuf>,
+    /// A kernel with debugging information (DWARF), the one that runs.
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+}
+
+impl TypesArgs {
+    fn source(&self) -> Source {
+        Source {
+            btf: self.btf.clone(),
+            vmlinux: self.vmlinux.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -67,9 +103,16 @@ struct AddArgs {
     /// The probe's name; by default that of its place.
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     name: Option<String>,
-    /// A function of the kernel or of a module, and the bytes from its start to an instruction.
-    #[arg(value_name = "SYMBOL[+OFFSET]", required = true)]
-    places: Vec<Place>,
+    /// Each in one word, quoted if it has blanks: [NAME=]FUNCTION[+OFFSET|%return] [ARGUMENT...] [if CONDITION && ...].
+    ///
+    /// FUNCTION is one of the kernel or of a module, or a pattern, as in 'vfs_*'; OFFSET are the bytes from its start to an
+    /// instruction. An ARGUMENT is [NAME=]EXPRESSION[:TYPE]: parameters and $retval, with their members, as in C
+    /// (how->flags), or registers (%di, +8(%si)); types are u32, s64, x16, ..., string and symbol. A CONDITION compares an
+    /// argument, pid, comm, cpu or duration: pid==12, comm~ba*, how->flags&0x40, $retval<0.
+    #[arg(value_name = "PROBE", required = true)]
+    probes: Vec<Spec>,
+    #[command(flatten)]
+    types: TypesArgs,
 }
 
 #[derive(Debug, Args)]
@@ -91,13 +134,33 @@ struct RemoveArgs {
     all: bool,
 }
 
+/// What all commands have that read hits.
+#[derive(Debug, Args)]
+struct ReadArgs {
+    #[command(flatten)]
+    types: TypesArgs,
+    /// Print one JSON object on each line.
+    #[arg(long)]
+    json: bool,
+    /// Stop after this time.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Take only hits of this process, or of this thread; it can be repeated.
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(0..))]
+    pids: Vec<i32>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    command: CommandArgs,
+}
+
 #[derive(Debug, Args)]
 struct WatchArgs {
-    /// Add probes at these places, and remove them at the end.
-    #[arg(value_name = "SYMBOL[+OFFSET]")]
-    places: Vec<Place>,
+    /// Add these probes, and remove them at the end. They are given as for "probe add".
+    #[arg(value_name = "PROBE")]
+    probes: Vec<Spec>,
     /// Probe the return of these functions.
-    #[arg(short, long = "return", requires = "places")]
+    #[arg(short, long = "return", requires = "probes")]
     returns: bool,
     /// Stop after that many hits; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -105,19 +168,53 @@ struct WatchArgs {
     /// Show the registers.
     #[arg(long)]
     regs: bool,
-    /// Print one JSON object on each line.
-    #[arg(long)]
-    json: bool,
-    /// Stop after this time.
-    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<Duration>,
-    /// Show only hits of this process, or of this thread; it can be repeated.
-    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(0..))]
-    pids: Vec<i32>,
     #[command(flatten)]
-    output: OutputArgs,
+    read: ReadArgs,
+}
+
+/// What all commands have that add hits up.
+#[derive(Debug, Args)]
+struct SummaryArgs {
+    /// By what hits are added up: place, comm, pid, cpu, or the name of an argument; several with commas.
+    #[arg(
+        long,
+        value_name = "KEY,...",
+        value_delimiter = ',',
+        default_value = "place"
+    )]
+    by: Vec<By>,
+    /// Report after each such time; on a terminal all hits so far, elsewhere those since the last report.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1")]
+    interval: Duration,
+    /// Show so many keys at most; all, but 20 on a terminal, without it.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
     #[command(flatten)]
-    command: CommandArgs,
+    read: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+struct CountArgs {
+    /// Add these probes, and remove them at the end. They are given as for "probe add".
+    #[arg(value_name = "PROBE")]
+    probes: Vec<Spec>,
+    /// Probe the return of these functions.
+    #[arg(short, long = "return", requires = "probes")]
+    returns: bool,
+    #[command(flatten)]
+    summary: SummaryArgs,
+}
+
+#[derive(Debug, Args)]
+struct TimeArgs {
+    /// The functions. They are given as probes, as for "probe add", with arguments and conditions.
+    #[arg(value_name = "PROBE", required = true)]
+    probes: Vec<Spec>,
+    /// Time from the last hit of this probe in the same thread, instead of from the entry of the function.
+    #[arg(long, value_name = "PROBE")]
+    since: Option<Spec>,
+    #[command(flatten)]
+    summary: SummaryArgs,
 }
 
 /// What `--json` prints.
@@ -134,34 +231,64 @@ impl ProbeArgs {
             Command::List(args) => args.run(&control),
             Command::Remove(args) => args.run(&control),
             Command::Watch(args) => return args.run(&control),
+            Command::Count(args) => {
+                return args
+                    .summary
+                    .run(&control, &args.probes, args.returns, Timed::No);
+            }
+            Command::Time(args) => return args.run(&control),
         };
         done.map(|()| 0)
     }
 }
 
-fn kind(returns: bool) -> Kind {
-    match returns {
-        true => Kind::Return,
-        false => Kind::Probe,
+/// What the kernel is to be told.
+fn resolve(
+    specs: &[Spec],
+    returns: bool,
+    types: &TypesArgs,
+    symbols: &Symbols,
+) -> Result<Vec<Wanted>> {
+    let source = types.source();
+    let mut resolver = Resolver::new(symbols, &source);
+    let mut all = Vec::new();
+    for spec in specs {
+        all.extend(resolver.resolve(spec, returns)?);
     }
+    Ok(all)
 }
 
 impl AddArgs {
     fn run(&self, control: &Control) -> Result<()> {
-        let kind = kind(self.returns);
-        if let (Some(name), [_, _, ..]) = (&self.name, &self.places[..]) {
+        if let (Some(name), [_, _, ..]) = (&self.name, &self.probes[..]) {
             anyhow::bail!(
                 "--name {name} is for one probe, not for {}",
-                self.places.len()
+                self.probes.len()
             );
         }
-        let mut added: Vec<String> = Vec::new();
-        for place in &self.places {
-            let name = match &self.name {
-                Some(name) => name.clone(),
-                None => place.default_name(kind),
-            };
-            if let Err(error) = control.add(kind, &name, place) {
+        let mut specs = self.probes.clone();
+        if let (Some(name), [spec]) = (&self.name, &mut specs[..]) {
+            spec.name = Some(name.clone());
+        }
+        let symbols = Symbols::read().unwrap_or_default();
+        let wanted = resolve(&specs, self.returns, &self.types, &symbols)?;
+        let added = add(control, &wanted)?;
+        warn_of_namesakes(control, &symbols, &wanted)?;
+        let text: String = added.iter().map(|name| format!("{name}\n")).collect();
+        print_text(&text)?;
+        Ok(())
+    }
+}
+
+/// Adds all probes, or none, but for those of patterns that the kernel refuses. Returns the names.
+fn add(control: &Control, wanted: &[Wanted]) -> Result<Vec<String>> {
+    let mut added = Vec::new();
+    let mut refused = Vec::new();
+    for probe in wanted {
+        match control.add(probe.kind, &probe.name, &probe.place, &probe.args) {
+            Ok(()) => added.push(probe.name.clone()),
+            Err(error @ Error::Refused { .. }) if probe.of_pattern => refused.push(error),
+            Err(error) => {
                 for name in &added {
                     if let Err(error) = control.remove(name) {
                         warn(&format!("cannot remove {name} again: {error}"));
@@ -169,31 +296,34 @@ impl AddArgs {
                 }
                 return Err(error.into());
             }
-            added.push(name);
         }
-        self.warn_of_namesakes(control)?;
-        let text: String = added.iter().map(|name| format!("{name}\n")).collect();
-        print_text(&text)?;
-        Ok(())
     }
+    let count = refused.len();
+    match refused.pop() {
+        Some(error) if added.is_empty() => return Err(error.into()),
+        Some(error) => warn(&format!(
+            "{count} functions that match have no probe; the last: {error}"
+        )),
+        None => (),
+    }
+    Ok(added)
+}
 
-    /// Warns if several functions have a name: the kernel takes the first one.
-    fn warn_of_namesakes(&self, control: &Control) -> Result<()> {
-        let symbols = Symbols::read().unwrap_or_default();
-        for place in &self.places {
-            let count = symbols.count(&place.symbol);
-            if count > 1 {
-                let probes = control.list()?;
-                let added = probes.iter().find(|probe| probe.place == *place);
-                let address = added.map_or(0, |probe| probe.address);
-                warn(&format!(
-                    "{count} functions are called {}; the probe is at {address:#x}",
-                    place.symbol
-                ));
-            }
+/// Warns if several functions have a name: the kernel takes the first one.
+fn warn_of_namesakes(control: &Control, symbols: &Symbols, wanted: &[Wanted]) -> Result<()> {
+    for probe in wanted {
+        let count = symbols.count(&probe.place.symbol);
+        if count > 1 {
+            let probes = control.list()?;
+            let added = probes.iter().find(|added| added.place == probe.place);
+            let address = added.map_or(0, |added| added.address);
+            warn(&format!(
+                "{count} functions are called {}; the probe is at {address:#x}",
+                probe.place.symbol
+            ));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 impl ListArgs {
@@ -223,45 +353,131 @@ impl RemoveArgs {
     }
 }
 
+impl ReadArgs {
+    /// The temporary probes.
+    fn resolve(&self, specs: &[Spec], returns: bool, symbols: &Symbols) -> Result<Vec<Wanted>> {
+        let mut probes = resolve(specs, returns, &self.types, symbols)?;
+        for probe in &mut probes {
+            let symbol = &probe.place.symbol;
+            let count = symbols.count(symbol);
+            if count > 1 {
+                warn(&format!(
+                    "{count} functions are called {symbol}; one is probed, \"ip\" of --json says which"
+                ));
+            }
+            // Others are left out here.
+            if let [pid] = self.pids[..] {
+                probe.only(pid);
+            }
+        }
+        Ok(probes)
+    }
+
+    /// Gives the hits of these probes to `show`, or of all if there are none.
+    fn run(
+        self,
+        control: &Control,
+        probes: Vec<Wanted>,
+        count: Option<u64>,
+        stdout: Option<OwnedFd>,
+        signals: &StopSignals,
+        show: &mut impl Show,
+    ) -> Result<watch::Counts> {
+        let options = watch::Options {
+            probes,
+            count,
+            duration: self.duration,
+            pids: Pids::new(self.pids),
+        };
+        let ready = || Ok(self.command.start(signals, stdout, "watching")?);
+        Ok(watch(control, options, signals, ready, show)?)
+    }
+}
+
+/// Prints for the library. Returns whether there still is a reader.
+fn print_hits(text: &str) -> Result<bool, Error> {
+    print_text(text).map_err(|error| Error::Io {
+        action: "write",
+        path: "standard output".into(),
+        source: io::Error::other(error),
+    })
+}
+
 impl WatchArgs {
     fn run(self, control: &Control) -> Result<u8> {
         let signals = take_signals()?;
-        let stdout = self.output.redirect()?;
+        let symbols = Symbols::read().unwrap_or_default();
+        let probes = self.read.resolve(&self.probes, self.returns, &symbols)?;
+        let stdout = self.read.output.redirect()?;
         let style = Style {
-            json: self.json,
+            json: self.read.json,
             registers: self.regs,
         };
-        let symbols = Symbols::read().unwrap_or_default();
-        for place in &self.places {
-            let count = symbols.count(&place.symbol);
-            if count > 1 {
-                warn(&format!(
-                    "{count} functions are called {}; one is probed, \"ip\" of --json says which",
-                    place.symbol
-                ));
-            }
-        }
-        let options = watch::Options {
-            places: self.places,
-            kind: kind(self.returns),
-            count: self.count,
-            duration: self.duration,
-            pids: Pids::new(self.pids),
-            style,
-        };
         let mut is_read = true;
-        let ready = || Ok(self.command.start(&signals, stdout, "watching")?);
-        let counts = watch(control, options, &symbols, &signals, ready, |text| {
-            is_read = print_text(text).map_err(|error| Error::Io {
-                action: "write",
-                path: "standard output".into(),
-                source: io::Error::other(error),
-            })?;
+        let mut lines = Lines::new(style, &symbols, |text: &str| {
+            is_read = print_hits(text)?;
             Ok(is_read)
-        })?;
+        });
+        let read = self.read;
+        let counts = read.run(control, probes, self.count, stdout, &signals, &mut lines)?;
         if is_read {
             print_text(&print::counts(&counts, style))?;
         }
         Ok(signals.finish()?)
+    }
+}
+
+/// Keys that a terminal has room for.
+const ON_TERMINAL: usize = 20;
+
+impl SummaryArgs {
+    fn run(self, control: &Control, specs: &[Spec], returns: bool, timed: Timed) -> Result<u8> {
+        let signals = take_signals()?;
+        let symbols = Symbols::read().unwrap_or_default();
+        let probes = self.read.resolve(specs, returns, &symbols)?;
+        let stdout = self.read.output.redirect()?;
+        let terminal = io::stdout().is_terminal() && !self.read.json;
+        let top = self.top.and_then(|top| usize::try_from(top).ok());
+        let style = summary::Style {
+            by: self.by,
+            timed,
+            interval: self.interval,
+            top: top.or(terminal.then_some(ON_TERMINAL)),
+            json: self.read.json,
+            terminal,
+        };
+        let mut summary = Summary::new(style, &symbols, print_hits);
+        let read = self.read;
+        let counts = read.run(control, probes, None, stdout, &signals, &mut summary)?;
+        summary.finish(counts.dropped)?;
+        Ok(signals.finish()?)
+    }
+}
+
+impl TimeArgs {
+    fn run(self, control: &Control) -> Result<u8> {
+        let mut specs = Vec::new();
+        let timed = match self.since {
+            None => Timed::Calls,
+            Some(since) if since.place.is_pattern() => {
+                anyhow::bail!("--since {}: one probe, not a pattern", since.place)
+            }
+            Some(since) => {
+                specs.push(since);
+                Timed::Since(0)
+            }
+        };
+        let returns = timed == Timed::Calls;
+        if returns {
+            let entry = self.probes.iter().find(|spec| spec.place.offset != 0);
+            if let Some(spec) = entry {
+                anyhow::bail!(
+                    "{}: the time of a function, without an offset, or --since",
+                    spec.place
+                );
+            }
+        }
+        specs.extend(self.probes);
+        self.summary.run(control, &specs, returns, timed)
     }
 }

@@ -80,6 +80,24 @@ impl Live {
         Ok(())
     }
 
+    /// Reads so often of each CPU, but not after a record of which `to` says that it is the last that is wanted. Returns whether
+    /// there may be more of those. `None` of `to` stands for a record that is not understood.
+    pub fn turn(
+        &mut self,
+        reads: usize,
+        mut to: impl FnMut(&Record) -> Option<bool>,
+    ) -> Result<bool> {
+        let mut more = false;
+        for (path, file) in self.cpus.values_mut() {
+            more |= turn(reads, |last| {
+                take(file, path, &mut self.bytes, &mut |record: &Record| {
+                    *last |= to(record) == Some(true);
+                })
+            })?;
+        }
+        Ok(more)
+    }
+
     /// Waits for a full sub-buffer, but not longer than this. Returns whether a signal came.
     pub fn wait(&self, signals: &StopSignals, most: Duration) -> nix::Result<bool> {
         let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
@@ -94,6 +112,20 @@ impl Live {
             Err(errno) => Err(errno),
         }
     }
+}
+
+/// A CPU's turn. Each `read` returns whether there was anything, and sets what it is given after the last record that is wanted.
+fn turn<E>(
+    reads: usize,
+    mut read: impl FnMut(&mut bool) -> std::result::Result<bool, E>,
+) -> std::result::Result<bool, E> {
+    for _ in 0..reads {
+        let mut last = false;
+        if !read(&mut last)? || last {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Reads once. Returns whether there was anything.
@@ -129,6 +161,35 @@ fn take(
 mod tests {
     use super::super::record::Header;
     use super::*;
+
+    #[test]
+    fn turns_end_although_each_read_causes_a_record() {
+        const OLD: u64 = 5000;
+        const AT_ONCE: usize = 256;
+        let (mut old, mut clock, mut seen) = (0..OLD, OLD, 0);
+        let mut turns = Vec::new();
+        for _ in 0..20 {
+            let began = clock;
+            let mut count = 1;
+            let mut more = || {
+                turn(16, |last| {
+                    clock += 1;
+                    let times: Vec<u64> = old.by_ref().chain([clock]).take(AT_ONCE).collect();
+                    seen += times.len();
+                    *last |= times.iter().any(|time| *time >= began);
+                    Ok::<_, std::convert::Infallible>(!times.is_empty())
+                })
+                .unwrap()
+            };
+            while more() {
+                count += 1;
+            }
+            turns.push(count);
+        }
+        assert_eq!(turns[0], 2);
+        assert!(turns[1..].iter().all(|count| *count == 1), "{turns:?}");
+        assert_eq!(seen, 5000 + 20);
+    }
 
     #[test]
     fn records_of_a_read() {

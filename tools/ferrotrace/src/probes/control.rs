@@ -58,8 +58,21 @@ impl Control {
         parse_list(&text).map_err(|source| Error::Parse { path, source })
     }
 
-    /// Adds a probe.
-    pub fn add(&self, kind: Kind, name: &str, place: &Place) -> Result<()> {
+    /// Records that found no room since the module was loaded.
+    pub fn lost(&self) -> Result<u64> {
+        let path = self.dir.join("lost");
+        let failed = |source| Error::Io {
+            action: "read",
+            path: path.clone(),
+            source,
+        };
+        let text = fs::read_to_string(&path).map_err(failed)?;
+        let number = text.trim().parse();
+        number.map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+
+    /// Adds a probe. `args` are what it reads, and on what conditions hits count, as the kernel has them; mostly nothing.
+    pub fn add(&self, kind: Kind, name: &str, place: &Place, args: &str) -> Result<()> {
         if kind == Kind::Return && place.offset != 0 {
             return Err(Error::ReturnOffset(place.clone()));
         }
@@ -68,7 +81,10 @@ impl Control {
             Kind::Return => 'r',
         };
         let log = KernelLog::open();
-        let written = self.write(&format!("{letter} {name} {place}\n"))?;
+        let written = self.write(&format!(
+            "{}\n",
+            format!("{letter} {name} {place} {args}").trim_end()
+        ))?;
         written.map_err(|error| match errno(&error) {
             Errno::EEXIST => Error::Exists(name.to_owned()),
             Errno::ENODEV => Error::NoEngine,
@@ -228,7 +244,7 @@ mod tests {
         let control = Control::new(absent);
         let place = "f".parse().unwrap();
         for result in [
-            control.add(Kind::Probe, "f", &place),
+            control.add(Kind::Probe, "f", &place, ""),
             control.remove("f"),
             control.remove_all(),
         ] {
@@ -247,11 +263,22 @@ mod tests {
         assert!(matches!(control.lock(), Err(Error::Watched)));
         let place = "f+0x10".parse().unwrap();
         assert!(matches!(
-            control.add(Kind::Return, "a", &place),
+            control.add(Kind::Return, "a", &place, ""),
             Err(Error::ReturnOffset(_))
         ));
         fs::write(&path, "").unwrap();
-        control.add(Kind::Probe, "a", &place).unwrap();
+        control.add(Kind::Probe, "a", &place, "").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "p a f+0x10\n");
+        fs::write(&path, "").unwrap();
+        control
+            .add(Kind::Probe, "a", &place, "n=%di if n==1")
+            .unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "p a f+0x10 n=%di if n==1\n"
+        );
+        assert!(matches!(control.lost(), Err(Error::Io { .. })));
+        fs::write(dir.path().join("lost"), "12\n").unwrap();
+        assert_eq!(control.lost().unwrap(), 12);
     }
 }

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ferro_core::probe_args::Arg;
+use ferro_core::probe_args::Args;
 use serde::Serialize;
 use serde::Serializer;
 use thiserror::Error;
@@ -111,6 +113,11 @@ pub fn parse_name(text: &str) -> Result<String, String> {
 }
 
 impl Place {
+    /// Whether it stands for several functions.
+    pub fn is_pattern(&self) -> bool {
+        self.symbol.contains(['*', '?', '['])
+    }
+
     /// The default name of a probe there.
     pub fn default_name(&self, kind: Kind) -> String {
         let mut end = match self.offset {
@@ -149,6 +156,40 @@ pub struct Probe {
     pub missed: u64,
     /// Whether its code has gone with its module.
     pub gone: bool,
+    /// What it reads, with the form of the values in the records of its hits.
+    #[serde(serialize_with = "as_texts")]
+    pub args: Vec<ProbeArg>,
+    /// On what conditions hits count.
+    #[serde(rename = "if")]
+    pub conditions: Vec<String>,
+}
+
+/// An argument of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeArg {
+    /// Its name.
+    pub name: String,
+    /// As the kernel has it, with the name.
+    pub text: String,
+    /// Its type and its place.
+    pub arg: Arg,
+}
+
+fn as_texts<S: Serializer>(args: &[ProbeArg], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(args.iter().map(|arg| &arg.text))
+}
+
+/// The arguments of a probe of this kind, from the kernel's text, in which a comma follows each but the last.
+fn parse_args(text: &str, kind: Kind) -> Option<Vec<ProbeArg>> {
+    let words = text.replace(',', " ");
+    let args = Args::parse(&words, kind == Kind::Return)?;
+    let texts = words.split_ascii_whitespace();
+    let args = args.iter().zip(texts).map(|((name, arg), text)| ProbeArg {
+        name: name.to_owned(),
+        text: text.to_owned(),
+        arg,
+    });
+    Some(args.collect())
 }
 
 fn as_hex<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -186,14 +227,16 @@ fn parse_probe(line: &str) -> Result<Probe, &'static str> {
         text.parse().map_err(|_| key)
     }
     let address = get("address")?.strip_prefix("0x").ok_or("address")?;
+    let kind = match get("kind")? {
+        "probe" => Kind::Probe,
+        "return" => Kind::Return,
+        _ => return Err("kind"),
+    };
+    let conditions = get("if").unwrap_or_default();
     Ok(Probe {
         id: plain("id", get("id")?)?,
         name: parse_name(get("name")?).map_err(|_| "name")?,
-        kind: match get("kind")? {
-            "probe" => Kind::Probe,
-            "return" => Kind::Return,
-            _ => return Err("kind"),
-        },
+        kind,
         place: plain("place", get("place")?)?,
         address: u64::from_str_radix(address, 16).map_err(|_| "address")?,
         hits: plain("hits", get("hits")?)?,
@@ -203,6 +246,12 @@ fn parse_probe(line: &str) -> Result<Probe, &'static str> {
             "gone" => true,
             _ => return Err("state"),
         },
+        args: parse_args(get("args").unwrap_or_default(), kind).ok_or("args")?,
+        conditions: conditions
+            .split(',')
+            .filter(|condition| !condition.is_empty())
+            .map(str::to_owned)
+            .collect(),
     })
 }
 
@@ -229,6 +278,28 @@ id=8 name=a kind=probe place=kernel_clone+0x10 address=0xffffffff81063ca0 hits=0
         assert_eq!(forks.address, 0xffff_ffff_8106_3c90);
         assert_eq!((open.kind, open.missed, open.gone), (Kind::Return, 1, true));
         assert_eq!(a.place.to_string(), "kernel_clone+0x10");
+        assert!(forks.args.is_empty() && forks.conditions.is_empty());
+        let line = LIST.lines().next().unwrap();
+        let line = format!("{line} args=n=$arg1:u8,s=+0($arg2):string if=n==1,comm==cat\n");
+        let list = parse_list(&line).unwrap();
+        let args: Vec<_> = list[0]
+            .args
+            .iter()
+            .map(|arg| (&*arg.name, &*arg.text, arg.arg.offset))
+            .collect();
+        assert_eq!(
+            args,
+            [("n", "n=$arg1:u8", 0), ("s", "s=+0($arg2):string", 1)]
+        );
+        assert_eq!(list[0].conditions, ["n==1", "comm==cat"]);
+        let bad = line.replace("$arg1", "$bad");
+        assert_eq!(
+            parse_list(&bad).unwrap_err(),
+            ParseError {
+                line: 1,
+                key: "args"
+            }
+        );
         assert_eq!(parse_list("").unwrap(), []);
         for (from, to, key) in [
             ("id=0", "id=-1", "id"),

@@ -7,14 +7,18 @@
 use std::fmt;
 use std::fmt::Write;
 
+use ferro_core::probe_args::Show;
+use ferro_core::probe_args::Type;
 use nix::errno::Errno;
 use serde_json::Map;
-use serde_json::Value;
 use serde_json::json;
 
 use super::event::Event;
 use super::event::REGISTERS;
+use super::event::Seen;
+use super::event::text as harmless;
 use super::model::Probe;
+use super::model::ProbeArg;
 use super::symbols::Symbols;
 use super::watch::Counts;
 use crate::merge::lines::Seconds;
@@ -72,6 +76,102 @@ pub struct Style {
     pub registers: bool,
 }
 
+/// The value of an argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// It could not be read; this much of a text could be.
+    Fault(String),
+    /// A number without a sign.
+    Unsigned(u64),
+    /// A number with one.
+    Signed(i64),
+    /// A number that is shown in hexadecimal.
+    Hex(u64),
+    /// The address of a function.
+    Symbol(u64),
+    /// Text.
+    Text(String),
+}
+
+impl Value {
+    /// The value of an argument, the `index`th of its probe, in the record of a hit.
+    pub fn new(arg: &ProbeArg, index: usize, area: &[u8], faults: u32) -> Self {
+        let ty = arg.arg.ty;
+        let bytes = area.get(arg.arg.offset..arg.arg.end()).unwrap_or_default();
+        let bit = u32::try_from(index)
+            .ok()
+            .and_then(|index| 1_u32.checked_shl(index));
+        let failed = bytes.is_empty() || faults & bit.unwrap_or(0) != 0;
+        let show = match ty {
+            Type::Text { .. } if failed => return Self::Fault(harmless(bytes)),
+            Type::Text { .. } => return Self::Text(harmless(bytes)),
+            _ if failed => return Self::Fault(String::new()),
+            Type::Bits { .. } => Show::Unsigned,
+            Type::Number { show, .. } => show,
+        };
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        let number = ty.of_word(u64::from_le_bytes(word));
+        // The bits were taken out by the kernel.
+        let number = match ty {
+            Type::Bits { .. } => u64::from_le_bytes(word),
+            _ => number,
+        };
+        match show {
+            Show::Unsigned => Self::Unsigned(number),
+            Show::Signed => Self::Signed(i64::from_ne_bytes(number.to_ne_bytes())),
+            Show::Hex => Self::Hex(number),
+            Show::Symbol => Self::Symbol(number),
+        }
+    }
+
+    /// As text.
+    pub fn text(&self, symbols: &Symbols) -> String {
+        match self {
+            Self::Fault(start) if start.is_empty() => "(fault)".to_owned(),
+            Self::Fault(start) => format!("{start:?}(fault)"),
+            Self::Unsigned(number) => number.to_string(),
+            Self::Signed(number) => match number.checked_neg() {
+                // What a function returns if it fails.
+                Some(negative) if (1..=MAX_ERRNO).contains(&negative) => {
+                    Returned(u64::from_ne_bytes(number.to_ne_bytes())).to_string()
+                }
+                _ => number.to_string(),
+            },
+            Self::Hex(number) => format!("{number:#x}"),
+            Self::Symbol(address) => symbols.describe(*address),
+            Self::Text(text) => format!("{text:?}"),
+        }
+    }
+
+    fn json(&self, symbols: &Symbols) -> serde_json::Value {
+        match self {
+            Self::Fault(_) => serde_json::Value::Null,
+            Self::Unsigned(number) => (*number).into(),
+            Self::Signed(number) => (*number).into(),
+            // Numbers in JSON are decimal.
+            Self::Hex(_) | Self::Symbol(_) => self.text(symbols).into(),
+            Self::Text(text) => text.clone().into(),
+        }
+    }
+}
+
+/// The arguments of a hit of `probe`, with their names.
+pub fn values<'a>(
+    event: &'a Event,
+    probe: &'a Probe,
+) -> impl Iterator<Item = (&'a str, Value)> + 'a {
+    let (area, faults) = match &event.seen {
+        Seen::Args { area, faults } => (area.as_slice(), *faults),
+        Seen::Registers(_) => (&[][..], 0),
+    };
+    let has_any = matches!(event.seen, Seen::Args { .. });
+    let args = probe.args.iter().enumerate().filter(move |_| has_any);
+    args.map(move |(index, arg)| (arg.name.as_str(), Value::new(arg, index, area, faults)))
+}
+
 /// A line, or with registers several, for a hit of `probe`.
 pub fn event(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> String {
     if style.json {
@@ -80,17 +180,23 @@ pub fn event(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> S
     let (cpu, time) = (event.cpu, Seconds(event.time));
     let (comm, pid, place) = (&event.comm, event.pid, &probe.place);
     let mut text = format!("[{cpu:03}] {time} {comm}-{pid} {place}");
+    // Writing to a string does not fail.
     if event.is_return {
         let micros = event.duration / 1000;
         let nanos = event.duration % 1000;
-        let value = Returned(event.value());
         let to = symbols.describe(event.ip);
-        // Writing to a string does not fail.
-        let _ = write!(text, " = {value}, {micros}.{nanos:03} us, to {to}");
+        let value = match event.value() {
+            Some(value) => format!(" = {}", Returned(value)),
+            None => " returns".to_owned(),
+        };
+        let _ = write!(text, "{value}, {micros}.{nanos:03} us, to {to}");
+    }
+    for (name, value) in values(event, probe) {
+        let _ = write!(text, " {name}={}", value.text(symbols));
     }
     text.push('\n');
-    if style.registers {
-        let pairs: Vec<_> = REGISTERS.iter().zip(event.registers).collect();
+    if let (true, Seen::Registers(registers)) = (style.registers, &event.seen) {
+        let pairs: Vec<_> = REGISTERS.iter().zip(registers).collect();
         for row in pairs.chunks(6) {
             let row: Vec<_> = row
                 .iter()
@@ -103,7 +209,7 @@ pub fn event(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> S
     text
 }
 
-fn event_json(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> Value {
+fn event_json(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> serde_json::Value {
     let mut object = json!({
         "time": event.time,
         "cpu": event.cpu,
@@ -118,14 +224,22 @@ fn event_json(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> 
         return object;
     };
     if event.is_return {
-        let value = Returned(event.value());
-        map.insert("value".to_owned(), value.number().into());
-        map.insert("errno".to_owned(), value.errno().into());
+        if let Some(value) = event.value().map(Returned) {
+            map.insert("value".to_owned(), value.number().into());
+            map.insert("errno".to_owned(), value.errno().into());
+        }
         map.insert("duration_ns".to_owned(), event.duration.into());
         map.insert("to".to_owned(), symbols.describe(event.ip).into());
     }
-    if style.registers {
-        let registers = REGISTERS.iter().zip(event.registers);
+    if !probe.args.is_empty() {
+        let args = values(event, probe);
+        let args: Map<_, _> = args
+            .map(|(name, value)| (name.to_owned(), value.json(symbols)))
+            .collect();
+        map.insert("args".to_owned(), args.into());
+    }
+    if let (true, Seen::Registers(registers)) = (style.registers, &event.seen) {
+        let registers = REGISTERS.iter().zip(registers);
         let registers: Map<_, _> = registers
             .map(|(name, value)| (name.to_string(), format!("{value:#x}").into()))
             .collect();
@@ -139,7 +253,8 @@ pub fn table(probes: &[Probe]) -> String {
     if probes.is_empty() {
         return "no probes\n".to_owned();
     }
-    let mut rows = vec![["name", "kind", "place", "hits", "missed", "state"].map(str::to_owned)];
+    let heads = ["name", "kind", "place", "hits", "missed", "state", "reads"];
+    let mut rows = vec![heads.map(str::to_owned)];
     rows.extend(probes.iter().map(|probe| {
         [
             probe.name.clone(),
@@ -148,19 +263,38 @@ pub fn table(probes: &[Probe]) -> String {
             probe.hits.to_string(),
             probe.missed.to_string(),
             if probe.gone { "gone" } else { "on" }.to_owned(),
+            reads(probe),
         ]
     }));
-    let mut widths = [0; 6];
+    let mut widths = [0; 7];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.len().max(*width);
         }
     }
-    let [name, kind, place, hits, missed, _] = widths;
-    let line = |[a, b, c, d, e, f]: &[String; 6]| {
-        format!("{a:name$}  {b:kind$}  {c:place$}  {d:>hits$}  {e:>missed$}  {f}\n")
+    let [name, kind, place, hits, missed, state, _] = widths;
+    let line = |[a, b, c, d, e, f, g]: &[String; 7]| {
+        let line =
+            format!("{a:name$}  {b:kind$}  {c:place$}  {d:>hits$}  {e:>missed$}  {f:state$}  {g}");
+        format!("{}\n", line.trim_end())
     };
+    if probes.iter().all(|probe| reads(probe).is_empty()) {
+        for row in &mut rows {
+            let [.., last] = row;
+            last.clear();
+        }
+    }
     rows.iter().map(line).collect()
+}
+
+/// What a probe reads, and on what conditions hits count.
+fn reads(probe: &Probe) -> String {
+    let mut words: Vec<&str> = probe.args.iter().map(|arg| arg.text.as_str()).collect();
+    if !probe.conditions.is_empty() {
+        words.push("if");
+    }
+    words.extend(probe.conditions.iter().map(String::as_str));
+    words.join(" ")
 }
 
 /// The summary at the end.
@@ -188,6 +322,60 @@ mod tests {
     use super::*;
 
     const MINUS_TWO: u64 = u64::MAX - 1;
+
+    fn returning(hit: &mut Event) {
+        if let Seen::Registers([ax, ..]) = &mut hit.seen {
+            *ax = MINUS_TWO;
+        }
+    }
+
+    /// `-10`, `/etc`, and the rest of an area of 16 bytes.
+    fn with_args() -> (Event, Probe) {
+        let line = "id=9 name=o kind=return place=f address=0x1 hits=0 missed=0 state=on \
+                    args=n=$retval:s32,s=+0($arg2):string5,x=%di:x8,b=%di:b2@1/8,y=%si:symbol if=n<0\n";
+        let probe = parse_list(line).unwrap().remove(0);
+        let mut hit = sample(12);
+        hit.is_return = true;
+        hit.duration = 5;
+        let mut area = (-10i32).to_le_bytes().to_vec();
+        area.extend(b"/e\x07c\0\xab\x02\0\0\0\0\0");
+        area.extend(5u64.to_le_bytes());
+        hit.seen = Seen::Args { area, faults: 0 };
+        (hit, probe)
+    }
+
+    #[test]
+    fn arguments() {
+        let (mut hit, probe) = with_args();
+        let symbols = Symbols::default();
+        let style = Style::default();
+        assert_eq!(
+            event(&hit, &probe, &symbols, style),
+            "[001] 0.000000012 cat-42 f returns, 0.005 us, to 0xffffffff81063c90 n=-10 (ECHILD) s=\"/e?c\" x=0xab b=2 y=0x5\n"
+        );
+        let style = Style {
+            json: true,
+            registers: true,
+        };
+        let line = event(&hit, &probe, &symbols, style);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            value["args"],
+            json!({"n": -10, "s": "/e?c", "x": "0xab", "b": 2, "y": "0x5"})
+        );
+        assert!(value.get("registers").is_none() && value.get("value").is_none());
+        if let Seen::Args { faults, .. } = &mut hit.seen {
+            *faults = 0b111;
+        }
+        let text = event(&hit, &probe, &symbols, Style::default());
+        assert!(
+            text.ends_with(" n=(fault) s=\"/e?c\"(fault) x=(fault) b=2 y=0x5\n"),
+            "{text}"
+        );
+        let table = table(&[probe]);
+        assert!(table.contains("  state  reads\n"), "{table}");
+        assert!(table.ends_with("  on     n=$retval:s32 s=+0($arg2):string5 x=%di:x8 b=%di:b2@1/8 y=%si:symbol if n<0\n"), "{table}");
+    }
 
     #[test]
     fn values() {
@@ -223,7 +411,7 @@ mod tests {
         assert!(text.ends_with("flags 00000000000000b0\n"));
         hit.is_return = true;
         hit.duration = 12_345;
-        hit.registers[0] = MINUS_TWO;
+        returning(&mut hit);
         hit.ip = 5;
         assert_eq!(
             event(&hit, &probes[1], &symbols, style),
@@ -236,13 +424,13 @@ mod tests {
         let probes = parse_list(LIST).unwrap();
         let mut hit = sample(12);
         hit.is_return = true;
-        hit.registers[0] = MINUS_TWO;
+        returning(&mut hit);
         let style = Style {
             json: true,
             registers: true,
         };
         let line = event(&hit, &probes[1], &Symbols::default(), style);
-        let value: Value = serde_json::from_str(&line).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["value"], -2);
         assert_eq!(value["errno"], "ENOENT");
         assert_eq!(value["kind"], "return");

@@ -67,6 +67,13 @@ impl Symbols {
         self.0.iter().filter(|known| known.name == name).count()
     }
 
+    /// The module with the function of this name, if the first one is in one.
+    pub fn module_of(&self, name: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        let found = all.find(|known| known.name == name)?;
+        found.module.as_deref()
+    }
+
     /// Those whose names `is_it` holds for, by address.
     pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = (u64, &str)> {
         let all = self.0.iter();
@@ -125,6 +132,8 @@ ffffffff81000500 t init_module
             "init_module+0x1 [mod]"
         );
         assert_eq!(symbols.describe(5), "0x5");
+        assert_eq!(symbols.module_of("kernel_clone"), None);
+        assert_eq!(symbols.module_of("no_such"), None);
         assert_eq!(symbols.count("init_module"), 2);
         assert_eq!(symbols.count("kernel_clones"), 0);
     }

@@ -17,12 +17,11 @@ use super::error::Error;
 use super::error::Result;
 use super::event::Event;
 use super::live::Live;
-use super::model::Kind;
-use super::model::Place;
 use super::model::Probe;
 use super::order::Order;
 use super::print;
 use super::print::Style;
+use super::resolve::Wanted;
 use super::symbols::Symbols;
 use crate::pids::Pids;
 use crate::signals::StopSignals;
@@ -39,19 +38,61 @@ const LOOK: u32 = 10;
 /// What the user wants.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Places of temporary probes, which exist as long as this runs; without any, all existing
-    /// probes are watched.
-    pub places: Vec<Place>,
-    /// What these are on.
-    pub kind: Kind,
+    /// Temporary probes, which exist as long as this runs; without any, all existing probes are
+    /// watched.
+    pub probes: Vec<Wanted>,
     /// Stop after that many hits.
     pub count: Option<u64>,
     /// Stop after this time.
     pub duration: Option<Duration>,
     /// Show only hits of these.
     pub pids: Pids,
-    /// How hits are shown.
-    pub style: Style,
+}
+
+/// What becomes of hits.
+pub trait Show {
+    /// A hit of `probe`, in the order of time.
+    fn hit(&mut self, event: &Event, probe: &Probe);
+    /// There are no more for now; a round takes a tenth of a second. Returns whether there still is a reader.
+    fn round(&mut self, now: &Now<'_>) -> Result<bool>;
+}
+
+/// How far a watch has come.
+pub struct Now<'a> {
+    /// Hits that found no room meanwhile, of any probe.
+    pub dropped: &'a dyn Fn() -> Result<u64>,
+}
+
+/// Hits as lines.
+pub struct Lines<'a, P> {
+    text: String,
+    style: Style,
+    symbols: &'a Symbols,
+    print: P,
+}
+
+impl<'a, P: FnMut(&str) -> Result<bool>> Lines<'a, P> {
+    /// Shows hits with `print`, which returns whether there still is a reader. `symbols` names where functions return to.
+    pub fn new(style: Style, symbols: &'a Symbols, print: P) -> Self {
+        Self {
+            text: String::new(),
+            style,
+            symbols,
+            print,
+        }
+    }
+}
+
+impl<P: FnMut(&str) -> Result<bool>> Show for Lines<'_, P> {
+    fn hit(&mut self, event: &Event, probe: &Probe) {
+        let line = print::event(event, probe, self.symbols, self.style);
+        self.text.push_str(&line);
+    }
+
+    fn round(&mut self, _now: &Now<'_>) -> Result<bool> {
+        let text = std::mem::take(&mut self.text);
+        Ok(text.is_empty() || (self.print)(&text)?)
+    }
 }
 
 /// Hits of a probe.
@@ -90,12 +131,19 @@ impl<'a> Temporary<'a> {
             control,
             names: Vec::new(),
         };
-        for (index, place) in options.places.iter().enumerate() {
+        let mut refused = None;
+        for (index, probe) in options.probes.iter().enumerate() {
             let name = format!("watch.{}.{index}", std::process::id());
-            control.add(options.kind, &name, place)?;
-            added.names.push(name);
+            match control.add(probe.kind, &name, &probe.place, &probe.args) {
+                Ok(()) => added.names.push(name),
+                Err(error @ Error::Refused { .. }) if probe.of_pattern => refused = Some(error),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(added)
+        match refused {
+            Some(error) if added.names.is_empty() => Err(error),
+            _ => Ok(added),
+        }
     }
 
     fn remove(mut self) -> Result<()> {
@@ -132,10 +180,10 @@ struct Watch<'a> {
     options: Options,
     /// The names of the temporary probes.
     names: Vec<String>,
-    live: Live,
+    live: Live<'a>,
     order: Order<Event>,
     probes: BTreeMap<u32, Watched>,
-    symbols: &'a Symbols,
+    dropped_before: u64,
     events: u64,
     /// When the current round began, if one is unfinished.
     began: Option<u64>,
@@ -143,20 +191,18 @@ struct Watch<'a> {
     read_until: u64,
 }
 
-/// Shows hits with `print`, which returns whether there still is a reader, until a signal, the end
-/// of the time, or enough hits. `ready` is called when the probes exist. `symbols` names where
-/// functions return to.
+/// Gives hits to `show`, until that has no reader any more, a signal, the end of the time, or enough hits. `ready` is called
+/// when the probes exist.
 pub fn watch(
     control: &Control,
     options: Options,
-    symbols: &Symbols,
     signals: &StopSignals,
     ready: impl FnOnce() -> Result<()>,
-    mut print: impl FnMut(&str) -> Result<bool>,
+    show: &mut impl Show,
 ) -> Result<Counts> {
     let _lock = control.lock()?;
-    let mut live = Live::open(&control.channel())?;
-    if !options.places.is_empty() {
+    let mut live = Live::open(control)?;
+    if !options.probes.is_empty() {
         // Old hits of other probes would only take room.
         drain(&mut live, |_| ())?;
     }
@@ -170,7 +216,7 @@ pub fn watch(
         live,
         order: Order::default(),
         probes: BTreeMap::new(),
-        symbols,
+        dropped_before: dropped,
         events: 0,
         began: None,
         read_until: 0,
@@ -183,7 +229,7 @@ pub fn watch(
     while goes_on && end.is_none_or(|end| Instant::now() < end) {
         let more = watch.round()?;
         let upto = watch.read_until;
-        goes_on = watch.show(upto, &mut print)?;
+        goes_on = watch.show(upto, show)?;
         rounds += 1;
         if rounds % LOOK == 0 {
             watch.live.scan()?;
@@ -205,12 +251,12 @@ pub fn watch(
     watch.live.scan()?;
     let order = &mut watch.order;
     drain(&mut watch.live, |event| order.add(event))?;
-    watch.show(u64::MAX, &mut print)?;
-    watch.counts(dropped)
+    watch.show(u64::MAX, show)?;
+    watch.counts()
 }
 
 /// Reads everything that is there now.
-fn drain(live: &mut Live, mut to: impl FnMut(Event)) -> Result<()> {
+fn drain(live: &mut Live<'_>, mut to: impl FnMut(Event)) -> Result<()> {
     let began = now()?;
     for _ in 0..64 {
         if !live.turn(began, &mut to)? {
@@ -282,8 +328,7 @@ impl Watch<'_> {
     }
 
     /// Shows the hits before this time. Returns whether more are wanted.
-    fn show(&mut self, until: u64, print: &mut impl FnMut(&str) -> Result<bool>) -> Result<bool> {
-        let mut text = String::new();
+    fn show(&mut self, until: u64, show: &mut impl Show) -> Result<bool> {
         let events = self.order.before(until);
         // A probe may have been added.
         let is_new = |event: &Event| !self.probes.contains_key(&event.probe);
@@ -294,15 +339,15 @@ impl Watch<'_> {
             if self.wanted() == 0 {
                 break;
             }
-            self.show_event(&event, &mut text);
+            self.show_event(&event, show);
         }
-        if !text.is_empty() && !print(&text)? {
-            return Ok(false);
-        }
-        Ok(self.wanted() != 0)
+        let now = Now {
+            dropped: &|| self.dropped(),
+        };
+        Ok(show.round(&now)? && self.wanted() != 0)
     }
 
-    fn show_event(&mut self, event: &Event, text: &mut String) {
+    fn show_event(&mut self, event: &Event, show: &mut impl Show) {
         // Hits of probes that have gone, or of others, are not wanted.
         let Some(watched) = self.probes.get_mut(&event.probe) else {
             return;
@@ -312,11 +357,15 @@ impl Watch<'_> {
         }
         watched.events += 1;
         self.events += 1;
-        let style = self.options.style;
-        text.push_str(&print::event(event, &watched.probe, self.symbols, style));
+        show.hit(event, &watched.probe);
     }
 
-    fn counts(&self, dropped: u64) -> Result<Counts> {
+    /// Hits that found no room meanwhile.
+    fn dropped(&self) -> Result<u64> {
+        Ok(self.live.dropped()?.saturating_sub(self.dropped_before))
+    }
+
+    fn counts(&self) -> Result<Counts> {
         let probes = self.probes.values().map(|watched| ProbeCounts {
             name: watched.name.clone(),
             events: watched.events,
@@ -325,7 +374,7 @@ impl Watch<'_> {
         Ok(Counts {
             probes: probes.collect(),
             events: self.events,
-            dropped: self.live.dropped()?.saturating_sub(dropped),
+            dropped: self.dropped()?,
             late: self.order.late(),
         })
     }

@@ -3,8 +3,8 @@
 #
 # Probes from user space on the running kernel: the module ferrotrace_kprobe_events and "ferrotrace probe". Run as root in a
 # guest, with FERROTRACE set to the command; arguments choose cases by the start of their names. Prints KTAP.
-# Functions are called by check().
-# shellcheck disable=SC2317,SC2329,SC2086
+# Functions are called by check(); $retval is one of the kernel's words.
+# shellcheck disable=SC2016,SC2317,SC2329,SC2086
 # Not pipefail: a refusal is looked for in what fails.
 set -u
 
@@ -116,6 +116,10 @@ lines() {
 		Invalid argument:p
 		Invalid argument:p x
 		Invalid argument:p x kernel_clone and more
+		Invalid argument:p x kernel_clone a=%zz
+		Invalid argument:p x kernel_clone a=\$retval
+		Invalid argument:p x kernel_clone a=%di a=%si
+		Invalid argument:p x kernel_clone if b==1
 		Invalid argument:q x kernel_clone
 		Invalid argument:p x/y kernel_clone
 		Invalid argument:p x kernel_clone+
@@ -139,7 +143,7 @@ lines() {
 }
 
 for_root_only() {
-	is mode 600 "$(stat -c %a "$PROBES")" && is mode 400 "$(stat -c %a $DIR/cpu0)" || return 1
+	is mode 600 "$(stat -c %a "$PROBES")" && is mode 600 "$(stat -c %a $DIR/cpu0)" && is mode 400 "$(stat -c %a $DIR/format)" || return 1
 	refused "only root may probe" setpriv --reuid 65534 --clear-groups "$FERROTRACE" probe list
 }
 
@@ -180,6 +184,131 @@ counts_are_exact() {
 	late=$(sed -n 's/.*"time":\([0-9]*\).*/\1/p' "$work/out" |
 		awk '$1 < last { late++ } $1 > last { last = $1 } END { print late + 0 }')
 	tail -n 1 "$work/out" | grep -q "\"dropped\":0,\"events\":[0-9]*,\"late\":$late\\b" && put '-*'
+}
+
+# types: the types of some functions of the kernel, in $work/types.so, as DWARF, and where there is pahole as BTF in $work/btf.
+types() {
+	[ -e "$work/types.so" ] && return
+	cat >"$work/types.c" <<-END
+		struct open_how { unsigned long long flags, mode, resolve; };
+		int do_sys_openat2(int dfd, const char *filename, struct open_how *how)
+		{
+			return dfd + *filename + (int)how->flags;
+		}
+	END
+	gcc -g -O1 -shared -fPIC -nostdlib -o "$work/types.so" "$work/types.c" || return 1
+	if type pahole >/dev/null 2>&1; then pahole --btf_encode_detached="$work/btf" "$work/types.so" || return 1; fi
+}
+
+# opens: a process, $opener, opens $work/read and $work/written, and fails to open others.
+opens() {
+	: >"$work/read"
+	# shellcheck disable=SC2016
+	bash -c 'exec 2>/dev/null
+		echo $$ >"$1"
+		for i in 1 2 3; do : </nonexistent; done
+		: <"$2/read"
+		: >"$2/written"' opener "$work/opener" "$work"
+	read -r opener <"$work/opener"
+}
+
+# Arguments by their names, and fields of structures.
+named_args() {
+	local how line
+	types || return 1
+	for how in "--vmlinux $work/types.so" "--btf $work/btf"; do
+		[ -e "${how#* }" ] || continue
+		probe add $how 'open=do_sys_openat2 filename:string dfd flags=how->flags:x64' &&
+			probe add $how 'ret=do_sys_openat2%return filename $retval' || return 1
+		cat "$PROBES"
+		watching --json || return 1
+		opens
+		watched >/dev/null || return 1
+		grep "\"pid\":$opener," "$work/out" >"$work/mine"
+		# O_LARGEFILE is 0x8000, and O_WRONLY|O_CREAT|O_TRUNC 0x241.
+		for line in 'read","flags":"0x8000"' 'written","flags":"0x8241"'; do
+			is "$line" 1 "$(grep -c "\"dfd\":-100,\"filename\":\"$work/$line.*\"probe\":\"open\"" "$work/mine")" || {
+				cat "$work/mine"
+				return 1
+			}
+		done
+		is failures 3 "$(grep -c '"filename":"/nonexistent","ret":-2.*"probe":"ret"' "$work/mine")" || return 1
+		probe remove --all || return 1
+	done
+	refused "do_sys_openat2 has no parameter name; it has dfd, filename, how" \
+		probe add --vmlinux "$work/types.so" "do_sys_openat2 name" || return 1
+	refused "struct open_how has no member flag; it has flags, mode, resolve" \
+		probe add --vmlinux "$work/types.so" "do_sys_openat2 how->flag"
+}
+
+# The same by registers, which takes no types; what is recorded and merged has their names.
+raw_args() {
+	probe add 'open=do_sys_openat2 dfd=%di:s32 file=+0(%si):string how=+0(%dx):x64 nowhere=+0(%ip) stack=$stack0:symbol' \
+		'do_sys_openat2%return name=+0($arg2):string32 $retval:s64' || return 1
+	probe list
+	probe list | grep -q 'reads$' || return 1
+	opens
+	probe remove do_sys_openat2.ret || return 1
+	"$FERROTRACE" relay record $DIR/cpu -o "$work/args" --duration 0.2 -q || return 1
+	put '-*'
+	"$FERROTRACE" relay merge "$work/args" >"$work/merged" || return 1
+	grep -m 3 "pid=$opener " "$work/merged"
+	is opens 1 "$(grep -c " open: pid=$opener comm=bash .* dfd=-100 file=$work/read how=0x8000 .* faults=1*[0-9]$" "$work/merged")"
+}
+
+# Conditions are judged in the kernel.
+filtered() {
+	local kinds
+	probe add 'e=do_sys_openat2%return $retval:s32 f=+0($arg2):string if $retval:s32==-2 && f~/nonex* && comm==bash' \
+		'w=do_sys_openat2 if +0(%dx)&0x40 && +0(%si):string~*/written' 'none=do_sys_openat2 if pid==1' 'slow=do_sys_openat2%return if duration>60000000000' || return 1
+	cat "$PROBES"
+	watching --json || return 1
+	opens
+	watched >/dev/null || return 1
+	kinds=$(grep "\"pid\":$opener," "$work/out" | sed 's/.*"probe":"\([a-z]*\)".*/\1/' | sort | uniq -c | xargs)
+	is hits "3 e 1 w" "$kinds" && is slow 0 "$(field slow hits)" && is none 0 "$(field none hits)" &&
+		is e 3 "$(field e hits)" || return 1
+	probe remove --all || return 1
+	# A watch of one process has the kernel leave the others out.
+	watching -p 1 do_sys_openat2 && grep -q ' if=pid==1$' "$PROBES" && opens && watched && grep -q '^do_sys_openat2: 0 events' "$work/out"
+}
+
+# A pattern adds all that can be probed.
+pattern() {
+	local n
+	probe add -r 'vfs_*' >"$work/names" 2>"$work/err"
+	cat "$work/err"
+	n=$(wc -l <"$work/names")
+	is probes "$n" "$(wc -l <"$PROBES")" || return 1
+	[ "$n" -gt 20 ] && grep -qx vfs_read.ret "$work/names" || return 1
+	cat /proc/uptime
+	[ "$(field vfs_read.ret hits)" -gt 0 ] && put '-*' || return 1
+	refused "no function matches nosuch_*" probe add 'nosuch_*'
+}
+
+# Hits and times are added up, exactly, by keys.
+summaries() {
+	worker 20 15
+	begin_tool watching probe count --json --by comm,place -p "$worker" kernel_clone do_sys_openat2 || return 1
+	watch=$tool_pid
+	work
+	watched || return 1
+	tail -n 1 "$work/out" | grep -q '{"hits":20,"key":{"comm":"bash","place":"kernel_clone"}}' || return 1
+	worker 0 25
+	begin_tool watching probe time --json -p "$worker" 'do_sys_openat2 $retval:s32 if $retval:s32==-2' --by ret || return 1
+	watch=$tool_pid
+	work
+	watched || return 1
+	tail -n 1 "$work/out" | grep -q '"hits":25,"key":{"ret":"-2 (ENOENT)"},"max_ns":[1-9]' &&
+		tail -n 1 "$work/out" | grep -q '"histogram":\[{"from_ns":[1-9]' || return 1
+	# From one probe to another: each open of the worker looks up its path once.
+	worker 0 25
+	begin_tool watching probe time -p "$worker" --since do_sys_openat2 path_openat || return 1
+	watch=$tool_pid
+	work
+	watched || return 1
+	grep -q '^in all, .* s: 25 hits, 0 dropped$' "$work/out" && grep -q ' - .* [1-9][0-9]*  ##*$' "$work/out" || return 1
+	refused "without an offset" probe time kernel_clone+4 && refused "not a pattern" probe time --since 'vfs_*' vfs_read
 }
 
 # With places the probes are there as long as the watch.
@@ -224,16 +353,16 @@ removed() {
 # When nobody reads, what does not fit is counted.
 dropped() {
 	local line hits dropped records=0 file i
-	rmmod ferrotrace_kprobe_events && load subbuf_records=8 n_subbufs=4 || return 1
+	rmmod ferrotrace_kprobe_events && load subbuf_size=2048 n_subbufs=4 || return 1
 	put 'p forks kernel_clone' || return 1
 	for ((i = 0; i < 300; i++)); do (:); done
 	# Without a fork of our own between.
 	read -r line <"$PROBES" && put '-forks' || return 1
 	hits=${line##*hits=} hits=${hits%% *}
-	read -r dropped <$DIR/dropped
-	# Relay files have no size: they have to be read.
+	read -r dropped <$DIR/lost
+	# A record has 184 bytes, a header and a time, and none is in two sub-buffers. Relay files have no size: they have to be read.
 	# shellcheck disable=SC2002
-	for file in "$DIR"/cpu[0-9]; do records=$((records + $(cat "$file" | wc -c) / 192)); done
+	for file in "$DIR"/cpu[0-9]; do records=$((records + $(cat "$file" | wc -c) / 200)); done
 	echo "hits $hits, dropped $dropped, recorded $records"
 	[ "$hits" -ge 300 ] && [ "$dropped" -ge 100 ] && [ $((records + dropped)) -ge "$hits" ] &&
 		[ $((records + dropped)) -le $((hits + 3)) ] || return 1
@@ -246,7 +375,7 @@ by_relay() {
 	put 'p forks kernel_clone' || return 1
 	work
 	put '-*'
-	"$FERROTRACE" relay record --read $DIR/cpu -o "$work/rec" --duration 0.2 -q || return 1
+	"$FERROTRACE" relay record $DIR/cpu -o "$work/rec" --duration 0.2 -q || return 1
 	"$FERROTRACE" relay merge "$work/rec" >"$work/merged" || return 1
 	head -n 2 "$work/merged"
 	is forks 25 "$(grep -c " probe: pid=$worker comm=bash .* ip=0x[0-9a-f]* .* ax=0x" "$work/merged")"
@@ -348,7 +477,7 @@ hotplug() {
 	watched && [ "$(grep -c '"cpu":1,' "$work/out")" -ge 30 ]
 }
 
-load_ours rust_relay ferrotrace_relay rust_kprobes ferrotrace_kprobe
+load_ours rust_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe
 load || bail "cannot load ferrotrace_kprobe_events.ko"
 echo "TAP version 13"
 # For what is to be seen of a case that passes.
@@ -357,6 +486,11 @@ one lines lines
 one root for_root_only
 one commands commands
 one counts counts_are_exact
+one args.named named_args
+one args.raw raw_args
+one filter filtered
+one pattern pattern
+one summary summaries
 one temporary temporary
 one own own_reads
 one removed removed

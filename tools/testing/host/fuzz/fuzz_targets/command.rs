@@ -26,12 +26,18 @@ fn written(command: &Command<'_>) -> String {
             name,
             symbol,
             offset,
+            args,
         } => {
             let letter = match kind {
                 Kind::Point => 'p',
                 Kind::Return => 'r',
             };
-            format!("{letter} {name} {symbol}+{offset:#x}")
+            let (args, conditions) = (args.text(), args.conditions_text());
+            let conditions = match conditions {
+                "" => String::new(),
+                some => format!("if {some}"),
+            };
+            format!("{letter} {name} {symbol}+{offset:#x} {args} {conditions}")
         }
     }
 }

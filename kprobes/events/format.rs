@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The description of the records, as tracefs has them, for whoever decodes a recording of the channel.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_core::probe_args::Arg;
+use ferro_core::probe_args::Show;
+use ferro_core::probe_args::Type;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use kernel::fmt;
+use kernel::fmt::Write;
+use kernel::prelude::*;
+
+use crate::reading::faults_at;
+use crate::record::ARGS_AT;
+use crate::record::HEAD_FORMAT;
+use crate::record::REGISTERS_FORMAT;
+use crate::record::WITH_REGISTERS;
+use crate::table::Entry;
+
+/// Names that records have before those of arguments.
+const TAKEN: [&str; 9] = [
+    "time", "cpu", "pid", "comm", "probe", "kind", "ip", "duration", "faults",
+];
+
+/// Describes the records with registers.
+pub(crate) fn write_plain(text: &mut TextBuffer) -> fmt::Result {
+    text.write_fmt(fmt!(
+        "name: probe\nID: {WITH_REGISTERS}\nformat:\n{HEAD_FORMAT}{REGISTERS_FORMAT}"
+    ))
+}
+
+/// Describes the records of a probe, if it has arguments.
+pub(crate) fn write(entry: &Entry, text: &mut TextBuffer) -> fmt::Result {
+    let args = entry.args();
+    if args.size() == 0 {
+        return Ok(());
+    }
+    let number = entry.live.number();
+    text.write_fmt(fmt!(
+        "\nname: {}\nID: {number}\nformat:\n{HEAD_FORMAT}",
+        *entry.name
+    ))?;
+    for (name, arg) in args.iter() {
+        write_field(name, &arg, text)?;
+    }
+    let at = ARGS_AT.saturating_add(faults_at(args.size()));
+    text.write_fmt(fmt!(
+        "\tfield:u32 faults;\toffset:{at};\tsize:4;\tsigned:0;\n"
+    ))
+}
+
+fn write_field(name: &str, arg: &Arg, text: &mut TextBuffer) -> fmt::Result {
+    let size = arg.ty.size();
+    let prefix = match TAKEN.contains(&name) {
+        true => "arg_",
+        false => "",
+    };
+    text.write_str("\tfield:")?;
+    match arg.ty {
+        Type::Text { len } => text.write_fmt(fmt!("char {prefix}{name}[{len}]"))?,
+        // Only of these it is known that they are hexadecimal.
+        Type::Number {
+            show: Show::Hex | Show::Symbol,
+            ..
+        } => text.write_fmt(fmt!("void * {prefix}{name}"))?,
+        Type::Number { .. } if arg.ty.is_signed() => {
+            text.write_fmt(fmt!("s{} {prefix}{name}", size.saturating_mul(8)))?;
+        }
+        _ => text.write_fmt(fmt!("u{} {prefix}{name}", size.saturating_mul(8)))?,
+    }
+    let at = ARGS_AT.saturating_add(arg.offset);
+    let signed = u8::from(arg.ty.is_signed());
+    text.write_fmt(fmt!(";\toffset:{at};\tsize:{size};\tsigned:{signed};\n"))
+}

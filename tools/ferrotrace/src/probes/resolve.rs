@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From what the user asks for to what the kernel is told: patterns to functions, names of parameters and members to
+//! registers and offsets.
+
+#![deny(unsafe_code)]
+
+mod value;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use ferro_core::probe_args::AREA_MAX;
+use ferro_core::probe_args::ARGS_MAX;
+use ferro_core::probe_args::Args;
+use ferro_core::probe_args::CONDITIONS_MAX;
+use ferro_core::probe_args::Fetch;
+use ferro_core::probe_args::NAME_MAX;
+use thiserror::Error;
+
+use super::error::Names;
+use super::model::Kind;
+use super::model::Place;
+use super::spec::ArgSpec;
+use super::spec::Expression;
+use super::spec::Spec;
+use super::spec::Step;
+use super::spec::Wish;
+use super::spec::is_identifier;
+use super::symbols::Symbols;
+use super::types::Error as TypesError;
+use super::types::Source;
+use super::types::Types;
+use crate::functions::glob::Glob;
+use crate::functions::glob::GlobError;
+use value::Value;
+use value::parameter;
+
+/// What a condition can be on, besides arguments.
+const OF_A_HIT: [&str; 4] = ["pid", "cpu", "comm", "duration"];
+
+/// A probe for the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// What it is on.
+    pub kind: Kind,
+    /// Where it is.
+    pub place: Place,
+    /// What it reads, and on what conditions hits count, in the kernel's words.
+    pub args: String,
+    /// Whether it is one of those that a pattern stands for, so that nothing is wrong if the kernel refuses it.
+    pub of_pattern: bool,
+}
+
+impl Wanted {
+    /// Has hits of other processes and threads left out, in the kernel.
+    pub fn only(&mut self, pid: i32) {
+        let conditions = Args::parse(&self.args, self.kind == Kind::Return);
+        let count = conditions.map_or(CONDITIONS_MAX, |args| args.conditions().count());
+        if count < CONDITIONS_MAX {
+            let word = if count == 0 { "if " } else { "" };
+            // Writing to a string does not fail.
+            let _ = write!(self.args, " {word}pid=={pid}");
+        }
+    }
+}
+
+/// Why that cannot be.
+#[derive(Debug, Error)]
+pub enum ResolveError {
+    /// No function matches.
+    #[error("no function matches {0} (/proc/kallsyms has all)")]
+    NoMatch(String),
+    /// The pattern.
+    #[error("{pattern}: {what}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Types are not known.
+    #[error(transparent)]
+    Types(#[from] TypesError),
+    /// The function is not there.
+    #[error(
+        "{0}: the types of this function are not known; arguments can be given by their registers (%di, $arg1)"
+    )]
+    Unknown(String),
+    /// Not a parameter.
+    #[error("{symbol} has no parameter {name}; it has {others}")]
+    NoParameter {
+        /// The function.
+        symbol: String,
+        /// The name.
+        name: String,
+        /// Those that it has.
+        others: Names,
+    },
+    /// Not a member.
+    #[error("{of} has no member {name}; it has {others}")]
+    NoMember {
+        /// The structure.
+        of: String,
+        /// The name.
+        name: String,
+        /// Those that it has.
+        others: Names,
+    },
+    /// A structure as a whole.
+    #[error("{text} is a {of}; name one of its members: {others}")]
+    Whole {
+        /// The argument.
+        text: String,
+        /// The structure.
+        of: String,
+        /// What it has.
+        others: Names,
+    },
+    /// Something that cannot be done with the type.
+    #[error("{text}: {what}")]
+    Misfit {
+        /// The argument.
+        text: String,
+        /// Why.
+        what: &'static str,
+    },
+    /// Within a function.
+    #[error(
+        "{0}: parameters are where they are known to be at the start of a function only; use registers (%di) there"
+    )]
+    Within(Place),
+    /// Not a return.
+    #[error("{0} is there when a function returns: FUNCTION%return, or -r")]
+    NotReturned(&'static str),
+    /// Too many, or two of a name.
+    #[error("{0}: at most {ARGS_MAX} arguments with different names, of {AREA_MAX} bytes together")]
+    TooMuch(String),
+    /// A condition that does not fit.
+    #[error(
+        "{0}: there are at most {CONDITIONS_MAX} conditions; text is compared by ==, != and ~, numbers by all but ~"
+    )]
+    Condition(String),
+}
+
+type Result<T> = std::result::Result<T, ResolveError>;
+
+/// Finds functions and types.
+pub struct Resolver<'a> {
+    symbols: &'a Symbols,
+    source: &'a Source,
+    /// Of the kernel, and of modules.
+    opened: BTreeMap<Option<String>, Box<dyn Types>>,
+}
+
+impl<'a> Resolver<'a> {
+    /// Looks at nothing yet.
+    pub fn new(symbols: &'a Symbols, source: &'a Source) -> Self {
+        Self {
+            symbols,
+            source,
+            opened: BTreeMap::new(),
+        }
+    }
+
+    /// The probes that `spec` stands for. `returns`: on returns, unless it says so itself.
+    pub fn resolve(&mut self, spec: &Spec, returns: bool) -> Result<Vec<Wanted>> {
+        let kind = spec.kind.unwrap_or(match returns {
+            true => Kind::Return,
+            false => Kind::Probe,
+        });
+        let symbol = &spec.place.symbol;
+        let of_pattern = spec.place.is_pattern();
+        let names = match of_pattern {
+            true => self.matching(symbol)?,
+            false => vec![symbol.clone()],
+        };
+        let mut all = Vec::new();
+        for symbol in names {
+            let offset = spec.place.offset;
+            let place = Place { symbol, offset };
+            let default = place.default_name(kind);
+            let name = match &spec.name {
+                None => default,
+                Some(name) if of_pattern => format!("{name}.{default}")
+                    .chars()
+                    .take(super::model::NAME_MAX)
+                    .collect(),
+                Some(name) => name.clone(),
+            };
+            let args = self.args(spec, kind, &place)?;
+            all.push(Wanted {
+                name,
+                kind,
+                place,
+                args,
+                of_pattern,
+            });
+        }
+        Ok(all)
+    }
+
+    fn matching(&self, pattern: &str) -> Result<Vec<String>> {
+        let glob: Glob = pattern
+            .parse()
+            .map_err(|what: GlobError| ResolveError::Pattern {
+                pattern: pattern.to_owned(),
+                what: what.to_string(),
+            })?;
+        // Not what the compiler has split off, nor padding.
+        let is_function = |name: &str| !name.contains('.') && !name.starts_with("__pfx_");
+        let found = self
+            .symbols
+            .matching(|name| is_function(name) && glob.matches(name));
+        let found: BTreeSet<String> = found.map(|(_, name)| name.to_owned()).collect();
+        match found.is_empty() {
+            true => Err(ResolveError::NoMatch(pattern.to_owned())),
+            false => Ok(found.into_iter().collect()),
+        }
+    }
+
+    /// The kernel's words for what a probe at `place` reads.
+    fn args(&mut self, spec: &Spec, kind: Kind, place: &Place) -> Result<String> {
+        if spec.args.is_empty() && spec.conditions.is_empty() {
+            return Ok(String::new());
+        }
+        // Conditions may be on something that is not an argument yet.
+        let mut args = spec.args.clone();
+        let mut conditions = Vec::new();
+        for condition in &spec.conditions {
+            let names = args.iter().enumerate();
+            let known = names.map(|(index, arg)| (arg_name(arg, index), &arg.text));
+            let found = known
+                .filter(|(name, text)| *name == condition.left || **text == condition.left)
+                .map(|(name, _)| name)
+                .next();
+            let left = match found {
+                Some(name) => name,
+                None if OF_A_HIT.contains(&condition.left.as_str()) => condition.left.clone(),
+                None => {
+                    let arg: ArgSpec = condition
+                        .left
+                        .parse()
+                        .map_err(|_| ResolveError::Condition(condition.left.clone()))?;
+                    let name = arg_name(&arg, args.len());
+                    args.push(arg);
+                    name
+                }
+            };
+            conditions.push(format!("{left}{}", condition.rest));
+        }
+        let mut text = String::new();
+        for (index, arg) in args.iter().enumerate() {
+            let value = self.arg(arg, kind, place)?;
+            // Writing to a string does not fail.
+            let _ = write!(text, "{}={value} ", arg_name(arg, index));
+        }
+        let returns = kind == Kind::Return;
+        if Args::parse(&text, returns).is_none() {
+            return Err(ResolveError::TooMuch(text.trim_end().to_owned()));
+        }
+        if conditions.is_empty() {
+            return Ok(text.trim_end().to_owned());
+        }
+        if !returns && conditions.iter().any(|text| text.starts_with("duration")) {
+            return Err(ResolveError::NotReturned("duration"));
+        }
+        let line = format!("{text}if {}", conditions.join(" "));
+        match Args::parse(&line, returns) {
+            Some(_) => Ok(line),
+            None => Err(ResolveError::Condition(conditions.join(" && "))),
+        }
+    }
+
+    /// The kernel's words for an argument, without its name.
+    fn arg(&mut self, arg: &ArgSpec, kind: Kind, place: &Place) -> Result<String> {
+        let misfit = |what| ResolveError::Misfit {
+            text: arg.text.clone(),
+            what,
+        };
+        let (start, steps) = match &arg.expression {
+            Expression::Raw(fetch) => {
+                let parsed = Fetch::parse(fetch);
+                let parsed = parsed.ok_or(misfit(
+                    "not a register, $argN, $stackN, $retval or +OFFSET(...)",
+                ))?;
+                if parsed.is_of_return() && kind != Kind::Return {
+                    return Err(ResolveError::NotReturned("$retval"));
+                }
+                if matches!(arg.wish, Wish::Text(_)) && !parsed.is_in_memory() {
+                    return Err(misfit("text is in memory: +0(...)"));
+                }
+                return Ok(match &arg.wish {
+                    Wish::None => fetch.clone(),
+                    Wish::Number(kind) => format!("{fetch}:{kind}64"),
+                    Wish::Text(len) => format!("{fetch}:string{len}"),
+                    Wish::Exact(ty) => format!("{fetch}:{ty}"),
+                });
+            }
+            Expression::Named { start, steps } => (start, steps),
+        };
+        let is_returned = start == "$retval";
+        if is_returned && kind != Kind::Return {
+            return Err(ResolveError::NotReturned("$retval"));
+        }
+        if let (true, [], Wish::Exact(ty)) = (is_returned, &steps[..], &arg.wish) {
+            return Ok(format!("$retval:{ty}"));
+        }
+        if !is_returned && place.offset != 0 {
+            return Err(ResolveError::Within(place.clone()));
+        }
+        let symbol = place.symbol.rsplit(':').next().unwrap_or_default();
+        let types = self.types(place)?;
+        let unknown = || ResolveError::Unknown(symbol.to_owned());
+        let function = types.function(symbol)?.ok_or_else(unknown)?;
+        let mut value = match is_returned {
+            true => {
+                let ty = function.returns;
+                Value::returned(ty.ok_or(misfit("the function returns nothing"))?)
+            }
+            false => parameter(types, &function, symbol, start)?,
+        };
+        for step in steps {
+            value = value.step(types, step, &arg.text)?;
+        }
+        value.finish(types, &arg.wish, &arg.text)
+    }
+
+    fn types(&mut self, place: &Place) -> Result<&dyn Types> {
+        let module = match place.symbol.split_once(':') {
+            Some((module, _)) => Some(module.to_owned()),
+            None => self.symbols.module_of(&place.symbol).map(str::to_owned),
+        };
+        let types = match self.opened.remove(&module) {
+            Some(types) => types,
+            None => self.source.open(module.as_deref())?,
+        };
+        Ok(&**self.opened.entry(module).or_insert(types))
+    }
+}
+
+/// The name of an argument, the `index`th of its probe.
+fn arg_name(arg: &ArgSpec, index: usize) -> String {
+    let last = match (&arg.name, &arg.expression) {
+        (Some(name), _) => return name.clone(),
+        (None, Expression::Raw(fetch)) => fetch.trim_start_matches(['%', '$']),
+        (None, Expression::Named { start, steps }) => {
+            let members = steps.iter().rev().filter_map(|step| match step {
+                Step::Member(name) => Some(name.as_str()),
+                _ => None,
+            });
+            let mut members = members;
+            match members.next().unwrap_or(start) {
+                "$retval" => "ret",
+                name => name,
+            }
+        }
+    };
+    match is_identifier(last) && last.len() <= NAME_MAX {
+        true => last.to_owned(),
+        false => format!("arg{}", index + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+
+const KALLSYMS: &str = "\
+ffffffff81000100 T vfs_read
+ffffffff81000200 T vfs_write
+ffffffff81000210 t vfs_write.cold
+ffffffff810001f0 t __pfx_vfs_write
+ffffffff81000300 t open_it
+ffffffffa0000300 t open_mod\t[mod]
+";
+
+/// Functions and types, as C has them. What the tests want is in the comments.
+const SOURCE: &str = "
+struct how { unsigned long long flags; unsigned int mode : 12, : 4, kind : 7; signed char low; };
+struct inner { int count; const char *label; };
+struct list { struct list *next; };
+struct file {
+	struct list links[3];
+	union { struct inner in; struct { int count; }; long words[2]; };
+	struct how *how;
+	char name[16];
+	void (*call)(int);
+	void *data;
+	enum color { RED, GREEN } color;
+};
+struct pair { unsigned int first; unsigned short second; };
+struct two { long a, b; };
+struct large { long a[4]; };
+typedef const char *text;
+typedef struct { unsigned int val; } kuid;
+
+int open_it(int fd, text name, struct file *file, struct how *how, _Bool on, char *buffer, unsigned short seventh, long eighth)
+{
+	return fd + *name + file->color + (int)how->flags + on + *buffer + seventh + (int)eighth;
+}
+long by_value(struct pair pair, kuid uid, struct two two, struct large large, struct two late, int x)
+{
+	return pair.first + uid.val + two.a + large.a[0] + late.b + x;
+}
+struct two two_words(void) { return (struct two){ 1, 2 }; }
+struct file *find(void) { return 0; }
+void nothing(void) { }
+";
+
+fn compile(dir: &Path) -> std::path::PathBuf {
+    let source = dir.join("source.c");
+    let out = dir.join("object.so");
+    fs::write(&source, SOURCE).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-g", "-O1", "-shared", "-fPIC", "-nostdlib", "-o"]);
+    let status = gcc.args([&out, &source]).status().unwrap();
+    assert!(status.success());
+    out
+}
+
+/// What the kernel is told for a probe with `arg`, or the error.
+fn told(source: &Source, spec: &str) -> std::result::Result<String, String> {
+    let symbols = Symbols::parse(KALLSYMS);
+    let mut resolver = Resolver::new(&symbols, source);
+    let spec: Spec = spec.parse().unwrap();
+    let all = resolver
+        .resolve(&spec, false)
+        .map_err(|error| error.to_string())?;
+    Ok(all[0].args.clone())
+}
+
+fn check(source: &Source) {
+    for (spec, want) in [
+        ("open_it fd name", "fd=$arg1:s32 name=+0($arg2):string"),
+        ("open_it n=name:string32", "n=+0($arg2):string32"),
+        ("open_it name:x64", "name=$arg2:x64"),
+        ("open_it fd:x", "fd=$arg1:x32"),
+        ("open_it fd:u8", "fd=$arg1:u8"),
+        ("open_it buffer on", "buffer=$arg6:x64 on=$arg5:u8"),
+        ("open_it buffer:string", "buffer=+0($arg6):string"),
+        ("open_it *buffer", "buffer=+0($arg6):s8"),
+        ("open_it buffer[3]", "buffer=+3($arg6):s8"),
+        (
+            "open_it seventh eighth",
+            "seventh=$arg7:u16 eighth=$arg8:s64",
+        ),
+        ("open_it flags=how->flags:x64", "flags=+0($arg4):x64"),
+        ("open_it how.flags", "flags=+0($arg4):u64"),
+        (
+            "open_it how->mode how->kind how->low",
+            "mode=+8($arg4):b12@0/32 kind=+8($arg4):b7@16/32 low=+11($arg4):s8",
+        ),
+        ("open_it file->how->flags", "flags=+0(+40($arg3)):u64"),
+        ("open_it file->count", "count=+24($arg3):s32"),
+        ("open_it file->in.label", "label=+0(+32($arg3)):string"),
+        ("open_it file->words[1]", "words=+32($arg3):s64"),
+        ("open_it file->links[2].next", "next=+16($arg3):x64"),
+        (
+            "open_it file->links[2].next->next->next",
+            "next=+0(+0(+16($arg3))):x64",
+        ),
+        ("open_it file->name", "name=+48($arg3):string"),
+        ("open_it file->name[1]:u8", "name=+49($arg3):u8"),
+        (
+            "open_it file->call file->data file->color:u32",
+            "call=+64($arg3):symbol data=+72($arg3):x64 color=+80($arg3):u32",
+        ),
+        ("open_it%return fd $retval", "fd=$arg1:s32 ret=$retval:s32"),
+        ("open_it%return r=$retval:x8", "r=$retval:x8"),
+        (
+            "find%return $retval->how->flags:x",
+            "flags=+0(+40($retval)):x64",
+        ),
+        (
+            "by_value pair.first s=pair.second",
+            "first=$arg1:u32 s=$arg1:b16@32/64",
+        ),
+        (
+            "two_words%return $retval.a b=$retval.b",
+            "a=$retval:s64 b=%dx:s64",
+        ),
+        ("by_value uid.val two.b", "val=$arg2:u32 b=$arg4:s64"),
+        // These do not fit in the registers.
+        (
+            "by_value large.a[1] late.b x",
+            "a=+16($stack):s64 b=$arg6:s64 x=$arg11:s32",
+        ),
+        ("open_it if fd==3", "fd=$arg1:s32 if fd==3"),
+        (
+            "open_it f=fd if f>=-1 && how->flags&0x40 && comm~ba* && pid==4",
+            "f=$arg1:s32 flags=+0($arg4):u64 if f>=-1 flags&0x40 comm~ba* pid==4",
+        ),
+        (
+            "open_it how->flags if how->flags&0x40",
+            "flags=+0($arg4):u64 if flags&0x40",
+        ),
+        (
+            "open_it%return if $retval<0 && duration>1000",
+            "ret=$retval:s32 if ret<0 duration>1000",
+        ),
+    ] {
+        assert_eq!(told(source, spec).as_deref(), Ok(want), "{spec}");
+    }
+    for (spec, want) in [
+        (
+            "open_it nam",
+            "open_it has no parameter nam; it has fd, name, file, how",
+        ),
+        (
+            "open_it how->flag",
+            "struct how has no member flag; it has flags, mode",
+        ),
+        (
+            "open_it file->in",
+            "file->in is a struct inner; name one of its members: count, label",
+        ),
+        ("open_it *how", "*how is a struct how; name one"),
+        ("open_it fd->x", "fd->x: not a structure"),
+        ("open_it fd[1]", "fd[1]: not an array"),
+        ("open_it *fd", "*fd: not a pointer"),
+        ("open_it *file->data", "*file->data: a pointer to void"),
+        ("open_it fd:string", "fd:string: a number, not text"),
+        ("open_it file->links", "file->links: an array"),
+        (
+            "open_it $retval",
+            "$retval is there when a function returns",
+        ),
+        ("open_it if duration>1", "duration is there when"),
+        ("open_it+4 fd", "open_it+0x4: parameters are where"),
+        (
+            "nothing%return $retval",
+            "$retval: the function returns nothing",
+        ),
+        (
+            "vfs_read fd",
+            "vfs_read: the types of this function are not known",
+        ),
+        ("open_it fd fd", "at most 16 arguments with different names"),
+        ("open_it if name<3", "name<3: there are at most"),
+        ("open_it if fd~x", "fd~x: there are at most"),
+    ] {
+        let error = told(source, spec).expect_err(spec);
+        assert!(error.contains(want), "{spec}: {error}");
+    }
+}
+
+#[test]
+fn by_dwarf() {
+    let dir = tempfile::tempdir().unwrap();
+    let vmlinux = Some(compile(dir.path()));
+    check(&Source { btf: None, vmlinux });
+}
+
+#[test]
+fn by_btf() {
+    let dir = tempfile::tempdir().unwrap();
+    let object = compile(dir.path());
+    let btf = dir.path().join("btf");
+    let mut pahole = Command::new("pahole");
+    pahole
+        .arg(format!("--btf_encode_detached={}", btf.display()))
+        .arg(&object);
+    // A machine without it tests the other source of types.
+    let Ok(status) = pahole.status() else { return };
+    assert!(status.success());
+    let btf = Some(btf);
+    check(&Source { btf, vmlinux: None });
+}
+
+#[test]
+fn without_types() {
+    let source = Source {
+        btf: Some("/nowhere/btf".into()),
+        vmlinux: None,
+    };
+    for (spec, want) in [
+        (
+            "f %di x=%ax:u8 +8(%si) t=+0(%si):string",
+            "di=%di x=%ax:u8 arg3=+8(%si) t=+0(%si):string",
+        ),
+        ("f+4 %bx:s $stack2:x", "bx=%bx:s64 stack2=$stack2:x64"),
+        ("f $arg2", "arg2=$arg2"),
+        ("f%return $retval:s32", "ret=$retval:s32"),
+        ("f if %di==1 && cpu<2", "di=%di if di==1 cpu<2"),
+        ("f if pid==1", "if pid==1"),
+        ("f", ""),
+    ] {
+        assert_eq!(told(&source, spec).as_deref(), Ok(want), "{spec}");
+    }
+    let error = |spec| told(&source, spec).unwrap_err();
+    assert!(
+        error("f name").contains("/nowhere/btf: cannot read"),
+        "{}",
+        error("f name")
+    );
+    assert!(error("f %zz").contains("not a register"));
+    assert!(error("f %di:string").contains("text is in memory"));
+}
+
+#[test]
+fn patterns() {
+    let symbols = Symbols::parse(KALLSYMS);
+    let source = Source::default();
+    let mut resolver = Resolver::new(&symbols, &source);
+    let mut names = |spec: &str| -> Vec<String> {
+        let all = resolver.resolve(&spec.parse().unwrap(), true).unwrap();
+        assert!(
+            all.iter()
+                .all(|probe| probe.kind == Kind::Return && probe.of_pattern)
+        );
+        all.into_iter()
+            .map(|probe| format!("{} {}", probe.name, probe.place))
+            .collect()
+    };
+    assert_eq!(
+        names("vfs_*"),
+        ["vfs_read.ret vfs_read", "vfs_write.ret vfs_write"]
+    );
+    assert_eq!(names("v=*write if pid==1"), ["v.vfs_write.ret vfs_write"]);
+    let error = resolver
+        .resolve(&"no_*".parse().unwrap(), false)
+        .unwrap_err();
+    assert!(error.to_string().contains("no function matches no_*"));
+    assert!(resolver.resolve(&"no_[".parse().unwrap(), false).is_err());
+}
+
+#[test]
+fn a_process_in_the_kernel() {
+    let wanted = |args: &str| {
+        let mut wanted = Wanted {
+            name: "a".to_owned(),
+            kind: Kind::Probe,
+            place: "f".parse().unwrap(),
+            args: args.to_owned(),
+            of_pattern: false,
+        };
+        wanted.only(7);
+        wanted.args
+    };
+    assert_eq!(wanted(""), " if pid==7");
+    assert_eq!(wanted("a=%di"), "a=%di if pid==7");
+    assert_eq!(wanted("if cpu==1"), "if cpu==1 pid==7");
+    let full = format!("if {}", ["cpu==1"; CONDITIONS_MAX].join(" "));
+    assert_eq!(wanted(&full), full);
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the user asks for in one word of the command line:
+//! `[NAME=]FUNCTION[+OFFSET|%return] [[NAME=]EXPRESSION[:TYPE]...] [if CONDITION [&& CONDITION...]]`.
+
+#![deny(unsafe_code)]
+
+use std::str::FromStr;
+
+use ferro_core::probe_args::Type;
+use thiserror::Error;
+
+use super::model::Kind;
+use super::model::Place;
+use super::model::PlaceError;
+use super::model::parse_name;
+
+/// What is wrong with it.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    /// The function.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The name of the probe.
+    #[error("{0}")]
+    Name(String),
+    /// An argument.
+    #[error("{0}: not of the form [NAME=]EXPRESSION[:TYPE]")]
+    Arg(String),
+    /// The type of an argument.
+    #[error(
+        "{0}: no type; types are u8 to u64, s8 to s64, x8 to x64, u, s and x of the size that it has, string, string32 (so many \
+         bytes), symbol, and bWIDTH@OFFSET/SIZE"
+    )]
+    Type(String),
+    /// A condition.
+    #[error(
+        "{0}: not of the form LEFT OPERATOR RIGHT, with ==, !=, <, <=, >, >=, & or ~; && is between conditions"
+    )]
+    Condition(String),
+}
+
+/// The type that an argument is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// That of the expression.
+    None,
+    /// A number of the size that it has: `u`, `s` or `x`.
+    Number(char),
+    /// Text, of at most so many bytes; the kernel's number if it is empty.
+    Text(String),
+    /// Any other that the kernel knows.
+    Exact(String),
+}
+
+/// What follows the first name of an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `->NAME` or `.NAME`.
+    Member(String),
+    /// `[N]`.
+    Index(u64),
+    /// A `*` before it.
+    Behind,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// As the kernel has it, such as `+8(%di)`.
+    Raw(String),
+    /// From a parameter, or from `$retval`.
+    Named {
+        /// What it starts from.
+        start: String,
+        /// What is done with it.
+        steps: Vec<Step>,
+    },
+}
+
+/// An argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgSpec {
+    /// The name that it is to have.
+    pub name: Option<String>,
+    /// Its value.
+    pub expression: Expression,
+    /// Its type.
+    pub wish: Wish,
+    /// As the user has it.
+    pub text: String,
+}
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionSpec {
+    /// What is compared.
+    pub left: String,
+    /// How, and with what.
+    pub rest: String,
+}
+
+/// A probe, or several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// The name that it is to have.
+    pub name: Option<String>,
+    /// Where it is to be; the symbol may be a pattern.
+    pub place: Place,
+    /// The kind, if the place says that.
+    pub kind: Option<Kind>,
+    /// What it reads.
+    pub args: Vec<ArgSpec>,
+    /// On what conditions hits count.
+    pub conditions: Vec<ConditionSpec>,
+}
+
+/// Whether it is a name in C.
+pub fn is_identifier(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(fits)
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (text, conditions) = match text.split_once(" if ") {
+            Some((text, conditions)) => (text, Some(conditions)),
+            None => (text, None),
+        };
+        let mut words = text.split_whitespace();
+        let place = words.next().ok_or(PlaceError::Symbol)?;
+        let (name, place) = match place.split_once('=') {
+            Some((name, place)) => (Some(parse_name(name).map_err(SpecError::Name)?), place),
+            None => (None, place),
+        };
+        let (place, kind) = match place.strip_suffix("%return") {
+            Some(place) => (place, Some(Kind::Return)),
+            None => (place, None),
+        };
+        let conditions = conditions.into_iter().flat_map(|text| text.split("&&"));
+        Ok(Self {
+            name,
+            place: place.parse()?,
+            kind,
+            args: words.map(str::parse).collect::<Result<_, _>>()?,
+            conditions: conditions.map(str::parse).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl FromStr for ArgSpec {
+    type Err = SpecError;
+
+    fn from_str(word: &str) -> Result<Self, SpecError> {
+        let wrong = || SpecError::Arg(word.to_owned());
+        let (name, rest) = match word.split_once('=') {
+            Some((name, rest)) if is_identifier(name) => (Some(name.to_owned()), rest),
+            Some(_) => return Err(wrong()),
+            None => (None, word),
+        };
+        let (expression, wish) = match rest.rsplit_once(':') {
+            Some((expression, ty)) => (expression, ty.parse()?),
+            None => (rest, Wish::None),
+        };
+        Ok(Self {
+            name,
+            expression: expression.parse().map_err(|()| wrong())?,
+            wish,
+            text: word.to_owned(),
+        })
+    }
+}
+
+impl FromStr for Wish {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if let Ok(kind @ ('u' | 's' | 'x')) = text.parse() {
+            return Ok(Self::Number(kind));
+        }
+        let Some(ty) = Type::parse(text) else {
+            return Err(SpecError::Type(text.to_owned()));
+        };
+        let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
+        Ok(match ty {
+            Type::Text { .. } => Self::Text(digits.to_owned()),
+            _ => Self::Exact(text.to_owned()),
+        })
+    }
+}
+
+impl FromStr for Expression {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let is_returned = text.trim_start_matches('*').starts_with("$retval");
+        if text.starts_with(['%', '+', '-', '$']) && !is_returned {
+            return Ok(Self::Raw(text.to_owned()));
+        }
+        let mut rest = text.trim_start_matches('*');
+        let stars = text.len() - rest.len();
+        let start = first_name(&mut rest).ok_or(())?;
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            if let Some(after) = rest.strip_prefix("->").or(rest.strip_prefix('.')) {
+                rest = after;
+                steps.push(Step::Member(first_name(&mut rest).ok_or(())?));
+            } else {
+                let (index, after) = rest
+                    .strip_prefix('[')
+                    .ok_or(())?
+                    .split_once(']')
+                    .ok_or(())?;
+                steps.push(Step::Index(index.parse().map_err(|_| ())?));
+                rest = after;
+            }
+        }
+        steps.extend(std::iter::repeat_n(Step::Behind, stars));
+        Ok(Self::Named { start, steps })
+    }
+}
+
+/// The name at the start, which may be `$retval`; `rest` is what follows it.
+fn first_name(rest: &mut &str) -> Option<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
+    let end = rest.find(|c| !fits(c)).unwrap_or(rest.len());
+    let (name, after) = rest.split_at_checked(end)?;
+    *rest = after;
+    (name == "$retval" || is_identifier(name)).then(|| name.to_owned())
+}
+
+impl FromStr for ConditionSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let wrong = || SpecError::Condition(text.trim().to_owned());
+        // A `->` is no operator.
+        let hidden = text.replace("->", "..");
+        let end = hidden
+            .find(['=', '!', '<', '>', '&', '~'])
+            .ok_or_else(wrong)?;
+        let (left, rest) = text.split_at_checked(end).ok_or_else(wrong)?;
+        let operator = rest.len()
+            - rest
+                .trim_start_matches(['=', '!', '<', '>', '&', '~'])
+                .len();
+        let (operator, right) = rest.split_at_checked(operator).ok_or_else(wrong)?;
+        let (left, right) = (left.trim(), right.trim());
+        if left.is_empty() || right.is_empty() || right.contains(char::is_whitespace) {
+            return Err(wrong());
+        }
+        if !["==", "!=", "<", "<=", ">", ">=", "&", "~"].contains(&operator) {
+            return Err(wrong());
+        }
+        Ok(Self {
+            left: left.to_owned(),
+            rest: format!("{operator}{right}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(start: &str, steps: &[Step]) -> Expression {
+        Expression::Named {
+            start: start.to_owned(),
+            steps: steps.to_vec(),
+        }
+    }
+
+    fn member(name: &str) -> Step {
+        Step::Member(name.to_owned())
+    }
+
+    #[test]
+    fn a_probe_with_everything() {
+        let text = "open=do_sys_openat2%return filename:string flags=how->flags:x64 $retval if pid == 12 && how->flags&0x40 && comm~ba*";
+        let spec: Spec = text.parse().unwrap();
+        assert_eq!(spec.name.as_deref(), Some("open"));
+        assert_eq!(spec.place.symbol, "do_sys_openat2");
+        assert_eq!(spec.kind, Some(Kind::Return));
+        let [filename, flags, ret] = &spec.args[..] else {
+            panic!("{spec:?}");
+        };
+        assert_eq!(filename.expression, named("filename", &[]));
+        assert_eq!(filename.wish, Wish::Text(String::new()));
+        assert_eq!(flags.name.as_deref(), Some("flags"));
+        assert_eq!(flags.expression, named("how", &[member("flags")]));
+        assert_eq!(flags.wish, Wish::Exact("x64".to_owned()));
+        assert_eq!(ret.expression, named("$retval", &[]));
+        let conditions: Vec<_> = spec
+            .conditions
+            .iter()
+            .map(|c| (&*c.left, &*c.rest))
+            .collect();
+        assert_eq!(
+            conditions,
+            [("pid", "==12"), ("how->flags", "&0x40"), ("comm", "~ba*")]
+        );
+    }
+
+    #[test]
+    fn simple_probes() {
+        let spec: Spec = "f+0x10".parse().unwrap();
+        assert_eq!((spec.place.offset, spec.kind), (16, None));
+        assert!(spec.args.is_empty() && spec.conditions.is_empty() && spec.name.is_none());
+        let spec: Spec = "vfs_* if cpu<2".parse().unwrap();
+        assert_eq!(spec.place.symbol, "vfs_*");
+        assert_eq!(spec.conditions[0].rest, "<2");
+    }
+
+    #[test]
+    fn expressions() {
+        let is = |text: &str, expression| assert_eq!(text.parse(), Ok(expression), "{text}");
+        is("%di", Expression::Raw("%di".to_owned()));
+        is("+8($retval)", Expression::Raw("+8($retval)".to_owned()));
+        is("$arg1", Expression::Raw("$arg1".to_owned()));
+        is(
+            "a.b[3]->c",
+            named("a", &[member("b"), Step::Index(3), member("c")]),
+        );
+        is("**a", named("a", &[Step::Behind, Step::Behind]));
+        is("*$retval", named("$retval", &[Step::Behind]));
+        for bad in [
+            "", "1a", "a-b", "a[", "a[x]", "a[]", "a->", "a..b", "*", "a b", "a$b",
+        ] {
+            assert_eq!(bad.parse::<Expression>(), Err(()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn wishes() {
+        let wish = |text: &str| text.parse::<Wish>();
+        assert_eq!(wish("x"), Ok(Wish::Number('x')));
+        assert_eq!(wish("string32"), Ok(Wish::Text("32".to_owned())));
+        assert_eq!(wish("symbol"), Ok(Wish::Exact("symbol".to_owned())));
+        for bad in ["", "y", "int", "u7", "string1"] {
+            assert_eq!(wish(bad), Err(SpecError::Type(bad.to_owned())), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood() {
+        let error = |text: &str| text.parse::<Spec>().unwrap_err();
+        assert_eq!(error(""), SpecError::Place(PlaceError::Symbol));
+        assert!(matches!(error("a/b=f"), SpecError::Name(_)));
+        assert!(matches!(error("f a b=c=d"), SpecError::Arg(_)));
+        assert!(matches!(error("f a:int"), SpecError::Type(_)));
+        for bad in [
+            "f if pid",
+            "f if pid=1",
+            "f if ==1",
+            "f if pid==",
+            "f if pid==1 cpu==2",
+            "f if pid=== 1",
+        ] {
+            assert!(matches!(error(bad), SpecError::Condition(_)), "{bad}");
+        }
+    }
+}

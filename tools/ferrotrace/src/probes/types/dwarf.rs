@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Types from DWARF, of a `vmlinux` that was built with debugging information.
+
+#![deny(unsafe_code)]
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gimli::AttributeValue;
+use gimli::DebugInfoOffset;
+use gimli::DebuggingInformationEntry as Entry;
+use gimli::DwAt;
+use gimli::EndianArcSlice;
+use gimli::RunTimeEndian;
+use gimli::UnitSectionOffset;
+use object::Object;
+use object::ObjectSection;
+
+use super::Error;
+use super::Function;
+use super::Id;
+use super::Member;
+use super::Parameter;
+use super::Result;
+use super::Shape;
+use super::Types;
+
+type Reader = EndianArcSlice<RunTimeEndian>;
+type Unit = gimli::Unit<Reader>;
+
+/// Names of names of types, of which there is an end.
+const CHAIN_MAX: usize = 64;
+
+/// The types of a file.
+pub struct DwarfTypes {
+    dwarf: gimli::Dwarf<Reader>,
+    /// Where the units begin, in order.
+    units: Vec<(usize, Unit)>,
+    path: PathBuf,
+}
+
+impl DwarfTypes {
+    /// Reads a file, which has been linked.
+    pub fn open(path: &Path) -> Result<Self> {
+        let io = |source| Error::Io {
+            path: path.into(),
+            source,
+        };
+        let bad = |what: String| Error::Bad {
+            path: path.into(),
+            what,
+        };
+        let bytes = fs::read(path).map_err(io)?;
+        let file = object::File::parse(&*bytes).map_err(|error| bad(error.to_string()))?;
+        let endian = match file.is_little_endian() {
+            true => RunTimeEndian::Little,
+            false => RunTimeEndian::Big,
+        };
+        let load = |id: gimli::SectionId| {
+            let section = file.section_by_name(id.name());
+            let data = section.and_then(|section| section.data().ok());
+            let data: Arc<[u8]> = data.unwrap_or_default().into();
+            Ok::<_, gimli::Error>(EndianArcSlice::new(data, endian))
+        };
+        let failed = |error: gimli::Error| bad(error.to_string());
+        let dwarf = gimli::Dwarf::load(load).map_err(failed)?;
+        let mut units = Vec::new();
+        let mut headers = dwarf.units();
+        while let Some(header) = headers.next().map_err(failed)? {
+            let Some(offset) = header.offset().as_debug_info_offset() else {
+                continue;
+            };
+            units.push((offset.0, dwarf.unit(header).map_err(failed)?));
+        }
+        if units.is_empty() {
+            return Err(bad("has no debugging information (DWARF)".to_owned()));
+        }
+        let path = path.into();
+        Ok(Self { dwarf, units, path })
+    }
+
+    fn bad(&self, error: gimli::Error) -> Error {
+        Error::Bad {
+            path: self.path.clone(),
+            what: error.to_string(),
+        }
+    }
+
+    /// The unit of a type, and its entry there.
+    fn entry(&self, ty: Id) -> Result<(&Unit, Entry<'_, '_, Reader>)> {
+        let at = usize::try_from(ty).unwrap_or(usize::MAX);
+        let next = self.units.partition_point(|(begin, _)| *begin <= at);
+        let found = next.checked_sub(1).and_then(|index| self.units.get(index));
+        let unknown = || self.bad(gimli::Error::OffsetOutOfBounds);
+        let (_, unit) = found.ok_or_else(unknown)?;
+        let offset = UnitSectionOffset::DebugInfoOffset(DebugInfoOffset(at));
+        let offset = offset.to_unit_offset(unit).ok_or_else(unknown)?;
+        let entry = unit.entry(offset).map_err(|error| self.bad(error))?;
+        Ok((unit, entry))
+    }
+
+    fn name(&self, unit: &Unit, entry: &Entry<'_, '_, Reader>) -> Result<Option<String>> {
+        let value = entry.attr_value(gimli::DW_AT_name);
+        let Some(value) = value.map_err(|error| self.bad(error))? else {
+            return Ok(None);
+        };
+        let text = self.dwarf.attr_string(unit, value);
+        let text = text.map_err(|error| self.bad(error))?;
+        let text = gimli::Reader::to_string_lossy(&text).map_err(|error| self.bad(error))?;
+        Ok(Some(text.into_owned()))
+    }
+
+    /// The entry that an attribute refers to.
+    fn reference(
+        &self,
+        unit: &Unit,
+        entry: &Entry<'_, '_, Reader>,
+        attribute: DwAt,
+    ) -> Result<Option<Id>> {
+        let value = entry.attr_value(attribute);
+        let offset = match value.map_err(|error| self.bad(error))? {
+            Some(AttributeValue::UnitRef(offset)) => offset.to_debug_info_offset(&unit.header),
+            Some(AttributeValue::DebugInfoRef(offset)) => Some(offset),
+            _ => None,
+        };
+        Ok(offset.and_then(|offset| Id::try_from(offset.0).ok()))
+    }
+
+    fn number(&self, entry: &Entry<'_, '_, Reader>, attribute: DwAt) -> Result<Option<u64>> {
+        let value = entry.attr_value(attribute);
+        let value = value.map_err(|error| self.bad(error))?;
+        Ok(value.and_then(|value| value.udata_value()))
+    }
+
+    /// The type behind other names for it, and whether one of them is `const`. `None` is `void`.
+    fn plain(&self, ty: Id) -> Result<(Option<Id>, bool)> {
+        let mut id = ty;
+        let mut is_const = false;
+        for _ in 0..CHAIN_MAX {
+            let (unit, entry) = self.entry(id)?;
+            match entry.tag() {
+                gimli::DW_TAG_const_type => is_const = true,
+                gimli::DW_TAG_typedef
+                | gimli::DW_TAG_volatile_type
+                | gimli::DW_TAG_restrict_type
+                | gimli::DW_TAG_atomic_type => (),
+                _ => return Ok((Some(id), is_const)),
+            }
+            match self.reference(unit, &entry, gimli::DW_AT_type)? {
+                Some(next) => id = next,
+                None => return Ok((None, is_const)),
+            }
+        }
+        Err(self.bad(gimli::Error::InvalidAddressRange))
+    }
+
+    /// The children of an entry that have this tag.
+    fn children<T>(
+        &self,
+        unit: &Unit,
+        entry: &Entry<'_, '_, Reader>,
+        tag: gimli::DwTag,
+        mut to: impl FnMut(&Entry<'_, '_, Reader>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let failed = |error| self.bad(error);
+        let mut all = Vec::new();
+        let mut tree = unit.entries_tree(Some(entry.offset())).map_err(failed)?;
+        let root = tree.root().map_err(failed)?;
+        let mut children = root.children();
+        while let Some(child) = children.next().map_err(failed)? {
+            if child.entry().tag() == tag {
+                all.push(to(child.entry())?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Types for DwarfTypes {
+    fn function(&self, name: &str) -> Result<Option<Function>> {
+        for (_, unit) in &self.units {
+            let mut entries = unit.entries();
+            // The unit, then what is in it.
+            let failed = |error| self.bad(error);
+            if entries.next_dfs().map_err(failed)?.is_none()
+                || entries.next_dfs().map_err(failed)?.is_none()
+            {
+                continue;
+            }
+            loop {
+                if let Some(entry) = entries.current() {
+                    let is_function = entry.tag() == gimli::DW_TAG_subprogram;
+                    if is_function && self.name(unit, entry)?.as_deref() == Some(name) {
+                        let parameters =
+                            self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
+                                Ok(Parameter {
+                                    name: self.name(unit, entry)?.unwrap_or_default(),
+                                    ty: self
+                                        .reference(unit, entry, gimli::DW_AT_type)?
+                                        .unwrap_or(0),
+                                })
+                            });
+                        return Ok(Some(Function {
+                            parameters: parameters?,
+                            returns: self.reference(unit, entry, gimli::DW_AT_type)?,
+                        }));
+                    }
+                }
+                if entries.next_sibling().map_err(failed)?.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn shape(&self, ty: Id) -> Result<Shape> {
+        let (Some(id), _) = self.plain(ty)? else {
+            return Ok(Shape::Other("void"));
+        };
+        let (unit, entry) = self.entry(id)?;
+        let size = self.number(&entry, gimli::DW_AT_byte_size)?.unwrap_or(0);
+        let name = |kind: &str| {
+            let name = self.name(unit, &entry)?.unwrap_or_default();
+            Ok::<_, Error>(format!("{kind} {name}"))
+        };
+        Ok(match entry.tag() {
+            gimli::DW_TAG_base_type => {
+                let encoding = entry.attr_value(gimli::DW_AT_encoding);
+                let encoding = match encoding.map_err(|error| self.bad(error))? {
+                    Some(AttributeValue::Encoding(encoding)) => encoding,
+                    _ => gimli::DW_ATE_unsigned,
+                };
+                let is = |wanted: &[gimli::DwAte]| wanted.contains(&encoding);
+                if is(&[gimli::DW_ATE_float, gimli::DW_ATE_complex_float]) {
+                    return Ok(Shape::Other("float"));
+                }
+                Shape::Number {
+                    size,
+                    signed: is(&[gimli::DW_ATE_signed, gimli::DW_ATE_signed_char]),
+                    is_char: is(&[gimli::DW_ATE_signed_char])
+                        || self.name(unit, &entry)?.as_deref() == Some("char"),
+                }
+            }
+            gimli::DW_TAG_enumeration_type => Shape::Number {
+                size,
+                signed: false,
+                is_char: false,
+            },
+            gimli::DW_TAG_pointer_type => match self.reference(unit, &entry, gimli::DW_AT_type)? {
+                None => Shape::Pointer {
+                    to: None,
+                    is_const: false,
+                },
+                Some(to) => {
+                    let (behind, is_const) = self.plain(to)?;
+                    let to = behind.map(|_| to);
+                    Shape::Pointer { to, is_const }
+                }
+            },
+            gimli::DW_TAG_structure_type => Shape::Struct {
+                name: name("struct")?,
+                size,
+            },
+            gimli::DW_TAG_union_type => Shape::Struct {
+                name: name("union")?,
+                size,
+            },
+            gimli::DW_TAG_array_type => {
+                let counts = self.children(unit, &entry, gimli::DW_TAG_subrange_type, |entry| {
+                    let last = self.number(entry, gimli::DW_AT_upper_bound)?;
+                    let count = self.number(entry, gimli::DW_AT_count)?;
+                    Ok(count
+                        .or(last.and_then(|last| last.checked_add(1)))
+                        .unwrap_or(0))
+                })?;
+                // More than one dimension is seen as one.
+                Shape::Array {
+                    of: self
+                        .reference(unit, &entry, gimli::DW_AT_type)?
+                        .unwrap_or(0),
+                    len: counts.into_iter().fold(1, u64::saturating_mul),
+                }
+            }
+            gimli::DW_TAG_subroutine_type => Shape::Function,
+            _ => Shape::Other("a type of another kind"),
+        })
+    }
+
+    fn members(&self, ty: Id) -> Result<Vec<Member>> {
+        let (Some(id), _) = self.plain(ty)? else {
+            return Ok(Vec::new());
+        };
+        let (unit, entry) = self.entry(id)?;
+        self.children(unit, &entry, gimli::DW_TAG_member, |entry| {
+            let at = self.number(entry, gimli::DW_AT_data_member_location)?;
+            let bytes = at.unwrap_or(0).saturating_mul(8);
+            let bit = self.number(entry, gimli::DW_AT_data_bit_offset)?;
+            Ok(Member {
+                name: self.name(unit, entry)?.unwrap_or_default(),
+                ty: self.reference(unit, entry, gimli::DW_AT_type)?.unwrap_or(0),
+                bit_offset: bit.unwrap_or(bytes),
+                bits: self.number(entry, gimli::DW_AT_bit_size)?,
+            })
+        })
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What functions of the kernel take and return, from BTF or DWARF.
+
+#![deny(unsafe_code)]
+
+mod btf;
+mod dwarf;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::sys::utsname::uname;
+use thiserror::Error;
+
+pub use btf::BtfTypes;
+pub use dwarf::DwarfTypes;
+
+/// Where a running kernel has its types, and those of its modules.
+const BTF_DIR: &str = "/sys/kernel/btf";
+
+/// A type, as its source knows it.
+pub type Id = u64;
+
+/// What can be done with a value of a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// An integer, a truth value or an enumeration.
+    Number {
+        /// Its bytes.
+        size: u64,
+        /// Whether it may be negative.
+        signed: bool,
+        /// Whether it is a character.
+        is_char: bool,
+    },
+    /// A pointer; to nothing that is known, if it is to `void`.
+    Pointer {
+        /// What it points to.
+        to: Option<Id>,
+        /// Whether that is constant.
+        is_const: bool,
+    },
+    /// A structure or a union.
+    Struct {
+        /// Its name, with `struct` or `union`.
+        name: String,
+        /// Its bytes.
+        size: u64,
+    },
+    /// An array.
+    Array {
+        /// Of what.
+        of: Id,
+        /// How many.
+        len: u64,
+    },
+    /// A function, to which something points.
+    Function,
+    /// Anything else, by its name.
+    Other(&'static str),
+}
+
+/// A member of a structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name; empty if it is a structure without one, whose members are also those of this structure.
+    pub name: String,
+    /// Its type.
+    pub ty: Id,
+    /// Where it begins.
+    pub bit_offset: u64,
+    /// For a bit field, how many bits it has.
+    pub bits: Option<u64>,
+}
+
+/// A parameter of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Id,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// What it returns, unless that is nothing.
+    pub returns: Option<Id>,
+}
+
+/// Why types are not known.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Nothing says what they are.
+    #[error(
+        "the running kernel has no {}, and no vmlinux with debugging information was found: --btf FILE or --vmlinux FILE \
+         says where they are, and arguments can be given by their registers (%di, $arg1)",
+        .0.display()
+    )]
+    None(PathBuf),
+    /// The file cannot be read.
+    #[error("{}: cannot read: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{}: {what}", path.display())]
+    Bad {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// The result of looking for types.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A source of types.
+pub trait Types {
+    /// The function of this name.
+    fn function(&self, name: &str) -> Result<Option<Function>>;
+    /// A type, without `const` and other names for it.
+    fn shape(&self, ty: Id) -> Result<Shape>;
+    /// The members of a structure.
+    fn members(&self, ty: Id) -> Result<Vec<Member>>;
+}
+
+/// Where the user says that types are.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// A file with BTF.
+    pub btf: Option<PathBuf>,
+    /// A kernel with DWARF.
+    pub vmlinux: Option<PathBuf>,
+}
+
+impl Source {
+    /// Opens the types of the kernel, or of one of its modules.
+    pub fn open(&self, module: Option<&str>) -> Result<Box<dyn Types>> {
+        if let Some(path) = &self.btf {
+            return Ok(Box::new(BtfTypes::open(path, None)?));
+        }
+        if let Some(path) = &self.vmlinux {
+            return Ok(Box::new(DwarfTypes::open(path)?));
+        }
+        let base = Path::new(BTF_DIR).join("vmlinux");
+        if base.exists() {
+            let module = module.map(|module| Path::new(BTF_DIR).join(module));
+            let types = BtfTypes::open(&base, module.as_deref())?;
+            return Ok(Box::new(types));
+        }
+        let release = uname().map(|names| names.release().to_owned());
+        let release = release.unwrap_or_default();
+        let places = [
+            Path::new("/usr/lib/debug/boot").join(format!("vmlinux-{}", release.to_string_lossy())),
+            Path::new("/lib/modules")
+                .join(&release)
+                .join("build/vmlinux"),
+        ];
+        match places.iter().find(|path| fs::exists(path).unwrap_or(false)) {
+            Some(path) => Ok(Box::new(DwarfTypes::open(path)?)),
+            None => Err(Error::None(base)),
+        }
+    }
+}
