@@ -128,6 +128,16 @@ pub enum ResolveError {
         /// Why.
         what: &'static str,
     },
+    /// Not a line.
+    #[error(
+        "{symbol} has no code in line {line} from its name, or DWARF does not say where; --vmlinux FILE names a kernel with it"
+    )]
+    NoLine {
+        /// The function.
+        symbol: String,
+        /// The line.
+        line: u64,
+    },
     /// Within a function.
     #[error(
         "{0}: parameters are where they are known to be at the start of a function only; use registers (%di) there"
@@ -181,7 +191,17 @@ impl<'a> Resolver<'a> {
         let mut all = Vec::new();
         for symbol in names {
             let offset = spec.place.offset;
-            let place = Place { symbol, offset };
+            let mut place = Place { symbol, offset };
+            if let Some(line) = spec.line {
+                let types = self.types(&place)?;
+                let symbol = function_of(&place);
+                place.offset = types
+                    .line(symbol, line)?
+                    .ok_or_else(|| ResolveError::NoLine {
+                        symbol: symbol.to_owned(),
+                        line,
+                    })?;
+            }
             let default = place.default_name(kind);
             let name = match &spec.name {
                 None => default,
@@ -312,7 +332,7 @@ impl<'a> Resolver<'a> {
         if !is_returned && place.offset != 0 {
             return Err(ResolveError::Within(place.clone()));
         }
-        let symbol = place.symbol.rsplit(':').next().unwrap_or_default();
+        let symbol = function_of(place);
         let types = self.types(place)?;
         let unknown = || ResolveError::Unknown(symbol.to_owned());
         let function = types.function(symbol)?.ok_or_else(unknown)?;
@@ -340,6 +360,11 @@ impl<'a> Resolver<'a> {
         };
         Ok(&**self.opened.entry(module).or_insert(types))
     }
+}
+
+/// The function, without its module.
+fn function_of(place: &Place) -> &str {
+    place.symbol.rsplit(':').next().unwrap_or_default()
 }
 
 /// The name of an argument, the `index`th of its probe.

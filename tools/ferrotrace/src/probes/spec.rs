@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the user asks for in one word of the command line:
-//! `[NAME=]FUNCTION[+OFFSET|%return] [[NAME=]EXPRESSION[:TYPE]...] [if CONDITION [&& CONDITION...]]`.
+//! `[NAME=]FUNCTION[+OFFSET|:LINE|%return] [[NAME=]EXPRESSION[:TYPE]...] [if CONDITION [&& CONDITION...]]`.
 
 #![deny(unsafe_code)]
 
@@ -107,6 +107,8 @@ pub struct Spec {
     pub name: Option<String>,
     /// Where it is to be; the symbol may be a pattern.
     pub place: Place,
+    /// The line of the function, the one with its name being 0, in place of an offset.
+    pub line: Option<u64>,
     /// The kind, if the place says that.
     pub kind: Option<Kind>,
     /// What it reads.
@@ -139,10 +141,20 @@ impl FromStr for Spec {
             Some(place) => (place, Some(Kind::Return)),
             None => (place, None),
         };
+        // A name before a colon is that of a module.
+        let line = place.rsplit_once(':').and_then(|(place, line)| {
+            let is_line = line.bytes().all(|byte| byte.is_ascii_digit());
+            Some((place, line.parse().ok().filter(|_| is_line)?))
+        });
+        let (place, line) = match line {
+            Some((place, line)) => (place, Some(line)),
+            None => (place, None),
+        };
         let conditions = conditions.into_iter().flat_map(|text| text.split("&&"));
         Ok(Self {
             name,
             place: place.parse()?,
+            line,
             kind,
             args: words.map(str::parse).collect::<Result<_, _>>()?,
             conditions: conditions.map(str::parse).collect::<Result<_, _>>()?,
@@ -308,6 +320,10 @@ mod tests {
         let spec: Spec = "f+0x10".parse().unwrap();
         assert_eq!((spec.place.offset, spec.kind), (16, None));
         assert!(spec.args.is_empty() && spec.conditions.is_empty() && spec.name.is_none());
+        let spec: Spec = "mod:f:12 %di".parse().unwrap();
+        assert_eq!((spec.place.symbol.as_str(), spec.line), ("mod:f", Some(12)));
+        let spec: Spec = "mod:f".parse().unwrap();
+        assert_eq!((spec.place.symbol.as_str(), spec.line), ("mod:f", None));
         let spec: Spec = "vfs_* if cpu<2".parse().unwrap();
         assert_eq!(spec.place.symbol, "vfs_*");
         assert_eq!(spec.conditions[0].rest, "<2");

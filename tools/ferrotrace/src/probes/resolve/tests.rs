@@ -61,13 +61,22 @@ fn compile(dir: &Path) -> std::path::PathBuf {
 
 /// What the kernel is told for a probe with `arg`, or the error.
 fn told(source: &Source, spec: &str) -> std::result::Result<String, String> {
+    wanted(source, spec).map(|wanted| wanted.args)
+}
+
+/// Where it is told to put it.
+fn told_place(source: &Source, spec: &str) -> std::result::Result<Place, String> {
+    wanted(source, spec).map(|wanted| wanted.place)
+}
+
+fn wanted(source: &Source, spec: &str) -> std::result::Result<Wanted, String> {
     let symbols = Symbols::parse(KALLSYMS);
     let mut resolver = Resolver::new(&symbols, source);
     let spec: Spec = spec.parse().unwrap();
     let all = resolver
         .resolve(&spec, false)
         .map_err(|error| error.to_string())?;
-    Ok(all[0].args.clone())
+    Ok(all[0].clone())
 }
 
 fn check(source: &Source) {
@@ -188,8 +197,43 @@ fn check(source: &Source) {
 #[test]
 fn by_dwarf() {
     let dir = tempfile::tempdir().unwrap();
-    let vmlinux = Some(compile(dir.path()));
-    check(&Source { btf: None, vmlinux });
+    let object = compile(dir.path());
+    let source = Source {
+        btf: None,
+        vmlinux: Some(object.clone()),
+    };
+    check(&source);
+    // What binutils make of the place.
+    let offset = told_place(&source, "open_it:2 %di").unwrap().offset;
+    let nm = Command::new("nm").arg(&object).output().unwrap();
+    let nm = String::from_utf8(nm.stdout).unwrap();
+    let line = nm.lines().find(|line| line.ends_with(" open_it")).unwrap();
+    let start = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let address = format!("{:#x}", start + u64::from(offset));
+    let mut addr2line = Command::new("addr2line");
+    let found = addr2line
+        .arg("-e")
+        .arg(&object)
+        .arg(address)
+        .output()
+        .unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let name = SOURCE
+        .lines()
+        .position(|line| line.starts_with("int open_it("))
+        .unwrap();
+    // Lines count from 1.
+    let wanted = format!("source.c:{}", name + 1 + 2);
+    assert!(
+        found
+            .split_ascii_whitespace()
+            .next()
+            .unwrap()
+            .ends_with(&wanted),
+        "{found}"
+    );
+    let error = told_place(&source, "open_it:200").unwrap_err();
+    assert!(error.contains("has no code in line 200"), "{error}");
 }
 
 #[test]
@@ -267,7 +311,7 @@ fn patterns() {
 
 #[test]
 fn a_process_in_the_kernel() {
-    let wanted = |args: &str| {
+    let only = |args: &str| {
         let mut wanted = Wanted {
             name: "a".to_owned(),
             kind: Kind::Probe,
@@ -278,9 +322,9 @@ fn a_process_in_the_kernel() {
         wanted.only(7);
         wanted.args
     };
-    assert_eq!(wanted(""), " if pid==7");
-    assert_eq!(wanted("a=%di"), "a=%di if pid==7");
-    assert_eq!(wanted("if cpu==1"), "if cpu==1 pid==7");
+    assert_eq!(only(""), " if pid==7");
+    assert_eq!(only("a=%di"), "a=%di if pid==7");
+    assert_eq!(only("if cpu==1"), "if cpu==1 pid==7");
     let full = format!("if {}", ["cpu==1"; CONDITIONS_MAX].join(" "));
-    assert_eq!(wanted(&full), full);
+    assert_eq!(only(&full), full);
 }

@@ -179,34 +179,28 @@ impl DwarfTypes {
     }
 }
 
-impl Types for DwarfTypes {
-    fn function(&self, name: &str) -> Result<Option<Function>> {
+impl DwarfTypes {
+    /// Looks for the function of this name that `to` makes something of.
+    fn find<T>(
+        &self,
+        name: &str,
+        mut to: impl FnMut(&Unit, &Entry<'_, '_, Reader>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let failed = |error| self.bad(error);
         for (_, unit) in &self.units {
             let mut entries = unit.entries();
             // The unit, then what is in it.
-            let failed = |error| self.bad(error);
-            if entries.next_dfs().map_err(failed)?.is_none()
-                || entries.next_dfs().map_err(failed)?.is_none()
-            {
+            let has_unit = entries.next_dfs().map_err(failed)?.is_some();
+            if !has_unit || entries.next_dfs().map_err(failed)?.is_none() {
                 continue;
             }
             loop {
                 if let Some(entry) = entries.current() {
                     let is_function = entry.tag() == gimli::DW_TAG_subprogram;
                     if is_function && self.name(unit, entry)?.as_deref() == Some(name) {
-                        let parameters =
-                            self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
-                                Ok(Parameter {
-                                    name: self.name(unit, entry)?.unwrap_or_default(),
-                                    ty: self
-                                        .reference(unit, entry, gimli::DW_AT_type)?
-                                        .unwrap_or(0),
-                                })
-                            });
-                        return Ok(Some(Function {
-                            parameters: parameters?,
-                            returns: self.reference(unit, entry, gimli::DW_AT_type)?,
-                        }));
+                        if let Some(found) = to(unit, entry)? {
+                            return Ok(Some(found));
+                        }
                     }
                 }
                 if entries.next_sibling().map_err(failed)?.is_none() {
@@ -215,6 +209,77 @@ impl Types for DwarfTypes {
             }
         }
         Ok(None)
+    }
+
+    /// The first instruction of a line of a function's code, in bytes from its start.
+    fn offset_of(
+        &self,
+        unit: &Unit,
+        entry: &Entry<'_, '_, Reader>,
+        line: u64,
+    ) -> Result<Option<u32>> {
+        let failed = |error| self.bad(error);
+        let number = |attribute| self.number(entry, attribute);
+        let low = entry.attr_value(gimli::DW_AT_low_pc).map_err(failed)?;
+        let Some(low) = low.map(|low| self.dwarf.attr_address(unit, low)) else {
+            return Ok(None);
+        };
+        let Some(low) = low.map_err(failed)? else {
+            return Ok(None);
+        };
+        let high = entry.attr_value(gimli::DW_AT_high_pc).map_err(failed)?;
+        let high = match high {
+            Some(AttributeValue::Addr(high)) => high,
+            Some(size) => low.saturating_add(size.udata_value().unwrap_or(0)),
+            None => low,
+        };
+        let file = entry.attr_value(gimli::DW_AT_decl_file).map_err(failed)?;
+        let file = match file {
+            Some(AttributeValue::FileIndex(index)) => Some(index),
+            other => other.and_then(|value| value.udata_value()),
+        };
+        let declared = number(gimli::DW_AT_decl_line)?;
+        let (Some(wanted), Some(program)) = (
+            declared.and_then(|first| first.checked_add(line)),
+            unit.line_program.clone(),
+        ) else {
+            return Ok(None);
+        };
+        let mut first: Option<u64> = None;
+        let mut rows = program.rows();
+        while let Some((_, row)) = rows.next_row().map_err(failed)? {
+            let is_it = row.line().is_some_and(|line| line.get() == wanted)
+                && Some(row.file_index()) == file
+                && (low..high).contains(&row.address())
+                && row.is_stmt()
+                && !row.end_sequence();
+            if is_it {
+                first = Some(first.map_or(row.address(), |first| first.min(row.address())));
+            }
+        }
+        let offset = first.map(|first| first - low);
+        Ok(offset.and_then(|offset| u32::try_from(offset).ok()))
+    }
+}
+
+impl Types for DwarfTypes {
+    fn function(&self, name: &str) -> Result<Option<Function>> {
+        self.find(name, |unit, entry| {
+            let parameters = self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
+                Ok(Parameter {
+                    name: self.name(unit, entry)?.unwrap_or_default(),
+                    ty: self.reference(unit, entry, gimli::DW_AT_type)?.unwrap_or(0),
+                })
+            });
+            Ok(Some(Function {
+                parameters: parameters?,
+                returns: self.reference(unit, entry, gimli::DW_AT_type)?,
+            }))
+        })
+    }
+
+    fn line(&self, function: &str, line: u64) -> Result<Option<u32>> {
+        self.find(function, |unit, entry| self.offset_of(unit, entry, line))
     }
 
     fn shape(&self, ty: Id) -> Result<Shape> {

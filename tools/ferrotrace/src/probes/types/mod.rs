@@ -129,6 +129,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub trait Types {
     /// The function of this name.
     fn function(&self, name: &str) -> Result<Option<Function>>;
+    /// Where the code of a line of a function begins, in bytes from its start; the line with its name is 0. `None` if it has no
+    /// code, or if that is not known.
+    fn line(&self, _function: &str, _line: u64) -> Result<Option<u32>> {
+        Ok(None)
+    }
     /// A type, without `const` and other names for it.
     fn shape(&self, ty: Id) -> Result<Shape>;
     /// The members of a structure.
