@@ -6,6 +6,7 @@
 
 use std::io;
 use std::io::IsTerminal;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use ferrotrace::pids::Pids;
-use ferrotrace::probes::control::Control;
 use ferrotrace::probes::error::Error;
+use ferrotrace::probes::kernel::Kernel;
 use ferrotrace::probes::model::Probe;
 use ferrotrace::probes::model::parse_name;
 use ferrotrace::probes::print;
@@ -49,14 +50,10 @@ use super::warn;
 pub struct ProbeArgs {
     #[command(subcommand)]
     command: Command,
-    /// The directory of the module ferrotrace_kprobe_events.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/sys/kernel/debug/ferrotrace_kprobe_events",
-        global = true
-    )]
-    dir: PathBuf,
+    /// The directory of the module ferrotrace_kprobe_events. Without it that in /sys/kernel/debug is used, or, if there is
+    /// none, kprobe_events of tracefs.
+    #[arg(long, value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,10 +100,10 @@ struct AddArgs {
     /// The probe's name; by default that of its place.
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     name: Option<String>,
-    /// Each in one word, quoted if it has blanks: [NAME=]FUNCTION[+OFFSET|%return] [ARGUMENT...] [if CONDITION && ...].
+    /// Each in one word, quoted if it has blanks: [NAME=]FUNCTION[+OFFSET|:LINE|%return] [ARGUMENT...] [if ...].
     ///
     /// FUNCTION is one of the kernel or of a module, or a pattern, as in 'vfs_*'; OFFSET are the bytes from its start to an
-    /// instruction. An ARGUMENT is [NAME=]EXPRESSION[:TYPE]: parameters and $retval, with their members, as in C
+    /// instruction, LINE counts from the line with its name. An ARGUMENT is [NAME=]EXPRESSION[:TYPE]: parameters and $retval, with their members, as in C
     /// (how->flags), or registers (%di, +8(%si)); types are u32, s64, x16, ..., string and symbol. A CONDITION compares an
     /// argument, pid, comm, cpu or duration: pid==12, comm~ba*, how->flags&0x40, $retval<0.
     #[arg(value_name = "PROBE", required = true)]
@@ -225,18 +222,25 @@ struct Document<'a> {
 
 impl ProbeArgs {
     pub fn run(self) -> Result<u8> {
-        let control = Control::new(self.dir);
+        let kernel = Kernel::find(self.dir);
+        if let Kernel::Stock(_) = &kernel {
+            // There is nowhere left to report it if this fails.
+            let _ = writeln!(
+                io::stderr(),
+                "ferrotrace: the module ferrotrace_kprobe_events is not loaded; kprobe_events of tracefs serves instead"
+            );
+        }
         let done = match self.command {
-            Command::Add(args) => args.run(&control),
-            Command::List(args) => args.run(&control),
-            Command::Remove(args) => args.run(&control),
-            Command::Watch(args) => return args.run(&control),
+            Command::Add(args) => args.run(&kernel),
+            Command::List(args) => args.run(&kernel),
+            Command::Remove(args) => args.run(&kernel),
+            Command::Watch(args) => return args.run(&kernel),
             Command::Count(args) => {
                 return args
                     .summary
-                    .run(&control, &args.probes, args.returns, Timed::No);
+                    .run(&kernel, &args.probes, args.returns, Timed::No);
             }
-            Command::Time(args) => return args.run(&control),
+            Command::Time(args) => return args.run(&kernel),
         };
         done.map(|()| 0)
     }
@@ -259,7 +263,7 @@ fn resolve(
 }
 
 impl AddArgs {
-    fn run(&self, control: &Control) -> Result<()> {
+    fn run(&self, kernel: &Kernel) -> Result<()> {
         if let (Some(name), [_, _, ..]) = (&self.name, &self.probes[..]) {
             anyhow::bail!(
                 "--name {name} is for one probe, not for {}",
@@ -272,8 +276,8 @@ impl AddArgs {
         }
         let symbols = Symbols::read().unwrap_or_default();
         let wanted = resolve(&specs, self.returns, &self.types, &symbols)?;
-        let added = add(control, &wanted)?;
-        warn_of_namesakes(control, &symbols, &wanted)?;
+        let added = add(kernel, &wanted)?;
+        warn_of_namesakes(kernel, &symbols, &wanted)?;
         let text: String = added.iter().map(|name| format!("{name}\n")).collect();
         print_text(&text)?;
         Ok(())
@@ -281,16 +285,16 @@ impl AddArgs {
 }
 
 /// Adds all probes, or none, but for those of patterns that the kernel refuses. Returns the names.
-fn add(control: &Control, wanted: &[Wanted]) -> Result<Vec<String>> {
+fn add(kernel: &Kernel, wanted: &[Wanted]) -> Result<Vec<String>> {
     let mut added = Vec::new();
     let mut refused = Vec::new();
     for probe in wanted {
-        match control.add(probe.kind, &probe.name, &probe.place, &probe.args) {
-            Ok(()) => added.push(probe.name.clone()),
+        match kernel.add(probe.kind, &probe.name, &probe.place, &probe.args) {
+            Ok(name) => added.push(name),
             Err(error @ Error::Refused { .. }) if probe.of_pattern => refused.push(error),
             Err(error) => {
                 for name in &added {
-                    if let Err(error) = control.remove(name) {
+                    if let Err(error) = kernel.remove(name) {
                         warn(&format!("cannot remove {name} again: {error}"));
                     }
                 }
@@ -310,11 +314,11 @@ fn add(control: &Control, wanted: &[Wanted]) -> Result<Vec<String>> {
 }
 
 /// Warns if several functions have a name: the kernel takes the first one.
-fn warn_of_namesakes(control: &Control, symbols: &Symbols, wanted: &[Wanted]) -> Result<()> {
+fn warn_of_namesakes(kernel: &Kernel, symbols: &Symbols, wanted: &[Wanted]) -> Result<()> {
     for probe in wanted {
         let count = symbols.count(&probe.place.symbol);
         if count > 1 {
-            let probes = control.list()?;
+            let probes = kernel.list()?;
             let added = probes.iter().find(|added| added.place == probe.place);
             let address = added.map_or(0, |added| added.address);
             warn(&format!(
@@ -327,8 +331,8 @@ fn warn_of_namesakes(control: &Control, symbols: &Symbols, wanted: &[Wanted]) ->
 }
 
 impl ListArgs {
-    fn run(&self, control: &Control) -> Result<()> {
-        let probes = control.list()?;
+    fn run(&self, kernel: &Kernel) -> Result<()> {
+        let probes = kernel.list()?;
         self.output.redirect()?;
         let text = if self.json {
             let document = Document { probes: &probes };
@@ -342,12 +346,12 @@ impl ListArgs {
 }
 
 impl RemoveArgs {
-    fn run(&self, control: &Control) -> Result<()> {
+    fn run(&self, kernel: &Kernel) -> Result<()> {
         if self.all {
-            return Ok(control.remove_all()?);
+            return Ok(kernel.remove_all()?);
         }
         for name in &self.names {
-            control.remove(name)?;
+            kernel.remove(name)?;
         }
         Ok(())
     }
@@ -376,7 +380,7 @@ impl ReadArgs {
     /// Gives the hits of these probes to `show`, or of all if there are none.
     fn run(
         self,
-        control: &Control,
+        kernel: &Kernel,
         probes: Vec<Wanted>,
         count: Option<u64>,
         stdout: Option<OwnedFd>,
@@ -390,7 +394,7 @@ impl ReadArgs {
             pids: Pids::new(self.pids),
         };
         let ready = || Ok(self.command.start(signals, stdout, "watching")?);
-        Ok(watch(control, options, signals, ready, show)?)
+        Ok(watch(kernel, options, signals, ready, show)?)
     }
 }
 
@@ -404,7 +408,10 @@ fn print_hits(text: &str) -> Result<bool, Error> {
 }
 
 impl WatchArgs {
-    fn run(self, control: &Control) -> Result<u8> {
+    fn run(self, kernel: &Kernel) -> Result<u8> {
+        if let (Kernel::Stock(_), true) = (kernel, self.regs) {
+            return Err(Error::Stock("--regs".to_owned()).into());
+        }
         let signals = take_signals()?;
         let symbols = Symbols::read().unwrap_or_default();
         let probes = self.read.resolve(&self.probes, self.returns, &symbols)?;
@@ -419,7 +426,7 @@ impl WatchArgs {
             Ok(is_read)
         });
         let read = self.read;
-        let counts = read.run(control, probes, self.count, stdout, &signals, &mut lines)?;
+        let counts = read.run(kernel, probes, self.count, stdout, &signals, &mut lines)?;
         if is_read {
             print_text(&print::counts(&counts, style))?;
         }
@@ -431,7 +438,7 @@ impl WatchArgs {
 const ON_TERMINAL: usize = 20;
 
 impl SummaryArgs {
-    fn run(self, control: &Control, specs: &[Spec], returns: bool, timed: Timed) -> Result<u8> {
+    fn run(self, kernel: &Kernel, specs: &[Spec], returns: bool, timed: Timed) -> Result<u8> {
         let signals = take_signals()?;
         let symbols = Symbols::read().unwrap_or_default();
         let probes = self.read.resolve(specs, returns, &symbols)?;
@@ -448,14 +455,14 @@ impl SummaryArgs {
         };
         let mut summary = Summary::new(style, &symbols, print_hits);
         let read = self.read;
-        let counts = read.run(control, probes, None, stdout, &signals, &mut summary)?;
+        let counts = read.run(kernel, probes, None, stdout, &signals, &mut summary)?;
         summary.finish(counts.dropped)?;
         Ok(signals.finish()?)
     }
 }
 
 impl TimeArgs {
-    fn run(self, control: &Control) -> Result<u8> {
+    fn run(self, kernel: &Kernel) -> Result<u8> {
         let mut specs = Vec::new();
         let timed = match self.since {
             None => Timed::Calls,
@@ -469,7 +476,8 @@ impl TimeArgs {
         };
         let returns = timed == Timed::Calls;
         if returns {
-            let entry = self.probes.iter().find(|spec| spec.place.offset != 0);
+            let within = |spec: &&Spec| spec.place.offset != 0 || spec.line.is_some();
+            let entry = self.probes.iter().find(within);
             if let Some(spec) = entry {
                 anyhow::bail!(
                     "{}: the time of a function, without an offset, or --since",
@@ -478,6 +486,6 @@ impl TimeArgs {
             }
         }
         specs.extend(self.probes);
-        self.summary.run(control, &specs, returns, timed)
+        self.summary.run(kernel, &specs, returns, timed)
     }
 }

@@ -161,14 +161,15 @@ impl Control {
     }
 }
 
-fn errno(error: &io::Error) -> Errno {
+/// The system's answer.
+pub(super) fn errno(error: &io::Error) -> Errno {
     error
         .raw_os_error()
         .map_or(Errno::UnknownErrno, Errno::from_raw)
 }
 
 /// The error for a symbol that does not exist; `None` if it does.
-fn no_symbol(place: &Place) -> Option<Error> {
+pub(super) fn no_symbol(place: &Place) -> Option<Error> {
     let symbols = Symbols::read().unwrap_or_default();
     // A function of a module may be given with the module's name.
     let name = place.symbol.rsplit(':').next().unwrap_or_default();

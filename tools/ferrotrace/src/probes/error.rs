@@ -56,6 +56,7 @@ impl fmt::Display for Refusal {
             Errno::EILSEQ => "not the start of an instruction",
             Errno::EOPNOTSUPP => "this instruction cannot be executed in another place",
             Errno::ENOENT => "the code has gone",
+            Errno::EADDRNOTAVAIL => "several functions have this name",
             _ => errno.desc(),
         })?;
         write!(f, " ({errno:?})")?;
@@ -152,9 +153,27 @@ pub enum Error {
     #[error(transparent)]
     Command(#[from] crate::signals::CommandError),
 
+    /// Only our module can do that.
+    #[error("{0} takes the module ferrotrace_kprobe_events: kprobe_events of tracefs cannot do it")]
+    Stock(String),
+
     /// The channel of the hits.
     #[error(transparent)]
     Channel(#[from] crate::relay::error::Error),
+}
+
+impl Error {
+    /// A refusal of the system, when something is done to a file that belongs to root.
+    pub(super) fn of_file(action: &'static str, path: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Denied(path),
+            _ => Self::Io {
+                action,
+                path,
+                source,
+            },
+        }
+    }
 }
 
 fn did_you_mean(near: &[String]) -> String {

@@ -108,7 +108,7 @@ impl Event {
 }
 
 /// The text up to the first NUL, without control characters.
-pub(super) fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text)
         .chars()

@@ -2,17 +2,20 @@
 
 //! Probes in the running kernel: adding and removing them, and watching their hits.
 //!
-//! The kernel's side is the module `ferrotrace_kprobe_events`; see `Documentation/probes.rst`.
+//! The kernel's side is the module `ferrotrace_kprobe_events`, or without it `kprobe_events` of tracefs; see
+//! `Documentation/probes.rst`.
 
 pub mod control;
 pub mod error;
 pub mod event;
+pub mod kernel;
 pub mod live;
 pub mod model;
 pub mod order;
 pub mod print;
 pub mod resolve;
 pub mod spec;
+pub mod stock;
 pub mod summary;
 pub mod symbols;
 pub mod types;

@@ -180,7 +180,7 @@ fn as_texts<S: Serializer>(args: &[ProbeArg], serializer: S) -> Result<S::Ok, S:
 }
 
 /// The arguments of a probe of this kind, from the kernel's text, in which a comma follows each but the last.
-fn parse_args(text: &str, kind: Kind) -> Option<Vec<ProbeArg>> {
+pub(super) fn parse_args(text: &str, kind: Kind) -> Option<Vec<ProbeArg>> {
     let words = text.replace(',', " ");
     let args = Args::parse(&words, kind == Kind::Return)?;
     let texts = words.split_ascii_whitespace();

@@ -309,7 +309,7 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
 
 /// The number of a temporary probe, from its name.
 fn temporary_number(name: &str) -> Option<usize> {
-    name.rsplit('.').next()?.parse().ok()
+    name.rsplit(['.', '_']).next()?.parse().ok()
 }
 
 /// A histogram with a bar for each power of two.

@@ -12,11 +12,11 @@ use nix::time::ClockId;
 use nix::time::clock_gettime;
 use serde::Serialize;
 
-use super::control::Control;
 use super::error::Error;
 use super::error::Result;
 use super::event::Event;
-use super::live::Live;
+use super::kernel::Kernel;
+use super::kernel::Live;
 use super::model::Probe;
 use super::order::Order;
 use super::print;
@@ -121,21 +121,21 @@ pub struct Counts {
 
 /// Temporary probes, which exist as long as this value.
 struct Temporary<'a> {
-    control: &'a Control,
+    kernel: &'a Kernel,
     names: Vec<String>,
 }
 
 impl<'a> Temporary<'a> {
-    fn add(control: &'a Control, options: &Options) -> Result<Self> {
+    fn add(kernel: &'a Kernel, options: &Options) -> Result<Self> {
         let mut added = Self {
-            control,
+            kernel,
             names: Vec::new(),
         };
         let mut refused = None;
         for (index, probe) in options.probes.iter().enumerate() {
             let name = format!("watch.{}.{index}", std::process::id());
-            match control.add(probe.kind, &name, &probe.place, &probe.args) {
-                Ok(()) => added.names.push(name),
+            match kernel.add(probe.kind, &name, &probe.place, &probe.args) {
+                Ok(name) => added.names.push(name),
                 Err(error @ Error::Refused { .. }) if probe.of_pattern => refused = Some(error),
                 Err(error) => return Err(error),
             }
@@ -148,7 +148,7 @@ impl<'a> Temporary<'a> {
 
     fn remove(mut self) -> Result<()> {
         while let Some(name) = self.names.pop() {
-            match self.control.remove(&name) {
+            match self.kernel.remove(&name) {
                 // It has been removed already.
                 Ok(()) | Err(Error::NoProbe { .. }) => (),
                 Err(error) => return Err(error),
@@ -162,7 +162,7 @@ impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         for name in &self.names {
             // Another error is being reported.
-            let _ = self.control.remove(name);
+            let _ = self.kernel.remove(name);
         }
     }
 }
@@ -176,7 +176,7 @@ struct Watched {
 }
 
 struct Watch<'a> {
-    control: &'a Control,
+    kernel: &'a Kernel,
     options: Options,
     /// The names of the temporary probes.
     names: Vec<String>,
@@ -194,23 +194,23 @@ struct Watch<'a> {
 /// Gives hits to `show`, until that has no reader any more, a signal, the end of the time, or enough hits. `ready` is called
 /// when the probes exist.
 pub fn watch(
-    control: &Control,
+    kernel: &Kernel,
     options: Options,
     signals: &StopSignals,
     ready: impl FnOnce() -> Result<()>,
     show: &mut impl Show,
 ) -> Result<Counts> {
-    let _lock = control.lock()?;
-    let mut live = Live::open(control)?;
+    let _lock = kernel.lock()?;
+    let mut live = kernel.live()?;
     if !options.probes.is_empty() {
         // Old hits of other probes would only take room.
         drain(&mut live, |_| ())?;
     }
     let dropped = live.dropped()?;
-    let temporary = Temporary::add(control, &options)?;
+    let temporary = Temporary::add(kernel, &options)?;
     let duration = options.duration;
     let mut watch = Watch {
-        control,
+        kernel,
         options,
         names: temporary.names.clone(),
         live,
@@ -247,6 +247,7 @@ pub fn watch(
         }
     }
     watch.look(false)?;
+    watch.live.detach();
     temporary.remove()?;
     watch.live.scan()?;
     let order = &mut watch.order;
@@ -285,7 +286,7 @@ impl Watch<'_> {
     /// Updates the list of probes: all, or only the temporary ones.
     fn look(&mut self, first: bool) -> Result<()> {
         let names = &self.names;
-        for probe in self.control.list()? {
+        for probe in self.kernel.list()? {
             if !names.is_empty() && !names.contains(&probe.name) {
                 continue;
             }
@@ -297,6 +298,7 @@ impl Watch<'_> {
             match self.probes.get_mut(&probe.id) {
                 Some(watched) => watched.probe = probe,
                 None => {
+                    self.live.attach(&probe)?;
                     let watched = Watched {
                         name,
                         missed_before: before,
@@ -329,7 +331,7 @@ impl Watch<'_> {
 
     /// Shows the hits before this time. Returns whether more are wanted.
     fn show(&mut self, until: u64, show: &mut impl Show) -> Result<bool> {
-        let events = self.order.before(until);
+        let events = self.live.finish(self.order.before(until));
         // A probe may have been added.
         let is_new = |event: &Event| !self.probes.contains_key(&event.probe);
         if self.names.is_empty() && events.iter().any(is_new) {

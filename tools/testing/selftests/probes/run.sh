@@ -311,6 +311,45 @@ summaries() {
 	refused "without an offset" probe time kernel_clone+4 && refused "not a pattern" probe time --since 'vfs_*' vfs_read
 }
 
+# Without the module: kprobe_events of tracefs serves instead, where there is that.
+stock() {
+	local tracing=/sys/kernel/tracing left
+	rmmod ferrotrace_kprobe_events || return 1
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	if [ ! -e $tracing/kprobe_events ]; then
+		refused "modprobe ferrotrace_kprobe_events" probe list || return 1
+		load
+		return
+	fi
+	is added "open do_sys_openat2_ret" "$(probe add 'open=do_sys_openat2 filename=+0($arg2):string32 dfd=$arg1:s32' \
+		'do_sys_openat2%return f=+0($arg2):string $retval:s32 if $retval:s32==-2 && f~/nonex*' 2>"$work/err" | xargs)" || {
+		cat "$work/err"
+		return 1
+	}
+	grep -q "kprobe_events of tracefs serves instead" "$work/err" && probe list || return 1
+	watching --json || return 1
+	opens
+	watched || return 1
+	grep "\"pid\":$opener," "$work/out" >"$work/mine"
+	cat "$work/mine"
+	is reads 1 "$(grep -c "\"dfd\":-100,\"filename\":\"$work/read\".*\"comm\":\"bash\".*\"probe\":\"open\"" "$work/mine")" || return 1
+	is failures 3 "$(grep -c '"f":"/nonexistent","ret":-2.*"duration_ns":[1-9].*"probe":"do_sys_openat2_ret","time":[1-9].*"to":"[^0].*+0x' "$work/mine")" || return 1
+	is returns 3 "$(grep -c '"kind":"return"' "$work/mine")" || return 1
+	probe list | grep -q '^do_sys_openat2_ret  return .* [1-9][0-9]*  .*  on ' || return 1
+	refused "there is a probe open already" probe add open=do_exit && refused "the kernel has no function" probe add no_such_function &&
+		refused "takes the module" probe add 'vfs_read%return if duration>5' && refused "takes the module" probe watch --regs || return 1
+	probe remove open && probe remove --all || return 1
+	if grep ferrotrace $tracing/kprobe_events; then return 1; fi
+	worker 0 25
+	begin_tool watching probe time --json -p "$worker" do_sys_openat2 || return 1
+	watch=$tool_pid
+	work
+	watched || return 1
+	tail -n 1 "$work/out" | grep -q '"hits":25,"key":{"place":"do_sys_openat2"},"max_ns":[1-9]' || return 1
+	left=$(cat $tracing/kprobe_events && ls $tracing/instances)
+	is left "" "$left" && load
+}
+
 # With places the probes are there as long as the watch.
 temporary() {
 	local forks=30
@@ -501,4 +540,5 @@ one storm storm
 one unload unload
 one gone gone
 one hotplug hotplug
+one stock stock
 finish
