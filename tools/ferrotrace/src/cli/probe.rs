@@ -184,7 +184,7 @@ struct SummaryArgs {
     #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1")]
     interval: Duration,
     /// Show so many keys at most; all, but 20 on a terminal, without it.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     #[command(flatten)]
     read: ReadArgs,
