@@ -73,8 +73,7 @@ impl Engine {
             called: 0,
             list: KVVec::new(),
             enabled: true,
-            // The sysctl turns them on.
-            optimises: false,
+            optimises: true,
             jumps_due: false,
             jumps_from: 0,
             jumps_failed: false,
