@@ -18,6 +18,7 @@ use ferro_core::insn::jump::Frame;
 use ferro_core::insn::jump::Reason;
 use ferro_sys::code::jump_site::JumpBatch;
 use ferro_sys::code::jump_site::JumpedSite;
+use ferro_sys::code::symbols;
 use ferro_sys::code::text::ArmedSite;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
@@ -42,9 +43,15 @@ extern "C" {
     /// `detoured.S`
     fn ferro_kprobe_detour_around();
     /// `detoured.S`
-    fn ferro_kprobe_detour_after();
-    /// `detoured.S`
     fn ferro_kprobe_detour_instead();
+    /// `detoured.S`
+    fn ferro_kprobe_detour_watched();
+    /// `detoured.S`
+    fn ferro_kprobe_detour_around_watched();
+    /// `detoured.S`
+    fn ferro_kprobe_detour_instead_watched();
+    /// `detoured.S`
+    fn ferro_kprobe_detour_after();
     /// `detour.h`
     fn ferro_kprobe_has_smap() -> bool;
 }
@@ -282,10 +289,16 @@ impl Cursor<'_> {
         // Where a breakpoint is wanted after all.
         self.put(&[BREAKPOINT])?;
         self.put_entry(point)?;
-        let called = match kind {
-            Kind::Before => ferro_kprobe_detour,
-            Kind::Around => ferro_kprobe_detour_around,
-            Kind::Instead => ferro_kprobe_detour_instead,
+        // In the image only entry and idle code executes where RCU does not watch, which are sections of their own, as objtool checks:
+        // `displace.rs` refuses them. Nothing says where such code of a module is.
+        let is_watched = symbols::is_core_text(point.address);
+        let called = match (kind, is_watched) {
+            (Kind::Before, true) => ferro_kprobe_detour_watched,
+            (Kind::Around, true) => ferro_kprobe_detour_around_watched,
+            (Kind::Instead, true) => ferro_kprobe_detour_instead_watched,
+            (Kind::Before, false) => ferro_kprobe_detour,
+            (Kind::Around, false) => ferro_kprobe_detour_around,
+            (Kind::Instead, false) => ferro_kprobe_detour_instead,
         };
         self.branch(0xe8, called as *const () as usize)?;
         let mut between = 0;

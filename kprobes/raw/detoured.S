@@ -42,14 +42,23 @@
 .endm
 
 /*
- * Calls the handler before the instruction of the probe at this offset in the point. Preemption is off afterwards, and the probe
- * is the one that runs.
+ * Goes on at a breakpoint if RCU does not watch, and otherwise at "watched", where detours call in whose code it always does:
+ * see detour.rs.
  */
-.macro call_pre offset:req
+.macro check_rcu watched:req
 #ifdef CONFIG_CONTEXT_TRACKING_IDLE
 	testb	$FERRO_RCU_WATCHING, PER_CPU_VAR(context_tracking + FERRO_CONTEXT_STATE)
 	jz	.Lunwatched
 #endif
+SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
+	ANNOTATE_NOENDBR
+.endm
+
+/*
+ * Calls the handler before the instruction of the probe at this offset in the point. Preemption is off afterwards, and the probe
+ * is the one that runs.
+ */
+.macro call_pre offset:req
 	preempt_off
 	cmpq	$0, PER_CPU_VAR(current_kprobe)
 	jne	.Lmissed
@@ -69,6 +78,7 @@ SYM_CODE_START(ferro_kprobe_detour)
 	/* Its address, as that of the others here, is taken for the distance of direct calls. */
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
+	check_rcu ferro_kprobe_detour_watched
 	call_pre FERRO_POINT_BEFORE
 	movq	$0, PER_CPU_VAR(current_kprobe)
 	preempt_on
@@ -79,6 +89,7 @@ SYM_CODE_END(ferro_kprobe_detour)
 SYM_CODE_START(ferro_kprobe_detour_around)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
+	check_rcu ferro_kprobe_detour_around_watched
 	call_pre FERRO_POINT_AROUND
 	RET
 SYM_CODE_END(ferro_kprobe_detour_around)
@@ -101,10 +112,7 @@ SYM_CODE_END(ferro_kprobe_detour_after)
 SYM_CODE_START(ferro_kprobe_detour_instead)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
-#ifdef CONFIG_CONTEXT_TRACKING_IDLE
-	testb	$FERRO_RCU_WATCHING, PER_CPU_VAR(context_tracking + FERRO_CONTEXT_STATE)
-	jz	.Lunwatched
-#endif
+	check_rcu ferro_kprobe_detour_instead_watched
 	movq	%rbx, %rdi
 	leaq	8(%rsp), %rsi
 	call	ferro_kprobe_detoured

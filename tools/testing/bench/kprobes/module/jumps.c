@@ -5,6 +5,7 @@
  */
 #include <linux/completion.h>
 #include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/math.h>
 #include <linux/moduleparam.h>
@@ -58,21 +59,29 @@ static unsigned int jumps_in_the_end(struct kprobe *kps, unsigned int count)
 	return n;
 }
 
+/* One of the kernel's functions, after its ftrace site: a lea. */
+#define KERNEL (ENTRY + 5)
+#define ENTRY (IS_ENABLED(CONFIG_X86_KERNEL_IBT) ? 4 : 0)
+/* Behind the first instruction, which is an xor of two bytes. */
+#define INSIDE 2
+
 static const struct {
 	const char *pre, *post;
 	measured_t function;
+	unsigned int offset;
 } places[] = {
-	{ "jump_mov_pre", "jump_mov_pre_post", bench_jump_mov },
-	{ "jump_add_pre", "jump_add_pre_post", bench_jump_add },
-	{ "jump_load_pre", "jump_load_pre_post", bench_jump_load },
-	{ "jump_je_pre", "jump_je_pre_post", bench_jump_je },
+	{ "jump_kernel_pre", "jump_kernel_pre_post", (measured_t)(void *)jiffies64_to_msecs, KERNEL },
+	{ "jump_mov_pre", "jump_mov_pre_post", bench_jump_mov, INSIDE },
+	{ "jump_add_pre", "jump_add_pre_post", bench_jump_add, INSIDE },
+	{ "jump_load_pre", "jump_load_pre_post", bench_jump_load, INSIDE },
+	{ "jump_je_pre", "jump_je_pre_post", bench_jump_je, INSIDE },
 };
 
 /* A hit, if there is a jump. */
-static int hit(const char *name, measured_t function, bool post, unsigned int rounds)
+static int hit(const char *name, measured_t function, unsigned int offset, bool post, unsigned int rounds)
 {
 	struct kprobe kp = {
-		.addr = (kprobe_opcode_t *)function, .offset = 2,
+		.addr = (kprobe_opcode_t *)function, .offset = offset,
 		.pre_handler = bench_pre, .post_handler = post ? bench_post : NULL,
 	};
 	u64 plain = measure_calls(function, rounds), probed;
@@ -198,8 +207,8 @@ int bench_jumps(unsigned int rounds)
 	int err = kps && list ? 0 : -ENOMEM;
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(places) && !err; i++) {
-		err = hit(places[i].pre, places[i].function, false, rounds);
-		err = err ?: hit(places[i].post, places[i].function, true, rounds);
+		err = hit(places[i].pre, places[i].function, places[i].offset, false, rounds);
+		err = err ?: hit(places[i].post, places[i].function, places[i].offset, true, rounds);
 	}
 	err = err ?: many(kps, list);
 	err = err ?: share("jump_share", kps, list, false);
