@@ -13,7 +13,7 @@ use crate::attach::Attached;
 
 /// For `builtin.c`: trampolines are made from here on, also for the ops that are there.
 #[export]
-extern "C" fn ferro_tramp_start() -> c_int {
+unsafe extern "C" fn ferro_tramp_start() -> c_int {
     // It is there for good.
     match Attached::new().map(core::mem::forget) {
         Ok(()) => 0,

@@ -27,7 +27,7 @@ unsafe extern "C" fn klog(data: *const c_void, len: c_int) {
 
 /// Whether there is a handler, for `klog_printk()`.
 #[export]
-extern "C" fn ferro_klog_active() -> bool {
+unsafe extern "C" fn ferro_klog_active() -> bool {
     handler::is_active()
 }
 
@@ -48,7 +48,7 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
 
 /// Has no handler any more.
 #[export]
-extern "C" fn unregister_klog_handler() {
+unsafe extern "C" fn unregister_klog_handler() {
     handler::clear();
 }
 

@@ -423,7 +423,7 @@ unsafe extern "C" fn kprobe_on_func_entry(
 ///
 /// Context: preemption off, as long as the probe is used.
 #[export]
-extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
+unsafe extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
     hit::newest_at(at as usize).unwrap_or(null_mut())
 }
 
@@ -463,7 +463,7 @@ unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
 /// For `builtin.c`: probes of what is built in may be registered from here on.
 #[cfg(not(MODULE))]
 #[export]
-extern "C" fn ferro_kprobes_start() -> c_int {
+unsafe extern "C" fn ferro_kprobes_start() -> c_int {
     // It is there for good.
     errno(crate::attach::Attached::new().map(core::mem::forget))
 }
@@ -471,7 +471,7 @@ extern "C" fn ferro_kprobes_start() -> c_int {
 /// `<linux/kprobes.h>`: the kernel's own initialisation code goes.
 #[cfg(not(MODULE))]
 #[export]
-extern "C" fn kprobe_free_init_mem() {
+unsafe extern "C" fn kprobe_free_init_mem() {
     // SAFETY: The function takes any address: it compares it with where the section begins and ends.
     registry::kill(|at| unsafe { bindings::ferro_in_kernel_init(at) });
 }

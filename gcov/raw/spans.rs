@@ -92,13 +92,15 @@ impl Builder {
         if words == 0 {
             return Ok(());
         }
-        let distance = first.wrapping_sub(self.end).cast_signed() / 8;
+        // `cast_signed()` is newer than the oldest compiler that the kernel takes.
+        let distance = isize::from_ne_bytes(first.wrapping_sub(self.end).to_ne_bytes()) / 8;
         let flags = GFP_KERNEL | __GFP_NOWARN;
         let spans = &mut self.spans.spans;
         // INVARIANT: `add()` has checked that these are such words; what is written says so.
         match (i8::try_from(distance), u8::try_from(words)) {
             (Ok(distance), Ok(words)) => {
-                spans.extend_from_slice(&[distance.cast_unsigned(), words], flags)?;
+                let [distance] = distance.to_ne_bytes();
+                spans.extend_from_slice(&[distance, words], flags)?;
             }
             _ => {
                 spans.reserve(LARGE, flags)?;
@@ -160,7 +162,8 @@ impl Iterator for Iter<'_> {
         let (distance, count, rest) = match self.rest {
             // Nearly all.
             [distance, count, rest @ ..] if *count != 0 => {
-                (i64::from(distance.cast_signed()), u32::from(*count), rest)
+                let distance = i8::from_ne_bytes([*distance]);
+                (i64::from(distance), u32::from(*count), rest)
             }
             bytes => large(bytes)?,
         };

@@ -38,7 +38,7 @@ fn alloc(
 
 /// `<linux/rethook.h>`: makes what calls are hooked with. Errors: -EINVAL without a handler or nodes, -ENOMEM.
 #[export]
-extern "C" fn rethook_alloc(
+unsafe extern "C" fn rethook_alloc(
     data: *mut c_void,
     handler: bindings::rethook_handler_t,
     size: c_int,
@@ -167,7 +167,7 @@ unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
 
 /// `<linux/kprobes.h>`.
 #[export]
-extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
+unsafe extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
     blacklist::forbids(addr).is_some()
 }
 
@@ -175,7 +175,7 @@ extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
 ///
 /// Context: process; sleeps.
 #[export]
-extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
+unsafe extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
     match blacklist::add(entry) {
         Ok(size) => c_int::try_from(size).unwrap_or(c_int::MAX),
         Err(error) => error.to_errno(),
@@ -186,7 +186,7 @@ extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
 ///
 /// Context: process; sleeps.
 #[export]
-extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_int {
+unsafe extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_int {
     match blacklist::add_area(start, end) {
         Ok(()) => 0,
         Err(error) => error.to_errno(),
@@ -195,7 +195,7 @@ extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_int {
 
 /// For `blacklist.c`. Context: early initcall, once.
 #[export]
-extern "C" fn ferro_blacklist_init() {
+unsafe extern "C" fn ferro_blacklist_init() {
     // SAFETY: `blacklist.c` calls this once, before there are modules, and while the initialisation data is there.
     unsafe { blacklist::init() };
 }
@@ -217,7 +217,7 @@ unsafe extern "C" fn ferro_blacklist_module_goes(module: *mut bindings::module, 
 
 /// `<linux/kprobes.h>`, for `kernel_text_address()`.
 #[export]
-extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usize) -> bool {
+unsafe extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usize) -> bool {
     exec_pool::contains(addr)
 }
 

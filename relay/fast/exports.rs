@@ -217,7 +217,7 @@ unsafe extern "C" fn relay_fast_reserve_slow(
 
 /// The time of records.
 #[export]
-extern "C" fn relay_fast_time() -> u64 {
+unsafe extern "C" fn relay_fast_time() -> u64 {
     mono_fast_ns()
 }
 

@@ -227,7 +227,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 
 /// For `rust/sys/hook/hook.c`.
 #[export]
-extern "C" fn ferro_hook_tidy() {
+unsafe extern "C" fn ferro_hook_tidy() {
     change::tidy();
 }
 
@@ -244,13 +244,13 @@ unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
 
 /// For `rust/sys/hook/hook.c`.
 #[export]
-extern "C" fn ferro_hook_settle() {
+unsafe extern "C" fn ferro_hook_settle() {
     settle::settle();
 }
 
 /// For `rust/sys/hook/hook.c`.
 #[export]
-extern "C" fn ferro_hook_debugfs() {
+unsafe extern "C" fn ferro_hook_debugfs() {
     files::make_files();
 }
 

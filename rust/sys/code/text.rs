@@ -295,7 +295,7 @@ impl ArmedSite {
 
 /// For the module notifier, before anybody else hears of the module.
 #[export]
-extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
+unsafe extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
     let loaded = Loaded { module, init: true };
     match TextMutex::new().modules().push(loaded, GFP_KERNEL) {
         Ok(()) => 0,
@@ -305,7 +305,7 @@ extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
 
 /// For the module notifier, before the module's initialisation code is freed.
 #[export]
-extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
+unsafe extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
     let mut mutex = TextMutex::new();
     for loaded in mutex.modules().iter_mut() {
         loaded.init &= loaded.module != module;
@@ -314,7 +314,7 @@ extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
 
 /// For the module notifier, before the module is freed.
 #[export]
-extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
+unsafe extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
     TextMutex::new()
         .modules()
         .retain(|loaded| loaded.module != module);

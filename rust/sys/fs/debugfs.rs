@@ -227,7 +227,7 @@ fn files() -> StaticGuard<KVVec<Listed>> {
 
 /// For `debugfs.c`: a module goes. Nobody has its files open, since that would have kept it.
 #[export]
-extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
+unsafe extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
     let next = || {
         let mut files = files();
         let index = files.iter().position(|file| file.owner == module)?;

@@ -436,7 +436,7 @@ const BATCH: usize = 64;
 
 /// After a grace period.
 #[export]
-extern "C" fn ferro_exec_pool_reclaim() {
+unsafe extern "C" fn ferro_exec_pool_reclaim() {
     loop {
         // Without memory for the list they stay until the next time.
         let mut unused = KVVec::with_capacity(BATCH, GFP_KERNEL | __GFP_NOWARN).unwrap_or_default();
