@@ -223,7 +223,7 @@ unsafe extern "C" fn relay_fast_time() -> u64 {
 
 /// The kernel panics, restarts or halts. After an oops it goes on.
 #[export]
-extern "C" fn relay_fast_dump(reason: c_uint) {
+unsafe extern "C" fn relay_fast_dump(reason: c_uint) {
     match reason {
         bindings::kmsg_dump_reason_KMSG_DUMP_PANIC => flight::dump(Reason::Panic),
         bindings::kmsg_dump_reason_KMSG_DUMP_EMERG
