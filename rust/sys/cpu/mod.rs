@@ -42,6 +42,25 @@ impl CpuId {
 }
 
 /// The number of the CPU that this runs on. The caller must stay on it.
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+#[inline(always)]
+pub fn current_id() -> u32 {
+    extern "C" {
+        /// `asm/smp.h`.
+        static cpu_number: u32;
+    }
+
+    let cpu: u32;
+    // SAFETY: One load of a per-CPU variable that does not change once the CPU is up.
+    unsafe {
+        core::arch::asm!("mov {cpu:e}, gs:[rip + {number}]", cpu = out(reg) cpu, number = sym cpu_number,
+            options(nostack, preserves_flags, readonly))
+    };
+    cpu
+}
+
+/// The number of the CPU that this runs on. The caller must stay on it.
+#[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
 #[inline]
 pub fn current_id() -> u32 {
     // SAFETY: Reads a per-CPU variable.

@@ -24,6 +24,84 @@ pub fn read_kernel(from: usize, to: &mut [u8]) -> bool {
     }
 }
 
+/// Words at an address on the stack of the current task. `None` if they are elsewhere, which is no matter: [`read_kernel`] reads them
+/// there, but takes longer, as there they may not be.
+#[inline(always)]
+pub fn read_stack<const WORDS: usize>(from: usize) -> Option<[u64; WORDS]> {
+    let last = stack::SIZE.checked_sub(const { WORDS * size_of::<u64>() })?;
+    if from.wrapping_sub(stack::start()) > last {
+        return None;
+    }
+    let mut words = [0; WORDS];
+    for (word, at) in words.iter_mut().zip((from..).step_by(size_of::<u64>())) {
+        // SAFETY: The stack of the current task is there, from the first byte to the last, as long as the task runs.
+        *word = unsafe { stack::word(at) };
+    }
+    Some(words)
+}
+
+#[cfg(all(CONFIG_X86_64, not(CONFIG_UML)))]
+mod stack {
+    use core::arch::asm;
+
+    use kernel::bindings;
+    use kernel::ffi::c_void;
+    use kernel::page::PAGE_SIZE;
+
+    pub(super) const SIZE: usize = PAGE_SIZE << bindings::THREAD_SIZE_ORDER;
+
+    extern "C" {
+        /// `asm/current.h`: a pointer to `struct task_struct`.
+        static current_task: *mut c_void;
+    }
+
+    /// Where that of the current task starts.
+    #[inline(always)]
+    pub(super) fn start() -> usize {
+        let task: *mut bindings::task_struct;
+        // SAFETY: One load of a per-CPU variable, which is the current task's wherever that runs.
+        unsafe {
+            asm!("mov {task}, gs:[rip + {current}]", task = out(reg) task, current = sym current_task,
+                options(nostack, preserves_flags, readonly))
+        };
+        // SAFETY: The current task is live, and its stack stays where it is. `layout.rs` compares where the field after this is.
+        unsafe { (&raw const (*task).stack).read_volatile() }.addr()
+    }
+
+    /// A word of it, at any address, whatever KASAN says of the variables there: who is probed may be about to leave them.
+    ///
+    /// # Safety
+    ///
+    /// There is memory.
+    #[inline(always)]
+    pub(super) unsafe fn word(at: usize) -> u64 {
+        let word: u64;
+        // SAFETY: By the rules of this function. What is there may be changing.
+        unsafe {
+            asm!("mov {word}, [{at}]", word = out(reg) word, at = in(reg) at,
+                options(nostack, preserves_flags, readonly))
+        };
+        word
+    }
+}
+
+/// Without a quick way to look there.
+#[cfg(not(all(CONFIG_X86_64, not(CONFIG_UML))))]
+mod stack {
+    pub(super) const SIZE: usize = 0;
+
+    pub(super) fn start() -> usize {
+        0
+    }
+
+    /// # Safety
+    ///
+    /// It is not called, as nothing is on a stack of no bytes.
+    pub(super) unsafe fn word(_at: usize) -> u64 {
+        0
+    }
+}
+
 /// Fills `to` with what is at an address of the current process. False if not all of it is in memory and can be read.
 pub fn read_user(from: usize, to: &mut [u8]) -> bool {
     // SAFETY: The function takes any address as its source, and refuses those of the kernel; the destination is the slice.
