@@ -16,6 +16,7 @@ use crate::raw::alter::Destination;
 use crate::raw::memory;
 use crate::raw::regs::Register;
 use crate::raw::regs::Regs;
+use crate::raw::regs::Saved;
 
 /// Arguments that are passed in registers.
 pub(crate) const REGISTER_ARGUMENTS: usize = 6;
@@ -102,6 +103,12 @@ impl<'a> ProbeCtx<'a> {
     /// The value of a register.
     pub fn register(&self, register: Register) -> usize {
         self.regs.get(register)
+    }
+
+    /// The value of a register, the stack pointer and RFLAGS included.
+    #[inline(always)]
+    pub fn saved(&self, register: Saved) -> usize {
+        self.regs.saved(register)
     }
 
     /// Changes a register of the probed code.

@@ -7,6 +7,7 @@
 
 use core::marker::PhantomData;
 
+use ferro_sys::mm::nofault;
 use ferro_sys::sync::deferred::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
@@ -21,6 +22,9 @@ use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
 use crate::raw::probe::BATCH;
 use crate::raw::regs::Regs;
+
+/// Bytes of code that [`Probe::copied`] tells, at least those of the instruction.
+pub const COPIED: usize = 16;
 
 /// What to do when a [`Probe`] is hit. Not implementing a method makes hits cheaper.
 ///
@@ -155,6 +159,19 @@ impl<H: ProbeHandler> Probe<H> {
     /// call, or a NOP, at the entry of a function.
     pub fn opcode(&self) -> Option<u8> {
         self.raw.registered().opcode()
+    }
+
+    /// The probed instruction in the engine's copy of it, and what follows there. In the copy the distance to an operand differs, where
+    /// that is counted from the instruction. `None` where there is no copy, as ftrace has its call there, or the engine does what the
+    /// instruction does.
+    pub fn copied(&self) -> Option<[u8; COPIED]> {
+        let mut code = [0; COPIED];
+        self.opcode()?;
+        match self.raw.registered().copy() {
+            0 => None,
+            // The engine keeps the copy as long as the probe, but there need not be so much after it.
+            copy => nofault::read_kernel(copy, &mut code).then_some(code),
+        }
     }
 
     /// Hits for which no handler was called, as one was running on this CPU already.

@@ -70,6 +70,12 @@ impl<'a> Registered<'a> {
         (flags & bindings::KPROBE_FLAG_FTRACE == 0).then_some(opcode)
     }
 
+    /// Where the copy of the instruction is that the engine executes, or 0.
+    pub(crate) fn copy(&self) -> usize {
+        // SAFETY: By the type invariant it is registered, and an engine writes this word when that changes only.
+        unsafe { (&raw const (*self.0.get()).ainsn.insn).read_volatile() }.addr()
+    }
+
     pub(crate) fn missed(&self) -> usize {
         // SAFETY: By the type invariant it is there; the engine counts this word up, in one store.
         unsafe { (&raw const (*self.0.get()).nmissed).read_volatile() }

@@ -11,6 +11,7 @@ pub(crate) mod probe;
 pub(crate) mod register;
 pub(crate) mod regs;
 pub(crate) mod retprobe;
+pub(crate) mod saved;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 pub(crate) mod targets;
 

@@ -4,10 +4,13 @@
 //!
 //! Contexts: any, NMI included.
 
+use core::mem::offset_of;
+
 use kernel::bindings;
 
 /// A general purpose register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 #[allow(missing_docs)]
 pub enum Register {
     Ax,
@@ -27,26 +30,31 @@ pub enum Register {
     R15,
 }
 
+/// Where fields are.
+macro_rules! places {
+    ($($field:ident),*) => { [$(offset_of!(bindings::pt_regs, $field)),*] };
+}
+
+/// Where each is, in the order of the type, then the stack pointer and RFLAGS: a hit looks there, rather than distinguish them.
+const PLACES: [usize; 17] =
+    places![ax, bx, cx, dx, si, di, bp, r8, r9, r10, r11, r12, r13, r14, r15, sp, flags];
+
+/// How many there are, with those two.
+pub(crate) const WORDS: usize = PLACES.len();
+
 impl Register {
     /// Its value.
     #[inline(always)]
     pub(crate) fn of(self, regs: &bindings::pt_regs) -> usize {
-        match self {
-            Self::Ax => regs.ax,
-            Self::Bx => regs.bx,
-            Self::Cx => regs.cx,
-            Self::Dx => regs.dx,
-            Self::Si => regs.si,
-            Self::Di => regs.di,
-            Self::Bp => regs.bp,
-            Self::R8 => regs.r8,
-            Self::R9 => regs.r9,
-            Self::R10 => regs.r10,
-            Self::R11 => regs.r11,
-            Self::R12 => regs.r12,
-            Self::R13 => regs.r13,
-            Self::R14 => regs.r14,
-            Self::R15 => regs.r15,
-        }
+        const { assert!((Self::R15 as usize) < WORDS) };
+        word(regs, self as usize)
     }
+}
+
+/// A word of a register: which, is its number in [`PLACES`], of which there are [`WORDS`].
+#[inline(always)]
+pub(crate) fn word(regs: &bindings::pt_regs, number: usize) -> usize {
+    let regs = (&raw const *regs).cast::<usize>();
+    // SAFETY: Each place of the table is that of a word in the structure.
+    unsafe { regs.byte_add(PLACES[number]).read() }
 }

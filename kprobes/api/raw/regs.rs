@@ -9,6 +9,7 @@ use kernel::bindings;
 use super::alter::Alter;
 use super::alter::Destination;
 pub use super::register::Register;
+pub use super::saved::Saved;
 
 /// `struct pt_regs` of a hit.
 #[repr(transparent)]
@@ -51,6 +52,12 @@ impl Regs {
     /// The value of a register.
     #[inline(always)]
     pub(crate) fn get(&self, register: Register) -> usize {
+        register.of(&self.0)
+    }
+
+    /// The value of one that may be looked at.
+    #[inline(always)]
+    pub(crate) fn saved(&self, register: Saved) -> usize {
         register.of(&self.0)
     }
 
