@@ -49,6 +49,7 @@ pub use channel::Channel;
 pub use error::ChannelError;
 pub use record::Dropped;
 pub use record::Outcome;
+pub use record::Placed;
 pub use record::Record;
 
 module! {

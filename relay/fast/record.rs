@@ -17,6 +17,7 @@ use zerocopy::IntoBytes;
 
 use crate::channel::Channel;
 use crate::inner::Inner;
+use crate::raw::ring::Data;
 use crate::raw::ring::Lost;
 use crate::raw::ring::OpenRecord;
 
@@ -92,6 +93,27 @@ impl Channel {
         self.fill::<true>(kind, len, fill)
     }
 
+    /// Makes room for a record with the time and `len` bytes of data, which `fill` puts where it likes. What it leaves out is what was
+    /// there before, of other records: it is for who fills all. Returns what `fill` has returned.
+    ///
+    /// `fill` runs as [`Channel::reserve`] says.
+    #[inline(always)]
+    pub fn place_timed(
+        &self,
+        kind: u16,
+        len: usize,
+        fill: impl FnOnce(&mut Placed<'_>) -> Outcome,
+    ) -> Result<Outcome, Dropped> {
+        let header = header::<true>(kind, len);
+        let mut open = match OpenRecord::reserve(&self.inner.slots, header) {
+            Ok(open) => open,
+            Err(preempt) => self.inner.reserve_slow(header, preempt)?,
+        };
+        let outcome = fill(&mut Placed(open.data()));
+        end(open, outcome);
+        Ok(outcome)
+    }
+
     #[inline(always)]
     fn write_bytes<const T: bool>(&self, kind: u16, data: &[u8]) -> Result<(), Dropped> {
         let header = header::<T>(kind, data.len());
@@ -119,12 +141,18 @@ impl Channel {
         let outcome = fill(&mut record);
         let Record { mut open, at, .. } = record;
         open.clear_from(at);
-        if outcome == Outcome::Discard {
-            open.discard();
-        }
-        open.commit();
+        end(open, outcome);
         Ok(())
     }
+}
+
+/// Ends a record that is written.
+#[inline(always)]
+fn end(mut open: OpenRecord<'_>, outcome: Outcome) {
+    if outcome == Outcome::Discard {
+        open.discard();
+    }
+    open.commit();
 }
 
 /// The header of a record with `len` bytes of data, and the time if `T`.
@@ -197,5 +225,16 @@ impl Record<'_> {
             self.at += bytes.len();
         }
         fits
+    }
+}
+
+/// The data of a record, of which bytes are put anywhere.
+pub struct Placed<'a>(Data<'a>);
+
+impl Placed<'_> {
+    /// Puts `bytes` at `at` bytes from the start; false, and nothing is written, if they do not fit.
+    #[inline(always)]
+    pub fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> bool {
+        self.0.put(at, bytes)
     }
 }

@@ -13,6 +13,7 @@ mod suite {
     use crate::Dropped;
     use crate::Mode;
     use crate::Outcome;
+    use ferro_core::ring::Header;
     use ferro_core::ring::Words;
     use ferro_sys::cpu;
     use ferro_sys::cpu::preempt::PreemptOff;
@@ -113,6 +114,30 @@ mod suite {
         });
         assert_eq!(written, Ok(()));
         assert_eq!(state(&channel), (24, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_are_put_where_they_fit() -> Result {
+        let channel = Channel::builder(c"ferro_fast_kunit").open()?;
+        let _here = PreemptOff::new();
+        let written = channel.place_timed(1, 11, |record| {
+            assert!(record.put(3, [2; 8]));
+            assert!(record.put(0, [1; 4]));
+            assert!(!record.put(4, [3; 8]));
+            assert!(!record.put(usize::MAX, [3; 1]));
+            assert_eq!(channel.write(2, &7u64), Ok(()));
+            Outcome::Commit
+        });
+        assert_eq!(written, Ok(Outcome::Commit));
+        // After the header and the time.
+        let cpu = cpu::CpuId::new(cpu::current_id()).ok_or(EIO)?;
+        let memory = channel.inner.slots.memory(cpu).ok_or(EIO)?;
+        let bytes = memory.header(16).map(Header::to_word);
+        assert_eq!(bytes, Some(0x0202_0202_0101_0101));
+        let too_long = channel.place_timed(1, 1 << 30, |_| Outcome::Commit);
+        assert_eq!(too_long, Err(Dropped));
+        assert_eq!(state(&channel), (48, 0));
         Ok(())
     }
 

@@ -46,6 +46,7 @@ use crate::raw::flight::FlightMem;
 
 mod record;
 
+pub(crate) use record::Data;
 pub(crate) use record::Lost;
 pub(crate) use record::OpenRecord;
 

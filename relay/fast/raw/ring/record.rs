@@ -4,6 +4,7 @@
 //!
 //! Contexts: any, NMI included. No locks.
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use ferro_core::ring::Header;
@@ -172,6 +173,19 @@ impl<'a> OpenRecord<'a> {
         }
     }
 
+    /// The data, to be put together.
+    #[inline(always)]
+    pub(crate) fn data(&mut self) -> Data<'_> {
+        // SAFETY: The data begins within the record, by the type invariant.
+        let start = unsafe { self.record.add(self.data_at()) };
+        // INVARIANT: As many bytes as the header says belong to this object, which is borrowed.
+        Data {
+            start,
+            len: self.header.len as usize,
+            _record: PhantomData,
+        }
+    }
+
     /// Copies `bytes` into the data, `at` bytes from its start; false if it does not fit.
     #[inline(always)]
     pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
@@ -241,10 +255,18 @@ impl<'a> OpenRecord<'a> {
     ///
     /// Whoever has slept meanwhile, which nobody may, can be on another CPU now. The CPU that the record is of counts it
     /// out then, and this sleeps until it has.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn commit(self) {
         if self.slots.slots.this_cpu(&self.preempt) != self.ctl.as_ptr() {
-            return self.commit_elsewhere();
+            let Self {
+                ctl,
+                record,
+                header,
+                time,
+                slots,
+                preempt,
+            } = self;
+            return Self::commit_elsewhere(ctl, record, header, time, slots, preempt);
         }
         // SAFETY: A page belongs to one CPU, by the invariant of `RingSlots`, and that is this one.
         unsafe { self.finish() };
@@ -252,14 +274,32 @@ impl<'a> OpenRecord<'a> {
 
     /// [`OpenRecord::commit`], on another CPU than the record's. Where that cannot sleep, which whoever has slept before
     /// usually can, the record stays open: its CPU loses what it writes once the buffer is full.
+    ///
+    /// It is given the fields one by one, so that [`OpenRecord::commit`] need not have them in memory.
     #[cold]
-    fn commit_elsewhere(mut self) {
+    #[inline(never)]
+    fn commit_elsewhere(
+        ctl: NonNull<Ctl>,
+        record: NonNull<u8>,
+        header: Header,
+        time: u64,
+        slots: &RingSlots,
+        preempt: PreemptOff,
+    ) {
         pr_err_once!("a writer slept before its record was committed\n");
-        self.write_head();
         // SAFETY: By the type invariant this is the page of a buffer, which `slots` keeps; the number does not change.
-        let cpu = CpuId::new(unsafe { (*self.ctl.as_ptr()).cpu });
-        let Self { slots, preempt, .. } = self;
-        drop(preempt);
+        let cpu = CpuId::new(unsafe { (*ctl.as_ptr()).cpu });
+        // INVARIANT: They are those of such an object, which is no more.
+        let mut open = OpenRecord {
+            ctl,
+            record,
+            header,
+            time,
+            slots,
+            preempt,
+        };
+        open.write_head();
+        drop(open);
         if let (true, Some(memory)) = (may_sleep(), cpu.and_then(|cpu| slots.memory(cpu))) {
             memory.count_out();
         }
@@ -274,6 +314,30 @@ impl<'a> OpenRecord<'a> {
         // SAFETY: By the rules of this function only this CPU writes the word. The instruction comes after
         // all stores to the record, for the compiler and for the CPU.
         unsafe { local::decrement(&raw mut (*self.ctl.as_ptr()).reserve) };
+    }
+}
+
+/// The data of a record that is being written.
+///
+/// # Invariants
+///
+/// `len` bytes at `start` belong to this object. User space may only read them, through its own mapping.
+pub(crate) struct Data<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    _record: PhantomData<&'a mut ()>,
+}
+
+impl Data<'_> {
+    /// Puts `bytes` there, `at` bytes from the start; false if they do not fit.
+    #[inline(always)]
+    pub(crate) fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> bool {
+        let fits = at.checked_add(N).is_some_and(|end| end <= self.len);
+        if fits {
+            // SAFETY: They are within the data, as just checked, which belongs to this object by the type invariant.
+            unsafe { self.start.add(at).cast::<[u8; N]>().write_unaligned(bytes) };
+        }
+        fits
     }
 }
 
