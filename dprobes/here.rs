@@ -5,13 +5,13 @@
 //! Contexts: any, NMI included, on one CPU.
 #![deny(unsafe_code)]
 
+use ferro_core::rpn::read_pair;
 use ferro_core::rpn::Register;
 use ferro_core::rpn::Scope;
 use ferro_core::rpn::World;
 use ferro_sys::cpu;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::mm::nofault;
-use ferro_sys::sync::word::Word;
 
 use crate::point::Point;
 use crate::raw::cpu as this_cpu;
@@ -35,16 +35,6 @@ const FLAT: [u16; 5] = [0x10, 0x18, 0x23, 0x2b, 0x33];
 pub(crate) struct Here<'a, R> {
     pub(crate) regs: R,
     pub(crate) point: &'a Point,
-}
-
-impl<R> Here<'_, R> {
-    #[inline(always)]
-    fn variable(&self, scope: Scope, index: u32) -> Option<&Word> {
-        match scope {
-            Scope::Local => self.point.locals.get(index),
-            Scope::Global => self.point.shared.globals.get(index),
-        }
-    }
 }
 
 #[inline(always)]
@@ -91,6 +81,12 @@ impl<R: Registers> World for Here<'_, R> {
     #[inline(always)]
     fn read(&self, address: u64, to: &mut [u8]) -> bool {
         read(address, to)
+    }
+
+    #[inline(always)]
+    fn read_pair(&self, address: u64) -> Option<[u64; 2]> {
+        // Most programs log what is on the stack, which is there.
+        nofault::read_stack(address as usize).or_else(|| read_pair(self, address))
     }
 
     fn read_string(&self, address: u64, to: &mut [u8]) -> Option<usize> {
@@ -171,12 +167,14 @@ impl<R: Registers> World for Here<'_, R> {
 
     #[inline(always)]
     fn variable(&self, scope: Scope, index: u32) -> Option<u64> {
-        Here::variable(self, scope, index).map(|word| word.load() as u64)
+        self.point
+            .variable(scope, index)
+            .map(|word| word.load() as u64)
     }
 
     #[inline(always)]
     fn set_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
-        match Here::variable(self, scope, index) {
+        match self.point.variable(scope, index) {
             Some(word) => {
                 word.store(value as usize);
                 true
@@ -187,7 +185,7 @@ impl<R: Registers> World for Here<'_, R> {
 
     #[inline(always)]
     fn add_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
-        match Here::variable(self, scope, index) {
+        match self.point.variable(scope, index) {
             Some(word) => {
                 word.add(value as usize);
                 true

@@ -102,7 +102,7 @@ impl Slot {
         };
         let missed = self.point.missed().saturating_add(self.slot_missed());
         text.write_fmt(fmt!(
-            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} address={:#x} place={}\n",
+            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} waits={} address={:#x} place={}\n",
             self.state(),
             point.major,
             point.minor,
@@ -114,6 +114,7 @@ impl Slot {
             self.point.truncated(),
             point.max_hits,
             point.pass_count,
+            u8::from(self.stop.waits(&self.point)),
             self.address(),
             self.place
         ))

@@ -5,6 +5,7 @@
 //! Contexts: handlers any, NMI included; the rest process, sleeps.
 #![deny(unsafe_code)]
 
+use ferro_core::insn::Insn;
 use ferro_core::rpn::ModuleKind;
 use ferro_core::rpn::PointKind;
 use ferro_core::rpn::PointRef;
@@ -97,7 +98,7 @@ impl Idle {
 /// What stops at a point.
 pub(crate) enum Stop {
     None(Idle),
-    /// A breakpoint whose records are written at once.
+    /// A breakpoint whose records are written at once, as that is asked for, or as the instruction cannot fault.
     Quick(Probe<Quick>),
     /// A breakpoint whose records are written after the instruction.
     Logging(Probe<Logging>),
@@ -227,8 +228,7 @@ impl Stop {
             }
             _ => {
                 let quick = breakpoint(place, Quick(point.clone()))?;
-                // What ftrace has does not fault, so that there is nothing to wait for.
-                match point.when() == When::Now || quick.opcode().is_none() && !point.moves() {
+                match point.when() == When::Now || cannot_fault(&quick) && !point.moves() {
                     true => Self::Quick(quick),
                     false => {
                         drop(quick);
@@ -334,6 +334,15 @@ impl Stop {
         }
     }
 
+    /// Whether records wait until the instruction has been executed.
+    pub(crate) fn waits(&self, point: &Point) -> bool {
+        match self {
+            Self::Logging(_) => true,
+            Self::User { .. } => point.when() == When::After,
+            Self::None(_) | Self::Quick(_) | Self::Watch { .. } => false,
+        }
+    }
+
     /// Where it is, if it is a breakpoint in the kernel; else 0.
     pub(crate) fn address(&self) -> usize {
         match self {
@@ -361,6 +370,19 @@ impl Stop {
             Self::User { .. } | Self::Watch { .. } => true,
         };
         (!is_armed).then_some(Idle::Waiting)
+    }
+}
+
+/// Whether the instruction there is surely executed, so that there is nothing to wait for.
+fn cannot_fault<H: ProbeHandler>(probe: &Probe<H>) -> bool {
+    let Some(opcode) = probe.opcode() else {
+        // What ftrace has there.
+        return true;
+    };
+    match probe.copied() {
+        Some(code) => Insn::decode(&code).is_ok_and(|insn| insn.cannot_fault()),
+        // Branches, which a byte tells: conditional ones over a short distance, and two jumps.
+        None => matches!(opcode, 0x70..=0x7f | 0xe9 | 0xeb),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use ferro_core::rpn;
 use ferro_core::rpn::count;
+use ferro_core::rpn::fuse;
 use ferro_core::rpn::only_counts;
 use ferro_core::rpn::run;
 use ferro_core::rpn::End;
@@ -18,8 +19,9 @@ use ferro_core::rpn::Outcome;
 use ferro_core::rpn::Plain;
 use ferro_core::rpn::PointRef;
 use ferro_core::rpn::Register;
+use ferro_core::rpn::Scope;
+use ferro_core::rpn::Tally;
 use ferro_core::rpn::Target;
-use ferro_core::rpn::PLAIN_RECORD;
 use ferro_fast_relay::Channel;
 use ferro_sys::sync::errand::Errand;
 use ferro_sys::sync::word::copy_slice;
@@ -41,6 +43,7 @@ use crate::raw::task;
 use crate::record;
 use crate::record::header;
 use crate::record::Record;
+use crate::registers::NoRegisters;
 use crate::registers::OfKernel;
 use crate::registers::Registers;
 use crate::table::Program;
@@ -108,6 +111,33 @@ pub(crate) enum When {
     After,
 }
 
+/// How the program of a point is run.
+enum Way {
+    /// It only counts.
+    Counts,
+    /// It only counts, in a variable that it calculates.
+    Tally(Tally),
+    /// It only logs what is known at a breakpoint in the kernel.
+    Plain(Plain),
+    /// All others.
+    Run,
+}
+
+impl Way {
+    fn new(limits: &Limits, output: Output, code: &[Insn]) -> Self {
+        let plain = || match output.target {
+            Target::Relay => Plain::new(limits, output.fields, code),
+            Target::Klog => None,
+        };
+        if only_counts(code) {
+            return Self::Counts;
+        }
+        let quick = Tally::new(code).map(Self::Tally);
+        let quick = quick.or_else(|| plain().map(Self::Plain));
+        quick.unwrap_or(Self::Run)
+    }
+}
+
 /// A point. It does nothing before [`Point::begin`].
 pub(crate) struct Point {
     // What every hit uses.
@@ -118,9 +148,7 @@ pub(crate) struct Point {
     /// From which hit on after those it has to be looked at more closely: the last of which the program may run.
     last: Word,
     code: KVVec<Insn>,
-    only_counts: bool,
-    /// What to write at once at a breakpoint in the kernel, if it only logs what is known there.
-    plain: Option<Plain>,
+    way: Way,
     limits: Limits,
     pub(crate) locals: Arc<Variables>,
     pub(crate) shared: Arc<Errand<Shared>>,
@@ -139,7 +167,7 @@ pub(crate) struct Point {
     truncated: Word,
     /// Whether its breakpoint may not be needed any more, and it was said so.
     asked: Word,
-    /// How often the program has begun to run, unless it only counts.
+    /// How often the program has begun to run, unless it only counts, or is plain.
     began: Word,
     /// A number that no other point ever has.
     number: usize,
@@ -180,12 +208,11 @@ impl Point {
             pass,
             last: Word::new(runs.saturating_sub(1)),
             runs: Word::new(runs),
-            only_counts: only_counts(&insns),
-            plain: match output.target {
-                Target::Relay => Plain::new(&limits, output.fields, &insns),
-                Target::Klog => None,
+            way: Way::new(&limits, output, &insns),
+            code: {
+                fuse(&mut insns);
+                insns
             },
-            code: insns,
             limits,
             locals,
             number: shared.numbers.add(1),
@@ -231,10 +258,18 @@ impl Point {
         }
     }
 
+    /// A variable of its program.
+    #[inline(always)]
+    pub(crate) fn variable(&self, scope: Scope, index: u32) -> Option<&Word> {
+        match scope {
+            Scope::Local => self.locals.get(index),
+            Scope::Global => self.shared.globals.get(index),
+        }
+    }
+
     /// Whether its program may go on elsewhere than at the probed instruction.
     pub(crate) fn moves(&self) -> bool {
-        let ip = Insn::register(Op::PopR, Register::Ip);
-        self.code.contains(&ip)
+        self.code.contains(&Insn::register(Op::PopR, Register::Ip))
     }
 
     /// It was hit, and what the program logs is written at once. Returns the registers as the program has left them.
@@ -278,21 +313,49 @@ impl Point {
             }
             return regs;
         }
-        let here = Here { regs, point: self };
-        if self.only_counts {
+        if let Way::Counts = self.way {
+            // Without the registers, which need not be in memory for it.
+            let here = Here {
+                regs: NoRegisters,
+                point: self,
+            };
             count(&self.code, &here);
+            return regs;
+        }
+        let here = Here { regs, point: self };
+        let is_done = match &self.way {
+            Way::Tally(tally) => tally.count(&here),
+            // Not at a watchpoint, which what this reads may hit.
+            Way::Plain(plain) if R::IS_ALONE => match until {
+                Until::Now => record::place(plain, &here, &self.shared.channel),
+                Until::OnCpu(address) => self.keep_plain(plain, &here, address),
+                Until::InTask(_) => false,
+            },
+            Way::Counts | Way::Plain(_) | Way::Run => false,
+        };
+        if is_done {
             return here.regs;
         }
-        // Not at a watchpoint, which what this reads may hit.
-        if let (true, Until::Now, Some(plain)) = (R::IS_ALONE, until, &self.plain) {
-            let mut bytes = PLAIN_RECORD;
-            if let Some(record) = plain.write(&here, &mut bytes) {
-                self.began.add(1);
-                record::write(record, &self.shared.channel, Target::Relay);
-                return here.regs;
-            }
-        }
         self.run(here, until)
+    }
+
+    /// Has the record of a program that is so plain wait on this CPU. False if nothing has happened, and it has to be run.
+    #[inline(never)]
+    fn keep_plain<R: Registers>(&self, plain: &Plain, here: &Here<'_, R>, address: usize) -> bool {
+        let Some(mut room) = self.shared.scratch.enter() else {
+            return false;
+        };
+        let (_, pending) = room.parts();
+        pending.begin(self.number, address);
+        let Some(record) = pending.room(self.number, plain.len()) else {
+            self.truncated.add(1);
+            return true;
+        };
+        if plain.write(here, record) {
+            return true;
+        }
+        pending.take(self.number, |_| ());
+        false
     }
 
     /// Whether the program does not run at the hit of this number, from the first that counts: those that are missed are none. If it
@@ -464,10 +527,13 @@ impl Point {
     /// Hits of which the program has run, or is running.
     pub(crate) fn runs(&self) -> usize {
         let most = usize::try_from(self.point.max_hits).unwrap_or(usize::MAX);
-        match self.only_counts {
-            // Those are never missed, nor do they remove themselves.
-            true => self.hits().saturating_sub(self.pass).min(most),
-            false => self.began.load(),
+        match self.way {
+            Way::Run => self.began.load(),
+            // Those do not remove themselves.
+            _ => {
+                let hits = self.hits().saturating_sub(self.pass);
+                hits.saturating_sub(self.missed()).min(most)
+            }
         }
     }
 

@@ -10,15 +10,18 @@ use ferro_core::rpn::Entries;
 use ferro_core::rpn::Entry;
 use ferro_core::rpn::Field;
 use ferro_core::rpn::Outcome;
+use ferro_core::rpn::Plain;
 use ferro_core::rpn::RecordHeader;
 use ferro_core::rpn::RecordRef;
 use ferro_core::rpn::Register;
+use ferro_core::rpn::Room;
 use ferro_core::rpn::Target;
 use ferro_core::rpn::Words;
 use ferro_core::rpn::World;
 use ferro_core::rpn::FIELDS;
 use ferro_core::rpn::RECORD_LEN;
 use ferro_fast_relay::Channel;
+use ferro_fast_relay::Placed;
 use ferro_klog::klog;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::fmt;
@@ -152,6 +155,32 @@ impl<'a, R: Registers> Record<'a, R> {
             Target::Klog => show(header(self.outcome, self.here), self.data.map(Entries::new)),
         }
     }
+}
+
+/// A record in the channel.
+struct InChannel<'a, 'b>(&'a mut Placed<'b>);
+
+impl Room for InChannel<'_, '_> {
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
+        self.0.put(at, bytes);
+    }
+}
+
+/// Puts the record of a program that is so plain together in the channel. False if it has to be run, for which nothing is left there
+/// but room that readers skip.
+#[inline(always)]
+pub(crate) fn place<R: Registers>(plain: &Plain, here: &Here<'_, R>, channel: &Channel) -> bool {
+    use ferro_fast_relay::Outcome;
+
+    let outcome = channel.place_timed(KIND, plain.len(), |record| {
+        match plain.write(here, &mut InChannel(record)) {
+            true => Outcome::Commit,
+            false => Outcome::Discard,
+        }
+    });
+    // The channel counts what it has no room for.
+    outcome != Ok(Outcome::Discard)
 }
 
 /// Writes a record that is in one piece.

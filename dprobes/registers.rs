@@ -8,6 +8,7 @@
 use ferro_core::rpn::Register;
 use ferro_kprobe::Next;
 use ferro_kprobe::ProbeCtx;
+use ferro_kprobe::Saved;
 
 use crate::raw::permission::Permission;
 use crate::raw::regs::Regs;
@@ -35,6 +36,21 @@ impl Registers for Regs<'_> {
     }
 }
 
+/// None, for programs that look at none.
+pub(crate) struct NoRegisters;
+
+impl Registers for NoRegisters {
+    const IS_ALONE: bool = false;
+
+    fn get(&self, _register: Register) -> Option<u64> {
+        None
+    }
+
+    fn set(&mut self, _permission: &Permission, _register: Register, _value: u64) -> bool {
+        false
+    }
+}
+
 /// Those of an instruction of the kernel.
 pub(crate) struct OfKernel<'a, 'b> {
     ctx: &'a mut ProbeCtx<'b>,
@@ -53,7 +69,6 @@ impl<'a, 'b> OfKernel<'a, 'b> {
 }
 
 /// The general purpose register of that name in the kprobes API.
-#[inline(always)]
 fn general(register: Register) -> Option<ferro_kprobe::Register> {
     use ferro_kprobe::Register as Probed;
 
@@ -77,17 +92,41 @@ fn general(register: Register) -> Option<ferro_kprobe::Register> {
     })
 }
 
+/// Those that the kprobes API tells, by their numbers: a hit finds them without a decision for each.
+const SAVED: [Option<Saved>; 18] = {
+    let mut saved = [None; 18];
+    saved[Register::Ax.number() as usize] = Some(Saved::Ax);
+    saved[Register::Bx.number() as usize] = Some(Saved::Bx);
+    saved[Register::Cx.number() as usize] = Some(Saved::Cx);
+    saved[Register::Dx.number() as usize] = Some(Saved::Dx);
+    saved[Register::Si.number() as usize] = Some(Saved::Si);
+    saved[Register::Di.number() as usize] = Some(Saved::Di);
+    saved[Register::Bp.number() as usize] = Some(Saved::Bp);
+    saved[Register::Sp.number() as usize] = Some(Saved::Sp);
+    saved[Register::R8.number() as usize] = Some(Saved::R8);
+    saved[Register::R9.number() as usize] = Some(Saved::R9);
+    saved[Register::R10.number() as usize] = Some(Saved::R10);
+    saved[Register::R11.number() as usize] = Some(Saved::R11);
+    saved[Register::R12.number() as usize] = Some(Saved::R12);
+    saved[Register::R13.number() as usize] = Some(Saved::R13);
+    saved[Register::R14.number() as usize] = Some(Saved::R14);
+    saved[Register::R15.number() as usize] = Some(Saved::R15);
+    saved[Register::Flags.number() as usize] = Some(Saved::Flags);
+    saved
+};
+
+const _: () = assert!(SAVED[Register::Ip.number() as usize].is_none());
+
 impl Registers for OfKernel<'_, '_> {
     // Kprobes are not hit within a handler of one.
     const IS_ALONE: bool = true;
 
     #[inline(always)]
     fn get(&self, register: Register) -> Option<u64> {
-        let value = match register {
-            Register::Sp => self.ctx.sp(),
-            Register::Ip => self.ctx.ip(),
-            Register::Flags => self.ctx.flags(),
-            _ => self.ctx.register(general(register)?),
+        let value = match SAVED.get(usize::from(register.number()))? {
+            Some(saved) => self.ctx.saved(*saved),
+            // The address of the instruction, which is not always what is saved.
+            None => self.ctx.ip(),
         };
         Some(value as u64)
     }

@@ -2,8 +2,8 @@
 
 //! Programs that only push what is known where they are, log it, and exit: most of those that log.
 //!
-//! How long their record is, and where in it everything goes, is known before they run. So it is made when they are loaded, and a
-//! hit fills in what is not known by then: it needs no stack, and no [`Memory`](super::Memory).
+//! How long their record is, and where in it everything goes, is known before they run. So it is found out when they are loaded, and a
+//! hit puts everything in its place: it needs no stack, and no [`Memory`](super::Memory).
 
 use super::insn::Insn;
 use super::machine::Limits;
@@ -20,14 +20,12 @@ use super::world::World;
 const BYTES: usize = 64;
 /// Words that are on the stack at a time.
 const DEPTH: usize = 8;
-/// Places of a record that a hit fills.
-const FILLS: usize = 6;
-/// Where the CPU is in a record.
-const CPU_AT: usize = 12;
+/// What a hit does for a record at most.
+const STEPS: usize = 8;
 
 /// Where a word comes from.
 #[derive(Clone, Copy)]
-enum Source {
+pub(super) enum Source {
     Word(u64),
     Register(Register),
     Variable(Scope, u32),
@@ -40,7 +38,7 @@ enum Source {
 
 impl Source {
     /// What an instruction pushes.
-    fn of(insn: &Insn) -> Option<Self> {
+    pub(super) fn of(insn: &Insn) -> Option<Self> {
         let is_fixed = !insn.is_from_stack();
         Some(match insn.op {
             Op::Push => Self::Word(insn.word()),
@@ -61,7 +59,7 @@ impl Source {
     }
 
     #[inline(always)]
-    fn value<W: World>(self, world: &W) -> Option<u64> {
+    pub(super) fn value<W: World>(self, world: &W) -> Option<u64> {
         match self {
             Self::Word(word) => Some(word),
             Self::Register(register) => world.register(register),
@@ -75,25 +73,72 @@ impl Source {
     }
 }
 
-/// A place of the record.
+/// What a hit puts into the record.
 #[derive(Clone, Copy)]
-struct Fill {
+struct Step {
+    what: What,
     at: u8,
-    /// Bytes of memory at the address that `source` is; 0 for `source` itself.
-    memory: u8,
+    /// Bytes of memory.
+    len: u8,
+    /// The start of the entry, if it is one.
+    head: [u8; HEAD],
+    /// The word, or the address of memory.
     source: Source,
+}
+
+/// What there is at a place.
+#[derive(Clone, Copy)]
+enum What {
+    /// The record ends.
+    End,
+    /// A word.
+    Word,
+    /// An entry of words, with the first of them.
+    Words,
+    /// An entry of two words of memory, which most are.
+    Pair,
+    /// An entry of other memory.
+    Memory,
+}
+
+impl Step {
+    const END: Self = Self {
+        what: What::End,
+        at: 0,
+        len: 0,
+        head: [0; HEAD],
+        source: Source::Word(0),
+    };
+}
+
+/// Bytes in which the start of an entry is put: one more than it has. The last is the first of its data, which comes after.
+const HEAD: usize = ENTRY_LEN + 1;
+
+/// Where a record is put together.
+pub trait Room {
+    /// Puts bytes there. What is outside of it is lost, and is not there: the record has the length that [`Plain::len`] says.
+    fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]);
+}
+
+impl Room for [u8] {
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
+        let room = self.get_mut(at..).and_then(|room| room.first_chunk_mut());
+        if let Some(room) = room {
+            *room = bytes;
+        }
+    }
 }
 
 /// Such a program.
 pub struct Plain {
-    record: [u8; BYTES],
+    /// The record's start, but for the CPU.
+    start: u64,
+    rest: u64,
     len: u8,
     count: u8,
-    fills: [Fill; FILLS],
+    steps: [Step; STEPS],
 }
-
-/// The memory that a hit needs.
-pub const PLAIN_RECORD: [u8; BYTES] = [0; BYTES];
 
 impl Plain {
     /// `None` if the program is none of these, or its record is longer than is worth it.
@@ -111,17 +156,14 @@ impl Plain {
             exception: 0,
             cpu: 0,
         };
+        let [start, rest] = header.to_words();
         let mut plain = Self {
-            record: [0; BYTES],
+            start,
+            rest,
             len: RECORD_LEN as u8,
             count: 0,
-            fills: [Fill {
-                at: 0,
-                memory: 0,
-                source: Source::Word(0),
-            }; FILLS],
+            steps: [Step::END; STEPS],
         };
-        *plain.record.first_chunk_mut()? = header.to_bytes();
         let mut stack = [Source::Word(0); DEPTH];
         let mut depth = 0usize;
         for insn in code {
@@ -136,16 +178,27 @@ impl Plain {
                     let Source::Word(len) = pop()? else {
                         return None;
                     };
-                    let len = usize::try_from(len).ok().filter(|len| *len > 0)?;
-                    let at = plain.entry(Token::Memory, len)?;
-                    plain.fill(at, u8::try_from(len).ok()?, source)?;
+                    let len = u8::try_from(len).ok()?;
+                    let what = match len {
+                        16 => What::Pair,
+                        _ => What::Memory,
+                    };
+                    let entry = plain.entry(what, Token::Memory, len, source)?;
+                    plain.add(entry)?;
                 }
                 Op::Log if !insn.is_from_stack() => {
-                    let words = usize::try_from(insn.number()).ok()?;
-                    let at = plain.entry(Token::Words, words.checked_mul(8)?)?;
-                    for word in 0..words {
-                        let at = at.checked_add(word.checked_mul(8)?)?;
-                        plain.fill(at, 0, pop()?)?;
+                    let words = u8::try_from(insn.number()).ok()?;
+                    let len = words.checked_mul(8)?;
+                    let first = plain.entry(What::Words, Token::Words, len, pop()?)?;
+                    plain.add(first)?;
+                    for word in 1..words {
+                        let at = first.at.checked_add(ENTRY_LEN as u8)?;
+                        plain.add(Step {
+                            what: What::Word,
+                            at: at.checked_add(word.checked_mul(8)?)?,
+                            source: pop()?,
+                            ..Step::END
+                        })?;
                     }
                 }
                 _ => {
@@ -158,52 +211,90 @@ impl Plain {
         (logged > 0 && logged <= limits.log).then_some(plain)
     }
 
-    /// Adds an entry; where its data is.
-    fn entry(&mut self, token: Token, len: usize) -> Option<usize> {
-        let start = usize::from(self.len);
-        let data = start.checked_add(ENTRY_LEN)?;
-        let end = data.checked_add(len)?;
-        let [low, high, ..] = len.to_le_bytes();
-        let room = self.record.get_mut(start..end)?;
-        *room.first_chunk_mut()? = [token as u8, low, high];
-        self.len = u8::try_from(end).ok()?;
-        Some(data)
+    /// Makes room for an entry with at least a byte of data.
+    fn entry(&mut self, what: What, token: Token, len: u8, source: Source) -> Option<Step> {
+        let at = self.len;
+        let end = at.checked_add(ENTRY_LEN as u8)?.checked_add(len)?;
+        if len == 0 || usize::from(end) > BYTES {
+            return None;
+        }
+        self.len = end;
+        Some(Step {
+            what,
+            at,
+            len,
+            head: [token as u8, len, 0, 0],
+            source,
+        })
     }
 
-    fn fill(&mut self, at: usize, memory: u8, source: Source) -> Option<()> {
-        if let (0, Source::Word(word)) = (memory, source) {
-            let place = self.record.get_mut(at..at.checked_add(8)?)?;
-            place.copy_from_slice(&word.to_le_bytes());
-            return Some(());
-        }
-        *self.fills.get_mut(usize::from(self.count))? = Fill {
-            at: u8::try_from(at).ok()?,
-            memory,
-            source,
-        };
+    fn add(&mut self, step: Step) -> Option<()> {
+        *self.steps.get_mut(usize::from(self.count))? = step;
         self.count = self.count.checked_add(1)?;
         Some(())
     }
 
-    /// Writes the record of a hit. `None` if something is not there: then nothing has happened, and [`run()`](super::run()) says
-    /// what comes of it.
+    /// The bytes of the record.
     #[inline(always)]
-    pub fn write<'a, W: World>(&self, world: &W, to: &'a mut [u8; BYTES]) -> Option<&'a [u8]> {
-        *to = self.record;
-        let cpu = to.get_mut(CPU_AT..)?.first_chunk_mut()?;
-        *cpu = world.cpu().to_le_bytes();
-        for fill in self.fills.get(..usize::from(self.count))? {
-            let value = fill.source.value(world)?;
-            let place = to.get_mut(usize::from(fill.at)..)?;
-            match fill.memory {
-                0 => *place.first_chunk_mut()? = value.to_le_bytes(),
-                len => {
-                    if !world.read(value, place.get_mut(..usize::from(len))?) {
-                        return None;
-                    }
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    /// Whether it has none, which cannot be.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts the record of a hit together. False if something is not there: then that record is none, nothing else has happened, and
+    /// [`run()`](super::run()) says what comes of it.
+    #[inline(always)]
+    pub fn write<W: World, R: Room + ?Sized>(&self, world: &W, room: &mut R) -> bool {
+        let rest = self.rest | u64::from(world.cpu()) << 32;
+        let start = u128::from(rest) << 64 | u128::from(self.start);
+        room.put(0, start.to_le_bytes());
+        for step in &self.steps {
+            if matches!(step.what, What::End) {
+                break;
+            }
+            let Some(value) = step.source.value(world) else {
+                return false;
+            };
+            let at = usize::from(step.at);
+            let data = at.wrapping_add(ENTRY_LEN);
+            match step.what {
+                What::Pair => {
+                    let Some([low, high]) = world.read_pair(value) else {
+                        return false;
+                    };
+                    let bytes = u128::from(high) << 64 | u128::from(low);
+                    room.put(at, step.head);
+                    room.put(data, bytes.to_le_bytes());
                 }
+                What::Words => {
+                    room.put(at, step.head);
+                    room.put(data, value.to_le_bytes());
+                }
+                What::Memory => {
+                    let Some(bytes) = read(world, value, step.len) else {
+                        return false;
+                    };
+                    room.put(at, step.head);
+                    let bytes = bytes.iter().take(step.len.into());
+                    (data..)
+                        .zip(bytes)
+                        .for_each(|(at, byte)| room.put(at, [*byte]));
+                }
+                What::Word | What::End => room.put(at, value.to_le_bytes()),
             }
         }
-        to.get(..usize::from(self.len))
+        true
     }
+}
+
+/// Memory, as so many bytes of these.
+#[inline(never)]
+fn read<W: World>(world: &W, address: u64, len: u8) -> Option<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    let is_there = world.read(address, bytes.get_mut(..len.into())?);
+    is_there.then_some(bytes)
 }

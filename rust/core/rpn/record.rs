@@ -119,12 +119,19 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
+    /// Its bytes, as two words.
+    #[inline(always)]
+    pub(super) fn to_words(self) -> [u64; 2] {
+        [
+            u64::from(self.minor) << 32 | u64::from(self.major),
+            u64::from(self.cpu) << 32 | u64::from(self.exception) << 16 | u64::from(self.fields),
+        ]
+    }
+
     /// Its bytes.
     #[inline(always)]
     pub fn to_bytes(&self) -> [u8; RECORD_LEN] {
-        let low = u64::from(self.minor) << 32 | u64::from(self.major);
-        let high =
-            u64::from(self.cpu) << 32 | u64::from(self.exception) << 16 | u64::from(self.fields);
+        let [low, high] = self.to_words();
         (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 }

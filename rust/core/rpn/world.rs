@@ -18,6 +18,11 @@ pub trait World {
 
     /// Fills `to` with what is at an address, of the kernel or of user space.
     fn read(&self, address: u64, to: &mut [u8]) -> bool;
+    /// Two words at an address, as [`World::read`] reads them.
+    #[inline]
+    fn read_pair(&self, address: u64) -> Option<[u64; 2]> {
+        read_pair(self, address)
+    }
     /// Fills `to` with a string, or the first part of it. Returns its length, without the zero at its end.
     fn read_string(&self, address: u64, to: &mut [u8]) -> Option<usize>;
     /// Stores `from` at an address.
@@ -56,4 +61,13 @@ pub trait World {
 
     /// Calls what a module has registered under a number.
     fn call(&mut self, number: u32, argument: u64) -> Option<u64>;
+}
+
+/// Two words at an address of a world, by [`World::read`].
+#[inline(never)]
+pub fn read_pair<W: World + ?Sized>(world: &W, address: u64) -> Option<[u64; 2]> {
+    let mut bytes = [0; 16];
+    let is_there = world.read(address, &mut bytes);
+    let words = u128::from_le_bytes(bytes);
+    is_there.then_some([words as u64, (words >> 64) as u64])
 }

@@ -14,6 +14,7 @@ mod model;
 mod plain;
 mod properties;
 mod sets;
+mod tally;
 
 use model::Model;
 
@@ -136,6 +137,7 @@ fn set_of(header: Header, points: &[PointSource<'_>], flags: u32) -> Vec<u8> {
 
 /// No command is without a test that names it.
 #[test]
+#[cfg_attr(miri, ignore = "it reads text, for which Miri is slow")]
 fn each_command_has_a_test() {
     let tests = [
         include_str!("arming.rs"),

@@ -8,11 +8,12 @@ use super::*;
 
 /// The record of a program, put together by each.
 fn both(code: &[Insn], limits: &Limits) -> (Option<Vec<u8>>, Vec<u8>, End) {
-    let plain = Plain::new(limits, 0, code);
-    let mut bytes = PLAIN_RECORD;
-    let written =
-        plain.and_then(|plain| plain.write(&Model::new(), &mut bytes).map(<[u8]>::to_vec));
-    let mut ran = run_in(Model::new(), limits, code);
+    let model = || Model::with_bytes(0x100, &std::array::from_fn::<_, 64, _>(|n| n as u8));
+    let written = Plain::new(limits, 0, code).and_then(|plain| {
+        let mut bytes = vec![0xee; plain.len()];
+        plain.write(&model(), &mut bytes[..]).then_some(bytes)
+    });
+    let mut ran = run_in(model(), limits, code);
     let header = RecordHeader {
         major: limits.major,
         minor: limits.minor,
@@ -27,6 +28,7 @@ fn both(code: &[Insn], limits: &Limits) -> (Option<Vec<u8>>, Vec<u8>, End) {
 fn insn() -> impl Strategy<Value = Insn> {
     prop_oneof![
         3 => (0u64..20).prop_map(Insn::push),
+        1 => Just(Insn::push(16)),
         2 => any::<u64>().prop_map(Insn::push),
         3 => (0u8..18).prop_map(|n| Insn::register(Op::PushR, Register::from_number(n).unwrap())),
         1 => (0u32..4).prop_map(|n| Insn::with(Op::PushLv, n)),
@@ -51,6 +53,29 @@ fn what_was_logged_is_the_same() {
     ];
     let (plain, record, end) = both(&words, &LIMITS);
     assert_eq!((plain, end), (Some(record), End::Exit));
+}
+
+#[test]
+fn memory_that_was_logged_is_the_same() {
+    let exit = Insn::new(Op::Exit);
+    for len in 1..40 {
+        let memory = [
+            Insn::push(len),
+            Insn::register(Op::PushR, Register::Di),
+            Insn::new(Op::LogMrf),
+            Insn::new(Op::PushTime),
+            Insn::with(Op::Log, 1),
+            exit,
+        ];
+        let (plain, record, end) = both(&memory, &LIMITS);
+        assert_eq!(end, End::Exit);
+        // Up to 64 bytes are worth it: 16 before the entries, 3 before each entry, and the word.
+        assert_eq!(
+            plain,
+            (len <= 64 - 16 - 3 - 3 - 8).then_some(record),
+            "{len}"
+        );
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::control::Control;
 use crate::control::DIR;
 use crate::control::State;
 use crate::control::state;
+use crate::control::remove_all;
 
 /// The function behind [`call`], of which nothing else calls many.
 pub const SYMBOL: &str = "__x64_sys_getpgid";
@@ -143,6 +144,23 @@ pub fn comes(is_wanted: impl Fn(&State) -> bool) -> State {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Where in the function, behind its entry, an instruction may fault, so that records wait for it. All calls come there.
+pub fn offset_that_waits() -> u64 {
+    let code = [Insn::push(1), Insn::with(Op::Log, 1), Insn::new(Op::Exit)];
+    let waits = |offset: &u64| {
+        let mut program = Program::new(&code);
+        program.point.offset = *offset;
+        program.point.pass_count = u32::MAX.into();
+        let control = Control::open();
+        // Not in the middle of an instruction.
+        let is_loaded = control.write(&program.bytes()).is_ok();
+        let waits = is_loaded && control.state().points[0]["waits"] == "1";
+        remove_all();
+        waits
+    };
+    (1..64).find(waits).expect("no instruction of it may fault")
 }
 
 /// Instructions that go to the end unless this process has hit the point. The last of the rest has to be one that ends.

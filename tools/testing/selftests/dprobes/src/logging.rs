@@ -12,6 +12,7 @@ pub const CASES: &[Case] = &[
     ("logging.abort", abort),
     ("logging.numbers", numbers),
     ("logging.after_the_instruction", after_the_instruction),
+    ("logging.memory", memory),
     ("logging.room", room),
     ("logging.limit", limit),
 ];
@@ -91,7 +92,11 @@ fn numbers() {
 /// Two points at one place, each with its own records.
 fn after_the_instruction() {
     take_records();
-    for (offset, name) in [(0, "at an ftrace site"), (5, "at another instruction")] {
+    for (offset, name) in [
+        (0, "at an ftrace site"),
+        (5, "at an instruction that cannot fault"),
+        (offset_that_waits(), "at one that may"),
+    ] {
         let program = |name, word| Program {
             name,
             point: Point {
@@ -119,11 +124,73 @@ fn after_the_instruction() {
     }
 }
 
+/// Two words of memory, on the stack and elsewhere, and other lengths, are what `push mem` finds there.
+fn memory() {
+    let process = u64::from(std::process::id());
+    Program::new(&[Insn::new(Op::Exit)]).load();
+    let code = &crate::control::state().points[0]["address"];
+    let code = u64::from_str_radix(code.trim_start_matches("0x"), 16).unwrap();
+    crate::control::remove_all();
+    for address in [
+        Insn::register(Op::PushR, Register::Sp),
+        // The registers of the call, also on the stack; the code is not.
+        Insn::register(Op::PushR, Register::Di),
+        Insn::push(code + 16),
+    ] {
+        for len in [8, 16, 24] {
+            take_records();
+            let exit = Insn::new(Op::Exit);
+            let mut logs = Program::new(&[
+                Insn::new(Op::PushPid),
+                Insn::with(Op::Log, 1),
+                Insn::push(len),
+                address,
+                Insn::new(Op::LogMrf),
+                exit,
+            ]);
+            logs.name = "logs";
+            logs.load();
+            let words = (0..len / 8).rev().flat_map(|n| {
+                let at = [address, Insn::push(8 * n), Insn::new(Op::Add)];
+                [&at[..], &[Insn::width(Op::PushMem, 8)]].concat()
+            });
+            let mut pushes = words.collect::<Vec<_>>();
+            pushes.extend([Insn::with(Op::Log, len as u32 / 8), exit]);
+            Program::new(&in_this_process(&pushes)).load();
+            call(1);
+            let records = take_records();
+            let of_pushes = records
+                .iter()
+                .find_map(|logged| match logged.entries()[..] {
+                    [Entry::Words(words)] => Some(words.iter().collect::<Vec<_>>()),
+                    _ => None,
+                });
+            let of_logs = records
+                .iter()
+                .find_map(|logged| match logged.entries()[..] {
+                    [Entry::Words(pid), Entry::Memory(bytes)] if pid.iter().eq([process]) => {
+                        let words = bytes
+                            .chunks(8)
+                            .map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+                        Some(words.collect::<Vec<_>>())
+                    }
+                    _ => None,
+                });
+            assert_eq!(
+                of_logs.expect("no record"),
+                of_pushes.expect("no record of words")
+            );
+            crate::control::remove_all();
+        }
+    }
+}
+
 /// Points of one instruction whose records are too long together: what is not kept is counted.
 fn room() {
     static BYTES: [u8; 4000] = [7; 4000];
     const CALLS: u64 = 10;
     take_records();
+    let offset = offset_that_waits();
     for name in ["a", "b", "c", "d", "e"] {
         let mut program = Program::new(&in_this_process(&[
             Insn::push(4000),
@@ -134,8 +201,7 @@ fn room() {
         // So that the memory is there.
         assert!(std::hint::black_box(&BYTES).iter().all(|byte| *byte == 7));
         program.name = name;
-        // At the entry they do not wait.
-        program.point.offset = 5;
+        program.point.offset = offset;
         program.header.logmax = LOG_MAX;
         program.load();
     }

@@ -12,6 +12,8 @@ use crate::kit::*;
 
 pub const CASES: &[Case] = &[
     ("module.fault_discards", fault_discards),
+    ("module.plain_discards", plain_discards),
+    ("module.waits", waits),
     ("module.nothing_stale", nothing_stale),
     ("module.exit_keeps", exit_keeps),
     ("module.call", call_out),
@@ -95,6 +97,63 @@ fn fault_discards() {
         assert_eq!(records.len(), logged, "log_on_fault {log_on_fault}");
         let entries = records.last().unwrap().entries();
         assert!(matches!(entries[..], [Entry::Locals(0, words)] if words.iter().eq([2])));
+        crate::control::remove_all();
+    }
+}
+
+/// The same where the program is one of those whose record is not made by running it; and the memory that it logs is there, or not.
+fn plain_discards() {
+    let _module = Loaded::new();
+    for (address, logged) in [
+        (Insn::register(Op::PushR, Register::Sp), 16),
+        (Insn::push(0), 0),
+    ] {
+        take_records();
+        at_load(&[
+            Insn::push(16),
+            address,
+            Insn::new(Op::LogMrf),
+            Insn::new(Op::Exit),
+        ])
+        .load();
+        fault_and_load();
+        let records = take_records();
+        assert_eq!(records.len(), 1);
+        match (&records[0].entries()[..], logged) {
+            ([Entry::Memory(bytes)], 16) => assert_eq!(bytes.len(), 16),
+            ([Entry::NotThere(0), Entry::Exception(..)], 0) => (),
+            (other, _) => panic!("{other:?}"),
+        }
+        let state = state();
+        assert_eq!((state.number("hits"), state.number("runs")), (2, 2));
+        crate::control::remove_all();
+    }
+}
+
+/// Records wait where the instruction may fault, and only there; where they do not wait, they are there as well.
+fn waits() {
+    let _module = Loaded::new();
+    // xor, mov from memory, mov to memory, mov of a number.
+    for (offset, waits) in [(0, 0), (2, 1), (5, 1), (8, 0)] {
+        take_records();
+        let mut program = at_load(&[Insn::push(7), Insn::with(Op::Log, 1), Insn::new(Op::Exit)]);
+        program.symbol = "dprobes_selftest_read";
+        program.point.offset = offset;
+        program.load();
+        assert_eq!(state().number("waits"), waits, "{offset}");
+        on_one_cpu(|| load(0).unwrap());
+        assert_eq!(take_records().len(), 1, "{offset}");
+        // One that goes on elsewhere waits to see whether it does; one that is to log faults, does not.
+        program.code.splice(
+            0..0,
+            [
+                Insn::register(Op::PushR, Register::Ip),
+                Insn::register(Op::PopR, Register::Ip),
+            ],
+        );
+        program.set.flags = REPLACE;
+        program.with_writes().load();
+        assert_eq!(state().number("waits"), 1, "{offset}");
         crate::control::remove_all();
     }
 }
