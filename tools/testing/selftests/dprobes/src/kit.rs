@@ -17,8 +17,8 @@ use nix::unistd::Pid;
 use crate::control::Control;
 use crate::control::DIR;
 use crate::control::State;
-use crate::control::state;
 use crate::control::remove_all;
+use crate::control::state;
 
 /// The function behind [`call`], of which nothing else calls many.
 pub const SYMBOL: &str = "__x64_sys_getpgid";

@@ -4,6 +4,7 @@
 
 mod arm;
 mod bench;
+mod bpf;
 mod control;
 mod kernel;
 mod kit;
