@@ -16,6 +16,7 @@ use ferro_core::insn::jump::Reserved;
 use ferro_core::insn::jump::Surroundings;
 use ferro_sys::code::around;
 use ferro_sys::code::symbols;
+use ferro_sys::code::symbols::NAME_LEN;
 use ferro_sys::code::text;
 use ferro_sys::code::text::TextMutex;
 use ferro_sys::code::text::BREAKPOINT;
@@ -77,12 +78,21 @@ impl Surroundings for Running<'_> {
         symbols::is_ftrace_site(start) || symbols::is_ftrace_site(start.wrapping_add(4))
     }
 
+    fn is_part(&self, start: u64) -> bool {
+        let mut name = [0; NAME_LEN];
+        let name = symbols::name_of(start as usize, &mut name);
+        name.is_none_or(|name| {
+            let mut parts = name.to_bytes().split(|byte| *byte == b'.');
+            parts.any(|part| part == b"cold")
+        })
+    }
+
     fn is_indirect_thunk(&self, address: u64) -> bool {
         around::thunk(address as usize) == Some(around::Thunk::Indirect)
     }
 
     fn has_jump_tables(&self) -> bool {
-        !cfg!(CONFIG_MITIGATION_RETPOLINE) && !cfg!(CONFIG_X86_KERNEL_IBT)
+        !cfg!(CONFIG_X86_KERNEL_IBT)
     }
 
     fn reserved(&self, range: Range<u64>) -> Option<Reserved> {

@@ -176,8 +176,8 @@ unsafe extern "C" fn ferro_kprobe_diverted(point: *const Point, regs: *mut bindi
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bindings::pt_regs) {
-    // SAFETY: The point stays until every CPU has left the detour, as a rude grace period of RCU tasks says, also where RCU does not
-    // watch. The caller guarantees that the registers are there.
+    // SAFETY: The point stays until a grace period of RCU tasks is over, and a rude one where code that RCU does not watch may be
+    // probed: elsewhere that is `noinstr`, and no detour is entered from there. The caller guarantees that the registers are there.
     unsafe { (*regs).ip = (*point).stop.load() };
 }
 

@@ -214,8 +214,8 @@ impl<'a> Found<'a, Point> {
                 running.be_busy();
                 match self.execute_here(trap) {
                     true => self.call_post(running, trap),
-                    // The fault is for the copy.
-                    false => trap.set_ip(self.copies.load()),
+                    // The fault is for the copy, after which nobody is called.
+                    false => self.missed(trap),
                 }
             }
             self.keep_out(trap);

@@ -112,8 +112,31 @@ impl PointEntry {
 
     /// Whether its detour, if it has one, calls the handlers that its probes have.
     fn fits(&self) -> bool {
-        let fits = |detour: &Detour| (detour.kind() != Kind::Before) == self.is_posting();
-        self.jump.detour().is_none_or(fits)
+        let detour = self.jump.detour();
+        detour.is_none_or(|detour| self.suits(detour))
+    }
+
+    /// Whether a detour calls what its handlers need.
+    fn suits(&self, detour: &Detour) -> bool {
+        (detour.kind() != Kind::Before) == self.is_posting()
+    }
+
+    /// Has the detour in use that fits, if there is one. There is one of each kind at most, and none goes: tasks may be in it.
+    fn choose(&mut self) {
+        let is_open = matches!(self.jump, Jump::Unknown | Jump::Ready(_));
+        if !is_open || self.jump.detour().is_some_and(|detour| self.suits(detour)) {
+            return;
+        }
+        let old = match self.jump.take() {
+            Jump::Ready(detour) => Some(detour),
+            _ => None,
+        };
+        (self.jump, self.spare) = match (old, self.spare.take()) {
+            (old, Some(detour)) if self.suits(&detour) => (Jump::Ready(detour), old),
+            (None, spare) => (Jump::Unknown, spare),
+            (old, None) => (Jump::Unknown, old),
+            (Some(old), spare) => (Jump::Ready(old), spare),
+        };
     }
 
     /// Whether a detour is to be made for it, or used.
@@ -233,12 +256,8 @@ impl Engine {
 
     /// Makes a point's detour, if it has none that fits and there can be one. Whether the function had to be analysed.
     fn make_detour(&mut self, address: usize) -> bool {
-        let Some(entry) = self.points.get_mut(&address).filter(|e| !e.fits()) else {
-            return self.make_first(address);
-        };
-        if let Jump::Ready(detour) = entry.jump.take() {
-            entry.jump = entry.spare.take().map_or(Jump::Unknown, Jump::Ready);
-            entry.spare = Some(detour);
+        if let Some(entry) = self.points.get_mut(&address) {
+            entry.choose();
         }
         self.make_first(address)
     }

@@ -114,12 +114,12 @@ pub(crate) struct Since(usize);
 pub(crate) struct Waited(usize);
 
 impl Waited {
-    /// Waits until every task has left, by its own will, what it was executing, and every CPU's idle task as well. Sleeps; not
-    /// with the engine's mutex.
+    /// Waits until every task has left, by its own will, what it was executing, and every CPU's idle task as well, but where RCU
+    /// does not watch it in code that nobody may probe. Sleeps; not with the engine's mutex.
     pub(crate) fn wait() -> Self {
         let number = WAITS.fetch_add(1, Full);
         rcu_tasks::synchronize();
-        // An idle task is no task to the former, and may be where RCU does not watch.
+        // An idle task is no task to the former, which waits for it as far as RCU watches it. The rest is `noinstr`, or this waits.
         rcu_tasks::synchronize_rude();
         Self(number)
     }

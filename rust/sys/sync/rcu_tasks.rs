@@ -12,7 +12,8 @@ pub fn synchronize() {
     unsafe { bindings::synchronize_rcu_tasks() };
 }
 
-/// Waits until every CPU has switched between tasks, idle ones included: also one that is where RCU does not watch.
+/// Waits until every CPU has switched between tasks, idle ones included: also one that is where RCU does not watch. Where all code
+/// of that kind is `noinstr`, as on x86, the kernel has nobody wait: nothing can be probed or traced there.
 pub fn synchronize_rude() {
     // SAFETY: No requirement.
     unsafe { bindings::synchronize_rcu_tasks_rude() };

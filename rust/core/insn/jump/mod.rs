@@ -87,12 +87,16 @@ pub trait Surroundings {
     /// own `.cold` part, and nothing falls into it. An ftrace site at its start, or after its ENDBR, says so.
     fn is_compiled(&self, start: u64) -> bool;
 
+    /// Whether the symbol that starts there is a part of a function that lies elsewhere, its `.cold` part: the function may
+    /// jump into it anywhere.
+    fn is_part(&self, start: u64) -> bool;
+
     /// Whether a jump to that address is one to the address in a register: the thunks `__x86_indirect_thunk_*` and what
     /// takes their place.
     fn is_indirect_thunk(&self, address: u64) -> bool;
 
-    /// Whether compiled functions may have jump tables. A kernel with retpolines or for IBT is compiled without, so that
-    /// the indirect jumps of compiled functions leave them.
+    /// Whether indirect jumps of compiled functions may lead into them: by jump tables, or `goto *address`. In a kernel for IBT
+    /// they lead to an ENDBR there, which is never displaced. Retpolines are no reason: `goto *address` goes through them.
     fn has_jump_tables(&self) -> bool;
 
     /// What forbids that the bytes of a range are changed, or that instructions in it run elsewhere.
@@ -152,6 +156,8 @@ pub enum Reason {
     TooLarge,
     /// The symbol ends before the displaced instructions do.
     NoRoom,
+    /// The function that may jump into the symbol lies elsewhere.
+    Part,
     /// Something else is there.
     Reserved(Reserved),
     /// The bytes after the first are entered.
@@ -182,6 +188,7 @@ impl Reason {
             Self::Undecodable => "the function cannot be decoded",
             Self::TooLarge => "the function is too large",
             Self::NoRoom => "the function ends too early",
+            Self::Part => "a part of a function that is elsewhere",
             Self::Reserved(Reserved::JumpLabel) => "a jump label",
             Self::Reserved(Reserved::StaticCall) => "a static call",
             Self::Reserved(Reserved::Alternative) => "an alternative",
@@ -205,13 +212,22 @@ impl Reason {
     }
 }
 
+/// The symbol that an address is in, of which what may enter it can be found.
+fn whole<S: Surroundings>(address: u64, surroundings: &S) -> Result<Piece, Reason> {
+    let piece = surroundings.piece(address).ok_or(Reason::NoCode)?;
+    match surroundings.is_part(piece.start) {
+        true => Err(Reason::Part),
+        false => Ok(piece),
+    }
+}
+
 /// Finds the instructions that a jump at `address` displaces, if it may.
 ///
 /// What is answered holds as long as what the surroundings say: others must be kept from patching code, and modules from
 /// coming and going, until the jump is written.
 pub fn displaceable<S: Surroundings>(address: u64, surroundings: &S) -> Result<Displaced, Reason> {
     let code = Code::new(surroundings);
-    let piece = surroundings.piece(address).ok_or(Reason::NoCode)?;
+    let piece = whole(address, surroundings)?;
     let displaced = Displaced::read(&code, address, piece)?;
     displaced.check_tables(surroundings)?;
     let inside = displaced.inside();
@@ -258,7 +274,7 @@ pub fn displaceable_alone<S: Surroundings>(
     address: u64,
     surroundings: &S,
 ) -> Result<Displaced, Reason> {
-    let piece = surroundings.piece(address).ok_or(Reason::NoCode)?;
+    let piece = whole(address, surroundings)?;
     let displaced = Displaced::read(&Code::new(surroundings), address, piece)?;
     displaced.check_tables(surroundings)?;
     Ok(displaced)

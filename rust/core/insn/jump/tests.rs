@@ -68,6 +68,10 @@ impl Surroundings for Image {
         self.compiled.contains(&start)
     }
 
+    fn is_part(&self, start: u64) -> bool {
+        start == COLD
+    }
+
     fn is_indirect_thunk(&self, address: u64) -> bool {
         self.thunk == Some(address)
     }
@@ -216,6 +220,11 @@ fn cold_parts() {
         image.exit = Some((AT + 7, COLD));
         assert_eq!(at(&image, 0).map(|_| ()), wanted, "{target}");
     }
+    // Into it the function may jump anywhere, as it does here.
+    let mut image = with(&[&[0x0f, 0x85][..], &(way + 1).to_le_bytes()].concat());
+    image.cold = vec![0x90; 8];
+    let cold = displaceable(COLD, &image).map(|_| ());
+    assert_eq!(cold, Err(Reason::Part));
     // A tail call of a function is not followed, whatever is in it.
     let mut image = with(&jump);
     image.cold = vec![0xff, 0xe0];

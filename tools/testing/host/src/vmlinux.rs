@@ -47,6 +47,8 @@ pub struct Vmlinux {
     names: BTreeMap<String, u64>,
     sites: BTreeSet<u64>,
     thunks: BTreeSet<u64>,
+    /// Where parts of functions that lie elsewhere begin.
+    parts: BTreeSet<u64>,
     faulting: BTreeSet<u64>,
     fixups: Vec<Way>,
     labels: Vec<Way>,
@@ -119,10 +121,13 @@ impl Vmlinux {
         let calls = ways(&calls, 8).iter().map(|(from, _)| *from).collect();
         let is_thunk = |name: &str| name.starts_with("__x86_indirect_");
         let thunks = names.iter().filter(|(name, _)| is_thunk(name));
+        let is_part = |name: &str| name.split('.').any(|part| part == "cold");
+        let parts = names.iter().filter(|(name, _)| is_part(name));
         Ok(Self {
             symbols: starts.into_iter().collect(),
             sites,
             thunks: thunks.map(|(_, at)| *at).collect(),
+            parts: parts.map(|(_, at)| *at).collect(),
             faulting: fixups.iter().map(|(from, _)| *from).collect(),
             fixup_targets: fixups.iter().map(|(_, to)| *to).collect(),
             label_targets: labels.iter().map(|(_, to)| *to).collect(),
@@ -260,6 +265,10 @@ impl Surroundings for Vmlinux {
 
     fn is_compiled(&self, start: u64) -> bool {
         self.sites.range(start..start + 5).next().is_some()
+    }
+
+    fn is_part(&self, start: u64) -> bool {
+        self.parts.contains(&start)
     }
 
     fn is_indirect_thunk(&self, address: u64) -> bool {

@@ -62,6 +62,10 @@ impl Surroundings for Bytes<'_> {
         false
     }
 
+    fn is_part(&self, _: u64) -> bool {
+        false
+    }
+
     fn is_indirect_thunk(&self, address: u64) -> bool {
         address == AT
     }
