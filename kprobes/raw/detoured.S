@@ -165,17 +165,20 @@ SYM_CODE_END(ferro_kprobe_detour_instead)
 
 /* Handlers of struct kprobe that get the point in place of that: call_pre leaves it in rbx. */
 SYM_FUNC_START(ferro_kprobe_walk_before)
+	ENDBR
 	movq	%rbx, %rdi
 	jmp	ferro_kprobe_call_before
 SYM_FUNC_END(ferro_kprobe_walk_before)
 
 SYM_FUNC_START(ferro_kprobe_walk_around)
+	ENDBR
 	movq	%rbx, %rdi
 	jmp	ferro_kprobe_call_around
 SYM_FUNC_END(ferro_kprobe_walk_around)
 
 /* This one gets the address to which the detour's call returns: rbx may be a register of the first instruction. */
 SYM_FUNC_START(ferro_kprobe_walk_after)
+	ENDBR
 	movq	8(%rsp), %rdi
 	jmp	ferro_kprobe_call_after
 SYM_FUNC_END(ferro_kprobe_walk_after)
