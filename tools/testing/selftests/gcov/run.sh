@@ -408,7 +408,7 @@ tool_works() {
 		return 0
 	fi
 	load gcov_one && run gcov_one 4 && "$FERROTRACE" cov dump -f -o "$work/before" && run gcov_one 10 || return 1
-	"$FERROTRACE" cov report --since "$work/before" --only "$modules/same" --lcov "$work/info" || return 1
+	"$FERROTRACE" cov report --since "$work/before" --only "$modules/same" --force --lcov "$work/info" || return 1
 	cat "$work/info"
 	[ "$(grep -c '^DA:[0-9]*,5$' "$work/info")" -ge 2 ] && grep -q '^SF:.*/same.c' "$work/info" || return 1
 	"$FERROTRACE" cov dump --gcda "$work/tree" --only "$modules/same" || return 1
@@ -515,7 +515,7 @@ rust_tool() {
 	[ -n "${FERROTRACE:-}" ] || { skip="no ferrotrace command" && return 0; }
 	tools=$(dirname "$modules")
 	load gcov_rust && run gcov_rust 3 && "$FERROTRACE" cov dump -f -o "$work/before" && run gcov_rust 10 || return 1
-	"$FERROTRACE" cov report --since "$work/before" --only gcov_rust --objdir "$tools" --gcov "$tools/llvm-cov" --lcov "$work/info" ||
+	"$FERROTRACE" cov report --since "$work/before" --only gcov_rust --objdir "$tools" --gcov "$tools/llvm-cov" --force --lcov "$work/info" ||
 		return 1
 	cat "$work/info"
 	for line in ODD EVEN; do
