@@ -48,7 +48,7 @@
 .macro check_rcu watched:req
 #ifdef CONFIG_CONTEXT_TRACKING_IDLE
 	testb	$FERRO_RCU_WATCHING, PER_CPU_VAR(context_tracking + FERRO_CONTEXT_STATE)
-	jz	.Lunwatched
+	jz	ferro_kprobe_detour_unwatched
 #endif
 SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 	ANNOTATE_NOENDBR
@@ -61,14 +61,14 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 .macro call_pre offset:req
 	preempt_off
 	cmpq	$0, PER_CPU_VAR(current_kprobe)
-	jne	.Lmissed
+	jne	ferro_kprobe_detour_missed
 	movq	\offset(%rbx), %rdi
 	movq	%rdi, PER_CPU_VAR(current_kprobe)
 	leaq	8(%rsp), %rsi
 	movq	FERRO_KPROBE_PRE(%rdi), %r11
 	CALL_NOSPEC r11
 	testl	%eax, %eax
-	jnz	.Ldiverted
+	jnz	ferro_kprobe_detour_diverted
 .endm
 
 	.section .kprobes.text, "ax"
@@ -116,34 +116,43 @@ SYM_CODE_START(ferro_kprobe_detour_instead)
 	movq	%rbx, %rdi
 	leaq	8(%rsp), %rsi
 	call	ferro_kprobe_detoured
-	jmp	.Laway
+	jmp	ferro_kprobe_detour_away
+SYM_CODE_END(ferro_kprobe_detour_instead)
 
-.Lunwatched:
+/* Where those above go by jumps. Each is a symbol of its own, which nobody enters but at its start: insn.rst says why that matters. */
+SYM_CODE_START_LOCAL(ferro_kprobe_detour_unwatched)
+	UNWIND_HINT_REGS offset=8
 	/* What happens at a breakpoint makes it watch. */
 	movq	%rbx, %rdi
 	leaq	8(%rsp), %rsi
 	call	ferro_kprobe_unwatched
-	jmp	.Laway
+	jmp	ferro_kprobe_detour_away
+SYM_CODE_END(ferro_kprobe_detour_unwatched)
 
-.Lmissed:
+SYM_CODE_START_LOCAL(ferro_kprobe_detour_missed)
+	UNWIND_HINT_REGS offset=8
 	movq	%rbx, %rdi
 	leaq	8(%rsp), %rsi
 	call	ferro_kprobe_missed
 	preempt_on
-	jmp	.Laway
+	jmp	ferro_kprobe_detour_away
+SYM_CODE_END(ferro_kprobe_detour_missed)
 
-.Ldiverted:
+SYM_CODE_START_LOCAL(ferro_kprobe_detour_diverted)
+	UNWIND_HINT_REGS offset=8
 	movq	$0, PER_CPU_VAR(current_kprobe)
 	movq	%rbx, %rdi
 	leaq	8(%rsp), %rsi
 	call	ferro_kprobe_diverted
 	preempt_on
+	jmp	ferro_kprobe_detour_away
+SYM_CODE_END(ferro_kprobe_detour_diverted)
 
 /*
  * Goes on with the registers, wherever they say. The stack pointer may be another, and what a handler has pushed may be in what
  * detours leave free: the registers are moved out of the way, and where it goes on is put below its stack pointer.
  */
-.Laway:
+SYM_CODE_START_LOCAL(ferro_kprobe_detour_away)
 	UNWIND_HINT_UNDEFINED
 	leaq	8(%rsp), %rsi
 	leaq	8-FERRO_DETOUR_AWAY(%rsp), %rsp
@@ -161,7 +170,7 @@ SYM_CODE_START(ferro_kprobe_detour_instead)
 	popq	%rsp
 	UNWIND_HINT_FUNC
 	RET
-SYM_CODE_END(ferro_kprobe_detour_instead)
+SYM_CODE_END(ferro_kprobe_detour_away)
 
 /* Handlers of struct kprobe that get the point in place of that: call_pre leaves it in rbx. */
 SYM_FUNC_START(ferro_kprobe_walk_before)

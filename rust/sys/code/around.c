@@ -181,7 +181,14 @@ bool ferro_stays(unsigned long addr)
 }
 
 /* Whether it is in an array of thunks, one a register. */
-#define in_thunks(addr, array) in(addr, (unsigned long)(array), (unsigned long)((array) + 16))
+static bool in_array(unsigned long addr, unsigned long start, unsigned long size)
+{
+	/* The compiler would take the address of its end, which objtool does not want of code. */
+	OPTIMIZER_HIDE_VAR(start);
+	return addr - start < size;
+}
+
+#define in_thunks(addr, array) in_array(addr, (unsigned long)(array), 16 * sizeof(*(array)))
 
 /* The linker script does not say where they begin and end. */
 static bool indirect_thunk(unsigned long addr)
