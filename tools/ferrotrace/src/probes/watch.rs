@@ -248,9 +248,11 @@ pub fn watch(
     }
     watch.look(false)?;
     watch.live.detach();
+    let order = &mut watch.order;
+    // With a probe, tracefs removes the hits that nobody has read.
+    drain(&mut watch.live, |event| order.add(event))?;
     temporary.remove()?;
     watch.live.scan()?;
-    let order = &mut watch.order;
     drain(&mut watch.live, |event| order.add(event))?;
     watch.show(u64::MAX, show)?;
     watch.counts()
