@@ -24,6 +24,7 @@
 #define APART 20
 
 long bench_jump_mov(long x), bench_jump_add(long x), bench_jump_load(long x), bench_jump_je(long x);
+long bench_jump_imul(long x), bench_jump_jmp(long x);
 
 /* What is not exported: run.sh says where it is. */
 static unsigned long text_mutex_is, stext_is, etext_is;
@@ -75,6 +76,8 @@ static const struct {
 	{ "jump_add_pre", "jump_add_pre_post", bench_jump_add, INSIDE },
 	{ "jump_load_pre", "jump_load_pre_post", bench_jump_load, INSIDE },
 	{ "jump_je_pre", "jump_je_pre_post", bench_jump_je, INSIDE },
+	{ "jump_imul_pre", "jump_imul_pre_post", bench_jump_imul, INSIDE },
+	{ "jump_jmp_pre", "jump_jmp_pre_post", bench_jump_jmp, INSIDE },
 };
 
 /* A hit, if there is a jump. */

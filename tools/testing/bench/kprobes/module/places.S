@@ -37,6 +37,8 @@ SYM_FUNC_END(bench_jump_\name)
 	ROOM add	"add %rdi, %rax"
 	ROOM load	"mov (%rsp), %rax"
 	ROOM je	"je 1f"
+	ROOM imul	"imul %rdi, %rax"
+	ROOM jmp	"jmp 1f"
 
 .macro ONE_OF_MANY number
 	.balign MANY_SIZE
