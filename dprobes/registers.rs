@@ -69,7 +69,7 @@ impl<'a, 'b> OfKernel<'a, 'b> {
 }
 
 /// The general purpose register of that name in the kprobes API.
-fn general(register: Register) -> Option<ferro_kprobe::Register> {
+const fn general(register: Register) -> Option<ferro_kprobe::Register> {
     use ferro_kprobe::Register as Probed;
 
     Some(match register {
@@ -95,23 +95,19 @@ fn general(register: Register) -> Option<ferro_kprobe::Register> {
 /// Those that the kprobes API tells, by their numbers: a hit finds them without a decision for each.
 const SAVED: [Option<Saved>; 18] = {
     let mut saved = [None; 18];
-    saved[Register::Ax.number() as usize] = Some(Saved::Ax);
-    saved[Register::Bx.number() as usize] = Some(Saved::Bx);
-    saved[Register::Cx.number() as usize] = Some(Saved::Cx);
-    saved[Register::Dx.number() as usize] = Some(Saved::Dx);
-    saved[Register::Si.number() as usize] = Some(Saved::Si);
-    saved[Register::Di.number() as usize] = Some(Saved::Di);
-    saved[Register::Bp.number() as usize] = Some(Saved::Bp);
-    saved[Register::Sp.number() as usize] = Some(Saved::Sp);
-    saved[Register::R8.number() as usize] = Some(Saved::R8);
-    saved[Register::R9.number() as usize] = Some(Saved::R9);
-    saved[Register::R10.number() as usize] = Some(Saved::R10);
-    saved[Register::R11.number() as usize] = Some(Saved::R11);
-    saved[Register::R12.number() as usize] = Some(Saved::R12);
-    saved[Register::R13.number() as usize] = Some(Saved::R13);
-    saved[Register::R14.number() as usize] = Some(Saved::R14);
-    saved[Register::R15.number() as usize] = Some(Saved::R15);
-    saved[Register::Flags.number() as usize] = Some(Saved::Flags);
+    let mut number = 0;
+    while number < saved.len() {
+        saved[number] = match Register::from_number(number as u8) {
+            Some(Register::Sp) => Some(Saved::SP),
+            Some(Register::Flags) => Some(Saved::FLAGS),
+            Some(register) => match general(register) {
+                Some(general) => Some(Saved::general(general)),
+                None => None,
+            },
+            None => None,
+        };
+        number += 1;
+    }
     saved
 };
 

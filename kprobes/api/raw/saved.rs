@@ -11,37 +11,32 @@ use super::register::word;
 use super::register::Register;
 use super::register::WORDS;
 
-/// A register that may be looked at: those of [`Register`], in the same order, and two more.
+/// A register that may be looked at: each [`Register`], and two more.
+///
+/// # Invariants
+///
+/// It is less than [`WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Saved {
-    Ax,
-    Bx,
-    Cx,
-    Dx,
-    Si,
-    Di,
-    Bp,
-    R8,
-    R9,
-    R10,
-    R11,
-    R12,
-    R13,
-    R14,
-    R15,
-    Sp,
-    Flags,
-}
+pub struct Saved(u8);
 
-static_assert!(Saved::Flags as usize + 1 == WORDS);
-static_assert!(Register::R15 as usize == Saved::R15 as usize);
+static_assert!(Register::R15 as usize + 3 == WORDS);
 
 impl Saved {
+    // INVARIANT: They follow the last `Register`, as the assertion above says.
+    /// The stack pointer.
+    pub const SP: Self = Self(Register::R15 as u8 + 1);
+    /// RFLAGS.
+    pub const FLAGS: Self = Self(Register::R15 as u8 + 2);
+
+    /// One that may be changed, too.
+    pub const fn general(register: Register) -> Self {
+        // INVARIANT: The last `Register` is less.
+        Self(register as u8)
+    }
+
     /// Its value.
     #[inline(always)]
     pub(crate) fn of(self, regs: &bindings::pt_regs) -> usize {
-        word(regs, self as usize)
+        word(regs, self.0 as usize)
     }
 }
