@@ -107,23 +107,24 @@ unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     unsafe { bindings::ferro_kprobe_post_leave() };
 }
 
-/// What `detoured.S` gives the functions that it calls.
+/// Does something with what `detoured.S` gives the functions that it calls.
 ///
 /// # Safety
 ///
-/// `point` is that of the detour that has been entered, and `regs` are on the caller's stack, as [`Trap::in_detour`] wants them for
-/// `'a`. Preemption is off for `'a`.
+/// `point` is that of the detour that has been entered, and `regs` are on the caller's stack, as [`Trap::in_detour`] wants them until
+/// this returns.
 #[inline(always)]
-unsafe fn in_detour<'a>(
+unsafe fn in_detour<T>(
     point: *const Point,
     regs: *mut bindings::pt_regs,
-    here: &'a PreemptOff,
-) -> (Found<'a, Point>, &'a mut Trap) {
+    f: impl FnOnce(Found<'_, Point>, &mut Trap) -> T,
+) -> T {
+    let here = PreemptOff::new();
     // SAFETY: A detour has the address of its point, which the registry gives up when every task has left the detour: after a grace
     // period of RCU tasks since the jump was taken away.
-    let point = Found::known(unsafe { &*point }, here);
+    let point = Found::known(unsafe { &*point }, &here);
     // SAFETY: The caller guarantees it.
-    (point, unsafe { Trap::in_detour(regs) })
+    f(point, unsafe { Trap::in_detour(regs) })
 }
 
 /// For `detoured.S`: a jump has come to a detour that executes the instruction on the registers, between its handlers.
@@ -134,10 +135,8 @@ unsafe fn in_detour<'a>(
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_detoured(point: *const Point, regs: *mut bindings::pt_regs) {
-    let here = PreemptOff::new();
     // SAFETY: The caller guarantees it.
-    let (point, regs) = unsafe { in_detour(point, regs, &here) };
-    point.detoured(regs);
+    unsafe { in_detour(point, regs, |point, regs| point.detoured(regs)) };
 }
 
 /// For `detoured.S`: the handlers are those of another hit.
@@ -148,10 +147,8 @@ unsafe extern "C" fn ferro_kprobe_detoured(point: *const Point, regs: *mut bindi
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_missed(point: *const Point, regs: *mut bindings::pt_regs) {
-    let here = PreemptOff::new();
     // SAFETY: The caller guarantees it.
-    let (point, regs) = unsafe { in_detour(point, regs, &here) };
-    point.missed(regs);
+    unsafe { in_detour(point, regs, |point, regs| point.missed(regs)) };
 }
 
 /// For `detoured.S`: a handler has changed where execution goes on.
@@ -162,10 +159,8 @@ unsafe extern "C" fn ferro_kprobe_missed(point: *const Point, regs: *mut binding
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_diverted(point: *const Point, regs: *mut bindings::pt_regs) {
-    let here = PreemptOff::new();
     // SAFETY: The caller guarantees it.
-    let (point, regs) = unsafe { in_detour(point, regs, &here) };
-    point.keep_out(regs);
+    unsafe { in_detour(point, regs, |point, regs| point.keep_out(regs)) };
 }
 
 /// For `detoured.S`: RCU does not watch.
@@ -192,10 +187,8 @@ unsafe extern "C" fn ferro_kprobe_call_before(
     point: *const Point,
     regs: *mut bindings::pt_regs,
 ) -> c_int {
-    let here = PreemptOff::new();
     // SAFETY: The caller guarantees it.
-    let (point, regs) = unsafe { in_detour(point, regs, &here) };
-    c_int::from(point.call_before(regs))
+    c_int::from(unsafe { in_detour(point, regs, |point, regs| point.call_before(regs)) })
 }
 
 /// The same, where there are handlers after the instruction, too.
@@ -209,10 +202,8 @@ unsafe extern "C" fn ferro_kprobe_call_around(
     point: *const Point,
     regs: *mut bindings::pt_regs,
 ) -> c_int {
-    let here = PreemptOff::new();
     // SAFETY: The caller guarantees it.
-    let (point, regs) = unsafe { in_detour(point, regs, &here) };
-    c_int::from(point.call_around(regs))
+    c_int::from(unsafe { in_detour(point, regs, |point, regs| point.call_around(regs)) })
 }
 
 /// The handler after the instruction. `at` is where the detour goes on.

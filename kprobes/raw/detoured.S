@@ -71,6 +71,13 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 	jnz	ferro_kprobe_detour_diverted
 .endm
 
+/* Calls a function of exports.rs with the point and struct pt_regs. */
+.macro tell function:req
+	movq	%rbx, %rdi
+	leaq	8(%rsp), %rsi
+	call	\function
+.endm
+
 	.section .kprobes.text, "ax"
 
 /* For probes without a handler after the instruction. */
@@ -113,9 +120,7 @@ SYM_CODE_START(ferro_kprobe_detour_instead)
 	ANNOTATE_NOENDBR
 	UNWIND_HINT_REGS offset=8
 	check_rcu ferro_kprobe_detour_instead_watched
-	movq	%rbx, %rdi
-	leaq	8(%rsp), %rsi
-	call	ferro_kprobe_detoured
+	tell	ferro_kprobe_detoured
 	jmp	ferro_kprobe_detour_away
 SYM_CODE_END(ferro_kprobe_detour_instead)
 
@@ -123,17 +128,13 @@ SYM_CODE_END(ferro_kprobe_detour_instead)
 SYM_CODE_START_LOCAL(ferro_kprobe_detour_unwatched)
 	UNWIND_HINT_REGS offset=8
 	/* What happens at a breakpoint makes it watch. */
-	movq	%rbx, %rdi
-	leaq	8(%rsp), %rsi
-	call	ferro_kprobe_unwatched
+	tell	ferro_kprobe_unwatched
 	jmp	ferro_kprobe_detour_away
 SYM_CODE_END(ferro_kprobe_detour_unwatched)
 
 SYM_CODE_START_LOCAL(ferro_kprobe_detour_missed)
 	UNWIND_HINT_REGS offset=8
-	movq	%rbx, %rdi
-	leaq	8(%rsp), %rsi
-	call	ferro_kprobe_missed
+	tell	ferro_kprobe_missed
 	preempt_on
 	jmp	ferro_kprobe_detour_away
 SYM_CODE_END(ferro_kprobe_detour_missed)
@@ -141,9 +142,7 @@ SYM_CODE_END(ferro_kprobe_detour_missed)
 SYM_CODE_START_LOCAL(ferro_kprobe_detour_diverted)
 	UNWIND_HINT_REGS offset=8
 	movq	$0, PER_CPU_VAR(current_kprobe)
-	movq	%rbx, %rdi
-	leaq	8(%rsp), %rsi
-	call	ferro_kprobe_diverted
+	tell	ferro_kprobe_diverted
 	preempt_on
 	jmp	ferro_kprobe_detour_away
 SYM_CODE_END(ferro_kprobe_detour_diverted)
