@@ -116,12 +116,8 @@ pub enum Reserved {
     JumpLabel,
     /// A static call, patched whenever it is updated.
     StaticCall,
-    /// What alternatives patch, at any time (the lock prefixes when a second CPU comes).
-    Alternative,
     /// An ftrace site.
     Ftrace,
-    /// Another probe.
-    Probe,
     /// An instruction with an entry in the exception table, which has its address.
     Exception,
     /// A trap whose handler looks the address up.
@@ -191,9 +187,7 @@ impl Reason {
             Self::Part => "a part of a function that is elsewhere",
             Self::Reserved(Reserved::JumpLabel) => "a jump label",
             Self::Reserved(Reserved::StaticCall) => "a static call",
-            Self::Reserved(Reserved::Alternative) => "an alternative",
             Self::Reserved(Reserved::Ftrace) => "an ftrace site",
-            Self::Reserved(Reserved::Probe) => "another probe",
             Self::Reserved(Reserved::Exception) => "an entry in the exception table",
             Self::Reserved(Reserved::Trap) => "a trap that is looked up",
             Self::Entered(Entry::Branch) => "a branch leads there",

@@ -275,7 +275,7 @@ fn a_label_in_assembly_ends_a_symbol() {
 fn what_else_is_there() {
     for (offset, refused) in [(0, true), (4, true), (5, false)] {
         let mut image = with(&[0x90]);
-        image.reserved = Some((AT + offset, Reserved::Probe));
+        image.reserved = Some((AT + offset, Reserved::StaticCall));
         assert_eq!(at(&image, 0).is_err(), refused);
         let mut image = with(&[0x90]);
         image.entry = Some((AT + offset, Entry::Fixup));
