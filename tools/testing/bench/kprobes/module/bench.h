@@ -15,6 +15,8 @@
 #include <linux/kprobes.h>
 #include <linux/types.h>
 
+#include "measure.h"
+
 /* Probes that are registered at once. */
 #define BATCH		1000
 
@@ -25,8 +27,20 @@ void bench_print(const char *name, u64 thousandths);
 int bench_pre(struct kprobe *p, struct pt_regs *regs);
 void bench_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags);
 
+/* Behind the first instruction of the functions of places.S, which is an xor of two bytes. */
+#define BENCH_INSIDE	2
+
+/* Where there are hits, and the names of their figures: with a handler before the instruction, and after it as well. */
+struct bench_place {
+	const char *pre, *post;
+	measured_t function;
+	unsigned int offset;
+};
+
 /* hits.c */
 int bench_hits(unsigned int rounds);
+/* Prints what a hit costs in each place; with @ready only where that says, of a probe that has been registered, that it counts. */
+int bench_hits_at(const struct bench_place *places, unsigned int count, bool (*ready)(struct kprobe *kp), unsigned int rounds);
 /* A hit of a probe with both handlers, printed as @name. */
 int bench_inside(const char *name, unsigned int rounds);
 

@@ -24,22 +24,44 @@ static void print(const char *name, u64 time, unsigned int hits)
 	bench_print(name, DIV_ROUND_CLOSEST_ULL(time * 1000, hits));
 }
 
-/* The time of MEASURE_LOOPS hits. */
-static int hit(u64 *time, measured_t function, unsigned int offset, bool post, unsigned int rounds)
+/* The time of MEASURE_LOOPS hits. -EAGAIN if the probe is not ready. */
+static int hit(u64 *time, const struct bench_place *place, bool post, bool (*ready)(struct kprobe *kp), unsigned int rounds)
 {
 	struct kprobe kp = {
-		.addr = (kprobe_opcode_t *)function, .offset = offset,
+		.addr = (kprobe_opcode_t *)place->function, .offset = place->offset,
 		.pre_handler = bench_pre, .post_handler = post ? bench_post : NULL,
 	};
-	u64 plain = measure_calls(function, rounds), probed;
+	u64 plain = measure_calls(place->function, rounds), probed = 0;
 	int err;
 
 	err = register_kprobe(&kp);
 	if (err)
 		return err;
-	probed = measure_calls(function, rounds);
+	if (ready && !ready(&kp))
+		err = -EAGAIN;
+	else
+		probed = measure_calls(place->function, rounds);
 	unregister_kprobe(&kp);
 	*time = probed - min(plain, probed);
+	return err;
+}
+
+int bench_hits_at(const struct bench_place *places, unsigned int count, bool (*ready)(struct kprobe *kp), unsigned int rounds)
+{
+	unsigned int i;
+	u64 time;
+	int err;
+
+	for (i = 0; i < 2 * count; i++) {
+		const struct bench_place *place = &places[i / 2];
+		bool post = i % 2;
+
+		err = hit(&time, place, post, ready, rounds);
+		if (!err)
+			print(post ? place->post : place->pre, time, MEASURE_LOOPS);
+		else if (err != -EAGAIN)
+			return err;
+	}
 	return 0;
 }
 
@@ -64,23 +86,16 @@ static int kretprobe(const char *name, measured_t function, unsigned int rounds)
 	return rp.nmissed ? -EBUSY : 0;
 }
 
-/* Behind the first instruction, which is an xor of two bytes. */
-#define INSIDE 2
-
-static const struct {
-	const char *pre, *post;
-	measured_t function;
-	unsigned int offset;
-} places[] = {
+static const struct bench_place places[] = {
 	{ "entry_pre", "entry_pre_post", bench_entry, 0 },
-	{ "mov_pre", "mov_pre_post", bench_mov, INSIDE },
-	{ "add_pre", "add_pre_post", bench_add, INSIDE },
-	{ "lea_rip_pre", "lea_rip_pre_post", bench_lea_rip, INSIDE },
-	{ "load_pre", "load_pre_post", bench_load, INSIDE },
-	{ "nop_pre", "nop_pre_post", bench_nop, INSIDE },
-	{ "test_pre", "test_pre_post", bench_test, INSIDE },
-	{ "imul_pre", "imul_pre_post", bench_imul, INSIDE },
-	{ "jmp_pre", "jmp_pre_post", bench_jmp, INSIDE },
+	{ "mov_pre", "mov_pre_post", bench_mov, BENCH_INSIDE },
+	{ "add_pre", "add_pre_post", bench_add, BENCH_INSIDE },
+	{ "lea_rip_pre", "lea_rip_pre_post", bench_lea_rip, BENCH_INSIDE },
+	{ "load_pre", "load_pre_post", bench_load, BENCH_INSIDE },
+	{ "nop_pre", "nop_pre_post", bench_nop, BENCH_INSIDE },
+	{ "test_pre", "test_pre_post", bench_test, BENCH_INSIDE },
+	{ "imul_pre", "imul_pre_post", bench_imul, BENCH_INSIDE },
+	{ "jmp_pre", "jmp_pre_post", bench_jmp, BENCH_INSIDE },
 };
 
 int bench_inside(const char *name, unsigned int rounds)
@@ -90,9 +105,9 @@ int bench_inside(const char *name, unsigned int rounds)
 	int err = 0;
 
 	for (i = 0; i < ARRAY_SIZE(places) && !err; i++) {
-		if (places[i].offset != INSIDE)
+		if (places[i].offset != BENCH_INSIDE)
 			continue;
-		err = hit(&time, places[i].function, INSIDE, true, rounds);
+		err = hit(&time, &places[i], true, NULL, rounds);
 		sum += err ? 0 : time;
 		n++;
 	}
@@ -103,18 +118,8 @@ int bench_inside(const char *name, unsigned int rounds)
 
 int bench_hits(unsigned int rounds)
 {
-	unsigned int i;
-	u64 time;
-	int err = 0;
+	int err = bench_hits_at(places, ARRAY_SIZE(places), NULL, rounds);
 
-	for (i = 0; i < ARRAY_SIZE(places) && !err; i++) {
-		err = hit(&time, places[i].function, places[i].offset, false, rounds);
-		if (!err)
-			print(places[i].pre, time, MEASURE_LOOPS);
-		err = err ?: hit(&time, places[i].function, places[i].offset, true, rounds);
-		if (!err)
-			print(places[i].post, time, MEASURE_LOOPS);
-	}
 	err = err ?: bench_inside("inside_pre_post", rounds);
 	err = err ?: kretprobe("kretprobe", bench_entry, rounds);
 	err = err ?: kretprobe("kretprobe_breakpoint", bench_mov, rounds);

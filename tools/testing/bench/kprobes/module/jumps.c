@@ -63,41 +63,20 @@ static unsigned int jumps_in_the_end(struct kprobe *kps, unsigned int count)
 /* One of the kernel's functions, after its ftrace site: a lea. */
 #define KERNEL (ENTRY + 5)
 #define ENTRY (IS_ENABLED(CONFIG_X86_KERNEL_IBT) ? 4 : 0)
-/* Behind the first instruction, which is an xor of two bytes. */
-#define INSIDE 2
 
-static const struct {
-	const char *pre, *post;
-	measured_t function;
-	unsigned int offset;
-} places[] = {
+static const struct bench_place places[] = {
 	{ "jump_kernel_pre", "jump_kernel_pre_post", (measured_t)(void *)jiffies64_to_msecs, KERNEL },
-	{ "jump_mov_pre", "jump_mov_pre_post", bench_jump_mov, INSIDE },
-	{ "jump_add_pre", "jump_add_pre_post", bench_jump_add, INSIDE },
-	{ "jump_load_pre", "jump_load_pre_post", bench_jump_load, INSIDE },
-	{ "jump_je_pre", "jump_je_pre_post", bench_jump_je, INSIDE },
-	{ "jump_imul_pre", "jump_imul_pre_post", bench_jump_imul, INSIDE },
-	{ "jump_jmp_pre", "jump_jmp_pre_post", bench_jump_jmp, INSIDE },
+	{ "jump_mov_pre", "jump_mov_pre_post", bench_jump_mov, BENCH_INSIDE },
+	{ "jump_add_pre", "jump_add_pre_post", bench_jump_add, BENCH_INSIDE },
+	{ "jump_load_pre", "jump_load_pre_post", bench_jump_load, BENCH_INSIDE },
+	{ "jump_je_pre", "jump_je_pre_post", bench_jump_je, BENCH_INSIDE },
+	{ "jump_imul_pre", "jump_imul_pre_post", bench_jump_imul, BENCH_INSIDE },
+	{ "jump_jmp_pre", "jump_jmp_pre_post", bench_jump_jmp, BENCH_INSIDE },
 };
 
-/* A hit, if there is a jump. */
-static int hit(const char *name, measured_t function, unsigned int offset, bool post, unsigned int rounds)
+static bool has_jump(struct kprobe *kp)
 {
-	struct kprobe kp = {
-		.addr = (kprobe_opcode_t *)function, .offset = offset,
-		.pre_handler = bench_pre, .post_handler = post ? bench_post : NULL,
-	};
-	u64 plain = measure_calls(function, rounds), probed;
-	int err = register_kprobe(&kp);
-
-	if (err)
-		return err;
-	if (jumps_in_the_end(&kp, 1)) {
-		probed = measure_calls(function, rounds);
-		bench_print(name, DIV_ROUND_CLOSEST_ULL((probed - min(plain, probed)) * 1000, MEASURE_LOOPS));
-	}
-	unregister_kprobe(&kp);
-	return 0;
+	return jumps_in_the_end(kp, 1);
 }
 
 /* The longest that somebody has waited for text_mutex. */
@@ -209,10 +188,7 @@ int bench_jumps(unsigned int rounds)
 	struct kprobe **list = kvcalloc(RANDOM, sizeof(*list), GFP_KERNEL);
 	int err = kps && list ? 0 : -ENOMEM;
 
-	for (unsigned int i = 0; i < ARRAY_SIZE(places) && !err; i++) {
-		err = hit(places[i].pre, places[i].function, places[i].offset, false, rounds);
-		err = err ?: hit(places[i].post, places[i].function, places[i].offset, true, rounds);
-	}
+	err = err ?: bench_hits_at(places, ARRAY_SIZE(places), has_jump, rounds);
 	err = err ?: many(kps, list);
 	err = err ?: share("jump_share", kps, list, false);
 	/* The C engine has none there. */
