@@ -11,8 +11,6 @@
 
 #include "jump.h"
 
-#define JUMP KST_JUMP
-#define INT3 KST_INT3
 
 noinline __noclone unsigned long kst_jump(unsigned long a)
 {
@@ -105,7 +103,7 @@ static struct kprobe *at(struct kst_hit *hit, unsigned int n, u32 flags)
 static void hit(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1);
 	EXPECT((u32)a.ax == 10);
@@ -123,7 +121,7 @@ static void two(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
 	EXPECT(register_kprobe(at(&b, 0, 0)) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1 && b.pre == 1);
 	EXPECT(disable_kprobe(&a.kp) == 0);
@@ -139,14 +137,14 @@ static void two(void)
 static void neighbour(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(register_kprobe(at(&b, 1, 0)) == 0);
-	EXPECT(kst_opcode(place(0)) == INT3);
+	EXPECT(kst_opcode(place(0)) == KST_INT3);
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1 && b.pre == 1);
 	EXPECT((u32)b.ax == 11);
 	unregister_kprobe(&b.kp);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 2);
 	unregister_kprobe(&a.kp);
@@ -156,11 +154,11 @@ static void neighbour(void)
 static void disabled_neighbour(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(register_kprobe(at(&b, 1, KPROBE_FLAG_DISABLED)) == 0);
 	EXPECT(register_kprobe(at(&c, 2, 0)) == 0);
 	msleep(50);
-	EXPECT(kst_opcode(place(0)) == INT3);
+	EXPECT(kst_opcode(place(0)) == KST_INT3);
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1 && b.pre == 0 && c.pre == 1);
 	EXPECT(enable_kprobe(&b.kp) == 0);
@@ -169,14 +167,14 @@ static void disabled_neighbour(void)
 	/* and is disabled again, the last that is covered */
 	unregister_kprobe(&c.kp);
 	EXPECT(disable_kprobe(&b.kp) == 0);
-	EXPECT((msleep(50), kst_opcode(place(0)) == INT3));
+	EXPECT((msleep(50), kst_opcode(place(0)) == KST_INT3));
 	EXPECT(disable_kprobe(&a.kp) == 0);
 	EXPECT(enable_kprobe(&a.kp) == 0);
 	EXPECT(enable_kprobe(&b.kp) == 0);
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 3 && b.pre == 2);
 	unregister_kprobe(&b.kp);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	unregister_kprobe(&a.kp);
 	EXPECT(kst_jump(10) == 16);
 }
@@ -188,18 +186,18 @@ static void disabled_neighbour_first(void)
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
 	EXPECT(register_kprobe(at(&c, 2, 0)) == 0);
 	msleep(50);
-	EXPECT(kst_opcode(place(0)) == INT3);
+	EXPECT(kst_opcode(place(0)) == KST_INT3);
 	EXPECT(disable_kprobe(&a.kp) == 0);
 	EXPECT(enable_kprobe(&a.kp) == 0);
 	msleep(50);
-	EXPECT(kst_opcode(place(0)) == INT3);
+	EXPECT(kst_opcode(place(0)) == KST_INT3);
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1 && b.pre == 0 && c.pre == 1);
 	unregister_kprobe(&b.kp);
 	msleep(50);
-	EXPECT(kst_opcode(place(0)) == INT3);
+	EXPECT(kst_opcode(place(0)) == KST_INT3);
 	unregister_kprobe(&c.kp);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 2);
 	unregister_kprobe(&a.kp);
@@ -210,13 +208,13 @@ static void disabled(void)
 	kprobe_opcode_t byte = kst_opcode(place(0));
 
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(disable_kprobe(&a.kp) == 0);
 	EXPECT(becomes(0, byte));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 0);
 	EXPECT(enable_kprobe(&a.kp) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1);
 	unregister_kprobe(&a.kp);
@@ -226,13 +224,13 @@ static void disabled(void)
 static void post_joins(void)
 {
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	at(&b, 0, 0)->post_handler = on_post;
 	EXPECT(register_kprobe(&b.kp) == 0);
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1 && b.pre == 1 && b.post == 1);
 	unregister_kprobe(&b.kp);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 2 && b.pre == 1);
 	unregister_kprobe(&a.kp);
@@ -250,7 +248,7 @@ static void diverts(void)
 {
 	at(&a, 0, 0)->pre_handler = go_to_fifth;
 	EXPECT(register_kprobe(&a.kp) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 112);
 	EXPECT(kst_jump(20) == 122);
 	unregister_kprobe(&a.kp);
@@ -276,16 +274,16 @@ static void skips(void)
 	at(&a, 0, 0)->pre_handler = skip_first;
 	EXPECT(register_kprobe(&a.kp) == 0);
 	/* also while it has a breakpoint, and while that waits for the jump */
-	for (int i = 0; kst_opcode(place(0)) == INT3 && i < 3000; i++) {
+	for (int i = 0; kst_opcode(place(0)) == KST_INT3 && i < 3000; i++) {
 		EXPECT(kst_jump(10) == 15);
 		usleep_range(100, 200);
 	}
-	EXPECT(kst_opcode(place(0)) == JUMP);
+	EXPECT(kst_opcode(place(0)) == KST_JUMP);
 	EXPECT(kst_jump(10) == 15);
 	unregister_kprobe(&a.kp);
 	at(&a, 0, 0)->pre_handler = skip_second;
 	EXPECT(register_kprobe(&a.kp) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 14);
 	unregister_kprobe(&a.kp);
 	EXPECT(kst_jump(10) == 16);
@@ -297,7 +295,7 @@ static void changes_registers(void)
 {
 	at(&a, 0, 0)->pre_handler = change;
 	EXPECT(register_kprobe(&a.kp) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 56);
 	unregister_kprobe(&a.kp);
 }
@@ -309,7 +307,7 @@ static void nested(void)
 {
 	at(&a, 0, 0)->pre_handler = call_again;
 	EXPECT(register_kprobe(&a.kp) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1);
 	EXPECT(a.kp.nmissed == 1);
@@ -345,7 +343,7 @@ static void stack_trace(void)
 {
 	at(&a, 0, 0)->pre_handler = take_trace;
 	EXPECT(register_kprobe(&a.kp) == 0);
-	EXPECT(becomes(0, JUMP));
+	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump_caller(10) == 17);
 	EXPECT(in_trace(kst_jump));
 	EXPECT(in_trace(kst_jump_caller));

@@ -11,11 +11,10 @@
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 
+#include "jump.h"
 #include "jump_around.h"
 #include "kprobes_selftest.h"
 
-#define JUMP 0xe9
-#define INT3 0xcc
 /* CF, PF, ZF, SF, OF: AF is not defined after some. */
 #define FLAGS 0x8c5
 
@@ -25,16 +24,6 @@ struct around {
 	unsigned int pre, post;
 	unsigned long pre_ip, post_ip, post_flags;
 };
-
-static bool becomes(const void *at, kprobe_opcode_t byte)
-{
-	for (int i = 0; i < 3000; i++) {
-		if (kst_opcode(at) == byte)
-			return true;
-		usleep_range(900, 1100);
-	}
-	return false;
-}
 
 /* The C engine has no jump where a handler is for after the instruction, nor looks at what else this is about. */
 static bool is_mainline(void)
@@ -113,7 +102,7 @@ static void each(void)
 	for (unsigned int i = 0; i < count; i++)
 		compare(&all[i], want[i]);
 	for (unsigned int i = 0; i < count; i++) {
-		if (!EXPECT(becomes(kst_around[i].at, JUMP)))
+		if (!EXPECT(kst_becomes(kst_around[i].at, KST_JUMP)))
 			case_say("no jump at %s\n", kst_around[i].insn);
 		else
 			jumps++;
@@ -159,7 +148,7 @@ static void changes(void)
 	at(&a, mov)->pre_handler = add_one;
 	a.kp.post_handler = add_hundred;
 	EXPECT(register_kprobe(&a.kp) == 0);
-	EXPECT(becomes(mov->at, JUMP));
+	EXPECT(kst_becomes(mov->at, KST_JUMP));
 	EXPECT_EQ(mov->call(1, 7).value, 108);
 	unregister_kprobe(&a.kp);
 	EXPECT_EQ(mov->call(1, 7).value, 7);
@@ -174,11 +163,11 @@ static void joins(void)
 		return;
 	at(&a, mov)->post_handler = NULL;
 	EXPECT(register_kprobe(&a.kp) == 0);
-	EXPECT(becomes(mov->at, JUMP));
+	EXPECT(kst_becomes(mov->at, KST_JUMP));
 	EXPECT(register_kprobe(at(&b, mov)) == 0);
-	EXPECT(kst_opcode(mov->at) == INT3);
+	EXPECT(kst_opcode(mov->at) == KST_INT3);
 	EXPECT_EQ(mov->call(1, 7).value, 7);
-	EXPECT(becomes(mov->at, JUMP));
+	EXPECT(kst_becomes(mov->at, KST_JUMP));
 	EXPECT_EQ(mov->call(1, 8).value, 8);
 	EXPECT(a.pre == 2 && b.pre == 2 && b.post == 2 && a.post == 0);
 	EXPECT(disable_kprobe(&a.kp) == 0);
@@ -187,7 +176,7 @@ static void joins(void)
 	EXPECT(enable_kprobe(&a.kp) == 0);
 	unregister_kprobe(&b.kp);
 	EXPECT_EQ(mov->call(1, 9).value, 9);
-	EXPECT(becomes(mov->at, JUMP));
+	EXPECT(kst_becomes(mov->at, KST_JUMP));
 	EXPECT_EQ(mov->call(1, 9).value, 9);
 	EXPECT(a.pre == 4 && b.pre == 3 && b.post == 3);
 	unregister_kprobe(&a.kp);
@@ -206,7 +195,7 @@ static void nested(void)
 
 		at(&a, place)->pre_handler = call_again;
 		EXPECT(register_kprobe(&a.kp) == 0);
-		EXPECT(becomes(place->at, JUMP));
+		EXPECT(kst_becomes(place->at, KST_JUMP));
 		EXPECT_EQ(place->call(5, 3).value, want);
 		EXPECT(a.pre == 1 && a.post == 1 && a.kp.nmissed == 1);
 		unregister_kprobe(&a.kp);
@@ -231,7 +220,7 @@ static void unwatched(void)
 		at(&a, mov)->pre_handler = look;
 		a.kp.post_handler = posts ? look_after : NULL;
 		EXPECT(register_kprobe(&a.kp) == 0);
-		EXPECT(becomes(mov->at, JUMP));
+		EXPECT(kst_becomes(mov->at, KST_JUMP));
 		watching = true;
 		preempt_disable();
 		local_irq_save(flags);
@@ -285,7 +274,7 @@ static void pushes(void)
 		a.kp.post_handler = posts ? on_post : NULL;
 		EXPECT(register_kprobe(&a.kp) == 0);
 		EXPECT_EQ(mov->call(1, 7).value, 1200);
-		EXPECT(becomes(mov->at, JUMP));
+		EXPECT(kst_becomes(mov->at, KST_JUMP));
 		EXPECT_EQ(mov->call(1, 7).value, 1200);
 		EXPECT(a.post == 0);
 		unregister_kprobe(&a.kp);
@@ -314,12 +303,12 @@ static void changed_before(void)
 	/* It is found that there can be a jump; it is not there before tasks have been waited for. */
 	for (int i = 0; i < 10000 && !(READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED); i++)
 		usleep_range(50, 100);
-	EXPECT(kst_opcode(mov->at) == INT3);
-	poke(byte, INT3);
+	EXPECT(kst_opcode(mov->at) == KST_INT3);
+	poke(byte, KST_INT3);
 	for (int i = 0; i < 10000 && READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED; i++)
 		usleep_range(900, 1100);
-	EXPECT(kst_opcode(mov->at) == INT3);
-	EXPECT(kst_opcode(byte) == INT3);
+	EXPECT(kst_opcode(mov->at) == KST_INT3);
+	EXPECT(kst_opcode(byte) == KST_INT3);
 	poke(byte, was);
 	EXPECT_EQ(mov->call(1, 7).value, 7);
 	EXPECT(a.pre == 1 && a.post == 1);
@@ -334,11 +323,11 @@ static void changed_there(void)
 	if (is_mainline())
 		return;
 	EXPECT(register_kprobe(at(&a, mov)) == 0);
-	EXPECT(becomes(mov->at, JUMP));
-	poke(mov->at, INT3);
+	EXPECT(kst_becomes(mov->at, KST_JUMP));
+	poke(mov->at, KST_INT3);
 	unregister_kprobe(&a.kp);
-	EXPECT(kst_opcode(mov->at) == INT3);
-	poke(mov->at, JUMP);
+	EXPECT(kst_opcode(mov->at) == KST_INT3);
+	poke(mov->at, KST_JUMP);
 	EXPECT_EQ(mov->call(1, 7).value, 7);
 	EXPECT(a.pre == 0 && a.post == 0);
 	/* A probe there uses it, and takes it away. */
@@ -346,7 +335,7 @@ static void changed_there(void)
 	EXPECT_EQ(mov->call(1, 7).value, 7);
 	EXPECT(b.pre == 1 && b.post == 1);
 	unregister_kprobe(&b.kp);
-	EXPECT(kst_opcode(mov->at) != JUMP);
+	EXPECT(kst_opcode(mov->at) != KST_JUMP);
 	EXPECT_EQ(mov->call(1, 7).value, 7);
 }
 
