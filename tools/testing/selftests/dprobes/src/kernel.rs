@@ -134,7 +134,8 @@ fn rem() {
     let state = state();
     assert_eq!(state.locals[0][0], 1);
     assert_eq!(state.points[0]["state"], "removed");
-    assert!(state.number("hits") >= 10);
+    // Its breakpoint is given back meanwhile.
+    assert!(state.number("hits") >= 1);
     // Not one for each hit after that.
     assert_eq!(state.number("runs"), 1);
 }
