@@ -328,6 +328,8 @@ fn a_reset_is_noticed() {
     cpu.finish(b"before");
     let child = start(&mut channel.record(&["--no-partial"]));
     channel.wait_for(0, 6);
+    // It says so after it has written.
+    wait(|| channel.consumed(0) == 1);
     fs::write(channel.dir.join("cpu0.consumed"), 0usize.to_ne_bytes()).unwrap();
     cpu.number = 0;
     cpu.finish(b"after");
