@@ -81,6 +81,8 @@ def main():
     directives.register_directive("toctree", Toctree)
     directives.register_directive("kernel-render", KernelRender)
     bad = 0
+    if not sys.argv[1:]:
+        sys.exit("usage: check-rst.py FILE...")
     for path in map(pathlib.Path, sys.argv[1:]):
         Toctree.listed = []
         tree = core.publish_doctree(path.read_text(encoding="utf-8"), source_path=str(path), settings_overrides={

@@ -15,7 +15,10 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../../integration/lib.sh"
 
 export VARIANTS=${VARIANTS:-$DEFAULT_VARIANTS}
-export LOGS=$REPO/${LOGS:-build/check}
+LOGS=${LOGS:-build/check}
+# Below the repository, unless it says where.
+if [ "${LOGS#/}" = "$LOGS" ]; then LOGS=$REPO/$LOGS; fi
+export LOGS
 # The kernels, which the other suites need: it runs before them, alone.
 FIRST=10-build
 SUITE_TIMEOUT=${SUITE_TIMEOUT:-3000}
