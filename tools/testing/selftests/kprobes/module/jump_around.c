@@ -20,7 +20,7 @@
 
 struct around {
 	struct kprobe kp;
-	const struct kst_place *place;
+	const struct kst_around_place *place;
 	unsigned int pre, post;
 	unsigned long pre_ip, post_ip, post_flags;
 };
@@ -130,7 +130,7 @@ NOKPROBE_SYMBOL(add_one);
 
 POST_HANDLER(add_hundred, regs->ax += 100);
 
-static struct kprobe *at(struct around *around, const struct kst_place *place)
+static struct kprobe *at(struct around *around, const struct kst_around_place *place)
 {
 	*around = (struct around){
 		.place = place, .kp = { .addr = place->at, .pre_handler = on_pre, .post_handler = on_post },
@@ -141,7 +141,7 @@ static struct kprobe *at(struct around *around, const struct kst_place *place)
 /* The instruction has what the handler before it makes of the registers, and the handler after it changes its result. */
 static void changes(void)
 {
-	const struct kst_place *mov = &kst_around[0];
+	const struct kst_around_place *mov = &kst_around[0];
 
 	if (is_mainline())
 		return;
@@ -157,7 +157,7 @@ static void changes(void)
 /* One of each kind at a place: whichever comes or goes, the handlers of both are called, and a jump comes back. */
 static void joins(void)
 {
-	const struct kst_place *mov = &kst_around[0];
+	const struct kst_around_place *mov = &kst_around[0];
 
 	if (is_mainline())
 		return;
@@ -190,7 +190,7 @@ static void nested(void)
 	if (is_mainline())
 		return;
 	for (unsigned int i = 0; i < places(); i += places() - 1) {
-		const struct kst_place *place = &kst_around[i];
+		const struct kst_around_place *place = &kst_around[i];
 		long want = place->call(5, 3).value;
 
 		at(&a, place)->pre_handler = call_again;
@@ -213,7 +213,7 @@ static void unwatched(void)
 	if (is_mainline())
 		return;
 	for (int posts = 0; posts < 2; posts++) {
-		const struct kst_place *mov = &kst_around[0];
+		const struct kst_around_place *mov = &kst_around[0];
 		unsigned long flags;
 		long value;
 
@@ -265,7 +265,7 @@ NOKPROBE_SYMBOL(push_three);
 /* A handler pushes, as it may at a breakpoint, and goes on elsewhere. */
 static void pushes(void)
 {
-	const struct kst_place *mov = &kst_around[0];
+	const struct kst_around_place *mov = &kst_around[0];
 
 	if (is_mainline())
 		return;
@@ -293,7 +293,7 @@ static void poke(void *at, u8 byte)
 /* Somebody writes there, as a debugger does, while the jump is due, and takes it back. */
 static void changed_before(void)
 {
-	const struct kst_place *mov = &kst_around[0];
+	const struct kst_around_place *mov = &kst_around[0];
 	u8 *byte = mov->next;
 	u8 was = *byte;
 
@@ -318,7 +318,7 @@ static void changed_before(void)
 /* The same while the jump is there: it cannot be taken away, and is there when the debugger has gone. */
 static void changed_there(void)
 {
-	const struct kst_place *mov = &kst_around[0];
+	const struct kst_around_place *mov = &kst_around[0];
 
 	if (is_mainline())
 		return;

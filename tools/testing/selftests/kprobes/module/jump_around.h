@@ -14,13 +14,13 @@ struct kst_pair {
 };
 
 /* The function; where the instruction begins and the next one does; what it is. */
-struct kst_place {
+struct kst_around_place {
 	struct kst_pair (*call)(long a, long b);
 	void *at, *next;
 	const char *insn;
 };
 
-extern const struct kst_place kst_around[], kst_around_end[];
+extern const struct kst_around_place kst_around[], kst_around_end[];
 
 #endif
 
