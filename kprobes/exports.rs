@@ -12,6 +12,7 @@ use ferro_kprobes_builtin::raw::kretprobe::Kretprobe;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::cpu::preempt::PreemptOff;
+use ferro_sys::hook::typed::Atomic;
 use kernel::bindings;
 use kernel::ffi::c_char;
 use kernel::ffi::c_int;
@@ -47,8 +48,8 @@ use crate::registry;
 // a breakpoint. At an ftrace site it is the same, and registers are changed by handlers only.
 unsafe impl TrapHandler for Hits {
     #[inline(always)]
-    fn breakpoint(trap: &mut Trap) -> bool {
-        hit::breakpoint(trap)
+    fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
+        hit::breakpoint(trap, here)
     }
 
     #[inline(always)]

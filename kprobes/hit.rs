@@ -13,6 +13,7 @@ use ferro_sys::code::regs::Regs;
 use ferro_sys::code::text;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::cpu::preempt::PreemptOff;
+use ferro_sys::hook::typed::Atomic;
 use kernel::bindings::kprobe;
 
 use crate::parts::Parts;
@@ -41,9 +42,9 @@ const PAGE_FAULT: usize = 14;
 
 /// A breakpoint of the kernel. Whether it is done with.
 #[inline(always)]
-pub(crate) fn breakpoint(trap: &mut Trap) -> bool {
+pub(crate) fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
     let address = trap.ip().wrapping_sub(1);
-    let hit = POINTS.with(address, |point| point.hit(trap));
+    let hit = POINTS.with_atomic(address, here, |point| point.hit(trap));
     hit.is_some() || no_point(address, trap)
 }
 
@@ -134,26 +135,67 @@ impl<'a> Found<'a, Point> {
     #[inline(always)]
     fn hit(self, trap: &mut Trap) {
         if running::is_running() {
-            self.miss();
-            self.execute(trap);
-            return;
+            return self.hit_within(trap);
         }
+        let Some(probe) = self.probes().before() else {
+            return self.hit_around(trap);
+        };
+        // The usual case, without a walk. The others are functions of their own, for which this one saves no registers.
+        running::run(|running| {
+            running.enter(probe.probe());
+            match probe.pre(trap) {
+                false => self.execute(trap),
+                true => self.keep_out(trap),
+            }
+            End::Over
+        });
+    }
+
+    /// While a handler runs.
+    #[cold]
+    fn hit_within(self, trap: &mut Trap) {
+        self.miss();
+        self.execute(trap);
+    }
+
+    /// Where the one probe has a handler for after the instruction, too, or where there is not one.
+    #[inline(never)]
+    fn hit_around(self, trap: &mut Trap) {
+        let Some(probe) = self.probes().around() else {
+            return self.hit_all(trap);
+        };
+        running::run(|running| {
+            running.enter(probe.probe());
+            if probe.pre(trap) {
+                self.keep_out(trap);
+                return End::Over;
+            }
+            let end = self.execute_and_finish(running, trap, |running, trap| {
+                running.enter(probe.probe());
+                probe.probe().post(trap);
+            });
+            self.keep_out(trap);
+            end
+        });
+    }
+
+    /// Whatever its probes are.
+    #[cold]
+    fn hit_all(self, trap: &mut Trap) {
         running::run(|running| {
             if self.call_pre(running, trap) {
                 self.keep_out(trap);
                 return End::Over;
             }
-            match self.has_post.load() {
-                0 => {
-                    self.execute(trap);
-                    End::Over
-                }
-                _ => {
-                    let end = self.execute_and_finish(running, trap);
-                    self.keep_out(trap);
-                    end
-                }
+            if self.has_post.load() == 0 {
+                self.execute(trap);
+                return End::Over;
             }
+            let end = self.execute_and_finish(running, trap, |running, trap| {
+                self.call_post(running, trap);
+            });
+            self.keep_out(trap);
+            end
         });
     }
 
@@ -169,7 +211,7 @@ impl<'a> Found<'a, Point> {
             match self.probes().before() {
                 // The usual case, without a walk.
                 Some(probe) => {
-                    running.enter(probe);
+                    running.enter(probe.probe());
                     if !probe.pre(regs) {
                         regs.set_ip(ip);
                     }
@@ -191,9 +233,9 @@ impl<'a> Found<'a, Point> {
         running::run(|running| {
             match self.probes().around() {
                 Some(probe) => {
-                    running.enter(probe);
+                    running.enter(probe.probe());
                     if !probe.pre(regs) {
-                        probe.post_at(regs, |regs| regs.set_ip(self.next));
+                        probe.probe().post_at(regs, |regs| regs.set_ip(self.next));
                         regs.set_ip(ip);
                     }
                 }
@@ -248,11 +290,18 @@ impl<'a> Found<'a, Point> {
     }
 
     /// Who goes on at a displaced instruction other than the first goes on at its copy.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn keep_out(self, regs: &mut Regs) {
-        let from = regs.ip().wrapping_sub(self.address);
         let detour = self.detour.load();
-        if detour != 0 && from != 0 && from < JUMP_LEN {
+        if detour != 0 {
+            self.keep_out_of(detour, regs);
+        }
+    }
+
+    #[cold]
+    fn keep_out_of(self, detour: usize, regs: &mut Regs) {
+        let from = regs.ip().wrapping_sub(self.address);
+        if from != 0 && from < JUMP_LEN {
             if let Some(copy) = Parts::find(self.parts.load(), from) {
                 regs.set_ip(detour.wrapping_add(copy));
             }
@@ -320,19 +369,22 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// Has the instruction executed. Whether it has been, or is a copy's with nothing to be done afterwards.
+    /// Has the instruction executed, with nothing to be done afterwards.
     #[inline(always)]
-    fn execute(self, trap: &mut Trap) -> bool {
-        let detour = self.detour.load();
-        if detour != 0 {
-            // What follows is not to be entered any more: a jump covers it, or is about to.
-            trap.set_ip(detour);
-            return true;
+    fn execute(self, trap: &mut Trap) {
+        match self.onward.load() {
+            0 => self.emulate_here(trap),
+            onward => trap.set_ip(onward),
         }
-        self.execute_once(trap)
     }
 
-    /// The same, without the instructions that a jump is going to cover.
+    /// One for which it takes more than going on elsewhere.
+    #[inline(never)]
+    fn emulate_here(self, trap: &mut Trap) {
+        self.execute_once(trap);
+    }
+
+    /// Has it executed, without those after it that a jump is going to cover. Whether it has been, or is a copy's.
     #[inline(always)]
     fn execute_once(self, trap: &mut Trap) -> bool {
         match &self.execution {
@@ -366,13 +418,18 @@ impl<'a> Found<'a, Point> {
 
     /// Has the instruction executed, and the handlers for after it called. The probes stay the running ones until then.
     #[inline(always)]
-    fn execute_and_finish(self, running: &mut Running<'a>, trap: &mut Trap) -> End {
+    fn execute_and_finish(
+        self,
+        running: &mut Running<'a>,
+        trap: &mut Trap,
+        finish: impl FnOnce(&mut Running<'a>, &mut Trap),
+    ) -> End {
         if let Some(compute) = &self.in_trap {
             // If the access faults, the copy runs instead, where the fault is handled.
             running.be_busy();
             if compute.run(trap).is_ok() {
                 trap.set_ip(self.next);
-                self.call_post(running, trap);
+                finish(running, trap);
                 return End::Over;
             }
             if self.after.load() == 0 {
@@ -394,7 +451,7 @@ impl<'a> Found<'a, Point> {
             return End::InCopy(running.leave_to_copy(trap, first));
         }
         if self.execute_once(trap) {
-            self.call_post(running, trap);
+            finish(running, trap);
         }
         End::Over
     }

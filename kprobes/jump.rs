@@ -156,7 +156,7 @@ impl PointEntry {
 
     /// Has hits of the breakpoint execute the instruction as if there were no detour.
     fn unpublish(&mut self, detour: Detour, locked: &Locked) {
-        self.point.detour.store(0);
+        self.point.set_detour(0);
         self.set_optimized(false, locked);
         self.jump = Jump::Ready(detour);
     }
@@ -341,7 +341,7 @@ impl Engine {
                             Ok(site) => (Breakpoint::Jumped, Jump::Placed(detour, site)),
                             // The code is about to go, or somebody else has written there.
                             Err(site) => {
-                                entry.point.detour.store(0);
+                                entry.point.set_detour(0);
                                 entry.set_optimized(false, locked);
                                 *detours = detours.saturating_sub(1);
                                 (Breakpoint::Armed(site), Jump::Ready(detour))

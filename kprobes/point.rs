@@ -78,6 +78,8 @@ pub(crate) struct Point {
     pub(crate) after: Word,
     /// That one has a breakpoint after it instead: where its length could be misjudged, and on CPUs without `post.S`.
     after_stops: bool,
+    /// Where hits go on that have nothing to be done after the instruction, or 0 if it is emulated.
+    pub(crate) onward: Word,
     /// The address of copies of the instruction and of those after it which a jump covers, or is about to: hits go on
     /// there. Otherwise 0.
     pub(crate) detour: Word,
@@ -178,6 +180,7 @@ impl Point {
             copy,
             after: Word::new(0),
             after_stops: false,
+            onward: Word::new(onward(&execution, address, copy)),
             detour: Word::new(0),
             copies: Word::new(0),
             stop: Word::new(0),
@@ -237,6 +240,16 @@ impl Point {
         copied && matches!(self.execution, Execution::Copied { .. }) && self.after.load() == 0
     }
 
+    /// Has hits go on in these copies of what a jump is going to cover, or 0: where they did.
+    pub(crate) fn set_detour(&self, copies: usize) {
+        self.detour.store(copies);
+        let onward = match copies {
+            0 => onward(&self.execution, self.address, self.copy),
+            _ => copies,
+        };
+        self.onward.store(onward);
+    }
+
     /// What is to be written to a slot at `to`.
     fn code_for(&self, insn: &Insn, to: usize, after: bool) -> Result<[u8; SLOT], Error> {
         let mut copy = [0; MAX_LEN + 1];
@@ -268,6 +281,16 @@ impl Point {
             *to = from;
         }
         Ok(code)
+    }
+}
+
+/// As [`Point::onward`], of a point without a detour.
+fn onward(execution: &Execution, address: usize, copy: usize) -> usize {
+    match execution {
+        Execution::Copied { .. } => copy,
+        Execution::Jumped(to) => *to,
+        Execution::Ftrace => address,
+        Execution::Emulated(_) => 0,
     }
 }
 

@@ -7,11 +7,13 @@
 //!
 //! Contexts: [`AddressMap::with`] any, NMI included, wherever RCU watches; the rest process, sleeps.
 
+use core::hint::assert_unchecked;
 use core::ops::Deref;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
 use ferro_sys::cpu::preempt::PreemptOff;
+use ferro_sys::hook::typed::Atomic as NotPreempted;
 use ferro_sys::sync::word;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
@@ -177,6 +179,8 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
 unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mut Entry<T>> {
     // SAFETY: The caller guarantees that a table, or `NOTHING`, is there, which begins with an entry.
     let shift = unsafe { (*table).key } as u32;
+    // SAFETY: By the invariants of a table 1 to 31.
+    unsafe { assert_unchecked(shift < u32::BITS) };
     // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also for addresses with
     // the same distance between them.
     let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift);
@@ -229,6 +233,31 @@ impl<T> AddressMap<T> {
     ) -> Option<R> {
         // Also the read-side section that the writer waits for.
         let _preempt = PreemptOff::new();
+        // SAFETY: With preemption off until `f` has returned.
+        unsafe { self.look_up(key, f) }
+    }
+
+    /// The same where nothing is preempted anyway.
+    #[inline(always)]
+    pub(crate) fn with_atomic<R>(
+        &self,
+        key: usize,
+        _here: &NotPreempted,
+        f: impl for<'a> FnOnce(Found<'a, T>) -> R,
+    ) -> Option<R> {
+        // SAFETY: The caller's context is one that is not preempted, in which it stays until `f` has returned.
+        unsafe { self.look_up(key, f) }
+    }
+
+    /// # Safety
+    ///
+    /// Nothing preempts this until it returns: it is a read-side section of RCU.
+    #[inline(always)]
+    unsafe fn look_up<R>(
+        &self,
+        key: usize,
+        f: impl for<'a> FnOnce(Found<'a, T>) -> R,
+    ) -> Option<R> {
         // SAFETY: A live, aligned word. The writer publishes a table with a release store, and x86 keeps dependent
         // loads in order.
         let table = unsafe { word::load(self.table.as_ptr()) };
@@ -239,7 +268,7 @@ impl<T> AddressMap<T> {
         let object = NonNull::new(unsafe { word::load(&raw const (*entry).object) })?;
         // SAFETY: By the invariants of the entry; the count is given away after a grace period.
         let object = unsafe { object.as_ref() };
-        // INVARIANT: With preemption off this is a read-side section of RCU, until `f` has returned.
+        // INVARIANT: The caller guarantees a read-side section of RCU, until `f` has returned.
         Some(f(Found(object)))
     }
 }

@@ -244,7 +244,7 @@ impl Detour {
         point.parts.store(self.parts.word());
         point.copies.store(self.copies);
         point.stop.store(self.slot.address());
-        point.detour.store(self.copies);
+        point.set_detour(self.copies);
         // After that store: a wait that has a number from here on begins when everybody sees it.
         Since(WAITS.fetch_add(0, Full))
     }

@@ -56,6 +56,43 @@ unsafe impl Send for Kprobe<'_> {}
 // SAFETY: What is changed while others look at it are single words.
 unsafe impl Sync for Kprobe<'_> {}
 
+/// The only probe of a point, which is enabled.
+///
+/// # Invariants
+///
+/// It has a handler before the instruction.
+#[derive(Clone, Copy)]
+pub(crate) struct Alone<'a>(Kprobe<'a>);
+
+impl<'a> Alone<'a> {
+    /// # Safety
+    ///
+    /// As for [`Kprobe::new`]; besides, there is a handler before the instruction.
+    #[inline(always)]
+    pub(super) unsafe fn from_raw(kprobe: NonNull<bindings::kprobe>) -> Self {
+        // INVARIANT: The caller guarantees it. Clients do not change the handlers of a probe that is registered.
+        // SAFETY: The caller guarantees what this wants.
+        Self(unsafe { Kprobe::from_raw(kprobe) })
+    }
+
+    /// The probe.
+    #[inline(always)]
+    pub(crate) fn probe(self) -> Kprobe<'a> {
+        self.0
+    }
+
+    /// As [`Kprobe::pre`].
+    #[inline(always)]
+    pub(crate) fn pre(self, regs: &mut Regs) -> bool {
+        // SAFETY: By the type invariant it is there; only an address is made.
+        let handler = self.0.get(|k| unsafe { addr_of_mut!((*k).pre_handler) });
+        // SAFETY: By the type invariant there is one.
+        let handler = unsafe { handler.unwrap_unchecked() };
+        // SAFETY: By the type invariant of `Kprobe` a function of this type; the registers are this context's.
+        unsafe { handler(self.0.as_ptr(), regs.as_ptr()) != 0 }
+    }
+}
+
 impl<'a> Kprobe<'a> {
     /// # Safety
     ///

@@ -15,6 +15,7 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::address_map::Found;
+use super::kprobe::Alone;
 use super::kprobe::Kprobe;
 use super::mutex::Locked;
 
@@ -163,25 +164,23 @@ impl<'a> Found<'a, ProbeList> {
 
     /// The probe, if there is only one, it is enabled, and has only a handler before the instruction.
     #[inline(always)]
-    pub(crate) fn before(self) -> Option<Kprobe<'a>> {
+    pub(crate) fn before(self) -> Option<Alone<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { word::load(self.get().before.get()) };
-        // SAFETY: By the invariants of the list, if it is not that of nobody, a probe that is in it, or was when the list was found,
-        // and stays for `'a`.
+        // SAFETY: By the invariants of the list never NULL, and if it is not that of nobody, a probe that is in it, or was when the
+        // list was found, and stays for `'a`; `note_alone()` has seen that it has a handler before the instruction.
         (probe != &raw mut ferro_kprobe_walk)
-            .then(|| unsafe { Kprobe::new(probe) })
-            .flatten()
+            .then(|| unsafe { Alone::from_raw(NonNull::new_unchecked(probe)) })
     }
 
     /// The probe, if there is only one, it is enabled, and has both handlers.
     #[inline(always)]
-    pub(crate) fn around(self) -> Option<Kprobe<'a>> {
+    pub(crate) fn around(self) -> Option<Alone<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { word::load(self.get().around.get()) };
-        // SAFETY: As for `before()`: a probe that is, or was, in the list, and stays for `'a`.
+        // SAFETY: As for `before()`; besides, `note_alone()` has seen that it has one after the instruction.
         (probe != &raw mut ferro_kprobe_walk_posting)
-            .then(|| unsafe { Kprobe::new(probe) })
-            .flatten()
+            .then(|| unsafe { Alone::from_raw(NonNull::new_unchecked(probe)) })
     }
 }
 

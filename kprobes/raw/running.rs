@@ -48,8 +48,7 @@ pub(crate) struct InCopy(());
 #[inline(always)]
 pub(crate) fn run<'a>(f: impl FnOnce(&mut Running<'a>) -> End) {
     match f(&mut Running(PhantomData)) {
-        // SAFETY: 0 is no probe.
-        End::Over => unsafe { word::set(0) },
+        End::Over => word::clear(),
         End::InCopy(InCopy(())) => (),
     }
 }
@@ -67,8 +66,7 @@ pub(crate) fn run_within<'a, R>(f: impl FnOnce(&mut Running<'a>) -> R) -> R {
 /// Ends the run that a copy has taken along.
 #[inline(always)]
 pub(crate) fn end() {
-    // SAFETY: 0 is no probe.
-    unsafe { word::set(0) };
+    word::clear();
 }
 
 /// Calls `f` while hits are missed, and faults are no probe's.

@@ -13,6 +13,7 @@ use ferro_gkhi::Registered;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::text::PatchSite;
 use ferro_sys::code::text::TextAddress;
+use ferro_sys::hook::typed::Atomic;
 use kernel::bindings;
 use kernel::prelude::*;
 
@@ -35,7 +36,7 @@ use crate::point::Point;
 /// It does not sleep, and what it executes has no breakpoint for which it does not return true without calling itself again.
 pub(crate) unsafe trait TrapHandler: 'static {
     /// A breakpoint. Whether it is done with.
-    fn breakpoint(trap: &mut Trap) -> bool;
+    fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool;
 
     /// A fault. Whether it is done with.
     fn fault(regs: &mut Regs, trapnr: usize) -> bool;
@@ -69,9 +70,9 @@ fn answer(done: bool) -> Answer<NoReturn> {
 ///
 /// `regs` are the registers of a breakpoint, which are the caller's.
 #[inline(always)]
-unsafe fn breakpoint<H: TrapHandler>(regs: *mut bindings::pt_regs) -> bool {
+unsafe fn breakpoint<H: TrapHandler>(regs: *mut bindings::pt_regs, here: &Atomic) -> bool {
     // SAFETY: The caller guarantees that they are those of a breakpoint, and `TrapHandler` what is executed on it.
-    unsafe { Trap::from_raw(regs) }.is_some_and(H::breakpoint)
+    unsafe { Trap::from_raw(regs) }.is_some_and(|trap| H::breakpoint(trap, here))
 }
 
 /// The exit on faults.
@@ -94,8 +95,8 @@ pub(crate) fn register<H: TrapHandler>(
     let int3 = unsafe {
         Registered::<Int3>::builder(name)
             .disarmed()
-            .register_engine(EnginePromise::new(), |_call, (regs,)| {
-                answer(breakpoint::<H>(regs))
+            .register_engine(EnginePromise::new(), |call, (regs,)| {
+                answer(breakpoint::<H>(regs, call.context()))
             })
     }?;
     // SAFETY: `TrapHandler` guarantees what the hook wants of an exit: it ends the dispatch for faults that it has dealt with

@@ -45,6 +45,13 @@ pub unsafe fn set(probe: usize) {
     unsafe { this_cpu!(store current_kprobe, probe) };
 }
 
+/// Says that no handlers run.
+#[inline(always)]
+pub fn clear() {
+    // SAFETY: A per-CPU pointer, which only this CPU accesses, in single instructions; NULL is none.
+    unsafe { this_cpu!(clear current_kprobe) };
+}
+
 /// Keeps RFLAGS.IF of what was interrupted while the copy of an instruction runs, which nothing interrupts that would keep it,
 /// too.
 ///

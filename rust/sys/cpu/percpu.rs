@@ -40,6 +40,10 @@ macro_rules! this_cpu {
         core::arch::asm!("mov gs:[rip + {variable}], {value}", value = in(reg) $value, variable = sym $variable,
             options(nostack, preserves_flags))
     };
+    (clear $variable:ident) => {
+        core::arch::asm!("mov qword ptr gs:[rip + {variable}], 0", variable = sym $variable,
+            options(nostack, preserves_flags))
+    };
 }
 
 /// `T * __percpu *`: one pointer a CPU, NULL at first.
