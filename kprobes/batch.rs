@@ -157,9 +157,9 @@ impl Engine {
             .points
             .get_mut(&address)
             .ok_or(Error::NotAnInstruction)?;
-        if probe.has_post() && entry.point.needs_after() {
+        if probe.has_post() {
             let point = entry.point.clone();
-            entry.code.make_after(&point)?;
+            entry.code.make_post(&point)?;
         }
         let node = RBTreeNode::new(probe.id(), entry.point.clone(), GFP_KERNEL)
             .map_err(|_| Error::NoMemory)?;

@@ -424,10 +424,14 @@ impl<'a> Found<'a, Point> {
         trap: &mut Trap,
         finish: impl FnOnce(&mut Running<'a>, &mut Trap),
     ) -> End {
-        if let Some(compute) = &self.in_trap {
+        if self.in_trap.is_some() || self.apart.is_there() {
             // If the access faults, the copy runs instead, where the fault is handled.
             running.be_busy();
-            if compute.run(trap).is_ok() {
+            let done = match &self.in_trap {
+                Some(compute) => compute.run(trap).is_ok(),
+                None => self.apart.run(trap),
+            };
+            if done {
                 trap.set_ip(self.next);
                 finish(running, trap);
                 return End::Over;
@@ -486,6 +490,12 @@ impl<'a> Found<'a, Point> {
     /// done with; `None` if it is not such a fault.
     fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {
         let after = self.after.load();
+        let access = self.apart.access();
+        if at == access && access != 0 {
+            // Within the trap. The copy has the fault once more.
+            regs.set_ip(self.apart.failed());
+            return Some(true);
+        }
         if at != self.copy && at != after && at != self.detour.load() {
             return None;
         }

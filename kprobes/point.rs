@@ -34,6 +34,8 @@ use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::raw::after;
+use crate::raw::apart::Apart;
+use crate::raw::apart::Runner;
 
 const CALL: u8 = 0xe8;
 const JUMP: u8 = 0xe9;
@@ -70,6 +72,8 @@ pub(crate) struct Point {
     pub(crate) execution: Execution,
     /// How the instruction of a copy is executed within the trap when there is something to do afterwards.
     pub(crate) in_trap: Option<Compute>,
+    /// The same for others, by code of its own.
+    pub(crate) apart: Runner,
     /// Whether a probe has a handler for after the instruction: 0 or 1.
     pub(crate) has_post: Word,
     /// The address of the copy, or 0.
@@ -99,6 +103,9 @@ pub(crate) struct Code {
     insn: Option<Insn>,
     copy: Option<Slot>,
     after: Option<Slot>,
+    apart: Option<Apart>,
+    /// There can be no such code.
+    never_apart: bool,
 }
 
 impl Point {
@@ -109,6 +116,8 @@ impl Point {
             insn: None,
             copy: None,
             after: None,
+            apart: None,
+            never_apart: true,
         };
         (
             Self::with(address, address + len, Execution::Ftrace, 0),
@@ -155,6 +164,8 @@ impl Point {
             insn: Some(*insn),
             copy,
             after: None,
+            apart: None,
+            never_apart: false,
         };
         let mut point = Self::with(address, address + insn.len(), execution, at);
         point.in_trap = Compute::of(insn, address as u64)
@@ -176,6 +187,7 @@ impl Point {
             next,
             execution,
             in_trap: None,
+            apart: Runner::new(),
             has_post: Word::new(0),
             copy,
             after: Word::new(0),
@@ -228,16 +240,6 @@ impl Point {
             Execution::Jumped(_) | Execution::Emulated(_)
         );
         by_itself || self.in_trap.is_some()
-    }
-
-    /// Whether handlers for after the instruction need a copy that is not there yet.
-    pub(crate) fn needs_after(&self) -> bool {
-        // What faults in the trap is left to the copy, and so is all that it leads to.
-        let copied = match &self.in_trap {
-            Some(compute) => compute.has_operand_in_memory(),
-            None => true,
-        };
-        copied && matches!(self.execution, Execution::Copied { .. }) && self.after.load() == 0
     }
 
     /// Has hits go on in these copies of what a jump is going to cover, or 0: where they did.
@@ -305,23 +307,67 @@ pub(crate) fn is_sti(insn: &Insn) -> bool {
 }
 
 impl Code {
-    /// Gets the memory for the copy that calls the handlers after it, if there is none. Returns where it is.
+    /// Gets the memory for what handlers for after the instruction need, as far as there is none.
     ///
-    /// Nothing is written yet, and `point` does not know of it: [`Code::write_after`] is due.
-    pub(crate) fn make_after(&mut self, point: &Point) -> Result<usize, Error> {
-        if let Some(slot) = &self.after {
-            return Ok(slot.address());
+    /// Nothing is written yet, and `point` does not know of it: [`Code::write_post`] is due.
+    pub(crate) fn make_post(&mut self, point: &Point) -> Result<(), Error> {
+        let is_copied = matches!(point.execution, Execution::Copied { .. });
+        if is_copied && point.in_trap.is_none() && self.apart.is_none() && !self.never_apart {
+            let insn = self.insn.as_ref().ok_or(Error::NotAnInstruction)?;
+            self.apart = Apart::new(insn, point.address, point.copy, MEMORY_IS_THE_SAME)?;
+            self.never_apart = self.apart.is_none();
         }
-        let insn = match point.execution {
-            // It goes on after itself.
-            Execution::Copied { .. } => self.insn.as_ref().ok_or(Error::NotAnInstruction)?,
-            _ => return Err(Error::NotAnInstruction),
-        };
-        let slot = exec_pool::alloc(SLOT, User::Probes).map_err(|_| Error::NoMemory)?;
-        point.code_for(insn, slot.address(), true)?;
-        let at = slot.address();
-        self.after = Some(slot);
-        Ok(at)
+        if is_copied && self.may_need_after(point) {
+            self.make_after(point)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a copy has to be there that calls the handlers after it. What faults in the trap is left to it.
+    fn may_need_after(&self, point: &Point) -> bool {
+        match (&point.in_trap, &self.apart) {
+            (Some(compute), _) => compute.has_operand_in_memory(),
+            (None, Some(apart)) => apart.access() != 0,
+            (None, None) => true,
+        }
+    }
+
+    /// Writes what [`Code::make_post`] has got memory for, and tells `point` of it. The addresses by which the point is to be found
+    /// from now on; 0 is none.
+    pub(crate) fn write_post(
+        &mut self,
+        point: &Point,
+        text: &mut TextLock,
+    ) -> Result<[usize; 4], Error> {
+        let mut found_by = [0; 4];
+        if self.after.is_some() && point.after.load() == 0 {
+            self.write_after(point, text)?;
+            found_by = [
+                point.after.load(),
+                point.after_end(),
+                point.after_return(),
+                0,
+            ];
+        }
+        if let (Some(insn), Some(apart)) = (&self.insn, &mut self.apart) {
+            if !point.apart.is_there() {
+                apart.write(insn, point.address, &point.apart, text)?;
+                let [.., access] = &mut found_by;
+                *access = apart.access();
+            }
+        }
+        Ok(found_by)
+    }
+
+    /// Gets the memory for the copy that calls the handlers after it, if there is none.
+    fn make_after(&mut self, point: &Point) -> Result<(), Error> {
+        if self.after.is_none() {
+            let insn = self.insn.as_ref().ok_or(Error::NotAnInstruction)?;
+            let slot = exec_pool::alloc(SLOT, User::Probes).map_err(|_| Error::NoMemory)?;
+            point.code_for(insn, slot.address(), true)?;
+            self.after = Some(slot);
+        }
+        Ok(())
     }
 
     /// Writes the copy.
@@ -335,7 +381,7 @@ impl Code {
     }
 
     /// Writes the copy that calls the handlers after it, and tells `point` of it.
-    pub(crate) fn write_after(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
+    fn write_after(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
         let (Some(insn), Some(slot)) = (&self.insn, &mut self.after) else {
             return Ok(());
         };

@@ -52,7 +52,7 @@ impl PointMaps {
 }
 
 /// The addresses of copies by which a point is found.
-pub(crate) const SLOT_ADDRESSES: usize = 11;
+pub(crate) const SLOT_ADDRESSES: usize = 12;
 
 /// Whether a point's breakpoint is there.
 pub(crate) enum Breakpoint {
@@ -160,6 +160,7 @@ impl PointEntry {
             point.after.load(),
             point.after_end(),
             point.after_return(),
+            point.apart.access(),
             a,
             b,
             c,
@@ -221,14 +222,8 @@ pub(crate) fn publish(
         entry.fresh = false;
     }
     if probe.has_post() {
-        if point.needs_after() {
-            entry.code.write_after(&point, text)?;
-            find_by(
-                &mut maps.copies,
-                &point,
-                &[point.after.load(), point.after_end(), point.after_return()],
-            )?;
-        }
+        let found_by = entry.code.write_post(&point, text)?;
+        find_by(&mut maps.copies, &point, &found_by)?;
         point.has_post.store(1);
     }
     if point.detour.load() != 0 {

@@ -32,7 +32,7 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::Arc;
 
-use super::trap::OFFSETS;
+use super::trap::SHORT_OFFSETS;
 use crate::error::Error;
 use crate::parts::Parts;
 use crate::point::Point;
@@ -90,15 +90,7 @@ const IP: u8 = 16 * 8;
 
 /// Where a detour has the registers.
 const FRAME: Frame = Frame {
-    registers: {
-        let mut registers = [0; 16];
-        let mut i = 0;
-        while i < registers.len() {
-            registers[i] = OFFSETS[i] as u8;
-            i += 1;
-        }
-        registers
-    },
+    registers: SHORT_OFFSETS,
     flags: offset_of!(bindings::pt_regs, flags) as u32,
     stack: size_of::<bindings::pt_regs>() as u32 + GAP as u32,
 };

@@ -4,6 +4,7 @@
 
 pub(crate) mod address_map;
 pub(crate) mod after;
+pub(crate) mod apart;
 mod arithmetic;
 pub(crate) mod detour;
 pub(crate) mod divide_errors;

@@ -86,7 +86,7 @@ impl DerefMut for Trap {
 }
 
 /// Where the registers are, by their numbers.
-pub(super) const OFFSETS: [usize; 16] = [
+const OFFSETS: [usize; 16] = [
     offset_of!(bindings::pt_regs, ax),
     offset_of!(bindings::pt_regs, cx),
     offset_of!(bindings::pt_regs, dx),
@@ -104,6 +104,18 @@ pub(super) const OFFSETS: [usize; 16] = [
     offset_of!(bindings::pt_regs, r14),
     offset_of!(bindings::pt_regs, r15),
 ];
+
+/// The same, for code that is made.
+pub(super) const SHORT_OFFSETS: [u8; 16] = {
+    let mut offsets = [0; 16];
+    let mut i = 0;
+    while i < offsets.len() {
+        assert!(OFFSETS[i] <= u8::MAX as usize);
+        offsets[i] = OFFSETS[i] as u8;
+        i += 1;
+    }
+    offsets
+};
 
 /// Where a register is; those of APX are not saved, and nobody asks for them.
 #[inline(always)]

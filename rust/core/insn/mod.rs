@@ -9,6 +9,7 @@
 //! - [`Emulation`] executes one on a [`Machine`].
 //! - [`Insn::cannot_fault`] says whether one is surely executed.
 //! - [`Compute`] executes one that a copy could execute too, within the trap.
+//! - [`write_apart`] writes a function that executes one there that [`Uses`] knows.
 //! - [`Uses`] says which registers one reads and writes.
 //! - [`Boundaries`] walks through code.
 //! - [`jump::displaceable`] says whether a jump can replace what is at a place.
@@ -22,6 +23,7 @@
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
 
+mod apart;
 mod boundaries;
 mod compute;
 mod decode;
@@ -37,6 +39,10 @@ mod tables;
 mod tests;
 mod uses;
 
+pub use apart::write_apart;
+pub use apart::Apart;
+pub use apart::Saved;
+pub use apart::MAX_APART;
 pub use boundaries::Boundaries;
 pub use compute::Arithmetic;
 pub use compute::Compute;

@@ -3,6 +3,7 @@
 //! What the manuals say, case by case. The comparisons with other decoders, with the text of
 //! kernels and with the CPU are in `tools/testing/host`.
 
+mod apart;
 mod decode;
 mod emulate;
 mod faults;
