@@ -13,6 +13,7 @@
 
 use core::mem::offset_of;
 
+use ferro_core::insn::jump::Branch;
 use ferro_core::insn::jump::Displaced;
 use ferro_core::insn::jump::Frame;
 use ferro_core::insn::jump::Reason;
@@ -297,15 +298,25 @@ impl Cursor<'_> {
         match kind {
             Kind::Before => self.put_exit()?,
             Kind::Around => {
-                self.extend(|to, out| displaced.first_within(&FRAME, to, out))?;
-                // movq $next, ip(%rsp)
-                self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
-                self.put(&i32::try_from(point.next as isize).ok()?.to_le_bytes())?;
+                let branch = displaced.first_branch();
+                match &branch {
+                    Some(branch) => self.put_branch(point, branch)?,
+                    None => {
+                        self.extend(|to, out| displaced.first_within(&FRAME, to, out))?;
+                        self.put_ip(point.next)?;
+                    }
+                }
                 self.branch(0xe8, ferro_kprobe_detour_after as *const () as usize)?;
                 between = self.here();
-                self.put_exit()?;
-                self.extend(|to, out| displaced.relocate_rest(to, out))?;
-                self.branch(0xe9, displaced.end() as usize)?;
+                self.put(&POP_ALL)?;
+                if let Some(branch) = &branch {
+                    self.put_taken(point, branch)?;
+                }
+                if branch.is_none_or(|branch| branch.condition.is_some()) {
+                    self.put_leave()?;
+                    self.extend(|to, out| displaced.relocate_rest(to, out))?;
+                    self.branch(0xe9, displaced.end() as usize)?;
+                }
             }
             // It goes on where the registers say.
             Kind::Instead => (),
@@ -314,6 +325,53 @@ impl Cursor<'_> {
         self.extend(|to, out| displaced.relocate(to, out))?;
         self.branch(0xe9, displaced.end() as usize)?;
         Some((copies, between))
+    }
+
+    /// movq $ip, ip(%rsp)
+    fn put_ip(&mut self, ip: usize) -> Option<()> {
+        self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
+        self.put(&i32::try_from(ip as isize).ok()?.to_le_bytes())
+    }
+
+    /// Says where a branch goes.
+    fn put_branch(&mut self, point: &Arc<Point>, branch: &Branch) -> Option<()> {
+        let Some(condition) = branch.condition else {
+            return self.put_ip(branch.target as usize);
+        };
+        let mut condition = condition;
+        self.extend(|_, out| {
+            let (len, now) = Displaced::put_condition(condition, &FRAME, out)?;
+            condition = now;
+            Ok(len)
+        })?;
+        self.put_ip(point.next)?;
+        // Over the next.
+        let jump = self.len;
+        self.put(&[0x70 | condition ^ 1, 0])?;
+        self.put_ip(branch.target as usize)?;
+        self.aim(jump)
+    }
+
+    /// Goes where a branch has gone, when the registers are as they were.
+    fn put_taken(&mut self, point: &Arc<Point>, branch: &Branch) -> Option<()> {
+        let mut jump = None;
+        if branch.condition.is_some() {
+            // cmpq $next, over orig_ax; je
+            self.put(&[0x48, 0x81, 0x7c, 0x24, 8])?;
+            self.put(&i32::try_from(point.next as isize).ok()?.to_le_bytes())?;
+            jump = Some(self.len);
+            self.put(&[0x74, 0])?;
+        }
+        self.put_leave()?;
+        self.branch(0xe9, branch.target as usize)?;
+        jump.map_or(Some(()), |jump| self.aim(jump))
+    }
+
+    /// Has the short jump at `jump` go on here.
+    fn aim(&mut self, jump: usize) -> Option<()> {
+        let distance = self.len.checked_sub(jump.checked_add(2)?)?;
+        *self.code.get_mut(jump.checked_add(1)?)? = i8::try_from(distance).ok()?.to_le_bytes()[0];
+        Some(())
     }
 
     /// Makes `struct pt_regs`.
@@ -340,6 +398,11 @@ impl Cursor<'_> {
     /// Undoes that.
     fn put_exit(&mut self) -> Option<()> {
         self.put(&POP_ALL)?;
+        self.put_leave()
+    }
+
+    /// The rest of it, when the registers have been popped.
+    fn put_leave(&mut self) -> Option<()> {
         // Over orig_ax, ip and cs; popf; over sp, ss and what is free.
         self.put(&[0x48, 0x8d, 0x64, 0x24, 24, 0x9d])?;
         self.put(&[0x48, 0x8d, 0x64, 0x24, 16 + GAP])

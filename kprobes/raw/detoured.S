@@ -54,6 +54,16 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 	ANNOTATE_NOENDBR
 .endm
 
+/* Calls the handler at this offset in the probe whose address is in rdi. */
+.macro call_handler offset:req
+#ifdef CONFIG_MITIGATION_RETPOLINE
+	movq	\offset(%rdi), %r11
+	CALL_NOSPEC r11
+#else
+	call	*\offset(%rdi)
+#endif
+.endm
+
 /*
  * Calls the handler before the instruction of the probe at this offset in the point. Preemption is off afterwards, and the probe
  * is the one that runs.
@@ -65,8 +75,7 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 	movq	\offset(%rbx), %rdi
 	movq	%rdi, PER_CPU_VAR(current_kprobe)
 	leaq	8(%rsp), %rsi
-	movq	FERRO_KPROBE_PRE(%rdi), %r11
-	CALL_NOSPEC r11
+	call_handler FERRO_KPROBE_PRE
 	testl	%eax, %eax
 	jnz	ferro_kprobe_detour_diverted
 .endm
@@ -108,8 +117,7 @@ SYM_CODE_START(ferro_kprobe_detour_after)
 	movq	PER_CPU_VAR(current_kprobe), %rdi
 	leaq	8(%rsp), %rsi
 	xorl	%edx, %edx
-	movq	FERRO_KPROBE_POST(%rdi), %r11
-	CALL_NOSPEC r11
+	call_handler FERRO_KPROBE_POST
 	movq	$0, PER_CPU_VAR(current_kprobe)
 	preempt_on
 	RET

@@ -40,6 +40,7 @@ use sweep::Code;
 pub use displaced::Displaced;
 pub use displaced::MAX_DISPLACED;
 pub use displaced::MAX_RELOCATED;
+pub use within::Branch;
 pub use within::Frame;
 pub use within::MAX_WITHIN;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 use super::*;
+use crate::insn::Condition;
 use crate::insn::Insn;
 use proptest::prelude::*;
 
@@ -420,6 +421,49 @@ fn only_what_an_instruction_uses_is_moved() {
         within(&[0x66, 0xc7, 0x04, 0x24, 0x34, 0x12]).as_deref(),
         Ok(&code[..])
     );
+}
+
+#[test]
+fn a_condition_is_that_of_the_saved_flags() {
+    for condition in 0..16 {
+        let mut out = [0; MAX_WITHIN];
+        let (len, now) = Displaced::put_condition(condition, &FRAME, &mut out).unwrap();
+        let expected = |flags| Condition::of_opcode(condition).holds(flags);
+        if out[0] != 0xf6 {
+            // popf
+            assert_eq!((out[len - 1], now), (0x9d, condition));
+            continue;
+        }
+        // testb, of one of the bytes
+        let offset = u32::from_le_bytes(out[3..7].try_into().unwrap());
+        assert_eq!((&out[1..3], len), (&[0x84, 0x24][..], 8));
+        for flags in 0..1 << 12 {
+            let byte = flags >> (8 * (offset - FRAME.flags));
+            let zero = u64::from(byte & u64::from(out[7]) == 0) << 6;
+            assert_eq!(
+                Condition::of_opcode(now).holds(zero),
+                expected(flags),
+                "{condition} {flags:#x}"
+            );
+        }
+    }
+}
+
+#[test]
+fn branches_name_their_targets() {
+    let first = |code: &[u8]| {
+        let mut code = code.to_vec();
+        code.extend([0x0f, 0x1f, 0x44, 0, 0, 0xc3]);
+        at(&image(&code), 0).unwrap().first_branch()
+    };
+    let to = |condition, target| Some(Branch { condition, target });
+    // je, jge, jmp
+    assert_eq!(first(&[0x74, 5]), to(Some(4), AT + 7));
+    assert_eq!(first(&[0x0f, 0x8d, 0, 0, 0, 0]), to(Some(0xd), AT + 6));
+    assert_eq!(first(&[0xeb, 5]), to(None, AT + 7));
+    // loop, nop
+    assert_eq!(first(&[0xe2, 5]), None);
+    assert_eq!(first(&[0x90]), None);
 }
 
 #[test]

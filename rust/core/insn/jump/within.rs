@@ -7,6 +7,7 @@ use super::displaced::Out;
 use super::Displaced;
 use super::Reason;
 use crate::insn::relocate;
+use crate::insn::Flow;
 use crate::insn::Insn;
 use crate::insn::Register;
 use crate::insn::RelocateError;
@@ -32,7 +33,60 @@ pub struct Frame {
 pub const MAX_WITHIN: usize = 2 * 15 * MOVE + 64;
 const MOVE: usize = 5;
 
+/// A branch to a place that the instruction names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The lower half of the opcode that a conditional one has, none if it always goes there.
+    pub condition: Option<u8>,
+    /// Where it goes.
+    pub target: u64,
+}
+
 impl Displaced {
+    /// The first instruction, if it is a `jmp` or a jump on a condition of flags.
+    pub fn first_branch(&self) -> Option<Branch> {
+        let (at, insn) = self.instructions().next()?;
+        let condition = match insn.flow() {
+            Flow::Jump(_) => None,
+            Flow::JumpIf(..) => Some(insn.opcode() & 0xf),
+            _ => return None,
+        };
+        let target = insn.branch_target(at)?;
+        Some(Branch { condition, target })
+    }
+
+    /// Writes code that compares the flags saved in `frame`, to which the stack pointer points, as a jump on this condition does.
+    /// Returns how many bytes of `out` it has, and the condition on which a jump after it is then one on the former.
+    pub fn put_condition(
+        condition: u8,
+        frame: &Frame,
+        out: &mut [u8],
+    ) -> Result<(usize, u8), Reason> {
+        /// jz, jnz
+        const ZERO: u8 = 4;
+        let mut out = Out::new(out, 0);
+        let high = frame.flags.saturating_add(1);
+        // The flag that says it alone: OF, CF, ZF, CF or ZF, SF, PF.
+        let test = match condition >> 1 & 7 {
+            0 => (high, 8),
+            1 => (frame.flags, 1),
+            2 => (frame.flags, 0x40),
+            3 => (frame.flags, 0x41),
+            4 => (frame.flags, 0x80),
+            5 => (frame.flags, 4),
+            // SF is not OF, or ZF as well.
+            _ => {
+                out.put_flags(frame)?;
+                return Ok((out.len(), condition & 0xf));
+            }
+        };
+        let ([a, b, c, d], mask) = (test.0.to_le_bytes(), test.1);
+        // testb $mask, flags(%rsp)
+        out.put(&[0xf6, 0x84, 0x24, a, b, c, d, mask])?;
+        // Not zero is set.
+        Ok((out.len(), ZERO | !condition & 1))
+    }
+
     /// Writes code for `to` that executes the first instruction with the registers and flags that are saved in `frame`, to which the
     /// stack pointer points, and saves those that it changes there. Others may be anything afterwards. Returns how many bytes of
     /// `out` it has.
@@ -44,10 +98,7 @@ impl Displaced {
         let mut out = Out::new(out, to);
         let [f0, f1, f2, f3] = frame.flags.to_le_bytes();
         if uses.reads_flags {
-            let [a, b, c, d] = NOT_AC.to_le_bytes();
-            // mov flags(%rsp), %rdx; and $~AC, %edx; push %rdx; popf
-            out.put(&[0x48, 0x8b, 0x94, 0x24, f0, f1, f2, f3])?;
-            out.put(&[0x81, 0xe2, a, b, c, d, 0x52, 0x9d])?;
+            out.put_flags(frame)?;
         }
         out.put_moves(0x8b, uses.reads, frame)?;
         out.put_above(at, &insn, frame.stack)?;
@@ -64,6 +115,15 @@ impl Displaced {
 }
 
 impl Out<'_> {
+    /// Takes the flags from where they are saved.
+    fn put_flags(&mut self, frame: &Frame) -> Result<(), Reason> {
+        let [f0, f1, f2, f3] = frame.flags.to_le_bytes();
+        let [a, b, c, d] = NOT_AC.to_le_bytes();
+        // mov flags(%rsp), %rdx; and $~AC, %edx; push %rdx; popf
+        self.put(&[0x48, 0x8b, 0x94, 0x24, f0, f1, f2, f3])?;
+        self.put(&[0x81, 0xe2, a, b, c, d, 0x52, 0x9d])
+    }
+
     /// Moves these registers from where they are saved, or to there.
     fn put_moves(&mut self, opcode: u8, registers: u16, frame: &Frame) -> Result<(), Reason> {
         for (number, offset) in (0u8..).zip(frame.registers) {
