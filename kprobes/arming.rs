@@ -70,7 +70,7 @@ impl Engine {
         result
     }
 
-    /// Puts breakpoints there and takes them away, as the probes at these addresses want it.
+    /// Takes breakpoints away, and has ftrace no longer call, as the probes at these addresses want it of which some have gone.
     pub(crate) fn settle<'a>(
         &mut self,
         probes: impl Iterator<Item = Kprobe<'a>> + Clone,
@@ -89,8 +89,10 @@ impl Engine {
             text.sync();
         }
         drop(text);
-        // What ftrace cannot take away it has given up already.
-        let _ = self.call(probes.map(|p| p.address()), locked);
+        if self.called != 0 {
+            // What ftrace cannot take away it has given up already.
+            let _ = self.call(probes.map(|p| p.address()), locked);
+        }
     }
 
     /// Puts the breakpoint of one point there, or takes it away.

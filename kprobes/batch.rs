@@ -139,6 +139,8 @@ impl Engine {
             jump: Jump::Unknown,
             spare: None,
             never_around: false,
+            idle: false,
+            told: false,
             called: None,
             fresh: true,
             removed: [const { None }; 1 + SLOT_ADDRESSES],
@@ -213,7 +215,7 @@ impl Engine {
         for probe in probes.clone() {
             match self.probes.remove(&probe.id()) {
                 // It comes twice in this batch: its point is still to be settled.
-                None if self.is_empty_point(probe.address()) => (),
+                None if self.is_being_emptied(probe.address()) => (),
                 None => probe.set_address(0),
                 Some(point) => {
                     point.probes.remove(probe, locked);
@@ -227,12 +229,15 @@ impl Engine {
         let mut any_gone = false;
         for probe in probes {
             any_gone |= probe.flags() & flags::GONE != 0;
-            self.retire(probe.address());
+            if !self.retire(probe.address()) {
+                self.let_idle(probe.address());
+            }
         }
         if any_gone {
             self.retire_gone();
         }
         self.want_grace_period();
+        self.want_idle();
         // One may have been in the way of others.
         self.want_jumps();
     }

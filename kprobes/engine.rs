@@ -52,6 +52,8 @@ pub(crate) struct Engine {
     pub(crate) jumps_from: usize,
     /// There was no memory for one of them.
     pub(crate) jumps_failed: bool,
+    /// There may be points whose last probes have gone and whose jumps are to go, from this address on.
+    pub(crate) idle_from: Option<usize>,
     /// How many points have a detour in use.
     pub(crate) detours: usize,
     /// Room for the addresses of some of them.
@@ -77,6 +79,7 @@ impl Engine {
             jumps_due: false,
             jumps_from: 0,
             jumps_failed: false,
+            idle_from: None,
             detours: 0,
             leaving: KVVec::with_capacity(LEAVING, GFP_KERNEL)?,
         })

@@ -11,7 +11,9 @@
 //!
 //! It is taken away at once, before a call returns, when something comes for which it must not be there: a probe in what it
 //! covers, enabled or not, a handler for faults, the first handler for after the instruction, for which the detour has to be another
-//! one, or nothing any more that is to be called. Then the detour is kept, for the next time ([`Jump::Ready`]).
+//! one, or nothing any more that is enabled. Then the detour is kept, for the next time ([`Jump::Ready`]).
+//!
+//! When the last probe goes, the jump stays until the worker comes by, which takes many away at once: `idle.rs`.
 //!
 //! A debugger that has written into a jump puts back what was there then: such a jump stays, and so does its point.
 //!
@@ -43,7 +45,7 @@ use crate::raw::optimiser;
 
 /// How many points are looked at, or jumps put there, before others get the engine's mutex and `text_mutex`. No more than one
 /// function is analysed meanwhile.
-const AT_ONCE: usize = 64;
+pub(crate) const AT_ONCE: usize = 64;
 /// How many bytes a jump may displace: its own, and the rest of an instruction that starts in the last of them.
 const MOST_DISPLACED: usize = MAX_DISPLACED;
 
@@ -170,8 +172,12 @@ impl PointEntry {
             return self.point.address.saturating_add(covered) > probe.address();
         }
         let kind = self.jump.detour().map(Detour::kind);
-        let is_more = probe.has_post() && kind == Some(Kind::Before);
-        covered != 0 && (is_more || probe.fault_handler().is_some())
+        let is_before = kind == Some(Kind::Before);
+        let is_more = probe.has_post() && is_before;
+        // The first after the last has gone.
+        let is_less = self.point.probes.is_empty()
+            && (!probe.is_enabled() || !probe.has_post() && !is_before);
+        covered != 0 && (is_more || is_less || probe.fault_handler().is_some())
     }
 
     /// A detour that calls the handlers which its probes have. Errors: as [`Detour::new`].
@@ -357,7 +363,7 @@ impl Engine {
 
     /// Takes the jumps at these addresses away, whose hits come to breakpoints then, and ends the wait for those to come. One that is
     /// not what it was stays.
-    fn leave(
+    pub(crate) fn leave(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
         text: &mut TextLock,
@@ -377,7 +383,9 @@ impl Engine {
                     Err(site) => {
                         entry.jump = Jump::Placed(detour, site);
                         optimiser::keep();
-                        pr_warn!("somebody has changed the jump at {}\n", Shown(address));
+                        if !core::mem::replace(&mut entry.told, true) {
+                            pr_warn!("somebody has changed the jump at {}\n", Shown(address));
+                        }
                     }
                 },
                 Jump::Waiting(detour, _) => {
@@ -435,7 +443,9 @@ impl Engine {
         for address in addresses {
             let entry = self.points.get(&address);
             let unwanted = entry.is_some_and(|entry| {
-                entry.jump.displaces() != 0 && !(entry.has_enabled(locked) && entry.fits())
+                entry.jump.displaces() != 0
+                    && !(entry.has_enabled(locked) && entry.fits())
+                    && !entry.may_idle()
             });
             if !unwanted {
                 continue;

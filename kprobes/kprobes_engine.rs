@@ -29,6 +29,7 @@ mod exports;
 mod files;
 mod ftrace;
 mod hit;
+mod idle;
 mod jump;
 mod kretprobe;
 mod parts;

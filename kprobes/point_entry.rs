@@ -74,6 +74,10 @@ pub(crate) struct PointEntry {
     pub(crate) spare: Option<Detour>,
     /// There can be no jump while a probe has a handler after the instruction.
     pub(crate) never_around: bool,
+    /// Its last probe has gone, and its jump is to go: `leave_idle()`.
+    pub(crate) idle: bool,
+    /// The log has said that somebody has changed its jump.
+    pub(crate) told: bool,
     /// ftrace calls us from there.
     pub(crate) called: Option<FtraceMode>,
     /// It cannot be hit yet: it is part of a batch that is being prepared.
@@ -229,6 +233,7 @@ pub(crate) fn publish(
     if point.detour.load() != 0 {
         probe.set_flags(probe.flags() | flags::OPTIMIZED);
     }
+    entry.idle = false;
     probe.set_original(entry.code.original, point.copy);
     point.probes.push(probe, locked);
     Ok(())

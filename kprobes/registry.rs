@@ -194,12 +194,21 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for all tasks.
+/// Takes jumps away that are for nobody, and replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for
+/// all tasks.
 pub(crate) fn optimise() {
+    while leave_idle() {}
     while prepare_jumps() {
         let waited = Waited::wait();
         while place_some(&waited) {}
     }
+}
+
+/// Takes some of the jumps away whose probes have gone. Whether there may be more.
+fn leave_idle() -> bool {
+    let mut guard = ENGINE.lock();
+    let (engine, locked) = guard.split();
+    engine.as_mut().is_some_and(|e| e.leave_idle(locked))
 }
 
 /// Makes detours, a few at a time. Whether jumps to some of them are due after a grace period of RCU tasks.

@@ -19,11 +19,14 @@ use crate::raw::reap;
 use crate::raw::reap::TasksPeriod;
 
 impl Engine {
-    /// If the point at an address has no probes any more, it is found no longer; its copies stay for now.
-    pub(crate) fn retire(&mut self, address: usize) {
-        // A jump that could not be taken away still leads to it.
-        if !self.is_empty_point(address) || self.is_jumped(address) {
-            return;
+    /// If the point at an address has no probes any more, it is found no longer; its copies stay for now. Not if a jump still leads to
+    /// it, of which it says so.
+    pub(crate) fn retire(&mut self, address: usize) -> bool {
+        if !self.is_empty_point(address) {
+            return true;
+        }
+        if self.is_jumped(address) {
+            return false;
         }
         if let Some(mut entry) = self.points.remove(&address) {
             if let Some(mode) = entry.called.take() {
@@ -34,6 +37,7 @@ impl Engine {
             self.hide(&mut entry);
             self.retired.push(entry);
         }
+        true
     }
 
     /// The same for those whose code has gone.
@@ -87,6 +91,8 @@ impl Engine {
                 self.kill_point(address, locked);
             }
         }
+        // Some have had no probes any more.
+        self.retire_gone();
         self.want_grace_period();
     }
 

@@ -168,8 +168,11 @@ toggle() {
 	done
 }
 
-# whole VARIABLE FILE: what is in it, without a process more.
-whole() { IFS= read -rd '' "$1" <"$2"; }
+# whole VARIABLE FILE: what is in it, without a process more, and without jumps, which come by themselves.
+whole() {
+	IFS= read -rd '' "$1" <"$2"
+	printf -v "$1" %s "${!1//\[OPTIMIZED\]/}"
+}
 
 # run NAME: the module's verdict, and what is left of the case. Programs take their time here: only the shell's own.
 run() {

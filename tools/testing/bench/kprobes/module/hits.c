@@ -3,6 +3,7 @@
  * What a hit costs: a loop that calls a function with a probe, less the same loop without.
  */
 #include <linux/array_size.h>
+#include <linux/delay.h>
 #include <linux/math.h>
 
 #include "bench.h"
@@ -32,6 +33,9 @@ static int hit(u64 *time, const struct bench_place *place, bool post, bool (*rea
 		.pre_handler = bench_pre, .post_handler = post ? bench_post : NULL,
 	};
 	u64 plain = measure_calls(place->function, rounds), probed = 0;
+	const kprobe_opcode_t *byte = kp.addr + place->offset;
+	kprobe_opcode_t was = READ_ONCE(*byte);
+	unsigned int i;
 	int err;
 
 	err = register_kprobe(&kp);
@@ -42,6 +46,9 @@ static int hit(u64 *time, const struct bench_place *place, bool post, bool (*rea
 	else
 		probed = measure_calls(place->function, rounds);
 	unregister_kprobe(&kp);
+	/* A jump goes some time after its probe. */
+	for (i = 0; ready && i < 1000 && READ_ONCE(*byte) != was; i++)
+		msleep(20);
 	*time = probed - min(plain, probed);
 	return err;
 }

@@ -319,6 +319,7 @@ static void changed_before(void)
 static void changed_there(void)
 {
 	const struct kst_around_place *mov = &kst_around[0];
+	u8 was = kst_opcode(mov->at);
 
 	if (is_mainline())
 		return;
@@ -326,6 +327,8 @@ static void changed_there(void)
 	EXPECT(kst_becomes(mov->at, KST_JUMP));
 	poke(mov->at, KST_INT3);
 	unregister_kprobe(&a.kp);
+	/* Soon after that it would be taken away. */
+	msleep(300);
 	EXPECT(kst_opcode(mov->at) == KST_INT3);
 	poke(mov->at, KST_JUMP);
 	EXPECT_EQ(mov->call(1, 7).value, 7);
@@ -335,8 +338,45 @@ static void changed_there(void)
 	EXPECT_EQ(mov->call(1, 7).value, 7);
 	EXPECT(b.pre == 1 && b.post == 1);
 	unregister_kprobe(&b.kp);
-	EXPECT(kst_opcode(mov->at) != KST_JUMP);
+	EXPECT(kst_becomes(mov->at, was));
 	EXPECT_EQ(mov->call(1, 7).value, 7);
+}
+
+/* The jump of a probe that has gone calls nobody, and goes by itself; before it does, the next probe there has it. */
+static void idle(void)
+{
+	const struct kst_around_place *mov = &kst_around[0];
+	u8 was = kst_opcode(mov->at);
+
+	if (is_mainline())
+		return;
+	for (int i = 0; i < 20; i++) {
+		EXPECT(register_kprobe(at(&a, mov)) == 0);
+		EXPECT(kst_becomes(mov->at, KST_JUMP));
+		unregister_kprobe(&a.kp);
+		EXPECT_EQ(mov->call(1, 7).value, 7);
+		EXPECT(a.pre == 0 && a.post == 0);
+		/* With a handler less, and disabled, before the jump goes, mostly. */
+		at(&b, mov)->post_handler = NULL;
+		if (i % 4 == 1)
+			b.kp.flags = KPROBE_FLAG_DISABLED;
+		EXPECT(register_kprobe(&b.kp) == 0);
+		EXPECT_EQ(mov->call(1, 7).value, 7);
+		EXPECT(b.pre == (i % 4 != 1) && b.post == 0);
+		if (i % 4 == 2) {
+			EXPECT(register_kprobe(at(&a, mov)) == 0);
+			EXPECT_EQ(mov->call(1, 7).value, 7);
+			EXPECT(a.pre == 1 && a.post == 1 && b.pre == 2);
+			unregister_kprobe(&a.kp);
+		}
+		unregister_kprobe(&b.kp);
+		if (i % 2)
+			continue;
+		EXPECT(kst_becomes(mov->at, was));
+		/* It is not registered any more, as far as the engine says. */
+		EXPECT(enable_kprobe(&a.kp) == -EINVAL);
+	}
+	EXPECT(kst_becomes(mov->at, was));
 }
 
 const struct test_case kst_jump_around_cases[] = {
@@ -348,5 +388,6 @@ const struct test_case kst_jump_around_cases[] = {
 	{ "jump.pushes", pushes },
 	{ "jump.changed_before", changed_before },
 	{ "jump.changed_there", changed_there },
+	{ "jump.idle", idle },
 	{}
 };
