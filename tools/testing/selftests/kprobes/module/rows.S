@@ -378,6 +378,9 @@ kst_rows:
 	/* faults that the kernel repairs: the instruction is left by way of label 2 */
 	ROW fault_load		"mov 0x10(%rax), %rcx" "movabs $0xffffeb0000000000, %rax" "REPAIRED .Lat_fault_load" KST_JUMPS
 	ROW fault_store		"mov %rcx, 0x10(%rax)" "movabs $0xffffeb0000000000, %rax" "REPAIRED .Lat_fault_store" KST_JUMPS
+	ROW fault_movzx		"movzbl 0x10(%rax), %ecx" "movabs $0xffffeb0000000000, %rax" "REPAIRED .Lat_fault_movzx" KST_JUMPS
+	ROW fault_inc		"lock incl 0x10(%rax)" "movabs $0xffffeb0000000000, %rax" "REPAIRED .Lat_fault_inc" KST_JUMPS
+	ROW fault_bt		"btl %ecx, 0x10(%rax)" "movabs $0xffffeb0000000000, %rax" "REPAIRED .Lat_fault_bt" KST_JUMPS
 	ROW fault_rep		"rep movsb" "cld; movabs $0xffffeb0000000000, %rsi; mov $8, %ecx" "REPAIRED .Lat_fault_rep" KST_JUMPS
 	ROW fault_protection	"mov (%rax), %rcx" "movabs $0x8000000000000000, %rax" "REPAIRED .Lat_fault_protection" KST_JUMPS
 	ROW fault_divide	"div %rcx" "xor %ecx, %ecx" "REPAIRED .Lat_fault_divide" KST_JUMPS
