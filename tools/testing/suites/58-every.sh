@@ -25,7 +25,7 @@ try() {
 	rm -rf "$out"
 	mkdir -p "$out"
 	selftests_build "$1" every || return 1
-	OUT=$out CPUS=2 TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2"
+	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2"
 }
 
 # accepted MAINLINE OURS: each place that only one engine accepts. Fails if that is mainline's, but for what Documentation/kprobes.rst

@@ -26,12 +26,13 @@ load() {
 load &
 load &
 
+answers=$FERROTRACE_OUT/answers
 cut -d ' ' -f "$column" "$places" | split -l 512 - "$work/batch."
 for batch in "$work"/batch.*; do
 	if ! { cat "$batch" >$file && cat $file; }; then bail "no answer"; fi
-done >"$work/answers"
+done >"$answers"
 kill_jobs
 rmmod kprobes_every
 dmesg | grep 'kprobes_every: .* hits'
-paste -d ' ' <(cut -d ' ' -f 3,4 "$places") <(cut -d ' ' -f 2 "$work/answers") >"$FERROTRACE_OUT/every"
+paste -d ' ' <(cut -d ' ' -f 3,4 "$places") <(cut -d ' ' -f 2 "$answers") >"$FERROTRACE_OUT/every"
 [ "$(wc -l <"$FERROTRACE_OUT/every")" = "$(wc -l <"$places")" ]
