@@ -5,7 +5,6 @@
 //! Contexts: process, while the kernel boots.
 #![cfg(not(MODULE))]
 
-use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 

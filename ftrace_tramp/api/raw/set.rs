@@ -22,6 +22,8 @@ use crate::call::FunctionCall;
 use crate::error::TraceError;
 use crate::set::SetHandler;
 
+// `struct ftrace_regs` has no fields, as nobody is to look into it.
+#[allow(improper_ctypes)]
 extern "C" {
     /// `filter.h`
     fn ferro_ftrace_call_node(

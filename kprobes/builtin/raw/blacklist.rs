@@ -290,29 +290,63 @@ pub fn forbids_in(addr: usize, start: usize, name: &CStr) -> Option<Forbidden> {
     })
 }
 
-/// The first symbol of `areas` at or after `from`.
-fn first_in(areas: impl Iterator<Item = Area>, from: usize) -> Option<Area> {
-    areas
-        .filter_map(|area| {
-            let start = area.start.max(from);
-            if start >= area.end || start != area.start && area.rule == Rule::NokprobeSymbol {
-                return None;
-            }
-            // Sections are shown by the symbol, from the one that starts at or after `from`.
-            let symbol = symbols::symbol_of(start)?;
-            let next = symbol.start.checked_add(symbol.size)?;
-            let (start, end) = match symbol.offset {
-                0 => (start, next),
-                _ if start == area.start => (start, next),
-                _ => (next, next.checked_add(symbols::symbol_of(next)?.size)?),
-            };
-            (start < area.end).then_some(Area {
-                start,
-                end: end.min(area.end),
-                rule: area.rule,
-            })
+/// The first symbol at or after `from` of the areas that were given. The areas come one by one: objtool refuses the names of
+/// functions that walk through chains of them.
+struct First {
+    from: usize,
+    found: Option<Area>,
+}
+
+impl First {
+    fn new(from: usize) -> Self {
+        Self { from, found: None }
+    }
+
+    /// The first symbol of an area at or after `from`.
+    fn symbol_of(&self, area: Area) -> Option<Area> {
+        let start = area.start.max(self.from);
+        if start >= area.end || start != area.start && area.rule == Rule::NokprobeSymbol {
+            return None;
+        }
+        // Sections are shown by the symbol, from the one that starts at or after `from`.
+        let symbol = symbols::symbol_of(start)?;
+        let next = symbol.start.checked_add(symbol.size)?;
+        let (start, end) = match symbol.offset {
+            0 => (start, next),
+            _ if start == area.start => (start, next),
+            _ => (next, next.checked_add(symbols::symbol_of(next)?.size)?),
+        };
+        (start < area.end).then_some(Area {
+            start,
+            end: end.min(area.end),
+            rule: area.rule,
         })
-        .min_by_key(|area| area.start)
+    }
+
+    fn consider(&mut self, area: Area) {
+        let Some(symbol) = self.symbol_of(area) else {
+            return;
+        };
+        // Of two at one address the one that was given first.
+        if self.found.is_none_or(|found| symbol.start < found.start) {
+            self.found = Some(symbol);
+        }
+    }
+
+    fn consider_sections(&mut self, forbidden: &bindings::ferro_forbidden) {
+        for area in sections(forbidden) {
+            self.consider(area);
+        }
+    }
+
+    /// What was added of the kernel, or of modules.
+    fn consider_added(&mut self, of_kernel: bool, rcu: &rcu::Guard) {
+        for area in added(rcu) {
+            if symbols::is_core_text(area.start) == of_kernel {
+                self.consider(area);
+            }
+        }
+    }
 }
 
 /// The forbidden symbol with the lowest address from `from` on, to walk through all of them.
@@ -322,28 +356,33 @@ pub fn next_from(from: usize) -> Option<Area> {
     let functions = FUNCTIONS.get();
     let at = functions.partition_point(|area| area.start < from);
     let function = functions.get(at).copied();
-    let areas = Iterator::chain(sections(&kernel()).into_iter(), function);
-    let rcu = rcu::read_lock();
-    let added = added(&rcu).filter(|area| symbols::is_core_text(area.start));
-    first_in(Iterator::chain(areas, added), from).or_else(|| next_of_modules(from))
+    let mut first = First::new(from);
+    first.consider_sections(&kernel());
+    if let Some(function) = function {
+        first.consider(function);
+    }
+    first.consider_added(true, &rcu::read_lock());
+    first.found.or_else(|| next_of_modules(from))
 }
 
 fn next_of_modules(from: usize) -> Option<Area> {
     let rcu = rcu::read_lock();
-    let added = added(&rcu).filter(|area| !symbols::is_core_text(area.start));
-    let mut found = first_in(added, from);
+    let mut first = First::new(from);
+    first.consider_added(false, &rcu);
     let mut last = 0;
     loop {
         // SAFETY: Takes any address, in a section of RCU.
         let module = unsafe { bindings::ferro_next_module(last) };
         if module.is_null() {
-            return found;
+            return first.found;
         }
         let forbidden = of_module(module, &rcu);
-        let functions = functions(&forbidden, &rcu).iter();
-        let areas = functions.filter_map(|start| Area::of_function(*start));
-        let first = first_in(Iterator::chain(areas, sections(&forbidden)), from);
-        found = Iterator::chain(found.into_iter(), first).min_by_key(|area| area.start);
+        for start in functions(&forbidden, &rcu) {
+            if let Some(area) = Area::of_function(*start) {
+                first.consider(area);
+            }
+        }
+        first.consider_sections(&forbidden);
         // SAFETY: The module was found in this section of RCU.
         last = unsafe { bindings::ferro_module_text(module) };
     }

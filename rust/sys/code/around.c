@@ -181,7 +181,7 @@ bool ferro_stays(unsigned long addr)
 }
 
 /* Whether it is in an array of thunks, one a register. */
-static bool in_array(unsigned long addr, unsigned long start, unsigned long size)
+static inline bool in_array(unsigned long addr, unsigned long start, unsigned long size)
 {
 	/* The compiler would take the address of its end, which objtool does not want of code. */
 	OPTIMIZER_HIDE_VAR(start);
