@@ -17,6 +17,7 @@ use ferro_sys::fs::fops::UserDst;
 use ferro_sys::fs::fops::UserSrc;
 use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::sync::counted::Shared;
+use ferro_sys::trace::lockdown;
 use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::module::this_module;
@@ -91,7 +92,8 @@ impl Probes {
 
     /// Does what a line says. If it fails, nothing has changed.
     ///
-    /// Errors: -EINVAL if it is no command, -EEXIST, -ENOENT, -ENOMEM, and those of registering.
+    /// Errors: -EINVAL if it is no command, -EEXIST, -ENOENT, -ENOMEM, -EPERM if lockdown forbids a new probe, and those of
+    /// registering.
     fn run(&self, line: &[u8]) -> Result {
         match Command::parse(line).ok_or(EINVAL)? {
             Command::Add {
@@ -119,6 +121,10 @@ impl Probes {
     }
 
     fn add(&self, kind: Kind, name: &str, place: (&str, u32), args: Args<'_>) -> Result {
+        // The file may have been opened before.
+        if lockdown::forbids_probes() {
+            return Err(EPERM);
+        }
         let (symbol, offset) = place;
         let mut table = self.table.lock();
         if table.position(name).is_some() {

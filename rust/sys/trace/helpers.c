@@ -4,10 +4,12 @@
  */
 #include <linux/export.h>
 #include <linux/sched.h>
+#include <linux/security.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 
 #include "helpers.h"
+#include "lockdown.h"
 
 int ferro_task_info(const struct task_struct *task, char *comm)
 {
@@ -21,3 +23,9 @@ void ferro_tracepoint_synchronize_unregister(void)
 	tracepoint_synchronize_unregister();
 }
 EXPORT_SYMBOL_GPL(ferro_tracepoint_synchronize_unregister);
+
+bool ferro_lockdown_forbids_probes(void)
+{
+	return security_locked_down(LOCKDOWN_KPROBES) != 0;
+}
+EXPORT_SYMBOL_GPL(ferro_lockdown_forbids_probes);

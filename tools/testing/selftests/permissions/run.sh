@@ -79,10 +79,10 @@ user_namespace() {
 
 # under_lockdown: what root can open is what the table says. It cannot be undone.
 under_lockdown() {
-	local level=/sys/kernel/security/lockdown file bad=0 want is mode
+	local level=/sys/kernel/security/lockdown wanted=$1 file bad=0 want is mode
 	mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security 2>/dev/null
 	[ -e $level ] || { skip="no lockdown" && return; }
-	echo "$1" >$level || return 1
+	echo "$wanted" >$level || return 1
 	while read -r file; do
 		read -r mode want < <(row_of "$file")
 		is=refused
@@ -91,7 +91,36 @@ under_lockdown() {
 		if [ -n "$(cd $DEBUGFS && echo "$file" | opens_of "$1" env)" ]; then is=open; fi
 		if [ "$is" != "$want" ]; then echo "$file: $is, in the table $want" && bad=1; fi
 	done < <(ours)
+	probes "$wanted" || bad=1
 	return $bad
+}
+
+# What makes probes on either engine, and the words that add one and remove it.
+ways=(/sys/kernel/tracing/kprobe_events "p:permissions/probe vfs_read" "-:permissions/probe"
+	"$DEBUGFS/ferrotrace_kprobe_events/probes" "p probe vfs_read" "-probe")
+declare -A opened
+
+# open_ways: of these the files that this kernel has.
+open_ways() {
+	local i fd
+	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
+	for i in $(seq 0 3 $((${#ways[@]} - 1))); do
+		if [ -e "${ways[i]}" ]; then exec {fd}>>"${ways[i]}" && opened[$i]=$fd; fi
+	done
+}
+
+# probes LEVEL: below confidentiality they can be made by a file that was opened before, above they can only be removed.
+probes() {
+	local i
+	for i in "${!opened[@]}"; do
+		echo "${ways[i]}"
+		if [ "$1" = confidentiality ]; then
+			echo "${ways[i + 2]}" >&"${opened[$i]}" || return 1
+			refused "Operation not permitted" bash -c "echo '${ways[i + 1]}' >&${opened[$i]}" || return 1
+		else
+			echo "${ways[i + 1]}" >&"${opened[$i]}" || return 1
+		fi
+	done
 }
 
 integrity() { under_lockdown integrity; }
@@ -100,5 +129,6 @@ confidentiality() { under_lockdown confidentiality; }
 engines=${1:-ours}
 echo "TAP version 13"
 checks "" table nobody user_namespace
+open_ways
 checks lockdown. integrity confidentiality
 finish
