@@ -9,7 +9,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 FERROTRACE=$(tool)
-for variant in ${FERROTRACE_TOOL_VARIANTS:-modular}; do
+for variant in $(tool_variants); do
 	selftests_build "$variant" relay_fast >&2
 	REBOOT=1 CPUS=4 APPEND=reserve_mem=8M:4096:flight TIMEOUT=1500 tap_nest "relay_flight on $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/relay_flight/run.sh"

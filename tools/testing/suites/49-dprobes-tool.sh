@@ -9,7 +9,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 FERROTRACE=$(tool)
-for variant in ${FERROTRACE_TOOL_VARIANTS:-modular}; do
+for variant in $(tool_variants); do
 	CPUS=4 TIMEOUT=1200 tap_nest "ferrotrace dprobes on $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/dprobes/tool.sh"
 done

@@ -8,7 +8,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 FERROTRACE=$(tool)
-for variant in ${FERROTRACE_TOOL_VARIANTS:-modular}; do
+for variant in $(tool_variants); do
 	CPUS=4 TIMEOUT=2400 tap_nest "ferrotrace on $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/ferrotrace/tests/guest.sh"
 done

@@ -84,6 +84,14 @@ tool() {
 		printf '%s\n' "$CARGO_TARGET_DIR/release/ferrotrace"
 }
 
+# tool_variants: where the suites of the command run: one variant, for time, modular if it is under test; distro where that is.
+# FERROTRACE_TOOL_VARIANTS= names others.
+tool_variants() {
+	local one=modular
+	if under_test distro && ! under_test modular; then one=distro; fi
+	printf '%s\n' "${FERROTRACE_TOOL_VARIANTS:-$one}"
+}
+
 # selftests_build VARIANT NAME: builds the programs and modules of tools/testing/selftests/NAME in the variant's build
 # directory, where their run.sh looks. Suites that run at the same time may want the same.
 selftests_build() {
