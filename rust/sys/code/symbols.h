@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions for symbols.rs, which declares them itself: not part of the bindings.
+ * Functions for symbols.rs and the tests, which declare them themselves: not part of the bindings.
  */
 #ifndef _FERROTRACE_SYS_SYMBOLS_H
 #define _FERROTRACE_SYS_SYMBOLS_H
@@ -18,5 +18,8 @@ bool ferro_is_kgdb_breakpoint(unsigned long addr);
 
 /* module.h: whether @addr is in a module. */
 bool ferro_is_module_address(unsigned long addr);
+
+/* Calls code that no compiler has given a type, which CFI would want; for tests. */
+u32 ferro_call_code(const void *code);
 
 #endif /* _FERROTRACE_SYS_SYMBOLS_H */

@@ -271,3 +271,10 @@ bool ferro_in_kernel_init(unsigned long addr)
 EXPORT_SYMBOL_GPL(ferro_in_kernel_init);
 EXPORT_SYMBOL_GPL(ferro_in_init_text);
 EXPORT_SYMBOL_GPL(ferro_in_core_text);
+
+#ifdef CONFIG_FERRO_SYS_KUNIT_TEST
+__nocfi u32 ferro_call_code(const void *code)
+{
+	return ((u32 (*)(void))code)();
+}
+#endif

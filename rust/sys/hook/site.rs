@@ -117,6 +117,7 @@ pub(super) unsafe fn invoke<const N: usize>(
     exit: *const bindings::gkh_exit,
     p: [c_ulong; PARAMS_MAX],
 ) -> c_long {
+    #[cfg(not(CONFIG_CFI))]
     type Arg = *const bindings::gkh_exit;
     // Another CPU may be exchanging it.
     // SAFETY: By the rules of this function.

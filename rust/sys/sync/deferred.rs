@@ -14,8 +14,14 @@ use kernel::alloc::AllocError;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-/// `struct ferro_deferred`; `deferred.c` checks its size.
-pub(super) type Work = [usize; 2];
+/// `struct ferro_deferred`, by that name: CFI compares the types of functions, and those of what they take, by their names.
+/// `deferred.c` checks its size.
+#[repr(C)]
+pub(super) struct ferro_deferred {
+    _in_c: [usize; 2],
+}
+
+pub(super) use ferro_deferred as Work;
 
 extern "C" {
     /// `deferred.h`

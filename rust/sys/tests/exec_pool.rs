@@ -21,6 +21,11 @@ mod suite {
     use kernel::sync::atomic::Atomic;
     use kernel::sync::atomic::Relaxed;
 
+    extern "C" {
+        /// `symbols.h`
+        fn ferro_call_code(code: *const u8) -> u32;
+    }
+
     const INT3: u8 = 0xcc;
 
     fn many(size: usize, count: usize) -> Result<KVVec<Slot>> {
@@ -38,10 +43,8 @@ mod suite {
     }
 
     fn run(slot: &Slot) -> u32 {
-        let code: *const () = core::ptr::with_exposed_provenance(slot.address());
-        // SAFETY: The slot holds what `returning()` made: a function of this type.
-        let function: extern "C" fn() -> u32 = unsafe { core::mem::transmute(code) };
-        function()
+        // SAFETY: The slot holds what `returning()` made: a function of that type.
+        unsafe { ferro_call_code(core::ptr::with_exposed_provenance(slot.address())) }
     }
 
     #[test]
