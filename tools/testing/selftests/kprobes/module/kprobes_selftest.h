@@ -108,13 +108,19 @@ long kst_jump_there(long *to);
 long kst_divide(const long *by);
 extern char kst_divide_at[];
 
+/* Calls what assembly defines, which has no type that CFI could compare. */
+static inline __nocfi long kst_call_code(const void *code, long x)
+{
+	return ((long (*)(long))code)(x);
+}
+
 /* rows.S: more of the latter. */
 extern char kst_bytes[];
 /* It returns its argument. This is its second instruction, of three bytes, before the last. */
 #define kst_bytes_inside (kst_bytes + 10)
-#define kst_call_bytes(x) (((long (*)(long))(void *)kst_bytes)(x))
+#define kst_call_bytes(x) kst_call_code(kst_bytes, x)
 extern char kst_endbr[], kst_return[], kst_many[];
-#define kst_call_endbr(x) (((long (*)(long))(void *)kst_endbr)(x))
+#define kst_call_endbr(x) kst_call_code(kst_endbr, x)
 extern char kst_listed_1[], kst_listed_2[], kst_listed_3[], kst_listed_4[];
 extern char __pfx_kst_bytes[], __cfi_kst_bytes[];
 extern char kst_int3[], kst_ud2[], kst_int_80[], kst_int1[], kst_pop_ss[], kst_mov_ss[], kst_vmcall[];

@@ -23,7 +23,7 @@ POST_HANDLER(many_post, container_of(p, struct many, kp)->post++);
 
 static long call_many(unsigned int i, long x)
 {
-	return ((long (*)(long))(void *)(kst_many + i * KST_MANY_SIZE))(x);
+	return kst_call_code(kst_many + i * KST_MANY_SIZE, x);
 }
 
 static u8 *many_at(unsigned int i)
