@@ -9,6 +9,8 @@
 #   kernel.sh tools VARIANT           print the tools that it is built with, as arguments of kbuild, a line each
 #   kernel.sh clippy VARIANT          compile the repository's Rust with clippy, in a build directory of its own
 #
+# FERROTRACE_TOOLS=NAME builds in a directory of its own, for tools that FERROTRACE_CC=, RUSTC=, BINDGEN= and LIBCLANG_PATH= choose.
+#
 # A tree of the cache is one kernel version with one state of the patches; a variant is built in a directory
 # directly below it, so that kbuild names every file relatively and ccache shares objects between trees.
 set -euo pipefail
@@ -32,7 +34,7 @@ fragments() {
 	if [ "$base" ]; then printf '%s\n' "$dir/$base.config"; fi
 	case $VARIANT in
 	size) printf '%s\n' "$dir/builtin.config" ;;
-	coverage) printf '%s\n' "$dir/modular.config" ;;
+	coverage | cfi | lto | kcsan | tiny) printf '%s\n' "$dir/modular.config" ;;
 	distro) printf '%s\n' "$dir/builtin.config" ;;
 	distro-mainline) printf '%s\n' "$dir/mainline.config" ;;
 	esac
@@ -51,14 +53,14 @@ setup_env() {
 	ARCH=x86_64 IMAGE=arch/x86/boot/bzImage GOALS="bzImage modules"
 	case $VARIANT in uml*) ARCH=um IMAGE=linux GOALS="linux modules" ;; esac
 	TREE=$("$REPO/integration/source.sh")
-	KDIR=$TREE/build-$VARIANT
+	KDIR=$TREE/build-$VARIANT${FERROTRACE_TOOLS:+-$FERROTRACE_TOOLS}
 }
 
 setup_tools() {
 	local rustc libclang bindgen
-	CC=gcc
-	# The kernel has Rust together with KASAN with this compiler only.
-	if grep -qx CONFIG_KASAN=y "$REPO/integration/config/$VARIANT.config"; then
+	CC=${FERROTRACE_CC:-gcc}
+	# The kernel has these, or has Rust together with them, with this compiler only.
+	if grep -qxE 'CONFIG_(KASAN|KCSAN|CFI|LTO_CLANG_THIN)=y' "$REPO/integration/config/$VARIANT.config"; then
 		CC=$(find_clang) || die "variant $VARIANT needs clang; run 'make setup'"
 	fi
 	rustc=$(find_rustc) || die "no rustc >= $MIN_RUSTC with its library source (rust-src); run 'make setup'"
@@ -67,12 +69,19 @@ setup_tools() {
 	have ccache || die "no ccache; run 'make setup'"
 	export LIBCLANG_PATH=$libclang CCACHE_DIR=$CACHE/ccache CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=4G
 	export CCACHE_SLOPPINESS=time_macros
+	# It may be a script that runs the compiler.
+	if [ "${FERROTRACE_CC:-}" ]; then export CCACHE_COMPILERCHECK='%compiler% --version'; fi
 	# Fixed, so that nothing rebuilds because of when and where it was built.
 	export KBUILD_BUILD_TIMESTAMP='1970-01-01' KBUILD_BUILD_USER=ferrotrace KBUILD_BUILD_HOST=ferrotrace
 	export KBUILD_BUILD_VERSION=1
 	MAKE_ARGS=(ARCH="$ARCH" "CC=ccache $CC" RUSTC="$rustc" HOSTRUSTC="$rustc"
 		RUSTDOC="$(rust_tool "$rustc" rustdoc)" RUSTFMT="$(rust_tool "$rustc" rustfmt)"
 		CLIPPY_DRIVER="$(rust_tool "$rustc" clippy-driver)" BINDGEN="$bindgen")
+	# Objects that are not machine code yet are for its own linker.
+	if grep -qx CONFIG_LTO_CLANG_THIN=y "$REPO/integration/config/$VARIANT.config"; then
+		if [ ! -x "${CC%clang}ld.lld" ] || [ ! -x "${CC%clang}llvm-ar" ]; then die "variant $VARIANT needs lld and llvm of the version of $CC"; fi
+		MAKE_ARGS+=(LD="${CC%clang}ld.lld" AR="${CC%clang}llvm-ar" NM="${CC%clang}llvm-nm")
+	fi
 	# What the tests of coverage look at.
 	MAKE_ARGS+=(GCOV_PROFILE_sort.o=y GCOV_PROFILE_list_sort.o=y)
 	# Rust for User Mode Linux is position independent, and asks for another crate's statics through a table (GOTPCREL)

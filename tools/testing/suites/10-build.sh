@@ -21,5 +21,8 @@ for variant in $VARIANTS; do
 	tap_run "build: functions in Rust, as objtool sees them: $variant" "$REPO/tools/testing/patchable.sh" "$variant"
 	tap_run "build: kprobes as declared: $variant" "$REPO/tools/testing/declared.py" "$variant"
 	tap_run "build: kprobes as configured elsewhere: $variant" "$REPO/tools/testing/unconfigured.sh" "$variant"
+	if [ "$variant" = cfi ]; then
+		tap_run "build: types of what is called through pointers: $variant" "$REPO/tools/testing/cfi.py" "$("$REPO/integration/kernel.sh" kdir "$variant")"
+	fi
 done
 tap_plan
