@@ -20,7 +20,7 @@ SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # Beside mainline's engines on the same configuration.
 LONG_DISTROS = tools every
 
-.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo check check-long check-distro check-browser coverage bench fuzz mutants fmt lint doc clean distclean
+.PHONY: help setup install-tools update kernel kdir kmake export deb vm demo check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc clean distclean
 
 help:
 	@cat integration/help.txt
@@ -85,6 +85,9 @@ endif
 
 check-browser:
 	@tools/testing/browser.sh
+
+check-toolchains:
+	@tools/testing/toolchains.sh
 
 coverage:
 	@tools/testing/coverage.sh

@@ -76,11 +76,12 @@ rust_tool() {
 	if [ -x "$dir/$2" ]; then printf '%s\n' "$dir/$2"; else command -v "$2"; fi
 }
 
-# find_libclang: prints the directory of the newest libclang that bindgen can use.
+# find_libclang: prints the directory of the newest libclang that bindgen can use, or the user's choice.
 find_libclang() {
 	local dir best="" v best_v=0 lib
 	for dir in "${LIBCLANG_PATH:-}" /usr/lib/llvm-*/lib /usr/lib/x86_64-linux-gnu; do
 		[ -n "$dir" ] || continue
+		if [ "$best" ] && [ "$best" = "${LIBCLANG_PATH:-}" ]; then break; fi
 		for lib in "$dir"/libclang.so "$dir"/libclang-[0-9]*.so*; do
 			[ -e "$lib" ] || continue
 			v=$(printf '%s\n' "$(readlink -f "$lib")" "$dir" |

@@ -20,9 +20,8 @@ guest() { KUNIT="" run_vm "$1" "$in_guest" | tee "$LOGS/20-kunit-$1.results"; }
 
 # all_ran VARIANT: every suite of the sources has results, but for those of the engine and what it stands on, which mainline lacks.
 all_ran() {
-	local name names status=0
-	names=$(grep -rhoE 'kunit_tests\([a-z_]+' --include='*.rs' "$REPO"/{rust,relay,klog,kprobes,ftrace_tramp} | cut -d '(' -f 2)
-	for name in $names; do
+	local name status=0
+	for name in $(kunit_suites); do
 		case $1:$name in mainline:ferro_sys_* | mainline:ferro_kprobes_*) continue ;; *) ;; esac
 		grep -qx " *# Subtest: $name" "$LOGS/20-kunit-$1.results" && continue
 		echo "no results of $name"

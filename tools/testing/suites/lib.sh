@@ -78,6 +78,11 @@ storm() {
 	printf '%s\n' "${FERROTRACE_STORM:-$long}"
 }
 
+# kunit_suites: the names of the suites of KUnit tests that the sources have.
+kunit_suites() {
+	grep -rhoE 'kunit_tests\([a-z_]+' --include='*.rs' "$REPO"/{rust,relay,klog,kprobes,ftrace_tramp} | cut -d '(' -f 2
+}
+
 # tool NAME: builds the user-space command and prints its path.
 tool() {
 	"$(find_cargo)" build -q --release --manifest-path "$REPO/tools/ferrotrace/Cargo.toml" >&2 &&

@@ -4,9 +4,10 @@
 # Unpacks compilers of other Debian suites into the cache, side by side, and makes programs that run them: gcc-N, gcov-N,
 # clang-N, llvm-cov-N and llvm-profdata-N in $CACHE/gcov/bin. Nothing is installed.
 #
-#   compilers.sh                 all that are on offer: 1 GB
+#   compilers.sh                 all compilers of C that are on offer: 1 GB
 #   compilers.sh gcc-13 clang-22 some
 #   compilers.sh llvm-22         llvm-cov and llvm-profdata without their compiler
+#   compilers.sh rust-trixie     rustc, its library source, and bindgen of a suite: $CACHE/gcov/trixie/usr/bin
 #
 # They run with the libraries of their suite, by the loader of their suite. Linking is left to the machine's own gcc.
 set -euo pipefail
@@ -27,6 +28,7 @@ UNUSED=$UNUSED'|^(openssl|ca-cert|netbase)'
 # suite COMPILER: the suite that has it.
 suite() {
 	case $1 in
+	rust-*) echo "${1#rust-}" ;;
 	gcc-9 | gcc-10 | clang-16) echo bullseye ;;
 	gcc-11 | gcc-12) echo bookworm ;;
 	gcc-13 | gcc-14 | clang-1[789] | llvm-1[789] | clang-22 | llvm-22) echo trixie ;;
@@ -37,8 +39,8 @@ suite() {
 # packages COMPILER: what has to be there of it.
 packages() {
 	case $1 in
-	gcc-*) echo "$1" ;;
-	llvm-*) echo "$1" ;;
+	gcc-* | llvm-*) echo "$1" ;;
+	rust-*) echo "rustc rust-src bindgen" ;;
 	clang-*) echo "$1 llvm-${1#clang-} libclang-rt-${1#clang-}-dev" ;;
 	esac
 }
@@ -71,14 +73,21 @@ unpack() {
 	done
 }
 
+# loader_of ROOT, libraries_of ROOT: the loader of a suite, and where its libraries are.
+loader_of() {
+	local loader
+	loader=$(compgen -G "$1/usr/lib*/ld-linux-x86-64.so.2" || compgen -G "$1/lib64/ld-linux-x86-64.so.2")
+	readlink -e "$loader" || compgen -G "$1/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" ||
+		compgen -G "$1/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+}
+libraries_of() { printf '%s\n' "$1/usr/lib/x86_64-linux-gnu:$1/lib/x86_64-linux-gnu"; }
+
 # program NAME FILE [ARGS...]: make $DIR/bin/NAME, which runs FILE of a suite.
 program() {
 	local name=$1 file=$2 root=$DIR/$3 loader libraries
 	shift 3
-	loader=$(compgen -G "$root/usr/lib*/ld-linux-x86-64.so.2" || compgen -G "$root/lib64/ld-linux-x86-64.so.2")
-	loader=$(readlink -e "$loader" || compgen -G "$root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" ||
-		compgen -G "$root/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
-	libraries=$root/usr/lib/x86_64-linux-gnu:$root/lib/x86_64-linux-gnu
+	loader=$(loader_of "$root")
+	libraries=$(libraries_of "$root")
 	cat >"$DIR/bin/$name" <<-EOF
 		#!/bin/sh
 		loader=$loader
@@ -89,12 +98,27 @@ program() {
 	chmod +x "$DIR/bin/$name"
 }
 
+# own_loader FILE ROOT: have it run by the loader of a suite, with the libraries there, also where others start it.
+own_loader() {
+	local lib
+	have patchelf || apt-get -q -y --no-install-recommends install patchelf >&2
+	patchelf --set-interpreter "$(loader_of "$2")" --force-rpath --set-rpath "$(libraries_of "$2")" "$1"
+	# A library with a path of its own looks for nothing where the program says.
+	for lib in "$2"/usr/lib/{x86_64-linux-gnu,llvm-*/lib}/lib{LLVM,clang,rustc_driver}*.so*; do
+		if [ -f "$lib" ] && [ ! -L "$lib" ] && readelf -d "$lib" | grep -qF '(RUNPATH)'; then patchelf --remove-rpath "$lib"; fi
+	done
+}
+
 # linked COMPILER: make the programs of it.
 linked() {
 	local suite root n=${1##*-}
 	suite=$(suite "$1")
 	root=$DIR/$suite
 	case $1 in
+	rust-*)
+		# rustc looks for its library, and bindgen is looked for, by where the program itself is.
+		for n in rustc bindgen; do own_loader "$root/usr/bin/$n" "$root"; done
+		;;
 	gcc-*)
 		# It finds its parts by -B, and runs them by the loader, too.
 		# shellcheck disable=SC2016
@@ -104,7 +128,11 @@ linked() {
 		program "gcov-$n" "$root/usr/bin/x86_64-linux-gnu-gcov-$n" "$suite"
 		;;
 	clang-* | llvm-*)
-		[ "$1" = "llvm-$n" ] || program "$1" "$root/usr/lib/llvm-$n/bin/clang" "$suite" "-resource-dir=$root/usr/lib/llvm-$n/lib/clang/$n"
+		# It starts itself again for what it does in several steps.
+		if [ "$1" = "clang-$n" ]; then
+			own_loader "$root/usr/lib/llvm-$n/bin/clang" "$root"
+			ln -sf "$root/usr/lib/llvm-$n/bin/clang" "$DIR/bin/$1"
+		fi
 		program "llvm-cov-$n" "$root/usr/lib/llvm-$n/bin/llvm-cov" "$suite"
 		program "llvm-profdata-$n" "$root/usr/lib/llvm-$n/bin/llvm-profdata" "$suite"
 		;;
@@ -116,6 +144,10 @@ mkdir -p "$DIR/bin" "$DIR/debs"
 for compiler in "${@:-${ALL_OF[@]}}"; do
 	unpack "$compiler" || die "$compiler cannot be had: see $DIR/log"
 	linked "$compiler"
-	case $compiler in llvm-*) program=llvm-cov-${compiler#llvm-} ;; *) program=$compiler ;; esac
-	say "$compiler: $("$DIR/bin/$program" --version | head -n 1)"
+	program=$DIR/bin/$compiler
+	case $compiler in
+	llvm-*) program=$DIR/bin/llvm-cov-${compiler#llvm-} ;;
+	rust-*) program=$DIR/$(suite "$compiler")/usr/bin/rustc ;;
+	esac
+	say "$compiler: $("$program" --version | head -n 1)"
 done

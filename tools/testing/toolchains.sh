@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# "make check-toolchains": builds the variant tiny with other compilers than the machine's, as far as Debian's suites have them, boots
+# each kernel, reads the results of its KUnit tests, and prints a line for each compiler. TOOLS="gcc-16 rust-trixie" tries only
+# these. Fails if one of them does not build or does not pass.
+#   here         what all variants are built with
+#   gcc-N        C by that compiler
+#   clang-N      the same; the oldest is the oldest that the kernel takes
+#   rust-SUITE   rustc and bindgen of that suite; trixie's are the oldest that the kernel takes
+set -euo pipefail
+LOGS=${LOGS:-build/check-toolchains}
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "$0")/suites/lib.sh"
+
+ALL="here rust-trixie rust-unstable gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-17 clang-19 clang-23"
+VARIANT=tiny
+MODULES="rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe rust_ftrace_tramp ferrotrace_ftrace"
+
+# choose NAME: has the tools in the cache, and kernel.sh use them.
+choose() {
+	local dir=$CACHE/gcov clang=()
+	export FERROTRACE_TOOLS=$1
+	unset FERROTRACE_CC RUSTC BINDGEN LIBCLANG_PATH
+	if [ "$1" = here ]; then return; fi
+	"$REPO/tools/testing/host/gcov/compilers.sh" "$1" >&2 || return 1
+	case $1 in
+	rust-*)
+		dir=$dir/${1#rust-}/usr
+		# That of its bindgen: the newest there.
+		mapfile -t clang < <(compgen -G "$dir/lib/llvm-*/lib/libclang.so" | sort -V)
+		export RUSTC=$dir/bin/rustc BINDGEN=$dir/bin/bindgen LIBCLANG_PATH=${clang[-1]%/*}
+		;;
+	*) export FERROTRACE_CC=$dir/bin/$1 ;;
+	esac
+}
+
+# initramfs KDIR FILE: a root that loads our modules and prints what KUnit has found.
+initramfs() {
+	local root module
+	root=$(mktemp -d)
+	mkdir -p "$root"/{bin,dev,lib,proc,sys}
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	for module in $MODULES; do cp "$1/kernel/ferrotrace/$module.ko" "$root/lib/" || return 1; done
+	cat >"$root/init" <<-EOF
+	#!/bin/busybox sh
+	/bin/busybox mount -t sysfs sysfs /sys
+	/bin/busybox mount -t debugfs debugfs /sys/kernel/debug
+	for module in $MODULES; do
+		/bin/busybox insmod "/lib/\$module.ko" || echo "Bail out! \$module"
+	done
+	/bin/busybox cat /sys/kernel/debug/kunit/*/results
+	echo "that was all"
+	/bin/busybox reboot -f
+	EOF
+	chmod +x "$root/init"
+	(cd "$root" && find . | cpio --quiet -o -H newc) | gzip -1 >"$2"
+	rm -rf "$root"
+}
+
+# boot NAME: runs the kernel; what it prints goes to a file of the logs.
+boot() {
+	local kdir image
+	kdir=$("$REPO/integration/kernel.sh" kdir "$VARIANT") && image=$("$REPO/integration/kernel.sh" image "$VARIANT") || return 1
+	initramfs "$kdir" "$LOGS/$1.cpio.gz" || return 1
+	timeout "${TIMEOUT:-900}" "$(find_qemu)" -accel tcg,thread=single -cpu max,la57=off -M q35 -m 1G -smp 2 -nodefaults -display none \
+		-no-reboot -kernel "$image" -initrd "$LOGS/$1.cpio.gz" -serial "file:$LOGS/$1.console" \
+		-append "console=ttyS0 tsc=reliable no_timer_check panic=-1 oops=panic reboot=t quiet" || return 1
+	rm "$LOGS/$1.cpio.gz"
+	tr -d '\r' <"$LOGS/$1.console" >"$LOGS/$1.results"
+}
+
+# judge NAME: prints what the tests came to; fails if not all ran and passed.
+judge() {
+	local results=$LOGS/$1.results suite passed failed missing=""
+	passed=$(grep -cE '^    ok [0-9]+ ' "$results") || true
+	failed=$(grep -cE '^ *not ok [0-9]+ ' "$results") || true
+	for suite in $(kunit_suites); do
+		grep -qx " *# Subtest: $suite" "$results" || missing="$missing $suite"
+	done
+	grep -qx 'that was all' "$results" || missing="$missing (the end)"
+	printf 'KUnit: %s passed, %s failed%s\n' "$passed" "$failed" "${missing:+, without$missing}"
+	[ "$failed" = 0 ] && [ -z "$missing" ] && [ "$passed" != 0 ] &&
+		! grep -E 'WARNING: |BUG: |Oops: |Bail out!|Kernel panic' "$results" >&2
+}
+
+# versions: of what kernel.sh would use.
+versions() {
+	local tools
+	mapfile -t tools < <("$REPO/integration/kernel.sh" tools "$VARIANT")
+	local tool cc="" rustc="" bindgen=""
+	for tool in "${tools[@]}"; do
+		case $tool in
+		CC=*) cc=$(${tool#CC=ccache } --version | head -n 1) ;;
+		RUSTC=*) rustc=$("${tool#RUSTC=}" --version | awk '{print $2}') ;;
+		BINDGEN=*) bindgen=$("${tool#BINDGEN=}" --version | awk '{print $2}') ;;
+		esac
+	done
+	printf '%s, rustc %s, bindgen %s\n' "$(sed -E 's/^.*(gcc|clang)[^ ]* .* ([0-9.]+)( .*)?$/\1 \2/' <<<"$cc")" "$rustc" "$bindgen"
+}
+
+status=0
+for name in ${TOOLS:-$ALL}; do
+	start=$SECONDS
+	rm -f "$LOGS/$name".*
+	if ! choose "$name"; then
+		printf '%-14s not tried: no suite here has it\n' "$name"
+		continue
+	fi
+	printf '%-14s %s: ' "$name" "$(versions)"
+	if ! "$REPO/integration/kernel.sh" build "$VARIANT" >"$LOGS/$name.build" 2>&1; then
+		printf 'not built, see %s\n' "$LOGS/$name.build"
+		status=1
+		continue
+	fi
+	printf 'built, '
+	boot "$name" || { printf 'not booted (exit status %s), ' $? && status=1; }
+	judge "$name" || status=1
+	say "$name took $((SECONDS - start)) s"
+	# A kernel takes 300 MB.
+	[ "${KEEP:-}" ] || rm -rf "$("$REPO/integration/kernel.sh" kdir "$VARIANT")"
+done
+exit $status
