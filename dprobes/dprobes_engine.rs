@@ -23,6 +23,7 @@ mod registers;
 mod settle;
 mod table;
 mod variables;
+mod way;
 
 use ferro_core::rpn::VARIABLES_MAX;
 use ferro_fast_relay::Channel;

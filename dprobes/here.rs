@@ -33,7 +33,7 @@ const FLAT: [u16; 5] = [0x10, 0x18, 0x23, 0x2b, 0x33];
 
 /// A hit.
 pub(crate) struct Here<'a, R> {
-    pub(crate) regs: R,
+    pub(crate) regs: &'a mut R,
     pub(crate) point: &'a Point,
 }
 

@@ -28,7 +28,6 @@ use crate::raw::uprobe::UserHandler;
 use crate::raw::uprobe::UserProbe;
 use crate::raw::watch::Watch;
 use crate::raw::watch::WatchHandler;
-use crate::registers::OfKernel;
 use crate::table::Slot;
 
 /// What ftrace has at the entry of a function: a call, or a NOP of five bytes.
@@ -142,7 +141,7 @@ pub(crate) struct Quick(Arc<Point>);
 impl ProbeHandler for Quick {
     #[inline(always)]
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        self.0.hit(OfKernel::new(ctx)).next
+        self.0.hit_quickly(ctx)
     }
 }
 
@@ -152,12 +151,7 @@ pub(crate) struct Logging(Arc<Point>);
 impl ProbeHandler for Logging {
     #[inline(always)]
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        let next = self.0.hit_before(OfKernel::new(ctx)).next;
-        if next != Next::Continue {
-            // The instruction is not executed, nor is the other handler.
-            self.0.completed();
-        }
-        next
+        self.0.hit_before(ctx)
     }
 
     #[inline(always)]
@@ -169,10 +163,10 @@ impl ProbeHandler for Logging {
 pub(crate) struct InUser(Arc<Point>);
 
 impl UserHandler for InUser {
-    fn hit(&self, regs: Regs<'_>) {
+    fn hit(&self, mut regs: Regs<'_>) {
         match self.0.when() {
-            When::Now => drop(self.0.hit(regs)),
-            When::After => drop(self.0.hit_in_task(regs)),
+            When::Now => self.0.hit(&mut regs),
+            When::After => self.0.hit_in_task(&mut regs),
         }
     }
 }
@@ -180,8 +174,8 @@ impl UserHandler for InUser {
 pub(crate) struct Watching(Arc<Point>);
 
 impl WatchHandler for Watching {
-    fn hit(&self, regs: Regs<'_>) {
-        self.0.hit(regs);
+    fn hit(&self, mut regs: Regs<'_>) {
+        self.0.hit(&mut regs);
     }
 }
 

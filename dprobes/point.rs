@@ -8,21 +8,25 @@
 use ferro_core::rpn;
 use ferro_core::rpn::count;
 use ferro_core::rpn::fuse;
-use ferro_core::rpn::only_counts;
 use ferro_core::rpn::run;
 use ferro_core::rpn::End;
+use ferro_core::rpn::Form;
 use ferro_core::rpn::Insn;
 use ferro_core::rpn::Limits;
 use ferro_core::rpn::Memory;
+use ferro_core::rpn::OfWords;
 use ferro_core::rpn::Op;
 use ferro_core::rpn::Outcome;
+use ferro_core::rpn::Pair;
 use ferro_core::rpn::Plain;
 use ferro_core::rpn::PointRef;
 use ferro_core::rpn::Register;
 use ferro_core::rpn::Scope;
-use ferro_core::rpn::Tally;
+use ferro_core::rpn::Steps;
 use ferro_core::rpn::Target;
 use ferro_fast_relay::Channel;
+use ferro_kprobe::Next;
+use ferro_kprobe::ProbeCtx;
 use ferro_sys::sync::errand::Errand;
 use ferro_sys::sync::word::copy_slice;
 use ferro_sys::sync::word::Word;
@@ -38,16 +42,18 @@ use crate::in_task::Waiting;
 use crate::leaving;
 use crate::pending::Pending;
 use crate::raw::permission::Permission;
+use crate::raw::regs::Regs;
 use crate::raw::scratch::Scratch;
 use crate::raw::task;
 use crate::record;
 use crate::record::header;
 use crate::record::Record;
-use crate::registers::NoRegisters;
 use crate::registers::OfKernel;
 use crate::registers::Registers;
+use crate::registers::Seen;
 use crate::table::Program;
 use crate::variables::Variables;
+use crate::way::Way;
 
 /// More hits than a program ever runs of.
 const DORMANT: usize = 1 << (usize::BITS - 1);
@@ -109,33 +115,6 @@ pub(crate) enum When {
     Now,
     /// When the probed instruction has been executed.
     After,
-}
-
-/// How the program of a point is run.
-enum Way {
-    /// It only counts.
-    Counts,
-    /// It only counts, in a variable that it calculates.
-    Tally(Tally),
-    /// It only logs what is known at a breakpoint in the kernel.
-    Plain(Plain),
-    /// All others.
-    Run,
-}
-
-impl Way {
-    fn new(limits: &Limits, output: Output, code: &[Insn]) -> Self {
-        let plain = || match output.target {
-            Target::Relay => Plain::new(limits, output.fields, code),
-            Target::Klog => None,
-        };
-        if only_counts(code) {
-            return Self::Counts;
-        }
-        let quick = Tally::new(code).map(Self::Tally);
-        let quick = quick.or_else(|| plain().map(Self::Plain));
-        quick.unwrap_or(Self::Run)
-    }
 }
 
 /// A point. It does nothing before [`Point::begin`].
@@ -272,38 +251,61 @@ impl Point {
         self.code.contains(&Insn::register(Op::PopR, Register::Ip))
     }
 
-    /// It was hit, and what the program logs is written at once. Returns the registers as the program has left them.
-    #[inline(always)]
-    pub(crate) fn hit<R: Registers>(&self, regs: R) -> R {
-        self.take(regs, Until::Now)
+    /// It was hit, and what the program logs is written at once.
+    pub(crate) fn hit(&self, regs: &mut Regs<'_>) {
+        if !self.is_done(regs.again(), Until::Now) {
+            self.run(regs, Until::Now);
+        }
     }
 
-    /// A breakpoint in the kernel was hit, and what the program logs waits on this CPU for [`Point::completed`].
+    /// The same for a breakpoint in the kernel. Returns where that goes on.
     #[inline(always)]
-    pub(crate) fn hit_before<'a, 'b>(&self, regs: OfKernel<'a, 'b>) -> OfKernel<'a, 'b> {
-        let address = regs.get(Register::Ip).unwrap_or(0) as usize;
-        self.take(regs, Until::OnCpu(address))
+    pub(crate) fn hit_quickly(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        match self.is_done(Seen(ctx), Until::Now) {
+            true => Next::Continue,
+            false => self.run_in_kernel(&mut ctx.again(), Until::Now),
+        }
+    }
+
+    /// A breakpoint in the kernel was hit, and what the program logs waits on this CPU for [`Point::completed`]. Returns where that
+    /// goes on.
+    #[inline(always)]
+    pub(crate) fn hit_before(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        let until = Until::OnCpu(ctx.ip());
+        if self.is_done(Seen(ctx), until) {
+            return Next::Continue;
+        }
+        let next = self.run_in_kernel(&mut ctx.again(), until);
+        if next != Next::Continue {
+            // The instruction is not executed, nor is the other handler.
+            self.completed();
+        }
+        next
     }
 
     /// One in user space was hit, and what the program logs waits in the task for [`Shared::completed_in_task`], as another CPU may
     /// execute the instruction. Context: process.
-    pub(crate) fn hit_in_task<R: Registers>(&self, regs: R) -> R {
+    pub(crate) fn hit_in_task(&self, regs: &mut Regs<'_>) {
         let address = regs.get(Register::Ip);
         // A hit of which nobody has said whether its instruction was executed.
         drop(self.shared.in_task.take_of(task::address(), self.number));
-        let regs = self.take(regs, Until::InTask(address.unwrap_or(0) as usize));
+        let until = Until::InTask(address.unwrap_or(0) as usize);
+        if !self.is_done(regs.again(), until) {
+            self.run(regs, until);
+        }
         if regs.get(Register::Ip) != address {
             // The program goes on elsewhere, and the instruction is not executed.
             if let Some(waiting) = self.shared.in_task.take_of(task::address(), self.number) {
                 self.shared.write(&waiting);
             }
         }
-        regs
     }
 
-    /// It was hit.
+    /// It was hit. Whether that is all: the program does not run, or has been so simple that it is done. Else it is to be run.
+    ///
+    /// What is not inlined does not get the registers, so that they need not be in memory.
     #[inline(always)]
-    fn take<R: Registers>(&self, regs: R, until: Until) -> R {
+    fn is_done<R: Registers>(&self, mut regs: R, until: Until) -> bool {
         let hit = self.hits.add(1);
         // Before the first that counts, this is a very large number.
         let nth = hit.wrapping_sub(self.pass);
@@ -311,47 +313,74 @@ impl Point {
             if let Until::OnCpu(address) = until {
                 self.forget(address);
             }
-            return regs;
+            return true;
         }
-        if let Way::Counts = self.way {
-            // Without the registers, which need not be in memory for it.
-            let here = Here {
-                regs: NoRegisters,
-                point: self,
-            };
-            count(&self.code, &here);
-            return regs;
-        }
-        let here = Here { regs, point: self };
-        let is_done = match &self.way {
-            Way::Tally(tally) => tally.count(&here),
-            // Not at a watchpoint, which what this reads may hit.
-            Way::Plain(plain) if R::IS_ALONE => match until {
-                Until::Now => record::place(plain, &here, &self.shared.channel),
-                Until::OnCpu(address) => self.keep_plain(plain, &here, address),
-                Until::InTask(_) => false,
-            },
-            Way::Counts | Way::Plain(_) | Way::Run => false,
+        let here = Here {
+            regs: &mut regs,
+            point: self,
         };
-        if is_done {
-            return here.regs;
+        match &self.way {
+            Way::Count(one) => one.add(&here),
+            Way::Counts => count(&self.code, &here),
+            Way::Tally(tally) => return tally.count(&here),
+            // Not at a watchpoint, which what this reads may hit.
+            Way::Pair(plain) if R::IS_ALONE => return self.log::<Pair, R>(plain, &here, until),
+            Way::Word(plain) if R::IS_ALONE => {
+                return self.log::<OfWords<1>, R>(plain, &here, until);
+            }
+            Way::TwoWords(plain) if R::IS_ALONE => {
+                return self.log::<OfWords<2>, R>(plain, &here, until);
+            }
+            _ => return false,
         }
-        self.run(here, until)
+        true
     }
 
-    /// Has the record of a program that is so plain wait on this CPU. False if nothing has happened, and it has to be run.
+    /// Puts the record of a program that is so plain together. False if nothing has happened, and it has to be run.
+    #[inline(always)]
+    fn log<F: Form, R: Registers>(&self, plain: &Plain, here: &Here<'_, R>, until: Until) -> bool {
+        match until {
+            Until::Now => record::place::<F, R>(plain, here, &self.shared.channel),
+            Until::OnCpu(address) => self.keep_plain::<F, R>(plain, here, address),
+            Until::InTask(_) => false,
+        }
+    }
+
+    /// Runs the program at a breakpoint in the kernel, unless it is plain. Returns where that goes on.
     #[inline(never)]
-    fn keep_plain<R: Registers>(&self, plain: &Plain, here: &Here<'_, R>, address: usize) -> bool {
+    fn run_in_kernel(&self, ctx: &mut ProbeCtx<'_>, until: Until) -> Next {
+        let mut regs = OfKernel::new(ctx);
+        if let Way::Steps(plain) = &self.way {
+            let here = Here {
+                regs: &mut regs,
+                point: self,
+            };
+            if self.log::<Steps, _>(plain, &here, until) {
+                return Next::Continue;
+            }
+        }
+        self.run(&mut regs, until);
+        regs.next
+    }
+
+    /// Has such a record wait on this CPU.
+    #[inline(always)]
+    fn keep_plain<F: Form, R: Registers>(
+        &self,
+        plain: &Plain,
+        here: &Here<'_, R>,
+        address: usize,
+    ) -> bool {
         let Some(mut room) = self.shared.scratch.enter() else {
             return false;
         };
         let (_, pending) = room.parts();
         pending.begin(self.number, address);
-        let Some(record) = pending.room(self.number, plain.len()) else {
+        let Some(record) = pending.room(self.number, F::len(plain)) else {
             self.truncated.add(1);
             return true;
         };
-        if plain.write(here, record) {
+        if F::write(plain, here, record) {
             return true;
         }
         pending.take(self.number, |_| ());
@@ -400,13 +429,14 @@ impl Point {
 
     /// Runs the program.
     #[inline(never)]
-    fn run<'a, R: Registers>(&'a self, mut here: Here<'a, R>, until: Until) -> R {
+    fn run<R: Registers>(&self, regs: &mut R, until: Until) {
+        let mut here = Here { regs, point: self };
         let Some(mut room) = self.shared.scratch.enter() else {
             self.missed.add(1);
             if let Until::OnCpu(_) = until {
                 self.shared.scratch.forget_pending();
             }
-            return here.regs;
+            return;
         };
         self.began.add(1);
         let (memory, pending) = room.parts();
@@ -435,7 +465,6 @@ impl Point {
                 leaving::leave(outcome.end);
             }
         }
-        here.regs
     }
 
     /// Writes a record that is in one piece, or has it wait.

@@ -9,6 +9,7 @@ use ferro_core::rpn::End;
 use ferro_core::rpn::Entries;
 use ferro_core::rpn::Entry;
 use ferro_core::rpn::Field;
+use ferro_core::rpn::Form;
 use ferro_core::rpn::Outcome;
 use ferro_core::rpn::Plain;
 use ferro_core::rpn::RecordHeader;
@@ -170,11 +171,15 @@ impl Room for InChannel<'_, '_> {
 /// Puts the record of a program that is so plain together in the channel. False if it has to be run, for which nothing is left there
 /// but room that readers skip.
 #[inline(always)]
-pub(crate) fn place<R: Registers>(plain: &Plain, here: &Here<'_, R>, channel: &Channel) -> bool {
+pub(crate) fn place<F: Form, R: Registers>(
+    plain: &Plain,
+    here: &Here<'_, R>,
+    channel: &Channel,
+) -> bool {
     use ferro_fast_relay::Outcome;
 
-    let outcome = channel.place_timed(KIND, plain.len(), |record| {
-        match plain.write(here, &mut InChannel(record)) {
+    let outcome = channel.place_timed(KIND, F::len(plain), |record| {
+        match F::write(plain, here, &mut InChannel(record)) {
             true => Outcome::Commit,
             false => Outcome::Discard,
         }

@@ -36,20 +36,8 @@ impl Registers for Regs<'_> {
     }
 }
 
-/// None, for programs that look at none.
-pub(crate) struct NoRegisters;
-
-impl Registers for NoRegisters {
-    const IS_ALONE: bool = false;
-
-    fn get(&self, _register: Register) -> Option<u64> {
-        None
-    }
-
-    fn set(&mut self, _permission: &Permission, _register: Register, _value: u64) -> bool {
-        false
-    }
-}
+/// Those of an instruction of the kernel, for who does not change them.
+pub(crate) struct Seen<'a, 'b>(pub(crate) &'a ProbeCtx<'b>);
 
 /// Those of an instruction of the kernel.
 pub(crate) struct OfKernel<'a, 'b> {
@@ -113,18 +101,31 @@ const SAVED: [Option<Saved>; 18] = {
 
 const _: () = assert!(SAVED[Register::Ip.number() as usize].is_none());
 
-impl Registers for OfKernel<'_, '_> {
+impl Registers for Seen<'_, '_> {
     // Kprobes are not hit within a handler of one.
     const IS_ALONE: bool = true;
 
     #[inline(always)]
     fn get(&self, register: Register) -> Option<u64> {
         let value = match SAVED.get(usize::from(register.number()))? {
-            Some(saved) => self.ctx.saved(*saved),
+            Some(saved) => self.0.saved(*saved),
             // The address of the instruction, which is not always what is saved.
-            None => self.ctx.ip(),
+            None => self.0.ip(),
         };
         Some(value as u64)
+    }
+
+    fn set(&mut self, _permission: &Permission, _register: Register, _value: u64) -> bool {
+        false
+    }
+}
+
+impl Registers for OfKernel<'_, '_> {
+    const IS_ALONE: bool = true;
+
+    #[inline(always)]
+    fn get(&self, register: Register) -> Option<u64> {
+        Seen(self.ctx).get(register)
     }
 
     fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool {

@@ -34,6 +34,13 @@ impl Regs<'_> {
         Some(Self(NonNull::new(regs)?, PhantomData, NotThreadSafe))
     }
 
+    /// Another one for the same.
+    #[inline(always)]
+    pub(crate) fn again(&self) -> Regs<'_> {
+        // INVARIANT: It stays no longer than this one.
+        Regs(self.0, PhantomData, NotThreadSafe)
+    }
+
     /// Those that the current thread had when it left user space; `None` for a thread of the kernel.
     pub(crate) fn of_user() -> Option<Self> {
         // SAFETY: Looks at the current task.

@@ -69,6 +69,12 @@ impl<'a> ProbeCtx<'a> {
         }
     }
 
+    /// The same, for a function that is not inlined: so this one need not be in memory for others.
+    #[inline(always)]
+    pub fn again(&mut self) -> ProbeCtx<'_> {
+        ProbeCtx::new(self.regs, self.ip)
+    }
+
     /// Before an instruction and at the entry of a function, the address of the probe; after an instruction
     /// the address of the next; at the return of a function the address that it returns to.
     pub fn ip(&self) -> usize {

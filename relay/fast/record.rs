@@ -105,9 +105,13 @@ impl Channel {
         fill: impl FnOnce(&mut Placed<'_>) -> Outcome,
     ) -> Result<Outcome, Dropped> {
         let header = header::<true>(kind, len);
-        let mut open = match OpenRecord::reserve(&self.inner.slots, header) {
+        let slots = &self.inner.slots;
+        let mut open = match OpenRecord::reserve(slots, header) {
             Ok(open) => open,
-            Err(preempt) => self.inner.reserve_slow(header, preempt)?,
+            Err(preempt) => {
+                let open = self.inner.reserve_slow(header, preempt)?;
+                open.known(slots, header).ok_or(Dropped)?
+            }
         };
         let outcome = fill(&mut Placed(open.data()));
         end(open, outcome);

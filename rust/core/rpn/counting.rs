@@ -7,17 +7,51 @@ use super::op::Op;
 use super::op::Scope;
 use super::world::World;
 
+/// What is added to a variable.
+pub struct Count {
+    scope: Scope,
+    index: u32,
+    by: u64,
+}
+
+impl Count {
+    /// Of an instruction, if it does only that.
+    #[inline(always)]
+    fn of(insn: &Insn) -> Option<Self> {
+        let (scope, by) = match insn.op {
+            Op::IncLv => (Scope::Local, 1),
+            Op::DecLv => (Scope::Local, u64::MAX),
+            Op::IncGv => (Scope::Global, 1),
+            Op::DecGv => (Scope::Global, u64::MAX),
+            _ => return None,
+        };
+        Some(Self {
+            scope,
+            index: insn.number(),
+            by,
+        })
+    }
+
+    /// Of a program that does this once, and exits.
+    pub fn new(code: &[Insn]) -> Option<Self> {
+        match code {
+            [insn, _] if only_counts(code) => Self::of(insn),
+            _ => None,
+        }
+    }
+
+    /// Adds it. There is such a variable, as the instruction has been checked.
+    #[inline(always)]
+    pub fn add<W: World>(&self, world: &W) {
+        world.add_variable(self.scope, self.index, self.by);
+    }
+}
+
 /// Whether a point's instructions do nothing but count in variables, and exit: then [`count`] runs them.
 pub fn only_counts(code: &[Insn]) -> bool {
-    let counts = |insn: &Insn| matches!(insn.op, Op::IncLv | Op::DecLv | Op::IncGv | Op::DecGv);
+    let counts = |insn: &Insn| !insn.is_from_stack() && Count::of(insn).is_some();
     match code {
-        [counting @ .., last] => {
-            let is_plain = *last == Insn::new(Op::Exit);
-            is_plain
-                && counting
-                    .iter()
-                    .all(|insn| counts(insn) && !insn.is_from_stack())
-        }
+        [counting @ .., last] => *last == Insn::new(Op::Exit) && counting.iter().all(counts),
         [] => false,
     }
 }
@@ -26,15 +60,6 @@ pub fn only_counts(code: &[Insn]) -> bool {
 /// program does on the same CPU.
 #[inline(always)]
 pub fn count<W: World>(code: &[Insn], world: &W) {
-    for insn in code {
-        let (scope, by) = match insn.op {
-            Op::IncLv => (Scope::Local, 1),
-            Op::DecLv => (Scope::Local, u64::MAX),
-            Op::IncGv => (Scope::Global, 1),
-            Op::DecGv => (Scope::Global, u64::MAX),
-            _ => return,
-        };
-        // There is such a variable, as the instruction has been checked.
-        world.add_variable(scope, insn.number(), by);
-    }
+    let counts = code.iter().map_while(Count::of);
+    counts.for_each(|count| count.add(world));
 }

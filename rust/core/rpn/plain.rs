@@ -5,6 +5,7 @@
 //! How long their record is, and where in it everything goes, is known before they run. So it is found out when they are loaded, and a
 //! hit puts everything in its place: it needs no stack, and no [`Memory`](super::Memory).
 
+use super::form::Shape;
 use super::insn::Insn;
 use super::machine::Limits;
 use super::op::Op;
@@ -75,15 +76,15 @@ impl Source {
 
 /// What a hit puts into the record.
 #[derive(Clone, Copy)]
-struct Step {
+pub(super) struct Step {
     what: What,
     at: u8,
     /// Bytes of memory.
     len: u8,
     /// The start of the entry, if it is one.
-    head: [u8; HEAD],
+    pub(super) head: [u8; HEAD],
     /// The word, or the address of memory.
-    source: Source,
+    pub(super) source: Source,
 }
 
 /// What there is at a place.
@@ -137,7 +138,7 @@ pub struct Plain {
     rest: u64,
     len: u8,
     count: u8,
-    steps: [Step; STEPS],
+    pub(super) steps: [Step; STEPS],
 }
 
 impl Plain {
@@ -245,13 +246,29 @@ impl Plain {
         self.len == 0
     }
 
+    /// How its record can be put together.
+    pub fn shape(&self) -> Shape {
+        match self.steps.map(|step| step.what) {
+            [What::Pair, What::End, ..] => Shape::Pair,
+            [What::Words, What::End, ..] => Shape::Word,
+            [What::Words, What::Word, What::End, ..] => Shape::TwoWords,
+            _ => Shape::Steps,
+        }
+    }
+
+    /// Puts the header there.
+    #[inline(always)]
+    pub(super) fn start<W: World, R: Room + ?Sized>(&self, world: &W, room: &mut R) {
+        let rest = self.rest | u64::from(world.cpu()) << 32;
+        let start = u128::from(rest) << 64 | u128::from(self.start);
+        room.put(0, start.to_le_bytes());
+    }
+
     /// Puts the record of a hit together. False if something is not there: then that record is none, nothing else has happened, and
     /// [`run()`](super::run()) says what comes of it.
     #[inline(always)]
     pub fn write<W: World, R: Room + ?Sized>(&self, world: &W, room: &mut R) -> bool {
-        let rest = self.rest | u64::from(world.cpu()) << 32;
-        let start = u128::from(rest) << 64 | u128::from(self.start);
-        room.put(0, start.to_le_bytes());
+        self.start(world, room);
         for step in &self.steps {
             if matches!(step.what, What::End) {
                 break;

@@ -98,6 +98,19 @@ impl<'a> OpenRecord<'a> {
         }
     }
 
+    /// The same record, of which the compiler knows then what it is, as after [`OpenRecord::reserve`]: all of it is in registers, and
+    /// what does not depend on the hit is not computed. `None`, and the record stays open, if it is another.
+    #[inline(always)]
+    pub(crate) fn known(self, slots: &'a RingSlots, header: Header) -> Option<Self> {
+        let is_it = self.header == header && core::ptr::eq(self.slots, slots);
+        // INVARIANT: They are what they were.
+        is_it.then_some(Self {
+            header,
+            slots,
+            ..self
+        })
+    }
+
     /// Reserves what [`OpenRecord::reserve`] did not, and tells whether a reader may have to be woken.
     pub(crate) fn reserve_slow(
         slots: &'a RingSlots,

@@ -10,8 +10,15 @@ use super::*;
 fn both(code: &[Insn], limits: &Limits) -> (Option<Vec<u8>>, Vec<u8>, End) {
     let model = || Model::with_bytes(0x100, &std::array::from_fn::<_, 64, _>(|n| n as u8));
     let written = Plain::new(limits, 0, code).and_then(|plain| {
-        let mut bytes = vec![0xee; plain.len()];
-        plain.write(&model(), &mut bytes[..]).then_some(bytes)
+        let written = by::<Steps>(&plain, &model());
+        let as_shaped = match plain.shape() {
+            Shape::Pair => by::<Pair>(&plain, &model()),
+            Shape::Word => by::<OfWords<1>>(&plain, &model()),
+            Shape::TwoWords => by::<OfWords<2>>(&plain, &model()),
+            Shape::Steps => written.clone(),
+        };
+        assert_eq!(as_shaped, written);
+        written
     });
     let mut ran = run_in(model(), limits, code);
     let header = RecordHeader {
@@ -23,6 +30,13 @@ fn both(code: &[Insn], limits: &Limits) -> (Option<Vec<u8>>, Vec<u8>, End) {
     };
     let record = ran.outcome.record(header, &mut ran.memory);
     (written, record.unwrap().to_vec(), ran.outcome.end)
+}
+
+/// The record as a form puts it together.
+fn by<F: Form>(plain: &Plain, model: &Model) -> Option<Vec<u8>> {
+    assert_eq!(F::len(plain), plain.len());
+    let mut bytes = vec![0xee; F::len(plain)];
+    F::write(plain, model, &mut bytes[..]).then_some(bytes)
 }
 
 fn insn() -> impl Strategy<Value = Insn> {
@@ -76,6 +90,32 @@ fn memory_that_was_logged_is_the_same() {
             "{len}"
         );
     }
+}
+
+#[test]
+fn most_have_a_shape() {
+    let [push, log, exit] = [Insn::push(16), Insn::with(Op::Log, 1), Insn::new(Op::Exit)];
+    let memory = [push, push, Insn::new(Op::LogMrf)];
+    let shape = |code: &[Insn]| {
+        let code = [code, &[exit]].concat();
+        both(&code, &LIMITS);
+        Plain::new(&LIMITS, 0, &code).unwrap().shape()
+    };
+    assert_eq!(shape(&memory), Shape::Pair);
+    assert_eq!(shape(&[push, log]), Shape::Word);
+    assert_eq!(
+        shape(&[push, push, Insn::with(Op::Log, 2)]),
+        Shape::TwoWords
+    );
+    // Three words, other memory, and two entries.
+    assert_eq!(
+        shape(&[push, push, push, Insn::with(Op::Log, 3)]),
+        Shape::Steps
+    );
+    let short = [Insn::push(8), push, Insn::new(Op::LogMrf)];
+    assert_eq!(shape(&short), Shape::Steps);
+    assert_eq!(shape(&[push, log, push, log]), Shape::Steps);
+    assert_eq!(shape(&[&memory[..], &[push, log]].concat()), Shape::Steps);
 }
 
 #[test]
