@@ -156,6 +156,12 @@ pub fn run() {
         ..inside
     };
     at(jump, bare);
+    let waiting_jump = Place {
+        name: "waiting_jump",
+        jumps: true,
+        ..waiting
+    };
+    at(waiting_jump, bare);
     std::fs::write(SYSCTL, "0").unwrap();
     commands(bare);
 }
@@ -190,9 +196,7 @@ fn at(place: Place, bare: f64) {
         show(name, cost - pre);
         show(&format!("{name}_in_all"), cost);
     }
-    if !place.jumps {
-        show("empty_post", empty(place, true, bare));
-    }
+    show("empty_post", empty(place, true, bare));
 }
 
 /// What a command costs.
