@@ -392,6 +392,9 @@ pipes() {
 	sample fork_kill && tool query | head -n 1 && tool getvars | head -n 1 && is status 0 "${PIPESTATUS[0]}"
 }
 
+# shellcheck source=tools/testing/selftests/dprobes/samples.sh
+. "$here/samples.sh"
+
 ln -s "$FERROTRACE" "$work/dprobes"
 load_ours ferrotrace_fast_relay rust_relay rust_kprobes ferrotrace_kprobe rust_dprobes
 echo "TAP version 13"
@@ -401,6 +404,7 @@ one version5 version5
 one built built
 one groups groups
 one samples all_samples
+for name in "${ran_samples[@]}"; do one "sample.$name" "ran_$name"; done
 one records records
 one recorded recorded
 one command with_command
