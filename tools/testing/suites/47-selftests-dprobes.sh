@@ -7,11 +7,19 @@ set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+# crashes VARIANT: a program that asks for a crash dump gets what "echo c >/proc/sysrq-trigger" does, after which nothing runs.
+crashes() {
+	local status=0
+	STRICT=0 run_vm "$1" "tools/testing/selftests/dprobes/run.sh crash" || status=$?
+	[ $status = 125 ] && grep "Kernel panic - not syncing: sysrq triggered crash" "$LOGS/47-selftests-dprobes-$1.console"
+}
+
 for variant in $VARIANTS; do
 	if [ "$variant" = mainline ]; then
 		tap_skip "selftests/dprobes: $variant" "probe programs need the Rust kprobes engine's part in the image"
 	else
 		selftests_on "$variant" dprobes 600 run.sh || :
+		tap_run "selftests/dprobes: $variant: exit 2 crashes the kernel" crashes "$variant"
 	fi
 done
 tap_plan

@@ -6,6 +6,7 @@ mod arm;
 mod bench;
 mod bpf;
 mod control;
+mod debugger;
 mod kernel;
 mod kit;
 mod loading;
@@ -35,6 +36,9 @@ fn main() -> ExitCode {
         sets::write(dir);
         return ExitCode::SUCCESS;
     }
+    if wanted == ["crash"] {
+        debugger::crash();
+    }
     if wanted == ["bench"] {
         bench::run();
         return ExitCode::SUCCESS;
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         arm::CASES,
         used_up::CASES,
         storm::CASES,
+        debugger::cases(),
         // It cannot be undone.
         lockdown::CASES,
     ]
