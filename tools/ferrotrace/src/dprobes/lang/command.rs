@@ -83,7 +83,11 @@ pub fn parse(cursor: &mut Cursor<'_>, locals: u32) -> Result<Parsed> {
 
 /// `push lv`, `log mrf`, ...
 fn two_words(first: &str, second: &str) -> Option<Op> {
-    Op::from_name(&format!("{first} {second}"))
+    match (first, second) {
+        // As old programs write it.
+        ("log", "i") => Some(Op::Log),
+        _ => Op::from_name(&format!("{first} {second}")),
+    }
 }
 
 /// Whether a name follows that can only be meant for the second word of a command, and is none.

@@ -16,6 +16,7 @@ use super::source::Define;
 use super::source::Source;
 
 mod properties;
+mod seed;
 
 fn read(text: &str, defines: &[&str]) -> (Source, File) {
     let defines: Vec<Define> = defines.iter().map(|one| one.parse().unwrap()).collect();
