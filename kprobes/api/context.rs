@@ -101,6 +101,12 @@ impl<'a> ProbeCtx<'a> {
         self.regs.sp()
     }
 
+    /// Writes the calls that have led here to `to`: [`ProbeCtx::ip`], then the addresses that are returned to, the innermost first.
+    /// Returns how many there are.
+    pub fn calls(&self, to: &mut [usize]) -> usize {
+        self.regs.calls(self.ip, to)
+    }
+
     /// RFLAGS.
     pub fn flags(&self) -> usize {
         self.regs.flags()

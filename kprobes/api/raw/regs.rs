@@ -4,6 +4,7 @@
 //!
 //! Contexts: any, NMI included.
 
+use ferro_sys::trace::stack;
 use kernel::bindings;
 
 use super::alter::Alter;
@@ -47,6 +48,11 @@ impl Regs {
     #[inline(always)]
     pub(crate) fn flags(&self) -> usize {
         self.0.flags
+    }
+
+    /// The calls that have led to `ip` with these registers, the innermost first. Returns how many.
+    pub(crate) fn calls(&self, ip: usize, to: &mut [usize]) -> usize {
+        stack::kernel(&self.0, ip, to)
     }
 
     /// The value of a register.

@@ -3,8 +3,10 @@
  * Functions for what Rust cannot call: macros and static inline functions.
  */
 #include <linux/export.h>
+#include <linux/ptrace.h>
 #include <linux/sched.h>
 #include <linux/security.h>
+#include <linux/stacktrace.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 
@@ -17,6 +19,32 @@ int ferro_task_info(const struct task_struct *task, char *comm)
 	return task->pid;
 }
 EXPORT_SYMBOL_GPL(ferro_task_info);
+
+notrace unsigned int ferro_stack_kernel(const struct pt_regs *regs, unsigned long ip, unsigned long *to, unsigned int size)
+{
+#ifdef CONFIG_STACKTRACE
+	/* Unwinding looks up this address, and that of a breakpoint is behind it. */
+	struct pt_regs at = *regs;
+
+	at.ip = ip;
+	return stack_trace_save_regs(&at, to, size, 0);
+#else
+	return 0;
+#endif
+}
+EXPORT_SYMBOL_GPL(ferro_stack_kernel);
+
+notrace unsigned int ferro_stack_user(unsigned long *to, unsigned int size)
+{
+	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm)
+		return 0;
+#if defined(CONFIG_STACKTRACE) && defined(CONFIG_USER_STACKTRACE_SUPPORT)
+	return stack_trace_save_user(to, size);
+#else
+	return 0;
+#endif
+}
+EXPORT_SYMBOL_GPL(ferro_stack_user);
 
 void ferro_tracepoint_synchronize_unregister(void)
 {
