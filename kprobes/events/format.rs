@@ -13,6 +13,7 @@ use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
+use crate::reading::calls_at;
 use crate::reading::faults_at;
 use crate::record::ARGS_AT;
 use crate::record::HEAD_FORMAT;
@@ -21,8 +22,8 @@ use crate::record::WITH_REGISTERS;
 use crate::table::Entry;
 
 /// Names that records have before those of arguments.
-const TAKEN: [&str; 9] = [
-    "time", "cpu", "pid", "comm", "probe", "kind", "ip", "duration", "faults",
+const TAKEN: [&str; 10] = [
+    "time", "cpu", "pid", "comm", "probe", "kind", "ip", "duration", "faults", "stack",
 ];
 
 /// Describes the records with registers.
@@ -35,7 +36,7 @@ pub(crate) fn write_plain(text: &mut TextBuffer) -> fmt::Result {
 /// Describes the records of a probe, if it has arguments.
 pub(crate) fn write(entry: &Entry, text: &mut TextBuffer) -> fmt::Result {
     let args = entry.args();
-    if args.size() == 0 {
+    if args.text().is_empty() {
         return Ok(());
     }
     let number = entry.live.number();
@@ -43,13 +44,22 @@ pub(crate) fn write(entry: &Entry, text: &mut TextBuffer) -> fmt::Result {
         "\nname: {}\nID: {number}\nformat:\n{HEAD_FORMAT}",
         *entry.name
     ))?;
-    for (name, arg) in args.iter() {
+    let has_stack = args.iter().any(|(_, arg)| arg.ty.is_stack());
+    for (name, arg) in args.iter().filter(|(_, arg)| !arg.ty.is_stack()) {
         write_field(name, &arg, text)?;
     }
     let at = ARGS_AT.saturating_add(faults_at(args.size()));
     text.write_fmt(fmt!(
         "\tfield:u32 faults;\toffset:{at};\tsize:4;\tsigned:0;\n"
-    ))
+    ))?;
+    if has_stack {
+        // All that is left of a record: both, if there are two.
+        let at = ARGS_AT.saturating_add(calls_at(faults_at(args.size())));
+        text.write_fmt(fmt!(
+            "\tfield:u64 stack[];\toffset:{at};\tsize:0;\tsigned:0;\n"
+        ))?;
+    }
+    Ok(())
 }
 
 fn write_field(name: &str, arg: &Arg, text: &mut TextBuffer) -> fmt::Result {

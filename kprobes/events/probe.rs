@@ -27,7 +27,9 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 use zerocopy::IntoBytes;
 
+use crate::reading::calls_at;
 use crate::reading::Area;
+use crate::reading::Calls;
 use crate::reading::InRecord;
 use crate::reading::Reading;
 use crate::reading::When;
@@ -73,16 +75,30 @@ impl Output {
         let _ = self.channel.write_timed(WITH_REGISTERS, &record);
     }
 
-    /// With arguments of that many bytes, which `fill` writes; it returns which of them could not be read.
+    /// With arguments of that many bytes, which `fill` writes; it returns which of them could not be read. Behind them are `calls`.
     #[inline]
-    fn put_args(&self, head: Head, size: usize, fill: impl FnOnce(&mut InRecord<'_, '_>) -> u32) {
-        let len = ARGS_AT.saturating_add(size).saturating_add(FAULTS_SIZE);
+    fn put_args(
+        &self,
+        head: Head,
+        size: usize,
+        calls: Option<Calls>,
+        fill: impl FnOnce(&mut InRecord<'_, '_>) -> u32,
+    ) {
+        let end = match &calls {
+            None => size.saturating_add(FAULTS_SIZE),
+            Some(calls) => calls_at(size).saturating_add(calls.bytes().len()),
+        };
+        let len = ARGS_AT.saturating_add(end);
         // The channel counts what it has no room for.
-        let _ = self.channel.reserve_timed(self.probe, len, move |record| {
-            record.put(head.as_bytes());
+        let _ = self.channel.place_timed(self.probe, len, |record| {
+            let head = head.as_bytes().first_chunk::<ARGS_AT>();
+            record.put(0, *head.unwrap_or(&[0; ARGS_AT]));
             let mut rest = InRecord::new(record);
             let faults = fill(&mut rest);
             rest.put(size, &faults.to_le_bytes());
+            if let Some(calls) = &calls {
+                rest.put(calls_at(size), calls.bytes());
+            }
             Outcome::Commit
         });
     }
@@ -144,33 +160,37 @@ impl ProbeHandler for ReadsAtPoint {
         }
         let head = output.head(Kind::Point, ctx, &task, 0);
         match reading.has_args() {
-            true => output.put_args(head, reading.faults_at(), |area| {
-                reading.write(ctx, When::Hit, area)
-            }),
+            true => {
+                let calls = reading.calls(ctx);
+                output.put_args(head, reading.faults_at(), calls, |area| {
+                    reading.write(ctx, When::Hit, area)
+                });
+            }
             false => output.put(head, ctx),
         }
         Next::Continue
     }
 }
 
-pub(crate) struct ReadsAtReturn(Reader);
+/// With room for that many bytes of arguments that are read at the entry.
+pub(crate) struct ReadsAtReturn<const N: usize>(Reader);
 
-/// What a call keeps until it returns.
+/// What a call keeps until it returns. It is cleared at each entry.
 #[derive(Clone, Copy, Zeroable)]
-pub(crate) struct Kept {
+pub(crate) struct Kept<const N: usize> {
     /// When the function was entered.
     entered: u64,
     /// Which arguments could not be read there.
     faults: u32,
     /// Those that were.
-    area: [u8; AREA_MAX],
+    area: [u8; N],
 }
 
 #[vtable]
-impl RetprobeHandler for ReadsAtReturn {
-    type Data = Kept;
+impl<const N: usize> RetprobeHandler for ReadsAtReturn<N> {
+    type Data = Kept<N>;
 
-    fn entry(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept) -> Keep {
+    fn entry(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept<N>) -> Keep {
         let reading = &self.0.reading;
         if !reading.counts(ctx, &TaskInfo::current(), When::Entry, 0) {
             return Keep::No;
@@ -180,7 +200,7 @@ impl RetprobeHandler for ReadsAtReturn {
         Keep::Yes
     }
 
-    fn returned(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept) {
+    fn returned(&self, ctx: &mut ProbeCtx<'_>, kept: &mut Kept<N>) {
         let duration = since(kept.entered);
         let Reader { output, reading } = &self.0;
         let task = TaskInfo::current();
@@ -191,9 +211,16 @@ impl RetprobeHandler for ReadsAtReturn {
         if !reading.has_args() {
             return output.put(head, ctx);
         }
-        kept.faults |= reading.write(ctx, When::Return, &mut kept.area);
         let size = reading.faults_at();
-        output.put_args(head, size, |area| {
+        let calls = reading.calls(ctx);
+        if N == 0 {
+            // All is read now.
+            return output.put_args(head, size, calls, |area| {
+                reading.write(ctx, When::Return, area)
+            });
+        }
+        kept.faults |= reading.write(ctx, When::Return, &mut kept.area);
+        output.put_args(head, size, calls, |area| {
             area.put(0, kept.area.get(..size).unwrap_or_default());
             kept.faults
         });
@@ -205,7 +232,8 @@ pub(crate) enum Live {
     Point(Probe<OnPoint>),
     Return(Retprobe<OnReturn>),
     ReadsAtPoint(Probe<ReadsAtPoint>),
-    ReadsAtReturn(Retprobe<ReadsAtReturn>),
+    ReadsAtReturn(Retprobe<ReadsAtReturn<0>>),
+    KeepsToReturn(Retprobe<ReadsAtReturn<AREA_MAX>>),
 }
 
 impl Live {
@@ -231,8 +259,14 @@ impl Live {
             }
             (Kind::Return, None) => Self::Return(on_return(symbol).register(OnReturn(output))?),
             (Kind::Return, Some(reading)) => {
-                let reader = ReadsAtReturn(Reader { output, reading });
-                Self::ReadsAtReturn(on_return(symbol).register(reader)?)
+                let keeps = reading.reads_at_entry();
+                let reader = Reader { output, reading };
+                match keeps {
+                    false => {
+                        Self::ReadsAtReturn(on_return(symbol).register(ReadsAtReturn(reader))?)
+                    }
+                    true => Self::KeepsToReturn(on_return(symbol).register(ReadsAtReturn(reader))?),
+                }
             }
         })
     }
@@ -240,7 +274,7 @@ impl Live {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Point(_) | Self::ReadsAtPoint(_) => Kind::Point,
-            Self::Return(_) | Self::ReadsAtReturn(_) => Kind::Return,
+            Self::Return(_) | Self::ReadsAtReturn(_) | Self::KeepsToReturn(_) => Kind::Return,
         }
     }
 
@@ -250,6 +284,7 @@ impl Live {
             Self::Return(probe) => probe.address(),
             Self::ReadsAtPoint(probe) => probe.address(),
             Self::ReadsAtReturn(probe) => probe.address(),
+            Self::KeepsToReturn(probe) => probe.address(),
         }
     }
 
@@ -259,6 +294,7 @@ impl Live {
             Self::Return(probe) => &probe.handler().0,
             Self::ReadsAtPoint(probe) => &probe.handler().0.output,
             Self::ReadsAtReturn(probe) => &probe.handler().0.output,
+            Self::KeepsToReturn(probe) => &probe.handler().0.output,
         }
     }
 
@@ -279,6 +315,7 @@ impl Live {
             Self::ReadsAtPoint(probe) => probe.missed(),
             Self::Return(probe) => probe.missed().saturating_add(probe.nested()),
             Self::ReadsAtReturn(probe) => probe.missed().saturating_add(probe.nested()),
+            Self::KeepsToReturn(probe) => probe.missed().saturating_add(probe.nested()),
         }
     }
 
@@ -289,6 +326,7 @@ impl Live {
             Self::Return(probe) => probe.is_armed(),
             Self::ReadsAtPoint(probe) => probe.is_armed(),
             Self::ReadsAtReturn(probe) => probe.is_armed(),
+            Self::KeepsToReturn(probe) => probe.is_armed(),
         }
     }
 }

@@ -12,21 +12,78 @@ use ferro_core::probe_args::Env;
 use ferro_core::probe_args::Hit;
 use ferro_core::probe_args::Register as Name;
 use ferro_core::probe_args::Type;
-use ferro_core::probe_args::AREA_MAX;
-use ferro_fast_relay::Record as OpenRecord;
+use ferro_fast_relay::Placed;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::Register;
 use ferro_sys::cpu;
 use ferro_sys::cpu::task;
 use ferro_sys::mm::nofault;
+use ferro_sys::trace::stack;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::prelude::*;
+use zerocopy::IntoBytes;
+
+use crate::record::ARGS_AT;
+
+/// The most calls that are written of each stack.
+const CALLS_MAX: usize = 64;
 
 /// The arguments and conditions of a probe.
 pub(crate) struct Reading {
     args: KVVec<Arg>,
     conditions: KVVec<Condition>,
     size: usize,
+    stacks: Option<Stacks>,
+}
+
+/// The stacks among the arguments, at least one.
+#[derive(Clone, Copy)]
+struct Stacks {
+    kernel: bool,
+    user: bool,
+}
+
+/// The calls of a hit: those in the kernel, then those in user space, whose addresses are in the lower half.
+pub(crate) struct Calls {
+    addresses: [usize; 2 * CALLS_MAX],
+    len: usize,
+}
+
+impl Calls {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.addresses
+            .get(..self.len)
+            .unwrap_or_default()
+            .as_bytes()
+    }
+}
+
+impl Stacks {
+    fn of(args: Args<'_>) -> Option<Self> {
+        let has = |user| args.iter().any(|(_, arg)| arg.ty == Type::Stack { user });
+        let (kernel, user) = (has(false), has(true));
+        (kernel || user).then_some(Self { kernel, user })
+    }
+
+    fn calls(self, ctx: &ProbeCtx<'_>) -> Calls {
+        let mut calls = Calls {
+            addresses: [0; 2 * CALLS_MAX],
+            len: 0,
+        };
+        if self.kernel {
+            if let Some(room) = calls.addresses.get_mut(..CALLS_MAX) {
+                calls.len = ctx.calls(room);
+            }
+        }
+        if self.user {
+            let end = calls.len.saturating_add(CALLS_MAX);
+            if let Some(room) = calls.addresses.get_mut(calls.len..end) {
+                let found = stack::user(room);
+                calls.len = calls.len.saturating_add(found);
+            }
+        }
+        calls
+    }
 }
 
 /// When something is read or judged.
@@ -55,7 +112,7 @@ pub(crate) trait Area {
     fn put(&mut self, at: usize, bytes: &[u8]);
 }
 
-impl Area for [u8; AREA_MAX] {
+impl<const N: usize> Area for [u8; N] {
     fn put(&mut self, at: usize, bytes: &[u8]) {
         let end = at.saturating_add(bytes.len());
         if let Some(room) = self.get_mut(at..end) {
@@ -64,30 +121,47 @@ impl Area for [u8; AREA_MAX] {
     }
 }
 
-/// The rest of a record.
+/// What follows the start of a record that is put together in place, so that nothing of it may be left out.
 pub(crate) struct InRecord<'a, 'r> {
-    record: &'a mut OpenRecord<'r>,
+    record: &'a mut Placed<'r>,
     at: usize,
 }
 
 impl<'a, 'r> InRecord<'a, 'r> {
-    pub(crate) fn new(record: &'a mut OpenRecord<'r>) -> Self {
+    #[inline(always)]
+    pub(crate) fn new(record: &'a mut Placed<'r>) -> Self {
         Self { record, at: 0 }
+    }
+
+    #[inline(always)]
+    fn append<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.record.put(ARGS_AT.saturating_add(self.at), bytes);
+        self.at = self.at.saturating_add(N);
     }
 }
 
 impl Area for InRecord<'_, '_> {
+    #[inline]
     fn put(&mut self, at: usize, bytes: &[u8]) {
-        const ZEROES: [u8; 64] = [0; 64];
         while self.at < at {
-            let gap = at.saturating_sub(self.at).min(ZEROES.len());
-            if !self.record.put(ZEROES.get(..gap).unwrap_or_default()) {
-                return;
+            match at.saturating_sub(self.at) {
+                1..8 => self.append([0]),
+                8..32 => self.append([0; 8]),
+                _ => self.append([0; 32]),
             }
-            self.at = self.at.saturating_add(gap);
         }
-        if self.record.put(bytes) {
-            self.at = self.at.saturating_add(bytes.len());
+        // Copying so many bytes as are known costs a few instructions each time.
+        let mut words = bytes.chunks_exact(8);
+        for word in words.by_ref() {
+            self.append(*word.first_chunk::<8>().unwrap_or(&[0; 8]));
+        }
+        let mut rest = words.remainder();
+        if let Some((half, after)) = rest.split_first_chunk::<4>() {
+            self.append(*half);
+            rest = after;
+        }
+        for byte in rest {
+            self.append([*byte]);
         }
     }
 }
@@ -108,6 +182,7 @@ impl Reading {
             args,
             conditions,
             size: text.size(),
+            stacks: Stacks::of(text),
         }))
     }
 
@@ -116,9 +191,20 @@ impl Reading {
         !self.args.is_empty()
     }
 
+    /// Whether arguments are read at the entry of a function whose return is probed.
+    pub(crate) fn reads_at_entry(&self) -> bool {
+        self.args.iter().any(|arg| arg.fetch.is_of_entry())
+    }
+
     /// Where the word begins that says which arguments could not be read: behind them.
     pub(crate) fn faults_at(&self) -> usize {
         faults_at(self.size)
+    }
+
+    /// The stacks, if any are wanted.
+    #[inline]
+    pub(crate) fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls> {
+        self.stacks.map(|stacks| stacks.calls(ctx))
     }
 
     /// Whether the conditions hold.
@@ -130,6 +216,9 @@ impl Reading {
         when: When,
         duration: u64,
     ) -> bool {
+        if self.conditions.is_empty() {
+            return true;
+        }
         let ids = task::ids();
         let hit = Hit {
             thread: ids.thread,
@@ -167,8 +256,17 @@ pub(crate) fn faults_at(size: usize) -> usize {
     size.saturating_add(3) & !3
 }
 
+/// Where stacks begin, where the word about faults is at that place.
+pub(crate) fn calls_at(faults_at: usize) -> usize {
+    faults_at.saturating_add(size_of::<u32>()).saturating_add(7) & !7
+}
+
 /// Writes a value. False if it could not be read; then it is as much of a text as could be, or 0.
 fn write(arg: &Arg, env: &impl Env, area: &mut (impl Area + ?Sized)) -> bool {
+    if arg.ty.is_stack() {
+        // Behind all.
+        return true;
+    }
     if let Type::Text { len } = arg.ty {
         let mut at = arg.offset;
         return arg.fetch.text(len.into(), env, |piece| {

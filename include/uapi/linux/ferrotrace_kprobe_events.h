@@ -3,7 +3,9 @@
  * What the module ferrotrace_kprobe_events writes for each hit of a probe: a record with its time, in the fast relay channel
  * ferrotrace_kprobe_events/cpuN of debugfs (<linux/ferrotrace_relay.h>). A record of type 0 is a struct ferrotrace_probe_record. One
  * of another type is of the probe with that id, which has arguments: a struct ferrotrace_probe_hit, the arguments as the file
- * "format" says, and a __u32 with a bit for each of them that could not be read, the lowest for the first.
+ * "format" says, a __u32 with a bit for each of them that could not be read, the lowest for the first, and, if stacks are among them,
+ * from the next multiple of 8 on to the end of the record, __u64 addresses: calls in the kernel, then those in user space, which are
+ * in the lower half, of each the innermost first.
  */
 #ifndef _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H
 #define _UAPI_LINUX_FERROTRACE_KPROBE_EVENTS_H

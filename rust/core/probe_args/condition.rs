@@ -110,6 +110,9 @@ impl Condition {
             (None, "duration") => Left::Duration,
             (None, _) => return None,
         };
+        if matches!(left, Left::Arg(arg) if arg.ty.is_stack()) {
+            return None;
+        }
         let right = match left.is_text() {
             true => {
                 let quoted = right

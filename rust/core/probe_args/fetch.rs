@@ -50,6 +50,9 @@ enum Base {
     /// From 0.
     StackWord(u16),
     Returned,
+    Calls {
+        user: bool,
+    },
 }
 
 /// Where a value comes from: a word, and the offsets at which memory is read one after the other.
@@ -110,6 +113,8 @@ impl Base {
         match name {
             "retval" => return Some(Self::Returned),
             "stack" => return Some(Self::StackPointer),
+            "kstack" => return Some(Self::Calls { user: false }),
+            "ustack" => return Some(Self::Calls { user: true }),
             _ => (),
         }
         if let Some(index) = name.strip_prefix("arg") {
@@ -143,8 +148,13 @@ impl Fetch {
             rest = inner.strip_suffix(')')?;
         }
         steps.get_mut(..len)?.reverse();
+        let base = Base::parse(rest)?;
+        // Nothing is behind a stack.
+        if len != 0 && matches!(base, Base::Calls { .. }) {
+            return None;
+        }
         Some(Self {
-            base: Base::parse(rest)?,
+            base,
             steps,
             len: len.try_into().ok()?,
         })
@@ -169,6 +179,14 @@ impl Fetch {
         matches!(self.base, Base::Argument(_))
     }
 
+    /// The type of a stack, if it is one.
+    pub fn stack(&self) -> Option<Type> {
+        match self.base {
+            Base::Calls { user } => Some(Type::Stack { user }),
+            _ => None,
+        }
+    }
+
     fn base(&self, env: &impl Env) -> Option<u64> {
         match self.base {
             Base::Register(register) => Some(env.register(register)),
@@ -176,6 +194,7 @@ impl Fetch {
             Base::StackPointer => Some(env.register(Register::Sp)),
             Base::StackWord(index) => env.stack(index),
             Base::Returned => Some(env.returned()),
+            Base::Calls { .. } => None,
         }
     }
 

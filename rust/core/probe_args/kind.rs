@@ -47,6 +47,11 @@ pub enum Type {
         /// The most bytes that are kept, with the NUL.
         len: u16,
     },
+    /// Addresses of calls, the innermost first, which stand behind all other arguments.
+    Stack {
+        /// Whether it is that of user space.
+        user: bool,
+    },
 }
 
 impl Type {
@@ -98,11 +103,17 @@ impl Type {
         matches!(self, Self::Text { .. })
     }
 
-    /// Bytes that a value takes in a record.
+    /// Whether it is a stack.
+    pub fn is_stack(self) -> bool {
+        matches!(self, Self::Stack { .. })
+    }
+
+    /// Bytes that a value takes among the others in a record.
     pub fn size(self) -> usize {
         match self {
             Self::Number { size, .. } | Self::Bits { size, .. } => size.into(),
             Self::Text { len } => len.into(),
+            Self::Stack { .. } => 0,
         }
     }
 
@@ -110,7 +121,7 @@ impl Type {
     pub(super) fn alignment(self) -> usize {
         match self {
             Self::Number { size, .. } | Self::Bits { size, .. } => size.into(),
-            Self::Text { .. } => 1,
+            Self::Text { .. } | Self::Stack { .. } => 1,
         }
     }
 
@@ -132,7 +143,7 @@ impl Type {
                 let high = low.checked_shl(unused).unwrap_or(0);
                 high.checked_shr(unused).unwrap_or(0)
             }
-            Self::Text { .. } => word,
+            Self::Text { .. } | Self::Stack { .. } => word,
         }
     }
 

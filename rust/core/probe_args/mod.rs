@@ -9,6 +9,7 @@
 //! $argN            argument number N of the function, from 1, at its entry; a return probe keeps it from there
 //! $stack  $stackN  the stack pointer; word number N from there
 //! $retval          what the function has returned
+//! $kstack  $ustack the calls that have led here, in the kernel and in user space; without a type
 //! +N(F)  -N(F)     memory N bytes behind, or before, the address F; `+uN(F)` and `-uN(F)` are the same
 //!
 //! u8 u16 u32 u64   numbers; s8 ... with a sign, x8 ... in hexadecimal, which is also the default, x64
@@ -188,10 +189,15 @@ fn parse_arg(word: &str) -> Option<(&str, Arg)> {
         return None;
     }
     let (fetch, ty) = match value.rsplit_once(':') {
-        Some((fetch, ty)) => (fetch, Type::parse(ty)?),
-        None => (value, Type::DEFAULT),
+        Some((fetch, ty)) => (fetch, Some(Type::parse(ty)?)),
+        None => (value, None),
     };
     let fetch = Fetch::parse(fetch)?;
+    let ty = match (fetch.stack(), ty) {
+        (None, ty) => ty.unwrap_or(Type::DEFAULT),
+        (Some(stack), None) => stack,
+        (Some(_), Some(_)) => return None,
+    };
     // Text is in memory.
     if ty.is_text() && !fetch.is_in_memory() {
         return None;

@@ -139,6 +139,18 @@ fn places_in_the_record() {
     assert_eq!(args.size(), 24);
     assert_eq!(args.text(), line);
     assert_eq!(Args::parse("", false).unwrap().size(), 0);
+    // Stacks are behind all others, wherever they are named.
+    let args = Args::parse("k=$kstack a=%di:u8 u=$ustack b=%si:u16", true).unwrap();
+    let places: Vec<_> = args
+        .iter()
+        .map(|(_, arg)| (arg.ty.is_stack(), arg.end()))
+        .collect();
+    assert_eq!(places, [(true, 0), (false, 1), (true, 1), (false, 4)]);
+    assert_eq!(args.size(), 4);
+    let users = args
+        .iter()
+        .filter(|(_, arg)| arg.ty == Type::Stack { user: true });
+    assert_eq!(users.map(|(name, _)| name).collect::<Vec<_>>(), ["u"]);
 }
 
 #[test]
@@ -178,6 +190,10 @@ fn what_is_not_understood() {
         "\u{e9}=%di",
         "a=%\u{e9}:\u{e9}",
         "a=$stack1024",
+        "a=$kstack:x64",
+        "a=+0($kstack)",
+        "a=$kstack if a==0",
+        "a=$ustack3",
     ] {
         assert!(!is(line, true), "{line}");
     }

@@ -259,3 +259,47 @@ fn what_is_missing_is_said() {
         assert!(stderr(&output).starts_with("ferrotrace: "), "{args:?}");
     }
 }
+
+#[test]
+fn places_in_files() {
+    let module = module();
+    let dir = module.path().to_str().unwrap();
+    let own = std::env::current_exe().unwrap().display().to_string();
+    let refused = |args: &[&str]| {
+        let mut command = ferrotrace();
+        fail(command.args(["probe", "--dir", dir]).args(args))
+    };
+    for (place, what) in [
+        (
+            "/nonexistent/x:f".to_owned(),
+            "/nonexistent/x: No such file",
+        ),
+        ("/etc/passwd:f".to_owned(), "not an executable"),
+        (
+            format!("{own}:no_such_function_here"),
+            "has no function no_such_function_here",
+        ),
+        (format!("{own}:0x1"), "0x1 is not in code"),
+        (
+            format!("{own}:main%return $arg1"),
+            "there are no parameters",
+        ),
+    ] {
+        let error = refused(&["add", &place]);
+        assert!(error.contains(what), "{error}");
+    }
+    // What is wrong with the command line has another status.
+    for args in [
+        &["add", "/bin/sh"][..],
+        &["add", "--stack=all", "f"],
+        &["watch", "--stack"],
+    ] {
+        let mut command = ferrotrace();
+        let output = command
+            .args(["probe", "--dir", dir])
+            .args(args)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}

@@ -11,11 +11,14 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use anyhow::Result;
 use clap::Args;
 use clap::Subcommand;
+use clap::ValueEnum;
 use serde::Serialize;
 
+use ferrotrace::clock::wall_offset;
 use ferrotrace::pids::Pids;
 use ferrotrace::probes::error::Error;
 use ferrotrace::probes::kernel::Kernel;
@@ -25,6 +28,7 @@ use ferrotrace::probes::print;
 use ferrotrace::probes::print::Style;
 use ferrotrace::probes::resolve::Resolver;
 use ferrotrace::probes::resolve::Wanted;
+use ferrotrace::probes::screen::Screen;
 use ferrotrace::probes::spec::Spec;
 use ferrotrace::probes::summary;
 use ferrotrace::probes::summary::By;
@@ -97,6 +101,9 @@ struct AddArgs {
     /// Probe the return of the functions.
     #[arg(short, long = "return")]
     returns: bool,
+    /// Record the calls that have led to each hit.
+    #[arg(long, value_name = "OF", num_args = 0..=1, require_equals = true, default_missing_value = "kernel")]
+    stack: Option<StackOf>,
     /// The probe's name; by default that of its place.
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     name: Option<String>,
@@ -165,6 +172,12 @@ struct WatchArgs {
     /// Show the registers.
     #[arg(long)]
     regs: bool,
+    /// Show dates and times of day, UTC, instead of seconds of CLOCK_MONOTONIC.
+    #[arg(long)]
+    wall: bool,
+    /// Show the calls that have led to each hit of these probes.
+    #[arg(long, value_name = "OF", num_args = 0..=1, require_equals = true, default_missing_value = "kernel", requires = "probes")]
+    stack: Option<StackOf>,
     #[command(flatten)]
     read: ReadArgs,
 }
@@ -172,7 +185,8 @@ struct WatchArgs {
 /// What all commands have that add hits up.
 #[derive(Debug, Args)]
 struct SummaryArgs {
-    /// By what hits are added up: place, comm, pid, cpu, or the name of an argument; several with commas.
+    /// By what hits are added up: place, comm, pid, cpu, stack (the calls in the kernel), ustack (in user space), or the name of an
+    /// argument; several with commas.
     #[arg(
         long,
         value_name = "KEY,...",
@@ -183,6 +197,9 @@ struct SummaryArgs {
     /// Report after each such time; on a terminal all hits so far, elsewhere those since the last report.
     #[arg(short, long, value_name = "TIME", value_parser = parse_interval, default_value = "1")]
     interval: Duration,
+    /// Print only the keys of all hits with their numbers, at the end: with --by stack what makes flame graphs.
+    #[arg(long, conflicts_with = "json")]
+    folded: bool,
     /// Show so many keys at most; all, but 20 on a terminal, without it.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
@@ -223,7 +240,7 @@ struct Document<'a> {
 impl ProbeArgs {
     pub fn run(self) -> Result<u8> {
         let kernel = Kernel::find(self.dir);
-        if let Kernel::Stock(_) = &kernel {
+        if kernel.is_stock() {
             // There is nowhere left to report it if this fails.
             let _ = writeln!(
                 io::stderr(),
@@ -243,6 +260,30 @@ impl ProbeArgs {
             Command::Time(args) => return args.run(&kernel),
         };
         done.map(|()| 0)
+    }
+}
+
+/// Whose stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StackOf {
+    /// The calls in the kernel.
+    Kernel,
+    /// The calls in user space that have led to the system call or the interrupt.
+    User,
+    /// Both.
+    Both,
+}
+
+/// Has probes read stacks.
+fn add_stacks(specs: &mut [Spec], of: Option<StackOf>) {
+    let wants = |one| of == Some(one) || of == Some(StackOf::Both);
+    for spec in specs {
+        if wants(StackOf::Kernel) {
+            spec.add_stack("stack");
+        }
+        if wants(StackOf::User) {
+            spec.add_stack("ustack");
+        }
     }
 }
 
@@ -274,6 +315,7 @@ impl AddArgs {
         if let (Some(name), [spec]) = (&self.name, &mut specs[..]) {
             spec.name = Some(name.clone());
         }
+        add_stacks(&mut specs, self.stack);
         let symbols = Symbols::read().unwrap_or_default();
         let wanted = resolve(&specs, self.returns, &self.types, &symbols)?;
         let added = add(kernel, &wanted)?;
@@ -289,7 +331,7 @@ fn add(kernel: &Kernel, wanted: &[Wanted]) -> Result<Vec<String>> {
     let mut added = Vec::new();
     let mut refused = Vec::new();
     for probe in wanted {
-        match kernel.add(probe.kind, &probe.name, &probe.place, &probe.args) {
+        match kernel.add(probe, &probe.name) {
             Ok(name) => added.push(name),
             Err(error @ Error::Refused { .. }) if probe.of_pattern => refused.push(error),
             Err(error) => {
@@ -409,16 +451,23 @@ fn print_hits(text: &str) -> Result<bool, Error> {
 
 impl WatchArgs {
     fn run(self, kernel: &Kernel) -> Result<u8> {
-        if let (Kernel::Stock(_), true) = (kernel, self.regs) {
+        if kernel.is_stock() && self.regs {
             return Err(Error::Stock("--regs".to_owned()).into());
         }
         let signals = take_signals()?;
         let symbols = Symbols::read().unwrap_or_default();
-        let probes = self.read.resolve(&self.probes, self.returns, &symbols)?;
+        let mut specs = self.probes;
+        add_stacks(&mut specs, self.stack);
+        let probes = self.read.resolve(&specs, self.returns, &symbols)?;
         let stdout = self.read.output.redirect()?;
+        let wall = match self.wall {
+            true => Some(wall_offset().context("cannot read the clock")?),
+            false => None,
+        };
         let style = Style {
             json: self.read.json,
             registers: self.regs,
+            wall,
         };
         let mut is_read = true;
         let mut lines = Lines::new(style, &symbols, |text: &str| {
@@ -441,9 +490,18 @@ impl SummaryArgs {
     fn run(self, kernel: &Kernel, specs: &[Spec], returns: bool, timed: Timed) -> Result<u8> {
         let signals = take_signals()?;
         let symbols = Symbols::read().unwrap_or_default();
-        let probes = self.read.resolve(specs, returns, &symbols)?;
+        let mut specs = specs.to_vec();
+        for name in ["stack", "ustack"] {
+            if self.by.iter().any(|by| *by == By::Arg(name.to_owned())) {
+                specs.iter_mut().for_each(|spec| spec.add_stack(name));
+            }
+        }
+        let probes = self.read.resolve(&specs, returns, &symbols)?;
         let stdout = self.read.output.redirect()?;
-        let terminal = io::stdout().is_terminal() && !self.read.json;
+        let terminal = io::stdout().is_terminal() && !self.read.json && !self.folded;
+        // Not where a command writes, and lines where the terminal is of no use.
+        let screen = (terminal && self.read.command.command.is_empty()).then(Screen::open);
+        let screen = screen.and_then(|screen| screen.ok());
         let top = self.top.and_then(|top| usize::try_from(top).ok());
         let style = summary::Style {
             by: self.by,
@@ -451,9 +509,9 @@ impl SummaryArgs {
             interval: self.interval,
             top: top.or(terminal.then_some(ON_TERMINAL)),
             json: self.read.json,
-            terminal,
+            folded: self.folded,
         };
-        let mut summary = Summary::new(style, &symbols, print_hits);
+        let mut summary = Summary::new(style, &symbols, screen, print_hits);
         let read = self.read;
         let counts = read.run(kernel, probes, None, stdout, &signals, &mut summary)?;
         summary.finish(counts.dropped)?;

@@ -81,6 +81,7 @@ pub struct Elf {
     parts: Vec<Part>,
     fixed: bool,
     build_id: Option<Vec<u8>>,
+    stripped: bool,
 }
 
 /// A place in a file, from a symbol.
@@ -204,6 +205,7 @@ impl Elf {
                 .collect(),
         };
         let fixed = file.kind() == ObjectKind::Executable;
+        let stripped = file.symbols().next().is_none();
         let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec);
         Ok(Self {
             bytes,
@@ -211,6 +213,7 @@ impl Elf {
             parts,
             fixed,
             build_id,
+            stripped,
         })
     }
 
@@ -281,6 +284,46 @@ impl Elf {
             let inside = address.checked_sub(part.address)?;
             (inside < part.size).then(|| part.offset.checked_add(inside))?
         })
+    }
+
+    /// Whether it has only the names that other files need.
+    pub fn is_stripped(&self) -> bool {
+        self.stripped
+    }
+
+    /// Whether code is at a place in the file.
+    pub fn is_code(&self, offset: u64) -> bool {
+        let mut code = self.parts.iter().filter(|part| part.is_code);
+        code.any(|part| {
+            offset
+                .checked_sub(part.offset)
+                .is_some_and(|inside| inside < part.size)
+        })
+    }
+
+    /// The bytes of a function, if they are known.
+    pub fn size_of(&self, name: &str) -> Option<u64> {
+        let found = self.symbols.iter().find(|symbol| symbol.name == name);
+        found.map(|symbol| symbol.size)
+    }
+
+    /// Whether an instruction of the function of so many bytes at `start` in the file begins so many bytes behind that.
+    pub fn is_instruction(&self, start: u64, size: u64, behind: u64) -> bool {
+        let code = || {
+            let from = usize::try_from(start).ok()?;
+            let to = from.checked_add(usize::try_from(size).ok()?)?;
+            self.bytes.get(from..to)
+        };
+        let mut code = code().unwrap_or_default();
+        let mut at = 0;
+        while at < behind {
+            let Ok(insn) = Insn::decode(code) else {
+                return false;
+            };
+            at += u64::try_from(insn.len()).unwrap_or(u64::MAX);
+            code = code.get(insn.len()..).unwrap_or_default();
+        }
+        at == behind && !code.is_empty()
     }
 
     /// The build ID, if it has one.

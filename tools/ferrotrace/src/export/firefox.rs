@@ -13,9 +13,14 @@ use std::io::Write;
 
 use fxprof_processed_profile::CategoryColor;
 use fxprof_processed_profile::CategoryHandle;
+use fxprof_processed_profile::CpuDelta;
+use fxprof_processed_profile::Frame;
+use fxprof_processed_profile::FrameFlags;
+use fxprof_processed_profile::FrameInfo;
 use fxprof_processed_profile::Marker;
 use fxprof_processed_profile::MarkerFieldFlags;
 use fxprof_processed_profile::MarkerFieldFormat;
+use fxprof_processed_profile::MarkerHandle;
 use fxprof_processed_profile::MarkerLocations;
 use fxprof_processed_profile::MarkerTiming;
 use fxprof_processed_profile::MarkerTypeHandle;
@@ -33,6 +38,7 @@ use super::tracks::Item;
 use super::tracks::Span;
 use super::tracks::Track;
 use super::tracks::Tracks;
+use crate::merge::calls::BETWEEN;
 use crate::merge::field::Field;
 use crate::merge::field::Kind;
 use crate::merge::field::signed;
@@ -261,8 +267,41 @@ impl Drawing {
             category,
             values,
         };
-        self.profile.add_marker(thread, timing, drawn);
+        let marker = self.profile.add_marker(thread, timing, drawn);
+        if let Some((event, format)) = record {
+            self.calls(thread, marker, event, format);
+        }
         Ok(())
+    }
+
+    /// Gives a record the calls that have led to it, and counts it as a sample of them, for the call tree and the flame graph.
+    fn calls(
+        &mut self,
+        thread: ThreadHandle,
+        marker: MarkerHandle,
+        event: &Event,
+        format: &Format,
+    ) {
+        let Some(calls) = format.calls.and_then(|at| event.bytes.get(at..)) else {
+            return;
+        };
+        let [_, _, records] = self.colors;
+        let text = String::from_utf8_lossy(calls).into_owned();
+        let mut stack = None;
+        for name in text.split(BETWEEN).filter(|name| !name.is_empty()) {
+            let label = self.profile.intern_string(name);
+            let frame = FrameInfo {
+                frame: Frame::Label(label),
+                category_pair: records.into(),
+                flags: FrameFlags::empty(),
+            };
+            let frame = self.profile.intern_frame(thread, frame);
+            stack = Some(self.profile.intern_stack(thread, stack, frame));
+        }
+        self.profile.set_marker_stack(thread, marker, stack);
+        let at = Timestamp::from_nanos_since_reference(event.time);
+        let none = CpuDelta::from_nanos(0);
+        self.profile.add_sample(thread, at, stack, none, 1);
     }
 }
 

@@ -16,6 +16,7 @@ use super::tracks::Item;
 use super::tracks::Span;
 use super::tracks::Track;
 use super::tracks::Tracks;
+use crate::merge::calls::BETWEEN;
 use crate::merge::format::Format;
 use crate::merge::recording::Recording;
 use crate::merge::run::Counts;
@@ -84,6 +85,21 @@ struct TrackEvent {
     track_uuid: Option<u64>,
     #[prost(string, optional, tag = "23")]
     name: Option<String>,
+    #[prost(message, optional, tag = "55")]
+    callstack: Option<Callstack>,
+}
+
+/// Calls, the outermost first.
+#[derive(Clone, PartialEq, Message)]
+struct Callstack {
+    #[prost(message, repeated, tag = "1")]
+    frames: Vec<Frame>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Frame {
+    #[prost(string, optional, tag = "1")]
+    function_name: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -131,7 +147,12 @@ impl<W: Write> Packets<W> {
         self.out.write_all(&Trace { packet }.encode_to_vec())
     }
 
-    fn item(&mut self, item: &Item<'_>, fields: &[Annotation]) -> io::Result<()> {
+    fn item(
+        &mut self,
+        item: &Item<'_>,
+        fields: &[Annotation],
+        calls: Option<&Callstack>,
+    ) -> io::Result<()> {
         let lane = match item.span {
             Span::Instant(_) => 0,
             Span::Slice(from, to) => self.lanes.place(item.track, from, to),
@@ -162,6 +183,7 @@ impl<W: Write> Packets<W> {
                     kind: Some(kind),
                     track_uuid: Some(uuid),
                     name: begins.then(|| item.name.to_owned()),
+                    callstack: calls.filter(|_| begins).cloned(),
                 }),
                 ..Packet::default()
             })?;
@@ -214,6 +236,16 @@ impl<W: Write> Perfetto<W> {
 impl<W: Write> Sink for Perfetto<W> {
     fn event(&mut self, event: &Event, format: &Format) -> Result<(), WriteError> {
         let to = &mut self.to;
+        let calls = format.calls.and_then(|at| event.bytes.get(at..));
+        let calls = calls.map(|calls| Callstack {
+            frames: String::from_utf8_lossy(calls)
+                .split(BETWEEN)
+                .filter(|name| !name.is_empty())
+                .map(|name| Frame {
+                    function_name: Some(name.to_owned()),
+                })
+                .collect(),
+        });
         let written = self.tracks.add(event, format, |item| {
             let fields = format.fields.iter().filter(|_| item.has_fields);
             let fields: Vec<_> = fields
@@ -222,7 +254,7 @@ impl<W: Write> Sink for Perfetto<W> {
                     string_value: Some(Value::new(field, &event.bytes).to_string()),
                 })
                 .collect();
-            to.item(&item, &fields)
+            to.item(&item, &fields, calls.as_ref().filter(|_| item.has_fields))
         });
         written.map_err(|source| self.to.failed(source))
     }
@@ -230,7 +262,7 @@ impl<W: Write> Sink for Perfetto<W> {
     fn end(&mut self, counts: &Counts) -> Result<(), WriteError> {
         let to = &mut self.to;
         let at = counts.last_ns.unwrap_or(0);
-        let written = self.tracks.finish(at, |item| to.item(&item, &[]));
+        let written = self.tracks.finish(at, |item| to.item(&item, &[], None));
         written
             .and_then(|()| self.to.out.flush())
             .map_err(|source| self.to.failed(source))

@@ -40,6 +40,20 @@ pub struct Field {
     pub size: Option<usize>,
     /// How it is shown.
     pub kind: Kind,
+    /// Whether the bytes say where in the record the value is, and how long.
+    pub place: Place,
+}
+
+/// Where the value of a field is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In the field.
+    #[default]
+    Here,
+    /// Behind the start of the record, as tracefs has texts: the upper half of the field is the length, the lower the distance.
+    FromStart,
+    /// The same behind the end of the field.
+    FromEnd,
 }
 
 impl Field {
@@ -51,7 +65,18 @@ impl Field {
     /// The field's bytes in `record`.
     pub fn bytes<'a>(&self, record: &'a [u8]) -> &'a [u8] {
         let end = self.size.map_or(record.len(), |_| self.end());
-        record.get(self.offset..end).unwrap_or_default()
+        let bytes = record.get(self.offset..end).unwrap_or_default();
+        let base = match self.place {
+            Place::Here => return bytes,
+            Place::FromStart => 0,
+            Place::FromEnd => end,
+        };
+        let found = || {
+            let word = u32::from_ne_bytes(*bytes.first_chunk()?);
+            let at = base.checked_add(usize::try_from(word & 0xffff).ok()?)?;
+            record.get(at..at.checked_add(usize::try_from(word >> 16).ok()?)?)
+        };
+        found().unwrap_or_default()
     }
 }
 
@@ -103,12 +128,29 @@ pub(super) fn parse_field(text: &str, line: usize) -> Result<Field, FormatError>
     let offset = offset.ok_or(wrong("a field without an offset"))?;
     let size = size.ok_or(wrong("a field without a size"))?;
 
+    let located = ["__data_loc", "__rel_loc"]
+        .into_iter()
+        .zip([Place::FromStart, Place::FromEnd]);
+    for (word, place) in located {
+        let Some(rest) = declaration.strip_prefix(word) else {
+            continue;
+        };
+        let name = rest.rsplit(' ').next().unwrap_or_default().to_owned();
+        if size != 4 || name.is_empty() {
+            return Err(FormatError::Variable(name));
+        }
+        let is_text = rest.trim_start().starts_with("char[]");
+        let mut field = plain(name, offset, size)?;
+        // Of others it is only known where they are.
+        if is_text {
+            field.kind = Kind::Text;
+            field.place = place;
+        }
+        return Ok(field);
+    }
     let (ty, name, count) =
         parse_declaration(declaration).ok_or(wrong("a field without a name"))?;
     let name = name.to_owned();
-    if ty.starts_with("__data_loc") || ty.starts_with("__rel_loc") {
-        return Err(FormatError::Variable(name));
-    }
     let rest = size == 0 && count == Some("");
     if size == 0 && !rest {
         return Err(FormatError::ZeroSize(name));
@@ -122,6 +164,21 @@ pub(super) fn parse_field(text: &str, line: usize) -> Result<Field, FormatError>
         offset,
         size: (!rest).then_some(size),
         kind,
+        place: Place::Here,
+    })
+}
+
+/// A field that is a number.
+fn plain(name: String, offset: usize, size: usize) -> Result<Field, FormatError> {
+    if offset.checked_add(size).is_none_or(|end| end > MAX_RECORD) {
+        return Err(FormatError::TooLarge { name, offset, size });
+    }
+    Ok(Field {
+        name,
+        offset,
+        size: Some(size),
+        kind: Kind::Unsigned,
+        place: Place::Here,
     })
 }
 

@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use super::calls::DECLARATION;
 use super::field::Field;
 use super::field::Kind;
+use super::field::Place;
 use super::field::is_number;
 use super::field::parse_field;
 use super::field::unsigned;
@@ -109,6 +111,8 @@ pub struct Format {
     pub fields: Vec<Field>,
     /// The fewest bytes that a record has.
     pub len: usize,
+    /// Where addresses of calls begin, which a field of text stands for: see [`super::calls`].
+    pub calls: Option<usize>,
     time: Option<Field>,
     cpu: Option<Field>,
 }
@@ -136,6 +140,8 @@ struct Block {
     name: Option<String>,
     id: Option<u16>,
     fields: Vec<Field>,
+    /// Whether the field that takes the rest of the record is addresses of calls.
+    has_calls: bool,
 }
 
 /// Parses all descriptions; each starts with its name.
@@ -149,6 +155,12 @@ fn parse(text: &str) -> Result<Vec<Block>, FormatError> {
                 ..Block::default()
             });
         } else if let Some(block) = blocks.last_mut() {
+            if line
+                .strip_prefix("field:")
+                .is_some_and(|rest| rest.trim().starts_with(DECLARATION))
+            {
+                block.has_calls = true;
+            }
             if let Some(rest) = line.strip_prefix("ID:") {
                 block.id = rest.trim().parse().ok();
             } else if let Some(rest) = line.strip_prefix("field:") {
@@ -187,6 +199,7 @@ impl Format {
             id,
             fields,
             len,
+            calls: None,
             time: None,
             cpu: None,
         };
@@ -233,12 +246,14 @@ impl Format {
             offset: 0,
             size: None,
             kind: Kind::Bytes,
+            place: Place::Here,
         };
         Self {
             name: format!("type_{id}"),
             id: RAW | u32::from(id),
             fields: vec![data],
             len: 0,
+            calls: None,
             time: None,
             cpu: None,
         }
@@ -286,7 +301,12 @@ impl TypedFormats {
         for block in parse(text)? {
             let name = block.name.unwrap_or_else(|| "record".to_owned());
             let id = block.id.ok_or_else(|| FormatError::NoId(name.clone()))?;
-            let format = Format::new(name, id.into(), block.fields)?;
+            let mut format = Format::new(name, id.into(), block.fields)?;
+            let rest = format.fields.iter_mut().find(|field| field.size.is_none());
+            if let (Some(rest), true) = (rest, block.has_calls) {
+                rest.kind = Kind::Text;
+                format.calls = Some(rest.offset);
+            }
             if let Some(other) = formats.get(&id) {
                 return Err(FormatError::SameId(other.name.clone(), format.name, id));
             }
@@ -433,10 +453,11 @@ ID: 65535
             described(&[("u16 a[0]", 8, 6)]),
             Err(E::BadArray { .. })
         ));
-        assert!(matches!(
-            described(&[("__data_loc char[] a", 8, 4)]),
-            Err(E::Syntax { .. } | E::Variable(_))
-        ));
+        assert_eq!(
+            described(&[("__data_loc char[] a", 8, 8)]),
+            Err(E::Variable("a".into()))
+        );
+        assert!(described(&[("__data_loc char[] a", 8, 4)]).is_ok());
         assert_eq!(described(&[("char cpu[4]", 8, 4)]), Err(E::BadCpu));
         let variable = described(&[("char rest[]", 8, 0)]);
         assert_eq!(variable, Err(E::Variable("rest".into())));

@@ -6,6 +6,7 @@
 //! A [`source`] finds the records in the file of a CPU, [`order`] merges the files, a [`sink`]
 //! writes; [`run`] puts these together. Memory is bounded, however long the recording is.
 
+pub mod calls;
 pub mod ctf;
 mod ctf2;
 pub mod field;

@@ -15,12 +15,14 @@ use std::time::SystemTime;
 
 use thiserror::Error;
 
+use super::calls;
 use super::format::FixedFormat;
 use super::format::FormatError;
 use super::format::TypedFormats;
 use super::source::FastSource;
 use super::source::FixedSource;
 use super::source::Source;
+use crate::probes::symbols::Symbols;
 use crate::relay::channel::CpuId;
 use crate::relay::files::parse_cpu;
 use crate::relay::output::FORMAT;
@@ -92,7 +94,7 @@ pub enum RecordingError {
 #[derive(Debug)]
 pub enum Formats {
     /// They all have one form, as the client says.
-    Fixed(FixedFormat),
+    Fixed(Box<FixedFormat>),
     /// They carry their length and their type, like those of a fast channel.
     Typed(TypedFormats),
 }
@@ -106,6 +108,8 @@ pub struct Recording {
     pub formats: Formats,
     /// The files of the CPUs.
     pub files: Vec<(CpuId, PathBuf)>,
+    /// What names the calls in records.
+    pub names: Symbols,
 }
 
 impl Recording {
@@ -118,7 +122,7 @@ impl Recording {
         let formats = if metadata.records == Records::Fast {
             Formats::Typed(read_typed(dir)?)
         } else {
-            Formats::Fixed(read_fixed(dir, &metadata)?)
+            Formats::Fixed(Box::new(read_fixed(dir, &metadata)?))
         };
         let files = if metadata.complete {
             let named = metadata.cpus.iter();
@@ -130,6 +134,7 @@ impl Recording {
             metadata,
             formats,
             files,
+            names: calls::names(dir),
         })
     }
 

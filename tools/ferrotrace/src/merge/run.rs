@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::calls;
 use super::format::Format;
 use super::lines::Seconds;
 use super::order::Merge;
@@ -223,14 +224,16 @@ pub fn merge(
     let mut seen = Seen::default();
     let latest = recording.latest();
     for event in &mut merge {
-        let event = event.map_err(unreadable)?;
+        let mut event = event.map_err(unreadable)?;
         seen.add(&event);
         counts.impossible += u64::from(event.time > latest);
         if !selection.takes(&event) {
             continue;
         }
         if selection.limit.is_none_or(|limit| counts.total < limit) {
-            sink.event(&event, describer.describe(&event))?;
+            let format = describer.describe(&event);
+            calls::name(&mut event, format, &recording.names);
+            sink.event(&event, format)?;
         }
         *counts.cpus.entry(event.cpu).or_default() += 1;
         counts.total += 1;

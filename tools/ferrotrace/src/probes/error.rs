@@ -157,6 +157,13 @@ pub enum Error {
     #[error("{0} takes the module ferrotrace_kprobe_events: kprobe_events of tracefs cannot do it")]
     Stock(String),
 
+    /// Nothing serves probes in files.
+    #[error(
+        "probes in files take uprobe_events of tracefs (CONFIG_UPROBE_EVENTS): is it mounted? \
+         (mount -t tracefs tracefs /sys/kernel/tracing)"
+    )]
+    NoUprobes,
+
     /// The channel of the hits.
     #[error(transparent)]
     Channel(#[from] crate::relay::error::Error),
@@ -176,7 +183,7 @@ impl Error {
     }
 }
 
-fn did_you_mean(near: &[String]) -> String {
+pub(super) fn did_you_mean(near: &[String]) -> String {
     if near.is_empty() {
         return " (/proc/kallsyms has all)".to_owned();
     }

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use super::model::ProbeArg;
 use super::order::Timed;
 use crate::fast::record::Record;
 
@@ -21,13 +22,8 @@ pub const REGISTERS: [&str; 17] = [
 pub enum Seen {
     /// See [`REGISTERS`].
     Registers([u64; REGISTERS.len()]),
-    /// The values of the probe's arguments, and a bit for each that could not be read, the lowest for the first.
-    Args {
-        /// The values, each at its place.
-        area: Vec<u8>,
-        /// The bits.
-        faults: u32,
-    },
+    /// The values of the probe's arguments: see [`Args`].
+    Args(Vec<u8>),
 }
 
 /// A hit.
@@ -51,6 +47,60 @@ pub struct Event {
     pub duration: u64,
     /// The rest.
     pub seen: Seen,
+}
+
+/// The values of a probe's arguments in a record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Args<'a> {
+    /// The values, each at its place.
+    pub area: &'a [u8],
+    /// A bit for each that could not be read, the lowest for the first.
+    pub faults: u32,
+    calls: &'a [u8],
+}
+
+impl<'a> Args<'a> {
+    /// Takes what follows the start of a record of a probe with these arguments apart.
+    pub fn of(bytes: &'a [u8], args: &[ProbeArg]) -> Self {
+        let (area, rest) = bytes
+            .split_at_checked(faults_at(args))
+            .unwrap_or((bytes, &[]));
+        let faults = rest
+            .first_chunk()
+            .map_or(u32::MAX, |word| u32::from_ne_bytes(*word));
+        let calls = bytes.get(calls_at(args)..).unwrap_or_default();
+        Self {
+            area,
+            faults,
+            calls,
+        }
+    }
+
+    /// The calls of a stack: of user space, which are in the lower half, or of the kernel.
+    pub fn calls(self, user: bool) -> impl Iterator<Item = u64> + 'a {
+        let words = self
+            .calls
+            .chunks_exact(8)
+            .filter_map(|word| word.first_chunk());
+        let all = words.map(|word| u64::from_ne_bytes(*word));
+        all.filter(move |address| is_of_user(*address) == user)
+    }
+}
+
+/// Whether an address is one of user space.
+pub fn is_of_user(address: u64) -> bool {
+    address >> 63 == 0
+}
+
+/// Where the word about faults stands.
+pub fn faults_at(args: &[ProbeArg]) -> usize {
+    let end = args.iter().map(|arg| arg.arg.end()).max();
+    end.unwrap_or(0).next_multiple_of(4)
+}
+
+/// Where calls begin, if there are any.
+pub fn calls_at(args: &[ProbeArg]) -> usize {
+    (faults_at(args) + 4).next_multiple_of(8)
 }
 
 /// The next bytes of a record.
@@ -87,13 +137,8 @@ impl Event {
                     }
                     Seen::Registers(registers)
                 }
-                _ => {
-                    let (area, faults) = bytes.split_last_chunk()?;
-                    Seen::Args {
-                        area: area.to_vec(),
-                        faults: u32::from_ne_bytes(*faults),
-                    }
-                }
+                // A word about faults is always there.
+                _ => Seen::Args((bytes.len() >= 4).then(|| bytes.to_vec())?),
             },
         })
     }
@@ -119,6 +164,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::probes::model::Kind;
+    use crate::probes::model::parse_args;
 
     /// What the kernel writes for an event.
     pub(crate) fn record(event: &Event) -> Record {
@@ -137,9 +184,8 @@ pub(crate) mod tests {
                 data.extend(registers.iter().flat_map(|register| register.to_ne_bytes()));
                 WITH_REGISTERS
             }
-            Seen::Args { area, faults } => {
-                data.extend(area);
-                data.extend(faults.to_ne_bytes());
+            Seen::Args(bytes) => {
+                data.extend(bytes);
                 event.probe.try_into().unwrap()
             }
         };
@@ -176,15 +222,30 @@ pub(crate) mod tests {
         assert_eq!(Event::parse(&bytes), Some(event.clone()));
         bytes.data.pop();
         assert_eq!(Event::parse(&bytes), None);
-        event.seen = Seen::Args {
-            area: b"abcdefgh".to_vec(),
-            faults: 5,
-        };
+        event.seen = Seen::Args(b"abcdefgh\x05\0\0\0".to_vec());
         assert_eq!(event.value(), None);
         let mut bytes = record(&event);
         assert_eq!(Event::parse(&bytes), Some(event));
         bytes.data.truncate(50);
         assert_eq!(Event::parse(&bytes), None);
+    }
+
+    #[test]
+    fn arguments_and_calls() {
+        let args = parse_args("k=$kstack,a=%di:u16,u=$ustack,b=%si:u8", Kind::Probe).unwrap();
+        assert_eq!((faults_at(&args), calls_at(&args)), (4, 8));
+        let mut bytes = vec![1, 0, 2, 0];
+        bytes.extend(2_u32.to_ne_bytes());
+        let calls = [1_u64 << 63, u64::MAX, 5, 6];
+        bytes.extend(calls.iter().flat_map(|call| call.to_ne_bytes()));
+        let seen = Args::of(&bytes, &args);
+        assert_eq!((seen.area, seen.faults), (&[1, 0, 2, 0][..], 2));
+        assert_eq!(seen.calls(false).collect::<Vec<_>>(), calls[..2]);
+        assert_eq!(seen.calls(true).collect::<Vec<_>>(), calls[2..]);
+        // What is cut.
+        assert_eq!(Args::of(&bytes[..6], &args).faults, u32::MAX);
+        assert_eq!(Args::of(&bytes[..20], &args).calls(false).count(), 1);
+        assert_eq!(Args::of(&[], &args).calls(true).count(), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the running kernel offers for probes: our module, or without it `kprobe_events` of tracefs.
+//! What the running kernel offers for probes: our module, or without it `kprobe_events` of tracefs; for those in files always
+//! `uprobe_events`.
 
 #![deny(unsafe_code)]
 
@@ -17,12 +18,13 @@ use nix::poll::PollTimeout;
 use nix::poll::poll;
 
 use super::control::Control;
+use super::error::Error;
+use super::error::Names;
 use super::error::Result;
 use super::event::Event;
 use super::live;
-use super::model::Kind;
-use super::model::Place;
 use super::model::Probe;
+use super::resolve::Wanted;
 use super::stock::Stock;
 use super::stock::live::StockLive;
 use crate::signals::StopSignals;
@@ -34,87 +36,147 @@ const MODULE_DIR: &str = "/sys/kernel/debug/ferrotrace_kprobe_events";
 const TURN: usize = 16;
 
 /// Who registers probes.
-#[derive(Clone, Debug)]
-pub enum Kernel {
-    /// The module `ferrotrace_kprobe_events`.
-    Module(Control),
-    /// `kprobe_events`.
-    Stock(Stock),
+#[derive(Debug)]
+pub struct Kernel {
+    /// The module `ferrotrace_kprobe_events`, for those in the kernel.
+    module: Option<Control>,
+    /// tracefs, for those in files, and without the module for all.
+    stock: Option<Stock>,
 }
 
 /// Where hits are read.
-pub enum Live<'a> {
+pub struct Live<'a> {
     /// The module's channel.
-    Module(live::Live<'a>),
-    /// An instance of tracefs.
-    Stock(&'a Stock, StockLive),
+    module: Option<live::Live<'a>>,
+    stock: Option<&'a Stock>,
+    /// An instance of tracefs, once there is something to read from it.
+    instance: Option<StockLive>,
 }
 
 impl Kernel {
     /// The module with this directory; without one, what the running kernel has.
     pub fn find(dir: Option<PathBuf>) -> Self {
-        let control = |dir| Self::Module(Control::new(dir));
-        match dir {
-            Some(dir) => control(dir),
-            None => {
-                let dir = PathBuf::from(MODULE_DIR);
-                match Stock::find().filter(|_| !dir.exists()) {
-                    Some(stock) => Self::Stock(stock),
-                    // Which also says what is missing.
-                    None => control(dir),
-                }
+        let is_given = dir.is_some();
+        let dir = dir.unwrap_or_else(|| PathBuf::from(MODULE_DIR));
+        if !is_given && !dir.exists() {
+            let stock = Stock::find();
+            if stock.is_some() {
+                let module = None;
+                return Self { module, stock };
             }
+        }
+        Self {
+            // Which also says what is missing.
+            module: Some(Control::new(dir)),
+            stock: Stock::find_for_files(),
+        }
+    }
+
+    /// Whether tracefs serves for probes in the kernel.
+    pub fn is_stock(&self) -> bool {
+        self.module.is_none()
+    }
+
+    /// Takes it that the module may be missing if all is to be had without it.
+    fn of_module<T: Default>(&self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(Error::NoModule(_) | Error::NoDebugfs(_)) if self.stock.is_some() => {
+                Ok(T::default())
+            }
+            result => result,
         }
     }
 
     /// Reads the probes that exist now.
     pub fn list(&self) -> Result<Vec<Probe>> {
-        match self {
-            Self::Module(control) => control.list(),
-            Self::Stock(stock) => stock.list(),
+        let mut probes = match &self.module {
+            Some(control) => self.of_module(control.list())?,
+            None => Vec::new(),
+        };
+        if let Some(stock) = &self.stock {
+            probes.extend(stock.list()?);
         }
+        Ok(probes)
     }
 
-    /// Adds a probe. Returns its name, which may differ.
-    pub fn add(&self, kind: Kind, name: &str, place: &Place, args: &str) -> Result<String> {
-        match self {
-            Self::Module(control) => {
-                let added = control.add(kind, name, place, args);
+    /// Adds a probe with this name. Returns the name, which may differ.
+    pub fn add(&self, probe: &Wanted, name: &str) -> Result<String> {
+        let Wanted {
+            kind,
+            place,
+            at,
+            args,
+            ..
+        } = probe;
+        match (&self.module, &self.stock, at) {
+            (_, None, Some(_)) => Err(Error::NoUprobes),
+            (Some(control), _, None) => {
+                let added = control.add(*kind, name, place, args);
                 added.map(|()| name.to_owned())
             }
-            Self::Stock(stock) => stock.add(kind, name, place, args),
+            (_, Some(stock), _) => stock.add(*kind, name, place, *at, args),
+            // One of them is always there.
+            (None, None, None) => Err(Error::NoEngine),
         }
     }
 
     /// Removes a probe.
     pub fn remove(&self, name: &str) -> Result<()> {
-        match self {
-            Self::Module(control) => control.remove(name),
-            Self::Stock(stock) => stock.remove(name),
+        let removed = self.module.as_ref().map(|control| control.remove(name));
+        match (removed, &self.stock) {
+            (Some(Ok(())), _) => Ok(()),
+            (Some(Err(error)), None) => Err(error),
+            (Some(Err(error)), Some(stock)) => match stock.remove(name) {
+                Err(Error::NoProbe { .. }) => Err(self.with_all_names(error)),
+                removed => removed,
+            },
+            (None, Some(stock)) => stock.remove(name),
+            (None, None) => Err(Error::NoEngine),
+        }
+    }
+
+    /// The error about a name, with the names that there are everywhere.
+    fn with_all_names(&self, error: Error) -> Error {
+        match error {
+            Error::NoProbe { name, .. } => {
+                let probes = self.list().unwrap_or_default();
+                let others = Names(probes.into_iter().map(|probe| probe.name).collect());
+                Error::NoProbe { name, others }
+            }
+            error => error,
         }
     }
 
     /// Removes all probes.
     pub fn remove_all(&self) -> Result<()> {
-        match self {
-            Self::Module(control) => control.remove_all(),
-            Self::Stock(stock) => stock.remove_all(),
+        if let Some(control) = &self.module {
+            self.of_module(control.remove_all())?;
         }
+        self.stock.as_ref().map_or(Ok(()), Stock::remove_all)
     }
 
     /// Keeps others from reading the hits, where only one process can.
     pub fn lock(&self) -> Result<Option<Flock<File>>> {
-        match self {
-            Self::Module(control) => control.lock().map(Some),
-            Self::Stock(_) => Ok(None),
+        match &self.module {
+            Some(control) => self.of_module(control.lock().map(Some)),
+            None => Ok(None),
         }
     }
 
     /// Opens what hits are read from.
     pub fn live(&self) -> Result<Live<'_>> {
-        Ok(match self {
-            Self::Module(control) => Live::Module(live::Live::open(control)?),
-            Self::Stock(stock) => Live::Stock(stock, StockLive::open(stock)?),
+        let module = match &self.module {
+            // Without its list there is no channel either.
+            Some(control) => match self.of_module(control.list().map(Some))? {
+                Some(_) => Some(live::Live::open(control)?),
+                None => None,
+            },
+            None => None,
+        };
+        Ok(Live {
+            module,
+            stock: self.stock.as_ref(),
+            instance: None,
         })
     }
 }
@@ -122,68 +184,77 @@ impl Kernel {
 impl Live<'_> {
     /// Takes notice of CPUs that have come up.
     pub fn scan(&mut self) -> Result<()> {
-        match self {
-            Self::Module(live) => live.scan(),
-            // It has the files of all CPUs from the beginning.
-            Self::Stock(..) => Ok(()),
-        }
+        // An instance of tracefs has the files of all CPUs from the beginning.
+        self.module.as_mut().map_or(Ok(()), live::Live::scan)
     }
 
     /// Has hits of this probe recorded, if that is not so anyway.
     pub fn attach(&mut self, probe: &Probe) -> Result<()> {
-        match self {
-            Self::Module(_) => Ok(()),
-            Self::Stock(stock, live) => live.attach(stock, probe),
+        let Some(stock) = self.stock.filter(|_| Stock::has(probe)) else {
+            return Ok(());
+        };
+        if self.instance.is_none() {
+            self.instance = Some(StockLive::open(stock)?);
+        }
+        match &mut self.instance {
+            Some(instance) => instance.attach(stock, probe),
+            None => Ok(()),
         }
     }
 
     /// The opposite, of all probes, before they can be removed.
     pub fn detach(&mut self) {
-        if let Self::Stock(_, live) = self {
-            live.detach();
+        if let Some(instance) = &self.instance {
+            instance.detach();
         }
     }
 
     /// Hits that found no room, since some time.
     pub fn dropped(&self) -> Result<u64> {
-        match self {
-            Self::Module(live) => live.dropped(),
-            Self::Stock(_, live) => Ok(live.dropped()),
-        }
+        let module = self.module.as_ref().map_or(Ok(0), live::Live::dropped)?;
+        let instance = self.instance.as_ref().map_or(0, StockLive::dropped);
+        Ok(module.saturating_add(instance))
     }
 
     /// Continues the round that began at this time. Returns whether there may be more hits from before it.
     pub fn turn(&mut self, began: u64, mut to: impl FnMut(Event)) -> Result<bool> {
-        match self {
-            Self::Module(live) => live.turn(began, to),
-            Self::Stock(_, live) => live.turn(TURN, |event| {
+        let mut more = false;
+        if let Some(live) = &mut self.module {
+            more |= live.turn(began, &mut to)?;
+        }
+        if let Some(instance) = &mut self.instance {
+            more |= instance.turn(TURN, |event| {
                 let is_last = event.time >= began;
                 to(event);
                 is_last
-            }),
+            })?;
         }
+        Ok(more)
+    }
+
+    /// The time of the first hit that has been read and not given yet.
+    pub fn held_since(&self) -> Option<u64> {
+        self.instance.as_ref().and_then(StockLive::held_since)
     }
 
     /// What is left to be done with hits that are in order.
     pub fn finish(&mut self, events: Vec<Event>) -> Vec<Event> {
-        match self {
-            Self::Module(_) => events,
-            Self::Stock(_, live) => live.pair(events),
+        match &mut self.instance {
+            None => events,
+            Some(instance) => instance.pair(events),
         }
     }
 
     /// Waits for many hits, but not longer than this. Returns whether a signal came.
     pub fn wait(&self, signals: &StopSignals, most: Duration) -> nix::Result<bool> {
-        match self {
-            Self::Module(live) => live.wait(signals, most),
-            Self::Stock(..) => {
-                let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-                let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
-                match poll(&mut fds, most) {
-                    Ok(_) | Err(Errno::EINTR) => signals.take(),
-                    Err(errno) => Err(errno),
-                }
-            }
+        if let Some(live) = &self.module {
+            return live.wait(signals, most);
+        }
+        let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, most) {
+            Ok(_) | Err(Errno::EINTR) => signals.take(),
+            Err(errno) => Err(errno),
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod model;
 pub mod order;
 pub mod print;
 pub mod resolve;
+pub mod screen;
 pub mod spec;
 pub mod stock;
 pub mod summary;

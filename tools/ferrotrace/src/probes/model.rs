@@ -42,15 +42,18 @@ pub enum PlaceError {
     /// Nothing, or something with white space, before the `+`.
     #[error("not of the form SYMBOL or SYMBOL+OFFSET")]
     Symbol,
+    /// A path, but no function.
+    #[error("in a file it has to be PATH:FUNCTION, or PATH:0xOFFSET")]
+    File,
     /// No number after the `+`.
     #[error("the offset is no number up to 4294967295, decimal or with 0x")]
     Offset,
 }
 
-/// A place in the kernel's code.
+/// A place in the kernel's code, or in that of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The function.
+    /// The function; in a file `PATH:FUNCTION`, or `PATH:0xOFFSET` in the file.
     pub symbol: String,
     /// Bytes from its start.
     pub offset: u32,
@@ -60,10 +63,23 @@ impl FromStr for Place {
     type Err = PlaceError;
 
     fn from_str(text: &str) -> Result<Self, PlaceError> {
-        let (symbol, offset) = match text.split_once('+') {
-            Some((symbol, offset)) => (symbol, number(offset).ok_or(PlaceError::Offset)?),
+        // A path may have a plus.
+        let colon = text.rfind(':').filter(|_| text.contains('/')).unwrap_or(0);
+        let plus = text.get(colon..).and_then(|rest| rest.find('+'));
+        let (symbol, offset) = match plus.and_then(|plus| text.split_at_checked(colon + plus)) {
+            Some((symbol, offset)) => {
+                let offset = offset.strip_prefix('+').and_then(number);
+                (symbol, offset.ok_or(PlaceError::Offset)?)
+            }
             None => (text, 0),
         };
+        if symbol.contains('/')
+            && symbol
+                .rsplit_once(':')
+                .is_none_or(|(_, name)| name.is_empty())
+        {
+            return Err(PlaceError::File);
+        }
         if symbol.is_empty() || !symbol.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(PlaceError::Symbol);
         }
@@ -74,7 +90,7 @@ impl FromStr for Place {
     }
 }
 
-fn number(text: &str) -> Option<u32> {
+pub(super) fn number(text: &str) -> Option<u32> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),
         None => (text, 10),
@@ -113,6 +129,12 @@ pub fn parse_name(text: &str) -> Result<String, String> {
 }
 
 impl Place {
+    /// The file, and the function there or the offset in it, if it is in a file.
+    pub fn in_file(&self) -> Option<(&str, &str)> {
+        let parts = self.symbol.rsplit_once(':');
+        parts.filter(|(path, _)| path.contains('/'))
+    }
+
     /// Whether it stands for several functions.
     pub fn is_pattern(&self) -> bool {
         self.symbol.contains(['*', '?', '['])
@@ -128,7 +150,13 @@ impl Place {
             end.push_str(".ret");
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-        let symbol = self.symbol.chars().map(|c| if fits(c) { c } else { '_' });
+        let (file, function) = match self.in_file() {
+            Some((path, function)) => (path.rsplit('/').next().unwrap_or_default(), function),
+            None => ("", self.symbol.as_str()),
+        };
+        let dot = if file.is_empty() { "" } else { "." };
+        let symbol = file.chars().chain(dot.chars()).chain(function.chars());
+        let symbol = symbol.map(|c| if fits(c) { c } else { '_' });
         let mut name: String = symbol.take(NAME_MAX - end.len()).collect();
         name.push_str(&end);
         name
@@ -322,6 +350,14 @@ id=8 name=a kind=probe place=kernel_clone+0x10 address=0xffffffff81063ca0 hits=0
         is("f", "f", 0);
         is("f.cold+0x10", "f.cold", 16);
         is("f+16", "f", 16);
+        is("/lib/c++.so:f+16", "/lib/c++.so:f", 16);
+        is("./a:0x10", "./a:0x10", 0);
+        let file = place("/a/b:c").unwrap();
+        assert_eq!(file.in_file(), Some(("/a/b", "c")));
+        assert_eq!(place("mod:f").unwrap().in_file(), None);
+        for bad in ["/a/b", "/a/b:", "/a/b:+1", "./a"] {
+            assert_eq!(place(bad), Err(PlaceError::File), "{bad}");
+        }
         for bad in ["", "+1", "a b", "\u{e9}"] {
             assert_eq!(place(bad), Err(PlaceError::Symbol), "{bad}");
         }
@@ -336,6 +372,7 @@ id=8 name=a kind=probe place=kernel_clone+0x10 address=0xffffffff81063ca0 hits=0
         assert_eq!(name("f", Kind::Probe), "f");
         assert_eq!(name("f+16", Kind::Probe), "f.0x10");
         assert_eq!(name("f", Kind::Return), "f.ret");
+        assert_eq!(name("/usr/bin/a-b:f+1", Kind::Return), "a_b.f.0x1.ret");
         let long = name(&format!("m:{}+1", "x".repeat(200)), Kind::Probe);
         assert_eq!(long.len(), NAME_MAX);
         assert!(long.starts_with("m_x") && long.ends_with("x.0x1"));

@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use serde_json::Map;
 use serde_json::json;
 
+use super::event::Args;
 use super::event::Event;
 use super::event::REGISTERS;
 use super::event::Seen;
@@ -21,7 +22,7 @@ use super::model::Probe;
 use super::model::ProbeArg;
 use super::symbols::Symbols;
 use super::watch::Counts;
-use crate::merge::lines::Seconds;
+use crate::clock::Stamp;
 
 /// The largest errno; a function returns it as a negative number.
 const MAX_ERRNO: i64 = 4095;
@@ -74,6 +75,17 @@ pub struct Style {
     pub json: bool,
     /// With the registers.
     pub registers: bool,
+    /// With dates and times of day: from the epoch to the zero of the clock of the records, in ns.
+    pub wall: Option<u64>,
+}
+
+impl Style {
+    fn stamp(self, event: &Event) -> Stamp {
+        Stamp {
+            time: event.time,
+            wall: self.wall,
+        }
+    }
 }
 
 /// The value of an argument.
@@ -91,18 +103,22 @@ pub enum Value {
     Symbol(u64),
     /// Text.
     Text(String),
+    /// Calls, the innermost first.
+    Calls(Vec<u64>),
 }
 
 impl Value {
     /// The value of an argument, the `index`th of its probe, in the record of a hit.
-    pub fn new(arg: &ProbeArg, index: usize, area: &[u8], faults: u32) -> Self {
+    pub fn new(arg: &ProbeArg, index: usize, args: Args<'_>) -> Self {
         let ty = arg.arg.ty;
+        let Args { area, faults, .. } = args;
         let bytes = area.get(arg.arg.offset..arg.arg.end()).unwrap_or_default();
         let bit = u32::try_from(index)
             .ok()
             .and_then(|index| 1_u32.checked_shl(index));
         let failed = bytes.is_empty() || faults & bit.unwrap_or(0) != 0;
         let show = match ty {
+            Type::Stack { user } => return Self::Calls(args.calls(user).collect()),
             Type::Text { .. } if failed => return Self::Fault(harmless(bytes)),
             Type::Text { .. } => return Self::Text(harmless(bytes)),
             _ if failed => return Self::Fault(String::new()),
@@ -127,9 +143,13 @@ impl Value {
         }
     }
 
-    /// As text.
-    pub fn text(&self, symbols: &Symbols) -> String {
+    /// As text; a stack as the names of its functions, the outermost first, as flame graphs have them.
+    pub fn text(&self, pid: i32, symbols: &Symbols) -> String {
         match self {
+            Self::Calls(calls) => {
+                let names = calls.iter().rev().map(|call| symbols.function(*call, pid));
+                names.collect::<Vec<_>>().join(";")
+            }
             Self::Fault(start) if start.is_empty() => "(fault)".to_owned(),
             Self::Fault(start) => format!("{start:?}(fault)"),
             Self::Unsigned(number) => number.to_string(),
@@ -146,13 +166,17 @@ impl Value {
         }
     }
 
-    fn json(&self, symbols: &Symbols) -> serde_json::Value {
+    fn json(&self, pid: i32, symbols: &Symbols) -> serde_json::Value {
         match self {
+            Self::Calls(calls) => {
+                let names = calls.iter().map(|call| symbols.call(*call, pid));
+                names.collect()
+            }
             Self::Fault(_) => serde_json::Value::Null,
             Self::Unsigned(number) => (*number).into(),
             Self::Signed(number) => (*number).into(),
             // Numbers in JSON are decimal.
-            Self::Hex(_) | Self::Symbol(_) => self.text(symbols).into(),
+            Self::Hex(_) | Self::Symbol(_) => self.text(pid, symbols).into(),
             Self::Text(text) => text.clone().into(),
         }
     }
@@ -163,13 +187,12 @@ pub fn values<'a>(
     event: &'a Event,
     probe: &'a Probe,
 ) -> impl Iterator<Item = (&'a str, Value)> + 'a {
-    let (area, faults) = match &event.seen {
-        Seen::Args { area, faults } => (area.as_slice(), *faults),
-        Seen::Registers(_) => (&[][..], 0),
+    let seen = match &event.seen {
+        Seen::Args(bytes) => Some(Args::of(bytes, &probe.args)),
+        Seen::Registers(_) => None,
     };
-    let has_any = matches!(event.seen, Seen::Args { .. });
-    let args = probe.args.iter().enumerate().filter(move |_| has_any);
-    args.map(move |(index, arg)| (arg.name.as_str(), Value::new(arg, index, area, faults)))
+    let args = probe.args.iter().enumerate();
+    args.filter_map(move |(index, arg)| Some((arg.name.as_str(), Value::new(arg, index, seen?))))
 }
 
 /// A line, or with registers several, for a hit of `probe`.
@@ -177,24 +200,33 @@ pub fn event(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> S
     if style.json {
         return format!("{}\n", event_json(event, probe, symbols, style));
     }
-    let (cpu, time) = (event.cpu, Seconds(event.time));
+    let (cpu, time) = (event.cpu, style.stamp(event));
     let (comm, pid, place) = (&event.comm, event.pid, &probe.place);
     let mut text = format!("[{cpu:03}] {time} {comm}-{pid} {place}");
     // Writing to a string does not fail.
     if event.is_return {
         let micros = event.duration / 1000;
         let nanos = event.duration % 1000;
-        let to = symbols.describe(event.ip);
+        let to = symbols.call(event.ip, event.pid);
         let value = match event.value() {
             Some(value) => format!(" = {}", Returned(value)),
             None => " returns".to_owned(),
         };
         let _ = write!(text, "{value}, {micros}.{nanos:03} us, to {to}");
     }
+    let mut stacks = Vec::new();
     for (name, value) in values(event, probe) {
-        let _ = write!(text, " {name}={}", value.text(symbols));
+        match value {
+            Value::Calls(calls) => stacks.push(calls),
+            value => {
+                let _ = write!(text, " {name}={}", value.text(event.pid, symbols));
+            }
+        }
     }
     text.push('\n');
+    for call in stacks.iter().flatten() {
+        let _ = writeln!(text, "        {}", symbols.call(*call, event.pid));
+    }
     if let (true, Seen::Registers(registers)) = (style.registers, &event.seen) {
         let pairs: Vec<_> = REGISTERS.iter().zip(registers).collect();
         for row in pairs.chunks(6) {
@@ -223,18 +255,22 @@ fn event_json(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> 
     let Some(map) = object.as_object_mut() else {
         return object;
     };
+    if style.wall.is_some() {
+        map.insert("wall".to_owned(), style.stamp(event).to_string().into());
+    }
     if event.is_return {
         if let Some(value) = event.value().map(Returned) {
             map.insert("value".to_owned(), value.number().into());
             map.insert("errno".to_owned(), value.errno().into());
         }
         map.insert("duration_ns".to_owned(), event.duration.into());
-        map.insert("to".to_owned(), symbols.describe(event.ip).into());
+        let to = symbols.call(event.ip, event.pid);
+        map.insert("to".to_owned(), to.into());
     }
     if !probe.args.is_empty() {
         let args = values(event, probe);
         let args: Map<_, _> = args
-            .map(|(name, value)| (name.to_owned(), value.json(symbols)))
+            .map(|(name, value)| (name.to_owned(), value.json(event.pid, symbols)))
             .collect();
         map.insert("args".to_owned(), args.into());
     }
@@ -340,7 +376,8 @@ mod tests {
         let mut area = (-10i32).to_le_bytes().to_vec();
         area.extend(b"/e\x07c\0\xab\x02\0\0\0\0\0");
         area.extend(5u64.to_le_bytes());
-        hit.seen = Seen::Args { area, faults: 0 };
+        area.extend([0; 4]);
+        hit.seen = Seen::Args(area);
         (hit, probe)
     }
 
@@ -356,16 +393,18 @@ mod tests {
         let style = Style {
             json: true,
             registers: true,
+            wall: Some(1_000_000_000),
         };
         let line = event(&hit, &probe, &symbols, style);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["wall"], "1970-01-01T00:00:01.000000012Z");
         assert_eq!(
             value["args"],
             json!({"n": -10, "s": "/e?c", "x": "0xab", "b": 2, "y": "0x5"})
         );
         assert!(value.get("registers").is_none() && value.get("value").is_none());
-        if let Seen::Args { faults, .. } = &mut hit.seen {
-            *faults = 0b111;
+        if let Seen::Args(bytes) = &mut hit.seen {
+            bytes[24] = 0b111;
         }
         let text = event(&hit, &probe, &symbols, Style::default());
         assert!(
@@ -375,6 +414,44 @@ mod tests {
         let table = table(&[probe]);
         assert!(table.contains("  state  reads\n"), "{table}");
         assert!(table.ends_with("  on     n=$retval:s32 s=+0($arg2):string5 x=%di:x8 b=%di:b2@1/8 y=%si:symbol if n<0\n"), "{table}");
+    }
+
+    #[test]
+    fn stacks() {
+        let line = "id=9 name=o kind=probe place=f address=0x1 hits=0 missed=0 state=on \
+                    args=stack=$kstack,n=%di:u8,ustack=$ustack\n";
+        let probe = parse_list(line).unwrap().remove(0);
+        let mut hit = sample(12_000_000_034);
+        // No process has this number.
+        hit.pid = i32::MAX;
+        let mut bytes = vec![7, 0, 0, 0, 0, 0, 0, 0];
+        for call in [0xffff_ffff_8100_0204_u64, 0xffff_ffff_8100_0108, 0x1234] {
+            bytes.extend(call.to_ne_bytes());
+        }
+        hit.seen = Seen::Args(bytes);
+        let symbols = Symbols::parse("ffffffff81000100 T a\nffffffff81000200 T b\n");
+        let style = Style {
+            wall: Some(1_000_000_000),
+            ..Style::default()
+        };
+        assert_eq!(
+            event(&hit, &probe, &symbols, style),
+            "[001] 1970-01-01T00:00:13.000000034Z cat-2147483647 f n=7\n        b+0x4\n        a+0x8\n        0x1234\n"
+        );
+        let folded: Vec<_> = super::values(&hit, &probe)
+            .map(|(_, value)| value.text(hit.pid, &symbols))
+            .collect();
+        assert_eq!(folded, ["a;b", "7", "0x1234"]);
+        let style = Style {
+            json: true,
+            ..Style::default()
+        };
+        let line = event(&hit, &probe, &symbols, style);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            value["args"],
+            json!({"stack": ["b+0x4", "a+0x8"], "n": 7, "ustack": ["0x1234"]})
+        );
     }
 
     #[test]
@@ -404,7 +481,7 @@ mod tests {
         );
         let registers = Style {
             registers: true,
-            json: false,
+            ..Style::default()
         };
         let text = event(&hit, &probes[2], &symbols, registers);
         assert!(text.starts_with("[001] 12.000000034 cat-42 kernel_clone+0x10\n   ax 00000000000000a0    bx 00000000000000a1 "));
@@ -428,6 +505,7 @@ mod tests {
         let style = Style {
             json: true,
             registers: true,
+            wall: None,
         };
         let line = event(&hit, &probes[1], &Symbols::default(), style);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();

@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+mod file;
 mod value;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,8 @@ pub struct Wanted {
     pub kind: Kind,
     /// Where it is.
     pub place: Place,
+    /// If that is in a file: where in the file.
+    pub at: Option<u64>,
     /// What it reads, and on what conditions hits count, in the kernel's words.
     pub args: String,
     /// Whether it is one of those that a pattern stands for, so that nothing is wrong if the kernel refuses it.
@@ -72,8 +75,16 @@ impl Wanted {
 #[derive(Debug, Error)]
 pub enum ResolveError {
     /// No function matches.
-    #[error("no function matches {0} (/proc/kallsyms has all)")]
-    NoMatch(String),
+    #[error("no function matches {0} ({1} has all)")]
+    NoMatch(String, String),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] file::FileError),
+    /// A process does not keep its parameters for the return of a function.
+    #[error(
+        "{0}: at the return of a function in a file there are no parameters, but $retval and registers"
+    )]
+    EntryInFile(String),
     /// The pattern.
     #[error("{pattern}: {what}")]
     Pattern {
@@ -184,13 +195,18 @@ impl<'a> Resolver<'a> {
         });
         let symbol = &spec.place.symbol;
         let of_pattern = spec.place.is_pattern();
-        let names = match of_pattern {
-            true => self.matching(symbol)?,
-            false => vec![symbol.clone()],
+        let offset = spec.place.offset;
+        let places: Vec<_> = match (spec.place.in_file(), of_pattern) {
+            (Some((path, name)), _) => self.in_file(path, name, &spec.place)?,
+            (None, true) => self
+                .matching(symbol)?
+                .into_iter()
+                .map(|name| (name, None))
+                .collect(),
+            (None, false) => vec![(symbol.clone(), None)],
         };
         let mut all = Vec::new();
-        for symbol in names {
-            let offset = spec.place.offset;
+        for (symbol, at) in places {
             let mut place = Place { symbol, offset };
             if let Some(line) = spec.line {
                 let types = self.types(&place)?;
@@ -216,6 +232,7 @@ impl<'a> Resolver<'a> {
                 name,
                 kind,
                 place,
+                at,
                 args,
                 of_pattern,
             });
@@ -223,13 +240,29 @@ impl<'a> Resolver<'a> {
         Ok(all)
     }
 
+    /// The functions of a file that `name` stands for, with their places in it.
+    fn in_file(&self, path: &str, name: &str, place: &Place) -> Result<Vec<(String, Option<u64>)>> {
+        let code = file::Code::open(path)?;
+        let names = match place.is_pattern() {
+            true => {
+                let glob = glob(name)?;
+                let found = code.matching(|name| glob.matches(name));
+                if found.is_empty() {
+                    return Err(ResolveError::NoMatch(name.to_owned(), code.path()));
+                }
+                found
+            }
+            false => vec![name.to_owned()],
+        };
+        let places = names.into_iter().map(|name| {
+            let at = code.offset(&name, place.offset)?;
+            Ok((format!("{}:{name}", code.path()), Some(at)))
+        });
+        places.collect()
+    }
+
     fn matching(&self, pattern: &str) -> Result<Vec<String>> {
-        let glob: Glob = pattern
-            .parse()
-            .map_err(|what: GlobError| ResolveError::Pattern {
-                pattern: pattern.to_owned(),
-                what: what.to_string(),
-            })?;
+        let glob = glob(pattern)?;
         // Not what the compiler has split off, nor padding.
         let is_function = |name: &str| !name.contains('.') && !name.starts_with("__pfx_");
         let found = self
@@ -237,7 +270,10 @@ impl<'a> Resolver<'a> {
             .matching(|name| is_function(name) && glob.matches(name));
         let found: BTreeSet<String> = found.map(|(_, name)| name.to_owned()).collect();
         match found.is_empty() {
-            true => Err(ResolveError::NoMatch(pattern.to_owned())),
+            true => Err(ResolveError::NoMatch(
+                pattern.to_owned(),
+                "/proc/kallsyms".to_owned(),
+            )),
             false => Ok(found.into_iter().collect()),
         }
     }
@@ -310,6 +346,16 @@ impl<'a> Resolver<'a> {
                 if parsed.is_of_return() && kind != Kind::Return {
                     return Err(ResolveError::NotReturned("$retval"));
                 }
+                let of_entry = parsed.is_of_entry() && kind == Kind::Return;
+                if of_entry && place.in_file().is_some() {
+                    return Err(ResolveError::EntryInFile(arg.text.clone()));
+                }
+                if parsed.stack().is_some() {
+                    return match arg.wish {
+                        Wish::None => Ok(fetch.clone()),
+                        _ => Err(misfit("a stack has no type")),
+                    };
+                }
                 if matches!(arg.wish, Wish::Text(_)) && !parsed.is_in_memory() {
                     return Err(misfit("text is in memory: +0(...)"));
                 }
@@ -332,6 +378,9 @@ impl<'a> Resolver<'a> {
         if !is_returned && place.offset != 0 {
             return Err(ResolveError::Within(place.clone()));
         }
+        if !is_returned && kind == Kind::Return && place.in_file().is_some() {
+            return Err(ResolveError::EntryInFile(arg.text.clone()));
+        }
         let symbol = function_of(place);
         let types = self.types(place)?;
         let unknown = || ResolveError::Unknown(symbol.to_owned());
@@ -350,19 +399,30 @@ impl<'a> Resolver<'a> {
     }
 
     fn types(&mut self, place: &Place) -> Result<&dyn Types> {
-        let module = match place.symbol.split_once(':') {
+        // A module, or a file.
+        let module = match place.symbol.rsplit_once(':') {
             Some((module, _)) => Some(module.to_owned()),
             None => self.symbols.module_of(&place.symbol).map(str::to_owned),
         };
-        let types = match self.opened.remove(&module) {
-            Some(types) => types,
-            None => self.source.open(module.as_deref())?,
+        let types = match (self.opened.remove(&module), place.in_file()) {
+            (Some(types), _) => types,
+            (None, Some((path, _))) => Box::new(file::types(path)?),
+            (None, None) => self.source.open(module.as_deref())?,
         };
         Ok(&**self.opened.entry(module).or_insert(types))
     }
 }
 
-/// The function, without its module.
+fn glob(pattern: &str) -> Result<Glob> {
+    pattern
+        .parse()
+        .map_err(|what: GlobError| ResolveError::Pattern {
+            pattern: pattern.to_owned(),
+            what: what.to_string(),
+        })
+}
+
+/// The function, without its module or its file.
 fn function_of(place: &Place) -> &str {
     place.symbol.rsplit(':').next().unwrap_or_default()
 }
@@ -371,7 +431,11 @@ fn function_of(place: &Place) -> &str {
 fn arg_name(arg: &ArgSpec, index: usize) -> String {
     let last = match (&arg.name, &arg.expression) {
         (Some(name), _) => return name.clone(),
-        (None, Expression::Raw(fetch)) => fetch.trim_start_matches(['%', '$']),
+        (None, Expression::Raw(fetch)) => match fetch.trim_start_matches(['%', '$']) {
+            // As --stack calls it.
+            "kstack" => "stack",
+            name => name,
+        },
         (None, Expression::Named { start, steps }) => {
             let members = steps.iter().rev().filter_map(|step| match step {
                 Step::Member(name) => Some(name.as_str()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the user asks for in one word of the command line:
-//! `[NAME=]FUNCTION[+OFFSET|:LINE|%return] [[NAME=]EXPRESSION[:TYPE]...] [if CONDITION [&& CONDITION...]]`.
+//! `[NAME=][PATH:]FUNCTION[+OFFSET|:LINE|%return] [[NAME=]EXPRESSION[:TYPE]...] [if CONDITION [&& CONDITION...]]`.
 
 #![deny(unsafe_code)]
 
@@ -123,6 +123,29 @@ pub fn is_identifier(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(fits)
 }
 
+impl Spec {
+    /// Has it read a stack, as an argument called `stack`, of the kernel, or `ustack`, of user space, unless it does.
+    pub fn add_stack(&mut self, name: &str) {
+        let fetch = match name {
+            "ustack" => "$ustack",
+            _ => "$kstack",
+        };
+        let expression = Expression::Raw(fetch.to_owned());
+        let has = |arg: &ArgSpec| {
+            arg.name.as_deref() == Some(name)
+                || (arg.name.is_none() && arg.expression == expression)
+        };
+        if !self.args.iter().any(has) {
+            self.args.push(ArgSpec {
+                name: Some(name.to_owned()),
+                expression,
+                wish: Wish::None,
+                text: fetch.to_owned(),
+            });
+        }
+    }
+}
+
 impl FromStr for Spec {
     type Err = SpecError;
 
@@ -141,8 +164,9 @@ impl FromStr for Spec {
             Some(place) => (place, Some(Kind::Return)),
             None => (place, None),
         };
-        // A name before a colon is that of a module.
-        let line = place.rsplit_once(':').and_then(|(place, line)| {
+        // A name before a colon is that of a module, a path that of a file.
+        let in_kernel = place.rsplit_once(':').filter(|_| !place.contains('/'));
+        let line = in_kernel.and_then(|(place, line)| {
             let is_line = line.bytes().all(|byte| byte.is_ascii_digit());
             Some((place, line.parse().ok().filter(|_| is_line)?))
         });
@@ -316,6 +340,19 @@ mod tests {
     }
 
     #[test]
+    fn stacks() {
+        let mut spec: Spec = "f".parse().unwrap();
+        spec.add_stack("ustack");
+        spec.add_stack("ustack");
+        let [arg] = &spec.args[..] else {
+            panic!("{spec:?}");
+        };
+        assert_eq!(arg.expression, Expression::Raw("$ustack".to_owned()));
+        spec.add_stack("stack");
+        assert_eq!(spec.args.len(), 2);
+    }
+
+    #[test]
     fn simple_probes() {
         let spec: Spec = "f+0x10".parse().unwrap();
         assert_eq!((spec.place.offset, spec.kind), (16, None));
@@ -324,6 +361,14 @@ mod tests {
         assert_eq!((spec.place.symbol.as_str(), spec.line), ("mod:f", Some(12)));
         let spec: Spec = "mod:f".parse().unwrap();
         assert_eq!((spec.place.symbol.as_str(), spec.line), ("mod:f", None));
+        let spec: Spec = "r=/bin/bash:readline%return $retval:x64".parse().unwrap();
+        assert_eq!(spec.place.symbol, "/bin/bash:readline");
+        assert_eq!((spec.kind, spec.line), (Some(Kind::Return), None));
+        let spec: Spec = "./a.out:4660".parse().unwrap();
+        assert_eq!(
+            (spec.place.symbol.as_str(), spec.line),
+            ("./a.out:4660", None)
+        );
         let spec: Spec = "vfs_* if cpu<2".parse().unwrap();
         assert_eq!(spec.place.symbol, "vfs_*");
         assert_eq!(spec.conditions[0].rest, "<2");

@@ -13,10 +13,14 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::json;
 
+use super::error::Error;
 use super::error::Result;
 use super::event::Event;
 use super::model::Probe;
 use super::print::values;
+use super::screen::Screen;
+use super::screen::Sort;
+use super::screen::View;
 use super::spec::is_identifier;
 use super::symbols::Symbols;
 use super::watch::Now;
@@ -97,8 +101,8 @@ pub struct Style {
     pub top: Option<usize>,
     /// One JSON object on each line.
     pub json: bool,
-    /// On a terminal, where a table replaces the one before.
-    pub terminal: bool,
+    /// Nothing but the key and the hits of all, at the end: stacks as flame graphs take them.
+    pub folded: bool,
 }
 
 type Tally = HashMap<Vec<String>, Stats>;
@@ -118,6 +122,16 @@ pub struct Summary<'a, P> {
     began: HashMap<i32, u64>,
     start: Instant,
     reported: Instant,
+    screen: Option<Screen>,
+    /// What is shown while nothing is to change.
+    frozen: Option<Shot>,
+}
+
+/// What a screen shows.
+struct Shot {
+    total: Tally,
+    histogram: Histogram,
+    status: String,
 }
 
 #[derive(Serialize)]
@@ -129,8 +143,8 @@ struct Row {
 }
 
 impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
-    /// Nothing yet. `print` returns whether there still is a reader.
-    pub fn new(style: Style, symbols: &'a Symbols, print: P) -> Self {
+    /// Nothing yet. `print` returns whether there still is a reader. On a screen all hits so far are shown.
+    pub fn new(style: Style, symbols: &'a Symbols, screen: Option<Screen>, print: P) -> Self {
         let start = Instant::now();
         Self {
             style,
@@ -142,12 +156,20 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             began: HashMap::new(),
             start,
             reported: start,
+            screen,
+            frozen: None,
         }
     }
 
     /// Shows all hits.
     pub fn finish(&mut self, dropped: u64) -> Result<()> {
         let at = self.start.elapsed();
+        // What follows stays on the terminal.
+        self.screen = None;
+        if self.style.folded {
+            let text = self.folded();
+            return (self.print)(&text).map(|_| ());
+        }
         let mut text = match self.style.json {
             true => {
                 let mut object = self.json(&self.total, at, at, dropped);
@@ -164,9 +186,6 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
         };
         if !self.style.json {
             text.push_str(&bars(&self.histogram));
-            if self.style.terminal {
-                text.insert_str(0, "\x1b[H\x1b[J");
-            }
         }
         (self.print)(&text).map(|_| ())
     }
@@ -183,7 +202,9 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             By::Cpu => event.cpu.to_string(),
             By::Arg(name) => {
                 let mut values = values(event, probe).filter(|(other, _)| other == name);
-                let value = values.next().map(|(_, value)| value.text(self.symbols));
+                let value = values
+                    .next()
+                    .map(|(_, value)| value.text(event.pid, self.symbols));
                 value.unwrap_or_else(|| "-".to_owned())
             }
         };
@@ -193,14 +214,68 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
     /// The keys, those with most time or hits first, and how many more there are.
     fn rows<'t>(&self, tally: &'t Tally) -> (Vec<(&'t Vec<String>, &'t Stats)>, usize) {
         let mut rows: Vec<_> = tally.iter().collect();
-        rows.sort_by(|(key, stats), (other_key, other)| {
-            let order = (other.total, other.calls).cmp(&(stats.total, stats.calls));
-            order.then(key.cmp(other_key))
-        });
+        Sort::Total.sort(&mut rows);
         let top = self.style.top.unwrap_or(usize::MAX);
         let more = rows.len().saturating_sub(top);
         rows.truncate(top);
         (rows, more)
+    }
+
+    fn folded(&self) -> String {
+        let (rows, _) = self.rows(&self.total);
+        let lines = rows
+            .into_iter()
+            .map(|(key, stats)| format!("{} {}\n", key.join(";"), stats.calls));
+        lines.collect()
+    }
+
+    /// How long that took, and how much there is.
+    fn status(tally: &Tally, title: &str, at: Duration, dropped: u64) -> String {
+        let hits: u64 = tally.values().map(|stats| stats.calls).sum();
+        let seconds = at.as_secs_f64();
+        format!("{title}{seconds:.1} s: {hits} hits, {dropped} dropped")
+    }
+
+    /// Does what the user wants, and draws if there is something new. Returns whether to go on.
+    fn on_screen(&mut self, screen: &mut Screen, is_due: bool, now: &Now<'_>) -> Result<bool> {
+        let failed = |source| Error::Io {
+            action: "use the terminal",
+            path: "standard output".into(),
+            source,
+        };
+        let timed = self.is_timed();
+        let (goes_on, any) = screen.input(timed).map_err(failed)?;
+        if !goes_on || !(is_due || any) {
+            return Ok(goes_on);
+        }
+        let dropped = (now.dropped)()?;
+        let status = Self::status(&self.total, "", self.start.elapsed(), dropped);
+        match (screen.state.is_paused, &self.frozen) {
+            (true, None) => {
+                self.frozen = Some(Shot {
+                    total: self.total.clone(),
+                    histogram: self.histogram.clone(),
+                    status: status.clone(),
+                });
+            }
+            (false, Some(_)) => self.frozen = None,
+            _ => (),
+        }
+        let (total, histogram, status) = match &self.frozen {
+            Some(shot) => (&shot.total, &shot.histogram, shot.status.clone()),
+            None => (&self.total, &self.histogram, status),
+        };
+        let mut rows: Vec<_> = total.iter().collect();
+        screen.state.sort.sort(&mut rows);
+        let view = View {
+            names: self.style.by.iter().map(By::name).collect(),
+            rows,
+            timed,
+            status,
+            bars: bars(histogram),
+        };
+        screen.draw(&view).map_err(failed)?;
+        Ok(true)
     }
 
     fn text(&self, tally: &Tally, title: &str, at: Duration, dropped: u64) -> String {
@@ -227,12 +302,8 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
         if more > 0 {
             let _ = writeln!(text, "and {more} more");
         }
-        let hits: u64 = tally.values().map(|stats| stats.calls).sum();
-        let seconds = at.as_secs_f64();
-        let _ = writeln!(
-            text,
-            "{title}{seconds:.1} s: {hits} hits, {dropped} dropped"
-        );
+        text.push_str(&Self::status(tally, title, at, dropped));
+        text.push('\n');
         text
     }
 
@@ -288,20 +359,26 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
 
     fn round(&mut self, now: &Now<'_>) -> Result<bool> {
         let span = self.reported.elapsed();
-        if span < self.style.interval {
+        let is_due = span >= self.style.interval;
+        if let Some(mut screen) = self.screen.take() {
+            if is_due {
+                self.reported = Instant::now();
+            }
+            self.recent.clear();
+            let goes_on = self.on_screen(&mut screen, is_due, now);
+            self.screen = Some(screen);
+            return goes_on;
+        }
+        if !is_due || self.style.folded {
             return Ok(true);
         }
         self.reported = Instant::now();
         let at = self.start.elapsed();
         let recent = std::mem::take(&mut self.recent);
         let dropped = (now.dropped)()?;
-        let text = if self.style.json {
-            format!("{}\n", self.json(&recent, at, span, dropped))
-        } else if self.style.terminal {
-            let table = self.text(&self.total, "", at, dropped);
-            format!("\x1b[H\x1b[J{table}{}", bars(&self.histogram))
-        } else {
-            format!("{}\n", self.text(&recent, "", at, dropped))
+        let text = match self.style.json {
+            true => format!("{}\n", self.json(&recent, at, span, dropped)),
+            false => format!("{}\n", self.text(&recent, "", at, dropped)),
         };
         (self.print)(&text)
     }
@@ -343,7 +420,7 @@ mod tests {
             interval: Duration::ZERO,
             top: None,
             json: false,
-            terminal: false,
+            folded: false,
         }
     }
 
@@ -359,7 +436,7 @@ mod tests {
         }
         let symbols = Symbols::default();
         let mut out = String::new();
-        let mut summary = Summary::new(style, &symbols, |text: &str| {
+        let mut summary = Summary::new(style, &symbols, None, |text: &str| {
             out.push_str(text);
             Ok(true)
         });
@@ -393,6 +470,15 @@ mod tests {
         );
         let out = printed(style(&[By::Arg("x".to_owned())], Timed::No), &hits);
         assert!(out.contains("         3  -\n"), "{out}");
+    }
+
+    #[test]
+    fn folded_stacks() {
+        let hits = [(0, 0, 1, 42, 0), (1, 0, 2, 43, 0), (0, 1, 3, 42, 0)];
+        let mut folded = style(&[By::Comm, By::Place], Timed::No);
+        folded.folded = true;
+        let out = printed(folded, &hits);
+        assert_eq!(out, "cat;kernel_clone 2\ncat;do_sys_openat2 1\n");
     }
 
     #[test]

@@ -4,8 +4,14 @@
 
 #![deny(unsafe_code)]
 
+mod processes;
+
+use std::cell::RefCell;
 use std::fs;
 use std::io;
+
+use super::event::is_of_user;
+use processes::Processes;
 
 /// Names that are offered in place of one that does not exist.
 const OFFERED: usize = 6;
@@ -18,9 +24,12 @@ struct Symbol {
     module: Option<String>,
 }
 
-/// Functions, by address.
+/// Functions, by address, and those of processes.
 #[derive(Debug, Default)]
-pub struct Symbols(Vec<Symbol>);
+pub struct Symbols {
+    functions: Vec<Symbol>,
+    processes: RefCell<Processes>,
+}
 
 impl Symbols {
     /// Reads the running kernel's.
@@ -45,13 +54,44 @@ impl Symbols {
         });
         let mut functions: Vec<_> = functions.collect();
         functions.sort();
-        Self(functions)
+        Self {
+            functions,
+            processes: RefCell::default(),
+        }
+    }
+
+    /// Those of a recording, with what its processes mapped, as [`crate::merge::calls::processes`] has it.
+    pub fn recorded(kallsyms: &str, maps: &str) -> Self {
+        Self {
+            processes: RefCell::new(Processes::recorded(maps)),
+            ..Self::parse(kallsyms)
+        }
+    }
+
+    /// The name of the function of a call of a thread, without the offset.
+    pub fn function(&self, address: u64, pid: i32) -> String {
+        let name = self.call(address, pid).replace(';', ":");
+        // An offset is before the file.
+        match name.split_once("+0x") {
+            Some((function, rest)) => {
+                let file = rest
+                    .find(' ')
+                    .and_then(|at| rest.get(at..))
+                    .unwrap_or_default();
+                format!("{function}{file}")
+            }
+            None => name,
+        }
     }
 
     /// `SYMBOL+0xOFFSET` of an address, with `[MODULE]` if it is in one.
     pub fn describe(&self, address: u64) -> String {
-        let next = self.0.partition_point(|symbol| symbol.address <= address);
-        let found = next.checked_sub(1).and_then(|index| self.0.get(index));
+        let next = self
+            .functions
+            .partition_point(|symbol| symbol.address <= address);
+        let found = next
+            .checked_sub(1)
+            .and_then(|index| self.functions.get(index));
         let Some(symbol) = found.filter(|symbol| symbol.address != 0) else {
             return format!("{address:#x}");
         };
@@ -62,49 +102,66 @@ impl Symbols {
         }
     }
 
+    /// The same of a call of a thread, which may be one of user space: then with the name of the file in brackets.
+    pub fn call(&self, address: u64, pid: i32) -> String {
+        match is_of_user(address) {
+            true => self.processes.borrow_mut().describe(address, pid),
+            false => self.describe(address),
+        }
+    }
+
     /// How many functions have this name.
     pub fn count(&self, name: &str) -> usize {
-        self.0.iter().filter(|known| known.name == name).count()
+        self.functions
+            .iter()
+            .filter(|known| known.name == name)
+            .count()
     }
 
     /// The module with the function of this name, if the first one is in one.
     pub fn module_of(&self, name: &str) -> Option<&str> {
-        let mut all = self.0.iter();
+        let mut all = self.functions.iter();
         let found = all.find(|known| known.name == name)?;
         found.module.as_deref()
     }
 
     /// Those whose names `is_it` holds for, by address.
     pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = (u64, &str)> {
-        let all = self.0.iter();
+        let all = self.functions.iter();
         let all = all.map(|symbol| (symbol.address, symbol.name.as_str()));
         all.filter(move |(_, name)| is_it(name))
     }
 
     /// Names similar to this one, the nearest first.
     pub fn near(&self, name: &str) -> Vec<String> {
-        let most = if name.len() < 6 { 1 } else { 2 };
-        let rank = |known: &str| {
-            if known.len().abs_diff(name.len()) <= most {
-                let edits = strsim::levenshtein(name, known);
-                if edits <= most {
-                    return Some(edits);
-                }
-            }
-            // Clones by the compiler (f.isra.0, f.cold), or names that contain it.
-            let contained = name.len() >= 4 && known.contains(name);
-            let extended = known.len() >= 6 && name.contains(known);
-            (contained || extended).then(|| most + 1 + known.len().abs_diff(name.len()))
-        };
-        let known = self.0.iter();
-        let mut near: Vec<_> = known
-            .filter_map(|known| Some((rank(&known.name)?, &known.name)))
-            .collect();
-        near.sort();
-        near.dedup();
-        near.truncate(OFFERED);
-        near.into_iter().map(|(_, known)| known.clone()).collect()
+        near(self.functions.iter().map(|known| known.name.as_str()), name)
     }
+}
+
+/// Names among `known` that are similar to this one, the nearest first.
+pub(crate) fn near<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Vec<String> {
+    let most = if name.len() < 6 { 1 } else { 2 };
+    let rank = |known: &str| {
+        if known.len().abs_diff(name.len()) <= most {
+            let edits = strsim::levenshtein(name, known);
+            if edits <= most {
+                return Some(edits);
+            }
+        }
+        // Clones by the compiler (f.isra.0, f.cold), or names that contain it.
+        let contained = name.len() >= 4 && known.contains(name);
+        let extended = known.len() >= 6 && name.contains(known);
+        (contained || extended).then(|| most + 1 + known.len().abs_diff(name.len()))
+    };
+    let mut near: Vec<_> = known
+        .filter_map(|known| Some((rank(known)?, known)))
+        .collect();
+    near.sort();
+    near.dedup();
+    near.truncate(OFFERED);
+    near.into_iter()
+        .map(|(_, known)| known.to_owned())
+        .collect()
 }
 
 #[cfg(test)]

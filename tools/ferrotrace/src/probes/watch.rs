@@ -134,7 +134,7 @@ impl<'a> Temporary<'a> {
         let mut refused = None;
         for (index, probe) in options.probes.iter().enumerate() {
             let name = format!("watch.{}.{index}", std::process::id());
-            match kernel.add(probe.kind, &name, &probe.place, &probe.args) {
+            match kernel.add(probe, &name) {
                 Ok(name) => added.names.push(name),
                 Err(error @ Error::Refused { .. }) if probe.of_pattern => refused = Some(error),
                 Err(error) => return Err(error),
@@ -321,7 +321,8 @@ impl Watch<'_> {
         let more = self.live.turn(began, |event| order.add(event))?;
         self.began = more.then_some(began);
         if !more {
-            self.read_until = began.saturating_sub(SLACK);
+            let held = self.live.held_since().unwrap_or(u64::MAX);
+            self.read_until = began.saturating_sub(SLACK).min(held);
         }
         Ok(more)
     }

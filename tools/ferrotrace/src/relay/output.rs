@@ -26,6 +26,7 @@ use super::error::Error;
 use super::error::Result;
 use super::tally::Tally;
 use crate::fast::record::Header;
+use crate::merge::calls;
 
 /// The name of the description of a recording.
 pub const METADATA: &str = "metadata.json";
@@ -250,8 +251,31 @@ impl OutputDir {
 
     /// Writes the client's description of its records.
     pub fn write_format(&self, text: &[u8]) -> Result<()> {
-        let to = self.dir.join(FORMAT);
+        self.write(FORMAT, text)
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> Result<()> {
+        let to = self.dir.join(name);
         fs::write(&to, text).map_err(|error| Error::output("write to", &to, error))
+    }
+
+    /// Saves what names the calls in records, if the description says that there are any: that of the kernel once, that of processes
+    /// whenever this is called, beside what was saved before.
+    pub fn save_names(&self) -> Result<()> {
+        let format = fs::read_to_string(self.dir.join(FORMAT)).unwrap_or_default();
+        if !format.contains(calls::DECLARATION) {
+            return Ok(());
+        }
+        let kernel = self.dir.join(calls::KALLSYMS);
+        if !kernel.exists() {
+            // Without it there are numbers in place of names.
+            self.write(
+                calls::KALLSYMS,
+                calls::functions().unwrap_or_default().as_bytes(),
+            )?;
+        }
+        let before = fs::read_to_string(self.dir.join(calls::MAPS)).unwrap_or_default();
+        self.write(calls::MAPS, (before + &calls::processes()).as_bytes())
     }
 
     /// Writes the description of the recording; a reader sees the old one or the new one.

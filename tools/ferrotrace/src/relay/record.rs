@@ -124,6 +124,7 @@ pub fn record(options: &Options, signals: &StopSignals) -> Result<Metadata> {
     let mut metadata = recorder.metadata();
     let started = Instant::now();
     recorder.output.copy_format(recorder.channel.dir())?;
+    recorder.output.save_names()?;
     recorder.output.write_metadata(&metadata)?;
 
     let deadline = options
@@ -134,7 +135,7 @@ pub fn record(options: &Options, signals: &StopSignals) -> Result<Metadata> {
         .and_then(|()| run_command(signals, &options.command))
         .and_then(|()| recorder.run(signals, deadline));
     recorder.stop.set();
-    let mut result = ended;
+    let mut result = ended.and_then(|stop| recorder.output.save_names().map(|()| stop));
     for (cpu, worker) in std::mem::take(&mut recorder.workers) {
         let (tally, worked) = worker.join();
         metadata.cpus.push(CpuMetadata {

@@ -35,6 +35,9 @@ one() {
 	put '-*'
 }
 
+# once NAME CMD...: a check of what is the same on each kernel, where storms are long.
+once() { [ "${FERROTRACE_STORM:-long}" = short ] || one "$@"; }
+
 load() { insmod "$KO/ferrotrace_kprobe_events.ko" "$@"; }
 probe() { "$FERROTRACE" probe "$@"; }
 
@@ -311,13 +314,177 @@ summaries() {
 	refused "without an offset" probe time kernel_clone+4 && refused "not a pattern" probe time --since 'vfs_*' vfs_read
 }
 
+# mount_tracing: tracefs, where it is not mounted.
+mount_tracing() {
+	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
+}
+
+# program: one with frame pointers, $work/program: inner(), which outer() calls, fails to open a file, without the help of libc.
+program() {
+	[ -e "$work/program" ] && return
+	cat >"$work/program.c" <<-END
+		#include <unistd.h>
+		#include <sys/syscall.h>
+		struct what { int number; const char *text; };
+		__attribute__((noinline)) long inner(const char *path)
+		{
+			long result;
+			asm volatile("syscall" : "=a"(result) : "0"(SYS_open), "D"(path), "S"(0), "d"(0) : "rcx", "r11", "memory");
+			return result;
+		}
+		__attribute__((noinline)) int outer(int n, struct what *what)
+		{
+			return (int)inner(what->text) + n + what->number + 2;
+		}
+		int main(void)
+		{
+			struct what what = { 100, "/nonexistent/x" };
+			int sum = 0;
+			for (int i = 0; i < 5; i++) sum += outer(i, &what);
+			/* Whoever looks at it still finds it. */
+			if (read(0, &what, 1))
+				return 2;
+			return sum != 510;
+		}
+	END
+	gcc -g -O0 -o "$work/program" "$work/program.c"
+}
+
+# run_program: runs it until the watch has shown it, or for some seconds.
+run_program() {
+	local i
+	for ((i = 0; i < 30; i++)); do
+		sleep 0.1
+		[ "$(grep -c program "$work/out")" -lt 5 ] || break
+	done | "$work/program"
+}
+
+# The calls that have led to a hit, in the kernel and in user space, by their names.
+stacks() {
+	local line
+	program && probe add --stack=both --name open 'do_sys_openat2 dfd=%di:s32' && probe add -r --stack do_sys_openat2 || return 1
+	cat "$PROBES"
+	watching --json || return 1
+	run_program || return 1
+	watched || return 1
+	grep '"comm":"program"' "$work/out" | grep '"dfd":-100' >"$work/mine"
+	tail -n 1 "$work/mine"
+	# Some are the loader's.
+	is hits 5 "$(grep -c '"stack":\["do_sys_openat2+0x0",.*do_syscall_64+0x.*"ustack":\["inner+0x[^ ]* \[program\]","outer+0x[^ ]* \[program\]","main+0x[^ ]* \[program\]"' "$work/mine")" || return 1
+	line=$(grep '"comm":"program"' "$work/out" | grep '"kind":"return"' | tail -n 1)
+	echo "$line"
+	grep -q '"stack":\["[^"]*open[^"]*","[^"]*do_syscall_64' <<<"$line" || return 1
+	# Lines for people have a call each.
+	probe remove --all && watching --stack do_sys_openat2 || return 1
+	run_program && watched >/dev/null || return 1
+	grep -A 2 ' program-.* do_sys_openat2$' "$work/out" | grep -q '^        do_sys_openat2+0x0$' || return 1
+	# What makes flame graphs.
+	begin_tool watching probe count --by ustack --folded do_sys_openat2 || return 1
+	watch=$tool_pid
+	run_program && kill -INT "$watch" && wait "$watch" || return 1
+	grep '^.*main \[program\];outer \[program\];inner \[program\] 5$' "$work/out" || { tail -n 3 "$work/out"; return 1; }
+}
+
+# What is recorded and exported has the names, too.
+stacks_recorded() {
+	program && probe add --stack open=do_sys_openat2 && run_program || return 1
+	"$FERROTRACE" relay record $DIR/cpu -o "$work/stacks" --duration 0.2 -q && put '-*' || return 1
+	"$FERROTRACE" relay merge "$work/stacks" | grep ' comm=program ' | tail -n 1 | tee "$work/line" &&
+		grep -q ' stack=.*;do_syscall_64;.*;do_sys_openat2$' "$work/line" || return 1
+	"$FERROTRACE" export --format firefox "$work/stacks" -o "$work/profile" && grep -q '"do_sys_openat2"' "$work/profile"
+}
+
+# Probes in a file.
+in_files() {
+	local f=$work/program at
+	program && mount_tracing || return 1
+	is added "program_outer inner program_outer_0x" "$(probe add "$f:outer n what->number what->text" "inner=$f:inner%return \$retval" "$f:outer+$(instruction outer)" |
+		sed 's/0x.*/0x/' | xargs)" || return 1
+	probe list
+	probe list | grep -q "^inner  *return  *$f:inner  *0  *0  *on" || return 1
+	watching --json || return 1
+	run_program && watched || return 1
+	grep '"comm":"program"' "$work/out" >"$work/mine"
+	head -n 2 "$work/mine"
+	is calls "0 1 2 3 4" "$(sed -n 's/.*"args":{"n":\([0-9]\),"number":100,"text":"\/nonexistent\/x"}.*"place":".*:outer",.*/\1/p' "$work/mine" | xargs)" || return 1
+	is returns 5 "$(grep -c '"args":{"ret":-2}.*"duration_ns":[1-9].*"to":"outer+0x[^"]*\[program\]"' "$work/mine")" || return 1
+	is within 5 "$(grep -c '"place":"[^"]*:outer+0x' "$work/mine")" || return 1
+	probe list | grep -q "^inner .*  5  *0  on" && probe remove inner && probe remove --all || return 1
+	# One of the kernel beside it, in the order of times, and stacks.
+	watching --json --stack=user "$f:inner" do_sys_openat2 || return 1
+	run_program && watched || return 1
+	grep '"comm":"program"' "$work/out" | tail -n 2 >"$work/mine"
+	cat "$work/mine"
+	is order "inner do_sys_openat2" "$(sed 's/.*"place":"\([^"]*:\)\{0,1\}\([a-z_0-9]*\)".*/\2/' "$work/mine" | xargs)" || return 1
+	# At the entry the function has no frame yet, so that its caller is skipped.
+	is stacks 2 "$(grep -c '"ustack":\["inner+0x[^"]*",\("outer+0x[^"]*",\)\{0,1\}"main+' "$work/mine")" || return 1
+	begin_tool watching probe time --json "$f:inner" || return 1
+	watch=$tool_pid
+	run_program && watched >/dev/null || return 1
+	tail -n 1 "$work/out" | grep -q '"hits":5,"key":{"place":"[^"]*:inner"},"max_ns":[1-9]' || return 1
+	# libc has names in no more than its dynamic symbols.
+	at=$(ldd "$f" | awk '/libc\.so/ { print $3 }')
+	watching "$at:read" && run_program && watched && grep -q ":read: [1-9][0-9]* events" "$work/out" || return 1
+	refused "/nonexistent: No such file" probe add /nonexistent:f && refused "not an executable" probe add /etc/passwd:f &&
+		refused "has no function iner; did you mean inner" probe add "$f:iner" && refused "not the start of an instruction" probe add "$f:inner+2" &&
+		refused "is not in code" probe add "$f:0x1" && refused "there are no parameters" probe add "$f:outer%return n" &&
+		refused "has no parameter m; it has n, what" probe add "$f:outer m" || return 1
+	cp "$f" "$work/stripped" && strip "$work/stripped" && refused "it is stripped" probe add "$work/stripped:inner" || return 1
+	is left "" "$(cat /sys/kernel/tracing/uprobe_events && ls /sys/kernel/tracing/instances)"
+}
+
+# instruction FUNCTION: the second of a function of the program, in bytes from its start.
+instruction() {
+	objdump -d --disassemble="$1" "$work/program" | awk -F: '/^ / { n++; if (n == 1) a = $1; if (n == 2) { print a, $1; exit } }' |
+		{ read -r a b; echo $((0x$b - 0x$a)); }
+}
+
+# On a terminal there is a screen.
+screen() {
+	python3 - "$FERROTRACE" <<-'END'
+		import os, pty, select, signal, sys, time
+		pid, fd = pty.fork()
+		if pid == 0:
+		    os.environ["TERM"] = "xterm"
+		    os.execv(sys.argv[1], [sys.argv[1], "probe", "time", "vfs_read", "--by", "comm", "-i", "0.2"])
+		import fcntl, struct, termios
+		fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+		seen = b""
+		def until(what, seconds=30):
+		    global seen
+		    end = time.time() + seconds
+		    while what not in seen:
+		        if time.time() > end:
+		            sys.exit("no %r in %r" % (what, seen[-2000:]))
+		        open("/proc/uptime").read()
+		        if select.select([fd], [], [], 0.2)[0]:
+		            seen += os.read(fd, 65536)
+		wide = 100
+		# Otherwise only what changes is drawn.
+		def until_anew(what):
+		    global wide
+		    wide += 1
+		    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, wide, 0, 0))
+		    until(what)
+		until(b"\x1b[?1049h")
+		until(b"q quit")
+		until(b"python3")
+		os.write(fd, b"p"); until(b"PAUSED")
+		os.write(fd, b"ps"); until_anew(b"sort (hits)")
+		os.write(fd, b"q"); until(b"\x1b[?1049l"); until(b"in all, ")
+		status = os.waitpid(pid, 0)[1]
+		sys.exit("status %d" % status if status else 0)
+	END
+	none_left
+}
+
 # Without the module: kprobe_events of tracefs serves instead, where there is that.
 stock() {
 	local tracing=/sys/kernel/tracing left
 	rmmod ferrotrace_kprobe_events || return 1
-	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	mount_tracing || return 1
 	if [ ! -e $tracing/kprobe_events ]; then
-		refused "modprobe ferrotrace_kprobe_events" probe list || return 1
+		refused "modprobe ferrotrace_kprobe_events" probe add kernel_clone || return 1
 		load
 		return
 	fi
@@ -346,6 +513,10 @@ stock() {
 	work
 	watched || return 1
 	tail -n 1 "$work/out" | grep -q '"hits":25,"key":{"place":"do_sys_openat2"},"max_ns":[1-9]' || return 1
+	program && watching --json --stack=both 'do_sys_openat2 $arg1:s32' || return 1
+	run_program && watched || return 1
+	grep '"comm":"program"' "$work/out" | tail -n 1
+	is stacks 5 "$(grep -c '"stack":\["do_sys_openat2+0x[01]",.*do_syscall_64+.*"ustack":\["inner+0x[^"]*","outer+0x[^"]*","main+' "$work/out")" || return 1
 	left=$(cat $tracing/kprobe_events && ls $tracing/instances)
 	is left "" "$left" && load
 }
@@ -489,7 +660,7 @@ unload() {
 		rmmod ferrotrace_kprobe_events || return 1
 		[ ! -e $DIR ] || return 1
 		# Where tracefs has kprobe_events the command goes on with those.
-		[ -e /sys/kernel/tracing/kprobe_events ] || refused "modprobe ferrotrace_kprobe_events" probe list || return 1
+		[ -e /sys/kernel/tracing/kprobe_events ] || refused "modprobe ferrotrace_kprobe_events" probe add kernel_clone || return 1
 		load || return 1
 	done
 	load_down
@@ -537,6 +708,10 @@ one removed removed
 one dropped dropped
 one relay by_relay
 one many many
+one stack.kernel stacks
+one stack.recorded stacks_recorded
+once file in_files
+once screen screen
 one storm storm
 one unload unload
 one gone gone

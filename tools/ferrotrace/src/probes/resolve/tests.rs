@@ -318,6 +318,7 @@ fn a_process_in_the_kernel() {
             name: "a".to_owned(),
             kind: Kind::Probe,
             place: "f".parse().unwrap(),
+            at: None,
             args: args.to_owned(),
             of_pattern: false,
         };

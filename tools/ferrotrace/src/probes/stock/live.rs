@@ -17,18 +17,21 @@ use ferro_core::probe_args::Type;
 
 use super::ENTRY;
 use super::GROUP;
+use super::MARK;
 use super::Stock;
+use super::instance::Instance;
+use super::instance::failed;
 use super::ring;
-use crate::probes::error::Error;
 use crate::probes::error::Result;
 use crate::probes::event::Event;
 use crate::probes::event::REGISTERS;
 use crate::probes::event::Seen;
+use crate::probes::event::calls_at;
+use crate::probes::event::faults_at;
 use crate::probes::event::text;
 use crate::probes::model::Kind;
 use crate::probes::model::Probe;
 use crate::probes::model::ProbeArg;
-use crate::relay::buffer::open_relay_file;
 
 /// Calls of a function that a thread may be in at a time; more are recursion without an end, or calls whose returns are not seen.
 const DEPTH: usize = 64;
@@ -52,57 +55,61 @@ struct Known {
     comm: Option<Field>,
     returned: Option<Field>,
     args: Vec<(ProbeArg, Option<Field>)>,
-    area: usize,
+}
+
+impl Known {
+    fn args(&self) -> Vec<ProbeArg> {
+        self.args.iter().map(|(arg, _)| arg.clone()).collect()
+    }
+}
+
+/// The event that has a stack, which follows that of the hit.
+#[derive(Clone, Copy, Debug)]
+struct StackEvent {
+    id: u16,
+    calls: Field,
+}
+
+/// A hit that may be waiting for its stacks.
+struct Held {
+    event: Event,
+    /// Whether it has waited for a whole turn.
+    is_old: bool,
 }
 
 /// The hits of all CPUs.
 pub struct StockLive {
-    dir: PathBuf,
+    // Before the instance, which has to have no readers when it goes.
     cpus: Vec<(u32, PathBuf, File)>,
+    instance: Instance,
     known: BTreeMap<u16, Known>,
     /// The events at the entry of functions, and those at the return.
     entries: BTreeMap<u16, u16>,
     /// When threads have entered the function of a return.
     began: HashMap<(i32, u16), Vec<u64>>,
-}
-
-fn failed(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::of_file(action, path.into(), source)
+    /// Of the kernel and of user space, if any are wanted.
+    stacks: Vec<StackEvent>,
+    /// Of each CPU, the last hit that wants some.
+    held: HashMap<u32, Held>,
 }
 
 impl StockLive {
     /// Makes an instance, without any events.
     pub fn open(stock: &Stock) -> Result<Self> {
-        let instances = stock.tracing.join("instances");
-        remove_stale(&instances);
-        let dir = instances.join(format!("{GROUP}.{}", std::process::id()));
-        fs::create_dir(&dir).map_err(|error| failed("create", &dir, error))?;
-        let mut live = Self {
-            dir,
-            cpus: Vec::new(),
+        let instance = Instance::create(&stock.tracing)?;
+        Ok(Self {
+            cpus: instance.pipes()?,
+            instance,
             known: BTreeMap::new(),
             entries: BTreeMap::new(),
             began: HashMap::new(),
-        };
-        let clock = live.dir.join("trace_clock");
-        fs::write(&clock, "mono").map_err(|error| failed("write to", &clock, error))?;
-        let list = live.dir.join("per_cpu");
-        for entry in fs::read_dir(&list).map_err(|error| failed("read", &list, error))? {
-            let path = entry.map_err(|error| failed("read", &list, error))?.path();
-            let name = path.file_name().and_then(|name| name.to_str());
-            let cpu = name.and_then(|name| name.strip_prefix("cpu")?.parse().ok());
-            if let Some(cpu) = cpu {
-                let path = path.join("trace_pipe_raw");
-                let file = open_relay_file(&path, false)?;
-                live.cpus.push((cpu, path, file));
-            }
-        }
-        live.cpus.sort_by_key(|(cpu, _, _)| *cpu);
-        Ok(live)
+            stacks: Vec::new(),
+            held: HashMap::new(),
+        })
     }
 
     fn event(&self, name: &str) -> PathBuf {
-        Stock::event(&self.dir, name)
+        Stock::event(self.instance.dir(), name)
     }
 
     /// Has hits of a probe recorded from now on.
@@ -118,7 +125,7 @@ impl StockLive {
         };
         let format = read(dir.join("format"))?;
         let field = |name: &str| field(&format, name);
-        let id = u16::try_from(probe.id).unwrap_or(0);
+        let id = unmarked(probe.id);
         let is_return = probe.kind == Kind::Return;
         let ip = match is_return {
             true => "__probe_ret_ip",
@@ -134,13 +141,42 @@ impl StockLive {
             comm: field("__comm"),
             returned: field("__ret"),
             args: args.map(|arg| (arg.clone(), field(&arg.name))).collect(),
-            area: probe
-                .args
-                .iter()
-                .map(|arg| arg.arg.end())
-                .max()
-                .unwrap_or(0),
         };
+        for (name, option, user) in [
+            ("kernel_stack", "stacktrace", false),
+            ("user_stack", "userstacktrace", true),
+        ] {
+            let mut args = known.args.iter();
+            if !args.any(|(arg, _)| arg.arg.ty == (Type::Stack { user })) {
+                continue;
+            }
+            // All events of the instance have them then.
+            self.instance
+                .write(&Path::new("options").join(option), "1")?;
+            let path = self
+                .instance
+                .dir()
+                .join("events/ftrace")
+                .join(name)
+                .join("format");
+            let format = read(path.clone()).or_else(|_| {
+                // Older kernels have it at the top only.
+                read(
+                    stock
+                        .tracing
+                        .join("events/ftrace")
+                        .join(name)
+                        .join("format"),
+                )
+            })?;
+            let event = stack_event(&format).ok_or_else(|| {
+                let error = io::Error::from(io::ErrorKind::InvalidData);
+                failed("find a stack in", &path, error)
+            })?;
+            if self.stacks.iter().all(|known| known.id != event.id) {
+                self.stacks.push(event);
+            }
+        }
         self.known.insert(id, known);
         let filter = read(Stock::event(&stock.tracing, &probe.name).join("filter"))?;
         if filter.trim() != "none" && !filter.trim().is_empty() {
@@ -162,17 +198,16 @@ impl StockLive {
     /// Has nothing recorded any more.
     pub fn detach(&self) {
         // The group goes with its last event.
-        let _ = fs::write(self.dir.join("events").join(GROUP).join("enable"), "0");
+        let path = Path::new("events").join(GROUP).join("enable");
+        let _ = self.instance.write(&path, "0");
     }
 
     /// Hits that found no room.
     pub fn dropped(&self) -> u64 {
-        let stats = self
-            .cpus
+        self.cpus
             .iter()
-            .map(|(_, path, _)| path.with_file_name("stats"));
-        let texts = stats.filter_map(|path| fs::read_to_string(path).ok());
-        texts.map(|text| lost(&text)).sum()
+            .map(|(cpu, _, _)| self.instance.lost(*cpu))
+            .sum()
     }
 
     /// Reads what there is, at most so many pages of each CPU, but not after an event of which `to` says that it is the last that
@@ -180,6 +215,9 @@ impl StockLive {
     pub fn turn(&mut self, pages: usize, mut to: impl FnMut(Event) -> bool) -> Result<bool> {
         let mut bytes = vec![0; PAGE];
         let mut more = false;
+        for held in self.held.values_mut() {
+            held.is_old = true;
+        }
         for (cpu, path, file) in &mut self.cpus {
             let mut left = pages;
             let mut last = false;
@@ -193,21 +231,49 @@ impl StockLive {
                 };
                 last |= len == 0;
                 ring::events(bytes.get(..len).unwrap_or_default(), |time, data| {
+                    if let Some(held) = self.held.get_mut(cpu) {
+                        if add_stack(&self.stacks, &mut held.event, data) {
+                            return;
+                        }
+                    }
                     if let Some(event) = event(&self.known, &self.entries, time, *cpu, data) {
-                        last |= to(event);
+                        if let Some(before) = self.held.remove(cpu) {
+                            last |= to(before.event);
+                        }
+                        if self.stacks.is_empty() {
+                            last |= to(event);
+                            return;
+                        }
+                        let is_old = false;
+                        self.held.insert(*cpu, Held { event, is_old });
                     }
                 });
+            }
+            if self.held.get(cpu).is_some_and(|held| held.is_old) {
+                if let Some(before) = self.held.remove(cpu) {
+                    last |= to(before.event);
+                }
             }
             more |= !last;
         }
         Ok(more)
     }
 
+    /// The time of the first hit that still waits for its stacks.
+    pub fn held_since(&self) -> Option<u64> {
+        self.held.values().map(|held| held.event.time).min()
+    }
+
     /// Takes the entries of functions out, and gives their times to the returns.
     pub fn pair(&mut self, events: Vec<Event>) -> Vec<Event> {
         let mut paired = Vec::with_capacity(events.len());
         for mut event in events {
-            let id = u16::try_from(event.probe).unwrap_or(0);
+            if event.probe & MARK == 0 {
+                // One of the module's.
+                paired.push(event);
+                continue;
+            }
+            let id = unmarked(event.probe);
             if let Some(returns) = self.entries.get(&id) {
                 let began = self.began.entry((event.pid, *returns)).or_default();
                 if began.len() == DEPTH {
@@ -225,39 +291,6 @@ impl StockLive {
         }
         paired
     }
-}
-
-impl Drop for StockLive {
-    fn drop(&mut self) {
-        self.detach();
-        self.cpus.clear();
-        // Nothing is left to be done if it stays; the next one removes it.
-        let _ = fs::remove_dir(&self.dir);
-    }
-}
-
-/// Removes the instances of processes that were killed.
-fn remove_stale(instances: &Path) {
-    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(GROUP)?.strip_prefix('.'));
-        let is_stale = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
-        if is_stale {
-            let path = entry.path();
-            let _ = fs::write(path.join("events/enable"), "0");
-            let _ = fs::remove_dir(path);
-        }
-    }
-}
-
-/// What found no room, in the statistics of a CPU.
-fn lost(stats: &str) -> u64 {
-    let lines = stats.lines().filter_map(|line| line.split_once(": "));
-    let lost = lines.filter(|(key, _)| ["overrun", "dropped events"].contains(key));
-    lost.filter_map(|(_, value)| value.trim().parse::<u64>().ok())
-        .sum()
 }
 
 /// A field, from the description of an event.
@@ -316,7 +349,7 @@ fn event(
         cpu,
         pid,
         comm: String::new(),
-        probe: id.into(),
+        probe: MARK | u32::from(id),
         is_return: false,
         ip: 0,
         duration: 0,
@@ -339,11 +372,16 @@ fn event(
         }
         return Some(event);
     }
-    let mut area = vec![0; known.area];
-    let mut faults = 0;
+    // As the module writes it.
+    let args = known.args();
+    let mut area = vec![0; faults_at(&args)];
+    let mut faults = 0_u32;
     for (index, (arg, field)) in known.args.iter().enumerate() {
         let bytes = field.and_then(|field| field.bytes(data));
         let room = area.get_mut(arg.arg.offset..arg.arg.end());
+        if arg.arg.ty.is_stack() {
+            continue;
+        }
         let is_fault = match arg.arg.ty {
             // The kernel says it in the text.
             Type::Text { .. } => bytes.is_none_or(|bytes| bytes.starts_with(b"(fault)")),
@@ -363,8 +401,46 @@ fn event(
             }
         }
     }
-    event.seen = Seen::Args { area, faults };
+    area.extend(faults.to_ne_bytes());
+    area.resize(calls_at(&args), 0);
+    event.seen = Seen::Args(area);
     Some(event)
+}
+
+/// The number that an event has in tracefs.
+fn unmarked(id: u32) -> u16 {
+    u16::try_from(id & !MARK).unwrap_or(0)
+}
+
+/// The description of an event with a stack.
+fn stack_event(format: &str) -> Option<StackEvent> {
+    let mut lines = format.lines();
+    let id = lines.find_map(|line| line.strip_prefix("ID:"))?;
+    Some(StackEvent {
+        id: id.trim().parse().ok()?,
+        calls: field(format, "caller")?,
+    })
+}
+
+/// Adds the stack that an event has to the hit before it, if it is one, and the thread is the same.
+fn add_stack(stacks: &[StackEvent], hit: &mut Event, data: &[u8]) -> bool {
+    let id = data.first_chunk().map(|id| u16::from_le_bytes(*id));
+    let Some(stack) = stacks.iter().find(|stack| Some(stack.id) == id) else {
+        return false;
+    };
+    let pid = data.get(4..).and_then(|rest| rest.first_chunk());
+    let calls = data.get(stack.calls.offset..).unwrap_or_default();
+    if let (true, Seen::Args(bytes)) = (
+        pid.map(|pid| i32::from_le_bytes(*pid)) == Some(hit.pid),
+        &mut hit.seen,
+    ) {
+        let words = calls.chunks_exact(8).filter_map(|word| word.first_chunk());
+        let words = words.map(|word| u64::from_le_bytes(*word));
+        for call in words.take_while(|call| ![0, u64::MAX].contains(call)) {
+            bytes.extend(call.to_ne_bytes());
+        }
+    }
+    true
 }
 
 #[cfg(test)]
@@ -398,7 +474,6 @@ print fmt: \"x\"
             ip: field(FORMAT, "__probe_ret_ip").unwrap(),
             comm: field(FORMAT, "__comm"),
             returned: field(FORMAT, "__ret"),
-            area: args.iter().map(|arg| arg.arg.end()).max().unwrap_or(0),
             args: args
                 .into_iter()
                 .map(|arg| (arg.clone(), field(FORMAT, &arg.name)))
@@ -435,9 +510,10 @@ print fmt: \"x\"
         assert!(hit.is_return);
         let mut area = b"/etc/p\0\0".to_vec();
         area.extend((-5i32).to_le_bytes());
-        assert_eq!(hit.seen, Seen::Args { area, faults: 0 });
+        area.extend([0; 4]);
+        assert_eq!(hit.seen, Seen::Args(area));
         let hit = read(&bytes(b"(fault)\0")).unwrap();
-        assert!(matches!(hit.seen, Seen::Args { faults: 1, .. }));
+        assert!(matches!(hit.seen, Seen::Args(bytes) if bytes[12..] == [1, 0, 0, 0]));
         let all = BTreeMap::from([(1234, known(""))]);
         assert_eq!(
             event(&all, &entries, 1, 1, &bytes(b"x\0")).unwrap().value(),
@@ -451,16 +527,20 @@ print fmt: \"x\"
 
     #[test]
     fn returns_have_durations() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("instances")).unwrap();
         let mut live = StockLive {
-            dir: "/nowhere".into(),
             cpus: Vec::new(),
+            instance: Instance::create(dir.path()).unwrap(),
             known: BTreeMap::new(),
             entries: BTreeMap::from([(9, 10)]),
             began: HashMap::new(),
+            stacks: Vec::new(),
+            held: HashMap::new(),
         };
         let make = |time, probe: u32, pid| Event {
             time,
-            probe,
+            probe: MARK | probe,
             pid,
             is_return: probe == 10,
             ..crate::probes::event::tests::event(time)
@@ -481,11 +561,37 @@ print fmt: \"x\"
     }
 
     #[test]
-    fn statistics() {
-        assert_eq!(
-            lost("entries: 3\noverrun: 5\ncommit overrun: 7\ndropped events: 2\nread events: 9\n"),
-            7
-        );
+    fn stacks_follow_hits() {
+        let format = "name: kernel_stack\nID: 4\nformat:\n\
+            \tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
+            \tfield:unsigned long caller[];\toffset:16;\tsize:0;\tsigned:0;\n";
+        let stacks = [stack_event(format).unwrap()];
+        let mut hit = crate::probes::event::tests::event(1);
+        hit.seen = Seen::Args(vec![0; 8]);
+        let mut data = 4u16.to_le_bytes().to_vec();
+        data.extend([0, 0]);
+        data.extend(hit.pid.to_le_bytes());
+        data.extend([2, 0, 0, 0, 0, 0, 0, 0]);
+        for call in [u64::MAX - 5, u64::MAX - 9, u64::MAX, 7] {
+            data.extend(call.to_le_bytes());
+        }
+        assert!(add_stack(&stacks, &mut hit, &data));
+        let Seen::Args(bytes) = &hit.seen else {
+            panic!("{hit:?}");
+        };
+        assert_eq!(bytes.len(), 8 + 16);
+        assert_eq!(bytes[8..16], (u64::MAX - 5).to_ne_bytes());
+        // That of another thread is not this one's, and nothing else is a stack.
+        hit.pid += 1;
+        assert!(add_stack(&stacks, &mut hit, &data));
+        assert!(matches!(&hit.seen, Seen::Args(bytes) if bytes.len() == 24));
+        data[0] = 5;
+        assert!(!add_stack(&stacks, &mut hit, &data));
+    }
+
+    #[test]
+    fn fields() {
         assert_eq!(field(FORMAT, "nothing"), None);
+        assert_eq!(field(FORMAT, "n").map(|field| field.offset), Some(40));
     }
 }

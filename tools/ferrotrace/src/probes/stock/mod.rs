@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes on a kernel without our module: by `kprobe_events` of tracefs, which most kernels have.
+//! Probes on a kernel without our module, by `kprobe_events` of tracefs, which most kernels have, and probes in files, by
+//! `uprobe_events`.
 //!
 //! Each probe is an event of the group `ferrotrace` there, and one on a return two, as the kernel does not tell when the function
 //! was entered. Names have no dots there.
 
 #![deny(unsafe_code)]
 
+pub mod instance;
 pub mod live;
-mod ring;
+pub(crate) mod ring;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::fs::File;
 use std::io;
@@ -31,6 +35,7 @@ use super::model::Place;
 use super::model::Probe;
 use super::model::parse_args;
 use super::spec::ConditionSpec;
+use crate::dprobes::elf::Elf;
 
 /// The events' group.
 const GROUP: &str = "ferrotrace";
@@ -41,27 +46,76 @@ const ENTRY: &str = "__entry";
 /// Where tracefs may be.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// `kprobe_events`.
-#[derive(Clone, Debug)]
+/// What an argument that is a stack is called there: then an argument that takes little room, and the stack comes as an event of
+/// its own.
+const STACKS: [(&str, &str); 2] = [("__k_", "$kstack"), ("__u_", "$ustack")];
+
+/// Marks the numbers of events, which are not those of the module's probes.
+const MARK: u32 = 1 << 16;
+
+/// The files with probes.
+const KERNEL: &str = "kprobe_events";
+const FILES: &str = "uprobe_events";
+
+/// `kprobe_events` and `uprobe_events`.
+#[derive(Debug)]
 pub struct Stock {
     tracing: PathBuf,
+    /// Whether probes in the kernel are had by this.
+    in_kernel: bool,
+    /// Executables and libraries, which have the names of places in them.
+    code: RefCell<BTreeMap<String, Option<Elf>>>,
 }
 
 impl Stock {
-    /// That of the running kernel, if it has one.
+    /// That of the running kernel, for probes in the kernel and in files, if it has that.
     pub fn find() -> Option<Self> {
+        Self::with(KERNEL).map(Self::new)
+    }
+
+    /// The same for probes in files only.
+    pub fn find_for_files() -> Option<Self> {
+        let tracing = Self::with(FILES)?;
+        Some(Self {
+            in_kernel: false,
+            ..Self::new(tracing)
+        })
+    }
+
+    fn with(file: &str) -> Option<PathBuf> {
         let mut places = PLACES.into_iter().map(PathBuf::from);
-        let tracing = places.find(|place| place.join("kprobe_events").exists())?;
-        Some(Self { tracing })
+        places.find(|place| place.join(file).exists())
     }
 
     /// Another directory like that of tracefs.
     pub fn new(tracing: PathBuf) -> Self {
-        Self { tracing }
+        Self {
+            tracing,
+            in_kernel: true,
+            code: RefCell::default(),
+        }
     }
 
-    fn path(&self) -> PathBuf {
-        self.tracing.join("kprobe_events")
+    /// Whether a probe is one of tracefs.
+    pub fn has(probe: &Probe) -> bool {
+        probe.id & MARK != 0
+    }
+
+    /// The files that have probes.
+    fn paths(&self) -> Vec<PathBuf> {
+        let names = [KERNEL, FILES]
+            .into_iter()
+            .filter(|name| *name == FILES || self.in_kernel);
+        let paths = names.map(|name| self.tracing.join(name));
+        paths.filter(|path| path.exists()).collect()
+    }
+
+    /// The file for a probe there.
+    fn path(&self, at: Option<u64>) -> PathBuf {
+        self.tracing.join(match at {
+            None => KERNEL,
+            Some(_) => FILES,
+        })
     }
 
     /// The files of an event, below the top or below an instance.
@@ -75,17 +129,23 @@ impl Stock {
 
     /// Reads the probes that exist now.
     pub fn list(&self) -> Result<Vec<Probe>> {
-        let text = self.read(self.path())?;
+        let mut text = String::new();
+        for path in self.paths() {
+            text.push_str(&self.read(path)?);
+        }
         // Only root may read this, and a probe without counts is one as well.
-        let profile = fs::read_to_string(self.tracing.join("kprobe_profile")).unwrap_or_default();
+        let profiles = ["kprobe_profile", "uprobe_profile"]
+            .map(|name| fs::read_to_string(self.tracing.join(name)).unwrap_or_default());
+        let profile = profiles.concat();
         let probes = text.lines().filter_map(parse_line);
         Ok(probes
             .map(|mut probe| {
+                self.name_place(&mut probe.place);
                 let event = Self::event(&self.tracing, &probe.name);
                 let number = |name: &str| fs::read_to_string(event.join(name)).ok();
                 probe.id = number("id")
-                    .and_then(|id| id.trim().parse().ok())
-                    .unwrap_or(0);
+                    .and_then(|id| id.trim().parse::<u16>().ok())
+                    .map_or(0, |id| MARK | u32::from(id));
                 probe.conditions = number("filter")
                     .map(|filter| filter.trim().to_owned())
                     .filter(|filter| filter != "none" && !filter.is_empty())
@@ -97,8 +157,41 @@ impl Stock {
             .collect())
     }
 
-    /// Adds a probe, as [`Control::add`](super::control::Control::add) does. Returns its name.
-    pub fn add(&self, kind: Kind, name: &str, place: &Place, args: &str) -> Result<String> {
+    /// Gives a place in a file the name of the function, if that is known.
+    fn name_place(&self, place: &mut Place) {
+        let Some((path, at)) = place.in_file() else {
+            return;
+        };
+        let mut code = self.code.borrow_mut();
+        let elf = code
+            .entry(path.to_owned())
+            .or_insert_with(|| Elf::read(Path::new(path)).ok());
+        let at = at
+            .strip_prefix("0x")
+            .and_then(|at| u64::from_str_radix(at, 16).ok());
+        let found = elf
+            .as_ref()
+            .zip(at)
+            .and_then(|(elf, at)| elf.symbol_at(at, |_| true).ok());
+        let Some(found) = found else {
+            return;
+        };
+        if let Ok(distance) = u32::try_from(found.distance) {
+            place.symbol = format!("{path}:{}", found.symbol);
+            place.offset = distance;
+        }
+    }
+
+    /// Adds a probe, as [`Control::add`](super::control::Control::add) does. `at` is where in its file the place is, if it is in
+    /// one. Returns its name.
+    pub fn add(
+        &self,
+        kind: Kind,
+        name: &str,
+        place: &Place,
+        at: Option<u64>,
+        args: &str,
+    ) -> Result<String> {
         if kind == Kind::Return && place.offset != 0 {
             return Err(Error::ReturnOffset(place.clone()));
         }
@@ -108,17 +201,21 @@ impl Stock {
         }
         let parsed = Args::parse(args, kind == Kind::Return).unwrap_or_default();
         let filter = filter(parsed)?;
-        let words = fetches(parsed.text());
+        let words = fetches(parsed.text(), at.is_some());
+        let told = match (at, place.in_file()) {
+            (Some(at), Some((path, _))) => format!("{path}:{at:#x}"),
+            _ => place.to_string(),
+        };
         let line = match kind {
-            Kind::Probe => format!("p:{GROUP}/{name} {place} __comm=$comm:string {words}"),
+            Kind::Probe => format!("p:{GROUP}/{name} {told} __comm=$comm:string {words}"),
             Kind::Return => {
-                format!("r:{GROUP}/{name} {place} __comm=$comm:string __ret=$retval:x64 {words}")
+                format!("r:{GROUP}/{name} {told} __comm=$comm:string __ret=$retval:x64 {words}")
             }
         };
-        self.write(line.trim_end(), place)?;
+        self.write(line.trim_end(), place, at)?;
         let rest = || {
             if kind == Kind::Return {
-                self.write(&format!("p:{GROUP}/{name}{ENTRY} {place}"), place)?;
+                self.write(&format!("p:{GROUP}/{name}{ENTRY} {told}"), place, at)?;
             }
             if !filter.is_empty() {
                 let path = Self::event(&self.tracing, &name).join("filter");
@@ -140,11 +237,17 @@ impl Stock {
     /// Removes a probe.
     pub fn remove(&self, name: &str) -> Result<()> {
         let name = event_name(name);
-        let removed = self.append(&format!("-:{GROUP}/{name}"));
-        let entry = Self::event(&self.tracing, &format!("{name}{ENTRY}"));
-        if entry.exists() {
-            // What is left behind would be found by the next removal.
-            let _ = self.append(&format!("-:{GROUP}/{name}{ENTRY}"));
+        let mut removed = Err(io::Error::from(Errno::ENOENT));
+        for path in self.paths() {
+            removed = append(&path, &format!("-:{GROUP}/{name}"));
+            let entry = Self::event(&self.tracing, &format!("{name}{ENTRY}"));
+            if entry.exists() {
+                // What is left behind would be found by the next removal.
+                let _ = append(&path, &format!("-:{GROUP}/{name}{ENTRY}"));
+            }
+            if removed.is_ok() {
+                break;
+            }
         }
         removed.map_err(|error| match errno(&error) {
             Errno::ENOENT => {
@@ -154,7 +257,7 @@ impl Stock {
                     others: Names(probes.into_iter().map(|probe| probe.name).collect()),
                 }
             }
-            _ => Error::of_file("write to", self.path(), error),
+            _ => Error::of_file("write to", self.tracing.clone(), error),
         })
     }
 
@@ -166,20 +269,16 @@ impl Stock {
         Ok(())
     }
 
-    fn append(&self, line: &str) -> io::Result<()> {
-        let mut file = File::options().append(true).open(self.path())?;
-        file.write_all(format!("{line}\n").as_bytes())
-    }
-
-    fn write(&self, line: &str, place: &Place) -> Result<()> {
-        self.append(line).map_err(|error| match errno(&error) {
+    fn write(&self, line: &str, place: &Place, at: Option<u64>) -> Result<()> {
+        let path = self.path(at);
+        append(&path, line).map_err(|error| match errno(&error) {
             errno @ (Errno::EINVAL
             | Errno::EILSEQ
             | Errno::EOPNOTSUPP
             | Errno::ENOENT
             | Errno::EADDRNOTAVAIL) => {
                 let unknown = match errno {
-                    Errno::ENOENT | Errno::EINVAL => no_symbol(place),
+                    Errno::ENOENT | Errno::EINVAL if at.is_none() => no_symbol(place),
                     _ => None,
                 };
                 let log = self.last_error().into_iter().collect();
@@ -187,7 +286,7 @@ impl Stock {
                 let refusal = Refusal { errno, log };
                 unknown.unwrap_or(Error::Refused { place, refusal })
             }
-            _ => Error::of_file("write to", self.path(), error),
+            _ => Error::of_file("write to", path, error),
         })
     }
 
@@ -199,12 +298,19 @@ impl Stock {
     }
 }
 
-/// The hits of an event, and those that were missed.
+fn append(path: &Path, line: &str) -> io::Result<()> {
+    let mut file = File::options().append(true).open(path)?;
+    file.write_all(format!("{line}\n").as_bytes())
+}
+
+/// The hits of an event, and those that were missed. Lines of probes in files begin with the file, and have no misses.
 fn counts(profile: &str, name: &str) -> (u64, u64) {
     let mut lines = profile.lines().map(|line| line.split_ascii_whitespace());
-    let found = lines.find_map(|mut words| {
+    let found = lines.find_map(|words| {
+        let mut words = words.skip_while(|word| word.starts_with('/'));
         (words.next()? == name).then_some(())?;
-        Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+        let mut numbers = words.map(|word| word.parse().ok());
+        Some((numbers.next()??, numbers.next().flatten().unwrap_or(0)))
     });
     found.unwrap_or_default()
 }
@@ -219,20 +325,54 @@ fn event_name(name: &str) -> String {
     }
 }
 
-/// Arguments in the kernel's words: these have no length of text, which is at most 4096 bytes anyway.
-fn fetches(args: &str) -> String {
-    let words = args
-        .split_ascii_whitespace()
-        .map(|word| match word.rsplit_once(':') {
-            Some((fetch, ty)) if ty.contains("string") => {
-                format!(
-                    "{fetch}:{}",
-                    ty.trim_end_matches(|c: char| c.is_ascii_digit())
-                )
-            }
-            _ => word.to_owned(),
+/// Arguments in the kernel's words: these have no length of text, which is at most 4096 bytes anyway, no stacks, and in files
+/// no parameters.
+fn fetches(args: &str, in_file: bool) -> String {
+    let words = args.split_ascii_whitespace().map(|word| {
+        let stack = STACKS.iter().find_map(|(mark, fetch)| {
+            let name = word.strip_suffix(fetch)?.strip_suffix('=')?;
+            Some(format!("{mark}{name}=%sp:x8"))
         });
+        if let Some(stack) = stack {
+            return stack;
+        }
+        let word = match in_file {
+            true => without_parameters(word),
+            false => word.to_owned(),
+        };
+        match word.rsplit_once(':') {
+            Some((fetch, ty)) if ty.contains("string") => {
+                let ty = ty.trim_end_matches(|c: char| c.is_ascii_digit());
+                format!("{fetch}:{ty}")
+            }
+            _ => word,
+        }
+    });
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// Registers and words of the stack in place of parameters, by the rules of the System V ABI for x86-64.
+fn without_parameters(word: &str) -> String {
+    const REGISTERS: [&str; 6] = ["%di", "%si", "%dx", "%cx", "%r8", "%r9"];
+    let Some((before, rest)) = word.split_once("$arg") else {
+        return word.to_owned();
+    };
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (number, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let index = number
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| number.checked_sub(1));
+    let Some(index) = index else {
+        return word.to_owned();
+    };
+    match REGISTERS.get(index) {
+        Some(register) => format!("{before}{register}{after}"),
+        // The return address comes first.
+        None => format!("{before}$stack{}{after}", index - REGISTERS.len() + 1),
+    }
 }
 
 /// The filter of an event that is the same as the conditions.
@@ -299,7 +439,17 @@ fn parse_line(line: &str) -> Option<Probe> {
         return None;
     }
     let place = words.next()?.parse().ok()?;
-    let args: Vec<_> = words.filter(|word| !word.starts_with("__")).collect();
+    let stack = |word: &str| {
+        STACKS.iter().find_map(|(mark, fetch)| {
+            let (name, _) = word.strip_prefix(mark)?.split_once('=')?;
+            Some(format!("{name}={fetch}"))
+        })
+    };
+    let args = words.filter_map(|word| match word.starts_with("__") {
+        true => stack(word),
+        false => Some(word.to_owned()),
+    });
+    let args: Vec<_> = args.collect();
     Some(Probe {
         id: 0,
         name: name.to_owned(),
@@ -340,6 +490,12 @@ mod tests {
         }
         assert_eq!(counts("  a_b   12   3\n  a   4  5\n", "a"), (4, 5));
         assert_eq!(counts("", "a"), (0, 0));
+        assert_eq!(counts("  /bin/x  a   12\n", "a"), (12, 0));
+        let line = "p:ferrotrace/x /bin/x:0x00001234 __comm=$comm:string __k_stack=%sp:x8 n=%di:u8 __u_us=%sp:x8";
+        let probe = parse_line(line).unwrap();
+        let args: Vec<_> = probe.args.iter().map(|arg| arg.text.as_str()).collect();
+        assert_eq!(args, ["stack=$kstack", "n=%di:u8", "us=$ustack"]);
+        assert_eq!(probe.place.in_file(), Some(("/bin/x", "0x00001234")));
     }
 
     #[test]
@@ -347,8 +503,18 @@ mod tests {
         assert_eq!(event_name("watch.12.0"), "watch_12_0");
         assert_eq!(event_name("0-a"), "_0_a");
         assert_eq!(
-            fetches("f=+0(%si):string32 n=%di:u8 g=+0(%di):ustring"),
-            "f=+0(%si):string n=%di:u8 g=+0(%di):ustring"
+            fetches(
+                "f=+0(%si):string32 n=%di:u8 g=+0(%di):ustring s=$kstack",
+                false
+            ),
+            "f=+0(%si):string n=%di:u8 g=+0(%di):ustring __k_s=%sp:x8"
+        );
+        assert_eq!(
+            fetches(
+                "f=+0($arg2):string32 n=$arg6:u8 g=$arg8:x16 h=$retval",
+                true
+            ),
+            "f=+0(%si):string n=%r9:u8 g=$stack2:x16 h=$retval"
         );
         let told = |line: &str| {
             filter(Args::parse(line, true).unwrap()).map_err(|error| error.to_string())
@@ -383,15 +549,17 @@ mod tests {
         let stock = Stock::new(dir.path().into());
         let place = "f".parse().unwrap();
         assert_eq!(
-            stock.add(Kind::Probe, "a.b", &place, "n=%di:u8").unwrap(),
+            stock
+                .add(Kind::Probe, "a.b", &place, None, "n=%di:u8")
+                .unwrap(),
             "a_b"
         );
         assert_eq!(stock.list().unwrap()[0].name, "a_b");
         assert!(matches!(
-            stock.add(Kind::Probe, "a_b", &place, ""),
+            stock.add(Kind::Probe, "a_b", &place, None, ""),
             Err(Error::Exists(_))
         ));
-        stock.add(Kind::Return, "r", &place, "").unwrap();
+        stock.add(Kind::Return, "r", &place, None, "").unwrap();
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(
             text,
@@ -401,6 +569,24 @@ mod tests {
             p:ferrotrace/r__entry f\n"
         );
         assert_eq!(stock.list().unwrap().len(), 2);
+        let uprobes = dir.path().join("uprobe_events");
+        fs::write(&uprobes, "").unwrap();
+        let place = "/etc/passwd:f".parse().unwrap();
+        stock
+            .add(Kind::Return, "u", &place, Some(0x12), "")
+            .unwrap();
+        let text = fs::read_to_string(&uprobes).unwrap();
+        assert_eq!(
+            text,
+            "r:ferrotrace/u /etc/passwd:0x12 __comm=$comm:string __ret=$retval:x64\n\
+            p:ferrotrace/u__entry /etc/passwd:0x12\n"
+        );
+        // Without symbols a place stays as it is.
+        assert_eq!(
+            stock.list().unwrap()[2].place.to_string(),
+            "/etc/passwd:0x12"
+        );
+        fs::remove_file(&uprobes).unwrap();
         stock.remove("a.b").unwrap();
         assert!(
             fs::read_to_string(&file)

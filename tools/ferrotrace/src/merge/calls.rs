@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The calls that have led to a record: in the record they are addresses, and what is written of it has their names.
+//!
+//! A recording has what names them: the kernel's functions as it began, and what processes mapped then and at its end.
+
+#![deny(unsafe_code)]
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::field::Field;
+use super::format::Format;
+use super::source::Event;
+use crate::probes::symbols::Symbols;
+
+/// The file with the kernel's functions.
+pub const KALLSYMS: &str = "kallsyms";
+
+/// The file with what processes mapped.
+pub const MAPS: &str = "maps";
+
+/// What a description has of records with calls: the last field is addresses.
+pub const DECLARATION: &str = "u64 stack[]";
+
+/// Between calls, the outermost first.
+pub const BETWEEN: char = ';';
+
+/// The names of a recording's calls; without the files there are only numbers.
+pub fn names(dir: &Path) -> Symbols {
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+    Symbols::recorded(&read(KALLSYMS), &read(MAPS))
+}
+
+/// Puts the names of calls in place of their addresses, as text. The description says what the record is then.
+pub fn name(event: &mut Event, format: &Format, symbols: &Symbols) {
+    let Some(at) = format.calls else {
+        return;
+    };
+    let number = |field: &Field| super::field::signed(field.bytes(&event.bytes));
+    let pid = format
+        .fields
+        .iter()
+        .find(|field| field.name == "pid")
+        .and_then(number);
+    let pid = pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
+    let bytes = event.bytes.get(at..).unwrap_or_default();
+    let words = bytes.chunks_exact(8).filter_map(|word| word.first_chunk());
+    let calls: Vec<_> = words.map(|word| u64::from_ne_bytes(*word)).collect();
+    let (user, kernel): (Vec<u64>, Vec<u64>) = calls.into_iter().partition(|call| call >> 63 == 0);
+    let mut text = String::new();
+    for call in user.iter().rev().chain(kernel.iter().rev()) {
+        if !text.is_empty() {
+            text.push(BETWEEN);
+        }
+        text.push_str(&symbols.function(*call, pid));
+    }
+    event.bytes.truncate(at);
+    event.bytes.extend(text.bytes());
+}
+
+/// What the processes that there are map of files, to be executed: a line with their threads, and one for each part.
+pub fn processes() -> String {
+    let numbers = |path: &Path| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+            .collect::<Vec<_>>()
+    };
+    let mut text = String::new();
+    for process in numbers(Path::new("/proc")) {
+        let dir = Path::new("/proc").join(process);
+        // It may have gone.
+        let maps = fs::read_to_string(dir.join("maps")).unwrap_or_default();
+        let parts: Vec<_> = maps
+            .lines()
+            .filter(|line| line.contains("r-xp") && line.contains('/'))
+            .collect();
+        if !parts.is_empty() {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "threads {}", numbers(&dir.join("task")).join(" "));
+            let _ = writeln!(text, "{}", parts.join("\n"));
+        }
+    }
+    text
+}
+
+/// The kernel's functions, without its data.
+pub fn functions() -> io::Result<String> {
+    let all = fs::read_to_string("/proc/kallsyms")?;
+    let is_code = |line: &&str| {
+        line.split(' ')
+            .nth(1)
+            .is_some_and(|kind| "tTwW".contains(kind))
+    };
+    let lines = all.lines().filter(is_code).flat_map(|line| [line, "\n"]);
+    Ok(lines.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::TypedFormats;
+    use super::*;
+
+    #[test]
+    fn calls_get_names() {
+        let text = "name: p\nID: 1\nfield:s32 pid;offset:0;size:4;signed:1;\nfield:u64 stack[];offset:8;size:0;\n";
+        let formats = TypedFormats::parse(text).unwrap();
+        let format = formats.get(1).unwrap();
+        assert_eq!(format.calls, Some(8));
+        let mut bytes = 7_i32.to_ne_bytes().to_vec();
+        bytes.extend([0; 4]);
+        for call in [0xffff_ffff_8100_0204_u64, 0xffff_ffff_8100_0100, 0x1010, 5] {
+            bytes.extend(call.to_ne_bytes());
+        }
+        let mut event = Event {
+            time: 1,
+            timed: true,
+            cpu: 0,
+            ty: 1,
+            bytes,
+        };
+        let symbols = Symbols::recorded(
+            "ffffffff81000100 T a\nffffffff81000200 t b\n",
+            "threads 6\n1000-2000 r-xp 0 00:00 1 /six\nthreads 7 8\n1000-2000 r-xp 3000 00:00 1 /nonexistent/prog\n",
+        );
+        name(&mut event, format, &symbols);
+        assert_eq!(event.bytes[8..], *b"0x5;0x3010 [prog];a;b");
+        // Nothing to name.
+        event.bytes.truncate(8);
+        name(&mut event, format, &symbols);
+        assert_eq!(event.bytes.len(), 8);
+    }
+
+    #[test]
+    fn of_this_machine() {
+        let own = format!("{}", std::process::id());
+        let text = processes();
+        let has = |line: &str| line.split(' ').any(|word| word == own);
+        assert!(
+            text.lines()
+                .filter(|line| line.starts_with("threads "))
+                .any(has),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An instance of tracefs: buffers and events of our own, which go with the value.
+
+#![deny(unsafe_code)]
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use super::GROUP;
+use super::PLACES;
+use crate::probes::error::Error;
+use crate::probes::error::Result;
+use crate::relay::buffer::open_relay_file;
+
+/// The buffers, without any events at first.
+#[derive(Debug)]
+pub struct Instance {
+    dir: PathBuf,
+}
+
+pub(super) fn failed(action: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::of_file(action, path.into(), source)
+}
+
+impl Instance {
+    /// Where tracefs is, if it is mounted.
+    pub fn tracing() -> Option<PathBuf> {
+        let mut places = PLACES.into_iter().map(PathBuf::from);
+        places.find(|place| place.join("instances").exists())
+    }
+
+    /// Makes one, with `CLOCK_MONOTONIC`, after those of processes that were killed are removed.
+    pub fn create(tracing: &Path) -> Result<Self> {
+        let instances = tracing.join("instances");
+        remove_stale(&instances);
+        let dir = instances.join(format!("{GROUP}.{}", std::process::id()));
+        fs::create_dir(&dir).map_err(|error| failed("create", &dir, error))?;
+        let instance = Self { dir };
+        instance.write(Path::new("trace_clock"), "mono")?;
+        Ok(instance)
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The directory of an event `GROUP:EVENT`.
+    pub fn event(&self, event: &str) -> PathBuf {
+        self.dir.join("events").join(event.replace(':', "/"))
+    }
+
+    /// Writes to a file of it.
+    pub(super) fn write(&self, file: &Path, text: &str) -> Result<()> {
+        let path = self.dir.join(file);
+        fs::write(&path, text).map_err(|error| failed("write to", &path, error))
+    }
+
+    /// Has an event `GROUP:EVENT` recorded.
+    pub fn enable(&self, event: &str) -> Result<()> {
+        self.write(&self.event(event).join("enable"), "1")
+    }
+
+    /// Has nothing recorded any more.
+    pub fn disable(&self) {
+        // Nothing can be done if this fails.
+        let _ = self.write(Path::new("events/enable"), "0");
+    }
+
+    /// The files of the CPUs with their pages, and their paths. They must be closed before this is dropped.
+    pub fn pipes(&self) -> Result<Vec<(u32, PathBuf, File)>> {
+        let list = self.dir.join("per_cpu");
+        let mut cpus = Vec::new();
+        for entry in fs::read_dir(&list).map_err(|error| failed("read", &list, error))? {
+            let path = entry.map_err(|error| failed("read", &list, error))?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let cpu = name.and_then(|name| name.strip_prefix("cpu")?.parse().ok());
+            if let Some(cpu) = cpu {
+                let path = path.join("trace_pipe_raw");
+                let file = open_relay_file(&path, false)?;
+                cpus.push((cpu, path, file));
+            }
+        }
+        cpus.sort_by_key(|(cpu, _, _)| *cpu);
+        Ok(cpus)
+    }
+
+    /// Events of a CPU that found no room.
+    pub fn lost(&self, cpu: u32) -> u64 {
+        let path = self.dir.join(format!("per_cpu/cpu{cpu}/stats"));
+        fs::read_to_string(path).map_or(0, |stats| lost(&stats))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.disable();
+        // Nothing is left to be done if it stays; the next one removes it.
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// Removes the instances of processes that were killed.
+fn remove_stale(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(GROUP)?.strip_prefix('.'));
+        let is_stale = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+        if is_stale {
+            let path = entry.path();
+            let _ = fs::write(path.join("events/enable"), "0");
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
+/// What found no room, in the statistics of a CPU.
+fn lost(stats: &str) -> u64 {
+    let lines = stats.lines().filter_map(|line| line.split_once(": "));
+    let lost = lines.filter(|(key, _)| ["overrun", "dropped events"].contains(key));
+    lost.filter_map(|(_, value)| value.trim().parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics() {
+        assert_eq!(
+            lost("entries: 3\noverrun: 5\ncommit overrun: 7\ndropped events: 2\nread events: 9\n"),
+            7
+        );
+    }
+
+    #[test]
+    fn a_directory_like_that_of_tracefs() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("instances")).unwrap();
+        let stale = dir.path().join("instances/ferrotrace.999999999");
+        fs::create_dir(&stale).unwrap();
+        let instance = Instance::create(dir.path()).unwrap();
+        assert!(!stale.exists());
+        assert_eq!(instance.event("a:b"), instance.dir().join("events/a/b"));
+        assert_eq!(
+            fs::read_to_string(instance.dir().join("trace_clock")).unwrap(),
+            "mono"
+        );
+        assert!(matches!(instance.enable("a:b"), Err(Error::Io { .. })));
+        assert!(matches!(instance.pipes(), Err(Error::Io { .. })));
+        assert_eq!(instance.lost(0), 0);
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records with the calls that have led to them, in all formats.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod common;
+#[path = "common/readers.rs"]
+mod readers;
+#[path = "common/recording.rs"]
+mod recording;
+
+use std::fs;
+
+use serde_json::Value;
+
+use common::ferrotrace;
+use common::stdout;
+use common::succeed;
+use readers::python;
+use recording::Recording;
+use recording::fast;
+
+const FORMAT: &str = "\
+name: open
+ID: 4
+format:
+\tfield:s32 pid;\toffset:0;\tsize:4;\tsigned:1;
+\tfield:u64 stack[];\toffset:8;\tsize:0;\tsigned:0;
+";
+
+const KALLSYMS: &str = "\
+ffffffff81000100 T do_syscall
+ffffffff81000200 t do_open
+";
+
+/// Two records of thread 7: with two calls in the kernel and one in a file that is not there; without any.
+fn recorded() -> Recording {
+    let mut data = 7_i32.to_ne_bytes().to_vec();
+    data.extend([0; 4]);
+    let none = fast(4, 0, Some(2_000), &data);
+    for call in [0xffff_ffff_8100_0204_u64, 0xffff_ffff_8100_0108, 0x1010] {
+        data.extend(call.to_ne_bytes());
+    }
+    let some = fast(4, 0, Some(1_000), &data);
+    let recording = Recording::new("fast", FORMAT, &[[some, none].concat()]);
+    fs::write(recording.dir.join("kallsyms"), KALLSYMS).unwrap();
+    let maps = "threads 7 8\n1000-2000 r-xp 00003000 00:00 1 /nonexistent/prog\n";
+    fs::write(recording.dir.join("maps"), maps).unwrap();
+    recording
+}
+
+const STACK: &str = "0x3010 [prog];do_syscall;do_open";
+
+fn exported(recording: &Recording, format: &str) -> String {
+    let path = recording.path(format);
+    let mut command = ferrotrace();
+    command.arg("export").arg(&recording.dir);
+    succeed(command.args(["--format", format, "-o"]).arg(&path));
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn text_has_names() {
+    let recording = recorded();
+    let text = stdout(&succeed(&mut recording.merge(&[])));
+    let expected = format!(
+        "[000] 0.000001000 open: pid=7 stack={STACK}\n[000] 0.000002000 open: pid=7 stack=\n"
+    );
+    assert!(text.starts_with(&expected), "{text}");
+    let json = stdout(&succeed(&mut recording.merge(&["--json"])));
+    let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert!(first.to_string().contains(STACK), "{first}");
+    // Without what names them there are numbers.
+    fs::remove_file(recording.dir.join("kallsyms")).unwrap();
+    fs::remove_file(recording.dir.join("maps")).unwrap();
+    let text = stdout(&succeed(&mut recording.merge(&[])));
+    assert!(
+        text.contains(" stack=0x1010;0xffffffff81000108;0xffffffff81000204\n"),
+        "{text}"
+    );
+    // They are text for every other format, too.
+    for format in ["ctf", "ctf2", "chrome"] {
+        exported(&recording, format);
+    }
+}
+
+#[test]
+fn firefox_has_samples() {
+    let recording = recorded();
+    let profile = fs::read_to_string(exported(&recording, "firefox")).unwrap();
+    let profile: Value = serde_json::from_str(&profile).unwrap();
+    let threads = profile["threads"].as_array().unwrap();
+    let thread = threads
+        .iter()
+        .find(|thread| thread["name"] == "CPU 0")
+        .unwrap();
+    let samples = &thread["samples"]["stack"];
+    assert_eq!(samples.as_array().unwrap().len(), 2, "{samples}");
+    assert_eq!(samples[1], Value::Null);
+    // From the innermost call up.
+    let strings = profile["shared"]["stringArray"].as_array();
+    let strings = strings.or(thread["stringArray"].as_array()).unwrap();
+    let mut at = samples[0].as_u64();
+    let mut names = Vec::new();
+    while let Some(stack) = at.and_then(|stack| usize::try_from(stack).ok()) {
+        let frame =
+            usize::try_from(thread["stackTable"]["frame"][stack].as_u64().unwrap()).unwrap();
+        let func = usize::try_from(thread["frameTable"]["func"][frame].as_u64().unwrap()).unwrap();
+        let name = usize::try_from(thread["funcTable"]["name"][func].as_u64().unwrap()).unwrap();
+        names.push(strings[name].as_str().unwrap());
+        at = thread["stackTable"]["prefix"][stack].as_u64();
+    }
+    names.reverse();
+    assert_eq!(names.join(";"), STACK);
+}
+
+/// By Perfetto's own description of its format.
+const READER: &str = r#"
+import sys
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as p
+trace = p.Trace()
+trace.ParseFromString(open(sys.argv[1], "rb").read())
+for packet in trace.packet:
+    if packet.HasField("track_event"):
+        print(";".join(frame.function_name for frame in packet.track_event.callstack.frames))
+"#;
+
+#[test]
+#[ignore = "needs the readers of make setup"]
+fn perfetto_has_call_stacks() {
+    let recording = recorded();
+    let path = exported(&recording, "perfetto");
+    assert_eq!(python(READER, &[&path]), format!("{STACK}\n\n"));
+}
