@@ -13,6 +13,8 @@ use anyhow::Result;
 use clap::Args;
 use clap::Subcommand;
 
+use ferrotrace::events::record::Options;
+use ferrotrace::events::record::record;
 use ferrotrace::functions::available;
 use ferrotrace::functions::available::Functions;
 use ferrotrace::functions::control::Control;
@@ -29,6 +31,8 @@ use super::print as print_text;
 use super::units::CommandArgs;
 use super::units::OutputArgs;
 use super::units::parse_duration;
+use super::units::parse_size;
+use super::warn;
 
 /// Functions that a terminal shows if nobody says how many.
 const ON_TERMINAL: usize = 20;
@@ -43,6 +47,60 @@ pub struct TraceArgs {
 enum Command {
     /// Count the calls of functions, and how long they take from entry to return, as they come.
     Functions(FunctionsArgs),
+    /// Record events of tracefs, which any kernel has, into a recording that "export" and "relay merge" read.
+    Record(RecordArgs),
+}
+
+#[derive(Debug, Args)]
+struct RecordArgs {
+    /// Events, GROUP:EVENT, such as sched:sched_switch; * stands for any text, as in 'irq:*'. It can be repeated.
+    #[arg(short, long = "event", value_name = "EVENT", required = true)]
+    events: Vec<String>,
+    /// The directory to record into, which is created or must be empty.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Write into OUT even if it is not empty.
+    #[arg(short, long)]
+    force: bool,
+    /// The size of the buffer of each CPU; that of the kernel without it.
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+    buffer: Option<u64>,
+    /// Stop after this time; otherwise on SIGINT or SIGTERM.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Print what was recorded as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    command: CommandArgs,
+}
+
+impl RecordArgs {
+    fn run(self) -> Result<u8> {
+        let signals = take_signals()?;
+        let options = Options {
+            events: self.events,
+            output: self.output,
+            force: self.force,
+            duration: self.duration,
+            buffer: self.buffer,
+        };
+        let ready = |events| {
+            let doing = format!("recording {events} events");
+            Ok(self.command.start(&signals, None, &doing)?)
+        };
+        let metadata = record(&options, &signals, ready)?;
+        let records: u64 = metadata.cpus.iter().map(|cpu| cpu.tally.records).sum();
+        let lost = metadata.dropped.unwrap_or(0);
+        if lost != 0 {
+            warn(&format!("{lost} events found no room; --buffer makes more"));
+        }
+        match self.json {
+            true => print_text(&format!("{}\n", serde_json::to_string_pretty(&metadata)?))?,
+            false => print_text(&format!("{records} records, {lost} lost\n"))?,
+        };
+        Ok(signals.finish()?)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -97,6 +155,7 @@ impl TraceArgs {
     pub fn run(self) -> Result<u8> {
         match self.command {
             Command::Functions(args) => args.run(),
+            Command::Record(args) => args.run(),
         }
     }
 }

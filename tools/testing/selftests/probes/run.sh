@@ -439,6 +439,23 @@ instruction() {
 		{ read -r a b; echo $((0x$b - 0x$a)); }
 }
 
+# Events of tracefs become a recording like any other.
+events() {
+	local format
+	mount_tracing || return 1
+	"$FERROTRACE" trace record -e sched:sched_switch -e 'sched:sched_process_e*' -o "$work/events" -- bash -c '/bin/true; exit 3' >"$work/out"
+	is status 3 $? && cat "$work/out" && grep -q '^[1-9][0-9]* records, 0 lost$' "$work/out" || return 1
+	"$FERROTRACE" relay merge "$work/events" >"$work/merged" || return 1
+	grep 'sched_process_exec: .*filename=/bin/true ' "$work/merged" && grep -q 'sched_switch: .*prev_comm=[a-z].* next_pid=' "$work/merged" || return 1
+	is records "$(sed -n 's/ records, .*//p' "$work/out")" "$(grep -c '^\[' "$work/merged")" || return 1
+	for format in json chrome perfetto firefox parquet ctf ctf2; do
+		"$FERROTRACE" export "$work/events" --format $format -o "$work/events.$format" && [ -s "$work/events.$format" ] || return 1
+	done
+	grep -q '"true-[0-9]*"' "$work/events.chrome" || return 1
+	refused "no event matches sched:sched_swich; similar: sched:sched_switch" "$FERROTRACE" trace record -e sched:sched_swich -o "$work/none" || return 1
+	is instances "" "$(ls /sys/kernel/tracing/instances)"
+}
+
 # On a terminal there is a screen.
 screen() {
 	python3 - "$FERROTRACE" <<-'END'
@@ -711,6 +728,7 @@ one many many
 one stack.kernel stacks
 one stack.recorded stacks_recorded
 once file in_files
+once events events
 once screen screen
 one storm storm
 one unload unload

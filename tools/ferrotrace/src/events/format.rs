@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The description of an event of tracefs, as a recording has it.
+
+#![deny(unsafe_code)]
+
+/// Fields that each event has before its own; the thread is shown, the others are left out.
+const COMMON: &str = "common_";
+const THREAD: &str = "common_pid";
+
+/// Names that mean something for a record as a whole.
+const TAKEN: [&str; 2] = ["time", "cpu"];
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The number in its records.
+    pub id: u16,
+    /// Its name, number and fields.
+    pub text: String,
+}
+
+/// The name that a declaration declares, and where it begins.
+fn name(declaration: &str) -> Option<(usize, &str)> {
+    let plain = declaration.split('[').next()?.trim_end();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let at = plain.trim_end_matches(is_name).len();
+    Some((at, plain.get(at..)?)).filter(|(_, name)| !name.is_empty())
+}
+
+/// The name in `__data_loc char[] NAME`.
+fn location(declaration: &str) -> Option<&str> {
+    let is_location = declaration.starts_with("__data_loc") || declaration.starts_with("__rel_loc");
+    is_location.then(|| declaration.rsplit(' ').next())?
+}
+
+/// Translates the kernel's text; `None` if it is not one that describes an event.
+pub fn translate(text: &str) -> Option<Description> {
+    let mut lines = text.lines();
+    let mut value = |key: &str| lines.find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let event = value("name:")?;
+    let id = value("ID:")?.parse().ok()?;
+    let fields = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("field:"));
+    let names: Vec<_> = fields
+        .clone()
+        .filter_map(|field| name(field.split(';').next()?))
+        .collect();
+    let has_own_pid = names.iter().any(|(_, name)| *name == "pid");
+    let mut out = format!("name: {event}\nID: {id}\nformat:\n");
+    for field in fields {
+        let (declaration, rest) = field.split_once(';')?;
+        let declared = match location(declaration) {
+            Some(name) => Some((declaration.len() - name.len(), name)),
+            None => name(declaration),
+        };
+        let (at, name) = declared?;
+        let new = match name {
+            THREAD if has_own_pid => THREAD.to_owned(),
+            THREAD => "pid".to_owned(),
+            _ if name.starts_with(COMMON) => continue,
+            _ if TAKEN.contains(&name) => format!("{name}_"),
+            _ => name.to_owned(),
+        };
+        let (before, after) = (declaration.get(..at)?, declaration.get(at + name.len()..)?);
+        out.push_str(&format!("\tfield:{before}{new}{after};{rest}\n"));
+    }
+    out.push('\n');
+    Some(Description { id, text: out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::merge::format::TypedFormats;
+    use crate::merge::value::Value;
+
+    const EXEC: &str = "\
+name: sched_process_exec
+ID: 301
+format:
+	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
+	field:unsigned char common_flags;	offset:2;	size:1;	signed:0;
+	field:unsigned char common_preempt_count;	offset:3;	size:1;	signed:0;
+	field:int common_pid;	offset:4;	size:4;	signed:1;
+
+	field:__data_loc char[] filename;	offset:8;	size:4;	signed:0;
+	field:pid_t pid;	offset:12;	size:4;	signed:1;
+	field:u64 time;	offset:16;	size:8;	signed:0;
+	field:char comm[16];	offset:24;	size:16;	signed:0;
+
+print fmt: \"filename=%s\", __get_str(filename)
+";
+
+    #[test]
+    fn descriptions() {
+        let exec = translate(EXEC).unwrap();
+        assert_eq!(exec.id, 301);
+        let formats = TypedFormats::parse(&exec.text).unwrap();
+        let format = formats.get(301).unwrap();
+        let names: Vec<_> = format
+            .fields
+            .iter()
+            .map(|field| field.name.as_str())
+            .collect();
+        assert_eq!(names, ["common_pid", "filename", "pid", "time_", "comm"]);
+        let mut record = vec![0; 40];
+        record[8..12].copy_from_slice(&(40_u32 | 5 << 16).to_le_bytes());
+        record[24..27].copy_from_slice(b"cat");
+        record.extend(b"/bin\0");
+        let values: Vec<_> = format
+            .fields
+            .iter()
+            .map(|field| Value::new(field, &record).to_string())
+            .collect();
+        assert_eq!(values, ["0", "/bin", "0", "0", "cat"]);
+        // A place that is not in the record.
+        record[8] = 200;
+        assert_eq!(Value::new(&format.fields[1], &record).to_string(), "");
+        // Without a thread of its own an event has that it ran in.
+        let other = translate(&EXEC.replace("pid_t pid", "pid_t parent")).unwrap();
+        assert!(
+            other.text.contains("field:int pid;\toffset:4;"),
+            "{}",
+            other.text
+        );
+        assert_eq!(translate("name: x\n"), None);
+    }
+}
