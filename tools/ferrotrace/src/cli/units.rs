@@ -63,6 +63,11 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// For a command with other short options.
+    pub fn new(output: Option<PathBuf>, force: bool) -> Self {
+        Self { output, force }
+    }
+
     /// Makes the file standard output. Returns what that was, for a command that is run.
     pub fn redirect(&self) -> Result<Option<OwnedFd>> {
         let Some(path) = &self.output else {

@@ -226,6 +226,9 @@ with_command() {
 	tool watch "$samples/exec.dp" --wall -- /bin/true >"$work/out" 2>"$work/err" || { cat "$work/err"; return 1; }
 	cat "$work/out"
 	grep -E "^\[[0-9]+\] $(date -u +%Y-%m-%dT)[0-9:]+\.[0-9]{9}Z 12\.0 .*\"/bin/true\"" "$work/out" || return 1
+	tool watch "$samples/exec.dp" -o "$work/file" -- /bin/echo said >"$work/out" 2>"$work/err" || { cat "$work/err"; return 1; }
+	is said said "$(cat "$work/out")" && grep -q ' 12\.0 .*"/bin/echo"' "$work/file" || return 1
+	refused "is not empty" tool watch "$samples/exec.dp" -o "$work/file" -d 1ms || return 1
 	tool watch "$samples/exec.dp" --wall --json -- /bin/true 2>"$work/err" |
 		grep "\"/bin/true\".*\"time\":.*\"wall\":\"$(date -u +%Y-%m-%dT)" && is states "" "$(states)"
 }

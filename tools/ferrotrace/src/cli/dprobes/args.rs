@@ -243,6 +243,12 @@ pub struct WatchArgs {
     /// Print one JSON object on each line.
     #[arg(long)]
     pub json: bool,
+    /// Write to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write over a file that is not empty.
+    #[arg(long, requires = "output")]
+    pub force: bool,
     #[command(flatten)]
     pub command: CommandArgs,
 }

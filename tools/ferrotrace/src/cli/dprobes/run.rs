@@ -37,6 +37,7 @@ use ferrotrace::relay::channel::Header;
 use ferrotrace::relay::record;
 
 use super::super::print as print_text;
+use super::super::units::OutputArgs;
 use super::super::warn;
 use super::args::*;
 
@@ -245,7 +246,8 @@ pub fn watch(args: WatchArgs, control: &Control) -> Result<u8> {
             false => None,
         },
     };
-    let ready = || Ok(args.command.start(&signals, None, "watching")?);
+    let stdout = OutputArgs::new(args.output, args.force).redirect()?;
+    let ready = || Ok(args.command.start(&signals, stdout, "watching")?);
     let mut is_read = true;
     let counts = watch::watch(control, &options, &signals, ready, |text| {
         is_read = print_text(text).map_err(|error| Error::Io {
