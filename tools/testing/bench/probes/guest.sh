@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# In a guest, as root: prints "NAME INSTRUCTIONS" for each kind of probe.
+# shellcheck disable=SC2016
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$here/../../selftests/lib/kit.sh"
+gcc -O2 -o "$work/calls" "$here/calls.c"
+
+tracing=/sys/kernel/tracing
+mountpoint -q $tracing || mount -t tracefs tracefs $tracing
+stock=
+if [ -e $tracing/kprobe_events ]; then
+	stock=1
+else
+	load_ours rust_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_kprobe_events
+fi
+
+# calls WHAT: nanoseconds of a system call of this kind.
+calls() { "$work/calls" "$1"; }
+
+# measure NAME WHAT KIND PLACE ARGS: what a hit of this probe adds to a system call, which has one.
+measure() {
+	local name=$1 what=$2 kind=$3 place=$4 args=$5 with without
+	without=$(calls "$what")
+	if [ "$stock" ]; then
+		echo "$kind:bench/x $place $args" >$tracing/kprobe_events
+		echo 1 >$tracing/events/bench/x/enable
+	else
+		echo "$kind x $place $args" >$DEBUGFS/ferrotrace_kprobe_events/probes
+	fi
+	with=$(calls "$what")
+	if [ "$stock" ]; then
+		echo 0 >$tracing/events/bench/x/enable
+		echo >$tracing/kprobe_events
+	else
+		echo -x >$DEBUGFS/ferrotrace_kprobe_events/probes
+	fi
+	echo "$name $((with - without))"
+}
+
+measure number lseek p vfs_llseek 'offset=%si:s64'
+measure numbers lseek p vfs_llseek 'offset=%si:s64 whence=%dx:s32 file=%di:x64 ip=%ip:x64'
+measure memory lseek p vfs_llseek 'a=+0(%di):x64 b=+8(%di):x64'
+measure string access p do_faccessat 'dfd=%di:s32 file=+0(%si):string'
+measure return lseek r vfs_llseek 'ret=$retval:s64'
