@@ -83,11 +83,12 @@ impl Node {
     fn pool(lines: &mut TextBuffer) -> core::fmt::Result {
         for slots in exec_pool::in_use().iter().filter(|slots| slots.pages != 0) {
             lines.write_fmt(fmt!(
-                "{} bytes: {} pages, used {} (probes {}, trampolines {}), waiting {}, free {}\n",
+                "{} bytes: {} pages, used {} (probes {}, detours {}, trampolines {}), waiting {}, free {}\n",
                 slots.size,
                 slots.pages,
-                slots.probes + slots.trampolines,
+                slots.probes + slots.detours + slots.trampolines,
                 slots.probes,
+                slots.detours,
                 slots.trampolines,
                 slots.waiting,
                 slots.free

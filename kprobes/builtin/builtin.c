@@ -79,9 +79,11 @@ NOKPROBE_SYMBOL(kprobe_fault_handler);
 
 int kprobe_get_kallsym(unsigned int symnum, unsigned long *value, char *type, char *sym)
 {
-	if (!ferro_exec_pool_nth(symnum, value))
+	bool detours;
+
+	if (!ferro_exec_pool_nth(symnum, value, &detours))
 		return -ERANGE;
-	strscpy(sym, KPROBE_INSN_PAGE_SYM, KSYM_NAME_LEN);
+	strscpy(sym, detours ? KPROBE_OPTINSN_PAGE_SYM : KPROBE_INSN_PAGE_SYM, KSYM_NAME_LEN);
 	*type = 't';
 	return 0;
 }

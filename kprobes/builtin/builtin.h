@@ -4,8 +4,8 @@
 
 #include <linux/types.h>
 
-/* The @n-th page of instruction copies; false if there are fewer. */
-bool ferro_exec_pool_nth(unsigned int n, unsigned long *value);
+/* The @n-th page of instruction copies or detours, and whether it is one for detours; false if there are fewer. */
+bool ferro_exec_pool_nth(unsigned int n, unsigned long *value, bool *detours);
 
 /* The engine, if it is a module that is there; a grace period of RCU before it goes it is NULL. */
 struct module;

@@ -225,13 +225,15 @@ unsafe extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, ad
 ///
 /// # Safety
 ///
-/// `addr` points to a place for an address.
+/// `addr` points to a place for an address, `detours` to one for a truth value.
 #[export]
-unsafe extern "C" fn ferro_exec_pool_nth(n: u32, addr: *mut usize) -> bool {
+unsafe extern "C" fn ferro_exec_pool_nth(n: u32, addr: *mut usize, detours: *mut bool) -> bool {
     let Some(page) = exec_pool::nth_page(n as usize) else {
         return false;
     };
     // SAFETY: The caller guarantees that there is room for it.
     unsafe { addr.write(page) };
+    // SAFETY: The caller guarantees that there is room for this, too.
+    unsafe { detours.write(exec_pool::is_for_detours(page)) };
     true
 }

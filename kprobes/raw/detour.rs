@@ -184,7 +184,7 @@ impl Detour {
         for (_, insn) in displaced.instructions() {
             expected.extend_from_slice(insn.bytes(), GFP_KERNEL)?;
         }
-        let slot = exec_pool::alloc(size, User::Probes).map_err(|_| Error::NoMemory)?;
+        let slot = exec_pool::alloc(size, User::Detours).map_err(|_| Error::NoMemory)?;
         let mut to = Cursor {
             code: &mut code,
             len: 0,

@@ -163,7 +163,13 @@ bool ferro_in_gate_area(unsigned long addr)
 	return in_gate_area_no_mm(addr);
 }
 
-void *ferro_exec_page_alloc(void)
+static void tell_perf(void *page, bool goes, bool detours)
+{
+	perf_event_ksymbol(PERF_RECORD_KSYMBOL_TYPE_OOL, (unsigned long)page, PAGE_SIZE, goes,
+			   detours ? KPROBE_OPTINSN_PAGE_SYM : KPROBE_INSN_PAGE_SYM);
+}
+
+void *ferro_exec_page_alloc(bool detours)
 {
 	void *page = execmem_alloc(EXECMEM_KPROBES, PAGE_SIZE);
 
@@ -172,15 +178,13 @@ void *ferro_exec_page_alloc(void)
 	/* What comes from the cache of such memory is full of breakpoints. */
 	if (!execmem_is_rox(EXECMEM_KPROBES))
 		text_poke_set(page, INT3_INSN_OPCODE, PAGE_SIZE);
-	perf_event_ksymbol(PERF_RECORD_KSYMBOL_TYPE_OOL, (unsigned long)page, PAGE_SIZE, false,
-			   KPROBE_INSN_PAGE_SYM);
+	tell_perf(page, false, detours);
 	return page;
 }
 
-void ferro_exec_page_free(void *page)
+void ferro_exec_page_free(void *page, bool detours)
 {
-	perf_event_ksymbol(PERF_RECORD_KSYMBOL_TYPE_OOL, (unsigned long)page, PAGE_SIZE, true,
-			   KPROBE_INSN_PAGE_SYM);
+	tell_perf(page, true, detours);
 	execmem_free(page);
 }
 

@@ -60,10 +60,10 @@ enum {
 	FERRO_EXEC_START = MODULES_VADDR,
 };
 
-/* execmem.h: a page of the kernel's executable memory full of breakpoints, or NULL. */
-void *ferro_exec_page_alloc(void);
+/* execmem.h: a page of the kernel's executable memory full of breakpoints, or NULL; perf is told, by which name it is called. */
+void *ferro_exec_page_alloc(bool detours);
 /* After nobody executes, or is going to execute, it. */
-void ferro_exec_page_free(void *page);
+void ferro_exec_page_free(void *page, bool detours);
 /* Wait until who has asked whether the page is one of the pool no longer uses the answer. */
 void ferro_exec_page_quiesce(void);
 /* Call ferro_exec_pool_reclaim() when every task has been somewhere else. One call at a time. */

@@ -3,7 +3,8 @@
 //! Executable memory for short pieces of code: copies of instructions, trampolines.
 //!
 //! A page is divided into [`Slot`]s of one size, so that a copy of an instruction takes 32 bytes. The pages are
-//! never writable: text is patched into them. All that is not code is breakpoints.
+//! never writable: text is patched into them. All that is not code is breakpoints. Detours have pages of their own, which perf
+//! and kallsyms call `kprobe_optinsn_page`, and all others `kprobe_insn_page`.
 //!
 //! A slot that is dropped may still be executing, in a task that was preempted in it. It is used again after a
 //! grace period of RCU tasks, which nobody waits for: one callback serves all slots dropped before it began.
@@ -21,6 +22,7 @@ use crate::code::text::TextMutex;
 use crate::sync::mutex::StaticMutex;
 
 mod map;
+use map::DETOURS;
 use map::PAGES;
 
 /// What all the memory is full of that is not code.
@@ -42,12 +44,21 @@ type Slots = u128;
 pub enum User {
     /// Copies of instructions, for probes.
     Probes,
+    /// What the jumps lead to that stand in the place of probes' breakpoints.
+    Detours,
     /// Trampolines of ftrace.
     Trampolines,
 }
 
 /// How many kinds of users there are.
-const USERS: usize = 2;
+const USERS: usize = 3;
+
+impl User {
+    /// Whether its slots are in pages for detours.
+    fn is_detour(self) -> bool {
+        self == Self::Detours
+    }
+}
 
 /// What there is of slots of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +69,8 @@ pub struct Use {
     pub pages: usize,
     /// Slots in use for probes.
     pub probes: usize,
+    /// Slots in use for detours.
+    pub detours: usize,
     /// Slots in use for trampolines.
     pub trampolines: usize,
     /// Slots that are free when a grace period is over.
@@ -73,19 +86,20 @@ static_assert!(PAGE_SIZE == SIZES[SIZES.len() - 1]);
 ///
 /// # Invariants
 ///
-/// The address of a page from `ferro_exec_page_alloc()`, which this owns.
-struct ExecPage(usize);
+/// The address of a page from `ferro_exec_page_alloc()`, which this owns; and what that was told, whether it is for detours.
+struct ExecPage(usize, bool);
 
 impl ExecPage {
     /// Errors: -ENOMEM.
-    fn new() -> Result<Self> {
-        // SAFETY: It takes nothing from us, and returns NULL or a page that nobody else has. It sleeps, as this function's
-        // context allows.
-        let page = unsafe { bindings::ferro_exec_page_alloc() };
+    fn new(detours: bool) -> Result<Self> {
+        // SAFETY: It takes nothing but a name from us, and returns NULL or a page that nobody else has. It sleeps, as this
+        // function's context allows.
+        let page = unsafe { bindings::ferro_exec_page_alloc(detours) };
         if page.is_null() {
             return Err(ENOMEM);
         }
-        Ok(Self(page.addr()))
+        // INVARIANT: It has just been allocated.
+        Ok(Self(page.addr(), detours))
     }
 }
 
@@ -93,7 +107,9 @@ impl Drop for ExecPage {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the page is from `ferro_exec_page_alloc()` and only ours, so that it is freed once. Nobody
         // executes there: it has no slot that is in use, and `ferro_exec_pool_reclaim()` has waited for those that were.
-        unsafe { bindings::ferro_exec_page_free(core::ptr::without_provenance_mut(self.0)) };
+        unsafe {
+            bindings::ferro_exec_page_free(core::ptr::without_provenance_mut(self.0), self.1)
+        };
     }
 }
 
@@ -113,33 +129,35 @@ struct Page {
 struct Class {
     /// Sorted by address.
     pages: KVVec<Page>,
-    /// No page before this one has a free slot.
-    first_free: usize,
+    /// No page before this one has a free slot; of those for detours.
+    first_free: [usize; 2],
 }
 
 impl Class {
     const EMPTY: Self = Self {
         pages: KVVec::new(),
-        first_free: 0,
+        first_free: [0; 2],
     };
 
     fn take(&mut self, size: usize, user: User) -> Option<usize> {
-        for (i, page) in self.pages.iter_mut().enumerate().skip(self.first_free) {
-            self.first_free = i;
-            if page.free != 0 {
+        let first = &mut self.first_free[usize::from(user.is_detour())];
+        for (i, page) in self.pages.iter_mut().enumerate().skip(*first) {
+            *first = i;
+            if page.free != 0 && page.memory.1 == user.is_detour() {
                 let slot = page.free.trailing_zeros();
                 page.free &= page.free - 1;
                 page.used[user as usize] |= 1 << slot;
                 return Some(page.memory.0 + slot as usize * size);
             }
         }
-        self.first_free = self.pages.len();
+        *first = self.pages.len();
         None
     }
 
     fn add(&mut self, memory: ExecPage, size: usize) -> Result {
         self.pages.reserve(1, GFP_KERNEL)?;
         let at = self.pages.partition_point(|page| page.memory.0 < memory.0);
+        DETOURS.set(memory.0, memory.1);
         if !PAGES.set(memory.0, true) {
             return Err(ENOMEM);
         }
@@ -150,7 +168,7 @@ impl Class {
             dropped: 0,
             waiting: 0,
         };
-        self.first_free = self.first_free.min(at);
+        self.first_free = self.first_free.map(|first| first.min(at));
         self.pages
             .insert_within_capacity(at, page)
             .map_err(|_| ENOMEM)
@@ -176,8 +194,9 @@ impl Class {
             ..Use::default()
         };
         for page in self.pages.iter() {
-            let [probes, trampolines] = page.used.map(|used| used.count_ones() as usize);
+            let [probes, detours, trampolines] = page.used.map(|used| used.count_ones() as usize);
             sum.probes += probes;
+            sum.detours += detours;
             sum.trampolines += trampolines;
             sum.waiting += (page.dropped | page.waiting).count_ones() as usize;
             sum.free += page.free.count_ones() as usize;
@@ -195,16 +214,17 @@ impl Class {
         any
     }
 
-    /// The grace period is over. One page without used slots is kept, the others go to `unused`, as far as it has
+    /// The grace period is over. One page of each kind without used slots is kept, the others go to `unused`, as far as it has
     /// room.
     fn end(&mut self, size: usize, unused: &mut KVVec<Page>) {
         let all = Slots::MAX >> (Slots::BITS as usize - PAGE_SIZE / size);
-        let mut keep = true;
+        let mut keep = [true; 2];
         let mut i = 0;
-        self.first_free = 0;
+        self.first_free = [0; 2];
         while let Some(page) = self.pages.get_mut(i) {
             page.free |= core::mem::take(&mut page.waiting);
-            if page.free != all || core::mem::take(&mut keep) || unused.len() == unused.capacity() {
+            let keep = &mut keep[usize::from(page.memory.1)];
+            if page.free != all || core::mem::take(keep) || unused.len() == unused.capacity() {
                 i += 1;
                 continue;
             }
@@ -384,7 +404,7 @@ pub fn alloc(size: usize, user: User) -> Result<Slot> {
             });
         }
         drop(pool);
-        memory = Some(ExecPage::new()?);
+        memory = Some(ExecPage::new(user.is_detour())?);
     }
 }
 
@@ -396,6 +416,11 @@ pub fn contains(addr: usize) -> bool {
 /// The address of a page, counted from the lowest. Context: any.
 pub fn nth_page(n: usize) -> Option<usize> {
     PAGES.nth(n)
+}
+
+/// Whether the page at an address, if the pool has one there, is for detours. Context: any.
+pub fn is_for_detours(page: usize) -> bool {
+    DETOURS.has(page)
 }
 
 /// The number of slots in use.

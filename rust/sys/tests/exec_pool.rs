@@ -139,9 +139,19 @@ mod suite {
         // Of a size that nobody else has.
         let before = of(2048);
         let probe = exec_pool::alloc(2000, User::Probes)?;
+        let detour = exec_pool::alloc(2000, User::Detours)?;
         let trampoline = exec_pool::alloc(2000, User::Trampolines)?;
         let with = of(2048);
+        // Detours have pages of their own.
+        let page = detour.address() / PAGE_SIZE * PAGE_SIZE;
+        assert!(exec_pool::is_for_detours(page));
+        for other in [&probe, &trampoline] {
+            assert!(!exec_pool::is_for_detours(
+                other.address() / PAGE_SIZE * PAGE_SIZE
+            ));
+        }
         assert_eq!(with.probes, before.probes + 1);
+        assert_eq!(with.detours, before.detours + 1);
         assert_eq!(with.trampolines, before.trampolines + 1);
         drop(probe);
         let after = of(2048);
@@ -149,8 +159,9 @@ mod suite {
             (after.probes, after.trampolines),
             (before.probes, with.trampolines)
         );
-        let all = |slots: Use| slots.probes + slots.trampolines + slots.waiting + slots.free;
-        assert_eq!(all(after), after.pages * 2);
+        let used = |slots: Use| slots.probes + slots.detours + slots.trampolines;
+        assert_eq!(used(after) + after.waiting + after.free, after.pages * 2);
+        drop(detour);
         drop(trampoline);
         exec_pool::flush();
         assert_eq!(of(2048).waiting, 0);

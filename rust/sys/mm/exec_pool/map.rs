@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which pages belong to the pool: a bit for each page of where they can be.
+//! Which pages belong to the pool, and which of them are for detours: a bit for each page of where they can be.
 //!
 //! Contexts: reading anywhere, NMI included.
 
@@ -9,7 +9,7 @@ use kernel::page::PAGE_SIZE;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 
-/// Which pages of the memory for modules and the like belong to the pool, one bit a page.
+/// A bit for each page of the memory for modules and the like, in which the pool's are.
 ///
 /// The readers look at one bit and take no lock. Writers hold the pool's mutex.
 pub(super) struct PageMap([Atomic<usize>; Self::WORDS]);
@@ -28,7 +28,7 @@ impl PageMap {
             .is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
-    /// Returns whether there is a bit for this page. Holds the pool's mutex.
+    /// Returns whether there is a bit for this page. The caller holds the pool's mutex.
     pub(super) fn set(&self, page: usize, used: bool) -> bool {
         let Some((word, bit)) = self.word(page) else {
             return false;
@@ -59,3 +59,5 @@ impl PageMap {
 
 /// The pages of the pool.
 pub(super) static PAGES: PageMap = PageMap([const { Atomic::new(0) }; PageMap::WORDS]);
+/// Those for detours, if they are the pool's: what has been freed may still be here.
+pub(super) static DETOURS: PageMap = PageMap([const { Atomic::new(0) }; PageMap::WORDS]);

@@ -168,6 +168,48 @@ toggle() {
 	done
 }
 
+# through NAME: has the module run it, jump.perf_* while perf watches.
+through() {
+	local perf=${modules%/module}/perf_test
+	case $1 in
+	jump.perf_pages) "$perf" pages $self/run "$1" >"$work/perf" ;;
+	jump.perf_trace)
+		mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing || return 1
+		"$perf" trace $self/run "$1" >"$work/perf"
+		;;
+	*) echo "$1" >$self/run ;;
+	esac
+}
+
+# perf_saw NAME: what it has to have been told, and /proc/kallsyms and the log to say.
+perf_saw() {
+	local name
+	case $1 in
+	jump.perf_pages)
+		# They are written to, and one at least goes.
+		awk -v min="$((many / 100))" '
+			$1 == "kprobe_optinsn_page" { found = $2 >= min && $3 > 0 && $4 >= $2 * 4 }
+			END { exit !found }' "$work/perf" && grep -q kprobe_optinsn_page /proc/kallsyms && return
+		sed "s/^/# $1: /" "$work/perf"
+		return 1
+		;;
+	*) ;;
+	esac
+	# The function that is probed, whose registers there are, and the one that calls it: those frames are sure.
+	dmesg | sed 's/^\[[^]]*\] *//' >"$work/said"
+	for name in kst_jump kst_jump_dumped; do
+		if ! grep -qx $name "$work/perf"; then
+			echo "# $1: $name is not in the call chains:"
+			sort "$work/perf" | uniq -c | sed "s/^/# $1: /"
+			return 1
+		elif ! grep -qE "^(RIP: 0010:)?$name\\+0x" "$work/said"; then
+			echo "# $1: $name is not in the stack dump:"
+			sed "s/^/# $1: /" "$work/said"
+			return 1
+		fi
+	done
+}
+
 # whole VARIABLE FILE: what is in it, without a process more, and without jumps, which come by themselves.
 whole() {
 	IFS= read -rd '' "$1" <"$2"
@@ -194,7 +236,7 @@ run() {
 		;;
 	*) ;;
 	esac
-	if echo "$name" >$self/run; then
+	if through "$name"; then
 		whole said $self/run
 		case $said in
 		ok*) verdict=ok ;;
@@ -227,6 +269,7 @@ run() {
 	jump.*) echo "$KST_JUMPS" >$jumps ;;
 	*) ;;
 	esac
+	case $name in jump.perf_*) perf_saw "$name" || verdict=not ;; *) ;; esac
 	case $name in
 	# these go on with the next step
 	debugfs.[1-4]_* | unload.[1-35-68]_*) whole before "$list" ;;
