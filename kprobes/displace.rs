@@ -75,7 +75,12 @@ impl Surroundings for Running<'_> {
     fn is_compiled(&self, start: u64) -> bool {
         let start = start as usize;
         // After its landing pad, if it has one.
-        symbols::is_ftrace_site(start) || symbols::is_ftrace_site(start.wrapping_add(4))
+        if symbols::is_ftrace_site(start) || symbols::is_ftrace_site(start.wrapping_add(4)) {
+            return true;
+        }
+        let mut name = [0; NAME_LEN];
+        let name = symbols::name_of(start, &mut name);
+        name.is_some_and(|name| name.to_bytes().starts_with(b"_R"))
     }
 
     fn is_part(&self, start: u64) -> bool {

@@ -49,11 +49,45 @@ jumps_as_mainline() {
 	return 1
 }
 
+# jumps_everywhere N: the same of each N-th instruction of every function, by what the C engine prepares when it registers a probe.
+# The numbers of both answers, with the reason, go to the log.
+jumps_everywhere() {
+	local kdir places=$LOGS/jump-places-each out=$LOGS/jump-places-each.out
+	kdir=$("$REPO/integration/kernel.sh" kdir mainline) && selftests_build mainline every || return 1
+	"$cargo" run -q --release --manifest-path "$REPO/tools/testing/host/Cargo.toml" --bin jump-places -- \
+		each "$1" "$kdir/vmlinux" >"$places" || return 1
+	rm -rf "$out"
+	mkdir -p "$out"
+	OUT=$out TIMEOUT=${TIMEOUT:-7200} run_vm mainline "tools/testing/selftests/every/jumps.sh $places" || return 1
+	paste -d ' ' "$out/jumps" "$places" | awk '
+		$1 != $4 { print "not the same place: " $0; wrong++ }
+		$2 != 0 { refused++; next }
+		{
+			count++
+			mainline += $3
+			ours += $5 == "yes"
+			answers[$5 " " ($3 ? "yes" : "no") " " ($7 == "" ? "-" : $7)]++
+		}
+		$5 == "yes" && !$3 && ($7 == "" || $7 == "Same") || $5 == "no" && $3 && $7 !~ /^(Entered|Part)/ {
+			print "not explained: " $6 ": ours " $5 ", the C engine " ($3 ? "yes" : "no") ", reason " $7
+			wrong++
+		}
+		END {
+			for (answer in answers) print "ours, the C engine, why: " answer ": " answers[answer]
+			print count " places, " refused + 0 " refused; the C engine " mainline ", ours " ours "; " wrong + 0 " not explained"
+			exit wrong || count < 10000
+		}'
+}
+
 seeds=16
 if [ "${FERROTRACE_STORM:-}" = long ]; then seeds="16 17 18"; fi
 if under_test mainline; then
 	for seed in $seeds; do
 		tap_run "insn: where mainline optimises, seed $seed" jumps_as_mainline "$seed"
 	done
+	# EACH=1 is all of them, which takes an hour and a half.
+	if [ "${FERROTRACE_STORM:-}" = long ] || [ "${EACH:-}" ]; then
+		tap_run "insn: where mainline optimises, each ${EACH:-40}th" jumps_everywhere "${EACH:-40}"
+	fi
 fi
 tap_plan

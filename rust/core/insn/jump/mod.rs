@@ -85,7 +85,8 @@ pub trait Surroundings {
     fn rodata(&self, at: u64, out: &mut [u8]) -> bool;
 
     /// Whether a compiler has made the function that starts there, so that nobody jumps into it from elsewhere but its
-    /// own `.cold` part, and nothing falls into it. An ftrace site at its start, or after its ENDBR, says so.
+    /// own `.cold` part, and nothing falls into it. An ftrace site at its start, or after its ENDBR, says so, or a name that
+    /// the Rust compiler has made (`_R...`): few of its functions have sites.
     fn is_compiled(&self, start: u64) -> bool;
 
     /// Whether the symbol that starts there is a part of a function that lies elsewhere, its `.cold` part: the function may

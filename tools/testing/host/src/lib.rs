@@ -38,6 +38,7 @@ macro_rules! without_memory {
 
 pub mod corpus;
 pub mod forms;
+pub mod function;
 pub mod gcov;
 pub mod iced;
 pub mod images;

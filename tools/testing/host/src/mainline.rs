@@ -23,6 +23,10 @@ pub enum Rule {
     Opcode,
     /// Something that ours refuses as well.
     Same,
+    /// An instruction with VEX somewhere in the function is taken for a branch into the jump, as its opcode is that of one.
+    Vex,
+    /// None that is seen here: the function has alternatives, so that the kernel may run other instructions.
+    Alternative,
 }
 
 /// For each 16 opcodes after 0f, those that it executes elsewhere: the lowest bit is the first.
@@ -59,6 +63,11 @@ pub fn refuses(image: &Vmlinux, place: u64) -> Option<Rule> {
                 return Some(Rule::BranchBehind);
             }
         }
+        if taken_for_branch(&insn, address)
+            .is_some_and(|target| (place + 1..=place + 5).contains(&target))
+        {
+            return Some(Rule::Vex);
+        }
         at += insn.len();
     }
     let mut len = 0;
@@ -72,18 +81,39 @@ pub fn refuses(image: &Vmlinux, place: u64) -> Option<Rule> {
         }
         len += insn.len();
     }
-    None
+    image.is_patched(piece).then_some(Rule::Alternative)
+}
+
+fn is_vex(insn: &Insn) -> bool {
+    matches!(insn.bytes(), [0xc4 | 0xc5 | 0x62, ..])
+}
+
+/// Where an instruction with VEX seems to branch whose opcode means that in the first map.
+fn taken_for_branch(insn: &Insn, address: u64) -> Option<u64> {
+    let distance = match insn.opcode() {
+        // These have a byte as an operand, which is the last.
+        0x70..=0x73 => i64::from(i8::from_le_bytes([*insn.bytes().last()?])),
+        0x74..=0x7f | 0xe0..=0xe3 | 0xe9 | 0xeb => 0,
+        _ => return None,
+    };
+    is_vex(insn).then(|| {
+        let next = address.wrapping_add(insn.len() as u64);
+        next.wrapping_add_signed(distance)
+    })
 }
 
 /// Whether one of the displaced instructions is not executed elsewhere.
 fn refuses_insn(insn: &Insn) -> Option<Rule> {
     let branch = !matches!(insn.flow(), Flow::Next | Flow::Return(_));
+    // The C engine takes the opcode of one with VEX for one of the first map.
+    let vex = is_vex(insn);
     match insn.map() {
         _ if branch => Some(Rule::Branch),
-        0 => {
+        map if map == 0 || vex => {
             let member = insn.modrm().map_or(0, |modrm| modrm.reg());
             let cs = insn.bytes().first() == Some(&0x2e);
             let refused = match insn.opcode() {
+                0x70..=0x7f | 0xcc..=0xce | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb => vex,
                 0x62 | 0x9a | 0xd6 | 0xd8..=0xdf | 0xf0..=0xf4 => true,
                 0xc0 | 0xc1 | 0xd0..=0xd3 => member == 6,
                 0xf6 | 0xf7 => member == 1,

@@ -49,6 +49,10 @@ pub struct Vmlinux {
     thunks: BTreeSet<u64>,
     /// Where parts of functions that lie elsewhere begin.
     parts: BTreeSet<u64>,
+    /// Functions that the Rust compiler has made.
+    rust: BTreeSet<u64>,
+    /// Instructions that the kernel may replace when it boots.
+    alternatives: BTreeSet<u64>,
     faulting: BTreeSet<u64>,
     fixups: Vec<Way>,
     labels: Vec<Way>,
@@ -119,6 +123,9 @@ impl Vmlinux {
         let fixups = ways(&section("__ex_table")?, 12);
         let calls = table("__start_static_call_sites", "__stop_static_call_sites")?;
         let calls = ways(&calls, 8).iter().map(|(from, _)| *from).collect();
+        let alternatives = table("__alt_instructions", "__alt_instructions_end")?;
+        let alternatives = ways(&alternatives, 14).into_iter().map(|(from, _)| from);
+        let rust = names.iter().filter(|(name, _)| name.starts_with("_R"));
         let is_thunk = |name: &str| name.starts_with("__x86_indirect_");
         let thunks = names.iter().filter(|(name, _)| is_thunk(name));
         let is_part = |name: &str| name.split('.').any(|part| part == "cold");
@@ -128,6 +135,8 @@ impl Vmlinux {
             sites,
             thunks: thunks.map(|(_, at)| *at).collect(),
             parts: parts.map(|(_, at)| *at).collect(),
+            rust: rust.map(|(_, at)| *at).collect(),
+            alternatives: alternatives.collect(),
             faulting: fixups.iter().map(|(from, _)| *from).collect(),
             fixup_targets: fixups.iter().map(|(_, to)| *to).collect(),
             label_targets: labels.iter().map(|(_, to)| *to).collect(),
@@ -156,6 +165,12 @@ impl Vmlinux {
     /// Whether the instruction there has an entry in the exception table.
     pub fn is_exception(&self, address: u64) -> bool {
         self.faulting.contains(&address)
+    }
+
+    /// Whether the kernel that runs may have other instructions in a piece than the image.
+    pub fn is_patched(&self, piece: Piece) -> bool {
+        let mut inside = self.alternatives.range(piece.start..piece.end);
+        inside.next().is_some()
     }
 
     /// The symbol that an address is in, for people.
@@ -264,7 +279,7 @@ impl Surroundings for Vmlinux {
     }
 
     fn is_compiled(&self, start: u64) -> bool {
-        self.sites.range(start..start + 5).next().is_some()
+        self.sites.range(start..start + 5).next().is_some() || self.rust.contains(&start)
     }
 
     fn is_part(&self, start: u64) -> bool {

@@ -3,18 +3,13 @@
 //! Where jumps can be put in built kernels: nothing that is known of the whole image leads into one.
 
 use ferro_core::insn::jump::Displaced;
-use ferro_core::insn::jump::Entry;
-use ferro_core::insn::jump::Found;
-use ferro_core::insn::jump::Piece;
 use ferro_core::insn::jump::Reason;
 use ferro_core::insn::jump::displaceable;
-use ferro_core::insn::jump::displaceable_alone;
-use ferro_core::insn::jump::search;
+use ferro_host::function::Function;
 use ferro_host::iced;
 use ferro_host::vmlinux::Source;
 use ferro_host::vmlinux::Vmlinux;
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::env;
 use std::path::Path;
 
@@ -37,45 +32,6 @@ fn reason(reason: Reason) -> String {
 
 /// Of how many places one is asked for alone as well, which decodes the whole function for it.
 const EACH: u64 = 64;
-
-/// What the analysis finds in the function that a piece belongs to.
-struct Function {
-    starts: BTreeSet<u64>,
-    entered: BTreeMap<u64, Entry>,
-    result: Result<(), Reason>,
-}
-
-impl Function {
-    fn of(piece: Piece, image: &Vmlinux) -> Self {
-        let (mut starts, mut entered) = (BTreeSet::new(), BTreeMap::new());
-        let result = search(piece, image, |found| match found {
-            Found::Start(at) => {
-                starts.insert(at);
-            }
-            Found::Entered(at, by) => {
-                entered.insert(at, by);
-            }
-        });
-        Self {
-            starts,
-            entered,
-            result,
-        }
-    }
-
-    /// What [`displaceable`] says.
-    fn displaceable(&self, address: u64, image: &Vmlinux) -> Result<Displaced, Reason> {
-        let displaced = displaceable_alone(address, image)?;
-        if let Some((_, by)) = self.entered.range(displaced.inside()).next() {
-            return Err(Reason::Entered(*by));
-        }
-        self.result?;
-        match self.starts.contains(&address) {
-            true => Ok(displaced),
-            false => Err(Reason::NotAnInstruction),
-        }
-    }
-}
 
 /// How many of what is wrong are shown.
 const SHOWN: usize = 40;

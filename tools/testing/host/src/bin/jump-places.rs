@@ -1,30 +1,101 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chooses random instructions of a kernel's text, and says of each whether a jump can be put there: what
-//! `jump-places.sh` compares with the kernel's own answer.
+//! Chooses instructions of a kernel's text, and says of each whether a jump can be put there: what `jump-places.sh` and
+//! `jumps-everywhere.sh` compare with the kernel's own answer.
 //!
 //! ```text
-//! jump-places COUNT SEED VMLINUX >places     each line: offset from _text, "yes" or "no", symbol, ours or the C engine's reason
+//! jump-places COUNT SEED VMLINUX >places     random ones
+//! jump-places each N VMLINUX >places         each N-th instruction, from each symbol's first on
 //! ```
+//!
+//! Each line: offset from `_text`, "yes" or "no", symbol, ours or the C engine's reason.
 
+use ferro_core::insn::jump::Displaced;
+use ferro_core::insn::jump::Reason;
 use ferro_core::insn::jump::displaceable;
 use ferro_host::corpus::Random;
+use ferro_host::function::Function;
 use ferro_host::iced;
 use ferro_host::mainline;
 use ferro_host::vmlinux::Vmlinux;
 use std::collections::BTreeSet;
 use std::env;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Bytes: more than a jump displaces, whatever the length of the last instruction (4 + 15).
 const APART: u64 = 20;
 
+/// The instructions of some bytes of code.
+fn instructions(bytes: &[u8], start: u64) -> impl Iterator<Item = u64> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            let insn = iced::decode(&bytes[at..], start + at as u64);
+            at += insn.len().max(1);
+            if !insn.is_invalid() && insn.code() != iced_x86::Code::Int3 {
+                return Some(insn.ip());
+            }
+        }
+        None
+    })
+}
+
+/// Our answer, and why; if it is yes, what the C engine may have against it.
+fn answer(found: Result<Displaced, Reason>, image: &Vmlinux, place: u64) -> (&'static str, String) {
+    match found {
+        Ok(_) => match mainline::refuses(image, place) {
+            Some(rule) => ("yes", format!("{rule:?}")),
+            None => ("yes", String::new()),
+        },
+        Err(reason) => ("no", format!("{reason:?}").replace(' ', "")),
+    }
+}
+
+/// Each N-th instruction.
+fn each(n: usize, image: &Vmlinux, text: u64) -> std::io::Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for piece in image.pieces() {
+        let function = Function::of(piece, image);
+        let name = image.name(piece.start);
+        let name = name.strip_suffix("+0x0").unwrap_or(&name);
+        for place in instructions(image.bytes(piece), piece.start).step_by(n.max(1)) {
+            let (answer, why) = answer(function.displaceable(place, image), image, place);
+            let offset = place - piece.start;
+            writeln!(out, "{:#x} {answer} {name}+{offset:#x} {why}", place - text)?;
+        }
+    }
+    out.flush()
+}
+
+/// Random ones.
+fn random(count: u64, seed: u64, image: &Vmlinux, text: u64) {
+    let pieces = image.pieces();
+    let places: Vec<u64> = pieces
+        .flat_map(|piece| instructions(image.bytes(piece), piece.start))
+        .collect();
+    let mut random = Random::new(seed);
+    let mut chosen = BTreeSet::new();
+    for _ in 0..count {
+        let place = places[random.bits() as usize % places.len()];
+        // A probe in the bytes of another's jump keeps both from being optimised, which says nothing of the place.
+        if chosen.range(place - APART..=place + APART).next().is_some() {
+            continue;
+        }
+        chosen.insert(place);
+        let (answer, why) = answer(displaceable(place, image), image, place);
+        println!("{:#x} {answer} {} {why}", place - text, image.name(place));
+    }
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let number = |at: usize| args.get(at).and_then(|number| number.parse::<u64>().ok());
-    let (Some(count), Some(seed), Some(file)) = (number(0), number(1), args.get(2)) else {
-        eprintln!("usage: jump-places COUNT SEED VMLINUX");
+    let count = number(0);
+    let is_each = args.first().is_some_and(|word| word == "each");
+    let (Some(second), Some(file)) = (number(1), args.get(2)) else {
+        eprintln!("usage: jump-places COUNT SEED VMLINUX | each N VMLINUX");
         return ExitCode::from(2);
     };
     let image = match Vmlinux::read(Path::new(file)) {
@@ -38,36 +109,18 @@ fn main() -> ExitCode {
         eprintln!("jump-places: {file} has no _text");
         return ExitCode::FAILURE;
     };
-    let mut places = Vec::new();
-    for piece in image.pieces() {
-        let bytes = image.bytes(piece);
-        let mut at = 0;
-        while at < bytes.len() {
-            let insn = iced::decode(&bytes[at..], piece.start + at as u64);
-            if !insn.is_invalid() && insn.code() != iced_x86::Code::Int3 {
-                places.push(insn.ip());
+    match count {
+        Some(count) => random(count, second, &image, text),
+        None if is_each => {
+            if let Err(error) = each(second as usize, &image, text) {
+                eprintln!("jump-places: {error}");
+                return ExitCode::FAILURE;
             }
-            at += insn.len().max(1);
         }
-    }
-    let mut random = Random::new(seed);
-    let mut chosen = BTreeSet::new();
-    for _ in 0..count {
-        let place = places[random.bits() as usize % places.len()];
-        // A probe in the bytes of another's jump keeps both from being optimised, which says nothing of the place.
-        if chosen.range(place - APART..=place + APART).next().is_some() {
-            continue;
+        None => {
+            eprintln!("jump-places: how many?");
+            return ExitCode::from(2);
         }
-        chosen.insert(place);
-        let (answer, why) = match displaceable(place, &image) {
-            // What the C engine may have against it.
-            Ok(_) => match mainline::refuses(&image, place) {
-                Some(rule) => ("yes", format!("{rule:?}")),
-                None => ("yes", String::new()),
-            },
-            Err(reason) => ("no", format!("{reason:?}")),
-        };
-        println!("{:#x} {answer} {} {why}", place - text, image.name(place));
     }
     ExitCode::SUCCESS
 }

@@ -2,6 +2,9 @@
 /*
  * kprobes_every: probes anywhere in the kernel, in batches, while it runs. Offsets from _text, one a line, are written to
  * debugfs kprobes_every, which then reads as "OFFSET ERROR" for each; the probes have come and gone by then.
+ *
+ * With the C engine and get_kprobe=, probes are registered disabled, so that nobody comes by, and there is a third word: 1 where
+ * the engine would put a jump. It prepares that while it registers, and has a probe of its own at the place then.
  */
 #include <linux/debugfs.h>
 #include <linux/delay.h>
@@ -19,6 +22,12 @@
 static unsigned long text;
 module_param(text, ulong, 0400);
 MODULE_PARM_DESC(text, "the address of _text");
+static unsigned int ms = 20;
+module_param(ms, uint, 0600);
+MODULE_PARM_DESC(ms, "how long probes stay, in milliseconds");
+static unsigned long get_kprobe_is;
+module_param_named(get_kprobe, get_kprobe_is, ulong, 0400);
+MODULE_PARM_DESC(get_kprobe, "the address of get_kprobe(): ask the C engine for its jumps");
 
 static atomic_long_t hits;
 
@@ -26,6 +35,7 @@ static struct place {
 	struct kprobe kp;
 	unsigned long offset;
 	int error;
+	bool jumps;
 } places[BATCH];
 static unsigned int count;
 static DEFINE_MUTEX(lock);
@@ -56,6 +66,17 @@ static int parse(char *lines)
 	return 0;
 }
 
+/* Whether the C engine has a probe of its own at the place, in front of the only one that is there. */
+static bool is_prepared(struct kprobe *kp)
+{
+	struct kprobe *found;
+
+	preempt_disable();
+	found = ((typeof(get_kprobe) *)get_kprobe_is)(kp->addr);
+	preempt_enable();
+	return found != kp;
+}
+
 static int probe_all(void)
 {
 	struct kprobe **accepted = kcalloc(BATCH, sizeof(*accepted), GFP_KERNEL);
@@ -66,13 +87,19 @@ static int probe_all(void)
 	for (i = 0; i < count; i++) {
 		struct place *place = &places[i];
 
-		place->kp = (struct kprobe){ .addr = (void *)(text + place->offset), .pre_handler = on_hit };
+		place->kp = (struct kprobe){
+			.addr = (void *)(text + place->offset), .pre_handler = on_hit,
+			.flags = get_kprobe_is ? KPROBE_FLAG_DISABLED : 0,
+		};
 		place->error = register_kprobe(&place->kp);
+		place->jumps = !place->error && get_kprobe_is && is_prepared(&place->kp);
 		if (!place->error)
 			accepted[n++] = &place->kp;
+		cond_resched();
 	}
 	/* for who comes by */
-	msleep(20);
+	if (!get_kprobe_is)
+		msleep(ms);
 	unregister_kprobes(accepted, n);
 	kfree(accepted);
 	return 0;
@@ -102,8 +129,10 @@ static int every_show(struct seq_file *m, void *unused)
 	unsigned int i;
 
 	guard(mutex)(&lock);
-	for (i = 0; i < count; i++)
-		seq_printf(m, "%#lx %d\n", places[i].offset, places[i].error);
+	for (i = 0; i < count; i++) {
+		seq_printf(m, "%#lx %d", places[i].offset, places[i].error);
+		seq_printf(m, get_kprobe_is ? " %d\n" : "\n", places[i].jumps);
+	}
 	return 0;
 }
 

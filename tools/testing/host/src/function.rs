@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where jumps can be put in a function of an image, which is searched once for all of its instructions.
+
+use crate::vmlinux::Vmlinux;
+use ferro_core::insn::jump::Displaced;
+use ferro_core::insn::jump::Entry;
+use ferro_core::insn::jump::Found;
+use ferro_core::insn::jump::Piece;
+use ferro_core::insn::jump::Reason;
+use ferro_core::insn::jump::displaceable_alone;
+use ferro_core::insn::jump::search;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+/// What the analysis finds in the function that a piece belongs to.
+pub struct Function {
+    starts: BTreeSet<u64>,
+    entered: BTreeMap<u64, Entry>,
+    result: Result<(), Reason>,
+}
+
+impl Function {
+    /// Searches it.
+    pub fn of(piece: Piece, image: &Vmlinux) -> Self {
+        let (mut starts, mut entered) = (BTreeSet::new(), BTreeMap::new());
+        let result = search(piece, image, |found| match found {
+            Found::Start(at) => {
+                starts.insert(at);
+            }
+            Found::Entered(at, by) => {
+                entered.insert(at, by);
+            }
+        });
+        Self {
+            starts,
+            entered,
+            result,
+        }
+    }
+
+    /// What [`displaceable`](ferro_core::insn::jump::displaceable) says of an address in the piece.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there can be no jump.
+    pub fn displaceable(&self, address: u64, image: &Vmlinux) -> Result<Displaced, Reason> {
+        let displaced = displaceable_alone(address, image)?;
+        if let Some((_, by)) = self.entered.range(displaced.inside()).next() {
+            return Err(Reason::Entered(*by));
+        }
+        self.result?;
+        match self.starts.contains(&address) {
+            true => Ok(displaced),
+            false => Err(Reason::NotAnInstruction),
+        }
+    }
+}

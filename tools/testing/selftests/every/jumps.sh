@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Asks the C engine of each of many places of the running kernel whether it would put a jump there, and leaves what it says in
+# $FERROTRACE_OUT/jumps: offset, error of a probe there, and 1 for a jump, a line each. Runs in a guest, as root.
+#   jumps.sh PLACES    what jump-places has written for this kernel
+# shellcheck source=tools/testing/selftests/lib/kit.sh
+. "$(dirname "$0")/../lib/kit.sh"
+set -u
+
+places=${1:?usage: jumps.sh PLACES}
+file=$DEBUGFS/kprobes_every
+# at NAME
+at() { awk -v name="$1" '$3 == name { print "0x" $1; exit }' /proc/kallsyms; }
+load_file "$FERROTRACE_KDIR/selftests-every/module/kprobes_every.ko" "text=$(at _text)" "get_kprobe=$(at get_kprobe)"
+echo 1 >/sys/kernel/rcu_expedited
+cut -d ' ' -f 1 "$places" | split -l 512 -a 4 - "$work/batch."
+for batch in "$work"/batch.*; do
+	if ! { cat "$batch" >$file && cat $file; }; then bail "no answer"; fi
+done >"$FERROTRACE_OUT/jumps"
+rmmod kprobes_every
+[ "$(wc -l <"$FERROTRACE_OUT/jumps")" = "$(wc -l <"$places")" ]
