@@ -32,8 +32,10 @@ in_guest='
 	insmod "$bench/kprobes_bench.ko" 2>/dev/null
 	insmod "$bench/kprobes_bench.ko" registering=$REGISTERING names=$names 2>/dev/null
 	echo 1 >$jumps
-	insmod "$bench/kprobes_bench.ko" jumps=1 $(awk "\$3 ~ /^(text_mutex|_stext|_etext)$/ { print \$3 \"=0x\" \$1 }" \
-		/proc/kallsyms) 2>/dev/null
+	insmod "$bench/kprobes_bench.ko" jumps=1 $(awk "\$3 == \"text_mutex\" { print \$3 \"=0x\" \$1 }" /proc/kallsyms) 2>/dev/null
+	tools/testing/bench/kprobes/hot.sh /tmp/kprobes-hot
+	insmod "$bench/kprobes_bench.ko" shares=1 hot=$(paste -sd, /tmp/kprobes-hot) \
+		$(awk "\$3 ~ /^_[se]text$/ { print \$3 \"=0x\" \$1 }" /proc/kallsyms) 2>/dev/null
 	sleep 1
 	kill $!
 	sed -n "s/.*kprobes_bench: \([^ ]*\) \([0-9.]*\)$/\1 \2/p" /tmp/kprobes-bench.log

@@ -47,8 +47,13 @@ int bench_inside(const char *name, unsigned int rounds);
 /* registering.c; @names has BATCH names of the kernel's functions, or is NULL. */
 int bench_registering(unsigned int rounds, char *names);
 
+/* shares.c: how many of these probes have jumps when no more come. */
+unsigned int bench_jumps_in_the_end(struct kprobe *kps, unsigned int count);
+
 /* jumps.c: with jumps in the place of breakpoints. */
 int bench_jumps(unsigned int rounds);
+/* In how many places of the kernel, and of the functions that are @hot, there are some. */
+int bench_shares(char *hot);
 
 extern char bench_many[];
 

@@ -24,17 +24,27 @@ static bool jumps;
 module_param(jumps, bool, 0);
 MODULE_PARM_DESC(jumps, "Measure only what is about jumps in the place of breakpoints");
 
+static bool shares;
+module_param(shares, bool, 0);
+MODULE_PARM_DESC(shares, "Measure only in how many places there are jumps");
+
+static char *hot;
+
 static char *names;
 
 /* They are too many for a charp. */
 static int set_names(const char *value, const struct kernel_param *param)
 {
-	names = kstrdup(value, GFP_KERNEL);
-	return names ? 0 : -ENOMEM;
+	char **to = param->arg;
+
+	*to = kstrdup(value, GFP_KERNEL);
+	return *to ? 0 : -ENOMEM;
 }
 
 static const struct kernel_param_ops names_ops = { .set = set_names };
-module_param_cb(names, &names_ops, NULL, 0);
+module_param_cb(hot, &names_ops, &hot, 0);
+MODULE_PARM_DESC(hot, "Addresses of functions that are called often, as offsets from _stext, with commas between them");
+module_param_cb(names, &names_ops, &names, 0);
 MODULE_PARM_DESC(names, "Functions of the kernel with an instruction at offset 9, with commas between them");
 
 void bench_print(const char *name, u64 thousandths)
@@ -57,10 +67,14 @@ static int __init bench_init(void)
 {
 	int err;
 
-	err = jumps ? bench_jumps(rounds) : bench_hits(rounds);
-	if (!err && !jumps && registering)
+	if (shares)
+		err = bench_shares(hot);
+	else
+		err = jumps ? bench_jumps(rounds) : bench_hits(rounds);
+	if (!err && !jumps && !shares && registering)
 		err = bench_registering(registering, names);
 	kfree(names);
+	kfree(hot);
 	return err ?: -EAGAIN;
 }
 module_init(bench_init);
