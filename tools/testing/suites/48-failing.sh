@@ -10,7 +10,7 @@ set -uo pipefail
 # build VARIANT: the test program, and the modules whose control files it writes to.
 build() {
 	local s
-	for s in failing relay relay_fast gkhi ftrace_tramp gcov dprobes; do selftests_build "$1" $s || return 1; done
+	for s in failing relay relay_fast gkhi ftrace_tramp gcov kprobes dprobes; do selftests_build "$1" $s || return 1; done
 }
 
 for variant in $VARIANTS; do

@@ -33,6 +33,18 @@ complains() {
 		grep -E 'WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection|ODEBUG' >/dev/null
 }
 
+# conclude NAME OK BEGAN: the result of a case, whose log is there.
+conclude() {
+	local ok=$2
+	if complains; then
+		dmesg | tail -n 60 | sed 's/^/# dmesg: /'
+		ok="not ok"
+	fi
+	echo "$((SECONDS - $3)) s" >>"$work/log"
+	sed 's/^/# /' "$work/log"
+	result "$ok" "failing.$1"
+}
+
 # attempt NAME ARGS...: one case of failing.c
 attempt() {
 	local name=$1 ok="not ok" began=$SECONDS
@@ -40,13 +52,57 @@ attempt() {
 	if [ "$wanted" != "  " ] && [[ $wanted != *" $name "* ]]; then return; fi
 	dmesg -C
 	if "$failing" "$@" >"$work/log" 2>&1; then ok=ok; fi
-	if complains; then
-		dmesg | tail -n 60 | sed 's/^/# dmesg: /'
-		ok="not ok"
-	fi
-	echo "$((SECONDS - began)) s" >>"$work/log"
-	sed 's/^/# /' "$work/log"
-	result "$ok" "failing.$name"
+	conclude "$name" "$ok" "$began"
+}
+
+# work_fails KIND BUDGET: of what work items allocate, that fails with which they have allocated so much: bytes of slabs, or pages.
+# With "off" nothing fails.
+work_fails() {
+	local dir=$D/$1 task on=1
+	if [ "$2" = off ]; then on=0; fi
+	echo 0 >"$dir/probability"
+	# New ones come from kthreadd, and are as that is.
+	for task in /proc/2 $(grep -l '^kworker/' /proc/[0-9]*/comm 2>/dev/null); do
+		echo $on >"${task%/comm}/make-it-fail" 2>/dev/null
+	done
+	if [ $on = 0 ]; then return; fi
+	echo Y >"$dir/task-filter"
+	echo 1 >"$dir/times"
+	echo 1 >"$dir/interval"
+	echo "$2" >"$dir/space"
+	echo 100 >"$dir/probability"
+}
+
+# in_work CASE: a case of kprobes_selftest in which a work item makes jumps. It passes whatever that has no memory for, since that
+# tries again after a second; and so does the next one.
+in_work() {
+	local kind=failslab step=40 name=${1//./_} budget tries ok=ok began=$SECONDS said before
+	if [ "$wanted" != "  " ] && [[ $wanted != *" $name "* ]]; then return; fi
+	dmesg -C
+	before=$(<$D/kprobes/list)
+	: >"$work/log"
+	for kind in failslab fail_page_alloc; do
+		if [ $kind = fail_page_alloc ]; then step=1; fi
+		budget=0
+		for ((tries = 0; tries < 150; tries++)); do
+			work_fails $kind $budget
+			echo "$1" >$D/kprobes_selftest/run
+			said=$(<$D/kprobes_selftest/run)
+			if [ "$(<$D/$kind/times)" = 1 ]; then break; fi
+			work_fails $kind off
+			if [ "${said%%$'\n'*}" != ok ] || [ "$before" != "$(<$D/kprobes/list)" ]; then
+				printf '%s\n' "$kind, $budget: $said" "$(<$D/kprobes/list)" >>"$work/log"
+				ok="not ok"
+				break
+			fi
+			budget=$((budget + step))
+		done
+		work_fails $kind off
+		echo N >$D/$kind/task-filter
+		echo "$kind: $tries" >>"$work/log"
+		if [ $tries = 0 ] || [ $tries = 150 ]; then ok="not ok"; fi
+	done
+	conclude "$name" "$ok" "$began"
 }
 
 # module FILE PARAMETERS: its loading is a case
@@ -145,6 +201,33 @@ rmmod dprobes_selftest
 keep "$FERRO/klog/klog_relay.ko"
 attempt klog_create write $D/klog/create 1 0
 rmmod klog_relay
+
+# Jumps in the place of breakpoints. What a call allocates that has to take one away fails, or what makes them does.
+keep "$FERRO/ferrotrace_kprobe_events.ko"
+keep "$FERROTRACE_KDIR/selftests-kprobes/module/kprobes_selftest.ko" many=100
+# Six instructions of two bytes.
+places=()
+for ((offset = 4; offset < 200 && ${#places[@]} < 6; offset++)); do
+	echo "p try kst_jump+$offset" >$probes 2>/dev/null || continue
+	echo "-try" >$probes
+	if [ ${#places[@]} != 0 ] && [ $((offset - places[-1])) != 2 ]; then places=(); fi
+	places+=("$offset")
+done
+for ((tries = 0; tries < 100; tries++)); do
+	if [ $tries = 0 ]; then echo "p first kst_jump+${places[0]:-none}" >$probes || break; fi
+	if grep -q 'kst_jump+.*OPTIMIZED' $D/kprobes/list; then break; fi
+	sleep 0.1
+done
+if grep -q 'kst_jump+.*OPTIMIZED' $D/kprobes/list; then
+	attempt jump_neighbour write $probes "p a kst_jump+${places[1]}" "-a"
+	attempt jump_beside write $probes "p a kst_jump+${places[0]}" "-a"
+	echo "-first" >$probes
+else
+	result "not ok" failing.jump_neighbour
+fi
+rmmod ferrotrace_kprobe_events
+for case in hit two post_joins neighbour around_joins many many_around; do in_work jump.$case; done
+rmmod kprobes_selftest
 
 if [ -e $D/kmemleak ]; then
 	# what has just been freed or moved is young; a second scan sees what the first has taken for used
