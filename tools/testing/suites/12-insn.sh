@@ -85,7 +85,7 @@ if under_test mainline; then
 	for seed in $seeds; do
 		tap_run "insn: where mainline optimises, seed $seed" jumps_as_mainline "$seed"
 	done
-	# EACH=1 is all of them, which takes an hour and a half.
+	# EACH=1 is all of them, which takes more than an hour.
 	if [ "${FERROTRACE_STORM:-}" = long ] || [ "${EACH:-}" ]; then
 		tap_run "insn: where mainline optimises, each ${EACH:-40}th" jumps_everywhere "${EACH:-40}"
 	fi
