@@ -9,6 +9,7 @@
 #include <linux/stacktrace.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
+#include <asm/tlb.h>
 
 #include "helpers.h"
 #include "lockdown.h"
@@ -37,6 +38,9 @@ EXPORT_SYMBOL_GPL(ferro_stack_kernel);
 notrace unsigned int ferro_stack_user(unsigned long *to, unsigned int size)
 {
 	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm)
+		return 0;
+	/* While tasks are switched, or code is patched, the memory that is there is another task's. */
+	if (!nmi_uaccess_okay())
 		return 0;
 #if defined(CONFIG_STACKTRACE) && defined(CONFIG_USER_STACKTRACE_SUPPORT)
 	return stack_trace_save_user(to, size);
