@@ -50,6 +50,9 @@ const ROUND: Duration = Duration::from_millis(50);
 /// More than a page of the buffer has.
 const PAGE: usize = 1 << 16;
 
+/// The most pages of a CPU that are read before others, signals and the time are looked at.
+const AT_ONCE: usize = 64;
+
 /// Why there is no recording.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -170,10 +173,10 @@ struct Cpu {
 }
 
 impl Cpu {
-    /// Writes what there is. Returns whether there was something.
-    fn drain(&mut self, page: &mut [u8]) -> Result<bool, Error> {
+    /// Writes what there is, at most so many pages: reading may itself cause events. Returns whether there was something.
+    fn drain(&mut self, page: &mut [u8], pages: usize) -> Result<bool, Error> {
         let mut any = false;
-        loop {
+        for _ in 0..pages {
             let len = match self.pages.read(page) {
                 Ok(len) => len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -195,6 +198,7 @@ impl Cpu {
                 .tally
                 .add_records(records, u64::try_from(out.len()).unwrap_or(0));
         }
+        Ok(any)
     }
 }
 
@@ -297,7 +301,7 @@ pub fn record(
     let stop = loop {
         let mut any = false;
         for cpu in &mut cpus {
-            any |= cpu.drain(&mut page)?;
+            any |= cpu.drain(&mut page, AT_ONCE)?;
         }
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {
@@ -317,7 +321,8 @@ pub fn record(
     };
     instance.disable();
     for mut cpu in cpus {
-        cpu.drain(&mut page)?;
+        // Nothing comes any more.
+        cpu.drain(&mut page, usize::MAX)?;
         cpu.file.tally.lost_records = instance.lost(cpu.id.0);
         metadata.cpus.push(CpuMetadata {
             cpu: cpu.id,

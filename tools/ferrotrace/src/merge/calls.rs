@@ -74,7 +74,8 @@ pub fn processes() -> String {
     for process in numbers(Path::new("/proc")) {
         let dir = Path::new("/proc").join(process);
         // It may have gone.
-        let maps = fs::read_to_string(dir.join("maps")).unwrap_or_default();
+        let maps = fs::read(dir.join("maps")).unwrap_or_default();
+        let maps = String::from_utf8_lossy(&maps);
         let parts: Vec<_> = maps
             .lines()
             .filter(|line| line.contains("r-xp") && line.contains('/'))

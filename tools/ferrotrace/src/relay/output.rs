@@ -10,6 +10,7 @@ use std::io;
 use std::io::Seek;
 use std::io::SeekFrom;
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -193,7 +194,8 @@ pub struct OutputDir {
 impl OutputDir {
     /// Creates the directory, or uses an empty one; with `force` any.
     pub fn create(dir: &Path, name: &str, force: bool) -> Result<Self> {
-        match fs::create_dir(dir) {
+        // A recording may tell of all processes, and of where the kernel is.
+        match fs::DirBuilder::new().mode(0o700).create(dir) {
             Ok(()) => (),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if !dir.is_dir() {
@@ -203,6 +205,16 @@ impl OutputDir {
                     .map_err(|error| Error::output("list the directory", dir, error))?;
                 if entries.next().is_some() && !force {
                     return Err(Error::OutputNotEmpty(dir.into()));
+                }
+                // What an earlier recording said of its records is not true of these.
+                for name in [FORMAT, calls::KALLSYMS, calls::MAPS] {
+                    let path = dir.join(name);
+                    match fs::remove_file(&path) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                            return Err(Error::output("remove", &path, error));
+                        }
+                        _ => (),
+                    }
                 }
             }
             Err(error) => return Err(Error::output("create the directory", dir, error)),
@@ -221,7 +233,10 @@ impl OutputDir {
     /// Creates the file of `cpu`; `direct` asks for `O_DIRECT`.
     pub fn create_cpu_file(&self, cpu: CpuId, direct: bool) -> Result<CpuFile> {
         let path = self.dir.join(self.cpu_file_name(cpu));
-        let file = File::create(&path).map_err(|error| Error::output("create", &path, error))?;
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(true);
+        let file = options.mode(0o600).open(&path);
+        let file = file.map_err(|error| Error::output("create", &path, error))?;
         let tally = Tally::default();
         let flags = OFlag::O_DIRECT.bits();
         let open = || File::options().write(true).custom_flags(flags).open(&path);
@@ -256,7 +271,12 @@ impl OutputDir {
 
     fn write(&self, name: &str, text: &[u8]) -> Result<()> {
         let to = self.dir.join(name);
-        fs::write(&to, text).map_err(|error| Error::output("write to", &to, error))
+        let write = || {
+            let mut options = File::options();
+            let options = options.write(true).create(true).truncate(true);
+            options.mode(0o600).open(&to)?.write_all(text)
+        };
+        write().map_err(|error| Error::output("write to", &to, error))
     }
 
     /// Saves what names the calls in records, if the description says that there are any: that of the kernel once, that of processes
@@ -289,5 +309,29 @@ impl OutputDir {
             fs::rename(&new, &path)
         };
         write().map_err(|error: io::Error| Error::output("write", &path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn nobody_else_reads_a_recording_and_an_old_one_leaves_no_names() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("out");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let output = OutputDir::create(&dir, "cpu", false).unwrap();
+        output.write_format(b"old").unwrap();
+        fs::write(dir.join(calls::KALLSYMS), "old").unwrap();
+        let file = output.create_cpu_file(CpuId(0), false).unwrap();
+        assert_eq!(mode(&dir), 0o700);
+        assert_eq!(mode(&file.path), 0o600);
+        assert_eq!(mode(&dir.join(FORMAT)), 0o600);
+        assert!(OutputDir::create(&dir, "cpu", false).is_err());
+        OutputDir::create(&dir, "cpu", true).unwrap();
+        assert!(!dir.join(FORMAT).exists() && !dir.join(calls::KALLSYMS).exists());
     }
 }

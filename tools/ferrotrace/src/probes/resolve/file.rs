@@ -34,7 +34,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The name has something that the kernel takes for something else.
-    #[error("{0}: the kernel takes no path with white space or a colon")]
+    #[error("{0}: the kernel takes no path with white space, a colon or a #")]
     Name(String),
     /// It is no program.
     #[error(transparent)]
@@ -105,7 +105,7 @@ impl Code {
         let elf = Elf::read(&real)?;
         let apart = debug_file(&elf).and_then(|path| Elf::read(&path).ok());
         let path = real.to_string_lossy().into_owned();
-        if path.contains(|c: char| c.is_whitespace() || c == ':') {
+        if path.contains(|c: char| c.is_whitespace() || matches!(c, ':' | '#')) {
             return Err(FileError::Name(path));
         }
         Ok(Self { path, elf, apart })

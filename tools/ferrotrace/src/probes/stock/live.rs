@@ -75,6 +75,18 @@ struct Held {
     event: Event,
     /// Whether it has waited for a whole turn.
     is_old: bool,
+    /// The events whose stacks it has.
+    stacks: Vec<u16>,
+}
+
+impl Held {
+    fn new(event: Event) -> Self {
+        Self {
+            event,
+            is_old: false,
+            stacks: Vec::new(),
+        }
+    }
 }
 
 /// The hits of all CPUs.
@@ -232,7 +244,7 @@ impl StockLive {
                 last |= len == 0;
                 ring::events(bytes.get(..len).unwrap_or_default(), |time, data| {
                     if let Some(held) = self.held.get_mut(cpu) {
-                        if add_stack(&self.stacks, &mut held.event, data) {
+                        if add_stack(&self.stacks, held, data) {
                             return;
                         }
                     }
@@ -244,8 +256,7 @@ impl StockLive {
                             last |= to(event);
                             return;
                         }
-                        let is_old = false;
-                        self.held.insert(*cpu, Held { event, is_old });
+                        self.held.insert(*cpu, Held::new(event));
                     }
                 });
             }
@@ -422,18 +433,19 @@ fn stack_event(format: &str) -> Option<StackEvent> {
     })
 }
 
-/// Adds the stack that an event has to the hit before it, if it is one, and the thread is the same.
-fn add_stack(stacks: &[StackEvent], hit: &mut Event, data: &[u8]) -> bool {
+/// Adds the stack that an event has to the hit before it, if it is one, and the thread is the same. A second one of a kind is that of
+/// a hit which this one has interrupted.
+fn add_stack(stacks: &[StackEvent], held: &mut Held, data: &[u8]) -> bool {
     let id = data.first_chunk().map(|id| u16::from_le_bytes(*id));
     let Some(stack) = stacks.iter().find(|stack| Some(stack.id) == id) else {
         return false;
     };
     let pid = data.get(4..).and_then(|rest| rest.first_chunk());
     let calls = data.get(stack.calls.offset..).unwrap_or_default();
-    if let (true, Seen::Args(bytes)) = (
-        pid.map(|pid| i32::from_le_bytes(*pid)) == Some(hit.pid),
-        &mut hit.seen,
-    ) {
+    let is_its = pid.map(|pid| i32::from_le_bytes(*pid)) == Some(held.event.pid);
+    let is_first = !held.stacks.contains(&stack.id);
+    if let (true, Seen::Args(bytes)) = (is_its && is_first, &mut held.event.seen) {
+        held.stacks.push(stack.id);
         let words = calls.chunks_exact(8).filter_map(|word| word.first_chunk());
         let words = words.map(|word| u64::from_le_bytes(*word));
         for call in words.take_while(|call| ![0, u64::MAX].contains(call)) {
@@ -575,18 +587,23 @@ print fmt: \"x\"
         for call in [u64::MAX - 5, u64::MAX - 9, u64::MAX, 7] {
             data.extend(call.to_le_bytes());
         }
-        assert!(add_stack(&stacks, &mut hit, &data));
-        let Seen::Args(bytes) = &hit.seen else {
-            panic!("{hit:?}");
+        let mut other = hit.clone();
+        other.pid += 1;
+        let mut held = Held::new(hit);
+        assert!(add_stack(&stacks, &mut held, &data));
+        let Seen::Args(bytes) = &held.event.seen else {
+            panic!("{:?}", held.event);
         };
         assert_eq!(bytes.len(), 8 + 16);
         assert_eq!(bytes[8..16], (u64::MAX - 5).to_ne_bytes());
-        // That of another thread is not this one's, and nothing else is a stack.
-        hit.pid += 1;
-        assert!(add_stack(&stacks, &mut hit, &data));
-        assert!(matches!(&hit.seen, Seen::Args(bytes) if bytes.len() == 24));
+        // That of a hit which this one has interrupted, or of another thread, is not this one's, and nothing else is a stack.
+        assert!(add_stack(&stacks, &mut held, &data));
+        assert!(matches!(&held.event.seen, Seen::Args(bytes) if bytes.len() == 24));
+        let mut held = Held::new(other);
+        assert!(add_stack(&stacks, &mut held, &data));
+        assert!(matches!(&held.event.seen, Seen::Args(bytes) if bytes.len() == 8));
         data[0] = 5;
-        assert!(!add_stack(&stacks, &mut hit, &data));
+        assert!(!add_stack(&stacks, &mut held, &data));
     }
 
     #[test]

@@ -241,11 +241,13 @@ impl Stock {
         for path in self.paths() {
             removed = append(&path, &format!("-:{GROUP}/{name}"));
             let entry = Self::event(&self.tracing, &format!("{name}{ENTRY}"));
-            if entry.exists() {
+            if removed.is_ok() && entry.exists() {
                 // What is left behind would be found by the next removal.
                 let _ = append(&path, &format!("-:{GROUP}/{name}{ENTRY}"));
             }
-            if removed.is_ok() {
+            // Somebody may use it, which the other file knows nothing of.
+            let elsewhere = |error: &io::Error| errno(error) == Errno::ENOENT;
+            if !removed.as_ref().is_err_and(elsewhere) {
                 break;
             }
         }
