@@ -212,10 +212,12 @@ unpack_babeltrace() {
 	for d in "$2"/debs/*.deb; do dpkg -x "$d" "$2" || return 1; done
 	rm -r "$2/debs"
 	script=$(dirname "$2")/bin/babeltrace2
-	cat >"$script" <<-EOF
+	# By its own place: a cache may be moved, or be seen at several.
+	cat >"$script" <<-'EOF'
 	#!/bin/sh
-	export BABELTRACE_PLUGIN_PATH=$2/usr/lib/x86_64-linux-gnu/babeltrace2/plugins
-	exec $2/usr/lib64/ld-linux-x86-64.so.2 --library-path $2/usr/lib/x86_64-linux-gnu $2/usr/bin/babeltrace2 "\$@"
+	root=$(dirname "$(readlink -f "$0")")/../ctf2
+	export BABELTRACE_PLUGIN_PATH="$root/usr/lib/x86_64-linux-gnu/babeltrace2/plugins"
+	exec "$root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu" "$root/usr/bin/babeltrace2" "$@"
 	EOF
 	chmod +x "$script"
 	reads_ctf2 "$script" || { rm "$script"; return 1; }
