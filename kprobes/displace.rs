@@ -46,6 +46,12 @@ impl Running<'_> {
     }
 }
 
+/// Whether the name is that of a part of a function that its compiler has put elsewhere.
+fn is_cold(name: &[u8]) -> bool {
+    let mut parts = name.split(|byte| *byte == b'.');
+    parts.any(|part| part == b"cold")
+}
+
 impl Surroundings for Running<'_> {
     fn piece(&self, address: u64) -> Option<Piece> {
         let symbol = symbols::symbol_of(address as usize)?;
@@ -79,17 +85,15 @@ impl Surroundings for Running<'_> {
             return true;
         }
         let mut name = [0; NAME_LEN];
-        let name = symbols::name_of(start, &mut name);
-        name.is_some_and(|name| name.to_bytes().starts_with(b"_R"))
+        let name = symbols::name_of(start, &mut name).map(|name| name.to_bytes());
+        // A part of one is not what calls enter.
+        name.is_some_and(|name| name.starts_with(b"_R") && !is_cold(name))
     }
 
     fn is_part(&self, start: u64) -> bool {
         let mut name = [0; NAME_LEN];
         let name = symbols::name_of(start as usize, &mut name);
-        name.is_none_or(|name| {
-            let mut parts = name.to_bytes().split(|byte| *byte == b'.');
-            parts.any(|part| part == b"cold")
-        })
+        name.is_none_or(|name| is_cold(name.to_bytes()))
     }
 
     fn is_indirect_thunk(&self, address: u64) -> bool {

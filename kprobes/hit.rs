@@ -437,7 +437,7 @@ impl<'a> Found<'a, Point> {
                 return End::Over;
             }
             if self.after.load() == 0 {
-                trap.set_ip(self.copy);
+                self.execute(trap);
                 return End::Over;
             }
         }
@@ -448,8 +448,8 @@ impl<'a> Found<'a, Point> {
                 return End::Over;
             }
             let Some(first) = self.probes().iter().next() else {
-                // Unregistered meanwhile. Without a running probe, an NMI could take what we keep.
-                trap.set_ip(self.copy);
+                // Unregistered meanwhile. Without a running probe, an NMI could take what we keep. A jump may still be there.
+                self.execute(trap);
                 return End::Over;
             };
             return End::InCopy(running.leave_to_copy(trap, first));

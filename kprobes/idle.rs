@@ -85,6 +85,11 @@ impl Engine {
             // One that a debugger has changed stays.
             self.retire(*address);
         }
+        if !list.is_empty() && self.optimises {
+            // Neighbours may have waited for these to go.
+            self.jumps_due = true;
+            self.jumps_from = 0;
+        }
         self.leaving = list;
         self.want_grace_period();
         self.idle_from.is_some()

@@ -197,8 +197,11 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
 /// Takes jumps away that are for nobody, and replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for
 /// all tasks.
 pub(crate) fn optimise() {
-    while leave_idle() {}
-    while prepare_jumps() {
+    loop {
+        while leave_idle() {}
+        if !prepare_jumps() {
+            break;
+        }
         let waited = Waited::wait();
         while place_some(&waited) {}
     }

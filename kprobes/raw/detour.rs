@@ -88,6 +88,8 @@ static_assert!(size_of::<bindings::pt_regs>() == 21 * 8);
 static_assert!(offset_of!(Point, probes) == 0);
 
 const IP: u8 = 16 * 8;
+/// Where `orig_ax` is, which is -1.
+const ORIG_AX: u8 = 15 * 8;
 
 /// Where a detour has the registers.
 const FRAME: Frame = Frame {
@@ -310,7 +312,7 @@ impl Cursor<'_> {
                 between = self.here();
                 self.put(&POP_ALL)?;
                 if let Some(branch) = &branch {
-                    self.put_taken(point, branch)?;
+                    self.put_taken(branch)?;
                 }
                 if branch.is_none_or(|branch| branch.condition.is_some()) {
                     self.put_leave()?;
@@ -349,18 +351,19 @@ impl Cursor<'_> {
         let jump = self.len;
         self.put(&[0x70 | condition ^ 1, 0])?;
         self.put_ip(branch.target as usize)?;
+        // movq $0, orig_ax(%rsp): post handlers may write to ip, which is to decide nothing.
+        self.put(&[0x48, 0xc7, 0x44, 0x24, ORIG_AX, 0, 0, 0, 0])?;
         self.aim(jump)
     }
 
     /// Goes where a branch has gone, when the registers are as they were.
-    fn put_taken(&mut self, point: &Arc<Point>, branch: &Branch) -> Option<()> {
+    fn put_taken(&mut self, branch: &Branch) -> Option<()> {
         let mut jump = None;
         if branch.condition.is_some() {
-            // cmpq $next, over orig_ax; je
-            self.put(&[0x48, 0x81, 0x7c, 0x24, 8])?;
-            self.put(&i32::try_from(point.next as isize).ok()?.to_le_bytes())?;
+            // cmpq $0, (%rsp), which is orig_ax; jne
+            self.put(&[0x48, 0x83, 0x3c, 0x24, 0])?;
             jump = Some(self.len);
-            self.put(&[0x74, 0])?;
+            self.put(&[0x75, 0])?;
         }
         self.put_leave()?;
         self.branch(0xe9, branch.target as usize)?;

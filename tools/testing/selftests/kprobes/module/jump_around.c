@@ -160,6 +160,35 @@ static void changes(void)
 	EXPECT_EQ(call_place(mov, 1, 7).value, 7);
 }
 
+POST_HANDLER(lead_astray, regs->ip = around_of(p)->post++ % 2 ? (unsigned long)around_of(p)->place->next : 1);
+
+/* A branch goes where it goes, whatever the handler after it writes to the instruction pointer. */
+static void astray(void)
+{
+	if (is_mainline())
+		return;
+	for (unsigned int i = 0; i < places(); i++) {
+		const struct kst_around_place *place = &kst_around[i];
+		long equal, other;
+
+		if (place->insn[0] != 'j')
+			continue;
+		equal = call_place(place, 3, 3).value;
+		other = call_place(place, 5, 3).value;
+		at(&a, place)->post_handler = lead_astray;
+		EXPECT(register_kprobe(&a.kp) == 0);
+		EXPECT(kst_becomes(place->at, KST_JUMP));
+		for (int n = 0; n < 2; n++) {
+			EXPECT_EQ(call_place(place, 3, 3).value, equal);
+			EXPECT_EQ(call_place(place, 3, 3).value, equal);
+			EXPECT_EQ(call_place(place, 5, 3).value, other);
+			EXPECT_EQ(call_place(place, 5, 3).value, other);
+		}
+		EXPECT(a.post == 8);
+		unregister_kprobe(&a.kp);
+	}
+}
+
 /* One of each kind at a place: whichever comes or goes, the handlers of both are called, and a jump comes back. */
 static void joins(void)
 {
@@ -388,6 +417,7 @@ static void idle(void)
 const struct test_case kst_jump_around_cases[] = {
 	{ "jump.around_each", each },
 	{ "jump.around_changes", changes },
+	{ "jump.around_astray", astray },
 	{ "jump.around_joins", joins },
 	{ "jump.around_nested", nested },
 	{ "jump.unwatched", unwatched },
