@@ -467,26 +467,30 @@ screen() {
 		import fcntl, struct, termios
 		fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
 		seen = b""
-		def until(what, seconds=30):
+		def seen_within(what, seconds):
 		    global seen
 		    end = time.time() + seconds
 		    while what not in seen:
 		        if time.time() > end:
-		            sys.exit("no %r in %r" % (what, seen[-2000:]))
+		            return False
 		        open("/proc/uptime").read()
 		        if select.select([fd], [], [], 0.2)[0]:
 		            seen += os.read(fd, 65536)
-		wide = 100
-		# Otherwise only what changes is drawn.
+		    return True
+		def until(what):
+		    if not seen_within(what, 30):
+		        sys.exit("no %r in %r" % (what, seen[-2000:]))
+		# Only what changes is drawn, unless the size is another; it may be drawn anew before the keys are read.
 		def until_anew(what):
-		    global wide
-		    wide += 1
-		    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, wide, 0, 0))
+		    for wide in range(101, 115):
+		        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, wide, 0, 0))
+		        if seen_within(what, 2):
+		            return
 		    until(what)
 		until(b"\x1b[?1049h")
 		until(b"q quit")
 		until(b"python3")
-		os.write(fd, b"p"); until(b"PAUSED")
+		os.write(fd, b"p"); until_anew(b"PAUSED")
 		os.write(fd, b"ps"); until_anew(b"sort (hits)")
 		os.write(fd, b"q"); until(b"\x1b[?1049l"); until(b"in all, ")
 		status = os.waitpid(pid, 0)[1]
