@@ -61,7 +61,8 @@ ran_execute_watch() {
 }
 
 ran_page_faults() {
-	sample page_faults || return 1
+	# Others have left what they like there.
+	sample page_faults && tool getvars --global --reset >/dev/null || return 1
 	for _ in {1..5}; do ls / >"$work/ls"; done
 	[ "$(sum --global)" -ge 200 ]
 }

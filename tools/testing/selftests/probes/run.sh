@@ -480,12 +480,12 @@ screen() {
 		def until(what):
 		    if not seen_within(what, 30):
 		        sys.exit("no %r in %r" % (what, seen[-2000:]))
-		# Only what changes is drawn, unless the size is another; it may be drawn anew before the keys are read.
+		# Only what changes is drawn, unless the size is another. Not at once: a key that comes with a new size waits for the next key.
 		def until_anew(what):
 		    for wide in range(101, 115):
-		        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, wide, 0, 0))
 		        if seen_within(what, 2):
 		            return
+		        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, wide, 0, 0))
 		    until(what)
 		until(b"\x1b[?1049h")
 		until(b"q quit")
