@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::fs::File;
+use std::fs::Permissions;
 use std::io;
 use std::io::Seek;
 use std::io::SeekFrom;
@@ -13,6 +14,7 @@ use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -184,6 +186,18 @@ impl CpuFile {
     }
 }
 
+/// Creates a file that nobody else can read, or empties one, which nobody else can read from then on.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(true);
+    let file = options.mode(0o600).open(path)?;
+    // It may be a device.
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 /// The directory of a recording that is in progress.
 #[derive(Debug)]
 pub struct OutputDir {
@@ -233,10 +247,7 @@ impl OutputDir {
     /// Creates the file of `cpu`; `direct` asks for `O_DIRECT`.
     pub fn create_cpu_file(&self, cpu: CpuId, direct: bool) -> Result<CpuFile> {
         let path = self.dir.join(self.cpu_file_name(cpu));
-        let mut options = File::options();
-        let options = options.write(true).create(true).truncate(true);
-        let file = options.mode(0o600).open(&path);
-        let file = file.map_err(|error| Error::output("create", &path, error))?;
+        let file = create(&path).map_err(|error| Error::output("create", &path, error))?;
         let tally = Tally::default();
         let flags = OFlag::O_DIRECT.bits();
         let open = || File::options().write(true).custom_flags(flags).open(&path);
@@ -271,12 +282,8 @@ impl OutputDir {
 
     fn write(&self, name: &str, text: &[u8]) -> Result<()> {
         let to = self.dir.join(name);
-        let write = || {
-            let mut options = File::options();
-            let options = options.write(true).create(true).truncate(true);
-            options.mode(0o600).open(&to)?.write_all(text)
-        };
-        write().map_err(|error| Error::output("write to", &to, error))
+        let written = create(&to).and_then(|mut file| file.write_all(text));
+        written.map_err(|error| Error::output("write to", &to, error))
     }
 
     /// Saves what names the calls in records, if the description says that there are any: that of the kernel once, that of processes
@@ -303,7 +310,7 @@ impl OutputDir {
         let path = self.dir.join(METADATA);
         let new = self.dir.join(".metadata.json.new");
         let write = || {
-            let mut file = File::create(&new)?;
+            let mut file = create(&new)?;
             serde_json::to_writer_pretty(&mut file, metadata)?;
             file.write_all(b"\n")?;
             fs::rename(&new, &path)
@@ -314,8 +321,6 @@ impl OutputDir {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -331,7 +336,10 @@ mod tests {
         assert_eq!(mode(&file.path), 0o600);
         assert_eq!(mode(&dir.join(FORMAT)), 0o600);
         assert!(OutputDir::create(&dir, "cpu", false).is_err());
-        OutputDir::create(&dir, "cpu", true).unwrap();
+        fs::set_permissions(&file.path, Permissions::from_mode(0o644)).unwrap();
+        let output = OutputDir::create(&dir, "cpu", true).unwrap();
+        output.create_cpu_file(CpuId(0), false).unwrap();
+        assert_eq!(mode(&file.path), 0o600);
         assert!(!dir.join(FORMAT).exists() && !dir.join(calls::KALLSYMS).exists());
     }
 }

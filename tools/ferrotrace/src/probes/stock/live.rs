@@ -22,6 +22,10 @@ use super::Stock;
 use super::instance::Instance;
 use super::instance::failed;
 use super::ring;
+use super::stacks::Held;
+use super::stacks::StackEvent;
+use super::stacks::add_stack;
+use super::stacks::stack_event;
 use crate::probes::error::Result;
 use crate::probes::event::Event;
 use crate::probes::event::REGISTERS;
@@ -41,8 +45,8 @@ const PAGE: usize = 1 << 16;
 
 /// A field of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Field {
-    offset: usize,
+pub(super) struct Field {
+    pub(super) offset: usize,
     size: usize,
     /// It says where text is.
     is_location: bool,
@@ -60,32 +64,6 @@ struct Known {
 impl Known {
     fn args(&self) -> Vec<ProbeArg> {
         self.args.iter().map(|(arg, _)| arg.clone()).collect()
-    }
-}
-
-/// The event that has a stack, which follows that of the hit.
-#[derive(Clone, Copy, Debug)]
-struct StackEvent {
-    id: u16,
-    calls: Field,
-}
-
-/// A hit that may be waiting for its stacks.
-struct Held {
-    event: Event,
-    /// Whether it has waited for a whole turn.
-    is_old: bool,
-    /// The events whose stacks it has.
-    stacks: Vec<u16>,
-}
-
-impl Held {
-    fn new(event: Event) -> Self {
-        Self {
-            event,
-            is_old: false,
-            stacks: Vec::new(),
-        }
     }
 }
 
@@ -305,7 +283,7 @@ impl StockLive {
 }
 
 /// A field, from the description of an event.
-fn field(format: &str, name: &str) -> Option<Field> {
+pub(super) fn field(format: &str, name: &str) -> Option<Field> {
     let lines = format
         .lines()
         .filter_map(|line| line.trim().strip_prefix("field:"));
@@ -423,38 +401,6 @@ fn unmarked(id: u32) -> u16 {
     u16::try_from(id & !MARK).unwrap_or(0)
 }
 
-/// The description of an event with a stack.
-fn stack_event(format: &str) -> Option<StackEvent> {
-    let mut lines = format.lines();
-    let id = lines.find_map(|line| line.strip_prefix("ID:"))?;
-    Some(StackEvent {
-        id: id.trim().parse().ok()?,
-        calls: field(format, "caller")?,
-    })
-}
-
-/// Adds the stack that an event has to the hit before it, if it is one, and the thread is the same. A second one of a kind is that of
-/// a hit which this one has interrupted.
-fn add_stack(stacks: &[StackEvent], held: &mut Held, data: &[u8]) -> bool {
-    let id = data.first_chunk().map(|id| u16::from_le_bytes(*id));
-    let Some(stack) = stacks.iter().find(|stack| Some(stack.id) == id) else {
-        return false;
-    };
-    let pid = data.get(4..).and_then(|rest| rest.first_chunk());
-    let calls = data.get(stack.calls.offset..).unwrap_or_default();
-    let is_its = pid.map(|pid| i32::from_le_bytes(*pid)) == Some(held.event.pid);
-    let is_first = !held.stacks.contains(&stack.id);
-    if let (true, Seen::Args(bytes)) = (is_its && is_first, &mut held.event.seen) {
-        held.stacks.push(stack.id);
-        let words = calls.chunks_exact(8).filter_map(|word| word.first_chunk());
-        let words = words.map(|word| u64::from_le_bytes(*word));
-        for call in words.take_while(|call| ![0, u64::MAX].contains(call)) {
-            bytes.extend(call.to_ne_bytes());
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -570,40 +516,6 @@ print fmt: \"x\"
         let paired = live.pair(events);
         let durations: Vec<_> = paired.iter().map(|event| event.duration).collect();
         assert_eq!(durations, [8, 19, 27, 0, 0]);
-    }
-
-    #[test]
-    fn stacks_follow_hits() {
-        let format = "name: kernel_stack\nID: 4\nformat:\n\
-            \tfield:int size;\toffset:8;\tsize:4;\tsigned:1;\n\
-            \tfield:unsigned long caller[];\toffset:16;\tsize:0;\tsigned:0;\n";
-        let stacks = [stack_event(format).unwrap()];
-        let mut hit = crate::probes::event::tests::event(1);
-        hit.seen = Seen::Args(vec![0; 8]);
-        let mut data = 4u16.to_le_bytes().to_vec();
-        data.extend([0, 0]);
-        data.extend(hit.pid.to_le_bytes());
-        data.extend([2, 0, 0, 0, 0, 0, 0, 0]);
-        for call in [u64::MAX - 5, u64::MAX - 9, u64::MAX, 7] {
-            data.extend(call.to_le_bytes());
-        }
-        let mut other = hit.clone();
-        other.pid += 1;
-        let mut held = Held::new(hit);
-        assert!(add_stack(&stacks, &mut held, &data));
-        let Seen::Args(bytes) = &held.event.seen else {
-            panic!("{:?}", held.event);
-        };
-        assert_eq!(bytes.len(), 8 + 16);
-        assert_eq!(bytes[8..16], (u64::MAX - 5).to_ne_bytes());
-        // That of a hit which this one has interrupted, or of another thread, is not this one's, and nothing else is a stack.
-        assert!(add_stack(&stacks, &mut held, &data));
-        assert!(matches!(&held.event.seen, Seen::Args(bytes) if bytes.len() == 24));
-        let mut held = Held::new(other);
-        assert!(add_stack(&stacks, &mut held, &data));
-        assert!(matches!(&held.event.seen, Seen::Args(bytes) if bytes.len() == 8));
-        data[0] = 5;
-        assert!(!add_stack(&stacks, &mut held, &data));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 pub mod instance;
 pub mod live;
 pub(crate) mod ring;
+mod stacks;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
