@@ -80,8 +80,8 @@ impl Jump {
     }
 
     /// As [`Detour::addresses`], or 0.
-    pub(crate) fn addresses(&self) -> [usize; 3] {
-        self.detour().map_or([0; 3], Detour::addresses)
+    pub(crate) fn addresses(&self) -> [usize; 4] {
+        self.detour().map_or([0; 4], Detour::addresses)
     }
 
     /// How many bytes are not executed where they are.
@@ -280,7 +280,7 @@ impl Engine {
             None => return true,
         };
         let made = made.and_then(|mut detour| {
-            self.maps.copies.reserve(3)?;
+            self.maps.copies.reserve(detour.addresses().len())?;
             let written = detour.write(&mut TextLock::new());
             written.map_err(|_| Error::OutOfReach)?;
             Ok(detour)

@@ -52,7 +52,7 @@ impl PointMaps {
 }
 
 /// The addresses of copies by which a point is found.
-pub(crate) const SLOT_ADDRESSES: usize = 12;
+pub(crate) const SLOT_ADDRESSES: usize = 14;
 
 /// Whether a point's breakpoint is there.
 pub(crate) enum Breakpoint {
@@ -156,8 +156,8 @@ impl PointEntry {
     /// The addresses by which it is found, beside its own; 0 is none.
     pub(crate) fn slot_addresses(&self) -> [usize; SLOT_ADDRESSES] {
         let point = &self.point;
-        let [a, b, c] = self.jump.addresses();
-        let [d, e, f] = self.spare.as_ref().map_or([0; 3], Detour::addresses);
+        let [a, b, c, d] = self.jump.addresses();
+        let [e, f, g, h] = self.spare.as_ref().map_or([0; 4], Detour::addresses);
         [
             point.copy,
             point.copy_end(),
@@ -171,6 +171,8 @@ impl PointEntry {
             d,
             e,
             f,
+            g,
+            h,
         ]
     }
 

@@ -88,8 +88,6 @@ static_assert!(size_of::<bindings::pt_regs>() == 21 * 8);
 static_assert!(offset_of!(Point, probes) == 0);
 
 const IP: u8 = 16 * 8;
-/// Where `orig_ax` is, which is -1.
-const ORIG_AX: u8 = 15 * 8;
 
 /// Where a detour has the registers.
 const FRAME: Frame = Frame {
@@ -147,8 +145,8 @@ pub(crate) struct Detour {
     code: KVec<u8>,
     kind: Kind,
     copies: usize,
-    /// Where the call between the first instruction and the others returns to, or 0.
-    between: usize,
+    /// Where the calls after the first instruction return to, or 0: a branch has one for each way.
+    between: [usize; 2],
     /// How many bytes of the function it stands in for.
     displaced: usize,
     expected: KVec<u8>,
@@ -218,9 +216,10 @@ impl Detour {
     }
 
     /// Where a point is found by it: at the copies of the displaced instructions, at the breakpoint in front of the detour, and
-    /// where the call between the first of them and the others returns to. 0 is none.
-    pub(crate) fn addresses(&self) -> [usize; 3] {
-        [self.copies, self.slot.address(), self.between]
+    /// where the calls after the first of them return to. 0 is none.
+    pub(crate) fn addresses(&self) -> [usize; 4] {
+        let [next, taken] = self.between;
+        [self.copies, self.slot.address(), next, taken]
     }
 
     /// Which handlers it calls.
@@ -273,14 +272,13 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// A detour. Returns where the copies of all displaced instructions are, and where the call between the first of them and the
-    /// others returns to, or 0.
+    /// A detour. Returns where the copies of all displaced instructions are, and [`Detour::between`].
     fn put_detour(
         &mut self,
         point: &Arc<Point>,
         displaced: &Displaced,
         kind: Kind,
-    ) -> Option<(usize, usize)> {
+    ) -> Option<(usize, [usize; 2])> {
         // Where a breakpoint is wanted after all.
         self.put(&[BREAKPOINT])?;
         self.put_entry(point)?;
@@ -296,78 +294,68 @@ impl Cursor<'_> {
             (Kind::Instead, false) => ferro_kprobe_detour_instead,
         };
         self.branch(0xe8, called as *const () as usize)?;
-        let mut between = 0;
-        match kind {
-            Kind::Before => self.put_exit()?,
-            Kind::Around => {
-                let branch = displaced.first_branch();
-                match &branch {
-                    Some(branch) => self.put_branch(point, branch)?,
-                    None => {
-                        self.extend(|to, out| displaced.first_within(&FRAME, to, out))?;
-                        self.put_ip(point.next)?;
-                    }
-                }
-                self.branch(0xe8, ferro_kprobe_detour_after as *const () as usize)?;
-                between = self.here();
-                self.put(&POP_ALL)?;
-                if let Some(branch) = &branch {
-                    self.put_taken(branch)?;
-                }
-                if branch.is_none_or(|branch| branch.condition.is_some()) {
-                    self.put_leave()?;
-                    self.extend(|to, out| displaced.relocate_rest(to, out))?;
-                    self.branch(0xe9, displaced.end() as usize)?;
-                }
+        let between = match kind {
+            Kind::Before => {
+                self.put_exit()?;
+                [0; 2]
             }
+            Kind::Around => self.put_around(point, displaced)?,
             // It goes on where the registers say.
-            Kind::Instead => (),
-        }
+            Kind::Instead => [0; 2],
+        };
         let copies = self.here();
         self.extend(|to, out| displaced.relocate(to, out))?;
         self.branch(0xe9, displaced.end() as usize)?;
         Some((copies, between))
     }
 
-    /// movq $ip, ip(%rsp)
-    fn put_ip(&mut self, ip: usize) -> Option<()> {
-        self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
-        self.put(&i32::try_from(ip as isize).ok()?.to_le_bytes())
-    }
-
-    /// Says where a branch goes.
-    fn put_branch(&mut self, point: &Arc<Point>, branch: &Branch) -> Option<()> {
-        let Some(condition) = branch.condition else {
-            return self.put_ip(branch.target as usize);
+    /// The first instruction, the handlers after it, and the others. Returns [`Detour::between`].
+    fn put_around(&mut self, point: &Arc<Point>, displaced: &Displaced) -> Option<[usize; 2]> {
+        let mut between = [0; 2];
+        let [next, taken] = &mut between;
+        let Some(Branch { condition, target }) = displaced.first_branch() else {
+            self.extend(|to, out| displaced.first_within(&FRAME, to, out))?;
+            *next = self.put_after(point.next)?;
+            self.put_rest(displaced)?;
+            return Some(between);
         };
-        let mut condition = condition;
-        self.extend(|_, out| {
-            let (len, now) = Displaced::put_condition(condition, &FRAME, out)?;
-            condition = now;
-            Ok(len)
-        })?;
-        self.put_ip(point.next)?;
-        // Over the next.
-        let jump = self.len;
-        self.put(&[0x70 | condition ^ 1, 0])?;
-        self.put_ip(branch.target as usize)?;
-        // movq $0, orig_ax(%rsp): post handlers may write to ip, which is to decide nothing.
-        self.put(&[0x48, 0xc7, 0x44, 0x24, ORIG_AX, 0, 0, 0, 0])?;
-        self.aim(jump)
+        // Each way has its end: which one it is stays decided, whatever handlers write to ip or to the flags.
+        let mut over = None;
+        if let Some(mut condition) = condition {
+            self.extend(|_, out| {
+                let (len, now) = Displaced::put_condition(condition, &FRAME, out)?;
+                condition = now;
+                Ok(len)
+            })?;
+            over = Some(self.len);
+            self.put(&[0x70 | condition ^ 1, 0])?;
+        }
+        *taken = self.put_after(usize::try_from(target).ok()?)?;
+        self.branch(0xe9, usize::try_from(target).ok()?)?;
+        if let Some(over) = over {
+            self.aim(over)?;
+            *next = self.put_after(point.next)?;
+            self.put_rest(displaced)?;
+        }
+        Some(between)
     }
 
-    /// Goes where a branch has gone, when the registers are as they were.
-    fn put_taken(&mut self, branch: &Branch) -> Option<()> {
-        let mut jump = None;
-        if branch.condition.is_some() {
-            // cmpq $0, (%rsp), which is orig_ax; jne
-            self.put(&[0x48, 0x83, 0x3c, 0x24, 0])?;
-            jump = Some(self.len);
-            self.put(&[0x75, 0])?;
-        }
-        self.put_leave()?;
-        self.branch(0xe9, branch.target as usize)?;
-        jump.map_or(Some(()), |jump| self.aim(jump))
+    /// Calls the handlers after the first instruction, which find this ip, and takes the registers back. Returns where the call
+    /// returns to.
+    fn put_after(&mut self, ip: usize) -> Option<usize> {
+        // movq $ip, ip(%rsp)
+        self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
+        self.put(&i32::try_from(ip as isize).ok()?.to_le_bytes())?;
+        self.branch(0xe8, ferro_kprobe_detour_after as *const () as usize)?;
+        let back = self.here();
+        self.put_exit()?;
+        Some(back)
+    }
+
+    /// The instructions after the first, and back to what follows them.
+    fn put_rest(&mut self, displaced: &Displaced) -> Option<()> {
+        self.extend(|to, out| displaced.relocate_rest(to, out))?;
+        self.branch(0xe9, displaced.end() as usize)
     }
 
     /// Has the short jump at `jump` go on here.
@@ -401,11 +389,6 @@ impl Cursor<'_> {
     /// Undoes that.
     fn put_exit(&mut self) -> Option<()> {
         self.put(&POP_ALL)?;
-        self.put_leave()
-    }
-
-    /// The rest of it, when the registers have been popped.
-    fn put_leave(&mut self) -> Option<()> {
         // Over orig_ax, ip and cs; popf; over sp, ss and what is free.
         self.put(&[0x48, 0x8d, 0x64, 0x24, 24, 0x9d])?;
         self.put(&[0x48, 0x8d, 0x64, 0x24, 16 + GAP])

@@ -189,6 +189,32 @@ static void astray(void)
 	}
 }
 
+/* Of several probes at a branch each is called after it, whichever way it goes, and finds the same there. */
+static void two_at_branches(void)
+{
+	if (is_mainline())
+		return;
+	for (unsigned int i = 0; i < places(); i++) {
+		const struct kst_around_place *place = &kst_around[i];
+		long equal, other;
+
+		if (place->insn[0] != 'j')
+			continue;
+		equal = call_place(place, 3, 3).value;
+		other = call_place(place, 5, 3).value;
+		EXPECT(register_kprobe(at(&a, place)) == 0);
+		EXPECT(register_kprobe(at(&b, place)) == 0);
+		EXPECT(kst_becomes(place->at, KST_JUMP));
+		EXPECT_EQ(call_place(place, 3, 3).value, equal);
+		EXPECT(a.post == 1 && b.post == 1 && a.post_ip == b.post_ip);
+		EXPECT_EQ(call_place(place, 5, 3).value, other);
+		EXPECT(a.post == 2 && b.post == 2 && a.post_ip == b.post_ip);
+		EXPECT(a.pre == 2 && b.pre == 2 && a.kp.nmissed + b.kp.nmissed == 0);
+		unregister_kprobe(&b.kp);
+		unregister_kprobe(&a.kp);
+	}
+}
+
 /* One of each kind at a place: whichever comes or goes, the handlers of both are called, and a jump comes back. */
 static void joins(void)
 {
@@ -418,6 +444,7 @@ const struct test_case kst_jump_around_cases[] = {
 	{ "jump.around_each", each },
 	{ "jump.around_changes", changes },
 	{ "jump.around_astray", astray },
+	{ "jump.around_two", two_at_branches },
 	{ "jump.around_joins", joins },
 	{ "jump.around_nested", nested },
 	{ "jump.unwatched", unwatched },
