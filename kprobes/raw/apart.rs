@@ -6,6 +6,7 @@
 
 use ferro_core::insn::write_apart;
 use ferro_core::insn::Insn;
+use ferro_core::insn::Platform;
 use ferro_core::insn::Saved;
 use ferro_core::insn::MAX_APART;
 use ferro_sys::code::text::TextLock;
@@ -27,6 +28,8 @@ extern "C" {
     fn ferro_kprobe_apart(regs: *mut bindings::pt_regs, code: c_ulong) -> c_ulong;
     /// `apart_call.S`
     fn ferro_kprobe_apart_done();
+    /// `detour.h`
+    fn ferro_kprobe_address_bits() -> u8;
 }
 
 /// Where a trap has the registers.
@@ -128,9 +131,13 @@ impl Apart {
         to: usize,
         out: &mut [u8; MAX_APART],
     ) -> Option<(usize, (usize, usize))> {
-        let pad = cfg!(CONFIG_X86_KERNEL_IBT);
+        let platform = Platform {
+            landing_pad: cfg!(CONFIG_X86_KERNEL_IBT),
+            // SAFETY: The function only reads a feature of the CPU.
+            address_bits: unsafe { ferro_kprobe_address_bits() },
+        };
         let done = ferro_kprobe_apart_done as *const () as u64;
-        let apart = write_apart(insn, at as u64, &SAVED, pad, to as u64, done, out)?;
+        let apart = write_apart(insn, at as u64, &SAVED, platform, to as u64, done, out)?;
         let access = apart.access.map_or(0, |access| to.wrapping_add(access));
         Some((apart.len, (access, to.wrapping_add(apart.failed))))
     }

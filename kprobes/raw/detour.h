@@ -36,6 +36,8 @@ void ferro_kprobe_walk_after(struct kprobe *p, struct pt_regs *regs, unsigned lo
 
 /* engine.c: whether handlers have to be called with RFLAGS.AC clear. */
 bool ferro_kprobe_has_smap(void);
+/* engine.c: how many bits of an address count, 48 or 57. */
+u8 ferro_kprobe_address_bits(void);
 /* engine.c: call ferro_kprobes_optimise() soon, in a work item. Context: process. */
 void ferro_kprobes_optimise_soon(void);
 /* engine.c: the same, but a second later. */

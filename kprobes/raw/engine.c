@@ -105,6 +105,12 @@ bool ferro_kprobe_has_smap(void)
 	return boot_cpu_has(X86_FEATURE_SMAP);
 }
 
+u8 ferro_kprobe_address_bits(void)
+{
+	/* The kernel takes the feature away where it does not use it. */
+	return boot_cpu_has(X86_FEATURE_LA57) ? 57 : 48;
+}
+
 static void optimise(struct work_struct *work)
 {
 	ferro_kprobes_optimise();

@@ -32,6 +32,15 @@ pub struct Saved {
     pub flags: u32,
 }
 
+/// What the code depends on besides.
+#[derive(Clone, Copy, Debug)]
+pub struct Platform {
+    /// It is called where a landing pad has to be.
+    pub landing_pad: bool,
+    /// How many bits of addresses count, 48 or 57: the kernel's have all from the last of these on set.
+    pub address_bits: u8,
+}
+
 /// The most bytes of [`write_apart`].
 pub const MAX_APART: usize = 256;
 
@@ -46,10 +55,9 @@ pub struct Apart {
     pub failed: usize,
 }
 
-/// Writes code for `to` that executes the instruction of `at` on registers that are saved where rdi says. It begins with a landing
-/// pad if `pad`, and ends with a jump to `done`: with 0 in eax, or with 1 if it has not executed the instruction, because
-/// its operand is no memory of the kernel, may be on the stack below the stack pointer, or is not there.
-/// All registers but rsp may be anything afterwards.
+/// Writes code for `to` that executes the instruction of `at` on registers that are saved where rdi says. It ends with a jump to
+/// `done`: with 0 in eax, or with 1 if it has not executed the instruction, because its operand is no memory of the kernel, may be
+/// on the stack below the stack pointer, or is not there. All registers but rsp may be anything afterwards.
 ///
 /// RFLAGS are taken and put back as far as they are arithmetic's: interrupts stay as they are.
 ///
@@ -58,7 +66,7 @@ pub fn write_apart(
     insn: &Insn,
     at: u64,
     saved: &Saved,
-    pad: bool,
+    platform: Platform,
     to: u64,
     done: u64,
     out: &mut [u8],
@@ -83,7 +91,7 @@ pub fn write_apart(
         base,
         saved,
     };
-    if pad {
+    if platform.landing_pad {
         code.put(&[0xf3, 0x0f, 0x1e, 0xfa])?;
     }
     if base != RDI {
@@ -93,7 +101,7 @@ pub fn write_apart(
     code.put_moves(LOAD, uses.reads)?;
     let mut failing = [None; 2];
     if memory.is_some() {
-        failing = code.put_check(at, insn, scratch)?;
+        failing = code.put_check(at, insn, scratch, platform.address_bits)?;
     }
     if uses.reads_flags {
         code.put_access(LOAD, scratch, saved.flags)?;
@@ -185,12 +193,19 @@ impl Writer<'_> {
     }
 
     /// Has what is not surely memory of the kernel's that the trap leaves alone fail. Returns where the jumps are to be aimed.
-    fn put_check(&mut self, at: u64, insn: &Insn, scratch: u8) -> Option<[Option<usize>; 2]> {
+    fn put_check(
+        &mut self,
+        at: u64,
+        insn: &Insn,
+        scratch: u8,
+        address_bits: u8,
+    ) -> Option<[Option<usize>; 2]> {
         let rex = 0x48 | scratch >> 3;
         let rm = 0xc0 | scratch & 7;
         self.put_lea(at, insn, scratch)?;
-        // sar $47, scratch; inc scratch; jne
-        self.put(&[rex, 0xc1, rm | 7 << 3, 47, rex, 0xff, rm, JNE, 0])?;
+        // sar $last, scratch; inc scratch; jne
+        let last = address_bits.checked_sub(1)?;
+        self.put(&[rex, 0xc1, rm | 7 << 3, last, rex, 0xff, rm, JNE, 0])?;
         let outside = self.len;
         self.put_lea(at, insn, scratch)?;
         // sub rsp, scratch; cmp $-BELOW, scratch; jae

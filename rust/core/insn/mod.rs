@@ -41,6 +41,7 @@ mod uses;
 
 pub use apart::write_apart;
 pub use apart::Apart;
+pub use apart::Platform;
 pub use apart::Saved;
 pub use apart::MAX_APART;
 pub use boundaries::Boundaries;

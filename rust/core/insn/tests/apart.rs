@@ -14,9 +14,18 @@ const SAVED: Saved = Saved {
     flags: 144,
 };
 
+const PLATFORM: Platform = Platform {
+    landing_pad: false,
+    address_bits: 48,
+};
+
 fn apart(bytes: &[u8]) -> Option<(Vec<u8>, Apart)> {
+    apart_on(PLATFORM, bytes)
+}
+
+fn apart_on(platform: Platform, bytes: &[u8]) -> Option<(Vec<u8>, Apart)> {
     let mut out = [0; MAX_APART];
-    let apart = write_apart(&insn(bytes), AT, &SAVED, false, TO, DONE, &mut out)?;
+    let apart = write_apart(&insn(bytes), AT, &SAVED, platform, TO, DONE, &mut out)?;
     Some((out[..apart.len].to_vec(), apart))
 }
 
@@ -79,6 +88,31 @@ fn memory_is_checked_first() {
     assert_eq!(code[apart.failed..apart.failed + 5], [0xb8, 1, 0, 0, 0]);
 }
 
+/// With page tables of five levels more addresses are the kernel's.
+#[test]
+fn addresses_may_have_more_bits() {
+    let movzbl = [0x0f, 0xb6, 0x4c, 0x98, 8];
+    let (four, _) = apart(&movzbl).unwrap();
+    let platform = Platform {
+        address_bits: 57,
+        ..PLATFORM
+    };
+    let (five, _) = apart_on(platform, &movzbl).unwrap();
+    assert_eq!(five[22..26], [0x48, 0xc1, 0xfa, 56]);
+    let differ = four.iter().zip(&five).filter(|(a, b)| a != b).count();
+    assert_eq!((differ, four.len()), (1, five.len()));
+}
+
+#[test]
+fn code_may_begin_with_a_landing_pad() {
+    let platform = Platform {
+        landing_pad: true,
+        ..PLATFORM
+    };
+    let (code, _) = apart_on(platform, &[0x0f, 0x92, 0xc0]).unwrap();
+    assert_eq!(code[..4], [0xf3, 0x0f, 0x1e, 0xfa]);
+}
+
 #[test]
 fn others_are_left_to_copies() {
     let codes: [&[u8]; 9] = [
@@ -104,6 +138,9 @@ fn nothing_is_written_beyond_the_room() {
     for room in 0..whole {
         let mut out = [0; MAX_APART];
         let out = &mut out[..room];
-        assert_eq!(write_apart(&movzbl, AT, &SAVED, false, TO, DONE, out), None);
+        assert_eq!(
+            write_apart(&movzbl, AT, &SAVED, PLATFORM, TO, DONE, out),
+            None
+        );
     }
 }
