@@ -22,6 +22,7 @@ use crate::hit::Hits;
 use crate::jump::Jump;
 use crate::point::Point;
 use crate::point_entry::publish;
+use crate::point_entry::write;
 use crate::point_entry::Breakpoint;
 use crate::point_entry::PointEntry;
 use crate::point_entry::SLOT_ADDRESSES;
@@ -186,8 +187,12 @@ impl Engine {
     fn commit(&mut self, probes: &[Kprobe<'_>], locked: &Locked) -> Result<(), (usize, Error)> {
         let mut text = TextLock::new();
         for (i, probe) in probes.iter().enumerate() {
-            let address = probe.address();
-            if let Some(entry) = self.points.get_mut(&address) {
+            if let Some(entry) = self.points.get_mut(&probe.address()) {
+                write(entry, *probe, &mut text).map_err(|e| (i, e))?;
+            }
+        }
+        for (i, probe) in probes.iter().enumerate() {
+            if let Some(entry) = self.points.get_mut(&probe.address()) {
                 publish(&mut self.maps, entry, *probe, &mut text, locked).map_err(|e| (i, e))?;
             }
         }

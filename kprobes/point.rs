@@ -332,31 +332,34 @@ impl Code {
         }
     }
 
-    /// Writes what [`Code::make_post`] has got memory for, and tells `point` of it. The addresses by which the point is to be found
-    /// from now on; 0 is none.
-    pub(crate) fn write_post(
-        &mut self,
-        point: &Point,
-        text: &mut TextLock,
-    ) -> Result<[usize; 4], Error> {
+    /// Writes what [`Code::make_post`] has got memory for, as far as `point` does not know of it: [`Code::tell_post`] is due.
+    pub(crate) fn write_post(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
+        let Some(insn) = &self.insn else {
+            return Ok(());
+        };
+        if let Some(slot) = self.after.as_mut().filter(|_| point.after.load() == 0) {
+            let code = point.code_for(insn, slot.address(), true)?;
+            slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
+        }
+        match &mut self.apart {
+            Some(apart) if !point.apart.is_there() => apart.write(insn, point.address, text),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells `point` of what has been written, all of it. The addresses by which it is to be found from now on; 0 is none.
+    pub(crate) fn tell_post(&self, point: &Point, text: &mut TextLock) -> [usize; 4] {
         let mut found_by = [0; 4];
-        if self.after.is_some() && point.after.load() == 0 {
-            self.write_after(point, text)?;
-            found_by = [
-                point.after.load(),
-                point.after_end(),
-                point.after_return(),
-                0,
-            ];
+        let [after, end, back, access] = &mut found_by;
+        if let Some(slot) = self.after.as_ref().filter(|_| point.after.load() == 0) {
+            point.after.store(slot.address());
+            (*after, *end, *back) = (slot.address(), point.after_end(), point.after_return());
         }
-        if let (Some(insn), Some(apart)) = (&self.insn, &mut self.apart) {
-            if !point.apart.is_there() {
-                apart.write(insn, point.address, &point.apart, text)?;
-                let [.., access] = &mut found_by;
-                *access = apart.access();
-            }
+        if let Some(apart) = self.apart.as_ref().filter(|_| !point.apart.is_there()) {
+            apart.tell(&point.apart, text);
+            *access = apart.access();
         }
-        Ok(found_by)
+        found_by
     }
 
     /// Gets the memory for the copy that calls the handlers after it, if there is none.
@@ -377,17 +380,6 @@ impl Code {
         };
         let code = point.code_for(insn, slot.address(), false)?;
         slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
-        Ok(())
-    }
-
-    /// Writes the copy that calls the handlers after it, and tells `point` of it.
-    fn write_after(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
-        let (Some(insn), Some(slot)) = (&self.insn, &mut self.after) else {
-            return Ok(());
-        };
-        let code = point.code_for(insn, slot.address(), true)?;
-        slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
-        point.after.store(slot.address());
         Ok(())
     }
 }

@@ -212,6 +212,21 @@ impl PointEntry {
     }
 }
 
+/// Writes the code that a probe needs and its point does not have: [`publish`] is due.
+pub(crate) fn write(
+    entry: &mut PointEntry,
+    probe: Kprobe<'_>,
+    text: &mut TextLock,
+) -> Result<(), Error> {
+    if entry.fresh {
+        entry.code.write(&entry.point, text)?;
+    }
+    match probe.has_post() {
+        true => entry.code.write_post(&entry.point, text),
+        false => Ok(()),
+    }
+}
+
 /// Lets a probe be found, and its point if it is fresh. There is room for them.
 pub(crate) fn publish(
     maps: &mut PointMaps,
@@ -222,13 +237,12 @@ pub(crate) fn publish(
 ) -> Result<(), Error> {
     let point = entry.point.clone();
     if entry.fresh {
-        entry.code.write(&point, text)?;
         find_by(&mut maps.copies, &point, &[point.copy, point.copy_end()])?;
         find_by(&mut maps.points, &point, &[point.address])?;
         entry.fresh = false;
     }
     if probe.has_post() {
-        let found_by = entry.code.write_post(&point, text)?;
+        let found_by = entry.code.tell_post(&point, text);
         find_by(&mut maps.copies, &point, &found_by)?;
         point.has_post.store(1);
     }

@@ -43,7 +43,7 @@ const SAVED: Saved = Saved {
 /// # Invariants
 ///
 /// `code` is 0, or the address of what [`Apart::write`] has written for the instruction of the point that this is part of, whose
-/// registry entry has it.
+/// registry entry has it; every CPU has been told since.
 pub(crate) struct Runner {
     code: Word,
     access: Word,
@@ -90,10 +90,15 @@ impl Runner {
 }
 
 /// The memory of such code.
+///
+/// # Invariants
+///
+/// If `written` is something, the code of the instruction is in the slot since there have been so many synchronisations of the CPUs.
 pub(crate) struct Apart {
     slot: Slot,
     access: usize,
     failed: usize,
+    written: Option<usize>,
 }
 
 impl Apart {
@@ -121,6 +126,7 @@ impl Apart {
             slot,
             access,
             failed,
+            written: None,
         }))
     }
 
@@ -142,12 +148,11 @@ impl Apart {
         Some((apart.len, (access, to.wrapping_add(apart.failed))))
     }
 
-    /// Writes it, and has `runner`, of the point of this instruction, run it.
+    /// Writes it, for the instruction that [`Apart::new`] got.
     pub(crate) fn write(
         &mut self,
         insn: &Insn,
         at: usize,
-        runner: &Runner,
         text: &mut TextLock,
     ) -> Result<(), Error> {
         let mut code = [BREAKPOINT; MAX_APART];
@@ -155,11 +160,24 @@ impl Apart {
         let (len, _) = Self::code(insn, at, to, &mut code).ok_or(Error::OutOfReach)?;
         let code = code.get(..len).ok_or(Error::OutOfReach)?;
         self.slot.write(code, text).map_err(|_| Error::OutOfReach)?;
+        // INVARIANT: It has just been written.
+        self.written = Some(text.syncs());
+        Ok(())
+    }
+
+    /// Has the runner of its instruction's point run it, if it has been written. A trap calls it without a return from an exception
+    /// before that: so every CPU is told first, if none has been since, and does not execute what was in the slot before.
+    pub(crate) fn tell(&self, runner: &Runner, text: &mut TextLock) {
+        let Some(written) = self.written else {
+            return;
+        };
+        if text.syncs() == written {
+            text.sync();
+        }
         runner.access.store(self.access);
         runner.failed.store(self.failed);
-        // INVARIANT: It has just been written.
-        runner.code.store(to);
-        Ok(())
+        // INVARIANT: It has been written, and every CPU has been told since.
+        runner.code.store(self.slot.address());
     }
 
     /// As [`Runner::access`].

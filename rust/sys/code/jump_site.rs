@@ -183,3 +183,8 @@ fn write(at: usize, code: &[u8]) {
 pub(super) fn note_sync() {
     SYNCS.store(SYNCS.load(Relaxed).wrapping_add(1), Relaxed);
 }
+
+/// How often that was.
+pub(super) fn syncs() -> usize {
+    SYNCS.load(Relaxed)
+}

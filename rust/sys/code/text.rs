@@ -15,6 +15,7 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::code::jump_site::note_sync;
+use crate::code::jump_site::syncs;
 use crate::code::symbols;
 use crate::cpu::HotplugOff;
 
@@ -186,6 +187,11 @@ impl TextLock {
         // SAFETY: No requirement; interrupts are on, as this context sleeps.
         unsafe { bindings::smp_text_poke_sync_each_cpu() };
         note_sync();
+    }
+
+    /// How often that has been done since boot, by anybody with this lock.
+    pub fn syncs(&self) -> usize {
+        syncs()
     }
 
     /// Whether there is code at an address that stays while the lock is held.

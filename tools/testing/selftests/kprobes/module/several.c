@@ -10,6 +10,7 @@
 #include <linux/math.h>
 #include <linux/string.h>
 
+#include "jump_around.h"
 #include "kprobes_selftest.h"
 
 /* A probe that writes down that it was called. */
@@ -325,6 +326,41 @@ static void landing_pad(void)
 	EXPECT_EQ(kst_call_endbr(1), 10);
 }
 
+static unsigned int syncs;
+
+PRE_HANDLER(on_sync, syncs++);
+
+/*
+ * A handler for after an instruction comes to a breakpoint that is there: what executes the instruction within the trap is new
+ * code, of which every CPU has to be told before it may call that.
+ */
+static void first_post(void)
+{
+	struct kprobe sync = { .symbol_name = "smp_text_poke_sync_each_cpu", .pre_handler = on_sync };
+	const struct kst_around_place *imul = kst_around;
+	struct noting a, b;
+
+	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C)) {
+		case_skip("not with the C engine");
+		return;
+	}
+	while (imul < kst_around_end && strcmp(imul->insn, "imulq %rcx, %rax"))
+		imul++;
+	if (!EXPECT(imul < kst_around_end))
+		return;
+	a = (struct noting)NOTING('a', imul->at, .pre_handler = on_pre);
+	b = (struct noting)NOTING('b', imul->at, BOTH);
+	EXPECT_EQ(register_kprobe(&sync), 0);
+	EXPECT_EQ(register_kprobe(&a.kp), 0);
+	syncs = 0;
+	EXPECT_EQ(register_kprobe(&b.kp), 0);
+	EXPECT(syncs > 0);
+	CALLS(imul->call(6, 7).value, 42, "baB");
+	unregister_kprobe(&b.kp);
+	unregister_kprobe(&a.kp);
+	unregister_kprobe(&sync);
+}
+
 /* In the kernel's image. */
 static void in_the_kernel(void)
 {
@@ -483,6 +519,7 @@ const struct test_case kst_several_cases[] = {
 	{ "several.try_again", try_again },
 	{ "several.behind_ftrace", behind_ftrace },
 	{ "several.landing_pad", landing_pad },
+	{ "several.first_post", first_post },
 	{ "several.in_the_kernel", in_the_kernel },
 	{ }
 };
