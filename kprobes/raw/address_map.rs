@@ -35,7 +35,7 @@ struct Entry<T> {
 // SAFETY: It owns its object, as the count is its table's.
 unsafe impl<T: Send + Sync> Send for Entry<T> {}
 
-/// A table: 2^n entries, of which at least one has the key 0, after one whose key is 32 - n, for `n` in 1 to 31.
+/// A table: 2^n entries, of which at least one has the key 0, after one whose key is 28 - n, for `n` in 1 to 28.
 type Table<T> = KVVec<Entry<T>>;
 
 /// Objects found by an address that is not 0.
@@ -49,10 +49,13 @@ pub(crate) struct AddressMap<T> {
 }
 
 /// A table that stays empty, of two entries without keys.
-static NOTHING: [usize; 6] = [31, 0, 0, 0, 0, 0];
+static NOTHING: [usize; 6] = [27, 0, 0, 0, 0, 0];
+
+/// The size of an entry in bytes, 2^4.
+const SIZE: u32 = 16;
 
 const fn nothing<T>() -> *mut Entry<T> {
-    const { assert!(size_of::<Entry<T>>() == 2 * size_of::<usize>()) };
+    const { assert!(size_of::<Entry<T>>() == SIZE as usize) };
     (&raw const NOTHING).cast_mut().cast()
 }
 
@@ -154,10 +157,10 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
     let len = objects
         .saturating_mul(4)
         .checked_next_power_of_two()
-        .filter(|len| *len <= 1 << 31)
+        .filter(|len| *len <= 1 << 28)
         .ok_or(AllocError)?
         .max(LEN_MIN);
-    let shift = 32 - len.trailing_zeros() as usize;
+    let shift = 28 - len.trailing_zeros() as usize;
     let mut table = KVVec::with_capacity(len + 1, GFP_KERNEL)?;
     for i in 0..=len {
         // INVARIANT: No object.
@@ -179,15 +182,15 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
 unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mut Entry<T>> {
     // SAFETY: The caller guarantees that a table, or `NOTHING`, is there, which begins with an entry.
     let shift = unsafe { (*table).key } as u32;
-    // SAFETY: By the invariants of a table 1 to 31.
-    unsafe { assert_unchecked(shift < u32::BITS) };
+    // SAFETY: By the invariants of a table 0 to 27.
+    unsafe { assert_unchecked(shift < 28) };
     // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also for addresses with
-    // the same distance between them.
-    let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift);
+    // the same distance between them. In bytes: n of these bits, and four that are 0.
+    let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift) & !(SIZE - 1);
     loop {
-        // SAFETY: The caller guarantees a table, which has 2^n entries after the first, whose key is 32 - n: `at` is less than 2^n.
-        // `NOTHING` has two, and 31.
-        let entry = unsafe { table.add(at as usize).add(1) };
+        // SAFETY: The caller guarantees a table, which has 2^n entries after the first, whose key is 28 - n: `at` is a multiple of
+        // their size, and has n + 4 bits. `NOTHING` has two, and 27.
+        let entry = unsafe { table.byte_add(at as usize).add(1) };
         // SAFETY: A live, aligned word, which the writer stores at once.
         let found = unsafe { word::load(&raw const (*entry).key) };
         if found == key {
@@ -196,7 +199,7 @@ unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mu
         if found == 0 {
             return Err(entry);
         }
-        at = at.wrapping_add(1) & u32::MAX.wrapping_shr(shift);
+        at = at.wrapping_add(SIZE) & u32::MAX.wrapping_shr(shift);
     }
 }
 

@@ -84,8 +84,8 @@ impl<'a> Alone<'a> {
     /// As [`Kprobe::pre`].
     #[inline(always)]
     pub(crate) fn pre(self, regs: &mut Regs) -> bool {
-        // SAFETY: By the type invariant it is there; only an address is made.
-        let handler = self.0.get(|k| unsafe { addr_of_mut!((*k).pre_handler) });
+        // SAFETY: By the type invariant it is there; clients do not change the handlers of a probe that is registered.
+        let handler = unsafe { (&raw const (*self.0.as_ptr()).pre_handler).read() };
         // SAFETY: By the type invariant there is one.
         let handler = unsafe { handler.unwrap_unchecked() };
         // SAFETY: By the type invariant of `Kprobe` a function of this type; the registers are this context's.
