@@ -19,6 +19,7 @@ use ferro_core::rpn::MERGE;
 use ferro_core::rpn::REPLACE;
 use ferro_core::rpn::UNSAFE_WRITES;
 use ferro_sys::sync::errand::Errand;
+use ferro_sys::trace::lockdown;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
@@ -32,7 +33,6 @@ use crate::point::Output;
 use crate::point::Point;
 use crate::point::Shared;
 use crate::raw::module_name::Event;
-use crate::raw::permission::is_locked_down;
 use crate::raw::permission::Permission;
 use crate::raw::worker;
 use crate::refused::Refused;
@@ -119,7 +119,7 @@ impl Table {
         if set.header.flags & UNSAFE_WRITES != 0 && Permission::ask().is_none() {
             return Err(Refused::new(EPERM, "UNSAFE_WRITES is not permitted"));
         }
-        if is_locked_down(false) {
+        if lockdown::forbids_probes() {
             return Err(Refused::new(EPERM, "the kernel is locked down"));
         }
         let mut new = KVVec::with_capacity(usize::try_from(set.len())?, GFP_KERNEL)?;

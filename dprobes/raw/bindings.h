@@ -30,9 +30,6 @@ bool ferro_dprobes_register(unsigned int number, unsigned long *value);
 unsigned int ferro_dprobes_port_in(unsigned short port, unsigned int width);
 void ferro_dprobes_port_out(unsigned short port, unsigned int width, unsigned int value);
 
-/* Whether lockdown forbids to read memory of the kernel, or to write it. Context: process. */
-bool ferro_dprobes_locked_down(bool write);
-
 /* Whether the current task may administer the system. Context: process. */
 bool ferro_dprobes_capable(void);
 

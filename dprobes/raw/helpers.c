@@ -16,7 +16,6 @@
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
-#include <linux/security.h>
 #include <linux/shmem_fs.h>
 #include <linux/sysrq.h>
 #include <asm/debugreg.h>
@@ -130,11 +129,6 @@ notrace void ferro_dprobes_port_out(unsigned short port, unsigned int width, uns
 		outl(value, port);
 		break;
 	}
-}
-
-bool ferro_dprobes_locked_down(bool write)
-{
-	return security_locked_down(write ? LOCKDOWN_DBG_WRITE_KERNEL : LOCKDOWN_KPROBES) != 0;
 }
 
 bool ferro_dprobes_capable(void)

@@ -6,6 +6,7 @@
 
 use ferro_kprobe::Alter;
 use ferro_sys::mm::nofault;
+use ferro_sys::trace::lockdown;
 use kernel::bindings;
 
 /// What a program may do besides looking. There is one only after the user has asked for it, is allowed to administer the
@@ -15,7 +16,7 @@ pub(crate) struct Permission(Alter);
 impl Permission {
     /// `None` if lockdown forbids it, or the current task may not administer the system.
     pub(crate) fn ask() -> Option<Self> {
-        if !may_administer() || is_locked_down(true) {
+        if !may_administer() || lockdown::forbids_writes() {
             return None;
         }
         // SAFETY: The user has asked to be allowed to change any register in any way, and may change any memory of the kernel
@@ -39,10 +40,4 @@ impl Permission {
 pub(crate) fn may_administer() -> bool {
     // SAFETY: Looks at the current task.
     unsafe { bindings::ferro_dprobes_capable() }
-}
-
-/// Whether lockdown forbids to look at the kernel, or to change it.
-pub(crate) fn is_locked_down(writes: bool) -> bool {
-    // SAFETY: No requirement.
-    unsafe { bindings::ferro_dprobes_locked_down(writes) }
 }

@@ -61,3 +61,9 @@ bool ferro_lockdown_forbids_probes(void)
 	return security_locked_down(LOCKDOWN_KPROBES) != 0;
 }
 EXPORT_SYMBOL_GPL(ferro_lockdown_forbids_probes);
+
+bool ferro_lockdown_forbids_writes(void)
+{
+	return security_locked_down(LOCKDOWN_DBG_WRITE_KERNEL) != 0;
+}
+EXPORT_SYMBOL_GPL(ferro_lockdown_forbids_writes);

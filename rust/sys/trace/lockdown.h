@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A function for lockdown.rs, which declares it itself: not part of the bindings.
+ * Functions for lockdown.rs, which declares them itself: not part of the bindings.
  */
 #ifndef _FERROTRACE_SYS_LOCKDOWN_H
 #define _FERROTRACE_SYS_LOCKDOWN_H
@@ -9,5 +9,7 @@
 
 /* security.h: whether lockdown forbids to read the kernel's memory by probes; that is logged. Context: process. */
 bool ferro_lockdown_forbids_probes(void);
+/* The same for writing to it, or to registers. */
+bool ferro_lockdown_forbids_writes(void);
 
 #endif /* _FERROTRACE_SYS_LOCKDOWN_H */
