@@ -51,8 +51,9 @@ pub const VERIFY_MAX: u64 = 1 << 20;
 pub const HITS_MAX: u64 = i64::MAX as u64;
 
 /// Steps that a run may take, over all its jumps: what `jmpmax` does not bound, the length of what is repeated, and what takes
-/// longer than an instruction. A step is some nanoseconds, so that a run takes milliseconds at most.
-pub const STEPS_MAX: u32 = 1 << 18;
+/// longer than an instruction. A step is some nanoseconds, so that a run takes milliseconds at most. Miri takes some thousand times
+/// as long, and gets fewer.
+pub const STEPS_MAX: u32 = if cfg!(miri) { 1 << 15 } else { 1 << 18 };
 
 /// Steps of an access to memory that may not be there: it may be a page fault.
 pub(super) const ACCESS_STEPS: u32 = 64;

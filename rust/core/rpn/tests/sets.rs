@@ -465,7 +465,9 @@ fn no_byte_of_the_headers_is_ignored() {
     };
     let first = read(&set);
     for at in 0..bytes.len() {
-        for bit in 0..8 {
+        // Of each byte one, for Miri, and not the same of all.
+        let bits = if cfg!(miri) { at % 8..at % 8 + 1 } else { 0..8 };
+        for bit in bits {
             let mut other = bytes.clone();
             other[at] ^= 1 << bit;
             if let Ok(set) = decode(&other) {
