@@ -30,6 +30,8 @@ pub(crate) enum Refusal {
     Thunk,
     /// Code that ftrace copies and patches.
     Template,
+    /// Code that a CPU executes before it can handle breakpoints.
+    Early,
     /// Code that the compiler has instrumented code call.
     Sanitizer,
     /// Code that this engine runs, and that would hit its own probe.
@@ -55,6 +57,7 @@ impl fmt::Display for Refusal {
             Self::Preamble => "data in front of a function",
             Self::Thunk => "indirect branches or returns run through it",
             Self::Template => "ftrace copies and patches it",
+            Self::Early => "a CPU that comes executes it before it handles breakpoints",
             Self::Sanitizer => "instrumented code calls it everywhere",
             Self::Own => "code that kprobes run on",
         };

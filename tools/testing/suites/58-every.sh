@@ -36,9 +36,15 @@ accepted() {
 			if (error == -22 && symbol ~ /^__SCT__/) return "trampoline of a static call"
 			if (error == -22 && symbol ~ /^__x86_|_return_thunk|_safe_ret|_untrain_ret|^call_depth_|warn_thunk/) return "thunk"
 			if (error == -22 && symbol ~ /^ftrace_(regs_)?call/) return "template of ftrace"
+			if (error == -22 && symbol ~ early) return "before a CPU handles breakpoints"
 			if (error == -22 && symbol ~ /^(rust_helper|ferro)_|^rcu_is_watching\+/) return "of the engine"
 			if (error == -22 && symbol ~ /^_R.*[0-9](ferro_(core|sys|gkhi|kprobes_builtin)|kprobes_engine)/) return "of the engine"
 			if (error == -95 && instruction ~ /^(Endbr64|Hlt|Sti|Swapgs|Iretq|Sysretq|Sysexit)$/) return instruction
+		}
+		BEGIN {
+			early = "startup_64|restore_processor_state|^(native_load_|(verify_cpu|sev_verify_cbit|early_setup_idt|start_secondary|" \
+				"cr4_init|native_write_cr4|cpu_init_exception_handling|cpu_init_fred_exceptions|native_write_gdt_entry|" \
+				"load_current_idt|soft_restart_cpu|wakeup_long64|do_suspend_lowlevel)[+])"
 		}
 		$1 != $4 { print "not the same place: " $0; bad++ }
 		$3 == 0 { theirs++ }

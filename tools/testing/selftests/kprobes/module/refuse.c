@@ -226,6 +226,30 @@ static void reserved_names(void)
 	}
 }
 
+/*
+ * What a CPU that comes executes before it has a table of interrupts: a breakpoint there resets the machine. Some of these may be
+ * part of others; native_load_idt() is a function in some kernels only.
+ */
+static void early(void)
+{
+	static const struct {
+		const char *name;
+		bool there;
+	} names[] = {
+		{ "secondary_startup_64", true }, { "early_setup_idt", true }, { "start_secondary", true }, { "cr4_init", true },
+		{ "native_write_cr4", true }, { "cpu_init_exception_handling", true }, { "load_current_idt", true },
+		{ "native_load_idt", false }, { "restore_processor_state", IS_ENABLED(CONFIG_PM_SLEEP) },
+	};
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		err = TRY(.symbol_name = names[i].name);
+		if (!EXPECT(err == -EINVAL || (err == -ENOENT && !names[i].there)))
+			case_say("on %s: %d\n", names[i].name, err);
+	}
+}
+
 /* What a hit would run through again where the engine's helpers are instrumented, up to the end of the stack. */
 static void kasan(void)
 {
@@ -543,6 +567,7 @@ const struct test_case kst_refuse_cases[] = {
 	{ "refuse.static_call", static_calls },
 	{ "refuse.static_call_trampoline", static_call_trampoline },
 	{ "refuse.reserved_names", reserved_names },
+	{ "refuse.early", early },
 	{ "refuse.kasan", kasan },
 	{ "refuse.decoded_on_fault", decoded_on_fault },
 	{ "refuse.bug", bugs },
