@@ -3,6 +3,7 @@
 #
 # Configures and builds a kernel variant in the cache.
 #   kernel.sh build VARIANT           build it; prints the image's path
+#   kernel.sh config VARIANT          only configure it; prints the configuration's path
 #   kernel.sh kdir VARIANT            print the build directory (for M=, for modules and symbols)
 #   kernel.sh image VARIANT           print the image's path
 #   kernel.sh make VARIANT ARGS...    run kbuild there, e.g. "modules", "M=/some/module"
@@ -17,7 +18,7 @@ set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-usage() { die "usage: kernel.sh build|kdir|image|make|tools|clippy VARIANT [ARGS...]; variants: $(variants)"; }
+usage() { die "usage: kernel.sh build|config|kdir|image|make|tools|clippy VARIANT [ARGS...]; variants: $(variants)"; }
 
 variants() {
 	(cd "$REPO/integration/config" && printf '%s ' *.config | sed -e 's/[a-z-]*base\.config //g' -e 's/\.config//g')
@@ -171,7 +172,12 @@ configure() {
 		tail -n 20 "$log" >&2
 		die "configuring failed; log: $log"
 	fi
-	check_config || die "the configuration did not take every option of $VARIANT"
+	if check_config; then return; fi
+	# What the user's own rules out, as PREEMPT_RT does DProbes, is for them to decide; not without anything of ours.
+	if [ "$VARIANT" != own ] || ! grep -qx CONFIG_FERROTRACE=y "$KDIR/.config"; then
+		die "the configuration did not take every option of $VARIANT"
+	fi
+	say "warning: $KCONFIG does not go together with these options, the kernel is without them"
 }
 
 # run_logged GOALS...: run kbuild with its output in the log and progress on the terminal.
@@ -209,13 +215,23 @@ build_now() {
 	local start=$SECONDS want
 	want=$(state)
 	rm -f "$KDIR/.ferrotrace-state"
-	link_in
-	configure_if_changed
+	config_now
 	say "building kernel $VARIANT $(make -s -C "$TREE" kernelversion) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
 	# shellcheck disable=SC2086
 	run_logged $GOALS || die "no kernel $VARIANT"
 	printf '%s\n' "$want" >"$KDIR/.ferrotrace-state"
 	say "built $VARIANT in $((SECONDS - start)) s"
+}
+
+config_now() {
+	link_in
+	configure_if_changed
+}
+
+config() {
+	setup_tools
+	with_lock "$(basename "$TREE")" config_now
+	printf '%s\n' "$KDIR/.config"
 }
 
 build() {
@@ -253,6 +269,7 @@ main() {
 	setup_env
 	case $command in
 	build) build ;;
+	config) config ;;
 	kdir) printf '%s\n' "$KDIR" ;;
 	image) printf '%s\n' "$KDIR/$IMAGE" ;;
 	tools) setup_tools && printf '%s\n' "${MAKE_ARGS[@]}" ;;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # "make export" puts Ferrotrace into a kernel tree and takes it out again: a plain one and one in git, and one that the
-# series does not fit. The trees have only the files that it looks at.
-# Seconds: 10
+# series does not fit. The trees have only the files that it looks at. And configurations of other people take our options.
+# Seconds: 40
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -69,8 +69,36 @@ other_version() {
 	! export_tree "$scratch/old" && said "not $SERIES" && ! [ -e "$scratch/old/kernel/ferrotrace" ]
 }
 
+# configured LINE...: the variant own on top of the kernel's default configuration and these lines; $config is what came out.
+configured() {
+	cp "$orig/arch/x86/configs/x86_64_defconfig" "$scratch/kconfig"
+	printf '%s\n' "$@" >>"$scratch/kconfig"
+	config=$(KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$REPO/integration/kernel.sh" config own 2>"$scratch/output") ||
+		{ cat "$scratch/output" && return 1; }
+}
+
+own() {
+	configured && ! grep "asked for" "$scratch/output" && grep -qx CONFIG_KPROBES_RUST=y "$config" && grep -qx CONFIG_DPROBES_RUST=m "$config"
+}
+
+# What it rules out is named, and left out.
+own_without() {
+	configured CONFIG_EXPERT=y CONFIG_PREEMPT_RT=y && said "asked for CONFIG_DPROBES_RUST=m, got CONFIG_DPROBES_RUST=n" &&
+		said "the kernel is without them" && grep -qx CONFIG_PREEMPT_RT=y "$config" && grep -qx CONFIG_KPROBES_RUST=y "$config" || return 1
+	[ "$(grep -c "asked for" "$scratch/output")" = 1 ]
+}
+
+# Without Rust, which versions of modules by the old tool rule out, there is nothing of ours.
+own_not() {
+	! configured CONFIG_MODVERSIONS=y >"$scratch/said" && grep -F "the configuration did not take every option of own" "$scratch/said"
+}
+
 tap_run "export: a plain tree, and back" plain
 tap_run "export: a tree in git, and back" in_git
 tap_run "export: a tree that the series does not fit is left alone" unfit
 tap_run "export: another version of the kernel" other_version
+tap_run "export: our options on top of the kernel's default configuration" own
+tap_run "export: our options on top of one that rules some out" own_without
+tap_run "export: our options on top of one that rules all of them out" own_not
+rm -rf "$(KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$REPO/integration/kernel.sh" kdir own)"
 tap_plan
