@@ -296,7 +296,7 @@ impl Cursor<'_> {
         self.branch(0xe8, called as *const () as usize)?;
         let between = match kind {
             Kind::Before => {
-                self.put_exit()?;
+                self.put_exit(0)?;
                 [0; 2]
             }
             Kind::Around => self.put_around(point, displaced)?,
@@ -314,8 +314,13 @@ impl Cursor<'_> {
         let mut between = [0; 2];
         let [next, taken] = &mut between;
         let Some(Branch { condition, target }) = displaced.first_branch() else {
-            self.extend(|to, out| displaced.first_within(&FRAME, to, out))?;
-            *next = self.put_after(point.next)?;
+            let mut stack_moves = 0;
+            self.extend(|to, out| {
+                let within = displaced.first_within(&FRAME, to, out)?;
+                stack_moves = within.stack_moves;
+                Ok(within.len)
+            })?;
+            *next = self.put_after(point.next, stack_moves)?;
             self.put_rest(displaced)?;
             return Some(between);
         };
@@ -330,25 +335,25 @@ impl Cursor<'_> {
             over = Some(self.len);
             self.put(&[0x70 | condition ^ 1, 0])?;
         }
-        *taken = self.put_after(usize::try_from(target).ok()?)?;
+        *taken = self.put_after(usize::try_from(target).ok()?, 0)?;
         self.branch(0xe9, usize::try_from(target).ok()?)?;
         if let Some(over) = over {
             self.aim(over)?;
-            *next = self.put_after(point.next)?;
+            *next = self.put_after(point.next, 0)?;
             self.put_rest(displaced)?;
         }
         Some(between)
     }
 
-    /// Calls the handlers after the first instruction, which find this ip, and takes the registers back. Returns where the call
-    /// returns to.
-    fn put_after(&mut self, ip: usize) -> Option<usize> {
+    /// Calls the handlers after the first instruction, which find this ip, and takes the registers back, with the stack pointer
+    /// moved so far. Returns where the call returns to.
+    fn put_after(&mut self, ip: usize, stack_moves: i8) -> Option<usize> {
         // movq $ip, ip(%rsp)
         self.put(&[0x48, 0xc7, 0x84, 0x24, IP, 0, 0, 0])?;
         self.put(&i32::try_from(ip as isize).ok()?.to_le_bytes())?;
         self.branch(0xe8, ferro_kprobe_detour_after as *const () as usize)?;
         let back = self.here();
-        self.put_exit()?;
+        self.put_exit(stack_moves)?;
         Some(back)
     }
 
@@ -386,12 +391,13 @@ impl Cursor<'_> {
         self.put(&(Arc::as_ptr(point) as usize).to_le_bytes())
     }
 
-    /// Undoes that.
-    fn put_exit(&mut self) -> Option<()> {
+    /// Undoes that, and moves the stack pointer so far.
+    fn put_exit(&mut self, stack_moves: i8) -> Option<()> {
         self.put(&POP_ALL)?;
         // Over orig_ax, ip and cs; popf; over sp, ss and what is free.
         self.put(&[0x48, 0x8d, 0x64, 0x24, 24, 0x9d])?;
-        self.put(&[0x48, 0x8d, 0x64, 0x24, 16 + GAP])
+        let above = (16 + GAP).checked_add_signed(stack_moves)?;
+        self.put(&[0x48, 0x8d, 0x64, 0x24, above])
     }
 
     /// The address of the next byte.

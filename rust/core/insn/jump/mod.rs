@@ -42,6 +42,7 @@ pub use displaced::MAX_DISPLACED;
 pub use displaced::MAX_RELOCATED;
 pub use within::Branch;
 pub use within::Frame;
+pub use within::Within;
 pub use within::MAX_WITHIN;
 
 /// How many bytes a jump has.

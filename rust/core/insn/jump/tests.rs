@@ -379,7 +379,7 @@ proptest! {
 /// Where a detour has the registers.
 const FRAME: Frame = Frame {
     registers: [
-        80, 88, 96, 40, 0, 32, 104, 112, 72, 64, 56, 48, 24, 16, 8, 0,
+        80, 88, 96, 40, 152, 32, 104, 112, 72, 64, 56, 48, 24, 16, 8, 0,
     ],
     flags: 144,
     stack: 216,
@@ -391,8 +391,47 @@ fn within(code: &[u8]) -> Result<Vec<u8>, Reason> {
     code.extend([0x0f, 0x1f, 0x44, 0, 0, 0xc3]);
     let displaced = at(&image(&code), 0)?;
     let mut out = [0; MAX_WITHIN];
-    let len = displaced.first_within(&FRAME, AT + 0x1000, &mut out)?;
-    Ok(out[..len].to_vec())
+    let written = displaced.first_within(&FRAME, AT + 0x1000, &mut out)?;
+    Ok(out[..written.len].to_vec())
+}
+
+fn stack_moves(code: &[u8]) -> i8 {
+    let code = [code, &[0x0f, 0x1f, 0x44, 0, 0, 0xc3]].concat();
+    let displaced = at(&image(&code), 0).unwrap();
+    let mut out = [0; MAX_WITHIN];
+    let written = displaced.first_within(&FRAME, AT + 0x1000, &mut out);
+    written.unwrap().stack_moves
+}
+
+#[test]
+fn registers_are_pushed_and_popped() {
+    let sp = FRAME.registers[4];
+    let stack = FRAME.stack as u8;
+    // push %rcx: below what the stack pointer was.
+    let code = [
+        &[0x48, 0x8b, 0x4c, 0x24, 88, 0x48, 0x89, 0x8c, 0x24][..],
+        &[stack - 8, 0, 0, 0],
+        &[0x48, 0x83, 0x84, 0x24, sp, 0, 0, 0, 0xf8],
+    ];
+    assert_eq!(within(&[0x51]), Ok(code.concat()));
+    assert_eq!(stack_moves(&[0x51]), -8);
+    // pop %r9
+    let code = [
+        &[0x4c, 0x8b, 0x8c, 0x24, stack, 0, 0, 0][..],
+        &[0x4c, 0x89, 0x4c, 0x24, 64],
+        &[0x48, 0x83, 0x84, 0x24, sp, 0, 0, 0, 8],
+    ];
+    assert_eq!(within(&[0x41, 0x59]), Ok(code.concat()));
+    assert_eq!(stack_moves(&[0x41, 0x59]), 8);
+    // push $-2
+    let code = [
+        &[0x48, 0xc7, 0x84, 0x24, stack - 8, 0, 0, 0][..],
+        &[0xfe, 0xff, 0xff, 0xff],
+        &[0x48, 0x83, 0x84, 0x24, sp, 0, 0, 0, 0xf8],
+    ];
+    assert_eq!(within(&[0x6a, 0xfe]), Ok(code.concat()));
+    // add $1, %rsi
+    assert_eq!(stack_moves(&[0x48, 0x83, 0xc6, 1]), 0);
 }
 
 #[test]
@@ -468,8 +507,10 @@ fn branches_name_their_targets() {
 
 #[test]
 fn what_uses_the_stack_does_not_run_on_another() {
-    let codes: [&[u8]; 12] = [
-        &[0x51],                   // push %rcx
+    let codes: [&[u8]; 14] = [
+        &[0x66, 0x6a, 5],          // pushw $5
+        &[0x54],                   // push %rsp
+        &[0x66, 0x51],             // push %cx
         &[0x5c],                   // pop %rsp
         &[0x48, 0x89, 0xe5],       // mov %rsp,%rbp
         &[0x48, 0x83, 0xec, 8],    // sub $8,%rsp

@@ -7,12 +7,15 @@ use super::displaced::Out;
 use super::Displaced;
 use super::Reason;
 use crate::insn::relocate;
+use crate::insn::Encoding;
 use crate::insn::Flow;
 use crate::insn::Insn;
 use crate::insn::Register;
 use crate::insn::RelocateError;
 use crate::insn::Uses;
 
+/// What a push moves the stack pointer by, in bytes.
+const WORD: i8 = 8;
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u32 = 0x8d5;
 /// All of them but AC, with which the kernel may access user memory.
@@ -21,7 +24,7 @@ const NOT_AC: u32 = !(1 << 18);
 /// Where registers are saved, in bytes from the stack pointer on.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// By their numbers; less than 128. That of the stack pointer is not used.
+    /// By their numbers; less than 128, but for that of the stack pointer.
     pub registers: [u8; 16],
     /// RFLAGS.
     pub flags: u32,
@@ -88,14 +91,18 @@ impl Displaced {
     }
 
     /// Writes code for `to` that executes the first instruction with the registers and flags that are saved in `frame`, to which the
-    /// stack pointer points, and saves those that it changes there. Others may be anything afterwards. Returns how many bytes of
-    /// `out` it has.
+    /// stack pointer points, and saves those that it changes there. Others may be anything afterwards. The word below what the
+    /// stack pointer was is the frame's, and nobody's.
     ///
-    /// Fails with [`Reason::Immovable`] if the instruction uses the stack, or is not followed by the next.
-    pub fn first_within(&self, frame: &Frame, to: u64, out: &mut [u8]) -> Result<usize, Reason> {
+    /// Fails with [`Reason::Immovable`] if the instruction uses the stack otherwise than to push or pop a register, or to push a constant,
+    /// or is not followed by the next.
+    pub fn first_within(&self, frame: &Frame, to: u64, out: &mut [u8]) -> Result<Within, Reason> {
         let (at, insn) = self.instructions().next().ok_or(Reason::NoCode)?;
-        let uses = Uses::of(&insn).ok_or(Reason::Immovable)?;
         let mut out = Out::new(out, to);
+        if let Some(what) = pushes_or_pops(&insn) {
+            return out.put_push_or_pop(&what, frame);
+        }
+        let uses = Uses::of(&insn).ok_or(Reason::Immovable)?;
         let [f0, f1, f2, f3] = frame.flags.to_le_bytes();
         if uses.reads_flags {
             out.put_flags(frame)?;
@@ -110,7 +117,45 @@ impl Displaced {
             out.put(&[0x81, 0xe2, a, b, c, d])?;
             out.put(&[0x48, 0x31, 0x94, 0x24, f0, f1, f2, f3])?;
         }
-        Ok(out.len())
+        Ok(Within {
+            len: out.len(),
+            stack_moves: 0,
+        })
+    }
+}
+
+/// What [`Displaced::first_within`] has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// How many bytes.
+    pub len: usize,
+    /// How far the instruction moves the stack pointer, in bytes; also that in the frame.
+    pub stack_moves: i8,
+}
+
+/// What is done with the stack.
+enum OnStack {
+    /// The register of this number is pushed.
+    Push(u8),
+    /// This constant is.
+    PushConstant(i32),
+    /// The register is popped.
+    Pop(u8),
+}
+
+/// Whether it pushes a constant, or pushes or pops all of a register other than the stack pointer.
+fn pushes_or_pops(insn: &Insn) -> Option<OnStack> {
+    if insn.encoding() != Encoding::Legacy || insn.map() != 0 || insn.is_word() {
+        return None;
+    }
+    let register = insn.base_register(insn.opcode());
+    match insn.opcode() {
+        0x68 | 0x6a => i32::try_from(insn.immediate())
+            .ok()
+            .map(OnStack::PushConstant),
+        0x50..=0x57 if register != Register::RSP => Some(OnStack::Push(register.number())),
+        0x58..=0x5f if register != Register::RSP => Some(OnStack::Pop(register.number())),
+        _ => None,
     }
 }
 
@@ -122,6 +167,44 @@ impl Out<'_> {
         // mov flags(%rsp), %rdx; and $~AC, %edx; push %rdx; popf
         self.put(&[0x48, 0x8b, 0x94, 0x24, f0, f1, f2, f3])?;
         self.put(&[0x81, 0xe2, a, b, c, d, 0x52, 0x9d])
+    }
+
+    fn put_push_or_pop(&mut self, what: &OnStack, frame: &Frame) -> Result<Within, Reason> {
+        let below = frame.stack.saturating_add_signed((-WORD).into());
+        let stack_moves = match what {
+            OnStack::Push(register) => {
+                self.put_moves(0x8b, 1 << (register & 15), frame)?;
+                self.put_stack(0x89, *register, below)?;
+                -WORD
+            }
+            OnStack::PushConstant(value) => {
+                // movq $value, below(%rsp)
+                self.put(&[0x48, 0xc7, 0x84, 0x24])?;
+                self.put(&below.to_le_bytes())?;
+                self.put(&value.to_le_bytes())?;
+                -WORD
+            }
+            OnStack::Pop(register) => {
+                self.put_stack(0x8b, *register, frame.stack)?;
+                self.put_moves(0x89, 1 << (register & 15), frame)?;
+                WORD
+            }
+        };
+        // addq $stack_moves, sp(%rsp)
+        let [_, _, _, _, sp, ..] = frame.registers;
+        self.put(&[0x48, 0x83, 0x84, 0x24, sp, 0, 0, 0])?;
+        self.put(&stack_moves.to_le_bytes())?;
+        Ok(Within {
+            len: self.len(),
+            stack_moves,
+        })
+    }
+
+    /// Moves a register to this offset of the stack, or from there.
+    fn put_stack(&mut self, opcode: u8, register: u8, offset: u32) -> Result<(), Reason> {
+        let rex = 0x48 | (register >> 3) << 2;
+        self.put(&[rex, opcode, 0x84 | (register & 7) << 3, 0x24])?;
+        self.put(&offset.to_le_bytes())
     }
 
     /// Moves these registers from where they are saved, or to there.

@@ -16,7 +16,7 @@
 #include "measure.h"
 
 long bench_jump_mov(long x), bench_jump_add(long x), bench_jump_load(long x), bench_jump_je(long x);
-long bench_jump_imul(long x), bench_jump_jmp(long x);
+long bench_jump_push(long x), bench_jump_imul(long x), bench_jump_jmp(long x);
 
 /* What is not exported: run.sh says where it is. */
 static unsigned long text_mutex_is;
@@ -31,6 +31,7 @@ static const struct bench_place places[] = {
 	{ "jump_mov_pre", "jump_mov_pre_post", bench_jump_mov, BENCH_INSIDE },
 	{ "jump_add_pre", "jump_add_pre_post", bench_jump_add, BENCH_INSIDE },
 	{ "jump_load_pre", "jump_load_pre_post", bench_jump_load, BENCH_INSIDE },
+	{ "jump_push_pre", "jump_push_pre_post", bench_jump_push, BENCH_INSIDE },
 	{ "jump_je_pre", "jump_je_pre_post", bench_jump_je, BENCH_INSIDE },
 	{ "jump_imul_pre", "jump_imul_pre_post", bench_jump_imul, BENCH_INSIDE },
 	{ "jump_jmp_pre", "jump_jmp_pre_post", bench_jump_jmp, BENCH_INSIDE },

@@ -23,12 +23,12 @@ SYM_FUNC_END(bench_\name)
 	PLACE jmp	"jmp 1f"
 
 /* The same with room for a jump. */
-.macro ROOM name:req, insn:req
+.macro ROOM name:req, insn:req, last="add %rdx, %rax"
 SYM_FUNC_START(bench_jump_\name)
 	xor	%eax, %eax
 	\insn
 	mov	$1, %edx
-	add	%rdx, %rax
+	\last
 1:	RET
 SYM_FUNC_END(bench_jump_\name)
 .endm
@@ -36,6 +36,7 @@ SYM_FUNC_END(bench_jump_\name)
 	ROOM mov	"mov %rdi, %rax"
 	ROOM add	"add %rdi, %rax"
 	ROOM load	"mov (%rsp), %rax"
+	ROOM push	"push %rdi", last="pop %rax"
 	ROOM je	"je 1f"
 	ROOM imul	"imul %rdi, %rax"
 	ROOM jmp	"jmp 1f"

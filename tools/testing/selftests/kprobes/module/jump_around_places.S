@@ -81,9 +81,13 @@ SYM_FUNC_END(kst_around_\name)
 	PLACE popcnt	"popcntq %rcx, %rax"
 	PLACE nop	"nopw 0(%rax)"
 	PLACE string	"stosl", first="pushq %rdi; leaq (%rsp), %rdi; cld", last="popq %rax"
-	/* These are executed on the registers. */
 	PLACE push	"pushq %rcx", last="popq %rax"
+	PLACE push_r9	"pushq %r9", first="movq %rcx, %r9", last="popq %rax"
 	PLACE pop	"popq %rax", first="pushq %rcx"
+	PLACE pop_r9	"popq %r9", first="pushq %rcx", last="movq %r9, %rax"
+	PLACE pushi	"pushq $0x1234", last="popq %rax"
+	PLACE pushi8	"pushq $-2", last="popq %rax"
+	/* These are executed on the registers. */
 	PLACE jmp	"jmp .Llast_jmp", last="movl $7, %eax; .Llast_jmp:"
 	PLACE je	"je .Llast_je", first="cmpq %rcx, %rax", last="movl $7, %eax; .Llast_je:"
 	PLACE call	"call .Lcalled", last=""
