@@ -50,7 +50,7 @@ jumps_as_mainline() {
 }
 
 # jumps_everywhere N: the same of each N-th instruction of every function, by what the C engine prepares when it registers a probe.
-# The numbers of both answers, with the reason, go to the log.
+# The numbers of both answers, with the reason, go to the log. Ours may be too careful with an indirect jump at a few places: insn.rst.
 jumps_everywhere() {
 	local kdir places=$LOGS/jump-places-each out=$LOGS/jump-places-each.out
 	kdir=$("$REPO/integration/kernel.sh" kdir mainline) && selftests_build mainline every || return 1
@@ -68,6 +68,11 @@ jumps_everywhere() {
 			ours += $5 == "yes"
 			answers[$5 " " ($3 ? "yes" : "no") " " ($7 == "" ? "-" : $7)]++
 		}
+		$5 == "no" && $3 && $7 == "IndirectJump" {
+			print "too careful: " $6
+			careful++
+			next
+		}
 		$5 == "yes" && !$3 && ($7 == "" || $7 == "Same") || $5 == "no" && $3 && $7 !~ /^(Entered|Part)/ {
 			print "not explained: " $6 ": ours " $5 ", the C engine " ($3 ? "yes" : "no") ", reason " $7
 			wrong++
@@ -75,7 +80,7 @@ jumps_everywhere() {
 		END {
 			for (answer in answers) print "ours, the C engine, why: " answer ": " answers[answer]
 			print count " places, " refused + 0 " refused; the C engine " mainline ", ours " ours "; " wrong + 0 " not explained"
-			exit wrong || count < 10000
+			exit wrong || careful * 10000 > count || count < 10000
 		}'
 }
 
