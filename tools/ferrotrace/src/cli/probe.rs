@@ -82,7 +82,7 @@ struct TypesArgs {
     /// A file with the kernel's types as BTF, instead of the running kernel's.
     #[arg(long, value_name = "FILE", conflicts_with = "vmlinux")]
     btf: Option<PathBuf>,
-    /// A kernel with debugging information (DWARF), the one that runs.
+    /// A kernel with debugging information (DWARF), the one that runs, or one of its modules.
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
 }

@@ -37,6 +37,7 @@ use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
 use value::Value;
 use value::parameter;
+use value::parameter_within;
 
 /// What a condition can be on, besides arguments.
 const OF_A_HIT: [&str; 4] = ["pid", "cpu", "comm", "duration"];
@@ -151,9 +152,15 @@ pub enum ResolveError {
     },
     /// Within a function.
     #[error(
-        "{0}: parameters are where they are known to be at the start of a function only; use registers (%di) there"
+        "{place}: {name} is not in a register or in memory there any more, or DWARF does not say where; --vmlinux FILE names a kernel \
+         or a module with it, and registers (%di) can be used"
     )]
-    Within(Place),
+    Within {
+        /// The place.
+        place: Place,
+        /// The parameter.
+        name: String,
+    },
     /// Not a return.
     #[error("{0} is there when a function returns: FUNCTION%return, or -r")]
     NotReturned(&'static str),
@@ -375,9 +382,6 @@ impl<'a> Resolver<'a> {
         if let (true, [], Wish::Exact(ty)) = (is_returned, &steps[..], &arg.wish) {
             return Ok(format!("$retval:{ty}"));
         }
-        if !is_returned && place.offset != 0 {
-            return Err(ResolveError::Within(place.clone()));
-        }
         if !is_returned && kind == Kind::Return && place.in_file().is_some() {
             return Err(ResolveError::EntryInFile(arg.text.clone()));
         }
@@ -390,7 +394,13 @@ impl<'a> Resolver<'a> {
                 let ty = function.returns;
                 Value::returned(ty.ok_or(misfit("the function returns nothing"))?)
             }
-            false => parameter(types, &function, symbol, start)?,
+            false if place.offset == 0 => parameter(types, &function, symbol, start)?,
+            false => parameter_within(types, &function, symbol, start, place.offset)?.ok_or_else(
+                || ResolveError::Within {
+                    place: place.clone(),
+                    name: start.clone(),
+                },
+            )?,
         };
         for step in steps {
             value = value.step(types, step, &arg.text)?;

@@ -197,8 +197,11 @@ fn debug_file(elf: &Elf) -> Option<PathBuf> {
 /// The types of a file, from its debugging information, wherever that is.
 pub(super) fn types(path: &str) -> Result<DwarfTypes, types::Error> {
     let elf = Elf::read(Path::new(path)).ok();
-    let apart = elf.and_then(|elf| debug_file(&elf));
-    DwarfTypes::open(apart.as_deref().unwrap_or(Path::new(path)))
+    let path = Path::new(path);
+    match elf.and_then(|elf| debug_file(&elf)) {
+        Some(apart) => DwarfTypes::open(&apart, Some(path)),
+        None => DwarfTypes::open(path, None),
+    }
 }
 
 #[cfg(test)]

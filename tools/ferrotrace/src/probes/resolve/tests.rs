@@ -7,6 +7,8 @@ use std::process::Command;
 
 use super::*;
 
+mod within;
+
 const KALLSYMS: &str = "\
 ffffffff81000100 T vfs_read
 ffffffff81000200 T vfs_write
@@ -182,7 +184,7 @@ fn check(source: &Source) {
             "$retval is there when a function returns",
         ),
         ("open_it if duration>1", "duration is there when"),
-        ("open_it+4 fd", "open_it+0x4: parameters are where"),
+        ("open_it+4000 fd", "open_it+0xfa0: fd is not in a register"),
         (
             "nothing%return $retval",
             "$retval: the function returns nothing",

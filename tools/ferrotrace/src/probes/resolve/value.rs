@@ -11,6 +11,7 @@ use crate::probes::spec::Step;
 use crate::probes::spec::Wish;
 use crate::probes::types::Function;
 use crate::probes::types::Id;
+use crate::probes::types::Located;
 use crate::probes::types::Member;
 use crate::probes::types::Shape;
 use crate::probes::types::Types;
@@ -77,6 +78,30 @@ pub(super) fn parameter(
         name: name.to_owned(),
         others: Names(names.map(|parameter| parameter.name.clone()).collect()),
     })
+}
+
+/// The same within the function, so many bytes from its start. `None` if it is not known to be anywhere there.
+pub(super) fn parameter_within(
+    types: &dyn Types,
+    function: &Function,
+    symbol: &str,
+    name: &str,
+    offset: u32,
+) -> Result<Option<Value>> {
+    // Whether there is one of this name, and its type.
+    let value = parameter(types, function, symbol, name)?;
+    let at = match types.located(symbol, name, offset)? {
+        // More than a word is not in one register.
+        Some(Located::Register(register)) if size_of(types, value.ty)? <= 8 => {
+            At::Word(register.to_owned())
+        }
+        Some(Located::Memory { base, offset }) => At::Memory {
+            base: base.to_owned(),
+            offset,
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(Value { at, ..value }))
 }
 
 fn size_of(types: &dyn Types, ty: Id) -> Result<u64> {

@@ -4,10 +4,11 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
+mod code;
+mod load;
+
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use gimli::AttributeValue;
 use gimli::DebugInfoOffset;
@@ -16,17 +17,17 @@ use gimli::DwAt;
 use gimli::EndianArcSlice;
 use gimli::RunTimeEndian;
 use gimli::UnitSectionOffset;
-use object::Object;
-use object::ObjectSection;
 
 use super::Error;
 use super::Function;
 use super::Id;
+use super::Located;
 use super::Member;
 use super::Parameter;
 use super::Result;
 use super::Shape;
 use super::Types;
+use load::Loaded;
 
 type Reader = EndianArcSlice<RunTimeEndian>;
 type Unit = gimli::Unit<Reader>;
@@ -34,52 +35,40 @@ type Unit = gimli::Unit<Reader>;
 /// Names of names of types, of which there is an end.
 const CHAIN_MAX: usize = 64;
 
-/// The types of a file.
+/// The types of a file, and where its functions have their parameters.
 pub struct DwarfTypes {
-    dwarf: gimli::Dwarf<Reader>,
+    loaded: Loaded,
     /// Where the units begin, in order.
     units: Vec<(usize, Unit)>,
     path: PathBuf,
 }
 
 impl DwarfTypes {
-    /// Reads a file, which has been linked.
-    pub fn open(path: &Path) -> Result<Self> {
-        let io = |source| Error::Io {
-            path: path.into(),
-            source,
-        };
+    /// Reads a file: a program, a kernel or a module. If this was taken out of another one, `code` is that.
+    pub fn open(path: &Path, code: Option<&Path>) -> Result<Self> {
+        let loaded = Loaded::read(path, code)?;
         let bad = |what: String| Error::Bad {
             path: path.into(),
             what,
         };
-        let bytes = fs::read(path).map_err(io)?;
-        let file = object::File::parse(&*bytes).map_err(|error| bad(error.to_string()))?;
-        let endian = match file.is_little_endian() {
-            true => RunTimeEndian::Little,
-            false => RunTimeEndian::Big,
-        };
-        let load = |id: gimli::SectionId| {
-            let section = file.section_by_name(id.name());
-            let data = section.and_then(|section| section.data().ok());
-            let data: Arc<[u8]> = data.unwrap_or_default().into();
-            Ok::<_, gimli::Error>(EndianArcSlice::new(data, endian))
-        };
         let failed = |error: gimli::Error| bad(error.to_string());
-        let dwarf = gimli::Dwarf::load(load).map_err(failed)?;
         let mut units = Vec::new();
-        let mut headers = dwarf.units();
+        let mut headers = loaded.dwarf.units();
         while let Some(header) = headers.next().map_err(failed)? {
             let Some(offset) = header.offset().as_debug_info_offset() else {
                 continue;
             };
-            units.push((offset.0, dwarf.unit(header).map_err(failed)?));
+            units.push((offset.0, loaded.dwarf.unit(header).map_err(failed)?));
         }
         if units.is_empty() {
             return Err(bad("has no debugging information (DWARF)".to_owned()));
         }
         let path = path.into();
-        Ok(Self { dwarf, units, path })
+        Ok(Self {
+            loaded,
+            units,
+            path,
+        })
     }
 
     fn bad(&self, error: gimli::Error) -> Error {
@@ -102,12 +91,24 @@ impl DwarfTypes {
         Ok((unit, entry))
     }
 
+    /// The name of an entry, or of the one that it is the code of.
     fn name(&self, unit: &Unit, entry: &Entry<'_, '_, Reader>) -> Result<Option<String>> {
         let value = entry.attr_value(gimli::DW_AT_name);
         let Some(value) = value.map_err(|error| self.bad(error))? else {
-            return Ok(None);
+            let origin = self.reference(unit, entry, gimli::DW_AT_abstract_origin)?;
+            return match origin.map(|origin| self.entry(origin)).transpose()? {
+                // An origin has a name, or none at all.
+                Some((unit, entry))
+                    if entry
+                        .attr_value(gimli::DW_AT_name)
+                        .is_ok_and(|n| n.is_some()) =>
+                {
+                    self.name(unit, &entry)
+                }
+                _ => Ok(None),
+            };
         };
-        let text = self.dwarf.attr_string(unit, value);
+        let text = self.loaded.dwarf.attr_string(unit, value);
         let text = text.map_err(|error| self.bad(error))?;
         let text = gimli::Reader::to_string_lossy(&text).map_err(|error| self.bad(error))?;
         Ok(Some(text.into_owned()))
@@ -210,61 +211,18 @@ impl DwarfTypes {
         }
         Ok(None)
     }
-
-    /// The first instruction of a line of a function's code, in bytes from its start.
-    fn offset_of(
-        &self,
-        unit: &Unit,
-        entry: &Entry<'_, '_, Reader>,
-        line: u64,
-    ) -> Result<Option<u32>> {
-        let failed = |error| self.bad(error);
-        let number = |attribute| self.number(entry, attribute);
-        let low = entry.attr_value(gimli::DW_AT_low_pc).map_err(failed)?;
-        let Some(low) = low.map(|low| self.dwarf.attr_address(unit, low)) else {
-            return Ok(None);
-        };
-        let Some(low) = low.map_err(failed)? else {
-            return Ok(None);
-        };
-        let high = entry.attr_value(gimli::DW_AT_high_pc).map_err(failed)?;
-        let high = match high {
-            Some(AttributeValue::Addr(high)) => high,
-            Some(size) => low.saturating_add(size.udata_value().unwrap_or(0)),
-            None => low,
-        };
-        let file = entry.attr_value(gimli::DW_AT_decl_file).map_err(failed)?;
-        let file = match file {
-            Some(AttributeValue::FileIndex(index)) => Some(index),
-            other => other.and_then(|value| value.udata_value()),
-        };
-        let declared = number(gimli::DW_AT_decl_line)?;
-        let (Some(wanted), Some(program)) = (
-            declared.and_then(|first| first.checked_add(line)),
-            unit.line_program.clone(),
-        ) else {
-            return Ok(None);
-        };
-        let mut first: Option<u64> = None;
-        let mut rows = program.rows();
-        while let Some((_, row)) = rows.next_row().map_err(failed)? {
-            let is_it = row.line().is_some_and(|line| line.get() == wanted)
-                && Some(row.file_index()) == file
-                && (low..high).contains(&row.address())
-                && row.is_stmt()
-                && !row.end_sequence();
-            if is_it {
-                first = Some(first.map_or(row.address(), |first| first.min(row.address())));
-            }
-        }
-        let offset = first.map(|first| first - low);
-        Ok(offset.and_then(|offset| u32::try_from(offset).ok()))
-    }
 }
 
 impl Types for DwarfTypes {
     fn function(&self, name: &str) -> Result<Option<Function>> {
         self.find(name, |unit, entry| {
+            if entry
+                .attr_value(gimli::DW_AT_abstract_origin)
+                .is_ok_and(|origin| origin.is_some())
+            {
+                // What it is the code of has the types.
+                return Ok(None);
+            }
             let parameters = self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
                 Ok(Parameter {
                     name: self.name(unit, entry)?.unwrap_or_default(),
@@ -279,7 +237,15 @@ impl Types for DwarfTypes {
     }
 
     fn line(&self, function: &str, line: u64) -> Result<Option<u32>> {
-        self.find(function, |unit, entry| self.offset_of(unit, entry, line))
+        self.find(function, |unit, entry| {
+            self.line_of(function, unit, entry, line)
+        })
+    }
+
+    fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {
+        self.find(function, |unit, entry| {
+            self.parameter_at(function, unit, entry, parameter, offset)
+        })
     }
 
     fn shape(&self, ty: Id) -> Result<Shape> {

@@ -15,6 +15,9 @@ use std::path::PathBuf;
 use nix::sys::utsname::uname;
 use thiserror::Error;
 
+use crate::dprobes::module_file::directory;
+use crate::dprobes::module_file::find;
+
 pub use btf::BtfTypes;
 pub use dwarf::DwarfTypes;
 
@@ -94,6 +97,20 @@ pub struct Function {
     pub returns: Option<Id>,
 }
 
+/// Where a parameter is while a function runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Located {
+    /// In a register, by the name that it has in a probe.
+    Register(&'static str),
+    /// In memory, so many bytes behind where a register points.
+    Memory {
+        /// The register.
+        base: &'static str,
+        /// The distance.
+        offset: i64,
+    },
+}
+
 /// Why types are not known.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -134,6 +151,11 @@ pub trait Types {
     fn line(&self, _function: &str, _line: u64) -> Result<Option<u32>> {
         Ok(None)
     }
+    /// Where a parameter of a function is, so many bytes from the function's start. `None` if it is nowhere any more, or if that is
+    /// not known.
+    fn located(&self, _function: &str, _parameter: &str, _offset: u32) -> Result<Option<Located>> {
+        Ok(None)
+    }
     /// A type, without `const` and other names for it.
     fn shape(&self, ty: Id) -> Result<Shape>;
     /// The members of a structure.
@@ -156,13 +178,17 @@ impl Source {
             return Ok(Box::new(BtfTypes::open(path, None)?));
         }
         if let Some(path) = &self.vmlinux {
-            return Ok(Box::new(DwarfTypes::open(path)?));
+            return Ok(Box::new(DwarfTypes::open(path, None)?));
         }
         let base = Path::new(BTF_DIR).join("vmlinux");
         if base.exists() {
             let module = module.map(|module| Path::new(BTF_DIR).join(module));
             let types = BtfTypes::open(&base, module.as_deref())?;
             return Ok(Box::new(types));
+        }
+        let in_module = module.and_then(|module| find(&directory(), module).ok());
+        if let Some(path) = in_module {
+            return Ok(Box::new(DwarfTypes::open(&path, None)?));
         }
         let release = uname().map(|names| names.release().to_owned());
         let release = release.unwrap_or_default();
@@ -173,7 +199,7 @@ impl Source {
                 .join("build/vmlinux"),
         ];
         match places.iter().find(|path| fs::exists(path).unwrap_or(false)) {
-            Some(path) => Ok(Box::new(DwarfTypes::open(path)?)),
+            Some(path) => Ok(Box::new(DwarfTypes::open(path, None)?)),
             None => Err(Error::None(base)),
         }
     }

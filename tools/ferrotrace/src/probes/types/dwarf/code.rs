@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where the code of a function is, and where its parameters are while it runs.
+
+#![deny(unsafe_code)]
+
+use gimli::AttributeValue;
+use gimli::BaseAddresses;
+use gimli::CfaRule;
+use gimli::DebuggingInformationEntry as Entry;
+use gimli::Expression;
+use gimli::Operation;
+use gimli::UnwindContext;
+use gimli::UnwindSection;
+use gimli::X86_64;
+
+use super::DwarfTypes;
+use super::Located;
+use super::Reader;
+use super::Result;
+use super::Unit;
+
+/// What probes call a register.
+fn name_of(register: gimli::Register) -> Option<&'static str> {
+    Some(match register {
+        X86_64::RAX => "%ax",
+        X86_64::RBX => "%bx",
+        X86_64::RCX => "%cx",
+        X86_64::RDX => "%dx",
+        X86_64::RSI => "%si",
+        X86_64::RDI => "%di",
+        X86_64::RBP => "%bp",
+        X86_64::RSP => "%sp",
+        X86_64::R8 => "%r8",
+        X86_64::R9 => "%r9",
+        X86_64::R10 => "%r10",
+        X86_64::R11 => "%r11",
+        X86_64::R12 => "%r12",
+        X86_64::R13 => "%r13",
+        X86_64::R14 => "%r14",
+        X86_64::R15 => "%r15",
+        _ => return None,
+    })
+}
+
+impl DwarfTypes {
+    /// The addresses of a function's code that are in one piece with its start, if this entry has the code of the function that the
+    /// symbol names.
+    fn code(
+        &self,
+        function: &str,
+        unit: &Unit,
+        entry: &Entry<'_, '_, Reader>,
+    ) -> Result<Option<(u64, u64)>> {
+        let failed = |error| self.bad(error);
+        let mut ranges = self.loaded.dwarf.die_ranges(unit, entry).map_err(failed)?;
+        let starts = self.loaded.starts.get(function);
+        while let Some(range) = ranges.next().map_err(failed)? {
+            // Without symbols the first range is taken: that is where a function begins.
+            if starts.is_none_or(|starts| starts.contains(&range.begin)) {
+                return Ok(Some((range.begin, range.end)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first instruction of a line of a function's code, in bytes from its start.
+    pub(super) fn line_of(
+        &self,
+        function: &str,
+        unit: &Unit,
+        entry: &Entry<'_, '_, Reader>,
+        line: u64,
+    ) -> Result<Option<u32>> {
+        let failed = |error| self.bad(error);
+        let Some((low, high)) = self.code(function, unit, entry)? else {
+            return Ok(None);
+        };
+        // The entry with the name has the line.
+        let origin = self.reference(unit, entry, gimli::DW_AT_abstract_origin)?;
+        let origin = origin.map(|origin| self.entry(origin)).transpose()?;
+        let named = origin.as_ref().map_or(entry, |(_, entry)| entry);
+        let file = named.attr_value(gimli::DW_AT_decl_file).map_err(failed)?;
+        let file = match file {
+            Some(AttributeValue::FileIndex(index)) => Some(index),
+            other => other.and_then(|value| value.udata_value()),
+        };
+        let declared = self.number(named, gimli::DW_AT_decl_line)?;
+        let (Some(wanted), Some(program)) = (
+            declared.and_then(|first| first.checked_add(line)),
+            unit.line_program.clone(),
+        ) else {
+            return Ok(None);
+        };
+        let mut first: Option<u64> = None;
+        let mut rows = program.rows();
+        while let Some((_, row)) = rows.next_row().map_err(failed)? {
+            let is_it = row.line().is_some_and(|line| line.get() == wanted)
+                && Some(row.file_index()) == file
+                && (low..high).contains(&row.address())
+                && row.is_stmt()
+                && !row.end_sequence();
+            if is_it {
+                first = Some(first.map_or(row.address(), |first| first.min(row.address())));
+            }
+        }
+        let offset = first.map(|first| first - low);
+        Ok(offset.and_then(|offset| u32::try_from(offset).ok()))
+    }
+
+    /// Where a parameter is, so many bytes from the start of the function.
+    pub(super) fn parameter_at(
+        &self,
+        function: &str,
+        unit: &Unit,
+        entry: &Entry<'_, '_, Reader>,
+        parameter: &str,
+        offset: u32,
+    ) -> Result<Option<Located>> {
+        let failed = |error| self.bad(error);
+        let code = self.code(function, unit, entry)?;
+        let pc = code.and_then(|(low, high)| {
+            let pc = low.checked_add(u64::from(offset))?;
+            (pc < high).then_some(pc)
+        });
+        let Some(pc) = pc else {
+            return Ok(None);
+        };
+        let function = entry;
+        let found = self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
+            if self.name(unit, entry)?.as_deref() != Some(parameter) {
+                return Ok(None);
+            }
+            let value = entry.attr_value(gimli::DW_AT_location).map_err(failed)?;
+            let value = match value {
+                None => return Ok(None),
+                Some(AttributeValue::Exprloc(expression)) => Some(expression),
+                Some(value) => self.listed(unit, value, pc)?,
+            };
+            value.map_or(Ok(None), |value| self.place(unit, function, value, pc))
+        })?;
+        Ok(found.into_iter().flatten().next())
+    }
+
+    /// What a list of places has for an address.
+    fn listed(
+        &self,
+        unit: &Unit,
+        value: AttributeValue<Reader>,
+        pc: u64,
+    ) -> Result<Option<Expression<Reader>>> {
+        let failed = |error| self.bad(error);
+        let list = self.loaded.dwarf.attr_locations(unit, value);
+        let Some(mut list) = list.map_err(failed)? else {
+            return Ok(None);
+        };
+        while let Some(one) = list.next().map_err(failed)? {
+            if (one.range.begin..one.range.end).contains(&pc) {
+                return Ok(Some(one.data));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The place that an expression stands for, if it is a single one that a probe can read.
+    fn place(
+        &self,
+        unit: &Unit,
+        function: &Entry<'_, '_, Reader>,
+        expression: Expression<Reader>,
+        pc: u64,
+    ) -> Result<Option<Located>> {
+        let failed = |error| self.bad(error);
+        let mut operations = expression.operations(unit.encoding());
+        let first = operations.next().map_err(failed)?;
+        let second = operations.next().map_err(failed)?;
+        Ok(match (first, second) {
+            (Some(Operation::Register { register }), None) => {
+                name_of(register).map(Located::Register)
+            }
+            (
+                Some(Operation::RegisterOffset {
+                    register, offset, ..
+                }),
+                None,
+            ) => name_of(register).map(|base| Located::Memory { base, offset }),
+            // The value of a register.
+            (
+                Some(Operation::RegisterOffset {
+                    register,
+                    offset: 0,
+                    ..
+                }),
+                Some(Operation::StackValue),
+            ) if operations.next().map_err(failed)?.is_none() => {
+                name_of(register).map(Located::Register)
+            }
+            (Some(Operation::FrameOffset { offset }), None) => self
+                .frame(unit, function, pc)?
+                .and_then(|(base, distance)| {
+                    let offset = distance.checked_add(offset)?;
+                    Some(Located::Memory { base, offset })
+                }),
+            // In pieces, a constant, or what a register had at the entry.
+            _ => None,
+        })
+    }
+
+    /// Where the frame of a function is: so many bytes behind where a register points.
+    fn frame(
+        &self,
+        unit: &Unit,
+        function: &Entry<'_, '_, Reader>,
+        pc: u64,
+    ) -> Result<Option<(&'static str, i64)>> {
+        let failed = |error| self.bad(error);
+        let value = function.attr_value(gimli::DW_AT_frame_base);
+        let Some(AttributeValue::Exprloc(expression)) = value.map_err(failed)? else {
+            return Ok(None);
+        };
+        let mut operations = expression.operations(unit.encoding());
+        Ok(match operations.next().map_err(failed)? {
+            Some(Operation::Register { register }) => name_of(register).map(|base| (base, 0)),
+            Some(Operation::CallFrameCFA) => self.call_frame(pc),
+            _ => None,
+        })
+    }
+
+    /// The same of the frame that unwinding finds.
+    fn call_frame(&self, pc: u64) -> Option<(&'static str, i64)> {
+        fn rule<S: UnwindSection<Reader>>(
+            section: &S,
+            bases: &BaseAddresses,
+            pc: u64,
+        ) -> gimli::Result<CfaRule<usize>> {
+            let mut context = UnwindContext::new();
+            let row = section.unwind_info_for_address(bases, &mut context, pc, S::cie_from_offset);
+            row.map(|row| row.cfa().clone())
+        }
+        let loaded = &self.loaded;
+        let rule = rule(&loaded.debug_frame, &loaded.bases, pc)
+            .or_else(|_| rule(&loaded.eh_frame, &loaded.bases, pc));
+        match rule.ok()? {
+            CfaRule::RegisterAndOffset { register, offset } => Some((name_of(register)?, offset)),
+            CfaRule::Expression(_) => None,
+        }
+    }
+}

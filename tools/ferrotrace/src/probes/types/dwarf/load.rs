@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sections of a file that have DWARF. Those of a module of the kernel have not been linked: what refers to other sections is
+//! filled in here.
+
+#![deny(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use gimli::BaseAddresses;
+use gimli::DebugFrame;
+use gimli::EhFrame;
+use gimli::EndianArcSlice;
+use gimli::RunTimeEndian;
+use gimli::Section;
+use object::Object;
+use object::ObjectKind;
+use object::ObjectSection;
+use object::ObjectSymbol;
+use object::RelocationKind;
+use object::RelocationTarget;
+use object::SectionIndex;
+use object::SectionKind;
+use object::SymbolKind;
+
+use super::Error;
+use super::Reader;
+use super::Result;
+
+/// The section that says where frames are, if nothing else does.
+const FRAMES: &str = ".eh_frame";
+
+/// In a file that has not been linked: how far code of one section is from that of the next. No section has so much.
+const APART: u64 = 1 << 32;
+
+/// What is read of a file.
+pub(super) struct Loaded {
+    /// The debugging information.
+    pub(super) dwarf: gimli::Dwarf<Reader>,
+    /// Where frames are, for a debugger,
+    pub(super) debug_frame: DebugFrame<Reader>,
+    /// or for the program itself,
+    pub(super) eh_frame: EhFrame<Reader>,
+    /// whose addresses count from these.
+    pub(super) bases: BaseAddresses,
+    /// Where functions begin. There may be several of a name.
+    pub(super) starts: BTreeMap<String, Vec<u64>>,
+}
+
+/// Where a section of code is taken to be.
+fn base(file: &object::File<'_>, section: SectionIndex) -> u64 {
+    let is_code = file
+        .section_by_index(section)
+        .is_ok_and(|section| section.kind() == SectionKind::Text);
+    match u64::try_from(section.0) {
+        Ok(index) if is_code && file.kind() == ObjectKind::Relocatable => {
+            index.saturating_mul(APART)
+        }
+        _ => 0,
+    }
+}
+
+/// The bytes of a section, with what refers to other sections.
+fn contents(file: &object::File<'_>, name: &str) -> Vec<u8> {
+    let Some(section) = file.section_by_name(name) else {
+        return Vec::new();
+    };
+    let Ok(data) = section.uncompressed_data() else {
+        return Vec::new();
+    };
+    let mut data = data.into_owned();
+    if file.kind() != ObjectKind::Relocatable {
+        return data;
+    }
+    for (at, relocation) in section.relocations() {
+        let RelocationTarget::Symbol(index) = relocation.target() else {
+            continue;
+        };
+        let Ok(symbol) = file.symbol_by_index(index) else {
+            continue;
+        };
+        let base = symbol
+            .section_index()
+            .map_or(0, |section| base(file, section));
+        let value = base
+            .wrapping_add(symbol.address())
+            .wrapping_add_signed(relocation.addend());
+        let value = match relocation.kind() {
+            RelocationKind::Absolute => value,
+            RelocationKind::Relative => value.wrapping_sub(at),
+            _ => continue,
+        };
+        let len = usize::from(relocation.size() / 8);
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let room = at.checked_add(len).and_then(|end| data.get_mut(at..end));
+        if let (Some(room), Some(value)) = (room, value.to_le_bytes().get(..len)) {
+            room.copy_from_slice(value);
+        }
+    }
+    data
+}
+
+impl Loaded {
+    /// Reads the debugging information of `path`, and where frames are from there or from `code`.
+    pub(super) fn read(path: &Path, code: Option<&Path>) -> Result<Self> {
+        let bytes_of = |path: &Path| {
+            fs::read(path).map_err(|source| Error::Io {
+                path: path.into(),
+                source,
+            })
+        };
+        let bad = |what: String| Error::Bad {
+            path: path.into(),
+            what,
+        };
+        let bytes = bytes_of(path)?;
+        let file = object::File::parse(&*bytes).map_err(|error| bad(error.to_string()))?;
+        let endian = match file.is_little_endian() {
+            true => RunTimeEndian::Little,
+            false => RunTimeEndian::Big,
+        };
+        let reader = |file: &object::File<'_>, name: &str| {
+            EndianArcSlice::new(Arc::from(contents(file, name)), endian)
+        };
+        let load = |id: gimli::SectionId| Ok::<_, gimli::Error>(reader(&file, id.name()));
+        let dwarf = gimli::Dwarf::load(load).map_err(|error| bad(error.to_string()))?;
+        let frames_of = |file: &object::File<'_>| {
+            let address = |name| Some(file.section_by_name(name)?.address());
+            let bases = BaseAddresses::default()
+                .set_eh_frame(address(FRAMES).unwrap_or(0))
+                .set_text(address(".text").unwrap_or(0));
+            (EhFrame::from(reader(file, FRAMES)), bases)
+        };
+        let (mut eh_frame, mut bases) = frames_of(&file);
+        if let Some(code) = code {
+            let bytes = bytes_of(code)?;
+            let file = object::File::parse(&*bytes).map_err(|error| bad(error.to_string()))?;
+            (eh_frame, bases) = frames_of(&file);
+        }
+        let mut starts = BTreeMap::<String, Vec<u64>>::new();
+        let functions = file
+            .symbols()
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
+        for symbol in functions {
+            if let (Ok(name), Some(section)) = (symbol.name(), symbol.section_index()) {
+                let start = base(&file, section).wrapping_add(symbol.address());
+                starts.entry(name.to_owned()).or_default().push(start);
+            }
+        }
+        Ok(Self {
+            dwarf,
+            debug_frame: DebugFrame::from(reader(&file, DebugFrame::<Reader>::id().name())),
+            eh_frame,
+            bases,
+            starts,
+        })
+    }
+}
