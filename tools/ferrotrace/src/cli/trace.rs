@@ -13,6 +13,7 @@ use anyhow::Result;
 use clap::Args;
 use clap::Subcommand;
 
+use ferrotrace::events::record::Begun;
 use ferrotrace::events::record::Options;
 use ferrotrace::events::record::record;
 use ferrotrace::functions::available;
@@ -63,7 +64,7 @@ struct RecordArgs {
     #[arg(short, long)]
     force: bool,
     /// The size of the buffer of each CPU; that of the kernel without it.
-    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     buffer: Option<u64>,
     /// Stop after this time; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -85,8 +86,13 @@ impl RecordArgs {
             duration: self.duration,
             buffer: self.buffer,
         };
-        let ready = |events| {
-            let doing = format!("recording {events} events");
+        let ready = |begun: &Begun| {
+            for odd in &begun.odd {
+                warn(&format!(
+                    "{odd}; only the bytes of its records can be shown"
+                ));
+            }
+            let doing = format!("recording {} events", begun.events);
             Ok(self.command.start(&signals, None, &doing)?)
         };
         let metadata = record(&options, &signals, ready)?;

@@ -4,6 +4,22 @@
 
 #![deny(unsafe_code)]
 
+use thiserror::Error;
+
+use crate::merge::format::FormatError;
+use crate::merge::format::TypedFormats;
+
+/// Why the kernel's description of an event is of no use.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum DescriptionError {
+    /// It is not the description of an event.
+    #[error("not a description with a name, an ID and fields")]
+    None,
+    /// It contradicts itself.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}
+
 /// Fields that each event has before its own; the thread is shown, the others are left out.
 const COMMON: &str = "common_";
 const THREAD: &str = "common_pid";
@@ -34,8 +50,14 @@ fn location(declaration: &str) -> Option<&str> {
     is_location.then(|| declaration.rsplit(' ').next())?
 }
 
-/// Translates the kernel's text; `None` if it is not one that describes an event.
-pub fn translate(text: &str) -> Option<Description> {
+/// Translates the kernel's text into one that those who read the recording understand.
+pub fn describe(text: &str) -> Result<Description, DescriptionError> {
+    let description = translate(text).ok_or(DescriptionError::None)?;
+    TypedFormats::parse(&description.text)?;
+    Ok(description)
+}
+
+fn translate(text: &str) -> Option<Description> {
     let mut lines = text.lines();
     let mut value = |key: &str| lines.find_map(|line| line.strip_prefix(key)).map(str::trim);
     let event = value("name:")?;
@@ -73,7 +95,6 @@ pub fn translate(text: &str) -> Option<Description> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::merge::format::TypedFormats;
     use crate::merge::value::Value;
 
     const EXEC: &str = "\
@@ -126,5 +147,24 @@ print fmt: \"filename=%s\", __get_str(filename)
             other.text
         );
         assert_eq!(translate("name: x\n"), None);
+        assert_eq!(describe("name: x\n"), Err(DescriptionError::None));
+    }
+
+    #[test]
+    fn odd_descriptions() {
+        assert_eq!(describe(EXEC), Ok(translate(EXEC).unwrap()));
+        let odd = |from: &str, to: &str| match describe(&EXEC.replace(from, to)) {
+            Err(DescriptionError::Format(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            odd("offset:12", "offset:9"),
+            "fields filename and pid overlap"
+        );
+        assert_eq!(
+            odd("pid_t pid", "pid_t filename"),
+            "field filename is described twice"
+        );
+        assert!(odd("offset:24", "offset:x").contains("offset, size or signed is no number"));
     }
 }

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use thiserror::Error;
 
-use super::format::translate;
+use super::format::describe;
 use crate::clock::monotonic;
 use crate::clock::wall_offset;
 use crate::fast::record::Header;
@@ -73,9 +73,6 @@ pub enum Error {
     /// The kernel's pages are not those of a 64-bit kernel.
     #[error("{}: pages of a form that is not known", .0.display())]
     Pages(PathBuf),
-    /// A description is not understood.
-    #[error("{}: not understood", .0.display())]
-    Format(PathBuf),
     /// The system refused.
     #[error("{}: cannot {action}", path.display())]
     Io {
@@ -124,6 +121,15 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Bytes of the buffer of each CPU.
     pub buffer: Option<u64>,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// How many events.
+    pub events: usize,
+    /// Those whose descriptions are not understood, and why. Of their records only the bytes can be shown.
+    pub odd: Vec<String>,
 }
 
 /// The events among `all`, lines `GROUP:EVENT`, that `patterns` stand for.
@@ -219,11 +225,11 @@ fn put(out: &mut Vec<u8>, time: u64, data: &[u8]) -> u64 {
     1
 }
 
-/// Records until the time is over, the command ends, or a signal comes. `ready` is called when it has begun.
+/// Records until the time is over, the command ends, or a signal comes. `ready` is called when all is prepared.
 pub fn record(
     options: &Options,
     signals: &StopSignals,
-    ready: impl FnOnce(usize) -> Result<(), Error>,
+    ready: impl FnOnce(&Begun) -> Result<(), Error>,
 ) -> Result<Metadata, Error> {
     let tracing = Instance::tracing().ok_or(Error::NoTracefs)?;
     let read = |path: PathBuf| fs::read_to_string(&path).map_err(|error| io("read", &path, error));
@@ -247,10 +253,18 @@ pub fn record(
         written.map_err(|error| io("write to", &path, error))?;
     }
     let mut descriptions = BTreeMap::new();
+    let mut begun = Begun {
+        events: events.len(),
+        odd: Vec::new(),
+    };
     for event in &events {
-        let path = instance.event(event).join("format");
-        let description = translate(&read(path.clone())?).ok_or(Error::Format(path))?;
-        descriptions.insert(description.id, description.text);
+        // When it is exported it is too late to do something about it.
+        match describe(&read(instance.event(event).join("format"))?) {
+            Ok(description) => {
+                descriptions.insert(description.id, description.text);
+            }
+            Err(error) => begun.odd.push(format!("{event}: {error}")),
+        }
     }
     let text: String = descriptions.into_values().collect();
     output.write_format(text.as_bytes())?;
@@ -292,7 +306,7 @@ pub fn record(
     for event in &events {
         instance.enable(event)?;
     }
-    ready(events.len())?;
+    ready(&begun)?;
     let began = Instant::now();
     let end = options
         .duration
