@@ -411,6 +411,11 @@ fn a_watch_of_some_intervals() {
     assert!(lines[5].starts_with("total of "), "{text}");
     assert!(lines[6].ends_with(" no hits"), "{text}");
 
+    // A time that ends within an interval.
+    let output = succeed(&mut gkhi.command(&["watch", "-i", "1h", "-d", "50ms"]));
+    let text = stdout(&output);
+    assert!(text.contains("\ntotal of 0.0"), "{text}");
+
     // A hook without exits.
     let output = succeed(&mut gkhi.command(&["watch", "-i", "0.01", "-c", "1", "int3"]));
     let text = stdout(&output);

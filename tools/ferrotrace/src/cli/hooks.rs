@@ -30,6 +30,7 @@ use ferrotrace::signals::StopSignals;
 use super::print;
 use super::units::CommandArgs;
 use super::units::OutputArgs;
+use super::units::parse_duration;
 use super::units::parse_interval;
 
 #[derive(Debug, Args)]
@@ -88,6 +89,9 @@ struct WatchArgs {
     /// Stop after that many intervals; otherwise on SIGINT or SIGTERM.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Stop after this time.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
     /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
@@ -173,9 +177,11 @@ impl WatchArgs {
         watch: &mut Watch,
     ) -> Result<bool> {
         let mut due = Instant::now();
+        let end = self.duration.and_then(|duration| due.checked_add(duration));
+        let is_over = || end.is_some_and(|end| Instant::now() >= end);
         let mut left = self.count.unwrap_or(u64::MAX);
         let mut stopped = false;
-        while left > 0 && !stopped {
+        while left > 0 && !stopped && !is_over() {
             left -= 1;
             due += self.interval;
             let now = Instant::now();
@@ -183,6 +189,7 @@ impl WatchArgs {
                 // Intervals that were missed are not made up for.
                 due = now + self.interval;
             }
+            due = end.map_or(due, |end| due.min(end));
             while !stopped && Instant::now() < due {
                 stopped = signals.wait(due).context("cannot wait for signals")?;
             }
