@@ -215,6 +215,7 @@ impl<'a> Resolver<'a> {
         let mut all = Vec::new();
         for (symbol, at) in places {
             let mut place = Place { symbol, offset };
+            let mut at = at;
             if let Some(line) = spec.line {
                 let types = self.types(&place)?;
                 let symbol = function_of(&place);
@@ -224,6 +225,7 @@ impl<'a> Resolver<'a> {
                         symbol: symbol.to_owned(),
                         line,
                     })?;
+                at = at.and_then(|at| at.checked_add(u64::from(place.offset)));
             }
             let default = place.default_name(kind);
             let name = match &spec.name {

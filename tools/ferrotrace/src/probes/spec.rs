@@ -164,9 +164,13 @@ impl FromStr for Spec {
             Some(place) => (place, Some(Kind::Return)),
             None => (place, None),
         };
-        // A name before a colon is that of a module, a path that of a file.
-        let in_kernel = place.rsplit_once(':').filter(|_| !place.contains('/'));
-        let line = in_kernel.and_then(|(place, line)| {
+        // What follows a path and a colon is a function or a place in the file; only another colon is before a line.
+        let behind = place.rsplit_once('/').map_or(place, |(_, behind)| behind);
+        let colons = usize::from(place.contains('/'));
+        let line = place
+            .rsplit_once(':')
+            .filter(|_| behind.matches(':').count() > colons);
+        let line = line.and_then(|(place, line)| {
             let is_line = line.bytes().all(|byte| byte.is_ascii_digit());
             Some((place, line.parse().ok().filter(|_| is_line)?))
         });
@@ -368,6 +372,11 @@ mod tests {
         assert_eq!(
             (spec.place.symbol.as_str(), spec.line),
             ("./a.out:4660", None)
+        );
+        let spec: Spec = "./a.out:main:12 n".parse().unwrap();
+        assert_eq!(
+            (spec.place.symbol.as_str(), spec.line),
+            ("./a.out:main", Some(12))
         );
         let spec: Spec = "vfs_* if cpu<2".parse().unwrap();
         assert_eq!(spec.place.symbol, "vfs_*");
