@@ -20,7 +20,7 @@ use crate::place::Place;
 use crate::raw::alter::Destination;
 use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
-use crate::raw::probe::BATCH;
+use crate::raw::probe::Unregistered;
 use crate::raw::regs::Regs;
 
 /// Bytes of code that [`Probe::copied`] tells, at least those of the instruction.
@@ -125,24 +125,44 @@ impl<H: ProbeHandler> Probe<H> {
     }
 
     pub(crate) fn register(place: Place<'_>, handler: H) -> Result<Self, ProbeError> {
-        must_sleep()?;
-        Ok(Self {
-            raw: Deferred::new(RawProbe::register(place.target()?, handler))?,
-        })
+        let (mut probes, refusal) =
+            Self::register_all([(Builder::of(place), handler)].into_iter())?;
+        probes.pop().ok_or(refusal.unwrap_or(ProbeError::Refused))
     }
 
-    /// Drops many probes, in less time than one after another takes: waits for the handlers of some dozens at once.
+    /// Registers many, in their order, in less time than one after another takes, up to the first that is refused. Returns those before
+    /// it, and why it is.
+    ///
+    /// Context: process; sleeps.
+    pub fn register_all<'a>(
+        all: impl Iterator<Item = (Builder<'a, H>, H)>,
+    ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
+        must_sleep()?;
+        let mut prepared = KVVec::new();
+        for (builder, handler) in all {
+            let target = builder.place.target()?;
+            prepared.push(Unregistered::new(target, handler)?, GFP_KERNEL)?;
+        }
+        let mut probes = KVVec::with_capacity(prepared.len(), GFP_KERNEL)?;
+        let (registered, refusal) = Unregistered::register_all(prepared)?;
+        for raw in registered {
+            probes.push(Self { raw }, GFP_KERNEL)?;
+        }
+        Ok((probes, refusal.map(ProbeError::from)))
+    }
+
+    /// Drops many probes, in less time than one after another takes: waits for their handlers once.
     pub fn drop_all(probes: impl Iterator<Item = Self>) {
-        let mut probes = probes.map(|probe| probe.raw).peekable();
         if must_sleep().is_err() {
             return probes.for_each(drop);
         }
-        while probes.peek().is_some() {
-            let mut some = [const { None }; BATCH];
-            let places = some.iter_mut().zip(probes.by_ref());
-            places.for_each(|(place, probe)| *place = Some(probe));
-            RawProbe::unregister_all(some);
+        let mut all = KVVec::new();
+        for probe in probes {
+            // Without memory it is dropped at once.
+            let _ = all.push(probe.raw, GFP_KERNEL);
         }
+        // Without memory they are dropped one after another.
+        let _ = RawProbe::unregister_all(all);
     }
 
     /// The handlers.

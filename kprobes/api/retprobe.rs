@@ -18,6 +18,7 @@ use crate::place::Place;
 use crate::raw::regs::Regs;
 use crate::raw::retprobe::RawRetprobe;
 use crate::raw::retprobe::ReturnCallbacks;
+use crate::raw::retprobe::Unregistered;
 
 /// Whether the return of a call is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +117,8 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     ///
     /// Context: process; sleeps.
     pub fn register(self, handler: H) -> Result<Retprobe<H>, ProbeError> {
-        Retprobe::register(self.place, self.max_active, handler)
+        let (mut probes, refusal) = Retprobe::register_all([(self, handler)].into_iter())?;
+        probes.pop().ok_or(refusal.unwrap_or(ProbeError::Refused))
     }
 }
 
@@ -135,15 +137,42 @@ impl<H: RetprobeHandler> Retprobe<H> {
         RetBuilder::new()
     }
 
-    pub(crate) fn register(
-        place: Place<'_>,
-        max_active: u32,
-        handler: H,
-    ) -> Result<Self, ProbeError> {
+    /// Registers many, in their order, in less time than one after another takes, up to the first that is refused. Returns those before
+    /// it, and why it is.
+    ///
+    /// Context: process; sleeps.
+    pub fn register_all<'a>(
+        all: impl Iterator<Item = (RetBuilder<'a, H>, H)>,
+    ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
         must_sleep()?;
-        Ok(Self {
-            raw: Deferred::new(RawRetprobe::register(place.target()?, max_active, handler))?,
-        })
+        let mut prepared = KVVec::new();
+        for (builder, handler) in all {
+            let target = builder.place.target()?;
+            prepared.push(
+                Unregistered::new(target, builder.max_active, handler)?,
+                GFP_KERNEL,
+            )?;
+        }
+        let mut probes = KVVec::with_capacity(prepared.len(), GFP_KERNEL)?;
+        let (registered, refusal) = Unregistered::register_all(prepared)?;
+        for raw in registered {
+            probes.push(Self { raw }, GFP_KERNEL)?;
+        }
+        Ok((probes, refusal.map(ProbeError::from)))
+    }
+
+    /// Drops many probes, in less time than one after another takes: waits for their handlers once.
+    pub fn drop_all(probes: impl Iterator<Item = Self>) {
+        if must_sleep().is_err() {
+            return probes.for_each(drop);
+        }
+        let mut all = KVVec::new();
+        for probe in probes {
+            // Without memory it is dropped at once.
+            let _ = all.push(probe.raw, GFP_KERNEL);
+        }
+        // Without memory they are dropped one after another.
+        let _ = RawRetprobe::unregister_all(all);
     }
 
     /// The handlers.

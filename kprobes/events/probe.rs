@@ -9,14 +9,12 @@ use ferro_core::probe_args::AREA_MAX;
 use ferro_core::probe_command::Kind;
 use ferro_fast_relay::Channel;
 use ferro_fast_relay::Outcome;
-use ferro_kprobe::Builder;
 use ferro_kprobe::Keep;
 use ferro_kprobe::Next;
 use ferro_kprobe::Probe;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::ProbeError;
 use ferro_kprobe::ProbeHandler;
-use ferro_kprobe::RetBuilder;
 use ferro_kprobe::Retprobe;
 use ferro_kprobe::RetprobeHandler;
 use ferro_sys::cpu::time::mono_fast_ns;
@@ -236,39 +234,136 @@ pub(crate) enum Live {
     KeepsToReturn(Retprobe<ReadsAtReturn<AREA_MAX>>),
 }
 
+/// A probe that is to be registered.
+pub(crate) struct Request<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) symbol: &'a CStr,
+    pub(crate) offset: u32,
+    pub(crate) reading: Reading,
+    /// Where its hits go.
+    pub(crate) output: Output,
+}
+
+/// Which of [`Live`] a probe becomes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Point,
+    Return,
+    ReadsAtPoint,
+    ReadsAtReturn,
+    KeepsToReturn,
+}
+
+impl Request<'_> {
+    fn form(&self) -> Form {
+        let reading = &self.reading;
+        match self.kind {
+            Kind::Point if reading.is_nothing() => Form::Point,
+            Kind::Point => Form::ReadsAtPoint,
+            Kind::Return if reading.is_nothing() => Form::Return,
+            Kind::Return if reading.reads_at_entry() => Form::KeepsToReturn,
+            Kind::Return => Form::ReadsAtReturn,
+        }
+    }
+}
+
+/// Registers requests of one form, up to the first that is refused, and says why that is. What there is then goes to `to`, which has
+/// room.
+fn points<H: ProbeHandler>(
+    requests: KVVec<Request<'_>>,
+    handler: impl Fn(Reader) -> H,
+    live: impl Fn(Probe<H>) -> Live,
+    to: &mut KVVec<Live>,
+) -> Result<Option<ProbeError>, ProbeError> {
+    let (probes, refusal) = Probe::register_all(requests.into_iter().map(|request| {
+        let builder = Probe::builder().symbol(request.symbol);
+        let Request {
+            output, reading, ..
+        } = request;
+        (
+            builder.offset(request.offset),
+            handler(Reader { output, reading }),
+        )
+    }))?;
+    for probe in probes {
+        to.push(live(probe), GFP_KERNEL)?;
+    }
+    Ok(refusal)
+}
+
+/// The same for returns.
+fn returns<H: RetprobeHandler>(
+    requests: KVVec<Request<'_>>,
+    handler: impl Fn(Reader) -> H,
+    live: impl Fn(Retprobe<H>) -> Live,
+    to: &mut KVVec<Live>,
+) -> Result<Option<ProbeError>, ProbeError> {
+    let (probes, refusal) = Retprobe::register_all(requests.into_iter().map(|request| {
+        let builder = Retprobe::builder().symbol(request.symbol);
+        let Request {
+            output, reading, ..
+        } = request;
+        (
+            builder.max_active(MAX_ACTIVE),
+            handler(Reader { output, reading }),
+        )
+    }))?;
+    for probe in probes {
+        to.push(live(probe), GFP_KERNEL)?;
+    }
+    Ok(refusal)
+}
+
 impl Live {
-    /// Registers a probe, which writes its hits to `output`.
-    pub(crate) fn register(
-        kind: Kind,
-        symbol: &CStr,
-        offset: u32,
-        reading: Option<Reading>,
-        output: Output,
-    ) -> Result<Self, ProbeError> {
-        fn on_return<H: RetprobeHandler>(symbol: &CStr) -> RetBuilder<'_, H> {
-            Retprobe::builder().symbol(symbol).max_active(MAX_ACTIVE)
-        }
-        fn at<H: ProbeHandler>(symbol: &CStr, offset: u32) -> Builder<'_, H> {
-            Probe::builder().symbol(symbol).offset(offset)
-        }
-        Ok(match (kind, reading) {
-            (Kind::Point, None) => Self::Point(at(symbol, offset).register(OnPoint(output))?),
-            (Kind::Point, Some(reading)) => {
-                let reader = ReadsAtPoint(Reader { output, reading });
-                Self::ReadsAtPoint(at(symbol, offset).register(reader)?)
+    /// Registers probes in their order, up to the first that is refused, those of one form that follow each other at once. Returns
+    /// those before it, and why it is.
+    pub(crate) fn register_all(
+        requests: KVVec<Request<'_>>,
+    ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
+        let mut all = KVVec::with_capacity(requests.len(), GFP_KERNEL)?;
+        let mut requests = requests.into_iter().peekable();
+        while let Some(form) = requests.peek().map(Request::form) {
+            let mut some = KVVec::new();
+            while let Some(request) = requests.next_if(|next| next.form() == form) {
+                some.push(request, GFP_KERNEL)?;
             }
-            (Kind::Return, None) => Self::Return(on_return(symbol).register(OnReturn(output))?),
-            (Kind::Return, Some(reading)) => {
-                let keeps = reading.reads_at_entry();
-                let reader = Reader { output, reading };
-                match keeps {
-                    false => {
-                        Self::ReadsAtReturn(on_return(symbol).register(ReadsAtReturn(reader))?)
-                    }
-                    true => Self::KeepsToReturn(on_return(symbol).register(ReadsAtReturn(reader))?),
-                }
+            let to = &mut all;
+            let refusal = match form {
+                Form::Point => points(some, |reader| OnPoint(reader.output), Self::Point, to),
+                Form::Return => returns(some, |reader| OnReturn(reader.output), Self::Return, to),
+                Form::ReadsAtPoint => points(some, ReadsAtPoint, Self::ReadsAtPoint, to),
+                Form::ReadsAtReturn => returns(some, ReadsAtReturn, Self::ReadsAtReturn, to),
+                Form::KeepsToReturn => returns(some, ReadsAtReturn, Self::KeepsToReturn, to),
+            };
+            // Without memory for some, those before them are registered none the less.
+            let refusal = refusal.unwrap_or_else(Some);
+            if refusal.is_some() {
+                return Ok((all, refusal));
             }
-        })
+        }
+        Ok((all, None))
+    }
+
+    /// Drops many, in less time than one after another takes.
+    pub(crate) fn drop_all(all: impl Iterator<Item = Self>) {
+        let (mut points, mut reading) = (KVVec::new(), KVVec::new());
+        let (mut returns, mut reading_late, mut keeping) =
+            (KVVec::new(), KVVec::new(), KVVec::new());
+        for live in all {
+            // Without memory it is dropped at once.
+            let _ = match live {
+                Self::Point(probe) => points.push(probe, GFP_KERNEL),
+                Self::ReadsAtPoint(probe) => reading.push(probe, GFP_KERNEL),
+                Self::Return(probe) => returns.push(probe, GFP_KERNEL),
+                Self::ReadsAtReturn(probe) => reading_late.push(probe, GFP_KERNEL),
+                Self::KeepsToReturn(probe) => keeping.push(probe, GFP_KERNEL),
+            };
+        }
+        Probe::drop_all(points.into_iter());
+        Probe::drop_all(reading.into_iter());
+        Retprobe::drop_all(returns.into_iter());
+        Retprobe::drop_all(reading_late.into_iter());
+        Retprobe::drop_all(keeping.into_iter());
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -167,8 +167,7 @@ impl Area for InRecord<'_, '_> {
 }
 
 impl Reading {
-    /// `None` if there is nothing to read, and no condition.
-    pub(crate) fn new(text: Args<'_>) -> Result<Option<Self>> {
+    pub(crate) fn new(text: Args<'_>) -> Result<Self> {
         let mut args = KVVec::new();
         for (_, arg) in text.iter() {
             args.push(arg, GFP_KERNEL)?;
@@ -177,13 +176,17 @@ impl Reading {
         for condition in text.conditions() {
             conditions.push(condition, GFP_KERNEL)?;
         }
-        let is_something = !args.is_empty() || !conditions.is_empty();
-        Ok(is_something.then_some(Self {
+        Ok(Self {
             args,
             conditions,
             size: text.size(),
             stacks: Stacks::of(text),
-        }))
+        })
+    }
+
+    /// Whether there is nothing to read, and no condition.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.args.is_empty() && self.conditions.is_empty()
     }
 
     /// Whether arguments are written, rather than registers.

@@ -6,7 +6,10 @@
 //! Contexts: process. Locks: the table's mutex, then those of the engine.
 #![deny(unsafe_code)]
 
+use core::iter::Peekable;
+
 use ferro_core::probe_args::Args;
+use ferro_core::probe_command::lines;
 use ferro_core::probe_command::Command;
 use ferro_core::probe_command::Kind;
 use ferro_fast_relay::Channel;
@@ -30,11 +33,15 @@ use kernel::sync::Mutex;
 use crate::format;
 use crate::probe::Live;
 use crate::probe::Output;
+use crate::probe::Request;
 use crate::reading::Reading;
 use crate::KprobeEvents;
 
 /// The most bytes of a line.
 const LINE_MAX: usize = 4096;
+
+/// The most bytes of a write.
+const WRITE_MAX: usize = 1 << 16;
 
 pub(crate) struct Entry {
     pub(crate) name: CString,
@@ -43,6 +50,23 @@ pub(crate) struct Entry {
     /// Arguments and conditions, as they were given.
     args: CString,
     pub(crate) live: Live,
+}
+
+/// A probe that is to be added.
+struct New<'a> {
+    kind: Kind,
+    name: &'a str,
+    symbol: &'a str,
+    offset: u32,
+    args: Args<'a>,
+}
+
+/// What an [`Entry`] has besides the probe.
+struct Told {
+    name: CString,
+    symbol: CString,
+    offset: u32,
+    args: CString,
 }
 
 #[derive(Default)]
@@ -67,7 +91,7 @@ impl Table {
     }
 
     /// A number that no probe has, and that none has had for as long as possible. It is not 0.
-    fn number(&self) -> Option<u16> {
+    fn number(&mut self) -> Option<u16> {
         let is_free = |number: &u16| {
             let mut entries = self.entries.iter();
             *number != 0 && entries.all(|entry| entry.live.number() != *number)
@@ -75,7 +99,8 @@ impl Table {
         // More of them than there are probes, and 0.
         let tries = u16::try_from(self.entries.len()).ok()?.checked_add(2)?;
         let mut numbers = (1..=tries).map(|n| self.last.wrapping_add(n));
-        numbers.find(is_free)
+        self.last = numbers.find(is_free)?;
+        Some(self.last)
     }
 }
 
@@ -90,67 +115,168 @@ impl Probes {
         )
     }
 
-    /// Does what a line says. If it fails, nothing has changed.
+    /// Does what the lines say, in their order, up to the first that fails. Returns how many bytes of `text` that takes. Probes that
+    /// are added one after another are registered at once, and those that are removed wait for their handlers at once.
     ///
-    /// Errors: -EINVAL if it is no command, -EEXIST, -ENOENT, -ENOMEM, -EPERM if lockdown forbids a new probe, and those of
-    /// registering.
-    fn run(&self, line: &[u8]) -> Result {
-        match Command::parse(line).ok_or(EINVAL)? {
-            Command::Add {
+    /// Errors, of the first line: -EINVAL if it is no command, -EEXIST, -ENOENT, -ENOMEM, -EPERM if lockdown forbids a new probe, and
+    /// those of registering.
+    fn run(&self, text: &[u8]) -> Result<usize> {
+        let mut all = lines(text).peekable();
+        let mut done = 0;
+        let mut result = all.peek().map_or(Err(EINVAL), |_| Ok(()));
+        while result.is_ok() && all.peek().is_some() {
+            let (new, ends) = leading(&mut all, added)?;
+            let count;
+            (count, result) = self.add(&new);
+            done = end_of(&ends, count).unwrap_or(done);
+            if result.is_ok() {
+                let (names, ends) = leading(&mut all, removed)?;
+                let count;
+                (count, result) = self.remove(&names);
+                done = end_of(&ends, count).unwrap_or(done);
+            }
+            let is_other = |line: &[u8]| added(line).is_none() && removed(line).is_none();
+            let other = match result {
+                Ok(()) => all.next_if(|(line, _)| is_other(line)),
+                Err(_) => None,
+            };
+            if let Some((line, end)) = other {
+                match Command::parse(line) {
+                    Some(Command::RemoveAll) => self.remove_all(),
+                    _ => result = Err(EINVAL),
+                }
+                if result.is_ok() {
+                    done = end;
+                }
+            }
+        }
+        match result {
+            Ok(()) => Ok(text.len()),
+            Err(error) if done == 0 => Err(error),
+            Err(_) => Ok(done),
+        }
+    }
+
+    fn remove_all(&self) {
+        let removed = core::mem::take(&mut self.table.lock().entries);
+        // Waits for the handlers, which nobody else has to.
+        Live::drop_all(removed.into_iter().map(|entry| entry.live));
+    }
+
+    /// Removes probes, up to the first that is not there. Returns how many.
+    fn remove(&self, names: &[&str]) -> (usize, Result) {
+        let mut removed = KVVec::new();
+        let mut result = Ok(());
+        let mut table = self.table.lock();
+        for name in names {
+            let found = table.position(name).ok_or(ENOENT);
+            result = found.and_then(|index| {
+                // Room first: without it this one would be dropped with the table locked.
+                removed.reserve(1, GFP_KERNEL)?;
+                Ok(removed.push(table.entries.remove(index)?.live, GFP_KERNEL)?)
+            });
+            if result.is_err() {
+                break;
+            }
+        }
+        drop(table);
+        let count = removed.len();
+        // Waits for the handlers, which nobody else has to.
+        Live::drop_all(removed.into_iter());
+        (count, result)
+    }
+
+    /// Adds probes, up to the first that fails. Returns how many those before it are, and why it does.
+    fn add(&self, all: &[New<'_>]) -> (usize, Result) {
+        if all.is_empty() {
+            return (0, Ok(()));
+        }
+        // The file may have been opened before.
+        if lockdown::forbids_probes() {
+            return (0, Err(EPERM));
+        }
+        let mut table = self.table.lock();
+        let before = table.entries.len();
+        let result = self.add_to(&mut table, all);
+        (table.entries.len().saturating_sub(before), result)
+    }
+
+    fn add_to(&self, table: &mut Table, all: &[New<'_>]) -> Result {
+        // Room first: a probe that is there is also in the table.
+        table.entries.reserve(all.len(), GFP_KERNEL)?;
+        let mut told = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
+        let mut prepared = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
+        let mut result = Ok(());
+        for (index, new) in all.iter().enumerate() {
+            let mut earlier = all.iter().take(index);
+            let is_taken = earlier.any(|other| other.name == new.name);
+            let number = table.entries.len().saturating_add(index).saturating_add(1);
+            let one = match is_taken || table.position(new.name).is_some() {
+                true => Err(EEXIST),
+                // Each has a number of its own, which is not 0.
+                false if number >= u16::MAX.into() => Err(ENOSPC),
+                false => self.prepare(table, new),
+            };
+            match one {
+                Ok((one, reading, output)) => {
+                    told.push(one, GFP_KERNEL)?;
+                    prepared.push((new.kind, reading, output), GFP_KERNEL)?;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        let mut requests = KVVec::with_capacity(told.len(), GFP_KERNEL)?;
+        for (one, (kind, reading, output)) in told.iter().zip(prepared) {
+            let request = Request {
                 kind,
+                symbol: &one.symbol,
+                offset: one.offset,
+                reading,
+                output,
+            };
+            requests.push(request, GFP_KERNEL)?;
+        }
+        let (registered, refusal) = Live::register_all(requests).map_err(errno)?;
+        for (one, live) in told.into_iter().zip(registered) {
+            let Told {
                 name,
                 symbol,
                 offset,
                 args,
-            } => self.add(kind, name, (symbol, offset), args),
-            Command::Remove(name) => {
-                let mut table = self.table.lock();
-                let index = table.position(name).ok_or(ENOENT)?;
-                let removed = table.entries.remove(index);
-                // Waits for the handlers, which nobody else has to.
-                drop(table);
-                drop(removed);
-                Ok(())
-            }
-            Command::RemoveAll => {
-                let removed = core::mem::take(&mut self.table.lock().entries);
-                drop(removed);
-                Ok(())
-            }
+            } = one;
+            let entry = Entry {
+                name,
+                symbol,
+                offset,
+                args,
+                live,
+            };
+            table.entries.push(entry, GFP_KERNEL)?;
+        }
+        match refusal {
+            Some(refusal) => Err(errno(refusal)),
+            None => result,
         }
     }
 
-    fn add(&self, kind: Kind, name: &str, place: (&str, u32), args: Args<'_>) -> Result {
-        // The file may have been opened before.
-        if lockdown::forbids_probes() {
-            return Err(EPERM);
-        }
-        let (symbol, offset) = place;
-        let mut table = self.table.lock();
-        if table.position(name).is_some() {
-            return Err(EEXIST);
-        }
-        let name = CString::try_from_fmt(fmt!("{name}"))?;
-        let symbol = CString::try_from_fmt(fmt!("{symbol}"))?;
-        // Room first: a probe that is there is also in the table.
-        table.entries.reserve(1, GFP_KERNEL)?;
+    /// Makes what a probe takes before it is registered.
+    fn prepare(&self, table: &mut Table, new: &New<'_>) -> Result<(Told, Reading, Output)> {
+        let args = new.args;
+        let told = Told {
+            name: CString::try_from_fmt(fmt!("{}", new.name))?,
+            symbol: CString::try_from_fmt(fmt!("{}", new.symbol))?,
+            offset: new.offset,
+            args: match args.conditions_text() {
+                "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
+                conditions => CString::try_from_fmt(fmt!("{} if {conditions}", args.text()))?,
+            },
+        };
         let number = table.number().ok_or(ENOSPC)?;
         let output = Output::new(number, self.channel.clone());
-        let reading = Reading::new(args)?;
-        let args = match args.conditions_text() {
-            "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
-            conditions => CString::try_from_fmt(fmt!("{} if {conditions}", args.text()))?,
-        };
-        let live = Live::register(kind, &symbol, offset, reading, output);
-        let entry = Entry {
-            name,
-            symbol,
-            offset,
-            args,
-            live: live.map_err(errno)?,
-        };
-        table.last = number;
-        Ok(table.entries.push(entry, GFP_KERNEL)?)
+        Ok((told, Reading::new(args)?, output))
     }
 
     /// A line for each probe. Keys may be added at the ends.
@@ -177,6 +303,53 @@ impl Probes {
         let lost = self.channel.lost();
         text.write_fmt(fmt!("{lost}\n")).map_err(|_| ENOMEM)?;
         Ok(text.into_bytes())
+    }
+}
+
+/// What `of` makes of the lines up to the first of which it makes nothing, and where each ends.
+fn leading<'a, T>(
+    all: &mut Peekable<impl Iterator<Item = (&'a [u8], usize)>>,
+    of: impl Fn(&'a [u8]) -> Option<T>,
+) -> Result<(KVVec<T>, KVVec<usize>)> {
+    let (mut made, mut ends) = (KVVec::new(), KVVec::new());
+    while let Some((one, end)) = all.peek().and_then(|(line, end)| Some((of(line)?, *end))) {
+        all.next();
+        made.push(one, GFP_KERNEL)?;
+        ends.push(end, GFP_KERNEL)?;
+    }
+    Ok((made, ends))
+}
+
+/// Where the last of so many lines ends.
+fn end_of(ends: &[usize], count: usize) -> Option<usize> {
+    ends.get(count.checked_sub(1)?).copied()
+}
+
+/// The probe that a line removes, if it does.
+fn removed(line: &[u8]) -> Option<&str> {
+    match Command::parse(line)? {
+        Command::Remove(name) => Some(name),
+        Command::Add { .. } | Command::RemoveAll => None,
+    }
+}
+
+/// The probe that a line adds, if it does.
+fn added(line: &[u8]) -> Option<New<'_>> {
+    match Command::parse(line).filter(|_| line.len() <= LINE_MAX)? {
+        Command::Add {
+            kind,
+            name,
+            symbol,
+            offset,
+            args,
+        } => Some(New {
+            kind,
+            name,
+            symbol,
+            offset,
+            args,
+        }),
+        Command::Remove(_) | Command::RemoveAll => None,
     }
 }
 
@@ -295,11 +468,13 @@ impl NodeOps for ProbesFile {
     }
 
     fn write(&self, from: &UserSrc) -> Result {
-        if self.shows != Shows::Probes || from.len() > LINE_MAX {
+        if self.shows != Shows::Probes || from.len() > WRITE_MAX {
             return Err(EINVAL);
         }
-        let mut line = KVVec::new();
-        line.resize(from.len(), 0, GFP_KERNEL)?;
-        self.probes.run(from.text(&mut line)?)
+        let mut text = KVVec::new();
+        text.resize(from.len(), 0, GFP_KERNEL)?;
+        from.bytes(&mut text)?;
+        from.take(self.probes.run(&text)?);
+        Ok(())
     }
 }

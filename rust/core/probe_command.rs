@@ -83,6 +83,16 @@ impl<'a> Command<'a> {
     }
 }
 
+/// The lines of a text that are not blank, without white space at their ends. With each comes how many bytes there are up to its end.
+pub fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    let ends = lines.scan(0_usize, |end, line| {
+        *end = end.saturating_add(line.len());
+        Some((line.trim_ascii(), *end))
+    });
+    ends.filter(|(line, _)| !line.is_empty())
+}
+
 /// The first word, and what follows it.
 fn first_word(text: &str) -> Option<(&str, &str)> {
     let blank = [' ', '\t'];
@@ -159,6 +169,18 @@ mod tests {
         assert_eq!(parse("r a f+0"), add(Kind::Return, "f", 0));
         assert_eq!(parse("-a.b-c"), Some(Command::Remove("a.b-c")));
         assert_eq!(parse("-*"), Some(Command::RemoveAll));
+    }
+
+    #[test]
+    fn several_lines() {
+        let all = |text: &'static str| lines(text.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(all(""), []);
+        assert_eq!(all(" \n\n"), []);
+        assert_eq!(all("a"), [(&b"a"[..], 1)]);
+        assert_eq!(
+            all("\np a f \n\n -b\nc"),
+            [(&b"p a f"[..], 8), (&b"-b"[..], 13), (&b"c"[..], 14)]
+        );
     }
 
     #[test]

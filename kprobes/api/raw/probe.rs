@@ -5,7 +5,6 @@
 //! Contexts: callbacks any, NMI included; the rest process.
 
 use core::cell::Cell;
-use core::ptr::null_mut;
 
 use ferro_sys::sync::deferred::Deferred;
 use kernel::bindings;
@@ -13,16 +12,13 @@ use kernel::container_of;
 use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
-use kernel::str::CString;
 use kernel::types::Opaque;
 
 use super::alter::Destination;
+use super::kprobe::register_first;
 use super::kprobe::Registered;
 use super::kprobe::Target;
 use super::regs::Regs;
-
-/// How many are unregistered at once.
-pub(crate) const BATCH: usize = 32;
 
 /// What a hit calls, on several CPUs at a time.
 pub(crate) trait Callbacks: Send + Sync + 'static {
@@ -42,26 +38,73 @@ pub(crate) trait Callbacks: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `kprobe` is registered, with handlers that take it for a field of this structure; or, if `is_gone`, it is not, and none of
-/// them is running.
+/// `kprobe` is registered, with handlers that take it for a field of this structure; or, unless `is_registered`, it is not, and none of
+/// them is running. Outside of this file it is registered.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RawProbe<H: Callbacks> {
     // In the order in which they have to be there.
     handler: H,
-    symbol: Option<CString>,
+    target: Target,
     #[pin]
     kprobe: Opaque<bindings::kprobe>,
-    is_gone: Cell<bool>,
+    is_registered: Cell<bool>,
+}
+
+/// One that is not registered yet.
+///
+/// # Invariants
+///
+/// It is not registered, and none of its handlers is running.
+pub(crate) struct Unregistered<H: Callbacks>(Deferred<RawProbe<H>>);
+
+impl<H: Callbacks> Unregistered<H> {
+    /// Prepares one. Errors: no memory.
+    pub(crate) fn new(target: Target, handler: H) -> Result<Self> {
+        // INVARIANT: Nobody has registered it.
+        Ok(Self(Deferred::new(RawProbe::unregistered(
+            target, handler,
+        ))?))
+    }
+
+    /// Registers some, in their order, up to the first that is refused. Returns those before it, and why. Sleeps.
+    pub(crate) fn register_all(
+        probes: KVVec<Self>,
+    ) -> Result<(KVVec<Deferred<RawProbe<H>>>, Option<Error>)> {
+        let mut registered = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
+        let mut kprobes = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
+        let (count, refusal) = register_first(&probes, |some| {
+            kprobes.clear();
+            for Unregistered(probe) in some {
+                let kprobe = probe.kprobe.get();
+                // SAFETY: By the type invariant no engine has it, nor does a handler use it; a refused batch is not registered
+                // either. What an engine has left in it must not be there when it is registered again.
+                unsafe { kprobe.write(RawProbe::<H>::kprobe(&probe.target)) };
+                kprobes.push(kprobe, GFP_KERNEL)?;
+            }
+            let count = c_int::try_from(some.len()).map_err(|_| E2BIG)?;
+            // SAFETY: The array has so many pointers, to kprobes that stay in their places, with the names of their symbols, until
+            // `drop()` has unregistered them. The handlers take them for fields of the structures, which they are.
+            to_result(unsafe { bindings::register_kprobes(kprobes.as_mut_ptr(), count) })?;
+            // INVARIANT: They are registered. Only `register_all()` has seen them as something else, which goes on after them.
+            some.iter().for_each(|one| one.0.is_registered.set(true));
+            Ok(())
+        });
+        for Unregistered(probe) in probes.into_iter().take(count) {
+            registered.push(probe, GFP_KERNEL)?;
+        }
+        Ok((registered, refusal))
+    }
 }
 
 // SAFETY: Any thread may unregister a kprobe, whichever has registered it; handlers are `Send`.
 unsafe impl<H: Callbacks> Send for RawProbe<H> {}
 // SAFETY: What a shared reference reaches of the kprobe are single words, and functions of the engine, which take its lock;
-// handlers are `Sync`. Only who owns it uses `is_gone`.
+// handlers are `Sync`. Only who owns it uses `is_registered`.
 unsafe impl<H: Callbacks> Sync for RawProbe<H> {}
 
 impl<H: Callbacks> RawProbe<H> {
-    pub(crate) fn register(target: Target, handler: H) -> impl PinInit<Self, Error> {
+    /// What an engine is given for it.
+    fn kprobe(target: &Target) -> bindings::kprobe {
         let mut kprobe = target.kprobe();
         if H::CALLS_BEFORE {
             kprobe.pre_handler = Some(Self::pre);
@@ -69,35 +112,34 @@ impl<H: Callbacks> RawProbe<H> {
         if H::CALLS_AFTER {
             kprobe.post_handler = Some(Self::post);
         }
+        kprobe
+    }
+
+    fn unregistered(target: Target, handler: H) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             handler,
-            symbol: target.symbol,
-            // INVARIANT: Registered here, when the handler is there.
-            kprobe <- Opaque::try_ffi_init(move |slot: *mut bindings::kprobe| {
-                // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a kprobe that nobody else uses.
-                unsafe { slot.write(kprobe) };
-                // SAFETY: The slot is pinned, and the symbol's name owned by the same structure: both stay until `drop()`
-                // has unregistered the kprobe. The handlers take it for the field of this structure, which it is.
-                to_result(unsafe { bindings::register_kprobe(slot) })
-            }),
-            is_gone: Cell::new(false),
+            target,
+            // INVARIANT: Not registered, as `is_registered` says.
+            kprobe: Opaque::zeroed(),
+            is_registered: Cell::new(false),
         }? Error)
     }
 
-    /// Unregisters some, and waits once for the handlers of all. Sleeps. They are the caller's only, who drops them then.
-    pub(crate) fn unregister_all(probes: [Option<Deferred<Self>>; BATCH]) {
-        let mut kprobes = [null_mut(); BATCH];
-        let mut count = 0;
-        for (kprobe, probe) in kprobes.iter_mut().zip(probes.iter().flatten()) {
-            *kprobe = probe.kprobe.get();
-            count += 1;
+    /// Unregisters some, and waits once for the handlers of all, or without memory for those of each. Sleeps.
+    pub(crate) fn unregister_all(probes: KVVec<Deferred<Self>>) -> Result {
+        let mut kprobes = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
+        for probe in &probes {
+            kprobes.push(probe.kprobe.get(), GFP_KERNEL)?;
         }
+        let count = c_int::try_from(kprobes.len()).map_err(|_| E2BIG)?;
         // SAFETY: The array has so many pointers. By the type invariant each kprobe is registered; they stay until `probes` is
         // dropped. The function waits until no handler of them runs.
         unsafe { bindings::unregister_kprobes(kprobes.as_mut_ptr(), count) };
         // INVARIANT: They are not registered any more.
-        let all = probes.iter().flatten();
-        all.for_each(|probe| probe.is_gone.set(true));
+        probes
+            .iter()
+            .for_each(|probe| probe.is_registered.set(false));
+        Ok(())
     }
 
     /// The kprobe, as an engine has it.
@@ -169,7 +211,7 @@ impl<H: Callbacks> RawProbe<H> {
 #[pinned_drop]
 impl<H: Callbacks> PinnedDrop for RawProbe<H> {
     fn drop(self: Pin<&mut Self>) {
-        if !self.is_gone.get() {
+        if self.is_registered.get() {
             // SAFETY: By the type invariant it is registered. The function waits until no handler runs, so that what is
             // dropped after this is no longer used.
             unsafe { bindings::unregister_kprobe(self.kprobe.get()) };

@@ -4,14 +4,17 @@
 //!
 //! Contexts: callbacks any, NMI included; the rest process.
 
+use core::cell::Cell;
+
+use ferro_sys::sync::deferred::Deferred;
 use kernel::bindings;
 use kernel::container_of;
 use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
-use kernel::str::CString;
 use kernel::types::Opaque;
 
+use super::kprobe::register_first;
 use super::kprobe::Registered;
 use super::kprobe::Target;
 use super::regs::Regs;
@@ -38,20 +41,69 @@ const MOST_BYTES: usize = 64 << 20;
 ///
 /// # Invariants
 ///
-/// `kretprobe` is registered, with handlers that take it for a field of this structure.
+/// `kretprobe` is registered, with handlers that take it for a field of this structure; or, unless `is_registered`, it is not, and none
+/// of them is running. Outside of this file it is registered.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RawRetprobe<H: ReturnCallbacks> {
     // In the order in which they have to be there.
     handler: H,
-    symbol: Option<CString>,
+    target: Target,
+    /// How many calls can be followed at a time.
+    maxactive: c_int,
     #[pin]
     kretprobe: Opaque<bindings::kretprobe>,
+    is_registered: Cell<bool>,
+}
+
+/// One that is not registered yet.
+///
+/// # Invariants
+///
+/// It is not registered, and none of its handlers is running.
+pub(crate) struct Unregistered<H: ReturnCallbacks>(Deferred<RawRetprobe<H>>);
+
+impl<H: ReturnCallbacks> Unregistered<H> {
+    /// Prepares one. Errors: -E2BIG for more calls at a time than there may be, and no memory.
+    pub(crate) fn new(target: Target, max_active: u32, handler: H) -> Result<Self> {
+        let raw = RawRetprobe::unregistered(target, max_active, handler);
+        // INVARIANT: Nobody has registered it.
+        Ok(Self(Deferred::new(raw)?))
+    }
+
+    /// Registers some, in their order, up to the first that is refused. Returns those before it, and why. Sleeps.
+    pub(crate) fn register_all(
+        probes: KVVec<Self>,
+    ) -> Result<(KVVec<Deferred<RawRetprobe<H>>>, Option<Error>)> {
+        let mut registered = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
+        let mut all = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
+        let (count, refusal) = register_first(&probes, |some| {
+            all.clear();
+            for Unregistered(probe) in some {
+                let slot = probe.kretprobe.get();
+                // SAFETY: By the type invariant no engine has it, nor does a handler use it; a refused batch is not registered
+                // either. What an engine has left in it must not be there when it is registered again.
+                unsafe { slot.write(RawRetprobe::<H>::kretprobe(&probe.target, probe.maxactive)) };
+                all.push(slot, GFP_KERNEL)?;
+            }
+            let count = c_int::try_from(some.len()).map_err(|_| E2BIG)?;
+            // SAFETY: The array has so many pointers, to kretprobes that stay in their places, with the names of their symbols,
+            // until `drop()` has unregistered them. The handlers take them for fields of the structures, which they are.
+            to_result(unsafe { bindings::register_kretprobes(all.as_mut_ptr(), count) })?;
+            // INVARIANT: They are registered. Only `register_all()` has seen them as something else, which goes on after them.
+            some.iter().for_each(|one| one.0.is_registered.set(true));
+            Ok(())
+        });
+        for Unregistered(probe) in probes.into_iter().take(count) {
+            registered.push(probe, GFP_KERNEL)?;
+        }
+        Ok((registered, refusal))
+    }
 }
 
 // SAFETY: Any thread may unregister a kretprobe, whichever has registered it; handlers are `Send`.
 unsafe impl<H: ReturnCallbacks> Send for RawRetprobe<H> {}
 // SAFETY: What a shared reference reaches of the kretprobe are single words, and functions of the engine, which take its
-// lock; handlers are `Sync`.
+// lock; handlers are `Sync`. Only who owns it uses `is_registered`.
 unsafe impl<H: ReturnCallbacks> Sync for RawRetprobe<H> {}
 
 impl<H: ReturnCallbacks> RawRetprobe<H> {
@@ -65,40 +117,52 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     const MOST: usize =
         MOST_BYTES / (size_of::<bindings::kretprobe_instance>() + size_of::<H::Kept>());
 
-    /// Errors: -E2BIG for more calls at a time than there may be, and those of `register_kretprobe()`.
-    pub(crate) fn register(
-        target: Target,
-        max_active: u32,
-        handler: H,
-    ) -> impl PinInit<Self, Error> {
+    /// What an engine is given for it.
+    fn kretprobe(target: &Target, maxactive: c_int) -> bindings::kretprobe {
         let () = Self::DATA_FITS;
+        // Data has to be zeroed at the entry, whether there is a handler or not.
+        let has_entry = H::CALLS_ENTRY || size_of::<H::Kept>() != 0;
+        bindings::kretprobe {
+            kp: target.kprobe(),
+            handler: Some(Self::returned),
+            entry_handler: if has_entry { Some(Self::entry) } else { None },
+            maxactive,
+            data_size: size_of::<H::Kept>(),
+            ..Default::default()
+        }
+    }
+
+    /// Errors: -E2BIG for more calls at a time than there may be.
+    fn unregistered(target: Target, max_active: u32, handler: H) -> impl PinInit<Self, Error> {
         let maxactive = match max_active as usize <= Self::MOST {
             true => c_int::try_from(max_active).map_err(|_| E2BIG),
             false => Err(E2BIG),
         };
-        // Data has to be zeroed at the entry, whether there is a handler or not.
-        let has_entry = H::CALLS_ENTRY || size_of::<H::Kept>() != 0;
-        let kretprobe = bindings::kretprobe {
-            kp: target.kprobe(),
-            handler: Some(Self::returned),
-            entry_handler: if has_entry { Some(Self::entry) } else { None },
-            maxactive: maxactive.unwrap_or(0),
-            data_size: size_of::<H::Kept>(),
-            ..Default::default()
-        };
         try_pin_init!(Self {
             handler,
-            symbol: target.symbol,
-            // INVARIANT: Registered here, when the handler is there.
-            kretprobe <- Opaque::try_ffi_init(move |slot: *mut bindings::kretprobe| {
-                maxactive?;
-                // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a kretprobe that nobody else uses.
-                unsafe { slot.write(kretprobe) };
-                // SAFETY: The slot is pinned, and the symbol's name owned by the same structure: both stay until `drop()`
-                // has unregistered the kretprobe. The handlers take it for the field of this structure, which it is.
-                to_result(unsafe { bindings::register_kretprobe(slot) })
-            }),
+            target,
+            maxactive: maxactive?,
+            // INVARIANT: Not registered, as `is_registered` says.
+            kretprobe: Opaque::zeroed(),
+            is_registered: Cell::new(false),
         }? Error)
+    }
+
+    /// Unregisters some, and waits once for the handlers of all, or without memory for those of each. Sleeps.
+    pub(crate) fn unregister_all(probes: KVVec<Deferred<Self>>) -> Result {
+        let mut all = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
+        for probe in &probes {
+            all.push(probe.kretprobe.get(), GFP_KERNEL)?;
+        }
+        let count = c_int::try_from(all.len()).map_err(|_| E2BIG)?;
+        // SAFETY: The array has so many pointers. By the type invariant each kretprobe is registered; they stay until `probes` is
+        // dropped. The function waits until no handler of them runs.
+        unsafe { bindings::unregister_kretprobes(all.as_mut_ptr(), count) };
+        // INVARIANT: They are not registered any more.
+        probes
+            .iter()
+            .for_each(|probe| probe.is_registered.set(false));
+        Ok(())
     }
 
     /// The kprobe at the entry, as an engine has it.
@@ -210,8 +274,10 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
 #[pinned_drop]
 impl<H: ReturnCallbacks> PinnedDrop for RawRetprobe<H> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. The function waits until no handler runs, and calls that return later
-        // do not look at it, so that what is dropped after this is no longer used.
-        unsafe { bindings::unregister_kretprobe(self.kretprobe.get()) };
+        if self.is_registered.get() {
+            // SAFETY: By the type invariant it is registered. The function waits until no handler runs, and calls that return
+            // later do not look at it, so that what is dropped after this is no longer used.
+            unsafe { bindings::unregister_kretprobe(self.kretprobe.get()) };
+        }
     }
 }

@@ -124,6 +124,51 @@ mod suite {
         Ok(())
     }
 
+    /// Those before the one that is refused are there, wherever it is.
+    #[test]
+    fn many_at_once() -> Result {
+        for refused in [0, 1, 7, 39, 40] {
+            let notes = Notes::<2>::new()?;
+            let symbol = |n| match n == refused {
+                true => c"kprobe_api_no_such_function",
+                false => c"kprobe_api_next",
+            };
+            let points = (0..40).map(|n| {
+                let owned = Owned(notes.clone());
+                let handler = Pre(move |_: &mut ProbeCtx<'_>| {
+                    owned.0.count(0);
+                    Next::Continue
+                });
+                (Probe::builder().symbol(symbol(n)), handler)
+            });
+            let returns = (0..40).map(|n| {
+                let owned = Owned(notes.clone());
+                let handler = Returned(move |_: &mut ProbeCtx<'_>, _: &mut usize| owned.0.count(0));
+                (Retprobe::builder().symbol(symbol(n)), handler)
+            });
+            let (points, why) = Probe::register_all(points)?;
+            let (returns, why_not) = Retprobe::register_all(returns)?;
+            let expected = (refused < 40).then_some(ProbeError::NotFound);
+            assert_eq!((points.len(), why), (refused, expected));
+            assert_eq!((returns.len(), why_not), (refused, expected));
+            // The handlers of the others have gone.
+            assert_eq!(notes.get(1), 2 * (40 - refused));
+            targets::next(1);
+            assert_eq!(notes.get(0), 2 * refused);
+            // Other probes at the same place are left alone.
+            let handler = Pre(|_: &mut ProbeCtx<'_>| Next::Continue);
+            let other = Probe::builder().symbol(c"kprobe_api_next");
+            let other = other.register(handler)?;
+            Probe::drop_all(points.into_iter());
+            Retprobe::drop_all(returns.into_iter());
+            assert!(other.is_armed());
+            assert_eq!(notes.get(1), 80);
+            targets::next(1);
+            assert_eq!(notes.get(0), 2 * refused);
+        }
+        Ok(())
+    }
+
     #[test]
     fn disarmed_probes_are_not_hit() -> Result {
         let notes = Notes::<2>::new()?;

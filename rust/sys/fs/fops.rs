@@ -4,6 +4,7 @@
 //!
 //! Contexts: process, except that a page fault may come from any place that touches user memory.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -257,6 +258,7 @@ impl UserDst {
 pub struct UserSrc {
     ptr: UserPtr,
     len: usize,
+    taken: Cell<usize>,
 }
 
 impl UserSrc {
@@ -268,6 +270,11 @@ impl UserSrc {
     /// Whether it brings nothing.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Has the write return so many bytes, rather than all of it: what follows them was not used.
+    pub fn take(&self, bytes: usize) {
+        self.taken.set(bytes.min(self.len));
     }
 
     /// A native `size_t`.
@@ -545,10 +552,11 @@ unsafe extern "C" fn write<T: FileOps>(
     let src = UserSrc {
         ptr: UserPtr::from_ptr(from.cast_mut().cast()),
         len: count,
+        taken: Cell::new(count),
     };
     // SAFETY: The file is open.
     match unsafe { object::<T>(file) }.write(&src) {
-        Ok(()) => isize::try_from(count).unwrap_or(isize::MAX),
+        Ok(()) => isize::try_from(src.taken.get()).unwrap_or(isize::MAX),
         Err(e) => errno(e),
     }
 }

@@ -39,6 +39,7 @@ use ferrotrace::probes::types::Source;
 use ferrotrace::probes::watch;
 use ferrotrace::probes::watch::Lines;
 use ferrotrace::probes::watch::Show;
+use ferrotrace::probes::watch::remove_abandoned;
 use ferrotrace::probes::watch::watch;
 use ferrotrace::relay::record::take_signals;
 use ferrotrace::signals::StopSignals;
@@ -247,6 +248,15 @@ impl ProbeArgs {
                 "ferrotrace: the module ferrotrace_kprobe_events is not loaded; kprobe_events of tracefs serves instead"
             );
         }
+        if !matches!(self.command, Command::List(_) | Command::Remove(_)) {
+            // What is wrong will also be wrong with what is to be done.
+            let left = remove_abandoned(&kernel).unwrap_or(0);
+            if left != 0 {
+                warn(&format!(
+                    "removed {left} probes that had been left when their \"ferrotrace probe\" was killed"
+                ));
+            }
+        }
         let done = match self.command {
             Command::Add(args) => args.run(&kernel),
             Command::List(args) => args.run(&kernel),
@@ -296,9 +306,14 @@ fn resolve(
 ) -> Result<Vec<Wanted>> {
     let source = types.source();
     let mut resolver = Resolver::new(symbols, &source);
-    let mut all = Vec::new();
+    let mut all: Vec<Wanted> = Vec::new();
     for spec in specs {
-        all.extend(resolver.resolve(spec, returns)?);
+        for probe in resolver.resolve(spec, returns)? {
+            // Patterns may have functions in common.
+            if !(probe.of_pattern && all.contains(&probe)) {
+                all.push(probe);
+            }
+        }
     }
     Ok(all)
 }
@@ -328,48 +343,48 @@ impl AddArgs {
 
 /// Adds all probes, or none, but for those of patterns that the kernel refuses. Returns the names.
 fn add(kernel: &Kernel, wanted: &[Wanted]) -> Result<Vec<String>> {
-    let mut added = Vec::new();
-    let mut refused = Vec::new();
-    for probe in wanted {
-        match kernel.add(probe, &probe.name) {
-            Ok(name) => added.push(name),
-            Err(error @ Error::Refused { .. }) if probe.of_pattern => refused.push(error),
-            Err(error) => {
-                for name in &added {
-                    if let Err(error) = kernel.remove(name) {
-                        warn(&format!("cannot remove {name} again: {error}"));
-                    }
-                }
-                return Err(error.into());
-            }
-        }
+    let added = kernel.add(wanted)?;
+    if let Some(last) = added.refused.last() {
+        let count = added.refused.len();
+        warn(&format!(
+            "{count} functions that match have no probe; the last: {last}"
+        ));
     }
-    let count = refused.len();
-    match refused.pop() {
-        Some(error) if added.is_empty() => return Err(error.into()),
-        Some(error) => warn(&format!(
-            "{count} functions that match have no probe; the last: {error}"
-        )),
-        None => (),
-    }
-    Ok(added)
+    Ok(added.names)
 }
 
 /// Warns if several functions have a name: the kernel takes the first one.
 fn warn_of_namesakes(kernel: &Kernel, symbols: &Symbols, wanted: &[Wanted]) -> Result<()> {
-    for probe in wanted {
-        let count = symbols.count(&probe.place.symbol);
-        if count > 1 {
-            let probes = kernel.list()?;
+    let count = |probe: &Wanted| symbols.count(&probe.place.symbol);
+    let (of_patterns, named): (Vec<_>, Vec<_>) = wanted
+        .iter()
+        .filter(|probe| count(probe) > 1)
+        .partition(|probe| probe.of_pattern);
+    if !named.is_empty() {
+        let probes = kernel.list()?;
+        for probe in named {
             let added = probes.iter().find(|added| added.place == probe.place);
             let address = added.map_or(0, |added| added.address);
             warn(&format!(
-                "{count} functions are called {}; the probe is at {address:#x}",
+                "{} functions are called {}; the probe is at {address:#x}",
+                count(probe),
                 probe.place.symbol
             ));
         }
     }
+    warn_of_many(&of_patterns);
     Ok(())
+}
+
+/// The same for functions that match a pattern.
+fn warn_of_many(of_patterns: &[&Wanted]) {
+    if let [first, ..] = of_patterns {
+        warn(&format!(
+            "{} names that match are those of several functions, such as {}; one of each is probed",
+            of_patterns.len(),
+            first.place.symbol
+        ));
+    }
 }
 
 impl ListArgs {
@@ -392,10 +407,7 @@ impl RemoveArgs {
         if self.all {
             return Ok(kernel.remove_all()?);
         }
-        for name in &self.names {
-            kernel.remove(name)?;
-        }
-        Ok(())
+        Ok(kernel.remove(&self.names)?)
     }
 }
 
@@ -403,18 +415,22 @@ impl ReadArgs {
     /// The temporary probes.
     fn resolve(&self, specs: &[Spec], returns: bool, symbols: &Symbols) -> Result<Vec<Wanted>> {
         let mut probes = resolve(specs, returns, &self.types, symbols)?;
-        for probe in &mut probes {
+        let mut of_patterns = Vec::new();
+        for probe in &probes {
             let symbol = &probe.place.symbol;
             let count = symbols.count(symbol);
-            if count > 1 {
-                warn(&format!(
+            match count > 1 {
+                true if probe.of_pattern => of_patterns.push(probe),
+                true => warn(&format!(
                     "{count} functions are called {symbol}; one is probed, \"ip\" of --json says which"
-                ));
+                )),
+                false => (),
             }
-            // Others are left out here.
-            if let [pid] = self.pids[..] {
-                probe.only(pid);
-            }
+        }
+        warn_of_many(&of_patterns);
+        // Others are left out here.
+        if let [pid] = self.pids[..] {
+            probes.iter_mut().for_each(|probe| probe.only(pid));
         }
         Ok(probes)
     }

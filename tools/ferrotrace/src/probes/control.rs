@@ -28,7 +28,11 @@ use super::model::Kind;
 use super::model::Place;
 use super::model::Probe;
 use super::model::parse_list;
+use super::resolve::Wanted;
 use super::symbols::Symbols;
+
+/// The most bytes that the module takes at once.
+const WRITE_MAX: usize = 1 << 16;
 
 /// `ferrotrace_kprobe_events` in debugfs.
 #[derive(Clone, Debug)]
@@ -71,50 +75,62 @@ impl Control {
         number.map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
     }
 
-    /// Adds a probe. `args` are what it reads, and on what conditions hits count, as the kernel has them; mostly nothing.
-    pub fn add(&self, kind: Kind, name: &str, place: &Place, args: &str) -> Result<()> {
-        if kind == Kind::Return && place.offset != 0 {
-            return Err(Error::ReturnOffset(place.clone()));
-        }
-        let letter = match kind {
-            Kind::Probe => 'p',
-            Kind::Return => 'r',
-        };
-        let log = KernelLog::open();
-        let written = self.write(&format!(
-            "{}\n",
-            format!("{letter} {name} {place} {args}").trim_end()
-        ))?;
-        written.map_err(|error| match errno(&error) {
-            Errno::EEXIST => Error::Exists(name.to_owned()),
-            Errno::ENODEV => Error::NoEngine,
-            Errno::ENOENT => no_symbol(place).unwrap_or_else(|| refusal(place, Errno::ENOENT, log)),
-            errno @ (Errno::EINVAL | Errno::EILSEQ | Errno::EOPNOTSUPP) => {
-                refusal(place, errno, log)
+    /// Adds probes in their order, up to the first that is refused, with as few writes as that takes. Returns how many those before it
+    /// are, and why it is.
+    pub fn add(&self, probes: &[Wanted]) -> (usize, Result<()>) {
+        let on_returns = probes.iter().enumerate();
+        let within = on_returns
+            .filter(|(_, probe)| probe.kind == Kind::Return && probe.place.offset != 0)
+            .map(|(index, _)| index)
+            .next();
+        let good = probes.get(..within.unwrap_or(probes.len()));
+        let lines: Vec<_> = good.unwrap_or_default().iter().map(line).collect();
+        let (count, result) = self.write_all(&lines, |index, error, log| {
+            let (place, name) = match probes.get(index) {
+                Some(probe) => (&probe.place, &probe.name),
+                None => return self.refused("write to", error),
+            };
+            match errno(&error) {
+                Errno::EEXIST => Error::Exists(name.clone()),
+                Errno::ENODEV => Error::NoEngine,
+                Errno::ENOENT => {
+                    no_symbol(place).unwrap_or_else(|| refusal(place, Errno::ENOENT, log))
+                }
+                errno @ (Errno::EINVAL | Errno::EILSEQ | Errno::EOPNOTSUPP) => {
+                    refusal(place, errno, log)
+                }
+                _ => self.refused("write to", error),
             }
-            _ => self.refused("write to", error),
-        })
+        });
+        let within = within.and_then(|index| probes.get(index));
+        match (result, within) {
+            (Ok(()), Some(probe)) => (count, Err(Error::ReturnOffset(probe.place.clone()))),
+            (result, _) => (count, result),
+        }
     }
 
-    /// Removes a probe.
-    pub fn remove(&self, name: &str) -> Result<()> {
-        let written = self.write(&format!("-{name}\n"))?;
-        written.map_err(|error| match errno(&error) {
-            Errno::ENOENT => {
-                let probes = self.list().unwrap_or_default();
-                Error::NoProbe {
-                    name: name.to_owned(),
-                    others: Names(probes.into_iter().map(|probe| probe.name).collect()),
+    /// Removes probes, up to the first that is not there, as [`Control::add`] adds them.
+    pub fn remove(&self, names: &[String]) -> (usize, Result<()>) {
+        let lines: Vec<_> = names.iter().map(|name| format!("-{name}\n")).collect();
+        self.write_all(&lines, |index, error, _| {
+            match (errno(&error), names.get(index)) {
+                (Errno::ENOENT, Some(name)) => {
+                    let probes = self.list().unwrap_or_default();
+                    Error::NoProbe {
+                        name: name.clone(),
+                        others: Names(probes.into_iter().map(|probe| probe.name).collect()),
+                    }
                 }
+                _ => self.refused("write to", error),
             }
-            _ => self.refused("write to", error),
         })
     }
 
     /// Removes all probes.
     pub fn remove_all(&self) -> Result<()> {
-        self.write("-*\n")?
-            .map_err(|error| self.refused("write to", error))
+        let all = ["-*\n".to_owned()];
+        let (_, result) = self.write_all(&all, |_, error, _| self.refused("write to", error));
+        result
     }
 
     /// Keeps others from reading the hits, which only one process can do.
@@ -126,15 +142,45 @@ impl Control {
         })
     }
 
-    /// Writes one line, in one `write()`. The inner result is the kernel's answer.
-    fn write(&self, line: &str) -> Result<io::Result<()>> {
+    /// Writes lines, many in one `write()`, up to the first that the kernel refuses. Returns how many those before it are, and what
+    /// `error` makes of the kernel's answer to it and of what its log has got meanwhile.
+    fn write_all(
+        &self,
+        lines: &[String],
+        error: impl Fn(usize, io::Error, Option<KernelLog>) -> Error,
+    ) -> (usize, Result<()>) {
         let file = File::options().write(true).open(self.path());
-        let mut file = file.map_err(|error| self.refused("open", error))?;
-        Ok(match file.write(line.as_bytes()) {
-            Ok(taken) if taken == line.len() => Ok(()),
-            Ok(_) => Err(Errno::EIO.into()),
-            Err(error) => Err(error),
-        })
+        let mut file = match file {
+            Ok(file) => file,
+            Err(error) => return (0, Err(self.refused("open", error))),
+        };
+        let mut done = 0;
+        let mut is_refused = false;
+        while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
+            let mut text = String::new();
+            for line in rest {
+                if !text.is_empty() && (is_refused || text.len() + line.len() > WRITE_MAX) {
+                    break;
+                }
+                text.push_str(line);
+            }
+            let log = KernelLog::open();
+            match file.write(text.as_bytes()) {
+                // It takes whole lines, at least one, and not the one that it refuses, of which the next write says why.
+                Ok(taken) => {
+                    is_refused = taken < text.len();
+                    let taken = text.get(..taken).unwrap_or_default();
+                    match taken.lines().count() {
+                        0 => return (done, Err(error(done, Errno::EIO.into(), log))),
+                        count => done += count,
+                    }
+                }
+                // The first, or, with a module of an earlier version, that there are several: it alone tells.
+                Err(_) if !is_refused && rest.len() > 1 => is_refused = true,
+                Err(refusal) => return (done, Err(error(done, refusal, log))),
+            }
+        }
+        (done, Ok(()))
     }
 
     fn refused(&self, action: &'static str, source: io::Error) -> Error {
@@ -179,8 +225,24 @@ pub(super) fn no_symbol(place: &Place) -> Option<Error> {
     })
 }
 
+/// What the kernel is told for a probe.
+fn line(probe: &Wanted) -> String {
+    let Wanted {
+        kind,
+        name,
+        place,
+        args,
+        ..
+    } = probe;
+    let letter = match kind {
+        Kind::Probe => 'p',
+        Kind::Return => 'r',
+    };
+    format!("{}\n", format!("{letter} {name} {place} {args}").trim_end())
+}
+
 fn refusal(place: &Place, errno: Errno, log: Option<KernelLog>) -> Error {
-    let log = log.map(|log| log.about_probes()).unwrap_or_default();
+    let log = log.map(|log| log.about_probes(place)).unwrap_or_default();
     Error::Refused {
         place: place.clone(),
         refusal: Refusal { errno, log },
@@ -201,8 +263,9 @@ impl KernelLog {
         Some(Self(file))
     }
 
-    /// Its messages about probes.
-    fn about_probes(mut self) -> Vec<String> {
+    /// Its messages about a probe there, or without any those about probes. Of those that are added at once, more than one may be
+    /// refused, and one more than once.
+    fn about_probes(mut self, place: &Place) -> Vec<String> {
         let mut lines = Vec::new();
         let mut record = [0; 8192];
         // Each read returns a record; an error is the end of the log.
@@ -214,8 +277,26 @@ impl KernelLog {
                 _ => (),
             }
         }
-        lines
+        about(lines, place)
     }
+}
+
+/// The lines that are about this place, or all.
+fn about(mut lines: Vec<String>, place: &Place) -> Vec<String> {
+    let start = format!(
+        "at {}+",
+        place.symbol.rsplit(':').next().unwrap_or_default()
+    );
+    let mut own: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains(&start))
+        .cloned()
+        .collect();
+    if !own.is_empty() {
+        lines = std::mem::take(&mut own);
+    }
+    lines.dedup();
+    lines
 }
 
 /// The text of a record of `/dev/kmsg`: `prefix;text`, and lines of details.
@@ -243,14 +324,44 @@ mod tests {
         fs::create_dir(dir.path().join("other")).unwrap();
         assert!(matches!(error(absent.clone()), Error::NoModule(_)));
         let control = Control::new(absent);
-        let place = "f".parse().unwrap();
+        let names = ["f".to_owned()];
         for result in [
-            control.add(Kind::Probe, "f", &place, ""),
-            control.remove("f"),
+            control.add(&[wanted("f", "f", "")]).1,
+            control.remove(&names).1,
             control.remove_all(),
         ] {
             assert!(matches!(result, Err(Error::NoModule(_))));
         }
+    }
+
+    fn wanted(name: &str, place: &str, args: &str) -> Wanted {
+        Wanted {
+            name: name.to_owned(),
+            kind: Kind::Probe,
+            place: place.parse().unwrap(),
+            at: None,
+            args: args.to_owned(),
+            of_pattern: false,
+        }
+    }
+
+    #[test]
+    fn what_the_log_says() {
+        let place = "f+0x3".parse().unwrap();
+        let lines = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| text.to_string())
+                .collect::<Vec<_>>()
+        };
+        let log = lines(&[
+            "no probe at g+0x3: a",
+            "no probe at f+0x3: b",
+            "no probe at f+0x3: b",
+        ]);
+        assert_eq!(about(log, &place), ["no probe at f+0x3: b"]);
+        let log = lines(&["kprobes: x", "kprobes: y"]);
+        assert_eq!(about(log.clone(), &place), log);
     }
 
     #[test]
@@ -262,21 +373,35 @@ mod tests {
         assert_eq!(control.list().unwrap().len(), 3);
         let _lock = control.lock().unwrap();
         assert!(matches!(control.lock(), Err(Error::Watched)));
-        let place = "f+0x10".parse().unwrap();
-        assert!(matches!(
-            control.add(Kind::Return, "a", &place, ""),
-            Err(Error::ReturnOffset(_))
-        ));
+        let of_return = Wanted {
+            kind: Kind::Return,
+            ..wanted("b", "f+0x10", "")
+        };
         fs::write(&path, "").unwrap();
-        control.add(Kind::Probe, "a", &place, "").unwrap();
+        let (count, result) = control.add(&[wanted("a", "f+0x10", ""), of_return]);
+        assert!(count == 1 && matches!(result, Err(Error::ReturnOffset(_))));
         assert_eq!(fs::read_to_string(&path).unwrap(), "p a f+0x10\n");
         fs::write(&path, "").unwrap();
-        control
-            .add(Kind::Probe, "a", &place, "n=%di if n==1")
-            .unwrap();
+        let two = [wanted("a", "f", "n=%di if n==1"), wanted("b", "g", "")];
+        assert!(matches!(control.add(&two), (2, Ok(()))));
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
-            "p a f+0x10 n=%di if n==1\n"
+            "p a f n=%di if n==1\np b g\n"
+        );
+        // More than there is room for in a write.
+        fs::write(&path, "").unwrap();
+        let many: Vec<_> = (0..5000)
+            .map(|n| wanted(&format!("name_{n}"), "function", ""))
+            .collect();
+        assert!(matches!(control.add(&many), (5000, Ok(()))));
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 5000);
+        let names: Vec<_> = many.into_iter().map(|probe| probe.name).collect();
+        fs::write(&path, "").unwrap();
+        assert!(matches!(control.remove(&names), (5000, Ok(()))));
+        assert!(
+            fs::read_to_string(&path)
+                .unwrap()
+                .ends_with("\n-name_4999\n")
         );
         assert!(matches!(control.lost(), Err(Error::Io { .. })));
         fs::write(dir.path().join("lost"), "12\n").unwrap();

@@ -130,6 +130,17 @@ pub enum Error {
     #[error("there is no kprobes engine yet (modprobe rust_kprobes)")]
     NoEngine,
 
+    /// One was refused, and the others stay.
+    #[error("{error}; and what was added cannot be removed again: {added}")]
+    Left {
+        /// What stays.
+        added: Names,
+        /// Why one was refused.
+        error: Box<Error>,
+        /// Why others cannot be removed.
+        source: Box<Error>,
+    },
+
     /// Return probes are on functions, without an offset.
     #[error("{0}: the return of a function is probed at its start, without an offset")]
     ReturnOffset(Place),

@@ -35,6 +35,19 @@ const MODULE_DIR: &str = "/sys/kernel/debug/ferrotrace_kprobe_events";
 /// Reads of a CPU before the other CPUs have their turn.
 const TURN: usize = 16;
 
+/// Where some probes have been refused, so many are added at once, and then more each time: to find the one that is refused takes as
+/// much as there is in a call.
+const FEW: usize = 64;
+
+/// Probes that have been added.
+#[derive(Debug, Default)]
+pub struct Added {
+    /// Their names, which may differ from those that they were given.
+    pub names: Vec<String>,
+    /// Why others, of patterns, are not.
+    pub refused: Vec<Error>,
+}
+
 /// Who registers probes.
 #[derive(Debug)]
 pub struct Kernel {
@@ -99,40 +112,108 @@ impl Kernel {
         Ok(probes)
     }
 
-    /// Adds a probe with this name. Returns the name, which may differ.
-    pub fn add(&self, probe: &Wanted, name: &str) -> Result<String> {
-        let Wanted {
-            kind,
-            place,
-            at,
-            args,
-            ..
-        } = probe;
-        match (&self.module, &self.stock, at) {
-            (_, None, Some(_)) => Err(Error::NoUprobes),
-            (Some(control), _, None) => {
-                let added = control.add(*kind, name, place, args);
-                added.map(|()| name.to_owned())
+    /// Adds probes, all or none, but for those of patterns that the kernel refuses.
+    pub fn add(&self, probes: &[Wanted]) -> Result<Added> {
+        let mut added = Added::default();
+        let mut rest = probes;
+        let mut at_once = probes.len();
+        while !rest.is_empty() {
+            let (names, result) = self.add_first(rest.get(..at_once).unwrap_or(rest));
+            at_once = match result {
+                Ok(()) => at_once.saturating_mul(2),
+                Err(_) => FEW,
+            };
+            rest = rest.get(names.len()..).unwrap_or_default();
+            added.names.extend(names);
+            match (result, rest.split_first()) {
+                (Ok(()), _) => (),
+                (Err(error @ Error::Refused { .. }), Some((one, others))) if one.of_pattern => {
+                    added.refused.push(error);
+                    rest = others;
+                }
+                (Err(error), _) => return Err(self.give_up(added.names, error)),
             }
-            (_, Some(stock), _) => stock.add(*kind, name, place, *at, args),
-            // One of them is always there.
-            (None, None, None) => Err(Error::NoEngine),
+        }
+        match added.refused.pop() {
+            Some(error) if added.names.is_empty() => Err(error),
+            last => {
+                added.refused.extend(last);
+                Ok(added)
+            }
         }
     }
 
-    /// Removes a probe.
-    pub fn remove(&self, name: &str) -> Result<()> {
-        let removed = self.module.as_ref().map(|control| control.remove(name));
-        match (removed, &self.stock) {
-            (Some(Ok(())), _) => Ok(()),
-            (Some(Err(error)), None) => Err(error),
-            (Some(Err(error)), Some(stock)) => match stock.remove(name) {
-                Err(Error::NoProbe { .. }) => Err(self.with_all_names(error)),
-                removed => removed,
-            },
-            (None, Some(stock)) => stock.remove(name),
-            (None, None) => Err(Error::NoEngine),
+    /// Adds those at the start that one serves for, up to the first that is refused.
+    fn add_first(&self, probes: &[Wanted]) -> (Vec<String>, Result<()>) {
+        let in_file = |probe: &Wanted| probe.at.is_some();
+        let first = probes.first().is_some_and(in_file);
+        let count = probes.iter().take_while(|probe| in_file(probe) == first);
+        let some = probes.get(..count.count()).unwrap_or(probes);
+        match (&self.module, &self.stock) {
+            (Some(control), _) if !first => {
+                let (count, result) = control.add(some);
+                let names = some.iter().take(count).map(|probe| probe.name.clone());
+                (names.collect(), result)
+            }
+            (_, Some(stock)) => stock.add(some),
+            (_, None) => (Vec::new(), Err(Error::NoUprobes)),
         }
+    }
+
+    /// Removes what has been added again.
+    fn give_up(&self, added: Vec<String>, error: Error) -> Error {
+        match self.remove(&added) {
+            Ok(()) | Err(Error::NoProbe { .. }) => error,
+            Err(source) => Error::Left {
+                added: Names(added),
+                error: Box::new(error),
+                source: Box::new(source),
+            },
+        }
+    }
+
+    /// Removes probes, up to the first that is not there.
+    pub fn remove(&self, names: &[String]) -> Result<()> {
+        self.remove_all_of(names, Err)
+    }
+
+    /// Removes those of the probes that are there.
+    pub(super) fn remove_present(&self, names: &[String]) -> Result<()> {
+        self.remove_all_of(names, |_| Ok(()))
+    }
+
+    /// The same when their process has been killed, and may have left somebody who uses them.
+    pub(super) fn remove_left(&self, names: &[String]) -> Result<()> {
+        if let Some(stock) = &self.stock {
+            stock.remove_stale_instances();
+        }
+        self.remove_present(names)
+    }
+
+    /// Removes probes; `absent` says whether to go on after one that is not there.
+    fn remove_all_of(&self, names: &[String], absent: impl Fn(Error) -> Result<()>) -> Result<()> {
+        let mut rest = names;
+        while !rest.is_empty() {
+            let (count, result) = match &self.module {
+                Some(control) => control.remove(rest),
+                // As if the first one were not there.
+                None => (0, Err(Error::NoEngine)),
+            };
+            rest = rest.get(count..).unwrap_or_default();
+            let (Err(error), Some((name, others))) = (result, rest.split_first()) else {
+                continue;
+            };
+            rest = others;
+            let error = match (self.stock.as_ref().map(|stock| stock.remove(name)), error) {
+                (Some(Ok(())), _) => continue,
+                (Some(Err(error @ Error::NoProbe { .. })), _) => self.with_all_names(error),
+                (Some(Err(error)), _) => return Err(error),
+                (None, error @ Error::NoProbe { .. }) => error,
+                (None, error) => return Err(error),
+            };
+            absent(error)?;
+        }
+        Ok(())
     }
 
     /// The error about a name, with the names that there are everywhere.

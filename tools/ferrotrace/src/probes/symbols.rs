@@ -28,6 +28,8 @@ struct Symbol {
 #[derive(Debug, Default)]
 pub struct Symbols {
     functions: Vec<Symbol>,
+    /// Their places in that order, by name, then by address.
+    by_name: Vec<usize>,
     processes: RefCell<Processes>,
 }
 
@@ -54,7 +56,10 @@ impl Symbols {
         });
         let mut functions: Vec<_> = functions.collect();
         functions.sort();
+        let mut by_name: Vec<_> = (0..functions.len()).collect();
+        by_name.sort_by_key(|at| functions.get(*at).map(|symbol| &*symbol.name));
         Self {
+            by_name,
             functions,
             processes: RefCell::default(),
         }
@@ -110,19 +115,23 @@ impl Symbols {
         }
     }
 
+    /// The functions of this name, by address.
+    fn called<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a Symbol> {
+        let named = |at: &usize| self.functions.get(*at);
+        let is_before = |at: &usize| named(at).is_some_and(|symbol| &*symbol.name < name);
+        let first = self.by_name.partition_point(is_before);
+        let rest = self.by_name.iter().skip(first).filter_map(named);
+        rest.take_while(move |symbol: &&'a Symbol| symbol.name == name)
+    }
+
     /// How many functions have this name.
     pub fn count(&self, name: &str) -> usize {
-        self.functions
-            .iter()
-            .filter(|known| known.name == name)
-            .count()
+        self.called(name).count()
     }
 
     /// The module with the function of this name, if the first one is in one.
     pub fn module_of(&self, name: &str) -> Option<&str> {
-        let mut all = self.functions.iter();
-        let found = all.find(|known| known.name == name)?;
-        found.module.as_deref()
+        self.called(name).next()?.module.as_deref()
     }
 
     /// Those whose names `is_it` holds for, by address.

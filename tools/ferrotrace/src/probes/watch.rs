@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -126,45 +127,55 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    fn add(kernel: &'a Kernel, options: &Options) -> Result<Self> {
-        let mut added = Self {
-            kernel,
-            names: Vec::new(),
-        };
-        let mut refused = None;
-        for (index, probe) in options.probes.iter().enumerate() {
-            let name = format!("watch.{}.{index}", std::process::id());
-            match kernel.add(probe, &name) {
-                Ok(name) => added.names.push(name),
-                Err(error @ Error::Refused { .. }) if probe.of_pattern => refused = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        match refused {
-            Some(error) if added.names.is_empty() => Err(error),
-            _ => Ok(added),
-        }
+    fn add(kernel: &'a Kernel, probes: &[Wanted]) -> Result<Self> {
+        let named = probes.iter().enumerate().map(|(index, probe)| Wanted {
+            name: temporary_name(std::process::id(), index),
+            ..probe.clone()
+        });
+        let names = kernel.add(&named.collect::<Vec<_>>())?.names;
+        Ok(Self { kernel, names })
     }
 
     fn remove(mut self) -> Result<()> {
-        while let Some(name) = self.names.pop() {
-            match self.kernel.remove(&name) {
-                // It has been removed already.
-                Ok(()) | Err(Error::NoProbe { .. }) => (),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.kernel.remove_present(&std::mem::take(&mut self.names))
     }
 }
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        for name in &self.names {
-            // Another error is being reported.
-            let _ = self.kernel.remove(name);
-        }
+        // Another error is being reported.
+        let _ = self.kernel.remove_present(&self.names);
     }
+}
+
+fn temporary_name(process: u32, index: usize) -> String {
+    format!("watch.{process}.{index}")
+}
+
+/// The process that has added a probe of this name for as long as it runs. Names of events have no dots.
+fn maker(name: &str) -> Option<u32> {
+    let (process, index) = name
+        .strip_prefix("watch")?
+        .get(1..)?
+        .split_once(['.', '_'])?;
+    let process = process.parse().ok()?;
+    let index = index.parse().ok()?;
+    let own = temporary_name(process, index);
+    (name == own || name == own.replace('.', "_")).then_some(process)
+}
+
+/// Removes the probes that were there for as long as a process ran, and that were left when it was killed. Returns how many.
+pub fn remove_abandoned(kernel: &Kernel) -> Result<usize> {
+    let is_left = |probe: &Probe| {
+        let maker = maker(&probe.name);
+        maker.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+    };
+    let left = kernel.list()?.into_iter().filter(is_left);
+    let names: Vec<_> = left.map(|probe| probe.name).collect();
+    if !names.is_empty() {
+        kernel.remove_left(&names)?;
+    }
+    Ok(names.len())
 }
 
 /// A probe and its counts.
@@ -207,7 +218,7 @@ pub fn watch(
         drain(&mut live, |_| ())?;
     }
     let dropped = live.dropped()?;
-    let temporary = Temporary::add(kernel, &options)?;
+    let temporary = Temporary::add(kernel, &options.probes)?;
     let duration = options.duration;
     let mut watch = Watch {
         kernel,
@@ -382,5 +393,27 @@ impl Watch<'_> {
             dropped: self.dropped()?,
             late: self.order.late(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_made_a_probe() {
+        assert_eq!(maker(&temporary_name(12, 3)), Some(12));
+        assert_eq!(maker("watch_12_3"), Some(12));
+        for other in [
+            "watch.12",
+            "watch.12.x",
+            "watch.012.3",
+            "watcher.1.2",
+            "watch.1_2",
+            "watch",
+            "kernel_clone",
+        ] {
+            assert_eq!(maker(other), None, "{other}");
+        }
     }
 }

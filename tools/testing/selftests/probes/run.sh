@@ -145,6 +145,54 @@ lines() {
 	put 'p b do_exit' && put '-*'
 }
 
+# Several lines in a write: those up to the first that fails are done, and the write returns how many bytes these are.
+batches() {
+	python3 - "$PROBES" <<-'END'
+		import errno, os, sys
+		def write(text):
+		    fd = os.open(sys.argv[1], os.O_WRONLY)
+		    try:
+		        return os.write(fd, text.encode())
+		    except OSError as error:
+		        return errno.errorcode[error.errno]
+		    finally:
+		        os.close(fd)
+		def names():
+		    with open(sys.argv[1]) as probes:
+		        return [line.split(" name=")[1].split(" ")[0] for line in probes]
+		def same(what, got, want):
+		    if got != want:
+		        sys.exit("%s: %r, not %r" % (what, got, want))
+		with open("/proc/kallsyms") as kallsyms:
+		    words = [line.split() for line in kallsyms]
+		calls = sorted({w[2] for w in words if w[1] in "tT" and w[2].startswith("__x64_sys_")})[:150]
+		lines = ["p e.%s %s\n" % (call, call) for call in calls] + ["r r.%s %s\n" % (call, call) for call in calls]
+		lines += ["p a.%s %s n=%%di\n" % (call, call) for call in calls] + ["r b.%s %s n=$arg1 v=$retval\n" % (call, call) for call in calls]
+		lines += ["r c.%s %s v=$retval if v==-2\n" % (call, call) for call in calls]
+		same("all", write("".join(lines)), len("".join(lines)))
+		same("names", names(), [line.split()[1] for line in lines])
+		gone = "".join("-%s\n" % name for name in names()[:600])
+		same("removed", write(gone), len(gone))
+		same("left", len(names()), 150)
+		same("no more", write("-*"), 2)
+		same("none", names(), [])
+		# Wherever one is refused, in whatever way.
+		good = ["p g%d %s\n" % (n, call) for n, call in enumerate(calls[:37])]
+		for bad, why in [("p x no_such_function", "ENOENT"), ("p x kernel_clone+1", "EILSEQ"), ("p x exc_int3", "EINVAL"),
+		                 ("p g0 do_exit", "EEXIST"), ("r x exc_int3", "EINVAL"), ("-no", "ENOENT"), ("what", "EINVAL"),
+		                 ("p x " + "y" * 600, "EINVAL")]:
+		    for at in (1, 2, 18, 36, 37):
+		        before, after = "".join(good[:at]), "".join(good[at:])
+		        same("%s at %d" % (bad, at), write(before + bad + "\n" + after), len(before))
+		        same("%s at %d" % (bad, at), names(), ["g%d" % n for n in range(at)])
+		        same("%s alone" % bad, write(bad + "\n" + after), why)
+		        same("removed", write("-*\n" + before), 3 + len(before))
+		        same("again", names(), ["g%d" % n for n in range(at)])
+		        same("removed", write("\n -* \n\n"), 7)
+		same("too much", write("p x f\n" * 20000), "EINVAL")
+	END
+}
+
 for_root_only() {
 	is mode 600 "$(stat -c %a "$PROBES")" && is mode 600 "$(stat -c %a $DIR/cpu0)" && is mode 400 "$(stat -c %a $DIR/format)" || return 1
 	refused "only root may probe" setpriv --reuid 65534 --clear-groups "$FERROTRACE" probe list
@@ -433,6 +481,50 @@ in_files() {
 	is left "" "$(cat /sys/kernel/tracing/uprobe_events && ls /sys/kernel/tracing/instances)"
 }
 
+# Parameters where the compiler has them within a function: at a line, and at an offset.
+within() {
+	local f=$work/optimised at place
+	cat >"$f.c" <<-'END'
+		#include <unistd.h>
+		struct what { int number; const char *text; };
+		volatile int sink;
+		__attribute__((noinline)) void clobber(long a, long b)
+		{
+			sink = (int)(a + b);
+			asm volatile("" : : : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "rax");
+		}
+		__attribute__((noinline)) long work(long n, struct what *what)
+		{
+			clobber(7, 8);
+			asm volatile(".globl in_work\nin_work: nop");
+			clobber(n, what->number);
+			return n + what->number;
+		}
+		int main(void)
+		{
+			struct what what = { 100, "text" };
+			long sum = 0;
+			for (long i = 0; i < 5; i++) sum += work(i * 1000, &what);
+			if (read(0, &what, 1))
+				return 2;
+			return sum != 10500;
+		}
+	END
+	gcc -g -O2 -o "$f" "$f.c" && mount_tracing || return 1
+	at=$((0x$(nm "$f" | awk '$3 == "in_work" { print $1 }') - 0x$(nm "$f" | awk '$3 == "work" { print $1 }')))
+	for place in "work+$at" work:3; do
+		watching --json "$f:$place n what->number what->text" || return 1
+		for ((i = 0; i < 30; i++)); do
+			sleep 0.1
+			[ "$(grep -c optimised "$work/out")" -lt 5 ] || break
+		done | "$f" || return 1
+		watched || return 1
+		grep '"comm":"optimised"' "$work/out" >"$work/mine"
+		tail -n 1 "$work/mine"
+		is "$place" "0 1000 2000 3000 4000" "$(sed -n 's/.*"args":{"n":\([0-9]*\),"number":100,"text":"text"}.*"place":".*:\(in_work"\|work+0x\).*/\1/p' "$work/mine" | xargs)" || return 1
+	done
+}
+
 # instruction FUNCTION: the second of a function of the program, in bytes from its start.
 instruction() {
 	objdump -d --disassemble="$1" "$work/program" | awk -F: '/^ / { n++; if (n == 1) a = $1; if (n == 2) { print a, $1; exit } }' |
@@ -628,6 +720,51 @@ many() {
 	echo "# $n probes: added in $(((added - start) / 1000)) ms, removed in $(((${EPOCHREALTIME/./} - removed) / 1000)) ms" >&3
 }
 
+# A pattern with a thousand functions is added, and removed, with a few calls of the kernel.
+thousand() {
+	local n begun added
+	begun=${EPOCHREALTIME/./}
+	probe add '__x64_sys_*' '*_show' '*_store' '*_open' '*_release' '*_get' '*_put' '*_probe' '*_remove' '*_ioctl' >"$work/names" 2>"$work/err" || {
+		cat "$work/err"
+		return 1
+	}
+	added=${EPOCHREALTIME/./}
+	cat "$work/err"
+	n=$(wc -l <"$work/names")
+	is probes "$n" "$(wc -l <"$PROBES")" || return 1
+	[ "$n" -gt 1000 ] || { echo "$n probes"; return 1; }
+	echo "# $n probes: added in $(((added - begun) / 1000)) ms" >&3
+	begun=${EPOCHREALTIME/./}
+	xargs -a "$work/names" "$FERROTRACE" probe remove && none_left || return 1
+	echo "# removed in $(((${EPOCHREALTIME/./} - begun) / 1000)) ms" >&3
+	# As temporary ones.
+	begin_tool watching probe count -d 0.5 '__x64_sys_*' && wait "$tool_pid" && grep -q 'in all, .* hits' "$work/out"
+}
+
+# A watch that was killed leaves its probes, which the next command removes.
+abandoned() {
+	local watch
+	watching kernel_clone 'vfs_*' || return 1
+	kill -KILL "$watch"
+	wait "$watch" 2>/dev/null
+	[ "$(wc -l <"$PROBES")" -gt 20 ] || return 1
+	# Nothing of others.
+	put 'p watch.1.0 do_exit' && put 'p watch.999999999 do_exit' || return 1
+	probe list | grep -q "^watch\.$watch\.0 " || return 1
+	is added mine "$(probe add --name mine do_exit 2>"$work/err")" || return 1
+	cat "$work/err"
+	grep -q '^ferrotrace: warning: removed [0-9]* probes that had been left' "$work/err" || return 1
+	is names "watch.1.0 watch.999999999 mine" "$(sed 's/.*name=\([^ ]*\).*/\1/' "$PROBES" | xargs)" || return 1
+	probe remove --all || return 1
+	# Of a file, whose instance still has them.
+	program && mount_tracing && watching "$work/program:inner" "$work/program:outer%return" || return 1
+	kill -KILL "$watch"
+	wait "$watch" 2>/dev/null
+	grep -q "ferrotrace/watch_${watch}_" /sys/kernel/tracing/uprobe_events || return 1
+	watching "$work/program:inner" 2>/dev/null && run_program && watched || return 1
+	is left "" "$(cat /sys/kernel/tracing/uprobe_events && ls /sys/kernel/tracing/instances)"
+}
+
 # load_up: opens and forks on all CPUs, until $work/stop is there. With pauses: the CPUs of a guest may take turns.
 load_up() {
 	local cpu
@@ -729,9 +866,13 @@ one removed removed
 one dropped dropped
 one relay by_relay
 one many many
+one batches batches
+one thousand thousand
+one abandoned abandoned
 one stack.kernel stacks
 one stack.recorded stacks_recorded
 once file in_files
+once within within
 once events events
 once screen screen
 one storm storm

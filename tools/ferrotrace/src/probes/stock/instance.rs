@@ -105,7 +105,7 @@ impl Drop for Instance {
 }
 
 /// Removes the instances of processes that were killed.
-fn remove_stale(instances: &Path) {
+pub(super) fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid = name

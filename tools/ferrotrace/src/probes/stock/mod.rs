@@ -15,6 +15,7 @@ mod stacks;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::fs::File;
 use std::io;
@@ -35,6 +36,7 @@ use super::model::Kind;
 use super::model::Place;
 use super::model::Probe;
 use super::model::parse_args;
+use super::resolve::Wanted;
 use super::spec::ConditionSpec;
 use crate::dprobes::elf::Elf;
 
@@ -183,22 +185,49 @@ impl Stock {
         }
     }
 
-    /// Adds a probe, as [`Control::add`](super::control::Control::add) does. `at` is where in its file the place is, if it is in
-    /// one. Returns its name.
-    pub fn add(
-        &self,
-        kind: Kind,
-        name: &str,
-        place: &Place,
-        at: Option<u64>,
-        args: &str,
-    ) -> Result<String> {
+    /// Adds probes in their order, up to the first that is refused. Returns the names of those before it, and why it is. Each takes a
+    /// write, or two: of several in one write the kernel does not say which it has refused.
+    pub fn add(&self, probes: &[Wanted]) -> (Vec<String>, Result<()>) {
+        let mut added = Vec::new();
+        let known = match self.names() {
+            Ok(known) => known,
+            Err(error) => return (added, Err(error)),
+        };
+        for probe in probes {
+            let name = event_name(&probe.name);
+            let done = match known.contains(&name) || added.contains(&name) {
+                true => Err(Error::Exists(name.clone())),
+                false => self.add_one(probe, &name),
+            };
+            if let Err(error) = done {
+                return (added, Err(error));
+            }
+            added.push(name);
+        }
+        (added, Ok(()))
+    }
+
+    /// The names of the probes that exist now.
+    fn names(&self) -> Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for path in self.paths() {
+            let text = self.read(path)?;
+            names.extend(text.lines().filter_map(parse_line).map(|probe| probe.name));
+        }
+        Ok(names)
+    }
+
+    fn add_one(&self, probe: &Wanted, name: &str) -> Result<()> {
+        let Wanted {
+            kind,
+            place,
+            at,
+            args,
+            ..
+        } = probe;
+        let (kind, at) = (*kind, *at);
         if kind == Kind::Return && place.offset != 0 {
             return Err(Error::ReturnOffset(place.clone()));
-        }
-        let name = event_name(name);
-        if self.list()?.iter().any(|probe| probe.name == name) {
-            return Err(Error::Exists(name));
         }
         let parsed = Args::parse(args, kind == Kind::Return).unwrap_or_default();
         let filter = filter(parsed)?;
@@ -219,20 +248,16 @@ impl Stock {
                 self.write(&format!("p:{GROUP}/{name}{ENTRY} {told}"), place, at)?;
             }
             if !filter.is_empty() {
-                let path = Self::event(&self.tracing, &name).join("filter");
+                let path = Self::event(&self.tracing, name).join("filter");
                 let written = fs::write(&path, &filter);
                 written.map_err(|error| Error::of_file("write to", path, error))?;
             }
             Ok(())
         };
-        match rest() {
-            Ok(()) => Ok(name),
-            Err(error) => {
-                // The other error is the one to report.
-                let _ = self.remove(&name);
-                Err(error)
-            }
-        }
+        rest().inspect_err(|_| {
+            // The other error is the one to report.
+            let _ = self.remove(name);
+        })
     }
 
     /// Removes a probe.
@@ -262,6 +287,11 @@ impl Stock {
             }
             _ => Error::of_file("write to", self.tracing.clone(), error),
         })
+    }
+
+    /// Removes the instances that killed processes have left.
+    pub(super) fn remove_stale_instances(&self) {
+        instance::remove_stale(&self.tracing.join("instances"));
     }
 
     /// Removes all probes.
@@ -550,19 +580,27 @@ mod tests {
         let file = dir.path().join("kprobe_events");
         fs::write(&file, "p:other/x f\n").unwrap();
         let stock = Stock::new(dir.path().into());
-        let place = "f".parse().unwrap();
-        assert_eq!(
-            stock
-                .add(Kind::Probe, "a.b", &place, None, "n=%di:u8")
-                .unwrap(),
-            "a_b"
-        );
+        let wanted = |kind, name: &str, place: &str, at, args: &str| Wanted {
+            name: name.to_owned(),
+            kind,
+            place: place.parse().unwrap(),
+            at,
+            args: args.to_owned(),
+            of_pattern: false,
+        };
+        let add = |one: Wanted| {
+            let (names, result) = stock.add(&[one]);
+            result.map(|()| names)
+        };
+        let plain = wanted(Kind::Probe, "a.b", "f", None, "n=%di:u8");
+        assert_eq!(add(plain.clone()).unwrap(), ["a_b"]);
         assert_eq!(stock.list().unwrap()[0].name, "a_b");
-        assert!(matches!(
-            stock.add(Kind::Probe, "a_b", &place, None, ""),
-            Err(Error::Exists(_))
-        ));
-        stock.add(Kind::Return, "r", &place, None, "").unwrap();
+        assert!(matches!(add(plain.clone()), Err(Error::Exists(_))));
+        // Those before one that is refused are there.
+        let on_return = wanted(Kind::Return, "r", "f", None, "");
+        let (names, result) = stock.add(&[on_return.clone(), on_return, plain]);
+        assert_eq!(names, ["r"]);
+        assert!(matches!(result, Err(Error::Exists(_))));
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(
             text,
@@ -574,10 +612,7 @@ mod tests {
         assert_eq!(stock.list().unwrap().len(), 2);
         let uprobes = dir.path().join("uprobe_events");
         fs::write(&uprobes, "").unwrap();
-        let place = "/etc/passwd:f".parse().unwrap();
-        stock
-            .add(Kind::Return, "u", &place, Some(0x12), "")
-            .unwrap();
+        add(wanted(Kind::Return, "u", "/etc/passwd:f", Some(0x12), "")).unwrap();
         let text = fs::read_to_string(&uprobes).unwrap();
         assert_eq!(
             text,
