@@ -240,7 +240,9 @@ static __always_inline bool __relay_fast_reserve(struct relay_fast *chan, struct
 	if (timed)
 		record[1] = time;
 reserved:
-	*record = relay_fast_header(len, type, flags);
+	/* With the mark: if the kernel dies before the data is there, whoever looks afterwards finds the end of the record. */
+	WRITE_ONCE(*record, relay_fast_header(len, type, flags | RELAY_FAST_OPEN));
+	barrier();
 	slot->ctl = ctl;
 	slot->record = (struct relay_fast_record *)record;
 	slot->data = record + (timed ? 2 : 1);
@@ -295,7 +297,7 @@ static __always_inline void relay_fast_copy(void *to, const void *from, size_t l
 static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct relay_fast_slot *slot,
 					       u16 type, size_t len)
 {
-	return __relay_fast_reserve(chan, slot, type, len, RELAY_FAST_OPEN);
+	return __relay_fast_reserve(chan, slot, type, len, 0);
 }
 
 /**
@@ -314,7 +316,7 @@ static __always_inline bool relay_fast_reserve(struct relay_fast *chan, struct r
 static __always_inline bool relay_fast_reserve_timed(struct relay_fast *chan, struct relay_fast_slot *slot,
 						     u16 type, size_t len)
 {
-	return __relay_fast_reserve(chan, slot, type, len, RELAY_FAST_TIMED | RELAY_FAST_OPEN);
+	return __relay_fast_reserve(chan, slot, type, len, RELAY_FAST_TIMED);
 }
 
 /* Shows a record whose header is right. */
@@ -330,6 +332,8 @@ static __always_inline void __relay_fast_commit(struct relay_fast_slot *slot)
  */
 static __always_inline void relay_fast_commit(struct relay_fast_slot *slot)
 {
+	/* After the data. */
+	barrier();
 	slot->record->flags &= ~RELAY_FAST_OPEN;
 	__relay_fast_commit(slot);
 }
@@ -358,10 +362,11 @@ static __always_inline bool relay_fast_write(struct relay_fast *chan, u16 type, 
 {
 	struct relay_fast_slot slot __uninitialized;
 
-	/* Without the mark: nothing of the client's comes in between, in which the kernel could die. */
-	if (!__relay_fast_reserve(chan, &slot, type, len, 0))
+	if (!relay_fast_reserve(chan, &slot, type, len))
 		return false;
 	relay_fast_copy(slot.data, data, len);
+	barrier();
+	WRITE_ONCE(slot.record->flags, 0);
 	__relay_fast_commit(&slot);
 	return true;
 }
@@ -381,9 +386,11 @@ static __always_inline bool relay_fast_write_timed(struct relay_fast *chan, u16 
 {
 	struct relay_fast_slot slot __uninitialized;
 
-	if (!__relay_fast_reserve(chan, &slot, type, len, RELAY_FAST_TIMED))
+	if (!relay_fast_reserve_timed(chan, &slot, type, len))
 		return false;
 	relay_fast_copy(slot.data, data, len);
+	barrier();
+	WRITE_ONCE(slot.record->flags, RELAY_FAST_TIMED);
 	__relay_fast_commit(&slot);
 	return true;
 }

@@ -135,12 +135,10 @@ impl Channel {
         fill: impl FnOnce(&mut Record<'_>) -> Outcome,
     ) -> Result<(), Dropped> {
         let header = header::<T>(kind, len);
-        let mut open = match OpenRecord::reserve(&self.inner.slots, header) {
+        let open = match OpenRecord::reserve(&self.inner.slots, header) {
             Ok(open) => open,
             Err(preempt) => self.inner.reserve_slow(header, preempt)?,
         };
-        // `fill` is the client's, where the kernel may die: whoever looks afterwards finds the end of the record.
-        open.mark();
         let mut record = Record { open, at: 0, len };
         let outcome = fill(&mut record);
         let Record { mut open, at, .. } = record;

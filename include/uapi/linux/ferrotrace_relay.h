@@ -101,7 +101,7 @@ struct relay_fast_consumer {
 #define RELAY_FAST_TIMED	0x1	/* a __u64 follows: ns of CLOCK_MONOTONIC; the data comes after it */
 #define RELAY_FAST_DISCARDED	0x2	/* discarded by the writer; to be skipped */
 #define RELAY_FAST_PADDING	0x4	/* the rest of the sub-buffer; to be skipped */
-#define RELAY_FAST_OPEN		0x8	/* being written in place; only what a dead kernel has left has such records */
+#define RELAY_FAST_OPEN		0x8	/* being written; only what a dead kernel has left has such records */
 
 /**
  * struct relay_fast_record - what each record starts with, 8 bytes aligned

@@ -13,7 +13,7 @@ pub const TIMED: u16 = 0x1;
 pub const DISCARDED: u16 = 0x2;
 /// The rest of a sub-buffer.
 pub const PADDING: u16 = 0x4;
-/// The record is being written in place. No reader sees it, unless the kernel died meanwhile.
+/// The record is being written. No reader sees it, unless the kernel died meanwhile.
 pub const OPEN: u16 = 0x8;
 
 /// The header of a record.
@@ -28,6 +28,9 @@ pub struct Header {
 }
 
 impl Header {
+    /// Bytes from the start of the record to the flags.
+    pub const FLAGS_AT: usize = 6;
+
     /// The header as it is in memory, as one little-endian word.
     #[inline]
     pub const fn to_word(self) -> u64 {

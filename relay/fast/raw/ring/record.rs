@@ -6,6 +6,8 @@
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use core::sync::atomic::compiler_fence;
+use core::sync::atomic::Ordering;
 
 use ferro_core::ring::Header;
 use ferro_core::ring::Refused;
@@ -52,7 +54,6 @@ pub(crate) struct OpenRecord<'a> {
     ctl: NonNull<Ctl>,
     record: NonNull<u8>,
     header: Header,
-    time: u64,
     slots: &'a RingSlots,
     preempt: PreemptOff,
 }
@@ -153,14 +154,15 @@ impl<'a> OpenRecord<'a> {
         // bits nothing is cut off.
         let record = unsafe { ctl.byte_add(DATA).byte_add(offset as usize).cast() };
         // INVARIANT: By the rules of this function.
-        Self {
+        let mut open = Self {
             ctl,
             record,
             header,
-            time,
             slots,
             preempt,
-        }
+        };
+        open.begin(time);
+        open
     }
 
     /// Writes a record with this header and this data on the fast path; as [`OpenRecord::reserve`].
@@ -228,15 +230,38 @@ impl<'a> OpenRecord<'a> {
         }
     }
 
-    /// Writes a header that says that the record is being written.
+    /// Writes what comes before the data, and that the record is being written: if the kernel dies meanwhile, whoever looks
+    /// afterwards finds the end of the record.
     #[inline(always)]
-    pub(crate) fn mark(&mut self) {
+    fn begin(&mut self, time: u64) {
         let header = Header {
             flags: self.header.flags | OPEN,
             ..self.header
         };
-        // SAFETY: By the type invariant the record belongs to this object, with room for the header, aligned to 8 bytes.
-        unsafe { self.record.cast::<u64>().write(header.to_word()) };
+        // SAFETY: By the type invariant the record belongs to this object, with room for the header and, if its flags say so,
+        // the time; records are aligned to 8 bytes.
+        unsafe {
+            let words = self.record.cast::<u64>();
+            if self.header.flags & TIMED != 0 {
+                words.add(1).write(time);
+            }
+            words.write(header.to_word());
+        }
+        // The data comes after that. The CPU keeps stores in order.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Writes that the record is complete.
+    #[inline(always)]
+    fn complete(&mut self) {
+        // After the data.
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: By the type invariant the record belongs to this object, with room for the header, of which the flags are the
+        // last two bytes; it is aligned to 8 bytes.
+        unsafe {
+            let flags = self.record.byte_add(Header::FLAGS_AT).cast::<u16>();
+            flags.write(self.header.flags);
+        }
     }
 
     /// Has readers skip the record once it is committed.
@@ -244,23 +269,8 @@ impl<'a> OpenRecord<'a> {
         self.header.flags |= DISCARDED;
     }
 
-    /// Writes what comes before the data.
-    #[inline(always)]
-    fn write_head(&mut self) {
-        // SAFETY: By the type invariant the record belongs to this object, with room for the header and, if its flags say so,
-        // the time; records are aligned to 8 bytes.
-        unsafe {
-            let words = self.record.cast::<u64>();
-            words.write(self.header.to_word());
-            if self.header.flags & TIMED != 0 {
-                words.add(1).write(self.time);
-            }
-        }
-    }
-
     /// Leaves the record, with its head, to C code that has preemption off, and tells where it is.
-    pub(crate) fn leave_open(mut self) -> NonNull<u8> {
-        self.write_head();
+    pub(crate) fn leave_open(self) -> NonNull<u8> {
         self.record
     }
 
@@ -275,11 +285,10 @@ impl<'a> OpenRecord<'a> {
                 ctl,
                 record,
                 header,
-                time,
                 slots,
                 preempt,
             } = self;
-            return Self::commit_elsewhere(ctl, record, header, time, slots, preempt);
+            return Self::commit_elsewhere(ctl, record, header, slots, preempt);
         }
         // SAFETY: A page belongs to one CPU, by the invariant of `RingSlots`, and that is this one.
         unsafe { self.finish() };
@@ -295,7 +304,6 @@ impl<'a> OpenRecord<'a> {
         ctl: NonNull<Ctl>,
         record: NonNull<u8>,
         header: Header,
-        time: u64,
         slots: &RingSlots,
         preempt: PreemptOff,
     ) {
@@ -307,11 +315,10 @@ impl<'a> OpenRecord<'a> {
             ctl,
             record,
             header,
-            time,
             slots,
             preempt,
         };
-        open.write_head();
+        open.complete();
         drop(open);
         if let (true, Some(memory)) = (may_sleep(), cpu.and_then(|cpu| slots.memory(cpu))) {
             memory.count_out();
@@ -323,7 +330,7 @@ impl<'a> OpenRecord<'a> {
     /// This runs on the CPU whose buffer `ctl` is.
     #[inline(always)]
     unsafe fn finish(mut self) {
-        self.write_head();
+        self.complete();
         // SAFETY: By the rules of this function only this CPU writes the word. The instruction comes after
         // all stores to the record, for the compiler and for the CPU.
         unsafe { local::decrement(&raw mut (*self.ctl.as_ptr()).reserve) };
@@ -394,6 +401,44 @@ mod suite {
         Some((word.position(), word.in_flight()))
     }
 
+    /// Whoever looks after the kernel has died meanwhile sees where it ends, and that it is not complete.
+    #[test]
+    fn a_record_says_that_it_is_being_written() -> Result {
+        let slots = slots()?;
+        let here = PreemptOff::new();
+        let memory = slots
+            .memory(CpuId::new(cpu::current_id()).ok_or(EIO)?)
+            .ok_or(EIO)?;
+        let header = |at| memory.header(at).ok_or(EIO);
+        let marked = Header {
+            flags: OPEN,
+            ..HEADER
+        };
+        // On the slow path, as it is the first, and on the fast one.
+        for at in [0, 16] {
+            let open = reserve(&slots).map_err(|_| EIO)?;
+            assert_eq!(header(at)?, marked);
+            open.commit();
+            assert_eq!(header(at)?, HEADER);
+        }
+        let mut open = reserve(&slots).map_err(|_| EIO)?;
+        open.discard();
+        open.commit();
+        let discarded = Header {
+            flags: DISCARDED,
+            ..HEADER
+        };
+        assert_eq!(header(32)?, discarded);
+        let timed = Header {
+            flags: TIMED,
+            ..HEADER
+        };
+        assert!(OpenRecord::write(&slots, timed, &[7; 8]).is_ok());
+        assert_eq!(header(48)?, timed);
+        drop(here);
+        Ok(())
+    }
+
     /// As it is for who has slept and is on another CPU now: once for each CPU.
     #[test]
     fn a_record_of_another_cpu_is_counted_out_there() -> Result {
@@ -414,7 +459,6 @@ mod suite {
                 ctl: memory.ctl(),
                 record: NonNull::new(place.load(Relaxed)).ok_or(EIO)?,
                 header: HEADER,
-                time: 0,
                 slots: &slots,
                 preempt: PreemptOff::new(),
             };

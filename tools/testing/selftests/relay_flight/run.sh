@@ -3,6 +3,9 @@
 #
 # What each boot of the guest does, as root; the last one prints KTAP for all. FERROTRACE is the user-space command, and
 # $FERROTRACE_OUT a directory of the host, where the boots leave each other what they know.
+#
+#     run.sh cpus [BEFORE] die    one boot of several, of machines with the same memory and other numbers of processors: looks at
+#     run.sh cpus [BEFORE] end    what the one left whose $FERROTRACE_OUT was BEFORE, and dies, or prints KTAP for both
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -11,9 +14,10 @@ here=$(dirname "$(readlink -f "$0")")
 : "${FERROTRACE:?the user-space command}"
 
 out=$FERROTRACE_OUT
+mapfile -t cpus < <(seq 0 $(($(nproc) - 1)))
 boot=$(cat "$out/boot" 2>/dev/null || echo 1)
 echo $((boot + 1)) >"$out/boot"
-[ "$boot" -le 6 ] || exit 1
+[ "$boot" -le 7 ] || exit 1
 exec 3>&1 >>"$out/tap"
 count=$(grep -c '^\(not \)\?ok ' "$out/tap")
 if grep -q '^not ok ' "$out/tap"; then failed=1; fi
@@ -34,17 +38,17 @@ live() {
 	local cpu
 	rm -rf "$out/live"
 	mkdir "$out/live"
-	for cpu in 0 1 2 3; do cat "$DEBUGFS/$client/cpu$cpu" >"$out/live/cpu$cpu" || return 1; done
+	for cpu in "${cpus[@]}"; do cat "$DEBUGFS/$client/cpu$cpu" >"$out/live/cpu$cpu" || return 1; done
 	sync
 }
 
 # write_some N: records of tasks and of interrupts on all CPUs, some of which have been overwritten then if N is large.
 write_some() {
 	local cpu
-	for cpu in 0 1 2 3; do
-		ctl write cpu=$cpu len=24 count="$1" timed=1 || return 1
-		ctl write cpu=$cpu len=$((100 + cpu)) count=$((20 + cpu)) ctx=irq || return 1
-		ctl write cpu=$cpu len=3 count=50 || return 1
+	for cpu in "${cpus[@]}"; do
+		ctl write "cpu=$cpu" len=24 count="$1" timed=1 || return 1
+		ctl write "cpu=$cpu" len=$((100 + cpu)) count=$((20 + cpu)) ctx=irq || return 1
+		ctl write "cpu=$cpu" len=3 count=50 || return 1
 	done
 }
 
@@ -65,10 +69,15 @@ warned() { [ "$(grep -c "$1" "$work/warned")" = "${2:-1}" ]; }
 after_panic() { recovered panic && not_warned && records same "$out/live" "$work/rec" 0 1 2 3; }
 
 formats() {
-	local format
-	for format in text json chrome perfetto; do
+	local format n
+	for format in text json chrome perfetto firefox parquet ctf ctf2; do
 		"$FERROTRACE" export "$work/rec" --format $format -o "$work/as.$format" && [ -s "$work/as.$format" ] || return 1
 	done
+	n=$(sed -n 's/^total  : \([0-9]*\) records.*/\1/p' "$work/said")
+	[ "$(grep -c '"time"' "$work/as.json")" = "$n" ] || return 1
+	if type babeltrace2 >/dev/null 2>&1; then
+		[ "$(babeltrace2 "$work/as.ctf" | wc -l)" = "$n" ] || return 1
+	fi
 	# Without a line of what it means to be words.
 	"$FERROTRACE" relay merge "$work/rec" --json | grep -c '"time"'
 	cmp "$work/rec/format" <(printf words)
@@ -119,6 +128,11 @@ torn() {
 	recovered panic && warned "cpu 1: 1 records were being written" && warned . && records same "$out/live" "$work/rec" 0 1 2 3
 }
 
+# A record that is copied by one call is told as well, and nothing else is left out.
+cut() {
+	recovered panic && warned "cpu 1: 1 records were being written" && warned . && records same "$out/live" "$work/rec" 0 1 2 3
+}
+
 storm() {
 	recovered panic && ! grep -v -e 'were being written' -e 'nothing says which' "$work/warned" && records sound "$work/rec"
 }
@@ -165,7 +179,33 @@ die() {
 	echo "not ok $((count + 1)) boot $boot did not end"
 }
 
+# What a machine with another number of processors has left.
+elsewhere() {
+	local there
+	mapfile -t there < <(find "$before/live" -name 'cpu*' | sed 's/.*cpu//')
+	recovered panic && not_warned && records same "$before/live" "$work/rec" "${there[@]}"
+}
+
 panic='echo c >/proc/sysrq-trigger'
+if [ "${1:-}" = cpus ]; then
+	before=${2:-}
+	last=${!#}
+	if [ -n "$before" ] && [ "$before" != "$last" ]; then
+		cat "$before/tap" >>"$out/tap"
+		count=$(grep -c '^\(not \)\?ok ' "$out/tap")
+		check "cpus.on_${#cpus[@]}" elsewhere
+	fi
+	[ "$last" = end ] || {
+		start 3000
+		die "$panic"
+	}
+	{
+		echo "TAP version 13"
+		cat "$out/tap"
+		finish
+	} >&3
+	exit
+fi
 case $boot in
 1)
 	check nothing.first nothing
@@ -199,16 +239,21 @@ case $boot in
 	check hit.told flipped
 	check left.dropped dropped
 	check module.reloaded reloaded
+	check write.cut start 300
+	die "ctl cut cpu=1"
+	;;
+5)
+	check panic.within_one_call cut
 	check write.restart start 500
 	die 'echo b >/proc/sysrq-trigger'
 	;;
-5)
+6)
 	check restart.all_records restarted
 	check write.reset start 600
 	# The reset of the chipset, behind the kernel's back.
 	die "ctl reset"
 	;;
-6)
+7)
 	check reset.all_records reset
 	{
 		echo "TAP version 13"

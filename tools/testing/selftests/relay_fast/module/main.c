@@ -124,6 +124,7 @@ static const struct ctl_command channel_commands[] = {
 	{ "forget", .act = leave_open },
 	{ "write", fst_write },
 	{ "hold", fst_hold },
+	{ "cut", fst_cut },
 	{ "release", .act = fst_release },
 	{ "rounds", fst_rounds },
 	{ "roundsend", rounds_end },

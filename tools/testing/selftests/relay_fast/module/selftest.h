@@ -50,6 +50,7 @@ extern const char * const fst_ctx_names[FST_NR_CTX];
 void fst_put(enum fst_ctx ctx, unsigned int depth);
 int fst_write(const struct ctl_args *a);
 int fst_hold(const struct ctl_args *a);
+int fst_cut(const struct ctl_args *a);
 void fst_release(void);
 int fst_rounds(const struct ctl_args *a);
 int fst_rounds_wait(void);

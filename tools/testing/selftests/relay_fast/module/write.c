@@ -5,10 +5,12 @@
 #include <linux/atomic.h>
 #include <linux/cpu.h>
 #include <linux/delay.h>
+#include <linux/hw_breakpoint.h>
 #include <linux/irq_work.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
+#include <linux/perf_event.h>
 #include <linux/sched/signal.h>
 #include <linux/workqueue.h>
 
@@ -208,6 +210,52 @@ void fst_release(void)
 	atomic_set(&hold, HOLD_NONE);
 	flush_work(&held_work);
 }
+
+#ifdef CONFIG_HAVE_HW_BREAKPOINT
+/* What a record is copied from; reading the last 8 bytes is the end of the kernel. */
+static u8 cut_data[40] __aligned(8);
+
+static void cut_here(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs)
+{
+	panic("a record was cut\n");
+}
+
+static long write_cut(void *arg)
+{
+	u32 seq = fst.lane[FST_TASK][raw_smp_processor_id()].seq;
+
+	relay_fast_write_timed(fst.chan, fst_type(FST_TASK, seq), cut_data, sizeof(cut_data));
+	return -EIO;
+}
+
+/* cut cpu=: the kernel panics on that CPU in the middle of relay_fast_write_timed() */
+int fst_cut(const struct ctl_args *a)
+{
+	struct perf_event * __percpu *breakpoint;
+	struct perf_event_attr attr;
+	unsigned int cpu;
+	int ret = parse_cpu(a, &cpu);
+
+	if (ret)
+		return ret;
+	hw_breakpoint_init(&attr);
+	attr.bp_addr = (unsigned long)&cut_data[sizeof(cut_data) - 8];
+	attr.bp_len = HW_BREAKPOINT_LEN_8;
+	attr.bp_type = HW_BREAKPOINT_RW;
+	rst_fill(cut_data, cpu, FST_TASK, 0, sizeof(cut_data));
+	breakpoint = register_wide_hw_breakpoint(&attr, cut_here, NULL);
+	if (IS_ERR_PCPU(breakpoint))
+		return PTR_ERR_PCPU(breakpoint);
+	ret = work_on_cpu(cpu, write_cut, NULL);
+	unregister_wide_hw_breakpoint(breakpoint);
+	return ret;
+}
+#else
+int fst_cut(const struct ctl_args *a)
+{
+	return -EOPNOTSUPP;
+}
+#endif
 
 /*
  * rounds cpu= count= bytes= [step=]: for each round, wait until the reader has consumed everything, then write
