@@ -11,6 +11,29 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+/// What the system refuses to do to a file.
+#[derive(Debug, Error)]
+#[error("{}: cannot {action}", path.display())]
+pub struct IoError {
+    /// What was being done.
+    pub action: &'static str,
+    /// To which file.
+    pub path: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
+
+impl IoError {
+    /// Standard output cannot be written.
+    pub fn stdout(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self {
+            action: "write",
+            path: "standard output".into(),
+            source: io::Error::other(source),
+        }
+    }
+}
+
 /// A file that cannot be written.
 #[derive(Debug, Error)]
 pub enum CreateError {

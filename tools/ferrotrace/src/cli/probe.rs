@@ -19,6 +19,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use ferrotrace::clock::wall_offset;
+use ferrotrace::file::IoError;
 use ferrotrace::pids::Pids;
 use ferrotrace::probes::error::Error;
 use ferrotrace::probes::kernel::Kernel;
@@ -458,11 +459,7 @@ impl ReadArgs {
 
 /// Prints for the library. Returns whether there still is a reader.
 fn print_hits(text: &str) -> Result<bool, Error> {
-    print_text(text).map_err(|error| Error::Io {
-        action: "write",
-        path: "standard output".into(),
-        source: io::Error::other(error),
-    })
+    print_text(text).map_err(|error| Error::Io(IoError::stdout(error)))
 }
 
 impl WatchArgs {

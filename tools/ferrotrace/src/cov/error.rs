@@ -15,6 +15,7 @@ use super::data::DataError;
 use super::dump::DumpError;
 use super::notes::NotesError;
 use super::version::Compiler;
+use crate::file::IoError;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -121,15 +122,8 @@ pub enum Error {
     NotEmpty(PathBuf),
 
     /// Any other refusal of the system.
-    #[error("{}: cannot {action}", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 }
 
 /// Says what was being done to which file.
@@ -137,11 +131,11 @@ pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     let path = path.to_owned();
     move |source| match source.kind() {
         io::ErrorKind::PermissionDenied => Error::Denied(path),
-        _ => Error::Io {
+        _ => Error::Io(IoError {
             action,
             path,
             source,
-        },
+        }),
     }
 }
 

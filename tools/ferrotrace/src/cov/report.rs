@@ -23,6 +23,7 @@ use super::gcov::Programs;
 use super::objects::Ready;
 use super::output::Document;
 use super::sources::Sources;
+use crate::file::IoError;
 
 /// How objects are read.
 #[derive(Clone, Debug, Default)]
@@ -35,10 +36,12 @@ pub struct Options {
 
 /// A directory for files that a program reads.
 pub(super) fn temporary() -> Result<TempDir> {
-    TempDir::with_prefix("ferrotrace-cov-").map_err(|source| Error::Io {
-        action: "create a directory",
-        path: std::env::temp_dir(),
-        source,
+    TempDir::with_prefix("ferrotrace-cov-").map_err(|source| {
+        Error::Io(IoError {
+            action: "create a directory",
+            path: std::env::temp_dir(),
+            source,
+        })
     })
 }
 

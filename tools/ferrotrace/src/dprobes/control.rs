@@ -22,6 +22,7 @@ use super::error::Result;
 use super::lang::field::kind_of_name;
 use super::state::BadLine;
 use super::state::State;
+use crate::file::IoError;
 use crate::probes::error::Names;
 
 /// The name of the kernel's program, whatever a file calls it.
@@ -179,11 +180,11 @@ impl Control {
             }
             io::ErrorKind::NotFound => Error::NoModule(self.dir.clone()),
             io::ErrorKind::PermissionDenied => Error::Denied(self.path()),
-            _ => Error::Io {
+            _ => Error::Io(IoError {
                 action,
                 path: self.path(),
                 source,
-            },
+            }),
         }
     }
 }

@@ -4,7 +4,6 @@
 
 #![deny(unsafe_code)]
 
-use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -14,6 +13,7 @@ use super::elf::ElfError;
 use super::lang::diagnostic::near;
 use super::lang::source::SourceError;
 use super::set::SetError;
+use crate::file::IoError;
 use crate::probes::error::Names;
 
 /// The library's result.
@@ -117,15 +117,8 @@ pub enum Error {
     Watched,
 
     /// Any other refusal of the system.
-    #[error("{}: cannot {action}", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 
     /// The command that is run meanwhile.
     #[error(transparent)]

@@ -30,6 +30,7 @@ use super::locate::SymbolFile;
 use super::set;
 use super::set::Loadable;
 use super::set::Selection;
+use crate::file::IoError;
 
 /// How files are read.
 #[derive(Clone, Debug, Default)]
@@ -176,10 +177,12 @@ fn refuse_writes(programs: &[Loadable]) -> Result<()> {
 
 /// Reads the programs of a file that was built before.
 pub fn built(path: &Path) -> Result<Vec<Loadable>> {
-    let bytes = fs::read(path).map_err(|source| Error::Io {
-        action: "read",
-        path: path.into(),
-        source,
+    let bytes = fs::read(path).map_err(|source| {
+        Error::Io(IoError {
+            action: "read",
+            path: path.into(),
+            source,
+        })
     })?;
     let mut depths = vec![0; CODE_MAX];
     let set = SetRef::decode(&bytes, &mut depths).map_err(|refusal| Error::NotBuilt {

@@ -24,6 +24,7 @@ use super::state::State;
 use crate::clock::Stamp;
 use crate::clock::monotonic;
 use crate::fast::live::Live;
+use crate::file::IoError;
 use crate::probes::order::Order;
 use crate::probes::order::Timed;
 use crate::signals::StopSignals;
@@ -137,11 +138,11 @@ pub fn watch(
 }
 
 fn system(action: &'static str, errno: Errno) -> Error {
-    Error::Io {
+    Error::Io(IoError {
         action,
         path: "/proc/self".into(),
         source: io::Error::from(errno),
-    }
+    })
 }
 
 /// The clock of the records.

@@ -22,6 +22,7 @@ use super::format::describe;
 use crate::clock::monotonic;
 use crate::clock::wall_offset;
 use crate::fast::record::Header;
+use crate::file::IoError;
 use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
 use crate::probes::error::Names;
@@ -74,15 +75,8 @@ pub enum Error {
     #[error("{}: pages of a form that is not known", .0.display())]
     Pages(PathBuf),
     /// The system refused.
-    #[error("{}: cannot {action}", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// The directory of the recording.
     #[error(transparent)]
     Output(#[from] crate::relay::error::Error),
@@ -100,11 +94,11 @@ pub enum Error {
 fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::PermissionDenied => Error::Denied(path.into()),
-        _ => Error::Io {
+        _ => Error::Io(IoError {
             action,
             path: path.into(),
             source,
-        },
+        }),
     }
 }
 

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use super::error::Error;
 use super::error::Result;
 use super::glob::Glob;
+use crate::file::IoError;
 use crate::probes::symbols::Symbols;
 
 /// A function.
@@ -52,11 +53,11 @@ impl Functions {
                     return Err(Error::Denied(path));
                 }
                 Err(source) => {
-                    return Err(Error::Io {
+                    return Err(Error::Io(IoError {
                         action: "read",
                         path,
                         source,
-                    });
+                    }));
                 }
             }
         }

@@ -19,6 +19,7 @@ use nix::fcntl::FlockArg;
 
 use super::error::Error;
 use super::error::Result;
+use crate::file::IoError;
 
 /// Addresses of a line, of which the kernel takes 64 KiB.
 const AT_ONCE: usize = 2000;
@@ -123,11 +124,11 @@ fn refused(dir: &Path, action: &'static str, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::PermissionDenied => Error::Denied(path),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => absent(dir),
-        _ => Error::Io {
+        _ => Error::Io(IoError {
             action,
             path,
             source,
-        },
+        }),
     }
 }
 

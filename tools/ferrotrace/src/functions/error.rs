@@ -4,11 +4,11 @@
 
 #![deny(unsafe_code)]
 
-use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::file::IoError;
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -89,15 +89,8 @@ pub enum Error {
     Gone,
 
     /// Any other refusal of the system.
-    #[error("{}: cannot {action}", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 
     /// The command that is run meanwhile.
     #[error(transparent)]

@@ -19,6 +19,7 @@ use super::print::Style;
 use super::tally::Call;
 use super::tally::Tally;
 use crate::fast::live::Live;
+use crate::file::IoError;
 use crate::pids::Pids;
 use crate::signals::StopSignals;
 
@@ -107,11 +108,11 @@ pub fn trace(
 }
 
 fn system(action: &'static str, errno: Errno) -> Error {
-    Error::Io {
+    Error::Io(IoError {
         action,
         path: "/proc/self".into(),
         source: errno.into(),
-    }
+    })
 }
 
 impl Trace<'_> {

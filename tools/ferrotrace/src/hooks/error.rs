@@ -5,7 +5,6 @@
 #![deny(unsafe_code)]
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -13,6 +12,7 @@ use thiserror::Error;
 use super::model::ExitId;
 use super::model::Name;
 use super::parse::ParseError;
+use crate::file::IoError;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -146,15 +146,8 @@ pub enum Error {
     },
 
     /// Any other refusal of the system.
-    #[error("{}: cannot {action}", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 }
 
 #[cfg(test)]

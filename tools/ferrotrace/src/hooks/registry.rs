@@ -21,6 +21,7 @@ use super::model::Hook;
 use super::parse::parse;
 use super::select;
 use super::select::Target;
+use crate::file::IoError;
 
 /// `gkhi` in debugfs.
 #[derive(Debug)]
@@ -117,11 +118,11 @@ fn refused(action: &'static str, path: &Path, source: io::Error) -> Error {
     let path = path.into();
     match source.kind() {
         io::ErrorKind::PermissionDenied => Error::Denied(path),
-        _ => Error::Io {
+        _ => Error::Io(IoError {
             action,
             path,
             source,
-        },
+        }),
     }
 }
 
@@ -204,10 +205,10 @@ mod tests {
         for errno in [Errno::EINVAL, Errno::ENOMEM, Errno::EIO] {
             assert!(matches!(
                 answer(errno),
-                Error::Io {
+                Error::Io(IoError {
                     action: "write",
                     ..
-                }
+                })
             ));
         }
     }

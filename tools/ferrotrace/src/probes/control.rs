@@ -30,6 +30,7 @@ use super::model::Probe;
 use super::model::parse_list;
 use super::resolve::Wanted;
 use super::symbols::Symbols;
+use crate::file::IoError;
 
 /// The most bytes that the module takes at once.
 const WRITE_MAX: usize = 1 << 16;
@@ -65,10 +66,12 @@ impl Control {
     /// Records that found no room since the module was loaded.
     pub fn lost(&self) -> Result<u64> {
         let path = self.dir.join("lost");
-        let failed = |source| Error::Io {
-            action: "read",
-            path: path.clone(),
-            source,
+        let failed = |source| {
+            Error::Io(IoError {
+                action: "read",
+                path: path.clone(),
+                source,
+            })
         };
         let text = fs::read_to_string(&path).map_err(failed)?;
         let number = text.trim().parse();
@@ -188,11 +191,11 @@ impl Control {
         match source.kind() {
             io::ErrorKind::PermissionDenied => Error::Denied(path),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => self.absent(),
-            _ => Error::Io {
+            _ => Error::Io(IoError {
                 action,
                 path,
                 source,
-            },
+            }),
         }
     }
 
@@ -403,7 +406,7 @@ mod tests {
                 .unwrap()
                 .ends_with("\n-name_4999\n")
         );
-        assert!(matches!(control.lost(), Err(Error::Io { .. })));
+        assert!(matches!(control.lost(), Err(Error::Io(_))));
         fs::write(dir.path().join("lost"), "12\n").unwrap();
         assert_eq!(control.lost().unwrap(), 12);
     }

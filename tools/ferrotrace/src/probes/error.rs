@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::model::ParseError;
 use super::model::Place;
+use crate::file::IoError;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -150,15 +151,8 @@ pub enum Error {
     Watched,
 
     /// Any other refusal of the system.
-    #[error("{}: cannot {action}", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 
     /// The command that is run meanwhile.
     #[error(transparent)]
@@ -185,11 +179,11 @@ impl Error {
     pub(super) fn of_file(action: &'static str, path: PathBuf, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied => Self::Denied(path),
-            _ => Self::Io {
+            _ => Self::Io(IoError {
                 action,
                 path,
                 source,
-            },
+            }),
         }
     }
 }

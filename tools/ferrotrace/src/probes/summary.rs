@@ -25,6 +25,7 @@ use super::spec::is_identifier;
 use super::symbols::Symbols;
 use super::watch::Now;
 use super::watch::Show;
+use crate::file::IoError;
 use crate::functions::histogram::Histogram;
 use crate::functions::print::Time;
 use crate::functions::print::Times;
@@ -238,10 +239,12 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
 
     /// Does what the user wants, and draws if there is something new. Returns whether to go on.
     fn on_screen(&mut self, screen: &mut Screen, is_due: bool, now: &Now<'_>) -> Result<bool> {
-        let failed = |source| Error::Io {
-            action: "use the terminal",
-            path: "standard output".into(),
-            source,
+        let failed = |source| {
+            Error::Io(IoError {
+                action: "use the terminal",
+                path: "standard output".into(),
+                source,
+            })
         };
         let timed = self.is_timed();
         let (goes_on, any) = screen.input(timed).map_err(failed)?;

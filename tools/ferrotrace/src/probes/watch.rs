@@ -24,6 +24,7 @@ use super::print;
 use super::print::Style;
 use super::resolve::Wanted;
 use super::symbols::Symbols;
+use crate::file::IoError;
 use crate::pids::Pids;
 use crate::signals::StopSignals;
 
@@ -281,11 +282,11 @@ fn drain(live: &mut Live<'_>, mut to: impl FnMut(Event)) -> Result<()> {
 }
 
 fn system(action: &'static str, errno: nix::errno::Errno) -> Error {
-    Error::Io {
+    Error::Io(IoError {
         action,
         path: "/proc/self".into(),
         source: errno.into(),
-    }
+    })
 }
 
 /// The clock of the records.

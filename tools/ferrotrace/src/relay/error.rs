@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::channel::CpuId;
 use crate::file::CreateError;
+use crate::file::IoError;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -216,15 +217,8 @@ pub enum Error {
     Gone(PathBuf),
 
     /// Any other refusal of the system.
-    #[error("{}: cannot {action}", path.display())]
-    Io {
-        /// What was being done.
-        action: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
 
     /// A failed system call that does not concern a file.
     #[error("cannot {action}")]
@@ -258,11 +252,11 @@ impl Error {
         let path = path.into();
         match errno(&source) {
             Errno::EACCES | Errno::EPERM => Error::Denied { action, path },
-            _ => Error::Io {
+            _ => Error::Io(IoError {
                 action,
                 path,
                 source,
-            },
+            }),
         }
     }
 

@@ -41,6 +41,7 @@ use super::record::wait;
 use super::tally::Tally;
 use super::worker::Stop;
 use super::worker::Worker;
+use crate::file::IoError;
 use crate::file::create as create_file;
 use crate::signals::StopSignals;
 
@@ -184,7 +185,7 @@ pub fn klog(options: &Options, signals: &StopSignals) -> Result<Summary> {
     match result {
         Ok(()) => (),
         // The reader of the output has gone.
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => (),
+        Err(Error::Io(IoError { source, .. })) if source.kind() == io::ErrorKind::BrokenPipe => (),
         Err(error) => return Err(error),
     }
     let missed = match (missed_before, missed(&options.dir)) {

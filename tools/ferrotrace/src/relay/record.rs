@@ -48,6 +48,7 @@ use super::worker::Worker;
 use crate::fast::drain::FastDrain;
 use crate::fast::ring::Description;
 use crate::fast::ring::Ring;
+use crate::file::IoError;
 use crate::signals::StopSignals;
 
 /// How often to update the display, and to check the threads and look for new CPUs.
@@ -247,10 +248,12 @@ pub fn take_signals() -> Result<StopSignals> {
 /// Runs the user's command, if there is one.
 pub(super) fn run_command(signals: &StopSignals, command: &[OsString]) -> Result<()> {
     let run = signals.run(command, None);
-    run.map_err(|source| Error::Io {
-        action: "run the command",
-        path: "/proc/self/exe".into(),
-        source,
+    run.map_err(|source| {
+        Error::Io(IoError {
+            action: "run the command",
+            path: "/proc/self/exe".into(),
+            source,
+        })
     })
 }
 
