@@ -1,16 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Trampolines of ftrace: mainline's and ours. A nanosecond is an instruction. BENCH_VARIANTS= measures only some of the kernel
-# variants, which leaves figures out; BENCH_RAW=1 shows all that was measured.
-set -euo pipefail
-# shellcheck source=tools/testing/suites/lib.sh
-. "$(dirname "$0")/../../suites/lib.sh"
+# Trampolines of ftrace: mainline's and ours. A nanosecond is an instruction.
+# shellcheck source=tools/testing/bench/lib.sh
+. "$(dirname "$0")/../lib.sh"
 
 BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular}
-here=$REPO/tools/testing/bench
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # In the guest. Calls are measured twice, which shows whether they repeat. Loading the module fails when all went well.
 # shellcheck disable=SC2016
@@ -42,13 +37,9 @@ in_guest='
 '
 
 for variant in $BENCH_VARIANTS; do
-	kernel=$REPO/integration/kernel.sh
-	"$kernel" build "$variant" >/dev/null
-	kdir=$("$kernel" kdir "$variant")
-	"$kernel" make "$variant" -s M="$here/ftrace/module" MO="$kdir/bench-ftrace" modules >&2
-	ICOUNT=1 CPUS=2 TIMEOUT=${TIMEOUT:-900} run_vm "$variant" "$in_guest" | tr -d '\r' >"$work/$variant"
-	if [ "${BENCH_RAW:-}" ]; then sed "s/^/# $variant: /" "$work/$variant"; fi
-	grep -q "^memory [1-9]" "$work/$variant" || die "not all figures from $variant"
+	built "$variant"
+	ICOUNT=1 CPUS=2 TIMEOUT=${TIMEOUT:-900} run_vm "$variant" "$in_guest" |
+		take "$variant" "memory [1-9]"
 done
 
-awk -f "$here/table.awk" -v dir="$work" "$here/ftrace/figures" "$here/ftrace/bounds"
+table

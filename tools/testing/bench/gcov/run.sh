@@ -2,14 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The exporter of coverage, in a kernel that is compiled for coverage as a whole: mainline's, and then ours, which takes over from
-# it. A nanosecond is an instruction. BENCH_RAW=1 shows all that was measured.
-set -euo pipefail
-# shellcheck source=tools/testing/suites/lib.sh
-. "$(dirname "$0")/../../suites/lib.sh"
-
-here=$REPO/tools/testing/bench
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# it. A nanosecond is an instruction.
+# shellcheck source=tools/testing/bench/lib.sh
+. "$(dirname "$0")/../lib.sh"
 
 # In guests: bytes of objects in the slabs that exporters use, without those that can be dropped.
 # shellcheck disable=SC2016
@@ -66,23 +61,15 @@ without_files='
 	echo "ours_memory $(($(slabs) - without))"
 '
 
-kernel=$REPO/integration/kernel.sh
-"$kernel" build gcov >/dev/null
-kdir=$("$kernel" kdir gcov)
-mkdir -p "$kdir/bench-gcov"
-gcc -O2 -Wall -Wno-unused-parameter -o "$kdir/bench-gcov/measure" "$here/gcov/measure.c"
+built gcov
+gcc -O2 -Wall -Wno-unused-parameter -o "$modules/measure" "$here/measure.c"
 # guest APPEND COMMANDS
 guest() {
-	APPEND="$1 log_buf_len=4M" ICOUNT=1 CPUS=1 MEM=2G TIMEOUT=${TIMEOUT:-1800} run_vm gcov "$kit$2" | tr -d '\r' >>"$work/gcov"
+	APPEND="$1 log_buf_len=4M" ICOUNT=1 CPUS=1 MEM=2G TIMEOUT=${TIMEOUT:-1800} run_vm gcov "$kit$2"
 }
-guest initcall_debug "$in_guest"
-guest "initcall_debug initcall_blacklist=gcov_fs_init" "$without_files"
-awk '$1 == "with_mainline" { with = $2 } $1 == "without" { print "mainline_memory", with - $2 }' "$work/gcov" >"$work/mainline"
-cat "$work/mainline" >>"$work/gcov"
-rm "$work/mainline"
-if [ "${BENCH_RAW:-}" ]; then sed "s/^/# /" "$work/gcov"; fi
-for name in ours_reset ours_memory mainline_memory; do
-	grep -q "^$name [1-9]" "$work/gcov" || die "no figure $name"
-done
+guest initcall_debug "$in_guest" | take gcov "ours_reset [1-9]"
+guest "initcall_debug initcall_blacklist=gcov_fs_init" "$without_files" | take gcov "ours_memory [1-9]"
+awk '$1 == "with_mainline" { with = $2 } $1 == "without" { print "mainline_memory", with - $2 }' "$figures/gcov" |
+	take gcov "mainline_memory [1-9]"
 
-awk -f "$here/table.awk" -v dir="$work" "$here/gcov/figures" "$here/gcov/bounds"
+table

@@ -1,16 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Hooks, against static calls and tracepoints of the same kernel. In QEMU a nanosecond is an instruction; User Mode
-# Linux is native. BENCH_VARIANTS= measures only some of the kernel variants, which leaves figures out.
-set -euo pipefail
-# shellcheck source=tools/testing/suites/lib.sh
-. "$(dirname "$0")/../../suites/lib.sh"
+# Hooks, against static calls and tracepoints of the same kernel. In QEMU a nanosecond is an instruction; User Mode Linux is native.
+# shellcheck source=tools/testing/bench/lib.sh
+. "$(dirname "$0")/../lib.sh"
 
 BENCH_VARIANTS=${BENCH_VARIANTS:-modular uml}
-here=$REPO/tools/testing/bench
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # In the guest. All is measured twice, which shows whether it repeats.
 # shellcheck disable=SC2016
@@ -36,10 +31,7 @@ each='
 '
 
 for variant in $BENCH_VARIANTS; do
-	kernel=$REPO/integration/kernel.sh
-	"$kernel" build "$variant" >/dev/null
-	modules=$("$kernel" kdir "$variant")/bench-gkhi
-	"$kernel" make "$variant" -s M="$here/gkhi/module" MO="$modules" modules >&2
+	built "$variant"
 	case $variant in
 	uml*)
 		export ICOUNT='' CPUS=2 ROUNDS=300
@@ -48,9 +40,7 @@ for variant in $BENCH_VARIANTS; do
 		export ICOUNT=1 CPUS=4 ROUNDS=3
 		;;
 	esac
-	run_vm "$variant" "ROUNDS=$ROUNDS; $in_guest" | tr -d '\r' | awk "$each" >"$work/$variant"
-	[ -s "$work/$variant" ] || die "no figures from $variant"
-	if [ "${BENCH_RAW:-}" ]; then sed "s/^/# $variant: /" "$work/$variant"; fi
+	run_vm "$variant" "ROUNDS=$ROUNDS; $in_guest" | take "$variant" . awk "$each"
 done
 
-awk -f "$here/table.awk" -v dir="$work" "$here/gkhi/figures" "$here/gkhi/bounds"
+table

@@ -1,16 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Kprobes: mainline's and ours. A nanosecond is an instruction. BENCH_VARIANTS= measures only some of the kernel variants,
-# which leaves figures out; BENCH_RAW=1 shows all that was measured.
-set -euo pipefail
-# shellcheck source=tools/testing/suites/lib.sh
-. "$(dirname "$0")/../../suites/lib.sh"
+# Kprobes: mainline's and ours. A nanosecond is an instruction.
+# shellcheck source=tools/testing/bench/lib.sh
+. "$(dirname "$0")/../lib.sh"
 
 BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular builtin}
-here=$REPO/tools/testing/bench
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # Functions that are seldom called.
 seldom='^(ext4|jbd2|acpi|pci|tcp|udp|inet|fib|ovl|loop|tty|uart|serial8250|v9fs|p9|netlink|nl|cgroup|blk|virtio)_'
@@ -42,19 +37,13 @@ in_guest='
 '
 
 for variant in $BENCH_VARIANTS; do
-	kernel=$REPO/integration/kernel.sh
-	"$kernel" build "$variant" >/dev/null
-	kdir=$("$kernel" kdir "$variant")
-	modules=$kdir/bench-kprobes
-	"$kernel" make "$variant" -s M="$here/kprobes/module" MO="$modules" modules >&2
-	objdump -d -j .text --no-show-raw-insn "$kdir/vmlinux" | awk -f "$here/kprobes/functions.awk" |
+	built "$variant"
+	objdump -d -j .text --no-show-raw-insn "$kdir/vmlinux" | awk -f "$here/functions.awk" |
 		grep -E "$seldom" >"$modules/functions"
 	registering=2
 	if [ "$variant" = mainline ]; then registering=1; fi
 	ICOUNT=1 CPUS=2 TIMEOUT=${TIMEOUT:-600} run_vm "$variant" "REGISTERING=$registering; $in_guest" |
-		tr -d '\r' >"$work/$variant"
-	grep -q ^unregister_kernel "$work/$variant" || die "not all figures from $variant"
-	if [ "${BENCH_RAW:-}" ]; then sed "s/^/# $variant: /" "$work/$variant"; fi
+		take "$variant" unregister_kernel
 done
 
-awk -f "$here/table.awk" -v dir="$work" "$here/kprobes/figures" "$here/kprobes/bounds"
+table

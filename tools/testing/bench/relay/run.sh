@@ -2,15 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The relay interfaces: mainline's and ours. In QEMU a nanosecond is an instruction; User Mode Linux is native.
-# BENCH_VARIANTS= measures only some of the kernel variants, which leaves figures out.
-set -euo pipefail
-# shellcheck source=tools/testing/suites/lib.sh
-. "$(dirname "$0")/../../suites/lib.sh"
+# shellcheck source=tools/testing/bench/lib.sh
+. "$(dirname "$0")/../lib.sh"
 
 BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular uml-mainline uml}
-here=$REPO/tools/testing/bench
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # In the guest; $1 are parameters for the modules. All is measured twice, which shows whether it repeats.
 # shellcheck disable=SC2016
@@ -32,17 +27,12 @@ in_guest='
 
 # measure NAME VARIANT: the figures of a guest go to the file NAME.
 measure() {
-	run_vm "$2" "$set; $in_guest" | tr -d '\r' >"$work/$1"
-	[ -s "$work/$1" ] || die "no figures from $2"
-	if [ "${BENCH_RAW:-}" ]; then sed "s/^/# $1: /" "$work/$1"; fi
+	run_vm "$2" "$set; $in_guest" | take "$1" .
 }
 
 for variant in $BENCH_VARIANTS; do
-	kernel=$REPO/integration/kernel.sh
-	"$kernel" build "$variant" >/dev/null
-	modules=$("$kernel" kdir "$variant")/bench-relay
-	"$kernel" make "$variant" -s M="$here/relay/module" MO="$modules" modules >&2
-	gcc -O2 -Wall -I "$REPO/include/uapi" -o "$modules/drain" "$here/relay/drain.c"
+	built "$variant"
+	gcc -O2 -Wall -I "$REPO/include/uapi" -o "$modules/drain" "$here/drain.c"
 	# On newer processors, and on QEMU's newest, the kernel copies by "rep movsb"; on others by words.
 	case $variant in
 	uml*)
@@ -58,4 +48,4 @@ for variant in $BENCH_VARIANTS; do
 	if [ "$variant" = mainline ]; then APPEND=clearcpuid=fsrm measure words mainline; fi
 done
 
-awk -f "$here/table.awk" -v dir="$work" "$here/relay/figures" "$here/relay/bounds"
+table

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For the benchmarks: sourced by each DIR/run.sh here. BENCH_VARIANTS= measures only some of the kernel variants, which leaves figures
+# out; BENCH_RAW=1 shows all that was measured. Gives $here, the directory of the benchmark, and $kdir, that of the last built kernel.
+set -euo pipefail
+# shellcheck source=tools/testing/suites/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../suites/lib.sh"
+
+here=$(cd "$(dirname "$0")" && pwd)
+figures=$(mktemp -d)
+trap 'rm -rf "$figures"' EXIT
+
+# built VARIANT: the kernel, and the benchmark's modules in $modules.
+built() {
+	local kernel=$REPO/integration/kernel.sh
+	"$kernel" build "$1" >/dev/null
+	kdir=$("$kernel" kdir "$1")
+	modules=$kdir/bench-$(basename "$here")
+	mkdir -p "$modules"
+	if [ -d "$here/module" ]; then "$kernel" make "$1" -s M="$here/module" MO="$modules" modules >&2; fi
+}
+
+# take VARIANT LAST [FILTER...]: the lines NAME VALUE of a guest, which a filter may change, are VARIANT's figures; LAST is the
+# beginning of one that must be among them, as a pattern.
+take() {
+	local variant=$1 last=$2
+	shift 2
+	tr -d '\r' | if [ $# = 0 ]; then cat; else "$@"; fi >>"$figures/$variant"
+	if [ "${BENCH_RAW:-}" ]; then sed "s/^/# $variant: /" "$figures/$variant"; fi
+	grep -q "^$last" "$figures/$variant" || die "not all figures from $variant"
+}
+
+# table: the figures that the benchmark names, and what goals were missed without a reason.
+table() {
+	local bounds=$here/bounds
+	if [ ! -e "$bounds" ]; then bounds=; fi
+	awk -f "$here/../table.awk" -v dir="$figures" "$here/figures" ${bounds:+"$bounds"}
+}
