@@ -158,6 +158,8 @@ start_config() {
 configure() {
 	local log=$KDIR/config.log
 	mkdir -p "$KDIR"
+	# What is there was built with another.
+	rm -f "$KDIR/.ferrotrace-state"
 	say "configuring $VARIANT"
 	if ! kmake rustavailable >"$log" 2>&1; then
 		grep -v '^make' "$log" >&2

@@ -96,7 +96,12 @@ pub(crate) fn call_after(at: usize, regs: &mut Regs) {
 }
 
 /// The newest probe at an address, which stays as long as the caller has preemption off.
+///
+/// 0 is where nothing is, and stands for free places of the maps.
 pub(crate) fn newest_at(address: usize) -> Option<*mut kprobe> {
+    if address == 0 {
+        return None;
+    }
     let newest = POINTS.with(address, |point| {
         point.probes().iter().next().map(Kprobe::as_ptr)
     });
@@ -108,6 +113,10 @@ pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
     // A general protection fault of a copy has interrupts on.
     let here = PreemptOff::new();
     let at = regs.ip();
+    // A call of address 0 is no copy's: it stands for free places of the map.
+    if at == 0 {
+        return fault_in_handler(regs, trapnr, &here);
+    }
     COPIES
         .with(at, |point| point.fault(at, regs, trapnr, &here))
         .flatten()

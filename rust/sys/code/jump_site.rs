@@ -30,12 +30,22 @@ const JUMP: u8 = 0xe9;
 static SYNCS: AtomicUsize = AtomicUsize::new(0);
 
 /// Jumps that are going to be put in the place of breakpoints.
-pub struct JumpBatch<'a>(&'a mut TextLock);
+pub struct JumpBatch<'a> {
+    lock: &'a mut TextLock,
+    is_empty: bool,
+}
 
 /// Has `f` add jumps, and puts them there with the same few synchronisations of the CPUs. They are there when this returns.
 pub fn jump_all<R>(lock: &mut TextLock, f: impl FnOnce(&mut JumpBatch<'_>) -> R) -> R {
-    let result = f(&mut JumpBatch(lock));
-    finish(lock);
+    let mut batch = JumpBatch {
+        lock,
+        is_empty: true,
+    };
+    let result = f(&mut batch);
+    // The kernel tells nobody of nothing.
+    if !batch.is_empty {
+        finish(lock);
+    }
     result
 }
 
@@ -89,7 +99,7 @@ impl ArmedSite {
             return Err(self);
         };
         let mut original = [0; JUMP_LEN];
-        if !batch.0.is_there(at.get()) || read_text(at.get(), &mut original).is_err() {
+        if !batch.lock.is_there(at.get()) || read_text(at.get(), &mut original).is_err() {
             return Err(self);
         }
         let now = core::mem::replace(&mut original[0], first);
@@ -111,6 +121,7 @@ impl ArmedSite {
                 core::ptr::null(),
             )
         };
+        batch.is_empty = false;
         Ok(JumpedSite { at, original, code })
     }
 }

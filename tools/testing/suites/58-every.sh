@@ -42,9 +42,11 @@ accepted() {
 			if (error == -95 && instruction ~ /^(Endbr64|Hlt|Sti|Swapgs|Iretq|Sysretq|Sysexit)$/) return instruction
 		}
 		BEGIN {
-			early = "startup_64|restore_processor_state|^(native_load_|(verify_cpu|sev_verify_cbit|early_setup_idt|start_secondary|" \
-				"cr4_init|native_write_cr4|cpu_init_exception_handling|cpu_init_fred_exceptions|native_write_gdt_entry|" \
-				"load_current_idt|soft_restart_cpu|wakeup_long64|do_suspend_lowlevel)[+])"
+			early = "startup_64|restore_processor_state|^(native_load_|tss_setup_|(verify_cpu|sev_verify_cbit|early_setup_idt|start_secondary|" \
+				"cr4_init|native_write_(cr[04]|msr|gdt_entry|idt_entry)|do_trace_write_msr|cpu_init_exception_handling|" \
+				"cpu_init_fred_exceptions|cr4_(update_irqsoff|set_bits)|__write_cr4|setup_getcpu|__set_tss_desc|set_tssldt_descriptor|" \
+				"init_idt_data|idt_init_desc|early_cpu_to_node|setup_ghcb|snp_register_(per_cpu_ghcb|ghcb_early)|load_current_idt|" \
+				"soft_restart_cpu|wakeup_long64|do_suspend_lowlevel|core_restore_code|restore_(image|registers))[+])"
 		}
 		$1 != $4 { print "not the same place: " $0; bad++ }
 		$3 == 0 { theirs++ }

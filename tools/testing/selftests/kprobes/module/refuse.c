@@ -239,6 +239,9 @@ static void early(void)
 		{ "secondary_startup_64", true }, { "early_setup_idt", true }, { "start_secondary", true }, { "cr4_init", true },
 		{ "native_write_cr4", true }, { "cpu_init_exception_handling", true }, { "load_current_idt", true },
 		{ "native_load_idt", false }, { "restore_processor_state", IS_ENABLED(CONFIG_PM_SLEEP) },
+		{ "native_write_cr0", true }, { "cr4_update_irqsoff", true },
+		{ "native_write_msr", IS_ENABLED(CONFIG_PARAVIRT_XXL) }, { "setup_ghcb", IS_ENABLED(CONFIG_AMD_MEM_ENCRYPT) },
+		{ "core_restore_code", IS_ENABLED(CONFIG_HIBERNATION) },
 	};
 	unsigned int i;
 	int err;
