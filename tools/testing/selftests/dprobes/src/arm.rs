@@ -178,7 +178,10 @@ fn object() {
         write(0);
         becomes(is_in("disarmed"));
     }
-    assert_eq!(words_of(&take_records()), [101, 102, 201, 202]);
+    // Until it is disarmed, the memory's allocator, and what checks memory, may write there, too.
+    let mut words = words_of(&take_records());
+    words.retain(|word| (1..1000).contains(word));
+    assert_eq!(words, [101, 102, 201, 202]);
 }
 
 /// It moves to another address, and then watches nothing.

@@ -305,7 +305,7 @@ fn user_memory() {
     assert_eq!((WORD.load(Relaxed), state().locals[0][0]), (2, 1));
     crate::control::remove_all();
     Program {
-        symbol: "process_one_work",
+        symbol: "refresh_vm_stats",
         ..Program::new(&store(3)).with_writes()
     }
     .load();
