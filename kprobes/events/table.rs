@@ -121,40 +121,37 @@ impl Probes {
     /// Errors, of the first line: -EINVAL if it is no command, -EEXIST, -ENOENT, -ENOMEM, -EPERM if lockdown forbids a new probe, and
     /// those of registering.
     fn run(&self, text: &[u8]) -> Result<usize> {
-        let mut all = lines(text).peekable();
         let mut done = 0;
-        let mut result = all.peek().map_or(Err(EINVAL), |_| Ok(()));
-        while result.is_ok() && all.peek().is_some() {
-            let (new, ends) = leading(&mut all, added)?;
-            let count;
-            (count, result) = self.add(&new);
-            done = end_of(&ends, count).unwrap_or(done);
-            if result.is_ok() {
-                let (names, ends) = leading(&mut all, removed)?;
-                let count;
-                (count, result) = self.remove(&names);
-                done = end_of(&ends, count).unwrap_or(done);
-            }
-            let is_other = |line: &[u8]| added(line).is_none() && removed(line).is_none();
-            let other = match result {
-                Ok(()) => all.next_if(|(line, _)| is_other(line)),
-                Err(_) => None,
-            };
-            if let Some((line, end)) = other {
-                match Command::parse(line) {
-                    Some(Command::RemoveAll) => self.remove_all(),
-                    _ => result = Err(EINVAL),
-                }
-                if result.is_ok() {
-                    done = end;
-                }
-            }
-        }
-        match result {
+        match self.run_lines(text, &mut done) {
             Ok(()) => Ok(text.len()),
             Err(error) if done == 0 => Err(error),
             Err(_) => Ok(done),
         }
+    }
+
+    /// The same; `done` is what has been done also if it fails.
+    fn run_lines(&self, text: &[u8], done: &mut usize) -> Result {
+        let mut all = lines(text).peekable();
+        all.peek().ok_or(EINVAL)?;
+        while all.peek().is_some() {
+            let (new, ends) = leading(&mut all, added)?;
+            let (count, result) = self.add(&new);
+            *done = end_of(&ends, count).unwrap_or(*done);
+            result?;
+            let (names, ends) = leading(&mut all, removed)?;
+            let (count, result) = self.remove(&names);
+            *done = end_of(&ends, count).unwrap_or(*done);
+            result?;
+            let is_other = |line: &[u8]| added(line).is_none() && removed(line).is_none();
+            if let Some((line, end)) = all.next_if(|(line, _)| is_other(line)) {
+                match Command::parse(line) {
+                    Some(Command::RemoveAll) => self.remove_all(),
+                    _ => return Err(EINVAL),
+                }
+                *done = end;
+            }
+        }
+        Ok(())
     }
 
     fn remove_all(&self) {

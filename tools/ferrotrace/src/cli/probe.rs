@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::HashSet;
 use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
@@ -308,10 +309,12 @@ fn resolve(
     let source = types.source();
     let mut resolver = Resolver::new(symbols, &source);
     let mut all: Vec<Wanted> = Vec::new();
+    let mut seen = HashSet::new();
     for spec in specs {
         for probe in resolver.resolve(spec, returns)? {
-            // Patterns may have functions in common.
-            if !(probe.of_pattern && all.contains(&probe)) {
+            // A function of a pattern may be that of another, or be named as well.
+            let what = (probe.kind, probe.place.clone(), probe.args.clone());
+            if seen.insert(what) || !probe.of_pattern {
                 all.push(probe);
             }
         }

@@ -162,14 +162,23 @@ impl Kernel {
 
     /// Removes what has been added again.
     fn give_up(&self, added: Vec<String>, error: Error) -> Error {
-        match self.remove(&added) {
-            Ok(()) | Err(Error::NoProbe { .. }) => error,
+        // Others may have removed some meanwhile.
+        match self.remove_present(&added) {
+            Ok(()) => error,
             Err(source) => Error::Left {
-                added: Names(added),
+                added: Names(self.those_there(added)),
                 error: Box::new(error),
                 source: Box::new(source),
             },
         }
+    }
+
+    /// Those of the names that there are, or all if nobody can say.
+    fn those_there(&self, mut names: Vec<String>) -> Vec<String> {
+        if let Ok(probes) = self.list() {
+            names.retain(|name| probes.iter().any(|probe| probe.name == *name));
+        }
+        names
     }
 
     /// Removes probes, up to the first that is not there.
@@ -206,7 +215,11 @@ impl Kernel {
             rest = others;
             let error = match (self.stock.as_ref().map(|stock| stock.remove(name)), error) {
                 (Some(Ok(())), _) => continue,
-                (Some(Err(error @ Error::NoProbe { .. })), _) => self.with_all_names(error),
+                // tracefs does not know what the module has, which may have failed for another reason.
+                (Some(Err(error @ Error::NoProbe { .. })), modules) if is_absence(&modules) => {
+                    self.with_all_names(error)
+                }
+                (Some(Err(Error::NoProbe { .. })), error) => return Err(error),
                 (Some(Err(error)), _) => return Err(error),
                 (None, error @ Error::NoProbe { .. }) => error,
                 (None, error) => return Err(error),
@@ -260,6 +273,14 @@ impl Kernel {
             instance: None,
         })
     }
+}
+
+/// Whether the module does not have a probe, or is not there.
+fn is_absence(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NoProbe { .. } | Error::NoModule(_) | Error::NoDebugfs(_) | Error::NoEngine
+    )
 }
 
 impl Live<'_> {

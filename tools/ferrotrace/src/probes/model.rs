@@ -17,7 +17,7 @@ use thiserror::Error;
 pub const NAME_MAX: usize = 63;
 
 /// What a probe is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// An instruction.
@@ -51,7 +51,7 @@ pub enum PlaceError {
 }
 
 /// A place in the kernel's code, or in that of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The function; in a file `PATH:FUNCTION`, or `PATH:0xOFFSET` in the file.
     pub symbol: String,

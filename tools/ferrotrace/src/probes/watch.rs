@@ -165,8 +165,12 @@ fn maker(name: &str) -> Option<u32> {
     (name == own || name == own.replace('.', "_")).then_some(process)
 }
 
-/// Removes the probes that were there for as long as a process ran, and that were left when it was killed. Returns how many.
+/// Removes the probes that were there for as long as a process ran, and that were left when it was killed. Returns how many. Does
+/// nothing while somebody watches: that may be in another namespace, where processes have other numbers.
 pub fn remove_abandoned(kernel: &Kernel) -> Result<usize> {
+    let Ok(_lock) = kernel.lock() else {
+        return Ok(0);
+    };
     let is_left = |probe: &Probe| {
         let maker = maker(&probe.name);
         maker.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
