@@ -196,11 +196,15 @@ fn debug_file(elf: &Elf) -> Option<PathBuf> {
 
 /// The types of a file, from its debugging information, wherever that is.
 pub(super) fn types(path: &str) -> Result<DwarfTypes, types::Error> {
-    let elf = Elf::read(Path::new(path)).ok();
     let path = Path::new(path);
-    match elf.and_then(|elf| debug_file(&elf)) {
-        Some(apart) => DwarfTypes::open(&apart, Some(path)),
-        None => DwarfTypes::open(path, None),
+    let elf = Elf::read(path).ok();
+    let apart = elf.as_ref().and_then(debug_file);
+    // As `Code` has them: first those of what was taken out.
+    let symbols = apart.as_ref().and_then(|apart| Elf::read(apart).ok());
+    let symbols = symbols.into_iter().chain(elf).collect();
+    match apart {
+        Some(apart) => DwarfTypes::of_program(&apart, Some(path), symbols),
+        None => DwarfTypes::of_program(path, None, symbols),
     }
 }
 

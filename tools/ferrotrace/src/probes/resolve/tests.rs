@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::*;
 
+mod twins;
 mod within;
 
 const KALLSYMS: &str = "\

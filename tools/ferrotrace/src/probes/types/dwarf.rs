@@ -27,6 +27,7 @@ use super::Parameter;
 use super::Result;
 use super::Shape;
 use super::Types;
+use crate::dprobes::elf::Elf;
 use load::Loaded;
 
 type Reader = EndianArcSlice<RunTimeEndian>;
@@ -41,11 +42,23 @@ pub struct DwarfTypes {
     /// Where the units begin, in order.
     units: Vec<(usize, Unit)>,
     path: PathBuf,
+    /// Of a program: what says where its functions are.
+    symbols: Vec<Elf>,
 }
 
 impl DwarfTypes {
-    /// Reads a file: a program, a kernel or a module. If this was taken out of another one, `code` is that.
-    pub fn open(path: &Path, code: Option<&Path>) -> Result<Self> {
+    /// Reads a kernel or a module.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::read(path, None, Vec::new())
+    }
+
+    /// Reads the debugging information of a program. If this was taken out of it, `code` is the program. The first of `symbols` that
+    /// has a function says which of several of that name is meant.
+    pub fn of_program(path: &Path, code: Option<&Path>, symbols: Vec<Elf>) -> Result<Self> {
+        Self::read(path, code, symbols)
+    }
+
+    fn read(path: &Path, code: Option<&Path>, symbols: Vec<Elf>) -> Result<Self> {
         let loaded = Loaded::read(path, code)?;
         let bad = |what: String| Error::Bad {
             path: path.into(),
@@ -61,13 +74,14 @@ impl DwarfTypes {
             units.push((offset.0, loaded.dwarf.unit(header).map_err(failed)?));
         }
         if units.is_empty() {
-            return Err(bad("has no debugging information (DWARF)".to_owned()));
+            return Err(Error::NoDwarf(path.into()));
         }
         let path = path.into();
         Ok(Self {
             loaded,
             units,
             path,
+            symbols,
         })
     }
 
@@ -181,6 +195,33 @@ impl DwarfTypes {
 }
 
 impl DwarfTypes {
+    /// Refuses programs whose registers have other numbers, and whose arguments are elsewhere.
+    fn check_machine(&self) -> Result<()> {
+        match self.loaded.is_x86_64 {
+            true => Ok(()),
+            false => Err(Error::Bad {
+                path: self.path.clone(),
+                what:
+                    "not 64-bit code of x86: parameters have to be given by their registers (%di)"
+                        .to_owned(),
+            }),
+        }
+    }
+
+    /// What a function takes and returns.
+    fn signature(&self, unit: &Unit, entry: &Entry<'_, '_, Reader>) -> Result<Function> {
+        let parameters = self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
+            Ok(Parameter {
+                name: self.name(unit, entry)?.unwrap_or_default(),
+                ty: self.reference(unit, entry, gimli::DW_AT_type)?.unwrap_or(0),
+            })
+        });
+        Ok(Function {
+            parameters: parameters?,
+            returns: self.reference(unit, entry, gimli::DW_AT_type)?,
+        })
+    }
+
     /// Looks for the function of this name that `to` makes something of.
     fn find<T>(
         &self,
@@ -215,37 +256,43 @@ impl DwarfTypes {
 
 impl Types for DwarfTypes {
     fn function(&self, name: &str) -> Result<Option<Function>> {
-        self.find(name, |unit, entry| {
-            if entry
-                .attr_value(gimli::DW_AT_abstract_origin)
-                .is_ok_and(|origin| origin.is_some())
-            {
-                // What it is the code of has the types.
-                return Ok(None);
+        self.check_machine()?;
+        // What it is the code of has the types.
+        let found = self.coded(name, |unit, entry, _| {
+            match self.reference(unit, entry, gimli::DW_AT_abstract_origin)? {
+                Some(origin) => {
+                    let (unit, entry) = self.entry(origin)?;
+                    self.signature(unit, &entry)
+                }
+                None => self.signature(unit, entry),
             }
-            let parameters = self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
-                Ok(Parameter {
-                    name: self.name(unit, entry)?.unwrap_or_default(),
-                    ty: self.reference(unit, entry, gimli::DW_AT_type)?.unwrap_or(0),
-                })
-            });
-            Ok(Some(Function {
-                parameters: parameters?,
-                returns: self.reference(unit, entry, gimli::DW_AT_type)?,
-            }))
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        // Code that is not known, or assembly: there may be a declaration.
+        self.find(name, |unit, entry| {
+            let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
+            match origin.is_ok_and(|origin| origin.is_some()) {
+                true => Ok(None),
+                false => self.signature(unit, entry).map(Some),
+            }
         })
     }
 
     fn line(&self, function: &str, line: u64) -> Result<Option<u32>> {
-        self.find(function, |unit, entry| {
-            self.line_of(function, unit, entry, line)
-        })
+        let found = self.coded(function, |unit, entry, code| {
+            self.line_of(unit, entry, code, line)
+        })?;
+        Ok(found.flatten())
     }
 
     fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {
-        self.find(function, |unit, entry| {
-            self.parameter_at(function, unit, entry, parameter, offset)
-        })
+        self.check_machine()?;
+        let found = self.coded(function, |unit, entry, code| {
+            self.parameter_at(unit, entry, code, parameter, offset)
+        })?;
+        Ok(found.flatten())
     }
 
     fn shape(&self, ty: Id) -> Result<Shape> {

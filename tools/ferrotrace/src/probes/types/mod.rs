@@ -129,6 +129,9 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// There is nothing of that in the file.
+    #[error("{}: has no debugging information (DWARF)", .0.display())]
+    NoDwarf(PathBuf),
     /// The file is not what it should be.
     #[error("{}: {what}", path.display())]
     Bad {
@@ -178,7 +181,7 @@ impl Source {
             return Ok(Box::new(BtfTypes::open(path, None)?));
         }
         if let Some(path) = &self.vmlinux {
-            return Ok(Box::new(DwarfTypes::open(path, None)?));
+            return Ok(Box::new(DwarfTypes::open(path)?));
         }
         let base = Path::new(BTF_DIR).join("vmlinux");
         if base.exists() {
@@ -188,7 +191,7 @@ impl Source {
         }
         let in_module = module.and_then(|module| find(&directory(), module).ok());
         if let Some(path) = in_module {
-            return Ok(Box::new(DwarfTypes::open(&path, None)?));
+            return Ok(Box::new(DwarfTypes::open(&path)?));
         }
         let release = uname().map(|names| names.release().to_owned());
         let release = release.unwrap_or_default();
@@ -199,7 +202,7 @@ impl Source {
                 .join("build/vmlinux"),
         ];
         match places.iter().find(|path| fs::exists(path).unwrap_or(false)) {
-            Some(path) => Ok(Box::new(DwarfTypes::open(path, None)?)),
+            Some(path) => Ok(Box::new(DwarfTypes::open(path)?)),
             None => Err(Error::None(base)),
         }
     }

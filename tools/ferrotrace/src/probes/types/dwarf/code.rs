@@ -4,6 +4,8 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::BTreeSet;
+
 use gimli::AttributeValue;
 use gimli::BaseAddresses;
 use gimli::CfaRule;
@@ -44,41 +46,68 @@ fn name_of(register: gimli::Register) -> Option<&'static str> {
 }
 
 impl DwarfTypes {
-    /// The addresses of a function's code that are in one piece with its start, if this entry has the code of the function that the
-    /// symbol names.
-    fn code(
+    /// Makes something of the function of this name that a probe is put on, and of the addresses of its code that are in one piece with
+    /// its start. `None` if that is not known.
+    pub(super) fn coded<T>(
         &self,
         function: &str,
-        unit: &Unit,
-        entry: &Entry<'_, '_, Reader>,
-    ) -> Result<Option<(u64, u64)>> {
+        mut to: impl FnMut(&Unit, &Entry<'_, '_, Reader>, (u64, u64)) -> Result<T>,
+    ) -> Result<Option<T>> {
         let failed = |error| self.bad(error);
-        let mut ranges = self.loaded.dwarf.die_ranges(unit, entry).map_err(failed)?;
-        let starts = self.loaded.starts.get(function);
-        while let Some(range) = ranges.next().map_err(failed)? {
-            // Without symbols the first range is taken: that is where a function begins.
-            if starts.is_none_or(|starts| starts.contains(&range.begin)) {
-                return Ok(Some((range.begin, range.end)));
+        let of_program = self.symbols.iter().find_map(|elf| elf.symbol(function));
+        let start = match (of_program, self.loaded.starts.get(function)) {
+            (Some(found), _) => Some(found.address),
+            (None, Some(starts)) => match self.loaded.lowest(starts) {
+                Some(start) => Some(start),
+                None => return Ok(None),
+            },
+            (None, None) => None,
+        };
+        let code = |unit: &Unit, entry: &Entry<'_, '_, Reader>| {
+            let mut ranges = self.loaded.dwarf.die_ranges(unit, entry).map_err(failed)?;
+            while let Some(range) = ranges.next().map_err(failed)? {
+                // Without symbols the first range is taken: that is where a function begins.
+                if start.is_none_or(|start| start == range.begin) {
+                    return Ok(Some((range.begin, range.end)));
+                }
+            }
+            Ok(None)
+        };
+        if start.is_none() {
+            let mut all = BTreeSet::new();
+            self.find(function, |unit, entry| {
+                all.extend(code(unit, entry)?);
+                Ok(None::<()>)
+            })?;
+            if all.len() > 1 {
+                return Ok(None);
             }
         }
-        Ok(None)
+        self.find(function, |unit, entry| match code(unit, entry)? {
+            Some(code) => to(unit, entry, code).map(Some),
+            None => Ok(None),
+        })
     }
 
     /// The first instruction of a line of a function's code, in bytes from its start.
     pub(super) fn line_of(
         &self,
-        function: &str,
         unit: &Unit,
         entry: &Entry<'_, '_, Reader>,
+        (low, high): (u64, u64),
         line: u64,
     ) -> Result<Option<u32>> {
         let failed = |error| self.bad(error);
-        let Some((low, high)) = self.code(function, unit, entry)? else {
-            return Ok(None);
-        };
         // The entry with the name has the line.
         let origin = self.reference(unit, entry, gimli::DW_AT_abstract_origin)?;
         let origin = origin.map(|origin| self.entry(origin)).transpose()?;
+        // Files have other numbers in another unit.
+        if origin
+            .as_ref()
+            .is_some_and(|(of, _)| of.header.offset() != unit.header.offset())
+        {
+            return Ok(None);
+        }
         let named = origin.as_ref().map_or(entry, |(_, entry)| entry);
         let file = named.attr_value(gimli::DW_AT_decl_file).map_err(failed)?;
         let file = match file {
@@ -111,19 +140,15 @@ impl DwarfTypes {
     /// Where a parameter is, so many bytes from the start of the function.
     pub(super) fn parameter_at(
         &self,
-        function: &str,
         unit: &Unit,
         entry: &Entry<'_, '_, Reader>,
+        (low, high): (u64, u64),
         parameter: &str,
         offset: u32,
     ) -> Result<Option<Located>> {
         let failed = |error| self.bad(error);
-        let code = self.code(function, unit, entry)?;
-        let pc = code.and_then(|(low, high)| {
-            let pc = low.checked_add(u64::from(offset))?;
-            (pc < high).then_some(pc)
-        });
-        let Some(pc) = pc else {
+        let pc = low.checked_add(u64::from(offset));
+        let Some(pc) = pc.filter(|pc| *pc < high) else {
             return Ok(None);
         };
         let function = entry;

@@ -16,6 +16,7 @@ use gimli::EhFrame;
 use gimli::EndianArcSlice;
 use gimli::RunTimeEndian;
 use gimli::Section;
+use object::Architecture;
 use object::Object;
 use object::ObjectKind;
 use object::ObjectSection;
@@ -48,6 +49,10 @@ pub(super) struct Loaded {
     pub(super) bases: BaseAddresses,
     /// Where functions begin. There may be several of a name.
     pub(super) starts: BTreeMap<String, Vec<u64>>,
+    /// Whether it has not been linked.
+    is_relocatable: bool,
+    /// Whether its code is for x86-64, and its addresses have 64 bits.
+    pub(super) is_x86_64: bool,
 }
 
 /// Where a section of code is taken to be.
@@ -104,6 +109,14 @@ fn contents(file: &object::File<'_>, name: &str) -> Vec<u8> {
 }
 
 impl Loaded {
+    /// The start of the function that has the lowest address in memory, which is the one that the kernel takes. Where sections come
+    /// to be relative to each other is not known before a module is loaded.
+    pub(super) fn lowest(&self, starts: &[u64]) -> Option<u64> {
+        let lowest = starts.iter().min()?;
+        let is_known = starts.iter().all(|start| start / APART == lowest / APART);
+        (!self.is_relocatable || is_known).then_some(*lowest)
+    }
+
     /// Reads the debugging information of `path`, and where frames are from there or from `code`.
     pub(super) fn read(path: &Path, code: Option<&Path>) -> Result<Self> {
         let bytes_of = |path: &Path| {
@@ -156,6 +169,8 @@ impl Loaded {
             eh_frame,
             bases,
             starts,
+            is_relocatable: file.kind() == ObjectKind::Relocatable,
+            is_x86_64: file.architecture() == Architecture::X86_64,
         })
     }
 }
