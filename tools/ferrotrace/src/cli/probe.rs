@@ -95,6 +95,7 @@ impl TypesArgs {
         Source {
             btf: self.btf.clone(),
             vmlinux: self.vmlinux.clone(),
+            ..Source::default()
         }
     }
 }

@@ -24,6 +24,7 @@ use super::lang::program::ProbePoint;
 use super::lang::program::Program;
 use super::module_file;
 use super::module_file::NoFile;
+use super::module_file::running_build_id;
 use super::set::Loadable;
 use super::set::Located;
 
@@ -348,7 +349,7 @@ impl Locator {
                     .help("--sym names it: vmlinux, or the module; address = is for addresses"));
             }
         };
-        let loaded = module.and_then(module_file::loaded_build_id);
+        let loaded = module.and_then(|module| running_build_id(Path::new("/"), Some(module)));
         if let (Some(loaded), Some(own)) = (loaded, elf.build_id()) {
             if loaded != own {
                 let message = format!("{file} is not what the loaded {name} is from");

@@ -8,6 +8,9 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+/// The type of a note with a build ID.
+const NT_GNU_BUILD_ID: usize = 3;
+
 /// Why it is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoFile {
@@ -52,21 +55,34 @@ pub fn find(directory: &Path, module: &str) -> Result<PathBuf, NoFile> {
     }
 }
 
-/// The build ID of a module that is loaded, if the kernel tells.
-pub fn loaded_build_id(module: &str) -> Option<Vec<u8>> {
-    let path = format!("/sys/module/{module}/notes/.note.gnu.build-id");
-    note(&fs::read(path).ok()?)
+/// The build ID of a module that is loaded, or of the kernel, if that tells. `root` is where the system's files are.
+pub fn running_build_id(root: &Path, module: Option<&str>) -> Option<Vec<u8>> {
+    let path = match module {
+        Some(module) => {
+            let module = module.replace('-', "_");
+            format!("sys/module/{module}/notes/.note.gnu.build-id")
+        }
+        None => "sys/kernel/notes".to_owned(),
+    };
+    build_id(&fs::read(root.join(path)).ok()?)
 }
 
-/// What a note is about: after the lengths of its name and of that, its type, and its name.
-fn note(bytes: &[u8]) -> Option<Vec<u8>> {
-    let word = |at: usize| {
-        let bytes = bytes.get(at..)?.first_chunk()?;
-        usize::try_from(u32::from_le_bytes(*bytes)).ok()
-    };
-    let start = 12usize.checked_add(word(0)?.checked_next_multiple_of(4)?)?;
-    let end = start.checked_add(word(4)?)?;
-    bytes.get(start..end).map(<[u8]>::to_vec)
+/// The build ID among notes. Each has the lengths of its name and of what it is about, its type, and these two.
+fn build_id(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    loop {
+        let word = |at: usize| {
+            let bytes = bytes.get(at..)?.first_chunk()?;
+            usize::try_from(u32::from_le_bytes(*bytes)).ok()
+        };
+        let (name, len, kind) = (word(0)?, word(4)?, word(8)?);
+        let start = 12usize.checked_add(name.checked_next_multiple_of(4)?)?;
+        let end = start.checked_add(len)?;
+        let text = bytes.get(start..end)?;
+        if kind == NT_GNU_BUILD_ID && bytes.get(12..)?.starts_with(b"GNU\0") {
+            return Some(text.to_vec());
+        }
+        bytes = bytes.get(end.checked_next_multiple_of(4)?..)?;
+    }
 }
 
 #[cfg(test)]
@@ -98,14 +114,17 @@ mod tests {
 
     #[test]
     fn notes() {
-        let mut bytes = Vec::new();
+        let mut bytes = b"\x06\0\0\0\x01\0\0\0\x03\0\0\0Linux\0\0\0\x09\0\0\0".to_vec();
+        let first = bytes.len();
         for word in [4u32, 3, 3] {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(b"GNU\0\x01\x02\x03\x00");
-        assert_eq!(note(&bytes), Some(vec![1, 2, 3]));
-        assert_eq!(note(&bytes[..18]), None);
-        assert_eq!(note(b""), None);
-        assert_eq!(note(&[0xff; 40]), None);
+        assert_eq!(build_id(&bytes), Some(vec![1, 2, 3]));
+        assert_eq!(build_id(&bytes[first..]), Some(vec![1, 2, 3]));
+        assert_eq!(build_id(&bytes[..first + 18]), None);
+        assert_eq!(build_id(&bytes[..first]), None);
+        assert_eq!(build_id(b""), None);
+        assert_eq!(build_id(&[0xff; 40]), None);
     }
 }

@@ -142,18 +142,21 @@ pub enum ResolveError {
     },
     /// Not a line.
     #[error(
-        "{symbol} has no code in line {line} from its name, or DWARF does not say where; --vmlinux FILE names a kernel with it"
+        "{} has no code in line {line} from its name, or DWARF does not say where; {}",
+        function_of(place),
+        with_dwarf(place)
     )]
     NoLine {
         /// The function.
-        symbol: String,
+        place: Place,
         /// The line.
         line: u64,
     },
     /// Within a function.
     #[error(
-        "{place}: {name} is not in a register or in memory there any more, or DWARF does not say where; --vmlinux FILE names a kernel \
-         or a module with it, and registers (%di) can be used"
+        "{place}: {name} is not in a register or in memory there any more, or DWARF does not say where; {}, and \
+         registers (%di) can be used",
+        with_dwarf(place)
     )]
     Within {
         /// The place.
@@ -222,7 +225,7 @@ impl<'a> Resolver<'a> {
                 place.offset = types
                     .line(symbol, line)?
                     .ok_or_else(|| ResolveError::NoLine {
-                        symbol: symbol.to_owned(),
+                        place: place.clone(),
                         line,
                     })?;
                 at = at.and_then(|at| at.checked_add(u64::from(place.offset)));
@@ -432,6 +435,14 @@ fn glob(pattern: &str) -> Result<Glob> {
             pattern: pattern.to_owned(),
             what: what.to_string(),
         })
+}
+
+/// What could say more of a place.
+fn with_dwarf(place: &Place) -> &'static str {
+    match place.in_file() {
+        Some(_) => "a program that is built with -g has it",
+        None => "--vmlinux FILE names a kernel or a module with it",
+    }
 }
 
 /// The function, without its module or its file.

@@ -208,8 +208,9 @@ fn by_dwarf() {
     let dir = tempfile::tempdir().unwrap();
     let object = with_dwarf(dir.path());
     let source = Source {
-        btf: None,
         vmlinux: Some(object.clone()),
+        root: dir.path().into(),
+        ..Source::default()
     };
     check(&source);
     // What binutils make of the place.
@@ -254,14 +255,17 @@ fn by_btf() {
     objcopy.arg(format!("--dump-section=.BTF={}", btf.display()));
     assert!(objcopy.arg(&object).status().unwrap().success());
     let btf = Some(btf);
-    check(&Source { btf, vmlinux: None });
+    check(&Source {
+        btf,
+        ..Source::default()
+    });
 }
 
 #[test]
 fn without_types() {
     let source = Source {
         btf: Some("/nowhere/btf".into()),
-        vmlinux: None,
+        ..Source::default()
     };
     for (spec, want) in [
         (

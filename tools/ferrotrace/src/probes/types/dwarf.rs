@@ -44,12 +44,15 @@ pub struct DwarfTypes {
     path: PathBuf,
     /// Of a program: what says where its functions are.
     symbols: Vec<Elf>,
+    /// Of a kernel or a module: the build ID of what runs.
+    running: Option<Vec<u8>>,
 }
 
 impl DwarfTypes {
-    /// Reads a kernel or a module.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::read(path, None, Vec::new())
+    /// Reads a kernel or a module, of which what runs has this build ID, if that is known.
+    pub fn open(path: &Path, running: Option<Vec<u8>>) -> Result<Self> {
+        let types = Self::read(path, None, Vec::new())?;
+        Ok(Self { running, ..types })
     }
 
     /// Reads the debugging information of a program. If this was taken out of it, `code` is the program. The first of `symbols` that
@@ -82,6 +85,7 @@ impl DwarfTypes {
             units,
             path,
             symbols,
+            running: None,
         })
     }
 
@@ -208,6 +212,18 @@ impl DwarfTypes {
         }
     }
 
+    /// Refuses places in code of another kernel or module than runs.
+    fn check_running(&self) -> Result<()> {
+        match (&self.running, &self.loaded.build_id) {
+            (Some(running), Some(own)) if running != own => Err(Error::Bad {
+                path: self.path.clone(),
+                what: "is not of what runs, their build IDs differ: places within functions are not known"
+                    .to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// What a function takes and returns.
     fn signature(&self, unit: &Unit, entry: &Entry<'_, '_, Reader>) -> Result<Function> {
         let parameters = self.children(unit, entry, gimli::DW_TAG_formal_parameter, |entry| {
@@ -281,6 +297,7 @@ impl Types for DwarfTypes {
     }
 
     fn line(&self, function: &str, line: u64) -> Result<Option<u32>> {
+        self.check_running()?;
         let found = self.coded(function, |unit, entry, code| {
             self.line_of(unit, entry, code, line)
         })?;
@@ -289,6 +306,7 @@ impl Types for DwarfTypes {
 
     fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {
         self.check_machine()?;
+        self.check_running()?;
         let found = self.coded(function, |unit, entry, code| {
             self.parameter_at(unit, entry, code, parameter, offset)
         })?;

@@ -7,22 +7,21 @@
 mod btf;
 mod dwarf;
 
-use std::fs;
+use std::cell::OnceCell;
 use std::io;
-use std::path::Path;
 use std::path::PathBuf;
 
 use nix::sys::utsname::uname;
 use thiserror::Error;
 
-use crate::dprobes::module_file::directory;
 use crate::dprobes::module_file::find;
+use crate::dprobes::module_file::running_build_id;
 
 pub use btf::BtfTypes;
 pub use dwarf::DwarfTypes;
 
 /// Where a running kernel has its types, and those of its modules.
-const BTF_DIR: &str = "/sys/kernel/btf";
+const BTF_DIR: &str = "sys/kernel/btf";
 
 /// A type, as its source knows it.
 pub type Id = u64;
@@ -166,12 +165,24 @@ pub trait Types {
 }
 
 /// Where the user says that types are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Source {
     /// A file with BTF.
     pub btf: Option<PathBuf>,
     /// A kernel with DWARF.
     pub vmlinux: Option<PathBuf>,
+    /// Where the files of the running system are, its `sysfs` included.
+    pub root: PathBuf,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self {
+            btf: None,
+            vmlinux: None,
+            root: "/".into(),
+        }
+    }
 }
 
 impl Source {
@@ -181,29 +192,88 @@ impl Source {
             return Ok(Box::new(BtfTypes::open(path, None)?));
         }
         if let Some(path) = &self.vmlinux {
-            return Ok(Box::new(DwarfTypes::open(path)?));
+            let running = running_build_id(&self.root, module);
+            return Ok(Box::new(DwarfTypes::open(path, running)?));
         }
-        let base = Path::new(BTF_DIR).join("vmlinux");
+        let dir = self.root.join(BTF_DIR);
+        let base = dir.join("vmlinux");
         if base.exists() {
-            let module = module.map(|module| Path::new(BTF_DIR).join(module));
-            let types = BtfTypes::open(&base, module.as_deref())?;
-            return Ok(Box::new(types));
+            let own = module.map(|module| dir.join(module));
+            return Ok(Box::new(WithPlaces {
+                btf: BtfTypes::open(&base, own.as_deref())?,
+                source: self.clone(),
+                module: module.map(str::to_owned),
+                dwarf: OnceCell::new(),
+            }));
         }
-        let in_module = module.and_then(|module| find(&directory(), module).ok());
-        if let Some(path) = in_module {
-            return Ok(Box::new(DwarfTypes::open(&path)?));
-        }
-        let release = uname().map(|names| names.release().to_owned());
-        let release = release.unwrap_or_default();
-        let places = [
-            Path::new("/usr/lib/debug/boot").join(format!("vmlinux-{}", release.to_string_lossy())),
-            Path::new("/lib/modules")
-                .join(&release)
-                .join("build/vmlinux"),
-        ];
-        match places.iter().find(|path| fs::exists(path).unwrap_or(false)) {
-            Some(path) => Ok(Box::new(DwarfTypes::open(path)?)),
+        match self.dwarf(module)? {
+            Some(types) => Ok(Box::new(types)),
             None => Err(Error::None(base)),
         }
+    }
+
+    /// The DWARF of the kernel, or of one of its modules, if it is where distributions have it.
+    fn dwarf(&self, module: Option<&str>) -> Result<Option<DwarfTypes>> {
+        let release = uname().map(|names| names.release().to_owned());
+        let release = release.unwrap_or_default();
+        let directory = self.root.join("lib/modules").join(&release);
+        if let Some(path) = module.and_then(|module| find(&directory, module).ok()) {
+            return DwarfTypes::open(&path, running_build_id(&self.root, module)).map(Some);
+        }
+        let name = format!("vmlinux-{}", release.to_string_lossy());
+        let places = [
+            self.root.join("usr/lib/debug/boot").join(name),
+            directory.join("build/vmlinux"),
+        ];
+        let found = places.iter().find(|path| path.exists());
+        let open = |path| DwarfTypes::open(path, running_build_id(&self.root, None));
+        found.map(|path| open(path)).transpose()
+    }
+}
+
+/// Types from BTF, and places within functions, which BTF does not have, from DWARF, if there is any.
+struct WithPlaces {
+    btf: BtfTypes,
+    source: Source,
+    module: Option<String>,
+    /// Opened when a place is asked for.
+    dwarf: OnceCell<Option<DwarfTypes>>,
+}
+
+impl WithPlaces {
+    fn dwarf(&self) -> Result<Option<&DwarfTypes>> {
+        if self.dwarf.get().is_none() {
+            let found = match self.source.dwarf(self.module.as_deref()) {
+                Err(Error::NoDwarf(_)) => None,
+                found => found?,
+            };
+            // Nobody else does.
+            let _ = self.dwarf.set(found);
+        }
+        Ok(self.dwarf.get().and_then(Option::as_ref))
+    }
+}
+
+impl Types for WithPlaces {
+    fn function(&self, name: &str) -> Result<Option<Function>> {
+        self.btf.function(name)
+    }
+
+    fn line(&self, function: &str, line: u64) -> Result<Option<u32>> {
+        let dwarf = self.dwarf()?;
+        dwarf.map_or(Ok(None), |dwarf| dwarf.line(function, line))
+    }
+
+    fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {
+        let dwarf = self.dwarf()?;
+        dwarf.map_or(Ok(None), |dwarf| dwarf.located(function, parameter, offset))
+    }
+
+    fn shape(&self, ty: Id) -> Result<Shape> {
+        self.btf.shape(ty)
+    }
+
+    fn members(&self, ty: Id) -> Result<Vec<Member>> {
+        self.btf.members(ty)
     }
 }

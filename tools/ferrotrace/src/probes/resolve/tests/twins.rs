@@ -45,6 +45,7 @@ fn build(dir: &Path) -> PathBuf {
 fn both(file: &Path, spec: &str) -> [std::result::Result<Wanted, String>; 2] {
     let source = Source {
         vmlinux: Some(file.to_owned()),
+        root: file.into(),
         ..Source::default()
     };
     let of_program = format!("{}:{spec}", file.display());
@@ -71,10 +72,14 @@ fn the_lowest_one_decides() {
         assert!(error.contains("arg is not in a register"), "{error}");
     }
     // All of the first one is in one line.
+    let mut errors = Vec::new();
     for found in both(&file, "same:5") {
         let error = found.unwrap_err();
         assert!(error.contains("has no code in line 5"), "{error}");
+        errors.push(error);
     }
+    // What to do is not the same for a program.
+    assert!(errors[0].contains("--vmlinux") && !errors[1].contains("--vmlinux"));
     for found in both(&file, "same:0") {
         let at = found.unwrap().at;
         assert!(at.is_none_or(|at| at == start), "{at:x?} {start:#x}");

@@ -66,6 +66,12 @@ __attribute__((optimize(\"O0\"))) long in_memory(long first, int second)
 	HERE(in_in_memory, \"m\", second);
 	return first + second;
 }
+
+__attribute__((optimize(\"O0\"), section(\".text.third\"))) long in_memory_there(long first, int second)
+{
+	HERE(in_there, \"m\", second);
+	return first + second;
+}
 ";
 
 /// A file, and the assembly that it was made of.
@@ -118,8 +124,10 @@ fn operand(assembly: &str, label: &str) -> String {
 fn check(file: &Path, assembly: &str) {
     let symbols = symbols_of(file);
     let source = Source {
-        btf: None,
         vmlinux: Some(file.to_owned()),
+        // Where nothing runs.
+        root: file.into(),
+        ..Source::default()
     };
     let told_at = |function: &str, label: &str, arg: &str| {
         let offset = symbols[label] - symbols[function];
@@ -140,12 +148,22 @@ fn check(file: &Path, assembly: &str) {
         told_at("kept", "in_kept_too", "how->flags"),
         Ok(format!("flags=+8({register}):s64"))
     );
-    let place = operand(assembly, "in_in_memory");
-    assert!(place.starts_with('-'), "{place}");
-    assert_eq!(
-        told_at("in_memory", "in_in_memory", "second"),
-        Ok(format!("second={place}:s32"))
-    );
+    for (function, label) in [
+        ("in_memory", "in_in_memory"),
+        ("in_memory_there", "in_there"),
+    ] {
+        let place = operand(assembly, label);
+        assert!(place.starts_with('-'), "{place}");
+        assert_eq!(
+            told_at(function, label, "second"),
+            Ok(format!("second={place}:s32"))
+        );
+    }
+    // It is not there yet before the function has put it there.
+    for early in [1, 4, 5] {
+        let error = told(&source, &format!("in_memory+{early} second")).unwrap_err();
+        assert!(error.contains("second is not in a register"), "{error}");
+    }
     // Behind the call nothing keeps it.
     let error = told_at("gone", "in_gone", "first").unwrap_err();
     assert!(error.contains("first is not in a register"), "{error}");
@@ -188,4 +206,129 @@ fn in_a_module() {
     let compile = ["-fno-asynchronous-unwind-tables"];
     let (file, assembly) = build(dir.path(), &compile, &["-c"], "within.ko");
     check(&file, &assembly);
+}
+
+/// What was taken out of a module has its sections of code without contents, and compressed files have the same as others.
+#[test]
+fn in_what_was_taken_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |program: &str, args: &[&str]| {
+        let mut program = Command::new(program);
+        let status = program.current_dir(dir.path()).args(args).status();
+        assert!(status.unwrap().success());
+    };
+    let compile = ["-fno-asynchronous-unwind-tables"];
+    let (_, assembly) = build(dir.path(), &compile, &["-c"], "within.ko");
+    run(
+        "objcopy",
+        &["--only-keep-debug", "within.ko", "within.debug"],
+    );
+    check(&dir.path().join("within.debug"), &assembly);
+    run(
+        "objcopy",
+        &["--compress-debug-sections=zlib", "within.ko", "small.ko"],
+    );
+    check(&dir.path().join("small.ko"), &assembly);
+    let error = |file: &str| {
+        let source = Source {
+            vmlinux: Some(dir.path().join(file)),
+            ..Source::default()
+        };
+        told(&source, "kept first").unwrap_err()
+    };
+    // All functions would be in the same place.
+    run("objcopy", &["-R", ".rela.debug*", "within.ko", "bare.ko"]);
+    assert!(
+        error("bare.ko").contains("does not say in which sections"),
+        "{}",
+        error("bare.ko")
+    );
+    run("objcopy", &["-g", "within.ko", "none.ko"]);
+    assert!(
+        error("none.ko").contains("has no debugging information"),
+        "{}",
+        error("none.ko")
+    );
+    let mut bytes = fs::read(dir.path().join("small.ko")).unwrap();
+    let at = contents_at(&bytes);
+    bytes[at] ^= 0xff;
+    fs::write(dir.path().join("bad.ko"), bytes).unwrap();
+    assert!(
+        error("bad.ko").contains(".debug_info: "),
+        "{}",
+        error("bad.ko")
+    );
+}
+
+/// Where the contents of compressed debugging information begin in a file.
+fn contents_at(bytes: &[u8]) -> usize {
+    use object::Object;
+    use object::ObjectSection;
+    let file = object::File::parse(bytes).unwrap();
+    let info = file.section_by_name(".debug_info").unwrap();
+    // Behind what says how they are compressed.
+    usize::try_from(info.file_range().unwrap().0).unwrap() + 24
+}
+
+/// A system that has BTF, and its kernel, with DWARF, where distributions have it.
+#[test]
+fn of_what_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = [
+        "-shared",
+        "-nostdlib",
+        "-Wl,--unresolved-symbols=ignore-all",
+        "-Wl,--build-id=0x01020304",
+    ];
+    let (file, assembly) = build(dir.path(), &[], &link, "within.so");
+    build(dir.path(), &["-g0", "-gbtf"], &["-c"], "btf.o");
+    let root = dir.path().join("root");
+    let (btf, debug) = (root.join("sys/kernel/btf"), root.join("usr/lib/debug/boot"));
+    fs::create_dir_all(&btf).unwrap();
+    fs::create_dir_all(&debug).unwrap();
+    let mut objcopy = Command::new("objcopy");
+    objcopy.arg(format!(
+        "--dump-section=.BTF={}",
+        btf.join("vmlinux").display()
+    ));
+    assert!(
+        objcopy
+            .arg(dir.path().join("btf.o"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let source = Source {
+        root: root.clone(),
+        ..Source::default()
+    };
+    let symbols = symbols_of(&file);
+    let spec = format!("kept+{} first", symbols["in_kept"] - symbols["kept"]);
+    let error = told(&source, &spec).unwrap_err();
+    assert!(error.contains("first is not in a register"), "{error}");
+    let release = nix::sys::utsname::uname().unwrap();
+    let release = release.release().to_str().unwrap().to_owned();
+    fs::copy(&file, debug.join(format!("vmlinux-{release}"))).unwrap();
+    let good = Ok(format!("first={}:s64", operand(&assembly, "in_kept")));
+    let notes = root.join("sys/kernel/notes");
+    let mut text = b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0\x01\x02\x03\x04".to_vec();
+    assert_eq!(told(&source, &spec), good);
+    fs::write(&notes, &text).unwrap();
+    assert_eq!(told(&source, &spec), good);
+    assert!(told_place(&source, "kept:3").unwrap().offset != 0);
+    // Another build of it, whether it is found or named.
+    text[19] = 5;
+    fs::write(&notes, &text).unwrap();
+    let named = Source {
+        vmlinux: Some(file),
+        root,
+        ..Source::default()
+    };
+    for source in [&source, &named] {
+        for spec in [&*spec, "kept:3"] {
+            let error = told(source, spec).unwrap_err();
+            assert!(error.contains("their build IDs differ"), "{error}");
+        }
+        assert_eq!(told(source, "kept first").as_deref(), Ok("first=$arg1:s64"));
+    }
 }

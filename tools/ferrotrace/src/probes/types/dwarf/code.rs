@@ -159,12 +159,41 @@ impl DwarfTypes {
             let value = entry.attr_value(gimli::DW_AT_location).map_err(failed)?;
             let value = match value {
                 None => return Ok(None),
-                Some(AttributeValue::Exprloc(expression)) => Some(expression),
+                // It is to hold everywhere, also where it has not been stored yet.
+                Some(AttributeValue::Exprloc(expression)) => {
+                    let place = self.place(unit, function, expression, pc)?;
+                    let is_register = matches!(place, Some(Located::Register(_)));
+                    let is_stored = match is_register {
+                        true => true,
+                        false => self.prologue_end(unit, (low, high))? <= pc,
+                    };
+                    return Ok(place.filter(|_| is_stored));
+                }
                 Some(value) => self.listed(unit, value, pc)?,
             };
             value.map_or(Ok(None), |value| self.place(unit, function, value, pc))
         })?;
         Ok(found.into_iter().flatten().next())
+    }
+
+    /// Where the code begins that comes from what is in the function, behind what stores its parameters.
+    fn prologue_end(&self, unit: &Unit, (low, high): (u64, u64)) -> Result<u64> {
+        let failed = |error| self.bad(error);
+        let Some(program) = unit.line_program.clone() else {
+            return Ok(high);
+        };
+        let (mut marked, mut own) = (None, Vec::new());
+        let mut rows = program.rows();
+        while let Some((_, row)) = rows.next_row().map_err(failed)? {
+            if (low..high).contains(&row.address()) && !row.end_sequence() {
+                own.push(row.address());
+                if row.prologue_end() {
+                    marked = marked.or(Some(row.address()));
+                }
+            }
+        }
+        // The first one is of the line with the name.
+        Ok(marked.or(own.get(1).copied()).unwrap_or(high))
     }
 
     /// What a list of places has for an address.

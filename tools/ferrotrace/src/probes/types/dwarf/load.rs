@@ -16,16 +16,19 @@ use gimli::EhFrame;
 use gimli::EndianArcSlice;
 use gimli::RunTimeEndian;
 use gimli::Section;
+use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use object::Architecture;
+use object::CompressionFormat;
 use object::Object;
 use object::ObjectKind;
 use object::ObjectSection;
 use object::ObjectSymbol;
 use object::RelocationKind;
 use object::RelocationTarget;
+use object::SectionFlags;
 use object::SectionIndex;
-use object::SectionKind;
 use object::SymbolKind;
+use object::elf::SHF_EXECINSTR;
 
 use super::Error;
 use super::Reader;
@@ -49,36 +52,61 @@ pub(super) struct Loaded {
     pub(super) bases: BaseAddresses,
     /// Where functions begin. There may be several of a name.
     pub(super) starts: BTreeMap<String, Vec<u64>>,
+    /// Its build ID, if it has one.
+    pub(super) build_id: Option<Vec<u8>>,
     /// Whether it has not been linked.
     is_relocatable: bool,
     /// Whether its code is for x86-64, and its addresses have 64 bits.
     pub(super) is_x86_64: bool,
 }
 
+/// Whether a section has code. Where this was taken out, the section is still there, without contents.
+fn is_code(section: &object::Section<'_, '_>) -> bool {
+    matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(SHF_EXECINSTR))
+}
+
+/// Whether what refers to other sections has been left for later.
+fn is_relocated_later(file: &object::File<'_>) -> bool {
+    let info = file.section_by_name(gimli::SectionId::DebugInfo.name());
+    file.kind() == ObjectKind::Relocatable
+        && info.is_some_and(|info| info.relocations().next().is_some())
+}
+
 /// Where a section of code is taken to be.
 fn base(file: &object::File<'_>, section: SectionIndex) -> u64 {
     let is_code = file
         .section_by_index(section)
-        .is_ok_and(|section| section.kind() == SectionKind::Text);
+        .is_ok_and(|section| is_code(&section));
     match u64::try_from(section.0) {
-        Ok(index) if is_code && file.kind() == ObjectKind::Relocatable => {
-            index.saturating_mul(APART)
-        }
+        Ok(index) if is_code && is_relocated_later(file) => index.saturating_mul(APART),
         _ => 0,
     }
 }
 
+/// The bytes of a section as they were before they were compressed, or why they are not known.
+fn plain(section: &object::Section<'_, '_>) -> std::result::Result<Vec<u8>, String> {
+    let of_section = |what: &str| format!("{}: {what}", section.name().unwrap_or_default());
+    let stored = section.compressed_data();
+    let stored = stored.map_err(|error| of_section(&error.to_string()))?;
+    let size = usize::try_from(stored.uncompressed_size).unwrap_or(usize::MAX);
+    match stored.format {
+        CompressionFormat::None => Ok(stored.data.to_vec()),
+        CompressionFormat::Zlib => decompress_to_vec_zlib_with_limit(stored.data, size)
+            .map_err(|error| of_section(&error.to_string())),
+        _ => Err(of_section(
+            "not compressed by zlib, objcopy --decompress-debug-sections makes a file that can be read",
+        )),
+    }
+}
+
 /// The bytes of a section, with what refers to other sections.
-fn contents(file: &object::File<'_>, name: &str) -> Vec<u8> {
+fn contents(file: &object::File<'_>, name: &str) -> std::result::Result<Vec<u8>, String> {
     let Some(section) = file.section_by_name(name) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let Ok(data) = section.uncompressed_data() else {
-        return Vec::new();
-    };
-    let mut data = data.into_owned();
+    let mut data = plain(&section)?;
     if file.kind() != ObjectKind::Relocatable {
-        return data;
+        return Ok(data);
     }
     for (at, relocation) in section.relocations() {
         let RelocationTarget::Symbol(index) = relocation.target() else {
@@ -105,7 +133,7 @@ fn contents(file: &object::File<'_>, name: &str) -> Vec<u8> {
             room.copy_from_slice(value);
         }
     }
-    data
+    Ok(data)
 }
 
 impl Loaded {
@@ -135,23 +163,32 @@ impl Loaded {
             true => RunTimeEndian::Little,
             false => RunTimeEndian::Big,
         };
+        let code_sections = file.sections().filter(is_code).count();
+        if file.kind() == ObjectKind::Relocatable && !is_relocated_later(&file) && code_sections > 1
+        {
+            let what = "its debugging information does not say in which sections functions are";
+            return Err(match file.section_by_name(".debug_info") {
+                Some(_) => bad(what.to_owned()),
+                None => Error::NoDwarf(path.into()),
+            });
+        }
         let reader = |file: &object::File<'_>, name: &str| {
-            EndianArcSlice::new(Arc::from(contents(file, name)), endian)
+            let bytes = contents(file, name).map_err(bad)?;
+            Ok::<_, Error>(EndianArcSlice::new(Arc::from(bytes), endian))
         };
-        let load = |id: gimli::SectionId| Ok::<_, gimli::Error>(reader(&file, id.name()));
-        let dwarf = gimli::Dwarf::load(load).map_err(|error| bad(error.to_string()))?;
+        let dwarf = gimli::Dwarf::load(|id| reader(&file, id.name()))?;
         let frames_of = |file: &object::File<'_>| {
             let address = |name| Some(file.section_by_name(name)?.address());
             let bases = BaseAddresses::default()
                 .set_eh_frame(address(FRAMES).unwrap_or(0))
                 .set_text(address(".text").unwrap_or(0));
-            (EhFrame::from(reader(file, FRAMES)), bases)
+            Ok::<_, Error>((EhFrame::from(reader(file, FRAMES)?), bases))
         };
-        let (mut eh_frame, mut bases) = frames_of(&file);
+        let (mut eh_frame, mut bases) = frames_of(&file)?;
         if let Some(code) = code {
             let bytes = bytes_of(code)?;
             let file = object::File::parse(&*bytes).map_err(|error| bad(error.to_string()))?;
-            (eh_frame, bases) = frames_of(&file);
+            (eh_frame, bases) = frames_of(&file)?;
         }
         let mut starts = BTreeMap::<String, Vec<u64>>::new();
         let functions = file
@@ -165,10 +202,11 @@ impl Loaded {
         }
         Ok(Self {
             dwarf,
-            debug_frame: DebugFrame::from(reader(&file, DebugFrame::<Reader>::id().name())),
+            debug_frame: DebugFrame::from(reader(&file, DebugFrame::<Reader>::id().name())?),
             eh_frame,
             bases,
             starts,
+            build_id: file.build_id().ok().flatten().map(<[u8]>::to_vec),
             is_relocatable: file.kind() == ObjectKind::Relocatable,
             is_x86_64: file.architecture() == Architecture::X86_64,
         })
