@@ -77,6 +77,11 @@ long on_stack(long a, long b, long c, long d, long e, long f, long second)
 	elsewhere();
 	return room[0];
 }
+
+__attribute__((optimize(\"O0\"))) long passed(long a, long b, long c, long d, long e, long f, long second)
+{
+	return second;
+}
 ";
 
 /// A file, and the assembly that it was made of.
@@ -91,7 +96,16 @@ fn build(dir: &Path, compile: &[&str], args: &[&str], out: &str) -> (PathBuf, St
         "__asm__ volatile(\"nop # OPERAND in_inlined %0\" : : \"r\"(first))",
     );
     fs::write(dir.join("within.c"), source).unwrap();
-    let mut first = vec!["-O2", "-g", "-fPIC", "-S", "within.c", "-o", "within.s"];
+    let mut first = vec![
+        "-O2",
+        "-g",
+        "-fcf-protection=none",
+        "-fPIC",
+        "-S",
+        "within.c",
+        "-o",
+        "within.s",
+    ];
     first.extend(compile);
     run(&first);
     let mut all = args.to_vec();
@@ -169,6 +183,9 @@ fn check(file: &Path, assembly: &str) {
         let error = told(&source, &format!("in_memory+{early} second")).unwrap_err();
         assert!(error.contains("second is not in a register"), "{error}");
     }
+    // What the caller has stored is there from the start, behind the return address and what has been pushed.
+    let early = told(&source, "passed+1 second");
+    assert_eq!(early.as_deref(), Ok("second=+16(%sp):s64"));
     // Behind the call nothing keeps it.
     let error = told_at("gone", "in_gone", "first").unwrap_err();
     assert!(error.contains("first is not in a register"), "{error}");

@@ -161,19 +161,40 @@ impl DwarfTypes {
                 None => return Ok(None),
                 // It is to hold everywhere, also where it has not been stored yet.
                 Some(AttributeValue::Exprloc(expression)) => {
+                    let is_passed = self.is_passed(unit, function, &expression)?;
                     let place = self.place(unit, function, expression, pc)?;
-                    let is_register = matches!(place, Some(Located::Register(_)));
-                    let is_stored = match is_register {
-                        true => true,
-                        false => self.prologue_end(unit, (low, high))? <= pc,
-                    };
-                    return Ok(place.filter(|_| is_stored));
+                    let is_there = is_passed
+                        || matches!(place, Some(Located::Register(_)))
+                        || self.prologue_end(unit, (low, high))? <= pc;
+                    return Ok(place.filter(|_| is_there));
                 }
                 Some(value) => self.listed(unit, value, pc)?,
             };
             value.map_or(Ok(None), |value| self.place(unit, function, value, pc))
         })?;
         Ok(found.into_iter().flatten().next())
+    }
+
+    /// Whether a place is where the caller has put something: on the stack, before the call.
+    fn is_passed(
+        &self,
+        unit: &Unit,
+        function: &Entry<'_, '_, Reader>,
+        expression: &Expression<Reader>,
+    ) -> Result<bool> {
+        let failed = |error| self.bad(error);
+        let first = |expression: &Expression<Reader>| {
+            let mut operations = expression.clone().operations(unit.encoding());
+            operations.next().map_err(failed)
+        };
+        let Some(Operation::FrameOffset { offset: 0.. }) = first(expression)? else {
+            return Ok(false);
+        };
+        let base = function.attr_value(gimli::DW_AT_frame_base);
+        Ok(match base.map_err(failed)? {
+            Some(AttributeValue::Exprloc(base)) => first(&base)? == Some(Operation::CallFrameCFA),
+            _ => false,
+        })
     }
 
     /// Where the code begins that comes from what is in the function, behind what stores its parameters.
