@@ -584,7 +584,12 @@ screen() {
 		until(b"python3")
 		os.write(fd, b"p"); until_anew(b"PAUSED")
 		os.write(fd, b"ps"); until_anew(b"sort (hits)")
-		os.write(fd, b"q"); until(b"\x1b[?1049l"); until(b"in all, ")
+		# The last new size may still be on its way: the key once more, as a user would.
+		for _ in range(10):
+		    os.write(fd, b"q")
+		    if seen_within(b"\x1b[?1049l", 3):
+		        break
+		until(b"\x1b[?1049l"); until(b"in all, ")
 		status = os.waitpid(pid, 0)[1]
 		sys.exit("status %d" % status if status else 0)
 	END
