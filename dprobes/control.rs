@@ -17,9 +17,9 @@
 use ferro_core::rpn::MAGIC;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
-use ferro_sys::fs::fops::UserSrc;
 use ferro_sys::fs::text_buffer::TextBuffer;
+use ferro_sys::fs::user::UserDst;
+use ferro_sys::fs::user::UserSrc;
 use ferro_sys::sync::counted::Shared;
 use kernel::fmt::Write;
 use kernel::module::this_module;

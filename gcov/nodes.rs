@@ -10,8 +10,8 @@
 
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
-use ferro_sys::fs::fops::UserSrc;
+use ferro_sys::fs::user::UserDst;
+use ferro_sys::fs::user::UserSrc;
 use ferro_sys::sync::counted::Shared;
 use kernel::module::this_module;
 use kernel::new_mutex;

@@ -14,7 +14,7 @@ use ferro_sys::cpu::IrqsOff;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::user::UserDst;
 use ferro_sys::sync::counted::Shared;
 use ferro_sys::sync::rcu_slot::RcuSlot;
 use kernel::module::this_module;

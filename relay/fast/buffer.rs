@@ -13,7 +13,7 @@ use ferro_sys::cpu::irq_work::WithIrqWork;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::fops::events;
 use ferro_sys::fs::fops::MmapRequest;
-use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::user::UserDst;
 use ferro_sys::mm::pages::PageRef;
 use ferro_sys::sync::counted::first_ref;
 use ferro_sys::sync::counted::Shared;

@@ -17,7 +17,7 @@ use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::fops::FileOps;
 use ferro_sys::fs::fops::MmapRequest;
-use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::user::UserDst;
 use ferro_sys::impl_always_refcounted;
 use ferro_sys::mm::pages::PageRef;
 use ferro_sys::sync::counted::Counted;
@@ -216,12 +216,20 @@ unsafe extern "C" fn relay_fast_reserve_slow(
 }
 
 /// The time of records.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn relay_fast_time() -> u64 {
     mono_fast_ns()
 }
 
 /// The kernel panics, restarts or halts. After an oops it goes on.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn relay_fast_dump(reason: c_uint) {
     match reason {

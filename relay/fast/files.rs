@@ -11,7 +11,7 @@ use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::user::UserDst;
 use ferro_sys::sync::counted::Shared;
 use kernel::module::this_module;
 use kernel::prelude::*;

@@ -23,8 +23,8 @@ use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
-use ferro_sys::fs::fops::UserSrc;
+use ferro_sys::fs::user::UserDst;
+use ferro_sys::fs::user::UserSrc;
 use ferro_sys::mm::reserved::Reserved;
 use ferro_sys::sync::counted::Shared;
 use ferro_sys::sync::rcu_slot::RcuSlot;
@@ -183,7 +183,7 @@ impl Flights {
             return Err(EINVAL);
         }
         let mut known = self.known.iter();
-        let index = match known.position(|known| &*known.name == name) {
+        let index = match known.position(|known| *known.name == *name) {
             Some(index) => index,
             None => {
                 self.known.push(Known::new(name)?, GFP_KERNEL)?;

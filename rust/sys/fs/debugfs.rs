@@ -114,8 +114,8 @@ impl DirRef {
     ///
     /// `dir` is a directory of debugfs, or NULL for its root. It is not removed while a file is made in it.
     pub unsafe fn from_raw(dir: *mut bindings::dentry) -> Self {
-        // SAFETY: By the rules of this function.
         Self(NonNull::new(dir).map_or(Parent::Root, |dir| {
+            // SAFETY: By the rules of this function.
             Parent::Others(unsafe { Dentry::get(dir) })
         }))
     }
@@ -226,6 +226,10 @@ fn files() -> StaticGuard<KVVec<Listed>> {
 }
 
 /// For `debugfs.c`: a module goes. Nobody has its files open, since that would have kept it.
+///
+/// # Safety
+///
+/// No requirement: the pointer is only compared.
 #[export]
 unsafe extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
     let next = || {

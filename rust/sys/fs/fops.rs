@@ -4,7 +4,6 @@
 //!
 //! Contexts: process, except that a page fault may come from any place that touches user memory.
 
-use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -18,7 +17,8 @@ use kernel::uaccess::UserPtr;
 use kernel::ThisModule;
 
 use crate::fs::splice::PipeDst;
-use crate::mm::pages::MemRange;
+use crate::fs::user::UserDst;
+use crate::fs::user::UserSrc;
 use crate::mm::pages::PageBuf;
 use crate::mm::pages::PageRef;
 use crate::sync::counted::Shared;
@@ -152,190 +152,6 @@ unsafe impl<T: NodeOps> FileOps for Shared<T> {
 
     fn write(&self, from: &UserSrc) -> Result {
         T::write(self, from)
-    }
-}
-
-/// Where a `read()` wants its data.
-pub struct UserDst {
-    ptr: UserPtr,
-    left: usize,
-    done: usize,
-    position: usize,
-    end: Option<usize>,
-}
-
-impl UserDst {
-    /// Bytes that still fit.
-    pub fn left(&self) -> usize {
-        self.left
-    }
-
-    /// Copies all of `from`, which must fit. It counts when it is committed; until then the next
-    /// copy goes to the same place.
-    ///
-    /// Errors: -EFAULT if user memory could not be written to the end; -EINVAL if it does not fit.
-    pub fn copy(&self, from: MemRange<'_>) -> Result {
-        // SAFETY: The range is readable, and only copied, byte by byte, by the CPU.
-        unsafe { self.copy_raw(from.as_ptr(), from.len()) }
-    }
-
-    /// As [`UserDst::copy`] as far as user memory can be written, and tells how many bytes that were; none if
-    /// `from` does not fit.
-    pub fn copy_some(&self, from: MemRange<'_>) -> usize {
-        if from.len() > self.left {
-            return 0;
-        }
-        let (ptr, len) = (self.ptr.as_mut_ptr(), from.len());
-        // SAFETY: The range is readable, and only copied, byte by byte, by the CPU; user memory is checked by the
-        // callee.
-        let missing = unsafe { bindings::copy_to_user(ptr, from.as_ptr().cast(), len) };
-        len.saturating_sub(missing)
-    }
-
-    /// Moves on by `len` bytes that have been copied.
-    pub fn commit(&mut self, len: usize) {
-        let len = len.min(self.left);
-        self.ptr = self.ptr.wrapping_byte_add(len);
-        self.left -= len;
-        // No overflow: both are parts of the count given to `read()`.
-        self.done += len;
-    }
-
-    /// Sets the file's position after this read, where it is not the number of bytes read so far.
-    pub fn end_at(&mut self, position: usize) {
-        self.end = Some(position);
-    }
-
-    /// Bytes that have been copied.
-    pub fn done(&self) -> usize {
-        self.done
-    }
-
-    /// Where in the file this read begins.
-    pub fn position(&self) -> usize {
-        self.position
-    }
-
-    /// Copies as much of `bytes` as fits, moves on, and tells how many bytes that were.
-    ///
-    /// Errors: -EFAULT.
-    pub fn copy_bytes(&mut self, bytes: &[u8]) -> Result<usize> {
-        let part = bytes.get(..self.left).unwrap_or(bytes);
-        // SAFETY: A slice is readable.
-        unsafe { self.copy_raw(part.as_ptr(), part.len()) }?;
-        self.commit(part.len());
-        Ok(part.len())
-    }
-
-    /// Copies the part of `bytes`, the whole contents of a seekable file, that is asked for.
-    ///
-    /// Errors: -EFAULT.
-    pub fn copy_at_position(&mut self, bytes: &[u8]) -> Result {
-        let rest = bytes.get(self.position..).unwrap_or_default();
-        let part = rest.get(..self.left).unwrap_or(rest);
-        // SAFETY: A slice is readable.
-        unsafe { self.copy_raw(part.as_ptr(), part.len()) }?;
-        self.commit(part.len());
-        Ok(())
-    }
-
-    /// # Safety
-    ///
-    /// `len` bytes at `from` are readable.
-    unsafe fn copy_raw(&self, from: *const u8, len: usize) -> Result {
-        if len > self.left {
-            return Err(EINVAL);
-        }
-        // SAFETY: `from` by the rules of this function; user memory is checked by the callee.
-        if unsafe { bindings::copy_to_user(self.ptr.as_mut_ptr(), from.cast(), len) } != 0 {
-            return Err(EFAULT);
-        }
-        Ok(())
-    }
-}
-
-/// What a `write()` brings.
-pub struct UserSrc {
-    ptr: UserPtr,
-    len: usize,
-    taken: Cell<usize>,
-}
-
-impl UserSrc {
-    /// Bytes of it.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it brings nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Has the write return so many bytes, rather than all of it: what follows them was not used.
-    pub fn take(&self, bytes: usize) {
-        self.taken.set(bytes.min(self.len));
-    }
-
-    /// A native `size_t`.
-    ///
-    /// Errors: -EINVAL if the write is not as long, -EFAULT.
-    pub fn native_size(&self) -> Result<usize> {
-        let mut bytes = [0; size_of::<usize>()];
-        if self.len != bytes.len() {
-            return Err(EINVAL);
-        }
-        kernel::uaccess::UserSlice::new(self.ptr, self.len)
-            .reader()
-            .read_slice(&mut bytes)?;
-        Ok(usize::from_ne_bytes(bytes))
-    }
-
-    /// A boolean in the kernel's notation: `0`, `1`, `n`, `y`, ... with or without a newline.
-    ///
-    /// Errors: -EINVAL, -EFAULT.
-    pub fn flag(&self) -> Result<bool> {
-        match self.text(&mut [0; 4])? {
-            b"0" | b"n" | b"N" | b"off" => Ok(false),
-            b"1" | b"y" | b"Y" | b"on" => Ok(true),
-            _ => Err(EINVAL),
-        }
-    }
-
-    /// A decimal number, with or without a newline.
-    ///
-    /// Errors: -EINVAL if it is none, -ERANGE if it is too large for the type, -EFAULT.
-    pub fn number(&self) -> Result<usize> {
-        let mut bytes = [0; 32];
-        let digits = self.text(&mut bytes)?;
-        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-            return Err(EINVAL);
-        }
-        let digits = core::str::from_utf8(digits).map_err(|_| EINVAL)?;
-        digits.parse().map_err(|_| ERANGE)
-    }
-
-    /// All of it, into as many bytes.
-    ///
-    /// Errors: -EINVAL if `to` is not as long, -EFAULT.
-    pub fn bytes(&self, to: &mut [u8]) -> Result {
-        if to.len() != self.len {
-            return Err(EINVAL);
-        }
-        kernel::uaccess::UserSlice::new(self.ptr, self.len)
-            .reader()
-            .read_slice(to)
-    }
-
-    /// The text, without white space at its ends.
-    ///
-    /// Errors: -EINVAL if it does not fit in `bytes`, -EFAULT.
-    pub fn text<'a>(&self, bytes: &'a mut [u8]) -> Result<&'a [u8]> {
-        let text = bytes.get_mut(..self.len).ok_or(EINVAL)?;
-        kernel::uaccess::UserSlice::new(self.ptr, self.len)
-            .reader()
-            .read_slice(text)?;
-        Ok(text.trim_ascii())
     }
 }
 
@@ -484,20 +300,14 @@ unsafe extern "C" fn read<T: FileOps>(
     let Ok(start) = usize::try_from(unsafe { *position }) else {
         return errno(EINVAL);
     };
-    let mut dst = UserDst {
-        ptr: UserPtr::from_ptr(to.cast()),
-        left: count,
-        done: 0,
-        position: start,
-        end: None,
-    };
+    let mut dst = UserDst::new(UserPtr::from_ptr(to.cast()), count, start);
     // SAFETY: The file is open.
     let result = unsafe { object::<T>(file) }.read(&mut dst);
-    match (result, isize::try_from(dst.done)) {
-        (Err(e), _) if dst.done == 0 => errno(e),
+    match (result, isize::try_from(dst.done())) {
+        (Err(e), _) if dst.done() == 0 => errno(e),
         (_, Ok(done)) => {
             // A read that gave nothing leaves the position alone.
-            let end = dst.end.unwrap_or(start.saturating_add(dst.done));
+            let end = dst.end().unwrap_or(start.saturating_add(dst.done()));
             // SAFETY: The VFS passes a pointer to the position of this call, which nobody else uses during it.
             unsafe { *position = bindings::loff_t::try_from(end).unwrap_or(bindings::loff_t::MAX) };
             done
@@ -549,14 +359,10 @@ unsafe extern "C" fn write<T: FileOps>(
     count: usize,
     _position: *mut bindings::loff_t,
 ) -> isize {
-    let src = UserSrc {
-        ptr: UserPtr::from_ptr(from.cast_mut().cast()),
-        len: count,
-        taken: Cell::new(count),
-    };
+    let src = UserSrc::new(UserPtr::from_ptr(from.cast_mut().cast()), count);
     // SAFETY: The file is open.
     match unsafe { object::<T>(file) }.write(&src) {
-        Ok(()) => isize::try_from(src.taken.get()).unwrap_or(isize::MAX),
+        Ok(()) => isize::try_from(src.taken()).unwrap_or(isize::MAX),
         Err(e) => errno(e),
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files: debugfs, the operations of a file, text for `read()`, and pages for pipes.
+//! Files: debugfs, the operations of a file, what these are given of user space, text for `read()`, and pages for pipes.
 
 pub mod debugfs;
 pub mod dentry;
 pub mod fops;
 pub mod splice;
 pub mod text_buffer;
+pub mod user;

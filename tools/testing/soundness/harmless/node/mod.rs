@@ -5,7 +5,7 @@
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::fops::UserDst;
+use ferro_sys::fs::user::UserDst;
 use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
 
