@@ -18,9 +18,9 @@ use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::place::Place;
 use crate::raw::alter::Destination;
+use crate::raw::batch;
 use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
-use crate::raw::probe::Unregistered;
 use crate::raw::regs::Regs;
 
 /// Bytes of code that [`Probe::copied`] tells, at least those of the instruction.
@@ -138,31 +138,15 @@ impl<H: ProbeHandler> Probe<H> {
         all: impl Iterator<Item = (Builder<'a, H>, H)>,
     ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
         must_sleep()?;
-        let mut prepared = KVVec::new();
-        for (builder, handler) in all {
-            let target = builder.place.target()?;
-            prepared.push(Unregistered::new(target, handler)?, GFP_KERNEL)?;
-        }
-        let mut probes = KVVec::with_capacity(prepared.len(), GFP_KERNEL)?;
-        let (registered, refusal) = Unregistered::register_all(prepared)?;
-        for raw in registered {
-            probes.push(Self { raw }, GFP_KERNEL)?;
-        }
-        Ok((probes, refusal.map(ProbeError::from)))
+        let prepared = all.map(|(builder, handler)| {
+            Ok(RawProbe::unregistered(builder.place.target()?, handler)?)
+        });
+        batch::register_all(prepared, |raw| Self { raw })
     }
 
     /// Drops many probes, in less time than one after another takes: waits for their handlers once.
     pub fn drop_all(probes: impl Iterator<Item = Self>) {
-        if must_sleep().is_err() {
-            return probes.for_each(drop);
-        }
-        let mut all = KVVec::new();
-        for probe in probes {
-            // Without memory it is dropped at once.
-            let _ = all.push(probe.raw, GFP_KERNEL);
-        }
-        // Without memory they are dropped one after another.
-        let _ = RawProbe::unregister_all(all);
+        batch::drop_all(probes.map(|probe| probe.raw));
     }
 
     /// The handlers.

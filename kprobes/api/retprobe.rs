@@ -15,10 +15,10 @@ use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
 use crate::place::Place;
+use crate::raw::batch;
 use crate::raw::regs::Regs;
 use crate::raw::retprobe::RawRetprobe;
 use crate::raw::retprobe::ReturnCallbacks;
-use crate::raw::retprobe::Unregistered;
 
 /// Whether the return of a call is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,34 +145,20 @@ impl<H: RetprobeHandler> Retprobe<H> {
         all: impl Iterator<Item = (RetBuilder<'a, H>, H)>,
     ) -> Result<(KVVec<Self>, Option<ProbeError>), ProbeError> {
         must_sleep()?;
-        let mut prepared = KVVec::new();
-        for (builder, handler) in all {
+        let prepared = all.map(|(builder, handler)| {
             let target = builder.place.target()?;
-            prepared.push(
-                Unregistered::new(target, builder.max_active, handler)?,
-                GFP_KERNEL,
-            )?;
-        }
-        let mut probes = KVVec::with_capacity(prepared.len(), GFP_KERNEL)?;
-        let (registered, refusal) = Unregistered::register_all(prepared)?;
-        for raw in registered {
-            probes.push(Self { raw }, GFP_KERNEL)?;
-        }
-        Ok((probes, refusal.map(ProbeError::from)))
+            Ok(RawRetprobe::unregistered(
+                target,
+                builder.max_active,
+                handler,
+            )?)
+        });
+        batch::register_all(prepared, |raw| Self { raw })
     }
 
     /// Drops many probes, in less time than one after another takes: waits for their handlers once.
     pub fn drop_all(probes: impl Iterator<Item = Self>) {
-        if must_sleep().is_err() {
-            return probes.for_each(drop);
-        }
-        let mut all = KVVec::new();
-        for probe in probes {
-            // Without memory it is dropped at once.
-            let _ = all.push(probe.raw, GFP_KERNEL);
-        }
-        // Without memory they are dropped one after another.
-        let _ = RawRetprobe::unregister_all(all);
+        batch::drop_all(probes.map(|probe| probe.raw));
     }
 
     /// The handlers.

@@ -255,6 +255,13 @@ enum Form {
 }
 
 impl Request<'_> {
+    fn reader(self) -> Reader {
+        Reader {
+            output: self.output,
+            reading: self.reading,
+        }
+    }
+
     fn form(&self) -> Form {
         let reading = &self.reading;
         match self.kind {
@@ -275,20 +282,12 @@ fn points<H: ProbeHandler>(
     live: impl Fn(Probe<H>) -> Live,
     to: &mut KVVec<Live>,
 ) -> Result<Option<ProbeError>, ProbeError> {
-    let (probes, refusal) = Probe::register_all(requests.into_iter().map(|request| {
+    let made = Probe::register_all(requests.into_iter().map(|request| {
         let builder = Probe::builder().symbol(request.symbol);
-        let Request {
-            output, reading, ..
-        } = request;
-        (
-            builder.offset(request.offset),
-            handler(Reader { output, reading }),
-        )
-    }))?;
-    for probe in probes {
-        to.push(live(probe), GFP_KERNEL)?;
-    }
-    Ok(refusal)
+        let builder = builder.offset(request.offset);
+        (builder, handler(request.reader()))
+    }));
+    keep(made?, live, to)
 }
 
 /// The same for returns.
@@ -298,16 +297,19 @@ fn returns<H: RetprobeHandler>(
     live: impl Fn(Retprobe<H>) -> Live,
     to: &mut KVVec<Live>,
 ) -> Result<Option<ProbeError>, ProbeError> {
-    let (probes, refusal) = Retprobe::register_all(requests.into_iter().map(|request| {
+    let made = Retprobe::register_all(requests.into_iter().map(|request| {
         let builder = Retprobe::builder().symbol(request.symbol);
-        let Request {
-            output, reading, ..
-        } = request;
-        (
-            builder.max_active(MAX_ACTIVE),
-            handler(Reader { output, reading }),
-        )
-    }))?;
+        let builder = builder.max_active(MAX_ACTIVE);
+        (builder, handler(request.reader()))
+    }));
+    keep(made?, live, to)
+}
+
+fn keep<P>(
+    (probes, refusal): (KVVec<P>, Option<ProbeError>),
+    live: impl Fn(P) -> Live,
+    to: &mut KVVec<Live>,
+) -> Result<Option<ProbeError>, ProbeError> {
     for probe in probes {
         to.push(live(probe), GFP_KERNEL)?;
     }

@@ -40,27 +40,6 @@ impl Target {
     }
 }
 
-/// Has `register` take as many at once as it does, up to the first that it refuses; it takes all that it is given, or none. Returns
-/// how many it took, and why it refused the next one.
-pub(super) fn register_first<T>(
-    all: &[T],
-    mut register: impl FnMut(&[T]) -> Result,
-) -> (usize, Option<Error>) {
-    let mut done = 0;
-    let mut some = all.len();
-    while let Some(next) = all.get(done..).filter(|rest| !rest.is_empty()) {
-        some = some.clamp(1, next.len());
-        match register(next.get(..some).unwrap_or(next)) {
-            Ok(()) => done += some,
-            Err(error) if some == 1 => return (done, Some(error)),
-            // The one that is refused is among these.
-            Err(_) => (),
-        }
-        some /= 2;
-    }
-    (done, None)
-}
-
 /// A kprobe that is registered.
 ///
 /// # Invariants

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the API needs `unsafe` for: registering at the C interface and its callbacks (`probe.rs`, `retprobe.rs`, and for
-//! both `kprobe.rs`), the registers and memory of probed code (`regs.rs`, `register.rs`, `memory.rs`), and the permission to change
+//! both `kprobe.rs` and `batch.rs`), the registers and memory of probed code (`regs.rs`, `register.rs`, `memory.rs`), and the permission to change
 //! what it does (`alter.rs`).
 
 pub(crate) mod alter;
+pub(crate) mod batch;
 pub(crate) mod kprobe;
 pub(crate) mod memory;
 pub(crate) mod probe;

@@ -4,18 +4,16 @@
 //!
 //! Contexts: callbacks any, NMI included; the rest process.
 
-use core::cell::Cell;
-
-use ferro_sys::sync::deferred::Deferred;
 use kernel::bindings;
 use kernel::container_of;
-use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
 use super::alter::Destination;
-use super::kprobe::register_first;
+use super::batch::InEngine;
+use super::batch::IsRegistered;
+use super::batch::Unregistered;
 use super::kprobe::Registered;
 use super::kprobe::Target;
 use super::regs::Regs;
@@ -39,7 +37,7 @@ pub(crate) trait Callbacks: Send + Sync + 'static {
 /// # Invariants
 ///
 /// `kprobe` is registered, with handlers that take it for a field of this structure; or, unless `is_registered`, it is not, and none of
-/// them is running. Outside of this file it is registered.
+/// them is running. It is registered but in an [`Unregistered`], and when it is dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RawProbe<H: Callbacks> {
     // In the order in which they have to be there.
@@ -47,53 +45,7 @@ pub(crate) struct RawProbe<H: Callbacks> {
     target: Target,
     #[pin]
     kprobe: Opaque<bindings::kprobe>,
-    is_registered: Cell<bool>,
-}
-
-/// One that is not registered yet.
-///
-/// # Invariants
-///
-/// It is not registered, and none of its handlers is running.
-pub(crate) struct Unregistered<H: Callbacks>(Deferred<RawProbe<H>>);
-
-impl<H: Callbacks> Unregistered<H> {
-    /// Prepares one. Errors: no memory.
-    pub(crate) fn new(target: Target, handler: H) -> Result<Self> {
-        // INVARIANT: Nobody has registered it.
-        Ok(Self(Deferred::new(RawProbe::unregistered(
-            target, handler,
-        ))?))
-    }
-
-    /// Registers some, in their order, up to the first that is refused. Returns those before it, and why. Sleeps.
-    pub(crate) fn register_all(
-        probes: KVVec<Self>,
-    ) -> Result<(KVVec<Deferred<RawProbe<H>>>, Option<Error>)> {
-        let mut registered = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
-        let mut kprobes = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
-        let (count, refusal) = register_first(&probes, |some| {
-            kprobes.clear();
-            for Unregistered(probe) in some {
-                let kprobe = probe.kprobe.get();
-                // SAFETY: By the type invariant no engine has it, nor does a handler use it; a refused batch is not registered
-                // either. What an engine has left in it must not be there when it is registered again.
-                unsafe { kprobe.write(RawProbe::<H>::kprobe(&probe.target)) };
-                kprobes.push(kprobe, GFP_KERNEL)?;
-            }
-            let count = c_int::try_from(some.len()).map_err(|_| E2BIG)?;
-            // SAFETY: The array has so many pointers, to kprobes that stay in their places, with the names of their symbols, until
-            // `drop()` has unregistered them. The handlers take them for fields of the structures, which they are.
-            to_result(unsafe { bindings::register_kprobes(kprobes.as_mut_ptr(), count) })?;
-            // INVARIANT: They are registered. Only `register_all()` has seen them as something else, which goes on after them.
-            some.iter().for_each(|one| one.0.is_registered.set(true));
-            Ok(())
-        });
-        for Unregistered(probe) in probes.into_iter().take(count) {
-            registered.push(probe, GFP_KERNEL)?;
-        }
-        Ok((registered, refusal))
-    }
+    is_registered: IsRegistered,
 }
 
 // SAFETY: Any thread may unregister a kprobe, whichever has registered it; handlers are `Send`.
@@ -103,43 +55,15 @@ unsafe impl<H: Callbacks> Send for RawProbe<H> {}
 unsafe impl<H: Callbacks> Sync for RawProbe<H> {}
 
 impl<H: Callbacks> RawProbe<H> {
-    /// What an engine is given for it.
-    fn kprobe(target: &Target) -> bindings::kprobe {
-        let mut kprobe = target.kprobe();
-        if H::CALLS_BEFORE {
-            kprobe.pre_handler = Some(Self::pre);
-        }
-        if H::CALLS_AFTER {
-            kprobe.post_handler = Some(Self::post);
-        }
-        kprobe
-    }
-
-    fn unregistered(target: Target, handler: H) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
+    /// Prepares one. Errors: no memory.
+    pub(crate) fn unregistered(target: Target, handler: H) -> Result<Unregistered<Self>> {
+        Unregistered::new(try_pin_init!(Self {
             handler,
             target,
             // INVARIANT: Not registered, as `is_registered` says.
             kprobe: Opaque::zeroed(),
-            is_registered: Cell::new(false),
-        }? Error)
-    }
-
-    /// Unregisters some, and waits once for the handlers of all, or without memory for those of each. Sleeps.
-    pub(crate) fn unregister_all(probes: KVVec<Deferred<Self>>) -> Result {
-        let mut kprobes = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
-        for probe in &probes {
-            kprobes.push(probe.kprobe.get(), GFP_KERNEL)?;
-        }
-        let count = c_int::try_from(kprobes.len()).map_err(|_| E2BIG)?;
-        // SAFETY: The array has so many pointers. By the type invariant each kprobe is registered; they stay until `probes` is
-        // dropped. The function waits until no handler of them runs.
-        unsafe { bindings::unregister_kprobes(kprobes.as_mut_ptr(), count) };
-        // INVARIANT: They are not registered any more.
-        probes
-            .iter()
-            .for_each(|probe| probe.is_registered.set(false));
-        Ok(())
+            is_registered: IsRegistered::no(),
+        }? Error))
     }
 
     /// The kprobe, as an engine has it.
@@ -205,6 +129,41 @@ impl<H: Callbacks> RawProbe<H> {
         let regs = unsafe { Regs::from_raw(regs) };
         let next = regs.ip();
         handler.after(regs, next);
+    }
+}
+
+// SAFETY: The kprobe is a field that is pinned, and its symbol's name is owned by another one; the handlers take it for that field, and
+// `drop()` unregisters it.
+unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
+    type Struct = bindings::kprobe;
+
+    fn in_engine(&self) -> *mut bindings::kprobe {
+        self.kprobe.get()
+    }
+
+    fn fresh(&self) -> bindings::kprobe {
+        let mut kprobe = self.target.kprobe();
+        if H::CALLS_BEFORE {
+            kprobe.pre_handler = Some(Self::pre);
+        }
+        if H::CALLS_AFTER {
+            kprobe.post_handler = Some(Self::post);
+        }
+        kprobe
+    }
+
+    fn is_registered(&self) -> &IsRegistered {
+        &self.is_registered
+    }
+
+    unsafe fn register(all: *mut *mut bindings::kprobe, count: c_int) -> c_int {
+        // SAFETY: By the rules of this function.
+        unsafe { bindings::register_kprobes(all, count) }
+    }
+
+    unsafe fn unregister(all: *mut *mut bindings::kprobe, count: c_int) {
+        // SAFETY: By the rules of this function.
+        unsafe { bindings::unregister_kprobes(all, count) };
     }
 }
 

@@ -4,17 +4,15 @@
 //!
 //! Contexts: callbacks any, NMI included; the rest process.
 
-use core::cell::Cell;
-
-use ferro_sys::sync::deferred::Deferred;
 use kernel::bindings;
 use kernel::container_of;
-use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::kprobe::register_first;
+use super::batch::InEngine;
+use super::batch::IsRegistered;
+use super::batch::Unregistered;
 use super::kprobe::Registered;
 use super::kprobe::Target;
 use super::regs::Regs;
@@ -42,7 +40,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// # Invariants
 ///
 /// `kretprobe` is registered, with handlers that take it for a field of this structure; or, unless `is_registered`, it is not, and none
-/// of them is running. Outside of this file it is registered.
+/// of them is running. It is registered but in an [`Unregistered`], and when it is dropped.
 #[pin_data(PinnedDrop)]
 pub(crate) struct RawRetprobe<H: ReturnCallbacks> {
     // In the order in which they have to be there.
@@ -52,52 +50,7 @@ pub(crate) struct RawRetprobe<H: ReturnCallbacks> {
     maxactive: c_int,
     #[pin]
     kretprobe: Opaque<bindings::kretprobe>,
-    is_registered: Cell<bool>,
-}
-
-/// One that is not registered yet.
-///
-/// # Invariants
-///
-/// It is not registered, and none of its handlers is running.
-pub(crate) struct Unregistered<H: ReturnCallbacks>(Deferred<RawRetprobe<H>>);
-
-impl<H: ReturnCallbacks> Unregistered<H> {
-    /// Prepares one. Errors: -E2BIG for more calls at a time than there may be, and no memory.
-    pub(crate) fn new(target: Target, max_active: u32, handler: H) -> Result<Self> {
-        let raw = RawRetprobe::unregistered(target, max_active, handler);
-        // INVARIANT: Nobody has registered it.
-        Ok(Self(Deferred::new(raw)?))
-    }
-
-    /// Registers some, in their order, up to the first that is refused. Returns those before it, and why. Sleeps.
-    pub(crate) fn register_all(
-        probes: KVVec<Self>,
-    ) -> Result<(KVVec<Deferred<RawRetprobe<H>>>, Option<Error>)> {
-        let mut registered = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
-        let mut all = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
-        let (count, refusal) = register_first(&probes, |some| {
-            all.clear();
-            for Unregistered(probe) in some {
-                let slot = probe.kretprobe.get();
-                // SAFETY: By the type invariant no engine has it, nor does a handler use it; a refused batch is not registered
-                // either. What an engine has left in it must not be there when it is registered again.
-                unsafe { slot.write(RawRetprobe::<H>::kretprobe(&probe.target, probe.maxactive)) };
-                all.push(slot, GFP_KERNEL)?;
-            }
-            let count = c_int::try_from(some.len()).map_err(|_| E2BIG)?;
-            // SAFETY: The array has so many pointers, to kretprobes that stay in their places, with the names of their symbols,
-            // until `drop()` has unregistered them. The handlers take them for fields of the structures, which they are.
-            to_result(unsafe { bindings::register_kretprobes(all.as_mut_ptr(), count) })?;
-            // INVARIANT: They are registered. Only `register_all()` has seen them as something else, which goes on after them.
-            some.iter().for_each(|one| one.0.is_registered.set(true));
-            Ok(())
-        });
-        for Unregistered(probe) in probes.into_iter().take(count) {
-            registered.push(probe, GFP_KERNEL)?;
-        }
-        Ok((registered, refusal))
-    }
+    is_registered: IsRegistered,
 }
 
 // SAFETY: Any thread may unregister a kretprobe, whichever has registered it; handlers are `Send`.
@@ -117,52 +70,24 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
     const MOST: usize =
         MOST_BYTES / (size_of::<bindings::kretprobe_instance>() + size_of::<H::Kept>());
 
-    /// What an engine is given for it.
-    fn kretprobe(target: &Target, maxactive: c_int) -> bindings::kretprobe {
-        let () = Self::DATA_FITS;
-        // Data has to be zeroed at the entry, whether there is a handler or not.
-        let has_entry = H::CALLS_ENTRY || size_of::<H::Kept>() != 0;
-        bindings::kretprobe {
-            kp: target.kprobe(),
-            handler: Some(Self::returned),
-            entry_handler: if has_entry { Some(Self::entry) } else { None },
-            maxactive,
-            data_size: size_of::<H::Kept>(),
-            ..Default::default()
+    /// Prepares one. Errors: -E2BIG for more calls at a time than there may be, and no memory.
+    pub(crate) fn unregistered(
+        target: Target,
+        max_active: u32,
+        handler: H,
+    ) -> Result<Unregistered<Self>> {
+        if max_active as usize > Self::MOST {
+            return Err(E2BIG);
         }
-    }
-
-    /// Errors: -E2BIG for more calls at a time than there may be.
-    fn unregistered(target: Target, max_active: u32, handler: H) -> impl PinInit<Self, Error> {
-        let maxactive = match max_active as usize <= Self::MOST {
-            true => c_int::try_from(max_active).map_err(|_| E2BIG),
-            false => Err(E2BIG),
-        };
-        try_pin_init!(Self {
+        let maxactive = c_int::try_from(max_active).map_err(|_| E2BIG)?;
+        Unregistered::new(try_pin_init!(Self {
             handler,
             target,
-            maxactive: maxactive?,
+            maxactive,
             // INVARIANT: Not registered, as `is_registered` says.
             kretprobe: Opaque::zeroed(),
-            is_registered: Cell::new(false),
-        }? Error)
-    }
-
-    /// Unregisters some, and waits once for the handlers of all, or without memory for those of each. Sleeps.
-    pub(crate) fn unregister_all(probes: KVVec<Deferred<Self>>) -> Result {
-        let mut all = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
-        for probe in &probes {
-            all.push(probe.kretprobe.get(), GFP_KERNEL)?;
-        }
-        let count = c_int::try_from(all.len()).map_err(|_| E2BIG)?;
-        // SAFETY: The array has so many pointers. By the type invariant each kretprobe is registered; they stay until `probes` is
-        // dropped. The function waits until no handler of them runs.
-        unsafe { bindings::unregister_kretprobes(all.as_mut_ptr(), count) };
-        // INVARIANT: They are not registered any more.
-        probes
-            .iter()
-            .for_each(|probe| probe.is_registered.set(false));
-        Ok(())
+            is_registered: IsRegistered::no(),
+        }? Error))
     }
 
     /// The kprobe at the entry, as an engine has it.
@@ -268,6 +193,44 @@ impl<H: ReturnCallbacks> RawRetprobe<H> {
         let data = unsafe { &mut *Self::data_of(instance) };
         handler.left(regs, address, data);
         0
+    }
+}
+
+// SAFETY: The kretprobe is a field that is pinned, and its symbol's name is owned by another one; the handlers take it for that field,
+// and `drop()` unregisters it.
+unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
+    type Struct = bindings::kretprobe;
+
+    fn in_engine(&self) -> *mut bindings::kretprobe {
+        self.kretprobe.get()
+    }
+
+    fn fresh(&self) -> bindings::kretprobe {
+        let () = Self::DATA_FITS;
+        // Data has to be zeroed at the entry, whether there is a handler or not.
+        let has_entry = H::CALLS_ENTRY || size_of::<H::Kept>() != 0;
+        bindings::kretprobe {
+            kp: self.target.kprobe(),
+            handler: Some(Self::returned),
+            entry_handler: if has_entry { Some(Self::entry) } else { None },
+            maxactive: self.maxactive,
+            data_size: size_of::<H::Kept>(),
+            ..Default::default()
+        }
+    }
+
+    fn is_registered(&self) -> &IsRegistered {
+        &self.is_registered
+    }
+
+    unsafe fn register(all: *mut *mut bindings::kretprobe, count: c_int) -> c_int {
+        // SAFETY: By the rules of this function.
+        unsafe { bindings::register_kretprobes(all, count) }
+    }
+
+    unsafe fn unregister(all: *mut *mut bindings::kretprobe, count: c_int) {
+        // SAFETY: By the rules of this function.
+        unsafe { bindings::unregister_kretprobes(all, count) };
     }
 }
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registering and unregistering probes of either kind, many at a time.
+//!
+//! Contexts: process; sleeps.
+
+use core::cell::Cell;
+
+use ferro_sys::sync::deferred::may_sleep;
+use ferro_sys::sync::deferred::Deferred;
+use kernel::error::to_result;
+use kernel::ffi::c_int;
+use kernel::prelude::*;
+
+use crate::error::ProbeError;
+
+/// Whether an engine has a probe. Only this file says so.
+pub(crate) struct IsRegistered(Cell<bool>);
+
+impl IsRegistered {
+    pub(super) fn no() -> Self {
+        Self(Cell::new(false))
+    }
+
+    pub(super) fn get(&self) -> bool {
+        self.0.get()
+    }
+}
+
+/// A probe, with what an engine has of it. Unless [`IsRegistered`] says otherwise, no engine has it, and no handler is running.
+///
+/// # Safety
+///
+/// `in_engine()` is in `self`, and stays there; an engine may have what `fresh()` makes in that place, with all that it points to, until
+/// the drop of `self`, which unregisters it if `is_registered()`. `register()` and `unregister()` are the functions of the C interface.
+pub(crate) unsafe trait InEngine: Send + Sync + 'static {
+    /// What an engine has.
+    type Struct;
+
+    fn in_engine(&self) -> *mut Self::Struct;
+
+    /// As it is before it is registered.
+    fn fresh(&self) -> Self::Struct;
+
+    fn is_registered(&self) -> &IsRegistered;
+
+    /// # Safety
+    ///
+    /// There are so many, none of them registered.
+    unsafe fn register(all: *mut *mut Self::Struct, count: c_int) -> c_int;
+
+    /// # Safety
+    ///
+    /// There are so many, all of them registered.
+    unsafe fn unregister(all: *mut *mut Self::Struct, count: c_int);
+}
+
+/// A probe that is not registered yet.
+///
+/// # Invariants
+///
+/// `is_registered()` is false.
+pub(crate) struct Unregistered<R: InEngine>(Deferred<R>);
+
+impl<R: InEngine> Unregistered<R> {
+    pub(super) fn new(init: impl PinInit<R, Error>) -> Result<Self> {
+        // INVARIANT: Only `register()` makes it true, of what is one of these.
+        Ok(Self(Deferred::new(init)?))
+    }
+}
+
+/// Registers probes in their order, up to the first that is refused. Returns those before it, as `wrap` makes them, and why it is.
+///
+/// Errors: the first of `prepared`, and no memory; then none is registered.
+pub(crate) fn register_all<R: InEngine, P>(
+    prepared: impl Iterator<Item = Result<Unregistered<R>, ProbeError>>,
+    wrap: impl Fn(Deferred<R>) -> P,
+) -> Result<(KVVec<P>, Option<ProbeError>), ProbeError> {
+    let mut all = KVVec::new();
+    for one in prepared {
+        all.push(one?, GFP_KERNEL)?;
+    }
+    let mut registered = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
+    let mut pointers = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
+    let (count, refusal) = up_to_refused(&all, |some| register(some, &mut pointers));
+    for Unregistered(probe) in all.into_iter().take(count) {
+        registered.push(wrap(probe), GFP_KERNEL)?;
+    }
+    Ok((registered, refusal.map(ProbeError::from)))
+}
+
+/// Has `register` take as many at once as it does, up to the first that it refuses; it takes all that it is given, or none. Returns
+/// how many it took, and why it refused the next one.
+fn up_to_refused<T>(all: &[T], mut register: impl FnMut(&[T]) -> Result) -> (usize, Option<Error>) {
+    let mut done = 0;
+    let mut some = all.len();
+    while let Some(next) = all.get(done..).filter(|rest| !rest.is_empty()) {
+        some = some.clamp(1, next.len());
+        match register(next.get(..some).unwrap_or(next)) {
+            Ok(()) => done += some,
+            Err(error) if some == 1 => return (done, Some(error)),
+            // The one that is refused is among these.
+            Err(_) => (),
+        }
+        some /= 2;
+    }
+    (done, None)
+}
+
+/// Registers all of them, or none.
+fn register<R: InEngine>(some: &[Unregistered<R>], pointers: &mut KVVec<*mut R::Struct>) -> Result {
+    pointers.clear();
+    for Unregistered(probe) in some {
+        let place = probe.in_engine();
+        // SAFETY: By the type invariant no engine has it, nor does a handler use it; a refused batch is not registered either.
+        // What an engine has left in it must not be there when it is registered again.
+        unsafe { place.write(probe.fresh()) };
+        pointers.push(place, GFP_KERNEL)?;
+    }
+    let count = c_int::try_from(some.len()).map_err(|_| E2BIG)?;
+    // SAFETY: The array has so many pointers, to what stays until it has been unregistered, by the trait; no engine has them, by the
+    // type invariant.
+    to_result(unsafe { R::register(pointers.as_mut_ptr(), count) })?;
+    // They are no longer taken for `Unregistered`: `register_all()` goes on after them.
+    some.iter()
+        .for_each(|one| one.0.is_registered().0.set(true));
+    Ok(())
+}
+
+/// Drops many probes, and waits once for the handlers of all; where it must not sleep, or without memory, one after another.
+pub(crate) fn drop_all<R: InEngine>(probes: impl Iterator<Item = Deferred<R>>) {
+    if !may_sleep() {
+        return probes.for_each(drop);
+    }
+    let mut all = KVVec::new();
+    for probe in probes {
+        // Without memory it is dropped at once.
+        let _ = all.push(probe, GFP_KERNEL);
+    }
+    // What it could not unregister does so when it is dropped.
+    let _ = unregister(&all);
+}
+
+fn unregister<R: InEngine>(all: &[Deferred<R>]) -> Result {
+    let mut pointers = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
+    let registered = || all.iter().filter(|probe| probe.is_registered().get());
+    for probe in registered() {
+        pointers.push(probe.in_engine(), GFP_KERNEL)?;
+    }
+    let count = c_int::try_from(pointers.len()).map_err(|_| E2BIG)?;
+    // SAFETY: The array has so many pointers, to what is registered, and stays. The function waits until no handler of them runs.
+    unsafe { R::unregister(pointers.as_mut_ptr(), count) };
+    registered().for_each(|probe| probe.is_registered().0.set(false));
+    Ok(())
+}
