@@ -219,10 +219,10 @@ impl Kernel {
                 (Some(Err(error @ Error::NoProbe { .. })), modules) if is_absence(&modules) => {
                     self.with_all_names(error)
                 }
-                (Some(Err(Error::NoProbe { .. })), error) => return Err(error),
-                (Some(Err(error)), _) => return Err(error),
                 (None, error @ Error::NoProbe { .. }) => error,
-                (None, error) => return Err(error),
+                (Some(Err(Error::NoProbe { .. })) | None, error) | (Some(Err(error)), _) => {
+                    return Err(error);
+                }
             };
             absent(error)?;
         }
