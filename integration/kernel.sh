@@ -158,8 +158,6 @@ start_config() {
 configure() {
 	local log=$KDIR/config.log
 	mkdir -p "$KDIR"
-	# What is there was built with another.
-	rm -f "$KDIR/.ferrotrace-state"
 	say "configuring $VARIANT"
 	if ! kmake rustavailable >"$log" 2>&1; then
 		grep -v '^make' "$log" >&2
@@ -216,7 +214,6 @@ up_to_date() { [ -f "$KDIR/$IMAGE" ] && [ "$(cat "$KDIR/.ferrotrace-state" 2>/de
 build_now() {
 	local start=$SECONDS want
 	want=$(state)
-	rm -f "$KDIR/.ferrotrace-state"
 	config_now
 	say "building kernel $VARIANT $(make -s -C "$TREE" kernelversion) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
 	# shellcheck disable=SC2086
@@ -225,7 +222,9 @@ build_now() {
 	say "built $VARIANT in $((SECONDS - start)) s"
 }
 
+# config_now: from here on the image, if there is one, is not of what else is there.
 config_now() {
+	rm -f "$KDIR/.ferrotrace-state"
 	link_in
 	configure_if_changed
 }

@@ -25,8 +25,10 @@ other_cpus() {
 	kept=$(mktemp -d)
 	memory=$kept/memory
 	# They panic.
-	on 4 die >&2 || [ $? = 125 ]
-	on 2 "$kept/4" die >&2 || [ $? = 125 ]
+	on 4 die >&2
+	[ $? = 125 ] || status=1
+	on 2 "$kept/4" die >&2
+	[ $? = 125 ] || status=1
 	on 3 "$kept/2" end || status=1
 	rm -rf "$kept"
 	return $status

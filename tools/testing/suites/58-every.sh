@@ -28,10 +28,16 @@ try() {
 	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2"
 }
 
+# early: a pattern for the symbols that the engine's table has as those of code before there is a table of interrupts.
+early() {
+	sed -n -e 's/^    (Is(b"\(.*\)"), Refusal::Early),$/^(__pi_)?\1[.+]/p' -e 's/^    (Starts(b"\(.*\)"), Refusal::Early),$/^(__pi_)?\1/p' \
+		-e 's/^    (Ends(b"\(.*\)"), Refusal::Early),$/\1[.+]/p' "$REPO/kprobes/rules.rs" | paste -sd '|'
+}
+
 # accepted MAINLINE OURS: each place that only one engine accepts. Fails if that is mainline's, but for what Documentation/kprobes.rst
 # says that ours refuses, and if next to none was accepted.
 accepted() {
-	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk '
+	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk -v early="$(early)" '
 		function class(symbol, instruction, error) {
 			if (error == -22 && symbol ~ /^__SCT__/) return "trampoline of a static call"
 			if (error == -22 && symbol ~ /^__x86_|_return_thunk|_safe_ret|_untrain_ret|^call_depth_|warn_thunk/) return "thunk"
@@ -40,13 +46,6 @@ accepted() {
 			if (error == -22 && symbol ~ /^(rust_helper|ferro)_|^rcu_is_watching\+/) return "of the engine"
 			if (error == -22 && symbol ~ /^_R.*[0-9](ferro_(core|sys|gkhi|kprobes_builtin)|kprobes_engine)/) return "of the engine"
 			if (error == -95 && instruction ~ /^(Endbr64|Hlt|Sti|Swapgs|Iretq|Sysretq|Sysexit)$/) return instruction
-		}
-		BEGIN {
-			early = "startup_64|restore_processor_state|^(native_load_|tss_setup_|(verify_cpu|sev_verify_cbit|early_setup_idt|start_secondary|" \
-				"cr4_init|native_write_(cr[04]|msr|gdt_entry|idt_entry)|do_trace_write_msr|cpu_init_exception_handling|" \
-				"cpu_init_fred_exceptions|cr4_(update_irqsoff|set_bits)|__write_cr4|setup_getcpu|__set_tss_desc|set_tssldt_descriptor|" \
-				"init_idt_data|idt_init_desc|early_cpu_to_node|setup_ghcb|snp_register_(per_cpu_ghcb|ghcb_early)|load_current_idt|" \
-				"soft_restart_cpu|wakeup_long64|do_suspend_lowlevel|core_restore_code|restore_(image|registers))[+])"
 		}
 		$1 != $4 { print "not the same place: " $0; bad++ }
 		$3 == 0 { theirs++ }
