@@ -62,9 +62,11 @@ unsafe_places() {
 # EMBEDDED_FILENAME, which take the short words of the tests for names; the next two, since a test program has functions
 # in macros (its harness's) and no kernel headers; CONST_STRUCT, which takes offsetof() of a structure for a variable; the
 # next two, since a hook of the _RET form returns from the function that it is in, and without CONFIG_FERROTRACE uses
-# nothing of its arguments; IN_ATOMIC, since hook.c takes what in_atomic() can tell, and refuses by other signs, too.
+# nothing of its arguments; IN_ATOMIC, since hook.c takes what in_atomic() can tell, and refuses by other signs, too; AVOID_EXTERNS,
+# since assembly in the same file defines what tests declare. In patches OPEN_BRACE: a function with a parameter of a function's type
+# (0024) is taken for a statement.
 CHECKPATCH="--no-tree -q --show-types --no-summary --ignore
-	EXPORT_SYMBOL,EMBEDDED_FUNCTION_NAME,EMBEDDED_FILENAME,MULTISTATEMENT_MACRO_USE_DO_WHILE,PREFER_DEFINED_ATTRIBUTE_MACRO,CONST_STRUCT,MACRO_WITH_FLOW_CONTROL,MACRO_ARG_UNUSED,IN_ATOMIC"
+	EXPORT_SYMBOL,EMBEDDED_FUNCTION_NAME,EMBEDDED_FILENAME,MULTISTATEMENT_MACRO_USE_DO_WHILE,PREFER_DEFINED_ATTRIBUTE_MACRO,CONST_STRUCT,MACRO_WITH_FLOW_CONTROL,MACRO_ARG_UNUSED,IN_ATOMIC,AVOID_EXTERNS"
 
 checkpatch() {
 	local tree f status=0
@@ -72,7 +74,7 @@ checkpatch() {
 	for f in $(sources 'integration/patches/*.patch'); do
 		# By stdin: a file that git knows is taken for a source, not for a patch.
 		# shellcheck disable=SC2086
-		perl "$tree/scripts/checkpatch.pl" $CHECKPATCH - <"$f" || { say "in $f"; status=1; }
+		perl "$tree/scripts/checkpatch.pl" $CHECKPATCH,OPEN_BRACE - <"$f" || { say "in $f"; status=1; }
 	done
 	# shellcheck disable=SC2086
 	sources '*.c' '*.h' MAINTAINERS | xargs -r perl "$tree/scripts/checkpatch.pl" $CHECKPATCH -f || status=1

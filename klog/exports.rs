@@ -26,6 +26,10 @@ unsafe extern "C" fn klog(data: *const c_void, len: c_int) {
 }
 
 /// Whether there is a handler, for `klog_printk()`.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn ferro_klog_active() -> bool {
     handler::is_active()
@@ -47,6 +51,10 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
 }
 
 /// Has no handler any more.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn unregister_klog_handler() {
     handler::clear();

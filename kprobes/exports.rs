@@ -414,6 +414,10 @@ unsafe extern "C" fn kprobe_on_func_entry(
 /// `<linux/kprobes.h>`: the probe at an address, the newest of several; NULL if there is none.
 ///
 /// Context: preemption off, as long as the probe is used.
+///
+/// # Safety
+///
+/// No requirement; whoever uses the result has preemption off.
 #[export]
 unsafe extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
     hit::newest_at(at as usize).unwrap_or(null_mut())

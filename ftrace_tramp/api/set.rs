@@ -30,8 +30,11 @@ impl<T, F: Fn(&FunctionCall<'_>, &T) + Send + Sync + 'static> SetHandler<T> for 
     }
 }
 
+/// What a set calls, with the data of the function.
+type OnCall<T> = dyn Fn(&FunctionCall<'_>, &T) + Send + Sync;
+
 /// A closure behind a pointer, so that its set has a type that can be named.
-pub struct BoxedSet<T>(KBox<dyn Fn(&FunctionCall<'_>, &T) + Send + Sync>);
+pub struct BoxedSet<T>(KBox<OnCall<T>>);
 
 impl<T: 'static> SetHandler<T> for BoxedSet<T> {
     #[inline]

@@ -277,7 +277,7 @@ impl Memory for Access<'_> {
 
     fn merge_function(&self, address: u64) -> Option<MergeFunction> {
         // SAFETY: `builtin.c` has the table, which does not change.
-        let functions = unsafe { &*(&raw const bindings::ferro_gcov_merge_functions) };
+        let functions = unsafe { &bindings::ferro_gcov_merge_functions };
         let index = functions
             .iter()
             .position(|function| *function as u64 == address)?;

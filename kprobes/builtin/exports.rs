@@ -37,6 +37,10 @@ fn alloc(
 }
 
 /// `<linux/rethook.h>`: makes what calls are hooked with. Errors: -EINVAL without a handler or nodes, -ENOMEM.
+///
+/// # Safety
+///
+/// `data` and `handler` stay until what is made here has been freed.
 #[export]
 unsafe extern "C" fn rethook_alloc(
     data: *mut c_void,
@@ -166,6 +170,10 @@ unsafe extern "C" fn rethook_flush_task(task: *mut bindings::task_struct) {
 }
 
 /// `<linux/kprobes.h>`.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
     blacklist::forbids(addr).is_some()
@@ -174,6 +182,10 @@ unsafe extern "C" fn within_kprobe_blacklist(addr: usize) -> bool {
 /// `<linux/kprobes.h>`: see [`blacklist::add`]. Returns the number of bytes, or an error.
 ///
 /// Context: process; sleeps.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
     match blacklist::add(entry) {
@@ -185,6 +197,10 @@ unsafe extern "C" fn kprobe_add_ksym_blacklist(entry: usize) -> c_int {
 /// `<linux/kprobes.h>`: the same for all symbols from `start` on up to `end`. What comes before one that fails has been added.
 ///
 /// Context: process; sleeps.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_int {
     match blacklist::add_area(start, end) {
@@ -194,6 +210,10 @@ unsafe extern "C" fn kprobe_add_area_blacklist(start: usize, end: usize) -> c_in
 }
 
 /// For `blacklist.c`. Context: early initcall, once.
+///
+/// # Safety
+///
+/// Called once, before there are modules, and while the initialisation data is there.
 #[export]
 unsafe extern "C" fn ferro_blacklist_init() {
     // SAFETY: `blacklist.c` calls this once, before there are modules, and while the initialisation data is there.
@@ -216,6 +236,10 @@ unsafe extern "C" fn ferro_blacklist_module_goes(module: *mut bindings::module, 
 }
 
 /// `<linux/kprobes.h>`, for `kernel_text_address()`.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn __is_insn_slot_addr(_: *mut bindings::kprobe_insn_cache, addr: usize) -> bool {
     exec_pool::contains(addr)

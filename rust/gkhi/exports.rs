@@ -226,6 +226,10 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 }
 
 /// For `rust/sys/hook/hook.c`.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_tidy() {
     change::tidy();
@@ -243,12 +247,20 @@ unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
 }
 
 /// For `rust/sys/hook/hook.c`.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_settle() {
     settle::settle();
 }
 
 /// For `rust/sys/hook/hook.c`.
+///
+/// # Safety
+///
+/// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_debugfs() {
     files::make_files();

@@ -300,6 +300,10 @@ impl ArmedSite {
 }
 
 /// For the module notifier, before anybody else hears of the module.
+///
+/// # Safety
+///
+/// `module` is there until this returns.
 #[export]
 unsafe extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> c_int {
     let loaded = Loaded { module, init: true };
@@ -310,6 +314,10 @@ unsafe extern "C" fn ferro_text_module_coming(module: *mut bindings::module) -> 
 }
 
 /// For the module notifier, before the module's initialisation code is freed.
+///
+/// # Safety
+///
+/// No requirement: the pointer is only compared.
 #[export]
 unsafe extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
     let mut mutex = TextMutex::new();
@@ -319,6 +327,10 @@ unsafe extern "C" fn ferro_text_module_live(module: *mut bindings::module) {
 }
 
 /// For the module notifier, before the module is freed.
+///
+/// # Safety
+///
+/// No requirement: the pointer is only compared.
 #[export]
 unsafe extern "C" fn ferro_text_module_going(module: *mut bindings::module) {
     TextMutex::new()

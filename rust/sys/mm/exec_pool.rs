@@ -460,6 +460,10 @@ pub fn flush() {
 const BATCH: usize = 64;
 
 /// After a grace period.
+///
+/// # Safety
+///
+/// Called once after a grace period that began when slots had been given up.
 #[export]
 unsafe extern "C" fn ferro_exec_pool_reclaim() {
     loop {

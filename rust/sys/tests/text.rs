@@ -48,7 +48,7 @@ mod suite {
         let mut now = [0];
         read_text(addr, &mut now)?;
         assert_eq!(now[0], BREAKPOINT);
-        drop(armed.disarm(&mut lock));
+        let _ = armed.disarm(&mut lock);
         lock.sync();
         read_text(addr, &mut now)?;
         assert_eq!(now[0], before[0]);

@@ -57,7 +57,7 @@ impl World for Bytes {
     }
 
     fn read_string(&self, address: u64, to: &mut [u8]) -> Option<usize> {
-        self.read(address, to).then(|| to.len() / 2)
+        self.read(address, to).then_some(to.len() / 2)
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> bool {

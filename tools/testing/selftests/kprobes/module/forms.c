@@ -300,11 +300,12 @@ static unsigned int call_some(const struct some *some, const char *way, unsigned
 	for (i = 0; i < some->count; i++) {
 		const struct kst_form *f = some->forms[i];
 		bool jump = is_jump(f);
+		const char *by = jump ? "jump" : "breakpoint";
 
 		for (state = 0; state < ARRAY_SIZE(states); state++)
 			if (!check(f, state, &plain[i][state], pre, post)) {
 				case_say("%s, %s, %s, state %u, bytes after the first: %*ph\n", way,
-					 jump ? "jump" : "breakpoint", f->group, state, (int)(f->end - f->at) - 1, f->at + 1);
+					 by, f->group, state, (int)(f->end - f->at) - 1, f->at + 1);
 				break;
 			}
 		met += jump && is_jump(f);
@@ -318,7 +319,9 @@ static unsigned int each_form(void)
 {
 	if (!IS_ENABLED(CONFIG_KPROBES_ENGINE_RUST))
 		return 16;
-	return case_ms < 1000 ? 4 : 1;
+	if (case_ms < 1000)
+		return 4;
+	return 1;
 }
 
 /*

@@ -42,15 +42,15 @@ int kst_target_module_sleeps(int a);
 int kst_target_module_asleep(int a);
 
 asm("	.pushsection .text, \"ax\"\n"
-    "	.globl	kst_target_module_sleeps\n"
-    "	.type	kst_target_module_sleeps, @function\n"
-    "kst_target_module_sleeps:\n"
-    "	nop\n"
-    "	call	kst_target_module_asleep\n"
-    "	add	$1, %eax\n"
-    "	" ASM_RET
-    "	.size	kst_target_module_sleeps, . - kst_target_module_sleeps\n"
-    "	.popsection\n");
+	"	.globl	kst_target_module_sleeps\n"
+	"	.type	kst_target_module_sleeps, @function\n"
+	"kst_target_module_sleeps:\n"
+	"	nop\n"
+	"	call	kst_target_module_asleep\n"
+	"	add	$1, %eax\n"
+	"	" ASM_RET
+	"	.size	kst_target_module_sleeps, . - kst_target_module_sleeps\n"
+	"	.popsection\n");
 
 /* Until there is a signal. */
 noinline int kst_target_module_asleep(int a)
