@@ -133,3 +133,36 @@ fn targets_and_fields() {
     assert!(err.contains("PROCNAME, PID, UID"), "{err}");
     assert_eq!(insert(&["--merge", "--replace"]).0, Some(2));
 }
+
+/// One program has all points of a file: two of the same name would not be loaded.
+#[test]
+fn two_programs_of_one_name() {
+    let dir = files();
+    let args = [
+        "dprobes", "build", "good.dp", "good.dp", "-D", "N=0", "-o", "out",
+    ];
+    let (code, _, err) = run(Path::new(TOOL), &args, dir.path());
+    assert_eq!(code, Some(1));
+    assert!(err.contains("there are two programs for vmlinux"), "{err}");
+    assert!(err.contains("insert the second file with --merge"), "{err}");
+    assert!(!dir.path().join("out").exists());
+}
+
+/// Nothing would ever stop at a place in a file that is never executed.
+#[test]
+fn places_without_code() {
+    let dir = files();
+    let check = |offset: &str| {
+        let text = format!("name = {TOOL}\noffset = {offset}\nexit\n");
+        fs::write(dir.path().join("place.dp"), text).unwrap();
+        let args = ["dprobes", "check", "place.dp", "--places"];
+        run(Path::new(TOOL), &args, dir.path())
+    };
+    let (code, _, err) = check("_start");
+    assert_eq!((code, &*err), (Some(0), ""));
+    for offset in ["0", "__dso_handle"] {
+        let (code, _, err) = check(offset);
+        assert_eq!(code, Some(1), "{offset}");
+        assert!(err.contains("there is no code"), "{offset}: {err}");
+    }
+}

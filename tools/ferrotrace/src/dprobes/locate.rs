@@ -435,6 +435,15 @@ impl Locator {
                 .ok_or_else(|| error(format!("{} has nothing at {address:#x}", program.name)))?,
             false => address,
         };
+        if !elf.is_code(located.point.offset) {
+            // Nothing would ever stop there.
+            let message = format!("at this place in {} there is no code", program.name);
+            return Err(match place.symbol {
+                Some(_) => error(message)
+                    .help("watch = w makes this a watchpoint, if the file has fixed addresses"),
+                None => error(message),
+            });
+        }
         Ok(warning)
     }
 }

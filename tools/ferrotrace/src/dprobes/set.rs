@@ -4,6 +4,8 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::BTreeSet;
+
 use ferro_core::rpn::CODE_MAX;
 use ferro_core::rpn::Header;
 use ferro_core::rpn::Insn;
@@ -44,6 +46,11 @@ pub enum SetError {
     /// The kernel would refuse it.
     #[error("the kernel would not take these programs: {0}")]
     Refused(Refusal),
+    /// Two have the same name.
+    #[error(
+        "there are two programs for {0}, and a set has one: put all points below one \"name =\", or insert the second file with --merge"
+    )]
+    Twice(String),
     /// Something does not fit.
     #[error("a name is too long, or there are too many programs")]
     TooLong,
@@ -82,6 +89,11 @@ impl Selection {
 
 /// The bytes of a set, which the kernel takes as far as it can be known here.
 pub fn bytes(header: SetHeader, programs: &[Loadable]) -> Result<Vec<u8>, SetError> {
+    let mut names = BTreeSet::new();
+    let mut all = programs.iter();
+    if let Some(second) = all.find(|program| !names.insert(&program.name)) {
+        return Err(SetError::Twice(second.name.clone()));
+    }
     let points: Vec<Vec<PointSource<'_>>> = programs
         .iter()
         .map(|program| program.points.iter().map(Located::source).collect())

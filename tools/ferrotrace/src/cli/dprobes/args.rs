@@ -57,7 +57,7 @@ pub struct SetArgs {
     /// Put these into the header of each record: PROCNAME, PID, UID, SSESP, CSEIP, PSW, UPSW, TSC, ALL.
     #[arg(short, long = "log", value_name = "FIELD", value_delimiter = ',', value_parser = parse_field)]
     pub log: Vec<u32>,
-    /// Where records go: RELAY, or KLOG for the kernel's log.
+    /// Where records go: RELAY, or KLOG for "ferrotrace klog".
     #[arg(long, value_name = "TARGET", default_value = "RELAY", value_parser = parse_target)]
     pub log_target: Target,
     /// Allow programs to change registers, memory and ports, to call modules, and to crash the kernel.
