@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     ("logging.numbers", numbers),
     ("logging.after_the_instruction", after_the_instruction),
     ("logging.memory", memory),
+    ("logging.beside", beside),
     ("logging.room", room),
     ("logging.limit", limit),
 ];
@@ -182,6 +183,62 @@ fn memory() {
             );
             crate::control::remove_all();
         }
+    }
+}
+
+/// Points of one instruction each have their record of each hit, of whatever length, also where another one aborts.
+fn beside() {
+    const CALLS: u64 = 20;
+    let exit = Insn::new(Op::Exit);
+    let word = [Insn::push(1), Insn::with(Op::Log, 1), exit];
+    let two = [Insn::push(2), Insn::push(2), Insn::with(Op::Log, 2), exit];
+    let pair = [
+        Insn::push(16),
+        Insn::register(Op::PushR, Register::Sp),
+        Insn::new(Op::LogMrf),
+        exit,
+    ];
+    let run = in_this_process(&two);
+    let aborts = [&two[..3], &[Insn::new(Op::Abort)]].concat();
+    let offset = offset_that_waits();
+    let load = |name, minor, code: &[Insn]| {
+        let mut program = Program::new(code);
+        program.name = name;
+        program.point.offset = offset;
+        program.point.minor = minor;
+        program.load();
+    };
+    let all: [(&str, &[Insn]); 5] = [
+        ("word", &word),
+        ("two", &two),
+        ("pair", &pair),
+        ("run", &run),
+        ("aborts", &aborts),
+    ];
+    // Each is once the first and once the last that is called.
+    for first in 0..all.len() {
+        take_records();
+        for (minor, n) in (0..).zip((first..).take(all.len())) {
+            let (name, code) = all[n % all.len()];
+            load(name, minor, code);
+        }
+        // Others may call it, too.
+        on_one_cpu(|| call(CALLS));
+        let records = take_records();
+        for (minor, n) in (0..).zip((first..).take(all.len())) {
+            let (name, _) = all[n % all.len()];
+            let of_this = |logged: &&Logged| logged.record().header.minor == minor;
+            let count = records.iter().filter(of_this).count() as u64;
+            match name {
+                "aborts" => assert_eq!(count, 0),
+                "run" => assert_eq!(count, CALLS),
+                _ => assert!(count >= CALLS, "{name} after {first}: {count}"),
+            }
+        }
+        let state = crate::control::state();
+        let truncated = |point| crate::control::number(point, "truncated");
+        assert_eq!(state.points.iter().map(truncated).sum::<u64>(), 0);
+        crate::control::remove_all();
     }
 }
 

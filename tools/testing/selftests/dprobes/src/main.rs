@@ -7,6 +7,7 @@ mod bench;
 mod bpf;
 mod control;
 mod debugger;
+mod files;
 mod kernel;
 mod kit;
 mod loading;
@@ -36,6 +37,10 @@ fn main() -> ExitCode {
         sets::write(dir);
         return ExitCode::SUCCESS;
     }
+    if wanted == ["follow"] {
+        files::follow();
+        return ExitCode::SUCCESS;
+    }
     if wanted == ["crash"] {
         debugger::crash();
     }
@@ -50,6 +55,7 @@ fn main() -> ExitCode {
         logging::CASES,
         module::CASES,
         user::CASES,
+        files::CASES,
         watch::CASES,
         arm::CASES,
         used_up::CASES,

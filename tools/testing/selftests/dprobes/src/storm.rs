@@ -3,6 +3,7 @@
 //! Programs under load, on all CPUs, while others come and go. The kernel's log says whether it has taken harm: see run_vm().
 
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
@@ -11,6 +12,7 @@ use ferro_core::rpn::*;
 
 use crate::Case;
 use crate::control::Control;
+use crate::control::Keys;
 use crate::control::number;
 use crate::control::state;
 use crate::kit::*;
@@ -18,6 +20,8 @@ use crate::kit::*;
 pub const CASES: &[Case] = &[
     ("storm.within_itself", within_itself),
     ("storm.interrupts", interrupts),
+    ("storm.nmi", nmi),
+    ("storm.forks", forks),
     ("storm.endless", endless),
     ("storm.everything", everything),
     ("storm.unload", unload),
@@ -97,6 +101,163 @@ fn interrupts() {
     assert!(state.locals[0][0] > 10, "{state:?}");
     assert_eq!(state.number("faults"), 0);
     take_records();
+}
+
+/// Programs that run in NMIs, which interrupt others that run, do as little harm.
+fn nmi() {
+    let argument = Insn::register(Op::PushR, Register::Sp);
+    let exit = Insn::new(Op::Exit);
+    let logs = [Insn::push(64), argument, Insn::new(Op::LogMrf), exit];
+    let looks = [
+        Insn::push(0xffff_8000_0000_0000),
+        Insn::width(Op::PushMem, 8),
+        exit,
+    ];
+    // Something has to be watched all the time, or nothing.
+    let word = Box::new(0u64);
+    let arms = [
+        Insn::push(&raw const *word as u64),
+        Insn::with(Op::Arm, 9),
+        Insn::with(Op::Disarm, 9),
+        exit,
+    ];
+    let counts = [Insn::with(Op::IncLv, 0), exit];
+    let endless = [Insn::with(Op::IncLv, 0), Insn::with(Op::Jmp, 0)];
+    let code = |name| match name {
+        "logs" | "klog" => &logs[..],
+        "looks" => &looks,
+        "arms" => &arms,
+        "endless" => &endless,
+        _ => &counts,
+    };
+    let names = ["logs", "klog", "looks", "arms", "endless", "counts"];
+    for name in names {
+        let mut program = Program::new(code(name));
+        program.name = name;
+        // For each CPU but the one that asks, unless it is idle.
+        program.symbol = "show_regs";
+        if name == "klog" {
+            program.set.target = Target::Klog;
+        }
+        let own = PointSource {
+            point: program.point,
+            symbol: program.symbol,
+            code: &program.code,
+        };
+        let watched = PointSource {
+            point: Point {
+                kind: PointKind::WatchWrite,
+                watch_len: 8,
+                is_later: true,
+                minor: 9,
+                ..Point::new(1)
+            },
+            symbol: "",
+            code: &counts,
+        };
+        let points = match name {
+            "arms" => &[own, watched][..],
+            _ => &[own],
+        };
+        Control::open().write(&program.bytes_of(points)).unwrap();
+    }
+    // What is interrupted.
+    let mut busy = Program::new(&[&looks[..2], &logs, &[exit]].concat());
+    busy.name = "busy";
+    busy.load();
+    let is_in_nmi = |point: &&Keys| point["place"] == "show_regs+0x0";
+    let has_run = |point: &Keys| number(point, "runs") >= rounds(25).into();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    call(10);
+                    // Hits within a program's are missed.
+                    (0..10000).for_each(|_| std::hint::spin_loop());
+                }
+            });
+        }
+        // Idle CPUs do not come there.
+        for _ in 0..500 {
+            std::fs::write("/proc/sysrq-trigger", "l").unwrap();
+            take_records();
+            std::thread::sleep(Duration::from_millis(20));
+            if state().points.iter().filter(is_in_nmi).all(has_run) {
+                break;
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+    let state = state();
+    let points = state.points.iter().filter(is_in_nmi).collect::<Vec<_>>();
+    assert_eq!(points.len(), names.len());
+    assert!(points.into_iter().all(has_run), "{:?}", state.points);
+}
+
+/// Processes begin and end all the time at what is probed, in user space and in the kernel, while programs come and go.
+fn forks() {
+    let path = crate::user::path();
+    let user = crate::user::program(
+        &path,
+        &[
+            Insn::with(Op::IncLv, 0),
+            Insn::register(Op::PushR, Register::Sp),
+            Insn::width(Op::PushMem, 8),
+            Insn::with(Op::Log, 1),
+            Insn::new(Op::Exit),
+        ],
+    );
+    let mut kernel = Program::new(&[
+        Insn::with(Op::IncLv, 0),
+        Insn::register(Op::PushU, Register::Sp),
+        Insn::with(Op::Log, 1),
+        Insn::new(Op::Exit),
+    ]);
+    kernel.symbol = "kernel_clone";
+    let is_over = AtomicBool::new(false);
+    let forked = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    // SAFETY: The child calls a function that does nothing, and makes system calls.
+                    match unsafe { libc::fork() } {
+                        0 => {
+                            crate::user::child(5);
+                            // SAFETY: It ends this process.
+                            unsafe { libc::_exit(0) }
+                        }
+                        child => {
+                            let mut status = 0;
+                            // SAFETY: The status is a variable.
+                            unsafe { libc::waitpid(child, &mut status, 0) };
+                            assert_eq!(status, 0);
+                        }
+                    }
+                    forked.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        for round in 0..rounds(30) {
+            let control = Control::open();
+            control.write(&user.bytes()).unwrap();
+            control.write(&kernel.bytes()).unwrap();
+            let before = forked.load(Relaxed);
+            while forked.load(Relaxed) < before + 8 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let state = control.state();
+            for point in &state.points {
+                assert!(number(point, "hits") >= 1, "{round}: {point:?}");
+            }
+            // Threads of the kernel have no registers of user space.
+            assert_eq!(state.number("faults"), 0, "{round}");
+            control.write(b"remove *").unwrap();
+            take_records();
+        }
+        is_over.store(true, Relaxed);
+    });
 }
 
 /// Programs that would not end, that log too much, and that look at everything, do no harm.

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files that are probed, while others take their names, or change them. The kernel's log says whether that has done harm.
+
+use std::fs::File;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+
+use ferro_core::rpn::*;
+
+use crate::Case;
+use crate::control::state;
+use crate::user;
+
+pub const CASES: &[Case] = &[
+    ("files.replaced", replaced),
+    ("files.written_to", written_to),
+    ("files.cut", cut),
+];
+
+const COUNTS: [Insn; 2] = [Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)];
+
+/// A copy of this program, which goes with this.
+struct Copied(PathBuf);
+
+impl Copied {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(format!("/tmp/dprobes_test.{}.{name}", std::process::id()));
+        std::fs::copy(user::path(), &path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    /// Calls what is probed so many times in a process of this file.
+    fn calls(&self, n: u64) {
+        let status = Command::new(&self.0).arg(format!("child={n}")).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// What a process does that is started for this: calls what is probed 10 times for each line.
+pub fn follow() {
+    for line in std::io::stdin().lines() {
+        line.unwrap();
+        user::child(10);
+        println!("done");
+    }
+}
+
+/// A process of a file that calls what is probed when it is told to.
+struct Following(Child, BufReader<std::process::ChildStdout>);
+
+impl Following {
+    fn new(file: &Copied) -> Self {
+        let mut child = Command::new(&file.0)
+            .arg("follow")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Self(child, out)
+    }
+
+    fn calls(&mut self) {
+        use std::io::Write;
+        writeln!(self.0.stdin.as_mut().unwrap()).unwrap();
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Another file that takes its name is not probed; who runs the old one still hits the point, also when it has no name any more.
+fn replaced() {
+    let file = Copied::new("replaced");
+    user::program(file.path(), &COUNTS).load();
+    let mut old = Following::new(&file);
+    old.calls();
+    assert_eq!(state().number("hits"), 10);
+    let other = Copied::new("other");
+    std::fs::rename(&other.0, &file.0).unwrap();
+    file.calls(5);
+    assert_eq!(state().number("hits"), 10);
+    old.calls();
+    assert_eq!(state().number("hits"), 20);
+    let mut second = user::program(file.path(), &COUNTS);
+    second.set.flags = REPLACE;
+    second.load();
+    file.calls(5);
+    assert_eq!((state().number("hits"), state().locals[0][0]), (5, 5));
+    old.calls();
+    assert_eq!(state().number("hits"), 5);
+    crate::control::remove_all();
+    old.calls();
+}
+
+/// The code of a probed file is changed while no process runs it.
+fn written_to() {
+    let file = Copied::new("written");
+    let program = user::program(file.path(), &COUNTS);
+    program.load();
+    file.calls(5);
+    let contents = File::options().write(true).open(&file.0).unwrap();
+    // What it was before, and then breakpoints, which nobody but uprobes has a use for.
+    let code = std::fs::read(&file.0).unwrap();
+    let offset = program.point.offset;
+    let at = offset as usize;
+    contents.write_all_at(&code[at..at + 16], offset).unwrap();
+    drop(contents);
+    file.calls(5);
+    let contents = File::options().write(true).open(&file.0).unwrap();
+    contents.write_all_at(&[0xcc; 16], offset).unwrap();
+    drop(contents);
+    // It is killed, or goes on.
+    let _ = Command::new(&file.0).arg("child=5").status();
+    assert!(state().number("hits") >= 5);
+    crate::control::remove_all();
+}
+
+/// A probed file ends before its point now.
+fn cut() {
+    let file = Copied::new("cut");
+    user::program(file.path(), &COUNTS).load();
+    file.calls(5);
+    let contents = File::options().write(true).open(&file.0).unwrap();
+    contents.set_len(4096).unwrap();
+    drop(contents);
+    let _ = Command::new(&file.0).arg("child=5").status();
+    assert_eq!(state().number("hits"), 5);
+    crate::control::remove_all();
+    let whole = user::program(file.path(), &COUNTS);
+    assert_eq!(whole.refused().0, libc::ENXIO);
+}
