@@ -75,9 +75,46 @@ impl Pending {
         Some(rest)
     }
 
+    /// Whether there is none.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A point has been hit as with [`Pending::begin`], where there is none. Room for its record of `len` bytes, all of which the
+    /// caller fills: where that is does not depend on anything.
+    #[inline(always)]
+    pub(crate) fn first(&mut self, owner: usize, address: usize, len: usize) -> Option<&mut [u8]> {
+        self.address = address;
+        self.len = 0;
+        self.room(owner, len)
+    }
+
     /// Takes the record of a point, if it has one.
     #[inline(always)]
     pub(crate) fn take(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
+        match self.only(owner) {
+            Some(record) => {
+                take(record);
+                self.clear();
+            }
+            None => self.take_one(owner, take),
+        }
+    }
+
+    /// The record of a point, if it has one, and no other has.
+    #[inline(always)]
+    fn only(&self, owner: usize) -> Option<&[u8]> {
+        let (head, rest) = self.bytes.split_first_chunk::<HEAD>()?;
+        // Where there is none, this is a very large number.
+        let record = rest.get(..self.len.wrapping_sub(HEAD))?;
+        let (whose, len) = words(head)?;
+        (whose == owner && len == record.len()).then_some(record)
+    }
+
+    /// The same where others have some, or it has none.
+    #[inline(never)]
+    fn take_one(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
         let mut start = 0usize;
         while let Some((whose, len)) = self.head(start) {
             let data = start.saturating_add(HEAD);
@@ -94,10 +131,7 @@ impl Pending {
     /// The head of the record that begins there.
     #[inline(always)]
     fn head(&self, start: usize) -> Option<(usize, usize)> {
-        let rest = self.bytes.get(start..self.len)?;
-        let (owner, rest) = rest.split_first_chunk::<WORD>()?;
-        let len = rest.first_chunk::<WORD>()?;
-        Some((usize::from_ne_bytes(*owner), usize::from_ne_bytes(*len)))
+        words(self.bytes.get(start..self.len)?)
     }
 
     #[inline(always)]
@@ -107,4 +141,12 @@ impl Pending {
         }
         self.len = self.len.saturating_sub(end.saturating_sub(start));
     }
+}
+
+/// The words that begin there: whose a record is, and its length.
+#[inline(always)]
+fn words(head: &[u8]) -> Option<(usize, usize)> {
+    let (owner, rest) = head.split_first_chunk::<WORD>()?;
+    let len = rest.first_chunk::<WORD>()?;
+    Some((usize::from_ne_bytes(*owner), usize::from_ne_bytes(*len)))
 }

@@ -363,7 +363,7 @@ impl Point {
         regs.next
     }
 
-    /// Has such a record wait on this CPU.
+    /// Has such a record wait on this CPU, if it is the only one there.
     #[inline(always)]
     fn keep_plain<F: Form, R: Registers>(
         &self,
@@ -375,15 +375,14 @@ impl Point {
             return false;
         };
         let (_, pending) = room.parts();
-        pending.begin(self.number, address);
-        let Some(record) = pending.room(self.number, F::len(plain)) else {
-            self.truncated.add(1);
-            return true;
-        };
-        if F::write(plain, here, record) {
+        if !pending.is_empty() {
+            return false;
+        }
+        let record = pending.first(self.number, address, F::len(plain));
+        if record.is_some_and(|record| F::write(plain, here, record)) {
             return true;
         }
-        pending.take(self.number, |_| ());
+        pending.clear();
         false
     }
 
