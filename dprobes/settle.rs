@@ -57,8 +57,8 @@ impl Slot {
     }
 
     fn take_stop(&mut self) -> Stop {
+        self.keep_missed();
         let stop = core::mem::replace(&mut self.stop, Stop::None(Idle::UsedUp));
-        self.missed = self.missed.saturating_add(stop.missed());
         self.point.mailbox().into_iter().for_each(Mailbox::end);
         stop
     }

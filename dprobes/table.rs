@@ -317,6 +317,7 @@ impl Table {
         };
         for program in programs.iter_mut().filter(of_module) {
             // First the old ones have to go.
+            program.slots.iter_mut().for_each(Slot::keep_missed);
             Stop::end_all(&mut program.slots);
             program.slots.iter_mut().for_each(Slot::disarm);
             if event == Event::Comes {
@@ -336,6 +337,11 @@ impl Slot {
         self.stop = self
             .find()
             .unwrap_or_else(|error| Stop::None(Idle::of(error)));
+    }
+
+    /// Nothing is going to stop there any more. What it was not told of still counts.
+    pub(crate) fn keep_missed(&mut self) {
+        self.missed = self.missed.saturating_add(self.stop.missed());
     }
 
     fn find(&self) -> Result<Stop> {

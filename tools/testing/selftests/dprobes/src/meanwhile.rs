@@ -43,6 +43,8 @@ struct Leased(File, String);
 
 impl Leased {
     fn new() -> io::Result<Self> {
+        // Longer than anybody waits here.
+        std::fs::write("/proc/sys/fs/lease-break-time", "600")?;
         // Which tells that somebody wants the file, and would end the process.
         // SAFETY: Ignores a signal that this program does not use.
         unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
@@ -102,7 +104,7 @@ fn modules() {
             state().programs.len()
         });
         // If they wait for the lease they have to come to their end, too.
-        while !others.is_finished() && start.elapsed() < Duration::from_secs(20) {
+        while !others.is_finished() && start.elapsed() < Duration::from_secs(120) {
             thread::sleep(Duration::from_millis(10));
         }
         let quick = began && others.is_finished() && !is_done.load(Relaxed);

@@ -18,6 +18,7 @@ pub const CASES: &[Case] = &[
     ("module.exit_keeps", exit_keeps),
     ("module.call", call_out),
     ("module.call_nothing", call_nothing),
+    ("module.missed", missed),
     ("module.klog", klog),
 ];
 
@@ -280,6 +281,27 @@ fn call_nothing() {
         crate::control::number(&crate::control::state().points[1], "faults"),
         1
     );
+}
+
+/// Hits that a point in a module is not told of, as they are in a program that calls there, are counted, also when it has gone.
+fn missed() {
+    let mut point = at_init();
+    point.symbol = "call";
+    point.load();
+    let mut caller = calling(5).with_writes();
+    caller.name = "vmlinux";
+    caller.load();
+    for round in 1..3 {
+        let module = Loaded::new();
+        call(3);
+        assert_eq!(state().number("missed"), 3 * round);
+        drop(module);
+        let state = state();
+        assert_eq!(
+            (state.number("missed"), state.number("hits")),
+            (3 * round, 0)
+        );
+    }
 }
 
 fn klog() {
