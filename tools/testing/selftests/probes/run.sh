@@ -263,12 +263,14 @@ opens() {
 	read -r opener <"$work/opener"
 }
 
-# Arguments by their names, and fields of structures.
+# Arguments by their names, and fields of structures; also by the types that the running kernel has of its own, if it has them.
 named_args() {
-	local how line
+	local how line ways
 	types || return 1
-	for how in "--vmlinux $work/types.so" "--btf $work/btf"; do
-		[ -e "${how#* }" ] || continue
+	ways=("--vmlinux $work/types.so")
+	if [ -e "$work/btf" ]; then ways+=("--btf $work/btf"); fi
+	if [ -e /sys/kernel/btf/vmlinux ]; then ways+=(""); fi
+	for how in "${ways[@]}"; do
 		probe add $how 'open=do_sys_openat2 filename:string dfd flags=how->flags:x64' &&
 			probe add $how 'ret=do_sys_openat2%return filename $retval' || return 1
 		cat "$PROBES"

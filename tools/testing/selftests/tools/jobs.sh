@@ -5,9 +5,9 @@
 # made, and removed, by one process each.
 
 JOBS="perf-record perf-return perf-stat perf-trace perf-ftrace perf-graph perf-latency
-	bpftrace-kprobe bpftrace-kretprobe bpftrace-multi bpftrace-fentry bpftrace-stack
+	bpftrace-kprobe bpftrace-kretprobe bpftrace-multi bpftrace-fentry bpftrace-all bpftrace-stack
 	trace-cmd-function trace-cmd-graph trace-cmd-kprobes
-	bcc-execsnoop bcc-opensnoop bcc-funccount bpf-execsnoop
+	bcc-execsnoop bcc-opensnoop bcc-funccount libbpf-execsnoop libbpf-funclatency
 	blktrace"
 
 DIRS=20
@@ -44,11 +44,6 @@ wait_for_probe() {
 		sleep 0.5
 	done
 	sleep 2
-}
-
-no_types() {
-	[ -e /sys/kernel/btf/vmlinux ] || skip="this kernel has no types (BTF)"
-	[ "$skip" ]
 }
 
 perf_events_off() { perf probe -q -d 'job:*' 2>/dev/null; true; }
@@ -133,10 +128,17 @@ bpftrace_multi() {
 }
 
 bpftrace_fentry() {
-	if no_types; then return 0; fi
 	bt 'fentry:vfs_mkdir { @made[comm, str(args.dentry->d_name.name)] = count(); }
 		fexit:vfs_rmdir { @removed[comm, retval] = count(); }' &&
 		expect "@made[mkdir, dir7]: 1" "@removed[rmdir, 0]: $DIRS"
+}
+
+# All that a function can have at its entry and at its return.
+bpftrace_all() {
+	bt 'kprobe:vfs_mkdir { @kprobe[comm] = count(); } kretprobe:vfs_mkdir { @kretprobe[comm] = count(); }
+		kprobe:vfs_mkdi* { @multi[comm] = count(); } fentry:vfs_mkdir { @fentry[comm] = count(); }
+		fexit:vfs_mkdir { @fexit[comm] = count(); }' &&
+		expect "@fentry[mkdir]: $DIRS" "@fexit[mkdir]: $DIRS" "@kprobe[mkdir]: $DIRS" "@kretprobe[mkdir]: $DIRS" "@multi[mkdir]: $DIRS"
 }
 
 bpftrace_stack() {
@@ -225,11 +227,29 @@ bcc_funccount() {
 	expect "$DIRS vfs_mkdir" "$DIRS vfs_rmdir"
 }
 
-bpf_execsnoop() {
-	if no_types; then return 0; fi
-	bcc_enough='dir20' bcc execsnoop -n mkdir || return 0
+# Those of libbpf-tools bring their program compiled, and fit it to the kernel by its types.
+libbpf_execsnoop() {
+	bcc_enough='dir20' bcc stdbuf -oL execsnoop-libbpf -n mkdir || return 0
 	grep -m 1 dir20 /tmp/bcc.out | awk '{ print $1, $4, $5 }' >"$seen"
 	expect 'mkdir 0 /usr/bin/mkdir'
+}
+
+# By fentry and fexit.
+libbpf_funclatency() {
+	local pid
+	until_int stdbuf -oL funclatency-libbpf vfs_rmdir >/tmp/bpf.out 2>/tmp/bpf.err &
+	pid=$!
+	for _ in $(seq 1000); do
+		if grep -q 'Tracing vfs_rmdir' /tmp/bpf.out || ! kill -0 $pid; then break; fi
+		sleep 0.5
+	done
+	/tmp/work
+	kill -INT $pid
+	wait $pid
+	cat /tmp/bpf.out /tmp/bpf.err
+	# The sum of its buckets.
+	awk '$2 == "->" { n += $5 } END { print n, "vfs_rmdir" }' /tmp/bpf.out >"$seen"
+	expect "$DIRS vfs_rmdir"
 }
 
 blktrace() { "$here/../relay/blktrace.sh" "$seen"; }
