@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # "make export" puts Ferrotrace into a kernel tree and takes it out again: a plain one and one in git, and one that the
-# series does not fit. The trees have only the files that it looks at. And configurations of other people take our options.
+# series does not fit. The trees have only the files that it looks at. And configurations of other people take our options, and
+# versions of symbols where storms are long (make check-long).
 # Seconds: 40
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -93,6 +94,19 @@ own_not() {
 	! configured CONFIG_MODVERSIONS=y >"$scratch/said" && grep -F "the configuration did not take every option of own" "$scratch/said"
 }
 
+# With versions of symbols, those of functions in Rust tell their types. A part of the kernel is built for this.
+versions() {
+	local dir=kernel/ferrotrace/rust
+	echo '#include <elfutils/libdw.h>' | gcc -E - >/dev/null 2>&1 || apt-get -q -y --no-install-recommends install libdw-dev || return 1
+	configured CONFIG_MODVERSIONS=y CONFIG_GENDWARFKSYMS=y CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT=y &&
+		! grep "asked for" "$scratch/output" &&
+		KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$REPO/integration/kernel.sh" make own "$dir/exports.o" || return 1
+	awk '$1 == "#SYMVER" { if ($2 ~ /^_R/) { rust++; if (!seen[$3]++) versions++ } else { c++ } }
+		/^#SYMVER .* 0x00000000$/ { print "no version: " $2; bad++ }
+		END { print rust " symbols of Rust, " versions " versions, " c " of C"; exit bad || !c || rust < 100 || versions * 10 < rust }' \
+		"${config%/*}/$dir/.exports.o.cmd"
+}
+
 tap_run "export: a plain tree, and back" plain
 tap_run "export: a tree in git, and back" in_git
 tap_run "export: a tree that the series does not fit is left alone" unfit
@@ -100,5 +114,10 @@ tap_run "export: another version of the kernel" other_version
 tap_run "export: our options on top of the kernel's default configuration" own
 tap_run "export: our options on top of one that rules some out" own_without
 tap_run "export: our options on top of one that rules all of them out" own_not
+if [ "${FERROTRACE_STORM:-}" = long ]; then
+	tap_run "export: versions of symbols tell their types" versions
+else
+	tap_skip "export: versions of symbols tell their types" "a long test"
+fi
 rm -rf "$(KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$REPO/integration/kernel.sh" kdir own)"
 tap_plan
