@@ -38,10 +38,10 @@ if [ ${#objects[@]} = 0 ]; then
 	echo "no assembly in this variant"
 	exit
 fi
-# Whose addresses other code of ours takes, and does not call.
+# Whose addresses other code of ours takes, and does not call. Debugging information has everybody's.
 nm "${objects[@]}" | awk '$2 == "T" { print $3 }' | sort >"$work/functions"
 find kernel/ferrotrace -name '*.o' -exec readelf -rW {} + 2>/dev/null |
-	awk '$3 ~ /^R_X86_64_(64|32S?|PC32|GOTPCREL.*)$/ { print $5 }' | sort -u >"$work/taken"
+	awk '/^Relocation section/ { debug = /\.rela\.debug_/ } !debug && $3 ~ /^R_X86_64_(64|32S?|PC32|GOTPCREL.*)$/ { print $5 }' | sort -u >"$work/taken"
 {
 	echo '.section .data, "aw"'
 	comm -12 "$work/functions" "$work/taken" | sed 's/^/.quad /'
