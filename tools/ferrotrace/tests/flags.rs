@@ -179,7 +179,13 @@ fn options_are_where_they_belong() {
     );
     has(
         "wall",
-        &["relay merge", "export", "probe watch", "dprobes watch"],
+        &[
+            "relay merge",
+            "export",
+            "probe watch",
+            "dprobes watch",
+            "hooks watch",
+        ],
     );
     for size in ["subbuf-size", "n-subbufs"] {
         has(size, &["relay record", "klog"]);

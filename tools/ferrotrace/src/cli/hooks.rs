@@ -15,11 +15,12 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use ferrotrace::clock::monotonic;
+use ferrotrace::clock::wall_offset;
 use ferrotrace::hooks::error::Action;
 use ferrotrace::hooks::model::Hook;
 use ferrotrace::hooks::model::Name;
 use ferrotrace::hooks::registry::Registry;
-use ferrotrace::hooks::report::header;
+use ferrotrace::hooks::report::Style;
 use ferrotrace::hooks::select::Target;
 use ferrotrace::hooks::select::only;
 use ferrotrace::hooks::table::Table;
@@ -92,6 +93,9 @@ struct WatchArgs {
     /// Stop after this time.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// Show dates and times of day, UTC, instead of seconds of CLOCK_MONOTONIC.
+    #[arg(long)]
+    wall: bool,
     /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
@@ -145,23 +149,33 @@ impl WatchArgs {
         let signals = StopSignals::new().context("cannot take over SIGINT and SIGTERM")?;
         let hooks = only(registry.read()?, &self.hooks)?;
         let stdout = self.output.redirect()?;
+        let style = Style {
+            wall: match self.wall {
+                true => Some(wall_offset().context("cannot read the clock")?),
+                false => None,
+            },
+        };
         let (mut watch, first) = Watch::start(&hooks, clock()?);
         let first = match self.json {
-            true => first.json("armed"),
-            false => format!("{}{first}", header()),
+            true => first.json("armed", style),
+            false => style.header() + &first.text(style),
         };
         if !print(&first)? {
             return Ok(0);
         }
         let run = signals.run(&self.command.command, stdout);
         run.map_err(CommandError::from)?;
-        let ended = self.intervals(registry, &signals, &mut watch);
+        let ended = self.intervals(registry, &signals, &mut watch, style);
         if !matches!(ended, Ok(false)) {
             let total = watch.total();
             let span = total.span.unwrap_or_default();
             print(&match self.json {
-                true => total.json("total"),
-                false => format!("total of {:.3} s:\n{total}", span.as_secs_f64()),
+                true => total.json("total", style),
+                false => format!(
+                    "total of {:.3} s:\n{}",
+                    span.as_secs_f64(),
+                    total.text(style)
+                ),
             })?;
         }
         let status = signals.finish()?;
@@ -175,6 +189,7 @@ impl WatchArgs {
         registry: &Registry,
         signals: &StopSignals,
         watch: &mut Watch,
+        style: Style,
     ) -> Result<bool> {
         let mut due = Instant::now();
         let end = self.duration.and_then(|duration| due.checked_add(duration));
@@ -198,8 +213,8 @@ impl WatchArgs {
             hooks.retain(|hook| self.hooks.is_empty() || self.hooks.contains(&hook.name));
             let report = watch.look(&hooks, clock()?);
             let text = match self.json {
-                true => report.json("calls"),
-                false => report.to_string(),
+                true => report.json("calls", style),
+                false => report.text(style),
             };
             if !print(&text)? {
                 return Ok(false);

@@ -4,13 +4,14 @@
 
 #![deny(unsafe_code)]
 
-use std::fmt;
+use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::model::ExitId;
 use super::watch::Counts;
+use crate::merge::lines::Wall;
 
 /// What has happened to an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +48,43 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// The names of the columns.
-pub fn header() -> String {
-    format!(
-        "{:>14} {:>12} {:>12} {:>8}  exit\n",
-        "time", "hits", "hits/s", "stops"
-    )
+/// How times are shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    /// As dates: nanoseconds from the epoch to the zero of the clock.
+    pub wall: Option<u64>,
+}
+
+impl Style {
+    /// Columns for a time.
+    fn width(self) -> usize {
+        match self.wall {
+            Some(_) => 30,
+            None => 14,
+        }
+    }
+
+    /// The names of the columns.
+    pub fn header(self) -> String {
+        format!(
+            "{:>width$} {:>12} {:>12} {:>8}  exit\n",
+            "time",
+            "hits",
+            "hits/s",
+            "stops",
+            width = self.width()
+        )
+    }
+
+    /// The time as a date, if that is wanted.
+    fn date(self, time: Duration) -> Option<String> {
+        let offset = self.wall?;
+        Some(Wall(nanos(time).saturating_add(offset)).to_string())
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A count per second, to a tenth.
@@ -75,8 +107,7 @@ impl Event {
 
 impl Report {
     /// A line with the report as JSON, whose exits are called `what`. Times are nanoseconds.
-    pub fn json(&self, what: &str) -> String {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    pub fn json(&self, what: &str, style: Style) -> String {
         let rows = self.rows.iter().map(|row| {
             json!({
                 "hook": row.exit.hook.as_str(),
@@ -88,27 +119,34 @@ impl Report {
         });
         let rows: Vec<_> = rows.collect();
         let (time, span) = (nanos(self.time), self.span.map(nanos));
-        format!("{}\n", json!({ "time": time, "span": span, what: rows }))
+        let mut object = json!({ "time": time, "span": span, what: rows });
+        if let (Some(date), Some(map)) = (style.date(self.time), object.as_object_mut()) {
+            map.insert("wall".to_owned(), date.into());
+        }
+        format!("{object}\n")
     }
-}
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = format!("{}.{:03}", self.time.as_secs(), self.time.subsec_millis());
+    /// A line for each exit.
+    pub fn text(&self, style: Style) -> String {
+        let width = style.width();
+        let seconds = || format!("{}.{:03}", self.time.as_secs(), self.time.subsec_millis());
+        let time = style.date(self.time).unwrap_or_else(seconds);
         if self.rows.is_empty() {
             let what = match self.span {
                 Some(_) => "no hits",
                 None => "no exit is armed",
             };
-            return writeln!(f, "{time:>14} {what}");
+            return format!("{time:>width$} {what}\n");
         }
+        let mut text = String::new();
         for row in &self.rows {
             if row.event == Event::Gone {
-                writeln!(
-                    f,
-                    "{time:>14} {:>12} {:>12} {:>8}  {} (gone)",
+                // Writing to a string does not fail.
+                let _ = writeln!(
+                    text,
+                    "{time:>width$} {:>12} {:>12} {:>8}  {} (gone)",
                     "-", "-", "-", row.exit
-                )?;
+                );
                 continue;
             }
             let rate = match self.span {
@@ -120,13 +158,13 @@ impl fmt::Display for Report {
                 Event::Restarted => " (counts from 0 again)",
                 Event::None | Event::Gone => "",
             };
-            writeln!(
-                f,
-                "{time:>14} {:>12} {rate:>12} {:>8}  {}{event}",
+            let _ = writeln!(
+                text,
+                "{time:>width$} {:>12} {rate:>12} {:>8}  {}{event}",
                 row.counts.hits, row.counts.stops, row.exit
-            )?;
+            );
         }
-        Ok(())
+        text
     }
 }
 
@@ -149,10 +187,31 @@ mod tests {
             }],
         };
         assert_eq!(
-            report.json("calls"),
+            report.json("calls", Style::default()),
             "{\"calls\":[{\"event\":\"restarted\",\"exit\":\"mine\",\"hits\":7,\"hook\":\"int3\",\"stops\":1}],\
              \"span\":1000000000,\"time\":1500000000}\n"
         );
+    }
+
+    #[test]
+    fn dates() {
+        let report = Report {
+            time: Duration::from_millis(1_500),
+            span: None,
+            rows: Vec::new(),
+        };
+        let style = Style {
+            wall: Some(1_700_000_000_000_000_000),
+        };
+        let date = "2023-11-14T22:13:21.500000000Z";
+        assert_eq!(report.text(style), format!("{date} no exit is armed\n"));
+        assert_eq!(
+            report.json("armed", style),
+            format!("{{\"armed\":[],\"span\":null,\"time\":1500000000,\"wall\":\"{date}\"}}\n")
+        );
+        // The columns are below their names.
+        let header = style.header();
+        assert_eq!(header.find("time").unwrap() + 4, date.len());
     }
 
     #[test]

@@ -156,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::parse::parse;
-    use super::super::report::header;
+    use super::super::report::Style;
     use super::super::sample;
     use super::*;
 
@@ -187,6 +187,10 @@ mod tests {
     }
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn text(report: &Report) -> String {
+        report.text(Style::default())
+    }
 
     #[test]
     fn the_first_look_shows_what_is_armed() {
@@ -271,7 +275,7 @@ mod tests {
             SECOND * 103,
         );
         assert_eq!(
-            format!("{}{first}{next}{quiet}", header()),
+            [Style::default().header(), text(&first), text(&next), text(&quiet)].concat(),
             "          time         hits       hits/s    stops  exit
        100.000            5            -        1  cpu_prepare/a
        100.000            0            -        0  cpu_prepare/b
@@ -281,7 +285,7 @@ mod tests {
        103.000 no hits\n"
         );
         let (_, none) = Watch::start(&[], SECOND);
-        assert_eq!(none.to_string(), "         1.000 no exit is armed\n");
+        assert_eq!(text(&none), "         1.000 no exit is armed\n");
     }
 
     proptest! {
