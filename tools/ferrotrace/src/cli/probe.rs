@@ -349,13 +349,20 @@ impl AddArgs {
 /// Adds all probes, or none, but for those of patterns that the kernel refuses. Returns the names.
 fn add(kernel: &Kernel, wanted: &[Wanted]) -> Result<Vec<String>> {
     let added = kernel.add(wanted)?;
-    if let Some(last) = added.refused.last() {
-        let count = added.refused.len();
-        warn(&format!(
-            "{count} functions that match have no probe; the last: {last}"
-        ));
-    }
+    warn_of_refused(&added.refused);
     Ok(added.names)
+}
+
+/// Warns of functions that match a pattern, and that the kernel refuses.
+fn warn_of_refused(refused: &[Error]) {
+    match refused {
+        [] => (),
+        [one] => warn(&format!("a function that matches has no probe: {one}")),
+        [.., last] => warn(&format!(
+            "{} functions that match have no probe; the last: {last}",
+            refused.len()
+        )),
+    }
 }
 
 /// Warns if several functions have a name: the kernel takes the first one.
@@ -456,7 +463,10 @@ impl ReadArgs {
             duration: self.duration,
             pids: Pids::new(self.pids),
         };
-        let ready = || Ok(self.command.start(signals, stdout, "watching")?);
+        let ready = |refused: &[Error]| {
+            warn_of_refused(refused);
+            Ok(self.command.start(signals, stdout, "watching")?)
+        };
         Ok(watch(kernel, options, signals, ready, show)?)
     }
 }

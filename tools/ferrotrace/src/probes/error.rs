@@ -127,6 +127,10 @@ pub enum Error {
         refusal: Refusal,
     },
 
+    /// The kernel lists this function among those that it refuses.
+    #[error("no probe at {0}: it is in the kernel's list of code that probes depend on (kprobes/blacklist in debugfs)")]
+    Blacklisted(Place),
+
     /// The API's module is loaded, but no engine.
     #[error("there is no kprobes engine yet (modprobe rust_kprobes)")]
     NoEngine,

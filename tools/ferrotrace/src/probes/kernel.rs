@@ -115,8 +115,15 @@ impl Kernel {
     /// Adds probes, all or none, but for those of patterns that the kernel refuses.
     pub fn add(&self, probes: &[Wanted]) -> Result<Added> {
         let mut added = Added::default();
-        let mut rest = probes;
-        let mut at_once = probes.len();
+        let mut good = Vec::new();
+        for probe in probes {
+            match probe.is_blacklisted {
+                true => added.refused.push(Error::Blacklisted(probe.place.clone())),
+                false => good.push(probe.clone()),
+            }
+        }
+        let mut rest = &good[..];
+        let mut at_once = good.len();
         while !rest.is_empty() {
             let (names, result) = self.add_first(rest.get(..at_once).unwrap_or(rest));
             at_once = match result {

@@ -5,6 +5,7 @@
 //! The kernel's side is the module `ferrotrace_kprobe_events`, or without it `kprobe_events` of tracefs; see
 //! `Documentation/probes.rst`.
 
+mod blacklist;
 pub mod control;
 pub mod error;
 pub mod event;

@@ -8,8 +8,8 @@
 mod file;
 mod value;
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use ferro_core::probe_args::AREA_MAX;
@@ -20,6 +20,7 @@ use ferro_core::probe_args::Fetch;
 use ferro_core::probe_args::NAME_MAX;
 use thiserror::Error;
 
+use super::blacklist::Blacklist;
 use super::error::Names;
 use super::model::Kind;
 use super::model::Place;
@@ -57,6 +58,8 @@ pub struct Wanted {
     pub args: String,
     /// Whether it is one of those that a pattern stands for, so that nothing is wrong if the kernel refuses it.
     pub of_pattern: bool,
+    /// Whether the kernel says that it will refuse it. That is asked for those of patterns only.
+    pub is_blacklisted: bool,
 }
 
 impl Wanted {
@@ -185,6 +188,8 @@ pub struct Resolver<'a> {
     source: &'a Source,
     /// Of the kernel, and of modules.
     opened: BTreeMap<Option<String>, Box<dyn Types>>,
+    /// What the kernel refuses, once somebody asks.
+    blacklist: OnceCell<Blacklist>,
 }
 
 impl<'a> Resolver<'a> {
@@ -194,6 +199,7 @@ impl<'a> Resolver<'a> {
             symbols,
             source,
             opened: BTreeMap::new(),
+            blacklist: OnceCell::new(),
         }
     }
 
@@ -207,16 +213,20 @@ impl<'a> Resolver<'a> {
         let of_pattern = spec.place.is_pattern();
         let offset = spec.place.offset;
         let places: Vec<_> = match (spec.place.in_file(), of_pattern) {
-            (Some((path, name)), _) => self.in_file(path, name, &spec.place)?,
-            (None, true) => self
-                .matching(symbol)?
-                .into_iter()
-                .map(|name| (name, None))
-                .collect(),
-            (None, false) => vec![(symbol.clone(), None)],
+            (Some((path, name)), _) => {
+                let places = self.in_file(path, name, &spec.place)?.into_iter();
+                places.map(|(name, at)| (name, Some(at), false)).collect()
+            }
+            (None, true) => {
+                let names = self.matching(symbol)?.into_iter();
+                names
+                    .map(|(name, is_blacklisted)| (name, None, is_blacklisted))
+                    .collect()
+            }
+            (None, false) => vec![(symbol.clone(), None, false)],
         };
         let mut all = Vec::new();
-        for (symbol, at) in places {
+        for (symbol, at, is_blacklisted) in places {
             let mut place = Place { symbol, offset };
             let mut at = at;
             if let Some(line) = spec.line {
@@ -247,13 +257,14 @@ impl<'a> Resolver<'a> {
                 at,
                 args,
                 of_pattern,
+                is_blacklisted,
             });
         }
         Ok(all)
     }
 
     /// The functions of a file that `name` stands for, with their places in it.
-    fn in_file(&self, path: &str, name: &str, place: &Place) -> Result<Vec<(String, Option<u64>)>> {
+    fn in_file(&self, path: &str, name: &str, place: &Place) -> Result<Vec<(String, u64)>> {
         let code = file::Code::open(path)?;
         let names = match place.is_pattern() {
             true => {
@@ -268,25 +279,31 @@ impl<'a> Resolver<'a> {
         };
         let places = names.into_iter().map(|name| {
             let at = code.offset(&name, place.offset)?;
-            Ok((format!("{}:{name}", code.path()), Some(at)))
+            Ok((format!("{}:{name}", code.path()), at))
         });
         places.collect()
     }
 
-    fn matching(&self, pattern: &str) -> Result<Vec<String>> {
+    /// The functions of the kernel that a pattern stands for, and of each whether the kernel will refuse it.
+    fn matching(&self, pattern: &str) -> Result<BTreeMap<String, bool>> {
         let glob = glob(pattern)?;
         // Not what the compiler has split off, nor padding.
         let is_function = |name: &str| !name.contains('.') && !name.starts_with("__pfx_");
         let found = self
             .symbols
             .matching(|name| is_function(name) && glob.matches(name));
-        let found: BTreeSet<String> = found.map(|(_, name)| name.to_owned()).collect();
-        match found.is_empty() {
+        let blacklist = self.blacklist.get_or_init(Blacklist::read);
+        let mut all = BTreeMap::new();
+        for (address, name) in found {
+            // Of several functions with a name the kernel may take another.
+            *all.entry(name.to_owned()).or_insert(true) &= blacklist.contains(address);
+        }
+        match all.is_empty() {
             true => Err(ResolveError::NoMatch(
                 pattern.to_owned(),
                 "/proc/kallsyms".to_owned(),
             )),
-            false => Ok(found.into_iter().collect()),
+            false => Ok(all),
         }
     }
 

@@ -125,6 +125,8 @@ pub struct Counts {
 struct Temporary<'a> {
     kernel: &'a Kernel,
     names: Vec<String>,
+    /// Why others, of patterns, are not.
+    refused: Vec<Error>,
 }
 
 impl<'a> Temporary<'a> {
@@ -133,8 +135,12 @@ impl<'a> Temporary<'a> {
             name: temporary_name(std::process::id(), index),
             ..probe.clone()
         });
-        let names = kernel.add(&named.collect::<Vec<_>>())?.names;
-        Ok(Self { kernel, names })
+        let added = kernel.add(&named.collect::<Vec<_>>())?;
+        Ok(Self {
+            kernel,
+            names: added.names,
+            refused: added.refused,
+        })
     }
 
     fn remove(mut self) -> Result<()> {
@@ -208,12 +214,12 @@ struct Watch<'a> {
 }
 
 /// Gives hits to `show`, until that has no reader any more, a signal, the end of the time, or enough hits. `ready` is called
-/// when the probes exist.
+/// when the probes exist, with why others, of patterns, do not.
 pub fn watch(
     kernel: &Kernel,
     options: Options,
     signals: &StopSignals,
-    ready: impl FnOnce() -> Result<()>,
+    ready: impl FnOnce(&[Error]) -> Result<()>,
     show: &mut impl Show,
 ) -> Result<Counts> {
     let _lock = kernel.lock()?;
@@ -238,7 +244,7 @@ pub fn watch(
         read_until: 0,
     };
     watch.look(true)?;
-    ready()?;
+    ready(&temporary.refused)?;
     let end = duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut goes_on = true;
     let mut rounds = 0;

@@ -336,7 +336,15 @@ pattern() {
 	[ "$n" -gt 20 ] && grep -qx vfs_read.ret "$work/names" || return 1
 	cat /proc/uptime
 	[ "$(field vfs_read.ret hits)" -gt 0 ] && put '-*' || return 1
-	refused "no function matches nosuch_*" probe add 'nosuch_*'
+	refused "no function matches nosuch_*" probe add 'nosuch_*' && told_of_refused
+}
+
+# What of a pattern the kernel refuses is told, in the same words whether probes stay or are watched.
+told_of_refused() {
+	local told='functions that match have no probe; the last: no probe at exc_'
+	is names do_exit "$(probe add 'exc_*' do_exit 2>"$work/err")" && grep "$told" "$work/err" && put '-*' || return 1
+	probe watch -d 0.1 'exc_*' do_exit >"$work/out" 2>"$work/err" && grep "$told" "$work/err" && grep '^do_exit: ' "$work/out" || return 1
+	refused "no probe at exc_" probe watch -d 0.1 'exc_*'
 }
 
 # Hits and times are added up, exactly, by keys.

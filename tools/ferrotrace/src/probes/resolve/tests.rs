@@ -88,6 +88,29 @@ fn wanted(source: &Source, spec: &str) -> std::result::Result<Wanted, String> {
     Ok(all[0].clone())
 }
 
+/// Of a pattern, what the kernel says that it refuses is marked; one that has a namesake elsewhere is left to the kernel.
+#[test]
+fn what_a_pattern_must_not_probe() {
+    let text = format!("{KALLSYMS}ffffffff81000400 t open_mod\n");
+    let symbols = Symbols::parse(&text);
+    let source = Source::default();
+    let marked = |blacklist: &str, spec: &str| {
+        let mut resolver = Resolver::new(&symbols, &source);
+        resolver.blacklist = Blacklist::parse(blacklist).into();
+        let all = resolver.resolve(&spec.parse().unwrap(), false).unwrap();
+        let marked = all.into_iter().filter(|probe| probe.is_blacklisted);
+        let names = marked.map(|probe| probe.place.symbol);
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let blacklist = "0xffffffff81000100-0xffffffff81000200\tvfs_read\n0xffffffff81000400-0xffffffff81000410\topen_mod\n";
+    assert_eq!(marked(blacklist, "*"), "vfs_read");
+    assert_eq!(marked("", "*"), "");
+    let both = format!("{blacklist}0xffffffffa0000000-0xffffffffa0001000\t?\n");
+    assert_eq!(marked(&both, "*_*"), "open_mod vfs_read");
+    // Whoever names it gets the kernel's own answer.
+    assert_eq!(marked(blacklist, "vfs_read"), "");
+}
+
 fn check(source: &Source) {
     for (spec, want) in [
         ("open_it fd name", "fd=$arg1:s32 name=+0($arg2):string"),
@@ -328,6 +351,7 @@ fn a_process_in_the_kernel() {
             at: None,
             args: args.to_owned(),
             of_pattern: false,
+            is_blacklisted: false,
         };
         wanted.only(7);
         wanted.args
