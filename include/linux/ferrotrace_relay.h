@@ -334,7 +334,7 @@ static __always_inline void relay_fast_commit(struct relay_fast_slot *slot)
 {
 	/* After the data. */
 	barrier();
-	slot->record->flags &= ~RELAY_FAST_OPEN;
+	WRITE_ONCE(slot->record->flags, slot->record->flags & ~RELAY_FAST_OPEN);
 	__relay_fast_commit(slot);
 }
 

@@ -440,7 +440,7 @@ impl LocalWords for Local<'_> {
             // SAFETY: `data()` has checked that 8 bytes from there are inside of the memory, and positions of padding are
             // multiples of 8. The ring calls this for whoever has reserved the record after the padding, on this CPU, by the
             // invariant of `Local`, and nobody else writes there.
-            unsafe { place.write(filler.to_word()) };
+            unsafe { place.write_volatile(filler.to_word()) };
         }
         if let Some(padded) = self.0.padded.get(self.0.ring.index(padding.start)) {
             padded.store(padding.start, Relaxed);

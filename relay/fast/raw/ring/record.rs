@@ -245,7 +245,8 @@ impl<'a> OpenRecord<'a> {
             if self.header.flags & TIMED != 0 {
                 words.add(1).write(time);
             }
-            words.write(header.to_word());
+            // In one piece: half a header is none.
+            words.write_volatile(header.to_word());
         }
         // The data comes after that. The CPU keeps stores in order.
         compiler_fence(Ordering::SeqCst);
@@ -260,7 +261,8 @@ impl<'a> OpenRecord<'a> {
         // last two bytes; it is aligned to 8 bytes.
         unsafe {
             let flags = self.record.byte_add(Header::FLAGS_AT).cast::<u16>();
-            flags.write(self.header.flags);
+            // Nothing that the compiler may leave out, or do before: whoever looks afterwards is not a part of the program.
+            flags.write_volatile(self.header.flags);
         }
     }
 
