@@ -64,7 +64,7 @@ pub enum Error {
     #[error("{}: permission denied: only root may record events", .0.display())]
     Denied(PathBuf),
     /// There is no such event.
-    #[error("no event matches {pattern}; similar: {}", Names(near.clone()))]
+    #[error("no event matches {pattern}; similar: {} (available_events in tracefs has all)", Names(near.clone()))]
     NoEvent {
         /// What the user named.
         pattern: String,
@@ -225,7 +225,7 @@ pub fn record(
     signals: &StopSignals,
     ready: impl FnOnce(&Begun) -> Result<(), Error>,
 ) -> Result<Metadata, Error> {
-    let tracing = Instance::tracing().ok_or(Error::NoTracefs)?;
+    let tracing = Instance::tracing()?.ok_or(Error::NoTracefs)?;
     let read = |path: PathBuf| fs::read_to_string(&path).map_err(|error| io("read", &path, error));
     let header = tracing.join("events/header_page");
     // The kernel has it in the first read, all of it or as much as there is room for.
@@ -300,6 +300,7 @@ pub fn record(
     for event in &events {
         instance.enable(event)?;
     }
+    instance.start()?;
     ready(&begun)?;
     let began = Instant::now();
     let end = options
@@ -327,7 +328,7 @@ pub fn record(
             };
         }
     };
-    instance.disable();
+    instance.stop();
     for mut cpu in cpus {
         // Nothing comes any more.
         cpu.drain(&mut page, usize::MAX)?;
@@ -368,7 +369,7 @@ mod tests {
         assert_eq!(selected(&["*:*_entry"]).unwrap(), "irq:softirq_entry");
         assert_eq!(
             selected(&["sched:sched_swich"]).unwrap_err(),
-            "no event matches sched:sched_swich; similar: sched:sched_switch"
+            "no event matches sched:sched_swich; similar: sched:sched_switch (available_events in tracefs has all)"
         );
     }
 

@@ -64,6 +64,8 @@ pub struct Live<'a> {
     stock: Option<&'a Stock>,
     /// An instance of tracefs, once there is something to read from it.
     instance: Option<StockLive>,
+    /// Whether hits are wanted yet.
+    is_started: bool,
 }
 
 impl Kernel {
@@ -278,6 +280,7 @@ impl Kernel {
             module,
             stock: self.stock.as_ref(),
             instance: None,
+            is_started: false,
         })
     }
 }
@@ -303,7 +306,11 @@ impl Live<'_> {
             return Ok(());
         };
         if self.instance.is_none() {
-            self.instance = Some(StockLive::open(stock)?);
+            let instance = StockLive::open(stock)?;
+            if self.is_started {
+                instance.start()?;
+            }
+            self.instance = Some(instance);
         }
         match &mut self.instance {
             Some(instance) => instance.attach(stock, probe),
@@ -311,8 +318,15 @@ impl Live<'_> {
         }
     }
 
+    /// Has hits recorded from now on, of those that are attached and of those that will be.
+    pub fn start(&mut self) -> Result<()> {
+        self.is_started = true;
+        self.instance.as_ref().map_or(Ok(()), StockLive::start)
+    }
+
     /// The opposite, of all probes, before they can be removed.
     pub fn detach(&mut self) {
+        self.is_started = false;
         if let Some(instance) = &self.instance {
             instance.detach();
         }

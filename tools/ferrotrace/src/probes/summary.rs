@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::str::FromStr;
 use std::time::Duration;
-use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::json;
@@ -121,8 +120,9 @@ pub struct Summary<'a, P> {
     histogram: Histogram,
     /// When a thread began what a hit ends.
     began: HashMap<i32, u64>,
-    start: Instant,
-    reported: Instant,
+    /// How long hits have been wanted, and until when they have been reported.
+    at: Duration,
+    reported: Duration,
     screen: Option<Screen>,
     /// What is shown while nothing is to change.
     frozen: Option<Shot>,
@@ -146,7 +146,6 @@ struct Row {
 impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
     /// Nothing yet. `print` returns whether there still is a reader. On a screen all hits so far are shown.
     pub fn new(style: Style, symbols: &'a Symbols, screen: Option<Screen>, print: P) -> Self {
-        let start = Instant::now();
         Self {
             style,
             symbols,
@@ -155,8 +154,8 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             recent: Tally::new(),
             histogram: Histogram::default(),
             began: HashMap::new(),
-            start,
-            reported: start,
+            at: Duration::ZERO,
+            reported: Duration::ZERO,
             screen,
             frozen: None,
         }
@@ -164,7 +163,7 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
 
     /// Shows all hits.
     pub fn finish(&mut self, dropped: u64) -> Result<()> {
-        let at = self.start.elapsed();
+        let at = self.at;
         // What follows stays on the terminal.
         self.screen = None;
         if self.style.folded {
@@ -252,7 +251,7 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             return Ok(goes_on);
         }
         let dropped = (now.dropped)()?;
-        let status = Self::status(&self.total, "", self.start.elapsed(), dropped);
+        let status = Self::status(&self.total, "", self.at, dropped);
         match (screen.state.is_paused, &self.frozen) {
             (true, None) => {
                 self.frozen = Some(Shot {
@@ -361,11 +360,12 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
     }
 
     fn round(&mut self, now: &Now<'_>) -> Result<bool> {
-        let span = self.reported.elapsed();
+        self.at = now.at;
+        let span = self.at.saturating_sub(self.reported);
         let is_due = span >= self.style.interval;
         if let Some(mut screen) = self.screen.take() {
             if is_due {
-                self.reported = Instant::now();
+                self.reported = self.at;
             }
             self.recent.clear();
             let goes_on = self.on_screen(&mut screen, is_due, now);
@@ -375,8 +375,8 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
         if !is_due || self.style.folded {
             return Ok(true);
         }
-        self.reported = Instant::now();
-        let at = self.start.elapsed();
+        self.reported = self.at;
+        let at = self.at;
         let recent = std::mem::take(&mut self.recent);
         let dropped = (now.dropped)()?;
         let text = match self.style.json {
@@ -428,7 +428,10 @@ mod tests {
     }
 
     fn now() -> Now<'static> {
-        Now { dropped: &|| Ok(3) }
+        Now {
+            at: Duration::from_millis(2_100),
+            dropped: &|| Ok(3),
+        }
     }
 
     /// What is printed for these hits, of the second probe of the list: CPU, time, thread, duration.
@@ -463,7 +466,8 @@ mod tests {
         let out = printed(style(&[By::Place], Timed::No), &hits);
         let table = "      hits  place\n         2  kernel_clone\n         1  do_sys_openat2\n";
         assert_eq!(out.matches(table).count(), 2, "{out}");
-        assert!(out.ends_with("s: 3 hits, 3 dropped\n"), "{out}");
+        // However long the probes took to come, and take to go.
+        assert!(out.ends_with("\nin all, 2.1 s: 3 hits, 3 dropped\n"), "{out}");
         let mut top = style(&[By::Comm, By::Pid], Timed::No);
         top.top = Some(1);
         let out = printed(top, &hits);

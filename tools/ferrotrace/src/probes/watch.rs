@@ -61,6 +61,8 @@ pub trait Show {
 
 /// How far a watch has come.
 pub struct Now<'a> {
+    /// How long hits have been wanted.
+    pub at: Duration,
     /// Hits that found no room meanwhile, of any probe.
     pub dropped: &'a dyn Fn() -> Result<u64>,
 }
@@ -211,6 +213,9 @@ struct Watch<'a> {
     began: Option<u64>,
     /// Everything before this time has been read.
     read_until: u64,
+    /// Since when hits are wanted, and until when.
+    start: Instant,
+    end: Option<Instant>,
 }
 
 /// Gives hits to `show`, until that has no reader any more, a signal, the end of the time, or enough hits. `ready` is called
@@ -242,8 +247,12 @@ pub fn watch(
         events: 0,
         began: None,
         read_until: 0,
+        start: Instant::now(),
+        end: None,
     };
     watch.look(true)?;
+    watch.start = Instant::now();
+    watch.live.start()?;
     ready(&temporary.refused)?;
     let end = duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut goes_on = true;
@@ -268,8 +277,10 @@ pub fn watch(
             goes_on = !stopped.map_err(|errno| system("wait", errno))?;
         }
     }
-    watch.look(false)?;
+    watch.end = Some(Instant::now());
+    // To look and to remove probes takes time, and would be hits.
     watch.live.detach();
+    watch.look(false)?;
     let order = &mut watch.order;
     // With a probe, tracefs removes the hits that nobody has read.
     drain(&mut watch.live, |event| order.add(event))?;
@@ -369,6 +380,10 @@ impl Watch<'_> {
             self.show_event(&event, show);
         }
         let now = Now {
+            at: self
+                .end
+                .unwrap_or_else(Instant::now)
+                .saturating_duration_since(self.start),
             dropped: &|| self.dropped(),
         };
         Ok(show.round(&now)? && self.wanted() != 0)

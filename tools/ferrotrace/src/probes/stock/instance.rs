@@ -7,6 +7,7 @@
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -16,10 +17,15 @@ use crate::probes::error::Error;
 use crate::probes::error::Result;
 use crate::relay::buffer::open_relay_file;
 
+/// As many instances can have the number of one process.
+const OTHERS: u32 = 100;
+
 /// The buffers, without any events at first.
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
+    /// Whether anything is recorded at all. It is open all the time, so that opening it is never a hit itself.
+    on: Option<File>,
 }
 
 pub(super) fn failed(action: &'static str, path: &Path, source: io::Error) -> Error {
@@ -27,21 +33,69 @@ pub(super) fn failed(action: &'static str, path: &Path, source: io::Error) -> Er
 }
 
 impl Instance {
-    /// Where tracefs is, if it is mounted.
-    pub fn tracing() -> Option<PathBuf> {
-        let mut places = PLACES.into_iter().map(PathBuf::from);
-        places.find(|place| place.join("instances").exists())
+    /// Where tracefs is, if it is mounted. Errors: the user may not look.
+    pub fn tracing() -> Result<Option<PathBuf>> {
+        for place in PLACES.map(|place| Path::new(place).join("instances")) {
+            match place.try_exists() {
+                Ok(true) => return Ok(place.parent().map(Path::to_owned)),
+                Ok(false) => (),
+                Err(error) => return Err(failed("look for", &place, error)),
+            }
+        }
+        Ok(None)
     }
 
-    /// Makes one, with `CLOCK_MONOTONIC`, after those of processes that were killed are removed.
+    /// Makes one, with `CLOCK_MONOTONIC`, after those of processes that were killed are removed. Nothing is recorded before
+    /// [`Instance::start`].
     pub fn create(tracing: &Path) -> Result<Self> {
         let instances = tracing.join("instances");
         remove_stale(&instances);
-        let dir = instances.join(format!("{GROUP}.{}", std::process::id()));
-        fs::create_dir(&dir).map_err(|error| failed("create", &dir, error))?;
-        let instance = Self { dir };
+        let name = format!("{GROUP}.{}", std::process::id());
+        let dir = instances.join(&name);
+        // A process of another container may have the same number.
+        let others = (1..OTHERS).map(|n| instances.join(format!("{name}.{n}")));
+        let mut made = fs::create_dir(&dir).map(|()| dir.clone());
+        for other in others {
+            match made {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    made = fs::create_dir(&other).map(|()| other);
+                }
+                _ => break,
+            }
+        }
+        let mut instance = Self {
+            dir: made.map_err(|error| failed("create", &dir, error))?,
+            on: None,
+        };
+        let path = instance.dir.join("tracing_on");
+        let mut options = File::options();
+        let on = options.write(true).create(true).truncate(true).open(&path);
+        instance.on = Some(on.map_err(|error| failed("open", &path, error))?);
+        instance.set_on("0")?;
         instance.write(Path::new("trace_clock"), "mono")?;
         Ok(instance)
+    }
+
+    fn set_on(&self, text: &str) -> Result<()> {
+        let written = self
+            .on
+            .as_ref()
+            .map_or(Ok(0), |file| file.write_at(text.as_bytes(), 0));
+        let path = self.dir.join("tracing_on");
+        written
+            .map(|_| ())
+            .map_err(|error| failed("write to", &path, error))
+    }
+
+    /// Records from now on what is enabled.
+    pub fn start(&self) -> Result<()> {
+        self.set_on("1")
+    }
+
+    /// Records nothing any more.
+    pub fn stop(&self) {
+        // Nothing can be done if this fails.
+        let _ = self.set_on("0");
     }
 
     /// Its directory.
@@ -65,8 +119,9 @@ impl Instance {
         self.write(&self.event(event).join("enable"), "1")
     }
 
-    /// Has nothing recorded any more.
+    /// Has no event record anything any more.
     pub fn disable(&self) {
+        self.stop();
         // Nothing can be done if this fails.
         let _ = self.write(Path::new("events/enable"), "0");
     }
@@ -99,23 +154,25 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         self.disable();
+        // An instance stays while a file of it is open.
+        self.on = None;
         // Nothing is left to be done if it stays; the next one removes it.
         let _ = fs::remove_dir(&self.dir);
     }
 }
 
-/// Removes the instances of processes that were killed.
+/// Removes the instances of processes that were killed. The kernel does not remove one of which somebody has a file open, who may
+/// be in a container, where processes have other numbers; so nothing is done to it before.
 pub(super) fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid = name
             .to_str()
-            .and_then(|name| name.strip_prefix(GROUP)?.strip_prefix('.'));
+            .and_then(|name| name.strip_prefix(GROUP)?.strip_prefix('.'))
+            .and_then(|pid| pid.split('.').next());
         let is_stale = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
         if is_stale {
-            let path = entry.path();
-            let _ = fs::write(path.join("events/enable"), "0");
-            let _ = fs::remove_dir(path);
+            let _ = fs::remove_dir(entry.path());
         }
     }
 }
@@ -148,6 +205,16 @@ mod tests {
         fs::create_dir(&stale).unwrap();
         let instance = Instance::create(dir.path()).unwrap();
         assert!(!stale.exists());
+        let on = || fs::read_to_string(instance.dir().join("tracing_on")).unwrap();
+        assert_eq!(on(), "0");
+        instance.start().unwrap();
+        assert_eq!(on(), "1");
+        instance.stop();
+        assert_eq!(on(), "0");
+        // Of a process with the same number.
+        let other = Instance::create(dir.path()).unwrap();
+        assert_ne!(other.dir(), instance.dir());
+        assert!(fs::exists(instance.dir()).unwrap());
         assert_eq!(instance.event("a:b"), instance.dir().join("events/a/b"));
         assert_eq!(
             fs::read_to_string(instance.dir().join("trace_clock")).unwrap(),

@@ -102,7 +102,7 @@ impl StockLive {
         Stock::event(self.instance.dir(), name)
     }
 
-    /// Has hits of a probe recorded from now on.
+    /// Has hits of a probe recorded, from now on if this has started.
     pub fn attach(&mut self, stock: &Stock, probe: &Probe) -> Result<()> {
         let dir = self.event(&probe.name);
         let read = |path: PathBuf| {
@@ -185,8 +185,14 @@ impl StockLive {
         write(dir.join("enable"), "1")
     }
 
+    /// Has hits recorded from now on. Until then what this program does itself is none.
+    pub fn start(&self) -> Result<()> {
+        self.instance.start()
+    }
+
     /// Has nothing recorded any more.
     pub fn detach(&self) {
+        self.instance.stop();
         // The group goes with its last event.
         let path = Path::new("events").join(GROUP).join("enable");
         let _ = self.instance.write(&path, "0");
