@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SIGINT and SIGTERM as a file descriptor, so that one `poll` waits for everything, and a command that runs as long as
+//! SIGINT, SIGTERM and SIGHUP as a file descriptor, so that one `poll` waits for everything, and a command that runs as long as
 //! something is recorded, whose end is one more reason to stop.
 
 #![deny(unsafe_code)]
@@ -56,6 +56,10 @@ impl StopSignals {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGINT);
         mask.add(Signal::SIGTERM);
+        // The terminal has gone: what is in the kernel for it goes as well. Not with nohup: what is blocked is not ignored.
+        if !is_hangup_ignored() {
+            mask.add(Signal::SIGHUP);
+        }
         mask.add(Signal::SIGCHLD);
         mask.thread_block()?;
         let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
@@ -137,6 +141,16 @@ impl StopSignals {
             Err(errno) => Err(errno),
         }
     }
+}
+
+/// Whether this process ignores SIGHUP, as nohup has it.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let ignored = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The first signal.
+    ignored.is_some_and(|mask| mask & 1 != 0)
 }
 
 impl AsFd for StopSignals {

@@ -10,6 +10,7 @@ use std::fs;
 use std::fs::File;
 use std::io::Write;
 use std::process::Child;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -150,14 +151,37 @@ fn a_cpu_whose_control_files_come_later() {
 }
 
 #[test]
-fn sigterm_ends_a_recording_too() {
+fn other_signals_end_a_recording_too() {
+    // The second is that of a terminal that has gone.
+    for other in [Signal::SIGTERM, Signal::SIGHUP] {
+        let channel = Channel::new("no-overwrite", 0);
+        channel.cpu(0, 0).finish(b"something");
+        let child = start(&mut channel.record(&["--no-partial"]));
+        channel.wait_for(0, 9);
+        signal(&child, other);
+        assert!(child.wait_with_output().unwrap().status.success());
+        assert_eq!(channel.metadata()["stop"], "signal");
+    }
+}
+
+/// As nohup has it.
+#[test]
+fn a_hangup_that_is_ignored_ends_nothing() {
     let channel = Channel::new("no-overwrite", 0);
-    channel.cpu(0, 0).finish(b"something");
-    let child = start(&mut channel.record(&["--no-partial"]));
+    let mut cpu = channel.cpu(0, 0);
+    cpu.finish(b"something");
+    let record = channel.record(&["--no-partial"]);
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    nohup.arg(record.get_program()).args(record.get_args());
+    let child = start(&mut nohup);
     channel.wait_for(0, 9);
-    signal(&child, Signal::SIGTERM);
+    signal(&child, Signal::SIGHUP);
+    cpu.finish(b"more");
+    channel.wait_for(0, 13);
+    interrupt(&child);
     assert!(child.wait_with_output().unwrap().status.success());
-    assert_eq!(channel.metadata()["stop"], "signal");
+    assert_eq!(channel.recorded(0), b"somethingmore");
 }
 
 fn signal(child: &Child, signal: Signal) {
