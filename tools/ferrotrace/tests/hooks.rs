@@ -414,7 +414,10 @@ fn a_watch_of_some_intervals() {
     // A time that ends within an interval.
     let output = succeed(&mut gkhi.command(&["watch", "-i", "1h", "-d", "50ms"]));
     let text = stdout(&output);
-    assert!(text.contains("\ntotal of 0.0"), "{text}");
+    let total = text.split("\ntotal of ").nth(1).unwrap();
+    let total: f64 = total.split(' ').next().unwrap().parse().unwrap();
+    // The machine may be busy.
+    assert!((0.05..600.0).contains(&total), "{text}");
 
     // A hook without exits.
     let output = succeed(&mut gkhi.command(&["watch", "-i", "0.01", "-c", "1", "int3"]));
