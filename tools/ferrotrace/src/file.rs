@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -31,6 +32,20 @@ impl IoError {
             path: "standard output".into(),
             source: io::Error::other(source),
         }
+    }
+}
+
+/// All of a file, unless it is longer than `most` bytes: what a user names may be a device.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    match u64::try_from(bytes.len()).is_ok_and(|len| len <= most) {
+        true => Ok(bytes),
+        false => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("longer than {most} bytes"),
+        )),
     }
 }
 
@@ -78,6 +93,18 @@ pub fn create(path: &Path, force: bool) -> Result<File, CreateError> {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_at_most(&path, 5).unwrap(), b"12345");
+        for (path, most) in [(&*path, 4), (Path::new("/dev/zero"), 1 << 20)] {
+            let error = read_at_most(path, most).unwrap_err();
+            assert_eq!(error.to_string(), format!("longer than {most} bytes"));
+        }
+    }
 
     #[test]
     fn what_holds_something_is_kept() {

@@ -57,12 +57,24 @@ fn run() -> anyhow::Result<u8> {
     parse::<cli::Classic>(args).run()
 }
 
+/// An error with its causes, but for those that a message before ends with.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 fn main() -> ExitCode {
     match run() {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // There is nowhere left to report it if this fails.
-            let _ = writeln!(io::stderr(), "ferrotrace: {error:#}");
+            let _ = writeln!(io::stderr(), "ferrotrace: {}", with_causes(&error));
             ExitCode::FAILURE
         }
     }

@@ -41,6 +41,33 @@ fn channel() -> Channel {
     channel
 }
 
+/// Somebody else may have made it: only its own files are shown. And the descriptions of thousands of types are all read.
+#[test]
+fn what_a_recording_names_and_how_much_it_describes() {
+    let types: String = (0..20_000)
+        .map(|n| {
+            format!("name: event_number_{n}\nID: {n}\nformat:\n\tfield:u64 value;\toffset:0;\tsize:8;\tsigned:0;\n")
+        })
+        .collect();
+    assert!(types.len() > 1 << 20);
+    let record = recording::fast(19_999, 0, Some(500), &[7, 0, 0, 0, 0, 0, 0, 0]);
+    let recording = Recording::new("fast", &types, &[record]);
+    let text = stdout(&succeed(&mut recording.merge(&[])));
+    assert!(text.contains(" event_number_19999: value=7\n"), "{text}");
+
+    fs::write(recording.path("secret"), "secret").unwrap();
+    let mut metadata = recording.metadata();
+    for elsewhere in ["../secret", "/etc/passwd", "..", ""] {
+        metadata["cpus"][0]["file"] = elsewhere.into();
+        recording.write_metadata(&metadata);
+        let message = common::fail(&mut recording.merge(&[]));
+        assert!(
+            message.contains("is not the name of a file of the recording"),
+            "{message}"
+        );
+    }
+}
+
 #[test]
 fn the_exit_status_is_that_of_the_command() {
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 128 + 9)] {

@@ -30,6 +30,37 @@ fn record(channel: &str, out: &str) -> Command {
     command
 }
 
+/// What a user may name by mistake, and what has no end.
+#[test]
+fn files_of_other_kinds() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let file = dir.path().join("file");
+    fs::write(&file, [0xff; 64]).unwrap();
+    let (out, file) = (out.to_str().unwrap(), file.to_str().unwrap());
+    for (args, said) in [
+        (
+            &["recover", "--image", "/dev/zero", "-o", out][..],
+            "/dev/zero: cannot be read: not a file",
+        ),
+        (
+            &["dprobes", "check", "/dev/zero"],
+            "/dev/zero: cannot read: longer than",
+        ),
+        (
+            &["export", file],
+            "file: not a recording, which is a directory",
+        ),
+        (&["report", "/nowhere"], "/nowhere: no such recording"),
+    ] {
+        has(&fail(ferrotrace().args(args)), &[said]);
+    }
+    assert!(!fs::exists(out).unwrap());
+    // A cause that is a part of the message is not told once more.
+    let message = fail(ferrotrace().args(["cov", "report", file]));
+    assert_eq!(message.matches("object 1").count(), 1, "{message}");
+}
+
 #[test]
 fn a_channel_that_is_not_there() {
     let channel = Channel::new("no-overwrite", 0);

@@ -8,7 +8,6 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use std::io::BufReader;
-use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -22,6 +21,7 @@ use super::format::TypedFormats;
 use super::source::FastSource;
 use super::source::FixedSource;
 use super::source::Source;
+use crate::file::read_at_most;
 use crate::probes::symbols::Symbols;
 use crate::relay::channel::CpuId;
 use crate::relay::files::parse_cpu;
@@ -31,8 +31,8 @@ use crate::relay::output::Metadata;
 use crate::relay::output::Records;
 use crate::relay::output::VERSION;
 
-/// The most bytes of the descriptions of records.
-const MAX_TEXT: u64 = 1 << 20;
+/// The most bytes of the descriptions of records: all events of tracefs have some megabytes.
+const MAX_TEXT: u64 = 64 << 20;
 
 /// What can be wrong with a recording.
 #[derive(Debug, Error)]
@@ -40,6 +40,17 @@ pub enum RecordingError {
     /// It does not exist.
     #[error("{}: no such recording", .0.display())]
     Missing(PathBuf),
+    /// It is something else.
+    #[error("{}: not a recording, which is a directory", .0.display())]
+    NoDirectory(PathBuf),
+    /// A file of it is somewhere else.
+    #[error("{}: {file:?} is not the name of a file of the recording", path.display())]
+    Elsewhere {
+        /// What says so.
+        path: PathBuf,
+        /// The file.
+        file: String,
+    },
     /// It was not made by `ferrotrace relay record`.
     #[error("{}: not a recording, there is no {METADATA}", .0.display())]
     NoMetadata(PathBuf),
@@ -116,7 +127,10 @@ impl Recording {
     /// Opens the recording in the directory `dir`.
     pub fn open(dir: &Path) -> Result<Self, RecordingError> {
         if !dir.is_dir() {
-            return Err(RecordingError::Missing(dir.into()));
+            return Err(match dir.exists() {
+                true => RecordingError::NoDirectory(dir.into()),
+                false => RecordingError::Missing(dir.into()),
+            });
         }
         let metadata = read_metadata(dir)?;
         let formats = if metadata.records == Records::Fast {
@@ -125,8 +139,18 @@ impl Recording {
             Formats::Fixed(Box::new(read_fixed(dir, &metadata)?))
         };
         let files = if metadata.complete {
-            let named = metadata.cpus.iter();
-            named.map(|cpu| (cpu.cpu, dir.join(&cpu.file))).collect()
+            let named = metadata.cpus.iter().map(|cpu| {
+                // Somebody else may have made it, who must not have any other file shown.
+                let file = Path::new(&cpu.file);
+                match file.file_name() == Some(file.as_os_str()) {
+                    true => Ok((cpu.cpu, dir.join(file))),
+                    false => Err(RecordingError::Elsewhere {
+                        path: dir.join(METADATA),
+                        file: cpu.file.clone(),
+                    }),
+                }
+            });
+            named.collect::<Result<_, _>>()?
         } else {
             find_files(dir, &metadata.name)?
         };
@@ -194,7 +218,7 @@ fn unreadable(path: &Path, source: io::Error) -> RecordingError {
 
 fn read_metadata(dir: &Path) -> Result<Metadata, RecordingError> {
     let path = dir.join(METADATA);
-    let text = match fs::read(&path) {
+    let text = match read_at_most(&path, MAX_TEXT) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(RecordingError::NoMetadata(dir.into()));
@@ -213,16 +237,11 @@ fn read_metadata(dir: &Path) -> Result<Metadata, RecordingError> {
 
 /// The client's description, if there is one.
 fn read_format(path: &Path) -> Result<Option<String>, RecordingError> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => {
-            let read = file.take(MAX_TEXT).read_to_end(&mut bytes);
-            read.map_err(|source| unreadable(path, source))?;
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(path, error)),
+    match read_at_most(path, MAX_TEXT) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(path, error)),
     }
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn read_fixed(dir: &Path, metadata: &Metadata) -> Result<FixedFormat, RecordingError> {

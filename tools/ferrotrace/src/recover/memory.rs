@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -70,7 +71,15 @@ fn command(dir: &Path, command: &str, name: &str) -> Result<(), MemoryError> {
 
 /// The bytes of a file, such as a copy of the memory.
 pub fn read(path: &Path) -> Result<Vec<u8>, MemoryError> {
-    fs::read(path).map_err(|source| MemoryError::Io {
+    let read = || {
+        let kind = fs::metadata(path)?.file_type();
+        // Others may have no end, or wait for somebody.
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+        }
+        fs::read(path)
+    };
+    read().map_err(|source| MemoryError::Io {
         action: "read",
         path: path.into(),
         source,

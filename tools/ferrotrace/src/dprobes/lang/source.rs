@@ -6,7 +6,6 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
@@ -14,6 +13,8 @@ use std::process::Command;
 use std::rc::Rc;
 
 use thiserror::Error;
+
+use crate::file::read_at_most;
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,10 +118,13 @@ pub enum SourceError {
     NotText(PathBuf),
 }
 
+/// The most bytes of a file.
+const MAX_SOURCE: u64 = 16 << 20;
+
 impl Source {
     /// Reads a file.
     pub fn read(path: &Path, defines: &[Define]) -> Result<Self, SourceError> {
-        let bytes = fs::read(path).map_err(|source| SourceError::Io {
+        let bytes = read_at_most(path, MAX_SOURCE).map_err(|source| SourceError::Io {
             path: path.into(),
             source,
         })?;
@@ -203,6 +207,8 @@ fn preprocess(path: &Path, defines: &[Define]) -> Result<String, SourceError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
