@@ -630,6 +630,8 @@ stock() {
 	is reads 1 "$(grep -c "\"dfd\":-100,\"filename\":\"$work/read\".*\"comm\":\"bash\".*\"probe\":\"open\"" "$work/mine")" || return 1
 	is failures 3 "$(grep -c '"f":"/nonexistent","ret":-2.*"duration_ns":[1-9].*"probe":"do_sys_openat2_ret","time":[1-9].*"to":"[^0].*+0x' "$work/mine")" || return 1
 	is returns 3 "$(grep -c '"kind":"return"' "$work/mine")" || return 1
+	# What the command itself does to prepare and to end is no hit.
+	is "own hits" 0 "$(grep -c '"filename":"/sys/kernel/tracing' "$work/out")" || return 1
 	probe list | grep -q '^do_sys_openat2_ret  return .* [1-9][0-9]*  .*  on ' || return 1
 	refused "there is a probe open already" probe add open=do_exit && refused "the kernel has no function" probe add no_such_function &&
 		refused "takes the module" probe add 'vfs_read%return if duration>5' && refused "takes the module" probe watch --regs || return 1
