@@ -275,7 +275,13 @@ mod tests {
             SECOND * 103,
         );
         assert_eq!(
-            [Style::default().header(), text(&first), text(&next), text(&quiet)].concat(),
+            [
+                Style::default().header(),
+                text(&first),
+                text(&next),
+                text(&quiet)
+            ]
+            .concat(),
             "          time         hits       hits/s    stops  exit
        100.000            5            -        1  cpu_prepare/a
        100.000            0            -        0  cpu_prepare/b

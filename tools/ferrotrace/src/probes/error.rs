@@ -128,7 +128,9 @@ pub enum Error {
     },
 
     /// The kernel lists this function among those that it refuses.
-    #[error("no probe at {0}: it is in the kernel's list of code that probes depend on (kprobes/blacklist in debugfs)")]
+    #[error(
+        "no probe at {0}: it is in the kernel's list of code that probes depend on (kprobes/blacklist in debugfs)"
+    )]
     Blacklisted(Place),
 
     /// The API's module is loaded, but no engine.

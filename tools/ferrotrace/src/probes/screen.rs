@@ -257,6 +257,14 @@ mod tests {
     }
 
     fn shown(state: &mut State, rows: &[(Vec<String>, Stats)], height: u16) -> Vec<String> {
+        shown_in(state, rows, (78, height))
+    }
+
+    fn shown_in(
+        state: &mut State,
+        rows: &[(Vec<String>, Stats)],
+        (width, height): (u16, u16),
+    ) -> Vec<String> {
         let mut rows: Vec<_> = rows.iter().map(|(key, stats)| (key, stats)).collect();
         state.sort.sort(&mut rows);
         let view = View {
@@ -266,7 +274,7 @@ mod tests {
             status: "1.0 s: 6 hits, 0 dropped".to_owned(),
             bars: "a ###\nb #\n".to_owned(),
         };
-        let mut terminal = Terminal::new(TestBackend::new(78, height)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, state, &view)).unwrap();
         let text = terminal.backend().to_string();
         text.lines()
@@ -366,7 +374,10 @@ mod tests {
         assert_eq!(top(&mut state), "k10");
         press(&mut state, KeyCode::Home);
         assert_eq!(top(&mut state), "k49");
-        // A screen without any room.
-        assert_eq!(shown(&mut state, &rows, 1).len(), 1);
+        // Screens without any room, or with little.
+        for size in [(78, 1), (1, 1), (1, 40), (20, 5), (3, 2)] {
+            assert_eq!(shown_in(&mut state, &rows, size).len(), usize::from(size.1));
+        }
+        assert!(shown_in(&mut state, &rows, (20, 5))[0].starts_with("1.0 s: 6 hits"));
     }
 }

@@ -467,7 +467,10 @@ mod tests {
         let table = "      hits  place\n         2  kernel_clone\n         1  do_sys_openat2\n";
         assert_eq!(out.matches(table).count(), 2, "{out}");
         // However long the probes took to come, and take to go.
-        assert!(out.ends_with("\nin all, 2.1 s: 3 hits, 3 dropped\n"), "{out}");
+        assert!(
+            out.ends_with("\nin all, 2.1 s: 3 hits, 3 dropped\n"),
+            "{out}"
+        );
         let mut top = style(&[By::Comm, By::Pid], Timed::No);
         top.top = Some(1);
         let out = printed(top, &hits);
