@@ -418,18 +418,22 @@ fn find(name: &CStr) -> Result {
     }
 }
 
-/// Gives up what earlier boots have left. Errors: as for [`find`].
+/// Gives up what earlier boots have left. Errors: as for [`find`], -EAGAIN while a channel's memory is held by its readers; then
+/// everything is still there.
 fn drop_left(name: &CStr) -> Result {
     let mut flights = FLIGHTS.lock();
     let known = flights.look_up(name)?;
-    let left = known.left.take().ok_or(ENODATA)?;
+    let half = known.left.as_ref().ok_or(ENODATA)?.half;
     if !known.is_open {
         // The boot before the last: nobody would find it before this module comes again, and should not then.
-        known.free_half(Some(left.half))?.erase();
+        known.free_half(Some(half))?.erase();
     }
+    let left = known.left.take();
     drop(flights);
     // Without the lock: removing the file waits for whoever reads it.
-    left.image.0.erase();
+    if let Some(left) = left {
+        left.image.0.erase();
+    }
     Ok(())
 }
 

@@ -115,10 +115,11 @@ kept() {
 		cmp "$work/before" "$flight/flight" && grep -q '^flight bytes=8388608 channel=1 left=1$' "$flight/control"
 }
 
-# A reader of a channel that is closed has its memory: another one does not come into it.
+# A reader of a channel that is closed has its memory: another one does not come into it, and nothing of what was left is given up.
 readers() {
 	exec 4<"$DEBUGFS/$client/cpu0"
-	ctl close && refused "temporarily unavailable" open_channel
+	ctl close && refused "temporarily unavailable" open_channel &&
+		refused "temporarily unavailable" bash -c "echo drop flight >$flight/control" && cmp "$work/before" "$flight/flight"
 	local status=$?
 	exec 4<&-
 	[ $status = 0 ] && open_channel && ctl close
