@@ -7,12 +7,12 @@
 
 use ferro_sys::cpu;
 use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::mm::nofault;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::raw::fregs::Fregs;
-use crate::raw::memory;
 use crate::raw::register::Register;
 
 /// Arguments that are passed in registers.
@@ -85,6 +85,6 @@ impl<'a> FunctionCall<'a> {
     ///
     /// What is read may be changing meanwhile; any bytes are a `T`.
     pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {
-        memory::read_kernel(from.addr())
+        nofault::read_kernel_as(from.addr())
     }
 }

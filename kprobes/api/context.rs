@@ -7,13 +7,14 @@
 
 use ferro_sys::cpu;
 use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::mm::nofault;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
 use crate::raw::alter::Alter;
 use crate::raw::alter::Destination;
-use crate::raw::memory;
+use crate::raw::code;
 use crate::raw::regs::Register;
 use crate::raw::regs::Regs;
 use crate::raw::regs::Saved;
@@ -166,27 +167,27 @@ impl<'a> ProbeCtx<'a> {
     /// At the entry of a function: has it return `value` without being executed.
     pub fn return_early(&mut self, alter: &Alter, value: usize) -> Next {
         self.set_return_value(alter, value);
-        Next::at(alter, memory::just_return())
+        Next::at(alter, code::just_return())
     }
 
     /// Word number `n` of the stack, from its top, or `None` if that cannot be read. At the entry of a
     /// function number 0 is the return address.
     pub fn stack(&self, n: usize) -> Option<usize> {
         let at = n.checked_mul(size_of::<usize>())?;
-        memory::read_kernel(self.sp().checked_add(at)?)
+        nofault::read_kernel_as(self.sp().checked_add(at)?)
     }
 
     /// Reads kernel memory that may not be there: `None` if it is not.
     ///
     /// What is read may be changing meanwhile; any bytes are a `T`.
     pub fn read<T: FromBytes>(&self, from: *const T) -> Option<T> {
-        memory::read_kernel(from.addr())
+        nofault::read_kernel_as(from.addr())
     }
 
     /// Writes the stack of the probed code to the log, as `dump_stack()` does. That takes milliseconds where
     /// the console is slow, so it is for a few hits, not for all.
     pub fn dump_stack(&self) {
-        memory::dump_stack();
+        code::dump_stack();
     }
 }
 

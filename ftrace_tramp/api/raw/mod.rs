@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the API needs `unsafe` for: registering at the C interface and its callbacks (`tracer.rs`, `set.rs`), what the callback is given
-//! (`fregs.rs`, `register.rs`), memory (`memory.rs`), and modules that go (`module_exit.rs`).
+//! (`fregs.rs`, `register.rs`), and modules that go (`module_exit.rs`).
 
 pub(crate) mod fregs;
-pub(crate) mod memory;
 // The same text serves others, as no crate needs another for it.
 #[path = "../../../relay/fast/raw/module_exit.rs"]
 pub(crate) mod module_exit;

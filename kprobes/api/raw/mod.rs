@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the API needs `unsafe` for: registering at the C interface and its callbacks (`probe.rs`, `retprobe.rs`, and for
-//! both `kprobe.rs` and `batch.rs`), the registers and memory of probed code (`regs.rs`, `register.rs`, `memory.rs`), and the permission to change
-//! what it does (`alter.rs`).
+//! both `kprobe.rs` and `batch.rs`), the registers of probed code (`regs.rs`, `register.rs`), code of the kernel (`code.rs`), and the
+//! permission to change what probed code does (`alter.rs`).
 
 pub(crate) mod alter;
 pub(crate) mod batch;
+pub(crate) mod code;
 pub(crate) mod kprobe;
-pub(crate) mod memory;
 pub(crate) mod probe;
 pub(crate) mod register;
 pub(crate) mod regs;

@@ -4,10 +4,12 @@
 //!
 //! Contexts: any, NMI included.
 
+use core::mem::MaybeUninit;
 use core::ptr::without_provenance;
 use core::ptr::without_provenance_mut;
 
 use kernel::bindings;
+use kernel::prelude::*;
 use kernel::task::Task;
 
 /// Bytes that are written at a time.
@@ -22,6 +24,24 @@ pub fn read_kernel(from: usize, to: &mut [u8]) -> bool {
     unsafe {
         bindings::ferro_read_kernel(to.as_mut_ptr().cast(), without_provenance(from), to.len())
     }
+}
+
+/// What is at an address of the kernel. `None` if not all of it can be read.
+///
+/// What is read may be changing meanwhile; any bytes are a `T`.
+#[inline]
+pub fn read_kernel_as<T: FromBytes>(from: usize) -> Option<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: The function takes any address as its source; the destination is a local of this size.
+    let is_read = unsafe {
+        bindings::ferro_read_kernel(
+            value.as_mut_ptr().cast(),
+            without_provenance(from),
+            size_of::<T>(),
+        )
+    };
+    // SAFETY: The function has succeeded, so that all bytes are written, and by its trait any bytes are a `T`.
+    is_read.then(|| unsafe { value.assume_init() })
 }
 
 /// Words at an address on the stack of the current task. `None` if they are elsewhere, which is no matter: [`read_kernel`] reads them
