@@ -9,6 +9,7 @@ mod processes;
 use std::cell::RefCell;
 use std::fs;
 use std::io;
+use std::ops::Range;
 
 use super::event::is_of_user;
 use processes::Processes;
@@ -134,11 +135,18 @@ impl Symbols {
         self.called(name).next()?.module.as_deref()
     }
 
-    /// Those whose names `is_it` holds for, by address.
+    /// Where the code was that a kernel gives up when it has booted; it keeps the names.
+    fn boot_code(&self) -> Range<u64> {
+        let address = |name| self.called(name).next().map_or(0, |symbol| symbol.address);
+        address("_sinittext")..address("_einittext")
+    }
+
+    /// Those that are still there and whose names `is_it` holds for, by address.
     pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = (u64, &str)> {
+        let gone = self.boot_code();
         let all = self.functions.iter();
         let all = all.map(|symbol| (symbol.address, symbol.name.as_str()));
-        all.filter(move |(_, name)| is_it(name))
+        all.filter(move |(address, name)| !gone.contains(address) && is_it(name))
     }
 
     /// Names similar to this one, the nearest first.

@@ -738,7 +738,7 @@ many() {
 }
 
 # A pattern with a thousand functions is added, and removed, with a few calls of the kernel: for a probe that takes less than half of
-# what one by one takes.
+# what one by one takes. Not with the C engine, which changes the code of one function after the other.
 thousand() {
 	local n begun added symbol single
 	begun=${EPOCHREALTIME/./}
@@ -756,7 +756,7 @@ thousand() {
 	is probes "$n" "$(wc -l <"$PROBES")" || return 1
 	[ "$n" -gt 1000 ] || { echo "$n probes"; return 1; }
 	echo "# $n probes: added in $(((added - begun) / 1000)) ms, $(((added - begun) / n)) us each; one by one $single us" >&3
-	[ $(((added - begun) / n)) -lt $((single / 2)) ] || return 1
+	[[ ${FERROTRACE_VARIANT:-} == *mainline ]] || [ $(((added - begun) / n)) -lt $((single / 2)) ] || return 1
 	begun=${EPOCHREALTIME/./}
 	xargs -a "$work/names" "$FERROTRACE" probe remove && none_left || return 1
 	echo "# removed in $(((${EPOCHREALTIME/./} - begun) / 1000)) ms" >&3

@@ -91,7 +91,10 @@ fn wanted(source: &Source, spec: &str) -> std::result::Result<Wanted, String> {
 /// Of a pattern, what the kernel says that it refuses is marked; one that has a namesake elsewhere is left to the kernel.
 #[test]
 fn what_a_pattern_must_not_probe() {
-    let text = format!("{KALLSYMS}ffffffff81000400 t open_mod\n");
+    let text = format!(
+        "{KALLSYMS}ffffffff81000400 t open_mod\n\
+         ffffffff82000000 T _sinittext\nffffffff82000010 t vfs_begin\nffffffff82000020 T _einittext\n"
+    );
     let symbols = Symbols::parse(&text);
     let source = Source::default();
     let marked = |blacklist: &str, spec: &str| {
@@ -107,6 +110,12 @@ fn what_a_pattern_must_not_probe() {
     assert_eq!(marked("", "*"), "");
     let both = format!("{blacklist}0xffffffffa0000000-0xffffffffa0001000\t?\n");
     assert_eq!(marked(&both, "*_*"), "open_mod vfs_read");
+    // What was there for booting has gone.
+    let mut resolver = Resolver::new(&symbols, &source);
+    resolver.blacklist = Blacklist::default().into();
+    let all = resolver.resolve(&"vfs_*".parse().unwrap(), false).unwrap();
+    let names: Vec<_> = all.into_iter().map(|probe| probe.place.symbol).collect();
+    assert_eq!(names, ["vfs_read", "vfs_write"]);
     // Whoever names it gets the kernel's own answer.
     assert_eq!(marked(blacklist, "vfs_read"), "");
 }
