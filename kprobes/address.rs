@@ -10,6 +10,7 @@ use ferro_core::insn::Insn;
 use ferro_core::insn::Probe;
 use ferro_core::insn::Unprobeable;
 use ferro_core::insn::MAX_LEN;
+use ferro_core::probe_names;
 use ferro_kprobes_builtin::raw::blacklist;
 use ferro_sys::code::symbols;
 use ferro_sys::code::symbols::Description;
@@ -26,7 +27,6 @@ use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::refusal::Refusal;
-use crate::rules;
 
 /// An address that has been looked at, and where nothing refuses a probe.
 pub(crate) struct Permit {
@@ -160,7 +160,7 @@ fn refusal(address: usize, function: usize, name: &CStr) -> Option<Refusal> {
     if symbols::is_decoded_on_fault(address) || symbols::is_cfi_check(address) {
         return Some(Refusal::Decoded);
     }
-    rules::refuses(name.to_bytes())
+    probe_names::refuses(name.to_bytes()).map(Refusal::Named)
 }
 
 /// A piece of code.

@@ -43,7 +43,7 @@ use crate::registry;
 // instruction starts there; `publish()` has the point found before the first breakpoint is put there, and `retire()` and `kill()`
 // have it no longer found after every CPU has been told that there is none, or that the code goes.
 //
-// Nothing of this sleeps, allocates or takes a lock. What it runs on cannot be probed (`rules.rs`), but for functions of the
+// Nothing of this sleeps, allocates or takes a lock. What it runs on cannot be probed (`ferro_core::probe_names`), but for functions of the
 // kernel that it or a handler calls: such a breakpoint finds a probe running, so that no handler is called and nothing else with
 // a breakpoint. At an ftrace site it is the same, and registers are changed by handlers only.
 unsafe impl TrapHandler for Hits {

@@ -7,7 +7,7 @@
 //! - `exports.rs` has the C functions, `register.rs` and `kretprobe.rs` what they do before the registry does,
 //! - `registry.rs` has the engine's mutex, `engine.rs` what is registered, `batch.rs`, `arming.rs` and `retiring.rs` what is done
 //!   with it; `point_entry.rs` its points,
-//! - `address.rs`, `rules.rs` and `refusal.rs` say where a probe goes and what refuses it,
+//! - `address.rs` and `refusal.rs` say where a probe goes and what refuses it,
 //! - `jump.rs` replaces breakpoints by jumps, `displace.rs` says where it may, `parts.rs` where the copies are,
 //! - `point.rs` is an address with probes, `hit.rs` what happens there; `ftrace.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `files.rs` is debugfs `kprobes/`,
@@ -40,7 +40,6 @@ mod refusal;
 mod register;
 mod registry;
 mod retiring;
-mod rules;
 
 use attach::Attached;
 use raw::optimiser::Sysctl;

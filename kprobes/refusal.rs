@@ -3,6 +3,7 @@
 //! The rules that refuse a probe.
 #![deny(unsafe_code)]
 
+use ferro_core::probe_names::Reason;
 use ferro_kprobes_builtin::raw::blacklist::Forbidden;
 use ferro_kprobes_builtin::raw::blacklist::Rule;
 use kernel::fmt;
@@ -24,18 +25,8 @@ pub(crate) enum Refusal {
     Bug,
     /// Decoded, where it is, by the handler of a fault of it or of a trap after it.
     Decoded,
-    /// In front of a function.
-    Preamble,
-    /// Code that indirect branches and returns run through on CPUs that need it.
-    Thunk,
-    /// Code that ftrace copies and patches.
-    Template,
-    /// Code that a CPU executes before it can handle breakpoints.
-    Early,
-    /// Code that the compiler has instrumented code call.
-    Sanitizer,
-    /// Code that this engine runs, and that would hit its own probe.
-    Own,
+    /// By its name.
+    Named(Reason),
 }
 
 impl fmt::Display for Refusal {
@@ -54,12 +45,15 @@ impl fmt::Display for Refusal {
             Self::StaticCall => "a static call patches it",
             Self::Bug => "the place of a BUG() or WARN()",
             Self::Decoded => "the handler of a fault or trap looks at the instruction",
-            Self::Preamble => "data in front of a function",
-            Self::Thunk => "indirect branches or returns run through it",
-            Self::Template => "ftrace copies and patches it",
-            Self::Early => "a CPU that comes executes it before it handles breakpoints",
-            Self::Sanitizer => "instrumented code calls it everywhere",
-            Self::Own => "code that kprobes run on",
+            Self::Named(reason) => match reason {
+                Reason::Preamble => "data in front of a function",
+                Reason::StaticCall => "a static call patches it",
+                Reason::Thunk => "indirect branches or returns run through it",
+                Reason::Template => "ftrace copies and patches it",
+                Reason::Early => "a CPU that comes executes it before it handles breakpoints",
+                Reason::Sanitizer => "instrumented code calls it everywhere",
+                Reason::Own => "code that kprobes run on",
+            },
         };
         f.write_str(rule)
     }

@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod insn;
 pub mod probe_args;
 pub mod probe_command;
+pub mod probe_names;
 pub mod relay;
 pub mod ring;
 pub mod rpn;

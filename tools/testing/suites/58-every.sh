@@ -30,8 +30,8 @@ try() {
 
 # early: a pattern for the symbols that the engine's table has as those of code before there is a table of interrupts.
 early() {
-	sed -n -e 's/^    (Is(b"\(.*\)"), Refusal::Early),$/^(__pi_)?\1[.+]/p' -e 's/^    (Starts(b"\(.*\)"), Refusal::Early),$/^(__pi_)?\1/p' \
-		-e 's/^    (Ends(b"\(.*\)"), Refusal::Early),$/\1[.+]/p' "$REPO/kprobes/rules.rs" | paste -sd '|'
+	sed -n -e 's/^    (Is(b"\(.*\)"), Reason::Early),$/^(__pi_)?\1[.+]/p' -e 's/^    (Starts(b"\(.*\)"), Reason::Early),$/^(__pi_)?\1/p' \
+		-e 's/^    (Ends(b"\(.*\)"), Reason::Early),$/\1[.+]/p' "$REPO/rust/core/probe_names.rs" | paste -sd '|'
 }
 
 # accepted MAINLINE OURS: each place that only one engine accepts. Fails if that is mainline's, but for what Documentation/kprobes.rst

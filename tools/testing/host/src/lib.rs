@@ -37,6 +37,7 @@ macro_rules! without_memory {
 }
 
 pub mod corpus;
+pub mod early;
 pub mod forms;
 pub mod function;
 pub mod gcov;

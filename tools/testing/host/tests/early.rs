@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a CPU that comes executes in built kernels before it can handle breakpoints: no probe is taken there.
+
+use ferro_host::early::Early;
+use ferro_host::early::Image;
+use std::env;
+
+/// What is surely among it, in every kernel.
+const SURE: [&str; 6] = [
+    "secondary_startup_64",
+    "early_setup_idt",
+    "cr4_init",
+    "native_write_cr4",
+    "cpu_init_exception_handling",
+    "load_current_idt",
+];
+
+/// Where it goes to an address that is not in the image: the next is a root of its own (`initial_code`).
+const LOST: [&str; 1] = ["common_startup_64"];
+
+/// What loads a table of interrupts and may be probed. It makes a CPU reset, or is called when the CPU does without a table.
+const LOADERS: [&str; 1] = ["idt_invalidate+0x0"];
+
+#[test]
+#[ignore = "needs build directories of kernels in INSN_IMAGES"]
+fn nothing_early_is_probed() {
+    let directories = env::var_os("INSN_IMAGES").expect("INSN_IMAGES names build directories");
+    for directory in env::split_paths(&directories) {
+        let file = directory.join("vmlinux");
+        let image = Image::read(&file).expect("an image can be read");
+        let early = Early::of(&image);
+        let symbols = early.symbols();
+        println!("{}: {symbols:?}", file.display());
+        let missed: Vec<_> = SURE
+            .iter()
+            .filter(|name| !symbols.contains(*name))
+            .collect();
+        assert!(missed.is_empty(), "not reached: {missed:?}");
+        let probeable = early.probeable();
+        assert!(probeable.is_empty(), "probes are taken at {probeable:#?}");
+        let lost = early.lost();
+        assert!(
+            lost.iter().all(|name| LOST.contains(name)),
+            "the code cannot be followed in {lost:?}"
+        );
+        let loaders = image.loaders();
+        assert!(
+            loaders.iter().all(|name| LOADERS.contains(&name.as_str())),
+            "probes are taken in {loaders:?}"
+        );
+    }
+}
