@@ -75,6 +75,8 @@ const RULES: &[(Name, Reason)] = &[
     (Is(b"cpu_init_fred_exceptions"), Reason::Early),
     (Is(b"cr4_update_irqsoff"), Reason::Early),
     (Is(b"native_write_gdt_entry"), Reason::Early),
+    (Is(b"load_direct_gdt"), Reason::Early),
+    (Is(b"load_fixmap_gdt"), Reason::Early),
     (Starts(b"native_load_"), Reason::Early),
     (Is(b"load_current_idt"), Reason::Early),
     // What of that the compiler may inline, or not.
@@ -90,6 +92,7 @@ const RULES: &[(Name, Reason)] = &[
     (Is(b"early_cpu_to_node"), Reason::Early),
     // Called whether memory is encrypted or not.
     (Is(b"setup_ghcb"), Reason::Early),
+    (Is(b"sev_es_negotiate_protocol"), Reason::Early),
     (Is(b"snp_register_per_cpu_ghcb"), Reason::Early),
     (Is(b"snp_register_ghcb_early"), Reason::Early),
     (Is(b"wakeup_long64"), Reason::Early),

@@ -20,9 +20,10 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// Where CPUs start: those that come, after a suspension, in a guest whose memory is encrypted, and with memory from a disk. Each
-/// kernel has the first two.
-pub const ROOTS: [&str; 7] = [
+/// Where CPUs start: those that come, in a guest whose memory is encrypted, after a suspension, and with memory from a disk. Each
+/// kernel has the first two. The last returns to what called `swsusp_arch_suspend()`, whose next instruction is the call that restores
+/// the rest: that one is not looked at.
+const ROOTS: [&str; 7] = [
     "secondary_startup_64",
     "start_secondary",
     "secondary_startup_64_no_verify",
@@ -32,11 +33,14 @@ pub const ROOTS: [&str; 7] = [
     "restore_registers",
 ];
 
-/// What loads a table of interrupts that does not have breakpoints.
-const NO_TABLE: [&str; 3] = ["early_setup_idt", "startup_64_load_idt", "idt_invalidate"];
+/// Has within it where a CPU goes on after a suspension, as an operand.
+const RESUMES: &str = "do_suspend_lowlevel";
 
-/// What makes a CPU handle breakpoints without such a table.
-const FRED: &str = "cpu_init_fred_exceptions";
+/// What loads a table of interrupts that does not have breakpoints.
+const NO_TABLE: [&str; 2] = ["early_setup_idt", "startup_64_load_idt"];
+
+/// What is called when FRED has been enabled, with which CPUs handle breakpoints without a table.
+const WITH_FRED: [&str; 2] = ["idt_invalidate", "cpu_init_fred_rsps"];
 
 /// What is never called there: reports of defects, and what is called for interrupts that were on, which they are not.
 const NEVER: [&str; 8] = [
@@ -52,6 +56,9 @@ const NEVER: [&str; 8] = [
 
 /// What may run anything, and is not followed: events, which are on at the user's will. Documentation/kprobes.rst says so.
 const EVENTS: [&str; 2] = ["do_trace_write_msr", "do_trace_read_msr"];
+
+/// A flag of an alternative (`ALT_FLAG_DIRECT_CALL`).
+const DIRECT_CALL: u8 = 2;
 
 /// As many functions are called early at most. With more, one is followed that is never called.
 const MOST: usize = 150;
@@ -141,6 +148,11 @@ impl Image {
         let alternatives = self.range("__alt_instructions", "__alt_instructions_end")?;
         for at in alternatives.step_by(14) {
             let (site, replacement) = (self.relative(at)?, self.relative(at + 4)?);
+            // The same call without the detour by way of memory.
+            let flags = self.bytes(at + 10, 1).ok_or("no flags")?[0];
+            if flags & DIRECT_CALL != 0 {
+                continue;
+            }
             let lengths = self.bytes(at + 12, 2).ok_or("no lengths")?;
             let (next, end) = (
                 site + u64::from(lengths[0]),
@@ -247,6 +259,29 @@ impl Image {
         !self.text.contains(&at) || by_mark(at, start) || names.iter().all(by_name)
     }
 
+    /// The addresses in a function that operands in it are.
+    fn addresses_within(&self, function: &str) -> Vec<u64> {
+        let mut found = Vec::new();
+        let Some(&start) = self.addresses.get(function) else {
+            return found;
+        };
+        let end = self
+            .names
+            .range(start + 1..)
+            .next()
+            .map_or(start, |(end, _)| *end);
+        let mut at = start;
+        while at < end {
+            let Some(insn) = self.code(at).and_then(|code| Insn::decode(code).ok()) else {
+                break;
+            };
+            let operand = u64::from_le_bytes(insn.immediate().to_le_bytes());
+            found.extend((start..end).contains(&operand).then_some(operand));
+            at += insn.len() as u64;
+        }
+        found
+    }
+
     /// Functions that can be probed and load a table of interrupts.
     pub fn loaders(&self) -> Vec<String> {
         let mut found = BTreeSet::new();
@@ -297,6 +332,8 @@ pub struct Early<'a> {
     lost: BTreeSet<u64>,
     /// What was called, and whether it returns without a table.
     functions: BTreeMap<Way, bool>,
+    /// What called them first.
+    callers: BTreeMap<u64, u64>,
 }
 
 impl<'a> Early<'a> {
@@ -307,11 +344,15 @@ impl<'a> Early<'a> {
             instructions: BTreeMap::new(),
             lost: BTreeSet::new(),
             functions: BTreeMap::new(),
+            callers: BTreeMap::new(),
         };
         for root in ROOTS {
             if let Some(at) = image.addresses.get(root) {
                 this.functions.insert((*at, true), false);
             }
+        }
+        for at in image.addresses_within(RESUMES) {
+            this.functions.insert((at, true), false);
         }
         // Until nothing is found any more that is called, or returns.
         loop {
@@ -342,6 +383,7 @@ impl<'a> Early<'a> {
             for called in step.called {
                 let counts = counts && !self.image.is(called, &NO_TABLE);
                 self.functions.entry((called, counts)).or_insert(false);
+                self.callers.entry(called).or_insert(start);
             }
             if step.returns {
                 self.functions.insert(way, true);
@@ -357,13 +399,19 @@ impl<'a> Early<'a> {
         self.add(at, counts, &mut step);
         for alternative in self.image.alternatives.get(&at).into_iter().flatten() {
             // All of it, whatever branches it has within it.
-            let (mut at, range) = (alternative.replacement.start, &alternative.replacement);
+            let (mut within, range) = (Step::default(), &alternative.replacement);
+            let mut at = range.start;
             while at < range.end {
-                at = self.add(at, counts, &mut step);
+                at = self.add(at, counts, &mut within);
             }
-            step.next
-                .retain(|next| !(range.start..=range.end).contains(next));
-            step.next.push(alternative.next);
+            if range.is_empty() || within.next.contains(&range.end) {
+                step.next.push(alternative.next);
+            }
+            let away = |next: &u64| !(range.start..=range.end).contains(next);
+            step.next.extend(within.next.into_iter().filter(away));
+            step.called.extend(within.called);
+            step.returns |= within.returns;
+            step.lost |= within.lost;
         }
         step
     }
@@ -391,7 +439,7 @@ impl<'a> Early<'a> {
             Flow::Jump(target) => match self.target(&insn, target, at) {
                 Some(to) if image.is(to, &["__x86_return_thunk"]) => step.returns = true,
                 Some(to) if self.is_end(to) => {}
-                Some(to) if self.is_loaded_by(to, counts) => step.called.push(to),
+                Some(to) if self.is_passed(to) => step.returns = true,
                 Some(to) if image.names.contains_key(&to) => {
                     // A last call.
                     step.called.push(to);
@@ -438,23 +486,33 @@ impl<'a> Early<'a> {
     fn returns(&self, function: u64, counts: bool) -> bool {
         let counts = counts && !self.image.is(function, &NO_TABLE);
         let returns = self.functions.get(&(function, counts));
-        !self.is_loaded_by(function, counts) && returns.is_some_and(|returns| *returns)
+        returns.is_some_and(|returns| *returns)
     }
 
-    fn is_loaded_by(&self, function: u64, counts: bool) -> bool {
-        counts && self.image.is(function, &[FRED])
-    }
-
+    /// Whether what follows a call is of no interest, nor what is called.
     fn is_end(&self, function: u64) -> bool {
         let names = self.image.names.get(&function);
         let mut names = names.into_iter().flatten();
-        self.image.is(function, &NEVER) || names.any(|name| name.starts_with("__asan_report_"))
+        let known = self.image.is(function, &WITH_FRED) || self.image.is(function, &NEVER);
+        known
+            || names.any(|name| {
+                name.starts_with("__asan_report_") || name.starts_with("__ubsan_handle_")
+            })
     }
 
     /// What is called, but not followed.
     fn is_passed(&self, function: u64) -> bool {
         // Nothing, unless somebody traces.
         self.image.is(function, &["__fentry__"]) || self.image.is(function, &EVENTS)
+    }
+
+    /// How a function came to be called, for people.
+    fn way_to(&self, function: u64) -> String {
+        let callers = |at: &u64| self.callers.get(at).copied();
+        let way = std::iter::successors(Some(function), callers).take(MOST);
+        way.map(|at| self.image.name(at))
+            .collect::<Vec<_>>()
+            .join(" < ")
     }
 
     /// The functions that run early and can be probed, with what called them.
@@ -464,7 +522,7 @@ impl<'a> Early<'a> {
             if !self.image.is_refused(*at) {
                 let start = self.image.symbol(*at).map_or(0, |(start, _)| start);
                 found.entry(start).or_insert_with(|| {
-                    format!("{} in {}", self.image.name(*at), self.image.name(*caller))
+                    format!("{}, by {}", self.image.name(*at), self.way_to(*caller))
                 });
             }
         }

@@ -16,8 +16,8 @@ const SURE: [&str; 6] = [
     "load_current_idt",
 ];
 
-/// Where it goes to an address that is not in the image: the next is a root of its own (`initial_code`).
-const LOST: [&str; 1] = ["common_startup_64"];
+/// Where it goes to an address that somebody has put into memory. All are starts of their own.
+const LOST: [&str; 3] = ["common_startup_64", "wakeup_long64", "core_restore_code"];
 
 /// What loads a table of interrupts and may be probed. It makes a CPU reset, or is called when the CPU does without a table.
 const LOADERS: [&str; 1] = ["idt_invalidate+0x0"];
