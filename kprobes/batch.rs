@@ -27,6 +27,7 @@ use crate::point_entry::Breakpoint;
 use crate::point_entry::PointEntry;
 use crate::point_entry::SLOT_ADDRESSES;
 use crate::raw::address_map::GracePeriod;
+use crate::raw::after;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
@@ -186,10 +187,15 @@ impl Engine {
     /// Writes the code, lets the probes be found, and puts the breakpoints there.
     fn commit(&mut self, probes: &[Kprobe<'_>], locked: &Locked) -> Result<(), (usize, Error)> {
         let mut text = TextLock::new();
+        let mut written = false;
         for (i, probe) in probes.iter().enumerate() {
             if let Some(entry) = self.points.get_mut(&probe.address()) {
-                write(entry, *probe, &mut text).map_err(|e| (i, e))?;
+                written |= write(entry, *probe, &mut text).map_err(|e| (i, e))?;
             }
+        }
+        // A breakpoint leads there as soon as it is armed, or has been, and before the synchronisation for that.
+        if written && after::returns_early() {
+            text.sync();
         }
         for (i, probe) in probes.iter().enumerate() {
             if let Some(entry) = self.points.get_mut(&probe.address()) {

@@ -14,6 +14,7 @@ use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
 
 use crate::ftrace::FtraceCalls;
+use crate::jump::Pass;
 use crate::point::Point;
 use crate::point_entry::PointEntry;
 use crate::point_entry::PointList;
@@ -48,8 +49,8 @@ pub(crate) struct Engine {
     pub(crate) optimises: bool,
     /// There may be points whose breakpoints could be replaced by jumps, and `registry::optimise()` is going to look.
     pub(crate) jumps_due: bool,
-    /// From this address on it has not looked yet.
-    pub(crate) jumps_from: usize,
+    /// How far it is.
+    pub(crate) pass: Option<Pass>,
     /// There was no memory for one of them.
     pub(crate) jumps_failed: bool,
     /// There may be points whose last probes have gone and whose jumps are to go, from this address on.
@@ -77,7 +78,7 @@ impl Engine {
             enabled: true,
             optimises: true,
             jumps_due: false,
-            jumps_from: 0,
+            pass: None,
             jumps_failed: false,
             idle_from: None,
             detours: 0,

@@ -7,7 +7,6 @@
 //! instruction is executed without any state of its own, however deep that nests.
 #![deny(unsafe_code)]
 
-use ferro_core::insn::jump::JUMP_LEN;
 use ferro_core::insn::Emulation;
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::text;
@@ -310,10 +309,8 @@ impl<'a> Found<'a, Point> {
     #[cold]
     fn keep_out_of(self, detour: usize, regs: &mut Regs) {
         let from = regs.ip().wrapping_sub(self.address);
-        if from != 0 && from < JUMP_LEN {
-            if let Some(copy) = Parts::find(self.parts.load(), from) {
-                regs.set_ip(detour.wrapping_add(copy));
-            }
+        if let Some(copy) = Parts::find(detour, from) {
+            regs.set_ip(copy);
         }
     }
 
@@ -505,7 +502,7 @@ impl<'a> Found<'a, Point> {
             regs.set_ip(self.apart.failed());
             return Some(true);
         }
-        if at != self.copy && at != after && at != self.detour.load() {
+        if at != self.copy && at != after && at != Parts::copies(self.detour.load()) {
             return None;
         }
         let finishes = at == after && !self.sees_interrupts;

@@ -88,7 +88,6 @@ impl Engine {
         if !list.is_empty() && self.optimises {
             // Neighbours may have waited for these to go.
             self.jumps_due = true;
-            self.jumps_from = 0;
         }
         self.leaving = list;
         self.want_grace_period();

@@ -4,8 +4,8 @@
 //!
 //! A point's breakpoint comes first. Then:
 //!
-//! 1. `displace.rs` finds that a jump may stand there. A detour is made, and hits of the breakpoint go on in its copies
-//!    of the instructions ([`Jump::Waiting`]): nobody enters what the jump is going to cover.
+//! 1. `displace.rs` finds that a jump may stand there. A detour is made, every CPU is told of its code, and hits of the breakpoint go
+//!    on in its copies of the instructions ([`Jump::Waiting`]): nobody enters what the jump is going to cover.
 //! 2. After a grace period of RCU tasks, for which nobody but the worker waits, and without a lock, nobody is there.
 //! 3. If nothing has changed meanwhile, the jump is put there ([`Jump::Placed`]).
 //!
@@ -48,6 +48,37 @@ use crate::raw::optimiser;
 pub(crate) const AT_ONCE: usize = 64;
 /// How many bytes a jump may displace: its own, and the rest of an instruction that starts in the last of them.
 const MOST_DISPLACED: usize = MAX_DISPLACED;
+
+/// How many detours the CPUs are told of at once. More would keep hits of the first from them for longer.
+const READY: usize = 16;
+
+/// How far `registry::optimise()` is with all points.
+pub(crate) struct Pass {
+    /// From this address on it has not looked yet.
+    next: usize,
+    /// The addresses of points whose detours are made, and that many of them.
+    ready: [usize; READY],
+    count: usize,
+}
+
+impl Pass {
+    fn new() -> Self {
+        Self {
+            next: 0,
+            ready: [0; READY],
+            count: 0,
+        }
+    }
+
+    /// Notes one. Whether there is room for another.
+    fn note(&mut self, address: usize) -> bool {
+        if let Some(to) = self.ready.get_mut(self.count) {
+            *to = address;
+            self.count += 1;
+        }
+        self.count < READY
+    }
+}
 
 /// How far a point is with its jump.
 pub(crate) enum Jump {
@@ -158,7 +189,7 @@ impl PointEntry {
 
     /// Has hits of the breakpoint execute the instruction as if there were no detour.
     fn unpublish(&mut self, detour: Detour, locked: &Locked) {
-        self.point.set_detour(0);
+        self.point.set_detour(None);
         self.set_optimized(false, locked);
         self.jump = Jump::Ready(detour);
     }
@@ -217,7 +248,6 @@ impl Engine {
     pub(crate) fn want_jumps(&mut self) {
         if self.enabled && self.optimises && !self.points.is_empty() {
             self.jumps_due = true;
-            self.jumps_from = 0;
             optimiser::call_soon();
         }
     }
@@ -228,36 +258,76 @@ impl Engine {
         next.is_some_and(|next| next < address.saturating_add(len))
     }
 
-    /// Makes a detour, and has hits use it, and others that have been made before. Whether it has, and whether there may be more.
+    /// Goes on looking for points that can have jumps. Whether hits of more of them go on in detours now, and whether there is more to
+    /// do.
     pub(crate) fn prepare_jumps(&mut self, locked: &Locked) -> (bool, bool) {
-        let mut made = false;
-        if !self.jumps_due || !self.enabled || !self.optimises {
-            return (made, false);
+        if !self.enabled || !self.optimises {
+            self.pass = None;
+            return (false, false);
         }
+        let mut pass = match self.pass.take() {
+            None if core::mem::take(&mut self.jumps_due) => Pass::new(),
+            None => return (false, false),
+            Some(pass) => pass,
+        };
+        let mut made = false;
+        let more = self.make_some(&mut pass, locked);
+        if !more || pass.count == READY {
+            made = self.publish_some(&mut pass, locked);
+        }
+        if more {
+            self.pass = Some(pass);
+        } else if core::mem::take(&mut self.jumps_failed) {
+            self.jumps_due = true;
+            optimiser::call_later();
+        }
+        (made, more)
+    }
+
+    /// Makes detours for some of the next points, of one function at most that has to be analysed. Whether there are more points.
+    fn make_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
         for _ in 0..AT_ONCE {
-            let Some(address) = self.next_point(self.jumps_from) else {
-                self.jumps_due = core::mem::take(&mut self.jumps_failed);
-                self.jumps_from = 0;
-                if self.jumps_due {
-                    optimiser::call_later();
-                }
-                return (made, false);
+            let Some(address) = self.next_point(pass.next) else {
+                return false;
             };
-            self.jumps_from = address.wrapping_add(1);
-            let entry = self.points.get(&address);
-            let wanted = entry.filter(|entry| entry.wants_detour(locked));
-            // One that has a neighbour waits for that to go.
-            let len = wanted.map(|entry| entry.jump.detour().map_or(1, Detour::displaced));
-            if len.is_none_or(|len| self.has_neighbour(address, len)) {
+            pass.next = address.wrapping_add(1);
+            if !self.wants_detour(address, locked) {
                 continue;
             }
             let analysed = self.make_detour(address);
-            made |= self.publish_detour(address, locked).is_some();
-            if analysed {
+            let entry = self.points.get(&address);
+            let is_ready = entry.is_some_and(|entry| matches!(entry.jump, Jump::Ready(_)));
+            if is_ready && !pass.note(address) || analysed {
                 break;
             }
         }
-        (made, true)
+        true
+    }
+
+    /// Has hits of the points whose detours are made go on there. Whether there are any.
+    fn publish_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
+        let count = core::mem::take(&mut pass.count);
+        if count == 0 {
+            return false;
+        }
+        let mut made = false;
+        let mut text = TextLock::new();
+        for address in pass.ready.iter().copied().take(count) {
+            // Others have had the mutex meanwhile.
+            if self.wants_detour(address, locked) {
+                made |= self.publish_detour(address, &mut text, locked);
+            }
+        }
+        made
+    }
+
+    /// Whether a detour is to be made for the point at an address, or used.
+    fn wants_detour(&self, address: usize, locked: &Locked) -> bool {
+        let entry = self.points.get(&address);
+        let wanted = entry.filter(|entry| entry.wants_detour(locked));
+        // One that has a neighbour waits for that to go.
+        let len = wanted.map(|entry| entry.jump.detour().map_or(1, Detour::displaced));
+        len.is_some_and(|len| !self.has_neighbour(address, len))
     }
 
     /// Makes a point's detour, if it has none that fits and there can be one. Whether the function had to be analysed.
@@ -275,16 +345,13 @@ impl Engine {
             return false;
         }
         let displaced = self.displaceable(address);
+        let room = self.maps.copies.reserve(Jump::Unknown.addresses().len());
         let made = match self.points.get(&address) {
-            Some(entry) => entry.detour_for(displaced.as_ref()),
+            Some(entry) => room
+                .map_err(Error::from)
+                .and_then(|()| entry.detour_for(displaced.as_ref())),
             None => return true,
         };
-        let made = made.and_then(|mut detour| {
-            self.maps.copies.reserve(detour.addresses().len())?;
-            let written = detour.write(&mut TextLock::new());
-            written.map_err(|_| Error::OutOfReach)?;
-            Ok(detour)
-        });
         let Some(entry) = self.points.get_mut(&address) else {
             return true;
         };
@@ -302,24 +369,23 @@ impl Engine {
         true
     }
 
-    fn publish_detour(&mut self, address: usize, locked: &Locked) -> Option<()> {
-        let len = self.points.get(&address)?.jump.detour()?.displaced();
-        if self.has_neighbour(address, len) {
-            return None;
-        }
-        let entry = self.points.get_mut(&address)?;
+    /// Has hits of a point go on in its detour, if that fits.
+    fn publish_detour(&mut self, address: usize, text: &mut TextLock, locked: &Locked) -> bool {
+        let Some(entry) = self.points.get_mut(&address) else {
+            return false;
+        };
         let fits = entry.fits();
         match entry.jump.take() {
             Jump::Ready(detour) if fits => {
-                let since = detour.publish(&entry.point);
+                let since = detour.publish(&entry.point, text);
                 entry.jump = Jump::Waiting(detour, since);
                 entry.set_optimized(true, locked);
                 self.detours = self.detours.saturating_add(1);
-                Some(())
+                true
             }
             other => {
                 entry.jump = other;
-                None
+                false
             }
         }
     }
@@ -347,7 +413,7 @@ impl Engine {
                             Ok(site) => (Breakpoint::Jumped, Jump::Placed(detour, site)),
                             // The code is about to go, or somebody else has written there.
                             Err(site) => {
-                                entry.point.set_detour(0);
+                                entry.point.set_detour(None);
                                 entry.set_optimized(false, locked);
                                 *detours = detours.saturating_sub(1);
                                 (Breakpoint::Armed(site), Jump::Ready(detour))

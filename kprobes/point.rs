@@ -33,6 +33,7 @@ use ferro_sys::sync::word::Word;
 use kernel::prelude::*;
 
 use crate::error::Error;
+use crate::parts::Parts;
 use crate::raw::after;
 use crate::raw::apart::Apart;
 use crate::raw::apart::Runner;
@@ -84,15 +85,13 @@ pub(crate) struct Point {
     after_stops: bool,
     /// Where hits go on that have nothing to be done after the instruction, or 0 if it is emulated.
     pub(crate) onward: Word,
-    /// The address of copies of the instruction and of those after it which a jump covers, or is about to: hits go on
-    /// there. Otherwise 0.
+    /// The copies of the instruction and of those after it which a jump covers, or is about to, as [`Parts`]: hits go on there.
+    /// Otherwise 0.
     pub(crate) detour: Word,
-    /// The same, but it stays when hits do not go on there any more: somebody may have come to the detour before.
+    /// The address of these copies, but it stays when hits do not go on there any more: somebody may have come to the detour before.
     pub(crate) copies: Word,
     /// The address of a breakpoint that stands for the point's own, for who has.
     pub(crate) stop: Word,
-    /// Where in the copies each displaced instruction but the first has its own: `parts.rs`.
-    pub(crate) parts: Word,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
     pub(crate) sees_interrupts: bool,
 }
@@ -196,7 +195,6 @@ impl Point {
             detour: Word::new(0),
             copies: Word::new(0),
             stop: Word::new(0),
-            parts: Word::new(0),
             sees_interrupts: false,
         }
     }
@@ -242,12 +240,12 @@ impl Point {
         by_itself || self.in_trap.is_some()
     }
 
-    /// Has hits go on in these copies of what a jump is going to cover, or 0: where they did.
-    pub(crate) fn set_detour(&self, copies: usize) {
-        self.detour.store(copies);
+    /// Has hits go on in these copies of what a jump is going to cover, or where they did without.
+    pub(crate) fn set_detour(&self, copies: Option<Parts>) {
+        self.detour.store(copies.map_or(0, Parts::word));
         let onward = match copies {
-            0 => onward(&self.execution, self.address, self.copy),
-            _ => copies,
+            None => onward(&self.execution, self.address, self.copy),
+            Some(parts) => Parts::copies(parts.word()),
         };
         self.onward.store(onward);
     }
@@ -333,18 +331,22 @@ impl Code {
     }
 
     /// Writes what [`Code::make_post`] has got memory for, as far as `point` does not know of it: [`Code::tell_post`] is due.
-    pub(crate) fn write_post(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
+    /// Whether there was some.
+    pub(crate) fn write_post(&mut self, point: &Point, text: &mut TextLock) -> Result<bool, Error> {
+        let mut written = false;
         let Some(insn) = &self.insn else {
-            return Ok(());
+            return Ok(written);
         };
         if let Some(slot) = self.after.as_mut().filter(|_| point.after.load() == 0) {
             let code = point.code_for(insn, slot.address(), true)?;
             slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
+            written = true;
         }
-        match &mut self.apart {
-            Some(apart) if !point.apart.is_there() => apart.write(insn, point.address, text),
-            _ => Ok(()),
+        if let Some(apart) = self.apart.as_mut().filter(|_| !point.apart.is_there()) {
+            apart.write(insn, point.address, text)?;
+            written = true;
         }
+        Ok(written)
     }
 
     /// Tells `point` of what has been written, all of it. The addresses by which it is to be found from now on; 0 is none.
@@ -373,13 +375,13 @@ impl Code {
         Ok(())
     }
 
-    /// Writes the copy.
-    pub(crate) fn write(&mut self, point: &Point, text: &mut TextLock) -> Result<(), Error> {
+    /// Writes the copy. Whether there is one.
+    pub(crate) fn write(&mut self, point: &Point, text: &mut TextLock) -> Result<bool, Error> {
         let (Some(insn), Some(slot)) = (&self.insn, &mut self.copy) else {
-            return Ok(());
+            return Ok(false);
         };
         let code = point.code_for(insn, slot.address(), false)?;
         slot.write(&code, text).map_err(|_| Error::OutOfReach)?;
-        Ok(())
+        Ok(true)
     }
 }

@@ -212,19 +212,20 @@ impl PointEntry {
     }
 }
 
-/// Writes the code that a probe needs and its point does not have: [`publish`] is due.
+/// Writes the code that a probe needs and its point does not have: [`publish`] is due. Whether there was some.
 pub(crate) fn write(
     entry: &mut PointEntry,
     probe: Kprobe<'_>,
     text: &mut TextLock,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
+    let mut written = false;
     if entry.fresh {
-        entry.code.write(&entry.point, text)?;
+        written |= entry.code.write(&entry.point, text)?;
     }
-    match probe.has_post() {
-        true => entry.code.write_post(&entry.point, text),
-        false => Ok(()),
+    if probe.has_post() {
+        written |= entry.code.write_post(&entry.point, text)?;
     }
+    Ok(written)
 }
 
 /// Lets a probe be found, and its point if it is fresh. There is room for them.

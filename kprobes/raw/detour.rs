@@ -138,11 +138,11 @@ pub(crate) enum Kind {
 ///
 /// # Invariants
 ///
-/// Its code is in the slot, from when it is written: that for the point whose address it has, with the displaced instructions at
-/// `copies`. `expected` are their first bytes.
+/// Its code is in the slot, since there have been `written` synchronisations of the CPUs: that for the point whose address it has, with
+/// the displaced instructions at `copies`. `expected` are their first bytes.
 pub(crate) struct Detour {
     slot: Slot,
-    code: KVec<u8>,
+    written: usize,
     kind: Kind,
     copies: usize,
     /// Where the calls after the first instruction return to, or 0: a branch has one for each way.
@@ -154,7 +154,7 @@ pub(crate) struct Detour {
 }
 
 impl Detour {
-    /// Makes room for the detour of a point.
+    /// Makes the detour of a point, to which nobody comes yet.
     ///
     /// Errors: `NoMemory`; `OutOfReach` if the copies do not reach, or if there can be none of this kind.
     pub(crate) fn new(
@@ -184,7 +184,7 @@ impl Detour {
         for (_, insn) in displaced.instructions() {
             expected.extend_from_slice(insn.bytes(), GFP_KERNEL)?;
         }
-        let slot = exec_pool::alloc(size, User::Detours).map_err(|_| Error::NoMemory)?;
+        let mut slot = exec_pool::alloc(size, User::Detours).map_err(|_| Error::NoMemory)?;
         let mut to = Cursor {
             code: &mut code,
             len: 0,
@@ -195,24 +195,20 @@ impl Detour {
             .ok_or(Error::OutOfReach)?;
         let len = to.len;
         code.truncate(len);
-        // INVARIANT: That is what `put_detour()` makes.
+        let parts = Parts::of(displaced, copies).ok_or(Error::OutOfReach)?;
+        let text = TextLock::new();
+        slot.write(&code, &text).map_err(|_| Error::OutOfReach)?;
+        // INVARIANT: It has just been written, and is what `put_detour()` makes.
         Ok(Self {
             slot,
-            code,
+            written: text.syncs(),
             kind,
             copies,
             between,
             displaced: displaced.len(),
             expected,
-            parts: Parts::of(displaced, copies),
+            parts,
         })
-    }
-
-    /// Writes it, before anybody comes there.
-    pub(crate) fn write(&mut self, text: &mut TextLock) -> Result {
-        self.slot.write(&self.code, text)?;
-        self.code = KVec::new();
-        Ok(())
     }
 
     /// Where a point is found by it: at the copies of the displaced instructions, at the breakpoint in front of the detour, and
@@ -233,12 +229,26 @@ impl Detour {
     }
 
     /// Has the hits of the point's breakpoint go on in the copies. Nobody enters the displaced instructions any more, but for those
-    /// who are on their way. The detour has been written.
-    pub(crate) fn publish(&self, point: &Point) -> Since {
-        point.parts.store(self.parts.word());
+    /// who are on their way.
+    ///
+    /// A CPU may have fetched what was in the slot before, and executes that until it serialises: the slot may have been another
+    /// detour's. It comes to the copies by these ways, all of which begin with one of the stores here:
+    ///
+    /// - from the point's breakpoint, by the return from the exception. `iret` serialises, and the breakpoint was hit after the code had
+    ///   been written; but `erets`, which CPUs with FRED have for that, does not keep the CPU from having fetched what comes next;
+    /// - from another detour of the point, which a task may still be in: `detoured.S` goes on at [`Point::copies`] by a `ret`, after no
+    ///   exception at all;
+    /// - from the jump, or from the breakpoint that stands in its place while the kernel puts it there, both later.
+    ///
+    /// So every CPU is told after the code is there and before the stores, here, or by whoever has had `text_mutex` meanwhile: the
+    /// first of several detours does it for all.
+    pub(crate) fn publish(&self, point: &Point, text: &mut TextLock) -> Since {
+        if text.syncs() == self.written {
+            text.sync();
+        }
         point.copies.store(self.copies);
         point.stop.store(self.slot.address());
-        point.set_detour(self.copies);
+        point.set_detour(Some(self.parts));
         // After that store: a wait that has a number from here on begins when everybody sees it.
         Since(WAITS.fetch_add(0, Full))
     }

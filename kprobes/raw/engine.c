@@ -31,7 +31,7 @@ void ferro_registered_twice(void)
 /* To test on any CPU what others need. */
 static bool post_stops;
 module_param(post_stops, bool, 0444);
-MODULE_PARM_DESC(post_stops, "a second breakpoint where a probe has a post handler, as on CPUs with FRED");
+MODULE_PARM_DESC(post_stops, "as on CPUs with FRED: a second breakpoint where a probe has a post handler, and CPUs are told of copies");
 
 /*
  * Whether post.S cannot be used. As a guest of Xen the kernel has the privilege of a user: iret, with the kernel's segment,
@@ -40,6 +40,15 @@ MODULE_PARM_DESC(post_stops, "a second breakpoint where a probe has a post handl
 bool ferro_kprobe_must_stop(void)
 {
 	return post_stops || boot_cpu_has(X86_FEATURE_XENPV) || boot_cpu_has(X86_FEATURE_FRED);
+}
+
+/*
+ * Whether a CPU that returns from a breakpoint may execute what it had fetched before. iret serialises; erets, which CPUs with
+ * FRED have in its place, only waits for what comes before it.
+ */
+bool ferro_kprobe_returns_early(void)
+{
+	return post_stops || boot_cpu_has(X86_FEATURE_FRED);
 }
 
 void ferro_kprobes_hold(bool on)

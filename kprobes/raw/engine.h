@@ -17,6 +17,7 @@ void ferro_registered_twice(void);
 
 /* Whether a copy has to stop at a breakpoint, as post.S cannot be used. */
 bool ferro_kprobe_must_stop(void);
+bool ferro_kprobe_returns_early(void);
 
 /* Whether the engine, if it is a module, is to stay once ftrace has broken down. Context: process. */
 void ferro_kprobes_hold(bool on);

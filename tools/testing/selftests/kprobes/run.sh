@@ -34,7 +34,8 @@ mapfile -t declared < <(awk -v names='get_kprobe kprobes_inc_nmissed_count withi
 	kprobe_add_ksym_blacklist kprobe_add_area_blacklist text_poke_copy' '
 	BEGIN { for (n = split(names, list); n; n--) wanted[list[n]] }
 	$3 in wanted { print $3 "=0x" $1; delete wanted[$3] }' /proc/kallsyms)
-load_file "$modules/kprobes_selftest.ko" many=$many ms="$(storm_rounds 2000)" "${declared[@]}"
+early=$(cat /sys/module/rust_kprobes/parameters/post_stops 2>/dev/null)
+load_file "$modules/kprobes_selftest.ko" many=$many ms="$(storm_rounds 2000)" returns_early="${early:-N}" "${declared[@]}"
 # At once: between two lines bash goes back in a file, and this one is made anew then, from its beginning.
 mapfile -t cases <$self/cases
 [ ${#cases[@]} != 0 ] || bail "no cases"

@@ -330,6 +330,16 @@ static unsigned int syncs;
 
 PRE_HANDLER(on_sync, syncs++);
 
+/* An instruction that a copy executes, or code of its own within the trap. */
+static const struct kst_around_place *imul(void)
+{
+	const struct kst_around_place *place = kst_around;
+
+	while (place < kst_around_end && strcmp(place->insn, "imulq %rcx, %rax"))
+		place++;
+	return EXPECT(place < kst_around_end) ? place : NULL;
+}
+
 /*
  * A handler for after an instruction comes to a breakpoint that is there: what executes the instruction within the trap is new
  * code, of which every CPU has to be told before it may call that.
@@ -337,26 +347,54 @@ PRE_HANDLER(on_sync, syncs++);
 static void first_post(void)
 {
 	struct kprobe sync = { .symbol_name = "smp_text_poke_sync_each_cpu", .pre_handler = on_sync };
-	const struct kst_around_place *imul = kst_around;
+	const struct kst_around_place *place = imul();
 	struct noting a, b;
 
 	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C)) {
 		case_skip("not with the C engine");
 		return;
 	}
-	while (imul < kst_around_end && strcmp(imul->insn, "imulq %rcx, %rax"))
-		imul++;
-	if (!EXPECT(imul < kst_around_end))
+	if (!place)
 		return;
-	a = (struct noting)NOTING('a', imul->at, .pre_handler = on_pre);
-	b = (struct noting)NOTING('b', imul->at, BOTH);
+	a = (struct noting)NOTING('a', place->at, .pre_handler = on_pre);
+	b = (struct noting)NOTING('b', place->at, BOTH);
 	EXPECT_EQ(register_kprobe(&sync), 0);
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
 	syncs = 0;
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
 	EXPECT(syncs > 0);
-	CALLS(imul->call(6, 7).value, 42, "baB");
+	CALLS(place->call(6, 7).value, 42, "baB");
 	unregister_kprobe(&b.kp);
+	unregister_kprobe(&a.kp);
+	unregister_kprobe(&sync);
+}
+
+static bool returns_early;
+module_param(returns_early, bool, 0444);
+MODULE_PARM_DESC(returns_early, "rust_kprobes.post_stops: what it does on CPUs on which erets returns from a breakpoint");
+
+/*
+ * A breakpoint leads to the copy of an instruction. On CPUs with FRED the return from it does not serialise: every CPU is
+ * told of the copy before the breakpoint is there, and of that once more.
+ */
+static void first_copy(void)
+{
+	struct kprobe sync = { .symbol_name = "smp_text_poke_sync_each_cpu", .pre_handler = on_sync };
+	const struct kst_around_place *place = imul();
+	struct noting a;
+
+	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C)) {
+		case_skip("not with the C engine");
+		return;
+	}
+	if (!place)
+		return;
+	a = (struct noting)NOTING('a', place->at, .pre_handler = on_pre);
+	EXPECT_EQ(register_kprobe(&sync), 0);
+	syncs = 0;
+	EXPECT_EQ(register_kprobe(&a.kp), 0);
+	/* others may want some meanwhile */
+	EXPECT(syncs >= (returns_early || boot_cpu_has(X86_FEATURE_FRED) ? 2 : 1));
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&sync);
 }
@@ -520,6 +558,7 @@ const struct test_case kst_several_cases[] = {
 	{ "several.behind_ftrace", behind_ftrace },
 	{ "several.landing_pad", landing_pad },
 	{ "several.first_post", first_post },
+	{ "several.first_copy", first_copy },
 	{ "several.in_the_kernel", in_the_kernel },
 	{ }
 };
