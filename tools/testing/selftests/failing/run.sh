@@ -100,7 +100,8 @@ in_work() {
 		work_fails $kind off
 		echo N >$D/$kind/task-filter
 		echo "$kind: $tries" >>"$work/log"
-		if [ $tries = 0 ] || [ $tries = 150 ]; then ok="not ok"; fi
+		# What few jumps need may be in pages that are there; not all that many need is tried.
+		if [ $kind:$tries = failslab:0 ]; then ok="not ok"; fi
 	done
 	conclude "$name" "$ok" "$began"
 }
