@@ -73,10 +73,11 @@ work_fails() {
 	echo 100 >"$dir/probability"
 }
 
-# in_work CASE: a case of kprobes_selftest in which a work item makes jumps. It passes whatever that has no memory for, since that
-# tries again after a second; and so does the next one.
+# in_work NAME STEP COMMAND...: a case in which a work item does something. The command passes whatever that has no memory for, and
+# leaves the probes as they were. STEP are the bytes of slabs between two budgets.
 in_work() {
-	local kind=failslab step=40 name=${1//./_} budget tries ok=ok began=$SECONDS said before
+	local kind name=$1 step=$2 budget tries ok=ok began=$SECONDS said passed before
+	shift 2
 	if [ "$wanted" != "  " ] && [[ $wanted != *" $name "* ]]; then return; fi
 	dmesg -C
 	before=$(<$D/kprobes/list)
@@ -86,11 +87,10 @@ in_work() {
 		budget=0
 		for ((tries = 0; tries < 150; tries++)); do
 			work_fails $kind $budget
-			echo "$1" >$D/kprobes_selftest/run
-			said=$(<$D/kprobes_selftest/run)
+			said=$("$@" 2>&1) && passed=yes || passed=
 			if [ "$(<$D/$kind/times)" = 1 ]; then break; fi
 			work_fails $kind off
-			if [ "${said%%$'\n'*}" != ok ] || [ "$before" != "$(<$D/kprobes/list)" ]; then
+			if [ -z "$passed" ] || [ "$before" != "$(<$D/kprobes/list)" ]; then
 				printf '%s\n' "$kind, $budget: $said" "$(<$D/kprobes/list)" >>"$work/log"
 				ok="not ok"
 				break
@@ -100,10 +100,19 @@ in_work() {
 		work_fails $kind off
 		echo N >$D/$kind/task-filter
 		echo "$kind: $tries" >>"$work/log"
-		# What few jumps need may be in pages that are there; not all that many need is tried.
+		# What few jumps or a watchpoint need may be in pages that are there; not all that many jumps need is tried.
 		if [ $kind:$tries = failslab:0 ]; then ok="not ok"; fi
 	done
 	conclude "$name" "$ok" "$began"
+}
+
+# jumps CASE: one of kprobes_selftest in which a work item makes jumps. It tries again after a second, as does the case.
+jumps() {
+	local said
+	echo "$1" >$D/kprobes_selftest/run
+	said=$(<$D/kprobes_selftest/run)
+	echo "$said"
+	[ "${said%%$'\n'*}" = ok ]
 }
 
 # module FILE PARAMETERS: its loading is a case
@@ -186,8 +195,7 @@ attempt tramp_tracer write /sys/kernel/tracing/current_tracer function nop
 echo unregister >"$tramp"
 rmmod ftrace_tramp_selftest
 
-# Probe programs: each of these sets is loaded whole, or not at all. What a program arms is done by a work item, whose allocations do
-# not fail here.
+# Probe programs: each of these sets is loaded whole, or not at all.
 keep "$FERROTRACE_KDIR/selftests-dprobes/module/dprobes_selftest.ko"
 "$FERROTRACE_KDIR/selftests-dprobes/dprobes_test" "sets=$work" || bail "no sets of probe programs"
 for set in kernel logging user watch later module two; do
@@ -197,6 +205,8 @@ done
 cat "$work/kernel.set" >$D/ferrotrace_dprobes/control || bail "cannot load a program"
 attempt dprobes_replace copy $D/ferrotrace_dprobes/control "$work/replace.set" "reset *"
 echo "remove *" >$D/ferrotrace_dprobes/control
+# What a program arms is done by a work item. If it has no memory, the state says so, and the next "arm" tries again.
+in_work dprobes_arms 100 "$FERROTRACE_KDIR/selftests-dprobes/dprobes_test" arms
 rmmod dprobes_selftest
 
 keep "$FERRO/klog/klog_relay.ko"
@@ -227,7 +237,7 @@ else
 	result "not ok" failing.jump_neighbour
 fi
 rmmod ferrotrace_kprobe_events
-for case in hit two post_joins neighbour around_joins many many_around; do in_work jump.$case; done
+for case in hit two post_joins neighbour around_joins many many_around; do in_work jump_$case 40 jumps jump.$case; done
 rmmod kprobes_selftest
 
 if [ -e $D/kmemleak ]; then

@@ -115,6 +115,28 @@ pub fn set() -> Vec<u8> {
     Arming::new(&ARMS, &COUNTS).bytes()
 }
 
+/// Arms and disarms, while there may be no memory for what does it: then nothing is watched, and the state says so, until a program
+/// arms it again.
+pub fn arms() {
+    Arming::new(&ARMS, &COUNTS).load();
+    say(address(0));
+    let first = becomes(|point| point["state"] != "disarmed" || point["address"] != "0x0");
+    println!("{}", first["state"]);
+    if !is_watched(address(0))(&first) {
+        assert!(is_in("error")(&first), "{first:?}");
+        store(0, 1);
+        assert_eq!(state().locals[0][0], 0);
+        say(address(0));
+        becomes(is_watched(address(0)));
+    }
+    store(0, 1);
+    assert_eq!(state().locals[0][0], 1);
+    say(0);
+    becomes(is_in("disarmed"));
+    store(0, 1);
+    assert_eq!(state().locals[0][0], 1);
+}
+
 /// The watchpoint as soon as it is as wanted.
 fn becomes(is_wanted: impl Fn(&Keys) -> bool) -> Keys {
     comes(|state| is_wanted(&state.points[1])).points[1].clone()

@@ -41,6 +41,12 @@ fn main() -> ExitCode {
         files::follow();
         return ExitCode::SUCCESS;
     }
+    if wanted == ["arms"] {
+        control::remove_all();
+        arm::arms();
+        control::remove_all();
+        return ExitCode::SUCCESS;
+    }
     if wanted == ["crash"] {
         debugger::crash();
     }
