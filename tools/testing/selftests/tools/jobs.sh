@@ -199,10 +199,10 @@ bcc() {
 	head -n 30 /tmp/bcc.err
 }
 
-# Each of the first three calls of the work that was seen as a whole: its program, its parent's name is not shown.
+# The first call of the work that was seen as a whole; both show a program and 19 of its arguments.
 bcc_execsnoop() {
-	bcc_enough='dir20' bcc execsnoop-bpfcc -n mkdir || return 0
-	grep -m 1 dir20 /tmp/bcc.out | awk '{ print $1, $4, $5 }' >"$seen"
+	bcc_enough='dir19' bcc execsnoop-bpfcc -n mkdir || return 0
+	grep -m 1 dir19 /tmp/bcc.out | awk '{ print $1, $4, $5 }' >"$seen"
 	expect 'mkdir 0 /usr/bin/mkdir'
 }
 
@@ -229,8 +229,8 @@ bcc_funccount() {
 
 # Those of libbpf-tools bring their program compiled, and fit it to the kernel by its types.
 libbpf_execsnoop() {
-	bcc_enough='dir20' bcc stdbuf -oL execsnoop-libbpf -n mkdir || return 0
-	grep -m 1 dir20 /tmp/bcc.out | awk '{ print $1, $4, $5 }' >"$seen"
+	bcc_enough='dir19' bcc stdbuf -oL execsnoop-libbpf -n mkdir || return 0
+	grep -m 1 dir19 /tmp/bcc.out | awk '{ print $1, $4, $5 }' >"$seen"
 	expect 'mkdir 0 /usr/bin/mkdir'
 }
 
