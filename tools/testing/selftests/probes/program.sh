@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# A program of our own: its stacks, probes in it, and its parameters within functions. Part of run.sh.
+# shellcheck shell=bash disable=SC2086,SC2154
+
+# program: one with frame pointers, $work/program: inner(), which outer() calls, fails to open a file, without the help of libc.
+program() {
+	[ -e "$work/program" ] && return
+	cat >"$work/program.c" <<-END
+		#include <unistd.h>
+		#include <sys/syscall.h>
+		struct what { int number; const char *text; };
+		__attribute__((noinline)) long inner(const char *path)
+		{
+			long result;
+			asm volatile("syscall" : "=a"(result) : "0"(SYS_open), "D"(path), "S"(0), "d"(0) : "rcx", "r11", "memory");
+			return result;
+		}
+		__attribute__((noinline)) int outer(int n, struct what *what)
+		{
+			return (int)inner(what->text) + n + what->number + 2;
+		}
+		int main(void)
+		{
+			struct what what = { 100, "/nonexistent/x" };
+			int sum = 0;
+			for (int i = 0; i < 5; i++) sum += outer(i, &what);
+			/* Whoever looks at it still finds it. */
+			if (read(0, &what, 1))
+				return 2;
+			return sum != 510;
+		}
+	END
+	gcc -g -O0 -o "$work/program" "$work/program.c"
+}
+
+# run_program: runs it until the watch has shown it, or for some seconds.
+run_program() {
+	local i
+	for ((i = 0; i < 30; i++)); do
+		sleep 0.1
+		[ "$(grep -c program "$work/out")" -lt 5 ] || break
+	done | "$work/program"
+}
+
+# The calls that have led to a hit, in the kernel and in user space, by their names.
+stacks() {
+	local line
+	program && probe add --stack=both --name open 'do_sys_openat2 dfd=%di:s32' && probe add -r --stack do_sys_openat2 || return 1
+	cat "$PROBES"
+	watching --json || return 1
+	run_program || return 1
+	watched || return 1
+	grep '"comm":"program"' "$work/out" | grep '"dfd":-100' >"$work/mine"
+	tail -n 1 "$work/mine"
+	# Some are the loader's.
+	is hits 5 "$(grep -c '"stack":\["do_sys_openat2+0x0",.*do_syscall_64+0x.*"ustack":\["inner+0x[^ ]* \[program\]","outer+0x[^ ]* \[program\]","main+0x[^ ]* \[program\]"' "$work/mine")" || return 1
+	line=$(grep '"comm":"program"' "$work/out" | grep '"kind":"return"' | tail -n 1)
+	echo "$line"
+	grep -q '"stack":\["[^"]*open[^"]*","[^"]*do_syscall_64' <<<"$line" || return 1
+	# Lines for people have a call each.
+	probe remove --all && watching --stack do_sys_openat2 || return 1
+	run_program && watched >/dev/null || return 1
+	grep -A 2 ' program-.* do_sys_openat2$' "$work/out" | grep -q '^        do_sys_openat2+0x0$' || return 1
+	# What makes flame graphs.
+	begin_tool watching probe count --by ustack --folded do_sys_openat2 || return 1
+	watch=$tool_pid
+	run_program && kill -INT "$watch" && wait "$watch" || return 1
+	grep '^.*main \[program\];outer \[program\];inner \[program\] 5$' "$work/out" || { tail -n 3 "$work/out"; return 1; }
+}
+
+# What is recorded and exported has the names, too.
+stacks_recorded() {
+	program && probe add --stack open=do_sys_openat2 && run_program || return 1
+	"$FERROTRACE" relay record $DIR/cpu -o "$work/stacks" --duration 0.2 -q && put '-*' || return 1
+	"$FERROTRACE" relay merge "$work/stacks" | grep ' comm=program ' | tail -n 1 | tee "$work/line" &&
+		grep -q ' stack=.*;do_syscall_64;.*;do_sys_openat2$' "$work/line" || return 1
+	"$FERROTRACE" export --format firefox "$work/stacks" -o "$work/profile" && grep -q '"do_sys_openat2"' "$work/profile"
+}
+
+# Probes in a file.
+in_files() {
+	local f=$work/program at
+	program && mount_tracing || return 1
+	is added "program_outer inner program_outer_0x" "$(probe add "$f:outer n what->number what->text" "inner=$f:inner%return \$retval" "$f:outer+$(instruction outer)" |
+		sed 's/0x.*/0x/' | xargs)" || return 1
+	probe list
+	probe list | grep -q "^inner  *return  *$f:inner  *0  *0  *on" || return 1
+	watching --json || return 1
+	run_program && watched || return 1
+	grep '"comm":"program"' "$work/out" >"$work/mine"
+	head -n 2 "$work/mine"
+	is calls "0 1 2 3 4" "$(sed -n 's/.*"args":{"n":\([0-9]\),"number":100,"text":"\/nonexistent\/x"}.*"place":".*:outer",.*/\1/p' "$work/mine" | xargs)" || return 1
+	is returns 5 "$(grep -c '"args":{"ret":-2}.*"duration_ns":[1-9].*"to":"outer+0x[^"]*\[program\]"' "$work/mine")" || return 1
+	is within 5 "$(grep -c '"place":"[^"]*:outer+0x' "$work/mine")" || return 1
+	probe list | grep -q "^inner .*  5  *0  on" && probe remove inner && probe remove --all || return 1
+	# One of the kernel beside it, in the order of times, and stacks.
+	watching --json --stack=user "$f:inner" do_sys_openat2 || return 1
+	run_program && watched || return 1
+	grep '"comm":"program"' "$work/out" | tail -n 2 >"$work/mine"
+	cat "$work/mine"
+	is order "inner do_sys_openat2" "$(sed 's/.*"place":"\([^"]*:\)\{0,1\}\([a-z_0-9]*\)".*/\2/' "$work/mine" | xargs)" || return 1
+	# At the entry the function has no frame yet, so that its caller is skipped.
+	is stacks 2 "$(grep -c '"ustack":\["inner+0x[^"]*",\("outer+0x[^"]*",\)\{0,1\}"main+' "$work/mine")" || return 1
+	begin_tool watching probe time --json "$f:inner" || return 1
+	watch=$tool_pid
+	run_program && watched >/dev/null || return 1
+	tail -n 1 "$work/out" | grep -q '"hits":5,"key":{"place":"[^"]*:inner"},"max_ns":[1-9]' || return 1
+	# libc has names in no more than its dynamic symbols.
+	at=$(ldd "$f" | awk '/libc\.so/ { print $3 }')
+	watching "$at:read" && run_program && watched && grep -q ":read: [1-9][0-9]* events" "$work/out" || return 1
+	refused "/nonexistent: No such file" probe add /nonexistent:f && refused "not an executable" probe add /etc/passwd:f &&
+		refused "has no function iner; did you mean inner" probe add "$f:iner" && refused "not the start of an instruction" probe add "$f:inner+2" &&
+		refused "is not in code" probe add "$f:0x1" && refused "there are no parameters" probe add "$f:outer%return n" &&
+		refused "has no parameter m; it has n, what" probe add "$f:outer m" || return 1
+	cp "$f" "$work/stripped" && strip "$work/stripped" && refused "it is stripped" probe add "$work/stripped:inner" || return 1
+	is left "" "$(cat /sys/kernel/tracing/uprobe_events && ls /sys/kernel/tracing/instances)"
+}
+
+# Parameters where the compiler has them within a function: at a line, and at an offset.
+within() {
+	local f=$work/optimised at place
+	cat >"$f.c" <<-'END'
+		#include <unistd.h>
+		struct what { int number; const char *text; };
+		volatile int sink;
+		__attribute__((noinline)) void clobber(long a, long b)
+		{
+			sink = (int)(a + b);
+			asm volatile("" : : : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "rax");
+		}
+		__attribute__((noinline)) long work(long n, struct what *what)
+		{
+			clobber(7, 8);
+			asm volatile(".globl in_work\nin_work: nop");
+			clobber(n, what->number);
+			return n + what->number;
+		}
+		int main(void)
+		{
+			struct what what = { 100, "text" };
+			long sum = 0;
+			for (long i = 0; i < 5; i++) sum += work(i * 1000, &what);
+			if (read(0, &what, 1))
+				return 2;
+			return sum != 10500;
+		}
+	END
+	gcc -g -O2 -o "$f" "$f.c" && mount_tracing || return 1
+	at=$((0x$(nm "$f" | awk '$3 == "in_work" { print $1 }') - 0x$(nm "$f" | awk '$3 == "work" { print $1 }')))
+	for place in "work+$at" work:3; do
+		watching --json "$f:$place n what->number what->text" || return 1
+		for ((i = 0; i < 30; i++)); do
+			sleep 0.1
+			[ "$(grep -c optimised "$work/out")" -lt 5 ] || break
+		done | "$f" || return 1
+		watched || return 1
+		grep '"comm":"optimised"' "$work/out" >"$work/mine"
+		tail -n 1 "$work/mine"
+		is "$place" "0 1000 2000 3000 4000" "$(sed -n 's/.*"args":{"n":\([0-9]*\),"number":100,"text":"text"}.*"place":".*:\(in_work"\|work+0x\).*/\1/p' "$work/mine" | xargs)" || return 1
+	done
+}
+
+# instruction FUNCTION: the second of a function of the program, in bytes from its start.
+instruction() {
+	objdump -d --disassemble="$1" "$work/program" | awk -F: '/^ / { n++; if (n == 1) a = $1; if (n == 2) { print a, $1; exit } }' |
+		{ read -r a b; echo $((0x$b - 0x$a)); }
+}
