@@ -2,10 +2,23 @@
 
 //! What is printed is read as the same, and whatever the text, it is an error or a program.
 
+use std::ops::Range;
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
+use super::super::super::elf::Elf;
 use super::super::command::is_for;
 use super::*;
+
+/// Where this program has code, in its file.
+static CODE: LazyLock<Range<u64>> = LazyLock::new(|| {
+    let elf = Elf::read(&std::env::current_exe().unwrap()).unwrap();
+    let start = elf.offset_of(elf.symbol("main").unwrap().address).unwrap();
+    let ends = (0..32).map(|n| start + (1 << n));
+    let end = ends.take_while(|end| elf.is_code(*end)).last().unwrap();
+    start..end
+});
 
 /// An instruction of a point with `len` of them.
 fn insn(len: u32, locals: u32) -> impl Strategy<Value = Insn> {
@@ -100,7 +113,11 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
                 heap_size,
                 max_hits,
                 pass_count,
-                offset: if is_later { 0 } else { offset },
+                offset: match is_user && !is_absolute {
+                    _ if is_later => 0,
+                    true => CODE.start + offset % (CODE.end - CODE.start),
+                    false => offset,
+                },
             },
             symbol: match is_absolute || is_user || is_later {
                 true => String::new(),
@@ -140,12 +157,20 @@ fn program() -> impl Strategy<Value = Loadable> {
     })
 }
 
+/// One or two, with different names.
+fn all_programs() -> impl Strategy<Value = Vec<Loadable>> {
+    prop::collection::vec(program(), 1..3).prop_map(|mut all| {
+        all.dedup_by(|second, first| second.name == first.name);
+        all
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     /// What is printed is read as the same programs.
     #[test]
-    fn printed_and_read(all in prop::collection::vec(program(), 1..3)) {
+    fn printed_and_read(all in all_programs()) {
         let header = SetHeader { flags: UNSAFE_WRITES, ..SetHeader::default() };
         let bytes = set::bytes(header, &all).unwrap();
         let set = SetRef::decode(&bytes, &mut vec![0; CODE_MAX]).unwrap();
