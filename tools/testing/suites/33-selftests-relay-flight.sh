@@ -19,16 +19,20 @@ on() {
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/relay_flight/run.sh cpus $*"
 }
 
+# dies CMD...: whether the guest panics.
+dies() {
+	local end=0
+	"$@" >&2 || end=$?
+	[ $end = 125 ]
+}
+
 # The memory is found by machines with fewer processors, and with more, than the one that wrote it.
 other_cpus() {
 	local status=0
 	kept=$(mktemp -d)
 	memory=$kept/memory
-	# They panic.
-	on 4 die >&2
-	[ $? = 125 ] || status=1
-	on 2 "$kept/4" die >&2
-	[ $? = 125 ] || status=1
+	dies on 4 die || status=1
+	dies on 2 "$kept/4" die || status=1
 	on 3 "$kept/2" end || status=1
 	rm -rf "$kept"
 	return $status
