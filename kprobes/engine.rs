@@ -2,8 +2,8 @@
 
 //! What is registered.
 //!
-//! `batch.rs` registers and unregisters, `arming.rs` puts breakpoints there and takes them away, `jump.rs` replaces them by
-//! jumps, `retiring.rs` gives up points whose probes or code have gone.
+//! `batch.rs` registers and unregisters, `arming.rs` puts breakpoints there and takes them away, `jump.rs` and
+//! `placing.rs` replace them by jumps, `retiring.rs` gives up points whose probes or code have gone.
 //!
 //! Contexts: process, sleeps; with the engine's mutex. Locks inside of it, outermost first: CPU hotplug, jump labels,
 //! `text_mutex`.
@@ -14,7 +14,7 @@ use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
 
 use crate::ftrace::FtraceCalls;
-use crate::jump::Pass;
+use crate::placing::Pass;
 use crate::point::Point;
 use crate::point_entry::PointEntry;
 use crate::point_entry::PointList;

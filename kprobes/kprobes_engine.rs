@@ -8,7 +8,8 @@
 //! - `registry.rs` has the engine's mutex, `engine.rs` what is registered, `batch.rs`, `arming.rs` and `retiring.rs` what is done
 //!   with it; `point_entry.rs` its points,
 //! - `address.rs` and `refusal.rs` say where a probe goes and what refuses it,
-//! - `jump.rs` replaces breakpoints by jumps, `displace.rs` says where it may, `parts.rs` where the copies are,
+//! - `jump.rs` says when there are jumps in the place of breakpoints, `placing.rs` puts them there, `displace.rs` says where they may
+//!   be, `parts.rs` where the copies are,
 //! - `point.rs` is an address with probes, `hit.rs` what happens there; `ftrace.rs` is for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `files.rs` is debugfs `kprobes/`,
 //! - `raw/` is what needs `unsafe`.
@@ -33,6 +34,7 @@ mod idle;
 mod jump;
 mod kretprobe;
 mod parts;
+mod placing;
 mod point;
 mod point_entry;
 mod raw;
