@@ -352,10 +352,6 @@ static void stack_trace(void)
 	unregister_kprobe(&a.kp);
 }
 
-static unsigned int syncs;
-
-PRE_HANDLER(on_sync, syncs++);
-
 /*
  * A detour is new code, to which a task may come without a return from an exception. Every CPU has been told of it when
  * hits go on in it, which is when the probe is said to be optimised. There is no jump yet, for which they are told again:
@@ -363,22 +359,19 @@ PRE_HANDLER(on_sync, syncs++);
  */
 static void told(void)
 {
-	struct kprobe sync = { .symbol_name = "smp_text_poke_sync_each_cpu", .pre_handler = on_sync };
+	struct kprobe sync;
 	unsigned long end;
 
-	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C)) {
-		case_skip("not with the C engine");
+	if (!kst_count_syncs(&sync))
 		return;
-	}
-	EXPECT(register_kprobe(&sync) == 0);
 	EXPECT(register_kprobe(at(&a, 0, 0)) == 0);
-	syncs = 0;
+	kst_syncs = 0;
 	end = jiffies + 20 * HZ;
 	while (!(READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED) && time_before(jiffies, end))
 		cpu_relax();
 	EXPECT(a.kp.flags & KPROBE_FLAG_OPTIMIZED);
 	EXPECT(kst_opcode(place(0)) == KST_INT3);
-	EXPECT(syncs > 0);
+	EXPECT(kst_syncs > 0);
 	EXPECT(becomes(0, KST_JUMP));
 	EXPECT(kst_jump(10) == 16);
 	EXPECT(a.pre == 1);

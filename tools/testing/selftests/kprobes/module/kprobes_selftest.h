@@ -47,6 +47,13 @@ extern const struct test_case kst_jump_many_cases[];
 /* jump.c: where kst_jump()'s instructions are, of two bytes each; the third ends in the jump at the first. */
 extern const unsigned long kst_jump_places[];
 
+/*
+ * several.c: from now on counts in kst_syncs how often all CPUs are told of new code, until the caller unregisters @by. False with the
+ * C engine, where the case is skipped.
+ */
+extern unsigned int kst_syncs;
+bool kst_count_syncs(struct kprobe *by);
+
 /* insn.c: the cases are the rows of rows.S. */
 const char *kst_row_name(unsigned int index);
 void kst_row_run(unsigned int index);

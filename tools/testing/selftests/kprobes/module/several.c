@@ -326,9 +326,19 @@ static void landing_pad(void)
 	EXPECT_EQ(kst_call_endbr(1), 10);
 }
 
-static unsigned int syncs;
+unsigned int kst_syncs;
 
-PRE_HANDLER(on_sync, syncs++);
+PRE_HANDLER(on_sync, kst_syncs++);
+
+bool kst_count_syncs(struct kprobe *by)
+{
+	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C)) {
+		case_skip("not with the C engine");
+		return false;
+	}
+	*by = (struct kprobe){ .symbol_name = "smp_text_poke_sync_each_cpu", .pre_handler = on_sync };
+	return EXPECT(register_kprobe(by) == 0);
+}
 
 /* An instruction that a copy executes, or code of its own within the trap. */
 static const struct kst_around_place *imul(void)
@@ -346,23 +356,18 @@ static const struct kst_around_place *imul(void)
  */
 static void first_post(void)
 {
-	struct kprobe sync = { .symbol_name = "smp_text_poke_sync_each_cpu", .pre_handler = on_sync };
 	const struct kst_around_place *place = imul();
+	struct kprobe sync;
 	struct noting a, b;
 
-	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C)) {
-		case_skip("not with the C engine");
-		return;
-	}
-	if (!place)
+	if (!place || !kst_count_syncs(&sync))
 		return;
 	a = (struct noting)NOTING('a', place->at, .pre_handler = on_pre);
 	b = (struct noting)NOTING('b', place->at, BOTH);
-	EXPECT_EQ(register_kprobe(&sync), 0);
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
-	syncs = 0;
+	kst_syncs = 0;
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
-	EXPECT(syncs > 0);
+	EXPECT(kst_syncs > 0);
 	CALLS(place->call(6, 7).value, 42, "baB");
 	unregister_kprobe(&b.kp);
 	unregister_kprobe(&a.kp);
@@ -379,22 +384,17 @@ MODULE_PARM_DESC(returns_early, "rust_kprobes.post_stops: what it does on CPUs o
  */
 static void first_copy(void)
 {
-	struct kprobe sync = { .symbol_name = "smp_text_poke_sync_each_cpu", .pre_handler = on_sync };
 	const struct kst_around_place *place = imul();
+	struct kprobe sync;
 	struct noting a;
 
-	if (IS_ENABLED(CONFIG_KPROBES_ENGINE_C)) {
-		case_skip("not with the C engine");
-		return;
-	}
-	if (!place)
+	if (!place || !kst_count_syncs(&sync))
 		return;
 	a = (struct noting)NOTING('a', place->at, .pre_handler = on_pre);
-	EXPECT_EQ(register_kprobe(&sync), 0);
-	syncs = 0;
+	kst_syncs = 0;
 	EXPECT_EQ(register_kprobe(&a.kp), 0);
 	/* others may want some meanwhile */
-	EXPECT(syncs >= (returns_early || boot_cpu_has(X86_FEATURE_FRED) ? 2 : 1));
+	EXPECT(kst_syncs >= (returns_early || boot_cpu_has(X86_FEATURE_FRED) ? 2 : 1));
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&sync);
 }
