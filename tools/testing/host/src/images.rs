@@ -25,17 +25,25 @@ pub struct Text {
     pub bytes: Vec<u8>,
 }
 
-/// The code of `vmlinux` and of every module in the build directories that `INSN_IMAGES` names, separated
-/// by colons.
+/// The build directories of kernels that `INSN_IMAGES` names, separated by colons.
 ///
 /// # Panics
 ///
 /// When there is none: there is nothing to test then.
-pub fn texts() -> Vec<Text> {
+pub fn build_directories() -> Vec<PathBuf> {
     let directories =
         env::var_os("INSN_IMAGES").expect("INSN_IMAGES names build directories of kernels");
+    env::split_paths(&directories).collect()
+}
+
+/// The code of `vmlinux` and of every module in these directories.
+///
+/// # Panics
+///
+/// When there is none.
+pub fn texts() -> Vec<Text> {
     let mut files = Vec::new();
-    for directory in env::split_paths(&directories) {
+    for directory in build_directories() {
         let before = files.len();
         find(&directory, &mut files).expect("the build directory can be read");
         assert!(files.len() > before, "no image in {}", directory.display());

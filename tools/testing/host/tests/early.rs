@@ -4,7 +4,7 @@
 
 use ferro_host::early::Early;
 use ferro_host::early::Image;
-use std::env;
+use ferro_host::images::build_directories;
 
 /// What is surely among it, in every kernel.
 const SURE: [&str; 6] = [
@@ -25,8 +25,7 @@ const LOADERS: [&str; 1] = ["idt_invalidate+0x0"];
 #[test]
 #[ignore = "needs build directories of kernels in INSN_IMAGES"]
 fn nothing_early_is_probed() {
-    let directories = env::var_os("INSN_IMAGES").expect("INSN_IMAGES names build directories");
-    for directory in env::split_paths(&directories) {
+    for directory in build_directories() {
         let file = directory.join("vmlinux");
         let image = Image::read(&file).expect("an image can be read");
         let early = Early::of(&image);

@@ -7,10 +7,10 @@ use ferro_core::insn::jump::Reason;
 use ferro_core::insn::jump::displaceable;
 use ferro_host::function::Function;
 use ferro_host::iced;
+use ferro_host::images::build_directories;
 use ferro_host::vmlinux::Source;
 use ferro_host::vmlinux::Vmlinux;
 use std::collections::BTreeMap;
-use std::env;
 use std::path::Path;
 
 /// The first of the sorted targets that is inside.
@@ -89,8 +89,7 @@ fn judge(image: &Vmlinux) -> (u64, u64, u64, Vec<String>) {
 #[test]
 #[ignore = "needs build directories of kernels in INSN_IMAGES"]
 fn nothing_enters_a_jump() {
-    let directories = env::var_os("INSN_IMAGES").expect("INSN_IMAGES names build directories");
-    for directory in env::split_paths(&directories) {
+    for directory in build_directories() {
         let file = directory.join("vmlinux");
         let image = Vmlinux::read(Path::new(&file)).expect("an image can be read");
         let (places, good, bad, wrong) = judge(&image);
