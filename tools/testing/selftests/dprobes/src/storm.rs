@@ -37,19 +37,34 @@ fn rounds(n: u32) -> u32 {
 
 /// Calls what is probed on four CPUs while `f` runs.
 fn under_load(f: impl FnOnce()) {
+    let work = || {
+        call(100);
+        // So that grace periods end, which removing probes and modules waits for.
+        std::thread::sleep(Duration::from_micros(500));
+    };
+    beside(work, f);
+}
+
+/// Does `work` again and again on four CPUs while `f` runs.
+fn beside(work: impl Fn() + Sync, f: impl FnOnce()) {
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    call(100);
-                    // So that grace periods end, which removing probes and modules waits for.
-                    std::thread::sleep(Duration::from_micros(500));
+                    work();
                 }
             });
         }
+        // Also if `f` panics: the scope waits for the threads.
+        let _over = Over(&is_over);
         f();
-        is_over.store(true, Relaxed);
     });
 }
 
@@ -167,18 +182,13 @@ fn nmi() {
     busy.load();
     let is_in_nmi = |point: &&Keys| point["place"] == "show_regs+0x0";
     let has_run = |point: &Keys| number(point, "runs") >= rounds(25).into();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    call(10);
-                    // Hits within a program's are missed.
-                    (0..10000).for_each(|_| std::hint::spin_loop());
-                }
-            });
-        }
-        // Idle CPUs do not come there.
+    let work = || {
+        call(10);
+        // Hits within a program's are missed.
+        (0..10000).for_each(|_| std::hint::spin_loop());
+    };
+    // Idle CPUs do not come there.
+    beside(work, || {
         for _ in 0..500 {
             std::fs::write("/proc/sysrq-trigger", "l").unwrap();
             take_records();
@@ -187,7 +197,6 @@ fn nmi() {
                 break;
             }
         }
-        is_over.store(true, Relaxed);
     });
     let state = state();
     let points = state.points.iter().filter(is_in_nmi).collect::<Vec<_>>();
