@@ -329,24 +329,15 @@ together() {
 
 # Tracing begins and ends under load, on all CPUs.
 storm() {
-	local end rounds=0 cpu
-	rm -f "$work/stop"
-	for ((cpu = 0; cpu < $(nproc); cpu++)); do
-		# shellcheck disable=SC2016
-		nice taskset -c "$cpu" bash -c 'while [ ! -e "$1" ]; do
-			for i in {1..50}; do : </dev/null; done
-			(:)
-			sleep 0.02
-		done' load "$work/stop" &
-	done
+	local end rounds=0
+	load_up
 	end=$((SECONDS + $(storm_rounds 20)))
 	while [ $SECONDS -lt $end ] || [ $rounds -lt 3 ]; do
 		trace 'vfs_*' 'do_*open*' --json -d 0.2 >"$work/out" && trace 'vfs_*' --no-time -d 0.1 >"$work/text" || return 1
 		[ "$(number calls)" -gt 0 ] || return 1
 		rounds=$((rounds + 1))
 	done
-	: >"$work/stop"
-	wait
+	load_down
 	echo "# $rounds rounds" >&3
 }
 

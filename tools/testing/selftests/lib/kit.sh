@@ -162,3 +162,23 @@ kill_jobs() {
 	local pid
 	for pid in $(jobs -pr); do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null
 }
+
+# load_up: opens and forks on all CPUs in the background, until load_down. With pauses: the CPUs of a guest may take turns.
+load_up() {
+	local cpu
+	rm -f "$work/stop"
+	for ((cpu = 0; cpu < $(nproc); cpu++)); do
+		# shellcheck disable=SC2016
+		nice taskset -c "$cpu" bash -c 'while [ ! -e "$1" ]; do
+			for i in {1..50}; do : </dev/null; done
+			sleep 0.02
+		done' load "$work/stop" &
+	done
+}
+
+load_down() {
+	local pid
+	: >"$work/stop"
+	for pid in $(jobs -p); do wait "$pid"; done
+	return 0
+}

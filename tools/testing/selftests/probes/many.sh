@@ -46,30 +46,6 @@ thousand() {
 	begin_tool watching probe count -d 0.5 '__x64_sys_*' && wait "$tool_pid" && grep -q 'in all, .* hits' "$work/out"
 }
 
-# load_up: opens and forks on all CPUs, until $work/stop is there. With pauses: the CPUs of a guest may take turns.
-load_up() {
-	local cpu
-	rm -f "$work/stop"
-	for ((cpu = 0; cpu < $(nproc); cpu++)); do
-		nice taskset -c "$cpu" bash -c 'while [ ! -e "$1" ]; do
-			for i in {1..50}; do : </dev/null; done
-			sleep 0.02
-		done' load "$work/stop" &
-	done
-}
-
-load_down() {
-	: >"$work/stop"
-	sleep 0.2
-	wait_for_jobs
-}
-
-wait_for_jobs() {
-	local pid
-	for pid in $(jobs -p); do wait "$pid"; done
-	return 0
-}
-
 # Probes come and go under load, while others are watched.
 storm() {
 	local end rounds=0
