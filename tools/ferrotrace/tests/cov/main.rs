@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Coverage, with programs in place of the kernel: what they count goes through the one file, and has to come out as the
+//! compiler's own files say.
+//!
+//! All versions of GCC and LLVM that are found take part; gcc itself has to be there. What needs lcov, genhtml or gcovr is
+//! skipped without them.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod damaged;
+mod files;
+mod kernel;
+mod readers;
+mod reports;
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use common::coverage::Build;
+use common::coverage::counters;
+use common::ferrotrace;
+use common::stdout;
+use common::succeed;
+
+fn cov(args: &[&str]) -> Command {
+    let mut command = ferrotrace();
+    command.arg("cov").args(args);
+    command
+}
+
+fn has(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+/// Whether a program is there. Says so if it is not.
+fn have(program: &str) -> bool {
+    let have = Command::new(program).arg("--version").output().is_ok();
+    if !have {
+        eprintln!("skipped: there is no {program}");
+    }
+    have
+}
+
+/// A file below the directory into which the files of a dump were written.
+fn below(dir: &Path, object: &Path) -> PathBuf {
+    dir.join(object.strip_prefix("/").unwrap())
+}
+
+fn report(args: &[&str], dumps: &[&Path]) -> Value {
+    let mut command = cov(&["report", "--json", "--functions"]);
+    let output = succeed(command.args(args).args(dumps));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn tracefile(dumps: &[&Path]) -> String {
+    stdout(&succeed(cov(&["report", "--lcov", "-"]).args(dumps)))
+}
+
+fn work_counters(build: &Build) -> usize {
+    counters(&fs::read(&build.objects[1]).unwrap())
+        .concat()
+        .len()
+}
