@@ -109,7 +109,7 @@ void users_stop(struct users *users)
 
 /* What the kernel holds, as far as it tells. */
 struct usage {
-	long free_kb;		/* MemFree */
+	long free_kb;		/* MemFree, and what CPUs keep at hand */
 	long percpu_kb;
 	long vmaps;		/* lines of vmallocinfo */
 	long kmallocs;		/* objects of all kmalloc caches */
@@ -137,6 +137,15 @@ static void meminfo_line(const char *text, struct usage *u)
 		u->free_kb = kb;
 	else if (sscanf(text, "Percpu: %ld", &kb) == 1)
 		u->percpu_kb = kb;
+}
+
+static void zone_line(const char *text, struct usage *u)
+{
+	long pages;
+
+	/* of "pagesets": free pages that one CPU keeps at hand, which may be megabytes */
+	if (sscanf(text, " count: %ld", &pages) == 1)
+		u->free_kb += pages * (getpagesize() / 1024);
 }
 
 static void vmalloc_line(const char *text, struct usage *u)
@@ -183,7 +192,10 @@ static struct usage usage_once(void)
 
 	write_file("/proc/sys/vm/drop_caches", "3");
 	shrink_slabs();
+	/* counters that CPUs keep for themselves */
+	write_file("/proc/sys/vm/stat_refresh", "1");
 	sum_lines("/proc/meminfo", meminfo_line, &u);
+	sum_lines("/proc/zoneinfo", zone_line, &u);
 	sum_lines("/proc/vmallocinfo", vmalloc_line, &u);
 	sum_lines("/proc/slabinfo", slab_line, &u);
 	return u;
@@ -255,7 +267,7 @@ static bool leaks_once(bool (*round)(void), unsigned int rounds, bool load, stru
 		usleep(100000);
 	}
 	fprintf(stderr,
-		"# %u rounds: MemFree %ld to %ld kB, Percpu %ld to %ld kB, vmalloc areas %ld to %ld, kmalloc objects %ld to %ld\n",
+		"# %u rounds: free %ld to %ld kB, Percpu %ld to %ld kB, vmalloc areas %ld to %ld, kmalloc objects %ld to %ld\n",
 		rounds, a->free_kb, b.free_kb, a->percpu_kb, b.percpu_kb,
 		a->vmaps, b.vmaps, a->kmallocs, b.kmallocs);
 	*a = b;

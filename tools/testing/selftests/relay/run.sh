@@ -56,8 +56,10 @@ for t in $tests; do
 	took_in_log "$work/dmesg"
 	# what the harness says of failures, without its results: they come from judge.awk
 	echo "# $t: $(tail -n 1 "$log" | sed 's/^# //')"
-	grep -v -e '^ok ' -e '^not ok ' -e '^1\.\.' -e '^TAP ' -e '^# *RUN ' -e '^# *OK ' \
-		-e '^# Starting' -e '^# Totals' -e '^# FAILED' -e '^# PASSED' "$log" | sed 's/^[# ]*/# /'
+	# What is said while a test runs is said of it.
+	awk '/^#  RUN/ { name = $3 ": " }
+	     !/^((not )?ok |1\.\.|TAP |# *(RUN|OK) |# (Starting|Totals|FAILED|PASSED))/ { sub(/^[# ]*/, "# " name); print }
+	     /^(not )?ok / { name = "" }' "$log"
 
 	awk '/^(not )?ok [0-9]+ / {
 		ok = $1; i = ok == "ok" ? 3 : 4
