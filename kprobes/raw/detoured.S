@@ -157,12 +157,17 @@ SYM_CODE_END(ferro_kprobe_detour_diverted)
 
 /*
  * Goes on with the registers, wherever they say. The stack pointer may be another, and what a handler has pushed may be in what
- * detours leave free: the registers are moved out of the way, and where it goes on is put below its stack pointer.
+ * detours leave free: the registers are moved out of the way, and where it goes on is put below its stack pointer. Nothing may
+ * come between, and an interrupt may come anywhere: where the new stack pointer is further down, they are moved below that.
  */
 SYM_CODE_START_LOCAL(ferro_kprobe_detour_away)
 	UNWIND_HINT_UNDEFINED
 	leaq	8(%rsp), %rsi
-	leaq	8-FERRO_DETOUR_AWAY(%rsp), %rsp
+	movq	19*8(%rsi), %rax
+	leaq	-FERRO_DETOUR_AWAY(%rsi), %rsp
+	leaq	-21*8(%rax), %rax
+	cmpq	%rax, %rsp
+	cmova	%rax, %rsp
 	movq	%rsp, %rdi
 	movl	$20, %ecx
 	rep movsq
