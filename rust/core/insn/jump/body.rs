@@ -103,6 +103,11 @@ impl Body {
         (self.first..self.last).contains(&address)
     }
 
+    /// Whether it is the address after the last byte. Tables of clang have it where nothing leads: it ends no table.
+    fn ends_at(&self, address: u64) -> bool {
+        address == self.last
+    }
+
     /// Calls `visit` with all that is found, until it fails.
     pub(super) fn search<S: Surroundings>(
         &self,
@@ -198,12 +203,15 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         }
     }
 
-    /// Looks at the entries of a jump table. The first that leads neither into the body nor to code without a start of
-    /// its own is another table's.
+    /// Looks at the entries of a jump table. The first that leads neither into the body, nor to its end, nor to code without
+    /// a start of its own, is another table's.
     fn table(&mut self, table: Table) -> Result<(), Reason> {
         let surroundings = self.code.surroundings;
         let mut count = 0u32;
         for entry in table.entries(surroundings) {
+            if self.body.ends_at(entry) {
+                continue;
+            }
             self.entered(entry, Entry::Table)?;
             if !self.body.contains(entry) {
                 match surroundings.piece(entry) {
@@ -247,7 +255,8 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
                 return Ok(());
             };
             for entry in table.entries(self.code.surroundings) {
-                if !self.body.contains(entry) && !piece.contains(entry) {
+                let is_end = self.body.ends_at(entry) || entry == piece.end;
+                if !self.body.contains(entry) && !piece.contains(entry) && !is_end {
                     break;
                 }
                 self.entered(entry, Entry::Table)?;

@@ -185,6 +185,20 @@ fn jump_tables() {
     assert!(at(&switch, 0).is_ok());
     switch.cold = cold_to(AT + 2);
     assert_eq!(at(&switch, 0), Err(BRANCH));
+    // clang leaves entries for what cannot be: the end of the function, which is where the next one begins.
+    let mut dangling = with(&jump);
+    let end = AT + dangling.code.len() as u64;
+    dangling.symbols.push(dangling.code.len());
+    dangling.code.push(0xc3);
+    dangling.compiled = vec![AT, end];
+    dangling.rodata = vec![AT + 5, end, AT + 2, 0];
+    assert_eq!(at(&dangling, 0), Err(Reason::Entered(Entry::Table)));
+    dangling.rodata = vec![AT + 5, end, 0];
+    assert!(at(&dangling, 0).is_ok());
+    // So does that of the unlikely part, whose table leads into the function.
+    dangling.cold = [&jump[..], &cold_to(AT + 5)[..]].concat();
+    dangling.rodata = vec![COLD, end, COLD + 13, AT + 2, 0];
+    assert_eq!(at(&dangling, 0), Err(Reason::Entered(Entry::Table)));
     // Jumps to what is in a register or in a structure.
     assert_eq!(at(&with(&[0xff, 0xe0]), 0), Err(Reason::IndirectJump));
     assert_eq!(at(&with(&[0xff, 0x60, 8]), 0), Err(Reason::IndirectJump));
