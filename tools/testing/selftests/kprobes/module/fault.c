@@ -195,8 +195,8 @@ static int repairs_branch(struct kprobe *p, struct pt_regs *regs, int trapnr)
 }
 NOKPROBE_SYMBOL(repairs_branch);
 
-/* Branches to what is in memory, which are emulated; repaired they hit the probe again. */
-static void repaired_branch_in(long (*function)(long *to), long result)
+/* Branches to what is in memory, which are emulated; repaired they hit the probe again. Assembly has no type for CFI. */
+static __nocfi void repaired_branch_in(long (*function)(long *to), long result)
 {
 	unsigned int i;
 

@@ -41,12 +41,6 @@ static struct around *around_of(struct kprobe *p)
 PRE_HANDLER(on_pre, around_of(p)->pre++; around_of(p)->pre_ip = regs->ip);
 POST_HANDLER(on_post, around_of(p)->post++; around_of(p)->post_ip = regs->ip; around_of(p)->post_flags = regs->flags);
 
-/* Assembly has no type that CFI could compare. */
-static __nocfi struct kst_pair call_place(const struct kst_around_place *place, long a, long b)
-{
-	return place->call(a, b);
-}
-
 static unsigned int places(void)
 {
 	return kst_around_end - kst_around;
@@ -67,7 +61,7 @@ static void compare(struct around *a, const struct kst_pair *want)
 {
 	for (unsigned int i = 0; i < ARRAY_SIZE(values); i++) {
 		unsigned int pre = a->pre, post = a->post;
-		struct kst_pair is = call_place(a->place, values[i][0], values[i][1]);
+		struct kst_pair is = kst_call_around(a->place, values[i][0], values[i][1]);
 		bool same = is.value == want[i].value && !((is.flags ^ want[i].flags) & FLAGS) &&
 			    a->pre == pre + 1 && a->post == post + 1 && a->post_ip == (unsigned long)a->place->next &&
 			    !((a->post_flags ^ is.flags) & FLAGS) && is.flags & X86_EFLAGS_IF;
@@ -101,7 +95,7 @@ static void each(void)
 		all[i].kp = (struct kprobe){ .addr = kst_around[i].at, .pre_handler = on_pre, .post_handler = on_post };
 		list[i] = &all[i].kp;
 		for (unsigned int v = 0; v < ARRAY_SIZE(values); v++)
-			want[i][v] = call_place(&kst_around[i], values[v][0], values[v][1]);
+			want[i][v] = kst_call_around(&kst_around[i], values[v][0], values[v][1]);
 	}
 	if (!EXPECT_EQ(register_kprobes(list, count), 0))
 		goto out;
@@ -118,7 +112,7 @@ static void each(void)
 		compare(&all[i], want[i]);
 	unregister_kprobes(list, count);
 	for (unsigned int i = 0; i < count; i++)
-		EXPECT_EQ(call_place(&kst_around[i], 5, 3).value, want[i][0].value);
+		EXPECT_EQ(kst_call_around(&kst_around[i], 5, 3).value, want[i][0].value);
 out:
 	kfree(all);
 	kfree(list);
@@ -155,9 +149,9 @@ static void changes(void)
 	a.kp.post_handler = add_hundred;
 	EXPECT(register_kprobe(&a.kp) == 0);
 	EXPECT(kst_becomes(mov->at, KST_JUMP));
-	EXPECT_EQ(call_place(mov, 1, 7).value, 108);
+	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 108);
 	unregister_kprobe(&a.kp);
-	EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 }
 
 POST_HANDLER(lead_astray, regs->ip = around_of(p)->post++ % 2 ? (unsigned long)around_of(p)->place->next : 1);
@@ -173,16 +167,16 @@ static void astray(void)
 
 		if (place->insn[0] != 'j')
 			continue;
-		equal = call_place(place, 3, 3).value;
-		other = call_place(place, 5, 3).value;
+		equal = kst_call_around(place, 3, 3).value;
+		other = kst_call_around(place, 5, 3).value;
 		at(&a, place)->post_handler = lead_astray;
 		EXPECT(register_kprobe(&a.kp) == 0);
 		EXPECT(kst_becomes(place->at, KST_JUMP));
 		for (int n = 0; n < 2; n++) {
-			EXPECT_EQ(call_place(place, 3, 3).value, equal);
-			EXPECT_EQ(call_place(place, 3, 3).value, equal);
-			EXPECT_EQ(call_place(place, 5, 3).value, other);
-			EXPECT_EQ(call_place(place, 5, 3).value, other);
+			EXPECT_EQ(kst_call_around(place, 3, 3).value, equal);
+			EXPECT_EQ(kst_call_around(place, 3, 3).value, equal);
+			EXPECT_EQ(kst_call_around(place, 5, 3).value, other);
+			EXPECT_EQ(kst_call_around(place, 5, 3).value, other);
 		}
 		EXPECT(a.post == 8);
 		unregister_kprobe(&a.kp);
@@ -200,14 +194,14 @@ static void two_at_branches(void)
 
 		if (place->insn[0] != 'j')
 			continue;
-		equal = call_place(place, 3, 3).value;
-		other = call_place(place, 5, 3).value;
+		equal = kst_call_around(place, 3, 3).value;
+		other = kst_call_around(place, 5, 3).value;
 		EXPECT(register_kprobe(at(&a, place)) == 0);
 		EXPECT(register_kprobe(at(&b, place)) == 0);
 		EXPECT(kst_becomes(place->at, KST_JUMP));
-		EXPECT_EQ(call_place(place, 3, 3).value, equal);
+		EXPECT_EQ(kst_call_around(place, 3, 3).value, equal);
 		EXPECT(a.post == 1 && b.post == 1 && a.post_ip == b.post_ip);
-		EXPECT_EQ(call_place(place, 5, 3).value, other);
+		EXPECT_EQ(kst_call_around(place, 5, 3).value, other);
 		EXPECT(a.post == 2 && b.post == 2 && a.post_ip == b.post_ip);
 		EXPECT(a.pre == 2 && b.pre == 2 && a.kp.nmissed + b.kp.nmissed == 0);
 		unregister_kprobe(&b.kp);
@@ -227,23 +221,23 @@ static void joins(void)
 	EXPECT(kst_becomes(mov->at, KST_JUMP));
 	EXPECT(register_kprobe(at(&b, mov)) == 0);
 	EXPECT(kst_opcode(mov->at) == KST_INT3);
-	EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 	EXPECT(kst_becomes(mov->at, KST_JUMP));
-	EXPECT_EQ(call_place(mov, 1, 8).value, 8);
+	EXPECT_EQ(kst_call_around(mov, 1, 8).value, 8);
 	EXPECT(a.pre == 2 && b.pre == 2 && b.post == 2 && a.post == 0);
 	EXPECT(disable_kprobe(&a.kp) == 0);
-	EXPECT_EQ(call_place(mov, 1, 8).value, 8);
+	EXPECT_EQ(kst_call_around(mov, 1, 8).value, 8);
 	EXPECT(a.pre == 2 && b.pre == 3 && b.post == 3);
 	EXPECT(enable_kprobe(&a.kp) == 0);
 	unregister_kprobe(&b.kp);
-	EXPECT_EQ(call_place(mov, 1, 9).value, 9);
+	EXPECT_EQ(kst_call_around(mov, 1, 9).value, 9);
 	EXPECT(kst_becomes(mov->at, KST_JUMP));
-	EXPECT_EQ(call_place(mov, 1, 9).value, 9);
+	EXPECT_EQ(kst_call_around(mov, 1, 9).value, 9);
 	EXPECT(a.pre == 4 && b.pre == 3 && b.post == 3);
 	unregister_kprobe(&a.kp);
 }
 
-PRE_HANDLER(call_again, around_of(p)->pre++; call_place(around_of(p)->place, 1, 2));
+PRE_HANDLER(call_again, around_of(p)->pre++; kst_call_around(around_of(p)->place, 1, 2));
 
 /* A hit in a handler is missed, and the instruction executed. */
 static void nested(void)
@@ -252,12 +246,12 @@ static void nested(void)
 		return;
 	for (unsigned int i = 0; i < places(); i += places() - 1) {
 		const struct kst_around_place *place = &kst_around[i];
-		long want = call_place(place, 5, 3).value;
+		long want = kst_call_around(place, 5, 3).value;
 
 		at(&a, place)->pre_handler = call_again;
 		EXPECT(register_kprobe(&a.kp) == 0);
 		EXPECT(kst_becomes(place->at, KST_JUMP));
-		EXPECT_EQ(call_place(place, 5, 3).value, want);
+		EXPECT_EQ(kst_call_around(place, 5, 3).value, want);
 		EXPECT(a.pre == 1 && a.post == 1 && a.kp.nmissed == 1);
 		unregister_kprobe(&a.kp);
 	}
@@ -286,14 +280,14 @@ static void unwatched(void)
 		preempt_disable();
 		local_irq_save(flags);
 		ct_idle_enter();
-		value = call_place(mov, 1, 7).value;
+		value = kst_call_around(mov, 1, 7).value;
 		ct_idle_exit();
 		local_irq_restore(flags);
 		preempt_enable();
 		EXPECT_EQ(value, 7);
 		EXPECT(a.pre == 1 && a.post == posts);
 		EXPECT(watching);
-		EXPECT_EQ(call_place(mov, 1, 8).value, 8);
+		EXPECT_EQ(kst_call_around(mov, 1, 8).value, 8);
 		EXPECT(a.pre == 2 && a.post == 2 * posts);
 		unregister_kprobe(&a.kp);
 	}
@@ -334,9 +328,9 @@ static void pushes(void)
 		at(&a, mov)->pre_handler = push_three;
 		a.kp.post_handler = posts ? on_post : NULL;
 		EXPECT(register_kprobe(&a.kp) == 0);
-		EXPECT_EQ(call_place(mov, 1, 7).value, 1200);
+		EXPECT_EQ(kst_call_around(mov, 1, 7).value, 1200);
 		EXPECT(kst_becomes(mov->at, KST_JUMP));
-		EXPECT_EQ(call_place(mov, 1, 7).value, 1200);
+		EXPECT_EQ(kst_call_around(mov, 1, 7).value, 1200);
 		EXPECT(a.post == 0);
 		unregister_kprobe(&a.kp);
 	}
@@ -371,7 +365,7 @@ static void changed_before(void)
 	EXPECT(kst_opcode(mov->at) == KST_INT3);
 	EXPECT(kst_opcode(byte) == KST_INT3);
 	poke(byte, was);
-	EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 	EXPECT(a.pre == 1 && a.post == 1);
 	unregister_kprobe(&a.kp);
 }
@@ -392,15 +386,15 @@ static void changed_there(void)
 	msleep(300);
 	EXPECT(kst_opcode(mov->at) == KST_INT3);
 	poke(mov->at, KST_JUMP);
-	EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 	EXPECT(a.pre == 0 && a.post == 0);
 	/* A probe there uses it, and takes it away. */
 	EXPECT(register_kprobe(at(&b, mov)) == 0);
-	EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 	EXPECT(b.pre == 1 && b.post == 1);
 	unregister_kprobe(&b.kp);
 	EXPECT(kst_becomes(mov->at, was));
-	EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 }
 
 /* The jump of a probe that has gone calls nobody, and goes by itself; before it does, the next probe there has it. */
@@ -415,18 +409,18 @@ static void idle(void)
 		EXPECT(register_kprobe(at(&a, mov)) == 0);
 		EXPECT(kst_becomes(mov->at, KST_JUMP));
 		unregister_kprobe(&a.kp);
-		EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+		EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 		EXPECT(a.pre == 0 && a.post == 0);
 		/* With a handler less, and disabled, before the jump goes, mostly. */
 		at(&b, mov)->post_handler = NULL;
 		if (i % 4 == 1)
 			b.kp.flags = KPROBE_FLAG_DISABLED;
 		EXPECT(register_kprobe(&b.kp) == 0);
-		EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+		EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 		EXPECT(b.pre == (i % 4 != 1) && b.post == 0);
 		if (i % 4 == 2) {
 			EXPECT(register_kprobe(at(&a, mov)) == 0);
-			EXPECT_EQ(call_place(mov, 1, 7).value, 7);
+			EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 			EXPECT(a.pre == 1 && a.post == 1 && b.pre == 2);
 			unregister_kprobe(&a.kp);
 		}

@@ -22,6 +22,12 @@ struct kst_around_place {
 
 extern const struct kst_around_place kst_around[], kst_around_end[];
 
+/* Assembly has no type that CFI could compare. */
+static inline __nocfi struct kst_pair kst_call_around(const struct kst_around_place *place, long a, long b)
+{
+	return place->call(a, b);
+}
+
 #endif
 
 #endif /* _KPROBES_JUMP_AROUND_H */

@@ -368,7 +368,7 @@ static void first_post(void)
 	kst_syncs = 0;
 	EXPECT_EQ(register_kprobe(&b.kp), 0);
 	EXPECT(kst_syncs > 0);
-	CALLS(place->call(6, 7).value, 42, "baB");
+	CALLS(kst_call_around(place, 6, 7).value, 42, "baB");
 	unregister_kprobe(&b.kp);
 	unregister_kprobe(&a.kp);
 	unregister_kprobe(&sync);
