@@ -70,6 +70,8 @@ impl Engine {
         }
         if let Err(error) = self.leave_disturbed(probes, locked) {
             self.withdraw(probes);
+            // Those that could be taken away come back.
+            self.want_jumps();
             return Err((0, error));
         }
         if let Err((at, error)) = self.commit(probes, locked) {
