@@ -119,7 +119,7 @@ fn why_unprobeable(rule: Unprobeable) -> &'static str {
         Unprobeable::InterruptReturn => "a return from an interrupt",
         Unprobeable::SystemTransfer => "an entry to or exit from the kernel",
         Unprobeable::SwapGs => "it exchanges the base of gs",
-        Unprobeable::Halt => "a halt, or the sti before it",
+        Unprobeable::Halt => "a halt or mwait, or the sti before it",
         Unprobeable::Transaction => "part of a transaction",
         Unprobeable::Hypervisor => "a call of the hypervisor",
         Unprobeable::ModeSwitch => "it leaves for another mode",

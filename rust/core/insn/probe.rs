@@ -58,7 +58,8 @@ pub enum Unprobeable {
     SystemTransfer,
     /// `swapgs`: the breakpoint's handler would run with the other gs base.
     SwapGs,
-    /// `hlt`: a breakpoint between it and the `sti` before it lets in the interrupt that it has to wait for.
+    /// `hlt`, `mwait`, `mwaitx`: a breakpoint between it and the `sti` before it lets in the interrupt that it has to wait for. And
+    /// a CPU that is offline, or idle, may wait in the copy for longer than any grace period.
     Halt,
     /// `xbegin`, `xend`, `xabort`: a breakpoint aborts every transaction, and `xbegin` saves its own address.
     Transaction,
@@ -159,6 +160,8 @@ fn unprobeable_by_opcode(insn: &Insn) -> Option<Unprobeable> {
             0xc1 | 0xc4 => Some(Unprobeable::Hypervisor),
             // `tdcall`, `seamops`, `seamcall`
             0xcc | 0xce | 0xcf if insn.prefixes().operand_size => Some(Unprobeable::Hypervisor),
+            // `mwait`, `mwaitx`
+            0xc9 | 0xfb => Some(Unprobeable::Halt),
             // `vmfunc`; `vmmcall`, `vmload`, `vmsave`, `stgi`, `clgi`
             0xd4 | 0xd9..=0xdd => Some(Unprobeable::Hypervisor),
             0xd5 => Some(Unprobeable::Transaction),

@@ -223,12 +223,12 @@ fn pushed_before(target: Target) -> bool {
     }
 }
 
-/// `monitor`, `mwait` and their variants: a store in between, such as a handler's, would end the wait.
+/// `monitor` and its variants, `umwait`: a store in between, such as a handler's, would end the wait.
 fn is_monitor(insn: &Insn) -> bool {
     let modrm = insn.modrm().map_or(0, |modrm| modrm.0);
     insn.map() == 1
         && match insn.opcode() {
-            0x01 => matches!(modrm, 0xc8 | 0xc9 | 0xfa | 0xfb),
+            0x01 => matches!(modrm, 0xc8 | 0xfa),
             // umonitor, umwait, tpause
             0xae => modrm >= 0xf0 && insn.has_mandatory_prefix(),
             _ => false,

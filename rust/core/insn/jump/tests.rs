@@ -546,9 +546,9 @@ fn what_uses_the_stack_does_not_run_on_another() {
 
 #[test]
 fn monitors_and_the_direction() {
-    // mwait
+    // monitor
     assert_eq!(
-        at(&with(&[0x0f, 0x01, 0xc9, 0x90]), 7),
+        at(&with(&[0x0f, 0x01, 0xc8, 0x90]), 7),
         Err(Reason::Immovable)
     );
     // umwait %ecx

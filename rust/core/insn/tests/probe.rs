@@ -29,6 +29,8 @@ fn never_probed() {
         (&[0x48, 0x0f, 0x35], Unprobeable::SystemTransfer),
         (&[0x0f, 0x01, 0xf8], Unprobeable::SwapGs),
         (&[0xf4], Unprobeable::Halt),
+        (&[0x0f, 0x01, 0xc9], Unprobeable::Halt),
+        (&[0x0f, 0x01, 0xfb], Unprobeable::Halt),
         (&[0xc7, 0xf8, 0, 0, 0, 0], Unprobeable::Transaction),
         (&[0xc6, 0xf8, 0], Unprobeable::Transaction),
         (&[0x0f, 0x01, 0xd5], Unprobeable::Transaction),
