@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -73,11 +72,9 @@ fn is_channel(dir: &Path, file: &Path) -> bool {
     if controls.iter().any(|control: &PathBuf| control.exists()) {
         return true;
     }
-    // Relay files cannot be written to; what can be is not opened.
-    let readable = file
-        .metadata()
-        .is_ok_and(|metadata| metadata.permissions().mode() & 0o222 == 0);
-    readable
+    // The file of a fast channel is as long as what can be mapped; most others of debugfs say 0, and are not opened.
+    let has_length = file.metadata().is_ok_and(|metadata| metadata.len() > 0);
+    has_length
         && open_relay_file(file, false)
             .and_then(|open| Ring::probe(&open, file))
             .is_ok_and(|description| description.is_some())
