@@ -38,6 +38,27 @@ use common::wait;
 use ferrotrace::fast::record::Header;
 use ferrotrace::fast::ring::abi;
 
+/// The other would take a part of it, be it by read(2) or not.
+#[test]
+fn one_records_a_channel() {
+    for other in [&[][..], &["--read"]] {
+        let channel = Channel::new();
+        let mut cpu0 = channel.cpu(0, LARGE);
+        write(&mut cpu0, 0..10);
+        let child = start(&mut channel.record(&["--watermark", "8"]));
+        wait(|| cpu0.consumed() == cpu0.position());
+        let second = channel.root.path().join("second");
+        let mut record = channel.command("record", &["-d", "0.1", "-o"]);
+        record.arg(&second).args(other);
+        let message = fail(&mut record);
+        assert!(message.contains("another process is reading"), "{message}");
+        assert!(!exists(&second));
+        interrupt(&child);
+        assert!(child.wait_with_output().unwrap().status.success());
+        succeed(&mut record);
+    }
+}
+
 #[test]
 fn a_recording_of_several_cpus() {
     let channel = Channel::new();

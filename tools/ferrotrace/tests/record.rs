@@ -21,6 +21,7 @@ use common::Channel;
 use common::N;
 use common::SUBBUF;
 use common::exists;
+use common::fail;
 use common::ferrotrace;
 use common::interrupt;
 use common::start;
@@ -161,6 +162,28 @@ fn other_signals_end_a_recording_too() {
         signal(&child, other);
         assert!(child.wait_with_output().unwrap().status.success());
         assert_eq!(channel.metadata()["stop"], "signal");
+    }
+}
+
+/// Each would miss what the other takes. To look is no harm.
+#[test]
+fn one_reads_a_channel() {
+    for method in [&[][..], &["--read"]] {
+        let channel = Channel::new("no-overwrite", 0);
+        channel.cpu(0, 0).finish(b"something");
+        let child = start(&mut channel.record(&[method, &["--no-partial"]].concat()));
+        channel.wait_for(0, 9);
+        let second = channel.out.with_file_name("second");
+        let mut record = ferrotrace();
+        record.args(["relay", "record", "-d", "0.1"]);
+        record.arg(channel.name()).arg("-o").arg(&second);
+        let message = fail(record.args(method));
+        assert!(message.contains("another process is reading"), "{message}");
+        assert!(!exists(&second));
+        succeed(ferrotrace().args(["relay", "stat"]).arg(channel.name()));
+        interrupt(&child);
+        assert!(child.wait_with_output().unwrap().status.success());
+        succeed(&mut record);
     }
 }
 

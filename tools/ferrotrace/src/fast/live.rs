@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::Flock;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
@@ -24,6 +25,7 @@ use nix::poll::poll;
 
 use super::record::Record;
 use super::record::RecordReader;
+use crate::relay::buffer::keep_others_out;
 use crate::relay::buffer::open_relay_file;
 use crate::relay::channel::CpuId;
 use crate::relay::error::Error;
@@ -40,12 +42,12 @@ const ROUND: usize = 64;
 /// The relay files of all CPUs.
 pub struct Live {
     channel: ChannelDir,
-    cpus: BTreeMap<CpuId, (PathBuf, File)>,
+    cpus: BTreeMap<CpuId, (PathBuf, Flock<File>)>,
     bytes: Vec<u8>,
 }
 
 impl Live {
-    /// Opens the files that exist.
+    /// Opens the files that exist, for as long as this value nobody else reads.
     pub fn open(channel: &Path) -> Result<Self> {
         let mut live = Self {
             channel: ChannelDir::open(channel)?,
@@ -60,7 +62,7 @@ impl Live {
     pub fn scan(&mut self) -> Result<()> {
         for (cpu, path) in self.channel.relay_files()? {
             if let Entry::Vacant(place) = self.cpus.entry(cpu) {
-                let file = open_relay_file(&path, false)?;
+                let file = keep_others_out(open_relay_file(&path, false)?, &path)?;
                 place.insert((path, file));
             }
         }
@@ -72,7 +74,7 @@ impl Live {
         for (cpu, (path, file)) in &mut self.cpus {
             let mut to = |record: &Record| to(*cpu, record);
             for _ in 0..ROUND {
-                if !take(file, path, &mut self.bytes, &mut to)? {
+                if !take(&mut **file, path, &mut self.bytes, &mut to)? {
                     break;
                 }
             }
@@ -90,9 +92,14 @@ impl Live {
         let mut more = false;
         for (path, file) in self.cpus.values_mut() {
             more |= turn(reads, |last| {
-                take(file, path, &mut self.bytes, &mut |record: &Record| {
-                    *last |= to(record) == Some(true);
-                })
+                take(
+                    &mut **file,
+                    path,
+                    &mut self.bytes,
+                    &mut |record: &Record| {
+                        *last |= to(record) == Some(true);
+                    },
+                )
             })?;
         }
         Ok(more)

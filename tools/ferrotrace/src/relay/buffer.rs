@@ -15,6 +15,9 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
+use nix::errno::Errno;
+use nix::fcntl::Flock;
+use nix::fcntl::FlockArg;
 use nix::fcntl::OFlag;
 
 use super::channel::CpuId;
@@ -78,7 +81,7 @@ pub enum Input {
     /// A fast one.
     Fast {
         /// The relay file, for poll.
-        file: File,
+        file: Flock<File>,
         /// The drain of its mapping.
         drain: FastDrain,
     },
@@ -101,6 +104,7 @@ impl Plan {
             Method::Read(geometry) => (geometry, false),
         };
         let mut source = KernelSource::open(channel, cpu, relay_file, geometry, mapped)?;
+        source.keep_others_out()?;
         let layout = |geometry| Layout {
             cpu,
             geometry,
@@ -124,7 +128,7 @@ impl Plan {
 
     fn open_fast(&self, path: PathBuf, read: bool) -> Result<Input> {
         let consume = !read || self.watermark.is_some();
-        let file = open_relay_file(&path, consume)?;
+        let file = keep_others_out(open_relay_file(&path, consume)?, &path)?;
         let ring = Ring::open(&file, &path, consume)?.ok_or_else(|| Error::BadControlPage {
             path: path.clone(),
             what: "not a file of a fast channel, as the others are".into(),
@@ -152,6 +156,15 @@ pub fn open_relay_file(path: &Path, write: bool) -> Result<File> {
         .custom_flags(OFlag::O_NONBLOCK.bits())
         .open(path)
         .map_err(|error| Error::channel("open", path, error))
+}
+
+/// Locks a relay file that data is going to be taken from, so that no other of these commands takes some of it meanwhile. To look at
+/// the buffer needs no lock.
+pub fn keep_others_out(file: File, path: &Path) -> Result<Flock<File>> {
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        Errno::EAGAIN => Error::Busy(path.into()),
+        _ => Error::channel("lock", path, errno.into()),
+    })
 }
 
 /// The state of a buffer.

@@ -131,6 +131,10 @@ pub enum Error {
         subbuf_size: usize,
     },
 
+    /// Another process takes the data of this relay file.
+    #[error("{}: another process is reading the channel; each would miss what the other takes", .0.display())]
+    Busy(PathBuf),
+
     /// A control file that this way of recording needs is missing.
     #[error("{}: missing, but needed to {purpose}; {instead}", path.display())]
     NoControl {

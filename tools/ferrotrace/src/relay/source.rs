@@ -16,7 +16,9 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use nix::fcntl::Flock;
 
+use super::buffer::keep_others_out;
 use super::buffer::open_relay_file;
 use super::channel::CpuId;
 use super::channel::Geometry;
@@ -60,6 +62,8 @@ pub trait Source {
 pub struct KernelSource {
     path: PathBuf,
     file: File,
+    /// While data is taken.
+    lock: Option<Flock<File>>,
     /// Bytes that read(2) has returned.
     read: usize,
     geometry: Option<Geometry>,
@@ -89,7 +93,16 @@ impl KernelSource {
             geometry,
             path,
             file,
+            lock: None,
         })
+    }
+
+    /// Says that data is going to be taken, which only one process can do.
+    pub fn keep_others_out(&mut self) -> Result<()> {
+        let file = self.file.try_clone();
+        let file = file.map_err(|error| Error::channel("open", &self.path, error))?;
+        self.lock = Some(keep_others_out(file, &self.path)?);
+        Ok(())
     }
 
     /// Maps the whole buffer.
