@@ -25,7 +25,6 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::Context;
 use anyhow::Result;
 use clap::Args;
 use clap::Parser;
@@ -35,6 +34,8 @@ use clap::builder::TypedValueParser;
 
 pub use dprobes::Classic;
 pub use dprobes::translate;
+use ferrotrace::file::IoError;
+use ferrotrace::file::is_stdout_read;
 use ferrotrace::relay::channel::Header;
 use ferrotrace::relay::list::list;
 use ferrotrace::relay::list::table;
@@ -248,13 +249,16 @@ fn run_command(command: &[OsString]) -> u8 {
 }
 
 /// Writes to stdout. A reader that has gone, such as `head`, is not an error. Returns whether there
-/// still is one.
-fn print(text: &str) -> Result<bool> {
+/// still is one, also where `text` is empty.
+fn print(text: &str) -> Result<bool, IoError> {
+    if text.is_empty() {
+        return Ok(is_stdout_read());
+    }
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error).context("cannot write to stdout"),
+        Err(error) => Err(IoError::stdout(error)),
     }
 }
 

@@ -7,9 +7,14 @@
 use std::fs::File;
 use std::io;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::path::PathBuf;
 
+use nix::poll::PollFd;
+use nix::poll::PollFlags;
+use nix::poll::PollTimeout;
+use nix::poll::poll;
 use thiserror::Error;
 
 /// What the system refuses to do to a file.
@@ -25,14 +30,30 @@ pub struct IoError {
 }
 
 impl IoError {
-    /// Standard output cannot be written.
-    pub fn stdout(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    /// Standard output cannot be written: the file that it is, if it is one.
+    pub fn stdout(source: io::Error) -> Self {
+        let file = std::fs::read_link("/proc/self/fd/1").ok();
         Self {
             action: "write",
-            path: "standard output".into(),
-            source: io::Error::other(source),
+            // Pipes and sockets have a name without a directory.
+            path: file
+                .filter(|path| path.is_absolute())
+                .unwrap_or_else(|| "standard output".into()),
+            source,
         }
     }
+}
+
+/// Whether somebody still reads standard output: that of a pipe can have gone.
+pub fn is_stdout_read() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
+    // What cannot be examined will be noticed when it is written.
+    poll(&mut fds, PollTimeout::ZERO).is_err()
+        || !fds
+            .iter()
+            .any(|fd| fd.revents().is_some_and(|events| events.intersects(gone)))
 }
 
 /// All of a file, unless it is longer than `most` bytes: what a user names may be a device.

@@ -14,6 +14,7 @@ use common::Channel;
 use common::exists;
 use common::fail;
 use common::ferrotrace;
+use common::stderr;
 use common::succeed;
 
 const QUICK: [&str; 3] = ["--duration", "0.1", "--no-partial"];
@@ -138,6 +139,26 @@ fn a_full_disk() {
     assert_eq!(metadata["stop"], "error");
     assert_eq!(metadata["cpus"][0]["bytes"], 4);
     assert_eq!(metadata["cpus"][1]["bytes"], 0);
+}
+
+/// What is told by then is the file, whoever has opened it.
+#[test]
+fn a_full_disk_of_a_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = |args: &[&str]| {
+        let mut command = ferrotrace();
+        command
+            .args(["relay", "list", "--dir"])
+            .arg(dir.path())
+            .args(args);
+        command
+    };
+    let full = "ferrotrace: /dev/full: cannot write: No space left on device (os error 28)\n";
+    assert_eq!(fail(&mut list(&["-o", "/dev/full"])), full);
+    let file = fs::File::create("/dev/full").unwrap();
+    let output = list(&["--json"]).stdout(file).output().unwrap();
+    assert_eq!(stderr(&output), full);
+    assert_eq!(output.status.code(), Some(1));
 }
 
 /// A file of the kernel without mmap, which behaves like a relay file on mainline's debugfs.

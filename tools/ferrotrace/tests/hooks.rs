@@ -258,7 +258,7 @@ fn refusals_of_the_system() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let mut list = gkhi.command(&["list"]);
     list.stdout(full);
-    has(&fail(&mut list), &["cannot write to stdout", "No space"]);
+    has(&fail(&mut list), &["/dev/full: cannot write", "No space"]);
 }
 
 #[test]

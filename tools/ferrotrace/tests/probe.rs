@@ -8,13 +8,18 @@ mod common;
 
 use std::fs;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+use std::time::Instant;
 
 use ferrotrace::fast::record::Header;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use common::PATIENCE;
 use common::fail;
 use common::ferrotrace;
+use common::start;
 use common::stderr;
 use common::stdout;
 use common::succeed;
@@ -190,6 +195,33 @@ fn hits_are_shown_by_time() {
     assert_eq!(stdout(&output), "own\n");
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.ends_with("2 events, 0 dropped\n"), "{text}");
+}
+
+/// A reader that goes ends it, and not only with the next hit.
+#[test]
+fn nobody_reads_any_more() {
+    let dir = module();
+    fs::write(dir.path().join("cpu0"), "").unwrap();
+    for args in [
+        &["watch"][..],
+        &["watch", "--json"],
+        &["count", "-i", "1h"],
+        &["count", "--folded", "--by", "comm"],
+    ] {
+        let mut child = start(&mut probe(&dir, args));
+        drop(child.stdout.take());
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > PATIENCE {
+                child.kill().unwrap();
+            }
+            sleep(Duration::from_millis(20));
+        };
+        assert!(status.success(), "{args:?}: {status}");
+    }
 }
 
 #[test]

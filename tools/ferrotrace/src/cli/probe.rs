@@ -20,7 +20,6 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use ferrotrace::clock::wall_offset;
-use ferrotrace::file::IoError;
 use ferrotrace::pids::Pids;
 use ferrotrace::probes::error::Error;
 use ferrotrace::probes::kernel::Kernel;
@@ -473,7 +472,7 @@ impl ReadArgs {
 
 /// Prints for the library. Returns whether there still is a reader.
 fn print_hits(text: &str) -> Result<bool, Error> {
-    print_text(text).map_err(|error| Error::Io(IoError::stdout(error)))
+    print_text(text).map_err(Error::Io)
 }
 
 impl WatchArgs {

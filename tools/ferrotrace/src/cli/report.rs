@@ -9,10 +9,10 @@ use std::io::BufWriter;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use anyhow::Result;
 use clap::Args;
 
+use ferrotrace::file::IoError;
 use ferrotrace::merge::run::merge;
 use ferrotrace::merge::run::warnings;
 use ferrotrace::report::collect::Collected;
@@ -58,7 +58,7 @@ impl ReportArgs {
             match written.and_then(|()| out.flush()) {
                 // The reader has gone.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                other => other.context("the page cannot be written")?,
+                other => other.map_err(IoError::stdout)?,
             }
         } else {
             let rows = self.top.and_then(|top| usize::try_from(top).ok());

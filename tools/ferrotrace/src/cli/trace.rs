@@ -16,7 +16,6 @@ use clap::Subcommand;
 use ferrotrace::events::record::Begun;
 use ferrotrace::events::record::Options;
 use ferrotrace::events::record::record;
-use ferrotrace::file::IoError;
 use ferrotrace::functions::available;
 use ferrotrace::functions::available::Functions;
 use ferrotrace::functions::control::Control;
@@ -197,7 +196,7 @@ impl FunctionsArgs {
             Ok(self.command.start(&signals, stdout, &doing)?)
         };
         trace(&mut control, &functions, options, &signals, ready, |text| {
-            print_text(text).map_err(|error| Error::Io(IoError::stdout(error)))
+            print_text(text).map_err(Error::Io)
         })?;
         Ok(signals.finish()?)
     }

@@ -199,7 +199,7 @@ impl Watch<'_> {
                 None => self.counts.damaged += 1,
             }
         }
-        if !text.is_empty() && !print(&text)? {
+        if !print(&text)? {
             return Ok(false);
         }
         Ok(Some(self.counts.records) != self.options.count)

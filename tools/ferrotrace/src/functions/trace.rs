@@ -52,7 +52,7 @@ struct Trace<'a> {
     counts: Counts,
 }
 
-/// Traces `functions`, and shows them with `print`, which returns whether there still is a reader. `ready` is called when it has
+/// Traces `functions`, and shows them with `print`, which returns whether there still is a reader, and is called for that without a text, too. `ready` is called when it has
 /// begun.
 pub fn trace(
     control: &mut Control,
@@ -85,11 +85,14 @@ pub fn trace(
     while goes_on && end.is_none_or(|end| Instant::now() < end) {
         trace.read()?;
         let now = Instant::now();
-        if now.duration_since(trace.reported) >= interval {
-            trace.live.scan()?;
-            let counts = control.counts()?;
-            goes_on = print(&trace.report(now, counts))?;
-        }
+        let text = match now.duration_since(trace.reported) >= interval {
+            true => {
+                trace.live.scan()?;
+                trace.report(now, control.counts()?)
+            }
+            false => String::new(),
+        };
+        goes_on = print(&text)?;
         if goes_on {
             let next = trace.reported.checked_add(interval);
             let left = [next, end].into_iter().flatten().min();

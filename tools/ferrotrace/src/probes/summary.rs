@@ -373,7 +373,7 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
             return goes_on;
         }
         if !is_due || self.style.folded {
-            return Ok(true);
+            return (self.print)("");
         }
         self.reported = self.at;
         let at = self.at;

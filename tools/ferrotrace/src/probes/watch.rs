@@ -76,7 +76,7 @@ pub struct Lines<'a, P> {
 }
 
 impl<'a, P: FnMut(&str) -> Result<bool>> Lines<'a, P> {
-    /// Shows hits with `print`, which returns whether there still is a reader. `symbols` names where functions return to.
+    /// Shows hits with `print`, which returns whether there still is a reader, and is called for that without a hit, too. `symbols` names where functions return to.
     pub fn new(style: Style, symbols: &'a Symbols, print: P) -> Self {
         Self {
             text: String::new(),
@@ -95,7 +95,7 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Lines<'_, P> {
 
     fn round(&mut self, _now: &Now<'_>) -> Result<bool> {
         let text = std::mem::take(&mut self.text);
-        Ok(text.is_empty() || (self.print)(&text)?)
+        (self.print)(&text)
     }
 }
 

@@ -390,9 +390,11 @@ absent() {
 	refused 'permission denied' setpriv --reuid 1 --clear-groups "$FERROTRACE" dprobes query
 }
 
-# A reader that goes away is no error.
+# A reader that goes away is no error, and ends a watch, also where nothing is logged.
 pipes() {
-	sample fork_kill && tool query | head -n 1 && tool getvars | head -n 1 && is status 0 "${PIPESTATUS[0]}"
+	sample fork_kill && tool query | head -n 1 && tool getvars | head -n 1 && is status 0 "${PIPESTATUS[0]}" || return 1
+	timeout 60 "$FERROTRACE" dprobes watch | head -c 0
+	is status 0 "${PIPESTATUS[0]}"
 }
 
 # shellcheck source=tools/testing/selftests/dprobes/samples.sh

@@ -352,6 +352,12 @@ by_relay() {
 	is records 300 "$(grep -c 'duration' "$work/merged")" && rm -r "$work/recording"
 }
 
+# A reader that goes away ends it, and not only with the next table.
+unread() {
+	timeout 60 "$FERROTRACE" trace functions do_sys_openat2 -i 1h | head -c 0
+	is status 0 "${PIPESTATUS[0]}"
+}
+
 mountpoint -q $TRACING || mount -t tracefs tracefs $TRACING || bail "no tracefs"
 load_ours rust_ftrace_tramp ferrotrace_fast_relay ferrotrace_ftrace
 load || bail "cannot load ferrotrace_ftrace_functions.ko"
@@ -371,5 +377,6 @@ one unload unload
 one module of_a_module
 one together together
 one relay by_relay
+one unread unread
 one storm storm
 finish

@@ -32,7 +32,6 @@ use ferrotrace::dprobes::set::Selection;
 use ferrotrace::dprobes::state::Program;
 use ferrotrace::dprobes::state::State;
 use ferrotrace::dprobes::watch;
-use ferrotrace::file::IoError;
 use ferrotrace::file::create;
 use ferrotrace::relay::channel::Header;
 use ferrotrace::relay::record;
@@ -251,7 +250,7 @@ pub fn watch(args: WatchArgs, control: &Control) -> Result<u8> {
     let ready = || Ok(args.command.start(&signals, stdout, "watching")?);
     let mut is_read = true;
     let counts = watch::watch(control, &options, &signals, ready, |text| {
-        is_read = print_text(text).map_err(|error| Error::Io(IoError::stdout(error)))?;
+        is_read = print_text(text).map_err(Error::Io)?;
         Ok(is_read)
     })?;
     if is_read {
