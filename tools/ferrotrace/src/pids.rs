@@ -7,6 +7,13 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+/// Whether processes have the numbers here that records have: those of the first PID namespace, not of a container's.
+pub fn are_those_of_records() -> bool {
+    // The kernel's PROC_PID_INIT_INO. Where it cannot be asked, nothing can be said.
+    let own = std::fs::read_link("/proc/self/ns/pid");
+    own.map_or(true, |own| own == Path::new("pid:[4026531836]"))
+}
+
 /// The processes or threads that the user wants; all, if none are named.
 #[derive(Clone, Debug, Default)]
 pub struct Pids {

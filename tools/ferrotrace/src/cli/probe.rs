@@ -50,6 +50,7 @@ use super::units::CommandArgs;
 use super::units::OutputArgs;
 use super::units::parse_duration;
 use super::units::parse_interval;
+use super::units::warn_of_numbers;
 use super::warn;
 
 #[derive(Debug, Args)]
@@ -347,6 +348,9 @@ impl AddArgs {
 
 /// Adds all probes, or none, but for those of patterns that the kernel refuses. Returns the names.
 fn add(kernel: &Kernel, wanted: &[Wanted]) -> Result<Vec<String>> {
+    if wanted.iter().any(Wanted::is_by_pid) {
+        warn_of_numbers();
+    }
     let added = kernel.add(wanted)?;
     warn_of_refused(&added.refused);
     Ok(added.names)
@@ -442,6 +446,9 @@ impl ReadArgs {
         // Others are left out here.
         if let [pid] = self.pids[..] {
             probes.iter_mut().for_each(|probe| probe.only(pid));
+        }
+        if !self.pids.is_empty() || probes.iter().any(Wanted::is_by_pid) {
+            warn_of_numbers();
         }
         Ok(probes)
     }

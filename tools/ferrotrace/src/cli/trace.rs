@@ -33,6 +33,7 @@ use super::units::CommandArgs;
 use super::units::OutputArgs;
 use super::units::parse_duration;
 use super::units::parse_size;
+use super::units::warn_of_numbers;
 use super::warn;
 
 /// Functions that a terminal shows if nobody says how many.
@@ -177,6 +178,9 @@ impl FunctionsArgs {
             &symbols,
             available::is_loaded,
         )?;
+        if !self.pids.is_empty() {
+            warn_of_numbers();
+        }
         let stdout = self.output.redirect()?;
         let terminal = io::stdout().is_terminal() && !self.json;
         let top = self.top.and_then(|top| usize::try_from(top).ok());

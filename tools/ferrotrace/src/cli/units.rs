@@ -19,8 +19,11 @@ use nix::unistd::dup2_stdout;
 use parse_size::Config;
 
 use ferrotrace::file::create;
+use ferrotrace::pids::are_those_of_records;
 use ferrotrace::signals::CommandError;
 use ferrotrace::signals::StopSignals;
+
+use super::warn;
 
 /// Seconds, such as `0.5`, or a number with a unit, such as `500ms`, `5s` or `1h 30m`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -49,6 +52,16 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// The same, as a `usize`.
 pub fn parse_length(text: &str) -> Result<usize, String> {
     usize::try_from(parse_size(text)?).map_err(|_| "too large".to_owned())
+}
+
+/// Warns where processes have other numbers than in records, and the user has named one.
+pub fn warn_of_numbers() {
+    if !are_those_of_records() {
+        warn(
+            "this is a PID namespace of its own, such as a container's: the kernel, and so -p and \"pid\", have the numbers that \
+             processes have outside of it",
+        );
+    }
 }
 
 /// Where output goes.

@@ -73,6 +73,17 @@ impl Wanted {
             let _ = write!(self.args, " {word}pid=={pid}");
         }
     }
+
+    /// Whether a condition is on the number of the process.
+    pub fn is_by_pid(&self) -> bool {
+        let words = self.args.split_whitespace();
+        words.skip_while(|word| *word != "if").any(|word| {
+            let rest = word.strip_prefix("pid");
+            rest.is_some_and(|rest| {
+                !rest.starts_with(|char: char| char.is_alphanumeric() || char == '_')
+            })
+        })
+    }
 }
 
 /// Why that cannot be.

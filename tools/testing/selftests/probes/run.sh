@@ -129,6 +129,8 @@ one pattern pattern
 one summary summaries
 one temporary temporary
 one own own_reads
+one container container
+one readers two_readers
 one removed removed
 one dropped dropped
 one relay by_relay

@@ -52,6 +52,28 @@ own_reads() {
 	grep '^vfs_read: [1-9][0-9]* events, ' "$work/out" && tail -n 1 "$work/out" | grep -q '^[1-9][0-9]* events, '
 }
 
+# In a container processes have other numbers than the kernel's records; that is told, and only there.
+container() {
+	contained() { unshare -m -p -f --mount-proc "$FERROTRACE" probe watch -d 0.1 "$@" 2>"$work/err" && cat "$work/err"; }
+	probe watch do_exit -p 1 -d 0.1 2>"$work/err" && ! grep "PID namespace" "$work/err" || return 1
+	contained do_exit -p 1 && grep "PID namespace" "$work/err" || return 1
+	contained 'do_exit if pid==1' && grep "PID namespace" "$work/err"
+}
+
+# Who watches, and who records the channel, do not take hits from each other. relay list finds the channel.
+two_readers() {
+	"$FERROTRACE" relay list | grep "^$DIR/cpu  *fast " || return 1
+	watching kernel_clone || return 1
+	refused "another process is reading" "$FERROTRACE" relay record $DIR/cpu -o "$work/second" -d 0.1 || return 1
+	(:)
+	watched && grep '^[1-9][0-9]* events, 0 dropped' "$work/out" && none_left || return 1
+	"$FERROTRACE" relay record $DIR/cpu -o "$work/second" -q &
+	local recorder=$!
+	until [ -e "$work/second/cpu0" ]; do sleep 0.1; done
+	refused "another process is reading" probe watch kernel_clone && none_left || return 1
+	kill -INT $recorder && wait $recorder
+}
+
 # Somebody removes what is watched.
 removed() {
 	watching kernel_clone do_exit || return 1
