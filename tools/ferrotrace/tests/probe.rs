@@ -197,6 +197,29 @@ fn hits_are_shown_by_time() {
     assert!(text.ends_with("2 events, 0 dropped\n"), "{text}");
 }
 
+/// A key that nothing has would only be a dash.
+#[test]
+fn keys_have_to_be_there() {
+    let dir = module();
+    let line =
+        "id=9 name=o kind=probe place=f address=0x1 hits=0 missed=0 state=on args=n=%di:s32\n";
+    fs::write(dir.path().join("probes"), line).unwrap();
+    fs::write(dir.path().join("cpu0"), "").unwrap();
+    let count = |args: &[&str]| probe(&dir, &[&["count", "-d", "0.1"], args].concat());
+    succeed(&mut count(&["--by", "n,comm"]));
+    for args in [
+        &["--by", "comm,m"][..],
+        &["--by", "m", "f n=%di"],
+        &["--by", "m", "f n=%di if n<0"],
+    ] {
+        let message = fail(&mut count(args));
+        assert!(
+            message.contains("--by m: no probe has an argument"),
+            "{message}"
+        );
+    }
+}
+
 /// A reader that goes ends it, and not only with the next hit.
 #[test]
 fn nobody_reads_any_more() {

@@ -530,6 +530,7 @@ impl SummaryArgs {
             }
         }
         let probes = self.read.resolve(&specs, returns, &symbols)?;
+        self.check_keys(kernel, &probes)?;
         let stdout = self.read.output.redirect()?;
         let terminal = io::stdout().is_terminal() && !self.read.json && !self.folded;
         // Not where a command writes, and lines where the terminal is of no use.
@@ -549,6 +550,25 @@ impl SummaryArgs {
         let counts = read.run(kernel, probes, None, stdout, &signals, &mut summary)?;
         summary.finish(counts.dropped)?;
         Ok(signals.finish()?)
+    }
+
+    /// Refuses a key that none of the probes, or of all if these are none, has.
+    fn check_keys(&self, kernel: &Kernel, probes: &[Wanted]) -> Result<()> {
+        for by in &self.by {
+            let By::Arg(name) = by else { continue };
+            let is_known = match probes.is_empty() {
+                true => {
+                    let has = |probe: &Probe| probe.args.iter().any(|arg| arg.name == *name);
+                    kernel.list()?.iter().any(has)
+                }
+                false => probes.iter().any(|probe| probe.has_arg(name)),
+            };
+            anyhow::ensure!(
+                is_known,
+                "--by {name}: no probe has an argument of this name (ferrotrace probe count 'FUNCTION {name}' --by {name})"
+            );
+        }
+        Ok(())
     }
 }
 

@@ -74,6 +74,12 @@ impl Wanted {
         }
     }
 
+    /// Whether it reads an argument of this name.
+    pub fn has_arg(&self, name: &str) -> bool {
+        let args = Args::parse(&self.args, self.kind == Kind::Return);
+        args.is_some_and(|args| args.iter().any(|(other, _)| other == name))
+    }
+
     /// Whether a condition is on the number of the process.
     pub fn is_by_pid(&self) -> bool {
         let words = self.args.split_whitespace();
