@@ -221,7 +221,7 @@ impl Engine {
         let fits = entry.fits();
         match entry.jump.take() {
             Jump::Ready(detour) if fits => {
-                let since = detour.publish(&entry.point, text);
+                let since = detour.publish(text);
                 entry.jump = Jump::Waiting(detour, since);
                 entry.set_optimized(true, locked);
                 self.detours = self.detours.saturating_add(1);

@@ -138,10 +138,11 @@ pub(crate) enum Kind {
 ///
 /// # Invariants
 ///
-/// Its code is in the slot, since there have been `written` synchronisations of the CPUs: that for the point whose address it has, with
+/// Its code is in the slot, since there have been `written` synchronisations of the CPUs: that for `point`, whose address it has, with
 /// the displaced instructions at `copies`. `expected` are their first bytes.
 pub(crate) struct Detour {
     slot: Slot,
+    point: Arc<Point>,
     written: usize,
     kind: Kind,
     copies: usize,
@@ -201,6 +202,7 @@ impl Detour {
         // INVARIANT: It has just been written, and is what `put_detour()` makes.
         Ok(Self {
             slot,
+            point: point.clone(),
             written: text.syncs(),
             kind,
             copies,
@@ -242,19 +244,19 @@ impl Detour {
     ///
     /// So every CPU is told after the code is there and before the stores, here, or by whoever has had `text_mutex` meanwhile: the
     /// first of several detours does it for all.
-    pub(crate) fn publish(&self, point: &Point, text: &mut TextLock) -> Since {
+    pub(crate) fn publish(&self, text: &mut TextLock) -> Since {
         if text.syncs() == self.written {
             text.sync();
         }
-        point.copies.store(self.copies);
-        point.stop.store(self.slot.address());
-        point.set_detour(Some(self.parts));
+        self.point.copies.store(self.copies);
+        self.point.stop.store(self.slot.address());
+        self.point.set_detour(Some(self.parts));
         // After that store: a wait that has a number from here on begins when everybody sees it.
         Since(WAITS.fetch_add(0, Full))
     }
 
-    /// Puts the jump in the place of the breakpoint when the batch is over, once nobody can be in what it covers. Fails as
-    /// [`ArmedSite::jump`], and if the wait began too early.
+    /// Puts the jump in the place of the point's breakpoint when the batch is over, once nobody can be in what it covers. Fails as
+    /// [`ArmedSite::jump`], at another point's breakpoint, and if the wait began too early.
     pub(crate) fn enter(
         &self,
         site: ArmedSite,
@@ -262,7 +264,7 @@ impl Detour {
         waited: &Waited,
         batch: &mut JumpBatch<'_>,
     ) -> Result<JumpedSite, ArmedSite> {
-        if !waited.covers(since) {
+        if !waited.covers(since) || site.address() != self.point.address {
             return Err(site);
         }
         // SAFETY: `displace.rs` has found that nothing leads to the displaced instructions but the first of them. Since `publish()` who

@@ -279,6 +279,11 @@ impl PatchSite {
 }
 
 impl ArmedSite {
+    /// The address of the breakpoint.
+    pub fn address(&self) -> usize {
+        self.at.get()
+    }
+
     /// Where it is, and the byte that it has replaced, for `jump_site.rs`.
     pub(super) fn parts(&self) -> (TextAddress, u8) {
         (self.at, self.original)
