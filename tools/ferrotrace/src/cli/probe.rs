@@ -351,7 +351,8 @@ fn add(kernel: &Kernel, wanted: &[Wanted]) -> Result<Vec<String>> {
     if wanted.iter().any(Wanted::is_by_pid) {
         warn_of_numbers();
     }
-    let added = kernel.add(wanted)?;
+    let signals = take_signals()?;
+    let added = kernel.add(wanted, || signals.take().unwrap_or(false))?;
     warn_of_refused(&added.refused);
     Ok(added.names)
 }

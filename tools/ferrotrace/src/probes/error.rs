@@ -109,6 +109,10 @@ pub enum Error {
         others: Names,
     },
 
+    /// A signal came while probes were being added.
+    #[error("stopped before all probes were there; none are left")]
+    Stopped,
+
     /// The kernel has no such function.
     #[error("the kernel has no function {symbol}{}", did_you_mean(near))]
     NoSymbol {

@@ -39,6 +39,9 @@ const TURN: usize = 16;
 /// much as there is in a call.
 const FEW: usize = 64;
 
+/// So many are added at most before it is asked whether to go on.
+const MANY: usize = 1000;
+
 /// Probes that have been added.
 #[derive(Debug, Default)]
 pub struct Added {
@@ -114,8 +117,9 @@ impl Kernel {
         Ok(probes)
     }
 
-    /// Adds probes, all or none, but for those of patterns that the kernel refuses.
-    pub fn add(&self, probes: &[Wanted]) -> Result<Added> {
+    /// Adds probes, all or none, but for those of patterns that the kernel refuses. `is_stopped` is asked now and then, and if it says
+    /// so, none are added.
+    pub fn add(&self, probes: &[Wanted], is_stopped: impl Fn() -> bool) -> Result<Added> {
         let mut added = Added::default();
         let mut good = Vec::new();
         for probe in probes {
@@ -125,11 +129,14 @@ impl Kernel {
             }
         }
         let mut rest = &good[..];
-        let mut at_once = good.len();
+        let mut at_once = MANY;
         while !rest.is_empty() {
+            if is_stopped() {
+                return Err(self.give_up(added.names, Error::Stopped));
+            }
             let (names, result) = self.add_first(rest.get(..at_once).unwrap_or(rest));
             at_once = match result {
-                Ok(()) => at_once.saturating_mul(2),
+                Ok(()) => at_once.saturating_mul(2).min(MANY),
                 Err(_) => FEW,
             };
             rest = rest.get(names.len()..).unwrap_or_default();
@@ -379,5 +386,41 @@ impl Live<'_> {
             Ok(_) | Err(Errno::EINTR) => signals.take(),
             Err(errno) => Err(errno),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::super::model::Kind;
+    use super::super::model::Place;
+    use super::*;
+
+    #[test]
+    fn adding_can_be_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("probes");
+        fs::write(&file, "").unwrap();
+        let kernel = Kernel::find(Some(dir.path().to_owned()));
+        let probes = (0..3 * MANY).map(|number| Wanted {
+            name: format!("n{number}"),
+            kind: Kind::Probe,
+            place: "f".parse::<Place>().unwrap(),
+            at: None,
+            args: String::new(),
+            of_pattern: false,
+            is_blacklisted: false,
+        });
+        let probes: Vec<_> = probes.collect();
+        let asked = Cell::new(0);
+        let third = || asked.replace(asked.get() + 1) == 2;
+        assert!(matches!(kernel.add(&probes, third), Err(Error::Stopped)));
+        // What had been added has been removed.
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&format!("-n{}\n", 2 * MANY - 1)), "{text}");
+        assert!(!text.contains(&format!("n{}\n", 2 * MANY)), "{text}");
+        assert_eq!(kernel.add(&probes, || false).unwrap().names.len(), 3 * MANY);
     }
 }

@@ -132,12 +132,13 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    fn add(kernel: &'a Kernel, probes: &[Wanted]) -> Result<Self> {
+    fn add(kernel: &'a Kernel, probes: &[Wanted], signals: &StopSignals) -> Result<Self> {
         let named = probes.iter().enumerate().map(|(index, probe)| Wanted {
             name: temporary_name(std::process::id(), index),
             ..probe.clone()
         });
-        let added = kernel.add(&named.collect::<Vec<_>>())?;
+        let is_stopped = || signals.take().unwrap_or(false);
+        let added = kernel.add(&named.collect::<Vec<_>>(), is_stopped)?;
         Ok(Self {
             kernel,
             names: added.names,
@@ -234,7 +235,7 @@ pub fn watch(
         drain(&mut live, |_| ())?;
     }
     let dropped = live.dropped()?;
-    let temporary = Temporary::add(kernel, &options.probes)?;
+    let temporary = Temporary::add(kernel, &options.probes, signals)?;
     let duration = options.duration;
     let mut watch = Watch {
         kernel,
