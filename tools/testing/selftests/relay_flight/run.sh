@@ -18,6 +18,8 @@ mapfile -t cpus < <(seq 0 $(($(nproc) - 1)))
 boot=$(cat "$out/boot" 2>/dev/null || echo 1)
 echo $((boot + 1)) >"$out/boot"
 [ "$boot" -le 7 ] || exit 1
+# Where the kernel is in this boot.
+sed -n 's/^ *\([0-9a-f]*\)-.* : Kernel code$/\1/p' /proc/iomem >>"$out/places"
 exec 3>&1 >>"$out/tap"
 count=$(grep -c '^\(not \)\?ok ' "$out/tap")
 if grep -q '^not ok ' "$out/tap"; then failed=1; fi
@@ -170,6 +172,13 @@ reset() {
 	recovered unknown --sealed && warned "were left out" 4 && grep -q "^total  : 0 records" "$work/said"
 }
 
+# A kernel with KASLR was elsewhere in most boots, and all of this was found nevertheless.
+moved() {
+	cat "$out/places"
+	grep -q '^CONFIG_RANDOMIZE_BASE=y' "$FERROTRACE_KDIR/include/config/auto.conf" || skip="no KASLR"
+	[ "$skip" ] || [ "$(sort -u "$out/places" | wc -l)" -ge 3 ]
+}
+
 start() { open_channel && write_some "$1" && live; }
 
 # die CMD: after this nothing runs any more in this boot.
@@ -256,6 +265,7 @@ case $boot in
 	;;
 7)
 	check reset.all_records reset
+	check kaslr.moved moved
 	{
 		echo "TAP version 13"
 		cat "$out/tap"
