@@ -3,17 +3,18 @@
 #
 # Lets allocations fail in all that registers, opens or arms something, as root, and prints KTAP.
 #
-#	run.sh [CASE...]	all without one
+#	run.sh [CASE...]	CASE: the beginning of a case's name, or of some; all without one
 #
 # The programs and modules of the selftests are in $FERROTRACE_KDIR/selftests-*.
 set -uo pipefail
 
-wanted=" $* "
+wanted=("$@")
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$(dirname "$0")/../lib/kit.sh"
 D=$DEBUGFS
 FERRO=$MODULE_DIR
 failing=$FERROTRACE_KDIR/selftests-failing/failing
+probes=$D/ferrotrace_kprobe_events/probes
 
 [ -e /proc/self/fail-nth ] || bail "no fail-nth: this kernel has no CONFIG_FAULT_INJECTION"
 for kind in failslab fail_page_alloc; do
@@ -45,11 +46,29 @@ conclude() {
 	result "$ok" "failing.$1"
 }
 
+# is_wanted NAME: whether a case was asked for.
+is_wanted() {
+	local want
+	for want in "${wanted[@]}"; do
+		if [[ $1 = "$want"* ]]; then return; fi
+	done
+	[ ${#wanted[@]} = 0 ]
+}
+
+# any_wanted PREFIX: whether some case was whose name begins so. What such cases need takes minutes to load where checkers are slow.
+any_wanted() {
+	local want
+	for want in "${wanted[@]}"; do
+		if [[ $want = "$1"* || $1 = "$want"* ]]; then return; fi
+	done
+	[ ${#wanted[@]} = 0 ]
+}
+
 # attempt NAME ARGS...: one case of failing.c
 attempt() {
 	local name=$1 ok="not ok" began=$SECONDS
 	shift
-	if [ "$wanted" != "  " ] && [[ $wanted != *" $name "* ]]; then return; fi
+	is_wanted "$name" || return
 	dmesg -C
 	if "$failing" "$@" >"$work/log" 2>&1; then ok=ok; fi
 	conclude "$name" "$ok" "$began"
@@ -78,7 +97,7 @@ work_fails() {
 in_work() {
 	local kind name=$1 step=$2 budget tries ok=ok began=$SECONDS said passed before
 	shift 2
-	if [ "$wanted" != "  " ] && [[ $wanted != *" $name "* ]]; then return; fi
+	is_wanted "$name" || return
 	dmesg -C
 	before=$(<$D/kprobes/list)
 	: >"$work/log"
@@ -139,106 +158,131 @@ for m in rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotra
 	module "$FERRO/$m.ko"
 	keep "$FERRO/$m.ko"
 done
-for m in samples/relay_c_client samples/gkhi_fork_count samples/kprobe_fork_c samples/kretprobe_open_c samples/jprobe_fork_c \
-	samples/kprobe_fork samples/kretprobe_open samples/entry_fork klog/klog_relay klog/readtest ferrotrace_kprobe_events; do
-	module "$FERRO/$m.ko"
-done
-module "$FERRO/samples/relay_sched.ko" fast=0
-module "$FERRO/samples/relay_sched.ko" fast=1
-module "$FERRO/samples/gkhi_switch.ko"
-keep "$FERRO/samples/gkhi_switch.ko"
-module "$FERRO/samples/gkhi_idle_count.ko"
-rmmod gkhi_switch
+if any_wanted load_; then
+	for m in samples/relay_c_client samples/gkhi_fork_count samples/kprobe_fork_c samples/kretprobe_open_c samples/jprobe_fork_c \
+		samples/kprobe_fork samples/kretprobe_open samples/entry_fork klog/klog_relay klog/readtest ferrotrace_kprobe_events; do
+		module "$FERRO/$m.ko"
+	done
+	module "$FERRO/samples/relay_sched.ko" fast=0
+	module "$FERRO/samples/relay_sched.ko" fast=1
+	module "$FERRO/samples/gkhi_switch.ko"
+	keep "$FERRO/samples/gkhi_switch.ko"
+	module "$FERRO/samples/gkhi_idle_count.ko"
+	rmmod gkhi_switch
 
-# An object without memory for its file has none, but its module is loaded.
-for m in gcov_one gcov_fake; do module "$FERROTRACE_KDIR/selftests-gcov/module/$m.ko"; done
-
-keep "$FERRO/ferrotrace_kprobe_events.ko"
-probes=$D/ferrotrace_kprobe_events/probes
-attempt probe_at_entry write $probes "p a kernel_clone" "-a"
-# after the NOP or the call that a function begins with
-attempt probe_within write $probes "p a kernel_clone+5" "-a"
-attempt probe_of_return write $probes "r a do_sys_openat2" "-a"
-# a second one at the place of another: both are in one object then
-echo "p first kernel_clone+5" >$probes || bail "no first probe"
-attempt probe_beside write $probes "p a kernel_clone+5" "-a"
-echo "-first" >$probes
-rmmod ferrotrace_kprobe_events
-
-keep "$FERROTRACE_KDIR/selftests-relay/module/relay_selftest.ko"
-attempt relay_open write $D/relay_selftest/ctl "open subbuf=4096 n=4" close
-attempt relay_open_global write $D/relay_selftest/ctl "open subbuf=4096 n=4 global=1" close
-rmmod relay_selftest
-keep "$FERROTRACE_KDIR/selftests-relay_fast/module/relay_fast_selftest.ko"
-attempt fast_open write $D/relay_fast_selftest/ctl "open subbuf=4096 n=4 format=text" close
-rmmod relay_fast_selftest
-
-keep "$FERROTRACE_KDIR/selftests-gkhi/module/gkhi_selftest.ko"
-gkhi=$D/gkhi_selftest/ctl
-attempt gkhi_register write $gkhi "register task_fork failing 0 1 0" "deregister failing"
-printf 'register task_fork failing 0 1 0' >$gkhi || bail "cannot register an exit"
-printf 'register task_exit failing_too 0 1 0' >$gkhi || bail "cannot register an exit"
-attempt gkhi_arm write $gkhi "arm failing failing_too" "disarm failing failing_too"
-printf 'deregister failing failing_too' >$gkhi
-rmmod gkhi_selftest
-
-# Where a trampoline cannot be made functions call something slower, so that most of these succeed.
-keep "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/ftrace_tramp_selftest.ko"
-tramp=$D/ftrace_tramp_selftest/ctl
-attempt tramp_register write $tramp register unregister
-attempt tramp_attach write $tramp attach release
-# what the tracer keeps is there from now on
-echo function >/sys/kernel/tracing/current_tracer && echo nop >/sys/kernel/tracing/current_tracer
-# beside others, so that functions come to have sets
-echo register >"$tramp"
-attempt tramp_tracer write /sys/kernel/tracing/current_tracer function nop
-echo unregister >"$tramp"
-rmmod ftrace_tramp_selftest
-
-# Probe programs: each of these sets is loaded whole, or not at all.
-keep "$FERROTRACE_KDIR/selftests-dprobes/module/dprobes_selftest.ko"
-"$FERROTRACE_KDIR/selftests-dprobes/dprobes_test" "sets=$work" || bail "no sets of probe programs"
-for set in kernel logging user watch later module two; do
-	attempt dprobes_$set copy $D/ferrotrace_dprobes/control "$work/$set.set" "remove *"
-done
-# What cannot take the place of another leaves that as it was.
-cat "$work/kernel.set" >$D/ferrotrace_dprobes/control || bail "cannot load a program"
-attempt dprobes_replace copy $D/ferrotrace_dprobes/control "$work/replace.set" "reset *"
-echo "remove *" >$D/ferrotrace_dprobes/control
-# What a program arms is done by a work item. If it has no memory, the state says so, and the next "arm" tries again.
-in_work dprobes_arms 100 "$FERROTRACE_KDIR/selftests-dprobes/dprobes_test" arms
-rmmod dprobes_selftest
-
-keep "$FERRO/klog/klog_relay.ko"
-attempt klog_create write $D/klog/create 1 0
-rmmod klog_relay
-
-# Jumps in the place of breakpoints. What a call allocates that has to take one away fails, or what makes them does.
-keep "$FERRO/ferrotrace_kprobe_events.ko"
-keep "$FERROTRACE_KDIR/selftests-kprobes/module/kprobes_selftest.ko" many=100
-# Six instructions of two bytes.
-places=()
-for ((offset = 4; offset < 200 && ${#places[@]} < 6; offset++)); do
-	echo "p try kst_jump+$offset" >$probes 2>/dev/null || continue
-	echo "-try" >$probes
-	if [ ${#places[@]} != 0 ] && [ $((offset - places[-1])) != 2 ]; then places=(); fi
-	places+=("$offset")
-done
-for ((tries = 0; tries < 100; tries++)); do
-	if [ $tries = 0 ]; then echo "p first kst_jump+${places[0]:-none}" >$probes || break; fi
-	if grep -q 'kst_jump+.*OPTIMIZED' $D/kprobes/list; then break; fi
-	sleep 0.1
-done
-if grep -q 'kst_jump+.*OPTIMIZED' $D/kprobes/list; then
-	attempt jump_neighbour write $probes "p a kst_jump+${places[1]}" "-a"
-	attempt jump_beside write $probes "p a kst_jump+${places[0]}" "-a"
-	echo "-first" >$probes
-else
-	result "not ok" failing.jump_neighbour
+	# An object without memory for its file has none, but its module is loaded.
+	for m in gcov_one gcov_fake; do module "$FERROTRACE_KDIR/selftests-gcov/module/$m.ko"; done
 fi
-rmmod ferrotrace_kprobe_events
-for case in hit two post_joins neighbour around_joins many many_around; do in_work jump_$case 40 jumps jump.$case; done
-rmmod kprobes_selftest
+
+if any_wanted probe_; then
+	keep "$FERRO/ferrotrace_kprobe_events.ko"
+	attempt probe_at_entry write $probes "p a kernel_clone" "-a"
+	# after the NOP or the call that a function begins with
+	attempt probe_within write $probes "p a kernel_clone+5" "-a"
+	attempt probe_of_return write $probes "r a do_sys_openat2" "-a"
+	# a second one at the place of another: both are in one object then
+	echo "p first kernel_clone+5" >$probes || bail "no first probe"
+	attempt probe_beside write $probes "p a kernel_clone+5" "-a"
+	echo "-first" >$probes
+	rmmod ferrotrace_kprobe_events
+fi
+
+if any_wanted relay_; then
+	keep "$FERROTRACE_KDIR/selftests-relay/module/relay_selftest.ko"
+	attempt relay_open write $D/relay_selftest/ctl "open subbuf=4096 n=4" close
+	attempt relay_open_global write $D/relay_selftest/ctl "open subbuf=4096 n=4 global=1" close
+	rmmod relay_selftest
+fi
+if any_wanted fast_; then
+	keep "$FERROTRACE_KDIR/selftests-relay_fast/module/relay_fast_selftest.ko"
+	attempt fast_open write $D/relay_fast_selftest/ctl "open subbuf=4096 n=4 format=text" close
+	rmmod relay_fast_selftest
+fi
+
+if any_wanted gkhi_; then
+	keep "$FERROTRACE_KDIR/selftests-gkhi/module/gkhi_selftest.ko"
+	gkhi=$D/gkhi_selftest/ctl
+	attempt gkhi_register write $gkhi "register task_fork failing 0 1 0" "deregister failing"
+	printf 'register task_fork failing 0 1 0' >$gkhi || bail "cannot register an exit"
+	printf 'register task_exit failing_too 0 1 0' >$gkhi || bail "cannot register an exit"
+	attempt gkhi_arm write $gkhi "arm failing failing_too" "disarm failing failing_too"
+	printf 'deregister failing failing_too' >$gkhi
+	rmmod gkhi_selftest
+fi
+
+if any_wanted tramp_; then
+	# Where a trampoline cannot be made functions call something slower, so that most of these succeed.
+	keep "$FERROTRACE_KDIR/selftests-ftrace_tramp/module/ftrace_tramp_selftest.ko"
+	tramp=$D/ftrace_tramp_selftest/ctl
+	attempt tramp_register write $tramp register unregister
+	attempt tramp_attach write $tramp attach release
+	# what the tracer keeps is there from now on
+	echo function >/sys/kernel/tracing/current_tracer && echo nop >/sys/kernel/tracing/current_tracer
+	# beside others, so that functions come to have sets
+	echo register >"$tramp"
+	attempt tramp_tracer write /sys/kernel/tracing/current_tracer function nop
+	echo unregister >"$tramp"
+	rmmod ftrace_tramp_selftest
+fi
+
+if any_wanted dprobes_; then
+	# Probe programs: each of these sets is loaded whole, or not at all.
+	keep "$FERROTRACE_KDIR/selftests-dprobes/module/dprobes_selftest.ko"
+	# The file that is probed is in memory: where the guest's root is, a request for which there is no memory leaves a number to the
+	# host that the guest takes for free (p9_client_clunk()), and then nothing can be opened any more.
+	dprobes_test=/dev/shm/dprobes_test
+	cp "$FERROTRACE_KDIR/selftests-dprobes/dprobes_test" $dprobes_test
+	$dprobes_test "sets=$work" || bail "no sets of probe programs"
+	for set in kernel logging user watch later module two; do
+		attempt dprobes_$set copy $D/ferrotrace_dprobes/control "$work/$set.set" "remove *"
+	done
+	if is_wanted dprobes_replace; then
+		# What cannot take the place of another leaves that as it was.
+		cat "$work/kernel.set" >$D/ferrotrace_dprobes/control || bail "cannot load a program"
+		attempt dprobes_replace copy $D/ferrotrace_dprobes/control "$work/replace.set" "reset *"
+		echo "remove *" >$D/ferrotrace_dprobes/control
+	fi
+	# What a program arms is done by a work item. If it has no memory, the state says so, and the next "arm" tries again.
+	in_work dprobes_arms 100 $dprobes_test arms
+	rmmod dprobes_selftest
+fi
+
+if any_wanted klog_; then
+	keep "$FERRO/klog/klog_relay.ko"
+	attempt klog_create write $D/klog/create 1 0
+	rmmod klog_relay
+fi
+
+if any_wanted jump_; then
+	# Jumps in the place of breakpoints. What a call allocates that has to take one away fails, or what makes them does.
+	keep "$FERROTRACE_KDIR/selftests-kprobes/module/kprobes_selftest.ko" many=100
+	if any_wanted jump_away_; then
+		keep "$FERRO/ferrotrace_kprobe_events.ko"
+		# Six instructions of two bytes.
+		places=()
+		for ((offset = 4; offset < 200 && ${#places[@]} < 6; offset++)); do
+			echo "p try kst_jump+$offset" >$probes 2>/dev/null || continue
+			echo "-try" >$probes
+			if [ ${#places[@]} != 0 ] && [ $((offset - places[-1])) != 2 ]; then places=(); fi
+			places+=("$offset")
+		done
+		for ((tries = 0; tries < 100; tries++)); do
+			if [ $tries = 0 ]; then echo "p first kst_jump+${places[0]:-none}" >$probes || break; fi
+			if grep -q 'kst_jump+.*OPTIMIZED' $D/kprobes/list; then break; fi
+			sleep 0.1
+		done
+		if grep -q 'kst_jump+.*OPTIMIZED' $D/kprobes/list; then
+			attempt jump_away_neighbour write $probes "p a kst_jump+${places[1]}" "-a"
+			attempt jump_away_beside write $probes "p a kst_jump+${places[0]}" "-a"
+			echo "-first" >$probes
+		else
+			result "not ok" failing.jump_away_neighbour
+		fi
+		rmmod ferrotrace_kprobe_events
+	fi
+	for case in hit two post_joins neighbour around_joins many many_around; do in_work jump_$case 40 jumps jump.$case; done
+	rmmod kprobes_selftest
+fi
 
 if [ -e $D/kmemleak ]; then
 	# what has just been freed or moved is young; a second scan sees what the first has taken for used
