@@ -19,10 +19,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST 2000
 #define MOST_TEXT 65536
+/* Seconds without a change after which there is going to be none. */
+#define SETTLED 5
 #define DEBUGFS "/sys/kernel/debug"
 /* What the event module:module_load left there, which comes when the loader has done all but call the module. */
 #define TRACE "/sys/kernel/tracing/trace"
@@ -185,21 +188,26 @@ static void wait_a_little(void)
 	usleep(100 * 1000);
 }
 
-/* The state as it stays: what is freed later than the call has gone. */
+/*
+ * The state as it stays. What is freed later than the call has gone: a trampoline waits for a grace period of all tasks, during which
+ * nothing changes, so that two looks are not enough.
+ */
 static struct state settled(void)
 {
 	struct state s = state(), again;
+	time_t since = time(NULL), now;
 	int tries;
 
-	for (tries = 0; tries < 100; tries++) {
+	for (tries = 0; tries < 1000; tries++) {
 		wait_a_little();
 		again = state();
-		if (same(&s, &again, 0)) {
-			forget(&again);
-			return s;
-		}
+		now = time(NULL);
+		if (!same(&s, &again, 0))
+			since = now;
 		forget(&s);
 		s = again;
+		if (now - since > SETTLED)
+			return s;
 	}
 	die("state: it keeps changing");
 	return s;

@@ -82,7 +82,8 @@ work_fails() {
 	echo 0 >"$dir/probability"
 	# New ones come from kthreadd, and are as that is.
 	for task in /proc/2 $(grep -l '^kworker/' /proc/[0-9]*/comm 2>/dev/null); do
-		echo $on >"${task%/comm}/make-it-fail" 2>/dev/null
+		# Some have gone.
+		echo $on 2>/dev/null >"${task%/comm}/make-it-fail"
 	done
 	if [ $on = 0 ]; then return; fi
 	echo Y >"$dir/task-filter"
