@@ -162,15 +162,17 @@ pub enum ResolveError {
     },
     /// Not a line.
     #[error(
-        "{} has no code in line {line} from its name, or DWARF does not say where; {}",
+        "{} has no code in line {line} from its name{}",
         function_of(place),
-        with_dwarf(place)
+        instead_of(place, near)
     )]
     NoLine {
         /// The function.
         place: Place,
         /// The line.
         line: u64,
+        /// The nearest lines that have some.
+        near: Vec<u64>,
     },
     /// Within a function.
     #[error(
@@ -249,12 +251,14 @@ impl<'a> Resolver<'a> {
             if let Some(line) = spec.line {
                 let types = self.types(&place)?;
                 let symbol = function_of(&place);
-                place.offset = types
-                    .line(symbol, line)?
-                    .ok_or_else(|| ResolveError::NoLine {
-                        place: place.clone(),
-                        line,
-                    })?;
+                let lines = types.lines(symbol)?;
+                let before = lines.range(..line).next_back();
+                let near = before.into_iter().chain(lines.range(line..).next());
+                place.offset = *lines.get(&line).ok_or_else(|| ResolveError::NoLine {
+                    place: place.clone(),
+                    line,
+                    near: near.map(|(line, _)| *line).collect(),
+                })?;
                 at = at.and_then(|at| at.checked_add(u64::from(place.offset)));
             }
             let default = place.default_name(kind);
@@ -476,6 +480,18 @@ fn with_dwarf(place: &Place) -> &'static str {
     match place.in_file() {
         Some(_) => "a program that is built with -g has it",
         None => "--vmlinux FILE names a kernel or a module with it",
+    }
+}
+
+/// What to say of lines that have code, where one has none.
+fn instead_of(place: &Place, near: &[u64]) -> String {
+    match near {
+        [] => format!(", or DWARF does not say where; {}", with_dwarf(place)),
+        [line] => format!("; line {line} has"),
+        lines => {
+            let lines: Vec<_> = lines.iter().map(u64::to_string).collect();
+            format!("; lines {} have", lines.join(" and "))
+        }
     }
 }
 

@@ -45,6 +45,7 @@ int open_it(int fd, text name, struct file *file, struct how *how, _Bool on, cha
 }
 long by_value(struct pair pair, kuid uid, struct two two, struct large large, struct two late, int x)
 {
+
 	return pair.first + uid.val + two.a + large.a[0] + late.b + x;
 }
 struct two two_words(void) { return (struct two){ 1, 2 }; }
@@ -275,7 +276,13 @@ fn by_dwarf() {
         "{found}"
     );
     let error = told_place(&source, "open_it:200").unwrap_err();
-    assert!(error.contains("has no code in line 200"), "{error}");
+    assert!(
+        error.contains("has no code in line 200 from its name; line "),
+        "{error}"
+    );
+    // An empty one, between two that have some.
+    let error = told_place(&source, "by_value:2").unwrap_err();
+    assert!(error.ends_with("; lines 1 and 3 have"), "{error}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod code;
 mod load;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -296,12 +297,12 @@ impl Types for DwarfTypes {
         })
     }
 
-    fn line(&self, function: &str, line: u64) -> Result<Option<u32>> {
+    fn lines(&self, function: &str) -> Result<BTreeMap<u64, u32>> {
         self.check_running()?;
         let found = self.coded(function, |unit, entry, code| {
-            self.line_of(unit, entry, code, line)
+            self.lines_of(unit, entry, code)
         })?;
-        Ok(found.flatten())
+        Ok(found.unwrap_or_default())
     }
 
     fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {

@@ -8,6 +8,7 @@ mod btf;
 mod dwarf;
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
@@ -148,10 +149,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub trait Types {
     /// The function of this name.
     fn function(&self, name: &str) -> Result<Option<Function>>;
-    /// Where the code of a line of a function begins, in bytes from its start; the line with its name is 0. `None` if it has no
-    /// code, or if that is not known.
-    fn line(&self, _function: &str, _line: u64) -> Result<Option<u32>> {
-        Ok(None)
+    /// The lines of a function that have code, and where that begins, in bytes from its start; the line with its name is 0. None if
+    /// that is not known.
+    fn lines(&self, _function: &str) -> Result<BTreeMap<u64, u32>> {
+        Ok(BTreeMap::new())
     }
     /// Where a parameter of a function is, so many bytes from the function's start. `None` if it is nowhere any more, or if that is
     /// not known.
@@ -259,9 +260,9 @@ impl Types for WithPlaces {
         self.btf.function(name)
     }
 
-    fn line(&self, function: &str, line: u64) -> Result<Option<u32>> {
+    fn lines(&self, function: &str) -> Result<BTreeMap<u64, u32>> {
         let dwarf = self.dwarf()?;
-        dwarf.map_or(Ok(None), |dwarf| dwarf.line(function, line))
+        dwarf.map_or(Ok(BTreeMap::new()), |dwarf| dwarf.lines(function))
     }
 
     fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {

@@ -67,19 +67,19 @@ fn the_lowest_one_decides() {
         found[1].is_ok()
     });
     let offset = offset.unwrap();
+    let mut errors = Vec::new();
     for found in both(&file, &format!("same+{offset} arg")) {
         let error = found.unwrap_err();
         assert!(error.contains("arg is not in a register"), "{error}");
-    }
-    // All of the first one is in one line.
-    let mut errors = Vec::new();
-    for found in both(&file, "same:5") {
-        let error = found.unwrap_err();
-        assert!(error.contains("has no code in line 5"), "{error}");
         errors.push(error);
     }
     // What to do is not the same for a program.
     assert!(errors[0].contains("--vmlinux") && !errors[1].contains("--vmlinux"));
+    // All of the first one is in one line.
+    for found in both(&file, "same:5") {
+        let error = found.unwrap_err();
+        assert!(error.contains("has no code in line 5"), "{error}");
+    }
     for found in both(&file, "same:0") {
         let at = found.unwrap().at;
         assert!(at.is_none_or(|at| at == start), "{at:x?} {start:#x}");

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use gimli::AttributeValue;
@@ -89,14 +90,14 @@ impl DwarfTypes {
         })
     }
 
-    /// The first instruction of a line of a function's code, in bytes from its start.
-    pub(super) fn line_of(
+    /// The first instruction of each line of a function's code, in bytes from its start.
+    pub(super) fn lines_of(
         &self,
         unit: &Unit,
         entry: &Entry<'_, '_, Reader>,
         (low, high): (u64, u64),
-        line: u64,
-    ) -> Result<Option<u32>> {
+    ) -> Result<BTreeMap<u64, u32>> {
+        let mut lines = BTreeMap::new();
         let failed = |error| self.bad(error);
         // The entry with the name has the line.
         let origin = self.reference(unit, entry, gimli::DW_AT_abstract_origin)?;
@@ -106,7 +107,7 @@ impl DwarfTypes {
             .as_ref()
             .is_some_and(|(of, _)| of.header.offset() != unit.header.offset())
         {
-            return Ok(None);
+            return Ok(lines);
         }
         let named = origin.as_ref().map_or(entry, |(_, entry)| entry);
         let file = named.attr_value(gimli::DW_AT_decl_file).map_err(failed)?;
@@ -115,26 +116,25 @@ impl DwarfTypes {
             other => other.and_then(|value| value.udata_value()),
         };
         let declared = self.number(named, gimli::DW_AT_decl_line)?;
-        let (Some(wanted), Some(program)) = (
-            declared.and_then(|first| first.checked_add(line)),
-            unit.line_program.clone(),
-        ) else {
-            return Ok(None);
+        let (Some(declared), Some(program)) = (declared, unit.line_program.clone()) else {
+            return Ok(lines);
         };
-        let mut first: Option<u64> = None;
         let mut rows = program.rows();
         while let Some((_, row)) = rows.next_row().map_err(failed)? {
-            let is_it = row.line().is_some_and(|line| line.get() == wanted)
-                && Some(row.file_index()) == file
+            let is_it = Some(row.file_index()) == file
                 && (low..high).contains(&row.address())
                 && row.is_stmt()
                 && !row.end_sequence();
-            if is_it {
-                first = Some(first.map_or(row.address(), |first| first.min(row.address())));
+            let line = row.line().and_then(|line| line.get().checked_sub(declared));
+            let (Some(line), true) = (line, is_it) else {
+                continue;
+            };
+            if let Ok(offset) = u32::try_from(row.address() - low) {
+                let first = lines.entry(line).or_insert(offset);
+                *first = offset.min(*first);
             }
         }
-        let offset = first.map(|first| first - low);
-        Ok(offset.and_then(|offset| u32::try_from(offset).ok()))
+        Ok(lines)
     }
 
     /// Where a parameter is, so many bytes from the start of the function.
