@@ -22,9 +22,10 @@ use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::PathBuf;
-use std::thread::sleep;
 use std::time::Duration;
+use std::time::Instant;
 
+use anyhow::Context;
 use anyhow::Result;
 use clap::Args;
 use clap::Parser;
@@ -319,6 +320,7 @@ impl ListArgs {
 
 impl StatArgs {
     fn run(self) -> Result<()> {
+        let signals = take_signals()?;
         let mut watch = Watch::open(&self.channel)?;
         self.output.redirect()?;
         let mut left = match (self.count, self.interval) {
@@ -337,7 +339,17 @@ impl StatArgs {
             if !print(&text)? || left == 0 || stat.is_closed() {
                 break;
             }
-            sleep(self.interval.unwrap_or(Duration::from_secs(1)));
+            let interval = self.interval.unwrap_or(Duration::from_secs(1));
+            let Some(due) = Instant::now().checked_add(interval) else {
+                break;
+            };
+            let mut is_stopped = false;
+            while !is_stopped && Instant::now() < due {
+                is_stopped = signals.wait(due).context("cannot wait for signals")?;
+            }
+            if is_stopped {
+                break;
+            }
             stat = match watch.look() {
                 Err(error) if error.is_gone() => break,
                 other => other?,

@@ -8,6 +8,7 @@ mod common;
 
 use std::fs;
 use std::fs::File;
+use std::io::Read;
 use std::io::Write;
 use std::process::Child;
 use std::process::Command;
@@ -409,6 +410,26 @@ fn waiting_costs_nothing() {
     interrupt(&child);
     assert!(child.wait_with_output().unwrap().status.success());
     assert!(ticks < 30, "{ticks} hundredths of a second in two");
+}
+
+#[test]
+fn stat_ends_as_all_others() {
+    let channel = Channel::new("no-overwrite", 0);
+    drop(channel.cpu(0, 0));
+    for other in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut stat = ferrotrace();
+        stat.args(["relay", "stat", "-i", "1h"]).arg(channel.name());
+        let mut child = start(&mut stat);
+        // It has shown something, and waits.
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut [0; 10])
+            .unwrap();
+        signal(&child, other);
+        assert!(child.wait_with_output().unwrap().status.success());
+    }
 }
 
 #[test]
