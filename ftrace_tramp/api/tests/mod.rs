@@ -140,8 +140,9 @@ mod suite {
             Some(TraceError::NotFound)
         );
         let next = targets::next_address();
-        // Behind the call of ftrace, also where a landing pad is before it.
-        for address in [0, 1, usize::MAX, next + 10, targets::hidden_address()] {
+        // Behind the call of ftrace, which may have a landing pad before it. What comes soon after that may be another function.
+        let behind = next + if cfg!(CONFIG_X86_KERNEL_IBT) { 9 } else { 5 };
+        for address in [0, 1, usize::MAX, behind, targets::hidden_address()] {
             let found = Tracer::builder()
                 .addresses(&[next, address])
                 .register(counter(&notes));
