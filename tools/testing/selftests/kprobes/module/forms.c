@@ -273,7 +273,7 @@ static bool is_jump(const struct kst_form *f)
 	return kst_opcode(f->at) == KST_JUMP;
 }
 
-/* Waits until no more jumps come for half a second; how many there are. */
+/* Waits until no more jumps come for half a second, with our engine after the first; how many there are. */
 static unsigned int wait_for_jumps(const struct some *some)
 {
 	unsigned int i, now = 0, before, quiet = 0, tries;
@@ -287,6 +287,8 @@ static unsigned int wait_for_jumps(const struct some *some)
 			now += is_jump(some->forms[i]);
 			pending |= !is_jump(some->forms[i]) && (some->a[i].flags & KPROBE_FLAG_OPTIMIZED);
 		}
+		if (!now && IS_ENABLED(CONFIG_KPROBES_ENGINE_RUST))
+			continue;
 		quiet = now == before && !pending ? quiet + 1 : 0;
 	}
 	return now;

@@ -23,6 +23,7 @@ noinline __noclone unsigned long kst_jump(unsigned long a)
 		     "6:	incl	%%eax\n"
 		     "	.pushsection .rodata, \"a\"\n"
 		     "	.balign 8\n"
+		     "	.globl	kst_jump_places\n"
 		     "kst_jump_places:\n"
 		     "	.quad	1b, 2b, 3b, 4b, 5b, 6b\n"
 		     "	.popsection\n"
@@ -45,7 +46,8 @@ bool kst_becomes(const void *where, u8 byte)
 	return false;
 }
 
-int kst_hit_pre(struct kprobe *p, struct pt_regs *regs)
+/* Several CPUs may be here at once: what they leave is of one of them. */
+int __no_kcsan kst_hit_pre(struct kprobe *p, struct pt_regs *regs)
 {
 	struct kst_hit *hit = container_of(p, struct kst_hit, kp);
 
