@@ -44,6 +44,7 @@ use crate::raw::optimiser;
 /// How many points are looked at, or jumps put there, before others get the engine's mutex and `text_mutex`. No more than one
 /// function is analysed meanwhile.
 pub(crate) const AT_ONCE: usize = 64;
+
 /// How far a point is with its jump.
 pub(crate) enum Jump {
     /// Nobody has looked whether there can be one.

@@ -52,8 +52,8 @@ struct Trace<'a> {
     counts: Counts,
 }
 
-/// Traces `functions`, and shows them with `print`, which returns whether there still is a reader, and is called for that without a text, too. `ready` is called when it has
-/// begun.
+/// Traces `functions`, and shows them with `print`, which returns whether there still is a reader, and is called for that without a
+/// text, too. `ready` is called when it has begun.
 pub fn trace(
     control: &mut Control,
     functions: &Functions,

@@ -76,7 +76,8 @@ pub struct Lines<'a, P> {
 }
 
 impl<'a, P: FnMut(&str) -> Result<bool>> Lines<'a, P> {
-    /// Shows hits with `print`, which returns whether there still is a reader, and is called for that without a hit, too. `symbols` names where functions return to.
+    /// Shows hits with `print`, which returns whether there still is a reader, and is called for that without a hit, too. `symbols`
+    /// names where functions return to.
     pub fn new(style: Style, symbols: &'a Symbols, print: P) -> Self {
         Self {
             text: String::new(),
