@@ -88,9 +88,13 @@ impl Engine {
     /// The instructions at those addresses that have no point yet.
     fn instructions(&self, permits: &[Permit]) -> Result<KVVec<Option<Read>>, (usize, Error)> {
         let mut all = KVVec::with_capacity(permits.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
-        let text = TextLock::new();
+        let mut text = TextLock::new();
         let restore = |start: usize, bytes: &mut [u8]| self.restore(start, bytes);
         for (i, permit) in permits.iter().enumerate() {
+            // Initialisation code may have been freed since, of which `kill()` has told those who were registered.
+            if !text.is_there(permit.address) {
+                return Err((i, Error::Gone));
+            }
             let read = match permit.is_ftrace || self.points.get(&permit.address).is_some() {
                 true => None,
                 false => Some(permit.instructions(&text, restore).map_err(|e| (i, e))?),

@@ -46,10 +46,10 @@ impl Running<'_> {
     }
 }
 
-/// Whether the name is that of a part of a function that its compiler has put elsewhere.
+/// Whether the name is that of a part of a function that its compiler, or Propeller, has put elsewhere.
 fn is_cold(name: &[u8]) -> bool {
     let mut parts = name.split(|byte| *byte == b'.');
-    parts.any(|part| part == b"cold")
+    parts.any(|part| part == b"cold" || part == b"__part")
 }
 
 impl Surroundings for Running<'_> {

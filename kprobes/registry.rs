@@ -8,6 +8,8 @@
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::sync::rcu_tasks;
 use kernel::prelude::*;
+use kernel::time::delay::fsleep;
+use kernel::time::Delta;
 
 use crate::address::Permit;
 use crate::engine::Engine;
@@ -22,6 +24,9 @@ use crate::raw::optimiser;
 use crate::raw::reap;
 use crate::raw::reap::TasksPeriod;
 
+/// How often is looked whether a debugger has gone.
+const LOOK_AGAIN: Delta = Delta::from_millis(100);
+
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
 /// Makes the engine ready. Errors: -EBUSY if it is.
@@ -35,16 +40,23 @@ pub(crate) fn start() -> Result {
     Ok(())
 }
 
-/// Takes away all probes, whoever has forgotten them, and waits until nobody is in their copies.
+/// Takes away all probes, whoever has forgotten them, and waits until nobody is in their copies, and until no debugger has a
+/// breakpoint in one of their jumps.
 pub(crate) fn stop() {
-    let mut guard = ENGINE.lock();
-    let (engine, locked) = guard.split();
-    if let Some(engine) = engine.as_mut() {
-        engine.clear(locked);
-    }
-    let mut stopped = engine.take();
-    // From here on nobody finds the engine, `reap()` neither.
-    drop(guard);
+    let mut told = false;
+    let mut stopped = loop {
+        let mut guard = ENGINE.lock();
+        let (engine, locked) = guard.split();
+        // From there on nobody finds the engine, `reap()` neither.
+        if engine.as_mut().is_none_or(|engine| engine.clear(locked)) {
+            break engine.take();
+        }
+        drop(guard);
+        if !core::mem::replace(&mut told, true) {
+            pr_warn!("the engine goes when the jumps that somebody has changed are as they were\n");
+        }
+        fsleep(LOOK_AGAIN);
+    };
     if let Some(stopped) = &mut stopped {
         stopped.ftrace.close();
     }

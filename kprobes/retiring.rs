@@ -117,10 +117,14 @@ impl Engine {
         self.gone.push(entry);
     }
 
-    /// Gives up all points.
-    pub(crate) fn clear(&mut self, locked: &Locked) {
+    /// Gives up all points. Whether that is done: not while a debugger has changed a jump, which comes back when it goes.
+    pub(crate) fn clear(&mut self, locked: &Locked) -> bool {
         // Code that has gone has no breakpoint.
         let _ = self.enable_all(false, locked);
+        if self.detours != 0 {
+            return false;
+        }
         self.kill(|_| true, locked);
+        true
     }
 }

@@ -17,6 +17,8 @@ pub enum Reason {
     Template,
     /// Code that a CPU executes before it can handle breakpoints.
     Early,
+    /// Code in which an idle CPU waits, for longer than any grace period.
+    Idle,
     /// Code that the compiler has instrumented code call.
     Sanitizer,
     /// Code that handles probes, and would hit its own.
@@ -102,6 +104,8 @@ const RULES: &[(Name, Reason)] = &[
     (Is(b"core_restore_code"), Reason::Early),
     (Is(b"restore_image"), Reason::Early),
     (Is(b"restore_registers"), Reason::Early),
+    // `in` from the port of a C-state. In the kernel's image it is noinstr code; in a module nothing says so.
+    (Is(b"io_idle"), Reason::Idle),
     // Instrumented code calls these everywhere, the code that handles probes as well.
     (Starts(b"__asan_"), Reason::Sanitizer),
     (Starts(b"__hwasan_"), Reason::Sanitizer),
@@ -167,6 +171,8 @@ mod tests {
             ("ftrace_regs_caller_end", Some(Reason::Template)),
             ("cr4_init", Some(Reason::Early)),
             ("cr4_init_not", None),
+            ("io_idle", Some(Reason::Idle)),
+            ("io_idle_not", None),
             ("__asan_load8", Some(Reason::Sanitizer)),
             ("rust_helper_rcu_read_lock", Some(Reason::Own)),
             ("_RNvNtCs1_10ferro_core4insn6decode", Some(Reason::Own)),

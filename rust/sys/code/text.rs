@@ -195,7 +195,7 @@ impl TextLock {
     }
 
     /// Whether there is code at an address that stays while the lock is held.
-    pub(super) fn is_there(&mut self, addr: usize) -> bool {
+    pub fn is_there(&mut self, addr: usize) -> bool {
         if symbols::is_core_text(addr) {
             return true;
         }

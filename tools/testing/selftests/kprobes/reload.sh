@@ -10,6 +10,8 @@ set -uo pipefail
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$(dirname "$0")/../lib/kit.sh"
 rounds=${1:-100}
+tests=$FERROTRACE_KDIR/selftests-kprobes/module
+list=$DEBUGFS/kprobes/list
 engine=$MODULE_DIR/rust_kprobes.ko
 samples=$FERROTRACE_KDIR/samples/kprobes
 sleeper=hrtimer_nanosleep
@@ -40,34 +42,34 @@ round() {
 	fi
 }
 
+# until_true COMMAND...: waits until it succeeds; fails when that takes 30 seconds.
+until_true() {
+	local tries=0
+	until "$@"; do
+		if [ $((tries += 1)) = 300 ]; then
+			echo "# never: $*"
+			return 1
+		fi
+		sleep 0.1
+	done
+}
+
 # asleep: a task has come to where it sleeps by way of a jump, whose last displaced instruction is the call. The client goes, which
 # leaves the probe, and the engine, and nobody waits for the task; then it returns.
 asleep() {
-	local tests=$FERROTRACE_KDIR/selftests-kprobes/module list=$DEBUGFS/kprobes/list pid tries=0
+	local pid
 	local sleep=/sys/module/kprobes_selftest_target/parameters/sleep
 	if ! insmod "$engine" || ! echo 1 >/proc/sys/debug/kprobes-optimization || ! insmod "$tests/kprobes_selftest_target.ko" ||
 		! insmod "$tests/kprobes_selftest_forgetful.ko" symbol=kst_target_module_sleeps; then
 		echo "# the modules do not load"
 		return 1
 	fi
-	until grep -q 'kst_target_module_sleeps.*OPTIMIZED' "$list"; do
-		if [ $((tries += 1)) = 300 ]; then
-			echo "# no jump"
-			return 1
-		fi
-		sleep 0.1
-	done
+	until_true grep -q 'kst_target_module_sleeps.*OPTIMIZED' "$list" || return 1
 	# It is there after a grace period.
 	sleep 1
 	(exec bash -c "echo 1 >$sleep") &
 	pid=$!
-	until grep -q kst_target_module_asleep "/proc/$pid/stack"; do
-		if [ $((tries += 1)) = 600 ]; then
-			echo "# it does not sleep"
-			return 1
-		fi
-		sleep 0.1
-	done
+	until_true grep -q kst_target_module_asleep "/proc/$pid/stack" || return 1
 	if ! rmmod kprobes_selftest_forgetful || ! rmmod rust_kprobes; then
 		echo "# not removed"
 		return 1
@@ -80,6 +82,44 @@ asleep() {
 	wait $pid
 	[ "$(<$sleep)" = 42 ] || { echo "# it returned $(<$sleep)"; return 1; }
 	rmmod kprobes_selftest_target
+}
+
+# write VALUE FILE: whether it was taken.
+write() {
+	echo "$1" 2>/dev/null >"$2"
+}
+
+# debugged: a debugger has a breakpoint in a jump when the engine goes, which the worker has not come to see as it waits for a task: the
+# engine waits for the debugger, whose breakpoint leads to it when it is gone.
+debugged() {
+	local at removal debugger=/sys/module/kprobes_selftest_debugger/parameters
+	at=$(awk '$3 == "text_poke_copy" { print $1; exit }' /proc/kallsyms)
+	if ! insmod "$engine" || ! insmod "$tests/kprobes_selftest_target.ko" ||
+		! insmod "$tests/kprobes_selftest_forgetful.ko" symbol=kst_target_module_adds ||
+		! insmod "$tests/kprobes_selftest_debugger.ko" text_poke_copy="0x$at"; then
+		echo "# the modules do not load"
+		return 1
+	fi
+	at=$(awk '$3 == "kst_target_module_adds" { print $1; exit }' /proc/kallsyms)
+	until_true write "0x$at" $debugger/breakpoint && write 0 $debugger/breakpoint && write 1 $debugger/holds || return 1
+	insmod "$samples/kprobe_example.ko" symbol=kst_target_module_sleeps || return 1
+	until_true grep -q 'kst_target_module_sleeps.*OPTIMIZED' "$list" || return 1
+	write "0x$at" $debugger/breakpoint && rmmod kprobes_selftest_forgetful kprobe_example || return 1
+	rmmod rust_kprobes &
+	removal=$!
+	until_true grep -q going /sys/module/rust_kprobes/initstate || return 1
+	write 0 $debugger/holds
+	sleep 2
+	if ! kill -0 $removal; then
+		echo "# the engine did not wait"
+		return 1
+	fi
+	write 0 $debugger/breakpoint
+	if ! wait $removal || ! write 1 /sys/module/kprobes_selftest_target/parameters/add || write "0x$at" $debugger/breakpoint; then
+		echo "# the jump is left"
+		return 1
+	fi
+	rmmod kprobes_selftest_debugger kprobes_selftest_target
 }
 
 echo "TAP version 13"
@@ -101,4 +141,5 @@ else
 	result "not ok" "reload: $after pages for copies and detours, $pages before"
 fi
 if asleep; then result ok "reload: a task sleeps where a jump has led it"; else result "not ok" "reload: a task sleeps where a jump has led it"; fi
+if debugged; then result ok "reload: a debugger is in a jump"; else result "not ok" "reload: a debugger is in a jump"; fi
 finish

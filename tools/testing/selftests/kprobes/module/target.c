@@ -52,6 +52,27 @@ asm("	.pushsection .text, \"ax\"\n"
 	"	.size	kst_target_module_sleeps, . - kst_target_module_sleeps\n"
 	"	.popsection\n");
 
+/* kst_target_module_adds(a): a + 41. There can be a jump at its start. */
+int kst_target_module_adds(int a);
+
+asm("	.pushsection .text, \"ax\"\n"
+	"	.globl	kst_target_module_adds\n"
+	"	.type	kst_target_module_adds, @function\n"
+	"kst_target_module_adds:\n"
+	"	mov	%edi, %eax\n"
+	"	add	$41, %eax\n"
+	"	" ASM_RET
+	"	.size	kst_target_module_adds, . - kst_target_module_adds\n"
+	"	.popsection\n");
+
+static int add(const char *value, const struct kernel_param *param)
+{
+	return kst_target_module_adds(1) == 42 ? 0 : -EIO;
+}
+
+static const struct kernel_param_ops add_ops = { .set = add };
+module_param_cb(add, &add_ops, NULL, 0200);
+
 /* Until there is a signal. */
 noinline int kst_target_module_asleep(int a)
 {
