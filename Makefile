@@ -12,7 +12,7 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC KCONFI
 
 # What "make check" leaves out for time: suites on the variants debug, size and distro, and on all its variants storms of their
 # whole length, Miri over all of the core, and Debian packages. A storm on debug takes ten times as long: a short one there.
-LONG_STORMS = host export insn relay klog gkhi selftests-kprobes ftrace-tramp probes gcov deb
+LONG_STORMS = host export insn relay klog gkhi selftests-kprobes ftrace-tramp probes functions gcov deb
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
 LONG_DISTRO = kunit relay klog gkhi permissions kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace

@@ -41,6 +41,9 @@ once() { [ "${FERROTRACE_STORM:-long}" = short ] || one "$@"; }
 load() { insmod "$KO/ferrotrace_kprobe_events.ko" "$@"; }
 probe() { "$FERROTRACE" probe "$@"; }
 
+# on_mainline: whether the engine takes probes one by one, each some tenths of a second.
+on_mainline() { [[ ${FERROTRACE_VARIANT:-} == *mainline ]]; }
+
 # put LINE: a command to the kernel, in one write.
 put() { printf '%s\n' "$1" >"$PROBES"; }
 
