@@ -127,6 +127,11 @@ impl StopSignals {
         Ok(false)
     }
 
+    /// The same, where it is only asked whether to go on.
+    pub fn has_come(&self) -> bool {
+        self.take().unwrap_or(false)
+    }
+
     /// Waits for a signal, at most until `until`, or as long as `PollTimeout` allows. Returns
     /// whether one came.
     pub fn wait(&self, until: Instant) -> nix::Result<bool> {

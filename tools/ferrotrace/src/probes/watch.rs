@@ -138,8 +138,7 @@ impl<'a> Temporary<'a> {
             name: temporary_name(std::process::id(), index),
             ..probe.clone()
         });
-        let is_stopped = || signals.take().unwrap_or(false);
-        let added = kernel.add(&named.collect::<Vec<_>>(), is_stopped)?;
+        let added = kernel.add(&named.collect::<Vec<_>>(), || signals.has_come())?;
         Ok(Self {
             kernel,
             names: added.names,
