@@ -75,6 +75,26 @@ int ftrace_data_release_idle(struct ftrace_data_ops *ops);
 #define FTRACE_SET_MASK 0xffffUL
 
 /*
+ * The numbers are in the upper half of a record's flags, which "flags &= ~FTRACE_FL_TRAMP" is to leave as it is. Since GCC 13 all
+ * constants of an enum have one type if one of them is more than an int; that of these is unsigned int, with zeros in the upper half
+ * of its complement. So whoever includes this gets them with the type of the flags.
+ */
+#define FTRACE_FL_ENABLED ((unsigned long)FTRACE_FL_ENABLED)
+#define FTRACE_FL_REGS ((unsigned long)FTRACE_FL_REGS)
+#define FTRACE_FL_REGS_EN ((unsigned long)FTRACE_FL_REGS_EN)
+#define FTRACE_FL_TRAMP ((unsigned long)FTRACE_FL_TRAMP)
+#define FTRACE_FL_TRAMP_EN ((unsigned long)FTRACE_FL_TRAMP_EN)
+#define FTRACE_FL_IPMODIFY ((unsigned long)FTRACE_FL_IPMODIFY)
+#define FTRACE_FL_DISABLED ((unsigned long)FTRACE_FL_DISABLED)
+#define FTRACE_FL_DIRECT ((unsigned long)FTRACE_FL_DIRECT)
+#define FTRACE_FL_DIRECT_EN ((unsigned long)FTRACE_FL_DIRECT_EN)
+#define FTRACE_FL_CALL_OPS ((unsigned long)FTRACE_FL_CALL_OPS)
+#define FTRACE_FL_CALL_OPS_EN ((unsigned long)FTRACE_FL_CALL_OPS_EN)
+#define FTRACE_FL_TOUCHED ((unsigned long)FTRACE_FL_TOUCHED)
+#define FTRACE_FL_MODIFIED ((unsigned long)FTRACE_FL_MODIFIED)
+static_assert(FTRACE_REF_MAX_SHIFT == 32 - 13, "a flag that is not in this list");
+
+/*
  * Where the trampolines of the sets are; 0 if a set has none. Where a set is a struct ftrace_data_ops alone, whose functions
  * have stubs of their own, it is its address without the highest bit.
  */
