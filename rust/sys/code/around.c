@@ -17,6 +17,7 @@
 #include <asm/extable.h>
 #include <asm/nospec-branch.h>
 #include <asm/sections.h>
+#include <asm/text-patching.h>
 
 #include "around.h"
 #include "symbols.h"
@@ -26,6 +27,8 @@
 struct tables {
 	struct jump_entry *jumps, *jumps_end;
 	struct exception_table_entry *faults, *faults_end;
+	/* Of a module only */
+	struct static_call_site *calls, *calls_end;
 };
 
 /* Those for the code at @addr; false if there is none. RCU keeps a module's. */
@@ -49,6 +52,10 @@ static bool tables_of(unsigned long addr, struct tables *tables)
 #ifdef CONFIG_JUMP_LABEL
 	tables->jumps = mod->jump_entries;
 	tables->jumps_end = mod->jump_entries + mod->num_jump_entries;
+#endif
+#ifdef CONFIG_HAVE_STATIC_CALL_INLINE
+	tables->calls = mod->static_call_sites;
+	tables->calls_end = mod->static_call_sites + mod->num_static_call_sites;
 #endif
 	tables->faults = mod->extable;
 	tables->faults_end = mod->extable + mod->num_exentries;
@@ -80,15 +87,22 @@ static unsigned long label_at(const struct jump_entry *entry) { return 0; }
 static unsigned long label_target(const struct jump_entry *entry) { return 0; }
 #endif
 
+#ifdef CONFIG_HAVE_STATIC_CALL_INLINE
+static unsigned long call_at(const struct static_call_site *site)
+{
+	return (unsigned long)&site->addr + site->addr;
+}
+#else
+static unsigned long call_at(const struct static_call_site *site) { return 0; }
+#endif
+
 static bool in(unsigned long addr, unsigned long start, unsigned long end)
 {
 	return addr >= start && addr < end;
 }
 
-int ferro_code_reserved(unsigned long start, unsigned long end)
+static int reserved_in_image(unsigned long start, unsigned long end)
 {
-	struct exception_table_entry *fault;
-	struct tables tables;
 	bool labelled;
 
 	jump_label_lock();
@@ -96,13 +110,42 @@ int ferro_code_reserved(unsigned long start, unsigned long end)
 	jump_label_unlock();
 	if (labelled)
 		return FERRO_JUMP_LABEL;
-	if (ferro_static_call_reserved(start, end - 1))
-		return FERRO_STATIC_CALL;
+	return ferro_static_call_reserved(start, end - 1) ? FERRO_STATIC_CALL : FERRO_FREE;
+}
+
+/* Nothing says so of a module that is about to go, whose exit function may still change keys: by its tables, for whole calls. */
+static int reserved_in_module(const struct tables *tables, unsigned long start, unsigned long end)
+{
+	struct static_call_site *call;
+	struct jump_entry *jump;
+
+	for (jump = tables->jumps; jump < tables->jumps_end; jump++)
+		if (label_at(jump) < end && label_at(jump) + JMP32_INSN_SIZE > start)
+			return FERRO_JUMP_LABEL;
+	for (call = tables->calls; call < tables->calls_end; call++)
+		if (call_at(call) < end && call_at(call) + CALL_INSN_SIZE > start)
+			return FERRO_STATIC_CALL;
+	return FERRO_FREE;
+}
+
+int ferro_code_reserved(unsigned long start, unsigned long end)
+{
+	struct exception_table_entry *fault;
+	bool image = core_kernel_text(start);
+	struct tables tables;
+	int reserved;
+
+	reserved = image ? reserved_in_image(start, end) : FERRO_FREE;
+	if (reserved)
+		return reserved;
 	if (ftrace_text_reserved((void *)start, (void *)(end - 1)))
 		return FERRO_FTRACE;
 	guard(rcu)();
 	if (!tables_of(start, &tables))
 		return FERRO_FREE;
+	reserved = image ? FERRO_FREE : reserved_in_module(&tables, start, end);
+	if (reserved)
+		return reserved;
 	for (fault = tables.faults; fault < tables.faults_end; fault++) {
 		if (in(fault_at(fault), start, end))
 			return FERRO_EXCEPTION;

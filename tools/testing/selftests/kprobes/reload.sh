@@ -122,6 +122,24 @@ debugged() {
 	rmmod kprobes_selftest_debugger kprobes_selftest_target
 }
 
+# going: while a module goes it patches its code, in the place of whose neighbour a jump may come.
+going() {
+	local target removal jumps=/proc/sys/debug/kprobes-optimization
+	insmod "$engine" && echo 0 >$jumps && insmod "$tests/kprobes_selftest_target.ko" late=1 &&
+		insmod "$samples/kprobe_example.ko" symbol=kst_target_module_keyed || return 1
+	target=$(<"$list")
+	dmesg -C
+	rmmod kprobes_selftest_target &
+	removal=$!
+	until_true grep -q going /sys/module/kprobes_selftest_target/initstate && echo 1 >$jumps && wait $removal || return 1
+	if dmesg | grep -E 'WARNING: |BUG: '; then return 1; fi
+	if [[ $target != *kst_target_module_keyed+* ]] || ! grep -q 'kst_target_module_keyed.*GONE\|\[GONE\]' "$list"; then
+		sed 's/^/# /' "$list"
+		return 1
+	fi
+	rmmod kprobe_example rust_kprobes
+}
+
 echo "TAP version 13"
 if ! [ -e "$engine" ]; then
 	skipped reload "the engine is no module here"
@@ -141,5 +159,6 @@ else
 	result "not ok" "reload: $after pages for copies and detours, $pages before"
 fi
 if asleep; then result ok "reload: a task sleeps where a jump has led it"; else result "not ok" "reload: a task sleeps where a jump has led it"; fi
+if going; then result ok "reload: a module that goes patches its code"; else result "not ok" "reload: a module that goes patches its code"; fi
 if debugged; then result ok "reload: a debugger is in a jump"; else result "not ok" "reload: a debugger is in a jump"; fi
 finish

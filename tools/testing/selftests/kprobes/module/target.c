@@ -3,6 +3,8 @@
  * kprobes_selftest_target: a module that is probed, and goes. Writing its parameter "call" calls its functions, reading
  * gives what they have returned; the same with "sleep" for one that sleeps.
  */
+#include <linux/delay.h>
+#include <linux/jump_label.h>
 #include <linux/linkage.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
@@ -111,8 +113,31 @@ static int __init kst_target_module_init(void)
 }
 module_init(kst_target_module_init);
 
+static DEFINE_STATIC_KEY_FALSE(kst_target_module_key);
+
+/* A jump at its start would displace what the key patches. */
+static notrace noinline __noclone int kst_target_module_keyed(int a)
+{
+	asm volatile("" : "+a" (a));
+	if (static_branch_unlikely(&kst_target_module_key))
+		a += 41;
+	return a;
+}
+
+static bool late;
+module_param(late, bool, 0600);
+MODULE_PARM_DESC(late, "let the module's going take two seconds, and patch code then");
+
 static void __exit kst_target_module_exit(void)
 {
+	int (*function)(int) = kst_target_module_keyed;
+
+	OPTIMIZER_HIDE_VAR(function);
+	if (!late)
+		return;
+	msleep(2000);
+	static_branch_enable(&kst_target_module_key);
+	WARN_ON(function(1) != 42);
 }
 module_exit(kst_target_module_exit);
 
