@@ -119,6 +119,7 @@ impl Body {
             body: self,
             visit,
             seen: [None; MOST_PIECES],
+            looked: 0,
         };
         for piece in self.pieces.iter().flatten() {
             search.piece(*piece)?;
@@ -142,8 +143,10 @@ struct Search<'c, 's, S, V> {
     code: &'c Code<'s, S>,
     body: &'c Body,
     visit: V,
-    /// Pieces outside of the body that have been looked at; not all, if there are many.
+    /// Pieces outside of the body that have been found; not all, if there are many.
     seen: [Option<Piece>; MOST_PIECES],
+    /// How many of these have been looked at.
+    looked: usize,
 }
 
 impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V> {
@@ -203,8 +206,8 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         }
     }
 
-    /// Looks at the entries of a jump table. The first that leads neither into the body, nor to its end, nor to code without
-    /// a start of its own, is another table's.
+    /// Looks at the entries of a jump table. The first that leads neither into the body, nor to its end or that of an unlikely part,
+    /// nor to code without a start of its own, is another table's.
     fn table(&mut self, table: Table) -> Result<(), Reason> {
         let surroundings = self.code.surroundings;
         let mut count = 0u32;
@@ -216,6 +219,9 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
             if !self.body.contains(entry) {
                 match surroundings.piece(entry) {
                     Some(piece) if !surroundings.is_compiled(piece.start) => self.outside(entry)?,
+                    Some(piece) if piece.start == entry && self.is_part(entry.wrapping_sub(1)) => {
+                        continue
+                    }
                     _ => break,
                 }
             }
@@ -239,14 +245,54 @@ impl<S: Surroundings, V: FnMut(Found) -> Result<(), Reason>> Search<'_, '_, S, V
         if is_call || self.seen.contains(&Some(piece)) {
             return Ok(());
         }
-        if let Some(free) = self.seen.iter_mut().find(|slot| slot.is_none()) {
-            *free = Some(piece);
+        if !self.remember(piece) {
+            return self.look(piece);
         }
+        while let Some(piece) = self.seen.get(self.looked).copied().flatten() {
+            self.looked = self.looked.saturating_add(1);
+            self.look(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Notes a piece that is to be looked at. Whether there was room for it.
+    fn remember(&mut self, piece: Piece) -> bool {
+        let free = self.seen.iter_mut().find(|slot| slot.is_none());
+        free.is_some_and(|free| {
+            *free = Some(piece);
+            true
+        })
+    }
+
+    /// Whether an address is in a part of a function that its compiler has put elsewhere.
+    fn is_part(&self, address: u64) -> bool {
+        let surroundings = self.code.surroundings;
+        let piece = surroundings.piece(address);
+        piece.is_some_and(|piece| surroundings.is_part(piece.start))
+    }
+
+    /// Notes what an unlikely part jumps to, if that is another one: a function may have several.
+    fn further(&mut self, from: Piece, target: u64) -> Result<bool, Reason> {
+        if from.contains(target) || self.body.contains(target) || !self.is_part(target) {
+            return Ok(false);
+        }
+        if let Some(piece) = self.code.surroundings.piece(target) {
+            if !self.seen.contains(&Some(piece)) && !self.remember(piece) {
+                return Err(Reason::TooLarge);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at a piece outside of the body.
+    fn look(&mut self, piece: Piece) -> Result<(), Reason> {
         let (mut comes_back, mut is_unknown) = (false, false);
         self.code.sweep(piece, |at, insn| {
             self.operands(at, insn)?;
-            comes_back |= jump_target(at, insn)
-                .is_some_and(|target| self.body.contains(target) && target != self.body.first);
+            if let Some(target) = jump_target(at, insn) {
+                comes_back |= self.body.contains(target) && target != self.body.first;
+                comes_back |= self.further(piece, target)?;
+            }
             if !self.code.is_indirect_jump(at, insn) {
                 return Ok(());
             }

@@ -17,6 +17,8 @@ struct Image {
     symbols: Vec<usize>,
     compiled: Vec<u64>,
     cold: Vec<u8>,
+    /// Where another unlikely part begins in that.
+    second: Option<usize>,
     rodata: Vec<u64>,
     reserved: Option<(u64, Reserved)>,
     entry: Option<(u64, Entry)>,
@@ -28,9 +30,15 @@ struct Image {
 impl Surroundings for Image {
     fn piece(&self, address: u64) -> Option<Piece> {
         if let Some(offset) = address.checked_sub(COLD) {
-            return (offset < self.cold.len() as u64).then(|| Piece {
-                start: COLD,
-                end: COLD + self.cold.len() as u64,
+            let len = self.cold.len() as u64;
+            let second = self.second.map_or(len, |at| at as u64);
+            let (start, end) = match offset < second {
+                true => (0, second),
+                false => (second, len),
+            };
+            return (offset < len).then(|| Piece {
+                start: COLD + start,
+                end: COLD + end,
             });
         }
         let offset = usize::try_from(address.checked_sub(AT)?).ok()?;
@@ -70,7 +78,7 @@ impl Surroundings for Image {
     }
 
     fn is_part(&self, start: u64) -> bool {
-        start == COLD
+        start >= COLD && !self.is_compiled(start)
     }
 
     fn is_indirect_thunk(&self, address: u64) -> bool {
@@ -199,6 +207,12 @@ fn jump_tables() {
     dangling.cold = [&jump[..], &cold_to(AT + 5)[..]].concat();
     dangling.rodata = vec![COLD, end, COLD + 13, AT + 2, 0];
     assert_eq!(at(&dangling, 0), Err(Reason::Entered(Entry::Table)));
+    // Or the end of the unlikely part, which is where another function begins.
+    dangling.cold = vec![0x90, 0xc3, 0xc3];
+    dangling.second = Some(2);
+    dangling.compiled.push(COLD + 2);
+    dangling.rodata = vec![AT + 5, COLD + 2, AT + 2, 0];
+    assert_eq!(at(&dangling, 0), Err(Reason::Entered(Entry::Table)));
     // Jumps to what is in a register or in a structure.
     assert_eq!(at(&with(&[0xff, 0xe0]), 0), Err(Reason::IndirectJump));
     assert_eq!(at(&with(&[0xff, 0x60, 8]), 0), Err(Reason::IndirectJump));
@@ -233,6 +247,18 @@ fn cold_parts() {
         image.cold = cold_to(AT + target);
         assert!(at(&image, 0).is_ok());
         image.exit = Some((AT + 7, COLD));
+        assert_eq!(at(&image, 0).map(|_| ()), wanted, "{target}");
+    }
+    // A part may jump to another, and that one back.
+    for (target, wanted) in [(2, Err(BRANCH)), (5, Ok(()))] {
+        let mut image = with(&jump);
+        // jmp to what follows it, as far as the parts are apart; ret; nop; jmp back
+        image.cold = vec![0xe9, 1, 0, 0, 0, 0xc3];
+        let way = (AT as i64 + target - COLD as i64 - 12) as i32;
+        image
+            .cold
+            .extend([&[0x90, 0xe9][..], &way.to_le_bytes()].concat());
+        image.second = Some(6);
         assert_eq!(at(&image, 0).map(|_| ()), wanted, "{target}");
     }
     // Into it the function may jump anywhere, as it does here.
