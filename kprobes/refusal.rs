@@ -51,7 +51,7 @@ impl fmt::Display for Refusal {
                 Reason::Thunk => "indirect branches or returns run through it",
                 Reason::Template => "ftrace copies and patches it",
                 Reason::Early => "a CPU that comes executes it before it handles breakpoints",
-                Reason::Idle => "an idle CPU waits in it",
+                Reason::Idle => "a CPU that is idle or has gone waits in it",
                 Reason::Sanitizer => "instrumented code calls it everywhere",
                 Reason::Own => "code that kprobes run on",
             },

@@ -8,8 +8,6 @@
 use ferro_sys::code::symbols::Shown;
 use ferro_sys::sync::rcu_tasks;
 use kernel::prelude::*;
-use kernel::time::delay::fsleep;
-use kernel::time::Delta;
 
 use crate::address::Permit;
 use crate::engine::Engine;
@@ -19,13 +17,11 @@ use crate::raw::detour::Waited;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::kretprobe;
+use crate::raw::module_exit;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::optimiser;
 use crate::raw::reap;
 use crate::raw::reap::TasksPeriod;
-
-/// How often is looked whether a debugger has gone.
-const LOOK_AGAIN: Delta = Delta::from_millis(100);
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
@@ -55,7 +51,7 @@ pub(crate) fn stop() {
         if !core::mem::replace(&mut told, true) {
             pr_warn!("the engine goes when the jumps that somebody has changed are as they were\n");
         }
-        fsleep(LOOK_AGAIN);
+        module_exit::doze();
     };
     if let Some(stopped) = &mut stopped {
         stopped.ftrace.close();

@@ -8,6 +8,8 @@
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
 
+use ferro_sys::code::text::TextLock;
+
 use crate::engine::Engine;
 use crate::ftrace::Idle;
 use crate::point_entry::Breakpoint;
@@ -119,6 +121,13 @@ impl Engine {
 
     /// Gives up all points. Whether that is done: not while a debugger has changed a jump, which comes back when it goes.
     pub(crate) fn clear(&mut self, locked: &Locked) -> bool {
+        if !self.enabled {
+            // Perhaps not for the first time: nothing but this is done while it stays.
+            self.leave_all(&mut TextLock::new(), locked);
+            if self.detours != 0 {
+                return false;
+            }
+        }
         // Code that has gone has no breakpoint.
         let _ = self.enable_all(false, locked);
         if self.detours != 0 {

@@ -58,6 +58,12 @@ void ferro_kprobes_hold(bool on)
 		synchronize_rcu();
 }
 
+void ferro_kprobes_doze(void)
+{
+	set_current_state(TASK_UNINTERRUPTIBLE | TASK_FREEZABLE);
+	schedule_timeout(HZ / 10);
+}
+
 /* A call is due; its memory, and its number, are in use. */
 static atomic_t reap_due;
 static unsigned long reap_number;

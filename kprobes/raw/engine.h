@@ -22,6 +22,9 @@ bool ferro_kprobe_returns_early(void);
 /* Whether the engine, if it is a module, is to stay once ftrace has broken down. Context: process. */
 void ferro_kprobes_hold(bool on);
 
+/* Sleep for a tenth of a second, in a way that lets the machine be suspended. */
+void ferro_kprobes_doze(void);
+
 /* Call ferro_kprobes_reap(), with this number, when every task has been somewhere else, unless a call is due. Whether it is done. */
 bool ferro_kprobes_call_reap(unsigned long number);
 /* Wait for such a call. */

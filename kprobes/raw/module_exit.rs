@@ -48,6 +48,12 @@ pub(crate) fn stay_if_ftrace_breaks(on: bool) {
     unsafe { bindings::ferro_kprobes_hold(on) };
 }
 
+/// Sleeps a tenth of a second, or longer if the machine is suspended, which it does not prevent.
+pub(crate) fn doze() {
+    // SAFETY: It may be called wherever one may sleep.
+    unsafe { bindings::ferro_kprobes_doze() };
+}
+
 /// An exit that is called when something goes, not armed yet. Errors: as for `Builder::register()`.
 pub(crate) fn register(
     name: &CStr,

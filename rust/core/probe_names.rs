@@ -17,7 +17,7 @@ pub enum Reason {
     Template,
     /// Code that a CPU executes before it can handle breakpoints.
     Early,
-    /// Code in which an idle CPU waits, for longer than any grace period.
+    /// Code in which a CPU that is idle, or offline, waits for longer than any grace period.
     Idle,
     /// Code that the compiler has instrumented code call.
     Sanitizer,
@@ -106,6 +106,11 @@ const RULES: &[(Name, Reason)] = &[
     (Is(b"restore_registers"), Reason::Early),
     // `in` from the port of a C-state. In the kernel's image it is noinstr code; in a module nothing says so.
     (Is(b"io_idle"), Reason::Idle),
+    // What a CPU that goes executes when the others have been told that it has gone: no grace period waits for it.
+    (Is(b"cpuhp_ap_report_dead"), Reason::Idle),
+    (Ends(b"play_dead"), Reason::Idle),
+    (Is(b"play_dead_common"), Reason::Idle),
+    (Is(b"tboot_shutdown"), Reason::Idle),
     // Instrumented code calls these everywhere, the code that handles probes as well.
     (Starts(b"__asan_"), Reason::Sanitizer),
     (Starts(b"__hwasan_"), Reason::Sanitizer),
@@ -121,6 +126,8 @@ const RULES: &[(Name, Reason)] = &[
     (Starts(b"rust_helper_"), Reason::Own),
     (Starts(b"ferro_"), Reason::Own),
     (Is(b"rcu_is_watching"), Reason::Own),
+    // Where a jump has led, preemption is switched on by this, as long as a reschedule is due again and again.
+    (Is(b"preempt_schedule_notrace"), Reason::Own),
 ];
 
 /// The crates that a hit runs through.
@@ -173,6 +180,9 @@ mod tests {
             ("cr4_init_not", None),
             ("io_idle", Some(Reason::Idle)),
             ("io_idle_not", None),
+            ("native_play_dead", Some(Reason::Idle)),
+            ("play_dead", Some(Reason::Idle)),
+            ("preempt_schedule_notrace", Some(Reason::Own)),
             ("__asan_load8", Some(Reason::Sanitizer)),
             ("rust_helper_rcu_read_lock", Some(Reason::Own)),
             ("_RNvNtCs1_10ferro_core4insn6decode", Some(Reason::Own)),

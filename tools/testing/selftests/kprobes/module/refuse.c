@@ -200,6 +200,8 @@ static const struct {
 	{ "__SCT__tp_func_sched_wakeup", IS_ENABLED(CONFIG_TRACEPOINTS) && IS_ENABLED(CONFIG_HAVE_STATIC_CALL) },
 	{ "ftrace_caller", true },
 	{ "ftrace_regs_caller", true },
+	{ "preempt_schedule_notrace", IS_ENABLED(CONFIG_PREEMPTION) },
+	{ "native_play_dead", true },
 	{ "__asan_load8", IS_ENABLED(CONFIG_KASAN_GENERIC) },
 	{ "__kasan_check_write", IS_ENABLED(CONFIG_KASAN) },
 };
