@@ -6,7 +6,7 @@
 # these. Fails if one of them does not build or does not pass.
 #   here         what all variants are built with
 #   gcc-N        C by that compiler
-#   clang-N      the same; the oldest is the oldest that the kernel takes
+#   clang-N      the same, with the bindgen of its suite and its libclang; the oldest is the oldest that the kernel takes
 #   rust-SUITE   rustc and bindgen of that suite; trixie's are the oldest that the kernel takes
 set -euo pipefail
 LOGS=${LOGS:-build/check-toolchains}
@@ -19,17 +19,25 @@ MODULES="rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotra
 
 # choose NAME: has the tools in the cache, and kernel.sh use them.
 choose() {
-	local dir=$CACHE/gcov clang=()
+	local dir=$CACHE/gcov compilers=$REPO/tools/testing/host/gcov/compilers.sh usr clang=()
 	export FERROTRACE_TOOLS=$1
 	unset FERROTRACE_CC RUSTC BINDGEN LIBCLANG_PATH
 	if [ "$1" = here ]; then return; fi
-	"$REPO/tools/testing/host/gcov/compilers.sh" "$1" >&2 || return 1
+	"$compilers" "$1" >&2 || return 1
 	case $1 in
 	rust-*)
 		dir=$dir/${1#rust-}/usr
 		# That of its bindgen: the newest there.
 		mapfile -t clang < <(compgen -G "$dir/lib/llvm-*/lib/libclang.so" | sort -V)
 		export RUSTC=$dir/bin/rustc BINDGEN=$dir/bin/bindgen LIBCLANG_PATH=${clang[-1]%/*}
+		;;
+	clang-*)
+		# bindgen gets its flags, of which a libclang that is older does not know all.
+		usr=$(readlink -e "$dir/bin/$1")
+		usr=${usr%/lib/llvm-*}
+		"$compilers" "rust-$(basename "${usr%/usr}")" >&2 || return 1
+		mapfile -t clang < <(compgen -G "$usr/lib/x86_64-linux-gnu/libclang-${1#clang-}.so.*" | sort -V)
+		export FERROTRACE_CC=$dir/bin/$1 BINDGEN=$usr/bin/bindgen LIBCLANG_PATH=${clang[-1]}
 		;;
 	*) export FERROTRACE_CC=$dir/bin/$1 ;;
 	esac
@@ -65,7 +73,7 @@ boot() {
 	initramfs "$kdir" "$LOGS/$1.cpio.gz" || return 1
 	timeout "${TIMEOUT:-900}" "$(find_qemu)" -accel tcg,thread=single -cpu max,la57=off -M q35 -m 1G -smp 2 -nodefaults -display none \
 		-no-reboot -kernel "$image" -initrd "$LOGS/$1.cpio.gz" -serial "file:$LOGS/$1.console" \
-		-append "console=ttyS0 tsc=reliable no_timer_check panic=-1 oops=panic reboot=t quiet" || return 1
+		-append "console=ttyS0 tsc=reliable no_timer_check panic=-1 oops=panic reboot=t loglevel=5" || return 1
 	rm "$LOGS/$1.cpio.gz"
 	tr -d '\r' <"$LOGS/$1.console" >"$LOGS/$1.results"
 }

@@ -22,7 +22,7 @@ ALL="gcc-9 gcc-10 gcc-11 gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-16 clang-17 cl
 
 # Packages that others depend on, and that compiling C does not need.
 UNUSED='^lib(asan|tsan|lsan|hwasan|ubsan|itm|gomp|atomic|quadmath|gprofng|c-gconv|objc|python3|pipeline|hwloc)'
-UNUSED=$UNUSED'|^(libclang1-|llvm-.*-(dev|runtime)|linux-libc-dev|rpcsvc|perl|dpkg|debconf|python3|media-types|tzdata)'
+UNUSED=$UNUSED'|^(llvm-.*-(dev|runtime)|linux-libc-dev|rpcsvc|perl|dpkg|debconf|python3|media-types|tzdata)'
 UNUSED=$UNUSED'|^(openssl|ca-cert|netbase)'
 
 # suite COMPILER: the suite that has it.
