@@ -8,7 +8,9 @@ VARIANT ?= $(if $(KCONFIG),own,modular)
 CMD ?=
 MAKEFLAGS += --no-print-directory
 
-export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KSRC KCONFIG JOBS
+# Paths of the user's own: as they are, whatever is in them, through the environment.
+$(foreach name,KTREE KSRC KCONFIG,$(eval override $(name) := $$(value $(name))))
+export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KTREE KSRC KCONFIG JOBS
 
 # What "make check" leaves out for time: suites on the variants debug, size and distro, and on all its variants storms of their
 # whole length, Miri over all of the core, and Debian packages. A storm on debug takes ten times as long: a short one there.
@@ -47,9 +49,10 @@ kdir:
 kmake:
 	@integration/kernel.sh make '$(VARIANT)' $(ARGS)
 
-# Ferrotrace into a kernel tree of the user's own; UNDO=1 takes it out.
+# Ferrotrace into a kernel tree of the user's own; UNDO=1 takes it out, UNDO=force also what was changed in it.
 export:
-	@integration/export.sh $(if $(UNDO),--undo) '$(KTREE)'
+	$(if $(filter-out 1 force,$(UNDO)),$(error UNDO=$(UNDO): it is 1 or force))
+	@integration/export.sh $(if $(UNDO),--undo$(if $(filter force,$(UNDO)),=force)) "$$KTREE"
 
 # Debian packages of a variant and of the command.
 deb:

@@ -39,7 +39,8 @@ kernel_packages() {
 	rm -rf "$kdir/debian" "$(dirname "$kdir")"/linux-upstream_*
 }
 
-# pack DIR NAME VERSION DEPENDS DESCRIPTION...: a package of what is in DIR; the first line describes it in short.
+# pack DIR NAME VERSION DEPENDS DESCRIPTION...: a package of what is in DIR; the first line describes it in short. $replaces may have
+# the same files.
 pack() {
 	local dir=$1 name=$2 pack_version=$3 depends=$4
 	shift 4
@@ -47,7 +48,7 @@ pack() {
 	{
 		printf '%s\n' "Package: $name" "Version: $pack_version" "Architecture: amd64" \
 			"Maintainer: Ferrotrace maintainers <ferrotrace@localhost>" "Section: kernel" "Priority: optional" \
-			"Depends: $depends" "Description: $1"
+			"Depends: $depends" ${replaces:+"Replaces: $replaces"} "Description: $1"
 		shift
 		printf ' %s\n' "$@"
 	} >"$dir/DEBIAN/control"
@@ -73,10 +74,10 @@ command_package() {
 	local tool_version
 	tool_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/tools/ferrotrace/Cargo.toml" | head -n 1)
 	DESTDIR=$work/command PREFIX=/usr "$REPO/integration/install-tools.sh"
-	# The kernel's headers_install does not know of ours.
+	# The kernel's headers_install knows of ours in a tree of "make export" only.
 	install -D -m 644 -t "$work/command/usr/include/linux" "$REPO"/include/uapi/linux/*.h
 	find "$work/command/usr/share/man" -type f -exec gzip -9n {} +
-	pack "$work/command" ferrotrace "$tool_version" "libc6 (>= $(newest_glibc "$work/command/usr/bin/ferrotrace")), libgcc-s1" \
+	replaces=linux-libc-dev pack "$work/command" ferrotrace "$tool_version" "libc6 (>= $(newest_glibc "$work/command/usr/bin/ferrotrace")), libgcc-s1" \
 		"records, probes and counts with Ferrotrace's engines" \
 		"The command of Ferrotrace, the kernel's tracing in Rust: channels, probes, functions," \
 		"probe programs, hooks and coverage, with man pages and completions; and the headers" \

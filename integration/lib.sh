@@ -4,6 +4,8 @@
 # Shared by the scripts of this directory and of tools/testing: places, messages, the toolchain.
 # Source it; it changes nothing but variables and functions.
 
+# With it "cd" would go elsewhere, and say so.
+unset CDPATH
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${FERROTRACE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ferrotrace}
 SERIES=$(cat "$REPO/integration/kernel-version")
@@ -204,14 +206,24 @@ apply_series() {
 	done
 }
 
-# check_kernel TREE: fails unless it is a kernel tree that our series may apply to.
+# kernel_version TREE: what its Makefile says, without running it; nothing if it says nothing.
+kernel_version() {
+	awk '$2 == "=" && $1 ~ /^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)$/ && !($1 in v) { v[$1] = $3 }
+		END { if (v["VERSION"] != "") print v["VERSION"] "." v["PATCHLEVEL"] "." v["SUBLEVEL"] v["EXTRAVERSION"] }' "$1/Makefile"
+}
+
+# kbuild_takes PATH: its Makefile refuses some.
+kbuild_takes() { ! [[ $1 = *[[:space:]:]* ]]; }
+
+# check_kernel TREE [NAME]: fails unless it is a kernel tree that our series may apply to.
 check_kernel() {
-	local version
-	if [ ! -f "$1/Makefile" ] || [ ! -d "$1/rust/kernel" ]; then die "$1 is not a kernel source tree"; fi
-	version=$(make -s -C "$1" kernelversion)
+	local version='' name=${2:-$1}
+	if [ -f "$1/Makefile" ] && [ -d "$1/kernel" ]; then version=$(kernel_version "$1"); fi
 	case $version in
 	"$SERIES" | "$SERIES".* | "$SERIES"-*) ;;
-	"${SERIES%%.*}".*) say "warning: $1 is kernel $version; the patches are for $SERIES" ;;
-	*) die "$1 is kernel $version, not $SERIES" ;;
+	"${SERIES%%.*}".*) say "warning: $name is kernel $version; the patches are for $SERIES" ;;
+	'') die "$name is not a kernel source tree" ;;
+	*) die "$name is kernel $version, not $SERIES" ;;
 	esac
+	[ -d "$1/rust/kernel" ] || die "$name is a kernel source tree without rust/kernel"
 }

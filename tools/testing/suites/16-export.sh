@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # "make export" puts Ferrotrace into a kernel tree and takes it out again: a plain one and one in git, and one that the
-# series does not fit. The trees have only the files that it looks at. And configurations of other people take our options, and
-# versions of symbols where storms are long (make check-long).
-# Seconds: 40
+# series does not fit; also when it is interrupted. The trees have only the files that it looks at. And configurations of other people
+# take our options, and versions of symbols where storms are long (make check-long).
+# Seconds: 90
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -16,23 +16,36 @@ orig=$(find "$orig" -maxdepth 1 -name '*.orig' | head -n 1)
 # A commit needs somebody.
 export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@test GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@test
 
-# new_tree NAME: what of the kernel's tree the patches touch, and what tells its version.
+# new_tree NAME [FILE...]: what of the kernel's tree the patches touch, what tells its version, and these.
 new_tree() {
 	mkdir -p "$scratch/$1/rust/kernel"
 	{
-		printf '%s\n' Makefile scripts rust/Makefile
+		printf '%s\n' Makefile rust/Makefile include/uapi/linux/types.h "${@:2}"
 		(cd "$PATCHES" && patch_list | xargs sed -n -E 's,^--- a/([^[:space:]]+).*,\1,p' | sort -u)
 	} | rsync -rlp --files-from=- "$orig/" "$scratch/$1/"
-	cp -r "$scratch/$1" "$scratch/$1.before"
+	# Whoever else has it is not asked.
+	chmod 750 "$scratch/$1" "$scratch/$1/kernel"
+	cp -rp "$scratch/$1" "$scratch/$1.before"
+}
+
+# new_git NAME: the same in git, with one commit.
+new_git() {
+	new_tree "$1"
+	git -C "$scratch/$1" init -q && git -C "$scratch/$1" add -A -f && git -C "$scratch/$1" commit -q -m before
 }
 
 export_tree() { "$REPO/integration/export.sh" "$@" >"$scratch/output" 2>&1; }
 said() { grep -F -- "$1" "$scratch/output" >/dev/null || { cat "$scratch/output" && return 1; }; }
-untouched() { diff -r --no-dereference --exclude=.git "$scratch/$1.before" "$scratch/$1"; }
+modes() { (cd "$1" && find . -name .git -prune -o -type l -o -printf '%m %p\n' | sort -k 2); }
+untouched() {
+	diff -r --no-dereference --exclude=.git "$scratch/$1.before" "$scratch/$1" && diff <(modes "$scratch/$1.before") <(modes "$scratch/$1")
+}
+commits() { git -C "$scratch/$1" rev-list --count HEAD; }
+number=$(patch_list | wc -l)
 
 plain() {
 	new_tree plain
-	export_tree "$scratch/plain" && said "$(patch_list | wc -l) patches applied" &&
+	export_tree "$scratch/plain" && said "$number patches applied" &&
 		grep ferrotrace "$scratch/plain/kernel/Makefile" &&
 		cmp "$REPO/kprobes/hit.rs" "$scratch/plain/kernel/ferrotrace/kprobes/hit.rs" &&
 		! export_tree "$scratch/plain" && said "has kernel/ferrotrace already" &&
@@ -41,18 +54,212 @@ plain() {
 }
 
 in_git() {
-	new_tree git
-	git -C "$scratch/git" init -q && git -C "$scratch/git" add -A -f && git -C "$scratch/git" commit -q -m before || return 1
+	new_git git || return 1
 	echo >>"$scratch/git/Makefile"
 	! export_tree "$scratch/git" && said "not committed" && git -C "$scratch/git" checkout -q Makefile &&
-		export_tree "$scratch/git" && said "$(($(patch_list | wc -l) + 1)) commits after" &&
-		[ "$(git -C "$scratch/git" rev-list --count HEAD)" = $(($(patch_list | wc -l) + 2)) ] &&
+		export_tree "$scratch/git" && said "$((number + 1)) commits after" &&
+		[ "$(commits git)" = $((number + 2)) ] &&
 		git -C "$scratch/git" log --format=%s | grep -x 'uprobes: add a hook point after the instruction' &&
+		[ -z "$(git -C "$scratch/git" log --diff-filter=D --format= --name-only)" ] &&
 		[ -z "$(git -C "$scratch/git" status --porcelain)" ] &&
 		git -C "$scratch/git" commit -q --allow-empty -m later &&
-		! export_tree --undo "$scratch/git" && said "commits after that of Ferrotrace" &&
+		! export_tree --undo "$scratch/git" && said "rebase what came after it" &&
 		git -C "$scratch/git" reset -q --hard HEAD~1 &&
-		export_tree --undo "$scratch/git" && untouched git && [ "$(git -C "$scratch/git" rev-list --count HEAD)" = 1 ]
+		export_tree --undo "$scratch/git" && untouched git && [ "$(commits git)" = 1 ]
+}
+
+# A user of git has hooks, signs, or has not said who they are: the tree is as before, or has all of it.
+git_users() {
+	local tree=$scratch/users
+	new_git users || return 1
+	git -C "$tree" config user.useConfigOnly true
+	! env -u GIT_AUTHOR_NAME -u GIT_AUTHOR_EMAIL -u GIT_COMMITTER_NAME -u GIT_COMMITTER_EMAIL HOME="$scratch" \
+		"$REPO/integration/export.sh" "$tree" >"$scratch/output" 2>&1 && said "set user.name" && untouched users || return 1
+	printf '#!/bin/sh\nexit 1\n' >"$tree/.git/hooks/prepare-commit-msg"
+	chmod +x "$tree/.git/hooks/prepare-commit-msg"
+	git -C "$tree" config commit.gpgsign true
+	git -C "$tree" config gpg.program false
+	export_tree "$tree" && [ "$(commits users)" = $((number + 2)) ] && export_tree --undo "$tree" && untouched users || return 1
+	new_tree unborn
+	git -C "$scratch/unborn" init -q
+	! export_tree "$scratch/unborn" && said "has no commit yet" && untouched unborn
+}
+
+# A git tree of another user, which git refuses, is not a plain one.
+git_foreign() {
+	new_tree foreign
+	git -C "$scratch/foreign" init -q
+	# What git says where it finds "dubious ownership".
+	GIT_TEST_ASSUME_DIFFERENT_OWNER=1 HOME=$scratch export_tree "$scratch/foreign"
+	said "git does not take" && untouched foreign
+}
+
+# What is upstream has moved: what is taken out is ours alone.
+git_rebased() {
+	local tree=$scratch/rebased
+	new_git rebased && export_tree "$tree" || return 1
+	git -C "$tree" checkout -q -b upstream "HEAD~$((number + 1))"
+	echo "# upstream" | tee -a "$tree/Makefile" >>"$tree.before/Makefile"
+	git -C "$tree" commit -q -a -m upstream
+	git -C "$tree" checkout -q - && git -C "$tree" rebase -q upstream || return 1
+	export_tree --undo "$tree" && [ "$(commits rebased)" = 2 ] && untouched rebased || return 1
+	# Another commit among them is not lost.
+	export_tree "$tree" && git -C "$tree" reset -q --hard HEAD~1 && git -C "$tree" commit -q --allow-empty -m "among them" &&
+		git -C "$tree" cherry-pick "HEAD@{2}" >/dev/null && ! export_tree --undo "$tree" && said "is not where it was" &&
+		git -C "$tree" log --format=%s | grep -x "among them"
+}
+
+# What kbuild leaves there goes with it, and git has nothing to say of it.
+git_built() {
+	local tree=$scratch/built
+	new_tree built .gitignore
+	git -C "$tree" init -q && git -C "$tree" add -A -f && git -C "$tree" commit -q -m before && export_tree "$tree" || return 1
+	touch "$tree/kernel/ferrotrace/rust/"{exports.o,.exports.o.cmd,exports_generated.h,libferro_core.rmeta}
+	[ -z "$(git -C "$tree" status --porcelain)" ] && export_tree --undo "$tree" && ! [ -e "$tree/kernel/ferrotrace" ] && untouched built
+}
+
+# What somebody has changed in kernel/ferrotrace of a plain tree is not dropped without being asked for; what kbuild left is.
+changed() {
+	local ours=$scratch/changed/kernel/ferrotrace
+	new_tree changed
+	export_tree "$scratch/changed" || return 1
+	touch "$ours/rust/"{exports.o,.exports.o.cmd,exports_generated.h,some.mod.c}
+	echo "// mine" >>"$ours/kprobes/hit.rs"
+	echo "// mine" >"$ours/klog/mine.rs"
+	! export_tree --undo "$scratch/changed" && said "UNDO=force" && said kprobes/hit.rs && said klog/mine.rs &&
+		! said rust/ >/dev/null && grep mine "$ours/kprobes/hit.rs" && make -C "$REPO" export KTREE="$scratch/changed" UNDO=force &&
+		untouched changed
+}
+
+# Whatever is in the name; kbuild takes some names only, which is said.
+names() {
+	local name="it's a \"tree\" of \$HOME"
+	new_tree "$name"
+	make -C "$REPO" export KTREE="$scratch/${name/\$/\$\$}" >"$scratch/output" 2>&1
+	said "is not a directory" || return 1
+	make -C "$REPO" export KTREE="$scratch/$name" >"$scratch/output" 2>&1
+	said "no path with spaces" && [ -d "$scratch/$name/kernel/ferrotrace" ] || return 1
+	# As said.
+	(cd "$REPO" && eval "$(sed -n 's/.*to take it out: //p' "$scratch/output")") && untouched "$name" || return 1
+	! make -C "$REPO" export KTREE="$scratch/$name" UNDO=no && untouched "$name" || return 1
+	# A shell's search path for "cd" is not for us.
+	(cd "$REPO" && CDPATH=.:$REPO:/ KTREE="$scratch/$name" make export) && [ -d "$scratch/$name/kernel/ferrotrace" ]
+}
+
+# No kernel's tree, or another kernel's.
+no_tree() {
+	local name
+	mkdir -p "$scratch/none/rust/kernel"
+	for name in none no-such-directory; do ! export_tree "$scratch/$name" || return 1; done
+	said "is not a directory" || return 1
+	printf 'all:\n\ttouch %s/ran\nkernelversion: all\n\t@echo 7.3.0\n' "$scratch" >"$scratch/none/Makefile"
+	! export_tree "$scratch/none" && said "is not a kernel source tree" && ! [ -e "$scratch/ran" ] || return 1
+	new_tree taken
+	touch "$scratch/taken"{,.before}/include/uapi/linux/ferrotrace_relay.h
+	! export_tree "$scratch/taken" && said "has another include/uapi/linux/ferrotrace_relay.h" && untouched taken
+}
+
+# with_bad TOOL SIGNAL N ARGS...: the script, whose Nth call of the tool sends the signal to all of it instead, or fails ("no").
+with_bad() {
+	local tool=$1
+	mkdir -p "$scratch"/{bin,tmp}
+	cat >"$scratch/bin/$tool" <<-END
+		#!/bin/sh
+		echo >>"$scratch/calls"
+		if [ "\$(wc -l <"$scratch/calls")" = $3 ]; then
+			if [ $2 = no ]; then exit 1; fi
+			kill -$2 0
+		fi
+		exec $(command -v "$tool") "\$@"
+	END
+	chmod +x "$scratch/bin/$tool"
+	shift 3
+	rm -f "$scratch/calls"
+	TMPDIR=$scratch/tmp PATH=$scratch/bin:$PATH setsid -w "$REPO/integration/export.sh" "$@" >"$scratch/output" 2>&1
+	# Whoever was killed leaves these.
+	rm -rf "${scratch:?}"/{bin,tmp}
+}
+
+# calls TOOL ARGS...: how often the script calls it when all is well.
+calls() {
+	with_bad "$1" no 0 "${@:2}"
+	wc -l <"$scratch/calls"
+}
+
+# whole NAME: all of it is there, or nothing.
+whole() {
+	# A directory that is no longer of use to anybody.
+	rm -rf "$scratch/$1/kernel/.ferrotrace.gone"
+	if [ -e "$scratch/$1/kernel/ferrotrace" ]; then
+		diff -r --no-dereference --exclude=.git "$scratch/$1.after" "$scratch/$1" && export_tree --undo "$scratch/$1"
+	fi
+	untouched "$1"
+}
+
+# Which calls fail: of all tools where storms are long.
+long() { [ "${FERROTRACE_STORM:-}" = long ]; }
+
+# Each call of a tool fails, or all is ended there: by the terminal, or at once, after which UNDO=1 puts things right.
+interrupted() {
+	local kind=int-$1 tool signal n all tools=rsync
+	if long; then tools="rsync mv rm"; fi
+	if [ "$1" = git ]; then new_git "$kind" && tools=git; else new_tree "$kind"; fi
+	export_tree "$scratch/$kind" && cp -rp "$scratch/$kind" "$scratch/$kind.after" && whole "$kind" || return 1
+	for tool in $tools; do
+		all=$(calls "$tool" "$scratch/$kind")
+		echo "$tool: $all calls"
+		whole "$kind" || return 1
+		for signal in no TERM KILL; do
+			for ((n = 1; n <= all; n++)); do
+				with_bad "$tool" $signal $n "$scratch/$kind"
+				if [ $signal = KILL ] && [ -e "$scratch/$kind/kernel/ferrotrace" ]; then
+					export_tree --undo "$scratch/$kind" && untouched "$kind"
+				else
+					whole "$kind"
+				fi || { echo "call $n of $tool: $signal" && return 1; }
+				# What it does for each patch.
+				if [ "$tool" = git ] && [ $n = 6 ]; then n=$((all - 5)); fi
+				# All the same before the tree is changed.
+				if ! long && [ "$tool" = rsync ] && [ $n = 1 ]; then n=4; fi
+			done
+		done
+	done
+}
+
+# The same for taking out of a plain tree.
+undo_interrupted() {
+	local tool signal n all tools=rsync
+	if long; then tools="rsync mv rm"; fi
+	new_tree undo
+	for tool in $tools; do
+		export_tree "$scratch/undo" || return 1
+		all=$(calls "$tool" --undo "$scratch/undo")
+		echo "$tool: $all calls"
+		for signal in no KILL; do
+			for ((n = 1; n <= all; n++)); do
+				export_tree "$scratch/undo" || return 1
+				with_bad "$tool" $signal $n --undo "$scratch/undo"
+				if [ -e "$scratch/undo/kernel/ferrotrace" ]; then export_tree --undo "$scratch/undo"; fi
+				rm -rf "$scratch/undo/kernel/.ferrotrace.gone"
+				untouched undo || { echo "call $n of $tool: $signal" && return 1; }
+			done
+		done
+	done
+}
+
+# "make headers_install" gives programs our headers.
+headers() {
+	local header
+	# Of what is installed a part: all of it takes a minute.
+	new_tree headers scripts tools/build tools/scripts arch/x86/{Makefile,entry/syscalls,include/uapi,include/asm/Kbuild} \
+		include/asm-generic/Kbuild include/uapi/asm-generic
+	export_tree "$scratch/headers" &&
+		make -s -C "$scratch/headers" O="$scratch/headers.out" ARCH=x86_64 INSTALL_HDR_PATH="$scratch/installed" headers_install || return 1
+	for header in "$REPO"/include/uapi/linux/*.h; do
+		[ -f "$scratch/installed/include/linux/${header##*/}" ] && ! [ -L "$scratch/installed/include/linux/${header##*/}" ] || return 1
+	done
+	grep __KERNEL__ "$scratch/installed/include/linux/"ferrotrace_*.h
+	[ $? = 1 ]
 }
 
 unfit() {
@@ -67,7 +274,10 @@ other_version() {
 	export_tree "$scratch/other" && said "warning: $scratch/other is kernel 7.4" || return 1
 	new_tree old
 	sed -i 's/^VERSION = .*/VERSION = 6/' "$scratch/old/Makefile"
-	! export_tree "$scratch/old" && said "not $SERIES" && ! [ -e "$scratch/old/kernel/ferrotrace" ]
+	! export_tree "$scratch/old" && said "not $SERIES" && ! [ -e "$scratch/old/kernel/ferrotrace" ] || return 1
+	# Of the time before Rust.
+	rmdir "$scratch/old/rust/kernel" || rm -r "$scratch/old/rust"
+	! export_tree "$scratch/old" && said "is kernel 6.3"
 }
 
 # configured LINE...: the variant own on top of the kernel's default configuration and these lines; $config is what came out.
@@ -109,12 +319,23 @@ versions() {
 
 tap_run "export: a plain tree, and back" plain
 tap_run "export: a tree in git, and back" in_git
+tap_run "export: a tree in git: hooks, signatures, nobody's" git_users
+tap_run "export: a tree in git that git refuses" git_foreign
+tap_run "export: a tree in git that was rebased" git_rebased
+tap_run "export: a tree in git that was built" git_built
+tap_run "export: what was changed in a plain tree" changed
+tap_run "export: names of trees" names
+tap_run "export: no kernel's tree" no_tree
+tap_run "export: a plain tree, interrupted" interrupted plain
+tap_run "export: a tree in git, interrupted" interrupted git
+tap_run "export: taking out of a plain tree, interrupted" undo_interrupted
+tap_run "export: headers for programs" headers
 tap_run "export: a tree that the series does not fit is left alone" unfit
 tap_run "export: another version of the kernel" other_version
 tap_run "export: our options on top of the kernel's default configuration" own
 tap_run "export: our options on top of one that rules some out" own_without
 tap_run "export: our options on top of one that rules all of them out" own_not
-if [ "${FERROTRACE_STORM:-}" = long ]; then
+if long; then
 	tap_run "export: versions of symbols tell their types" versions
 else
 	tap_skip "export: versions of symbols tell their types" "a long test"
