@@ -48,9 +48,13 @@ setup_env() {
 	if [ "$VARIANT" = own ]; then
 		[ -n "${KCONFIG:-}" ] || die "the variant own is for a configuration of yours: KCONFIG=file"
 		[ -f "$KCONFIG" ] || die "KCONFIG=$KCONFIG is not a file"
+		# Kconfig would take defaults for all that it does not find.
+		grep -qE '^CONFIG_[A-Z0-9_]+=' "$KCONFIG" || die "KCONFIG=$KCONFIG has no line CONFIG_...=; is it compressed?"
+		! grep -qE '^CONFIG_(ARM|ARM64|RISCV|PPC|S390|MIPS|LOONGARCH|X86_32|UML)=y' "$KCONFIG" || die "KCONFIG=$KCONFIG is not for x86_64"
 	elif [ -n "${KCONFIG:-}" ]; then
 		die "KCONFIG= is for the variant own, not for $VARIANT"
 	fi
+	mapfile -t FRAGMENTS < <(fragments)
 	ARCH=x86_64 IMAGE=arch/x86/boot/bzImage GOALS="bzImage modules"
 	case $VARIANT in uml*) ARCH=um IMAGE=linux GOALS="linux modules" ;; esac
 	TREE=$("$REPO/integration/source.sh")
@@ -96,8 +100,7 @@ kmake() { nice make -C "$TREE" O="$KDIR" "${MAKE_ARGS[@]}" -j"$JOBS" "$@"; }
 state() {
 	{
 		(cd "$REPO" && part_files | xargs -r sha256sum)
-		# shellcheck disable=SC2046
-		cat $(fragments)
+		cat "${FRAGMENTS[@]}"
 		if [ "$VARIANT" = own ]; then cat "$KCONFIG"; fi
 		"${MAKE_ARGS[2]#RUSTC=}" --version
 		"$CC" --version
@@ -121,7 +124,7 @@ link_in() {
 check_config() {
 	local f line name want have bad=0
 	declare -A wanted=()
-	for f in $(fragments); do
+	for f in "${FRAGMENTS[@]}"; do
 		while read -r line; do
 			case $line in
 			"# CONFIG_"*" is not set") name=${line#\# } name=${name%% *} && wanted[$name]="" ;;
@@ -163,10 +166,11 @@ configure() {
 		grep -v '^make' "$log" >&2
 		die "the kernel does not accept this Rust toolchain (${MAKE_ARGS[2]})"
 	fi
-	# shellcheck disable=SC2046
+	# Copies, as merge_config.sh takes no path with spaces.
+	mkdir -p "$KDIR/fragments"
 	if ! {
-		start_config &&
-			"$TREE/scripts/kconfig/merge_config.sh" -m -Q -O "$KDIR" "$KDIR/.config" $(fragments) &&
+		start_config && cp "${FRAGMENTS[@]}" "$KDIR/fragments/" &&
+			"$TREE/scripts/kconfig/merge_config.sh" -m -Q -O "$KDIR" "$KDIR/.config" "${FRAGMENTS[@]/#*\//$KDIR/fragments/}" &&
 			kmake olddefconfig
 	} >>"$log" 2>&1; then
 		tail -n 20 "$log" >&2
@@ -194,9 +198,8 @@ run_logged() {
 # configure_if_changed: makes the configuration that the fragments and our Kconfig files ask for.
 configure_if_changed() {
 	local hash
-	# shellcheck disable=SC2046
 	hash=$({
-		cat $(fragments)
+		cat "${FRAGMENTS[@]}"
 		if [ "$VARIANT" = own ]; then cat "$KCONFIG"; fi
 		find "$TREE/kernel/ferrotrace" -name 'Kconfig*' -print0 | LC_ALL=C sort -z | xargs -0 -r cat
 		printf '%s\n' "${MAKE_ARGS[@]}"

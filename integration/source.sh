@@ -64,11 +64,13 @@ newest_downloaded() {
 	find "$CACHE/dl/" -maxdepth 1 -name "${PKG}_*.deb" 2>/dev/null | sort -V | tail -n 1
 }
 
-# unpack_to DIR CMD...: run CMD in a new directory and move the tree it makes to DIR.
+# unpack_to DIR CMD...: run CMD in a new directory and move the tree it makes to DIR. What is no kernel's tree is not kept.
 unpack_to() {
 	local dir=$1 tmp=$1.new
 	shift
 	rm -rf "$tmp"
+	unfinished=$tmp
+	trap 'rm -rf "$unfinished" "$unfinished.tree"' EXIT
 	mkdir -p "$tmp"
 	(cd "$tmp" && "$@") || die "cannot unpack the kernel source"
 	# A tarball has one top directory.
@@ -79,8 +81,16 @@ unpack_to() {
 		rm -rf "$tmp"
 		mv "$tmp.tree" "$tmp"
 	fi
-	check_kernel "$tmp"
+	check_source "$tmp" "${KSRC:-$PKG}"
 	mv "$tmp" "$dir"
+	trap - EXIT
+}
+
+# check_source TREE NAME: fails unless the series can be put upon it.
+check_source() {
+	check_kernel "$1" "$2"
+	! [ -e "$1/kernel/ferrotrace" ] ||
+		die "$2 has kernel/ferrotrace already: build it there, or take it out (make export KTREE=... UNDO=1)"
 }
 
 unpack_deb() {
@@ -105,7 +115,9 @@ pristine() {
 		key=$(basename "$deb" | cut -d_ -f2 | tr -c 'A-Za-z0-9.\n-' _)
 		set -- unpack_deb "$deb"
 	elif [ -d "$src" ]; then
-		src=$(cd "$src" && pwd)
+		src=$(cd -- "$src" && pwd)
+		# Before all of what it is gets copied.
+		check_source "$src" "$src"
 		key=tree-$(cd "$src" && find . -name .git -prune -o -type f -printf '%P %s %T@\n' | sort | sha256sum | cut -c1-12)
 		set -- copy_tree "$src"
 	elif [ -f "$src" ]; then
@@ -120,24 +132,34 @@ pristine() {
 		mkdir -p "$CACHE/src"
 		unpack_to "$CACHE/src/$key.orig" "$@"
 	fi
+	# For prune: when it was used.
+	if [ "$src" ]; then touch "$CACHE/src/$key.orig"; fi
 	printf '%s\n' "$CACHE/src/$key.orig"
 }
 
 # prune BASE: removes BASE's patched trees that nobody used for a day, but keeps the three used last; each holds
-# builds of up to a gigabyte a variant. A tree that is being built has its lock held.
+# builds of up to a gigabyte a variant. A tree that is being built has its lock held. Trees of the user's own (KSRC=) have a BASE for
+# each state that they had: these count as one, and go with their sources.
 prune() {
-	local t
-	find "$(dirname "$1")" -maxdepth 1 -name "$(basename "$1")-*" -printf '%T@ %p\n' | sort -rn | tail -n +4 |
+	local dir t name
+	dir=$(dirname "$1")
+	name="$(basename "$1")-*"
+	case $name in tree-* | tar-*) name='t[ar]*-????????????-????????' ;; esac
+	find "$dir" -maxdepth 1 -name "$name" -printf '%T@ %p\n' | sort -rn | tail -n +4 |
 		while read -r _ t; do
 			[ -n "$(find "$t" -maxdepth 0 -mmin +1440)" ] || continue
 			say "removing $t, which nobody used for a day"
 			flock -n "$CACHE/locks/$(basename "$t")" rm -rf "$t" || true
 		done
+	find "$dir" -maxdepth 1 -name 't[ar]*-????????????.orig' -mmin +1440 | while read -r t; do
+		if ! compgen -G "${t%.orig}-*" >/dev/null; then rm -rf "$t"; fi
+	done
 }
 
 # patched: prints the directory of the tree with the series applied.
 patched() {
 	local orig hash tree p
+	kbuild_takes "$CACHE" || die "kbuild takes no path with spaces or colons: FERROTRACE_CACHE=$CACHE"
 	orig=$(pristine "$@")
 	for p in $(patch_list); do
 		[ -f "$PATCHES/$p" ] || die "integration/patches/series names $p, which does not exist"
@@ -148,8 +170,11 @@ patched() {
 		rm -rf "$tree.new"
 		# Hard links: patch and rsync replace a file, they do not write into it.
 		cp -al "$orig" "$tree.new"
-		apply_series "$tree.new" "$(make -s -C "$tree.new" kernelversion)"
+		unfinished=$tree.new
+		trap 'rm -rf "$unfinished"' EXIT
+		apply_series "$tree.new" "$(kernel_version "$tree.new")"
 		mv "$tree.new" "$tree"
+		trap - EXIT
 		touch "$tree"
 		prune "${orig%.orig}"
 	fi

@@ -201,24 +201,24 @@ long() { [ "${FERROTRACE_STORM:-}" = long ]; }
 
 # Each call of a tool fails, or all is ended there: by the terminal, or at once, after which UNDO=1 puts things right.
 interrupted() {
-	local kind=int-$1 tool signal n all tools=rsync
-	if long; then tools="rsync mv rm"; fi
+	local kind=int-$1 tool signal n all tools=rsync signals="no KILL"
+	if long; then tools="rsync mv rm" signals="no TERM KILL"; fi
 	if [ "$1" = git ]; then new_git "$kind" && tools=git; else new_tree "$kind"; fi
 	export_tree "$scratch/$kind" && cp -rp "$scratch/$kind" "$scratch/$kind.after" && whole "$kind" || return 1
 	for tool in $tools; do
 		all=$(calls "$tool" "$scratch/$kind")
 		echo "$tool: $all calls"
 		whole "$kind" || return 1
-		for signal in no TERM KILL; do
+		for signal in $signals; do
 			for ((n = 1; n <= all; n++)); do
-				with_bad "$tool" $signal $n "$scratch/$kind"
-				if [ $signal = KILL ] && [ -e "$scratch/$kind/kernel/ferrotrace" ]; then
+				with_bad "$tool" "$signal" $n "$scratch/$kind"
+				if [ "$signal" = KILL ] && [ -e "$scratch/$kind/kernel/ferrotrace" ]; then
 					export_tree --undo "$scratch/$kind" && untouched "$kind"
 				else
 					whole "$kind"
 				fi || { echo "call $n of $tool: $signal" && return 1; }
 				# What it does for each patch.
-				if [ "$tool" = git ] && [ $n = 6 ]; then n=$((all - 5)); fi
+				if [ "$tool" = git ] && [ $n = 4 ]; then n=$((all - 4)); fi
 				# All the same before the tree is changed.
 				if ! long && [ "$tool" = rsync ] && [ $n = 1 ]; then n=4; fi
 			done
@@ -280,11 +280,64 @@ other_version() {
 	! export_tree "$scratch/old" && said "is kernel 6.3"
 }
 
+# source_of SOURCE: what "make kernel KSRC=" would build of it, in a cache of its own; prints the patched tree.
+source_of() { FERROTRACE_CACHE=$scratch/cache KSRC=$1 "$REPO/integration/source.sh" 2>"$scratch/output"; }
+sources() { (cd "$scratch/cache/src" && echo *); }
+
+# What cannot be built is refused before it is copied, or leaves nothing behind.
+sources_refused() {
+	local name
+	mkdir -p "$scratch/cache/src" "$scratch/no-kernel"
+	echo none >"$scratch/text"
+	for name in no-such no-kernel text; do ! source_of "$scratch/$name" || return 1; done
+	new_tree has-it && export_tree "$scratch/has-it" || return 1
+	! source_of "$scratch/has-it" && said "has kernel/ferrotrace already" && ! said unpacking >/dev/null || return 1
+	tar -C "$scratch" -cf "$scratch/has-it.tar" has-it
+	! source_of "$scratch/has-it.tar" && said "$scratch/has-it.tar has kernel/ferrotrace already" || return 1
+	[ "$(sources)" = "*" ] || { sources && return 1; }
+	new_tree misfit
+	truncate -s 0 "$scratch/misfit/arch/Kconfig"
+	! source_of "$scratch/misfit" && said "patches/0010" && ! [[ $(sources) = *.new* ]] || return 1
+	! FERROTRACE_CACHE="$scratch/a cache" KSRC=$scratch/misfit "$REPO/integration/source.sh" 2>"$scratch/output" && said "no path with spaces"
+}
+
+# Each change of a tree makes a copy; those that nobody used for a day go, but for three.
+sources_pruned() {
+	local n tree
+	new_tree mine
+	rm -rf "$scratch/cache/src"
+	for n in 1 2 3 4 5; do
+		echo "# $n" >>"$scratch/mine/Makefile"
+		tree=$(source_of "$scratch/mine") || return 1
+		if [ $n -lt 5 ]; then touch -d "$((9 - n)) days ago" "$tree" "${tree%-*}.orig"; fi
+	done
+	sources
+	grep -F "# 5" "$tree/Makefile" || return 1
+	[ "$(sources | wc -w)" = 6 ]
+}
+
+# Kconfig would make a kernel with defaults of what is no configuration for it.
+configurations_refused() {
+	local name
+	echo "CONFIG_EXPERT=y" | gzip >"$scratch/config.gz"
+	: >"$scratch/empty"
+	printf '%s\n' "# Linux/arm64 7.3.4 Kernel Configuration" CONFIG_ARM64=y CONFIG_64BIT=y >"$scratch/arm64"
+	for name in config.gz empty; do
+		! KCONFIG=$scratch/$name "$REPO/integration/kernel.sh" kdir own 2>"$scratch/output" && said "no line CONFIG_" || return 1
+	done
+	! KCONFIG=$scratch/arm64 "$REPO/integration/kernel.sh" kdir own 2>"$scratch/output" && said "is not for x86_64"
+}
+
+# Where configured() has the repository: in a directory with a space.
+spaced="$scratch/a repository"
+copy_repository() { mkdir -p "$spaced" && (cd "$REPO" && { part_files; find integration -type f; } | rsync -lp --files-from=- . "$spaced/"); }
+
 # configured LINE...: the variant own on top of the kernel's default configuration and these lines; $config is what came out.
 configured() {
 	cp "$orig/arch/x86/configs/x86_64_defconfig" "$scratch/kconfig"
 	printf '%s\n' "$@" >>"$scratch/kconfig"
-	config=$(KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$REPO/integration/kernel.sh" config own 2>"$scratch/output") ||
+	[ -d "$spaced" ] || copy_repository
+	config=$(KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$spaced/integration/kernel.sh" config own 2>"$scratch/output") ||
 		{ cat "$scratch/output" && return 1; }
 }
 
@@ -332,6 +385,9 @@ tap_run "export: taking out of a plain tree, interrupted" undo_interrupted
 tap_run "export: headers for programs" headers
 tap_run "export: a tree that the series does not fit is left alone" unfit
 tap_run "export: another version of the kernel" other_version
+tap_run "export: sources that are refused" sources_refused
+tap_run "export: sources that nobody uses" sources_pruned
+tap_run "export: configurations that are refused" configurations_refused
 tap_run "export: our options on top of the kernel's default configuration" own
 tap_run "export: our options on top of one that rules some out" own_without
 tap_run "export: our options on top of one that rules all of them out" own_not
