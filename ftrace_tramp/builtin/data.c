@@ -20,6 +20,7 @@
 #include <linux/sort.h>
 #include <linux/uaccess.h>
 #include <linux/unaligned.h>
+#include <asm/ibt.h>
 #ifdef CONFIG_FTRACE_TRAMP_BUILTIN
 #include <asm/text-patching.h>
 #endif
@@ -395,6 +396,16 @@ static int leave_sites(struct ftrace_data_ops *ops, const struct ftrace_data_ent
 	return there ? err : 0;
 }
 
+/* Where a function that is to go calls. Of a module that has gone nothing knows that but the table. */
+static unsigned long site_of(struct ftrace_data_table *table, unsigned long ip)
+{
+	unsigned long site = ftrace_location(ip);
+
+	if (site)
+		return site;
+	return find(table, ip) || !find(table, ip + ENDBR_INSN_SIZE) ? ip : ip + ENDBR_INSN_SIZE;
+}
+
 static int compare_sites(const void *a, const void *b)
 {
 	unsigned long one = *(unsigned long *)a, other = *(unsigned long *)b;
@@ -436,7 +447,7 @@ int ftrace_data_detach_nowait(struct ftrace_data_ops *ops, const unsigned long *
 	if (!sites || !table)
 		goto out;
 	for (i = 0; i < count; i++)
-		sites[i] = ftrace_location(ips[i]) ?: ips[i];
+		sites[i] = site_of(old, ips[i]);
 	sort(sites, count, sizeof(*sites), compare_sites, NULL);
 	err = divide(old, table, sites, count);
 	if (err)

@@ -175,6 +175,18 @@ of_all_functions() {
 	if ours; then has_stubs 0 0; fi
 }
 
+# A function whose module has gone is detached with another, by the addresses that they were attached by: those of functions, behind whose
+# landing pads the sites are.
+of_a_module_gone() {
+	local ctl=$self/ctl name
+	insmod "$sample" nr_ops_relevant=0 persist=1 || return 1
+	for name in fts_a tracee_relevant; do
+		awk -v name=$name '$3 == name { print $1; exit }' /proc/kallsyms
+	done >"$work/functions"
+	[ "$(wc -l <"$work/functions")" = 2 ] || return 1
+	echo "attach_all file=$work/functions" >$ctl && echo call >$ctl && rmmod ftrace_ops && echo call >$ctl && echo detach_all >$ctl
+}
+
 # While functions are called (renew.1_begin), and the function tracer, whose ops stays, has been on or is.
 under_load() {
 	local tracing=/sys/kernel/tracing i rounds
@@ -305,6 +317,7 @@ for name in "${cases[@]}"; do
 	esac
 done
 some data.of_all_functions of_all_functions
+some data.of_a_module_gone of_a_module_gone
 some sample.one sample plain 1 0 nr_ops_relevant=1
 some sample.regs sample regs 1 0 nr_ops_relevant=1 save_regs=1
 some sample.others sample plain 21 0 nr_ops_relevant=1 nr_ops_irrelevant=20
