@@ -9,6 +9,7 @@ use ferro_core::tramp::Refusal;
 use ferro_core::tramp::Template;
 use ferro_core::tramp::MAX_TEMPLATE;
 use ferro_sys::code::text::read_text;
+use ferro_sys::code::text::TextMutex;
 use kernel::bindings;
 use kernel::prelude::*;
 
@@ -43,7 +44,10 @@ impl KernelTemplate {
         let mut text = [0; MAX_TEMPLATE];
         let len = raw.end.wrapping_sub(raw.start).min(MAX_TEMPLATE);
         let text = text.get_mut(..len).unwrap_or_default();
+        // While ftrace puts another function there, it has a breakpoint.
+        let whole = TextMutex::new();
         read_text(raw.start, text).map_err(NoTemplate::Error)?;
+        drop(whole);
         let mut template = Template::new(text, &labels).map_err(NoTemplate::Refused)?;
         template.shorten();
         // INVARIANT: Made of what has just been read.

@@ -127,10 +127,16 @@ impl Template {
         let mut labelled = [Some(load_ops), Some(call), direct];
         let mut walk = Boundaries::new(text);
         let mut at: u16 = 0;
+        // What is before this is jumped over.
+        let mut passed = 0;
         while at < len {
             let Some(Ok((_, insn))) = walk.next() else {
                 return Err(Refusal::Undecodable(at));
             };
+            if at < passed && insn.bytes() == [0xcc] {
+                at = at.saturating_add(1);
+                continue;
+            }
             let role = match at {
                 at if at == load_ops => Role::LoadOps,
                 at if at == call => Role::Call,
@@ -141,6 +147,11 @@ impl Template {
                 *label = label.filter(|label| *label != at);
             }
             template.take(&insn, role, at, labels.start)?;
+            if let (Flow::Jump(_), Some(target)) = (insn.flow(), insn.branch_target(u64::from(at)))
+            {
+                // What the kernel fills long gaps with: a jump over breakpoints, to which nobody comes.
+                passed = u16::try_from(target).unwrap_or(0);
+            }
             template.keeps_r11 &= at >= load_ops || keeps_r11(&insn);
             // At most 15 more than one below `len`.
             at = at.saturating_add(u16::try_from(insn.len()).unwrap_or(u16::MAX));

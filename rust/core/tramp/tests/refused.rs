@@ -141,6 +141,16 @@ fn what_leaves() {
     assert_eq!(ends_with(&cut), Some(Refusal::Leaves(14)));
     // To the beginning.
     assert_eq!(ends_with(&[0xeb, 0xf0]), None);
+    // Over breakpoints, as the kernel fills a gap that is longer than a NOP; but neither less nor more than over them.
+    assert_eq!(ends_with(&[0xeb, 2, 0xcc, 0xcc, 0x90]), None);
+    assert_eq!(
+        ends_with(&[0xeb, 1, 0xcc, 0xcc, 0x90]),
+        Some(Refusal::Leaves(17))
+    );
+    assert_eq!(
+        ends_with(&[0xeb, 2, 0xc3, 0xcc, 0x90]),
+        Some(Refusal::Leaves(16))
+    );
 }
 
 #[test]
