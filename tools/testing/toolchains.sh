@@ -36,8 +36,7 @@ choose() {
 		usr=$(readlink -e "$dir/bin/$1")
 		usr=${usr%/lib/llvm-*}
 		"$compilers" "rust-$(basename "${usr%/usr}")" >&2 || return 1
-		mapfile -t clang < <(compgen -G "$usr/lib/x86_64-linux-gnu/libclang-${1#clang-}.so.*" | sort -V)
-		export FERROTRACE_CC=$dir/bin/$1 BINDGEN=$usr/bin/bindgen LIBCLANG_PATH=${clang[-1]}
+		export FERROTRACE_CC=$dir/bin/$1 BINDGEN=$usr/bin/bindgen LIBCLANG_PATH=$usr/lib/llvm-${1#clang-}/lib
 		;;
 	*) export FERROTRACE_CC=$dir/bin/$1 ;;
 	esac
