@@ -250,12 +250,12 @@ work_of_the_kernel() {
 }
 
 # The kernel works while ops come and go on its functions (storm.1_begin), with other tracers, modules and our engine coming and going:
-# it waits for ftrace as many times as there are trampolines, some 20 s, so once, unless long storms are asked for.
+# it waits for ftrace as many times as there are trampolines, some 20 s, so twice at most.
 stormy() {
 	local tracing=/sys/kernel/tracing i rounds right
 	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
 	right=$(work_of_the_kernel)
-	rounds=$(storm_rounds 15)
+	rounds=$(storm_rounds 9)
 	for ((i = 0; i < rounds; i++)); do
 		[ "$(work_of_the_kernel)" = "$right" ] || return 1
 		case $((i % 3)) in
@@ -269,7 +269,7 @@ stormy() {
 		2)
 			insmod "$sample" nr_function_calls=100 persist=1 || return 1
 			rmmod ftrace_ops || return 1
-			if modular && { [ $i = 2 ] || [ "${FERROTRACE_STORM:-}" = long ]; }; then rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp; fi || return 1
+			if modular && { [ $i = 2 ] || [ $i = 8 ]; }; then rmmod rust_ftrace_tramp && load_ours rust_ftrace_tramp; fi || return 1
 			;;
 		esac
 		[ "$(work_of_the_kernel)" = "$right" ] || return 1
