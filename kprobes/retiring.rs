@@ -121,18 +121,14 @@ impl Engine {
 
     /// Gives up all points. Whether that is done: not while a debugger has changed a jump, which comes back when it goes.
     pub(crate) fn clear(&mut self, locked: &Locked) -> bool {
-        if !self.enabled {
-            // Perhaps not for the first time: nothing but this is done while it stays.
-            self.leave_all(&mut TextLock::new(), locked);
-            if self.detours != 0 {
-                return false;
-            }
-        }
-        // Code that has gone has no breakpoint.
-        let _ = self.enable_all(false, locked);
+        // No jump comes any more.
+        self.enabled = false;
+        self.leave_all(&mut TextLock::new(), locked);
         if self.detours != 0 {
             return false;
         }
+        // Code that has gone has no breakpoint.
+        let _ = self.enable_all(false, locked);
         self.kill(|_| true, locked);
         true
     }

@@ -117,11 +117,9 @@ static int reserved_in_image(unsigned long start, unsigned long end)
 static int reserved_in_module(const struct tables *tables, unsigned long start, unsigned long end)
 {
 	struct static_call_site *call;
-	struct jump_entry *jump;
 
-	for (jump = tables->jumps; jump < tables->jumps_end; jump++)
-		if (label_at(jump) < end && label_at(jump) + JMP32_INSN_SIZE > start)
-			return FERRO_JUMP_LABEL;
+	if (ferro_labels_may_patch(start, end - 1))
+		return FERRO_JUMP_LABEL;
 	for (call = tables->calls; call < tables->calls_end; call++)
 		if (call_at(call) < end && call_at(call) + CALL_INSN_SIZE > start)
 			return FERRO_STATIC_CALL;

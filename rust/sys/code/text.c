@@ -87,7 +87,7 @@ static bool may_patch(const struct jump_entry *entry, const struct jump_entry *s
 	return false;
 }
 
-static bool labels_may_patch(unsigned long start, unsigned long end)
+bool ferro_labels_may_patch(unsigned long start, unsigned long end)
 {
 #ifdef CONFIG_JUMP_LABEL
 	struct module *mod;
@@ -104,7 +104,7 @@ static bool labels_may_patch(unsigned long start, unsigned long end)
 
 bool ferro_jump_label_reserved(unsigned long start, unsigned long end)
 {
-	return labels_may_patch(start, end) && jump_label_text_reserved((void *)start, (void *)end);
+	return ferro_labels_may_patch(start, end) && jump_label_text_reserved((void *)start, (void *)end);
 }
 
 bool ferro_static_call_reserved(unsigned long start, unsigned long end)

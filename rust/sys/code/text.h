@@ -37,6 +37,9 @@ bool ferro_in_module(unsigned long addr, const struct module *mod);
 /* Whether @addr is in the kernel's own initialisation code and data. */
 bool ferro_in_kernel_init(unsigned long addr);
 
+/* Whether the tables have a jump label there, of 5 bytes at the most: also in a module that goes. Context: any. */
+bool ferro_labels_may_patch(unsigned long start, unsigned long end);
+
 /* jump_label.h, static_call.h, bug.h, ibt.h, mm.h: functions that are inline in some configurations. */
 bool ferro_jump_label_reserved(unsigned long start, unsigned long end);
 bool ferro_static_call_reserved(unsigned long start, unsigned long end);
