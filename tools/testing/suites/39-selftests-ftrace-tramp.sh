@@ -31,9 +31,8 @@ livepatch_of() {
 for variant in $VARIANTS; do
 	case $variant in mainline | modular | builtin | debug | size | coverage | distro*) ;; *) continue ;; esac
 	short=
-	if [ "$variant" = size ] || { [ "$variant" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }; then short=1; fi
+	if [ "$variant" = size ] || in_part "$variant"; then short=1; fi
 	if [ $short ]; then
-		# The same engine as that of modular.
 		selftests_on "$variant" ftrace_tramp 600 "run.sh one sets.changes batch data"
 	else
 		selftests_on "$variant" ftrace_tramp 600 run.sh

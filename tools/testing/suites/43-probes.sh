@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Probes from user space, on every variant: on mainline's engines and on ours; on builtin, whose engine is modular's, what depends on
-# that only, unless FERROTRACE_STORM=long.
+# Probes from user space, on every variant: on mainline's engines and on ours, in part on some (in_part).
 # Seconds: 250
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
@@ -11,7 +10,7 @@ set -uo pipefail
 FERROTRACE=$(tool)
 for variant in $VARIANTS; do
 	some=
-	if [ "$variant" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; then some="lines commands counts batches thousand storm unload gone stock"; fi
+	if in_part "$variant"; then some="lines commands counts batches thousand storm unload gone stock"; fi
 	CPUS=4 TIMEOUT=${TIMEOUT:-900} tap_nest "selftests/probes: $variant" \
 		run_vm "$variant" "FERROTRACE=$FERROTRACE tools/testing/selftests/probes/run.sh $some"
 done

@@ -78,6 +78,10 @@ storm() {
 	printf '%s\n' "${FERROTRACE_STORM:-$long}"
 }
 
+# in_part VARIANT: whether only a part is to run there, unless storms are long: on builtin what depends on the engines being in the image,
+# as they are modular's otherwise.
+in_part() { [ "$1" = builtin ] && [ "${FERROTRACE_STORM:-}" != long ]; }
+
 # kunit_suites: the names of the suites of KUnit tests that the sources have.
 kunit_suites() {
 	grep -rhoE 'kunit_tests\([a-z_]+' --include='*.rs' "$REPO"/{rust,relay,klog,kprobes,ftrace_tramp} | cut -d '(' -f 2
