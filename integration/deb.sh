@@ -9,6 +9,8 @@ set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+# What is installed is for all to read, however private the files here are (pack).
+umask 022
 variant=${1:?usage: deb.sh VARIANT}
 out=$REPO/build/deb
 for tool in dpkg-buildpackage dh_builddeb; do
@@ -45,6 +47,7 @@ pack() {
 	local dir=$1 name=$2 pack_version=$3 depends=$4
 	shift 4
 	mkdir -p "$dir/DEBIAN"
+	chmod -R u=rwX,go=rX "$dir"
 	{
 		printf '%s\n' "Package: $name" "Version: $pack_version" "Architecture: amd64" \
 			"Maintainer: Ferrotrace maintainers <ferrotrace@localhost>" "Section: kernel" "Priority: optional" \

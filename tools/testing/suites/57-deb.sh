@@ -32,7 +32,17 @@ new_root() {
 
 packages() {
 	if ! have dh_builddeb; then apt-get -q -y --no-install-recommends install dpkg-dev debhelper || return 1; fi
-	"$REPO/integration/deb.sh" $variant
+	# By somebody whose files are private.
+	(umask 077 && "$REPO/integration/deb.sh" $variant)
+}
+
+# readable: what is installed is for all.
+readable() {
+	local deb
+	for deb in "$REPO"/build/deb/*.deb; do
+		dpkg-deb -c "$deb" >"$scratch/contents" && ! grep -E '^[-d].{6}-' "$scratch/contents" || return 1
+	done
+	[ -s "$scratch/contents" ]
 }
 
 # installed: all but linux-libc-dev, which is for who compiles programs.
@@ -110,6 +120,7 @@ elif ! new_root >&2; then
 	tap_not_ok "deb: no root to install into"
 else
 	tap_run "deb: packages are made" packages
+	tap_run "deb: all may read what is in them" readable
 	tap_run "deb: they are installed" installed
 	tap_run "deb: programs have our headers" user_headers
 	tap_run "deb: the document shows the client" shown
