@@ -345,6 +345,25 @@ own() {
 	configured && ! grep "asked for" "$scratch/output" && grep -qx CONFIG_KPROBES_RUST=y "$config" && grep -qx CONFIG_DPROBES_RUST=m "$config"
 }
 
+# by_hand: the document's own line does the same for what it is about, where nothing of it was asked for before. After own().
+by_hand() {
+	local dir=${config%/*} words i wanted
+	read -r -a words < <(sed -n '/^    scripts\/config /,/[^\\]$/p' "$REPO/Documentation/install.rst" | sed 's/\\$//' | tr '\n' ' ')
+	echo "${words[*]}"
+	KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$REPO/integration/kernel.sh" make own -s x86_64_defconfig &&
+		(cd "$dir" && "$orig/${words[0]}" "${words[@]:1}") &&
+		KCONFIG=$scratch/kconfig FERROTRACE_TOOLS=test "$REPO/integration/kernel.sh" make own -s olddefconfig || return 1
+	for ((i = 1; i < ${#words[@]}; i += 2)); do
+		case ${words[i]} in
+		-e) wanted=y ;;
+		-m) wanted=m ;;
+		*) return 1 ;;
+		esac
+		grep -x "CONFIG_${words[i + 1]}=$wanted" "$config" || { echo "not as asked for: ${words[i + 1]}" && return 1; }
+	done
+	[ ${#words[@]} -ge 11 ]
+}
+
 # What it rules out is named, and left out.
 own_without() {
 	configured CONFIG_EXPERT=y CONFIG_PREEMPT_RT=y && said "asked for CONFIG_DPROBES_RUST=m, got CONFIG_DPROBES_RUST=n" &&
@@ -389,6 +408,7 @@ tap_run "export: sources that are refused" sources_refused
 tap_run "export: sources that nobody uses" sources_pruned
 tap_run "export: configurations that are refused" configurations_refused
 tap_run "export: our options on top of the kernel's default configuration" own
+tap_run "export: our options by hand, as the document says" by_hand
 tap_run "export: our options on top of one that rules some out" own_without
 tap_run "export: our options on top of one that rules all of them out" own_not
 if long; then
