@@ -7,24 +7,41 @@ use ferro_core::insn::Insn;
 use ferro_core::insn::Probe;
 use ferro_host::iced;
 use ferro_host::iced::Agreement;
+use ferro_host::iced::Leniency;
 use ferro_host::images;
 use ferro_host::images::Text;
 use ferro_host::kernel;
 use ferro_host::kernel::Kernel;
 use std::collections::BTreeMap;
 
+/// What the kernel says to hypervisors that emulate the instruction after it, which iced-x86 does not know: `ud2; .ascii "xen"`.
+const FORCED_EMULATION: &[u8] = b"\x0f\x0bxen";
+
 /// Where instructions start, by iced-x86 alone, which goes on a byte after where it finds none.
 fn starts(text: &Text) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut at = 0;
     while at < text.bytes.len() {
-        let insn = iced::decode(&text.bytes[at..], text.address.wrapping_add(at as u64));
+        let rest = &text.bytes[at..];
+        let prefix = match rest.starts_with(FORCED_EMULATION) {
+            true => FORCED_EMULATION.len(),
+            false => 0,
+        };
+        let insn = iced::decode(&rest[prefix..], text.address.wrapping_add(at as u64));
         if !insn.is_invalid() {
             starts.push(at);
         }
-        at += insn.len().max(1);
+        at += prefix + insn.len().max(1);
     }
     starts
+}
+
+/// Whether both know what is there.
+fn is_known(agreement: Agreement) -> bool {
+    matches!(
+        agreement,
+        Agreement::Instruction | Agreement::Lenient(Leniency::ForcedEmulation)
+    )
 }
 
 #[test]
@@ -42,10 +59,9 @@ fn every_instruction() {
                 let ip = text.address.wrapping_add(*at as u64);
                 let agreement = iced::compare(rest, ip)
                     .unwrap_or_else(|error| panic!("{}: {error}", text.name));
-                assert_eq!(
-                    agreement,
-                    Agreement::Instruction,
-                    "{} at {ip:#x}",
+                assert!(
+                    is_known(agreement),
+                    "{} at {ip:#x}: {agreement:?}",
                     text.name
                 );
                 assert_eq!(
@@ -70,7 +86,7 @@ fn walk(text: &Text, starts: &[usize]) -> usize {
     let both_know = |at: &usize| {
         let ip = text.address.wrapping_add(*at as u64);
         match iced::compare(&text.bytes[*at..], ip) {
-            Ok(Agreement::Instruction) => true,
+            Ok(agreement) if is_known(agreement) => true,
             Ok(Agreement::Lenient(_)) => false,
             other => panic!("{} at {ip:#x}: {other:?}", text.name),
         }
