@@ -15,7 +15,10 @@ LOGS=${LOGS:-build/check-toolchains}
 
 ALL="here rust-trixie rust-unstable gcc-12 gcc-13 gcc-14 gcc-15 gcc-16 clang-17 clang-19 clang-23"
 VARIANT=tiny
-MODULES="rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe rust_ftrace_tramp ferrotrace_ftrace"
+# All of ours but samples, and the kernel's own tests of kprobes.
+MODULES=(kernel/ferrotrace/{rust_relay,ferrotrace_relay,ferrotrace_fast_relay,klog/klog_relay,rust_kprobes,ferrotrace_kprobe}
+	kernel/ferrotrace/{ferrotrace_kprobe_events,ferrotrace_jprobe,rust_ftrace_tramp,ferrotrace_ftrace,ferrotrace_ftrace_functions}
+	kernel/ferrotrace/{rust_gcov,rust_dprobes} lib/tests/test_kprobes)
 
 # choose NAME: has the tools in the cache, and kernel.sh use them.
 choose() {
@@ -48,12 +51,12 @@ initramfs() {
 	root=$(mktemp -d)
 	mkdir -p "$root"/{bin,dev,lib,proc,sys}
 	cp "$(command -v busybox)" "$root/bin/busybox"
-	for module in $MODULES; do cp "$1/kernel/ferrotrace/$module.ko" "$root/lib/" || return 1; done
+	for module in "${MODULES[@]}"; do cp "$1/$module.ko" "$root/lib/" || return 1; done
 	cat >"$root/init" <<-EOF
 	#!/bin/busybox sh
 	/bin/busybox mount -t sysfs sysfs /sys
 	/bin/busybox mount -t debugfs debugfs /sys/kernel/debug
-	for module in $MODULES; do
+	for module in ${MODULES[*]##*/}; do
 		/bin/busybox insmod "/lib/\$module.ko" || echo "Bail out! \$module"
 	done
 	/bin/busybox cat /sys/kernel/debug/kunit/*/results
@@ -82,7 +85,7 @@ judge() {
 	local results=$LOGS/$1.results suite passed failed missing=""
 	passed=$(grep -cE '^    ok [0-9]+ ' "$results") || true
 	failed=$(grep -cE '^ *not ok [0-9]+ ' "$results") || true
-	for suite in $(kunit_suites); do
+	for suite in $(kunit_suites) kprobes_test; do
 		grep -qx " *# Subtest: $suite" "$results" || missing="$missing $suite"
 	done
 	grep -qx 'that was all' "$results" || missing="$missing (the end)"
