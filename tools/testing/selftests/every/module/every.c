@@ -6,6 +6,8 @@
  * With the C engine and get_kprobe=, probes are registered disabled, so that nobody comes by, and there is a third word: 1 where
  * the engine would put a jump. It prepares that while it registers, and has a probe of its own at the place then.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/kprobes.h>
