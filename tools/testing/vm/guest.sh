@@ -9,8 +9,8 @@ set -a
 # shellcheck source=/dev/null
 . "$share/env"
 set +a
-# The host user's tools, then the system's.
-PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# The system's tools, then the host user's: those may be wrappers, such as pyenv's of python3, which take ten times as long.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 
 cd "$FERROTRACE_REPO" || exit 1
 
