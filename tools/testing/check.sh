@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs every suite in suites/, as many at once as there are processors, and sums their results to one last line:
+# Runs every suite in suites/, one more at once than there are processors, and sums their results to one last line:
 # N passed, N failed, N skipped.
 #   check.sh [NAME...]    only the suites whose names contain one of the words (also SUITES="...")
 # PARALLEL_SUITES=N runs N at once. VERBOSE=1 also shows each result when it comes, with the seconds since the last one of
 # its suite, and what a case says that it took in the guest. The logs stay in build/check/. Fails on a failed test, a suite that did not end well, or no test at all.
 #
-# A guest uses one processor, whatever number of CPUs it has. The suites that take longest start first: each says how
-# long it takes in a line "# Seconds: N"; what N is matters for the order only.
+# A guest uses one processor, whatever number of CPUs it has, and one in seven seconds none, while it or its suite waits. The
+# suites that take longest start first: each says how long it takes in a line "# Seconds: N"; what N is matters for the order only.
 set -uo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=integration/lib.sh
@@ -39,12 +39,13 @@ wanted() {
 	return 1
 }
 
-# at_once: how many suites run at the same time: one a processor, as far as the memory that is free suffices.
+# at_once: how many suites run at the same time: one a processor, and one for the time while others wait, as far as the memory
+# that is free suffices.
 at_once() {
 	local n=${PARALLEL_SUITES:-0} fit
 	fit=$(($(awk '/^MemAvailable/ { print $2 }' /proc/meminfo) / 1024 / MB_PER_GUEST))
 	if [ "$n" = 0 ]; then
-		n=$(nproc)
+		n=$(($(nproc) + 1))
 		if [ $fit -lt "$n" ]; then n=$fit; fi
 	fi
 	if [ "$n" -lt 1 ]; then n=1; fi

@@ -3,7 +3,7 @@
 #
 # Fast channels that survive a reboot, in a guest that dies and boots again. The engine is the same on every variant: one of them
 # by default, for time; FERROTRACE_TOOL_VARIANTS= names others.
-# Seconds: 200
+# Seconds: 110
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"

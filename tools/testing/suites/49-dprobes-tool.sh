@@ -3,7 +3,7 @@
 #
 # Probe programs as files: the command, and samples/dprobes, on a real kernel. One variant by default, for time: FERROTRACE_TOOL_VARIANTS=
 # names others.
-# Seconds: 70
+# Seconds: 220
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
