@@ -310,8 +310,8 @@ impl Locator {
             };
         }
         let module = is_module.then_some(program.name.as_str());
-        let all = self.kernel.get(name).iter();
-        let all: Vec<_> = all.filter(|one| one.module.as_deref() == module).collect();
+        let mut all = self.kernel.get(name);
+        all.retain(|one| one.module == module);
         let Some(first) = all.first() else {
             let names: Vec<_> = self.kernel.names().collect();
             return none(module.unwrap_or("the kernel"), names);
@@ -358,8 +358,8 @@ impl Locator {
         }
         // The kernel would take any of several.
         let is_one = |symbol: &str| {
-            let all = self.kernel.get(symbol).iter();
-            all.filter(|one| one.module.as_deref() == module).count() <= 1
+            let all = self.kernel.get(symbol);
+            all.iter().filter(|one| one.module == module).count() <= 1
         };
         let found = elf.symbol_at(offset(place)?, is_one);
         let found = found.map_err(|why| match why {
