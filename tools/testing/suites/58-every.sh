@@ -37,7 +37,11 @@ early() {
 # accepted MAINLINE OURS: each place that only one engine accepts. Fails if that is mainline's, but for what Documentation/kprobes.rst
 # says that ours refuses, and if next to none was accepted.
 accepted() {
-	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk -v early="$(early)" '
+	local names
+	names=$(early)
+	# Without any, all symbols would be like it.
+	[ -n "$names" ] || { echo "the engine's table is not as it is read here" && return 1; }
+	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk -v early="$names" '
 		function class(symbol, instruction, error) {
 			if (error == -22 && symbol ~ /^__SCT__/) return "trampoline of a static call"
 			if (error == -22 && symbol ~ /^__x86_|_return_thunk|_safe_ret|_untrain_ret|^call_depth_|warn_thunk/) return "thunk"
