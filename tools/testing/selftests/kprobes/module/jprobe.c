@@ -436,7 +436,9 @@ static void preserved(void)
 		EXPECT(!memcmp(in.scratch, kst_jprobe_seen.scratch, sizeof(in.scratch)));
 		EXPECT_EQ(kst_jprobe_seen.flags, in.flags);
 		EXPECT(!memcmp(in.saved, out.saved, sizeof(in.saved)));
-		EXPECT_EQ(out.flags, in.flags);
+		/* A return that counts the depth of calls changes them. */
+		if (!cpu_feature_enabled(X86_FEATURE_CALL_DEPTH))
+			EXPECT_EQ(out.flags, in.flags);
 	}
 	end(&jp, ARRAY_SIZE(flags));
 	if (!begin(&at_ftrace))

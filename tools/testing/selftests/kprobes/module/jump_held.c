@@ -103,6 +103,7 @@ static void free_room(void)
 
 	vunmap(to);
 	__free_page(page);
+	to = NULL;
 }
 
 /* Starts the task, and waits until it is held in that range, not before @after is something, if that is not NULL. */
@@ -141,6 +142,8 @@ static void let_go(void)
 		kthread_stop(writer);
 	if (!IS_ERR_OR_NULL(holder))
 		kthread_stop(holder);
+	/* The next case may have none. */
+	writer = holder = NULL;
 	set_cpus_allowed_ptr(current, cpu_possible_mask);
 	if (!to)
 		return;

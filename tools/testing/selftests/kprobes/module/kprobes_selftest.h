@@ -132,6 +132,6 @@ extern char kst_endbr[], kst_return[], kst_many[];
 extern char kst_listed_1[], kst_listed_2[], kst_listed_3[], kst_listed_4[];
 extern char __pfx_kst_bytes[], __cfi_kst_bytes[];
 extern char kst_int3[], kst_ud2[], kst_int_80[], kst_int1[], kst_pop_ss[], kst_mov_ss[], kst_vmcall[];
-extern char kst_far_call[], kst_far_jmp[], kst_iret[], kst_jmp_gs[], kst_jmp_rex2[];
+extern char kst_pad_inside[], kst_far_call[], kst_far_jmp[], kst_iret[], kst_jmp_gs[], kst_jmp_rex2[];
 
 #endif /* _KPROBES_SELFTEST_H */

@@ -359,6 +359,17 @@ static void instructions(void)
 	EXPECT_EQ(TRY_ADDR(kst_jmp_rex2), -EOPNOTSUPP);
 }
 
+/* At an entry, what is after it is meant (several.landing_pad); elsewhere an indirect branch would not find it any more. */
+static void landing_pad(void)
+{
+	if (!IS_ENABLED(CONFIG_X86_KERNEL_IBT)) {
+		case_skip("it is as other instructions in this kernel");
+		return;
+	}
+	EXPECT_EQ(TRY_ADDR(kst_pad_inside + 1), -EOPNOTSUPP);
+	EXPECT_EQ(TRY_ADDR(kst_pad_inside + 5), 0);
+}
+
 /* run.sh expects a warning here. */
 static void twice(void)
 {
@@ -578,6 +589,7 @@ const struct test_case kst_refuse_cases[] = {
 	{ "refuse.bug", bugs },
 	{ "refuse.prefix_symbols", prefix_symbols },
 	{ "refuse.instructions", instructions },
+	{ "refuse.landing_pad", landing_pad },
 	{ "refuse.twice", twice },
 	{ "refuse.unregistered", unregistered },
 	{ "refuse.flags", flags },

@@ -457,6 +457,7 @@ SYM_FUNC_END(\name)
 	BAD kst_listed_4	"nop"
 	BAD __pfx_kst_bytes	"nop"
 	BAD __cfi_kst_bytes	"nop"
+	BAD kst_pad_inside	"nop; endbr64"
 	BAD kst_int3		"int3"
 	BAD kst_ud2		"ud2"
 	BAD kst_int_80		"int $0x80"
