@@ -17,10 +17,11 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KTREE KSRC 
 LONG_STORMS = host export insn relay klog gkhi selftests-kprobes ftrace-tramp probes functions gcov deb
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
-LONG_DISTRO = kunit relay klog gkhi permissions kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace
+# Without those that need no kernel, engines that are modules, or checkers, and coverage; what blktrace sees is in tools.
+LONG_DISTRO = insn kunit relay klog gkhi kprobes ftrace-tramp ftrace-rust clients dprobes 43-probes functions 55-ferrotrace mitigations
 SHORT_DISTRO = kunit selftests-kprobes kprobes-clients ftrace-tramp ftrace-rust
 # Beside mainline's engines on the same configuration.
-LONG_DISTROS = tools every
+LONG_DISTROS = permissions tools every
 
 .PHONY: help setup install-tools update kernel kdir kmake export deb vm demo check check-long check-distro check-browser check-toolchains coverage bench fuzz mutants fmt lint doc clean distclean
 
