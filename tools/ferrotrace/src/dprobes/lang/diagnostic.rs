@@ -77,7 +77,8 @@ pub fn is_error(diagnostics: &[Diagnostic]) -> bool {
     all.any(|one| one.severity == Severity::Error)
 }
 
-/// The names that differ from `name` by as few letters as any, if these are few; three at most.
+/// The names that differ from `name` by as few letters as any, if these are few; three at most. What a compiler has made of a function
+/// (`f.isra.0`) counts as the same name.
 pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let name = name.to_ascii_lowercase();
     let most = match name.len() {
@@ -86,6 +87,10 @@ pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a
         _ => 3,
     };
     let known = known.into_iter().filter_map(|known| {
+        let rest = known.strip_prefix(name.as_str());
+        if rest.is_some_and(|rest| rest.starts_with('.')) {
+            return Some((0, known));
+        }
         if known.len().abs_diff(name.len()) > most {
             return None;
         }
@@ -174,5 +179,7 @@ error: more is missing
         assert_eq!(near("jpm", ["jmp", "jz", "nop"]), ["jmp"]);
         assert_eq!(near("LOGMAXX", ["logmax", "jmpmax"]), ["logmax"]);
         assert!(near("what", ["push", "pop"]).is_empty());
+        let clones = ["copy_process.isra.0", "copy_process_x", "copy_processes"];
+        assert_eq!(near("copy_process", clones), ["copy_process.isra.0"]);
     }
 }

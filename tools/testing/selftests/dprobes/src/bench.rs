@@ -136,7 +136,7 @@ pub fn run() {
     println!("bare {bare:.1}");
     let inside = Place {
         name: "inside",
-        offset: 5,
+        offset: behind_entry(),
         ..ENTRY
     };
     for place in [ENTRY, inside] {

@@ -44,7 +44,7 @@ fn asks(offset: u64) -> Program<'static> {
 /// At the entry, at a breakpoint, and where records wait: the kernel stops once for each hit, and goes on. What was logged is written
 /// before. Nothing stops where nobody is connected.
 fn stops() {
-    for offset in [0, 5, offset_that_waits()] {
+    for offset in [0, behind_entry(), offset_that_waits()] {
         asks(offset).load();
         call(1);
         assert_eq!(state().locals[0][0], 1);

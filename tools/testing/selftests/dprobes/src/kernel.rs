@@ -143,7 +143,7 @@ fn rem() {
 /// After the call of ftrace, where there is none.
 fn in_the_middle() {
     let mut program = counting();
-    program.point.offset = 5;
+    program.point.offset = behind_entry();
     program.load();
     call(10);
     assert_eq!(state().locals[0][0], 10);
@@ -327,7 +327,7 @@ fn result() {
         .lines()
         .find(|line| line.contains(" ferro_just_return"));
     let address = u64::from_str_radix(line.unwrap().split(' ').next().unwrap(), 16).unwrap();
-    for offset in [0, 5] {
+    for offset in [0, behind_entry()] {
         let mut program = Program::new(&in_this_process(&[
             Insn::push(4321),
             Insn::register(Op::PopR, Register::Ax),

@@ -146,6 +146,16 @@ pub fn comes(is_wanted: impl Fn(&State) -> bool) -> State {
     }
 }
 
+/// The offset of a function's instruction after the call of ftrace, which has a landing pad before it on kernels with IBT.
+pub fn behind_entry() -> u64 {
+    let config = std::env::var("FERROTRACE_KDIR").unwrap() + "/.config";
+    let config = std::fs::read_to_string(config).unwrap();
+    match config.lines().any(|line| line == "CONFIG_X86_KERNEL_IBT=y") {
+        true => 9,
+        false => 5,
+    }
+}
+
 /// Where in the function, behind its entry, an instruction may fault, so that records wait for it. All calls come there.
 pub fn offset_that_waits() -> u64 {
     let code = [Insn::push(1), Insn::with(Op::Log, 1), Insn::new(Op::Exit)];

@@ -113,7 +113,7 @@ fn opcode() {
 
 /// The second program at a place is compared as the first one: with the instruction, not with the breakpoint.
 fn opcode_beside() {
-    for offset in [0, 5] {
+    for offset in [0, behind_entry()] {
         let right = first_byte(offset);
         let mut program = counting();
         program.point.offset = offset;

@@ -95,7 +95,7 @@ fn after_the_instruction() {
     take_records();
     for (offset, name) in [
         (0, "at an ftrace site"),
-        (5, "at an instruction that cannot fault"),
+        (behind_entry(), "at an instruction that cannot fault"),
         (offset_that_waits(), "at one that may"),
     ] {
         let program = |name, word| Program {

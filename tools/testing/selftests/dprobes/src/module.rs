@@ -307,7 +307,7 @@ fn missed() {
 fn klog() {
     let _module = Loaded::new();
     take_records();
-    for (offset, log_on_fault) in [(0, false), (5, false), (0, true)] {
+    for (offset, log_on_fault) in [(0, false), (behind_entry(), false), (0, true)] {
         let mut program = Program::new(&in_this_process(&[
             Insn::push(0x1234),
             Insn::with(Op::Log, 1),

@@ -19,7 +19,7 @@ pub fn write(dir: &str) {
     let kernel = Program::new(&counts);
     // Within a function, where records wait.
     let mut logging = Program::new(&LOGS);
-    logging.point.offset = 5;
+    logging.point.offset = behind_entry();
     // Two points of one program at one place.
     let point = PointSource {
         point: Point::new(1),

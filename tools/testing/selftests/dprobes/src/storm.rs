@@ -380,6 +380,7 @@ fn everything() {
         ],
         vec![Insn::new(Op::Rem)],
     ];
+    let behind = behind_entry();
     under_load(|| {
         let control = Control::open();
         for round in 0..rounds(15) {
@@ -387,7 +388,7 @@ fn everything() {
                 let name = format!("program {n}");
                 let mut program = Program::new(code);
                 program.point.heap_size = 128;
-                program.point.offset = if round % 2 == 0 { 0 } else { 5 };
+                program.point.offset = if round % 2 == 0 { 0 } else { behind };
                 program.set.flags = REPLACE;
                 let program = Program {
                     name: &name,
