@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A probe at the entry of functions and on three of their other instructions at random, under load: what mainline's engine accepts
-# ours accepts. EVERY=50 is one function in 50 (the default), EVERY=1 all of them: hours. SEED=1 chooses.
+# ours accepts. EVERY=50 is one function in 50 (the default), EVERY=1 all of them: an hour. SEED=1 chooses. Mainline's engine is only
+# asked: to arm 512 probes and to remove them takes it 40 seconds (ours 4).
 # Of distro-mainline and distro only (make check-long).
-# Seconds: 300
+# Seconds: 200
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -19,13 +20,13 @@ places_of() {
 		"${EVERY:-50}" "${SEED:-1}" "$mainline/vmlinux" "$ours/vmlinux" >"$places" && [ -s "$places" ]
 }
 
-# try VARIANT COLUMN
+# try VARIANT COLUMN [disabled=1]
 try() {
 	local out=$LOGS/every-$1
 	rm -rf "$out"
 	mkdir -p "$out"
 	selftests_build "$1" every || return 1
-	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2"
+	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2 ${3:-}"
 }
 
 # early: a pattern for the symbols that the engine's table has as those of code before there is a table of interrupts.
@@ -73,7 +74,7 @@ accepted() {
 
 if under_test distro && under_test distro-mainline; then
 	tap_run "every: places" places_of distro-mainline distro
-	tap_run "every: mainline's engine" try distro-mainline 1
+	tap_run "every: mainline's engine" try distro-mainline 1 disabled=1
 	tap_run "every: ours" try distro 2
 	tap_run "every: ours accepts what mainline's accepts" accepted distro-mainline distro
 else

@@ -3,8 +3,8 @@
  * kprobes_every: probes anywhere in the kernel, in batches, while it runs. Offsets from _text, one a line, are written to
  * debugfs kprobes_every, which then reads as "OFFSET ERROR" for each; the probes have come and gone by then.
  *
- * With the C engine and get_kprobe=, probes are registered disabled, so that nobody comes by, and there is a third word: 1 where
- * the engine would put a jump. It prepares that while it registers, and has a probe of its own at the place then.
+ * With disabled=1 probes are registered disabled, so that nobody comes by. With the C engine and get_kprobe= there is then a third
+ * word: 1 where the engine would put a jump. It prepares that while it registers, and has a probe of its own at the place then.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -27,6 +27,9 @@ MODULE_PARM_DESC(text, "the address of _text");
 static unsigned int ms = 20;
 module_param(ms, uint, 0600);
 MODULE_PARM_DESC(ms, "how long probes stay, in milliseconds");
+static bool disabled;
+module_param(disabled, bool, 0400);
+MODULE_PARM_DESC(disabled, "only register: nothing is patched");
 static unsigned long get_kprobe_is;
 module_param_named(get_kprobe, get_kprobe_is, ulong, 0400);
 MODULE_PARM_DESC(get_kprobe, "the address of get_kprobe(): ask the C engine for its jumps");
@@ -91,7 +94,7 @@ static int probe_all(void)
 
 		place->kp = (struct kprobe){
 			.addr = (void *)(text + place->offset), .pre_handler = on_hit,
-			.flags = get_kprobe_is ? KPROBE_FLAG_DISABLED : 0,
+			.flags = disabled ? KPROBE_FLAG_DISABLED : 0,
 		};
 		place->error = register_kprobe(&place->kp);
 		place->jumps = !place->error && get_kprobe_is && is_prepared(&place->kp);
@@ -100,7 +103,7 @@ static int probe_all(void)
 		cond_resched();
 	}
 	/* for who comes by */
-	if (!get_kprobe_is)
+	if (!disabled)
 		msleep(ms);
 	unregister_kprobes(accepted, n);
 	kfree(accepted);
