@@ -54,6 +54,10 @@ fn is_cold(name: &[u8]) -> bool {
 
 impl Surroundings for Running<'_> {
     fn piece(&self, address: u64) -> Option<Piece> {
+        // A jump to such a thunk is a return. The symbol of one may be the last before a hole of a megabyte.
+        if around::thunk(address as usize) == Some(around::Thunk::Return) {
+            return None;
+        }
         let symbol = symbols::symbol_of(address as usize)?;
         around::stays(address as usize).then(|| Piece {
             start: symbol.start as u64,

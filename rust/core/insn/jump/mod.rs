@@ -74,8 +74,8 @@ impl Piece {
 
 /// What only the kernel knows. All addresses are those at which code runs.
 pub trait Surroundings {
-    /// The symbol that an address is in, if it is in code that stays as long as what is analysed. Symbols without a gap
-    /// between them are neighbours.
+    /// The symbol that an address is in, if it is in code that stays as long as what is analysed, and is not what the kernel jumps to
+    /// in order to return. Symbols without a gap between them are neighbours.
     fn piece(&self, address: u64) -> Option<Piece>;
 
     /// Copies code from `at` on, and returns how many bytes there were. They are the original ones: without breakpoints
