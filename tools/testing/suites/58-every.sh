@@ -29,26 +29,33 @@ try() {
 	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2 ${3:-}"
 }
 
-# early: a pattern for the symbols that the engine's table has as those of code before there is a table of interrupts.
-early() {
-	sed -n -e 's/^    (Is(b"\(.*\)"), Reason::Early),$/^(__pi_)?\1[.+]/p' -e 's/^    (Starts(b"\(.*\)"), Reason::Early),$/^(__pi_)?\1/p' \
-		-e 's/^    (Ends(b"\(.*\)"), Reason::Early),$/\1[.+]/p' "$REPO/rust/core/probe_names.rs" | paste -sd '|'
+# of_table REASON: a pattern for the symbols that the engine's table has for that reason: Early before there is a table of interrupts,
+# Idle where RCU waits for no CPU.
+of_table() {
+	local form
+	for form in 'Is:^(__pi_)?\1[.+]' 'Starts:^(__pi_)?\1' 'Ends:\1[.+]'; do
+		sed -n "s/^    (${form%%:*}(b\"\(.*\)\"), Reason::$1),\$/${form#*:}/p" "$REPO/rust/core/probe_names.rs"
+	done | paste -sd '|'
 }
 
 # accepted MAINLINE OURS: each place that only one engine accepts. Fails if that is mainline's, but for what Documentation/kprobes.rst
 # says that ours refuses, and if next to none was accepted.
 accepted() {
-	local names
-	names=$(early)
+	local early idle
+	early=$(of_table Early) && idle=$(of_table Idle)
 	# Without any, all symbols would be like it.
-	[ -n "$names" ] || { echo "the engine's table is not as it is read here" && return 1; }
-	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk -v early="$names" '
+	if [ -z "$early" ] || [ -z "$idle" ]; then
+		echo "the engine's table is not as it is read here"
+		return 1
+	fi
+	paste -d ' ' "$LOGS/every-$1/every" "$LOGS/every-$2/every" | awk -v early="$early" -v idle="$idle" '
 		function class(symbol, instruction, error) {
 			if (error == -22 && symbol ~ /^__SCT__/) return "trampoline of a static call"
 			if (error == -22 && symbol ~ /^__x86_|_return_thunk|_safe_ret|_untrain_ret|^call_depth_|warn_thunk/) return "thunk"
 			if (error == -22 && symbol ~ /^ftrace_(regs_)?call/) return "template of ftrace"
 			if (error == -22 && symbol ~ early) return "before a CPU handles breakpoints"
-			if (error == -22 && symbol ~ /^(rust_helper|ferro)_|^rcu_is_watching\+/) return "of the engine"
+			if (error == -22 && symbol ~ idle) return "where RCU waits for no CPU"
+			if (error == -22 && symbol ~ /^(rust_helper|ferro)_|^(rcu_is_watching|preempt_schedule_notrace)\+/) return "of the engine"
 			if (error == -22 && symbol ~ /^_R.*[0-9](ferro_(core|sys|gkhi|kprobes_builtin)|kprobes_engine)/) return "of the engine"
 			if (error == -95 && instruction ~ /^(Endbr64|Hlt|Mwaitx?|Sti|Swapgs|Iretq|Sysretq|Sysexit)$/) return instruction
 		}
