@@ -43,8 +43,8 @@ CACHE = os.environ.get("FERROTRACE_CACHE") or os.path.join(
 SHARE = "/run/ferrotrace"
 HANG, PANIC, WARNED = 124, 125, 126
 PANICKED = re.compile(r"Kernel panic - not syncing")
-# What the kernel prints when it finds something wrong with itself.
-COMPLAINT = re.compile(r"WARNING: |BUG: |INFO: (?:task|rcu|possible)|Oops: |refcount_t: |kmemleak: \d+ new|general protection")
+# What the kernel prints when it finds something wrong with itself, but not where it asks to read of its CPU's flaws.
+COMPLAINT = re.compile(r"WARNING: (?!See https:)|BUG: |INFO: (?:task|rcu|possible)|Oops: |refcount_t: |kmemleak: \d+ new|general protection")
 CONSOLE_LINES = 60
 # Of the lines after that: what says where it happened, and the frames of the call trace that are sure.
 PLACE = re.compile(r"Comm: |RIP: |Call Trace:|Kernel panic")
