@@ -34,6 +34,16 @@ header_constants() {
 }
 tap_run "headers: constants are enumerators" header_constants
 
+# old_rust: the packages have no let chains (if let Some(x) = y && ...), which rustc takes since 1.88, and their manifests, and bookworm,
+# are content with 1.85. They belong to the edition of 2024: that of 2021 says where they are.
+old_rust() {
+	local rustfmt
+	rustfmt=$(rust_tool "$(find_rustc)" rustfmt) || return 1
+	find "$REPO/tools" -name target -prune -o -name '*.rs' -print |
+		xargs "$rustfmt" --edition 2021 --config style_edition=2024 --quiet --emit stdout >/dev/null
+}
+tap_run "rust: no let chains" old_rust
+
 # What judges exported traces. Tests that need one are ignored without it, and count as skipped.
 export FERROTRACE_READERS=$CACHE/tools/readers
 READERS=()

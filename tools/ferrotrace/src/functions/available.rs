@@ -87,9 +87,7 @@ impl Functions {
         symbols: &Symbols,
         is_loaded: impl Fn(&str) -> bool,
     ) -> Result<Self> {
-        if let Some(module) = module
-            && !is_loaded(module)
-        {
+        if let Some(module) = module.filter(|module| !is_loaded(module)) {
             return Err(Error::NoSuchModule(module.to_owned()));
         }
         let mut selected = BTreeMap::new();
