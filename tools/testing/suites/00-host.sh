@@ -39,8 +39,8 @@ tap_run "headers: constants are enumerators" header_constants
 old_rust() {
 	local rustfmt
 	rustfmt=$(rust_tool "$(find_rustc)" rustfmt) || return 1
-	find "$REPO/tools" -name target -prune -o -name '*.rs' -print |
-		xargs "$rustfmt" --edition 2021 --config style_edition=2024 --quiet --emit stdout >/dev/null
+	find "$REPO/tools" -name target -prune -o -name '*.rs' -print0 |
+		xargs -0 "$rustfmt" --edition 2021 --config style_edition=2024 --quiet --emit stdout >/dev/null
 }
 tap_run "rust: no let chains" old_rust
 
