@@ -11,18 +11,47 @@ import sys
 TEST = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, (.*))?$")
 
 
+OUTPUT = re.compile(r"^---- (.+?) stdout ----$")
+# Lines of what a test printed that are kept: enough for the message of a panic, and for the case that a property fails for.
+KEPT = 12
+
+
 def main():
     prefix, number = sys.argv[1], 0
+    # The tests that failed, with what they printed: Cargo shows that after the last test.
+    failed, reading = {}, None
+
+    def report():
+        nonlocal number
+        for name, lines in failed.items():
+            number += 1
+            for line in lines:
+                print(f"# {line}")
+            print(f"not ok {number} {prefix}: {name}", flush=True)
+        failed.clear()
+
     for line in sys.stdin:
-        found = TEST.match(line.rstrip())
+        found, output = TEST.match(line.rstrip()), OUTPUT.match(line.rstrip())
         if not found:
             sys.stderr.write(line)
+            if line.startswith("test result:"):
+                reading = None
+                report()
+            elif output:
+                reading = failed.get(output.group(1))
+            elif line.startswith("stack backtrace:"):
+                reading = None
+            elif reading is not None and line.strip() and len(reading) < KEPT:
+                reading.append(line.rstrip())
+            continue
+        name, result, reason = found.groups()
+        if result == "FAILED":
+            failed[name] = []
             continue
         number += 1
-        name, result, reason = found.groups()
-        verdict = "not ok" if result == "FAILED" else "ok"
         skip = f" # SKIP {reason or 'ignored'}" if result == "ignored" else ""
-        print(f"{verdict} {number} {prefix}: {name}{skip}", flush=True)
+        print(f"ok {number} {prefix}: {name}{skip}", flush=True)
+    report()
     print(f"1..{number}")
 
 

@@ -147,7 +147,7 @@ impl<'b> Gcda<'b> {
                         return Err(Malformed::Tag(at));
                     }
                     allowed.start = counters.index.saturating_add(1);
-                    if !raw.fits(&counters) {
+                    if !raw.fits(self.format, &counters) {
                         return Err(Malformed::Length(at));
                     }
                 }

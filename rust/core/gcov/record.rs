@@ -3,6 +3,7 @@
 //! The records of a `gcda` file.
 
 use super::format::counters_index;
+use super::format::counters_len;
 use super::format::COUNTER;
 use super::format::TAG_FUNCTION;
 use super::lists::are_lists;
@@ -171,13 +172,15 @@ impl<'b> Raw<'b> {
         })
     }
 
-    /// Whether its length is one that such counters have.
-    pub(super) fn fits(&self, counters: &Counters<'_>) -> bool {
-        match (counters.kind, self.len % 8) {
-            (Kind::TopList, 0) => counters.bytes.is_some_and(are_lists),
-            (kind, 0) => matches!(counters.count % kind.group(), 0),
-            _ => false,
-        }
+    /// Whether its length is one that such counters have, and that can be written again: the smallest of the negative
+    /// lengths is that of no counters.
+    pub(super) fn fits(&self, format: &Format, counters: &Counters<'_>) -> bool {
+        counters_len(format, counters.count).is_some()
+            && match (counters.kind, self.len % 8) {
+                (Kind::TopList, 0) => counters.bytes.is_some_and(are_lists),
+                (kind, 0) => matches!(counters.count % kind.group(), 0),
+                _ => false,
+            }
     }
 }
 

@@ -52,6 +52,14 @@ if [ -e "$FERROTRACE_READERS/complete" ]; then
 	[ -x "$FERROTRACE_READERS/bin/babeltrace2" ] || READERS+=(--skip babeltrace_of_version_2)
 fi
 
+# The cases of the property tests are the same ones each time, so that a change is judged by what it changes; make check-long
+# draws others, and more of them.
+if [ "${FERROTRACE_STORM:-}" = long ]; then
+	export PROPTEST_CASES=5000 PROPTEST_MAX_GLOBAL_REJECTS=50000
+else
+	export PROPTEST_RNG_SEED=1
+fi
+
 cargo=$(find_cargo) || die "no cargo; run 'make setup'"
 for p in $PACKAGES; do
 	[ -f "$REPO/$p/Cargo.toml" ] || continue
