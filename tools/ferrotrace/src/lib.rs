@@ -5,7 +5,7 @@
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
 //! recordings, and [`recover`] makes one of memory that has survived a reboot; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
-//! shows their hits; [`dprobes`] reads and loads probe programs; [`functions`] counts and times calls; [`events`] records those of tracefs; [`cov`] reports coverage. The only unsafe code is in `relay/mapping.rs`.
+//! shows their hits; [`dprobes`] reads and loads probe programs; [`functions`] counts and times calls; [`events`] records those of tracefs; [`cov`] reports coverage; [`near`] says what somebody may have meant. The only unsafe code is in `relay/mapping.rs`.
 
 pub mod clock;
 pub mod cov;
@@ -17,6 +17,7 @@ pub mod file;
 pub mod functions;
 pub mod hooks;
 pub mod merge;
+pub mod near;
 pub mod pids;
 pub mod probes;
 pub mod recover;

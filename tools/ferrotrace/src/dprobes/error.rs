@@ -10,10 +10,11 @@ use nix::errno::Errno;
 use thiserror::Error;
 
 use super::elf::ElfError;
-use super::lang::diagnostic::near;
 use super::lang::source::SourceError;
 use super::set::SetError;
 use crate::file::IoError;
+use crate::near::did_you_mean;
+use crate::near::near;
 use crate::probes::error::Names;
 
 /// The library's result.
@@ -62,7 +63,7 @@ pub enum Error {
     /// No program has that name.
     #[error(
         "no program {name} is loaded{}; programs: {others}",
-        did_you_mean(name, others)
+        did_you_mean_of(name, others)
     )]
     NoProgram {
         /// The name.
@@ -137,9 +138,7 @@ fn hint(errno: Errno) -> &'static str {
     }
 }
 
-fn did_you_mean(name: &str, others: &Names) -> String {
-    match &near(name, others.0.iter().map(String::as_str))[..] {
-        [] => String::new(),
-        names => format!(" (did you mean {}?)", names.join(" or ")),
-    }
+fn did_you_mean_of(name: &str, others: &Names) -> String {
+    let names = near(name, others.0.iter().map(String::as_str));
+    did_you_mean(&names).map_or_else(String::new, |question| format!(" ({question})"))
 }

@@ -25,10 +25,10 @@ use crate::fast::record::Header;
 use crate::file::IoError;
 use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
+use crate::near::near;
 use crate::probes::error::Names;
 use crate::probes::stock::instance::Instance;
 use crate::probes::stock::ring;
-use crate::probes::symbols::near;
 use crate::relay::channel::CpuId;
 use crate::relay::channel::Mode;
 use crate::relay::output::CpuFile;
@@ -132,7 +132,10 @@ fn select<'a>(all: &'a str, patterns: &[String]) -> Result<Vec<&'a str>, Error> 
     for pattern in patterns {
         let none = || Error::NoEvent {
             pattern: pattern.clone(),
-            near: near(all.lines(), pattern),
+            near: near(pattern, all.lines())
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
         };
         let (group, name) = globs(pattern).map_err(|_| none())?;
         let before = chosen.len();

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::file::IoError;
+use crate::probes::error::or_these;
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -51,7 +52,7 @@ pub enum Error {
     },
 
     /// The kernel has no such function.
-    #[error("no function is called {pattern}{}", did_you_mean(near))]
+    #[error("no function is called {pattern}{}", or_these(near))]
     NoFunction {
         /// The pattern.
         pattern: String,
@@ -99,13 +100,6 @@ pub enum Error {
     /// The channel of the calls.
     #[error(transparent)]
     Channel(#[from] crate::relay::error::Error),
-}
-
-fn did_you_mean(near: &[String]) -> String {
-    if near.is_empty() {
-        return " (/proc/kallsyms has all)".to_owned();
-    }
-    format!("; did you mean {}?", near.join(", "))
 }
 
 fn these(names: &[String]) -> String {

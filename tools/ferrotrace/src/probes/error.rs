@@ -14,6 +14,7 @@ use thiserror::Error;
 use super::model::ParseError;
 use super::model::Place;
 use crate::file::IoError;
+use crate::near::did_you_mean;
 
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -114,7 +115,7 @@ pub enum Error {
     Stopped,
 
     /// The kernel has no such function.
-    #[error("the kernel has no function {symbol}{}", did_you_mean(near))]
+    #[error("the kernel has no function {symbol}{}", or_these(near))]
     NoSymbol {
         /// The name.
         symbol: String,
@@ -198,11 +199,12 @@ impl Error {
     }
 }
 
-pub(super) fn did_you_mean(near: &[String]) -> String {
-    if near.is_empty() {
-        return " (/proc/kallsyms has all)".to_owned();
+/// What follows a name that the kernel has not.
+pub(crate) fn or_these(near: &[String]) -> String {
+    match did_you_mean(near) {
+        None => " (/proc/kallsyms has all)".to_owned(),
+        Some(question) => format!("; {question}"),
     }
-    format!("; did you mean {}?", near.join(", "))
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use annotate_snippets::Snippet;
 
 use super::source::Source;
 use super::source::Span;
+use crate::near::did_you_mean;
+use crate::near::near;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +66,9 @@ impl Diagnostic {
 
     /// With the names that are like one that is not known, if there are any.
     pub fn near<'a>(self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        match &near(name, known)[..] {
-            [] => self,
-            names => self.help(format!("did you mean {}?", names.join(" or "))),
+        match did_you_mean(&near(name, known)) {
+            None => self,
+            Some(question) => self.help(question),
         }
     }
 }
@@ -75,34 +77,6 @@ impl Diagnostic {
 pub fn is_error(diagnostics: &[Diagnostic]) -> bool {
     let mut all = diagnostics.iter();
     all.any(|one| one.severity == Severity::Error)
-}
-
-/// The names that differ from `name` by as few letters as any, if these are few; three at most. What a compiler has made of a function
-/// (`f.isra.0`) counts as the same name.
-pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let name = name.to_ascii_lowercase();
-    let most = match name.len() {
-        0..=2 => 1,
-        3..=6 => 2,
-        _ => 3,
-    };
-    let known = known.into_iter().filter_map(|known| {
-        let rest = known.strip_prefix(name.as_str());
-        if rest.is_some_and(|rest| rest.starts_with('.')) {
-            return Some((0, known));
-        }
-        if known.len().abs_diff(name.len()) > most {
-            return None;
-        }
-        let edits = strsim::damerau_levenshtein(&name, &known.to_ascii_lowercase());
-        (edits <= most).then_some((edits, known))
-    });
-    let mut near: Vec<_> = known.collect();
-    near.sort();
-    near.dedup();
-    let best = near.first().map(|(edits, _)| *edits);
-    let near = near.into_iter().filter(|(edits, _)| Some(*edits) == best);
-    near.take(3).map(|(_, known)| known).collect()
 }
 
 /// Each with its line and a caret, in the order of the file.
@@ -172,14 +146,5 @@ error: more is missing
   |
 ";
         assert_eq!(render(&source, &errors, false), expected);
-    }
-
-    #[test]
-    fn near_names() {
-        assert_eq!(near("jpm", ["jmp", "jz", "nop"]), ["jmp"]);
-        assert_eq!(near("LOGMAXX", ["logmax", "jmpmax"]), ["logmax"]);
-        assert!(near("what", ["push", "pop"]).is_empty());
-        let clones = ["copy_process.isra.0", "copy_process_x", "copy_processes"];
-        assert_eq!(near("copy_process", clones), ["copy_process.isra.0"]);
     }
 }

@@ -13,9 +13,9 @@ use thiserror::Error;
 
 use crate::dprobes::elf::Elf;
 use crate::dprobes::elf::ElfError;
-use crate::probes::error::did_you_mean;
+use crate::near::near;
+use crate::probes::error::or_these;
 use crate::probes::model::number;
-use crate::probes::symbols::near;
 use crate::probes::types;
 use crate::probes::types::DwarfTypes;
 
@@ -83,7 +83,7 @@ fn hint(stripped: bool, near: &[String]) -> String {
     match (stripped, near) {
         (true, []) => "; it is stripped: only names that others use are known, PATH:0xOFFSET names any place in the file".to_owned(),
         (false, []) => String::new(),
-        _ => did_you_mean(near),
+        _ => or_these(near),
     }
 }
 
@@ -154,7 +154,10 @@ impl Code {
                 path: path(),
                 name: name.to_owned(),
                 stripped: self.apart.is_none() && self.elf.is_stripped(),
-                near: near(self.files().flat_map(Elf::names), name),
+                near: near(name, self.files().flat_map(Elf::names))
+                    .into_iter()
+                    .map(str::to_owned)
+                    .collect(),
             });
         };
         if found.is_resolver {

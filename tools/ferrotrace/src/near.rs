@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What somebody may have meant who gave a name that there is not: of a function, an event, a command, a register.
+
+#![deny(unsafe_code)]
+
+/// Names that are offered in place of one.
+const OFFERED: usize = 3;
+
+/// The names that are most like `name`: what a compiler has made of a function (`f.isra.0`), or else those that differ by as few letters
+/// as any, if these are few, whatever their case, or else those that contain it or that it contains, the nearest in length first.
+pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let most = match name.len() {
+        0..=2 => 1,
+        3..=6 => 2,
+        _ => 3,
+    };
+    let lower = name.to_ascii_lowercase();
+    let rank = |known: &str| {
+        if known
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('.'))
+        {
+            return Some(0);
+        }
+        let longer = known.len().abs_diff(name.len());
+        if longer <= most {
+            let edits = strsim::damerau_levenshtein(&lower, &known.to_ascii_lowercase());
+            if edits <= most {
+                return Some(edits);
+            }
+        }
+        let contained = name.len() >= 4 && known.contains(name);
+        let extended = known.len() >= 6 && name.contains(known);
+        (contained || extended).then_some(most + 1 + longer)
+    };
+    let ranked = known
+        .into_iter()
+        .filter_map(|known| Some((rank(known)?, known)));
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_unstable();
+    ranked.dedup();
+    let best = ranked.first().map_or(0, |(rank, _)| *rank);
+    ranked.retain(|(rank, _)| *rank == best || best > most);
+    ranked.truncate(OFFERED);
+    ranked.into_iter().map(|(_, known)| known).collect()
+}
+
+/// The question which of these it was: "did you mean a or b?". `None` if there are none.
+pub fn did_you_mean<T: AsRef<str>>(names: &[T]) -> Option<String> {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(near("jpm", ["jmp", "jz", "nop"]), ["jmp"]);
+        assert_eq!(near("LOGMAXX", ["logmax", "jmpmax"]), ["logmax"]);
+        assert!(near("what", ["push", "pop"]).is_empty());
+        assert!(near("x", ["kernel_clone", "exit"]).is_empty());
+        let clones = ["copy_process.isra.0", "copy_process_x", "copy_processes"];
+        assert_eq!(near("copy_process", clones), ["copy_process.isra.0"]);
+        let opens = [
+            "do_sys_openat2",
+            "__x64_sys_openat2",
+            "openat",
+            "do_sys_openat2",
+        ];
+        assert_eq!(near("sys_openat2", opens), ["do_sys_openat2"]);
+        let longer = ["do_sys_openat2", "__x64_sys_openat2", "vfs_read"];
+        assert_eq!(
+            near("openat2", longer),
+            ["do_sys_openat2", "__x64_sys_openat2"]
+        );
+        assert_eq!(near("__se_sys_do_sys_openat2", longer), ["do_sys_openat2"]);
+    }
+
+    #[test]
+    fn questions() {
+        assert_eq!(did_you_mean::<&str>(&[]), None);
+        assert_eq!(did_you_mean(&["a"]).as_deref(), Some("did you mean a?"));
+        assert_eq!(
+            did_you_mean(&["a", "b"]).as_deref(),
+            Some("did you mean a or b?")
+        );
+    }
+}
