@@ -28,6 +28,7 @@ use ferro_sys::fs::user::UserSrc;
 use ferro_sys::mm::reserved::Reserved;
 use ferro_sys::sync::counted::Shared;
 use ferro_sys::sync::rcu_slot::RcuSlot;
+use ferro_sys::trace::lockdown;
 use kernel::module::this_module;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -94,6 +95,15 @@ pub(crate) struct Image(Half);
 static IMAGE_FILE: FileTable<Shared<Image>> = FileTable::new(this_module::<FastRelay>());
 
 impl NodeOps for Image {
+    /// Not to be opened where lockdown keeps user space from what was traced: debugfs itself keeps it only from what can be
+    /// written or mapped, which channels' files can.
+    fn snapshot(&self) -> Result<Option<Self>> {
+        if lockdown::forbids_traces() {
+            return Err(EPERM);
+        }
+        Ok(None)
+    }
+
     fn read(&self, to: &mut UserDst) -> Result {
         if let Some(range) = self.0.range(to.position(), to.left()) {
             to.copy(range)?;

@@ -62,6 +62,12 @@ bool ferro_lockdown_forbids_probes(void)
 }
 EXPORT_SYMBOL_GPL(ferro_lockdown_forbids_probes);
 
+bool ferro_lockdown_forbids_traces(void)
+{
+	return security_locked_down(LOCKDOWN_TRACEFS) != 0;
+}
+EXPORT_SYMBOL_GPL(ferro_lockdown_forbids_traces);
+
 bool ferro_lockdown_forbids_writes(void)
 {
 	return security_locked_down(LOCKDOWN_DBG_WRITE_KERNEL) != 0;

@@ -9,6 +9,8 @@
 
 /* security.h: whether lockdown forbids to read the kernel's memory by probes; that is logged. Context: process. */
 bool ferro_lockdown_forbids_probes(void);
+/* The same for what was traced. */
+bool ferro_lockdown_forbids_traces(void);
 /* The same for writing to it, or to registers. */
 bool ferro_lockdown_forbids_writes(void);
 

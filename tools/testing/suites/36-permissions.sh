@@ -34,8 +34,8 @@ for variant in $VARIANTS; do
 	engines=ours
 	case $variant in *mainline) engines=mainline ;; esac
 	reboot='' append=''
-	# What a boot leaves in memory is the same everywhere: on one variant, for time.
-	if [ "$variant" = modular ]; then reboot=1 append=reserve_mem=8M:4096:relay_sched; fi
+	# What a boot leaves in memory is the same everywhere: on one variant, for time, and on the one that has lockdown.
+	if [ "$variant" = modular ] || [ "$variant" = distro ]; then reboot=1 append=reserve_mem=8M:4096:relay_sched; fi
 	REBOOT=$reboot APPEND="${APPEND:-} $append" tap_nest "permissions: $variant" run_vm "$variant" "tools/testing/selftests/permissions/run.sh $engines"
 	if [ $engines = ours ] && grep -qx CONFIG_MODULE_SIG=y "$("$REPO/integration/kernel.sh" kdir "$variant")/.config"; then
 		signed "$variant"
