@@ -4,10 +4,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-#[path = "common/recording.rs"]
-mod recording;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -15,19 +11,19 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use common::Channel;
-use common::FORMAT;
-use common::PATIENCE;
-use common::exists;
-use common::fast;
-use common::ferrotrace;
-use common::interrupt;
-use common::start;
-use common::stderr;
-use common::stdout;
-use common::succeed;
-use common::wait;
-use recording::Recording;
+use crate::common::Channel;
+use crate::common::FORMAT;
+use crate::common::PATIENCE;
+use crate::common::exists;
+use crate::common::fast;
+use crate::common::ferrotrace;
+use crate::common::interrupt;
+use crate::common::recording::Recording;
+use crate::common::start;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
+use crate::common::wait;
 
 /// `relay record -- COMMAND` of an idle channel.
 fn record(channel: &Channel, args: &[&str], command: &[&str]) -> Command {
@@ -51,7 +47,7 @@ fn what_a_recording_names_and_how_much_it_describes() {
         })
         .collect();
     assert!(types.len() > 1 << 20);
-    let record = recording::fast(19_999, 0, Some(500), &[7, 0, 0, 0, 0, 0, 0, 0]);
+    let record = crate::common::recording::fast(19_999, 0, Some(500), &[7, 0, 0, 0, 0, 0, 0, 0]);
     let recording = Recording::new("fast", &types, &[record]);
     let text = stdout(&succeed(&mut recording.merge(&[])));
     assert!(text.contains(" event_number_19999: value=7\n"), "{text}");
@@ -61,7 +57,7 @@ fn what_a_recording_names_and_how_much_it_describes() {
     for elsewhere in ["../secret", "/etc/passwd", "..", ""] {
         metadata["cpus"][0]["file"] = elsewhere.into();
         recording.write_metadata(&metadata);
-        let message = common::fail(&mut recording.merge(&[]));
+        let message = crate::common::fail(&mut recording.merge(&[]));
         assert!(
             message.contains("is not the name of a file of the recording"),
             "{message}"
@@ -190,13 +186,13 @@ fn channels_are_found() {
     let args = ["-o", file.to_str().unwrap()];
     assert_eq!(stdout(&succeed(&mut list(&args))), "");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
-    assert!(common::fail(&mut list(&args)).contains("--force"));
+    assert!(crate::common::fail(&mut list(&args)).contains("--force"));
     succeed(&mut list(&[&args[..], &["-f"]].concat()));
 }
 
 #[test]
 fn dates_instead_of_times() {
-    let bytes = common::record(400, 0, 1, "x");
+    let bytes = crate::common::record(400, 0, 1, "x");
     let recording = Recording::new("plain", FORMAT, &[bytes]);
     let text = stdout(&succeed(&mut recording.merge(&["--wall"])));
     assert!(
@@ -211,6 +207,6 @@ fn dates_instead_of_times() {
     let mut metadata = recording.metadata();
     metadata["start_monotonic_ns"] = 0.into();
     recording.write_metadata(&metadata);
-    let message = common::fail(&mut recording.merge(&["--wall"]));
+    let message = crate::common::fail(&mut recording.merge(&["--wall"]));
     assert!(message.contains("--wall"), "{message}");
 }

@@ -10,12 +10,6 @@
     clippy::panic
 )]
 
-mod common;
-#[path = "common/readers.rs"]
-mod readers;
-#[path = "common/recording.rs"]
-mod recording;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -23,15 +17,15 @@ use std::process::Command;
 
 use proptest::prelude::*;
 
-use common::fail;
-use common::stderr;
-use common::stdout;
-use common::succeed;
-use readers::reader;
-use recording::DISCARDED;
-use recording::PADDING;
-use recording::Recording;
-use recording::fast;
+use crate::common::fail;
+use crate::common::readers::reader;
+use crate::common::recording::DISCARDED;
+use crate::common::recording::PADDING;
+use crate::common::recording::Recording;
+use crate::common::recording::fast;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 const FORMATS: &str = "\
 name: all kinds \"quoted\" \\
@@ -419,7 +413,12 @@ fn cpus_without_records_have_no_stream() {
 /// The date is right, and marked as a date.
 #[test]
 fn the_clock_has_the_epoch() {
-    let files = [fast(1, 0, Some(recording::MONOTONIC + 7), b"")];
+    let files = [fast(
+        1,
+        0,
+        Some(crate::common::recording::MONOTONIC + 7),
+        b"",
+    )];
     let recording = Recording::new("fast", FORMATS, &files);
     let trace = trace(&recording);
     let mut command = babeltrace(&trace, &["--clock-gmt", "--clock-date", "--no-delta"]);

@@ -9,12 +9,6 @@
     clippy::panic
 )]
 
-mod common;
-#[path = "common/readers.rs"]
-mod readers;
-#[path = "common/recording.rs"]
-mod recording;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -22,15 +16,15 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use common::ferrotrace;
-use common::stdout;
-use common::succeed;
-use readers::python;
-use recording::Recording;
-use recording::TIMELINE;
-use recording::call;
-use recording::fast;
-use recording::switch;
+use crate::common::ferrotrace;
+use crate::common::readers::python;
+use crate::common::recording::Recording;
+use crate::common::recording::TIMELINE;
+use crate::common::recording::call;
+use crate::common::recording::fast;
+use crate::common::recording::switch;
+use crate::common::stdout;
+use crate::common::succeed;
 
 /// The type of a record without fields.
 const TICK: &str = "name: tick\nID: 3\n";
@@ -139,7 +133,7 @@ fn to_perfetto(recording: &Recording) -> PathBuf {
     let path = recording.path("trace.pftrace");
     let to = path.to_str().unwrap();
     succeed(&mut export(recording, &["--format", "perfetto", "-o", to]));
-    let message = common::fail(&mut export(recording, &["--format", "perfetto", "-o", to]));
+    let message = crate::common::fail(&mut export(recording, &["--format", "perfetto", "-o", to]));
     assert!(message.contains("--force"), "{message}");
     path
 }

@@ -9,8 +9,6 @@
     clippy::panic
 )]
 
-mod common;
-
 use std::fs;
 use std::fs::File;
 use std::io;
@@ -23,17 +21,17 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use common::PATIENCE;
-use common::fast::LARGE;
-use common::fast::SMALL;
-use common::fast::check_whole;
-use common::fast::number;
-use common::fast::numbered;
-use common::fast::numbers;
-use common::fast::records_in;
-use common::ring::Shape;
-use common::ring::Slot;
-use common::ring::Writer;
+use crate::common::PATIENCE;
+use crate::common::fast::LARGE;
+use crate::common::fast::SMALL;
+use crate::common::fast::check_whole;
+use crate::common::fast::number;
+use crate::common::fast::numbered;
+use crate::common::fast::numbers;
+use crate::common::fast::records_in;
+use crate::common::ring::Shape;
+use crate::common::ring::Slot;
+use crate::common::ring::Writer;
 use ferrotrace::fast::drain::FastDrain;
 use ferrotrace::fast::record::Header;
 use ferrotrace::fast::record::Record;

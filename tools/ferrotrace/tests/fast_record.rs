@@ -9,8 +9,6 @@
     clippy::panic
 )]
 
-mod common;
-
 use std::fs;
 use std::fs::File;
 use std::os::unix::fs::symlink;
@@ -18,23 +16,23 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::exists;
-use common::fail;
-use common::fast::Channel;
-use common::fast::LARGE;
-use common::fast::SMALL;
-use common::fast::check_whole;
-use common::fast::number;
-use common::fast::numbered;
-use common::fast::numbers;
-use common::fast::write;
-use common::interrupt;
-use common::ring::Shape;
-use common::start;
-use common::stderr;
-use common::stdout;
-use common::succeed;
-use common::wait;
+use crate::common::exists;
+use crate::common::fail;
+use crate::common::fast::Channel;
+use crate::common::fast::LARGE;
+use crate::common::fast::SMALL;
+use crate::common::fast::check_whole;
+use crate::common::fast::number;
+use crate::common::fast::numbered;
+use crate::common::fast::numbers;
+use crate::common::fast::write;
+use crate::common::interrupt;
+use crate::common::ring::Shape;
+use crate::common::start;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
+use crate::common::wait;
 use ferrotrace::fast::record::Header;
 use ferrotrace::fast::ring::abi;
 

@@ -9,19 +9,17 @@
     clippy::panic
 )]
 
-mod common;
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
 
-use common::fast::Channel;
-use common::fast::SMALL;
-use common::fast::numbered;
-use common::fast::write;
-use common::start;
-use common::stdout;
-use common::succeed;
+use crate::common::fast::Channel;
+use crate::common::fast::SMALL;
+use crate::common::fast::numbered;
+use crate::common::fast::write;
+use crate::common::start;
+use crate::common::stdout;
+use crate::common::succeed;
 use ferrotrace::fast::ring::abi;
 
 /// The lines of `stat --json`.

@@ -6,15 +6,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use common::ferrotrace;
-use common::stderr;
-use common::stdout;
-use common::succeed;
+use crate::common::ferrotrace;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 /// An option of a command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,8 +6,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
@@ -21,13 +19,13 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use common::fail;
-use common::ferrotrace;
-use common::interrupt;
-use common::start;
-use common::stderr;
-use common::stdout;
-use common::succeed;
+use crate::common::fail;
+use crate::common::ferrotrace;
+use crate::common::interrupt;
+use crate::common::start;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 const INT3: &str = "\
 hook=int3 module=- context=atomic access=ro params=regs sites=1 active=0 hits=0 exits=0

@@ -4,18 +4,16 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::Channel;
-use common::exists;
-use common::fail;
-use common::ferrotrace;
-use common::stderr;
-use common::stdout;
-use common::succeed;
+use crate::common::Channel;
+use crate::common::exists;
+use crate::common::fail;
+use crate::common::ferrotrace;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 /// An application with messages of two CPUs.
 fn app() -> Channel {

@@ -4,8 +4,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -13,9 +11,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use common::ferrotrace;
-use common::stdout;
-use common::succeed;
+use crate::common::ferrotrace;
+use crate::common::stdout;
+use crate::common::succeed;
 
 fn manual() -> TempDir {
     let dir = TempDir::new().unwrap();

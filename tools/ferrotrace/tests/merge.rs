@@ -4,10 +4,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-#[path = "common/recording.rs"]
-mod recording;
-
 use std::fs;
 use std::fs::File;
 use std::io::Read;
@@ -15,19 +11,19 @@ use std::process::Command;
 
 use proptest::prelude::*;
 
-use common::Channel;
-use common::FORMAT;
-use common::RECORD;
-use common::fail;
-use common::ferrotrace;
-use common::record;
-use common::start;
-use common::stderr;
-use common::stdout;
-use common::succeed;
-use recording::DISCARDED;
-use recording::Recording;
-use recording::fast;
+use crate::common::Channel;
+use crate::common::FORMAT;
+use crate::common::RECORD;
+use crate::common::fail;
+use crate::common::ferrotrace;
+use crate::common::record;
+use crate::common::recording::DISCARDED;
+use crate::common::recording::Recording;
+use crate::common::recording::fast;
+use crate::common::start;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 const QUICK: [&str; 3] = ["--duration", "0.1", "--no-partial"];
 

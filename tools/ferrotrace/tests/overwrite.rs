@@ -4,8 +4,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -13,10 +11,10 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use common::coverage::dump;
-use common::fail;
-use common::ferrotrace;
-use common::succeed;
+use crate::common::coverage::dump;
+use crate::common::fail;
+use crate::common::ferrotrace;
+use crate::common::succeed;
 
 /// `command` writes `output` once, refuses to do it again, and does it with `force`.
 fn written_once(output: &Path, force: &str, command: impl Fn() -> Command) {

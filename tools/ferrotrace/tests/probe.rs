@@ -4,8 +4,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 use std::thread::sleep;
@@ -16,13 +14,13 @@ use ferrotrace::fast::record::Header;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use common::PATIENCE;
-use common::fail;
-use common::ferrotrace;
-use common::start;
-use common::stderr;
-use common::stdout;
-use common::succeed;
+use crate::common::PATIENCE;
+use crate::common::fail;
+use crate::common::ferrotrace;
+use crate::common::start;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 const LIST: &str = "\
 id=0 name=forks kind=probe place=kernel_clone address=0xffffffff81063c90 hits=12 missed=0 state=on

@@ -4,8 +4,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
 use std::fs;
 use std::fs::File;
 use std::io::Read;
@@ -18,18 +16,18 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use common::Channel;
-use common::N;
-use common::SUBBUF;
-use common::exists;
-use common::fail;
-use common::ferrotrace;
-use common::interrupt;
-use common::start;
-use common::stderr;
-use common::stdout;
-use common::succeed;
-use common::wait;
+use crate::common::Channel;
+use crate::common::N;
+use crate::common::SUBBUF;
+use crate::common::exists;
+use crate::common::fail;
+use crate::common::ferrotrace;
+use crate::common::interrupt;
+use crate::common::start;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
+use crate::common::wait;
 use nix::sys::signal::Signal;
 
 const NOT_LONG: [&str; 3] = ["--duration", "0.3", "--no-partial"];
@@ -92,7 +90,7 @@ fn finished_subbuffers_are_taken_without_their_padding() {
         assert_eq!(metadata["cpus"][1]["cpu"], 6);
         assert_eq!(metadata["cpus"][1]["bytes"], 3001);
         let format = fs::read(channel.out.join("format")).unwrap();
-        assert_eq!(format, common::FORMAT.as_bytes());
+        assert_eq!(format, crate::common::FORMAT.as_bytes());
     }
 }
 

@@ -4,8 +4,6 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod common;
-
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
@@ -27,10 +25,10 @@ use ferro_core::ring::TIMED;
 use ferro_core::ring::Word;
 use serde_json::Value;
 
-use common::ferrotrace;
-use common::stderr;
-use common::stdout;
-use common::succeed;
+use crate::common::ferrotrace;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 const FORMAT: &[u8] =
     b"name: tick\nID: 1\nformat:\n\tfield:u32 n;\toffset:0;\tsize:4;\tsigned:0;\n";

@@ -9,25 +9,21 @@
     clippy::panic
 )]
 
-mod common;
-#[path = "common/recording.rs"]
-mod recording;
-
 use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
 
-use common::fail;
-use common::ferrotrace;
-use common::stderr;
-use common::stdout;
-use common::succeed;
-use recording::Recording;
-use recording::TIMELINE;
-use recording::call;
-use recording::fast;
-use recording::switch;
+use crate::common::fail;
+use crate::common::ferrotrace;
+use crate::common::recording::Recording;
+use crate::common::recording::TIMELINE;
+use crate::common::recording::call;
+use crate::common::recording::fast;
+use crate::common::recording::switch;
+use crate::common::stderr;
+use crate::common::stdout;
+use crate::common::succeed;
 
 /// The type of a record without fields, which would end a script.
 const TICK: &str = "name: </script><b>tick\nID: 3\n";

@@ -9,22 +9,16 @@
     clippy::panic
 )]
 
-mod common;
-#[path = "common/readers.rs"]
-mod readers;
-#[path = "common/recording.rs"]
-mod recording;
-
 use std::fs;
 
 use serde_json::Value;
 
-use common::ferrotrace;
-use common::stdout;
-use common::succeed;
-use readers::python;
-use recording::Recording;
-use recording::fast;
+use crate::common::ferrotrace;
+use crate::common::readers::python;
+use crate::common::recording::Recording;
+use crate::common::recording::fast;
+use crate::common::stdout;
+use crate::common::succeed;
 
 const FORMAT: &str = "\
 name: open

@@ -9,20 +9,14 @@
     clippy::panic
 )]
 
-mod common;
-#[path = "common/readers.rs"]
-mod readers;
-#[path = "common/recording.rs"]
-mod recording;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::stdout;
-use common::succeed;
-use readers::python;
-use recording::Recording;
-use recording::fast;
+use crate::common::readers::python;
+use crate::common::recording::Recording;
+use crate::common::recording::fast;
+use crate::common::stdout;
+use crate::common::succeed;
 
 const FORMATS: &str = "\
 name: all
@@ -264,7 +258,7 @@ fn a_table_is_a_file_of_parquet() {
     let bytes = fs::read(&table).unwrap();
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
     let mut command = recording.merge(&["--format", "parquet", "-o"]);
-    let message = common::fail(command.arg(&table));
+    let message = crate::common::fail(command.arg(&table));
     assert!(message.contains("--force"), "{message}");
     assert_eq!(fs::read(&table).unwrap(), bytes);
     let piped = succeed(&mut recording.merge(&["--format", "parquet"]));
@@ -278,7 +272,7 @@ fn a_table_is_a_file_of_parquet() {
         .arg(merge.get_program())
         .args(merge.get_args())
         .arg(&table);
-    let message = common::fail(&mut command);
+    let message = crate::common::fail(&mut command);
     assert!(
         message.contains("cannot be written: File too large"),
         "{message}"

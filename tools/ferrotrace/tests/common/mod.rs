@@ -7,7 +7,6 @@
 //! tests check the recording to know how far it has come, and leave out the unfinished sub-buffer.
 
 #![allow(
-    dead_code,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -31,6 +30,8 @@ use tempfile::TempDir;
 
 pub mod coverage;
 pub mod fast;
+pub mod readers;
+pub mod recording;
 pub mod ring;
 
 pub const SUBBUF: usize = 4096;

@@ -5,13 +5,13 @@
 //! Tests that need them are ignored, so that they are not taken for passed where there is no judge. The suite `host` runs
 //! them: `cargo test -- --include-ignored`.
 
-#![allow(dead_code, clippy::expect_used)]
+#![allow(clippy::expect_used)]
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::common::stdout;
-use super::common::succeed;
+use super::stdout;
+use super::succeed;
 
 /// One of them.
 pub fn reader(name: &str) -> Command {

@@ -3,7 +3,6 @@
 //! Recordings written by hand.
 
 #![allow(
-    dead_code,
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic
@@ -16,7 +15,7 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::common::ferrotrace;
+use super::ferrotrace;
 
 /// The moment on two clocks in their metadata.
 pub const UNIX: u64 = 1_700_000_000_000_000_500;

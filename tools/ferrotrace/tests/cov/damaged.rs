@@ -8,6 +8,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::cov;
+use super::has;
+use super::tracefile;
 use crate::common::coverage::Build;
 use crate::common::coverage::Compiler;
 use crate::common::coverage::counters;
@@ -17,9 +20,6 @@ use crate::common::fail;
 use crate::common::stderr;
 use crate::common::stdout;
 use crate::common::succeed;
-use crate::cov;
-use crate::has;
-use crate::tracefile;
 
 #[test]
 fn a_dump_that_ends_too_early() {

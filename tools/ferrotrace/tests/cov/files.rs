@@ -7,7 +7,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::below;
+use super::below;
+use super::cov;
+use super::has;
+use super::report;
+use super::tracefile;
 use crate::common::coverage::Build;
 use crate::common::coverage::Compiler;
 use crate::common::coverage::counters;
@@ -16,10 +20,6 @@ use crate::common::exists;
 use crate::common::fail;
 use crate::common::stdout;
 use crate::common::succeed;
-use crate::cov;
-use crate::has;
-use crate::report;
-use crate::tracefile;
 
 #[test]
 fn a_build_that_was_moved() {

@@ -7,15 +7,15 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::below;
+use super::below;
+use super::cov;
+use super::has;
+use super::tracefile;
 use crate::common::coverage::Build;
 use crate::common::coverage::Compiler;
 use crate::common::fail;
 use crate::common::stdout;
 use crate::common::succeed;
-use crate::cov;
-use crate::has;
-use crate::tracefile;
 
 #[test]
 fn the_running_kernel() {

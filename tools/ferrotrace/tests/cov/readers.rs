@@ -10,7 +10,10 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::below;
+use super::below;
+use super::cov;
+use super::has;
+use super::have;
 use crate::common::coverage::Build;
 use crate::common::coverage::Compiler;
 use crate::common::coverage::counters;
@@ -19,9 +22,6 @@ use crate::common::fail;
 use crate::common::stderr;
 use crate::common::stdout;
 use crate::common::succeed;
-use crate::cov;
-use crate::has;
-use crate::have;
 
 /// What a compiler's own program says of an object. How often the program ran and the files' names are left out.
 fn gcov(build: &Build, gcda: &Path) -> String {

@@ -7,6 +7,11 @@ use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use super::cov;
+use super::has;
+use super::report;
+use super::tracefile;
+use super::work_counters;
 use crate::common::coverage::Build;
 use crate::common::coverage::Compiler;
 use crate::common::coverage::dump;
@@ -14,11 +19,6 @@ use crate::common::fail;
 use crate::common::stderr;
 use crate::common::stdout;
 use crate::common::succeed;
-use crate::cov;
-use crate::has;
-use crate::report;
-use crate::tracefile;
-use crate::work_counters;
 
 #[test]
 fn lines_and_functions() {

@@ -14,8 +14,6 @@
     clippy::panic
 )]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod damaged;
 mod files;
 mod kernel;
@@ -29,11 +27,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use common::coverage::Build;
-use common::coverage::counters;
-use common::ferrotrace;
-use common::stdout;
-use common::succeed;
+use crate::common::coverage::Build;
+use crate::common::coverage::counters;
+use crate::common::ferrotrace;
+use crate::common::stdout;
+use crate::common::succeed;
 
 fn cov(args: &[&str]) -> Command {
     let mut command = ferrotrace();

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command as its users see it. One program: to link each file's own would take longer than all of them run.
+
+mod common;
+
+mod command;
+mod cov;
+mod ctf;
+mod dprobes;
+mod dprobes_samples;
+mod errors;
+mod export;
+mod fast_drain;
+mod fast_record;
+mod fast_stat;
+mod flags;
+mod hooks;
+mod klog;
+mod manual;
+mod merge;
+mod overwrite;
+mod probe;
+mod record;
+mod recover;
+mod report;
+mod stacks;
+mod tables;
