@@ -14,7 +14,7 @@ export CPUS MEM TIMEOUT ICOUNT APPEND QEMU_OPTS OUT CONSOLE PARALLEL KTREE KSRC 
 
 # What "make check" leaves out for time: suites on the variants debug, size and distro, and on all its variants storms of their
 # whole length, Miri over all of the core, and Debian packages. A storm on debug takes ten times as long: a short one there.
-LONG_STORMS = host export insn relay klog gkhi selftests-kprobes ftrace-tramp probes functions gcov deb
+LONG_STORMS = host export insn relay klog gkhi selftests-kprobes ftrace-tramp ftrace-rust dprobes probes functions gcov reload deb
 LONG_DEBUG = kunit relay klog gkhi kprobes ftrace-tramp gcov clients reload soundness failing
 LONG_SIZE = kunit kprobes ftrace-tramp
 # Without those that need no kernel, engines that are modules, or checkers, and coverage; what blktrace sees is in tools.
@@ -75,14 +75,14 @@ check:
 
 check-long:
 	@FERROTRACE_STORM=long MIRI_TESTS= LOGS=build/check-storms tools/testing/check.sh 10-build $(LONG_STORMS)
-	@FERROTRACE_STORM=short VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
-	@FERROTRACE_STORM=short VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
+	@VARIANTS=debug LOGS=build/check-debug tools/testing/check.sh 10-build $(LONG_DEBUG)
+	@VARIANTS=size LOGS=build/check-size tools/testing/check.sh 10-build $(LONG_SIZE)
 	@$(MAKE) check-distro
-	@FERROTRACE_STORM=short VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
+	@VARIANTS=gcov LOGS=build/check-gcov tools/testing/check.sh 10-build gcov
 
 # Debian's own configuration: what makes sense there; SHORT=1 is the core of it.
 check-distro:
-	@FERROTRACE_STORM=short VARIANTS=distro LOGS=build/check-distro tools/testing/check.sh 10-build $(if $(SHORT),$(SHORT_DISTRO),$(LONG_DISTRO))
+	@VARIANTS=distro LOGS=build/check-distro tools/testing/check.sh 10-build $(if $(SHORT),$(SHORT_DISTRO),$(LONG_DISTRO))
 ifndef SHORT
 	@VARIANTS="distro-mainline distro" LOGS=build/check-distros tools/testing/check.sh 10-build $(LONG_DISTROS)
 endif

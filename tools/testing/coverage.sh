@@ -83,7 +83,7 @@ version=$("$(find_rustc)" -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')
 "$REPO/tools/testing/host/gcov/compilers.sh" "llvm-$version" >&2
 profdata=$CACHE/gcov/bin/llvm-profdata-$version cov=$CACHE/gcov/bin/llvm-cov-$version
 KDIR=$("$REPO/integration/kernel.sh" kdir $VARIANT)
-FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT FERROTRACE_STORM=${FERROTRACE_STORM:-short} COVERAGE=$OUT/guests LOGS=build/check-coverage SUITES="10-build $SUITES" \
+FERROTRACE_TOOL_VARIANTS=$VARIANT VARIANTS=$VARIANT COVERAGE=$OUT/guests LOGS=build/check-coverage SUITES="10-build $SUITES" \
 	"$REPO/tools/testing/check.sh" || status=$?
 core
 rust

@@ -55,7 +55,8 @@ cargo_tests() {
 under_test() { [[ " $VARIANTS " == *" $1 "* ]]; }
 
 # run_vm VARIANT CMD: run CMD in the guest. A warning or an error of the kernel in its log is a failure (126).
-# CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment; STRICT=0 leaves the log to CMD. The time is
+# CPUS=, MEM=, TIMEOUT=, ICOUNT=1, APPEND=, OUT= are taken from the environment; STRICT=0 leaves the log to CMD; what is repeated
+# under load is so a fifth as often, but where FERROTRACE_STORM=long (make check-long). The time is
 # for a guest that hangs: ten times what it takes on an idle machine, as others may have the host's time. The kernel's KUnit
 # tests take half of the time to boot: without them, but for KUNIT=, what the command line says of them.
 run_vm() {
@@ -64,18 +65,9 @@ run_vm() {
 	console=$LOGS/$name.console
 	# Its checkers take memory and time.
 	if [ "$variant" = debug ]; then mem=${mem:-3G} timeout=$((timeout * 6)); fi
-	MEM=$mem TIMEOUT=$timeout CONSOLE=$console STRICT=${STRICT:-1} FERROTRACE_STORM=$(storm "$variant") \
+	MEM=$mem TIMEOUT=$timeout CONSOLE=$console STRICT=${STRICT:-1} FERROTRACE_STORM=${FERROTRACE_STORM:-short} \
 		APPEND="${KUNIT-kunit.enable=0} ${APPEND:-}" \
 		"$REPO/tools/testing/vm/run.py" "$variant" "$2"
-}
-
-# storm VARIANT: how long what is repeated under load takes there: "long" on one of the variants, "short" on the others, whose
-# engine or whose tests differ. FERROTRACE_STORM= says the same for all.
-storm() {
-	local long=${VARIANTS%% *}
-	if under_test modular; then long=modular; fi
-	if [ "$1" = "$long" ]; then long=long; else long=short; fi
-	printf '%s\n' "${FERROTRACE_STORM:-$long}"
 }
 
 # in_part VARIANT: whether only a part is to run there, unless storms are long: on builtin what depends on the engines being in the image,

@@ -4,13 +4,11 @@
 # Loads and removes the engine's module again and again, with clients that see hits, while a task sleeps in a function that a
 # return probe was on; while one sleeps where a jump has led it; and while a debugger is in a jump. And has a module go that patches its
 # code meanwhile. As root; prints KTAP.
-#
-#	reload.sh [ROUNDS]
 set -uo pipefail
 
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$(dirname "$0")/../lib/kit.sh"
-rounds=${1:-100}
+rounds=$(storm_rounds 100)
 tests=$FERROTRACE_KDIR/selftests-kprobes/module
 list=$DEBUGFS/kprobes/list
 engine=$MODULE_DIR/rust_kprobes.ko

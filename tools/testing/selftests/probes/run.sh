@@ -35,8 +35,10 @@ one() {
 	put '-*'
 }
 
-# once NAME CMD...: a check of what is the same on each kernel, where storms are long.
-once() { [ "${FERROTRACE_STORM:-long}" = short ] || one "$@"; }
+# once NAME CMD...: a check of what is the same on each kernel: on one of them, and where storms are long.
+once() {
+	if [ "${FERROTRACE_VARIANT:-modular}" = modular ] || [ "${FERROTRACE_STORM:-long}" = long ]; then one "$@"; fi
+}
 
 load() { insmod "$KO/ferrotrace_kprobe_events.ko" "$@"; }
 probe() { "$FERROTRACE" probe "$@"; }
