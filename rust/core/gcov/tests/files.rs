@@ -204,9 +204,11 @@ fn follow(bytes: &[u8]) {
     assert_eq!(outline(&merged), outline(&file));
 }
 
-/// The functions of a file, and how many counters of which kinds they have: a few bytes can say that two gigabytes of
-/// them are zero. How many a list takes depends on its values.
-fn outline(file: &Gcda<'_>) -> Vec<Option<(Identity, Vec<(u8, u32)>)>> {
+/// The functions of a file, and how many counters of which kinds they have.
+type Outline = Vec<Option<(Identity, Vec<(u8, u32)>)>>;
+
+/// Not their values, as a few bytes can say that two gigabytes of them are zero; nor how many a list has, which depends on its values.
+fn outline(file: &Gcda<'_>) -> Outline {
     let count = |set: Counters<'_>| match set.kind {
         Kind::TopList => 0,
         _ => set.count,

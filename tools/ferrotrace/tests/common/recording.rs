@@ -2,11 +2,7 @@
 
 //! Recordings written by hand.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::fs;
 use std::path::PathBuf;
