@@ -36,6 +36,9 @@ packages() {
 	(umask 077 && "$REPO/integration/deb.sh" $variant)
 }
 
+# files: those of the root, but for what dpkg knows of them, and what suites bring.
+files() { (cd "$root" && find . -path ./packages -prune -o -path "./$REPO" -prune -o -path ./var -prune -o ! -type d -print); }
+
 # readable: what is installed is for all.
 readable() {
 	local deb
@@ -48,6 +51,7 @@ readable() {
 # installed: all but linux-libc-dev, which is for who compiles programs.
 installed() {
 	local deb
+	files | sort >"$scratch/before"
 	mkdir "$root/packages"
 	for deb in "$REPO"/build/deb/*.deb; do
 		case ${deb##*/} in linux-libc-dev*) ;; *) cp "$deb" "$root/packages/" ;; esac
@@ -114,6 +118,14 @@ boots() {
 		grep -q kernel_clone /run/hits'
 }
 
+# purged: removed, the packages leave nothing but what depmod has written for the kernel and the client.
+purged() {
+	local deb names
+	mapfile -t names < <(for deb in "$root"/packages/*.deb; do dpkg-deb -f "$deb" Package; done)
+	chroot "$root" dpkg --purge "${names[@]}" || return 1
+	! files | sort | comm -13 "$scratch/before" - | grep -vE "^./(usr/)?lib/modules/$release/(modules\.|updates/)"
+}
+
 if ! under_test $variant || [ "${FERROTRACE_STORM:-}" != long ]; then
 	tap_skip "deb: packages" "a long test of $variant"
 elif ! new_root >&2; then
@@ -126,5 +138,6 @@ else
 	tap_run "deb: the document shows the client" shown
 	tap_run "deb: a client in Rust is built outside of the tree" client_builds
 	tap_run "deb: the installed kernel boots, with modules, client and command" boots
+	tap_run "deb: purged, they leave nothing" purged
 fi
 tap_plan
