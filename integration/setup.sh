@@ -81,11 +81,8 @@ has_rust_tool() {
 	[ "$rustc" != /usr/bin/rustc ] || [ -x "/usr/bin/$1" ]
 }
 
-as_root() {
-	if [ "$(id -u)" = 0 ]; then "$@"; elif have sudo; then sudo "$@"; else
-		die "root is needed for: $* (and there is no sudo)"
-	fi
-}
+has_root() { [ "$(id -u)" = 0 ] || have sudo; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 # candidate PACKAGE: whether the configured suites have it.
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep '^  Candidate: [^(]' >/dev/null; }
@@ -116,7 +113,7 @@ missing() {
 
 refresh_lists() {
 	# Lists older than a day, or none.
-	if [ -z "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' -mtime -1 2>/dev/null | head -n 1)" ]; then
+	if has_root && [ -z "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' -mtime -1 2>/dev/null | head -n 1)" ]; then
 		say "apt-get update"
 		as_root apt-get -q update >/dev/null || die "apt-get update failed"
 	fi
@@ -130,6 +127,7 @@ install_packages() {
 		chosen=$(choose "${line##*|}") || die "no package on offer for ${line%%|*} (tried: ${line##*|})"
 		packages="$packages $chosen"
 	done <<<"$lines"
+	has_root || die "root is needed, and there is no sudo; as root: apt-get install$packages"
 	say "installing:$packages"
 	# shellcheck disable=SC2086
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $packages >"$CACHE/apt.log" 2>&1 || {
@@ -142,7 +140,7 @@ install_packages() {
 
 # install_package NAME: the distribution's package, where there is one.
 install_package() {
-	have apt-get && candidate "$1" &&
+	have apt-get && has_root && candidate "$1" &&
 		as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$1" >"$CACHE/apt.log" 2>&1
 }
 
