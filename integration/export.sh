@@ -9,6 +9,8 @@
 # changed. All is made beside the tree, and comes into it at the end: in a git tree by one command, in a plain one so that --undo knows
 # what to do when it was interrupted.
 set -euo pipefail
+# Commits are made in $(...): what fails there is not to be passed over.
+shopt -s inherit_errexit
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -43,7 +45,9 @@ copy_touched() {
 }
 
 clean_git() {
-	[ -z "$(git -C "$1" status --porcelain --untracked-files=no)" ] || die "$1 has changes that are not committed"
+	local changes
+	changes=$(git -C "$1" status --porcelain --untracked-files=no)
+	[ -z "$changes" ] || die "$1 has changes that are not committed"
 }
 
 # add_parts TREE: our part of it, the series for --undo, and what a reader needs.
@@ -66,17 +70,22 @@ staged() {
 }
 
 # commit PARENT: a commit of what is staged, with the message of standard input; prints its name.
-commit() { staged commit-tree -p "$1" -F - "$(staged write-tree)"; }
+commit() {
+	local content
+	content=$(staged write-tree)
+	staged commit-tree -p "$1" -F - "$content"
+}
 
 # commit_patch PARENT PATCH: the same with the patch's author and message. The series is known to apply.
 commit_patch() {
-	local info name email
+	local info name email subject
 	info=$(git mailinfo "$scratch/message" /dev/null <"$PATCHES/$2")
 	name=$(sed -n 's/^Author: //p' <<<"$info")
 	email=$(sed -n 's/^Email: //p' <<<"$info")
+	subject=$(subject "$PATCHES/$2")
 	patch -p1 -s -f --no-backup-if-mismatch -d "$scratch/tree" <"$PATCHES/$2" >&2
 	sed -n -E 's,^(---|\+\+\+) [ab]/([^[:space:]]+).*,\2,p' "$PATCHES/$2" | sort -u | staged add -f --pathspec-from-file=-
-	{ printf '%s\n\n' "$(subject "$PATCHES/$2")" && cat "$scratch/message"; } |
+	{ printf '%s\n\n' "$subject" && cat "$scratch/message"; } |
 		GIT_AUTHOR_NAME=$name GIT_AUTHOR_EMAIL=$email commit "$1"
 }
 

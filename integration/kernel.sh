@@ -42,6 +42,19 @@ fragments() {
 	printf '%s\n' "$dir/$VARIANT.config"
 }
 
+# other_architectures: a pattern for their options, which have the names of directories, but for two.
+other_architectures() {
+	printf '%s|' ALPHA ARC ARM ARM64 CSKY HEXAGON LOONGARCH M68K MICROBLAZE MIPS NIOS2 OPENRISC PARISC PPC RISCV S390 SPARC SUPERH
+	echo XTENSA
+}
+
+# asked_for PATTERN: whether the configuration is to have such an option.
+asked_for() {
+	local files=("$REPO/integration/config/$VARIANT.config")
+	if [ "$VARIANT" = own ]; then files+=("$KCONFIG"); fi
+	grep -qxE "CONFIG_($1)=y" "${files[@]}"
+}
+
 # setup_env: finds tree, build directory and tools; fails when one is missing.
 setup_env() {
 	[ -f "$REPO/integration/config/$VARIANT.config" ] || die "no variant '$VARIANT'; there are: $(variants)"
@@ -50,7 +63,10 @@ setup_env() {
 		[ -f "$KCONFIG" ] || die "KCONFIG=$KCONFIG is not a file"
 		# Kconfig would take defaults for all that it does not find.
 		grep -qE '^CONFIG_[A-Z0-9_]+=' "$KCONFIG" || die "KCONFIG=$KCONFIG has no line CONFIG_...=; is it compressed?"
-		! grep -qE '^CONFIG_(ARM|ARM64|RISCV|PPC|S390|MIPS|LOONGARCH|X86_32|UML)=y' "$KCONFIG" || die "KCONFIG=$KCONFIG is not for x86_64"
+		if grep -qE '^CONFIG_(X86_32|UML)=y' "$KCONFIG" || sed -n 's,^# Linux/\([^ ]*\) .*,\1,p' "$KCONFIG" | grep -vxE 'x86(_64)?' ||
+			grep -qxE "CONFIG_($(other_architectures))=y" "$KCONFIG"; then
+			die "KCONFIG=$KCONFIG is not for x86_64"
+		fi
 	elif [ -n "${KCONFIG:-}" ]; then
 		die "KCONFIG= is for the variant own, not for $VARIANT"
 	fi
@@ -63,11 +79,12 @@ setup_env() {
 
 setup_tools() {
 	local rustc libclang bindgen
-	CC=${FERROTRACE_CC:-gcc}
+	CC=${FERROTRACE_CC:-}
 	# The kernel has these, or has Rust together with them, with this compiler only.
-	if grep -qxE 'CONFIG_(KASAN|KCSAN|CFI|LTO_CLANG_THIN)=y' "$REPO/integration/config/$VARIANT.config"; then
+	if [ -z "$CC" ] && asked_for 'CC_IS_CLANG|KASAN|KCSAN|CFI|LTO_CLANG_(THIN|FULL)'; then
 		CC=$(find_clang) || die "variant $VARIANT needs clang; run 'make setup'"
 	fi
+	CC=${CC:-gcc}
 	rustc=$(find_rustc) || die "no rustc >= $MIN_RUSTC with its library source (rust-src); run 'make setup'"
 	bindgen=$(find_bindgen) || die "no bindgen >= $MIN_BINDGEN; run 'make setup'"
 	libclang=$(find_libclang) || die "no libclang >= $MIN_LIBCLANG; run 'make setup'"
@@ -83,7 +100,7 @@ setup_tools() {
 		RUSTDOC="$(rust_tool "$rustc" rustdoc)" RUSTFMT="$(rust_tool "$rustc" rustfmt)"
 		CLIPPY_DRIVER="$(rust_tool "$rustc" clippy-driver)" BINDGEN="$bindgen")
 	# Objects that are not machine code yet are for its own linker.
-	if grep -qx CONFIG_LTO_CLANG_THIN=y "$REPO/integration/config/$VARIANT.config"; then
+	if asked_for 'LTO_CLANG_(THIN|FULL)'; then
 		if [ ! -x "${CC%clang}ld.lld" ] || [ ! -x "${CC%clang}llvm-ar" ]; then die "variant $VARIANT needs lld and llvm of the version of $CC"; fi
 		MAKE_ARGS+=(LD="${CC%clang}ld.lld" AR="${CC%clang}llvm-ar" NM="${CC%clang}llvm-nm")
 	fi
@@ -164,6 +181,7 @@ configure() {
 	say "configuring $VARIANT"
 	if ! kmake rustavailable >"$log" 2>&1; then
 		grep -v '^make' "$log" >&2
+		if ! grep -qi rust "$log"; then die "kbuild does not take the tree; log: $log"; fi
 		die "the kernel does not accept this Rust toolchain (${MAKE_ARGS[2]})"
 	fi
 	# Copies, as merge_config.sh takes no path with spaces.
@@ -176,12 +194,25 @@ configure() {
 		tail -n 20 "$log" >&2
 		die "configuring failed; log: $log"
 	fi
+	if [ "$VARIANT" = own ]; then tell_lost; fi
 	if check_config; then return; fi
 	# What the user's own rules out, as PREEMPT_RT does DProbes, is for them to decide; not without anything of ours.
 	if [ "$VARIANT" != own ] || ! grep -qx CONFIG_FERROTRACE=y "$KDIR/.config"; then
 		die "the configuration did not take every option of $VARIANT"
 	fi
 	say "warning: $KCONFIG does not go together with these options, the kernel is without them"
+}
+
+# tell_lost: what the user's configuration has switched on and the kernel has not: options of another version, or of another compiler.
+# What says something of the tools is found anew.
+tell_lost() {
+	local lost=$KDIR/lost-options
+	grep -E '^CONFIG_[A-Za-z0-9_]+=[ym]' "$KCONFIG" | cut -d= -f1 |
+		grep -vE '^CONFIG_(CC|AS|LD|GCC|CLANG|RUSTC|BINDGEN|TOOLS|HAVE|ARCH)_' |
+		grep -vxFf <(grep -E '^CONFIG_.*=[ym]' "$KDIR/.config" | cut -d= -f1) >"$lost" || true
+	if [ -s "$lost" ]; then
+		say "$(wc -l <"$lost") options of $KCONFIG are not in this kernel ($lost): $(head -n 8 "$lost" | paste -sd ' ')"
+	fi
 }
 
 # run_logged GOALS...: run kbuild with its output in the log and progress on the terminal.

@@ -7,6 +7,7 @@
 # With it "cd" would go elsewhere, and say so.
 unset CDPATH
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+case ${FERROTRACE_CACHE:-/} in /*) ;; *) export FERROTRACE_CACHE=$PWD/$FERROTRACE_CACHE ;; esac
 CACHE=${FERROTRACE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ferrotrace}
 SERIES=$(cat "$REPO/integration/kernel-version")
 DEFAULT_VARIANTS="mainline modular builtin"

@@ -72,7 +72,8 @@ unpack_to() {
 	unfinished=$tmp
 	trap 'rm -rf "$unfinished" "$unfinished.tree"' EXIT
 	mkdir -p "$tmp"
-	(cd "$tmp" && "$@") || die "cannot unpack the kernel source"
+	# As a condition: "set -e" does not hold in CMD.
+	(cd "$tmp" && "$@" && chmod -R u+rwX .) || die "cannot unpack the kernel source"
 	# A tarball has one top directory.
 	if [ ! -f "$tmp/Makefile" ]; then
 		set -- "$tmp"/*/Makefile
@@ -97,9 +98,10 @@ unpack_deb() {
 	dpkg-deb --fsys-tarfile "$1" | tar xO --wildcards '*/linux-source-*.tar.xz' | xz -dc -T0 | tar x
 }
 
+# copy_tree SOURCE: whoever may only read that may write to the copy. What was built in it, which kbuild does not take, is no part of it.
 copy_tree() {
-	rsync -a --exclude=/.git "$1/" .
-	if [ -f .config ] || [ -d include/config ]; then make -s mrproper; fi
+	rsync -a --chmod=u+rwX --exclude=/.git "$1/" . || return 1
+	if [ -f .config ] || [ -d include/config ] || [ -d arch/x86/include/generated ]; then make -s mrproper; fi
 }
 
 # pristine: prints the directory of the unpacked, unpatched tree.

@@ -217,8 +217,8 @@ interrupted() {
 				else
 					whole "$kind"
 				fi || { echo "call $n of $tool: $signal" && return 1; }
-				# What it does for each patch.
-				if [ "$tool" = git ] && [ $n = 4 ]; then n=$((all - 4)); fi
+				# What it does for each patch: once.
+				case $tool.$signal.$n in git.no.12 | git.KILL.4 | git.TERM.4) n=$((all - 4)) ;; esac
 				# All the same before the tree is changed.
 				if ! long && [ "$tool" = rsync ] && [ $n = 1 ]; then n=4; fi
 			done
@@ -284,6 +284,26 @@ other_version() {
 source_of() { FERROTRACE_CACHE=$scratch/cache KSRC=$1 "$REPO/integration/source.sh" 2>"$scratch/output"; }
 sources() { (cd "$scratch/cache/src" && echo *); }
 
+# by_nobody SOURCE: the same by somebody without privileges.
+by_nobody() {
+	FERROTRACE_CACHE=$scratch/nobody/cache KSRC=$1 setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all \
+		"$REPO/integration/source.sh" 2>"$scratch/output"
+}
+
+# What cannot be read as a whole is no source; what may only be read is one, and its copy can be removed.
+sources_of_others() {
+	local name
+	mkdir -p "$scratch/nobody"
+	chown 65534:65534 "$scratch/nobody" && chmod 755 "$scratch" || return 1
+	for name in partly readable; do
+		new_tree $name
+		chmod -R a+rX,a-w "$scratch/$name"
+	done
+	chmod 0 "$scratch/partly/arch/Kconfig"
+	! by_nobody "$scratch/partly" && said "cannot unpack" && [ -z "$(ls "$scratch/nobody/cache/src")" ] || return 1
+	by_nobody "$scratch/readable" && setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all rm -r "$scratch/nobody/cache"
+}
+
 # What cannot be built is refused before it is copied, or leaves nothing behind.
 sources_refused() {
 	local name
@@ -325,7 +345,18 @@ configurations_refused() {
 	for name in config.gz empty; do
 		! KCONFIG=$scratch/$name "$REPO/integration/kernel.sh" kdir own 2>"$scratch/output" && said "no line CONFIG_" || return 1
 	done
-	! KCONFIG=$scratch/arm64 "$REPO/integration/kernel.sh" kdir own 2>"$scratch/output" && said "is not for x86_64"
+	printf '%s\n' CONFIG_SPARC=y CONFIG_64BIT=y >"$scratch/sparc"
+	for name in arm64 sparc; do
+		! KCONFIG=$scratch/$name "$REPO/integration/kernel.sh" kdir own 2>"$scratch/output" && said "is not for x86_64" || return 1
+	done
+}
+
+# The compiler is the one that the configuration is for.
+compilers_of() {
+	printf '%s\n' CONFIG_CC_IS_CLANG=y CONFIG_64BIT=y >"$scratch/clang"
+	printf '%s\n' CONFIG_CC_IS_GCC=y CONFIG_64BIT=y >"$scratch/gcc"
+	KCONFIG=$scratch/clang "$REPO/integration/kernel.sh" tools own | grep -E '^CC=ccache .*clang' &&
+		KCONFIG=$scratch/gcc "$REPO/integration/kernel.sh" tools own | grep -x 'CC=ccache gcc'
 }
 
 # Where configured() has the repository: in a directory with a space.
@@ -405,8 +436,14 @@ tap_run "export: headers for programs" headers
 tap_run "export: a tree that the series does not fit is left alone" unfit
 tap_run "export: another version of the kernel" other_version
 tap_run "export: sources that are refused" sources_refused
+if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all test -r "$REPO/integration/lib.sh"; then
+	tap_run "export: sources that belong to others" sources_of_others
+else
+	tap_skip "export: sources that belong to others" "not root, or only root may read the repository"
+fi
 tap_run "export: sources that nobody uses" sources_pruned
 tap_run "export: configurations that are refused" configurations_refused
+tap_run "export: the compiler of a configuration" compilers_of
 tap_run "export: our options on top of the kernel's default configuration" own
 tap_run "export: our options by hand, as the document says" by_hand
 tap_run "export: our options on top of one that rules some out" own_without
