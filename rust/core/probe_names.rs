@@ -111,7 +111,8 @@ const RULES: &[(Name, Reason)] = &[
     (Ends(b"play_dead"), Reason::Idle),
     (Is(b"play_dead_common"), Reason::Idle),
     (Is(b"tboot_shutdown"), Reason::Idle),
-    // Instrumented code calls these everywhere, the code that handles probes as well.
+    // Instrumented code calls these everywhere, the code that handles probes as well. (UBSAN's are called where something is wrong
+    // only, which people look for by a probe.)
     (Starts(b"__asan_"), Reason::Sanitizer),
     (Starts(b"__hwasan_"), Reason::Sanitizer),
     (Starts(b"__kasan_check_"), Reason::Sanitizer),
@@ -120,7 +121,6 @@ const RULES: &[(Name, Reason)] = &[
     (Starts(b"__tsan_"), Reason::Sanitizer),
     (Starts(b"__kcsan_"), Reason::Sanitizer),
     (Starts(b"kcsan_"), Reason::Sanitizer),
-    (Starts(b"__ubsan_"), Reason::Sanitizer),
     (Starts(b"__sanitizer_"), Reason::Sanitizer),
     // Helpers of the crates that a hit runs through, and what debugging asks where a hook is.
     (Starts(b"rust_helper_"), Reason::Own),
@@ -184,6 +184,7 @@ mod tests {
             ("play_dead", Some(Reason::Idle)),
             ("preempt_schedule_notrace", Some(Reason::Own)),
             ("__asan_load8", Some(Reason::Sanitizer)),
+            ("__ubsan_handle_shift_out_of_bounds", None),
             ("rust_helper_rcu_read_lock", Some(Reason::Own)),
             ("_RNvNtCs1_10ferro_core4insn6decode", Some(Reason::Own)),
             ("_RNvNtCs1_6kernel4list3add", None),

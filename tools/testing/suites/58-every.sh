@@ -57,7 +57,7 @@ accepted() {
 			if (error == -22 && symbol ~ idle) return "where RCU waits for no CPU"
 			if (error == -22 && symbol ~ /^(rust_helper|ferro)_|^(rcu_is_watching|preempt_schedule_notrace)\+/) return "of the engine"
 			if (error == -22 && symbol ~ /^_R.*[0-9](ferro_(core|sys|gkhi|kprobes_builtin)|kprobes_engine)/) return "of the engine"
-			if (error == -95 && instruction ~ /^(Endbr64|Hlt|Mwaitx?|Sti|Swapgs|Iretq|Sysretq|Sysexit)$/) return instruction
+			if (error == -95 && instruction ~ /^(Endbr64|Hlt|Mwaitx?|Sti|Swapgs|Iretq|Retf|Sysretq|Sysexit|Vmgexit)$/) return instruction
 		}
 		$1 != $4 { print "not the same place: " $0; bad++ }
 		$3 == 0 { theirs++ }
