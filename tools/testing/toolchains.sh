@@ -26,7 +26,7 @@ choose() {
 	export FERROTRACE_TOOLS=$1
 	unset FERROTRACE_CC RUSTC BINDGEN LIBCLANG_PATH
 	if [ "$1" = here ]; then return; fi
-	"$compilers" "$1" >&2 || return 1
+	"$compilers" "$1" >&2 || return
 	case $1 in
 	rust-*)
 		dir=$dir/${1#rust-}/usr
@@ -38,7 +38,7 @@ choose() {
 		# bindgen gets its flags, of which a libclang that is older does not know all.
 		usr=$(readlink -e "$dir/bin/$1")
 		usr=${usr%/lib/llvm-*}
-		"$compilers" "rust-$(basename "${usr%/usr}")" >&2 || return 1
+		"$compilers" "rust-$(basename "${usr%/usr}")" >&2 || return
 		export FERROTRACE_CC=$dir/bin/$1 BINDGEN=$usr/bin/bindgen LIBCLANG_PATH=$usr/lib/llvm-${1#clang-}/lib
 		;;
 	*) export FERROTRACE_CC=$dir/bin/$1 ;;
@@ -109,14 +109,21 @@ versions() {
 	printf '%s, rustc %s, bindgen %s\n' "$(sed -E 's/^.*(gcc|clang)[^ ]* .* ([0-9.]+)( .*)?$/\1 \2/' <<<"$cc")" "$rustc" "$bindgen"
 }
 
-status=0
+status=0 tried=''
 for name in ${TOOLS:-$ALL}; do
 	start=$SECONDS
 	rm -f "$LOGS/$name".*
-	if ! choose "$name"; then
+	chosen=0
+	choose "$name" || chosen=$?
+	if [ $chosen = 3 ]; then
 		printf '%-14s not tried: no suite here has it\n' "$name"
 		continue
+	elif [ $chosen != 0 ]; then
+		printf '%-14s not tried: it cannot be unpacked\n' "$name"
+		status=1
+		continue
 	fi
+	tried=1
 	printf '%-14s %s: ' "$name" "$(versions)"
 	if ! "$REPO/integration/kernel.sh" build "$VARIANT" >"$LOGS/$name.build" 2>&1; then
 		printf 'not built, see %s\n' "$LOGS/$name.build"
@@ -130,4 +137,5 @@ for name in ${TOOLS:-$ALL}; do
 	# A kernel takes 300 MB.
 	[ "${KEEP:-}" ] || rm -rf "$("$REPO/integration/kernel.sh" kdir "$VARIANT")"
 done
+[ "$tried" ] || die "nothing was tried"
 exit $status

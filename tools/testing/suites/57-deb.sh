@@ -37,7 +37,7 @@ packages() {
 }
 
 # files: those of the root, but for what dpkg knows of them, and what suites bring.
-files() { (cd "$root" && find . -path ./packages -prune -o -path "./$REPO" -prune -o -path ./var -prune -o ! -type d -print); }
+files() { (cd "$root" && find . -path ./packages -prune -o -path ".$REPO" -prune -o -path ./var -prune -o ! -type d -print); }
 
 # readable: what is installed is for all.
 readable() {
@@ -51,7 +51,7 @@ readable() {
 # installed: all but linux-libc-dev, which is for who compiles programs.
 installed() {
 	local deb
-	files | sort >"$scratch/before"
+	files | sort >"$scratch/before" && [ -s "$scratch/before" ] || return 1
 	mkdir "$root/packages"
 	for deb in "$REPO"/build/deb/*.deb; do
 		case ${deb##*/} in linux-libc-dev*) ;; *) cp "$deb" "$root/packages/" ;; esac
@@ -123,7 +123,8 @@ purged() {
 	local deb names
 	mapfile -t names < <(for deb in "$root"/packages/*.deb; do dpkg-deb -f "$deb" Package; done)
 	chroot "$root" dpkg --purge "${names[@]}" || return 1
-	! files | sort | comm -13 "$scratch/before" - | grep -vE "^./(usr/)?lib/modules/$release/(modules\.|updates/)"
+	files | sort >"$scratch/after" && comm -13 "$scratch/before" "$scratch/after" >"$scratch/left" || return 1
+	! grep -vE "^./(usr/)?lib/modules/$release/(modules\.|updates/)" "$scratch/left"
 }
 
 if ! under_test $variant || [ "${FERROTRACE_STORM:-}" != long ]; then

@@ -9,6 +9,8 @@
 #   compilers.sh llvm-22         llvm-cov and llvm-profdata without their compiler
 #   compilers.sh rust-trixie     rustc, its library source, and bindgen of a suite: $CACHE/gcov/trixie/usr/bin
 #
+# Exit status 3: its suite has no such compiler, or this machine has no mirror of that suite.
+#
 # They run with the libraries of their suite, by the loader of their suite. Linking is left to the machine's own gcc.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -52,24 +54,27 @@ unpack() {
 	root=$DIR/$suite
 	mkdir -p "$root" "$debs/$suite"
 	: >"$DIR/none"
-	[ -e "$debs/$suite.updated" ] || {
-		private_sources "$suite"
-		private_apt "$suite" apt-get update
+	if ! [ -e "$debs/$suite.updated" ]; then
+		private_sources "$suite" || return 3
+		private_apt "$suite" apt-get update >"$DIR/log" 2>&1 || return 1
 		: >"$debs/$suite.updated"
-	} >"$DIR/log" 2>&1
+	fi
+	for name in $(packages "$1"); do
+		LC_ALL=C private_apt "$suite" apt-cache policy "$name" 2>/dev/null | grep '^  Candidate: [^(]' >/dev/null || return 3
+	done
 	# shellcheck disable=SC2046
 	names=$(private_apt "$suite" apt-get -o Dir::State::status="$DIR/none" -o APT::Install-Recommends=false \
 		-s install $(packages "$1") | awk '/^Inst/ { print $2 }' |
-		grep -vE "$UNUSED")
+		grep -vE "$UNUSED") || return 1
 	missing=()
 	for name in $names; do
 		compgen -G "$debs/$suite/${name}_*.deb" >/dev/null || missing+=("$name")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
 	(cd "$debs/$suite" && private_apt "$suite" apt-get -o Dir::State::status="$DIR/none" download "${missing[@]}") \
-		>>"$DIR/log" 2>&1
+		>>"$DIR/log" 2>&1 || return 1
 	for name in "${missing[@]}"; do
-		dpkg -x "$(echo "$debs/$suite/${name}"_*.deb)" "$root"
+		dpkg -x "$(echo "$debs/$suite/${name}"_*.deb)" "$root" || return 1
 	done
 }
 
@@ -142,7 +147,10 @@ linked() {
 mkdir -p "$DIR/bin" "$DIR/debs"
 [ $# -gt 0 ] || read -ra ALL_OF <<<"$ALL"
 for compiler in "${@:-${ALL_OF[@]}}"; do
-	unpack "$compiler" || die "$compiler cannot be had: see $DIR/log"
+	status=0
+	unpack "$compiler" || status=$?
+	if [ $status = 3 ]; then say "$compiler is not on offer" && exit 3; fi
+	[ $status = 0 ] || die "$compiler cannot be had: see $DIR/log"
 	linked "$compiler"
 	program=$DIR/bin/$compiler
 	case $compiler in

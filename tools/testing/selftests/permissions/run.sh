@@ -108,18 +108,28 @@ capability() {
 	return $bad
 }
 
+# our_modules: the names of those that this kernel has, loaded or built in.
+our_modules() {
+	local module
+	for module in rust_{relay,kprobes,ftrace_tramp,gcov,dprobes} gkhi klog klog_relay ferrotrace_{kprobe_events,ftrace_functions,fast_relay,ftrace,kprobe}; do
+		if [ -d "/sys/module/$module" ]; then echo "$module"; fi
+	done
+}
+
 # others: files elsewhere: the sysctl, which all may read, and the modules' parameters, which nobody changes.
 others() {
-	local sysctl=/proc/sys/debug/kprobes-optimization module written
+	local sysctl=/proc/sys/debug/kprobes-optimization module written seen=0
 	if [ -e $sysctl ]; then
 		[ "$(stat -c '0%a %u %g' $sysctl)" = "0644 0 0" ] && refused "Permission denied" as_nobody bash -c "echo 0 >$sysctl" || return 1
 	fi
 	while read -r module; do
-		module=/sys/module/$(basename "$module" .ko)
+		module=/sys/module/$module
 		[ -d "$module/parameters" ] || continue
+		seen=1
 		written=$(find "$module/parameters" -type f -perm /222)
 		[ -z "$written" ] || { echo "$written" && return 1; }
-	done < <(find "$MODULE_DIR" -name '*.ko')
+	done < <(our_modules)
+	[ "$engines" = mainline ] || [ $seen = 1 ] || { echo "no module of ours has parameters" && return 1; }
 }
 
 nobody() { nobody_opens as_nobody; }
