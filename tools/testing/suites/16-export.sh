@@ -355,8 +355,12 @@ configurations_refused() {
 compilers_of() {
 	printf '%s\n' CONFIG_CC_IS_CLANG=y CONFIG_64BIT=y >"$scratch/clang"
 	printf '%s\n' CONFIG_CC_IS_GCC=y CONFIG_64BIT=y >"$scratch/gcc"
-	KCONFIG=$scratch/clang "$REPO/integration/kernel.sh" tools own | grep -E '^CC=ccache .*clang' &&
-		KCONFIG=$scratch/gcc "$REPO/integration/kernel.sh" tools own | grep -x 'CC=ccache gcc'
+	if find_clang >/dev/null; then
+		KCONFIG=$scratch/clang "$REPO/integration/kernel.sh" tools own | grep -E '^CC=ccache .*clang' || return 1
+	else
+		! KCONFIG=$scratch/clang "$REPO/integration/kernel.sh" tools own 2>"$scratch/output" && said "needs clang" || return 1
+	fi
+	KCONFIG=$scratch/gcc "$REPO/integration/kernel.sh" tools own | grep -x 'CC=ccache gcc'
 }
 
 # Where configured() has the repository: in a directory with a space.
