@@ -55,7 +55,6 @@ kst_reserved:
 	RESERVED __tsan_read8
 	RESERVED __msan_warning
 	RESERVED __sanitizer_cov_trace_pc
-	RESERVED __ubsan_handle_out_of_bounds
 	.section .rodata
 	.quad	0
 	.size	kst_reserved, . - kst_reserved
