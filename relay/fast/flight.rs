@@ -392,6 +392,7 @@ fn open(wanted: &Wanted<'_>) -> Result<(Ring, Seat)> {
         name: CString::try_from(wanted.memory)?,
         is_closed: Atomic::new(false),
     }))?;
+    place.memory.publish(&header);
     known.opening = known.opening.wrapping_add(1);
     known.is_open = true;
     // There is one for each name, and a name has one channel at a time.

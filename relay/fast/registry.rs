@@ -26,8 +26,8 @@ static CHANNELS: EarlyMutex<KVec<ARef<Shared<Inner>>>> = EarlyMutex::of_registry
 pub(crate) fn open(inner: &ARef<Shared<Inner>>) -> Result {
     let opened = try_open(inner);
     if opened.is_err() {
-        // Without the locks: removing a file waits for whoever reads it.
-        inner.remove_files();
+        // Without the locks: removing a file waits for whoever reads it. Who has opened one is told that nothing comes any more.
+        inner.close();
     }
     opened
 }

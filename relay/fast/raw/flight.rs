@@ -109,7 +109,7 @@ pub(crate) struct FlightMem {
 }
 
 impl FlightMem {
-    /// Makes a half into the memory of a new channel. What was in it is lost.
+    /// Makes a half into the memory of a new channel, without its header. What was in it is lost.
     ///
     /// Context: process; sleeps. Errors: -EINVAL if `header` and `format` do not fit, -ENOMEM, -EINTR if the task is being
     /// killed.
@@ -131,13 +131,16 @@ impl FlightMem {
             given,
         };
         new.put(layout.format_at(), format);
-        // Last: a header says that the rest is there.
+        Ok(new)
+    }
+
+    /// Writes the header, which says that the rest is there: once nothing more can fail, as without it the next boot finds nothing here.
+    pub(crate) fn publish(&self, header: &Header) {
         let copy = header.encode();
         (0..)
             .step_by(COPY_BYTES)
             .take(COPIES)
-            .for_each(|at| new.put(at, &copy));
-        Ok(new)
+            .for_each(|at| self.put(at, &copy));
     }
 
     fn put(&self, at: u64, bytes: &[u8]) {

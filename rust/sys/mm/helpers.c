@@ -54,6 +54,13 @@ struct page *ferro_reserved_page(u64 address)
 }
 EXPORT_SYMBOL_GPL(ferro_reserved_page);
 
+bool ferro_reserved_page_busy(struct page *page)
+{
+	/* The count that it has had since the kernel booted; a mapping has one of its own. */
+	return page_count(page) != 1;
+}
+EXPORT_SYMBOL_GPL(ferro_reserved_page_busy);
+
 bool ferro_page_shared(struct page *page, bool may_be_pinned)
 {
 	struct folio *folio = page_folio(page);

@@ -21,6 +21,8 @@ void ferro_get_page(struct page *page);
 /* mm.h: where the memory of reserve_mem=SIZE:ALIGN:NAME is, or false; its pages, which nobody frees; for claims on it. */
 bool ferro_reserve_mem_find(const char *name, u64 *start, u64 *size);
 struct page *ferro_reserved_page(u64 address);
+/* Whether user space still has it, by a mapping, in a pipe, or in a buffer that it has registered. Context: any. */
+bool ferro_reserved_page_busy(struct page *page);
 extern struct mutex ferro_reserve_mem_mutex;
 
 /*

@@ -97,7 +97,8 @@ impl PageBuf {
 
     /// Maps reserved memory, with whatever is in it.
     ///
-    /// Context: process; sleeps. Errors: -ENOMEM, -EINVAL if it is not all there any more.
+    /// Context: process; sleeps. Errors: -ENOMEM, -EINVAL if it is not all there any more, -EAGAIN while user space has some of it from
+    /// an earlier claim: in a pipe, or registered as a buffer, for which no file or mapping has to stay.
     pub(super) fn reserved(claim: Claim) -> Result<Self> {
         let (start, bytes) = claim.range();
         let count = bytes / PAGE_SIZE;
@@ -107,12 +108,18 @@ impl PageBuf {
             // No overflow: the claim is on memory that there is.
             // SAFETY: No requirement.
             let page = unsafe { bindings::ferro_reserved_page(start + u64::try_from(at)?) };
-            pages.push(NonNull::new(page).ok_or(EINVAL)?.as_ptr(), GFP_KERNEL)?;
+            let page = NonNull::new(page).ok_or(EINVAL)?;
+            // SAFETY: A page that the kernel reserved when it booted stays.
+            if unsafe { bindings::ferro_reserved_page_busy(page.as_ptr()) } {
+                return Err(EAGAIN);
+            }
+            pages.push(page.as_ptr(), GFP_KERNEL)?;
         }
         // SAFETY: `pages` holds `n_pages` pages. The kernel reserved them when it booted, for good.
         let base = unsafe { bindings::ferro_vmap(pages.as_mut_ptr(), n_pages) };
         let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
-        // INVARIANT: All pages are mapped at `base`; nobody frees them, and the claim keeps others off.
+        // INVARIANT: All pages are mapped at `base`; nobody frees them, and the claim keeps others off. Nobody has one from an earlier
+        // claim, and none comes to have: whoever had the last mapping has given up the claim.
         Ok(Self {
             pages,
             base,

@@ -58,7 +58,7 @@ impl Reserved {
 
     /// Maps a part of it, in whole pages, with what is in it, for the caller alone.
     ///
-    /// Errors: -EAGAIN while somebody has some of it; -EINVAL if it is not inside; -ENOMEM.
+    /// Errors: -EAGAIN while somebody has some of it, also user space in a pipe; -EINVAL if it is not inside; -ENOMEM.
     pub fn map(&self, at: usize, bytes: usize) -> Result<Arc<PageBuf>> {
         let end = at.checked_add(bytes).ok_or(EINVAL)?;
         if bytes == 0 || end > self.bytes || at % PAGE_SIZE != 0 || bytes % PAGE_SIZE != 0 {

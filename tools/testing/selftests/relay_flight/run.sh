@@ -127,6 +127,21 @@ readers() {
 	[ $status = 0 ] && open_channel && ctl close
 }
 
+# A page of it in a pipe stays there without a file or a mapping: what another channel writes is not to be seen in it.
+in_a_pipe() {
+	local bytes held status fd
+	open_channel || return 1
+	coproc held { python3 "$here/in_a_pipe.py" "$DEBUGFS/$client/cpu0"; }
+	fd=${held[1]}
+	read -r bytes <&"${held[0]}"
+	[ "$bytes" = 4096 ] && ctl close && refused "temporarily unavailable" open_channel
+	status=$?
+	exec {fd}>&-
+	# shellcheck disable=SC2154 # of coproc
+	wait "$held_PID"
+	[ $status = 0 ] && open_channel && ctl close
+}
+
 torn() {
 	recovered panic && warned "cpu 1: 1 records were being written" && warned . && records same "$out/live" "$work/rec" 0 1 2 3
 }
@@ -233,6 +248,7 @@ case $boot in
 	check panic.formats formats
 	check left.kept kept
 	check left.readers readers
+	check left.in_a_pipe in_a_pipe
 	check write.again start 20000
 	taskset -c 0 bash -c "echo 'hold cpu=1 len=40' >$DEBUGFS/$client/ctl" || result "not ok" hold
 	die "$panic"
