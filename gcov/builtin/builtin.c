@@ -110,12 +110,24 @@ DEFINE_MODULE_GOING(ferro_gcov_going, module_going, 0);
 /* There is one engine. */
 static const struct gcov_taker *taker_of_all;
 
-/* Keeps what the engine has no memory for: for the next one, or until objects are given back. */
+/* Whether its module is about to go: module_going() may have been there. */
+static bool is_going(const struct gcov_object *object)
+{
+	struct ferro_gcov_home home;
+
+	return !ferro_gcov_home_of(address_of(object), &home) || home.is_going;
+}
+
+/*
+ * Keeps what the engine has not taken, for want of memory: for the next one, or until objects are given back. Those of a module that
+ * goes end with it: as gcov_lock is held, it waits for us, but kernel/gcov/'s notifier, which waits, is the last of all.
+ */
 static bool take_or_keep(const struct gcov_object *object)
 {
 	if (!taker_of_all->object(object)) {
 		guard(mutex)(&objects_lock);
-		keep(object);
+		if (!is_going(object))
+			keep(object);
 	}
 	return true;
 }
@@ -199,13 +211,6 @@ void ferro_gcov_hand_over(const struct gcov_taker *taker)
 EXPORT_SYMBOL_GPL(ferro_gcov_hand_over);
 
 #if IS_MODULE(CONFIG_GCOV_RUST)
-static bool is_going(const struct gcov_object *object)
-{
-	struct ferro_gcov_home home;
-
-	return ferro_gcov_home_of(address_of(object), &home) && home.is_going;
-}
-
 /* kernel/gcov/ knows only what the kernel's own compiler makes. */
 static bool is_own(const struct gcov_object *object)
 {
