@@ -18,6 +18,7 @@ use kernel::sync::rcu::synchronize_rcu;
 use crate::cpu::preempt::PreemptOff;
 use crate::cpu::with_irqs_off;
 use crate::cpu::IrqsOff;
+use crate::sync::deferred::may_sleep;
 
 // RUST-KERNEL: `kernel::sync::rcu` has sections, and no pointers that they protect; ours until it has.
 /// An object with a reference count, or none.
@@ -71,8 +72,12 @@ impl<T: AlwaysRefCounted> RcuSlot<T> {
 
     /// Exchanges the object. When this returns, no reader uses the old one any more.
     ///
-    /// Context: process; sleeps.
+    /// Context: process; sleeps. Where nothing may sleep, as within [`RcuSlot::with`], nothing is exchanged, and it returns `new`.
     pub fn replace(&self, new: Option<ARef<T>>) -> Option<ARef<T>> {
+        // Interrupts are off in `with()`, which this sees in every configuration.
+        if !may_sleep() {
+            return new;
+        }
         let new = new.map_or(core::ptr::null_mut(), |new| ARef::into_raw(new).as_ptr());
         // INVARIANT: NULL or from `ARef::into_raw()`.
         let old = NonNull::new(self.ptr.xchg(new, Full))?;
