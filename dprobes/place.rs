@@ -243,11 +243,19 @@ impl Stop {
     }
 
     fn watch(place: &Place, point: &Arc<Point>) -> Result<Self> {
+        // A module that is on its way out has been told of: it stays until the point can be found by who is told of that.
+        let mut _module = None;
         let address = match place {
             Place::Address(address) => *address,
             Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
-                let start = symbols::lookup_name(symbol).ok_or(ENOENT)? as u64;
-                start.checked_add(*offset).ok_or(EINVAL)?
+                let start = symbols::lookup_name(symbol).ok_or(ENOENT)?;
+                if let Place::Module(..) = place {
+                    _module = Some(symbols::module_of(start).ok_or(ENOENT)?);
+                    if symbols::lookup_name(symbol) != Some(start) {
+                        return Err(ENOENT);
+                    }
+                }
+                (start as u64).checked_add(*offset).ok_or(EINVAL)?
             }
             Place::File(..) | Place::Later => return Err(EINVAL),
         };

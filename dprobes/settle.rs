@@ -27,24 +27,28 @@ impl OnErrand for Shared {
 
 /// Ends what `take` takes from points. Whether there may be more.
 pub(crate) fn end_some(shared: &Shared, take: impl Fn(&mut Slot) -> Option<Stop>) -> bool {
+    let of_modules = end_of(shared, &take, true);
+    end_of(shared, &take, false) || of_modules
+}
+
+/// The same for points in modules, or for those that are elsewhere.
+fn end_of(shared: &Shared, take: &impl Fn(&mut Slot) -> Option<Stop>, of_modules: bool) -> bool {
     let mut gone = [const { Stop::None(Idle::UsedUp) }; AT_ONCE];
     let mut places = gone.iter_mut().peekable();
     let mut programs = shared.programs.lock();
-    let mut is_of_module = false;
-    for program in programs.iter_mut() {
-        let of_this = program.is_of_module();
+    let chosen = programs.iter_mut();
+    for program in chosen.filter(|program| program.is_of_module() == of_modules) {
         for slot in &mut program.slots {
             // What there is no place for is not asked.
             let taken = places.peek().and_then(|_| take(slot));
             if let Some((stop, place)) = taken.and_then(|stop| Some((stop, places.next()?))) {
-                is_of_module |= of_this;
                 *place = stop;
             }
         }
     }
     let is_full = places.peek().is_none();
     // A module must not go before what is in it.
-    let programs = is_of_module.then_some(programs);
+    let programs = of_modules.then_some(programs);
     Stop::end_all(&mut gone);
     drop(programs);
     is_full

@@ -104,6 +104,17 @@ pub(crate) struct Table {
     pub(crate) shared: Arc<Errand<Shared>>,
 }
 
+/// Whether lockdown, and what the current task may do, let a set begin.
+fn may_begin(set: SetHeader) -> Result<(), Refused> {
+    if set.flags & UNSAFE_WRITES != 0 && Permission::ask().is_none() {
+        return Err(Refused::new(EPERM, "UNSAFE_WRITES is not permitted"));
+    }
+    if lockdown::forbids_probes() {
+        return Err(Refused::new(EPERM, "the kernel is locked down"));
+    }
+    Ok(())
+}
+
 impl Table {
     /// Errors: -ENOMEM.
     pub(crate) fn new(shared: Arc<Errand<Shared>>) -> Result<Arc<Self>> {
@@ -116,12 +127,7 @@ impl Table {
         depths.resize(CODE_MAX, 0, GFP_KERNEL)?;
         let set = SetRef::decode(bytes, &mut depths).map_err(Refused::set)?;
         drop(depths);
-        if set.header.flags & UNSAFE_WRITES != 0 && Permission::ask().is_none() {
-            return Err(Refused::new(EPERM, "UNSAFE_WRITES is not permitted"));
-        }
-        if lockdown::forbids_probes() {
-            return Err(Refused::new(EPERM, "the kernel is locked down"));
-        }
+        may_begin(set.header)?;
         let mut new = KVVec::with_capacity(usize::try_from(set.len())?, GFP_KERNEL)?;
         for program in set.programs() {
             let twice = |other: &Program| other.is_named(program.name);
@@ -211,6 +217,8 @@ impl Table {
     fn publish(&self, mut new: KVVec<Program>, set: SetHeader) -> Result<(), Refused> {
         let mut old = KVVec::with_capacity(new.len(), GFP_KERNEL)?;
         let mut programs = self.shared.programs.lock();
+        // Files may have taken any time to open. What is made has not begun.
+        may_begin(set)?;
         // What may fail comes first.
         for program in &mut new {
             if let Some(there) = find(&mut programs, &program.name) {

@@ -124,6 +124,14 @@ pub fn owner(addr: usize) -> Result<Owner, NoOwner> {
     }
 }
 
+/// Keeps the module whose code or data an address is in. `None` if there is none, or it is on its way out.
+pub fn module_of(addr: usize) -> Option<ModuleRef> {
+    // SAFETY: Any address can be looked up, which `text.c` does under RCU.
+    let module = unsafe { bindings::ferro_module_get(addr) };
+    // INVARIANT: `text.c` has taken a reference to it, which is ours now.
+    NonNull::new(module).map(ModuleRef)
+}
+
 /// How far a module is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModuleState {

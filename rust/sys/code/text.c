@@ -47,6 +47,15 @@ int ferro_text_module_get(unsigned long addr, struct module **mod)
 	return try_module_get(*mod) ? 0 : -ENOENT;
 }
 
+struct module *ferro_module_get(unsigned long addr)
+{
+	struct module *mod;
+
+	guard(rcu)();
+	mod = __module_address(addr);
+	return mod && try_module_get(mod) ? mod : NULL;
+}
+
 bool ferro_is_module_address(unsigned long addr)
 {
 	return is_module_address(addr);

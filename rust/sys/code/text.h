@@ -19,6 +19,8 @@ struct module;
  * -EINVAL: no code. -ENOENT: the module is on its way out.
  */
 int ferro_text_module_get(unsigned long addr, struct module **mod);
+/* The module whose code or data @addr is in, with a reference; NULL if there is none, or it is on its way out. */
+struct module *ferro_module_get(unsigned long addr);
 void ferro_module_put(struct module *mod);
 int ferro_module_state(const struct module *mod);
 /* Whether @addr is the module's code that is freed after its initialisation; or that stays. */
