@@ -74,7 +74,7 @@ impl<T: AlwaysRefCounted> RcuSlot<T> {
     ///
     /// Context: process; sleeps. Where nothing may sleep, as within [`RcuSlot::with`], nothing is exchanged, and it returns `new`.
     pub fn replace(&self, new: Option<ARef<T>>) -> Option<ARef<T>> {
-        // Interrupts are off in `with()`, which this sees in every configuration.
+        // Interrupts are off in `with()`, which is seen also where preemption that is off is not.
         if !may_sleep() {
             return new;
         }

@@ -9,7 +9,7 @@ const OFFERED: usize = 3;
 
 /// The names that are most like `name`: what a compiler has made of a function (`f.isra.0`), or else those that differ by as few letters
 /// as any, if these are few, whatever their case, or else those that contain it or that it contains, the nearest in length first.
-pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let most = match name.len() {
         0..=2 => 1,
         3..=6 => 2,
@@ -43,12 +43,14 @@ pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a
     let best = ranked.first().map_or(0, |(rank, _)| *rank);
     ranked.retain(|(rank, _)| *rank == best || best > most);
     ranked.truncate(OFFERED);
-    ranked.into_iter().map(|(_, known)| known).collect()
+    ranked
+        .into_iter()
+        .map(|(_, known)| known.to_owned())
+        .collect()
 }
 
 /// The question which of these it was: "did you mean a or b?". `None` if there are none.
-pub fn did_you_mean<T: AsRef<str>>(names: &[T]) -> Option<String> {
-    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+pub fn did_you_mean(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }
 
@@ -81,10 +83,14 @@ mod tests {
 
     #[test]
     fn questions() {
-        assert_eq!(did_you_mean::<&str>(&[]), None);
-        assert_eq!(did_you_mean(&["a"]).as_deref(), Some("did you mean a?"));
+        let [a, b] = ["a", "b"].map(str::to_owned);
+        assert_eq!(did_you_mean(&[]), None);
         assert_eq!(
-            did_you_mean(&["a", "b"]).as_deref(),
+            did_you_mean(std::slice::from_ref(&a)).as_deref(),
+            Some("did you mean a?")
+        );
+        assert_eq!(
+            did_you_mean(&[a, b]).as_deref(),
             Some("did you mean a or b?")
         );
     }

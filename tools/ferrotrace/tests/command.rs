@@ -2,8 +2,6 @@
 
 //! Commands that run while something is recorded, units, and what all commands have.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

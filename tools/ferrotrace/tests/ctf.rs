@@ -2,14 +2,6 @@
 
 //! `ferrotrace relay merge --format ctf`, read back with `babeltrace2`.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;

@@ -2,8 +2,6 @@
 
 //! `ferrotrace dprobes`, and the command under the name `dprobes`, where there is no engine.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -2,15 +2,6 @@
 
 //! The programs in `samples/dprobes`: all are read and pass the kernel's check, and some run here, in a model.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::as_conversions
-)]
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,8 +2,6 @@
 
 //! Each mistake has its own message, and nothing is written that should not be.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;

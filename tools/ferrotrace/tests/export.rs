@@ -2,13 +2,6 @@
 
 //! `ferrotrace export`: what a timeline shows of a recording.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

@@ -2,13 +2,6 @@
 
 //! Fast channels: the drain against a model of the kernel's side.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::fs;
 use std::fs::File;
 use std::io;

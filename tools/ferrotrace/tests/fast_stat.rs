@@ -2,13 +2,6 @@
 
 //! Fast channels: `ferrotrace relay stat` on simulated buffers.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;

@@ -4,8 +4,6 @@
 //!
 //! The command line is seen as a user sees it, by `--help`.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 

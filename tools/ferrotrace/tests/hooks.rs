@@ -4,8 +4,6 @@
 //!
 //! Such files keep what is written to them, and never refuse it.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;

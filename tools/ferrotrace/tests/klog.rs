@@ -2,8 +2,6 @@
 
 //! `ferrotrace klog` on a relay application made of ordinary files.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::process::Command;
 

@@ -2,6 +2,15 @@
 
 //! The command as its users see it. One program: to link each file's own would take longer than all of them run.
 
+#![allow(
+    missing_docs,
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
 mod common;
 
 mod command;

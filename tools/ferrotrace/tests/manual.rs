@@ -2,8 +2,6 @@
 
 //! The man pages and the completions that `make install-tools` installs.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

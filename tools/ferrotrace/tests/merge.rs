@@ -2,8 +2,6 @@
 
 //! `ferrotrace relay merge` on recordings of simulated channels.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::fs::File;
 use std::io::Read;

@@ -2,8 +2,6 @@
 
 //! What holds something is not written over, but with `--force`.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

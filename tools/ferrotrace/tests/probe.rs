@@ -2,8 +2,6 @@
 
 //! `ferrotrace probe` on a directory of ordinary files, like the one of the module.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::process::Command;
 use std::thread::sleep;

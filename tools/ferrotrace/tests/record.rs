@@ -2,8 +2,6 @@
 
 //! `ferrotrace relay record` and `stat` on simulated channels.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::fs;
 use std::fs::File;
 use std::io::Read;

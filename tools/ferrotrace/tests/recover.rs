@@ -2,8 +2,6 @@
 
 //! `ferrotrace recover`, on copies of memory.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;

@@ -2,13 +2,6 @@
 
 //! `ferrotrace report`: tables as text, and a page with a timeline.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::fs;
 use std::process::Command;
 

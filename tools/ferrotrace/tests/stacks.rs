@@ -2,13 +2,6 @@
 
 //! Records with the calls that have led to them, in all formats.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::fs;
 
 use serde_json::Value;

@@ -2,13 +2,6 @@
 
 //! `ferrotrace export --format parquet`, read back with DuckDB.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::fs;
 use std::path::PathBuf;
 

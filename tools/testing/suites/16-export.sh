@@ -284,11 +284,9 @@ other_version() {
 source_of() { FERROTRACE_CACHE=$scratch/cache KSRC=$1 "$REPO/integration/source.sh" 2>"$scratch/output"; }
 sources() { (cd "$scratch/cache/src" && echo *); }
 
-# by_nobody SOURCE: the same by somebody without privileges.
-by_nobody() {
-	FERROTRACE_CACHE=$scratch/nobody/cache KSRC=$1 setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all \
-		"$REPO/integration/source.sh" 2>"$scratch/output"
-}
+# as_nobody CMD...: by somebody without privileges.
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all "$@"; }
+source_of_nobody() { FERROTRACE_CACHE=$scratch/nobody/cache KSRC=$1 as_nobody "$REPO/integration/source.sh" 2>"$scratch/output"; }
 
 # What cannot be read as a whole is no source; what may only be read is one, and its copy can be removed.
 sources_of_others() {
@@ -300,8 +298,8 @@ sources_of_others() {
 		chmod -R a+rX,a-w "$scratch/$name"
 	done
 	chmod 0 "$scratch/partly/arch/Kconfig"
-	! by_nobody "$scratch/partly" && said "cannot unpack" && [ -z "$(ls "$scratch/nobody/cache/src")" ] || return 1
-	by_nobody "$scratch/readable" && setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all rm -r "$scratch/nobody/cache"
+	! source_of_nobody "$scratch/partly" && said "cannot unpack" && [ -z "$(ls "$scratch/nobody/cache/src")" ] || return 1
+	source_of_nobody "$scratch/readable" && as_nobody rm -r "$scratch/nobody/cache"
 }
 
 # What cannot be built is refused before it is copied, or leaves nothing behind.
@@ -440,7 +438,7 @@ tap_run "export: headers for programs" headers
 tap_run "export: a tree that the series does not fit is left alone" unfit
 tap_run "export: another version of the kernel" other_version
 tap_run "export: sources that are refused" sources_refused
-if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all test -r "$REPO/integration/lib.sh"; then
+if [ "$(id -u)" = 0 ] && as_nobody test -r "$REPO/integration/lib.sh"; then
 	tap_run "export: sources that belong to others" sources_of_others
 else
 	tap_skip "export: sources that belong to others" "not root, or only root may read the repository"

@@ -132,10 +132,7 @@ fn select<'a>(all: &'a str, patterns: &[String]) -> Result<Vec<&'a str>, Error> 
     for pattern in patterns {
         let none = || Error::NoEvent {
             pattern: pattern.clone(),
-            near: near(pattern, all.lines())
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            near: near(pattern, all.lines()),
         };
         let (group, name) = globs(pattern).map_err(|_| none())?;
         let before = chosen.len();

@@ -150,7 +150,7 @@ impl Symbols {
     /// Names similar to this one.
     pub fn near(&self, name: &str) -> Vec<String> {
         let known = self.functions.iter().map(|known| known.name.as_str());
-        near(name, known).into_iter().map(str::to_owned).collect()
+        near(name, known)
     }
 }
 

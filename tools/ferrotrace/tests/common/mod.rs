@@ -6,13 +6,6 @@
 //! consumed: not by reading, and the `.consumed` file only keeps the last number written. So the
 //! tests check the recording to know how far it has come, and leave out the unfinished sub-buffer.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 use std::fs;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

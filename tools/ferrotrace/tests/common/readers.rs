@@ -5,8 +5,6 @@
 //! Tests that need them are ignored, so that they are not taken for passed where there is no judge. The suite `host` runs
 //! them: `cargo test -- --include-ignored`.
 
-#![allow(clippy::expect_used)]
-
 use std::path::PathBuf;
 use std::process::Command;
 

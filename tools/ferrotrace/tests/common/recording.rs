@@ -2,8 +2,6 @@
 
 //! Recordings written by hand.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;

@@ -6,14 +6,6 @@
 //! All versions of GCC and LLVM that are found take part; gcc itself has to be there. What needs lcov, genhtml or gcovr is
 //! skipped without them.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
-
 mod damaged;
 mod files;
 mod kernel;

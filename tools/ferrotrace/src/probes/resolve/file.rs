@@ -154,10 +154,7 @@ impl Code {
                 path: path(),
                 name: name.to_owned(),
                 stripped: self.apart.is_none() && self.elf.is_stripped(),
-                near: near(name, self.files().flat_map(Elf::names))
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect(),
+                near: near(name, self.files().flat_map(Elf::names)),
             });
         };
         if found.is_resolver {
