@@ -46,9 +46,9 @@ DECLARE_GKHOOK(task_exit, 1, GKH_RO);
 
 /*
  * uprobe_done(struct pt_regs *regs, unsigned long address, bool executed): consumers of a uprobe have been called for the
- * instruction at @address, which has been executed or not: a consumer has gone on elsewhere, it has faulted, or is about to be
- * executed again. Between the two the task has been in user space if the instruction was executed in a copy; what is killed there
- * is not told here. Context: process, of the task that hit it. The answer does not matter.
+ * instruction at @address, which has been executed or not: a consumer has set another instruction pointer, it has faulted, or is
+ * about to be executed again. Between the two the task has been in user space if the instruction was executed in a copy; the hook
+ * is not called for a task that is killed there. Context: process, of the task that hit it. The answer does not matter.
  */
 DECLARE_GKHOOK(uprobe_done, 3, GKH_RO);
 

@@ -35,7 +35,8 @@ pub extern "C" fn target(a: u64, b: *const u8) -> u64 {
     std::hint::black_box(a) + 1
 }
 
-// A function that loads a word, and one whose first instruction is emulated rather than executed in a copy.
+// A function that loads a word, one whose first instruction is emulated rather than executed in a copy, and one that begins with
+// the NOP in whose place uprobes put a call.
 std::arch::global_asm!(
     ".text",
     ".globl dprobes_test_load",
@@ -50,6 +51,14 @@ std::arch::global_asm!(
     "nop",
     "ret",
     ".size dprobes_test_nop, . - dprobes_test_nop",
+    ".balign 64",
+    ".globl dprobes_test_long_nop",
+    ".type dprobes_test_long_nop, @function",
+    "dprobes_test_long_nop:",
+    ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0",
+    "mov rax, [rdi]",
+    "ret",
+    ".size dprobes_test_long_nop, . - dprobes_test_long_nop",
 );
 
 unsafe extern "C" {
@@ -57,6 +66,8 @@ unsafe extern "C" {
     fn dprobes_test_load(word: *const u64) -> u64;
     /// Does nothing.
     fn dprobes_test_nop();
+    /// Loads a word.
+    fn dprobes_test_long_nop(word: *const u64) -> u64;
 }
 
 /// What a process does that is started for this: see main.rs.
@@ -365,38 +376,51 @@ fn killed_discards() {
     assert_eq!(words(), [7]);
 }
 
-/// A program that goes on elsewhere has its record, and other points of the instruction, which is not executed, have none.
+/// A program that goes on elsewhere has its record, and other points of the instruction, which is not executed, have none: those
+/// called before it and those called after it, and where uprobes have a call in place of a NOP as well.
 fn skip_discards() {
     let path = path();
-    take_records();
-    let function = dprobes_test_load as *const ();
-    logging(&path, function, 7).load();
-    let mut skips = program(
-        &path,
-        &[
-            Insn::push(8),
-            Insn::with(Op::Log, 1),
-            Insn::register(Op::PushR, Register::Ip),
-            Insn::push(3),
-            Insn::new(Op::Add),
-            Insn::register(Op::PopR, Register::Ip),
-            Insn::push(9),
-            Insn::register(Op::PopR, Register::Ax),
-            Insn::new(Op::Exit),
-        ],
-    );
-    skips.point.offset = offset_of(function as u64);
     // Another name of the same file.
     let other = format!("/proc/self/root{path}");
-    let skips = Program {
-        name: &other,
-        ..skips
-    };
-    skips.with_writes().load();
-    let word = 5;
-    // SAFETY: The word is there.
-    assert_eq!(unsafe { dprobes_test_load(&word) }, 9);
-    assert_eq!(words(), [8]);
+    type Load = unsafe extern "C" fn(*const u64) -> u64;
+    let functions = [
+        (dprobes_test_load as Load, 3),
+        (dprobes_test_long_nop as Load, 13),
+    ];
+    for (load, len) in functions {
+        let logs = logging(&path, load as *const (), 7);
+        let mut skips = program(
+            &other,
+            &[
+                Insn::push(8),
+                Insn::with(Op::Log, 1),
+                Insn::register(Op::PushR, Register::Ip),
+                Insn::push(len),
+                Insn::new(Op::Add),
+                Insn::register(Op::PopR, Register::Ip),
+                Insn::push(9),
+                Insn::register(Op::PopR, Register::Ax),
+                Insn::new(Op::Exit),
+            ],
+        )
+        .with_writes();
+        skips.point.offset = offset_of(load as *const () as u64);
+        for order in [[&logs, &skips], [&skips, &logs]] {
+            take_records();
+            order.iter().for_each(|program| drop(program.load()));
+            for _ in 0..4 {
+                let word = 5;
+                // SAFETY: The word is there.
+                assert_eq!(unsafe { load(&word) }, 9);
+            }
+            assert_eq!(words(), [8; 4], "{len} bytes");
+            // SAFETY: The code of this program.
+            let byte = unsafe { (load as *const u8).read_volatile() };
+            // With the call it begins with LEA.
+            assert_eq!(byte, if len == 13 { 0x48 } else { 0xcc });
+            crate::control::remove_all();
+        }
+    }
 }
 
 /// Each point of an instruction has its record, whether the instruction is emulated or executed in a copy; one that aborts none.
