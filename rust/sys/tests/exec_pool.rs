@@ -265,6 +265,7 @@ mod suite {
         TOLD.add(&[site])?;
         let told = [told(Some(&[0x90; 7]))?, told(None)?, told(Some(&[]))?];
         TOLD.remove(&[site])?;
+        TOLD.close();
         // Slots are written to their ends.
         assert!(told == [[32; 2], [0; 2], [32; 2]]);
         Ok(())

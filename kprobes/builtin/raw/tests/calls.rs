@@ -73,6 +73,7 @@ mod suite {
         assert!(unsafe { bindings::ferro_next_possible_cpu(-1) } == 0);
         assert!(CALLS.load(Relaxed) == before + 3 && LAST.load(Relaxed) == second);
         COUNT.remove(&[second])?;
+        COUNT.close();
         // SAFETY: Takes any number from -1.
         assert!(unsafe { bindings::ferro_next_possible_cpu(-1) } == 0 && call());
         assert_eq!(CALLS.load(Relaxed), before + 3);
@@ -89,7 +90,9 @@ mod suite {
         COUNT.add(&[first])?;
         assert!(matches!(COUNT.remove(&[first, second]), Err(e) if e == ENOENT));
         assert!(call() && CALLS.load(Relaxed) == before + 1);
-        COUNT.remove(&[first])
+        COUNT.remove(&[first])?;
+        COUNT.close();
+        Ok(())
     }
 
     extern "C" fn never(_cpu: u32) -> bool {
@@ -205,6 +208,7 @@ mod suite {
         // One instance is enough, as it comes back each time.
         let answers = [call(), call(), call()];
         HOOK_RETURN.remove(&[site])?;
+        HOOK_RETURN.close();
         kretprobe.free();
         assert!(answers == [true; 3]);
         assert_eq!(RETURNS.load(Relaxed), before + 3);
@@ -256,6 +260,7 @@ mod suite {
         HOOK_RETURN.add(&[site(PROBED)?])?;
         let answer = call();
         HOOK_RETURN.remove(&[site(PROBED)?])?;
+        HOOK_RETURN.close();
         assert!(answer && kretprobe.handlers() != [0, 0]);
         assert_eq!(missed(), before + 1);
         Ok(())
@@ -354,6 +359,7 @@ mod suite {
         unsafe { bindings::rethook_stop(rethook) };
         let stopped = call() && RETHOOKED.load(Relaxed) == before + 3;
         HOOK_CALL.remove(&[site])?;
+        HOOK_CALL.close();
         // Who is in the handler yet has preemption off.
         synchronize_rcu();
         // SAFETY: Nobody uses it any more.
