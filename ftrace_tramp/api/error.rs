@@ -23,6 +23,8 @@ pub enum TraceError {
     NoMemory,
     /// ftrace has found a defect, and given up (`ENODEV`).
     GivenUp,
+    /// The module that the handler is code of is being removed, or has been: the set has ended (`EPIPE`).
+    Ended,
     /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
     MustNotSleep,
     /// Whatever else.
@@ -53,6 +55,7 @@ impl From<TraceError> for Error {
             TraceError::Twice => EEXIST,
             TraceError::NoMemory => ENOMEM,
             TraceError::GivenUp => ENODEV,
+            TraceError::Ended => EPIPE,
             TraceError::MustNotSleep => EBUSY,
             TraceError::Other(e) => e,
         }

@@ -17,6 +17,7 @@ use kernel::types::Opaque;
 
 use super::fregs::Fregs;
 use super::tracer::end;
+use super::tracer::while_live;
 use super::tracer::Live;
 use crate::call::FunctionCall;
 use crate::error::TraceError;
@@ -122,6 +123,13 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         })
     }
 
+    /// Ends the set, as `module_goes()` does when the handler's module is removed. Returns true if it was live.
+    #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
+    pub(crate) fn end(&self) -> bool {
+        let ops = self.pinned.ops.get().cast();
+        matches!(end(|live| live.ops == ops), Some(Ok(())))
+    }
+
     /// How many functions there are.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
@@ -131,7 +139,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         &self.pinned.handler
     }
 
-    /// Attaches functions, all or none. What is not attached is dropped.
+    /// Attaches functions, all or none. What is not attached is dropped. Errors: also that `module_goes()` has ended the set.
     pub(crate) fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {
         let count = functions.len();
         let mut raw = KVVec::with_capacity(count, GFP_KERNEL)?;
@@ -159,7 +167,9 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         let ops = self.pinned.ops.get();
         // SAFETY: The ops is initialised, and stays until it has been released, as do the nodes, or for good. Each node is what the
         // callback takes it for.
-        let attached = to_result(unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) });
+        let attach = || unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) };
+        // With the lock of the list: what is attached after the set has been ended would never be released.
+        let attached = while_live(ops.cast(), || to_result(attach())).ok_or(TraceError::Ended)?;
         if let Err(error) = attached {
             // If ftrace has given up meanwhile, it may call with them.
             if error == ENODEV {
@@ -183,6 +193,8 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
             found.map_err(|_| TraceError::NotFound)?;
         }
         let ops = self.pinned.ops.get();
+        // If the set is ended after this, no function is attached.
+        while_live(ops.cast(), || ()).ok_or(TraceError::Ended)?;
         // SAFETY: The ops stays; the addresses are read only.
         to_result(unsafe { bindings::ftrace_data_detach(ops, functions.as_ptr(), count) })
             .map_err(errors)?;

@@ -67,6 +67,12 @@ impl Live {
     }
 }
 
+/// Calls `f` with the lock of the list held, so that the tracer is not ended meanwhile; `None` if it has been.
+pub(super) fn while_live<R>(ops: *mut bindings::ftrace_ops, f: impl FnOnce() -> R) -> Option<R> {
+    let live = LIVE.lock();
+    live.iter().any(|live| live.ops == ops).then(f)
+}
+
 /// Takes a tracer out of the list, and ends it with the lock held, so that nobody takes it for ended before it is.
 ///
 /// `None` if it is not there.

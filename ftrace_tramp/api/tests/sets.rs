@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 use super::*;
+use crate::raw::set::RawSet;
 use crate::raw::targets;
 use crate::TracerSet;
 
@@ -78,6 +79,22 @@ mod suite {
         assert_eq!(set.detach(&both), Err(TraceError::NotFound));
         assert_eq!(targets::next(1), 2);
         assert_eq!(notes.get(0), 1);
+        Ok(())
+    }
+
+    /// A set whose handler's module has been removed is in no list: what were attached to it would never be released.
+    #[test]
+    fn nothing_is_attached_to_an_ended_set() -> Result {
+        let notes = Notes::new()?;
+        let mut set = RawSet::new(false, count, count as *const () as usize)?;
+        set.attach(one(targets::next_address(), (notes.clone(), 1))?)?;
+        assert!(set.end());
+        let more = one(targets::twice_address(), (notes.clone(), 1))?;
+        assert_eq!(set.attach(more), Err(TraceError::Ended));
+        let attached = [targets::next_address()];
+        assert_eq!(set.detach(&attached), Err(TraceError::Ended));
+        assert_eq!((targets::next(1), targets::twice(1)), (2, 2));
+        assert_eq!(notes.get(0), 0);
         Ok(())
     }
 
