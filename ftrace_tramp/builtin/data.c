@@ -202,7 +202,10 @@ static int start(struct ftrace_data_ops *ops)
 		return -ENODEV;
 	ops->ops.func = data_func;
 	ops->ops.flags &= ~DATA_FLAGS;
-	ops->ops.flags |= ops->flags | FTRACE_OPS_FL_DATA;
+	ops->ops.flags |= FTRACE_OPS_FL_DATA;
+	/* ftrace itself takes no notice of the second flag where registers can be saved. */
+	if (ops->flags & DATA_FLAGS)
+		ops->ops.flags |= FTRACE_OPS_FL_SAVE_REGS;
 	/* What functions call does not change once they call something: a trampoline for stubs has to be there before. */
 	scoped_guard(mutex, &ftrace_lock)
 		tell(ops, FTRACE_DATA_ATTACH, NULL, 0);
@@ -576,13 +579,18 @@ unsigned long ftrace_data_address(struct ftrace_data_ops *ops, unsigned long ip)
 #define STUB_LOAD 10
 #define STUB_LEN (STUB_LOAD + JMP32_INSN_SIZE)
 
-/* Whether a stub is at this address: nothing else that looks so goes to the beginning of a trampoline. */
+/*
+ * Returns true if a stub is at this address: nothing else that looks like one jumps to the start of a trampoline. Only the pool's
+ * memory is read. Any other may be a device's.
+ */
 static bool is_stub(unsigned long at)
 {
 	struct ftrace_ops *ops;
 	unsigned long to;
 	u8 code[STUB_LEN];
 
+	if (!is_kprobe_insn_slot(at) || !is_kprobe_insn_slot(at + sizeof(code) - 1))
+		return false;
 	if (copy_from_kernel_nofault(code, (void *)at, sizeof(code)))
 		return false;
 	if (code[0] != 0x49 || code[1] != 0xbb || code[STUB_LOAD] != JMP32_INSN_OPCODE)

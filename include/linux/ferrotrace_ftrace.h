@@ -41,7 +41,7 @@ struct ftrace_data_ops {
 	bool registered;
 	/* public: */
 	ftrace_data_func_t func;
-	/* 0 or FTRACE_OPS_FL_SAVE_REGS */
+	/* 0 or FTRACE_OPS_FL_SAVE_REGS; FTRACE_OPS_FL_SAVE_REGS_IF_SUPPORTED is the same here. */
 	unsigned long flags;
 };
 

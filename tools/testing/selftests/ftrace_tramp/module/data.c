@@ -3,10 +3,13 @@
  * Functions with data of their own: each call has its function's data, once, whatever else traces it.
  */
 #include <linux/ferrotrace_ftrace.h>
+#include <linux/pgtable.h>
 #include <linux/prandom.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/unaligned.h>
+#include <linux/vmalloc.h>
+#include <asm/set_memory.h>
 #include <asm/unwind.h>
 
 #include "tramp_selftest.h"
@@ -187,18 +190,17 @@ static const u8 *after_call(const void *function)
 	return at + 5;
 }
 
-/* What a function calls at its entry. */
-static const u8 *called(const void *function)
+const u8 *fts_called(const void *function)
 {
 	const u8 *after = after_call(function);
 
-	return EXPECT_EQ(after[-5], 0xe8) ? after + get_unaligned((s32 *)(after - 4)) : NULL;
+	return after[-5] == 0xe8 ? after + get_unaligned((s32 *)(after - 4)) : NULL;
 }
 
 /* Whether a function calls a stub that loads this data: movabs $data, %r11. */
 static bool calls_stub(unsigned int function, const struct seen *data)
 {
-	const u8 *stub = called(functions[function]);
+	const u8 *stub = fts_called(functions[function]);
 
 	return stub && stub[0] == 0x49 && stub[1] == 0xbb &&
 	       get_unaligned((unsigned long *)(stub + 2)) == (unsigned long)data;
@@ -251,8 +253,8 @@ static void unwound(void)
 	set_up();
 	change(&sets[0], 7, true, true);
 	for (f = 0; f < FUNCTIONS; f++) {
-		stub = called(functions[f]);
-		if (!stub)
+		stub = fts_called(functions[f]);
+		if (!EXPECT(stub))
 			continue;
 		EXPECT(unwinds(f, (unsigned long)stub));
 		if (calls_stub(f, &sets[0].seen[f]))
@@ -280,6 +282,68 @@ static bool toggle_other(unsigned int i)
 	}
 	others[i].registered = EXPECT_EQ(register_ftrace_function(&others[i].ops), 0);
 	return others[i].registered;
+}
+
+/*
+ * At what looks like a stub in memory of another kind, which may be a device's: the unwinder does not read it, as the page table's
+ * accessed bit shows.
+ */
+static void unwound_elsewhere(void)
+{
+	static const u8 stub[] = { 0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0 };
+	u8 *page = vmalloc(PAGE_SIZE);
+	unsigned int level;
+	pte_t *pte;
+
+	if (!EXPECT(page))
+		return;
+	memcpy(page, stub, sizeof(stub));
+	pte = lookup_address((unsigned long)page, &level);
+	if (EXPECT(pte && level == PG_LEVEL_4K)) {
+		set_pte(pte, pte_mkold(*pte));
+		asm volatile("invlpg (%0)" : : "r"(page) : "memory");
+		unwinds(0, (unsigned long)page);
+		EXPECT(!pte_young(*pte));
+	}
+	vfree(page);
+}
+
+/* Registers of the caller that the callback has: all, or those of the arguments. */
+static unsigned int with_all, with_some;
+
+static void look_at_registers(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
+{
+	if (ftrace_get_regs(fregs))
+		with_all++;
+	else
+		with_some++;
+}
+
+/* A flag that asks for all registers gives them, alone and beside another ops. */
+static void registers(void)
+{
+	static const unsigned long flags[] = { 0, FTRACE_OPS_FL_SAVE_REGS, FTRACE_OPS_FL_SAVE_REGS_IF_SUPPORTED };
+	struct ftrace_data data = { (unsigned long)fts_a, &sets[0] };
+	static struct ftrace_data_ops with_data;
+	unsigned int i;
+
+	set_up();
+	for (i = 0; i < ARRAY_SIZE(flags); i++) {
+		memset(&with_data, 0, sizeof(with_data));
+		with_data.func = look_at_registers;
+		with_data.flags = flags[i];
+		with_all = with_some = 0;
+		if (!EXPECT_EQ(ftrace_data_attach(&with_data, &data, 1), 0))
+			return;
+		fts_a(1);
+		/* It is one of its functions. */
+		EXPECT(toggle_other(1));
+		fts_a(1);
+		EXPECT_EQ(with_all, flags[i] ? 2 : 0);
+		EXPECT_EQ(with_some, flags[i] ? 0 : 2);
+		EXPECT(toggle_other(1));
+		ftrace_data_release(&with_data);
+	}
 }
 
 /* In any order. */
@@ -409,6 +473,8 @@ const struct test_case fts_data_cases[] = {
 	{ "data.own", own },
 	{ "data.stub", stub },
 	{ "data.unwound", unwound },
+	{ "data.unwound_elsewhere", unwound_elsewhere },
+	{ "data.registers", registers },
 	{ "data.changes", changes },
 	{ "data.refused", refused },
 	{ "data.renew_1_begin", renew_begin },

@@ -24,10 +24,24 @@ extern unsigned long fts_odd_calls;
 struct dentry;
 void fts_commands_init(struct dentry *dir);
 
+/* Commands of spinning.c and many.c. */
+struct ctl_args;
+int fts_spin(const struct ctl_args *a);
+int fts_unspin(const struct ctl_args *a);
+int fts_watch(const struct ctl_args *a);
+int fts_unwatch(const struct ctl_args *a);
+int fts_trace_few(const struct ctl_args *a);
+int fts_many_sets(const struct ctl_args *a);
+int fts_trace_many(const struct ctl_args *a);
+int fts_few_sets(const struct ctl_args *a);
+
+/* What a function calls at its entry; NULL if it calls nothing. */
+const u8 *fts_called(const void *function);
+
 /* Whether the function is as it is when nobody traces it. */
 bool fts_is_plain(const void *function);
 
 extern const struct test_case fts_bytes_cases[], fts_one_cases[], fts_several_cases[],
-	fts_sets_cases[], fts_data_cases[], fts_renew_cases[], fts_storm_cases[];
+	fts_sets_cases[], fts_data_cases[], fts_renew_cases[], fts_leaving_cases[], fts_storm_cases[];
 
 #endif /* _TRAMP_SELFTEST_H */
