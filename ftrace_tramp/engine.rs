@@ -217,8 +217,8 @@ pub(crate) fn update(ops: Ops<'_>) -> bool {
         Some(_) => drop(engine.live.remove(&ops.address())),
         None => (),
     }
-    // The kernel's, or the client's own.
-    if ops.trampoline() != 0 {
+    // The kernel's, or the client's own. The kernel makes those of livepatches, which have to outlast a module.
+    if ops.trampoline() != 0 || (cfg!(MODULE) && ops.changes_ip()) {
         return false;
     }
     // If there is no room the kernel may have some elsewhere.

@@ -72,7 +72,7 @@ EXPORT_SYMBOL_GPL(ftrace_set_addresses);
 
 /* A set of ops: what its trampoline calls, up to one without a function. */
 struct set {
-	struct ftrace_ops ops;
+	struct ftrace_set_ops set;
 	struct set_call {
 		ftrace_func_t func;
 		struct ftrace_ops *ops;
@@ -85,7 +85,7 @@ struct set {
  */
 static void notrace call_set(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops, struct ftrace_regs *fregs)
 {
-	const struct set_call *call = container_of(ops, struct set, ops)->calls;
+	const struct set_call *call = container_of(ops, struct set, set.ops)->calls;
 	ftrace_func_t func = READ_ONCE(call->func);
 
 	do {
@@ -103,25 +103,25 @@ struct ftrace_ops *ferro_tramp_set_new(struct ftrace_ops **ops, unsigned int cou
 
 	if (!set)
 		return NULL;
-	set->ops.func = call_set;
-	set->ops.flags = FTRACE_OPS_FL_DYNAMIC | FTRACE_OPS_FL_ALLOC_TRAMP;
+	set->set.ops.func = call_set;
+	set->set.ops.flags = FTRACE_OPS_FL_DYNAMIC | FTRACE_OPS_FL_ALLOC_TRAMP;
 	if (saves_regs)
-		set->ops.flags |= FTRACE_OPS_FL_SAVE_REGS;
+		set->set.ops.flags |= FTRACE_OPS_FL_SAVE_REGS;
 	for (i = 0; i < count; i++)
 		set->calls[i] = (struct set_call){ ftrace_ops_get_func(ops[i]), ops[i] };
-	return &set->ops;
+	return &set->set.ops;
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_set_new);
 
 void ferro_tramp_set_free(struct ftrace_ops *set)
 {
-	kfree(container_of(set, struct set, ops));
+	kfree(container_of(set, struct set, set.ops));
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_set_free);
 
 void ferro_tramp_set_aim(struct ftrace_ops *set, unsigned int at)
 {
-	struct set_call *call = &container_of(set, struct set, ops)->calls[at];
+	struct set_call *call = &container_of(set, struct set, set.ops)->calls[at];
 
 	WRITE_ONCE(call->func, ftrace_ops_get_func(call->ops));
 }
@@ -131,7 +131,7 @@ void ferro_tramp_set_give_up(struct ftrace_ops *set)
 {
 	struct set_call *call;
 
-	for (call = container_of(set, struct set, ops)->calls; call->func; call++)
+	for (call = container_of(set, struct set, set.ops)->calls; call->func; call++)
 		WRITE_ONCE(call->func, last_function(call->ops));
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_set_give_up);

@@ -60,6 +60,11 @@ impl Ops<'_> {
         self.flags() & bindings::FTRACE_OPS_FL_DIRECT as usize != 0
     }
 
+    /// Returns true if its callback may change where execution goes on, as a livepatch does.
+    pub(crate) fn changes_ip(self) -> bool {
+        self.flags() & bindings::FTRACE_OPS_FL_IPMODIFY as usize != 0
+    }
+
     /// The address of its trampoline, whoever made it; 0 if there is none.
     pub(crate) fn trampoline(self) -> usize {
         // SAFETY: By the type invariant it is there, and nobody changes the field.

@@ -8,6 +8,7 @@
 #include <linux/bits.h>
 #include <linux/ftrace.h>
 #include <linux/gkhi_points.h>
+#include <linux/rbtree_latch.h>
 
 /* For clients, on either engine: several ops at once, all or none. The patch of kernel/trace/ftrace.c describes them. */
 int register_ftrace_functions(struct ftrace_ops **ops, unsigned int count);
@@ -68,6 +69,16 @@ int ftrace_data_release_idle(struct ftrace_data_ops *ops);
 /* Of the ops of a struct ftrace_data_ops */
 #define FTRACE_OPS_FL_DATA BIT(30)
 
+#ifdef CONFIG_DYNAMIC_FTRACE
+/* The client's callback. */
+static inline void *ftrace_ops_callback(const struct ftrace_ops *ops)
+{
+	if (ops->flags & FTRACE_OPS_FL_DATA)
+		return container_of(ops, const struct ftrace_data_ops, ops)->func;
+	return ops->func;
+}
+#endif
+
 #if IS_ENABLED(CONFIG_FTRACE_TRAMP_RUST) && defined(CONFIG_DYNAMIC_FTRACE)
 
 #define FTRACE_SET_SHIFT 32
@@ -75,31 +86,17 @@ int ftrace_data_release_idle(struct ftrace_data_ops *ops);
 #define FTRACE_SET_MASK 0xffffUL
 
 /*
- * The numbers are in the upper half of a record's flags, which "flags &= ~FTRACE_FL_TRAMP" is to leave as it is. Since GCC 13 all
- * constants of an enum have one type if one of them is more than an int; that of these is unsigned int, with zeros in the upper half
- * of its complement. So whoever includes this gets them with the type of the flags.
- */
-#define FTRACE_FL_ENABLED ((unsigned long)FTRACE_FL_ENABLED)
-#define FTRACE_FL_REGS ((unsigned long)FTRACE_FL_REGS)
-#define FTRACE_FL_REGS_EN ((unsigned long)FTRACE_FL_REGS_EN)
-#define FTRACE_FL_TRAMP ((unsigned long)FTRACE_FL_TRAMP)
-#define FTRACE_FL_TRAMP_EN ((unsigned long)FTRACE_FL_TRAMP_EN)
-#define FTRACE_FL_IPMODIFY ((unsigned long)FTRACE_FL_IPMODIFY)
-#define FTRACE_FL_DISABLED ((unsigned long)FTRACE_FL_DISABLED)
-#define FTRACE_FL_DIRECT ((unsigned long)FTRACE_FL_DIRECT)
-#define FTRACE_FL_DIRECT_EN ((unsigned long)FTRACE_FL_DIRECT_EN)
-#define FTRACE_FL_CALL_OPS ((unsigned long)FTRACE_FL_CALL_OPS)
-#define FTRACE_FL_CALL_OPS_EN ((unsigned long)FTRACE_FL_CALL_OPS_EN)
-#define FTRACE_FL_TOUCHED ((unsigned long)FTRACE_FL_TOUCHED)
-#define FTRACE_FL_MODIFIED ((unsigned long)FTRACE_FL_MODIFIED)
-static_assert(FTRACE_REF_MAX_SHIFT == 32 - 13, "a flag that is not in this list");
-
-/*
  * Where the trampolines of the sets are; 0 if a set has none. Where a set is a struct ftrace_data_ops alone, whose functions
  * have stubs of their own, it is its address without the highest bit.
  */
 extern unsigned long ftrace_set_addresses[FTRACE_SETS];
 #define FTRACE_SET_KERNEL BIT(63)
+
+/* An ops that stands for a set, and the place of its trampoline among those. */
+struct ftrace_set_ops {
+	struct ftrace_ops ops;
+	struct latch_tree_node node;
+};
 
 int ftrace_renew_trampolines(void);
 void ftrace_set_trampoline_made(struct ftrace_ops *ops);

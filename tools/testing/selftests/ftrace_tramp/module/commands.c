@@ -3,7 +3,8 @@
  * debugfs ftrace_tramp_selftest/ctl: "register" and "unregister", some ops on the functions; "attach" and "release", data of the
  * functions: for who has allocations fail meanwhile. And "attach_all", data of all functions of the kernel that a file has;
  * "call", which fails if one of the functions has not called with its data as often as it was called; "detach_all". And
- * "kill at=ADDRESS", that of ftrace_kill(), which is not for modules: ftrace gives up.
+ * "kill at=ADDRESS", that of ftrace_kill(), which is not for modules: ftrace gives up. And the commands of spinning.c and many.c.
+ * "called" has what each function calls.
  */
 #include <linux/debugfs.h>
 #include <linux/ferrotrace_ftrace.h>
@@ -183,6 +184,14 @@ static const struct ctl_command list[] = {
 	{ "call", call },
 	{ "detach_all", detach_all },
 	{ "kill", kill },
+	{ "spin", fts_spin },
+	{ "unspin", fts_unspin },
+	{ "watch", fts_watch },
+	{ "unwatch", fts_unwatch },
+	{ "trace_few", fts_trace_few },
+	{ "many_sets", fts_many_sets },
+	{ "trace_many", fts_trace_many },
+	{ "few_sets", fts_few_sets },
 	{ }
 };
 
@@ -205,7 +214,19 @@ static const struct file_operations ctl_fops = {
 	.write = ctl_write,
 };
 
+/* What each function calls, as enabled_functions names it. */
+static int called_show(struct seq_file *m, void *unused)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(functions); i++)
+		seq_printf(m, "%ps %pS\n", functions[i], fts_called(functions[i]));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(called);
+
 void fts_commands_init(struct dentry *dir)
 {
 	debugfs_create_file("ctl", 0200, dir, NULL, &ctl_fops);
+	debugfs_create_file("called", 0400, dir, NULL, &called_fops);
 }
