@@ -16,6 +16,7 @@ use crate::raw::data::DataLock;
 use crate::raw::hooks;
 use crate::raw::hooks::SetExits;
 use crate::raw::renew::renew;
+use crate::raw::renew::with_ftrace_lock;
 
 /// The engine, attached to the kernel's hook points. When this is dropped, all trampolines are the kernel's again.
 pub(crate) struct Attached {
@@ -60,7 +61,7 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         // From here on the kernel makes them, functions get no set, and this still frees its own.
-        engine::leave();
+        with_ftrace_lock(engine::leave);
         drop(self.update.take());
         let renewed = renew().inspect_err(|error| {
             pr_warn!(

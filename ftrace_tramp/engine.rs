@@ -111,8 +111,10 @@ pub(crate) fn start() -> Result {
     Ok(())
 }
 
-/// The engine is about to go: from here on functions get no set, and no stub.
-pub(crate) fn leave() {
+/// The engine is about to be detached: from here on functions get no set, and no stub.
+///
+/// Context: with `ftrace_lock` held, so that all functions that an ops is added to are asked for before it, or after it.
+pub(crate) extern "C" fn leave() {
     if let Some(engine) = ENGINE.lock().as_mut() {
         engine.leaving = true;
     }

@@ -176,6 +176,13 @@ void ferro_tramp_wait(void)
 }
 EXPORT_SYMBOL_GPL(ferro_tramp_wait);
 
+void ferro_tramp_locked(void (*function)(void))
+{
+	guard(mutex)(&ftrace_lock);
+	function();
+}
+EXPORT_SYMBOL_GPL(ferro_tramp_locked);
+
 static void (*leave)(void);
 
 static void leave_later(struct work_struct *work)

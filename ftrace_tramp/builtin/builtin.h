@@ -69,6 +69,8 @@ extern struct mutex ferro_tramp_data_mutex;
  */
 void ferro_tramp_each_data(enum ftrace_data_event event, void (*visit)(struct ftrace_data_change *change));
 
+/* Calls the function with ftrace_lock held. */
+void ferro_tramp_locked(void (*function)(void));
 /* Waits until nobody is in a trampoline that no function has called since. */
 void ferro_tramp_wait(void);
 /* Calls the function soon, in a work item; once if it has not begun. */

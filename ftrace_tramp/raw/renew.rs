@@ -21,6 +21,12 @@ impl Renewed {
     }
 }
 
+/// Calls a function with `ftrace_lock` held: in no change of ops or of sites. Context: without the engine's mutex.
+pub(crate) fn with_ftrace_lock(function: extern "C" fn()) {
+    // SAFETY: It calls the function, and sleeps, as this function's context allows.
+    unsafe { bindings::ferro_tramp_locked(Some(function)) };
+}
+
 /// Frees the trampolines of all ops and has them made, by whoever is attached. Waits until nobody is in them.
 ///
 /// Errors: -ENODEV if ftrace has given up: they stay, and are called for ever.
