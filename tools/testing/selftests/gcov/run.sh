@@ -22,15 +22,17 @@ llvm_cov=$(find /usr/bin /usr/lib/llvm-*/bin -name 'llvm-cov*' 2>/dev/null | sor
 files() { "$(dirname "$modules")/files" "$@"; }
 
 ours() { [ -e $gcov/vmlinux ]; }
+# has_option NAME: the kernel has CONFIG_NAME=y.
+has_option() { grep -qx "CONFIG_$1=y" "$FERROTRACE_KDIR/.config"; }
 # The kernel's compiler is LLVM, whose files GNU's gcov does not read.
-is_llvm() { grep -qx CONFIG_CC_IS_CLANG=y "$FERROTRACE_KDIR/.config"; }
+is_llvm() { has_option CC_IS_CLANG; }
 # not_llvm: sets $skip if it is.
 not_llvm() {
 	if is_llvm; then skip="of GCC only"; fi
 	[ -z "$skip" ]
 }
-# It can go.
-modular() { [ -e "$MODULE_DIR/rust_gcov.ko" ]; }
+# The exporter is a module, and is under test. The kernel with mainline's engines has it only to share objects with the others.
+modular() { [ -e "$MODULE_DIR/rust_gcov.ko" ] && ! has_option KPROBES_ENGINE_C; }
 
 load() { insmod "$modules/$1.ko" "${@:2}"; }
 unload() { rmmod "$@"; }
@@ -440,7 +442,7 @@ llvm_counts() {
 }
 
 # Rust code, of which LLVM counts regions.
-counts_rust() { grep -qx CONFIG_RUST_COVERAGE=y "$FERROTRACE_KDIR/.config"; }
+counts_rust() { has_option RUST_COVERAGE && ! has_option KPROBES_ENGINE_C; }
 # rust_tools: sets $skip if this kernel counts none, or if there is nothing that reads it.
 rust_tools() {
 	if ! counts_rust; then
@@ -537,7 +539,7 @@ resets_opened() {
 # What is counted in the image.
 rust_image() {
 	rust_tools || return 0
-	if ! grep -qx CONFIG_RUST_COVERAGE_KERNEL=y "$FERROTRACE_KDIR/.config"; then
+	if ! has_option RUST_COVERAGE_KERNEL; then
 		skip="no counters in the image"
 		return 0
 	fi
@@ -632,7 +634,7 @@ better() {
 
 wanted=("$@")
 echo "TAP version 13"
-load_ours rust_gcov
+if modular; then load_ours rust_gcov; fi
 [ -e $gcov/reset ] || bail "no exporter"
 if grep -q gcov_persist=0 /proc/cmdline; then
 	some persist.not_kept no_persist
