@@ -46,6 +46,8 @@ use ferrotrace::relay::record::take_signals;
 use ferrotrace::relay::stat::Watch;
 use ferrotrace::signals::RUNNER;
 use ferrotrace::signals::execute;
+use ferrotrace::text::printable;
+use ferrotrace::text::printable_lines;
 use units::CommandArgs;
 use units::OutputArgs;
 use units::parse_duration;
@@ -244,19 +246,22 @@ fn run_command(command: &[OsString]) -> u8 {
     let _ = writeln!(
         io::stderr(),
         "ferrotrace: {}: cannot be run: {error}",
-        program.to_string_lossy()
+        printable(&program.to_string_lossy())
     );
     status
 }
 
-/// Writes to stdout. A reader that has gone, such as `head`, is not an error. Returns whether there
+/// Writes to stdout, with control characters escaped. A reader that has gone, such as `head`, is not an error. Returns whether there
 /// still is one, also where `text` is empty.
 fn print(text: &str) -> Result<bool, IoError> {
     if text.is_empty() {
         return Ok(is_stdout_read());
     }
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out
+        .write_all(printable_lines(text).as_bytes())
+        .and_then(|()| out.flush())
+    {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(IoError::stdout(error)),
@@ -265,7 +270,11 @@ fn print(text: &str) -> Result<bool, IoError> {
 
 fn warn(text: &str) {
     // There is nowhere left to report it if this fails.
-    let _ = writeln!(io::stderr(), "ferrotrace: warning: {text}");
+    let _ = writeln!(
+        io::stderr(),
+        "ferrotrace: warning: {}",
+        printable_lines(text)
+    );
 }
 
 impl RecordArgs {

@@ -24,3 +24,4 @@ pub mod recover;
 pub mod relay;
 pub mod report;
 pub mod signals;
+pub mod text;

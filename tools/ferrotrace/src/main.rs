@@ -15,6 +15,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use ferrotrace::text::printable_lines;
+
 /// As which command this was called.
 fn is_called(name: &str) -> bool {
     let own = std::env::args_os().next().unwrap_or_default();
@@ -74,7 +76,11 @@ fn main() -> ExitCode {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             // There is nowhere left to report it if this fails.
-            let _ = writeln!(io::stderr(), "ferrotrace: {}", with_causes(&error));
+            let _ = writeln!(
+                io::stderr(),
+                "ferrotrace: {}",
+                printable_lines(&with_causes(&error))
+            );
             ExitCode::FAILURE
         }
     }

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::io::IsTerminal;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ use clap::Subcommand;
 use ferrotrace::events::record::Begun;
 use ferrotrace::events::record::Options;
 use ferrotrace::events::record::record;
+use ferrotrace::file::IoError;
 use ferrotrace::functions::available;
 use ferrotrace::functions::available::Functions;
 use ferrotrace::functions::control::Control;
 use ferrotrace::functions::error::Error;
 use ferrotrace::functions::glob::Glob;
+use ferrotrace::functions::print::CLEAR;
 use ferrotrace::functions::print::Style;
 use ferrotrace::functions::trace;
 use ferrotrace::functions::trace::trace;
@@ -167,6 +170,12 @@ impl TraceArgs {
     }
 }
 
+fn clear_screen() -> Result<(), IoError> {
+    io::stdout()
+        .write_all(CLEAR.as_bytes())
+        .map_err(IoError::stdout)
+}
+
 impl FunctionsArgs {
     fn run(self) -> Result<u8> {
         let signals = take_signals()?;
@@ -200,7 +209,11 @@ impl FunctionsArgs {
             Ok(self.command.start(&signals, stdout, &doing)?)
         };
         trace(&mut control, &functions, options, &signals, ready, |text| {
-            print_text(text).map_err(Error::Io)
+            let printed = match text.strip_prefix(CLEAR) {
+                Some(table) => clear_screen().and_then(|()| print_text(table)),
+                None => print_text(text),
+            };
+            printed.map_err(Error::Io)
         })?;
         Ok(signals.finish()?)
     }

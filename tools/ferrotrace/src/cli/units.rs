@@ -22,6 +22,7 @@ use ferrotrace::file::create;
 use ferrotrace::pids::are_those_of_records;
 use ferrotrace::signals::CommandError;
 use ferrotrace::signals::StopSignals;
+use ferrotrace::text::printable;
 
 use super::warn;
 
@@ -111,7 +112,11 @@ impl CommandArgs {
         doing: &str,
     ) -> Result<(), CommandError> {
         // There is nowhere left to report it if this fails.
-        let _ = writeln!(io::stderr(), "ferrotrace: {doing}; Ctrl-C ends");
+        let _ = writeln!(
+            io::stderr(),
+            "ferrotrace: {}; Ctrl-C ends",
+            printable(doing)
+        );
         Ok(signals.run(&self.command, stdout)?)
     }
 }

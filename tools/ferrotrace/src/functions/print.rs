@@ -16,6 +16,9 @@ use super::control::Counts;
 use super::tally::Stats;
 use super::tally::Tally;
 
+/// What a table that replaces the one before begins with: a terminal clears its screen.
+pub const CLEAR: &str = "\x1b[H\x1b[J";
+
 /// How calls are shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
@@ -198,7 +201,7 @@ impl Report<'_> {
         }
         let text = self.text(style, "");
         if style.terminal {
-            return format!("\x1b[H\x1b[J{text}");
+            return format!("{CLEAR}{text}");
         }
         format!("{text}\n")
     }
@@ -208,7 +211,7 @@ impl Report<'_> {
         if style.json {
             return format!("{}\n", json!({ "summary": self.json(style) }));
         }
-        let clear = if style.terminal { "\x1b[H\x1b[J" } else { "" };
+        let clear = if style.terminal { CLEAR } else { "" };
         format!("{clear}{}", self.text(style, "in all, "))
     }
 }

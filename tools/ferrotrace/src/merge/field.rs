@@ -135,7 +135,11 @@ pub(super) fn parse_field(text: &str, line: usize) -> Result<Field, FormatError>
         let Some(rest) = declaration.strip_prefix(word) else {
             continue;
         };
-        let name = rest.rsplit(' ').next().unwrap_or_default().to_owned();
+        let name = rest.rsplit(' ').next().unwrap_or_default();
+        if !name.chars().all(is_name) {
+            return Err(wrong("a field without a name"));
+        }
+        let name = name.to_owned();
         if size != 4 || name.is_empty() {
             return Err(FormatError::Variable(name));
         }
@@ -182,6 +186,10 @@ fn plain(name: String, offset: usize, size: usize) -> Result<Field, FormatError>
     })
 }
 
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
 /// The type, the name and, for an array, what is between the brackets.
 fn parse_declaration(text: &str) -> Option<(&str, &str, Option<&str>)> {
     let (text, count) = match text.split_once('[') {
@@ -189,7 +197,6 @@ fn parse_declaration(text: &str) -> Option<(&str, &str, Option<&str>)> {
         None => (text, None),
     };
     let text = text.trim();
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let ty = text.trim_end_matches(is_name);
     let name = text.get(ty.len()..)?;
     let starts_well = name.starts_with(|c: char| !c.is_ascii_digit());

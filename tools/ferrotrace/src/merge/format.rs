@@ -18,6 +18,7 @@ use super::field::Place;
 use super::field::is_number;
 use super::field::parse_field;
 use super::field::unsigned;
+use crate::text::printable;
 
 /// The most bytes of a record: more than a record in any sensible sub-buffer has.
 pub const MAX_RECORD: usize = 1 << 20;
@@ -151,7 +152,7 @@ fn parse(text: &str) -> Result<Vec<Block>, FormatError> {
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("name:") {
             blocks.push(Block {
-                name: Some(rest.trim().to_owned()),
+                name: Some(printable(rest.trim()).into_owned()),
                 ..Block::default()
             });
         } else if let Some(block) = blocks.last_mut() {

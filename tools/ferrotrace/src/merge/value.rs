@@ -15,6 +15,7 @@ use super::field::Field;
 use super::field::Kind;
 use super::field::signed;
 use super::field::unsigned;
+use crate::text::printable;
 
 /// A field of a record with its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -45,29 +46,13 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default())
 }
 
-/// Text with its control characters escaped.
-fn printable(text: Cow<'_, str>) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return text;
-    }
-    let mut printable = String::new();
-    for c in text.chars() {
-        if c.is_control() {
-            printable.extend(c.escape_default());
-        } else {
-            printable.push(c);
-        }
-    }
-    printable.into()
-}
-
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Kind::Unsigned => write!(f, "{}", unsigned(self.bytes).unwrap_or_default()),
             Kind::Signed => write!(f, "{}", signed(self.bytes).unwrap_or_default()),
             Kind::Hex => write!(f, "{:#x}", unsigned(self.bytes).unwrap_or_default()),
-            Kind::Text => f.write_str(&printable(text(self.bytes))),
+            Kind::Text => f.write_str(&printable(&text(self.bytes))),
             Kind::Array { element, signed } => {
                 f.write_str("{")?;
                 for (index, value) in self.elements(element, signed).enumerate() {
@@ -129,7 +114,7 @@ mod tests {
         assert_eq!(json(Kind::Hex, &0xabcu64.to_ne_bytes()), "\"0xabc\"");
         assert_eq!(show(Kind::Text, b"bash\0rest"), "bash");
         assert_eq!(show(Kind::Text, b"full"), "full");
-        assert_eq!(show(Kind::Text, b"\x1b[2J\xff"), "\\u{1b}[2J\u{fffd}");
+        assert_eq!(show(Kind::Text, b"\x1b[2J\xff"), "\\u001b[2J\u{fffd}");
         assert_eq!(json(Kind::Text, b"say \"hi\""), r#""say \"hi\"""#);
         assert_eq!(show(Kind::Bytes, &[1, 0xff, 3]), "01ff03");
         let array = Kind::Array {

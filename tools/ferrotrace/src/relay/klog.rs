@@ -13,15 +13,22 @@ use std::fmt;
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::io::IsTerminal;
+use std::io::Read;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::thread;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use std::time::Instant;
 
 use indicatif::BinaryBytes;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use serde::Serialize;
 use serde::Serializer;
 
@@ -44,6 +51,7 @@ use super::worker::Worker;
 use crate::file::IoError;
 use crate::file::create as create_file;
 use crate::signals::StopSignals;
+use crate::text::printable_lines;
 
 /// How often to look for new CPUs and for threads that have ended.
 const TICK: Duration = Duration::from_millis(500);
@@ -180,6 +188,7 @@ pub fn klog(options: &Options, signals: &StopSignals) -> Result<Summary> {
         cpus.insert(cpu, tally);
         result = result.and(worked);
     }
+    drainer.output.finish();
     let dropped = app.number("dropped").unwrap_or(0);
     drop(app);
     match result {
@@ -231,6 +240,26 @@ fn missed(dir: &Path) -> Option<u64> {
         .ok()
 }
 
+/// Starts a thread that writes what comes through a pipe to a terminal, with control characters escaped. Returns the other end.
+fn to_terminal() -> io::Result<(File, JoinHandle<()>)> {
+    let (from, to) = pipe2(OFlag::O_CLOEXEC)?;
+    let mut from = File::from(from);
+    let write = move || {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok(len @ 1..) = from.read(&mut bytes) {
+            let text = String::from_utf8_lossy(bytes.get(..len).unwrap_or_default());
+            let mut out = io::stdout().lock();
+            let written = out.write_all(printable_lines(&text).as_bytes());
+            if written.and_then(|()| out.flush()).is_err() {
+                // Without a reader the pipe is broken, as the terminal is.
+                break;
+            }
+        }
+    };
+    let thread = thread::Builder::new().spawn(write)?;
+    Ok((File::from(to), thread))
+}
+
 /// Where the messages go.
 enum Output {
     /// All to one file; the threads take turns, so that each writes whole sub-buffers.
@@ -238,6 +267,8 @@ enum Output {
         file: File,
         path: PathBuf,
         turn: Arc<Mutex<()>>,
+        /// What reads `file`, if that is a pipe of this command's own.
+        terminal: Option<JoinHandle<()>>,
     },
     /// Each CPU's to its own.
     Each {
@@ -250,6 +281,7 @@ enum Output {
 impl Output {
     fn open(options: &Options) -> Result<Self> {
         let force = options.force;
+        let mut terminal = None;
         let (file, path) = match (&options.output, options.per_cpu) {
             (Some(path), true) => {
                 let prefix = path.clone();
@@ -258,7 +290,13 @@ impl Output {
             (Some(path), false) => (create_file(path, force)?, path.clone()),
             (None, _) => {
                 let path = PathBuf::from("standard output");
-                let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+                let file = match io::stdout().is_terminal() {
+                    true => to_terminal().map(|(file, thread)| {
+                        terminal = Some(thread);
+                        file
+                    }),
+                    false => io::stdout().as_fd().try_clone_to_owned().map(File::from),
+                };
                 let file = file.map_err(|error| Error::output("duplicate", &path, error))?;
                 (file, path)
             }
@@ -267,7 +305,17 @@ impl Output {
             file,
             turn: Arc::new(Mutex::new(())),
             path,
+            terminal,
         })
+    }
+
+    /// Waits until all is written, after those who write have ended.
+    fn finish(self) {
+        if let Output::One { file, terminal, .. } = self {
+            drop(file);
+            // It does not panic.
+            let _ = terminal.map(JoinHandle::join);
+        }
     }
 
     fn cpu_file(&self, cpu: CpuId) -> Result<CpuFile> {

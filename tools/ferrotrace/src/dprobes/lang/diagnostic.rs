@@ -14,6 +14,7 @@ use super::source::Source;
 use super::source::Span;
 use crate::near::did_you_mean;
 use crate::near::near;
+use crate::text::printable;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,16 @@ pub fn is_error(diagnostics: &[Diagnostic]) -> bool {
     all.any(|one| one.severity == Severity::Error)
 }
 
+/// Replaces control characters, which a terminal takes for commands, without moving what follows.
+fn of_same_length(text: &str) -> String {
+    let parts = text.chars().map(|c| match c {
+        '\t' => " ".to_owned(),
+        c if c.is_control() => "?".repeat(c.len_utf8()),
+        c => c.to_string(),
+    });
+    parts.collect()
+}
+
 /// Each with its line and a caret, in the order of the file.
 pub fn render(source: &Source, diagnostics: &[Diagnostic], colours: bool) -> String {
     let renderer = match colours {
@@ -93,17 +104,19 @@ pub fn render(source: &Source, diagnostics: &[Diagnostic], colours: bool) -> Str
             Severity::Error => Level::Error,
             Severity::Warning => Level::Warning,
         };
-        let mut message = level.title(&one.message);
+        let title = printable(&one.message);
+        let mut message = level.title(&title);
         // A caret needs one character at least, also after the end of the line.
         let line = source.lines.get(one.span.line).or(source.lines.last());
-        let shown = line.map(|line| format!("{} ", line.text.replace('\t', " ")));
-        if let (Some(line), Some(shown)) = (line, &shown) {
+        let shown = line.map(|line| of_same_length(&line.text) + " ");
+        let origin = line.map(|line| printable(&line.file));
+        if let (Some(line), Some(shown), Some(origin)) = (line, &shown, &origin) {
             let last = shown.len().saturating_sub(1);
             let start = one.span.start.min(last);
             let end = one.span.end.clamp(start.saturating_add(1), shown.len());
             let snippet = Snippet::source(shown)
                 .line_start(line.number)
-                .origin(&line.file)
+                .origin(origin)
                 .annotation(level.span(start..end));
             message = message.snippet(snippet);
         }
@@ -146,5 +159,14 @@ error: more is missing
   |
 ";
         assert_eq!(render(&source, &errors, false), expected);
+        // Nothing of a file is a command for the terminal.
+        let source = Source::of_text("a\x1b.dp", "push \x1b[2J\u{9b}m\n");
+        let error = Diagnostic::error(span(0, 5, 6), "no \x1b");
+        let text = render(&source, &[error], false);
+        assert!(
+            !text.contains(|c: char| c.is_control() && c != '\n'),
+            "{text}"
+        );
+        assert!(text.contains("push ?[2J??m"), "{text}");
     }
 }
