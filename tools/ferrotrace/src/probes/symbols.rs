@@ -5,62 +5,66 @@
 #![deny(unsafe_code)]
 
 mod processes;
+mod table;
 
 use std::cell::RefCell;
-use std::fs;
+use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
+use std::time::Duration;
+use std::time::Instant;
 
 use super::event::is_of_user;
 use crate::near::near;
 use processes::Processes;
+use table::Symbol;
+use table::Table;
 
-/// A function.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Symbol {
-    address: u64,
-    name: String,
-    module: Option<String>,
+/// How long the modules that are loaded are taken to be the same.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The functions of a kernel whose modules may change.
+#[derive(Debug)]
+struct Later {
+    /// When that was looked at.
+    looked: Instant,
+    modules: BTreeMap<String, (u64, u64)>,
+    /// The functions since the modules have changed.
+    table: Option<Table>,
 }
 
 /// Functions, by address, and those of processes.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    functions: Vec<Symbol>,
+    table: Table,
     /// Their places in that order, by name, then by address.
     by_name: Vec<usize>,
     processes: RefCell<Processes>,
+    /// None for a recording.
+    later: Option<RefCell<Later>>,
 }
 
 impl Symbols {
     /// Reads the running kernel's.
     pub fn read() -> io::Result<Self> {
-        Ok(Self::parse(&fs::read_to_string("/proc/kallsyms")?))
+        let modules = table::modules();
+        Ok(Self {
+            later: Some(RefCell::new(Later {
+                looked: Instant::now(),
+                modules,
+                table: None,
+            })),
+            ..Self::parse(&table::running()?)
+        })
     }
 
     pub(crate) fn parse(text: &str) -> Self {
-        let functions = text.lines().filter_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let address = u64::from_str_radix(words.next()?, 16).ok()?;
-            let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
-            let name = words.next()?.to_owned();
-            let module = words
-                .next()
-                .map(|word| word.trim_matches(['[', ']']).to_owned());
-            is_code.then_some(Symbol {
-                address,
-                name,
-                module,
-            })
-        });
-        let mut functions: Vec<_> = functions.collect();
-        functions.sort();
-        let mut by_name: Vec<_> = (0..functions.len()).collect();
-        by_name.sort_by_key(|at| functions.get(*at).map(|symbol| &*symbol.name));
+        let table = Table::parse(text);
+        let mut by_name: Vec<_> = (0..table.functions.len()).collect();
+        by_name.sort_by_key(|at| table.functions.get(*at).map(|symbol| &*symbol.name));
         Self {
             by_name,
-            functions,
-            processes: RefCell::default(),
+            table,
+            ..Self::default()
         }
     }
 
@@ -88,22 +92,33 @@ impl Symbols {
         }
     }
 
-    /// `SYMBOL+0xOFFSET` of an address, with `[MODULE]` if it is in one.
+    /// Returns `SYMBOL+0xOFFSET` of an address, with `[MODULE]` if it is in one; the address if no function is there.
     pub fn describe(&self, address: u64) -> String {
-        let next = self
-            .functions
-            .partition_point(|symbol| symbol.address <= address);
-        let found = next
-            .checked_sub(1)
-            .and_then(|index| self.functions.get(index));
-        let Some(symbol) = found.filter(|symbol| symbol.address != 0) else {
-            return format!("{address:#x}");
+        let text = |symbol: &Symbol| {
+            let (name, offset) = (&symbol.name, address - symbol.address);
+            match &symbol.module {
+                Some(module) => format!("{name}+{offset:#x} [{module}]"),
+                None => format!("{name}+{offset:#x}"),
+            }
         };
-        let (name, offset) = (&symbol.name, address - symbol.address);
-        match &symbol.module {
-            Some(module) => format!("{name}+{offset:#x} [{module}]"),
-            None => format!("{name}+{offset:#x}"),
+        let first = self.table.at(address);
+        if let Some(symbol) = first.filter(|symbol| symbol.module.is_none()) {
+            return text(symbol);
         }
+        // Modules come, where others were before them.
+        let later = self.later.as_ref().map(|later| {
+            let mut later = later.borrow_mut();
+            later.look();
+            later
+                .table
+                .as_ref()
+                .and_then(|table| table.at(address))
+                .map(text)
+        });
+        later
+            .flatten()
+            .or_else(|| first.map(text))
+            .unwrap_or_else(|| format!("{address:#x}"))
     }
 
     /// The same of a call of a thread, which may be one of user space: then with the name of the file in brackets.
@@ -116,7 +131,7 @@ impl Symbols {
 
     /// The functions of this name, by address.
     fn called<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a Symbol> {
-        let named = |at: &usize| self.functions.get(*at);
+        let named = |at: &usize| self.table.functions.get(*at);
         let is_before = |at: &usize| named(at).is_some_and(|symbol| &*symbol.name < name);
         let first = self.by_name.partition_point(is_before);
         let rest = self.by_name.iter().skip(first).filter_map(named);
@@ -133,24 +148,34 @@ impl Symbols {
         self.called(name).next()?.module.as_deref()
     }
 
-    /// Where the code was that a kernel gives up when it has booted; it keeps the names.
-    fn boot_code(&self) -> Range<u64> {
-        let address = |name| self.called(name).next().map_or(0, |symbol| symbol.address);
-        address("_sinittext")..address("_einittext")
-    }
-
     /// Those that are still there and whose names `is_it` holds for, by address.
     pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = (u64, &str)> {
-        let gone = self.boot_code();
-        let all = self.functions.iter();
+        let gone = self.table.boot_code.clone();
+        let all = self.table.functions.iter();
         let all = all.map(|symbol| (symbol.address, symbol.name.as_str()));
         all.filter(move |(address, name)| !gone.contains(address) && is_it(name))
     }
 
     /// Names similar to this one.
     pub fn near(&self, name: &str) -> Vec<String> {
-        let known = self.functions.iter().map(|known| known.name.as_str());
+        let known = self.table.functions.iter().map(|known| known.name.as_str());
         near(name, known)
+    }
+}
+
+impl Later {
+    /// Reads the functions again if other modules are loaded than before.
+    fn look(&mut self) {
+        if self.looked.elapsed() < FRESH {
+            return;
+        }
+        self.looked = Instant::now();
+        let modules = table::modules();
+        if modules != self.modules {
+            self.modules = modules;
+            // Without them there are numbers.
+            self.table = Some(Table::parse(&table::running().unwrap_or_default()));
+        }
     }
 }
 
