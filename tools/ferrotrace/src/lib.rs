@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod cov;
+pub mod directory;
 pub mod dprobes;
 pub mod events;
 pub mod export;

@@ -57,9 +57,36 @@ fn what_a_recording_names_and_how_much_it_describes() {
         recording.write_metadata(&metadata);
         let message = crate::common::fail(&mut recording.merge(&[]));
         assert!(
-            message.contains("is not the name of a file of the recording"),
+            message.contains("not the name of a file of the directory"),
             "{message}"
         );
+    }
+}
+
+/// A recording of another user shows no other file, and does not make its reader wait.
+#[test]
+fn a_recording_of_links_and_fifos() {
+    let record = crate::common::recording::fast(1, 0, Some(500), b"secret..");
+    for name in ["cpu0", "format", "metadata.json", "kallsyms"] {
+        let recording = Recording::new("fast", "", std::slice::from_ref(&record));
+        let (path, elsewhere) = (recording.dir.join(name), recording.path("elsewhere"));
+        let refused = |expected: &str| {
+            let message = crate::common::fail(&mut recording.merge(&[]));
+            assert!(message.contains(expected), "{name}: {message}");
+        };
+        let _ = fs::rename(&path, &elsewhere);
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        match name {
+            // Without it there are numbers.
+            "kallsyms" => drop(succeed(&mut recording.merge(&[]))),
+            _ => refused("a symbolic link, which is not followed"),
+        }
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        match name {
+            "kallsyms" => drop(succeed(&mut recording.merge(&[]))),
+            _ => refused("not a regular file"),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::common::fail;
 use crate::common::ferrotrace;
 use crate::common::stderr;
 use crate::common::succeed;
+use crate::common::with_small_files;
 
 const QUICK: [&str; 3] = ["--duration", "0.1", "--no-partial"];
 
@@ -115,26 +116,50 @@ fn an_output_that_is_taken() {
     has(&fail(&mut channel.record(&QUICK)), &["not a directory"]);
 }
 
-/// /dev/full stands for the full disk. What another CPU wrote is kept.
+/// A file that must not grow stands for the full disk. What another CPU wrote is kept.
 #[test]
 fn a_full_disk() {
     let channel = Channel::new("no-overwrite", 0);
     channel.cpu(0, 0).finish(b"kept");
-    channel.cpu(1, 0).finish(b"does not fit");
-    fs::create_dir(&channel.out).unwrap();
-    symlink("/dev/full", channel.out.join("cpu1")).unwrap();
-    let mut args = QUICK.to_vec();
-    args.push("--force");
+    let mut cpu = channel.cpu(1, 0);
+    for _ in 0..3 {
+        cpu.finish(&[1; 4000]);
+    }
     has(
-        &fail(&mut channel.record(&args)),
-        &["no space left", "cpu1", "kept"],
+        &fail(&mut with_small_files(&channel.record(&QUICK))),
+        &["cannot write", "cpu1"],
     );
     assert_eq!(channel.recorded(0), b"kept");
-    assert_eq!(channel.consumed(1), 0, "what was not saved is not consumed");
+    assert_eq!(channel.recorded(1), [1; 4000], "no part of a piece is kept");
+    assert_eq!(channel.consumed(1), 1, "what was not saved is not consumed");
     let metadata = channel.metadata();
     assert_eq!(metadata["stop"], "error");
     assert_eq!(metadata["cpus"][0]["bytes"], 4);
-    assert_eq!(metadata["cpus"][1]["bytes"], 0);
+    assert_eq!(metadata["cpus"][1]["bytes"], 4000);
+}
+
+/// A directory in which others can write: nothing of what they put there is written to.
+#[test]
+fn an_output_with_links() {
+    let channel = Channel::new("no-overwrite", 0);
+    channel.cpu(0, 0).finish(b"data");
+    fs::create_dir(&channel.out).unwrap();
+    let victim = channel.dir.join("victim");
+    fs::write(&victim, "kept").unwrap();
+    for name in ["cpu0", "format", "metadata.json", ".metadata.json.new"] {
+        symlink(&victim, channel.out.join(name)).unwrap();
+    }
+    let mut args = QUICK.to_vec();
+    args.push("--force");
+    succeed(&mut channel.record(&args));
+    assert_eq!(fs::read(&victim).unwrap(), b"kept");
+    assert_eq!(channel.recorded(0), b"data");
+    let link = channel.dir.join("link");
+    symlink(&channel.out, &link).unwrap();
+    let channel_name = channel.dir.join("cpu");
+    let mut to_link = record(channel_name.to_str().unwrap(), link.to_str().unwrap());
+    to_link.args(QUICK).arg("--force");
+    has(&fail(&mut to_link), &["a symbolic link"]);
 }
 
 /// What is told by then is the file, whoever has opened it.

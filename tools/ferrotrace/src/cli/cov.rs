@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use std::fs;
 use std::fs::File;
 use std::io;
 use std::io::BufWriter;
@@ -40,6 +41,8 @@ use ferrotrace::cov::report::report;
 use ferrotrace::cov::select::Pattern;
 use ferrotrace::cov::select::select;
 use ferrotrace::cov::tracefile;
+use ferrotrace::directory::Access;
+use ferrotrace::directory::Directory;
 use ferrotrace::file::create;
 
 use super::print as print_text;
@@ -279,8 +282,13 @@ impl DumpArgs {
         }
         if let Some(dir) = &self.gcda {
             let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
-            export(&ready, dir, self.force)?;
-            profile::export(&profiles, dir)?;
+            if let Some(parent) = dir.parent() {
+                // What is wrong with it is also wrong with the directory.
+                let _ = fs::create_dir_all(parent);
+            }
+            let dir = Directory::create(dir, Access::Usual, self.force, true)?;
+            export(&ready, &dir)?;
+            profile::export(&profiles, &dir)?;
         }
         Ok(())
     }

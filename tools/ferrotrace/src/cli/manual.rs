@@ -15,6 +15,8 @@ use clap::Command;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
+use ferrotrace::directory::Directory;
+
 /// The subcommand.
 pub const NAME: &str = "manual";
 
@@ -32,12 +34,19 @@ const SHELLS: [(Shell, &str, &str); 3] = [
     (Shell::Fish, "fish/vendor_completions.d", "ferrotrace.fish"),
 ];
 
-fn create(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("{}: cannot be created", dir.display()))
+/// Creates a directory with those above it.
+fn create(dir: &Path) -> Result<Directory> {
+    let made = fs::create_dir_all(dir).and_then(|()| Directory::open(dir));
+    made.with_context(|| format!("{}: cannot be created", dir.display()))
+}
+
+fn write(dir: &Directory, name: &str, text: &[u8]) -> Result<()> {
+    let written = dir.write(name.as_ref(), text);
+    written.with_context(|| format!("{}: cannot be written", dir.path().join(name).display()))
 }
 
 /// The page of `command`, called `name`, and those of its subcommands.
-fn pages(command: &Command, name: &str, dir: &Path) -> Result<()> {
+fn pages(command: &Command, name: &str, dir: &Directory) -> Result<()> {
     for subcommand in command.get_subcommands() {
         let name = format!("{name}-{}", subcommand.get_name());
         pages(subcommand, &name, dir)?;
@@ -46,25 +55,20 @@ fn pages(command: &Command, name: &str, dir: &Path) -> Result<()> {
     let page = clap_mangen::Man::new(named).title(name.to_owned());
     let mut text = Vec::new();
     page.render(&mut text)?;
-    let path = dir.join(format!("{name}.1"));
-    fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))
+    write(dir, &format!("{name}.1"), &text)
 }
 
 impl ManualArgs {
     pub fn run(&self) -> Result<()> {
-        let man = self.dir.join("man/man1");
-        create(&man)?;
+        let man = create(&self.dir.join("man/man1"))?;
         let mut built = super::Cli::command().disable_help_subcommand(true);
         built.build();
         pages(&built, "ferrotrace", &man)?;
         for (shell, dir, file) in SHELLS {
-            let dir = self.dir.join(dir);
-            create(&dir)?;
+            let dir = create(&self.dir.join(dir))?;
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut super::Cli::command(), "ferrotrace", &mut text);
-            let path = dir.join(file);
-            fs::write(&path, text)
-                .with_context(|| format!("{}: cannot be written", path.display()))?;
+            write(&dir, file, &text)?;
         }
         Ok(())
     }

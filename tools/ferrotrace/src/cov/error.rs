@@ -117,10 +117,6 @@ pub enum Error {
         reason: String,
     },
 
-    /// A directory that must be empty is not.
-    #[error("{}: not empty (--force writes there nevertheless)", .0.display())]
-    NotEmpty(PathBuf),
-
     /// Any other refusal of the system.
     #[error(transparent)]
     Io(#[from] IoError),

@@ -22,6 +22,7 @@ use super::error::Problem;
 use super::error::Result;
 use super::error::Unfit;
 use super::error::io as refused;
+use crate::directory::Directory;
 
 /// A profile that LLVM's programs can read.
 #[derive(Clone, Debug)]
@@ -91,10 +92,11 @@ pub fn ready(
 }
 
 /// Writes the profiles into a directory.
-pub fn export(profiles: &[Profile], dir: &Path) -> Result<()> {
+pub fn export(profiles: &[Profile], dir: &Directory) -> Result<()> {
     for profile in profiles {
-        let path = dir.join(profile.name.file_name().unwrap_or_default());
-        fs::write(&path, &profile.data).map_err(refused("write", &path))?;
+        let name = profile.name.file_name().unwrap_or_default();
+        let written = dir.write(name, &profile.data);
+        written.map_err(refused("write", &dir.path().join(name)))?;
     }
     Ok(())
 }

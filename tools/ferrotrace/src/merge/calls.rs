@@ -8,12 +8,12 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use super::field::Field;
 use super::format::Format;
 use super::source::Event;
+use crate::directory::Directory;
 use crate::probes::symbols::Symbols;
 
 /// The file with the kernel's functions.
@@ -28,9 +28,15 @@ pub const DECLARATION: &str = "u64 stack[]";
 /// Between calls, the outermost first.
 pub const BETWEEN: char = ';';
 
-/// The names of a recording's calls; without the files there are only numbers.
-pub fn names(dir: &Path) -> Symbols {
-    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+/// The most bytes of these files: a kernel has some 200,000 functions.
+pub const MOST: u64 = 256 << 20;
+
+/// Reads the names of a recording's calls; without the files there are only numbers.
+pub fn names(dir: &Directory) -> Symbols {
+    let read = |name| {
+        let bytes = dir.read(name, MOST).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
     Symbols::recorded(&read(KALLSYMS), &read(MAPS))
 }
 
@@ -87,18 +93,6 @@ pub fn processes() -> String {
         }
     }
     text
-}
-
-/// The kernel's functions, without its data.
-pub fn functions() -> io::Result<String> {
-    let all = fs::read_to_string("/proc/kallsyms")?;
-    let is_code = |line: &&str| {
-        line.split(' ')
-            .nth(1)
-            .is_some_and(|kind| "tTwW".contains(kind))
-    };
-    let lines = all.lines().filter(is_code).flat_map(|line| [line, "\n"]);
-    Ok(lines.collect())
 }
 
 #[cfg(test)]

@@ -8,9 +8,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::fs::File;
-use std::io;
 use std::io::Write;
 use std::mem;
 use std::path::Path;
@@ -30,6 +28,9 @@ use super::source::Event;
 use super::tsdl;
 use super::tsdl::EnvValue;
 use super::value::text;
+use crate::directory::Access;
+use crate::directory::Directory;
+use crate::directory::DirectoryError;
 
 /// A packet is written when it has that many bytes; it is longer by at most one event.
 const PACKET: usize = 64 << 10;
@@ -39,25 +40,6 @@ const HEAD: usize = 76;
 
 /// The start of each packet.
 const MAGIC: u32 = 0xc1fc_1fc1;
-
-/// The trace cannot be created.
-#[derive(Debug, thiserror::Error)]
-pub enum CreateError {
-    /// The directory is not empty.
-    #[error("{}: exists and is not empty", .0.display())]
-    NotEmpty(PathBuf),
-    /// It is not a directory.
-    #[error("{}: exists and is not a directory", .0.display())]
-    NotADirectory(PathBuf),
-    /// The system refused.
-    #[error("{}: cannot be created", path.display())]
-    Io {
-        /// The directory.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
-}
 
 /// The version of a trace, which differ in the form of the description only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +53,7 @@ pub enum Version {
 /// A trace that is being written.
 pub struct Ctf<'a> {
     version: Version,
-    dir: PathBuf,
+    dir: Directory,
     uuid: Uuid,
     recording: &'a Recording,
     formats: BTreeMap<u32, Format>,
@@ -84,27 +66,10 @@ impl<'a> Ctf<'a> {
         dir: &Path,
         recording: &'a Recording,
         version: Version,
-    ) -> Result<Self, CreateError> {
-        let path = || dir.to_path_buf();
-        let failed = |source| CreateError::Io {
-            path: path(),
-            source,
-        };
-        match fs::create_dir(dir) {
-            Ok(()) => (),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !dir.is_dir() {
-                    return Err(CreateError::NotADirectory(path()));
-                }
-                if fs::read_dir(dir).map_err(failed)?.next().is_some() {
-                    return Err(CreateError::NotEmpty(path()));
-                }
-            }
-            Err(error) => return Err(failed(error)),
-        }
+    ) -> Result<Self, DirectoryError> {
         Ok(Self {
             version,
-            dir: path(),
+            dir: Directory::create(dir, Access::Usual, false, false)?,
             uuid: Uuid::new_v4(),
             recording,
             formats: BTreeMap::new(),
@@ -117,8 +82,7 @@ impl<'a> Ctf<'a> {
         match self.streams.entry(cpu) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
-                let path = self.dir.join(format!("cpu{cpu}"));
-                let stream = Stream::create(path, cpu, self.uuid)?;
+                let stream = Stream::create(&self.dir, cpu, self.uuid)?;
                 Ok(entry.insert(stream))
             }
         }
@@ -164,13 +128,14 @@ impl Sink for Ctf<'_> {
             clock_offset: self.recording.clock_offset(),
             env: &env,
         };
-        let path = self.dir.join("metadata");
+        const NAME: &str = "metadata";
         let formats = self.formats.values();
         let text = match self.version {
             Version::One => tsdl::metadata(&trace, formats),
             Version::Two => ctf2::metadata(&trace, formats),
         };
-        fs::write(&path, text).map_err(|source| WriteError::file(&path, source))
+        let written = self.dir.write(NAME.as_ref(), text.as_bytes());
+        written.map_err(|source| WriteError::file(&self.dir.path().join(NAME), source))
     }
 }
 
@@ -189,8 +154,11 @@ struct Stream {
 }
 
 impl Stream {
-    fn create(path: PathBuf, cpu: u32, uuid: Uuid) -> Result<Self, WriteError> {
-        let file = File::create_new(&path).map_err(|source| WriteError::file(&path, source))?;
+    fn create(dir: &Directory, cpu: u32, uuid: Uuid) -> Result<Self, WriteError> {
+        let name = format!("cpu{cpu}");
+        let path = dir.path().join(&name);
+        let file = dir.create_file(name.as_ref());
+        let file = file.map_err(|source| WriteError::file(&path, source))?;
         Ok(Self {
             file,
             path,

@@ -4,8 +4,8 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
-use std::fs::File;
+use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
 use std::io::BufReader;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::format::TypedFormats;
 use super::source::FastSource;
 use super::source::FixedSource;
 use super::source::Source;
-use crate::file::read_at_most;
+use crate::directory::Directory;
 use crate::probes::symbols::Symbols;
 use crate::relay::channel::CpuId;
 use crate::relay::files::parse_cpu;
@@ -43,14 +43,6 @@ pub enum RecordingError {
     /// It is something else.
     #[error("{}: not a recording, which is a directory", .0.display())]
     NoDirectory(PathBuf),
-    /// A file of it is somewhere else.
-    #[error("{}: {file:?} is not the name of a file of the recording", path.display())]
-    Elsewhere {
-        /// What says so.
-        path: PathBuf,
-        /// The file.
-        file: String,
-    },
     /// It was not made by `ferrotrace relay record`.
     #[error("{}: not a recording, there is no {METADATA}", .0.display())]
     NoMetadata(PathBuf),
@@ -117,8 +109,9 @@ pub struct Recording {
     pub metadata: Metadata,
     /// The description of its records.
     pub formats: Formats,
-    /// The files of the CPUs.
-    pub files: Vec<(CpuId, PathBuf)>,
+    dir: Directory,
+    /// The names of the files of the CPUs.
+    files: Vec<(CpuId, OsString)>,
     /// What names the calls in records.
     pub names: Symbols,
 }
@@ -126,39 +119,36 @@ pub struct Recording {
 impl Recording {
     /// Opens the recording in the directory `dir`.
     pub fn open(dir: &Path) -> Result<Self, RecordingError> {
-        if !dir.is_dir() {
-            return Err(match dir.exists() {
-                true => RecordingError::NoDirectory(dir.into()),
-                false => RecordingError::Missing(dir.into()),
-            });
-        }
-        let metadata = read_metadata(dir)?;
-        let formats = if metadata.records == Records::Fast {
-            Formats::Typed(read_typed(dir)?)
-        } else {
-            Formats::Fixed(Box::new(read_fixed(dir, &metadata)?))
+        let path = || dir.to_path_buf();
+        let dir = match Directory::open(dir) {
+            Ok(dir) => dir,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RecordingError::Missing(path()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(RecordingError::NoDirectory(path()));
+            }
+            Err(error) => return Err(unreadable(dir, error)),
         };
-        let files = if metadata.complete {
-            let named = metadata.cpus.iter().map(|cpu| {
-                // Somebody else may have made it, who must not have any other file shown.
-                let file = Path::new(&cpu.file);
-                match file.file_name() == Some(file.as_os_str()) {
-                    true => Ok((cpu.cpu, dir.join(file))),
-                    false => Err(RecordingError::Elsewhere {
-                        path: dir.join(METADATA),
-                        file: cpu.file.clone(),
-                    }),
-                }
-            });
-            named.collect::<Result<_, _>>()?
+        let metadata = read_metadata(&dir)?;
+        let formats = if metadata.records == Records::Fast {
+            Formats::Typed(read_typed(&dir)?)
         } else {
-            find_files(dir, &metadata.name)?
+            Formats::Fixed(Box::new(read_fixed(&dir, &metadata)?))
+        };
+        let files = match metadata.complete {
+            true => {
+                let cpus = metadata.cpus.iter();
+                cpus.map(|cpu| (cpu.cpu, cpu.file.clone().into())).collect()
+            }
+            false => find_files(&dir, &metadata.name)?,
         };
         Ok(Self {
             metadata,
             formats,
             files,
-            names: calls::names(dir),
+            names: calls::names(&dir),
+            dir,
         })
     }
 
@@ -184,23 +174,33 @@ impl Recording {
         end.saturating_add(DAY)
     }
 
-    /// Opens the files, in the order of `files`.
+    /// Returns the path of the file of a source, by its place in [`Recording::sources`].
+    pub fn path(&self, source: usize) -> PathBuf {
+        let file = self.files.get(source);
+        let path = file.map(|(_, name)| self.dir.path().join(name));
+        path.unwrap_or_default()
+    }
+
+    /// Opens the files of the CPUs.
     pub fn sources(&self) -> Result<Vec<Box<dyn Source + '_>>, RecordingError> {
-        let reader = |path: &Path| {
-            let file = File::open(path).map_err(|source| unreadable(path, source))?;
+        // Another user may have made it, who must not have any other file shown.
+        let reader = |name: &OsStr| {
+            let file = self.dir.open_file(name);
+            let file = file.map_err(|source| unreadable(&self.dir.path().join(name), source))?;
             Ok(BufReader::with_capacity(64 << 10, file))
         };
-        let open = |(cpu, path): &(CpuId, PathBuf)| -> Result<Box<dyn Source + '_>, _> {
+        let open = |(cpu, name): &(CpuId, OsString)| -> Result<Box<dyn Source + '_>, _> {
             Ok(match &self.formats {
-                Formats::Fixed(format) => Box::new(FixedSource::new(reader(path)?, format, cpu.0)),
+                Formats::Fixed(format) => Box::new(FixedSource::new(reader(name)?, format, cpu.0)),
                 Formats::Typed(formats) => {
                     let source = || {
                         let subbuf_size = self.metadata.subbuf_size;
-                        let reader = reader(path)?;
+                        let reader = reader(name)?;
                         Ok(FastSource::new(reader, formats, cpu.0, subbuf_size))
                     };
                     let first = source()?.first_time();
-                    let first = first.map_err(|source| unreadable(path, source))?;
+                    let path = || self.dir.path().join(name);
+                    let first = first.map_err(|source| unreadable(&path(), source))?;
                     Box::new(source()?.beginning_at(first))
                 }
             })
@@ -216,12 +216,12 @@ fn unreadable(path: &Path, source: io::Error) -> RecordingError {
     }
 }
 
-fn read_metadata(dir: &Path) -> Result<Metadata, RecordingError> {
-    let path = dir.join(METADATA);
-    let text = match read_at_most(&path, MAX_TEXT) {
+fn read_metadata(dir: &Directory) -> Result<Metadata, RecordingError> {
+    let path = dir.path().join(METADATA);
+    let text = match dir.read(METADATA, MAX_TEXT) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(RecordingError::NoMetadata(dir.into()));
+            return Err(RecordingError::NoMetadata(dir.path().into()));
         }
         Err(error) => return Err(unreadable(&path, error)),
     };
@@ -236,17 +236,17 @@ fn read_metadata(dir: &Path) -> Result<Metadata, RecordingError> {
 }
 
 /// The client's description, if there is one.
-fn read_format(path: &Path) -> Result<Option<String>, RecordingError> {
-    match read_at_most(path, MAX_TEXT) {
+fn read_format(dir: &Directory) -> Result<Option<String>, RecordingError> {
+    match dir.read(FORMAT, MAX_TEXT) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(path, error)),
+        Err(error) => Err(unreadable(&dir.path().join(FORMAT), error)),
     }
 }
 
-fn read_fixed(dir: &Path, metadata: &Metadata) -> Result<FixedFormat, RecordingError> {
-    let path = dir.join(FORMAT);
-    let Some(text) = read_format(&path)? else {
+fn read_fixed(dir: &Directory, metadata: &Metadata) -> Result<FixedFormat, RecordingError> {
+    let path = dir.path().join(FORMAT);
+    let Some(text) = read_format(dir)? else {
         return Err(RecordingError::NoFormat(path));
     };
     let format = match FixedFormat::parse(&text) {
@@ -264,24 +264,18 @@ fn read_fixed(dir: &Path, metadata: &Metadata) -> Result<FixedFormat, RecordingE
 }
 
 /// Without descriptions all types are unknown.
-fn read_typed(dir: &Path) -> Result<TypedFormats, RecordingError> {
-    let path = dir.join(FORMAT);
-    let text = read_format(&path)?.unwrap_or_default();
+fn read_typed(dir: &Directory) -> Result<TypedFormats, RecordingError> {
+    let path = dir.path().join(FORMAT);
+    let text = read_format(dir)?.unwrap_or_default();
     TypedFormats::parse(&text).map_err(|source| RecordingError::BadFormat { path, source })
 }
 
 /// The files of a recording that was interrupted.
-fn find_files(dir: &Path, name: &str) -> Result<Vec<(CpuId, PathBuf)>, RecordingError> {
-    let failed = |error| unreadable(dir, error);
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let file = entry.file_name();
-        let number = file.to_str().and_then(|file| file.strip_prefix(name));
-        if let Some(cpu) = number.and_then(parse_cpu) {
-            files.push((cpu, entry.path()));
-        }
-    }
+fn find_files(dir: &Directory, name: &str) -> Result<Vec<(CpuId, OsString)>, RecordingError> {
+    let names = dir.names().map_err(|error| unreadable(dir.path(), error))?;
+    let cpu = |file: &OsString| parse_cpu(file.to_str()?.strip_prefix(name)?);
+    let files = names.into_iter();
+    let mut files: Vec<_> = files.filter_map(|file| Some((cpu(&file)?, file))).collect();
     files.sort();
     Ok(files)
 }

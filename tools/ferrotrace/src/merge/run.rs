@@ -206,10 +206,7 @@ pub fn merge(
     selection: &Selection,
     sink: &mut dyn Sink,
 ) -> Result<Counts, MergeError> {
-    let path = |file: usize| {
-        let file = recording.files.get(file);
-        file.map(|(_, path)| path.clone()).unwrap_or_default()
-    };
+    let path = |file: usize| recording.path(file);
     let unreadable = |error: Unreadable| MergeError::Read {
         path: path(error.file),
         source: error.source,

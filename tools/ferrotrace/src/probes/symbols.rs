@@ -18,6 +18,7 @@ use crate::near::near;
 use processes::Processes;
 use table::Symbol;
 use table::Table;
+pub(crate) use table::running;
 
 /// How long the modules that are loaded are taken to be the same.
 const FRESH: Duration = Duration::from_millis(100);

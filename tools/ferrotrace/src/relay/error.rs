@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use thiserror::Error;
 
 use super::channel::CpuId;
+use crate::directory::DirectoryError;
 use crate::file::CreateError;
 use crate::file::IoError;
 
@@ -200,17 +201,13 @@ pub enum Error {
     #[error("this is a fast channel, its sub-buffers have no headers; leave --header out")]
     HeaderOfFast,
 
-    /// OUT is not empty.
-    #[error("{}: exists and is not empty (--force writes into it)", .0.display())]
-    OutputNotEmpty(PathBuf),
+    /// The directory OUT cannot be created.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
 
     /// A file cannot be created.
     #[error(transparent)]
     Create(#[from] CreateError),
-
-    /// OUT is not a directory.
-    #[error("{}: exists and is not a directory", .0.display())]
-    OutputNotADirectory(PathBuf),
 
     /// The disk of OUT is full.
     #[error("{}: no space left on the device; what was written before is kept", .0.display())]

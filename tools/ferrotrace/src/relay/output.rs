@@ -4,17 +4,16 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::HashSet;
 use std::fs;
 use std::fs::File;
-use std::fs::Permissions;
 use std::io;
 use std::io::Seek;
 use std::io::SeekFrom;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -28,8 +27,11 @@ use super::drain::Sink;
 use super::error::Error;
 use super::error::Result;
 use super::tally::Tally;
+use crate::directory::Access;
+use crate::directory::Directory;
 use crate::fast::record::Header;
 use crate::merge::calls;
+use crate::probes::symbols::running;
 
 /// The name of the description of a recording.
 pub const METADATA: &str = "metadata.json";
@@ -186,22 +188,10 @@ impl CpuFile {
     }
 }
 
-/// Creates a file that nobody else can read, or empties one, which nobody else can read from then on.
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    let options = options.write(true).create(true).truncate(true);
-    let file = options.mode(0o600).open(path)?;
-    // It may be a device.
-    if file.metadata()?.is_file() {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    Ok(file)
-}
-
 /// The directory of a recording that is in progress.
 #[derive(Debug)]
 pub struct OutputDir {
-    dir: PathBuf,
+    dir: Directory,
     name: String,
 }
 
@@ -209,32 +199,14 @@ impl OutputDir {
     /// Creates the directory, or uses an empty one; with `force` any.
     pub fn create(dir: &Path, name: &str, force: bool) -> Result<Self> {
         // A recording may tell of all processes, and of where the kernel is.
-        match fs::DirBuilder::new().mode(0o700).create(dir) {
-            Ok(()) => (),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !dir.is_dir() {
-                    return Err(Error::OutputNotADirectory(dir.into()));
-                }
-                let mut entries = fs::read_dir(dir)
-                    .map_err(|error| Error::output("list the directory", dir, error))?;
-                if entries.next().is_some() && !force {
-                    return Err(Error::OutputNotEmpty(dir.into()));
-                }
-                // What an earlier recording said of its records is not true of these.
-                for name in [FORMAT, calls::KALLSYMS, calls::MAPS] {
-                    let path = dir.join(name);
-                    match fs::remove_file(&path) {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                            return Err(Error::output("remove", &path, error));
-                        }
-                        _ => (),
-                    }
-                }
-            }
-            Err(error) => return Err(Error::output("create the directory", dir, error)),
+        let dir = Directory::create(dir, Access::Private, force, true)?;
+        // What an earlier recording said of its records is not true of these.
+        for name in [FORMAT, calls::KALLSYMS, calls::MAPS] {
+            let removed = dir.remove(name.as_ref());
+            removed.map_err(|error| Error::output("remove", &dir.path().join(name), error))?;
         }
         Ok(Self {
-            dir: dir.into(),
+            dir,
             name: name.into(),
         })
     }
@@ -246,17 +218,19 @@ impl OutputDir {
 
     /// Creates the file of `cpu`; `direct` asks for `O_DIRECT`.
     pub fn create_cpu_file(&self, cpu: CpuId, direct: bool) -> Result<CpuFile> {
-        let path = self.dir.join(self.cpu_file_name(cpu));
-        let file = create(&path).map_err(|error| Error::output("create", &path, error))?;
-        let tally = Tally::default();
+        let name = self.cpu_file_name(cpu);
+        let path = self.dir.path().join(&name);
+        let file = self.dir.create_file(name.as_ref());
+        let file = file.map_err(|error| Error::output("create", &path, error))?;
+        // The same file, whatever has its name by now.
+        let same = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlag::O_DIRECT.bits();
-        let open = || File::options().write(true).custom_flags(flags).open(&path);
-        let direct = direct.then(open).and_then(io::Result::ok);
+        let open = || File::options().write(true).custom_flags(flags).open(same);
         Ok(CpuFile {
+            direct: direct.then(open).and_then(io::Result::ok),
             file,
-            direct,
             path,
-            tally,
+            tally: Tally::default(),
         })
     }
 
@@ -281,46 +255,54 @@ impl OutputDir {
     }
 
     fn write(&self, name: &str, text: &[u8]) -> Result<()> {
-        let to = self.dir.join(name);
-        let written = create(&to).and_then(|mut file| file.write_all(text));
-        written.map_err(|error| Error::output("write to", &to, error))
+        let written = self.dir.write(name.as_ref(), text);
+        written.map_err(|error| Error::output("write to", &self.dir.path().join(name), error))
     }
 
-    /// Saves what names the calls in records, if the description says that there are any: that of the kernel once, that of processes
-    /// whenever this is called, beside what was saved before.
+    /// Saves what names the calls in records, if the description says that there are any, beside what was saved before.
     pub fn save_names(&self) -> Result<()> {
-        let format = fs::read_to_string(self.dir.join(FORMAT)).unwrap_or_default();
+        let read = |name| {
+            let bytes = self.dir.read(name, calls::MOST).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let format = read(FORMAT);
         if !format.contains(calls::DECLARATION) {
             return Ok(());
         }
-        let kernel = self.dir.join(calls::KALLSYMS);
-        if !kernel.exists() {
-            // Without it there are numbers in place of names.
-            self.write(
-                calls::KALLSYMS,
-                calls::functions().unwrap_or_default().as_bytes(),
-            )?;
+        // Without it there are numbers in place of names. Of modules that are loaded later, or have gone, one of both has the names.
+        let mut kernel = running().unwrap_or_default();
+        let known: HashSet<_> = kernel.lines().map(str::to_owned).collect();
+        for line in read(calls::KALLSYMS).lines() {
+            if !known.contains(line) {
+                kernel.push_str(line);
+                kernel.push('\n');
+            }
         }
-        let before = fs::read_to_string(self.dir.join(calls::MAPS)).unwrap_or_default();
-        self.write(calls::MAPS, (before + &calls::processes()).as_bytes())
+        self.write(calls::KALLSYMS, kernel.as_bytes())?;
+        let maps = read(calls::MAPS) + &calls::processes();
+        self.write(calls::MAPS, maps.as_bytes())
     }
 
     /// Writes the description of the recording; a reader sees the old one or the new one.
     pub fn write_metadata(&self, metadata: &Metadata) -> Result<()> {
-        let path = self.dir.join(METADATA);
-        let new = self.dir.join(".metadata.json.new");
+        const NEW: &str = ".metadata.json.new";
         let write = || {
-            let mut file = create(&new)?;
+            let mut file = self.dir.create_file(NEW.as_ref())?;
             serde_json::to_writer_pretty(&mut file, metadata)?;
             file.write_all(b"\n")?;
-            fs::rename(&new, &path)
+            self.dir.rename(NEW, METADATA)
         };
-        write().map_err(|error: io::Error| Error::output("write", &path, error))
+        write().map_err(|error: io::Error| {
+            Error::output("write", &self.dir.path().join(METADATA), error)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
