@@ -4,7 +4,6 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
@@ -24,6 +23,14 @@ use object::SymbolKind;
 use object::elf::PF_X;
 use object::elf::STT_GNU_IFUNC;
 use thiserror::Error;
+
+use crate::file::read_regular;
+
+/// The most bytes of a file: kernels and browsers with debugging information have one or two gigabytes.
+const FILE_MAX: u64 = 4 << 30;
+
+/// The names of a file's symbols, which may share bytes, have so many times its own size at most.
+const NAMES: usize = 4;
 
 /// Why a file is of no use.
 #[derive(Debug, Error)]
@@ -127,7 +134,7 @@ pub struct Found {
 impl Elf {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ElfError> {
-        let bytes = fs::read(path).map_err(|source| ElfError::Io {
+        let bytes = read_regular(path, FILE_MAX).map_err(|source| ElfError::Io {
             path: path.into(),
             source,
         })?;
@@ -164,6 +171,13 @@ impl Elf {
                 section: symbol.section_index(),
                 is_resolver,
             })
+        });
+        // Each symbol of a damaged file may have all of the file for its name.
+        let mut room = bytes.len().saturating_mul(NAMES);
+        let symbols = symbols.take_while(|symbol| {
+            let left = room.checked_sub(symbol.name.len());
+            room = left.unwrap_or(0);
+            left.is_some()
         });
         let mut symbols: Vec<_> = symbols.collect();
         symbols.sort_by(|a, b| {
@@ -378,7 +392,7 @@ mod tests {
     /// This program: position independent, with symbols.
     fn own() -> (Elf, Vec<u8>) {
         let path = std::env::current_exe().unwrap();
-        (Elf::read(&path).unwrap(), fs::read(path).unwrap())
+        (Elf::read(&path).unwrap(), std::fs::read(path).unwrap())
     }
 
     #[test]
@@ -400,6 +414,52 @@ mod tests {
         assert_eq!(elf.offset_of(u64::MAX), None);
         assert!(!elf.is_fixed());
         assert!(elf.names().any(|name| name == "main"));
+    }
+
+    /// Symbols of one long name, whose copies would take gigabytes.
+    #[test]
+    fn names_are_no_longer_than_the_file() {
+        const NAME: u64 = 1 << 20;
+        const SYMBOLS: u64 = 10_000;
+        let mut strings = vec![b'x'; usize::try_from(NAME).unwrap()];
+        (strings[0], *strings.last_mut().unwrap()) = (0, 0);
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(16, 0);
+        // Type, machine and version; entry, and where segments and sections are; flags; sizes and numbers.
+        let sections = 64 + NAME + SYMBOLS * 24;
+        bytes.extend([3_u16, 62, 1, 0].map(u16::to_le_bytes).concat());
+        bytes.extend([0, 0, sections].map(u64::to_le_bytes).concat());
+        let sizes = [0, 0, 64, 0, 0, 64, 3, 1];
+        bytes.extend(sizes.map(u16::to_le_bytes).concat());
+        assert_eq!(bytes.len(), 64);
+        bytes.extend(strings);
+        for _ in 0..SYMBOLS {
+            // Its name, that it is a global function in section 1, where it is, and its size.
+            bytes.extend([1, 0x0001_0012].map(u32::to_le_bytes).concat());
+            bytes.extend([0x1000_u64, 1].map(u64::to_le_bytes).concat());
+        }
+        let section = |ty: u32, at: u64, size: u64, link: u32, entry: u64| {
+            let mut section = [0, ty].map(u32::to_le_bytes).concat();
+            section.extend([0, 0, at, size].map(u64::to_le_bytes).concat());
+            section.extend([link, 0].map(u32::to_le_bytes).concat());
+            section.extend([1, entry].map(u64::to_le_bytes).concat());
+            section
+        };
+        bytes.extend(section(0, 0, 0, 0, 0));
+        bytes.extend(section(3, 64, NAME, 0, 0));
+        bytes.extend(section(2, 64 + NAME, SYMBOLS * 24, 1, 24));
+        let len = bytes.len();
+        let elf = Elf::parse(bytes).unwrap();
+        let names: usize = elf.names().map(str::len).sum();
+        assert!(names > 0 && names <= len * NAMES, "{names} of {len}");
+    }
+
+    #[test]
+    fn what_is_no_file() {
+        for path in ["/dev/zero", "/proc"] {
+            let error = Elf::read(Path::new(path)).unwrap_err();
+            assert!(matches!(error, ElfError::Io { .. }), "{error:?}");
+        }
     }
 
     #[test]
