@@ -23,6 +23,12 @@ use super::output::parse_json;
 use super::output::parse_lines;
 use super::version::Compiler;
 
+/// A program, or why there is none.
+type Found = std::result::Result<Program, String>;
+
+/// The GCC whose version word LLVM 19 and later write.
+const LLVM_WORD: u32 = 11;
+
 /// The oldest gcov that writes JSON.
 const OLDEST: u32 = 9;
 /// The newest major versions that are looked for.
@@ -210,16 +216,13 @@ fn find_llvm() -> std::result::Result<Program, String> {
 }
 
 impl Programs {
-    /// Finds a program for each compiler, or takes the one that the user names for all.
+    /// Finds a program for each compiler. The one that the user names reads what is of its own compiler; a kernel can have objects of
+    /// two.
     pub fn find(compilers: &BTreeSet<Compiler>, named: Option<&Path>) -> Result<Self> {
         let named = named.map(Program::named).transpose()?;
         let mut programs = BTreeMap::new();
         for compiler in compilers {
-            let program = match (&named, compiler) {
-                (Some(program), _) => Self::fits(program, *compiler),
-                (None, Compiler::Gcc(major)) => find_gcov(*major),
-                (None, Compiler::Llvm) => find_llvm(),
-            };
+            let program = Self::choose(named.as_ref(), *compiler, find_gcov, find_llvm);
             let program = program.map_err(|tried| Error::NoProgram {
                 compiler: *compiler,
                 tried,
@@ -229,17 +232,27 @@ impl Programs {
         Ok(Self(programs))
     }
 
-    fn fits(program: &Program, compiler: Compiler) -> std::result::Result<Program, String> {
-        let fits = match (program.compiler, compiler) {
-            (Compiler::Gcc(gcov), Compiler::Gcc(gcc)) => reads(gcov, gcc),
+    fn choose(
+        named: Option<&Program>,
+        compiler: Compiler,
+        find_gcov: impl Fn(u32) -> Found,
+        find_llvm: impl Fn() -> Found,
+    ) -> Found {
+        let own = named.map(|program| (program, program.compiler));
+        match (own, compiler) {
+            (Some((program, Compiler::Gcc(gcov))), Compiler::Gcc(gcc)) => match reads(gcov, gcc) {
+                true => Ok(program.clone()),
+                false => Err(format!("{} is of {}", program.name(), program.compiler)),
+            },
+            (Some((program, Compiler::Llvm)), Compiler::Llvm) => Ok(program.clone()),
+            // It has the version word of LLVM 19 and later, too.
+            (Some((program, Compiler::Llvm)), Compiler::Gcc(LLVM_WORD)) => Ok(program.clone()),
             // llvm-cov follows GCC's layouts, but not all of each version.
-            (Compiler::Llvm, _) => true,
-            (Compiler::Gcc(_), Compiler::Llvm) => false,
-        };
-        if fits {
-            Ok(program.clone())
-        } else {
-            Err(format!("{} is of {}", program.name(), program.compiler))
+            (Some((program, Compiler::Llvm)), Compiler::Gcc(gcc)) => {
+                find_gcov(gcc).or_else(|_| Ok(program.clone()))
+            }
+            (None, Compiler::Gcc(gcc)) => find_gcov(gcc),
+            (_, Compiler::Llvm) => find_llvm(),
         }
     }
 
@@ -275,6 +288,35 @@ mod tests {
         ] {
             assert_eq!(parse_version(text), compiler, "{text}");
         }
+    }
+
+    #[test]
+    fn a_named_program_reads_what_is_of_its_compiler() {
+        let program = |name: &str, compiler| Program {
+            path: name.into(),
+            compiler,
+        };
+        let chosen = |named: Option<&Program>, compiler| {
+            let gcov = |gcc| Ok(program(&format!("gcov-{gcc}"), Compiler::Gcc(gcc)));
+            let llvm = || Ok(program("llvm-cov", Compiler::Llvm));
+            let found = Programs::choose(named, compiler, gcov, llvm);
+            found.map_or_else(|error| error, |program| program.name())
+        };
+        let gcov = program("my-gcov", Compiler::Gcc(14));
+        let llvm = program("my-llvm-cov", Compiler::Llvm);
+        for (named, gcc, clang) in [
+            (None, "gcov-13", "llvm-cov"),
+            (Some(&gcov), "my-gcov", "llvm-cov"),
+            (Some(&llvm), "gcov-13", "my-llvm-cov"),
+        ] {
+            assert_eq!(chosen(named, Compiler::Gcc(13)), gcc);
+            assert_eq!(chosen(named, Compiler::Llvm), clang);
+        }
+        assert_eq!(chosen(Some(&llvm), Compiler::Gcc(11)), "my-llvm-cov");
+        assert_eq!(
+            chosen(Some(&gcov), Compiler::Gcc(15)),
+            "my-gcov is of GCC 14"
+        );
     }
 
     #[test]
