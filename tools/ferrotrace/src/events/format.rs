@@ -50,6 +50,49 @@ fn location(declaration: &str) -> Option<&str> {
     is_location.then(|| declaration.rsplit(' ').next())?
 }
 
+/// The bytes of a number, from the name of its type.
+fn size_of(ty: &str) -> Option<usize> {
+    match ty.trim().trim_start_matches("unsigned ") {
+        "u8" | "s8" | "x8" => Some(1),
+        "u16" | "s16" | "x16" | "short" => Some(2),
+        "u32" | "s32" | "x32" | "int" => Some(4),
+        "u64" | "s64" | "x64" | "long" => Some(8),
+        _ => None,
+    }
+}
+
+/// The value of `key` in the rest of a field.
+fn number(rest: &str, key: &str) -> Option<usize> {
+    let mut parts = rest.split(';').map(str::trim);
+    parts.find_map(|part| part.strip_prefix(key)?.parse().ok())
+}
+
+/// Lines for a field of the new name, whose declaration has it between `before` and `after`.
+///
+/// The kernel leaves the number of elements of arrays of probes out, has several places for an array of texts, and for a text of a
+/// synthetic event a place in a word of 8 bytes.
+fn field_lines(before: &str, name: &str, after: &str, rest: &str) -> Option<String> {
+    let (offset, size) = (number(rest, "offset:")?, number(rest, "size:")?);
+    if before.starts_with("__data_loc") && size > 4 {
+        let place = |at: usize, name: String| {
+            format!("\tfield:__data_loc char[] {name};\toffset:{at};\tsize:4;\tsigned:0;\n")
+        };
+        if before.trim_end().ends_with("[]") {
+            return (size == 8).then(|| place(offset, name.to_owned()));
+        }
+        let all = (0..size / 4).map(|index| Some((offset.checked_add(4 * index)?, index)));
+        return all
+            .map(|at| at.map(|(at, index)| place(at, format!("{name}_{index}"))))
+            .collect();
+    }
+    let count = size_of(before).filter(|_| after == "[]" && size > 0);
+    let after = match count {
+        Some(element) => format!("[{}]", size / element),
+        None => after.to_owned(),
+    };
+    Some(format!("\tfield:{before}{name}{after};{rest}\n"))
+}
+
 /// Translates the kernel's text into one that those who read the recording understand.
 pub fn describe(text: &str) -> Result<Description, DescriptionError> {
     let description = translate(text).ok_or(DescriptionError::None)?;
@@ -86,7 +129,11 @@ fn translate(text: &str) -> Option<Description> {
             _ => name.to_owned(),
         };
         let (before, after) = (declaration.get(..at)?, declaration.get(at + name.len()..)?);
-        out.push_str(&format!("\tfield:{before}{new}{after};{rest}\n"));
+        match field_lines(before, &new, after, rest) {
+            Some(lines) => out.push_str(&lines),
+            // What is wrong with it is told by those who read it.
+            None => out.push_str(&format!("\tfield:{before}{new}{after};{rest}\n")),
+        }
     }
     out.push('\n');
     Some(Description { id, text: out })
@@ -148,6 +195,37 @@ print fmt: \"filename=%s\", __get_str(filename)
         );
         assert_eq!(translate("name: x\n"), None);
         assert_eq!(describe("name: x\n"), Err(DescriptionError::None));
+    }
+
+    /// As `kprobe_events` and synthetic events have them.
+    #[test]
+    fn arrays_and_texts_of_probes() {
+        let text = EXEC.replace(
+            "\tfield:pid_t pid;",
+            "\tfield:u16 a[];\toffset:40;\tsize:8;\tsigned:0;\n\
+             \tfield:__data_loc char[][2] s;\toffset:48;\tsize:8;\tsigned:0;\n\
+             \tfield:__data_loc char[] t;\toffset:56;\tsize:8;\tsigned:1;\n\
+             \tfield:pid_t pid;",
+        );
+        let description = describe(&text).unwrap();
+        let formats = TypedFormats::parse(&description.text).unwrap();
+        let fields = &formats.get(301).unwrap().fields;
+        let mut record = vec![0; 64];
+        for (at, word) in [
+            (40, 7_u32 | 8 << 16),
+            (48, 64 | 3 << 16),
+            (52, 67 | 2 << 16),
+        ] {
+            record[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        record[56..60].copy_from_slice(&(69_u32 | 2 << 16).to_le_bytes());
+        record.extend(b"ab\0c\0d\0");
+        let value = |name: &str| {
+            let field = fields.iter().find(|field| field.name == name).unwrap();
+            Value::new(field, &record).to_string()
+        };
+        let values = ["a", "s_0", "s_1", "t"].map(value);
+        assert_eq!(values, ["{7,8,0,0}", "ab", "c", "d"]);
     }
 
     #[test]

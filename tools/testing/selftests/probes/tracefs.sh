@@ -21,8 +21,28 @@ events() {
 		"$FERROTRACE" export "$work/events" --format $format -o "$work/events.$format" && [ -s "$work/events.$format" ] || return 1
 	done
 	grep -q '"true-[0-9]*"' "$work/events.chrome" || return 1
+	events_of_probes || return 1
 	refused "no event matches sched:sched_swich; similar: sched:sched_switch" "$FERROTRACE" trace record -e sched:sched_swich -o "$work/none" || return 1
 	is instances "" "$(ls /sys/kernel/tracing/instances)"
+}
+
+# Arrays, texts and arrays of texts, as probes and synthetic events have them.
+events_of_probes() {
+	local tracing=/sys/kernel/tracing
+	program || return 1
+	echo "p:tests/arrays $work/program:0x$(nm "$work/program" | sed -n 's/^0*\([0-9a-f]*\) T main$/\1/p') b=+0(%sp):u8[4] t=+0(+0(%si)):string[1]" \
+		>$tracing/uprobe_events || return 1
+	"$FERROTRACE" trace record -e tests:arrays -o "$work/arrays" -- "$work/program" </dev/null >"$work/out"
+	is status 0 $? && echo >$tracing/uprobe_events && "$FERROTRACE" relay merge "$work/arrays" | tee "$work/merged" || return 1
+	grep -q ' arrays: .* b={[0-9]*,[0-9]*,[0-9]*,[0-9]*} t_0=' "$work/merged" || return 1
+	[ -e $tracing/synthetic_events ] || return 0
+	echo 'test_text char[] text; pid_t who' >$tracing/synthetic_events &&
+		echo 'hist:keys=pid:t=filename:onmatch(sched.sched_process_exec).trace(test_text,$t,pid)' >$tracing/events/sched/sched_process_exec/trigger || return 1
+	"$FERROTRACE" trace record -e synthetic:test_text -o "$work/synthetic" -- /bin/true >"$work/out"
+	is status 0 $? || return 1
+	echo '!hist:keys=pid:t=filename:onmatch(sched.sched_process_exec).trace(test_text,$t,pid)' >$tracing/events/sched/sched_process_exec/trigger
+	echo >$tracing/synthetic_events
+	"$FERROTRACE" relay merge "$work/synthetic" | tee "$work/merged" | grep ' test_text: .*text=/bin/true who='
 }
 
 # Without the module: kprobe_events of tracefs serves instead, where there is that.
