@@ -80,7 +80,9 @@ impl FromStr for Place {
         {
             return Err(PlaceError::File);
         }
-        if symbol.is_empty() || !symbol.bytes().all(|byte| byte.is_ascii_graphic()) {
+        // A path may have any others.
+        let is_bad = |c: char| c.is_control() || c.is_ascii_whitespace();
+        if symbol.is_empty() || symbol.contains(is_bad) {
             return Err(PlaceError::Symbol);
         }
         Ok(Self {
@@ -128,6 +130,21 @@ pub fn parse_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Returns the name, in at most so many bytes of ASCII. One that is longer is cut, and a hash of it tells it from others that begin
+/// the same, as names of C++ and Rust do.
+pub fn short_name(name: &str, most: usize) -> String {
+    if name.len() <= most {
+        return name.to_owned();
+    }
+    // FNV-1a.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let mark = format!("_{hash:08x}");
+    let start: String = name.chars().take(most.saturating_sub(mark.len())).collect();
+    start + &mark
+}
+
 impl Place {
     /// The file, and the function there or the offset in it, if it is in a file.
     pub fn in_file(&self) -> Option<(&str, &str)> {
@@ -157,9 +174,8 @@ impl Place {
         let dot = if file.is_empty() { "" } else { "." };
         let symbol = file.chars().chain(dot.chars()).chain(function.chars());
         let symbol = symbol.map(|c| if fits(c) { c } else { '_' });
-        let mut name: String = symbol.take(NAME_MAX - end.len()).collect();
-        name.push_str(&end);
-        name
+        let name: String = symbol.collect();
+        short_name(&name, NAME_MAX - end.len()) + &end
     }
 }
 
@@ -358,7 +374,8 @@ id=8 name=a kind=probe place=kernel_clone+0x10 address=0xffffffff81063ca0 hits=0
         for bad in ["/a/b", "/a/b:", "/a/b:+1", "./a"] {
             assert_eq!(place(bad), Err(PlaceError::File), "{bad}");
         }
-        for bad in ["", "+1", "a b", "\u{e9}"] {
+        is("/h/\u{e9}=b/p:f+1", "/h/\u{e9}=b/p:f", 1);
+        for bad in ["", "+1", "a b", "/a\tb:f"] {
             assert_eq!(place(bad), Err(PlaceError::Symbol), "{bad}");
         }
         for bad in ["f+", "f+-1", "f+0x", "f++1", "f+1g", "f+4294967296"] {
@@ -375,7 +392,10 @@ id=8 name=a kind=probe place=kernel_clone+0x10 address=0xffffffff81063ca0 hits=0
         assert_eq!(name("/usr/bin/a-b:f+1", Kind::Return), "a_b.f.0x1.ret");
         let long = name(&format!("m:{}+1", "x".repeat(200)), Kind::Probe);
         assert_eq!(long.len(), NAME_MAX);
-        assert!(long.starts_with("m_x") && long.ends_with("x.0x1"));
+        assert!(long.starts_with("m_x") && long.ends_with(".0x1"));
+        // Names that begin the same, as long ones do.
+        let other = name(&format!("m:{}+1", "x".repeat(201)), Kind::Probe);
+        assert!(other != long && other.len() == NAME_MAX);
         assert!(parse_name(&long).is_ok());
         for bad in ["", "a b", "*", "a+b"] {
             assert!(parse_name(bad).is_err(), "{bad}");

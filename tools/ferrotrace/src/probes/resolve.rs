@@ -24,6 +24,7 @@ use super::blacklist::Blacklist;
 use super::error::Names;
 use super::model::Kind;
 use super::model::Place;
+use super::model::short_name;
 use super::spec::ArgSpec;
 use super::spec::Expression;
 use super::spec::Spec;
@@ -264,10 +265,9 @@ impl<'a> Resolver<'a> {
             let default = place.default_name(kind);
             let name = match &spec.name {
                 None => default,
-                Some(name) if of_pattern => format!("{name}.{default}")
-                    .chars()
-                    .take(super::model::NAME_MAX)
-                    .collect(),
+                Some(name) if of_pattern => {
+                    short_name(&format!("{name}.{default}"), super::model::NAME_MAX)
+                }
                 Some(name) => name.clone(),
             };
             let args = self.args(spec, kind, &place)?;

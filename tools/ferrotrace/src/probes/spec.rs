@@ -156,9 +156,12 @@ impl FromStr for Spec {
         };
         let mut words = text.split_whitespace();
         let place = words.next().ok_or(PlaceError::Symbol)?;
+        // A path may have one, too.
         let (name, place) = match place.split_once('=') {
-            Some((name, place)) => (Some(parse_name(name).map_err(SpecError::Name)?), place),
-            None => (None, place),
+            Some((name, place)) if !name.contains('/') => {
+                (Some(parse_name(name).map_err(SpecError::Name)?), place)
+            }
+            _ => (None, place),
         };
         let (place, kind) = match place.strip_suffix("%return") {
             Some(place) => (place, Some(Kind::Return)),
@@ -417,7 +420,12 @@ mod tests {
     fn what_is_not_understood() {
         let error = |text: &str| text.parse::<Spec>().unwrap_err();
         assert_eq!(error(""), SpecError::Place(PlaceError::Symbol));
-        assert!(matches!(error("a/b=f"), SpecError::Name(_)));
+        assert!(matches!(error("a+b=f"), SpecError::Name(_)));
+        // A path may have one.
+        let spec: Spec = "n=/a=b/c:f x=%di".parse().unwrap();
+        assert_eq!(spec.place.symbol, "/a=b/c:f");
+        let spec: Spec = "/a=b/c:f".parse().unwrap();
+        assert_eq!((spec.name, &*spec.place.symbol), (None, "/a=b/c:f"));
         assert!(matches!(error("f a b=c=d"), SpecError::Arg(_)));
         assert!(matches!(error("f a:int"), SpecError::Type(_)));
         for bad in [

@@ -34,7 +34,9 @@ pub enum FileError {
         source: io::Error,
     },
     /// The name has something that the kernel takes for something else.
-    #[error("{0}: the kernel takes no path with white space, a colon or a #")]
+    #[error(
+        "{0}: the kernel takes no path with white space, a colon, a # or a byte 0xa0, which \u{e0} has, for example"
+    )]
     Name(String),
     /// It is no program.
     #[error(transparent)]
@@ -105,7 +107,9 @@ impl Code {
         let elf = Elf::read(&real)?;
         let apart = debug_file(&elf).and_then(|path| Elf::read(&path).ok());
         let path = real.to_string_lossy().into_owned();
-        if path.contains(|c: char| c.is_whitespace() || matches!(c, ':' | '#')) {
+        // The kernel takes bytes for characters of Latin-1.
+        let is_bad = |byte: u8| byte <= b' ' || [b':', b'#', 0xa0].contains(&byte);
+        if real.to_str().is_none() || path.bytes().any(is_bad) {
             return Err(FileError::Name(path));
         }
         Ok(Self { path, elf, apart })
