@@ -114,6 +114,7 @@ impl Engine {
         if self.probes.get(&probe.id()).is_some() {
             return Err(Error::Registered);
         }
+        probe.note_post();
         let mut flags = probe.flags() & flags::DISABLED;
         if permit.at_entry {
             flags |= flags::ON_FUNC_ENTRY;

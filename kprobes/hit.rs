@@ -150,7 +150,7 @@ impl<'a> Found<'a, Point> {
         };
         // The usual case, without a walk. The others are functions of their own, for which this one saves no registers.
         running::run(|running| {
-            running.enter(probe.probe());
+            running.enter(probe);
             match probe.pre(trap) {
                 false => self.execute(trap),
                 true => self.keep_out(trap),
@@ -173,14 +173,14 @@ impl<'a> Found<'a, Point> {
             return self.hit_all(trap);
         };
         running::run(|running| {
-            running.enter(probe.probe());
+            running.enter(probe);
             if probe.pre(trap) {
                 self.keep_out(trap);
                 return End::Over;
             }
             let end = self.execute_and_finish(running, trap, |running, trap| {
-                running.enter(probe.probe());
-                probe.probe().post(trap);
+                running.enter(probe);
+                probe.post(trap);
             });
             self.keep_out(trap);
             end
@@ -219,7 +219,7 @@ impl<'a> Found<'a, Point> {
             match self.probes().before() {
                 // The usual case, without a walk.
                 Some(probe) => {
-                    running.enter(probe.probe());
+                    running.enter(probe);
                     if !probe.pre(regs) {
                         regs.set_ip(ip);
                     }
@@ -241,9 +241,9 @@ impl<'a> Found<'a, Point> {
         running::run(|running| {
             match self.probes().around() {
                 Some(probe) => {
-                    running.enter(probe.probe());
+                    running.enter(probe);
                     if !probe.pre(regs) {
-                        probe.probe().post_at(regs, |regs| regs.set_ip(self.next));
+                        probe.post_at(regs, |regs| regs.set_ip(self.next));
                         regs.set_ip(ip);
                     }
                 }

@@ -54,14 +54,12 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 	ANNOTATE_NOENDBR
 .endm
 
-/* Calls the handler at this offset in the probe whose address is in rdi. */
-.macro call_handler offset:req
-#ifdef CONFIG_MITIGATION_RETPOLINE
+/* Calls the handler at this offset in the probe whose address is in rdi. Goes to "none" if the client has set it to NULL since. */
+.macro call_handler offset:req none:req
 	movq	\offset(%rdi), %r11
+	testq	%r11, %r11
+	jz	\none
 	CALL_NOSPEC r11
-#else
-	call	*\offset(%rdi)
-#endif
 .endm
 
 /*
@@ -75,9 +73,10 @@ SYM_INNER_LABEL(\watched, SYM_L_GLOBAL)
 	movq	\offset(%rbx), %rdi
 	movq	%rdi, PER_CPU_VAR(current_kprobe)
 	leaq	8(%rsp), %rsi
-	call_handler FERRO_KPROBE_PRE
+	call_handler FERRO_KPROBE_PRE .Lnone_\@
 	testl	%eax, %eax
 	jnz	ferro_kprobe_detour_diverted
+.Lnone_\@:
 .endm
 
 /* Calls a function of exports.rs with the point and struct pt_regs. */
@@ -117,7 +116,8 @@ SYM_CODE_START(ferro_kprobe_detour_after)
 	movq	PER_CPU_VAR(current_kprobe), %rdi
 	leaq	8(%rsp), %rsi
 	xorl	%edx, %edx
-	call_handler FERRO_KPROBE_POST
+	call_handler FERRO_KPROBE_POST .Lnone
+.Lnone:
 	movq	$0, PER_CPU_VAR(current_kprobe)
 	preempt_on
 	RET

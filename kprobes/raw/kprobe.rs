@@ -47,7 +47,8 @@ pub(crate) type FaultHandler = bindings::kprobe_fault_handler_t;
 /// # Invariants
 ///
 /// It is there for `'a`; if it is put in a list, until a grace period of RCU has passed since it was taken out. Others access
-/// the fields that change in single words. Handlers in it are functions of their types.
+/// the fields that change in single words. Handlers in it are functions of their types or NULL, also where a client exchanges
+/// them while the probe is registered: each use reads the field once, and tests it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kprobe<'a>(NonNull<bindings::kprobe>, PhantomData<&'a bindings::kprobe>);
 
@@ -55,43 +56,6 @@ pub(crate) struct Kprobe<'a>(NonNull<bindings::kprobe>, PhantomData<&'a bindings
 unsafe impl Send for Kprobe<'_> {}
 // SAFETY: What is changed while others look at it are single words.
 unsafe impl Sync for Kprobe<'_> {}
-
-/// The only probe of a point, which is enabled.
-///
-/// # Invariants
-///
-/// It has a handler before the instruction.
-#[derive(Clone, Copy)]
-pub(crate) struct Alone<'a>(Kprobe<'a>);
-
-impl<'a> Alone<'a> {
-    /// # Safety
-    ///
-    /// As for [`Kprobe::new`]; besides, there is a handler before the instruction.
-    #[inline(always)]
-    pub(super) unsafe fn from_raw(kprobe: NonNull<bindings::kprobe>) -> Self {
-        // INVARIANT: The caller guarantees it. Clients do not change the handlers of a probe that is registered.
-        // SAFETY: The caller guarantees what this wants.
-        Self(unsafe { Kprobe::from_raw(kprobe) })
-    }
-
-    /// The probe.
-    #[inline(always)]
-    pub(crate) fn probe(self) -> Kprobe<'a> {
-        self.0
-    }
-
-    /// As [`Kprobe::pre`].
-    #[inline(always)]
-    pub(crate) fn pre(self, regs: &mut Regs) -> bool {
-        // SAFETY: By the type invariant it is there; clients do not change the handlers of a probe that is registered.
-        let handler = unsafe { (&raw const (*self.0.as_ptr()).pre_handler).read() };
-        // SAFETY: By the type invariant there is one.
-        let handler = unsafe { handler.unwrap_unchecked() };
-        // SAFETY: By the type invariant of `Kprobe` a function of this type; the registers are this context's.
-        unsafe { handler(self.0.as_ptr(), regs.as_ptr()) != 0 }
-    }
-}
 
 impl<'a> Kprobe<'a> {
     /// # Safety
@@ -180,11 +144,23 @@ impl<'a> Kprobe<'a> {
         self.flags() & (flags::DISABLED | flags::GONE) == 0
     }
 
-    /// Whether it has a handler for after the instruction.
+    /// Notes whether it has a handler for after the instruction: what the engine prepares for one does not follow the field, which
+    /// the client may write at any time.
+    pub(crate) fn note_post(self) {
+        // SAFETY: By the type invariant it is there; only an address is made.
+        let post = self.get(|k| unsafe { addr_of_mut!((*k).post_handler) });
+        // Only the C engine has a use for this field.
+        // SAFETY: By the type invariant it is there; only an address is made.
+        self.set(
+            |k| unsafe { addr_of_mut!((*k).ainsn.size) },
+            u8::from(post.is_some()),
+        );
+    }
+
+    /// Returns true if it had a handler for after the instruction when it was registered.
     pub(crate) fn has_post(self) -> bool {
         // SAFETY: By the type invariant it is there; only an address is made.
-        self.get(|k| unsafe { addr_of_mut!((*k).post_handler) })
-            .is_some()
+        self.get(|k| unsafe { addr_of_mut!((*k).ainsn.size) }) != 0
     }
 
     /// Whether the handler before the instruction is this one.

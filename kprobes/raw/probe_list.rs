@@ -15,7 +15,6 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::address_map::Found;
-use super::kprobe::Alone;
 use super::kprobe::Kprobe;
 use super::mutex::Locked;
 
@@ -30,9 +29,9 @@ use super::mutex::Locked;
 /// `detoured.S` reads both, by their offsets.
 #[repr(C)]
 pub(crate) struct ProbeList {
-    /// The probe, if there is only one, and it is enabled and has a handler before the instruction and none after it.
+    /// The probe, if there is only one, it is enabled, and had no handler after the instruction when it was registered.
     before: UnsafeCell<*mut bindings::kprobe>,
-    /// The same, with both handlers.
+    /// The same, if it had one.
     around: UnsafeCell<*mut bindings::kprobe>,
     first: UnsafeCell<*mut bindings::list_head>,
 }
@@ -106,7 +105,7 @@ impl ProbeList {
     pub(crate) fn note_alone(&self, locked: &Locked) {
         let mut probes = self.iter(locked);
         let first = probes.next().filter(|_| probes.next().is_none());
-        let alone = first.filter(|probe| probe.is_enabled() && probe.handlers()[0] != 0);
+        let alone = first.filter(|probe| probe.is_enabled());
         let (mut before, mut around) = (
             &raw mut ferro_kprobe_walk,
             &raw mut ferro_kprobe_walk_posting,
@@ -162,25 +161,26 @@ impl<'a> Found<'a, ProbeList> {
         }
     }
 
-    /// The probe, if there is only one, it is enabled, and has only a handler before the instruction.
+    /// Returns the probe if there is only one, it is enabled, and had no handler after the instruction when it was registered.
     #[inline(always)]
-    pub(crate) fn before(self) -> Option<Alone<'a>> {
+    pub(crate) fn before(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { word::load(self.get().before.get()) };
         // SAFETY: By the invariants of the list never NULL, and if it is not that of nobody, a probe that is in it, or was when the
-        // list was found, and stays for `'a`; `note_alone()` has seen that it has a handler before the instruction.
+        // list was found, and stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk)
-            .then(|| unsafe { Alone::from_raw(NonNull::new_unchecked(probe)) })
+            .then(|| unsafe { Kprobe::from_raw(NonNull::new_unchecked(probe)) })
     }
 
-    /// The probe, if there is only one, it is enabled, and has both handlers.
+    /// Returns the probe if there is only one, it is enabled, and had a handler after the instruction when it was registered.
     #[inline(always)]
-    pub(crate) fn around(self) -> Option<Alone<'a>> {
+    pub(crate) fn around(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
         let probe = unsafe { word::load(self.get().around.get()) };
-        // SAFETY: As for `before()`; besides, `note_alone()` has seen that it has one after the instruction.
+        // SAFETY: By the invariants of the list never NULL, and if it is not that of nobody, a probe that is in it, or was when the
+        // list was found, and stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk_posting)
-            .then(|| unsafe { Alone::from_raw(NonNull::new_unchecked(probe)) })
+            .then(|| unsafe { Kprobe::from_raw(NonNull::new_unchecked(probe)) })
     }
 }
 

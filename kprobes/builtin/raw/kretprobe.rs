@@ -27,8 +27,8 @@ use super::rethook;
 ///
 /// # Invariants
 ///
-/// It is there for `'a`. Handlers in it are functions of their types, until a grace period of RCU has passed since
-/// [`Kretprobe::free`]. Others access the fields that change in single words.
+/// It is there for `'a`. Handlers in it are functions of their types or NULL, also where a client exchanges them, until a grace
+/// period of RCU has passed since [`Kretprobe::free`]. Others access the fields that change in single words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Kretprobe<'a>(
@@ -58,13 +58,26 @@ impl Kretprobe<'_> {
         self.0.cast()
     }
 
+    /// Reads a field, which the client may write at any time.
+    #[inline(always)]
+    fn get<T: Copy>(self, field: impl FnOnce(*const bindings::kretprobe) -> *const T) -> T {
+        // SAFETY: By the type invariant it is there, and `field` makes the address of a field, which is a word or less.
+        unsafe { field(self.0.as_ptr()).read_volatile() }
+    }
+
+    /// The handler at the entry, if there is one.
+    #[inline(always)]
+    fn entry_handler(self) -> bindings::kretprobe_handler_t {
+        // SAFETY: By the type invariant it is there; only an address is made.
+        self.get(|k| unsafe { &raw const (*k).entry_handler })
+    }
+
     /// The addresses of the client's handlers; 0 for one that there is not.
     pub fn handlers(self) -> [usize; 2] {
-        // SAFETY: By the type invariant it is there, and nobody writes these fields.
-        let (entry, returned) =
-            unsafe { ((*self.0.as_ptr()).entry_handler, (*self.0.as_ptr()).handler) };
+        // SAFETY: By the type invariant it is there; only an address is made.
+        let returned = self.get(|k| unsafe { &raw const (*k).handler });
         [
-            entry.map_or(0, |f| f as usize),
+            self.entry_handler().map_or(0, |f| f as usize),
             returned.map_or(0, |f| f as usize),
         ]
     }
@@ -75,9 +88,10 @@ impl Kretprobe<'_> {
     /// Context: process; sleeps. Errors: -E2BIG if the client wants too much data with each, -ENOMEM.
     pub fn alloc(self) -> Result {
         let raw = self.0.as_ptr();
-        // SAFETY: By the type invariant it is there, and nobody writes these fields while it is registered.
-        let (data_size, mut maxactive, handler) =
-            unsafe { ((*raw).data_size, (*raw).maxactive, (*raw).handler) };
+        // SAFETY: By the type invariant it is there; only an address is made.
+        let data_size = self.get(|k| unsafe { &raw const (*k).data_size });
+        // SAFETY: By the type invariant it is there; only an address is made.
+        let mut maxactive = self.get(|k| unsafe { &raw const (*k).maxactive });
         if data_size > bindings::KRETPROBE_MAX_DATA_SIZE as usize {
             return Err(E2BIG);
         }
@@ -85,8 +99,7 @@ impl Kretprobe<'_> {
             let twice = 2 * ferro_sys::cpu::possible().count();
             maxactive = c_int::try_from(twice.max(10)).map_err(|_| EINVAL)?;
         }
-        let client = Client::Kretprobe(raw, handler);
-        let pool = Pool::new(client, maxactive as usize, data_size)?;
+        let pool = Pool::new(Client::Kretprobe(raw), maxactive as usize, data_size)?;
         // SAFETY: By the type invariant it is there; single words.
         unsafe {
             word::store_release(&raw mut (*raw).rh, pool.cast());
@@ -137,8 +150,7 @@ impl Kretprobe<'_> {
         // From here on it is the task's: if the kernel dies in the client's handler, the task's end gives it back.
         // SAFETY: The node was just taken from its pool, and is nobody else's.
         unsafe { rethook::push(node) };
-        // SAFETY: By the type invariant it is there, and nobody writes this field.
-        let handler = unsafe { (*self.0.as_ptr()).entry_handler };
+        let handler = self.entry_handler();
         // SAFETY: By the type invariant a function of this type. A node is the start of an instance with the client's data after
         // it, which is this call's; the registers are this context's.
         let wants = handler.is_none_or(|f| unsafe { f(node.cast(), regs.as_ptr()) } == 0);

@@ -77,7 +77,7 @@ type Handler =
 
 /// Whose calls the instances are of.
 pub(crate) enum Client {
-    Kretprobe(*mut bindings::kretprobe, bindings::kretprobe_handler_t),
+    Kretprobe(*mut bindings::kretprobe),
     /// With its data.
     Rethook(*mut c_void, RethookHandler),
 }
@@ -112,7 +112,8 @@ pub(crate) struct Pool {
     running: usize,
     /// What [`call_rethook`] calls.
     rethook: Option<RethookHandler>,
-    /// A [`Handler`], or 0 if the pool is to go. The client's structure may be gone by then.
+    /// The address of an `Option<Handler>`, or 0 if the pool is to go. A kretprobe's is in the client's structure, which may be gone
+    /// by then.
     handler: Word,
     lines: KVVec<Line>,
     nodes: KVVec<u64>,
@@ -129,10 +130,8 @@ pub(crate) struct Pool {
 
 static_assert!(offset_of!(bindings::rethook, data) == 0);
 
-/// For a kretprobe that wants no handler.
-extern "C" fn no_handler(_: *mut bindings::kretprobe_instance, _: *mut bindings::pt_regs) -> c_int {
-    0
-}
+/// The handler of pools for `<linux/rethook.h>`, where those of kretprobes have their client's.
+static CALL_RETHOOK: Option<Handler> = Some(call_rethook);
 
 /// Clears a bit. Whether it was set.
 ///
@@ -215,21 +214,26 @@ impl Pool {
         }
         let mut nodes = KVVec::new();
         nodes.resize(words, 0, GFP_KERNEL)?;
-        let (data, running, handler, rethook): (*mut c_void, usize, Handler, _) = match client {
-            Client::Kretprobe(kretprobe, handler) => (
-                kretprobe.cast(),
-                kretprobe.addr(),
-                handler.unwrap_or(no_handler),
-                None,
-            ),
-            Client::Rethook(data, handler) => (data, running::busy(), call_rethook, Some(handler)),
-        };
+        let (data, running, handler, rethook): (*mut c_void, _, *const Option<Handler>, _) =
+            match client {
+                Client::Kretprobe(kretprobe) => {
+                    let at = offset_of!(bindings::kretprobe, handler);
+                    let handler = kretprobe.wrapping_byte_add(at).cast_const().cast();
+                    (kretprobe.cast(), kretprobe.addr(), handler, None)
+                }
+                Client::Rethook(data, handler) => (
+                    data,
+                    running::busy(),
+                    &raw const CALL_RETHOOK,
+                    Some(handler),
+                ),
+            };
         let pool = KBox::new(
             Self {
                 data,
                 running,
                 rethook,
-                handler: Word::new(handler as usize),
+                handler: Word::new(handler.expose_provenance()),
                 lines,
                 nodes,
                 lines_each,
@@ -349,7 +353,7 @@ impl Pool {
         }
     }
 
-    /// Calls the client's handler, unless it has gone.
+    /// Calls the client's handler, if there is one and it has not gone.
     ///
     /// # Safety
     ///
@@ -360,8 +364,13 @@ impl Pool {
         if handler == 0 {
             return;
         }
-        // SAFETY: `new()` has made the word of such a function, and `stop()` exchanges it for 0, which it is not.
-        let handler: Handler = unsafe { core::mem::transmute(handler) };
+        let handler = core::ptr::with_exposed_provenance::<Option<Handler>>(handler);
+        // SAFETY: `new()` has made the word of such an address: of a static, or of a field of the client's structure. The client keeps
+        // that until a grace period has passed since `stop()` exchanged the word for 0, and so while preemption is off here. It may
+        // write the field, which is a word, at any time: NULL is none.
+        let Some(handler) = (unsafe { handler.read_volatile() }) else {
+            return;
+        };
         // SAFETY: `busy()`, or the address of a kretprobe, which begins with a kprobe. By the rules of `Kretprobe::new()` the client
         // keeps that until a grace period has passed since the handler was exchanged for 0, and so while preemption is off here;
         // `has_returned()` then puts back what was there before.

@@ -33,8 +33,12 @@ pub(super) unsafe extern "C" fn hit(
     if flags & bindings::KPROBE_FLAG_ON_FUNC_ENTRY == 0 {
         return 0;
     }
-    // SAFETY: The kprobe begins a jprobe, as the caller guarantees, and nobody writes `entry` while that is registered.
-    let entry = unsafe { (*kprobe.cast::<bindings::jprobe>()).entry };
+    // SAFETY: The kprobe begins a jprobe, as the caller guarantees, which is there while it is registered. The client may write the
+    // field, a word, at any time.
+    let entry = unsafe { (&raw const (*kprobe.cast::<bindings::jprobe>()).entry).read_volatile() };
+    if entry.is_null() {
+        return 0;
+    }
     // SAFETY: The caller passes the registers of the probe that is hit, which are this call's until it returns.
     let sp = unsafe { (*regs).sp };
     let mut frame = bindings::ferro_jprobe_frame {
@@ -48,9 +52,9 @@ pub(super) unsafe extern "C" fn hit(
     read_stack(sp.wrapping_add(WORD), &mut frame.stack);
     // SAFETY: The frame stays in this function until `ferro_jprobe_leave()`, and a pre handler stays on its CPU.
     unsafe { bindings::ferro_jprobe_enter(&raw mut frame) };
-    // SAFETY: `entry` is code (`Claims::add()` has looked), and by the rules of `register_jprobe()` a function with the
-    // parameters of the probed one, whose arguments `regs` and `frame` have. If it ends by `jprobe_return()`, that goes back
-    // to this frame, which is the innermost one, over frames of the handler only.
+    // SAFETY: Not NULL, and by the rules of `register_jprobe()` a function with the parameters of the probed one, whose
+    // arguments `regs` and `frame` have. If it ends by `jprobe_return()`, that goes back to this frame, which is the innermost
+    // one, over frames of the handler only.
     unsafe { bindings::ferro_jprobe_call(regs, entry, &raw mut frame) };
     // SAFETY: The frame was entered above, and those that were entered since have been left: handlers nest.
     unsafe { bindings::ferro_jprobe_leave(&raw mut frame) };

@@ -41,8 +41,8 @@ impl<'a> Jprobe<'a> {
     }
 
     fn entry(self) -> *mut kernel::ffi::c_void {
-        // SAFETY: By the type invariant it is there; nobody writes this field.
-        unsafe { (*self.0.as_ptr()).entry }
+        // SAFETY: By the type invariant it is there; a word.
+        unsafe { (&raw const (*self.0.as_ptr()).entry).read_volatile() }
     }
 
     fn flags(self) -> u32 {

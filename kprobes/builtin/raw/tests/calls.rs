@@ -220,7 +220,7 @@ mod suite {
     fn instances_are_limited_and_come_back() -> Result {
         // More than a CPU has of its own, and than a word or a cache line has bits.
         for count in [1, 2, 3, 64, 65, 1500] {
-            let client = pool::Client::Kretprobe(CLIENT.0.get(), Some(returned));
+            let client = pool::Client::Kretprobe(CLIENT.0.get());
             let pool = Pool::new(client, count, 24)?;
             let mut taken = KVVec::with_capacity(count, GFP_KERNEL)?;
             let preempt = PreemptOff::new();
