@@ -136,10 +136,11 @@ impl Engine {
     fn make(&mut self, permit: &Permit, read: Option<&Read>) -> Result<(), Error> {
         let ((point, code), breakpoint) = match read {
             None => (Point::ftrace(permit.address, SITE_LEN), Breakpoint::None),
-            Some((insn, next)) => (
-                Point::breakpoint(permit.address, insn, next.as_ref())?,
-                Breakpoint::Disarmed(breakpoint_at::<Hits>(permit.text)),
-            ),
+            Some((insn, next)) => {
+                let made = Point::breakpoint(permit.address, insn, next.as_ref())?;
+                let site = breakpoint_at::<Hits>(permit.text, made.1.original);
+                (made, Breakpoint::Disarmed(site))
+            }
         };
         let entry = PointEntry {
             point: Arc::new(point, GFP_KERNEL)?,

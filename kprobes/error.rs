@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::insn::Unprobeable;
+use ferro_sys::code::text::NotWritten;
 
 use kernel::alloc::AllocError;
 use kernel::fmt;
@@ -55,6 +56,15 @@ pub(crate) enum Error {
 impl From<AllocError> for Error {
     fn from(_: AllocError) -> Self {
         Self::NoMemory
+    }
+}
+
+impl From<NotWritten> for Error {
+    fn from(why: NotWritten) -> Self {
+        match why {
+            NotWritten::Gone => Self::Gone,
+            NotWritten::Changed => Self::Debugged,
+        }
     }
 }
 

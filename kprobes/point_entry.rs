@@ -202,7 +202,7 @@ impl PointEntry {
         let (next, result) = match (now, wanted) {
             (Breakpoint::Disarmed(site), true) => match site.arm(text) {
                 Ok(site) => (Breakpoint::Armed(site), Ok(true)),
-                Err(site) => (Breakpoint::Disarmed(site), Err(Error::Gone)),
+                Err((site, why)) => (Breakpoint::Disarmed(site), Err(why.into())),
             },
             (Breakpoint::Armed(site), false) => (Breakpoint::Disarmed(site.disarm(text)), Ok(true)),
             (unchanged, _) => (unchanged, Ok(false)),

@@ -31,7 +31,7 @@ use crate::point::Point;
 /// breakpoint stands for, and none else.
 ///
 /// Every breakpoint that was put at a [`breakpoint_at`] of this handler is one for which it returns true. Of what it is asked to make
-/// such a site of, an instruction starts there.
+/// such a site of, an instruction with that first byte starts there.
 ///
 /// It does not sleep, and what it executes has no breakpoint for which it does not return true without calling itself again.
 pub(crate) unsafe trait TrapHandler: 'static {
@@ -48,11 +48,11 @@ pub(crate) unsafe trait TrapHandler: 'static {
     fn called_with_post(site: usize, regs: &mut Regs);
 }
 
-/// An instruction in whose place a breakpoint may stand, as `H` handles it.
-pub(crate) fn breakpoint_at<H: TrapHandler>(at: TextAddress) -> PatchSite {
-    // SAFETY: `TrapHandler` guarantees both: that an instruction starts there, and that its breakpoint is handled, as long as
+/// An instruction in whose place a breakpoint may stand, as `H` handles it. `original` is its first byte.
+pub(crate) fn breakpoint_at<H: TrapHandler>(at: TextAddress, original: u8) -> PatchSite {
+    // SAFETY: `TrapHandler` guarantees both: that an instruction starts there, with this byte, and that its breakpoint is handled, as long as
     // `hit::POINTS` has the point, which is until no CPU can be at the breakpoint.
-    unsafe { PatchSite::new(at) }
+    unsafe { PatchSite::new(at, original) }
 }
 
 /// The answer of an exit that may have dealt with its event.

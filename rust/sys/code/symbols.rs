@@ -13,7 +13,6 @@ use kernel::fmt;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
-use crate::code::text::Gone;
 use crate::code::text::TextAddress;
 
 extern "C" {
@@ -103,12 +102,6 @@ pub enum NoOwner {
     NotText,
     /// The code's module is on its way out.
     Going,
-}
-
-impl From<NoOwner> for Gone {
-    fn from(_: NoOwner) -> Self {
-        Self
-    }
 }
 
 /// Finds whose code an address is in.

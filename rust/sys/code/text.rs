@@ -40,9 +40,14 @@ impl TextAddress {
     }
 }
 
-/// There is no code, or no longer.
+/// Why a byte of code is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub enum NotWritten {
+    /// The code has gone, or is about to be freed.
+    Gone,
+    /// Another byte stands there than the one expected: a debugger has written it.
+    Changed,
+}
 
 /// Copies memory of the kernel that may not be there. Context: any.
 ///
@@ -154,32 +159,34 @@ impl TextLock {
         }
     }
 
-    /// Writes one byte of code. Returns what was there. Fails if the code is, or is about to be, freed.
+    /// Replaces one byte of code that is `old`.
     ///
     /// # Safety
     ///
-    /// Code that executes the byte goes on as before, or is ready for it.
-    unsafe fn set_byte(&mut self, at: TextAddress, byte: u8) -> Result<u8, Gone> {
+    /// Code that executes the new byte goes on as before, or is ready for it.
+    unsafe fn exchange_byte(
+        &mut self,
+        at: TextAddress,
+        old: u8,
+        new: u8,
+    ) -> Result<(), NotWritten> {
         if !self.is_there(at.0) {
-            return Err(Gone);
+            return Err(NotWritten::Gone);
         }
-        let mut old = [0];
-        read_text(at.0, &mut old).map_err(|_| Gone)?;
+        let mut now = [0];
+        read_text(at.0, &mut now).map_err(|_| NotWritten::Gone)?;
+        if now != [old] {
+            return Err(NotWritten::Changed);
+        }
         let addr: *mut c_void = core::ptr::without_provenance_mut(at.0);
         // SAFETY: `text_mutex` is held, as it has to be, and as long as it is the code stays, as `is_there()` has seen. The caller
         // guarantees that whoever executes it is ready for it.
-        unsafe { bindings::text_poke(addr, (&raw const byte).cast(), 1) };
+        unsafe { bindings::text_poke(addr, (&raw const new).cast(), 1) };
         // SAFETY: Both hold one byte.
         unsafe {
-            bindings::perf_event_text_poke(
-                addr,
-                old.as_ptr().cast(),
-                1,
-                (&raw const byte).cast(),
-                1,
-            )
+            bindings::perf_event_text_poke(addr, now.as_ptr().cast(), 1, (&raw const new).cast(), 1)
         };
-        Ok(old[0])
+        Ok(())
     }
 
     /// Has every CPU execute what was written; once for a batch.
@@ -243,7 +250,10 @@ impl Default for TextLock {
 
 /// An instruction where a breakpoint may be put.
 #[derive(Debug)]
-pub struct PatchSite(TextAddress);
+pub struct PatchSite {
+    at: TextAddress,
+    original: u8,
+}
 
 /// An instruction with a breakpoint of ours in its place. It stays there, also if this is dropped, until it is disarmed or the
 /// code is freed.
@@ -256,24 +266,24 @@ pub struct ArmedSite {
 impl PatchSite {
     /// # Safety
     ///
-    /// An instruction starts at the address, where nobody else puts a breakpoint by another such site, and both this and what
+    /// An instruction starts at the address, with the byte `original`, where nobody else puts a breakpoint by another such site, and both this and what
     /// is made of it are given up before other code comes to stand there. As long as the site is armed, and until every CPU has been told that it is not
     /// ([`TextLock::sync`]), the caller has whoever executes the breakpoint go on as the instruction would.
-    pub unsafe fn new(at: TextAddress) -> Self {
-        Self(at)
+    pub unsafe fn new(at: TextAddress, original: u8) -> Self {
+        Self { at, original }
     }
 
     /// Puts the breakpoint there. Every CPU sees the old or the new byte, and certainly the new one after [`TextLock::sync`].
     ///
-    /// Fails if the code is, or is about to be, freed.
-    pub fn arm(self, lock: &mut TextLock) -> Result<ArmedSite, Self> {
+    /// Fails if another byte stands there, or the code is, or is about to be, freed.
+    pub fn arm(self, lock: &mut TextLock) -> Result<ArmedSite, (Self, NotWritten)> {
         // SAFETY: Whoever has made this handles the breakpoint.
-        match unsafe { lock.set_byte(self.0, BREAKPOINT) } {
-            Ok(original) => Ok(ArmedSite {
-                at: self.0,
-                original,
+        match unsafe { lock.exchange_byte(self.at, self.original, BREAKPOINT) } {
+            Ok(()) => Ok(ArmedSite {
+                at: self.at,
+                original: self.original,
             }),
-            Err(Gone) => Err(self),
+            Err(why) => Err((self, why)),
         }
     }
 }
@@ -294,13 +304,14 @@ impl ArmedSite {
         Self { at, original }
     }
 
-    /// Takes the breakpoint away, unless the code has gone. Every CPU sees the old or the new byte, and certainly the new one
+    /// Takes the breakpoint away, unless it is no longer there. Every CPU sees the old or the new byte, and certainly the new one
     /// after [`TextLock::sync`].
     pub fn disarm(self, lock: &mut TextLock) -> PatchSite {
-        // Code that has gone has no breakpoint.
+        let Self { at, original } = self;
+        // Code that has gone has no breakpoint, and what a debugger has put in its place is not this one's.
         // SAFETY: It was there before the breakpoint, and by the contract of `PatchSite::new()` the code is still the same.
-        let _ = unsafe { lock.set_byte(self.at, self.original) };
-        PatchSite(self.at)
+        let _ = unsafe { lock.exchange_byte(at, BREAKPOINT, original) };
+        PatchSite { at, original }
     }
 }
 

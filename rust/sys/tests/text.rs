@@ -11,6 +11,7 @@ mod suite {
     use crate::code::symbols::Owner;
     use crate::code::symbols::NAME_LEN;
     use crate::code::text::read_text;
+    use crate::code::text::NotWritten;
     use crate::code::text::PatchSite;
     use crate::code::text::TextAddress;
     use crate::code::text::TextLock;
@@ -40,9 +41,15 @@ mod suite {
         let mut before = [0];
         read_text(addr, &mut before)?;
 
-        // SAFETY: Nobody executes the function before the breakpoint is gone.
-        let site = unsafe { PatchSite::new(at) };
         let mut lock = TextLock::new();
+        // SAFETY: Nobody executes the function before the breakpoint is gone.
+        let other = unsafe { PatchSite::new(at, before[0].wrapping_add(1)) };
+        assert!(matches!(
+            other.arm(&mut lock),
+            Err((_, NotWritten::Changed))
+        ));
+        // SAFETY: Nobody executes the function before the breakpoint is gone.
+        let site = unsafe { PatchSite::new(at, before[0]) };
         let armed = site.arm(&mut lock).map_err(|_| EINVAL)?;
         lock.sync();
         let mut now = [0];
@@ -63,8 +70,8 @@ mod suite {
         assert!(symbols::text_address(0).is_none());
         let mut lock = TextLock::new();
         // SAFETY: Nobody executes data.
-        let site = unsafe { PatchSite::new(TextAddress::new_checked(data())) };
-        assert!(site.arm(&mut lock).is_err());
+        let site = unsafe { PatchSite::new(TextAddress::new_checked(data()), DATA) };
+        assert!(matches!(site.arm(&mut lock), Err((_, NotWritten::Gone))));
         assert_eq!(DATA, 7);
         assert!(read_text(8, &mut [0]).is_err());
         assert!(read_text(usize::MAX - 8, &mut [0]).is_err());

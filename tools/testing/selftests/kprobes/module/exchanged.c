@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Clients that take handlers away, and set others, while their probes are registered: each hit calls what stands there.
+ * Clients that take handlers away, and set others, while their probes are registered: each hit calls what stands there. And a
+ * debugger that exchanges a byte.
  */
 #include <linux/jprobes.h>
 #include <linux/ptrace.h>
@@ -95,6 +96,29 @@ static void post_later(void)
 	unregister_kprobe(&a.kp);
 }
 
+/* A debugger's breakpoint stands there when a probe is enabled: it is not taken for the instruction. */
+static void debugger(void)
+{
+	u8 was = kst_opcode(kst_bytes_inside);
+
+	kst_hit_at(&a, kst_bytes_inside, 0);
+	if (!EXPECT_EQ(register_kprobe(&a.kp), 0))
+		return;
+	EXPECT_EQ(disable_kprobe(&a.kp), 0);
+	if (EXPECT(kst_becomes(kst_bytes_inside, was)))
+		kst_poke(kst_bytes_inside, KST_INT3);
+	/* Mainline's engine restores the byte of registration in the end, but the debugger takes its breakpoint away. */
+	EXPECT_EQ(enable_kprobe(&a.kp), IS_ENABLED(CONFIG_KPROBES_RUST) ? -EILSEQ : 0);
+	kst_poke(kst_bytes_inside, was);
+	expect_counts(&a, 0, 0);
+	EXPECT_EQ(enable_kprobe(&a.kp), 0);
+	if (IS_ENABLED(CONFIG_KPROBES_RUST))
+		expect_counts(&a, 1, 0);
+	unregister_kprobe(&a.kp);
+	EXPECT_EQ(kst_opcode(kst_bytes_inside), was);
+	come_by();
+}
+
 static unsigned int entries, returns;
 
 RETURN_HANDLER(on_entry, entries++);
@@ -159,6 +183,7 @@ const struct test_case kst_exchanged_cases[] = {
 	{ "jump.exchanged", jump },
 	{ "jump.exchanged_around", jump_around },
 	{ "exchanged.post_later", post_later },
+	{ "exchanged.debugger", debugger },
 	{ "exchanged.kretprobe", kretprobe },
 	{ "exchanged.jprobe", jprobe },
 	{ }

@@ -24,6 +24,9 @@ struct kst_hit {
 struct kprobe *kst_hit_at(struct kst_hit *hit, const void *where, u32 flags);
 int kst_hit_pre(struct kprobe *p, struct pt_regs *regs);
 
+/* jump_around.c: writes a byte of code, as a debugger does. */
+void kst_poke(void *at, u8 byte);
+
 /* Waits until an instruction begins with this byte. */
 bool kst_becomes(const void *where, u8 byte);
 

@@ -340,7 +340,7 @@ static void pushes(void)
 static unsigned long text_poke_copy_is;
 module_param_named(text_poke_copy, text_poke_copy_is, ulong, 0);
 
-static void poke(void *at, u8 byte)
+void kst_poke(void *at, u8 byte)
 {
 	((void *(*)(void *, const void *, size_t))text_poke_copy_is)(at, &byte, 1);
 }
@@ -361,12 +361,12 @@ static void changed_before(void)
 	while (!(READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED) && time_before(jiffies, until))
 		cpu_relax();
 	if (EXPECT(READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED) && EXPECT(kst_opcode(mov->at) == KST_INT3))
-		poke(byte, KST_INT3);
+		kst_poke(byte, KST_INT3);
 	for (int i = 0; i < 10000 && READ_ONCE(a.kp.flags) & KPROBE_FLAG_OPTIMIZED; i++)
 		usleep_range(900, 1100);
 	EXPECT(kst_opcode(mov->at) == KST_INT3);
 	if (EXPECT(kst_opcode(byte) == KST_INT3))
-		poke(byte, was);
+		kst_poke(byte, was);
 	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 	EXPECT(a.pre == 1 && a.post == 1);
 	unregister_kprobe(&a.kp);
@@ -382,12 +382,12 @@ static void changed_there(void)
 		return;
 	EXPECT(register_kprobe(at(&a, mov)) == 0);
 	EXPECT(kst_becomes(mov->at, KST_JUMP));
-	poke(mov->at, KST_INT3);
+	kst_poke(mov->at, KST_INT3);
 	unregister_kprobe(&a.kp);
 	/* Soon after that it would be taken away. */
 	msleep(300);
 	EXPECT(kst_opcode(mov->at) == KST_INT3);
-	poke(mov->at, KST_JUMP);
+	kst_poke(mov->at, KST_JUMP);
 	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 	EXPECT(a.pre == 0 && a.post == 0);
 	/* A probe there uses it, and takes it away. */
@@ -413,10 +413,10 @@ static void changed_in_a_batch(void)
 	EXPECT(register_kprobe(at(&b, other)) == 0);
 	EXPECT(kst_becomes(mov->at, KST_JUMP));
 	EXPECT(kst_becomes(other->at, KST_JUMP));
-	poke(mov->at, KST_INT3);
+	kst_poke(mov->at, KST_INT3);
 	EXPECT_EQ(register_kprobes(list, 2), -EILSEQ);
 	EXPECT(kst_becomes(other->at, KST_JUMP));
-	poke(mov->at, KST_JUMP);
+	kst_poke(mov->at, KST_JUMP);
 	EXPECT_EQ(kst_call_around(mov, 1, 7).value, 7);
 	EXPECT_EQ(kst_call_around(other, 1, 7).value, 7);
 	EXPECT(a.pre == 1 && a.post == 1 && b.pre == 1 && b.post == 1);
