@@ -3,6 +3,7 @@
 //! The instructions that a jump displaces, and how they run elsewhere.
 
 use super::sweep::ends_flow;
+use super::sweep::is_padding;
 use super::sweep::Code;
 use super::Piece;
 use super::Reason;
@@ -71,8 +72,7 @@ impl Displaced {
             check(&insn, usize::from(new.len))?;
             *slot = Some(insn);
             if ends_flow(&insn) {
-                // What follows within the jump is padding, or nothing enters it.
-                new.len = new.len.max(JUMP_LEN as u8);
+                new.len = with_padding(code, at, new.len, piece)?;
             }
             if usize::from(new.len) >= JUMP_LEN {
                 break;
@@ -189,6 +189,26 @@ impl Displaced {
         }
         Ok(out.len)
     }
+}
+
+/// How many bytes a jump at `at` covers, and what it displaces has, where the flow ends after `len` bytes. Only padding may follow:
+/// other code may be entered through a pointer alone, which nothing shows.
+fn with_padding<S: Surroundings>(
+    code: &Code<'_, S>,
+    at: u64,
+    len: u8,
+    piece: Piece,
+) -> Result<u8, Reason> {
+    let mut end = len;
+    while usize::from(end) < JUMP_LEN {
+        let next = at.wrapping_add(u64::from(end));
+        let insn = code.one(next, piece.end).map_err(|_| Reason::NotPadding)?;
+        if !is_padding(&insn) {
+            return Err(Reason::NotPadding);
+        }
+        end = end.saturating_add(insn.len);
+    }
+    Ok(len.max(JUMP_LEN as u8))
 }
 
 /// Whether an instruction that ends `end` bytes after the start of the jump can be displaced.

@@ -6,13 +6,14 @@
 //! an address can be displaced, or the [`Reason`] why not; [`Displaced`] writes them so that they do the same from
 //! another address.
 //!
-//! The rules, of which the first three are about what is displaced and the others about the rest of the code:
+//! The rules, of which the first four are about what is displaced and the others about the rest of the code:
 //!
 //! - the 5 bytes and the displaced instructions are in one symbol;
 //! - each of those can be probed and moved. A branch is aimed at where it went. A call has to be the last, so that it
 //!   returns to what follows the displaced instructions: a task may sleep in what was called, before the jump is
 //!   written and after it is removed;
 //! - nothing else writes there, or looks the address up: see [`Surroundings::reserved`];
+//! - where the flow ends before the 5 bytes do, what is left of them is padding;
 //! - nothing enters the bytes after the first. A branch, the address of an instruction as an operand, the entries of a
 //!   jump table, the targets of jump labels and of exception fixups all count. A jump to an address that is not known
 //!   refuses the whole function, and so does `std`: code that a jump calls counts on the direction flag.
@@ -155,6 +156,8 @@ pub enum Reason {
     TooLarge,
     /// The symbol ends before the displaced instructions do.
     NoRoom,
+    /// The flow ends before the 5 bytes do, and what follows is no padding.
+    NotPadding,
     /// The function that may jump into the symbol lies elsewhere.
     Part,
     /// Something else is there.
@@ -187,6 +190,7 @@ impl Reason {
             Self::Undecodable => "the function cannot be decoded",
             Self::TooLarge => "the function is too large",
             Self::NoRoom => "the function ends too early",
+            Self::NotPadding => "the flow ends, and what follows is no padding",
             Self::Part => "a part of a function that is elsewhere",
             Self::Reserved(Reserved::JumpLabel) => "a jump label",
             Self::Reserved(Reserved::StaticCall) => "a static call",

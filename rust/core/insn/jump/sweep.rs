@@ -156,7 +156,7 @@ pub(super) fn ends_flow(insn: &Insn) -> bool {
 }
 
 /// What is put between functions, and after what does not return.
-fn is_padding(insn: &Insn) -> bool {
+pub(super) fn is_padding(insn: &Insn) -> bool {
     let nothing = match Probe::of(insn) {
         Probe::Emulate(emulation) => {
             insn.flow() == Flow::Next && emulation.destination(0).is_some()

@@ -345,6 +345,33 @@ fn what_follows_a_return_is_not_displaced() {
 }
 
 #[test]
+fn what_follows_the_end_of_the_flow_is_padding() {
+    // lea 1(%rdi),%eax; ret; then another function, which a pointer leads to.
+    let before = [0x8d, 0x47, 1];
+    let after = |code: &[u8]| at(&image(&[&before[..], code].concat()), 3).map(|d| d.len());
+    assert_eq!(
+        after(&[0xc3, 0x8d, 0x47, 40, 0x83, 0xc0, 2, 0xc3]),
+        Err(Reason::NotPadding)
+    );
+    // jmp over what is there: the same.
+    assert_eq!(
+        after(&[0xeb, 3, 0x8d, 0x47, 40, 0xc3]),
+        Err(Reason::NotPadding)
+    );
+    // A function that begins with a landing pad.
+    assert_eq!(
+        after(&[0xc3, 0x90, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3]),
+        Err(Reason::NotPadding)
+    );
+    // Padding, also of an instruction that reaches further: NOPs, int3.
+    assert_eq!(after(&[0xc3, 0x90, 0x66, 0x90, 0x90, 0xc3]), Ok(5));
+    assert_eq!(after(&[0xc3, 0x0f, 0x1f, 0x44, 0, 0, 0xc3]), Ok(5));
+    assert_eq!(after(&[0xc3, 0xcc, 0xcc, 0xcc, 0xcc]), Ok(5));
+    // The first of them is after the 5 bytes.
+    assert_eq!(after(&[0xe9, 0, 0, 0, 0, 0x8d, 0x47, 40, 0xc3]), Ok(5));
+}
+
+#[test]
 fn branches_are_aimed_where_they_went() {
     let to = AT + 0x2000;
     let relocated = |code: &[u8], len: usize| {
