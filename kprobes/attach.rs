@@ -12,7 +12,7 @@ use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
 use crate::hit::Hits;
-use crate::raw::divide_errors::DivideErrors;
+use crate::raw::die_notifier::DieNotifier;
 use crate::raw::module_exit;
 use crate::raw::module_exit::Going;
 use crate::raw::traps;
@@ -23,7 +23,7 @@ pub(crate) struct Attached {
     // Dropped in this order: no new hits, then none at all.
     _int3: Registered<Int3>,
     _fault: Registered<KernelFault>,
-    _divide_error: DivideErrors<Hits>,
+    _die: DieNotifier<Hits>,
     _modules: Registered<ModuleEvent>,
 }
 
@@ -48,12 +48,12 @@ impl Attached {
         let name = c"rust_kprobes";
         let (int3, fault) = traps::register::<Hits>(name)?;
         let modules = module_exit::register(name, goes)?;
-        let divide_error = DivideErrors::new()?;
+        let die = DieNotifier::new()?;
         ferro_gkhi::arm(&[&int3, &fault, &modules])?;
         Ok(Self {
             _int3: int3,
             _fault: fault,
-            _divide_error: divide_error,
+            _die: die,
             _modules: modules,
         })
     }

@@ -57,6 +57,10 @@ unsafe impl TrapHandler for Hits {
         hit::fault(regs, trapnr)
     }
 
+    fn died(regs: &Regs) {
+        hit::died(regs);
+    }
+
     #[inline(always)]
     fn called(point: Found<'_, Point>, regs: &mut Regs) {
         hit::called(point, regs);

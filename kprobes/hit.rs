@@ -7,19 +7,23 @@
 //! instruction is executed without any state of its own, however deep that nests.
 #![deny(unsafe_code)]
 
+use ferro_core::insn::jump::JUMP_LEN;
 use ferro_core::insn::Emulation;
 use ferro_sys::code::regs::Regs;
+use ferro_sys::code::symbols::Shown;
 use ferro_sys::code::text;
 use ferro_sys::code::text::BREAKPOINT;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::hook::typed::Atomic;
 use kernel::bindings::kprobe;
+use kernel::prelude::*;
 
 use crate::parts::Parts;
 use crate::point::Execution;
 use crate::point::Point;
 use crate::raw::address_map::AddressMap;
 use crate::raw::address_map::Found;
+use crate::raw::detour;
 use crate::raw::fixup::fix_up;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::probe_list::ProbeList;
@@ -120,6 +124,16 @@ pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
         .with(at, |point| point.fault(at, regs, trapnr, &here))
         .flatten()
         .unwrap_or_else(|| fault_in_handler(regs, trapnr, &here))
+}
+
+/// The kernel dies of what has happened here. The log tells of the instruction if it is one that runs in a detour.
+///
+/// The instruction pointer stays: what is in the place of those after the first is no instruction, and others may yet repair it.
+pub(crate) fn died(regs: &Regs) {
+    let at = regs.ip();
+    if let Some(place) = detour::with_detour(at, |point| point.displaced(at)) {
+        pr_emerg!("the instruction at {} runs in a detour\n", Shown(place));
+    }
 }
 
 /// A fault while handlers run. Whether the probe has dealt with it.
@@ -277,7 +291,7 @@ impl<'a> Found<'a, Point> {
     #[cold]
     pub(crate) fn missed(self, regs: &mut Regs) {
         self.miss();
-        regs.set_ip(self.copies.load());
+        regs.set_ip(Parts::copies(self.parts.load()));
     }
 
     /// Executes the instruction on the registers. Whether that was possible.
@@ -492,6 +506,22 @@ impl<'a> Found<'a, Point> {
         }
     }
 
+    /// The address of the instruction whose copy in a detour is at an address, for those after the first.
+    fn displaced(self, at: usize) -> Option<usize> {
+        let parts = self.parts.load();
+        // Where handlers are called after the first, the others have copies of their own.
+        let same = match self.rest.load() {
+            0 => None,
+            rest => Parts::find(parts, self.next.wrapping_sub(self.address))
+                .map(|second| at.wrapping_sub(rest).wrapping_add(second)),
+        };
+        let is_at = |from: &usize| {
+            Parts::find(parts, *from).is_some_and(|copy| copy == at || Some(copy) == same)
+        };
+        let from = (1..JUMP_LEN).find(is_at)?;
+        Some(self.address.wrapping_add(from))
+    }
+
     /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address. Whether it is
     /// done with; `None` if it is not such a fault.
     fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {
@@ -501,6 +531,10 @@ impl<'a> Found<'a, Point> {
             // Within the trap. The copy has the fault once more.
             regs.set_ip(self.apart.failed());
             return Some(true);
+        }
+        if detour::leave_within(self, regs) {
+            // The kernel tells of the instruction. If the fault can be repaired, the jump is executed once more.
+            return Some(trapnr != PAGE_FAULT && fix_up(regs, trapnr));
         }
         if at != self.copy && at != after && at != Parts::copies(self.detour.load()) {
             return None;

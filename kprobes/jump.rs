@@ -36,6 +36,7 @@ use crate::point_entry::PointEntry;
 use crate::raw::detour::Detour;
 use crate::raw::detour::Kind;
 use crate::raw::detour::Since;
+use crate::raw::detour::DETOUR_ADDRESSES;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
@@ -76,8 +77,9 @@ impl Jump {
     }
 
     /// As [`Detour::addresses`], or 0.
-    pub(crate) fn addresses(&self) -> [usize; 4] {
-        self.detour().map_or([0; 4], Detour::addresses)
+    pub(crate) fn addresses(&self) -> [usize; DETOUR_ADDRESSES] {
+        self.detour()
+            .map_or([0; DETOUR_ADDRESSES], Detour::addresses)
     }
 
     /// How many bytes are not executed where they are.

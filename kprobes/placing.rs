@@ -20,6 +20,7 @@ use crate::point_entry::PointEntry;
 use crate::raw::detour::Detour;
 use crate::raw::detour::Kind;
 use crate::raw::detour::Waited;
+use crate::raw::detour::DETOUR_ADDRESSES;
 use crate::raw::mutex::Locked;
 use crate::raw::optimiser;
 
@@ -189,7 +190,7 @@ impl Engine {
             return false;
         }
         let displaced = self.displaceable(address);
-        let room = self.maps.copies.reserve(Jump::Unknown.addresses().len());
+        let room = self.maps.copies.reserve(DETOUR_ADDRESSES);
         let made = match self.points.get(&address) {
             Some(entry) => room
                 .map_err(Error::from)

@@ -88,8 +88,12 @@ pub(crate) struct Point {
     /// The copies of the instruction and of those after it which a jump covers, or is about to, as [`Parts`]: hits go on there.
     /// Otherwise 0.
     pub(crate) detour: Word,
-    /// The address of these copies, but it stays when hits do not go on there any more: somebody may have come to the detour before.
-    pub(crate) copies: Word,
+    /// The same, but it stays when hits do not go on there any more: a task may have come to the detour before.
+    pub(crate) parts: Word,
+    /// The address of the first instruction's copy that runs in a detour between handlers, or 0. It stays as well.
+    pub(crate) within: Word,
+    /// The address of the copies of the others that run after that, or 0. It stays as well.
+    pub(crate) rest: Word,
     /// The address of a breakpoint that stands for the point's own, for who has.
     pub(crate) stop: Word,
     /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
@@ -193,7 +197,9 @@ impl Point {
             after_stops: false,
             onward: Word::new(onward(&execution, address, copy)),
             detour: Word::new(0),
-            copies: Word::new(0),
+            parts: Word::new(0),
+            within: Word::new(0),
+            rest: Word::new(0),
             stop: Word::new(0),
             sees_interrupts: false,
         }

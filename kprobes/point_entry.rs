@@ -23,6 +23,7 @@ use crate::raw::address_map::GracePeriod;
 use crate::raw::address_map::MapWriter;
 use crate::raw::address_map::Removed;
 use crate::raw::detour::Detour;
+use crate::raw::detour::DETOUR_ADDRESSES;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
@@ -52,7 +53,7 @@ impl PointMaps {
 }
 
 /// The addresses of copies by which a point is found.
-pub(crate) const SLOT_ADDRESSES: usize = 14;
+pub(crate) const SLOT_ADDRESSES: usize = 6 + 2 * DETOUR_ADDRESSES;
 
 /// Whether a point's breakpoint is there.
 pub(crate) enum Breakpoint {
@@ -156,8 +157,9 @@ impl PointEntry {
     /// The addresses by which it is found, beside its own; 0 is none.
     pub(crate) fn slot_addresses(&self) -> [usize; SLOT_ADDRESSES] {
         let point = &self.point;
-        let [a, b, c, d] = self.jump.addresses();
-        let [e, f, g, h] = self.spare.as_ref().map_or([0; 4], Detour::addresses);
+        let [a, b, c, d, e] = self.jump.addresses();
+        let spare = self.spare.as_ref();
+        let [f, g, h, i, j] = spare.map_or([0; DETOUR_ADDRESSES], Detour::addresses);
         [
             point.copy,
             point.copy_end(),
@@ -173,6 +175,8 @@ impl PointEntry {
             f,
             g,
             h,
+            i,
+            j,
         ]
     }
 

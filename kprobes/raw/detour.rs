@@ -19,10 +19,12 @@ use ferro_core::insn::jump::Frame;
 use ferro_core::insn::jump::Reason;
 use ferro_sys::code::jump_site::JumpBatch;
 use ferro_sys::code::jump_site::JumpedSite;
+use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols;
 use ferro_sys::code::text::ArmedSite;
 use ferro_sys::code::text::TextLock;
 use ferro_sys::code::text::BREAKPOINT;
+use ferro_sys::cpu::preempt;
 use ferro_sys::mm::exec_pool;
 use ferro_sys::mm::exec_pool::Slot;
 use ferro_sys::mm::exec_pool::User;
@@ -33,8 +35,11 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::Arc;
 
+use super::address_map::Found;
+use super::running;
 use super::trap::SHORT_OFFSETS;
 use crate::error::Error;
+use crate::hit::COPIES;
 use crate::parts::Parts;
 use crate::point::Point;
 
@@ -90,11 +95,22 @@ static_assert!(offset_of!(Point, probes) == 0);
 const IP: u8 = 16 * 8;
 
 /// Where a detour has the registers.
-const FRAME: Frame = Frame {
-    registers: SHORT_OFFSETS,
-    flags: offset_of!(bindings::pt_regs, flags) as u32,
-    stack: size_of::<bindings::pt_regs>() as u32 + GAP as u32,
-};
+fn frame() -> Frame {
+    Frame {
+        registers: SHORT_OFFSETS,
+        flags: offset_of!(bindings::pt_regs, flags) as u32,
+        stack: size_of::<bindings::pt_regs>() as u32 + u32::from(GAP),
+        smap: has_smap(),
+    }
+}
+
+fn has_smap() -> bool {
+    // SAFETY: The function only reads a feature of the CPU.
+    unsafe { ferro_kprobe_has_smap() }
+}
+
+/// How many [`Detour::addresses`] there are.
+pub(crate) const DETOUR_ADDRESSES: usize = 5;
 
 /// How many waits for all tasks have begun.
 static WAITS: Atomic<usize> = Atomic::new(0);
@@ -134,6 +150,17 @@ pub(crate) enum Kind {
     Instead,
 }
 
+/// Where the code is that [`Kind::Around`] has besides; 0 is none.
+#[derive(Clone, Copy, Default)]
+struct Around {
+    /// Where the calls after the first instruction return to: a branch has one for each way.
+    between: [usize; 2],
+    /// The copy of the first instruction that runs with the registers saved.
+    within: usize,
+    /// The copies of the others that run after it.
+    rest: usize,
+}
+
 /// A detour, for one point.
 ///
 /// # Invariants
@@ -146,8 +173,7 @@ pub(crate) struct Detour {
     written: usize,
     kind: Kind,
     copies: usize,
-    /// Where the calls after the first instruction return to, or 0: a branch has one for each way.
-    between: [usize; 2],
+    around: Around,
     /// How many bytes of the function it stands in for.
     displaced: usize,
     expected: KVec<u8>,
@@ -191,7 +217,7 @@ impl Detour {
             len: 0,
             at: slot.address(),
         };
-        let (copies, between) = to
+        let (copies, around) = to
             .put_detour(point, displaced, kind)
             .ok_or(Error::OutOfReach)?;
         let len = to.len;
@@ -206,18 +232,22 @@ impl Detour {
             written: text.syncs(),
             kind,
             copies,
-            between,
+            around,
             displaced: displaced.len(),
             expected,
             parts,
         })
     }
 
-    /// Where a point is found by it: at the copies of the displaced instructions, at the breakpoint in front of the detour, and
-    /// where the calls after the first of them return to. 0 is none.
-    pub(crate) fn addresses(&self) -> [usize; 4] {
-        let [next, taken] = self.between;
-        [self.copies, self.slot.address(), next, taken]
+    /// Where a point is found by it: at the copies of the displaced instructions, at the breakpoint in front of the detour, where
+    /// the calls after the first of them return to, and where that runs between them. 0 is none.
+    pub(crate) fn addresses(&self) -> [usize; DETOUR_ADDRESSES] {
+        let Around {
+            between: [next, taken],
+            within,
+            ..
+        } = self.around;
+        [self.copies, self.slot.address(), next, taken, within]
     }
 
     /// Which handlers it calls.
@@ -238,7 +268,7 @@ impl Detour {
     ///
     /// - from the point's breakpoint, by the return from the exception. `iret` serialises, and the breakpoint was hit after the code had
     ///   been written; but `erets`, which CPUs with FRED have for that, does not keep the CPU from having fetched what comes next;
-    /// - from another detour of the point, which a task may still be in: `detoured.S` goes on at [`Point::copies`] by a `ret`, after no
+    /// - from another detour of the point, which a task may still be in: `detoured.S` goes on at [`Point::parts`] by a `ret`, after no
     ///   exception at all;
     /// - from the jump, or from the breakpoint that stands in its place while the kernel puts it there, both later.
     ///
@@ -248,8 +278,12 @@ impl Detour {
         if text.syncs() == self.written {
             text.sync();
         }
-        self.point.copies.store(self.copies);
+        self.point.parts.store(self.parts.word());
         self.point.stop.store(self.slot.address());
+        if self.kind == Kind::Around {
+            self.point.within.store(self.around.within);
+            self.point.rest.store(self.around.rest);
+        }
         self.point.set_detour(Some(self.parts));
         // After that store: a wait that has a number from here on begins when everybody sees it.
         Since(WAITS.fetch_add(0, Full))
@@ -276,6 +310,47 @@ impl Detour {
     }
 }
 
+/// Leaves the code that executes a point's first instruction with the registers saved, if a fault of the copy there is what `regs`
+/// are of: they become those of the instruction itself. False if it is another fault.
+pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
+    let within = point.within.load();
+    if within == 0 || regs.ip() != within {
+        return false;
+    }
+    let saved = core::ptr::with_exposed_provenance::<bindings::pt_regs>(regs.sp());
+    let regs = regs.as_ptr();
+    // SAFETY: By the invariants of `Detour`, which has stored the address, the copy runs on the stack of this context with the stack
+    // pointer at the registers that `put_entry()` has saved; nobody else uses those, nor the ones of the fault.
+    unsafe {
+        let fault = regs.read();
+        regs.write(bindings::pt_regs {
+            ip: point.address,
+            // Those of the exception: its error, and what it was entered with.
+            orig_ax: fault.orig_ax,
+            __bindgen_anon_1: fault.__bindgen_anon_1,
+            __bindgen_anon_2: fault.__bindgen_anon_2,
+            ..saved.read()
+        });
+    }
+    running::end();
+    // SAFETY: `detoured.S` has turned preemption off in front of the copy, and is not going to turn it on.
+    unsafe { preempt::end() };
+    true
+}
+
+/// The point whose detour an address is in, as far as points are found by their detours. Context: any with preemption off.
+pub(crate) fn with_detour<R>(
+    at: usize,
+    mut f: impl FnMut(Found<'_, Point>) -> Option<R>,
+) -> Option<R> {
+    if !exec_pool::contains(at) {
+        return None;
+    }
+    // A slot lies at a multiple of its size, and the point is found by its start.
+    let mut slots = SIZES.iter().map(|size| at & !(size - 1));
+    slots.find_map(|slot| COPIES.with(slot, |point| f(point)).flatten())
+}
+
 /// Code that is being put together.
 struct Cursor<'a> {
     code: &'a mut [u8],
@@ -284,13 +359,13 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// A detour. Returns where the copies of all displaced instructions are, and [`Detour::between`].
+    /// A detour. Returns where the copies of all displaced instructions are.
     fn put_detour(
         &mut self,
         point: &Arc<Point>,
         displaced: &Displaced,
         kind: Kind,
-    ) -> Option<(usize, [usize; 2])> {
+    ) -> Option<(usize, Around)> {
         // Where a breakpoint is wanted after all.
         self.put(&[BREAKPOINT])?;
         self.put_entry(point)?;
@@ -306,41 +381,45 @@ impl Cursor<'_> {
             (Kind::Instead, false) => ferro_kprobe_detour_instead,
         };
         self.branch(0xe8, called as *const () as usize)?;
-        let between = match kind {
-            Kind::Before => {
-                self.put_exit(0)?;
-                [0; 2]
-            }
-            Kind::Around => self.put_around(point, displaced)?,
+        let mut around = Around::default();
+        match kind {
+            Kind::Before => self.put_exit(0)?,
+            Kind::Around => self.put_around(point, displaced, &mut around)?,
             // It goes on where the registers say.
-            Kind::Instead => [0; 2],
-        };
+            Kind::Instead => (),
+        }
         let copies = self.here();
         self.extend(|to, out| displaced.relocate(to, out))?;
         self.branch(0xe9, displaced.end() as usize)?;
-        Some((copies, between))
+        Some((copies, around))
     }
 
-    /// The first instruction, the handlers after it, and the others. Returns [`Detour::between`].
-    fn put_around(&mut self, point: &Arc<Point>, displaced: &Displaced) -> Option<[usize; 2]> {
-        let mut between = [0; 2];
-        let [next, taken] = &mut between;
+    /// The first instruction, the handlers after it, and the others.
+    fn put_around(
+        &mut self,
+        point: &Arc<Point>,
+        displaced: &Displaced,
+        around: &mut Around,
+    ) -> Option<()> {
+        let [next, taken] = &mut around.between;
         let Some(Branch { condition, target }) = displaced.first_branch() else {
             let mut stack_moves = 0;
+            let start = self.here();
             self.extend(|to, out| {
-                let within = displaced.first_within(&FRAME, to, out)?;
+                let within = displaced.first_within(&frame(), to, out)?;
                 stack_moves = within.stack_moves;
+                around.within = within.copy.map_or(0, |copy| start.wrapping_add(copy));
                 Ok(within.len)
             })?;
             *next = self.put_after(point.next, stack_moves)?;
-            self.put_rest(displaced)?;
-            return Some(between);
+            around.rest = self.here();
+            return self.put_rest(displaced);
         };
         // Each way has its end: which one it is stays decided, whatever handlers write to ip or to the flags.
         let mut over = None;
         if let Some(mut condition) = condition {
             self.extend(|_, out| {
-                let (len, now) = Displaced::put_condition(condition, &FRAME, out)?;
+                let (len, now) = Displaced::put_condition(condition, &frame(), out)?;
                 condition = now;
                 Ok(len)
             })?;
@@ -352,9 +431,10 @@ impl Cursor<'_> {
         if let Some(over) = over {
             self.aim(over)?;
             *next = self.put_after(point.next, 0)?;
+            around.rest = self.here();
             self.put_rest(displaced)?;
         }
-        Some(between)
+        Some(())
     }
 
     /// Calls the handlers after the first instruction, which find this ip, and takes the registers back, with the stack pointer
@@ -388,8 +468,7 @@ impl Cursor<'_> {
         self.put(&[0x48, 0x8d, 0x64, 0x24, 0u8.wrapping_sub(GAP)])?;
         self.put(&[0x6a, u8::try_from(bindings::__KERNEL_DS).ok()?, 0x54, 0x9c])?;
         self.put(&[0x48, 0x83, 0x44, 0x24, 8, GAP + 8])?;
-        // SAFETY: The function only reads a feature of the CPU.
-        if unsafe { ferro_kprobe_has_smap() } {
+        if has_smap() {
             self.put(&CLAC)?;
         }
         // push $__KERNEL_CS; push $ip, as after the breakpoint; push $-1

@@ -7,7 +7,7 @@ pub(crate) mod after;
 pub(crate) mod apart;
 mod arithmetic;
 pub(crate) mod detour;
-pub(crate) mod divide_errors;
+pub(crate) mod die_notifier;
 pub(crate) mod fixup;
 pub(crate) mod ftrace_sites;
 pub(crate) mod kprobe;

@@ -41,6 +41,9 @@ pub(crate) unsafe trait TrapHandler: 'static {
     /// A fault. Whether it is done with.
     fn fault(regs: &mut Regs, trapnr: usize) -> bool;
 
+    /// The kernel dies of a fault or trap, and has told of it.
+    fn died(regs: &Regs);
+
     /// A function with a probe on its ftrace site has been called, whose point this is, or was.
     fn called(point: Found<'_, Point>, regs: &mut Regs);
 

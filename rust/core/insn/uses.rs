@@ -53,10 +53,11 @@ impl Uses {
             }
             _ => return None,
         }
-        // What the CPU has for itself is after a segment; the kernel counts there.
+        // What the CPU has for itself is after a segment; the kernel counts there. Strings and `movabs` name memory without ModRM.
+        let in_segment = insn.prefixes().segment.is_some();
         let memory = insn.memory_operand();
-        let is_there = |m: &super::flow::Memory| m.segment.is_none() && !m.truncated;
-        if !memory.as_ref().is_none_or(is_there) || is_special(insn) {
+        let is_truncated = memory.is_some_and(|memory| memory.truncated);
+        if in_segment || is_truncated || has_rex_in_front(insn) || is_special(insn) {
             return None;
         }
         let mut uses = Uses::default();
@@ -340,9 +341,20 @@ fn bit(number: u8) -> u16 {
     1 << (number & 15)
 }
 
-/// Whether it has a REX prefix, also one without bits. No other prefix or escape looks like one.
+/// Returns true if it has a REX prefix, also one without bits. No other prefix or escape looks like one.
 fn has_rex(insn: &Insn) -> bool {
+    prefixes(insn).any(|byte| (0x40..=0x4f).contains(byte))
+}
+
+/// Returns true if another prefix follows a REX. CPUs ignore such a REX, but QEMU does not: the operands differ.
+fn has_rex_in_front(insn: &Insn) -> bool {
+    let mut rest = prefixes(insn).skip_while(|byte| !(0x40..=0x4f).contains(*byte));
+    // The escapes of an opcode begin with 0f.
+    rest.any(|byte| !matches!(byte, 0x0f | 0x38 | 0x3a | 0x40..=0x4f))
+}
+
+/// The bytes before the opcode.
+fn prefixes(insn: &Insn) -> impl Iterator<Item = &u8> {
     let before = usize::from(insn.opcode_field().at);
-    let mut prefixes = insn.bytes().iter().take(before);
-    prefixes.any(|byte| (0x40..=0x4f).contains(byte))
+    insn.bytes().iter().take(before)
 }

@@ -32,6 +32,15 @@ impl Drop for PreemptOff {
     }
 }
 
+/// Turns preemption on again for a section whose end is never reached, because a fault has left it.
+///
+/// # Safety
+///
+/// The section has turned preemption off on this CPU, and nobody else turns it on for it.
+pub unsafe fn end() {
+    enable();
+}
+
 /// On x86 the count is a per-CPU word that is 0 when preemption is on and somebody waits for the CPU.
 #[cfg(all(CONFIG_PREEMPT_COUNT, CONFIG_X86_64, not(CONFIG_UML)))]
 mod count {

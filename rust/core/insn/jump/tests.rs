@@ -450,15 +450,20 @@ const FRAME: Frame = Frame {
     ],
     flags: 144,
     stack: 216,
+    smap: false,
 };
 
 /// The code for the first instruction of those at `AT`.
 fn within(code: &[u8]) -> Result<Vec<u8>, Reason> {
+    within_frame(code, &FRAME)
+}
+
+fn within_frame(code: &[u8], frame: &Frame) -> Result<Vec<u8>, Reason> {
     let mut code = code.to_vec();
     code.extend([0x0f, 0x1f, 0x44, 0, 0, 0xc3]);
     let displaced = at(&image(&code), 0)?;
     let mut out = [0; MAX_WITHIN];
-    let written = displaced.first_within(&FRAME, AT + 0x1000, &mut out)?;
+    let written = displaced.first_within(frame, AT + 0x1000, &mut out)?;
     Ok(out[..written.len].to_vec())
 }
 
@@ -574,28 +579,86 @@ fn branches_name_their_targets() {
 
 #[test]
 fn what_uses_the_stack_does_not_run_on_another() {
-    let codes: [&[u8]; 14] = [
-        &[0x66, 0x6a, 5],          // pushw $5
-        &[0x54],                   // push %rsp
-        &[0x66, 0x51],             // push %cx
-        &[0x5c],                   // pop %rsp
-        &[0x48, 0x89, 0xe5],       // mov %rsp,%rbp
-        &[0x48, 0x83, 0xec, 8],    // sub $8,%rsp
-        &[0x40, 0x88, 0xe0],       // mov %spl,%al
-        &[0xff, 0x30],             // push (%rax)
-        &[0xc9],                   // leave
-        &[0x9c],                   // pushf
-        &[0x94],                   // xchg %rax,%rsp
-        &[0x65, 0x48, 0x8b, 0x00], // mov %gs:(%rax),%rax
-        &[0xf7, 0xf1],             // div %ecx
-        &[0x48, 0x0f, 0xb1, 0x20], // cmpxchg %rsp,(%rax)
+    let codes: [&[u8]; 20] = [
+        &[0x66, 0x6a, 5],                      // pushw $5
+        &[0x54],                               // push %rsp
+        &[0x66, 0x51],                         // push %cx
+        &[0x5c],                               // pop %rsp
+        &[0x48, 0x89, 0xe5],                   // mov %rsp,%rbp
+        &[0x48, 0x83, 0xec, 8],                // sub $8,%rsp
+        &[0x40, 0x88, 0xe0],                   // mov %spl,%al
+        &[0xff, 0x30],                         // push (%rax)
+        &[0xc9],                               // leave
+        &[0x9c],                               // pushf
+        &[0x94],                               // xchg %rax,%rsp
+        &[0xf0, 0x50],                         // lock push %rax
+        &[0x65, 0x48, 0x8b, 0x00],             // mov %gs:(%rax),%rax
+        &[0x65, 0xad],                         // lods %gs:(%rsi),%eax
+        &[0x64, 0xa4],                         // movsb %fs:(%rsi),(%rdi)
+        &[0x65, 0xd7],                         // xlat %gs:(%rbx)
+        &[0x64, 0x6e],                         // outsb %fs:(%rsi),(%dx)
+        &[0x65, 0xa1, 0, 0, 0, 0, 0, 0, 0, 0], // movabs %gs:0,%eax
+        &[0xf7, 0xf1],                         // div %ecx
+        &[0x48, 0x0f, 0xb1, 0x20],             // cmpxchg %rsp,(%rax)
     ];
     for code in codes {
         assert_eq!(within(code), Err(Reason::Immovable), "{code:02x?}");
     }
     // mov %cl,%ah: not the stack pointer's byte.
     assert!(within(&[0x88, 0xcc]).is_ok());
+    // Without a segment they run.
+    assert!(within(&[0xad]).is_ok() && within(&[0xa1, 0, 0, 0, 0, 0, 0, 0, 0]).is_ok());
 }
+
+#[test]
+fn a_rex_that_a_prefix_follows() {
+    // rex cs mov, rex cs movzbl: it depends on the CPU whether the operand is ch or bpl.
+    assert_eq!(within(&[0x40, 0x2e, 0x88, 0xe8]), Err(Reason::Immovable));
+    assert_eq!(
+        within(&[0x40, 0x2e, 0x0f, 0xb6, 0xc5]),
+        Err(Reason::Immovable)
+    );
+    // The usual order: cs rex mov %bpl,%al; cs rex movzbl %bpl,%eax.
+    let rbp = [0x48, 0x8b, 0x6c, 0x24, 32];
+    for code in [
+        &[0x2e, 0x40, 0x88, 0xe8][..],
+        &[0x2e, 0x40, 0x0f, 0xb6, 0xc5],
+    ] {
+        let code = within(code).unwrap();
+        assert!(code.windows(5).any(|part| part == rbp), "{code:02x?}");
+    }
+}
+
+#[test]
+fn user_memory_is_accessed_as_the_probed_code_may() {
+    let smap = Frame {
+        smap: true,
+        ..FRAME
+    };
+    let within = |code: &[u8]| within_frame(code, &smap).unwrap();
+    let mask = |code: &[u8]| u32::from_le_bytes(code[10..14].try_into().unwrap());
+    // testb $4,146(%rsp); jz 1f; stac; 1: mov 80(%rsp),%rax; mov (%rax),%ecx; clac
+    let code = within(&[0x8b, 0x08]);
+    let first = [0xf6, 0x84, 0x24, 146, 0, 0, 0, 4, 0x74, 3, 0x0f, 0x01, 0xcb];
+    assert_eq!(code[..13], first);
+    assert_eq!(code[18..23], [0x8b, 0x08, 0x0f, 0x01, 0xca]);
+    // adc (%rax),%ecx; stosb: with all flags, and clac after it.
+    for code in [within(&[0x13, 0x08]), within(&[0xaa])] {
+        assert_eq!(mask(&code), !0);
+        assert!(code.windows(3).any(|part| part == CLAC), "{code:02x?}");
+    }
+    // adc %eax,%ecx: no memory, AC stays clear.
+    let code = within(&[0x11, 0xc1]);
+    assert_eq!(mask(&code), !(1 << 18));
+    assert!(!code.windows(3).any(|part| part == CLAC), "{code:02x?}");
+    // lea (%rax),%rcx; mov %eax,%ecx: nothing is to be done.
+    for code in [&[0x48, 0x8d, 0x08][..], &[0x89, 0xc1]] {
+        assert_eq!(within_frame(code, &smap), within_frame(code, &FRAME));
+    }
+}
+
+/// clac
+const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
 
 #[test]
 fn monitors_and_the_direction() {

@@ -18,8 +18,11 @@ use crate::insn::Uses;
 const WORD: i8 = 8;
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u32 = 0x8d5;
-/// All of them but AC, with which the kernel may access user memory.
-const NOT_AC: u32 = !(1 << 18);
+/// Alignment check: with SMAP the right to access user memory.
+const AC: u32 = 1 << 18;
+/// Clears and sets AC.
+const CLAC: [u8; 3] = [0x0f, 0x01, 0xca];
+const STAC: [u8; 3] = [0x0f, 0x01, 0xcb];
 
 /// Where registers are saved, in bytes from the stack pointer on.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,8 @@ pub struct Frame {
     pub flags: u32,
     /// What the stack pointer was there.
     pub stack: u32,
+    /// The CPU has SMAP: AC is clear while handlers run, and an instruction that accesses memory needs it as the probed code has it.
+    pub smap: bool,
 }
 
 /// The most bytes of [`Displaced::first_within`].
@@ -79,7 +84,7 @@ impl Displaced {
             5 => (frame.flags, 4),
             // SF is not OF, or ZF as well.
             _ => {
-                out.put_flags(frame)?;
+                out.put_flags(frame, !AC)?;
                 return Ok((out.len(), condition & 0xf));
             }
         };
@@ -104,11 +109,19 @@ impl Displaced {
         }
         let uses = Uses::of(&insn).ok_or(Reason::Immovable)?;
         let [f0, f1, f2, f3] = frame.flags.to_le_bytes();
-        if uses.reads_flags {
-            out.put_flags(frame)?;
+        let accesses = frame.smap && may_access(&insn);
+        match (uses.reads_flags, accesses) {
+            (true, true) => out.put_flags(frame, !0)?,
+            (true, false) => out.put_flags(frame, !AC)?,
+            (false, true) => out.put_stac(frame)?,
+            (false, false) => (),
         }
         out.put_moves(0x8b, uses.reads, frame)?;
+        let copy = out.len();
         out.put_above(at, &insn, frame.stack)?;
+        if accesses {
+            out.put(&CLAC)?;
+        }
         out.put_moves(0x89, uses.writes, frame)?;
         if uses.writes_flags {
             let [a, b, c, d] = ARITHMETIC.to_le_bytes();
@@ -119,8 +132,19 @@ impl Displaced {
         }
         Ok(Within {
             len: out.len(),
+            copy: Some(copy),
             stack_moves: 0,
         })
+    }
+}
+
+/// Returns false if the instruction surely accesses no memory.
+fn may_access(insn: &Insn) -> bool {
+    match insn.memory_operand() {
+        // lea
+        Some(_) => insn.map() != 0 || insn.opcode() != 0x8d,
+        // Strings, movabs and the like have no ModRM.
+        None => !insn.cannot_fault(),
     }
 }
 
@@ -129,6 +153,8 @@ impl Displaced {
 pub struct Within {
     /// How many bytes.
     pub len: usize,
+    /// How far from the start the copy of the instruction is, unless it is a push or a pop, which is executed by others.
+    pub copy: Option<usize>,
     /// How far the instruction moves the stack pointer, in bytes; also that in the frame.
     pub stack_moves: i8,
 }
@@ -145,7 +171,9 @@ enum OnStack {
 
 /// Whether it pushes a constant, or pushes or pops all of a register other than the stack pointer.
 fn pushes_or_pops(insn: &Insn) -> Option<OnStack> {
-    if insn.encoding() != Encoding::Legacy || insn.map() != 0 || insn.is_word() {
+    let is_plain = insn.encoding() == Encoding::Legacy && insn.map() == 0;
+    // With LOCK they are undefined.
+    if !is_plain || insn.is_word() || insn.prefixes().lock {
         return None;
     }
     let register = insn.base_register(insn.opcode());
@@ -160,13 +188,22 @@ fn pushes_or_pops(insn: &Insn) -> Option<OnStack> {
 }
 
 impl Out<'_> {
-    /// Takes the flags from where they are saved.
-    fn put_flags(&mut self, frame: &Frame) -> Result<(), Reason> {
+    /// Takes the flags of a mask from where they are saved.
+    fn put_flags(&mut self, frame: &Frame, mask: u32) -> Result<(), Reason> {
         let [f0, f1, f2, f3] = frame.flags.to_le_bytes();
-        let [a, b, c, d] = NOT_AC.to_le_bytes();
-        // mov flags(%rsp), %rdx; and $~AC, %edx; push %rdx; popf
+        let [a, b, c, d] = mask.to_le_bytes();
+        // mov flags(%rsp), %rdx; and $mask, %edx; push %rdx; popf
         self.put(&[0x48, 0x8b, 0x94, 0x24, f0, f1, f2, f3])?;
         self.put(&[0x81, 0xe2, a, b, c, d, 0x52, 0x9d])
+    }
+
+    /// Sets AC if it is set where the flags are saved.
+    fn put_stac(&mut self, frame: &Frame) -> Result<(), Reason> {
+        let [_, _, ac, _] = AC.to_le_bytes();
+        let [a, b, c, d] = frame.flags.saturating_add(2).to_le_bytes();
+        // testb $AC, flags(%rsp); jz
+        self.put(&[0xf6, 0x84, 0x24, a, b, c, d, ac, 0x74, 3])?;
+        self.put(&STAC)
     }
 
     fn put_push_or_pop(&mut self, what: &OnStack, frame: &Frame) -> Result<Within, Reason> {
@@ -196,6 +233,7 @@ impl Out<'_> {
         self.put(&stack_moves.to_le_bytes())?;
         Ok(Within {
             len: self.len(),
+            copy: None,
             stack_moves,
         })
     }

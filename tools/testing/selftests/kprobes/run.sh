@@ -211,6 +211,20 @@ perf_saw() {
 	done
 }
 
+# oops_names NAME: the last Oops is of kst_dies, with the address that it could not read: in RIP for the first of the instructions that
+# a jump displaces, in a line of its own for those after it.
+oops_names() {
+	local register=RDI where='RIP: 0010:kst_dies\+0x[15]/'
+	case $1 in
+	*_second) register=RSI where='instruction at kst_dies\+0x[37] .*runs in a detour' ;;
+	*) ;;
+	esac
+	dmesg | sed -n '/cut here\|BUG: /h;//!H;${g;p}' >"$work/oops"
+	grep -qE "$where" "$work/oops" && grep -qE "$register: 0000000000000dea" "$work/oops" && return
+	sed "s/^/# $1: /" "$work/oops"
+	return 1
+}
+
 # whole VARIABLE FILE: what is in it, without a process more, and without jumps, which come by themselves.
 whole() {
 	IFS= read -rd '' "$1" <"$2"
@@ -227,6 +241,7 @@ run() {
 	refuse.twice | refuse.batch_same_twice | fault.refused | several.register_again) dmesg -n 1 ;;
 	jprobe.traced_*) graph function_graph ;;
 	jump.*) echo 1 >$jumps ;;
+	death.in_*) echo 1 >$jumps && echo 0 >/proc/sys/kernel/panic_on_oops ;;
 	death.*) echo 0 >/proc/sys/kernel/panic_on_oops ;;
 	*) ;;
 	esac
@@ -266,6 +281,10 @@ run() {
 		# Each call is there, and no return of them.
 		[ "$(grep -c 'below.*{$' /sys/kernel/tracing/trace)" -ge 70 ] || verdict=not
 		graph nop
+		;;
+	death.in_*)
+		oops_names "$name" || verdict=not
+		echo "$KST_JUMPS" >$jumps
 		;;
 	jump.*) echo "$KST_JUMPS" >$jumps ;;
 	*) ;;

@@ -14,7 +14,7 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
-#include "kprobes_selftest.h"
+#include "jump.h"
 
 static struct task_struct *victim;
 static unsigned int hits;
@@ -36,12 +36,12 @@ static int comes_by(void *unused)
 	return kst_target(1);
 }
 
-/* A task on a CPU that calls kst_target(), and ends within it. */
-static void kill_on(unsigned int cpu)
+/* A task on a CPU that does this, and ends within it. */
+static void kill_in(int (*does)(void *), unsigned int cpu)
 {
 	unsigned int tries = 0;
 
-	victim = kthread_create(comes_by, NULL, "kst_victim");
+	victim = kthread_create(does, NULL, "kst_victim");
 	if (!EXPECT(!IS_ERR(victim)))
 		return;
 	get_task_struct(victim);
@@ -52,6 +52,12 @@ static void kill_on(unsigned int cpu)
 	EXPECT(READ_ONCE(victim->exit_state));
 	put_task_struct(victim);
 	victim = NULL;
+}
+
+/* One that calls kst_target(). */
+static void kill_on(unsigned int cpu)
+{
+	kill_in(comes_by, cpu);
 }
 
 static void come_by(void *unused)
@@ -147,9 +153,65 @@ static void entering(void)
 	EXPECT(hits_on(cpu));
 }
 
+static const unsigned long zero[3];
+/* For what is killed in kst_dies(), and so for the log. */
+#define NOWHERE ((void *)0xdea)
+
+static int first_faults(void *unused)
+{
+	return kst_dies(NOWHERE, zero);
+}
+
+static int second_faults(void *unused)
+{
+	return kst_dies(zero, NOWHERE);
+}
+
+POST_HANDLER(post, hits++);
+
+/* Where a jump has displaced what faults. run.sh looks at what the log says of that. */
+static void in_jump(int (*does)(void *), kprobe_post_handler_t on_post)
+{
+	struct kprobe kp = { .addr = kst_places[KST_DIES], .pre_handler = count, .post_handler = on_post };
+	unsigned int cpu = some_cpu();
+
+	EXPECT_EQ(register_kprobe(&kp), 0);
+	if (!on_post || IS_ENABLED(CONFIG_KPROBES_RUST))
+		EXPECT(kst_becomes(kp.addr, KST_JUMP));
+	EXPECT_EQ(kst_dies(zero, zero), 0);
+	kill_in(does, cpu);
+	EXPECT(hits_on(cpu));
+	EXPECT_EQ(kst_dies(zero, zero), 0);
+	unregister_kprobe(&kp);
+}
+
+static void in_jump_first(void)
+{
+	in_jump(first_faults, NULL);
+}
+
+static void in_jump_second(void)
+{
+	in_jump(second_faults, NULL);
+}
+
+static void in_jump_around_first(void)
+{
+	in_jump(first_faults, post);
+}
+
+static void in_jump_around_second(void)
+{
+	in_jump(second_faults, post);
+}
+
 const struct test_case kst_death_cases[] = {
 	{ "death.at_entry", at_entry },
 	{ "death.at_return", at_return },
 	{ "death.entering", entering },
+	{ "death.in_jump_first", in_jump_first },
+	{ "death.in_jump_second", in_jump_second },
+	{ "death.in_jump_around_first", in_jump_around_first },
+	{ "death.in_jump_around_second", in_jump_around_second },
 	{ }
 };

@@ -48,6 +48,10 @@ unsigned long kst_into_label(unsigned long again);
 unsigned long kst_into_alternative(unsigned long a);
 unsigned long kst_sleeps(unsigned long a);
 unsigned long kst_fills(u8 *to, unsigned long count);
+unsigned long kst_hides(unsigned long a);
+extern const void * const kst_hidden;
+unsigned int kst_dies(const void *a, const void *b);
+unsigned int kst_of_user(const u32 __user *a);
 
 /* jump_held.c */
 unsigned long kst_asleep(unsigned long a);
@@ -61,6 +65,7 @@ enum kst_place {
 	KST_ALTERNATIVE,
 	KST_SLEEPS,
 	KST_FILLS, KST_FILLS_FILL,
+	KST_HIDES_END, KST_DIES, KST_OF_USER,
 };
 
 extern u8 * const kst_places[];

@@ -115,6 +115,48 @@ SYM_FUNC_START(kst_fills)
 	RET
 SYM_FUNC_END(kst_fills)
 
+/* @a + 1; and what only kst_hidden leads to, as a static function of a module that was stripped: @a + 42 */
+SYM_FUNC_START(kst_hides)
+	lea	1(%rdi), %rax
+.Lhides_end:
+	ret
+.Lhidden:
+	lea	40(%rdi), %rax
+	add	$2, %rax
+	ret
+SYM_FUNC_END(kst_hides)
+
+	.pushsection .rodata, "a"
+	.balign	8
+	.globl	kst_hidden
+kst_hidden:
+	.quad	.Lhidden
+	.popsection
+
+/* What is at @a and, 0x10 further, at @b: the first instruction or the second faults. */
+SYM_FUNC_START(kst_dies)
+	nop
+.Ldies:
+	mov	(%rdi), %eax
+	add	0x10(%rsi), %eax
+	nop
+	nop
+	RET
+SYM_FUNC_END(kst_dies)
+
+/* What the user has at @a. */
+SYM_FUNC_START(kst_of_user)
+	stac
+.Lof_user:
+	mov	(%rdi), %eax
+	nop
+	nop
+	nop
+	nop
+	clac
+	RET
+SYM_FUNC_END(kst_of_user)
+
 	.section .rodata, "a"
 	.balign	8
 	.globl	kst_places
@@ -127,3 +169,4 @@ kst_places:
 	.quad	.Lalternative
 	.quad	.Lsleeps
 	.quad	.Lfills, .Lfills_fill
+	.quad	.Lhides_end, .Ldies, .Lof_user

@@ -5,7 +5,11 @@
  */
 #include <linux/jump_label.h>
 #include <linux/linkage.h>
+#include <linux/mm_types.h>
+#include <linux/ptrace.h>
+#include <linux/sched.h>
 #include <linux/static_call.h>
+#include <linux/uaccess.h>
 #include <asm/text-patching.h>
 
 #include "jump.h"
@@ -231,6 +235,45 @@ static void has_alternative(void)
 	EXPECT_EQ(kst_into_alternative(10), 19);
 }
 
+/* What follows the end of the flow is entered through a pointer alone. */
+static void pointer(void)
+{
+	EXPECT_EQ(kst_call_code(kst_hidden, 0), 42);
+	if (stays(kst_places[KST_HIDES_END])) {
+		EXPECT_EQ(kst_hides(1), 2);
+		EXPECT_EQ(kst_call_code(kst_hidden, 0), 42);
+	}
+	ends(1);
+}
+
+POST_HANDLER(on_post, container_of(p, struct kst_hit, kp)->post++);
+
+/* Between handlers user memory is accessed as the probed code may, which has set AC; the handlers may not. */
+static void of_user(void)
+{
+	const u32 __user *from = (void __user *)current->mm->arg_start;
+	u32 value;
+
+	if (!boot_cpu_has(X86_FEATURE_SMAP)) {
+		case_skip("no SMAP");
+		return;
+	}
+	if (!EXPECT_EQ(get_user(value, from), 0))
+		return;
+	EXPECT_EQ(kst_of_user(from), value);
+	kst_hit_at(&a, kst_places[KST_OF_USER], 0)->post_handler = on_post;
+	if (!EXPECT_EQ(register_kprobe(&a.kp), 0))
+		return;
+	EXPECT_EQ(kst_of_user(from), value);
+	if (IS_ENABLED(CONFIG_KPROBES_RUST)) {
+		EXPECT(kst_becomes(a.kp.addr, KST_JUMP));
+		EXPECT_EQ(kst_of_user(from), value);
+		EXPECT_EQ(a.post, 2);
+		EXPECT(a.flags & X86_EFLAGS_AC);
+	}
+	unregister_kprobe(&a.kp);
+}
+
 const struct test_case kst_jump_into_cases[] = {
 	{ "jump.into_loop", into_loop },
 	{ "jump.to_loop", to_loop },
@@ -244,5 +287,7 @@ const struct test_case kst_jump_into_cases[] = {
 	{ "jump.into_key", into_key },
 	{ "jump.into_static_call", into_static_call },
 	{ "jump.alternative", has_alternative },
+	{ "jump.pointer", pointer },
+	{ "jump.of_user", of_user },
 	{}
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Divide errors of the kernel, which have no hook point: `register_die_notifier()`.
+//! What has no hook point: divide errors of the kernel, and its end of a task or of itself. `register_die_notifier()`.
 //!
 //! Contexts: registering in process context, sleeps; the handler in the trap.
 
@@ -20,22 +20,22 @@ use super::traps::TrapHandler;
 /// The number of the exception.
 const DIVIDE_ERROR: c_int = 0;
 
-/// Has divide errors handled. Dropping it waits until nobody is in the handler.
+/// Has them handled. Dropping it waits until nobody is in the handler.
 ///
 /// # Invariants
 ///
 /// The block is registered, and stays where it is.
-pub(crate) struct DivideErrors<H: TrapHandler> {
+pub(crate) struct DieNotifier<H: TrapHandler> {
     block: KBox<Opaque<bindings::notifier_block>>,
     _handler: PhantomData<fn(H)>,
 }
 
 // SAFETY: Any thread may unregister it, whichever has registered it: the kernel's list of these has a lock.
-unsafe impl<H: TrapHandler> Send for DivideErrors<H> {}
+unsafe impl<H: TrapHandler> Send for DieNotifier<H> {}
 // SAFETY: Nothing can be done with a shared reference.
-unsafe impl<H: TrapHandler> Sync for DivideErrors<H> {}
+unsafe impl<H: TrapHandler> Sync for DieNotifier<H> {}
 
-impl<H: TrapHandler> DivideErrors<H> {
+impl<H: TrapHandler> DieNotifier<H> {
     /// Context: process; sleeps. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         let block = KBox::new(Opaque::<bindings::notifier_block>::zeroed(), GFP_KERNEL)?;
@@ -51,7 +51,7 @@ impl<H: TrapHandler> DivideErrors<H> {
     }
 }
 
-impl<H: TrapHandler> Drop for DivideErrors<H> {
+impl<H: TrapHandler> Drop for DieNotifier<H> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant it is registered.
         unsafe { bindings::unregister_die_notifier(self.block.get()) };
@@ -67,15 +67,25 @@ unsafe extern "C" fn notified<H: TrapHandler>(
     reason: c_ulong,
     args: *mut c_void,
 ) -> c_int {
+    const TRAP: c_ulong = bindings::die_val_DIE_TRAP as c_ulong;
+    const OOPS: c_ulong = bindings::die_val_DIE_OOPS as c_ulong;
     let args: *mut bindings::die_args = args.cast();
-    if reason != bindings::die_val_DIE_TRAP as c_ulong {
-        return bindings::NOTIFY_DONE as c_int;
-    }
     // SAFETY: The caller guarantees that they are a `struct die_args`.
     let (regs, trapnr) = unsafe { ((*args).regs, (*args).trapnr) };
-    // SAFETY: Notifiers of traps get the registers of the trap, which are theirs until they return.
-    let regs = unsafe { Regs::from_raw(regs) }.filter(|_| trapnr == DIVIDE_ERROR);
-    match regs.is_some_and(|regs| H::fault(regs, DIVIDE_ERROR as usize)) {
+    if regs.is_null() {
+        return bindings::NOTIFY_DONE as c_int;
+    }
+    // SAFETY: Not NULL. Notifiers get the registers of the trap, which are theirs until they return.
+    let regs = unsafe { Regs::from_raw(regs) };
+    let done = match (reason, regs) {
+        (TRAP, Some(regs)) => trapnr == DIVIDE_ERROR && H::fault(regs, DIVIDE_ERROR as usize),
+        (OOPS, Some(regs)) => {
+            H::died(regs);
+            false
+        }
+        _ => false,
+    };
+    match done {
         true => bindings::NOTIFY_STOP as c_int,
         false => bindings::NOTIFY_DONE as c_int,
     }
