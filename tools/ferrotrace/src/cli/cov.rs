@@ -37,6 +37,7 @@ use ferrotrace::cov::profile;
 use ferrotrace::cov::profile::Profile;
 use ferrotrace::cov::profile::is_profile;
 use ferrotrace::cov::report;
+use ferrotrace::cov::report::Report;
 use ferrotrace::cov::report::report;
 use ferrotrace::cov::select::Pattern;
 use ferrotrace::cov::select::select;
@@ -347,11 +348,8 @@ impl ReportArgs {
     }
 
     fn run(self, control: &Control) -> Result<()> {
-        let (objects, remarks, is_live) = self.counters(control)?;
+        let (objects, mut remarks, is_live) = self.counters(control)?;
         let live = is_live.then_some(control);
-        for remark in &remarks {
-            warn(remark);
-        }
         let locator = self.objects.locator(&objects, live);
         let selected = self.objects.select(&objects, &locator)?;
         let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
@@ -359,7 +357,15 @@ impl ReportArgs {
             program: self.gcov.clone(),
             sources: self.srcdir.clone(),
         };
-        let (mut coverage, mut problems) = report(&ready, &options)?;
+        let Report {
+            mut coverage,
+            mut problems,
+            remarks: further,
+        } = report(&ready, &options)?;
+        remarks.extend(further);
+        for remark in &remarks {
+            warn(remark);
+        }
         let program = options.program.as_deref();
         problems.extend(llvm::report(&profiles, program, &mut coverage)?);
         let total = ready.len() + profiles.len();

@@ -43,11 +43,9 @@ impl Share {
     }
 }
 
-/// A function.
+/// How much a function was executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Where it begins.
-    pub line: u32,
     /// How often it was called.
     pub calls: u64,
     /// Its basic blocks, if they are known.
@@ -61,8 +59,9 @@ pub struct File {
     pub lines: BTreeMap<u32, u64>,
     /// How often each branch of a line was taken; `None` where the line was not reached.
     pub branches: BTreeMap<u32, Vec<Option<u64>>>,
-    /// Its functions, by their names.
-    pub functions: BTreeMap<String, Function>,
+    /// Its functions, by their names and the lines where they begin: a file may have several of one
+    /// name, as of two branches of `#if`, or of static ones in files that it includes.
+    pub functions: BTreeMap<(String, u32), Function>,
 }
 
 impl File {
@@ -86,14 +85,11 @@ impl File {
         }
     }
 
-    /// Adds a function, or what another object with the same function, such as one in a header, executed of it.
-    pub fn function(&mut self, name: &str, function: Function) {
-        let Some(sum) = self.functions.get_mut(name) else {
-            self.functions.insert(name.to_owned(), function);
-            return;
-        };
+    /// Adds a function that begins at a line, or what another object with it, such as one in a
+    /// header, executed of it.
+    pub fn function(&mut self, name: &str, line: u32, function: Function) {
+        let sum = self.functions.entry((name.to_owned(), line)).or_default();
         sum.calls = sum.calls.saturating_add(function.calls);
-        sum.line = sum.line.min(function.line);
         // The objects may have compiled it differently, and nothing says which of its blocks ran.
         sum.blocks = match (sum.blocks, function.blocks) {
             (Some(one), Some(other)) if other.permille() > one.permille() => Some(other),
@@ -109,8 +105,8 @@ impl File {
         for (line, taken) in other.branches {
             self.branches(line, taken);
         }
-        for (name, function) in other.functions {
-            self.function(&name, function);
+        for ((name, line), function) in other.functions {
+            self.function(&name, line, function);
         }
     }
 
@@ -196,38 +192,43 @@ mod tests {
     #[test]
     fn parts_of_a_header() {
         let function = |calls, hit| Function {
-            line: 3,
             calls,
             blocks: Some(Share { hit, total: 4 }),
         };
-        let part = |lines: &[(u32, u64)], functions: &[(&str, Function)]| {
+        let part = |lines: &[(u32, u64)], functions: &[(&str, u32, Function)]| {
             let mut file = File::default();
             for (line, count) in lines {
                 file.line(*line, *count);
             }
-            for (name, function) in functions {
-                file.function(name, *function);
+            for (name, line, function) in functions {
+                file.function(name, *line, *function);
             }
             file
         };
         let mut coverage = Coverage::default();
         coverage.add(
             "a.h".into(),
-            part(&[(3, 0), (4, u64::MAX)], &[("f", function(0, 0))]),
+            part(
+                &[(3, 0), (4, u64::MAX)],
+                &[("f", 3, function(0, 0)), ("f", 7, function(0, 0))],
+            ),
         );
         coverage.add(
             "a.h".into(),
             part(
                 &[(4, 1), (5, 0), (5, 2)],
-                &[("f", function(2, 3)), ("g", function(0, 0))],
+                &[("f", 3, function(2, 3)), ("g", 5, function(0, 0))],
             ),
         );
         coverage.add("b.c".into(), part(&[(1, 0)], &[]));
         let file = &coverage.files["a.h"];
         assert_eq!(file.lines, [(3, 0), (4, u64::MAX), (5, 2)].into());
-        assert_eq!(file.functions["f"], function(2, 3));
+        let function_at = |name: &str, line| file.functions[&(name.to_owned(), line)];
+        assert_eq!(function_at("f", 3), function(2, 3));
+        // One of the same name elsewhere in the file is another, and was not called.
+        assert_eq!(function_at("f", 7), function(0, 0));
         let (lines, functions) = coverage.shares();
         assert_eq!(lines, Share { hit: 2, total: 4 });
-        assert_eq!(functions, Share { hit: 1, total: 2 });
+        assert_eq!(functions, Share { hit: 1, total: 3 });
     }
 }

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -114,10 +115,13 @@ fn finish(output: io::Result<Output>) -> std::result::Result<String, String> {
 fn parse(text: &str) -> Vec<(String, File)> {
     let mut files = Vec::new();
     let (mut name, mut file) = (String::new(), File::default());
+    // Where the functions of a file begin, by their mangled names.
+    let mut starts: HashMap<&str, u32> = HashMap::new();
     for line in text.lines() {
         let Some((key, value)) = line.split_once(':') else {
             if line == "end_of_record" {
                 files.push((std::mem::take(&mut name), std::mem::take(&mut file)));
+                starts.clear();
             }
             continue;
         };
@@ -131,17 +135,13 @@ fn parse(text: &str) -> Vec<(String, File)> {
             }
             ("FN", Some((line, function))) => {
                 if let Ok(line) = line.parse() {
-                    let function_of = Function {
-                        line,
-                        ..Function::default()
-                    };
-                    file.function(&demangled(function), function_of);
+                    starts.insert(function, line);
                 }
             }
             ("FNDA", Some((calls, function))) => {
-                let known = file.functions.get_mut(&demangled(function));
-                if let (Some(known), Ok(calls)) = (known, calls.parse::<u64>()) {
-                    known.calls = known.calls.saturating_add(calls);
+                if let (Some(line), Ok(calls)) = (starts.get(function), calls.parse()) {
+                    let blocks = None;
+                    file.function(&demangled(function), *line, Function { calls, blocks });
                 }
             }
             _ => (),
@@ -193,8 +193,7 @@ mod tests {
         let files = parse(text);
         assert_eq!(files[0].0, "/a/b.rs");
         assert_eq!(files[0].1.lines, [(3, 5), (4, 0)].into());
-        let function = &files[0].1.functions["a::g"];
-        assert_eq!((function.line, function.calls), (3, 5));
+        assert_eq!(files[0].1.functions[&("a::g".to_owned(), 3)].calls, 5);
         assert_eq!(files[1].1.lines, [(1, u64::MAX)].into());
     }
 

@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use serde::Deserializer;
 
 use super::coverage::File;
 use super::coverage::Function;
@@ -20,6 +19,8 @@ pub struct Document {
     pub directory: Option<PathBuf>,
     /// The files, with the compiler's names.
     pub files: Vec<(String, File)>,
+    /// Counts that were negative, and stand in the files as 0.
+    pub negative: usize,
 }
 
 #[derive(Deserialize)]
@@ -40,8 +41,7 @@ struct JsonFile {
 struct JsonFunction {
     name: String,
     start_line: u32,
-    #[serde(deserialize_with = "count")]
-    execution_count: u64,
+    execution_count: Count,
     blocks: usize,
     blocks_executed: usize,
 }
@@ -49,8 +49,7 @@ struct JsonFunction {
 #[derive(Deserialize)]
 struct JsonLine {
     line_number: u32,
-    #[serde(deserialize_with = "count")]
-    count: u64,
+    count: Count,
     #[serde(default)]
     unexecuted_block: bool,
     #[serde(default)]
@@ -59,25 +58,43 @@ struct JsonLine {
 
 #[derive(Deserialize)]
 struct JsonBranch {
-    #[serde(deserialize_with = "count")]
-    count: u64,
+    count: Count,
 }
 
-#[derive(Deserialize)]
+/// A count as gcov prints it; a large one may be a number with an exponent.
+#[derive(Clone, Copy, Deserialize)]
 #[serde(untagged)]
 enum Count {
     Number(u64),
     Other(f64),
 }
 
-/// gcov computes counts from those of arcs. If these were read while they changed, a count may be negative: then it says
-/// nothing. A large count may be a number with an exponent.
-fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    Ok(match Count::deserialize(deserializer)? {
-        Count::Number(count) => count,
-        Count::Other(count) if count <= 0.0 => 0,
-        Count::Other(count) => format!("{count:.0}").parse().unwrap_or(u64::MAX),
-    })
+/// Sorts out negative counts. The programs compute counts from those of arcs: if these were read
+/// while they changed, or are damaged, a count may be less than 0, and says nothing.
+#[derive(Default)]
+struct Negative(usize);
+
+impl Negative {
+    fn json(&mut self, count: Count) -> u64 {
+        match count {
+            Count::Number(count) => count,
+            Count::Other(count) if count < 0.0 => self.zero(),
+            Count::Other(count) => format!("{count:.0}").parse().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Of llvm-cov, which computes and prints them without a sign.
+    fn unsigned(&mut self, count: u64) -> u64 {
+        match i64::try_from(count) {
+            Ok(_) => count,
+            Err(_) => self.zero(),
+        }
+    }
+
+    fn zero(&mut self) -> u64 {
+        self.0 += 1;
+        0
+    }
 }
 
 /// Understands the JSON of gcov.
@@ -91,14 +108,17 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
         }
     })?;
     let mut files = Vec::with_capacity(json.files.len());
+    let mut negative = Negative::default();
     for part in json.files {
         let mut file = File::default();
         // Functions that begin at the same place, as a macro's do, have lines of their own.
         for line in part.lines {
-            file.line(line.line_number, line.count);
-            let is_reached = line.count > 0 || !line.unexecuted_block;
+            let count = negative.json(line.count);
+            file.line(line.line_number, count);
+            let is_reached = count > 0 || !line.unexecuted_block;
             let branches = line.branches.iter();
-            let taken = branches.map(|branch| is_reached.then_some(branch.count));
+            let counts = branches.map(|branch| negative.json(branch.count));
+            let taken = counts.map(|count| is_reached.then_some(count));
             file.branches(line.line_number, taken);
         }
         for function in part.functions {
@@ -106,13 +126,13 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
                 hit: function.blocks_executed,
                 total: function.blocks,
             };
-            let name = function.name;
-            let function = Function {
-                line: function.start_line,
-                calls: function.execution_count,
-                blocks: Some(blocks),
-            };
-            file.function(&name, function);
+            let calls = negative.json(function.execution_count);
+            let blocks = Some(blocks);
+            file.function(
+                &function.name,
+                function.start_line,
+                Function { calls, blocks },
+            );
         }
         files.push((part.file, file));
     }
@@ -120,6 +140,7 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
     Ok(Document {
         directory: (!directory.is_empty()).then(|| directory.into()),
         files,
+        negative: negative.0,
     })
 }
 
@@ -127,6 +148,7 @@ pub fn parse_json(bytes: &[u8]) -> Result<Document, String> {
 /// `branch:LINE,taken` (or `nottaken`, `notexec`), which does not say how often.
 pub fn parse_lines(text: &str) -> Result<Document, String> {
     let mut files: Vec<(String, File)> = Vec::new();
+    let mut negative = Negative::default();
     // The branches of a line follow each other.
     let mut branches = (0, Vec::new());
     for line in text.lines() {
@@ -144,16 +166,15 @@ pub fn parse_lines(text: &str) -> Result<Document, String> {
                 let at = number().and_then(|at| u32::try_from(at).ok());
                 let (at, calls) = at.zip(number()).ok_or_else(unknown)?;
                 let function = Function {
-                    line: at,
-                    calls,
+                    calls: negative.unsigned(calls),
                     blocks: None,
                 };
-                file.function(fields.next().ok_or_else(unknown)?, function);
+                file.function(fields.next().ok_or_else(unknown)?, at, function);
             }
             "lcount" => {
                 let at = number().and_then(|at| u32::try_from(at).ok());
                 let (at, count) = at.zip(number()).ok_or_else(unknown)?;
-                file.line(at, count);
+                file.line(at, negative.unsigned(count));
             }
             "branch" => {
                 let at = number().and_then(|at| u32::try_from(at).ok());
@@ -179,6 +200,7 @@ pub fn parse_lines(text: &str) -> Result<Document, String> {
     Ok(Document {
         directory: None,
         files,
+        negative: negative.0,
     })
 }
 
@@ -192,7 +214,7 @@ mod tests {
             "format_version": "1", "files": [{"file": "./a.c",
             "lines": [{"line_number": 3, "count": 2, "branches": [{"fallthrough": true, "count": 2, "throw": false}, {"count": 0}], "unexecuted_block": false},
                 {"line_number": 3, "count": 5, "branches": [], "unexecuted_block": false},
-                {"line_number": 4, "count": -1, "branches": [{"count": 0}], "unexecuted_block": true},
+                {"line_number": 4, "count": -1, "branches": [{"count": -1e3}], "unexecuted_block": true},
                 {"line_number": 5, "count": 18446744073709551615, "branches": [], "unexecuted_block": true},
                 {"line_number": 6, "count": 1e10, "branches": [], "unexecuted_block": true}],
             "functions": [{"name": "f", "demangled_name": "f", "start_line": 2, "start_column": 1, "end_line": 6,
@@ -209,15 +231,10 @@ mod tests {
             file.branches,
             [(3, vec![Some(2), Some(0)]), (4, vec![None])].into()
         );
+        assert_eq!(document.negative, 2);
         let blocks = Some(Share { hit: 3, total: 4 });
-        assert_eq!(
-            file.functions["f"],
-            Function {
-                line: 2,
-                calls: 2,
-                blocks
-            }
-        );
+        let function = Function { calls: 2, blocks };
+        assert_eq!(file.functions, [(("f".to_owned(), 2), function)].into());
         assert_eq!(parse_json(b" \n").unwrap_err(), "printed nothing");
         assert!(parse_json(b"{}").unwrap_err().contains("missing field"));
         let lossy =
@@ -229,7 +246,7 @@ mod tests {
     #[test]
     fn lines() {
         let text = "file:../a,b.c\nfunction:4,1,f\nfunction:6,0,g\nlcount:4,1\nbranch:4,taken\nbranch:4,nottaken\nlcount:6,0\nbranch:6,notexec\n\
-            file:x.h\nlcount:1,2\n";
+            file:x.h\nlcount:1,2\nlcount:2,18446744073709551614\n";
         let document = parse_lines(text).unwrap();
         let [(first, file), (second, header)] = &document.files[..] else {
             panic!("{document:?}");
@@ -240,11 +257,13 @@ mod tests {
             file.branches,
             [(4, vec![Some(1), Some(0)]), (6, vec![None])].into()
         );
-        assert_eq!(
-            (file.functions["f"].calls, file.functions["g"].line),
-            (1, 6)
-        );
-        assert_eq!(header.lines, [(1, 2)].into());
+        let functions = file.functions.iter();
+        let functions =
+            functions.map(|((name, line), function)| (name.as_str(), *line, function.calls));
+        assert_eq!(functions.collect::<Vec<_>>(), [("f", 4, 1), ("g", 6, 0)]);
+        // What llvm-cov prints for -2.
+        assert_eq!(header.lines, [(1, 2), (2, 0)].into());
+        assert_eq!(document.negative, 1);
         for bad in [
             "lcount:1,2",
             "file:a\nlcount:1",

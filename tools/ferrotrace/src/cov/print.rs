@@ -141,34 +141,35 @@ fn files(coverage: &Coverage, root: &Path, style: Style) -> String {
 fn functions(coverage: &Coverage, root: &Path, style: Style) -> String {
     let all = coverage.files.iter().flat_map(|(path, file)| {
         let functions = file.functions.iter();
-        functions.map(move |(name, function)| (path.as_str(), name.as_str(), function))
+        functions
+            .map(move |((name, line), function)| (path.as_str(), name.as_str(), *line, function))
     });
     let total = all.clone().count();
-    let mut rows: Vec<(&str, &str, &Function)> = all
-        .filter(|(_, _, function)| !style.executed || function.calls > 0)
+    let mut rows: Vec<(&str, &str, u32, &Function)> = all
+        .filter(|(_, _, _, function)| !style.executed || function.calls > 0)
         .collect();
     if style.executed {
-        rows.sort_by_key(|(path, name, function)| (Reverse(function.calls), *path, *name));
+        rows.sort_by_key(|(path, name, _, function)| (Reverse(function.calls), *path, *name));
     } else {
-        rows.sort_by_key(|(path, name, function)| {
+        rows.sort_by_key(|(path, name, line, function)| {
             let blocks = function.blocks.unwrap_or_default();
             (
                 function.calls > 0,
                 blocks.permille(),
                 Reverse(blocks.missed()),
                 *path,
-                function.line,
+                *line,
                 *name,
             )
         });
     }
     let mut table = vec![["calls", "blocks", "", "function"].map(str::to_owned)];
-    for (path, name, function) in rows.iter().take(style.top.unwrap_or(usize::MAX)) {
+    for (path, name, line, function) in rows.iter().take(style.top.unwrap_or(usize::MAX)) {
         table.push([
             function.calls.to_string(),
             function.blocks.map_or("-".to_owned(), fraction),
             function.blocks.map_or("-".to_owned(), percent),
-            format!("{name} ({}:{})", below(path, root), function.line),
+            format!("{name} ({}:{line})", below(path, root)),
         ]);
     }
     Table(table).text() + &more(rows.len(), style, total - rows.len(), "functions")
@@ -207,9 +208,9 @@ impl<'a> FileDocument<'a> {
     fn new(path: &'a str, file: &'a File, functions: bool) -> Self {
         let list = || {
             let functions = file.functions.iter();
-            let documents = functions.map(|(name, function)| FunctionDocument {
+            let documents = functions.map(|((name, line), function)| FunctionDocument {
                 name,
-                line: function.line,
+                line: *line,
                 calls: function.calls,
                 blocks: function.blocks.map(ShareDocument::from),
             });
@@ -275,13 +276,8 @@ mod tests {
                 total: 4 + path.len() % 2,
             });
             let name = path.rsplit('/').next().unwrap();
-            let line = 10;
-            let function = Function {
-                line,
-                calls,
-                blocks,
-            };
-            file.function(&name.replace(".c", "_do"), function);
+            let function = Function { calls, blocks };
+            file.function(&name.replace(".c", "_do"), 10, function);
             coverage.add(path.into(), file);
         }
         coverage

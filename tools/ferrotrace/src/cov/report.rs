@@ -56,8 +56,35 @@ fn read(object: &Ready, programs: &Programs, dir: &Path) -> std::result::Result<
     document.map_err(|reason| failed(&program.name(), reason))
 }
 
-/// Reads all objects. Those that cannot be read are among the problems.
-pub fn report(objects: &[Ready], options: &Options) -> Result<(Coverage, Vec<Problem>)> {
+/// What objects have executed, and what is wrong with some of them.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// What was executed.
+    pub coverage: Coverage,
+    /// Objects that cannot be read.
+    pub problems: Vec<Problem>,
+    /// What else is to be said, a line for each.
+    pub remarks: Vec<String>,
+}
+
+/// Says of which objects counts were negative.
+fn remarks(mut negative: Vec<(&Ready, usize)>) -> Option<String> {
+    negative.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    let (first, _) = negative.first()?;
+    let more = match negative.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let counts: usize = negative.iter().map(|(_, counts)| counts).sum();
+    Some(format!(
+        "{}{more}: {counts} counts are less than 0, as the counters were damaged, or read while they changed: these say \
+         \"not executed\", which may be wrong",
+        first.name.display()
+    ))
+}
+
+/// Reads all objects.
+pub fn report(objects: &[Ready], options: &Options) -> Result<Report> {
     let compilers: BTreeSet<_> = objects.iter().map(|object| object.notes.compiler).collect();
     let programs = Programs::find(&compilers, options.program.as_deref())?;
     let count = thread::available_parallelism()
@@ -67,6 +94,7 @@ pub fn report(objects: &[Ready], options: &Options) -> Result<(Coverage, Vec<Pro
     let mut sources = Sources::new(options.sources.clone());
     let mut coverage = Coverage::default();
     let mut problems = Vec::new();
+    let mut negative = Vec::new();
     // Takes the next object. The threads share nothing else that changes.
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
@@ -84,6 +112,9 @@ pub fn report(objects: &[Ready], options: &Options) -> Result<(Coverage, Vec<Pro
         for (object, document) in receiver {
             match document {
                 Ok(document) => {
+                    if document.negative > 0 {
+                        negative.push((object, document.negative));
+                    }
                     for (name, file) in document.files {
                         let directory = document.directory.as_deref();
                         coverage.add(sources.find(&name, directory, &object.path), file);
@@ -97,5 +128,9 @@ pub fn report(objects: &[Ready], options: &Options) -> Result<(Coverage, Vec<Pro
         }
     });
     problems.sort_by(|one, other| one.object.cmp(&other.object));
-    Ok((coverage, problems))
+    Ok(Report {
+        coverage,
+        problems,
+        remarks: remarks(negative).into_iter().collect(),
+    })
 }

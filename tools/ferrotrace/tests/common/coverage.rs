@@ -189,16 +189,21 @@ impl Build {
             compiler: compiler.clone(),
             _root: root,
         };
+        build.make();
+        build
+    }
+
+    /// Compiles and links the program.
+    pub fn make(&self) {
         let mut link = Command::new("gcc");
-        link.current_dir(&build.dir)
+        link.current_dir(&self.dir)
             .args(["-w", "-o", "program", "stub.c"]);
         for file in ["main", "sub/work"] {
-            build.compile(file);
+            self.compile(file);
             link.arg(format!("{file}.o"));
         }
-        link.arg(&compiler.library);
+        link.arg(&self.compiler.library);
         succeed(&mut link);
-        build
     }
 
     /// With the kernel's options.

@@ -49,6 +49,38 @@ fn a_dump_that_ends_too_early() {
     }
 }
 
+/// Counters that were read while they changed, or damaged.
+#[test]
+fn negative_counters() {
+    let build = Build::new(&Compiler::system());
+    build.run(&["1"]);
+    let mut all: Vec<Vec<u64>> = build
+        .objects
+        .iter()
+        .map(|object| counters(&fs::read(object).unwrap()).concat())
+        .collect();
+    let before = dump_of(&build, &all);
+    assert!(!stderr(&succeed(cov(&["report"]).arg(&before))).contains("less than 0"));
+    for counter in all.last_mut().unwrap() {
+        *counter = 5u64.wrapping_neg();
+    }
+    let damaged = dump_of(&build, &all);
+    let output = succeed(cov(&["report", "--json"]).arg(&damaged));
+    let parts = ["work.gcda", "counts are less than 0", "may be wrong"];
+    has(&stderr(&output), &parts);
+    has(&stdout(&output), &parts);
+}
+
+fn dump_of(build: &Build, counters: &[Vec<u64>]) -> std::path::PathBuf {
+    let parts = build.objects.iter().zip(counters);
+    let parts: Vec<_> = parts
+        .map(|(object, counters)| dump(object, counters))
+        .collect();
+    let path = build.dir.join("damaged.dump");
+    fs::write(&path, parts.concat()).unwrap();
+    path
+}
+
 /// With little memory, so that a lie about a length cannot be believed.
 #[test]
 fn lengths_that_are_lies() {

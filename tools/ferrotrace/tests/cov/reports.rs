@@ -55,6 +55,37 @@ fn lines_and_functions() {
     }
 }
 
+/// A header with two functions of one name, for an object each.
+#[test]
+fn functions_of_one_name() {
+    let build = Build::new(&Compiler::system());
+    let main = build.dir.join("main.c");
+    let text = fs::read_to_string(&main).unwrap();
+    fs::write(&main, format!("#define MAIN\n{text}")).unwrap();
+    let shared =
+        "static __attribute__((noinline)) int shared(int n)\n{ return n > 4 ? n * 2 : n; }";
+    let header = format!("#ifdef MAIN\n{shared}\n#else\n{shared}\n#endif\n");
+    fs::write(build.dir.join("shared.h"), header).unwrap();
+    build.make();
+    // work.c does not call its own for so few.
+    build.run(&["1"]);
+    let dump = build.save_dump("saved.dump");
+    let document = report(&[], &[&dump]);
+    let path = build.dir.join("shared.h").display().to_string();
+    let files = document["files"].as_array().unwrap();
+    let header = files.iter().find(|file| file["file"] == path.as_str());
+    let functions = header.unwrap()["function_list"].as_array().unwrap();
+    let calls: Vec<_> = functions
+        .iter()
+        .map(|function| (function["line"].as_u64(), function["calls"].as_u64()))
+        .collect();
+    assert_eq!(calls, [(Some(2), Some(1)), (Some(5), Some(0))]);
+    has(
+        &tracefile(&[&dump]),
+        &["FN:2,shared:2\n", "FNDA:1,shared:2\n", "FNDA:0,shared:5\n"],
+    );
+}
+
 #[test]
 fn what_a_test_executed() {
     let build = Build::new(&Compiler::system());
