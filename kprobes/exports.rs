@@ -229,6 +229,12 @@ extern "C" fn ferro_kprobes_optimise() {
     registry::optimise();
 }
 
+/// For `engine.c`, in another work item.
+#[no_mangle]
+extern "C" fn ferro_kprobes_leave_idle() {
+    registry::leave_idle();
+}
+
 /// For `engine.c`. Context: process.
 #[no_mangle]
 extern "C" fn ferro_kprobes_wants_jumps() -> bool {

@@ -2,8 +2,8 @@
 
 //! Jumps whose last probes have gone.
 //!
-//! Such a jump does no harm: its detour finds no handlers to call. The worker takes many away together, so that unregistering does not
-//! take as long as registering. Until then the point stays, for the next probe there, and so does all that the registry does for one: a
+//! Such a jump does no harm: its detour finds no handlers to call. A work item takes many away together, so that unregistering does not
+//! take as long as registering. It waits for no task, and is not the one that does. Until then the point stays, for the next probe there, and so does all that the registry does for one: a
 //! probe in what the jump covers, or the code's going, takes it away at once.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
@@ -19,14 +19,14 @@ use crate::raw::mutex::Locked;
 use crate::raw::optimiser;
 
 impl PointEntry {
-    /// Whether it is a jump for no probes, which may stay for a while.
+    /// Returns true if it is a jump for no probes, which may stay for a while.
     pub(crate) fn may_idle(&self) -> bool {
         matches!(self.jump, Jump::Placed(..)) && self.point.probes.is_empty()
     }
 }
 
 impl Engine {
-    /// Whether the jump at an address is to be taken away by the worker.
+    /// Returns true if the work item is to take the jump at an address away.
     pub(crate) fn is_idle(&self, address: usize) -> bool {
         self.points.get(&address).is_some_and(|entry| entry.idle)
     }
@@ -36,7 +36,7 @@ impl Engine {
         self.is_empty_point(address) && !self.is_idle(address)
     }
 
-    /// Leaves the jump at an address to the worker, which is to be [called](Engine::want_idle).
+    /// Leaves the jump at an address to the work item, which is to be [called](Engine::want_idle).
     pub(crate) fn let_idle(&mut self, address: usize) {
         if let Some(entry) = self.points.get_mut(&address) {
             entry.idle = true;
@@ -44,10 +44,10 @@ impl Engine {
         }
     }
 
-    /// Has the worker come by if it is to take jumps away.
+    /// Has the work item run if it is to take jumps away.
     pub(crate) fn want_idle(&self) {
         if self.idle_from.is_some() {
-            optimiser::call_soon();
+            optimiser::leave_idle_soon();
         }
     }
 
@@ -85,9 +85,9 @@ impl Engine {
             // One that a debugger has changed stays.
             self.retire(*address);
         }
-        if !list.is_empty() && self.optimises {
+        if !list.is_empty() {
             // Neighbours may have waited for these to go.
-            self.jumps_due = true;
+            self.want_jumps();
         }
         self.leaving = list;
         self.want_grace_period();

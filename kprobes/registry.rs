@@ -205,18 +205,19 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
 /// Takes jumps away that are for nobody, and replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for
 /// all tasks.
 pub(crate) fn optimise() {
-    loop {
-        while leave_idle() {}
-        if !prepare_jumps() {
-            break;
-        }
+    while prepare_jumps() {
         let waited = Waited::wait();
         while place_some(&waited) {}
     }
 }
 
-/// Takes some of the jumps away whose probes have gone. Whether there may be more.
-fn leave_idle() -> bool {
+/// Takes the jumps away whose probes have been unregistered. Waits for no task.
+pub(crate) fn leave_idle() {
+    while leave_some() {}
+}
+
+/// Takes some of them away. Returns true if there may be more.
+fn leave_some() -> bool {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
     engine.as_mut().is_some_and(|e| e.leave_idle(locked))

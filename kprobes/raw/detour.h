@@ -42,9 +42,11 @@ u8 ferro_kprobe_address_bits(void);
 void ferro_kprobes_optimise_soon(void);
 /* engine.c: the same, but a second later. */
 void ferro_kprobes_optimise_later(void);
+/* engine.c: call ferro_kprobes_leave_idle() soon, in another work item. Context: process. */
+void ferro_kprobes_leave_idle_soon(void);
 /* engine.c: a module that has called this is not removed. */
 void ferro_kprobes_keep(void);
-/* engine.c: wait until it is not called any more. Context: process. */
+/* engine.c: wait until neither is called any more. Context: process. */
 void ferro_kprobes_optimise_cancel(void);
 /* engine.c: the file that says whether jumps are wanted. 0 or a negative errno. */
 int ferro_kprobes_sysctl_add(void);
@@ -52,6 +54,7 @@ void ferro_kprobes_sysctl_remove(void);
 
 /* exports.rs. Context: process. */
 void ferro_kprobes_optimise(void);
+void ferro_kprobes_leave_idle(void);
 bool ferro_kprobes_wants_jumps(void);
 void ferro_kprobes_want_jumps(bool on);
 #endif

@@ -156,6 +156,19 @@ void ferro_kprobes_optimise_later(void)
 	queue_delayed_work(system_dfl_long_wq, &optimise_work, HZ);
 }
 
+static void leave_idle(struct work_struct *work)
+{
+	ferro_kprobes_leave_idle();
+}
+
+static DECLARE_DELAYED_WORK(leave_idle_work, leave_idle);
+
+/* Not the work above: a task that does not sleep keeps that waiting. */
+void ferro_kprobes_leave_idle_soon(void)
+{
+	queue_delayed_work(system_dfl_wq, &leave_idle_work, OPTIMISE_DELAY);
+}
+
 void ferro_kprobes_keep(void)
 {
 	static bool kept;
@@ -168,6 +181,8 @@ void ferro_kprobes_keep(void)
 
 void ferro_kprobes_optimise_cancel(void)
 {
+	/* This one may queue the other. */
+	cancel_delayed_work_sync(&leave_idle_work);
 	cancel_delayed_work_sync(&optimise_work);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Being called soon by a work item: `registry::optimise()`, by way of `engine.c` and `exports.rs`. And the sysctl
-//! `debug.kprobes-optimization`.
+//! Being called soon by work items: `registry::optimise()` and `registry::leave_idle()`, by way of `engine.c` and `exports.rs`. And
+//! the sysctl `debug.kprobes-optimization`.
 //!
 //! Contexts: process.
 
@@ -14,6 +14,8 @@ extern "C" {
     fn ferro_kprobes_optimise_soon();
     /// `detour.h`
     fn ferro_kprobes_optimise_later();
+    /// `detour.h`
+    fn ferro_kprobes_leave_idle_soon();
     /// `detour.h`
     fn ferro_kprobes_optimise_cancel();
     /// `detour.h`
@@ -37,13 +39,19 @@ pub(crate) fn call_later() {
     unsafe { ferro_kprobes_optimise_later() };
 }
 
+/// Has `registry::leave_idle()` called soon, even while `registry::optimise()` waits for every task. [`cancel`] waits for it, too.
+pub(crate) fn leave_idle_soon() {
+    // SAFETY: As for `call_soon()`.
+    unsafe { ferro_kprobes_leave_idle_soon() };
+}
+
 /// Has the engine, if it is a module, stay for ever: there is code that comes to it, and cannot be changed.
 pub(crate) fn keep() {
     // SAFETY: This is code of the module, so that it is there.
     unsafe { ferro_kprobes_keep() };
 }
 
-/// Waits until it is not called any more. Sleeps.
+/// Waits until neither is called any more. Sleeps.
 pub(crate) fn cancel() {
     // SAFETY: It can be called wherever one may sleep.
     unsafe { ferro_kprobes_optimise_cancel() };

@@ -297,9 +297,61 @@ static void sleeps(void)
 	unregister_kprobe(&a.kp);
 }
 
+/* How long the task of the next case spins at the most, in milliseconds. */
+#define SPIN_MS	5000
+
+static int spin(void *unused)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(SPIN_MS);
+
+	while (!READ_ONCE(released) && time_before(jiffies, end))
+		cpu_relax();
+	WRITE_ONCE(gave_up, !READ_ONCE(released));
+	while (!kthread_should_stop())
+		schedule_timeout_idle(1);
+	return 0;
+}
+
+/*
+ * A task runs without sleeping, so that the jump of one probe waits for it. The jump of another probe, which is unregistered,
+ * does not.
+ */
+static void unregistered_beside_busy(void)
+{
+	const void *place = kst_jump_place(0), *waiting = kst_places[KST_FILLS];
+	static struct kst_hit a, b;
+	struct task_struct *task;
+	unsigned int i;
+
+	if (!can_hold())
+		return;
+	released = gave_up = false;
+	if (!EXPECT_EQ(register_kprobe(kst_hit_at(&a, place, 0)), 0))
+		return;
+	EXPECT(kst_becomes(place, KST_JUMP));
+	task = kthread_run_on_cpu(spin, NULL, cpumask_last(cpu_online_mask), "kst_spin/%u");
+	if (EXPECT(!IS_ERR(task)) && EXPECT_EQ(register_kprobe(kst_hit_at(&b, waiting, 0)), 0)) {
+		/* from here on the engine waits for every task */
+		for (i = 0; i < 1000 && !(READ_ONCE(b.kp.flags) & KPROBE_FLAG_OPTIMIZED); i++)
+			usleep_range(900, 1100);
+		msleep(20);
+		EXPECT_EQ(kst_opcode(waiting), KST_INT3);
+		unregister_kprobe(&a.kp);
+		EXPECT(kst_becomes(place, a.kp.opcode));
+		EXPECT(!READ_ONCE(gave_up));
+		unregister_kprobe(&b.kp);
+	} else {
+		unregister_kprobe(&a.kp);
+	}
+	WRITE_ONCE(released, true);
+	if (!IS_ERR(task))
+		kthread_stop(task);
+}
+
 const struct test_case kst_jump_held_cases[] = {
 	{ "jump.preempted_inside", preempted_inside },
 	{ "jump.preempted_in_copies", preempted_in_copies },
 	{ "jump.sleeps", sleeps },
+	{ "jump.unregistered_beside_busy", unregistered_beside_busy },
 	{}
 };
