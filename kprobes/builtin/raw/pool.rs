@@ -3,7 +3,8 @@
 //! The instances of a kretprobe, allocated when it is registered, or of a client of `<linux/rethook.h>`.
 //!
 //! Each CPU has a share of them, with a bit for each that is free in words of its own cache line: taking and giving
-//! back change one bit there, whatever interrupts it. A CPU that has none left takes another one's.
+//! back change one bit there, whatever interrupts it. A CPU that has none left takes one of another share. Where there are fewer
+//! instances than CPUs, several CPUs have one share: memory is for the instances, however many CPUs are possible.
 //!
 //! Contexts: taking and giving back any with preemption off, NMI included; making a pool process, sleeps.
 
@@ -102,8 +103,9 @@ struct Line([u64; 8]);
 ///
 /// # Invariants
 ///
-/// In memory from `KBox`. Each CPU has `share` nodes and the bits at the start of `lines_each` lines; node n of a CPU
-/// is free with its bit n set, and otherwise one call's, or not in use at all. `bytes` is the size of a node.
+/// In memory from `KBox`. Each of `shares` shares has `share` nodes, the last one perhaps fewer, and the bits at the start of
+/// `lines_each` lines; node n of a share is free with its bit n set, and otherwise one call's. `bytes` is the size of a node. There is
+/// no bit for a node that does not exist.
 #[repr(C)]
 pub(crate) struct Pool {
     /// `data`, which `get_kretprobe()` reads.
@@ -119,8 +121,8 @@ pub(crate) struct Pool {
     nodes: KVVec<u64>,
     lines_each: usize,
     share: usize,
+    shares: usize,
     bytes: usize,
-    cpus: usize,
     count: usize,
     /// When it is to go: how many calls have not returned; until that is known, minus how many have. Changed at once only.
     missing: UnsafeCell<u64>,
@@ -187,15 +189,18 @@ unsafe extern "C" fn call_rethook(
     0
 }
 
+/// Returns how many instances a share has, and how many shares there are: at most one a CPU, and none that is empty.
+pub(crate) fn shares(count: usize, cpus: usize) -> (usize, usize) {
+    let share = count.div_ceil(cpus.max(1)).max(1);
+    (share, count.div_ceil(share).max(1))
+}
+
 impl Pool {
     /// A pool of `count` instances with `data_size` bytes of a client's each.
     ///
     /// Context: process; sleeps. Errors: -ENOMEM.
     pub(crate) fn new(client: Client, count: usize, data_size: usize) -> Result<*mut Self> {
-        let share = count.div_ceil(cpu::possible().count().max(1));
-        let cpus = cpu::possible()
-            .last()
-            .map_or(1, |cpu| cpu.get() as usize + 1);
+        let (share, shares) = shares(count, cpu::possible().count());
         let lines_each = share.div_ceil(LINE_BITS).max(1);
         let bytes = size_of::<Node>()
             .checked_add(data_size)
@@ -204,12 +209,9 @@ impl Pool {
         if bytes.saturating_mul(count) > MOST_BYTES {
             return Err(ENOMEM);
         }
-        let words = share
-            .checked_mul(cpus)
-            .and_then(|nodes| nodes.checked_mul(bytes / size_of::<u64>()))
-            .ok_or(ENOMEM)?;
-        let mut lines = KVVec::with_capacity(lines_each * cpus, GFP_KERNEL)?;
-        for _ in 0..lines_each * cpus {
+        let words = count.checked_mul(bytes / size_of::<u64>()).ok_or(ENOMEM)?;
+        let mut lines = KVVec::with_capacity(lines_each * shares, GFP_KERNEL)?;
+        for _ in 0..lines_each * shares {
             lines.push(Line([0; 8]), GFP_KERNEL)?;
         }
         let mut nodes = KVVec::new();
@@ -238,8 +240,8 @@ impl Pool {
                 nodes,
                 lines_each,
                 share,
+                shares,
                 bytes,
-                cpus,
                 count,
                 missing: UnsafeCell::new(0),
                 rcu: Opaque::zeroed(),
@@ -252,32 +254,38 @@ impl Pool {
         // SAFETY: Just made; nobody else knows it.
         unsafe {
             bindings::ferro_init_irq_work((*pool).work.get(), Some(all_returned));
-            let mut left = count;
-            for cpu in cpu::possible() {
-                let cpu = cpu.get() as usize;
-                for i in 0..share.min(left) {
-                    let node = (*pool).node(cpu, i);
-                    // INVARIANT: Its own bit and pool, before it is free.
-                    (*node).number = cpu * lines_each * LINE_BITS + i;
-                    (*node).pool = pool;
-                    set_bit((*pool).bits(0), (*node).number);
-                }
-                left -= share.min(left);
+            for index in 0..count {
+                let (of, i) = (index / share, index % share);
+                let node = (*pool).node(of, i);
+                // INVARIANT: Its own bit and pool, before it is free.
+                (*node).number = of * lines_each * LINE_BITS + i;
+                (*node).pool = pool;
+                set_bit((*pool).bits(0), (*node).number);
             }
         }
         Ok(pool)
     }
 
-    /// The words with the bits of a CPU.
+    /// The share that this CPU takes from first.
     #[inline(always)]
-    fn bits(&self, cpu: usize) -> *mut u64 {
-        let first = cpu.wrapping_mul(self.lines_each);
+    fn own_share(&self) -> usize {
+        let cpu = this_cpu_number();
+        match cpu < self.shares {
+            true => cpu,
+            false => cpu.checked_rem(self.shares).unwrap_or(0),
+        }
+    }
+
+    /// The words with the bits of a share.
+    #[inline(always)]
+    fn bits(&self, of: usize) -> *mut u64 {
+        let first = of.wrapping_mul(self.lines_each);
         self.lines.as_ptr().wrapping_add(first).cast_mut().cast()
     }
 
     #[inline(always)]
-    fn node(&self, cpu: usize, number: usize) -> *mut Node {
-        let index = cpu.wrapping_mul(self.share).wrapping_add(number);
+    fn node(&self, of: usize, number: usize) -> *mut Node {
+        let index = of.wrapping_mul(self.share).wrapping_add(number);
         let nodes = self.nodes.as_ptr().cast_mut();
         nodes
             .wrapping_byte_add(index.wrapping_mul(self.bytes))
@@ -293,7 +301,7 @@ impl Pool {
     pub(crate) unsafe fn take(pool: *mut Self) -> *mut Node {
         // SAFETY: The caller guarantees that it is not freed while preemption stays off, which is as long as this uses it.
         let pool = unsafe { &*pool };
-        let own = pool.take_from(this_cpu_number());
+        let own = pool.take_from(pool.own_share());
         match own.is_null() {
             false => own,
             true => pool.take_any(),
@@ -301,20 +309,20 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn take_from(&self, cpu: usize) -> *mut Node {
-        let words = self.bits(cpu);
+    fn take_from(&self, of: usize) -> *mut Node {
+        let words = self.bits(of);
         let mut first = 0;
         while first < self.share {
             let word = words.wrapping_add(first / BITS);
-            // SAFETY: By the type invariant the CPU's words, up to the last one with a bit.
+            // SAFETY: By the type invariant the words of the share, up to the last one with a bit.
             let mut free = unsafe { word::load(word) };
             while free != 0 {
                 let bit = free.trailing_zeros() as usize;
                 // SAFETY: The same word, which everybody changes bit by bit; trailing zeros of one that is not 0 are less than 64.
                 if unsafe { clear_bit(word, bit) } {
-                    return self.node(cpu, first.wrapping_add(bit));
+                    return self.node(of, first.wrapping_add(bit));
                 }
-                // SAFETY: The same word of this CPU's.
+                // SAFETY: The same word of this share's.
                 free = unsafe { word::load(word) };
             }
             first = first.wrapping_add(BITS);
@@ -326,8 +334,8 @@ impl Pool {
     #[cold]
     #[link_section = ".kprobes.text"]
     fn take_any(&self) -> *mut Node {
-        for cpu in 0..self.cpus {
-            let node = self.take_from(cpu);
+        for of in 0..self.shares {
+            let node = self.take_from(of);
             if !node.is_null() {
                 return node;
             }

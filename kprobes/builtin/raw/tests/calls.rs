@@ -254,6 +254,24 @@ mod suite {
     }
 
     #[test]
+    fn memory_is_for_the_instances_not_for_the_cpus() {
+        for (count, cpus, expected) in [
+            (1, 512, (1, 1)),
+            (128, 512, (1, 128)),
+            (513, 512, (2, 257)),
+            (1024, 512, (2, 512)),
+            (10, 4, (3, 4)),
+            (10, 1, (10, 1)),
+            (1, 0, (1, 1)),
+        ] {
+            let (share, shares) = pool::shares(count, cpus);
+            assert!((share, shares) == expected);
+            // All have a place, and no share is without one.
+            assert!(share * shares >= count && share * (shares - 1) < count);
+        }
+    }
+
+    #[test]
     fn a_call_without_an_instance_is_missed() -> Result {
         let kretprobe = client(1)?;
         let before = missed();
