@@ -2,7 +2,7 @@
 
 //! Where a probe goes, and what refuses it there.
 //!
-//! Contexts: process.
+//! Contexts: process, sleeps. Locks: jump labels; `text_mutex`, for a piece of code at a time.
 #![deny(unsafe_code)]
 
 use crate::raw::kprobe::Kprobe;
@@ -21,7 +21,7 @@ use ferro_sys::code::symbols::NoOwner;
 use ferro_sys::code::symbols::Owner;
 use ferro_sys::code::text;
 use ferro_sys::code::text::TextAddress;
-use ferro_sys::code::text::TextLock;
+use ferro_sys::code::text::TextMutex;
 use ferro_sys::code::text::BREAKPOINT;
 use kernel::prelude::*;
 
@@ -115,31 +115,55 @@ impl Permit {
             _module: module,
         })
     }
+}
 
-    /// The instruction there, and the one after it.
-    ///
-    /// The function is decoded from its start, with the help of `restore`, which puts into code that was read at an address what
-    /// was there before probes.
-    pub(crate) fn instructions(
-        &self,
-        _text: &TextLock,
-        restore: impl Fn(usize, &mut [u8]),
-    ) -> Result<(Insn, Option<Insn>), Error> {
-        let mut window = Window::new();
-        let mut at = self.function;
-        while at < self.address {
-            at = at.wrapping_add(window.decode(at, &restore)?.len());
+/// Decodes functions from their starts, to find where instructions begin.
+///
+/// Takes `text_mutex` for a piece of code at a time.
+pub(crate) struct Decoder<R> {
+    window: Window,
+    /// The start of a function.
+    function: usize,
+    /// Where an instruction of that function begins.
+    at: usize,
+    /// Puts into code that was read at an address what was there before probes.
+    restore: R,
+}
+
+impl<R: Fn(usize, &mut [u8])> Decoder<R> {
+    pub(crate) fn new(restore: R) -> Self {
+        Self {
+            window: Window::new(),
+            function: 0,
+            at: 0,
+            restore,
         }
-        if at != self.address {
+    }
+
+    /// Returns the instruction at a permit's address, and the one after it.
+    ///
+    /// Goes on where the last call found an instruction of the same function: that function is decoded once for all permits in the
+    /// order of their addresses.
+    pub(crate) fn instructions(&mut self, permit: &Permit) -> Result<(Insn, Option<Insn>), Error> {
+        if self.function != permit.function || self.at > permit.address {
+            self.function = permit.function;
+            self.at = permit.function;
+        }
+        while self.at < permit.address {
+            let len = self.window.decode(self.at, &self.restore)?.len();
+            self.at = self.at.wrapping_add(len);
+        }
+        let at = permit.address;
+        if self.at != at {
             return Err(Error::NotAnInstruction);
         }
-        let insn = window.decode(at, &restore)?;
+        let insn = self.window.decode(at, &self.restore)?;
         // Its place in the table is looked for if it can be in it.
         if Probe::of(&insn) == Probe::Unprobeable(Unprobeable::Undefined) && symbols::is_bug(at) {
             return Err(Error::Refused(Refusal::Bug));
         }
-        let next = window.decode(at.wrapping_add(insn.len()), &restore).ok();
-        Ok((insn, next))
+        let next = at.wrapping_add(insn.len());
+        Ok((insn, self.window.decode(next, &self.restore).ok()))
     }
 }
 
@@ -187,6 +211,8 @@ impl Window {
             let to_page = 4096 - at % 4096;
             self.start = at;
             self.len = 0;
+            // What is read is whole: nothing is patched meanwhile.
+            let _text = TextMutex::new();
             for len in [self.bytes.len(), to_page.min(self.bytes.len())] {
                 if text::read_text(at, self.bytes.get_mut(..len)?).is_ok() {
                     self.len = len;

@@ -14,6 +14,7 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTreeNode;
 use kernel::sync::Arc;
 
+use crate::address::Decoder;
 use crate::address::Permit;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -85,23 +86,40 @@ impl Engine {
         Ok(())
     }
 
-    /// The instructions at those addresses that have no point yet.
+    /// Returns the instructions at those addresses that have no point yet, or the first of the batch that has none, and why.
     fn instructions(&self, permits: &[Permit]) -> Result<KVVec<Option<Read>>, (usize, Error)> {
-        let mut all = KVVec::with_capacity(permits.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
+        let mut all = KVVec::new();
+        let mut order =
+            KVVec::with_capacity(permits.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
         let mut text = TextLock::new();
-        let restore = |start: usize, bytes: &mut [u8]| self.restore(start, bytes);
         for (i, permit) in permits.iter().enumerate() {
-            // Initialisation code may have been freed since, of which `kill()` has told those who were registered.
+            // Initialisation code may have been freed since: `kill()` comes for points only.
             if !text.is_there(permit.address) {
                 return Err((i, Error::Gone));
             }
-            let read = match permit.is_ftrace || self.points.get(&permit.address).is_some() {
-                true => None,
-                false => Some(permit.instructions(&text, restore).map_err(|e| (i, e))?),
-            };
-            all.push(read, GFP_KERNEL).map_err(|e| (i, e.into()))?;
+            if !permit.is_ftrace && self.points.get(&permit.address).is_none() {
+                order
+                    .push((permit, i), GFP_KERNEL)
+                    .map_err(|e| (i, e.into()))?;
+            }
         }
-        Ok(all)
+        drop(text);
+        all.resize(permits.len(), None, GFP_KERNEL)
+            .map_err(|e| (0, e.into()))?;
+        // The decoder reads a function once for all of its probes.
+        order.sort_unstable_by_key(|(permit, _)| permit.address);
+        let mut decoder = Decoder::new(|start, bytes: &mut [u8]| self.restore(start, bytes));
+        let mut refused: Option<(usize, Error)> = None;
+        for (permit, i) in order.iter().copied() {
+            match (decoder.instructions(permit), all.get_mut(i)) {
+                (Ok(read), Some(to)) => *to = Some(read),
+                (Err(error), _) if refused.is_none_or(|(first, _)| i < first) => {
+                    refused = Some((i, error));
+                }
+                _ => (),
+            }
+        }
+        refused.map_or(Ok(all), Err)
     }
 
     /// Makes a probe part of what is registered, without anybody seeing it yet. Returns its flags.

@@ -39,7 +39,7 @@ use crate::registry;
 // the running probe's, and a handler or the exception table has repaired it. A point executes on a trap what stands at its
 // address.
 //
-// Breakpoints are for points of the registry. `Permit::instructions()` has decoded the function up to the address, so that an
+// Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up to the address, so that an
 // instruction starts there; `publish()` has the point found before the first breakpoint is put there, and `retire()` and `kill()`
 // have it no longer found after every CPU has been told that there is none, or that the code goes.
 //

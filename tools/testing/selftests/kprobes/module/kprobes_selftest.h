@@ -127,7 +127,7 @@ extern char kst_bytes[];
 /* It returns its argument. This is its second instruction, of three bytes, before the last. */
 #define kst_bytes_inside (kst_bytes + 10)
 #define kst_call_bytes(x) kst_call_code(kst_bytes, x)
-extern char kst_endbr[], kst_return[], kst_many[];
+extern char kst_endbr[], kst_return[], kst_many[], kst_long[], kst_long_first[];
 #define kst_call_endbr(x) kst_call_code(kst_endbr, x)
 extern char kst_listed_1[], kst_listed_2[], kst_listed_3[], kst_listed_4[];
 extern char __pfx_kst_bytes[], __cfi_kst_bytes[];

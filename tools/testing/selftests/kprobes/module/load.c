@@ -5,6 +5,7 @@
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
+#include <linux/ktime.h>
 #include <linux/minmax.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
@@ -73,6 +74,51 @@ static void batch(void)
 	}
 	EXPECT_EQ(bad, 0);
 out:
+	kfree(list);
+	kfree(many);
+}
+
+/* Registers @count probes, the last of which comes first, and returns how many nanoseconds that took; unregisters them. */
+static u64 time_batch(struct many *many, struct kprobe **list, unsigned int count, u8 *(*at)(unsigned int i))
+{
+	unsigned int i;
+	u64 from;
+
+	for (i = 0; i < count; i++) {
+		many[i].kp = (struct kprobe){ .addr = at(count - 1 - i), .pre_handler = many_pre };
+		list[i] = &many[i].kp;
+	}
+	from = ktime_get_ns();
+	if (!EXPECT_EQ(register_kprobes(list, count), 0))
+		return 0;
+	from = ktime_get_ns() - from;
+	EXPECT_EQ(kst_call_code(kst_long, 0), KST_MANY);
+	unregister_kprobes(list, count);
+	return from;
+}
+
+static u8 *long_at(unsigned int i)
+{
+	return kst_long_first + i * KST_LONG_STEP;
+}
+
+/* Many probes of one function are registered in the time of as many of different ones: it is not decoded again for each. */
+static void one_function(void)
+{
+	struct many *many = kcalloc(KST_MANY, sizeof(*many), GFP_KERNEL);
+	struct kprobe **list = kcalloc(KST_MANY, sizeof(*list), GFP_KERNEL);
+	unsigned int i, bad = 0, count = min_t(unsigned int, kst_many_probes, KST_MANY);
+	u64 of_many, of_one;
+
+	if (EXPECT(many && list)) {
+		of_many = time_batch(many, list, count, many_at);
+		of_one = time_batch(many, list, count, long_at);
+		for (i = 0; i < count; i++)
+			bad += many[i].pre != 1;
+		EXPECT_EQ(bad, 0);
+		case_say("%llu us of one function, %llu us of %u functions\n", of_one / 1000, of_many / 1000, count);
+		EXPECT(of_one < 5 * of_many);
+	}
 	kfree(list);
 	kfree(many);
 }
@@ -204,6 +250,7 @@ out:
 
 const struct test_case kst_load_cases[] = {
 	{ "load.batch", batch },
+	{ "load.one_function", one_function },
 	{ "load.storm", storm },
 	{ "load.never_sleeps", never_sleeps },
 	{ }

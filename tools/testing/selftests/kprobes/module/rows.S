@@ -443,6 +443,17 @@ kst_many:
 .endr
 	.noaltmacro
 
+/* One function with as many instructions to probe, KST_LONG_STEP bytes apart, each of which adds 1. */
+SYM_FUNC_START(kst_long)
+	mov	%rdi, %rax
+SYM_INNER_LABEL(kst_long_first, SYM_L_GLOBAL)
+.rept KST_MANY
+	lea	1(%rax), %rax
+	.skip	KST_LONG_STEP - 4, 0x90
+.endr
+	RET
+SYM_FUNC_END(kst_long)
+
 .macro BAD name:req, insn:req
 SYM_FUNC_START(\name)
 	\insn

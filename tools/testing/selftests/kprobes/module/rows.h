@@ -27,6 +27,9 @@
 #define KST_MANY_SIZE	32
 #define KST_MANY_AT	1
 
+/* From one probed instruction of kst_long() to the next. */
+#define KST_LONG_STEP	16
+
 #ifndef __ASSEMBLER__
 
 /* In the order of the processor's numbers: ax cx dx bx sp bp si di r8 ... r15 */
