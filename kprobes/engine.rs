@@ -19,6 +19,7 @@ use crate::point::Point;
 use crate::point_entry::PointEntry;
 use crate::point_entry::PointList;
 use crate::point_entry::PointMaps;
+use crate::refused::Refused;
 
 /// How many jumps go at once, with the same synchronisations.
 const LEAVING: usize = 1024;
@@ -57,6 +58,8 @@ pub(crate) struct Engine {
     pub(crate) idle_from: Option<usize>,
     /// How many points have a detour in use.
     pub(crate) detours: usize,
+    /// What was refused lately.
+    pub(crate) refused: Refused,
     /// Room for the addresses of some of them.
     pub(crate) leaving: KVVec<usize>,
 }
@@ -82,6 +85,7 @@ impl Engine {
             jumps_failed: false,
             idle_from: None,
             detours: 0,
+            refused: Refused::default(),
             leaving: KVVec::with_capacity(LEAVING, GFP_KERNEL)?,
         })
     }

@@ -86,7 +86,7 @@ impl Error {
         }
     }
 
-    /// Whether the caller's mistake is worth a line in the log: which rule refused cannot be told from the errno.
+    /// Returns true if the caller's mistake is worth a line in debugfs: which rule refused cannot be told from the errno.
     pub(crate) fn is_refusal(self) -> bool {
         !matches!(self, Self::NoMemory | Self::NoSymbol | Self::NotStarted)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs `kprobes/`: `list`, `blacklist` and `enabled`, as the C engine has them.
+//! debugfs `kprobes/`: `list`, `blacklist` and `enabled`, as the C engine has them, and `refused`.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -36,6 +36,7 @@ pub(crate) struct Files {
 pub(crate) enum Node {
     List,
     Blacklist,
+    Refused,
     /// One of them, as it was when it was opened.
     Listed(KVVec<u8>),
     Enabled,
@@ -54,6 +55,7 @@ impl Files {
         };
         add(c"list", 0o400, Node::List)?;
         add(c"blacklist", 0o400, Node::Blacklist)?;
+        add(c"refused", 0o400, Node::Refused)?;
         add(c"enabled", 0o600, Node::Enabled)?;
         Ok(Self {
             _files: files,
@@ -68,6 +70,7 @@ impl NodeOps for Node {
         let written = match self {
             Self::List => registry::each(|probe| write_probe(&mut lines, probe)),
             Self::Blacklist => write_blacklist(&mut lines),
+            Self::Refused => return Ok(Some(Self::Listed(registry::refused()?))),
             Self::Listed(_) | Self::Enabled => return Ok(None),
         };
         written.map_err(|_| ENOMEM)?;
@@ -79,7 +82,7 @@ impl NodeOps for Node {
             Self::Listed(text) => to.copy_at_position(text),
             Self::Enabled if registry::are_enabled() => to.copy_at_position(b"1\n"),
             Self::Enabled => to.copy_at_position(b"0\n"),
-            Self::List | Self::Blacklist => Err(EINVAL),
+            Self::List | Self::Blacklist | Self::Refused => Err(EINVAL),
         }
     }
 

@@ -7,7 +7,7 @@
 //! - `exports.rs` has the C functions, `register.rs` and `kretprobe.rs` what they do before the registry does,
 //! - `registry.rs` has the engine's mutex, `engine.rs` what is registered, `batch.rs`, `arming.rs` and `retiring.rs` what is done
 //!   with it; `point_entry.rs` its points,
-//! - `address.rs` and `refusal.rs` say where a probe goes and what refuses it,
+//! - `address.rs` and `refusal.rs` say where a probe goes and what refuses it, `refused.rs` has what was refused,
 //! - `jump.rs` says when there are jumps in the place of breakpoints, `placing.rs` puts them there, `displace.rs` says where they may
 //!   be, `parts.rs` where the copies are,
 //! - `point.rs` is an address with probes, `hit.rs` what happens there; `ftrace.rs` is for ftrace sites,
@@ -39,6 +39,7 @@ mod point;
 mod point_entry;
 mod raw;
 mod refusal;
+mod refused;
 mod register;
 mod registry;
 mod retiring;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering for clients: the log says what refused a probe, and the client gets it back as it was.
+//! Registering for clients: debugfs says what refused a probe, and the client gets it back as it was.
 //!
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
@@ -9,12 +9,14 @@ use crate::raw::kprobe::warn_registered_twice;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use ferro_sys::code::symbols::Shown;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use kernel::fmt::Write;
 use kernel::prelude::*;
 
 use crate::error::Error;
 use crate::registry;
 
-/// Registers probes, all or none, and says in the log what refused one.
+/// Registers probes, all or none, and notes what refused one.
 pub(crate) fn register(probes: &[Kprobe<'_>]) -> Result {
     register_with_fault(probes, None)
 }
@@ -41,7 +43,7 @@ pub(crate) fn register_with_fault(probes: &[Kprobe<'_>], fault: FaultHandler) ->
     })
 }
 
-/// Says in the log what refused a probe.
+/// Notes what refused a probe.
 pub(crate) fn report(probe: Kprobe<'_>, error: Error) {
     if !error.is_refusal() {
         return;
@@ -49,12 +51,17 @@ pub(crate) fn report(probe: Kprobe<'_>, error: Error) {
     if error == Error::Registered {
         warn_registered_twice();
     }
-    match probe.symbol() {
-        Some(name) => pr_info!("no probe at {}+{:#x}: {}\n", name, probe.offset(), error),
-        None => pr_info!(
-            "no probe at {}: {}\n",
-            Shown(probe.address().wrapping_add(probe.offset())),
-            error
-        ),
+    let mut line = TextBuffer::new();
+    let offset = probe.offset();
+    let written = match probe.symbol() {
+        Some(name) => line.write_fmt(fmt!("no probe at {name}+{offset:#x}: {error}\n")),
+        None => {
+            let address = Shown(probe.address().wrapping_add(offset));
+            line.write_fmt(fmt!("no probe at {address}: {error}\n"))
+        }
+    };
+    // Without memory there is no line.
+    if written.is_ok() {
+        registry::note_refused(line.into_bytes());
     }
 }

@@ -202,8 +202,7 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes jumps away that are for nobody, and replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for
-/// all tasks.
+/// Replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for all tasks.
 pub(crate) fn optimise() {
     while prepare_jumps() {
         let waited = Waited::wait();
@@ -269,6 +268,21 @@ pub(crate) fn want_jumps(on: bool) {
             "kprobe jump-optimization is {}\n",
             if on { "enabled" } else { "disabled" }
         );
+    }
+}
+
+/// Keeps a line about a probe that was refused, for [`refused`].
+pub(crate) fn note_refused(line: KVVec<u8>) {
+    if let Some(engine) = ENGINE.lock().split().0.as_mut() {
+        engine.refused.push(line);
+    }
+}
+
+/// Returns the lines about the latest probes that were refused. Errors: -ENOMEM.
+pub(crate) fn refused() -> Result<KVVec<u8>> {
+    match ENGINE.lock().split().0.as_ref() {
+        Some(engine) => engine.refused.text(),
+        None => Ok(KVVec::new()),
     }
 }
 

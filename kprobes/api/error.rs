@@ -9,7 +9,7 @@ use kernel::prelude::*;
 
 /// Why a probe could not be registered, armed or disarmed.
 ///
-/// The Rust engine says in the kernel's log which rule has refused a probe.
+/// The Rust engine says in debugfs, in `kprobes/refused`, which rule has refused a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeError {
     /// No such symbol, or the code has gone (`ENOENT`).

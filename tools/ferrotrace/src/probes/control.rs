@@ -7,18 +7,13 @@
 use std::fs;
 use std::fs::File;
 use std::io;
-use std::io::Read;
-use std::io::Seek;
-use std::io::SeekFrom;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::Flock;
 use nix::fcntl::FlockArg;
-use nix::fcntl::OFlag;
 
 use super::error::Error;
 use super::error::Names;
@@ -88,7 +83,7 @@ impl Control {
             .next();
         let good = probes.get(..within.unwrap_or(probes.len()));
         let lines: Vec<_> = good.unwrap_or_default().iter().map(line).collect();
-        let (count, result) = self.write_all(&lines, |index, error, log| {
+        let (count, result) = self.write_all(&lines, |index, error| {
             let (place, name) = match probes.get(index) {
                 Some(probe) => (&probe.place, &probe.name),
                 None => return self.refused("write to", error),
@@ -97,10 +92,10 @@ impl Control {
                 Errno::EEXIST => Error::Exists(name.clone()),
                 Errno::ENODEV => Error::NoEngine,
                 Errno::ENOENT => {
-                    no_symbol(place).unwrap_or_else(|| refusal(place, Errno::ENOENT, log))
+                    no_symbol(place).unwrap_or_else(|| self.refusal(place, Errno::ENOENT))
                 }
                 errno @ (Errno::EINVAL | Errno::EILSEQ | Errno::EOPNOTSUPP) => {
-                    refusal(place, errno, log)
+                    self.refusal(place, errno)
                 }
                 _ => self.refused("write to", error),
             }
@@ -115,7 +110,7 @@ impl Control {
     /// Removes probes, up to the first that is not there, as [`Control::add`] adds them.
     pub fn remove(&self, names: &[String]) -> (usize, Result<()>) {
         let lines: Vec<_> = names.iter().map(|name| format!("-{name}\n")).collect();
-        self.write_all(&lines, |index, error, _| {
+        self.write_all(&lines, |index, error| {
             match (errno(&error), names.get(index)) {
                 (Errno::ENOENT, Some(name)) => {
                     let probes = self.list().unwrap_or_default();
@@ -132,7 +127,7 @@ impl Control {
     /// Removes all probes.
     pub fn remove_all(&self) -> Result<()> {
         let all = ["-*\n".to_owned()];
-        let (_, result) = self.write_all(&all, |_, error, _| self.refused("write to", error));
+        let (_, result) = self.write_all(&all, |_, error| self.refused("write to", error));
         result
     }
 
@@ -146,11 +141,11 @@ impl Control {
     }
 
     /// Writes lines, many in one `write()`, up to the first that the kernel refuses. Returns how many those before it are, and what
-    /// `error` makes of the kernel's answer to it and of what its log has got meanwhile.
+    /// `error` makes of the kernel's answer to it.
     fn write_all(
         &self,
         lines: &[String],
-        error: impl Fn(usize, io::Error, Option<KernelLog>) -> Error,
+        error: impl Fn(usize, io::Error) -> Error,
     ) -> (usize, Result<()>) {
         let file = File::options().write(true).open(self.path());
         let mut file = match file {
@@ -167,20 +162,19 @@ impl Control {
                 }
                 text.push_str(line);
             }
-            let log = KernelLog::open();
             match file.write(text.as_bytes()) {
                 // It takes whole lines, at least one, and not the one that it refuses, of which the next write says why.
                 Ok(taken) => {
                     is_refused = taken < text.len();
                     let taken = text.get(..taken).unwrap_or_default();
                     match taken.lines().count() {
-                        0 => return (done, Err(error(done, Errno::EIO.into(), log))),
+                        0 => return (done, Err(error(done, Errno::EIO.into()))),
                         count => done += count,
                     }
                 }
                 // The first, or, with a module of an earlier version, that there are several: it alone tells.
                 Err(_) if !is_refused && rest.len() > 1 => is_refused = true,
-                Err(refusal) => return (done, Err(error(done, refusal, log))),
+                Err(refusal) => return (done, Err(error(done, refusal))),
             }
         }
         (done, Ok(()))
@@ -196,6 +190,19 @@ impl Control {
                 path,
                 source,
             }),
+        }
+    }
+
+    /// Why the engine refuses a probe: the Rust engine lists its latest refusals.
+    fn refusal(&self, place: &Place, errno: Errno) -> Error {
+        let path = self.dir.with_file_name("kprobes").join("refused");
+        let lines = fs::read_to_string(path).unwrap_or_default();
+        Error::Refused {
+            place: place.clone(),
+            refusal: Refusal {
+                errno,
+                log: about(&lines, place).into_iter().collect(),
+            },
         }
     }
 
@@ -244,79 +251,19 @@ fn line(probe: &Wanted) -> String {
     format!("{}\n", format!("{letter} {name} {place} {args}").trim_end())
 }
 
-fn refusal(place: &Place, errno: Errno, log: Option<KernelLog>) -> Error {
-    let log = log.map(|log| log.about_probes(place)).unwrap_or_default();
-    Error::Refused {
-        place: place.clone(),
-        refusal: Refusal { errno, log },
-    }
-}
-
-/// The kernel's log, from when it was opened.
-struct KernelLog(File);
-
-impl KernelLog {
-    fn open() -> Option<Self> {
-        let mut file = File::options()
-            .read(true)
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open("/dev/kmsg")
-            .ok()?;
-        file.seek(SeekFrom::End(0)).ok()?;
-        Some(Self(file))
-    }
-
-    /// Its messages about a probe there, or without any those about probes. Of those that are added at once, more than one may be
-    /// refused, and one more than once.
-    fn about_probes(mut self, place: &Place) -> Vec<String> {
-        let mut lines = Vec::new();
-        let mut record = [0; 8192];
-        // Each read returns a record; an error is the end of the log.
-        while let Ok(len) = self.0.read(&mut record) {
-            let text = String::from_utf8_lossy(record.get(..len).unwrap_or_default());
-            match log_text(&text) {
-                _ if len == 0 => break,
-                Some(line) if line.contains("probe") => lines.push(line.to_owned()),
-                _ => (),
-            }
-        }
-        about(lines, place)
-    }
-}
-
-/// The lines that are about this place, or all.
-fn about(mut lines: Vec<String>, place: &Place) -> Vec<String> {
-    let start = format!(
-        "at {}+",
-        place.symbol.rsplit(':').next().unwrap_or_default()
-    );
-    let mut own: Vec<_> = lines
-        .iter()
-        .filter(|line| line.contains(&start))
-        .cloned()
-        .collect();
-    if !own.is_empty() {
-        lines = std::mem::take(&mut own);
-    }
-    lines.dedup();
-    lines
-}
-
-/// The text of a record of `/dev/kmsg`: `prefix;text`, and lines of details.
-fn log_text(record: &str) -> Option<&str> {
-    record.lines().next()?.split_once(';').map(|(_, text)| text)
+/// Returns the latest line about a place. The kernel knows it without the module's name.
+fn about(lines: &str, place: &Place) -> Option<String> {
+    let symbol = place.symbol.rsplit(':').next().unwrap_or_default();
+    let start = format!("no probe at {symbol}+{:#x}: ", place.offset);
+    let mut latest = lines.lines().rev();
+    latest
+        .find(|line| line.starts_with(&start))
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn records_of_the_log() {
-        let record = "6,339,5140900,-;no probe at f+0x3: reason; more\n SUBSYSTEM=x\n";
-        assert_eq!(log_text(record), Some("no probe at f+0x3: reason; more"));
-        assert_eq!(log_text(""), None);
-    }
 
     #[test]
     fn what_is_missing_is_said() {
@@ -350,22 +297,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_says() {
-        let place = "f+0x3".parse().unwrap();
-        let lines = |texts: &[&str]| {
-            texts
-                .iter()
-                .map(|text| text.to_string())
-                .collect::<Vec<_>>()
-        };
-        let log = lines(&[
-            "no probe at g+0x3: a",
-            "no probe at f+0x3: b",
-            "no probe at f+0x3: b",
-        ]);
-        assert_eq!(about(log, &place), ["no probe at f+0x3: b"]);
-        let log = lines(&["kprobes: x", "kprobes: y"]);
-        assert_eq!(about(log.clone(), &place), log);
+    fn what_the_engine_says() {
+        let lines = "no probe at f+0x3: a\nno probe at f+0x3: b\nno probe at f+0x30: c\n";
+        let said = |place: &str| about(lines, &place.parse().unwrap());
+        assert_eq!(said("f+0x3").as_deref(), Some("no probe at f+0x3: b"));
+        assert_eq!(
+            said("ext4:f+0x30").as_deref(),
+            Some("no probe at f+0x30: c")
+        );
+        assert_eq!(said("f"), None);
     }
 
     #[test]

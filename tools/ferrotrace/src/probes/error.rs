@@ -43,7 +43,7 @@ impl fmt::Display for Names {
 pub struct Refusal {
     /// Its answer.
     pub errno: Errno,
-    /// Lines of its log.
+    /// Lines of its own about it.
     pub log: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Refusal {
         })?;
         write!(f, " ({errno:?})")?;
         match &self.log[..] {
-            [] => f.write_str("; dmesg may say more"),
+            [] => Ok(()),
             log => write!(f, "; the kernel says: {}", log.join("; ")),
         }
     }
@@ -221,7 +221,7 @@ mod tests {
         };
         assert_eq!(
             text(Errno::EILSEQ, &[]),
-            "no probe at f+0x3: not the start of an instruction (EILSEQ); dmesg may say more"
+            "no probe at f+0x3: not the start of an instruction (EILSEQ)"
         );
         assert!(text(Errno::EINVAL, &["a", "b"]).ends_with("(EINVAL); the kernel says: a; b"));
         assert!(text(Errno::ENOMEM, &[]).contains("(ENOMEM)"));
