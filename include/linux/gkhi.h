@@ -302,8 +302,13 @@ bool gkh_disarm_self(const struct gkh_exit *self);
  */
 bool gkh_is_armed(const struct gkh_record *record);
 
-/* private: Complains about a hook that fires where its context does not allow it. */
-void gkh_check_context(const struct gkhook *hook);
+/*
+ * private: Before and after a hook's exits are called, where the kernel checks that: they complain about a hook that fires where
+ * its context does not allow it, and have the kernel complain about an exit that sleeps where it must not.
+ */
+#define GKH_CHECKS	(IS_ENABLED(CONFIG_PROVE_RCU) || IS_ENABLED(CONFIG_DEBUG_ATOMIC_SLEEP))
+void gkh_check_enter(const struct gkhook *hook);
+void gkh_check_leave(const struct gkhook *hook);
 
 /* Declares a hook, in a header or in the file; @access is of enum gkh_access. */
 #define DECLARE_GKHOOK(h, n, access)							\
@@ -358,12 +363,16 @@ void gkh_check_context(const struct gkhook *hook);
 #define __GKH_CALL(h, proto, ...)							\
 	({										\
 		const struct gkh_exit *__gkh_exit = __GKH_ARMED(__gkhook_##h);		\
+		long __gkh_answer;							\
 											\
-		if (IS_ENABLED(CONFIG_PROVE_RCU))					\
-			gkh_check_context(&__gkhook_##h);				\
+		if (GKH_CHECKS)								\
+			gkh_check_enter(&__gkhook_##h);					\
 		this_cpu_inc(*__gkh_exit->hits);					\
 		/* gkh_disarm_self() may exchange it. */				\
-		((proto)(void *)data_race(__gkh_exit->fn))(__gkh_exit, ##__VA_ARGS__);	\
+		__gkh_answer = ((proto)(void *)data_race(__gkh_exit->fn))(__gkh_exit, ##__VA_ARGS__); \
+		if (GKH_CHECKS)								\
+			gkh_check_leave(&__gkhook_##h);					\
+		__gkh_answer;								\
 	})
 
 #define __gkh_ul unsigned long

@@ -7,6 +7,7 @@
 #include <linux/irq_work.h>
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
+#include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
@@ -76,16 +77,27 @@ int ferro_hook_sites(const struct gkhook *hook)
 }
 #endif
 
-void gkh_check_context(const struct gkhook *hook)
+void gkh_check_enter(const struct gkhook *hook)
 {
 	WARN_ONCE(!rcu_is_watching(), "gkhi: %s fires where RCU does not watch\n", hook->name);
 	WARN_ONCE(hook->context == GKH_ATOMIC && preemptible(),
 		  "gkhi: %s fires where it can be preempted\n", hook->name);
 	if (hook->context == GKH_SLEEP)
 		might_sleep();
+	/* Who sleeps in an exit is in no grace period's way, so that the exit may go. Elsewhere preemption is off. */
+	if (hook->context == GKH_TASK)
+		non_block_start();
 }
-EXPORT_SYMBOL_GPL(gkh_check_context);
-NOKPROBE_SYMBOL(gkh_check_context);
+EXPORT_SYMBOL_GPL(gkh_check_enter);
+NOKPROBE_SYMBOL(gkh_check_enter);
+
+void gkh_check_leave(const struct gkhook *hook)
+{
+	if (hook->context == GKH_TASK)
+		non_block_end();
+}
+EXPORT_SYMBOL_GPL(gkh_check_leave);
+NOKPROBE_SYMBOL(gkh_check_leave);
 
 void ferro_module_name_of(unsigned long addr, char *name)
 {

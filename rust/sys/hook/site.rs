@@ -12,6 +12,8 @@ use kernel::ffi::c_long;
 use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 use kernel::str::as_char_ptr_in_const_context;
+#[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
+use kernel::types::NotThreadSafe;
 
 use super::Context;
 use super::ExitFn;
@@ -73,11 +75,13 @@ impl Hook {
         unsafe { HookRef::new(NonNull::from(self).cast()) }
     }
 
-    /// Complains if it fires where its context does not allow it.
-    #[cfg(CONFIG_PROVE_RCU)]
-    pub fn check_context(&self) {
-        // SAFETY: A hook.
-        unsafe { bindings::gkh_check_context(self.0.get()) };
+    /// Complains if it fires where its context does not allow it. Until the guard is dropped, the kernel complains about what sleeps
+    /// where it must not.
+    #[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
+    pub(super) fn check(&self) -> Checked<'_> {
+        // SAFETY: The hook's description does not change. The guard, which borrows the hook, undoes it in the same task.
+        unsafe { bindings::gkh_check_enter(self.0.get()) };
+        Checked(self, NotThreadSafe)
     }
 
     /// Whether an exit is armed, where there are no patched NOPs.
@@ -104,6 +108,18 @@ impl Hook {
         // SAFETY: `exit` stays until this call has returned, and was published for this hook, whose parameters the caller
         // guarantees these to be.
         unsafe { invoke::<N>(exit, p) }
+    }
+}
+
+/// The exits of a hook are being called.
+#[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
+pub(super) struct Checked<'a>(&'a Hook, NotThreadSafe);
+
+#[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
+impl Drop for Checked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `check()` has entered it, in this task, as the guard is not `Send`.
+        unsafe { bindings::gkh_check_leave(self.0 .0.get()) };
     }
 }
 

@@ -321,9 +321,6 @@ unsafe extern "C" fn call<H: Spec, C: Entry, E: ExitOn<H, C>>(
     p4: c_ulong,
 ) -> c_long {
     let _inside = (const { counts_left::<H>() }).then(|| Inside(exit));
-    // One does not sleep in here. The debugging that complains about that needs preemption off.
-    #[cfg(CONFIG_DEBUG_ATOMIC_SLEEP)]
-    let _preempt = (const { matches!(H::CONTEXT, Context::Task) }).then(PreemptOff::new);
     let call = Call {
         exit,
         // SAFETY: The hook fires in `H::CONTEXT`, which its site guarantees, or under the condition `C`, which excludes sleep;
@@ -388,8 +385,8 @@ impl<H: Spec> Hook<H> {
     pub fn dispatch(&self, args: H::Args<'_>) -> Outcome<H::Return> {
         // What is declared so must be so: who waits for exits relies on it.
         let _preempt = (const { matches!(H::CONTEXT, Context::Atomic) }).then(PreemptOff::new);
-        #[cfg(CONFIG_PROVE_RCU)]
-        self.0.check_context();
+        #[cfg(any(CONFIG_PROVE_RCU, CONFIG_DEBUG_ATOMIC_SLEEP))]
+        let _checked = self.0.check();
         let mut raw = H::into_raw(args);
         let mut value: c_long = 0;
         // SAFETY: The parameters are those of `H`, which describes this hook.

@@ -15,6 +15,7 @@ another() { load hook_twin_other && unload hook_twin_other; }
 # 1 to 3: an exit on task_fork drops, disarms itself, sleeps. 8: the exit after one that sleeps is dropped, by the second
 # change after the dispatch began. 9: what an exit owns that has slept needs a lock which another user of the registry has.
 # The fork is not one of this shell's, which then unloads the module while the exit is being called.
+# A kernel that checks it complains about each sleep.
 for case in 1 2 3 8 9; do
 	rm -f go
 	(
@@ -27,6 +28,9 @@ for case in 1 2 3 8 9; do
 	unload
 	wait $!
 done
+if grep -qx CONFIG_DEBUG_ATOMIC_SLEEP=y "$FERROTRACE_KDIR/.config"; then
+	complains 'BUG: scheduling in a non-blocking section: '
+fi
 
 # 4: an exit on module_event drops itself.
 load hook_exits case=4

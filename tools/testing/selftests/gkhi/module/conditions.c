@@ -7,6 +7,7 @@
 #include <linux/ktime.h>
 #include <linux/percpu.h>
 #include <linux/processor.h>
+#include <linux/sched.h>
 
 #include "gkhi_selftest.h"
 
@@ -98,6 +99,41 @@ static void try_condition(const char *hook, gkh_fn_t exit, unsigned int flags, s
 	EXPECT(seen[1].irqs_off);
 	EXPECT(!seen[2].irqs_off);
 }
+
+#ifdef CONFIG_DEBUG_ATOMIC_SLEEP
+static int non_block_count;
+
+static GKH_EXIT_0VAR(see_non_block, self)
+{
+	non_block_count = current->non_block_count;
+	return GKH_CONTINUE;
+}
+
+/* The kernel would complain about an exit that sleeps, where exits must not. */
+void gst_no_sleep(void)
+{
+	static const char * const hooks[] = { "gst_ro", "gst_sleep" };
+	long answer;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
+		struct gkh_record record = { .hook = hooks[i], .name = "see", .exit = see_non_block };
+
+		non_block_count = -1;
+		EXPECT_EQ(gkh_register(&record), 0);
+		EXPECT_EQ(gkh_arm(&record), 0);
+		EXPECT_EQ(gst_fire(hooks[i], &answer), 0);
+		EXPECT_EQ(gkh_deregister(&record), 0);
+		EXPECT_EQ(non_block_count, i == 0);
+		EXPECT_EQ(current->non_block_count, 0);
+	}
+}
+#else
+void gst_no_sleep(void)
+{
+	case_skip("the kernel does not check it");
+}
+#endif
 
 void gst_irqs_off(void)
 {

@@ -75,6 +75,7 @@ void gst_leave_race(void);
 void gst_leave_stopped(void);
 void gst_leave_nop(void);
 void gst_leave_nmi(void);
+void gst_no_sleep(void);
 void gst_irqs_off(void);
 void gst_cpus_stopped(void);
 void gst_cannot_stop(void);

@@ -26,6 +26,7 @@ static const struct test_case cases[] = {
 	{ "leave.one_call_with_cpus_stopped", gst_leave_stopped },
 	{ "leave.nop_comes_back", gst_leave_nop },
 	{ "leave.in_nmis", gst_leave_nmi },
+	{ "conditions.no_sleep", gst_no_sleep },
 	{ "conditions.irqs_off", gst_irqs_off },
 	{ "conditions.cpus_stopped", gst_cpus_stopped },
 	{ "conditions.cannot_stop", gst_cannot_stop },
