@@ -53,6 +53,16 @@ mod suite {
         }
     }
 
+    /// Logs while it is being formatted.
+    struct Logs;
+
+    impl kernel::fmt::Display for Logs {
+        fn fmt(&self, f: &mut kernel::fmt::Formatter<'_>) -> kernel::fmt::Result {
+            klog!("again");
+            f.write_str("shown")
+        }
+    }
+
     /// Messages that arrive while `f` runs.
     fn messages(f: impl FnOnce()) -> usize {
         let before = MESSAGES.load(Relaxed);
@@ -108,6 +118,18 @@ mod suite {
         let missed = crate::missed();
         assert_eq!(messages(|| crate::write(b"once")), 1);
         assert!(crate::missed() > missed);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_formatted_does_not_log() -> Result {
+        let _handler = Registration::<Counter>::register()?;
+        let missed = crate::missed();
+        assert_eq!(messages(|| klog!("{Logs}")), 1);
+        assert_eq!(SUM.load(Relaxed), sum(b"shown"));
+        assert!(crate::missed() > missed);
+        // The buffer is free again.
+        assert_eq!(messages(|| klog!("next")), 1);
         Ok(())
     }
 

@@ -25,8 +25,8 @@ void ferro_klog_exit(void);
 
 /*
  * KLOG_PRINTK_MAX bytes to format a message into, given back with
- * ferro_klog_text_put(). NULL, and the message is counted as missed, if too
- * many are in use on this CPU.
+ * ferro_klog_text_put(). NULL, and the message is counted as missed, if what
+ * formats or takes one logs another.
  */
 char *ferro_klog_text_get(void);
 void ferro_klog_text_put(void);

@@ -6,15 +6,21 @@
  * Everything here runs with interrupts off, so that on a CPU only NMIs come in
  * between, and each of these ends before what it interrupted goes on: plain
  * loads and stores that restore what they found are enough.
+ *
+ * A tracer may log, too, also of what formats a message or takes it: nothing
+ * here is traced before that is noticed.
  */
+#include <linux/bits.h>
 #include <linux/compiler.h>
 #include <linux/cpumask.h>
 #include <linux/export.h>
 #include <linux/irqflags.h>
 #include <linux/klog.h>
+#include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
+#include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/sprintf.h>
 
@@ -23,21 +29,21 @@
 
 DEFINE_MUTEX(klog_rust_mutex);
 
-/* An NMI, and a machine check in it, while something formats a message. */
+/* For an NMI, and a machine check in it, while something formats a message. */
 #define KLOG_TEXTS	3
 
 struct klog_cpu {
 	u64 missed;
 	/* a handler is at work */
 	bool busy;
-	/* how many of these are in use */
+	/* a bit for each of these that is in use */
 	unsigned int texts;
 	char text[KLOG_TEXTS][KLOG_PRINTK_MAX];
 };
 
 static DEFINE_PER_CPU(struct klog_cpu, klog_cpu);
 
-bool ferro_klog_enter(void)
+notrace bool ferro_klog_enter(void)
 {
 	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
 
@@ -52,32 +58,41 @@ bool ferro_klog_enter(void)
 }
 EXPORT_SYMBOL_GPL(ferro_klog_enter);
 
-void ferro_klog_exit(void)
+notrace void ferro_klog_exit(void)
 {
 	barrier();
 	__this_cpu_write(klog_cpu.busy, false);
 }
 EXPORT_SYMBOL_GPL(ferro_klog_exit);
 
-char *ferro_klog_text_get(void)
+/* The buffer of this context: of what NMIs have interrupted, of an NMI, of one within an NMI. */
+static __always_inline unsigned int text_of_context(void)
+{
+	return min_t(unsigned int, nmi_count() >> NMI_SHIFT, KLOG_TEXTS - 1);
+}
+
+notrace char *ferro_klog_text_get(void)
 {
 	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
-	unsigned int texts = READ_ONCE(cpu->texts);
+	unsigned int texts = READ_ONCE(cpu->texts), own = text_of_context();
 
-	if (texts == KLOG_TEXTS) {
+	/* with interrupts off, only what formats or takes the message in it comes here again */
+	if (texts & BIT(own)) {
 		this_cpu_inc(klog_cpu.missed);
 		return NULL;
 	}
-	WRITE_ONCE(cpu->texts, texts + 1);
+	WRITE_ONCE(cpu->texts, texts | BIT(own));
 	barrier();
-	return cpu->text[texts];
+	return cpu->text[own];
 }
 EXPORT_SYMBOL_GPL(ferro_klog_text_get);
 
-void ferro_klog_text_put(void)
+notrace void ferro_klog_text_put(void)
 {
+	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
+
 	barrier();
-	__this_cpu_dec(klog_cpu.texts);
+	WRITE_ONCE(cpu->texts, READ_ONCE(cpu->texts) & ~BIT(text_of_context()));
 }
 EXPORT_SYMBOL_GPL(ferro_klog_text_put);
 
@@ -92,7 +107,7 @@ u64 klog_missed(void)
 }
 EXPORT_SYMBOL_GPL(klog_missed);
 
-void klog_printk(const char *fmt, ...)
+notrace void klog_printk(const char *fmt, ...)
 {
 	unsigned long flags;
 	va_list args;

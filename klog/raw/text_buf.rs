@@ -10,7 +10,7 @@ use kernel::bindings;
 /// The closing NUL of a text in C.
 const NUL: usize = 1;
 
-/// Calls `f` with a buffer of this CPU and interrupts off. If too many are in use, the message counts as missed.
+/// Calls `f` with a buffer of this CPU and interrupts off. Within `f` the message counts as missed, except in an NMI.
 pub(crate) fn with_text_buf(f: impl FnOnce(&mut [u8])) {
     with_irqs_off(|_| {
         // SAFETY: It requires interrupts to be off, which they are until this closure returns, and that what it gives is
@@ -20,8 +20,8 @@ pub(crate) fn with_text_buf(f: impl FnOnce(&mut [u8])) {
             return;
         }
         let max = usize::try_from(bindings::KLOG_PRINTK_MAX).unwrap_or(NUL) - NUL;
-        // SAFETY: The buffer is static per-CPU data of KLOG_PRINTK_MAX bytes, initialised with zeros. Whoever comes in
-        // between, an NMI, gets another one, as this is counted as in use until it is put.
+        // SAFETY: The buffer is static per-CPU data of KLOG_PRINTK_MAX bytes, initialised with zeros. An NMI that comes in
+        // between gets another one, and `f` none, as this is marked as in use until it is put.
         f(unsafe { core::slice::from_raw_parts_mut(text.cast(), max) });
         // SAFETY: Gives back what the call above gave: interrupts have been off since, so this is the same CPU, and what
         // has interrupted this has given back its own.
