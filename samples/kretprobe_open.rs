@@ -3,7 +3,7 @@
 //! Sample: the kretprobes example of the kprobes document.
 //!
 //! A return probe on the function that opens files, which counts the calls that fail and writes the first of them to
-//! the log, with the directory that the name was relative to.
+//! the log, with the name, which is in the memory of the process, and the directory that it was relative to.
 #![deny(unsafe_code)]
 
 use ferro_kprobe::Argument;
@@ -12,8 +12,10 @@ use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::Retprobe;
 use ferro_kprobe::RetprobeHandler;
 use kernel::prelude::*;
+use kernel::str::BStr;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
+use kernel::uaccess::UserPtr;
 
 module! {
     type: KretprobeOpen,
@@ -41,22 +43,36 @@ struct Opens {
 
 #[vtable]
 impl RetprobeHandler for Opens {
-    /// The file descriptor of the directory.
-    type Data = i32;
+    type Data = Arguments;
 
-    fn entry(&self, ctx: &mut ProbeCtx<'_>, dir: &mut i32) -> Keep {
-        let [first, ..] = ctx.register_arguments();
-        *dir = i32::from_register(first);
+    fn entry(&self, ctx: &mut ProbeCtx<'_>, data: &mut Arguments) -> Keep {
+        [data.dir, data.name, ..] = ctx.register_arguments();
         Keep::Yes
     }
 
-    fn returned(&self, ctx: &mut ProbeCtx<'_>, dir: &mut i32) {
+    fn returned(&self, ctx: &mut ProbeCtx<'_>, data: &mut Arguments) {
         self.calls.fetch_add(1, Relaxed);
         let value = i32::from_register(ctx.return_value());
         if value < 0 && self.failures.fetch_add(1, Relaxed) < self.reports {
-            pr_info!("do_sys_openat2({}, ...) returns {value}\n", *dir);
+            let dir = i32::from_register(data.dir);
+            // The function has read it: it is in memory now, which it need not have been at the entry.
+            let mut name = [0; 64];
+            match ctx.user_str(UserPtr::from_register(data.name), &mut name) {
+                Ok(name) => {
+                    let name = BStr::from_bytes(name);
+                    pr_info!("do_sys_openat2({dir}, \"{name}\", ...) returns {value}\n");
+                }
+                Err(fault) => pr_info!("do_sys_openat2({dir}, {fault:?}, ...) returns {value}\n"),
+            }
         }
     }
+}
+
+/// The registers with the first arguments.
+#[derive(Clone, Copy, Zeroable)]
+struct Arguments {
+    dir: usize,
+    name: usize,
 }
 
 struct KretprobeOpen {

@@ -8,6 +8,8 @@
 use core::ptr::with_exposed_provenance;
 use core::ptr::with_exposed_provenance_mut;
 
+use kernel::uaccess::UserPtr;
+
 /// A type of arguments that are passed in a register.
 pub trait Argument: Copy {
     /// What the function sees in the register.
@@ -30,6 +32,13 @@ integer_arguments!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 impl Argument for bool {
     fn from_register(register: usize) -> Self {
         u8::from_register(register) != 0
+    }
+}
+
+/// A pointer of a process: of what the function takes as `const char __user *`, for example.
+impl Argument for UserPtr {
+    fn from_register(register: usize) -> Self {
+        Self::from_addr(register)
     }
 }
 

@@ -11,6 +11,7 @@ use ferro_sys::mm::nofault;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
+use kernel::uaccess::UserPtr;
 
 use crate::raw::alter::Alter;
 use crate::raw::alter::Destination;
@@ -184,10 +185,63 @@ impl<'a> ProbeCtx<'a> {
         nofault::read_kernel_as(from.addr())
     }
 
+    /// Reads memory of the process whose thread executes the probed code; where an interrupt does, the process that it interrupted.
+    ///
+    /// Nothing is paged in for it. The memory that a function is given may be missing at its entry and present at its return, as
+    /// the function has read it meanwhile: [`UserFault::Absent`] is no sign of a wrong pointer.
+    ///
+    /// What is read may be changing meanwhile; any bytes are a `T`.
+    pub fn read_user<T: FromBytes>(&self, from: UserPtr) -> Result<T, UserFault> {
+        let from = from.as_const_ptr().addr();
+        nofault::read_user_as(from).ok_or(UserFault::at(from))
+    }
+
+    /// Reads text of that process, as [`ProbeCtx::read_user`] does: `to` without its NUL, up to the NUL. All of `to` if there is none
+    /// in that many bytes: the text may be longer then.
+    ///
+    /// # Examples
+    ///
+    /// ```ignore
+    /// let mut name = [0; 64];
+    /// match ctx.user_str(name_pointer, &mut name) {
+    ///     Ok(name) => pr_info!("opens {}\n", BStr::from_bytes(name)),
+    ///     Err(fault) => pr_info!("opens a file: {fault:?}\n"),
+    /// }
+    /// ```
+    pub fn user_str<'t>(&self, from: UserPtr, to: &'t mut [u8]) -> Result<&'t [u8], UserFault> {
+        let from = from.as_const_ptr().addr();
+        let len = nofault::read_user_text(from, to).ok_or(UserFault::at(from))?;
+        to.get(..len).ok_or(UserFault::Absent)
+    }
+
     /// Writes the stack of the probed code to the log, as `dump_stack()` does. That takes milliseconds where
     /// the console is slow, so it is for a few hits, not for all.
     pub fn dump_stack(&self) {
         code::dump_stack();
+    }
+}
+
+/// Why memory of a process could not be read (`EFAULT`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserFault {
+    /// It is not an address of user space.
+    NotUser,
+    /// It is not in memory now, or may not be read; or there is no process, as in a thread of the kernel.
+    Absent,
+}
+
+impl UserFault {
+    fn at(address: usize) -> Self {
+        match nofault::is_user(address) {
+            true => Self::Absent,
+            false => Self::NotUser,
+        }
+    }
+}
+
+impl From<UserFault> for Error {
+    fn from(_: UserFault) -> Self {
+        EFAULT
     }
 }
 

@@ -66,6 +66,7 @@ pub use argument::Argument;
 pub use context::field_at;
 pub use context::Next;
 pub use context::ProbeCtx;
+pub use context::UserFault;
 pub use entry::EntryBuilder;
 pub use entry::EntryProbe;
 pub use error::ProbeError;

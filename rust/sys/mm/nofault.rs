@@ -9,10 +9,11 @@ use core::ptr::without_provenance;
 use core::ptr::without_provenance_mut;
 
 use kernel::bindings;
+use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::task::Task;
 
-/// Bytes that are written at a time.
+/// Bytes that are written at a time, or of a text that are read at a time.
 const PIECE: usize = 64;
 
 /// Fills `to` with what is at an address of the kernel. False if not all of it can be read.
@@ -129,6 +130,44 @@ pub fn read_user(from: usize, to: &mut [u8]) -> bool {
         bindings::copy_from_user_nofault(to.as_mut_ptr().cast(), without_provenance(from), to.len())
     };
     failed == 0
+}
+
+/// Returns the `T` at an address of the current process, or `None` as [`read_user`] returns false.
+///
+/// What is read may be changing meanwhile; any bytes are a `T`.
+#[inline]
+pub fn read_user_as<T: FromBytes>(from: usize) -> Option<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: The function takes any address as its source, and refuses those of the kernel; the destination is a local of this size.
+    let failed = unsafe {
+        bindings::copy_from_user_nofault(
+            value.as_mut_ptr().cast(),
+            without_provenance(from),
+            size_of::<T>(),
+        )
+    };
+    // SAFETY: The function has succeeded, so that all bytes are written, and by its trait any bytes are a `T`.
+    (failed == 0).then(|| unsafe { value.assume_init() })
+}
+
+/// Copies the text at an address of the current process, up to its NUL, as far as there is room. Returns its length, or `None` if
+/// [`read_user`] fails before that.
+pub fn read_user_text(from: usize, to: &mut [u8]) -> Option<usize> {
+    let mut len = 0;
+    while let Some(rest) = to.get_mut(len..).filter(|rest| !rest.is_empty()) {
+        let at = from.checked_add(len)?;
+        // The next page may be missing, and the text may end before it.
+        let most = rest.len().min(PIECE).min(PAGE_SIZE - at % PAGE_SIZE);
+        let piece = rest.get_mut(..most)?;
+        if !read_user(at, piece) {
+            return None;
+        }
+        if let Some(end) = piece.iter().position(|byte| *byte == 0) {
+            return Some(len.saturating_add(end));
+        }
+        len = len.saturating_add(most);
+    }
+    Some(len)
 }
 
 /// Stores `from` at an address of the kernel. False if not all of it can be written; part of it may have been.

@@ -70,6 +70,9 @@ for module in kretprobe_open_c kretprobe_open; do
 	check "$module: counts calls" within "$(($(number failures) + 1))" 1000 "$(number calls)"
 	check "$module: misses none" within 0 0 "$(number missed)"
 	check "$module: prints errors" said $REPORTS "$module: .*do_sys_openat2.* returns -2\$"
+	if [ $module = kretprobe_open ]; then
+		check "$module: prints names" said $REPORTS 'do_sys_openat2\(-100, "/nonexistent", \.\.\.\) returns -2$'
+	fi
 done
 if [ -d /sys/kernel/debug/kprobes ]; then
 	check "no probe is left" [ ! -s /sys/kernel/debug/kprobes/list ]

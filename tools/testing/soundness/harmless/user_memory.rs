@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A handler reads memory of a process at addresses that are not the process's: the kernel's own, the ends of both halves, none at
+//! all, and where the process has nothing. Probes offered no way to memory of a process but code with `unsafe`; `read_user()` and
+//! `user_str()` refuse what is not the process's, and page nothing in. What goes wrong is said in the log, with "BUG: ".
+#![forbid(unsafe_code)]
+
+use ferro_kprobe::entry_probe;
+use ferro_kprobe::EntryProbe;
+use ferro_kprobe::ProbeCtx;
+use ferro_kprobe::UserFault;
+use kernel::prelude::*;
+use kernel::uaccess::UserPtr;
+
+module! {
+    type: Client,
+    name: "user_memory",
+    authors: ["Ferrotrace maintainers"],
+    description: "A handler that reads at any address",
+    license: "GPL v2",
+}
+
+static SECRET: [u8; 8] = *b"a secret";
+
+fn look(ctx: &ProbeCtx<'_>) {
+    let own = (&raw const SECRET).addr();
+    for at in [own, ctx.sp(), ctx.ip(), 1 << 63, usize::MAX, usize::MAX - 3] {
+        expect(ctx, at, UserFault::NotUser);
+    }
+    // No process has its first or its last page, nor what is no address of this CPU.
+    for at in [0, 8, (1 << 47) - 4096, (1 << 63) - 1, 1 << 62] {
+        expect(ctx, at, UserFault::Absent);
+    }
+}
+
+fn expect(ctx: &ProbeCtx<'_>, at: usize, fault: UserFault) {
+    let from = UserPtr::from_addr(at);
+    let mut text = [0; 100];
+    let found = [
+        ctx.read_user::<u64>(from).err(),
+        ctx.read_user::<[u8; 300]>(from).err(),
+        ctx.user_str(from, &mut text).err(),
+    ];
+    if found != [Some(fault); 3] {
+        pr_err!("BUG: {at:#x}: {found:?}\n");
+    }
+    // Nothing is read of no memory.
+    if ctx.user_str(from, &mut []) != Ok(&[]) {
+        pr_err!("BUG: {at:#x}: no room\n");
+    }
+}
+
+struct Client(EntryProbe);
+
+impl kernel::Module for Client {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let probe = entry_probe!("kernel_clone", |ctx| look(ctx));
+        Ok(Self(probe.register()?))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.0.hits() == 0 {
+            pr_err!("BUG: the handler was not called\n");
+        }
+    }
+}
