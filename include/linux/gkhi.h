@@ -112,7 +112,10 @@ enum gkh_record_flags {
 	GKH_IRQS_OFF = 1 << 3,
 	/* Called with interrupts off while all other CPUs are stopped; on GKH_SLEEP hooks only. */
 	GKH_CPUS_STOPPED = 1 << 4,
-	/* Called even if an exit before it has ended the dispatch, and not armed or disarmed through debugfs. */
+	/*
+	 * Called even if an exit before it has ended the dispatch, which then ignores its answer
+	 * and its value; not armed or disarmed through debugfs.
+	 */
 	GKH_PINNED = 1 << 5,
 };
 

@@ -78,6 +78,8 @@ pub struct Chain {
     later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
     /// Those who wait for the chain wait for these.
     readers: Readers,
+    /// The hook's exits can make the function return: the last parameter says where the value goes.
+    has_return: bool,
     /// Dispatches that are going on, if one of the exits could sleep in them where it must not.
     inside: Option<PerCpuCounter>,
     /// What the site counts in.
@@ -131,6 +133,7 @@ impl Chain {
             now,
             later,
             readers,
+            has_return: hook.has_return(),
             inside,
             _hits: hits,
         })
@@ -166,7 +169,7 @@ impl Chain {
             let answer = unsafe { exit.call::<N>(p) };
             if answer != 0 {
                 // SAFETY: By the rules of this function.
-                unsafe { end(exit, rest.as_slice(), p) };
+                unsafe { end(exit, rest.as_slice(), p, self.has_return) };
                 return answer;
             }
         }
@@ -174,16 +177,21 @@ impl Chain {
     }
 }
 
-/// An exit has ended a dispatch: calls the exits after it that are called in any case.
+/// Calls the pinned exits after the one that has ended a dispatch. Their answers do not count, and
+/// neither do the values that they give the function to return.
 ///
 /// # Safety
 ///
-/// The parameters are those of the hook.
+/// The parameters are those of the hook; `has_return` is its, too.
 #[cold]
 #[link_section = ".kprobes.text"]
-unsafe fn end(by: &Exit, rest: &[Arc<Exit>], p: [c_ulong; PARAMS_MAX]) {
+unsafe fn end(by: &Exit, rest: &[Arc<Exit>], mut p: [c_ulong; PARAMS_MAX], has_return: bool) {
     if !rest.is_empty() {
         by.count_stop();
+    }
+    let mut unused: c_long = 0;
+    if let ([.., value], true) = (&mut p, has_return) {
+        *value = (&raw mut unused).expose_provenance();
     }
     for exit in rest.iter().filter(|e| e.is_pinned()) {
         // SAFETY: By the rules of this function.

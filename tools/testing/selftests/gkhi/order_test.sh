@@ -67,6 +67,14 @@ pinned_exits_are_called_anyway() {
 	fires gst_zero "b()/0 p()/0 =5" && ctl deregister b c p
 }
 
+# After the end of a dispatch, a pinned exit neither changes the value nor makes the function return.
+pinned_exits_do_not_answer() {
+	reg gst_ret r 0 1 -1 && reg gst_ret p 34 1 -1 && ctl arm r p || return 1
+	fires gst_ret "r(7)/1 p(7)/1 =500" && ctl disarm r && fires gst_ret "p(7)/1 =600" || return 1
+	ctl deregister r && reg gst_ret t 1 1 1 && ctl arm t || return 1
+	fires gst_ret "t(7)/1 p(7)/1 =1000" && ctl deregister t p
+}
+
 # 1000 is what the function returns of itself, 500 what the exit has it return.
 the_function_returns() {
 	reg gst_ret a 0 1 && reg gst_ret r 0 1 -1 && reg gst_ret z 0 1 && fires gst_ret "=1000" || return 1
@@ -101,5 +109,6 @@ hits_are_calls() {
 
 echo "TAP version 13"
 checks order. priorities fifo_and_lifo only parameters_are_read parameters_are_changed an_answer_ends_it \
-	pinned_exits_are_called_anyway the_function_returns a_changed_parameter_and_a_return hits_are_calls
+	pinned_exits_are_called_anyway pinned_exits_do_not_answer the_function_returns \
+	a_changed_parameter_and_a_return hits_are_calls
 finish

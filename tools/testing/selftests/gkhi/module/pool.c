@@ -2,7 +2,8 @@
 /*
  * Exits that are registered by commands, and what they have seen:
  *
- *	register HOOK NAME FLAGS PARAMS ANSWER	an exit that answers so; on a _RET hook -1 makes it return 500
+ *	register HOOK NAME FLAGS PARAMS ANSWER	an exit that answers so; on a _RET hook -1 makes it return 500,
+ *						or 600 if it is pinned
  *	arm|disarm|deregister NAME...		a list, in this order
  *	fire HOOK				comes by its place; the trace is of this only
  *	hammer HOOK TIMES			comes by its place so often on each CPU, on all at once
@@ -58,7 +59,7 @@ static long pooled_exit(const struct gkh_exit *self, unsigned long p0, unsigned 
 			*changed += 10;
 	}
 	if (pooled->answer == GKH_RETURN && hook && hook->access >= GKH_RO_RET)
-		return gkh_set_return(p4, 500);
+		return gkh_set_return(p4, pooled->record.flags & GKH_PINNED ? 600 : 500);
 	return pooled->answer;
 }
 
