@@ -12,6 +12,8 @@ use kernel::prelude::*;
 pub enum Error {
     /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
     MustNotSleep,
+    /// The handler is of a module that is being unloaded (`ESHUTDOWN`).
+    ModuleGoes,
     /// No memory (`ENOMEM`).
     NoMemory,
 }
@@ -20,6 +22,7 @@ impl From<Error> for kernel::error::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::MustNotSleep => EBUSY,
+            Error::ModuleGoes => ESHUTDOWN,
             Error::NoMemory => ENOMEM,
         }
     }

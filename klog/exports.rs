@@ -46,8 +46,8 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
     };
     // SAFETY: By the rules of the header the function stays until it is unregistered, which waits for a grace period; if its
     // module goes before, `ferro_klog_module_going()` takes it away.
-    unsafe { handler::set(ops.klog) };
-    0
+    let result = unsafe { handler::set(ops.klog) };
+    result.map_or_else(|e| kernel::error::Error::from(e).to_errno(), |()| 0)
 }
 
 /// Has no handler any more.

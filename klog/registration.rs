@@ -26,7 +26,8 @@ pub struct Registration<H: Handler> {
 impl<H: Handler> Registration<H> {
     /// Registers `H`, and makes it the current handler.
     ///
-    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::NoMemory`].
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`],
+    /// [`Error::NoMemory`].
     pub fn register() -> Result<Self, Error> {
         must_sleep()?;
         let new = Self {
@@ -39,11 +40,10 @@ impl<H: Handler> Registration<H> {
 
     /// Makes it the current handler, in place of another, if it is not.
     ///
-    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`].
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`].
     pub fn arm(&self) -> Result<(), Error> {
         must_sleep()?;
-        self.owner.arm::<H>();
-        Ok(())
+        self.owner.arm::<H>()
     }
 
     /// Makes it the current handler no longer, if it is. Nobody is in the handler any more afterwards.

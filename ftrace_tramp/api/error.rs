@@ -23,10 +23,10 @@ pub enum TraceError {
     NoMemory,
     /// ftrace has found a defect, and given up (`ENODEV`).
     GivenUp,
-    /// The module that the handler is code of is being removed, or has been: the set has ended (`EPIPE`).
-    Ended,
     /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
     MustNotSleep,
+    /// The handler's module is being unloaded, or has been (`ESHUTDOWN`).
+    ModuleGoes,
     /// Whatever else.
     Other(Error),
 }
@@ -55,7 +55,7 @@ impl From<TraceError> for Error {
             TraceError::Twice => EEXIST,
             TraceError::NoMemory => ENOMEM,
             TraceError::GivenUp => ENODEV,
-            TraceError::Ended => EPIPE,
+            TraceError::ModuleGoes => ESHUTDOWN,
             TraceError::MustNotSleep => EBUSY,
             TraceError::Other(e) => e,
         }

@@ -89,7 +89,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> TracerSet<T, H> {
     /// Attaches functions, by their addresses, each with its value: all or none. Calls are handled from now on.
     ///
     /// Context: process; sleeps. Errors: [`TraceError::NotFound`] for what is not a function that ftrace can trace,
-    /// [`TraceError::Twice`] for one that is there already, [`TraceError::Ended`] if the handler's module has been removed; the
+    /// [`TraceError::Twice`] for one that is there already, [`TraceError::ModuleGoes`] if the handler's module has been removed; the
     /// values are dropped then.
     pub fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {
         must_sleep()?;
@@ -99,7 +99,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> TracerSet<T, H> {
     /// Detaches functions, by the addresses that they were attached with: all or none. When this returns their values are dropped.
     ///
     /// Context: process; sleeps, and waits, once for all. Errors: [`TraceError::NotFound`] for one that is not there,
-    /// [`TraceError::Ended`] as for [`Self::attach`].
+    /// [`TraceError::ModuleGoes`] as for [`Self::attach`].
     pub fn detach(&mut self, functions: &[usize]) -> Result<(), TraceError> {
         must_sleep()?;
         self.raw.get_mut().detach(functions)

@@ -211,6 +211,7 @@ extern const struct gkh_exit gkh_idle;
  *	* -EOPNOTSUPP: the hook does not fire where the other CPUs can be stopped
  *	* -EBUSY: the hook has an exit, and it allows only one or @record asks to be the only one
  *	* -EEXIST: the hook has a first exit, or a last one, or one of this name
+ *	* -ESHUTDOWN: @record or its exit is in a module that is being unloaded
  *	* -EDEADLK: the caller is not allowed to sleep, or is in an exit of a GKH_SLEEP hook
  *	* -ENOMEM
  */
@@ -265,6 +266,7 @@ int gkh_deregister(struct gkh_record *list);
  *	* -EINVAL: @hook is NULL, its name is not valid, or it names another number of parameters than its count
  *	* -EALREADY: it is identified
  *	* -EEXIST: another hook has the name
+ *	* -ESHUTDOWN: it is in a module that is being unloaded
  *	* -EDEADLK: as gkh_register()
  *	* -ENOMEM
  */

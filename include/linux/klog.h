@@ -58,7 +58,8 @@ __printf(1, 2) void klog_printk(const char *fmt, ...);
  * Replaces the current handler, which is no longer called once this has returned.
  *
  * Context: process; may sleep.
- * Return: 0, or -EINVAL if @ops is NULL.
+ * Return: 0, -EINVAL if @ops is NULL, or -ESHUTDOWN if the function is in a module that is being
+ * unloaded.
  */
 int register_klog_handler(const struct klog_operations *ops);
 

@@ -9,6 +9,7 @@
 
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
+use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
@@ -19,6 +20,8 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::rcu::synchronize_rcu;
+
+use crate::error::Error;
 
 /// The function of `struct klog_operations`.
 pub(crate) type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
@@ -99,25 +102,29 @@ fn address(function: Option<KlogFn>) -> *mut c_void {
 ///
 /// The function keeps the rules of `struct klog_operations`, and stays until it has been taken away and a grace period
 /// has passed, or until its module goes.
-pub(crate) unsafe fn set(function: Option<KlogFn>) {
+pub(crate) unsafe fn set(function: Option<KlogFn>) -> Result<(), Error> {
     // SAFETY: By the rules of this function.
-    unsafe { set_owned(function, NO_OWNER) };
+    unsafe { set_owned(function, NO_OWNER) }
 }
 
-/// [`set`], for an owner.
+/// [`set`], for an owner. Errors: [`Error::ModuleGoes`].
 ///
 /// # Safety
 ///
 /// As for [`set`].
-unsafe fn set_owned(function: Option<KlogFn>, owner: u64) {
+unsafe fn set_owned(function: Option<KlogFn>, owner: u64) -> Result<(), Error> {
     let new = address(function);
     let lock = LAST.lock();
+    if is_going(new.addr()) {
+        return Err(Error::ModuleGoes);
+    }
     OWNER.store(owner, Relaxed);
     let old = HANDLER.xchg(new, Full);
     drop(lock);
     if !old.is_null() && old != new {
         synchronize_rcu();
     }
+    Ok(())
 }
 
 /// Takes the handler away, whoever's it is, and waits until nobody executes it.
@@ -168,12 +175,12 @@ impl Owner {
         Self(*last)
     }
 
-    /// Makes `H` the current handler, in place of another.
-    pub(crate) fn arm<H: Handler>(&self) {
+    /// Makes `H` the current handler, in place of another. Errors: [`Error::ModuleGoes`].
+    pub(crate) fn arm<H: Handler>(&self) -> Result<(), Error> {
         // SAFETY: `handle()` keeps the rules of the structure. It is code of the module that names `H`: if this is dropped
         // before the module goes, `disarm()` takes the function away and waits; if it has been forgotten,
         // `ferro_klog_module_going()` does, by the function's address.
-        unsafe { set_owned(Some(handle::<H>), self.0) };
+        unsafe { set_owned(Some(handle::<H>), self.0) }
     }
 
     /// Takes the handler away if it is of this owner, and waits until nobody executes it.

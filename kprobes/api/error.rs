@@ -29,6 +29,8 @@ pub enum ProbeError {
     NoEngine,
     /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
     MustNotSleep,
+    /// The handlers are of a module that is being unloaded (`ESHUTDOWN`).
+    ModuleGoes,
     /// Whatever else.
     Other(Error),
 }
@@ -65,6 +67,7 @@ impl From<ProbeError> for Error {
             ProbeError::NoMemory => ENOMEM,
             ProbeError::NoEngine => EPROBE_DEFER,
             ProbeError::MustNotSleep => EBUSY,
+            ProbeError::ModuleGoes => ESHUTDOWN,
             ProbeError::Other(e) => e,
         }
     }

@@ -12,6 +12,8 @@
 //! ...) does not take `creating`.
 #![deny(unsafe_code)]
 
+use core::panic::Location;
+
 use ferro_core::relay::Geometry;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
@@ -38,6 +40,7 @@ use crate::channel::Channel;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::mode::Mode;
+use crate::raw::kept::must_not_go;
 use crate::raw::kept::Kept;
 
 /// What a sub-buffer may have, in bytes: a header and a little more at least.
@@ -192,8 +195,10 @@ impl App {
     /// Makes the directory `name` in debugfs, with the controls, and no channel yet.
     ///
     /// Context: process; sleeps.
+    #[track_caller]
     pub fn new(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self, ChannelError> {
         must_sleep()?;
+        must_not_go(Location::caller())?;
         Ok(Self::with(name, subbuf_size, n_subbufs)?)
     }
 

@@ -3,6 +3,8 @@
 //! How a channel is to be.
 #![deny(unsafe_code)]
 
+use core::panic::Location;
+
 use ferro_core::relay::Geometry;
 use ferro_sys::fs::debugfs::Dir;
 use kernel::prelude::*;
@@ -13,6 +15,7 @@ use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::mode::Mode;
 use crate::raw::buf::HEADER;
+use crate::raw::kept::must_not_go;
 
 /// Describes a channel before it is opened.
 #[derive(Clone, Copy)]
@@ -117,8 +120,10 @@ impl<'a> Builder<'a> {
     ///
     /// Context: process; sleeps. [`ChannelError::Invalid`] stands for sizes of zero, of a header and nothing else, or of
     /// more than 4 GiB a CPU.
+    #[track_caller]
     pub fn open(self) -> Result<Channel, ChannelError> {
         must_sleep()?;
+        must_not_go(Location::caller())?;
         Ok(Channel::open(&self, self.geometry()?)?)
     }
 
@@ -126,8 +131,10 @@ impl<'a> Builder<'a> {
     /// are made; the others are left to the owner of the directory.
     ///
     /// Context and errors: as for [`Builder::open`].
+    #[track_caller]
     pub fn open_in(self, dir: Arc<Dir>) -> Result<Channel, ChannelError> {
         must_sleep()?;
+        must_not_go(Location::caller())?;
         Ok(Channel::open_in(&self, self.geometry()?, dir)?)
     }
 

@@ -21,6 +21,8 @@ pub enum ChannelError {
     Killed,
     /// Called by a handler of a probe, or elsewhere where nothing may sleep (`EBUSY`).
     MustNotSleep,
+    /// The module that asks is being unloaded (`ESHUTDOWN`).
+    ModuleGoes,
     /// Whatever else.
     Other(Error),
 }
@@ -34,6 +36,7 @@ impl From<Error> for ChannelError {
             e if e == ENOMEM => Self::NoMemory,
             e if e == EINTR => Self::Killed,
             e if e == EBUSY => Self::MustNotSleep,
+            e if e == ESHUTDOWN => Self::ModuleGoes,
             e => Self::Other(e),
         }
     }
@@ -48,6 +51,7 @@ impl From<ChannelError> for Error {
             ChannelError::NoMemory => ENOMEM,
             ChannelError::Killed => EINTR,
             ChannelError::MustNotSleep => EBUSY,
+            ChannelError::ModuleGoes => ESHUTDOWN,
             ChannelError::Other(e) => e,
         }
     }

@@ -72,6 +72,11 @@ impl Inner {
         }? Error))
     }
 
+    /// An address in the code or data of the module that opens it.
+    pub(crate) fn client(&self) -> usize {
+        self.client
+    }
+
     /// Whether a module has opened it.
     pub(crate) fn is_of(&self, module: &Module) -> bool {
         module.contains(self.client)

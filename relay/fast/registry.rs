@@ -8,6 +8,7 @@
 use ferro_sys::cpu;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
+use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
 use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
@@ -21,8 +22,8 @@ static CHANNELS: EarlyMutex<KVec<ARef<Shared<Inner>>>> = EarlyMutex::of_registry
 
 /// Opens a channel: makes the buffers of the CPUs and the files.
 ///
-/// Errors: -ENOMEM, -EINTR if the task is being killed, and those of debugfs; whatever had been made has been undone
-/// then.
+/// Errors: -ENOMEM, -EINTR if the task is being killed, -ESHUTDOWN if the client's module is being
+/// unloaded, and those of debugfs; whatever had been made has been undone then.
 pub(crate) fn open(inner: &ARef<Shared<Inner>>) -> Result {
     let opened = try_open(inner);
     if opened.is_err() {
@@ -44,6 +45,9 @@ fn try_open(inner: &ARef<Shared<Inner>>) -> Result {
         // A CPU on its way up is neither online yet nor prepared again, so hold it off.
         let _hotplug = HotplugOff::new();
         let mut channels = CHANNELS.lock();
+        if is_going(inner.client()) {
+            return Err(ESHUTDOWN);
+        }
         if wanted().all(|cpu| inner.buffer(cpu).is_some()) {
             return Ok(channels.push(inner.clone(), GFP_KERNEL)?);
         }

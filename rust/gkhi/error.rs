@@ -49,6 +49,8 @@ pub enum Error {
     Unregistered,
     /// The exit's hook has been deleted. -ENODEV
     Deleted,
+    /// The exit or the hook is of a module that is being unloaded. -ESHUTDOWN
+    ModuleGoes,
     /// A list of records has no end. -ELOOP
     Endless,
     /// The caller is in an exit, or where one may not sleep: it would wait for itself. -EDEADLK
@@ -76,6 +78,7 @@ impl From<Error> for kernel::error::Error {
             Error::FirstTaken | Error::LastTaken | Error::NameTaken => code::EEXIST,
             Error::Unregistered => code::ESRCH,
             Error::Deleted => code::ENODEV,
+            Error::ModuleGoes => code::ESHUTDOWN,
             Error::Endless => code::ELOOP,
             Error::CannotWait => errno(bindings::EDEADLK),
             Error::NoMemory => ENOMEM,

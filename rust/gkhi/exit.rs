@@ -146,10 +146,10 @@ impl<H: Spec, C: Entry> Builder<'_, H, C> {
 impl<H: Open, C: Entry> Builder<'_, H, C> {
     /// Registers the exit, and arms it.
     ///
-    /// Context: process; sleeps.
-    /// Errors: [`Error::NoHook`], [`Error::OtherParams`] if the hook of this name is not as `H` says,
-    /// [`Error::CannotStop`], [`Error::Occupied`], [`Error::FirstTaken`], [`Error::LastTaken`],
-    /// [`Error::NameTaken`], [`Error::BadName`], [`Error::CannotWait`], [`Error::NoMemory`].
+    /// Context: process; sleeps. Errors: [`Error::NoHook`], [`Error::OtherParams`] if the hook of
+    /// this name is not as `H` says, [`Error::CannotStop`], [`Error::Occupied`],
+    /// [`Error::FirstTaken`], [`Error::LastTaken`], [`Error::NameTaken`], [`Error::BadName`],
+    /// [`Error::ModuleGoes`], [`Error::CannotWait`], [`Error::NoMemory`].
     #[track_caller]
     pub fn register<F>(self, exit: F) -> Result<Registered<H, C>, Error>
     where

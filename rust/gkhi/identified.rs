@@ -28,7 +28,7 @@ impl Identified {
     ///
     /// Context: process; sleeps.
     /// Errors: [`Error::Already`]; [`Error::NameTaken`]; [`Error::BadName`]; [`Error::BadHook`] if
-    /// it is not a static; [`Error::CannotWait`]; [`Error::NoMemory`].
+    /// it is not a static; [`Error::ModuleGoes`]; [`Error::CannotWait`]; [`Error::NoMemory`].
     pub fn register<H: Spec>(hook: &'static Hook<H>) -> Result<Self, Error> {
         check_context()?;
         let mut note = Note::new().map_err(|_| Error::NoMemory)?;

@@ -8,6 +8,7 @@
 use ferro_core::hooks::Op;
 use ferro_sys::cpu::percpu::PerCpuCounter;
 use ferro_sys::hook::count_of;
+use ferro_sys::hook::is_going;
 use ferro_sys::hook::HookRef;
 use ferro_sys::hook::ModuleName;
 use kernel::prelude::*;
@@ -41,6 +42,9 @@ pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     }
     let _files = lock_files();
     with(|registry| {
+        if is_going(hook.address()) {
+            return Err(Error::ModuleGoes);
+        }
         if registry.hook(|h| h.publisher.hook() == hook).is_some() {
             return Err(Error::Already);
         }

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 use ferro_core::hooks::Priority;
+use ferro_sys::hook::is_going;
 use ferro_sys::hook::is_lasting_text;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
@@ -83,6 +84,12 @@ pub(crate) fn register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Err
     let _files = lock_files();
     with(|registry| {
         let record = new.parts.record_address();
+        if [new.parts.address(), record, new.origin]
+            .into_iter()
+            .any(is_going)
+        {
+            return Err(Error::ModuleGoes);
+        }
         let same = |e: &Exit| record != 0 && e.body.parts.record_address() == record;
         if registry.table.exits().any(same) {
             return Err(Error::Already);

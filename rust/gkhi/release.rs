@@ -56,7 +56,11 @@ pub(crate) fn until_memory(mut f: impl FnMut() -> Result<(), Error>) -> Result<(
     }
 }
 
-/// A module goes: with its hooks, and with its exits, wherever they are.
+/// Deletes the hooks of a module that is being unloaded and deregisters its exits, wherever they
+/// are.
+///
+/// One pass finds all: nothing of the module has been added since its state changed, not even by
+/// what its exits own when that is dropped here (`is_going()`).
 pub(crate) fn module_going(module: &Module) {
     // Nothing of the module may stay, so that a lack of memory is waited out.
     let its = |hook: &Hook| module.contains(hook.body.publisher.hook().address());

@@ -169,7 +169,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         // callback takes it for.
         let attach = || unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) };
         // With the lock of the list: what is attached after the set has been ended would never be released.
-        let attached = while_live(ops.cast(), || to_result(attach())).ok_or(TraceError::Ended)?;
+        let attached = while_live(ops.cast(), || to_result(attach())).ok_or(TraceError::ModuleGoes)?;
         if let Err(error) = attached {
             // If ftrace has given up meanwhile, it may call with them.
             if error == ENODEV {
@@ -194,7 +194,7 @@ impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
         }
         let ops = self.pinned.ops.get();
         // If the set is ended after this, no function is attached.
-        while_live(ops.cast(), || ()).ok_or(TraceError::Ended)?;
+        while_live(ops.cast(), || ()).ok_or(TraceError::ModuleGoes)?;
         // SAFETY: The ops stays; the addresses are read only.
         to_result(unsafe { bindings::ftrace_data_detach(ops, functions.as_ptr(), count) })
             .map_err(errors)?;

@@ -7,7 +7,9 @@
 
 use core::mem::ManuallyDrop;
 
+use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
+use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::container_of;
@@ -61,9 +63,23 @@ impl Live {
         })
     }
 
-    /// Puts it into the list. Errors: no memory; then it is not there.
+    /// Puts it into the list. Errors: no memory, or its module is being unloaded; then it is not
+    /// there.
     pub(super) fn add(self) -> Result<(), TraceError> {
-        Ok(LIVE.lock().push(self, GFP_KERNEL)?)
+        let mut live = self.lock_list()?;
+        // There is room.
+        let _ = live.push_within_capacity(self);
+        Ok(())
+    }
+
+    /// Locks the list, with room for this. Errors: as for [`Live::add`].
+    fn lock_list(&self) -> Result<StaticGuard<KVec<Self>>, TraceError> {
+        let mut live = LIVE.lock();
+        if self.code.into_iter().any(is_going) {
+            return Err(TraceError::ModuleGoes);
+        }
+        live.reserve(1, GFP_KERNEL)?;
+        Ok(live)
     }
 }
 
@@ -204,8 +220,12 @@ impl<H: TraceHandler> RawTracer<H> {
         let prepared = Prepared(ops);
         prepared.add(filter)?;
         let functions = prepared.count();
-        let mut live = LIVE.lock();
-        live.reserve(1, GFP_KERNEL)?;
+        let entry = Live {
+            ops,
+            code: [callback::<H> as *const () as usize, handler_code],
+            is_set: false,
+        };
+        let mut live = entry.lock_list()?;
         // SAFETY: The ops is initialised and stays where it is until `drop()` has unregistered it, or for good. The callback takes
         // it for a field of a `Pinned<H>`, which it is.
         let registered = to_result(unsafe { bindings::register_ftrace_function(ops) });
@@ -217,13 +237,7 @@ impl<H: TraceHandler> RawTracer<H> {
             return Err(error.into());
         }
         core::mem::forget(prepared);
-        let callback = callback::<H> as *const () as usize;
         // There is room.
-        let entry = Live {
-            ops,
-            code: [callback, handler_code],
-            is_set: false,
-        };
         let _ = live.push_within_capacity(entry);
         // INVARIANT: Registered and in the list.
         Ok(Self(ManuallyDrop::new(pinned), functions))

@@ -6,6 +6,7 @@
 
 use core::cell::Cell;
 
+use ferro_sys::hook::is_going;
 use ferro_sys::sync::deferred::may_sleep;
 use ferro_sys::sync::deferred::Deferred;
 use kernel::error::to_result;
@@ -44,6 +45,9 @@ pub(crate) unsafe trait InEngine: Send + Sync + 'static {
 
     fn is_registered(&self) -> &IsRegistered;
 
+    /// Addresses of the functions that an engine calls, which are code of the client, or 0.
+    fn handlers() -> [usize; 2];
+
     /// # Safety
     ///
     /// There are so many, none of them registered.
@@ -71,11 +75,16 @@ impl<R: InEngine> Unregistered<R> {
 
 /// Registers probes in their order, up to the first that is refused. Returns those before it, as `wrap` makes them, and why it is.
 ///
-/// Errors: the first of `prepared`, and no memory; then none is registered.
+/// Errors: the first of `prepared`, no memory, and [`ProbeError::ModuleGoes`]; then none is
+/// registered. No lock makes the last one and registering one step: a module's code that can come
+/// here is waited for before an engine looks for its probes.
 pub(crate) fn register_all<R: InEngine, P>(
     prepared: impl Iterator<Item = Result<Unregistered<R>, ProbeError>>,
     wrap: impl Fn(Deferred<R>) -> P,
 ) -> Result<(KVVec<P>, Option<ProbeError>), ProbeError> {
+    if R::handlers().into_iter().any(is_going) {
+        return Err(ProbeError::ModuleGoes);
+    }
     let mut all = KVVec::new();
     for one in prepared {
         all.push(one?, GFP_KERNEL)?;

@@ -156,6 +156,18 @@ unsafe impl<H: Callbacks> InEngine for RawProbe<H> {
         &self.is_registered
     }
 
+    fn handlers() -> [usize; 2] {
+        let mut handlers = [0; 2];
+        // Of the others there is no code.
+        if H::CALLS_BEFORE {
+            handlers[0] = (Self::pre as *const ()).addr();
+        }
+        if H::CALLS_AFTER {
+            handlers[1] = (Self::post as *const ()).addr();
+        }
+        handlers
+    }
+
     unsafe fn register(all: *mut *mut bindings::kprobe, count: c_int) -> c_int {
         // SAFETY: By the rules of this function.
         unsafe { bindings::register_kprobes(all, count) }

@@ -223,6 +223,13 @@ unsafe impl<H: ReturnCallbacks> InEngine for RawRetprobe<H> {
         &self.is_registered
     }
 
+    fn handlers() -> [usize; 2] {
+        [
+            (Self::entry as *const ()).addr(),
+            (Self::returned as *const ()).addr(),
+        ]
+    }
+
     unsafe fn register(all: *mut *mut bindings::kretprobe, count: c_int) -> c_int {
         // SAFETY: By the rules of this function.
         unsafe { bindings::register_kretprobes(all, count) }

@@ -4,13 +4,25 @@
 //!
 //! Contexts: making in process context; dropping in any. Locks: that of the list, which is not held while parts are dropped.
 
+use core::panic::Location;
 use core::ptr::NonNull;
 
+use ferro_sys::hook::is_going;
 use ferro_sys::sync::deferred::Deferred;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::prelude::*;
+
+/// Refuses a client whose module is being unloaded: it has no more use for what this module would
+/// keep.
+pub(crate) fn must_not_go(client: &'static Location<'static>) -> Result {
+    // The location is data of the module that calls.
+    match is_going(core::ptr::from_ref(client).addr()) {
+        true => Err(ESHUTDOWN),
+        false => Ok(()),
+    }
+}
 
 /// What a client's object consists of, which this module owns: when a client has forgotten the object, it goes with
 /// this module. It may be dropped anywhere: where nothing may sleep, a work item drops the parts.

@@ -10,6 +10,7 @@
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <linux/ratelimit.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/task_stack.h>
 #include <linux/slab.h>
@@ -99,6 +100,13 @@ void gkh_check_leave(const struct gkhook *hook)
 EXPORT_SYMBOL_GPL(gkh_check_leave);
 NOKPROBE_SYMBOL(gkh_check_leave);
 
+bool ferro_hook_may_tell(void)
+{
+	static DEFINE_RATELIMIT_STATE(limit, DEFAULT_RATELIMIT_INTERVAL, DEFAULT_RATELIMIT_BURST);
+
+	return __ratelimit(&limit);
+}
+
 void ferro_module_name_of(unsigned long addr, char *name)
 {
 	const struct module *mod;
@@ -113,6 +121,16 @@ bool ferro_within_module(unsigned long addr, const struct module *mod)
 {
 	return within_module(addr, mod);
 }
+
+bool ferro_is_going(unsigned long addr)
+{
+	const struct module *mod;
+
+	guard(rcu)();
+	mod = __module_address(addr);
+	return mod && READ_ONCE(mod->state) == MODULE_STATE_GOING;
+}
+EXPORT_SYMBOL_GPL(ferro_is_going);
 
 bool ferro_is_lasting_text(unsigned long addr)
 {

@@ -20,9 +20,17 @@ int ferro_hook_sites(const struct gkhook *hook);
 /* kernel/module/main.c has it: the list of modules, which RCU protects. */
 extern struct list_head modules;
 
+/* Returns false if enough refusals have been logged for now. */
+bool ferro_hook_may_tell(void);
+
 /* The name of the module that an address is in, in MODULE_NAME_LEN bytes; empty if in none. */
 void ferro_module_name_of(unsigned long addr, char *name);
 bool ferro_within_module(unsigned long addr, const struct module *mod);
+/*
+ * Returns true if an address is in a module that is being unloaded, from before its exit function
+ * on.
+ */
+bool ferro_is_going(unsigned long addr);
 /* Whether code can be called there as long as its module is loaded: not data, and not initialisation. */
 bool ferro_is_lasting_text(unsigned long addr);
 /* Whether an address is in the kernel's image or in a module. */

@@ -190,6 +190,23 @@ impl Module {
     }
 }
 
+/// Returns false if enough refusals have been logged for now. Context: any.
+pub fn may_tell() -> bool {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_hook_may_tell() }
+}
+
+/// Returns true if an address is in a module that is being unloaded, from before its exit function
+/// on.
+///
+/// A registry refuses what has code there: the module's notifiers may have looked for it already.
+/// The registry asks with the lock held under which its notifier looks, so that either the notifier
+/// finds what is registered or this is true. Context: any.
+pub fn is_going(address: usize) -> bool {
+    // SAFETY: No requirement.
+    unsafe { bindings::ferro_is_going(address) }
+}
+
 /// The name of a module, or nothing for the kernel itself.
 pub struct ModuleName([u8; MODULE_NAME_LEN]);
 

@@ -19,6 +19,7 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 use kernel::task::Task;
 
+use crate::hook::is_going;
 use crate::sync::deferred::may_sleep;
 use crate::sync::deferred::Deferred;
 use crate::sync::mutex::StaticMutex;
@@ -82,6 +83,8 @@ pub enum Error {
     Already,
     /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
     MustNotSleep,
+    /// The handler is of a module that is being unloaded (`ESHUTDOWN`).
+    ModuleGoes,
     /// No memory (`ENOMEM`).
     NoMemory,
     /// The tracepoint cannot be enabled.
@@ -94,6 +97,7 @@ impl From<Error> for kernel::error::Error {
             Error::NotFound => ENOENT,
             Error::Already => EEXIST,
             Error::MustNotSleep => EBUSY,
+            Error::ModuleGoes => ESHUTDOWN,
             Error::NoMemory => ENOMEM,
             Error::Other(e) => e,
         }
@@ -137,8 +141,8 @@ impl<T: SchedSwitch> SchedSwitchProbe<T> {
 
     /// Has the handler called, if it is not.
     ///
-    /// Context: process; sleeps. Errors: [`Error::Already`], [`Error::MustNotSleep`], [`Error::NoMemory`],
-    /// [`Error::Other`].
+    /// Context: process; sleeps. Errors: [`Error::Already`], [`Error::MustNotSleep`],
+    /// [`Error::ModuleGoes`], [`Error::NoMemory`], [`Error::Other`].
     pub fn arm(&self) -> Result<(), Error> {
         must_sleep()?;
         // SAFETY: The probe has the signature of this tracepoint, and the handler is there until `attached` is dropped, which
@@ -249,6 +253,9 @@ impl Entry {
     ///
     /// `probe` has the tracepoint's signature, and takes `data` until [`Entry::remove`] and a grace period are over.
     unsafe fn add(self, entries: &mut KVec<Entry>) -> Result<(), Error> {
+        if is_going(self.probe.addr()) {
+            return Err(Error::ModuleGoes);
+        }
         // The tracepoint cannot tell two with the same function and data.
         if entries.contains(&self) {
             return Err(Error::Already);

@@ -236,12 +236,6 @@ impl Drop for Locking {
     }
 }
 
-fn arm_another() -> Result<Registered<TaskFork>> {
-    let exit = Registered::<TaskFork>::builder(c"another")
-        .register(|_call, _| Answer::Continue)?;
-    Ok(exit)
-}
-
 fn prepare(_cpu: ferro_sys::cpu::CpuId) -> Result {
     Ok(())
 }
@@ -256,7 +250,11 @@ enum Kept {
         Option<Registered<Other>>,
         Identified,
     ),
-    Earlier(Registered<TaskFork>, Option<Registered<TaskFork>>),
+    Earlier(
+        Registered<TaskFork>,
+        Option<Registered<TaskFork>>,
+        Registered<TaskFork>,
+    ),
     Locked(
         Option<Registered<TaskFork>>,
         Registered<InAtomic>,
@@ -300,7 +298,12 @@ impl kernel::Module for Harm {
                 atomic_exit()?;
                 Kept::Nothing
             }
-            8 => Kept::Earlier(sleeper(())?, Some(next()?)),
+            8 => {
+                let another = Registered::<TaskFork>::builder(c"another")
+                    .disarmed()
+                    .register(|_call, _| Answer::Continue)?;
+                Kept::Earlier(sleeper(())?, Some(next()?), another)
+            }
             9 => {
                 let lock = Arc::pin_init(new_mutex!(()), GFP_KERNEL)?;
                 let hook = Identified::register(&ATOMIC)?;
@@ -335,11 +338,11 @@ impl Drop for Harm {
                 drop(other.take());
                 GO_ON.store(1, Release);
             }
-            Kept::Earlier(_, next) => {
+            Kept::Earlier(_, next, another) => {
                 come("the exit was not called", || stage(1));
                 // The chain that the sleeper is in is taken out of use, by a change that leaves both exits alone.
-                match arm_another() {
-                    Ok(_another) => drop(next.take()),
+                match another.arm() {
+                    Ok(()) => drop(next.take()),
                     Err(_) => harm("no other exit"),
                 }
                 GO_ON.store(1, Release);
