@@ -9,6 +9,7 @@ use ferro_core::hooks::Denied;
 use ferro_core::hooks::NoMemory;
 use ferro_core::hooks::Refused;
 use ferro_core::hooks::Taken;
+use ferro_sys::hook::may_tell;
 use kernel::alloc::AllocError;
 use kernel::bindings;
 use kernel::error::code;
@@ -59,6 +60,51 @@ pub enum Error {
     StillCalled,
     /// -ENOMEM
     NoMemory,
+}
+
+impl Error {
+    /// The reason for the log, of those that an exit or a hook is refused for. `None` for what the
+    /// caller's context or the lack of memory explains.
+    fn reason(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Missing => "its function or a name is missing",
+            Self::BadName => {
+                "a name has other characters than A-Z a-z 0-9 _ - . or is too long or reserved"
+            }
+            Self::BadFlags => "its flags are unknown, or contradict each other",
+            Self::NoCode => "its function is no code, or is freed after initialisation",
+            Self::BadHook => "it is no static, or its parameters are not as many as their names",
+            Self::Already => "it is registered already",
+            Self::NoHook => "no such hook is identified",
+            Self::TooManyParams => "it was compiled for more parameters than the hook has",
+            Self::OtherParams => {
+                "it was compiled for other parameters, or another context, than the hook has"
+            }
+            Self::CannotStop => "the other CPUs cannot be stopped where the hook fires",
+            Self::Occupied => "the hook has an exit, and can have or was asked for only one",
+            Self::FirstTaken => "the hook has a first exit",
+            Self::LastTaken => "the hook has a last exit",
+            Self::NameTaken => "the name is taken",
+            Self::ModuleGoes => "its module is being unloaded",
+            Self::Unregistered
+            | Self::Deleted
+            | Self::Endless
+            | Self::CannotWait
+            | Self::StillCalled
+            | Self::NoMemory => return None,
+        })
+    }
+
+    /// Logs why the hook, or the exit on it, was refused: several reasons have the same number.
+    pub(crate) fn tell(self, hook: &CStr, exit: Option<&CStr>) {
+        let Some(reason) = self.reason().filter(|_| may_tell()) else {
+            return;
+        };
+        match exit {
+            Some(exit) => pr_notice!("exit {exit} on hook {hook} refused: {reason}\n"),
+            None => pr_notice!("hook {hook} refused: {reason}\n"),
+        }
+    }
 }
 
 impl From<Error> for kernel::error::Error {

@@ -59,11 +59,12 @@ unsafe fn register(pointer: *mut bindings::gkh_record) -> Result<ExitId, Error> 
     if record.hook.is_null() || record.name.is_null() {
         return Err(Error::Missing);
     }
-    let (priority, condition) = flags_of(record.flags & !PINNED).ok_or(Error::BadFlags)?;
     // SAFETY: It is not NULL, and the caller guarantees that the record keeps what the header says: this is a string.
     let hook = unsafe { CStr::from_char_ptr(record.hook) };
     // SAFETY: It is not NULL, and the header demands that it is a string, too.
     let name = unsafe { CStr::from_char_ptr(record.name) };
+    let flags = flags_of(record.flags & !PINNED).ok_or(Error::BadFlags);
+    let (priority, condition) = flags.inspect_err(|error| error.tell(hook, Some(name)))?;
     // SAFETY: By the rules of this function the registry may call it until the record is deregistered, for
     // which it waits.
     let mut parts = unsafe { Parts::new(function, condition, record.data, pointer) };

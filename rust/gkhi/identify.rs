@@ -26,8 +26,14 @@ use crate::raw::publisher::publisher_of;
 use crate::registry::with;
 use crate::waiting::finish_change;
 
-/// Makes a hook known; `typed` says that it was defined in Rust. Returns its number.
+/// Makes a hook known, or logs why not; `typed` says that it was defined in Rust. Returns its
+/// number.
 pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
+    let name = hook.name().unwrap_or_default();
+    try_identify(hook, typed).inspect_err(|error| error.tell(name, None))
+}
+
+fn try_identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
     check_context()?;
     let name = hook.name().ok_or(Error::BadName)?;
     if !is_name(name) || is_reserved(name) {

@@ -72,8 +72,12 @@ fn fits(shape: &Shape, entry: &HookEntry) -> bool {
         && rest.is_some_and(|r| r.is_empty() || r.starts_with(b",") || shape.params.is_empty())
 }
 
-/// Registers an exit. Returns its number and what it counts in.
+/// Registers an exit, or logs why not. Returns its number and what it counts in.
 pub(crate) fn register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
+    try_register(new).inspect_err(|error| error.tell(new.hook, Some(new.name)))
+}
+
+fn try_register(new: &NewExit<'_>) -> Result<(ExitId, Arc<Counters>), Error> {
     check_context()?;
     if !is_name(new.name) {
         return Err(Error::BadName);

@@ -75,6 +75,18 @@ pinned_exits_do_not_answer() {
 	fires gst_ret "t(7)/1 p(7)/1 =1000" && ctl deregister t p
 }
 
+# The log says why, since several reasons have the same number; not at once after many refusals.
+refusals_are_told() {
+	local tries
+	reg gst_zero told || return 1
+	for ((tries = 0; tries < 80; tries++)); do
+		refused exists reg gst_zero told || return 1
+		dmesg | grep "gkhi: exit told on hook gst_zero refused: the name is taken" && break
+		sleep 0.1
+	done
+	ctl deregister told && [ $tries -lt 80 ]
+}
+
 # 1000 is what the function returns of itself, 500 what the exit has it return.
 the_function_returns() {
 	reg gst_ret a 0 1 && reg gst_ret r 0 1 -1 && reg gst_ret z 0 1 && fires gst_ret "=1000" || return 1
@@ -109,6 +121,6 @@ hits_are_calls() {
 
 echo "TAP version 13"
 checks order. priorities fifo_and_lifo only parameters_are_read parameters_are_changed an_answer_ends_it \
-	pinned_exits_are_called_anyway pinned_exits_do_not_answer the_function_returns \
+	pinned_exits_are_called_anyway pinned_exits_do_not_answer refusals_are_told the_function_returns \
 	a_changed_parameter_and_a_return hits_are_calls
 finish
