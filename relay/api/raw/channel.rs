@@ -342,18 +342,23 @@ unsafe extern "C" fn create_buf_file<C: ChannelCallbacks>(
     }
     // SAFETY: The engine passes the directory that `Handle::open()` got, which the handle keeps.
     let dir = unsafe { DirRef::from_raw(parent) };
-    let Some(file) = NonNull::new(dentry) else {
-        return ENOMEM.to_ptr();
+    // SAFETY: The handle keeps the directory. That may have been removed with the module that made
+    // it, and the file as well.
+    let file = NonNull::new(unsafe { bindings::debugfs_lookup(now.as_char_ptr(), parent) });
+    let Some(file) = file else {
+        return ENOENT.to_ptr();
     };
-    // SAFETY: The file has just been made, so it has an inode, and nobody else removes it.
-    let file = unsafe { Dentry::get(file) };
+    // SAFETY: The lookup has counted it, and found no negative one.
+    let file = unsafe { Dentry::from_counted(file) };
+    let made = file.clone();
     // SAFETY: The engine keeps the buffer until `remove_buf_file()` has returned for its file, and by the rules of
     // `ChannelCallbacks` this reference is not used after that. If `file_made()` fails, it has kept nothing.
     match state.file_made(&dir, name, file, unsafe { BufRef::new(buf) }) {
-        Ok(()) => dentry,
+        Ok(()) => made.as_ptr(),
         Err(e) => {
-            // SAFETY: The file just made.
-            unsafe { bindings::debugfs_remove(dentry) };
+            // SAFETY: The file just made, which is counted; if it has been removed, this does
+            // nothing.
+            unsafe { bindings::debugfs_remove(made.as_ptr()) };
             e.to_ptr()
         }
     }

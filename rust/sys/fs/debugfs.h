@@ -7,6 +7,8 @@
 
 #include <linux/types.h>
 
+struct dentry;
+struct file;
 struct module;
 struct mutex;
 
@@ -14,6 +16,19 @@ struct mutex;
 extern struct mutex ferro_debugfs_lock;
 /* Whether a struct file_operations and its functions belong to the module that its owner names. */
 bool ferro_fops_owner_is_right(const void *operations);
+/* An operation of a file for which the removal of the file waits. On the stack of the task. */
+struct ferro_file_operation {
+	unsigned long mark;
+	const struct dentry *dentry;
+};
+/* The operation is between these two, and @operation stays where it is. */
+void ferro_file_enter(struct ferro_file_operation *operation, const struct file *file);
+void ferro_file_leave(struct ferro_file_operation *operation);
+/*
+ * Returns true if removing @dentry would wait for an operation of the current task. Context:
+ * process.
+ */
+bool ferro_file_waits_for_itself(struct dentry *dentry);
 /* debugfs.rs. Context: the module notifier. */
 void ferro_debugfs_module_going(struct module *mod);
 

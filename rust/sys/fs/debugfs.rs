@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs directories, and files with a [`FileTable`].
+//! debugfs directories, links, and files with a [`FileTable`].
 //!
-//! What a module leaves behind when it goes, as it may with `mem::forget()`, is taken away: its files here, with
-//! their operations. An empty directory stays.
+//! Each is removed when its value is dropped, or when the module goes that made it: a value may
+//! have been forgotten (`mem::forget()`).
 //!
-//! Contexts: process. Locks: `files()`, which is not held while a file is made or removed.
+//! Contexts: process; dropping any. Locks: `listed()`, which is not held while something is made or
+//! removed.
 
+use core::mem::ManuallyDrop;
 use core::ops::Deref;
+use core::panic::Location;
 use core::ptr::NonNull;
 
 use kernel::bindings;
@@ -20,68 +23,143 @@ use kernel::sync::Arc;
 use crate::fs::dentry::Dentry;
 use crate::fs::fops::FileOps;
 use crate::fs::fops::FileTable;
+use crate::hook::is_going;
+use crate::sync::deferred::may_sleep;
+use crate::sync::deferred::Deferred;
 use crate::sync::mutex::StaticGuard;
 use crate::sync::mutex::StaticMutex;
 
-// RUST-KERNEL: `kernel::debugfs` has files of one value, and no errors; ours until files can have operations (`mmap()`, `poll()`, `splice()`).
-/// A directory, removed with all that is in it when it is dropped, and so are its subdirectories.
-///
-/// A subdirectory keeps the directory that it is in: that is removed after it.
-pub struct Dir(DirRef);
-
-/// A directory that has been made.
-///
-/// # Invariants
-///
-/// The dentry is a directory of debugfs that nobody else removes.
-struct Made {
+/// Something in debugfs, with what it needs. Its drop removes it, and waits for the operations of
+/// the files in it.
+struct Entry<K> {
     dentry: Dentry,
-    // Dropped after this directory has been removed.
-    _parent: DirRef,
+    // Dropped after the removal.
+    _keeps: K,
 }
 
-impl Drop for Made {
+impl<K> Entry<K> {
+    /// Finds what has just been made in `dir`. Errors: -ENOENT if it has been removed again, with
+    /// the directory.
+    fn find(dir: &DirRef, name: &CStr, keeps: K) -> Result<Self> {
+        // SAFETY: The name is a string; `dir` is a counted directory, which may have been removed,
+        // or NULL, the root.
+        let found = unsafe { bindings::debugfs_lookup(name.as_char_ptr(), dir.as_ptr()) };
+        let found = NonNull::new(found).ok_or(ENOENT)?;
+        // SAFETY: The lookup has counted it, and found no negative one.
+        let dentry = unsafe { Dentry::from_counted(found) };
+        Ok(Self {
+            dentry,
+            _keeps: keeps,
+        })
+    }
+
+    /// Lists it for the module that `origin` is an address in. Errors: no memory, -ESHUTDOWN if
+    /// that is being unloaded.
+    fn list(&self, origin: usize, what: &'static str) -> Result {
+        let mut listed = listed();
+        if is_going(origin) {
+            return Err(ESHUTDOWN);
+        }
+        let dentry = self.dentry.as_ptr();
+        Ok(listed.push(
+            Listed {
+                dentry,
+                origin,
+                what,
+            },
+            GFP_KERNEL | __GFP_NOWARN,
+        )?)
+    }
+}
+
+impl<K> Drop for Entry<K> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is still there. What is in it belongs to nobody who removes directories:
-        // a subdirectory would have a count of this.
+        let mut listed = listed();
+        let is_it = |one: &Listed| one.dentry == self.dentry.as_ptr();
+        if let Some(index) = listed.iter().position(is_it) {
+            let _ = listed.remove(index);
+        }
+        drop(listed);
+        // SAFETY: The count keeps the dentry valid; removing what has been removed, with its
+        // directory or with the module that made it, does nothing.
         unsafe { bindings::debugfs_remove(self.dentry.as_ptr()) };
     }
 }
 
+/// An [`Entry`] that may be dropped anywhere: where nothing may sleep, and where its drop would
+/// wait for the caller, an operation of the file, a work item drops it.
+///
+/// # Invariants
+///
+/// The entry is there until `drop()`.
+struct Owned<K: Send + 'static>(ManuallyDrop<Deferred<Entry<K>>>);
+
+impl<K: Send + 'static> Owned<K> {
+    fn new(entry: Entry<K>) -> Result<Self> {
+        // INVARIANT: Here it is.
+        Ok(Self(ManuallyDrop::new(Deferred::new(Ok::<_, Error>(
+            entry,
+        ))?)))
+    }
+}
+
+impl<K: Send + 'static> Drop for Owned<K> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is there; nobody uses `self` after this.
+        let entry = unsafe { ManuallyDrop::take(&mut self.0) };
+        let dentry = entry.dentry.as_ptr();
+        // SAFETY: Where one may sleep, this is process context; the entry has a count of the
+        // dentry.
+        if may_sleep() && unsafe { bindings::ferro_file_waits_for_itself(dentry) } {
+            entry.drop_later();
+        }
+    }
+}
+
+// RUST-KERNEL: `kernel::debugfs` has files of one value, and no errors; ours until files can have operations (`mmap()`, `poll()`, `splice()`).
+/// A directory, removed with all that is in it when it is dropped, and so are its subdirectories.
+///
+/// A subdirectory keeps the directory that it is in: that is removed after it. A directory that has
+/// been forgotten is removed when the module that made it goes.
+pub struct Dir(DirRef);
+
 impl Dir {
     /// Makes a directory in the root of debugfs.
     ///
-    /// Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM if debugfs is switched off.
+    /// Errors: -EEXIST, -ENOMEM, -ENODEV or -EPERM if debugfs is switched off, -ESHUTDOWN if the
+    /// caller's module is being unloaded.
+    #[track_caller]
     pub fn new(name: &CStr) -> Result<Self> {
-        Self::make(name, DirRef::ROOT)
+        Self::make(name, DirRef::ROOT, Location::caller())
     }
 
     /// Makes a directory in this one.
     ///
     /// Errors: as for [`Dir::new`].
+    #[track_caller]
     pub fn subdir(&self, name: &CStr) -> Result<Self> {
-        Self::make(name, self.to_ref())
+        Self::make(name, self.to_ref(), Location::caller())
     }
 
-    fn make(name: &CStr, parent: DirRef) -> Result<Self> {
-        // SAFETY: The name is a string; `parent` is NULL, the root, or another `Dir`, which is there as long as this reference.
-        let dir = from_err_ptr(unsafe {
-            bindings::debugfs_create_dir(name.as_char_ptr(), parent.as_ptr())
-        })?;
-        let dentry = NonNull::new(dir).ok_or(ENOMEM)?;
-        // INVARIANT: Just made, in a directory that cannot go.
-        let made = Made {
-            // SAFETY: As nobody else removes it, it is still there.
-            dentry: unsafe { Dentry::get(dentry) },
-            _parent: parent,
-        };
-        Ok(Self(DirRef(Parent::Own(Arc::new(made, GFP_KERNEL)?))))
+    fn make(name: &CStr, parent: DirRef, maker: &'static Location<'static>) -> Result<Self> {
+        // SAFETY: The name is a string; `parent` is NULL, the root, or another `Dir`, which is
+        // counted.
+        from_err_ptr(unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), parent.as_ptr()) })?;
+        let entry = Entry::find(&parent, name, parent.clone())?;
+        entry.list(origin_of(maker), "directory")?;
+        let owned = Arc::new(Owned::new(entry)?, GFP_KERNEL)?;
+        Ok(Self(DirRef(Parent::Own(owned))))
     }
 
     /// The directory, for whoever makes files in it. It is removed when the last such reference has gone, too.
     pub fn to_ref(&self) -> DirRef {
         self.0.clone()
     }
+}
+
+/// An address in the module of the code that calls: the location is data of it.
+fn origin_of(caller: &'static Location<'static>) -> usize {
+    core::ptr::from_ref(caller).addr()
 }
 
 /// To make files in it.
@@ -100,8 +178,8 @@ pub struct DirRef(Parent);
 #[derive(Clone)]
 enum Parent {
     Root,
-    /// It stays.
-    Own(Arc<Made>),
+    /// Ours. It has been removed if the module has gone that made it and forgot it.
+    Own(Arc<Owned<DirRef>>),
     /// Somebody else's, which may have been removed.
     Others(Dentry),
 }
@@ -112,7 +190,7 @@ impl DirRef {
 
     /// # Safety
     ///
-    /// `dir` is a directory of debugfs, or NULL for its root. It is not removed while a file is made in it.
+    /// `dir` is a directory of debugfs, or NULL for its root.
     pub unsafe fn from_raw(dir: *mut bindings::dentry) -> Self {
         Self(NonNull::new(dir).map_or(Parent::Root, |dir| {
             // SAFETY: By the rules of this function.
@@ -124,15 +202,16 @@ impl DirRef {
     pub fn as_ptr(&self) -> *mut bindings::dentry {
         match &self.0 {
             Parent::Root => core::ptr::null_mut(),
-            Parent::Own(made) => made.dentry.as_ptr(),
+            Parent::Own(owned) => owned.0.dentry.as_ptr(),
             Parent::Others(dentry) => dentry.as_ptr(),
         }
     }
 
     /// Makes a file of an object, which the file keeps.
     ///
-    /// The operations of a file, but for those with [`FileOps::OUTLIVES`], must not make or remove files in the directory that it is in: while the file is
-    /// removed, debugfs waits for them with the directory locked.
+    /// The operations of a file, except those with [`FileOps::OUTLIVES`], must not make files in
+    /// the directory that it is in: while the file is removed, debugfs waits for them with the
+    /// directory locked.
     ///
     /// Errors: as for [`Dir::new`]; -EINVAL if the table says that it belongs to another module than the one whose code it
     /// has; -ENOENT if the directory has been removed or debugfs is not there yet.
@@ -148,109 +227,101 @@ impl DirRef {
         if !unsafe { bindings::ferro_fops_owner_is_right(table.as_ptr().cast()) } {
             return Err(EINVAL);
         }
-        let (name, mode) = (name.as_char_ptr(), mode & 0o7777);
+        let (text, mode) = (name.as_char_ptr(), mode & 0o7777);
         let (dir, fops) = (self.as_ptr(), table.as_ptr());
         let data = core::ptr::from_ref::<T>(&object).cast_mut().cast();
-        // SAFETY: The name is a string; `dir` is a directory that stays during the call or has been removed, or NULL, the root.
-        // The object is of the table's type. debugfs lets nobody open the file any more once it has been removed, which `File`
-        // does before it gives up the object.
-        let dentry = from_err_ptr(unsafe {
+        // SAFETY: The name is a string; `dir` is a counted directory, which may have been removed,
+        // or NULL, the root. The object is of the table's type. debugfs lets nobody open the file
+        // any more once it has been removed, which `File` does before it gives up the object.
+        from_err_ptr(unsafe {
             if T::OUTLIVES {
                 // An open file has a count of the object, so its operations need no protection
                 // against removal, and those that the protecting ones do not forward work.
-                bindings::debugfs_create_file_unsafe(name, mode, dir, data, fops)
+                bindings::debugfs_create_file_unsafe(text, mode, dir, data, fops)
             } else {
                 let aux = core::ptr::null();
-                bindings::debugfs_create_file_full(name, mode, dir, data, aux, fops)
+                bindings::debugfs_create_file_full(text, mode, dir, data, aux, fops)
             }
         })?;
-        let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
-        let file = File {
-            // SAFETY: The file has just been made. Its directory stays, so that nobody else can have removed it.
-            dentry: unsafe { Dentry::get(dentry) },
-            _object: object,
-        };
-        if file._object.size() > 0 {
-            file.dentry.set_size(file._object.size());
+        let size = object.size();
+        let entry = Entry::find(self, name, object)?;
+        if size > 0 {
+            entry.dentry.set_size(size);
         }
         if !owner.is_null() {
-            // Should it fail, the file goes again.
-            files().push(Listed { dentry, owner }, GFP_KERNEL | __GFP_NOWARN)?;
+            // A module's structure is part of it.
+            entry.list(owner.addr(), "file")?;
         }
-        Ok(file)
+        Ok(File(Owned::new(entry)?))
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// Errors: as for [`Dir::new`]; -ENOENT if the directory has been removed.
+    #[track_caller]
+    pub fn link(&self, name: &CStr, target: &CStr) -> Result<Link> {
+        let (text, target) = (name.as_char_ptr(), target.as_char_ptr());
+        // SAFETY: Both are strings, and are copied; `dir` is a counted directory, which may have
+        // been removed, or NULL, the root.
+        from_err_ptr(unsafe { bindings::debugfs_create_symlink(text, self.as_ptr(), target) })?;
+        let entry = Entry::find(self, name, ())?;
+        entry.list(origin_of(Location::caller()), "link")?;
+        Ok(Link(Owned::new(entry)?))
     }
 }
 
 /// A symbolic link, removed when it is dropped.
-pub struct Link(Dentry);
+pub struct Link(#[expect(dead_code, reason = "for its drop")] Owned<()>);
 
-impl DirRef {
-    /// Makes a symbolic link.
-    ///
-    /// Errors: as for [`Dir::new`]; -ENOENT if the directory has been removed.
-    pub fn link(&self, name: &CStr, target: &CStr) -> Result<Link> {
-        let (name, target) = (name.as_char_ptr(), target.as_char_ptr());
-        // SAFETY: Both are strings, and are copied; `dir` is a directory that stays during the call or has been removed, or NULL,
-        // the root.
-        let dentry =
-            from_err_ptr(unsafe { bindings::debugfs_create_symlink(name, self.as_ptr(), target) })?;
-        let dentry = NonNull::new(dentry).ok_or(ENOMEM)?;
-        // SAFETY: The link has just been made. Its directory stays, so that nobody else can have removed it.
-        Ok(Link(unsafe { Dentry::get(dentry) }))
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        // SAFETY: The count keeps the dentry valid; removing what went with its directory does nothing.
-        unsafe { bindings::debugfs_remove(self.0.as_ptr()) };
-    }
-}
-
-/// A file with the operations of a module.
+/// Something that a module has made.
 struct Listed {
-    /// Counted by the [`File`] that has put it here.
-    dentry: NonNull<bindings::dentry>,
-    owner: *mut bindings::module,
+    /// Counted by the [`Entry`] that has put it here.
+    dentry: *mut bindings::dentry,
+    /// An address in the module.
+    origin: usize,
+    what: &'static str,
 }
 
-// SAFETY: Dentries may be used by any task; the other pointer is only compared.
+// SAFETY: Dentries may be used by any task.
 unsafe impl Send for Listed {}
 
-/// Waits for the list of the files whose operations can go.
-fn files() -> StaticGuard<KVVec<Listed>> {
-    static FILES: StaticMutex<KVVec<Listed>> =
+/// Locks the list of what modules have made.
+fn listed() -> StaticGuard<KVVec<Listed>> {
+    static LISTED: StaticMutex<KVVec<Listed>> =
         // SAFETY: A mutex from DEFINE_MUTEX(), for nothing else.
         unsafe { StaticMutex::new(&raw mut bindings::ferro_debugfs_lock, KVVec::new()) };
-    FILES.lock()
+    LISTED.lock()
 }
 
-/// For `debugfs.c`: a module goes. Nobody has its files open, since that would have kept it.
+/// For `debugfs.c`: removes what a module has made that is being unloaded. No file of it is open,
+/// since that would have kept it.
 ///
 /// # Safety
 ///
-/// No requirement: the pointer is only compared.
+/// `module` points to a module.
 #[export]
 unsafe extern "C" fn ferro_debugfs_module_going(module: *mut bindings::module) {
     let next = || {
-        let mut files = files();
-        let index = files.iter().position(|file| file.owner == module)?;
-        let file = files.remove(index).ok()?;
-        // SAFETY: What is in the list is counted: a `File` takes itself out before it gives up its count.
-        Some(unsafe { Dentry::get(file.dentry) })
+        let mut listed = listed();
+        // SAFETY: By the rules of this function.
+        let is_its = |one: &Listed| unsafe { bindings::ferro_within_module(one.origin, module) };
+        // What is in a directory comes after it.
+        let index = listed.iter().rposition(is_its)?;
+        let one = listed.remove(index).ok()?;
+        let dentry = NonNull::new(one.dentry)?;
+        // SAFETY: What is in the list is counted: an `Entry` takes itself out before it gives up
+        // its count.
+        Some((unsafe { Dentry::get(dentry) }, one.what))
     };
-    while let Some(dentry) = next() {
-        pr_notice!("a module that goes has left a file in debugfs\n");
-        // SAFETY: The dentry is counted; a file that has been removed may be removed again.
+    while let Some((dentry, what)) = next() {
+        pr_notice!("a module that goes has left a {what} in debugfs\n");
+        // SAFETY: The dentry is counted; what has been removed may be removed again.
         unsafe { bindings::debugfs_remove(dentry.as_ptr()) };
     }
 }
 
 /// A file, removed when it is dropped.
-pub struct File<T: FileOps> {
-    dentry: Dentry,
-    _object: ARef<T>,
-}
+pub struct File<T: FileOps>(Owned<ARef<T>>);
 
 /// Gives a file of debugfs another name in its directory.
 ///
@@ -265,20 +336,6 @@ pub fn rename(file: &Dentry, name: &CStr) -> Result {
 impl<T: FileOps> File<T> {
     /// Gives it another name in its directory. Errors: as for [`rename`].
     pub fn rename(&self, name: &CStr) -> Result {
-        rename(&self.dentry, name)
-    }
-}
-
-impl<T: FileOps> Drop for File<T> {
-    fn drop(&mut self) {
-        let mut files = files();
-        let listed = |file: &Listed| file.dentry.as_ptr() == self.dentry.as_ptr();
-        if let Some(index) = files.iter().position(listed) {
-            let _ = files.remove(index);
-        }
-        drop(files);
-        // SAFETY: The count keeps the dentry valid; removing a file that went with its directory
-        // does nothing.
-        unsafe { bindings::debugfs_remove(self.dentry.as_ptr()) };
+        rename(&self.0 .0.dentry, name)
     }
 }

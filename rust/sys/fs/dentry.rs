@@ -36,6 +36,16 @@ impl Dentry {
         Self(dentry)
     }
 
+    /// Takes over a count of a dentry.
+    ///
+    /// # Safety
+    ///
+    /// `dentry` points to a live dentry with an inode, and the caller gives up a count of it.
+    pub unsafe fn from_counted(dentry: NonNull<bindings::dentry>) -> Self {
+        // INVARIANT: By the rules of this function.
+        Self(dentry)
+    }
+
     /// The C pointer, without a count of its own.
     pub fn as_ptr(&self) -> *mut bindings::dentry {
         self.0.as_ptr()

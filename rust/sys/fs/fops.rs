@@ -53,8 +53,9 @@ pub unsafe trait FileOps: AlwaysRefCounted + Send + Sync + Sized + 'static {
     /// Whether the file can be mapped; `mmap()` fails with -ENODEV otherwise.
     const MAPPABLE: bool = false;
 
-    /// Whether operations that are in progress, and those of files that are open, go on when the file is removed: who removes
-    /// it does not wait for them, so that they may remove it themselves. Otherwise removing waits, and later ones fail.
+    /// True if operations in progress, and those of files that are open, go on when the file is
+    /// removed. Otherwise the removal waits for them, and later ones fail; only an operation that
+    /// removes a file does not wait: a work item does.
     const OUTLIVES: bool = Self::MAPPABLE;
 
     /// Whether `splice()` and `sendfile()` take data from the file; they fail with -EINVAL otherwise.
@@ -227,6 +228,29 @@ pub(crate) unsafe fn object<'a, T: FileOps>(file: *const bindings::file) -> &'a 
     unsafe { &*(*file).private_data.cast::<T>() }
 }
 
+/// Runs an operation; `is_awaited` says that the removal of the file waits for it.
+///
+/// # Safety
+///
+/// `file` is open, or being opened, until this returns.
+unsafe fn operate<R>(
+    file: *const bindings::file,
+    is_awaited: bool,
+    operation: impl FnOnce() -> R,
+) -> R {
+    if !is_awaited {
+        return operation();
+    }
+    let mut mark = bindings::ferro_file_operation::default();
+    // SAFETY: The mark stays where it is until it is taken away below; `file` is open by the rules
+    // of this function.
+    unsafe { bindings::ferro_file_enter(&raw mut mark, file) };
+    let result = operation();
+    // SAFETY: It is the mark from above.
+    unsafe { bindings::ferro_file_leave(&raw mut mark) };
+    result
+}
+
 /// # Safety
 ///
 /// Called by the VFS for a file with a [`FileTable<T>`].
@@ -236,7 +260,9 @@ unsafe extern "C" fn open<T: FileOps>(
 ) -> c_int {
     // SAFETY: By the rules of `FileOps` the inode has a live object.
     let object: ARef<T> = unsafe { &*(*inode).i_private.cast::<T>() }.into();
-    let object = match object.opened() {
+    // debugfs protects each file while it is being opened.
+    // SAFETY: The VFS passes a file that is being opened.
+    let object = match unsafe { operate(file, true, || object.opened()) } {
         Ok(other) => other.unwrap_or(object),
         Err(error) => return error.to_errno(),
     };
@@ -302,7 +328,9 @@ unsafe extern "C" fn read<T: FileOps>(
     };
     let mut dst = UserDst::new(UserPtr::from_ptr(to.cast()), count, start);
     // SAFETY: The file is open.
-    let result = unsafe { object::<T>(file) }.read(&mut dst);
+    let object = unsafe { object::<T>(file) };
+    // SAFETY: The file is open.
+    let result = unsafe { operate(file, !T::OUTLIVES, || object.read(&mut dst)) };
     match (result, isize::try_from(dst.done())) {
         (Err(e), _) if dst.done() == 0 => errno(e),
         (_, Ok(done)) => {
@@ -361,7 +389,9 @@ unsafe extern "C" fn write<T: FileOps>(
 ) -> isize {
     let src = UserSrc::new(UserPtr::from_ptr(from.cast_mut().cast()), count);
     // SAFETY: The file is open.
-    match unsafe { object::<T>(file) }.write(&src) {
+    let object = unsafe { object::<T>(file) };
+    // SAFETY: The file is open.
+    match unsafe { operate(file, !T::OUTLIVES, || object.write(&src)) } {
         Ok(()) => isize::try_from(src.taken()).unwrap_or(isize::MAX),
         Err(e) => errno(e),
     }

@@ -91,19 +91,33 @@ impl<T: Send + 'static> Deref for Deferred<T> {
     }
 }
 
+impl<T: Send + 'static> Deferred<T> {
+    /// Has the value dropped by a work item in any case, as where the drop would wait for the
+    /// caller. Context: any.
+    pub fn drop_later(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: By the type invariant it is there; `this` is neither used nor dropped after this.
+        defer(unsafe { ManuallyDrop::take(&mut this.0) });
+    }
+}
+
 impl<T: Send + 'static> Drop for Deferred<T> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant it is there; nobody uses `self` after this.
         let node = unsafe { ManuallyDrop::take(&mut self.0) };
-        if may_sleep() {
-            return drop(node);
+        match may_sleep() {
+            true => drop(node),
+            false => defer(node),
         }
-        // SAFETY: It stays where it is until `free()` has it.
-        let node = KBox::into_raw(unsafe { Pin::into_inner_unchecked(node) });
-        // SAFETY: `work` is at the start of the node, which belongs to `free()` from here on, and nobody has used it
-        // before. The value is `Send`, so that another thread may drop it.
-        unsafe { ferro_defer(node.cast(), free::<T>) };
     }
+}
+
+fn defer<T: Send + 'static>(node: Pin<KBox<Node<T>>>) {
+    // SAFETY: It stays where it is until `free()` has it.
+    let node = KBox::into_raw(unsafe { Pin::into_inner_unchecked(node) });
+    // SAFETY: `work` is at the start of the node, which belongs to `free()` from here on, and
+    // nobody has used it before. The value is `Send`, so that another thread may drop it.
+    unsafe { ferro_defer(node.cast(), free::<T>) };
 }
 
 /// # Safety

@@ -9,4 +9,4 @@ exec 5<&-
 unload
 says "a module that goes has left a file"
 refused cat $dir/file
-[ -z "$(ls $dir)" ]
+refused ls -d $dir

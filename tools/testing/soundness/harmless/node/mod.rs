@@ -8,20 +8,25 @@ use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::user::UserDst;
 use ferro_sys::sync::counted::Shared;
 use kernel::prelude::*;
+use kernel::sync::aref::ARef;
 
 /// Makes the directory and in it the file, which stay.
 #[allow(dead_code)] // Not all want that.
-pub fn leave(dir: &CStr, files: &'static FileTable<Shared<Node>>) -> Result {
+pub(crate) fn leave(dir: &CStr, files: &'static FileTable<Shared<Node>>) -> Result {
     let dir = Dir::new(dir)?;
-    let node = Shared::new(Ok(Node))?;
-    core::mem::forget(dir.file(c"file", 0o400, files, node)?);
-    // Or dropping it would remove the file.
+    core::mem::forget(dir.file(c"file", 0o400, files, new()?)?);
+    // Dropping it would remove the file.
     core::mem::forget(dir);
     Ok(())
 }
 
+/// Makes what is in the file.
+pub(crate) fn new() -> Result<ARef<Shared<Node>>> {
+    Shared::new(Ok(Node))
+}
+
 /// What is in the file.
-pub struct Node;
+pub(crate) struct Node;
 
 impl NodeOps for Node {
     fn read(&self, to: &mut UserDst) -> Result {

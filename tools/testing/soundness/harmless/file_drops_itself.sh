@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+dir=/sys/kernel/debug
+
+# goes NAME: soon.
+goes() {
+	for _ in {1..50}; do
+		[ -e $dir/"$1" ] || return 0
+		sleep 0.1
+	done
+	echo "$1 is there"
+	return 1
+}
+
+# reads NAME: in time. What is read after the removal is an error.
+reads() {
+	timeout -s KILL 10 cat $dir/"$1"/node || [ $? = 1 ]
+	goes "$1"
+}
+
+load
+reads sound_opened
+reads sound_read
+reads sound_dir_first
+timeout -s KILL 10 bash -c "echo 1 >$dir/sound_written/node"
+goes sound_written
+unload
