@@ -277,3 +277,13 @@ unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
         release::module_going(unsafe { &Module::new(module) });
     }
 }
+
+/// # Safety
+///
+/// `module` is there during this call. For `rust/sys/hook/hook.c`.
+#[export]
+unsafe extern "C" fn ferro_hook_is_called_of(module: *const bindings::module) -> bool {
+    let module = NonNull::new(module.cast_mut());
+    // SAFETY: By the rules of this function.
+    module.is_some_and(|module| release::is_called_of(&unsafe { Module::new(module) }))
+}

@@ -17,12 +17,17 @@ use crate::bookkeeping::Exit;
 use crate::bookkeeping::Hook;
 use crate::change::apply;
 use crate::error::Error;
+use crate::exit_entry::ExitEntry;
 use crate::identify::delete_where;
 use crate::leaving::Leaving;
 use crate::leaving::Stage;
 use crate::raw::note::ExitId;
 use crate::registry::with;
 use crate::settle::drop_left;
+
+/// How often a module that is being unloaded looks for calls of its exits before it says what it
+/// waits for: ten seconds.
+const WAITS_UNTOLD: u32 = 1000;
 
 /// The owner of an exit or of a hook has no more use for it: takes it away, or has that done where one can wait.
 pub(crate) fn finish(note: KBox<Note>) {
@@ -81,8 +86,28 @@ pub(crate) fn module_going(module: &Module) {
         let _ = until_memory(|| apply(Op::Deregister, &[handle]));
     }
     // Others may be waiting for exits of it, and an exit may sleep where it must not.
+    let mut waits = 0_u32;
     while with(|registry| registry.leaving.iter().any(|l| l.exit.is_of(module))) {
         fsleep(Delta::from_millis(10));
         drop_left(|l| l.exit.is_of(module));
+        waits = waits.saturating_add(1);
+        if waits == WAITS_UNTOLD {
+            with(|registry| {
+                for leaving in registry.leaving.iter().filter(|l| l.exit.is_of(module)) {
+                    let name = &*leaving.exit.name;
+                    pr_warn!("{name}: its module goes when a call of it has returned\n");
+                }
+            });
+        }
     }
+}
+
+/// Returns true if a call of an exit of the module has not returned, of those exits that count
+/// their calls.
+pub(crate) fn is_called_of(module: &Module) -> bool {
+    let is_called = |exit: &ExitEntry| exit.is_of(module) && exit.counters().is_called();
+    with(|registry| {
+        let mut exits = registry.table.exits();
+        exits.any(|e| is_called(&e.body)) || registry.leaving.iter().any(|l| is_called(&l.exit))
+    })
 }

@@ -261,12 +261,12 @@ unsafe extern "C" fn dispatch_asleep(
         return 0;
     };
     let readers = readers.as_ptr();
-    let mut mark = 0;
+    let mut reader = bindings::ferro_hook_reader::default();
     // SAFETY: Process context; the lock goes after the chain. The mark stays where it is.
-    let lock = unsafe { bindings::ferro_hook_read_lock(readers, &raw mut mark) };
+    unsafe { bindings::ferro_hook_read_lock(readers, &raw mut reader) };
     // SAFETY: By the rules of this function.
     let answer = unsafe { this.dispatch::<PARAMS_MAX>([p0, p1, p2, p3, p4]) };
     // SAFETY: Undoes the locking. Whoever frees the lock waits until it is no longer used.
-    unsafe { bindings::ferro_hook_read_unlock(readers, &raw mut mark, lock) };
+    unsafe { bindings::ferro_hook_read_unlock(&raw mut reader) };
     answer
 }

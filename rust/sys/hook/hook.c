@@ -2,11 +2,13 @@
 /*
  * The C half of rust/sys/hook/: sites, modules and waiting.
  */
+#include <linux/container_of.h>
 #include <linux/cpu.h>
 #include <linux/init.h>
 #include <linux/irq_work.h>
 #include <linux/jump_label.h>
 #include <linux/kallsyms.h>
+#include <linux/kdebug.h>
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -20,6 +22,7 @@
 #include <asm/sections.h>
 
 #include "../code/module_going.h"
+#include "../sync/stack_mark.h"
 #include "hook.h"
 
 DEFINE_MUTEX(ferro_hook_files_lock);
@@ -191,43 +194,104 @@ void ferro_hook_readers_wait(struct srcu_struct *readers)
 	synchronize_srcu(readers);
 }
 
-/* A value that is a mark at this address only, so that no copy of it is one. */
-static unsigned long mark_at(const unsigned long *mark)
+void ferro_hook_read_lock(struct srcu_struct *readers, struct ferro_hook_reader *reader)
 {
-	return (unsigned long)mark ^ (unsigned long)&gkh_idle;
+	reader->readers = readers;
+	reader->idx = srcu_read_lock(readers);
+	barrier();
+	WRITE_ONCE(reader->mark, ferro_stack_mark(&reader->mark, &gkh_idle));
 }
 
-int ferro_hook_read_lock(struct srcu_struct *readers, unsigned long *mark)
+void ferro_hook_read_unlock(struct ferro_hook_reader *reader)
 {
-	WRITE_ONCE(*mark, mark_at(mark));
-	return srcu_read_lock(readers);
-}
-
-void ferro_hook_read_unlock(struct srcu_struct *readers, unsigned long *mark, int idx)
-{
-	srcu_read_unlock(readers, idx);
-	WRITE_ONCE(*mark, 0);
-}
-
-/*
- * A task in a dispatch that may sleep has a mark on its stack. There is nothing else that says so: a list of such tasks
- * would keep those that die in an exit.
- */
-static bool in_sleeping_dispatch(void)
-{
-	const unsigned long *word = __builtin_frame_address(0);
-	const unsigned long *end = task_stack_page(current) + THREAD_SIZE;
-
-	for (; word < end; word++)
-		if (READ_ONCE_NOCHECK(*word) == mark_at(word))
-			return true;
-	return false;
+	WRITE_ONCE(reader->mark, 0);
+	barrier();
+	srcu_read_unlock(reader->readers, reader->idx);
 }
 
 bool ferro_hook_can_wait(void)
 {
-	return !in_atomic() && !irqs_disabled() && !rcu_preempt_depth() && !in_sleeping_dispatch();
+	return !in_atomic() && !irqs_disabled() && !rcu_preempt_depth() &&
+	       !ferro_next_stack_mark(NULL, &gkh_idle);
 }
+
+/*
+ * Modules whose code a task was in when it died. Each is counted; written with die()'s lock held.
+ */
+static struct module *dead_in[8];
+
+static void note_dead_in(struct module *mod)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(dead_in); i++)
+		if (READ_ONCE(dead_in[i]) == mod)
+			return;
+	for (i = 0; i < ARRAY_SIZE(dead_in); i++)
+		if (!READ_ONCE(dead_in[i]) && try_module_get(mod)) {
+			WRITE_ONCE(dead_in[i], mod);
+			return;
+		}
+}
+
+/* A call that has not returned never will: its code stays, and rmmod says so. */
+static void dead_work(struct work_struct *work)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(dead_in); i++) {
+		struct module *mod = xchg(&dead_in[i], NULL);
+
+		if (mod && ferro_hook_is_called_of(mod))
+			pr_err("gkhi: a task has died in an exit of %s, which cannot be unloaded\n",
+			       mod->name);
+		else if (mod)
+			module_put(mod);
+	}
+}
+static DECLARE_WORK(dead, dead_work);
+
+static void dead_irq(struct irq_work *work)
+{
+	schedule_work(&dead);
+}
+static DEFINE_IRQ_WORK(dead_from_die, dead_irq);
+
+/*
+ * The current task dies and leaves its stack as it is. What waits for its dispatches that may sleep
+ * must not wait for it; of the others, code that it would have returned to is found.
+ */
+static int died(struct notifier_block *nb, unsigned long event, void *data)
+{
+	const struct die_args *args = data;
+	const unsigned long *word = (const unsigned long *)args->regs->sp;
+	const unsigned long *end = task_stack_page(current) + THREAD_SIZE;
+	const unsigned long *mark = NULL;
+
+	if (event != DIE_OOPS || in_interrupt())
+		return NOTIFY_DONE;
+	if (!object_is_on_stack(word) || !object_is_on_stack(&mark))
+		return NOTIFY_DONE;
+	while ((mark = ferro_next_stack_mark(mark, &gkh_idle)))
+		ferro_hook_read_unlock(container_of(mark, struct ferro_hook_reader, mark));
+	guard(rcu)();
+	for (; word < end; word++) {
+		struct module *mod = __module_text_address(READ_ONCE_NOCHECK(*word));
+
+		if (mod)
+			note_dead_in(mod);
+	}
+	irq_work_queue(&dead_from_die);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block died_nb = { .notifier_call = died };
+
+static int __init died_init(void)
+{
+	return register_die_notifier(&died_nb);
+}
+early_initcall(died_init);
 
 void ferro_hook_quiesce(bool task)
 {

@@ -41,10 +41,16 @@ struct srcu_struct *ferro_hook_readers_new(void);
 void ferro_hook_readers_free(struct srcu_struct *readers);
 
 /*
- * A dispatch that may sleep is between these two. @mark is on the stack of the task, and stays there until the second.
+ * A dispatch that may sleep is between these two. @reader is on the stack of the task, and stays
+ * there until the second, which the death of the task in an Oops calls as well.
  */
-int ferro_hook_read_lock(struct srcu_struct *readers, unsigned long *mark);
-void ferro_hook_read_unlock(struct srcu_struct *readers, unsigned long *mark, int idx);
+struct ferro_hook_reader {
+	unsigned long mark;
+	struct srcu_struct *readers;
+	int idx;
+};
+void ferro_hook_read_lock(struct srcu_struct *readers, struct ferro_hook_reader *reader);
+void ferro_hook_read_unlock(struct ferro_hook_reader *reader);
 
 /* Wait for the dispatches that have begun before: with preemption off, and if @task in tasks that are preempted. */
 void ferro_hook_quiesce(bool task);
@@ -83,6 +89,11 @@ void ferro_hook_tidy(void);
 void ferro_hook_late(struct ferro_hook_note *note);
 /* The registry's: drops what nobody executes any more. */
 void ferro_hook_settle(void);
+/*
+ * The registry's: returns true if a call of an exit of the module has not returned. Context:
+ * process.
+ */
+bool ferro_hook_is_called_of(const struct module *mod);
 /* The registry's: a module goes, with its hooks and exits. */
 void ferro_hook_module_going(const struct module *mod);
 
