@@ -5,6 +5,7 @@
  * Contexts: process. Locks: none but the one that it defines.
  */
 #include <linux/build_bug.h>
+#include <linux/export.h>
 #include <linux/ferrotrace_ftrace.h>
 #include <linux/ftrace.h>
 #include <linux/mutex.h>
@@ -29,6 +30,7 @@ struct ferro_ftrace_node {
 	ftrace_data_func_t call;
 };
 
+/* Sets are generic, and so code of the client, which calls this. */
 notrace void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, void *data, struct ftrace_regs *fregs)
 {
 	struct ferro_ftrace_node *node = data;
@@ -40,6 +42,7 @@ notrace void ferro_ftrace_call_node(unsigned long ip, unsigned long parent_ip, v
 		node->call(ip, parent_ip, data, fregs);
 	ftrace_test_recursion_unlock(bit);
 }
+EXPORT_SYMBOL_GPL(ferro_ftrace_call_node);
 
 /* What a callback gets is a struct pt_regs, more or less complete. */
 static_assert(offsetof(struct __arch_ftrace_regs, regs) == 0);
