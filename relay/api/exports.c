@@ -10,6 +10,4 @@
 
 DEFINE_MUTEX(relay_api_mutex);
 
-#define EXPORT_SYMBOL_RUST_GPL(sym) extern int sym; EXPORT_SYMBOL_GPL(sym)
-
 #include "exports_generated.h"

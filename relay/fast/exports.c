@@ -17,6 +17,4 @@ EXPORT_SYMBOL_GPL(relay_fast_lost);
 EXPORT_SYMBOL_GPL(relay_fast_reserve_slow);
 EXPORT_SYMBOL_GPL(relay_fast_time);
 
-#define EXPORT_SYMBOL_RUST_GPL(sym) extern int sym; EXPORT_SYMBOL_GPL(sym)
-
 #include "exports_generated.h"

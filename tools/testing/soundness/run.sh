@@ -12,7 +12,7 @@ here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$here/../selftests/lib/kit.sh"
 export MODULES=${SOUNDNESS_CLIENTS:-$FERROTRACE_KDIR/soundness/harmless}
-clients=${*:-$(cd "$here/harmless" && printf '%s\n' *.rs | sed 's/\.rs$//')}
+clients=${*:-$(cd "$here/harmless" && printf '%s\n' *.rs *.sh | sed 's/\.[a-z]*$//' | sort -u)}
 export ALLOWED=$work/allowed
 
 load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_ftrace

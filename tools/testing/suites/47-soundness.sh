@@ -9,19 +9,21 @@ set -uo pipefail
 
 HERE=$REPO/tools/testing/soundness
 
-# build VARIANT KIND [ARGS...]: the clients of a folder, in the variant's build directory.
+# build VARIANT FOLDER [ARGS...]: the clients of a folder, in the variant's build directory.
 build() {
-	local kdir
-	kdir=$("$REPO/integration/kernel.sh" kdir "$1") && mkdir -p "$kdir/soundness/$2" &&
-		"$REPO/integration/kernel.sh" make "$1" "${@:3}" M="$HERE/$2" MO="$kdir/soundness/$2" modules
+	local kdir out
+	kdir=$("$REPO/integration/kernel.sh" kdir "$1") && out=$kdir/soundness/${2##*/} && mkdir -p "$out" &&
+		"$REPO/integration/kernel.sh" make "$1" "${@:3}" M="$2" MO="$out" modules
 }
 
 # refused VARIANT: all are compiled, whatever fails.
 refused() {
 	local log=$LOGS/soundness-refused-$1.log
-	build "$1" refused -k >"$log" 2>&1
+	build "$1" "$HERE/refused" -k >"$log" 2>&1
 	"$HERE/refused.py" "$HERE/refused" "$log"
 }
+
+tap_run "soundness: public: each item is used outside of the tree" "$HERE/public.py"
 
 for variant in $VARIANTS; do
 	# Where the engines leave, too.
@@ -33,7 +35,7 @@ for variant in $VARIANTS; do
 		;;
 	esac
 	tap_nest "soundness: refused: $variant" refused "$variant"
-	if build "$variant" harmless >&2; then
+	if build "$variant" "$HERE/harmless" >&2 && build "$variant" "$REPO/samples/outside" >&2; then
 		# Clients may be meant to panic: run.sh judges the log.
 		STRICT=0 CPUS=2 TIMEOUT=${TIMEOUT:-300} tap_nest "soundness: harmless: $variant" \
 			run_vm "$variant" "tools/testing/soundness/run.sh"
