@@ -268,13 +268,12 @@ impl Control {
 
     /// Reports `n` sub-buffers as read.
     ///
-    /// Errors: -EINVAL if there are not as many.
+    /// Errors: -EINVAL if there are not as many, -EINTR if the task is being killed.
     fn consume(&self, n: usize) -> Result {
         if n > self.finished().wrapping_sub(self.buf.consumed()) {
             return Err(EINVAL);
         }
-        self.buf.consume(n);
-        Ok(())
+        self.buf.consume(n)
     }
 }
 

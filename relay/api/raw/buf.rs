@@ -8,6 +8,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use ferro_sys::cpu::task::breathe;
 use ferro_sys::cpu::IrqsOff;
 use kernel::bindings;
 use kernel::ffi::c_void;
@@ -138,13 +139,26 @@ impl BufRef<'_> {
     }
 
     /// Reports `n` sub-buffers as read, which have been completed.
-    pub(crate) fn consume(&self, n: usize) {
-        // SAFETY: By the type invariant buffer and channel are valid. The engine does not rely on the number: it bounds what
-        // it adds.
-        unsafe {
-            let buf = self.0.as_ptr();
-            bindings::relay_subbufs_consumed((*buf).chan, (*buf).cpu, n);
+    ///
+    /// Context: process. Errors: -EINTR if the task is being killed; then only a part has been
+    /// reported.
+    pub(crate) fn consume(&self, n: usize) -> Result {
+        let (_, n_subbufs) = self.sizes();
+        let mut left = n;
+        while left > 0 {
+            breathe()?;
+            // In overwrite mode more may have been completed than the buffer has. The engines
+            // ignore such a number.
+            let some = left.min(n_subbufs);
+            // SAFETY: By the type invariant buffer and channel are valid. The engine does not rely
+            // on the number: it bounds what it adds.
+            unsafe {
+                let buf = self.0.as_ptr();
+                bindings::relay_subbufs_consumed((*buf).chan, (*buf).cpu, some);
+            }
+            left -= some;
         }
+        Ok(())
     }
 
     /// Whether the engine finds no sub-buffer that is free.

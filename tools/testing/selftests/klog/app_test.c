@@ -363,6 +363,24 @@ TEST_F(app, disabling_finishes_every_buffer)
 	EXPECT_EQ(0, control_value(APP, "dropped"));
 }
 
+/* In overwrite mode more may be finished than the buffer has. */
+TEST_F(app, more_than_a_buffer_is_consumed)
+{
+	struct reader r;
+
+	ASSERT_EQ(0, start(APP, SUBBUF, 4, "overwrite"));
+	ASSERT_EQ(0, reader_open(&r, APP, 0, SUBBUF, 4));
+	CTL("log len=4000 count=12");
+	EXPECT_EQ(11, reader_produced(&r));
+	EXPECT_EQ(-EINVAL, reader_consume(&r, 12));
+	EXPECT_EQ(0, reader_consumed(&r));
+	EXPECT_EQ(0, reader_consume(&r, 10));
+	EXPECT_EQ(10, reader_consumed(&r));
+	EXPECT_EQ(0, reader_consume(&r, 1));
+	EXPECT_EQ(11, reader_consumed(&r));
+	reader_close(&r);
+}
+
 TEST_F(app, who_has_an_old_channel_keeps_it)
 {
 	uint32_t next[KST_CONTEXTS] = {};
