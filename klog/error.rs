@@ -14,6 +14,8 @@ pub enum Error {
     MustNotSleep,
     /// The handler is of a module that is being unloaded (`ESHUTDOWN`).
     ModuleGoes,
+    /// Another handler is the current one (`EBUSY`); the kernel's log says which.
+    Occupied,
     /// No memory (`ENOMEM`).
     NoMemory,
 }
@@ -21,7 +23,7 @@ pub enum Error {
 impl From<Error> for kernel::error::Error {
     fn from(error: Error) -> Self {
         match error {
-            Error::MustNotSleep => EBUSY,
+            Error::MustNotSleep | Error::Occupied => EBUSY,
             Error::ModuleGoes => ESHUTDOWN,
             Error::NoMemory => ENOMEM,
         }

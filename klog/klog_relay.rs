@@ -37,6 +37,20 @@ const N_SUBBUFS: usize = 4;
 /// Where the handler writes, while the module is there.
 static CHANNEL: RcuSlot<Shared<AppChannel>> = RcuSlot::new();
 
+/// The handler, likewise. It is armed only while the application is enabled.
+static HANDLER: RcuSlot<Shared<Registration<Writer>>> = RcuSlot::new();
+
+/// Arms the handler when the application is enabled, and disarms it when that ends. Errors: -EBUSY
+/// if another handler is registered.
+fn switch(enabled: bool) -> Result {
+    let handler = HANDLER.get().ok_or(ENODEV)?;
+    match enabled {
+        true => handler.arm_if_free()?,
+        false => handler.disarm()?,
+    }
+    Ok(())
+}
+
 struct Writer;
 
 impl Handler for Writer {
@@ -62,32 +76,34 @@ impl NodeOps for Missed {
 
 struct KlogRelay {
     // In the order in which they have to go.
-    _handler: Registration<Writer>,
-    _target: Target,
     _missed: File<Shared<Missed>>,
     _app: App,
+    _slots: Slots,
 }
 
-/// Empties [`CHANNEL`].
-struct Target;
+/// Empties the slots. After the application has ended, which disarms the handler.
+struct Slots;
 
-impl Drop for Target {
+impl Drop for Slots {
     fn drop(&mut self) {
+        drop(HANDLER.replace(None));
         drop(CHANNEL.replace(None));
     }
 }
 
 impl kernel::Module for KlogRelay {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let app = App::new(c"klog", SUBBUF_SIZE, N_SUBBUFS)?;
+        let slots = Slots;
+        let handler = Shared::new(Ok(Registration::disarmed()?))?;
+        drop(HANDLER.replace(Some(handler)));
+        let app = App::with_listener(c"klog", SUBBUF_SIZE, N_SUBBUFS, switch)?;
         let missed = Shared::new(Ok(Missed))?;
         let missed = app.dir().file(c"missed", 0o400, &MISSED_FILE, missed)?;
         drop(CHANNEL.replace(Some(app.channel())));
         Ok(Self {
-            _handler: Registration::register()?,
-            _target: Target,
             _missed: missed,
             _app: app,
+            _slots: slots,
         })
     }
 }

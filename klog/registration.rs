@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::raw::handler::Handler;
 use crate::raw::handler::Owner;
 
-/// A handler that is registered until this is dropped, and gets the messages until then, or until another takes its place.
+/// A handler that is registered until this is dropped, and gets the messages while it is armed:
+/// until then, or until another takes its place.
 ///
 /// It may be dropped anywhere. Where nothing may sleep, as in the handler, a work item does it: the handler is called until
 /// then.
@@ -29,13 +30,30 @@ impl<H: Handler> Registration<H> {
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`],
     /// [`Error::NoMemory`].
     pub fn register() -> Result<Self, Error> {
-        must_sleep()?;
-        let new = Self {
-            owner: Deferred::new(Ok::<_, Error>(Owner::new()))?,
-            _handler: PhantomData,
-        };
+        let new = Self::disarmed()?;
         new.arm()?;
         Ok(new)
+    }
+
+    /// Registers `H`, which gets no messages until it is armed: until then trace statements cost
+    /// what they cost without a handler.
+    ///
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::NoMemory`].
+    pub fn disarmed() -> Result<Self, Error> {
+        must_sleep()?;
+        Ok(Self {
+            owner: Deferred::new(Ok::<_, Error>(Owner::new()))?,
+            _handler: PhantomData,
+        })
+    }
+
+    /// Makes it the current handler, if there is no other.
+    ///
+    /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`],
+    /// [`Error::Occupied`].
+    pub fn arm_if_free(&self) -> Result<(), Error> {
+        must_sleep()?;
+        self.owner.arm_if_free::<H>()
     }
 
     /// Makes it the current handler, in place of another, if it is not.

@@ -165,6 +165,21 @@ mod suite {
         Ok(())
     }
 
+    #[test]
+    fn a_handler_is_armed_if_there_is_no_other() -> Result {
+        let first = Registration::<Counter>::disarmed()?;
+        assert!(!first.is_armed());
+        assert_eq!(messages(|| crate::write(b"nobody")), 0);
+        let second = Registration::<Nested>::register()?;
+        assert_eq!(first.arm_if_free(), Err(Error::Occupied));
+        assert!(second.is_armed() && !first.is_armed());
+        second.arm_if_free()?;
+        second.disarm()?;
+        first.arm_if_free()?;
+        assert_eq!(messages(|| crate::write(b"first")), 1);
+        Ok(())
+    }
+
     /// Cannot change what it is called by, and drops its registration.
     struct Own;
 

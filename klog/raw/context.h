@@ -31,6 +31,9 @@ void ferro_klog_exit(void);
 char *ferro_klog_text_get(void);
 void ferro_klog_text_put(void);
 
+/* Says in the log which handler is registered. */
+void ferro_klog_tell_other(const void *handler);
+
 /* Whether there is a handler. Defined in Rust; in any context. */
 bool ferro_klog_active(void);
 

@@ -175,6 +175,28 @@ impl Owner {
         Self(*last)
     }
 
+    /// Makes `H` the current handler, unless there is another, which the kernel's log names then.
+    /// Errors: [`Error::ModuleGoes`], [`Error::Occupied`].
+    pub(crate) fn arm_if_free<H: Handler>(&self) -> Result<(), Error> {
+        let new = address(Some(handle::<H>));
+        let lock = LAST.lock();
+        if is_going(new.addr()) {
+            return Err(Error::ModuleGoes);
+        }
+        let current = HANDLER.load(Relaxed);
+        if !current.is_null() && !self.is_armed() {
+            drop(lock);
+            // SAFETY: The address is only looked up.
+            unsafe { bindings::ferro_klog_tell_other(current) };
+            return Err(Error::Occupied);
+        }
+        OWNER.store(self.0, Relaxed);
+        // For the function's life see `arm()`. It replaces none but itself, so there is nothing to
+        // wait for.
+        HANDLER.xchg(new, Full);
+        Ok(())
+    }
+
     /// Makes `H` the current handler, in place of another. Errors: [`Error::ModuleGoes`].
     pub(crate) fn arm<H: Handler>(&self) -> Result<(), Error> {
         // SAFETY: `handle()` keeps the rules of the structure. It is code of the module that names `H`: if this is dropped

@@ -10,6 +10,8 @@
  * A tracer may log, too, also of what formats a message or takes it: nothing
  * here is traced before that is noticed.
  */
+#define pr_fmt(fmt) "klog: " fmt
+
 #include <linux/bits.h>
 #include <linux/compiler.h>
 #include <linux/cpumask.h>
@@ -21,6 +23,7 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/printk.h>
 #include <linux/rcupdate.h>
 #include <linux/sprintf.h>
 
@@ -95,6 +98,12 @@ notrace void ferro_klog_text_put(void)
 	WRITE_ONCE(cpu->texts, READ_ONCE(cpu->texts) & ~BIT(text_of_context()));
 }
 EXPORT_SYMBOL_GPL(ferro_klog_text_put);
+
+void ferro_klog_tell_other(const void *handler)
+{
+	pr_notice("another handler is registered: %ps\n", handler);
+}
+EXPORT_SYMBOL_GPL(ferro_klog_tell_other);
 
 u64 klog_missed(void)
 {

@@ -5,11 +5,12 @@
 //!
 //! Contexts: writing anywhere; the rest in process context.
 //!
-//! Locks: [`AppChannel::creating`]; then debugfs's own and the engine's, or the settings' mutex, which is not held while
-//! anything is made or removed. When debugfs removes a file it holds the directory's lock and waits for those who are in
-//! the file's operations. So no operation may wait for that lock when files are removed: an application is marked as
-//! ended before its files go, and what the files of clients may call ([`AppChannel::write()`], [`AppChannel::mode()`],
-//! ...) does not take `creating`.
+//! Locks: [`AppChannel::creating`]; then debugfs's own and the engine's, or that of the client's
+//! [`Listener`] and what this takes, or the settings' mutex, which is not held while anything is
+//! made or removed. When debugfs removes a file it holds the directory's lock and waits for those
+//! who are in the file's operations. So no operation may wait for that lock when files are removed:
+//! an application is marked as ended before its files go, and what the files of clients may call
+//! ([`AppChannel::write()`], [`AppChannel::mode()`], ...) does not take `creating`.
 #![deny(unsafe_code)]
 
 use core::panic::Location;
@@ -40,8 +41,11 @@ use crate::channel::Channel;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::mode::Mode;
+use crate::raw::kept;
 use crate::raw::kept::must_not_go;
 use crate::raw::kept::Kept;
+use crate::raw::listener::Listener;
+use crate::raw::listener::Listening;
 
 /// What a sub-buffer may have, in bytes: a header and a little more at least.
 const SUBBUF_SIZES: core::ops::RangeInclusive<usize> = 16..=1 << 30;
@@ -77,6 +81,8 @@ pub struct AppChannel {
     creating: Mutex<Option<Arc<Dir>>>,
     channel: RcuSlot<Shared<Channel>>,
     enabled: Atomic<bool>,
+    /// Told, under `creating`, when `enabled` has been set and cleared.
+    listening: Option<Arc<Listening>>,
 }
 
 impl AppChannel {
@@ -138,25 +144,45 @@ impl AppChannel {
         Ok(())
     }
 
-    /// Closes the channel once its last writer has left it.
+    /// Closes the channel once its last writer has left it. Under `creating`.
     fn remove(&self) {
-        self.enabled.store(false, Relaxed);
+        self.disable();
         drop(self.channel.replace(None));
+    }
+
+    /// Tells the client that the application is enabled, or not. Errors: those of the client's
+    /// function.
+    fn tell(&self, enabled: bool) -> Result {
+        self.listening
+            .as_ref()
+            .map_or(Ok(()), |listening| listening.tell(enabled))
+    }
+
+    /// Stops writing; some may still be at it. Under `creating`.
+    fn disable(&self) {
+        if self.enabled.xchg(false, Relaxed) {
+            // It cannot refuse that.
+            let _ = self.tell(false);
+        }
     }
 
     /// Starts writing, or stops it, waits for the writers, and finishes all sub-buffers.
     ///
-    /// Errors: -ENODEV if there is no channel to be enabled.
+    /// Errors: -ENODEV if there is no channel to be enabled, and those of the client's
+    /// [`Listener`].
     fn enable(&self, wanted: bool) -> Result {
         // So that the count of the channel that is taken here is not the last one.
         let _creating = self.creating.lock();
         let channel = self.channel.get();
         if wanted {
             channel.ok_or(ENODEV)?;
-            self.enabled.store(true, Relaxed);
+            if !self.enabled.xchg(true, Relaxed) {
+                self.tell(true)
+                    .inspect_err(|_| self.enabled.store(false, Relaxed))?;
+            }
             return Ok(());
         }
-        self.enabled.store(false, Relaxed);
+        self.disable();
         if let Some(channel) = channel {
             // Nobody may write while the C engine flushes, and no NMI while any does.
             synchronize_rcu();
@@ -199,10 +225,31 @@ impl App {
     pub fn new(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self, ChannelError> {
         must_sleep()?;
         must_not_go(Location::caller())?;
-        Ok(Self::with(name, subbuf_size, n_subbufs)?)
+        Ok(Self::with(name, subbuf_size, n_subbufs, None)?)
     }
 
-    fn with(name: &CStr, subbuf_size: usize, n_subbufs: usize) -> Result<Self> {
+    /// As [`App::new`], with a function that is told when user space enables the application and
+    /// when that ends, until the application ends or the function's module goes. So a client that
+    /// is not enabled need not listen to anything.
+    #[track_caller]
+    pub fn with_listener(
+        name: &CStr,
+        subbuf_size: usize,
+        n_subbufs: usize,
+        listener: Listener,
+    ) -> Result<Self, ChannelError> {
+        must_sleep()?;
+        must_not_go(Location::caller())?;
+        let listening = Some(Listening::new(listener)?);
+        Ok(Self::with(name, subbuf_size, n_subbufs, listening)?)
+    }
+
+    fn with(
+        name: &CStr,
+        subbuf_size: usize,
+        n_subbufs: usize,
+        listening: Option<Arc<Listening>>,
+    ) -> Result<Self> {
         let dir = Arc::new(Dir::new(name)?, GFP_KERNEL)?;
         let home = Some(dir.clone());
         let settings = Settings {
@@ -216,6 +263,7 @@ impl App {
             creating <- new_mutex!(home),
             channel: RcuSlot::new(),
             enabled: Atomic::new(false),
+            listening,
         }? Error))?;
         let mut parts = Parts {
             files: KVec::new(),
@@ -246,6 +294,12 @@ impl App {
     /// The directory, for files of the client's own.
     pub fn dir(&self) -> &Dir {
         &self.0.dir
+    }
+}
+
+impl kept::Parts for Parts {
+    fn listening(&self) -> Option<&Arc<Listening>> {
+        self.channel.listening.as_ref()
     }
 }
 

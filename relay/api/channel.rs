@@ -26,6 +26,7 @@ use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::raw::buf::Room;
 use crate::raw::channel::Handle;
+use crate::raw::kept;
 use crate::raw::kept::Kept;
 use crate::record::Record;
 
@@ -66,6 +67,8 @@ pub struct Stats {
     /// Records that did not fit in a sub-buffer.
     pub too_big: usize,
 }
+
+impl kept::Parts for Parts {}
 
 impl Parts {
     /// Opens the channel, with the files of the buffers only.

@@ -27,6 +27,8 @@
 
 use kernel::prelude::*;
 
+use crate::raw::listener::ModuleWatch;
+
 mod app;
 mod builder;
 mod channel;
@@ -48,6 +50,7 @@ pub use channel::Dropped;
 pub use channel::Stats;
 pub use error::ChannelError;
 pub use mode::Mode;
+pub use raw::listener::Listener;
 pub use record::Record;
 
 module! {
@@ -58,11 +61,15 @@ module! {
     license: "GPL v2",
 }
 
-struct RelayApi;
+struct RelayApi {
+    _modules: ModuleWatch,
+}
 
 impl kernel::Module for RelayApi {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+        Ok(Self {
+            _modules: ModuleWatch::new()?,
+        })
     }
 }
 

@@ -8,11 +8,15 @@ use core::panic::Location;
 use core::ptr::NonNull;
 
 use ferro_sys::hook::is_going;
+use ferro_sys::hook::Module;
 use ferro_sys::sync::deferred::Deferred;
 use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::bindings;
 use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use super::listener::Listening;
 
 /// Refuses a client whose module is being unloaded: it has no more use for what this module would
 /// keep.
@@ -31,7 +35,7 @@ pub(crate) fn must_not_go(client: &'static Location<'static>) -> Result {
 ///
 /// The pointer is valid until this is dropped: the parts are in the list until then, or this module goes, which it does
 /// when no other module uses its code any more.
-pub(crate) struct Kept<T: Send + Sync + 'static> {
+pub(crate) struct Kept<T: Parts + 'static> {
     parts: NonNull<T>,
     _listed: Deferred<Listed>,
 }
@@ -50,14 +54,17 @@ impl Drop for Listed {
 
 // SAFETY: It owns a `T`, which another task may drop, as it is `Send`, and gives out references to it, which another task
 // may have, as it is `Sync`.
-unsafe impl<T: Send + Sync> Send for Kept<T> {}
+unsafe impl<T: Parts> Send for Kept<T> {}
 // SAFETY: A shared reference to this gives out shared references to the `T`, which is `Sync`.
-unsafe impl<T: Send + Sync> Sync for Kept<T> {}
+unsafe impl<T: Parts> Sync for Kept<T> {}
 
-/// Anything that can be dropped.
-trait Parts: Send + Sync {}
-
-impl<T: Send + Sync> Parts for T {}
+/// What a client's object consists of.
+pub(crate) trait Parts: Send + Sync {
+    /// A function of the client's that the object calls, if it has one.
+    fn listening(&self) -> Option<&Arc<Listening>> {
+        None
+    }
+}
 
 /// Waits for the list of what clients have open.
 fn kept() -> StaticGuard<KVec<KBox<dyn Parts>>> {
@@ -67,7 +74,7 @@ fn kept() -> StaticGuard<KVec<KBox<dyn Parts>>> {
     KEPT.lock()
 }
 
-impl<T: Send + Sync + 'static> Kept<T> {
+impl<T: Parts + 'static> Kept<T> {
     /// Errors: -ENOMEM.
     pub(crate) fn new(parts: T) -> Result<Self> {
         let parts = KBox::new(parts, GFP_KERNEL)?;
@@ -86,7 +93,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> core::ops::Deref for Kept<T> {
+impl<T: Parts + 'static> core::ops::Deref for Kept<T> {
     type Target = T;
 
     #[inline]
@@ -97,7 +104,7 @@ impl<T: Send + Sync + 'static> core::ops::Deref for Kept<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> core::ops::DerefMut for Kept<T> {
+impl<T: Parts + 'static> core::ops::DerefMut for Kept<T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: By the type invariant the parts are there as long as this, which is borrowed mutably, and the list only
         // drops them.
@@ -120,6 +127,13 @@ fn discard(address: NonNull<u8>) {
     // With the lock given up: an application's parts have a channel.
     drop(kept);
     drop(parts);
+}
+
+/// A function of a module that an object still calls.
+pub(super) fn listening_in(module: &Module) -> Option<Arc<Listening>> {
+    let kept = kept();
+    let mut listening = kept.iter().filter_map(|parts| parts.listening());
+    listening.find(|listening| listening.is_in(module)).cloned()
 }
 
 /// This module goes: drops what clients have forgotten.

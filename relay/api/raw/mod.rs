@@ -5,3 +5,4 @@
 pub(crate) mod buf;
 pub(crate) mod channel;
 pub(crate) mod kept;
+pub(crate) mod listener;

@@ -17,7 +17,7 @@ FIXTURE_SETUP(app)
 	log_case("app", _metadata->name);
 	ctl("unregister");
 	ctl("reset");
-	/* so that its handler is the current one */
+	/* so that the controls are as at first */
 	module_unload("klog_relay");
 	ASSERT_EQ(0, module_load("KLOG_RELAY_KO"));
 }
@@ -86,6 +86,62 @@ TEST_F(app, what_it_begins_with)
 	/* nobody takes it, and nobody counts it */
 	CTL("log count=10");
 	EXPECT_EQ(0, control_value(APP, "dropped"));
+}
+
+/*
+ * While it is not enabled it has no handler: another one stays, and messages cost nothing without
+ * it.
+ */
+TEST_F(app, its_handler_is_registered_while_it_is_enabled)
+{
+	struct bytes b = {};
+	struct reader r;
+	char mark[64];
+
+	snprintf(mark, sizeof(mark), "other %d", getpid());
+	log_case("app", mark);
+	CTL("register which=a");
+	/* its own takes no other's place */
+	EXPECT_EQ(-EBUSY, start(APP, SUBBUF, 4, "no-overwrite"));
+	EXPECT_EQ(0, control_value(APP, "enabled"));
+	EXPECT_EQ(1, log_lines(mark, "klog: another handler is registered: klog_a [klog_selftest]"));
+	CTL("log len=100 count=2");
+	EXPECT_TRUE(state("a.count=2"));
+	CTL("unregister");
+
+	ASSERT_EQ(0, control(APP, "enabled", "1"));
+	ASSERT_EQ(0, control(APP, "enabled", "1"));
+	ASSERT_EQ(0, reader_open(&r, APP, 0, SUBBUF, 4));
+	CTL("log len=100 count=3");
+	ASSERT_EQ(0, control(APP, "enabled", "0"));
+	EXPECT_TRUE(reader_take(&r, &b));
+	EXPECT_EQ(300, b.len);
+	/* each of these takes it away */
+	for (unsigned int i = 0; i < 3; i++) {
+		EXPECT_EQ(0, info("active"));
+		ASSERT_EQ(0, start(APP, SUBBUF, 4, "no-overwrite"));
+		EXPECT_EQ(1, info("active"));
+		ASSERT_EQ(0, i ? control(APP, "create", i == 1 ? "1" : "0") : control(APP, "enabled", "0"));
+	}
+	EXPECT_EQ(0, info("active"));
+	bytes_free(&b);
+	reader_close(&r);
+}
+
+/* A text that nobody gets is not formatted. */
+TEST_F(app, costs_nothing_while_it_is_not_enabled)
+{
+	long long with, without;
+
+	ASSERT_EQ(0, control(APP, "create", "1"));
+	CTL("cost");
+	with = info("cost");
+	ASSERT_EQ(0, module_unload("klog_relay"));
+	CTL("cost");
+	without = info("cost");
+	TH_LOG("100 texts: %lld ns, without klog_relay %lld ns", with, without);
+	EXPECT_LE(with, 3 * without);
+	ASSERT_EQ(0, module_load("KLOG_RELAY_KO"));
 }
 
 TEST_F(app, bad_sizes_are_refused)

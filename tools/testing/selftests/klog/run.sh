@@ -25,8 +25,6 @@ for t in $tests; do
 	program=$bin/${t}_test
 	if [ "$t" = tool ]; then
 		program=$here/tool_test.sh
-		# another test's handler may have taken its place
-		rmmod klog_relay && load_ours klog/klog_relay
 	fi
 	nested "$t" "$program"
 done

@@ -95,6 +95,16 @@ bad_sizes_are_refused() {
 	[ "$(cat $K/create)" = 0 ]
 }
 
+# Nothing is recorded in silence where another handler is registered.
+another_handler_is_told() {
+	local status=0
+	ctl register which=a
+	"$FERROTRACE" klog -d 1 >/dev/null 2>"$work/err" || status=$?
+	ctl unregister
+	cat "$work/err"
+	[ $status != 0 ] && grep -i "enabled.*busy" "$work/err" && [ "$(cat $K/create)" = 0 ]
+}
+
 the_time_ends_it() {
 	timeout 300 "$FERROTRACE" klog -b 4096 -n 4 -d 0.3 -o "$work/time" || return 1
 	[ "$(cat $K/create)" = 0 ]
@@ -106,5 +116,5 @@ no_application() {
 
 echo "TAP version 13"
 checks tool. texts_to_stdout all_cpus_to_one_file a_file_for_each_cpu drops_are_reported a_second_is_refused \
-	bad_sizes_are_refused the_time_ends_it no_application
+	another_handler_is_told bad_sizes_are_refused the_time_ends_it no_application
 finish

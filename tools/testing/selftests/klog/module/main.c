@@ -5,6 +5,8 @@
  */
 #include <linux/debugfs.h>
 #include <linux/klog.h>
+#include <linux/ktime.h>
+#include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/seq_file.h>
@@ -14,6 +16,7 @@
 
 static DEFINE_MUTEX(lock);
 static struct dentry *dir;
+static u64 cost;
 
 struct batch {
 	u64 context, len, count;
@@ -44,6 +47,25 @@ static void log_nothing(void *unused)
 	klog(NULL, 1);
 }
 
+/* Whether a handler is registered: printk.c of klog. */
+bool ferro_klog_active(void);
+
+/* The least that 100 texts took, in ns. */
+static u64 cost_of_texts(void)
+{
+	u64 best = U64_MAX;
+	int i, k;
+
+	for (i = 0; i < 50; i++) {
+		u64 begin = ktime_get_ns();
+
+		for (k = 0; k < 100; k++)
+			klog_printk("queue %d stalled for %lld ns\n", k, begin);
+		best = min(best, ktime_get_ns() - begin);
+	}
+	return best;
+}
+
 static int log_command(const struct ctl_args *a)
 {
 	struct batch batch = { .len = 64, .count = 1 };
@@ -72,6 +94,10 @@ static int unlocked_command(const struct ctl_args *a)
 		return ret;
 	if (ctl_is(a, "log") || ctl_is(a, "print") || ctl_is(a, "nothing"))
 		return log_command(a);
+	if (ctl_is(a, "cost")) {
+		cost = cost_of_texts();
+		return 0;
+	}
 	if (ctl_is(a, "register"))
 		return kst_register(ctl_str(a, "which", "a"));
 	if (ctl_is(a, "churn"))
@@ -115,6 +141,8 @@ static int info_show(struct seq_file *m, void *unused)
 
 	kst_handlers_show(m);
 	seq_printf(m, "missed %llu\n", klog_missed());
+	seq_printf(m, "active %d\n", ferro_klog_active());
+	seq_printf(m, "cost %llu\n", cost);
 	seq_printf(m, "nmi %d\n", kst_have_nmi());
 	seq_printf(m, "stalled %d\n", kst_stalled());
 	for_each_possible_cpu(cpu)

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A client's function that an application calls, until the module goes that has the function.
+//!
+//! Contexts: process; sleeps. Locks: [`Listening::calling`], around the client's function.
+
+use core::ptr::NonNull;
+
+use ferro_sys::hook::Module;
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::sync::Arc;
+use kernel::sync::Mutex;
+
+use super::kept;
+
+/// A client's function that is told when an application is enabled (true) and disabled (false).
+///
+/// Context: process; sleeps. It must not use the application's controls. If it returns an error for
+/// true, the application stays disabled.
+pub type Listener = fn(bool) -> Result;
+
+/// A [`Listener`] that is called until its module goes.
+///
+/// # Invariants
+///
+/// Unless `is_over` is set, the function's module is loaded: [`module_goes`] sets it before, and
+/// waits for a call in progress.
+#[pin_data]
+pub(crate) struct Listening {
+    listener: Listener,
+    is_over: Atomic<bool>,
+    #[pin]
+    calling: Mutex<()>,
+}
+
+impl Listening {
+    /// Errors: -ENOMEM.
+    pub(crate) fn new(listener: Listener) -> Result<Arc<Self>> {
+        // INVARIANT: The caller's module is loaded, and so is that of a function that it can name.
+        let new = pin_init!(Self {
+            listener,
+            is_over: Atomic::new(false),
+            calling <- new_mutex!(()),
+        });
+        Arc::pin_init(new, GFP_KERNEL)
+    }
+
+    /// Calls the function, unless its module has gone. Errors: those of the function.
+    pub(crate) fn tell(&self, enabled: bool) -> Result {
+        let _calling = self.calling.lock();
+        match self.is_over.load(Relaxed) {
+            true => Ok(()),
+            false => (self.listener)(enabled),
+        }
+    }
+
+    /// Returns true if the function is still called, and is in a module.
+    pub(super) fn is_in(&self, module: &Module) -> bool {
+        let address = (self.listener as *const ()).addr();
+        !self.is_over.load(Relaxed) && module.contains(address)
+    }
+
+    /// Calls the function no more once this has returned.
+    fn end(&self) {
+        let _calling = self.calling.lock();
+        self.is_over.store(true, Relaxed);
+    }
+}
+
+/// Watches modules until it is dropped.
+pub(crate) struct ModuleWatch(());
+
+impl ModuleWatch {
+    /// Errors: those of registering a notifier.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: The notifier calls `relay_api_module_going()` of this module, whose end drops
+        // this before.
+        to_result(unsafe { bindings::relay_api_watch_modules() })?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for ModuleWatch {
+    fn drop(&mut self) {
+        // SAFETY: It was registered. This waits for a call in progress.
+        unsafe { bindings::relay_api_unwatch_modules() };
+    }
+}
+
+/// Ends the functions of a module that goes, and has run its exit function.
+///
+/// # Safety
+///
+/// `module` is NULL, or is there during the call.
+#[export]
+unsafe extern "C" fn relay_api_module_going(module: *mut bindings::module) {
+    let Some(module) = NonNull::new(module) else {
+        return;
+    };
+    // SAFETY: By the rules of this function.
+    let module = unsafe { Module::new(module) };
+    // Without the lock of the list: the function that is being called may have to wait for it.
+    while let Some(listening) = kept::listening_in(&module) {
+        listening.end();
+    }
+}
