@@ -5,12 +5,13 @@
 //!
 //! [`relay`] drains the kernel's channels, [`fast`] is the format of fast channels, [`merge`] reads
 //! recordings, and [`recover`] makes one of memory that has survived a reboot; [`hooks`] shows and arms the exits on the kernel's hooks; [`probes`] adds probes and
-//! shows their hits; [`dprobes`] reads and loads probe programs; [`functions`] counts and times calls; [`events`] records those of tracefs; [`cov`] reports coverage; [`near`] says what somebody may have meant. The only unsafe code is in `relay/mapping.rs`.
+//! shows their hits; [`dprobes`] reads and loads probe programs; [`elf`] looks places up in the files that are probed; [`functions`] counts and times calls; [`events`] records those of tracefs; [`cov`] reports coverage; [`near`] says what somebody may have meant. The only unsafe code is in `relay/mapping.rs`.
 
 pub mod clock;
 pub mod cov;
 pub mod directory;
 pub mod dprobes;
+pub mod elf;
 pub mod events;
 pub mod export;
 pub mod fast;

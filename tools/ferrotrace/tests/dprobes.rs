@@ -113,7 +113,126 @@ fn programs_that_are_built() {
     // What was not built is refused before the kernel is asked.
     let (code, _, err) = run(&classic, &["-p", "user.dp"], dir.path());
     assert_eq!(code, Some(1));
-    assert!(err.contains("not a file of built programs"), "{err}");
+    assert!(
+        err.contains("cannot be used as a file of built programs"),
+        "{err}"
+    );
+}
+
+fn gcc(dir: &Path, args: &str) {
+    let mut gcc = Command::new("gcc");
+    let status = gcc.current_dir(dir).args(args.split(' ')).status();
+    assert!(status.unwrap().success(), "{args}");
+}
+
+/// A library that other programs call, whose symbols are apart, with a function that has two namesakes there.
+fn library(dir: &Path, returned: i32) {
+    fs::write(dir.join("a.c"), "static __attribute__((noinline)) int f(int x) { return x * 3 + 1; }\nint first(int x) { return f(x) + f(x + 1); }\n").unwrap();
+    let text = format!("int f(int x) {{ if (x > 5) return x * 7; return x ^ {returned}; }}\n");
+    fs::write(dir.join("b.c"), text).unwrap();
+    gcc(
+        dir,
+        "-O2 -g -fPIC -shared -nostdlib -Wl,--build-id -o lib.so a.c b.c",
+    );
+    let objcopy = |args: &[&str]| {
+        let status = Command::new("objcopy").current_dir(dir).args(args).status();
+        assert!(status.unwrap().success());
+    };
+    objcopy(&["--only-keep-debug", "lib.so", "lib.debug"]);
+    objcopy(&["--strip-all", "lib.so"]);
+}
+
+/// The entry and the returns of a point are those of one function, whatever else has its name.
+#[test]
+fn functions_of_one_name() {
+    let dir = files();
+    library(dir.path(), 55);
+    let path = dir.path().join("lib.so");
+    let print = |offset: &str, args: &[&str]| {
+        let text = format!(
+            "name = {}\noffset = {offset}\nreturn = yes\nexit\n",
+            path.display()
+        );
+        fs::write(dir.path().join("f.dp"), text).unwrap();
+        let args = [&["dprobes", "check", "f.dp", "--places", "--print"], args].concat();
+        run(Path::new(TOOL), &args, dir.path())
+    };
+    let (code, own, err) = print("f", &[]);
+    assert_eq!((code, &*err), (Some(0), ""));
+    let symbols = ["--sym", "lib.debug"];
+    let (code, _, err) = print("f", &symbols);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("several symbols f, at 0x") && err.contains("(a.c)"),
+        "{err}"
+    );
+    // One of them by its place. The one that others see has two returns.
+    let places = err
+        .split([' ', ',', ':'])
+        .filter(|word| word.starts_with("0x"));
+    let printed: Vec<_> = places.map(|place| print(place, &symbols)).collect();
+    assert_eq!(printed.len(), 2);
+    assert!(
+        printed.iter().all(|(code, ..)| *code == Some(0)),
+        "{printed:?}"
+    );
+    assert!(
+        printed.iter().any(|(_, out, _)| *out == own),
+        "{printed:?} {own}"
+    );
+    // No function begins within one.
+    let inside = own
+        .lines()
+        .find_map(|line| line.strip_prefix("offset = "))
+        .unwrap();
+    let (code, _, err) = print(inside, &symbols);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("no function begins at this place"), "{err}");
+    // Bytes within an instruction.
+    let refused = (1..8).filter(|distance| print(&format!("first + {distance}"), &[]).0 == Some(1));
+    assert!(refused.count() != 0);
+}
+
+/// Symbols of another build say nothing, and what was built for a library is not loaded where another has come.
+#[test]
+fn other_builds() {
+    let dir = files();
+    library(dir.path(), 55);
+    let path = dir.path().join("lib.so");
+    let text = format!("name = {}\noffset = first\nexit\n", path.display());
+    fs::write(dir.path().join("first.dp"), text).unwrap();
+    let tool = |args: &[&str]| {
+        let args = [&["dprobes"], args].concat();
+        run(Path::new(TOOL), &args, dir.path())
+    };
+    assert_eq!(
+        tool(&["build", "first.dp", "--sym", "lib.debug", "-o", "built"]).0,
+        Some(0)
+    );
+    let absent = dir.path().join("ferrotrace_dprobes").display().to_string();
+    let apply = |more: &[&str]| {
+        let args = [&["apply", "built", "--dir", &absent], more].concat();
+        tool(&args).2
+    };
+    // There is no kernel to load it, but that is asked last.
+    let (good, other) = ("modprobe rust_dprobes", "it was built for another build of");
+    assert!(apply(&[]).contains(good), "{}", apply(&[]));
+    fs::rename(dir.path().join("lib.debug"), dir.path().join("old.debug")).unwrap();
+    library(dir.path(), 56);
+    assert!(apply(&[]).contains(other), "{}", apply(&[]));
+    assert!(
+        apply(&["--force"]).contains(good),
+        "{}",
+        apply(&["--force"])
+    );
+    let check = |more: &[&str]| {
+        let args = ["check", "first.dp", "--places", "--sym", "old.debug"];
+        tool(&[&args, more].concat())
+    };
+    let (code, _, err) = check(&[]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("is not of the same build as"), "{err}");
+    assert_eq!(check(&["--any-build"]).0, Some(0));
 }
 
 #[test]

@@ -328,9 +328,9 @@ fn places_in_files() {
         ("/etc/passwd:f".to_owned(), "not an executable"),
         (
             format!("{own}:no_such_function_here"),
-            "has no function no_such_function_here",
+            "no symbol no_such_function_here",
         ),
-        (format!("{own}:0x1"), "0x1 is not in code"),
+        (format!("{own}:0x1"), "at 0x1 there is no code"),
         (
             format!("{own}:main%return $arg1"),
             "there are no parameters",

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use thiserror::Error;
 
-use super::elf::ElfError;
 use super::lang::source::SourceError;
 use super::set::SetError;
+use crate::elf::ElfError;
 use crate::file::IoError;
 use crate::near::did_you_mean;
 use crate::near::near;
@@ -93,7 +93,7 @@ pub enum Error {
     },
 
     /// Not a file of `build`.
-    #[error("{}: not a file of built programs (ferrotrace dprobes build): {reason}", path.display())]
+    #[error("{}: cannot be used as a file of built programs (ferrotrace dprobes build): {reason}", path.display())]
     NotBuilt {
         /// The file.
         path: PathBuf,

@@ -4,14 +4,11 @@
 
 #![deny(unsafe_code)]
 
-use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
-use ferro_core::rpn::CODE_MAX;
 use ferro_core::rpn::ModuleKind;
 use ferro_core::rpn::SetHeader;
-use ferro_core::rpn::SetRef;
 use ferro_core::rpn::UNSAFE_WRITES;
 
 use super::error::Error;
@@ -25,12 +22,12 @@ use super::lang::parse;
 use super::lang::program::Program;
 use super::lang::source::Define;
 use super::lang::source::Source;
+use super::locate;
 use super::locate::Locator;
 use super::locate::SymbolFile;
 use super::set;
 use super::set::Loadable;
 use super::set::Selection;
-use crate::file::IoError;
 
 /// How files are read.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +36,8 @@ pub struct Options {
     pub defines: Vec<Define>,
     /// A file of symbols.
     pub symbols: Option<PathBuf>,
+    /// True if that may be of another build than what is probed.
+    pub any_build: bool,
     /// Whether diagnostics have colours.
     pub colours: bool,
 }
@@ -73,11 +72,10 @@ pub fn load(
     mut show: impl FnMut(&str),
 ) -> Result<Vec<Loadable>> {
     let mut inputs = read(paths, options)?;
-    let symbols = options
-        .symbols
-        .as_deref()
-        .map(SymbolFile::read)
-        .transpose()?;
+    let symbols = match &options.symbols {
+        Some(path) => Some((path.clone(), SymbolFile::read(path)?)),
+        None => None,
+    };
     let needs_kernel = |program: &Program| {
         let mut commands = program.points.iter().flat_map(|point| &point.code);
         program.header.kind != ModuleKind::User || commands.any(|command| command.symbol.is_some())
@@ -88,7 +86,14 @@ pub fn load(
         true => Kallsyms::read(Path::new("/proc/kallsyms")).unwrap_or_default(),
         false => Kallsyms::default(),
     };
-    let mut locator = Locator::new(kernel, symbols);
+    let mut locator = Locator::new(
+        kernel,
+        locate::Options {
+            symbols,
+            any_build: options.any_build,
+            ..locate::Options::default()
+        },
+    );
     let mut loadable = Vec::new();
     for input in &mut inputs {
         if is_error(&input.diagnostics) {
@@ -173,21 +178,4 @@ fn refuse_writes(programs: &[Loadable]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Reads the programs of a file that was built before.
-pub fn built(path: &Path) -> Result<Vec<Loadable>> {
-    let bytes = fs::read(path).map_err(|source| {
-        Error::Io(IoError {
-            action: "read",
-            path: path.into(),
-            source,
-        })
-    })?;
-    let mut depths = vec![0; CODE_MAX];
-    let set = SetRef::decode(&bytes, &mut depths).map_err(|refusal| Error::NotBuilt {
-        path: path.into(),
-        reason: refusal.to_string(),
-    })?;
-    Ok(set::programs(&set))
 }

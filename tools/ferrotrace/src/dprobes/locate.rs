@@ -13,20 +13,27 @@ use ferro_core::rpn::ModuleKind;
 use ferro_core::rpn::Point;
 use ferro_core::rpn::PointKind;
 
-use super::elf::Elf;
-use super::elf::ElfError;
-use super::elf::NoSymbol;
 use super::kallsyms::Kallsyms;
 use super::lang::diagnostic::Diagnostic;
 use super::lang::program::Command;
 use super::lang::program::Place;
 use super::lang::program::ProbePoint;
 use super::lang::program::Program;
+use super::lang::source::Span;
 use super::module_file;
 use super::module_file::NoFile;
 use super::module_file::running_build_id;
 use super::set::Loadable;
 use super::set::Located;
+use crate::elf::Binary;
+use crate::elf::Elf;
+use crate::elf::ElfError;
+use crate::elf::Found;
+use crate::elf::LookupError;
+use crate::elf::NoSymbol;
+use crate::elf::Returns;
+use crate::elf::binary::PlaceError;
+use crate::near::did_you_mean;
 
 /// A file of symbols, of `--sym`.
 #[derive(Debug)]
@@ -53,7 +60,7 @@ impl SymbolFile {
 
     fn has(&self, name: &str) -> bool {
         match self {
-            Self::Elf(elf) => elf.symbol(name).is_some(),
+            Self::Elf(elf) => elf.has(name),
             Self::List(list) => !list.get(name).is_empty(),
         }
     }
@@ -66,12 +73,33 @@ impl SymbolFile {
     }
 }
 
+/// What places are looked for with.
+#[derive(Debug)]
+pub struct Options {
+    /// The file of `--sym`, with its path.
+    pub symbols: Option<(PathBuf, SymbolFile)>,
+    /// True if that may be of another build than what is probed.
+    pub any_build: bool,
+    /// Where the files of the running system are.
+    pub root: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            symbols: None,
+            any_build: false,
+            root: "/".into(),
+        }
+    }
+}
+
 /// Finds places.
 #[derive(Debug, Default)]
 pub struct Locator {
     kernel: Kallsyms,
-    symbols: Option<SymbolFile>,
-    files: BTreeMap<PathBuf, Elf>,
+    options: Options,
+    files: BTreeMap<PathBuf, Binary>,
     /// Files of modules, by the modules' names, or why there is none.
     modules: BTreeMap<String, std::result::Result<(PathBuf, Elf), String>>,
 }
@@ -79,11 +107,11 @@ pub struct Locator {
 type Result<T> = std::result::Result<T, Diagnostic>;
 
 impl Locator {
-    /// With the symbols of the running kernel, and those of `--sym`. Without any, kernel symbols are taken as they are.
-    pub fn new(kernel: Kallsyms, symbols: Option<SymbolFile>) -> Self {
+    /// Uses the symbols of the running kernel; without any, kernel symbols are taken as they are.
+    pub fn new(kernel: Kallsyms, options: Options) -> Self {
         Self {
             kernel,
-            symbols,
+            options,
             files: BTreeMap::new(),
             modules: BTreeMap::new(),
         }
@@ -103,8 +131,10 @@ impl Locator {
         for point in program.points.iter().filter(|_| is_open) {
             let located = self.point(program, point, diagnostics);
             let all = match (located, point.returns) {
-                (Ok(located), true) => self.returns(program, point, located, diagnostics),
-                (located, _) => located.map(|located| vec![located]),
+                (Ok((located, function)), true) => {
+                    self.returns(program, point, located, function, diagnostics)
+                }
+                (located, _) => located.map(|(located, _)| vec![located]),
             };
             match all {
                 Ok(all) => points.extend(all),
@@ -123,6 +153,18 @@ impl Locator {
         }
     }
 
+    /// Returns the file of `--sym`, if it is a kernel or a module.
+    fn kernel_symbols(&self) -> Option<(&Path, &Elf)> {
+        match &self.options.symbols {
+            Some((path, SymbolFile::Elf(elf))) if elf.is_kernel() => Some((path, elf)),
+            _ => None,
+        }
+    }
+
+    fn symbols(&self) -> Option<&SymbolFile> {
+        self.options.symbols.as_ref().map(|(_, file)| file)
+    }
+
     /// Opens the executable or library of a program.
     fn open(&mut self, program: &Program) -> Result<()> {
         let path = Path::new(&program.name);
@@ -134,11 +176,18 @@ impl Locator {
         if self.files.contains_key(path) {
             return Ok(());
         }
-        let elf = Elf::read(path).map_err(|source| match source {
+        let binary = Binary::open(path).map_err(|source| match source {
             ElfError::Io { source, .. } => error(format!("cannot read {}: {source}", program.name)),
             other => error(other.to_string()),
         })?;
-        self.files.insert(path.to_owned(), elf);
+        let binary = match &self.options.symbols {
+            Some((symbols, SymbolFile::Elf(elf))) if !elf.is_kernel() => {
+                let binary = binary.with_symbols(symbols, elf, self.options.any_build);
+                binary.map_err(|other| error(other.to_string()))?
+            }
+            _ => binary,
+        };
+        self.files.insert(path.to_owned(), binary);
         Ok(())
     }
 
@@ -154,8 +203,10 @@ impl Locator {
             } = point.point;
             point.place.symbol.is_none() && !is_absolute && !is_later
         };
-        let is_named = matches!(self.symbols, Some(SymbolFile::Elf(_)));
-        if is_named || self.modules.contains_key(name) || !program.points.iter().any(is_in_file) {
+        if self.kernel_symbols().is_some()
+            || self.modules.contains_key(name)
+            || !program.points.iter().any(is_in_file)
+        {
             return;
         }
         let path = module_file::find(&module_file::directory(), name);
@@ -176,7 +227,7 @@ impl Locator {
         program: &Program,
         source: &ProbePoint,
         diagnostics: &mut Vec<Diagnostic>,
-    ) -> Result<Located> {
+    ) -> Result<(Located, Option<Found>)> {
         let mut code = Vec::new();
         for command in &source.code {
             match self.command(command) {
@@ -189,36 +240,46 @@ impl Locator {
             symbol: String::new(),
             code,
         };
-        let warning = match program.header.kind {
-            _ if source.point.is_later => None,
-            ModuleKind::User => self.in_file(program, source, &mut located)?,
-            _ => self.in_kernel(program, source, &mut located)?,
-        };
-        diagnostics.extend(warning);
-        Ok(located)
+        let mut function = None;
+        match program.header.kind {
+            _ if source.point.is_later => (),
+            ModuleKind::User => function = self.in_file(program, source, &mut located)?,
+            _ => diagnostics.extend(self.in_kernel(program, source, &mut located)?),
+        }
+        Ok((located, function))
     }
 
-    /// A point at each return of the function at which `entry` is.
+    /// Makes a point at each return of the function at which `entry` is.
     fn returns(
         &self,
         program: &Program,
         source: &ProbePoint,
         entry: Located,
+        function: Option<Found>,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<Vec<Located>> {
         let span = source.place.span;
-        let name = source.place.symbol.as_deref().unwrap_or_default();
-        let symbols = match &self.symbols {
-            Some(SymbolFile::Elf(elf)) => Some(&**elf),
-            _ => None,
+        let is_user = program.header.kind == ModuleKind::User;
+        let binary = self.files.get(Path::new(&program.name));
+        let (name, returns) = match (binary.filter(|_| is_user), function) {
+            (Some(binary), Some(function)) => (function.to_string(), binary.returns(&function)),
+            (Some(_), None) => {
+                let message = "no function begins at this place";
+                return Err(Diagnostic::error(span, message));
+            }
+            (None, _) => {
+                let message =
+                    "returns in the kernel are those of a function, which has to be named here";
+                let name = source.place.symbol.as_deref();
+                let name = name.ok_or_else(|| Diagnostic::error(span, message))?;
+                (name.to_owned(), self.kernel_returns(program, name, span)?)
+            }
         };
-        let own = self.files.get(Path::new(&program.name));
-        let mut files = [own, symbols].into_iter().flatten();
-        let Some(returns) = files.find_map(|elf| elf.returns(name)) else {
+        let Some(returns) = returns else {
             let error = Diagnostic::error(span, format!("the code of {name} is not known"));
-            return Err(match program.header.kind {
-                ModuleKind::User => error,
-                _ => error.help("--sym names the file that has it: vmlinux, or the module"),
+            return Err(match is_user {
+                true => error,
+                false => error.help("--sym names the file that has it: vmlinux, or the module"),
             });
         };
         if returns.offsets.is_empty() {
@@ -237,6 +298,41 @@ impl Locator {
             located
         });
         Ok(points.collect())
+    }
+
+    /// Returns the returns of a function of the kernel or of a module, from the file of `--sym`.
+    fn kernel_returns(&self, program: &Program, name: &str, span: Span) -> Result<Option<Returns>> {
+        let Some((path, elf)) = self.kernel_symbols() else {
+            return Ok(None);
+        };
+        self.check_running(program, path, elf, span)?;
+        match elf.lookup(name) {
+            Ok(function) => Ok(elf.returns(&function)),
+            Err(LookupError::Ambiguous(all)) => {
+                let message = format!("there are {} functions {name}", all.len());
+                Err(Diagnostic::error(span, message).help("the kernel would take any of them"))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Refuses a file of another kernel or module than runs, as far as that tells.
+    fn check_running(&self, program: &Program, path: &Path, elf: &Elf, span: Span) -> Result<()> {
+        let name = &program.name;
+        let module = (program.header.kind == ModuleKind::Module).then_some(name.as_str());
+        let running = running_build_id(&self.options.root, module);
+        match (running, elf.build_id()) {
+            (Some(running), Some(own)) if running != own && !self.options.any_build => {
+                let what = match module {
+                    Some(module) => format!("the loaded {module}"),
+                    None => "the running kernel".to_owned(),
+                };
+                let message = format!("{} is not what {what} is from", path.display());
+                let error = Diagnostic::error(span, message);
+                Err(error.help("their build IDs differ; --any-build takes it all the same"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// An instruction, with the address of the symbol that it pushes.
@@ -298,13 +394,13 @@ impl Locator {
         };
         if is_module && !self.kernel.has_module(&program.name) {
             // It will be looked for when the module is loaded.
-            return match &self.symbols {
+            return match self.symbols() {
                 Some(file) if !file.has(name) => none(&program.name, file.names()),
                 _ => Ok(None),
             };
         }
         if self.kernel.is_empty() {
-            return match &self.symbols {
+            return match self.symbols() {
                 Some(file) if !file.has(name) => none("the file of symbols", file.names()),
                 _ => Ok(None),
             };
@@ -337,9 +433,9 @@ impl Locator {
         let error = |message: String| Diagnostic::error(place.span, message);
         let name = &program.name;
         let module = (program.header.kind == ModuleKind::Module).then_some(name.as_str());
-        let (file, elf) = match (&self.symbols, self.modules.get(name)) {
-            (Some(SymbolFile::Elf(elf)), _) => ("the file of --sym".to_owned(), &**elf),
-            (_, Some(Ok((path, elf)))) => (path.display().to_string(), elf),
+        let (path, elf) = match (self.kernel_symbols(), self.modules.get(name)) {
+            (Some(found), _) => found,
+            (_, Some(Ok((path, elf)))) => (&**path, elf),
             (_, found) => {
                 let message = match found {
                     Some(Err(why)) => format!("this is a place in a file, and {why}"),
@@ -349,13 +445,8 @@ impl Locator {
                     .help("--sym names it: vmlinux, or the module; address = is for addresses"));
             }
         };
-        let loaded = module.and_then(|module| running_build_id(Path::new("/"), Some(module)));
-        if let (Some(loaded), Some(own)) = (loaded, elf.build_id()) {
-            if loaded != own {
-                let message = format!("{file} is not what the loaded {name} is from");
-                return Err(error(message).help("their build IDs differ"));
-            }
-        }
+        self.check_running(program, path, elf, place.span)?;
+        let file = path.display();
         // The kernel would take any of several.
         let is_one = |symbol: &str| {
             let all = self.kernel.get(symbol);
@@ -377,74 +468,66 @@ impl Locator {
             .then(|| Diagnostic::warning(place.span, message)))
     }
 
-    /// A place in an executable or a library. May warn.
+    /// Finds a place in an executable or a library, and the function that begins there.
     fn in_file(
         &self,
         program: &Program,
         source: &ProbePoint,
         located: &mut Located,
-    ) -> Result<Option<Diagnostic>> {
+    ) -> Result<Option<Found>> {
         let place = &source.place;
         let error = |message: String| Diagnostic::error(place.span, message);
-        let Some(elf) = self.files.get(Path::new(&program.name)) else {
+        let Some(binary) = self.files.get(Path::new(&program.name)) else {
             return Err(error(format!("{} is not open", program.name)));
         };
-        let mut warning = None;
-        let (address, is_address) = match &place.symbol {
-            None => (offset(place)?, source.point.is_absolute),
-            Some(name) => {
-                let found = match &self.symbols {
-                    Some(SymbolFile::Elf(file)) => file.symbol(name).or(elf.symbol(name)),
-                    _ => elf.symbol(name),
-                };
-                let Some(found) = found else {
-                    return Err(error(format!("{} has no symbol {name}", program.name))
-                        .near(name, elf.names()));
-                };
-                if found.is_resolver {
-                    let message = format!(
-                        "{name} is not a function, but what chooses one when a program starts"
-                    );
-                    warning = Some(Diagnostic::warning(place.span, message));
-                }
-                let number = i128::from(found.address).checked_add(place.number);
-                let address = number.and_then(|number| u64::try_from(number).ok());
-                let outside = || error(format!("this is outside of {}", program.name));
-                (address.ok_or_else(outside)?, true)
+        let failed = |why: PlaceError| {
+            let message = format!("{}: {why}", program.name);
+            match &why {
+                PlaceError::NoSymbol { near, .. } => match did_you_mean(near) {
+                    Some(question) => error(message).help(question),
+                    None => error(message),
+                },
+                PlaceError::NoCode(_) if place.symbol.is_some() => error(message)
+                    .help("watch = w makes this a watchpoint, if the file has fixed addresses"),
+                _ => error(message),
             }
         };
-        if source.point.kind != PointKind::Breakpoint {
-            if place.symbol.is_some() && !elf.is_fixed() {
+        if source.point.kind == PointKind::Breakpoint {
+            let found = match &place.symbol {
+                Some(name) => binary.place(name, place.number),
+                None if source.point.is_absolute => {
+                    let address = offset(place)?;
+                    let outside = || PlaceError::NoCode(format!("{address:#x}"));
+                    let offset = binary.elf().offset_of(address).ok_or_else(outside);
+                    offset.and_then(|offset| binary.place_at(offset))
+                }
+                None => binary.place_at(offset(place)?),
+            };
+            let found = found.map_err(failed)?;
+            located.point.is_absolute = false;
+            located.point.offset = found.offset;
+            return Ok(found.symbol);
+        }
+        located.point.is_absolute = true;
+        located.point.offset = match &place.symbol {
+            None if source.point.is_absolute => offset(place)?,
+            None => return Err(error("a watchpoint needs an address: address =".to_owned())),
+            Some(_) if !binary.elf().is_fixed() => {
                 return Err(error(format!(
                     "{} has no fixed addresses, so that it is not known what to watch",
                     program.name
                 ))
                 .help("a program can watch an address that it finds; address = is for addresses"));
             }
-            if !is_address {
-                return Err(error("a watchpoint needs an address: address =".to_owned()));
+            Some(name) => {
+                let found = binary.symbol(name).map_err(failed)?;
+                let number = i128::from(found.address).checked_add(place.number);
+                let address = number.and_then(|number| u64::try_from(number).ok());
+                let outside = || error(format!("this is outside of {}", program.name));
+                address.ok_or_else(outside)?
             }
-            located.point.is_absolute = true;
-            located.point.offset = address;
-            return Ok(warning);
-        }
-        located.point.is_absolute = false;
-        located.point.offset = match is_address {
-            true => elf
-                .offset_of(address)
-                .ok_or_else(|| error(format!("{} has nothing at {address:#x}", program.name)))?,
-            false => address,
         };
-        if !elf.is_code(located.point.offset) {
-            // Nothing would ever stop there.
-            let message = format!("at this place in {} there is no code", program.name);
-            return Err(match place.symbol {
-                Some(_) => error(message)
-                    .help("watch = w makes this a watchpoint, if the file has fixed addresses"),
-                None => error(message),
-            });
-        }
-        Ok(warning)
+        Ok(None)
     }
 }
 

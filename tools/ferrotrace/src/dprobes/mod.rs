@@ -2,13 +2,13 @@
 
 //! Probe programs (`Documentation/dprobes-programs.rst`).
 //!
-//! [`lang`] reads files, [`locate`] finds where their points are, with [`elf`], [`kallsyms`] and
-//! [`module_file`]; [`set`] makes bytes of them, and
+//! [`lang`] reads files, [`locate`] finds where their points are, with [`crate::elf`], [`kallsyms`] and
+//! [`module_file`]; [`set`] makes bytes of them, [`built`] files of these, and
 //! [`load`] puts these together. [`control`] talks to the kernel's module `rust_dprobes`, whose [`state`] [`report`] shows;
 //! [`event`] decodes records, and [`watch`] shows them as they come.
 
+pub mod built;
 pub mod control;
-pub mod elf;
 pub mod error;
 pub mod event;
 pub mod kallsyms;

@@ -33,13 +33,13 @@ use super::spec::Wish;
 use super::spec::is_identifier;
 use super::symbols::Symbols;
 use super::types::Error as TypesError;
+use super::types::Named;
 use super::types::Source;
 use super::types::Types;
+use crate::elf::Found;
 use crate::functions::glob::Glob;
 use crate::functions::glob::GlobError;
-use value::Value;
-use value::parameter;
-use value::parameter_within;
+use value::Of;
 
 /// What a condition can be on, besides arguments.
 const OF_A_HIT: [&str; 4] = ["pid", "cpu", "comm", "duration"];
@@ -187,6 +187,16 @@ pub enum ResolveError {
         /// The parameter.
         name: String,
     },
+    /// Not in a place that is known.
+    #[error("{symbol}: {name}: {why}; registers (%di) can be used")]
+    Elsewhere {
+        /// The function.
+        symbol: String,
+        /// The parameter, or `$retval`.
+        name: String,
+        /// Why.
+        why: &'static str,
+    },
     /// Not a return.
     #[error("{0} is there when a function returns: FUNCTION%return, or -r")]
     NotReturned(&'static str),
@@ -246,13 +256,15 @@ impl<'a> Resolver<'a> {
             (None, false) => vec![(symbol.clone(), None, false)],
         };
         let mut all = Vec::new();
-        for (symbol, at, is_blacklisted) in places {
-            let mut place = Place { symbol, offset };
-            let mut at = at;
+        for (symbol, found, is_blacklisted) in places {
+            let first = Place { symbol, offset };
+            let mut place = first.clone();
+            let mut at = found.as_ref().map(|found| found.offset);
+            let function = found.and_then(|found| found.function);
+            let named = named(&first, function.as_ref());
             if let Some(line) = spec.line {
                 let types = self.types(&place)?;
-                let symbol = function_of(&place);
-                let lines = types.lines(symbol)?;
+                let lines = types.lines(named)?;
                 let before = lines.range(..line).next_back();
                 let near = before.into_iter().chain(lines.range(line..).next());
                 place.offset = *lines.get(&line).ok_or_else(|| ResolveError::NoLine {
@@ -270,7 +282,7 @@ impl<'a> Resolver<'a> {
                 }
                 Some(name) => name.clone(),
             };
-            let args = self.args(spec, kind, &place)?;
+            let args = self.args(spec, kind, &place, named)?;
             all.push(Wanted {
                 name,
                 kind,
@@ -285,7 +297,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The functions of a file that `name` stands for, with their places in it.
-    fn in_file(&self, path: &str, name: &str, place: &Place) -> Result<Vec<(String, u64)>> {
+    fn in_file(&self, path: &str, name: &str, place: &Place) -> Result<Vec<(String, file::At)>> {
         let code = file::Code::open(path)?;
         let names = match place.is_pattern() {
             true => {
@@ -299,7 +311,7 @@ impl<'a> Resolver<'a> {
             false => vec![name.to_owned()],
         };
         let places = names.into_iter().map(|name| {
-            let at = code.offset(&name, place.offset)?;
+            let at = code.place(&name, place.offset)?;
             Ok((format!("{}:{name}", code.path()), at))
         });
         places.collect()
@@ -329,7 +341,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The kernel's words for what a probe at `place` reads.
-    fn args(&mut self, spec: &Spec, kind: Kind, place: &Place) -> Result<String> {
+    fn args(&mut self, spec: &Spec, kind: Kind, place: &Place, named: Named<'_>) -> Result<String> {
         if spec.args.is_empty() && spec.conditions.is_empty() {
             return Ok(String::new());
         }
@@ -360,7 +372,7 @@ impl<'a> Resolver<'a> {
         }
         let mut text = String::new();
         for (index, arg) in args.iter().enumerate() {
-            let value = self.arg(arg, kind, place)?;
+            let value = self.arg(arg, kind, place, named)?;
             // Writing to a string does not fail.
             let _ = write!(text, "{}={value} ", arg_name(arg, index));
         }
@@ -382,7 +394,13 @@ impl<'a> Resolver<'a> {
     }
 
     /// The kernel's words for an argument, without its name.
-    fn arg(&mut self, arg: &ArgSpec, kind: Kind, place: &Place) -> Result<String> {
+    fn arg(
+        &mut self,
+        arg: &ArgSpec,
+        kind: Kind,
+        place: &Place,
+        named: Named<'_>,
+    ) -> Result<String> {
         let misfit = |what| ResolveError::Misfit {
             text: arg.text.clone(),
             what,
@@ -428,22 +446,28 @@ impl<'a> Resolver<'a> {
         if !is_returned && kind == Kind::Return && place.in_file().is_some() {
             return Err(ResolveError::EntryInFile(arg.text.clone()));
         }
-        let symbol = function_of(place);
         let types = self.types(place)?;
-        let unknown = || ResolveError::Unknown(symbol.to_owned());
-        let function = types.function(symbol)?.ok_or_else(unknown)?;
+        let unknown = || ResolveError::Unknown(named.name.to_owned());
+        let function = types.function(named)?.ok_or_else(unknown)?;
+        let of = Of {
+            types,
+            function: &function,
+            named,
+            kind,
+        };
         let mut value = match is_returned {
             true => {
-                let ty = function.returns;
-                Value::returned(ty.ok_or(misfit("the function returns nothing"))?)
+                let value = of.returned()?;
+                value.ok_or(misfit("the function returns nothing"))?
             }
-            false if place.offset == 0 => parameter(types, &function, symbol, start)?,
-            false => parameter_within(types, &function, symbol, start, place.offset)?.ok_or_else(
-                || ResolveError::Within {
+            false if place.offset == 0 => of.at_entry(start)?,
+            false => {
+                let value = of.within(start, place.offset)?;
+                value.ok_or_else(|| ResolveError::Within {
                     place: place.clone(),
                     name: start.clone(),
-                },
-            )?,
+                })?
+            }
         };
         for step in steps {
             value = value.step(types, step, &arg.text)?;
@@ -498,6 +522,20 @@ fn instead_of(place: &Place, near: &[u64]) -> String {
 /// The function, without its module or its file.
 fn function_of(place: &Place) -> &str {
     place.symbol.rsplit(':').next().unwrap_or_default()
+}
+
+/// The same for types: in a file the function that was found.
+fn named<'a>(place: &'a Place, found: Option<&'a Found>) -> Named<'a> {
+    match found {
+        Some(found) => Named {
+            name: &found.name,
+            start: Some(found.address),
+        },
+        None => Named {
+            name: function_of(place),
+            start: None,
+        },
+    }
 }
 
 /// The name of an argument, the `index`th of its probe.

@@ -353,6 +353,67 @@ user_points() {
 	watched '"typed by a test"'
 }
 
+# What is probed is what runs: of functions of one name the one whose place is given, of versions the default.
+which_one() {
+	local d=$work/which places place
+	mkdir "$d"
+	cat >"$d/a.c" <<-'END'
+		static __attribute__((noinline)) int f(int x) { return x * 3 + 1; }
+		int first(int x) { return f(x) + f(x + 1); }
+	END
+	cat >"$d/b.c" <<-'END'
+		#include <stdlib.h>
+		int f(int x)
+		{
+			if (x > 5) return abs(x) * 7;
+			for (int i = 0; i < x; i++) x += rand() % 3;
+			return x == 9 ? -1 : x ^ 55;
+		}
+	END
+	cat >"$d/use.c" <<-'END'
+		#include <pthread.h>
+		#include <stdio.h>
+		#include <stdlib.h>
+		int f(int), first(int);
+		int main(void)
+		{
+			pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+			long sum = 0;
+			srand(1);
+			for (int i = 1; i <= 5; i++) sum = sum * 31 + f(i) + first(i);
+			for (int i = 0; i < 10; i++) pthread_cond_signal(&cond);
+			printf("sum=%ld\n", sum);
+		}
+	END
+	gcc -O2 -g -fPIC -shared -o "$d/lib.so" "$d/a.c" "$d/b.c" && objcopy --only-keep-debug "$d/lib.so" "$d/lib.debug" &&
+		strip "$d/lib.so" && gcc -O1 -o "$d/use" "$d/use.c" "$d/lib.so" -Wl,-rpath,"$d" || return 1
+	local sum
+	sum=$("$d/use") || return 1
+	# both OFFSET: the entry, and the returns.
+	both() { printf 'name = %s\nvars = 2\noffset = %s\ninc lv,0\nexit\noffset = %s\nreturn = yes\ninc lv,1\nexit\n' "$d/lib.so" "$1" "$1" >"$d/f.dp"; }
+	both f
+	refused 'several symbols f, at 0x' tool insert "$d/f.dp" --sym "$d/lib.debug" || return 1
+	places=$(tool insert "$d/f.dp" --sym "$d/lib.debug" 2>&1 | grep -o '0x[0-9a-f]* (' | tr -d ' (' | sort -u)
+	is places 2 "$(wc -w <<<"$places")" || return 1
+	for place in $places; do
+		both "$place"
+		tool insert "$d/f.dp" --sym "$d/lib.debug" --replace && active || return 1
+		is "sum with $place" "$sum" "$("$d/use")" || return 1
+		is "returns at $place" "$(local_variable "$d/lib.so" 0)" "$(local_variable "$d/lib.so" 1)" || return 1
+		is "calls at $place" 1 $(($(local_variable "$d/lib.so" 0) >= 5)) || return 1
+	done
+	# The one that others see is all that is known without the symbols.
+	both f
+	tool insert "$d/f.dp" --replace && is sum "$sum" "$("$d/use")" && is returns 5 "$(local_variable "$d/lib.so" 1)" || return 1
+	# Each place within an instruction is refused.
+	both 'first + 1'
+	sed -i '/^return/d' "$d/f.dp"
+	refused 'is not the start of an instruction' tool insert "$d/f.dp" --replace || return 1
+	local libc=/lib/x86_64-linux-gnu/libc.so.6
+	printf 'name = %s\nvars = 1\noffset = pthread_cond_signal\ninc lv,0\nexit\n' $libc >"$d/cond.dp"
+	tool insert "$d/cond.dp" && "$d/use" && is signals 10 "$(local_variable $libc 0)"
+}
+
 # Points in user space and in the kernel, in one set, with variables that all share.
 leak() {
 	sample leak && active && is programs 2 "$(tool query --json | grep -c '"kind": "\(user\|kernel\)"')" || return 1
@@ -421,6 +482,7 @@ one module_places after_module_places
 one read_fails read_fails
 one short_writes short_writes
 one user user_points
+one which_one which_one
 one leak leak
 one counters counters
 one removes removes_itself

@@ -110,8 +110,8 @@ in_files() {
 	at=$(ldd "$f" | awk '/libc\.so/ { print $3 }')
 	watching "$at:read" && run_program && watched && grep -q ":read: [1-9][0-9]* events" "$work/out" || return 1
 	refused "/nonexistent: No such file" probe add /nonexistent:f && refused "not an executable" probe add /etc/passwd:f &&
-		refused "has no function iner; did you mean inner" probe add "$f:iner" && refused "not the start of an instruction" probe add "$f:inner+2" &&
-		refused "is not in code" probe add "$f:0x1" && refused "there are no parameters" probe add "$f:outer%return n" &&
+		refused "no symbol iner; did you mean inner" probe add "$f:iner" && refused "not the start of an instruction" probe add "$f:inner+2" &&
+		refused "at 0x1 there is no code" probe add "$f:0x1" && refused "there are no parameters" probe add "$f:outer%return n" &&
 		refused "has no parameter m; it has n, what" probe add "$f:outer m" || return 1
 	cp "$f" "$work/stripped" && strip "$work/stripped" && refused "it is stripped" probe add "$work/stripped:inner" || return 1
 	is left "" "$(cat /sys/kernel/tracing/uprobe_events && ls /sys/kernel/tracing/instances)"
@@ -159,6 +159,57 @@ within() {
 		tail -n 1 "$work/mine"
 		is "$place" "0 1000 2000 3000 4000" "$(sed -n 's/.*"args":{"n":\([0-9]*\),"number":100,"text":"text"}.*"place":".*:\(in_work"\|work+0x\).*/\1/p' "$work/mine" | xargs)" || return 1
 	done
+}
+
+# Parameters and results that are not in the registers that their numbers say, without optimisation, where the calling convention
+# decides, and with it, where DWARF does.
+by_convention() {
+	local f level
+	cat >"$work/abi.c" <<-'END'
+		#define FUNCTION __attribute__((noipa))
+		struct big { long a, b, c; };
+		struct mix { double x; long n; };
+		FUNCTION int f_double(double d, int n) { return n + (int)d; }
+		FUNCTION struct big f_big(int n, int m) { return (struct big){ n, m, 3 }; }
+		FUNCTION int f_mix(struct mix p, int n) { return n + (int)p.n; }
+		FUNCTION int f_long_double(long double l, int n) { return n + (int)l; }
+		FUNCTION int f_stack(int a, int b, int c, int d, int e, int g, int h, struct big s, int i) { return a + h + (int)s.c + i; }
+		FUNCTION struct mix f_mixed(void) { return (struct mix){ 1, 66 }; }
+		int main(void)
+		{
+			struct mix mix = { 1.5, 44 };
+			struct big big = { 100, 200, 300 };
+			int sum = f_double(2.0, 42) + f_big(51, 52).a + f_mix(mix, 81) + f_long_double(1.0L, 101);
+			sum += f_stack(1, 2, 3, 4, 5, 6, 7, big, 8) + f_mixed().n;
+			return sum == 0;
+		}
+	END
+	mount_tracing || return 1
+	for level in -O0 -O2; do
+		f=$work/abi$level
+		gcc -g "$level" -o "$f" "$work/abi.c" || return 1
+		probe watch --json "$f:f_double n" "$f:f_big n m" "$f:f_mix pn=p.n n" "$f:f_long_double n" "$f:f_stack g s.a s.c i" \
+			"r=$f:f_big%return \$retval.a \$retval.c" "$f:f_mixed%return \$retval.n" -- "$f" >"$work/out" || return 1
+		is "$level" '{"n":42} {"n":51,"m":52} {"a":51,"c":3} {"n":81,"pn":44} {"n":101} {"a":100,"c":300,"g":6,"i":8} {"n":66}' \
+			"$(grep -o '"args":{[^}]*}' "$work/out" | sed 's/"args"://' | xargs -d '\n')" || return 1
+		refused "a floating-point number" probe watch "$f:f_mix p.x" -- "$f" || return 1
+	done
+}
+
+# A file of another mount namespace, which has another one at the same path here.
+elsewhere() {
+	local f=$work/program pid
+	program && mount_tracing && cp "$f" "$work/other" || return 1
+	mkfifo "$work/go"
+	# shellcheck disable=SC2016
+	unshare -m bash -c 'mount --bind "$1" "$2" && echo $$ >"$3" && read -r _ <"$4" && exec "$2" </dev/null' elsewhere "$work/other" "$f" "$work/pid" "$work/go" &
+	until [ -s "$work/pid" ]; do sleep 0.1; done
+	pid=$(cat "$work/pid")
+	watching --json "here=$f:inner" "there=/proc/$pid/root$f:inner" || return 1
+	echo >"$work/go"
+	wait %?elsewhere
+	watched || return 1
+	is there 5 "$(grep -c '"probe":"there"' "$work/out")" && is here 0 "$(grep -c '"probe":"here"' "$work/out")"
 }
 
 # instruction FUNCTION: the second of a function of the program, in bytes from its start.

@@ -147,6 +147,8 @@ one stack.kernel stacks
 one stack.recorded stacks_recorded
 once file in_files
 once within within
+once convention by_convention
+once elsewhere elsewhere
 once events events
 once screen screen
 one storm storm

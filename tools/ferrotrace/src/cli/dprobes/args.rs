@@ -34,6 +34,9 @@ pub struct ReadArgs {
     /// A file of symbols: vmlinux, a module, the debug file of a program or library, or System.map.
     #[arg(short, long = "sym", value_name = "FILE")]
     pub symbols: Option<PathBuf>,
+    /// Take the file of symbols also if it is of another build than what is probed.
+    #[arg(long)]
+    pub any_build: bool,
 }
 
 /// Which points are loaded, and how.
@@ -120,6 +123,7 @@ impl SetArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("any_build", |arg| arg.visible_alias("force")))]
 pub struct InsertArgs {
     /// Program files.
     #[arg(value_name = "FILE", required = true)]
@@ -218,6 +222,9 @@ pub struct ApplyArgs {
     /// A file of "build".
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// Load it also where other builds or other code are than it was built for.
+    #[arg(long, visible_alias = "force")]
+    pub any_build: bool,
     #[command(flatten)]
     pub set: SetArgs,
 }

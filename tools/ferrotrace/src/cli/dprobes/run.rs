@@ -19,6 +19,7 @@ use ferro_core::rpn::SetRef;
 use ferro_core::rpn::UNSAFE_WRITES;
 
 use ferrotrace::clock::wall_offset;
+use ferrotrace::dprobes::built;
 use ferrotrace::dprobes::control::Control;
 use ferrotrace::dprobes::error::Error;
 use ferrotrace::dprobes::lang::print;
@@ -32,6 +33,7 @@ use ferrotrace::dprobes::set::Selection;
 use ferrotrace::dprobes::state::Program;
 use ferrotrace::dprobes::state::State;
 use ferrotrace::dprobes::watch;
+use ferrotrace::elf::Elf;
 use ferrotrace::file::create;
 use ferrotrace::relay::channel::Header;
 use ferrotrace::relay::record;
@@ -45,6 +47,7 @@ fn options(args: &ReadArgs) -> load::Options {
     load::Options {
         defines: args.defines.clone(),
         symbols: args.symbols.clone(),
+        any_build: args.any_build,
         colours: io::stderr().is_terminal(),
     }
 }
@@ -86,7 +89,7 @@ pub fn insert(args: InsertArgs, control: &Control) -> Result<()> {
 pub fn apply(args: &ApplyArgs, control: &Control) -> Result<()> {
     let mut programs = Vec::new();
     for file in &args.files {
-        programs.extend(load::built(file)?);
+        programs.extend(built::read(file, args.any_build)?);
     }
     send(programs, &args.set, control)
 }
@@ -201,7 +204,10 @@ pub fn build(args: BuildArgs) -> Result<()> {
         flags: UNSAFE_WRITES,
         ..SetHeader::default()
     };
-    let bytes = load::build(header, programs, &Selection::default())?;
+    let set = load::build(header, programs, &Selection::default())?;
+    let symbols = args.read.symbols.as_deref().map(Elf::read);
+    let kernel = symbols.and_then(|read| read.ok().filter(Elf::is_kernel));
+    let bytes = built::file(set, kernel.as_ref())?;
     let mut file = create(&output, args.force)?;
     let written = file.write_all(&bytes);
     written.with_context(|| format!("{}: cannot write", output.display()))

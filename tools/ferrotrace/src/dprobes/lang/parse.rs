@@ -390,9 +390,12 @@ impl Parser {
             (_, None) => point.point.watch_len = 1,
             (_, Some(_)) => (),
         }
-        let is_function = kind == PointKind::Breakpoint
-            && point.place.symbol.is_some()
-            && point.place.number == 0;
+        // In a file of user space a number can be where a function begins.
+        let can_be_function = match point.place.symbol {
+            Some(_) => point.place.number == 0,
+            None => !point.point.is_absolute,
+        };
+        let is_function = kind == PointKind::Breakpoint && can_be_function;
         if point.returns && !is_function {
             errors.push(Diagnostic::error(
                 point.place.span,

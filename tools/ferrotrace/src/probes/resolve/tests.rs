@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::*;
 
+mod abi;
 mod twins;
 mod within;
 

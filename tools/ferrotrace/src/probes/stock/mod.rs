@@ -38,7 +38,7 @@ use super::model::Probe;
 use super::model::parse_args;
 use super::resolve::Wanted;
 use super::spec::ConditionSpec;
-use crate::dprobes::elf::Elf;
+use crate::elf::Elf;
 
 /// The events' group.
 const GROUP: &str = "ferrotrace";

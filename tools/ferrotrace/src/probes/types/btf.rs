@@ -11,10 +11,12 @@ use btf_rs::Btf;
 use btf_rs::BtfType;
 use btf_rs::Type;
 
+use super::Convention;
 use super::Error;
 use super::Function;
 use super::Id;
 use super::Member;
+use super::Named;
 use super::Parameter;
 use super::Result;
 use super::Shape;
@@ -99,8 +101,8 @@ impl BtfTypes {
 }
 
 impl Types for BtfTypes {
-    fn function(&self, name: &str) -> Result<Option<Function>> {
-        let Ok(found) = self.btf.resolve_types_by_name(name) else {
+    fn function(&self, function: Named<'_>) -> Result<Option<Function>> {
+        let Ok(found) = self.btf.resolve_types_by_name(function.name) else {
             return Ok(None);
         };
         let function = found.into_iter().find_map(|ty| match ty {
@@ -127,6 +129,7 @@ impl Types for BtfTypes {
                 0 => None,
                 id => Some(id.into()),
             },
+            convention: Convention::SystemV,
         }))
     }
 
@@ -159,16 +162,24 @@ impl Types for BtfTypes {
             Type::Struct(structure) => Shape::Struct {
                 name: format!("struct {}", self.name(structure)),
                 size: size(structure.size()),
+                align: None,
+                by_reference: false,
             },
             Type::Union(union) => Shape::Struct {
                 name: format!("union {}", self.name(union)),
                 size: size(union.size()),
+                align: None,
+                by_reference: false,
             },
             Type::Array(array) => Shape::Array {
                 of: array.get_type_id().unwrap_or(0).into(),
                 len: size(array.len()),
             },
             Type::FuncProto(_) => Shape::Function,
+            Type::Float(float) => {
+                let name = self.name(float);
+                Shape::float(&name, size(float.size()), name.contains("omplex"))
+            }
             other => Shape::Other(other.name()),
         })
     }

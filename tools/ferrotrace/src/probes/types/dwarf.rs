@@ -6,6 +6,7 @@
 
 mod code;
 mod load;
+mod members;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,19 +17,23 @@ use gimli::DebugInfoOffset;
 use gimli::DebuggingInformationEntry as Entry;
 use gimli::DwAt;
 use gimli::EndianArcSlice;
+use gimli::EntriesTreeNode;
 use gimli::RunTimeEndian;
 use gimli::UnitSectionOffset;
 
+use super::AtEntry;
+use super::Convention;
 use super::Error;
 use super::Function;
 use super::Id;
 use super::Located;
 use super::Member;
+use super::Named;
 use super::Parameter;
 use super::Result;
 use super::Shape;
 use super::Types;
-use crate::dprobes::elf::Elf;
+use super::size_of;
 use load::Loaded;
 
 type Reader = EndianArcSlice<RunTimeEndian>;
@@ -37,14 +42,26 @@ type Unit = gimli::Unit<Reader>;
 /// Names of names of types, of which there is an end.
 const CHAIN_MAX: usize = 64;
 
+/// Where a type of an array has the number of its first dimension: an array of arrays is one entry.
+const DIMENSION_BITS: u32 = 56;
+
+/// Returns the dimension with which the array that a type is begins.
+fn dimension_of(ty: Id) -> usize {
+    usize::try_from(ty >> DIMENSION_BITS).unwrap_or(0)
+}
+
+/// Returns the type of the same array from a dimension on.
+fn in_dimension(ty: Id, dimension: usize) -> Id {
+    let dimension = Id::try_from(dimension).unwrap_or(0);
+    ty & ((1 << DIMENSION_BITS) - 1) | dimension << DIMENSION_BITS
+}
+
 /// The types of a file, and where its functions have their parameters.
 pub struct DwarfTypes {
     loaded: Loaded,
     /// Where the units begin, in order.
     units: Vec<(usize, Unit)>,
     path: PathBuf,
-    /// Of a program: what says where its functions are.
-    symbols: Vec<Elf>,
     /// Of a kernel or a module: the build ID of what runs.
     running: Option<Vec<u8>>,
 }
@@ -52,17 +69,16 @@ pub struct DwarfTypes {
 impl DwarfTypes {
     /// Reads a kernel or a module, of which what runs has this build ID, if that is known.
     pub fn open(path: &Path, running: Option<Vec<u8>>) -> Result<Self> {
-        let types = Self::read(path, None, Vec::new())?;
+        let types = Self::read(path, None)?;
         Ok(Self { running, ..types })
     }
 
-    /// Reads the debugging information of a program. If this was taken out of it, `code` is the program. The first of `symbols` that
-    /// has a function says which of several of that name is meant.
-    pub fn of_program(path: &Path, code: Option<&Path>, symbols: Vec<Elf>) -> Result<Self> {
-        Self::read(path, code, symbols)
+    /// Reads the debugging information of a program. If this was taken out of it, `code` is the program.
+    pub fn of_program(path: &Path, code: Option<&Path>) -> Result<Self> {
+        Self::read(path, code)
     }
 
-    fn read(path: &Path, code: Option<&Path>, symbols: Vec<Elf>) -> Result<Self> {
+    fn read(path: &Path, code: Option<&Path>) -> Result<Self> {
         let loaded = Loaded::read(path, code)?;
         let bad = |what: String| Error::Bad {
             path: path.into(),
@@ -85,7 +101,6 @@ impl DwarfTypes {
             loaded,
             units,
             path,
-            symbols,
             running: None,
         })
     }
@@ -99,6 +114,7 @@ impl DwarfTypes {
 
     /// The unit of a type, and its entry there.
     fn entry(&self, ty: Id) -> Result<(&Unit, Entry<'_, '_, Reader>)> {
+        let ty = in_dimension(ty, 0);
         let at = usize::try_from(ty).unwrap_or(usize::MAX);
         let next = self.units.partition_point(|(begin, _)| *begin <= at);
         let found = next.checked_sub(1).and_then(|index| self.units.get(index));
@@ -147,6 +163,19 @@ impl DwarfTypes {
             _ => None,
         };
         Ok(offset.and_then(|offset| Id::try_from(offset.0).ok()))
+    }
+
+    /// Returns the entry that a piece of code is of: the one with the types.
+    fn origin<'a>(
+        &'a self,
+        unit: &'a Unit,
+        entry: &Entry<'a, 'a, Reader>,
+    ) -> Result<(&'a Unit, Entry<'a, 'a, Reader>)> {
+        let origin = self.reference(unit, entry, gimli::DW_AT_abstract_origin)?;
+        match origin {
+            Some(origin) => self.entry(origin),
+            None => Ok((unit, entry.clone())),
+        }
     }
 
     fn number(&self, entry: &Entry<'_, '_, Reader>, attribute: DwAt) -> Result<Option<u64>> {
@@ -215,14 +244,19 @@ impl DwarfTypes {
 
     /// Refuses places in code of another kernel or module than runs.
     fn check_running(&self) -> Result<()> {
-        match (&self.running, &self.loaded.build_id) {
-            (Some(running), Some(own)) if running != own => Err(Error::Bad {
+        match self.is_of_other_build() {
+            true => Err(Error::Bad {
                 path: self.path.clone(),
                 what: "is not of what runs, their build IDs differ: places within functions are not known"
                     .to_owned(),
             }),
-            _ => Ok(()),
+            false => Ok(()),
         }
+    }
+
+    fn is_of_other_build(&self) -> bool {
+        let ids = self.running.as_ref().zip(self.loaded.build_id.as_ref());
+        ids.is_some_and(|(running, own)| running != own)
     }
 
     /// What a function takes and returns.
@@ -236,7 +270,44 @@ impl DwarfTypes {
         Ok(Function {
             parameters: parameters?,
             returns: self.reference(unit, entry, gimli::DW_AT_type)?,
+            convention: self.convention(unit, entry)?,
         })
+    }
+
+    /// Returns how a function is called.
+    fn convention(&self, unit: &Unit, entry: &Entry<'_, '_, Reader>) -> Result<Convention> {
+        let value = self.attribute(entry, gimli::DW_AT_calling_convention)?;
+        if value == Some(AttributeValue::CallingConvention(gimli::DW_CC_nocall)) {
+            return Ok(Convention::Changed);
+        }
+        Ok(match self.language(unit)? {
+            Some(gimli::DW_LANG_Rust | gimli::DW_LANG_Go | gimli::DW_LANG_Swift)
+            | Some(gimli::DW_LANG_Haskell | gimli::DW_LANG_OCaml | gimli::DW_LANG_Zig) => {
+                Convention::Other
+            }
+            _ => Convention::SystemV,
+        })
+    }
+
+    fn language(&self, unit: &Unit) -> Result<Option<gimli::DwLang>> {
+        let mut entries = unit.entries();
+        let first = entries.next_dfs().map_err(|error| self.bad(error))?;
+        let value = match first {
+            Some((_, entry)) => self.attribute(entry, gimli::DW_AT_language)?,
+            None => None,
+        };
+        Ok(match value {
+            Some(AttributeValue::Language(language)) => Some(language),
+            _ => None,
+        })
+    }
+
+    fn attribute(
+        &self,
+        entry: &Entry<'_, '_, Reader>,
+        attribute: DwAt,
+    ) -> Result<Option<AttributeValue<Reader>>> {
+        entry.attr_value(attribute).map_err(|error| self.bad(error))
     }
 
     /// Looks for the function of this name that `to` makes something of.
@@ -245,26 +316,52 @@ impl DwarfTypes {
         name: &str,
         mut to: impl FnMut(&Unit, &Entry<'_, '_, Reader>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let failed = |error| self.bad(error);
         for (_, unit) in &self.units {
-            let mut entries = unit.entries();
-            // The unit, then what is in it.
-            let has_unit = entries.next_dfs().map_err(failed)?.is_some();
-            if !has_unit || entries.next_dfs().map_err(failed)?.is_none() {
-                continue;
+            let found =
+                self.find_in(unit, &mut |entry| match self.name(unit, entry)?.as_deref()
+                    == Some(name)
+                {
+                    true => to(unit, entry),
+                    false => Ok(None),
+                })?;
+            if found.is_some() {
+                return Ok(found);
             }
-            loop {
-                if let Some(entry) = entries.current() {
-                    let is_function = entry.tag() == gimli::DW_TAG_subprogram;
-                    if is_function && self.name(unit, entry)?.as_deref() == Some(name) {
-                        if let Some(found) = to(unit, entry)? {
-                            return Ok(Some(found));
-                        }
-                    }
-                }
-                if entries.next_sibling().map_err(failed)?.is_none() {
-                    break;
-                }
+        }
+        Ok(None)
+    }
+
+    /// Looks for a function of a unit that `to` makes something of.
+    fn find_in<T>(
+        &self,
+        unit: &Unit,
+        to: &mut dyn FnMut(&Entry<'_, '_, Reader>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let failed = |error| self.bad(error);
+        let mut tree = unit.entries_tree(None).map_err(failed)?;
+        self.find_below(tree.root().map_err(failed)?, to)
+    }
+
+    fn find_below<T>(
+        &self,
+        node: EntriesTreeNode<'_, '_, '_, Reader>,
+        to: &mut dyn FnMut(&Entry<'_, '_, Reader>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let failed = |error| self.bad(error);
+        let mut children = node.children();
+        while let Some(child) = children.next().map_err(failed)? {
+            let found = match child.entry().tag() {
+                gimli::DW_TAG_subprogram => to(child.entry())?,
+                // Functions of C++ and Rust are in these.
+                gimli::DW_TAG_namespace
+                | gimli::DW_TAG_module
+                | gimli::DW_TAG_structure_type
+                | gimli::DW_TAG_class_type
+                | gimli::DW_TAG_enumeration_type => self.find_below(child, to)?,
+                _ => None,
+            };
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
@@ -272,23 +369,26 @@ impl DwarfTypes {
 }
 
 impl Types for DwarfTypes {
-    fn function(&self, name: &str) -> Result<Option<Function>> {
+    fn function(&self, function: Named<'_>) -> Result<Option<Function>> {
         self.check_machine()?;
-        // What it is the code of has the types.
-        let found = self.coded(name, |unit, entry, _| {
-            match self.reference(unit, entry, gimli::DW_AT_abstract_origin)? {
-                Some(origin) => {
-                    let (unit, entry) = self.entry(origin)?;
-                    self.signature(unit, &entry)
-                }
-                None => self.signature(unit, entry),
-            }
+        let found = self.coded(function, |unit, entry, _| {
+            let convention = self.convention(unit, entry)?;
+            // What it is the code of has the types.
+            let (unit, entry) = self.origin(unit, entry)?;
+            let signature = self.signature(unit, &entry)?;
+            Ok(match convention {
+                Convention::Changed => Function {
+                    convention,
+                    ..signature
+                },
+                _ => signature,
+            })
         })?;
         if found.is_some() {
             return Ok(found);
         }
         // Code that is not known, or assembly: there may be a declaration.
-        self.find(name, |unit, entry| {
+        self.find(function.name, |unit, entry| {
             let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
             match origin.is_ok_and(|origin| origin.is_some()) {
                 true => Ok(None),
@@ -297,7 +397,7 @@ impl Types for DwarfTypes {
         })
     }
 
-    fn lines(&self, function: &str) -> Result<BTreeMap<u64, u32>> {
+    fn lines(&self, function: Named<'_>) -> Result<BTreeMap<u64, u32>> {
         self.check_running()?;
         let found = self.coded(function, |unit, entry, code| {
             self.lines_of(unit, entry, code)
@@ -305,7 +405,23 @@ impl Types for DwarfTypes {
         Ok(found.unwrap_or_default())
     }
 
-    fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {
+    fn at_entry(&self, function: Named<'_>, parameter: &str) -> Result<AtEntry> {
+        self.check_machine()?;
+        if self.is_of_other_build() {
+            return Ok(AtEntry::ByConvention);
+        }
+        let found = self.coded(function, |unit, entry, (low, _)| {
+            self.parameter_entry(unit, entry, low, parameter)
+        })?;
+        Ok(found.unwrap_or(AtEntry::ByConvention))
+    }
+
+    fn located(
+        &self,
+        function: Named<'_>,
+        parameter: &str,
+        offset: u32,
+    ) -> Result<Option<Located>> {
         self.check_machine()?;
         self.check_running()?;
         let found = self.coded(function, |unit, entry, code| {
@@ -332,8 +448,10 @@ impl Types for DwarfTypes {
                     _ => gimli::DW_ATE_unsigned,
                 };
                 let is = |wanted: &[gimli::DwAte]| wanted.contains(&encoding);
-                if is(&[gimli::DW_ATE_float, gimli::DW_ATE_complex_float]) {
-                    return Ok(Shape::Other("float"));
+                let is_complex = is(&[gimli::DW_ATE_complex_float]);
+                if is_complex || is(&[gimli::DW_ATE_float, gimli::DW_ATE_decimal_float]) {
+                    let name = self.name(unit, &entry)?.unwrap_or_default();
+                    return Ok(Shape::float(&name, size, is_complex));
                 }
                 Shape::Number {
                     size,
@@ -344,28 +462,36 @@ impl Types for DwarfTypes {
             }
             gimli::DW_TAG_enumeration_type => Shape::Number {
                 size,
-                signed: false,
+                signed: self.is_signed_enumeration(unit, &entry)?,
                 is_char: false,
             },
-            gimli::DW_TAG_pointer_type => match self.reference(unit, &entry, gimli::DW_AT_type)? {
-                None => Shape::Pointer {
-                    to: None,
-                    is_const: false,
-                },
-                Some(to) => {
-                    let (behind, is_const) = self.plain(to)?;
-                    let to = behind.map(|_| to);
-                    Shape::Pointer { to, is_const }
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => {
+                match self.reference(unit, &entry, gimli::DW_AT_type)? {
+                    None => Shape::Pointer {
+                        to: None,
+                        is_const: false,
+                    },
+                    Some(to) => {
+                        let (behind, is_const) = self.plain(to)?;
+                        let to = behind.map(|_| to);
+                        Shape::Pointer { to, is_const }
+                    }
                 }
-            },
-            gimli::DW_TAG_structure_type => Shape::Struct {
-                name: name("struct")?,
-                size,
-            },
-            gimli::DW_TAG_union_type => Shape::Struct {
-                name: name("union")?,
-                size,
-            },
+            }
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+                Shape::Struct {
+                    name: name(match entry.tag() {
+                        gimli::DW_TAG_structure_type => "struct",
+                        gimli::DW_TAG_class_type => "class",
+                        _ => "union",
+                    })?,
+                    size,
+                    align: self.number(&entry, gimli::DW_AT_alignment)?,
+                    by_reference: self.is_by_reference(id, CHAIN_MAX)?,
+                }
+            }
             gimli::DW_TAG_array_type => {
                 let counts = self.children(unit, &entry, gimli::DW_TAG_subrange_type, |entry| {
                     let last = self.number(entry, gimli::DW_AT_upper_bound)?;
@@ -374,12 +500,24 @@ impl Types for DwarfTypes {
                         .or(last.and_then(|last| last.checked_add(1)))
                         .unwrap_or(0))
                 })?;
-                // More than one dimension is seen as one.
-                Shape::Array {
-                    of: self
-                        .reference(unit, &entry, gimli::DW_AT_type)?
-                        .unwrap_or(0),
-                    len: counts.into_iter().fold(1, u64::saturating_mul),
+                let of = self.reference(unit, &entry, gimli::DW_AT_type)?;
+                let of = of.unwrap_or(0);
+                let is_vector = self.attribute(&entry, gimli::DW_AT_GNU_vector)?;
+                if is_vector == Some(AttributeValue::Flag(true)) {
+                    let len = counts.into_iter().fold(1, u64::saturating_mul);
+                    let size = size_of(self, of)?.saturating_mul(len);
+                    return Ok(Shape::Vector { size });
+                }
+                // An element of the first dimension is an array of the others.
+                let dimension = dimension_of(id);
+                let rest = counts.get(dimension..).unwrap_or_default();
+                let len = rest.first().copied().unwrap_or(0);
+                match rest {
+                    [_, _, ..] => Shape::Array {
+                        of: in_dimension(id, dimension + 1),
+                        len,
+                    },
+                    _ => Shape::Array { of, len },
                 }
             }
             gimli::DW_TAG_subroutine_type => Shape::Function,
@@ -388,20 +526,6 @@ impl Types for DwarfTypes {
     }
 
     fn members(&self, ty: Id) -> Result<Vec<Member>> {
-        let (Some(id), _) = self.plain(ty)? else {
-            return Ok(Vec::new());
-        };
-        let (unit, entry) = self.entry(id)?;
-        self.children(unit, &entry, gimli::DW_TAG_member, |entry| {
-            let at = self.number(entry, gimli::DW_AT_data_member_location)?;
-            let bytes = at.unwrap_or(0).saturating_mul(8);
-            let bit = self.number(entry, gimli::DW_AT_data_bit_offset)?;
-            Ok(Member {
-                name: self.name(unit, entry)?.unwrap_or_default(),
-                ty: self.reference(unit, entry, gimli::DW_AT_type)?.unwrap_or(0),
-                bit_offset: bit.unwrap_or(bytes),
-                bits: self.number(entry, gimli::DW_AT_bit_size)?,
-            })
-        })
+        self.members_of(ty)
     }
 }

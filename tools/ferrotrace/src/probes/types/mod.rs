@@ -4,8 +4,10 @@
 
 #![deny(unsafe_code)]
 
+pub mod abi;
 mod btf;
 mod dwarf;
+mod layout;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -20,6 +22,8 @@ use crate::dprobes::module_file::running_build_id;
 
 pub use btf::BtfTypes;
 pub use dwarf::DwarfTypes;
+pub(crate) use layout::layout;
+pub(crate) use layout::size_of;
 
 /// Where a running kernel has its types, and those of its modules.
 const BTF_DIR: &str = "sys/kernel/btf";
@@ -39,6 +43,20 @@ pub enum Shape {
         /// Whether it is a character.
         is_char: bool,
     },
+    /// A number of a floating-point type.
+    Float {
+        /// Its bytes.
+        size: u64,
+        /// How many numbers it has: 2 if it is complex.
+        count: u64,
+        /// True if it is a `long double`.
+        is_x87: bool,
+    },
+    /// A vector, as SSE registers have it.
+    Vector {
+        /// Its bytes.
+        size: u64,
+    },
     /// A pointer; to nothing that is known, if it is to `void`.
     Pointer {
         /// What it points to.
@@ -52,6 +70,10 @@ pub enum Shape {
         name: String,
         /// Its bytes.
         size: u64,
+        /// What its address is a multiple of, if it says so itself.
+        align: Option<u64>,
+        /// True if functions are given a pointer to it in its place (C++).
+        by_reference: bool,
     },
     /// An array.
     Array {
@@ -64,6 +86,18 @@ pub enum Shape {
     Function,
     /// Anything else, by its name.
     Other(&'static str),
+}
+
+impl Shape {
+    /// That of a floating-point type of so many bytes, with this name.
+    fn float(name: &str, size: u64, is_complex: bool) -> Self {
+        let names = ["long double", "_Float64x", "__float80", "real(kind=10)"];
+        Self::Float {
+            size,
+            count: if is_complex { 2 } else { 1 },
+            is_x87: names.iter().any(|known| name.contains(known)),
+        }
+    }
 }
 
 /// A member of a structure.
@@ -95,6 +129,40 @@ pub struct Function {
     pub parameters: Vec<Parameter>,
     /// What it returns, unless that is nothing.
     pub returns: Option<Id>,
+    /// How it is called.
+    pub convention: Convention,
+}
+
+/// How a function is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Convention {
+    /// By the System V ABI.
+    #[default]
+    SystemV,
+    /// By that of another language, which agrees with it on scalars.
+    Other,
+    /// As the compiler wanted: it has removed parameters or the result (`DW_CC_nocall`).
+    Changed,
+}
+
+/// A function to look for.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// Its name, without a version.
+    pub name: &'a str,
+    /// Where it begins, in the file's own numbers, if that is known.
+    pub start: Option<u64>,
+}
+
+/// What is known of a parameter at the entry of its function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AtEntry {
+    /// It is there.
+    Located(Located),
+    /// The compiler has removed it.
+    Removed,
+    /// Nothing else than the convention says where it is.
+    ByConvention,
 }
 
 /// Where a parameter is while a function runs.
@@ -109,6 +177,8 @@ pub enum Located {
         /// The distance.
         offset: i64,
     },
+    /// In pieces of so many bits, from the first one on: in these registers, or where a probe cannot read.
+    Pieces(Vec<(u64, Option<&'static str>)>),
 }
 
 /// Why types are not known.
@@ -147,17 +217,26 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A source of types.
 pub trait Types {
-    /// The function of this name.
-    fn function(&self, name: &str) -> Result<Option<Function>>;
+    /// Returns the types of a function.
+    fn function(&self, function: Named<'_>) -> Result<Option<Function>>;
     /// The lines of a function that have code, and where that begins, in bytes from its start; the line with its name is 0. None if
     /// that is not known.
-    fn lines(&self, _function: &str) -> Result<BTreeMap<u64, u32>> {
+    fn lines(&self, _function: Named<'_>) -> Result<BTreeMap<u64, u32>> {
         Ok(BTreeMap::new())
     }
     /// Where a parameter of a function is, so many bytes from the function's start. `None` if it is nowhere any more, or if that is
     /// not known.
-    fn located(&self, _function: &str, _parameter: &str, _offset: u32) -> Result<Option<Located>> {
+    fn located(
+        &self,
+        _function: Named<'_>,
+        _parameter: &str,
+        _offset: u32,
+    ) -> Result<Option<Located>> {
         Ok(None)
+    }
+    /// Returns what is known of a parameter at the entry of a function.
+    fn at_entry(&self, _function: Named<'_>, _parameter: &str) -> Result<AtEntry> {
+        Ok(AtEntry::ByConvention)
     }
     /// A type, without `const` and other names for it.
     fn shape(&self, ty: Id) -> Result<Shape>;
@@ -256,16 +335,21 @@ impl WithPlaces {
 }
 
 impl Types for WithPlaces {
-    fn function(&self, name: &str) -> Result<Option<Function>> {
-        self.btf.function(name)
+    fn function(&self, function: Named<'_>) -> Result<Option<Function>> {
+        self.btf.function(function)
     }
 
-    fn lines(&self, function: &str) -> Result<BTreeMap<u64, u32>> {
+    fn lines(&self, function: Named<'_>) -> Result<BTreeMap<u64, u32>> {
         let dwarf = self.dwarf()?;
         dwarf.map_or(Ok(BTreeMap::new()), |dwarf| dwarf.lines(function))
     }
 
-    fn located(&self, function: &str, parameter: &str, offset: u32) -> Result<Option<Located>> {
+    fn located(
+        &self,
+        function: Named<'_>,
+        parameter: &str,
+        offset: u32,
+    ) -> Result<Option<Located>> {
         let dwarf = self.dwarf()?;
         dwarf.map_or(Ok(None), |dwarf| dwarf.located(function, parameter, offset))
     }

@@ -2,22 +2,40 @@
 
 //! What is printed is read as the same, and whatever the text, it is an error or a program.
 
-use std::ops::Range;
+use std::fs;
+use std::process::Command;
 use std::sync::LazyLock;
 
+use ferro_core::insn::Boundaries;
 use proptest::prelude::*;
+use tempfile::TempDir;
 
-use super::super::super::elf::Elf;
 use super::super::command::is_for;
 use super::*;
+use crate::elf::Elf;
+use crate::elf::Found;
 
-/// Where this program has code, in its file.
-static CODE: LazyLock<Range<u64>> = LazyLock::new(|| {
-    let elf = Elf::read(&std::env::current_exe().unwrap()).unwrap();
-    let start = elf.offset_of(elf.symbol("main").unwrap().address).unwrap();
-    let ends = (0..32).map(|n| start + (1 << n));
-    let end = ends.take_while(|end| elf.is_code(*end)).last().unwrap();
-    start..end
+/// A library, and where it has instructions in its file.
+static LIBRARY: LazyLock<(TempDir, String, Vec<u64>)> = LazyLock::new(|| {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("lib.so");
+    let source = dir.path().join("lib.c");
+    fs::write(
+        &source,
+        "int f(int a, int *b) { for (; a; a--) *b ^= a * 7; return *b; }",
+    )
+    .unwrap();
+    let mut gcc = Command::new("gcc");
+    let gcc = gcc.args(["-shared", "-fPIC", "-nostdlib", "-o"]);
+    assert!(gcc.args([&path, &source]).status().unwrap().success());
+    let elf = Elf::read(&path).unwrap();
+    let function: Found = elf.lookup("f").unwrap();
+    let start = elf.offset_of(function.address).unwrap();
+    let size = usize::try_from(function.size).unwrap();
+    let starts = Boundaries::new(elf.bytes_at(start, size));
+    let starts = starts.map(|item| start + u64::try_from(item.unwrap().0).unwrap());
+    let starts = starts.collect();
+    (dir, path.display().to_string(), starts)
 });
 
 /// An instruction of a point with `len` of them.
@@ -115,7 +133,7 @@ fn point(kind: ModuleKind, locals: u32) -> impl Strategy<Value = Located> {
                 pass_count,
                 offset: match is_user && !is_absolute {
                     _ if is_later => 0,
-                    true => CODE.start + offset % (CODE.end - CODE.start),
+                    true => LIBRARY.2[usize::try_from(offset).unwrap() % LIBRARY.2.len()],
                     false => offset,
                 },
             },
@@ -148,7 +166,7 @@ fn program() -> impl Strategy<Value = Loadable> {
                 auto_stack_trace: numbers.3,
             },
             name: match kind {
-                ModuleKind::User => std::env::current_exe().unwrap().display().to_string(),
+                ModuleKind::User => LIBRARY.1.clone(),
                 ModuleKind::Kernel => "vmlinux".to_owned(),
                 ModuleKind::Module => "some_module".to_owned(),
             },

@@ -41,56 +41,96 @@ fn build(dir: &Path) -> PathBuf {
     dir.join("twins.so")
 }
 
-/// What is told of the kernel's function, or of one in a program.
-fn both(file: &Path, spec: &str) -> [std::result::Result<Wanted, String>; 2] {
-    let source = Source {
+fn of_kernel(file: &Path) -> Source {
+    Source {
         vmlinux: Some(file.to_owned()),
         root: file.into(),
         ..Source::default()
-    };
+    }
+}
+
+/// What is told of the kernel's function, or of one in a program.
+fn both(file: &Path, spec: &str) -> [std::result::Result<Wanted, String>; 2] {
     let of_program = format!("{}:{spec}", file.display());
     [
-        wanted(&source, spec),
+        wanted(&of_kernel(file), spec),
         wanted(&Source::default(), &of_program),
     ]
 }
 
+/// The places of the functions of a name, in their order.
+fn places(error: &str) -> Vec<String> {
+    let places = error
+        .split([' ', ',', ':'])
+        .filter(|word| word.starts_with("0x"));
+    places.map(str::to_owned).collect()
+}
+
 #[test]
-fn the_lowest_one_decides() {
+fn the_lowest_one_decides_in_the_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let file = build(dir.path());
-    let [_, second] = both(&file, "same arg");
-    let start = second.unwrap().at.unwrap();
-    // Behind the first call, before the last one.
-    let offset = (12..32).find(|offset| {
-        let found = both(&file, &format!("same+{offset}"));
-        found[1].is_ok()
-    });
-    let offset = offset.unwrap();
-    let mut errors = Vec::new();
-    for found in both(&file, &format!("same+{offset} arg")) {
-        let error = found.unwrap_err();
-        assert!(error.contains("arg is not in a register"), "{error}");
-        errors.push(error);
-    }
-    // What to do is not the same for a program.
-    assert!(errors[0].contains("--vmlinux") && !errors[1].contains("--vmlinux"));
+    let told = |spec: &str| wanted(&of_kernel(&file), spec);
+    // Behind the last call.
+    let error = told("same+30 arg").unwrap_err();
+    assert!(
+        error.contains("arg is not in a register") && error.contains("--vmlinux"),
+        "{error}"
+    );
     // All of the first one is in one line.
-    for found in both(&file, "same:5") {
-        let error = found.unwrap_err();
-        assert!(error.contains("has no code in line 5"), "{error}");
-    }
-    for found in both(&file, "same:0") {
-        let at = found.unwrap().at;
-        assert!(at.is_none_or(|at| at == start), "{at:x?} {start:#x}");
-    }
+    let error = told("same:5").unwrap_err();
+    assert!(error.contains("has no code in line 5"), "{error}");
+    assert!(told("same:0").is_ok());
     // Of this the second file has the lower one.
-    for found in both(&file, "later only_second") {
-        assert_eq!(found.unwrap().args, "only_second=$arg1:s32");
-    }
-    for found in both(&file, "later only_first") {
-        assert!(found.unwrap_err().contains("no parameter only_first"));
-    }
+    assert_eq!(
+        told("later only_second").unwrap().args,
+        "only_second=$arg1:s32"
+    );
+    assert!(
+        told("later only_first")
+            .unwrap_err()
+            .contains("no parameter only_first")
+    );
+}
+
+#[test]
+fn in_a_program_a_place_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = build(dir.path());
+    let told = |spec: &str| {
+        let spec = format!("{}:{spec}", file.display());
+        wanted(&Source::default(), &spec)
+    };
+    let error = told("same").unwrap_err();
+    assert!(error.contains("several symbols same, at "), "{error}");
+    let same = places(&error);
+    let [first, second] = &same[..] else {
+        panic!("{error}");
+    };
+    assert_eq!(told(&format!("{first} arg")).unwrap().args, "arg=$arg1:s64");
+    assert!(
+        told(&format!("{first}:5"))
+            .unwrap_err()
+            .contains("has no code in line 5")
+    );
+    assert!(told(&format!("{second}:5")).is_ok());
+    let later = places(&told("later").unwrap_err());
+    let found = later.iter().map(|place| {
+        ["only_first", "only_second"].map(|name| told(&format!("{place} {name}")).is_ok())
+    });
+    let found: Vec<_> = found.collect();
+    assert_eq!(found, [[false, true], [true, false]]);
+    // A pattern has all of them.
+    let symbols = Symbols::parse(KALLSYMS);
+    let source = Source::default();
+    let mut resolver = Resolver::new(&symbols, &source);
+    let spec = format!("{}:s[a]me", file.display()).parse().unwrap();
+    let all = resolver.resolve(&spec, false).unwrap();
+    let all: Vec<_> = all
+        .iter()
+        .map(|one| format!("{:#x}", one.at.unwrap()))
+        .collect();
+    assert_eq!(all, same);
 }
 
 #[test]

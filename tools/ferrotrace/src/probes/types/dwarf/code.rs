@@ -17,8 +17,11 @@ use gimli::UnwindContext;
 use gimli::UnwindSection;
 use gimli::X86_64;
 
+use super::AtEntry;
+use super::Convention;
 use super::DwarfTypes;
 use super::Located;
+use super::Named;
 use super::Reader;
 use super::Result;
 use super::Unit;
@@ -46,48 +49,168 @@ fn name_of(register: gimli::Register) -> Option<&'static str> {
     })
 }
 
+/// Returns a value that is in pieces.
+fn pieces(operations: &[Operation<Reader>]) -> Option<Located> {
+    let mut all = Vec::new();
+    let mut register = None;
+    for operation in operations {
+        match operation {
+            Operation::Register { register: number } => register = name_of(*number),
+            Operation::Piece {
+                size_in_bits,
+                bit_offset: None | Some(0),
+            } => all.push((*size_in_bits, register.take())),
+            // Of anything else nothing is read.
+            Operation::Piece { size_in_bits, .. } => {
+                register = None;
+                all.push((*size_in_bits, None));
+            }
+            _ => register = None,
+        }
+    }
+    (!all.is_empty()).then_some(Located::Pieces(all))
+}
+
 impl DwarfTypes {
-    /// Makes something of the function of this name that a probe is put on, and of the addresses of its code that are in one piece with
-    /// its start. `None` if that is not known.
+    /// Makes something of the function that a probe is put on, and of the addresses of its code that are in one piece with its start.
+    /// `None` if that is not known.
     pub(super) fn coded<T>(
         &self,
-        function: &str,
+        function: Named<'_>,
         mut to: impl FnMut(&Unit, &Entry<'_, '_, Reader>, (u64, u64)) -> Result<T>,
     ) -> Result<Option<T>> {
-        let failed = |error| self.bad(error);
-        let of_program = self.symbols.iter().find_map(|elf| elf.symbol(function));
-        let start = match (of_program, self.loaded.starts.get(function)) {
-            (Some(found), _) => Some(found.address),
+        let start = match (function.start, self.loaded.starts.get(function.name)) {
+            (Some(start), _) => Some(start),
             (None, Some(starts)) => match self.loaded.lowest(starts) {
                 Some(start) => Some(start),
                 None => return Ok(None),
             },
             (None, None) => None,
         };
-        let code = |unit: &Unit, entry: &Entry<'_, '_, Reader>| {
-            let mut ranges = self.loaded.dwarf.die_ranges(unit, entry).map_err(failed)?;
-            while let Some(range) = ranges.next().map_err(failed)? {
-                // Without symbols the first range is taken: that is where a function begins.
-                if start.is_none_or(|start| start == range.begin) {
-                    return Ok(Some((range.begin, range.end)));
-                }
-            }
-            Ok(None)
-        };
-        if start.is_none() {
+        let Some(start) = start else {
+            // Without symbols the first range is taken: that is where a function begins.
             let mut all = BTreeSet::new();
-            self.find(function, |unit, entry| {
-                all.extend(code(unit, entry)?);
+            self.find(function.name, |unit, entry| {
+                all.extend(self.range(unit, entry, None)?);
                 Ok(None::<()>)
             })?;
             if all.len() > 1 {
                 return Ok(None);
             }
+            return self.find(function.name, |unit, entry| {
+                let code = self.range(unit, entry, None)?;
+                code.map(|code| to(unit, entry, code)).transpose()
+            });
+        };
+        // Several functions can be at one address. The compiler gives a name what tells a copy from others: `f.isra.0`.
+        let plain = function.name.split('.').next().unwrap_or_default();
+        for is_named in [true, false] {
+            for (_, unit) in &self.units {
+                if !self.may_have(unit, start)? {
+                    continue;
+                }
+                let found = self.find_in(unit, &mut |entry| {
+                    let Some(code) = self.range(unit, entry, Some(start))? else {
+                        return Ok(None);
+                    };
+                    match is_named && self.name(unit, entry)?.as_deref() != Some(plain) {
+                        true => Ok(None),
+                        false => to(unit, entry, code).map(Some),
+                    }
+                })?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+            }
         }
-        self.find(function, |unit, entry| match code(unit, entry)? {
-            Some(code) => to(unit, entry, code).map(Some),
-            None => Ok(None),
-        })
+        Ok(None)
+    }
+
+    /// Returns the range of a function's code that begins at `start`, or the first one.
+    fn range(
+        &self,
+        unit: &Unit,
+        entry: &Entry<'_, '_, Reader>,
+        start: Option<u64>,
+    ) -> Result<Option<(u64, u64)>> {
+        let failed = |error| self.bad(error);
+        let mut ranges = self.loaded.dwarf.die_ranges(unit, entry).map_err(failed)?;
+        while let Some(range) = ranges.next().map_err(failed)? {
+            if start.is_none_or(|start| start == range.begin) {
+                return Ok(Some((range.begin, range.end)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns false if a unit says that it has no code at an address.
+    fn may_have(&self, unit: &Unit, address: u64) -> Result<bool> {
+        let failed = |error| self.bad(error);
+        let mut ranges = self.loaded.dwarf.unit_ranges(unit).map_err(failed)?;
+        let mut is_told = false;
+        while let Some(range) = ranges.next().map_err(failed)? {
+            if (range.begin..range.end).contains(&address) {
+                return Ok(true);
+            }
+            is_told = true;
+        }
+        Ok(!is_told)
+    }
+
+    /// Returns what is known of a parameter at the first instruction of a function.
+    pub(super) fn parameter_entry(
+        &self,
+        unit: &Unit,
+        function: &Entry<'_, '_, Reader>,
+        low: u64,
+        parameter: &str,
+    ) -> Result<AtEntry> {
+        let all = self.children(unit, function, gimli::DW_TAG_formal_parameter, |entry| {
+            if self.name(unit, entry)?.as_deref() != Some(parameter) {
+                return Ok(None);
+            }
+            let unknown = match self.is_changeable(unit, function)? {
+                true => AtEntry::Removed,
+                false => AtEntry::ByConvention,
+            };
+            let expression = match self.attribute(entry, gimli::DW_AT_location)? {
+                None if self.attribute(entry, gimli::DW_AT_const_value)?.is_some() => {
+                    return Ok(Some(AtEntry::Removed));
+                }
+                None => return Ok(Some(unknown)),
+                Some(AttributeValue::Exprloc(expression)) => {
+                    let is_passed = self.is_passed(unit, function, &expression)?;
+                    let place = self.place(unit, function, expression, low)?;
+                    let is_there = is_passed || matches!(place, Some(Located::Register(_)));
+                    let place = place.filter(|_| is_there);
+                    // Otherwise the function stores it where it is to be later.
+                    return Ok(Some(place.map_or(AtEntry::ByConvention, AtEntry::Located)));
+                }
+                Some(value) => self.listed(unit, value, low)?,
+            };
+            let Some(expression) = expression else {
+                return Ok(Some(unknown));
+            };
+            let place = self.place(unit, function, expression, low)?;
+            Ok(Some(place.map_or(AtEntry::Removed, AtEntry::Located)))
+        })?;
+        let found = all.into_iter().flatten().next();
+        // A copy of the function may have lost it.
+        Ok(found.unwrap_or(AtEntry::Removed))
+    }
+
+    /// Returns true if a compiler may have called a function in its own way: nothing outside of the file knows it.
+    fn is_changeable(&self, unit: &Unit, function: &Entry<'_, '_, Reader>) -> Result<bool> {
+        let external = self.attribute(function, gimli::DW_AT_external)?;
+        let (of, origin) = self.origin(unit, function)?;
+        let specified = self.reference(of, &origin, gimli::DW_AT_specification)?;
+        let specified = specified.map(|id| self.entry(id)).transpose()?;
+        let mut is_external =
+            external.is_some() || self.attribute(&origin, gimli::DW_AT_external)?.is_some();
+        if let Some((_, entry)) = specified {
+            is_external |= self.attribute(&entry, gimli::DW_AT_external)?.is_some();
+        }
+        Ok(!is_external || self.convention(unit, function)? == Convention::Changed)
     }
 
     /// The first instruction of each line of a function's code, in bytes from its start.
@@ -246,38 +369,42 @@ impl DwarfTypes {
         pc: u64,
     ) -> Result<Option<Located>> {
         let failed = |error| self.bad(error);
-        let mut operations = expression.operations(unit.encoding());
-        let first = operations.next().map_err(failed)?;
-        let second = operations.next().map_err(failed)?;
-        Ok(match (first, second) {
-            (Some(Operation::Register { register }), None) => {
-                name_of(register).map(Located::Register)
-            }
-            (
-                Some(Operation::RegisterOffset {
+        let mut operations = Vec::new();
+        let mut rest = expression.operations(unit.encoding());
+        while let Some(operation) = rest.next().map_err(failed)? {
+            operations.push(operation);
+        }
+        Ok(match &operations[..] {
+            [Operation::Register { register }] => Some(match name_of(*register) {
+                Some(name) => Located::Register(name),
+                None => Located::Pieces(vec![(u64::MAX, None)]),
+            }),
+            [
+                Operation::RegisterOffset {
                     register, offset, ..
-                }),
-                None,
-            ) => name_of(register).map(|base| Located::Memory { base, offset }),
+                },
+            ] => name_of(*register).map(|base| Located::Memory {
+                base,
+                offset: *offset,
+            }),
             // The value of a register.
-            (
-                Some(Operation::RegisterOffset {
+            [
+                Operation::RegisterOffset {
                     register,
                     offset: 0,
                     ..
-                }),
-                Some(Operation::StackValue),
-            ) if operations.next().map_err(failed)?.is_none() => {
-                name_of(register).map(Located::Register)
+                },
+                Operation::StackValue,
+            ] => name_of(*register).map(Located::Register),
+            [Operation::FrameOffset { offset }] => {
+                self.frame(unit, function, pc)?
+                    .and_then(|(base, distance)| {
+                        let offset = distance.checked_add(*offset)?;
+                        Some(Located::Memory { base, offset })
+                    })
             }
-            (Some(Operation::FrameOffset { offset }), None) => self
-                .frame(unit, function, pc)?
-                .and_then(|(base, distance)| {
-                    let offset = distance.checked_add(offset)?;
-                    Some(Located::Memory { base, offset })
-                }),
-            // In pieces, a constant, or what a register had at the entry.
-            _ => None,
+            // A constant, or what a register had at the entry, or pieces.
+            operations => pieces(operations),
         })
     }
 
