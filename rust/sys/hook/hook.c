@@ -2,6 +2,7 @@
 /*
  * The C half of rust/sys/hook/: sites, modules and waiting.
  */
+#include <linux/align.h>
 #include <linux/container_of.h>
 #include <linux/cpu.h>
 #include <linux/init.h>
@@ -264,12 +265,13 @@ static DEFINE_IRQ_WORK(dead_from_die, dead_irq);
 static int died(struct notifier_block *nb, unsigned long event, void *data)
 {
 	const struct die_args *args = data;
-	const unsigned long *word = (const unsigned long *)args->regs->sp;
 	const unsigned long *end = task_stack_page(current) + THREAD_SIZE;
-	const unsigned long *mark = NULL;
+	const unsigned long *mark = NULL, *word;
 
-	if (event != DIE_OOPS || in_interrupt())
+	if (event != DIE_OOPS || in_interrupt() || !args->regs)
 		return NOTIFY_DONE;
+	/* A stack pointer that is no multiple of a word would have the last read reach the guard page. */
+	word = PTR_ALIGN((const unsigned long *)args->regs->sp, sizeof(*word));
 	if (!object_is_on_stack(word) || !object_is_on_stack(&mark))
 		return NOTIFY_DONE;
 	while ((mark = ferro_next_stack_mark(mark, &gkh_idle)))
