@@ -14,6 +14,10 @@
 #
 # A tree of the cache is one kernel version with one state of the patches; a variant is built in a directory
 # directly below it, so that kbuild names every file relatively and ccache shares objects between trees.
+#
+# Locks, outermost first: that of the build directory, where one kbuild runs at a time; that of the
+# tree, which all variants read: shared while kbuild runs, exclusive while kernel/ferrotrace changes
+# there.
 set -euo pipefail
 # shellcheck source=integration/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -113,6 +117,9 @@ setup_tools() {
 
 kmake() { nice make -C "$TREE" O="$KDIR" "${MAKE_ARGS[@]}" -j"$JOBS" "$@"; }
 
+# in_kdir CMD...: run CMD while nothing else is built in the directory.
+in_kdir() { with_lock "$(basename "$TREE")-$(basename "$KDIR")" "$@"; }
+
 # state: a hash of all that decides what the build directory must contain.
 state() {
 	{
@@ -135,6 +142,34 @@ link_in() {
 	(cd "$dest" && find . -type f -printf '%P\n' | LC_ALL=C sort) |
 		LC_ALL=C comm -23 - <(part_files) | (cd "$dest" && xargs -r -d '\n' rm -f)
 	find "$dest" -mindepth 1 -type d -empty -delete
+}
+
+# to_link: lists what link_in would change.
+to_link() {
+	local dest=$TREE/kernel/ferrotrace
+	mkdir -p "$dest"
+	(cd "$REPO" && part_files | rsync -rlpcni --files-from=- . "$dest/") | grep -v '^\.d' || true
+	(cd "$dest" && find . -type f -printf '%P\n' | LC_ALL=C sort) | LC_ALL=C comm -23 - <(part_files)
+}
+
+# linked CMD...: run CMD while kernel/ferrotrace of the tree is the repository's kernel part.
+# Returns CMD's status, as with_lock.
+linked() {
+	local tree fd status
+	tree=$(basename "$TREE")
+	mkdir -p "$CACHE/locks"
+	exec {fd}>"$CACHE/locks/$tree"
+	wait_for "$fd" "$tree" -s
+	# To exchange a lock is to give it up for a moment.
+	while [ "$(to_link)" ]; do
+		wait_for "$fd" "$tree" -x
+		link_in
+		wait_for "$fd" "$tree" -s
+	done
+	"$@" {fd}>&-
+	status=$?
+	exec {fd}>&-
+	return $status
 }
 
 # check_config: every option the fragments ask for is as asked.
@@ -244,10 +279,16 @@ configure_if_changed() {
 
 up_to_date() { [ -f "$KDIR/$IMAGE" ] && [ "$(cat "$KDIR/.ferrotrace-state" 2>/dev/null)" = "$1" ]; }
 
-# build_now: what the directory holds afterwards is what link_in took, whatever is edited meanwhile.
+# build_now: the state is that of before linked, so what is edited during the build is built the
+# next time.
 build_now() {
-	local start=$SECONDS want
+	local want
 	want=$(state)
+	linked build_linked "$want"
+}
+
+build_linked() {
+	local start=$SECONDS want=$1
 	config_now
 	say "building kernel $VARIANT $(make -s -C "$TREE" kernelversion) with $("${MAKE_ARGS[2]#RUSTC=}" --version)"
 	# shellcheck disable=SC2086
@@ -259,13 +300,32 @@ build_now() {
 # config_now: from here on the image, if there is one, is not of what else is there.
 config_now() {
 	rm -f "$KDIR/.ferrotrace-state"
-	link_in
 	configure_if_changed
+	write_wrapper
+}
+
+# write_wrapper: make prefers this file to the Makefile that kbuild makes, so that "make -C KDIR
+# M=..." runs the tools that built the kernel, whatever is in PATH. A variable of the caller's
+# counts more.
+write_wrapper() {
+	local arg
+	{
+		echo "# Made by Ferrotrace's integration/kernel.sh: kbuild with the tools of this directory."
+		for arg in "${MAKE_ARGS[@]}"; do
+			printf "tools += \$(if \$(filter command,\$(firstword \$(origin %s))),,'%s')\n" "${arg%%=*}" "${arg//\$/\$\$}"
+		done
+		cat <<-'EOF'
+			goals := $(or $(MAKECMDGOALS),all)
+			.PHONY: $(goals) ferrotrace-kbuild
+			$(goals): ferrotrace-kbuild ; @:
+			ferrotrace-kbuild: ; +@$(MAKE) --no-print-directory -f Makefile $(tools) $(MAKECMDGOALS)
+		EOF
+	} >"$KDIR/GNUmakefile"
 }
 
 config() {
 	setup_tools
-	with_lock "$(basename "$TREE")" config_now
+	in_kdir linked config_now
 	printf '%s\n' "$KDIR/.config"
 }
 
@@ -274,16 +334,13 @@ build() {
 	if up_to_date "$(state)"; then
 		say "kernel $VARIANT ($(cat "$KDIR/include/config/kernel.release")) is up to date"
 	else
-		with_lock "$(basename "$TREE")" build_now
+		in_kdir build_now
 	fi
 	printf '%s\n' "$KDIR/$IMAGE"
 }
 
 # clippy: only our directory, each time anew, since what was compiled once is not reported again.
 clippy() {
-	setup_tools
-	KDIR=$TREE/build-clippy
-	link_in
 	configure_if_changed
 	rm -rf "$KDIR/kernel/ferrotrace"
 	run_logged CLIPPY=1 kernel/ferrotrace/ || return 1
@@ -308,8 +365,8 @@ main() {
 	kdir) printf '%s\n' "$KDIR" ;;
 	image) printf '%s\n' "$KDIR/$IMAGE" ;;
 	tools) setup_tools && printf '%s\n' "${MAKE_ARGS[@]}" ;;
-	clippy) with_lock "$(basename "$TREE")" clippy ;;
-	make) with_lock "$(basename "$TREE")" run_make "$@" ;;
+	clippy) setup_tools && KDIR=$TREE/build-clippy && in_kdir linked clippy ;;
+	make) in_kdir with_lock -s "$(basename "$TREE")" run_make "$@" ;;
 	*) usage ;;
 	esac
 }

@@ -21,17 +21,24 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # version_ge A B: true when dotted version A is at least B.
 version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# with_lock NAME CMD...: run CMD while holding the cache's lock NAME; returns its status. CMD is not a condition, so that
-# "set -e" holds in it.
+# wait_for FD NAME -s|-x: take the lock NAME, shared or exclusive, and say so if others have it.
+wait_for() {
+	if ! flock -n "$3" "$1"; then
+		say "waiting for another build ($2)"
+		flock "$3" "$1"
+	fi
+}
+
+# with_lock [-s] NAME CMD...: run CMD while holding the cache's lock NAME, with -s shared; returns
+# its status. CMD is not a condition, so that "set -e" holds in it.
 with_lock() {
-	local name=$1 fd status
+	local kind=-x name fd status
+	if [ "$1" = -s ]; then kind=-s && shift; fi
+	name=$1
 	shift
 	mkdir -p "$CACHE/locks"
 	exec {fd}>"$CACHE/locks/$name"
-	if ! flock -n "$fd"; then
-		say "waiting for another build ($name)"
-		flock "$fd"
-	fi
+	wait_for "$fd" "$name" "$kind"
 	"$@" {fd}>&-
 	status=$?
 	exec {fd}>&-

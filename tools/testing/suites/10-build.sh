@@ -14,6 +14,37 @@ quiet() {
 	[ -s "$log" ] && ! grep -E -A8 '(warning|WARNING): ' "$log"
 }
 
+# beside VARIANT: kbuild in its directory does not wait for the build of another variant, which
+# reads the same tree.
+beside() {
+	local tree other status
+	tree=$(dirname "$("$REPO/integration/kernel.sh" kdir "$1")")
+	flock -s "$CACHE/locks/$(basename "$tree")" sleep 100 &
+	other=$!
+	timeout 60 "$REPO/integration/kernel.sh" make "$1" -s kernelversion
+	status=$?
+	kill "$other"
+	return $status
+}
+
+# outside VARIANT: "make -C KDIR" builds a module in Rust with the tools that built the kernel,
+# whatever is first in PATH.
+outside() {
+	local dir
+	dir=$(mktemp -d) && mkdir "$dir/bin" && printf '#!/bin/sh\nexit 1\n' >"$dir/bin/rustc" && chmod +x "$dir/bin/rustc" || return 1
+	echo 'obj-m := outside.o' >"$dir/Kbuild"
+	cat >"$dir/outside.rs" <<-'END'
+		//! A module that does nothing.
+		use kernel::prelude::*;
+		module! { type: Outside, name: "outside", authors: ["a"], description: "d", license: "GPL", }
+		struct Outside;
+		impl kernel::Module for Outside {
+		    fn init(_module: &'static ThisModule) -> Result<Self> { Ok(Self) }
+		}
+	END
+	PATH=$dir/bin:$PATH make -C "$("$REPO/integration/kernel.sh" kdir "$1")" M="$dir" modules && [ -e "$dir/outside.ko" ] && rm -rf "$dir"
+}
+
 for variant in $VARIANTS; do
 	tap_run "build: kernel $variant" "$REPO/integration/kernel.sh" build "$variant"
 	tap_run "build: kernel $variant: no warning" quiet "$variant"
@@ -21,6 +52,10 @@ for variant in $VARIANTS; do
 	tap_run "build: functions in Rust, as objtool sees them: $variant" "$REPO/tools/testing/patchable.sh" "$variant"
 	tap_run "build: kprobes as declared: $variant" "$REPO/tools/testing/declared.py" "$variant"
 	tap_run "build: kprobes as configured elsewhere: $variant" "$REPO/tools/testing/unconfigured.sh" "$variant"
+	if [ "$variant" = modular ]; then
+		tap_run "build: beside another variant: $variant" beside "$variant"
+		tap_run "build: a module by make -C: $variant" outside "$variant"
+	fi
 	if [ "$variant" = cfi ]; then
 		tap_run "build: types of what is called through pointers: $variant" "$REPO/tools/testing/cfi.py" "$("$REPO/integration/kernel.sh" kdir "$variant")"
 	fi
