@@ -8,6 +8,7 @@
 
 use ferro_core::relay::Chunk;
 use ferro_core::relay::Position;
+use ferro_sys::cpu::task::breathe;
 use ferro_sys::fs::fops::events;
 use ferro_sys::fs::fops::MmapRequest;
 use ferro_sys::fs::splice::PipeDst;
@@ -22,10 +23,12 @@ impl Buf {
     /// `read()`: copies data without padding, as much as there is and fits, and consumes it.
     ///
     /// An empty buffer reads as 0 bytes. Errors: -EFAULT if nothing could be copied; what did not
-    /// arrive is not consumed.
+    /// arrive is not consumed. -EINTR if the task is being killed: in overwrite mode the writer may
+    /// be ahead again and again.
     pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
+            breathe()?;
             let old = self.position();
             let (position, chunk) = self.next_chunk(old);
             let Some(chunk) = chunk else {
@@ -56,10 +59,11 @@ impl Buf {
     /// `splice()` and `sendfile()`: as `read()`, but the data stays where it is, and is consumed when it
     /// has left the pipe.
     ///
-    /// Errors: -EAGAIN if the pipe is full, -ENOMEM.
+    /// Errors: -EAGAIN if the pipe is full, -ENOMEM, -EINTR if the task is being killed.
     pub(crate) fn splice_to(&self, to: &mut PipeDst<'_>) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
+            breathe()?;
             let old = self.position();
             let (position, chunk) = self.next_chunk(old);
             let Some(chunk) = chunk else {
