@@ -26,9 +26,11 @@ use ferro_sys::sync::owner_lock::OwnerLock;
 use kernel::new_mutex;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
+use kernel::processor::cpu_relax;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
@@ -68,6 +70,10 @@ pub(crate) struct Buf {
     /// Sub-buffers that users have reported as consumed, if that is ahead of `subbufs_consumed`, as it is when some of
     /// them are lent. Exchanged with release, pairs with the acquire in `settle()`.
     reported: Atomic<usize>,
+    /// How often [`Buf::reset`] has begun and ended: odd while it runs.
+    resets: Atomic<usize>,
+    /// CPUs that are in [`Buf::unless_reset`].
+    exchanging: Atomic<usize>,
     loans: Loans,
 }
 
@@ -101,6 +107,8 @@ impl Buf {
                 reading <- new_mutex!(()),
                 read: Atomic::new(0),
                 reported: Atomic::new(0),
+                resets: Atomic::new(0),
+                exchanging: Atomic::new(0),
                 loans,
             }),
             GFP_KERNEL,
@@ -144,6 +152,11 @@ impl Buf {
     pub(crate) fn reset(&self) {
         let _guard = self.reading.lock();
         self.abi.wakeup_work.sync();
+        // From here on nothing that was computed from the old counts gets into the new ones.
+        self.resets.fetch_add(1, Full);
+        while self.exchanging.load(Acquire) != 0 {
+            cpu_relax();
+        }
         self.inside.store(false, Release);
         for counter in [
             &self.abi.subbufs_produced,
@@ -154,8 +167,7 @@ impl Buf {
         ] {
             counter.store(0, Relaxed);
         }
-        // Who gives a loan back meanwhile does not take the old count of `read` for the new buffer's.
-        self.abi.subbufs_consumed.store(0, Release);
+        self.abi.subbufs_consumed.store(0, Relaxed);
         for counter in [
             &self.abi.full_count,
             &self.abi.big_count,
@@ -171,6 +183,25 @@ impl Buf {
         }
         self.abi.data.store(self.abi.start, Relaxed);
         self.enter_first();
+        self.resets.fetch_add(1, Full);
+    }
+
+    /// Exchanges a count, with a value that was computed since `resets` had been read, and returns
+    /// what `exchange` does. `None`, and nothing is exchanged, if the buffer has been reset since,
+    /// or is being reset.
+    ///
+    /// Context: any. A reset waits for this, on another CPU: interrupts are off here, and an NMI
+    /// that comes within the reset finds that it has begun.
+    fn unless_reset(&self, resets: usize, exchange: impl FnOnce() -> bool) -> Option<bool> {
+        with_irqs_off(|_| {
+            // Before the look at `resets`; pairs with that in `reset()`: either this sees it, or it
+            // waits for this.
+            self.exchanging.fetch_add(1, Full);
+            let is_same = resets % 2 == 0 && self.resets.load(Acquire) == resets;
+            let exchanged = is_same.then(exchange);
+            self.exchanging.fetch_sub(1, Release);
+            exchanged
+        })
     }
 
     /// Moves to the next sub-buffer, so that a record of `length` bytes fits.
@@ -332,21 +363,19 @@ impl Buf {
 
     /// Consumes what has been read, or reported so, and is not lent any more.
     fn settle(&self, looks: &Looks) {
+        let resets = self.resets.load(Acquire);
         loop {
             let consumed = self.abi.subbufs_consumed.load(Acquire);
-            // After the count that they move, so that they are not older than that: see `reset()`.
             let goal = later(self.read.load(Acquire), self.reported.load(Acquire));
             let new = settle(self.geometry(), consumed, goal, |index| {
                 self.is_lent(index, looks)
             });
             // Release: what was read has been read before the writer may use the space.
-            if new == consumed
-                || self
-                    .abi
-                    .subbufs_consumed
-                    .cmpxchg(consumed, new, Release)
-                    .is_ok()
-            {
+            let exchange = || {
+                let counter = &self.abi.subbufs_consumed;
+                counter.cmpxchg(consumed, new, Release).is_ok()
+            };
+            if new == consumed || self.unless_reset(resets, exchange) != Some(false) {
                 return;
             }
         }
@@ -364,6 +393,7 @@ impl Buf {
 
     /// A user has finished with `n` more sub-buffers. Those that are lent are consumed when they come back.
     pub(crate) fn consume(&self, n: usize) {
+        let resets = self.resets.load(Acquire);
         loop {
             let reported = self.reported.load(Acquire);
             let consumed = later(reported, self.abi.subbufs_consumed.load(Acquire));
@@ -372,8 +402,12 @@ impl Buf {
                 return;
             };
             // Release: what was read has been read before the writer may use the space.
-            if self.reported.cmpxchg(reported, new, Release).is_ok() {
-                break;
+            let exchange = || self.reported.cmpxchg(reported, new, Release).is_ok();
+            match self.unless_reset(resets, exchange) {
+                Some(false) => {}
+                Some(true) => break,
+                // It was of what the buffer had before.
+                None => return,
             }
         }
         self.settle(&Looks::few());

@@ -438,4 +438,14 @@ TEST_F_TIMEOUT(storm, overwrite_leaves_the_last, 120)
 	}
 }
 
+/*
+ * What a reader reports of a buffer that is reset at that moment is not taken for a report of the
+ * new one.
+ */
+TEST_F(storm, reset_while_a_reader_reports)
+{
+	CTL("open subbuf=256 n=4");
+	EXPECT_EQ(0, result_of("resetstorm n=%u", storm_rounds(40000)));
+}
+
 TEST_HARNESS_MAIN

@@ -155,6 +155,7 @@ static const struct ctl_command channel_commands[] = {
 	{ "rmdir", .act = rst_rmdir },
 	{ "flush", .act = flush },
 	{ "reset", .act = reset },
+	{ "resetstorm", rst_reset_storm },
 	{ "repair", .act = rst_repair },
 	{ "release", .act = rst_release },
 	{ .run = rst_write_command },

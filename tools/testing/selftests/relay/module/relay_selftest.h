@@ -122,6 +122,9 @@ unsigned int rst_live(void);
 
 void rst_hold_here(enum rst_hold where);
 
+/* reset.c */
+int rst_reset_storm(const struct ctl_args *a);
+
 /* write.c */
 int rst_write_command(const struct ctl_args *a);
 u64 rst_lost(void);
