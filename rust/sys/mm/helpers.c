@@ -64,7 +64,14 @@ EXPORT_SYMBOL_GPL(ferro_reserved_page_busy);
 bool ferro_page_shared(struct page *page, bool may_be_pinned)
 {
 	struct folio *folio = page_folio(page);
-	int others = folio_ref_count(folio) - 1 - folio_mapcount(folio);
+	int others = folio_ref_count(folio) - 1;
+
+	/*
+	 * In this order: a page table counts its reference before its mapping, and gives up the
+	 * mapping first. So mappings that end in between only leave too many references.
+	 */
+	smp_rmb();
+	others -= folio_mapcount(folio);
 
 	/* A pin counts as so many references: what is left are plain ones, unless somebody has exactly as many of these. */
 	return may_be_pinned ? others % GUP_PIN_COUNTING_BIAS : others;

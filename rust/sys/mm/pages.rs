@@ -13,8 +13,11 @@ use core::ptr::NonNull;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
+use kernel::sync::atomic::Acquire;
 use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Full;
 use kernel::sync::atomic::Relaxed;
+use kernel::sync::barrier;
 use kernel::sync::Arc;
 
 use crate::cpu::task::breathe;
@@ -31,8 +34,8 @@ pub struct PageBuf {
     pages: KVVec<*mut bindings::page>,
     base: NonNull<u8>,
     source: Source,
-    /// Whether pages have been given to page tables.
-    mapped: Atomic<bool>,
+    /// How many pages have been given to page tables.
+    mapped: Atomic<usize>,
 }
 
 // SAFETY: The object owns its pages and their mapping, which every task sees: another one may give them up.
@@ -91,7 +94,7 @@ impl PageBuf {
             pages: core::mem::take(&mut pages.0),
             base,
             source: Source::Allocated,
-            mapped: Atomic::new(false),
+            mapped: Atomic::new(0),
         })
     }
 
@@ -124,7 +127,7 @@ impl PageBuf {
             pages,
             base,
             source: Source::Reserved { _claim: claim },
-            mapped: Atomic::new(false),
+            mapped: Atomic::new(0),
         })
     }
 
@@ -149,7 +152,7 @@ impl PageBuf {
             pages,
             base,
             source: Source::Part { _of: of.clone() },
-            mapped: Atomic::new(false),
+            mapped: Atomic::new(0),
         })
     }
 
@@ -239,25 +242,31 @@ impl PageBuf {
     /// Whether anybody but `self` and user mappings has a reference to the page with this index, other than a pin through
     /// a mapping. What somebody does with the page before he gives it up is done only when a barrier follows this.
     ///
-    /// The kernel counts a pin as 1,024 references. Where no page has ever been mapped, nothing is taken for a pin; where
-    /// one has, exactly as many references are.
+    /// The kernel counts a pin as 1,024 references. Where no page has ever been mapped, nothing is
+    /// taken for a pin; where one has, exactly as many references are. References and mappings are
+    /// two counters: while pages are being mapped, the answer may be true although there is no such
+    /// reference, but never the reverse.
     ///
     /// Context: any.
     #[inline]
     pub fn is_shared(&self, index: usize) -> bool {
-        self.pages
-            .get(index)
-            // SAFETY: `self` has a reference to its pages.
-            .is_some_and(|page| unsafe {
-                bindings::ferro_page_shared(*page, self.mapped.load(Relaxed))
-            })
+        let Some(page) = self.pages.get(index) else {
+            return false;
+        };
+        let mapped = self.mapped.load(Acquire);
+        // SAFETY: `self` has a reference to its pages.
+        let is_shared = unsafe { bindings::ferro_page_shared(*page, mapped != 0) };
+        // A mapping that began in between may count although its reference was not seen: its count
+        // pairs with `page()`.
+        barrier::smp_mb(barrier::Read);
+        is_shared || self.mapped.load(Relaxed) != mapped
     }
 
     /// A counted reference to the page with this index, for a page table.
     pub fn page(&self, index: usize) -> Option<PageRef> {
         let page = *self.pages.get(index)?;
         // Before anybody can pin the page through the mapping. Who does not see it yet takes a pin for a reference.
-        self.mapped.store(true, Relaxed);
+        self.mapped.fetch_add(1, Full);
         // SAFETY: `self` has a reference to the page.
         unsafe { bindings::ferro_get_page(page) };
         Some(PageRef(page))
