@@ -22,7 +22,10 @@
  * the engine.
  */
 static DECLARE_RWSEM(lock);
-/* Held while inodes are dropped, so that the root stays. Outside of @lock. */
+/*
+ * Held while inodes are dropped, so that the root stays. Outside of @lock, and of those of what is
+ * mounted there.
+ */
 static DEFINE_MUTEX(dropping);
 static const struct ferro_gcov_tree *shown;
 static struct dentry *root;
@@ -120,16 +123,16 @@ static const struct inode_operations file_attributes = {
 	.setattr = set_attributes,
 };
 
-/* The file gets the engine's operations, and with them a count of its module. */
-static int open_file(struct inode *inode, struct file *file)
+/*
+ * Gives a file the engine's operations, and with them a count of its module. -ESTALE if the engine
+ * does not have it any longer.
+ */
+static int open_shown(struct inode *inode, struct file *file)
 {
 	const struct file_operations *files;
 	const struct ferro_gcov_tree *tree;
 	int err;
 
-	err = security_locked_down(LOCKDOWN_DEBUGFS);
-	if (err)
-		return err;
 	guard(rwsem_read)(&lock);
 	tree = tree_of(inode);
 	if (!tree)
@@ -140,15 +143,27 @@ static int open_file(struct inode *inode, struct file *file)
 	err = tree->open(id_of(inode), &file->private_data);
 	if (err) {
 		fops_put(files);
-		/* Found in a directory that somebody is in and that has been dropped: look it up anew. */
-		if (err == -ENOENT) {
-			d_drop(file->f_path.dentry);
-			err = -ESTALE;
-		}
-		return err;
+		return err == -ENOENT ? -ESTALE : err;
 	}
 	replace_fops(file, files);
 	return 0;
+}
+
+static int open_file(struct inode *inode, struct file *file)
+{
+	int err;
+
+	err = security_locked_down(LOCKDOWN_DEBUGFS);
+	if (err)
+		return err;
+	err = open_shown(inode, file);
+	/*
+	 * Found in a directory that is still in use although it was dropped: the VFS looks the name
+	 * up again.
+	 */
+	if (err == -ESTALE)
+		d_invalidate(file->f_path.dentry);
+	return err;
 }
 
 static const struct file_operations files = {
@@ -304,11 +319,25 @@ int ferro_gcov_tree_show(const struct ferro_gcov_tree *tree)
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_tree_show);
 
+/* Returns true if the engine still has what a dentry stands for. */
+static bool is_shown(const struct dentry *dentry)
+{
+	const struct inode *dir = d_inode(dentry->d_parent);
+	const struct ferro_gcov_tree *tree;
+	struct ferro_gcov_node node;
+
+	guard(rwsem_read)(&lock);
+	tree = tree_of(dir);
+	return tree && !tree->lookup(id_of(dir), dentry->d_name.name, dentry->d_name.len, &node) &&
+	       number_of(&node) == d_inode(dentry)->i_ino;
+}
+
 /*
- * Drops what has been looked up, the deepest first: it is looked up anew. What is in use stays, for its users alone. In one pass, as
- * others may look something up meanwhile.
+ * Drops what has been looked up and is not shown any longer, the deepest first, and unmounts what
+ * is mounted there. What is in use stays, for its users alone. In one pass, as others may look
+ * something up at the same time. Nothing is renamed here, so names and parents stay as they are.
  */
-static void drop_all(void)
+static void drop_gone(void)
 {
 	struct dentry *at = dget(root), *last = NULL, *child;
 
@@ -322,7 +351,8 @@ static void drop_all(void)
 		}
 		if (at == root)
 			break;
-		d_drop(at);
+		if (!is_shown(at))
+			d_invalidate(at);
 		last = at;
 		at = at->d_parent;
 	}
@@ -338,7 +368,7 @@ void ferro_gcov_tree_hide(void)
 		forget_changed();
 	}
 	/* debugfs would take them for its own. */
-	drop_all();
+	drop_gone();
 	debugfs_remove(root);
 	root = NULL;
 }
@@ -359,6 +389,6 @@ void ferro_gcov_tree_forget(void)
 	scoped_guard(rwsem_write, &lock)
 		if (!shown)
 			return;
-	drop_all();
+	drop_gone();
 }
 EXPORT_SYMBOL_GPL(ferro_gcov_tree_forget);

@@ -254,6 +254,17 @@ gone_while_in_use() {
 	)
 }
 
+# What is mounted on a directory of another object stays when something goes, and is unmounted when
+# its own directory does.
+mounted() {
+	local there=$gcov$FERROTRACE_KDIR/lib gone=$gcov/gcov_fake status=1
+	load gcov_fake && stat "$there/sort.gcda" >/dev/null && mount -t tmpfs none "$there" && touch "$there/mark" &&
+		mount -t tmpfs none "$gone" && touch "$gone/mark" || return 1
+	unload gcov_fake && echo 0 >$gcov/reset && [ -e "$there/mark" ] && ! grep -q " $gone " /proc/mounts && load gcov_fake &&
+		[ -e "$gone/fake.gcda" ] && status=0
+	umount "$there" && [ $status = 0 ] && [ -e "$there/sort.gcda" ]
+}
+
 # Above the root there is nothing.
 names_above() {
 	load gcov_fake name=../../above.gcda && [ -f "$gcov/above.gcda" ]
@@ -652,6 +663,7 @@ some tree.names names
 some tree.dropped dropped
 better tree.gone_while_in_use "goes on with what it copied" gone_while_in_use
 some tree.listed listed
+some tree.mounted mounted
 better tree.names_above "has no file for it" names_above
 some reset.all reset_all
 some reset.one reset_one
