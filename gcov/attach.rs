@@ -14,6 +14,7 @@ use crate::raw::handover::take_back;
 use crate::raw::handover::Taker;
 use crate::raw::home::ModuleId;
 use crate::raw::hooks::Exits;
+use crate::raw::hooks::Offer;
 use crate::raw::object::Arrived;
 use crate::raw::object::Loaded;
 use crate::raw::tree::Shown;
@@ -29,7 +30,7 @@ struct Engine;
 
 impl Taker for Engine {
     fn object(object: Arrived) -> bool {
-        engine::arrive(object)
+        engine::arrive(object) == Offer::Done
     }
 
     fn gone(module: ModuleId) {

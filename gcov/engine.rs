@@ -19,6 +19,7 @@ use crate::file::Left;
 use crate::nodes::Open;
 use crate::nodes::FILES;
 use crate::raw::home::ModuleId;
+use crate::raw::hooks::Offer;
 use crate::raw::mutex::EngineMutex;
 use crate::raw::object::Arrived;
 use crate::raw::object::Loaded;
@@ -124,9 +125,13 @@ pub(crate) fn stop() {
     drop(engine);
 }
 
-/// An object has come. Whether it is taken, or refused for good; if not, there was no memory, and the next engine may have it.
-pub(crate) fn arrive(object: Arrived) -> bool {
-    with(|engine| !engine.leaving && engine.arrive(object)).unwrap_or(false)
+/// Takes an object that has come, or refuses it.
+pub(crate) fn arrive(object: Arrived) -> Offer {
+    let offer = with(|engine| match engine.leaving {
+        true => Offer::Leaving,
+        false => engine.arrive(object),
+    });
+    offer.unwrap_or(Offer::Leaving)
 }
 
 /// The contents of a file whose objects have gone.
@@ -224,30 +229,31 @@ pub(crate) fn reset_all() {
 }
 
 impl Engine {
-    /// Whether an object is taken, or refused for good.
-    fn arrive(&mut self, object: Arrived) -> bool {
+    /// Takes an object, or refuses it.
+    fn arrive(&mut self, object: Arrived) -> Offer {
         let mut name = [0; 128];
         match object.check(&mut name) {
-            Ok(loaded) => {
-                let added = self.add(loaded).inspect_err(|error| {
+            Ok(loaded) => match self.add(loaded) {
+                Ok(()) => Offer::Done,
+                Err(error) => {
                     pr_warn!("an object has no file: error {}\n", error.to_errno());
-                });
-                added.is_ok()
-            }
+                    Offer::NoMemory
+                }
+            },
             Err((NotTaken::Refused(refusal), name)) => {
                 let refusal = Reason(refusal);
                 pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
-                true
+                Offer::Done
             }
             Err((NotTaken::RefusedProfile(refusal), name)) => {
                 let refusal = Reason(refusal);
                 pr_warn!("{}: Rust code: {refusal}\n", BStr::from_bytes(name));
-                true
+                Offer::Done
             }
             Err((NotTaken::Error(error), name)) => {
                 let name = BStr::from_bytes(name);
                 pr_warn!("{name} has no file: error {}\n", error.to_errno());
-                false
+                Offer::NoMemory
             }
         }
     }

@@ -17,6 +17,17 @@ use super::home;
 use super::home::ModuleId;
 use super::object::Arrived;
 
+/// The result of offering an object to the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// The engine has it, or has refused it for good.
+    Done,
+    /// There was no memory.
+    NoMemory,
+    /// The engine is about to go: the object is for those after it.
+    Leaving,
+}
+
 /// The exits. When this is dropped they are not called any more, and no data of a module can be used.
 pub(crate) struct Exits {
     // In the order in which they have to go.
@@ -37,8 +48,8 @@ impl Drop for Closing {
     }
 }
 
-/// Whether it is taken.
-fn arrive(object: bindings::gcov_object, take: fn(Arrived) -> bool) -> bool {
+/// Offers an object to the engine.
+fn arrive(object: bindings::gcov_object, take: fn(Arrived) -> Offer) -> Offer {
     // SAFETY: The hook passes what the constructor has been called with. Its module is being loaded. It was armed together with
     // `module_event`.
     let arrived = unsafe { Arrived::new(object) };
@@ -47,17 +58,17 @@ fn arrive(object: bindings::gcov_object, take: fn(Arrived) -> bool) -> bool {
             "an object that came is not taken: error {}\n",
             error.to_errno()
         );
-        false
+        Offer::NoMemory
     })
 }
 
 impl Exits {
-    /// Registers and arms them. `object` takes an object, or refuses it; `going` says that a module goes.
+    /// Registers and arms them. `object` is offered each object; `going` says that a module goes.
     ///
     /// Errors: as for `Builder::register()`.
     pub(crate) fn new(
         name: &CStr,
-        object: fn(Arrived) -> bool,
+        object: fn(Arrived) -> Offer,
         going: fn(ModuleId),
     ) -> Result<Self, ferro_gkhi::Error> {
         // After others, which may want to see what comes.
@@ -70,8 +81,8 @@ impl Exits {
                     ..Default::default()
                 };
                 match arrive(object_of, object) {
-                    true => Answer::Terminate,
-                    false => Answer::Continue,
+                    Offer::Done => Answer::Terminate,
+                    Offer::NoMemory | Offer::Leaving => Answer::Continue,
                 }
             })?;
         let llvm =
@@ -97,10 +108,14 @@ impl Exits {
                         flush,
                         ..Default::default()
                     };
-                    // Nobody else is to get it if there is no memory: kernel/gcov would allocate for it, and does not free that when
-                    // its module goes while it has no files.
-                    arrive(object_of, object);
-                    Answer::Terminate
+                    match arrive(object_of, object) {
+                        // Not for others: kernel/gcov would allocate for it, and does not free that
+                        // when the module goes while it has no files.
+                        Offer::Done | Offer::NoMemory => Answer::Terminate,
+                        // The engine gives its objects back after this: kernel/gcov has files again
+                        // before the module can go.
+                        Offer::Leaving => Answer::Continue,
+                    }
                 })?;
         // What `Home` relies on.
         let modules = Registered::<ModuleEvent>::builder(name)

@@ -443,6 +443,20 @@ llvm() {
 	echo 0 >"$(of llvm)" && run gcov_llvm 1 && llvm_counts "#####" 1
 }
 
+# An object of LLVM that comes while the engine goes is the next engine's.
+llvm_while_leaving() {
+	local i
+	[ -e "$modules/gcov_llvm.ko" ] || { skip="no clang" && return 0; }
+	for ((i = 0; i < 12; i++)); do
+		rmmod rust_gcov &
+		sleep "0.00$((i % 6))"
+		load gcov_llvm && wait $! || return 1
+		load_ours rust_gcov
+		[ -e "$(of llvm)" ] || { echo "no file in round $i" && return 1; }
+		unload gcov_llvm && echo 0 >$gcov/reset || return 1
+	done
+}
+
 # llvm_counts ODD EVEN: by llvm-cov.
 llvm_counts() {
 	local lines
@@ -703,6 +717,7 @@ if modular; then
 	some reports.same_of_kernel same_reports_of_kernel
 	some engine.goes engine_goes
 	some engine.storm engine_storm
+	some engine.llvm_while_leaving llvm_while_leaving
 	some engine.persist_parameter persist_parameter
 fi
 finish
