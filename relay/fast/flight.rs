@@ -18,6 +18,7 @@ use ferro_core::flight::Repair;
 use ferro_core::flight::NAME_BYTES;
 use ferro_core::ring::Ring;
 use ferro_sys::cpu;
+use ferro_sys::cpu::task::cond_resched;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;
@@ -42,6 +43,7 @@ use crate::raw::flight::origin;
 use crate::raw::flight::Dumper;
 use crate::raw::flight::FlightMem;
 use crate::raw::flight::Half;
+use crate::raw::flight::Progress;
 use crate::raw::mutex::EarlyMutex;
 use crate::FastRelay;
 
@@ -303,7 +305,12 @@ impl Seat {
         match (PANICKED.load(Relaxed), self.0.memory.is_blank()) {
             (true, _) => {}
             (false, true) => self.0.memory.erase(),
-            (false, false) => self.0.memory.seal(Reason::Closed),
+            (false, false) => {
+                let mut progress = Progress::default();
+                while self.0.memory.seal_some(&mut progress, Reason::Closed) {
+                    cond_resched();
+                }
+            }
         }
         let mut flights = FLIGHTS.lock();
         let mut known = flights.known.iter_mut();
@@ -404,7 +411,8 @@ fn open(wanted: &Wanted<'_>) -> Result<(Ring, Seat)> {
 
 /// The kernel panics, or is about to restart or to halt: makes the checksums of all that has been written.
 ///
-/// Context: any.
+/// Context: any. Where interrupts are on, they are between the steps: it may take seconds, and
+/// others go on then.
 pub(crate) fn dump(reason: Reason) {
     let panicked = match reason {
         Reason::Panic => PANICKED.xchg(true, Full),
@@ -413,11 +421,15 @@ pub(crate) fn dump(reason: Reason) {
     if panicked {
         return;
     }
-    with_irqs_off(|irqs| {
-        for slot in &OPEN {
-            slot.with(irqs, |place| place.memory.seal(reason));
-        }
-    });
+    for slot in &OPEN {
+        let mut progress = Progress::default();
+        let mut step = || {
+            with_irqs_off(|irqs| {
+                slot.with(irqs, |place| place.memory.seal_some(&mut progress, reason))
+            })
+        };
+        while step() == Some(true) {}
+    }
 }
 
 /// Makes what the last boot left in memory of this name a file. Errors: those of looking it up, -ENODATA if nothing is left.

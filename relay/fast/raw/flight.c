@@ -7,7 +7,6 @@
 #include <linux/mutex.h>
 #include <linux/once.h>
 #include <linux/random.h>
-#include <linux/sizes.h>
 #include <linux/string.h>
 #include <linux/timekeeping.h>
 #include <linux/utsname.h>
@@ -33,9 +32,7 @@ void relay_fast_origin(struct relay_fast_origin *origin)
 void relay_fast_flush(void *start, size_t size)
 {
 #if defined(CONFIG_X86_64) && !defined(CONFIG_UML)
-	/* It takes an unsigned int. */
-	for (size_t at = 0; at < size; at += SZ_1M)
-		clflush_cache_range(start + at, min_t(size_t, size - at, SZ_1M));
+	clflush_cache_range(start, size);
 #endif
 }
 

@@ -4,8 +4,8 @@
 //!
 //! Contexts: process, except for sealing, which runs anywhere. No locks.
 
-use ferro_core::flight::seal;
 use ferro_core::flight::seal::Reason;
+use ferro_core::flight::seal::Sealing;
 use ferro_core::flight::Header;
 use ferro_core::flight::HeaderError;
 use ferro_core::flight::Layout;
@@ -104,8 +104,22 @@ impl Half {
 pub(crate) struct FlightMem {
     memory: Arc<PageBuf>,
     layout: Layout,
+    /// The header's: there is no other of this memory with it.
+    opening: u64,
     /// Whether the buffer of a CPU has been given.
     given: KVec<Atomic<bool>>,
+}
+
+/// How far [`FlightMem::seal_some`] has come. Of nothing yet.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// The memory, and which channel in it.
+    of: Option<(usize, u64)>,
+    /// The CPU whose buffer is next, or in work.
+    cpu: u64,
+    sealing: Option<Sealing>,
+    /// Bytes that have been written from caches to memory, when all CPUs have seals.
+    flushed: usize,
 }
 
 impl FlightMem {
@@ -128,6 +142,7 @@ impl FlightMem {
         let new = Self {
             memory: half.0,
             layout,
+            opening: header.opening,
             given,
         };
         new.put(layout.format_at(), format);
@@ -184,17 +199,47 @@ impl FlightMem {
         copies.for_each(|at| self.put(at, &blank));
     }
 
-    /// Makes the checksums of what has been written, and writes everything to memory. Context: any.
-    pub(crate) fn seal(&self, reason: Reason) {
-        for (cpu, given) in (0..self.layout.cpus()).zip(&self.given) {
-            if given.load(Relaxed) {
-                seal::put(self, &self.layout, cpu, reason);
-            }
+    /// Goes on with the checksums of what has been written, and writes everything to memory when
+    /// they are there: a step, as the memory may have gigabytes. Returns true if there is more to
+    /// do.
+    ///
+    /// Context: any. `progress` is that of the steps before, or new. If it is of another channel,
+    /// there is nothing to do.
+    pub(crate) fn seal_some(&self, progress: &mut Progress, reason: Reason) -> bool {
+        let this = (self.memory.base().addr().get(), self.opening);
+        if *progress.of.get_or_insert(this) != this {
+            return false;
         }
-        // SAFETY: The memory is mapped there, as long as this object has it.
-        unsafe {
-            bindings::relay_fast_flush(self.memory.base().as_ptr().cast(), self.memory.len())
+        let Some(given) = usize::try_from(progress.cpu)
+            .ok()
+            .and_then(|cpu| self.given.get(cpu))
+        else {
+            return self.flush_some(progress);
         };
+        if !given.load(Relaxed) {
+            progress.cpu += 1;
+            return true;
+        }
+        let sealing = progress
+            .sealing
+            .get_or_insert_with(|| Sealing::begin(self, &self.layout, progress.cpu, reason));
+        if sealing.step(self, &self.layout) {
+            progress.sealing = None;
+            progress.cpu += 1;
+        }
+        true
+    }
+
+    /// Writes a part to memory from caches. Returns true if there is more.
+    fn flush_some(&self, progress: &mut Progress) -> bool {
+        const STEP: usize = 1 << 16;
+        let rest = self.memory.len().saturating_sub(progress.flushed);
+        let some = rest.min(STEP);
+        let start = self.memory.base().as_ptr().wrapping_add(progress.flushed);
+        // SAFETY: These bytes of the memory are mapped there, as long as this object has it.
+        unsafe { bindings::relay_fast_flush(start.cast(), some) };
+        progress.flushed += some;
+        some < rest
     }
 }
 

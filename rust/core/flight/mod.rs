@@ -2,10 +2,11 @@
 
 //! Fast channels in memory that survives a reboot: what is in that memory, and what of it can be believed afterwards.
 //!
-//! The memory of a channel is described by a [`Header`], which is there three times. After it comes the text that describes the
-//! records, then for each CPU the [`seal`] and the buffer, as [`Layout`] says. The writers of records know nothing of all this:
-//! a record costs what it costs in any fast channel. What protects the records are the seals, which [`seal::put`] makes when the
-//! kernel panics, restarts, or the channel is closed: a checksum for each sub-buffer.
+//! The memory of a channel is described by a [`Header`], which is there three times. After it comes
+//! the text that describes the records, then for each CPU the [`seal`] and the buffer, as
+//! [`Layout`] says. The writers of records know nothing of all this: a record costs what it costs
+//! in any fast channel. What protects the records are the seals, which [`seal::Sealing`] makes when
+//! the kernel panics, restarts, or the channel is closed: a checksum for each sub-buffer.
 //!
 //! [`check::cpu`] goes through a buffer that was found after a reboot, and tells what is a record for certain and what is not.
 //! It believes nothing: each position, length and flag may have been hit.

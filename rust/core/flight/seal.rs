@@ -190,38 +190,85 @@ pub fn checksum<M: Memory + ?Sized>(
         .finish()
 }
 
-/// Seals the buffer of a CPU.
-///
-/// Context: any. While a CPU may still write, what it is in the middle of is left out.
-pub fn put<M: MemoryMut + ?Sized>(memory: &M, layout: &Layout, cpu: u64, reason: Reason) {
-    let ring = layout.ring();
-    let word = |at| memory.load(layout.ctl_at(cpu) + at);
-    let head = Head {
-        reserve: Word(word(ctl::RESERVE)),
-        committed: word(ctl::COMMITTED),
-        lost: word(ctl::LOST),
-        overwritten: word(ctl::OVERWRITTEN),
-        reason,
-    };
-    let position = head.reserve.position();
-    let kept = ring.kept(position);
-    let end = match reason.is_final() || head.reserve.in_flight() == 0 {
-        true => position,
-        false => head.committed.clamp(kept, position),
-    };
-    let mut start = kept;
-    while start < end {
-        let stop = end.min(start + ring.subbuf_size());
-        let crc = checksum(memory, layout, cpu, start, stop);
-        let entry = Entry {
-            start,
-            end: stop,
-            crc,
+/// The seal of a CPU's buffer in the making, in steps of bounded length: buffers may have
+/// gigabytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealing {
+    cpu: u64,
+    head: Head,
+    /// Where the sub-buffer in work starts.
+    start: u64,
+    /// The checksum of what is before this position in it.
+    at: u64,
+    crc: Crc,
+    /// Where all of it ends.
+    end: u64,
+}
+
+impl Sealing {
+    /// The most bytes of a step.
+    pub const STEP: u64 = 1 << 16;
+
+    /// Reads how far the CPU has written. While it may still write, what it is in the middle of is
+    /// left out.
+    pub fn begin<M: Memory + ?Sized>(
+        memory: &M,
+        layout: &Layout,
+        cpu: u64,
+        reason: Reason,
+    ) -> Self {
+        let word = |at| memory.load(layout.ctl_at(cpu) + at);
+        let head = Head {
+            reserve: Word(word(ctl::RESERVE)),
+            committed: word(ctl::COMMITTED),
+            lost: word(ctl::LOST),
+            overwritten: word(ctl::OVERWRITTEN),
+            reason,
         };
-        store(memory, Entry::at(layout, cpu, start), &entry.to_words());
-        start = stop;
+        let position = head.reserve.position();
+        let kept = layout.ring().kept(position);
+        let end = match reason.is_final() || head.reserve.in_flight() == 0 {
+            true => position,
+            false => head.committed.clamp(kept, position),
+        };
+        Self {
+            cpu,
+            head,
+            start: kept,
+            at: kept,
+            crc: Crc::new(),
+            end,
+        }
     }
-    store(memory, layout.seal_at(cpu), &head.to_words());
+
+    /// Goes on with the checksums, by [`Self::STEP`] bytes at most. Returns true when the seal is
+    /// there.
+    ///
+    /// Context: any. Sub-buffers that the CPU enters again between the steps have no valid
+    /// checksum.
+    pub fn step<M: MemoryMut + ?Sized>(&mut self, memory: &M, layout: &Layout) -> bool {
+        let stop = self.end.min(self.start + layout.ring().subbuf_size());
+        let until = stop.min(self.at + Self::STEP);
+        let data = layout.data_at(self.cpu, self.at);
+        let words = (0..until.saturating_sub(self.at)).step_by(8);
+        self.crc = words.fold(self.crc, |crc, word| crc.word(memory.load(data + word)));
+        self.at = until;
+        if until == stop && self.start < stop {
+            let entry = Entry {
+                start: self.start,
+                end: stop,
+                crc: self.crc.finish(),
+            };
+            let place = Entry::at(layout, self.cpu, self.start);
+            store(memory, place, &entry.to_words());
+            (self.start, self.crc) = (stop, Crc::new());
+        }
+        let is_done = self.start >= self.end;
+        if is_done {
+            store(memory, layout.seal_at(self.cpu), &self.head.to_words());
+        }
+        is_done
+    }
 }
 
 /// Removes the seal of a CPU.

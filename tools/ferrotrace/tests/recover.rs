@@ -124,7 +124,10 @@ impl Image {
     }
 
     fn seal(&self, reason: Reason) {
-        (0..2).for_each(|cpu| seal::put(self, &self.layout, cpu, reason));
+        for cpu in 0..2 {
+            let mut sealing = seal::Sealing::begin(self, &self.layout, cpu, reason);
+            while !sealing.step(self, &self.layout) {}
+        }
     }
 
     fn flip(&self, at: u64, bit: u32) {

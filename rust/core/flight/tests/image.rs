@@ -33,10 +33,12 @@ pub struct Image {
     pub layout: Layout,
     limits: Vec<Cell<u64>>,
     clock: Cell<u64>,
+    loads: Cell<u64>,
 }
 
 impl Memory for Image {
     fn load(&self, at: u64) -> u64 {
+        self.loads.set(self.loads.get() + 1);
         let word = self.words.get(usize::try_from(at / 8).unwrap());
         word.map_or(0, Cell::get)
     }
@@ -68,6 +70,7 @@ impl Image {
             layout,
             limits: (0..cpus).map(|_| Cell::new(0)).collect(),
             clock: Cell::new(OPENED),
+            loads: Cell::new(0),
         };
         for cpu in 0..cpus {
             seal::remove(&image, &layout, cpu);
@@ -163,10 +166,16 @@ impl Image {
         self.commit(&self.reserve(cpu, kind, len, flags)?, false)
     }
 
+    /// How many words have been read.
+    pub fn loads(&self) -> u64 {
+        self.loads.get()
+    }
+
     /// Seals all CPUs.
     pub fn seal(&self, reason: seal::Reason) {
         for cpu in 0..self.layout.cpus() {
-            seal::put(self, &self.layout, cpu, reason);
+            let mut sealing = seal::Sealing::begin(self, &self.layout, cpu, reason);
+            while !sealing.step(self, &self.layout) {}
         }
     }
 

@@ -346,6 +346,31 @@ fn records_after_a_seal_are_found() {
     }
 }
 
+/// The CPU goes on writing between the steps of a seal, which are short whatever the size of a
+/// sub-buffer.
+#[test]
+fn records_between_the_steps_of_a_seal_are_found() {
+    let image = Image::new(1, 1 << 17, 4, true);
+    let mut written = fill(&image, 0, &[(4000, true); 200]);
+    let mut sealing = seal::Sealing::begin(&image, &image.layout, 0, Reason::Restart);
+    let mut steps = 0;
+    loop {
+        let before = image.loads();
+        let is_done = sealing.step(&image, &image.layout);
+        assert!(image.loads() - before <= seal::Sealing::STEP / 8);
+        steps += 1;
+        if is_done {
+            break;
+        }
+        written.extend(image.write(0, 1, 4000, TIMED));
+    }
+    assert!(steps >= 7, "{steps}");
+    assert_eq!(
+        recovered(&image, &image.layout, 0).0,
+        kept(&image, 0, written)
+    );
+}
+
 #[test]
 fn a_time_before_the_channel_was_opened_is_told_where_there_is_no_seal() {
     let image = Image::new(1, 256, 4, true);
