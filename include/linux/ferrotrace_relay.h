@@ -63,6 +63,21 @@ bool relay_try_write(struct rchan *chan, const void *data, size_t length);
 u64 relay_try_write_lost(struct rchan *chan);
 
 /**
+ * relay_prev_padding() - the padding of the sub-buffer that has just ended
+ * @buf: the buffer, in the client's subbuf_start()
+ * @prev_subbuf: as subbuf_start() got it
+ *
+ * This is what subbuf_start() once had as its fourth parameter.
+ *
+ * Context: subbuf_start().
+ * Return: the unused bytes at the end of @prev_subbuf; 0 if it is NULL.
+ */
+static inline size_t relay_prev_padding(const struct rchan_buf *buf, const void *prev_subbuf)
+{
+	return prev_subbuf ? buf->padding[(prev_subbuf - buf->start) / buf->chan->subbuf_size] : 0;
+}
+
+/**
  * relay_late_setup_files() - give files to a channel that was opened without a name
  * @chan: the channel
  * @base_filename: name of the files, to which the number of the CPU is added

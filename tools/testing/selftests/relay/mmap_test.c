@@ -363,6 +363,20 @@ TEST_F(mmap, survives_reset)
 	ASSERT_TRUE(holds(p, 10, 6));
 }
 
+/*
+ * A client whose files have operations of its own, in place of the callbacks that there once were.
+ */
+TEST_F(mmap, a_client_is_told)
+{
+	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4 file=notify");
+
+	CTL("write cpu=0 len=1000 count=10");
+	EXPECT_TRUE(holds(p, 0, 10));
+	EXPECT_TRUE(state("mapped=1 unmapped=0"));
+	munmap(p, TOTAL);
+	EXPECT_TRUE(state("mapped=1 unmapped=1"));
+}
+
 TEST_F(mmap, headers_hold_the_padding)
 {
 	uint8_t *p = OPEN_MAPPED("subbuf=4096 n=4 mode=header");

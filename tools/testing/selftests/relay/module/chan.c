@@ -4,8 +4,10 @@
  */
 #include <linux/debugfs.h>
 #include <linux/err.h>
+#include <linux/fs.h>
 #include <linux/kernel.h>
 #include <linux/ktime.h>
+#include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -46,7 +48,6 @@ void rst_hold_here(enum rst_hold where)
 
 static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
 {
-	size_t last = (buf->subbufs_produced - 1) % buf->chan->n_subbufs;
 	enum rst_mode mode = READ_ONCE(rst.mode);
 	int go_on = 1;
 
@@ -57,7 +58,7 @@ static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
 	atomic_set(&rst.last_prev, subbuf_index(buf, prev));
 
 	if (mode == RST_HEADER && prev)
-		*(u32 *)prev = buf->padding[last];
+		*(u32 *)prev = relay_prev_padding(buf, prev);
 	if (mode == RST_HEADER || mode == RST_NOOVERWRITE)
 		go_on = !relay_buf_full(buf);
 	else if (mode == RST_STOP)
@@ -74,6 +75,38 @@ static int subbuf_start(struct rchan_buf *buf, void *subbuf, void *prev)
 		rst_nest_at_start();
 	}
 	return go_on;
+}
+
+/* What the callbacks buf_mapped() and buf_unmapped() once told: by file operations of our own. */
+static void unmapped(struct vm_area_struct *vma)
+{
+	atomic_inc(&rst.unmapped);
+}
+
+static struct vm_operations_struct mapped_ops;
+
+static int mmap_prepare(struct vm_area_desc *desc)
+{
+	int err = relay_file_operations.mmap_prepare(desc);
+
+	if (err)
+		return err;
+	mapped_ops = *desc->vm_ops;
+	mapped_ops.close = unmapped;
+	desc->vm_ops = &mapped_ops;
+	atomic_inc(&rst.mapped);
+	return 0;
+}
+
+static struct file_operations notifying;
+
+static const struct file_operations *operations(void)
+{
+	if (!rst.notify)
+		return &relay_file_operations;
+	notifying = relay_file_operations;
+	notifying.mmap_prepare = mmap_prepare;
+	return &notifying;
 }
 
 static struct dentry *create_buf_file(const char *filename,
@@ -125,11 +158,9 @@ static struct dentry *create_buf_file(const char *filename,
 
 	slot = &rst.slot[call];
 	if (rst.plain)
-		dentry = debugfs_create_file(filename, mode, parent, buf,
-					     &relay_file_operations);
+		dentry = debugfs_create_file(filename, mode, parent, buf, operations());
 	else
-		dentry = debugfs_create_file_unsafe(filename, mode, parent, buf,
-						    &relay_file_operations);
+		dentry = debugfs_create_file_unsafe(filename, mode, parent, buf, operations());
 	if (!IS_ERR(dentry)) {
 		slot->dentry = dentry;
 		slot->live = true;
@@ -234,7 +265,7 @@ static void forget(void)
 
 /*
  * open [name=] [noname=1] [noparent=1] subbuf= n= [mode=] [reserve=]
- *      [file=plain|unsafe] [perm=] [global=1] [fail=k] [failerr=1]
+ *      [file=plain|unsafe|notify] [perm=] [global=1] [fail=k] [failerr=1]
  *      [cb=null|nocreate|noremove] [longname=bytes] [early=1] [subdir=1]
  *      [killed=1] [kill=k] [waitdown=k]
  */
@@ -267,6 +298,9 @@ int rst_open(const struct ctl_args *a)
 	rst_sweep();
 	forget();
 	rst.plain = !strcmp(ctl_str(a, "file", "unsafe"), "plain");
+	rst.notify = !strcmp(ctl_str(a, "file", "unsafe"), "notify");
+	atomic_set(&rst.mapped, 0);
+	atomic_set(&rst.unmapped, 0);
 	rst.global = global;
 	rst.early = early;
 	rst.fail = (int)fail;

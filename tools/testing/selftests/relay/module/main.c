@@ -237,6 +237,8 @@ static int info_show(struct seq_file *m, void *unused)
 	seq_printf(m, "create_mode %u\n", rst.create_mode);
 	seq_printf(m, "private_ok %d\n", rst.private_ok);
 	seq_printf(m, "counted %d\n", rst.counted);
+	seq_printf(m, "mapped %d\n", atomic_read(&rst.mapped));
+	seq_printf(m, "unmapped %d\n", atomic_read(&rst.unmapped));
 	seq_printf(m, "went_down %d\n", rst.went_down);
 	seq_printf(m, "nested %u\n", rst_nested());
 	seq_printf(m, "nested_ok %u\n", rst_nested_ok());

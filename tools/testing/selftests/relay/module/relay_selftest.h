@@ -75,6 +75,7 @@ struct rst_state {
 
 	/* how create_buf_file() is to behave */
 	bool plain;
+	bool notify;			/* its files have operations of our own, which count mappings */
 	bool global;
 	bool early;			/* no files without a name */
 	bool fail_err;
@@ -97,6 +98,7 @@ struct rst_state {
 	unsigned int create_mode;
 	bool private_ok;
 	bool counted;		/* buffers had a reference count at that time */
+	atomic_t mapped, unmapped;
 	atomic_t starts, first_starts;
 	atomic_t last_index, last_prev;
 	atomic_t hold;			/* enum rst_hold */
