@@ -8,6 +8,7 @@ mod summary;
 
 use std::collections::HashSet;
 use std::io;
+use std::io::IsTerminal;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -49,6 +50,9 @@ use super::units::warn_of_numbers;
 use super::warn;
 use summary::CountArgs;
 use summary::TimeArgs;
+
+/// More probes are not added unasked.
+const MANY: usize = 1000;
 
 #[derive(Debug, Args)]
 pub struct ProbeArgs {
@@ -118,6 +122,41 @@ struct AddArgs {
     probes: Vec<Spec>,
     #[command(flatten)]
     types: TypesArgs,
+    #[command(flatten)]
+    many: ManyArgs,
+}
+
+/// How many probes there may be.
+#[derive(Debug, Args)]
+struct ManyArgs {
+    /// Do not ask whether patterns are to stand for more than 1000 functions.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ManyArgs {
+    /// Asks before so many probes are added, where there is a terminal, and refuses it where there is none.
+    fn check(&self, probes: usize) -> Result<()> {
+        if self.yes || probes <= MANY {
+            return Ok(());
+        }
+        let text = format!(
+            "these are {probes} probes: adding them can take minutes, and the machine is slower as long as they are there"
+        );
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            anyhow::bail!("{text}; --yes adds them, a narrower pattern fewer");
+        }
+        let mut answer = String::new();
+        // There is nowhere left to report it if this fails.
+        let _ = write!(io::stderr(), "ferrotrace: {text}. Go on? [y/N] ");
+        let read = io::stdin().read_line(&mut answer);
+        read.context("cannot read the answer")?;
+        anyhow::ensure!(
+            matches!(answer.trim(), "y" | "Y" | "yes"),
+            "no probes were added"
+        );
+        Ok(())
+    }
 }
 
 #[derive(Debug, Args)]
@@ -144,6 +183,8 @@ struct RemoveArgs {
 struct ReadArgs {
     #[command(flatten)]
     types: TypesArgs,
+    #[command(flatten)]
+    many: ManyArgs,
     /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
@@ -249,6 +290,7 @@ fn resolve(
     specs: &[Spec],
     returns: bool,
     types: &TypesArgs,
+    many: &ManyArgs,
     symbols: &Symbols,
 ) -> Result<Vec<Wanted>> {
     let source = types.source();
@@ -264,6 +306,7 @@ fn resolve(
             }
         }
     }
+    many.check(all.iter().filter(|probe| !probe.is_blacklisted).count())?;
     Ok(all)
 }
 
@@ -281,7 +324,7 @@ impl AddArgs {
         }
         add_stacks(&mut specs, self.stack);
         let symbols = Symbols::read().unwrap_or_default();
-        let wanted = resolve(&specs, self.returns, &self.types, &symbols)?;
+        let wanted = resolve(&specs, self.returns, &self.types, &self.many, &symbols)?;
         let added = add(kernel, &wanted)?;
         warn_of_namesakes(kernel, &symbols, &wanted)?;
         let text: String = added.iter().map(|name| format!("{name}\n")).collect();
@@ -374,7 +417,7 @@ impl RemoveArgs {
 impl ReadArgs {
     /// The temporary probes.
     fn resolve(&self, specs: &[Spec], returns: bool, symbols: &Symbols) -> Result<Vec<Wanted>> {
-        let mut probes = resolve(specs, returns, &self.types, symbols)?;
+        let mut probes = resolve(specs, returns, &self.types, &self.many, symbols)?;
         let mut of_patterns = Vec::new();
         for probe in &probes {
             let symbol = &probe.place.symbol;
@@ -432,11 +475,12 @@ impl WatchArgs {
         if kernel.is_stock() && self.regs {
             return Err(Error::Stock("--regs".to_owned()).into());
         }
-        let signals = take_signals()?;
         let symbols = Symbols::read().unwrap_or_default();
         let mut specs = self.probes;
         add_stacks(&mut specs, self.stack);
         let probes = self.read.resolve(&specs, self.returns, &symbols)?;
+        // Until then they end a question.
+        let signals = take_signals()?;
         let stdout = self.read.output.redirect()?;
         let wall = match self.wall {
             true => Some(wall_offset().context("cannot read the clock")?),

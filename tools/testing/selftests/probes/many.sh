@@ -26,8 +26,10 @@ thousand() {
 	local patterns=('__x64_sys_*' '*_show' '*_store' '*_open' '*_release' '*_get' '*_put' '*_probe' '*_remove' '*_ioctl')
 	if on_mainline; then patterns=('__x64_sys_[a-m]*') least=100; fi
 	put "p sync smp_text_poke_sync_each_cpu" || return 1
+	# Not unasked.
+	on_mainline || refused "--yes adds them" probe add "${patterns[@]}" || return 1
 	begun=${EPOCHREALTIME/./}
-	probe add "${patterns[@]}" >"$work/names" 2>"$work/err" || {
+	probe add --yes "${patterns[@]}" >"$work/names" 2>"$work/err" || {
 		cat "$work/err"
 		return 1
 	}

@@ -81,7 +81,6 @@ const ON_TERMINAL: usize = 20;
 
 impl SummaryArgs {
     fn run(self, kernel: &Kernel, specs: &[Spec], returns: bool, timed: Timed) -> Result<u8> {
-        let signals = take_signals()?;
         let symbols = Symbols::read().unwrap_or_default();
         let mut specs = specs.to_vec();
         for name in ["stack", "ustack"] {
@@ -91,6 +90,8 @@ impl SummaryArgs {
         }
         let probes = self.read.resolve(&specs, returns, &symbols)?;
         self.check_keys(kernel, &probes)?;
+        // Until then they end a question.
+        let signals = take_signals()?;
         let stdout = self.read.output.redirect()?;
         let terminal = io::stdout().is_terminal() && !self.read.json && !self.folded;
         // Not where a command writes, and lines where the terminal is of no use.
