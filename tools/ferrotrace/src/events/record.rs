@@ -28,6 +28,7 @@ use crate::functions::glob::GlobError;
 use crate::near::near;
 use crate::probes::error::Names;
 use crate::probes::stock::instance::Instance;
+use crate::probes::stock::instance::read_page;
 use crate::probes::stock::ring;
 use crate::relay::channel::CpuId;
 use crate::relay::channel::Mode;
@@ -177,12 +178,8 @@ impl Cpu {
     fn drain(&mut self, page: &mut [u8], pages: usize) -> Result<bool, Error> {
         let mut any = false;
         for _ in 0..pages {
-            let len = match self.pages.read(page) {
-                Ok(len) => len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(io("read", &self.path, error)),
-            };
+            let len = read_page(&mut self.pages, page);
+            let len = len.map_err(|error| io("read", &self.path, error))?;
             if len == 0 {
                 return Ok(any);
             }

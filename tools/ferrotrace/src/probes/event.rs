@@ -43,8 +43,8 @@ pub struct Event {
     pub is_return: bool,
     /// The probed instruction, or the address that the function returns to.
     pub ip: u64,
-    /// For a return: nanoseconds since the entry.
-    pub duration: u64,
+    /// For a return: nanoseconds since the entry, if that has been seen.
+    pub duration: Option<u64>,
     /// The rest.
     pub seen: Seen,
 }
@@ -128,7 +128,7 @@ impl Event {
             probe: u32::from_ne_bytes(take(bytes)?),
             is_return: u32::from_ne_bytes(take(bytes)?) == 1,
             ip: u64::from_ne_bytes(take(bytes)?),
-            duration: u64::from_ne_bytes(take(bytes)?),
+            duration: Some(u64::from_ne_bytes(take(bytes)?)),
             seen: match record.ty {
                 WITH_REGISTERS => {
                     let mut registers = [0; REGISTERS.len()];
@@ -178,7 +178,7 @@ pub(crate) mod tests {
         data.extend(event.probe.to_ne_bytes());
         data.extend(u32::from(event.is_return).to_ne_bytes());
         data.extend(event.ip.to_ne_bytes());
-        data.extend(event.duration.to_ne_bytes());
+        data.extend(event.duration.unwrap().to_ne_bytes());
         let ty = match &event.seen {
             Seen::Registers(registers) => {
                 data.extend(registers.iter().flat_map(|register| register.to_ne_bytes()));
@@ -206,7 +206,7 @@ pub(crate) mod tests {
             probe: 7,
             is_return: false,
             ip: 0xffff_ffff_8106_3c90,
-            duration: 0,
+            duration: Some(0),
             seen: Seen::Registers(registers),
         }
     }

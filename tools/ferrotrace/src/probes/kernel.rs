@@ -334,7 +334,7 @@ impl Live<'_> {
     /// The opposite, of all probes, before they can be removed.
     pub fn detach(&mut self) {
         self.is_started = false;
-        if let Some(instance) = &self.instance {
+        if let Some(instance) = &mut self.instance {
             instance.detach();
         }
     }

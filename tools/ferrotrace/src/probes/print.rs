@@ -27,16 +27,28 @@ use crate::clock::Stamp;
 /// The largest errno; a function returns it as a negative number.
 const MAX_ERRNO: i64 = 4095;
 
-/// What a function returned.
+/// A value that a function returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Returned(pub u64);
+pub struct Returned {
+    word: u64,
+    /// Whether a small negative number is the number of an error. In user space it is what the function says.
+    has_errors: bool,
+}
 
 impl Returned {
+    /// Takes the value of a register at the return.
+    pub fn of(probe: &Probe, word: u64) -> Self {
+        Self {
+            word,
+            has_errors: probe.place.in_file().is_none(),
+        }
+    }
+
     /// As a number. A function that returns an `int` does not set the upper half of the register,
     /// which is usually 0: if the lower half is an error then, it is taken for one.
     pub fn number(self) -> i64 {
-        let whole = i64::from_ne_bytes(self.0.to_ne_bytes());
-        match u32::try_from(self.0).map(|low| i64::from(i32::from_ne_bytes(low.to_ne_bytes()))) {
+        let whole = i64::from_ne_bytes(self.word.to_ne_bytes());
+        match u32::try_from(self.word).map(|low| i64::from(i32::from_ne_bytes(low.to_ne_bytes()))) {
             Ok(int) if (-MAX_ERRNO..0).contains(&int) => int,
             _ => whole,
         }
@@ -44,13 +56,30 @@ impl Returned {
 
     /// The name of the error, if it is one.
     pub fn errno(self) -> Option<String> {
-        let number = self.number();
-        if !(-MAX_ERRNO..0).contains(&number) {
-            return None;
-        }
-        let errno = Errno::from_raw(i32::try_from(-number).ok()?);
-        (errno != Errno::UnknownErrno).then(|| format!("{errno:?}"))
+        errno_name(self.number()).filter(|_| self.has_errors)
     }
+}
+
+/// Returns the name of the error that a function of the kernel returns as this number, if it is one.
+fn errno_name(number: i64) -> Option<String> {
+    if !(-MAX_ERRNO..0).contains(&number) {
+        return None;
+    }
+    let errno = Errno::from_raw(i32::try_from(-number).ok()?);
+    (errno != Errno::UnknownErrno).then(|| format!("{errno:?}"))
+}
+
+/// Returns true if a negative value of an argument is the number of an error: of what a function of the kernel has returned, or
+/// of an argument whose name says so.
+fn is_error(arg: &ProbeArg, in_file: bool) -> bool {
+    let name = arg.name.as_str();
+    let is_named = ["err", "errno", "error"].iter().any(|end| {
+        name.strip_suffix(end)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('_'))
+    });
+    let fetch = arg.text.split_once('=').map_or("", |(_, fetch)| fetch);
+    let returned = fetch.split(':').next() == Some("$retval");
+    is_named || !in_file && (returned || ["rc", "ret", "retval"].contains(&name))
 }
 
 impl fmt::Display for Returned {
@@ -63,7 +92,7 @@ impl fmt::Display for Returned {
             None if (0..=i64::from(u32::MAX)).contains(&number) => {
                 write!(f, "{number} ({number:#x})")
             }
-            None => write!(f, "{:#x}", self.0),
+            None => write!(f, "{:#x}", self.word),
         }
     }
 }
@@ -97,6 +126,8 @@ pub enum Value {
     Unsigned(u64),
     /// A number with one.
     Signed(i64),
+    /// The same, which is that of an error if it is negative.
+    Error(i64),
     /// A number that is shown in hexadecimal.
     Hex(u64),
     /// The address of a function.
@@ -109,7 +140,7 @@ pub enum Value {
 
 impl Value {
     /// The value of an argument, the `index`th of its probe, in the record of a hit.
-    pub fn new(arg: &ProbeArg, index: usize, args: Args<'_>) -> Self {
+    pub fn new(arg: &ProbeArg, index: usize, args: Args<'_>, in_file: bool) -> Self {
         let ty = arg.arg.ty;
         let Args { area, faults, .. } = args;
         let bytes = area.get(arg.arg.offset..arg.arg.end()).unwrap_or_default();
@@ -137,7 +168,13 @@ impl Value {
         };
         match show {
             Show::Unsigned => Self::Unsigned(number),
-            Show::Signed => Self::Signed(i64::from_ne_bytes(number.to_ne_bytes())),
+            Show::Signed => {
+                let number = i64::from_ne_bytes(number.to_ne_bytes());
+                match is_error(arg, in_file) {
+                    true => Self::Error(number),
+                    false => Self::Signed(number),
+                }
+            }
             Show::Hex => Self::Hex(number),
             Show::Symbol => Self::Symbol(number),
         }
@@ -153,12 +190,10 @@ impl Value {
             Self::Fault(start) if start.is_empty() => "(fault)".to_owned(),
             Self::Fault(start) => format!("{start:?}(fault)"),
             Self::Unsigned(number) => number.to_string(),
-            Self::Signed(number) => match number.checked_neg() {
-                // What a function returns if it fails.
-                Some(negative) if (1..=MAX_ERRNO).contains(&negative) => {
-                    Returned(u64::from_ne_bytes(number.to_ne_bytes())).to_string()
-                }
-                _ => number.to_string(),
+            Self::Signed(number) => number.to_string(),
+            Self::Error(number) => match errno_name(*number) {
+                Some(errno) => format!("{number} ({errno})"),
+                None => number.to_string(),
             },
             Self::Hex(number) => format!("{number:#x}"),
             Self::Symbol(address) => symbols.describe(*address),
@@ -174,7 +209,7 @@ impl Value {
             }
             Self::Fault(_) => serde_json::Value::Null,
             Self::Unsigned(number) => (*number).into(),
-            Self::Signed(number) => (*number).into(),
+            Self::Signed(number) | Self::Error(number) => (*number).into(),
             // Numbers in JSON are decimal.
             Self::Hex(_) | Self::Symbol(_) => self.text(pid, symbols).into(),
             Self::Text(text) => text.clone().into(),
@@ -192,7 +227,10 @@ pub fn values<'a>(
         Seen::Registers(_) => None,
     };
     let args = probe.args.iter().enumerate();
-    args.filter_map(move |(index, arg)| Some((arg.name.as_str(), Value::new(arg, index, seen?))))
+    let in_file = probe.place.in_file().is_some();
+    args.filter_map(move |(index, arg)| {
+        Some((arg.name.as_str(), Value::new(arg, index, seen?, in_file)))
+    })
 }
 
 /// A line, or with registers several, for a hit of `probe`.
@@ -205,14 +243,16 @@ pub fn event(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> S
     let mut text = format!("[{cpu:03}] {time} {comm}-{pid} {place}");
     // Writing to a string does not fail.
     if event.is_return {
-        let micros = event.duration / 1000;
-        let nanos = event.duration % 1000;
         let to = symbols.call(event.ip, event.pid);
         let value = match event.value() {
-            Some(value) => format!(" = {}", Returned(value)),
+            Some(value) => format!(" = {}", Returned::of(probe, value)),
             None => " returns".to_owned(),
         };
-        let _ = write!(text, "{value}, {micros}.{nanos:03} us, to {to}");
+        let time = match event.duration {
+            Some(ns) => format!("{}.{:03} us", ns / 1000, ns % 1000),
+            None => "entry not seen".to_owned(),
+        };
+        let _ = write!(text, "{value}, {time}, to {to}");
     }
     let mut stacks = Vec::new();
     for (name, value) in values(event, probe) {
@@ -259,7 +299,7 @@ fn event_json(event: &Event, probe: &Probe, symbols: &Symbols, style: Style) -> 
         map.insert("wall".to_owned(), style.stamp(event).to_string().into());
     }
     if event.is_return {
-        if let Some(value) = event.value().map(Returned) {
+        if let Some(value) = event.value().map(|word| Returned::of(probe, word)) {
             map.insert("value".to_owned(), value.number().into());
             map.insert("errno".to_owned(), value.errno().into());
         }
@@ -372,7 +412,7 @@ mod tests {
         let probe = parse_list(line).unwrap().remove(0);
         let mut hit = sample(12);
         hit.is_return = true;
-        hit.duration = 5;
+        hit.duration = Some(5);
         let mut area = (-10i32).to_le_bytes().to_vec();
         area.extend(b"/e\x07c\0\xab\x02\0\0\0\0\0");
         area.extend(5u64.to_le_bytes());
@@ -456,7 +496,8 @@ mod tests {
 
     #[test]
     fn values() {
-        let text = |value: u64| Returned(value).to_string();
+        let probes = parse_list(LIST).unwrap();
+        let text = |value: u64| Returned::of(&probes[1], value).to_string();
         assert_eq!(text(0), "0");
         assert_eq!(text(9), "9");
         assert_eq!(text(35), "35 (0x23)");
@@ -466,7 +507,42 @@ mod tests {
         assert_eq!(text(u64::MAX - 4095), "0xfffffffffffff000");
         assert_eq!(text(0xffff_8880_1234_5678), "0xffff888012345678");
         assert_eq!(text(0x1_0000_0000), "0x100000000");
-        assert_eq!(Returned(0xffff_fffe).number(), -2);
+        assert_eq!(Returned::of(&probes[1], 0xffff_fffe).number(), -2);
+        // A function of a program means something else by it.
+        let mut of_file = probes[1].clone();
+        of_file.place = "/bin/prog:f".parse().unwrap();
+        assert_eq!(Returned::of(&of_file, 0xffff_ffff).to_string(), "-1");
+        assert_eq!(Returned::of(&of_file, u64::MAX).errno(), None);
+    }
+
+    /// A small negative number is an error only where something says so.
+    #[test]
+    fn errors_and_numbers() {
+        let text = |args: &str, place: &str| {
+            let line = format!(
+                "id=9 name=o kind=return place={place} address=0x1 hits=0 missed=0 state=on args={args}\n"
+            );
+            let probe = parse_list(&line).unwrap().remove(0);
+            let mut hit = sample(12);
+            let mut area = (-2i32).to_le_bytes().to_vec();
+            area.extend([0; 4]);
+            hit.seen = Seen::Args(area);
+            let (_, value) = super::values(&hit, &probe).next().unwrap();
+            value.text(1, &Symbols::default())
+        };
+        for args in [
+            "x=$retval:s32",
+            "ret=%di:s32",
+            "io_error=%di:s32",
+            "err=%di:s32",
+        ] {
+            assert_eq!(text(args, "f"), "-2 (ENOENT)", "{args}");
+        }
+        for args in ["x=%di:s32", "offset=%di:s32", "terror=%di:s32"] {
+            assert_eq!(text(args, "f"), "-2", "{args}");
+        }
+        assert_eq!(text("ret=$retval:s32", "/bin/prog:f"), "-2");
+        assert_eq!(text("errno=%di:s32", "/bin/prog:f"), "-2 (ENOENT)");
     }
 
     #[test]
@@ -487,7 +563,7 @@ mod tests {
         assert!(text.starts_with("[001] 12.000000034 cat-42 kernel_clone+0x10\n   ax 00000000000000a0    bx 00000000000000a1 "));
         assert!(text.ends_with("flags 00000000000000b0\n"));
         hit.is_return = true;
-        hit.duration = 12_345;
+        hit.duration = Some(12_345);
         returning(&mut hit);
         hit.ip = 5;
         assert_eq!(

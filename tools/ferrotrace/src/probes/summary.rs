@@ -120,6 +120,10 @@ pub struct Summary<'a, P> {
     histogram: Histogram,
     /// When a thread began what a hit ends.
     began: HashMap<i32, u64>,
+    /// Calls whose time is not known.
+    untimed: u64,
+    /// Hits that had found no room at the last round.
+    dropped: u64,
     /// How long hits have been wanted, and until when they have been reported.
     at: Duration,
     reported: Duration,
@@ -154,6 +158,8 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             recent: Tally::new(),
             histogram: Histogram::default(),
             began: HashMap::new(),
+            untimed: 0,
+            dropped: 0,
             at: Duration::ZERO,
             reported: Duration::ZERO,
             screen,
@@ -223,17 +229,25 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
 
     fn folded(&self) -> String {
         let (rows, _) = self.rows(&self.total);
-        let lines = rows
-            .into_iter()
-            .map(|(key, stats)| format!("{} {}\n", key.join(";"), stats.calls));
+        let lines = rows.into_iter().map(|(key, stats)| {
+            let value = match self.is_timed() {
+                true => stats.total,
+                false => stats.calls,
+            };
+            format!("{} {value}\n", key.join(";"))
+        });
         lines.collect()
     }
 
     /// How long that took, and how much there is.
-    fn status(tally: &Tally, title: &str, at: Duration, dropped: u64) -> String {
+    fn status(&self, tally: &Tally, title: &str, at: Duration, dropped: u64) -> String {
         let hits: u64 = tally.values().map(|stats| stats.calls).sum();
         let seconds = at.as_secs_f64();
-        format!("{title}{seconds:.1} s: {hits} hits, {dropped} dropped")
+        let untimed = match self.untimed {
+            0 => String::new(),
+            calls => format!(", {calls} calls whose entry was not seen"),
+        };
+        format!("{title}{seconds:.1} s: {hits} hits, {dropped} dropped{untimed}")
     }
 
     /// Does what the user wants, and draws if there is something new. Returns whether to go on.
@@ -251,7 +265,7 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             return Ok(goes_on);
         }
         let dropped = (now.dropped)()?;
-        let status = Self::status(&self.total, "", self.at, dropped);
+        let status = self.status(&self.total, "", self.at, dropped);
         match (screen.state.is_paused, &self.frozen) {
             (true, None) => {
                 self.frozen = Some(Shot {
@@ -304,7 +318,7 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
         if more > 0 {
             let _ = writeln!(text, "and {more} more");
         }
-        text.push_str(&Self::status(tally, title, at, dropped));
+        text.push_str(&self.status(tally, title, at, dropped));
         text.push('\n');
         text
     }
@@ -330,6 +344,7 @@ impl<'a, P: FnMut(&str) -> Result<bool>> Summary<'a, P> {
             "more": more,
             "hits": tally.values().map(|stats| stats.calls).sum::<u64>(),
             "dropped": dropped,
+            "untimed": self.untimed,
         })
     }
 }
@@ -338,7 +353,14 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
     fn hit(&mut self, event: &Event, probe: &Probe) {
         let time = match self.style.timed {
             Timed::No => 0,
-            Timed::Calls => event.duration,
+            Timed::Calls => match event.duration {
+                Some(time) => time,
+                // To show one would be to invent it.
+                None => {
+                    self.untimed += 1;
+                    return;
+                }
+            },
             Timed::Since(number) => {
                 if temporary_number(&probe.name) == Some(number) {
                     self.began.insert(event.pid, event.time);
@@ -361,6 +383,14 @@ impl<P: FnMut(&str) -> Result<bool>> Show for Summary<'_, P> {
 
     fn round(&mut self, now: &Now<'_>) -> Result<bool> {
         self.at = now.at;
+        if matches!(self.style.timed, Timed::Since(_)) {
+            let dropped = (now.dropped)()?;
+            if dropped > self.dropped {
+                // The end of some, or another beginning, is among those hits.
+                self.began.clear();
+            }
+            self.dropped = dropped;
+        }
         let span = self.at.saturating_sub(self.reported);
         let is_due = span >= self.style.interval;
         if let Some(mut screen) = self.screen.take() {
@@ -450,7 +480,7 @@ mod tests {
             let hit = Event {
                 cpu: *cpu,
                 pid: *pid,
-                duration: *duration,
+                duration: Some(*duration),
                 ..event(*time)
             };
             summary.hit(&hit, &probes[*probe]);

@@ -51,15 +51,18 @@ impl Symbols {
         Ok(Self {
             later: Some(RefCell::new(Later {
                 looked: Instant::now(),
-                modules,
+                modules: modules.clone(),
                 table: None,
             })),
-            ..Self::parse(&table::running()?)
+            ..Self::of(Table::running(&modules)?)
         })
     }
 
     pub(crate) fn parse(text: &str) -> Self {
-        let table = Table::parse(text);
+        Self::of(Table::parse(text))
+    }
+
+    fn of(table: Table) -> Self {
         let mut by_name: Vec<_> = (0..table.functions.len()).collect();
         by_name.sort_by_key(|at| table.functions.get(*at).map(|symbol| &*symbol.name));
         Self {
@@ -173,9 +176,9 @@ impl Later {
         self.looked = Instant::now();
         let modules = table::modules();
         if modules != self.modules {
-            self.modules = modules;
             // Without them there are numbers.
-            self.table = Some(Table::parse(&table::running().unwrap_or_default()));
+            self.table = Some(Table::running(&modules).unwrap_or_default());
+            self.modules = modules;
         }
     }
 }

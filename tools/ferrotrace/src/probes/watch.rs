@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
@@ -192,6 +193,11 @@ pub fn remove_abandoned(kernel: &Kernel) -> Result<usize> {
     Ok(names.len())
 }
 
+/// The place of a temporary probe among those that were wanted. Names of events have no dots.
+fn temporary_index(name: &str) -> Option<usize> {
+    name.rsplit(['.', '_']).next()?.parse().ok()
+}
+
 /// A probe and its counts.
 struct Watched {
     probe: Probe,
@@ -204,10 +210,12 @@ struct Watch<'a> {
     kernel: &'a Kernel,
     options: Options,
     /// The names of the temporary probes.
-    names: Vec<String>,
+    names: BTreeSet<String>,
     live: Live<'a>,
     order: Order<Event>,
     probes: BTreeMap<u32, Watched>,
+    /// Why some have no hits: the kernel refuses those in files only now.
+    refused: BTreeMap<String, Option<Error>>,
     dropped_before: u64,
     events: u64,
     /// When the current round began, if one is unfinished.
@@ -235,15 +243,16 @@ pub fn watch(
         drain(&mut live, |_| ())?;
     }
     let dropped = live.dropped()?;
-    let temporary = Temporary::add(kernel, &options.probes, signals)?;
+    let mut temporary = Temporary::add(kernel, &options.probes, signals)?;
     let duration = options.duration;
     let mut watch = Watch {
         kernel,
         options,
-        names: temporary.names.clone(),
+        names: temporary.names.iter().cloned().collect(),
         live,
         order: Order::default(),
         probes: BTreeMap::new(),
+        refused: BTreeMap::new(),
         dropped_before: dropped,
         events: 0,
         began: None,
@@ -252,6 +261,7 @@ pub fn watch(
         end: None,
     };
     watch.look(true)?;
+    temporary.refused.extend(watch.take_refused());
     watch.start = Instant::now();
     watch.live.start()?;
     ready(&temporary.refused)?;
@@ -323,7 +333,8 @@ impl Watch<'_> {
     fn look(&mut self, first: bool) -> Result<()> {
         let names = &self.names;
         for probe in self.kernel.list()? {
-            if !names.is_empty() && !names.contains(&probe.name) {
+            let is_another = !names.is_empty() && !names.contains(&probe.name);
+            if is_another || self.refused.contains_key(&probe.name) {
                 continue;
             }
             let name = match names.is_empty() {
@@ -334,7 +345,13 @@ impl Watch<'_> {
             match self.probes.get_mut(&probe.id) {
                 Some(watched) => watched.probe = probe,
                 None => {
-                    self.live.attach(&probe)?;
+                    match self.live.attach(&probe) {
+                        Err(error @ Error::Refused { .. }) if self.is_optional(&probe.name) => {
+                            self.refused.insert(probe.name, Some(error));
+                            continue;
+                        }
+                        other => other?,
+                    }
                     let watched = Watched {
                         name,
                         missed_before: before,
@@ -345,7 +362,24 @@ impl Watch<'_> {
                 }
             }
         }
+        if first && self.probes.is_empty() {
+            if let Some((_, Some(error))) = self.refused.pop_last() {
+                return Err(error);
+            }
+        }
         Ok(())
+    }
+
+    /// Returns why probes have no hits. They are not tried again.
+    fn take_refused(&mut self) -> Vec<Error> {
+        let why = |error: &mut Option<Error>| error.take();
+        self.refused.values_mut().filter_map(why).collect()
+    }
+
+    /// Returns true if the others are watched without this probe: one of a pattern, or one that this has not added.
+    fn is_optional(&self, name: &str) -> bool {
+        let wanted = temporary_index(name).and_then(|index| self.options.probes.get(index));
+        self.names.is_empty() || wanted.is_some_and(|probe| probe.of_pattern)
     }
 
     /// Reads what is there. Returns whether the round has to continue.

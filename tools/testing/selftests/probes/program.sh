@@ -117,6 +117,76 @@ in_files() {
 	is left "" "$(cat /sys/kernel/tracing/uprobe_events && ls /sys/kernel/tracing/instances)"
 }
 
+# called: a program, $called, in a directory whose name has more than letters: called() gets what cannot be read, too. With an argument
+# the first call waits for a byte of standard input, and many follow.
+called() {
+	called=$work/dé=x/called
+	[ -e "$called" ] && return
+	mkdir -p "${called%/*}"
+	cat >"$work/called.c" <<-END
+		#include <unistd.h>
+		__attribute__((noipa)) int called(const char *s, int *n) { asm(""); return -2; }
+		__attribute__((noipa)) int waiting(int calls) { char c; return calls ? 1 : read(0, &c, 1); }
+		int main(int argc, char **argv)
+		{
+			int five = 5, zero = 0;
+			if (argc > 1) {
+				for (int i = 0; i < 3000; i++) waiting(i);
+				return 0;
+			}
+			called("one", &five);
+			called((char *)1, (int *)1);
+			called("", &zero);
+			called("two", (int *)1);
+			return 0;
+		}
+	END
+	gcc -g -O1 -o "$called" "$work/called.c"
+}
+
+# called_with PROBE...: the arguments of the hits.
+called_with() {
+	probe watch --json "$@" -- "$called" >"$work/out" 2>"$work/err" || {
+		cat "$work/err"
+		return 1
+	}
+	grep -o '"args":{[^}]*}' "$work/out" | xargs -d '\n'
+}
+
+# What cannot be read is not taken for what is there, nor a condition on it for one that holds.
+faults() {
+	local read='s=+0(%di):string n=+0(%si):s32'
+	called && mount_tracing || return 1
+	is all '"args":{"n":5,"s":"one"} "args":{"n":null,"s":null} "args":{"n":0,"s":""} "args":{"n":null,"s":"two"}' \
+		"$(called_with "$called:called $read")" || return 1
+	is zero '"args":{"n":0,"s":""}' "$(called_with "$called:called $read if n==0")" || return 1
+	is one '"args":{"n":5,"s":"one"}' "$(called_with "$called:called $read if s==one")" || return 1
+	is others '"args":{"n":0,"s":""} "args":{"n":null,"s":"two"}' "$(called_with "$called:called $read if s!=one")" || return 1
+	is added called_called_ret "$(probe add "$called:called%return")" || return 1
+	probe list | grep "^called_called_ret  return  $called:called " && probe remove called_called_ret || return 1
+	# What a program returns is no error of the kernel.
+	probe watch -r "$called:called" -- "$called" | grep -c ' = -2, '
+}
+
+# After losses it is told how many there were, and no time is invented.
+losses() {
+	local runs longest
+	called && mount_tracing && mkfifo "$work/gate" || return 1
+	watching --json -r "$called:waiting" || return 1
+	echo 4 >"/sys/kernel/tracing/instances/ferrotrace.$watch/buffer_size_kb" || return 1
+	"$called" many <"$work/gate" &
+	runs=$!
+	exec 4>"$work/gate"
+	# Its entry is read, its return will be lost.
+	sleep 0.4
+	kill -STOP "$watch" && sleep 0.6 && echo >&4 && exec 4>&- && wait $runs && kill -CONT "$watch" && watched || return 1
+	rm "$work/gate"
+	tail -n 1 "$work/out" | grep -q '"dropped":[1-9][0-9]*' || return 1
+	longest=$(sed -n 's/.*"duration_ns":\([0-9]*\),.*/\1/p' "$work/out" | sort -n | tail -n 1)
+	echo "longest: $longest"
+	[ "$longest" -gt 0 ] && [ "$longest" -lt 400000000 ]
+}
+
 # Parameters where the compiler has them within a function: at a line, and at an offset.
 within() {
 	local f=$work/optimised at place

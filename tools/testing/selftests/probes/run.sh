@@ -145,7 +145,9 @@ one thousand thousand
 one abandoned abandoned
 one stack.kernel stacks
 one stack.recorded stacks_recorded
-once file in_files
+once file.all in_files
+once file.faults faults
+once file.losses losses
 once within within
 once convention by_convention
 once elsewhere elsewhere

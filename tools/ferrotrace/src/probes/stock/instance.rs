@@ -7,12 +7,16 @@
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use nix::errno::Errno;
+
 use super::GROUP;
 use super::PLACES;
+use crate::probes::control::errno;
 use crate::probes::error::Error;
 use crate::probes::error::Result;
 use crate::relay::buffer::open_relay_file;
@@ -148,6 +152,19 @@ impl Instance {
     pub fn lost(&self, cpu: u32) -> u64 {
         let path = self.dir.join(format!("per_cpu/cpu{cpu}/stats"));
         fs::read_to_string(path).map_or(0, |stats| lost(&stats))
+    }
+}
+
+/// Reads a page of a CPU; nothing if there is none yet.
+pub fn read_page(pages: &mut File, page: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match pages.read(page) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            // A CPU that may come up, and has never been there, has no buffer.
+            Err(error) if errno(&error) == Errno::ENODEV => return Ok(0),
+            read => return read,
+        }
     }
 }
 

@@ -10,12 +10,15 @@
 
 pub mod instance;
 pub mod live;
+mod losses;
+mod record;
 pub(crate) mod ring;
 mod stacks;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::fs;
 use std::fs::File;
 use std::io;
@@ -33,9 +36,11 @@ use super::error::Names;
 use super::error::Refusal;
 use super::error::Result;
 use super::model::Kind;
+use super::model::NAME_MAX;
 use super::model::Place;
 use super::model::Probe;
 use super::model::parse_args;
+use super::model::short_name;
 use super::resolve::Wanted;
 use super::spec::ConditionSpec;
 use crate::elf::Elf;
@@ -53,6 +58,9 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// its own.
 const STACKS: [(&str, &str); 2] = [("__k_", "$kstack"), ("__u_", "$ustack")];
 
+/// What an argument is called that is text if the memory of a number can be read: the kernel does not say so of numbers.
+const READABLE: &str = "__f_";
+
 /// Marks the numbers of events, which are not those of the module's probes.
 const MARK: u32 = 1 << 16;
 
@@ -68,6 +76,8 @@ pub struct Stock {
     in_kernel: bool,
     /// Executables and libraries, which have the names of places in them.
     code: RefCell<BTreeMap<String, Option<Elf>>>,
+    /// What places in files are called.
+    places: RefCell<HashMap<Place, Place>>,
 }
 
 impl Stock {
@@ -96,6 +106,7 @@ impl Stock {
             tracing,
             in_kernel: true,
             code: RefCell::default(),
+            places: RefCell::default(),
         }
     }
 
@@ -140,6 +151,7 @@ impl Stock {
         let profiles = ["kprobe_profile", "uprobe_profile"]
             .map(|name| fs::read_to_string(self.tracing.join(name)).unwrap_or_default());
         let profile = profiles.concat();
+        let profile = counts(&profile);
         let probes = text.lines().filter_map(parse_line);
         Ok(probes
             .map(|mut probe| {
@@ -154,7 +166,8 @@ impl Stock {
                     .filter(|filter| filter != "none" && !filter.is_empty())
                     .into_iter()
                     .collect();
-                (probe.hits, probe.missed) = counts(&profile, &probe.name);
+                let counts = profile.get(probe.name.as_str());
+                (probe.hits, probe.missed) = counts.copied().unwrap_or_default();
                 probe
             })
             .collect())
@@ -162,9 +175,19 @@ impl Stock {
 
     /// Gives a place in a file the name of the function, if that is known.
     fn name_place(&self, place: &mut Place) {
-        let Some((path, at)) = place.in_file() else {
-            return;
-        };
+        let known = self.places.borrow().get(place).cloned();
+        let named = known.unwrap_or_else(|| {
+            let named = self.named(place).unwrap_or_else(|| place.clone());
+            self.places
+                .borrow_mut()
+                .insert(place.clone(), named.clone());
+            named
+        });
+        *place = named;
+    }
+
+    fn named(&self, place: &Place) -> Option<Place> {
+        let (path, at) = place.in_file()?;
         let mut code = self.code.borrow_mut();
         let elf = code
             .entry(path.to_owned())
@@ -172,32 +195,33 @@ impl Stock {
         let at = at
             .strip_prefix("0x")
             .and_then(|at| u64::from_str_radix(at, 16).ok());
-        let found = elf
-            .as_ref()
-            .zip(at)
-            .and_then(|(elf, at)| elf.symbol_at(at, |_| true).ok());
-        let Some(found) = found else {
-            return;
+        let elf = elf.as_ref()?;
+        let found = elf.symbol_at(at?, |_| true).ok()?;
+        // Behind its end is another one, whose name several functions may have.
+        let is_within = match elf.size_of(found.symbol) {
+            Some(size @ 1..) => found.distance < size,
+            _ => found.distance == 0,
         };
-        if let Ok(distance) = u32::try_from(found.distance) {
-            place.symbol = format!("{path}:{}", found.symbol);
-            place.offset = distance;
-        }
+        is_within.then_some(())?;
+        Some(Place {
+            symbol: format!("{path}:{}", found.symbol),
+            offset: u32::try_from(found.distance).ok()?,
+        })
     }
 
     /// Adds probes in their order, up to the first that is refused. Returns the names of those before it, and why it is. Each takes a
     /// write, or two: of several in one write the kernel does not say which it has refused.
     pub fn add(&self, probes: &[Wanted]) -> (Vec<String>, Result<()>) {
         let mut added = Vec::new();
-        let known = match self.names() {
+        let mut known = match self.names() {
             Ok(known) => known,
             Err(error) => return (added, Err(error)),
         };
         for probe in probes {
             let name = event_name(&probe.name);
-            let done = match known.contains(&name) || added.contains(&name) {
-                true => Err(Error::Exists(name.clone())),
-                false => self.add_one(probe, &name),
+            let done = match known.insert(name.clone()) {
+                false => Err(Error::Exists(name.clone())),
+                true => self.add_one(probe, &name),
             };
             if let Err(error) = done {
                 return (added, Err(error));
@@ -336,26 +360,39 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-/// The hits of an event, and those that were missed. Lines of probes in files begin with the file, and have no misses.
-fn counts(profile: &str, name: &str) -> (u64, u64) {
-    let mut lines = profile.lines().map(|line| line.split_ascii_whitespace());
-    let found = lines.find_map(|words| {
+/// The hits of events, and those that were missed. Lines of probes in files begin with the file, and have no misses.
+fn counts(profile: &str) -> BTreeMap<&str, (u64, u64)> {
+    let lines = profile.lines().map(|line| line.split_ascii_whitespace());
+    let counts = lines.filter_map(|words| {
         let mut words = words.skip_while(|word| word.starts_with('/'));
-        (words.next()? == name).then_some(())?;
+        let name = words.next()?;
         let mut numbers = words.map(|word| word.parse().ok());
-        Some((numbers.next()??, numbers.next().flatten().unwrap_or(0)))
+        Some((
+            name,
+            (numbers.next()??, numbers.next().flatten().unwrap_or(0)),
+        ))
     });
-    found.unwrap_or_default()
+    counts.collect()
 }
 
-/// A name that an event can have.
+/// A name that an event can have, and another one with it for the entry of a function.
 fn event_name(name: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.chars().map(fits).collect();
-    match name.starts_with(|c: char| c.is_ascii_digit()) {
+    let name = match name.starts_with(|c: char| c.is_ascii_digit()) {
         true => format!("_{name}"),
         false => name,
-    }
+    };
+    short_name(&name, NAME_MAX - ENTRY.len())
+}
+
+/// Returns the argument that says whether this one, a number in memory, can be read.
+fn readable(word: &str) -> Option<String> {
+    let (name, rest) = word.split_once('=')?;
+    let fetch = rest.split_once(')').and_then(|_| rest.rsplit(')').next());
+    let fetch = rest.strip_suffix(fetch?)?;
+    let is_text = word.ends_with("string");
+    (rest.starts_with(['+', '-']) && !is_text).then(|| format!("{READABLE}{name}={fetch}:string"))
 }
 
 /// Arguments in the kernel's words: these have no length of text, which is at most 4096 bytes anyway, no stacks, and in files
@@ -381,7 +418,10 @@ fn fetches(args: &str, in_file: bool) -> String {
             _ => word,
         }
     });
-    words.collect::<Vec<_>>().join(" ")
+    let mut words: Vec<_> = words.collect();
+    let more: Vec<_> = words.iter().filter_map(|word| readable(word)).collect();
+    words.extend(more);
+    words.join(" ")
 }
 
 /// Registers and words of the stack in place of parameters, by the rules of the System V ABI for x86-64.

@@ -10,6 +10,9 @@ const HEAD: usize = 16;
 /// What of the second word is the number of bytes; flags are above.
 const LEN_MASK: u64 = (1 << 20) - 1;
 
+/// Set in the second word if events are missing before those of the page.
+const MISSED: u64 = 1 << 31;
+
 /// Types of entries. The others are events whose length is that many words.
 const LONG: u32 = 0;
 const PADDING: u32 = 29;
@@ -21,6 +24,12 @@ const DELTA_BITS: u32 = 27;
 
 /// A stamp has no more bits than this; those above are as they were.
 const STAMP_BITS: u32 = 59;
+
+/// Returns the time up to which events before those of a page are missing, if any are.
+pub fn lost_until(page: &[u8]) -> Option<u64> {
+    let word = |at: usize| Some(u64::from_le_bytes(*page.get(at..)?.first_chunk()?));
+    (word(8)? & MISSED != 0).then(|| word(0))?
+}
 
 /// Gives `to` the events of a page with their times, in ns of the buffer's clock. What is not understood ends it.
 pub fn events(page: &[u8], mut to: impl FnMut(u64, &[u8])) {
@@ -124,6 +133,13 @@ mod tests {
                 (stamp + 1, 4, 0x55)
             ]
         );
+    }
+
+    #[test]
+    fn what_is_missing() {
+        assert_eq!(lost_until(&page(1000, 1 << 31, &[])), Some(1000));
+        assert_eq!(lost_until(&page(1000, 1 << 30, &[])), None);
+        assert_eq!(lost_until(&[0xff; 12]), None);
     }
 
     #[test]

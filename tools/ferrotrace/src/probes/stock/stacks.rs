@@ -4,8 +4,8 @@
 
 #![deny(unsafe_code)]
 
-use super::live::Field;
-use super::live::field;
+use super::record::Field;
+use super::record::field;
 use crate::probes::event::Event;
 use crate::probes::event::Seen;
 

@@ -91,6 +91,14 @@ impl Table {
         table
     }
 
+    /// Reads the running kernel's, which has these modules.
+    pub(super) fn running(modules: &BTreeMap<String, (u64, u64)>) -> io::Result<Self> {
+        let mut table = Self::parse(&fs::read_to_string("/proc/kallsyms")?);
+        let ends = known_ends(modules).map(|(name, end)| (name.to_owned(), end));
+        table.module_ends.extend(ends);
+        Ok(table)
+    }
+
     /// Returns the function at an address, if there is one.
     pub(super) fn at(&self, address: u64) -> Option<&Symbol> {
         let next = self
@@ -126,6 +134,12 @@ fn parse_modules(text: &str) -> BTreeMap<String, (u64, u64)> {
     text.lines().filter_map(module).collect()
 }
 
+/// The ends of modules; who may not know addresses gets zeros.
+fn known_ends(modules: &BTreeMap<String, (u64, u64)>) -> impl Iterator<Item = (&str, u64)> {
+    let known = modules.iter().filter(|(_, (address, _))| *address != 0);
+    known.map(|(name, (_, end))| (name.as_str(), *end))
+}
+
 /// Reads the running kernel's functions, as lines of kallsyms, with those that say where they end.
 pub(crate) fn running() -> io::Result<String> {
     Ok(of_code(&fs::read_to_string("/proc/kallsyms")?, &modules()))
@@ -147,7 +161,7 @@ fn of_code(kallsyms: &str, modules: &BTreeMap<String, (u64, u64)>) -> String {
         }
         follows = parsed.is_code();
     }
-    for (name, (_, end)) in modules.iter().filter(|(_, (address, _))| *address != 0) {
+    for (name, end) in known_ends(modules) {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{end:016x} {MODULE_END} end\t[{name}]");
     }
