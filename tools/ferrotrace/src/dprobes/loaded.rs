@@ -4,9 +4,13 @@
 
 #![deny(unsafe_code)]
 
+use ferro_core::rpn::CODE_MAX;
+use ferro_core::rpn::SetRef;
+
 use super::control::Control;
 use super::error::Error;
 use super::error::Result;
+use super::set::SetError;
 use super::state::State;
 
 /// Programs that are loaded as long as this value exists.
@@ -17,21 +21,18 @@ pub struct Loaded<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    /// Loads a set, if there is one. Returns the state after that.
+    /// Loads a set without `MERGE`, if there is one: also what it replaces is not loaded again. Returns the state after that.
     pub fn load(control: &'a Control, set: Option<&[u8]>) -> Result<(Self, State)> {
-        let before = control.state()?;
-        let mut loaded = Self {
-            control,
-            names: Vec::new(),
-        };
         let Some(set) = set else {
-            return Ok((loaded, before));
+            let none = Self {
+                control,
+                names: Vec::new(),
+            };
+            return Ok((none, control.state()?));
         };
+        let names = names(set)?;
         let state = control.insert(set)?;
-        let old = before.names();
-        loaded.names = state.names();
-        loaded.names.retain(|name| !old.contains(name));
-        Ok((loaded, state))
+        Ok((Self { control, names }, state))
     }
 
     /// Removes them.
@@ -45,6 +46,13 @@ impl<'a> Loaded<'a> {
         }
         Ok(())
     }
+}
+
+/// The programs of a set.
+fn names(set: &[u8]) -> Result<Vec<String>> {
+    let set = SetRef::decode(set, &mut vec![0; CODE_MAX]);
+    let set = set.map_err(|refusal| Error::Set(SetError::Refused(refusal)))?;
+    Ok(set.programs().map(|one| one.name.to_owned()).collect())
 }
 
 impl Drop for Loaded<'_> {

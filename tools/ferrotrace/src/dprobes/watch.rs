@@ -62,6 +62,8 @@ pub struct Counts {
     pub damaged: u64,
     /// Records that were shown after later ones.
     pub late: u64,
+    /// Records that were lost while this ran, as the buffers were full.
+    pub lost: u64,
 }
 
 /// A record.
@@ -83,6 +85,8 @@ struct Watch<'a> {
     order: Order<Held>,
     places: BTreeMap<(u32, u32), Option<String>>,
     counts: Counts,
+    /// Records that were lost before this ran.
+    lost_before: u64,
 }
 
 /// Shows records with `print`, which returns whether there still is a reader, until a signal, the end of the time, or enough
@@ -103,6 +107,7 @@ pub fn watch(
     let (loaded, state) = Loaded::load(control, options.set.as_deref())?;
     let mut watch = Watch {
         options,
+        lost_before: live.lost(),
         live,
         order: Order::default(),
         places: places(&state),
@@ -199,10 +204,23 @@ impl Watch<'_> {
                 None => self.counts.damaged += 1,
             }
         }
+        text.push_str(&self.lost());
         if !print(&text)? {
             return Ok(false);
         }
         Ok(Some(self.counts.records) != self.options.count)
+    }
+
+    /// A line about records that have been lost since the last one, if any.
+    fn lost(&mut self) -> String {
+        let all = self.live.lost().saturating_sub(self.lost_before);
+        let lost = all.saturating_sub(self.counts.lost);
+        self.counts.lost = all;
+        match (lost, self.options.json) {
+            (0, _) => String::new(),
+            (_, true) => format!("{}\n", json!({ "lost": lost })),
+            (_, false) => format!("{lost} records lost: the buffers were full\n"),
+        }
     }
 
     fn line(&self, held: &Held) -> Option<String> {
@@ -236,7 +254,11 @@ pub fn summary(counts: &Counts, json: bool) -> String {
         return format!("{}\n", json!({ "summary": counts }));
     }
     let mut text = format!("{} records", counts.records);
-    for (count, what) in [(counts.damaged, "not understood"), (counts.late, "late")] {
+    for (count, what) in [
+        (counts.lost, "lost"),
+        (counts.damaged, "not understood"),
+        (counts.late, "late"),
+    ] {
         if count != 0 {
             // Writing to a string does not fail.
             let _ = write!(text, ", {count} {what}");
@@ -249,6 +271,18 @@ pub fn summary(counts: &Counts, json: bool) -> String {
 mod tests {
     use super::super::state::tests::STATE;
     use super::*;
+
+    #[test]
+    fn what_is_lost_is_in_the_last_line() {
+        let counts = Counts {
+            records: 2046,
+            lost: 17954,
+            ..Counts::default()
+        };
+        assert_eq!(summary(&counts, false), "2046 records, 17954 lost\n");
+        assert!(summary(&counts, true).contains("\"lost\":17954"));
+        assert_eq!(summary(&Counts::default(), false), "0 records\n");
+    }
 
     #[test]
     fn places_of_numbers_that_are_taken_once() {

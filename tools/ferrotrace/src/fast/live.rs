@@ -25,6 +25,7 @@ use nix::poll::poll;
 
 use super::record::Record;
 use super::record::RecordReader;
+use super::ring::Ring;
 use crate::relay::buffer::keep_others_out;
 use crate::relay::buffer::open_relay_file;
 use crate::relay::channel::CpuId;
@@ -43,6 +44,8 @@ const ROUND: usize = 64;
 pub struct Live {
     channel: ChannelDir,
     cpus: BTreeMap<CpuId, (PathBuf, Flock<File>)>,
+    /// The buffers, each with the records that it had lost when its file was opened.
+    rings: Vec<(Ring, u64)>,
     bytes: Vec<u8>,
 }
 
@@ -52,6 +55,7 @@ impl Live {
         let mut live = Self {
             channel: ChannelDir::open(channel)?,
             cpus: BTreeMap::new(),
+            rings: Vec::new(),
             bytes: vec![0; CHUNK],
         };
         live.scan()?;
@@ -63,10 +67,22 @@ impl Live {
         for (cpu, path) in self.channel.relay_files()? {
             if let Entry::Vacant(place) = self.cpus.entry(cpu) {
                 let file = keep_others_out(open_relay_file(&path, false)?, &path)?;
+                if let Some(ring) = Ring::open(&file, &path, false)? {
+                    let lost = ring.lost();
+                    self.rings.push((ring, lost));
+                }
                 place.insert((path, file));
             }
         }
         Ok(())
+    }
+
+    /// Records that have been lost since the files were opened, as the buffers were full.
+    pub fn lost(&self) -> u64 {
+        let rings = self.rings.iter();
+        rings
+            .map(|(ring, before)| ring.lost().wrapping_sub(*before))
+            .sum()
     }
 
     /// Reads what is there now. Records come with the CPU that wrote them.
