@@ -71,12 +71,15 @@ paper() {
 	after=$(local_variable vmlinux 1)
 	# What asking costs.
 	is forks 100 $((after - before - (before - none))) || return 1
+	before=$(local_variable vmlinux 0)
+	for _ in {1..10}; do kill -CONT $$; done
+	is kills 10 $(($(local_variable vmlinux 0) - before)) || return 1
 	classic -g -a | grep -q 'lv   1 = ' && classic --query --all -x && classic --remove --name bzImage && [ -z "$(states)" ]
 }
 
 # All that is wrong is said, and nothing stays half loaded.
 errors() {
-	printf 'name = vmlinux\noffset = kernel_cloone\npsh 1\nexit 9\n' >"$work/bad.dp"
+	printf 'name = vmlinux\noffset = kernel_cloone\npsh 1\nexit 64\n' >"$work/bad.dp"
 	refused 'there is no command psh' tool insert "$samples/exec.dp" "$work/bad.dp" || return 1
 	grep -q 'bad.dp:4:6' "$work/refused" && grep -q 'did you mean push' "$work/refused" || return 1
 	printf 'name = vmlinux\noffset = kernel_cloone\nexit\n' >"$work/bad.dp"
