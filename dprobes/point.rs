@@ -2,7 +2,8 @@
 
 //! A point, as a hit sees it.
 //!
-//! Contexts: making process; hits any, NMI included. A hit while a program runs on the same CPU is counted, and runs nothing.
+//! Contexts: making process; hits any, NMI included. A hit while a program runs on the same CPU is counted, and runs nothing: it is
+//! of an NMI or of what the program itself uses, as interrupts are off while a program is interpreted.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn;
@@ -27,6 +28,7 @@ use ferro_core::rpn::Target;
 use ferro_fast_relay::Channel;
 use ferro_kprobe::Next;
 use ferro_kprobe::ProbeCtx;
+use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::sync::errand::Errand;
 use ferro_sys::sync::word::copy_slice;
 use ferro_sys::sync::word::Word;
@@ -124,7 +126,7 @@ pub(crate) struct Point {
     hits: Word,
     /// Hits of which the program does not run, at the beginning.
     pass: usize,
-    /// From which hit on after those it has to be looked at more closely: the last of which the program may run.
+    /// Number of the hit after those from which on [`Point::is_over`] decides: the last hit that may run if none is missed.
     last: Word,
     code: KVVec<Insn>,
     way: Way,
@@ -146,8 +148,10 @@ pub(crate) struct Point {
     truncated: Word,
     /// Whether its breakpoint may not be needed any more, and it was said so.
     asked: Word,
-    /// How often the program has begun to run, unless it only counts, or is plain.
+    /// Runs of a program of [`Way::Run`]. Counted once its run cannot be missed any more, so that no run is given to a hit that is.
     began: Word,
+    /// For the other ways: hits after `runs` of them that took the place of a missed one.
+    replaced: Word,
     /// A number that no other point ever has.
     number: usize,
     pub(crate) point: rpn::Point,
@@ -205,6 +209,7 @@ impl Point {
             truncated: Word::new(0),
             asked: Word::new(0),
             began: Word::new(0),
+            replaced: Word::new(0),
             point,
             logs: code.effects().logs,
         })
@@ -386,20 +391,53 @@ impl Point {
         false
     }
 
-    /// Whether the program does not run at the hit of this number, from the first that counts: those that are missed are none. If it
-    /// does, that may be the last run.
+    /// Returns true if the program does not run at the hit of this number, counted from the first after `pass`. Called from the last
+    /// hit on that may run if none is missed.
     #[cold]
     fn is_over(&self, nth: usize) -> bool {
-        if nth < DORMANT {
+        if nth >= DORMANT {
+            return true;
+        }
+        let runs = self.runs.load();
+        let is_over = match self.way {
+            // `run()` decides.
+            Way::Run => self.began.load() >= runs,
+            _ => nth >= runs && (runs == 0 || !self.replaces()),
+        };
+        if is_over || !matches!(self.way, Way::Run) && nth < runs {
             self.ask();
         }
-        self.has_run(nth)
+        is_over
     }
 
-    /// Whether it has run as often as it may before the hit of this number.
-    fn has_run(&self, nth: usize) -> bool {
-        let runs = self.runs.load();
-        runs == 0 || nth.saturating_sub(self.missed()) >= runs
+    /// Takes the place of a hit that was missed. Returns false if others have taken all of them.
+    fn replaces(&self) -> bool {
+        let is_one = self.replaced.add(1) < self.missed();
+        if !is_one {
+            self.replaced.add(usize::MAX);
+        }
+        is_one
+    }
+
+    /// Begins a run that cannot be missed any more. Returns false if there have been as many as there may be.
+    #[inline(always)]
+    fn begins(&self) -> bool {
+        let nth = self.began.add(1);
+        // From the last run on.
+        if nth < self.last.load() {
+            return true;
+        }
+        self.begins_last(nth)
+    }
+
+    #[cold]
+    fn begins_last(&self, nth: usize) -> bool {
+        let is_one = nth < self.runs.load();
+        if !is_one {
+            self.began.add(usize::MAX);
+        }
+        self.ask();
+        is_one
     }
 
     /// Says that its breakpoint may not be needed any more.
@@ -426,9 +464,14 @@ impl Point {
         }
     }
 
-    /// Runs the program.
+    /// Runs the program, with interrupts off: a hit in an interrupt comes after it.
     #[inline(never)]
     fn run<R: Registers>(&self, regs: &mut R, until: Until) {
+        with_irqs_off(|_| self.run_now(regs, until));
+    }
+
+    #[inline(always)]
+    fn run_now<R: Registers>(&self, regs: &mut R, until: Until) {
         let mut here = Here { regs, point: self };
         let Some(mut room) = self.shared.scratch.enter() else {
             self.missed.add(1);
@@ -437,10 +480,12 @@ impl Point {
             }
             return;
         };
-        self.began.add(1);
         let (memory, pending) = room.parts();
         if let Until::OnCpu(address) = until {
             pending.begin(self.number, address);
+        }
+        if matches!(self.way, Way::Run) && !self.begins() {
+            return;
         }
         let outcome = run(&self.limits, &self.code, memory, &mut here);
         if outcome.overflowed {
@@ -548,8 +593,14 @@ impl Point {
 
     /// Whether its program has run as often as it may.
     pub(crate) fn is_used_up(&self) -> bool {
-        let hits = self.hits();
-        hits >= self.pass && self.has_run(hits.wrapping_sub(self.pass))
+        let runs = self.runs.load();
+        match self.way {
+            Way::Run => self.began.load() >= runs,
+            _ => {
+                let has_all = |hits| hits >= runs && self.replaced.load() >= self.missed();
+                runs == 0 || self.hits().checked_sub(self.pass).is_some_and(has_all)
+            }
+        }
     }
 
     /// Hits of which the program has run, or is running.
@@ -559,8 +610,9 @@ impl Point {
             Way::Run => self.began.load(),
             // Those do not remove themselves.
             _ => {
-                let hits = self.hits().saturating_sub(self.pass);
-                hits.saturating_sub(self.missed()).min(most)
+                let hits = self.hits().saturating_sub(self.pass).min(most);
+                let missed = self.missed().saturating_sub(self.replaced.load());
+                hits.saturating_sub(missed)
             }
         }
     }
