@@ -366,11 +366,6 @@ fn push(cursor: &mut Cursor<'_>, name_span: Span, span: Span) -> Result<Parsed> 
             format!("this does not fit in {bits} bits"),
         ));
     }
-    // A negative number keeps its width: -1 as a byte is 0xff.
-    let number = match bits {
-        64 => number,
-        _ => number & ((1 << bits) - 1),
-    };
     Ok(Parsed {
         command: Command {
             insn: Insn::push(number),
