@@ -6,22 +6,28 @@
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::End;
+use ferro_core::rpn::Outcome;
 
+use crate::raw::callee;
 use crate::raw::facility;
 
 /// Whether a run asks for something at its end, after which there may be nothing more.
 #[inline(always)]
 pub(crate) fn is_asked(end: End) -> bool {
-    matches!(end, End::Debugger | End::CrashDump | End::CoreDump)
+    matches!(
+        end,
+        End::Debugger | End::CrashDump | End::CoreDump | End::Facility(_)
+    )
 }
 
-/// Does what a run asks for at its end.
+/// Does what a run asks for at its end, which has logged this.
 #[cold]
-pub(crate) fn leave(end: End) {
-    match end {
+pub(crate) fn leave(outcome: &Outcome, log: &[u8]) {
+    match outcome.end {
         End::Debugger => facility::debugger(),
         End::CrashDump => facility::crash(),
         End::CoreDump => facility::core_dump(),
+        End::Facility(number) => callee::exit(number, outcome, log),
         End::Exit | End::Abort | End::Remove | End::Fault(_) => (),
     }
 }

@@ -506,7 +506,8 @@ impl Point {
                 }
             }
             if outcome.end != End::Exit {
-                leaving::leave(outcome.end);
+                let [log, _] = outcome.data(memory);
+                leaving::leave(&outcome, log);
             }
         }
     }

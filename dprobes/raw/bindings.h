@@ -5,6 +5,7 @@
 #ifndef _FERROTRACE_DPROBES_BINDINGS_H
 #define _FERROTRACE_DPROBES_BINDINGS_H
 
+#include <linux/dprobes.h>
 #include <linux/hw_breakpoint.h>
 #include <linux/path.h>
 #include <linux/perf_event.h>
@@ -76,6 +77,9 @@ int ferro_dprobes_uprobe_error(struct uprobe *uprobe);
 
 /* Calls what is registered under a number. Whether there is something. Context: any, with preemption off. */
 bool ferro_dprobes_call(unsigned int number, unsigned long argument, unsigned long *result);
+
+/* Calls what is registered under the number of an exit, if anything is. Context: any, with interrupts off. */
+void ferro_dprobes_exit(unsigned int number, const struct dprobes_exit *left);
 
 /* Stops in the kernel's debugger, if one is connected. Context: any. */
 void ferro_dprobes_debugger(void);

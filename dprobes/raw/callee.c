@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Functions that probe programs call. A call is a read-side section of RCU: preemption is off.
+ * Functions that probe programs call, and those that they end with. A call is a read-side section of RCU: interrupts are off.
  */
 #include <linux/dprobes.h>
 #include <linux/errno.h>
@@ -30,6 +30,36 @@ void dprobes_unregister_call(unsigned int number)
 	synchronize_rcu();
 }
 EXPORT_SYMBOL_GPL(dprobes_unregister_call);
+
+typedef void (*exit_t)(const struct dprobes_exit *exit);
+
+/* The same. */
+static exit_t exits[DPROBES_EXITS];
+
+int dprobes_register_exit(unsigned int number, void (*exit)(const struct dprobes_exit *exit))
+{
+	if (number < DPROBES_EXIT_FIRST || number >= DPROBES_EXITS || !exit)
+		return -EINVAL;
+	return cmpxchg(&exits[number], NULL, exit) ? -EBUSY : 0;
+}
+EXPORT_SYMBOL_GPL(dprobes_register_exit);
+
+void dprobes_unregister_exit(unsigned int number)
+{
+	if (number >= DPROBES_EXITS)
+		return;
+	xchg(&exits[number], NULL);
+	synchronize_rcu();
+}
+EXPORT_SYMBOL_GPL(dprobes_unregister_exit);
+
+notrace void ferro_dprobes_exit(unsigned int number, const struct dprobes_exit *left)
+{
+	exit_t exit = number < DPROBES_EXITS ? READ_ONCE(exits[number]) : NULL;
+
+	if (exit)
+		exit(left);
+}
 
 notrace bool ferro_dprobes_call(unsigned int number, unsigned long argument, unsigned long *result)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions that probe programs can call. See Documentation/dprobes.rst of Ferrotrace.
+ * Functions that probe programs can call, or end with. See Documentation/dprobes.rst of Ferrotrace.
  */
 #ifndef _LINUX_DPROBES_H
 #define _LINUX_DPROBES_H
@@ -14,7 +14,7 @@
  * dprobes_register_call() - let probe programs call a function
  * @number: what programs call it by (``callk NUMBER``), less than %DPROBES_CALLS
  * @call: the function; gets the top of the program's stack, which its result replaces. It is called in any context, NMI included,
- *	with preemption off: it must not sleep, nor take a lock.
+ *	with interrupts off: it must not sleep, nor take a lock.
  *
  * Only programs that were loaded with unsafe writes allowed call functions.
  *
@@ -32,5 +32,47 @@ int dprobes_register_call(unsigned int number, unsigned long (*call)(unsigned lo
  * Context: process; sleeps.
  */
 void dprobes_unregister_call(unsigned int number);
+
+/* The first number of an exit that is for modules, and the first that is not any more. */
+#define DPROBES_EXIT_FIRST	4
+#define DPROBES_EXITS		64
+
+/**
+ * struct dprobes_exit - what a program leaves to the function that it ends with
+ * @major: the major number of its record
+ * @minor: the minor number
+ * @log: what it has logged: entries of a byte with their kind, two bytes with a length, and as many bytes, or eight with an address
+ *	where the length is 0xffff (``rust/core/rpn/record.rs`` has the kinds); valid during the call
+ * @len: the bytes of @log
+ */
+struct dprobes_exit {
+	__u32 major;
+	__u32 minor;
+	const void *log;
+	size_t len;
+};
+
+/**
+ * dprobes_register_exit() - let probe programs end with a function
+ * @number: what programs end with (``exit NUMBER``), from %DPROBES_EXIT_FIRST to %DPROBES_EXITS - 1
+ * @exit: the function. It is called in any context, NMI included, with interrupts off, before the probed instruction: it must not
+ *	sleep, nor take a lock. The program's record is written before that.
+ *
+ * Only programs that were loaded with unsafe writes allowed end so. Without a function, such an end is like ``exit``.
+ *
+ * Context: process.
+ * Return: 0, -EINVAL if the number is none of these or there is no function, or -EBUSY if there is one with this number.
+ */
+int dprobes_register_exit(unsigned int number, void (*exit)(const struct dprobes_exit *exit));
+
+/**
+ * dprobes_unregister_exit() - undo dprobes_register_exit()
+ * @number: its number
+ *
+ * When this returns, no program executes the function any more.
+ *
+ * Context: process; sleeps.
+ */
+void dprobes_unregister_exit(unsigned int number);
 
 #endif /* _LINUX_DPROBES_H */

@@ -10,6 +10,7 @@ use super::op::Op;
 use super::op::Operand;
 use super::refusal::Reason;
 use super::register::Register;
+use super::EXITS;
 use super::STACK_WORDS;
 
 /// Bytes of an instruction.
@@ -126,7 +127,7 @@ impl Insn {
     /// Whether the set has to be loaded with permission for it: it changes what the program looks at, or ends the process or the
     /// kernel.
     pub const fn needs_permission(&self) -> bool {
-        self.op.writes() || matches!((self.op, self.a), (Op::Exit, 2 | 3))
+        self.op.writes() || matches!((self.op, self.a), (Op::Exit, 2..))
     }
 
     /// Its bytes.
@@ -225,7 +226,7 @@ impl Insn {
             Operand::WritableUserRegister => register()?.is_writable(),
             Operand::Width => matches!(a, 1 | 2 | 4 | 8),
             Operand::PortWidth => matches!(a, 1 | 2 | 4),
-            Operand::Exit => a <= 3,
+            Operand::Exit => a < EXITS,
         };
         match good {
             true => Ok(()),

@@ -14,6 +14,9 @@ pub const VARIABLES_MAX: u32 = 256;
 /// The most bytes of a record's data, and of a trace of exceptions.
 pub const LOG_MAX: u32 = 4096;
 
+/// Numbers of exits are less than this.
+pub const EXITS: u8 = 64;
+
 /// What `logmax` and `ex_logmax` are unless a program says so.
 pub const LOG_DEFAULT: u32 = 1024;
 

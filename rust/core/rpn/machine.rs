@@ -53,6 +53,8 @@ pub enum End {
     CrashDump,
     /// By `exit 3`: then a core dump of the process.
     CoreDump,
+    /// By `exit` with a larger number: then the function that a module has registered by it.
+    Facility(u8),
     /// By `abort`: nothing is kept.
     Abort,
     /// By `rem`: the log is kept, and the probe removed.
@@ -353,7 +355,7 @@ impl<W: World> Machine<'_, W> {
                         (_, 1) => End::Debugger,
                         (_, 2) => End::CrashDump,
                         (_, 3) => End::CoreDump,
-                        _ => End::Exit,
+                        (_, number) => End::Facility(number),
                     });
                 }
 

@@ -137,7 +137,7 @@ ops! {
     8 Loop "loop" O::Target, 0, 0, "Takes 1 from the top, and jumps unless that makes it 0.";
     9 Call "call" O::Target, 0, 0, "Calls a subroutine.";
     10 Ret "ret" O::None, 0, 0, "Returns from a subroutine.";
-    11 Exit "exit" O::Exit, 0, 0, "Ends the program; the log is kept. 1 goes to the debugger, 2 asks for a crash dump, 3 for a core dump.";
+    11 Exit "exit" O::Exit, 0, 0, "Ends the program; the log is kept. 1 goes to the debugger, 2 asks for a crash dump, 3 for a core dump, more go to modules.";
     12 Abort "abort" O::None, 0, 0, "Ends the program; the log is discarded.";
     13 Rem "rem" O::None, 0, 0, "Ends the program as `exit` does, and removes the probe.";
     14 CallK "callk" O::Number, 1, 1, "Calls what a module has registered under a number: takes an argument, and leaves the result.";

@@ -200,6 +200,7 @@ fn ends() {
         (Insn::width(Op::Exit, 1), End::Debugger),
         (Insn::width(Op::Exit, 2), End::CrashDump),
         (Insn::width(Op::Exit, 3), End::CoreDump),
+        (Insn::width(Op::Exit, 4), End::Facility(4)),
         (Insn::new(Op::Abort), End::Abort),
         (Insn::new(Op::Rem), End::Remove),
     ] {

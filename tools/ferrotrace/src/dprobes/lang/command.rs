@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+use ferro_core::rpn::EXITS;
 use ferro_core::rpn::Insn;
 use ferro_core::rpn::OPS;
 use ferro_core::rpn::Op;
@@ -140,10 +141,13 @@ fn unknown(name: &str, first: &str, cursor: &Cursor<'_>, span: Span) -> Diagnost
 
 fn exit(way: u8, span: Span) -> Result<u8> {
     match way {
-        0..=3 => Ok(way),
+        0..EXITS => Ok(way),
         _ => Err(Diagnostic::error(
             span,
-            "exit takes 0, 1 (debugger), 2 (crash dump) or 3 (core dump)",
+            format!(
+                "exit takes 0, 1 (debugger), 2 (crash dump), 3 (core dump) or a module's number, 4 to {}",
+                EXITS - 1
+            ),
         )),
     }
 }

@@ -362,7 +362,7 @@ offset = do_fork
   log x
   minor = 3
   add 1
-end: exit 4
+end: exit 64
 vars = 3
 offset = g
 offset = h
@@ -391,7 +391,7 @@ x:
         (
             14,
             11,
-            "exit takes 0, 1 (debugger), 2 (crash dump) or 3 (core dump)",
+            "exit takes 0, 1 (debugger), 2 (crash dump), 3 (core dump) or a module's number, 4 to 63",
         ),
         (15, 1, "vars belongs to the program"),
         (16, 10, "this point has no commands"),
