@@ -117,18 +117,19 @@ impl<R: Registers> World for Here<'_, R> {
         }
     }
 
-    /// What can be read is not always writable; only writing tells.
+    /// Only writing tells what can be written: so that is tried, with what is there.
     fn can_access(&self, address: u64, len: u64, for_writing: bool) -> bool {
         let Some(last) = len.checked_sub(1).and_then(|n| address.checked_add(n)) else {
             return len == 0;
         };
-        let crosses = (address < USER_END) != (last < USER_END);
-        if crosses || for_writing && self.point.permission.is_none() {
+        if (address < USER_END) != (last < USER_END) {
             return false;
         }
+        let permission = self.point.permission.as_ref();
+        let can_write = |at: u64| permission.is_some_and(|one| one.can_write(at as usize));
         let mut at = address;
         loop {
-            if !read(at, &mut [0]) {
+            if !read(at, &mut [0]) || for_writing && !can_write(at) {
                 return false;
             }
             match (at | (PAGE - 1)).checked_add(1) {

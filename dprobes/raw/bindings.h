@@ -81,6 +81,12 @@ bool ferro_dprobes_call(unsigned int number, unsigned long argument, unsigned lo
 /* Calls what is registered under the number of an exit, if anything is. Context: any, with interrupts off. */
 void ferro_dprobes_exit(unsigned int number, const struct dprobes_exit *left);
 
+/*
+ * Returns true if a byte that has just been read with success can be written, by writing what is there. @user: it is of user space.
+ * Context: any, of which user space's memory is as the read has found it: an NMI may come while that changes.
+ */
+bool ferro_dprobes_try_write(unsigned long address, bool user);
+
 /* Stops in the kernel's debugger, if one is connected. Context: any. */
 void ferro_dprobes_debugger(void);
 /* Crashes the kernel, for a dump. Context: any. */

@@ -18,6 +18,8 @@
 #include <linux/sched/task_stack.h>
 #include <linux/shmem_fs.h>
 #include <linux/sysrq.h>
+#include <linux/uaccess.h>
+#include <asm/asm.h>
 #include <asm/debugreg.h>
 #include <asm/msr.h>
 #include <asm/special_insns.h>
@@ -129,6 +131,34 @@ notrace void ferro_dprobes_port_out(unsigned short port, unsigned int width, uns
 		outl(value, port);
 		break;
 	}
+}
+
+/* An access that changes nothing, whatever others do to the byte at the same time. */
+static __always_inline bool or_nothing(u8 *byte)
+{
+	int error = 0;
+
+	asm volatile("1: lock orb $0, %1\n"
+		     "2:\n"
+		     _ASM_EXTABLE_TYPE_REG(1b, 2b, EX_TYPE_EFAULT_REG, %0)
+		     : "+r" (error), "+m" (*byte));
+	return !error;
+}
+
+notrace bool ferro_dprobes_try_write(unsigned long address, bool user)
+{
+	bool is_done;
+
+	if (!user)
+		return or_nothing((u8 *)address);
+	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm || !access_ok((void __user *)address, 1))
+		return false;
+	pagefault_disable();
+	__uaccess_begin();
+	is_done = or_nothing((__force u8 *)address);
+	__uaccess_end();
+	pagefault_enable();
+	return is_done;
 }
 
 bool ferro_dprobes_capable(void)

@@ -36,6 +36,14 @@ impl Permission {
     }
 }
 
+impl Permission {
+    /// Returns true if a byte that has just been read can be written, by writing what is there.
+    pub(crate) fn can_write(&self, address: usize) -> bool {
+        // SAFETY: The user has asked to be allowed to change any memory; a byte that is not there, or is read only, is not changed.
+        unsafe { bindings::ferro_dprobes_try_write(address, nofault::is_user(address)) }
+    }
+}
+
 /// Whether the current task may administer the system.
 pub(crate) fn may_administer() -> bool {
     // SAFETY: Looks at the current task.
