@@ -3,7 +3,7 @@
 //! Watchpoints whose address a program says: hits leave it in a mailbox, and a work item has it watched.
 //!
 //! Contexts: asking any, NMI included; the rest process, sleeps. Locks: the mutex of the programs, then those of registering. What
-//! was watched before is waited for when it is not locked any more, unless it is of a module, which must not go before.
+//! was watched before is waited for when it is not locked any more.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::ProgramRef;
@@ -92,7 +92,7 @@ impl Mailbox {
 
 impl OnWork for Errand<Shared> {
     fn on_work(&self) {
-        let is_full = end_some(self, |slot| slot.is_asked().then(|| slot.arm()));
+        let is_full = end_some(self, |_| true, |slot| slot.is_asked().then(|| slot.arm()));
         if is_full {
             worker::ask();
         }

@@ -3,8 +3,8 @@
 //! What hits ask for and cannot do themselves: that the breakpoint or the debug register of a point goes back, as the point's program
 //! never runs again.
 //!
-//! Contexts: process; sleeps. Locks: the mutex of the programs. What is elsewhere than in a module goes when it is not locked any
-//! more, as that waits for handlers.
+//! Contexts: process; sleeps. Locks: the mutex of the programs, which is not held while handlers are waited for. A module may go at the
+//! same time: the kprobes engine has taken its breakpoints away before its memory is freed.
 #![deny(unsafe_code)]
 
 use ferro_sys::sync::errand::OnErrand;
@@ -13,6 +13,7 @@ use crate::arming::Mailbox;
 use crate::place::Idle;
 use crate::place::Stop;
 use crate::point::Shared;
+use crate::table::Program;
 use crate::table::Slot;
 
 /// How many go with one wait for their handlers.
@@ -21,23 +22,20 @@ const AT_ONCE: usize = 16;
 impl OnErrand for Shared {
     fn on_errand(&self) {
         let goes = |slot: &mut Slot| slot.is_to_go().then(|| slot.take_stop());
-        while end_some(self, goes) {}
+        while end_some(self, |_| true, goes) {}
     }
 }
 
-/// Ends what `take` takes from points. Whether there may be more.
-pub(crate) fn end_some(shared: &Shared, take: impl Fn(&mut Slot) -> Option<Stop>) -> bool {
-    let of_modules = end_of(shared, &take, true);
-    end_of(shared, &take, false) || of_modules
-}
-
-/// The same for points in modules, or for those that are elsewhere.
-fn end_of(shared: &Shared, take: &impl Fn(&mut Slot) -> Option<Stop>, of_modules: bool) -> bool {
+/// Ends what `take` takes from the points of programs that are `chosen`. Returns true if there may be more.
+pub(crate) fn end_some(
+    shared: &Shared,
+    chosen: impl Fn(&Program) -> bool,
+    take: impl Fn(&mut Slot) -> Option<Stop>,
+) -> bool {
     let mut gone = [const { Stop::None(Idle::UsedUp) }; AT_ONCE];
     let mut places = gone.iter_mut().peekable();
     let mut programs = shared.programs.lock();
-    let chosen = programs.iter_mut();
-    for program in chosen.filter(|program| program.is_of_module() == of_modules) {
+    for program in programs.iter_mut().filter(|program| chosen(program)) {
         for slot in &mut program.slots {
             // What there is no place for is not asked.
             let taken = places.peek().and_then(|_| take(slot));
@@ -47,10 +45,8 @@ fn end_of(shared: &Shared, take: &impl Fn(&mut Slot) -> Option<Stop>, of_modules
         }
     }
     let is_full = places.peek().is_none();
-    // A module must not go before what is in it.
-    let programs = of_modules.then_some(programs);
-    Stop::end_all(&mut gone);
     drop(programs);
+    Stop::end_all(&mut gone);
     is_full
 }
 

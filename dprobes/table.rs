@@ -3,8 +3,8 @@
 //! The programs that are loaded.
 //!
 //! Contexts: process; sleeps. Locks: the table's mutex, then those of what points of modules are registered with. Each module that
-//! comes or goes waits for the table's mutex. So it is not held while files are opened, nor while handlers of what was unloaded are
-//! waited for: points elsewhere than in modules are made before a program comes into the table, and go after it has left it.
+//! comes or goes waits for the table's mutex. So it is not held while files are opened, nor while handlers are waited for: points
+//! elsewhere than in modules are made before a program comes into the table, and go after it has left it.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn;
@@ -36,6 +36,7 @@ use crate::raw::module_name::Event;
 use crate::raw::permission::Permission;
 use crate::raw::worker;
 use crate::refused::Refused;
+use crate::settle::end_some;
 use crate::variables::Variables;
 
 /// A point of a loaded program.
@@ -319,23 +320,40 @@ impl Table {
 
     /// A module has come, or is about to go.
     pub(crate) fn module(&self, name: &CStr, event: Event) {
-        let mut programs = self.shared.programs.lock();
-        let of_module = |program: &&mut Program| {
+        let of_module = |program: &Program| {
             program.is_of_module() && program.name.to_bytes() == name.to_bytes()
         };
-        for program in programs.iter_mut().filter(of_module) {
-            // First the old ones have to go.
-            program.slots.iter_mut().for_each(Slot::keep_missed);
-            Stop::end_all(&mut program.slots);
-            program.slots.iter_mut().for_each(Slot::disarm);
-            if event == Event::Comes {
-                program.slots.iter_mut().for_each(Slot::attach);
+        // First the old ones have to go.
+        while end_some(&self.shared, of_module, Slot::detach) {}
+        let mut programs = self.shared.programs.lock();
+        for program in programs.iter_mut().filter(|program| of_module(program)) {
+            for slot in &mut program.slots {
+                // A set that was loaded since has its points there already.
+                if let Stop::None(_) = slot.stop {
+                    slot.stop = Stop::None(Idle::Waiting);
+                    slot.disarm();
+                    if event == Event::Comes {
+                        slot.attach();
+                    }
+                }
             }
         }
     }
 }
 
 impl Slot {
+    /// Takes what stops in a module that has come again or is about to go.
+    fn detach(&mut self) -> Option<Stop> {
+        if let Stop::None(_) = self.stop {
+            return None;
+        }
+        self.keep_missed();
+        Some(core::mem::replace(
+            &mut self.stop,
+            Stop::None(Idle::Waiting),
+        ))
+    }
+
     /// Stops in a module that has come.
     fn attach(&mut self) {
         if self.point.is_used_up() {
