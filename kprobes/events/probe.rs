@@ -23,7 +23,6 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
-use zerocopy::IntoBytes;
 
 use crate::reading::calls_at;
 use crate::reading::Area;
@@ -31,9 +30,10 @@ use crate::reading::Calls;
 use crate::reading::InRecord;
 use crate::reading::Reading;
 use crate::reading::When;
+use crate::record::put_registers;
 use crate::record::Head;
-use crate::record::Record;
 use crate::record::ARGS_AT;
+use crate::record::RECORD_LEN;
 use crate::record::WITH_REGISTERS;
 
 /// Calls of a function that are followed at a time. Those that sleep are many on a busy machine.
@@ -59,42 +59,48 @@ impl Output {
         }
     }
 
-    #[inline]
+    /// Counts a hit.
+    #[inline(always)]
     fn head(&self, kind: Kind, ctx: &ProbeCtx<'_>, task: &TaskInfo, duration: u64) -> Head {
         self.hits.fetch_add(1, Relaxed);
         Head::new(self.probe.into(), kind, ctx, task, duration)
     }
 
-    /// With the registers.
-    #[inline]
-    fn put(&self, head: Head, ctx: &ProbeCtx<'_>) {
-        let record = Record::new(head, ctx);
+    /// Writes a record with the registers, each in its place there: a hit has little room on its stack.
+    #[inline(never)]
+    fn put(&self, kind: Kind, ctx: &ProbeCtx<'_>, task: &TaskInfo, duration: u64) {
         // The channel counts what it has no room for.
-        let _ = self.channel.write_timed(WITH_REGISTERS, &record);
+        let _ = self
+            .channel
+            .place_timed(WITH_REGISTERS, RECORD_LEN, |record| {
+                self.head(kind, ctx, task, duration).put(record);
+                put_registers(ctx, record);
+                Outcome::Commit
+            });
     }
 
-    /// With arguments of that many bytes, which `fill` writes; it returns which of them could not be read. Behind them are `calls`.
-    #[inline]
+    /// Writes a record with arguments of that many bytes, which `fill` writes; it returns which of them could not be read. Behind them
+    /// are `calls`.
+    #[inline(always)]
     fn put_args(
         &self,
-        head: Head,
+        head: impl FnOnce() -> Head,
         size: usize,
-        calls: Option<Calls>,
+        calls: Option<&Calls<'_>>,
         fill: impl FnOnce(&mut InRecord<'_, '_>) -> u32,
     ) {
-        let end = match &calls {
+        let end = match calls {
             None => size.saturating_add(FAULTS_SIZE),
             Some(calls) => calls_at(size).saturating_add(calls.bytes().len()),
         };
         let len = ARGS_AT.saturating_add(end);
         // The channel counts what it has no room for.
         let _ = self.channel.place_timed(self.probe, len, |record| {
-            let head = head.as_bytes().first_chunk::<ARGS_AT>();
-            record.put(0, *head.unwrap_or(&[0; ARGS_AT]));
+            head().put(record);
             let mut rest = InRecord::new(record);
             let faults = fill(&mut rest);
             rest.put(size, &faults.to_le_bytes());
-            if let Some(calls) = &calls {
+            if let Some(calls) = calls {
                 rest.put(calls_at(size), calls.bytes());
             }
             Outcome::Commit
@@ -107,8 +113,7 @@ pub(crate) struct OnPoint(Output);
 #[vtable]
 impl ProbeHandler for OnPoint {
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
-        let head = self.0.head(Kind::Point, ctx, &TaskInfo::current(), 0);
-        self.0.put(head, ctx);
+        self.0.put(Kind::Point, ctx, &TaskInfo::current(), 0);
         Next::Continue
     }
 }
@@ -127,10 +132,8 @@ impl RetprobeHandler for OnReturn {
 
     fn returned(&self, ctx: &mut ProbeCtx<'_>, entered: &mut u64) {
         let duration = since(*entered);
-        let head = self
-            .0
-            .head(Kind::Return, ctx, &TaskInfo::current(), duration);
-        self.0.put(head, ctx);
+        self.0
+            .put(Kind::Return, ctx, &TaskInfo::current(), duration);
     }
 }
 
@@ -146,6 +149,46 @@ pub(crate) struct Reader {
     reading: Reading,
 }
 
+// What a hit does one after another are functions, so that the stack has the frame of one of them at a time.
+impl Reader {
+    /// Writes a record with what is read `when`.
+    #[inline(never)]
+    fn put(
+        &self,
+        (kind, when): (Kind, When),
+        ctx: &ProbeCtx<'_>,
+        task: &TaskInfo,
+        duration: u64,
+        calls: Option<&Calls<'_>>,
+    ) {
+        let Self { output, reading } = self;
+        let head = || output.head(kind, ctx, task, duration);
+        output.put_args(head, reading.faults_at(), calls, |area| {
+            reading.write(ctx, when, area)
+        });
+    }
+
+    /// Writes a record with what was read at the entry of a function, in `kept`, and what is read at its return.
+    #[inline(never)]
+    fn put_kept<const N: usize>(
+        &self,
+        ctx: &ProbeCtx<'_>,
+        task: &TaskInfo,
+        duration: u64,
+        calls: Option<&Calls<'_>>,
+        kept: &mut Kept<N>,
+    ) {
+        let Self { output, reading } = self;
+        kept.faults |= reading.write(ctx, When::Return, &mut kept.area);
+        let size = reading.faults_at();
+        let head = || output.head(Kind::Return, ctx, task, duration);
+        output.put_args(head, size, calls, |area| {
+            area.put(0, kept.area.get(..size).unwrap_or_default());
+            kept.faults
+        });
+    }
+}
+
 pub(crate) struct ReadsAtPoint(Reader);
 
 #[vtable]
@@ -156,15 +199,13 @@ impl ProbeHandler for ReadsAtPoint {
         if !reading.counts(ctx, &task, When::Hit, 0) {
             return Next::Continue;
         }
-        let head = output.head(Kind::Point, ctx, &task, 0);
         match reading.has_args() {
             true => {
                 let calls = reading.calls(ctx);
-                output.put_args(head, reading.faults_at(), calls, |area| {
-                    reading.write(ctx, When::Hit, area)
-                });
+                let now = (Kind::Point, When::Hit);
+                self.0.put(now, ctx, &task, 0, calls.as_ref());
             }
-            false => output.put(head, ctx),
+            false => output.put(Kind::Point, ctx, &task, 0),
         }
         Next::Continue
     }
@@ -205,23 +246,16 @@ impl<const N: usize> RetprobeHandler for ReadsAtReturn<N> {
         if !reading.counts(ctx, &task, When::Return, duration) {
             return;
         }
-        let head = output.head(Kind::Return, ctx, &task, duration);
         if !reading.has_args() {
-            return output.put(head, ctx);
+            return output.put(Kind::Return, ctx, &task, duration);
         }
-        let size = reading.faults_at();
         let calls = reading.calls(ctx);
         if N == 0 {
             // All is read now.
-            return output.put_args(head, size, calls, |area| {
-                reading.write(ctx, When::Return, area)
-            });
+            let now = (Kind::Return, When::Return);
+            return self.0.put(now, ctx, &task, duration, calls.as_ref());
         }
-        kept.faults |= reading.write(ctx, When::Return, &mut kept.area);
-        output.put_args(head, size, calls, |area| {
-            area.put(0, kept.area.get(..size).unwrap_or_default());
-            kept.faults
-        });
+        self.0.put_kept(ctx, &task, duration, calls.as_ref(), kept);
     }
 }
 

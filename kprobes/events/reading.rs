@@ -17,10 +17,14 @@ use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::Register;
 use ferro_sys::cpu;
 use ferro_sys::cpu::task;
+use ferro_sys::cpu::CpuId;
 use ferro_sys::mm::nofault;
+use ferro_sys::sync::try_lock::TryGuard;
+use ferro_sys::sync::try_lock::TryLock;
 use ferro_sys::trace::stack;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::prelude::*;
+use kernel::sync::Arc;
 use zerocopy::IntoBytes;
 
 use crate::record::ARGS_AT;
@@ -36,20 +40,44 @@ pub(crate) struct Reading {
     stacks: Option<Stacks>,
 }
 
+/// The calls of a hit: those in the kernel, then those in user space, whose addresses are in the lower half.
+type Addresses = [usize; 2 * CALLS_MAX];
+
+/// Where the calls of a hit are collected, by the number of its CPU: the stack that is hit may have no room for that.
+pub(crate) struct Rooms(KVVec<TryLock<Addresses>>);
+
+impl Rooms {
+    /// Errors: -ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        let mut rooms = KVVec::new();
+        let count = cpu::possible().last().map_or(0, CpuId::get);
+        for _ in 0..=count {
+            rooms.push(TryLock::new([0; 2 * CALLS_MAX]), GFP_KERNEL)?;
+        }
+        Ok(Self(rooms))
+    }
+
+    /// The room of this CPU; `None` if an NMI has interrupted the hit that uses it.
+    fn here(&self) -> Option<TryGuard<'_, Addresses>> {
+        let cpu = usize::try_from(cpu::current_id()).ok()?;
+        self.0.get(cpu)?.try_lock()
+    }
+}
+
 /// The stacks among the arguments, at least one.
-#[derive(Clone, Copy)]
 struct Stacks {
     kernel: bool,
     user: bool,
+    rooms: Arc<Rooms>,
 }
 
-/// The calls of a hit: those in the kernel, then those in user space, whose addresses are in the lower half.
-pub(crate) struct Calls {
-    addresses: [usize; 2 * CALLS_MAX],
+/// The calls of a hit, in the room of its CPU.
+pub(crate) struct Calls<'a> {
+    addresses: TryGuard<'a, Addresses>,
     len: usize,
 }
 
-impl Calls {
+impl Calls<'_> {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.addresses
             .get(..self.len)
@@ -59,30 +87,32 @@ impl Calls {
 }
 
 impl Stacks {
-    fn of(args: Args<'_>) -> Option<Self> {
+    fn of(args: Args<'_>, rooms: impl FnOnce() -> Result<Arc<Rooms>>) -> Result<Option<Self>> {
         let has = |user| args.iter().any(|(_, arg)| arg.ty == Type::Stack { user });
         let (kernel, user) = (has(false), has(true));
-        (kernel || user).then_some(Self { kernel, user })
+        if !kernel && !user {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            kernel,
+            user,
+            rooms: rooms()?,
+        }))
     }
 
-    fn calls(self, ctx: &ProbeCtx<'_>) -> Calls {
-        let mut calls = Calls {
-            addresses: [0; 2 * CALLS_MAX],
-            len: 0,
-        };
+    /// `None` without a room.
+    #[inline(never)]
+    fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls<'_>> {
+        let mut addresses = self.rooms.here()?;
+        let mut len = 0;
         if self.kernel {
-            if let Some(room) = calls.addresses.get_mut(..CALLS_MAX) {
-                calls.len = ctx.calls(room);
-            }
+            len = ctx.calls(addresses.get_mut(..CALLS_MAX)?);
         }
         if self.user {
-            let end = calls.len.saturating_add(CALLS_MAX);
-            if let Some(room) = calls.addresses.get_mut(calls.len..end) {
-                let found = stack::user(room);
-                calls.len = calls.len.saturating_add(found);
-            }
+            let end = len.saturating_add(CALLS_MAX);
+            len = len.saturating_add(stack::user(addresses.get_mut(len..end)?));
         }
-        calls
+        Some(Calls { addresses, len })
     }
 }
 
@@ -167,7 +197,8 @@ impl Area for InRecord<'_, '_> {
 }
 
 impl Reading {
-    pub(crate) fn new(text: Args<'_>) -> Result<Self> {
+    /// Stacks take `rooms`. Errors: -ENOMEM.
+    pub(crate) fn new(text: Args<'_>, rooms: impl FnOnce() -> Result<Arc<Rooms>>) -> Result<Self> {
         let mut args = KVVec::new();
         for (_, arg) in text.iter() {
             args.push(arg, GFP_KERNEL)?;
@@ -180,7 +211,7 @@ impl Reading {
             args,
             conditions,
             size: text.size(),
-            stacks: Stacks::of(text),
+            stacks: Stacks::of(text, rooms)?,
         })
     }
 
@@ -206,8 +237,8 @@ impl Reading {
 
     /// The stacks, if any are wanted.
     #[inline]
-    pub(crate) fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls> {
-        self.stacks.map(|stacks| stacks.calls(ctx))
+    pub(crate) fn calls(&self, ctx: &ProbeCtx<'_>) -> Option<Calls<'_>> {
+        self.stacks.as_ref().and_then(|stacks| stacks.calls(ctx))
     }
 
     /// Whether the conditions hold.

@@ -10,12 +10,15 @@
 use core::mem::offset_of;
 
 use ferro_core::probe_command::Kind;
+use ferro_fast_relay::Placed;
 use ferro_kprobe::ProbeCtx;
 use ferro_kprobe::Register;
+use ferro_kprobe::Saved;
 use ferro_sys::cpu;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use ferro_sys::trace::tracepoint::COMM_LEN;
 use kernel::prelude::*;
+use zerocopy::IntoBytes;
 use zerocopy_derive::Immutable;
 use zerocopy_derive::IntoBytes;
 
@@ -32,17 +35,8 @@ pub(crate) struct Head {
     duration: u64,
 }
 
-/// `struct ferrotrace_probe_record`.
-#[derive(IntoBytes, Immutable)]
-#[repr(C)]
-pub(crate) struct Record {
-    head: Head,
-    /// In the order of [`LOW`] and [`HIGH`], the stack pointer between.
-    low: [usize; 7],
-    sp: usize,
-    high: [usize; 8],
-    flags: usize,
-}
+/// Bytes of `struct ferrotrace_probe_record`: after the head the registers of [`REGISTERS`].
+pub(crate) const RECORD_LEN: usize = ARGS_AT + REGISTERS.len() * size_of::<usize>();
 
 /// The type of records with registers.
 pub(crate) const WITH_REGISTERS: u16 = 0;
@@ -57,29 +51,26 @@ static_assert!(offset_of!(Head, probe) == 24);
 static_assert!(offset_of!(Head, kind) == 28);
 static_assert!(offset_of!(Head, ip) == 32);
 static_assert!(offset_of!(Head, duration) == 40);
-static_assert!(size_of::<Record>() == 184);
-static_assert!(offset_of!(Record, low) == 48);
-static_assert!(offset_of!(Record, sp) == 104);
-static_assert!(offset_of!(Record, flags) == 176);
+static_assert!(RECORD_LEN == 184);
 
-const LOW: [Register; 7] = [
-    Register::Ax,
-    Register::Bx,
-    Register::Cx,
-    Register::Dx,
-    Register::Si,
-    Register::Di,
-    Register::Bp,
-];
-const HIGH: [Register; 8] = [
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
+const REGISTERS: [Saved; 17] = [
+    Saved::general(Register::Ax),
+    Saved::general(Register::Bx),
+    Saved::general(Register::Cx),
+    Saved::general(Register::Dx),
+    Saved::general(Register::Si),
+    Saved::general(Register::Di),
+    Saved::general(Register::Bp),
+    Saved::SP,
+    Saved::general(Register::R8),
+    Saved::general(Register::R9),
+    Saved::general(Register::R10),
+    Saved::general(Register::R11),
+    Saved::general(Register::R12),
+    Saved::general(Register::R13),
+    Saved::general(Register::R14),
+    Saved::general(Register::R15),
+    Saved::FLAGS,
 ];
 
 /// The fields of [`Head`] for `ferrotrace relay merge`.
@@ -137,18 +128,21 @@ impl Head {
             duration,
         }
     }
+
+    /// Puts it into a record.
+    #[inline(always)]
+    pub(crate) fn put(&self, record: &mut Placed<'_>) {
+        let bytes = self.as_bytes().first_chunk::<ARGS_AT>();
+        record.put(0, *bytes.unwrap_or(&[0; ARGS_AT]));
+    }
 }
 
-impl Record {
-    /// With the registers.
-    #[inline]
-    pub(crate) fn new(head: Head, ctx: &ProbeCtx<'_>) -> Self {
-        Self {
-            head,
-            low: LOW.map(|register| ctx.register(register)),
-            sp: ctx.sp(),
-            high: HIGH.map(|register| ctx.register(register)),
-            flags: ctx.flags(),
-        }
+/// Puts the registers into a record.
+#[inline(always)]
+pub(crate) fn put_registers(ctx: &ProbeCtx<'_>, record: &mut Placed<'_>) {
+    let mut at = ARGS_AT;
+    for register in REGISTERS {
+        record.put(at, ctx.saved(register).to_le_bytes());
+        at = at.wrapping_add(size_of::<usize>());
     }
 }

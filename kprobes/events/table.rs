@@ -35,6 +35,7 @@ use crate::probe::Live;
 use crate::probe::Output;
 use crate::probe::Request;
 use crate::reading::Reading;
+use crate::reading::Rooms;
 use crate::KprobeEvents;
 
 /// The most bytes of a line.
@@ -74,6 +75,8 @@ struct Table {
     /// The number that the last probe got.
     last: u16,
     entries: KVVec<Entry>,
+    /// For stacks, once a probe has wanted some.
+    rooms: Option<Arc<Rooms>>,
 }
 
 /// The probes, unregistered when this is dropped.
@@ -273,7 +276,14 @@ impl Probes {
         };
         let number = table.number().ok_or(ENOSPC)?;
         let output = Output::new(number, self.channel.clone());
-        Ok((told, Reading::new(args)?, output))
+        let rooms = || match &table.rooms {
+            Some(rooms) => Ok(rooms.clone()),
+            None => Ok(table
+                .rooms
+                .insert(Arc::new(Rooms::new()?, GFP_KERNEL)?)
+                .clone()),
+        };
+        Ok((told, Reading::new(args, rooms)?, output))
     }
 
     /// A line for each probe. Keys may be added at the ends.

@@ -10,5 +10,6 @@ pub mod owner_lock;
 pub mod rcu_slot;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod rcu_tasks;
+pub mod try_lock;
 pub mod wait;
 pub mod word;

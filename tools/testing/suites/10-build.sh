@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Builds the kernel variants, without a warning, asks objtool for what it would say of our assembly under IBT, and of functions in Rust
-# elsewhere, and looks at what the kprobes engine defines, and at what it does on kernels that no variant is.
+# elsewhere, and looks at the frames of what may be hit on any stack, at what the kprobes engine defines, and at what it does on
+# kernels that no variant is.
 set -euo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -50,6 +51,7 @@ for variant in $VARIANTS; do
 	tap_run "build: kernel $variant: no warning" quiet "$variant"
 	tap_run "build: assembly under IBT: $variant" "$REPO/tools/testing/ibt.sh" "$variant"
 	tap_run "build: functions in Rust, as objtool sees them: $variant" "$REPO/tools/testing/patchable.sh" "$variant"
+	tap_run "build: frames of hit paths: $variant" "$REPO/tools/testing/frames.py" "$variant"
 	tap_run "build: kprobes as declared: $variant" "$REPO/tools/testing/declared.py" "$variant"
 	tap_run "build: kprobes as configured elsewhere: $variant" "$REPO/tools/testing/unconfigured.sh" "$variant"
 	if [ "$variant" = modular ]; then

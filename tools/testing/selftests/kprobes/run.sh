@@ -324,6 +324,55 @@ if [ $# != 0 ]; then
 	done <"$work/expected" >"$work/expected.some"
 	mv "$work/expected.some" "$work/expected"
 fi
+# refusals: what refused the last probes is in debugfs, and not in the log.
+refusals() {
+	local refused=$DEBUGFS/kprobes/refused lines
+	lines=$(wc -l <$refused)
+	[ "$lines" -gt 0 ] && [ "$lines" -le 64 ] || return 1
+	if grep -vE '^no probe at .+: .+' $refused || dmesg | grep 'no probe at '; then return 1; fi
+}
+
+case "$variant $tests " in
+mainline*) ;;
+*" refuse "*) if refusals; then echo "module.refusals ok"; else echo "module.refusals not"; fi >>"$work/results" ;;
+*) ;;
+esac
+# stack: what a hit takes of it below the probed code, whatever the probe reads: kprobe_events of tracefs take 1240 bytes.
+stack() {
+	local probes=$DEBUGFS/ferrotrace_kprobe_events/probes used=/sys/module/kprobes_selftest/parameters/stack line bytes worst=0
+	cat $used >/dev/null 2>&1 || return 2
+	load_ours ferrotrace_fast_relay ferrotrace_kprobe ferrotrace_kprobe_events
+	while read -r line; do
+		echo "$line" >$probes || return 1
+		# The first hit does what others need not.
+		cat $used >"$work/stack"
+		bytes=$(<$used)
+		echo "# stack: $bytes bytes: $line"
+		if ! [ "$bytes" -le 1000 ]; then worst=1; fi
+		echo '-*' >$probes
+	done <<-'END'
+		p a kst_bytes+0xa
+		p a kst_bytes+0xa v=%di
+		p a kst_bytes+0xa v=+0(%si):string
+		p a kst_bytes+0xa v=+0(%si):string if v~hello*
+		p a kst_bytes+0xa v=$kstack
+		p a kst_bytes+0xa v=$kstack w=$ustack s=+0(%si):string if s~hello*
+		r a kst_bytes v=$retval
+		r a kst_bytes v=$kstack s=+0($arg2):string if s~hello*
+	END
+	# Nothing of them is to be on the list of what cannot be probed.
+	rmmod ferrotrace_kprobe_events ferrotrace_kprobe ferrotrace_fast_relay && return $worst
+}
+
+# With mainline's engine it is that engine's stack, too.
+if selected module.stack "$@" && [ "$variant" != mainline ]; then
+	stack
+	case $? in
+	0) echo "module.stack ok" >>"$work/results" ;;
+	2) echo "module.stack skip" >>"$work/results" ;;
+	*) echo "module.stack not" >>"$work/results" ;;
+	esac
+fi
 echo 0 >/sys/kernel/rcu_expedited
 rmmod kprobes_selftest || echo "module.removal not" >>"$work/results"
 cat $blacklist >"$work/blacklist"

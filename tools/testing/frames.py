@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Fails if a function on a hit path takes more of the stack than a hit path may.
+
+    frames.py VARIANT
+
+A probe, a hook or a tracer is hit on any stack of the kernel, however little of it is left. ROOTS names where hit paths begin; what
+these call, in our own objects, is on the path, too. A frame is what a function pushes and what it subtracts from the stack pointer.
+Calls through pointers are not followed: what they lead to has to be among the roots.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# Bytes that a function may take.
+LIMIT = 512
+
+# Where hit paths begin: in .kprobes.text, and these.
+ROOTS = [
+    # handlers of probes, and what calls them
+    r"ProbeHandler>::(pre|post|entry|returned)$",
+    r"::Raw(Ret)?[pP]robe<.*>>::(pre|post|entry|returned)$",
+    # callbacks of ftrace, and handlers of uprobes
+    r"^ferro_ftrace::raw::(set|tracer)::callback::<",
+    r"^(ferro_ftrace_call_node|data_func|call_set)$",
+    r"::UserProbe<.*>>::handle$",
+    r"UserHandler>::hit$",
+    r"^<dprobes_engine::point::Point>::(run|keep_\w+|completed)",
+    # exits on hooks, except those that may sleep
+    r"^ferro_sys::hook::typed::call::<ferro_sys::hook::points::(?!ModuleEvent|CpuPrepare)",
+    r"^ferro_sys::hook::chain::dispatch",
+    # records, and messages
+    r"::(reserve_slow|write_slow)$",
+    r"^relay_(fast_reserve_slow|switch_subbuf|try_write|try_write_lost)$",
+    r"^<relay_engine::buf::Buf>::(switch|start_subbuf)$",
+    r"^(klog|ferro_klog::message::print|ferro_klog::raw::handler::(write|handle::<.*))$",
+]
+
+# Not the hit's: what comes after a writer has slept, and KUnit tests.
+OFF_PATH = [
+    r"::(commit_elsewhere|count_out)$",
+    r"::(tests|leaving|suite)::",
+]
+
+FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
+PUSH = re.compile(r"\tpush +%")
+SUB = re.compile(r"\tsub +\$0x([0-9a-f]+),%rsp")
+BRANCH = re.compile(r"\t(?:call|jmp|j\w+) +[0-9a-f]+ <([^>+]+)(?:\+0x[0-9a-f]+)?>")
+RELOCATION = re.compile(r"\bR_X86_64_(?:PLT32|PC32)\s+([^\s+-]+)")
+
+
+class Function:
+    def __init__(self, place):
+        self.place = place
+        self.frame = 0
+        self.callees = set()
+
+
+def objects(directory):
+    """Yields our objects that are of one source."""
+    for path in sorted(directory.rglob("*.o")):
+        parts = path.relative_to(directory).parts
+        is_part = len(parts) > 1 and parts[0] not in ("samples", "tools")
+        if is_part and not path.name.endswith((".mod.o", ".vmlinux.o")):
+            yield path
+
+
+def disassemble(path, functions):
+    """Notes the functions of an object."""
+    out = subprocess.run(
+        ["objdump", "-dr", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
+    ).stdout
+    section, current = "", None
+    for line in out.splitlines():
+        if line.startswith("Disassembly of section "):
+            section = line.split()[-1].rstrip(":")
+        elif match := FUNCTION.match(line):
+            current = functions.setdefault(match[1], Function((path, section)))
+        elif current is None:
+            continue
+        elif PUSH.search(line):
+            current.frame += 8
+        elif match := SUB.search(line):
+            current.frame += int(match[1], 16)
+        elif match := BRANCH.search(line) or RELOCATION.search(line):
+            current.callees.add(match[1])
+
+
+def demangled(names):
+    """Returns the names as people read them."""
+    out = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True)
+    # Without the crates' hashes.
+    return dict(zip(names, re.sub(r"\[[0-9a-f]{16}\]", "", out.stdout).split("\n")))
+
+
+def on_hit_paths(functions, shown):
+    """Returns the functions that a hit may be in, and which of them called each first."""
+    is_root = re.compile("|".join(ROOTS)).search
+    is_off = re.compile("|".join(OFF_PATH)).search
+    found = {
+        name: None
+        for name, function in functions.items()
+        if (function.place[1] == ".kprobes.text" or is_root(shown[name])) and not is_off(shown[name])
+    }
+    todo = list(found)
+    while todo:
+        caller = todo.pop()
+        for name in functions[caller].callees:
+            if name in functions and name not in found and not is_off(shown[name]):
+                found[name] = caller
+                todo.append(name)
+    return found
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    repo = Path(__file__).resolve().parents[2]
+    kdir = subprocess.run(
+        [repo / "integration/kernel.sh", "kdir", sys.argv[1]], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    functions = {}
+    for path in objects(Path(kdir) / "kernel/ferrotrace"):
+        disassemble(path, functions)
+    shown = demangled(list(functions))
+    found = on_hit_paths(functions, shown)
+    largest = max(found, key=lambda name: functions[name].frame, default=None)
+    if largest is None:
+        sys.exit("frames: no hit paths")
+    print(f"{len(found)} functions of {len(functions)}; {functions[largest].frame} bytes in {shown[largest]}")
+    failed = False
+    for name in sorted(found, key=lambda name: -functions[name].frame):
+        function = functions[name]
+        if function.frame <= LIMIT:
+            break
+        failed = True
+        caller = found[name]
+        print(f"{function.frame} bytes: {shown[name]} in {function.place[0].name}")
+        while caller:
+            print(f"    called by {shown[caller]}")
+            caller = found[caller]
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
