@@ -42,7 +42,7 @@ pub(crate) fn write(entry: &Entry, text: &mut TextBuffer) -> fmt::Result {
     let number = entry.live.number();
     text.write_fmt(fmt!(
         "\nname: {}\nID: {number}\nformat:\n{HEAD_FORMAT}",
-        *entry.name
+        entry.name.text()
     ))?;
     let has_stack = args.iter().any(|(_, arg)| arg.ty.is_stack());
     for (name, arg) in args.iter().filter(|(_, arg)| !arg.ty.is_stack()) {

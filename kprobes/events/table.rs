@@ -6,6 +6,7 @@
 //! Contexts: process. Locks: the table's mutex, then those of the engine.
 #![deny(unsafe_code)]
 
+use core::cmp::Ordering;
 use core::iter::Peekable;
 
 use ferro_core::probe_args::Args;
@@ -26,6 +27,9 @@ use kernel::fmt::Write;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;
+use kernel::rbtree::Entry as NameEntry;
+use kernel::rbtree::RBTree;
+use kernel::rbtree::RBTreeNodeReservation;
 use kernel::str::CString;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
@@ -44,8 +48,11 @@ const LINE_MAX: usize = 4096;
 /// The most bytes of a write.
 const WRITE_MAX: usize = 1 << 16;
 
+/// How many probes are prepared and registered at once.
+const AT_ONCE: usize = 256;
+
 pub(crate) struct Entry {
-    pub(crate) name: CString,
+    pub(crate) name: Name,
     symbol: CString,
     offset: u32,
     /// Arguments and conditions, as they were given.
@@ -62,19 +69,58 @@ struct New<'a> {
     args: Args<'a>,
 }
 
-/// What an [`Entry`] has besides the probe.
+/// What an [`Entry`] has besides the probe, and room for it.
 struct Told {
-    name: CString,
+    number: u16,
+    name: Name,
     symbol: CString,
     offset: u32,
     args: CString,
+    room: RBTreeNodeReservation<u16, Entry>,
+}
+
+/// The name of a probe, in the order of its bytes.
+pub(crate) struct Name(CString);
+
+impl Name {
+    /// Errors: -ENOMEM.
+    fn new(name: &str) -> Result<Self> {
+        Ok(Self(CString::try_from_fmt(fmt!("{name}"))?))
+    }
+
+    pub(crate) fn text(&self) -> &CStr {
+        &self.0
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.to_bytes().cmp(other.0.to_bytes())
+    }
 }
 
 #[derive(Default)]
 struct Table {
     /// The number that the last probe got.
     last: u16,
-    entries: KVVec<Entry>,
+    /// The probes, and those that are being added, by their names: their numbers.
+    names: RBTree<Name, u16>,
+    /// The probes by their numbers, which is the order in which they were added until there are no more numbers.
+    entries: RBTree<u16, Entry>,
     /// For stacks, once a probe has wanted some.
     rooms: Option<Arc<Rooms>>,
 }
@@ -88,22 +134,47 @@ pub(crate) struct Probes {
 }
 
 impl Table {
-    fn position(&self, name: &str) -> Option<usize> {
-        let mut entries = self.entries.iter();
-        entries.position(|entry| entry.name.to_bytes() == name.as_bytes())
+    /// Takes a name, and a number that no probe has, and that none has had for as long as possible. It is not 0.
+    ///
+    /// Errors: -EEXIST, -ENOSPC, -ENOMEM.
+    fn claim(&mut self, name: Name) -> Result<u16> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let mut numbers = (1..=u16::MAX).map(|n| self.last.wrapping_add(n));
+        let is_free = |number: &u16| *number != 0 && self.entries.get(number).is_none();
+        let number = numbers.find(is_free).ok_or(ENOSPC)?;
+        match self.names.entry(name) {
+            NameEntry::Occupied(_) => return Err(EEXIST),
+            NameEntry::Vacant(free) => free.insert(number, room),
+        };
+        self.last = number;
+        Ok(number)
     }
 
-    /// A number that no probe has, and that none has had for as long as possible. It is not 0.
-    fn number(&mut self) -> Option<u16> {
-        let is_free = |number: &u16| {
-            let mut entries = self.entries.iter();
-            *number != 0 && entries.all(|entry| entry.live.number() != *number)
+    /// Adds a probe whose name and number have been claimed.
+    fn add(&mut self, one: Told, live: Live) {
+        let Told {
+            number,
+            name,
+            symbol,
+            offset,
+            args,
+            room,
+        } = one;
+        let entry = Entry {
+            name,
+            symbol,
+            offset,
+            args,
+            live,
         };
-        // More of them than there are probes, and 0.
-        let tries = u16::try_from(self.entries.len()).ok()?.checked_add(2)?;
-        let mut numbers = (1..=tries).map(|n| self.last.wrapping_add(n));
-        self.last = numbers.find(is_free)?;
-        Some(self.last)
+        self.entries.insert(room.into_node(number, entry));
+    }
+
+    /// Takes a probe out, if there is one of this name. Errors: -ENOENT, -ENOMEM.
+    fn take(&mut self, name: &str) -> Result<Live> {
+        let number = self.names.remove(&Name::new(name)?).ok_or(ENOENT)?;
+        let entry = self.entries.remove(&number).ok_or(ENOENT)?;
+        Ok(entry.live)
     }
 }
 
@@ -158,9 +229,15 @@ impl Probes {
     }
 
     fn remove_all(&self) {
-        let removed = core::mem::take(&mut self.table.lock().entries);
-        // Waits for the handlers, which nobody else has to.
-        Live::drop_all(removed.into_iter().map(|entry| entry.live));
+        let mut table = self.table.lock();
+        table.names = RBTree::new();
+        let mut removed = core::mem::take(&mut table.entries);
+        drop(table);
+        // Waits for the handlers, without the lock.
+        Live::drop_all(core::iter::from_fn(|| {
+            let (_, node) = removed.cursor_front_mut()?.remove_current();
+            Some(node.to_key_value().1.live)
+        }));
     }
 
     /// Removes probes, up to the first that is not there. Returns how many.
@@ -169,11 +246,11 @@ impl Probes {
         let mut result = Ok(());
         let mut table = self.table.lock();
         for name in names {
-            let found = table.position(name).ok_or(ENOENT);
-            result = found.and_then(|index| {
-                // Room first: without it this one would be dropped with the table locked.
-                removed.reserve(1, GFP_KERNEL)?;
-                Ok(removed.push(table.entries.remove(index)?.live, GFP_KERNEL)?)
+            // Room first: without it this one would be dropped with the table locked.
+            result = removed.reserve(1, GFP_KERNEL).map_err(Error::from);
+            result = result.and_then(|()| {
+                let live = table.take(name)?;
+                Ok(removed.push(live, GFP_KERNEL)?)
             });
             if result.is_err() {
                 break;
@@ -196,39 +273,35 @@ impl Probes {
             return (0, Err(EPERM));
         }
         let mut table = self.table.lock();
-        let before = table.entries.len();
-        let result = self.add_to(&mut table, all);
-        (table.entries.len().saturating_sub(before), result)
-    }
-
-    fn add_to(&self, table: &mut Table, all: &[New<'_>]) -> Result {
-        // Room first: a probe that is there is also in the table.
-        table.entries.reserve(all.len(), GFP_KERNEL)?;
-        let mut told = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
-        let mut prepared = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
-        let mut result = Ok(());
-        for (index, new) in all.iter().enumerate() {
-            let mut earlier = all.iter().take(index);
-            let is_taken = earlier.any(|other| other.name == new.name);
-            let number = table.entries.len().saturating_add(index).saturating_add(1);
-            let one = match is_taken || table.position(new.name).is_some() {
-                true => Err(EEXIST),
-                // Each has a number of its own, which is not 0.
-                false if number >= u16::MAX.into() => Err(ENOSPC),
-                false => self.prepare(table, new),
-            };
-            match one {
-                Ok((one, reading, output)) => {
-                    told.push(one, GFP_KERNEL)?;
-                    prepared.push((new.kind, reading, output), GFP_KERNEL)?;
-                }
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
+        let mut count = 0;
+        // Not all at once: what comes after one that is refused has been prepared for nothing.
+        for some in all.chunks(AT_ONCE) {
+            if let Err(error) = self.add_to(&mut table, some, &mut count) {
+                return (count, Err(error));
             }
         }
-        let mut requests = KVVec::with_capacity(told.len(), GFP_KERNEL)?;
+        (count, Ok(()))
+    }
+
+    /// Adds some; `count` counts them.
+    fn add_to(&self, table: &mut Table, some: &[New<'_>], count: &mut usize) -> Result {
+        // Room first: what has been claimed is added, or given back.
+        let mut told = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
+        let mut prepared = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
+        let mut requests = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
+        let mut result = Ok(());
+        for new in some {
+            let one = self.prepare(table, new);
+            let pushed = one.and_then(|(one, reading, output)| {
+                told.push_within_capacity(one).map_err(|_| ENOMEM)?;
+                let rest = (new.kind, reading, output);
+                prepared.push_within_capacity(rest).map_err(|_| ENOMEM)
+            });
+            if let Err(error) = pushed {
+                result = Err(error);
+                break;
+            }
+        }
         for (one, (kind, reading, output)) in told.iter().zip(prepared) {
             let request = Request {
                 kind,
@@ -237,45 +310,29 @@ impl Probes {
                 reading,
                 output,
             };
-            requests.push(request, GFP_KERNEL)?;
+            // There is room.
+            let _ = requests.push_within_capacity(request);
         }
-        let (registered, refusal) = Live::register_all(requests).map_err(errno)?;
-        for (one, live) in told.into_iter().zip(registered) {
-            let Told {
-                name,
-                symbol,
-                offset,
-                args,
-            } = one;
-            let entry = Entry {
-                name,
-                symbol,
-                offset,
-                args,
-                live,
-            };
-            table.entries.push(entry, GFP_KERNEL)?;
+        let (registered, refusal) = match Live::register_all(requests) {
+            Ok((registered, refusal)) => (registered, refusal.map(errno)),
+            Err(error) => (KVVec::new(), Some(errno(error))),
+        };
+        let mut registered = registered.into_iter();
+        for one in told {
+            match registered.next() {
+                Some(live) => {
+                    table.add(one, live);
+                    *count = count.saturating_add(1);
+                }
+                None => drop(table.names.remove(&one.name)),
+            }
         }
-        match refusal {
-            Some(refusal) => Err(errno(refusal)),
-            None => result,
-        }
+        refusal.map_or(result, Err)
     }
 
-    /// Makes what a probe takes before it is registered.
+    /// Makes what a probe takes before it is registered, and claims its name.
     fn prepare(&self, table: &mut Table, new: &New<'_>) -> Result<(Told, Reading, Output)> {
         let args = new.args;
-        let told = Told {
-            name: CString::try_from_fmt(fmt!("{}", new.name))?,
-            symbol: CString::try_from_fmt(fmt!("{}", new.symbol))?,
-            offset: new.offset,
-            args: match args.conditions_text() {
-                "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
-                conditions => CString::try_from_fmt(fmt!("{} if {conditions}", args.text()))?,
-            },
-        };
-        let number = table.number().ok_or(ENOSPC)?;
-        let output = Output::new(number, self.channel.clone());
         let rooms = || match &table.rooms {
             Some(rooms) => Ok(rooms.clone()),
             None => Ok(table
@@ -283,13 +340,32 @@ impl Probes {
                 .insert(Arc::new(Rooms::new()?, GFP_KERNEL)?)
                 .clone()),
         };
-        Ok((told, Reading::new(args, rooms)?, output))
+        let reading = Reading::new(args, rooms)?;
+        let symbol = CString::try_from_fmt(fmt!("{}", new.symbol))?;
+        let text = match args.conditions_text() {
+            "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
+            conditions => CString::try_from_fmt(fmt!("{} if {conditions}", args.text()))?,
+        };
+        let (name, room) = (
+            Name::new(new.name)?,
+            RBTreeNodeReservation::new(GFP_KERNEL)?,
+        );
+        let number = table.claim(Name::new(new.name)?)?;
+        let told = Told {
+            number,
+            name,
+            symbol,
+            offset: new.offset,
+            args: text,
+            room,
+        };
+        Ok((told, reading, Output::new(number, self.channel.clone())))
     }
 
     /// A line for each probe. Keys may be added at the ends.
     fn list(&self) -> Result<KVVec<u8>> {
         let mut text = TextBuffer::new();
-        for entry in &self.table.lock().entries {
+        for entry in self.table.lock().entries.values() {
             entry.write(&mut text).map_err(|_| ENOMEM)?;
         }
         Ok(text.into_bytes())
@@ -299,7 +375,7 @@ impl Probes {
     fn format(&self) -> Result<KVVec<u8>> {
         let mut text = TextBuffer::new();
         format::write_plain(&mut text).map_err(|_| ENOMEM)?;
-        for entry in &self.table.lock().entries {
+        for entry in self.table.lock().entries.values() {
             format::write(entry, &mut text).map_err(|_| ENOMEM)?;
         }
         Ok(text.into_bytes())
@@ -394,7 +470,7 @@ impl Entry {
         };
         text.write_fmt(fmt!(
             "id={id} name={} kind={kind} place={}",
-            **name,
+            name.text(),
             **symbol
         ))?;
         if *offset != 0 {
