@@ -20,7 +20,7 @@ quiet() {
 beside() {
 	local tree other status
 	tree=$(dirname "$("$REPO/integration/kernel.sh" kdir "$1")")
-	flock -s "$CACHE/locks/$(basename "$tree")" sleep 100 &
+	flock -s --no-fork "$CACHE/locks/$(basename "$tree")" sleep 100 &
 	other=$!
 	timeout 60 "$REPO/integration/kernel.sh" make "$1" -s kernelversion
 	status=$?
