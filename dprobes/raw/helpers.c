@@ -78,28 +78,28 @@ notrace bool ferro_dprobes_register(unsigned int number, unsigned long *value)
 		rdmsrq(MSR_KERNEL_GS_BASE, *value);
 		return true;
 	case 26:
-		*value = native_read_cr0();
+		*value = read_cr0();
 		return true;
 	case 27:
-		*value = native_read_cr2();
+		*value = read_cr2();
 		return true;
 	case 28:
-		*value = __native_read_cr3();
+		*value = __read_cr3();
 		return true;
 	case 29:
-		*value = native_read_cr4();
+		*value = __read_cr4();
 		return true;
 	case 30:
 	case 31:
 	case 32:
 	case 33:
-		*value = native_get_debugreg(number - 30);
+		get_debugreg(*value, number - 30);
 		return true;
 	case 34:
-		*value = native_get_debugreg(6);
+		get_debugreg(*value, 6);
 		return true;
 	case 35:
-		*value = native_get_debugreg(7);
+		get_debugreg(*value, 7);
 		return true;
 	default:
 		return false;
