@@ -169,7 +169,7 @@ mod suite {
     fn a_handler_is_armed_if_there_is_no_other() -> Result {
         let first = Registration::<Counter>::disarmed()?;
         assert!(!first.is_armed());
-        assert_eq!(messages(|| crate::write(b"nobody")), 0);
+        assert_eq!(messages(|| crate::write(b"none")), 0);
         let second = Registration::<Nested>::register()?;
         assert_eq!(first.arm_if_free(), Err(Error::Occupied));
         assert!(second.is_armed() && !first.is_armed());

@@ -70,7 +70,7 @@ pub(crate) struct Buf {
     /// Sub-buffers that users have reported as consumed, if that is ahead of `subbufs_consumed`, as it is when some of
     /// them are lent. Exchanged with release, pairs with the acquire in `settle()`.
     reported: Atomic<usize>,
-    /// How often [`Buf::reset`] has begun and ended: odd while it runs.
+    /// Begins and ends of [`Buf::reset`]: odd while it runs.
     resets: Atomic<usize>,
     /// CPUs that are in [`Buf::unless_reset`].
     exchanging: Atomic<usize>,

@@ -58,7 +58,7 @@ unsafe impl<T: Parts> Send for Kept<T> {}
 // SAFETY: A shared reference to this gives out shared references to the `T`, which is `Sync`.
 unsafe impl<T: Parts> Sync for Kept<T> {}
 
-/// What a client's object consists of.
+/// The parts of a client's object.
 pub(crate) trait Parts: Send + Sync {
     /// A function of the client's that the object calls, if it has one.
     fn listening(&self) -> Option<&Arc<Listening>> {

@@ -110,7 +110,7 @@ pub(crate) struct FlightMem {
     given: KVec<Atomic<bool>>,
 }
 
-/// How far [`FlightMem::seal_some`] has come. Of nothing yet.
+/// The progress of [`FlightMem::seal_some`]; the default is that before the first step.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// The memory, and which channel in it.

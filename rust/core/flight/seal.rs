@@ -196,12 +196,12 @@ pub fn checksum<M: Memory + ?Sized>(
 pub struct Sealing {
     cpu: u64,
     head: Head,
-    /// Where the sub-buffer in work starts.
+    /// The start of the sub-buffer in work.
     start: u64,
     /// The checksum of what is before this position in it.
     at: u64,
     crc: Crc,
-    /// Where all of it ends.
+    /// The end of all.
     end: u64,
 }
 

@@ -34,7 +34,7 @@ pub struct PageBuf {
     pages: KVVec<*mut bindings::page>,
     base: NonNull<u8>,
     source: Source,
-    /// How many pages have been given to page tables.
+    /// Pages that have been given to page tables, so far.
     mapped: Atomic<usize>,
 }
 

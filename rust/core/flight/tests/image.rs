@@ -166,7 +166,7 @@ impl Image {
         self.commit(&self.reserve(cpu, kind, len, flags)?, false)
     }
 
-    /// How many words have been read.
+    /// Returns the number of words that have been read.
     pub fn loads(&self) -> u64 {
         self.loads.get()
     }

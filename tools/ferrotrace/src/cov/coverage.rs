@@ -43,7 +43,7 @@ impl Share {
     }
 }
 
-/// How much a function was executed.
+/// Executions of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// How often it was called.

@@ -56,14 +56,14 @@ fn read(object: &Ready, programs: &Programs, dir: &Path) -> std::result::Result<
     document.map_err(|reason| failed(&program.name(), reason))
 }
 
-/// What objects have executed, and what is wrong with some of them.
+/// The coverage of objects.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was executed.
+    /// The lines and functions that were executed.
     pub coverage: Coverage,
     /// Objects that cannot be read.
     pub problems: Vec<Problem>,
-    /// What else is to be said, a line for each.
+    /// Remarks, a line each.
     pub remarks: Vec<String>,
 }
 

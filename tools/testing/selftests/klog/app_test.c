@@ -128,7 +128,7 @@ TEST_F(app, its_handler_is_registered_while_it_is_enabled)
 	reader_close(&r);
 }
 
-/* A text that nobody gets is not formatted. */
+/* A text that no handler gets is not formatted. */
 TEST_F(app, costs_nothing_while_it_is_not_enabled)
 {
 	long long with, without;
