@@ -16,6 +16,7 @@ use kernel::prelude::*;
 
 use crate::place::Idle;
 use crate::place::Place;
+use crate::record::KlogState;
 use crate::table::Program;
 use crate::table::Slot;
 use crate::table::Table;
@@ -26,7 +27,8 @@ impl Table {
         for program in &*self.shared.programs.lock() {
             program.write(text)?;
         }
-        self.shared.globals.write("globals", text)
+        self.shared.globals.write("globals", text)?;
+        text.write_fmt(fmt!("{KlogState}"))
     }
 }
 

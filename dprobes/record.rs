@@ -24,8 +24,10 @@ use ferro_core::rpn::RECORD_LEN;
 use ferro_fast_relay::Channel;
 use ferro_fast_relay::Placed;
 use ferro_klog::klog;
+use ferro_sys::sync::word::Word;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::fmt;
+use kernel::prelude::*;
 
 use crate::here::Here;
 use crate::raw::cpu as this_cpu;
@@ -218,59 +220,132 @@ fn show_bytes(record: &[u8]) {
     }
 }
 
+/// Records for klog that were lost, as it had no handler.
+static UNHEARD: Word = Word::new(0);
+
 /// Writes the text of a record to klog.
 fn show(header: RecordHeader, entries: [Entries<'_>; 2]) {
-    klog!("{}", Shown(header, entries));
+    match ferro_klog::has_handler() {
+        true => klog!("{}", Shown(header, entries)),
+        false => drop(UNHEARD.add(1)),
+    }
+}
+
+/// A line about klog.
+pub(crate) struct KlogState;
+
+impl fmt::Display for KlogState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let handler = u8::from(ferro_klog::has_handler());
+        let lost = UNHEARD.load();
+        f.write_fmt(fmt!("klog handler={handler} lost={lost}\n"))
+    }
 }
 
 /// A record as a line of text.
 struct Shown<'a>(RecordHeader, [Entries<'a>; 2]);
 
+/// Bytes of a line, its end included: `klog!` cuts what is longer.
+const LINE_MAX: usize = 1023;
+
+/// The end of a line that was too long.
+const CUT: &str = "...\n";
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = Line {
+            f,
+            left: LINE_MAX.saturating_sub(CUT.len()),
+        };
+        let end = match self.write(&mut line) {
+            Ok(()) => "\n",
+            Err(_) => CUT,
+        };
+        f.write_str(end)
+    }
+}
+
+/// Part of a line that leaves room for its end. What is too long for it is cut, and an error.
+struct Line<'a, 'b> {
+    f: &'a mut fmt::Formatter<'b>,
+    left: usize,
+}
+
+impl fmt::Write for Line<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let fits = text.len() <= self.left;
+        // All of it is ASCII.
+        let kept = text.get(..text.len().min(self.left));
+        let kept = kept.unwrap_or_default();
+        self.left = self.left.saturating_sub(kept.len());
+        self.f.write_str(kept)?;
+        match fits {
+            true => Ok(()),
+            false => Err(fmt::Error),
+        }
+    }
+}
+
+impl Shown<'_> {
+    fn write(&self, to: &mut impl fmt::Write) -> fmt::Result {
         let Self(header, entries) = self;
         let RecordHeader {
             major, minor, cpu, ..
         } = header;
         let thread = TaskInfo::current();
-        write!(f, "dprobe {major}.{minor} cpu {cpu} thread {}:", thread.pid)?;
+        to.write_fmt(fmt!(
+            "dprobe {major}.{minor} cpu {cpu} thread {}:",
+            thread.pid
+        ))?;
         for entry in entries.iter().flat_map(|entries| *entries).flatten() {
-            f.write_str(" ")?;
-            show_entry(f, entry)?;
+            to.write_str(" ")?;
+            show_entry(to, entry)?;
         }
-        f.write_str("\n")
+        Ok(())
     }
 }
 
-fn show_entry(f: &mut fmt::Formatter<'_>, entry: Entry<'_>) -> fmt::Result {
-    let words = |f: &mut fmt::Formatter<'_>, name: &str, words: Words<'_>| {
-        f.write_str(name)?;
-        words.iter().try_for_each(|word| write!(f, " {word:#x}"))
+fn show_entry<W: fmt::Write>(to: &mut W, entry: Entry<'_>) -> fmt::Result {
+    let words = |to: &mut W, name: &str, words: Words<'_>| {
+        to.write_str(name)?;
+        let mut words = words.iter();
+        words.try_for_each(|word| to.write_fmt(fmt!(" {word:#x}")))
     };
     match entry {
-        Entry::Memory(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
-        Entry::Text(text) => {
-            f.write_str("\"")?;
-            for byte in text {
-                write!(f, "{}", byte.escape_ascii())?;
-            }
-            f.write_str("\"")
+        Entry::Memory(bytes) => {
+            let mut bytes = bytes.iter();
+            bytes.try_for_each(|byte| to.write_fmt(fmt!("{byte:02x}")))
         }
-        Entry::NotThere(address) => write!(f, "not there: {address:#x}"),
-        Entry::Words(all) => words(f, "words", all),
-        Entry::Calls(all) => words(f, "calls", all),
+        Entry::Text(text) => show_text(to, text),
+        Entry::CutText(text) => {
+            show_text(to, text)?;
+            to.write_str("...")
+        }
+        Entry::NotThere(address) => to.write_fmt(fmt!("not there: {address:#x}")),
+        Entry::Words(all) => words(to, "words", all),
+        Entry::Calls(all) => words(to, "calls", all),
         Entry::Locals(first, all) => {
-            write!(f, "lv {first}:")?;
-            words(f, "", all)
+            to.write_fmt(fmt!("lv {first}:"))?;
+            words(to, "", all)
         }
         Entry::Globals(first, all) => {
-            write!(f, "gv {first}:")?;
-            words(f, "", all)
+            to.write_fmt(fmt!("gv {first}:"))?;
+            words(to, "", all)
         }
-        Entry::Top(word) => write!(f, "top {word:#x}"),
+        Entry::Top(word) => to.write_fmt(fmt!("top {word:#x}")),
         Entry::Exception(fault, at) => {
             let text = fault.exception.text();
-            write!(f, "exception at {at}: {text} ({:#x})", fault.argument)
+            to.write_fmt(fmt!("exception at {at}: {text} ({:#x})", fault.argument))
         }
     }
+}
+
+fn show_text(to: &mut impl fmt::Write, text: &[u8]) -> fmt::Result {
+    to.write_str("\"")?;
+    for byte in text {
+        for part in core::ascii::escape_default(*byte) {
+            to.write_char(char::from(part))?;
+        }
+    }
+    to.write_str("\"")
 }

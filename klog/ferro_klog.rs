@@ -23,6 +23,7 @@ mod tests;
 mod text;
 
 pub use error::Error;
+pub use message::has_handler;
 pub use message::print;
 pub use raw::handler::write;
 pub use raw::handler::Handler;

@@ -11,6 +11,12 @@ use crate::raw::handler;
 use crate::raw::text_buf::with_text_buf;
 use crate::text::Text;
 
+/// Returns true if there is a handler, so that what is logged is not lost. Context: any.
+#[inline(never)]
+pub fn has_handler() -> bool {
+    handler::is_active()
+}
+
 /// Logs formatted text, for [`klog!`](crate::klog!). Context: any.
 pub fn print(args: fmt::Arguments<'_>) {
     if !handler::is_active() {

@@ -175,9 +175,18 @@ impl<W: World> Machine<'_, W> {
         };
         match self.world.read_string(address, place) {
             Some(done) if done <= room => {
-                // It may be shorter.
+                // Its end may come before.
+                let token = if done < room {
+                    Token::Text
+                } else {
+                    Token::CutText
+                };
                 *buffer.len = self.log_before;
-                let _ = buffer.entry(Token::Text, done);
+                let _ = buffer.entry(token, done);
+                if done == room && most < len {
+                    self.memory.rest.is_used = true;
+                    self.memory.rest.overflowed = true;
+                }
                 Ok(())
             }
             _ => self.not_there(Token::Text, address, len),

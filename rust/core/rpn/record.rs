@@ -101,6 +101,7 @@ pub(super) enum Token {
     Globals = 5,
     Top = 6,
     Exception = 7,
+    CutText = 8,
 }
 
 /// The start of a record.
@@ -210,6 +211,8 @@ pub enum Entry<'a> {
     Memory(&'a [u8]),
     /// A string, without a zero at its end.
     Text(&'a [u8]),
+    /// The start of a string whose end is not among the bytes that were asked for, or that the log had room for.
+    CutText(&'a [u8]),
     /// Memory or a string that is not there, at this address.
     NotThere(u64),
     /// Words of the stack, the top first.
@@ -259,6 +262,7 @@ impl<'a> Entries<'a> {
                 let at = data.u32()?;
                 Entry::Exception(Fault::new(exception, data.u64()?), at)
             }
+            8 => Entry::CutText(data.0),
             other => return Err(Reason::Kind(other)),
         })
     }

@@ -27,7 +27,11 @@ fn memory_and_strings() {
     let text = logged(Op::LogStr, 15, 0x1000, &LIMITS);
     assert_eq!(text.entries(), [Entry::Text(b"a name")]);
     let part = logged(Op::LogStr, 4, 0x1000, &LIMITS);
-    assert_eq!(part.entries(), [Entry::Text(b"a na")]);
+    assert_eq!(part.entries(), [Entry::CutText(b"a na")]);
+    assert!(!part.outcome.overflowed);
+    // Its end is the last byte that was asked for.
+    let whole = logged(Op::LogStr, 7, 0x1000, &LIMITS);
+    assert_eq!(whole.entries(), [Entry::Text(b"a name")]);
     let long = logged(Op::LogStr, u64::MAX, 0x1000, &LIMITS);
     assert_eq!(long.entries(), [Entry::Text(b"a name")]);
     let nothing = logged(Op::LogMrf, 0, 0x1000, &LIMITS);
@@ -89,10 +93,15 @@ fn a_log_that_is_full() {
     assert_eq!(ran.fault(), Some((Exception::Log, 15)));
     // The exception has room of its own.
     assert_eq!(ran.entries().len(), 1);
-    // As much of a string as fits.
+    // As much of a string as fits, which says that it is cut.
     let smallest = Limits { log: 6, ..LIMITS };
     let ran = logged(Op::LogStr, 100, 0x1000, &smallest);
-    assert_eq!(ran.entries(), [Entry::Text(b"a n")]);
+    assert_eq!(ran.entries(), [Entry::CutText(b"a n")]);
+    assert!(ran.outcome.overflowed);
+    let fits = Limits { log: 10, ..LIMITS };
+    let ran = logged(Op::LogStr, 100, 0x1000, &fits);
+    assert_eq!(ran.entries(), [Entry::Text(b"a name")]);
+    assert!(!ran.outcome.overflowed);
 }
 
 #[test]

@@ -139,6 +139,7 @@ fn entry_text(entry: Entry<'_>) -> String {
     match entry {
         Entry::Memory(bytes) => format!("[{}]", hex(bytes)),
         Entry::Text(bytes) => quoted(bytes),
+        Entry::CutText(bytes) => quoted(bytes) + "...",
         Entry::NotThere(address) => format!("not there {address:#x}"),
         Entry::Words(words) => list(words),
         Entry::Calls(words) => {
@@ -163,6 +164,7 @@ fn entry_json(entry: Entry<'_>) -> Value {
     match entry {
         Entry::Memory(bytes) => json!({ "memory": hex(bytes) }),
         Entry::Text(bytes) => json!({ "text": String::from_utf8_lossy(bytes) }),
+        Entry::CutText(bytes) => json!({ "text": String::from_utf8_lossy(bytes), "cut": true }),
         Entry::NotThere(address) => json!({ "not_there": address }),
         Entry::Words(list) => json!({ "words": words(list) }),
         Entry::Calls(list) => json!({ "calls": words(list) }),
@@ -209,6 +211,7 @@ pub(crate) mod tests {
         bytes.extend(0xffff_8000u64.to_le_bytes());
         bytes.extend(entry(0, &[1, 0xab]));
         bytes.extend(entry(1, b"a\"b"));
+        bytes.extend(entry(8, b"cut"));
         bytes.extend(entry(
             2,
             &[5u64.to_le_bytes(), 16u64.to_le_bytes()].concat(),
@@ -227,7 +230,7 @@ pub(crate) mod tests {
     fn as_text() {
         assert_eq!(
             text(&record(), Some("f+0x0")).unwrap(),
-            "1.2 f+0x0 bash pid=7 tid=8 cs=0x10 ip=0xffff8000: [01 ab], \"a\\\"b\", 0x5 0x10, lv 3 = 9, \
+            "1.2 f+0x0 bash pid=7 tid=8 cs=0x10 ip=0xffff8000: [01 ab], \"a\\\"b\", \"cut\"..., 0x5 0x10, lv 3 = 9, \
              memory is not there (0x10) at command 4"
         );
         assert_eq!(text(&[0; 10], None), None);
@@ -248,6 +251,7 @@ pub(crate) mod tests {
             "log": [
                 {"memory": "01 ab"},
                 {"text": "a\"b"},
+                {"text": "cut", "cut": true},
                 {"words": [5, 16]},
                 {"lv": 3, "values": [9]},
                 {"exception": "memory is not there", "bit": 1, "argument": 16, "command": 4},

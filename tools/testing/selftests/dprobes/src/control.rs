@@ -27,6 +27,9 @@ pub struct State {
     /// Of each program.
     pub locals: Vec<Vec<u64>>,
     pub globals: Vec<u64>,
+    /// What a reset has taken: lines for programs, and one for the global variables.
+    pub taken: Vec<Keys>,
+    pub klog: Keys,
 }
 
 impl Control {
@@ -73,6 +76,8 @@ impl State {
                 "point" => state.points.push(keys(rest)),
                 "locals" => state.locals.push(numbers()),
                 "globals" => state.globals = numbers(),
+                "taken" | "taken_globals" => state.taken.push(keys(rest)),
+                "klog" => state.klog = keys(rest),
                 _ => panic!("unknown line: {line}"),
             }
         }
