@@ -16,6 +16,7 @@ use kernel::prelude::*;
 
 use crate::place::Idle;
 use crate::place::Place;
+use crate::place::Stop;
 use crate::record::KlogState;
 use crate::table::Program;
 use crate::table::Slot;
@@ -71,11 +72,12 @@ impl Slot {
             Some(Idle::Disarmed) if self.point.is_used_up() => "disabled",
             Some(Idle::Disarmed) => "disarmed",
             Some(Idle::Waiting) => "waiting",
-            Some(Idle::Mismatch) => "mismatch",
+            Some(Idle::Mismatch(_)) => "mismatch",
             Some(Idle::Invalid) => "invalid",
             Some(Idle::Unavailable) => "unavailable",
             Some(Idle::Refused) => "error",
             None if self.point.is_used_up() => "disabled",
+            None if self.stop.is_replaced() => "replaced",
             None => "active",
         }
     }
@@ -104,7 +106,7 @@ impl Slot {
         };
         let missed = self.point.missed().saturating_add(self.slot_missed());
         text.write_fmt(fmt!(
-            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} waits={} address={:#x} place={}\n",
+            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} waits={} address={:#x}{} place={}\n",
             self.state(),
             point.major,
             point.minor,
@@ -118,8 +120,22 @@ impl Slot {
             point.pass_count,
             u8::from(self.stop.waits(&self.point)),
             self.address(),
+            Found(&self.stop),
             self.place
         ))
+    }
+}
+
+/// The first byte of the code, where that is not the one that a point is meant for.
+struct Found<'a>(&'a Stop);
+
+impl fmt::Display for Found<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Stop::None(Idle::Mismatch(Some(byte))) => f.write_fmt(fmt!(" found={byte:#04x}")),
+            Stop::None(Idle::Mismatch(None)) => f.write_str(" found=ftrace"),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -69,8 +69,8 @@ impl Place {
 pub(crate) enum Idle {
     /// Its module is not there.
     Waiting,
-    /// There is other code than it is meant for.
-    Mismatch,
+    /// There is other code than it is meant for: this byte, or what ftrace has there.
+    Mismatch(Option<u8>),
     /// The module that came has no such symbol.
     Invalid,
     /// No debug register was free.
@@ -212,7 +212,7 @@ impl Stop {
             Place::File(name, offset) => {
                 let (file, byte) = File::open(name, *offset)?;
                 if wanted.is_some_and(|wanted| wanted != byte) {
-                    return Ok(Self::None(Idle::Mismatch));
+                    return Ok(Self::None(Idle::Mismatch(Some(byte))));
                 }
                 let handler = InUser(point.clone());
                 let probe = UserProbe::register(file, *offset, handler);
@@ -236,7 +236,7 @@ impl Stop {
             None => OF_FTRACE.contains(&wanted),
         };
         if !wanted.is_none_or(fits) {
-            return Ok(Self::None(Idle::Mismatch));
+            return Ok(Self::None(Idle::Mismatch(stop.opcode())));
         }
         stop.arm()?;
         Ok(stop)
@@ -351,6 +351,14 @@ impl Stop {
             Self::Quick(probe) => probe.address(),
             Self::Logging(probe) => probe.address(),
             Self::None(_) | Self::User { .. } | Self::Watch { .. } => 0,
+        }
+    }
+
+    /// Returns true if another file has taken the place of the one that is probed, for processes that start from now on.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match self {
+            Self::User { probe } => !probe.is_current(),
+            Self::None(_) | Self::Quick(_) | Self::Logging(_) | Self::Watch { .. } => false,
         }
     }
 

@@ -31,15 +31,31 @@ bool ferro_dprobes_register(unsigned int number, unsigned long *value);
 unsigned int ferro_dprobes_port_in(unsigned short port, unsigned int width);
 void ferro_dprobes_port_out(unsigned short port, unsigned int width, unsigned int value);
 
+/* A file that is probed. */
+struct ferro_dprobes_file {
+	struct path path;
+	/* The inode that has the code. */
+	struct inode *inode;
+	/* Its name within its file system when it was found. */
+	char *name;
+};
+
 /* Whether the current task may administer the system. Context: process. */
 bool ferro_dprobes_capable(void);
 
 /*
- * Finds a regular file and takes a reference to it, for path_put(), and reads the byte at an offset of it. Context: process.
+ * Finds a regular file and takes a reference to it, and reads the byte at an offset of it. Context: process.
  * Opening may take for ever, and may need a module.
  * Return: 0, -ENOENT and others, -EINVAL if it is not a regular file with a page cache, -ENXIO if it has no such byte.
  */
-int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struct inode **inode, unsigned char *byte);
+int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_file *file, unsigned char *byte);
+/* Gives that back. Context: process; sleeps. */
+void ferro_dprobes_file_put(struct ferro_dprobes_file *file);
+/*
+ * Returns true if a process that opens the name now gets the same code: the file has not been removed, renamed or replaced, nor
+ * copied up by an overlay. Only this machine's own names are looked at, and no file system is asked. Context: process.
+ */
+bool ferro_dprobes_file_is_current(const struct ferro_dprobes_file *file);
 
 /* A watchpoint on all CPUs, those that come later included. */
 struct ferro_dprobes_watch;

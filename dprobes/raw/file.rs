@@ -14,15 +14,12 @@ use kernel::prelude::*;
 ///
 /// # Invariants
 ///
-/// `path` is a reference that this owns, and `inode` is the inode of what it refers to.
-pub(crate) struct File {
-    path: bindings::path,
-    inode: *mut bindings::inode,
-}
+/// `0` is what `ferro_dprobes_file()` has found, with references that this owns.
+pub(crate) struct File(bindings::ferro_dprobes_file);
 
-// SAFETY: A path can be put by any thread.
+// SAFETY: It can be put by any thread.
 unsafe impl Send for File {}
-// SAFETY: A shared reference only gives away the inode's address.
+// SAFETY: A shared reference gives away the inode's address, and has names compared that do not change or have locks of their own.
 unsafe impl Sync for File {}
 
 impl File {
@@ -33,34 +30,38 @@ impl File {
     /// Errors: -ENOENT and others of looking up and opening; -EINVAL if it is not a regular file that can be mapped; -ENXIO if it has no such byte.
     pub(crate) fn open(name: &CStr, offset: u64) -> Result<(Self, u8)> {
         let offset = bindings::loff_t::try_from(offset).map_err(|_| ENXIO)?;
-        let mut path = MaybeUninit::<bindings::path>::uninit();
-        let mut inode = core::ptr::null_mut();
+        let mut file = MaybeUninit::<bindings::ferro_dprobes_file>::uninit();
         let mut byte = 0;
         // SAFETY: The name ends in 0; the rest are variables of this function.
         to_result(unsafe {
             bindings::ferro_dprobes_file(
                 name.as_char_ptr(),
                 offset,
-                path.as_mut_ptr(),
-                &raw mut inode,
+                file.as_mut_ptr(),
                 &raw mut byte,
             )
         })?;
-        // SAFETY: The function has succeeded, so that the path is there.
-        let path = unsafe { path.assume_init() };
-        // INVARIANT: The reference is ours now.
-        Ok((Self { path, inode }, byte))
+        // SAFETY: The function has succeeded, so that the file is there.
+        let file = unsafe { file.assume_init() };
+        // INVARIANT: The references are ours now.
+        Ok((Self(file), byte))
     }
 
     /// The inode that has the code.
     pub(super) fn inode(&self) -> *mut bindings::inode {
-        self.inode
+        self.0.inode
+    }
+
+    /// Returns true if a process that opens the file by its name now gets the same code.
+    pub(super) fn is_current(&self) -> bool {
+        // SAFETY: By the type invariant it was found, and is not put before `drop()`.
+        unsafe { bindings::ferro_dprobes_file_is_current(&raw const self.0) }
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the reference is ours, and the inode is not used any more.
-        unsafe { bindings::path_put(&raw const self.path) };
+        // SAFETY: By the type invariant the references are ours, and the inode is not used after this.
+        unsafe { bindings::ferro_dprobes_file_put(&raw mut self.0) };
     }
 }

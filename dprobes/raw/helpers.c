@@ -133,6 +133,21 @@ notrace void ferro_dprobes_port_out(unsigned short port, unsigned int width, uns
 	}
 }
 
+/* The name of a file within its file system, for kfree(); NULL without memory. */
+static char *name_of(struct dentry *dentry)
+{
+	char *buffer = kmalloc(PATH_MAX, GFP_KERNEL);
+	char *name, *start;
+
+	if (!buffer)
+		return NULL;
+	start = dentry_path_raw(dentry, buffer, PATH_MAX);
+	/* One that is too long is like all others that are. */
+	name = kstrdup(IS_ERR(start) ? "" : start, GFP_KERNEL);
+	kfree(buffer);
+	return name;
+}
+
 /* An access that changes nothing, whatever others do to the byte at the same time. */
 static __always_inline bool or_nothing(u8 *byte)
 {
@@ -166,25 +181,31 @@ bool ferro_dprobes_capable(void)
 	return capable(CAP_SYS_ADMIN);
 }
 
-int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struct inode **inode, unsigned char *byte)
+int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_file *found, unsigned char *byte)
 {
+	struct inode *inode;
 	struct file *file;
 	ssize_t n;
 	int error;
 
-	error = kern_path(name, LOOKUP_FOLLOW, path);
+	error = kern_path(name, LOOKUP_FOLLOW, &found->path);
 	if (error)
 		return error;
-	*inode = d_real_inode(path->dentry);
+	inode = d_real_inode(found->path.dentry);
+	found->inode = inode;
+	found->name = NULL;
 	error = -EINVAL;
 	/*
 	 * Only what can be mapped for execution: opening a file of debugfs, or of another file system without a page cache, may do
 	 * things.
 	 */
-	if (!S_ISREG((*inode)->i_mode) ||
-	    (!(*inode)->i_mapping->a_ops->read_folio && !shmem_mapping((*inode)->i_mapping)))
+	if (!S_ISREG(inode->i_mode) || (!inode->i_mapping->a_ops->read_folio && !shmem_mapping(inode->i_mapping)))
 		goto put;
-	file = dentry_open(path, O_RDONLY | O_LARGEFILE, current_cred());
+	error = -ENOMEM;
+	found->name = name_of(found->path.dentry);
+	if (!found->name)
+		goto put;
+	file = dentry_open(&found->path, O_RDONLY | O_LARGEFILE, current_cred());
 	error = PTR_ERR_OR_ZERO(file);
 	if (error)
 		goto put;
@@ -194,8 +215,29 @@ int ferro_dprobes_file(const char *name, loff_t offset, struct path *path, struc
 		return 0;
 	error = n < 0 ? n : -ENXIO;
 put:
-	path_put(path);
+	ferro_dprobes_file_put(found);
 	return error;
+}
+
+void ferro_dprobes_file_put(struct ferro_dprobes_file *file)
+{
+	path_put(&file->path);
+	kfree(file->name);
+}
+
+bool ferro_dprobes_file_is_current(const struct ferro_dprobes_file *file)
+{
+	struct dentry *dentry = file->path.dentry;
+	bool is_same;
+	char *name;
+
+	if (d_unlinked(dentry) || d_real_inode(dentry) != file->inode)
+		return false;
+	name = name_of(dentry);
+	/* Without memory it is not known. */
+	is_same = !name || !strcmp(name, file->name);
+	kfree(name);
+	return is_same;
 }
 
 int ferro_dprobes_uprobe_error(struct uprobe *uprobe)

@@ -36,7 +36,7 @@ pub(crate) struct UserProbe<H: UserHandler> {
     uprobe: *mut bindings::uprobe,
     stage: Stage,
     /// The uprobe is on its inode.
-    _file: File,
+    file: File,
 }
 
 // SAFETY: Any thread may unregister a uprobe; handlers are `Send`.
@@ -73,7 +73,7 @@ impl<H: UserHandler> UserProbe<H> {
                 uprobe
             },
             stage: Stage::new(),
-            _file: file,
+            file,
         }? Error)
     }
 
@@ -90,6 +90,11 @@ impl<H: UserHandler> UserProbe<H> {
             // Also if the iterator has others now: those are not of this batch.
             probes.for_each(|probe| probe.stage.is_over(&batch));
         }
+    }
+
+    /// Returns true if processes that open the file by its name from now on execute what is probed.
+    pub(crate) fn is_current(&self) -> bool {
+        self.file.is_current()
     }
 
     /// Whether it was still registered, and now is not. Handlers may be running yet.

@@ -19,6 +19,8 @@ use crate::user;
 
 pub const CASES: &[Case] = &[
     ("files.replaced", replaced),
+    ("files.is_current", is_current),
+    ("files.copied_up", copied_up),
     ("files.written_to", written_to),
     ("files.cut", cut),
 ];
@@ -114,6 +116,82 @@ fn replaced() {
     assert_eq!(state().number("hits"), 5);
     crate::control::remove_all();
     old.calls();
+}
+
+/// A point says that its file was moved, replaced or removed, from that moment on.
+fn is_current() {
+    let changes: [fn(&Copied, &Copied); 3] = [
+        |file, other| std::fs::rename(&other.0, &file.0).unwrap(),
+        |file, other| std::fs::rename(&file.0, &other.0).unwrap(),
+        |file, _| std::fs::remove_file(&file.0).unwrap(),
+    ];
+    for change in changes {
+        let (file, other) = (Copied::new("current"), Copied::new("other"));
+        user::program(file.path(), &COUNTS).load();
+        let mut running = Following::new(&file);
+        assert_eq!(state().points[0]["state"], "active");
+        change(&file, &other);
+        assert_eq!(state().points[0]["state"], "replaced");
+        // Who runs it still hits the point.
+        running.calls();
+        assert_eq!(state().number("hits"), 10);
+        crate::control::remove_all();
+    }
+}
+
+/// An overlay whose lower directory has a copy of this program.
+struct Overlay(PathBuf);
+
+impl Overlay {
+    fn new() -> Self {
+        let dir = PathBuf::from(format!("/tmp/dprobes_overlay.{}", std::process::id()));
+        let all = Self(dir);
+        std::fs::create_dir_all(&all.0).unwrap();
+        let mount = |args: &[&str]| {
+            let status = Command::new("mount").args(args).status().unwrap();
+            assert!(status.success(), "mount {args:?}");
+        };
+        mount(&["-t", "tmpfs", "tmpfs", all.0.to_str().unwrap()]);
+        for name in ["lower", "upper", "work", "merged"] {
+            std::fs::create_dir(all.0.join(name)).unwrap();
+        }
+        std::fs::copy(user::path(), all.0.join("lower/file")).unwrap();
+        let at = |name| all.0.join(name).to_str().unwrap().to_string();
+        let (lower, upper, work) = (at("lower"), at("upper"), at("work"));
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        mount(&["-t", "overlay", "overlay", "-o", &options, &at("merged")]);
+        all
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        for dir in [self.0.join("merged"), self.0.clone()] {
+            let _ = Command::new("umount").arg(dir).status();
+        }
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// A point says that the file of an overlay has been copied up: processes that start later run the copy.
+fn copied_up() {
+    let overlay = Overlay::new();
+    // Removed with the overlay.
+    let file = std::mem::ManuallyDrop::new(Copied(overlay.0.join("merged/file")));
+    user::program(file.path(), &COUNTS).load();
+    file.calls(5);
+    assert_eq!(state().points[0]["state"], "active");
+    File::options().append(true).open(&file.0).unwrap();
+    assert_eq!(state().points[0]["state"], "replaced");
+    file.calls(5);
+    assert_eq!(state().number("hits"), 5);
+    let mut again = user::program(file.path(), &COUNTS);
+    again.set.flags = REPLACE;
+    again.load();
+    file.calls(5);
+    assert_eq!(state().number("hits"), 5);
+    assert_eq!(state().points[0]["state"], "active");
+    crate::control::remove_all();
 }
 
 /// The code of a probed file is changed while no process runs it.
