@@ -11,6 +11,8 @@
 //! reset_globals makes the global variables 0
 //! ```
 //!
+//! `reset[A-B]` and `reset_globals[A-B]` take variables A to B only. The state after these begins with what the variables were.
+//!
 //! Contexts: process. Locks, outermost first: a session's reply, the table's mutex.
 #![deny(unsafe_code)]
 
@@ -30,7 +32,9 @@ use kernel::sync::Mutex;
 
 use crate::raw::permission::may_administer;
 use crate::refused::Refused;
+use crate::table::AllTaken;
 use crate::table::Table;
+use crate::variables::Range;
 use crate::DProbes;
 
 /// The most bytes of a write.
@@ -48,6 +52,8 @@ struct Session {
 #[derive(Default)]
 struct Reply {
     refused: Option<Refused>,
+    /// What variables were before they were made 0.
+    taken: AllTaken,
     /// None until it is read.
     text: Option<KVVec<u8>>,
 }
@@ -65,14 +71,16 @@ impl Session {
 
     fn run(&self, bytes: &[u8]) -> Result {
         let done = match bytes.starts_with(&MAGIC.to_le_bytes()) {
-            true => self.table.insert(bytes),
+            true => self.table.insert(bytes).map(|()| AllTaken::default()),
             false => self.command(bytes),
         };
-        let result = done
-            .as_ref()
-            .map_or_else(|refused| Err(refused.error), |()| Ok(()));
+        let (result, refused, taken) = match done {
+            Ok(taken) => (Ok(()), None, taken),
+            Err(refused) => (Err(refused.error), Some(refused), AllTaken::default()),
+        };
         let reply = Reply {
-            refused: done.err(),
+            refused,
+            taken,
             text: None,
         };
         let old = core::mem::replace(&mut *self.reply.lock(), reply);
@@ -83,35 +91,51 @@ impl Session {
     fn read(&self, to: &mut UserDst) -> Result {
         let mut reply = self.reply.lock();
         if reply.text.is_none() {
-            reply.text = Some(state(&self.table, reply.refused.as_ref())?);
+            reply.text = Some(state(&self.table, &reply)?);
         }
         to.copy_at_position(reply.text.as_deref().unwrap_or_default())
     }
 
-    fn command(&self, line: &[u8]) -> Result<(), Refused> {
-        let line = core::str::from_utf8(line.trim_ascii()).ok();
-        if line == Some("reset_globals") {
-            self.table.reset_globals();
-            return Ok(());
+    fn command(&self, line: &[u8]) -> Result<AllTaken, Refused> {
+        let unknown = || Refused::new(EINVAL, "neither a set nor a command");
+        let line = core::str::from_utf8(line.trim_ascii()).map_err(|_| unknown())?;
+        let (verb, name) = line.split_once(' ').unwrap_or((line, ""));
+        let table = &self.table;
+        let (verb, range) = match verb {
+            "remove" => (verb, Range::ALL),
+            verb => indexes(verb).ok_or_else(unknown)?,
+        };
+        let done = |()| AllTaken::default();
+        match (verb, name) {
+            (_, "") if verb != "reset_globals" => Err(unknown()),
+            ("remove", "*") => Ok(done(table.remove_all())),
+            ("remove", name) => table.remove(name).map(done),
+            ("reset", "*") => Ok(table.reset_all(range)?),
+            ("reset", name) => table.reset(name, range),
+            ("reset_globals", "") => Ok(table.reset_globals(range)?),
+            _ => Err(unknown()),
         }
-        match line.and_then(|line| line.split_once(' ')) {
-            Some(("remove", "*")) => self.table.remove_all(),
-            Some(("remove", name)) => self.table.remove(name)?,
-            Some(("reset", "*")) => self.table.reset_all(),
-            Some(("reset", name)) => self.table.reset(name)?,
-            _ => return Err(Refused::new(EINVAL, "neither a set nor a command")),
-        }
-        Ok(())
     }
 }
 
-/// The state, after what went wrong.
-fn state(table: &Table, refused: Option<&Refused>) -> Result<KVVec<u8>> {
+/// Splits `VERB[A-B]` or `VERB`.
+fn indexes(verb: &str) -> Option<(&str, Range)> {
+    let Some((verb, range)) = verb.split_once('[') else {
+        return Some((verb, Range::ALL));
+    };
+    let (first, last) = range.strip_suffix(']')?.split_once('-')?;
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    Some((verb, Range { first, last }))
+}
+
+/// The state, after what went wrong and what variables were.
+fn state(table: &Table, reply: &Reply) -> Result<KVVec<u8>> {
     let mut text = TextBuffer::new();
-    if let Some(refused) = refused {
+    if let Some(refused) = &reply.refused {
         let why = core::str::from_utf8(&refused.text).unwrap_or_default();
         text.write_fmt(fmt!("error: {why}\n")).map_err(|_| ENOMEM)?;
     }
+    reply.taken.write(&mut text).map_err(|_| ENOMEM)?;
     table.write(&mut text).map_err(|_| ENOMEM)?;
     Ok(text.into_bytes())
 }

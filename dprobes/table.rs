@@ -18,8 +18,11 @@ use ferro_core::rpn::IGNORE_OPCODES;
 use ferro_core::rpn::MERGE;
 use ferro_core::rpn::REPLACE;
 use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_sys::fs::text_buffer::TextBuffer;
 use ferro_sys::sync::errand::Errand;
 use ferro_sys::trace::lockdown;
+use kernel::fmt;
+use kernel::fmt::Write;
 use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
@@ -37,6 +40,8 @@ use crate::raw::permission::Permission;
 use crate::raw::worker;
 use crate::refused::Refused;
 use crate::settle::end_some;
+use crate::variables::Range;
+use crate::variables::Taken;
 use crate::variables::Variables;
 
 /// A point of a loaded program.
@@ -291,31 +296,25 @@ impl Table {
         self.wait();
     }
 
-    /// Makes the local variables of a program 0.
-    pub(crate) fn reset(&self, name: &str) -> Result<(), Refused> {
+    /// Makes local variables of a program 0. Returns what they were.
+    pub(crate) fn reset(&self, name: &str, range: Range) -> Result<AllTaken, Refused> {
         let programs = self.shared.programs.lock();
-        let found = programs
-            .iter()
-            .find(|program| program.name.to_bytes() == name.as_bytes());
-        match found {
-            Some(program) => {
-                program.locals.reset();
-                Ok(())
-            }
+        let mut found = programs.iter().filter(|program| program.is_named(name));
+        match found.next() {
+            Some(program) => Ok(take(core::iter::once(program), None, range)?),
             None => Err(Refused::of(ENOENT, name, "is not loaded")),
         }
     }
 
-    /// Makes the global variables 0.
-    pub(crate) fn reset_globals(&self) {
-        self.shared.globals.reset();
+    /// Makes global variables 0. Returns what they were.
+    pub(crate) fn reset_globals(&self, range: Range) -> Result<AllTaken> {
+        take(core::iter::empty(), Some(&self.shared.globals), range)
     }
 
-    /// Makes all variables 0.
-    pub(crate) fn reset_all(&self) {
+    /// Makes variables of all programs and global ones 0. Returns what they were.
+    pub(crate) fn reset_all(&self, range: Range) -> Result<AllTaken> {
         let programs = self.shared.programs.lock();
-        programs.iter().for_each(|program| program.locals.reset());
-        self.reset_globals();
+        take(programs.iter(), Some(&self.shared.globals), range)
     }
 
     /// A module has come, or is about to go.
@@ -339,6 +338,49 @@ impl Table {
             }
         }
     }
+}
+
+/// The values that variables had before they were made 0.
+#[derive(Default)]
+pub(crate) struct AllTaken {
+    /// Those of programs, with their names.
+    programs: KVVec<(CString, Taken)>,
+    globals: Option<Taken>,
+}
+
+impl AllTaken {
+    /// Appends a line for each program, and one for the global variables.
+    pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        for (name, taken) in &self.programs {
+            text.write_fmt(fmt!("taken {taken} name={}\n", **name))?;
+        }
+        match &self.globals {
+            Some(taken) => text.write_fmt(fmt!("taken_globals {taken}\n")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Makes variables 0, once there is memory for what all of them were. Errors: -ENOMEM.
+fn take<'a>(
+    programs: impl Iterator<Item = &'a Program> + Clone,
+    globals: Option<&Variables>,
+    range: Range,
+) -> Result<AllTaken> {
+    let mut all = AllTaken::default();
+    for program in programs.clone() {
+        let name = CString::try_from_fmt(fmt!("{}", *program.name))?;
+        let taken = program.locals.room(range)?;
+        all.programs.push((name, taken), GFP_KERNEL)?;
+    }
+    all.globals = globals.map(|globals| globals.room(range)).transpose()?;
+    for (program, (_, taken)) in programs.zip(all.programs.iter_mut()) {
+        program.locals.take(range, taken);
+    }
+    if let (Some(globals), Some(taken)) = (globals, &mut all.globals) {
+        globals.take(range, taken);
+    }
+    Ok(all)
 }
 
 impl Slot {

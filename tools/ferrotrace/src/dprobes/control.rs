@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -82,19 +83,21 @@ impl Control {
         self.write("to remove all programs", b"remove *\n")
     }
 
-    /// Makes the local variables of a program 0.
-    pub fn reset(&self, name: &str) -> Result<State> {
-        self.named("reset", name)
+    /// Makes the local variables of a program 0: all, or those with these indexes. The state has what they were.
+    pub fn reset(&self, name: &str, indexes: Option<&RangeInclusive<usize>>) -> Result<State> {
+        self.named(&verb("reset", indexes), name)
     }
 
-    /// Makes the global variables 0.
-    pub fn reset_globals(&self) -> Result<State> {
-        self.write("to reset the global variables", b"reset_globals\n")
+    /// Makes global variables 0.
+    pub fn reset_globals(&self, indexes: Option<&RangeInclusive<usize>>) -> Result<State> {
+        let line = verb("reset_globals", indexes);
+        self.write("to reset the global variables", line.as_bytes())
     }
 
-    /// Makes all variables 0.
-    pub fn reset_all(&self) -> Result<State> {
-        self.write("to reset the variables", b"reset *\n")
+    /// Makes variables of all programs and global ones 0.
+    pub fn reset_all(&self, indexes: Option<&RangeInclusive<usize>>) -> Result<State> {
+        let line = verb("reset", indexes) + " *";
+        self.write("to reset the variables", line.as_bytes())
     }
 
     /// Keeps others from reading the records, which only one process can do.
@@ -186,6 +189,14 @@ impl Control {
                 source,
             }),
         }
+    }
+}
+
+/// A command for all variables, or for those with these indexes.
+fn verb(verb: &str, indexes: Option<&RangeInclusive<usize>>) -> String {
+    match indexes {
+        Some(range) => format!("{verb}[{}-{}]", range.start(), range.end()),
+        None => verb.to_owned(),
     }
 }
 

@@ -16,9 +16,16 @@ use super::state::Program;
 use super::state::State;
 
 /// What a point's state means.
-fn explain(state: &str) -> &str {
-    match state {
-        "mismatch" => "the code does not begin with opcode",
+fn explain(point: &Point) -> String {
+    let why = match &*point.state {
+        "mismatch" => match point.found.as_deref() {
+            None => "the code does not begin with opcode",
+            Some("ftrace") => {
+                "ftrace has its call or a NOP there, which opcode = 0xe8 and opcode = 0x0f fit"
+            }
+            Some(byte) => return format!("the code begins with {byte}, not with opcode"),
+        },
+        "replaced" => "the file was replaced, moved, removed or copied up: load the program again",
         "disabled" => "maxhits is reached",
         "removed" => "the program removed it",
         "waiting" => "the module is not loaded",
@@ -27,7 +34,8 @@ fn explain(state: &str) -> &str {
         "unavailable" => "no debug register is free",
         "error" => "the kernel refuses a probe there",
         _ => "",
-    }
+    };
+    why.to_owned()
 }
 
 /// A line for a program that was loaded.
@@ -42,8 +50,8 @@ pub fn idle(program: &Program) -> Vec<String> {
     let points = points.filter(|point| !matches!(&*point.state, "active" | "disarmed"));
     let idle = points.map(|point| {
         let (name, place, state) = (&program.name, &point.place, &point.state);
-        match explain(state) {
-            "" => format!("{name}: {place} is {state}"),
+        match explain(point) {
+            why if why.is_empty() => format!("{name}: {place} is {state}"),
             why => format!("{name}: {place} is {state}: {why}"),
         }
     });
@@ -89,7 +97,15 @@ pub fn query(programs: &[Program], extended: bool) -> String {
 
 fn table(points: &[Point], extended: bool) -> String {
     let mut head = vec![
-        "place", "kind", "minor", "state", "hits", "runs", "missed", "faults",
+        "place",
+        "kind",
+        "minor",
+        "state",
+        "hits",
+        "runs",
+        "missed",
+        "faults",
+        "truncated",
     ];
     if extended {
         head.extend(["group", "type", "maxhits", "passcount", "address"]);
@@ -106,6 +122,7 @@ fn table(points: &[Point], extended: bool) -> String {
             point.runs.to_string(),
             point.missed.to_string(),
             point.faults.to_string(),
+            point.truncated.to_string(),
         ];
         if extended {
             row.extend([
@@ -116,7 +133,7 @@ fn table(points: &[Point], extended: bool) -> String {
                 format!("{:#x}", point.address),
             ]);
         }
-        row.push(explain(&point.state).to_owned());
+        row.push(explain(point));
         rows.push(row);
     }
     let width = |column: usize| {
@@ -134,6 +151,17 @@ fn table(points: &[Point], extended: bool) -> String {
     }
     text
 }
+
+/// A line about records for klog that were lost, if any.
+pub fn klog_lost(state: &State) -> String {
+    match state.klog_lost {
+        0 => String::new(),
+        lost => format!("{lost} records for KLOG lost: klog had no handler\n"),
+    }
+}
+
+/// A program's name, and its local variables.
+pub type Locals = (String, Vec<u64>);
 
 /// Which variables are shown.
 #[derive(Clone, Debug)]
@@ -156,18 +184,13 @@ impl Variables {
     }
 
     /// The variables of programs, and the shared ones: without indexes, those of them that are not 0.
-    pub fn text(&self, programs: &[Program], globals: &[u64]) -> String {
+    pub fn text(&self, programs: &[Locals], globals: &[u64]) -> String {
         let mut text = String::new();
         if self.local {
-            for program in programs {
+            for (name, locals) in programs {
                 // Writing to a string does not fail.
-                let _ = writeln!(
-                    text,
-                    "{}: {} local variables",
-                    program.name,
-                    program.locals.len()
-                );
-                for (index, value) in self.chosen(&program.locals) {
+                let _ = writeln!(text, "{name}: {} local variables", locals.len());
+                for (index, value) in self.chosen(locals) {
                     let _ = writeln!(text, "  lv {index:3} = {}", number(value));
                 }
             }
@@ -184,7 +207,7 @@ impl Variables {
     }
 
     /// The same as JSON: all of them.
-    pub fn json(&self, programs: &[Program], globals: &[u64]) -> Value {
+    pub fn json(&self, programs: &[Locals], globals: &[u64]) -> Value {
         let list = |all: &[u64]| -> Value {
             let pairs = self.chosen(all);
             let pairs = pairs.map(|(index, value)| (index.to_string(), value.into()));
@@ -194,7 +217,7 @@ impl Variables {
         if self.local {
             let programs = programs.iter();
             let programs: Vec<_> = programs
-                .map(|program| json!({"name": program.name, "locals": list(&program.locals)}))
+                .map(|(name, locals)| json!({"name": name, "locals": list(locals)}))
                 .collect();
             document.insert("programs".to_owned(), programs.into());
         }
@@ -241,20 +264,28 @@ mod tests {
         let text = query(&state.programs, false);
         let expected = "\
 vmlinux: kernel, id 7, major 1, 1 points
-  place            kind  minor state  hits runs missed faults
-  kernel_clone+0x0 break 2     active 100  98   1      0
+  place            kind  minor state  hits runs missed faults truncated
+  kernel_clone+0x0 break 2     active 100  98   1      0      3
 /a b/libc.so.6: user, id 0, major 2, 1 points
-  place    kind minor state    hits runs missed faults
-  0x404040 w    1     mismatch 0    0    0      0      the code does not begin with opcode
+  place    kind minor state    hits runs missed faults truncated
+  0x404040 w    1     mismatch 0    0    0      0      0         the code begins with 0xf3, not with opcode
 ";
         assert_eq!(text, expected);
         assert!(query(&state.programs, true).contains("local variables 2, log target relay"));
         assert_eq!(query(&[], false), "no programs\n");
+        assert_eq!(
+            klog_lost(&state),
+            "12 records for KLOG lost: klog had no handler\n"
+        );
     }
 
     #[test]
     fn variables() {
         let state = State::parse(STATE).unwrap();
+        let programs = state.programs.iter();
+        let programs: Vec<Locals> = programs
+            .map(|program| (program.name.clone(), program.locals.clone()))
+            .collect();
         let all = Variables {
             local: true,
             global: true,
@@ -268,18 +299,18 @@ vmlinux: 2 local variables
 global variables
   gv   0 = 5
 ";
-        assert_eq!(all.text(&state.programs, &state.globals), expected);
+        assert_eq!(all.text(&programs, &state.globals), expected);
         let some = Variables {
             local: false,
             global: true,
             indexes: Some(1..=2),
         };
         assert_eq!(
-            some.text(&state.programs, &state.globals),
+            some.text(&programs, &state.globals),
             "global variables\n  gv   1 = 0\n  gv   2 = 0\n"
         );
         assert_eq!(
-            some.json(&state.programs, &state.globals),
+            some.json(&programs, &state.globals),
             json!({"globals": {"1": 0, "2": 0}})
         );
         assert_eq!(number(u64::MAX), "-1 (0xffffffffffffffff)");

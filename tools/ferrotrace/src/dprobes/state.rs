@@ -15,6 +15,25 @@ pub struct State {
     pub programs: Vec<Program>,
     /// The global variables.
     pub globals: Vec<u64>,
+    /// Whether klog has a handler, which gets the records that go there.
+    pub klog_listens: bool,
+    /// Records for klog that were lost, as it had no handler.
+    pub klog_lost: u64,
+    /// After a reset: what the local variables of programs were.
+    #[serde(skip)]
+    pub taken: Vec<Taken>,
+    /// After a reset: what the global variables were.
+    #[serde(skip)]
+    pub taken_globals: Option<Taken>,
+}
+
+/// Values that variables had before they were made 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The program; empty for global variables.
+    pub name: String,
+    /// By their indexes; 0 before the first that was taken.
+    pub values: Vec<u64>,
 }
 
 /// A program.
@@ -70,6 +89,10 @@ pub struct Point {
     pub missed: u64,
     /// Runs that ended with an exception.
     pub faults: u64,
+    /// Runs of which not all was kept.
+    pub truncated: u64,
+    /// What stands where the code does not begin with `opcode`: a byte, or `ftrace`.
+    pub found: Option<String>,
     /// Runs after which it is disabled.
     pub max_hits: u64,
     /// Hits before the first run.
@@ -100,6 +123,13 @@ impl State {
             }
             "locals" => self.programs.last_mut()?.locals = words(rest)?,
             "globals" => self.globals = words(rest)?,
+            "taken" => self.taken.push(taken(rest)?),
+            "taken_globals" => self.taken_globals = Some(taken(rest)?),
+            "klog" => {
+                let keys = keys(rest);
+                self.klog_listens = *keys.get("handler")? == "1";
+                self.klog_lost = keys.get("lost")?.parse().ok()?;
+            }
             _ => (),
         }
         Some(())
@@ -115,6 +145,22 @@ impl State {
 fn words(text: &str) -> Option<Vec<u64>> {
     let words = text.split_ascii_whitespace();
     words.map(|word| word.parse().ok()).collect()
+}
+
+fn taken(text: &str) -> Option<Taken> {
+    let (text, name) = text.split_once(" name=").unwrap_or((text, ""));
+    let keys = keys(text);
+    let first: u64 = keys.get("first")?.parse().ok()?;
+    let values = keys.get("values")?.split(',').filter(|one| !one.is_empty());
+    let values = values.map(|value| value.parse().ok());
+    Some(Taken {
+        name: name.to_owned(),
+        // There are few.
+        values: (0..first.min(1 << 16))
+            .map(|_| Some(0))
+            .chain(values)
+            .collect::<Option<_>>()?,
+    })
 }
 
 fn keys(text: &str) -> BTreeMap<&str, &str> {
@@ -162,6 +208,8 @@ fn point(text: &str) -> Option<Point> {
         runs: long("runs")?,
         missed: long("missed")?,
         faults: long("faults")?,
+        truncated: long("truncated").unwrap_or(0),
+        found: word("found"),
         max_hits: long("max_hits")?,
         pass_count: long("pass_count")?,
     })
@@ -173,13 +221,30 @@ pub(super) mod tests {
 
     pub const STATE: &str = "\
 program kind=kernel major=1 id=7 locals=2 globals=1 jmpmax=32 logmax=100 target=relay writes=0 name=vmlinux
-point state=active kind=break major=1 minor=2 group=0 type=0 hits=100 runs=98 missed=1 faults=0 max_hits=1000 pass_count=2 address=0xffffffff81000100 place=kernel_clone+0x0
+point state=active kind=break major=1 minor=2 group=0 type=0 hits=100 runs=98 missed=1 faults=0 truncated=3 max_hits=1000 pass_count=2 address=0xffffffff81000100 place=kernel_clone+0x0
 locals 0 98
 program kind=user major=2 id=0 locals=0 globals=1 jmpmax=65535 logmax=1024 target=klog writes=1 name=/a b/libc.so.6
-point state=mismatch kind=w major=2 minor=1 group=3 type=4 hits=0 runs=0 missed=0 faults=0 max_hits=2147483647 pass_count=0 address=0x0 place=0x404040
+point state=mismatch kind=w major=2 minor=1 group=3 type=4 hits=0 runs=0 missed=0 faults=0 max_hits=2147483647 pass_count=0 address=0x0 found=0xf3 place=0x404040
 locals
 globals 5 0 0
+klog handler=0 lost=12
 ";
+
+    #[test]
+    fn what_a_reset_has_taken() {
+        let text = "taken first=2 values=7,8 name=/a b\ntaken_globals first=0 values=\nglobals 0\n";
+        let state = State::parse(text).unwrap();
+        let taken = Taken {
+            name: "/a b".to_owned(),
+            values: vec![0, 0, 7, 8],
+        };
+        assert_eq!(state.taken, [taken]);
+        assert_eq!(state.taken_globals, Some(Taken::default()));
+        assert_eq!(
+            State::parse("taken first=0 values=x name=a\n"),
+            Err(BadLine(1))
+        );
+    }
 
     #[test]
     fn lines() {
@@ -192,6 +257,9 @@ globals 5 0 0
         assert_eq!(program.points[0].place, "kernel_clone+0x0");
         assert_eq!(state.programs[1].points[0].kind_number, 4);
         assert_eq!(state.globals, [5, 0, 0]);
+        assert_eq!(program.points[0].truncated, 3);
+        assert_eq!(state.programs[1].points[0].found.as_deref(), Some("0xf3"));
+        assert_eq!((state.klog_listens, state.klog_lost), (false, 12));
         assert_eq!(State::parse("locals 1\n"), Err(BadLine(1)));
         assert_eq!(State::parse("globals 1\nprogram x\n"), Err(BadLine(2)));
         assert_eq!(State::parse("new line\n"), Ok(State::default()));

@@ -16,6 +16,7 @@ use anyhow::bail;
 use ferro_core::rpn::CODE_MAX;
 use ferro_core::rpn::SetHeader;
 use ferro_core::rpn::SetRef;
+use ferro_core::rpn::Target;
 use ferro_core::rpn::UNSAFE_WRITES;
 
 use ferrotrace::clock::wall_offset;
@@ -26,6 +27,7 @@ use ferrotrace::dprobes::lang::print;
 use ferrotrace::dprobes::load;
 use ferrotrace::dprobes::loaded::Loaded;
 use ferrotrace::dprobes::report;
+use ferrotrace::dprobes::report::Locals;
 use ferrotrace::dprobes::report::Variables;
 use ferrotrace::dprobes::set;
 use ferrotrace::dprobes::set::Loadable;
@@ -62,10 +64,13 @@ fn load(files: &[PathBuf], read: &ReadArgs) -> Result<Vec<Loadable>> {
     Ok(load::load(files, &options(read), show)?)
 }
 
-/// The set of some files, if there are any.
+/// The set of some files, if there are any, to be loaded for a while.
 fn set_of(files: &[PathBuf], read: &ReadArgs, set: &SetArgs) -> Result<Option<Vec<u8>>> {
     if files.is_empty() {
         return Ok(None);
+    }
+    if set.merge {
+        bail!("--merge: the points could not be removed at the end; use \"insert --merge\" before");
     }
     let programs = load(files, read)?;
     Ok(Some(bytes(programs, set)?))
@@ -107,6 +112,9 @@ fn send(programs: Vec<Loadable>, args: &SetArgs, control: &Control) -> Result<()
             warn(&warning);
         }
     }
+    if args.log_target == Target::Klog && !state.klog_listens {
+        warn("klog has no handler: records are lost until \"ferrotrace klog\" or another one runs");
+    }
     print_text(&text)?;
     Ok(())
 }
@@ -144,7 +152,7 @@ pub fn query(args: &QueryArgs, control: &Control) -> Result<()> {
             let document = serde_json::json!({ "programs": programs });
             format!("{}\n", serde_json::to_string_pretty(&document)?)
         }
-        false => report::query(&programs, args.extended),
+        false => report::query(&programs, args.extended) + &report::klog_lost(&state),
     };
     print_text(&text)?;
     Ok(())
@@ -161,28 +169,48 @@ pub fn getvars(args: GetVarsArgs, control: &Control) -> Result<()> {
         global: args.global || !args.local && !by_name,
         indexes: args.index,
     };
+    let (locals, globals) = match args.reset {
+        true => taken(&programs, &variables, control)?,
+        false => {
+            let programs = programs.into_iter();
+            let locals = programs.map(|program| (program.name, program.locals));
+            (locals.collect(), state.globals)
+        }
+    };
     let text = match args.json {
         true => {
-            let document = variables.json(&programs, &state.globals);
+            let document = variables.json(&locals, &globals);
             format!("{}\n", serde_json::to_string_pretty(&document)?)
         }
-        false => variables.text(&programs, &state.globals),
+        false => variables.text(&locals, &globals),
     };
     print_text(&text)?;
-    if !args.reset {
-        return Ok(());
-    }
-    if variables.global {
-        match variables.local {
-            true => control.reset_all()?,
-            false => control.reset_globals()?,
-        };
-        return Ok(());
-    }
-    for program in &programs {
-        control.reset(&program.name)?;
-    }
     Ok(())
+}
+
+/// Makes variables 0. Returns what they were.
+fn taken(
+    programs: &[Program],
+    variables: &Variables,
+    control: &Control,
+) -> Result<(Vec<Locals>, Vec<u64>)> {
+    let indexes = variables.indexes.as_ref();
+    let mut taken = Vec::new();
+    let mut globals = Vec::new();
+    if variables.global {
+        let state = match variables.local {
+            true => control.reset_all(indexes)?,
+            false => control.reset_globals(indexes)?,
+        };
+        taken = state.taken;
+        globals = state.taken_globals.unwrap_or_default().values;
+    } else {
+        for program in programs {
+            taken.extend(control.reset(&program.name, indexes)?.taken);
+        }
+    }
+    let locals = taken.into_iter().map(|taken| (taken.name, taken.values));
+    Ok((locals.collect(), globals))
 }
 
 pub fn build(args: BuildArgs) -> Result<()> {

@@ -6,6 +6,7 @@ use ferro_core::rpn::*;
 
 use crate::Case;
 use crate::control::Control;
+use crate::control::Keys;
 use crate::control::state;
 use crate::kit::*;
 use crate::module;
@@ -22,6 +23,7 @@ pub const CASES: &[Case] = &[
     ("loading.merge_differs", merge_differs),
     ("loading.symbol_of_module", symbol_of_module),
     ("loading.commands", commands),
+    ("loading.reset_loses_nothing", reset_loses_nothing),
     ("loading.random_bytes", random_bytes),
     ("loading.module", in_module),
 ];
@@ -256,6 +258,9 @@ fn commands() {
         (b"remove other", Some(libc::ENOENT)),
         (b"reset other", Some(libc::ENOENT)),
         (b"reset_globals now", Some(libc::EINVAL)),
+        (b"reset[0] vmlinux", Some(libc::EINVAL)),
+        (b"reset[0-x] vmlinux", Some(libc::EINVAL)),
+        (b"remove[0-1] vmlinux", Some(libc::EINVAL)),
         (b"\xff\xfe x", Some(libc::EINVAL)),
     ] {
         let result = control.write(command);
@@ -268,6 +273,55 @@ fn commands() {
     }
     control.write(b"remove vmlinux").unwrap();
     assert!(control.state().programs.is_empty());
+}
+
+/// What a reset says that variables were and what comes after it are all that was counted, while others count.
+fn reset_loses_nothing() {
+    const CALLS: u64 = 30_000;
+    let control = Program::new(&in_this_process(&[
+        Insn::with(Op::IncLv, 1),
+        Insn::with(Op::IncGv, 2),
+        Insn::new(Op::Exit),
+    ]))
+    .load();
+    let values = |taken: &Keys| -> Vec<u64> {
+        let values = taken["values"].split(',').filter(|one| !one.is_empty());
+        values.map(|value| value.parse().unwrap()).collect()
+    };
+    let (mut locals, mut globals, mut rounds) = (0, 0, 0);
+    let mut reset = |line: &[u8]| {
+        control.write(line).unwrap();
+        for taken in control.state().taken {
+            let is_local = taken["name"] == "vmlinux";
+            assert_eq!(taken["first"], if is_local { "1" } else { "2" });
+            let sum = values(&taken).iter().sum::<u64>();
+            *(if is_local { &mut locals } else { &mut globals }) += sum;
+        }
+    };
+    let callers = (0..2).map(|_| std::thread::spawn(|| call(CALLS)));
+    let callers = callers.collect::<Vec<_>>();
+    while callers.iter().any(|caller| !caller.is_finished()) {
+        reset(b"reset[1-1] vmlinux");
+        reset(b"reset_globals[2-300]");
+        rounds += 1;
+    }
+    for caller in callers {
+        caller.join().unwrap();
+    }
+    reset(b"reset[1-1] vmlinux");
+    reset(b"reset_globals[2-300]");
+    assert!(rounds > 2);
+    assert_eq!((locals, globals), (2 * CALLS, 2 * CALLS));
+    control.write(b"reset *").unwrap();
+    let taken = control.state().taken;
+    let lens = taken.iter().map(|taken| values(taken).len());
+    assert_eq!(lens.collect::<Vec<_>>(), [4, 256]);
+    // Not of the other indexes.
+    call(3);
+    control.write(b"reset[0-0] vmlinux").unwrap();
+    let state = control.state();
+    assert_eq!(values(&state.taken[0]), [0]);
+    assert_eq!(state.locals[0][1], 3);
 }
 
 /// Parts of a set, and sets with other bytes in them, are refused or do no harm.
