@@ -169,6 +169,47 @@ all_samples() {
 	[ "$bad" = 0 ]
 }
 
+# getpgid N: calls what the next programs probe.
+getpgid() { python3 -c 'import os, sys
+for _ in range(int(sys.argv[1])): os.getpgid(0)' "$1"; }
+
+# Records that are lost are told of, with their number: all calls have a record, or are lost.
+lost() {
+	local shown
+	printf 'name = vmlinux\noffset = __x64_sys_getpgid\npush 1000\npush r, rsp\nlog mrf\nexit\n' >"$work/lost.dp"
+	watching "$work/lost.dp" || return 1
+	kill -STOP "$watch"
+	getpgid 6000
+	kill -CONT "$watch"
+	watched '^[1-9][0-9]* records lost: the buffers were full$' >/dev/null || return 1
+	tail -n 1 "$work/out"
+	shown=$(tail -n 1 "$work/out" | sed -n 's/^\([0-9]*\) records, \([0-9]*\) lost.*/\1 + \2/p')
+	[ $(("${shown:-0}")) -ge 6000 ]
+}
+
+# What replaces a program for a time is removed at the end; what cannot be removed is not added.
+for_a_time() {
+	sample unlink && sample exec --merge || return 1
+	tool watch "$samples/exec.dp" --replace --duration 1ms >/dev/null && is states "" "$(states)" || return 1
+	sample unlink || return 1
+	refused 'could not be removed' tool watch "$samples/exec.dp" --merge --duration 1ms || return 1
+	is points 1 "$(states | wc -l)"
+}
+
+# What stands in place of opcode, a file that was replaced, and what klog has lost are said.
+told() {
+	printf 'name = vmlinux\noffset = kernel_clone\nopcode = 0x55\nexit\n' >"$work/told.dp"
+	tool insert "$work/told.dp" 2>&1 | grep 'ftrace has its call or a NOP there' || return 1
+	cp /bin/true "$work/told" || return 1
+	printf 'name = %s\noffset = %d\nexit\n' "$work/told" "$(readelf -h "$work/told" | awk '/Entry/ { print $4 }')" >"$work/told.dp"
+	tool insert "$work/told.dp" && mv "$work/told" "$work/elsewhere" && tool query | grep ' replaced .*the file was replaced' ||
+		return 1
+	printf 'name = vmlinux\noffset = __x64_sys_getpgid\npush 1\nlog 1\nexit\n' >"$work/told.dp"
+	tool insert "$work/told.dp" --replace --log-target KLOG 2>&1 | grep 'klog has no handler' || return 1
+	getpgid 3
+	tool query | grep '[1-9][0-9]* records for KLOG lost'
+}
+
 # Groups and types choose points.
 groups() {
 	cat >"$work/groups.dp" <<-END
@@ -475,6 +516,9 @@ one built built
 one groups groups
 one samples all_samples
 for name in "${ran_samples[@]}"; do one "sample.$name" "ran_$name"; done
+one lost lost
+one for_a_time for_a_time
+one told told
 one records records
 one recorded recorded
 one command with_command

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What probe programs are tried on: an instruction that faults, a function that they call, a handler of klog, and an object that
- * is made, changed and freed. Parameters have them done: writing an address to "load" loads a word from there, "klog" has the last
+ * What probe programs are tried on: an instruction that faults, functions that they call and end with, a handler of klog, and an
+ * object that is made, changed and freed. Parameters have them done: writing an address to "load" loads a word from there, "klog" has the last
  * message, and writing a number to "object" stores it in the object, which is made for the first one and freed for 0.
  */
 #include <linux/dprobes.h>
@@ -16,9 +16,13 @@
 #include "dprobes_selftest.h"
 
 #define CALL	5
+#define EXIT	5
 
-static char message[256];
+/* The longest text of klog fits. */
+static char message[1024];
 static unsigned long called;
+static char exited[64];
+static unsigned int exits;
 
 /* At dprobes_selftest_load is the instruction that loads, and nothing else. */
 asm(".text\n"
@@ -54,6 +58,9 @@ MODULE_PARM_DESC(klog, "The last message of klog");
 
 module_param(called, ulong, 0400);
 MODULE_PARM_DESC(called, "How often programs have called");
+
+module_param_string(exited, exited, sizeof(exited), 0400);
+MODULE_PARM_DESC(exited, "How often programs have ended with the function, and what the last one left");
 
 static unsigned long *object;
 
@@ -99,7 +106,14 @@ MODULE_PARM_DESC(object, "A word to store in the object; 0 frees it");
 static unsigned long call(unsigned long argument)
 {
 	WRITE_ONCE(called, called + 1);
+	dprobes_selftest_take(&called);
 	return 2 * argument + 1;
+}
+
+static void on_exit(const struct dprobes_exit *left)
+{
+	snprintf(exited, sizeof(exited), "%u %u.%u %zu %*ph", ++exits, left->major, left->minor, left->len,
+		 min_t(int, left->len, 16), left->log);
 }
 
 static void on_message(const void *data, int len)
@@ -124,6 +138,13 @@ static int __init selftest_init(void)
 		dprobes_unregister_call(CALL);
 		return -EINVAL;
 	}
+	if (dprobes_register_exit(3, on_exit) != -EINVAL || dprobes_register_exit(DPROBES_EXITS, on_exit) != -EINVAL ||
+	    dprobes_register_exit(EXIT, NULL) != -EINVAL || dprobes_register_exit(EXIT, on_exit) ||
+	    dprobes_register_exit(EXIT, on_exit) != -EBUSY) {
+		dprobes_unregister_exit(EXIT);
+		dprobes_unregister_call(CALL);
+		return -EINVAL;
+	}
 	register_klog_handler(&operations);
 	return 0;
 }
@@ -131,6 +152,7 @@ static int __init selftest_init(void)
 static void __exit selftest_exit(void)
 {
 	unregister_klog_handler();
+	dprobes_unregister_exit(EXIT);
 	dprobes_unregister_call(CALL);
 	kfree(object);
 }

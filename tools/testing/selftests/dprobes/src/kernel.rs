@@ -30,6 +30,8 @@ pub const CASES: &[Case] = &[
     ("kernel.system", system),
     ("kernel.globals", globals),
     ("kernel.every_cpu_counts", every_cpu_counts),
+    ("kernel.verifies", verifies),
+    ("kernel.interrupts", interrupts),
 ];
 
 /// The example of the paper: each fork counts, and logs 16 bytes of the stack.
@@ -282,6 +284,81 @@ fn argument() {
     let own = unsafe { libc::getpgid(0) };
     assert_eq!(group, i64::from(own));
     assert_eq!(state().programs[0]["writes"], "1");
+}
+
+/// `vfy rw` finds out by writing whether memory of the kernel can be written: its code cannot.
+fn verifies() {
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let address = |name: &str| {
+        let line = symbols
+            .lines()
+            .find(|line| line.ends_with(&format!(" {name}")));
+        u64::from_str_radix(line.unwrap().split(' ').next().unwrap(), 16).unwrap()
+    };
+    let verify = |op, symbol: &str, local| {
+        [
+            Insn::push(8),
+            Insn::push(address(symbol)),
+            Insn::new(op),
+            Insn::with(Op::PopLv, local),
+        ]
+    };
+    let code = [
+        &verify(Op::VfyR, "_text", 0)[..],
+        &verify(Op::VfyRw, "_text", 1),
+        &verify(Op::VfyRw, "jiffies_64", 2),
+        &[
+            Insn::push(8),
+            Insn::push(1 << 63 | 1),
+            Insn::new(Op::VfyRw),
+            Insn::with(Op::PopLv, 3),
+        ],
+        &[Insn::new(Op::Exit)],
+    ]
+    .concat();
+    Program::new(&code).with_writes().load();
+    call(1);
+    assert_eq!(state().locals[0], [1, 0, 1, 0]);
+}
+
+/// Hits in interrupts come after a program that runs, not into it.
+fn interrupts() {
+    Program::new(&in_this_process(&[
+        Insn::push(20_000),
+        Insn::new(Op::Nop),
+        Insn::with(Op::Loop, 1),
+        Insn::new(Op::Exit),
+    ]))
+    .load();
+    let timer = Program {
+        symbol: "update_process_times",
+        name: "vmlinux",
+        ..Program::new(&[
+            Insn::register(Op::PushR, Register::Ip),
+            Insn::with(Op::PopGv, 5),
+            Insn::with(Op::IncLv, 1),
+            Insn::new(Op::Exit),
+        ])
+    };
+    let timer = Program {
+        set: SetHeader {
+            flags: MERGE,
+            ..timer.set
+        },
+        ..timer
+    };
+    timer.load();
+    let start = std::time::Instant::now();
+    while start.elapsed() < std::time::Duration::from_secs(1) {
+        call(10);
+    }
+    let state = state();
+    let number = |key| crate::control::number(&state.points[1], key);
+    assert!(number("hits") >= 50, "{}", number("hits"));
+    // In the instructions around a program a hit may still be one too many.
+    let (hits, missed) = (number("hits"), number("missed"));
+    assert!(missed * 20 <= hits, "{missed} of {hits}");
+    assert_eq!(crate::control::number(&state.points[0], "faults"), 0);
 }
 
 /// A process's memory is written where it runs itself, and not by threads of the kernel, which have its page tables in use after

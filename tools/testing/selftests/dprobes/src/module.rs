@@ -20,6 +20,10 @@ pub const CASES: &[Case] = &[
     ("module.call_nothing", call_nothing),
     ("module.missed", missed),
     ("module.klog", klog),
+    ("module.klog_cut", klog_cut),
+    ("module.klog_lost", klog_lost),
+    ("module.exits", exits),
+    ("module.used_up_missed", used_up_missed),
 ];
 
 pub const NAME: &str = "dprobes_selftest";
@@ -302,6 +306,106 @@ fn missed() {
             (3 * round, 0)
         );
     }
+}
+
+/// A point that may run once is not used up by hits that are missed, however many they are: it still has its run.
+fn used_up_missed() {
+    let _module = Loaded::new();
+    let mut point = at_init();
+    point.symbol = "dprobes_selftest_take";
+    // Whose program is missed within the one of a uprobe.
+    point.code = vec![
+        Insn::with(Op::IncLv, 0),
+        Insn::push(1),
+        Insn::new(Op::Pop),
+        Insn::new(Op::Exit),
+    ];
+    point.point.max_hits = 1;
+    point.load();
+    let path = crate::user::path();
+    let code = [
+        Insn::push(20),
+        Insn::with(Op::CallK, 5),
+        Insn::new(Op::Pop),
+        Insn::new(Op::Exit),
+    ];
+    crate::user::program(&path, &code).with_writes().load();
+    for _ in 0..10 {
+        crate::user::target(1, std::ptr::null());
+    }
+    let missed = state();
+    assert_eq!(missed.points[0]["state"], "active");
+    assert_eq!((missed.number("missed"), missed.number("runs")), (10, 0));
+    std::fs::write(parameter("object"), "1").unwrap();
+    let used = comes(|state| {
+        state.points[0]["state"] == "disabled" && state.points[0]["address"] == "0x0"
+    });
+    assert_eq!((used.number("runs"), used.locals[0][0]), (1, 1));
+}
+
+/// A line that is too long for klog has an end of its own.
+fn klog_cut() {
+    let _module = Loaded::new();
+    let mut program = Program::new(&in_this_process(&[
+        Insn::push(600),
+        Insn::register(Op::PushR, Register::Sp),
+        Insn::new(Op::LogMrf),
+        Insn::new(Op::Exit),
+    ]));
+    program.set.target = Target::Klog;
+    program.load();
+    call(1);
+    let message = std::fs::read(parameter("klog")).unwrap();
+    // The parameter adds an end of line.
+    assert_eq!(message.len(), 1023 + 1);
+    assert!(message.ends_with(b"...\n\n"), "{}", message.escape_ascii());
+}
+
+/// Records for klog without a handler are counted.
+fn klog_lost() {
+    let lost = || crate::control::number(&state().klog, "lost");
+    let mut program = Program::new(&in_this_process(&[
+        Insn::push(0x1234),
+        Insn::with(Op::Log, 1),
+        Insn::new(Op::Exit),
+    ]));
+    program.set.target = Target::Klog;
+    program.load();
+    let before = lost();
+    assert_eq!(state().klog["handler"], "0");
+    call(3);
+    assert_eq!(lost(), before + 3);
+    let _module = Loaded::new();
+    assert_eq!(state().klog["handler"], "1");
+    call(3);
+    assert_eq!(lost(), before + 3);
+}
+
+/// What a program has logged goes to the function that it ends with.
+fn exits() {
+    let _module = Loaded::new();
+    let ending = |number| {
+        Program::new(&in_this_process(&[
+            Insn::push(0x1234),
+            Insn::with(Op::Log, 1),
+            Insn::width(Op::Exit, number),
+        ]))
+    };
+    assert_eq!(ending(5).refused().0, libc::EPERM);
+    assert_eq!(ending(64).with_writes().refused().0, libc::EINVAL);
+    take_records();
+    ending(5).with_writes().load();
+    call(2);
+    let seen = std::fs::read_to_string(parameter("exited")).unwrap();
+    // Two bytes of a length, after the kind of words.
+    assert_eq!(seen.trim(), "2 1.2 11 02 08 00 34 12 00 00 00 00 00 00");
+    crate::control::remove_all();
+    // Nothing is registered.
+    ending(6).with_writes().load();
+    call(1);
+    let seen = std::fs::read_to_string(parameter("exited")).unwrap();
+    assert!(seen.starts_with("2 "), "{seen}");
+    assert_eq!(words_of(&take_records()), [0x1234; 3]);
 }
 
 fn klog() {

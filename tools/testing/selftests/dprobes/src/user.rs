@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     ("user.skip_discards", skip_discards),
     ("user.two_points", two_points),
     ("user.many_threads", many_threads),
+    ("user.verifies", verifies),
 ];
 
 /// What is probed.
@@ -215,6 +216,43 @@ impl Program<'_> {
     }
 }
 
+/// `vfy rw` finds out by writing whether memory of the process can be written.
+fn verifies() {
+    let path = path();
+    let verify = |op, local| {
+        [
+            Insn::push(4096),
+            Insn::register(Op::PushR, Register::Si),
+            Insn::new(op),
+            Insn::with(Op::PopLv, local),
+        ]
+    };
+    let code = [
+        &verify(Op::VfyR, 0)[..],
+        &verify(Op::VfyRw, 1),
+        &[Insn::new(Op::Exit)],
+    ]
+    .concat();
+    program(&path, &code).with_writes().load();
+    let page = map_page();
+    for (protection, expected) in [
+        (libc::PROT_NONE, [0, 0]),
+        (libc::PROT_READ, [1, 0]),
+        (libc::PROT_READ | libc::PROT_WRITE, [1, 1]),
+    ] {
+        // SAFETY: The page is this function's.
+        unsafe {
+            libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE);
+            page.cast::<u8>().write_volatile(7);
+            libc::mprotect(page, 4096, protection);
+        }
+        target(1, page.cast());
+        assert_eq!(state().locals[0][..2], expected);
+    }
+    // SAFETY: As above.
+    assert_eq!(unsafe { page.cast::<u8>().read_volatile() }, 7);
+}
+
 fn opcode() {
     let path = path();
     let mut program = program(&path, &[Insn::with(Op::IncLv, 0), Insn::new(Op::Exit)]);
@@ -223,6 +261,9 @@ fn opcode() {
     target(1, std::ptr::null());
     let state = state();
     assert_eq!(state.points[0]["state"], "mismatch");
+    // SAFETY: The code of this program.
+    let byte = unsafe { (target as *const u8).read_volatile() };
+    assert_eq!(state.points[0]["found"], format!("{byte:#04x}"));
     assert_eq!(state.locals[0][0], 0);
 }
 
