@@ -101,13 +101,12 @@ impl Session {
         let line = core::str::from_utf8(line.trim_ascii()).map_err(|_| unknown())?;
         let (verb, name) = line.split_once(' ').unwrap_or((line, ""));
         let table = &self.table;
-        let (verb, range) = match verb {
-            "remove" => (verb, Range::ALL),
-            verb => indexes(verb).ok_or_else(unknown)?,
-        };
+        let (verb, some) = indexes(verb).ok_or_else(unknown)?;
+        let range = some.unwrap_or(Range::ALL);
         let done = |()| AllTaken::default();
         match (verb, name) {
             (_, "") if verb != "reset_globals" => Err(unknown()),
+            ("remove", _) if some.is_some() => Err(unknown()),
             ("remove", "*") => Ok(done(table.remove_all())),
             ("remove", name) => table.remove(name).map(done),
             ("reset", "*") => Ok(table.reset_all(range)?),
@@ -119,13 +118,13 @@ impl Session {
 }
 
 /// Splits `VERB[A-B]` or `VERB`.
-fn indexes(verb: &str) -> Option<(&str, Range)> {
+fn indexes(verb: &str) -> Option<(&str, Option<Range>)> {
     let Some((verb, range)) = verb.split_once('[') else {
-        return Some((verb, Range::ALL));
+        return Some((verb, None));
     };
     let (first, last) = range.strip_suffix(']')?.split_once('-')?;
     let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    Some((verb, Range { first, last }))
+    Some((verb, Some(Range { first, last })))
 }
 
 /// The state, after what went wrong and what variables were.
