@@ -16,6 +16,7 @@ use crate::error::ProbeError;
 use crate::place::Place;
 use crate::probe::Probe;
 use crate::probe::ProbeHandler;
+use crate::raw::untraceable::Untraceable;
 
 /// The handler, with what it does hidden behind a pointer so that probes have a type that can be named.
 struct Entry {
@@ -46,6 +47,14 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
         Self {
             place: Place::of_function(name),
             call,
+        }
+    }
+
+    /// A function that ftrace cannot trace, too.
+    pub fn untraceable(self, permission: Untraceable) -> Self {
+        Self {
+            place: self.place.untraceable(permission),
+            ..self
         }
     }
 

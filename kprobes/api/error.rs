@@ -17,6 +17,8 @@ pub enum ProbeError {
     /// There must be no probe: not kernel code, code that probes depend on, a return probe not at the start
     /// of a function; or neither a symbol nor an address was given (`EINVAL`).
     Refused,
+    /// ftrace cannot trace the function (`EINVAL`).
+    Untraceable,
     /// The address is not the start of an instruction (`EILSEQ`).
     NotAnInstruction,
     /// This instruction cannot be executed in another place (`EOPNOTSUPP`).
@@ -60,7 +62,7 @@ impl From<ProbeError> for Error {
     fn from(error: ProbeError) -> Self {
         match error {
             ProbeError::NotFound => ENOENT,
-            ProbeError::Refused => EINVAL,
+            ProbeError::Refused | ProbeError::Untraceable => EINVAL,
             ProbeError::NotAnInstruction => EILSEQ,
             ProbeError::NotSupported => EOPNOTSUPP,
             ProbeError::TooMany => E2BIG,

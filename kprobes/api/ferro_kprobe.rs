@@ -22,6 +22,11 @@
 //! Registers can be read by everybody. Changing them can make any code do anything, so that takes an
 //! [`Alter`], which only `unsafe` code can make.
 //!
+//! # What is refused
+//!
+//! Besides what an engine refuses, functions that ftrace cannot trace, as for the kernel's own events: what tracers execute for
+//! each function that they trace is among them. [`Untraceable`] permits it, which only `unsafe` code can make.
+//!
 //! # What cannot be enforced
 //!
 //! - What is said above about the handlers' other means.
@@ -78,6 +83,7 @@ pub use probe::COPIED;
 pub use raw::alter::Alter;
 pub use raw::regs::Register;
 pub use raw::regs::Saved;
+pub use raw::untraceable::Untraceable;
 pub use retprobe::Keep;
 pub use retprobe::RetBuilder;
 pub use retprobe::Retprobe;

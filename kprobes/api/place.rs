@@ -3,11 +3,14 @@
 //! Where a client asks for a probe.
 #![deny(unsafe_code)]
 
+use ferro_sys::code::symbols;
+use ferro_sys::code::symbols::Shown;
 use kernel::prelude::*;
 use kernel::str::CString;
 
 use crate::error::ProbeError;
 use crate::raw::kprobe::Target;
+use crate::raw::untraceable::Untraceable;
 
 /// What the offset counts from.
 #[derive(Clone, Copy)]
@@ -24,6 +27,8 @@ pub(crate) struct Place<'a> {
     base: Base<'a>,
     offset: u32,
     is_disarmed: bool,
+    /// The client has the permission for what ftrace cannot trace.
+    may_be_untraceable: bool,
 }
 
 impl<'a> Place<'a> {
@@ -31,6 +36,7 @@ impl<'a> Place<'a> {
         base: Base::Nothing,
         offset: 0,
         is_disarmed: false,
+        may_be_untraceable: false,
     };
 
     /// The start of the function of this name.
@@ -66,9 +72,18 @@ impl<'a> Place<'a> {
         Self { offset, ..self }
     }
 
+    pub(crate) fn untraceable(self, _permission: Untraceable) -> Self {
+        Self {
+            may_be_untraceable: true,
+            ..self
+        }
+    }
+
     /// With a copy of the symbol's name, if it is one.
+    ///
+    /// Errors: `Untraceable`, which is not permitted; `NoMemory`.
     pub(crate) fn target(&self) -> Result<Target, ProbeError> {
-        Ok(Target {
+        let target = Target {
             symbol: match self.base {
                 Base::Symbol(symbol) => Some(CString::try_from(symbol)?),
                 Base::Name(name) => Some(CString::try_from_fmt(fmt!("{name}"))?),
@@ -80,6 +95,28 @@ impl<'a> Place<'a> {
             },
             offset: self.offset,
             is_disarmed: self.is_disarmed,
-        })
+        };
+        match self.may_be_untraceable || is_traceable(&target) {
+            true => Ok(target),
+            false => Err(ProbeError::Untraceable),
+        }
     }
+}
+
+/// Returns false, and says so in the log, if ftrace cannot trace the function there. What does not exist is left to the engine.
+fn is_traceable(target: &Target) -> bool {
+    let base = match &target.symbol {
+        Some(name) => symbols::lookup_name(name),
+        None => Some(target.address),
+    };
+    let Some(address) = base.map(|base| base.wrapping_add(target.offset as usize)) else {
+        return true;
+    };
+    let is_traceable = symbols::is_traceable(address);
+    if !is_traceable {
+        // As the Rust engine tells of its own refusals.
+        let place = Shown(address);
+        pr_info!("no probe at {place}: ftrace cannot trace the function\n");
+    }
+    is_traceable
 }

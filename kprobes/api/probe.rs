@@ -22,6 +22,7 @@ use crate::raw::batch;
 use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
 use crate::raw::regs::Regs;
+use crate::raw::untraceable::Untraceable;
 
 /// Bytes of code that [`Probe::copied`] tells, at least those of the instruction.
 pub const COPIED: usize = 16;
@@ -95,6 +96,11 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
     /// Bytes from there to the instruction.
     pub fn offset(self, offset: u32) -> Self {
         Self::of(self.place.offset(offset))
+    }
+
+    /// A function that ftrace cannot trace, too.
+    pub fn untraceable(self, permission: Untraceable) -> Self {
+        Self::of(self.place.untraceable(permission))
     }
 
     /// The handlers are not called before [`Probe::arm`].

@@ -19,6 +19,7 @@ use crate::raw::batch;
 use crate::raw::regs::Regs;
 use crate::raw::retprobe::RawRetprobe;
 use crate::raw::retprobe::ReturnCallbacks;
+use crate::raw::untraceable::Untraceable;
 
 /// Whether the return of a call is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,14 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
     pub fn address(self, address: usize) -> Self {
         Self {
             place: self.place.address_at(address),
+            ..self
+        }
+    }
+
+    /// A function that ftrace cannot trace, too.
+    pub fn untraceable(self, permission: Untraceable) -> Self {
+        Self {
+            place: self.place.untraceable(permission),
             ..self
         }
     }

@@ -73,11 +73,12 @@ impl<R: InEngine> Unregistered<R> {
     }
 }
 
-/// Registers probes in their order, up to the first that is refused. Returns those before it, as `wrap` makes them, and why it is.
+/// Registers probes in their order, up to the first that is refused, or that `prepared` has an error for. Returns those before it,
+/// as `wrap` makes them, and why it is.
 ///
-/// Errors: the first of `prepared`, no memory, and [`ProbeError::ModuleGoes`]; then none is
-/// registered. No lock makes the last one and registering one step: a module's code that can come
-/// here is waited for before an engine looks for its probes.
+/// Errors: no memory, and [`ProbeError::ModuleGoes`]; then none is registered. No lock makes the
+/// last one and registering one step: a module's code that can come here is waited for before an
+/// engine looks for its probes.
 pub(crate) fn register_all<R: InEngine, P>(
     prepared: impl Iterator<Item = Result<Unregistered<R>, ProbeError>>,
     wrap: impl Fn(Deferred<R>) -> P,
@@ -86,8 +87,15 @@ pub(crate) fn register_all<R: InEngine, P>(
         return Err(ProbeError::ModuleGoes);
     }
     let mut all = KVVec::new();
+    let mut unprepared = None;
     for one in prepared {
-        all.push(one?, GFP_KERNEL)?;
+        match one {
+            Ok(one) => all.push(one, GFP_KERNEL)?,
+            Err(error) => {
+                unprepared = Some(error);
+                break;
+            }
+        }
     }
     let mut registered = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
     let mut pointers = KVVec::with_capacity(all.len(), GFP_KERNEL)?;
@@ -95,7 +103,7 @@ pub(crate) fn register_all<R: InEngine, P>(
     for Unregistered(probe) in all.into_iter().take(count) {
         registered.push(wrap(probe), GFP_KERNEL)?;
     }
-    Ok((registered, refusal.map(ProbeError::from)))
+    Ok((registered, refusal.map(ProbeError::from).or(unprepared)))
 }
 
 /// Has `register` take as many at once as it does, up to the first that it refuses; it takes all that it is given, or none. Returns

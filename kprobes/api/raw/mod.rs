@@ -2,7 +2,7 @@
 
 //! What the API needs `unsafe` for: registering at the C interface and its callbacks (`probe.rs`, `retprobe.rs`, and for
 //! both `kprobe.rs` and `batch.rs`), the registers of probed code (`regs.rs`, `register.rs`), code of the kernel (`code.rs`), and the
-//! permission to change what probed code does (`alter.rs`).
+//! permissions to change what probed code does (`alter.rs`) and to probe what ftrace cannot trace (`untraceable.rs`).
 
 pub(crate) mod alter;
 pub(crate) mod batch;
@@ -15,6 +15,7 @@ pub(crate) mod retprobe;
 pub(crate) mod saved;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 pub(crate) mod targets;
+pub(crate) mod untraceable;
 
 /// The type of the C functions that take these types.
 #[doc(hidden)]

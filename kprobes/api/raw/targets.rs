@@ -9,6 +9,7 @@ use kernel::ffi::c_long;
 use kernel::prelude::*;
 
 use super::alter::Alter;
+use super::untraceable::Untraceable;
 
 extern "C" {
     fn kprobe_api_add(a: usize, b: usize) -> usize;
@@ -75,3 +76,7 @@ impl Drop for Caller {
 // SAFETY: The tests change arguments and values of these functions only, which can be any numbers, and where one goes on to its
 // return.
 pub(crate) const ALTER: Alter = unsafe { Alter::new() };
+
+/// [`add`] is assembly, without a site of ftrace.
+// SAFETY: The tests use it for that function, which only they call.
+pub(crate) const UNTRACEABLE: Untraceable = unsafe { Untraceable::new() };

@@ -11,6 +11,7 @@ use super::Pre;
 use super::Returned;
 use crate::raw::targets;
 use crate::raw::targets::ALTER;
+use crate::raw::targets::UNTRACEABLE;
 use crate::Next;
 use crate::Probe;
 use crate::ProbeCtx;
@@ -31,7 +32,11 @@ mod suite {
             let ax = ctx.register(Register::Ax);
             ctx.set_register(&ALTER, Register::Ax, ax + 100);
         });
-        let place = || Probe::builder().symbol(c"kprobe_api_add");
+        let place = || {
+            Probe::builder()
+                .symbol(c"kprobe_api_add")
+                .untraceable(UNTRACEABLE)
+        };
         let before = place().register(before)?;
         assert_eq!(targets::add(30, 4), 40);
         let _after = Probe::builder()
@@ -67,6 +72,7 @@ mod suite {
         let early = || Pre(|ctx: &mut ProbeCtx<'_>| ctx.return_early(&ALTER, 77));
         let _add = Probe::builder()
             .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
             .register(early())?;
         let _next = Probe::builder()
             .symbol(c"kprobe_api_next")

@@ -15,6 +15,7 @@ use super::Pre;
 use super::Returned;
 use crate::raw::targets;
 use crate::raw::targets::ALTER;
+use crate::raw::targets::UNTRACEABLE;
 use crate::Next;
 use crate::Probe;
 use crate::ProbeCtx;
@@ -39,6 +40,7 @@ mod suite {
         });
         let probe = Probe::builder()
             .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
             .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!(notes.get(0), 1);
@@ -62,6 +64,7 @@ mod suite {
         });
         let probe = Probe::builder()
             .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
             .offset(3)
             .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
@@ -83,6 +86,7 @@ mod suite {
         );
         let _probe = Probe::builder()
             .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
             .offset(3)
             .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
@@ -122,6 +126,7 @@ mod suite {
         });
         let _probe = Probe::builder()
             .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
             .register(handler)?;
         let before = mono_fast_ns();
         assert_eq!(targets::add(30, 4), 34);
@@ -151,6 +156,7 @@ mod suite {
         });
         let _probe = Probe::builder()
             .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
             .register(handler)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (1, 1));
@@ -178,7 +184,10 @@ mod suite {
                 _ => ctx.return_early(&ALTER, 0),
             },
         );
-        let outer = Probe::builder().symbol(c"kprobe_api_add").register(outer)?;
+        let outer = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
+            .register(outer)?;
         assert_eq!(targets::add(30, 4), 34);
         assert_eq!((notes.get(0), notes.get(1)), (0, 0));
         assert_eq!((inner.missed(), depth.nested(), outer.missed()), (1, 1, 0));

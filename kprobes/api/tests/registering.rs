@@ -12,6 +12,7 @@ use super::Notes;
 use super::Pre;
 use super::Returned;
 use crate::raw::targets;
+use crate::raw::targets::UNTRACEABLE;
 use crate::Next;
 use crate::Probe;
 use crate::ProbeCtx;
@@ -53,7 +54,10 @@ mod suite {
             refusal(probe.register(handler())),
             Some(ProbeError::NotFound)
         );
-        let probe = builder().symbol(c"kprobe_api_add").offset(1);
+        let probe = builder()
+            .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
+            .offset(1);
         assert_eq!(
             refusal(probe.register(handler())),
             Some(ProbeError::NotAnInstruction)
@@ -62,8 +66,15 @@ mod suite {
             refusal(builder().register(handler())),
             Some(ProbeError::Refused)
         );
+        // Without a site of ftrace.
+        let probe = builder().symbol(c"kprobe_api_add");
+        assert_eq!(
+            refusal(probe.register(handler())),
+            Some(ProbeError::Untraceable)
+        );
         // Which kprobes itself depends on.
         let probe = builder().symbol(c"ferro_local_irq_save");
+        let probe = probe.untraceable(UNTRACEABLE);
         assert_eq!(
             refusal(probe.register(handler())),
             Some(ProbeError::Refused)
@@ -82,9 +93,18 @@ mod suite {
             refusal(probe.register(handler())),
             Some(ProbeError::NotFound)
         );
-        let add = Probe::builder().symbol(c"kprobe_api_add").disarmed();
+        let add = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
+            .disarmed();
         let add = add.register(Pre(|_: &mut ProbeCtx<'_>| Next::Continue))?;
+        let probe = Retprobe::builder().address(add.address());
+        assert_eq!(
+            refusal(probe.register(handler())),
+            Some(ProbeError::Untraceable)
+        );
         let probe = Retprobe::builder().address(add.address() + 3);
+        let probe = probe.untraceable(UNTRACEABLE);
         assert_eq!(
             refusal(probe.register(handler())),
             Some(ProbeError::Refused)
@@ -109,7 +129,11 @@ mod suite {
                 Next::Continue
             })
         };
-        let place = || Probe::builder().symbol(c"kprobe_api_add");
+        let place = || {
+            Probe::builder()
+                .symbol(c"kprobe_api_add")
+                .untraceable(UNTRACEABLE)
+        };
         let first = place().register(counting(0))?;
         let second = place().register(counting(1))?;
         assert_eq!(targets::add(30, 4), 34);
@@ -177,7 +201,10 @@ mod suite {
             seen.count(0);
             Next::Continue
         });
-        let probe = Probe::builder().symbol(c"kprobe_api_add").disarmed();
+        let probe = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
+            .disarmed();
         let probe = probe.register(handler)?;
         let handler = Returned(move |_: &mut ProbeCtx<'_>, _: &mut usize| back.count(1));
         let retprobe = Retprobe::builder().symbol(c"kprobe_api_next").disarmed();

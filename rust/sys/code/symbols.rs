@@ -249,6 +249,34 @@ pub fn is_ftrace_site(addr: usize) -> bool {
     unsafe { bindings::ftrace_location_range(addr, addr) == addr as c_ulong }
 }
 
+/// Returns false if an address is in a function that ftrace cannot trace: without a site, as that of a tracer's own code. A part
+/// with a suffix, which the compiler has put elsewhere, counts as the function. True as well where there is no symbol, or where
+/// the kernel is built for events on such functions.
+pub fn is_traceable(addr: usize) -> bool {
+    if cfg!(CONFIG_KPROBE_EVENTS_ON_NOTRACE) {
+        return true;
+    }
+    let has_site = |symbol: Symbol| {
+        let last = symbol.start.wrapping_add(symbol.size.saturating_sub(1));
+        // SAFETY: ftrace compares the addresses with those of its records, under RCU.
+        unsafe { bindings::ftrace_location_range(symbol.start, last) != 0 }
+    };
+    let Some(symbol) = symbol_of(addr) else {
+        return true;
+    };
+    has_site(symbol) || whole_of(addr).and_then(symbol_of).is_some_and(has_site)
+}
+
+/// The address of the function whose part an address is in, by the name in front of its suffix.
+fn whole_of(addr: usize) -> Option<usize> {
+    let mut name = [0; NAME_LEN];
+    let name = name_of(addr, &mut name)?.to_bytes();
+    let len = name.iter().position(|byte| *byte == b'.')?;
+    let mut whole = [0; NAME_LEN];
+    whole.get_mut(..len)?.copy_from_slice(name.get(..len)?);
+    lookup_name(CStr::from_bytes_until_nul(&whole).ok()?)
+}
+
 /// Whether the bytes are an `ENDBR`, or the one that the kernel has made a NOP of.
 pub fn is_endbr(bytes: [u8; 4]) -> bool {
     // SAFETY: Compares the number with those of the instructions, and uses nothing else.

@@ -27,6 +27,10 @@ pub const CASES: &[Case] = &[
 ];
 
 pub const NAME: &str = "dprobes_selftest";
+/// Of the module: loads a word.
+const READ: &str = "dprobes_selftest_read";
+/// Where its instruction is that loads: after a site of ftrace and an instruction of two bytes.
+const LOAD_OFFSET: u64 = 7;
 
 /// The module, until this is dropped.
 pub struct Loaded;
@@ -77,12 +81,13 @@ fn fault_discards() {
         take_records();
         Program {
             name: NAME,
-            symbol: "dprobes_selftest_load",
+            symbol: READ,
             header: Header {
                 locals: 1,
                 ..Header::new(ModuleKind::Module)
             },
             point: Point {
+                offset: LOAD_OFFSET,
                 log_on_fault,
                 ..Point::new(1)
             },
@@ -138,11 +143,10 @@ fn plain_discards() {
 /// Records wait where the instruction may fault, and only there; where they do not wait, they are there as well.
 fn waits() {
     let _module = Loaded::new();
-    // xor, mov from memory, mov to memory, mov of a number.
-    for (offset, waits) in [(0, 0), (2, 1), (5, 1), (8, 0)] {
+    // After ftrace's site: xor, mov from memory, mov to memory, mov of a number.
+    for (offset, waits) in [(5, 0), (LOAD_OFFSET, 1), (10, 1), (13, 0)] {
         take_records();
         let mut program = at_load(&[Insn::push(7), Insn::with(Op::Log, 1), Insn::new(Op::Exit)]);
-        program.symbol = "dprobes_selftest_read";
         program.point.offset = offset;
         program.load();
         assert_eq!(state().number("waits"), waits, "{offset}");
@@ -165,12 +169,14 @@ fn waits() {
 
 /// A program at the instruction that faults.
 fn at_load(code: &[Insn]) -> Program<'static> {
-    Program {
+    let mut program = Program {
         name: NAME,
-        symbol: "dprobes_selftest_load",
+        symbol: READ,
         header: Header::new(ModuleKind::Module),
         ..Program::new(code)
-    }
+    };
+    program.point.offset = LOAD_OFFSET;
+    program
 }
 
 /// On one CPU: nothing is there, and then a word is.
