@@ -50,7 +50,7 @@ impl<'a, F: Fn(&mut ProbeCtx<'_>) + Send + Sync + 'static> EntryBuilder<'a, F> {
         }
     }
 
-    /// A function that ftrace cannot trace, too.
+    /// Permits a function that ftrace cannot trace.
     pub fn untraceable(self, permission: Untraceable) -> Self {
         Self {
             place: self.place.untraceable(permission),

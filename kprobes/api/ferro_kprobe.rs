@@ -22,10 +22,10 @@
 //! Registers can be read by everybody. Changing them can make any code do anything, so that takes an
 //! [`Alter`], which only `unsafe` code can make.
 //!
-//! # What is refused
+//! # Refused functions
 //!
-//! Besides what an engine refuses, functions that ftrace cannot trace, as for the kernel's own events: what tracers execute for
-//! each function that they trace is among them. [`Untraceable`] permits it, which only `unsafe` code can make.
+//! Besides what an engine refuses, functions that ftrace cannot trace are, as for the kernel's own events. The code that a tracer
+//! executes for each function is among them. [`Untraceable`] permits it, which only `unsafe` code can make.
 //!
 //! # What cannot be enforced
 //!

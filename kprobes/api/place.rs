@@ -103,7 +103,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns false, and says so in the log, if ftrace cannot trace the function there. What does not exist is left to the engine.
+/// Returns false, and says so in the log, if ftrace cannot trace the function there. The engine refuses a place that does not exist.
 fn is_traceable(target: &Target) -> bool {
     let base = match &target.symbol {
         Some(name) => symbols::lookup_name(name),

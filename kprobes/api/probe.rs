@@ -98,7 +98,7 @@ impl<'a, H: ProbeHandler> Builder<'a, H> {
         Self::of(self.place.offset(offset))
     }
 
-    /// A function that ftrace cannot trace, too.
+    /// Permits a function that ftrace cannot trace.
     pub fn untraceable(self, permission: Untraceable) -> Self {
         Self::of(self.place.untraceable(permission))
     }

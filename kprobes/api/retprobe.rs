@@ -100,7 +100,7 @@ impl<'a, H: RetprobeHandler> RetBuilder<'a, H> {
         }
     }
 
-    /// A function that ftrace cannot trace, too.
+    /// Permits a function that ftrace cannot trace.
     pub fn untraceable(self, permission: Untraceable) -> Self {
         Self {
             place: self.place.untraceable(permission),

@@ -109,7 +109,7 @@ fn has_smap() -> bool {
     unsafe { ferro_kprobe_has_smap() }
 }
 
-/// How many [`Detour::addresses`] there are.
+/// Number of [`Detour::addresses`].
 pub(crate) const DETOUR_ADDRESSES: usize = 5;
 
 /// How many waits for all tasks have begun.
@@ -150,7 +150,7 @@ pub(crate) enum Kind {
     Instead,
 }
 
-/// Where the code is that [`Kind::Around`] has besides; 0 is none.
+/// Addresses of the code that only [`Kind::Around`] has; 0 is none.
 #[derive(Clone, Copy, Default)]
 struct Around {
     /// Where the calls after the first instruction return to: a branch has one for each way.
@@ -320,7 +320,7 @@ pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
     let saved = core::ptr::with_exposed_provenance::<bindings::pt_regs>(regs.sp());
     let regs = regs.as_ptr();
     // SAFETY: By the invariants of `Detour`, which has stored the address, the copy runs on the stack of this context with the stack
-    // pointer at the registers that `put_entry()` has saved; nobody else uses those, nor the ones of the fault.
+    // pointer at the registers that `put_entry()` has saved. Those and the ones of the fault are this context's.
     unsafe {
         let fault = regs.read();
         regs.write(bindings::pt_regs {
@@ -338,7 +338,7 @@ pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
     true
 }
 
-/// The point whose detour an address is in, as far as points are found by their detours. Context: any with preemption off.
+/// Calls `f` with the point whose detour has an address, if points are found by that detour. Context: any with preemption off.
 pub(crate) fn with_detour<R>(
     at: usize,
     mut f: impl FnMut(Found<'_, Point>) -> Option<R>,

@@ -11,8 +11,8 @@ pub struct Untraceable(());
 impl Untraceable {
     /// # Safety
     ///
-    /// No tracer executes the functions for what it traces, and neither does the handling of a breakpoint: hits would nest without
-    /// end. Code without sites of ftrace that is not part of either, such as assembly or Rust, may be probed.
+    /// No tracer executes the functions for what it traces, and the handling of a breakpoint does not either: hits would nest
+    /// without end. Other code without sites of ftrace, such as assembly or Rust, may be probed.
     pub const unsafe fn new() -> Self {
         Self(())
     }

@@ -191,8 +191,8 @@ impl Displaced {
     }
 }
 
-/// How many bytes a jump at `at` covers, and what it displaces has, where the flow ends after `len` bytes. Only padding may follow:
-/// other code may be entered through a pointer alone, which nothing shows.
+/// Returns how many bytes a jump at `at` covers where the flow ends after `len` bytes. Only padding may follow: other code may be
+/// entered through a pointer alone, which nothing shows.
 fn with_padding<S: Surroundings>(
     code: &Code<'_, S>,
     at: u64,
