@@ -4,8 +4,9 @@
 # A probe at the entry of functions and on three of their other instructions at random, under load: what mainline's engine accepts
 # ours accepts. EVERY=50 is one function in 50 (the default), EVERY=1 all of them: an hour. SEED=1 chooses. Mainline's engine is only
 # asked: to arm 512 probes and to remove them takes it 40 seconds (ours 4).
+# The same for ours, at fewer places, while a tracer has all functions: what it executes for each of them is among the places.
 # Of distro-mainline and distro only (make check-long).
-# Seconds: 200
+# Seconds: 400
 set -uo pipefail
 # shellcheck source=tools/testing/suites/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -27,6 +28,17 @@ try() {
 	mkdir -p "$out"
 	selftests_build "$1" every || return 1
 	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} run_vm "$1" "tools/testing/selftests/every/run.sh $places $2 ${3:-}"
+}
+
+# traced VARIANT COLUMN TRACER: one place in 8, while the tracer traces all functions.
+traced() {
+	local out=$LOGS/every-$1-$3
+	rm -rf "$out"
+	mkdir -p "$out"
+	awk 'NR % 8 == 0' "$places" >"$out/places"
+	selftests_build "$1" every || return 1
+	OUT=$out CPUS=${CPUS:-2} TIMEOUT=${TIMEOUT:-36000} \
+		run_vm "$1" "TRACER=$3 tools/testing/selftests/every/run.sh $out/places $2"
 }
 
 # of_table REASON: a pattern for the symbols that the engine's table has for that reason: Early before there is a table of interrupts,
@@ -83,6 +95,9 @@ if under_test distro && under_test distro-mainline; then
 	tap_run "every: places" places_of distro-mainline distro
 	tap_run "every: mainline's engine" try distro-mainline 1 disabled=1
 	tap_run "every: ours" try distro 2
+	for tracer in function function_graph; do
+		tap_run "every: ours, with the tracer $tracer" traced distro 2 $tracer
+	done
 	tap_run "every: ours accepts what mainline's accepts" accepted distro-mainline distro
 else
 	tap_skip "every: distro" "distro and distro-mainline are not under test"

@@ -5,6 +5,7 @@
 # symbol+offset, instruction and error, a line each. Runs in a guest, as root.
 #   run.sh PLACES COLUMN [disabled=1]    what probe-places has written, which of its two kernels this is (1 or 2), and whether probes
 #                                        are only registered, not armed
+#   TRACER=function_graph run.sh ...     the same while that tracer traces all functions: what it executes is hit for each of them
 # shellcheck source=tools/testing/selftests/lib/kit.sh
 . "$(dirname "$0")/../lib/kit.sh"
 set -u
@@ -29,6 +30,11 @@ if [ -z "${3:-}" ]; then
 	load &
 	load &
 fi
+if [ "${TRACER:-}" ]; then
+	tracing=/sys/kernel/tracing
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || bail "no tracefs"
+	echo "$TRACER" >$tracing/current_tracer || bail "no tracer $TRACER"
+fi
 
 answers=$FERROTRACE_OUT/answers
 cut -d ' ' -f "$column" "$places" | split -l 512 - "$work/batch."
@@ -36,6 +42,10 @@ for batch in "$work"/batch.*; do
 	if ! { cat "$batch" >$file && cat $file; }; then bail "no answer"; fi
 done >"$answers"
 kill_jobs
+if [ "${TRACER:-}" ]; then
+	[ "$(<$tracing/current_tracer)" = "$TRACER" ] && [ -s $tracing/trace ] || bail "the tracer stopped"
+	echo nop >$tracing/current_tracer
+fi
 rmmod kprobes_every || bail "it cannot be removed"
 # Somebody comes by, at some.
 [ "${3:-}" ] || dmesg | grep -E 'kprobes_every: [1-9][0-9]* hits' || bail "no hits"

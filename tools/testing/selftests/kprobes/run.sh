@@ -159,6 +159,14 @@ graph() {
 	echo "$1" >$tracing/current_tracer
 }
 
+# everything TRACER: has that tracer trace all functions.
+everything() {
+	local tracing=/sys/kernel/tracing
+	mountpoint -q $tracing || mount -t tracefs tracefs $tracing || return 1
+	echo >$tracing/set_ftrace_filter
+	echo "$1" >$tracing/current_tracer
+}
+
 # toggle: switches jumps off and on until it is killed.
 toggle() {
 	while :; do
@@ -240,6 +248,8 @@ run() {
 	case $name in
 	refuse.twice | refuse.batch_same_twice | fault.refused | several.register_again) dmesg -n 1 ;;
 	jprobe.traced_*) graph function_graph ;;
+	context.function_tracer*) everything function ;;
+	context.graph_tracer*) everything function_graph ;;
 	jump.*) echo 1 >$jumps ;;
 	death.in_*) echo 1 >$jumps && echo 0 >/proc/sys/kernel/panic_on_oops ;;
 	death.*) echo 0 >/proc/sys/kernel/panic_on_oops ;;
@@ -282,6 +292,7 @@ run() {
 		[ "$(grep -c 'below.*{$' /sys/kernel/tracing/trace)" -ge 70 ] || verdict=not
 		graph nop
 		;;
+	context.*_tracer*) everything nop || verdict=not ;;
 	death.in_*)
 		oops_names "$name" || verdict=not
 		echo "$KST_JUMPS" >$jumps

@@ -42,7 +42,7 @@ extern const struct test_case kst_jprobe_cases[], kst_jprobe_register_cases[], k
 extern const struct test_case kst_forms_cases[], kst_races_cases[], kst_memory_cases[], kst_death_cases[];
 extern const struct test_case kst_declared_cases[], kst_jump_cases[];
 extern const struct test_case kst_jump_into_cases[], kst_jump_held_cases[], kst_jump_storm_cases[], kst_jump_around_cases[];
-extern const struct test_case kst_jump_many_cases[], kst_exchanged_cases[];
+extern const struct test_case kst_jump_many_cases[], kst_exchanged_cases[], kst_tracer_cases[];
 
 /* jump.c: where kst_jump()'s instructions are, of two bytes each; the third ends in the jump at the first. */
 extern const unsigned long kst_jump_places[];

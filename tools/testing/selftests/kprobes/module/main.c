@@ -24,7 +24,7 @@ static const struct test_case * const lists[] = {
 	kst_fault_cases, kst_races_cases, kst_memory_cases, kst_forms_cases, kst_death_cases,
 	kst_declared_cases, kst_jump_cases, kst_jump_into_cases,
 	kst_jump_held_cases, kst_jump_storm_cases, kst_jump_around_cases, kst_jump_many_cases,
-	kst_exchanged_cases, NULL,
+	kst_exchanged_cases, kst_tracer_cases, NULL,
 };
 
 static void *text_before;
