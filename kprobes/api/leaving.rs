@@ -137,6 +137,7 @@ mod suite {
     use super::*;
     use crate::entry_probe;
     use crate::raw::targets;
+    use crate::raw::targets::UNTRACEABLE;
     use kernel::time::delay::fsleep;
     use kernel::time::Delta;
 
@@ -158,7 +159,9 @@ mod suite {
     #[test]
     fn before_an_instruction() -> Result {
         let place = Place::new()?;
-        let probe = Probe::builder().symbol(c"kprobe_api_add");
+        let probe = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE);
         place.put(probe.register(Before(Once(place.clone())))?);
         assert!(drops_itself(&place, || assert_eq!(targets::add(30, 4), 34)));
         Ok(())
@@ -167,7 +170,10 @@ mod suite {
     #[test]
     fn after_an_instruction() -> Result {
         let place = Place::new()?;
-        let probe = Probe::builder().symbol(c"kprobe_api_add").offset(3);
+        let probe = Probe::builder()
+            .symbol(c"kprobe_api_add")
+            .untraceable(UNTRACEABLE)
+            .offset(3);
         place.put(probe.register(After(Once(place.clone())))?);
         assert!(drops_itself(&place, || assert_eq!(targets::add(30, 4), 34)));
         Ok(())
@@ -214,7 +220,9 @@ mod suite {
     fn what_sleeps_is_refused_in_handlers() -> Result {
         let place = Place::new()?;
         for symbol in [c"kprobe_api_add", c"kprobe_api_next"] {
-            let probe = Probe::builder().symbol(symbol);
+            let probe = Probe::builder()
+                .symbol(symbol)
+                .untraceable(UNTRACEABLE);
             place.put(probe.register(Sleeper(place.clone()))?);
             assert_eq!(targets::add(30, 4) + targets::next(1) as usize, 36);
             let probe = place.probe.lock().take();
