@@ -220,9 +220,7 @@ mod suite {
     fn what_sleeps_is_refused_in_handlers() -> Result {
         let place = Place::new()?;
         for symbol in [c"kprobe_api_add", c"kprobe_api_next"] {
-            let probe = Probe::builder()
-                .symbol(symbol)
-                .untraceable(UNTRACEABLE);
+            let probe = Probe::builder().symbol(symbol).untraceable(UNTRACEABLE);
             place.put(probe.register(Sleeper(place.clone()))?);
             assert_eq!(targets::add(30, 4) + targets::next(1) as usize, 36);
             let probe = place.probe.lock().take();
