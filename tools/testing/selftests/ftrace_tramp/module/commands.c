@@ -229,4 +229,5 @@ void fts_commands_init(struct dentry *dir)
 {
 	debugfs_create_file("ctl", 0200, dir, NULL, &ctl_fops);
 	debugfs_create_file("called", 0400, dir, NULL, &called_fops);
+	debugfs_create_bool("spun", 0200, dir, &fts_spun);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Commands: "spin" has a task execute for a second in the callback of an ops, and "unspin" unregisters that; "watch at=ADDRESS"
- * counts the calls of a function, and "unwatch calls=N" fails if they were not so many.
+ * Commands: "spin" has a task execute in the callback of an ops until 1 is written to "spun", for 10 seconds at the most, and
+ * "unspin" unregisters that; "watch at=ADDRESS" counts the calls of a function, and "unwatch calls=N" fails if they were not so
+ * many.
  */
 #include <linux/completion.h>
 #include <linux/ftrace.h>
@@ -12,15 +13,16 @@
 #include "ctl.h"
 #include "tramp_selftest.h"
 
+bool fts_spun;
 static DECLARE_COMPLETION(within);
 
 /* Preempted, it stays in the trampoline: it does not sleep. */
 static void spin_in(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *fregs)
 {
-	unsigned long end = jiffies + HZ;
+	unsigned long end = jiffies + 10 * HZ;
 
 	complete(&within);
-	while (time_before(jiffies, end))
+	while (!READ_ONCE(fts_spun) && time_before(jiffies, end))
 		cpu_relax();
 }
 
@@ -44,6 +46,7 @@ int fts_spin(const struct ctl_args *a)
 	if (!spinning)
 		return -ENOMEM;
 	spinning->func = spin_in;
+	fts_spun = false;
 	reinit_completion(&within);
 	err = ftrace_set_filter_ip(spinning, (unsigned long)fts_a, 0, 0) ?: register_ftrace_function(spinning);
 	if (err)

@@ -27,6 +27,7 @@ void fts_commands_init(struct dentry *dir);
 /* Commands of spinning.c and many.c. */
 struct ctl_args;
 int fts_spin(const struct ctl_args *a);
+extern bool fts_spun;
 int fts_unspin(const struct ctl_args *a);
 int fts_watch(const struct ctl_args *a);
 int fts_unwatch(const struct ctl_args *a);
