@@ -251,8 +251,8 @@ fn run_command(command: &[OsString]) -> u8 {
     status
 }
 
-/// Writes to stdout, with control characters escaped. A reader that has gone, such as `head`, is not an error. Returns whether there
-/// still is one, also where `text` is empty.
+/// Writes to stdout, with control characters escaped. A reader that has gone, such as `head`, is
+/// not an error. Returns whether there still is one, also where `text` is empty.
 fn print(text: &str) -> Result<bool, IoError> {
     if text.is_empty() {
         return Ok(is_stdout_read());

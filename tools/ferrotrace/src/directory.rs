@@ -2,9 +2,9 @@
 
 //! Directories of several files that a command writes or reads.
 //!
-//! Another user may be able to change what is in such a directory, or to put it in place of the one that was meant. Files are
-//! therefore reached through a descriptor of the directory and by one name: no link is followed, nothing that exists is written
-//! to, and only regular files are read.
+//! Another user may be able to change what is in such a directory, or to put it in place of the one
+//! that was meant. Files are therefore reached through a descriptor of the directory and by one
+//! name: no link is followed, nothing that exists is written to, and only regular files are read.
 
 #![deny(unsafe_code)]
 
@@ -46,7 +46,7 @@ pub enum DirectoryError {
     NotEmpty {
         /// The directory.
         path: PathBuf,
-        /// Whether there is an option for that.
+        /// True if there is an option for that.
         can_force: bool,
     },
     /// It is a file, or a link.
@@ -126,7 +126,8 @@ impl Directory {
         })
     }
 
-    /// Creates a directory, or takes one of this user that is empty; with `force` any. `can_force` is for the message.
+    /// Creates a directory, or takes one of this user that is empty; with `force` any. `can_force`
+    /// is for the message.
     pub fn create(
         path: &Path,
         access: Access,

@@ -68,7 +68,8 @@ pub fn is_stdout_read() -> bool {
             .any(|fd| fd.revents().is_some_and(|events| events.intersects(gone)))
 }
 
-/// Returns all of a file, unless it is longer than `most` bytes: the path of a user may lead to a device.
+/// Returns all of a file, unless it is longer than `most` bytes: the path of a user may lead to a
+/// device.
 pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(path)?;
@@ -76,7 +77,8 @@ pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     is_of_length(bytes, most)
 }
 
-/// Returns all of a regular file, unless it is longer than `most` bytes. A FIFO does not make it wait.
+/// Returns all of a regular file, unless it is longer than `most` bytes. A FIFO does not make it
+/// wait.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlag::O_NONBLOCK.bits();
     let mut file = File::options().read(true).custom_flags(flags).open(path)?;
@@ -140,10 +142,12 @@ pub enum CreateError {
 /// The most links that lead to a file, as for the kernel.
 const LINKS: usize = 40;
 
-/// Creates the file at `path`. A file that holds something is written over only with `force`; devices and FIFOs hold nothing.
+/// Creates the file at `path`. A file that holds something is written over only with `force`;
+/// devices and FIFOs hold nothing.
 ///
-/// In a directory where others can create files, one of them may have put something in its place: only links of root and of this
-/// user are followed, and a file of another user, or one that has other names, is not written to unless it is chosen by `force`.
+/// In a directory where others can create files, one of them may have put something in its place:
+/// only links of root and of this user are followed, and a file of another user, or one that has
+/// other names, is not written to unless it is chosen by `force`.
 pub fn create(path: &Path, force: bool) -> Result<File, CreateError> {
     let failed = |source| CreateError::Io {
         path: path.into(),

@@ -14,7 +14,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escape(text, &[])
 }
 
-/// Escapes control characters except those that separate lines and columns. A JSON document stays one with the same meaning.
+/// Escapes control characters except those that separate lines and columns. A JSON document stays
+/// one with the same meaning.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escape(text, &['\n', '\t'])
 }

@@ -116,7 +116,7 @@ fn an_output_that_is_taken() {
     has(&fail(&mut channel.record(&QUICK)), &["not a directory"]);
 }
 
-/// A file that must not grow stands for the full disk. What another CPU wrote is kept.
+/// A file that must not grow stands for the full disk. The data of another CPU is kept.
 #[test]
 fn a_full_disk() {
     let channel = Channel::new("no-overwrite", 0);

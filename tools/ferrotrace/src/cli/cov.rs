@@ -284,7 +284,7 @@ impl DumpArgs {
         if let Some(dir) = &self.gcda {
             let (ready, profiles) = self.objects.ready(&selected, &locator, live)?;
             if let Some(parent) = dir.parent() {
-                // What is wrong with it is also wrong with the directory.
+                // The directory fails for the same reason.
                 let _ = fs::create_dir_all(parent);
             }
             let dir = Directory::create(dir, Access::Usual, self.force, true)?;

@@ -135,7 +135,8 @@ struct ManyArgs {
 }
 
 impl ManyArgs {
-    /// Asks before so many probes are added, where there is a terminal, and refuses it where there is none.
+    /// Asks before so many probes are added, where there is a terminal, and refuses it where there
+    /// is none.
     fn check(&self, probes: usize) -> Result<()> {
         if self.yes || probes <= MANY {
             return Ok(());

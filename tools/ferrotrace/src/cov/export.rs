@@ -15,7 +15,8 @@ use super::objects::Ready;
 use super::paths::plain;
 use crate::directory::Directory;
 
-/// Returns where the file of an object goes, below a directory. A dump may come from anywhere: its names do not lead out of it.
+/// Returns where the file of an object goes, below a directory. A dump may come from anywhere: its
+/// names do not lead out of it.
 fn place(name: &Path) -> PathBuf {
     let name = plain(&Path::new("/").join(name));
     name.strip_prefix("/").map(Path::to_owned).unwrap_or(name)

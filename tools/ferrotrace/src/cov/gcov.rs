@@ -216,8 +216,8 @@ fn find_llvm() -> std::result::Result<Program, String> {
 }
 
 impl Programs {
-    /// Finds a program for each compiler. The one that the user names reads what is of its own compiler; a kernel can have objects of
-    /// two.
+    /// Finds a program for each compiler. The one that the user names reads what is of its own
+    /// compiler; a kernel can have objects of two.
     pub fn find(compilers: &BTreeSet<Compiler>, named: Option<&Path>) -> Result<Self> {
         let named = named.map(Program::named).transpose()?;
         let mut programs = BTreeMap::new();

@@ -69,8 +69,8 @@ fn number(rest: &str, key: &str) -> Option<usize> {
 
 /// Lines for a field of the new name, whose declaration has it between `before` and `after`.
 ///
-/// The kernel leaves the number of elements of arrays of probes out, has several places for an array of texts, and for a text of a
-/// synthetic event a place in a word of 8 bytes.
+/// The kernel leaves the number of elements of arrays of probes out, has several places for an
+/// array of texts, and for a text of a synthetic event a place in a word of 8 bytes.
 fn field_lines(before: &str, name: &str, after: &str, rest: &str) -> Option<String> {
     let (offset, size) = (number(rest, "offset:")?, number(rest, "size:")?);
     if before.starts_with("__data_loc") && size > 4 {
@@ -131,7 +131,7 @@ fn translate(text: &str) -> Option<Description> {
         let (before, after) = (declaration.get(..at)?, declaration.get(at + name.len()..)?);
         match field_lines(before, &new, after, rest) {
             Some(lines) => out.push_str(&lines),
-            // What is wrong with it is told by those who read it.
+            // The reader tells the fault.
             None => out.push_str(&format!("\tfield:{before}{new}{after};{rest}\n")),
         }
     }

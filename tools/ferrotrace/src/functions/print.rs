@@ -16,7 +16,7 @@ use super::control::Counts;
 use super::tally::Stats;
 use super::tally::Tally;
 
-/// What a table that replaces the one before begins with: a terminal clears its screen.
+/// Start of a table that replaces the one before: a terminal clears its screen.
 pub const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// How calls are shown.

@@ -130,8 +130,8 @@ pub fn parse_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns the name, in at most so many bytes of ASCII. One that is longer is cut, and a hash of it tells it from others that begin
-/// the same, as names of C++ and Rust do.
+/// Returns the name, in at most so many bytes of ASCII. One that is longer is cut, and a hash of it
+/// tells it from others that begin the same, as names of C++ and Rust do.
 pub fn short_name(name: &str, most: usize) -> String {
     if name.len() <= most {
         return name.to_owned();

@@ -31,7 +31,8 @@ const MAX_ERRNO: i64 = 4095;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     word: u64,
-    /// Whether a small negative number is the number of an error. In user space it is what the function says.
+    /// True if a small negative number is the number of an error. Functions in user space have
+    /// other conventions.
     has_errors: bool,
 }
 
@@ -60,7 +61,8 @@ impl Returned {
     }
 }
 
-/// Returns the name of the error that a function of the kernel returns as this number, if it is one.
+/// Returns the name of the error that a function of the kernel returns as this number, if it is
+/// one.
 fn errno_name(number: i64) -> Option<String> {
     if !(-MAX_ERRNO..0).contains(&number) {
         return None;
@@ -69,8 +71,8 @@ fn errno_name(number: i64) -> Option<String> {
     (errno != Errno::UnknownErrno).then(|| format!("{errno:?}"))
 }
 
-/// Returns true if a negative value of an argument is the number of an error: of what a function of the kernel has returned, or
-/// of an argument whose name says so.
+/// Returns true if a negative value of an argument is the number of an error: of what a function of
+/// the kernel has returned, or of an argument whose name says so.
 fn is_error(arg: &ProbeArg, in_file: bool) -> bool {
     let name = arg.name.as_str();
     let is_named = ["err", "errno", "error"].iter().any(|end| {

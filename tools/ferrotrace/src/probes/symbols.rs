@@ -96,7 +96,8 @@ impl Symbols {
         }
     }
 
-    /// Returns `SYMBOL+0xOFFSET` of an address, with `[MODULE]` if it is in one; the address if no function is there.
+    /// Returns `SYMBOL+0xOFFSET` of an address, with `[MODULE]` if it is in one; the address if no
+    /// function is there.
     pub fn describe(&self, address: u64) -> String {
         let text = |symbol: &Symbol| {
             let (name, offset) = (&symbol.name, address - symbol.address);

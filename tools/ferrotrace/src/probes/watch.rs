@@ -376,7 +376,8 @@ impl Watch<'_> {
         self.refused.values_mut().filter_map(why).collect()
     }
 
-    /// Returns true if the others are watched without this probe: one of a pattern, or one that this has not added.
+    /// Returns true if the others are watched without this probe: one of a pattern, or one that
+    /// this has not added.
     fn is_optional(&self, name: &str) -> bool {
         let wanted = temporary_index(name).and_then(|index| self.options.probes.get(index));
         self.names.is_empty() || wanted.is_some_and(|probe| probe.of_pattern)

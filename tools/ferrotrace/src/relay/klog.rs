@@ -240,7 +240,8 @@ fn missed(dir: &Path) -> Option<u64> {
         .ok()
 }
 
-/// Starts a thread that writes what comes through a pipe to a terminal, with control characters escaped. Returns the other end.
+/// Starts a thread that writes what comes through a pipe to a terminal, with control characters
+/// escaped. Returns the other end.
 fn to_terminal() -> io::Result<(File, JoinHandle<()>)> {
     let (from, to) = pipe2(OFlag::O_CLOEXEC)?;
     let mut from = File::from(from);
@@ -267,7 +268,7 @@ enum Output {
         file: File,
         path: PathBuf,
         turn: Arc<Mutex<()>>,
-        /// What reads `file`, if that is a pipe of this command's own.
+        /// The reader of `file`, if that is a pipe of this command's own.
         terminal: Option<JoinHandle<()>>,
     },
     /// Each CPU's to its own.

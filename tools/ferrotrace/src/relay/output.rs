@@ -200,7 +200,7 @@ impl OutputDir {
     pub fn create(dir: &Path, name: &str, force: bool) -> Result<Self> {
         // A recording may tell of all processes, and of where the kernel is.
         let dir = Directory::create(dir, Access::Private, force, true)?;
-        // What an earlier recording said of its records is not true of these.
+        // The descriptions of an earlier recording are not of these records.
         for name in [FORMAT, calls::KALLSYMS, calls::MAPS] {
             let removed = dir.remove(name.as_ref());
             removed.map_err(|error| Error::output("remove", &dir.path().join(name), error))?;
@@ -259,7 +259,8 @@ impl OutputDir {
         written.map_err(|error| Error::output("write to", &self.dir.path().join(name), error))
     }
 
-    /// Saves what names the calls in records, if the description says that there are any, beside what was saved before.
+    /// Saves the names of the calls in records, if the description says that there are any, in
+    /// addition to those saved before.
     pub fn save_names(&self) -> Result<()> {
         let read = |name| {
             let bytes = self.dir.read(name, calls::MOST).unwrap_or_default();
@@ -269,7 +270,8 @@ impl OutputDir {
         if !format.contains(calls::DECLARATION) {
             return Ok(());
         }
-        // Without it there are numbers in place of names. Of modules that are loaded later, or have gone, one of both has the names.
+        // Without it there are numbers in place of names. Of modules that are loaded later, or have
+        // gone, one of both has the names.
         let mut kernel = running().unwrap_or_default();
         let known: HashSet<_> = kernel.lines().map(str::to_owned).collect();
         for line in read(calls::KALLSYMS).lines() {

@@ -238,7 +238,8 @@ pub fn exists(path: &Path) -> bool {
     path.try_exists().unwrap()
 }
 
-/// The same command, whose files must not have more than 5 KiB: a write beyond fails with EFBIG, without a signal.
+/// The same command, whose files must not have more than 5 KiB: a write beyond fails with EFBIG,
+/// without a signal.
 pub fn with_small_files(command: &Command) -> Command {
     let script = "trap '' XFSZ; ulimit -f 5; exec \"$0\" \"$@\"";
     let mut limited = Command::new("bash");

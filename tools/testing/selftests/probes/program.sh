@@ -153,7 +153,7 @@ called_with() {
 	grep -o '"args":{[^}]*}' "$work/out" | xargs -d '\n'
 }
 
-# What cannot be read is not taken for what is there, nor a condition on it for one that holds.
+# A value that cannot be read is shown as such, and no condition on it holds.
 faults() {
 	local read='s=+0(%di):string n=+0(%si):s32'
 	called && mount_tracing || return 1
@@ -164,7 +164,7 @@ faults() {
 	is others '"args":{"n":0,"s":""} "args":{"n":null,"s":"two"}' "$(called_with "$called:called $read if s!=one")" || return 1
 	is added called_called_ret "$(probe add "$called:called%return")" || return 1
 	probe list | grep "^called_called_ret  return  $called:called " && probe remove called_called_ret || return 1
-	# What a program returns is no error of the kernel.
+	# A program's return value is no error of the kernel.
 	probe watch -r "$called:called" -- "$called" | grep -c ' = -2, '
 }
 

@@ -76,7 +76,7 @@ stock() {
 		refused "takes the module" probe add 'vfs_read%return if duration>5' && refused "takes the module" probe watch --regs || return 1
 	probe remove open && probe remove --all || return 1
 	if grep ferrotrace $tracing/kprobe_events; then return 1; fi
-	# What cannot be read, beside a text that can; a condition on it does not hold.
+	# Values that cannot be read, and a text that can; a condition on the former does not hold.
 	probe watch --json 'do_sys_openat2 n=+0(%di):u32 s=+0(%di):string t=+0($arg2):string' -- cat /dev/null >"$work/out" || return 1
 	grep -q '"args":{"n":null,"s":null,"t":"/dev/null"}' "$work/out" || { cat "$work/out"; return 1; }
 	is "on faults" 0 "$(probe watch --json 'do_sys_openat2 n=+0(%di):u32 if n==0' -- cat /dev/null | grep -c '"comm":"cat"')" || return 1

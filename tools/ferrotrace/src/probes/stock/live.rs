@@ -64,7 +64,8 @@ pub struct StockLive {
     /// The time of the last event of each CPU.
     last: HashMap<u32, u64>,
     losses: Losses,
-    /// Hits that found no room, once nothing is recorded any more: with the events go the kernel's counts.
+    /// Hits that found no room, from the end of recording on: the kernel's counts go with the
+    /// events.
     dropped: Option<u64>,
 }
 
@@ -265,7 +266,7 @@ impl StockLive {
             let id = unmarked(event.probe);
             let is_known = match self.losses.at(event.time) {
                 Loss::None => true,
-                // What has begun before may have ended since.
+                // A call that began before may have ended since.
                 Loss::Passed => {
                     self.began.clear();
                     true
@@ -330,8 +331,8 @@ mod tests {
         let paired = live.pair(events);
         let durations: Vec<_> = paired.iter().map(|event| event.duration).collect();
         assert_eq!(durations, [Some(8), Some(19), Some(27), None, None]);
-        // Between the times 110 and 120 a CPU has lost events: of calls that begin or end then, or have begun before, the time is
-        // not known.
+        // Between the times 110 and 120 a CPU has lost events: of calls that begin or end then, or
+        // have begun before, the time is not known.
         live.losses.add(110, 120);
         let events = vec![
             make(101, 9, 1),

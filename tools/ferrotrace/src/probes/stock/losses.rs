@@ -8,7 +8,7 @@
 #[derive(Debug, Default)]
 pub(super) struct Losses(Vec<(u64, u64)>);
 
-/// What a time is to losses.
+/// How a time relates to losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
     /// None are known, or they are later.

@@ -58,7 +58,8 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// its own.
 const STACKS: [(&str, &str); 2] = [("__k_", "$kstack"), ("__u_", "$ustack")];
 
-/// What an argument is called that is text if the memory of a number can be read: the kernel does not say so of numbers.
+/// Start of the name of an argument that is text if the memory of a number can be read: the kernel
+/// does not say so of numbers.
 const READABLE: &str = "__f_";
 
 /// Marks the numbers of events, which are not those of the module's probes.
@@ -76,7 +77,7 @@ pub struct Stock {
     in_kernel: bool,
     /// Executables and libraries, which have the names of places in them.
     code: RefCell<BTreeMap<String, Option<Elf>>>,
-    /// What places in files are called.
+    /// Names of places in files.
     places: RefCell<HashMap<Place, Place>>,
 }
 
@@ -360,7 +361,8 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-/// The hits of events, and those that were missed. Lines of probes in files begin with the file, and have no misses.
+/// The hits of events, and those that were missed. Lines of probes in files begin with the file,
+/// and have no misses.
 fn counts(profile: &str) -> BTreeMap<&str, (u64, u64)> {
     let lines = profile.lines().map(|line| line.split_ascii_whitespace());
     let counts = lines.filter_map(|words| {

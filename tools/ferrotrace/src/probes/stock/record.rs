@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An event of ours in the kernel's bytes: its fields, what of them the kernel could read, and the hit that it is.
+//! An event of ours in the kernel's bytes: its fields, what of them the kernel could read, and the
+//! hit that it is.
 
 #![deny(unsafe_code)]
 
@@ -46,12 +47,13 @@ struct KnownArg {
     field: Option<Field>,
     /// Text that can be read if the number can.
     readable: Option<Field>,
-    /// Whether a condition is on it. The kernel judges it even if it could not read the value.
+    /// True if a condition is on it. The kernel judges it even if it could not read the value.
     has_condition: bool,
 }
 
 impl Known {
-    /// Understands the kernel's description of an event of `probe` and its filter; `None` without an address.
+    /// Understands the kernel's description of an event of `probe` and its filter; `None` without
+    /// an address.
     pub(super) fn new(probe: &Probe, format: &str, filter: &str) -> Option<Self> {
         let field = |name: &str| field(format, name);
         let is_return = probe.kind == Kind::Return;
@@ -91,7 +93,8 @@ impl Known {
         self.args.iter().map(|known| known.arg.clone()).collect()
     }
 
-    /// Returns true if the kernel could not read a text. It is as if it had no bytes, not even a NUL, or it is where the next one is.
+    /// Returns true if the kernel could not read a text. It is as if it had no bytes, not even a
+    /// NUL, or it is where the next one is.
     fn is_fault(&self, text: Field, data: &[u8]) -> bool {
         let Some((offset, len)) = text.location(data) else {
             return true;

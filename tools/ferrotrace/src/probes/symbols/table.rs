@@ -2,7 +2,8 @@
 
 //! The kernel's functions by address, and where they end.
 //!
-//! `/proc/kallsyms` has no sizes: a function ends where the next symbol of any kind is, and at the end of its module.
+//! `/proc/kallsyms` has no sizes: a function ends where the next symbol of any kind is, and at the
+//! end of its module.
 
 #![deny(unsafe_code)]
 
@@ -15,10 +16,12 @@ use std::ops::Range;
 /// Symbols at the end of the kernel's code, whatever kind the linker has given them.
 const ENDS: [&str; 2] = ["_etext", "_einittext"];
 
-/// The kind of a line that says where the code of a module ends at the latest; kallsyms has no such kind.
+/// The kind of a line that says where the code of a module ends at the latest; kallsyms has no such
+/// kind.
 const MODULE_END: char = 'e';
 
-/// The most bytes that a function of a module is followed for if the end of the module is not known: BPF programs, trampolines.
+/// The most bytes that a function of a module is followed for if the end of the module is not
+/// known: BPF programs, trampolines.
 const REACH: u64 = 1 << 20;
 
 /// A function.
@@ -212,7 +215,7 @@ ffffffffc0000000 t bpf_prog\t[bpf]
             "{text}"
         );
         assert_eq!(name(&text, 0xffff_ffff_a000_2fff).unwrap(), "of_two");
-        // What a module that is loaded later may have there is not that of the one before it.
+        // A module that is loaded later may have functions there.
         assert_eq!(name(&text, 0xffff_ffff_a000_3000), None);
     }
 }
