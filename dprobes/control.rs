@@ -103,12 +103,17 @@ impl Session {
         let table = &self.table;
         let (verb, some) = indexes(verb).ok_or_else(unknown)?;
         let range = some.unwrap_or(Range::ALL);
-        let done = |()| AllTaken::default();
         match (verb, name) {
             (_, "") if verb != "reset_globals" => Err(unknown()),
             ("remove", _) if some.is_some() => Err(unknown()),
-            ("remove", "*") => Ok(done(table.remove_all())),
-            ("remove", name) => table.remove(name).map(done),
+            ("remove", "*") => {
+                table.remove_all();
+                Ok(AllTaken::default())
+            }
+            ("remove", name) => {
+                table.remove(name)?;
+                Ok(AllTaken::default())
+            }
             ("reset", "*") => Ok(table.reset_all(range)?),
             ("reset", name) => table.reset(name, range),
             ("reset_globals", "") => Ok(table.reset_globals(range)?),

@@ -335,7 +335,7 @@ fn interrupts() {
         name: "vmlinux",
         ..Program::new(&[
             Insn::register(Op::PushR, Register::Ip),
-            Insn::with(Op::PopGv, 5),
+            Insn::with(Op::PopGv, 3),
             Insn::with(Op::IncLv, 1),
             Insn::new(Op::Exit),
         ])
