@@ -63,7 +63,7 @@ pub enum Target {
     /// The relay channel.
     #[default]
     Relay = 0,
-    /// The kernel's log.
+    /// klog, as text for its handler; without one they are lost.
     Klog = 1,
 }
 
