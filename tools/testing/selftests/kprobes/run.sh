@@ -372,7 +372,10 @@ stack() {
 		r a kst_bytes v=$kstack s=+0($arg2):string if s~hello*
 	END
 	# Nothing of them is to be on the list of what cannot be probed.
-	rmmod ferrotrace_kprobe_events ferrotrace_kprobe ferrotrace_fast_relay && return $worst
+	rmmod ferrotrace_kprobe_events ferrotrace_kprobe || return 1
+	# It may be built in.
+	rmmod ferrotrace_fast_relay 2>/dev/null
+	return $worst
 }
 
 # With mainline's engine it is that engine's stack, too.
