@@ -211,7 +211,7 @@ impl Window {
             let to_page = 4096 - at % 4096;
             self.start = at;
             self.len = 0;
-            // What is read is whole: nothing is patched meanwhile.
+            // What is read is whole: others patch code with the mutex only.
             let _text = TextMutex::new();
             for len in [self.bytes.len(), to_page.min(self.bytes.len())] {
                 if text::read_text(at, self.bytes.get_mut(..len)?).is_ok() {

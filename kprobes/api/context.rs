@@ -190,7 +190,7 @@ impl<'a> ProbeCtx<'a> {
     /// Nothing is paged in for it. The memory that a function is given may be missing at its entry and present at its return, as
     /// the function has read it meanwhile: [`UserFault::Absent`] is no sign of a wrong pointer.
     ///
-    /// What is read may be changing meanwhile; any bytes are a `T`.
+    /// The process may be changing what is read; any bytes are a `T`.
     pub fn read_user<T: FromBytes>(&self, from: UserPtr) -> Result<T, UserFault> {
         let from = from.as_const_ptr().addr();
         nofault::read_user_as(from).ok_or(UserFault::at(from))

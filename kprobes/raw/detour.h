@@ -46,7 +46,7 @@ void ferro_kprobes_optimise_later(void);
 void ferro_kprobes_leave_idle_soon(void);
 /* engine.c: a module that has called this is not removed. */
 void ferro_kprobes_keep(void);
-/* engine.c: wait until neither is called any more. Context: process. */
+/* engine.c: cancel both, and wait until neither runs. Context: process. */
 void ferro_kprobes_optimise_cancel(void);
 /* engine.c: the file that says whether jumps are wanted. 0 or a negative errno. */
 int ferro_kprobes_sysctl_add(void);

@@ -51,7 +51,7 @@ pub(crate) fn keep() {
     unsafe { ferro_kprobes_keep() };
 }
 
-/// Waits until neither is called any more. Sleeps.
+/// Cancels both, and waits until neither runs. Sleeps.
 pub(crate) fn cancel() {
     // SAFETY: It can be called wherever one may sleep.
     unsafe { ferro_kprobes_optimise_cancel() };

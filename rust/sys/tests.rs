@@ -5,3 +5,4 @@
 mod exec_pool;
 mod owner_lock;
 mod text;
+mod try_lock;

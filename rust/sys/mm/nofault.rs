@@ -134,7 +134,7 @@ pub fn read_user(from: usize, to: &mut [u8]) -> bool {
 
 /// Returns the `T` at an address of the current process, or `None` as [`read_user`] returns false.
 ///
-/// What is read may be changing meanwhile; any bytes are a `T`.
+/// The process may be changing what is read; any bytes are a `T`.
 #[inline]
 pub fn read_user_as<T: FromBytes>(from: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();

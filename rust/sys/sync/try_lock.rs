@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A lock for which nobody waits, so that it may be tried anywhere.
+//! A lock that is only tried, never waited for, so that it may be tried anywhere.
 //!
 //! Contexts: any, NMI included.
 
@@ -32,8 +32,11 @@ impl<T> TryLock<T> {
     /// Returns the value, until the guard is dropped; `None` if it is in use.
     #[inline]
     pub fn try_lock(&self) -> Option<TryGuard<'_, T>> {
+        if self.is_taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
         // INVARIANT: The flag was not set, so that there is no other guard.
-        (!self.is_taken.swap(true, Ordering::Acquire)).then_some(TryGuard(self))
+        Some(TryGuard(self))
     }
 }
 
