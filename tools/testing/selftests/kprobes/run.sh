@@ -359,7 +359,7 @@ stack() {
 		cat $used >"$work/stack"
 		bytes=$(<$used)
 		echo "# stack: $bytes bytes: $line"
-		if ! [ "$bytes" -le 1000 ]; then worst=1; fi
+		if ! [ "$bytes" -le 1024 ]; then worst=1; fi
 		echo '-*' >$probes
 	done <<-'END'
 		p a kst_bytes+0xa
