@@ -73,7 +73,7 @@ impl SymbolFile {
     }
 }
 
-/// What places are looked for with.
+/// Options of a look-up.
 #[derive(Debug)]
 pub struct Options {
     /// The file of `--sym`, with its path.

@@ -77,7 +77,7 @@ pub enum PlaceError {
         /// Their places in the file, each with what tells it from the others.
         places: Vec<(u64, Option<String>)>,
     },
-    /// It only chooses a function.
+    /// The symbol only chooses a function.
     #[error(
         "{name} chooses one of several functions when a program starts (STT_GNU_IFUNC), and is none itself: {}",
         name_one(implementations)
@@ -88,10 +88,10 @@ pub enum PlaceError {
         /// The functions.
         implementations: Vec<String>,
     },
-    /// It is not executed.
+    /// The place is not executed.
     #[error("at {0} there is no code")]
     NoCode(String),
-    /// There is an instruction around it.
+    /// An instruction is around the place.
     #[error("{0} is not the start of an instruction")]
     Within(String),
 }
@@ -106,7 +106,7 @@ pub enum PlaceError {
 pub struct OtherBuild {
     /// The file of symbols.
     pub symbols: PathBuf,
-    /// What it is not from.
+    /// The file that these symbols are not of.
     pub path: PathBuf,
 }
 
@@ -148,7 +148,8 @@ impl Binary {
         })
     }
 
-    /// Takes symbols from the file that the user names, which has to be of the same build, unless it may be `of_any_build`.
+    /// Takes symbols from the file that the user names, which has to be of the same build, unless
+    /// it may be `of_any_build`.
     pub fn with_symbols(
         self,
         path: &Path,
@@ -200,7 +201,8 @@ impl Binary {
         offset.is_some_and(|offset| self.elf.is_code(offset))
     }
 
-    /// Returns what a name stands for: `name@VERSION` for one that is not the default. A function goes before data of its name.
+    /// Returns what a name stands for: `name@VERSION` for one that is not the default. A function
+    /// goes before data of its name.
     pub fn symbol(&self, name: &str) -> Result<Found, PlaceError> {
         let is_code = |found: &Found| self.is_code(found.address);
         lookup(self.files(), name, is_code).map_err(|why| self.refusal(name, why))
@@ -283,7 +285,8 @@ impl Binary {
         }
     }
 
-    /// Returns the names of functions that `is_it` accepts, and of those that share a name the places in the file.
+    /// Returns the names of functions that `is_it` accepts, and of those that share a name the
+    /// places in the file.
     pub fn matching(&self, is_it: impl Fn(&str) -> bool) -> Vec<String> {
         let mut names = BTreeMap::<&str, Vec<&Symbol>>::new();
         let symbols = self.files().flat_map(|elf| &elf.symbols);
@@ -317,7 +320,8 @@ impl Binary {
         self.elf.returns(function)
     }
 
-    /// Returns a name of the function at an address that a probe can take, or its place in the file.
+    /// Returns a name of the function at an address that a probe can take, or its place in the
+    /// file.
     fn name_of(&self, address: u64) -> String {
         let mut files = self.files();
         let named = files.find_map(|elf| elf.named(address)).map(Found::from);

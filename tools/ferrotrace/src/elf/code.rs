@@ -80,7 +80,8 @@ impl Elf {
         Some(returns)
     }
 
-    /// Returns the addresses of code that a resolver (`STT_GNU_IFUNC`) loads, one of which it returns.
+    /// Returns the addresses of code that a resolver (`STT_GNU_IFUNC`) loads, one of which it
+    /// returns.
     pub(super) fn chosen_by(&self, resolver: &Found) -> Vec<u64> {
         let mut rest = self.code_of(resolver).unwrap_or_default();
         let mut address = resolver.address;
@@ -101,7 +102,8 @@ impl Elf {
         all
     }
 
-    /// Returns the address and the bytes of the function that has an address, as unwinding knows it.
+    /// Returns the address and the bytes of the function that has an address, as unwinding knows
+    /// it.
     fn frame_of(&self, address: u64) -> Option<(u64, u64)> {
         let frames = self.frames.as_ref()?;
         let bytes = self.bytes.get(frames.bytes.clone())?;
@@ -112,8 +114,8 @@ impl Elf {
         Some((found.initial_address(), found.len()))
     }
 
-    /// Returns the last address up to `address`, in its section, at which an instruction is known to begin: that of a function.
-    /// `others` has symbols of the same build.
+    /// Returns the last address up to `address`, in its section, at which an instruction is known
+    /// to begin: that of a function. `others` has symbols of the same build.
     fn known_start(&self, address: u64, others: Option<&Self>) -> Option<u64> {
         let last = |elf: &Self| {
             let next = elf.starts.partition_point(|start| *start <= address);
@@ -137,8 +139,8 @@ impl Elf {
         [Some(first), frame, start].into_iter().flatten().max()
     }
 
-    /// Returns true if an instruction begins at an address of code: one after the other is decoded from the start of the function on.
-    /// `others` has symbols of the same build.
+    /// Returns true if an instruction begins at an address of code: one after the other is decoded
+    /// from the start of the function on. `others` has symbols of the same build.
     pub(super) fn is_instruction(&self, address: u64, others: Option<&Self>) -> bool {
         let Some(start) = self.known_start(address, others) else {
             return false;

@@ -2,8 +2,8 @@
 
 //! ELF files: executables, libraries, kernels, modules, and debug files that were split from them.
 //!
-//! [`symbols`] looks names up, [`code`] finds instructions, and [`Binary`] is a file that processes run, with its debug file: the one
-//! look-up of all probes in user space.
+//! [`symbols`] looks names up, [`code`] finds instructions, and [`Binary`] is a file that processes
+//! run, with its debug file: the one look-up of all probes in user space.
 
 #![deny(unsafe_code)]
 
@@ -38,7 +38,8 @@ use symbols::Symbol;
 
 use crate::file::read_regular;
 
-/// The most bytes of a file: kernels and browsers with debugging information have one or two gigabytes.
+/// The most bytes of a file: kernels and browsers with debugging information have one or two
+/// gigabytes.
 const FILE_MAX: u64 = 4 << 30;
 
 /// The names of a file's symbols, which may share bytes, have so many times its own size at most.
@@ -124,7 +125,7 @@ pub struct At<'a> {
     pub symbol: &'a str,
     /// Bytes from there.
     pub distance: u64,
-    /// Whether it is only there while a module begins.
+    /// True if it is only there while a module begins.
     pub is_init: bool,
 }
 
@@ -133,7 +134,7 @@ pub struct At<'a> {
 pub enum NoSymbol {
     /// The file is shorter.
     Outside,
-    /// It is in nothing that is loaded as code.
+    /// No code is loaded there.
     NoCode,
     /// No symbol before it in its section has a name of its own.
     NoName,
@@ -240,8 +241,8 @@ impl Elf {
         self.build_id.as_deref()
     }
 
-    /// Returns true unless the two files are surely of different builds: their build IDs differ, or, if one has none, their sections of
-    /// code.
+    /// Returns true unless the two files are surely of different builds: their build IDs differ,
+    /// or, if one has none, their sections of code.
     pub fn is_of_build(&self, other: &Self) -> bool {
         match (&self.build_id, &other.build_id) {
             (Some(own), Some(other)) => own == other,
@@ -283,8 +284,8 @@ impl Elf {
         rest.get(..most).unwrap_or(rest)
     }
 
-    /// Returns the nearest symbol before code at a place in the file that has a name of its own in the file, and that `is_good`
-    /// accepts.
+    /// Returns the nearest symbol before code at a place in the file that has a name of its own in
+    /// the file, and that `is_good` accepts.
     pub fn symbol_at(
         &self,
         offset: u64,

@@ -38,7 +38,8 @@ pub(super) struct Symbol {
 }
 
 impl Symbol {
-    /// Returns true if it may be a function: data has another type, and marks within functions have none.
+    /// Returns true if it may be a function: data has another type, and marks within functions have
+    /// none.
     pub(super) fn is_function(&self) -> bool {
         self.is_function
     }
@@ -59,7 +60,7 @@ impl From<&Symbol> for Found {
     }
 }
 
-/// What a name stands for.
+/// The symbol that a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its name, without the version.
@@ -102,7 +103,8 @@ pub enum LookupError {
 }
 
 impl Found {
-    /// Returns what tells it from others of its name: the source file or the version, if one is known.
+    /// Returns what tells it from others of its name: the source file or the version, if one is
+    /// known.
     pub(super) fn distinction(&self) -> Option<&str> {
         self.source.as_deref().or(self.version.as_deref())
     }
@@ -138,8 +140,8 @@ fn versions<H: FileHeader>(file: &ElfFile<'_, H>) -> BTreeMap<usize, (String, bo
         .collect()
 }
 
-/// Reads the symbols of both tables, in the order of their sections and addresses, whose names have so many bytes at most: each symbol of
-/// a damaged file may have all of the file for its name.
+/// Reads the symbols of both tables, in the order of their sections and addresses, whose names have
+/// so many bytes at most: each symbol of a damaged file may have all of the file for its name.
 pub(super) fn read(file: &object::File<'_>, mut room: usize) -> Vec<Symbol> {
     let versions = match file {
         object::File::Elf32(file) => versions(file),
@@ -243,8 +245,8 @@ impl Elf {
     }
 }
 
-/// Looks a name up in several files of one build, such as a program and its debug file. Of symbols that `is_preferred` accepts and
-/// others, the others are left out.
+/// Looks a name up in several files of one build, such as a program and its debug file. Of symbols
+/// that `is_preferred` accepts and others, the others are left out.
 pub(super) fn lookup<'a>(
     files: impl IntoIterator<Item = &'a Elf>,
     text: &str,
@@ -271,7 +273,8 @@ pub(super) fn select<'a>(
         let found = all.entry(key).or_insert_with(|| symbol.into());
         found.size = found.size.max(symbol.size);
         found.is_resolver |= symbol.is_resolver;
-        // An address can have several versions, of which the wanted one counts, or else the default.
+        // An address can have several versions, of which the wanted one counts, or else the
+        // default.
         let is_better = match wanted {
             Some(wanted) => symbol.version.as_deref() == Some(wanted),
             None => found.version.is_none() || !symbol.is_old,

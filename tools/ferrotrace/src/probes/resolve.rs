@@ -187,7 +187,7 @@ pub enum ResolveError {
         /// The parameter.
         name: String,
     },
-    /// Not in a place that is known.
+    /// Its place is not known.
     #[error("{symbol}: {name}: {why}; registers (%di) can be used")]
     Elsewhere {
         /// The function.
@@ -524,7 +524,7 @@ fn function_of(place: &Place) -> &str {
     place.symbol.rsplit(':').next().unwrap_or_default()
 }
 
-/// The same for types: in a file the function that was found.
+/// The function to look up types for: in a file the one that was found.
 fn named<'a>(place: &'a Place, found: Option<&'a Found>) -> Named<'a> {
     match found {
         Some(found) => Named {

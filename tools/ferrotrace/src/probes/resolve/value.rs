@@ -487,7 +487,7 @@ impl Value {
         }
     }
 
-    /// The same for a number of so many bytes, or why there are none.
+    /// Returns the kernel's words for a number of so many bytes, or why there are none.
     fn number(
         &self,
         size: u64,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The System V calling convention for x86-64: where arguments are at the entry of a function, and results at its return.
+//! The System V calling convention for x86-64: where arguments are at the entry of a function, and
+//! results at its return.
 //!
-//! Pure: from the layouts of types to registers and slots of the stack. It is the algorithm of the psABI's section 3.2.3, as GCC and
-//! Clang have it.
+//! Pure: from the layouts of types to registers and slots of the stack. It is the algorithm of the
+//! psABI's section 3.2.3, as GCC and Clang have it.
 
 #![deny(unsafe_code)]
 
@@ -47,7 +48,7 @@ pub struct Leaf {
 pub struct Layout {
     /// Its bytes.
     pub size: u64,
-    /// What its address is a multiple of.
+    /// Its alignment.
     pub align: u64,
     /// Its scalars. Those of a type that is too large for registers need not be here.
     pub leaves: Vec<Leaf>,
@@ -70,7 +71,8 @@ enum Class {
 /// A part of an argument or of a result, of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// In the general register of this number among those that carry arguments, or results (rax, rdx).
+    /// In the general register of this number among those that carry arguments, or results (rax,
+    /// rdx).
     General(usize),
     /// In a register for floating point, or padding that is nowhere.
     Elsewhere,

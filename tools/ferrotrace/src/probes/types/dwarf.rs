@@ -373,7 +373,7 @@ impl Types for DwarfTypes {
         self.check_machine()?;
         let found = self.coded(function, |unit, entry, _| {
             let convention = self.convention(unit, entry)?;
-            // What it is the code of has the types.
+            // The entry that it is the code of has the types.
             let (unit, entry) = self.origin(unit, entry)?;
             let signature = self.signature(unit, &entry)?;
             Ok(match convention {

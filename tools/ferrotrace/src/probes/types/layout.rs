@@ -15,7 +15,7 @@ use super::abi::Leaf;
 /// Types within types, of which there is an end.
 const DEPTH_MAX: usize = 64;
 
-/// What is larger is in memory, whatever is in it.
+/// A larger type is in memory, whatever is in it.
 const REGISTERS_MAX: u64 = 64;
 
 /// Returns the bytes of a type; those of a pointer for one that is not known.
@@ -61,7 +61,8 @@ fn add(to: &mut Vec<Leaf>, bit: u64, size: u64, align: u64, kind: Kind) -> Optio
     Some(align)
 }
 
-/// Adds the scalars of a type that begins at a bit, and returns its alignment. `None` if it is not known.
+/// Adds the scalars of a type that begins at a bit, and returns its alignment. `None` if it is not
+/// known.
 fn collect(
     types: &dyn Types,
     ty: Id,
@@ -115,7 +116,7 @@ fn collect(
             for member in types.members(ty)? {
                 let bit = bit.saturating_add(member.bit_offset);
                 match member.bits {
-                    // What has no name is padding.
+                    // A field without a name is padding.
                     Some(_) if member.name.is_empty() => (),
                     Some(bits) => {
                         most = most.max(size_of(types, member.ty)?.min(16));

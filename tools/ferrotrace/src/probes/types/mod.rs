@@ -70,7 +70,7 @@ pub enum Shape {
         name: String,
         /// Its bytes.
         size: u64,
-        /// What its address is a multiple of, if it says so itself.
+        /// Its alignment, if it says so itself.
         align: Option<u64>,
         /// True if functions are given a pointer to it in its place (C++).
         by_reference: bool,
@@ -154,10 +154,10 @@ pub struct Named<'a> {
     pub start: Option<u64>,
 }
 
-/// What is known of a parameter at the entry of its function.
+/// The place of a parameter at the entry of its function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtEntry {
-    /// It is there.
+    /// DWARF says where it is.
     Located(Located),
     /// The compiler has removed it.
     Removed,

@@ -31,7 +31,7 @@ impl DwarfTypes {
                 Shape::Number { signed: true, .. }
             ));
         }
-        // What has no type of its own has negative numbers, or none.
+        // Without a type of its own only its numbers tell.
         let values = self.children(unit, entry, gimli::DW_TAG_enumerator, |entry| {
             let value = self.attribute(entry, gimli::DW_AT_const_value)?;
             Ok(matches!(value, Some(AttributeValue::Sdata(..0))))
@@ -76,8 +76,8 @@ impl DwarfTypes {
         Ok(first.saturating_add(below.unwrap_or(0)))
     }
 
-    /// Returns true if functions are given a pointer to a structure in its place: it has a copy constructor or a destructor of its own.
-    /// Clang says so, GCC does not.
+    /// Returns true if functions are given a pointer to a structure in its place: it has a copy
+    /// constructor or a destructor of its own. Clang says so, GCC does not.
     pub(super) fn is_by_reference(&self, ty: Id, depth: usize) -> Result<bool> {
         let (Some(id), _) = self.plain(ty)? else {
             return Ok(false);
