@@ -42,6 +42,7 @@ mod suite {
         let _after = Probe::builder()
             .address(before.address())
             .offset(3)
+            .untraceable(UNTRACEABLE)
             .register(after)?;
         assert_eq!(targets::add(30, 4), 140);
         drop(before);

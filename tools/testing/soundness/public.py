@@ -39,10 +39,10 @@ SYS = [
     "trace/tracepoint.rs",
 ]
 # What a client without unsafe code cannot use, by its name or with that of its owner: what takes an
-# `Alter` or an `EnginePromise`; the traits and macros behind define_hook!, hook! and field!, and
+# `Alter`, an `Untraceable` or an `EnginePromise`; the traits and macros behind define_hook!, hook! and field!, and
 # what takes unsafe to implement or declare; raw pointers, and memory that only engines have.
 EXCEPT = set("""
-    Alter EnginePromise register_engine return_early set_argument set_register set_return_value
+    Alter Untraceable untraceable EnginePromise register_engine return_early set_argument set_register set_return_value
     Spec Param Open Hook declare_hook! hook_is_active! field_at from_register Argument
     as_ptr first_ref rename MmapRequest UserDst::copy UserDst::copy_some UserDst::commit
 """.split())
@@ -145,7 +145,7 @@ def is_used(item, text):
     owner, _, name = item.rpartition("::")
     if not owner:
         return re.search(rf"\b{name}\b", text)
-    return re.search(rf"::{name}\b|\.{name}\(|\bfn {name}\b", text)
+    return re.search(rf"::{name}\b|\.{name}(?:::<|\()|\bfn {name}\b", text)
 
 
 def main():

@@ -145,7 +145,8 @@ fn code_that_is_refused() {
             &[Insn::variables(Op::LogLv, 0, 0), exit],
             at(0, Reason::Operand),
         ),
-        (&[Insn::width(Op::Exit, 4)], at(0, Reason::Operand)),
+        (&[Insn::width(Op::Exit, 4)], at(0, Reason::NeedsPermission)),
+        (&[Insn::width(Op::Exit, 64)], at(0, Reason::Operand)),
         (
             &[Insn::push(1), Insn::width(Op::PushMem, 3), exit],
             at(1, Reason::Operand),

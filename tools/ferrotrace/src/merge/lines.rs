@@ -183,7 +183,7 @@ mod tests {
             "{line}"
         );
         let json = serde_json::to_value(Fields(&event, &format)).unwrap();
-        assert_eq!(json["log"][2]["words"][1], 16);
+        assert_eq!(json["log"][3]["words"][1], 16);
         let other = Event { ty: 2, ..event };
         let mut line = Vec::new();
         text_line(&mut line, &other, &format, &Seconds(other.time)).unwrap();

@@ -127,7 +127,11 @@ impl Handler for Count {
 fn klog() -> Result {
     let handler = Registration::<Count>::register()?;
     handler.disarm()?;
+    handler.arm_if_free()?;
     handler.arm()?;
+    if !ferro_klog::has_handler() {
+        return Err(EINVAL);
+    }
     ferro_klog::print(fmt!("{}", 12));
     ferro_klog::write(b"345");
     let _ = ferro_klog::missed();

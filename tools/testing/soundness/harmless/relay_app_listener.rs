@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use ferro_relay::App;
+use ferro_relay::Listener;
 use kernel::prelude::*;
 
 module! {
@@ -24,6 +25,7 @@ fn listener(enabled: bool) -> Result {
 
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let listener: Listener = listener;
         let app = App::with_listener(c"relay_app_listener", 4096, 4, listener)?;
         core::mem::forget(app);
         Ok(Self)
