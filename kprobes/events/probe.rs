@@ -59,16 +59,16 @@ impl Output {
         }
     }
 
-    /// Counts a hit.
     #[inline(always)]
     fn head(&self, kind: Kind, ctx: &ProbeCtx<'_>, task: &TaskInfo, duration: u64) -> Head {
-        self.hits.fetch_add(1, Relaxed);
         Head::new(self.probe.into(), kind, ctx, task, duration)
     }
 
-    /// Writes a record with the registers, each in its place there: a hit has little room on its stack.
+    /// Counts a hit, and writes a record with the registers, each in its place there: a hit has
+    /// little room on its stack.
     #[inline(never)]
     fn put(&self, kind: Kind, ctx: &ProbeCtx<'_>, task: &TaskInfo, duration: u64) {
+        self.hits.fetch_add(1, Relaxed);
         // The channel counts what it has no room for.
         let _ = self
             .channel
@@ -79,8 +79,8 @@ impl Output {
             });
     }
 
-    /// Writes a record with arguments of that many bytes, which `fill` writes; it returns which of them could not be read. Behind them
-    /// are `calls`.
+    /// Counts a hit, and writes a record with arguments of that many bytes, which `fill` writes; it
+    /// returns which of them could not be read. Behind them are `calls`.
     #[inline(always)]
     fn put_args(
         &self,
@@ -94,6 +94,7 @@ impl Output {
             Some(calls) => calls_at(size).saturating_add(calls.bytes().len()),
         };
         let len = ARGS_AT.saturating_add(end);
+        self.hits.fetch_add(1, Relaxed);
         // The channel counts what it has no room for.
         let _ = self.channel.place_timed(self.probe, len, |record| {
             head().put(record);

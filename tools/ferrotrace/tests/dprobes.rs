@@ -30,7 +30,7 @@ fn files() -> TempDir {
     let dir = TempDir::new().unwrap();
     let good = "name = vmlinux\nvars = 1\noffset = kernel_clone\ninc lv, N\nexit\n";
     fs::write(dir.path().join("good.dp"), good).unwrap();
-    let bad = "name = vmlinux\noffset = kernel_clone\npsh 1\nexit 9\n";
+    let bad = "name = vmlinux\noffset = kernel_clone\npsh 1\nexit 99\n";
     fs::write(dir.path().join("bad.dp"), bad).unwrap();
     symlink(TOOL, dir.path().join("dprobes")).unwrap();
     dir

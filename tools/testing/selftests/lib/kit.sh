@@ -154,7 +154,7 @@ refused() {
 		return 1
 	fi
 	cat "$work/refused"
-	grep -qF "$text" "$work/refused"
+	grep -qF -- "$text" "$work/refused"
 }
 
 # kill_jobs: ends what the shell has in the background.
