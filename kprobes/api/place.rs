@@ -3,7 +3,9 @@
 //! Where a client asks for a probe.
 #![deny(unsafe_code)]
 
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 use ferro_sys::code::symbols;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 use ferro_sys::code::symbols::Shown;
 use kernel::prelude::*;
 use kernel::str::CString;
@@ -103,7 +105,14 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Returns true: with the C engine the kernel's symbols are not looked up here.
+#[cfg(not(CONFIG_KPROBES_ENGINE_RUST))]
+fn is_traceable(_: &Target) -> bool {
+    true
+}
+
 /// Returns false, and says so in the log, if ftrace cannot trace the function there. The engine refuses a place that does not exist.
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 fn is_traceable(target: &Target) -> bool {
     let base = match &target.symbol {
         Some(name) => symbols::lookup_name(name),
