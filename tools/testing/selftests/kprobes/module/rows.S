@@ -141,8 +141,6 @@ kst_rows:
 	ROW mov_reg		"mov %rcx, %rax"
 	ROW mov_reg32		"mov %ecx, %r10d"
 	ROW mov_reg8		"mov %ch, %al"
-	/* CPUs ignore the REX, as it is not the last prefix; QEMU does not. */
-	ROW cs_mov_reg8		".byte 0x40, 0x2e, 0x88, 0xe8"
 	ROW mov_imm		"mov $0x12345678, %eax"
 	ROW mov_imm64		"movabs $0x123456789abcdef0, %r9"
 	ROW mov_load		"mov 0x20(%rsi), %rax"
