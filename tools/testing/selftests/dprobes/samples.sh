@@ -5,7 +5,7 @@
 # each of ran_samples.
 # shellcheck disable=SC2034,SC2154,SC2317,SC2329
 
-ran_samples=(big_writes follow exits softirqs hundred heap new_module execute_watch page_faults syscalls switches user_context
+ran_samples=(big_writes follow exits softirqs hundred heap new_module execute_watch page_faults switches user_context
 	stack_words panic_message sleepers malloc_dump connect subroutines signals)
 
 # sum ARGS...: of the variables that "getvars" shows.
@@ -65,15 +65,6 @@ ran_page_faults() {
 	sample page_faults && tool getvars --global --reset >/dev/null || return 1
 	for _ in {1..5}; do ls / >"$work/ls"; done
 	[ "$(sum --global)" -ge 200 ]
-}
-
-# Number 0 is read().
-ran_syscalls() {
-	local before
-	sample syscalls || return 1
-	before=$(global_variable 0)
-	dd if=/dev/zero of=/dev/null bs=1 count=1000 2>/dev/null
-	[ $(($(global_variable 0) - before)) -ge 1000 ]
 }
 
 ran_switches() { sample switches && sleep 0.1 && [ "$(sum vmlinux)" -ge 2 ]; }

@@ -150,7 +150,7 @@ version5() {
 built() {
 	classic -b "$samples/unlink.dp" -o "$work/unlink.ppdf" && classic -p "$work/unlink.ppdf" -l PROCNAME PID && active || return 1
 	is places 1 "$(states | grep -c 'filename_unlinkat+0x0')" || return 1
-	refused 'not a file of built programs' classic -p "$samples/unlink.dp"
+	refused 'a file of built programs' classic -p "$samples/unlink.dp"
 }
 
 # Each sample can be loaded; its points are active, or wait for a module.
