@@ -437,7 +437,7 @@ which_one() {
 	both() { printf 'name = %s\nvars = 2\noffset = %s\ninc lv,0\nexit\noffset = %s\nreturn = yes\ninc lv,1\nexit\n' "$d/lib.so" "$1" "$1" >"$d/f.dp"; }
 	both f
 	refused 'several symbols f, at 0x' tool insert "$d/f.dp" --sym "$d/lib.debug" || return 1
-	places=$(tool insert "$d/f.dp" --sym "$d/lib.debug" 2>&1 | grep -o '0x[0-9a-f]* (' | tr -d ' (' | sort -u)
+	places=$(tool insert "$d/f.dp" --sym "$d/lib.debug" 2>&1 | grep 'several symbols f, at ' | grep -o '0x[0-9a-f]*' | sort -u)
 	is places 2 "$(wc -w <<<"$places")" || return 1
 	for place in $places; do
 		both "$place"
