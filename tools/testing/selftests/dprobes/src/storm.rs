@@ -72,7 +72,8 @@ fn beside(work: impl Fn() + Sync, f: impl FnOnce()) {
 fn within_itself() {
     let reading = in_this_process(&[
         Insn::register(Op::PushR, Register::Sp),
-        Insn::width(Op::PushMem, 8),
+        // Of four bytes, which a function that can be probed reads.
+        Insn::width(Op::PushMem, 4),
         Insn::with(Op::IncLv, 0),
         Insn::new(Op::Exit),
     ]);
@@ -83,7 +84,7 @@ fn within_itself() {
         Insn::new(Op::Exit),
     ]);
     inner.name = "inner";
-    inner.symbol = "ktime_get_mono_fast_ns";
+    inner.symbol = "copy_from_kernel_nofault_allowed";
     inner.load();
     let mut logging = Program::new(&in_this_process(&[
         Insn::new(Op::PushTime),

@@ -111,16 +111,20 @@ fn reads_itself() {
 /// Hits that are missed do not use up the runs that a point may have.
 fn misses() {
     let address = WORD.as_ptr() as u64;
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let line = symbols.lines().find(|line| line.ends_with(" panic_timeout"));
+    let variable = u64::from_str_radix(&line.unwrap()[..16], 16).unwrap();
     let code = in_this_process(&[
         Insn::with(Op::IncLv, 0),
-        Insn::new(Op::PushTime),
+        Insn::push(variable),
+        Insn::width(Op::PushMem, 4),
         Insn::with(Op::PopLv, 1),
         Insn::new(Op::Exit),
     ]);
     watch(PointKind::WatchWrite, address, &code).load();
-    // What that program uses.
+    // A function that reads four bytes for that program.
     let mut inner = Program::new(&[Insn::new(Op::Nop), Insn::new(Op::Exit)]);
-    inner.symbol = "ktime_get_mono_fast_ns";
+    inner.symbol = "copy_from_kernel_nofault_allowed";
     inner.point.max_hits = 10;
     inner.load();
     (0..30).for_each(|n| WORD.store(n, Relaxed));
