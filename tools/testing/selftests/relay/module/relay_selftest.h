@@ -18,9 +18,7 @@
 #include <linux/string.h>
 #include <linux/types.h>
 
-#if IS_ENABLED(CONFIG_RELAY_RUST)
 #include <linux/ferrotrace_relay.h>
-#endif
 
 #include "ctl.h"
 #include "record.h"
