@@ -73,7 +73,7 @@ fn number(rest: &str, key: &str) -> Option<usize> {
 /// array of texts, and for a text of a synthetic event a place in a word of 8 bytes.
 fn field_lines(before: &str, name: &str, after: &str, rest: &str) -> Option<String> {
     let (offset, size) = (number(rest, "offset:")?, number(rest, "size:")?);
-    if before.starts_with("__data_loc") && size > 4 {
+    if before.starts_with("__data_loc") && (size > 4 || before.contains("[][")) {
         let place = |at: usize, name: String| {
             format!("\tfield:__data_loc char[] {name};\toffset:{at};\tsize:4;\tsigned:0;\n")
         };
@@ -205,27 +205,29 @@ print fmt: \"filename=%s\", __get_str(filename)
             "\tfield:u16 a[];\toffset:40;\tsize:8;\tsigned:0;\n\
              \tfield:__data_loc char[][2] s;\toffset:48;\tsize:8;\tsigned:0;\n\
              \tfield:__data_loc char[] t;\toffset:56;\tsize:8;\tsigned:1;\n\
+             \tfield:__data_loc char[][1] u;\toffset:64;\tsize:4;\tsigned:0;\n\
              \tfield:pid_t pid;",
         );
         let description = describe(&text).unwrap();
         let formats = TypedFormats::parse(&description.text).unwrap();
         let fields = &formats.get(301).unwrap().fields;
-        let mut record = vec![0; 64];
+        let mut record = vec![0; 68];
         for (at, word) in [
             (40, 7_u32 | 8 << 16),
-            (48, 64 | 3 << 16),
-            (52, 67 | 2 << 16),
+            (48, 68 | 3 << 16),
+            (52, 71 | 2 << 16),
+            (56, 73 | 2 << 16),
+            (64, 75 | 2 << 16),
         ] {
             record[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
-        record[56..60].copy_from_slice(&(69_u32 | 2 << 16).to_le_bytes());
-        record.extend(b"ab\0c\0d\0");
+        record.extend(b"ab\0c\0d\0e\0");
         let value = |name: &str| {
             let field = fields.iter().find(|field| field.name == name).unwrap();
             Value::new(field, &record).to_string()
         };
-        let values = ["a", "s_0", "s_1", "t"].map(value);
-        assert_eq!(values, ["{7,8,0,0}", "ab", "c", "d"]);
+        let values = ["a", "s_0", "s_1", "t", "u_0"].map(value);
+        assert_eq!(values, ["{7,8,0,0}", "ab", "c", "d", "e"]);
     }
 
     #[test]
