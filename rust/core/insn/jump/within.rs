@@ -18,6 +18,8 @@ use crate::insn::Uses;
 const WORD: i8 = 8;
 /// CF, PF, AF, ZF, SF, OF.
 const ARITHMETIC: u32 = 0x8d5;
+/// Interrupts are on. A handler may have turned them off, and no first instruction is one that stores it.
+const IF: u32 = 1 << 9;
 /// Alignment check: with SMAP the right to access user memory.
 const AC: u32 = 1 << 18;
 /// Clears and sets AC.
@@ -84,7 +86,7 @@ impl Displaced {
             5 => (frame.flags, 4),
             // SF is not OF, or ZF as well.
             _ => {
-                out.put_flags(frame, !AC)?;
+                out.put_flags(frame, !(AC | IF))?;
                 return Ok((out.len(), condition & 0xf));
             }
         };
@@ -111,8 +113,8 @@ impl Displaced {
         let [f0, f1, f2, f3] = frame.flags.to_le_bytes();
         let accesses = frame.smap && may_access(&insn);
         match (uses.reads_flags, accesses) {
-            (true, true) => out.put_flags(frame, !0)?,
-            (true, false) => out.put_flags(frame, !AC)?,
+            (true, true) => out.put_flags(frame, !IF)?,
+            (true, false) => out.put_flags(frame, !(AC | IF))?,
             (false, true) => out.put_stac(frame)?,
             (false, false) => (),
         }
