@@ -464,9 +464,10 @@ impl Point {
         }
     }
 
-    /// Runs the program, with interrupts off: a hit in an interrupt comes after it.
+    /// Runs the program, with interrupts off: a hit in an interrupt comes after it, and after the handler of the probe.
     #[inline(never)]
     fn run<R: Registers>(&self, regs: &mut R, until: Until) {
+        regs.hold_irqs();
         with_irqs_off(|_| self.run_now(regs, until));
     }
 

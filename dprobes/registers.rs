@@ -22,6 +22,8 @@ pub(crate) trait Registers {
     fn get(&self, register: Register) -> Option<u64>;
     /// Changes a register.
     fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool;
+    /// Turns interrupts off until the probed code goes on, where that is possible.
+    fn hold_irqs(&mut self) {}
 }
 
 impl Registers for Regs<'_> {
@@ -136,5 +138,10 @@ impl Registers for OfKernel<'_, '_> {
             _ => return false,
         }
         true
+    }
+
+    #[inline(always)]
+    fn hold_irqs(&mut self) {
+        self.ctx.hold_irqs();
     }
 }

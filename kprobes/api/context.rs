@@ -83,6 +83,14 @@ impl<'a> ProbeCtx<'a> {
         self.ip
     }
 
+    /// Turns interrupts off until the probed code goes on. One that waits then comes when no handler runs, and the probes that it
+    /// hits are not missed. At a breakpoint interrupts are off anyway.
+    ///
+    /// With `CONFIG_TRACE_IRQFLAGS`, and with `CONFIG_PARAVIRT_XXL`, this does nothing.
+    pub fn hold_irqs(&mut self) {
+        self.regs.hold_irqs();
+    }
+
     /// The CPU that this runs on.
     pub fn cpu(&self) -> u32 {
         cpu::current_id()

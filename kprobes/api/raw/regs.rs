@@ -4,6 +4,7 @@
 //!
 //! Contexts: any, NMI included.
 
+use ferro_sys::cpu;
 use ferro_sys::trace::stack;
 use kernel::bindings;
 
@@ -53,6 +54,14 @@ impl Regs {
     /// The calls that have led to `ip` with these registers, the innermost first. Returns how many.
     pub(crate) fn calls(&self, ip: usize, to: &mut [usize]) -> usize {
         stack::kernel(&self.0, ip, to)
+    }
+
+    /// Turns interrupts off until the probed code goes on.
+    #[inline(always)]
+    pub(crate) fn hold_irqs(&mut self) {
+        // SAFETY: These are the registers of a hit, which the code that has had the handler called puts back, RFLAGS among them: by
+        // `iret` at a breakpoint, else by `popf`.
+        unsafe { cpu::leave_irqs_off() };
     }
 
     /// The value of a register.

@@ -126,6 +126,18 @@ pub fn with_irqs_off<R>(f: impl FnOnce(&IrqsOff) -> R) -> R {
     f(&IrqsOff(NotThreadSafe))
 }
 
+/// Turns interrupts off, and leaves them so. Where something keeps a record of it, or a hypervisor does it, they stay as they are.
+///
+/// # Safety
+///
+/// The caller returns to code that puts RFLAGS back, before it can sleep.
+#[inline(always)]
+pub unsafe fn leave_irqs_off() {
+    if irqs::PLAIN {
+        irqs::save();
+    }
+}
+
 /// A section with interrupts off, as a guard: only for this crate, which does not give it away.
 pub(crate) struct IrqsSection {
     flags: usize,
@@ -157,7 +169,7 @@ mod irqs {
     use kernel::bindings;
 
     /// Whether it is that of x86, and nobody wants to know when it changes.
-    const PLAIN: bool = cfg!(all(
+    pub(super) const PLAIN: bool = cfg!(all(
         CONFIG_X86_64,
         not(CONFIG_UML),
         not(CONFIG_PARAVIRT_XXL),

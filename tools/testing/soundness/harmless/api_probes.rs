@@ -59,6 +59,7 @@ impl ProbeHandler for Handler {
     fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         let mut calls = [0; ferro_kprobe::COPIED];
         see(ctx.calls(&mut calls));
+        ctx.hold_irqs();
         let ctx = ctx.again();
         let ferro_kprobe::TaskInfo { pid, .. } = ctx.task();
         see(ctx.ip() ^ ctx.sp() ^ ctx.flags() ^ ctx.register(ferro_kprobe::Register::Di));

@@ -31,6 +31,7 @@ pub const CASES: &[Case] = &[
     ("kernel.globals", globals),
     ("kernel.every_cpu_counts", every_cpu_counts),
     ("kernel.verifies", verifies),
+    ("kernel.interrupts", interrupts),
 ];
 
 /// The example of the paper: each fork counts, and logs 16 bytes of the stack.
@@ -318,6 +319,48 @@ fn verifies() {
     Program::new(&code).with_writes().load();
     call(1);
     assert_eq!(state().locals[0], [1, 0, 1, 0]);
+}
+
+/// Hits in interrupts come after a program that runs, not into it.
+fn interrupts() {
+    Program::new(&in_this_process(&[
+        Insn::push(20_000),
+        Insn::new(Op::Nop),
+        Insn::with(Op::Loop, 1),
+        Insn::new(Op::Exit),
+    ]))
+    .load();
+    let timer = Program {
+        symbol: "update_process_times",
+        name: "vmlinux",
+        ..Program::new(&[
+            Insn::register(Op::PushR, Register::Ip),
+            Insn::with(Op::PopGv, 3),
+            Insn::with(Op::IncLv, 1),
+            Insn::new(Op::Exit),
+        ])
+    };
+    let timer = Program {
+        set: SetHeader {
+            flags: MERGE,
+            ..timer.set
+        },
+        ..timer
+    };
+    timer.load();
+    let start = std::time::Instant::now();
+    let hits = || crate::control::number(&state().points[1], "hits");
+    // On a busy machine ticks are merged while a program runs.
+    while hits() < 50 && start.elapsed() < std::time::Duration::from_secs(60) {
+        call(10);
+    }
+    let state = state();
+    let number = |key| crate::control::number(&state.points[1], key);
+    assert!(number("hits") >= 50, "{}", number("hits"));
+    // In the instructions around a program a hit may still be one too many.
+    let (hits, missed) = (number("hits"), number("missed"));
+    assert!(missed * 20 <= hits, "{missed} of {hits}");
+    assert_eq!(crate::control::number(&state.points[0], "faults"), 0);
 }
 
 /// A process's memory is written where it runs itself, and not by threads of the kernel, which have its page tables in use after
