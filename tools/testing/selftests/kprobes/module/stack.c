@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How much of the stack a hit takes: the parameter "stack" reads how many bytes below kst_bytes() were written when it was called,
- * its second argument a text. run.sh has probes there.
+ * How much of the stack a hit takes: the parameter "stack" reads how many bytes below kst_stack() were written when it was called,
+ * its second argument a text. run.sh has probes there, at the entry and among the NOPs.
  */
 #include <linux/irqflags.h>
 #include <linux/module.h>
@@ -14,6 +14,14 @@
 /* What belongs to the calls here. */
 #define OWN	64
 
+long noinline kst_stack(long number, const char *text);
+
+long noinline kst_stack(long number, const char *text)
+{
+	asm volatile(".rept 32; nop; .endr" : : "r"(number), "r"(text));
+	return number;
+}
+
 static noinline __no_sanitize_address unsigned long used(void)
 {
 	unsigned long *sp, *p, *top, bytes = 0;
@@ -23,7 +31,7 @@ static noinline __no_sanitize_address unsigned long used(void)
 	top = sp - OWN / sizeof(*p);
 	for (p = sp - SPAN / sizeof(*p); p < top; p++)
 		WRITE_ONCE(*p, MARK);
-	((long (*)(long, const char *))kst_bytes)(3, "hello, world");
+	kst_stack(3, "hello, world");
 	for (p = sp - SPAN / sizeof(*p); p < top; p++)
 		if (READ_ONCE(*p) != MARK) {
 			bytes = (unsigned long)sp - (unsigned long)p;

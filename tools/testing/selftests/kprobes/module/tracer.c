@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Probes on what a tracer executes for each function that it traces, those that handle breakpoints included. run.sh has the
- * tracer on, for all functions.
+ * Probes on what a tracer executes for each function that it traces. run.sh has the tracer on, for what handles breakpoints
+ * among others.
  */
 #include <linux/array_size.h>
+#include <linux/irq.h>
 
 #include "jump.h"
 
@@ -12,6 +13,8 @@ static const char * const names[] = {
 	"trace_graph_entry", "trace_graph_return", "__trace_graph_entry", "prepare_ftrace_return",
 };
 
+/* The tracer traces what handlers call, and so hits its own probes within them. */
+PRE_HANDLER(on_pre, container_of(p, struct kst_hit, kp)->pre++; irq_get_irq_data(0));
 POST_HANDLER(on_post, container_of(p, struct kst_hit, kp)->post++);
 
 /* Hits come from all that the kernel executes, the handlers included: those are missed. */
@@ -24,7 +27,7 @@ static void probe_all(kprobe_post_handler_t post)
 
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		hits[i] = (struct kst_hit){
-			.kp = { .symbol_name = names[i], .pre_handler = kst_hit_pre, .post_handler = post },
+			.kp = { .symbol_name = names[i], .pre_handler = on_pre, .post_handler = post },
 		};
 		err = register_kprobe(&hits[i].kp);
 		/* Some the compiler may have inlined. */
@@ -36,7 +39,7 @@ static void probe_all(kprobe_post_handler_t post)
 		there++;
 	}
 	for (i = 0; i < 50; i++)
-		EXPECT_EQ(kst_target(4), 13);
+		irq_get_irq_data(0);
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		if (!hits[i].kp.addr)
 			continue;
