@@ -3,10 +3,8 @@
 //! Where a client asks for a probe.
 #![deny(unsafe_code)]
 
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-use ferro_sys::code::symbols;
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-use ferro_sys::code::symbols::Shown;
+use ferro_sys::code::kallsyms;
+use ferro_sys::code::kallsyms::NAME_LEN;
 use kernel::prelude::*;
 use kernel::str::CString;
 
@@ -105,27 +103,21 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns true: with the C engine the kernel's symbols are not looked up here.
-#[cfg(not(CONFIG_KPROBES_ENGINE_RUST))]
-fn is_traceable(_: &Target) -> bool {
-    true
-}
-
 /// Returns false, and says so in the log, if ftrace cannot trace the function there. The engine refuses a place that does not exist.
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 fn is_traceable(target: &Target) -> bool {
     let base = match &target.symbol {
-        Some(name) => symbols::lookup_name(name),
+        Some(name) => kallsyms::lookup_name(name),
         None => Some(target.address),
     };
     let Some(address) = base.map(|base| base.wrapping_add(target.offset as usize)) else {
         return true;
     };
-    let is_traceable = symbols::is_traceable(address);
+    let is_traceable = kallsyms::is_traceable(address);
     if !is_traceable {
+        let mut name = [0; NAME_LEN];
         // As the Rust engine tells of its own refusals.
-        let place = Shown(address);
-        pr_info!("no probe at {place}: ftrace cannot trace the function\n");
+        let name = kallsyms::name_of(address, &mut name).unwrap_or(c"?");
+        pr_info!("no probe at {name}: ftrace cannot trace the function\n");
     }
     is_traceable
 }

@@ -66,14 +66,12 @@ mod suite {
             refusal(builder().register(handler())),
             Some(ProbeError::Refused)
         );
-        // Without a site of ftrace, which is looked for with the Rust engine.
-        if cfg!(CONFIG_KPROBES_ENGINE_RUST) {
-            let probe = builder().symbol(c"kprobe_api_add");
-            assert_eq!(
-                refusal(probe.register(handler())),
-                Some(ProbeError::Untraceable)
-            );
-        }
+        // Without a site of ftrace.
+        let probe = builder().symbol(c"kprobe_api_add");
+        assert_eq!(
+            refusal(probe.register(handler())),
+            Some(ProbeError::Untraceable)
+        );
         // Which kprobes itself depends on.
         let probe = builder().symbol(c"ferro_local_irq_save");
         let probe = probe.untraceable(UNTRACEABLE);
@@ -100,13 +98,11 @@ mod suite {
             .untraceable(UNTRACEABLE)
             .disarmed();
         let add = add.register(Pre(|_: &mut ProbeCtx<'_>| Next::Continue))?;
-        if cfg!(CONFIG_KPROBES_ENGINE_RUST) {
-            let probe = Retprobe::builder().address(add.address());
-            assert_eq!(
-                refusal(probe.register(handler())),
-                Some(ProbeError::Untraceable)
-            );
-        }
+        let probe = Retprobe::builder().address(add.address());
+        assert_eq!(
+            refusal(probe.register(handler())),
+            Some(ProbeError::Untraceable)
+        );
         let probe = Retprobe::builder().address(add.address() + 3);
         let probe = probe.untraceable(UNTRACEABLE);
         assert_eq!(

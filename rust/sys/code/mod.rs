@@ -10,6 +10,7 @@ pub mod ftrace_data;
 pub mod ftrace_ops;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod jump_site;
+pub mod kallsyms;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod regs;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]

@@ -13,6 +13,11 @@ use kernel::fmt;
 use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 
+pub use crate::code::kallsyms::lookup_name;
+pub use crate::code::kallsyms::name_of;
+pub use crate::code::kallsyms::symbol_of;
+pub use crate::code::kallsyms::Symbol;
+pub use crate::code::kallsyms::NAME_LEN;
 use crate::code::text::TextAddress;
 
 extern "C" {
@@ -24,49 +29,6 @@ extern "C" {
     fn ferro_is_kgdb_breakpoint(addr: usize) -> bool;
     /// `symbols.h`
     fn ferro_is_module_address(addr: usize) -> bool;
-}
-
-/// Room for any symbol's name and its terminating 0.
-pub const NAME_LEN: usize = bindings::KSYM_NAME_LEN as usize;
-
-/// Where an address is in its symbol. All in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Symbol {
-    /// The symbol's address.
-    pub start: usize,
-    /// Its size, up to the next symbol.
-    pub size: usize,
-    /// How far past `start` the address is.
-    pub offset: usize,
-}
-
-/// The address of a symbol: of the kernel, of a module, or of a module in the form `module:name`.
-pub fn lookup_name(name: &CStr) -> Option<usize> {
-    // SAFETY: A `CStr` ends in 0, and stays during the call, which only compares it with names.
-    let addr = unsafe { bindings::kallsyms_lookup_name(name.as_char_ptr()) };
-    (addr != 0).then_some(addr as usize)
-}
-
-/// The symbol that an address of code is in.
-pub fn symbol_of(addr: usize) -> Option<Symbol> {
-    let mut size: c_ulong = 0;
-    let mut offset: c_ulong = 0;
-    // SAFETY: Both pointers are to variables of this function, of the type that is written; any address can be looked up.
-    let found =
-        unsafe { bindings::kallsyms_lookup_size_offset(addr, &raw mut size, &raw mut offset) };
-    (found != 0).then(|| Symbol {
-        start: addr.wrapping_sub(offset),
-        size,
-        offset,
-    })
-}
-
-/// The name of the symbol that an address of code is in.
-pub fn name_of(addr: usize, to: &mut [u8; NAME_LEN]) -> Option<&CStr> {
-    // SAFETY: `to` has the KSYM_NAME_LEN bytes that this may write, by its type; any address can be looked up.
-    let result = unsafe { bindings::lookup_symbol_name(addr, to.as_mut_ptr().cast()) };
-    to_result(result).ok()?;
-    CStr::from_bytes_until_nul(to).ok()
 }
 
 /// Whether an address is code of the kernel's image, initialisation included as long as it is there.
@@ -247,34 +209,6 @@ pub fn in_gate_area(addr: usize) -> bool {
 pub fn is_ftrace_site(addr: usize) -> bool {
     // SAFETY: ftrace compares the addresses with those of its records, under RCU.
     unsafe { bindings::ftrace_location_range(addr, addr) == addr as c_ulong }
-}
-
-/// Returns false if an address is in a function that ftrace cannot trace: without a site, as that of a tracer's own code. A part
-/// with a suffix, which the compiler has put elsewhere, counts as the function. True as well where there is no symbol, or where
-/// the kernel is built for events on such functions.
-pub fn is_traceable(addr: usize) -> bool {
-    if cfg!(CONFIG_KPROBE_EVENTS_ON_NOTRACE) {
-        return true;
-    }
-    let has_site = |symbol: Symbol| {
-        let last = symbol.start.wrapping_add(symbol.size.saturating_sub(1));
-        // SAFETY: ftrace compares the addresses with those of its records, under RCU.
-        unsafe { bindings::ftrace_location_range(symbol.start, last) != 0 }
-    };
-    let Some(symbol) = symbol_of(addr) else {
-        return true;
-    };
-    has_site(symbol) || whole_of(addr).and_then(symbol_of).is_some_and(has_site)
-}
-
-/// The address of the function whose part an address is in, by the name in front of its suffix.
-fn whole_of(addr: usize) -> Option<usize> {
-    let mut name = [0; NAME_LEN];
-    let name = name_of(addr, &mut name)?.to_bytes();
-    let len = name.iter().position(|byte| *byte == b'.')?;
-    let mut whole = [0; NAME_LEN];
-    whole.get_mut(..len)?.copy_from_slice(name.get(..len)?);
-    lookup_name(CStr::from_bytes_until_nul(&whole).ok()?)
 }
 
 /// Whether the bytes are an `ENDBR`, or the one that the kernel has made a NOP of.
