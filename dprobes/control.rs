@@ -20,9 +20,9 @@ use ferro_core::rpn::MAGIC;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::text_buffer::TextBuffer;
-use ferro_sys::fs::user::UserDst;
-use ferro_sys::fs::user::UserSrc;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::fs::uaccess::UserSrc;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::fmt::Write;
 use kernel::module::this_module;
 use kernel::new_mutex;
@@ -30,10 +30,10 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
+use crate::error::Refused;
+use crate::programs::AllTaken;
+use crate::programs::Table;
 use crate::raw::permission::may_administer;
-use crate::refused::Refused;
-use crate::table::AllTaken;
-use crate::table::Table;
 use crate::variables::Range;
 use crate::DProbes;
 

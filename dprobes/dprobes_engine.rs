@@ -2,28 +2,28 @@
 
 //! DProbes: programs that run when an instruction is executed, or memory is accessed.
 //!
-//! `ferro_core::rpn` has the programs and what runs them. Here are the points: `place.rs` says what stops at one, `point.rs` what a
-//! hit does, `here.rs` what a program acts upon, `record.rs` what is written of it, `pending.rs` and `in_task.rs` what waits for the
-//! instruction, `settle.rs` and `arming.rs` what hits ask for. `table.rs` has the programs that are loaded, and `control.rs` the file by which they
+//! `ferro_core::rpn` has the programs and what runs them. Here are the points: `attachment.rs` says what stops at one, `point.rs` what a
+//! hit does, `hit_context.rs` what a program acts upon, `record.rs` what is written of it, `cpu_records.rs` and `task_records.rs` what waits for the
+//! instruction, `reaper.rs` and `rearm.rs` what hits ask for. `programs.rs` has the programs that are loaded, and `control.rs` the file by which they
 //! are. See `Documentation/dprobes.rst`.
 
-mod arming;
+mod attachment;
 mod control;
-mod here;
-mod in_task;
-mod leaving;
-mod listing;
-mod pending;
-mod place;
+mod cpu_records;
+mod error;
+mod exit_action;
+mod hit_context;
 mod point;
+mod programs;
 mod raw;
+mod reaper;
+mod rearm;
 mod record;
-mod refused;
 mod registers;
-mod settle;
-mod table;
+mod status;
+mod strategy;
+mod task_records;
 mod variables;
-mod way;
 
 use ferro_core::rpn::VARIABLES_MAX;
 use ferro_fast_relay::Channel;
@@ -33,25 +33,25 @@ use ferro_gkhi::points::UprobeDone;
 use ferro_gkhi::Answer;
 use ferro_gkhi::Registered;
 use ferro_sys::fs::debugfs::File;
-use ferro_sys::sync::counted;
-use ferro_sys::sync::errand::Errand;
-use ferro_sys::sync::word::Word;
+use ferro_sys::sync::deferred_call::Errand;
+use ferro_sys::sync::refcounted;
+use ferro_sys::sync::shared_word::Word;
 use kernel::new_mutex;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
 use crate::control::ControlFile;
 use crate::control::CONTROL_FILE;
-use crate::in_task::InTask;
-use crate::pending::RECORD_MAX;
+use crate::cpu_records::RECORD_MAX;
 use crate::point::Shared;
-use crate::raw::facility;
+use crate::programs::Table;
+use crate::raw::exit_facility;
 use crate::raw::module_name;
 use crate::raw::scratch::Scratch;
 use crate::raw::watch::Cpus;
 use crate::raw::worker::Worker;
 use crate::record::FORMAT;
-use crate::table::Table;
+use crate::task_records::InTask;
 use crate::variables::Variables;
 
 module! {
@@ -77,7 +77,7 @@ const SUBBUF_MIN: usize = RECORD_MAX.next_power_of_two();
 
 struct DProbes {
     // In the order in which they have to go: when nothing can load programs any more, the programs.
-    _file: File<counted::Shared<ControlFile>>,
+    _file: File<refcounted::Shared<ControlFile>>,
     _modules: Registered<ModuleEvent>,
     _instructions: Registered<UprobeDone>,
     _tasks: Registered<TaskExit>,
@@ -133,7 +133,7 @@ impl kernel::Module for DProbes {
         let table = Table::new(shared)?;
         let watched = table.clone();
         let modules = module_name::watch(move |name, event| watched.module(name, event))?;
-        let file = counted::Shared::new(Ok(ControlFile::new(table.clone())))?;
+        let file = refcounted::Shared::new(Ok(ControlFile::new(table.clone())))?;
         let file = dir.file(c"control", 0o600, &CONTROL_FILE, file)?;
         Ok(Self {
             _file: file,
@@ -150,6 +150,6 @@ impl kernel::Module for DProbes {
 impl Drop for DProbes {
     fn drop(&mut self) {
         self.table.remove_all();
-        facility::finish();
+        exit_facility::finish();
     }
 }

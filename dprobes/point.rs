@@ -29,33 +29,33 @@ use ferro_fast_relay::Channel;
 use ferro_kprobe::Next;
 use ferro_kprobe::ProbeCtx;
 use ferro_sys::cpu::with_irqs_off;
-use ferro_sys::sync::errand::Errand;
-use ferro_sys::sync::word::copy_slice;
-use ferro_sys::sync::word::Word;
+use ferro_sys::sync::deferred_call::Errand;
+use ferro_sys::sync::shared_word::copy_slice;
+use ferro_sys::sync::shared_word::Word;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::arming::Mailbox;
-use crate::arming::Mailboxes;
-use crate::here::Here;
-use crate::in_task::InTask;
-use crate::in_task::Waiting;
-use crate::leaving;
-use crate::pending::Pending;
+use crate::cpu_records::Pending;
+use crate::exit_action;
+use crate::hit_context::Here;
+use crate::programs::Program;
 use crate::raw::permission::Permission;
 use crate::raw::regs::Regs;
 use crate::raw::scratch::Scratch;
 use crate::raw::task;
+use crate::rearm::Mailbox;
+use crate::rearm::Mailboxes;
 use crate::record;
 use crate::record::header;
 use crate::record::Record;
 use crate::registers::OfKernel;
 use crate::registers::Registers;
 use crate::registers::Seen;
-use crate::table::Program;
+use crate::strategy::Way;
+use crate::task_records::InTask;
+use crate::task_records::Waiting;
 use crate::variables::Variables;
-use crate::way::Way;
 
 /// More hits than a program ever runs of.
 const DORMANT: usize = 1 << (usize::BITS - 1);
@@ -497,7 +497,7 @@ impl Point {
                 self.note(&outcome);
             }
             if !outcome.is_empty() {
-                let until = match leaving::is_asked(outcome.end) {
+                let until = match exit_action::is_asked(outcome.end) {
                     true => Until::Now,
                     false => until,
                 };
@@ -508,7 +508,7 @@ impl Point {
             }
             if outcome.end != End::Exit {
                 let [log, _] = outcome.data(memory);
-                leaving::leave(&outcome, log);
+                exit_action::leave(&outcome, log);
             }
         }
     }

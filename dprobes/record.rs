@@ -24,13 +24,13 @@ use ferro_core::rpn::RECORD_LEN;
 use ferro_fast_relay::Channel;
 use ferro_fast_relay::Placed;
 use ferro_klog::klog;
-use ferro_sys::sync::word::Word;
+use ferro_sys::sync::shared_word::Word;
 use ferro_sys::trace::tracepoint::TaskInfo;
 use kernel::fmt;
 use kernel::prelude::*;
 
-use crate::here::Here;
-use crate::raw::cpu as this_cpu;
+use crate::hit_context::Here;
+use crate::raw::cpu_regs as this_cpu;
 use crate::raw::task;
 use crate::registers::Registers;
 

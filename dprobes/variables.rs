@@ -6,7 +6,7 @@
 //! Contexts: making process; the rest any, NMI included.
 #![deny(unsafe_code)]
 
-use ferro_sys::sync::word::Word;
+use ferro_sys::sync::shared_word::Word;
 use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;

@@ -2,7 +2,7 @@
 
 //! The trampolines of ftrace: the code between a traced function and the callback of the one `ftrace_ops` that traces it.
 //!
-//! - `engine.rs` has the trampolines that there are, `attach.rs` attaches it to the kernel's hook points, `files.rs` is debugfs
+//! - `registry.rs` has the trampolines that there are, `attach.rs` attaches it to the kernel's hook points, `debugfs.rs` is debugfs
 //!   `ftrace_tramp/`,
 //! - `raw/` is what needs `unsafe`; `exports.rs` is how the kernel starts it when it is built in.
 //!
@@ -12,10 +12,10 @@
 use kernel::prelude::*;
 
 mod attach;
-mod engine;
+mod debugfs;
 mod exports;
-mod files;
 mod raw;
+mod registry;
 
 use attach::Attached;
 
@@ -29,7 +29,7 @@ module! {
 
 struct TrampolineEngine {
     // In the order in which they have to go. Built in, it has been attached long before.
-    _files: Option<files::Files>,
+    _files: Option<debugfs::Files>,
     _attached: Option<Attached>,
 }
 
@@ -41,7 +41,7 @@ impl kernel::Module for TrampolineEngine {
         };
         Ok(Self {
             // They may be switched off.
-            _files: files::Files::new()
+            _files: debugfs::Files::new()
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
                 .ok(),
             _attached: attached,

@@ -7,17 +7,17 @@
 
 use kernel::prelude::*;
 
-use crate::engine;
-use crate::raw::handover::hand_over;
-use crate::raw::handover::persists;
-use crate::raw::handover::take_back;
-use crate::raw::handover::Taker;
-use crate::raw::home::ModuleId;
 use crate::raw::hooks::Exits;
 use crate::raw::hooks::Offer;
 use crate::raw::object::Arrived;
 use crate::raw::object::Loaded;
+use crate::raw::owner::ModuleId;
+use crate::raw::takeover::hand_over;
+use crate::raw::takeover::persists;
+use crate::raw::takeover::take_back;
+use crate::raw::takeover::Taker;
 use crate::raw::tree::Shown;
+use crate::registry;
 
 /// The engine, attached to the kernel's hook points. When this is dropped, all objects are given back.
 pub(crate) struct Attached {
@@ -30,19 +30,19 @@ struct Engine;
 
 impl Taker for Engine {
     fn object(object: Arrived) -> bool {
-        engine::arrive(object) == Offer::Done
+        registry::arrive(object) == Offer::Done
     }
 
     fn gone(module: ModuleId) {
-        engine::going(module);
+        registry::going(module);
     }
 
     fn kept(filename: &[u8], gcda: &[u8]) {
-        engine::keep(filename, gcda);
+        registry::keep(filename, gcda);
     }
 
     fn next() -> Option<Loaded> {
-        engine::give_back()
+        registry::give_back()
     }
 }
 
@@ -52,17 +52,17 @@ impl Attached {
     ///
     /// Errors: -EEXIST if somebody else has debugfs `gcov/`, -ENOMEM; without debugfs there are no files, which is none.
     pub(crate) fn new(persist: Option<bool>) -> Result<Self> {
-        engine::start(persist.unwrap_or_else(persists))?;
+        registry::start(persist.unwrap_or_else(persists))?;
         // First those that come from now on, then those that are there: none is missed, and none comes twice.
-        let exits = Exits::new(c"rust_gcov", engine::arrive, engine::going)
-            .inspect_err(|_| engine::stop())?;
+        let exits = Exits::new(c"rust_gcov", registry::arrive, registry::going)
+            .inspect_err(|_| registry::stop())?;
         hand_over::<Engine>(&exits);
         // What has been taken over goes back if this fails.
         let mut attached = Self {
             exits: Some(exits),
             shown: None,
         };
-        attached.shown = engine::show()?;
+        attached.shown = registry::show()?;
         Ok(attached)
     }
 }
@@ -70,10 +70,10 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         // From here on those that come are not taken.
-        engine::leave();
+        registry::leave();
         drop(self.shown.take());
         take_back::<Engine>();
         drop(self.exits.take());
-        engine::stop();
+        registry::stop();
     }
 }

@@ -19,10 +19,10 @@ use kernel::str::BStr;
 use kernel::sync::Mutex;
 
 use crate::objects::Objects;
-use crate::raw::home::ModuleId;
 use crate::raw::object::Build;
 use crate::raw::object::Loaded;
 use crate::raw::object::Name;
+use crate::raw::owner::ModuleId;
 
 /// A file.
 #[pin_data]

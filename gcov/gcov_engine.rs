@@ -2,8 +2,8 @@
 
 //! The exporter of coverage: what code that was compiled with `-fprofile-arcs` counts, as files that `gcov` reads.
 //!
-//! - `engine.rs` has the files that there are, `file.rs` what one of them consists of, with its `objects.rs`,
-//! - `tree.rs` is their place in debugfs `gcov/`, by their `names.rs`, `nodes.rs` those that are open,
+//! - `registry.rs` has the files that there are, `file.rs` what one of them consists of, with its `objects.rs`,
+//! - `namespace.rs` is their place in debugfs `gcov/`, by their `paths.rs`, `debugfs.rs` those that are open,
 //! - `attach.rs` attaches the engine to the kernel's hook points, and takes over from `kernel/gcov/`,
 //! - `raw/` is what needs `unsafe`.
 //!
@@ -15,13 +15,13 @@
 use kernel::prelude::*;
 
 mod attach;
-mod engine;
+mod debugfs;
 mod file;
-mod names;
-mod nodes;
+mod namespace;
 mod objects;
+mod paths;
 mod raw;
-mod tree;
+mod registry;
 
 use attach::Attached;
 

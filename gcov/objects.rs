@@ -5,8 +5,8 @@
 
 use kernel::prelude::*;
 
-use crate::raw::home::ModuleId;
 use crate::raw::object::Loaded;
+use crate::raw::owner::ModuleId;
 
 /// Objects in the order in which they came.
 #[derive(Default)]

@@ -7,7 +7,7 @@
 
 use core::marker::PhantomData;
 
-use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::deferred_drop::Deferred;
 
 use crate::error::must_sleep;
 use crate::error::Error;

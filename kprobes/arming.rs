@@ -8,12 +8,12 @@
 use ferro_sys::code::text::TextLock;
 use kernel::prelude::*;
 
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::ftrace::FtraceMode;
+use crate::ftrace_probes::FtraceMode;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
+use crate::state::Engine;
 
 impl Engine {
     pub(crate) fn enable(

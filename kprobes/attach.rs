@@ -13,9 +13,9 @@ use kernel::prelude::*;
 
 use crate::hit::Hits;
 use crate::raw::die_notifier::DieNotifier;
-use crate::raw::module_exit;
-use crate::raw::module_exit::Going;
-use crate::raw::traps;
+use crate::raw::module_notifier;
+use crate::raw::module_notifier::Going;
+use crate::raw::trap_hooks;
 use crate::registry;
 
 /// The engine, attached to the kernel's hook points.
@@ -40,14 +40,14 @@ impl Attached {
     pub(crate) fn new() -> Result<Self> {
         registry::start()?;
         let attached = Self::attach().inspect_err(|_| registry::stop())?;
-        module_exit::stay_if_ftrace_breaks(true);
+        module_notifier::stay_if_ftrace_breaks(true);
         Ok(attached)
     }
 
     fn attach() -> Result<Self> {
         let name = c"rust_kprobes";
-        let (int3, fault) = traps::register::<Hits>(name)?;
-        let modules = module_exit::register(name, goes)?;
+        let (int3, fault) = trap_hooks::register::<Hits>(name)?;
+        let modules = module_notifier::register(name, goes)?;
         let die = DieNotifier::new()?;
         ferro_gkhi::arm(&[&int3, &fault, &modules])?;
         Ok(Self {
@@ -61,7 +61,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        module_exit::stay_if_ftrace_breaks(false);
+        module_notifier::stay_if_ftrace_breaks(false);
         registry::stop();
     }
 }

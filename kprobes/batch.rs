@@ -14,26 +14,26 @@ use kernel::prelude::*;
 use kernel::rbtree::RBTreeNode;
 use kernel::sync::Arc;
 
-use crate::address::Decoder;
-use crate::address::Permit;
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::ftrace::SITE_LEN;
+use crate::ftrace_probes::SITE_LEN;
 use crate::hit::Hits;
-use crate::jump::Jump;
-use crate::point::Point;
-use crate::point_entry::publish;
-use crate::point_entry::write;
-use crate::point_entry::Breakpoint;
-use crate::point_entry::PointEntry;
-use crate::point_entry::SLOT_ADDRESSES;
+use crate::optprobe::Jump;
+use crate::probe_address::Decoder;
+use crate::probe_address::Permit;
+use crate::probe_point::Point;
 use crate::raw::address_map::GracePeriod;
-use crate::raw::after;
 use crate::raw::kprobe::flags;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::mutex::Locked;
-use crate::raw::traps::breakpoint_at;
+use crate::raw::post_copy;
+use crate::raw::trap_hooks::breakpoint_at;
+use crate::registered_point::publish;
+use crate::registered_point::write;
+use crate::registered_point::Breakpoint;
+use crate::registered_point::PointEntry;
+use crate::registered_point::SLOT_ADDRESSES;
+use crate::state::Engine;
 
 /// An instruction, and the one after it.
 type Read = (Insn, Option<Insn>);
@@ -220,7 +220,7 @@ impl Engine {
             }
         }
         // A breakpoint leads there as soon as it is armed, or has been, and before the synchronisation for that.
-        if written && after::returns_early() {
+        if written && post_copy::returns_early() {
             text.sync();
         }
         for (i, probe) in probes.iter().enumerate() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where C comes in: `<linux/kprobes.h>`, and what `engine.c`, `post.S` and `builtin.c` call. Nobody imports this.
+//! Where C comes in: `<linux/kprobes.h>`, and what `engine.c`, `post_trampoline.S` and `builtin.c` call. Nobody imports this.
 //!
-//! Contexts: process, and sleeping, for what clients call; trap for what `post.S` calls.
+//! Contexts: process, and sleeping, for what clients call; trap for what `post_trampoline.S` calls.
 
 use core::ptr::null_mut;
 
@@ -21,17 +21,17 @@ use kernel::ffi::c_ulong;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
-use crate::address;
 use crate::error::Error;
 use crate::hit;
 use crate::hit::Hits;
 use crate::kretprobe;
-use crate::point::Point;
+use crate::probe_address;
+use crate::probe_point::Point;
 use crate::raw::address_map::Found;
-use crate::raw::reap::TasksPeriod;
-use crate::raw::trap::Trap;
-use crate::raw::traps::TrapHandler;
-use crate::register;
+use crate::raw::tasks_rcu::TasksPeriod;
+use crate::raw::trap_frame::Trap;
+use crate::raw::trap_hooks::TrapHandler;
+use crate::registration;
 use crate::registry;
 
 // SAFETY: `hit::breakpoint()` returns true where it has found a point, or a copy, of the address, whose instruction it has
@@ -43,7 +43,7 @@ use crate::registry;
 // instruction starts there; `publish()` has the point found before the first breakpoint is put there, and `retire()` and `kill()`
 // have it no longer found after every CPU has been told that there is none, or that the code goes.
 //
-// Nothing of this sleeps, allocates or takes a lock. What it runs on cannot be probed (`ferro_core::probe_names`), but for functions of the
+// Nothing of this sleeps, allocates or takes a lock. What it runs on cannot be probed (`ferro_core::blacklist_names`), but for functions of the
 // kernel that it or a handler calls: such a breakpoint finds a probe running, so that no handler is called and nothing else with
 // a breakpoint. At an ftrace site it is the same, and registers are changed by handlers only.
 unsafe impl TrapHandler for Hits {
@@ -83,7 +83,7 @@ unsafe extern "C" fn ferro_kprobes_reap(number: c_ulong) {
     registry::reap(&unsafe { TasksPeriod::new(number) });
 }
 
-/// For `post.S`: the copy of an instruction has run. The word in the place of ss is where its call returns to.
+/// For `post_trampoline.S`: the copy of an instruction has run. The word in the place of ss is where its call returns to.
 ///
 /// # Safety
 ///
@@ -112,7 +112,7 @@ unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
     unsafe { bindings::ferro_kprobe_post_leave() };
 }
 
-/// Does something with what `detoured.S` gives the functions that it calls.
+/// Does something with what `optprobe_template.S` gives the functions that it calls.
 ///
 /// # Safety
 ///
@@ -132,7 +132,7 @@ unsafe fn in_detour<T>(
     f(point, unsafe { Trap::in_detour(regs) })
 }
 
-/// For `detoured.S`: a jump has come to a detour that executes the instruction on the registers, between its handlers.
+/// For `optprobe_template.S`: a jump has come to a detour that executes the instruction on the registers, between its handlers.
 ///
 /// # Safety
 ///
@@ -144,7 +144,7 @@ unsafe extern "C" fn ferro_kprobe_detoured(point: *const Point, regs: *mut bindi
     unsafe { in_detour(point, regs, |point, regs| point.detoured(regs)) };
 }
 
-/// For `detoured.S`: the handlers are those of another hit.
+/// For `optprobe_template.S`: the handlers are those of another hit.
 ///
 /// # Safety
 ///
@@ -156,7 +156,7 @@ unsafe extern "C" fn ferro_kprobe_missed(point: *const Point, regs: *mut binding
     unsafe { in_detour(point, regs, |point, regs| point.missed(regs)) };
 }
 
-/// For `detoured.S`: a handler has changed where execution goes on.
+/// For `optprobe_template.S`: a handler has changed where execution goes on.
 ///
 /// # Safety
 ///
@@ -168,7 +168,7 @@ unsafe extern "C" fn ferro_kprobe_diverted(point: *const Point, regs: *mut bindi
     unsafe { in_detour(point, regs, |point, regs| point.keep_out(regs)) };
 }
 
-/// For `detoured.S`: RCU does not watch.
+/// For `optprobe_template.S`: RCU does not watch.
 ///
 /// # Safety
 ///
@@ -181,7 +181,7 @@ unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bind
     unsafe { (*regs).ip = (*point).stop.load() };
 }
 
-/// A handler of `engine.c`: a point has not one probe, which `detoured.S` has in mind.
+/// A handler of `engine.c`: a point has not one probe, which `optprobe_template.S` has in mind.
 ///
 /// # Safety
 ///
@@ -296,7 +296,7 @@ unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) -> c_int {
     // SAFETY: The caller guarantees that the structures stay until they are unregistered: a list has none longer, and
     // `registry::unregister()` waits for a grace period after it has taken one out.
-    errno(unsafe { batch(kprobes, count) }.and_then(|probes| register::register(&probes)))
+    errno(unsafe { batch(kprobes, count) }.and_then(|probes| registration::register(&probes)))
 }
 
 /// `<linux/kprobes_fault.h>`
@@ -315,7 +315,7 @@ unsafe extern "C" fn register_kprobe_fault(
     errno(
         probe
             .ok_or(EINVAL)
-            .and_then(|probe| register::register_with_fault(&[probe], fault)),
+            .and_then(|probe| registration::register_with_fault(&[probe], fault)),
     )
 }
 
@@ -414,7 +414,7 @@ unsafe extern "C" fn kprobe_on_func_entry(
 ) -> c_int {
     // SAFETY: Not NULL, so that the caller guarantees a string, which is used until this returns only.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_char_ptr(name) });
-    match address::resolve(at as usize, name, offset) {
+    match probe_address::resolve(at as usize, name, offset) {
         Ok(location) if location.at_entry => 0,
         Ok(_) => EINVAL.to_errno(),
         Err(error) => error.errno().to_errno(),

@@ -18,19 +18,19 @@ use ferro_sys::hook::typed::Atomic;
 use kernel::bindings::kprobe;
 use kernel::prelude::*;
 
-use crate::parts::Parts;
-use crate::point::Execution;
-use crate::point::Point;
+use crate::detour_word::Parts;
+use crate::probe_point::Execution;
+use crate::probe_point::Point;
 use crate::raw::address_map::AddressMap;
 use crate::raw::address_map::Found;
+use crate::raw::current_kprobe;
+use crate::raw::current_kprobe::End;
+use crate::raw::current_kprobe::Running;
 use crate::raw::detour;
-use crate::raw::fixup::fix_up;
+use crate::raw::extable::fix_up;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::probe_list::ProbeList;
-use crate::raw::running;
-use crate::raw::running::End;
-use crate::raw::running::Running;
-use crate::raw::trap::Trap;
+use crate::raw::trap_frame::Trap;
 
 /// The points, by their addresses.
 pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
@@ -94,7 +94,7 @@ pub(crate) fn posted(at: usize, regs: &mut Regs) {
 /// The first instruction of a detour has run, whose probes are not those that it had in mind. `at` is where the detour goes on.
 pub(crate) fn call_after(at: usize, regs: &mut Regs) {
     COPIES.with(at, |point| {
-        running::run_within(|running| point.call_post(running, regs));
+        current_kprobe::run_within(|running| point.call_post(running, regs));
     });
 }
 
@@ -138,12 +138,12 @@ pub(crate) fn died(regs: &Regs) {
 
 /// A fault while handlers run. Whether the probe has dealt with it.
 fn fault_in_handler(regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> bool {
-    running::current(here).is_some_and(|probe| handle_fault(probe, regs, trapnr))
+    current_kprobe::current(here).is_some_and(|probe| handle_fault(probe, regs, trapnr))
 }
 
 /// Calls a probe's handler for faults. Faults of its own are not its.
 fn handle_fault(probe: Kprobe<'_>, regs: &mut Regs, trapnr: usize) -> bool {
-    running::while_busy(|| probe.fault(regs, trapnr))
+    current_kprobe::while_busy(|| probe.fault(regs, trapnr))
 }
 
 /// A point that was found, and what happens there.
@@ -156,14 +156,14 @@ impl<'a> Found<'a, Point> {
 
     #[inline(always)]
     fn hit(self, trap: &mut Trap) {
-        if running::is_running() {
+        if current_kprobe::is_running() {
             return self.hit_within(trap);
         }
         let Some(probe) = self.probes().before() else {
             return self.hit_around(trap);
         };
         // The usual case, without a walk. The others are functions of their own, for which this one saves no registers.
-        running::run(|running| {
+        current_kprobe::run(|running| {
             running.enter(probe);
             match probe.pre(trap) {
                 false => self.execute(trap),
@@ -186,7 +186,7 @@ impl<'a> Found<'a, Point> {
         let Some(probe) = self.probes().around() else {
             return self.hit_all(trap);
         };
-        running::run(|running| {
+        current_kprobe::run(|running| {
             running.enter(probe);
             if probe.pre(trap) {
                 self.keep_out(trap);
@@ -204,7 +204,7 @@ impl<'a> Found<'a, Point> {
     /// Whatever its probes are.
     #[cold]
     fn hit_all(self, trap: &mut Trap) {
-        running::run(|running| {
+        current_kprobe::run(|running| {
             if self.call_pre(running, trap) {
                 self.keep_out(trap);
                 return End::Over;
@@ -224,12 +224,12 @@ impl<'a> Found<'a, Point> {
     /// At an ftrace site. The handlers see it as if it were a breakpoint.
     #[inline(always)]
     fn called(self, regs: &mut Regs) {
-        if running::is_running() {
+        if current_kprobe::is_running() {
             return self.miss();
         }
         let ip = regs.ip();
         regs.set_ip(self.address.wrapping_add(1));
-        running::run(|running| {
+        current_kprobe::run(|running| {
             match self.probes().before() {
                 // The usual case, without a walk.
                 Some(probe) => {
@@ -247,12 +247,12 @@ impl<'a> Found<'a, Point> {
     /// The same, where a probe has a handler for after the instruction.
     #[inline(always)]
     fn called_with_post(self, address: usize, regs: &mut Regs) {
-        if running::is_running() {
+        if current_kprobe::is_running() {
             return self.miss();
         }
         let ip = regs.ip();
         regs.set_ip(address.wrapping_add(1));
-        running::run(|running| {
+        current_kprobe::run(|running| {
             match self.probes().around() {
                 Some(probe) => {
                     running.enter(probe);
@@ -270,10 +270,10 @@ impl<'a> Found<'a, Point> {
     /// A jump has come here in place of a breakpoint, and the instruction is executed on the registers.
     #[inline(always)]
     pub(crate) fn detoured(self, trap: &mut Trap) {
-        if running::is_running() {
+        if current_kprobe::is_running() {
             return self.missed(trap);
         }
-        running::run(|running| {
+        current_kprobe::run(|running| {
             if !self.call_pre(running, trap) {
                 running.be_busy();
                 match self.execute_here(trap) {
@@ -331,7 +331,7 @@ impl<'a> Found<'a, Point> {
     /// Calls the handlers of several probes that have none after the instruction; one that has is only just being registered.
     #[cold]
     pub(crate) fn call_before(self, regs: &mut Regs) -> bool {
-        running::run_within(|running| {
+        current_kprobe::run_within(|running| {
             let mut probes = self.probes().iter();
             probes.any(|probe| {
                 probe.is_enabled() && !probe.has_post() && {
@@ -345,7 +345,7 @@ impl<'a> Found<'a, Point> {
     /// The same for those that may have such a handler.
     #[cold]
     pub(crate) fn call_around(self, regs: &mut Regs) -> bool {
-        running::run_within(|running| self.call_pre(running, regs))
+        current_kprobe::run_within(|running| self.call_pre(running, regs))
     }
 
     /// Calls the handlers of all probes at an ftrace site, where execution goes on at `ip`.
@@ -431,7 +431,7 @@ impl<'a> Found<'a, Point> {
 
     /// One with an operand in memory. If the access faults, the copy runs instead, where the fault is handled.
     fn emulate_with_operand(self, emulation: &Emulation, trap: &mut Trap) -> bool {
-        let result = running::while_busy(|| emulation.run(self.address as u64, trap));
+        let result = current_kprobe::while_busy(|| emulation.run(self.address as u64, trap));
         trap.set_ip(result.map_or(self.copy, |next| next as usize));
         result.is_ok()
     }
@@ -484,10 +484,10 @@ impl<'a> Found<'a, Point> {
     #[inline(always)]
     fn finish(self, regs: &mut Regs) {
         if !self.sees_interrupts {
-            running::unmask(regs);
+            current_kprobe::unmask(regs);
         }
         regs.set_ip(self.next);
-        running::run(|running| {
+        current_kprobe::run(|running| {
             self.call_post(running, regs);
             End::Over
         });
@@ -541,10 +541,10 @@ impl<'a> Found<'a, Point> {
         }
         let finishes = at == after && !self.sees_interrupts;
         if finishes {
-            running::unmask(regs);
+            current_kprobe::unmask(regs);
         }
         regs.set_ip(self.address);
-        let handled = match running::is_running() && !finishes {
+        let handled = match current_kprobe::is_running() && !finishes {
             // A probe that was missed, in the handler of another.
             true => fault_in_handler(regs, trapnr, here),
             false => {
@@ -560,12 +560,12 @@ impl<'a> Found<'a, Point> {
             }
             regs.set_ip(at);
             if finishes {
-                running::mask(regs);
+                current_kprobe::mask(regs);
             }
             return Some(true);
         }
         if finishes {
-            running::end();
+            current_kprobe::end();
         }
         if handled || trapnr == PAGE_FAULT {
             return Some(handled);

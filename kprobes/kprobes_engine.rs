@@ -4,14 +4,14 @@
 //!
 //! It implements `<linux/kprobes.h>`:
 //!
-//! - `exports.rs` has the C functions, `register.rs` and `kretprobe.rs` what they do before the registry does,
-//! - `registry.rs` has the engine's mutex, `engine.rs` what is registered, `batch.rs`, `arming.rs` and `retiring.rs` what is done
-//!   with it; `point_entry.rs` its points,
-//! - `address.rs` and `refusal.rs` say where a probe goes and what refuses it, `refused.rs` has what was refused,
-//! - `jump.rs` says when there are jumps in the place of breakpoints, `placing.rs` puts them there, `displace.rs` says where they may
-//!   be, `parts.rs` where the copies are,
-//! - `point.rs` is an address with probes, `hit.rs` what happens there; `ftrace.rs` is for ftrace sites,
-//! - `attach.rs` attaches the engine to hook points, `files.rs` is debugfs `kprobes/`,
+//! - `exports.rs` has the C functions, `registration.rs` and `kretprobe.rs` what they do before the registry does,
+//! - `registry.rs` has the engine's mutex, `state.rs` what is registered, `batch.rs`, `arming.rs` and `reclaim.rs` what is done
+//!   with it; `registered_point.rs` its points,
+//! - `probe_address.rs` and `refusal.rs` say where a probe goes and what refuses it, `refused.rs` has what was refused,
+//! - `optprobe.rs` says when there are jumps in the place of breakpoints, `optimize.rs` puts them there, `can_optimize.rs` says where they may
+//!   be, `detour_word.rs` where the copies are,
+//! - `probe_point.rs` is an address with probes, `hit.rs` what happens there; `ftrace_probes.rs` is for ftrace sites,
+//! - `attach.rs` attaches the engine to hook points, `debugfs.rs` is debugfs `kprobes/`,
 //! - `raw/` is what needs `unsafe`.
 //!
 //! What stays in the kernel without the engine is the crate `ferro_kprobes_builtin`, in `builtin/`; instructions are in
@@ -19,33 +19,33 @@
 
 use kernel::prelude::*;
 
-mod address;
 mod arming;
 mod attach;
 mod batch;
-mod displace;
-mod engine;
+mod can_optimize;
+mod debugfs;
+mod detour_word;
 mod error;
 mod exports;
-mod files;
-mod ftrace;
+mod ftrace_probes;
 mod hit;
-mod idle;
-mod jump;
 mod kretprobe;
-mod parts;
-mod placing;
-mod point;
-mod point_entry;
+mod optimize;
+mod optprobe;
+mod probe_address;
+mod probe_point;
 mod raw;
+mod reclaim;
 mod refusal;
 mod refused;
-mod register;
+mod registered_point;
+mod registration;
 mod registry;
-mod retiring;
+mod state;
+mod unoptimize;
 
 use attach::Attached;
-use raw::optimiser::Sysctl;
+use raw::optimizer_work::Sysctl;
 
 module! {
     type: KprobesEngine,
@@ -59,7 +59,7 @@ struct KprobesEngine {
     // Dropped in this order. Built in, there is nothing to detach: probes are there before modules are.
     _sysctl: Option<Sysctl>,
     _attached: Option<Attached>,
-    _files: Option<files::Files>,
+    _files: Option<debugfs::Files>,
 }
 
 impl kernel::Module for KprobesEngine {
@@ -70,7 +70,7 @@ impl kernel::Module for KprobesEngine {
                 false => None,
             },
             // They may be switched off.
-            _files: files::Files::new()
+            _files: debugfs::Files::new()
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
                 .ok(),
             _sysctl: Sysctl::new()

@@ -12,12 +12,12 @@ use ferro_kprobes_builtin::raw::kretprobe;
 use ferro_kprobes_builtin::raw::kretprobe::Kretprobe;
 use kernel::prelude::*;
 
-use crate::address;
 use crate::error::Error;
+use crate::probe_address;
 use crate::raw::address_map::GracePeriod;
 use crate::raw::kretprobe::probe_of;
 use crate::raw::kretprobe::set_entry_handler;
-use crate::register;
+use crate::registration;
 use crate::registry;
 
 /// Registers kretprobes, all or none.
@@ -29,7 +29,7 @@ pub(crate) fn register(kretprobes: &[Kretprobe<'_>]) -> Result {
             true => Err(Error::Registered),
             false => prepare(*kretprobe),
         };
-        let prepared = prepared.inspect_err(|e| register::report(probe_of(*kretprobe), *e));
+        let prepared = prepared.inspect_err(|e| registration::report(probe_of(*kretprobe), *e));
         // There is room for all.
         let pushed = prepared.map(|()| probes.push_within_capacity(probe_of(*kretprobe)));
         if let Err(error) = pushed {
@@ -37,7 +37,7 @@ pub(crate) fn register(kretprobes: &[Kretprobe<'_>]) -> Result {
             return Err(error.errno());
         }
     }
-    register::register(&probes).inspect_err(|_| {
+    registration::register(&probes).inspect_err(|_| {
         give_up(kretprobes, probes.len());
         // Some may have been hit already: calls that return from here on do not look for their handlers.
         GracePeriod::wait();
@@ -57,7 +57,7 @@ fn prepare(kretprobe: Kretprobe<'_>) -> Result<(), Error> {
     if registry::is_registered(probe) {
         return Err(Error::Registered);
     }
-    let location = address::resolve(probe.address(), probe.symbol(), probe.offset())?;
+    let location = probe_address::resolve(probe.address(), probe.symbol(), probe.offset())?;
     if !location.at_entry {
         return Err(Error::NotAtEntry);
     }

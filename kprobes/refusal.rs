@@ -3,7 +3,7 @@
 //! The rules that refuse a probe.
 #![deny(unsafe_code)]
 
-use ferro_core::probe_names::Reason;
+use ferro_core::blacklist_names::Reason;
 use ferro_kprobes_builtin::raw::blacklist::Forbidden;
 use ferro_kprobes_builtin::raw::blacklist::Rule;
 use kernel::fmt;

@@ -9,19 +9,19 @@ use ferro_sys::code::symbols::Shown;
 use ferro_sys::sync::rcu_tasks;
 use kernel::prelude::*;
 
-use crate::address::Permit;
-use crate::engine::Engine;
 use crate::error::Error;
+use crate::probe_address::Permit;
 use crate::raw::address_map::GracePeriod;
 use crate::raw::detour::Waited;
 use crate::raw::kprobe::FaultHandler;
 use crate::raw::kprobe::Kprobe;
 use crate::raw::kretprobe;
-use crate::raw::module_exit;
+use crate::raw::module_notifier;
 use crate::raw::mutex::EngineMutex;
-use crate::raw::optimiser;
-use crate::raw::reap;
-use crate::raw::reap::TasksPeriod;
+use crate::raw::optimizer_work;
+use crate::raw::tasks_rcu;
+use crate::raw::tasks_rcu::TasksPeriod;
+use crate::state::Engine;
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
@@ -51,14 +51,14 @@ pub(crate) fn stop() {
         if !core::mem::replace(&mut told, true) {
             pr_warn!("the engine goes when the jumps that somebody has changed are as they were\n");
         }
-        module_exit::doze();
+        module_notifier::doze();
     };
     if let Some(stopped) = &mut stopped {
         stopped.ftrace.close();
     }
-    optimiser::cancel();
+    optimizer_work::cancel();
     rcu_tasks::synchronize();
-    reap::wait();
+    tasks_rcu::wait();
     if let Some(stopped) = stopped {
         drop(stopped.maps);
         let period = GracePeriod::wait();

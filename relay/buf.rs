@@ -3,7 +3,7 @@
 //! A channel buffer: the writer's side, and its life from opening to closing.
 //!
 //! Contexts: [`Buf::switch`] runs where the client writes, on the buffer's CPU under [`Buf::writing`]
-//! (`write.rs`). The rest runs in process context.
+//! (`engine_write.rs`). The rest runs in process context.
 //!
 //! Locks, outermost first: CPU hotplug, the registry (`registry.rs`), [`Buf::reading`],
 //! [`Buf::writing`].
@@ -21,8 +21,8 @@ use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::dentry::Dentry;
 use ferro_sys::mm::pages::PageBuf;
-use ferro_sys::sync::counted::first_ref;
-use ferro_sys::sync::owner_lock::OwnerLock;
+use ferro_sys::sync::nmi_lock::OwnerLock;
+use ferro_sys::sync::refcounted::first_ref;
 use kernel::new_mutex;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -38,9 +38,9 @@ use kernel::sync::Mutex;
 use kernel::sync::SetOnce;
 
 use crate::channel::Channel;
-use crate::loans::Loans;
-use crate::loans::Looks;
 use crate::raw::abi::RchanBuf;
+use crate::spliced_pages::Loans;
+use crate::spliced_pages::Looks;
 
 /// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
 #[repr(C)]

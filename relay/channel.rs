@@ -10,7 +10,7 @@ use ferro_sys::cpu;
 use ferro_sys::cpu::percpu::PerCpuPtr;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::dentry::Dentry;
-use ferro_sys::sync::counted::first_ref;
+use ferro_sys::sync::refcounted::first_ref;
 use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::page::PAGE_SIZE;

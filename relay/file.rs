@@ -12,7 +12,7 @@ use ferro_sys::cpu::task::breathe;
 use ferro_sys::fs::fops::events;
 use ferro_sys::fs::fops::MmapRequest;
 use ferro_sys::fs::splice::PipeDst;
-use ferro_sys::fs::user::UserDst;
+use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::mm::pages::PageRef;
 use kernel::prelude::*;
 use kernel::sync::barrier;

@@ -3,7 +3,7 @@
 //! The relay engine: per-CPU buffers that kernel code writes and user space reads.
 //!
 //! It implements `<linux/relay.h>`. `exports.rs` has the C functions; `registry.rs` the open channels;
-//! `channel.rs`, `buf.rs` (with `write.rs`) and `file.rs` an object each; `raw/` the structures that C sees, and the calls to
+//! `channel.rs`, `buf.rs` (with `engine_write.rs`) and `file.rs` an object each; `raw/` the structures that C sees, and the calls to
 //! clients. The arithmetic is in `ferro_core::relay`. See `Documentation/relay.rst`.
 
 use ferro_gkhi::points::CpuPrepare;
@@ -12,12 +12,12 @@ use kernel::prelude::*;
 
 mod buf;
 mod channel;
+mod engine_write;
 mod exports;
 mod file;
-mod loans;
 mod raw;
 mod registry;
-mod write;
+mod spliced_pages;
 
 module! {
     type: RelayEngine,

@@ -2,16 +2,16 @@
 
 //! What only this engine needs `unsafe` for.
 
-pub(crate) mod callee;
-pub(crate) mod cpu;
-pub(crate) mod facility;
-pub(crate) mod file;
+pub(crate) mod call_targets;
+pub(crate) mod cpu_regs;
+pub(crate) mod exit_facility;
 pub(crate) mod module_name;
 pub(crate) mod permission;
+pub(crate) mod probed_file;
 pub(crate) mod regs;
 pub(crate) mod scratch;
-mod stage;
 pub(crate) mod task;
+mod unregister_stage;
 pub(crate) mod uprobe;
 pub(crate) mod watch;
 pub(crate) mod worker;

@@ -16,7 +16,7 @@ use kernel::alloc::flags::__GFP_ZERO;
 use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 
-use crate::pending::Pending;
+use crate::cpu_records::Pending;
 
 /// A CPU's room.
 struct Room {

@@ -11,10 +11,10 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::file::File;
+use super::probed_file::File;
 use super::regs::Regs;
-use super::stage::Batch;
-use super::stage::Stage;
+use super::unregister_stage::Batch;
+use super::unregister_stage::Stage;
 
 /// What a hit calls, in several processes at a time.
 pub(crate) trait UserHandler: Send + Sync + 'static {

@@ -11,8 +11,8 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 
 use super::regs::Regs;
-use super::stage::Batch;
-use super::stage::Stage;
+use super::unregister_stage::Batch;
+use super::unregister_stage::Stage;
 
 /// Looks at CPUs that come and go, for watchpoints that are registered and dropped while this is there.
 pub(crate) struct Cpus(c_int);

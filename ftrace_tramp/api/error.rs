@@ -3,7 +3,7 @@
 //! Why a tracer could not be registered.
 #![deny(unsafe_code)]
 
-use ferro_sys::sync::deferred::may_sleep;
+use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 

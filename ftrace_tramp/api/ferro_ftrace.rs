@@ -49,10 +49,10 @@ mod call;
 mod error;
 mod filter;
 mod raw;
-mod set;
 #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
 mod tests;
 mod tracer;
+mod tracer_set;
 mod typed;
 
 pub use argument::Argument;
@@ -61,13 +61,13 @@ pub use call::REGISTER_ARGUMENTS;
 pub use error::TraceError;
 pub use ferro_sys::trace::tracepoint::TaskInfo;
 pub use raw::register::Register;
-pub use set::BoxedSet;
-pub use set::SetHandler;
-pub use set::TracerSet;
 pub use tracer::Boxed;
 pub use tracer::Builder;
 pub use tracer::TraceHandler;
 pub use tracer::Tracer;
+pub use tracer_set::BoxedSet;
+pub use tracer_set::SetHandler;
+pub use tracer_set::TracerSet;
 pub use typed::FunctionBuilder;
 
 module! {

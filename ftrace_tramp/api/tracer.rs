@@ -5,7 +5,7 @@
 //! Contexts: handlers any that ftrace traces, NMI included; the rest process.
 #![deny(unsafe_code)]
 
-use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::prelude::*;
 
 use crate::call::FunctionCall;

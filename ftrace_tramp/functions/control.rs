@@ -13,9 +13,9 @@ use ferro_sys::cpu::task;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::text_buffer::TextBuffer;
-use ferro_sys::fs::user::UserDst;
-use ferro_sys::fs::user::UserSrc;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::fs::uaccess::UserSrc;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::module::this_module;
@@ -24,7 +24,7 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use crate::tracing::Tracing;
+use crate::sessions::Tracing;
 use crate::Functions;
 
 /// The most bytes of a line.

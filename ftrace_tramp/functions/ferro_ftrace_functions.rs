@@ -11,11 +11,11 @@
 mod control;
 mod raw;
 mod record;
-mod tracing;
+mod sessions;
 
 use ferro_fast_relay::Channel;
 use ferro_sys::fs::debugfs::File;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 

@@ -15,10 +15,10 @@ use ferro_gkhi::NoReturn;
 use ferro_gkhi::Registered;
 use kernel::prelude::*;
 
-use super::data::DataChange;
+use super::func_data::DataChange;
 use super::ops::Ops;
-use super::sets::SetChange;
-use super::sets::Step;
+use super::ops_sets::SetChange;
+use super::ops_sets::Step;
 
 /// The answer of an exit that may have done what was asked for.
 fn answer(done: bool) -> Answer<NoReturn> {

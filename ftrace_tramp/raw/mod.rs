@@ -2,12 +2,12 @@
 
 //! What only the trampoline engine needs `unsafe` for.
 
-pub(crate) mod code;
-pub(crate) mod data;
+pub(crate) mod func_data;
 pub(crate) mod hooks;
 pub(crate) mod mutex;
 pub(crate) mod ops;
-pub(crate) mod renew;
-pub(crate) mod sets;
-pub(crate) mod stand_in;
+pub(crate) mod ops_sets;
+pub(crate) mod rebuild;
+pub(crate) mod shared_trampoline;
 pub(crate) mod template;
+pub(crate) mod trampoline;

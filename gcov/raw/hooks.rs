@@ -13,9 +13,9 @@ use ferro_gkhi::Registered;
 use kernel::bindings;
 use kernel::prelude::*;
 
-use super::home;
-use super::home::ModuleId;
 use super::object::Arrived;
+use super::owner;
+use super::owner::ModuleId;
 
 /// The result of offering an object to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ struct Closing;
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        home::close_all();
+        owner::close_all();
     }
 }
 
@@ -139,7 +139,7 @@ impl Exits {
                 if state == bindings::module_state_MODULE_STATE_GOING {
                     if let Some(module) = ModuleId::new(module) {
                         going(module);
-                        home::close(module);
+                        owner::close(module);
                     }
                 }
                 Answer::Continue

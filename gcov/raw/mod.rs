@@ -2,11 +2,11 @@
 
 //! What only this engine needs `unsafe` for.
 
-pub(crate) mod handover;
-pub(crate) mod home;
+mod counter_ranges;
 pub(crate) mod hooks;
 mod llvm;
 pub(crate) mod mutex;
 pub(crate) mod object;
-mod spans;
+pub(crate) mod owner;
+pub(crate) mod takeover;
 pub(crate) mod tree;

@@ -23,13 +23,13 @@ use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-use super::home::Access;
-use super::home::Home;
-use super::home::ModuleId;
+use super::counter_ranges::Builder;
+use super::counter_ranges::Spans;
 use super::llvm::Description;
-use super::spans::Builder;
-use super::spans::Spans;
-use crate::names::PROFILE;
+use super::owner::Access;
+use super::owner::Home;
+use super::owner::ModuleId;
+use crate::paths::PROFILE;
 
 /// Where a `gcov_info` has the address of its name, in all versions.
 const NAME: u64 = 24;

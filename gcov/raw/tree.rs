@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::bindings;
 use kernel::error::to_result;
 use kernel::ffi::c_char;
@@ -17,9 +17,9 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
-use crate::tree::Id;
-use crate::tree::Listed;
-use crate::tree::Node;
+use crate::namespace::Id;
+use crate::namespace::Listed;
+use crate::namespace::Node;
 
 /// Who knows what is in it.
 pub(crate) trait Source: 'static {

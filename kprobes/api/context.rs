@@ -13,9 +13,9 @@ use kernel::prelude::*;
 use kernel::types::NotThreadSafe;
 use kernel::uaccess::UserPtr;
 
-use crate::raw::alter::Alter;
-use crate::raw::alter::Destination;
 use crate::raw::code;
+use crate::raw::modify_token::Alter;
+use crate::raw::modify_token::Destination;
 use crate::raw::regs::Register;
 use crate::raw::regs::Regs;
 use crate::raw::regs::Saved;

@@ -13,10 +13,10 @@ use crate::context::Next;
 use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
-use crate::place::Place;
 use crate::probe::Probe;
 use crate::probe::ProbeHandler;
 use crate::raw::untraceable::Untraceable;
+use crate::target::Place;
 
 /// The handler, with what it does hidden behind a pointer so that probes have a type that can be named.
 struct Entry {

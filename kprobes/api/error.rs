@@ -3,7 +3,7 @@
 //! Why a probe could not be registered, armed or disarmed.
 #![deny(unsafe_code)]
 
-use ferro_sys::sync::deferred::may_sleep;
+use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 

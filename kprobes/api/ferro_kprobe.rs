@@ -60,10 +60,10 @@ mod entry;
 mod error;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 mod leaving;
-mod place;
 mod probe;
 mod raw;
 mod retprobe;
+mod target;
 #[cfg(CONFIG_KPROBES_RUST_API_KUNIT_TEST)]
 mod tests;
 
@@ -80,7 +80,7 @@ pub use probe::Builder;
 pub use probe::Probe;
 pub use probe::ProbeHandler;
 pub use probe::COPIED;
-pub use raw::alter::Alter;
+pub use raw::modify_token::Alter;
 pub use raw::regs::Register;
 pub use raw::regs::Saved;
 pub use raw::untraceable::Untraceable;

@@ -8,7 +8,7 @@
 use core::marker::PhantomData;
 
 use ferro_sys::mm::nofault;
-use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
 
@@ -16,13 +16,13 @@ use crate::context::Next;
 use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
-use crate::place::Place;
-use crate::raw::alter::Destination;
 use crate::raw::batch;
+use crate::raw::modify_token::Destination;
 use crate::raw::probe::Callbacks;
 use crate::raw::probe::RawProbe;
 use crate::raw::regs::Regs;
 use crate::raw::untraceable::Untraceable;
+use crate::target::Place;
 
 /// Bytes of code that [`Probe::copied`] tells, at least those of the instruction.
 pub const COPIED: usize = 16;

@@ -7,19 +7,19 @@
 
 use core::marker::PhantomData;
 
-use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::error::VTABLE_DEFAULT_ERROR;
 use kernel::prelude::*;
 
 use crate::context::ProbeCtx;
 use crate::error::must_sleep;
 use crate::error::ProbeError;
-use crate::place::Place;
 use crate::raw::batch;
 use crate::raw::regs::Regs;
 use crate::raw::retprobe::RawRetprobe;
 use crate::raw::retprobe::ReturnCallbacks;
 use crate::raw::untraceable::Untraceable;
+use crate::target::Place;
 
 /// Whether the return of a call is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

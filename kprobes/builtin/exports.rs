@@ -15,9 +15,9 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 
 use crate::raw::blacklist;
-use crate::raw::pool::Client;
-use crate::raw::pool::Node;
-use crate::raw::pool::Pool;
+use crate::raw::instance_pool::Client;
+use crate::raw::instance_pool::Node;
+use crate::raw::instance_pool::Pool;
 use crate::raw::rethook;
 
 /// A pool of nodes of `size` bytes, of which the first are a `struct rethook_node`.
@@ -128,7 +128,7 @@ unsafe extern "C" fn rethook_hook(
     unsafe { rethook::divert(node.cast(), regs) };
 }
 
-/// For `returned.S`: a function with a diverted return has returned.
+/// For `return_trampoline.S`: a function with a diverted return has returned.
 ///
 /// # Safety
 ///
@@ -136,7 +136,7 @@ unsafe extern "C" fn rethook_hook(
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_returned(regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller, `returned.S`, guarantees that they are those of this return, with room for a word after them.
+    // SAFETY: The caller, `return_trampoline.S`, guarantees that they are those of this return, with room for a word after them.
     unsafe { rethook::has_returned(regs) };
 }
 

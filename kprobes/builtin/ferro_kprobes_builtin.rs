@@ -2,9 +2,9 @@
 
 //! The part of the kprobes engine that is in the kernel image whether or not the engine is there.
 //!
-//! - What the rest of the kernel reads: which probe is running (`raw/running.rs`), and what must not be probed
+//! - What the rest of the kernel reads: which probe is running (`raw/current_kprobe.rs`), and what must not be probed
 //!   (`raw/blacklist.rs`), much of which is freed with the initialisation data.
-//! - What is used when the engine has gone: calls whose return is diverted (`raw/rethook.rs`, `raw/pool.rs`,
+//! - What is used when the engine has gone: calls whose return is diverted (`raw/rethook.rs`, `raw/instance_pool.rs`,
 //!   `raw/kretprobe.rs`), which return then as well.
 //!
 //! `exports.rs` and `builtin.c` are where the kernel comes in. All of it is below the engine, and `raw`: what it offers names

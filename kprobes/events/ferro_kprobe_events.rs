@@ -7,22 +7,22 @@
 //! `Documentation/probes.rst`.
 #![deny(unsafe_code)]
 
+mod fetch;
 mod format;
 mod probe;
-mod reading;
 mod record;
-mod table;
+mod registry;
 
 use ferro_fast_relay::Channel;
 use ferro_sys::fs::debugfs::File;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-use crate::table::Probes;
-use crate::table::ProbesFile;
-use crate::table::Shows;
-use crate::table::PROBES_FILE;
+use crate::registry::Probes;
+use crate::registry::ProbesFile;
+use crate::registry::Shows;
+use crate::registry::PROBES_FILE;
 
 module! {
     type: KprobeEvents,

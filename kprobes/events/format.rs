@@ -13,13 +13,13 @@ use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
-use crate::reading::calls_at;
-use crate::reading::faults_at;
+use crate::fetch::calls_at;
+use crate::fetch::faults_at;
 use crate::record::ARGS_AT;
 use crate::record::HEAD_FORMAT;
 use crate::record::REGISTERS_FORMAT;
 use crate::record::WITH_REGISTERS;
-use crate::table::Entry;
+use crate::registry::Entry;
 
 /// Names that records have before those of arguments.
 const TAKEN: [&str; 10] = [

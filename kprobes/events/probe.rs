@@ -24,12 +24,12 @@ use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
-use crate::reading::calls_at;
-use crate::reading::Area;
-use crate::reading::Calls;
-use crate::reading::InRecord;
-use crate::reading::Reading;
-use crate::reading::When;
+use crate::fetch::calls_at;
+use crate::fetch::Area;
+use crate::fetch::Calls;
+use crate::fetch::InRecord;
+use crate::fetch::Reading;
+use crate::fetch::When;
 use crate::record::put_registers;
 use crate::record::Head;
 use crate::record::ARGS_AT;

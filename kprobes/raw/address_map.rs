@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::hook::typed::Atomic as NotPreempted;
-use ferro_sys::sync::word;
+use ferro_sys::sync::shared_word;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 use kernel::sync::atomic::Acquire;
@@ -192,7 +192,7 @@ unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mu
         // their size, and has n + 4 bits. `NOTHING` has two, and 27.
         let entry = unsafe { table.byte_add(at as usize).add(1) };
         // SAFETY: A live, aligned word, which the writer stores at once.
-        let found = unsafe { word::load(&raw const (*entry).key) };
+        let found = unsafe { shared_word::load(&raw const (*entry).key) };
         if found == key {
             return Ok(entry);
         }
@@ -263,12 +263,12 @@ impl<T> AddressMap<T> {
     ) -> Option<R> {
         // SAFETY: A live, aligned word. The writer publishes a table with a release store, and x86 keeps dependent
         // loads in order.
-        let table = unsafe { word::load(self.table.as_ptr()) };
+        let table = unsafe { shared_word::load(self.table.as_ptr()) };
         // SAFETY: By the type invariant; a table is freed after a grace period.
         // A free entry may be getting an object, and not have its key yet.
         let entry = unsafe { find(table, key) }.ok()?;
         // SAFETY: A live, aligned word, which the writer stores at once.
-        let object = NonNull::new(unsafe { word::load(&raw const (*entry).object) })?;
+        let object = NonNull::new(unsafe { shared_word::load(&raw const (*entry).object) })?;
         // SAFETY: By the invariants of the entry; the count is given away after a grace period.
         let object = unsafe { object.as_ref() };
         // INVARIANT: The caller guarantees a read-side section of RCU, until `f` has returned.
@@ -347,8 +347,8 @@ impl<T> MapWriter<T> {
         // INVARIANT: From `Arc::into_raw()`. The object first: who finds the key finds it.
         // SAFETY: The same entry, which nobody but this writer changes, in stores of words that readers load.
         unsafe {
-            word::store_release(&raw mut (*entry).object, object);
-            word::store_release(&raw mut (*entry).key, key);
+            shared_word::store_release(&raw mut (*entry).object, object);
+            shared_word::store_release(&raw mut (*entry).key, key);
         }
         self.objects += 1;
         if !had_key {
@@ -364,7 +364,7 @@ impl<T> MapWriter<T> {
         let object = NonNull::new(unsafe { (*entry).object })?;
         // INVARIANT: NULL.
         // SAFETY: The same entry, which nobody but this writer changes, in a store of a word that readers load.
-        unsafe { word::store_release(&raw mut (*entry).object, null_mut()) };
+        unsafe { shared_word::store_release(&raw mut (*entry).object, null_mut()) };
         self.objects -= 1;
         // SAFETY: By the invariants of the entry, whose count this was.
         let object = Some(unsafe { Arc::from_raw(object.as_ptr()) });

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What detoured.S and detour.rs agree on, in bytes.
+ * What optprobe_template.S and detour.rs agree on, in bytes.
  */
 #ifndef _FERROTRACE_KPROBES_DETOUR_H
 #define _FERROTRACE_KPROBES_DETOUR_H
@@ -29,7 +29,7 @@ struct pt_regs;
 
 /* engine.c: what points have in place of a probe if that is not their only one. Their handlers call those of all probes. */
 extern struct kprobe ferro_kprobe_walk, ferro_kprobe_walk_posting;
-/* detoured.S */
+/* optprobe_template.S */
 int ferro_kprobe_walk_before(struct kprobe *p, struct pt_regs *regs);
 int ferro_kprobe_walk_around(struct kprobe *p, struct pt_regs *regs);
 void ferro_kprobe_walk_after(struct kprobe *p, struct pt_regs *regs, unsigned long flags);

@@ -2,7 +2,7 @@
 
 //! Detours: where the jump goes that stands in the place of a probed instruction, and of those that it covers.
 //!
-//! A detour saves what a trap would have saved, calls `detoured.S`, which has the handlers called, executes the *displaced*
+//! A detour saves what a trap would have saved, calls `optprobe_template.S`, which has the handlers called, executes the *displaced*
 //! instructions from copies, and jumps back to what follows them. It leaves [`GAP`] bytes of the stack free below the stack
 //! pointer of the probed code, as the entry of breakpoints does, for handlers that push.
 //!
@@ -36,27 +36,27 @@ use kernel::sync::atomic::Full;
 use kernel::sync::Arc;
 
 use super::address_map::Found;
-use super::running;
-use super::trap::SHORT_OFFSETS;
+use super::current_kprobe;
+use super::trap_frame::SHORT_OFFSETS;
+use crate::detour_word::Parts;
 use crate::error::Error;
 use crate::hit::COPIES;
-use crate::parts::Parts;
-use crate::point::Point;
+use crate::probe_point::Point;
 
 extern "C" {
-    /// `detoured.S`
+    /// `optprobe_template.S`
     fn ferro_kprobe_detour();
-    /// `detoured.S`
+    /// `optprobe_template.S`
     fn ferro_kprobe_detour_around();
-    /// `detoured.S`
+    /// `optprobe_template.S`
     fn ferro_kprobe_detour_instead();
-    /// `detoured.S`
+    /// `optprobe_template.S`
     fn ferro_kprobe_detour_watched();
-    /// `detoured.S`
+    /// `optprobe_template.S`
     fn ferro_kprobe_detour_around_watched();
-    /// `detoured.S`
+    /// `optprobe_template.S`
     fn ferro_kprobe_detour_instead_watched();
-    /// `detoured.S`
+    /// `optprobe_template.S`
     fn ferro_kprobe_detour_after();
     /// `detour.h`
     fn ferro_kprobe_has_smap() -> bool;
@@ -81,7 +81,7 @@ const POP_ALL: [u8; 23] = [
     0x41, 0x58, 0x58, 0x59, 0x5a, 0x5e, 0x5f,
 ];
 
-// What detours push and `detoured.S` counts on.
+// What detours push and `optprobe_template.S` counts on.
 static_assert!(offset_of!(bindings::pt_regs, r15) == 0);
 static_assert!(offset_of!(bindings::pt_regs, di) == 14 * 8);
 static_assert!(offset_of!(bindings::pt_regs, orig_ax) == 15 * 8);
@@ -89,7 +89,7 @@ static_assert!(offset_of!(bindings::pt_regs, ip) == IP as usize);
 static_assert!(offset_of!(bindings::pt_regs, flags) == 18 * 8);
 static_assert!(offset_of!(bindings::pt_regs, sp) == 19 * 8);
 static_assert!(size_of::<bindings::pt_regs>() == 21 * 8);
-// Points are found by `detoured.S` at their lists of probes.
+// Points are found by `optprobe_template.S` at their lists of probes.
 static_assert!(offset_of!(Point, probes) == 0);
 
 const IP: u8 = 16 * 8;
@@ -268,7 +268,7 @@ impl Detour {
     ///
     /// - from the point's breakpoint, by the return from the exception. `iret` serialises, and the breakpoint was hit after the code had
     ///   been written; but `erets`, which CPUs with FRED have for that, does not keep the CPU from having fetched what comes next;
-    /// - from another detour of the point, which a task may still be in: `detoured.S` goes on at [`Point::parts`] by a `ret`, after no
+    /// - from another detour of the point, which a task may still be in: `optprobe_template.S` goes on at [`Point::parts`] by a `ret`, after no
     ///   exception at all;
     /// - from the jump, or from the breakpoint that stands in its place while the kernel puts it there, both later.
     ///
@@ -332,8 +332,8 @@ pub(crate) fn leave_within(point: Found<'_, Point>, regs: &mut Regs) -> bool {
             ..saved.read()
         });
     }
-    running::end();
-    // SAFETY: `detoured.S` has turned preemption off in front of the copy, and is not going to turn it on.
+    current_kprobe::end();
+    // SAFETY: `optprobe_template.S` has turned preemption off in front of the copy, and is not going to turn it on.
     unsafe { preempt::end() };
     true
 }

@@ -15,7 +15,7 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::traps::TrapHandler;
+use super::trap_hooks::TrapHandler;
 
 /// The number of the exception.
 const DIVIDE_ERROR: c_int = 0;

@@ -34,7 +34,7 @@ module_param(post_stops, bool, 0444);
 MODULE_PARM_DESC(post_stops, "as on CPUs with FRED: a second breakpoint where a probe has a post handler, and CPUs are told of copies");
 
 /*
- * Whether post.S cannot be used. As a guest of Xen the kernel has the privilege of a user: iret, with the kernel's segment,
+ * Whether post_trampoline.S cannot be used. As a guest of Xen the kernel has the privilege of a user: iret, with the kernel's segment,
  * is a fault. With FRED iret lets in another NMI, for which the handler of NMIs is not prepared.
  */
 bool ferro_kprobe_must_stop(void)
@@ -140,12 +140,12 @@ static DECLARE_DELAYED_WORK(optimise_work, optimise);
 void ferro_kprobes_optimise_soon(void)
 {
 	/*
-	 * detoured.S may return when the flags are those of the probed code, and a return that counts the depth of calls
+	 * optprobe_template.S may return when the flags are those of the probed code, and a return that counts the depth of calls
 	 * (retbleed=stuff) changes them.
 	 */
 	if (cpu_feature_enabled(X86_FEATURE_CALL_DEPTH))
 		return;
-	/* detoured.S calls handlers at their addresses, which with FineIBT are not where C calls them. */
+	/* optprobe_template.S calls handlers at their addresses, which with FineIBT are not where C calls them. */
 	if (IS_ENABLED(CONFIG_FINEIBT))
 		return;
 	queue_delayed_work(system_dfl_long_wq, &optimise_work, OPTIMISE_DELAY);

@@ -15,7 +15,7 @@ extern struct mutex kprobes_rust_mutex;
 /* Warns, once, of a client that registers a probe twice, and shows who it is. */
 void ferro_registered_twice(void);
 
-/* Whether a copy has to stop at a breakpoint, as post.S cannot be used. */
+/* Whether a copy has to stop at a breakpoint, as post_trampoline.S cannot be used. */
 bool ferro_kprobe_must_stop(void);
 bool ferro_kprobe_returns_early(void);
 

@@ -10,7 +10,7 @@ use core::ptr::null_mut;
 use core::ptr::NonNull;
 
 use ferro_sys::code::regs::Regs;
-use ferro_sys::sync::word;
+use ferro_sys::sync::shared_word;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
@@ -240,7 +240,7 @@ impl<'a> Kprobe<'a> {
     #[inline(always)]
     pub(crate) fn count_missed(self) {
         // SAFETY: By the type invariant it is there; everybody who changes this word does it at once.
-        unsafe { word::fetch_add((&raw mut (*self.0.as_ptr()).nmissed).cast(), 1) };
+        unsafe { shared_word::fetch_add((&raw mut (*self.0.as_ptr()).nmissed).cast(), 1) };
     }
 
     /// Makes it one that is about to be registered at `address`, with these flags and this handler for faults. Whether

@@ -3,20 +3,20 @@
 //! What only the kprobes engine needs `unsafe` for.
 
 pub(crate) mod address_map;
-pub(crate) mod after;
-pub(crate) mod apart;
-mod arithmetic;
+mod alu;
+pub(crate) mod current_kprobe;
 pub(crate) mod detour;
 pub(crate) mod die_notifier;
-pub(crate) mod fixup;
+pub(crate) mod extable;
 pub(crate) mod ftrace_sites;
+pub(crate) mod insn_stub;
 pub(crate) mod kprobe;
 pub(crate) mod kretprobe;
-pub(crate) mod module_exit;
+pub(crate) mod module_notifier;
 pub(crate) mod mutex;
-pub(crate) mod optimiser;
+pub(crate) mod optimizer_work;
+pub(crate) mod post_copy;
 pub(crate) mod probe_list;
-pub(crate) mod reap;
-pub(crate) mod running;
-pub(crate) mod trap;
-pub(crate) mod traps;
+pub(crate) mod tasks_rcu;
+pub(crate) mod trap_frame;
+pub(crate) mod trap_hooks;

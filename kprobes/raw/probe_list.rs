@@ -10,7 +10,7 @@ use core::mem::offset_of;
 use core::ptr::null_mut;
 use core::ptr::NonNull;
 
-use ferro_sys::sync::word;
+use ferro_sys::sync::shared_word;
 use kernel::bindings;
 use kernel::prelude::*;
 
@@ -26,7 +26,7 @@ use super::mutex::Locked;
 /// single words. A probe that is taken out stays until a grace period of RCU has passed after that, and with the mutex held.
 /// `before` is [`ferro_kprobe_walk`] or a probe of the chain, `around` [`ferro_kprobe_walk_posting`] or one; they change with it.
 ///
-/// `detoured.S` reads both, by their offsets.
+/// `optprobe_template.S` reads both, by their offsets.
 #[repr(C)]
 pub(crate) struct ProbeList {
     /// The probe, if there is only one, it is enabled, and had no handler after the instruction when it was registered.
@@ -66,7 +66,7 @@ impl ProbeList {
     #[inline(always)]
     fn first(&self) -> *mut bindings::list_head {
         // SAFETY: A live word, which is stored at once.
-        unsafe { word::load(self.first.get()) }
+        unsafe { shared_word::load(self.first.get()) }
     }
 
     /// The probes.
@@ -96,7 +96,7 @@ impl ProbeList {
         unsafe { (*list).next = self.first() };
         // INVARIANT: In front of the chain; by its invariants the probe stays as long as it is in it, and a grace period longer.
         // SAFETY: A live word, which only whoever holds the mutex stores; readers see the probe when it is complete.
-        unsafe { word::store_release(self.first.get(), list) };
+        unsafe { shared_word::store_release(self.first.get(), list) };
         self.note_alone(locked);
     }
 
@@ -119,8 +119,8 @@ impl ProbeList {
         // INVARIANT: In the chain, with the mutex held, or those of nobody.
         // SAFETY: Live words, which only whoever holds the mutex stores.
         unsafe {
-            word::store_release(self.before.get(), before);
-            word::store_release(self.around.get(), around);
+            shared_word::store_release(self.before.get(), before);
+            shared_word::store_release(self.around.get(), around);
         }
     }
 
@@ -130,7 +130,7 @@ impl ProbeList {
         loop {
             // SAFETY: The word of this list, or by the type invariant that of an entry of a probe which stays while the mutex
             // is held.
-            let entry = unsafe { word::load(link) };
+            let entry = unsafe { shared_word::load(link) };
             if entry.is_null() {
                 return;
             }
@@ -141,10 +141,10 @@ impl ProbeList {
             link = unsafe { &raw mut (*entry).next };
         }
         // SAFETY: By its invariants the probe is there; only whoever holds the mutex stores this word.
-        let next = unsafe { word::load(&raw const (*probe.list()).next) };
+        let next = unsafe { shared_word::load(&raw const (*probe.list()).next) };
         // INVARIANT: The chain goes on after it.
         // SAFETY: A live word, see above, which only whoever holds the mutex stores.
-        unsafe { word::store_release(link, next) };
+        unsafe { shared_word::store_release(link, next) };
         self.note_alone(locked);
         probe.set_listed(false);
     }
@@ -165,7 +165,7 @@ impl<'a> Found<'a, ProbeList> {
     #[inline(always)]
     pub(crate) fn before(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
-        let probe = unsafe { word::load(self.get().before.get()) };
+        let probe = unsafe { shared_word::load(self.get().before.get()) };
         // SAFETY: By the invariants of the list never NULL, and if it is not that of nobody, a probe that is in it, or was when the
         // list was found, and stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk)
@@ -176,7 +176,7 @@ impl<'a> Found<'a, ProbeList> {
     #[inline(always)]
     pub(crate) fn around(self) -> Option<Kprobe<'a>> {
         // SAFETY: A live word, which is stored at once.
-        let probe = unsafe { word::load(self.get().around.get()) };
+        let probe = unsafe { shared_word::load(self.get().around.get()) };
         // SAFETY: By the invariants of the list never NULL, and if it is not that of nobody, a probe that is in it, or was when the
         // list was found, and stays for `'a`.
         (probe != &raw mut ferro_kprobe_walk_posting)
@@ -205,7 +205,7 @@ impl<'a> Iterator for Probes<'a> {
         let probe = unsafe { at_entry(entry) };
         // INVARIANT: The next of the chain.
         // SAFETY: By the type invariant the entry is there; a word that is stored at once.
-        self.next = unsafe { word::load(&raw const (*entry.as_ptr()).next) };
+        self.next = unsafe { shared_word::load(&raw const (*entry.as_ptr()).next) };
         Some(probe)
     }
 }

@@ -22,10 +22,10 @@ use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::user::UserDst;
-use ferro_sys::fs::user::UserSrc;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::fs::uaccess::UserSrc;
 use ferro_sys::sync::rcu_slot::RcuSlot;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::module::this_module;
 use kernel::new_mutex;
 use kernel::prelude::*;
@@ -41,9 +41,9 @@ use crate::channel::Channel;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::mode::Mode;
-use crate::raw::kept;
-use crate::raw::kept::must_not_go;
-use crate::raw::kept::Kept;
+use crate::raw::leaked_channels;
+use crate::raw::leaked_channels::must_not_go;
+use crate::raw::leaked_channels::Kept;
 use crate::raw::listener::Listener;
 use crate::raw::listener::Listening;
 
@@ -297,7 +297,7 @@ impl App {
     }
 }
 
-impl kept::Parts for Parts {
+impl leaked_channels::Parts for Parts {
     fn listening(&self) -> Option<&Arc<Listening>> {
         self.channel.listening.as_ref()
     }

@@ -15,7 +15,7 @@ use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::mode::Mode;
 use crate::raw::buf::HEADER;
-use crate::raw::kept::must_not_go;
+use crate::raw::leaked_channels::must_not_go;
 
 /// Describes a channel before it is opened.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::debugfs::Dir;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
@@ -19,15 +19,15 @@ use zerocopy::Immutable;
 use zerocopy::IntoBytes;
 
 use crate::builder::Builder;
-use crate::control::ChannelState;
-use crate::control::Options;
-use crate::control::TextFiles;
+use crate::control_files::ChannelState;
+use crate::control_files::Options;
+use crate::control_files::TextFiles;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::raw::buf::Room;
 use crate::raw::channel::Handle;
-use crate::raw::kept;
-use crate::raw::kept::Kept;
+use crate::raw::leaked_channels;
+use crate::raw::leaked_channels::Kept;
 use crate::record::Record;
 
 /// A relay channel, closed when it is dropped.
@@ -68,7 +68,7 @@ pub struct Stats {
     pub too_big: usize,
 }
 
-impl kept::Parts for Parts {}
+impl leaked_channels::Parts for Parts {}
 
 impl Parts {
     /// Opens the channel, with the files of the buffers only.

@@ -3,7 +3,7 @@
 //! Why a channel or an application could not be opened or changed.
 #![deny(unsafe_code)]
 
-use ferro_sys::sync::deferred::may_sleep;
+use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::prelude::*;
 
 /// Why a channel or an application could not be opened or changed. Each is an error number of the kernel, too.

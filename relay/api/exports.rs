@@ -9,9 +9,9 @@ use ferro_sys::fs::dentry::Dentry;
 use kernel::prelude::*;
 use kernel::str::CString;
 
-use crate::control::ChannelState;
-use crate::header::Headers;
+use crate::control_files::ChannelState;
 use crate::mode::Mode;
+use crate::padding_header::Headers;
 use crate::raw::buf::BufRef;
 use crate::raw::channel::ChannelCallbacks;
 use crate::raw::channel::SubbufStart;

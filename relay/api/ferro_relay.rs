@@ -32,11 +32,11 @@ use crate::raw::listener::ModuleWatch;
 mod app;
 mod builder;
 mod channel;
-mod control;
+mod control_files;
 mod error;
 mod exports;
-mod header;
 mod mode;
+mod padding_header;
 mod raw;
 mod record;
 #[cfg(CONFIG_RELAY_RUST_API_KUNIT_TEST)]
@@ -75,6 +75,6 @@ impl kernel::Module for RelayApi {
 
 impl Drop for RelayApi {
     fn drop(&mut self) {
-        raw::kept::leave();
+        raw::leaked_channels::leave();
     }
 }

@@ -13,10 +13,10 @@ use ferro_sys::cpu::irq_work::WithIrqWork;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::fops::events;
 use ferro_sys::fs::fops::MmapRequest;
-use ferro_sys::fs::user::UserDst;
+use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::mm::pages::PageRef;
-use ferro_sys::sync::counted::first_ref;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::first_ref;
+use ferro_sys::sync::refcounted::Shared;
 use ferro_sys::sync::wait::WaitQueue;
 use kernel::new_mutex;
 use kernel::page::PAGE_SIZE;
@@ -27,7 +27,7 @@ use kernel::sync::barrier;
 use kernel::sync::Mutex;
 use kernel::sync::Refcount;
 
-use crate::flight::Place;
+use crate::persistent::Place;
 use crate::raw::ring::RingMem;
 
 /// A buffer, kept by its channel and by whoever has its file open or mapped.

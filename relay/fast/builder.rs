@@ -13,7 +13,7 @@ use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::files::Files;
 use crate::files::Parent;
-use crate::flight::place;
+use crate::persistent::place;
 
 /// What happens when no sub-buffer is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

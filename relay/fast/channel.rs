@@ -9,17 +9,17 @@ use core::panic::Location;
 
 use ferro_core::ring::Ring;
 use ferro_sys::fs::debugfs::DirRef;
-use ferro_sys::sync::counted::Shared;
-use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::deferred_drop::Deferred;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
 use crate::builder::Builder;
+use crate::channel_state::Inner;
 use crate::error::must_sleep;
 use crate::error::ChannelError;
 use crate::files::Files;
-use crate::flight::Seat;
-use crate::inner::Inner;
+use crate::persistent::Seat;
 use crate::registry;
 
 /// A fast relay channel, closed when it is dropped.

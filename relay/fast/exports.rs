@@ -7,7 +7,7 @@
 use core::mem::offset_of;
 use core::ptr::NonNull;
 
-use ferro_core::flight::seal::Reason;
+use ferro_core::persistent::checksum::Reason;
 use ferro_core::ring::Header;
 use ferro_core::ring::HEADER_BYTES;
 use ferro_core::ring::TIMED;
@@ -17,10 +17,10 @@ use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::fops::FileOps;
 use ferro_sys::fs::fops::MmapRequest;
-use ferro_sys::fs::user::UserDst;
+use ferro_sys::fs::uaccess::UserDst;
 use ferro_sys::impl_always_refcounted;
 use ferro_sys::mm::pages::PageRef;
-use ferro_sys::sync::counted::Counted;
+use ferro_sys::sync::refcounted::Counted;
 use ferro_sys::sync::wait::WaitQueue;
 use kernel::bindings;
 use kernel::ffi::c_char;
@@ -30,11 +30,11 @@ use kernel::str::CString;
 use kernel::sync::Refcount;
 
 use crate::buffer::Buffer;
+use crate::channel_state::Inner;
 use crate::files::Files;
 use crate::files::Parent;
-use crate::flight;
-use crate::flight::place;
-use crate::inner::Inner;
+use crate::persistent;
+use crate::persistent::place;
 use crate::record::Dropped;
 use crate::registry;
 
@@ -233,9 +233,9 @@ unsafe extern "C" fn relay_fast_time() -> u64 {
 #[export]
 unsafe extern "C" fn relay_fast_dump(reason: c_uint) {
     match reason {
-        bindings::kmsg_dump_reason_KMSG_DUMP_PANIC => flight::dump(Reason::Panic),
+        bindings::kmsg_dump_reason_KMSG_DUMP_PANIC => persistent::dump(Reason::Panic),
         bindings::kmsg_dump_reason_KMSG_DUMP_EMERG
-        | bindings::kmsg_dump_reason_KMSG_DUMP_SHUTDOWN => flight::dump(Reason::Restart),
+        | bindings::kmsg_dump_reason_KMSG_DUMP_SHUTDOWN => persistent::dump(Reason::Restart),
         _ => {}
     }
 }

@@ -7,7 +7,7 @@
 //! control page beside the mapped data, as `<uapi/linux/ferrotrace_relay.h>` describes it.
 //!
 //! `ferro_core::ring` has the algorithm and `raw/ring.rs` its memory; the objects are in `registry.rs` (the open channels),
-//! `inner.rs`, `buffer.rs` and `files.rs`; `flight.rs` has channels in memory that survives a reboot; `channel.rs`, `builder.rs` and `record.rs` are what clients see, and `exports.rs`
+//! `channel_state.rs`, `buffer.rs` and `files.rs`; `persistent.rs` has channels in memory that survives a reboot; `channel.rs`, `builder.rs` and `record.rs` are what clients see, and `exports.rs`
 //! has the C functions.
 //!
 //! # Examples
@@ -31,12 +31,12 @@ mod buffer;
 mod builder;
 mod channel;
 // The same text serves both APIs, as neither crate needs the other.
+mod channel_state;
 #[path = "../api/error.rs"]
 mod error;
 mod exports;
 mod files;
-mod flight;
-mod inner;
+mod persistent;
 mod raw;
 mod record;
 mod registry;
@@ -63,7 +63,7 @@ module! {
 struct FastRelay {
     _prepare: Registered<CpuPrepare>,
     _modules: Registered<ModuleEvent>,
-    _flights: flight::Attached,
+    _flights: persistent::Attached,
 }
 
 impl kernel::Module for FastRelay {
@@ -73,8 +73,8 @@ impl kernel::Module for FastRelay {
         registry::make_late_files();
         Ok(Self {
             _prepare: prepare,
-            _modules: raw::module_exit::register(c"fast_relay", registry::module_goes)?,
-            _flights: flight::Attached::new()?,
+            _modules: raw::module_notifier::register(c"fast_relay", registry::module_goes)?,
+            _flights: persistent::Attached::new()?,
         })
     }
 }

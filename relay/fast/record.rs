@@ -16,7 +16,7 @@ use zerocopy::Immutable;
 use zerocopy::IntoBytes;
 
 use crate::channel::Channel;
-use crate::inner::Inner;
+use crate::channel_state::Inner;
 use crate::raw::ring::Data;
 use crate::raw::ring::Lost;
 use crate::raw::ring::OpenRecord;

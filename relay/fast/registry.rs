@@ -10,11 +10,11 @@ use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::hook::is_going;
 use ferro_sys::hook::Module;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 
-use crate::inner::Inner;
+use crate::channel_state::Inner;
 use crate::raw::mutex::EarlyMutex;
 
 /// The channels that are open.

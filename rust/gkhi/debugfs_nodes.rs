@@ -9,7 +9,7 @@ use ferro_core::hooks::Op;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 
 /// The directory and its own files.

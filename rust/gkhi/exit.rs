@@ -24,17 +24,17 @@ use ferro_sys::hook::Counters;
 use ferro_sys::hook::Note;
 use kernel::prelude::*;
 
-use crate::change::apply;
 use crate::context::check_context;
 use crate::error::Error;
 use crate::handle::Handle;
+use crate::raw::deferred_release::set_exit;
+use crate::raw::deferred_release::ExitId;
 use crate::raw::exit::parts_of;
-use crate::raw::note::set_exit;
-use crate::raw::note::ExitId;
 use crate::register;
 use crate::register::NewExit;
 use crate::register::Shape;
-use crate::release::finish;
+use crate::transaction::apply;
+use crate::unregister::finish;
 
 /// A registered exit, of a hook `H`, called under the condition `C`.
 ///
@@ -210,7 +210,7 @@ impl<H: Spec, C: Entry> Drop for Registered<H, C> {
 mod sealed {
     /// Who has a number.
     pub trait Numbered {
-        fn id(&self) -> crate::raw::note::ExitId;
+        fn id(&self) -> crate::raw::deferred_release::ExitId;
         fn counters(&self) -> Option<&ferro_sys::hook::Counters>;
     }
 }

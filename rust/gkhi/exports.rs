@@ -18,17 +18,17 @@ use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 
-use crate::change;
 use crate::error::Error;
 use crate::files;
 use crate::handle::Handle;
-use crate::identify;
-use crate::raw::note::ExitId;
+use crate::hook_registration;
+use crate::raw::deferred_release::ExitId;
+use crate::reaper;
 use crate::register;
 use crate::register::NewExit;
 use crate::registry;
-use crate::release;
-use crate::settle;
+use crate::transaction;
+use crate::unregister;
 
 fn errno(result: Result<(), Error>) -> c_int {
     result.map_or_else(|e| kernel::error::Error::from(e).to_errno(), |()| 0)
@@ -136,7 +136,7 @@ unsafe fn apply(op: Op, list: *mut bindings::gkh_record) -> Result<(), Error> {
         handles.push(Handle { id, record }, GFP_KERNEL)?;
         next = NonNull::new(following);
     }
-    change::apply(op, &handles)?;
+    transaction::apply(op, &handles)?;
     if op == Op::Deregister {
         let mut next = NonNull::new(list);
         while let Some(mut record) = next {
@@ -187,7 +187,7 @@ unsafe extern "C" fn gkh_identify(hook: *mut bindings::gkhook) -> c_int {
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
     errno(
         hook.ok_or(Error::Missing)
-            .and_then(|hook| identify::identify(hook, false).map(|_| ())),
+            .and_then(|hook| hook_registration::identify(hook, false).map(|_| ())),
     )
 }
 
@@ -199,7 +199,10 @@ unsafe extern "C" fn gkh_delete(hook: *mut bindings::gkhook) -> c_int {
     // SAFETY: The caller guarantees that it is from DEFINE_GKHOOK(), a static, which stays during this call; this reference goes
     // with it.
     let hook = NonNull::new(hook).map(|hook| unsafe { HookRef::new(hook) });
-    errno(hook.ok_or(Error::Missing).and_then(identify::delete))
+    errno(
+        hook.ok_or(Error::Missing)
+            .and_then(hook_registration::delete),
+    )
 }
 
 /// # Safety
@@ -233,7 +236,7 @@ unsafe extern "C" fn gkh_is_armed(record: *const bindings::gkh_record) -> bool {
 /// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_tidy() {
-    change::tidy();
+    transaction::tidy();
 }
 
 /// # Safety
@@ -243,7 +246,7 @@ unsafe extern "C" fn ferro_hook_tidy() {
 unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
     if let Some(note) = NonNull::new(note) {
         // SAFETY: By the rules of this function.
-        release::finish(unsafe { Note::of(note) });
+        unregister::finish(unsafe { Note::of(note) });
     }
 }
 
@@ -254,7 +257,7 @@ unsafe extern "C" fn ferro_hook_late(note: *mut bindings::ferro_hook_note) {
 /// No requirement.
 #[export]
 unsafe extern "C" fn ferro_hook_settle() {
-    settle::settle();
+    reaper::settle();
 }
 
 /// For `rust/sys/hook/hook.c`.
@@ -274,7 +277,7 @@ unsafe extern "C" fn ferro_hook_debugfs() {
 unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
     if let Some(module) = NonNull::new(module.cast_mut()) {
         // SAFETY: The module notifier passes a module that is going, which it is not freed before this has returned.
-        release::module_going(unsafe { &Module::new(module) });
+        unregister::module_going(unsafe { &Module::new(module) });
     }
 }
 
@@ -285,5 +288,5 @@ unsafe extern "C" fn ferro_hook_module_going(module: *const bindings::module) {
 unsafe extern "C" fn ferro_hook_is_called_of(module: *const bindings::module) -> bool {
     let module = NonNull::new(module.cast_mut());
     // SAFETY: By the rules of this function.
-    module.is_some_and(|module| release::is_called_of(&unsafe { Module::new(module) }))
+    module.is_some_and(|module| unregister::is_called_of(&unsafe { Module::new(module) }))
 }

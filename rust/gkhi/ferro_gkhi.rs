@@ -2,12 +2,12 @@
 
 //! GKHI, the hook registry: hooks, and the exits that modules attach to them.
 //!
-//! - The interface for Rust: `exit.rs`, `before_cpus.rs` and `identified.rs`; for C: `exports.rs`.
-//! - What is asked for: `register.rs` and `identify.rs` bring exits and hooks, `change.rs` arms, disarms and deregisters
-//!   exits, `release.rs` takes away what an owner has dropped and what a module leaves behind.
-//! - How it is done: `effect.rs` brings a change to the hooks' sites, `waiting.rs` waits for what it has taken out of use,
-//!   `settle.rs` looks after what was still called then (`leaving.rs`).
-//! - What is known: `registry.rs`, of `hook_entry.rs` and `exit_entry.rs`, in the lists of `bookkeeping.rs`.
+//! - The interface for Rust: `exit.rs`, `cpu_prepare.rs` and `registered_hook.rs`; for C: `exports.rs`.
+//! - What is asked for: `register.rs` and `hook_registration.rs` bring exits and hooks, `transaction.rs` arms, disarms and deregisters
+//!   exits, `unregister.rs` takes away what an owner has dropped and what a module leaves behind.
+//! - How it is done: `commit.rs` brings a change to the hooks' sites, `quiesce.rs` waits for what it has taken out of use,
+//!   `reaper.rs` looks after what was still called then (`retired.rs`).
+//! - What is known: `registry.rs`, of `hook_entry.rs` and `exit_entry.rs`, in the lists of `kvec_lists.rs`.
 //! - debugfs `gkhi/`: `debugfs_nodes.rs` and `files.rs`. The kernel's own hook points: `points.c`.
 //!
 //! The rules of the bookkeeping are in `ferro_core::hooks`, the mechanics in `ferro_sys::hook`, and what only this crate needs
@@ -16,12 +16,10 @@
 /// Prefix of what this crate prints.
 const __LOG_PREFIX: &[u8] = b"gkhi\0";
 
-mod before_cpus;
-mod bookkeeping;
-mod change;
+mod commit;
 mod context;
+mod cpu_prepare;
 mod debugfs_nodes;
-mod effect;
 mod error;
 mod exit;
 mod exit_entry;
@@ -29,18 +27,20 @@ mod exports;
 mod files;
 mod handle;
 mod hook_entry;
-mod identified;
-mod identify;
-mod leaving;
+mod hook_registration;
+mod kvec_lists;
 mod name;
+mod quiesce;
 mod raw;
+mod reaper;
 mod register;
+mod registered_hook;
 mod registry;
-mod release;
-mod settle;
+mod retired;
 #[cfg(CONFIG_GKHI_KUNIT_TEST)]
 mod tests;
-mod waiting;
+mod transaction;
+mod unregister;
 
 pub use error::Error;
 pub use exit::arm;
@@ -67,4 +67,4 @@ pub use ferro_sys::hook::typed::Param;
 pub use ferro_sys::hook::typed::Spec;
 pub use ferro_sys::hook::typed::WithCpusStopped;
 pub use ferro_sys::hook::typed::WithIrqsOff;
-pub use identified::Identified;
+pub use registered_hook::Identified;

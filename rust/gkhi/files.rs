@@ -13,16 +13,14 @@ use ferro_core::hooks::Priority;
 use ferro_core::hooks::State;
 use ferro_sys::fs::fops::NodeOps;
 use ferro_sys::fs::text_buffer::TextBuffer;
-use ferro_sys::fs::user::UserDst;
-use ferro_sys::fs::user::UserSrc;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::fs::uaccess::UserSrc;
 use ferro_sys::hook::Condition;
 use ferro_sys::hook::Context;
 use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
-use crate::bookkeeping::Hook;
-use crate::change::apply;
 use crate::debugfs_nodes::exit_file;
 use crate::debugfs_nodes::Armed;
 use crate::debugfs_nodes::Root;
@@ -30,9 +28,11 @@ use crate::debugfs_nodes::RootFile;
 use crate::error::Error;
 use crate::exit_entry::ExitEntry;
 use crate::handle::Handle;
+use crate::kvec_lists::Hook;
 use crate::raw::locks::lock_files;
 use crate::registry;
 use crate::registry::with;
+use crate::transaction::apply;
 
 /// Bytes that one write to `arm` or `disarm` can have.
 const LIST_MAX: usize = 65536;

@@ -5,7 +5,7 @@
 //! Contexts: any.
 #![deny(unsafe_code)]
 
-use crate::raw::note::ExitId;
+use crate::raw::deferred_release::ExitId;
 
 impl ExitId {
     /// As an exit in Rust is named in a change.

@@ -19,16 +19,16 @@ use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
 
-use crate::bookkeeping::Exit;
 use crate::context::check_context;
 use crate::debugfs_nodes;
 use crate::error::Error;
 use crate::exit_entry::ExitEntry;
 use crate::exit_entry::Kept;
 use crate::hook_entry::HookEntry;
+use crate::kvec_lists::Exit;
 use crate::name::is_name;
+use crate::raw::deferred_release::ExitId;
 use crate::raw::locks::lock_files;
-use crate::raw::note::ExitId;
 use crate::registry::with;
 
 /// What a Rust exit was compiled for.

@@ -17,14 +17,14 @@ use ferro_sys::sync::mutex::StaticGuard;
 use ferro_sys::sync::mutex::StaticMutex;
 use kernel::prelude::*;
 
-use crate::bookkeeping::Exit;
-use crate::bookkeeping::Hook;
-use crate::bookkeeping::Hooks;
 use crate::debugfs_nodes::Root;
 use crate::handle::Handle;
 use crate::hook_entry::HookEntry;
-use crate::leaving::Leaving;
+use crate::kvec_lists::Exit;
+use crate::kvec_lists::Hook;
+use crate::kvec_lists::Hooks;
 use crate::raw::locks::registry_mutex;
+use crate::retired::Leaving;
 
 /// It is usable before any initcall.
 static REGISTRY: StaticMutex<Option<Registry>> = registry_mutex(None);

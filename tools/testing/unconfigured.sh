@@ -89,7 +89,7 @@ mitigations=
 for option in RETPOLINE RETHUNK UNRET_ENTRY SRSO CALL_DEPTH_TRACKING ITS; do
 	mitigations+=" -DCONFIG_MITIGATION_$option=1"
 done
-assemble=$(command_of kernel/ferrotrace/kprobes/builtin/returned.o | sed "s# -c -o .*##")
+assemble=$(command_of kernel/ferrotrace/kprobes/builtin/return_trampoline.o | sed "s# -c -o .*##")
 eval "$assemble $mitigations -c -o $work/thunks.o ../arch/x86/lib/retpoline.S"
 # One register for all, and each function once.
 nm --defined-only "$work/thunks.o" | awk '$2 ~ /^[tT]$/ && $3 !~ /_array$/ { print $3 }' |
@@ -107,7 +107,7 @@ say "nor do they try others" test -s "$work/tried" -a -z "$(comm -13 "$work/thun
 say "warn_thunk_thunk is there" grep -q '^THUNK warn_thunk_thunk' ../arch/x86/entry/entry.S
 
 # What a jump leads to is compared with them; they have to be there by these names.
-compile kernel/ferrotrace/rust/sys/code/around.o around.o "$mitigations"
+compile kernel/ferrotrace/rust/sys/code/text_tables.o around.o "$mitigations"
 unknown=$(comm -23 <(nm -u "$work/around.o" | awk '$2 ~ /_thunk_/ { print $2 }' | sort) \
 	<(nm --defined-only "$work/thunks.o" | awk '{ print $3 }' | sort) | awk '{ printf "%s ", $0 }')
 say "thunks that jumps may lead to are there ${unknown:+($unknown)}" test -z "$unknown"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The C half of tracer.rs, set.rs and fregs.rs.
+ * The C half of tracer.rs, tracer_set.rs and fregs.rs.
  *
  * Contexts: process. Locks: none but the one that it defines.
  */

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the API needs `unsafe` for: registering at the C interface and its callbacks (`tracer.rs`, `set.rs`), what the callback is given
+//! What the API needs `unsafe` for: registering at the C interface and its callbacks (`tracer.rs`, `tracer_set.rs`), what the callback is given
 //! (`fregs.rs`, `register.rs`), and modules that go (`module_exit.rs`).
 
 pub(crate) mod fregs;
 // The same text serves others, as no crate needs another for it.
-#[path = "../../../relay/fast/raw/module_exit.rs"]
+#[path = "../../../relay/fast/raw/module_notifier.rs"]
 pub(crate) mod module_exit;
-#[path = "../../../kprobes/api/raw/register.rs"]
+#[path = "../../../kprobes/api/raw/gpr.rs"]
 pub(crate) mod register;
-pub(crate) mod set;
 #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
 pub(crate) mod targets;
 pub(crate) mod tracer;
+pub(crate) mod tracer_set;
 
 /// The type of the C functions that take these types.
 #[doc(hidden)]

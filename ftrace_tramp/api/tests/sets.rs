@@ -4,8 +4,8 @@
 #![deny(unsafe_code)]
 
 use super::*;
-use crate::raw::set::RawSet;
 use crate::raw::targets;
+use crate::raw::tracer_set::RawSet;
 use crate::TracerSet;
 
 /// What functions have: where a call is counted, and by how much.

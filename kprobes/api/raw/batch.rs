@@ -7,8 +7,8 @@
 use core::cell::Cell;
 
 use ferro_sys::hook::is_going;
-use ferro_sys::sync::deferred::may_sleep;
-use ferro_sys::sync::deferred::Deferred;
+use ferro_sys::sync::deferred_drop::may_sleep;
+use ferro_sys::sync::deferred_drop::Deferred;
 use kernel::error::to_result;
 use kernel::ffi::c_int;
 use kernel::prelude::*;

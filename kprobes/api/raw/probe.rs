@@ -10,12 +10,12 @@ use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::alter::Destination;
 use super::batch::InEngine;
 use super::batch::IsRegistered;
 use super::batch::Unregistered;
 use super::kprobe::Registered;
 use super::kprobe::Target;
+use super::modify_token::Destination;
 use super::regs::Regs;
 
 /// What a hit calls, on several CPUs at a time.

@@ -8,10 +8,10 @@ use ferro_sys::cpu;
 use ferro_sys::trace::stack;
 use kernel::bindings;
 
-use super::alter::Alter;
-use super::alter::Destination;
-pub use super::register::Register;
-pub use super::saved::Saved;
+pub use super::gpr::Register;
+use super::modify_token::Alter;
+use super::modify_token::Destination;
+pub use super::saved_regs::Saved;
 
 /// `struct pt_regs` of a hit.
 #[repr(transparent)]

@@ -8,7 +8,7 @@ use kernel::ffi::c_int;
 use kernel::ffi::c_long;
 use kernel::prelude::*;
 
-use super::alter::Alter;
+use super::modify_token::Alter;
 use super::untraceable::Untraceable;
 
 extern "C" {

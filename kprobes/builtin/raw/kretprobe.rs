@@ -12,15 +12,15 @@ use core::ptr::NonNull;
 
 use ferro_sys::code::regs::Regs;
 use ferro_sys::code::symbols;
-use ferro_sys::sync::word;
+use ferro_sys::sync::shared_word;
 use kernel::bindings;
 use kernel::ffi::c_int;
 use kernel::prelude::*;
 use kernel::sync::atomic::Atomic;
 use kernel::sync::atomic::Full;
 
-use super::pool::Client;
-use super::pool::Pool;
+use super::instance_pool::Client;
+use super::instance_pool::Pool;
 use super::rethook;
 
 /// A client's `struct kretprobe`.
@@ -102,7 +102,7 @@ impl Kretprobe<'_> {
         let pool = Pool::new(Client::Kretprobe(raw), maxactive as usize, data_size)?;
         // SAFETY: By the type invariant it is there; single words.
         unsafe {
-            word::store_release(&raw mut (*raw).rh, pool.cast());
+            shared_word::store_release(&raw mut (*raw).rh, pool.cast());
             (&raw mut (*raw).maxactive).write_volatile(maxactive);
             (&raw mut (*raw).nmissed).write_volatile(0);
         }
@@ -134,7 +134,7 @@ impl Kretprobe<'_> {
     #[link_section = ".kprobes.text"]
     pub unsafe fn enter(self, regs: &mut Regs) {
         // SAFETY: By the type invariant a live word, which is stored at once.
-        let pool: *mut Pool = unsafe { word::load(&raw const (*self.0.as_ptr()).rh) }.cast();
+        let pool: *mut Pool = unsafe { shared_word::load(&raw const (*self.0.as_ptr()).rh) }.cast();
         if pool.is_null() {
             return self.miss();
         }
@@ -166,7 +166,7 @@ impl Kretprobe<'_> {
     #[inline(always)]
     fn miss(self) {
         // SAFETY: By the type invariant it is there; everybody who changes this `int` does it at once.
-        unsafe { word::increment(&raw mut (*self.0.as_ptr()).nmissed) };
+        unsafe { shared_word::increment(&raw mut (*self.0.as_ptr()).nmissed) };
     }
 }
 

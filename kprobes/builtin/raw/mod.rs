@@ -3,10 +3,10 @@
 //! See the crate's documentation.
 
 pub mod blacklist;
-pub mod fixup;
+pub mod current_kprobe;
+pub mod extable;
+pub(crate) mod instance_pool;
 pub mod kretprobe;
-pub(crate) mod pool;
 pub(crate) mod rethook;
-pub mod running;
 #[cfg(CONFIG_KPROBES_BUILTIN_KUNIT_TEST)]
 mod tests;

@@ -14,19 +14,19 @@ use core::mem::offset_of;
 use core::ptr::null_mut;
 
 use ferro_sys::cpu::preempt::PreemptOff;
-use ferro_sys::sync::word;
+use ferro_sys::sync::shared_word;
 use ferro_sys::this_cpu;
 use kernel::bindings;
 use kernel::ffi::c_void;
 use kernel::prelude::*;
 
-use super::pool::Link;
-use super::pool::Node;
-use super::pool::Pool;
-use super::running;
+use super::current_kprobe;
+use super::instance_pool::Link;
+use super::instance_pool::Node;
+use super::instance_pool::Pool;
 
 extern "C" {
-    /// `<linux/rethook.h>`; in `returned.S`.
+    /// `<linux/rethook.h>`; in `return_trampoline.S`.
     fn arch_rethook_trampoline();
     /// `asm/current.h`
     static mut current_task: *mut c_void;
@@ -63,7 +63,7 @@ fn node_of(link: *mut Link) -> *mut Node {
 #[inline(always)]
 unsafe fn find(from: *mut *mut Link, frame: usize) -> *mut Node {
     // SAFETY: The caller guarantees that it is a word of a shadow stack, which nobody else changes.
-    let mut link = unsafe { word::load(from) };
+    let mut link = unsafe { shared_word::load(from) };
     while !link.is_null() {
         let node = node_of(link);
         // SAFETY: A link of the list is in a node, which stays as long as it is on the list: the caller guarantees that nobody takes
@@ -89,7 +89,7 @@ unsafe fn drop_until(top: *mut *mut Link, end: *mut Link) {
     // taken off, and then nobody's, so that it can be given back: preemption is off, and its link has been read.
     unsafe {
         let mut link = *top;
-        word::store_release(top, end);
+        shared_word::store_release(top, end);
         while link != end {
             let node = node_of(link);
             link = (*node).link.0;
@@ -128,7 +128,7 @@ pub(crate) unsafe fn push(node: *mut Node) {
         // No word of a stack is there.
         (*node).frame = 0;
         (*node).link.0 = *top;
-        word::store_release(top, &raw mut (*node).link);
+        shared_word::store_release(top, &raw mut (*node).link);
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) unsafe fn divert(node: *mut Node, regs: *mut bindings::pt_regs) {
             share(node, frame);
         }
         // The unwinder finds the node, complete, as soon as it finds the trampoline.
-        word::store_release(&raw mut (*node).frame, frame);
+        shared_word::store_release(&raw mut (*node).frame, frame);
         slot.write_volatile(trampoline());
     }
 }
@@ -211,7 +211,7 @@ pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
         let ret_addr = (*first).ret_addr;
         (*regs).ip = ret_addr;
 
-        let interrupted = running::get();
+        let interrupted = current_kprobe::get();
         let mut last = first;
         loop {
             (*(*last).pool).call(last, regs);
@@ -224,7 +224,7 @@ pub(crate) unsafe fn has_returned(regs: *mut bindings::pt_regs) {
             }
             last = older;
         }
-        running::set(interrupted);
+        current_kprobe::set(interrupted);
 
         // A stack trace needs one or the other all the time.
         slot.write_volatile(ret_addr);

@@ -17,8 +17,8 @@ use ferro_sys::cpu::IrqsOff;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::dentry::Dentry;
-use ferro_sys::sync::counted::Shared;
-use ferro_sys::sync::word;
+use ferro_sys::sync::refcounted::Shared;
+use ferro_sys::sync::shared_word;
 use kernel::bindings;
 use kernel::error::from_err_ptr;
 use kernel::ffi::c_char;
@@ -161,8 +161,8 @@ impl<C: ChannelCallbacks> Handle<C> {
         let (size, offset, start) = unsafe {
             (
                 (*self.chan.as_ptr()).subbuf_size,
-                word::load(&raw const (*buf).offset),
-                word::load(&raw const (*buf).data).cast::<u8>(),
+                shared_word::load(&raw const (*buf).offset),
+                shared_word::load(&raw const (*buf).data).cast::<u8>(),
             )
         };
         // No overflow: a slice is shorter than half of the address space, an offset than 4 GiB.
@@ -174,8 +174,8 @@ impl<C: ChannelCallbacks> Handle<C> {
         // entered, with interrupts off. User space may only read the memory, through its own mapping. The offset is stored
         // with release: a reader that sees it sees the record.
         unsafe {
-            word::copy(start.add(offset), data.as_ptr(), data.len());
-            word::store_release(&raw mut (*buf).offset, end);
+            shared_word::copy(start.add(offset), data.as_ptr(), data.len());
+            shared_word::store_release(&raw mut (*buf).offset, end);
         }
         true
     }

@@ -16,7 +16,7 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 use kernel::sync::Mutex;
 
-use super::kept;
+use super::leaked_channels;
 
 /// A client's function that is told when an application is enabled (true) and disabled (false).
 ///
@@ -105,7 +105,7 @@ unsafe extern "C" fn relay_api_module_going(module: *mut bindings::module) {
     // SAFETY: By the rules of this function.
     let module = unsafe { Module::new(module) };
     // Without the lock of the list: the function that is being called may have to wait for it.
-    while let Some(listening) = kept::listening_in(&module) {
+    while let Some(listening) = leaked_channels::listening_in(&module) {
         listening.end();
     }
 }

@@ -4,5 +4,5 @@
 
 pub(crate) mod buf;
 pub(crate) mod channel;
-pub(crate) mod kept;
+pub(crate) mod leaked_channels;
 pub(crate) mod listener;

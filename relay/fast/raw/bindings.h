@@ -19,7 +19,7 @@ enum {
 	FERRO_SIZE_relay_fast_ctl = sizeof(struct relay_fast_ctl),
 };
 
-/* flight.c: when and where a channel is opened. */
+/* persistent.c: when and where a channel is opened. */
 struct relay_fast_origin {
 	u64 boot[2];
 	u64 monotonic_ns;

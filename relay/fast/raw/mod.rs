@@ -2,7 +2,7 @@
 
 //! What only fast channels need `unsafe` for.
 
-pub(crate) mod flight;
-pub(crate) mod module_exit;
+pub(crate) mod module_notifier;
 pub(crate) mod mutex;
+pub(crate) mod persistent;
 pub(crate) mod ring;

@@ -22,7 +22,7 @@ impl<T> EarlyMutex<T> {
 
     /// For the list of memory that survives a reboot only, for the same reason.
     pub(crate) const fn of_flights(data: T) -> Self {
-        // SAFETY: `flight.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module. The rest as for the
+        // SAFETY: `persistent.c` has the mutex, made by `DEFINE_MUTEX()` for this, in the same module. The rest as for the
         // registry's: one task at a time.
         Self(unsafe { StaticMutex::new(&raw mut bindings::relay_fast_flight_mutex, data) })
     }

@@ -30,7 +30,7 @@ use ferro_sys::cpu::HotplugOff;
 use ferro_sys::mm::pages::MemRange;
 use ferro_sys::mm::pages::PageBuf;
 use ferro_sys::mm::pages::PageRef;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
@@ -42,7 +42,7 @@ use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 use kernel::sync::SetOnce;
 
-use crate::raw::flight::FlightMem;
+use crate::raw::persistent::FlightMem;
 
 mod record;
 

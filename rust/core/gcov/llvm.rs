@@ -22,11 +22,10 @@ use super::format::SUMMARY_WORDS;
 use super::format::TAG_FUNCTION;
 use super::format::TAG_OBJECT_SUMMARY;
 use super::format::TAG_PROGRAM_SUMMARY;
-use super::info::aligned;
-use super::info::MAX_BYTES;
-use super::info::MAX_FUNCTIONS;
+use super::gcc_info::aligned;
+use super::gcc_info::MAX_BYTES;
+use super::gcc_info::MAX_FUNCTIONS;
 use super::memory::Memory;
-use super::output::Output;
 use super::record::Identity;
 use super::refusal::reading;
 use super::refusal::Part;
@@ -34,6 +33,7 @@ use super::refusal::Refusal;
 use super::version::Format;
 use super::version::Unit;
 use super::version::Version;
+use super::write_buf::Output;
 
 /// A function that LLVM's code has told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 //! them: wrong for bits (conditions, paths, and what values had in common), for times, and for the values of lists
 //! and the like.
 
+use super::counter_merge;
 use super::format::counters_len;
 use super::format::counters_tag;
 use super::format::COUNTER;
@@ -15,17 +16,16 @@ use super::format::MAGIC;
 use super::format::SUMMARY_WORDS;
 use super::format::TAG_FUNCTION;
 use super::format::TAG_OBJECT_SUMMARY;
-use super::groups;
-use super::lists;
-use super::lists::take_list;
-use super::output::NoRoom;
-use super::output::Output;
 use super::read::Gcda;
 use super::read::Summary;
 use super::record::Counters;
 use super::record::Record;
+use super::topn;
+use super::topn::take_list;
 use super::version::Format;
 use super::version::Kind;
+use super::write_buf::NoRoom;
+use super::write_buf::Output;
 use core::fmt;
 
 /// Why two files are not merged. Functions are counted from 0.
@@ -193,7 +193,7 @@ fn merge_counters(
     head(format, a, to)?;
     let place = to.take(ours.len())?;
     place.copy_from_slice(ours);
-    groups::merge(a.kind, place, theirs);
+    counter_merge::merge(a.kind, place, theirs);
     Ok(())
 }
 
@@ -211,7 +211,7 @@ fn merge_lists(
     let (mut ours, mut theirs) = (a.bytes.unwrap_or_default(), b.bytes.unwrap_or_default());
     while !ours.is_empty() {
         match (take_list(&mut ours), take_list(&mut theirs)) {
-            (Some(a), Some(b)) => lists::merge(&a, &b, to)?,
+            (Some(a), Some(b)) => topn::merge(&a, &b, to)?,
             _ => return Err(differs),
         }
     }

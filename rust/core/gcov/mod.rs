@@ -23,14 +23,12 @@
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the memory or the bytes. It takes time in
 //! proportion to the size of an object, so the caller should be able to sleep.
 
+mod counter_merge;
 mod format;
-mod groups;
-mod info;
-mod lists;
+mod gcc_info;
 mod llvm;
 mod memory;
 mod merge;
-mod output;
 mod profraw;
 mod profraw_merge;
 mod read;
@@ -38,14 +36,16 @@ mod record;
 mod refusal;
 #[cfg(test)]
 mod tests;
+mod topn;
 mod version;
 mod write;
+mod write_buf;
 
-pub use info::Function;
-pub use info::Info;
-pub use info::Set;
-pub use info::MAX_BYTES;
-pub use info::MAX_FUNCTIONS;
+pub use gcc_info::Function;
+pub use gcc_info::Info;
+pub use gcc_info::Set;
+pub use gcc_info::MAX_BYTES;
+pub use gcc_info::MAX_FUNCTIONS;
 pub use llvm::LlvmFile;
 pub use llvm::LlvmFunction;
 pub use memory::Memory;

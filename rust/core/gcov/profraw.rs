@@ -20,8 +20,8 @@
 
 use super::memory::Memory;
 use super::memory::Unreadable;
-use super::output::NoRoom;
-use super::output::Output;
+use super::write_buf::NoRoom;
+use super::write_buf::Output;
 use core::fmt;
 
 /// The most bytes that a profile may have.

@@ -6,7 +6,7 @@ use super::format::counters_index;
 use super::format::counters_len;
 use super::format::COUNTER;
 use super::format::TAG_FUNCTION;
-use super::lists::are_lists;
+use super::topn::are_lists;
 use super::version::Format;
 use super::version::Kind;
 

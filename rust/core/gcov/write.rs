@@ -13,16 +13,16 @@ use super::format::COUNTER;
 use super::format::FUNCTION_WORDS;
 use super::format::MAGIC;
 use super::format::TAG_FUNCTION;
-use super::info::Function;
-use super::info::Info;
-use super::info::Set;
+use super::gcc_info::Function;
+use super::gcc_info::Info;
+use super::gcc_info::Set;
 use super::memory::Memory;
-use super::output::NoRoom;
-use super::output::Output;
 use super::refusal::reading;
 use super::refusal::Part;
 use super::refusal::Refusal;
 use super::version::Kind;
+use super::write_buf::NoRoom;
+use super::write_buf::Output;
 
 impl From<NoRoom> for Refusal {
     fn from(_: NoRoom) -> Self {

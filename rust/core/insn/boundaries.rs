@@ -3,7 +3,7 @@
 //! Walking through code.
 
 use super::decode::DecodeError;
-use super::parts::Insn;
+use super::operands::Insn;
 
 /// The instructions of a piece of code, one after the other, each with its offset.
 ///

@@ -2,12 +2,12 @@
 
 //! From bytes to an instruction.
 
-use super::parts::Encoding;
-use super::parts::Field;
-use super::parts::Insn;
-use super::parts::ModRm;
-use super::parts::Prefixes;
-use super::parts::Repeat;
+use super::operands::Encoding;
+use super::operands::Field;
+use super::operands::Insn;
+use super::operands::ModRm;
+use super::operands::Prefixes;
+use super::operands::Repeat;
 use super::tables::is_hole;
 use super::tables::layout;
 use super::tables::Immediate;

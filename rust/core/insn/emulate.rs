@@ -7,16 +7,16 @@
 //! `lret` is not a near return (it is refused); `call *%rsp` goes to the stack pointer from before the push; `popf`
 //! leaves alone the flags that it cannot change; `pushf` stores neither RF nor VM.
 
-use super::compute::Arithmetic;
+use super::alu::Arithmetic;
 use super::flow::Condition;
 use super::flow::Flow;
 use super::flow::LoopKind;
 use super::flow::Memory;
 use super::flow::Target;
-use super::parts::Encoding;
-use super::parts::Insn;
-use super::parts::Register;
-use super::parts::Repeat;
+use super::operands::Encoding;
+use super::operands::Insn;
+use super::operands::Register;
+use super::operands::Repeat;
 
 /// Zero flag.
 const ZF: u64 = 1 << 6;

@@ -2,11 +2,11 @@
 
 //! What runs after an instruction.
 
-use super::parts::Insn;
-use super::parts::ModRm;
-use super::parts::Register;
-use super::parts::Repeat;
-use super::parts::Segment;
+use super::operands::Insn;
+use super::operands::ModRm;
+use super::operands::Register;
+use super::operands::Repeat;
+use super::operands::Segment;
 
 /// A condition of `jcc`, by the lowest 4 bits of its opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,30 +23,25 @@
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
 
-mod apart;
+mod alu;
 mod boundaries;
-mod compute;
 mod decode;
 mod emulate;
-mod faults;
 mod flow;
 pub mod jump;
-mod parts;
+mod no_fault;
+mod operands;
 mod probe;
+mod reg_use;
 mod relocate;
+mod stub;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod uses;
 
-pub use apart::write_apart;
-pub use apart::Apart;
-pub use apart::Platform;
-pub use apart::Saved;
-pub use apart::MAX_APART;
+pub use alu::Arithmetic;
+pub use alu::Compute;
 pub use boundaries::Boundaries;
-pub use compute::Arithmetic;
-pub use compute::Compute;
 pub use decode::DecodeError;
 pub use emulate::Emulation;
 pub use emulate::Fault;
@@ -56,20 +51,25 @@ pub use flow::Flow;
 pub use flow::LoopKind;
 pub use flow::Memory;
 pub use flow::Target;
-pub use parts::Encoding;
-pub use parts::Field;
-pub use parts::Insn;
-pub use parts::ModRm;
-pub use parts::Prefixes;
-pub use parts::Register;
-pub use parts::Repeat;
-pub use parts::Segment;
+pub use operands::Encoding;
+pub use operands::Field;
+pub use operands::Insn;
+pub use operands::ModRm;
+pub use operands::Prefixes;
+pub use operands::Register;
+pub use operands::Repeat;
+pub use operands::Segment;
 pub use probe::Probe;
 pub use probe::Step;
 pub use probe::Unprobeable;
+pub use reg_use::Uses;
 pub use relocate::relocate;
 pub use relocate::RelocateError;
-pub use uses::Uses;
+pub use stub::write_apart;
+pub use stub::Apart;
+pub use stub::Platform;
+pub use stub::Saved;
+pub use stub::MAX_APART;
 
 /// The longest instruction, in bytes; the CPU refuses a longer one.
 pub const MAX_LEN: usize = 15;

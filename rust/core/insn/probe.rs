@@ -5,9 +5,9 @@
 use super::emulate::Emulation;
 use super::flow::Flow;
 use super::flow::Target;
-use super::parts::Encoding;
-use super::parts::Insn;
-use super::parts::ModRm;
+use super::operands::Encoding;
+use super::operands::Insn;
+use super::operands::ModRm;
 
 /// How a probe executes an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

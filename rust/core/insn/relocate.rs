@@ -2,7 +2,7 @@
 
 //! Instructions moved to another address.
 
-use super::parts::Insn;
+use super::operands::Insn;
 
 /// Why an instruction cannot be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 //! Which operand bytes follow an opcode.
 
-use super::parts::Encoding;
+use super::operands::Encoding;
 
 /// How many bytes an immediate operand has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 //! Division, shifts, and bits that are copied.
 
+use super::environment::World;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
 use super::machine::Machine;
 use super::op::Op;
-use super::world::World;
 
 impl<W: World> Machine<'_, W> {
     /// The quotient is left on top of the remainder. The least number divided by -1 is itself, and nothing remains.

@@ -2,6 +2,7 @@
 
 //! Watchpoints whose address a program says: `arm` and `disarm`, and that a program has what it names by them.
 
+use super::environment::World;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
@@ -12,7 +13,6 @@ use super::op::Op;
 use super::op::Operand;
 use super::refusal::Reason;
 use super::set::ProgramRef;
-use super::world::World;
 
 /// Checks that points whose address comes later have a number of their own, and that there is one for each command that names one.
 /// The error says which point, and which of its instructions. What comes from the stack is looked at when it runs.

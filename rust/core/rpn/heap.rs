@@ -2,15 +2,15 @@
 
 //! The heap of a run, which is empty at its start.
 
-use super::access::narrow;
+use super::environment::World;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
 use super::limits::HEAP_BLOCKS;
 use super::machine::Machine;
 use super::memory::Block;
+use super::memory_ops::narrow;
 use super::op::Op;
-use super::world::World;
 
 const FREE: Block = Block { start: 0, len: 0 };
 

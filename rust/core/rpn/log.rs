@@ -3,6 +3,7 @@
 //! What a run logs, its trace, and its exceptions.
 
 use super::bytes::put_words;
+use super::environment::World;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
@@ -16,7 +17,6 @@ use super::record::Token;
 use super::record::ENTRY_LEN;
 use super::record::NOT_THERE;
 use super::record::RECORD_LEN;
-use super::world::World;
 
 /// Where entries are added.
 struct Buffer<'a> {

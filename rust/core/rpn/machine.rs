@@ -6,6 +6,7 @@
 //! up, whatever the instructions are. Steps are instructions that are repeated, and whatever takes longer than an instruction: that
 //! is charged before it is done, or if it is an access that fails, after it.
 
+use super::environment::World;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
@@ -19,7 +20,6 @@ use super::op::Scope;
 use super::record::RecordHeader;
 use super::record::RECORD_LEN;
 use super::register::Register;
-use super::world::World;
 
 /// What a run may do.
 #[derive(Clone, Copy, Debug)]

@@ -4,13 +4,13 @@
 //!
 //! The stack is a ring. It starts with nothing on it at index 0; an exception of `ex_mask` tells when it wraps.
 
+use super::environment::World;
 use super::exception::Exception;
 use super::exception::Fault;
 use super::insn::Insn;
 use super::machine::Machine;
 use super::machine::MASK;
 use super::op::Op;
-use super::world::World;
 
 impl<W: World> Machine<'_, W> {
     #[inline(always)]

@@ -11,8 +11,8 @@
 //!
 //! Contexts: any. Nothing here allocates, locks or panics, whatever the bytes.
 
+mod elide_saves;
 mod sets;
-mod shorten;
 mod stub;
 mod target;
 mod template;

@@ -2,7 +2,7 @@
 
 //! What only the registry needs `unsafe` for.
 
+pub(crate) mod deferred_release;
 pub(crate) mod exit;
 pub(crate) mod locks;
-pub(crate) mod note;
 pub(crate) mod publisher;

@@ -3,8 +3,6 @@
 //! The kernel's own code: its symbols, patching it, and the ftrace calls in it.
 
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
-pub mod around;
-#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod ftrace_data;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod ftrace_ops;
@@ -17,3 +15,5 @@ pub mod regs;
 pub mod symbols;
 #[cfg(CONFIG_KPROBES_ENGINE_RUST)]
 pub mod text;
+#[cfg(CONFIG_KPROBES_ENGINE_RUST)]
+pub mod text_tables;

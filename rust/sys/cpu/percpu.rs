@@ -123,7 +123,7 @@ pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
 #[inline(always)]
 pub unsafe fn load_this_cpu<T>(slots: *mut *mut T) -> *mut T {
     // SAFETY: By the rules of this function.
-    unsafe { crate::sync::word::load(bindings::ferro_this_cpu_ptr(slots.cast()).cast()) }
+    unsafe { crate::sync::shared_word::load(bindings::ferro_this_cpu_ptr(slots.cast()).cast()) }
 }
 
 impl<T> Drop for PerCpuPtr<T> {
@@ -180,7 +180,7 @@ impl PerCpuCounter {
             // SAFETY: By the invariants of both types this is a live word of the area.
             sum = sum.wrapping_add(unsafe {
                 let word = bindings::ferro_per_cpu_ptr(self.words.as_ptr().cast(), cpu.get());
-                crate::sync::word::load(word.cast::<usize>())
+                crate::sync::shared_word::load(word.cast::<usize>())
             });
         }
         sum
@@ -293,9 +293,9 @@ unsafe fn set_this_cpu(words: *mut usize) -> bool {
     // SAFETY: By the rules of this function. An NMI in between leaves the word as it was.
     unsafe {
         let word = bindings::ferro_this_cpu_ptr(words.cast()).cast::<usize>();
-        let free = crate::sync::word::load(word) == 0;
+        let free = crate::sync::shared_word::load(word) == 0;
         if free {
-            crate::sync::word::store_release(word, 1);
+            crate::sync::shared_word::store_release(word, 1);
         }
         free
     }
@@ -311,7 +311,7 @@ unsafe fn set_this_cpu(words: *mut usize) -> bool {
 unsafe fn clear_this_cpu(words: *mut usize) {
     // SAFETY: By the rules of this function.
     unsafe {
-        crate::sync::word::store_release(
+        crate::sync::shared_word::store_release(
             bindings::ferro_this_cpu_ptr(words.cast()).cast::<usize>(),
             0,
         )

@@ -24,8 +24,8 @@ use crate::fs::dentry::Dentry;
 use crate::fs::fops::FileOps;
 use crate::fs::fops::FileTable;
 use crate::hook::is_going;
-use crate::sync::deferred::may_sleep;
-use crate::sync::deferred::Deferred;
+use crate::sync::deferred_drop::may_sleep;
+use crate::sync::deferred_drop::Deferred;
 use crate::sync::mutex::StaticGuard;
 use crate::sync::mutex::StaticMutex;
 

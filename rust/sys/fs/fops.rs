@@ -17,11 +17,11 @@ use kernel::uaccess::UserPtr;
 use kernel::ThisModule;
 
 use crate::fs::splice::PipeDst;
-use crate::fs::user::UserDst;
-use crate::fs::user::UserSrc;
+use crate::fs::uaccess::UserDst;
+use crate::fs::uaccess::UserSrc;
 use crate::mm::pages::PageBuf;
 use crate::mm::pages::PageRef;
-use crate::sync::counted::Shared;
+use crate::sync::refcounted::Shared;
 use crate::sync::wait::WaitQueue;
 
 /// What `poll()` can answer; the values of `<linux/eventpoll.h>`.

@@ -7,4 +7,4 @@ pub mod dentry;
 pub mod fops;
 pub mod splice;
 pub mod text_buffer;
-pub mod user;
+pub mod uaccess;

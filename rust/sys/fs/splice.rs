@@ -102,7 +102,7 @@ impl<'a> PipeDst<'a> {
         self.end
     }
 
-    /// Sets the file's position after this, as [`UserDst::end_at`](crate::fs::user::UserDst::end_at).
+    /// Sets the file's position after this, as [`UserDst::end_at`](crate::fs::uaccess::UserDst::end_at).
     pub fn end_at(&mut self, position: usize) {
         self.end = Some(position);
     }

@@ -16,8 +16,8 @@ use kernel::ffi::c_ulong;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use super::dispatch_tracker::Readers;
 use super::exit::Exit;
-use super::readers::Readers;
 use super::HookRef;
 use super::PARAMS_MAX;
 use crate::cpu::percpu::dec_this_cpu;

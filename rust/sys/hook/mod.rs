@@ -15,15 +15,21 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 
 mod chain;
+mod deferred_release;
+mod dispatch_tracker;
 mod exit;
-mod note;
 pub mod points;
-mod readers;
 mod site;
 pub mod typed;
 
 pub use chain::Chain;
 pub use chain::Switch;
+pub use deferred_release::Note;
+pub use dispatch_tracker::can_wait;
+pub use dispatch_tracker::wait_for_exits;
+pub use dispatch_tracker::Graveyard;
+pub use dispatch_tracker::Readers;
+pub use dispatch_tracker::Unquiet;
 pub use exit::disarm_self;
 pub use exit::AtRest;
 pub use exit::Condition;
@@ -31,12 +37,6 @@ pub use exit::Counters;
 pub use exit::Exit;
 pub use exit::ExitFn;
 pub use exit::Parts;
-pub use note::Note;
-pub use readers::can_wait;
-pub use readers::wait_for_exits;
-pub use readers::Graveyard;
-pub use readers::Readers;
-pub use readers::Unquiet;
 pub use site::count_of;
 pub use site::Hook;
 
@@ -320,7 +320,7 @@ impl Publisher {
         // load it in one instruction. On x86 the store comes after those that made the target.
         unsafe {
             let armed = &raw mut (*self.hook.0.as_ptr()).armed;
-            crate::sync::word::store_release(armed, self.target.as_ptr());
+            crate::sync::shared_word::store_release(armed, self.target.as_ptr());
         }
     }
 

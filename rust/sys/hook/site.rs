@@ -101,7 +101,7 @@ impl Hook {
     pub unsafe fn call<const N: usize>(&self, p: [c_ulong; PARAMS_MAX]) -> c_long {
         // SAFETY: `armed` always points to a live `struct gkh_exit`, which stays until all who may have
         // loaded its address here have gone.
-        let exit = unsafe { crate::sync::word::load(&raw const (*self.0.get()).armed) };
+        let exit = unsafe { crate::sync::shared_word::load(&raw const (*self.0.get()).armed) };
         // SAFETY: `exit` was live when it was loaded, and stays until this call has returned; its counter is per CPU and
         // belongs to what the exit is a part of.
         unsafe { inc_this_cpu((*exit).hits) };
@@ -137,7 +137,7 @@ pub(super) unsafe fn invoke<const N: usize>(
     type Arg = *const bindings::gkh_exit;
     // Another CPU may be exchanging it.
     // SAFETY: By the rules of this function.
-    let function = unsafe { crate::sync::word::load(&raw const (*exit).fn_) };
+    let function = unsafe { crate::sync::shared_word::load(&raw const (*exit).fn_) };
     let [p0, p1, p2, p3, p4] = p;
     // SAFETY: It is never NULL. It may be called with fewer parameters than its prototype has: they
     // are in registers, and it does not use the others.

@@ -6,4 +6,4 @@
 pub mod exec_pool;
 pub mod nofault;
 pub mod pages;
-pub mod reserved;
+pub mod reserve_mem;

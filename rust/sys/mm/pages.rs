@@ -22,7 +22,7 @@ use kernel::sync::Arc;
 
 use crate::cpu::task::breathe;
 use crate::cpu::task::cond_resched;
-use crate::mm::reserved::Claim;
+use crate::mm::reserve_mem::Claim;
 
 // RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has `vmap()`.
 /// Pages, mapped contiguously.

@@ -15,7 +15,7 @@ bool ferro_waitqueue_active(struct wait_queue_head *head)
 }
 EXPORT_SYMBOL_GPL(ferro_waitqueue_active);
 
-/* How many of the locks of owner_lock.rs this CPU holds or awaits. */
+/* How many of the locks of nmi_lock.rs this CPU holds or awaits. */
 static DEFINE_PER_CPU(unsigned int, owner_locks);
 
 unsigned int ferro_owner_locks_enter(void)

@@ -13,7 +13,7 @@ struct wait_queue_head;
 /* wait.h */
 bool ferro_waitqueue_active(struct wait_queue_head *head);
 
-/* For owner_lock.rs: how many locks this CPU held or awaited before. With interrupts off. */
+/* For nmi_lock.rs: how many locks this CPU held or awaited before. With interrupts off. */
 unsigned int ferro_owner_locks_enter(void);
 void ferro_owner_locks_exit(void);
 

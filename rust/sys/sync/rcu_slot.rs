@@ -18,7 +18,7 @@ use kernel::sync::rcu::synchronize_rcu;
 use crate::cpu::preempt::PreemptOff;
 use crate::cpu::with_irqs_off;
 use crate::cpu::IrqsOff;
-use crate::sync::deferred::may_sleep;
+use crate::sync::deferred_drop::may_sleep;
 
 // RUST-KERNEL: `kernel::sync::rcu` has sections, and no pointers that they protect; ours until it has.
 /// An object with a reference count, or none.

@@ -8,7 +8,7 @@ use kernel::prelude::*;
 mod suite {
     use crate::cpu::current_id;
     use crate::cpu::with_irqs_off;
-    use crate::sync::owner_lock::OwnerLock;
+    use crate::sync::nmi_lock::OwnerLock;
 
     #[test]
     fn once_on_a_cpu() {

@@ -20,8 +20,8 @@ use kernel::sync::Arc;
 use kernel::task::Task;
 
 use crate::hook::is_going;
-use crate::sync::deferred::may_sleep;
-use crate::sync::deferred::Deferred;
+use crate::sync::deferred_drop::may_sleep;
+use crate::sync::deferred_drop::Deferred;
 use crate::sync::mutex::StaticMutex;
 
 /// Length of a thread's name.

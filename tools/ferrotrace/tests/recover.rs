@@ -7,15 +7,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use ferro_core::flight::CTL_MAGIC;
-use ferro_core::flight::Crc;
-use ferro_core::flight::Header;
-use ferro_core::flight::Layout;
-use ferro_core::flight::Memory;
-use ferro_core::flight::MemoryMut;
-use ferro_core::flight::NAME_BYTES;
-use ferro_core::flight::seal;
-use ferro_core::flight::seal::Reason;
+use ferro_core::persistent::CTL_MAGIC;
+use ferro_core::persistent::Crc;
+use ferro_core::persistent::Header;
+use ferro_core::persistent::Layout;
+use ferro_core::persistent::Memory;
+use ferro_core::persistent::MemoryMut;
+use ferro_core::persistent::NAME_BYTES;
+use ferro_core::persistent::checksum;
+use ferro_core::persistent::checksum::Reason;
 use ferro_core::ring;
 use ferro_core::ring::OPEN;
 use ferro_core::ring::Ring;
@@ -125,7 +125,7 @@ impl Image {
 
     fn seal(&self, reason: Reason) {
         for cpu in 0..2 {
-            let mut sealing = seal::Sealing::begin(self, &self.layout, cpu, reason);
+            let mut sealing = checksum::Sealing::begin(self, &self.layout, cpu, reason);
             while !sealing.step(self, &self.layout) {}
         }
     }

@@ -6,10 +6,10 @@ use kernel::prelude::*;
 
 #[kunit_tests(ferro_kprobes_calls)]
 mod suite {
+    use crate::raw::current_kprobe;
+    use crate::raw::instance_pool;
+    use crate::raw::instance_pool::Pool;
     use crate::raw::kretprobe::Kretprobe;
-    use crate::raw::pool;
-    use crate::raw::pool::Pool;
-    use crate::raw::running;
     use core::cell::UnsafeCell;
     use ferro_sys::code::ftrace_ops::FtraceHandler;
     use ferro_sys::code::ftrace_ops::FtraceOps;
@@ -158,7 +158,7 @@ mod suite {
     ) -> c_int {
         // SAFETY: The caller guarantees that there is a word of data, which `entered()` has written for this call.
         let mark = unsafe { (*instance).data.as_ptr().cast::<usize>().read() };
-        if mark == MARK && running::get() == CLIENT.0.get().addr() {
+        if mark == MARK && current_kprobe::get() == CLIENT.0.get().addr() {
             RETURNS.fetch_add(1, Relaxed);
         }
         0
@@ -220,7 +220,7 @@ mod suite {
     fn instances_are_limited_and_come_back() -> Result {
         // More than a CPU has of its own, and than a word or a cache line has bits.
         for count in [1, 2, 3, 64, 65, 1500] {
-            let client = pool::Client::Kretprobe(CLIENT.0.get());
+            let client = instance_pool::Client::Kretprobe(CLIENT.0.get());
             let pool = Pool::new(client, count, 24)?;
             let mut taken = KVVec::with_capacity(count, GFP_KERNEL)?;
             let preempt = PreemptOff::new();
@@ -264,7 +264,7 @@ mod suite {
             (10, 1, (10, 1)),
             (1, 0, (1, 1)),
         ] {
-            let (share, shares) = pool::shares(count, cpus);
+            let (share, shares) = instance_pool::shares(count, cpus);
             assert!((share, shares) == expected);
             // All have a place, and no share is without one.
             assert!(share * shares >= count && share * (shares - 1) < count);
@@ -312,7 +312,7 @@ mod suite {
     ) {
         // SAFETY: The caller guarantees that they are there.
         let ip = unsafe { (*regs).ip };
-        let running = running::get() == running::busy();
+        let running = current_kprobe::get() == current_kprobe::busy();
         if running && data.addr() == MARK && symbols::is_core_text(ip) && ip == ret_addr {
             RETHOOKED.fetch_add(1, Relaxed);
         }

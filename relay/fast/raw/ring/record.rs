@@ -21,8 +21,8 @@ use ferro_sys::cpu;
 use ferro_sys::cpu::preempt::PreemptOff;
 use ferro_sys::cpu::time::mono_fast_ns;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::sync::deferred::may_sleep;
-use ferro_sys::sync::word;
+use ferro_sys::sync::deferred_drop::may_sleep;
+use ferro_sys::sync::shared_word;
 use kernel::pr_err_once;
 use kernel::prelude::*;
 
@@ -79,10 +79,10 @@ impl<'a> OpenRecord<'a> {
         loop {
             // SAFETY: By the invariant of `RingSlots` the page is there as long as `slots`. All access its words
             // with single loads and stores, or with instructions that are atomic on the CPU that writes them.
-            let old = Word(unsafe { word::load(&raw const (*ctl).reserve) });
+            let old = Word(unsafe { shared_word::load(&raw const (*ctl).reserve) });
             let time = stamp(header);
             // SAFETY: The page is there, and the word is accessed, as `reserve` before.
-            let limit = || unsafe { word::load(&raw const (*ctl).limit) };
+            let limit = || unsafe { shared_word::load(&raw const (*ctl).limit) };
             let Some(new) = old.next(header.bytes(), limit) else {
                 return Err(preempt);
             };
@@ -212,7 +212,7 @@ impl<'a> OpenRecord<'a> {
             // which belongs to this object by the type invariant; user space may only read it, through its own mapping.
             unsafe {
                 let to = self.record.add(self.data_at()).add(at);
-                word::copy(to.as_ptr(), bytes.as_ptr(), bytes.len());
+                shared_word::copy(to.as_ptr(), bytes.as_ptr(), bytes.len());
             }
         }
         fits
@@ -371,7 +371,7 @@ mod suite {
     use ferro_core::ring::Ring;
     use ferro_core::ring::Words;
     use ferro_sys::cpu::HotplugOff;
-    use ferro_sys::sync::counted::Shared;
+    use ferro_sys::sync::refcounted::Shared;
     use kernel::sync::atomic::Atomic;
     use kernel::sync::atomic::Relaxed;
 

@@ -2,9 +2,9 @@
 
 //! The instructions that a jump displaces, and how they run elsewhere.
 
-use super::sweep::ends_flow;
-use super::sweep::is_padding;
-use super::sweep::Code;
+use super::linear_decode::ends_flow;
+use super::linear_decode::is_padding;
+use super::linear_decode::Code;
 use super::Piece;
 use super::Reason;
 use super::Surroundings;

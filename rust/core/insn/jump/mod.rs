@@ -25,26 +25,26 @@
 //! Contexts: any that the [`Surroundings`] can be asked in. Nothing here allocates, locks or panics, whatever the bytes; the
 //! time is bounded by [`MOST_DECODED`].
 
-mod body;
 mod displaced;
-mod sweep;
+mod function_scan;
+mod inline_exec;
+mod linear_decode;
 mod table;
 #[cfg(test)]
 mod tests;
-mod within;
 
 use super::probe::Unprobeable;
-use body::Body;
 use core::ops::Range;
-use sweep::Code;
+use function_scan::Body;
+use linear_decode::Code;
 
 pub use displaced::Displaced;
 pub use displaced::MAX_DISPLACED;
 pub use displaced::MAX_RELOCATED;
-pub use within::Branch;
-pub use within::Frame;
-pub use within::Within;
-pub use within::MAX_WITHIN;
+pub use inline_exec::Branch;
+pub use inline_exec::Frame;
+pub use inline_exec::Within;
+pub use inline_exec::MAX_WITHIN;
 
 /// How many bytes a jump has.
 pub const JUMP_LEN: usize = 5;

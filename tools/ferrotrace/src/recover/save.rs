@@ -12,18 +12,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::SystemTime;
 
-use ferro_core::flight::COPIES;
-use ferro_core::flight::COPY_BYTES;
-use ferro_core::flight::Crc;
-use ferro_core::flight::Header;
-use ferro_core::flight::HeaderError;
-use ferro_core::flight::Layout;
-use ferro_core::flight::Repair;
-use ferro_core::flight::check;
-use ferro_core::flight::check::NoBuffer;
-use ferro_core::flight::check::Piece;
-use ferro_core::flight::check::Why;
-use ferro_core::flight::seal::Reason;
+use ferro_core::persistent::COPIES;
+use ferro_core::persistent::COPY_BYTES;
+use ferro_core::persistent::Crc;
+use ferro_core::persistent::Header;
+use ferro_core::persistent::HeaderError;
+use ferro_core::persistent::Layout;
+use ferro_core::persistent::Repair;
+use ferro_core::persistent::checksum::Reason;
+use ferro_core::persistent::validate;
+use ferro_core::persistent::validate::NoBuffer;
+use ferro_core::persistent::validate::Piece;
+use ferro_core::persistent::validate::Why;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -243,7 +243,7 @@ fn save_cpu(
     let mut left = BTreeMap::<Why, LeftOut>::new();
     let mut unsealed = 0;
     let mut written = Ok(());
-    let found = check::cpu(
+    let found = validate::cpu(
         memory,
         layout,
         cpu,

@@ -28,5 +28,9 @@ pub extern "C" fn main(argc: i32, _argv: *const *const u8) -> i32 {
     for value in 0..50_u32 {
         sum += generic(value) + generic(u64::from(value));
     }
-    if argc > 7 { never(3) as i32 } else { i32::from(sum == 0) }
+    if argc > 7 {
+        never(3) as i32
+    } else {
+        i32::from(sum == 0)
+    }
 }

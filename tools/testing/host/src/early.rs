@@ -3,10 +3,10 @@
 //! What a CPU executes in a kernel's image before it can handle breakpoints, by following the code from where it starts. And what
 //! of that could be probed.
 
+use ferro_core::blacklist_names;
 use ferro_core::insn::Flow;
 use ferro_core::insn::Insn;
 use ferro_core::insn::Target;
-use ferro_core::probe_names;
 use object::Object as _;
 use object::ObjectSection as _;
 use object::ObjectSymbol as _;
@@ -253,7 +253,7 @@ impl Image {
         let by_name = |name: &String| {
             let origin = name.split('.').next().unwrap_or(name);
             let origin = self.addresses.get(origin).copied();
-            probe_names::refuses(name.as_bytes()).is_some()
+            blacklist_names::refuses(name.as_bytes()).is_some()
                 || name.contains('.') && origin.is_some_and(|origin| by_mark(origin, origin))
         };
         !self.text.contains(&at) || by_mark(at, start) || names.iter().all(by_name)

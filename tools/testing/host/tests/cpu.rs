@@ -14,7 +14,7 @@ use ferro_core::insn::Probe;
 use ferro_core::insn::Register;
 use std::arch::asm;
 
-#[path = "../../../../kprobes/raw/arithmetic.rs"]
+#[path = "../../../../kprobes/raw/alu.rs"]
 mod arithmetic;
 
 /// The arithmetic flags that conditions look at.

@@ -9,7 +9,7 @@ use core::mem::forget;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::fops::FileTable;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::module::this_module;
 use kernel::prelude::*;
 use node::Node;

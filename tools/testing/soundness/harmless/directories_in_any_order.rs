@@ -5,9 +5,9 @@
 #![forbid(unsafe_code)]
 
 use ferro_relay::Channel;
-use ferro_sys::sync::counted::Shared;
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::fops::FileTable;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::module::this_module;
 use kernel::prelude::*;
 use node::Node;

@@ -4,8 +4,8 @@
 //! work item is done before that.
 #![forbid(unsafe_code)]
 
-use ferro_sys::sync::errand::Errand;
-use ferro_sys::sync::errand::OnErrand;
+use ferro_sys::sync::deferred_call::Errand;
+use ferro_sys::sync::deferred_call::OnErrand;
 use kernel::prelude::*;
 use kernel::time::delay::fsleep;
 use kernel::time::Delta;

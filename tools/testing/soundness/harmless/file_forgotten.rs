@@ -4,8 +4,8 @@
 //! with its module, which goes when nobody has it open.
 #![forbid(unsafe_code)]
 
-use ferro_sys::sync::counted::Shared;
 use ferro_sys::fs::fops::FileTable;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::module::this_module;
 use kernel::prelude::*;
 use node::Node;

@@ -4,8 +4,8 @@
 //! next use ran freed code. No file is made of a table that does not name the module it is in.
 #![forbid(unsafe_code)]
 
-use ferro_sys::sync::counted::Shared;
 use ferro_sys::fs::fops::FileTable;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use node::Node;
 

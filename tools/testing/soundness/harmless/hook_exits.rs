@@ -124,31 +124,30 @@ enum Do {
 fn fork_exit(what: Do) -> Result<Place<Registered<TaskFork>>> {
     let own = place()?;
     let (mine, canary) = (own.clone(), Canary(42));
-    let exit = Registered::<TaskFork>::builder(c"sound")
-        .register(move |_call, _| {
-            if !first() {
-                return Answer::Continue;
-            }
-            match what {
-                Do::Drop => drop(take(&mine)),
-                Do::Disarm => {
-                    let taken = take(&mine);
-                    let result = taken
-                        .as_ref()
-                        .map(|exit: &Registered<TaskFork>| exit.disarm());
-                    if matches!(result, Some(Ok(()))) {
-                        harm("disarm() says that nobody is in the exit that calls it");
-                    }
-                    pr_info!("disarm in the exit: {:?}\n", result);
-                    *mine.lock() = taken;
+    let exit = Registered::<TaskFork>::builder(c"sound").register(move |_call, _| {
+        if !first() {
+            return Answer::Continue;
+        }
+        match what {
+            Do::Drop => drop(take(&mine)),
+            Do::Disarm => {
+                let taken = take(&mine);
+                let result = taken
+                    .as_ref()
+                    .map(|exit: &Registered<TaskFork>| exit.disarm());
+                if matches!(result, Some(Ok(()))) {
+                    harm("disarm() says that nobody is in the exit that calls it");
                 }
-                Do::Sleep => fsleep(Delta::from_millis(1500)),
+                pr_info!("disarm in the exit: {:?}\n", result);
+                *mine.lock() = taken;
             }
-            // Long enough that what is freed meanwhile is seen.
-            fsleep(Delta::from_millis(300));
-            over(&canary);
-            Answer::Continue
-        })?;
+            Do::Sleep => fsleep(Delta::from_millis(1500)),
+        }
+        // Long enough that what is freed meanwhile is seen.
+        fsleep(Delta::from_millis(300));
+        over(&canary);
+        Answer::Continue
+    })?;
     *own.lock() = Some(exit);
     Ok(own)
 }
@@ -162,15 +161,14 @@ fn take<T: Unpin>(place: &Place<T>) -> Option<T> {
 fn event_exit() -> Result<Place<Registered<ModuleEvent>>> {
     let own = place()?;
     let (mine, canary) = (own.clone(), Canary(42));
-    let exit = Registered::<ModuleEvent>::builder(c"sound")
-        .register(move |_call, _| {
-            if first() {
-                drop(take(&mine));
-                fsleep(Delta::from_millis(300));
-                over(&canary);
-            }
-            Answer::Continue
-        })?;
+    let exit = Registered::<ModuleEvent>::builder(c"sound").register(move |_call, _| {
+        if first() {
+            drop(take(&mine));
+            fsleep(Delta::from_millis(300));
+            over(&canary);
+        }
+        Answer::Continue
+    })?;
     *own.lock() = Some(exit);
     Ok(own)
 }
@@ -180,14 +178,13 @@ fn atomic_exit() -> Result {
     let _hook = Identified::register(&ATOMIC)?;
     let own = place()?;
     let (mine, canary) = (own.clone(), Canary(42));
-    let exit = Registered::<InAtomic>::builder(c"sound")
-        .register(move |_call, ()| {
-            if first() {
-                drop(take(&mine));
-                over(&canary);
-            }
-            Answer::Continue
-        })?;
+    let exit = Registered::<InAtomic>::builder(c"sound").register(move |_call, ()| {
+        if first() {
+            drop(take(&mine));
+            over(&canary);
+        }
+        Answer::Continue
+    })?;
     *own.lock() = Some(exit);
     hook!(ATOMIC);
     come("the exit was not dropped", || DROPPED.load(Acquire) == 1);
@@ -279,18 +276,19 @@ impl kernel::Module for Harm {
                 Kept::Nothing
             }
             6 => {
-                let waiting = Registered::<ModuleEvent>::builder(c"sound")
-                    .register(|_call, (_, state)| {
+                let waiting = Registered::<ModuleEvent>::builder(c"sound").register(
+                    |_call, (_, state)| {
                         if state == COMING && first() {
                             come("disarming waits for an exit of another hook", || {
                                 GO_ON.load(Acquire) == 1
                             });
                         }
                         Answer::Continue
-                    })?;
+                    },
+                )?;
                 let hook = Identified::register(&OTHER)?;
-                let other = Registered::<Other>::builder(c"sound")
-                    .register(|_call, _| Answer::Continue)?;
+                let other =
+                    Registered::<Other>::builder(c"sound").register(|_call, _| Answer::Continue)?;
                 hook!(OTHER, 1);
                 Kept::Two(waiting, Some(other), hook)
             }

@@ -4,9 +4,9 @@
 //! with its module.
 #![forbid(unsafe_code)]
 
+use ferro_klog::klog;
 use ferro_klog::Handler;
 use ferro_klog::Registration;
-use ferro_klog::klog;
 use ferro_sys::cpu::IrqsOff;
 use kernel::prelude::*;
 

@@ -108,8 +108,7 @@ impl kernel::Module for Client {
         };
         let function = c"kernel_clone";
         let probe = Probe::builder().symbol(function);
-        new.before
-            .put(probe.register(Before(new.before.clone()))?);
+        new.before.put(probe.register(Before(new.before.clone()))?);
         let probe = Retprobe::builder().symbol(function);
         new.returned
             .put(probe.register(Returned(new.returned.clone()))?);

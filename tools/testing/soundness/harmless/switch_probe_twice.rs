@@ -79,16 +79,31 @@ impl kernel::Module for Client {
         let first = SchedSwitchProbe::register(switches.clone())?;
         check("it is armed", first.is_armed() && seen(&switches) > 0);
         let second = SchedSwitchProbe::register(switches.clone());
-        check("one handler is registered twice", second.err() == Some(Error::Already));
+        check(
+            "one handler is registered twice",
+            second.err() == Some(Error::Already),
+        );
         check("it is armed twice", first.arm().is_ok() && first.is_armed());
-        check("it is disarmed", first.disarm().is_ok() && !first.is_armed());
+        check(
+            "it is disarmed",
+            first.disarm().is_ok() && !first.is_armed(),
+        );
         check("it is called when it is disarmed", seen(&switches) == 0);
         let second = SchedSwitchProbe::register(switches.clone())?;
-        check("it is armed beside another", first.arm() == Err(Error::Already));
-        check("the other one is taken away", first.disarm().is_ok() && seen(&switches) > 0);
+        check(
+            "it is armed beside another",
+            first.arm() == Err(Error::Already),
+        );
+        check(
+            "the other one is taken away",
+            first.disarm().is_ok() && seen(&switches) > 0,
+        );
         drop(second);
         check("it is called when all are disarmed", seen(&switches) == 0);
-        check("it is armed again", first.arm().is_ok() && seen(&switches) > 0);
+        check(
+            "it is armed again",
+            first.arm().is_ok() && seen(&switches) > 0,
+        );
         let first = Arc::new(first, GFP_KERNEL)?;
         *switches.probe.lock() = Some(first.clone());
         seen(&switches);

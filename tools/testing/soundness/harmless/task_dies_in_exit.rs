@@ -16,9 +16,9 @@ use ferro_sys::fs::debugfs::DirRef;
 use ferro_sys::fs::debugfs::File;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::user::UserDst;
-use ferro_sys::fs::user::UserSrc;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::fs::uaccess::UserSrc;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::module::this_module;
 use kernel::prelude::*;
 

@@ -3,8 +3,8 @@
 //! Tries to have a work item do an errand with what is borrowed, and may be gone by then.
 #![forbid(unsafe_code)]
 
-use ferro_sys::sync::errand::Errand;
-use ferro_sys::sync::errand::OnErrand;
+use ferro_sys::sync::deferred_call::Errand;
+use ferro_sys::sync::deferred_call::OnErrand;
 use kernel::prelude::*;
 
 module! {

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use core::cell::Cell;
-use ferro_sys::sync::errand::OnErrand;
+use ferro_sys::sync::deferred_call::OnErrand;
 use kernel::prelude::*;
 
 module! {

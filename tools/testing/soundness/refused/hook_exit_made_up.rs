@@ -4,9 +4,9 @@
 //! the registry makes numbers, and only its exits have one.
 #![forbid(unsafe_code)]
 
+use ferro_gkhi::points::TaskFork;
 use ferro_gkhi::AnyExit;
 use ferro_gkhi::Registered;
-use ferro_gkhi::points::TaskFork;
 use kernel::prelude::*;
 
 module! {

@@ -17,7 +17,8 @@ module! {
 
 struct Wild;
 
-impl ReturnValue for Wild { //~ E0277
+impl ReturnValue for Wild {
+    //~ E0277
     const SOME: bool = false;
 
     fn into_raw(self) -> c_long {

@@ -3,11 +3,11 @@
 //! As `hook_trap.rs`, by the function for engines.
 #![forbid(unsafe_code)]
 
+use ferro_gkhi::points::Int3;
 use ferro_gkhi::Answer;
 use ferro_gkhi::AsIs;
 use ferro_gkhi::EnginePromise;
 use ferro_gkhi::Registered;
-use ferro_gkhi::points::Int3;
 use kernel::prelude::*;
 
 module! {
@@ -19,7 +19,8 @@ module! {
 }
 
 fn breakpoint() {
-    let _ = Registered::<Int3, AsIs>::builder(c"x").register_engine(EnginePromise::new(), |_, _| Answer::Continue); //~ E0133
+    let _ = Registered::<Int3, AsIs>::builder(c"x")
+        .register_engine(EnginePromise::new(), |_, _| Answer::Continue); //~ E0133
 }
 
 struct Client;

@@ -12,7 +12,7 @@ use ferro_fast_relay::raw::ring::RingMem; //~ E0603
 use ferro_fast_relay::raw::ring::RingSlots; //~ E0603
 use ferro_fast_relay::Channel;
 use ferro_sys::cpu::CpuId;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 
 module! {

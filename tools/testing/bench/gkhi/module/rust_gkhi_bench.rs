@@ -11,9 +11,9 @@ use ferro_gkhi::Identified;
 use ferro_gkhi::Outcome;
 use ferro_gkhi::Registered;
 use ferro_gkhi::WithIrqsOff;
-use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::percpu::PerCpuCounter;
 use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::cpu::with_irqs_off;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
@@ -214,7 +214,8 @@ impl Counters {
 macro_rules! counting {
     ($hook:ty, $condition:ty, $name:expr, $counters:expr) => {{
         let counters = $counters.clone();
-        let exit = Registered::<$hook, $condition>::builder($name).register(move |_call, (_a, _b)| {
+        let exit =
+            Registered::<$hook, $condition>::builder($name).register(move |_call, (_a, _b)| {
                 counters.count();
                 Answer::Continue
             })?;
@@ -252,18 +253,13 @@ impl kernel::Module for Bench {
             GFP_KERNEL,
         )?;
         let _nothing =
-            Registered::<Empty>::builder(c"empty").register(|_call, (_a, _b)| {
-                Answer::Continue
-            })?;
-        let _modifying =
-            Registered::<Modify>::builder(c"modify").register(|_call, (a, b)| {
-                *b = a;
-                Answer::Continue
-            })?;
-        let _returning =
-            Registered::<Return>::builder(c"return").register(|_call, (a, _b)| {
-                Answer::Return(a)
-            })?;
+            Registered::<Empty>::builder(c"empty").register(|_call, (_a, _b)| Answer::Continue)?;
+        let _modifying = Registered::<Modify>::builder(c"modify").register(|_call, (a, b)| {
+            *b = a;
+            Answer::Continue
+        })?;
+        let _returning = Registered::<Return>::builder(c"return")
+            .register(|_call, (a, _b)| Answer::Return(a))?;
         let _counting = (
             counting!(Count, AsIs, c"count", counters),
             counting!(CountIrqsOff, WithIrqsOff, c"count", counters),

@@ -6,8 +6,8 @@
 
 use ferro_fast_relay as fast;
 use ferro_relay as relay;
-use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::cpu::with_irqs_off;
 use kernel::prelude::*;
 
 module! {

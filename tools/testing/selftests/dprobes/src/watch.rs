@@ -112,7 +112,9 @@ fn reads_itself() {
 fn misses() {
     let address = WORD.as_ptr() as u64;
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
-    let line = symbols.lines().find(|line| line.ends_with(" panic_timeout"));
+    let line = symbols
+        .lines()
+        .find(|line| line.ends_with(" panic_timeout"));
     let variable = u64::from_str_radix(&line.unwrap()[..16], 16).unwrap();
     let code = in_this_process(&[
         Insn::with(Op::IncLv, 0),

@@ -5,8 +5,8 @@
 use ferro_sys::fs::debugfs::Dir;
 use ferro_sys::fs::fops::FileTable;
 use ferro_sys::fs::fops::NodeOps;
-use ferro_sys::fs::user::UserDst;
-use ferro_sys::sync::counted::Shared;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::sync::refcounted::Shared;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where points are, and what stops there.
+//!
+//! Contexts: handlers any, NMI included; the rest process, sleeps.
+#![deny(unsafe_code)]
+
+use ferro_core::insn::Insn;
+use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::PointKind;
+use ferro_core::rpn::PointRef;
+use ferro_kprobe::Next;
+use ferro_kprobe::Probe;
+use ferro_kprobe::ProbeCtx;
+use ferro_kprobe::ProbeError;
+use ferro_kprobe::ProbeHandler;
+use ferro_sys::code::symbols;
+use ferro_sys::sync::deferred_drop::Deferred;
+use kernel::prelude::*;
+use kernel::str::CString;
+use kernel::sync::Arc;
+
+use crate::point::Point;
+use crate::point::When;
+use crate::programs::Slot;
+use crate::raw::probed_file::File;
+use crate::raw::regs::Regs;
+use crate::raw::uprobe::UserHandler;
+use crate::raw::uprobe::UserProbe;
+use crate::raw::watch::Watch;
+use crate::raw::watch::WatchHandler;
+
+/// What ftrace has at the entry of a function: a call, or a NOP of five bytes.
+const OF_FTRACE: [u8; 2] = [0xe8, 0x0f];
+
+/// Where a point is.
+pub(crate) enum Place {
+    /// In the kernel, from a symbol.
+    Kernel(CString, u64),
+    /// In a module, from a symbol in the form `module:symbol`.
+    Module(CString, u64),
+    /// At an address.
+    Address(u64),
+    /// In a file.
+    File(CString, u64),
+    /// Where a program says.
+    Later,
+}
+
+impl Place {
+    /// Errors: -ENOMEM.
+    pub(crate) fn new(kind: ModuleKind, name: &str, point: &PointRef<'_>) -> Result<Self> {
+        let offset = point.point.offset;
+        let symbol = point.symbol;
+        Ok(match kind {
+            _ if point.point.is_later => Self::Later,
+            _ if point.point.is_absolute => Self::Address(offset),
+            ModuleKind::User => Self::File(CString::try_from_fmt(fmt!("{name}"))?, offset),
+            ModuleKind::Kernel => Self::Kernel(CString::try_from_fmt(fmt!("{symbol}"))?, offset),
+            ModuleKind::Module => {
+                Self::Module(CString::try_from_fmt(fmt!("{name}:{symbol}"))?, offset)
+            }
+        })
+    }
+}
+
+/// Why nothing stops at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Its module is not there.
+    Waiting,
+    /// There is other code than it is meant for: this byte, or what ftrace has there.
+    Mismatch(Option<u8>),
+    /// The module that came has no such symbol.
+    Invalid,
+    /// No debug register was free.
+    Unavailable,
+    /// It was refused.
+    Refused,
+    /// Its program never runs again.
+    UsedUp,
+    /// No program says what it watches.
+    Disarmed,
+}
+
+impl Idle {
+    /// Why, if registering has failed.
+    pub(crate) fn of(error: Error) -> Self {
+        match error {
+            e if e == ENOENT => Self::Invalid,
+            e if e == ENOSPC || e == EBUSY => Self::Unavailable,
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// What stops at a point.
+pub(crate) enum Stop {
+    None(Idle),
+    /// A breakpoint whose records are written at once, as that is asked for, or as the instruction cannot fault.
+    Quick(Probe<Quick>),
+    /// A breakpoint whose records are written after the instruction.
+    Logging(Probe<Logging>),
+    User {
+        probe: Deferred<UserProbe<InUser>>,
+    },
+    Watch {
+        watch: Deferred<Watch<Watching>>,
+    },
+}
+
+/// What has something that stops at a point.
+pub(crate) trait HasStop {
+    fn stop(&self) -> &Stop;
+    fn stop_mut(&mut self) -> &mut Stop;
+}
+
+impl HasStop for Stop {
+    fn stop(&self) -> &Stop {
+        self
+    }
+
+    fn stop_mut(&mut self) -> &mut Stop {
+        self
+    }
+}
+
+impl HasStop for Slot {
+    fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    fn stop_mut(&mut self) -> &mut Stop {
+        &mut self.stop
+    }
+}
+
+pub(crate) struct Quick(Arc<Point>);
+
+#[vtable]
+impl ProbeHandler for Quick {
+    #[inline(always)]
+    fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        self.0.hit_quickly(ctx)
+    }
+}
+
+pub(crate) struct Logging(Arc<Point>);
+
+#[vtable]
+impl ProbeHandler for Logging {
+    #[inline(always)]
+    fn pre(&self, ctx: &mut ProbeCtx<'_>) -> Next {
+        self.0.hit_before(ctx)
+    }
+
+    #[inline(always)]
+    fn post(&self, _ctx: &mut ProbeCtx<'_>) {
+        self.0.completed();
+    }
+}
+
+pub(crate) struct InUser(Arc<Point>);
+
+impl UserHandler for InUser {
+    fn hit(&self, mut regs: Regs<'_>) {
+        match self.0.when() {
+            When::Now => self.0.hit(&mut regs),
+            When::After => self.0.hit_in_task(&mut regs),
+        }
+    }
+}
+
+pub(crate) struct Watching(Arc<Point>);
+
+impl WatchHandler for Watching {
+    fn hit(&self, mut regs: Regs<'_>) {
+        self.0.hit(&mut regs);
+    }
+}
+
+/// Whether the code is that which a point is meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opcodes {
+    Compare,
+    Ignore,
+}
+
+impl Stop {
+    /// Stops at a point, from now on, also before the point has begun. Files that users name are opened here, which may take for
+    /// ever, and may need a module: for `Place::File` no lock is held that others wait for.
+    ///
+    /// Errors: those of registering; -ENOENT if there is no such symbol or file. The kernel has no symbol that a module has.
+    pub(crate) fn new(place: &Place, point: &Arc<Point>, opcodes: Opcodes) -> Result<Self> {
+        if let Place::Later = place {
+            return Ok(Self::None(Idle::Disarmed));
+        }
+        if let Place::Kernel(symbol, _) = place {
+            // What is at such a place goes with the module, and nothing would tell this point.
+            if symbols::lookup_name(symbol).is_none_or(symbols::is_of_module) {
+                return Err(ENOENT);
+            }
+        }
+        let wanted = match opcodes {
+            Opcodes::Compare => point.point.opcode,
+            Opcodes::Ignore => None,
+        };
+        if point.point.kind != PointKind::Breakpoint {
+            return Self::watch(place, point);
+        }
+        let stop = match place {
+            Place::File(name, offset) => {
+                let (file, byte) = File::open(name, *offset)?;
+                if wanted.is_some_and(|wanted| wanted != byte) {
+                    return Ok(Self::None(Idle::Mismatch(Some(byte))));
+                }
+                let handler = InUser(point.clone());
+                let probe = UserProbe::register(file, *offset, handler);
+                return Ok(Self::User {
+                    probe: Deferred::new(probe)?,
+                });
+            }
+            _ => {
+                let quick = breakpoint(place, Quick(point.clone()))?;
+                match point.when() == When::Now || cannot_fault(&quick) && !point.moves() {
+                    true => Self::Quick(quick),
+                    false => {
+                        drop(quick);
+                        Self::Logging(breakpoint(place, Logging(point.clone()))?)
+                    }
+                }
+            }
+        };
+        let fits = |wanted| match stop.opcode() {
+            Some(opcode) => wanted == opcode,
+            None => OF_FTRACE.contains(&wanted),
+        };
+        if !wanted.is_none_or(fits) {
+            return Ok(Self::None(Idle::Mismatch(stop.opcode())));
+        }
+        stop.arm()?;
+        Ok(stop)
+    }
+
+    fn watch(place: &Place, point: &Arc<Point>) -> Result<Self> {
+        // A module that is on its way out has been told of: it stays until the point can be found by who is told of that.
+        let mut _module = None;
+        let address = match place {
+            Place::Address(address) => *address,
+            Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
+                let start = symbols::lookup_name(symbol).ok_or(ENOENT)?;
+                if let Place::Module(..) = place {
+                    _module = Some(symbols::module_of(start).ok_or(ENOENT)?);
+                    if symbols::lookup_name(symbol) != Some(start) {
+                        return Err(ENOENT);
+                    }
+                }
+                (start as u64).checked_add(*offset).ok_or(EINVAL)?
+            }
+            Place::File(..) | Place::Later => return Err(EINVAL),
+        };
+        Self::at(address, point)
+    }
+
+    /// Watches an address. Errors: those of [`Watch::register`].
+    pub(crate) fn at(address: u64, point: &Arc<Point>) -> Result<Self> {
+        let rpn = &point.point;
+        let watch = Watch::register(rpn.kind, address, rpn.watch_len, Watching(point.clone()))?;
+        Ok(Self::Watch {
+            watch: Deferred::new(Ok::<_, Error>(watch))?,
+        })
+    }
+
+    /// Gives a debug register back, if it has one. Handlers may be running yet.
+    pub(crate) fn release(&self) {
+        if let Self::Watch { watch } = self {
+            watch.release();
+        }
+    }
+
+    /// Has the handlers of a breakpoint in the kernel called; what is elsewhere begins so.
+    fn arm(&self) -> Result {
+        let armed = match self {
+            Self::Quick(probe) => probe.arm(),
+            Self::Logging(probe) => probe.arm(),
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => Ok(()),
+        };
+        armed.map_err(errno)
+    }
+
+    /// Has nothing stop at these points any more, and waits for what runs there: once for some dozens of them, not for each.
+    pub(crate) fn end_all<T: HasStop>(all: &mut [T]) {
+        UserProbe::unregister_all(all.iter().filter_map(|one| match one.stop() {
+            Self::User { probe } => Some(&**probe),
+            _ => None,
+        }));
+        Watch::unregister_all(all.iter().filter_map(|one| match one.stop() {
+            Self::Watch { watch } => Some(&**watch),
+            _ => None,
+        }));
+        Probe::drop_all(all.iter_mut().filter_map(|one| one.stop_mut().take_quick()));
+        Probe::drop_all(
+            all.iter_mut()
+                .filter_map(|one| one.stop_mut().take_logging()),
+        );
+        let stops = all.iter_mut().map(T::stop_mut);
+        stops.for_each(|stop| *stop = Self::None(Idle::Waiting));
+    }
+
+    fn take_quick(&mut self) -> Option<Probe<Quick>> {
+        match core::mem::replace(self, Self::None(Idle::Waiting)) {
+            Self::Quick(probe) => Some(probe),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    fn take_logging(&mut self) -> Option<Probe<Logging>> {
+        match core::mem::replace(self, Self::None(Idle::Waiting)) {
+            Self::Logging(probe) => Some(probe),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// The first byte of the instruction, if it is one of the kernel's, and not ftrace's.
+    fn opcode(&self) -> Option<u8> {
+        match self {
+            Self::Quick(probe) => probe.opcode(),
+            Self::Logging(probe) => probe.opcode(),
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => None,
+        }
+    }
+
+    /// Whether records wait until the instruction has been executed.
+    pub(crate) fn waits(&self, point: &Point) -> bool {
+        match self {
+            Self::Logging(_) => true,
+            Self::User { .. } => point.when() == When::After,
+            Self::None(_) | Self::Quick(_) | Self::Watch { .. } => false,
+        }
+    }
+
+    /// Where it is, if it is a breakpoint in the kernel; else 0.
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            Self::Quick(probe) => probe.address(),
+            Self::Logging(probe) => probe.address(),
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => 0,
+        }
+    }
+
+    /// Returns true if another file has taken the place of the one that is probed, for processes that start from now on.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match self {
+            Self::User { probe } => !probe.is_current(),
+            Self::None(_) | Self::Quick(_) | Self::Logging(_) | Self::Watch { .. } => false,
+        }
+    }
+
+    /// Hits that the point was not told of.
+    pub(crate) fn missed(&self) -> usize {
+        match self {
+            Self::Quick(probe) => probe.missed(),
+            Self::Logging(probe) => probe.missed(),
+            Self::None(_) | Self::User { .. } | Self::Watch { .. } => 0,
+        }
+    }
+
+    /// Why it does not stop, if it does not.
+    pub(crate) fn idle(&self) -> Option<Idle> {
+        let is_armed = match self {
+            Self::None(idle) => return Some(*idle),
+            Self::Quick(probe) => probe.is_armed(),
+            Self::Logging(probe) => probe.is_armed(),
+            Self::User { .. } | Self::Watch { .. } => true,
+        };
+        (!is_armed).then_some(Idle::Waiting)
+    }
+}
+
+/// Whether the instruction there is surely executed, so that there is nothing to wait for.
+fn cannot_fault<H: ProbeHandler>(probe: &Probe<H>) -> bool {
+    let Some(opcode) = probe.opcode() else {
+        // What ftrace has there.
+        return true;
+    };
+    match probe.copied() {
+        Some(code) => Insn::decode(&code).is_ok_and(|insn| insn.cannot_fault()),
+        // Branches, which a byte tells: conditional ones over a short distance, and two jumps.
+        None => matches!(opcode, 0x70..=0x7f | 0xe9 | 0xeb),
+    }
+}
+
+fn breakpoint<H: ProbeHandler>(place: &Place, handler: H) -> Result<Probe<H>> {
+    let builder = Probe::builder().disarmed();
+    let builder = match place {
+        Place::Kernel(symbol, offset) | Place::Module(symbol, offset) => {
+            let offset = u32::try_from(*offset).map_err(|_| EINVAL)?;
+            builder.symbol(symbol).offset(offset)
+        }
+        Place::Address(address) => builder.address(usize::try_from(*address)?),
+        Place::File(..) | Place::Later => return Err(EINVAL),
+    };
+    builder.register(handler).map_err(errno)
+}
+
+/// User space does not know -EPROBE_DEFER.
+fn errno(error: ProbeError) -> Error {
+    match error {
+        ProbeError::NoEngine => ENODEV,
+        other => other.into(),
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a command was refused: a number for its caller, and a text for its user.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use core::num::TryFromIntError;
+
+use ferro_core::rpn::Reason;
+use ferro_core::rpn::Refusal;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use kernel::alloc::AllocError;
+use kernel::fmt;
+use kernel::fmt::Write;
+use kernel::prelude::*;
+
+use crate::attachment::Place;
+
+/// Why a command was refused.
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    /// A line without its end; empty if there is no memory for it.
+    pub(crate) text: KVVec<u8>,
+}
+
+impl Refused {
+    fn with(error: Error, text: fmt::Arguments<'_>) -> Self {
+        let mut buffer = TextBuffer::new();
+        // Without memory there is less of a text.
+        let _ = buffer.write_fmt(text);
+        Self {
+            error,
+            text: buffer.into_bytes(),
+        }
+    }
+
+    /// With a text.
+    pub(crate) fn new(error: Error, text: &str) -> Self {
+        Self::with(error, fmt!("{text}"))
+    }
+
+    /// What is wrong with a program.
+    pub(crate) fn of(error: Error, name: impl fmt::Display, text: &str) -> Self {
+        Self::with(error, fmt!("{name}: {text}"))
+    }
+
+    /// What is wrong with a set.
+    pub(crate) fn set(refusal: Refusal) -> Self {
+        let error = match refusal.reason {
+            Reason::NeedsPermission => EPERM,
+            _ => EINVAL,
+        };
+        Self::with(error, format_args!("{refusal}"))
+    }
+
+    /// A point cannot be probed.
+    pub(crate) fn place(error: Error, name: &CStr, place: &Place) -> Self {
+        let why = match error {
+            e if e == ENOENT => "there is no such symbol or file",
+            e if e == EILSEQ => "it is not the start of an instruction",
+            e if e == EOPNOTSUPP => "this cannot be probed or watched",
+            e if e == EINVAL => "it must not be probed, or is not code",
+            e if e == ENXIO => "the file is shorter",
+            e if e == ENOSPC || e == EBUSY => "no debug register is free",
+            e if e == ENODEV => "the kprobes engine is not loaded",
+            e if e == ENOMEM => "no memory",
+            _ => "it was refused",
+        };
+        let number = error.to_errno();
+        Self::with(error, fmt!("{}: {place}: {why} ({number})", *name))
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::with(error, fmt!("error {}", error.to_errno()))
+    }
+}
+
+impl From<AllocError> for Refused {
+    fn from(_: AllocError) -> Self {
+        Self::from(ENOMEM)
+    }
+}
+
+impl From<TryFromIntError> for Refused {
+    fn from(_: TryFromIntError) -> Self {
+        Self::from(EINVAL)
+    }
+}

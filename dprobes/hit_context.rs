@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a program looks at and changes.
+//!
+//! Contexts: any, NMI included, on one CPU.
+#![deny(unsafe_code)]
+
+use ferro_core::rpn::read_pair;
+use ferro_core::rpn::Register;
+use ferro_core::rpn::Scope;
+use ferro_core::rpn::World;
+use ferro_sys::cpu;
+use ferro_sys::cpu::time::mono_fast_ns;
+use ferro_sys::mm::nofault;
+
+use crate::point::Point;
+use crate::raw::cpu_regs as this_cpu;
+use crate::raw::regs::Regs;
+use crate::raw::task;
+use crate::registers::Registers;
+
+/// Bytes of a string that are read at a time: they do not reach into another page.
+const PIECE: usize = 64;
+
+/// Pages are at least this large.
+const PAGE: u64 = 4096;
+
+/// The largest address of user space, and one more.
+const USER_END: u64 = 1 << 63;
+
+/// Selectors of segments that start at 0: code and data of the kernel, code of 32 bits, data and code of 64 bits of user space.
+const FLAT: [u16; 5] = [0x10, 0x18, 0x23, 0x2b, 0x33];
+
+/// A hit.
+pub(crate) struct Here<'a, R> {
+    pub(crate) regs: &'a mut R,
+    pub(crate) point: &'a Point,
+}
+
+#[inline(always)]
+fn read(address: u64, to: &mut [u8]) -> bool {
+    let from = address as usize;
+    match nofault::is_user(from) {
+        true => nofault::read_user(from, to),
+        false => nofault::read_kernel(from, to),
+    }
+}
+
+impl<R: Registers> World for Here<'_, R> {
+    #[inline(always)]
+    fn register(&self, register: Register) -> Option<u64> {
+        let value = self.regs.get(register);
+        value.or_else(|| this_cpu::register(register))
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) -> bool {
+        match &self.point.permission {
+            Some(permission) => self.regs.set(permission, register, value),
+            None => false,
+        }
+    }
+
+    fn user_register(&self, register: Register) -> Option<u64> {
+        let value = Regs::of_user()?.get(register);
+        value.or_else(|| match register {
+            Register::FsBase | Register::GsBase => this_cpu::register(register),
+            Register::Ds | Register::Es | Register::Fs | Register::Gs => {
+                this_cpu::register(register)
+            }
+            _ => None,
+        })
+    }
+
+    fn set_user_register(&mut self, register: Register, value: u64) -> bool {
+        match (&self.point.permission, Regs::of_user()) {
+            (Some(permission), Some(mut regs)) => regs.set(permission, register, value),
+            _ => false,
+        }
+    }
+
+    #[inline(always)]
+    fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        read(address, to)
+    }
+
+    #[inline(always)]
+    fn read_pair(&self, address: u64) -> Option<[u64; 2]> {
+        // Most programs log what is on the stack, which is there.
+        nofault::read_stack(address as usize).or_else(|| read_pair(self, address))
+    }
+
+    fn read_string(&self, address: u64, to: &mut [u8]) -> Option<usize> {
+        let mut done = 0usize;
+        while done < to.len() {
+            let at = address.checked_add(done as u64)?;
+            // Up to the next multiple, so that what is not there is not before the string's end.
+            let piece = PIECE.wrapping_sub(at as usize % PIECE);
+            let end = done.saturating_add(piece).min(to.len());
+            let piece = to.get_mut(done..end)?;
+            if !read(at, piece) {
+                return None;
+            }
+            if let Some(len) = piece.iter().position(|byte| *byte == 0) {
+                return done.checked_add(len);
+            }
+            done = end;
+        }
+        Some(done)
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> bool {
+        let to = address as usize;
+        match &self.point.permission {
+            None => false,
+            Some(_) if nofault::is_user(to) => nofault::write_user(to, from),
+            Some(permission) => permission.write_kernel(to, from),
+        }
+    }
+
+    /// Only writing tells what can be written: so that is tried, with what is there.
+    fn can_access(&self, address: u64, len: u64, for_writing: bool) -> bool {
+        let Some(last) = len.checked_sub(1).and_then(|n| address.checked_add(n)) else {
+            return len == 0;
+        };
+        if (address < USER_END) != (last < USER_END) {
+            return false;
+        }
+        let permission = self.point.permission.as_ref();
+        let can_write = |at: u64| permission.is_some_and(|one| one.can_write(at as usize));
+        let mut at = address;
+        loop {
+            if !read(at, &mut [0]) || for_writing && !can_write(at) {
+                return false;
+            }
+            match (at | (PAGE - 1)).checked_add(1) {
+                Some(next) if next <= last => at = next,
+                _ => return true,
+            }
+        }
+    }
+
+    fn port_in(&mut self, port: u16, width: u8) -> Option<u32> {
+        let permission = self.point.permission.as_ref()?;
+        Some(this_cpu::port_in(permission, port, width))
+    }
+
+    fn port_out(&mut self, port: u16, width: u8, value: u32) -> bool {
+        match &self.point.permission {
+            Some(permission) => {
+                this_cpu::port_out(permission, port, width, value);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The kernel's segments start at 0, and so do those that it gives to user space. Where one starts that a process has made
+    /// for itself, only its table tells, which is not looked at.
+    fn segment(&self, selector: u16) -> Option<u64> {
+        match selector {
+            0 if self.user_register(Register::Fs) == Some(0) => {
+                self.user_register(Register::FsBase)
+            }
+            _ if FLAT.contains(&selector) => Some(0),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn variable(&self, scope: Scope, index: u32) -> Option<u64> {
+        self.point
+            .variable(scope, index)
+            .map(|word| word.load() as u64)
+    }
+
+    #[inline(always)]
+    fn set_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
+        match self.point.variable(scope, index) {
+            Some(word) => {
+                word.store(value as usize);
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    fn add_variable(&self, scope: Scope, index: u32, value: u64) -> bool {
+        match self.point.variable(scope, index) {
+            Some(word) => {
+                word.add(value as usize);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn task(&self) -> u64 {
+        task::address() as u64
+    }
+
+    fn process(&self) -> u32 {
+        task::ids().0
+    }
+
+    fn thread(&self) -> u32 {
+        task::ids().1
+    }
+
+    fn cpu(&self) -> u32 {
+        cpu::current_id()
+    }
+
+    fn time(&self) -> u64 {
+        mono_fast_ns()
+    }
+
+    fn arm(&self, minor: u32, address: Option<u64>) -> bool {
+        let mailbox = self.point.mailboxes.get(minor);
+        mailbox.map(|mailbox| mailbox.say(address)).is_some()
+    }
+
+    fn call(&mut self, number: u32, argument: u64) -> Option<u64> {
+        crate::raw::call_targets::call(number, argument)
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What hits ask for and cannot do themselves: that the breakpoint or the debug register of a point goes back, as the point's program
+//! never runs again.
+//!
+//! Contexts: process; sleeps. Locks: the mutex of the programs, which is not held while handlers are waited for. A module may go at the
+//! same time: the kprobes engine has taken its breakpoints away before its memory is freed.
+#![deny(unsafe_code)]
+
+use ferro_sys::sync::deferred_call::OnErrand;
+
+use crate::attachment::Idle;
+use crate::attachment::Stop;
+use crate::point::Shared;
+use crate::programs::Program;
+use crate::programs::Slot;
+use crate::rearm::Mailbox;
+
+/// How many go with one wait for their handlers.
+const AT_ONCE: usize = 16;
+
+impl OnErrand for Shared {
+    fn on_errand(&self) {
+        let goes = |slot: &mut Slot| slot.is_to_go().then(|| slot.take_stop());
+        while end_some(self, |_| true, goes) {}
+    }
+}
+
+/// Ends what `take` takes from the points of programs that are `chosen`. Returns true if there may be more.
+pub(crate) fn end_some(
+    shared: &Shared,
+    chosen: impl Fn(&Program) -> bool,
+    take: impl Fn(&mut Slot) -> Option<Stop>,
+) -> bool {
+    let mut gone = [const { Stop::None(Idle::UsedUp) }; AT_ONCE];
+    let mut places = gone.iter_mut().peekable();
+    let mut programs = shared.programs.lock();
+    for program in programs.iter_mut().filter(|program| chosen(program)) {
+        for slot in &mut program.slots {
+            // What there is no place for is not asked.
+            let taken = places.peek().and_then(|_| take(slot));
+            if let Some((stop, place)) = taken.and_then(|stop| Some((stop, places.next()?))) {
+                *place = stop;
+            }
+        }
+    }
+    let is_full = places.peek().is_none();
+    drop(programs);
+    Stop::end_all(&mut gone);
+    is_full
+}
+
+impl Slot {
+    /// Whether it has something that it never needs again.
+    fn is_to_go(&self) -> bool {
+        !matches!(self.stop, Stop::None(_)) && self.point.is_to_go()
+    }
+
+    fn take_stop(&mut self) -> Stop {
+        self.keep_missed();
+        let stop = core::mem::replace(&mut self.stop, Stop::None(Idle::UsedUp));
+        self.point.mailbox().into_iter().for_each(Mailbox::end);
+        stop
+    }
+}

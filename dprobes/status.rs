@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The state of all programs, as text.
+//!
+//! Contexts: process; sleeps. Locks: the table's mutex.
+#![deny(unsafe_code)]
+
+use ferro_core::rpn::ModuleKind;
+use ferro_core::rpn::PointKind;
+use ferro_core::rpn::Target;
+use ferro_core::rpn::UNSAFE_WRITES;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use kernel::fmt;
+use kernel::fmt::Write;
+use kernel::prelude::*;
+
+use crate::attachment::Idle;
+use crate::attachment::Place;
+use crate::attachment::Stop;
+use crate::programs::Program;
+use crate::programs::Slot;
+use crate::programs::Table;
+use crate::record::KlogState;
+
+impl Table {
+    /// Appends a line for each program and point, and the variables. Keys may be added.
+    pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        for program in &*self.shared.programs.lock() {
+            program.write(text)?;
+        }
+        self.shared.globals.write("globals", text)?;
+        text.write_fmt(fmt!("{KlogState}"))
+    }
+}
+
+impl Program {
+    fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        let header = &self.header;
+        let kind = match header.kind {
+            ModuleKind::User => "user",
+            ModuleKind::Kernel => "kernel",
+            ModuleKind::Module => "kmod",
+        };
+        let target = match self.set.target {
+            Target::Relay => "relay",
+            Target::Klog => "klog",
+        };
+        let writes = u8::from(self.set.flags & UNSAFE_WRITES != 0);
+        text.write_fmt(fmt!(
+            "program kind={kind} major={} id={} locals={} globals={} jmpmax={} logmax={} target={target} writes={writes} name={}\n",
+            header.major,
+            header.id,
+            header.locals,
+            header.globals,
+            header.jmpmax,
+            header.logmax,
+            *self.name
+        ))?;
+        for slot in &self.slots {
+            slot.write(text)?;
+        }
+        self.locals.write("locals", text)
+    }
+}
+
+impl Slot {
+    /// The word for its state.
+    fn state(&self) -> &'static str {
+        match self.stop.idle() {
+            _ if self.point.is_removed() => "removed",
+            Some(Idle::UsedUp) => "disabled",
+            Some(Idle::Disarmed) if self.point.is_used_up() => "disabled",
+            Some(Idle::Disarmed) => "disarmed",
+            Some(Idle::Waiting) => "waiting",
+            Some(Idle::Mismatch(_)) => "mismatch",
+            Some(Idle::Invalid) => "invalid",
+            Some(Idle::Unavailable) => "unavailable",
+            Some(Idle::Refused) => "error",
+            None if self.point.is_used_up() => "disabled",
+            None if self.stop.is_replaced() => "replaced",
+            None => "active",
+        }
+    }
+
+    /// Hits that the point was not told of.
+    fn slot_missed(&self) -> usize {
+        self.missed.saturating_add(self.stop.missed())
+    }
+
+    /// Where it is, if that is known and the place does not tell; else 0.
+    fn address(&self) -> usize {
+        match self.point.mailbox() {
+            Some(mailbox) => mailbox.watched(),
+            None => self.stop.address(),
+        }
+    }
+
+    fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        let point = &self.point.point;
+        let kind = match point.kind {
+            PointKind::Breakpoint => "break",
+            PointKind::WatchExecute => "x",
+            PointKind::WatchWrite => "w",
+            PointKind::WatchAccess => "rw",
+            PointKind::WatchIo => "io",
+        };
+        let missed = self.point.missed().saturating_add(self.slot_missed());
+        text.write_fmt(fmt!(
+            "point state={} kind={kind} major={} minor={} group={} type={} hits={} runs={} missed={missed} faults={} truncated={} max_hits={} pass_count={} waits={} address={:#x}{} place={}\n",
+            self.state(),
+            point.major,
+            point.minor,
+            point.group,
+            point.kind_number,
+            self.point.hits(),
+            self.point.runs(),
+            self.point.faults(),
+            self.point.truncated(),
+            point.max_hits,
+            point.pass_count,
+            u8::from(self.stop.waits(&self.point)),
+            self.address(),
+            Found(&self.stop),
+            self.place
+        ))
+    }
+}
+
+/// The first byte of the code, where that is not the one that a point is meant for.
+struct Found<'a>(&'a Stop);
+
+impl fmt::Display for Found<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Stop::None(Idle::Mismatch(Some(byte))) => f.write_fmt(fmt!(" found={byte:#04x}")),
+            Stop::None(Idle::Mismatch(None)) => f.write_str(" found=ftrace"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(symbol, offset) | Self::Module(symbol, offset) => {
+                f.write_fmt(fmt!("{}+{offset:#x}", **symbol))
+            }
+            Self::Address(address) => f.write_fmt(fmt!("{address:#x}")),
+            Self::File(_, offset) => f.write_fmt(fmt!("{offset:#x}")),
+            Self::Later => f.write_str("later"),
+        }
+    }
+}

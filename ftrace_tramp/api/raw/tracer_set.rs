@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sets of functions with data of their own, at the C interface, and the callback that it makes.
+//!
+//! Contexts: callbacks any that ftrace traces, NMI included; the rest process. Locks: that of the list of tracers, then those of
+//! `data.c` and of ftrace.
+
+use core::mem::offset_of;
+use core::mem::ManuallyDrop;
+
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::ffi::c_ulong;
+use kernel::ffi::c_void;
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+use super::fregs::Fregs;
+use super::tracer::end;
+use super::tracer::while_live;
+use super::tracer::Live;
+use crate::call::FunctionCall;
+use crate::error::TraceError;
+use crate::tracer_set::SetHandler;
+
+// `struct ftrace_regs` has no fields, as nobody is to look into it.
+#[allow(improper_ctypes)]
+extern "C" {
+    /// `filter.h`
+    fn ferro_ftrace_call_node(
+        ip: c_ulong,
+        parent_ip: c_ulong,
+        node: *mut c_void,
+        fregs: *mut bindings::ftrace_regs,
+    );
+}
+
+/// What a function has.
+///
+/// # Invariants
+///
+/// `handler` stays as long as this.
+#[repr(C)]
+struct Node<T, H> {
+    // `struct ferro_ftrace_node`
+    call: bindings::ftrace_data_func_t,
+    handler: *const H,
+    data: T,
+}
+
+// SAFETY: The handler is shared, and `Sync`; its box may be dropped by any thread, as both are `Send`.
+unsafe impl<T: Send, H: Send + Sync> Send for Node<T, H> {}
+
+/// What is at a place that does not change.
+#[pin_data]
+struct Pinned<H> {
+    handler: H,
+    #[pin]
+    ops: Opaque<bindings::ftrace_data_ops>,
+}
+
+/// Functions, by the addresses that they were attached with, and what they have.
+type Nodes<T, H> = KVVec<(usize, KBox<Node<T, H>>)>;
+
+/// A `struct ftrace_data_ops` with its handler, and what its functions have. Its drop sleeps: it belongs in a `Deferred`.
+///
+/// # Invariants
+///
+/// In the list of tracers, unless `module_goes()` has ended it. `nodes` are what is attached, and maybe more.
+pub(crate) struct RawSet<T: Send + Sync + 'static, H: SetHandler<T>> {
+    pinned: ManuallyDrop<Pin<KBox<Pinned<H>>>>,
+    nodes: ManuallyDrop<Nodes<T, H>>,
+}
+
+// SAFETY: Any thread may attach and detach; handlers and data are `Send`.
+unsafe impl<T: Send + Sync, H: SetHandler<T>> Send for RawSet<T, H> {}
+// SAFETY: A shared reference reaches the handler only, which is `Sync`.
+unsafe impl<T: Send + Sync, H: SetHandler<T>> Sync for RawSet<T, H> {}
+
+const _: () = assert!(offset_of!(bindings::ftrace_data_ops, ops) == 0);
+
+fn errors(error: Error) -> TraceError {
+    match error {
+        e if e == EINVAL || e == ENOENT => TraceError::NotFound,
+        e if e == EEXIST => TraceError::Twice,
+        e => e.into(),
+    }
+}
+
+impl<T: Send + Sync + 'static, H: SetHandler<T>> RawSet<T, H> {
+    /// Without functions; `handler_code` is an address of the handler's code. Errors: no memory.
+    pub(crate) fn new(
+        all_registers: bool,
+        handler: H,
+        handler_code: usize,
+    ) -> Result<Self, TraceError> {
+        let ops = bindings::ftrace_data_ops {
+            func: Some(ferro_ftrace_call_node),
+            flags: match all_registers {
+                true => bindings::FTRACE_OPS_FL_SAVE_REGS as c_ulong,
+                false => 0,
+            },
+            ..Default::default()
+        };
+        let pinned = KBox::pin_init(
+            pin_init!(Pinned {
+                handler,
+                ops: Opaque::new(ops),
+            }),
+            GFP_KERNEL,
+        )
+        .map_err(|_| TraceError::NoMemory)?;
+        let live = Live {
+            ops: pinned.ops.get().cast(),
+            code: [callback::<T, H> as *const () as usize, handler_code],
+            is_set: true,
+        };
+        live.add()?;
+        // INVARIANT: In the list, and nothing is attached.
+        Ok(Self {
+            pinned: ManuallyDrop::new(pinned),
+            nodes: ManuallyDrop::new(KVVec::new()),
+        })
+    }
+
+    /// Ends the set, as `module_goes()` does when the handler's module is removed. Returns true if it was live.
+    #[cfg(CONFIG_FTRACE_RUST_API_KUNIT_TEST)]
+    pub(crate) fn end(&self) -> bool {
+        let ops = self.pinned.ops.get().cast();
+        matches!(end(|live| live.ops == ops), Some(Ok(())))
+    }
+
+    /// How many functions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn handler(&self) -> &H {
+        &self.pinned.handler
+    }
+
+    /// Attaches functions, all or none. What is not attached is dropped. Errors: also that `module_goes()` has ended the set.
+    pub(crate) fn attach(&mut self, functions: KVVec<(usize, T)>) -> Result<(), TraceError> {
+        let count = functions.len();
+        let mut raw = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut nodes: Nodes<T, H> = KVVec::with_capacity(count, GFP_KERNEL)?;
+        self.nodes.reserve(count, GFP_KERNEL)?;
+        for (ip, data) in functions {
+            let node = KBox::new(
+                Node {
+                    call: Some(callback::<T, H>),
+                    // INVARIANT: The handler goes after all nodes have.
+                    handler: &raw const self.pinned.handler,
+                    data,
+                },
+                GFP_KERNEL,
+            )?;
+            let pair = bindings::ftrace_data {
+                ip,
+                data: (&raw const *node).cast_mut().cast(),
+            };
+            // There is room.
+            let _ = raw.push_within_capacity(pair);
+            let _ = nodes.push_within_capacity((ip, node));
+        }
+        let count = u32::try_from(count).map_err(|_| TraceError::NoMemory)?;
+        let ops = self.pinned.ops.get();
+        // SAFETY: The ops is initialised, and stays until it has been released, as do the nodes, or for good. Each node is what the
+        // callback takes it for.
+        let attach = || unsafe { bindings::ftrace_data_attach(ops, raw.as_ptr(), count) };
+        // With the lock of the list: what is attached after the set has been ended would never be released.
+        let attached =
+            while_live(ops.cast(), || to_result(attach())).ok_or(TraceError::ModuleGoes)?;
+        if let Err(error) = attached {
+            // If ftrace has given up meanwhile, it may call with them.
+            if error == ENODEV {
+                core::mem::forget(nodes);
+            }
+            return Err(errors(error));
+        }
+        for node in nodes {
+            // There is room.
+            let _ = self.nodes.push_within_capacity(node);
+        }
+        self.nodes.sort_unstable_by_key(|(ip, _)| *ip);
+        Ok(())
+    }
+
+    /// Detaches functions, all or none, and waits until nobody handles their calls.
+    pub(crate) fn detach(&mut self, functions: &[usize]) -> Result<(), TraceError> {
+        let count = u32::try_from(functions.len()).map_err(|_| TraceError::NotFound)?;
+        for ip in functions {
+            let found = self.nodes.binary_search_by_key(ip, |(ip, _)| *ip);
+            found.map_err(|_| TraceError::NotFound)?;
+        }
+        let ops = self.pinned.ops.get();
+        // If the set is ended after this, no function is attached.
+        while_live(ops.cast(), || ()).ok_or(TraceError::ModuleGoes)?;
+        // SAFETY: The ops stays; the addresses are read only.
+        to_result(unsafe { bindings::ftrace_data_detach(ops, functions.as_ptr(), count) })
+            .map_err(errors)?;
+        // Nobody uses them any more.
+        for ip in functions {
+            if let Ok(at) = self.nodes.binary_search_by_key(ip, |(ip, _)| *ip) {
+                drop(self.nodes.remove(at));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Send + Sync + 'static, H: SetHandler<T>> Drop for RawSet<T, H> {
+    fn drop(&mut self) {
+        let ops = self.pinned.ops.get().cast();
+        if let Some(Err(_)) = end(|live| live.ops == ops) {
+            // ftrace has given up, and may still call it: it stays.
+            return;
+        }
+        // SAFETY: Nothing calls it any more: it has been released just now, or when its module went. `self` is not used after this.
+        unsafe {
+            ManuallyDrop::drop(&mut self.nodes);
+            ManuallyDrop::drop(&mut self.pinned);
+        }
+    }
+}
+
+/// What `filter.c` calls.
+///
+/// # Safety
+///
+/// `node` is a `Node<T, H>` that stays until this returns, and `fregs` are those of a call.
+unsafe extern "C" fn callback<T: Send + Sync + 'static, H: SetHandler<T>>(
+    ip: c_ulong,
+    parent_ip: c_ulong,
+    node: *mut c_void,
+    fregs: *mut bindings::ftrace_regs,
+) {
+    // SAFETY: `attach()` has given it to this function, and what detaches it waits for this call before it goes.
+    let node = unsafe { &*node.cast::<Node<T, H>>() };
+    // SAFETY: By the invariant of the node.
+    let handler = unsafe { &*node.handler };
+    // SAFETY: ftrace passes the registers of this call, and nobody else has them until this returns.
+    let fregs = unsafe { Fregs::from_raw(fregs) };
+    handler.call(&FunctionCall::new(ip, parent_ip, fregs), &node.data);
+}

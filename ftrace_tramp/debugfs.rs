@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! debugfs `ftrace_tramp/`: `list`, the trampolines that there are, and functions that should have one and have not;
+//! `pool`, the memory for them and for the kprobes' copies.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use ferro_core::tramp::MAX_MEMBERS;
+use ferro_sys::code::symbols;
+use ferro_sys::fs::debugfs::Dir;
+use ferro_sys::fs::debugfs::File;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::mm::exec_pool;
+use ferro_sys::sync::refcounted::Shared;
+use kernel::fmt::Write;
+use kernel::module::this_module;
+use kernel::prelude::*;
+
+use crate::raw::ops_sets::Listed;
+use crate::registry;
+
+/// The directory.
+pub(crate) struct Files {
+    // In the order in which they have to go.
+    _list: File<Shared<Node>>,
+    _pool: File<Shared<Node>>,
+    _dir: Dir,
+}
+
+pub(crate) enum Node {
+    List,
+    Pool,
+    /// As it was when it was opened.
+    Listed(KVVec<u8>),
+}
+
+static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::TrampolineEngine>());
+
+impl Files {
+    /// Makes it. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
+    pub(crate) fn new() -> Result<Self> {
+        let dir = Dir::new(c"ftrace_tramp")?;
+        Ok(Self {
+            _list: dir.file(c"list", 0o400, &FILES, Shared::new(Ok(Node::List))?)?,
+            _pool: dir.file(c"pool", 0o400, &FILES, Shared::new(Ok(Node::Pool))?)?,
+            _dir: dir,
+        })
+    }
+}
+
+fn kind(saves_regs: bool) -> &'static str {
+    match saves_regs {
+        true => "regs",
+        false => "plain",
+    }
+}
+
+impl NodeOps for Node {
+    fn snapshot(&self) -> Result<Option<Self>> {
+        let mut lines = TextBuffer::new();
+        match self {
+            Self::List => Self::list(&mut lines),
+            Self::Pool => Self::pool(&mut lines),
+            Self::Listed(_) => return Ok(None),
+        }
+        .map_err(|_| ENOMEM)?;
+        Ok(Some(Self::Listed(lines.into_bytes())))
+    }
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        match self {
+            Self::Listed(text) => to.copy_at_position(text),
+            Self::List | Self::Pool => Err(EINVAL),
+        }
+    }
+}
+
+impl Node {
+    fn pool(lines: &mut TextBuffer) -> core::fmt::Result {
+        for slots in exec_pool::in_use().iter().filter(|slots| slots.pages != 0) {
+            lines.write_fmt(fmt!(
+                "{} bytes: {} pages, used {} (probes {}, detours {}, trampolines {}), waiting {}, free {}\n",
+                slots.size,
+                slots.pages,
+                slots.probes + slots.detours + slots.trampolines,
+                slots.probes,
+                slots.detours,
+                slots.trampolines,
+                slots.waiting,
+                slots.free
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn list(lines: &mut TextBuffer) -> core::fmt::Result {
+        let shown = symbols::shows_addresses();
+        registry::each(|entry| {
+            let address = if shown { entry.address } else { 0 };
+            lines.write_fmt(fmt!(
+                "{address:016x} {} {} of {} bytes\n",
+                kind(entry.saves_regs),
+                entry.used,
+                entry.slot
+            ))
+        })?;
+        registry::each_data(|entry| {
+            let (address, used, slot, saves_regs) = entry.made;
+            lines.write_fmt(fmt!(
+                "{:016x} {} {used} of {slot} bytes, with data of functions\n",
+                if shown { address } else { 0 },
+                kind(saves_regs)
+            ))
+        })?;
+        registry::each_set(|set| {
+            let functions = set.functions;
+            match set.made {
+                Ok((address, used, slot, saves_regs)) => lines.write_fmt(fmt!(
+                    "{:016x} {} {used} of {slot} bytes, {} ops, {functions} functions\n",
+                    if shown { address } else { 0 },
+                    kind(saves_regs),
+                    set.members
+                )),
+                Err(Listed::Many) => lines.write_fmt(fmt!(
+                    "list function: more than {MAX_MEMBERS} ops, {functions} functions\n"
+                )),
+                Err(why) => lines.write_fmt(fmt!(
+                    "list function: {}, {} ops, {functions} functions\n",
+                    match why {
+                        Listed::Direct => "direct calls",
+                        _ => "no memory",
+                    },
+                    set.members
+                )),
+            }
+        })
+    }
+}

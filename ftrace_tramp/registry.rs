@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The trampolines that there are.
+//!
+//! Contexts: process, sleeps; with `ftrace_lock` or without.
+#![deny(unsafe_code)]
+
+use ferro_core::tramp::Refusal;
+use ferro_sys::code::symbols::Shown;
+use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::rbtree::RBTreeNodeReservation;
+
+use crate::raw::func_data::DataChange;
+use crate::raw::func_data::DataEntry;
+use crate::raw::func_data::DataEvent;
+use crate::raw::func_data::DataOps;
+use crate::raw::mutex::EngineMutex;
+use crate::raw::ops::Ops;
+use crate::raw::ops_sets;
+use crate::raw::ops_sets::LiveSets;
+use crate::raw::ops_sets::SetChange;
+use crate::raw::ops_sets::SetEntry;
+use crate::raw::ops_sets::Step;
+use crate::raw::ops_sets::When;
+use crate::raw::shared_trampoline::Closed;
+use crate::raw::template::KernelTemplate;
+use crate::raw::template::NoTemplate;
+use crate::raw::template::Templates;
+use crate::raw::trampoline::Code;
+
+/// The trampoline of an ops.
+struct Live {
+    code: Code,
+    saves_regs: bool,
+}
+
+/// What the engine knows.
+struct Engine {
+    templates: Templates,
+    /// By the address of the ops.
+    live: RBTree<usize, Live>,
+    sets: LiveSets,
+    data: DataOps,
+    /// Trampolines to which no stub goes any more.
+    closed: Closed,
+    /// Functions get no set any more, and no stub.
+    leaving: bool,
+    /// ftrace has given up while it changed sites: they may call each trampoline that there is.
+    given_up: bool,
+}
+
+static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
+
+/// A trampoline, for the list.
+pub(crate) struct Entry {
+    /// Where it is, and how long.
+    pub(crate) address: usize,
+    pub(crate) used: usize,
+    pub(crate) slot: usize,
+    /// Its callback gets all registers.
+    pub(crate) saves_regs: bool,
+}
+
+fn template(saves_regs: bool) -> Result<KernelTemplate> {
+    KernelTemplate::new(saves_regs).map_err(|error| match error {
+        NoTemplate::Error(error) => error,
+        NoTemplate::Refused(refusal) => {
+            let name = if saves_regs {
+                "ftrace_regs_caller"
+            } else {
+                "ftrace_caller"
+            };
+            let (why, at) = describe(refusal);
+            pr_err!("cannot copy {name}: {why} at {at:#x}\n");
+            EOPNOTSUPP
+        }
+    })
+}
+
+fn describe(refusal: Refusal) -> (&'static str, u16) {
+    match refusal {
+        Refusal::Labels => ("labels out of order", 0),
+        Refusal::NoBoundary(at) => ("no instruction at a label", at),
+        Refusal::Undecodable(at) => ("no instruction", at),
+        Refusal::NoLoad(at) => ("no load of the ops", at),
+        Refusal::NoCall(at) => ("no call", at),
+        Refusal::NoDirect(at) => ("no way to direct calls", at),
+        Refusal::Leaves(at) => ("an instruction that leaves", at),
+        Refusal::TooManyMoved(at) => ("too many operands relative to RIP", at),
+    }
+}
+
+/// Makes the engine ready.
+///
+/// Errors: -EOPNOTSUPP, with the reason in the log, if the kernel's trampolines are not what the engine knows; -ENOMEM.
+pub(crate) fn start() -> Result {
+    let engine = Engine {
+        templates: Templates {
+            plain: template(false)?,
+            regs: template(true)?,
+        },
+        live: RBTree::new(),
+        sets: LiveSets::new(),
+        data: DataOps::new(),
+        closed: Closed::default(),
+        leaving: false,
+        given_up: false,
+    };
+    *ENGINE.lock() = Some(engine);
+    Ok(())
+}
+
+/// The engine is about to be detached: from here on functions get no set, and no stub.
+///
+/// Context: with `ftrace_lock` held, so that all functions that an ops is added to are asked for before it, or after it.
+pub(crate) extern "C" fn leave() {
+    if let Some(engine) = ENGINE.lock().as_mut() {
+        engine.leaving = true;
+    }
+}
+
+/// Whether it is. It does not come back then.
+pub(crate) fn is_leaving() -> bool {
+    ENGINE.lock().as_ref().is_some_and(|engine| engine.leaving)
+}
+
+/// The engine goes. What it still has is called for ever, and stays where it is.
+pub(crate) fn stop() {
+    ops_sets::call_stop();
+    left();
+    *ENGINE.lock() = None;
+}
+
+/// A function has other ops. Whether the engine has said which set they are.
+pub(crate) fn change_set(change: SetChange<'_>) -> bool {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return false;
+    };
+    engine.sets.change(change, engine.leaving);
+    true
+}
+
+/// ftrace is about to change sites, or has, or has given up.
+pub(crate) fn step(step: Step<'_>) {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return;
+    };
+    match step.when() {
+        When::Before => engine.sets.prepare(&step, &engine.templates, &engine.data),
+        When::After => {
+            if engine.sets.settle(&step) {
+                ops_sets::call_later();
+            }
+        }
+        When::GivenUp => engine.give_up(&step),
+    }
+}
+
+/// Functions get data of their own, or lose it.
+pub(crate) fn change_data(mut change: DataChange<'_>) {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return;
+    };
+    match change.event() {
+        DataEvent::Attach if engine.leaving => (),
+        DataEvent::Attach => {
+            if let Err(error) = engine.data.attach(&mut change, &engine.templates) {
+                pr_warn!(
+                    "functions without a stub of their own: error {}\n",
+                    error.to_errno()
+                );
+            }
+        }
+        DataEvent::Detached => engine.data.detach(&mut change),
+        DataEvent::Released => {
+            if engine.data.release(&mut change, &mut engine.closed) {
+                ops_sets::call_later();
+            }
+        }
+    }
+}
+
+/// Frees the trampolines that no function comes to any more. Waits for those who are in them.
+pub(crate) fn left() {
+    let leaving = ENGINE.lock().as_mut().and_then(|engine| {
+        let closed = core::mem::take(&mut engine.closed);
+        engine.sets.begin_leaving(closed)
+    });
+    let Some(leaving) = leaving else {
+        return;
+    };
+    let gone = leaving.wait();
+    let left = ENGINE.lock().as_mut().map(|e| e.sets.left(gone));
+    // Without the mutex.
+    drop(left);
+}
+
+/// An ops needs its trampoline made or changed. Whether that is done; if not, it is the kernel's.
+pub(crate) fn update(ops: Ops<'_>) -> bool {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return false;
+    };
+    engine.sets.aim(ops);
+    match engine.live.get_mut(&ops.address()) {
+        Some(live) if live.code.is_of(ops) => {
+            if let Err(error) = live.code.aim(ops.function()) {
+                // Nothing that ftrace could be told.
+                let at = Shown(live.code.address());
+                pr_err!("{at}: no call: error {}\n", error.to_errno());
+            }
+            return true;
+        }
+        // ftrace has not said that it was gone: what is called there stays. This is another ops at the same address.
+        Some(_) => drop(engine.live.remove(&ops.address())),
+        None => (),
+    }
+    // The kernel's, or the client's own. The kernel makes those of livepatches, which have to outlast a module.
+    if ops.trampoline() != 0 || (cfg!(MODULE) && ops.changes_ip()) {
+        return false;
+    }
+    // If there is no room the kernel may have some elsewhere.
+    engine.add(ops).is_ok()
+}
+
+/// An ops no longer needs its trampoline. Whether that is done; if not, it is the kernel's.
+pub(crate) fn free(ops: Ops<'_>) -> bool {
+    let mut guard = ENGINE.lock();
+    let Some(engine) = guard.as_mut() else {
+        return false;
+    };
+    let live = engine.live.remove(&ops.address());
+    if engine.given_up {
+        // Whoever made it, a site may call it. A client's own is not touched.
+        if live.is_some_and(|live| live.code.is_of(ops)) {
+            ops.clear_trampoline();
+        }
+        return true;
+    }
+    let done = live.is_some();
+    if let Some(live) = live {
+        live.code.detach(ops);
+    }
+    done
+}
+
+/// Calls `f` for each trampoline.
+pub(crate) fn each(mut f: impl FnMut(&Entry) -> core::fmt::Result) -> core::fmt::Result {
+    let guard = ENGINE.lock();
+    for live in guard.iter().flat_map(|engine| engine.live.values()) {
+        f(&Entry {
+            address: live.code.address(),
+            used: live.code.used(),
+            slot: live.code.slot_len(),
+            saves_regs: live.saves_regs,
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `f` for each set of several ops that functions have.
+pub(crate) fn each_set(f: impl FnMut(&SetEntry) -> core::fmt::Result) -> core::fmt::Result {
+    match ENGINE.lock().as_ref() {
+        Some(engine) => engine.sets.each(f),
+        None => Ok(()),
+    }
+}
+
+/// Calls `f` for each `struct ftrace_data_ops` whose functions have stubs.
+pub(crate) fn each_data(f: impl FnMut(&DataEntry) -> core::fmt::Result) -> core::fmt::Result {
+    match ENGINE.lock().as_ref() {
+        Some(engine) => engine.data.each(f),
+        None => Ok(()),
+    }
+}
+
+impl Engine {
+    /// What a site may call for ever does not call an ops that has just gone.
+    fn give_up(&mut self, step: &Step<'_>) {
+        self.given_up = true;
+        self.sets.give_up(step);
+        for live in self.live.values_mut() {
+            // It has called a function of the image, or one as near.
+            let _ = live.code.give_up(step);
+        }
+    }
+
+    fn add(&mut self, ops: Ops<'_>) -> Result {
+        // First what may fail: what is attached stays.
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let saves_regs = ops.saves_regs();
+        let live = Live {
+            code: Code::attach(ops, self.templates.get(saves_regs))?,
+            saves_regs,
+        };
+        self.live.insert(room.into_node(ops.address(), live));
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files in debugfs that are open.
+//!
+//! Opening copies nothing. The first read takes the contents as they are then, and later ones serve them, until the file is
+//! closed or written to: writing resets the counters.
+//!
+//! Contexts: process. Locks: that of an open file, within it those of `registry.rs`.
+#![deny(unsafe_code)]
+
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::fs::uaccess::UserSrc;
+use ferro_sys::sync::refcounted::Shared;
+use kernel::module::this_module;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::Mutex;
+
+use crate::file::Contents;
+use crate::file::File;
+use crate::namespace::Id;
+use crate::registry;
+use crate::registry::Enough;
+use crate::registry::FileRef;
+
+pub(crate) static FILES: FileTable<Shared<Open>> =
+    FileTable::new(this_module::<crate::GcovEngine>());
+
+/// A file that is open.
+#[pin_data]
+pub(crate) struct Open {
+    #[pin]
+    what: Mutex<What>,
+}
+
+enum What {
+    /// Of one name, with its contents once they have been read.
+    File(FileRef, Option<Contents>),
+    Reset,
+    /// With all counters.
+    All(Dump),
+}
+
+impl Open {
+    fn new(what: What) -> Result<ARef<Shared<Self>>> {
+        Shared::new(try_pin_init!(Self { what <- new_mutex!(what) }? Error))
+    }
+
+    /// One with the counters of a name. Errors: -ENOMEM, as for all.
+    pub(crate) fn file(file: FileRef) -> Result<ARef<Shared<Self>>> {
+        Self::new(What::File(file, None))
+    }
+
+    /// The one to reset all.
+    pub(crate) fn reset() -> Result<ARef<Shared<Self>>> {
+        Self::new(What::Reset)
+    }
+
+    /// That with all counters.
+    pub(crate) fn all() -> Result<ARef<Shared<Self>>> {
+        Self::new(What::All(Dump::new()))
+    }
+}
+
+impl Drop for What {
+    fn drop(&mut self) {
+        if let Self::File(_, Some(contents)) = self {
+            let contents = core::mem::take(contents);
+            registry::leave_spare(contents.into_spare());
+        }
+    }
+}
+
+impl NodeOps for Open {
+    fn read(&self, to: &mut UserDst) -> Result {
+        match &mut *self.what.lock() {
+            What::File(file, contents) => {
+                let contents = match contents {
+                    Some(contents) => contents,
+                    None => contents.insert(file.contents(registry::take_spare())?),
+                };
+                to.copy_at_position(contents.as_slice())
+            }
+            What::All(dump) => dump.read(to),
+            // So that a recursive copy does not fail.
+            What::Reset => Ok(()),
+        }
+    }
+
+    /// Whatever is written.
+    fn write(&self, _from: &UserSrc) -> Result {
+        match &mut *self.what.lock() {
+            What::File(file, contents) => {
+                registry::reset(file);
+                *contents = None;
+            }
+            What::All(dump) => {
+                registry::reset_all();
+                *dump = Dump::new();
+            }
+            What::Reset => registry::reset_all(),
+        }
+        Ok(())
+    }
+}
+
+/// How much of the dump is made at once, in words.
+const CHUNK: usize = 1 << 13;
+
+/// All counters, as someone reads them: for each file the length of its name, its name, padded to 8 bytes, how many counters
+/// there are, and the counters. All numbers have 8 bytes.
+struct Dump {
+    /// Made, and where it is in the whole, in bytes.
+    words: KVVec<u64>,
+    start: usize,
+    /// The file that comes after that.
+    next: Option<Id>,
+}
+
+impl Dump {
+    fn new() -> Self {
+        Self {
+            words: KVVec::new(),
+            start: 0,
+            next: Some(Id::FIRST),
+        }
+    }
+
+    fn read(&mut self, to: &mut UserDst) -> Result {
+        if to.position() < self.start {
+            *self = Self::new();
+        }
+        while to.left() != 0 {
+            let at = to.position().saturating_add(to.done());
+            let bytes = self.words.as_slice().as_bytes();
+            match bytes.get(at.saturating_sub(self.start)..) {
+                Some(rest) if !rest.is_empty() => {
+                    to.copy_bytes(rest)?;
+                }
+                _ if self.next.is_none() => return Ok(()),
+                _ => self.fill()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what comes next.
+    fn fill(&mut self) -> Result {
+        let Some(next) = self.next else {
+            return Ok(());
+        };
+        let made = self.words.len().saturating_mul(size_of::<u64>());
+        self.start = self.start.saturating_add(made);
+        self.words.clear();
+        let words = &mut self.words;
+        let next = registry::files_from(next, |file| {
+            add(words, file)?;
+            Ok(match words.len() < CHUNK {
+                true => Enough::No,
+                false => Enough::Yes,
+            })
+        });
+        // What is half made is made again.
+        self.next = next.inspect_err(|_| words.clear())?;
+        Ok(())
+    }
+}
+
+/// Adds what a dump has of a file.
+fn add(words: &mut KVVec<u64>, file: &File) -> Result {
+    let flags = GFP_KERNEL | __GFP_NOWARN;
+    let name = file.name();
+    let start = words.len();
+    words.push(name.len() as u64, flags)?;
+    for part in name.chunks(size_of::<u64>()) {
+        let mut word = [0; size_of::<u64>()];
+        word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+        words.push(u64::from_ne_bytes(word), flags)?;
+    }
+    let count_at = words.len();
+    words.push(0, flags)?;
+    match file.counters(words) {
+        Ok(count) => {
+            if let Some(place) = words.get_mut(count_at) {
+                *place = count as u64;
+            }
+            Ok(())
+        }
+        Err(error) => {
+            words.truncate(start);
+            // Another one has just gone, or is not as it was: the rest can be read.
+            match error == ENOMEM {
+                true => Err(error),
+                false => Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is in debugfs `gcov/`: a file for each name of an object, below directories that are named as those of the name, and beside
+//! it a link to the compiler's notes; a profile for the image and each module with Rust code that counts, whose notes are in its own
+//! file; `reset`; and `vmlinux` with all counters.
+//!
+//! The kernel has inodes of what somebody looks at; see `raw/tree.rs`. Files and directories have a number, which no other gets.
+//! A directory has its files in the order of a hash of their names, in which it lists them, too.
+//!
+//! Contexts: process.
+#![deny(unsafe_code)]
+
+use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::rbtree::RBTreeNodeReservation;
+
+use crate::paths::hash;
+use crate::paths::leaf;
+use crate::paths::normalized;
+use crate::paths::split;
+use crate::paths::stem;
+use crate::paths::NOTES;
+use crate::paths::PROFILE;
+use crate::raw::takeover::object_tree;
+use crate::registry::FileRef;
+
+/// The longest name of a file or directory.
+const NAME_MAX: usize = 255;
+
+/// A file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(u32);
+
+impl Id {
+    /// The directory with everything.
+    pub(crate) const ROOT: Self = Self(0);
+    /// The file that resets all counters.
+    pub(crate) const RESET: Self = Self(1);
+    /// The file with all counters.
+    pub(crate) const ALL: Self = Self(2);
+    /// Before all files of objects.
+    pub(crate) const FIRST: Self = Self(3);
+
+    const DIR: u32 = 1 << 31;
+
+    /// That with a number.
+    pub(crate) fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The least that is greater.
+    pub(crate) fn after(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    fn is_dir(self) -> bool {
+        self.0 & Self::DIR != 0 || self == Self::ROOT
+    }
+
+    fn is_file(self) -> bool {
+        !self.is_dir() && self >= Self::FIRST
+    }
+}
+
+/// Something in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Dir(Id),
+    File(Id),
+    /// To the notes of a file.
+    Link(Id),
+}
+
+/// The same, as a directory lists it.
+pub(crate) struct Listed<'t> {
+    pub(crate) node: Node,
+    /// Where it is in the directory.
+    pub(crate) position: u64,
+    /// Its name, in two parts.
+    pub(crate) name: [&'t [u8]; 2],
+}
+
+/// Something in a directory, by the hash of its name without extension.
+#[derive(Clone, Copy)]
+struct Child {
+    hash: u32,
+    id: Id,
+}
+
+impl Child {
+    /// Positions of directories are positive numbers of 64 bits.
+    const HASH_BITS: u32 = 29;
+
+    fn new(name: &[u8], id: Id) -> Self {
+        Self {
+            hash: Self::hash(stem(name)),
+            id,
+        }
+    }
+
+    /// Of a name without extension.
+    fn hash(stem: &[u8]) -> u32 {
+        let hash = hash(stem);
+        let bits = (hash ^ hash >> Self::HASH_BITS) & ((1 << Self::HASH_BITS) - 1);
+        u32::try_from(bits).unwrap_or_default()
+    }
+
+    /// Its place in the directory.
+    fn place(self) -> u64 {
+        u64::from(self.hash) << 32 | u64::from(self.id.0)
+    }
+}
+
+/// A directory.
+struct Dir {
+    parent: Id,
+    name: KVec<u8>,
+    /// In the order of their places.
+    children: KVec<Child>,
+}
+
+/// A file.
+struct Entry {
+    dir: Id,
+    file: FileRef,
+}
+
+/// All of it.
+pub(crate) struct Tree {
+    dirs: RBTree<Id, Dir>,
+    files: RBTree<Id, Entry>,
+    last: u32,
+}
+
+impl Dir {
+    fn new(parent: Id, name: &[u8]) -> Result<Self> {
+        let mut copy = KVec::new();
+        copy.extend_from_slice(name, GFP_KERNEL)?;
+        Ok(Self {
+            parent,
+            name: copy,
+            children: KVec::new(),
+        })
+    }
+
+    /// Those whose names have a hash.
+    fn with_hash(&self, hash: u32) -> impl Iterator<Item = Child> + Clone + '_ {
+        let start = self.children.partition_point(|child| child.hash < hash);
+        let rest = self.children.get(start..).unwrap_or_default();
+        rest.iter()
+            .copied()
+            .take_while(move |child| child.hash == hash)
+    }
+
+    fn insert(&mut self, child: Child) -> Result {
+        self.children.push(child, GFP_KERNEL)?;
+        let at = self
+            .children
+            .partition_point(|other| other.place() < child.place());
+        // The last is not in order yet, which is no greater than itself.
+        let at = at.min(self.children.len().saturating_sub(1));
+        if let Some(tail) = self.children.get_mut(at..) {
+            tail.rotate_right(1);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, id: Id) {
+        if let Some(at) = self.children.iter().position(|child| child.id == id) {
+            let _ = self.children.remove(at);
+        }
+    }
+}
+
+impl Tree {
+    /// With `reset` and `vmlinux`. Errors: -ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        let mut root = Dir::new(Id::ROOT, b"")?;
+        for (name, id) in [(&b"reset"[..], Id::RESET), (b"vmlinux", Id::ALL)] {
+            root.insert(Child::new(name, id))?;
+        }
+        let mut dirs = RBTree::new();
+        dirs.try_create_and_insert(Id::ROOT, root, GFP_KERNEL)?;
+        Ok(Self {
+            dirs,
+            files: RBTree::new(),
+            last: Id::FIRST.0,
+        })
+    }
+
+    /// The name of what is in a directory.
+    fn name(&self, id: Id) -> &[u8] {
+        match id {
+            Id::RESET => b"reset",
+            Id::ALL => b"vmlinux",
+            id if id.is_dir() => self.dirs.get(&id).map_or(b"", |dir| &dir.name),
+            id => (self.files.get(&id)).map_or(b"", |entry| leaf(entry.file.name())),
+        }
+    }
+
+    /// What has this very name.
+    fn named(&self, dir: &Dir, name: &[u8]) -> Option<Id> {
+        let mut same = dir.with_hash(Child::hash(stem(name)));
+        same.find(|child| self.name(child.id) == name)
+            .map(|child| child.id)
+    }
+
+    /// Whether there are notes of a file with this name, and room for the name of a link to them.
+    fn has_notes(name: &[u8]) -> bool {
+        let len = stem(name).len().saturating_add(NOTES.len());
+        !name.ends_with(NOTES) && !name.ends_with(PROFILE) && len <= NAME_MAX
+    }
+
+    /// The file whose notes a link with this name, but for its end, leads to.
+    fn linked(&self, dir: &Dir, base: &[u8]) -> Option<Id> {
+        let mut file = None;
+        for child in dir.with_hash(Child::hash(base)) {
+            let name = self.name(child.id);
+            if name.strip_suffix(NOTES) == Some(base) {
+                return None;
+            }
+            let has_notes = child.id.is_file() && Self::has_notes(name);
+            if file.is_none() && has_notes && stem(name) == base {
+                file = Some(child.id);
+            }
+        }
+        file
+    }
+
+    /// Whether it is the file with this index to whose notes a link leads.
+    fn has_link(&self, dir: &Dir, index: usize, name: &[u8]) -> bool {
+        let hash = |index: usize| dir.children.get(index).map(|child| child.hash);
+        let own = hash(index);
+        let is_alone = hash(index.wrapping_sub(1)) != own && hash(index.wrapping_add(1)) != own;
+        let child = dir.children.get(index).map(|child| child.id);
+        Self::has_notes(name) && (is_alone || self.linked(dir, stem(name)) == child)
+    }
+
+    /// What a directory has under a name.
+    pub(crate) fn lookup(&self, dir: Id, name: &[u8]) -> Option<Node> {
+        let dir = self.dirs.get(&dir)?;
+        match self.named(dir, name) {
+            Some(id) if id.is_dir() => Some(Node::Dir(id)),
+            Some(id) => Some(Node::File(id)),
+            // The hash is that of the name without extension.
+            None => {
+                let base = name.strip_suffix(NOTES)?;
+                self.linked(dir, base).map(Node::Link)
+            }
+        }
+    }
+
+    /// Calls `f` with what a directory has from a position on, as long as it returns true.
+    pub(crate) fn list(&self, dir: Id, position: u64, mut f: impl FnMut(Listed<'_>) -> bool) {
+        let Some(dir) = self.dirs.get(&dir) else {
+            return;
+        };
+        let place = position >> 1;
+        let start = dir.children.partition_point(|child| child.place() < place);
+        for (index, child) in dir.children.iter().enumerate().skip(start) {
+            let name = self.name(child.id);
+            let first = child.place() << 1;
+            let node = match child.id.is_dir() {
+                true => Node::Dir(child.id),
+                false => Node::File(child.id),
+            };
+            let itself = Listed {
+                node,
+                position: first,
+                name: [name, b""],
+            };
+            if first >= position && !f(itself) {
+                return;
+            }
+            // A link has the place after its file's.
+            let has_link = child.id.is_file() && self.has_link(dir, index, name);
+            let link = Listed {
+                node: Node::Link(child.id),
+                position: first | 1,
+                name: [stem(name), NOTES],
+            };
+            if has_link && !f(link) {
+                return;
+            }
+        }
+    }
+
+    /// Where the link beside a file leads, with NUL at its end. Errors: -ENOENT, -ENOMEM.
+    pub(crate) fn target(&self, id: Id) -> Result<KVec<u8>> {
+        // The compiler names it as it is called: from where the build runs, if not from the root.
+        let named = self.get(id).ok_or(ENOENT)?.name();
+        let tree: &[u8] = match named.first() {
+            Some(b'/') => b"",
+            _ => object_tree(),
+        };
+        let mut target = KVec::new();
+        for part in [tree, stem(named), NOTES, &[0]] {
+            target.extend_from_slice(part, GFP_KERNEL)?;
+        }
+        Ok(target)
+    }
+
+    /// The file of a name, as a compiler says it. Errors: -ENOMEM.
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Id>> {
+        let path = normalized(name)?;
+        let (dir, _) = split(&path);
+        let dir = parts(dir).try_fold(Id::ROOT, |at, part| {
+            let id = self.named(self.dirs.get(&at)?, part)?;
+            id.is_dir().then_some(id)
+        });
+        let dir = dir.and_then(|dir| self.dirs.get(&dir));
+        let id = dir.and_then(|dir| self.named(dir, leaf(&path)));
+        Ok(id.filter(|id| id.is_file()))
+    }
+
+    /// Adds a file, where its name says.
+    ///
+    /// Errors: -EEXIST if there is something else, -ENAMETOOLONG, -EINVAL if it is no name of a file, -ENOMEM.
+    pub(crate) fn add(&mut self, file: FileRef) -> Result<Id> {
+        let path = normalized(file.name())?;
+        let (dir, last) = split(&path);
+        let name = leaf(&path);
+        // What follows a slash, or `.` or `..`, is no file.
+        if name.is_empty() || split(file.name()).1 != last {
+            return Err(EINVAL);
+        }
+        let dir = self.make_dirs(dir)?;
+        let added = self.add_to(dir, name, file);
+        if added.is_err() {
+            self.remove_empty(dir);
+        }
+        added
+    }
+
+    fn add_to(&mut self, dir: Id, name: &[u8], file: FileRef) -> Result<Id> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let id = self.add_child(dir, name, 0)?;
+        self.files.insert(room.into_node(id, Entry { dir, file }));
+        Ok(id)
+    }
+
+    /// Takes a number, and gives it a place.
+    fn add_child(&mut self, dir: Id, name: &[u8], flag: u32) -> Result<Id> {
+        let number = self.last.saturating_add(1);
+        if name.len() > NAME_MAX {
+            return Err(ENAMETOOLONG);
+        }
+        if number & Id::DIR != 0 {
+            return Err(ENOSPC);
+        }
+        let at = self.dirs.get(&dir).ok_or(ENOENT)?;
+        if self.named(at, name).is_some() {
+            return Err(EEXIST);
+        }
+        let id = Id(number | flag);
+        let at = self.dirs.get_mut(&dir).ok_or(ENOENT)?;
+        at.insert(Child::new(name, id))?;
+        self.last = number;
+        Ok(id)
+    }
+
+    /// The directory with a path. Those that are not there are made.
+    fn make_dirs(&mut self, path: &[u8]) -> Result<Id> {
+        let mut at = Id::ROOT;
+        for part in parts(path) {
+            let found = self.named(self.dirs.get(&at).ok_or(ENOENT)?, part);
+            let next = match found {
+                Some(id) if id.is_dir() => Ok(id),
+                Some(_) => Err(EEXIST),
+                None => self.make_dir(at, part),
+            };
+            at = next.inspect_err(|_| self.remove_empty(at))?;
+        }
+        Ok(at)
+    }
+
+    fn make_dir(&mut self, parent: Id, name: &[u8]) -> Result<Id> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let dir = Dir::new(parent, name)?;
+        let id = self.add_child(parent, name, Id::DIR)?;
+        self.dirs.insert(room.into_node(id, dir));
+        Ok(id)
+    }
+
+    /// Takes a file out, and the directories that have nothing any more.
+    pub(crate) fn remove(&mut self, id: Id) {
+        if let Some(entry) = self.files.remove(&id) {
+            if let Some(dir) = self.dirs.get_mut(&entry.dir) {
+                dir.remove(id);
+            }
+            self.remove_empty(entry.dir);
+        }
+    }
+
+    fn remove_empty(&mut self, dir: Id) {
+        let mut at = dir;
+        while at != Id::ROOT
+            && self
+                .dirs
+                .get(&at)
+                .is_some_and(|dir| dir.children.is_empty())
+        {
+            let Some(dir) = self.dirs.remove(&at) else {
+                return;
+            };
+            if let Some(parent) = self.dirs.get_mut(&dir.parent) {
+                parent.remove(at);
+            }
+            at = dir.parent;
+        }
+    }
+
+    /// The file with a number.
+    pub(crate) fn get(&self, id: Id) -> Option<&FileRef> {
+        self.files.get(&id).map(|entry| &entry.file)
+    }
+
+    /// The first file from a number on.
+    pub(crate) fn from(&self, id: Id) -> Option<(Id, &FileRef)> {
+        let id = *self.files.cursor_lower_bound(&id)?.current().0;
+        Some((id, self.get(id)?))
+    }
+
+    /// All files.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Id, &FileRef)> {
+        self.files.iter().map(|(id, entry)| (*id, &entry.file))
+    }
+}
+
+/// The parts of a path.
+fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+        .filter(|part| !part.is_empty())
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files that there are.
+//!
+//! Contexts: process, sleeps. Locks: `ENGINE`, within the lock that constructors take, and that of `builtin/tree.c`; see
+//! `raw/mutex.rs` for those within it.
+#![deny(unsafe_code)]
+
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::sync::refcounted::Shared;
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::rbtree::RBTree;
+use kernel::str::BStr;
+use kernel::sync::aref::ARef;
+
+use crate::debugfs::Open;
+use crate::debugfs::FILES;
+use crate::file::File;
+use crate::file::Left;
+use crate::namespace::Id;
+use crate::namespace::Listed;
+use crate::namespace::Node;
+use crate::namespace::Tree;
+use crate::raw::hooks::Offer;
+use crate::raw::mutex::EngineMutex;
+use crate::raw::object::Arrived;
+use crate::raw::object::Loaded;
+use crate::raw::object::Name;
+use crate::raw::object::NotTaken;
+use crate::raw::owner::ModuleId;
+use crate::raw::tree;
+use crate::raw::tree::Shown;
+use crate::raw::tree::Source;
+
+/// A file that others keep too.
+pub(crate) type FileRef = ARef<Shared<File>>;
+
+/// For the log.
+struct Reason<T>(T);
+
+impl<T: core::fmt::Display> fmt::Display for Reason<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        core::fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What the engine knows.
+struct Engine {
+    tree: Tree,
+    /// The files of modules.
+    modules: RBTree<ModuleId, KVec<Id>>,
+    persist: bool,
+    /// No object is taken any more.
+    leaving: bool,
+    /// Something has gone that may have been looked up.
+    stale: bool,
+    /// For the contents of the next file that is read: many are read one after the other.
+    spare: KVVec<u8>,
+}
+
+static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
+
+/// Does something with the engine. What has gone then is not found any more when this returns.
+fn with<R>(f: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    let mut guard = ENGINE.lock();
+    let engine = guard.as_mut()?;
+    let result = f(engine);
+    let is_stale = core::mem::take(&mut engine.stale);
+    drop(guard);
+    if is_stale {
+        tree::forget();
+    }
+    Some(result)
+}
+
+/// Makes the engine ready to take objects. Errors: -ENOMEM.
+pub(crate) fn start(persist: bool) -> Result {
+    let tree = Tree::new()?;
+    *ENGINE.lock() = Some(Engine {
+        tree,
+        modules: RBTree::new(),
+        persist,
+        leaving: false,
+        stale: false,
+        spare: KVVec::new(),
+    });
+    Ok(())
+}
+
+/// Shows all files in debugfs, and from here on those that come.
+///
+/// Errors: -EEXIST if somebody else has debugfs `gcov/`, -ENOMEM; if there is no debugfs that is none.
+pub(crate) fn show() -> Result<Option<Shown>> {
+    match Shown::new::<Files>() {
+        Err(error) if error == EPERM || error == ENODEV => {
+            pr_warn!("no debugfs, and so no files\n");
+            Ok(None)
+        }
+        shown => shown.map(Some),
+    }
+}
+
+/// The engine is about to go: no object is taken any more.
+pub(crate) fn leave() {
+    let _ = with(|engine| engine.leaving = true);
+}
+
+/// The next object to give back.
+pub(crate) fn give_back() -> Option<Loaded> {
+    let mut guard = ENGINE.lock();
+    let engine = guard.as_mut()?;
+    loop {
+        let (id, file) = engine.tree.from(Id::FIRST)?;
+        if let Some(object) = file.pop() {
+            return Some(object);
+        }
+        engine.tree.remove(id);
+    }
+}
+
+/// The engine is gone.
+pub(crate) fn stop() {
+    let engine = ENGINE.lock().take();
+    drop(engine);
+}
+
+/// Takes an object that has come, or refuses it.
+pub(crate) fn arrive(object: Arrived) -> Offer {
+    let offer = with(|engine| match engine.leaving {
+        true => Offer::Leaving,
+        false => engine.arrive(object),
+    });
+    offer.unwrap_or(Offer::Leaving)
+}
+
+/// The contents of a file whose objects have gone.
+pub(crate) fn keep(name: &[u8], gcda: &[u8]) {
+    let kept = with(|engine| {
+        let (id, file) = engine.file(Name::copy(name)?)?;
+        let kept = file.keep(gcda);
+        engine.remove_empty(id);
+        kept
+    });
+    if let Some(Err(error)) = kept {
+        pr_warn!(
+            "{}: what was kept is lost: error {}\n",
+            BStr::from_bytes(name),
+            error.to_errno()
+        );
+    }
+}
+
+/// A module goes.
+pub(crate) fn going(module: ModuleId) {
+    let _ = with(|engine| engine.going(module));
+}
+
+/// Calls `f` with files from a place on, until it says that this is enough. Returns where to go on; `None` at the end.
+pub(crate) fn files_from(
+    start: Id,
+    mut f: impl FnMut(&File) -> Result<Enough>,
+) -> Result<Option<Id>> {
+    let guard = ENGINE.lock();
+    let Some(engine) = guard.as_ref() else {
+        return Ok(None);
+    };
+    let mut start = start;
+    while let Some((id, file)) = engine.tree.from(start) {
+        start = id.after();
+        if f(file)? == Enough::Yes {
+            return Ok(Some(start));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether [`files_from`] has given enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enough {
+    Yes,
+    No,
+}
+
+/// The most bytes of a buffer that is kept for the next file.
+const MAX_SPARE: usize = 1 << 14;
+
+/// A buffer, maybe an empty one.
+pub(crate) fn take_spare() -> KVVec<u8> {
+    let mut guard = ENGINE.lock();
+    let spare = guard.as_mut().map(|engine| &mut engine.spare);
+    spare.map(core::mem::take).unwrap_or_default()
+}
+
+/// A buffer that is not needed any more.
+pub(crate) fn leave_spare(buffer: KVVec<u8>) {
+    if let Some(engine) = ENGINE.lock().as_mut() {
+        if (engine.spare.len() + 1..=MAX_SPARE).contains(&buffer.len()) {
+            engine.spare = buffer;
+        }
+    }
+}
+
+/// Resets a file, which goes if nothing is loaded.
+pub(crate) fn reset(file: &File) {
+    if file.reset() == Left::Something {
+        return;
+    }
+    let _ = with(|engine| {
+        if let Ok(Some(id)) = engine.tree.find(file.name()) {
+            engine.remove_empty(id);
+        }
+    });
+}
+
+/// Resets all files.
+pub(crate) fn reset_all() {
+    let _ = with(|engine| {
+        let mut empty = KVec::new();
+        for (id, file) in engine.tree.iter() {
+            if file.reset() == Left::Nothing && empty.push(id, GFP_KERNEL).is_err() {
+                pr_warn!("no memory to remove an empty file\n");
+            }
+        }
+        for id in empty {
+            engine.remove_empty(id);
+        }
+    });
+}
+
+impl Engine {
+    /// Takes an object, or refuses it.
+    fn arrive(&mut self, object: Arrived) -> Offer {
+        let mut name = [0; 128];
+        match object.check(&mut name) {
+            Ok(loaded) => match self.add(loaded) {
+                Ok(()) => Offer::Done,
+                Err(error) => {
+                    pr_warn!("an object has no file: error {}\n", error.to_errno());
+                    Offer::NoMemory
+                }
+            },
+            Err((NotTaken::Refused(refusal), name)) => {
+                let refusal = Reason(refusal);
+                pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
+                Offer::Done
+            }
+            Err((NotTaken::RefusedProfile(refusal), name)) => {
+                let refusal = Reason(refusal);
+                pr_warn!("{}: Rust code: {refusal}\n", BStr::from_bytes(name));
+                Offer::Done
+            }
+            Err((NotTaken::Error(error), name)) => {
+                let name = BStr::from_bytes(name);
+                pr_warn!("{name} has no file: error {}\n", error.to_errno());
+                Offer::NoMemory
+            }
+        }
+    }
+
+    /// The file with a name, made if there is none.
+    fn file(&mut self, name: Name) -> Result<(Id, FileRef)> {
+        if let Some(id) = self.tree.find(&name)? {
+            return Ok((id, self.tree.get(id).ok_or(ENOENT)?.clone()));
+        }
+        let file = Shared::new(File::new(name))?;
+        Ok((self.tree.add(file.clone())?, file))
+    }
+
+    fn add(&mut self, object: Loaded) -> Result {
+        let (id, file) = self.file(object.name()?)?;
+        let added = self
+            .remember(object.module(), id)
+            .and_then(|()| file.add(object));
+        if added.is_err() {
+            self.remove_empty(id);
+        }
+        added
+    }
+
+    /// A file has objects of a module.
+    fn remember(&mut self, module: Option<ModuleId>, id: Id) -> Result {
+        let Some(module) = module else {
+            return Ok(());
+        };
+        match self.modules.get_mut(&module) {
+            Some(ids) => ids.push(id, GFP_KERNEL)?,
+            None => {
+                let mut ids = KVec::new();
+                ids.push(id, GFP_KERNEL)?;
+                self.modules
+                    .try_create_and_insert(module, ids, GFP_KERNEL)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn going(&mut self, module: ModuleId) {
+        for id in self.modules.remove(&module).unwrap_or_default() {
+            let left = self
+                .tree
+                .get(id)
+                .map(|file| file.going(module, self.persist));
+            if left == Some(Left::Nothing) {
+                self.remove_empty(id);
+            }
+        }
+    }
+
+    /// Removes a file if there is nothing in it.
+    fn remove_empty(&mut self, id: Id) {
+        let file = self.tree.get(id);
+        if file.is_some_and(|file| file.left() == Left::Nothing) {
+            self.tree.remove(id);
+            self.stale = true;
+        }
+    }
+}
+
+/// The files, for debugfs.
+struct Files;
+
+impl Source for Files {
+    type Open = Open;
+
+    const FILES: &'static FileTable<Shared<Open>> = &FILES;
+
+    fn lookup(dir: Id, name: &[u8]) -> Option<Node> {
+        ENGINE.lock().as_ref()?.tree.lookup(dir, name)
+    }
+
+    fn list(dir: Id, position: u64, f: impl FnMut(Listed<'_>) -> bool) {
+        if let Some(engine) = ENGINE.lock().as_ref() {
+            engine.tree.list(dir, position, f);
+        }
+    }
+
+    fn target(id: Id) -> Result<KVec<u8>> {
+        ENGINE.lock().as_ref().ok_or(ENOENT)?.tree.target(id)
+    }
+
+    fn open(id: Id) -> Result<ARef<Shared<Open>>> {
+        let file = match id {
+            Id::RESET | Id::ALL => None,
+            id => {
+                let guard = ENGINE.lock();
+                let engine = guard.as_ref().ok_or(ENOENT)?;
+                Some(engine.tree.get(id).ok_or(ENOENT)?.clone())
+            }
+        };
+        match file {
+            Some(file) => Open::file(file),
+            None if id == Id::RESET => Open::reset(),
+            None => Open::all(),
+        }
+    }
+}

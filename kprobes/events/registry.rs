@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The probes that there are, and the files: `probes`, by which they come and go, `format`, which describes their records,
+//! and `lost`.
+//!
+//! Contexts: process. Locks: the table's mutex, then those of the engine.
+#![deny(unsafe_code)]
+
+use core::cmp::Ordering;
+use core::iter::Peekable;
+
+use ferro_core::probe_args::Args;
+use ferro_core::probe_command::lines;
+use ferro_core::probe_command::Command;
+use ferro_core::probe_command::Kind;
+use ferro_fast_relay::Channel;
+use ferro_kprobe::ProbeError;
+use ferro_sys::fs::fops::FileTable;
+use ferro_sys::fs::fops::NodeOps;
+use ferro_sys::fs::text_buffer::TextBuffer;
+use ferro_sys::fs::uaccess::UserDst;
+use ferro_sys::fs::uaccess::UserSrc;
+use ferro_sys::sync::refcounted::Shared;
+use ferro_sys::trace::lockdown;
+use kernel::fmt;
+use kernel::fmt::Write;
+use kernel::module::this_module;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::rbtree::Entry as NameEntry;
+use kernel::rbtree::RBTree;
+use kernel::rbtree::RBTreeNodeReservation;
+use kernel::str::CString;
+use kernel::sync::Arc;
+use kernel::sync::Mutex;
+
+use crate::fetch::Reading;
+use crate::fetch::Rooms;
+use crate::format;
+use crate::probe::Live;
+use crate::probe::Output;
+use crate::probe::Request;
+use crate::KprobeEvents;
+
+/// The most bytes of a line.
+const LINE_MAX: usize = 4096;
+
+/// The most bytes of a write.
+const WRITE_MAX: usize = 1 << 16;
+
+/// How many probes are prepared and registered at once.
+const AT_ONCE: usize = 256;
+
+pub(crate) struct Entry {
+    pub(crate) name: Name,
+    symbol: CString,
+    offset: u32,
+    /// Arguments and conditions, as they were given.
+    args: CString,
+    pub(crate) live: Live,
+}
+
+/// A probe that is to be added.
+struct New<'a> {
+    kind: Kind,
+    name: &'a str,
+    symbol: &'a str,
+    offset: u32,
+    args: Args<'a>,
+}
+
+/// What an [`Entry`] has besides the probe, and room for it.
+struct Told {
+    number: u16,
+    name: Name,
+    symbol: CString,
+    offset: u32,
+    args: CString,
+    room: RBTreeNodeReservation<u16, Entry>,
+}
+
+/// The name of a probe, in the order of its bytes.
+pub(crate) struct Name(CString);
+
+impl Name {
+    /// Errors: -ENOMEM.
+    fn new(name: &str) -> Result<Self> {
+        Ok(Self(CString::try_from_fmt(fmt!("{name}"))?))
+    }
+
+    pub(crate) fn text(&self) -> &CStr {
+        &self.0
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.to_bytes().cmp(other.0.to_bytes())
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    /// The number that the last probe got.
+    last: u16,
+    /// The probes, and those that are being added, by their names: their numbers.
+    names: RBTree<Name, u16>,
+    /// The probes by their numbers, which is the order in which they were added until there are no more numbers.
+    entries: RBTree<u16, Entry>,
+    /// For stacks, once a probe has wanted some.
+    rooms: Option<Arc<Rooms>>,
+}
+
+/// The probes, unregistered when this is dropped.
+#[pin_data]
+pub(crate) struct Probes {
+    #[pin]
+    table: Mutex<Table>,
+    channel: Arc<Channel>,
+}
+
+impl Table {
+    /// Takes a name, and a number that no probe has, and that none has had for as long as possible. It is not 0.
+    ///
+    /// Errors: -EEXIST, -ENOSPC, -ENOMEM.
+    fn claim(&mut self, name: Name) -> Result<u16> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let mut numbers = (1..=u16::MAX).map(|n| self.last.wrapping_add(n));
+        let is_free = |number: &u16| *number != 0 && self.entries.get(number).is_none();
+        let number = numbers.find(is_free).ok_or(ENOSPC)?;
+        match self.names.entry(name) {
+            NameEntry::Occupied(_) => return Err(EEXIST),
+            NameEntry::Vacant(free) => free.insert(number, room),
+        };
+        self.last = number;
+        Ok(number)
+    }
+
+    /// Adds a probe whose name and number have been claimed.
+    fn add(&mut self, one: Told, live: Live) {
+        let Told {
+            number,
+            name,
+            symbol,
+            offset,
+            args,
+            room,
+        } = one;
+        let entry = Entry {
+            name,
+            symbol,
+            offset,
+            args,
+            live,
+        };
+        self.entries.insert(room.into_node(number, entry));
+    }
+
+    /// Takes a probe out, if there is one of this name. Errors: -ENOENT, -ENOMEM.
+    fn take(&mut self, name: &str) -> Result<Live> {
+        let number = self.names.remove(&Name::new(name)?).ok_or(ENOENT)?;
+        let entry = self.entries.remove(&number).ok_or(ENOENT)?;
+        Ok(entry.live)
+    }
+}
+
+impl Probes {
+    pub(crate) fn new(channel: Arc<Channel>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                table <- new_mutex!(Table::default()),
+                channel,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Does what the lines say, in their order, up to the first that fails. Returns how many bytes of `text` that takes. Probes that
+    /// are added one after another are registered at once, and those that are removed wait for their handlers at once.
+    ///
+    /// Errors, of the first line: -EINVAL if it is no command, -EEXIST, -ENOENT, -ENOMEM, -EPERM if lockdown forbids a new probe, and
+    /// those of registering.
+    fn run(&self, text: &[u8]) -> Result<usize> {
+        let mut done = 0;
+        match self.run_lines(text, &mut done) {
+            Ok(()) => Ok(text.len()),
+            Err(error) if done == 0 => Err(error),
+            Err(_) => Ok(done),
+        }
+    }
+
+    /// The same; `done` is what has been done also if it fails.
+    fn run_lines(&self, text: &[u8], done: &mut usize) -> Result {
+        let mut all = lines(text).peekable();
+        all.peek().ok_or(EINVAL)?;
+        while all.peek().is_some() {
+            let (new, ends) = leading(&mut all, added)?;
+            let (count, result) = self.add(&new);
+            *done = end_of(&ends, count).unwrap_or(*done);
+            result?;
+            let (names, ends) = leading(&mut all, removed)?;
+            let (count, result) = self.remove(&names);
+            *done = end_of(&ends, count).unwrap_or(*done);
+            result?;
+            let is_other = |line: &[u8]| added(line).is_none() && removed(line).is_none();
+            if let Some((line, end)) = all.next_if(|(line, _)| is_other(line)) {
+                match Command::parse(line) {
+                    Some(Command::RemoveAll) => self.remove_all(),
+                    _ => return Err(EINVAL),
+                }
+                *done = end;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_all(&self) {
+        let mut table = self.table.lock();
+        table.names = RBTree::new();
+        let mut removed = core::mem::take(&mut table.entries);
+        drop(table);
+        // Waits for the handlers, without the lock.
+        Live::drop_all(core::iter::from_fn(|| {
+            let (_, node) = removed.cursor_front_mut()?.remove_current();
+            Some(node.to_key_value().1.live)
+        }));
+    }
+
+    /// Removes probes, up to the first that is not there. Returns how many.
+    fn remove(&self, names: &[&str]) -> (usize, Result) {
+        let mut removed = KVVec::new();
+        let mut result = Ok(());
+        let mut table = self.table.lock();
+        for name in names {
+            // Room first: without it this one would be dropped with the table locked.
+            result = removed.reserve(1, GFP_KERNEL).map_err(Error::from);
+            result = result.and_then(|()| {
+                let live = table.take(name)?;
+                Ok(removed.push(live, GFP_KERNEL)?)
+            });
+            if result.is_err() {
+                break;
+            }
+        }
+        drop(table);
+        let count = removed.len();
+        // Waits for the handlers, which nobody else has to.
+        Live::drop_all(removed.into_iter());
+        (count, result)
+    }
+
+    /// Adds probes, up to the first that fails. Returns how many those before it are, and why it does.
+    fn add(&self, all: &[New<'_>]) -> (usize, Result) {
+        if all.is_empty() {
+            return (0, Ok(()));
+        }
+        // The file may have been opened before.
+        if lockdown::forbids_probes() {
+            return (0, Err(EPERM));
+        }
+        let mut table = self.table.lock();
+        let mut count = 0;
+        // Not all at once: what comes after one that is refused has been prepared for nothing.
+        for some in all.chunks(AT_ONCE) {
+            if let Err(error) = self.add_to(&mut table, some, &mut count) {
+                return (count, Err(error));
+            }
+        }
+        (count, Ok(()))
+    }
+
+    /// Adds some; `count` counts them.
+    fn add_to(&self, table: &mut Table, some: &[New<'_>], count: &mut usize) -> Result {
+        // Room first: what has been claimed is added, or given back.
+        let mut told = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
+        let mut prepared = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
+        let mut requests = KVVec::with_capacity(some.len(), GFP_KERNEL)?;
+        let mut result = Ok(());
+        for new in some {
+            let one = self.prepare(table, new);
+            let pushed = one.and_then(|(one, reading, output)| {
+                told.push_within_capacity(one).map_err(|_| ENOMEM)?;
+                let rest = (new.kind, reading, output);
+                prepared.push_within_capacity(rest).map_err(|_| ENOMEM)
+            });
+            if let Err(error) = pushed {
+                result = Err(error);
+                break;
+            }
+        }
+        for (one, (kind, reading, output)) in told.iter().zip(prepared) {
+            let request = Request {
+                kind,
+                symbol: &one.symbol,
+                offset: one.offset,
+                reading,
+                output,
+            };
+            // There is room.
+            let _ = requests.push_within_capacity(request);
+        }
+        let (registered, refusal) = match Live::register_all(requests) {
+            Ok((registered, refusal)) => (registered, refusal.map(errno)),
+            Err(error) => (KVVec::new(), Some(errno(error))),
+        };
+        let mut registered = registered.into_iter();
+        for one in told {
+            match registered.next() {
+                Some(live) => {
+                    table.add(one, live);
+                    *count = count.saturating_add(1);
+                }
+                None => drop(table.names.remove(&one.name)),
+            }
+        }
+        refusal.map_or(result, Err)
+    }
+
+    /// Makes what a probe takes before it is registered, and claims its name.
+    fn prepare(&self, table: &mut Table, new: &New<'_>) -> Result<(Told, Reading, Output)> {
+        let args = new.args;
+        let rooms = || match &table.rooms {
+            Some(rooms) => Ok(rooms.clone()),
+            None => Ok(table
+                .rooms
+                .insert(Arc::new(Rooms::new()?, GFP_KERNEL)?)
+                .clone()),
+        };
+        let reading = Reading::new(args, rooms)?;
+        let symbol = CString::try_from_fmt(fmt!("{}", new.symbol))?;
+        let text = match args.conditions_text() {
+            "" => CString::try_from_fmt(fmt!("{}", args.text()))?,
+            conditions => CString::try_from_fmt(fmt!("{} if {conditions}", args.text()))?,
+        };
+        let (name, room) = (
+            Name::new(new.name)?,
+            RBTreeNodeReservation::new(GFP_KERNEL)?,
+        );
+        let number = table.claim(Name::new(new.name)?)?;
+        let told = Told {
+            number,
+            name,
+            symbol,
+            offset: new.offset,
+            args: text,
+            room,
+        };
+        Ok((told, reading, Output::new(number, self.channel.clone())))
+    }
+
+    /// A line for each probe. Keys may be added at the ends.
+    fn list(&self) -> Result<KVVec<u8>> {
+        let mut text = TextBuffer::new();
+        for entry in self.table.lock().entries.values() {
+            entry.write(&mut text).map_err(|_| ENOMEM)?;
+        }
+        Ok(text.into_bytes())
+    }
+
+    /// The description of the records.
+    fn format(&self) -> Result<KVVec<u8>> {
+        let mut text = TextBuffer::new();
+        format::write_plain(&mut text).map_err(|_| ENOMEM)?;
+        for entry in self.table.lock().entries.values() {
+            format::write(entry, &mut text).map_err(|_| ENOMEM)?;
+        }
+        Ok(text.into_bytes())
+    }
+
+    fn lost(&self) -> Result<KVVec<u8>> {
+        let mut text = TextBuffer::new();
+        let lost = self.channel.lost();
+        text.write_fmt(fmt!("{lost}\n")).map_err(|_| ENOMEM)?;
+        Ok(text.into_bytes())
+    }
+}
+
+/// What `of` makes of the lines up to the first of which it makes nothing, and where each ends.
+fn leading<'a, T>(
+    all: &mut Peekable<impl Iterator<Item = (&'a [u8], usize)>>,
+    of: impl Fn(&'a [u8]) -> Option<T>,
+) -> Result<(KVVec<T>, KVVec<usize>)> {
+    let (mut made, mut ends) = (KVVec::new(), KVVec::new());
+    while let Some((one, end)) = all.peek().and_then(|(line, end)| Some((of(line)?, *end))) {
+        all.next();
+        made.push(one, GFP_KERNEL)?;
+        ends.push(end, GFP_KERNEL)?;
+    }
+    Ok((made, ends))
+}
+
+/// Where the last of so many lines ends.
+fn end_of(ends: &[usize], count: usize) -> Option<usize> {
+    ends.get(count.checked_sub(1)?).copied()
+}
+
+/// The probe that a line removes, if it does.
+fn removed(line: &[u8]) -> Option<&str> {
+    match Command::parse(line)? {
+        Command::Remove(name) => Some(name),
+        Command::Add { .. } | Command::RemoveAll => None,
+    }
+}
+
+/// The probe that a line adds, if it does.
+fn added(line: &[u8]) -> Option<New<'_>> {
+    match Command::parse(line).filter(|_| line.len() <= LINE_MAX)? {
+        Command::Add {
+            kind,
+            name,
+            symbol,
+            offset,
+            args,
+        } => Some(New {
+            kind,
+            name,
+            symbol,
+            offset,
+            args,
+        }),
+        Command::Remove(_) | Command::RemoveAll => None,
+    }
+}
+
+/// User space does not know -EPROBE_DEFER.
+fn errno(error: ProbeError) -> Error {
+    match error {
+        ProbeError::NoEngine => ENODEV,
+        other => other.into(),
+    }
+}
+
+impl Entry {
+    pub(crate) fn args(&self) -> Args<'_> {
+        let text = self.args.to_str().unwrap_or_default();
+        // It was understood before the probe was made.
+        Args::parse(text, self.live.kind() == Kind::Return).unwrap_or_default()
+    }
+
+    fn write(&self, text: &mut TextBuffer) -> fmt::Result {
+        let Self {
+            name,
+            symbol,
+            offset,
+            live,
+            ..
+        } = self;
+        let id = live.number();
+        let kind = match live.kind() {
+            Kind::Point => "probe",
+            Kind::Return => "return",
+        };
+        let state = match live.is_there() {
+            true => "on",
+            false => "gone",
+        };
+        text.write_fmt(fmt!(
+            "id={id} name={} kind={kind} place={}",
+            name.text(),
+            **symbol
+        ))?;
+        if *offset != 0 {
+            text.write_fmt(fmt!("+{offset:#x}"))?;
+        }
+        let (address, hits, missed) = (live.address(), live.hits(), live.missed());
+        text.write_fmt(fmt!(
+            " address={address:#x} hits={hits} missed={missed} state={state}"
+        ))?;
+        let args = self.args();
+        list(text, "args", args.text())?;
+        list(text, "if", args.conditions_text())?;
+        text.write_str("\n")
+    }
+}
+
+/// A key with words, with commas between, if there are any.
+fn list(text: &mut TextBuffer, key: &str, words: &str) -> fmt::Result {
+    let words = words.split_ascii_whitespace();
+    for (index, word) in words.enumerate() {
+        match index {
+            0 => text.write_fmt(fmt!(" {key}={word}"))?,
+            _ => text.write_fmt(fmt!(",{word}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// What a file of ours shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// The probes. Commands are written to this file.
+    Probes,
+    /// The description of the records.
+    Format,
+    /// How many records found no room.
+    Lost,
+}
+
+/// A file, which shows what there was when it was opened.
+pub(crate) struct ProbesFile {
+    shows: Shows,
+    probes: Arc<Probes>,
+    text: KVVec<u8>,
+}
+
+impl ProbesFile {
+    pub(crate) fn new(shows: Shows, probes: Arc<Probes>) -> Self {
+        Self {
+            shows,
+            probes,
+            text: KVVec::new(),
+        }
+    }
+}
+
+pub(crate) static PROBES_FILE: FileTable<Shared<ProbesFile>> =
+    FileTable::new(this_module::<KprobeEvents>());
+
+impl NodeOps for ProbesFile {
+    fn snapshot(&self) -> Result<Option<Self>> {
+        let probes = self.probes.clone();
+        let text = match self.shows {
+            Shows::Probes => probes.list()?,
+            Shows::Format => probes.format()?,
+            Shows::Lost => probes.lost()?,
+        };
+        let shows = self.shows;
+        Ok(Some(Self {
+            shows,
+            probes,
+            text,
+        }))
+    }
+
+    fn read(&self, to: &mut UserDst) -> Result {
+        to.copy_at_position(&self.text)
+    }
+
+    fn write(&self, from: &UserSrc) -> Result {
+        if self.shows != Shows::Probes || from.len() > WRITE_MAX {
+            return Err(EINVAL);
+        }
+        let mut text = KVVec::new();
+        text.resize(from.len(), 0, GFP_KERNEL)?;
+        from.bytes(&mut text)?;
+        from.take(self.probes.run(&text)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Jumps come: their detours are made, hits go on there, and the jumps are put there. `optprobe.rs` says in which order, and why.
+//!
+//! Contexts: process, sleeps; the worker, with the engine's mutex. Locks inside of it as in `state.rs`.
+#![deny(unsafe_code)]
+
+use ferro_core::insn::jump::Displaced;
+use ferro_sys::code::jump_site::jump_all;
+use ferro_sys::code::text::TextLock;
+use kernel::prelude::*;
+
+use crate::error::Error;
+use crate::optprobe::Jump;
+use crate::optprobe::AT_ONCE;
+use crate::raw::detour::Detour;
+use crate::raw::detour::Kind;
+use crate::raw::detour::Waited;
+use crate::raw::detour::DETOUR_ADDRESSES;
+use crate::raw::mutex::Locked;
+use crate::raw::optimizer_work;
+use crate::registered_point::find_by;
+use crate::registered_point::Breakpoint;
+use crate::registered_point::PointEntry;
+use crate::state::Engine;
+
+/// How many detours the CPUs are told of at once. More would keep hits of the first from them for longer.
+const READY: usize = 16;
+
+/// How far `registry::optimise()` is with all points.
+pub(crate) struct Pass {
+    /// From this address on it has not looked yet.
+    next: usize,
+    /// The addresses of points whose detours are made, and that many of them.
+    ready: [usize; READY],
+    count: usize,
+}
+
+impl Pass {
+    fn new() -> Self {
+        Self {
+            next: 0,
+            ready: [0; READY],
+            count: 0,
+        }
+    }
+
+    /// Notes one. Whether there is room for another.
+    fn note(&mut self, address: usize) -> bool {
+        if let Some(to) = self.ready.get_mut(self.count) {
+            *to = address;
+            self.count += 1;
+        }
+        self.count < READY
+    }
+}
+
+impl PointEntry {
+    /// Has the detour in use that fits, if there is one. There is one of each kind at most, and none goes: tasks may be in it.
+    fn choose(&mut self) {
+        let is_open = matches!(self.jump, Jump::Unknown | Jump::Ready(_));
+        if !is_open || self.jump.detour().is_some_and(|detour| self.suits(detour)) {
+            return;
+        }
+        let old = match self.jump.take() {
+            Jump::Ready(detour) => Some(detour),
+            _ => None,
+        };
+        (self.jump, self.spare) = match (old, self.spare.take()) {
+            (old, Some(detour)) if self.suits(&detour) => (Jump::Ready(detour), old),
+            (None, spare) => (Jump::Unknown, spare),
+            (old, None) => (Jump::Unknown, old),
+            (Some(old), spare) => (Jump::Ready(old), spare),
+        };
+    }
+
+    /// Whether a detour is to be made for it, or used.
+    fn wants_detour(&self, locked: &Locked) -> bool {
+        matches!(self.jump, Jump::Unknown | Jump::Ready(_))
+            && matches!(self.breakpoint, Breakpoint::Armed(_))
+            && self.may_jump(locked)
+            && !(self.never_around && self.is_posting())
+    }
+
+    /// A detour that calls the handlers which its probes have. Errors: as [`Detour::new`].
+    fn detour_for(&self, displaced: Option<&Displaced>) -> Result<Detour, Error> {
+        let displaced = displaced.ok_or(Error::OutOfReach)?;
+        let new = |kind| Detour::new(&self.point, displaced, kind);
+        if !self.is_posting() {
+            return new(Kind::Before);
+        }
+        match new(Kind::Around) {
+            Err(Error::OutOfReach) if self.point.runs_on_registers() => new(Kind::Instead),
+            made => made,
+        }
+    }
+}
+
+impl Engine {
+    /// Whether another point is among `len` bytes from an address on.
+    fn has_neighbour(&self, address: usize, len: usize) -> bool {
+        let next = self.next_point(address.wrapping_add(1));
+        next.is_some_and(|next| next < address.saturating_add(len))
+    }
+
+    /// Goes on looking for points that can have jumps. Whether hits of more of them go on in detours now, and whether there is more to
+    /// do.
+    pub(crate) fn prepare_jumps(&mut self, locked: &Locked) -> (bool, bool) {
+        if !self.enabled || !self.optimises {
+            self.pass = None;
+            return (false, false);
+        }
+        let mut pass = match self.pass.take() {
+            None if core::mem::take(&mut self.jumps_due) => Pass::new(),
+            None => return (false, false),
+            Some(pass) => pass,
+        };
+        let mut made = false;
+        let more = self.make_some(&mut pass, locked);
+        if !more || pass.count == READY {
+            made = self.publish_some(&mut pass, locked);
+        }
+        if more {
+            self.pass = Some(pass);
+        } else if core::mem::take(&mut self.jumps_failed) {
+            self.jumps_due = true;
+            optimizer_work::call_later();
+        }
+        (made, more)
+    }
+
+    /// Makes detours for some of the next points, of one function at most that has to be analysed. Whether there are more points.
+    fn make_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
+        for _ in 0..AT_ONCE {
+            let Some(address) = self.next_point(pass.next) else {
+                return false;
+            };
+            pass.next = address.wrapping_add(1);
+            if !self.wants_detour(address, locked) {
+                continue;
+            }
+            let analysed = self.make_detour(address);
+            let entry = self.points.get(&address);
+            let is_ready = entry.is_some_and(|entry| matches!(entry.jump, Jump::Ready(_)));
+            if is_ready && !pass.note(address) || analysed {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Has hits of the points whose detours are made go on there. Whether there are any.
+    fn publish_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
+        let count = core::mem::take(&mut pass.count);
+        if count == 0 {
+            return false;
+        }
+        let mut made = false;
+        let mut text = TextLock::new();
+        for address in pass.ready.iter().copied().take(count) {
+            // Others have had the mutex meanwhile.
+            if self.wants_detour(address, locked) {
+                made |= self.publish_detour(address, &mut text, locked);
+            }
+        }
+        made
+    }
+
+    /// Whether a detour is to be made for the point at an address, or used.
+    fn wants_detour(&self, address: usize, locked: &Locked) -> bool {
+        let entry = self.points.get(&address);
+        let wanted = entry.filter(|entry| entry.wants_detour(locked));
+        // One that has a neighbour waits for that to go.
+        let len = wanted.map(|entry| entry.jump.detour().map_or(1, Detour::displaced));
+        len.is_some_and(|len| !self.has_neighbour(address, len))
+    }
+
+    /// Makes a point's detour, if it has none that fits and there can be one. Whether the function had to be analysed.
+    fn make_detour(&mut self, address: usize) -> bool {
+        if let Some(entry) = self.points.get_mut(&address) {
+            entry.choose();
+        }
+        self.make_first(address)
+    }
+
+    /// The same, for one that has none.
+    fn make_first(&mut self, address: usize) -> bool {
+        let unknown = |entry: &&KBox<PointEntry>| matches!(entry.jump, Jump::Unknown);
+        if self.points.get(&address).filter(unknown).is_none() {
+            return false;
+        }
+        let displaced = self.displaceable(address);
+        let room = self.maps.copies.reserve(DETOUR_ADDRESSES);
+        let made = match self.points.get(&address) {
+            Some(entry) => room
+                .map_err(Error::from)
+                .and_then(|()| entry.detour_for(displaced.as_ref())),
+            None => return true,
+        };
+        let Some(entry) = self.points.get_mut(&address) else {
+            return true;
+        };
+        match made {
+            Ok(detour) => {
+                // There is room.
+                let _ = find_by(&mut self.maps.copies, &entry.point, &detour.addresses());
+                entry.jump = Jump::Ready(detour);
+            }
+            Err(Error::NoMemory) => self.jumps_failed = true,
+            // There is one for the other kind of handlers.
+            Err(_) if displaced.is_some() && entry.is_posting() => entry.never_around = true,
+            Err(_) => entry.jump = Jump::Impossible,
+        }
+        true
+    }
+
+    /// Has hits of a point go on in its detour, if that fits.
+    fn publish_detour(&mut self, address: usize, text: &mut TextLock, locked: &Locked) -> bool {
+        let Some(entry) = self.points.get_mut(&address) else {
+            return false;
+        };
+        let fits = entry.fits();
+        match entry.jump.take() {
+            Jump::Ready(detour) if fits => {
+                let since = detour.publish(text);
+                entry.jump = Jump::Waiting(detour, since);
+                entry.set_optimized(true, locked);
+                self.detours = self.detours.saturating_add(1);
+                true
+            }
+            other => {
+                entry.jump = other;
+                false
+            }
+        }
+    }
+
+    /// Puts some of the jumps there for which the wait was long enough. Whether there may be more.
+    pub(crate) fn place_jumps(&mut self, waited: &Waited, locked: &Locked) -> bool {
+        let mut left = AT_ONCE;
+        let mut text = TextLock::new();
+        let detours = &mut self.detours;
+        jump_all(&mut text, |batch| {
+            for entry in self.points.values_mut() {
+                if left == 0 {
+                    break;
+                }
+                let is_due =
+                    matches!(&entry.jump, Jump::Waiting(_, since) if waited.covers(*since));
+                if !is_due || !matches!(entry.breakpoint, Breakpoint::Armed(_)) {
+                    continue;
+                }
+                left -= 1;
+                let now = core::mem::replace(&mut entry.breakpoint, Breakpoint::Jumped);
+                (entry.breakpoint, entry.jump) = match (now, entry.jump.take()) {
+                    (Breakpoint::Armed(site), Jump::Waiting(detour, since)) => {
+                        match detour.enter(site, since, waited, batch) {
+                            Ok(site) => (Breakpoint::Jumped, Jump::Placed(detour, site)),
+                            // The code is about to go, or somebody else has written there.
+                            Err(site) => {
+                                entry.point.set_detour(None);
+                                entry.set_optimized(false, locked);
+                                *detours = detours.saturating_sub(1);
+                                (Breakpoint::Armed(site), Jump::Ready(detour))
+                            }
+                        }
+                    }
+                    unchanged => unchanged,
+                };
+            }
+        });
+        left == 0
+    }
+}

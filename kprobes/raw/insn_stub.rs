@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Code that executes a point's instruction within the trap: `insn_stub_call.S`.
+//!
+//! Contexts: making it process, sleeps; running it the trap, also within NMIs.
+
+use ferro_core::insn::write_apart;
+use ferro_core::insn::Insn;
+use ferro_core::insn::Platform;
+use ferro_core::insn::Saved;
+use ferro_core::insn::MAX_APART;
+use ferro_sys::code::text::TextLock;
+use ferro_sys::code::text::BREAKPOINT;
+use ferro_sys::mm::exec_pool;
+use ferro_sys::mm::exec_pool::Slot;
+use ferro_sys::mm::exec_pool::User;
+use ferro_sys::sync::shared_word::Word;
+use kernel::bindings;
+use kernel::ffi::c_ulong;
+use kernel::prelude::*;
+
+use super::trap_frame::Trap;
+use super::trap_frame::SHORT_OFFSETS;
+use crate::error::Error;
+
+extern "C" {
+    /// `insn_stub_call.S`
+    fn ferro_kprobe_apart(regs: *mut bindings::pt_regs, code: c_ulong) -> c_ulong;
+    /// `insn_stub_call.S`
+    fn ferro_kprobe_apart_done();
+    /// `detour.h`
+    fn ferro_kprobe_address_bits() -> u8;
+}
+
+/// Where a trap has the registers.
+const SAVED: Saved = Saved {
+    registers: SHORT_OFFSETS,
+    flags: core::mem::offset_of!(bindings::pt_regs, flags) as u32,
+};
+
+/// The code of a point, for who may hit it.
+///
+/// # Invariants
+///
+/// `code` is 0, or the address of what [`Apart::write`] has written for the instruction of the point that this is part of, whose
+/// registry entry has it; every CPU has been told since.
+pub(crate) struct Runner {
+    code: Word,
+    access: Word,
+    failed: Word,
+}
+
+impl Runner {
+    /// Of a point without such code.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: 0.
+        Self {
+            code: Word::new(0),
+            access: Word::new(0),
+            failed: Word::new(0),
+        }
+    }
+
+    /// Whether there is code.
+    #[inline(always)]
+    pub(crate) fn is_there(&self) -> bool {
+        self.code.load() != 0
+    }
+
+    /// The address of the instruction that may fault, or 0.
+    #[inline(always)]
+    pub(crate) fn access(&self) -> usize {
+        self.access.load()
+    }
+
+    /// Where it goes on if that has had a fault.
+    pub(crate) fn failed(&self) -> usize {
+        self.failed.load()
+    }
+
+    /// Executes the instruction. Whether that was possible; if not, nothing has been changed.
+    #[inline(always)]
+    pub(crate) fn run(&self, trap: &mut Trap) -> bool {
+        let code = self.code.load();
+        // SAFETY: By the type invariant the code of the point's instruction, which a `Trap` of this point is there to execute. Who
+        // has found the point keeps it, and its registry entry with the code, in a read-side section of RCU.
+        // The code changes the registers there, and of its own those that the function has saved or may change.
+        code != 0 && unsafe { ferro_kprobe_apart(trap.as_ptr(), code as c_ulong) } == 0
+    }
+}
+
+/// The memory of such code.
+///
+/// # Invariants
+///
+/// If `written` is something, the code of the instruction is in the slot since there have been so many synchronisations of the CPUs.
+pub(crate) struct Apart {
+    slot: Slot,
+    access: usize,
+    failed: usize,
+    written: Option<usize>,
+}
+
+impl Apart {
+    /// Gets the memory for the code of an instruction at `at`, for which a copy is at `copy`. `None` if it cannot be executed like
+    /// that; `memory` says whether one can that accesses memory.
+    ///
+    /// Errors: `NoMemory`.
+    pub(crate) fn new(
+        insn: &Insn,
+        at: usize,
+        copy: usize,
+        memory: bool,
+    ) -> Result<Option<Self>, Error> {
+        let mut code = [0; MAX_APART];
+        // How long it is does not depend on where it is.
+        let Some((len, access)) = Self::code(insn, at, copy, &mut code) else {
+            return Ok(None);
+        };
+        if access.0 != 0 && !memory {
+            return Ok(None);
+        }
+        let slot = exec_pool::alloc(len, User::Probes).map_err(|_| Error::NoMemory)?;
+        let made = Self::code(insn, at, slot.address(), &mut code);
+        Ok(made.map(|(_, (access, failed))| Self {
+            slot,
+            access,
+            failed,
+            written: None,
+        }))
+    }
+
+    /// The code for `to`: how long it is, and the addresses of the instruction, if it may fault, and of where it goes on then.
+    fn code(
+        insn: &Insn,
+        at: usize,
+        to: usize,
+        out: &mut [u8; MAX_APART],
+    ) -> Option<(usize, (usize, usize))> {
+        let platform = Platform {
+            landing_pad: cfg!(CONFIG_X86_KERNEL_IBT),
+            // SAFETY: The function only reads a feature of the CPU.
+            address_bits: unsafe { ferro_kprobe_address_bits() },
+        };
+        let done = ferro_kprobe_apart_done as *const () as u64;
+        let apart = write_apart(insn, at as u64, &SAVED, platform, to as u64, done, out)?;
+        let access = apart.access.map_or(0, |access| to.wrapping_add(access));
+        Some((apart.len, (access, to.wrapping_add(apart.failed))))
+    }
+
+    /// Writes it, for the instruction that [`Apart::new`] got.
+    pub(crate) fn write(
+        &mut self,
+        insn: &Insn,
+        at: usize,
+        text: &mut TextLock,
+    ) -> Result<(), Error> {
+        let mut code = [BREAKPOINT; MAX_APART];
+        let to = self.slot.address();
+        let (len, _) = Self::code(insn, at, to, &mut code).ok_or(Error::OutOfReach)?;
+        let code = code.get(..len).ok_or(Error::OutOfReach)?;
+        self.slot.write(code, text).map_err(|_| Error::OutOfReach)?;
+        // INVARIANT: It has just been written.
+        self.written = Some(text.syncs());
+        Ok(())
+    }
+
+    /// Has the runner of its instruction's point run it, if it has been written. A trap calls it without a return from an exception
+    /// before that: so every CPU is told first, if none has been since, and does not execute what was in the slot before.
+    pub(crate) fn tell(&self, runner: &Runner, text: &mut TextLock) {
+        let Some(written) = self.written else {
+            return;
+        };
+        if text.syncs() == written {
+            text.sync();
+        }
+        runner.access.store(self.access);
+        runner.failed.store(self.failed);
+        // INVARIANT: It has been written, and every CPU has been told since.
+        runner.code.store(self.slot.address());
+    }
+
+    /// As [`Runner::access`].
+    pub(crate) fn access(&self) -> usize {
+        self.access
+    }
+}

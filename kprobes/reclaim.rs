@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Points whose probes or code have gone.
+//!
+//! A point without probes is found no longer by its address, but tasks may still be in its copies, which are found until a grace
+//! period of RCU tasks is over. Nobody waits for it: a task that never sleeps makes it last.
+//!
+//! Contexts: process, sleeps; with the engine's mutex.
+#![deny(unsafe_code)]
+
+use ferro_sys::code::text::TextLock;
+
+use crate::ftrace_probes::Idle;
+use crate::raw::kprobe::flags;
+use crate::raw::mutex::Locked;
+use crate::raw::tasks_rcu;
+use crate::raw::tasks_rcu::TasksPeriod;
+use crate::registered_point::Breakpoint;
+use crate::registered_point::PointEntry;
+use crate::registered_point::PointList;
+use crate::state::Engine;
+
+impl Engine {
+    /// If the point at an address has no probes any more, it is found no longer; its copies stay for now. Not if a jump still leads to
+    /// it, of which it says so.
+    pub(crate) fn retire(&mut self, address: usize) -> bool {
+        if !self.is_empty_point(address) {
+            return true;
+        }
+        if self.is_jumped(address) {
+            return false;
+        }
+        if let Some(mut entry) = self.points.remove(&address) {
+            if let Some(mode) = entry.called.take() {
+                // ftrace could not take it away.
+                self.ftrace.abandon(mode, address);
+                self.called = self.called.saturating_sub(1);
+            }
+            self.hide(&mut entry);
+            self.retired.push(entry);
+        }
+        true
+    }
+
+    /// The same for those whose code has gone.
+    pub(crate) fn retire_gone(&mut self) {
+        for entry in core::mem::replace(&mut self.gone, PointList::new()) {
+            match entry.point.probes.is_empty() {
+                true => self.retired.push(entry),
+                false => self.gone.push(entry),
+            }
+        }
+    }
+
+    /// Has `registry::reap()` called after a grace period of RCU tasks, if something waits for one, unless it is going to be called
+    /// after one that has begun. Nobody waits for it: a task that never sleeps makes it last.
+    pub(crate) fn want_grace_period(&mut self) {
+        let any = !self.retired.is_empty() || self.ftrace.any_left();
+        if any && !self.is_reap_due && tasks_rcu::call_reap() {
+            self.is_reap_due = true;
+            core::mem::swap(&mut self.waiting, &mut self.retired);
+        }
+    }
+
+    /// The points that nobody is in any more after this period, which from now on nobody finds; and what ftrace is to be told without
+    /// the mutex.
+    pub(crate) fn take_waiting(&mut self, period: &TasksPeriod) -> (PointList, Idle) {
+        self.is_reap_due = false;
+        let idle = self.ftrace.release(period);
+        let mut over = PointList::new();
+        for mut entry in core::mem::replace(&mut self.waiting, PointList::new()) {
+            let addresses = entry.slot_addresses();
+            for (removed, address) in entry.removed.iter_mut().skip(1).zip(addresses) {
+                *removed = self.maps.copies.remove(address);
+            }
+            over.push(entry);
+        }
+        self.want_grace_period();
+        (over, idle)
+    }
+
+    /// Has a point found no longer by its own address.
+    fn hide(&mut self, entry: &mut PointEntry) {
+        let [own, ..] = &mut entry.removed;
+        *own = self.maps.points.remove(entry.point.address);
+    }
+
+    pub(crate) fn kill(&mut self, is_going: impl Fn(usize) -> bool, locked: &Locked) {
+        let mut from = 0;
+        while let Some(address) = self.next_point(from) {
+            from = address.wrapping_add(1);
+            if is_going(address) {
+                self.kill_point(address, locked);
+            }
+        }
+        // Some have had no probes any more.
+        self.retire_gone();
+        self.want_grace_period();
+    }
+
+    fn kill_point(&mut self, address: usize, locked: &Locked) {
+        // ftrace still knows the site.
+        if let Some(mode) = self.points.get(&address).and_then(|entry| entry.called) {
+            self.ftrace.abandon(mode, address);
+            self.called = self.called.saturating_sub(1);
+        }
+        let Some(mut entry) = self.points.remove(&address) else {
+            return;
+        };
+        for probe in entry.point.probes.iter(locked) {
+            probe.set_flags(probe.flags() & !flags::OPTIMIZED | flags::GONE);
+        }
+        entry.point.probes.note_alone(locked);
+        self.hide(&mut entry);
+        // They go with the code.
+        entry.breakpoint = Breakpoint::None;
+        self.abandon_jump(&mut entry);
+        entry.called = None;
+        self.gone.push(entry);
+    }
+
+    /// Gives up all points. Whether that is done: not while a debugger has changed a jump, which comes back when it goes.
+    pub(crate) fn clear(&mut self, locked: &Locked) -> bool {
+        // No jump comes any more.
+        self.enabled = false;
+        self.leave_all(&mut TextLock::new(), locked);
+        if self.detours != 0 {
+            return false;
+        }
+        // Code that has gone has no breakpoint.
+        let _ = self.enable_all(false, locked);
+        self.kill(|_| true, locked);
+        true
+    }
+}

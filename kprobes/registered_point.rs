@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Points as the registry has them: with their memory, and whether their breakpoints are there.
+//!
+//! Contexts: process, sleeps; with the engine's mutex.
+#![deny(unsafe_code)]
+
+use ferro_sys::code::text::ArmedSite;
+use ferro_sys::code::text::PatchSite;
+use ferro_sys::code::text::TextLock;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::error::Error;
+use crate::ftrace_probes::FtraceMode;
+use crate::hit::COPIES;
+use crate::hit::POINTS;
+use crate::optprobe::Jump;
+use crate::probe_point::Code;
+use crate::probe_point::Execution;
+use crate::probe_point::Point;
+use crate::raw::address_map::GracePeriod;
+use crate::raw::address_map::MapWriter;
+use crate::raw::address_map::Removed;
+use crate::raw::detour::Detour;
+use crate::raw::detour::DETOUR_ADDRESSES;
+use crate::raw::kprobe::flags;
+use crate::raw::kprobe::Kprobe;
+use crate::raw::mutex::Locked;
+
+/// The right to change the maps by which a hit finds its point.
+pub(crate) struct PointMaps {
+    pub(crate) points: MapWriter<Point>,
+    pub(crate) copies: MapWriter<Point>,
+}
+
+impl PointMaps {
+    /// Errors: -EBUSY if there is one.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            points: POINTS.writer().ok_or(EBUSY)?,
+            copies: COPIES.writer().ok_or(EBUSY)?,
+        })
+    }
+
+    /// Makes room for this many points.
+    pub(crate) fn reserve(&mut self, points: usize) -> Result<(), Error> {
+        // More than are used: a hit is to find its point at once.
+        self.points.reserve(points.saturating_mul(4))?;
+        // None is found by more of its own five; jumps make room for theirs.
+        Ok(self.copies.reserve(points.saturating_mul(4))?)
+    }
+}
+
+/// The addresses of copies by which a point is found.
+pub(crate) const SLOT_ADDRESSES: usize = 6 + 2 * DETOUR_ADDRESSES;
+
+/// Whether a point's breakpoint is there.
+pub(crate) enum Breakpoint {
+    /// There is none: it is an ftrace site, or its code has gone.
+    None,
+    Disarmed(PatchSite),
+    Armed(ArmedSite),
+    /// There was one; a jump is in its place.
+    Jumped,
+}
+
+/// A point and what it has memory for.
+pub(crate) struct PointEntry {
+    pub(crate) point: Arc<Point>,
+    pub(crate) code: Code,
+    pub(crate) breakpoint: Breakpoint,
+    pub(crate) jump: Jump,
+    /// A detour for handlers of the other kind, before the instruction only or also after it: tasks may still be in it.
+    pub(crate) spare: Option<Detour>,
+    /// There can be no jump while a probe has a handler after the instruction.
+    pub(crate) never_around: bool,
+    /// Its last probe has gone, and its jump is to go: `leave_idle()`.
+    pub(crate) idle: bool,
+    /// The log has said that somebody has changed its jump.
+    pub(crate) told: bool,
+    /// ftrace calls us from there.
+    pub(crate) called: Option<FtraceMode>,
+    /// It cannot be hit yet: it is part of a batch that is being prepared.
+    pub(crate) fresh: bool,
+    /// What the maps have given up of it: its own address, and those of its copies.
+    pub(crate) removed: [Option<Removed<Point>>; 1 + SLOT_ADDRESSES],
+    /// The next in its [`PointList`].
+    pub(crate) next: Option<KBox<PointEntry>>,
+}
+
+/// Points one after the other, to which another can be added without memory.
+pub(crate) struct PointList {
+    first: Option<KBox<PointEntry>>,
+}
+
+impl PointList {
+    pub(crate) const fn new() -> Self {
+        Self { first: None }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn push(&mut self, mut entry: KBox<PointEntry>) {
+        entry.next = self.first.take();
+        self.first = Some(entry);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PointEntry> {
+        core::iter::successors(self.first.as_deref(), |entry| entry.next.as_deref())
+    }
+
+    /// Frees points that were removed from the maps before this grace period, and that nobody is in any more.
+    pub(crate) fn release(self, period: &GracePeriod) {
+        for mut entry in self {
+            for removed in entry.removed.iter_mut().filter_map(Option::take) {
+                removed.release(period);
+            }
+        }
+    }
+}
+
+/// Takes out one after the other.
+impl Iterator for PointList {
+    type Item = KBox<PointEntry>;
+
+    fn next(&mut self) -> Option<KBox<PointEntry>> {
+        let mut entry = self.first.take()?;
+        self.first = entry.next.take();
+        Some(entry)
+    }
+}
+
+impl Drop for PointList {
+    fn drop(&mut self) {
+        // One by one: dropping the first would drop all within each other.
+        while self.next().is_some() {}
+    }
+}
+
+impl PointEntry {
+    pub(crate) fn has_enabled(&self, locked: &Locked) -> bool {
+        self.point.probes.iter(locked).any(Kprobe::is_enabled)
+    }
+
+    /// The bytes that its breakpoint or jump has replaced.
+    pub(crate) fn replaced(&self) -> &[u8] {
+        match (&self.breakpoint, &self.jump) {
+            (Breakpoint::Armed(_), _) => core::slice::from_ref(&self.code.original),
+            (Breakpoint::Jumped, Jump::Placed(_, site)) => site.original(),
+            _ => &[],
+        }
+    }
+
+    /// The addresses by which it is found, beside its own; 0 is none.
+    pub(crate) fn slot_addresses(&self) -> [usize; SLOT_ADDRESSES] {
+        let point = &self.point;
+        let [a, b, c, d, e] = self.jump.addresses();
+        let spare = self.spare.as_ref();
+        let [f, g, h, i, j] = spare.map_or([0; DETOUR_ADDRESSES], Detour::addresses);
+        [
+            point.copy,
+            point.copy_end(),
+            point.after.load(),
+            point.after_end(),
+            point.after_return(),
+            point.apart.access(),
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+        ]
+    }
+
+    /// How ftrace is to call us from there.
+    pub(crate) fn wanted_call(&self, enabled: bool, locked: &Locked) -> Option<FtraceMode> {
+        if !enabled
+            || !self.has_enabled(locked)
+            || !matches!(self.point.execution, Execution::Ftrace)
+        {
+            return None;
+        }
+        Some(match self.point.has_post.load() {
+            0 => FtraceMode::Observe,
+            _ => FtraceMode::IpModify,
+        })
+    }
+
+    /// Puts the breakpoint there, or takes it away, as it is wanted. Whether that was to be done and is.
+    pub(crate) fn arm(
+        &mut self,
+        text: &mut TextLock,
+        enabled: bool,
+        locked: &Locked,
+    ) -> Result<bool, Error> {
+        let wanted = enabled && self.has_enabled(locked);
+        let now = core::mem::replace(&mut self.breakpoint, Breakpoint::None);
+        let (next, result) = match (now, wanted) {
+            (Breakpoint::Disarmed(site), true) => match site.arm(text) {
+                Ok(site) => (Breakpoint::Armed(site), Ok(true)),
+                Err((site, why)) => (Breakpoint::Disarmed(site), Err(why.into())),
+            },
+            (Breakpoint::Armed(site), false) => (Breakpoint::Disarmed(site.disarm(text)), Ok(true)),
+            (unchanged, _) => (unchanged, Ok(false)),
+        };
+        self.breakpoint = next;
+        result
+    }
+}
+
+/// Writes the code that a probe needs and its point does not have: [`publish`] is due. Whether there was some.
+pub(crate) fn write(
+    entry: &mut PointEntry,
+    probe: Kprobe<'_>,
+    text: &mut TextLock,
+) -> Result<bool, Error> {
+    let mut written = false;
+    if entry.fresh {
+        written |= entry.code.write(&entry.point, text)?;
+    }
+    if probe.has_post() {
+        written |= entry.code.write_post(&entry.point, text)?;
+    }
+    Ok(written)
+}
+
+/// Lets a probe be found, and its point if it is fresh. There is room for them.
+pub(crate) fn publish(
+    maps: &mut PointMaps,
+    entry: &mut PointEntry,
+    probe: Kprobe<'_>,
+    text: &mut TextLock,
+    locked: &Locked,
+) -> Result<(), Error> {
+    let point = entry.point.clone();
+    if entry.fresh {
+        find_by(&mut maps.copies, &point, &[point.copy, point.copy_end()])?;
+        find_by(&mut maps.points, &point, &[point.address])?;
+        entry.fresh = false;
+    }
+    if probe.has_post() {
+        let found_by = entry.code.tell_post(&point, text);
+        find_by(&mut maps.copies, &point, &found_by)?;
+        point.has_post.store(1);
+    }
+    if point.detour.load() != 0 {
+        probe.set_flags(probe.flags() | flags::OPTIMIZED);
+    }
+    entry.idle = false;
+    probe.set_original(entry.code.original, point.copy);
+    point.probes.push(probe, locked);
+    Ok(())
+}
+
+/// Has a point found by those of these addresses that are not 0.
+pub(crate) fn find_by(
+    writer: &mut MapWriter<Point>,
+    point: &Arc<Point>,
+    addresses: &[usize],
+) -> Result<(), Error> {
+    for address in addresses.iter().filter(|address| **address != 0) {
+        writer
+            .insert(*address, point.clone())
+            .ok_or(Error::NoMemory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Brings a staged change to the sites of its hooks, in one step.
+//!
+//! A change of one hook is a single store. For several hooks there are three rounds: each gets a chain
+//! that calls what it called before, until a switch that all of them share is thrown; the switch is
+//! thrown; and each gets what it is to have in the end. So nobody ever sees a part of the change, not
+//! even an NMI.
+//!
+//! Contexts: process; sleeps, with the registry locked.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::State;
+use ferro_sys::hook::Chain;
+use ferro_sys::hook::Context;
+use ferro_sys::hook::Exit;
+use ferro_sys::hook::Graveyard;
+use ferro_sys::hook::Switch;
+use ferro_sys::hook::Target;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::error::Error;
+use crate::kvec_lists::Hook;
+use crate::kvec_lists::Hooks;
+
+/// What one hook is going to call.
+struct Change {
+    hook: usize,
+    /// Before and after the switch is thrown, if others change too.
+    staged: Option<Target>,
+    end: Target,
+    /// Exits that have disarmed themselves and are armed again, by their numbers.
+    renewed: KVec<(usize, Arc<Exit>)>,
+}
+
+/// Puts what is staged into effect. If that fails, nothing has changed. The graveyard has room to wait for `more` other hooks.
+pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> {
+    let count = table.hooks().iter().filter(|h| h.is_staged()).count();
+    let visible = table.hooks().iter().filter(|h| h.is_visible()).count();
+    let switch = match visible {
+        0 | 1 => None,
+        _ => Some(Arc::new(Switch::new(), GFP_KERNEL)?),
+    };
+    let mut changes = KVec::with_capacity(count, GFP_KERNEL)?;
+    for hook in table.hooks().iter().filter(|h| h.is_staged()) {
+        changes.push(plan(hook, switch.as_ref())?, GFP_KERNEL)?;
+    }
+    // Two for each hook: what it has now, and what it has in between.
+    let mut grave = Graveyard::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
+
+    // Nothing from here on fails: the graveyard has room. What is called from here on is armed, also when it asks.
+    for change in &changes {
+        renew(table, change.hook, &change.renewed);
+    }
+    let mut publish = |table: &mut Hooks, id: usize, target: Target| {
+        let mut hooks = table.hooks_mut().iter_mut();
+        if let Some(hook) = hooks.find(|h| h.id == id) {
+            let _ = hook.body.publisher.publish(target, &mut grave);
+        }
+    };
+    for change in changes.iter_mut() {
+        if let Some(staged) = change.staged.take() {
+            publish(table, change.hook, staged);
+        }
+    }
+    if let Some(switch) = switch {
+        switch.throw();
+    }
+    for change in changes {
+        publish(table, change.hook, change.end);
+    }
+    Ok(grave)
+}
+
+fn plan(hook: &Hook, switch: Option<&Arc<Switch>>) -> Result<Change, Error> {
+    let hook_ref = hook.body.publisher.hook();
+    let mut renewed = KVec::new();
+    let (mut now, mut later) = (KVec::new(), KVec::new());
+    for exit in hook.exits() {
+        if exit.state() == State::Armed {
+            now.push(exit.body.node.clone(), GFP_KERNEL)?;
+        }
+        if exit.next() == State::Armed {
+            let mut node = exit.body.node.clone();
+            if exit.state() != State::Armed && node.is_spent() {
+                node = Arc::new(exit.body.new_node(hook_ref), GFP_KERNEL)?;
+                renewed.push((exit.id, node.clone()), GFP_KERNEL)?;
+            }
+            later.push(node, GFP_KERNEL)?;
+        }
+    }
+    let end = target(hook, &later)?;
+    let staged = match switch {
+        None => None,
+        Some(switch) => Some(chain(hook, now, Some((switch.clone(), later)))?),
+    };
+    Ok(Change {
+        hook: hook.id,
+        staged,
+        end,
+        renewed,
+    })
+}
+
+/// How a hook calls these exits. Where one may sleep, there is always a chain, which takes the lock that
+/// this needs.
+fn target(hook: &Hook, exits: &[Arc<Exit>]) -> Result<Target, Error> {
+    let hook_ref = hook.body.publisher.hook();
+    match exits {
+        [] => Ok(Target::Idle),
+        [exit] if hook_ref.context() != Context::Sleep => Ok(Target::Exit(exit.clone())),
+        exits => {
+            let mut list = KVec::with_capacity(exits.len(), GFP_KERNEL)?;
+            for exit in exits {
+                list.push(exit.clone(), GFP_KERNEL)?;
+            }
+            chain(hook, list, None)
+        }
+    }
+}
+
+fn chain(
+    hook: &Hook,
+    now: KVec<Arc<Exit>>,
+    later: Option<(Arc<Switch>, KVec<Arc<Exit>>)>,
+) -> Result<Target, Error> {
+    let (publisher, hits) = (&hook.body.publisher, hook.body.dispatches.clone());
+    let chain = Chain::new(
+        publisher.hook(),
+        publisher.readers().clone(),
+        now,
+        later,
+        hits,
+    );
+    let chain = chain.map_err(|_| Error::NoMemory)?;
+    Ok(Target::Chain(Arc::new(chain, GFP_KERNEL)?))
+}
+
+/// Notes what is armed from the change on, before anything is called by it.
+fn renew(table: &mut Hooks, hook: usize, renewed: &[(usize, Arc<Exit>)]) {
+    let mut hooks = table.hooks_mut().iter_mut();
+    let Some(hook) = hooks.find(|h| h.id == hook) else {
+        return;
+    };
+    for exit in hook.exits_mut() {
+        if exit.next() != State::Armed || exit.state() == State::Armed {
+            continue;
+        }
+        let node = renewed.iter().find(|(id, _)| *id == exit.id);
+        exit.body.arm(node.map(|(_, node)| node.clone()));
+        exit.body.counters.set_armed(true);
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Hooks become known, and go.
+//!
+//! Contexts: process; sleeps.
+#![deny(unsafe_code)]
+
+use ferro_core::hooks::Op;
+use ferro_sys::cpu::percpu::PerCpuCounter;
+use ferro_sys::hook::count_of;
+use ferro_sys::hook::is_going;
+use ferro_sys::hook::HookRef;
+use ferro_sys::hook::ModuleName;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::context::check_context;
+use crate::error::Error;
+use crate::hook_entry::HookEntry;
+use crate::kvec_lists::Hook;
+use crate::name::is_name;
+use crate::name::is_reserved;
+use crate::quiesce::finish_change;
+use crate::raw::deferred_release::HookId;
+use crate::raw::locks::lock_files;
+use crate::raw::publisher::publisher_of;
+use crate::registry::with;
+
+/// Makes a hook known, or logs why not; `typed` says that it was defined in Rust. Returns its
+/// number.
+pub(crate) fn identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
+    let name = hook.name().unwrap_or_default();
+    try_identify(hook, typed).inspect_err(|error| error.tell(name, None))
+}
+
+fn try_identify(hook: HookRef, typed: bool) -> Result<HookId, Error> {
+    check_context()?;
+    let name = hook.name().ok_or(Error::BadName)?;
+    if !is_name(name) || is_reserved(name) {
+        return Err(Error::BadName);
+    }
+    // One on the heap would outlive its module.
+    if !hook.is_sound() || !hook.is_static() {
+        return Err(Error::BadHook);
+    }
+    if !typed && usize::try_from(hook.count()) != Ok(count_of(hook.params())) {
+        return Err(Error::BadHook);
+    }
+    let _files = lock_files();
+    with(|registry| {
+        if is_going(hook.address()) {
+            return Err(Error::ModuleGoes);
+        }
+        if registry.hook(|h| h.publisher.hook() == hook).is_some() {
+            return Err(Error::Already);
+        }
+        if registry.hook(|h| h.name() == name).is_some() {
+            return Err(Error::NameTaken);
+        }
+        let dispatches = PerCpuCounter::new().map_err(|_| Error::NoMemory)?;
+        let entry = HookEntry {
+            publisher: publisher_of(hook).map_err(|_| Error::NoMemory)?,
+            owner: ModuleName::of(hook.address()),
+            typed,
+            dispatches: Arc::new(dispatches, GFP_KERNEL)?,
+            past_hits: 0,
+            dir: registry
+                .root
+                .as_ref()
+                .and_then(|root| root.dir().subdir(name).ok()),
+        };
+        let id = registry.table.identify(hook.is_exclusive(), entry)?;
+        Ok(HookId(id))
+    })
+}
+
+/// A hook is no longer there. Its exits stay registered, on nothing.
+pub(crate) fn delete(hook: HookRef) -> Result<(), Error> {
+    delete_where(|h| h.body.publisher.hook() == hook)
+}
+
+pub(crate) fn delete_where(wanted: impl Fn(&Hook) -> bool) -> Result<(), Error> {
+    check_context()?;
+    let lock_files = lock_files();
+    // What is taken out of use leaves this with the registry unlocked, since it is waited for.
+    let (grave, entry, files, mut watched) = with(|registry| {
+        let mut hooks = registry.table.hooks().iter();
+        let hook = hooks.find(|h| wanted(h)).ok_or(Error::Unregistered)?;
+        let (id, mut ids) = (hook.id, KVec::new());
+        for exit in hook.exits() {
+            ids.push(exit.id, GFP_KERNEL)?;
+        }
+        let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        let watched = registry.watch(&ids)?;
+        registry.table.prepare_delete(id)?;
+        let (grave, _) = registry.change(Op::Disarm, &ids)?;
+        // There is room, so that this does not fail.
+        let entry = registry.table.delete(id).ok();
+        for id in ids {
+            if let Some(file) = registry.table.exit_mut(id).and_then(|e| e.body.file.take()) {
+                let _ = files.push_within_capacity(file);
+            }
+        }
+        Ok::<_, Error>((grave, entry, files, watched))
+    })?;
+    drop(files);
+    let (dir, publisher) = entry.map_or((None, None), |entry| (entry.dir, Some(entry.publisher)));
+    drop(dir);
+    drop(lock_files);
+    // An exit that still sleeps where it must not keeps what it needs.
+    let _ = finish_change(grave, &mut watched);
+    drop(publisher);
+    Ok(())
+}

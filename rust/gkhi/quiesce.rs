@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waiting for exits that a change has taken out of use.
+//!
+//! Contexts: process; sleeps.
+#![deny(unsafe_code)]
+
+use ferro_sys::hook::AtRest;
+use ferro_sys::hook::Graveyard;
+use kernel::prelude::*;
+
+use crate::error::Error;
+use crate::exit_entry::ExitEntry;
+use crate::kvec_lists::Exit;
+use crate::reaper::settle_if_needed;
+use crate::registry::with;
+use crate::registry::Registry;
+use crate::retired::Stage;
+
+/// An exit that a change takes out of use, for whoever waits for it.
+pub(crate) struct Watched {
+    pub(crate) id: usize,
+    /// How often it had been armed before the change: if it is armed again it is left alone.
+    armings: usize,
+    /// Whether it was at rest before it was waited for.
+    rest: Option<AtRest>,
+}
+
+impl Registry {
+    /// What to watch of these exits.
+    pub(crate) fn watch(&self, ids: &[usize]) -> Result<KVec<Watched>, Error> {
+        let mut watched = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        for exit in self.table.exits().filter(|e| ids.contains(&e.id)) {
+            let one = Watched {
+                id: exit.id,
+                armings: exit.body.armings,
+                rest: None,
+            };
+            watched.push(one, GFP_KERNEL)?;
+        }
+        Ok(watched)
+    }
+
+    /// One that is watched, unless it has been armed again.
+    fn watched(&self, one: &Watched) -> Option<&ExitEntry> {
+        let leaving = self.leaving.iter().find(|l| l.id == one.id);
+        let leaving = leaving.map(|l| &l.exit);
+        leaving.or_else(|| {
+            let same = |e: &&Exit| e.id == one.id && e.body.armings == one.armings;
+            self.table.exits().find(same).map(|e| &e.body)
+        })
+    }
+
+    /// Before they are waited for.
+    fn look(&self, watched: &mut [Watched]) {
+        for one in watched {
+            let exit = self.watched(one);
+            one.rest = exit.and_then(|exit| exit.counters.at_rest());
+        }
+    }
+
+    /// After the wait: whether one was called meanwhile, or is.
+    fn has_stirred(&self, one: &Watched) -> bool {
+        let rests = |exit: &ExitEntry| one.rest.is_some() && exit.counters.at_rest() == one.rest;
+        self.watched(one).is_some_and(|exit| !rests(exit))
+    }
+
+    /// Whether an exit sleeps where it must not, in a chain that this graveyard or an earlier one has: the exits after it
+    /// may be called still.
+    fn has_called_chain(&self, grave: &Graveyard) -> bool {
+        // Those that others are waiting for may have been taken out before this one.
+        let others = self.waiting > usize::from(grave.has_counted_chain());
+        others || grave.has_called_chain() || self.unquiet.has_called_chain()
+    }
+
+    /// No dispatch calls these exits any more, not even one that has begun before and sleeps in another exit where it must
+    /// not.
+    fn cut_off(&self, watched: &[Watched]) {
+        for exit in watched.iter().filter_map(|one| self.watched(one)) {
+            exit.node.spend();
+        }
+    }
+
+    /// These exits have been waited for, and the graveyard too. [`Error::StillCalled`]: for one that is still registered it
+    /// was in vain.
+    fn note_waited(&mut self, grave: Graveyard, watched: &[Watched]) -> Result<(), Error> {
+        self.waiting -= usize::from(grave.has_counted_chain());
+        self.unquiet.bury(grave);
+        let mut result = Ok(());
+        for one in watched {
+            let quiet = !self.has_stirred(one);
+            match self.table.exit_mut(one.id) {
+                Some(exit) if exit.body.armings == one.armings => {
+                    exit.body.quiet |= quiet;
+                    if !quiet {
+                        result = Err(Error::StillCalled);
+                    }
+                }
+                Some(_) | None => {}
+            }
+        }
+        result
+    }
+
+    /// The same for those that are leaving, by whoever has deregistered them.
+    pub(crate) fn note_left(&mut self, watched: &[Watched]) {
+        for one in watched {
+            let quiet = !self.has_stirred(one);
+            if let Some(leaving) = self.leaving.iter_mut().find(|l| l.id == one.id) {
+                leaving.stage = match quiet {
+                    true => Stage::Quiet,
+                    false => Stage::Abandoned,
+                };
+            }
+        }
+    }
+}
+
+/// Waits until nobody is in these exits, which have been taken out of use.
+///
+/// An exit that sleeps where it must not is not waited for, as it may be the caller: whatever it may come back to is kept
+/// until it has, and that dispatch calls none of these exits.
+pub(crate) fn finish_change(mut grave: Graveyard, watched: &mut [Watched]) -> Result<(), Error> {
+    with(|registry| registry.look(watched));
+    grave.wait();
+    let again = with(|registry| {
+        let called = !watched.is_empty() && registry.has_called_chain(&grave);
+        if called {
+            registry.cut_off(watched);
+        }
+        // One that has slept during the wait may be about to return.
+        let again = called || watched.iter().any(|one| registry.has_stirred(one));
+        if again {
+            registry.look(watched);
+        }
+        again
+    });
+    if again {
+        grave.wait();
+    }
+    let result = with(|registry| registry.note_waited(grave, watched));
+    settle_if_needed();
+    result
+}
