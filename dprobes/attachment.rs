@@ -22,7 +22,7 @@ use kernel::sync::Arc;
 
 use crate::point::Point;
 use crate::point::When;
-use crate::programs::Slot;
+use crate::programs::ProgramPoint;
 use crate::raw::probed_file::File;
 use crate::raw::regs::Regs;
 use crate::raw::uprobe::UserHandler;
@@ -66,7 +66,7 @@ impl Place {
 
 /// Why nothing stops at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Idle {
+pub(crate) enum DetachReason {
     /// Its module is not there.
     Waiting,
     /// There is other code than it is meant for: this byte, or what ftrace has there.
@@ -83,7 +83,7 @@ pub(crate) enum Idle {
     Disarmed,
 }
 
-impl Idle {
+impl DetachReason {
     /// Why, if registering has failed.
     pub(crate) fn of(error: Error) -> Self {
         match error {
@@ -95,8 +95,8 @@ impl Idle {
 }
 
 /// What stops at a point.
-pub(crate) enum Stop {
-    None(Idle),
+pub(crate) enum Attachment {
+    None(DetachReason),
     /// A breakpoint whose records are written at once, as that is asked for, or as the instruction cannot fault.
     Quick(Probe<Quick>),
     /// A breakpoint whose records are written after the instruction.
@@ -111,26 +111,26 @@ pub(crate) enum Stop {
 
 /// What has something that stops at a point.
 pub(crate) trait HasStop {
-    fn stop(&self) -> &Stop;
-    fn stop_mut(&mut self) -> &mut Stop;
+    fn stop(&self) -> &Attachment;
+    fn stop_mut(&mut self) -> &mut Attachment;
 }
 
-impl HasStop for Stop {
-    fn stop(&self) -> &Stop {
+impl HasStop for Attachment {
+    fn stop(&self) -> &Attachment {
         self
     }
 
-    fn stop_mut(&mut self) -> &mut Stop {
+    fn stop_mut(&mut self) -> &mut Attachment {
         self
     }
 }
 
-impl HasStop for Slot {
-    fn stop(&self) -> &Stop {
+impl HasStop for ProgramPoint {
+    fn stop(&self) -> &Attachment {
         &self.stop
     }
 
-    fn stop_mut(&mut self) -> &mut Stop {
+    fn stop_mut(&mut self) -> &mut Attachment {
         &mut self.stop
     }
 }
@@ -186,14 +186,14 @@ pub(crate) enum Opcodes {
     Ignore,
 }
 
-impl Stop {
+impl Attachment {
     /// Stops at a point, from now on, also before the point has begun. Files that users name are opened here, which may take for
     /// ever, and may need a module: for `Place::File` no lock is held that others wait for.
     ///
     /// Errors: those of registering; -ENOENT if there is no such symbol or file. The kernel has no symbol that a module has.
     pub(crate) fn new(place: &Place, point: &Arc<Point>, opcodes: Opcodes) -> Result<Self> {
         if let Place::Later = place {
-            return Ok(Self::None(Idle::Disarmed));
+            return Ok(Self::None(DetachReason::Disarmed));
         }
         if let Place::Kernel(symbol, _) = place {
             // What is at such a place goes with the module, and nothing would tell this point.
@@ -212,7 +212,7 @@ impl Stop {
             Place::File(name, offset) => {
                 let (file, byte) = File::open(name, *offset)?;
                 if wanted.is_some_and(|wanted| wanted != byte) {
-                    return Ok(Self::None(Idle::Mismatch(Some(byte))));
+                    return Ok(Self::None(DetachReason::Mismatch(Some(byte))));
                 }
                 let handler = InUser(point.clone());
                 let probe = UserProbe::register(file, *offset, handler);
@@ -236,7 +236,7 @@ impl Stop {
             None => OF_FTRACE.contains(&wanted),
         };
         if !wanted.is_none_or(fits) {
-            return Ok(Self::None(Idle::Mismatch(stop.opcode())));
+            return Ok(Self::None(DetachReason::Mismatch(stop.opcode())));
         }
         stop.arm()?;
         Ok(stop)
@@ -304,11 +304,11 @@ impl Stop {
                 .filter_map(|one| one.stop_mut().take_logging()),
         );
         let stops = all.iter_mut().map(T::stop_mut);
-        stops.for_each(|stop| *stop = Self::None(Idle::Waiting));
+        stops.for_each(|stop| *stop = Self::None(DetachReason::Waiting));
     }
 
     fn take_quick(&mut self) -> Option<Probe<Quick>> {
-        match core::mem::replace(self, Self::None(Idle::Waiting)) {
+        match core::mem::replace(self, Self::None(DetachReason::Waiting)) {
             Self::Quick(probe) => Some(probe),
             other => {
                 *self = other;
@@ -318,7 +318,7 @@ impl Stop {
     }
 
     fn take_logging(&mut self) -> Option<Probe<Logging>> {
-        match core::mem::replace(self, Self::None(Idle::Waiting)) {
+        match core::mem::replace(self, Self::None(DetachReason::Waiting)) {
             Self::Logging(probe) => Some(probe),
             other => {
                 *self = other;
@@ -372,14 +372,14 @@ impl Stop {
     }
 
     /// Why it does not stop, if it does not.
-    pub(crate) fn idle(&self) -> Option<Idle> {
+    pub(crate) fn idle(&self) -> Option<DetachReason> {
         let is_armed = match self {
             Self::None(idle) => return Some(*idle),
             Self::Quick(probe) => probe.is_armed(),
             Self::Logging(probe) => probe.is_armed(),
             Self::User { .. } | Self::Watch { .. } => true,
         };
-        (!is_armed).then_some(Idle::Waiting)
+        (!is_armed).then_some(DetachReason::Waiting)
     }
 }
 

@@ -44,8 +44,8 @@ use crate::raw::permission::Permission;
 use crate::raw::regs::Regs;
 use crate::raw::scratch::Scratch;
 use crate::raw::task;
-use crate::rearm::Mailbox;
-use crate::rearm::Mailboxes;
+use crate::rearm::WatchRequest;
+use crate::rearm::WatchRequests;
 use crate::record;
 use crate::record::header;
 use crate::record::Record;
@@ -138,7 +138,7 @@ pub(crate) struct Point {
     runs: Word,
     pub(crate) permission: Option<Permission>,
     /// What is said of the watchpoints that its program may arm.
-    pub(crate) mailboxes: Arc<Mailboxes>,
+    pub(crate) mailboxes: Arc<WatchRequests>,
     pub(crate) output: Output,
     missed: Word,
     faults: Word,
@@ -165,7 +165,7 @@ impl Point {
         point: &PointRef<'_>,
         output: Output,
         permission: Option<Permission>,
-        mailboxes: Arc<Mailboxes>,
+        mailboxes: Arc<WatchRequests>,
         locals: Arc<Variables>,
         shared: Arc<Errand<Shared>>,
     ) -> Result<Self> {
@@ -235,7 +235,7 @@ impl Point {
     }
 
     /// What is said of it, if its address comes later.
-    pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
+    pub(crate) fn mailbox(&self) -> Option<&WatchRequest> {
         match self.point.is_later {
             true => self.mailboxes.get(self.point.minor),
             false => None,

@@ -27,10 +27,10 @@ use kernel::prelude::*;
 use kernel::str::CString;
 use kernel::sync::Arc;
 
-use crate::attachment::Idle;
+use crate::attachment::Attachment;
+use crate::attachment::DetachReason;
 use crate::attachment::Opcodes;
 use crate::attachment::Place;
-use crate::attachment::Stop;
 use crate::error::Refused;
 use crate::point::Output;
 use crate::point::Point;
@@ -39,15 +39,15 @@ use crate::raw::module_name::Event;
 use crate::raw::permission::Permission;
 use crate::raw::worker;
 use crate::reaper::end_some;
-use crate::rearm::Mailboxes;
+use crate::rearm::WatchRequests;
 use crate::variables::Range;
 use crate::variables::Taken;
 use crate::variables::Variables;
 
 /// A point of a loaded program.
-pub(crate) struct Slot {
+pub(crate) struct ProgramPoint {
     // In the order in which they have to go.
-    pub(crate) stop: Stop,
+    pub(crate) stop: Attachment,
     pub(crate) place: Place,
     pub(crate) point: Arc<Point>,
     opcodes: Opcodes,
@@ -61,7 +61,7 @@ pub(crate) struct Program {
     pub(crate) header: rpn::Header,
     pub(crate) set: SetHeader,
     pub(crate) locals: Arc<Variables>,
-    pub(crate) slots: KVVec<Slot>,
+    pub(crate) slots: KVVec<ProgramPoint>,
 }
 
 impl Program {
@@ -101,7 +101,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        Stop::end_all(&mut self.slots);
+        Attachment::end_all(&mut self.slots);
     }
 }
 
@@ -145,7 +145,7 @@ impl Table {
         self.publish(new, set.header)
     }
 
-    /// Makes a program whose points have not begun. No lock is held meanwhile: see [`Stop::new`].
+    /// Makes a program whose points have not begun. No lock is held meanwhile: see [`Attachment::new`].
     fn build(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Program, Refused> {
         let mut new = Program {
             name: CString::try_from_fmt(fmt!("{}", program.name))?,
@@ -154,7 +154,7 @@ impl Table {
             locals: self.locals(program, set)?,
             slots: KVVec::with_capacity(usize::try_from(program.len())?, GFP_KERNEL)?,
         };
-        let mailboxes = Arc::new(Mailboxes::new(program)?, GFP_KERNEL)?;
+        let mailboxes = Arc::new(WatchRequests::new(program)?, GFP_KERNEL)?;
         for point in program.points() {
             let mut slot = self.slot(&new, &point, mailboxes.clone())?;
             // Modules come and go meanwhile: that is for later.
@@ -184,8 +184,8 @@ impl Table {
         &self,
         program: &Program,
         point: &PointRef<'_>,
-        mailboxes: Arc<Mailboxes>,
-    ) -> Result<Slot, Refused> {
+        mailboxes: Arc<WatchRequests>,
+    ) -> Result<ProgramPoint, Refused> {
         let set = program.set;
         let permission = match set.flags & UNSAFE_WRITES != 0 {
             true => Some(Permission::ask().ok_or(EPERM)?),
@@ -206,8 +206,8 @@ impl Table {
             program.locals.clone(),
             self.shared.clone(),
         )?;
-        Ok(Slot {
-            stop: Stop::None(Idle::Waiting),
+        Ok(ProgramPoint {
+            stop: Attachment::None(DetachReason::Waiting),
             place,
             point: Arc::new(point, GFP_KERNEL)?,
             opcodes: match set.flags & IGNORE_OPCODES != 0 {
@@ -323,13 +323,13 @@ impl Table {
             program.is_of_module() && program.name.to_bytes() == name.to_bytes()
         };
         // First the old ones have to go.
-        while end_some(&self.shared, of_module, Slot::detach) {}
+        while end_some(&self.shared, of_module, ProgramPoint::detach) {}
         let mut programs = self.shared.programs.lock();
         for program in programs.iter_mut().filter(|program| of_module(program)) {
             for slot in &mut program.slots {
                 // A set that was loaded since has its points there already.
-                if let Stop::None(_) = slot.stop {
-                    slot.stop = Stop::None(Idle::Waiting);
+                if let Attachment::None(_) = slot.stop {
+                    slot.stop = Attachment::None(DetachReason::Waiting);
                     slot.disarm();
                     if event == Event::Comes {
                         slot.attach();
@@ -383,28 +383,28 @@ fn take<'a>(
     Ok(all)
 }
 
-impl Slot {
+impl ProgramPoint {
     /// Takes what stops in a module that has come again or is about to go.
-    fn detach(&mut self) -> Option<Stop> {
-        if let Stop::None(_) = self.stop {
+    fn detach(&mut self) -> Option<Attachment> {
+        if let Attachment::None(_) = self.stop {
             return None;
         }
         self.keep_missed();
         Some(core::mem::replace(
             &mut self.stop,
-            Stop::None(Idle::Waiting),
+            Attachment::None(DetachReason::Waiting),
         ))
     }
 
     /// Stops in a module that has come.
     fn attach(&mut self) {
         if self.point.is_used_up() {
-            self.stop = Stop::None(Idle::UsedUp);
+            self.stop = Attachment::None(DetachReason::UsedUp);
             return;
         }
         self.stop = self
             .find()
-            .unwrap_or_else(|error| Stop::None(Idle::of(error)));
+            .unwrap_or_else(|error| Attachment::None(DetachReason::of(error)));
     }
 
     /// Nothing is going to stop there any more. What it was not told of still counts.
@@ -412,20 +412,20 @@ impl Slot {
         self.missed = self.missed.saturating_add(self.stop.missed());
     }
 
-    fn find(&self) -> Result<Stop> {
-        Stop::new(&self.place, &self.point, self.opcodes)
+    fn find(&self) -> Result<Attachment> {
+        Attachment::new(&self.place, &self.point, self.opcodes)
     }
 
     /// Stops where a program of this name is to be loaded.
-    fn found(&self, name: &CStr) -> Result<Stop, Refused> {
+    fn found(&self, name: &CStr) -> Result<Attachment, Refused> {
         self.find()
             .map_err(|error| Refused::place(error, name, &self.place))
     }
 
     /// The same in a module, which may come later.
-    fn found_in_module(&self, name: &CStr) -> Result<Stop, Refused> {
+    fn found_in_module(&self, name: &CStr) -> Result<Attachment, Refused> {
         match self.find() {
-            Err(error) if error == ENOENT => Ok(Stop::None(Idle::Waiting)),
+            Err(error) if error == ENOENT => Ok(Attachment::None(DetachReason::Waiting)),
             Err(error) => Err(Refused::place(error, name, &self.place)),
             Ok(stop) => Ok(stop),
         }

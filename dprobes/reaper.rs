@@ -9,19 +9,19 @@
 
 use ferro_sys::sync::deferred_call::OnErrand;
 
-use crate::attachment::Idle;
-use crate::attachment::Stop;
+use crate::attachment::Attachment;
+use crate::attachment::DetachReason;
 use crate::point::Shared;
 use crate::programs::Program;
-use crate::programs::Slot;
-use crate::rearm::Mailbox;
+use crate::programs::ProgramPoint;
+use crate::rearm::WatchRequest;
 
 /// How many go with one wait for their handlers.
 const AT_ONCE: usize = 16;
 
 impl OnErrand for Shared {
     fn on_errand(&self) {
-        let goes = |slot: &mut Slot| slot.is_to_go().then(|| slot.take_stop());
+        let goes = |slot: &mut ProgramPoint| slot.is_to_go().then(|| slot.take_stop());
         while end_some(self, |_| true, goes) {}
     }
 }
@@ -30,9 +30,9 @@ impl OnErrand for Shared {
 pub(crate) fn end_some(
     shared: &Shared,
     chosen: impl Fn(&Program) -> bool,
-    take: impl Fn(&mut Slot) -> Option<Stop>,
+    take: impl Fn(&mut ProgramPoint) -> Option<Attachment>,
 ) -> bool {
-    let mut gone = [const { Stop::None(Idle::UsedUp) }; AT_ONCE];
+    let mut gone = [const { Attachment::None(DetachReason::UsedUp) }; AT_ONCE];
     let mut places = gone.iter_mut().peekable();
     let mut programs = shared.programs.lock();
     for program in programs.iter_mut().filter(|program| chosen(program)) {
@@ -46,20 +46,20 @@ pub(crate) fn end_some(
     }
     let is_full = places.peek().is_none();
     drop(programs);
-    Stop::end_all(&mut gone);
+    Attachment::end_all(&mut gone);
     is_full
 }
 
-impl Slot {
+impl ProgramPoint {
     /// Whether it has something that it never needs again.
     fn is_to_go(&self) -> bool {
-        !matches!(self.stop, Stop::None(_)) && self.point.is_to_go()
+        !matches!(self.stop, Attachment::None(_)) && self.point.is_to_go()
     }
 
-    fn take_stop(&mut self) -> Stop {
+    fn take_stop(&mut self) -> Attachment {
         self.keep_missed();
-        let stop = core::mem::replace(&mut self.stop, Stop::None(Idle::UsedUp));
-        self.point.mailbox().into_iter().for_each(Mailbox::end);
+        let stop = core::mem::replace(&mut self.stop, Attachment::None(DetachReason::UsedUp));
+        self.point.mailbox().into_iter().for_each(WatchRequest::end);
         stop
     }
 }

@@ -11,16 +11,16 @@ use ferro_sys::sync::deferred_call::Errand;
 use ferro_sys::sync::shared_word::Word;
 use kernel::prelude::*;
 
-use crate::attachment::Idle;
-use crate::attachment::Stop;
+use crate::attachment::Attachment;
+use crate::attachment::DetachReason;
 use crate::point::Shared;
-use crate::programs::Slot;
+use crate::programs::ProgramPoint;
 use crate::raw::worker;
 use crate::raw::worker::OnWork;
 use crate::reaper::end_some;
 
 /// What is said of a watchpoint.
-pub(crate) struct Mailbox {
+pub(crate) struct WatchRequest {
     minor: u32,
     /// The address that was said last; 0 for none. Stored before `is_asked`.
     wanted: Word,
@@ -33,14 +33,14 @@ pub(crate) struct Mailbox {
 }
 
 /// Those of the points of a program that were loaded together.
-pub(crate) struct Mailboxes(KVVec<Mailbox>);
+pub(crate) struct WatchRequests(KVVec<WatchRequest>);
 
-impl Mailboxes {
+impl WatchRequests {
     /// Errors: -ENOMEM.
     pub(crate) fn new(program: &ProgramRef<'_>) -> Result<Self> {
         let mut all = KVVec::new();
         for point in program.points().filter(|point| point.point.is_later) {
-            let mailbox = Mailbox {
+            let mailbox = WatchRequest {
                 minor: point.point.minor,
                 wanted: Word::new(0),
                 watched: Word::new(0),
@@ -53,12 +53,12 @@ impl Mailboxes {
     }
 
     /// That of a minor number.
-    pub(crate) fn get(&self, minor: u32) -> Option<&Mailbox> {
+    pub(crate) fn get(&self, minor: u32) -> Option<&WatchRequest> {
         self.0.iter().find(|mailbox| mailbox.minor == minor)
     }
 }
 
-impl Mailbox {
+impl WatchRequest {
     /// Has an address watched soon, or nothing. Context: any.
     pub(crate) fn say(&self, address: Option<u64>) {
         let address = address.unwrap_or(0) as usize;
@@ -99,7 +99,7 @@ impl OnWork for Errand<Shared> {
     }
 }
 
-impl Slot {
+impl ProgramPoint {
     /// Whether something was said of it since this was asked.
     fn is_asked(&self) -> bool {
         let mailbox = self.point.mailbox();
@@ -107,27 +107,27 @@ impl Slot {
     }
 
     /// Watches what was said last. Returns what has watched until now, and whose debug register is free already.
-    fn arm(&mut self) -> Stop {
+    fn arm(&mut self) -> Attachment {
         let Some(mailbox) = self.point.mailbox() else {
-            return Stop::None(Idle::Disarmed);
+            return Attachment::None(DetachReason::Disarmed);
         };
         let wanted = mailbox.wanted.load();
         if wanted != 0 && wanted == mailbox.watched() {
-            return Stop::None(Idle::Disarmed);
+            return Attachment::None(DetachReason::Disarmed);
         }
-        let old = core::mem::replace(&mut self.stop, Stop::None(Idle::Disarmed));
+        let old = core::mem::replace(&mut self.stop, Attachment::None(DetachReason::Disarmed));
         old.release();
         mailbox.watched.store(0);
         if self.point.is_used_up() {
             mailbox.end();
-            self.stop = Stop::None(Idle::UsedUp);
+            self.stop = Attachment::None(DetachReason::UsedUp);
         } else if wanted != 0 {
-            self.stop = match Stop::at(wanted as u64, &self.point) {
+            self.stop = match Attachment::at(wanted as u64, &self.point) {
                 Ok(stop) => {
                     mailbox.watched.store(wanted);
                     stop
                 }
-                Err(error) => Stop::None(Idle::of(error)),
+                Err(error) => Attachment::None(DetachReason::of(error)),
             };
         }
         old
@@ -137,7 +137,7 @@ impl Slot {
     pub(crate) fn disarm(&mut self) {
         if let Some(mailbox) = self.point.mailbox() {
             mailbox.clear();
-            self.stop = Stop::None(Idle::Disarmed);
+            self.stop = Attachment::None(DetachReason::Disarmed);
         }
     }
 }

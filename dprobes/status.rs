@@ -14,11 +14,11 @@ use kernel::fmt;
 use kernel::fmt::Write;
 use kernel::prelude::*;
 
-use crate::attachment::Idle;
+use crate::attachment::Attachment;
+use crate::attachment::DetachReason;
 use crate::attachment::Place;
-use crate::attachment::Stop;
 use crate::programs::Program;
-use crate::programs::Slot;
+use crate::programs::ProgramPoint;
 use crate::programs::Table;
 use crate::record::KlogState;
 
@@ -63,19 +63,19 @@ impl Program {
     }
 }
 
-impl Slot {
+impl ProgramPoint {
     /// The word for its state.
     fn state(&self) -> &'static str {
         match self.stop.idle() {
             _ if self.point.is_removed() => "removed",
-            Some(Idle::UsedUp) => "disabled",
-            Some(Idle::Disarmed) if self.point.is_used_up() => "disabled",
-            Some(Idle::Disarmed) => "disarmed",
-            Some(Idle::Waiting) => "waiting",
-            Some(Idle::Mismatch(_)) => "mismatch",
-            Some(Idle::Invalid) => "invalid",
-            Some(Idle::Unavailable) => "unavailable",
-            Some(Idle::Refused) => "error",
+            Some(DetachReason::UsedUp) => "disabled",
+            Some(DetachReason::Disarmed) if self.point.is_used_up() => "disabled",
+            Some(DetachReason::Disarmed) => "disarmed",
+            Some(DetachReason::Waiting) => "waiting",
+            Some(DetachReason::Mismatch(_)) => "mismatch",
+            Some(DetachReason::Invalid) => "invalid",
+            Some(DetachReason::Unavailable) => "unavailable",
+            Some(DetachReason::Refused) => "error",
             None if self.point.is_used_up() => "disabled",
             None if self.stop.is_replaced() => "replaced",
             None => "active",
@@ -127,13 +127,15 @@ impl Slot {
 }
 
 /// The first byte of the code, where that is not the one that a point is meant for.
-struct Found<'a>(&'a Stop);
+struct Found<'a>(&'a Attachment);
 
 impl fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Stop::None(Idle::Mismatch(Some(byte))) => f.write_fmt(fmt!(" found={byte:#04x}")),
-            Stop::None(Idle::Mismatch(None)) => f.write_str(" found=ftrace"),
+            Attachment::None(DetachReason::Mismatch(Some(byte))) => {
+                f.write_fmt(fmt!(" found={byte:#04x}"))
+            }
+            Attachment::None(DetachReason::Mismatch(None)) => f.write_str(" found=ftrace"),
             _ => Ok(()),
         }
     }

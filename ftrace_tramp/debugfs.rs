@@ -20,7 +20,7 @@ use kernel::fmt::Write;
 use kernel::module::this_module;
 use kernel::prelude::*;
 
-use crate::raw::ops_sets::Listed;
+use crate::raw::ops_sets::FallbackReason;
 use crate::registry;
 
 /// The directory.
@@ -35,7 +35,7 @@ pub(crate) enum Node {
     List,
     Pool,
     /// As it was when it was opened.
-    Listed(KVVec<u8>),
+    FallbackReason(KVVec<u8>),
 }
 
 static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::TrampolineEngine>());
@@ -65,15 +65,15 @@ impl NodeOps for Node {
         match self {
             Self::List => Self::list(&mut lines),
             Self::Pool => Self::pool(&mut lines),
-            Self::Listed(_) => return Ok(None),
+            Self::FallbackReason(_) => return Ok(None),
         }
         .map_err(|_| ENOMEM)?;
-        Ok(Some(Self::Listed(lines.into_bytes())))
+        Ok(Some(Self::FallbackReason(lines.into_bytes())))
     }
 
     fn read(&self, to: &mut UserDst) -> Result {
         match self {
-            Self::Listed(text) => to.copy_at_position(text),
+            Self::FallbackReason(text) => to.copy_at_position(text),
             Self::List | Self::Pool => Err(EINVAL),
         }
     }
@@ -125,13 +125,13 @@ impl Node {
                     kind(saves_regs),
                     set.members
                 )),
-                Err(Listed::Many) => lines.write_fmt(fmt!(
+                Err(FallbackReason::Many) => lines.write_fmt(fmt!(
                     "list function: more than {MAX_MEMBERS} ops, {functions} functions\n"
                 )),
                 Err(why) => lines.write_fmt(fmt!(
                     "list function: {}, {} ops, {functions} functions\n",
                     match why {
-                        Listed::Direct => "direct calls",
+                        FallbackReason::Direct => "direct calls",
                         _ => "no memory",
                     },
                     set.members

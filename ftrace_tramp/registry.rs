@@ -23,7 +23,7 @@ use crate::raw::ops_sets::SetChange;
 use crate::raw::ops_sets::SetEntry;
 use crate::raw::ops_sets::Step;
 use crate::raw::ops_sets::When;
-use crate::raw::shared_trampoline::Closed;
+use crate::raw::shared_trampoline::Retired;
 use crate::raw::template::KernelTemplate;
 use crate::raw::template::NoTemplate;
 use crate::raw::template::Templates;
@@ -43,7 +43,7 @@ struct Engine {
     sets: LiveSets,
     data: DataOps,
     /// Trampolines to which no stub goes any more.
-    closed: Closed,
+    closed: Retired,
     /// Functions get no set any more, and no stub.
     leaving: bool,
     /// ftrace has given up while it changed sites: they may call each trampoline that there is.
@@ -103,7 +103,7 @@ pub(crate) fn start() -> Result {
         live: RBTree::new(),
         sets: LiveSets::new(),
         data: DataOps::new(),
-        closed: Closed::default(),
+        closed: Retired::default(),
         leaving: false,
         given_up: false,
     };

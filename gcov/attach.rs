@@ -9,7 +9,7 @@ use kernel::prelude::*;
 
 use crate::raw::hooks::Exits;
 use crate::raw::hooks::Offer;
-use crate::raw::object::Arrived;
+use crate::raw::object::Candidate;
 use crate::raw::object::Loaded;
 use crate::raw::owner::ModuleId;
 use crate::raw::takeover::hand_over;
@@ -29,7 +29,7 @@ pub(crate) struct Attached {
 struct Engine;
 
 impl Taker for Engine {
-    fn object(object: Arrived) -> bool {
+    fn object(object: Candidate) -> bool {
         registry::arrive(object) == Offer::Done
     }
 

@@ -24,10 +24,10 @@ use crate::namespace::Node;
 use crate::namespace::Tree;
 use crate::raw::hooks::Offer;
 use crate::raw::mutex::EngineMutex;
-use crate::raw::object::Arrived;
+use crate::raw::object::Candidate;
 use crate::raw::object::Loaded;
 use crate::raw::object::Name;
-use crate::raw::object::NotTaken;
+use crate::raw::object::RejectReason;
 use crate::raw::owner::ModuleId;
 use crate::raw::tree;
 use crate::raw::tree::Shown;
@@ -126,7 +126,7 @@ pub(crate) fn stop() {
 }
 
 /// Takes an object that has come, or refuses it.
-pub(crate) fn arrive(object: Arrived) -> Offer {
+pub(crate) fn arrive(object: Candidate) -> Offer {
     let offer = with(|engine| match engine.leaving {
         true => Offer::Leaving,
         false => engine.arrive(object),
@@ -230,7 +230,7 @@ pub(crate) fn reset_all() {
 
 impl Engine {
     /// Takes an object, or refuses it.
-    fn arrive(&mut self, object: Arrived) -> Offer {
+    fn arrive(&mut self, object: Candidate) -> Offer {
         let mut name = [0; 128];
         match object.check(&mut name) {
             Ok(loaded) => match self.add(loaded) {
@@ -240,17 +240,17 @@ impl Engine {
                     Offer::NoMemory
                 }
             },
-            Err((NotTaken::Refused(refusal), name)) => {
+            Err((RejectReason::Refused(refusal), name)) => {
                 let refusal = Reason(refusal);
                 pr_warn!("{} is refused: {refusal}\n", BStr::from_bytes(name));
                 Offer::Done
             }
-            Err((NotTaken::RefusedProfile(refusal), name)) => {
+            Err((RejectReason::RefusedProfile(refusal), name)) => {
                 let refusal = Reason(refusal);
                 pr_warn!("{}: Rust code: {refusal}\n", BStr::from_bytes(name));
                 Offer::Done
             }
-            Err((NotTaken::Error(error), name)) => {
+            Err((RejectReason::Error(error), name)) => {
                 let name = BStr::from_bytes(name);
                 pr_warn!("{name} has no file: error {}\n", error.to_errno());
                 Offer::NoMemory

@@ -16,7 +16,7 @@ use ferro_core::relay::Geometry;
 use ferro_core::relay::Position;
 use ferro_core::relay::SubbufIndex;
 use ferro_core::relay::View;
-use ferro_sys::cpu::task::breathe;
+use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::fs::dentry::Dentry;
@@ -40,7 +40,7 @@ use kernel::sync::SetOnce;
 use crate::channel::Channel;
 use crate::raw::abi::RchanBuf;
 use crate::spliced_pages::Loans;
-use crate::spliced_pages::Looks;
+use crate::spliced_pages::ScanBudget;
 
 /// A channel buffer. C code sees the `struct rchan_buf` that it starts with.
 #[repr(C)]
@@ -86,7 +86,7 @@ impl Buf {
         let memory = PageBuf::new(geometry.bytes())?;
         let mut padding = KVVec::with_capacity(geometry.n_subbufs(), GFP_KERNEL | __GFP_NOWARN)?;
         for _ in 0..geometry.n_subbufs() {
-            breathe()?;
+            cond_resched_killable()?;
             padding.push(Atomic::new(0usize), GFP_KERNEL)?;
         }
         let loans = Loans::new(geometry.n_subbufs())?;
@@ -245,7 +245,7 @@ impl Buf {
             _ => old,
         };
         let full = self.is_full();
-        if !full && !self.is_lent(index, &Looks::few()) {
+        if !full && !self.is_lent(index, &ScanBudget::few()) {
             // The client reserves bytes by setting the offset. Who interrupts it then writes after them already.
             self.abi.data.store(new, Relaxed);
         }
@@ -290,7 +290,7 @@ impl Buf {
 
     /// Enters a sub-buffer, of which the first bytes are reserved, unless a part of it is lent.
     fn enter(&self, index: SubbufIndex, new: *mut u8, reserved: usize) -> bool {
-        let looks = Looks::few();
+        let looks = ScanBudget::few();
         self.loans.unless_lent(
             || self.is_lent(index, &looks),
             || {
@@ -304,7 +304,7 @@ impl Buf {
     }
 
     /// Whether somebody is still to read bytes of a sub-buffer that have been spliced, as far as looks tell.
-    fn is_lent(&self, index: SubbufIndex, looks: &Looks) -> bool {
+    fn is_lent(&self, index: SubbufIndex, looks: &ScanBudget) -> bool {
         self.loans
             .is_lent(index, looks, |page| self.is_kept(index, page))
     }
@@ -321,7 +321,7 @@ impl Buf {
     pub(crate) fn give_back(&self, index: SubbufIndex) {
         self.loans
             .give_back(index, |page| self.is_kept(index, page));
-        self.settle(&Looks::all());
+        self.settle(&ScanBudget::all());
     }
 
     /// Whether somebody has a reference to a page of a sub-buffer, counted from its first one.
@@ -356,13 +356,13 @@ impl Buf {
         };
         // Nobody tells us when a socket has finished with a page.
         all_used() && {
-            self.settle(&Looks::few());
+            self.settle(&ScanBudget::few());
             all_used()
         }
     }
 
     /// Consumes what has been read, or reported so, and is not lent any more.
-    fn settle(&self, looks: &Looks) {
+    fn settle(&self, looks: &ScanBudget) {
         let resets = self.resets.load(Acquire);
         loop {
             let consumed = self.abi.subbufs_consumed.load(Acquire);
@@ -410,7 +410,7 @@ impl Buf {
                 None => return,
             }
         }
-        self.settle(&Looks::few());
+        self.settle(&ScanBudget::few());
     }
 
     /// The writer's counters, at one moment.
@@ -454,7 +454,7 @@ impl Buf {
         self.abi.bytes_consumed.store(new.bytes, Relaxed);
         // Release: what was read has been copied, or is lent.
         self.read.store(new.consumed, Release);
-        self.settle(&Looks::all());
+        self.settle(&ScanBudget::all());
         true
     }
 

@@ -8,7 +8,7 @@
 
 use ferro_core::relay::Chunk;
 use ferro_core::relay::Position;
-use ferro_sys::cpu::task::breathe;
+use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::fs::fops::events;
 use ferro_sys::fs::fops::MmapRequest;
 use ferro_sys::fs::splice::PipeDst;
@@ -28,7 +28,7 @@ impl Buf {
     pub(crate) fn read_to(&self, to: &mut UserDst) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
-            breathe()?;
+            cond_resched_killable()?;
             let old = self.position();
             let (position, chunk) = self.next_chunk(old);
             let Some(chunk) = chunk else {
@@ -63,7 +63,7 @@ impl Buf {
     pub(crate) fn splice_to(&self, to: &mut PipeDst<'_>) -> Result {
         let _guard = self.reading.lock();
         while to.left() > 0 {
-            breathe()?;
+            cond_resched_killable()?;
             let old = self.position();
             let (position, chunk) = self.next_chunk(old);
             let Some(chunk) = chunk else {

@@ -9,7 +9,7 @@
 //! A pipe gives back what it had. A socket does not: it has references to pages. So the pages are looked at
 //! when the last pipe has finished with a sub-buffer, in process context, and only those between the first and the
 //! last that somebody keeps are looked at again: by readers all of them, by the writer, who has interrupts off,
-//! [`Looks::WRITER`] at a time. The writer goes on there the next time, after a lost record.
+//! [`ScanBudget::WRITER`] at a time. The writer goes on there the next time, after a lost record.
 //!
 //! Contexts: lending in process context under [`Buf::reading`](crate::buf::Buf::reading), coming back
 //! in process context, the rest anywhere. No locks.
@@ -18,8 +18,8 @@
 use core::cell::Cell;
 
 use ferro_core::relay::SubbufIndex;
-use ferro_sys::cpu::task::breathe;
 use ferro_sys::cpu::task::cond_resched;
+use ferro_sys::cpu::task::cond_resched_killable;
 use kernel::prelude::*;
 use kernel::processor::cpu_relax;
 use kernel::sync::atomic::Acquire;
@@ -30,9 +30,9 @@ use kernel::sync::atomic::Release;
 use kernel::sync::barrier;
 
 /// How many pages may still be looked at.
-pub(crate) struct Looks(Cell<usize>);
+pub(crate) struct ScanBudget(Cell<usize>);
 
-impl Looks {
+impl ScanBudget {
     /// How many the writer looks at with interrupts off.
     const WRITER: usize = 64;
 
@@ -57,13 +57,13 @@ impl Looks {
 ///
 /// Packed into a word with a number that each loan changes, so that a look that began before it does not end it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Kept {
+struct PinnedRange {
     loan: u64,
     first: usize,
     end: usize,
 }
 
-impl Kept {
+impl PinnedRange {
     /// A buffer has at most 2^20 pages, and a sub-buffer may begin within one.
     const BITS: u32 = 21;
     const MASK: u64 = (1 << Self::BITS) - 1;
@@ -95,7 +95,7 @@ struct Subbuf {
     /// Runs of its bytes that are in pipes. Lowered with release by who has read them; pairs with the
     /// acquire in [`Loans::is_lent`].
     runs: Atomic<usize>,
-    /// A [`Kept`], exchanged with release after a look and with full ordering by a new loan; pairs with the
+    /// A [`PinnedRange`], exchanged with release after a look and with full ordering by a new loan; pairs with the
     /// acquire in [`Loans::look`].
     kept: Atomic<u64>,
 }
@@ -105,7 +105,7 @@ impl Loans {
     pub(crate) fn new(n_subbufs: usize) -> Result<Self> {
         let mut subbufs = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
         for _ in 0..n_subbufs {
-            breathe()?;
+            cond_resched_killable()?;
             let subbuf = Subbuf {
                 runs: Atomic::new(0),
                 kept: Atomic::new(0),
@@ -126,8 +126,8 @@ impl Loans {
             subbuf.runs.fetch_add(1, Full);
             loop {
                 let old = subbuf.kept.load(Relaxed);
-                let new = Kept {
-                    loan: Kept::unpack(old).loan.wrapping_add(1),
+                let new = PinnedRange {
+                    loan: PinnedRange::unpack(old).loan.wrapping_add(1),
                     first: 0,
                     end: pages,
                 };
@@ -163,7 +163,7 @@ impl Loans {
     pub(crate) fn is_lent(
         &self,
         index: SubbufIndex,
-        looks: &Looks,
+        looks: &ScanBudget,
         shared: impl Fn(usize) -> bool,
     ) -> bool {
         self.subbufs
@@ -187,19 +187,19 @@ impl Loans {
 
 impl Subbuf {
     /// Looks whether bytes are in pipes, and then which pages are still kept, from the first one on, until one is.
-    fn look(&self, looks: &Looks, shared: impl Fn(usize) -> bool) -> bool {
+    fn look(&self, looks: &ScanBudget, shared: impl Fn(usize) -> bool) -> bool {
         loop {
             let word = self.kept.load(Acquire);
             if self.runs.load(Acquire) != 0 {
                 return true;
             }
-            let old = Kept::unpack(word);
+            let old = PinnedRange::unpack(word);
             let mut first = old.first;
             while first < old.end && looks.take() && !shared(first) {
                 first += 1;
             }
             // Each further round has looks that have been taken.
-            if first == old.first || self.set(word, Kept { first, ..old }) {
+            if first == old.first || self.set(word, PinnedRange { first, ..old }) {
                 return first < old.end;
             }
         }
@@ -213,17 +213,17 @@ impl Subbuf {
             }
             shared(*page)
         };
-        let old = Kept::unpack(word);
+        let old = PinnedRange::unpack(word);
         let first = (old.first..old.end).find(shared).unwrap_or(old.end);
         let end = (first..old.end)
             .rev()
             .find(shared)
             .map_or(first, |last| last + 1);
-        self.set(word, Kept { first, end, ..old });
+        self.set(word, PinnedRange { first, end, ..old });
     }
 
     /// Notes what a look has found; false if a loan or another look came in between, whose result counts.
-    fn set(&self, word: u64, new: Kept) -> bool {
+    fn set(&self, word: u64, new: PinnedRange) -> bool {
         // Who gave up a reference has finished with the bytes.
         barrier::smp_mb(barrier::Full);
         self.kept.cmpxchg(word, new.pack(), Release).is_ok()

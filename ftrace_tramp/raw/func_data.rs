@@ -23,8 +23,8 @@ use kernel::rbtree::RBTree;
 use kernel::rbtree::RBTreeNodeReservation;
 
 use super::rebuild::Renewed;
-use super::shared_trampoline::Closed;
-use super::shared_trampoline::StandIn;
+use super::shared_trampoline::Retired;
+use super::shared_trampoline::SharedTrampoline;
 use super::template::Templates;
 
 /// What happens to functions of a `struct ftrace_data_ops`.
@@ -101,7 +101,7 @@ impl DataChange<'_> {
 }
 
 /// The trampolines that the stubs of each `struct ftrace_data_ops` come to, by its address.
-pub(crate) struct DataOps(RBTree<usize, KBox<StandIn>>);
+pub(crate) struct DataOps(RBTree<usize, KBox<SharedTrampoline>>);
 
 /// One of them, for the list.
 pub(crate) struct DataEntry {
@@ -127,7 +127,7 @@ impl DataOps {
         if !self.has(ops) {
             let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
             let (function, saves_regs) = change.callback();
-            let code = StandIn::from_r11(function, saves_regs, templates)?;
+            let code = SharedTrampoline::from_r11(function, saves_regs, templates)?;
             self.0.insert(room.into_node(ops, code));
         }
         let code = self.0.get(&ops).ok_or(ENOMEM)?;
@@ -155,7 +155,7 @@ impl DataOps {
     }
 
     /// The same, of all functions of an ops; and nobody comes to its trampoline any more. Whether there was one.
-    pub(crate) fn release(&mut self, change: &mut DataChange<'_>, closed: &mut Closed) -> bool {
+    pub(crate) fn release(&mut self, change: &mut DataChange<'_>, closed: &mut Retired) -> bool {
         self.detach(change);
         match self.0.remove(&change.ops()) {
             Some(code) => {

@@ -25,9 +25,9 @@ use kernel::prelude::*;
 
 use super::func_data::DataOps;
 use super::ops::Ops;
-use super::shared_trampoline::Closed;
-use super::shared_trampoline::Left;
-use super::shared_trampoline::StandIn;
+use super::shared_trampoline::Reclaimable;
+use super::shared_trampoline::Retired;
+use super::shared_trampoline::SharedTrampoline;
 use super::template::Templates;
 
 const _: () = assert!(MAX_SETS == bindings::FTRACE_SETS as usize);
@@ -147,7 +147,7 @@ impl Ftrace for Kernel {
 
 /// Why functions of a set call ftrace's list function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum FallbackReason {
     /// They have too many ops.
     Many,
     /// One of the ops has functions call others directly, which takes a trampoline of ftrace's own.
@@ -161,8 +161,8 @@ enum SetTramp {
     /// Of one ops: its own trampoline, whoever made it; 0 if it has none. Or, without [`KERNEL`], the address of the ops, if it is
     /// that of a `struct ftrace_data_ops`.
     Own(usize),
-    Made(KBox<StandIn>),
-    Listed(Listed),
+    Made(KBox<SharedTrampoline>),
+    FallbackReason(FallbackReason),
 }
 
 #[derive(Default)]
@@ -193,7 +193,7 @@ impl Places for Room {
 /// The sets that there are, with their trampolines.
 pub(crate) struct LiveSets {
     sets: Sets<Room>,
-    /// There is a [`Leaving`] or a [`Gone`].
+    /// There is a [`Quiescing`] or a [`Quiesced`].
     leaving: bool,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct SetEntry {
     /// How many functions.
     pub(crate) functions: u32,
     /// Where its trampoline is, what it uses, its slot, and whether callbacks get all registers.
-    pub(crate) made: Result<(usize, usize, usize, bool), Listed>,
+    pub(crate) made: Result<(usize, usize, usize, bool), FallbackReason>,
 }
 
 fn set_address(set: u16, address: usize) {
@@ -243,7 +243,7 @@ impl LiveSets {
             let address = match &tramp {
                 SetTramp::Own(address) => *address,
                 SetTramp::Made(made) => made.code().address(),
-                SetTramp::Listed(_) => 0,
+                SetTramp::FallbackReason(_) => 0,
             };
             set_address(set, address);
             Some(tramp)
@@ -264,10 +264,13 @@ impl LiveSets {
         }
         match raw.get_mut(..members.len()) {
             Some([_]) => SetTramp::Own(own),
-            Some(_) if direct => SetTramp::Listed(Listed::Direct),
-            Some(members @ [_, ..]) => StandIn::of_set(members, saves_regs, templates)
-                .map_or(SetTramp::Listed(Listed::NoMemory), SetTramp::Made),
-            _ => SetTramp::Listed(Listed::Many),
+            Some(_) if direct => SetTramp::FallbackReason(FallbackReason::Direct),
+            Some(members @ [_, ..]) => SharedTrampoline::of_set(members, saves_regs, templates)
+                .map_or(
+                    SetTramp::FallbackReason(FallbackReason::NoMemory),
+                    SetTramp::Made,
+                ),
+            _ => SetTramp::FallbackReason(FallbackReason::Many),
         }
     }
 
@@ -312,8 +315,8 @@ impl LiveSets {
                         made.saves_regs(),
                     ))
                 }
-                Some(SetTramp::Listed(why)) => Err(*why),
-                None if set == usize::from(MANY) => Err(Listed::Many),
+                Some(SetTramp::FallbackReason(why)) => Err(*why),
+                None if set == usize::from(MANY) => Err(FallbackReason::Many),
                 // Those are listed with their ops, or no site calls them yet.
                 _ => continue,
             };
@@ -328,17 +331,17 @@ impl LiveSets {
 
     /// Begins to free the trampolines that no function has any more, and the closed ones; [`None`] if there are none, or somebody
     /// has begun. Context: with `ftrace_lock` or without.
-    pub(crate) fn begin_leaving(&mut self, closed: Closed) -> Option<Leaving> {
+    pub(crate) fn begin_leaving(&mut self, closed: Retired) -> Option<Quiescing> {
         let sets = !self.leaving && self.sets.begin_leaving();
         if !sets && closed.is_empty() {
             return None;
         }
         self.leaving |= sets;
-        Some(Leaving { sets, closed })
+        Some(Quiescing { sets, closed })
     }
 
     /// Takes them. Context: with `ftrace_lock` or without.
-    pub(crate) fn left(&mut self, Gone(gone): Gone) -> Left {
+    pub(crate) fn left(&mut self, Quiesced(gone): Quiesced) -> Reclaimable {
         let mut all = gone.closed;
         if gone.sets {
             self.leaving = false;
@@ -349,27 +352,27 @@ impl LiveSets {
                 }
             }
         }
-        // SAFETY: What `begin_leaving()` has found, alone, and what was closed before it, is what a `Gone` says nobody is in.
+        // SAFETY: What `begin_leaving()` has found, alone, and what was closed before it, is what a `Quiesced` says nobody is in.
         unsafe { all.left() }
     }
 }
 
 /// Those who are in trampolines that nobody calls are to be waited for.
-pub(crate) struct Leaving {
+pub(crate) struct Quiescing {
     /// There are sets without functions.
     sets: bool,
-    closed: Closed,
+    closed: Retired,
 }
 
 /// They have been.
-pub(crate) struct Gone(Leaving);
+pub(crate) struct Quiesced(Quiescing);
 
-impl Leaving {
+impl Quiescing {
     /// Waits. Context: without locks.
-    pub(crate) fn wait(self) -> Gone {
+    pub(crate) fn wait(self) -> Quiesced {
         // SAFETY: Has no requirement but that this may sleep.
         unsafe { bindings::ferro_tramp_wait() };
-        Gone(self)
+        Quiesced(self)
     }
 }
 

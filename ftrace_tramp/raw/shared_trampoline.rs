@@ -15,20 +15,20 @@ use kernel::prelude::*;
 use super::template::Templates;
 use super::trampoline::Code;
 
-/// A trampoline, and what stands for its ops. It stays, also if this is dropped, until a [`Left`] has it.
-pub(crate) struct StandIn {
+/// A trampoline, and what stands for its ops. It stays, also if this is dropped, until a [`Reclaimable`] has it.
+pub(crate) struct SharedTrampoline {
     code: ManuallyDrop<Code>,
     /// What `builtin.c` has made for it.
     ops: NonNull<bindings::ftrace_ops>,
     saves_regs: bool,
-    /// The next of a [`Closed`].
-    next: Option<KBox<StandIn>>,
+    /// The next of a [`Retired`].
+    next: Option<KBox<SharedTrampoline>>,
 }
 
 // SAFETY: What `ops` points to is used with `ftrace_lock` held, or by who alone has this.
-unsafe impl Send for StandIn {}
+unsafe impl Send for SharedTrampoline {}
 
-/// What `builtin.c` makes, until a [`StandIn`] has it.
+/// What `builtin.c` makes, until a [`SharedTrampoline`] has it.
 struct NewOps(NonNull<bindings::ftrace_ops>);
 
 impl NewOps {
@@ -52,7 +52,7 @@ impl Drop for NewOps {
     }
 }
 
-impl StandIn {
+impl SharedTrampoline {
     /// For a set of ops, which are registered. Context: `ftrace_lock` held.
     ///
     /// Errors: -ENOMEM; -ERANGE if the image is more than 2 GiB away.
@@ -101,7 +101,7 @@ impl StandIn {
             (*ops.as_ptr()).trampoline = code.address();
             (*ops.as_ptr()).trampoline_size = code.used();
         }
-        // SAFETY: The caller holds `ftrace_lock`. It stays until a `Left` frees it, which takes it back first.
+        // SAFETY: The caller holds `ftrace_lock`. It stays until a `Reclaimable` frees it, which takes it back first.
         unsafe { bindings::ftrace_set_trampoline_made(ops.as_ptr()) };
         Ok(KBox::write(
             room,
@@ -132,11 +132,11 @@ impl StandIn {
 
 /// Trampolines that no function calls any more. Dropped, they stay where they are.
 #[derive(Default)]
-pub(crate) struct Closed(Option<KBox<StandIn>>);
+pub(crate) struct Retired(Option<KBox<SharedTrampoline>>);
 
-impl Closed {
+impl Retired {
     /// One more.
-    pub(super) fn close(&mut self, mut code: KBox<StandIn>) {
+    pub(super) fn close(&mut self, mut code: KBox<SharedTrampoline>) {
         code.next = self.0.take();
         self.0 = Some(code);
     }
@@ -149,9 +149,9 @@ impl Closed {
     /// # Safety
     ///
     /// Nobody calls them, and nobody is in them.
-    pub(super) unsafe fn left(self) -> Left {
+    pub(super) unsafe fn left(self) -> Reclaimable {
         // INVARIANT: The caller guarantees it.
-        Left(self.0)
+        Reclaimable(self.0)
     }
 }
 
@@ -160,9 +160,9 @@ impl Closed {
 /// # Invariants
 ///
 /// As it says, of the first and those after it.
-pub(crate) struct Left(Option<KBox<StandIn>>);
+pub(crate) struct Reclaimable(Option<KBox<SharedTrampoline>>);
 
-impl Drop for Left {
+impl Drop for Reclaimable {
     fn drop(&mut self) {
         let Some(first) = self.0.as_deref() else {
             return;

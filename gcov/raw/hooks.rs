@@ -13,7 +13,7 @@ use ferro_gkhi::Registered;
 use kernel::bindings;
 use kernel::prelude::*;
 
-use super::object::Arrived;
+use super::object::Candidate;
 use super::owner;
 use super::owner::ModuleId;
 
@@ -49,10 +49,10 @@ impl Drop for Closing {
 }
 
 /// Offers an object to the engine.
-fn arrive(object: bindings::gcov_object, take: fn(Arrived) -> Offer) -> Offer {
+fn arrive(object: bindings::gcov_object, take: fn(Candidate) -> Offer) -> Offer {
     // SAFETY: The hook passes what the constructor has been called with. Its module is being loaded. It was armed together with
     // `module_event`.
-    let arrived = unsafe { Arrived::new(object) };
+    let arrived = unsafe { Candidate::new(object) };
     arrived.map(take).unwrap_or_else(|error| {
         pr_warn!(
             "an object that came is not taken: error {}\n",
@@ -68,7 +68,7 @@ impl Exits {
     /// Errors: as for `Builder::register()`.
     pub(crate) fn new(
         name: &CStr,
-        object: fn(Arrived) -> Offer,
+        object: fn(Candidate) -> Offer,
         going: fn(ModuleId),
     ) -> Result<Self, ferro_gkhi::Error> {
         // After others, which may want to see what comes.

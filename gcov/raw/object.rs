@@ -55,7 +55,7 @@ impl Origin {
 }
 
 /// An object that has just come.
-pub(crate) struct Arrived {
+pub(crate) struct Candidate {
     origin: Origin,
     home: Arc<Home>,
 }
@@ -97,7 +97,7 @@ impl Deref for Name {
 }
 
 /// Why an object is not taken.
-pub(crate) enum NotTaken {
+pub(crate) enum RejectReason {
     /// It is not as it should be.
     Refused(Refusal),
     /// Nor are the sections of Rust code.
@@ -106,25 +106,25 @@ pub(crate) enum NotTaken {
     Error(Error),
 }
 
-impl From<Refusal> for NotTaken {
+impl From<Refusal> for RejectReason {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<ProfileRefusal> for NotTaken {
+impl From<ProfileRefusal> for RejectReason {
     fn from(refusal: ProfileRefusal) -> Self {
         Self::RefusedProfile(refusal)
     }
 }
 
-impl From<Error> for NotTaken {
+impl From<Error> for RejectReason {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
-impl Arrived {
+impl Candidate {
     /// # Safety
     ///
     /// A constructor or the linker has given it, and its module stays during the call of whoever gets this. If that is not about to go, the exit
@@ -149,7 +149,7 @@ impl Arrived {
     /// Checks it.
     ///
     /// Errors: why it cannot be used, and its name, as far as it can be read and fits into `name`.
-    pub(crate) fn check(self, name: &mut [u8]) -> Result<Loaded, (NotTaken, &[u8])> {
+    pub(crate) fn check(self, name: &mut [u8]) -> Result<Loaded, (RejectReason, &[u8])> {
         let (checked, at) = self.checked();
         match checked {
             Ok((data, spans)) => Ok(Loaded { data, spans }),
@@ -162,7 +162,7 @@ impl Arrived {
     }
 
     /// What it has, and where its name is.
-    fn checked(&self) -> (Result<(Data, Spans), NotTaken>, u64) {
+    fn checked(&self) -> (Result<(Data, Spans), RejectReason>, u64) {
         // SAFETY: By the rules of `new()` it is what the linker says, or NULL, and its module is there.
         if let Some(said) = unsafe { self.origin.0.profile.as_ref() } {
             return (self.check_profile(said), said.name.addr() as u64);
@@ -185,7 +185,7 @@ impl Arrived {
         (self.check_gcc(&access, info), name)
     }
 
-    fn check_profile(&self, said: &bindings::llvm_profile) -> Result<(Data, Spans), NotTaken> {
+    fn check_profile(&self, said: &bindings::llvm_profile) -> Result<(Data, Spans), RejectReason> {
         let access = self.home.access().ok_or(ENODEV)?;
         let section = |address: *mut kernel::ffi::c_void, len: u32| Section {
             address: address.addr() as u64,
@@ -203,7 +203,7 @@ impl Arrived {
         let count = said.counters_size / 8;
         let added = spans.add(&access, sections.counters.address, count);
         added.map_err(|error| match error == ENOMEM {
-            true => NotTaken::Error(error),
+            true => RejectReason::Error(error),
             false => ProfileRefusal::Unreadable.into(),
         })?;
         let name = said.name.addr() as u64;
@@ -211,7 +211,7 @@ impl Arrived {
         Ok((Data::Rust(object), spans.finish()?))
     }
 
-    fn check_llvm(&self, said: Description) -> Result<(Data, Spans), NotTaken> {
+    fn check_llvm(&self, said: Description) -> Result<(Data, Spans), RejectReason> {
         let access = self.home.access().ok_or(ENODEV)?;
         if !access.is_readable(said.name, 1) {
             return Err(Refusal::Unreadable(Part::Name).into());
@@ -233,7 +233,7 @@ impl Arrived {
         Ok((Data::Llvm(object), spans.finish()?))
     }
 
-    fn check_gcc(&self, access: &Access<'_>, address: u64) -> Result<(Data, Spans), NotTaken> {
+    fn check_gcc(&self, access: &Access<'_>, address: u64) -> Result<(Data, Spans), RejectReason> {
         let info = Info::check(access, address)?;
         let mut spans = Builder::new(self.home.clone(), address);
         for function in info.functions(access) {
@@ -252,9 +252,9 @@ impl Arrived {
 }
 
 /// Why the counters of a function are not taken: they cannot be counters where they are, or there is no memory.
-fn not_added(error: Error, function: u32) -> NotTaken {
+fn not_added(error: Error, function: u32) -> RejectReason {
     match error == ENOMEM {
-        true => NotTaken::Error(error),
+        true => RejectReason::Error(error),
         false => Refusal::Unreadable(Part::Counters(function)).into(),
     }
 }

@@ -8,7 +8,7 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::hooks::Exits;
-use super::object::Arrived;
+use super::object::Candidate;
 use super::object::Loaded;
 use super::owner;
 use super::owner::ModuleId;
@@ -16,7 +16,7 @@ use super::owner::ModuleId;
 /// Who takes over.
 pub(crate) trait Taker {
     /// An object that is there. Whether it is taken.
-    fn object(object: Arrived) -> bool;
+    fn object(object: Candidate) -> bool;
 
     /// A module goes, whose objects may have been taken since the exit heard of it.
     fn gone(module: ModuleId);
@@ -65,7 +65,7 @@ pub(crate) fn persists() -> bool {
 unsafe extern "C" fn object<T: Taker>(object: *const bindings::gcov_object) -> bool {
     // SAFETY: By the rules of this function. Who is handed over to has shown the exits, which are armed. If the exit may have been called
     // before, `is_going()` says so below: its module stays until this returns.
-    let arrived = match unsafe { Arrived::new(*object) } {
+    let arrived = match unsafe { Candidate::new(*object) } {
         Ok(arrived) => arrived,
         Err(error) => {
             pr_warn!("an object is not taken: error {}\n", error.to_errno());

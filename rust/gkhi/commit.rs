@@ -14,7 +14,7 @@ use ferro_core::hooks::State;
 use ferro_sys::hook::Chain;
 use ferro_sys::hook::Context;
 use ferro_sys::hook::Exit;
-use ferro_sys::hook::Graveyard;
+use ferro_sys::hook::RetireList;
 use ferro_sys::hook::Switch;
 use ferro_sys::hook::Target;
 use kernel::prelude::*;
@@ -35,7 +35,7 @@ struct Change {
 }
 
 /// Puts what is staged into effect. If that fails, nothing has changed. The graveyard has room to wait for `more` other hooks.
-pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> {
+pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<RetireList, Error> {
     let count = table.hooks().iter().filter(|h| h.is_staged()).count();
     let visible = table.hooks().iter().filter(|h| h.is_visible()).count();
     let switch = match visible {
@@ -47,7 +47,7 @@ pub(crate) fn apply(table: &mut Hooks, more: usize) -> Result<Graveyard, Error> 
         changes.push(plan(hook, switch.as_ref())?, GFP_KERNEL)?;
     }
     // Two for each hook: what it has now, and what it has in between.
-    let mut grave = Graveyard::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
+    let mut grave = RetireList::new(2 * count, count + more).map_err(|_| Error::NoMemory)?;
 
     // Nothing from here on fails: the graveyard has room. What is called from here on is armed, also when it asks.
     for change in &changes {

@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 use ferro_sys::hook::AtRest;
-use ferro_sys::hook::Graveyard;
+use ferro_sys::hook::RetireList;
 use kernel::prelude::*;
 
 use crate::error::Error;
@@ -67,7 +67,7 @@ impl Registry {
 
     /// Whether an exit sleeps where it must not, in a chain that this graveyard or an earlier one has: the exits after it
     /// may be called still.
-    fn has_called_chain(&self, grave: &Graveyard) -> bool {
+    fn has_called_chain(&self, grave: &RetireList) -> bool {
         // Those that others are waiting for may have been taken out before this one.
         let others = self.waiting > usize::from(grave.has_counted_chain());
         others || grave.has_called_chain() || self.unquiet.has_called_chain()
@@ -83,7 +83,7 @@ impl Registry {
 
     /// These exits have been waited for, and the graveyard too. [`Error::StillCalled`]: for one that is still registered it
     /// was in vain.
-    fn note_waited(&mut self, grave: Graveyard, watched: &[Watched]) -> Result<(), Error> {
+    fn note_waited(&mut self, grave: RetireList, watched: &[Watched]) -> Result<(), Error> {
         self.waiting -= usize::from(grave.has_counted_chain());
         self.unquiet.bury(grave);
         let mut result = Ok(());
@@ -120,7 +120,7 @@ impl Registry {
 ///
 /// An exit that sleeps where it must not is not waited for, as it may be the caller: whatever it may come back to is kept
 /// until it has, and that dispatch calls none of these exits.
-pub(crate) fn finish_change(mut grave: Graveyard, watched: &mut [Watched]) -> Result<(), Error> {
+pub(crate) fn finish_change(mut grave: RetireList, watched: &mut [Watched]) -> Result<(), Error> {
     with(|registry| registry.look(watched));
     grave.wait();
     let again = with(|registry| {

@@ -7,7 +7,7 @@
 
 use ferro_core::hooks::Op;
 use ferro_core::hooks::State;
-use ferro_sys::hook::Graveyard;
+use ferro_sys::hook::RetireList;
 use kernel::prelude::*;
 
 use crate::commit;
@@ -32,7 +32,7 @@ impl Registry {
         &mut self,
         op: Op,
         ids: &[usize],
-    ) -> Result<(Graveyard, KVec<ExitFile>), Error> {
+    ) -> Result<(RetireList, KVec<ExitFile>), Error> {
         self.note_spent();
         let mut files = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
         self.leaving.reserve(ids.len(), GFP_KERNEL)?;

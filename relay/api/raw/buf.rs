@@ -8,7 +8,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use ferro_sys::cpu::task::breathe;
+use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::cpu::IrqsOff;
 use kernel::bindings;
 use kernel::ffi::c_void;
@@ -146,7 +146,7 @@ impl BufRef<'_> {
         let (_, n_subbufs) = self.sizes();
         let mut left = n;
         while left > 0 {
-            breathe()?;
+            cond_resched_killable()?;
             // In overwrite mode more may have been completed than the buffer has. The engines
             // ignore such a number.
             let some = left.min(n_subbufs);

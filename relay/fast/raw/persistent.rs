@@ -14,7 +14,7 @@ use ferro_core::persistent::MemoryMut;
 use ferro_core::persistent::Repair;
 use ferro_core::persistent::COPIES;
 use ferro_core::persistent::COPY_BYTES;
-use ferro_sys::cpu::task::breathe;
+use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::mm::pages::MemRange;
 use ferro_sys::mm::pages::PageBuf;
@@ -86,7 +86,7 @@ impl Half {
         self.erase();
         for at in (0..self.0.len()).step_by(8) {
             if at % PAGE_SIZE == 0 {
-                breathe()?;
+                cond_resched_killable()?;
             }
             // SAFETY: As in `erase()`, by the type invariant.
             unsafe { self.0.store(at, 0) };

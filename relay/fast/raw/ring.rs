@@ -24,7 +24,7 @@ use ferro_core::ring::HEADER_BYTES;
 use ferro_core::ring::PADDING;
 use ferro_sys::cpu;
 use ferro_sys::cpu::percpu::PerCpuPtr;
-use ferro_sys::cpu::task::breathe;
+use ferro_sys::cpu::task::cond_resched_killable;
 use ferro_sys::cpu::CpuId;
 use ferro_sys::cpu::HotplugOff;
 use ferro_sys::mm::pages::MemRange;
@@ -189,7 +189,7 @@ impl RingMem {
         let n_subbufs = usize::try_from(ring.n_subbufs())?;
         let mut padded = KVVec::with_capacity(n_subbufs, GFP_KERNEL | __GFP_NOWARN)?;
         for _ in 0..n_subbufs {
-            breathe()?;
+            cond_resched_killable()?;
             padded.push(Atomic::new(0u64), GFP_KERNEL)?;
         }
         // INVARIANT: Just written. Nobody gets at the words but by `Local`.

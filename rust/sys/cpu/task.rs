@@ -45,7 +45,7 @@ pub fn is_being_killed() -> bool {
 ///
 /// Errors: -EINTR if the task is being killed, and whatever it is doing is to be undone.
 #[inline]
-pub fn breathe() -> Result {
+pub fn cond_resched_killable() -> Result {
     if is_being_killed() {
         return Err(EINTR);
     }

@@ -83,7 +83,7 @@ pub fn wait_for_exits() {
 }
 
 /// What has been taken out of sites and may still be called.
-pub struct Graveyard(KBox<Grave>);
+pub struct RetireList(KBox<Grave>);
 
 struct Grave {
     targets: KVec<Target>,
@@ -93,10 +93,10 @@ struct Grave {
     task: bool,
     waited: bool,
     /// For a list of graveyards.
-    next: Option<Graveyard>,
+    next: Option<RetireList>,
 }
 
-impl Graveyard {
+impl RetireList {
     /// With room for so many targets, of so many hooks.
     ///
     /// Errors: -ENOMEM.
@@ -157,7 +157,7 @@ impl Graveyard {
     }
 
     /// Whether an exit sleeps in a chain where it must not, so that exits after it may still be called. After
-    /// [`Graveyard::wait`].
+    /// [`RetireList::wait`].
     pub fn has_called_chain(&self) -> bool {
         self.chains().any(Chain::is_called)
     }
@@ -169,7 +169,7 @@ impl Graveyard {
         })
     }
 
-    /// Drops what nobody is in. True if that is all. After [`Graveyard::wait`].
+    /// Drops what nobody is in. True if that is all. After [`RetireList::wait`].
     fn drop_quiet(&mut self) -> bool {
         self.0.targets.retain(|target| match target {
             Target::Idle => false,
@@ -180,7 +180,7 @@ impl Graveyard {
     }
 }
 
-impl Drop for Graveyard {
+impl Drop for RetireList {
     fn drop(&mut self) {
         if !self.0.waited {
             self.wait();
@@ -194,7 +194,7 @@ impl Drop for Graveyard {
 
 /// Graveyards that have been waited for, with something that is still called by an exit that sleeps where it must not.
 #[derive(Default)]
-pub struct Unquiet(Option<Graveyard>);
+pub struct Unquiet(Option<RetireList>);
 
 impl Unquiet {
     /// None.
@@ -207,14 +207,14 @@ impl Unquiet {
         self.0.is_none()
     }
 
-    /// Whether one has a chain that is called, as [`Graveyard::has_called_chain`].
+    /// Whether one has a chain that is called, as [`RetireList::has_called_chain`].
     pub fn has_called_chain(&self) -> bool {
         let mut graves = core::iter::successors(self.0.as_ref(), |grave| grave.0.next.as_ref());
-        graves.any(Graveyard::has_called_chain)
+        graves.any(RetireList::has_called_chain)
     }
 
     /// Drops what nobody is in, and keeps the rest.
-    pub fn bury(&mut self, mut grave: Graveyard) {
+    pub fn bury(&mut self, mut grave: RetireList) {
         if !grave.drop_quiet() {
             grave.0.next = self.0.take();
             self.0 = Some(grave);

@@ -186,7 +186,7 @@ impl Parts {
     /// # Safety
     ///
     /// The function may be called with an [`Exit`] of these parts and with the parameters of the hook that it is
-    /// published on, in its context and under the condition, until a [`Graveyard`](super::Graveyard) has
+    /// published on, in its context and under the condition, until a [`RetireList`](super::Graveyard) has
     /// waited for that; and `record` is NULL or stays as long.
     pub unsafe fn new(
         function: ExitFn,

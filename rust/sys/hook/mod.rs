@@ -4,7 +4,7 @@
 //!
 //! A hook's site calls whatever its [`Publisher`] has published, through the first word of it: nothing in
 //! particular ([`Target::Idle`]), one exit, or a [`Chain`] of them. What a publisher takes back is still
-//! being called for a while, so it goes to a [`Graveyard`], which waits before it drops it.
+//! being called for a while, so it goes to a [`RetireList`], which waits before it drops it.
 //!
 //! Contexts: dispatching wherever the hook is, NMI included; all else in process context.
 
@@ -27,8 +27,8 @@ pub use chain::Switch;
 pub use deferred_release::Note;
 pub use dispatch_tracker::can_wait;
 pub use dispatch_tracker::wait_for_exits;
-pub use dispatch_tracker::Graveyard;
 pub use dispatch_tracker::Readers;
+pub use dispatch_tracker::RetireList;
 pub use dispatch_tracker::Unquiet;
 pub use exit::disarm_self;
 pub use exit::AtRest;
@@ -328,7 +328,7 @@ impl Publisher {
     /// still being called until the graveyard has waited.
     ///
     /// Context: process; sleeps. `grave` must have room, else nothing changes: -ENOMEM.
-    pub fn publish(&mut self, target: Target, grave: &mut Graveyard) -> Result {
+    pub fn publish(&mut self, target: Target, grave: &mut RetireList) -> Result {
         if !grave.has_room() {
             return Err(ENOMEM);
         }

@@ -20,8 +20,8 @@ use kernel::sync::atomic::Relaxed;
 use kernel::sync::barrier;
 use kernel::sync::Arc;
 
-use crate::cpu::task::breathe;
 use crate::cpu::task::cond_resched;
+use crate::cpu::task::cond_resched_killable;
 use crate::mm::reserve_mem::Claim;
 
 // RUST-KERNEL: `kernel::page` has single pages, and no mapping of several; ours until it has `vmap()`.
@@ -81,7 +81,7 @@ impl PageBuf {
 
         let mut pages = Pages(KVVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?);
         for _ in 0..count {
-            breathe()?;
+            cond_resched_killable()?;
             // SAFETY: No requirement.
             let page = NonNull::new(unsafe { bindings::ferro_alloc_page() }).ok_or(ENOMEM)?;
             pages.0.push(page.as_ptr(), GFP_KERNEL)?;

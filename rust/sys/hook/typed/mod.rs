@@ -278,7 +278,7 @@ where
 ///
 /// # Safety
 ///
-/// `exit` stays where it is until a `Graveyard` has waited for the last hook that had it; it is registered on hooks
+/// `exit` stays where it is until a `RetireList` has waited for the last hook that had it; it is registered on hooks
 /// that `H` describes.
 pub unsafe fn parts_of<H: Spec, C: Entry, E: ExitOn<H, C>>(exit: &E) -> Parts {
     let data = core::ptr::from_ref(exit).cast_mut().cast();
