@@ -19,8 +19,8 @@ LOGS=${LOGS:-build/check}
 # Below the repository, unless it says where.
 if [ "${LOGS#/}" = "$LOGS" ]; then LOGS=$REPO/$LOGS; fi
 export LOGS
-# The kernels, which the other suites need: it runs before them, alone.
-FIRST=10-build
+# How the sources are written, and the kernels, which the other suites need: these run before them, alone, in this order.
+FIRST="05-lint 10-build"
 SUITE_TIMEOUT=${SUITE_TIMEOUT:-3000}
 MB_PER_GUEST=1500
 case " $VARIANTS " in *" debug "*) SUITE_TIMEOUT=$((SUITE_TIMEOUT * 10)) MB_PER_GUEST=3500 ;; *) ;; esac
@@ -57,7 +57,7 @@ by_length() {
 	local file name
 	for file in "$HERE"/suites/[0-9]*.sh; do
 		name=$(basename "$file" .sh)
-		if wanted "$name" && [ "$name" != $FIRST ]; then
+		if wanted "$name" && [[ " $FIRST " != *" $name "* ]]; then
 			printf '%s %s\n' "$(sed -n 's/^# Seconds: //p' "$file")" "$name"
 		fi
 	done | sort -k1,1nr -k2 | cut -d ' ' -f 2
@@ -137,10 +137,11 @@ rm -rf "$LOGS"
 mkdir -p "$LOGS"
 start=$SECONDS total_passed=0 total_failed=0 total_skipped=0
 
-if wanted $FIRST; then
-	start_one $FIRST
+for name in $FIRST; do
+	wanted "$name" || continue
+	start_one "$name"
 	end_one
-fi
+done
 slots=$(at_once)
 for name in $(by_length); do
 	if [ ${#running[@]} -ge "$slots" ]; then end_one; fi

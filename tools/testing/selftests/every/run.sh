@@ -43,8 +43,8 @@ for batch in "$work"/batch.*; do
 done >"$answers"
 kill_jobs
 if [ "${TRACER:-}" ]; then
-	[ "$(<$tracing/current_tracer)" = "$TRACER" ] && [ -s $tracing/trace ] || bail "the tracer stopped"
-	echo nop >$tracing/current_tracer
+	if [ "$(<"$tracing/current_tracer")" != "$TRACER" ] || ! [ -s "$tracing/trace" ]; then bail "the tracer stopped"; fi
+	echo nop >"$tracing/current_tracer"
 fi
 rmmod kprobes_every || bail "it cannot be removed"
 # Somebody comes by, at some.

@@ -233,6 +233,7 @@ oops_names() {
 	*_second) register=RSI where='instruction at kst_dies\+0x[37] .*runs in a detour' ;;
 	*) ;;
 	esac
+	# shellcheck disable=SC2016
 	dmesg | sed -n '/cut here\|BUG: /h;//!H;${g;p}' >"$work/oops"
 	grep -qE "$where" "$work/oops" && grep -qE "$register: 0000000000000dea" "$work/oops" && return
 	sed "s/^/# $1: /" "$work/oops"

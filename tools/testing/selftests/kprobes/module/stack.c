@@ -14,9 +14,9 @@
 /* What belongs to the calls here. */
 #define OWN	64
 
-long noinline kst_stack(long number, const char *text);
+noinline long kst_stack(long number, const char *text);
 
-long noinline kst_stack(long number, const char *text)
+noinline long kst_stack(long number, const char *text)
 {
 	asm volatile(".rept 32; nop; .endr" : : "r"(number), "r"(text));
 	return number;
