@@ -43,7 +43,7 @@ for batch in "$work"/batch.*; do
 done >"$answers"
 kill_jobs
 if [ "${TRACER:-}" ]; then
-	if [ "$(<"$tracing/current_tracer")" != "$TRACER" ] || ! [ -s "$tracing/trace" ]; then bail "the tracer stopped"; fi
+	if [ "$(<"$tracing/current_tracer")" != "$TRACER" ] || ! grep -qm 1 "^[^#]" "$tracing/trace"; then bail "the tracer stopped"; fi
 	echo nop >"$tracing/current_tracer"
 fi
 rmmod kprobes_every || bail "it cannot be removed"
