@@ -8,8 +8,8 @@
 set -uo pipefail
 
 FERROTRACE=${FERROTRACE:?the command}
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$(readlink -f "$0")")/../../testing/selftests/lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$(readlink -f "$0")")/../../testing/selftests/lib/testlib.sh"
 C=$DEBUGFS/relay_c_client
 SCHED=$DEBUGFS/relay_sched
 CPUS=$(nproc)

@@ -33,7 +33,7 @@ take() {
 
 # table: the figures that the benchmark names, and what goals were missed without a reason.
 table() {
-	local bounds=$here/bounds
-	if [ ! -e "$bounds" ]; then bounds=; fi
-	awk -f "$here/../table.awk" -v dir="$figures" "$here/figures" ${bounds:+"$bounds"}
+	local limits=$here/known_limits
+	if [ ! -e "$limits" ]; then limits=; fi
+	awk -f "$here/../table.awk" -v dir="$figures" "$here/figures" ${limits:+"$limits"}
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# For the clients' own scripts, harmless/NAME.sh. run.sh sources this file and then the script, with "set -e", in a
+# For the clients' own scripts, run_pass/NAME.sh. run.sh sources this file and then the script, with "set -e", in a
 # directory of its own, with
 #   NAME        the client
 #   MODULES     where the clients' modules are

@@ -5,7 +5,7 @@
     public.py [-a]		-a: print all public items instead
 
 Generic and inlined code becomes code of the client: it needs symbols that only such a client's
-link misses. The clients are samples/outside and soundness/harmless. An item is a type, trait,
+link misses. The clients are samples/outside and soundness/run_pass. An item is a type, trait,
 macro, constant or function that a crate's root offers, or a method of such a type or trait; a
 client uses it by its name. Variants and fields need no symbols.
 """
@@ -15,7 +15,7 @@ import re
 import sys
 
 TREE = pathlib.Path(__file__).resolve().parents[3]
-CLIENTS = ["samples/outside", "tools/testing/soundness/harmless"]
+CLIENTS = ["samples/outside", "tools/testing/soundness/run_pass"]
 ROOTS = {
     "ferro_gkhi": "rust/gkhi/ferro_gkhi.rs",
     "ferro_relay": "relay/api/ferro_relay.rs",

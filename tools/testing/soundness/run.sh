@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs the harmless clients on the running kernel, as root, and prints KTAP.
+# Runs the clients of run_pass/ on the running kernel, as root, and prints KTAP.
 #
 #	run.sh [NAME...]	all without one
 #
@@ -9,10 +9,10 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../selftests/lib/kit.sh"
-export MODULES=${SOUNDNESS_CLIENTS:-$FERROTRACE_KDIR/soundness/harmless}
-clients=${*:-$(cd "$here/harmless" && printf '%s\n' *.rs *.sh | sed 's/\.[a-z]*$//' | sort -u)}
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../selftests/lib/testlib.sh"
+export MODULES=${SOUNDNESS_CLIENTS:-$FERROTRACE_KDIR/soundness/run_pass}
+clients=${*:-$(cd "$here/run_pass" && printf '%s\n' *.rs *.sh | sed 's/\.[a-z]*$//' | sort -u)}
 export ALLOWED=$work/allowed
 
 load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe ferrotrace_ftrace
@@ -24,9 +24,9 @@ client() (
 	. "$here/lib.sh"
 	cd "$(mktemp -d -p "$work")"
 	NAME=$1
-	if [ -e "$here/harmless/$1.sh" ]; then
+	if [ -e "$here/run_pass/$1.sh" ]; then
 		# shellcheck disable=SC1090
-		. "$here/harmless/$1.sh"
+		. "$here/run_pass/$1.sh"
 	else
 		load "$NAME"
 		unload "$NAME"
@@ -48,11 +48,11 @@ for name in $clients; do
 	status=$?
 	complaints >"$work/complaints"
 	if [ $status = 0 ] && ! [ -s "$work/complaints" ]; then
-		result ok "harmless.$name"
+		result ok "run_pass.$name"
 	else
 		sed 's/^/# /' "$work/log"
 		dmesg | tail -n 60 | sed 's/^/# dmesg: /'
-		result "not ok" "harmless.$name"
+		result "not ok" "run_pass.$name"
 	fi
 done
 finish

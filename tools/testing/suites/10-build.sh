@@ -52,7 +52,7 @@ for variant in $VARIANTS; do
 	tap_run "build: assembly under IBT: $variant" "$REPO/tools/testing/ibt.sh" "$variant"
 	tap_run "build: functions in Rust, as objtool sees them: $variant" "$REPO/tools/testing/patchable.sh" "$variant"
 	tap_run "build: frames of hit paths: $variant" "$REPO/tools/testing/frames.py" "$variant"
-	tap_run "build: kprobes as declared: $variant" "$REPO/tools/testing/declared.py" "$variant"
+	tap_run "build: kprobes as declared: $variant" "$REPO/tools/testing/check_exports.py" "$variant"
 	tap_run "build: kprobes as configured elsewhere: $variant" "$REPO/tools/testing/unconfigured.sh" "$variant"
 	if [ "$variant" = modular ]; then
 		tap_run "build: beside another variant: $variant" beside "$variant"

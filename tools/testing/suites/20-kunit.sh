@@ -10,7 +10,7 @@ set -uo pipefail
 
 # shellcheck disable=SC2016
 in_guest='
-	. tools/testing/selftests/lib/kit.sh
+	. tools/testing/selftests/lib/testlib.sh
 	# The suites of the boot leave no ops registered: with one ftrace never checks that it has cleared all flags of functions. The
 	# engine of kprobes, if it is built in, unregisters its own after a grace period.
 	mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null

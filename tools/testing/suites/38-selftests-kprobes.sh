@@ -15,7 +15,7 @@ for variant in $VARIANTS; do
 	name="selftests/kprobes: $variant"
 	# They oops.
 	CPUS=2 STRICT=0 tap_nest "$name: handlers that die" \
-		run_vm "$variant" "tools/testing/selftests/kprobes/run.sh $variant death"
+		run_vm "$variant" "tools/testing/selftests/kprobes/run.sh $variant oops"
 	if [ "$variant" = modular ]; then
 		# jump.forms and the others of jump.* wait for theirs; here they come and go as it happens.
 		CPUS=4 TIMEOUT=${TIMEOUT:-900} tap_nest "$name: with jumps" run_vm "$variant" \

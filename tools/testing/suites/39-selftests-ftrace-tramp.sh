@@ -45,7 +45,7 @@ for variant in $VARIANTS; do
 		# Before it changes sites, instead, and when an ops comes.
 		for how in "early at=__unregister_ftrace_function" "going skip=1" "coming coming=1 at=ftrace_modify_all_code"; do
 			tap_nest "ftrace gives up, ${how%% *}: $variant" \
-				run_vm "$variant" "tools/testing/selftests/ftrace_tramp/dying.sh $how"
+				run_vm "$variant" "tools/testing/selftests/ftrace_tramp/ftrace_bug.sh $how"
 		done
 	fi
 	if [ "$variant" != modular ] && [ "$variant" != debug ] && [ "$variant" != coverage ]; then

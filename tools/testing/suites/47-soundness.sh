@@ -16,11 +16,11 @@ build() {
 		"$REPO/integration/kernel.sh" make "$1" "${@:3}" M="$2" MO="$out" modules
 }
 
-# refused VARIANT: all are compiled, whatever fails.
-refused() {
-	local log=$LOGS/soundness-refused-$1.log
-	build "$1" "$HERE/refused" -k >"$log" 2>&1
-	"$HERE/refused.py" "$HERE/refused" "$log"
+# compile_fail VARIANT: all are compiled, whatever fails.
+compile_fail() {
+	local log=$LOGS/soundness-compile_fail-$1.log
+	build "$1" "$HERE/compile_fail" -k >"$log" 2>&1
+	"$HERE/compile_fail.py" "$HERE/compile_fail" "$log"
 }
 
 tap_run "soundness: public: each item is used outside of the tree" "$HERE/public.py"
@@ -34,13 +34,13 @@ for variant in $VARIANTS; do
 		continue
 		;;
 	esac
-	tap_nest "soundness: refused: $variant" refused "$variant"
-	if build "$variant" "$HERE/harmless" >&2 && build "$variant" "$REPO/samples/outside" >&2; then
+	tap_nest "soundness: compile_fail: $variant" compile_fail "$variant"
+	if build "$variant" "$HERE/run_pass" >&2 && build "$variant" "$REPO/samples/outside" >&2; then
 		# Clients may be meant to panic: run.sh judges the log.
-		STRICT=0 CPUS=2 TIMEOUT=${TIMEOUT:-300} tap_nest "soundness: harmless: $variant" \
+		STRICT=0 CPUS=2 TIMEOUT=${TIMEOUT:-300} tap_nest "soundness: run_pass: $variant" \
 			run_vm "$variant" "tools/testing/soundness/run.sh"
 	else
-		tap_not_ok "soundness: harmless: $variant (does not build)"
+		tap_not_ok "soundness: run_pass: $variant (does not build)"
 	fi
 done
 tap_plan

@@ -139,7 +139,7 @@ ftracetest_of() {
 	printf '%s\n' "$source/tools/testing/selftests/ftrace"
 }
 
-# compare_ftracetest MAINLINE OURS: what ftracetest (selftests/lib/kit.sh) left there: a result for each of its cases on mainline,
+# compare_ftracetest MAINLINE OURS: what ftracetest (selftests/lib/testlib.sh) left there: a result for each of its cases on mainline,
 # which ours passes, or which comes out the same, but for those in $known, with the reason.
 declare -A known
 compare_ftracetest() {

@@ -10,7 +10,7 @@ BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular}
 # In the guest. Calls are measured twice, which shows whether they repeat. Loading the module fails when all went well.
 # shellcheck disable=SC2016
 in_guest='
-	. tools/testing/selftests/lib/kit.sh
+	. tools/testing/selftests/lib/testlib.sh
 	load_ours rust_ftrace_tramp
 	bench=$FERROTRACE_KDIR/bench-ftrace/ftrace_bench.ko
 	insmod "$bench" 2>/dev/null

@@ -9,7 +9,7 @@
 # In guests: bytes of objects in the slabs that exporters use, without those that can be dropped.
 # shellcheck disable=SC2016
 kit='
-	. tools/testing/selftests/lib/kit.sh
+	. tools/testing/selftests/lib/testlib.sh
 	slabs() {
 		local i
 		for cache in /sys/kernel/slab/*; do [ -L "$cache" ] || echo 1 >"$cache/shrink"; done

@@ -14,7 +14,7 @@ seldom='^(ext4|jbd2|acpi|pci|tcp|udp|inet|fib|ovl|loop|tty|uart|serial8250|v9fs|
 # breakpoints are measured by themselves.
 # shellcheck disable=SC2016
 in_guest='
-	. tools/testing/selftests/lib/kit.sh
+	. tools/testing/selftests/lib/testlib.sh
 	load_ours rust_kprobes rust_ftrace_tramp
 	bench=$FERROTRACE_KDIR/bench-kprobes
 	jumps=/proc/sys/debug/kprobes-optimization

@@ -6,8 +6,8 @@
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../../selftests/lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../../selftests/lib/testlib.sh"
 gcc -O2 -o "$work/calls" "$here/calls.c"
 
 tracing=/sys/kernel/tracing

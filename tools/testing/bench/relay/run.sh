@@ -10,7 +10,7 @@ BENCH_VARIANTS=${BENCH_VARIANTS:-mainline modular uml-mainline uml}
 # In the guest; $1 are parameters for the modules. All is measured twice, which shows whether it repeats.
 # shellcheck disable=SC2016
 in_guest='
-	. tools/testing/selftests/lib/kit.sh
+	. tools/testing/selftests/lib/testlib.sh
 	load_ours rust_relay ferrotrace_relay ferrotrace_fast_relay klog/klog_relay
 	bench=$FERROTRACE_KDIR/bench-relay
 	for repeat in 1 2; do

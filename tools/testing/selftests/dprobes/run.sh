@@ -7,8 +7,8 @@
 # shellcheck disable=SC2317,SC2329
 set -u
 
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$(readlink -f "$0")")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/testlib.sh"
 
 load_ours ferrotrace_fast_relay rust_kprobes ferrotrace_kprobe rust_dprobes
 # At an entry, a hit costs what the trampoline of ftrace costs.

@@ -10,8 +10,8 @@ set -u
 
 : "${FERROTRACE:?}"
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 samples=$(readlink -f "$here/../../../../samples/dprobes")
 vmlinux=$FERROTRACE_KDIR/vmlinux
 cases=("$@")

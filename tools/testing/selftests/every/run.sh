@@ -6,8 +6,8 @@
 #   run.sh PLACES COLUMN [disabled=1]    what probe-places has written, which of its two kernels this is (1 or 2), and whether probes
 #                                        are only registered, not armed
 #   TRACER=function_graph run.sh ...     the same while that tracer traces all functions: what it executes is hit for each of them
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 set -u
 
 places=${1:?usage: run.sh PLACES COLUMN [disabled=1]}

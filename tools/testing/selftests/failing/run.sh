@@ -9,8 +9,8 @@
 set -uo pipefail
 
 wanted=("$@")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 D=$DEBUGFS
 FERRO=$MODULE_DIR
 failing=$FERROTRACE_KDIR/selftests-failing/failing

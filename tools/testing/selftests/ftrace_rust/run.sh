@@ -11,8 +11,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 modules=${FTRACE_RUST_SELFTESTS:-$FERROTRACE_KDIR/selftests-ftrace_rust/module}
 self=$DEBUGFS/ftrace_rust_selftest
 device=/dev/rust_traced

@@ -12,8 +12,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 tracing=/sys/kernel/tracing
 engine=$MODULE_DIR/rust_ftrace_tramp.ko
 probes=$DEBUGFS/ferrotrace_kprobe_events/probes

@@ -8,8 +8,8 @@
 # shellcheck disable=SC2317,SC2329
 set -uo pipefail
 
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$(readlink -f "$0")")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/testlib.sh"
 self=$DEBUGFS/ftrace_tramp_selftest
 ctl=$self/ctl
 engine=$MODULE_DIR/rust_ftrace_tramp.ko

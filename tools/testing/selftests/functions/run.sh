@@ -10,8 +10,8 @@
 set -u
 
 : "${FERROTRACE:?}"
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$(readlink -f "$0")")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$(readlink -f "$0")")/../lib/testlib.sh"
 DIR=$DEBUGFS/ferrotrace_ftrace_functions
 CONTROL=$DIR/control
 TRACING=/sys/kernel/tracing

@@ -11,8 +11,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 # shellcheck source=tools/testing/selftests/gcov/reports.sh
 . "$here/reports.sh"
 modules=${GCOV_SELFTESTS:-$FERROTRACE_KDIR/selftests-gcov/module}

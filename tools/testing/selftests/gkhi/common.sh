@@ -7,8 +7,8 @@ set -u
 
 GKHI=/sys/kernel/debug/gkhi
 SELF=/sys/kernel/debug/gkhi_selftest
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "${BASH_SOURCE[0]}")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/testlib.sh"
 
 # What is registered is the same after a check as before, but for what has been counted; and before it as after the last one,
 # unless $was has been made empty.

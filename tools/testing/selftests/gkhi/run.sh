@@ -10,8 +10,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 tests=${*:-"cases order debugfs points unload tool"}
 export GKHI_SELFTESTS=${GKHI_SELFTESTS:-$FERROTRACE_KDIR/selftests-gkhi/module}
 

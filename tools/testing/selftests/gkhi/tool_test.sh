@@ -11,8 +11,8 @@ set -u
 MODULE=${FERROTRACE_KDIR:?set in the guest}/kernel/ferrotrace/samples/gkhi_fork_count.ko
 GKHI=/sys/kernel/debug/gkhi
 EXIT=task_fork/fork_count
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 
 # Each check begins with the module loaded, the exit armed.
 before() {

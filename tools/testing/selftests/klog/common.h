@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the klog test programs share beside the kit: the controls of a relay
+ * What the klog test programs share in addition to testlib: the controls of a relay
  * application, and a reader of its channel.
  */
 #ifndef _KLOG_SELFTEST_COMMON_H
 #define _KLOG_SELFTEST_COMMON_H
 
-#include "kit.h"
+#include "testlib.h"
 
 #include "module/record.h"
 

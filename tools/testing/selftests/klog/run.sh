@@ -10,8 +10,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 tests=${*:-"klog app readtest tool"}
 bin=${KLOG_SELFTESTS:-$FERROTRACE_KDIR/selftests-klog}
 

@@ -10,8 +10,8 @@ set -u
 K=/sys/kernel/debug/klog
 CTL=/sys/kernel/debug/klog_selftest/ctl
 cpus=$(nproc)
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 
 ctl() { printf '%s\n' "$*" >$CTL; }
 

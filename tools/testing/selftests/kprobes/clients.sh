@@ -13,8 +13,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 tracing=/sys/kernel/tracing
 
 # The kernel registers it before it has any modules. It may have no directory, with either engine: the kernel makes those of the

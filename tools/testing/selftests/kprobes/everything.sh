@@ -13,8 +13,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 seconds=${1:?usage: everything.sh SECONDS PLACES}
 places=${2:?usage: everything.sh SECONDS PLACES}
 tests=$FERROTRACE_KDIR/selftests-kprobes/module

@@ -6,8 +6,8 @@
 # code meanwhile. As root; prints KTAP.
 set -uo pipefail
 
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 rounds=$(storm_rounds 100)
 tests=$FERROTRACE_KDIR/selftests-kprobes/module
 list=$DEBUGFS/kprobes/list
@@ -59,7 +59,7 @@ asleep() {
 	local pid
 	local sleep=/sys/module/kprobes_selftest_target/parameters/sleep
 	if ! insmod "$engine" || ! echo 1 >/proc/sys/debug/kprobes-optimization || ! insmod "$tests/kprobes_selftest_target.ko" ||
-		! insmod "$tests/kprobes_selftest_forgetful.ko" symbol=kst_target_module_sleeps; then
+		! insmod "$tests/kprobes_selftest_leak.ko" symbol=kst_target_module_sleeps; then
 		echo "# the modules do not load"
 		return 1
 	fi
@@ -69,7 +69,7 @@ asleep() {
 	(exec bash -c "echo 1 >$sleep") &
 	pid=$!
 	until_true grep -q kst_target_module_asleep "/proc/$pid/stack" || return 1
-	if ! rmmod kprobes_selftest_forgetful || ! rmmod rust_kprobes; then
+	if ! rmmod kprobes_selftest_leak || ! rmmod rust_kprobes; then
 		echo "# not removed"
 		return 1
 	fi
@@ -94,13 +94,13 @@ debugged() {
 	local at debugger=/sys/module/kprobes_selftest_debugger/parameters
 	at=$(awk '$3 == "text_poke_copy" { print $1; exit }' /proc/kallsyms)
 	if ! insmod "$engine" || ! insmod "$tests/kprobes_selftest_target.ko" ||
-		! insmod "$tests/kprobes_selftest_forgetful.ko" symbol=kst_target_module_adds ||
+		! insmod "$tests/kprobes_selftest_leak.ko" symbol=kst_target_module_adds ||
 		! insmod "$tests/kprobes_selftest_debugger.ko" text_poke_copy="0x$at"; then
 		echo "# the modules do not load"
 		return 1
 	fi
 	at=$(awk '$3 == "kst_target_module_adds" { print $1; exit }' /proc/kallsyms)
-	until_true write "0x$at" $debugger/breakpoint && rmmod kprobes_selftest_forgetful || return 1
+	until_true write "0x$at" $debugger/breakpoint && rmmod kprobes_selftest_leak || return 1
 	# The work item that removes such jumps has run by then.
 	sleep 1
 	if rmmod rust_kprobes; then

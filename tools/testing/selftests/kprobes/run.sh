@@ -3,15 +3,15 @@
 #
 # Runs the kprobes selftests on the running kernel, as root, and prints KTAP.
 #
-#	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; without one all but death.*, which oops
+#	run.sh VARIANT [CASE...]	CASE: the beginning of a case's name; without one all but oops.*, which oops
 #
 # What the list "expected-failures" (mainline) or "expected-failures.rust" names has to fail, and nothing else.
 # The modules are in $KPROBES_SELFTESTS, the engine's module (if it is one) is in $FERROTRACE_KDIR.
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 variant=${1:?usage: run.sh VARIANT [CASE...]}
 shift
 modules=${KPROBES_SELFTESTS:-$FERROTRACE_KDIR/selftests-kprobes/module}
@@ -52,7 +52,7 @@ selected() {
 	local name=$1 want
 	shift
 	if [ $# = 0 ]; then
-		case $name in death.*) return 1 ;; *) return 0 ;; esac
+		case $name in oops.*) return 1 ;; *) return 0 ;; esac
 	fi
 	for want; do
 		case $name in "$want"*) return 0 ;; *) ;; esac
@@ -258,8 +258,8 @@ run() {
 	context.function_tracer*) traced function ;;
 	context.graph_tracer*) traced function_graph ;;
 	jump.*) echo 1 >$jumps ;;
-	death.in_*) echo 1 >$jumps && echo 0 >/proc/sys/kernel/panic_on_oops ;;
-	death.*) echo 0 >/proc/sys/kernel/panic_on_oops ;;
+	oops.in_*) echo 1 >$jumps && echo 0 >/proc/sys/kernel/panic_on_oops ;;
+	oops.*) echo 0 >/proc/sys/kernel/panic_on_oops ;;
 	*) ;;
 	esac
 	case $name in
@@ -300,7 +300,7 @@ run() {
 		graph nop
 		;;
 	context.*_tracer*) traced nop || verdict=not ;;
-	death.in_*)
+	oops.in_*)
 		oops_names "$name" || verdict=not
 		echo "$KST_JUMPS" >$jumps
 		;;
@@ -412,11 +412,11 @@ fi
 forgets() {
 	local probes
 	probes=$(wc -l <$list)
-	insmod "$modules/kprobes_selftest_forgetful.ko" || return 1
+	insmod "$modules/kprobes_selftest_leak.ko" || return 1
 	[ "$(wc -l <$list)" = $((probes + 2)) ] || return 1
 	sleep 1000 &
 	until [ "$(cat "/proc/$!/wchan")" = hrtimer_nanosleep ]; do sleep 0.02; done
-	rmmod kprobes_selftest_forgetful || return 1
+	rmmod kprobes_selftest_leak || return 1
 	# It returns.
 	kill $!
 	wait $!
@@ -437,7 +437,7 @@ took_in_log "$work/dmesg"
 grep -vE 'WARNING: .* at (register_k|ferro_registered_twice)' "$work/dmesg" | awk '
 	/kprobes_selftest: RUN / { name = $NF }
 	# an Oops is what these are about
-	name ~ /^death\./ { next }
+	name ~ /^oops\./ { next }
 	/WARNING: |BUG: |Oops|INFO: (task|rcu|possible)|refcount_t:|general protection/ { print name ? name : "module.log", $0 }
 ' >"$work/complaints"
 awk -v tests="$tests" -f "$here/../relay/judge.awk" "$work/expected" "$work/complaints" "$work/results"

@@ -7,8 +7,8 @@
 # shellcheck disable=SC2317,SC2329
 set -uo pipefail
 
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 FORKS=20 FAILURES=20 REPORTS=3
 
 log=$work/said

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# For the Makefiles of selftests with programs: builds NAME_test of each of TESTS from NAME_test.c, SHARED and the kit, and the
+# For the Makefiles of selftests with programs: builds NAME_test of each of TESTS from NAME_test.c, SHARED and testlib, and the
 # module CLIENT that they drive.
 
 # Not KSRC, which is what the user gives to the top level.
@@ -13,9 +13,9 @@ LDLIBS += -lpthread
 
 all: $(PROGRAMS) module
 
-$(OUT)/%_test: %_test.c $(SHARED) $(HEADERS) $(KIT)/kit.c $(wildcard $(KIT)/*.h) $(MAKEFILE_LIST)
+$(OUT)/%_test: %_test.c $(SHARED) $(HEADERS) $(KIT)/testlib.c $(wildcard $(KIT)/*.h) $(MAKEFILE_LIST)
 	@mkdir -p $(OUT)
-	$(CC) $(CFLAGS) -o $@ $< $(SHARED) $(KIT)/kit.c $(LDLIBS)
+	$(CC) $(CFLAGS) -o $@ $< $(SHARED) $(KIT)/testlib.c $(LDLIBS)
 
 include $(KIT)/module.mk
 

@@ -6,8 +6,8 @@
 #   run.sh VARIANT FLAW TEXT    what /sys/devices/system/cpu/vulnerabilities/FLAW has to say
 # Functions are called by check().
 # shellcheck disable=SC2317,SC2329
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 set -u
 
 here=$(dirname "$0")

@@ -3,8 +3,8 @@
 #
 # Who may use our files: as the table of Documentation/permissions.rst says, which this reads. Runs in a guest, as root.
 # "mainline" as the argument: mainline's engines are there.
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 set -u
 
 repo=$(cd "$(dirname "$0")/../../../.." && pwd)

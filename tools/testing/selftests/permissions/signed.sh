@@ -3,8 +3,8 @@
 #
 # Our modules where the kernel takes only what was signed with its key. Runs in a guest, as root.
 #   signed.sh DIRECTORY    has them as "make modules_install" leaves them; those of the build directory are not signed
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$(dirname "$0")/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$(dirname "$0")/../lib/testlib.sh"
 set -u
 
 signed=${1:?usage: signed.sh DIRECTORY}

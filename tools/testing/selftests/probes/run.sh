@@ -9,8 +9,8 @@ set -u
 
 : "${FERROTRACE:?}"
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 KO=$MODULE_DIR
 DIR=/sys/kernel/debug/ferrotrace_kprobe_events
 PROBES=$DIR/probes

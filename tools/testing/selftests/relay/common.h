@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the test programs of relay share beside the kit: the files of the open
+ * What the test programs of relay share in addition to testlib: the files of the open
  * channel, and what has to be in them.
  */
 #ifndef _RELAY_SELFTEST_COMMON_H
 #define _RELAY_SELFTEST_COMMON_H
 
-#include "kit.h"
+#include "testlib.h"
 
 #include "module/record.h"
 

@@ -11,8 +11,8 @@
 set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 variant=${1:?usage: run.sh VARIANT [TEST...]}
 shift
 tests=${*:-"read splice mmap poll write global open early hotplug life storm"}

@@ -26,8 +26,8 @@ enter() {
 }
 if [ -z "${INSIDE:-}" ]; then enter "$@"; fi
 
-# shellcheck source=tools/testing/selftests/lib/kit.sh
-. "$here/../lib/kit.sh"
+# shellcheck source=tools/testing/selftests/lib/testlib.sh
+. "$here/../lib/testlib.sh"
 # shellcheck source=tools/testing/selftests/tools/jobs.sh
 . "$here/jobs.sh"
 

@@ -13,9 +13,9 @@ use crate::Case;
 use crate::control::Control;
 use crate::control::Keys;
 use crate::control::state;
-use crate::kit::*;
 use crate::module::Loaded;
 use crate::module::parameter;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("arm.object", object),

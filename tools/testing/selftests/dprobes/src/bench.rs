@@ -11,7 +11,7 @@ use crate::bpf::Attached;
 use crate::bpf::Job;
 use crate::control::remove_all;
 use crate::control::state;
-use crate::kit::*;
+use crate::testlib::*;
 
 const CALLS: u64 = 500;
 

@@ -11,7 +11,7 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::os::raw::c_long;
 
-use crate::kit::SYMBOL;
+use crate::testlib::SYMBOL;
 
 /// Of `linux/bpf.h`.
 mod abi {

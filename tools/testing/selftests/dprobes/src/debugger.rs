@@ -6,7 +6,7 @@ use ferro_core::rpn::*;
 
 use crate::Case;
 use crate::control::state;
-use crate::kit::*;
+use crate::testlib::*;
 
 /// Where the kernel has its debugger.
 pub fn cases() -> &'static [Case] {

@@ -13,7 +13,7 @@ use nix::unistd::fork;
 
 use crate::Case;
 use crate::control::state;
-use crate::kit::*;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("kernel.forks", forks),

@@ -8,9 +8,9 @@ use crate::Case;
 use crate::control::Control;
 use crate::control::Keys;
 use crate::control::state;
-use crate::kit::*;
 use crate::module;
 use crate::module::Loaded;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("loading.refused", refused),

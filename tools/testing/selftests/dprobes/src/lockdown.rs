@@ -12,7 +12,7 @@ use ferro_core::rpn::*;
 use crate::Case;
 use crate::control::Control;
 use crate::control::DIR;
-use crate::kit::*;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("lockdown.integrity", integrity),

@@ -5,7 +5,7 @@
 use ferro_core::rpn::*;
 
 use crate::Case;
-use crate::kit::*;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("logging.fields", fields),

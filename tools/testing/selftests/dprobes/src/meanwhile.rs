@@ -18,7 +18,7 @@ use ferro_core::rpn::*;
 use crate::Case;
 use crate::control::Control;
 use crate::control::state;
-use crate::kit::*;
+use crate::testlib::*;
 use crate::user;
 
 pub const CASES: &[Case] = &[

@@ -8,7 +8,7 @@ use ferro_core::rpn::*;
 
 use crate::Case;
 use crate::control::state;
-use crate::kit::*;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("module.fault_discards", fault_discards),

@@ -5,8 +5,8 @@
 use ferro_core::rpn::*;
 
 use crate::arm;
-use crate::kit::*;
 use crate::module;
+use crate::testlib::*;
 use crate::user;
 use crate::watch;
 

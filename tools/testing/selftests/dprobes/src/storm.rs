@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::control::Keys;
 use crate::control::number;
 use crate::control::state;
-use crate::kit::*;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("storm.within_itself", within_itself),

@@ -14,9 +14,9 @@ use crate::control::Control;
 use crate::control::State;
 use crate::control::number;
 use crate::control::state;
-use crate::kit::*;
 use crate::module;
 use crate::module::Loaded;
+use crate::testlib::*;
 use crate::user;
 
 pub const CASES: &[Case] = &[

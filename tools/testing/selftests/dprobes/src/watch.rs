@@ -9,7 +9,7 @@ use ferro_core::rpn::*;
 
 use crate::Case;
 use crate::control::state;
-use crate::kit::*;
+use crate::testlib::*;
 
 pub const CASES: &[Case] = &[
     ("watch.writes", writes),

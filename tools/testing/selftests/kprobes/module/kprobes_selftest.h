@@ -39,7 +39,7 @@
 extern const struct test_case kst_refuse_cases[], kst_several_cases[], kst_context_cases[], kst_ret_cases[];
 extern const struct test_case kst_debugfs_cases[], kst_unload_cases[], kst_load_cases[];
 extern const struct test_case kst_jprobe_cases[], kst_jprobe_register_cases[], kst_fault_cases[];
-extern const struct test_case kst_forms_cases[], kst_races_cases[], kst_memory_cases[], kst_death_cases[];
+extern const struct test_case kst_forms_cases[], kst_races_cases[], kst_memory_cases[], kst_oops_cases[];
 extern const struct test_case kst_declared_cases[], kst_jump_cases[];
 extern const struct test_case kst_jump_into_cases[], kst_jump_held_cases[], kst_jump_storm_cases[], kst_jump_around_cases[];
 extern const struct test_case kst_jump_many_cases[], kst_exchanged_cases[], kst_tracer_cases[];

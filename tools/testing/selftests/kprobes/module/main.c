@@ -21,7 +21,7 @@ MODULE_PARM_DESC(many, "probes in the batch of load.batch");
 static const struct test_case * const lists[] = {
 	kst_refuse_cases, kst_several_cases, kst_context_cases, kst_ret_cases,
 	kst_debugfs_cases, kst_unload_cases, kst_load_cases, kst_jprobe_cases, kst_jprobe_register_cases,
-	kst_fault_cases, kst_races_cases, kst_memory_cases, kst_forms_cases, kst_death_cases,
+	kst_fault_cases, kst_races_cases, kst_memory_cases, kst_forms_cases, kst_oops_cases,
 	kst_declared_cases, kst_jump_cases, kst_jump_into_cases,
 	kst_jump_held_cases, kst_jump_storm_cases, kst_jump_around_cases, kst_jump_many_cases,
 	kst_exchanged_cases, kst_tracer_cases, NULL,

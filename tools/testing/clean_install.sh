@@ -3,9 +3,9 @@
 #
 # Tries on a bare Debian what the README promises: makes a minimal root of SUITE (bookworm, trixie, ...) by mmdebstrap,
 # puts a clone of this checkout's HEAD into it, installs make, and runs there, each to its last line and with its time,
-#   fresh.sh SUITE                  "make demo", then "make check"
-#   fresh.sh SUITE CMD...           these shell commands instead
-#   fresh.sh --again SUITE [CMD...] as above, with a new clone in the root that the last run has left
+#   clean_install.sh SUITE                  "make demo", then "make check"
+#   clean_install.sh SUITE CMD...           these shell commands instead
+#   clean_install.sh --again SUITE [CMD...] as above, with a new clone in the root that the last run has left
 # SEED=1 also copies the cache of compiled objects from here, which serves a Debian with the same compiler: that tries
 # everything in a third of the time, and the times are not those of a new machine.
 # The root and the commands' logs stay in $FRESH, else in the cache (10 GB); the next run without --again removes them.
@@ -28,7 +28,7 @@ if [ "${1:-}" = --again ]; then
 	shift
 fi
 suite=${1:-}
-[[ $suite =~ ^[a-z]+$ ]] || die "usage: fresh.sh [--again] SUITE [CMD...]"
+[[ $suite =~ ^[a-z]+$ ]] || die "usage: clean_install.sh [--again] SUITE [CMD...]"
 shift
 [ $# -gt 0 ] || set -- "make demo" "make check"
 [ "$(id -u)" = 0 ] || die "root is needed to make a root directory"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kprobes_selftest_forgetful: a client that goes without having unregistered its probes.
+ * kprobes_selftest_leak: a client that goes without having unregistered its probes.
  */
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -27,7 +27,7 @@ MODULE_PARM_DESC(symbol, "where the probe is that it leaves");
 static struct kprobe probe = { .pre_handler = on_hit };
 static struct kretprobe return_probe = { .kp.symbol_name = "hrtimer_nanosleep", .handler = on_return };
 
-static int __init forgetful_init(void)
+static int __init leak_init(void)
 {
 	int ret;
 
@@ -35,12 +35,12 @@ static int __init forgetful_init(void)
 	ret = register_kprobe(&probe);
 	return ret ?: register_kretprobe(&return_probe);
 }
-module_init(forgetful_init);
+module_init(leak_init);
 
-static void __exit forgetful_exit(void)
+static void __exit leak_exit(void)
 {
 }
-module_exit(forgetful_exit);
+module_exit(leak_exit);
 
 MODULE_AUTHOR("Ferrotrace maintainers");
 MODULE_DESCRIPTION("A client of kprobes that forgets them");

@@ -205,13 +205,13 @@ static void in_jump_around_second(void)
 	in_jump(second_faults, post);
 }
 
-const struct test_case kst_death_cases[] = {
-	{ "death.at_entry", at_entry },
-	{ "death.at_return", at_return },
-	{ "death.entering", entering },
-	{ "death.in_jump_first", in_jump_first },
-	{ "death.in_jump_second", in_jump_second },
-	{ "death.in_jump_around_first", in_jump_around_first },
-	{ "death.in_jump_around_second", in_jump_around_second },
+const struct test_case kst_oops_cases[] = {
+	{ "oops.at_entry", at_entry },
+	{ "oops.at_return", at_return },
+	{ "oops.entering", entering },
+	{ "oops.in_jump_first", in_jump_first },
+	{ "oops.in_jump_second", in_jump_second },
+	{ "oops.in_jump_around_first", in_jump_around_first },
+	{ "oops.in_jump_around_second", in_jump_around_second },
 	{ }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "kit.h"
+#include "testlib.h"
 
 #include <sched.h>
 #include <stdarg.h>

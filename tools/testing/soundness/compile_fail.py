@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compare the compiler's errors with those that the clients announce; print a TAP result for each client.
 
-    refused.py DIRECTORY BUILD_LOG
+    compile_fail.py DIRECTORY BUILD_LOG
 
 BUILD_LOG has an error a line, "path/NAME.rs:LINE:COLUMN: error[CODE]: MESSAGE" (--error-format=short). A client's source
 says "//~ CODE" or "//~ CODE TEXT" at the end of each line that has to be refused; CODE is "error" where there is no code.
@@ -52,7 +52,7 @@ def main():
         wrong = compare(announced(source), errors.get(source.stem, set()))
         for line in wrong:
             print(f"# {line}")
-        print(f"{'not ok' if wrong else 'ok'} {number} refused.{source.stem}")
+        print(f"{'not ok' if wrong else 'ok'} {number} compile_fail.{source.stem}")
         failed = failed or bool(wrong)
     return 1 if failed or not sources else 0
 

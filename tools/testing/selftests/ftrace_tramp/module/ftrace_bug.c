@@ -83,11 +83,11 @@ static int check(const char *when, unsigned long stay, unsigned long go)
 	stays_calls = goes_calls = 0;
 	for (i = 0; i < 1000; i++)
 		sum += with_others(i) + (alone ? by_itself(i) : i);
-	pr_info("dying: %s: %lu and %lu calls\n", when, stays_calls, goes_calls);
+	pr_info("ftrace_bug: %s: %lu and %lu calls\n", when, stays_calls, goes_calls);
 	return sum == 999 * 1000 && stays_calls == stay && goes_calls == go ? 0 : -EIO;
 }
 
-static int __init dying_init(void)
+static int __init ftrace_bug_init(void)
 {
 	struct ftrace_ops *goes = kzalloc(sizeof(*goes), GFP_KERNEL);
 	char name[KSYM_SYMBOL_LEN];
@@ -107,19 +107,19 @@ static int __init dying_init(void)
 	err = err ?: register_kprobe(&inside);
 	/* What is registered stays so, and this module with it. */
 	if (err || check("before", 1000, coming ? 0 : alone ? 2000 : 1000))
-		panic("dying: not registered: %d\n", err);
+		panic("ftrace_bug: not registered: %d\n", err);
 
 	err = coming ? register_ftrace_function(goes) : unregister_ftrace_function(goes);
 	/* As if it was freed. */
 	memset(goes, 0x6b, sizeof(*goes));
 	if (err != (coming ? -ENODEV : 0) || check("afterwards", 1000, 0))
-		panic("dying: an ops that has gone is called: %d\n", err);
+		panic("ftrace_bug: an ops that has gone is called: %d\n", err);
 	if (register_ftrace_function(&late) != -ENODEV)
-		panic("dying: ftrace has not given up\n");
+		panic("ftrace_bug: ftrace has not given up\n");
 	__module_get(THIS_MODULE);
 	return 0;
 }
-module_init(dying_init);
+module_init(ftrace_bug_init);
 
 MODULE_LICENSE("GPL");
 MODULE_DESCRIPTION("Test of ftrace giving up while an ops goes");

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compares what <linux/kprobes.h> and <linux/rethook.h> declare with what a kernel with the Rust engine defines.
 
-    declared.py VARIANT    the variant has been built
+    check_exports.py VARIANT    the variant has been built
 
 Whatever they declare in its configuration is defined in vmlinux or in the engine's module, but for MISSING, which gives the
 reasons. Whatever the C engine exports is exported.
@@ -128,7 +128,7 @@ def exported(tree):
 
 def main():
     if len(sys.argv) != 2:
-        sys.exit("usage: declared.py VARIANT")
+        sys.exit("usage: check_exports.py VARIANT")
     kdir = output(os.path.join(REPO, "integration/kernel.sh"), "kdir", sys.argv[1]).strip()
     with open(os.path.join(kdir, ".config"), encoding="utf-8") as file:
         if "CONFIG_KPROBES_ENGINE_RUST=y\n" not in file:
