@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where points are, and what stops there.
+//! Locations of points, and the breakpoints and watchpoints attached there.
 //!
 //! Contexts: handlers any, NMI included; the rest process, sleeps.
 #![deny(unsafe_code)]
@@ -30,25 +30,25 @@ use crate::raw::uprobe::UserProbe;
 use crate::raw::watch::Watch;
 use crate::raw::watch::WatchHandler;
 
-/// What ftrace has at the entry of a function: a call, or a NOP of five bytes.
+/// First byte of the instruction at an ftrace site: a call, or a NOP of five bytes.
 const OF_FTRACE: [u8; 2] = [0xe8, 0x0f];
 
-/// Where a point is.
+/// Location of a point.
 pub(crate) enum Place {
-    /// In the kernel, from a symbol.
+    /// Symbol of the kernel, and an offset.
     Kernel(CString, u64),
-    /// In a module, from a symbol in the form `module:symbol`.
+    /// Symbol of a module in the form `module:symbol`, and an offset.
     Module(CString, u64),
-    /// At an address.
+    /// Address.
     Address(u64),
-    /// In a file.
+    /// File, and an offset.
     File(CString, u64),
-    /// Where a program says.
+    /// Address that a program supplies.
     Later,
 }
 
 impl Place {
-    /// Errors: -ENOMEM.
+    /// Makes the location of a point. Errors: -ENOMEM.
     pub(crate) fn new(kind: ModuleKind, name: &str, point: &PointRef<'_>) -> Result<Self> {
         let offset = point.point.offset;
         let symbol = point.symbol;
@@ -64,27 +64,27 @@ impl Place {
     }
 }
 
-/// Why nothing stops at a point.
+/// Reason why nothing is attached at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetachReason {
-    /// Its module is not there.
+    /// Its module is not loaded.
     Waiting,
-    /// There is other code than it is meant for: this byte, or what ftrace has there.
+    /// The code differs from the expected code. Has its first byte; `None` for an ftrace site.
     Mismatch(Option<u8>),
-    /// The module that came has no such symbol.
+    /// The module that was loaded has no such symbol.
     Invalid,
     /// No debug register was free.
     Unavailable,
-    /// It was refused.
+    /// The registration was refused.
     Refused,
     /// Its program never runs again.
     UsedUp,
-    /// No program says what it watches.
+    /// No program has supplied an address to watch.
     Disarmed,
 }
 
 impl DetachReason {
-    /// Why, if registering has failed.
+    /// Returns the reason for an error of registering.
     pub(crate) fn of(error: Error) -> Self {
         match error {
             e if e == ENOENT => Self::Invalid,
@@ -94,12 +94,13 @@ impl DetachReason {
     }
 }
 
-/// What stops at a point.
+/// Breakpoint or watchpoint attached at a point.
 pub(crate) enum Attachment {
     None(DetachReason),
-    /// A breakpoint whose records are written at once, as that is asked for, or as the instruction cannot fault.
+    /// Breakpoint whose records are written at once, on request or because the instruction cannot
+    /// fault.
     Quick(Probe<Quick>),
-    /// A breakpoint whose records are written after the instruction.
+    /// Breakpoint whose records are written after the instruction.
     Logging(Probe<Logging>),
     User {
         probe: Deferred<UserProbe<InUser>>,
@@ -109,7 +110,7 @@ pub(crate) enum Attachment {
     },
 }
 
-/// What has something that stops at a point.
+/// Type that has an attachment.
 pub(crate) trait HasStop {
     fn stop(&self) -> &Attachment;
     fn stop_mut(&mut self) -> &mut Attachment;
@@ -179,7 +180,7 @@ impl WatchHandler for Watching {
     }
 }
 
-/// Whether the code is that which a point is meant for.
+/// Comparison of the code with the opcode that a point expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcodes {
     Compare,
@@ -187,16 +188,19 @@ pub(crate) enum Opcodes {
 }
 
 impl Attachment {
-    /// Stops at a point, from now on, also before the point has begun. Files that users name are opened here, which may take for
-    /// ever, and may need a module: for `Place::File` no lock is held that others wait for.
+    /// Attaches a point. Hits may occur at once, even before [`Point::begin`].
     ///
-    /// Errors: those of registering; -ENOENT if there is no such symbol or file. The kernel has no symbol that a module has.
+    /// A user names the file of a `Place::File`. Opening it may block indefinitely, and may need a
+    /// module: the caller must not hold a lock that others wait for.
+    ///
+    /// Errors: those of registering; -ENOENT if there is no such symbol or file. A symbol of a
+    /// module is not found as a symbol of the kernel.
     pub(crate) fn new(place: &Place, point: &Arc<Point>, opcodes: Opcodes) -> Result<Self> {
         if let Place::Later = place {
             return Ok(Self::None(DetachReason::Disarmed));
         }
         if let Place::Kernel(symbol, _) = place {
-            // What is at such a place goes with the module, and nothing would tell this point.
+            // The code there is freed with its module, and this point would not be notified.
             if symbols::lookup_name(symbol).is_none_or(symbols::is_of_module) {
                 return Err(ENOENT);
             }
@@ -243,7 +247,7 @@ impl Attachment {
     }
 
     fn watch(place: &Place, point: &Arc<Point>) -> Result<Self> {
-        // A module that is on its way out has been told of: it stays until the point can be found by who is told of that.
+        // Holds a reference: the module must not be freed before its notifier can see this point.
         let mut _module = None;
         let address = match place {
             Place::Address(address) => *address,
@@ -262,7 +266,7 @@ impl Attachment {
         Self::at(address, point)
     }
 
-    /// Watches an address. Errors: those of [`Watch::register`].
+    /// Registers a watchpoint at an address. Errors: those of [`Watch::register`].
     pub(crate) fn at(address: u64, point: &Arc<Point>) -> Result<Self> {
         let rpn = &point.point;
         let watch = Watch::register(rpn.kind, address, rpn.watch_len, Watching(point.clone()))?;
@@ -271,14 +275,14 @@ impl Attachment {
         })
     }
 
-    /// Gives a debug register back, if it has one. Handlers may be running yet.
+    /// Frees the debug register, if it has one. Handlers may still be running.
     pub(crate) fn release(&self) {
         if let Self::Watch { watch } = self {
             watch.release();
         }
     }
 
-    /// Has the handlers of a breakpoint in the kernel called; what is elsewhere begins so.
+    /// Arms a breakpoint in the kernel. Other attachments are armed when they are registered.
     fn arm(&self) -> Result {
         let armed = match self {
             Self::Quick(probe) => probe.arm(),
@@ -288,7 +292,8 @@ impl Attachment {
         armed.map_err(errno)
     }
 
-    /// Has nothing stop at these points any more, and waits for what runs there: once for some dozens of them, not for each.
+    /// Detaches all points, and waits for their handlers: one wait for some dozens of points, not
+    /// one each.
     pub(crate) fn end_all<T: HasStop>(all: &mut [T]) {
         UserProbe::unregister_all(all.iter().filter_map(|one| match one.stop() {
             Self::User { probe } => Some(&**probe),
@@ -327,7 +332,7 @@ impl Attachment {
         }
     }
 
-    /// The first byte of the instruction, if it is one of the kernel's, and not ftrace's.
+    /// Returns the first byte of a probed instruction of the kernel; `None` at an ftrace site.
     fn opcode(&self) -> Option<u8> {
         match self {
             Self::Quick(probe) => probe.opcode(),
@@ -336,7 +341,7 @@ impl Attachment {
         }
     }
 
-    /// Whether records wait until the instruction has been executed.
+    /// Returns true if records wait until the instruction has been executed.
     pub(crate) fn waits(&self, point: &Point) -> bool {
         match self {
             Self::Logging(_) => true,
@@ -345,7 +350,7 @@ impl Attachment {
         }
     }
 
-    /// Where it is, if it is a breakpoint in the kernel; else 0.
+    /// Returns the address of a breakpoint in the kernel; 0 for other attachments.
     pub(crate) fn address(&self) -> usize {
         match self {
             Self::Quick(probe) => probe.address(),
@@ -354,7 +359,7 @@ impl Attachment {
         }
     }
 
-    /// Returns true if another file has taken the place of the one that is probed, for processes that start from now on.
+    /// Returns true if another file has replaced the probed one for processes that start later.
     pub(crate) fn is_replaced(&self) -> bool {
         match self {
             Self::User { probe } => !probe.is_current(),
@@ -362,7 +367,7 @@ impl Attachment {
         }
     }
 
-    /// Hits that the point was not told of.
+    /// Returns the number of hits that the point was not told of.
     pub(crate) fn missed(&self) -> usize {
         match self {
             Self::Quick(probe) => probe.missed(),
@@ -371,7 +376,7 @@ impl Attachment {
         }
     }
 
-    /// Why it does not stop, if it does not.
+    /// Returns the reason why it is not armed, if it is not.
     pub(crate) fn idle(&self) -> Option<DetachReason> {
         let is_armed = match self {
             Self::None(idle) => return Some(*idle),
@@ -383,15 +388,15 @@ impl Attachment {
     }
 }
 
-/// Whether the instruction there is surely executed, so that there is nothing to wait for.
+/// Returns true if the probed instruction is certain to complete, so that records need not wait.
 fn cannot_fault<H: ProbeHandler>(probe: &Probe<H>) -> bool {
     let Some(opcode) = probe.opcode() else {
-        // What ftrace has there.
+        // Code of ftrace.
         return true;
     };
     match probe.copied() {
         Some(code) => Insn::decode(&code).is_ok_and(|insn| insn.cannot_fault()),
-        // Branches, which a byte tells: conditional ones over a short distance, and two jumps.
+        // Branches that the first byte identifies: short conditional ones, and two jumps.
         None => matches!(opcode, 0x70..=0x7f | 0xe9 | 0xeb),
     }
 }
@@ -409,7 +414,7 @@ fn breakpoint<H: ProbeHandler>(place: &Place, handler: H) -> Result<Probe<H>> {
     builder.register(handler).map_err(errno)
 }
 
-/// User space does not know -EPROBE_DEFER.
+/// Converts an error; user space does not know -EPROBE_DEFER.
 fn errno(error: ProbeError) -> Error {
     match error {
         ProbeError::NoEngine => ENODEV,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A point, as a hit sees it.
+//! Point of a program, as a hit sees it.
 //!
-//! Contexts: making process; hits any, NMI included. A hit while a program runs on the same CPU is counted, and runs nothing: it is
-//! of an NMI or of what the program itself uses, as interrupts are off while a program is interpreted.
+//! Contexts: making process; hits any, NMI included. Interrupts are off while a program is
+//! interpreted. A hit while a program runs on the same CPU is counted but runs nothing. Such a hit
+//! is in an NMI, or in code that the program itself uses.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn;
@@ -57,27 +58,28 @@ use crate::task_records::InTask;
 use crate::task_records::Waiting;
 use crate::variables::Variables;
 
-/// More hits than a program ever runs of.
+/// Bias of the hit counter before [`Point::begin`], larger than any number of hits.
 const DORMANT: usize = 1 << (usize::BITS - 1);
 
-/// What all points share.
+/// State that all points share.
 #[pin_data]
 pub(crate) struct Shared {
     pub(crate) globals: Variables,
     pub(crate) scratch: Scratch,
     pub(crate) channel: Channel,
-    /// Records of points in user space that wait.
+    /// Pending records of points in user space.
     #[pin]
     pub(crate) in_task: InTask,
-    /// The programs that are loaded. When this is dropped, none is.
+    /// Loaded programs. Empty by the time this is dropped.
     #[pin]
     pub(crate) programs: Mutex<KVVec<Program>>,
-    /// The number of the next point.
+    /// Number of the next point.
     pub(crate) numbers: Word,
 }
 
 impl Shared {
-    /// The instruction at an address of user space has been executed by the current task, or not, after points there were hit.
+    /// Takes all records of the current task, once a probed instruction in user space was executed or
+    /// not. Writes the records of the instruction at `address` if it was executed; drops the rest.
     pub(crate) fn completed_in_task(&self, address: usize, is_executed: bool) {
         let task = task::address();
         while let Some(waiting) = self.in_task.take(task) {
@@ -92,74 +94,76 @@ impl Shared {
     }
 }
 
-/// Where records of a point go, and what they tell.
+/// Destination of a point's records, and the fields that they have.
 #[derive(Clone, Copy)]
 pub(crate) struct Output {
     pub(crate) fields: u16,
     pub(crate) target: Target,
 }
 
-/// What a record of a hit waits for.
+/// Event that a record of a hit waits for.
 #[derive(Clone, Copy)]
 enum Until {
-    /// Nothing: it is written at once.
+    /// None: the record is written at once.
     Now,
-    /// That this CPU has executed the instruction at an address.
+    /// This CPU has executed the instruction at an address.
     OnCpu(usize),
-    /// That this task has.
+    /// This task has executed the instruction at an address.
     InTask(usize),
 }
 
-/// When the records of a point are written.
+/// Time at which the records of a point are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     /// At once.
     Now,
-    /// When the probed instruction has been executed.
+    /// After the probed instruction has been executed.
     After,
 }
 
-/// A point. It does nothing before [`Point::begin`].
+/// Probe point. It runs no program before [`Point::begin`].
 pub(crate) struct Point {
-    // What every hit uses.
-    /// So many before it has begun that none is one of which the program runs.
+    // Used at every hit.
+    /// Hit counter, biased by [`DORMANT`] so that hits before [`Point::begin`] are ignored.
     hits: Word,
-    /// Hits of which the program does not run, at the beginning.
+    /// Number of initial hits at which the program does not run.
     pass: usize,
-    /// Number of the hit after those from which on [`Point::is_over`] decides: the last hit that may run if none is missed.
+    /// Index of the last hit that may run if none is missed. From this hit on, [`Point::is_over`]
+    /// decides.
     last: Word,
     code: KVVec<Insn>,
     way: Way,
     limits: Limits,
     pub(crate) locals: Arc<Variables>,
     pub(crate) shared: Arc<Errand<Shared>>,
-    // The rest.
-    /// Hits of which it runs; 0 once it has been removed.
+    // Used less often.
+    /// Most hits at which the program runs; 0 after [`Point::end`].
     runs: Word,
     pub(crate) permission: Option<Permission>,
-    /// What is said of the watchpoints that its program may arm.
+    /// Requests for the watchpoints that its program may arm.
     pub(crate) mailboxes: Arc<WatchRequests>,
     pub(crate) output: Output,
     missed: Word,
     faults: Word,
-    /// Whether the program has removed it.
+    /// 1 once the program has removed the point.
     is_removed: Word,
-    /// Runs that have logged more than was kept.
+    /// Runs that logged more than was kept.
     truncated: Word,
-    /// Whether its breakpoint may not be needed any more, and it was said so.
+    /// 1 once the reaper was asked to check whether the breakpoint can be removed.
     asked: Word,
-    /// Runs of a program of [`Way::Run`]. Counted once its run cannot be missed any more, so that no run is given to a hit that is.
+    /// Runs of a [`Way::Run`] program. A run is counted only once it can no longer be missed, so
+    /// that a missed hit uses up no run.
     began: Word,
-    /// For the other ways: hits after `runs` of them that took the place of a missed one.
+    /// For the other ways: hits after `runs` of them that replaced a missed one.
     replaced: Word,
-    /// A number that no other point ever has.
+    /// Unique number; numbers are never reused.
     number: usize,
     pub(crate) point: rpn::Point,
     logs: bool,
 }
 
 impl Point {
-    /// Errors: -ENOMEM.
+    /// Makes a point that has not begun. Errors: -ENOMEM.
     pub(crate) fn new(
         header: &rpn::Header,
         point: &PointRef<'_>,
@@ -215,18 +219,19 @@ impl Point {
         })
     }
 
-    /// From now on hits count, and the program runs. What has been before is forgotten.
+    /// Makes hits count and run the program. Forgets earlier hits.
     pub(crate) fn begin(&self) {
         self.hits.store(0);
     }
 
-    /// From now on the program does not run, but where it is running already.
+    /// Stops further runs of the program. A run that has begun continues.
     pub(crate) fn end(&self) {
         self.runs.store(0);
         self.last.store(0);
     }
 
-    /// When its records are written: at once if it logs nothing, as that is quicker, and then an exception is all that there is.
+    /// Returns when its records are written. A program that logs nothing has no records except
+    /// those of exceptions; writing these at once is quicker.
     pub(crate) fn when(&self) -> When {
         match self.logs && !self.point.log_on_fault {
             true => When::After,
@@ -234,7 +239,7 @@ impl Point {
         }
     }
 
-    /// What is said of it, if its address comes later.
+    /// Returns the watch request of a watchpoint whose address a program supplies.
     pub(crate) fn mailbox(&self) -> Option<&WatchRequest> {
         match self.point.is_later {
             true => self.mailboxes.get(self.point.minor),
@@ -242,7 +247,7 @@ impl Point {
         }
     }
 
-    /// A variable of its program.
+    /// Returns a variable of its program.
     #[inline(always)]
     pub(crate) fn variable(&self, scope: Scope, index: u32) -> Option<&Word> {
         match scope {
@@ -251,19 +256,20 @@ impl Point {
         }
     }
 
-    /// Whether its program may go on elsewhere than at the probed instruction.
+    /// Returns true if its program may change where execution continues.
     pub(crate) fn moves(&self) -> bool {
         self.code.contains(&Insn::register(Op::PopR, Register::Ip))
     }
 
-    /// It was hit, and what the program logs is written at once.
+    /// Handles a hit, and writes its record at once.
     pub(crate) fn hit(&self, regs: &mut Regs<'_>) {
         if !self.is_done(regs.again(), Until::Now) {
             self.run(regs, Until::Now);
         }
     }
 
-    /// The same for a breakpoint in the kernel. Returns where that goes on.
+    /// Handles a hit of a kernel breakpoint, and writes its record at once. Returns where execution
+    /// continues.
     #[inline(always)]
     pub(crate) fn hit_quickly(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         match self.is_done(Seen(ctx), Until::Now) {
@@ -272,8 +278,8 @@ impl Point {
         }
     }
 
-    /// A breakpoint in the kernel was hit, and what the program logs waits on this CPU for [`Point::completed`]. Returns where that
-    /// goes on.
+    /// Handles a hit of a kernel breakpoint. The record waits on this CPU for [`Point::completed`].
+    /// Returns where execution continues.
     #[inline(always)]
     pub(crate) fn hit_before(&self, ctx: &mut ProbeCtx<'_>) -> Next {
         let until = Until::OnCpu(ctx.ip());
@@ -282,37 +288,39 @@ impl Point {
         }
         let next = self.run_in_kernel(&mut ctx.again(), until);
         if next != Next::Continue {
-            // The instruction is not executed, nor is the other handler.
+            // Neither the instruction nor the post handler is executed.
             self.completed();
         }
         next
     }
 
-    /// One in user space was hit, and what the program logs waits in the task for [`Shared::completed_in_task`], as another CPU may
-    /// execute the instruction. Context: process.
+    /// Handles a hit in user space. The record waits in the task for [`Shared::completed_in_task`],
+    /// as another CPU may execute the instruction. Context: process.
     pub(crate) fn hit_in_task(&self, regs: &mut Regs<'_>) {
         let address = regs.get(Register::Ip);
-        // A hit of which nobody has said whether its instruction was executed.
+        // Drops the record of an earlier hit whose completion was never reported.
         drop(self.shared.in_task.take_of(task::address(), self.number));
         let until = Until::InTask(address.unwrap_or(0) as usize);
         if !self.is_done(regs.again(), until) {
             self.run(regs, until);
         }
         if regs.get(Register::Ip) != address {
-            // The program goes on elsewhere, and the instruction is not executed.
+            // Execution continues elsewhere: the instruction is not executed.
             if let Some(waiting) = self.shared.in_task.take_of(task::address(), self.number) {
                 self.shared.write(&waiting);
             }
         }
     }
 
-    /// It was hit. Whether that is all: the program does not run, or has been so simple that it is done. Else it is to be run.
+    /// Counts a hit. Returns true if the hit is done: its program does not run, or was simple
+    /// enough to be finished here. Returns false if the program has to be run.
     ///
-    /// What is not inlined does not get the registers, so that they need not be in memory.
+    /// Functions that are not inlined do not get the registers, so that these need not be in
+    /// memory.
     #[inline(always)]
     fn is_done<R: Registers>(&self, mut regs: R, until: Until) -> bool {
         let hit = self.hits.add(1);
-        // Before the first that counts, this is a very large number.
+        // Very large for hits before the first that counts.
         let nth = hit.wrapping_sub(self.pass);
         if nth >= self.last.load() && self.is_over(nth) {
             if let Until::OnCpu(address) = until {
@@ -328,7 +336,7 @@ impl Point {
             Way::Count(one) => one.add(&here),
             Way::Counts => count(&self.code, &here),
             Way::Tally(tally) => return tally.count(&here),
-            // Not at a watchpoint, which what this reads may hit.
+            // Not at a watchpoint: the reads of a program may hit it.
             Way::Pair(plain) if R::IS_ALONE => return self.log::<Pair, R>(plain, &here, until),
             Way::Word(plain) if R::IS_ALONE => {
                 return self.log::<OfWords<1>, R>(plain, &here, until);
@@ -341,7 +349,8 @@ impl Point {
         true
     }
 
-    /// Puts the record of a program that is so plain together. False if nothing has happened, and it has to be run.
+    /// Builds the record of a plain program. Returns false if nothing was done, and the program has
+    /// to be run.
     #[inline(always)]
     fn log<F: Form, R: Registers>(&self, plain: &Plain, here: &Here<'_, R>, until: Until) -> bool {
         match until {
@@ -351,7 +360,8 @@ impl Point {
         }
     }
 
-    /// Runs the program at a breakpoint in the kernel, unless it is plain. Returns where that goes on.
+    /// Runs the program at a kernel breakpoint, unless its record can be built directly. Returns
+    /// where execution continues.
     #[inline(never)]
     fn run_in_kernel(&self, ctx: &mut ProbeCtx<'_>, until: Until) -> Next {
         let mut regs = OfKernel::new(ctx);
@@ -368,7 +378,7 @@ impl Point {
         regs.next
     }
 
-    /// Has such a record wait on this CPU, if it is the only one there.
+    /// Keeps the record of a plain program on this CPU, if no other record waits there.
     #[inline(always)]
     fn keep_plain<F: Form, R: Registers>(
         &self,
@@ -391,8 +401,8 @@ impl Point {
         false
     }
 
-    /// Returns true if the program does not run at the hit of this number, counted from the first after `pass`. Called from the last
-    /// hit on that may run if none is missed.
+    /// Returns true if the program does not run at the hit with this index, counted after `pass`.
+    /// Called from the last hit on that may run if none is missed.
     #[cold]
     fn is_over(&self, nth: usize) -> bool {
         if nth >= DORMANT {
@@ -400,7 +410,7 @@ impl Point {
         }
         let runs = self.runs.load();
         let is_over = match self.way {
-            // `run()` decides.
+            // `run_now()` decides.
             Way::Run => self.began.load() >= runs,
             _ => nth >= runs && (runs == 0 || !self.replaces()),
         };
@@ -410,7 +420,7 @@ impl Point {
         is_over
     }
 
-    /// Takes the place of a hit that was missed. Returns false if others have taken all of them.
+    /// Replaces a missed hit. Returns false if all missed hits have been replaced.
     fn replaces(&self) -> bool {
         let is_one = self.replaced.add(1) < self.missed();
         if !is_one {
@@ -419,11 +429,11 @@ impl Point {
         is_one
     }
 
-    /// Begins a run that cannot be missed any more. Returns false if there have been as many as there may be.
+    /// Begins a run that can no longer be missed. Returns false if all permitted runs have begun.
     #[inline(always)]
     fn begins(&self) -> bool {
         let nth = self.began.add(1);
-        // From the last run on.
+        // Decided in `begins_last()` from the last run on.
         if nth < self.last.load() {
             return true;
         }
@@ -440,7 +450,7 @@ impl Point {
         is_one
     }
 
-    /// Says that its breakpoint may not be needed any more.
+    /// Asks the reaper to check whether the breakpoint can be removed.
     #[cold]
     fn ask(&self) {
         if self.asked.load() == 0 {
@@ -449,13 +459,13 @@ impl Point {
         }
     }
 
-    /// Whether it has been said that its breakpoint may not be needed any more, and it is not. It is looked at again after the next
-    /// time that it is said.
+    /// Returns true if the reaper was asked to look at this point, and its program never runs
+    /// again. Clears the request: the point is examined again after the next one.
     pub(crate) fn is_to_go(&self) -> bool {
         self.asked.swap(0) != 0 && self.is_used_up()
     }
 
-    /// Forgets what was logged at a hit whose instruction was not completed.
+    /// Forgets the record of a hit whose instruction did not complete.
     #[cold]
     fn forget(&self, address: usize) {
         match self.shared.scratch.enter() {
@@ -464,7 +474,8 @@ impl Point {
         }
     }
 
-    /// Runs the program, with interrupts off: a hit in an interrupt comes after it, and after the handler of the probe.
+    /// Runs the program with interrupts off. An interrupt is delayed until the program and the
+    /// probe handler have finished, and so are hits in it.
     #[inline(never)]
     fn run<R: Registers>(&self, regs: &mut R, until: Until) {
         regs.hold_irqs();
@@ -513,7 +524,7 @@ impl Point {
         }
     }
 
-    /// Writes a record that is in one piece, or has it wait.
+    /// Writes a record that is in one piece, or keeps it until its instruction completes.
     #[inline(always)]
     fn keep(&self, until: Until, pending: &mut Pending, record: &[u8]) {
         match until {
@@ -528,7 +539,7 @@ impl Point {
         }
     }
 
-    /// The same for one with fields or a trace.
+    /// Writes or keeps a record with fields or a trace.
     #[inline(never)]
     fn keep_pieces<R: Registers>(
         &self,
@@ -561,7 +572,7 @@ impl Point {
         }
     }
 
-    /// The probed instruction has been executed.
+    /// Writes the pending record: the probed instruction has been executed.
     #[inline(always)]
     pub(crate) fn completed(&self) {
         let Some(mut room) = self.shared.scratch.enter() else {
@@ -588,12 +599,12 @@ impl Point {
         }
     }
 
-    /// Hits, those at the beginning included.
+    /// Returns the number of hits, including the initial hits that do not run the program.
     pub(crate) fn hits(&self) -> usize {
         self.hits.load()
     }
 
-    /// Whether its program has run as often as it may.
+    /// Returns true if its program has run as often as it may.
     pub(crate) fn is_used_up(&self) -> bool {
         let runs = self.runs.load();
         match self.way {
@@ -605,12 +616,12 @@ impl Point {
         }
     }
 
-    /// Hits of which the program has run, or is running.
+    /// Returns the number of hits at which the program ran, or is running.
     pub(crate) fn runs(&self) -> usize {
         let most = usize::try_from(self.point.max_hits).unwrap_or(usize::MAX);
         match self.way {
             Way::Run => self.began.load(),
-            // Those do not remove themselves.
+            // These programs do not remove their point.
             _ => {
                 let hits = self.hits().saturating_sub(self.pass).min(most);
                 let missed = self.missed().saturating_sub(self.replaced.load());
@@ -619,23 +630,25 @@ impl Point {
         }
     }
 
-    /// Hits of which it should have run, and another was running on the CPU.
+    /// Returns the number of hits that did not run the program because another was running on the
+    /// CPU.
     pub(crate) fn missed(&self) -> usize {
         self.missed.load()
     }
 
-    /// Runs that have logged more than there was room for, or nothing, as other points of the instruction had taken the room, or
-    /// there was no memory.
+    /// Returns the number of runs that logged more than there was room for. Includes runs whose
+    /// record was lost because other points of the instruction had taken the room, or for lack of
+    /// memory.
     pub(crate) fn truncated(&self) -> usize {
         self.truncated.load()
     }
 
-    /// Runs that an exception has ended.
+    /// Returns the number of runs that ended with an exception.
     pub(crate) fn faults(&self) -> usize {
         self.faults.load()
     }
 
-    /// Whether its program has removed it.
+    /// Returns true if its program has removed it.
     pub(crate) fn is_removed(&self) -> bool {
         self.is_removed.load() != 0
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The programs that are loaded.
+//! Registry of the loaded programs.
 //!
-//! Contexts: process; sleeps. Locks: the table's mutex, then those of what points of modules are registered with. Each module that
-//! comes or goes waits for the table's mutex. So it is not held while files are opened, nor while handlers are waited for: points
-//! elsewhere than in modules are made before a program comes into the table, and go after it has left it.
+//! Contexts: process; sleeps. Locks: the table's mutex, then the locks that registering points in
+//! modules takes.
+//!
+//! Loading or unloading a module waits for the table's mutex. The mutex is therefore not held while
+//! files are opened or while handlers are waited for. Points outside modules are attached before
+//! their program enters the table, and detached after the program has left the table.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn;
@@ -44,18 +47,18 @@ use crate::variables::Range;
 use crate::variables::Taken;
 use crate::variables::Variables;
 
-/// A point of a loaded program.
+/// Point of a loaded program.
 pub(crate) struct ProgramPoint {
-    // In the order in which they have to go.
+    // Dropped in this order.
     pub(crate) stop: Attachment,
     pub(crate) place: Place,
     pub(crate) point: Arc<Point>,
     opcodes: Opcodes,
-    /// Hits that the point was not told of, where nothing stops any more.
+    /// Hits missed by attachments that have been detached.
     pub(crate) missed: usize,
 }
 
-/// A loaded program.
+/// Loaded program.
 pub(crate) struct Program {
     pub(crate) name: CString,
     pub(crate) header: rpn::Header,
@@ -73,7 +76,8 @@ impl Program {
         self.header.kind == ModuleKind::Module
     }
 
-    /// Whether a program of this name may be loaded, which takes the place of this one, or becomes a part of it.
+    /// Checks that a new program of this name may replace this one, or be merged into it. Errors:
+    /// EEXIST, EINVAL.
     fn accepts(&self, header: &rpn::Header, set: SetHeader) -> Result<(), Refused> {
         if set.flags & (REPLACE | MERGE) == 0 {
             return Err(Refused::of(EEXIST, &*self.name, "is loaded already"));
@@ -81,7 +85,7 @@ impl Program {
         if set.flags & MERGE == 0 {
             return Ok(());
         }
-        // What is told of the program has to be true of all its points.
+        // Properties that are shown for a program have to hold for all its points.
         let why = if self.header.kind != header.kind {
             "is of another kind than the points that are added"
         } else if (self.set.flags ^ set.flags) & UNSAFE_WRITES != 0 {
@@ -105,12 +109,12 @@ impl Drop for Program {
     }
 }
 
-/// The programs. When this is dropped, none runs any more.
+/// Registry of programs. No program is loaded by the time it is dropped.
 pub(crate) struct Table {
     pub(crate) shared: Arc<Errand<Shared>>,
 }
 
-/// Whether lockdown, and what the current task may do, let a set begin.
+/// Checks that lockdown, and the permissions of the current task, let a set begin. Errors: EPERM.
 fn may_begin(set: SetHeader) -> Result<(), Refused> {
     if set.flags & UNSAFE_WRITES != 0 && Permission::ask().is_none() {
         return Err(Refused::new(EPERM, "UNSAFE_WRITES is not permitted"));
@@ -122,7 +126,7 @@ fn may_begin(set: SetHeader) -> Result<(), Refused> {
 }
 
 impl Table {
-    /// Errors: -ENOMEM.
+    /// Makes an empty table. Errors: -ENOMEM.
     pub(crate) fn new(shared: Arc<Errand<Shared>>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { shared }, GFP_KERNEL)?)
     }
@@ -145,7 +149,7 @@ impl Table {
         self.publish(new, set.header)
     }
 
-    /// Makes a program whose points have not begun. No lock is held meanwhile: see [`Attachment::new`].
+    /// Builds a program whose points have not begun. Called without locks: see [`Attachment::new`].
     fn build(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Program, Refused> {
         let mut new = Program {
             name: CString::try_from_fmt(fmt!("{}", program.name))?,
@@ -157,7 +161,8 @@ impl Table {
         let mailboxes = Arc::new(WatchRequests::new(program)?, GFP_KERNEL)?;
         for point in program.points() {
             let mut slot = self.slot(&new, &point, mailboxes.clone())?;
-            // Modules come and go meanwhile: that is for later.
+            // `publish()` attaches points in modules: modules may be loaded and unloaded until
+            // then.
             if !new.is_of_module() {
                 slot.stop = slot.found(&new.name)?;
             }
@@ -166,7 +171,8 @@ impl Table {
         Ok(new)
     }
 
-    /// The local variables that a program will have.
+    /// Returns the local variables of a program: new ones, or those of the program it is merged
+    /// into.
     fn locals(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Arc<Variables>, Refused> {
         let programs = self.shared.programs.lock();
         if let Some(there) = programs.iter().find(|there| there.is_named(program.name)) {
@@ -218,17 +224,18 @@ impl Table {
         })
     }
 
-    /// Has all programs of a set loaded, and begin. What is refused, and what they replace, goes when the table is not locked: it
-    /// waits for handlers, which nobody else has to.
+    /// Publishes and begins all programs of a set. Refused and replaced programs are dropped after
+    /// the table has been unlocked: dropping waits for handlers, and other callers should not have
+    /// to.
     fn publish(&self, mut new: KVVec<Program>, set: SetHeader) -> Result<(), Refused> {
         let mut old = KVVec::with_capacity(new.len(), GFP_KERNEL)?;
         let mut programs = self.shared.programs.lock();
-        // Files may have taken any time to open. What is made has not begun.
+        // Checked again, as opening files may have taken any time. The new points have not begun.
         may_begin(set)?;
-        // What may fail comes first.
+        // Steps that may fail are done first.
         for program in &mut new {
             if let Some(there) = find(&mut programs, &program.name) {
-                // It may have come since the new one was made.
+                // This program may have been loaded since the new one was built.
                 there.accepts(&program.header, set)?;
                 if set.flags & MERGE != 0 {
                     if !Arc::ptr_eq(&there.locals, &program.locals) {
@@ -276,14 +283,14 @@ impl Table {
         };
         let removed = programs.remove(index);
         drop(programs);
-        // Waits for the handlers, which nobody else has to.
+        // Waits for handlers, without the lock that other callers need.
         drop(removed);
-        // Of its points some may be about to go since before.
+        // The work items may have taken some of its attachments before.
         self.wait();
         Ok(())
     }
 
-    /// Waits until what hits have asked for before is done.
+    /// Waits until the earlier requests of hits are done.
     fn wait(&self) {
         self.shared.wait();
         worker::wait();
@@ -296,7 +303,7 @@ impl Table {
         self.wait();
     }
 
-    /// Makes local variables of a program 0. Returns what they were.
+    /// Sets local variables of a program to 0. Returns their previous values.
     pub(crate) fn reset(&self, name: &str, range: Range) -> Result<AllTaken, Refused> {
         let programs = self.shared.programs.lock();
         let mut found = programs.iter().filter(|program| program.is_named(name));
@@ -306,28 +313,28 @@ impl Table {
         }
     }
 
-    /// Makes global variables 0. Returns what they were.
+    /// Sets global variables to 0. Returns their previous values.
     pub(crate) fn reset_globals(&self, range: Range) -> Result<AllTaken> {
         take(core::iter::empty(), Some(&self.shared.globals), range)
     }
 
-    /// Makes variables of all programs and global ones 0. Returns what they were.
+    /// Sets variables of all programs and global variables to 0. Returns their previous values.
     pub(crate) fn reset_all(&self, range: Range) -> Result<AllTaken> {
         let programs = self.shared.programs.lock();
         take(programs.iter(), Some(&self.shared.globals), range)
     }
 
-    /// A module has come, or is about to go.
+    /// Handles a module that has been loaded or is about to be unloaded.
     pub(crate) fn module(&self, name: &CStr, event: Event) {
         let of_module = |program: &Program| {
             program.is_of_module() && program.name.to_bytes() == name.to_bytes()
         };
-        // First the old ones have to go.
+        // Old attachments have to be detached first.
         while end_some(&self.shared, of_module, ProgramPoint::detach) {}
         let mut programs = self.shared.programs.lock();
         for program in programs.iter_mut().filter(|program| of_module(program)) {
             for slot in &mut program.slots {
-                // A set that was loaded since has its points there already.
+                // A set that was loaded since has attached its points already.
                 if let Attachment::None(_) = slot.stop {
                     slot.stop = Attachment::None(DetachReason::Waiting);
                     slot.disarm();
@@ -340,10 +347,10 @@ impl Table {
     }
 }
 
-/// The values that variables had before they were made 0.
+/// Values of variables before they were set to 0.
 #[derive(Default)]
 pub(crate) struct AllTaken {
-    /// Those of programs, with their names.
+    /// Values of local variables, with the names of their programs.
     programs: KVVec<(CString, Taken)>,
     globals: Option<Taken>,
 }
@@ -361,7 +368,7 @@ impl AllTaken {
     }
 }
 
-/// Makes variables 0, once there is memory for what all of them were. Errors: -ENOMEM.
+/// Sets variables to 0, once there is memory for all their previous values. Errors: -ENOMEM.
 fn take<'a>(
     programs: impl Iterator<Item = &'a Program> + Clone,
     globals: Option<&Variables>,
@@ -384,7 +391,7 @@ fn take<'a>(
 }
 
 impl ProgramPoint {
-    /// Takes what stops in a module that has come again or is about to go.
+    /// Takes the attachment in a module that was loaded again or is about to be unloaded.
     fn detach(&mut self) -> Option<Attachment> {
         if let Attachment::None(_) = self.stop {
             return None;
@@ -396,7 +403,7 @@ impl ProgramPoint {
         ))
     }
 
-    /// Stops in a module that has come.
+    /// Attaches the point in a module that has been loaded.
     fn attach(&mut self) {
         if self.point.is_used_up() {
             self.stop = Attachment::None(DetachReason::UsedUp);
@@ -407,7 +414,7 @@ impl ProgramPoint {
             .unwrap_or_else(|error| Attachment::None(DetachReason::of(error)));
     }
 
-    /// Nothing is going to stop there any more. What it was not told of still counts.
+    /// Saves the missed hits of the attachment, before it is detached.
     pub(crate) fn keep_missed(&mut self) {
         self.missed = self.missed.saturating_add(self.stop.missed());
     }
@@ -416,13 +423,13 @@ impl ProgramPoint {
         Attachment::new(&self.place, &self.point, self.opcodes)
     }
 
-    /// Stops where a program of this name is to be loaded.
+    /// Attaches a point of a program that is to be loaded.
     fn found(&self, name: &CStr) -> Result<Attachment, Refused> {
         self.find()
             .map_err(|error| Refused::place(error, name, &self.place))
     }
 
-    /// The same in a module, which may come later.
+    /// Attaches a point in a module. If the module is not loaded, the point waits for it.
     fn found_in_module(&self, name: &CStr) -> Result<Attachment, Refused> {
         match self.find() {
             Err(error) if error == ENOENT => Ok(Attachment::None(DetachReason::Waiting)),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What hits ask for and cannot do themselves: that the breakpoint or the debug register of a point goes back, as the point's program
-//! never runs again.
+//! Detaches points whose program never runs again. A hit cannot remove its own breakpoint or free
+//! its debug register; it asks this work item.
 //!
-//! Contexts: process; sleeps. Locks: the mutex of the programs, which is not held while handlers are waited for. A module may go at the
-//! same time: the kprobes engine has taken its breakpoints away before its memory is freed.
+//! Contexts: process; sleeps. Locks: the mutex of the programs, which is not held while handlers
+//! are waited for. A module may be unloaded at the same time: the kprobes engine removes its
+//! breakpoints before its memory is freed.
 #![deny(unsafe_code)]
 
 use ferro_sys::sync::deferred_call::OnErrand;
@@ -16,7 +17,7 @@ use crate::programs::Program;
 use crate::programs::ProgramPoint;
 use crate::rearm::WatchRequest;
 
-/// How many go with one wait for their handlers.
+/// Most attachments that are detached with one wait for their handlers.
 const AT_ONCE: usize = 16;
 
 impl OnErrand for Shared {
@@ -26,7 +27,8 @@ impl OnErrand for Shared {
     }
 }
 
-/// Ends what `take` takes from the points of programs that are `chosen`. Returns true if there may be more.
+/// Detaches the attachments that `take` takes from points of `chosen` programs. Returns true if
+/// there may be more.
 pub(crate) fn end_some(
     shared: &Shared,
     chosen: impl Fn(&Program) -> bool,
@@ -37,7 +39,7 @@ pub(crate) fn end_some(
     let mut programs = shared.programs.lock();
     for program in programs.iter_mut().filter(|program| chosen(program)) {
         for slot in &mut program.slots {
-            // What there is no place for is not asked.
+            // `take` is not called if there is no place for its result.
             let taken = places.peek().and_then(|_| take(slot));
             if let Some((stop, place)) = taken.and_then(|stop| Some((stop, places.next()?))) {
                 *place = stop;
@@ -51,7 +53,7 @@ pub(crate) fn end_some(
 }
 
 impl ProgramPoint {
-    /// Whether it has something that it never needs again.
+    /// Returns true if it is attached, and its program never runs again.
     fn is_to_go(&self) -> bool {
         !matches!(self.stop, Attachment::None(_)) && self.point.is_to_go()
     }

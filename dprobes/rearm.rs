@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints whose address a program says: hits leave it in a mailbox, and a work item has it watched.
+//! Watchpoints whose address a program supplies: hits store it in a request, and a work item arms
+//! it.
 //!
-//! Contexts: asking any, NMI included; the rest process, sleeps. Locks: the mutex of the programs, then those of registering. What
-//! was watched before is waited for when it is not locked any more.
+//! Contexts: requesting any, NMI included; the rest process, sleeps. Locks: the mutex of the
+//! programs, then the locks of registering. Handlers of the previous watchpoint are waited for
+//! after the mutex has been released.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::ProgramRef;
@@ -19,24 +21,24 @@ use crate::raw::worker;
 use crate::raw::worker::OnWork;
 use crate::reaper::end_some;
 
-/// What is said of a watchpoint.
+/// Request for a watchpoint.
 pub(crate) struct WatchRequest {
     minor: u32,
-    /// The address that was said last; 0 for none. Stored before `is_asked`.
+    /// Address requested last; 0 for none. Stored before `is_asked`.
     wanted: Word,
-    /// The address that is watched; 0 for none.
+    /// Watched address; 0 for none.
     watched: Word,
-    /// Whether somebody has said something that was not looked at.
+    /// 1 if a request has not been handled yet.
     is_asked: Word,
-    /// Whether the point never watches again.
+    /// 1 if the point never watches again.
     is_over: Word,
 }
 
-/// Those of the points of a program that were loaded together.
+/// Requests for the points of a program that were loaded together.
 pub(crate) struct WatchRequests(KVVec<WatchRequest>);
 
 impl WatchRequests {
-    /// Errors: -ENOMEM.
+    /// Makes a request for each point whose address is supplied later. Errors: -ENOMEM.
     pub(crate) fn new(program: &ProgramRef<'_>) -> Result<Self> {
         let mut all = KVVec::new();
         for point in program.points().filter(|point| point.point.is_later) {
@@ -52,14 +54,14 @@ impl WatchRequests {
         Ok(Self(all))
     }
 
-    /// That of a minor number.
+    /// Returns the request for the point with a minor number.
     pub(crate) fn get(&self, minor: u32) -> Option<&WatchRequest> {
         self.0.iter().find(|mailbox| mailbox.minor == minor)
     }
 }
 
 impl WatchRequest {
-    /// Has an address watched soon, or nothing. Context: any.
+    /// Requests that an address be watched soon, or none. Context: any.
     pub(crate) fn say(&self, address: Option<u64>) {
         let address = address.unwrap_or(0) as usize;
         let is_so = self.wanted.load() == address && self.watched.load() == address;
@@ -71,19 +73,19 @@ impl WatchRequest {
         worker::ask();
     }
 
-    /// The address that is watched; 0 for none.
+    /// Returns the watched address; 0 for none.
     pub(crate) fn watched(&self) -> usize {
         self.watched.load()
     }
 
-    /// Nothing is watched any more, and nobody says anything meanwhile.
+    /// Resets the request: no address is watched. Must not race with [`WatchRequest::say`].
     pub(crate) fn clear(&self) {
         self.wanted.store(0);
         self.watched.store(0);
         self.is_asked.store(0);
     }
 
-    /// The point never watches again.
+    /// Marks that the point never watches again.
     pub(crate) fn end(&self) {
         self.is_over.store(1);
         self.watched.store(0);
@@ -100,13 +102,14 @@ impl OnWork for Errand<Shared> {
 }
 
 impl ProgramPoint {
-    /// Whether something was said of it since this was asked.
+    /// Returns true if a request was made since the last call.
     fn is_asked(&self) -> bool {
         let mailbox = self.point.mailbox();
         mailbox.is_some_and(|mailbox| mailbox.is_asked.swap(0) != 0)
     }
 
-    /// Watches what was said last. Returns what has watched until now, and whose debug register is free already.
+    /// Watches the requested address. Returns the previous attachment, whose debug register is free
+    /// already.
     fn arm(&mut self) -> Attachment {
         let Some(mailbox) = self.point.mailbox() else {
             return Attachment::None(DetachReason::Disarmed);
@@ -133,7 +136,8 @@ impl ProgramPoint {
         old
     }
 
-    /// Nothing is watched any more, as its module has come or gone. Nobody says anything meanwhile.
+    /// Forgets the watched address, as its module was loaded or unloaded. Must not race with
+    /// requests.
     pub(crate) fn disarm(&mut self) {
         if let Some(mailbox) = self.point.mailbox() {
             mailbox.clear();
