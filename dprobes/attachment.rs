@@ -97,10 +97,10 @@ impl DetachReason {
 /// Breakpoint or watchpoint attached at a point.
 pub(crate) enum Attachment {
     None(DetachReason),
-    /// Breakpoint whose records are written at once, on request or because the instruction cannot
-    /// fault.
+    /// Breakpoint with records that are written at once, on request or because the instruction
+    /// cannot fault.
     Quick(Probe<Quick>),
-    /// Breakpoint whose records are written after the instruction.
+    /// Breakpoint with records that are written after the instruction.
     Logging(Probe<Logging>),
     User {
         probe: Deferred<UserProbe<InUser>>,
@@ -282,7 +282,7 @@ impl Attachment {
         }
     }
 
-    /// Arms a breakpoint in the kernel. Other attachments are armed when they are registered.
+    /// Arms a breakpoint in the kernel. Registering arms other attachments.
     fn arm(&self) -> Result {
         let armed = match self {
             Self::Quick(probe) => probe.arm(),
@@ -376,7 +376,7 @@ impl Attachment {
         }
     }
 
-    /// Returns the reason why it is not armed, if it is not.
+    /// Returns the reason for not being armed; `None` if armed.
     pub(crate) fn idle(&self) -> Option<DetachReason> {
         let is_armed = match self {
             Self::None(idle) => return Some(*idle),

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The file `control`: sets of programs and commands are written to it, and it tells the state after the last of them, and why that
-//! was refused. The text is made when it is read first, so that what was done does not fail for want of memory for it.
+//! File `control`, to which sets of programs and commands are written.
 //!
-//! A write that begins with the magic number of a set is a set; any other is a command, a line of text:
+//! Reading returns the state after the last write, and the reason if that was refused. The text is
+//! made at the first read, so that a command does not fail for want of memory for its reply.
+//!
+//! A write that begins with the magic number of a set is a set; any other is a command, a line of
+//! text:
 //!
 //! ```text
 //! remove NAME   unloads a program; "remove *" all
@@ -11,7 +14,8 @@
 //! reset_globals makes the global variables 0
 //! ```
 //!
-//! `reset[A-B]` and `reset_globals[A-B]` take variables A to B only. The state after these begins with what the variables were.
+//! `reset[A-B]` and `reset_globals[A-B]` reset only variables A to B. The state after these
+//! commands begins with the previous values of the variables.
 //!
 //! Contexts: process. Locks, outermost first: a session's reply, the table's mutex.
 #![deny(unsafe_code)]
@@ -37,10 +41,10 @@ use crate::raw::permission::may_administer;
 use crate::variables::Range;
 use crate::DProbes;
 
-/// The most bytes of a write.
+/// Most bytes of a write.
 const WRITE_MAX: usize = 4 << 20;
 
-/// What belongs to an open file.
+/// State of an open file.
 #[pin_data]
 struct Session {
     table: Arc<Table>,
@@ -48,13 +52,13 @@ struct Session {
     reply: Mutex<Reply>,
 }
 
-/// What reading gives.
+/// Reply to the last write, for reading.
 #[derive(Default)]
 struct Reply {
     refused: Option<Refused>,
-    /// What variables were before they were made 0.
+    /// Values of variables before they were set to 0.
     taken: AllTaken,
-    /// None until it is read.
+    /// None until the first read.
     text: Option<KVVec<u8>>,
 }
 
@@ -132,7 +136,7 @@ fn indexes(verb: &str) -> Option<(&str, Option<Range>)> {
     Some((verb, Some(Range { first, last })))
 }
 
-/// The state, after what went wrong and what variables were.
+/// Returns the error and the previous values of variables, and the state after them.
 fn state(table: &Table, reply: &Reply) -> Result<KVVec<u8>> {
     let mut text = TextBuffer::new();
     if let Some(refused) = &reply.refused {
@@ -144,7 +148,7 @@ fn state(table: &Table, reply: &Reply) -> Result<KVVec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// The file. What is opened has a session.
+/// Control file. An opened one has a session.
 pub(crate) struct ControlFile {
     table: Arc<Table>,
     session: Option<Arc<Session>>,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records that wait until the probed instruction is executed.
+//! Records of a CPU that wait until the probed instruction is executed.
 //!
-//! At an ftrace site nothing waits.
+//! Nothing waits at an ftrace site.
 //!
-//! All points of an instruction are told before it, then it is executed, then all are told after it: so each of them may have a
-//! record. If it faults, none is told, and the records stay. Each point therefore forgets, before the instruction, what it has left
-//! itself, and what points of other instructions have, whether its program then runs or not: so what a point finds after the
-//! instruction is of this very execution. A fault within the instruction that hits another instruction loses nothing, as the first
-//! is then executed again, and hit again.
+//! All points of an instruction are called before it, and again after it, so each of them may have
+//! a record. If the instruction faults, no point is called after it, and the records stay. Before
+//! the instruction each point therefore drops its own old record, and the records of other
+//! instructions, even if its program does not run. The record that a point finds after the
+//! instruction is thus always from this execution. If a fault within the instruction leads to a hit
+//! of another instruction, nothing is lost: the first instruction is executed, and hit, again.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -17,29 +18,31 @@ use ferro_core::rpn::FIELDS_LEN;
 use ferro_core::rpn::LOG_MAX;
 use ferro_core::rpn::RECORD_LEN;
 
-/// The most bytes of a record: with all fields, a full log with an exception after it, and a full trace.
+/// Most bytes of a record: with all fields, a full log with an exception after it, and a full
+/// trace.
 pub(crate) const RECORD_MAX: usize = RECORD_LEN + FIELDS_LEN + 2 * LOG_MAX as usize + 32;
 
-/// Bytes of all records of a CPU: of one that is as long as can be, and of many that are not.
+/// Bytes of all records of a CPU: enough for the longest one, or for many usual ones.
 const BYTES: usize = 16 * 1024;
 
 const _: () = assert!(BYTES >= HEAD + RECORD_MAX);
 
-/// Bytes before each record: whose it is, and its length.
+/// Bytes before each record: number of its point, and its length.
 const HEAD: usize = 2 * WORD;
 const WORD: usize = size_of::<usize>();
 
-/// A CPU's records. Memory that is all zero has none.
+/// Pending records of a CPU. Zeroed memory has no record.
 pub(crate) struct Pending {
-    /// The instruction that they are of.
+    /// Address of the instruction that they belong to.
     address: usize,
-    /// Bytes that there are.
+    /// Bytes in use.
     len: usize,
     bytes: [u8; BYTES],
 }
 
 impl Pending {
-    /// A point has been hit, before the instruction at an address.
+    /// Handles a hit of a point before the instruction at an address: drops records that did not
+    /// complete.
     #[inline(always)]
     pub(crate) fn begin(&mut self, owner: usize, address: usize) {
         if self.len != 0 {
@@ -48,7 +51,7 @@ impl Pending {
         self.address = address;
     }
 
-    /// Forgets what was not completed.
+    /// Drops records that did not complete.
     #[inline(never)]
     fn forget(&mut self, owner: usize, address: usize) {
         match self.address == address {
@@ -57,13 +60,14 @@ impl Pending {
         }
     }
 
-    /// Forgets all records.
+    /// Drops all records.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Room for a point's record of `len` bytes, all of which the caller fills. `None` if those of others leave too little.
+    /// Returns room for a point's record of `len` bytes, which the caller fills completely. `None`
+    /// if the records of other points leave too little.
     #[inline(always)]
     pub(crate) fn room(&mut self, owner: usize, len: usize) -> Option<&mut [u8]> {
         let end = self.len.checked_add(HEAD)?.checked_add(len)?;
@@ -75,14 +79,14 @@ impl Pending {
         Some(rest)
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no record.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// A point has been hit as with [`Pending::begin`], where there is none. Room for its record of `len` bytes, all of which the
-    /// caller fills: where that is does not depend on anything.
+    /// Handles a hit as [`Pending::begin`] does, if there is no record. Returns room for a record
+    /// of `len` bytes, which the caller fills completely. Its address is constant.
     #[inline(always)]
     pub(crate) fn first(&mut self, owner: usize, address: usize, len: usize) -> Option<&mut [u8]> {
         self.address = address;
@@ -102,17 +106,17 @@ impl Pending {
         }
     }
 
-    /// The record of a point, if it has one, and no other has.
+    /// Returns the record of a point, if no other record waits.
     #[inline(always)]
     fn only(&self, owner: usize) -> Option<&[u8]> {
         let (head, rest) = self.bytes.split_first_chunk::<HEAD>()?;
-        // Where there is none, this is a very large number.
+        // Very large if there is no record.
         let record = rest.get(..self.len.wrapping_sub(HEAD))?;
         let (whose, len) = words(head)?;
         (whose == owner && len == record.len()).then_some(record)
     }
 
-    /// The same where others have some, or it has none.
+    /// Takes the record of a point when other points have records, or it has none.
     #[inline(never)]
     fn take_one(&mut self, owner: usize, take: impl FnOnce(&[u8])) {
         let mut start = 0usize;
@@ -128,7 +132,7 @@ impl Pending {
         }
     }
 
-    /// The head of the record that begins there.
+    /// Returns the head of the record at `start`.
     #[inline(always)]
     fn head(&self, start: usize) -> Option<(usize, usize)> {
         words(self.bytes.get(start..self.len)?)
@@ -143,7 +147,7 @@ impl Pending {
     }
 }
 
-/// The words that begin there: whose a record is, and its length.
+/// Returns the words of a head: number of the point, and length of the record.
 #[inline(always)]
 fn words(head: &[u8]) -> Option<(usize, usize)> {
     let (owner, rest) = head.split_first_chunk::<WORD>()?;

@@ -2,10 +2,16 @@
 
 //! DProbes: programs that run when an instruction is executed, or memory is accessed.
 //!
-//! `ferro_core::rpn` has the programs and what runs them. Here are the points: `attachment.rs` says what stops at one, `point.rs` what a
-//! hit does, `hit_context.rs` what a program acts upon, `record.rs` what is written of it, `cpu_records.rs` and `task_records.rs` what waits for the
-//! instruction, `reaper.rs` and `rearm.rs` what hits ask for. `programs.rs` has the programs that are loaded, and `control.rs` the file by which they
-//! are. See `Documentation/dprobes.rst`.
+//! `ferro_core::rpn` has the programs and their interpreter. The files here have the points:
+//!
+//! - `attachment.rs`: breakpoints, uprobes and watchpoints of points
+//! - `point.rs`: handling of a hit; `hit_context.rs`: state that a program reads and changes
+//! - `record.rs`: records of runs; `cpu_records.rs`, `task_records.rs`: records that wait for the
+//!   instruction
+//! - `reaper.rs`, `rearm.rs`: work that hits ask for
+//! - `programs.rs`: loaded programs; `control.rs`: the file that loads them
+//!
+//! See `Documentation/dprobes.rst`.
 
 mod attachment;
 mod control;
@@ -72,11 +78,11 @@ module! {
     },
 }
 
-/// The least sub-buffer: the longest record fits.
+/// Least size of a sub-buffer: the longest record fits.
 const SUBBUF_MIN: usize = RECORD_MAX.next_power_of_two();
 
 struct DProbes {
-    // In the order in which they have to go: when nothing can load programs any more, the programs.
+    // Dropped in this order: programs are unloaded when no new ones can be loaded.
     _file: File<refcounted::Shared<ControlFile>>,
     _modules: Registered<ModuleEvent>,
     _instructions: Registered<UprobeDone>,

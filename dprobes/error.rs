@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a command was refused: a number for its caller, and a text for its user.
+//! Errors of commands: a number for the caller, and a text for the user.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -17,17 +17,17 @@ use kernel::prelude::*;
 
 use crate::attachment::Place;
 
-/// Why a command was refused.
+/// Error of a refused command.
 pub(crate) struct Refused {
     pub(crate) error: Error,
-    /// A line without its end; empty if there is no memory for it.
+    /// Line without its newline; empty if there is no memory for it.
     pub(crate) text: KVVec<u8>,
 }
 
 impl Refused {
     fn with(error: Error, text: fmt::Arguments<'_>) -> Self {
         let mut buffer = TextBuffer::new();
-        // Without memory there is less of a text.
+        // If memory is short, the text is, too.
         let _ = buffer.write_fmt(text);
         Self {
             error,
@@ -35,17 +35,17 @@ impl Refused {
         }
     }
 
-    /// With a text.
+    /// Makes an error with a text.
     pub(crate) fn new(error: Error, text: &str) -> Self {
         Self::with(error, fmt!("{text}"))
     }
 
-    /// What is wrong with a program.
+    /// Makes an error about a program.
     pub(crate) fn of(error: Error, name: impl fmt::Display, text: &str) -> Self {
         Self::with(error, fmt!("{name}: {text}"))
     }
 
-    /// What is wrong with a set.
+    /// Makes an error about a set.
     pub(crate) fn set(refusal: Refusal) -> Self {
         let error = match refusal.reason {
             Reason::NeedsPermission => EPERM,
@@ -54,7 +54,7 @@ impl Refused {
         Self::with(error, format_args!("{refusal}"))
     }
 
-    /// A point cannot be probed.
+    /// Makes an error about a point that cannot be probed.
     pub(crate) fn place(error: Error, name: &CStr, place: &Place) -> Self {
         let why = match error {
             e if e == ENOENT => "there is no such symbol or file",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What programs exit to.
+//! Actions at the end of a program: debugger, dumps and exit facilities.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -11,7 +11,7 @@ use ferro_core::rpn::Outcome;
 use crate::raw::call_targets;
 use crate::raw::exit_facility;
 
-/// Whether a run asks for something at its end, after which there may be nothing more.
+/// Returns true if a run asks for an action at its end, after which the kernel may not continue.
 #[inline(always)]
 pub(crate) fn is_asked(end: End) -> bool {
     matches!(
@@ -20,7 +20,7 @@ pub(crate) fn is_asked(end: End) -> bool {
     )
 }
 
-/// Does what a run asks for at its end, which has logged this.
+/// Performs the action that a run asks for at its end. `log` is the log of the run.
 #[cold]
 pub(crate) fn leave(outcome: &Outcome, log: &[u8]) {
     match outcome.end {

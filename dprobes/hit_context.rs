@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a program looks at and changes.
+//! State that a program reads and changes: registers, memory, variables.
 //!
 //! Contexts: any, NMI included, on one CPU.
 #![deny(unsafe_code)]
@@ -19,19 +19,20 @@ use crate::raw::regs::Regs;
 use crate::raw::task;
 use crate::registers::Registers;
 
-/// Bytes of a string that are read at a time: they do not reach into another page.
+/// Most bytes of a string that are read at a time; such a piece never crosses a page boundary.
 const PIECE: usize = 64;
 
-/// Pages are at least this large.
+/// Least size of a page.
 const PAGE: u64 = 4096;
 
-/// The largest address of user space, and one more.
+/// End of the addresses of user space.
 const USER_END: u64 = 1 << 63;
 
-/// Selectors of segments that start at 0: code and data of the kernel, code of 32 bits, data and code of 64 bits of user space.
+/// Selectors of segments that start at 0: code and data of the kernel; code of 32 bits, data and
+/// code of 64 bits of user space.
 const FLAT: [u16; 5] = [0x10, 0x18, 0x23, 0x2b, 0x33];
 
-/// A hit.
+/// Hit of a point.
 pub(crate) struct Here<'a, R> {
     pub(crate) regs: &'a mut R,
     pub(crate) point: &'a Point,
@@ -85,7 +86,7 @@ impl<R: Registers> World for Here<'_, R> {
 
     #[inline(always)]
     fn read_pair(&self, address: u64) -> Option<[u64; 2]> {
-        // Most programs log what is on the stack, which is there.
+        // Most programs log words on the stack, which is always mapped.
         nofault::read_stack(address as usize).or_else(|| read_pair(self, address))
     }
 
@@ -93,7 +94,8 @@ impl<R: Registers> World for Here<'_, R> {
         let mut done = 0usize;
         while done < to.len() {
             let at = address.checked_add(done as u64)?;
-            // Up to the next multiple, so that what is not there is not before the string's end.
+            // Up to the next multiple of PIECE, so that no page after the end of the string is
+            // read.
             let piece = PIECE.wrapping_sub(at as usize % PIECE);
             let end = done.saturating_add(piece).min(to.len());
             let piece = to.get_mut(done..end)?;
@@ -117,7 +119,8 @@ impl<R: Registers> World for Here<'_, R> {
         }
     }
 
-    /// Only writing tells what can be written: so that is tried, with what is there.
+    /// Tests whether memory can be accessed. A test for writing writes the present value back, as
+    /// only a write shows that a page is writable.
     fn can_access(&self, address: u64, len: u64, for_writing: bool) -> bool {
         let Some(last) = len.checked_sub(1).and_then(|n| address.checked_add(n)) else {
             return len == 0;
@@ -154,8 +157,9 @@ impl<R: Registers> World for Here<'_, R> {
         }
     }
 
-    /// The kernel's segments start at 0, and so do those that it gives to user space. Where one starts that a process has made
-    /// for itself, only its table tells, which is not looked at.
+    /// Returns the base of a segment. Segments of the kernel start at 0, and so do those that the
+    /// kernel gives to user space. The base of a segment that a process has made is only in its
+    /// descriptor table, which is not read.
     fn segment(&self, selector: u16) -> Option<u64> {
         match selector {
             0 if self.user_register(Register::Fs) == Some(0) => {

@@ -78,8 +78,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Takes all records of the current task, once a probed instruction in user space was executed or
-    /// not. Writes the records of the instruction at `address` if it was executed; drops the rest.
+    /// Takes all records of the current task, once a probed instruction in user space was executed
+    /// or not. Writes the records of the instruction at `address` if it was executed; drops the
+    /// rest.
     pub(crate) fn completed_in_task(&self, address: usize, is_executed: bool) {
         let task = task::address();
         while let Some(waiting) = self.in_task.take(task) {
@@ -230,8 +231,8 @@ impl Point {
         self.last.store(0);
     }
 
-    /// Returns when its records are written. A program that logs nothing has no records except
-    /// those of exceptions; writing these at once is quicker.
+    /// Returns when its records are written. A program that logs nothing has no records except of
+    /// exceptions; writing these at once is quicker.
     pub(crate) fn when(&self) -> When {
         match self.logs && !self.point.log_on_fault {
             true => When::After,
@@ -239,7 +240,7 @@ impl Point {
         }
     }
 
-    /// Returns the watch request of a watchpoint whose address a program supplies.
+    /// Returns the watch request, if a program supplies the watchpoint's address.
     pub(crate) fn mailbox(&self) -> Option<&WatchRequest> {
         match self.point.is_later {
             true => self.mailboxes.get(self.point.minor),
@@ -298,7 +299,7 @@ impl Point {
     /// as another CPU may execute the instruction. Context: process.
     pub(crate) fn hit_in_task(&self, regs: &mut Regs<'_>) {
         let address = regs.get(Register::Ip);
-        // Drops the record of an earlier hit whose completion was never reported.
+        // Drops the record of an earlier hit that was never reported as complete.
         drop(self.shared.in_task.take_of(task::address(), self.number));
         let until = Until::InTask(address.unwrap_or(0) as usize);
         if !self.is_done(regs.again(), until) {
@@ -465,7 +466,7 @@ impl Point {
         self.asked.swap(0) != 0 && self.is_used_up()
     }
 
-    /// Forgets the record of a hit whose instruction did not complete.
+    /// Forgets the record of an instruction that did not complete.
     #[cold]
     fn forget(&self, address: usize) {
         match self.shared.scratch.enter() {
@@ -524,7 +525,7 @@ impl Point {
         }
     }
 
-    /// Writes a record that is in one piece, or keeps it until its instruction completes.
+    /// Writes a contiguous record, or keeps it until its instruction completes.
     #[inline(always)]
     fn keep(&self, until: Until, pending: &mut Pending, record: &[u8]) {
         match until {
@@ -636,8 +637,8 @@ impl Point {
         self.missed.load()
     }
 
-    /// Returns the number of runs that logged more than there was room for. Includes runs whose
-    /// record was lost because other points of the instruction had taken the room, or for lack of
+    /// Returns the number of runs that logged more than there was room for. Includes runs that lost
+    /// their record because other points of the instruction had taken the room, or for lack of
     /// memory.
     pub(crate) fn truncated(&self) -> usize {
         self.truncated.load()

@@ -109,7 +109,7 @@ impl Drop for Program {
     }
 }
 
-/// Registry of programs. No program is loaded by the time it is dropped.
+/// Registry of programs. All programs are unloaded before it is dropped.
 pub(crate) struct Table {
     pub(crate) shared: Arc<Errand<Shared>>,
 }
@@ -149,7 +149,8 @@ impl Table {
         self.publish(new, set.header)
     }
 
-    /// Builds a program whose points have not begun. Called without locks: see [`Attachment::new`].
+    /// Builds a program without beginning its points. Called without locks: see
+    /// [`Attachment::new`].
     fn build(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Program, Refused> {
         let mut new = Program {
             name: CString::try_from_fmt(fmt!("{}", program.name))?,
@@ -171,8 +172,8 @@ impl Table {
         Ok(new)
     }
 
-    /// Returns the local variables of a program: new ones, or those of the program it is merged
-    /// into.
+    /// Returns the local variables of a program: new ones, or the existing ones if it will be
+    /// merged.
     fn locals(&self, program: &ProgramRef<'_>, set: SetHeader) -> Result<Arc<Variables>, Refused> {
         let programs = self.shared.programs.lock();
         if let Some(there) = programs.iter().find(|there| there.is_named(program.name)) {
@@ -414,7 +415,7 @@ impl ProgramPoint {
             .unwrap_or_else(|error| Attachment::None(DetachReason::of(error)));
     }
 
-    /// Saves the missed hits of the attachment, before it is detached.
+    /// Saves the count of missed hits before the attachment is removed.
     pub(crate) fn keep_missed(&mut self) {
         self.missed = self.missed.saturating_add(self.stop.missed());
     }
@@ -423,7 +424,7 @@ impl ProgramPoint {
         Attachment::new(&self.place, &self.point, self.opcodes)
     }
 
-    /// Attaches a point of a program that is to be loaded.
+    /// Attaches a point of a program before the program is loaded.
     fn found(&self, name: &CStr) -> Result<Attachment, Refused> {
         self.find()
             .map_err(|error| Refused::place(error, name, &self.place))

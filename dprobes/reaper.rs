@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Detaches points whose program never runs again. A hit cannot remove its own breakpoint or free
-//! its debug register; it asks this work item.
+//! Detaches points with programs that never run again. A hit cannot remove its own breakpoint or
+//! free its debug register; it asks this work item.
 //!
 //! Contexts: process; sleeps. Locks: the mutex of the programs, which is not held while handlers
 //! are waited for. A module may be unloaded at the same time: the kprobes engine removes its
@@ -53,7 +53,7 @@ pub(crate) fn end_some(
 }
 
 impl ProgramPoint {
-    /// Returns true if it is attached, and its program never runs again.
+    /// Returns true if the point is attached, and its program never runs again.
     fn is_to_go(&self) -> bool {
         !matches!(self.stop, Attachment::None(_)) && self.point.is_to_go()
     }

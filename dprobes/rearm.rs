@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints whose address a program supplies: hits store it in a request, and a work item arms
-//! it.
+//! Watchpoints with an address that a program supplies: hits store it in a request, and a work item
+//! arms it.
 //!
 //! Contexts: requesting any, NMI included; the rest process, sleeps. Locks: the mutex of the
 //! programs, then the locks of registering. Handlers of the previous watchpoint are waited for
@@ -38,7 +38,7 @@ pub(crate) struct WatchRequest {
 pub(crate) struct WatchRequests(KVVec<WatchRequest>);
 
 impl WatchRequests {
-    /// Makes a request for each point whose address is supplied later. Errors: -ENOMEM.
+    /// Makes a request for each point without an initial address. Errors: -ENOMEM.
     pub(crate) fn new(program: &ProgramRef<'_>) -> Result<Self> {
         let mut all = KVVec::new();
         for point in program.points().filter(|point| point.point.is_later) {
@@ -108,8 +108,8 @@ impl ProgramPoint {
         mailbox.is_some_and(|mailbox| mailbox.is_asked.swap(0) != 0)
     }
 
-    /// Watches the requested address. Returns the previous attachment, whose debug register is free
-    /// already.
+    /// Watches the requested address. Returns the previous attachment, after freeing its debug
+    /// register.
     fn arm(&mut self) -> Attachment {
         let Some(mailbox) = self.point.mailbox() else {
             return Attachment::None(DetachReason::Disarmed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records of runs, to the channel or to klog.
+//! Records of runs, written to the channel or to klog.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -34,10 +34,10 @@ use crate::raw::cpu_regs as this_cpu;
 use crate::raw::task;
 use crate::registers::Registers;
 
-/// The type of records in the channel.
+/// Type of records in the channel.
 pub(crate) const KIND: u16 = 1;
 
-/// What `ferrotrace relay merge` shows of them without knowing more.
+/// Format of the fields that `ferrotrace relay merge` shows without further knowledge.
 pub(crate) const FORMAT: &str = "name: dprobe
 ID: 1
 format:
@@ -48,14 +48,14 @@ format:
 \tfield:u32 cpu;\toffset:12;\tsize:4;\tsigned:0;
 ";
 
-/// What a run has left, where it was.
+/// Record of a run, still in pieces.
 pub(crate) struct Record<'a, R> {
     outcome: &'a Outcome,
     here: &'a Here<'a, R>,
     data: [&'a [u8]; 2],
 }
 
-/// The start of the record of a run.
+/// Returns the header of the record of a run.
 #[inline(always)]
 pub(crate) fn header<R: Registers>(outcome: &Outcome, here: &Here<'_, R>) -> RecordHeader {
     RecordHeader {
@@ -80,7 +80,7 @@ impl<'a, R: Registers> Record<'a, R> {
         }
     }
 
-    /// Gives its bytes, a piece at a time.
+    /// Passes the bytes of the record to `put`, a piece at a time.
     #[inline(always)]
     fn pieces(&self, mut put: impl FnMut(&[u8])) {
         put(&header(self.outcome, self.here).to_bytes());
@@ -122,7 +122,7 @@ impl<'a, R: Registers> Record<'a, R> {
         }
     }
 
-    /// Writes its bytes into as many.
+    /// Writes the record to `room`, which has its length.
     #[inline(always)]
     pub(crate) fn fill(&self, mut room: &mut [u8]) {
         self.pieces(|piece| {
@@ -134,7 +134,7 @@ impl<'a, R: Registers> Record<'a, R> {
         });
     }
 
-    /// How many bytes it has.
+    /// Returns the length of the record in bytes.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         let chosen = |field: &&Field| self.here.point.output.fields & field.bit() != 0;
@@ -143,11 +143,11 @@ impl<'a, R: Registers> Record<'a, R> {
         RECORD_LEN.saturating_add(fields).saturating_add(data)
     }
 
-    /// Writes it.
+    /// Writes the record to the channel or to klog.
     pub(crate) fn write(&self, channel: &Channel, target: Target) {
         match target {
             Target::Relay => {
-                // The channel counts what it has no room for.
+                // The channel counts records that do not fit.
                 let _ = channel.reserve_timed(KIND, self.len(), |record| {
                     self.pieces(|piece| {
                         record.put(piece);
@@ -160,7 +160,7 @@ impl<'a, R: Registers> Record<'a, R> {
     }
 }
 
-/// A record in the channel.
+/// Record in the channel.
 struct InChannel<'a, 'b>(&'a mut Placed<'b>);
 
 impl Room for InChannel<'_, '_> {
@@ -170,8 +170,8 @@ impl Room for InChannel<'_, '_> {
     }
 }
 
-/// Puts the record of a program that is so plain together in the channel. False if it has to be run, for which nothing is left there
-/// but room that readers skip.
+/// Builds the record of a plain program in the channel. Returns false if the program has to be run;
+/// then at most padding, which readers skip, is left in the channel.
 #[inline(always)]
 pub(crate) fn place<F: Form, R: Registers>(
     plain: &Plain,
@@ -186,19 +186,19 @@ pub(crate) fn place<F: Form, R: Registers>(
             false => Outcome::Discard,
         }
     });
-    // The channel counts what it has no room for.
+    // The channel counts records that do not fit.
     outcome != Ok(Outcome::Discard)
 }
 
-/// The length of the records that there are most of: with an entry of 16 bytes of memory, or of two words.
+/// Length of the most frequent records: with an entry of 16 bytes of memory, or of two words.
 const USUAL: usize = RECORD_LEN + 3 + 16;
 
-/// Writes a record that is in one piece.
+/// Writes a contiguous record.
 #[inline(always)]
 pub(crate) fn write(record: &[u8], channel: &Channel, target: Target) {
-    // The channel counts what it has no room for.
+    // The channel counts records that do not fit.
     match target {
-        // What is copied, and where, is known when this is compiled.
+        // The length is a constant, so that the compiler inlines the copy.
         Target::Relay => match <&[u8; USUAL]>::try_from(record) {
             Ok(record) => drop(channel.write_timed(KIND, record)),
             Err(_) => write_long(record, channel),
@@ -220,7 +220,7 @@ fn show_bytes(record: &[u8]) {
     }
 }
 
-/// Records for klog that were lost, as it had no handler.
+/// Number of records for klog that were lost, as it had no handler.
 static UNHEARD: Word = Word::new(0);
 
 /// Writes the text of a record to klog.
@@ -231,7 +231,7 @@ fn show(header: RecordHeader, entries: [Entries<'_>; 2]) {
     }
 }
 
-/// A line about klog.
+/// Line about the state of klog.
 pub(crate) struct KlogState;
 
 impl fmt::Display for KlogState {
@@ -242,13 +242,13 @@ impl fmt::Display for KlogState {
     }
 }
 
-/// A record as a line of text.
+/// Record as a line of text.
 struct Shown<'a>(RecordHeader, [Entries<'a>; 2]);
 
-/// Bytes of a line, its end included: `klog!` cuts what is longer.
+/// Most bytes of a line, newline included: `klog!` cuts longer text.
 const LINE_MAX: usize = 1023;
 
-/// The end of a line that was too long.
+/// End of a line that was too long.
 const CUT: &str = "...\n";
 
 impl fmt::Display for Shown<'_> {
@@ -265,7 +265,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Part of a line that leaves room for its end. What is too long for it is cut, and an error.
+/// Line that keeps room for its end. Longer text is cut, and is an error.
 struct Line<'a, 'b> {
     f: &'a mut fmt::Formatter<'b>,
     left: usize,
@@ -274,7 +274,7 @@ struct Line<'a, 'b> {
 impl fmt::Write for Line<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let fits = text.len() <= self.left;
-        // All of it is ASCII.
+        // The text is ASCII only.
         let kept = text.get(..text.len().min(self.left));
         let kept = kept.unwrap_or_default();
         self.left = self.left.saturating_sub(kept.len());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The registers of what has been hit.
+//! Registers at a hit.
 //!
 //! Contexts: any, NMI included.
 #![deny(unsafe_code)]
@@ -15,14 +15,14 @@ use crate::raw::regs::Regs;
 
 /// Registers where a point was hit.
 pub(crate) trait Registers {
-    /// Whether no other hit of this kind can be on this CPU meanwhile.
+    /// True if no other hit of this kind can nest in this one on the same CPU.
     const IS_ALONE: bool;
 
-    /// The value of a register, if it is saved.
+    /// Returns the value of a register, if it is saved.
     fn get(&self, register: Register) -> Option<u64>;
-    /// Changes a register.
+    /// Changes a register. Returns false if the register cannot be changed.
     fn set(&mut self, permission: &Permission, register: Register, value: u64) -> bool;
-    /// Turns interrupts off until the probed code goes on, where that is possible.
+    /// Turns interrupts off until the probed code continues, where possible.
     fn hold_irqs(&mut self) {}
 }
 
@@ -38,13 +38,13 @@ impl Registers for Regs<'_> {
     }
 }
 
-/// Those of an instruction of the kernel, for who does not change them.
+/// Registers at an instruction of the kernel, read only.
 pub(crate) struct Seen<'a, 'b>(pub(crate) &'a ProbeCtx<'b>);
 
-/// Those of an instruction of the kernel.
+/// Registers at an instruction of the kernel.
 pub(crate) struct OfKernel<'a, 'b> {
     ctx: &'a mut ProbeCtx<'b>,
-    /// Where the kernel goes on.
+    /// Address where the kernel continues.
     pub(crate) next: Next,
 }
 
@@ -58,7 +58,7 @@ impl<'a, 'b> OfKernel<'a, 'b> {
     }
 }
 
-/// The general purpose register of that name in the kprobes API.
+/// Returns the general purpose register of the same name in the kprobes API.
 const fn general(register: Register) -> Option<ferro_kprobe::Register> {
     use ferro_kprobe::Register as Probed;
 
@@ -82,7 +82,8 @@ const fn general(register: Register) -> Option<ferro_kprobe::Register> {
     })
 }
 
-/// Those that the kprobes API tells, by their numbers: a hit finds them without a decision for each.
+/// Registers of the kprobes API by their numbers, so that a hit finds one without a branch for
+/// each.
 const SAVED: [Option<Saved>; 18] = {
     let mut saved = [None; 18];
     let mut number = 0;
@@ -111,7 +112,7 @@ impl Registers for Seen<'_, '_> {
     fn get(&self, register: Register) -> Option<u64> {
         let value = match SAVED.get(usize::from(register.number()))? {
             Some(saved) => self.0.saved(*saved),
-            // The address of the instruction, which is not always what is saved.
+            // Address of the instruction, which may differ from the saved one.
             None => self.0.ip(),
         };
         Some(value as u64)

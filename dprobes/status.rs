@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The state of all programs, as text.
+//! State of all programs as text.
 //!
 //! Contexts: process; sleeps. Locks: the table's mutex.
 #![deny(unsafe_code)]
@@ -23,7 +23,7 @@ use crate::programs::Table;
 use crate::record::KlogState;
 
 impl Table {
-    /// Appends a line for each program and point, and the variables. Keys may be added.
+    /// Appends a line for each program and point, and the variables. New keys may be added later.
     pub(crate) fn write(&self, text: &mut TextBuffer) -> fmt::Result {
         for program in &*self.shared.programs.lock() {
             program.write(text)?;
@@ -64,7 +64,7 @@ impl Program {
 }
 
 impl ProgramPoint {
-    /// The word for its state.
+    /// Returns the word for its state.
     fn state(&self) -> &'static str {
         match self.stop.idle() {
             _ if self.point.is_removed() => "removed",
@@ -82,12 +82,12 @@ impl ProgramPoint {
         }
     }
 
-    /// Hits that the point was not told of.
+    /// Returns the number of hits that the point was not told of.
     fn slot_missed(&self) -> usize {
         self.missed.saturating_add(self.stop.missed())
     }
 
-    /// Where it is, if that is known and the place does not tell; else 0.
+    /// Returns the address if known and not shown by the location; else 0.
     fn address(&self) -> usize {
         match self.point.mailbox() {
             Some(mailbox) => mailbox.watched(),
@@ -126,7 +126,7 @@ impl ProgramPoint {
     }
 }
 
-/// The first byte of the code, where that is not the one that a point is meant for.
+/// First byte of the code, if that differs from the opcode that a point expects.
 struct Found<'a>(&'a Attachment);
 
 impl fmt::Display for Found<'_> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the program of a point is run, which is found out when it is loaded.
+//! Strategies to run the program of a point. One is chosen when the program is loaded.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::only_counts;
@@ -14,23 +14,23 @@ use ferro_core::rpn::Target;
 
 use crate::point::Output;
 
-/// How the program of a point is run.
+/// Strategy to run the program of a point.
 pub(crate) enum Way {
-    /// It only counts, once.
+    /// Counts once, and does nothing else.
     Count(Count),
-    /// It only counts.
+    /// Only counts.
     Counts,
-    /// It only counts, in a variable that it calculates.
+    /// Only counts, in a variable with a computed index.
     Tally(Tally),
-    /// It only logs what is known at a breakpoint in the kernel: 16 bytes of memory.
+    /// Only logs data known at a kernel breakpoint: 16 bytes of memory.
     Pair(Plain),
-    /// A word.
+    /// Only logs a word.
     Word(Plain),
-    /// Two words.
+    /// Only logs two words.
     TwoWords(Plain),
-    /// Something else.
+    /// Only logs, in another form.
     Steps(Plain),
-    /// All others.
+    /// Is interpreted: all other programs.
     Run,
 }
 

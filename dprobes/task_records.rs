@@ -2,13 +2,15 @@
 
 //! Records of points in user space that wait until the probed instruction is executed.
 //!
-//! They belong to the task that hit the points, not to a CPU: between its handlers and the end of the instruction the task is in
-//! user space, may sleep, and may go on elsewhere. All points of an instruction are called before it, then the hook `uprobe_done`
-//! says whether it was executed. That takes all that the task has here. A task that is killed in between, without that hook, takes
-//! its records along when it is freed. What a point finds of itself when it is hit is of a hit that was not told of, and goes.
+//! A record belongs to the task that hit the point, not to a CPU. Between the handlers and the end
+//! of the instruction the task is in user space, may sleep, and may move to another CPU. All points
+//! of an instruction are called before it. Then the hook `uprobe_done` reports whether it was
+//! executed, and takes all records of the task. A task may be killed before that hook; its records
+//! are dropped when the task is freed. A point that finds an old record of its own when hit drops
+//! it: that hit was never reported.
 //!
-//! Contexts: keeping and taking process, of the task; when a task is freed, any that is not an NMI. Locks: a list's spin lock, with
-//! interrupts off; innermost.
+//! Contexts: keeping and taking process, of the task; when a task is freed, any except NMI. Locks:
+//! a list's spin lock, with interrupts off; innermost.
 #![deny(unsafe_code)]
 
 use ferro_core::rpn::Target;
@@ -19,29 +21,29 @@ use kernel::new_spinlock;
 use kernel::prelude::*;
 use kernel::sync::SpinLock;
 
-/// Lists, over which tasks are spread.
+/// Number of lists, over which tasks are spread.
 const LISTS: usize = 64;
 
-/// Bits of a task's address that are the same for all tasks, nearly.
+/// Low bits of a task's address that are the same for nearly all tasks.
 const SAME_BITS: u32 = 6;
 
-/// A record that waits.
+/// Pending record.
 pub(crate) struct Waiting {
-    /// The address of the task.
+    /// Address of the task.
     task: usize,
-    /// The number of the point.
+    /// Number of the point.
     owner: usize,
-    /// Where the instruction is.
+    /// Address of the instruction.
     pub(crate) address: usize,
-    /// Where the record goes.
+    /// Destination of the record.
     pub(crate) target: Target,
     pub(crate) record: KVec<u8>,
 }
 
-/// The records that wait, of all tasks.
+/// Pending records of all tasks.
 #[pin_data]
 pub(crate) struct InTask {
-    /// How many there are.
+    /// Number of records.
     count: Word,
     #[pin]
     lists: [SpinLock<KVec<Waiting>>; LISTS],
@@ -55,13 +57,14 @@ impl InTask {
         })
     }
 
-    /// Does something with the list that has a task's records.
+    /// Calls `f` with the list that has a task's records.
     fn with<T>(&self, task: usize, f: impl FnOnce(&mut KVec<Waiting>) -> T) -> Option<T> {
         let list = self.lists.get((task >> SAME_BITS) % LISTS)?;
         Some(with_irqs_off(|_| f(&mut list.lock())))
     }
 
-    /// Keeps a record of the current task, of `len` bytes, which `fill` gets. False if there is no memory for it.
+    /// Keeps a record of `len` bytes of the current task, which `fill` writes. Returns false if
+    /// there is no memory for it.
     pub(crate) fn keep(
         &self,
         (task, owner, address): (usize, usize, usize),
@@ -69,7 +72,7 @@ impl InTask {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        // Preemption is off, and whoever is probed may hold what waiting for memory takes.
+        // No waiting: preemption is off, and the probed code may hold locks of the allocator.
         let flags = GFP_NOWAIT | __GFP_NOWARN;
         let mut record = KVec::new();
         if record.resize(len, 0, flags).is_err() {
@@ -93,7 +96,7 @@ impl InTask {
 
     /// Takes the first record of a task that `is_wanted`.
     fn take_if(&self, task: usize, is_wanted: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
-        // The task's own are seen by the task, wherever it runs now.
+        // A task sees its own stores on any CPU that it runs on.
         if self.count.load() == 0 {
             return None;
         }
@@ -110,7 +113,7 @@ impl InTask {
         taken
     }
 
-    /// Takes a record of a task, the first that it left first.
+    /// Takes the oldest record of a task.
     pub(crate) fn take(&self, task: usize) -> Option<Waiting> {
         self.take_if(task, |_| true)
     }
@@ -120,7 +123,7 @@ impl InTask {
         self.take_if(task, |one| one.owner == owner)
     }
 
-    /// Forgets the records of a task.
+    /// Drops the records of a task.
     pub(crate) fn forget(&self, task: usize) {
         while self.take(task).is_some() {}
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Variables: words that programs on all CPUs use at a time. Each command is one step, so that what several CPUs count is counted
-//! exactly; a program that pushes a variable and pops it again may lose what another has done between.
+//! Variables: words that programs on all CPUs use at a time.
+//!
+//! Each command is one step, so that counts from several CPUs are exact. A program that pushes a
+//! variable and pops it again may overwrite the change of another CPU in between.
 //!
 //! Contexts: making process; the rest any, NMI included.
 #![deny(unsafe_code)]
@@ -13,11 +15,11 @@ use kernel::prelude::*;
 
 use ferro_sys::fs::text_buffer::TextBuffer;
 
-/// Indexes of variables.
+/// Range of indexes of variables.
 #[derive(Clone, Copy)]
 pub(crate) struct Range {
     pub(crate) first: usize,
-    /// Included.
+    /// Inclusive.
     pub(crate) last: usize,
 }
 
@@ -28,9 +30,9 @@ impl Range {
     };
 }
 
-/// The values that variables had before they were made 0.
+/// Values of variables before they were set to 0.
 pub(crate) struct Taken {
-    /// The index of the first.
+    /// Index of the first.
     pub(crate) first: usize,
     pub(crate) values: KVVec<usize>,
 }
@@ -51,7 +53,7 @@ impl fmt::Display for Taken {
 pub(crate) struct Variables(KVVec<Word>);
 
 impl Variables {
-    /// Errors: -ENOMEM.
+    /// Makes `count` variables. Errors: -ENOMEM.
     pub(crate) fn new(count: u32) -> Result<Self> {
         let mut words = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
         for _ in 0..count {
@@ -60,18 +62,18 @@ impl Variables {
         Ok(Self(words))
     }
 
-    /// How many there are.
+    /// Returns the number of variables.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// One of them.
+    /// Returns a variable.
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> Option<&Word> {
         self.0.get(index as usize)
     }
 
-    /// Room for what [`Variables::take`] takes. Errors: -ENOMEM.
+    /// Allocates room for the values that [`Variables::take`] takes. Errors: -ENOMEM.
     pub(crate) fn room(&self, range: Range) -> Result<Taken> {
         Ok(Taken {
             first: range.first,
@@ -79,8 +81,8 @@ impl Variables {
         })
     }
 
-    /// Makes those of a range 0, and adds what they were to `taken`, which has room: each is exchanged, so that nothing is lost that
-    /// another CPU counts at the same time.
+    /// Sets the variables of a range to 0, and appends their values to `taken`, which has room.
+    /// Each is exchanged, so that no count of another CPU is lost.
     pub(crate) fn take(&self, range: Range, taken: &mut Taken) {
         for word in self.chosen(range) {
             let _ = taken.values.push_within_capacity(word.swap(0));
@@ -92,7 +94,7 @@ impl Variables {
         self.0.get(first..end).unwrap_or_default()
     }
 
-    /// A line with all of them.
+    /// Appends a line with all variables.
     pub(crate) fn write(&self, name: &str, text: &mut TextBuffer) -> fmt::Result {
         text.write_str(name)?;
         for word in &self.0 {

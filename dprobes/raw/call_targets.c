@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Functions that probe programs call, and those that they end with. A call is a read-side section of RCU: interrupts are off.
+ * Functions that probe programs call, and functions that handle their exits. A call is an RCU
+ * read-side critical section: interrupts are off.
  */
 #include <linux/dprobes.h>
 #include <linux/errno.h>
@@ -33,7 +34,7 @@ EXPORT_SYMBOL_GPL(dprobes_unregister_call);
 
 typedef void (*exit_t)(const struct dprobes_exit *exit);
 
-/* The same. */
+/* Changed by cmpxchg() and xchg(). */
 static exit_t exits[DPROBES_EXITS];
 
 int dprobes_register_exit(unsigned int number, void (*exit)(const struct dprobes_exit *exit))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What of the kernel's C is inline or a macro, for probe programs. What runs in probes is not traced.
+ * Wrappers for inline functions and macros of the kernel, for probe programs. Functions that run in
+ * probes are not traced.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -74,7 +75,7 @@ notrace bool ferro_dprobes_register(unsigned int number, unsigned long *value)
 		rdmsrq(MSR_FS_BASE, *value);
 		return true;
 	case 25:
-		/* In the kernel that of user space is the other one. */
+		/* In the kernel, user space's base is in this MSR. */
 		rdmsrq(MSR_KERNEL_GS_BASE, *value);
 		return true;
 	case 26:
@@ -133,7 +134,7 @@ notrace void ferro_dprobes_port_out(unsigned short port, unsigned int width, uns
 	}
 }
 
-/* The name of a file within its file system, for kfree(); NULL without memory. */
+/* Returns the name of a file within its file system, for kfree(); NULL without memory. */
 static char *name_of(struct dentry *dentry)
 {
 	char *buffer = kmalloc(PATH_MAX, GFP_KERNEL);
@@ -142,13 +143,13 @@ static char *name_of(struct dentry *dentry)
 	if (!buffer)
 		return NULL;
 	start = dentry_path_raw(dentry, buffer, PATH_MAX);
-	/* One that is too long is like all others that are. */
+	/* Names that are too long compare as equal. */
 	name = kstrdup(IS_ERR(start) ? "" : start, GFP_KERNEL);
 	kfree(buffer);
 	return name;
 }
 
-/* An access that changes nothing, whatever others do to the byte at the same time. */
+/* Writes a byte without changing it, even if other CPUs write it at the same time. */
 static __always_inline bool or_nothing(u8 *byte)
 {
 	int error = 0;
@@ -196,8 +197,8 @@ int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_fil
 	found->name = NULL;
 	error = -EINVAL;
 	/*
-	 * Only what can be mapped for execution: opening a file of debugfs, or of another file system without a page cache, may do
-	 * things.
+	 * Only files that can be mapped for execution: opening a file of debugfs, or of another
+	 * file system without a page cache, may have side effects.
 	 */
 	if (!S_ISREG(inode->i_mode) || (!inode->i_mapping->a_ops->read_folio && !shmem_mapping(inode->i_mapping)))
 		goto put;
@@ -234,7 +235,7 @@ bool ferro_dprobes_file_is_current(const struct ferro_dprobes_file *file)
 	if (d_unlinked(dentry) || d_real_inode(dentry) != file->inode)
 		return false;
 	name = name_of(dentry);
-	/* Without memory it is not known. */
+	/* Without memory the names cannot be compared. */
 	is_same = !name || !strcmp(name, file->name);
 	kfree(name);
 	return is_same;
@@ -279,7 +280,7 @@ static void ferro_dprobes_send(struct irq_work *work)
 }
 
 static DEFINE_PER_CPU(struct ferro_dprobes_dump, ferro_dprobes_dumps) = {
-	/* Not hard: the signal takes a lock that sleeps where the kernel is all preemptible. */
+	/* Not hard: the signal takes a lock that sleeps on PREEMPT_RT. */
 	.work = IRQ_WORK_INIT(ferro_dprobes_send),
 };
 
@@ -290,7 +291,7 @@ notrace void ferro_dprobes_core_dump(void)
 
 	if (current->flags & (PF_KTHREAD | PF_USER_WORKER) || !current->mm)
 		return;
-	/* One at a time: a second comes before the first is sent only from the same thread. */
+	/* One at a time: only the same thread can ask again before the first signal is sent. */
 	pid = get_pid(task_tgid(current));
 	if (cmpxchg(&dump->pid, NULL, pid)) {
 		put_pid(pid);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only this engine needs `unsafe` for.
+//! Wrappers that need `unsafe`, for this engine only.
 
 pub(crate) mod call_targets;
 pub(crate) mod cpu_regs;

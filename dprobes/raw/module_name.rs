@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Modules that come and go.
+//! Notifications about modules that are loaded and unloaded.
 //!
 //! Contexts: process; sleeps.
 
@@ -10,16 +10,17 @@ use ferro_gkhi::Registered;
 use kernel::bindings;
 use kernel::prelude::*;
 
-/// What has become of a module.
+/// Event of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Its code is there, and has not run yet.
+    /// The module's code is loaded, and has not run yet.
     Comes,
-    /// It is about to go.
+    /// The module is about to be unloaded.
     Goes,
 }
 
-/// Calls `f` with the name of each module that comes or goes, until the result is dropped, which waits for calls.
+/// Calls `f` with the name of each module at its loading and unloading. Dropping the result ends
+/// this, and waits for calls.
 pub(crate) fn watch(
     f: impl Fn(&CStr, Event) + Send + Sync + 'static,
 ) -> Result<Registered<ModuleEvent>, ferro_gkhi::Error> {
@@ -31,7 +32,8 @@ pub(crate) fn watch(
                 bindings::module_state_MODULE_STATE_GOING => Event::Goes,
                 _ => return Answer::Continue,
             };
-            // SAFETY: The hook passes a module that is there during the call; its name does not change.
+            // SAFETY: The hook passes a module that stays during the call; its name does not
+            // change.
             let name: *const kernel::ffi::c_char = unsafe { (&raw const (*module).name).cast() };
             // SAFETY: The name ends in 0, and stays during the call.
             f(unsafe { CStr::from_char_ptr(name) }, event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files of user space that are probed.
+//! Probed files of user space.
 //!
 //! Contexts: process; sleeps.
 
@@ -10,24 +10,26 @@ use kernel::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
 
-/// A regular file, which stays as long as this.
+/// Regular file, with a reference to it.
 ///
 /// # Invariants
 ///
-/// `0` is what `ferro_dprobes_file()` has found, with references that this owns.
+/// `0` was filled in by `ferro_dprobes_file()`, with references that this owns.
 pub(crate) struct File(bindings::ferro_dprobes_file);
 
-// SAFETY: It can be put by any thread.
+// SAFETY: Any thread may put it.
 unsafe impl Send for File {}
-// SAFETY: A shared reference gives away the inode's address, and has names compared that do not change or have locks of their own.
+// SAFETY: A shared reference gives access to the inode's address, and compares names, which do not
+// change or have locks of their own.
 unsafe impl Sync for File {}
 
 impl File {
     /// Finds a file, and reads the byte at an offset.
     ///
-    /// Whoever has the file decides when this returns: on another machine, in a process, by a lease.
+    /// Another machine, a process or the holder of a lease may delay the return indefinitely.
     ///
-    /// Errors: -ENOENT and others of looking up and opening; -EINVAL if it is not a regular file that can be mapped; -ENXIO if it has no such byte.
+    /// Errors: -ENOENT and others of looking up and opening; -EINVAL if the file is not regular or
+    /// cannot be mapped; -ENXIO if there is no such byte.
     pub(crate) fn open(name: &CStr, offset: u64) -> Result<(Self, u8)> {
         let offset = bindings::loff_t::try_from(offset).map_err(|_| ENXIO)?;
         let mut file = MaybeUninit::<bindings::ferro_dprobes_file>::uninit();
@@ -41,13 +43,13 @@ impl File {
                 &raw mut byte,
             )
         })?;
-        // SAFETY: The function has succeeded, so that the file is there.
+        // SAFETY: The function has succeeded, so that the file is initialised.
         let file = unsafe { file.assume_init() };
-        // INVARIANT: The references are ours now.
+        // INVARIANT: The returned file owns the references.
         Ok((Self(file), byte))
     }
 
-    /// The inode that has the code.
+    /// Returns the inode that has the code.
     pub(super) fn inode(&self) -> *mut bindings::inode {
         self.0.inode
     }
@@ -61,7 +63,8 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the references are ours, and the inode is not used after this.
+        // SAFETY: By the type invariant this owns the references, and the inode is not used after
+        // this.
         unsafe { bindings::ferro_dprobes_file_put(&raw mut self.0) };
     }
 }

@@ -13,11 +13,13 @@ use kernel::types::NotThreadSafe;
 
 use super::permission::Permission;
 
-/// `struct pt_regs` of what has been interrupted on this CPU. There may be several of these for one.
+/// `struct pt_regs` of the context that was interrupted on this CPU. Several may refer to the same
+/// one.
 ///
 /// # Invariants
 ///
-/// It points to saved registers that stay for `'a`, and that nothing but this CPU's program accesses meanwhile.
+/// The pointer is to saved registers that stay for `'a`, and that only this CPU's program accesses
+/// in that time.
 pub(crate) struct Regs<'a>(
     NonNull<bindings::pt_regs>,
     PhantomData<&'a ()>,
@@ -25,35 +27,38 @@ pub(crate) struct Regs<'a>(
 );
 
 impl Regs<'_> {
+    /// Wraps a pointer to saved registers; `None` for NULL.
+    ///
     /// # Safety
     ///
-    /// `regs` are saved registers that stay for as long as this is used, and that nothing else accesses meanwhile, except
-    /// through another one of these on this CPU.
+    /// `regs` are saved registers that stay for as long as this is used. Nothing else accesses them
+    /// in that time, except through another `Regs` on this CPU.
     pub(super) unsafe fn from_raw(regs: *mut bindings::pt_regs) -> Option<Self> {
-        // INVARIANT: The caller guarantees it.
+        // INVARIANT: Guaranteed by the caller.
         Some(Self(NonNull::new(regs)?, PhantomData, NotThreadSafe))
     }
 
-    /// Another one for the same.
+    /// Returns another reference to the same registers.
     #[inline(always)]
     pub(crate) fn again(&self) -> Regs<'_> {
-        // INVARIANT: It stays no longer than this one.
+        // INVARIANT: The new one stays no longer than this one.
         Regs(self.0, PhantomData, NotThreadSafe)
     }
 
-    /// Those that the current thread had when it left user space; `None` for a thread of the kernel.
+    /// Returns the registers that the current thread had when it left user space; `None` for a
+    /// thread of the kernel.
     pub(crate) fn of_user() -> Option<Self> {
         // SAFETY: Looks at the current task.
         let regs = unsafe { bindings::ferro_dprobes_user_regs() };
-        // SAFETY: They are at the top of the current thread's stack, and stay as long as it is in the kernel. Others access
-        // them only while the thread is stopped.
+        // SAFETY: They are at the top of the current thread's stack, and stay as long as it is in
+        // the kernel. Other threads access them only while the thread is stopped.
         unsafe { Self::from_raw(regs) }
     }
 
-    /// The word that holds a register.
+    /// Returns a pointer to the word that holds a register.
     fn place(&self, register: Register) -> Option<*mut usize> {
         let regs = self.0.as_ptr();
-        // SAFETY: By the type invariant these are fields of a structure that is there.
+        // SAFETY: By the type invariant these are fields of a live structure.
         Some(unsafe {
             match register {
                 Register::Ax => &raw mut (*regs).ax,
@@ -79,7 +84,7 @@ impl Regs<'_> {
         })
     }
 
-    /// The value of a register, if it is saved.
+    /// Returns the value of a register, if it is saved.
     pub(crate) fn get(&self, register: Register) -> Option<u64> {
         match register {
             Register::Cs | Register::Ss => {
@@ -89,17 +94,18 @@ impl Regs<'_> {
             }
             _ => {
                 let place = self.place(register)?;
-                // SAFETY: By the type invariant the word is there.
+                // SAFETY: By the type invariant the word is live.
                 Some(unsafe { place.read_volatile() } as u64)
             }
         }
     }
 
-    /// Changes a register. False if a program must not change it.
+    /// Changes a register. Returns false if a program must not change it.
     pub(crate) fn set(&mut self, _permission: &Permission, register: Register, value: u64) -> bool {
         match self.place(register) {
             Some(place) if register.is_writable() => {
-                // SAFETY: By the type invariant the word is there; the user may change any register in any way.
+                // SAFETY: By the type invariant the word is live; the user may change any register
+                // in any way.
                 unsafe { place.write_volatile(value as usize) };
                 true
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each CPU has for the program that runs there: one at a time.
+//! Scratch memory of each CPU, for the one program that may run there.
 //!
 //! Contexts: making and freeing process; the rest any, NMI included.
 
@@ -18,20 +18,21 @@ use kernel::sync::atomic::Relaxed;
 
 use crate::cpu_records::Pending;
 
-/// A CPU's room.
+/// Scratch memory of a CPU.
 struct Room {
     is_busy: UnsafeCell<bool>,
-    /// Whether `pending` is to be forgotten.
+    /// True if `pending` has to be dropped before its next use.
     is_stale: UnsafeCell<bool>,
     memory: UnsafeCell<Memory>,
     pending: UnsafeCell<Pending>,
 }
 
-/// The rooms of all CPUs.
+/// Scratch memory of all CPUs.
 ///
 /// # Invariants
 ///
-/// Every possible CPU's slot points to one of `_rooms`. `is_busy` says that somebody on that CPU uses the rest of it.
+/// Every possible CPU's slot points to one of `_rooms`. While `is_busy` is set, a context on that
+/// CPU uses the rest of the room.
 pub(crate) struct Scratch {
     slots: PerCpuPtr<Room>,
     _rooms: KVec<KVBox<Room>>,
@@ -43,7 +44,7 @@ unsafe impl Send for Scratch {}
 unsafe impl Sync for Scratch {}
 
 impl Scratch {
-    /// Errors: -ENOMEM.
+    /// Allocates the rooms. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         let slots = PerCpuPtr::new()?;
         let mut rooms = KVec::new();
@@ -51,7 +52,8 @@ impl Scratch {
             let room = KVBox::<Room>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
             // SAFETY: The memory is zeroed: flags that are not set, and numbers.
             let mut room = unsafe { room.assume_init() };
-            // INVARIANT: The box, and so the room, stays where it is when it is moved into the vector.
+            // INVARIANT: The box, and so the room, stays where it is when it is moved into the
+            // vector.
             slots.slot(cpu).store(&raw mut *room, Relaxed);
             rooms.push(room, GFP_KERNEL)?;
         }
@@ -61,16 +63,18 @@ impl Scratch {
         })
     }
 
-    /// Forgets this CPU's pending records, also while somebody uses the room: whoever looks at them next finds none.
+    /// Drops this CPU's pending records, even while the room is in use: the next user finds none.
     #[cold]
     pub(crate) fn forget_pending(&self) {
         let preempt = PreemptOff::new();
         let room: *const Room = self.slots.this_cpu(&preempt);
-        // SAFETY: By the type invariant it is a room that `self` keeps. Only this CPU uses the flag, with single loads and stores.
+        // SAFETY: By the type invariant it is a room that `self` keeps. Only this CPU uses the
+        // flag, with single loads and stores.
         unsafe { (*room).is_stale.get().write_volatile(true) };
     }
 
-    /// Takes this CPU's room, until the guard is dropped. `None` if a program is running on this CPU already.
+    /// Takes this CPU's room, until the guard is dropped. Returns `None` if a program is running on
+    /// this CPU already.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         let preempt = PreemptOff::new();
@@ -78,7 +82,7 @@ impl Scratch {
         // SAFETY: By the type invariant it is a room that `self` keeps.
         let room = unsafe { &*room };
         let is_busy = room.is_busy.get();
-        // SAFETY: Only this CPU uses the flag. What comes in between, an interrupt, leaves it as it was.
+        // SAFETY: Only this CPU uses the flag. An interrupt in between leaves it as it was.
         if unsafe { is_busy.read_volatile() } {
             return None;
         }
@@ -92,23 +96,25 @@ impl Scratch {
     }
 }
 
-/// The room of this CPU.
+/// Guard of this CPU's room.
 pub(crate) struct Entered<'a> {
     room: &'a Room,
     _preempt: PreemptOff,
 }
 
 impl Entered<'_> {
-    /// What is in it.
+    /// Returns the memory and the pending records of the room.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut Memory, &mut Pending) {
         let is_stale = self.room.is_stale.get();
-        // SAFETY: The flag is set, by this guard, of which there is one at a time: nobody else uses the room before it is dropped.
+        // SAFETY: This guard has set the flag, and there is one guard at a time: the room has no
+        // other user before it is dropped.
         let (memory, pending) =
             unsafe { (&mut *self.room.memory.get(), &mut *self.room.pending.get()) };
         // SAFETY: Only this CPU uses the flag, with single loads and stores; preemption is off.
         if unsafe { is_stale.read_volatile() } {
-            // SAFETY: As above. What sets it in between means what is cleared here.
+            // SAFETY: As above. A hit in between that sets it asks to drop the records that are
+            // dropped here.
             unsafe { is_stale.write_volatile(false) };
             pending.clear();
         }

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The current task.
+//! Current task.
 //!
 //! Contexts: any, NMI included.
 
 use kernel::bindings;
 use kernel::task::Task;
 
-/// Its address.
+/// Returns the address of the current task.
 pub(crate) fn address() -> usize {
     Task::current_raw().addr()
 }
 
-/// The number of its process, and its own.
+/// Returns the IDs of the current process and thread.
 #[inline]
 pub(crate) fn ids() -> (u32, u32) {
     let task = Task::current_raw();
-    // SAFETY: The current task is live, and the number of its process does not change.
+    // SAFETY: The current task is live, and the ID of its process does not change.
     let process = unsafe { (*task).tgid };
-    // SAFETY: The current task is live, and its number does not change.
+    // SAFETY: The current task is live, and its ID does not change.
     let thread = unsafe { (*task).pid };
     (process.unsigned_abs(), thread.unsigned_abs())
 }
 
-/// The number of its user.
+/// Returns the user ID of the current task.
 pub(crate) fn uid() -> u32 {
-    // SAFETY: Reads the credentials of the current task, which are its own to change.
+    // SAFETY: Reads the credentials of the current task, which only it changes.
     unsafe { bindings::ferro_dprobes_uid() }
 }

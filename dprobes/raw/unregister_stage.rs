@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far the unregistering is of something whose callbacks have to be waited for: of many, with one wait for all.
+//! Stages of unregistering, for objects that share one wait for their callbacks.
 //!
 //! Contexts: process.
 
@@ -12,7 +12,7 @@ use kernel::sync::atomic::Release;
 const REGISTERED: u64 = 0;
 const OVER: u64 = 1;
 
-/// What is unregistered at once. No two batches are equal.
+/// Batch of objects that are unregistered together. No two batches are equal.
 pub(super) struct Batch(u64);
 
 impl Batch {
@@ -22,26 +22,27 @@ impl Batch {
     }
 }
 
-/// Registered, unregistered in a batch, or so that all callbacks are over.
+/// Stage of an object: registered, unregistered in a batch, or with all callbacks finished.
 pub(super) struct Stage(Atomic<u64>);
 
 impl Stage {
-    /// Of what is being registered.
+    /// Makes the stage of an object under registration.
     pub(super) fn new() -> Self {
         Self(Atomic::new(REGISTERED))
     }
 
-    /// Whether it is the caller who has to unregister it, in this batch. Only one has.
+    /// Moves from registered to this batch. Returns true to exactly one caller, which has to
+    /// unregister the object.
     pub(super) fn leaves(&self, batch: &Batch) -> bool {
         self.0.cmpxchg(REGISTERED, batch.0, Full).is_ok()
     }
 
-    /// Callbacks of all that was unregistered in this batch are over; for what is of another it says nothing.
+    /// Marks that callbacks are finished, if the object was unregistered in this batch.
     pub(super) fn is_over(&self, batch: &Batch) {
         let _ = self.0.cmpxchg(batch.0, OVER, Release);
     }
 
-    /// Whether callbacks have to be waited for yet.
+    /// Returns true if callbacks may still be running.
     pub(super) fn may_call(&self) -> bool {
         self.0.load(Relaxed) != OVER
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes on instructions of user space, by `<linux/uprobes.h>`: in all processes that map the file, also later ones.
+//! Probes on instructions of user space, by `<linux/uprobes.h>`, in all processes that map the
+//! file, including later ones.
 //!
-//! Contexts: callbacks in the process that is probed; they may sleep. The rest process.
+//! Contexts: callbacks in the probed process; they may sleep. The rest process.
 
 use kernel::bindings;
 use kernel::container_of;
@@ -16,37 +17,38 @@ use super::regs::Regs;
 use super::unregister_stage::Batch;
 use super::unregister_stage::Stage;
 
-/// What a hit calls, in several processes at a time.
+/// Handler of hits, which several processes may call at the same time.
 pub(crate) trait UserHandler: Send + Sync + 'static {
-    /// Before the instruction.
+    /// Handles a hit before the instruction.
     fn hit(&self, regs: Regs<'_>);
 }
 
-/// A registered uprobe.
+/// Registered uprobe.
 ///
 /// # Invariants
 ///
-/// `uprobe` is what registering `consumer` has returned. `stage` says whether it is unregistered.
+/// `uprobe` was returned by the registration of `consumer`. `stage` tells if the uprobe is
+/// unregistered.
 #[pin_data(PinnedDrop)]
 pub(crate) struct UserProbe<H: UserHandler> {
-    // First, as handlers use it.
+    // Dropped first: `drop()` has waited for the handlers that use it.
     handler: H,
     #[pin]
     consumer: Opaque<bindings::uprobe_consumer>,
     uprobe: *mut bindings::uprobe,
     stage: Stage,
-    /// The uprobe is on its inode.
+    /// File with the inode that the uprobe is on.
     file: File,
 }
 
 // SAFETY: Any thread may unregister a uprobe; handlers are `Send`.
 unsafe impl<H: UserHandler> Send for UserProbe<H> {}
-// SAFETY: A shared reference gives away nothing but the handler, which is `Sync`.
+// SAFETY: A shared reference gives access to the handler only, which is `Sync`.
 unsafe impl<H: UserHandler> Sync for UserProbe<H> {}
 
 impl<H: UserHandler> UserProbe<H> {
-    /// Errors: -EINVAL if the offset is not in the file, -EIO if the file cannot be mapped for execution, -ENOTSUPP if the instruction
-    /// cannot be probed, and others.
+    /// Registers a uprobe. Errors: -EINVAL if the offset is not in the file, -EIO if the file
+    /// cannot be mapped for execution, -ENOTSUPP if the instruction cannot be probed, and others.
     pub(crate) fn register(file: File, offset: u64, handler: H) -> impl PinInit<Self, Error> {
         let consumer = bindings::uprobe_consumer {
             handler: Some(Self::handle),
@@ -56,20 +58,22 @@ impl<H: UserHandler> UserProbe<H> {
         try_pin_init!(&this in Self {
             handler,
             consumer <- Opaque::try_ffi_init(move |slot: *mut bindings::uprobe_consumer| {
-                // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a consumer that nobody else uses.
+                // SAFETY: By the rules of `try_ffi_init()` the slot is memory for a consumer, used
+                // only here.
                 unsafe { slot.write(consumer) };
                 Ok::<(), Error>(())
             }),
             uprobe: {
                 let offset = bindings::loff_t::try_from(offset).map_err(|_| EINVAL)?;
-                // SAFETY: The place is that of the structure that is being initialised.
+                // SAFETY: The pointer is to the structure that is being initialised.
                 let consumer = Opaque::cast_into(unsafe { &raw const (*this.as_ptr()).consumer });
-                // SAFETY: The file, which this owns, keeps the inode. The consumer is pinned, and stays until `drop()` has
-                // unregistered it. The handler takes it for the field of this structure, which it is, and whose `handler` is there.
+                // SAFETY: The file, which this owns, keeps the inode. The consumer is pinned, and
+                // stays until `drop()` has unregistered it. The handler takes it for the field of
+                // this structure, which it is, and whose `handler` is initialised.
                 let uprobe = unsafe { bindings::uprobe_register(inode, offset, 0, consumer) };
                 // SAFETY: Only looks at the pointer.
                 to_result(unsafe { bindings::ferro_dprobes_uprobe_error(uprobe) })?;
-                // INVARIANT: It has succeeded.
+                // INVARIANT: The registration has succeeded.
                 uprobe
             },
             stage: Stage::new(),
@@ -77,7 +81,8 @@ impl<H: UserHandler> UserProbe<H> {
         }? Error)
     }
 
-    /// Unregisters some, and waits once until no handler of all these runs. Those that are already are left alone.
+    /// Unregisters uprobes, and waits once until none of their handlers runs. Skips those that are
+    /// unregistered already.
     pub(crate) fn unregister_all<'a>(probes: impl Iterator<Item = &'a Self> + Clone) {
         let batch = Batch::new();
         let mut any = false;
@@ -87,27 +92,29 @@ impl<H: UserHandler> UserProbe<H> {
         if any {
             // SAFETY: No requirement.
             unsafe { bindings::uprobe_unregister_sync() };
-            // Also if the iterator has others now: those are not of this batch.
+            // The iterator may have other probes now: `is_over()` skips those of other batches.
             probes.for_each(|probe| probe.stage.is_over(&batch));
         }
     }
 
-    /// Returns true if processes that open the file by its name from now on execute what is probed.
+    /// Returns true if processes that open the file by its name later will execute the probed code.
     pub(crate) fn is_current(&self) -> bool {
         self.file.is_current()
     }
 
-    /// Whether it was still registered, and now is not. Handlers may be running yet.
+    /// Unregisters the uprobe. Returns true if it was still registered. Handlers may still be
+    /// running.
     fn leave(&self, batch: &Batch) -> bool {
         let is_first = self.stage.leaves(batch);
         if is_first {
-            // SAFETY: By the type invariant it is registered, with this consumer: nobody else has come here.
+            // SAFETY: By the type invariant it is registered, with this consumer: `leaves()` is
+            // true only once.
             unsafe { bindings::uprobe_unregister_nosync(self.uprobe, self.consumer.get()) };
         }
         is_first
     }
 
-    /// Called by the kernel before the instruction. Returns 0: the probe stays.
+    /// Handles a call by the kernel, before the instruction. Returns 0: the probe stays.
     ///
     /// # Safety
     ///
@@ -118,9 +125,11 @@ impl<H: UserHandler> UserProbe<H> {
         _data: *mut u64,
     ) -> c_int {
         let field = Opaque::cast_from(consumer).cast_mut();
-        // SAFETY: The kernel passes the consumer that was registered, which is this field of a `Self`.
+        // SAFETY: The kernel passes the consumer that was registered, which is this field of a
+        // `Self`.
         let this = unsafe { container_of!(field, Self, consumer) };
-        // SAFETY: Unregistering waits for this call, and the `Self` goes after that; the handler was initialised before.
+        // SAFETY: Unregistering waits for this call, and the `Self` is freed after that. The
+        // handler was initialised before.
         let handler = unsafe { &(*this).handler };
         // SAFETY: The caller guarantees that they belong to this function.
         if let Some(regs) = unsafe { Regs::from_raw(regs) } {
@@ -135,7 +144,8 @@ impl<H: UserHandler> PinnedDrop for UserProbe<H> {
     fn drop(self: Pin<&mut Self>) {
         self.leave(&Batch::new());
         if self.stage.may_call() {
-            // SAFETY: No requirement. It waits until no handler runs, so that what is dropped after this is no longer used.
+            // SAFETY: No requirement. It waits until no handler runs, so that fields dropped after
+            // this are no longer used.
             unsafe { bindings::uprobe_unregister_sync() };
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Watchpoints on all CPUs, also on those that come later: an event of perf for each. The kernel's own "wide" ones are only on the
- * CPUs that are there, and do not survive that one goes and comes back.
+ * Watchpoints on all CPUs, including those that are brought online later: a perf event for each
+ * CPU. The kernel's own "wide" breakpoints are only on CPUs that are online when they are
+ * registered, and are lost when a CPU is taken offline and brought back.
  *
- * Contexts: process. Locks: the CPUs', then ours.
+ * Contexts: process. Locks: the CPU hotplug lock, then watches_lock.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -25,7 +26,7 @@ struct ferro_dprobes_watch {
 	struct perf_event_attr attr;
 	perf_overflow_handler_t triggered;
 	void *context;
-	/* NULL where there is none. */
+	/* NULL on CPUs without an event. */
 	struct perf_event *__percpu *events;
 };
 
@@ -52,7 +53,7 @@ static void unwatch_on(struct ferro_dprobes_watch *watch, unsigned int cpu)
 	*event = NULL;
 }
 
-/* A CPU that has no register left comes nevertheless. */
+/* A CPU without a free debug register is brought online nevertheless. */
 static int cpu_comes(unsigned int cpu)
 {
 	struct ferro_dprobes_watch *watch;
@@ -67,7 +68,7 @@ static int cpu_comes(unsigned int cpu)
 	return 0;
 }
 
-/* Before perf takes its events from the CPU, which it would not put back. */
+/* Called before perf removes its events from the CPU, which it would not restore. */
 static int cpu_goes(unsigned int cpu)
 {
 	struct ferro_dprobes_watch *watch;
@@ -133,7 +134,7 @@ void ferro_dprobes_unwatch(struct ferro_dprobes_watch *watch)
 {
 	unsigned int cpu;
 
-	/* From here on no CPU that comes or goes looks at it. */
+	/* From here on the hotplug callbacks do not find it. */
 	scoped_guard(mutex, &watches_lock)
 		list_del(&watch->node);
 	for_each_possible_cpu(cpu)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The work item that hits ask for what has to sleep. It is not that of deferred.c, for which modules wait until nothing is left:
- * programs may ask again and again.
+ * Work item for requests of hits that have to sleep. The one of deferred.c is unsuitable: modules
+ * wait until that has nothing left, and programs may ask again and again.
  *
  * Contexts: asking any, NMI included; the rest process.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A work item that hits ask for what has to sleep.
+//! Work item for requests of hits that have to sleep.
 //!
 //! Contexts: asking any, NMI included; the rest process.
 
@@ -10,24 +10,25 @@ use kernel::ffi::c_void;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
-/// What the work item calls.
+/// Value that the work item calls.
 pub(crate) trait OnWork: Send + Sync + 'static {
-    /// Does what was asked for. Called by one work item at a time. Context: process; sleeps.
+    /// Handles the requests. Never called twice at the same time. Context: process; sleeps.
     fn on_work(&self);
 }
 
-/// The worker, of which there is one at a time.
+/// Worker. There is at most one at a time.
 pub(crate) struct Worker<T: OnWork> {
-    // What the work item is called with.
+    // Context of the work item.
     _value: Arc<T>,
 }
 
 impl<T: OnWork> Worker<T> {
-    /// Has `value` called from now on when [`ask`] asks for it. Errors: -EBUSY if there is a worker.
+    /// Starts a worker that calls `value` after [`ask`]. Errors: -EBUSY if there is a worker.
     pub(crate) fn new(value: Arc<T>) -> Result<Self> {
         let context: *const T = &raw const *value;
-        // SAFETY: `run()` takes the context for a `T`, which it is. It stays where it is until `drop()` has waited for the work
-        // item, with nobody left to ask: programs go first. The module's exit always drops this.
+        // SAFETY: `run()` takes the context for a `T`, which it is. The value stays in place until
+        // `drop()` has waited for the work item. Programs are unloaded before, so that no hit asks
+        // then. The module's exit always drops this.
         to_result(unsafe {
             bindings::ferro_dprobes_worker_begin(Some(Self::run), context.cast())
         })?;
@@ -50,14 +51,16 @@ impl<T: OnWork> Drop for Worker<T> {
     }
 }
 
-/// Asks the worker for a call that sees what was stored before. There has to be one; a call that is under way already does not count.
+/// Asks the worker for a call that sees all earlier stores. A call that has already begun does not
+/// count. There has to be a worker.
 pub(crate) fn ask() {
-    // SAFETY: No requirement but that there is a worker when it runs: who asks is a program's hit, and programs are there only while
-    // there is a worker.
+    // SAFETY: The only requirement is that there is a worker when it runs. The caller is a
+    // program's hit, and programs are loaded only while there is a worker.
     unsafe { bindings::ferro_dprobes_worker_ask() };
 }
 
-/// Waits until what was asked for before is done. Context: process; sleeps; not with what the worker locks.
+/// Waits until the earlier requests are done. Context: process; sleeps; without locks that the
+/// worker takes.
 pub(crate) fn wait() {
     // SAFETY: No requirement.
     unsafe { bindings::ferro_dprobes_worker_wait() };
