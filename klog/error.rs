@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a handler could not be registered, armed or disarmed.
+//! Errors of registering, arming and disarming a handler.
 #![deny(unsafe_code)]
 
 use ferro_sys::sync::deferred_drop::may_sleep;
 use kernel::alloc::AllocError;
 use kernel::prelude::*;
 
-/// Why a handler could not be registered, armed or disarmed. Nothing has changed then.
+/// Error of registering, arming or disarming a handler. An operation that fails changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Called by a handler, or elsewhere where nothing may sleep (`EBUSY`).
+    /// The caller is a handler, or another context that must not sleep (`EBUSY`).
     MustNotSleep,
-    /// The handler is of a module that is being unloaded (`ESHUTDOWN`).
+    /// The handler's module is being unloaded (`ESHUTDOWN`).
     ModuleGoes,
-    /// Another handler is the current one (`EBUSY`); the kernel's log says which.
+    /// Another handler is the current one (`EBUSY`); the kernel's log names it.
     Occupied,
     /// No memory (`ENOMEM`).
     NoMemory,
@@ -36,7 +36,7 @@ impl From<AllocError> for Error {
     }
 }
 
-/// Refuses what sleeps where nothing may, as in a handler.
+/// Returns an error where sleeping is not allowed, as in a handler.
 pub(crate) fn must_sleep() -> Result<(), Error> {
     match may_sleep() {
         true => Ok(()),

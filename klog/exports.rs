@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `<linux/klog.h>`, and those that `raw/printk.c` calls.
+//! Functions of `<linux/klog.h>`, and functions that `raw/printk.c` calls.
 //!
-//! Contexts: [`klog`] and [`ferro_klog_active`] anywhere, NMI included; the rest in process context.
+//! Contexts: [`klog`] and [`ferro_klog_active`] any, NMI included; the rest process.
 
 use core::ptr::NonNull;
 
@@ -14,18 +14,18 @@ use kernel::prelude::*;
 
 use crate::raw::handler;
 
-/// Hands a message to the current handler.
+/// Passes a message to the current handler.
 ///
 /// # Safety
 ///
-/// `len` bytes at `data` can be read and do not change, if it is positive.
+/// `len` bytes at `data` can be read and do not change during the call, if `len` is positive.
 #[export]
 unsafe extern "C" fn klog(data: *const c_void, len: c_int) {
     // SAFETY: By the rules of this function.
     unsafe { handler::log(data, len) };
 }
 
-/// Whether there is a handler, for `klog_printk()`.
+/// Returns true if there is a handler, for `klog_printk()`.
 ///
 /// # Safety
 ///
@@ -35,6 +35,9 @@ unsafe extern "C" fn ferro_klog_active() -> bool {
     handler::is_active()
 }
 
+/// Makes a handler in C the current one. Returns 0, -EINVAL if `ops` is NULL, -ESHUTDOWN if its
+/// module is being unloaded.
+///
 /// # Safety
 ///
 /// `ops` is NULL or valid during the call, and its function keeps the rules of the header.
@@ -44,13 +47,14 @@ unsafe extern "C" fn register_klog_handler(ops: *const bindings::klog_operations
     let Some(ops) = (unsafe { ops.as_ref() }) else {
         return EINVAL.to_errno();
     };
-    // SAFETY: By the rules of the header the function stays until it is unregistered, which waits for a grace period; if its
-    // module goes before, `ferro_klog_module_going()` takes it away.
+    // SAFETY: By the rules of the header the function stays until unregistered, which waits for a
+    // grace period. If its module is unloaded before, `ferro_klog_module_going()` removes the
+    // handler.
     let result = unsafe { handler::set(ops.klog) };
     result.map_or_else(|e| kernel::error::Error::from(e).to_errno(), |()| 0)
 }
 
-/// Has no handler any more.
+/// Removes the current handler, if any, and waits until no CPU executes it.
 ///
 /// # Safety
 ///
@@ -60,11 +64,12 @@ unsafe extern "C" fn unregister_klog_handler() {
     handler::clear();
 }
 
-/// For `printk.c`: a module goes. If it has left its handler, that goes first.
+/// Removes a handler that a module has left registered, before the module is unloaded. Called by
+/// `printk.c`.
 ///
 /// # Safety
 ///
-/// `module` is NULL, or is there during the call.
+/// `module` is NULL, or valid during the call.
 #[export]
 unsafe extern "C" fn ferro_klog_module_going(module: *mut bindings::module) {
     let Some(module) = NonNull::new(module) else {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! klog: trace statements that may stay in the code, whether or not anybody listens.
+//! klog: trace statements that may stay in the code, with or without a listener.
 //!
-//! The functions of `<linux/klog.h>`, and their like for Rust: [`klog!`], [`write()`] and
-//! [`Registration`]. See `Documentation/klog.rst`.
+//! Has the functions of `<linux/klog.h>`, and their counterparts for Rust: [`klog!`], [`write()`]
+//! and [`Registration`]. See `Documentation/klog.rst`.
 //!
-//! `exports.rs` has the functions for C, `raw/` the current handler and the per-CPU data, `message.rs` and
-//! `registration.rs` what clients in Rust see.
+//! `exports.rs` has the functions for C, `raw/` the current handler and the per-CPU data,
+//! `message.rs` and `registration.rs` the interface for Rust clients.
 //!
-//! Contexts: logging anywhere, NMI included, without locks; registering in process context.
+//! Contexts: logging any, NMI included, without locks; registering process.
 
 /// Prefix of what this crate prints.
 const __LOG_PREFIX: &[u8] = b"ferro_klog\0";

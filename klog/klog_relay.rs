@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The klog handler: writes what is logged to a relay channel.
+//! klog handler that writes messages to a relay channel.
 //!
-//! The channel is made and removed by user space, through debugfs `klog/`; `ferrotrace klog` does.
+//! User space creates and removes the channel through debugfs `klog/`, as `ferrotrace klog` does.
 //! See `Documentation/klog.rst`.
 #![deny(unsafe_code)]
 
@@ -29,19 +29,20 @@ module! {
     license: "GPL v2",
 }
 
-/// Bytes in a sub-buffer until somebody writes another number.
+/// Bytes in a sub-buffer, until user space writes another number.
 const SUBBUF_SIZE: usize = 262_144;
-/// Sub-buffers of a CPU, likewise.
+/// Sub-buffers of a CPU, until user space writes another number.
 const N_SUBBUFS: usize = 4;
 
-/// Where the handler writes, while the module is there.
+/// Channel that the handler writes to, while the module is loaded.
 static CHANNEL: RcuSlot<Shared<AppChannel>> = RcuSlot::new();
 
-/// The handler, likewise. It is armed only while the application is enabled.
+/// Registration of the handler, while the module is loaded. Armed only while the application is
+/// enabled.
 static HANDLER: RcuSlot<Shared<Registration<Writer>>> = RcuSlot::new();
 
-/// Arms the handler when the application is enabled, and disarms it when that ends. Errors: -EBUSY
-/// if another handler is registered.
+/// Arms the handler when the application is enabled, and disarms it when the application is
+/// disabled. Errors: -EBUSY if another handler is registered.
 fn switch(enabled: bool) -> Result {
     let handler = HANDLER.get().ok_or(ENODEV)?;
     match enabled {
@@ -56,13 +57,13 @@ struct Writer;
 impl Handler for Writer {
     #[inline]
     fn klog(irqs: &IrqsOff, message: &[u8]) {
-        // klog enters a handler once at a time on a CPU, so no write is interrupted by another. What
-        // does not fit the channel counts.
+        // klog calls a handler once at a time on a CPU, so that no write interrupts another. The
+        // channel counts messages that do not fit.
         let _ = CHANNEL.with(irqs, |channel| channel.write(irqs, message));
     }
 }
 
-/// The file `missed`: what the handler did not get.
+/// File `missed`: the number of messages that the handler did not get.
 struct Missed;
 
 static MISSED_FILE: FileTable<Shared<Missed>> = FileTable::new(this_module::<KlogRelay>());
@@ -75,13 +76,13 @@ impl NodeOps for Missed {
 }
 
 struct KlogRelay {
-    // In the order in which they have to go.
+    // Dropped in this order.
     _missed: File<Shared<Missed>>,
     _app: App,
     _slots: Slots,
 }
 
-/// Empties the slots. After the application has ended, which disarms the handler.
+/// Empties the slots. Dropped after the application has ended, which disarms the handler.
 struct Slots;
 
 impl Drop for Slots {

@@ -11,7 +11,7 @@ use crate::raw::handler;
 use crate::raw::text_buf::with_text_buf;
 use crate::text::Text;
 
-/// Returns true if there is a handler, so that what is logged is not lost. Context: any.
+/// Returns true if there is a handler, so that messages are not lost. Context: any.
 #[inline(never)]
 pub fn has_handler() -> bool {
     handler::is_active()
@@ -24,7 +24,7 @@ pub fn print(args: fmt::Arguments<'_>) {
     }
     with_text_buf(|buf| {
         let mut text = Text::new(buf);
-        // An error says that it was cut, or that a value had nothing to show.
+        // An error only means that the text was cut, or that a value could not be formatted.
         let _ = fmt::Write::write_fmt(&mut text, args);
         handler::write(text.as_bytes());
     });

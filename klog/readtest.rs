@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A relay application that writes events of a known kind, to test readers with.
+//! Relay application that writes events with known contents, to test readers with.
 //!
 //! debugfs `readtest/` has the controls of every relay application, and:
 //!
-//! - `event_n`, `event_size`: how many events a test writes, and of how many bytes;
+//! - `event_n`, `event_size`: number of events that a test writes, and their size in bytes;
 //! - `overwrite`: 1 if the next channel overwrites; the same as `mode`;
-//! - `start_test`: writing 1 writes the events, on the CPU of the caller, and returns when that is
-//!   done, or when a signal comes (-EINTR). Several callers write at the same time;
-//! - `test_done`: 1 if no test is under way;
-//! - `write_count`, `write_byte_count`: events that found room, and their bytes, since 0 was written
-//!   to one of them.
+//! - `start_test`: writing 1 writes the events on the caller's CPU. The write returns when all are
+//!   written or a signal is pending (-EINTR). Several callers may write at the same time;
+//! - `test_done`: 1 if no test is running;
+//! - `write_count`, `write_byte_count`: number of events that found room, and of their bytes, since
+//!   0 was written to one of these files.
 //!
 //! Byte `j` of event `i` is `i + j`, cut to eight bits; with four bytes or more, the first four are
-//! `i`, native.
+//! `i`, in native byte order.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -44,12 +44,12 @@ module! {
     license: "GPL v2",
 }
 
-/// The largest event.
+/// Most bytes of an event.
 const MAX_SIZE: usize = 1 << 20;
-/// The most events of a test.
+/// Most events of a test.
 const MAX_COUNT: usize = 1 << 32;
 
-/// The state of the tests.
+/// State of the tests.
 struct Tests {
     app: ARef<Shared<AppChannel>>,
     event_n: Atomic<usize>,
@@ -89,7 +89,7 @@ impl Tests {
     }
 }
 
-/// Makes event `number`.
+/// Fills in event `number`.
 fn fill(event: &mut [u8], number: usize) {
     let [low, ..] = number.to_le_bytes();
     let mut value = low;
@@ -124,7 +124,7 @@ const KNOBS: [(&CStr, Knob, u16); 7] = [
     (c"write_byte_count", Knob::WriteByteCount, 0o600),
 ];
 
-/// A knob: text, one value and a newline.
+/// File of a knob: one value as text, and a newline.
 struct KnobFile {
     knob: Knob,
     tests: ARef<Shared<Tests>>,
@@ -176,7 +176,7 @@ impl NodeOps for KnobFile {
                 true => tests.run()?,
                 false => return Err(EINVAL),
             },
-            // They are counts, and can only begin anew.
+            // A counter can only be reset.
             Knob::WriteCount | Knob::WriteByteCount => {
                 if from.number()? != 0 {
                     return Err(EINVAL);
@@ -191,7 +191,7 @@ impl NodeOps for KnobFile {
 }
 
 struct ReadTest {
-    // In the order in which they have to go.
+    // Dropped in this order.
     _files: KVec<File<Shared<KnobFile>>>,
     _app: App,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A client's handler in Rust.
+//! Registration of a client's handler in Rust.
 //!
 //! Contexts: process, except where stated.
 #![deny(unsafe_code)]
@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::raw::handler::Handler;
 use crate::raw::handler::Owner;
 
-/// A handler that is registered until this is dropped, and gets the messages while it is armed:
-/// until then, or until another takes its place.
+/// Registration of a handler. The handler gets messages while armed: until the registration is
+/// disarmed or dropped, or another handler replaces it.
 ///
-/// It may be dropped anywhere. Where nothing may sleep, as in the handler, a work item does it: the handler is called until
-/// then.
+/// Dropping is allowed in any context. Where sleeping is not allowed, as in the handler, a work
+/// item does the rest: the handler is called until then.
 pub struct Registration<H: Handler> {
     owner: Deferred<Owner>,
     _handler: PhantomData<H>,
@@ -35,8 +35,8 @@ impl<H: Handler> Registration<H> {
         Ok(new)
     }
 
-    /// Registers `H`, which gets no messages until it is armed: until then trace statements cost
-    /// what they cost without a handler.
+    /// Registers `H`, which gets no messages until armed. Until then trace statements cost as much
+    /// as without a handler.
     ///
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::NoMemory`].
     pub fn disarmed() -> Result<Self, Error> {
@@ -47,7 +47,7 @@ impl<H: Handler> Registration<H> {
         })
     }
 
-    /// Makes it the current handler, if there is no other.
+    /// Makes `H` the current handler, if there is no other.
     ///
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`],
     /// [`Error::Occupied`].
@@ -56,7 +56,7 @@ impl<H: Handler> Registration<H> {
         self.owner.arm_if_free::<H>()
     }
 
-    /// Makes it the current handler, in place of another, if it is not.
+    /// Makes `H` the current handler, replacing another. No effect on the current one.
     ///
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`], [`Error::ModuleGoes`].
     pub fn arm(&self) -> Result<(), Error> {
@@ -64,7 +64,8 @@ impl<H: Handler> Registration<H> {
         self.owner.arm::<H>()
     }
 
-    /// Makes it the current handler no longer, if it is. Nobody is in the handler any more afterwards.
+    /// Removes the current handler, if registered by this. Returns when no CPU executes the
+    /// handler.
     ///
     /// Context: process; sleeps. Errors: [`Error::MustNotSleep`].
     pub fn disarm(&self) -> Result<(), Error> {
@@ -73,7 +74,7 @@ impl<H: Handler> Registration<H> {
         Ok(())
     }
 
-    /// Whether it is the current handler. Context: any.
+    /// Returns true if this registration has the current handler. Context: any.
     pub fn is_armed(&self) -> bool {
         self.owner.is_armed()
     }

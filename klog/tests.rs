@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit tests: what a handler gets. They run at boot, when nobody else has a handler.
+//! KUnit tests of the messages that a handler gets. They run at boot, without any other handler.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -22,7 +22,7 @@ mod suite {
     use kernel::time::delay::fsleep;
     use kernel::time::Delta;
 
-    /// Counts what it gets, and adds up the bytes.
+    /// Counts messages, and sums up their bytes.
     struct Counter;
 
     static MESSAGES: Atomic<usize> = Atomic::new(0);
@@ -43,7 +43,7 @@ mod suite {
         }
     }
 
-    /// Logs from inside.
+    /// Logs from its own handler.
     struct Nested;
 
     impl Handler for Nested {
@@ -53,7 +53,7 @@ mod suite {
         }
     }
 
-    /// Logs while it is being formatted.
+    /// Logs while being formatted.
     struct Logs;
 
     impl kernel::fmt::Display for Logs {
@@ -63,7 +63,7 @@ mod suite {
         }
     }
 
-    /// Messages that arrive while `f` runs.
+    /// Returns the number of messages that the handler gets while `f` runs.
     fn messages(f: impl FnOnce()) -> usize {
         let before = MESSAGES.load(Relaxed);
         f();
@@ -138,7 +138,7 @@ mod suite {
         let first = Registration::<Nested>::register()?;
         let second = Registration::<Counter>::register()?;
         let missed = crate::missed();
-        // Its place is taken, so dropping it must not take the second away.
+        // The second handler has replaced the first: dropping the first must not remove the second.
         drop(first);
         assert_eq!(messages(|| crate::write(b"second")), 1);
         assert_eq!(crate::missed(), missed);
@@ -152,7 +152,7 @@ mod suite {
         let first = Registration::<Counter>::register()?;
         let second = Registration::<Nested>::register()?;
         assert!(!first.is_armed() && second.is_armed());
-        // Only the current one can be disarmed.
+        // Only the current handler can be disarmed.
         first.disarm()?;
         assert!(second.is_armed());
         second.disarm()?;
@@ -180,7 +180,7 @@ mod suite {
         Ok(())
     }
 
-    /// Cannot change what it is called by, and drops its registration.
+    /// Tries to change the registration from its own handler, then drops it.
     struct Own;
 
     static OWN: SetOnce<Arc<SpinLock<Option<Registration<Own>>>>> = SetOnce::new();

@@ -5,7 +5,7 @@
 
 use kernel::fmt;
 
-/// Text that is cut where the buffer ends.
+/// Text, cut where the buffer ends.
 pub(crate) struct Text<'a> {
     buf: &'a mut [u8],
     len: usize,
@@ -16,7 +16,7 @@ impl<'a> Text<'a> {
         Self { buf, len: 0 }
     }
 
-    /// What has been written so far.
+    /// Returns the text written so far.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.buf.get(..self.len).unwrap_or_default()
     }
@@ -28,12 +28,12 @@ impl fmt::Write for Text<'_> {
         let fits = text.len().min(room.len());
         if let (Some(to), Some(from)) = (room.get_mut(..fits), text.as_bytes().get(..fits)) {
             to.copy_from_slice(from);
-            // No overflow: it fits.
+            // No overflow: the text fits.
             self.len += fits;
         }
         match fits == text.len() {
             true => Ok(()),
-            // Nothing that follows would fit either.
+            // No later text would fit either.
             false => Err(fmt::Error),
         }
     }

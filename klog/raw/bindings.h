@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What klog needs of the kernel's headers, and what its C and its Rust share.
- */
+/* Kernel headers that klog needs, and the interface between its C and its Rust. */
 #ifndef _FERROTRACE_KLOG_BINDINGS_H
 #define _FERROTRACE_KLOG_BINDINGS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What klog keeps for each CPU, for its Rust part. All with interrupts off;
- * NMIs nest.
+ * Per-CPU data of klog, for its Rust part. All functions run with interrupts off, except where
+ * stated; NMIs nest.
  */
 #ifndef _FERROTRACE_KLOG_CONTEXT_H
 #define _FERROTRACE_KLOG_CONTEXT_H
@@ -13,28 +13,28 @@ struct mutex;
 
 /* Held while the handler changes. */
 extern struct mutex klog_rust_mutex;
-/* exports.rs. Context: the module notifier. */
+/* Defined in exports.rs. Context: the module notifier. */
 void ferro_klog_module_going(struct module *mod);
 
 /*
- * Whether a handler may be called here; then ferro_klog_exit() has to follow
- * on the same CPU. If not, the message is counted as missed.
+ * Returns true if a handler may be called here; ferro_klog_exit() has to follow on the same CPU.
+ * Otherwise counts the message as missed.
  */
 bool ferro_klog_enter(void);
 void ferro_klog_exit(void);
 
 /*
- * KLOG_PRINTK_MAX bytes to format a message into, given back with
- * ferro_klog_text_put(). NULL, and the message is counted as missed, if what
- * formats or takes one logs another.
+ * Returns KLOG_PRINTK_MAX bytes to format a message into, to be given back with
+ * ferro_klog_text_put(). Returns NULL and counts the message as missed if it is logged while
+ * another is formatted or taken.
  */
 char *ferro_klog_text_get(void);
 void ferro_klog_text_put(void);
 
-/* Says in the log which handler is registered. */
+/* Names the registered handler in the kernel's log. */
 void ferro_klog_tell_other(const void *handler);
 
-/* Whether there is a handler. Defined in Rust; in any context. */
+/* Returns true if there is a handler. Defined in Rust. Context: any. */
 bool ferro_klog_active(void);
 
 #endif /* _FERROTRACE_KLOG_CONTEXT_H */

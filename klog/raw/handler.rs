@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The current handler: a function that C code may have registered, and that may be of a module.
+//! Current handler: a function of C or Rust code, which may be in a module.
 //!
-//! A handler is called with interrupts off, where RCU watches: that is a read-side critical section,
-//! so waiting for a grace period waits for every handler that is being called.
+//! A handler is called with interrupts off, while RCU is watching. Its run is an RCU read-side
+//! critical section, so a grace period waits for all running handlers.
 //!
-//! Contexts: [`log`] and [`is_active`] any, NMI included; what changes the handler in process context.
+//! Contexts: logging and [`is_active`] any, NMI included; changing the handler: process.
 
 use ferro_sys::cpu::with_irqs_off;
 use ferro_sys::cpu::IrqsOff;
@@ -23,55 +23,57 @@ use kernel::sync::rcu::synchronize_rcu;
 
 use crate::error::Error;
 
-/// The function of `struct klog_operations`.
+/// Type of the function in `struct klog_operations`.
 pub(crate) type KlogFn = unsafe extern "C" fn(*const c_void, c_int);
 
-/// The current handler's function, or NULL. Exchanged with full ordering, which pairs with the
-/// acquire in [`log`]: whoever is called sees what was done before it was registered.
+/// Function of the current handler, or NULL. The exchange is fully ordered, and pairs with the
+/// acquire in [`log`]: the handler sees all stores made before its registration.
 static HANDLER: Atomic<*mut c_void> = Atomic::new(core::ptr::null_mut());
 
 /// Held while the handler changes; has the last number that was given to an [`Owner`].
 static LAST: StaticMutex<u64> =
-    // SAFETY: `printk.c` defines the mutex with `DEFINE_MUTEX()`, in the kernel's image, and nothing but this static
-    // uses it.
+    // SAFETY: `printk.c` defines the mutex with `DEFINE_MUTEX()`, in the kernel's image, and only
+    // this static uses it.
     unsafe { StaticMutex::new(&raw mut bindings::klog_rust_mutex, NO_OWNER) };
 
-/// Whose the current handler is. It changes with [`HANDLER`], under the lock.
+/// Owner of the current handler. Changes with [`HANDLER`], under the lock.
 ///
-/// The function does not say whose it is: two owners with one type have the same.
+/// The function does not identify the owner: two owners with the same type have the same function.
 static OWNER: Atomic<u64> = Atomic::new(NO_OWNER);
 
-/// There is no handler, or it was registered in C.
+/// Number for no handler, or a handler registered in C.
 const NO_OWNER: u64 = 0;
 
-/// Whether there is a handler.
+/// Returns true if there is a handler.
 #[inline]
 pub(crate) fn is_active() -> bool {
     !HANDLER.load(Relaxed).is_null()
 }
 
-/// Hands a message to the current handler.
+/// Passes a message to the current handler.
 ///
 /// # Safety
 ///
-/// `len` bytes at `data` can be read and do not change during the call, if `len` is positive and `data` is not NULL.
+/// If `len` is positive and `data` is not NULL, `len` bytes at `data` can be read and do not change
+/// during the call.
 #[inline(always)]
 pub(crate) unsafe fn log(data: *const c_void, len: c_int) {
     if len <= 0 || data.is_null() || !is_active() {
         return;
     }
     with_irqs_off(|_| {
-        // SAFETY: It requires interrupts to be off, which they are in this closure, and `ferro_klog_exit()` to follow on
-        // this CPU, which it does below.
+        // SAFETY: The call requires interrupts to be off, which they are in this closure. It
+        // requires a call of `ferro_klog_exit()` on this CPU, which follows below.
         if !unsafe { bindings::ferro_klog_enter() } {
             return;
         }
         let handler = HANDLER.load(Acquire);
         if !handler.is_null() {
-            // SAFETY: Only `address()` makes these pointers, of functions of this type. Whoever takes a function out of
-            // HANDLER lets it go only after a grace period, and `ferro_klog_enter()` has found that RCU watches: with
-            // interrupts off, such a period cannot end before this closure does. The bytes are readable by the rules of
-            // this function.
+            // SAFETY: Only `address()` makes these pointers, from functions of this type. A
+            // function that was taken out of HANDLER is released only after a grace period.
+            // `ferro_klog_enter()` has found that RCU watches: with interrupts off, such a period
+            // cannot end before this closure does. The bytes are readable by the rules of this
+            // function.
             unsafe {
                 let handler = core::mem::transmute::<*mut c_void, KlogFn>(handler);
                 handler(data, len);
@@ -85,8 +87,8 @@ pub(crate) unsafe fn log(data: *const c_void, len: c_int) {
 /// Logs raw data, as `klog()` does in C. Context: any.
 pub fn write(data: &[u8]) {
     let len = c_int::try_from(data.len()).unwrap_or(c_int::MAX);
-    // SAFETY: `len` is at most the length of the slice, whose bytes are readable and do not change as long as it is
-    // borrowed.
+    // SAFETY: `len` is at most the length of the slice. Its bytes are readable and do not change
+    // while it is borrowed.
     unsafe { log(data.as_ptr().cast(), len) };
 }
 
@@ -96,22 +98,22 @@ fn address(function: Option<KlogFn>) -> *mut c_void {
     })
 }
 
-/// Makes a function of C code the current handler, or none, in place of the one before.
+/// Makes a function of C code the current handler, replacing the previous one; `None` removes it.
 ///
 /// # Safety
 ///
-/// The function keeps the rules of `struct klog_operations`, and stays until it has been taken away and a grace period
-/// has passed, or until its module goes.
+/// The function keeps the rules of `struct klog_operations`. It stays until it has been removed and
+/// a grace period has passed, or until its module is unloaded.
 pub(crate) unsafe fn set(function: Option<KlogFn>) -> Result<(), Error> {
     // SAFETY: By the rules of this function.
     unsafe { set_owned(function, NO_OWNER) }
 }
 
-/// [`set`], for an owner. Errors: [`Error::ModuleGoes`].
+/// Does the same as [`set`], for an owner. Errors: [`Error::ModuleGoes`].
 ///
 /// # Safety
 ///
-/// As for [`set`].
+/// The rules of [`set`] apply.
 unsafe fn set_owned(function: Option<KlogFn>, owner: u64) -> Result<(), Error> {
     let new = address(function);
     let lock = LAST.lock();
@@ -127,17 +129,18 @@ unsafe fn set_owned(function: Option<KlogFn>, owner: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes the handler away, whoever's it is, and waits until nobody executes it.
+/// Removes the current handler, regardless of its owner, and waits until no CPU executes it.
 pub(crate) fn clear() {
     let lock = LAST.lock();
     forget();
     drop(lock);
-    // Even if there was none: another task may just have taken it away, and may not have waited yet.
+    // Waits even if there was none: another task may just have removed it, without having waited
+    // yet.
     synchronize_rcu();
 }
 
-/// Takes the handler away if its code is of a module, which is about to go, and waits until nobody executes it. Whether it
-/// was.
+/// Removes the handler if its code is in a module about to be unloaded, and waits until no CPU
+/// executes it. Returns true if it was in the module.
 pub(crate) fn clear_of(module: &Module) -> bool {
     let lock = LAST.lock();
     let is_left = module.contains(HANDLER.load(Relaxed).addr());
@@ -151,21 +154,21 @@ pub(crate) fn clear_of(module: &Module) -> bool {
     is_left
 }
 
-/// With the lock. Nobody has been waited for.
+/// Removes the handler, without waiting for calls. The lock is held.
 fn forget() {
     HANDLER.store(core::ptr::null_mut(), Relaxed);
     OWNER.store(NO_OWNER, Relaxed);
 }
 
-/// What a handler in Rust does.
+/// Handler in Rust.
 pub trait Handler: 'static {
     /// Takes a message.
     ///
-    /// Context: any, NMI included, with interrupts off; on one CPU only one call at a time.
+    /// Context: any, NMI included, with interrupts off; at most one call at a time on each CPU.
     fn klog(irqs: &IrqsOff, message: &[u8]);
 }
 
-/// Whose a handler in Rust is. When it is dropped, its handler is taken away. Sleeps.
+/// Owner of a handler in Rust. Dropping it removes its handler; sleeps.
 pub(crate) struct Owner(u64);
 
 impl Owner {
@@ -175,8 +178,8 @@ impl Owner {
         Self(*last)
     }
 
-    /// Makes `H` the current handler, unless there is another, which the kernel's log names then.
-    /// Errors: [`Error::ModuleGoes`], [`Error::Occupied`].
+    /// Makes `H` the current handler, unless there is another. Then the kernel's log names the
+    /// other one. Errors: [`Error::ModuleGoes`], [`Error::Occupied`].
     pub(crate) fn arm_if_free<H: Handler>(&self) -> Result<(), Error> {
         let new = address(Some(handle::<H>));
         let lock = LAST.lock();
@@ -191,32 +194,34 @@ impl Owner {
             return Err(Error::Occupied);
         }
         OWNER.store(self.0, Relaxed);
-        // For the function's life see `arm()`. It replaces none but itself, so there is nothing to
-        // wait for.
+        // For the function's lifetime see `arm()`. The handler replaces only itself, so there is no
+        // other handler to wait for.
         HANDLER.xchg(new, Full);
         Ok(())
     }
 
-    /// Makes `H` the current handler, in place of another. Errors: [`Error::ModuleGoes`].
+    /// Makes `H` the current handler, replacing another. Errors: [`Error::ModuleGoes`].
     pub(crate) fn arm<H: Handler>(&self) -> Result<(), Error> {
-        // SAFETY: `handle()` keeps the rules of the structure. It is code of the module that names `H`: if this is dropped
-        // before the module goes, `disarm()` takes the function away and waits; if it has been forgotten,
-        // `ferro_klog_module_going()` does, by the function's address.
+        // SAFETY: `handle()` keeps the rules of the structure. The module that names `H` has its
+        // code. If this is dropped before the module's unloading, `disarm()` removes the function
+        // and waits. If this has been forgotten, `ferro_klog_module_going()` does, by the
+        // function's address.
         unsafe { set_owned(Some(handle::<H>), self.0) }
     }
 
-    /// Takes the handler away if it is of this owner, and waits until nobody executes it.
+    /// Removes the handler if this owner has it, and waits until no CPU executes it.
     pub(crate) fn disarm(&self) {
         let lock = LAST.lock();
         if self.is_armed() {
             forget();
         }
         drop(lock);
-        // It does not matter whether it was: another may have taken its place, and may not have waited yet.
+        // Waits in any case: another handler may have replaced it, and that caller may not have
+        // waited yet.
         synchronize_rcu();
     }
 
-    /// Whether the current handler is of this owner. Context: any.
+    /// Returns true if the current handler is of this owner. Context: any.
     pub(crate) fn is_armed(&self) -> bool {
         OWNER.load(Relaxed) == self.0
     }
@@ -228,6 +233,8 @@ impl Drop for Owner {
     }
 }
 
+/// Calls `H` as a `KlogFn`.
+///
 /// # Safety
 ///
 /// Called by [`log`].
@@ -235,7 +242,7 @@ unsafe extern "C" fn handle<H: Handler>(data: *const c_void, len: c_int) {
     let Ok(len) = usize::try_from(len) else {
         return;
     };
-    // SAFETY: `log()` passes on what it was promised: that the bytes are readable and do not change during the call.
+    // SAFETY: By the rules of `log()` the bytes are readable and do not change during the call.
     let message = unsafe { core::slice::from_raw_parts(data.cast(), len) };
     with_irqs_off(|irqs| H::klog(irqs, message));
 }

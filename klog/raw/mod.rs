@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What only klog needs `unsafe` for.
+//! Wrappers that need `unsafe`, for klog only.
 
 pub(crate) mod handler;
 pub(crate) mod text_buf;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The parts of klog that Rust cannot have: a function with variable arguments,
- * and static per-CPU data.
+ * Parts of klog that Rust cannot have: a function with variable arguments, and static per-CPU data.
  *
- * Everything here runs with interrupts off, so that on a CPU only NMIs come in
- * between, and each of these ends before what it interrupted goes on: plain
- * loads and stores that restore what they found are enough.
+ * Everything here runs with interrupts off. Only NMIs can interrupt it on the same CPU, and an NMI
+ * finishes before the interrupted code continues. Plain loads and stores that restore the old
+ * values are therefore enough.
  *
- * A tracer may log, too, also of what formats a message or takes it: nothing
- * here is traced before that is noticed.
+ * A tracer may log, too, even from functions that format a message or take it. No function here is
+ * traced before that nesting is noticed.
  */
 #define pr_fmt(fmt) "klog: " fmt
 
@@ -32,14 +31,14 @@
 
 DEFINE_MUTEX(klog_rust_mutex);
 
-/* For an NMI, and a machine check in it, while something formats a message. */
+/* One for other contexts, one for an NMI in them, one for a machine check in the NMI. */
 #define KLOG_TEXTS	3
 
 struct klog_cpu {
 	u64 missed;
-	/* a handler is at work */
+	/* a handler is running */
 	bool busy;
-	/* a bit for each of these that is in use */
+	/* a bit for each buffer in use */
 	unsigned int texts;
 	char text[KLOG_TEXTS][KLOG_PRINTK_MAX];
 };
@@ -50,7 +49,7 @@ notrace bool ferro_klog_enter(void)
 {
 	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
 
-	/* unregistering waits only for what RCU sees */
+	/* unregistering waits only for handlers that RCU sees */
 	if (READ_ONCE(cpu->busy) || !rcu_is_watching()) {
 		this_cpu_inc(klog_cpu.missed);
 		return false;
@@ -68,7 +67,7 @@ notrace void ferro_klog_exit(void)
 }
 EXPORT_SYMBOL_GPL(ferro_klog_exit);
 
-/* The buffer of this context: of what NMIs have interrupted, of an NMI, of one within an NMI. */
+/* Returns the buffer of this context: other contexts, an NMI, or an NMI within an NMI. */
 static __always_inline unsigned int text_of_context(void)
 {
 	return min_t(unsigned int, nmi_count() >> NMI_SHIFT, KLOG_TEXTS - 1);
@@ -79,7 +78,7 @@ notrace char *ferro_klog_text_get(void)
 	struct klog_cpu *cpu = this_cpu_ptr(&klog_cpu);
 	unsigned int texts = READ_ONCE(cpu->texts), own = text_of_context();
 
-	/* with interrupts off, only what formats or takes the message in it comes here again */
+	/* interrupts are off: only the message's formatter or handler gets here again */
 	if (texts & BIT(own)) {
 		this_cpu_inc(klog_cpu.missed);
 		return NULL;
