@@ -2,8 +2,8 @@
 
 //! Sample: the jprobes example of the kprobes document.
 //!
-//! A probe on the entry of the function that forks, which writes the arguments of the first calls
-//! to the log. The compiler checks the function's signature against the kernel's.
+//! Probes the entry of the function that forks, and writes the arguments of the first calls to the
+//! log. The compiler checks the function's signature against the kernel's.
 #![deny(unsafe_code)]
 
 use ferro_kprobe::entry_probe;

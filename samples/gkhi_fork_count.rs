@@ -2,8 +2,8 @@
 
 //! Counts forks: an exit on the kernel's hook point `task_fork`.
 //!
-//! `/sys/kernel/debug/gkhi/hooks` shows the count as the exit's hits; writing 0 to `gkhi/task_fork/fork_count` disarms
-//! it. The counts are printed when the module goes.
+//! `/sys/kernel/debug/gkhi/hooks` shows the count as the exit's hits; writing 0 to
+//! `gkhi/task_fork/fork_count` disarms it. The counts are printed when the module is unloaded.
 #![deny(unsafe_code)]
 
 use ferro_gkhi::points::TaskFork;
@@ -22,7 +22,7 @@ module! {
     license: "GPL v2",
 }
 
-/// A thread shares the memory of its creator.
+/// Flag of a new thread: it shares the memory of its creator.
 const CLONE_VM: u64 = kernel::bindings::CLONE_VM as u64;
 
 static PROCESSES: Atomic<u64> = Atomic::new(0);
@@ -51,7 +51,7 @@ impl kernel::Module for ForkCount {
 
 impl Drop for ForkCount {
     fn drop(&mut self) {
-        // Nothing is counted any more afterwards, so that the numbers agree.
+        // Nothing is counted after this, so that the numbers agree.
         if self.exit.disarm().is_err() {
             return;
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counts how often CPUs go idle: an exit in C on the hook of samples/gkhi_switch.rs.
+ * Counts how often CPUs become idle: an exit in C on the hook of samples/gkhi_switch.rs.
  *
- * It was compiled for two of the hook's three parameters, which is enough. The counts are printed when the
- * module goes.
+ * It is compiled for two of the hook's three parameters, which is enough. The counts are printed
+ * when the module is unloaded.
  */
 #include <linux/atomic.h>
 #include <linux/gkhi.h>

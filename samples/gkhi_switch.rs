@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Adds a hook to the kernel: `task_switch`, which fires when a CPU switches from one task to another.
+//! Adds a hook to the kernel: `task_switch`, which fires when a CPU switches from one task to
+//! another.
 //!
-//! Modules in C can attach exits to it, as `samples/gkhi_idle_count.c` does. When this module goes, so does the hook,
-//! and exits on it are detached.
+//! Modules in C can attach exits to it, as `samples/gkhi_idle_count.c` does. Unloading this module
+//! removes the hook, and detaches the exits on it.
 #![deny(unsafe_code)]
 
 use ferro_gkhi::define_hook;
@@ -24,8 +25,8 @@ module! {
 }
 
 define_hook! {
-    /// A CPU switches from the task `prev` to the task `next`; 0 is its idle task. It fires with interrupts off and the
-    /// run queue locked: exits must not wake anything up.
+    /// Fires when a CPU switches from the task `prev` to the task `next`; 0 is its idle task.
+    /// Interrupts are off and the run queue is locked: exits must not wake up a task.
     static TASK_SWITCH: TaskSwitch<'a> = c"task_switch" in Atomic(prev: i32, next: i32, preempted: bool);
 }
 

@@ -2,9 +2,8 @@
 /*
  * Sample: the jprobes example of the kprobes document, for <linux/jprobes.h>.
  *
- * A probe on the function that forks, whose handler has the parameters of that
- * function: it counts the calls, and writes the arguments of the first ones to
- * the log.
+ * Probes the function that forks, with a handler that has the parameters of that function. It
+ * counts the calls, and writes the arguments of the first ones to the log.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -18,7 +17,7 @@ MODULE_PARM_DESC(reports, "How many hits to report in the log");
 
 static atomic64_t hits;
 
-/* The parameters and the return type of kernel_clone(). */
+/* Has the parameters and the return type of kernel_clone(). */
 static pid_t jkernel_clone(struct kernel_clone_args *args)
 {
 	if (atomic64_inc_return(&hits) <= reports)

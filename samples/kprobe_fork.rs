@@ -2,7 +2,7 @@
 
 //! Sample: the kprobes example of the kprobes document.
 //!
-//! A probe on the function that forks, whose handlers write registers and the stack of the first
+//! Probes the function that forks. Its handlers write the registers and the stack of the first
 //! calls to the log, and count all calls.
 #![deny(unsafe_code)]
 

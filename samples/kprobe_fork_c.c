@@ -2,8 +2,8 @@
 /*
  * Sample: the kprobes example of the kprobes document, for today's header.
  *
- * A probe on the function that forks, whose handlers write registers and the stack of the first
- * calls to the log, and count all calls.
+ * Probes the function that forks. Its handlers write the registers and the stack of the first calls
+ * to the log, and count all calls.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -20,7 +20,7 @@ MODULE_PARM_DESC(reports, "How many hits to report in the log");
 
 static atomic64_t hits;
 
-/* Before the instruction: registers and the stack. */
+/* Runs before the instruction: prints registers and the stack. */
 static int handler_pre(struct kprobe *p, struct pt_regs *regs)
 {
 	if (atomic64_inc_return(&hits) > reports)
@@ -31,7 +31,7 @@ static int handler_pre(struct kprobe *p, struct pt_regs *regs)
 	return 0;
 }
 
-/* After it. */
+/* Runs after the instruction. */
 static void handler_post(struct kprobe *p, struct pt_regs *regs, unsigned long flags)
 {
 	if (atomic64_read(&hits) <= reports)

@@ -2,8 +2,9 @@
 
 //! Sample: the kretprobes example of the kprobes document.
 //!
-//! A return probe on the function that opens files, which counts the calls that fail and writes the first of them to
-//! the log, with the name, which is in the memory of the process, and the directory that it was relative to.
+//! Probes the return of the function that opens files. Counts the calls that fail, and writes the
+//! first of them to the log: the name, which is in the memory of the process, and the directory
+//! that it is relative to.
 #![deny(unsafe_code)]
 
 use ferro_kprobe::Argument;
@@ -55,7 +56,8 @@ impl RetprobeHandler for Opens {
         let value = i32::from_register(ctx.return_value());
         if value < 0 && self.failures.fetch_add(1, Relaxed) < self.reports {
             let dir = i32::from_register(data.dir);
-            // The function has read it: it is in memory now, which it need not have been at the entry.
+            // The function has read the name, so that it is mapped now. At the entry it need not
+            // have been.
             let mut name = [0; 64];
             match ctx.user_str(UserPtr::from_register(data.name), &mut name) {
                 Ok(name) => {
@@ -68,7 +70,7 @@ impl RetprobeHandler for Opens {
     }
 }
 
-/// The registers with the first arguments.
+/// Registers with the first arguments.
 #[derive(Clone, Copy, Zeroable)]
 struct Arguments {
     dir: usize,

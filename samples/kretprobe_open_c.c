@@ -2,8 +2,8 @@
 /*
  * Sample: the kretprobes example of the kprobes document, for today's header.
  *
- * A return probe on the function that opens files, which counts the calls that
- * fail and writes the first of them to the log.
+ * Probes the return of the function that opens files. Counts the calls that fail, and writes the
+ * first of them to the log.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

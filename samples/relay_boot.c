@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sample: records from before there are other CPUs, user space, or a file system to read them from.
+ * Sample: records of the early boot, before other CPUs, user space or a file system to read from.
  *
  * Each initcall that ends is recorded in a fast relay channel, with its time, its function and its
  * result. Once the kernel is up:
@@ -46,7 +46,7 @@ static int __init relay_boot_init(void)
 }
 early_initcall(relay_boot_init);
 
-/* The functions of initcalls are freed after the last of them. */
+/* The functions of initcalls are freed after the last initcall. */
 static int __init relay_boot_end(void)
 {
 	if (!IS_ERR_OR_NULL(chan))

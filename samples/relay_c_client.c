@@ -2,10 +2,9 @@
 /*
  * Sample: the relay client of the relay document, complete.
  *
- * Opens a channel with a file per CPU in debugfs/relay_c_client, and writes a
- * line to it for each line that is written to the file "log" there. The
- * padding of each sub-buffer is kept at its head, and user space reports what it has read through
- * cpuN.consumed. Drain it with
+ * Opens a channel with a file per CPU in debugfs/relay_c_client. Each line that is written to the
+ * file "log" there is written to the channel. The padding of each sub-buffer is kept at its head.
+ * User space reports through cpuN.consumed how many sub-buffers it has read. Drain the channel with
  *	ferrotrace relay record --header 4 /sys/kernel/debug/relay_c_client/cpu -o OUT
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -118,7 +117,7 @@ static int remove_buf_file(struct dentry *dentry)
 {
 	char name[NAME_MAX + 1];
 
-	/* They use the buffer too, and have to go while it is there. */
+	/* They use the buffer, too, and have to be removed while it exists. */
 	snprintf(name, sizeof(name), "%pd.produced", dentry);
 	debugfs_lookup_and_remove(name, dir);
 	snprintf(name, sizeof(name), "%pd.consumed", dentry);
@@ -184,7 +183,7 @@ static const struct file_operations mode_fops = {
 
 static int __init relay_c_client_init(void)
 {
-	/* What subbuf_start_reserve() requires, and room for a line after it. */
+	/* subbuf_start_reserve() requires this, and a line has to fit after it. */
 	if (subbuf_size < sizeof(unsigned int) + LINE_MAX_LEN) {
 		pr_err("a sub-buffer of %u bytes holds no line\n", subbuf_size);
 		return -EINVAL;
@@ -212,7 +211,7 @@ static int __init relay_c_client_init(void)
 
 static void __exit relay_c_client_exit(void)
 {
-	/* Nobody can write any more once this has returned. */
+	/* No process can write after this has returned. */
 	debugfs_lookup_and_remove("log", dir);
 	relay_close(chan);
 	debugfs_remove(dir);

@@ -5,8 +5,9 @@
 //! Drain it with `ferrotrace relay record /sys/kernel/debug/relay_sched/cpu -o OUT` and print it
 //! with `ferrotrace relay merge OUT`. Writing 0 to `enabled` stops recording.
 //!
-//! With `reserved=1 overwrite=1` it is a flight recorder: after a crash `ferrotrace recover relay_sched -o OUT` has the last
-//! switches before it, if the kernel's command line has `reserve_mem=8M:4096:relay_sched`.
+//! With `reserved=1 overwrite=1` the module is a flight recorder. After a crash `ferrotrace recover
+//! relay_sched -o OUT` recovers the last switches before it. The kernel's command line has to have
+//! `reserve_mem=8M:4096:relay_sched`.
 #![deny(unsafe_code)]
 
 use ferro_fast_relay as fast_relay;
@@ -61,7 +62,7 @@ module! {
     },
 }
 
-/// A record, as [`FORMAT`] describes it.
+/// Record with the layout of [`FORMAT`].
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 struct Record {
@@ -86,14 +87,14 @@ format:
 \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;
 ";
 
-/// Either kind of channel.
+/// Channel of either kind.
 enum Channel {
     Relay(relay::Channel),
     Fast(fast_relay::Channel),
 }
 
 impl Channel {
-    /// Opens the kind of channel that the parameters ask for.
+    /// Opens the kind of channel that the parameters choose.
     fn open() -> Result<Self> {
         let subbuf_size = module_parameters::subbuf_size.value();
         let n_subbufs = module_parameters::n_subbufs.value();
@@ -110,7 +111,7 @@ impl Channel {
                 .mode(mode)
                 .format(FORMAT);
             let builder = match reserved {
-                // As many sub-buffers as it has room for.
+                // The channel gets as many sub-buffers as fit the reserved memory.
                 true => builder.reserved(c"relay_sched"),
                 false => builder,
             };
@@ -137,7 +138,7 @@ impl Channel {
         dir.file(c"enabled", 0o600, &ENABLED_FILE, enabled)
     }
 
-    /// Writes a record. The channel counts what it has to drop.
+    /// Writes a record. The channel counts records that it drops.
     fn write(&self, record: &Record) {
         match self {
             Self::Relay(channel) => {
@@ -150,7 +151,7 @@ impl Channel {
     }
 }
 
-/// What the probe writes to.
+/// Target of the probe.
 struct Recorder {
     enabled: ARef<Shared<Enabled>>,
     channel: Channel,
@@ -173,7 +174,7 @@ impl SchedSwitch for Recorder {
     }
 }
 
-/// The file `enabled`.
+/// File `enabled`.
 struct Enabled(Atomic<bool>);
 
 static ENABLED_FILE: FileTable<Shared<Enabled>> = FileTable::new(this_module::<RelaySched>());

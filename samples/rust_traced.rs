@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A driver whose functions ftrace sees: `/dev/rust_traced` counts lines and words of what is written to it.
+//! Driver with functions that ftrace can trace: `/dev/rust_traced` counts the lines and words that
+//! are written to it.
 //!
 //! ```sh
 //! cd /sys/kernel/tracing
-//! echo '*11rust_traced*' >set_ftrace_filter    # the crate's name, with its length, is in the symbols of Rust
+//! # Rust symbols have the crate's name with its length.
+//! echo '*11rust_traced*' >set_ftrace_filter
 //! echo function >current_tracer
 //! echo 'three words here' >/dev/rust_traced    # three times Totals::word, once Totals::line
 //! cat /dev/rust_traced trace
 //! ```
 //!
-//! `RUST_FTRACE_rust_traced.o` in the Makefile is what gives it ftrace's sites. All of it runs in process context; the
-//! only lock is that of an open file's totals.
+//! `RUST_FTRACE_rust_traced.o` in the Makefile gives the module ftrace sites. All functions run in
+//! process context. The only lock is the mutex of an open file's totals.
 #![deny(unsafe_code)]
 
 use kernel::{
@@ -56,7 +58,7 @@ impl kernel::InPlaceModule for RustTraced {
     }
 }
 
-/// What has been written to an open file.
+/// Counts of the text that was written to an open file.
 #[derive(Default)]
 struct Totals {
     lines: u64,
@@ -66,7 +68,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// One call for each write, of at most [`CHUNK`] bytes.
+    /// Counts a write of at most [`CHUNK`] bytes; called once for each.
     #[inline(never)]
     fn text(&mut self, text: &[u8]) {
         for &byte in text {
@@ -82,20 +84,20 @@ impl Totals {
         }
     }
 
-    /// One call for each word.
+    /// Counts a word; called once for each.
     #[inline(never)]
     fn word(&mut self) {
         self.words = self.words.saturating_add(1);
     }
 
-    /// One call for each line.
+    /// Counts a line; called once for each.
     #[inline(never)]
     fn line(&mut self) {
         self.lines = self.lines.saturating_add(1);
     }
 }
 
-/// How much one write takes at most.
+/// Most bytes of a write.
 const CHUNK: usize = 256;
 
 #[pin_data]
@@ -117,7 +119,7 @@ impl MiscDevice for Counter {
         )
     }
 
-    /// Counts what it takes, and forgets it.
+    /// Counts the text, and drops it.
     fn write_iter(kiocb: Kiocb<'_, Self::Ptr>, from: &mut IovIterSource<'_>) -> Result<usize> {
         let mut chunk = [0; CHUNK];
         let count = from.copy_from_iter(&mut chunk);
@@ -129,7 +131,7 @@ impl MiscDevice for Counter {
         Ok(count)
     }
 
-    /// Lines, words and bytes that were written to this open file.
+    /// Returns the counts of lines, words and bytes written to this open file.
     fn read_iter(mut kiocb: Kiocb<'_, Self::Ptr>, to: &mut IovIterDest<'_>) -> Result<usize> {
         let line = {
             let counter = kiocb.file();

@@ -2,8 +2,8 @@
 
 //! Sample: the first example of the ftrace document, in Rust.
 //!
-//! Counts the calls of functions that a pattern stands for, and writes the flags of the first forks to the log. The compiler
-//! checks the signature of the function that forks against the kernel's.
+//! Counts the calls of functions that match a pattern, and writes the flags of the first forks to
+//! the log. The compiler checks the signature of the function that forks against the kernel's.
 #![deny(unsafe_code)]
 
 use ferro_ftrace::trace_function;
@@ -51,7 +51,7 @@ impl kernel::Module for TraceFork {
             bindings::kernel_clone,
             |call, args: *mut bindings::kernel_clone_args| {
                 if left.fetch_sub(1, Relaxed) > 0 {
-                    // The structure begins with the flags.
+                    // The flags are the first field of the structure.
                     if let Some(flags) = call.read(args.cast::<u64>()) {
                         pr_info!("clone flags {flags:#x}\n");
                     }

@@ -2,8 +2,8 @@
 /*
  * Sample: the examples of the ftrace document, in C.
  *
- * One ftrace_ops counts the calls of all functions that a pattern stands for. Two more, registered and unregistered together,
- * count those that fork and that exit.
+ * One ftrace_ops counts the calls of all functions that match a pattern. Two more are registered
+ * and unregistered together, and count the functions that fork and that exit.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -21,7 +21,7 @@ struct counter {
 	atomic64_t calls;
 };
 
-/* With the flags below: no recursion, and RCU is watching. */
+/* Called without recursion and with RCU watching, because of the flags below. */
 static void count(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops, struct ftrace_regs *fregs)
 {
 	atomic64_inc(&container_of(ops, struct counter, ops)->calls);
@@ -33,10 +33,10 @@ static struct counter matching = COUNTER, forks = COUNTER, exits = COUNTER;
 
 static struct ftrace_ops *both[] = { &forks.ops, &exits.ops };
 
-/* @name: a name or a pattern. */
+/* Sets the filter of an ops. @name: a name or a pattern. */
 static int set_filter(struct ftrace_ops *ops, const char *name)
 {
-	/* It is written to. */
+	/* ftrace_set_filter() changes the text. */
 	char *text = kstrdup(name, GFP_KERNEL);
 	int err = text ? ftrace_set_filter(ops, text, strlen(text), 1) : -ENOMEM;
 
@@ -67,7 +67,7 @@ static int __init trace_fork_c_init(void)
 		err = register_ftrace_function(&matching.ops);
 	if (err)
 		goto free;
-	/* All or none, and code is changed once. */
+	/* Registers all or none, and changes code once. */
 	err = register_ftrace_functions(both, ARRAY_SIZE(both));
 	if (!err)
 		return 0;
@@ -79,7 +79,7 @@ free:
 
 static void __exit trace_fork_c_exit(void)
 {
-	/* Waits once for those who are in the callbacks. */
+	/* Waits once for the callbacks of both. */
 	unregister_ftrace_functions(both, ARRAY_SIZE(both));
 	unregister_ftrace_function(&matching.ops);
 	free_filters();

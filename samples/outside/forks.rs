@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records who forks.
+//! Records the process and the CPU of each fork.
 #![forbid(unsafe_code)]
 
 use ferro_fast_relay::Channel;
@@ -36,7 +36,7 @@ impl ProbeHandler for Recorder {
             pid: ctx.task().pid,
             cpu: ctx.cpu(),
         };
-        // The channel counts what it has no room for.
+        // The channel counts records that do not fit.
         let _ = self.channel.write_timed(1, &record);
         self.count.fetch_add(1, Relaxed);
         Next::Continue

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts packets, by an exit on the hook of another module (`packet_hooks.rs`): it marks each, and
-//! drops long ones. The type is that crate's, so that the compiler checks the parameters; and this
-//! module uses the hook itself, so that the other stays as long.
+//! Counts packets, by an exit on the hook of another module (`packet_hooks.rs`). The exit marks
+//! each packet, and drops long ones. The type is from that crate, so that the compiler checks the
+//! parameters. This module uses the hook itself, which keeps the other module loaded.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::Answer;

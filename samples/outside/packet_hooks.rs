@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A driver with a hook: writing a length to debugfs `packets` is a packet that has come in. As a
-//! crate, it offers the hook's type to other modules; `packet_count.rs` attaches to it.
+//! Driver with a hook. Writing a length to debugfs `packets` stands for a received packet. The
+//! crate offers the hook's type to other modules; `packet_count.rs` attaches to it.
 #![forbid(unsafe_code)]
 
 use ferro_gkhi::define_hook;
@@ -29,18 +29,19 @@ module! {
     license: "GPL v2",
 }
 
-/// Where packets come from.
+/// Source of packets.
 pub struct Device {
-    /// Its number.
+    /// Number of the device.
     pub number: u32,
 }
 
 define_hook! {
-    /// A packet has come in. An exit that ends the dispatch drops it; the marks are for exits.
+    /// Fires when a packet is received. An exit that ends the dispatch drops the packet; the marks
+    /// are for exits.
     pub static PACKET_IN: PacketIn<'a> = c"packet_in" in Task(len: usize, marks: &'a mut u32, device: &'a Device);
 }
 
-/// The file: packets that have not been dropped, and their marks.
+/// File with the counts of packets that were not dropped, and of their marks.
 struct Received {
     packets: Atomic<u32>,
     marks: Atomic<u32>,
@@ -67,7 +68,7 @@ impl NodeOps for Received {
 static FILES: FileTable<Shared<Received>> = FileTable::new(this_module::<Packets>());
 
 struct Packets {
-    // First, so that the hook no longer fires when it is deleted.
+    // Dropped first, so that the hook no longer fires when it is deleted.
     _file: File<Shared<Received>>,
     _hook: Identified,
 }
