@@ -367,7 +367,7 @@ impl Attachment {
         }
     }
 
-    /// Returns the number of hits that the point was not told of.
+    /// Returns the number of hits that did not reach the point.
     pub(crate) fn missed(&self) -> usize {
         match self {
             Self::Quick(probe) => probe.missed(),

@@ -86,7 +86,7 @@ impl Pending {
     }
 
     /// Handles a hit as [`Pending::begin`] does, if there is no record. Returns room for a record
-    /// of `len` bytes, which the caller fills completely. Its address is constant.
+    /// of `len` bytes, which the caller fills completely. The room is always at the same address.
     #[inline(always)]
     pub(crate) fn first(&mut self, owner: usize, address: usize, len: usize) -> Option<&mut [u8]> {
         self.address = address;

@@ -155,7 +155,7 @@ pub(crate) struct Point {
     /// Runs of a [`Way::Run`] program. A run is counted only once it can no longer be missed, so
     /// that a missed hit uses up no run.
     began: Word,
-    /// For the other ways: hits after `runs` of them that replaced a missed one.
+    /// Hits beyond `runs` that replaced a missed one, for programs of other ways.
     replaced: Word,
     /// Unique number; numbers are never reused.
     number: usize,
@@ -231,8 +231,9 @@ impl Point {
         self.last.store(0);
     }
 
-    /// Returns when its records are written. A program that logs nothing has no records except of
-    /// exceptions; writing these at once is quicker.
+    /// Returns when its records are written: at once if they are wanted although the instruction
+    /// faults, or if the program logs nothing. In that case it has only records of exceptions, and
+    /// writing these at once is quicker.
     pub(crate) fn when(&self) -> When {
         match self.logs && !self.point.log_on_fault {
             true => When::After,
@@ -316,8 +317,8 @@ impl Point {
     /// Counts a hit. Returns true if the hit is done: its program does not run, or was simple
     /// enough to be finished here. Returns false if the program has to be run.
     ///
-    /// Functions that are not inlined do not get the registers, so that these need not be in
-    /// memory.
+    /// Functions that are not inlined do not get the registers, so that the registers need not be
+    /// in memory.
     #[inline(always)]
     fn is_done<R: Registers>(&self, mut regs: R, until: Until) -> bool {
         let hit = self.hits.add(1);
@@ -475,8 +476,8 @@ impl Point {
         }
     }
 
-    /// Runs the program with interrupts off. An interrupt is delayed until the program and the
-    /// probe handler have finished, and so are hits in it.
+    /// Runs the program with interrupts off. Interrupts, and hits in them, wait until the program
+    /// and the probe handler have finished.
     #[inline(never)]
     fn run<R: Registers>(&self, regs: &mut R, until: Until) {
         regs.hold_irqs();

@@ -77,7 +77,7 @@ impl Program {
     }
 
     /// Checks that a new program of this name may replace this one, or be merged into it. Errors:
-    /// EEXIST, EINVAL.
+    /// -EEXIST, -EINVAL.
     fn accepts(&self, header: &rpn::Header, set: SetHeader) -> Result<(), Refused> {
         if set.flags & (REPLACE | MERGE) == 0 {
             return Err(Refused::of(EEXIST, &*self.name, "is loaded already"));
@@ -114,7 +114,7 @@ pub(crate) struct Table {
     pub(crate) shared: Arc<Errand<Shared>>,
 }
 
-/// Checks that lockdown, and the permissions of the current task, let a set begin. Errors: EPERM.
+/// Checks that lockdown, and the permissions of the current task, let a set begin. Errors: -EPERM.
 fn may_begin(set: SetHeader) -> Result<(), Refused> {
     if set.flags & UNSAFE_WRITES != 0 && Permission::ask().is_none() {
         return Err(Refused::new(EPERM, "UNSAFE_WRITES is not permitted"));
@@ -286,7 +286,7 @@ impl Table {
         drop(programs);
         // Waits for handlers, without the lock that other callers need.
         drop(removed);
-        // The work items may have taken some of its attachments before.
+        // The work items may have taken some of its attachments before; this waits for them, too.
         self.wait();
         Ok(())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Watchpoints with an address that a program supplies: hits store it in a request, and a work item
-//! arms it.
+//! Watchpoints with an address that a program supplies: hits store the address in a request, and a
+//! work item arms the watchpoint.
 //!
 //! Contexts: requesting any, NMI included; the rest process, sleeps. Locks: the mutex of the
 //! programs, then the locks of registering. Handlers of the previous watchpoint are waited for

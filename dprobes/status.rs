@@ -82,7 +82,7 @@ impl ProgramPoint {
         }
     }
 
-    /// Returns the number of hits that the point was not told of.
+    /// Returns the number of hits that did not reach the point.
     fn slot_missed(&self) -> usize {
         self.missed.saturating_add(self.stop.missed())
     }

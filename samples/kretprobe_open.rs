@@ -3,8 +3,8 @@
 //! Sample: the kretprobes example of the kprobes document.
 //!
 //! Probes the return of the function that opens files. Counts the calls that fail, and writes the
-//! first of them to the log: the name, which is in the memory of the process, and the directory
-//! that it is relative to.
+//! first of them to the log. A line has the name, read from the memory of the process, and the
+//! directory that it is relative to.
 #![deny(unsafe_code)]
 
 use ferro_kprobe::Argument;

@@ -54,8 +54,8 @@ int ferro_dprobes_file(const char *name, loff_t offset, struct ferro_dprobes_fil
 /* Drops the references of ferro_dprobes_file(). Context: process; sleeps. */
 void ferro_dprobes_file_put(struct ferro_dprobes_file *file);
 /*
- * Returns true if a process that opens the name now gets the same code: the file has not been
- * removed, renamed or replaced, nor copied up by an overlay. Only this machine's own names are
+ * Returns true if a process that opens the name now gets the same code. That is, the file has not
+ * been removed, renamed or replaced, nor copied up by an overlay. Only this machine's own names are
  * compared; no file system is asked. Context: process.
  */
 bool ferro_dprobes_file_is_current(const struct ferro_dprobes_file *file);

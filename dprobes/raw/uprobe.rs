@@ -31,7 +31,7 @@ pub(crate) trait UserHandler: Send + Sync + 'static {
 /// unregistered.
 #[pin_data(PinnedDrop)]
 pub(crate) struct UserProbe<H: UserHandler> {
-    // Dropped first: `drop()` has waited for the handlers that use it.
+    // Initialised first, as handlers use it once the consumer is registered.
     handler: H,
     #[pin]
     consumer: Opaque<bindings::uprobe_consumer>,
@@ -47,8 +47,8 @@ unsafe impl<H: UserHandler> Send for UserProbe<H> {}
 unsafe impl<H: UserHandler> Sync for UserProbe<H> {}
 
 impl<H: UserHandler> UserProbe<H> {
-    /// Registers a uprobe. Errors: -EINVAL if the offset is not in the file, -EIO if the file
-    /// cannot be mapped for execution, -ENOTSUPP if the instruction cannot be probed, and others.
+    /// Registers a uprobe. Errors: -EINVAL for an offset outside the file, -EIO if the file cannot
+    /// be mapped for execution, -ENOTSUPP for an instruction that cannot be probed, and others.
     pub(crate) fn register(file: File, offset: u64, handler: H) -> impl PinInit<Self, Error> {
         let consumer = bindings::uprobe_consumer {
             handler: Some(Self::handle),
@@ -114,7 +114,7 @@ impl<H: UserHandler> UserProbe<H> {
         is_first
     }
 
-    /// Handles a call by the kernel, before the instruction. Returns 0: the probe stays.
+    /// Handles a hit before the instruction, called by the kernel. Returns 0: the probe stays.
     ///
     /// # Safety
     ///

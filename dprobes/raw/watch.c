@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Watchpoints on all CPUs, including those that are brought online later: a perf event for each
- * CPU. The kernel's own "wide" breakpoints are only on CPUs that are online when they are
- * registered, and are lost when a CPU is taken offline and brought back.
+ * CPU. The kernel's own "wide" breakpoints are only on CPUs that are online at registration. They
+ * are lost when a CPU is taken offline and brought back.
  *
  * Contexts: process. Locks: the CPU hotplug lock, then watches_lock.
  */

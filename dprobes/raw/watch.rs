@@ -129,7 +129,7 @@ impl<H: WatchHandler> Watch<H> {
         is_first
     }
 
-    /// Handles a call by the kernel, after the watched access.
+    /// Handles a hit, called by the kernel.
     ///
     /// # Safety
     ///
