@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Putting breakpoints there and taking them away, and having ftrace call, as the probes want it.
+//! Arming and disarming of breakpoints and ftrace sites, to match the state of their probes.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
@@ -53,7 +53,7 @@ impl Engine {
         let mut text = TextLock::new();
         self.leave_all(&mut text, locked);
         for entry in self.points.values_mut() {
-            // As many as can be.
+            // An error at one point does not stop the others.
             if let Err(error) = entry.arm(&mut text, on, locked) {
                 result = Err(error);
             }
@@ -70,7 +70,8 @@ impl Engine {
         result
     }
 
-    /// Takes breakpoints away, and has ftrace no longer call, as the probes at these addresses want it of which some have gone.
+    /// Disarms the breakpoints and ftrace sites at the addresses of these probes that no enabled
+    /// probe needs. Some of the probes may already be unregistered.
     pub(crate) fn settle<'a>(
         &mut self,
         probes: impl Iterator<Item = Kprobe<'a>> + Clone,
@@ -81,7 +82,7 @@ impl Engine {
         self.leave_unwanted(probes.clone().map(|p| p.address()), &mut text, locked);
         for probe in probes.clone() {
             if let Some(entry) = self.points.get_mut(&probe.address()) {
-                // Code that has gone has no breakpoint either.
+                // Code that was freed has no breakpoint either.
                 changed |= entry.arm(&mut text, self.enabled, locked).unwrap_or(false);
             }
         }
@@ -90,12 +91,12 @@ impl Engine {
         }
         drop(text);
         if self.called != 0 {
-            // What ftrace cannot take away it has given up already.
+            // If ftrace cannot remove a site, it has already given up on the site.
             let _ = self.call(probes.map(|p| p.address()), locked);
         }
     }
 
-    /// Puts the breakpoint of one point there, or takes it away.
+    /// Arms or disarms the breakpoint of one point.
     fn rearm(&mut self, address: usize, locked: &Locked) -> Result<(), Error> {
         if self.points.get(&address).is_some() {
             let mut text = TextLock::new();
@@ -108,14 +109,14 @@ impl Engine {
         self.call(core::iter::once(address), locked)
     }
 
-    /// Has ftrace call us from the points at these addresses, as their probes want it.
+    /// Adds the points at these addresses to the ftrace ops, or removes them, as their probes need.
     pub(crate) fn call(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
         locked: &Locked,
     ) -> Result<(), Error> {
         let mut result = Ok(());
-        // First those that go, of either mode: a site that changes its mode cannot be of both.
+        // Remove first, in both modes: a site that changes its mode cannot be in both ops.
         for remove in [true, false] {
             for mode in FtraceMode::ALL {
                 result = result.and(self.call_in(addresses.clone(), mode, remove, locked));
@@ -146,7 +147,7 @@ impl Engine {
             } else {
                 wanted && entry.called.is_none()
             };
-            // There is room, see `make_room()`.
+            // `make_room()` has reserved the room.
             if due && self.list.push_within_capacity(address).is_ok() {
                 entry.called = to;
             }

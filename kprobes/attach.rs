@@ -20,14 +20,15 @@ use crate::registry;
 
 /// The engine, attached to the kernel's hook points.
 pub(crate) struct Attached {
-    // Dropped in this order: no new hits, then none at all.
+    // Dropped in this order: first no new hits, then no hits at all.
     _int3: Registered<Int3>,
     _fault: Registered<KernelFault>,
     _die: DieNotifier<Hits>,
     _modules: Registered<ModuleEvent>,
 }
 
-/// Code goes, and with it the probes in it, and those that a client has left registered.
+/// Handles code that is about to be freed: kills the probes in it, and unregisters the probes that
+/// a client in it left registered.
 fn goes(going: &Going<'_>) {
     registry::kill(|at| going.has_code(at));
     if going.is_whole {
@@ -36,7 +37,9 @@ fn goes(going: &Going<'_>) {
 }
 
 impl Attached {
-    /// Attaches it; once, unless it is dropped. Context: process, as early as in `core_initcall()`.
+    /// Attaches the engine. Callable again only after the last result was dropped.
+    ///
+    /// Context: process, as early as in `core_initcall()`.
     pub(crate) fn new() -> Result<Self> {
         registry::start()?;
         let attached = Self::attach().inspect_err(|_| registry::stop())?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering probes, all or none, and unregistering them.
+//! Registration of probes, all or none, and unregistration.
 //!
-//! A batch is checked and prepared as a whole before anything of it can be hit. Then it takes one round of writing to
-//! code, with one synchronisation of all CPUs, and when probes go, one grace period.
+//! A batch is checked and prepared as a whole before any of its probes can be hit. The batch then
+//! takes one round of code patching with one synchronisation of all CPUs. Unregistering takes one
+//! grace period as well.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
@@ -35,7 +36,7 @@ use crate::registered_point::PointEntry;
 use crate::registered_point::SLOT_ADDRESSES;
 use crate::state::Engine;
 
-/// An instruction, and the one after it.
+/// An instruction, and the instruction after it.
 type Read = (Insn, Option<Insn>);
 
 impl Engine {
@@ -71,13 +72,13 @@ impl Engine {
         }
         if let Err(error) = self.leave_disturbed(probes, locked) {
             self.withdraw(probes);
-            // Those that could be taken away come back.
+            // The jumps that were removed may return.
             self.want_jumps();
             return Err((0, error));
         }
         if let Err((at, error)) = self.commit(probes, locked) {
             self.unregister(probes.iter().copied(), locked);
-            // Some may have been hit already.
+            // Some probes may have been hit already.
             let over = GracePeriod::wait();
             probes.iter().for_each(|probe| probe.clear_list(&over));
             return Err((at, error));
@@ -86,14 +87,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the instructions at those addresses that have no point yet, or the first of the batch that has none, and why.
+    /// Returns the instructions at the permits' addresses; `None` where a point exists already.
+    ///
+    /// Errors: the first address of the batch without a probeable instruction, and the reason.
     fn instructions(&self, permits: &[Permit]) -> Result<KVVec<Option<Read>>, (usize, Error)> {
         let mut all = KVVec::new();
         let mut order =
             KVVec::with_capacity(permits.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
         let mut text = TextLock::new();
         for (i, permit) in permits.iter().enumerate() {
-            // Initialisation code may have been freed since: `kill()` comes for points only.
+            // Initialisation code may have been freed since: `kill()` handles points only.
             if !text.is_there(permit.address) {
                 return Err((i, Error::Gone));
             }
@@ -106,7 +109,7 @@ impl Engine {
         drop(text);
         all.resize(permits.len(), None, GFP_KERNEL)
             .map_err(|e| (0, e.into()))?;
-        // The decoder reads a function once for all of its probes.
+        // Sorted, so that the decoder reads each function once for all of its probes.
         order.sort_unstable_by_key(|(permit, _)| permit.address);
         let mut decoder = Decoder::new(|start, bytes: &mut [u8]| self.restore(start, bytes));
         let mut refused: Option<(usize, Error)> = None;
@@ -122,7 +125,7 @@ impl Engine {
         refused.map_or(Ok(all), Err)
     }
 
-    /// Makes a probe part of what is registered, without anybody seeing it yet. Returns its flags.
+    /// Adds a probe to the registry, still invisible to hits. Returns its flags.
     fn admit(
         &mut self,
         probe: Kprobe<'_>,
@@ -181,7 +184,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes that a probe is at a point, and gets the memory that this takes.
+    /// Adds a probe to the point at an address, and allocates the memory that it needs there.
     fn enter(&mut self, probe: Kprobe<'_>, address: usize) -> Result<(), Error> {
         let entry = self
             .points
@@ -210,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Writes the code, lets the probes be found, and puts the breakpoints there.
+    /// Writes the code, publishes the probes in the lookup maps, and arms the breakpoints.
     fn commit(&mut self, probes: &[Kprobe<'_>], locked: &Locked) -> Result<(), (usize, Error)> {
         let mut text = TextLock::new();
         let mut written = false;
@@ -219,7 +222,8 @@ impl Engine {
                 written |= write(entry, *probe, &mut text).map_err(|e| (i, e))?;
             }
         }
-        // A breakpoint leads there as soon as it is armed, or has been, and before the synchronisation for that.
+        // A breakpoint leads to this code as soon as it is armed, or if it is armed already: before
+        // the synchronisation of arming.
         if written && post_copy::returns_early() {
             text.sync();
         }
@@ -251,7 +255,7 @@ impl Engine {
     ) {
         for probe in probes.clone() {
             match self.probes.remove(&probe.id()) {
-                // It comes twice in this batch: its point is still to be settled.
+                // The probe is in this batch twice: `settle()` below still handles its point.
                 None if self.is_being_emptied(probe.address()) => (),
                 None => probe.set_address(0),
                 Some(point) => {
@@ -275,7 +279,7 @@ impl Engine {
         }
         self.want_grace_period();
         self.want_idle();
-        // One may have been in the way of others.
+        // A probe may have prevented jumps at its neighbours.
         self.want_jumps();
     }
 }

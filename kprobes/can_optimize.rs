@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which instructions a jump can displace: what the analysis, `ferro_core::insn::jump`, asks of the kernel.
+//! The kernel's side of `ferro_core::insn::jump`, the analysis of which instructions a jump can
+//! displace.
 //!
-//! Contexts: process; sleeps; with the engine's mutex. Locks, outermost first: jump labels; `text_mutex`, for a piece of code at a
-//! time.
+//! Contexts: process; sleeps; with the engine's mutex. Locks, outermost first: jump labels;
+//! `text_mutex`, for a piece of code at a time.
 #![deny(unsafe_code)]
 
 use core::ops::Range;
@@ -25,20 +26,21 @@ use kernel::page::PAGE_SIZE;
 use crate::probe_point::is_sti;
 use crate::state::Engine;
 
-/// The kernel that runs, as it is without the engine's breakpoints and jumps.
+/// The running kernel's code, without the engine's breakpoints and jumps.
 struct Running<'a>(&'a Engine);
 
-/// In the kernel an address has 64 bits.
+/// Converts a range of addresses: an address has 64 bits in the kernel.
 fn addresses(range: Range<u64>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
 impl Running<'_> {
-    /// Copies code that can all be read. How much of it is known.
+    /// Copies code, if all of it is readable. Returns how many of the bytes, from the first on, are
+    /// known.
     fn read(&self, at: usize, out: &mut [u8]) -> Option<usize> {
         text::read_text(at, out).ok()?;
         self.0.restore(at, out);
-        // What was there only the debugger knows.
+        // Only the debugger knows the byte under its breakpoint.
         let debugged = (at..)
             .zip(out.iter())
             .position(|(at, byte)| *byte == BREAKPOINT && symbols::is_kgdb_breakpoint(at));
@@ -46,7 +48,8 @@ impl Running<'_> {
     }
 }
 
-/// Whether the name is that of a part of a function that its compiler, or Propeller, has put elsewhere.
+/// Returns true if the name is of a part of a function that the compiler or Propeller moved
+/// elsewhere.
 fn is_cold(name: &[u8]) -> bool {
     let mut parts = name.split(|byte| *byte == b'.');
     parts.any(|part| part == b"cold" || part == b"__part")
@@ -54,7 +57,8 @@ fn is_cold(name: &[u8]) -> bool {
 
 impl Surroundings for Running<'_> {
     fn piece(&self, address: u64) -> Option<Piece> {
-        // A jump to such a thunk is a return. The symbol of one may be the last before a hole of a megabyte.
+        // A jump to a return thunk is a return. The symbol of a thunk may be the last before a hole
+        // of a megabyte.
         if text_tables::thunk(address as usize) == Some(text_tables::Thunk::Return) {
             return None;
         }
@@ -67,12 +71,12 @@ impl Surroundings for Running<'_> {
 
     fn code(&self, at: u64, out: &mut [u8]) -> usize {
         let at = at as usize;
-        // What is read is whole: nobody is patching it.
+        // The mutex keeps other patching out, so that the bytes are consistent.
         let _text = TextMutex::new();
         if let Some(len) = self.read(at, out) {
             return len;
         }
-        // What cannot be read is the next page, after the last function.
+        // If the read fails, the next page is unreadable: this is the last function.
         let here = out.len().min(PAGE_SIZE - at % PAGE_SIZE);
         let known = out.get_mut(..here).and_then(|out| self.read(at, out));
         known.unwrap_or(0)
@@ -84,13 +88,13 @@ impl Surroundings for Running<'_> {
 
     fn is_compiled(&self, start: u64) -> bool {
         let start = start as usize;
-        // After its landing pad, if it has one.
+        // The site is at the start, or after the landing pad.
         if symbols::is_ftrace_site(start) || symbols::is_ftrace_site(start.wrapping_add(4)) {
             return true;
         }
         let mut name = [0; NAME_LEN];
         let name = symbols::name_of(start, &mut name).map(|name| name.to_bytes());
-        // A part of one is not what calls enter.
+        // Calls enter a function only at its start, never at a cold part.
         name.is_some_and(|name| name.starts_with(b"_R") && !is_cold(name))
     }
 
@@ -130,10 +134,11 @@ impl Surroundings for Running<'_> {
 }
 
 impl Engine {
-    /// The instructions that a jump at this address displaces, if it can. Other probes are not looked at.
+    /// Returns the instructions that a jump at this address would displace, or `None` if it must
+    /// not stand there. Ignores other probes.
     pub(crate) fn displaceable(&self, address: usize) -> Option<Displaced> {
         let displaced = jump::displaceable(address as u64, &Running(self)).ok()?;
-        // An interrupt is not to come between sti and what follows: hlt would miss it.
+        // No interrupt may arrive between sti and the next instruction: hlt would miss it.
         let has_sti = displaced.instructions().any(|(_, insn)| is_sti(&insn));
         (!has_sti).then_some(displaced)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! debugfs `kprobes/`: `list`, `blacklist` and `enabled`, as the C engine has them, and `refused`.
+//! debugfs `kprobes/`: `list`, `blacklist` and `enabled`, as in the C engine, and `refused`.
 //!
 //! Contexts: process.
 #![deny(unsafe_code)]
@@ -26,9 +26,9 @@ use kernel::prelude::*;
 use crate::raw::kretprobe;
 use crate::registry;
 
-/// The directory.
+/// The debugfs directory and its files.
 pub(crate) struct Files {
-    // In the order in which they have to go.
+    // In the order of their removal.
     _files: KVec<File<Shared<Node>>>,
     _dir: Dir,
 }
@@ -37,7 +37,7 @@ pub(crate) enum Node {
     List,
     Blacklist,
     Refused,
-    /// One of them, as it was when it was opened.
+    /// The text of a list, as of when its file was opened.
     Listed(KVVec<u8>),
     Enabled,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Node {
 static FILES: FileTable<Shared<Node>> = FileTable::new(this_module::<crate::KprobesEngine>());
 
 impl Files {
-    /// Makes it. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
+    /// Creates the directory. Errors: -EEXIST, -ENOMEM, -ENODEV without debugfs.
     pub(crate) fn new() -> Result<Self> {
         let dir = Dir::new(c"kprobes")?;
         let mut files = KVec::new();

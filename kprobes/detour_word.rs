@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where hits go on that have a detour, in a word: the copies of the displaced instructions, and where among them each but the first
-//! has its own, as a handler may send execution to one that a jump covers. One word, so that who reads it never has some of one
-//! detour and some of another.
+//! Resume addresses of a detour, packed into one word.
+//!
+//! The word has the address of the copies of the displaced instructions, and for each instruction
+//! except the first the offset of its copy. A handler may send execution to an instruction that a
+//! jump covers. The single word keeps readers from mixing parts of two detours.
 //!
 //! Contexts: any.
 #![deny(unsafe_code)]
@@ -10,20 +12,22 @@
 use ferro_core::insn::jump::Displaced;
 use ferro_core::insn::jump::JUMP_LEN;
 
-/// Where the copies are: a number of 32 bits, with a sign, as all executable memory is within 2 GiB.
+/// Width of the address of the copies: a signed number, as all executable memory is within 2 GiB.
 const ADDRESS_BITS: u32 = 32;
-/// Above that, for each distance from the first instruction, how far its copy is from the first's; 0 is none.
+/// Width of each offset above the address. Field `n - 1` is for the instruction `n` bytes after the
+/// first: the distance of its copy from the first copy, or 0 if there is none.
 const WIDTH: u32 = 8;
 
-/// Such a word. 0 stands for no detour.
+/// Resume addresses of a detour. 0 stands for no detour.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts(usize);
 
 impl Parts {
-    /// Those of copies that are at `to`. `None` if that is somewhere else, or they are too long.
+    /// Packs the addresses of copies at `to`. `None` if `to` does not fit into 32 bits with a sign,
+    /// or an offset does not fit.
     pub(crate) fn of(displaced: &Displaced, to: usize) -> Option<Self> {
         let mut word = 0;
-        // All begin within the jump.
+        // All of these instructions begin within the jump.
         for from in (1..JUMP_LEN).rev() {
             let at = displaced.at().wrapping_add(from as u64);
             let copy = displaced.copy_of(at, to as u64).unwrap_or(0);
@@ -38,13 +42,14 @@ impl Parts {
         self.0
     }
 
-    /// Where the copies are.
+    /// Returns the address of the first copy.
     #[inline(always)]
     pub(crate) fn copies(word: usize) -> usize {
         word as u32 as i32 as usize
     }
 
-    /// Where the copy of the instruction is that is so far from the first; `None` if none begins there.
+    /// Returns the address of the copy of the instruction `from` bytes after the first, or `None`
+    /// if no instruction begins there.
     pub(crate) fn find(word: usize, from: usize) -> Option<usize> {
         if from == 0 || from >= JUMP_LEN {
             return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a probe cannot be registered.
+//! Errors of registering a probe.
 #![deny(unsafe_code)]
 
 use ferro_core::insn::Unprobeable;
@@ -12,7 +12,7 @@ use kernel::prelude::*;
 
 use crate::refusal::Refusal;
 
-/// Why a probe cannot be registered, enabled or disabled.
+/// Reason why a probe cannot be registered, enabled or disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// Neither an address nor a symbol.
@@ -25,31 +25,31 @@ pub(crate) enum Error {
     NoFunction,
     /// Code that kprobes, or the rest of the kernel, depends on.
     Refused(Refusal),
-    /// Code of a module that is going, or has gone.
+    /// Code of a module that is being unloaded, or code that was freed.
     Gone,
-    /// In the middle of an instruction, or after something that is none.
+    /// In the middle of an instruction, or after bytes that are none.
     NotAnInstruction,
     /// A debugger has a breakpoint there, or before it in the function.
     Debugged,
     /// An instruction that cannot be executed in another place.
     Unprobeable(Unprobeable),
-    /// It cannot be moved to where copies are.
+    /// The operand of the instruction is out of reach of a copy.
     OutOfReach,
-    /// It is registered.
+    /// Already registered.
     Registered,
-    /// It is not.
+    /// Not registered.
     NotRegistered,
-    /// Only the start of a function has a return.
+    /// A return probe is not at the start of a function.
     NotAtEntry,
-    /// A function that does not return where it was called.
+    /// A function that does not return to where it was called.
     NeverReturns,
-    /// More data for each call than there may be.
+    /// A kretprobe's data for each call exceeds the limit.
     TooMuchData,
-    /// ftrace refused its part.
+    /// ftrace failed with this error.
     Ftrace(kernel::error::Error),
     /// No memory.
     NoMemory,
-    /// The engine is not there, or no longer.
+    /// The engine is not started, or stopped.
     NotStarted,
 }
 
@@ -69,7 +69,7 @@ impl From<NotWritten> for Error {
 }
 
 impl Error {
-    /// The error that clients get.
+    /// Returns the error that clients get.
     pub(crate) fn errno(self) -> kernel::error::Error {
         match self {
             Self::NoTarget | Self::TwoTargets | Self::Registered | Self::NotRegistered => EINVAL,
@@ -86,7 +86,8 @@ impl Error {
         }
     }
 
-    /// Returns true if the caller's mistake is worth a line in debugfs: which rule refused cannot be told from the errno.
+    /// Returns true if the caller's mistake is worth a line in debugfs: the errno does not tell
+    /// which rule refused.
     pub(crate) fn is_refusal(self) -> bool {
         !matches!(self, Self::NoMemory | Self::NoSymbol | Self::NotStarted)
     }

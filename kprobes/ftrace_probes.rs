@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes on ftrace sites: there the instruction is a call that ftrace patches, and that can call us.
+//! Probes on ftrace sites, which ftrace patches into calls of the engine.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
@@ -18,31 +18,32 @@ use crate::raw::ftrace_sites::PostCaller;
 use crate::raw::tasks_rcu::TasksPeriod;
 use crate::registered_point::PointEntry;
 
-/// How long the call, or the NOP in its place, is.
+/// Length of the call, or of the NOP in its place.
 pub(crate) const SITE_LEN: usize = 5;
 
-/// What the handlers of a site may do.
+/// Permissions of the handlers at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FtraceMode {
-    /// Look and change registers.
+    /// Read and change registers.
     Observe,
-    /// Change where execution goes on, too, which only one user of ftrace at a time can on a function.
+    /// Also change the instruction pointer. ftrace allows one such user for each function at a
+    /// time.
     IpModify,
 }
 
-// The names are mainline's, in the symbols as well: the kernel's livepatch selftests look there for whether probes at entries are
-// users of ftrace.
+// The names are mainline's, in the symbols as well: the kernel's livepatch selftests look there for
+// whether probes at entries use ftrace.
 #[allow(non_upper_case_globals)]
 static kprobe_ftrace_ops: FtraceData<Caller<Hits>> = ftrace_sites::observing();
 #[allow(non_upper_case_globals)]
 static kprobe_ipmodify_ops: FtraceOps<PostCaller<Hits>> = ftrace_sites::ip_modifying();
 
 impl FtraceMode {
-    /// Both.
+    /// Both modes.
     pub(crate) const ALL: [Self; 2] = [Self::Observe, Self::IpModify];
 }
 
-/// Of which modes there are no sites any more.
+/// The modes that have no sites left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
     observed: bool,
@@ -50,7 +51,8 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// We are no users of ftrace any more, unless there are sites by now. Waits for all tasks, and who adds a site waits for this.
+    /// Unregisters the ftrace ops of these modes, unless they have sites again. Waits for all
+    /// tasks; adding a site waits for this.
     pub(crate) fn close(self) {
         if self.observed {
             kprobe_ftrace_ops.close_if_idle();
@@ -61,17 +63,17 @@ impl Idle {
     }
 }
 
-/// The sites that ftrace calls us from.
+/// The sites from which ftrace calls the engine.
 pub(crate) struct FtraceCalls {
     observed: Observed<Hits>,
-    /// How many there are of the other mode.
+    /// Number of sites in the other mode.
     ip_modify: usize,
-    /// There have been some since it was last told to be closed.
+    /// Sites were added in that mode since its ops were last closed.
     ip_modify_open: bool,
 }
 
 impl FtraceCalls {
-    /// None yet.
+    /// Creates an empty set.
     pub(crate) fn new() -> Self {
         Self {
             observed: Observed::new(&kprobe_ftrace_ops),
@@ -80,7 +82,7 @@ impl FtraceCalls {
         }
     }
 
-    /// Has us called from the sites of these points. Errors: those of ftrace; nothing has changed then.
+    /// Adds the sites of these points to ftrace. Errors: ftrace's; nothing has changed then.
     pub(crate) fn add(
         &mut self,
         mode: FtraceMode,
@@ -88,7 +90,7 @@ impl FtraceCalls {
         points: &RBTree<usize, KBox<PointEntry>>,
     ) -> Result {
         if !sites.is_empty() {
-            // From one that the other mode still has to take out we would be called twice.
+            // A site that the other mode has yet to remove would call the engine twice.
             self.observed.sweep().and(kprobe_ipmodify_ops.sweep())?;
         }
         match mode {
@@ -101,7 +103,7 @@ impl FtraceCalls {
                 self.observed.add(observed.iter().copied())
             }
             FtraceMode::IpModify => {
-                // Also if it fails late.
+                // Set even if `add()` fails: it may fail late.
                 self.ip_modify_open = true;
                 kprobe_ipmodify_ops.add(sites)?;
                 self.ip_modify = self.ip_modify.saturating_add(sites.len());
@@ -110,7 +112,7 @@ impl FtraceCalls {
         }
     }
 
-    /// Has us no longer called from these sites. Errors: those of ftrace; then we still are.
+    /// Removes these sites from ftrace. Errors: ftrace's; the sites still call the engine then.
     pub(crate) fn remove(&mut self, mode: FtraceMode, sites: &[usize]) -> Result {
         match mode {
             FtraceMode::Observe => self.observed.remove(sites),
@@ -122,7 +124,8 @@ impl FtraceCalls {
         }
     }
 
-    /// Nothing is to be called at this site any more. We may be for some time, with a point without probes or without finding one.
+    /// Abandons a site at which no probe is to be called. ftrace may still call the engine for some
+    /// time, which finds a point without probes, or no point.
     pub(crate) fn abandon(&mut self, mode: FtraceMode, site: usize) {
         match mode {
             FtraceMode::Observe => self.observed.abandon(site),
@@ -137,12 +140,13 @@ impl FtraceCalls {
         self.ip_modify_open && self.ip_modify == 0
     }
 
-    /// Whether [`Self::release`] has something to do after a grace period of RCU tasks.
+    /// Returns true if [`Self::release`] has work to do after a grace period of RCU tasks.
     pub(crate) fn any_left(&self) -> bool {
         self.observed.any_left() || self.is_ip_modify_idle()
     }
 
-    /// Gives up the points that this period was long enough for. What it returns is to be closed without the engine's mutex.
+    /// Releases the points that this period covers. The caller has to close the result without the
+    /// engine's mutex.
     pub(crate) fn release(&mut self, period: &TasksPeriod) -> Idle {
         let idle = Idle {
             observed: self.observed.release(period),
@@ -152,7 +156,7 @@ impl FtraceCalls {
         idle
     }
 
-    /// Has us no longer called at all, and waits until we are not.
+    /// Unregisters both ops, and waits until ftrace no longer calls the engine.
     pub(crate) fn close(&mut self) {
         self.observed.close();
         kprobe_ipmodify_ops.close();

@@ -4,18 +4,22 @@
 //!
 //! It implements `<linux/kprobes.h>`:
 //!
-//! - `exports.rs` has the C functions, `registration.rs` and `kretprobe.rs` what they do before the registry does,
-//! - `registry.rs` has the engine's mutex, `state.rs` what is registered, `batch.rs`, `arming.rs` and `reclaim.rs` what is done
-//!   with it; `registered_point.rs` its points,
-//! - `probe_address.rs` and `refusal.rs` say where a probe goes and what refuses it, `refused.rs` has what was refused,
-//! - `optprobe.rs` says when there are jumps in the place of breakpoints, `optimize.rs` puts them there, `can_optimize.rs` says where they may
-//!   be, `detour_word.rs` where the copies are,
-//! - `probe_point.rs` is an address with probes, `hit.rs` what happens there; `ftrace_probes.rs` is for ftrace sites,
+//! - `exports.rs` has the C functions; `registration.rs` and `kretprobe.rs` have their checks in
+//!   front of the registry,
+//! - `registry.rs` has the engine's mutex, `state.rs` the state under it; `batch.rs`, `arming.rs`
+//!   and `reclaim.rs` have the operations on it, `registered_point.rs` its points,
+//! - `probe_address.rs` finds and checks addresses, `refusal.rs` has the rules, `refused.rs` the
+//!   log of refused probes,
+//! - `optprobe.rs` has the life of optprobes: `optimize.rs` places the jumps, `unoptimize.rs`
+//!   removes them after their last probe, `can_optimize.rs` tells where they may stand,
+//!   `detour_word.rs` has the addresses of the copies,
+//! - `probe_point.rs` is an address with probes, `hit.rs` handles its hits; `ftrace_probes.rs` is
+//!   for ftrace sites,
 //! - `attach.rs` attaches the engine to hook points, `debugfs.rs` is debugfs `kprobes/`,
-//! - `raw/` is what needs `unsafe`.
+//! - `raw/` has the code that needs `unsafe`.
 //!
-//! What stays in the kernel without the engine is the crate `ferro_kprobes_builtin`, in `builtin/`; instructions are in
-//! `ferro_core::insn`. See `Documentation/kprobes.rst`.
+//! The crate `ferro_kprobes_builtin`, in `builtin/`, stays in the kernel without the engine.
+//! Instructions are in `ferro_core::insn`. See `Documentation/kprobes.rst`.
 
 use kernel::prelude::*;
 
@@ -56,7 +60,7 @@ module! {
 }
 
 struct KprobesEngine {
-    // Dropped in this order. Built in, there is nothing to detach: probes are there before modules are.
+    // Dropped in this order. The built-in engine is never detached: probes exist before modules do.
     _sysctl: Option<Sysctl>,
     _attached: Option<Attached>,
     _files: Option<debugfs::Files>,
@@ -69,7 +73,7 @@ impl kernel::Module for KprobesEngine {
                 true => Some(Attached::new()?),
                 false => None,
             },
-            // They may be switched off.
+            // debugfs and sysctls are optional.
             _files: debugfs::Files::new()
                 .inspect_err(|e| pr_warn!("no files in debugfs: error {}\n", e.to_errno()))
                 .ok(),
