@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where C comes in: `<linux/kprobes.h>`, and what `engine.c`, `post_trampoline.S` and `builtin.c` call. Nobody imports this.
+//! C entry points: the functions of `<linux/kprobes.h>`, and the functions that `engine.c`,
+//! `post_trampoline.S`, `optprobe_template.S` and `builtin.c` call. No other file imports this.
 //!
-//! Contexts: process, and sleeping, for what clients call; trap for what `post_trampoline.S` calls.
+//! Contexts: process, may sleep, for the clients' functions; trap for `post_trampoline.S`.
 
 use core::ptr::null_mut;
 
@@ -34,18 +35,21 @@ use crate::raw::trap_hooks::TrapHandler;
 use crate::registration;
 use crate::registry;
 
-// SAFETY: `hit::breakpoint()` returns true where it has found a point, or a copy, of the address, whose instruction it has
-// executed or has on its way, and where the breakpoint is no longer there; `hit::fault()` where the fault is that of a copy or
-// the running probe's, and a handler or the exception table has repaired it. A point executes on a trap what stands at its
-// address.
+// SAFETY: `hit::breakpoint()` returns true if it has found a point, or a copy, of the address, and
+// has executed that instruction or redirected execution to it, or if the breakpoint is no longer
+// there. `hit::fault()` returns true if the fault is of a copy or of the running probe, and a
+// handler or the exception table has repaired it. A point executes on a trap the instruction that
+// stands at its address.
 //
-// Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up to the address, so that an
-// instruction starts there; `publish()` has the point found before the first breakpoint is put there, and `retire()` and `kill()`
-// have it no longer found after every CPU has been told that there is none, or that the code goes.
+// Breakpoints are for points of the registry. `Decoder::instructions()` has decoded the function up
+// to the address, so that an instruction starts there. `publish()` adds the point to the lookup map
+// before the first breakpoint is armed. `retire()` and `kill()` remove the point from the map after
+// every CPU has been told that there is no breakpoint, or that the code is freed.
 //
-// Nothing of this sleeps, allocates or takes a lock. What it runs on cannot be probed (`ferro_core::blacklist_names`), but for functions of the
-// kernel that it or a handler calls: such a breakpoint finds a probe running, so that no handler is called and nothing else with
-// a breakpoint. At an ftrace site it is the same, and registers are changed by handlers only.
+// Nothing here sleeps, allocates or takes a lock. The code that it runs on cannot be probed
+// (`ferro_core::blacklist_names`), except functions of the kernel that it or a handler calls. Such
+// a breakpoint finds a probe running, so that it calls no handler and nothing else with a
+// breakpoint. The same holds at an ftrace site, and there only handlers change registers.
 unsafe impl TrapHandler for Hits {
     #[inline(always)]
     fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
@@ -72,52 +76,58 @@ unsafe impl TrapHandler for Hits {
     }
 }
 
-/// For `engine.c`, in a work item.
+/// Reaps retired points after a grace period, for `engine.c`. Context: work item.
 ///
 /// # Safety
 ///
-/// `number` is what `raw::reap` has given, and the grace periods are over that began then.
+/// `number` is the one that `raw::tasks_rcu` gave, and the grace periods that began then are over.
 #[export]
 unsafe extern "C" fn ferro_kprobes_reap(number: c_ulong) {
     // SAFETY: The caller guarantees it.
     registry::reap(&unsafe { TasksPeriod::new(number) });
 }
 
-/// For `post_trampoline.S`: the copy of an instruction has run. The word in the place of ss is where its call returns to.
+/// Handles the end of an instruction's copy, for `post_trampoline.S`. The word in the place of ss
+/// is the return address of the copy's call.
 ///
 /// # Safety
 ///
-/// `regs` are on the caller's stack, around the word that the copy's call has pushed; they are this function's until it returns,
-/// and then the caller goes on with all of them. Interrupts are off.
+/// `regs` are on the caller's stack, around the word that the copy's call has pushed. They belong
+/// to this function until it returns, and then the caller resumes with all of them. Interrupts are
+/// off.
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_posted(regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller guarantees that they are there and nobody else's. All variants of the union are words of this size.
+    // SAFETY: The caller guarantees that they are there and exclusive. All variants of the union
+    // are words of this size.
     let at = unsafe { (*regs).__bindgen_anon_2.ssx } as usize;
-    // SAFETY: The caller guarantees that they are there and nobody else's, to be written, too.
+    // SAFETY: The caller guarantees that they are there and exclusive, to be written, too.
     unsafe {
         (*regs).__bindgen_anon_2.ssx = u64::from(bindings::__KERNEL_DS);
         // Above the return address.
         (*regs).sp = (*regs).sp.wrapping_add(size_of::<usize>());
     }
-    // As in a breakpoint: handlers may ask, and locks that are only tried there must not be waited for.
-    // SAFETY: The function wants this CPU not to be left before `ferro_kprobe_post_leave()`, which follows below: the caller
-    // guarantees that interrupts are off.
+    // As in a breakpoint: handlers may ask, and must not wait for locks that they only try there.
+    // SAFETY: The function requires that the task stays on this CPU until
+    // `ferro_kprobe_post_leave()`, which follows below: the caller guarantees that interrupts are
+    // off.
     unsafe { bindings::ferro_kprobe_post_enter() };
-    // SAFETY: The caller guarantees that they are a copy's, with which it goes on when this has returned, and nobody else's.
+    // SAFETY: The caller guarantees that they are a copy's registers, exclusive, with which it
+    // resumes after this has returned.
     if let Some(regs) = unsafe { Regs::from_raw(regs) } {
         hit::posted(at, regs);
     }
-    // SAFETY: It ends what `ferro_kprobe_post_enter()` has begun, on the same CPU, as interrupts have been off since.
+    // SAFETY: Ends the section that `ferro_kprobe_post_enter()` has begun, on the same CPU, as
+    // interrupts have been off since.
     unsafe { bindings::ferro_kprobe_post_leave() };
 }
 
-/// Does something with what `optprobe_template.S` gives the functions that it calls.
+/// Calls a function with the point and the registers that `optprobe_template.S` passes.
 ///
 /// # Safety
 ///
-/// `point` is that of the detour that has been entered, and `regs` are on the caller's stack, as [`Trap::in_detour`] wants them until
-/// this returns.
+/// `point` is the point of the detour that has been entered, and `regs` are on the caller's stack,
+/// as [`Trap::in_detour`] requires until this returns.
 #[inline(always)]
 unsafe fn in_detour<T>(
     point: *const Point,
@@ -125,18 +135,19 @@ unsafe fn in_detour<T>(
     f: impl FnOnce(Found<'_, Point>, &mut Trap) -> T,
 ) -> T {
     let here = PreemptOff::new();
-    // SAFETY: A detour has the address of its point, which the registry gives up when every task has left the detour: after a grace
-    // period of RCU tasks since the jump was taken away.
+    // SAFETY: A detour has the address of its point. The registry frees the point after every task
+    // has left the detour: after a grace period of RCU tasks since the jump was removed.
     let point = Found::known(unsafe { &*point }, &here);
     // SAFETY: The caller guarantees it.
     f(point, unsafe { Trap::in_detour(regs) })
 }
 
-/// For `optprobe_template.S`: a jump has come to a detour that executes the instruction on the registers, between its handlers.
+/// Handles a hit of a detour that executes the instruction on the registers, between its handlers,
+/// for `optprobe_template.S`.
 ///
 /// # Safety
 ///
-/// As for [`in_detour`], until this returns; then the caller goes on with all of the registers.
+/// As for [`in_detour`], until this returns; then the caller resumes with all of the registers.
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_detoured(point: *const Point, regs: *mut bindings::pt_regs) {
@@ -144,7 +155,7 @@ unsafe extern "C" fn ferro_kprobe_detoured(point: *const Point, regs: *mut bindi
     unsafe { in_detour(point, regs, |point, regs| point.detoured(regs)) };
 }
 
-/// For `optprobe_template.S`: the handlers are those of another hit.
+/// Counts a hit as missed because another hit's handlers are running, for `optprobe_template.S`.
 ///
 /// # Safety
 ///
@@ -156,7 +167,8 @@ unsafe extern "C" fn ferro_kprobe_missed(point: *const Point, regs: *mut binding
     unsafe { in_detour(point, regs, |point, regs| point.missed(regs)) };
 }
 
-/// For `optprobe_template.S`: a handler has changed where execution goes on.
+/// Keeps execution out of the displaced bytes after a handler has changed the instruction pointer,
+/// for `optprobe_template.S`.
 ///
 /// # Safety
 ///
@@ -168,7 +180,7 @@ unsafe extern "C" fn ferro_kprobe_diverted(point: *const Point, regs: *mut bindi
     unsafe { in_detour(point, regs, |point, regs| point.keep_out(regs)) };
 }
 
-/// For `optprobe_template.S`: RCU does not watch.
+/// Resumes at the substitute breakpoint because RCU is not watching, for `optprobe_template.S`.
 ///
 /// # Safety
 ///
@@ -176,16 +188,18 @@ unsafe extern "C" fn ferro_kprobe_diverted(point: *const Point, regs: *mut bindi
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_unwatched(point: *const Point, regs: *mut bindings::pt_regs) {
-    // SAFETY: The point stays until a grace period of RCU tasks is over, and a rude one where code that RCU does not watch may be
-    // probed: elsewhere that is `noinstr`, and no detour is entered from there. The caller guarantees that the registers are there.
+    // SAFETY: The point stays until a grace period of RCU tasks is over, and also a rude one if
+    // code that RCU does not watch may be probed. Elsewhere that code is `noinstr`, and no detour
+    // is entered from there. The caller guarantees that the registers are there.
     unsafe { (*regs).ip = (*point).stop.load() };
 }
 
-/// A handler of `engine.c`: a point has not one probe, which `optprobe_template.S` has in mind.
+/// Calls the pre-handlers of a point that has more than the one probe of which
+/// `optprobe_template.S` knows. A handler of `engine.c`.
 ///
 /// # Safety
 ///
-/// As for [`in_detour`], until this returns. No handler runs but this.
+/// As for [`in_detour`], until this returns. No other handler is running.
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_call_before(
@@ -196,7 +210,7 @@ unsafe extern "C" fn ferro_kprobe_call_before(
     c_int::from(unsafe { in_detour(point, regs, |point, regs| point.call_before(regs)) })
 }
 
-/// The same, where there are handlers after the instruction, too.
+/// Calls the pre-handlers of a point that may have post-handlers, too. A handler of `engine.c`.
 ///
 /// # Safety
 ///
@@ -211,47 +225,50 @@ unsafe extern "C" fn ferro_kprobe_call_around(
     c_int::from(unsafe { in_detour(point, regs, |point, regs| point.call_around(regs)) })
 }
 
-/// The handler after the instruction. `at` is where the detour goes on.
+/// Calls the post-handlers. `at` is the address where the detour continues.
 ///
 /// # Safety
 ///
-/// `regs` are those that the detour has saved, which are this function's until it returns. Preemption is off.
+/// `regs` are the registers that the detour has saved, which belong to this function until it
+/// returns. Preemption is off.
 #[no_mangle]
 #[link_section = ".kprobes.text"]
 unsafe extern "C" fn ferro_kprobe_call_after(at: usize, regs: *mut bindings::pt_regs) {
-    // SAFETY: The caller guarantees that they are there and nobody else's; only code of the kernel has detours.
+    // SAFETY: The caller guarantees that they are there and exclusive; only code of the kernel has
+    // detours.
     hit::call_after(at, unsafe { Regs::at_site(regs) });
 }
 
-/// For `engine.c`, in a work item.
+/// Runs the optimizer, for `engine.c`. Context: work item.
 #[no_mangle]
 extern "C" fn ferro_kprobes_optimise() {
     registry::optimise();
 }
 
-/// For `engine.c`, in another work item.
+/// Removes the jumps of unregistered probes, for `engine.c`. Context: work item, another one.
 #[no_mangle]
 extern "C" fn ferro_kprobes_leave_idle() {
     registry::leave_idle();
 }
 
-/// For `engine.c`. Context: process.
+/// Returns true if jump optimization is on, for `engine.c`. Context: process.
 #[no_mangle]
 extern "C" fn ferro_kprobes_wants_jumps() -> bool {
     registry::wants_jumps()
 }
 
-/// For `engine.c`. Context: process.
+/// Switches jump optimization on or off, for `engine.c`. Context: process.
 #[no_mangle]
 extern "C" fn ferro_kprobes_want_jumps(on: bool) {
     registry::want_jumps(on);
 }
 
-/// The clients' structures.
+/// Collects the clients' structures.
 ///
 /// # Safety
 ///
-/// `kprobes` is NULL, or an array of `count` pointers, each as [`Kprobe::new`] wants it for `'a`.
+/// `kprobes` is NULL, or an array of `count` pointers, each as [`Kprobe::new`] requires it for
+/// `'a`.
 unsafe fn batch<'a>(
     kprobes: *mut *mut bindings::kprobe,
     count: c_int,
@@ -262,8 +279,8 @@ unsafe fn batch<'a>(
     }
     let mut all = KVVec::with_capacity(count, GFP_KERNEL)?;
     for i in 0..count {
-        // SAFETY: Not NULL, as checked above, and `i` is less than `count`; the caller guarantees so many pointers, of such
-        // structures.
+        // SAFETY: Not NULL, as checked above, and `i` is less than `count`; the caller guarantees
+        // so many pointers, of such structures.
         let kprobe = unsafe { Kprobe::new(*kprobes.add(i)) };
         all.push(kprobe.ok_or(EINVAL)?, GFP_KERNEL)?;
     }
@@ -274,43 +291,46 @@ fn errno(result: Result) -> c_int {
     result.map_or_else(|e| e.to_errno(), |()| 0)
 }
 
-/// `<linux/kprobes.h>`
+/// Registers a probe: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that stays in its place until this fails or [`unregister_kprobe`] has returned. Its symbol is
-/// a string or NULL, its handlers are functions of their types or NULL, which stay as long.
+/// `kprobe` is NULL, or a structure that stays in its place until this fails or
+/// [`unregister_kprobe`] has returned. Its symbol is a string or NULL. Its handlers are functions
+/// of their types or NULL. The symbol and the handlers stay as long as the structure.
 #[export]
 unsafe extern "C" fn register_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
     let mut kprobe = kprobe;
-    // SAFETY: The array is this local, with one pointer, of which the caller guarantees what the function wants.
+    // SAFETY: The array is this local, with one pointer, for which the caller guarantees the
+    // function's requirements.
     unsafe { register_kprobes(&raw mut kprobe, 1) }
 }
 
-/// `<linux/kprobes.h>`
+/// Registers probes, all or none: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `kprobes` is NULL, or an array of `count` pointers, each as [`register_kprobe`] wants it.
+/// `kprobes` is NULL, or an array of `count` pointers, each as [`register_kprobe`] requires it.
 #[export]
 unsafe extern "C" fn register_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) -> c_int {
-    // SAFETY: The caller guarantees that the structures stay until they are unregistered: a list has none longer, and
-    // `registry::unregister()` waits for a grace period after it has taken one out.
+    // SAFETY: The caller guarantees that the structures stay until they are unregistered. No list
+    // has them longer: `registry::unregister()` waits for a grace period after it has removed one.
     errno(unsafe { batch(kprobes, count) }.and_then(|probes| registration::register(&probes)))
 }
 
-/// `<linux/kprobes_fault.h>`
+/// Registers a probe with a fault handler: `<linux/kprobes_fault.h>`.
 ///
 /// # Safety
 ///
-/// As for [`register_kprobe`]; `fault` is a function of its type or NULL, which stays as long as the structure.
+/// As for [`register_kprobe`]; `fault` is a function of its type or NULL, which stays as long as
+/// the structure.
 #[export]
 unsafe extern "C" fn register_kprobe_fault(
     kprobe: *mut bindings::kprobe,
     fault: FaultHandler,
 ) -> c_int {
-    // SAFETY: The caller guarantees that the structure stays until it is unregistered: no list has it longer, and
-    // `registry::unregister()` waits for a grace period after it has taken it out.
+    // SAFETY: The caller guarantees that the structure stays until it is unregistered. No list has
+    // it longer: `registry::unregister()` waits for a grace period after it has removed it.
     let probe = unsafe { Kprobe::new(kprobe) }.filter(|_| fault.is_some());
     errno(
         probe
@@ -319,25 +339,27 @@ unsafe extern "C" fn register_kprobe_fault(
     )
 }
 
-/// `<linux/kprobes.h>`
+/// Unregisters a probe: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that stays in its place until this returns. If it is registered, it is as it was then.
+/// `kprobe` is NULL, or a structure that stays in its place until this returns. If it is
+/// registered, it is as it was then.
 #[export]
 unsafe extern "C" fn unregister_kprobe(kprobe: *mut bindings::kprobe) {
-    // SAFETY: The caller guarantees that it stays until this returns. When it does, no list has the structure any more, and a
-    // grace period has passed: `registry::unregister()` sees to both.
+    // SAFETY: The caller guarantees that it stays until this returns. By then no list has the
+    // structure and a grace period has passed: `registry::unregister()` ensures both.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         registry::unregister([probe].into_iter());
     }
 }
 
-/// `<linux/kprobes.h>`
+/// Unregisters probes: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `kprobes` is NULL, or an array of `count` pointers, which nobody changes meanwhile, each as [`unregister_kprobe`] wants it.
+/// `kprobes` is NULL, or an array of `count` pointers, which nothing changes until this returns,
+/// each as [`unregister_kprobe`] requires it.
 #[export]
 unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, count: c_int) {
     let Some(count) = usize::try_from(count)
@@ -346,36 +368,36 @@ unsafe extern "C" fn unregister_kprobes(kprobes: *mut *mut bindings::kprobe, cou
     else {
         return;
     };
-    // SAFETY: Neither NULL nor empty, as checked above; the caller guarantees that it has so many pointers, which nobody changes
-    // until this returns.
+    // SAFETY: Neither NULL nor empty, as checked above; the caller guarantees that it has so many
+    // pointers, which nothing changes until this returns.
     let kprobes = unsafe { core::slice::from_raw_parts(kprobes, count) };
-    // SAFETY: The caller guarantees that the structures stay until this returns. When it does, no list has one of them any more,
-    // and a grace period has passed: `registry::unregister()` sees to both.
+    // SAFETY: The caller guarantees that the structures stay until this returns. By then no list
+    // has one of them and a grace period has passed: `registry::unregister()` ensures both.
     let probes = kprobes
         .iter()
         .filter_map(|kprobe| unsafe { Kprobe::new(*kprobe) });
     registry::unregister(probes);
 }
 
-/// `<linux/kprobes.h>`
+/// Enables a probe: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
 /// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
 #[export]
 unsafe extern "C" fn enable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
-    // SAFETY: The caller guarantees what the function wants.
+    // SAFETY: The caller guarantees the function's requirements.
     unsafe { switch(kprobe, true) }
 }
 
-/// `<linux/kprobes.h>`
+/// Disables a probe: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
 /// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
 #[export]
 unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
-    // SAFETY: The caller guarantees what the function wants.
+    // SAFETY: The caller guarantees the function's requirements.
     unsafe { switch(kprobe, false) }
 }
 
@@ -383,36 +405,38 @@ unsafe extern "C" fn disable_kprobe(kprobe: *mut bindings::kprobe) -> c_int {
 ///
 /// `kprobe` is NULL, or a structure that is there until this returns, registered or not.
 unsafe fn switch(kprobe: *mut bindings::kprobe, on: bool) -> c_int {
-    // SAFETY: The caller guarantees that it is there until this returns, which is as long as this uses it. If it is registered,
-    // whoever did that guarantees the rest; if not, it is put in no list, and its fields are not looked at.
+    // SAFETY: The caller guarantees that it is there until this returns, which is as long as this
+    // uses it. If it is registered, its registration guarantees the rest; if not, no list gets it,
+    // and its fields are not read.
     let probe = unsafe { Kprobe::new(kprobe) }.ok_or(EINVAL);
     errno(probe.and_then(|probe| registry::enable(probe, on).map_err(Error::errno)))
 }
 
-/// `<linux/kprobes.h>`
+/// Returns the address of a symbol: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `name` is a string that nobody changes until this returns.
+/// `name` is a string that nothing changes until this returns.
 #[export]
 unsafe extern "C" fn kprobe_lookup_name(name: *const c_char, _offset: c_uint) -> *mut u8 {
-    // SAFETY: The caller guarantees a string, which is used until this returns only.
+    // SAFETY: The caller guarantees a string, which is used only until this returns.
     let name = unsafe { CStr::from_char_ptr(name) };
     ferro_sys::code::symbols::lookup_name(name).unwrap_or(0) as *mut u8
 }
 
-/// `<linux/kprobes.h>`
+/// Returns 0 if an address is the entry of a function: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `name` is NULL, or a string that nobody changes until this returns.
+/// `name` is NULL, or a string that nothing changes until this returns.
 #[export]
 unsafe extern "C" fn kprobe_on_func_entry(
     at: *mut u8,
     name: *const c_char,
     offset: usize,
 ) -> c_int {
-    // SAFETY: Not NULL, so that the caller guarantees a string, which is used until this returns only.
+    // SAFETY: Not NULL, so that the caller guarantees a string, which is used only until this
+    // returns.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_char_ptr(name) });
     match probe_address::resolve(at as usize, name, offset) {
         Ok(location) if location.at_entry => 0,
@@ -421,19 +445,19 @@ unsafe extern "C" fn kprobe_on_func_entry(
     }
 }
 
-/// `<linux/kprobes.h>`: the probe at an address, the newest of several; NULL if there is none.
+/// Returns the probe at an address, the newest of several, or NULL: `<linux/kprobes.h>`.
 ///
 /// Context: preemption off, as long as the probe is used.
 ///
 /// # Safety
 ///
-/// No requirement; whoever uses the result has preemption off.
+/// No requirement; the user of the result has preemption off.
 #[export]
 unsafe extern "C" fn get_kprobe(at: *mut c_void) -> *mut bindings::kprobe {
     hit::newest_at(at as usize).unwrap_or(null_mut())
 }
 
-/// `<linux/kprobes.h>`
+/// Counts a missed hit: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
@@ -446,15 +470,16 @@ unsafe extern "C" fn kprobes_inc_nmissed_count(kprobe: *mut bindings::kprobe) {
     }
 }
 
-/// `<linux/kprobes.h>`
+/// Logs a probe: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `kprobe` is NULL, or a structure that is there until this returns, with a string as its symbol, or NULL.
+/// `kprobe` is NULL, or a structure that is there until this returns, with a string as its symbol,
+/// or NULL.
 #[export]
 unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
-    // SAFETY: The caller guarantees that it is there until this returns, as its symbol is; it is put in no list, and its handlers
-    // are not used.
+    // SAFETY: The caller guarantees that it is there until this returns, and its symbol as well; no
+    // list gets it, and its handlers are not used.
     if let Some(probe) = unsafe { Kprobe::new(kprobe) } {
         let name = probe.symbol().unwrap_or(c"-");
         pr_err!(
@@ -466,27 +491,30 @@ unsafe extern "C" fn dump_kprobe(kprobe: *mut bindings::kprobe) {
     }
 }
 
-/// For `builtin.c`: probes of what is built in may be registered from here on.
+/// Starts the built-in engine, for `builtin.c`: built-in code may be probed from here on.
 #[cfg(not(MODULE))]
 #[export]
 unsafe extern "C" fn ferro_kprobes_start() -> c_int {
-    // It is there for good.
+    // Never detached.
     errno(crate::attach::Attached::new().map(core::mem::forget))
 }
 
-/// `<linux/kprobes.h>`: the kernel's own initialisation code goes.
+/// Kills the probes in the kernel's own initialisation code, which is about to be freed:
+/// `<linux/kprobes.h>`.
 #[cfg(not(MODULE))]
 #[export]
 unsafe extern "C" fn kprobe_free_init_mem() {
-    // SAFETY: The function takes any address: it compares it with where the section begins and ends.
+    // SAFETY: The function takes any address: it compares it with where the section begins and
+    // ends.
     registry::kill(|at| unsafe { bindings::ferro_in_kernel_init(at) });
 }
 
-/// The clients' structures, if it is a batch of at least one, and all are there.
+/// Returns the clients' structures, if there is at least one, and no pointer is NULL.
 ///
 /// # Safety
 ///
-/// `kretprobes` is NULL, or an array of `count` pointers that nobody changes for `'a`, each as [`Kretprobe::new`] wants it.
+/// `kretprobes` is NULL, or an array of `count` pointers that nothing changes for `'a`, each as
+/// [`Kretprobe::new`] requires it.
 unsafe fn kretprobes<'a>(
     kretprobes: *mut *mut bindings::kretprobe,
     count: c_int,
@@ -494,43 +522,46 @@ unsafe fn kretprobes<'a>(
     let count = usize::try_from(count)
         .ok()
         .filter(|n| *n > 0 && !kretprobes.is_null())?;
-    // SAFETY: Neither NULL nor empty, as checked above; the caller guarantees that it has so many pointers, which nobody changes
-    // for `'a`.
+    // SAFETY: Neither NULL nor empty, as checked above; the caller guarantees that it has so many
+    // pointers, which nothing changes for `'a`.
     let all = unsafe { core::slice::from_raw_parts(kretprobes, count) };
     if all.iter().any(|rp| rp.is_null()) {
         return None;
     }
-    // SAFETY: The same pointers, none of which is NULL. A `Kretprobe` is transparent to a pointer that is not; the caller
-    // guarantees its invariants.
+    // SAFETY: The same pointers, none of which is NULL. A `Kretprobe` is transparent to a pointer
+    // that is not NULL; the caller guarantees its invariants.
     Some(unsafe { core::slice::from_raw_parts(kretprobes.cast(), count) })
 }
 
-/// `<linux/kprobes.h>`
+/// Registers a kretprobe: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `kretprobe` is NULL, or a structure that stays in its place until this fails or [`unregister_kretprobe`] has returned. The
-/// symbol is a string or NULL, the handlers are functions of their types or NULL, which stay as long.
+/// `kretprobe` is NULL, or a structure that stays in its place until this fails or
+/// [`unregister_kretprobe`] has returned. The symbol is a string or NULL. The handlers are
+/// functions of their types or NULL. The symbol and the handlers stay as long as the structure.
 #[export]
 unsafe extern "C" fn register_kretprobe(kretprobe: *mut bindings::kretprobe) -> c_int {
     let mut kretprobe = kretprobe;
-    // SAFETY: The array is this local, with one pointer, of which the caller guarantees what the function wants.
+    // SAFETY: The array is this local, with one pointer, for which the caller guarantees the
+    // function's requirements.
     unsafe { register_kretprobes(&raw mut kretprobe, 1) }
 }
 
-/// `<linux/kprobes.h>`
+/// Registers kretprobes, all or none: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `all` is NULL, or an array of `count` pointers, which nobody changes meanwhile, each as [`register_kretprobe`] wants it.
+/// `all` is NULL, or an array of `count` pointers, which nothing changes until this returns, each
+/// as [`register_kretprobe`] requires it.
 #[export]
 unsafe extern "C" fn register_kretprobes(
     all: *mut *mut bindings::kretprobe,
     count: c_int,
 ) -> c_int {
-    // SAFETY: The caller guarantees the array, and that the structures and their handlers stay until this fails or they are
-    // unregistered. Where a call may have been followed, neither returns before a grace period has passed since
-    // `Kretprobe::free()`.
+    // SAFETY: The caller guarantees the array, and that the structures and their handlers stay
+    // until this fails or they are unregistered. Where a call may have been followed, neither
+    // returns before a grace period has passed since `Kretprobe::free()`.
     errno(
         unsafe { kretprobes(all, count) }
             .ok_or(EINVAL)
@@ -538,27 +569,31 @@ unsafe extern "C" fn register_kretprobes(
     )
 }
 
-/// `<linux/kprobes.h>`
+/// Unregisters a kretprobe: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `kretprobe` is NULL, or a structure that stays in its place until this returns. If it is registered, it is as it was then.
+/// `kretprobe` is NULL, or a structure that stays in its place until this returns. If it is
+/// registered, it is as it was then.
 #[export]
 unsafe extern "C" fn unregister_kretprobe(kretprobe: *mut bindings::kretprobe) {
     let mut kretprobe = kretprobe;
-    // SAFETY: The array is this local, with one pointer, of which the caller guarantees what the function wants.
+    // SAFETY: The array is this local, with one pointer, for which the caller guarantees the
+    // function's requirements.
     unsafe { unregister_kretprobes(&raw mut kretprobe, 1) }
 }
 
-/// `<linux/kprobes.h>`
+/// Unregisters kretprobes: `<linux/kprobes.h>`.
 ///
 /// # Safety
 ///
-/// `all` is NULL, or an array of `count` pointers, which nobody changes meanwhile, each as [`unregister_kretprobe`] wants it.
+/// `all` is NULL, or an array of `count` pointers, which nothing changes until this returns, each
+/// as [`unregister_kretprobe`] requires it.
 #[export]
 unsafe extern "C" fn unregister_kretprobes(all: *mut *mut bindings::kretprobe, count: c_int) {
-    // SAFETY: The caller guarantees the array, and that the structures and their handlers stay until this returns. When it does, a
-    // grace period has passed since `Kretprobe::free()`: `registry::unregister_with()` waits for one after it.
+    // SAFETY: The caller guarantees the array, and that the structures and their handlers stay
+    // until this returns. By then a grace period has passed since `Kretprobe::free()`:
+    // `registry::unregister_with()` waits for one after it.
     if let Some(all) = unsafe { kretprobes(all, count) } {
         kretprobe::unregister(all.iter().copied());
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens when a probed instruction comes to be executed.
+//! Handling of hits: breakpoints, jumps, ftrace calls and faults.
 //!
-//! Contexts: trap, with interrupts off, also within NMIs; nothing here sleeps, allocates or takes a lock. That a
-//! handler runs on a CPU is kept in `kprobe_running()`: a probe that is hit then is counted as missed, and its
-//! instruction is executed without any state of its own, however deep that nests.
+//! Contexts: trap, with interrupts off, also within NMIs. Nothing here sleeps, allocates or takes a
+//! lock. `kprobe_running()` tells that a handler is running on a CPU. A probe that is hit then is
+//! counted as missed. Its instruction is executed without any state of its own, at any nesting
+//! depth.
 #![deny(unsafe_code)]
 
 use ferro_core::insn::jump::JUMP_LEN;
@@ -34,16 +35,16 @@ use crate::raw::trap_frame::Trap;
 
 /// The points, by their addresses.
 pub(crate) static POINTS: AddressMap<Point> = AddressMap::new();
-/// The points, by those addresses of their copies at which something can happen.
+/// The points, by the addresses in their copies at which a trap can happen.
 pub(crate) static COPIES: AddressMap<Point> = AddressMap::new();
 
-/// What the engine does in traps: [`breakpoint`] and [`fault`].
+/// The engine's trap handlers: [`breakpoint`] and [`fault`].
 pub(crate) struct Hits;
 
-/// The number of the exception.
+/// Number of the exception.
 const PAGE_FAULT: usize = 14;
 
-/// A breakpoint of the kernel. Whether it is done with.
+/// Handles a breakpoint of the kernel. Returns true if the breakpoint is handled.
 #[inline(always)]
 pub(crate) fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
     let address = trap.ip().wrapping_sub(1);
@@ -51,14 +52,15 @@ pub(crate) fn breakpoint(trap: &mut Trap, here: &Atomic) -> bool {
     hit.is_some() || no_point(address, trap)
 }
 
-/// A breakpoint where no point is.
+/// Handles a breakpoint at which no point is found by its own address.
 #[cold]
 fn no_point(address: usize, trap: &mut Trap) -> bool {
     let stop = COPIES.with(address, |point| point.stop(address, trap));
     stop.is_some() || is_stale(address, trap)
 }
 
-/// Whether the breakpoint was taken away between the trap and us. Then what is there now is executed.
+/// Returns true if the breakpoint was removed between the trap and this call. The new instruction
+/// there is then executed.
 #[cold]
 fn is_stale(address: usize, regs: &mut Regs) -> bool {
     let mut byte = [BREAKPOINT];
@@ -69,38 +71,41 @@ fn is_stale(address: usize, regs: &mut Regs) -> bool {
     stale
 }
 
-/// A function with a probe on its ftrace site has been called, whose point this is, or was: then it has no probes.
+/// Handles a call of a function with a probe on its ftrace site. `point` may be retired; then it
+/// has no probes.
 #[inline(always)]
 pub(crate) fn called(point: Found<'_, Point>, regs: &mut Regs) {
     point.called(regs);
 }
 
-/// The same, where a probe has a handler for after the instruction.
+/// Handles a call of a function if a probe on its ftrace site has a post-handler.
 #[inline(always)]
 pub(crate) fn called_with_post(address: usize, regs: &mut Regs) {
     POINTS.with(address, |point| point.called_with_post(address, regs));
 }
 
-/// The copy of an instruction has run, and has called. `at` is where it would go on.
+/// Handles the call that ends an instruction's copy. `at` is its return address.
 #[inline(always)]
 pub(crate) fn posted(at: usize, regs: &mut Regs) {
     let known = COPIES.with(at, |point| point.finish(regs));
     if known.is_none() {
-        // Behind the call is a breakpoint, which nobody knows either.
+        // A breakpoint follows the call; it is handled as one of no point.
         regs.set_ip(at);
     }
 }
 
-/// The first instruction of a detour has run, whose probes are not those that it had in mind. `at` is where the detour goes on.
+/// Calls the post-handlers of a detour whose point has more than one probe. `at` is the address
+/// where the detour continues.
 pub(crate) fn call_after(at: usize, regs: &mut Regs) {
     COPIES.with(at, |point| {
         current_kprobe::run_within(|running| point.call_post(running, regs));
     });
 }
 
-/// The newest probe at an address, which stays as long as the caller has preemption off.
+/// Returns the newest probe at an address. The probe stays as long as the caller has preemption
+/// off.
 ///
-/// 0 is where nothing is, and stands for free places of the maps.
+/// Address 0 never has a probe: it marks free entries of the maps.
 pub(crate) fn newest_at(address: usize) -> Option<*mut kprobe> {
     if address == 0 {
         return None;
@@ -111,12 +116,13 @@ pub(crate) fn newest_at(address: usize) -> Option<*mut kprobe> {
     newest.flatten()
 }
 
-/// A fault of the kernel. Whether it is done with.
+/// Handles a fault of the kernel. Returns true if the fault is handled.
 pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
     // A general protection fault of a copy has interrupts on.
     let here = PreemptOff::new();
     let at = regs.ip();
-    // A call of address 0 is no copy's: it stands for free places of the map.
+    // Address 0 is never in a copy, as it marks free entries of the map; a call of address 0 faults
+    // there.
     if at == 0 {
         return fault_in_handler(regs, trapnr, &here);
     }
@@ -126,9 +132,10 @@ pub(crate) fn fault(regs: &mut Regs, trapnr: usize) -> bool {
         .unwrap_or_else(|| fault_in_handler(regs, trapnr, &here))
 }
 
-/// The kernel dies of what has happened here. The log tells of the instruction if it is one that runs in a detour.
+/// Logs the probed instruction if the kernel dies in the copy of a detour.
 ///
-/// The instruction pointer stays: what is in the place of those after the first is no instruction, and others may yet repair it.
+/// The instruction pointer stays. The bytes of displaced instructions after the first are no
+/// instructions, and another notifier may still repair the fault.
 pub(crate) fn died(regs: &Regs) {
     let at = regs.ip();
     if let Some(place) = detour::with_detour(at, |point| point.displaced(at)) {
@@ -136,19 +143,19 @@ pub(crate) fn died(regs: &Regs) {
     }
 }
 
-/// A fault while handlers run. Whether the probe has dealt with it.
+/// Handles a fault while handlers run. Returns true if the probe has handled it.
 fn fault_in_handler(regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> bool {
     current_kprobe::current(here).is_some_and(|probe| handle_fault(probe, regs, trapnr))
 }
 
-/// Calls a probe's handler for faults. Faults of its own are not its.
+/// Calls a probe's fault handler. Faults of that handler itself are not passed to it.
 fn handle_fault(probe: Kprobe<'_>, regs: &mut Regs, trapnr: usize) -> bool {
     current_kprobe::while_busy(|| probe.fault(regs, trapnr))
 }
 
-/// A point that was found, and what happens there.
+/// Hits of a point that was found.
 impl<'a> Found<'a, Point> {
-    /// The probes.
+    /// Returns the probes.
     #[inline(always)]
     fn probes(self) -> Found<'a, ProbeList> {
         self.part(|point| &point.probes)
@@ -162,7 +169,8 @@ impl<'a> Found<'a, Point> {
         let Some(probe) = self.probes().before() else {
             return self.hit_around(trap);
         };
-        // The usual case, without a walk. The others are functions of their own, for which this one saves no registers.
+        // The usual case, without a walk. The other cases are functions of their own, so that this
+        // one saves no registers for them.
         current_kprobe::run(|running| {
             running.enter(probe);
             match probe.pre(trap) {
@@ -173,14 +181,15 @@ impl<'a> Found<'a, Point> {
         });
     }
 
-    /// While a handler runs.
+    /// Handles a hit while a handler runs.
     #[cold]
     fn hit_within(self, trap: &mut Trap) {
         self.miss();
         self.execute(trap);
     }
 
-    /// Where the one probe has a handler for after the instruction, too, or where there is not one.
+    /// Handles a hit if the only probe has a post-handler, or if there is not exactly one enabled
+    /// probe.
     #[inline(never)]
     fn hit_around(self, trap: &mut Trap) {
         let Some(probe) = self.probes().around() else {
@@ -201,7 +210,7 @@ impl<'a> Found<'a, Point> {
         });
     }
 
-    /// Whatever its probes are.
+    /// Handles a hit with any probes.
     #[cold]
     fn hit_all(self, trap: &mut Trap) {
         current_kprobe::run(|running| {
@@ -221,7 +230,7 @@ impl<'a> Found<'a, Point> {
         });
     }
 
-    /// At an ftrace site. The handlers see it as if it were a breakpoint.
+    /// Handles a call at an ftrace site. The handlers see the registers of a breakpoint.
     #[inline(always)]
     fn called(self, regs: &mut Regs) {
         if current_kprobe::is_running() {
@@ -244,7 +253,7 @@ impl<'a> Found<'a, Point> {
         });
     }
 
-    /// The same, where a probe has a handler for after the instruction.
+    /// Handles a call at an ftrace site if a probe has a post-handler.
     #[inline(always)]
     fn called_with_post(self, address: usize, regs: &mut Regs) {
         if current_kprobe::is_running() {
@@ -267,7 +276,8 @@ impl<'a> Found<'a, Point> {
         });
     }
 
-    /// A jump has come here in place of a breakpoint, and the instruction is executed on the registers.
+    /// Handles a jump in place of a breakpoint, at an instruction that is executed on the
+    /// registers.
     #[inline(always)]
     pub(crate) fn detoured(self, trap: &mut Trap) {
         if current_kprobe::is_running() {
@@ -278,7 +288,7 @@ impl<'a> Found<'a, Point> {
                 running.be_busy();
                 match self.execute_here(trap) {
                     true => self.call_post(running, trap),
-                    // The fault is for the copy, after which nobody is called.
+                    // The copy takes the fault; no post-handlers run after the copy.
                     false => self.missed(trap),
                 }
             }
@@ -287,14 +297,14 @@ impl<'a> Found<'a, Point> {
         });
     }
 
-    /// A jump has come here, while a handler runs.
+    /// Handles a jump while a handler runs.
     #[cold]
     pub(crate) fn missed(self, regs: &mut Regs) {
         self.miss();
         regs.set_ip(Parts::copies(self.parts.load()));
     }
 
-    /// Executes the instruction on the registers. Whether that was possible.
+    /// Executes the instruction on the registers. Returns true if that was possible.
     fn execute_here(self, trap: &mut Trap) -> bool {
         match (&self.in_trap, &self.execution) {
             (Some(compute), _) => {
@@ -311,7 +321,7 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// Who goes on at a displaced instruction other than the first goes on at its copy.
+    /// Resumes at the copy if execution would resume inside the displaced bytes.
     #[inline(always)]
     pub(crate) fn keep_out(self, regs: &mut Regs) {
         let detour = self.detour.load();
@@ -328,7 +338,8 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// Calls the handlers of several probes that have none after the instruction; one that has is only just being registered.
+    /// Calls the pre-handlers of several probes without post-handlers. A probe that has one is
+    /// still being registered, and is skipped.
     #[cold]
     pub(crate) fn call_before(self, regs: &mut Regs) -> bool {
         current_kprobe::run_within(|running| {
@@ -342,13 +353,13 @@ impl<'a> Found<'a, Point> {
         })
     }
 
-    /// The same for those that may have such a handler.
+    /// Calls the pre-handlers of several probes that may have post-handlers.
     #[cold]
     pub(crate) fn call_around(self, regs: &mut Regs) -> bool {
         current_kprobe::run_within(|running| self.call_pre(running, regs))
     }
 
-    /// Calls the handlers of all probes at an ftrace site, where execution goes on at `ip`.
+    /// Calls the handlers of all probes at an ftrace site. Execution resumes at `ip`.
     #[cold]
     fn call_all(self, running: &mut Running<'a>, ip: usize, regs: &mut Regs) {
         if self.call_pre(running, regs) {
@@ -361,7 +372,7 @@ impl<'a> Found<'a, Point> {
         regs.set_ip(ip);
     }
 
-    /// Calls the handlers before the instruction. Whether one of them changed where execution goes on.
+    /// Calls the pre-handlers. Returns true if one of them changed the instruction pointer.
     #[inline(always)]
     fn call_pre(self, running: &mut Running<'a>, regs: &mut Regs) -> bool {
         for probe in self.probes().iter().filter(|p| p.is_enabled()) {
@@ -373,7 +384,7 @@ impl<'a> Found<'a, Point> {
         false
     }
 
-    /// Calls the handlers after the instruction.
+    /// Calls the post-handlers.
     #[inline(always)]
     fn call_post(self, running: &mut Running<'a>, regs: &mut Regs) {
         for probe in self.probes().iter().filter(|p| p.is_enabled()) {
@@ -389,7 +400,7 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// Has the instruction executed, with nothing to be done afterwards.
+    /// Executes the instruction, or resumes at its copy. Nothing is done after it.
     #[inline(always)]
     fn execute(self, trap: &mut Trap) {
         match self.onward.load() {
@@ -398,13 +409,14 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// One for which it takes more than going on elsewhere.
+    /// Executes an instruction that takes more than a change of the instruction pointer.
     #[inline(never)]
     fn emulate_here(self, trap: &mut Trap) {
         self.execute_once(trap);
     }
 
-    /// Has it executed, without those after it that a jump is going to cover. Whether it has been, or is a copy's.
+    /// Executes the instruction alone, or resumes at its own copy, without the others that a jump
+    /// is about to cover. Returns true unless emulation failed and the copy runs instead.
     #[inline(always)]
     fn execute_once(self, trap: &mut Trap) -> bool {
         match &self.execution {
@@ -416,27 +428,30 @@ impl<'a> Found<'a, Point> {
         true
     }
 
-    /// Whether it has been executed. If not, its copy has the fault.
+    /// Emulates the instruction. Returns false if the access faulted; the copy then takes the
+    /// fault.
     #[inline(always)]
     fn emulate(self, emulation: &Emulation, trap: &mut Trap) -> bool {
         if self.copy != 0 {
             return self.emulate_with_operand(emulation, trap);
         }
-        // Of the others' accesses, to the stack, none fails.
+        // Without a copy, the only accesses are to the stack, and do not fail.
         if let Ok(next) = emulation.run(self.address as u64, trap) {
             trap.set_ip(next as usize);
         }
         true
     }
 
-    /// One with an operand in memory. If the access faults, the copy runs instead, where the fault is handled.
+    /// Emulates an instruction with an operand in memory. If the access faults, the copy runs
+    /// instead, and its fault is handled.
     fn emulate_with_operand(self, emulation: &Emulation, trap: &mut Trap) -> bool {
         let result = current_kprobe::while_busy(|| emulation.run(self.address as u64, trap));
         trap.set_ip(result.map_or(self.copy, |next| next as usize));
         result.is_ok()
     }
 
-    /// Has the instruction executed, and the handlers for after it called. The probes stay the running ones until then.
+    /// Executes the instruction and calls `finish` after it. The probes stay the running ones until
+    /// then.
     #[inline(always)]
     fn execute_and_finish(
         self,
@@ -445,7 +460,7 @@ impl<'a> Found<'a, Point> {
         finish: impl FnOnce(&mut Running<'a>, &mut Trap),
     ) -> End {
         if self.in_trap.is_some() || self.apart.is_there() {
-            // If the access faults, the copy runs instead, where the fault is handled.
+            // If the access faults, the copy runs instead, and its fault is handled.
             running.be_busy();
             let done = match &self.in_trap {
                 Some(compute) => compute.run(trap).is_ok(),
@@ -468,7 +483,8 @@ impl<'a> Found<'a, Point> {
                 return End::Over;
             }
             let Some(first) = self.probes().iter().next() else {
-                // Unregistered meanwhile. Without a running probe, an NMI could take what we keep. A jump may still be there.
+                // Unregistered since. Without a running probe, an NMI could overwrite the saved
+                // RFLAGS.IF. A jump may still be there.
                 self.execute(trap);
                 return End::Over;
             };
@@ -480,7 +496,7 @@ impl<'a> Found<'a, Point> {
         End::Over
     }
 
-    /// The copy of an instruction has run. Interrupts are off.
+    /// Calls the post-handlers after the copy of an instruction has run. Interrupts are off.
     #[inline(always)]
     fn finish(self, regs: &mut Regs) {
         if !self.sees_interrupts {
@@ -494,7 +510,7 @@ impl<'a> Found<'a, Point> {
         self.keep_out(regs);
     }
 
-    /// The breakpoint after a copy, or the one of a detour.
+    /// Handles the breakpoint after a copy, or the one in front of a detour.
     fn stop(self, at: usize, trap: &mut Trap) {
         if at == self.after_end() {
             self.finish(trap);
@@ -506,10 +522,12 @@ impl<'a> Found<'a, Point> {
         }
     }
 
-    /// The address of the instruction whose copy in a detour is at an address, for those after the first.
+    /// Returns the address of the instruction whose copy in a detour is at `at`, except for the
+    /// first instruction.
     fn displaced(self, at: usize) -> Option<usize> {
         let parts = self.parts.load();
-        // Where handlers are called after the first, the others have copies of their own.
+        // If post-handlers are called after the first instruction, the other instructions have
+        // second copies.
         let same = match self.rest.load() {
             0 => None,
             rest => Parts::find(parts, self.next.wrapping_sub(self.address))
@@ -522,18 +540,21 @@ impl<'a> Found<'a, Point> {
         Some(self.address.wrapping_add(from))
     }
 
-    /// A fault of the instruction of a copy: of the instruction itself, to what looks up its address. Whether it is
-    /// done with; `None` if it is not such a fault.
+    /// Handles a fault of a copied instruction, which fault handlers and the exception table see at
+    /// the address of the instruction itself.
+    ///
+    /// Returns true if the fault is handled, and `None` if it is not such a fault.
     fn fault(self, at: usize, regs: &mut Regs, trapnr: usize, here: &PreemptOff) -> Option<bool> {
         let after = self.after.load();
         let access = self.apart.access();
         if at == access && access != 0 {
-            // Within the trap. The copy has the fault once more.
+            // Within the trap. The copy takes the fault once more.
             regs.set_ip(self.apart.failed());
             return Some(true);
         }
         if detour::leave_within(self, regs) {
-            // The kernel tells of the instruction. If the fault can be repaired, the jump is executed once more.
+            // The kernel logs the instruction. If the fault can be repaired, the jump is executed
+            // once more.
             return Some(trapnr != PAGE_FAULT && fix_up(regs, trapnr));
         }
         if at != self.copy && at != after && at != Parts::copies(self.detour.load()) {
@@ -545,7 +566,7 @@ impl<'a> Found<'a, Point> {
         }
         regs.set_ip(self.address);
         let handled = match current_kprobe::is_running() && !finishes {
-            // A probe that was missed, in the handler of another.
+            // A missed probe, in the handler of another probe.
             true => fault_in_handler(regs, trapnr, here),
             false => {
                 let mut probes = self.probes().iter().filter(|p| p.is_enabled());
@@ -553,8 +574,8 @@ impl<'a> Found<'a, Point> {
             }
         };
         if handled && regs.ip() == self.address {
-            // Once more. The copy of a call is not what may call, and a fault leaves no room on the stack to emulate one: its
-            // breakpoint is hit again.
+            // Retry. The copy of an emulated call must not run, and a fault leaves no room on the
+            // stack to emulate a call: its breakpoint is hit again.
             if matches!(self.execution, Execution::Emulated(_)) {
                 return Some(true);
             }
@@ -570,7 +591,7 @@ impl<'a> Found<'a, Point> {
         if handled || trapnr == PAGE_FAULT {
             return Some(handled);
         }
-        // If it cannot go on, the kernel tells of the instruction, not of its copy.
+        // If the fault cannot be repaired, the kernel logs the instruction, not its copy.
         Some(fix_up(regs, trapnr))
     }
 }

@@ -2,8 +2,9 @@
 
 //! Probes on the return of functions.
 //!
-//! The handler of the probe at the entry has the function return to a trampoline, with an instance of a pool that was
-//! filled when it was registered (`builtin/raw/kretprobe.rs`). A call that finds the pool empty is counted in `nmissed`.
+//! The handler at the function's entry replaces the return address by a trampoline's. It takes an
+//! instance from a pool that registration has filled (`builtin/raw/kretprobe.rs`). A call that
+//! finds the pool empty is counted in `nmissed`.
 //!
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
@@ -30,7 +31,7 @@ pub(crate) fn register(kretprobes: &[Kretprobe<'_>]) -> Result {
             false => prepare(*kretprobe),
         };
         let prepared = prepared.inspect_err(|e| registration::report(probe_of(*kretprobe), *e));
-        // There is room for all.
+        // `with_capacity()` has reserved the room.
         let pushed = prepared.map(|()| probes.push_within_capacity(probe_of(*kretprobe)));
         if let Err(error) = pushed {
             give_up(kretprobes, probes.len());
@@ -39,12 +40,13 @@ pub(crate) fn register(kretprobes: &[Kretprobe<'_>]) -> Result {
     }
     registration::register(&probes).inspect_err(|_| {
         give_up(kretprobes, probes.len());
-        // Some may have been hit already: calls that return from here on do not look for their handlers.
+        // Some may have been hit already. Calls that return from here on do not look up their
+        // handlers.
         GracePeriod::wait();
     })
 }
 
-/// Undoes [`prepare`] for the first ones.
+/// Undoes [`prepare`] for the first `count` kretprobes.
 fn give_up(kretprobes: &[Kretprobe<'_>], count: usize) {
     for kretprobe in kretprobes.iter().take(count) {
         kretprobe.free();
@@ -72,7 +74,8 @@ fn prepare(kretprobe: Kretprobe<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Unregisters kretprobes. When this returns nobody is in their handlers, whatever is still inside their functions.
+/// Unregisters kretprobes. No handler of theirs is running when this returns, even if calls of
+/// their functions have yet to return.
 pub(crate) fn unregister<'a>(kretprobes: impl Iterator<Item = Kretprobe<'a>> + Clone) {
     let entries = kretprobes.clone().map(probe_of);
     registry::unregister_with(entries, || kretprobes.for_each(Kretprobe::free));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Jumps come: their detours are made, hits go on there, and the jumps are put there. `optprobe.rs` says in which order, and why.
+//! Optimization: makes detours, redirects hits to them, and places the jumps. `optprobe.rs` has the
+//! order, and the reasons.
 //!
-//! Contexts: process, sleeps; the worker, with the engine's mutex. Locks inside of it as in `state.rs`.
+//! Contexts: process, sleeps; the worker, with the engine's mutex. Locks inside of it as in
+//! `state.rs`.
 #![deny(unsafe_code)]
 
 use ferro_core::insn::jump::Displaced;
@@ -24,10 +26,11 @@ use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
 use crate::state::Engine;
 
-/// How many detours the CPUs are told of at once. More would keep hits of the first from them for longer.
+/// Number of detours that one synchronisation of the CPUs covers. A greater number would delay the
+/// first of them.
 const READY: usize = 16;
 
-/// How far `registry::optimise()` is with all points.
+/// Progress of `registry::optimise()` through all points.
 pub(crate) struct Pass {
     /// From this address on it has not looked yet.
     next: usize,
@@ -45,7 +48,7 @@ impl Pass {
         }
     }
 
-    /// Notes one. Whether there is room for another.
+    /// Notes a point's address. Returns true if there is room for another.
     fn note(&mut self, address: usize) -> bool {
         if let Some(to) = self.ready.get_mut(self.count) {
             *to = address;
@@ -56,7 +59,8 @@ impl Pass {
 }
 
 impl PointEntry {
-    /// Has the detour in use that fits, if there is one. There is one of each kind at most, and none goes: tasks may be in it.
+    /// Selects the detour that fits, if there is one. A point has at most one detour of each kind.
+    /// Neither is freed, as tasks may be in it.
     fn choose(&mut self) {
         let is_open = matches!(self.jump, Jump::Unknown | Jump::Ready(_));
         if !is_open || self.jump.detour().is_some_and(|detour| self.suits(detour)) {
@@ -74,7 +78,7 @@ impl PointEntry {
         };
     }
 
-    /// Whether a detour is to be made for it, or used.
+    /// Returns true if a detour is to be made for the point, or used.
     fn wants_detour(&self, locked: &Locked) -> bool {
         matches!(self.jump, Jump::Unknown | Jump::Ready(_))
             && matches!(self.breakpoint, Breakpoint::Armed(_))
@@ -82,7 +86,8 @@ impl PointEntry {
             && !(self.never_around && self.is_posting())
     }
 
-    /// A detour that calls the handlers which its probes have. Errors: as [`Detour::new`].
+    /// Makes a detour that calls the kinds of handlers that the probes have. Errors: as
+    /// [`Detour::new`].
     fn detour_for(&self, displaced: Option<&Displaced>) -> Result<Detour, Error> {
         let displaced = displaced.ok_or(Error::OutOfReach)?;
         let new = |kind| Detour::new(&self.point, displaced, kind);
@@ -97,14 +102,16 @@ impl PointEntry {
 }
 
 impl Engine {
-    /// Whether another point is among `len` bytes from an address on.
+    /// Returns true if another point is within `len` bytes from an address.
     fn has_neighbour(&self, address: usize, len: usize) -> bool {
         let next = self.next_point(address.wrapping_add(1));
         next.is_some_and(|next| next < address.saturating_add(len))
     }
 
-    /// Goes on looking for points that can have jumps. Whether hits of more of them go on in detours now, and whether there is more to
-    /// do.
+    /// Continues to look for points that can have jumps.
+    ///
+    /// Returns two values: whether hits of more points now resume in detours, and whether there are
+    /// more points to look at.
     pub(crate) fn prepare_jumps(&mut self, locked: &Locked) -> (bool, bool) {
         if !self.enabled || !self.optimises {
             self.pass = None;
@@ -129,7 +136,8 @@ impl Engine {
         (made, more)
     }
 
-    /// Makes detours for some of the next points, of one function at most that has to be analysed. Whether there are more points.
+    /// Makes detours for some of the next points, until one function had to be analysed. Returns
+    /// true if there are more points.
     fn make_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
         for _ in 0..AT_ONCE {
             let Some(address) = self.next_point(pass.next) else {
@@ -149,7 +157,7 @@ impl Engine {
         true
     }
 
-    /// Has hits of the points whose detours are made go on there. Whether there are any.
+    /// Redirects hits of the points whose detours are made. Returns true if there were any.
     fn publish_some(&mut self, pass: &mut Pass, locked: &Locked) -> bool {
         let count = core::mem::take(&mut pass.count);
         if count == 0 {
@@ -158,7 +166,7 @@ impl Engine {
         let mut made = false;
         let mut text = TextLock::new();
         for address in pass.ready.iter().copied().take(count) {
-            // Others have had the mutex meanwhile.
+            // The mutex was released since the detour was made.
             if self.wants_detour(address, locked) {
                 made |= self.publish_detour(address, &mut text, locked);
             }
@@ -166,16 +174,17 @@ impl Engine {
         made
     }
 
-    /// Whether a detour is to be made for the point at an address, or used.
+    /// Returns true if a detour is to be made for the point at an address, or used.
     fn wants_detour(&self, address: usize, locked: &Locked) -> bool {
         let entry = self.points.get(&address);
         let wanted = entry.filter(|entry| entry.wants_detour(locked));
-        // One that has a neighbour waits for that to go.
+        // A point with a neighbour waits until the neighbour is removed.
         let len = wanted.map(|entry| entry.jump.detour().map_or(1, Detour::displaced));
         len.is_some_and(|len| !self.has_neighbour(address, len))
     }
 
-    /// Makes a point's detour, if it has none that fits and there can be one. Whether the function had to be analysed.
+    /// Makes a point's detour, if it has none that fits and one is possible. Returns true if the
+    /// function had to be analysed.
     fn make_detour(&mut self, address: usize) -> bool {
         if let Some(entry) = self.points.get_mut(&address) {
             entry.choose();
@@ -183,7 +192,7 @@ impl Engine {
         self.make_first(address)
     }
 
-    /// The same, for one that has none.
+    /// Makes the detour of a point that has none. Returns true if the function had to be analysed.
     fn make_first(&mut self, address: usize) -> bool {
         let unknown = |entry: &&KBox<PointEntry>| matches!(entry.jump, Jump::Unknown);
         if self.points.get(&address).filter(unknown).is_none() {
@@ -202,19 +211,19 @@ impl Engine {
         };
         match made {
             Ok(detour) => {
-                // There is room.
+                // The room was reserved above.
                 let _ = find_by(&mut self.maps.copies, &entry.point, &detour.addresses());
                 entry.jump = Jump::Ready(detour);
             }
             Err(Error::NoMemory) => self.jumps_failed = true,
-            // There is one for the other kind of handlers.
+            // A detour for pre-handlers only is still possible.
             Err(_) if displaced.is_some() && entry.is_posting() => entry.never_around = true,
             Err(_) => entry.jump = Jump::Impossible,
         }
         true
     }
 
-    /// Has hits of a point go on in its detour, if that fits.
+    /// Redirects hits of a point to its detour, if the detour fits. Returns true if it does.
     fn publish_detour(&mut self, address: usize, text: &mut TextLock, locked: &Locked) -> bool {
         let Some(entry) = self.points.get_mut(&address) else {
             return false;
@@ -235,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Puts some of the jumps there for which the wait was long enough. Whether there may be more.
+    /// Places some of the jumps whose wait was long enough. Returns true if there may be more.
     pub(crate) fn place_jumps(&mut self, waited: &Waited, locked: &Locked) -> bool {
         let mut left = AT_ONCE;
         let mut text = TextLock::new();
@@ -256,7 +265,7 @@ impl Engine {
                     (Breakpoint::Armed(site), Jump::Waiting(detour, since)) => {
                         match detour.enter(site, since, waited, batch) {
                             Ok(site) => (Breakpoint::Jumped, Jump::Placed(detour, site)),
-                            // The code is about to go, or somebody else has written there.
+                            // The code is about to be freed, or something else has patched it.
                             Err(site) => {
                                 entry.point.set_detour(None);
                                 entry.set_optimized(false, locked);

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Jumps in the place of breakpoints.
+//! Optprobes: points with jumps in the place of breakpoints.
 //!
-//! A point's breakpoint comes first. Then:
+//! A point is armed with a breakpoint first. Then:
 //!
-//! 1. `can_optimize.rs` finds that a jump may stand there. A detour is made, every CPU is told of its code, and hits of the breakpoint go
-//!    on in its copies of the instructions ([`Jump::Waiting`]): nobody enters what the jump is going to cover.
-//! 2. After a grace period of RCU tasks, for which nobody but the worker waits, and without a lock, nobody is there.
-//! 3. If nothing has changed meanwhile, the jump is put there ([`Jump::Placed`]).
+//! 1. `can_optimize.rs` finds that a jump may stand there. A detour is made, and every CPU is told
+//! of its code. Hits of the
+//!    breakpoint resume in the detour's copies of the instructions ([`Jump::Waiting`]), so that no task enters the bytes that
+//!    the jump is going to cover.
+//! 2. The worker waits for a grace period of RCU tasks, without a lock. After it no task is in
+//! those bytes. 3. If nothing has changed by then, the jump is placed ([`Jump::Placed`]).
 //!
 //! `optimize.rs` does that.
 //!
-//! It is taken away at once, before a call returns, when something comes for which it must not be there: a probe in what it
-//! covers, enabled or not, a handler for faults, the first handler for after the instruction, for which the detour has to be another
-//! one, or nothing any more that is enabled. Then the detour is kept, for the next time ([`Jump::Ready`]).
+//! A jump is removed at once, before the call that needs this returns, in these cases: a probe in
+//! the bytes that the jump covers, enabled or not; a fault handler; the first post-handler, which
+//! needs another detour; or no enabled probe. The detour is kept for the next time
+//! ([`Jump::Ready`]).
 //!
-//! When the last probe goes, the jump stays until the worker comes by, which takes many away at once: `unoptimize.rs`.
+//! After the last probe is unregistered, the jump stays until a work item removes many of them
+//! together: `unoptimize.rs`.
 //!
-//! A debugger that has written into a jump puts back what was there then: such a jump stays, and so does its point.
+//! A debugger that has written into a jump later restores the bytes that it found there. Such a
+//! jump stays, and so does its point.
 //!
 //! Contexts: process, sleeps; with the engine's mutex. Locks inside of it as in `state.rs`.
 #![deny(unsafe_code)]
@@ -42,25 +47,26 @@ use crate::registered_point::Breakpoint;
 use crate::registered_point::PointEntry;
 use crate::state::Engine;
 
-/// How many points are looked at, or jumps put there, before others get the engine's mutex and `text_mutex`. No more than one
-/// function is analysed meanwhile.
+/// Number of points to look at, or jumps to place, before the engine's mutex and `text_mutex` are
+/// released. At most one function is analysed in that time.
 pub(crate) const AT_ONCE: usize = 64;
 
-/// How far a point is with its jump.
+/// State of a point's jump.
 pub(crate) enum Jump {
-    /// Nobody has looked whether there can be one.
+    /// Not analysed yet.
     Unknown,
-    /// There cannot.
+    /// No jump is possible.
     Impossible,
-    /// There could; nobody comes to the detour.
+    /// A jump is possible; no hit uses the detour.
     Ready(Detour),
-    /// Hits of the breakpoint go on in the detour's copies.
+    /// Hits of the breakpoint resume in the detour's copies.
     Waiting(Detour, Since),
-    /// The jump is there.
+    /// The jump is placed.
     Placed(Detour, JumpedSite),
-    /// A breakpoint is in the place of its first byte. Only while `text_mutex` is held.
+    /// A breakpoint is in the place of the jump's first byte. Only while `text_mutex` is held.
     Leaving(Detour, StoppedSite),
-    /// What it covered is there again, but not every CPU has been told. Only while `text_mutex` is held.
+    /// The bytes that the jump covered are restored, but not every CPU has been told. Only while
+    /// `text_mutex` is held.
     Restored(Detour),
 }
 
@@ -76,13 +82,13 @@ impl Jump {
         }
     }
 
-    /// As [`Detour::addresses`], or 0.
+    /// Returns [`Detour::addresses`], or zeros.
     pub(crate) fn addresses(&self) -> [usize; DETOUR_ADDRESSES] {
         self.detour()
             .map_or([0; DETOUR_ADDRESSES], Detour::addresses)
     }
 
-    /// How many bytes are not executed where they are.
+    /// Returns the number of bytes that are not executed in place.
     fn displaces(&self) -> usize {
         match self {
             Self::Waiting(detour, _)
@@ -99,24 +105,25 @@ impl Jump {
 }
 
 impl PointEntry {
-    /// Whether its probes may be called by a jump.
+    /// Returns true if the probes may be called by a jump.
     pub(crate) fn may_jump(&self, locked: &Locked) -> bool {
         let mut probes = self.point.probes.iter(locked);
         self.has_enabled(locked) && probes.all(|probe| probe.fault_handler().is_none())
     }
 
-    /// Whether a probe has a handler for after the instruction.
+    /// Returns true if a probe has a post-handler.
     pub(crate) fn is_posting(&self) -> bool {
         self.point.has_post.load() != 0
     }
 
-    /// Whether its detour, if it has one, calls the handlers that its probes have.
+    /// Returns true if the detour, if there is one, calls the kinds of handlers that the probes
+    /// have.
     pub(crate) fn fits(&self) -> bool {
         let detour = self.jump.detour();
         detour.is_none_or(|detour| self.suits(detour))
     }
 
-    /// Whether a detour calls what its handlers need.
+    /// Returns true if a detour calls the kinds of handlers that the probes have.
     pub(crate) fn suits(&self, detour: &Detour) -> bool {
         (detour.kind() != Kind::Before) == self.is_posting()
     }
@@ -128,14 +135,14 @@ impl PointEntry {
         }
     }
 
-    /// Has hits of the breakpoint execute the instruction as if there were no detour.
+    /// Makes hits of the breakpoint execute the instruction without the detour.
     fn unpublish(&mut self, detour: Detour, locked: &Locked) {
         self.point.set_detour(None);
         self.set_optimized(false, locked);
         self.jump = Jump::Ready(detour);
     }
 
-    /// Whether its jump must not be there when this probe is.
+    /// Returns true if the jump must be removed before this probe is registered.
     fn is_disturbed(&self, probe: Kprobe<'_>) -> bool {
         let covered = self.jump.displaces();
         if self.point.address != probe.address() {
@@ -144,7 +151,7 @@ impl PointEntry {
         let kind = self.jump.detour().map(Detour::kind);
         let is_before = kind == Some(Kind::Before);
         let is_more = probe.has_post() && is_before;
-        // The first after the last has gone.
+        // The first probe after the last was unregistered.
         let is_less = self.point.probes.is_empty()
             && (!probe.is_enabled() || !probe.has_post() && !is_before);
         covered != 0 && (is_more || is_less || probe.fault_handler().is_some())
@@ -152,7 +159,8 @@ impl PointEntry {
 }
 
 impl Engine {
-    /// Puts into code that was read at `start` what is there without probes.
+    /// Replaces the engine's breakpoints and jumps in code that was read at `start` by the original
+    /// bytes.
     pub(crate) fn restore(&self, start: usize, bytes: &mut [u8]) {
         let end = start.saturating_add(bytes.len());
         let mut from = start.saturating_sub(MAX_DISPLACED);
@@ -170,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Has the worker look whether there is something to do.
+    /// Makes the worker look for points to optimize.
     pub(crate) fn want_jumps(&mut self) {
         if self.enabled && self.optimises && !self.points.is_empty() {
             self.jumps_due = true;
@@ -178,8 +186,8 @@ impl Engine {
         }
     }
 
-    /// Takes the jumps at these addresses away, whose hits come to breakpoints then, and ends the wait for those to come. One that is
-    /// not what it was stays.
+    /// Removes the jumps at these addresses, and cancels those that wait to be placed. Hits use
+    /// breakpoints afterwards. A jump that something else has changed stays.
     pub(crate) fn leave(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
@@ -229,7 +237,7 @@ impl Engine {
             }
         }
         text.sync();
-        // Hits may come to what was covered from here on.
+        // From here on, hits may enter the bytes that were covered.
         for address in addresses {
             let Some(entry) = self.points.get_mut(&address) else {
                 continue;
@@ -244,7 +252,8 @@ impl Engine {
         }
     }
 
-    /// Takes those of the jumps at these addresses away that have nothing to call any more, or not what their detours call.
+    /// Removes the jumps at these addresses that have no enabled probes, or whose detours do not
+    /// fit.
     pub(crate) fn leave_unwanted(
         &mut self,
         addresses: impl Iterator<Item = usize> + Clone,
@@ -254,7 +263,7 @@ impl Engine {
         if self.detours == 0 {
             return;
         }
-        // Which they are does not change by their going.
+        // Removing some does not change which of the others are unwanted.
         let mut list = core::mem::take(&mut self.leaving);
         list.clear();
         for address in addresses {
@@ -268,7 +277,7 @@ impl Engine {
                 continue;
             }
             if list.push_within_capacity(address).is_err() {
-                // No room for more of a batch: these go first.
+                // The list is full: remove these first.
                 self.leave(list.iter().copied(), text, locked);
                 list.clear();
                 if list.push_within_capacity(address).is_err() {
@@ -280,7 +289,7 @@ impl Engine {
         self.leaving = list;
     }
 
-    /// Takes all jumps away.
+    /// Removes all jumps.
     pub(crate) fn leave_all(&mut self, text: &mut TextLock, locked: &Locked) {
         let mut from = 0;
         while self.detours != 0 {
@@ -302,8 +311,8 @@ impl Engine {
         }
     }
 
-    /// Takes the jumps away that must not be there when these probes are: those that cover one of them, and those at the same
-    /// address, if they want more than the detour does.
+    /// Removes the jumps that these probes do not allow: jumps that cover a probe, and jumps at a
+    /// probe's address whose detour is not enough for it.
     ///
     /// Errors: -ENOMEM; -EILSEQ if a debugger has changed one.
     pub(crate) fn leave_disturbed(
@@ -336,13 +345,13 @@ impl Engine {
         }
     }
 
-    /// Whether a jump is at this address.
+    /// Returns true if a jump is at this address.
     pub(crate) fn is_jumped(&self, address: usize) -> bool {
         let entry = self.points.get(&address);
         entry.is_some_and(|entry| matches!(entry.jump, Jump::Placed(..)))
     }
 
-    /// Forgets the jump of a point whose code goes.
+    /// Forgets the jump of a point whose code is about to be freed.
     pub(crate) fn abandon_jump(&mut self, entry: &mut PointEntry) {
         if entry.jump.displaces() != 0 {
             self.detours = self.detours.saturating_sub(1);
@@ -353,7 +362,7 @@ impl Engine {
         };
     }
 
-    /// Has jumps put there soon, or takes all away.
+    /// Switches optimization on, which places jumps soon, or off, which removes all jumps.
     pub(crate) fn set_optimises(&mut self, on: bool, locked: &Locked) {
         self.optimises = on;
         match on {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a probe goes, and what refuses it there.
+//! Resolution of a probe's address, and the rules that refuse it.
 //!
 //! Contexts: process, sleeps. Locks: jump labels; `text_mutex`, for a piece of code at a time.
 #![deny(unsafe_code)]
@@ -28,32 +28,32 @@ use kernel::prelude::*;
 use crate::error::Error;
 use crate::refusal::Refusal;
 
-/// An address that has been looked at, and where nothing refuses a probe.
+/// A checked address, at which no rule refuses a probe.
 pub(crate) struct Permit {
     pub(crate) address: usize,
-    /// Where its function starts.
+    /// Start of its function.
     function: usize,
     pub(crate) at_entry: bool,
-    /// Whether it is an ftrace site.
+    /// True for an ftrace site.
     pub(crate) is_ftrace: bool,
-    /// For changing it.
+    /// For patching it.
     pub(crate) text: TextAddress,
-    /// Keeps it.
+    /// Keeps the module loaded.
     _module: Option<ModuleRef>,
 }
 
 /// An address in a function.
 pub(crate) struct Location {
     pub(crate) address: usize,
-    /// The symbol that it is in.
+    /// The symbol that contains it.
     symbol: Description,
-    /// Where its function starts.
+    /// Start of its function.
     pub(crate) function: usize,
-    /// Whether the address is the function's entry.
+    /// True if the address is the function's entry.
     pub(crate) at_entry: bool,
 }
 
-/// Finds the address that a client asks for.
+/// Resolves the address that a client asks for.
 pub(crate) fn resolve(
     address: usize,
     symbol: Option<&CStr>,
@@ -69,7 +69,7 @@ pub(crate) fn resolve(
     let symbol = Description::of(address).ok_or(Error::NoFunction)?;
     let function = address.wrapping_sub(symbol.offset);
     let mut first = [0; 4];
-    // A landing pad cannot be probed; what is after it is the entry.
+    // A landing pad cannot be probed; the instruction after it is the entry.
     let landing = match text::read_text(function, &mut first) {
         Ok(()) if symbols::is_endbr(first) => first.len(),
         _ => 0,
@@ -85,7 +85,7 @@ pub(crate) fn resolve(
 }
 
 impl Permit {
-    /// For where `probe` wants to be, if it may.
+    /// Checks the address of `probe`, and returns a permit for it.
     pub(crate) fn obtain(probe: Kprobe<'_>) -> Result<Self, Error> {
         let Location {
             address,
@@ -122,11 +122,11 @@ impl Permit {
 /// Takes `text_mutex` for a piece of code at a time.
 pub(crate) struct Decoder<R> {
     window: Window,
-    /// The start of a function.
+    /// Start of the function that is being decoded.
     function: usize,
-    /// Where an instruction of that function begins.
+    /// Start of an instruction of that function.
     at: usize,
-    /// Puts into code that was read at an address what was there before probes.
+    /// Replaces probes in code that was read at an address by the original bytes.
     restore: R,
 }
 
@@ -142,8 +142,8 @@ impl<R: Fn(usize, &mut [u8])> Decoder<R> {
 
     /// Returns the instruction at a permit's address, and the one after it.
     ///
-    /// Goes on where the last call found an instruction of the same function: that function is decoded once for all permits in the
-    /// order of their addresses.
+    /// Decoding continues where the last call found an instruction of the same function. That
+    /// function is decoded once for all permits in the order of their addresses.
     pub(crate) fn instructions(&mut self, permit: &Permit) -> Result<(Insn, Option<Insn>), Error> {
         if self.function != permit.function || self.at > permit.address {
             self.function = permit.function;
@@ -158,7 +158,7 @@ impl<R: Fn(usize, &mut [u8])> Decoder<R> {
             return Err(Error::NotAnInstruction);
         }
         let insn = self.window.decode(at, &self.restore)?;
-        // Its place in the table is looked for if it can be in it.
+        // Only an undefined instruction can be in the table.
         if Probe::of(&insn) == Probe::Unprobeable(Unprobeable::Undefined) && symbols::is_bug(at) {
             return Err(Error::Refused(Refusal::Bug));
         }
@@ -203,7 +203,7 @@ impl Window {
         }
     }
 
-    /// The bytes from `at` on: as many as an instruction may have, or those that can be read.
+    /// Returns the bytes at `at`: as many as an instruction may have, or as many as are readable.
     fn at(&mut self, at: usize, restore: impl Fn(usize, &mut [u8])) -> Option<&[u8]> {
         let offset = at.wrapping_sub(self.start);
         if offset.saturating_add(MAX_LEN) > self.len {
@@ -211,7 +211,7 @@ impl Window {
             let to_page = 4096 - at % 4096;
             self.start = at;
             self.len = 0;
-            // What is read is whole: others patch code with the mutex only.
+            // The mutex keeps other patching out, so that the bytes are consistent.
             let _text = TextMutex::new();
             for len in [self.bytes.len(), to_page.min(self.bytes.len())] {
                 if text::read_text(at, self.bytes.get_mut(..len)?).is_ok() {
@@ -228,7 +228,7 @@ impl Window {
 
     fn decode(&mut self, at: usize, restore: impl Fn(usize, &mut [u8])) -> Result<Insn, Error> {
         let bytes = self.at(at, restore).ok_or(Error::NotAnInstruction)?;
-        // What was there only the debugger knows.
+        // Only the debugger knows the byte under its breakpoint.
         if bytes.first() == Some(&BREAKPOINT) && symbols::is_kgdb_breakpoint(at) {
             return Err(Error::Debugged);
         }

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An address with probes: how its instruction is executed while a breakpoint stands in its place.
+//! Points: probed addresses, and how their instructions are executed while a breakpoint stands in
+//! their place.
 //!
-//! A copy of the instruction runs in a slot of the pool. After it is a jump to the next instruction, or, for the probes
-//! that want to know when it has run, a call of `post_trampoline.S`, which comes to the handlers without a second breakpoint. What
-//! works on registers, or accesses memory once, is for those executed within the trap. An instruction that may
-//! go on elsewhere has no such copy: nothing would undo that interrupts were masked for it.
+//! A copy of the instruction runs in a slot of the executable pool. A jump to the next instruction
+//! follows it, or, for probes with post-handlers, a call of `post_trampoline.S`, which reaches the
+//! handlers without a second breakpoint. With post-handlers, an instruction that works on
+//! registers, or accesses memory once, is executed within the trap. An instruction that may branch
+//! has no copy with such a call: nothing would restore the interrupt flag that was cleared for it.
 //!
-//! A task can be preempted in a copy that is followed by a jump: nothing on this CPU remembers it, so that another may go
-//! on with it, and the slot is given back after an RCU-tasks grace period, when it has left. That is what makes one
-//! trap enough also with preemption. The copy that is followed by the call runs with interrupts off, so that the
-//! handlers before and after the instruction run on one CPU; but for the instructions that would notice.
+//! A task can be preempted in a copy that is followed by a jump. The CPU keeps no state of it, so
+//! that another CPU may continue the task. The slot is freed after an RCU-tasks grace period, when
+//! the task has left it. Thus one trap is enough, also with preemption. The copy that is followed
+//! by the call runs with interrupts off, so that the handlers before and after the instruction run
+//! on one CPU. Instructions that would notice this are exceptions.
 //!
-//! Contexts: making one process, sleeps; the fields are read in any.
+//! Contexts: making a point process, sleeps; the fields are read in any.
 #![deny(unsafe_code)]
 
 use crate::raw::probe_list::ProbeList;
@@ -40,79 +43,83 @@ use crate::raw::post_copy;
 
 const CALL: u8 = 0xe8;
 const JUMP: u8 = 0xe9;
-/// Room for a copy and the branch after it.
+/// Size of a copy with the branch after it.
 const SLOT: usize = 32;
-/// How long a call or jump with a 32-bit distance is.
+/// Length of a call or jump with a 32-bit distance.
 const BRANCH: usize = 5;
 
-/// Whether an instruction that accesses memory finds the same there within the trap: what a trap counts is after a segment
-/// then, with which [`Compute`] has nothing to do.
+/// True if an instruction that accesses memory finds the same values within the trap: the words
+/// that a trap counts are then accessed with a segment prefix, which [`Compute`] never handles.
 const MEMORY_IS_THE_SAME: bool = cfg!(CONFIG_SMP) && !cfg!(CONFIG_LOCKDEP);
 
 /// How the instruction is executed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Execution {
-    /// By going on at an address.
+    /// By resuming at an address.
     Jumped(usize),
     /// By changing the registers.
     Emulated(Emulation),
-    /// By a copy. If `stops`, with a breakpoint after it and not a branch.
+    /// By a copy. If `stops`, a breakpoint follows it instead of a branch.
     Copied { stops: bool },
-    /// It is the call of an ftrace site, which calls us.
+    /// By ftrace: the instruction is the call of an ftrace site.
     Ftrace,
 }
 
-/// An address with probes.
+/// A probed address.
 #[repr(C)]
 pub(crate) struct Point {
-    /// At the start: `detour.rs`.
+    /// At the start, as `detour.rs` requires.
     pub(crate) probes: ProbeList,
     pub(crate) address: usize,
-    /// The address of the next instruction.
+    /// Address of the next instruction.
     pub(crate) next: usize,
     pub(crate) execution: Execution,
-    /// How the instruction of a copy is executed within the trap when there is something to do afterwards.
+    /// Executes a copied instruction within the trap if a probe has a post-handler.
     pub(crate) in_trap: Option<Compute>,
-    /// The same for others, by code of its own.
+    /// The same for other instructions, by generated code.
     pub(crate) apart: Runner,
-    /// Whether a probe has a handler for after the instruction: 0 or 1.
+    /// 1 if a probe has a post-handler, otherwise 0.
     pub(crate) has_post: Word,
-    /// The address of the copy, or 0.
+    /// Address of the copy, or 0.
     pub(crate) copy: usize,
-    /// The address of the copy that calls the handlers after it, or 0.
+    /// Address of the copy that calls the post-handlers, or 0.
     pub(crate) after: Word,
-    /// That one has a breakpoint after it instead: where its length could be misjudged, and on CPUs without `post_trampoline.S`.
+    /// A breakpoint follows the copy at `after`, not a call: where its length could be misjudged,
+    /// and on CPUs without `post_trampoline.S`.
     after_stops: bool,
-    /// Where hits go on that have nothing to be done after the instruction, or 0 if it is emulated.
+    /// Address where hits without post-handlers resume, or 0 if the instruction is emulated.
     pub(crate) onward: Word,
-    /// The copies of the instruction and of those after it which a jump covers, or is about to, as [`Parts`]: hits go on there.
-    /// Otherwise 0.
+    /// Copies of the instruction and of the others which a jump covers, or is about to, as
+    /// [`Parts`]: hits resume there. Otherwise 0.
     pub(crate) detour: Word,
-    /// The same, but it stays when hits do not go on there any more: a task may have come to the detour before.
+    /// The same, but never reset: a task may still be in the detour when hits no longer resume
+    /// there.
     pub(crate) parts: Word,
-    /// The address of the first instruction's copy that runs in a detour between handlers, or 0. It stays as well.
+    /// Address of the first instruction's copy that runs in a detour between handlers, or 0. Never
+    /// reset.
     pub(crate) within: Word,
-    /// The address of the copies of the others that run after that, or 0. It stays as well.
+    /// Address of the copies of the other instructions that run after that, or 0. Never reset.
     pub(crate) rest: Word,
-    /// The address of a breakpoint that stands for the point's own, for who has.
+    /// Address of a substitute breakpoint, or 0.
     pub(crate) stop: Word,
-    /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they are.
+    /// The instruction reads or writes RFLAGS.IF, so that its copy runs with interrupts as they
+    /// are.
     pub(crate) sees_interrupts: bool,
 }
 
-/// What a point has memory for. Only the registry has it.
+/// The memory of a point, which only the registry has.
 pub(crate) struct Code {
     pub(crate) original: u8,
     insn: Option<Insn>,
     copy: Option<Slot>,
     after: Option<Slot>,
     apart: Option<Apart>,
-    /// There can be no such code.
+    /// No such code is possible.
     never_apart: bool,
 }
 
 impl Point {
-    /// Of an ftrace site, whose instruction, a call or a NOP, is `len` long.
+    /// Makes the point of an ftrace site, whose instruction, a call or a NOP, is `len` bytes long.
     pub(crate) fn ftrace(address: usize, len: usize) -> (Self, Code) {
         let code = Code {
             original: 0,
@@ -128,19 +135,20 @@ impl Point {
         )
     }
 
-    /// Of an instruction. Nothing is written yet: [`Code::write`] is due.
+    /// Makes the point of an instruction. Nothing is written yet: the caller has to call
+    /// [`Code::write`].
     pub(crate) fn breakpoint(
         address: usize,
         insn: &Insn,
         next: Option<&Insn>,
     ) -> Result<(Self, Code), Error> {
         let (execution, copied) = match Probe::of(insn) {
-            // Nothing but a NOP where no branch looks for it.
+            // A landing pad is a NOP in kernels without IBT.
             Probe::Unprobeable(Unprobeable::LandingPad) if !cfg!(CONFIG_X86_KERNEL_IBT) => {
                 (Execution::Copied { stops: false }, true)
             }
             Probe::Unprobeable(rule) => return Err(Error::Unprobeable(rule)),
-            // A copy as well if it may fault, for the fault to happen to it.
+            // An instruction that may fault has a copy as well, which takes the fault.
             Probe::Emulate(emulation) => match emulation.destination(address as u64) {
                 Some(to) => (Execution::Jumped(to as usize), false),
                 None => (
@@ -176,7 +184,7 @@ impl Point {
         point.sees_interrupts = is_flags(insn);
         point.after_stops = matches!(execution, Execution::Copied { stops: true })
             || post_copy::address().is_none();
-        // Whether it can be moved there is to be known now.
+        // Fails now if the copy cannot be moved to its slot.
         if copied {
             point.code_for(insn, at, false)?;
         }
@@ -205,7 +213,7 @@ impl Point {
         }
     }
 
-    /// Where the trap finds the breakpoint after the copy, or 0 if there is none: a branch is.
+    /// Returns the address of the breakpoint after the copy, or 0 if a branch is there.
     pub(crate) fn copy_end(&self) -> usize {
         match self.execution {
             Execution::Copied { stops: true } if self.copy != 0 => {
@@ -215,7 +223,7 @@ impl Point {
         }
     }
 
-    /// Where the trap finds the breakpoint after the copy at `after`, or 0 if there is none: a call is.
+    /// Returns the address of the breakpoint after the copy at `after`, or 0 if a call is there.
     pub(crate) fn after_end(&self) -> usize {
         match self.after.load() {
             after if after != 0 && self.after_stops => after.wrapping_add(self.len()),
@@ -223,7 +231,7 @@ impl Point {
         }
     }
 
-    /// Where the call after the copy at `after` returns to, or 0 if there is none.
+    /// Returns the return address of the call after the copy at `after`, or 0 if there is none.
     pub(crate) fn after_return(&self) -> usize {
         match self.after.load() {
             after if after != 0 && !self.after_stops => {
@@ -237,7 +245,7 @@ impl Point {
         self.next.wrapping_sub(self.address)
     }
 
-    /// Whether the instruction can be executed by changing the registers.
+    /// Returns true if the instruction can be executed by changing the registers.
     pub(crate) fn runs_on_registers(&self) -> bool {
         let by_itself = matches!(
             self.execution,
@@ -246,7 +254,8 @@ impl Point {
         by_itself || self.in_trap.is_some()
     }
 
-    /// Has hits go on in these copies of what a jump is going to cover, or where they did without.
+    /// Makes hits resume in these copies of the displaced instructions, or, with `None`, where they
+    /// do without a detour.
     pub(crate) fn set_detour(&self, copies: Option<Parts>) {
         self.detour.store(copies.map_or(0, Parts::word));
         let onward = match copies {
@@ -256,7 +265,7 @@ impl Point {
         self.onward.store(onward);
     }
 
-    /// What is to be written to a slot at `to`.
+    /// Returns the code for a slot at `to`.
     fn code_for(&self, insn: &Insn, to: usize, after: bool) -> Result<[u8; SLOT], Error> {
         let mut copy = [0; MAX_LEN + 1];
         let len = match relocate(insn, self.address as u64, to as u64, &mut copy) {
@@ -290,7 +299,7 @@ impl Point {
     }
 }
 
-/// As [`Point::onward`], of a point without a detour.
+/// Returns [`Point::onward`] of a point without a detour.
 fn onward(execution: &Execution, address: usize, copy: usize) -> usize {
     match execution {
         Execution::Copied { .. } => copy,
@@ -300,20 +309,21 @@ fn onward(execution: &Execution, address: usize, copy: usize) -> usize {
     }
 }
 
-/// `pushf`, `popf`
+/// Returns true for `pushf` and `popf`.
 fn is_flags(insn: &Insn) -> bool {
     insn.map() == 0 && matches!(insn.opcode(), 0x9c | 0x9d)
 }
 
-/// Whether it lets interrupts come, after the next instruction.
+/// Returns true for `sti`, which enables interrupts after the next instruction.
 pub(crate) fn is_sti(insn: &Insn) -> bool {
     insn.map() == 0 && insn.opcode() == 0xfb
 }
 
 impl Code {
-    /// Gets the memory for what handlers for after the instruction need, as far as there is none.
+    /// Allocates the memory that post-handlers need, if there is none.
     ///
-    /// Nothing is written yet, and `point` does not know of it: [`Code::write_post`] is due.
+    /// Nothing is written yet, and `point` does not use it: the caller has to call
+    /// [`Code::write_post`].
     pub(crate) fn make_post(&mut self, point: &Point) -> Result<(), Error> {
         let is_copied = matches!(point.execution, Execution::Copied { .. });
         if is_copied && point.in_trap.is_none() && self.apart.is_none() && !self.never_apart {
@@ -327,7 +337,8 @@ impl Code {
         Ok(())
     }
 
-    /// Whether a copy has to be there that calls the handlers after it. What faults in the trap is left to it.
+    /// Returns true if a copy is needed that calls the post-handlers. Instructions that fault in
+    /// the trap use it.
     fn may_need_after(&self, point: &Point) -> bool {
         match (&point.in_trap, &self.apart) {
             (Some(compute), _) => compute.has_operand_in_memory(),
@@ -336,8 +347,8 @@ impl Code {
         }
     }
 
-    /// Writes what [`Code::make_post`] has got memory for, as far as `point` does not know of it: [`Code::tell_post`] is due.
-    /// Whether there was some.
+    /// Writes the code for which [`Code::make_post`] has allocated memory, if `point` does not use
+    /// it yet. The caller has to call [`Code::tell_post`]. Returns true if there was some.
     pub(crate) fn write_post(&mut self, point: &Point, text: &mut TextLock) -> Result<bool, Error> {
         let mut written = false;
         let Some(insn) = &self.insn else {
@@ -355,7 +366,8 @@ impl Code {
         Ok(written)
     }
 
-    /// Tells `point` of what has been written, all of it. The addresses by which it is to be found from now on; 0 is none.
+    /// Makes `point` use the written code. Returns the addresses by which the caller has to make it
+    /// found; 0 is none.
     pub(crate) fn tell_post(&self, point: &Point, text: &mut TextLock) -> [usize; 4] {
         let mut found_by = [0; 4];
         let [after, end, back, access] = &mut found_by;
@@ -370,7 +382,7 @@ impl Code {
         found_by
     }
 
-    /// Gets the memory for the copy that calls the handlers after it, if there is none.
+    /// Allocates the copy that calls the post-handlers, if there is none.
     fn make_after(&mut self, point: &Point) -> Result<(), Error> {
         if self.after.is_none() {
             let insn = self.insn.as_ref().ok_or(Error::NotAnInstruction)?;
@@ -381,7 +393,7 @@ impl Code {
         Ok(())
     }
 
-    /// Writes the copy. Whether there is one.
+    /// Writes the copy. Returns true if there is one.
     pub(crate) fn write(&mut self, point: &Point, text: &mut TextLock) -> Result<bool, Error> {
         let (Some(insn), Some(slot)) = (&self.insn, &mut self.copy) else {
             return Ok(false);
