@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the kprobes engine, its part in the image and jprobes need of C, beside what rust/sys/bindings.h has.
+ * C declarations for the kprobes engine, its part in the image and jprobes, in addition to
+ * rust/sys/bindings.h.
  */
 #ifndef _FERROTRACE_KPROBES_BINDINGS_H
 #define _FERROTRACE_KPROBES_BINDINGS_H
@@ -18,7 +19,7 @@
 #include "raw/engine.h"
 
 #ifdef CONFIG_RETHOOK
-/* bindgen may lose the place of what follows an empty structure: see rust/sys/bindings.h. */
+/* bindgen may misplace fields after an empty structure: see rust/sys/bindings.h. */
 enum {
 	FERRO_OFFSET_task_struct_rethooks = offsetof(struct task_struct, rethooks),
 };

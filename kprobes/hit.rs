@@ -188,8 +188,7 @@ impl<'a> Found<'a, Point> {
         self.execute(trap);
     }
 
-    /// Handles a hit if the only probe has a post-handler, or if there is not exactly one enabled
-    /// probe.
+    /// Handles a hit unless one enabled probe, without a post-handler, is alone at the point.
     #[inline(never)]
     fn hit_around(self, trap: &mut Trap) {
         let Some(probe) = self.probes().around() else {

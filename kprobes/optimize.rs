@@ -32,9 +32,9 @@ const READY: usize = 16;
 
 /// Progress of `registry::optimise()` through all points.
 pub(crate) struct Pass {
-    /// From this address on it has not looked yet.
+    /// First address that was not looked at yet.
     next: usize,
-    /// The addresses of points whose detours are made, and that many of them.
+    /// The addresses of points whose detours are made; the first `count` are valid.
     ready: [usize; READY],
     count: usize,
 }

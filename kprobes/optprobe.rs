@@ -5,18 +5,22 @@
 //! A point is armed with a breakpoint first. Then:
 //!
 //! 1. `can_optimize.rs` finds that a jump may stand there. A detour is made, and every CPU is told
-//! of its code. Hits of the
-//!    breakpoint resume in the detour's copies of the instructions ([`Jump::Waiting`]), so that no task enters the bytes that
-//!    the jump is going to cover.
+//!    of its code. Hits of the breakpoint resume in the detour's copies of the instructions
+//!    ([`Jump::Waiting`]), so that no task enters the bytes that the jump is going to cover.
 //! 2. The worker waits for a grace period of RCU tasks, without a lock. After it no task is in
-//! those bytes. 3. If nothing has changed by then, the jump is placed ([`Jump::Placed`]).
+//!    those bytes.
+//! 3. If nothing has changed by then, the jump is placed ([`Jump::Placed`]).
 //!
 //! `optimize.rs` does that.
 //!
-//! A jump is removed at once, before the call that needs this returns, in these cases: a probe in
-//! the bytes that the jump covers, enabled or not; a fault handler; the first post-handler, which
-//! needs another detour; or no enabled probe. The detour is kept for the next time
-//! ([`Jump::Ready`]).
+//! A jump is removed at once, before the call that needs this returns, in these cases:
+//!
+//! - a probe in the bytes that the jump covers, enabled or not,
+//! - a fault handler,
+//! - the first post-handler, which needs another detour,
+//! - no enabled probe.
+//!
+//! The detour is kept for the next time ([`Jump::Ready`]).
 //!
 //! After the last probe is unregistered, the jump stays until a work item removes many of them
 //! together: `unoptimize.rs`.

@@ -207,7 +207,7 @@ impl Window {
     fn at(&mut self, at: usize, restore: impl Fn(usize, &mut [u8])) -> Option<&[u8]> {
         let offset = at.wrapping_sub(self.start);
         if offset.saturating_add(MAX_LEN) > self.len {
-            // What cannot be read is the next page, after the last function.
+            // If the read fails, the next page is unreadable: this is the last function.
             let to_page = 4096 - at % 4096;
             self.start = at;
             self.len = 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Points whose probes or code have gone.
+//! Reclaim of points whose probes or code are gone.
 //!
-//! A point without probes is found no longer by its address, but tasks may still be in its copies, which are found until a grace
-//! period of RCU tasks is over. Nobody waits for it: a task that never sleeps makes it last.
+//! A point without probes is no longer found by its address. Tasks may still be in its copies,
+//! which stay in the lookup map until a grace period of RCU tasks is over. No caller waits for that
+//! period: a task that never sleeps prolongs it.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
@@ -21,8 +22,8 @@ use crate::registered_point::PointList;
 use crate::state::Engine;
 
 impl Engine {
-    /// If the point at an address has no probes any more, it is found no longer; its copies stay for now. Not if a jump still leads to
-    /// it, of which it says so.
+    /// Retires the point at an address if it has no probes: removes it from the lookup map; its
+    /// copies stay for now. Returns false if a jump still leads to the point, which then stays.
     pub(crate) fn retire(&mut self, address: usize) -> bool {
         if !self.is_empty_point(address) {
             return true;
@@ -32,7 +33,7 @@ impl Engine {
         }
         if let Some(mut entry) = self.points.remove(&address) {
             if let Some(mode) = entry.called.take() {
-                // ftrace could not take it away.
+                // ftrace could not remove the site.
                 self.ftrace.abandon(mode, address);
                 self.called = self.called.saturating_sub(1);
             }
@@ -42,7 +43,7 @@ impl Engine {
         true
     }
 
-    /// The same for those whose code has gone.
+    /// Retires the points without probes whose code was freed.
     pub(crate) fn retire_gone(&mut self) {
         for entry in core::mem::replace(&mut self.gone, PointList::new()) {
             match entry.point.probes.is_empty() {
@@ -52,8 +53,8 @@ impl Engine {
         }
     }
 
-    /// Has `registry::reap()` called after a grace period of RCU tasks, if something waits for one, unless it is going to be called
-    /// after one that has begun. Nobody waits for it: a task that never sleeps makes it last.
+    /// Schedules `registry::reap()` after a grace period of RCU tasks, if something waits for one,
+    /// unless a call is due already. No caller waits for it: a task that never sleeps prolongs it.
     pub(crate) fn want_grace_period(&mut self) {
         let any = !self.retired.is_empty() || self.ftrace.any_left();
         if any && !self.is_reap_due && tasks_rcu::call_reap() {
@@ -62,8 +63,8 @@ impl Engine {
         }
     }
 
-    /// The points that nobody is in any more after this period, which from now on nobody finds; and what ftrace is to be told without
-    /// the mutex.
+    /// Removes the points whose grace period has ended from the lookup maps. Returns them, and the
+    /// ftrace modes to close without the mutex.
     pub(crate) fn take_waiting(&mut self, period: &TasksPeriod) -> (PointList, Idle) {
         self.is_reap_due = false;
         let idle = self.ftrace.release(period);
@@ -79,7 +80,7 @@ impl Engine {
         (over, idle)
     }
 
-    /// Has a point found no longer by its own address.
+    /// Removes a point's own address from the lookup map.
     fn hide(&mut self, entry: &mut PointEntry) {
         let [own, ..] = &mut entry.removed;
         *own = self.maps.points.remove(entry.point.address);
@@ -93,7 +94,7 @@ impl Engine {
                 self.kill_point(address, locked);
             }
         }
-        // Some have had no probes any more.
+        // Some of them may have had no probes left.
         self.retire_gone();
         self.want_grace_period();
     }
@@ -112,22 +113,23 @@ impl Engine {
         }
         entry.point.probes.note_alone(locked);
         self.hide(&mut entry);
-        // They go with the code.
+        // The breakpoint and the jump are freed with the code.
         entry.breakpoint = Breakpoint::None;
         self.abandon_jump(&mut entry);
         entry.called = None;
         self.gone.push(entry);
     }
 
-    /// Gives up all points. Whether that is done: not while a debugger has changed a jump, which comes back when it goes.
+    /// Retires all points. Returns false while a debugger has changed a jump: the jump reappears
+    /// when the debugger restores the bytes.
     pub(crate) fn clear(&mut self, locked: &Locked) -> bool {
-        // No jump comes any more.
+        // No more jumps are placed.
         self.enabled = false;
         self.leave_all(&mut TextLock::new(), locked);
         if self.detours != 0 {
             return false;
         }
-        // Code that has gone has no breakpoint.
+        // Code that was freed has no breakpoint.
         let _ = self.enable_all(false, locked);
         self.kill(|_| true, locked);
         true

@@ -8,24 +8,24 @@ use ferro_kprobes_builtin::raw::blacklist::Forbidden;
 use ferro_kprobes_builtin::raw::blacklist::Rule;
 use kernel::fmt;
 
-/// Code that kprobes, or the rest of the kernel, depends on.
+/// Reason why kprobes, or the rest of the kernel, do not allow a probe at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// No code at all.
+    /// Not code.
     NotText,
     /// Code that the kernel shows to processes.
     Gate,
-    /// Marked as not to be probed.
+    /// Code marked as not to be probed.
     Marked(Forbidden),
-    /// Patched when a static key changes.
+    /// Code that a static key patches.
     JumpLabel,
-    /// Patched when a static call changes.
+    /// Code that a static call patches.
     StaticCall,
-    /// Found by its address in a table.
+    /// A BUG() or WARN(), which is found by its address in a table.
     Bug,
-    /// Decoded, where it is, by the handler of a fault of it or of a trap after it.
+    /// An instruction that the handler of its fault, or of a trap after it, decodes in place.
     Decoded,
-    /// By its name.
+    /// Code refused by its name.
     Named(Reason),
 }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The latest probes that were refused, and why: an errno cannot say which rule it was. debugfs `kprobes/refused` shows them.
+//! Log of the latest probes that were refused, with the reason: an errno does not tell the rule.
+//! debugfs `kprobes/refused` shows it.
 //!
-//! The log has none of that: whoever may add probes could fill it.
+//! These lines are not in the kernel log: a user with the right to add probes could fill it.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
 
-/// How many are kept.
+/// Number of lines to keep.
 const KEPT: usize = 64;
 
 /// Lines, the latest last.
@@ -19,16 +20,16 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Keeps a line, unless it is the one before, in place of the oldest.
+    /// Appends a line, unless it repeats the last one. The oldest line makes room for it.
     pub(crate) fn push(&mut self, line: KVVec<u8>) {
         if self.lines.last() == Some(&line) {
             return;
         }
         if self.lines.len() >= KEPT {
-            // There is one.
+            // At least one line exists.
             let _ = self.lines.remove(0);
         }
-        // Without memory there is no line.
+        // The line is lost if there is no memory.
         let _ = self.lines.push(line, GFP_KERNEL);
     }
 

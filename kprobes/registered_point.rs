@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Points as the registry has them: with their memory, and whether their breakpoints are there.
+//! Points as the registry has them: with their memory, and the state of their breakpoints.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
@@ -35,7 +35,7 @@ pub(crate) struct PointMaps {
 }
 
 impl PointMaps {
-    /// Errors: -EBUSY if there is one.
+    /// Acquires it. Errors: -EBUSY if it is taken.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             points: POINTS.writer().ok_or(EBUSY)?,
@@ -45,51 +45,52 @@ impl PointMaps {
 
     /// Makes room for this many points.
     pub(crate) fn reserve(&mut self, points: usize) -> Result<(), Error> {
-        // More than are used: a hit is to find its point at once.
+        // More entries than are used, so that a hit finds its point at once.
         self.points.reserve(points.saturating_mul(4))?;
-        // None is found by more of its own five; jumps make room for theirs.
+        // No point uses more than four of its own addresses; detours make room for theirs.
         Ok(self.copies.reserve(points.saturating_mul(4))?)
     }
 }
 
-/// The addresses of copies by which a point is found.
+/// Number of addresses in copies by which a point is found.
 pub(crate) const SLOT_ADDRESSES: usize = 6 + 2 * DETOUR_ADDRESSES;
 
-/// Whether a point's breakpoint is there.
+/// State of a point's breakpoint.
 pub(crate) enum Breakpoint {
-    /// There is none: it is an ftrace site, or its code has gone.
+    /// No breakpoint: an ftrace site, or code that was freed.
     None,
     Disarmed(PatchSite),
     Armed(ArmedSite),
-    /// There was one; a jump is in its place.
+    /// A jump is in the place of the breakpoint.
     Jumped,
 }
 
-/// A point and what it has memory for.
+/// A point, with its memory.
 pub(crate) struct PointEntry {
     pub(crate) point: Arc<Point>,
     pub(crate) code: Code,
     pub(crate) breakpoint: Breakpoint,
     pub(crate) jump: Jump,
-    /// A detour for handlers of the other kind, before the instruction only or also after it: tasks may still be in it.
+    /// A detour for the other kind of handlers (pre-handlers only, or also post-handlers). Tasks
+    /// may still be in it.
     pub(crate) spare: Option<Detour>,
-    /// There can be no jump while a probe has a handler after the instruction.
+    /// No jump is possible while a probe has a post-handler.
     pub(crate) never_around: bool,
-    /// Its last probe has gone, and its jump is to go: `leave_idle()`.
+    /// The last probe is unregistered, and `leave_idle()` has to remove the jump.
     pub(crate) idle: bool,
-    /// The log has said that somebody has changed its jump.
+    /// The log has the message that something else has changed the jump.
     pub(crate) told: bool,
-    /// ftrace calls us from there.
+    /// The mode in which ftrace calls the engine from the site.
     pub(crate) called: Option<FtraceMode>,
-    /// It cannot be hit yet: it is part of a batch that is being prepared.
+    /// The point cannot be hit yet: it is part of a batch that is being prepared.
     pub(crate) fresh: bool,
-    /// What the maps have given up of it: its own address, and those of its copies.
+    /// The map entries that were removed: of its own address, then of its copies.
     pub(crate) removed: [Option<Removed<Point>>; 1 + SLOT_ADDRESSES],
     /// The next in its [`PointList`].
     pub(crate) next: Option<KBox<PointEntry>>,
 }
 
-/// Points one after the other, to which another can be added without memory.
+/// A list of points, to which a point can be added without memory.
 pub(crate) struct PointList {
     first: Option<KBox<PointEntry>>,
 }
@@ -112,7 +113,8 @@ impl PointList {
         core::iter::successors(self.first.as_deref(), |entry| entry.next.as_deref())
     }
 
-    /// Frees points that were removed from the maps before this grace period, and that nobody is in any more.
+    /// Frees points that were removed from the maps before this grace period, and that no task is
+    /// in.
     pub(crate) fn release(self, period: &GracePeriod) {
         for mut entry in self {
             for removed in entry.removed.iter_mut().filter_map(Option::take) {
@@ -122,7 +124,7 @@ impl PointList {
     }
 }
 
-/// Takes out one after the other.
+/// Removes the points from the list, one by one.
 impl Iterator for PointList {
     type Item = KBox<PointEntry>;
 
@@ -135,7 +137,7 @@ impl Iterator for PointList {
 
 impl Drop for PointList {
     fn drop(&mut self) {
-        // One by one: dropping the first would drop all within each other.
+        // One by one: dropping the first would drop the others recursively.
         while self.next().is_some() {}
     }
 }
@@ -145,7 +147,7 @@ impl PointEntry {
         self.point.probes.iter(locked).any(Kprobe::is_enabled)
     }
 
-    /// The bytes that its breakpoint or jump has replaced.
+    /// Returns the bytes that the breakpoint or jump has replaced.
     pub(crate) fn replaced(&self) -> &[u8] {
         match (&self.breakpoint, &self.jump) {
             (Breakpoint::Armed(_), _) => core::slice::from_ref(&self.code.original),
@@ -154,7 +156,7 @@ impl PointEntry {
         }
     }
 
-    /// The addresses by which it is found, beside its own; 0 is none.
+    /// Returns the addresses by which the point is found, except its own; 0 is none.
     pub(crate) fn slot_addresses(&self) -> [usize; SLOT_ADDRESSES] {
         let point = &self.point;
         let [a, b, c, d, e] = self.jump.addresses();
@@ -180,7 +182,7 @@ impl PointEntry {
         ]
     }
 
-    /// How ftrace is to call us from there.
+    /// Returns the mode in which ftrace has to call the engine from the site, if any.
     pub(crate) fn wanted_call(&self, enabled: bool, locked: &Locked) -> Option<FtraceMode> {
         if !enabled
             || !self.has_enabled(locked)
@@ -194,7 +196,7 @@ impl PointEntry {
         })
     }
 
-    /// Puts the breakpoint there, or takes it away, as it is wanted. Whether that was to be done and is.
+    /// Arms or disarms the breakpoint, as its probes need. Returns true if that changed the code.
     pub(crate) fn arm(
         &mut self,
         text: &mut TextLock,
@@ -216,7 +218,8 @@ impl PointEntry {
     }
 }
 
-/// Writes the code that a probe needs and its point does not have: [`publish`] is due. Whether there was some.
+/// Writes the code that a probe needs and its point does not have. The caller has to call
+/// [`publish`]. Returns true if there was some.
 pub(crate) fn write(
     entry: &mut PointEntry,
     probe: Kprobe<'_>,
@@ -232,7 +235,8 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// Lets a probe be found, and its point if it is fresh. There is room for them.
+/// Publishes a probe, and its point if that is fresh. The caller has made room for them in the
+/// maps.
 pub(crate) fn publish(
     maps: &mut PointMaps,
     entry: &mut PointEntry,
@@ -260,7 +264,7 @@ pub(crate) fn publish(
     Ok(())
 }
 
-/// Has a point found by those of these addresses that are not 0.
+/// Adds a point to a map, at those of these addresses that are not 0.
 pub(crate) fn find_by(
     writer: &mut MapWriter<Point>,
     point: &Arc<Point>,

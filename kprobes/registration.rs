@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering for clients: debugfs says what refused a probe, and the client gets it back as it was.
+//! Registration for clients: logs a refused probe for debugfs, and restores the client's structure.
 //!
 //! Contexts: process, sleeps.
 #![deny(unsafe_code)]
@@ -16,12 +16,12 @@ use kernel::prelude::*;
 use crate::error::Error;
 use crate::registry;
 
-/// Registers probes, all or none, and notes what refused one.
+/// Registers probes, all or none, and logs the one that was refused.
 pub(crate) fn register(probes: &[Kprobe<'_>]) -> Result {
     register_with_fault(probes, None)
 }
 
-/// The same, with a handler for faults.
+/// Registers probes like [`register`], with a fault handler.
 pub(crate) fn register_with_fault(probes: &[Kprobe<'_>], fault: FaultHandler) -> Result {
     let mut addresses = KVVec::with_capacity(probes.len(), GFP_KERNEL)?;
     for probe in probes {
@@ -31,7 +31,7 @@ pub(crate) fn register_with_fault(probes: &[Kprobe<'_>], fault: FaultHandler) ->
         if let Some(probe) = probes.get(at) {
             report(*probe, error);
         }
-        // As they were, so that a client can try again.
+        // Restored, so that a client can try again.
         let given = probes.iter().zip(&addresses);
         for (probe, (address, flags)) in
             given.filter(|(probe, _)| !registry::is_registered(**probe))
@@ -43,7 +43,7 @@ pub(crate) fn register_with_fault(probes: &[Kprobe<'_>], fault: FaultHandler) ->
     })
 }
 
-/// Notes what refused a probe.
+/// Logs a refused probe for debugfs.
 pub(crate) fn report(probe: Kprobe<'_>, error: Error) {
     if !error.is_refusal() {
         return;
@@ -60,7 +60,7 @@ pub(crate) fn report(probe: Kprobe<'_>, error: Error) {
             line.write_fmt(fmt!("no probe at {address}: {error}\n"))
         }
     };
-    // Without memory there is no line.
+    // The line is lost if there is no memory.
     if written.is_ok() {
         registry::note_refused(line.into_bytes());
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The engine with its mutex, and the waiting that must not be done with that held.
+//! The engine under its mutex, and the waiting that must not be done under it.
 //!
-//! Contexts: process, sleeps. Locks, outermost first: the engine's mutex, CPU hotplug, jump labels, `text_mutex`.
+//! Contexts: process, sleeps. Locks, outermost first: the engine's mutex, CPU hotplug, jump labels,
+//! `text_mutex`.
 #![deny(unsafe_code)]
 
 use ferro_sys::code::symbols::Shown;
@@ -25,7 +26,7 @@ use crate::state::Engine;
 
 static ENGINE: EngineMutex<Option<Engine>> = EngineMutex::new(None);
 
-/// Makes the engine ready. Errors: -EBUSY if it is.
+/// Starts the engine. Errors: -EBUSY if it is started.
 pub(crate) fn start() -> Result {
     let mut guard = ENGINE.lock();
     let (engine, _) = guard.split();
@@ -36,14 +37,14 @@ pub(crate) fn start() -> Result {
     Ok(())
 }
 
-/// Takes away all probes, whoever has forgotten them, and waits until nobody is in their copies, and until no debugger has a
-/// breakpoint in one of their jumps.
+/// Removes all probes, also those that clients have left registered. Waits until no task is in
+/// their copies, and until no debugger has a breakpoint in one of their jumps.
 pub(crate) fn stop() {
     let mut told = false;
     let mut stopped = loop {
         let mut guard = ENGINE.lock();
         let (engine, locked) = guard.split();
-        // From there on nobody finds the engine, `reap()` neither.
+        // From here on no caller finds the engine, nor does `reap()`.
         if engine.as_mut().is_none_or(|engine| engine.clear(locked)) {
             break engine.take();
         }
@@ -68,8 +69,8 @@ pub(crate) fn stop() {
     }
 }
 
-/// A grace period of RCU tasks is over: nobody is in the copies of the points that have waited for it. Frees them, and leaves ftrace if
-/// no point is called from there any more.
+/// Frees the points whose grace period of RCU tasks is over: no task is in their copies. Closes the
+/// ftrace ops that have no sites left.
 pub(crate) fn reap(period: &TasksPeriod) {
     let over = {
         let mut guard = ENGINE.lock();
@@ -82,7 +83,7 @@ pub(crate) fn reap(period: &TasksPeriod) {
     }
 }
 
-/// Registers probes, all or none, with this handler for faults.
+/// Registers probes, all or none, with this fault handler.
 pub(crate) fn register(probes: &[Kprobe<'_>], fault: FaultHandler) -> Result<(), (usize, Error)> {
     let mut permits = KVec::with_capacity(probes.len(), GFP_KERNEL).map_err(|e| (0, e.into()))?;
     for (i, probe) in probes.iter().enumerate() {
@@ -97,12 +98,14 @@ pub(crate) fn register(probes: &[Kprobe<'_>], fault: FaultHandler) -> Result<(),
     engine.register(probes, &permits, fault, locked)
 }
 
-/// Unregisters probes. When this returns nobody is in their handlers. Those that are not registered get the address 0.
+/// Unregisters probes. No handler of theirs is running when this returns. Sets the address of a
+/// probe that is not registered to 0.
 pub(crate) fn unregister<'a>(probes: impl Iterator<Item = Kprobe<'a>> + Clone) {
     unregister_with(probes, || ());
 }
 
-/// The same, and calls `before` when they are not hit any more, before it waits for those who are in the handlers.
+/// Unregisters probes like [`unregister`]. Calls `before` when they are no longer hit, before the
+/// wait for running handlers.
 pub(crate) fn unregister_with<'a>(
     probes: impl Iterator<Item = Kprobe<'a>> + Clone,
     before: impl FnOnce(),
@@ -120,7 +123,7 @@ pub(crate) fn unregister_with<'a>(
     }
 }
 
-/// Has a probe's handlers called, or no longer called.
+/// Enables or disables a probe.
 pub(crate) fn enable(probe: Kprobe<'_>, on: bool) -> Result<(), Error> {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -128,7 +131,7 @@ pub(crate) fn enable(probe: Kprobe<'_>, on: bool) -> Result<(), Error> {
     engine.enable(probe, on, locked)
 }
 
-/// The code for which `is_going` holds goes: its probes are gone.
+/// Kills the probes in code that is about to be freed.
 pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -137,7 +140,8 @@ pub(crate) fn kill(is_going: impl Fn(usize) -> bool) {
     }
 }
 
-/// The memory for which `is_going` holds goes: probes that have something there have been forgotten by their client.
+/// Unregisters the probes that a client has left registered with parts in memory that is about to
+/// be freed.
 pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
     let is_leaked = |probe: &Kprobe<'_>| kretprobe::parts_of(*probe).iter().any(|at| is_going(*at));
     loop {
@@ -157,7 +161,8 @@ pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
             "a module that goes has left a probe at {}\n",
             Shown(probe.address())
         );
-        // Its client may be about to unregister it after all, and free it then: not touched without the mutex.
+        // The client may be about to unregister the probe after all, and then free it: only
+        // accessed under the mutex.
         let kretprobe = kretprobe::kretprobe_of(probe);
         engine.unregister(core::iter::once(probe), locked);
         if let Some(kretprobe) = kretprobe {
@@ -168,7 +173,8 @@ pub(crate) fn unregister_leaked(is_going: impl Fn(usize) -> bool) {
     }
 }
 
-/// Calls `f` with each probe, in the order of their addresses; those whose code has gone come last.
+/// Calls `f` with each probe, in the order of their addresses; probes whose code was freed follow
+/// last.
 pub(crate) fn each<E>(mut f: impl FnMut(Kprobe<'_>) -> Result<(), E>) -> Result<(), E> {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -182,12 +188,12 @@ pub(crate) fn each<E>(mut f: impl FnMut(Kprobe<'_>) -> Result<(), E>) -> Result<
     Ok(())
 }
 
-/// Whether breakpoints are there at all.
+/// Returns true if breakpoints are enabled globally.
 pub(crate) fn are_enabled() -> bool {
     ENGINE.lock().split().0.as_ref().is_some_and(|e| e.enabled)
 }
 
-/// Takes all breakpoints away, or puts those of enabled probes back.
+/// Disables all breakpoints, or enables those of enabled probes.
 pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -202,7 +208,8 @@ pub(crate) fn enable_all(on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Replaces breakpoints by jumps, where that is possible. Nothing is held while it waits for all tasks.
+/// Optimizes: replaces breakpoints by jumps where that is possible. Holds no lock while it waits
+/// for all tasks.
 pub(crate) fn optimise() {
     while prepare_jumps() {
         let waited = Waited::wait();
@@ -210,19 +217,20 @@ pub(crate) fn optimise() {
     }
 }
 
-/// Takes the jumps away whose probes have been unregistered. Waits for no task.
+/// Removes the jumps whose probes have been unregistered. Waits for no task.
 pub(crate) fn leave_idle() {
     while leave_some() {}
 }
 
-/// Takes some of them away. Returns true if there may be more.
+/// Removes some of these jumps. Returns true if there may be more.
 fn leave_some() -> bool {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
     engine.as_mut().is_some_and(|e| e.leave_idle(locked))
 }
 
-/// Makes detours, a few at a time. Whether jumps to some of them are due after a grace period of RCU tasks.
+/// Makes detours, a few at a time. Returns true if jumps to some of them are due after a grace
+/// period of RCU tasks.
 fn prepare_jumps() -> bool {
     let mut any = false;
     loop {
@@ -239,7 +247,7 @@ fn prepare_jumps() -> bool {
     }
 }
 
-/// Puts some jumps there. Whether there may be more.
+/// Places some jumps. Returns true if there may be more.
 fn place_some(waited: &Waited) -> bool {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -248,7 +256,7 @@ fn place_some(waited: &Waited) -> bool {
         .is_some_and(|e| e.place_jumps(waited, locked))
 }
 
-/// Whether jumps are wanted.
+/// Returns true if jump optimization is on.
 pub(crate) fn wants_jumps() -> bool {
     ENGINE
         .lock()
@@ -258,7 +266,7 @@ pub(crate) fn wants_jumps() -> bool {
         .is_some_and(|e| e.optimises)
 }
 
-/// Has jumps put there soon, or takes all away now.
+/// Switches jump optimization on, which places jumps soon, or off, which removes all of them now.
 pub(crate) fn want_jumps(on: bool) {
     let mut guard = ENGINE.lock();
     let (engine, locked) = guard.split();
@@ -271,14 +279,14 @@ pub(crate) fn want_jumps(on: bool) {
     }
 }
 
-/// Keeps a line about a probe that was refused, for [`refused`].
+/// Keeps a line about a refused probe, for [`refused`].
 pub(crate) fn note_refused(line: KVVec<u8>) {
     if let Some(engine) = ENGINE.lock().split().0.as_mut() {
         engine.refused.push(line);
     }
 }
 
-/// Returns the lines about the latest probes that were refused. Errors: -ENOMEM.
+/// Returns the lines about the latest refused probes. Errors: -ENOMEM.
 pub(crate) fn refused() -> Result<KVVec<u8>> {
     match ENGINE.lock().split().0.as_ref() {
         Some(engine) => engine.refused.text(),
@@ -286,7 +294,7 @@ pub(crate) fn refused() -> Result<KVVec<u8>> {
     }
 }
 
-/// Whether a probe is registered.
+/// Returns true if a probe is registered.
 pub(crate) fn is_registered(probe: Kprobe<'_>) -> bool {
     let mut guard = ENGINE.lock();
     let (engine, _) = guard.split();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is registered.
+//! State of the engine: the registered probes and points.
 //!
-//! `batch.rs` registers and unregisters, `arming.rs` puts breakpoints there and takes them away, `optprobe.rs` and
-//! `optimize.rs` replace them by jumps, `reclaim.rs` gives up points whose probes or code have gone.
+//! `batch.rs` registers and unregisters, `arming.rs` arms and disarms, `optimize.rs` places jumps
+//! and `optprobe.rs` removes them, `reclaim.rs` frees points whose probes or code are gone.
 //!
-//! Contexts: process, sleeps; with the engine's mutex. Locks inside of it, outermost first: CPU hotplug, jump labels,
-//! `text_mutex`.
+//! Contexts: process, sleeps; with the engine's mutex. Locks inside of it, outermost first: CPU
+//! hotplug, jump labels, `text_mutex`.
 #![deny(unsafe_code)]
 
 use kernel::prelude::*;
@@ -21,51 +21,51 @@ use crate::registered_point::PointEntry;
 use crate::registered_point::PointList;
 use crate::registered_point::PointMaps;
 
-/// How many jumps go at once, with the same synchronisations.
+/// Number of jumps to remove at once, with the same synchronisations.
 const LEAVING: usize = 1024;
 
-/// What is registered.
+/// State of the engine.
 pub(crate) struct Engine {
     pub(crate) maps: PointMaps,
     /// By address.
     pub(crate) points: RBTree<usize, KBox<PointEntry>>,
     /// By the address of the `struct kprobe`.
     pub(crate) probes: RBTree<usize, Arc<Point>>,
-    /// Points whose code has gone; their probes may still be registered.
+    /// Points whose code was freed; their probes may still be registered.
     pub(crate) gone: PointList,
     /// Points without probes, whose copies may still be running.
     pub(crate) retired: PointList,
-    /// Those of them for which a grace period of RCU tasks is going on.
+    /// Retired points whose grace period of RCU tasks has begun.
     pub(crate) waiting: PointList,
-    /// One is, after which `registry::reap()` is called.
+    /// Such a period has begun; `registry::reap()` is called after it.
     pub(crate) is_reap_due: bool,
     pub(crate) ftrace: FtraceCalls,
-    /// How many points ftrace calls us from.
+    /// Number of points from which ftrace calls the engine.
     pub(crate) called: usize,
-    /// Room for all of their addresses.
+    /// Room for the addresses of all these points.
     pub(crate) list: KVVec<usize>,
-    /// Breakpoints are there.
+    /// Breakpoints are enabled globally.
     pub(crate) enabled: bool,
-    /// Jumps are wanted in their place.
+    /// Jump optimization is on.
     pub(crate) optimises: bool,
-    /// There may be points whose breakpoints could be replaced by jumps, and `registry::optimise()` is going to look.
+    /// There may be points to optimize, and `registry::optimise()` is going to look for them.
     pub(crate) jumps_due: bool,
-    /// How far it is.
+    /// Its progress.
     pub(crate) pass: Option<Pass>,
-    /// There was no memory for one of them.
+    /// There was no memory for one of the detours.
     pub(crate) jumps_failed: bool,
-    /// There may be points whose last probes have gone and whose jumps are to go, from this address on.
+    /// Points without probes, whose jumps have to be removed, may be at this address or above.
     pub(crate) idle_from: Option<usize>,
-    /// How many points have a detour in use.
+    /// Number of points that use a detour.
     pub(crate) detours: usize,
-    /// What was refused lately.
+    /// The latest refused probes.
     pub(crate) refused: Refused,
-    /// Room for the addresses of some of them.
+    /// Room for addresses of points whose jumps are removed.
     pub(crate) leaving: KVVec<usize>,
 }
 
 impl Engine {
-    /// Nothing is registered. Errors: -EBUSY if there is an engine already.
+    /// Creates the state, without probes. Errors: -EBUSY if there is an engine already.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             maps: PointMaps::new()?,
@@ -90,13 +90,13 @@ impl Engine {
         })
     }
 
-    /// Whether there is a point at this address, without probes.
+    /// Returns true if the point at this address has no probes.
     pub(crate) fn is_empty_point(&self, address: usize) -> bool {
         let entry = self.points.get(&address);
         entry.is_some_and(|entry| entry.point.probes.is_empty())
     }
 
-    /// The address of the first point at or after `from`.
+    /// Returns the address of the first point at or after `from`.
     pub(crate) fn next_point(&self, from: usize) -> Option<usize> {
         self.points
             .cursor_lower_bound(&from)

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Jumps whose last probes have gone.
+//! Deferred removal of jumps after their last probes are unregistered.
 //!
-//! Such a jump does no harm: its detour finds no handlers to call. A work item takes many away together, so that unregistering does not
-//! take as long as registering. It waits for no task, and is not the one that does. Until then the point stays, for the next probe there, and so does all that the registry does for one: a
-//! probe in what the jump covers, or the code's going, takes it away at once.
+//! Such a jump does no harm: its detour finds no handlers to call. A work item removes many of them
+//! together, so that unregistering does not take as long as registering. The work item waits for no
+//! task, and is not the one that optimizes, which does.
+//!
+//! The point stays until then, for the next probe there. The registry treats it like any other
+//! point: a probe in the bytes that the jump covers, or the freeing of the code, removes the jump
+//! at once.
 //!
 //! Contexts: process, sleeps; with the engine's mutex.
 #![deny(unsafe_code)]
@@ -19,24 +23,25 @@ use crate::registered_point::PointEntry;
 use crate::state::Engine;
 
 impl PointEntry {
-    /// Returns true if it is a jump for no probes, which may stay for a while.
+    /// Returns true if the point has a jump and no probes: the jump may stay for a while.
     pub(crate) fn may_idle(&self) -> bool {
         matches!(self.jump, Jump::Placed(..)) && self.point.probes.is_empty()
     }
 }
 
 impl Engine {
-    /// Returns true if the work item is to take the jump at an address away.
+    /// Returns true if the work item has to remove the jump at an address.
     pub(crate) fn is_idle(&self, address: usize) -> bool {
         self.points.get(&address).is_some_and(|entry| entry.idle)
     }
 
-    /// Whether the batch that is going on has taken the last probe of the point at an address.
+    /// Returns true if the current batch has removed the last probe of the point at an address.
     pub(crate) fn is_being_emptied(&self, address: usize) -> bool {
         self.is_empty_point(address) && !self.is_idle(address)
     }
 
-    /// Leaves the jump at an address to the work item, which is to be [called](Engine::want_idle).
+    /// Leaves the jump at an address to the work item. The caller has to
+    /// [schedule](Engine::want_idle) it.
     pub(crate) fn let_idle(&mut self, address: usize) {
         if let Some(entry) = self.points.get_mut(&address) {
             entry.idle = true;
@@ -44,14 +49,14 @@ impl Engine {
         }
     }
 
-    /// Has the work item run if it is to take jumps away.
+    /// Schedules the work item if it has jumps to remove.
     pub(crate) fn want_idle(&self) {
         if self.idle_from.is_some() {
             optimizer_work::leave_idle_soon();
         }
     }
 
-    /// Takes some of those jumps away, and their points. Whether there may be more.
+    /// Removes some of those jumps, and their points. Returns true if there may be more.
     pub(crate) fn leave_idle(&mut self, locked: &Locked) -> bool {
         let Some(mut from) = self.idle_from.take() else {
             return false;
@@ -73,7 +78,7 @@ impl Engine {
         for address in list.iter() {
             if let Some(entry) = self.points.get_mut(address) {
                 entry.idle = false;
-                // Code that has gone has no breakpoint either.
+                // Code that was freed has no breakpoint either.
                 changed |= entry.arm(&mut text, self.enabled, locked).unwrap_or(false);
             }
         }
@@ -82,11 +87,11 @@ impl Engine {
         }
         drop(text);
         for address in list.iter() {
-            // One that a debugger has changed stays.
+            // A jump that a debugger has changed stays.
             self.retire(*address);
         }
         if !list.is_empty() {
-            // Neighbours may have waited for these to go.
+            // Neighbours may have waited for the removal of these.
             self.want_jumps();
         }
         self.leaving = list;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Objects found by an address, from any context, while others are added and removed.
+//! Lock-free map from addresses to objects, which any context can read while objects are added and
+//! removed.
 //!
-//! A table with open addressing: looking up is a load or two, however many there are. Removing leaves the key behind
-//! without an object, until the table is made anew.
+//! A hash table with open addressing: a look-up takes a load or two at any size. A removed object
+//! leaves its key behind, until the table is rebuilt.
 //!
-//! Contexts: [`AddressMap::with`] any, NMI included, wherever RCU watches; the rest process, sleeps.
+//! Contexts: [`AddressMap::with`] any, NMI included, wherever RCU watches; the rest process,
+//! sleeps.
 
 use core::hint::assert_unchecked;
 use core::ops::Deref;
@@ -26,7 +28,7 @@ use kernel::sync::Arc;
 
 /// # Invariants
 ///
-/// `object` is NULL or comes from `Arc::into_raw()`, whose count belongs to the table.
+/// `object` is NULL or was returned by `Arc::into_raw()`, whose count belongs to the table.
 struct Entry<T> {
     key: usize,
     object: *mut T,
@@ -35,14 +37,16 @@ struct Entry<T> {
 // SAFETY: It owns its object, as the count is its table's.
 unsafe impl<T: Send + Sync> Send for Entry<T> {}
 
-/// A table: 2^n entries, of which at least one has the key 0, after one whose key is 28 - n, for `n` in 1 to 28.
+/// A table: 2^n entries, of which at least one has the key 0, after one whose key is 28 - n, for
+/// `n` in 1 to 28.
 type Table<T> = KVVec<Entry<T>>;
 
-/// Objects found by an address that is not 0.
+/// Map from addresses that are not 0 to objects.
 ///
 /// # Invariants
 ///
-/// `table` is the address of a [`Table`] or of [`NOTHING`]; only the [`MapWriter`] changes it and what is in it.
+/// `table` is the address of a [`Table`] or of [`NOTHING`]; only the [`MapWriter`] changes it and
+/// its contents.
 pub(crate) struct AddressMap<T> {
     table: Atomic<*mut Entry<T>>,
     has_writer: Atomic<bool>,
@@ -51,7 +55,7 @@ pub(crate) struct AddressMap<T> {
 /// A table that stays empty, of two entries without keys.
 static NOTHING: [usize; 6] = [27, 0, 0, 0, 0, 0];
 
-/// The size of an entry in bytes, 2^4.
+/// Size of an entry in bytes, 2^4.
 const SIZE: u32 = 16;
 
 const fn nothing<T>() -> *mut Entry<T> {
@@ -61,7 +65,8 @@ const fn nothing<T>() -> *mut Entry<T> {
 
 // SAFETY: The objects are handed out as shared references, on any CPU.
 unsafe impl<T: Send + Sync> Sync for AddressMap<T> {}
-// SAFETY: The objects are dropped on any CPU; what a map has besides them are words that belong to no thread.
+// SAFETY: The objects are dropped on any CPU; the other fields of a map are words that belong to no
+// thread.
 unsafe impl<T: Send + Sync> Send for AddressMap<T> {}
 
 /// An object that was found in a map, or a part of it.
@@ -81,20 +86,20 @@ impl<T> Clone for Found<'_, T> {
 impl<T> Copy for Found<'_, T> {}
 
 impl<'a, T> Found<'a, T> {
-    /// One that is there, without a look-up: it may have been taken out of the map before.
+    /// Wraps a known object without a look-up; it may have been removed from the map before.
     #[inline(always)]
     pub(crate) fn known(object: &'a T, _here: &'a PreemptOff) -> Self {
         // INVARIANT: With preemption off this is a read-side section of RCU, in which this can be found.
         Self(object)
     }
 
-    /// The object.
+    /// Returns the object.
     #[inline(always)]
     pub(crate) fn get(self) -> &'a T {
         self.0
     }
 
-    /// A part of it.
+    /// Returns a part of the object.
     #[inline(always)]
     pub(crate) fn part<U>(self, part: impl FnOnce(&'a T) -> &'a U) -> Found<'a, U> {
         // INVARIANT: In the same section.
@@ -111,24 +116,25 @@ impl<T> Deref for Found<'_, T> {
     }
 }
 
-/// The one who may change an [`AddressMap`].
+/// Exclusive right to change an [`AddressMap`].
 ///
 /// # Invariants
 ///
-/// `table` is the one that the map has, or `None` if it has [`NOTHING`].
+/// `table` is the table of the map, or `None` if the map has [`NOTHING`].
 pub(crate) struct MapWriter<T: 'static> {
     map: &'static AddressMap<T>,
     table: Option<Table<T>>,
-    /// How many keys are not 0.
+    /// Number of keys that are not 0.
     keys: usize,
-    /// How many of them have an object.
+    /// Number of keys that have an object.
     objects: usize,
 }
 
-/// An object that nobody finds any more, but that some may still be using. Dropping it waits until they are not.
+/// An object that was removed from its map. Readers may still use it; dropping this waits until
+/// they do not.
 pub(crate) struct Removed<T> {
     object: Option<Arc<T>>,
-    /// How many waits had begun.
+    /// Number of waits that had begun at its removal.
     waits: usize,
 }
 
@@ -141,7 +147,7 @@ pub(crate) struct GracePeriod {
 static WAITS: Atomic<usize> = Atomic::new(0);
 
 impl GracePeriod {
-    /// Waits until nobody uses what was removed before. Context: process; sleeps.
+    /// Waits until no reader uses an object that was removed before. Context: process; sleeps.
     pub(crate) fn wait() -> Self {
         let number = WAITS.fetch_add(1, Full);
         synchronize_rcu();
@@ -149,10 +155,10 @@ impl GracePeriod {
     }
 }
 
-/// The fewest entries of a table, 16 KiB: a few keys, and those that were removed, are hardly ever in each other's way.
+/// Minimum number of entries of a table, 16 KiB: a few keys, and removed keys, hardly ever collide.
 const LEN_MIN: usize = 1024;
 
-/// An empty table with room for half as many objects again.
+/// Makes an empty table with room for half as many objects again.
 fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
     let len = objects
         .saturating_mul(4)
@@ -173,23 +179,26 @@ fn table_for<T>(objects: usize) -> Result<Table<T>, AllocError> {
     Ok(table)
 }
 
-/// Where a key is; as an error, the free entry where it would be.
+/// Returns the entry of a key, or as an error, the free entry for it.
 ///
 /// # Safety
 ///
-/// `table` is the address of a [`Table`] or of [`NOTHING`], which stays meanwhile.
+/// `table` is the address of a [`Table`] or of [`NOTHING`], which stays until this returns.
 #[inline(always)]
 unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mut Entry<T>> {
-    // SAFETY: The caller guarantees that a table, or `NOTHING`, is there, which begins with an entry.
+    // SAFETY: The caller guarantees that a table, or `NOTHING`, is there, which begins with an
+    // entry.
     let shift = unsafe { (*table).key } as u32;
     // SAFETY: By the invariants of a table 0 to 27.
     unsafe { assert_unchecked(shift < 28) };
-    // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also for addresses with
-    // the same distance between them. In bytes: n of these bits, and four that are 0.
+    // The upper bits of multiples of 2^32 divided by the golden ratio are far from each other, also
+    // for addresses at equal distances. The offset is in bytes: n of these bits, and four that are
+    // 0.
     let mut at = (key as u32).wrapping_mul(0x9e37_79b9).wrapping_shr(shift) & !(SIZE - 1);
     loop {
-        // SAFETY: The caller guarantees a table, which has 2^n entries after the first, whose key is 28 - n: `at` is a multiple of
-        // their size, and has n + 4 bits. `NOTHING` has two, and 27.
+        // SAFETY: The caller guarantees a table, which has 2^n entries after the first, whose key
+        // is 28 - n: `at` is a multiple of their size, and has n + 4 bits. `NOTHING` has two, and
+        // 27.
         let entry = unsafe { table.byte_add(at as usize).add(1) };
         // SAFETY: A live, aligned word, which the writer stores at once.
         let found = unsafe { shared_word::load(&raw const (*entry).key) };
@@ -204,20 +213,20 @@ unsafe fn find<T>(table: *mut Entry<T>, key: usize) -> Result<*mut Entry<T>, *mu
 }
 
 impl<T> AddressMap<T> {
-    /// An empty map.
+    /// Creates an empty map.
     pub(crate) const fn new() -> Self {
         Self {
-            // INVARIANT: There is nothing yet.
+            // INVARIANT: Empty.
             table: Atomic::new(nothing()),
             has_writer: Atomic::new(false),
         }
     }
 
-    /// The right to change it, once.
+    /// Returns the right to change the map, or `None` if it is taken.
     pub(crate) fn writer(&'static self) -> Option<MapWriter<T>> {
         match self.has_writer.xchg(true, Full) {
             true => None,
-            // INVARIANT: The map has had no writer, or that one has gone.
+            // INVARIANT: The map has had no writer, or that writer was dropped.
             false => Some(MapWriter {
                 map: self,
                 table: None,
@@ -234,13 +243,13 @@ impl<T> AddressMap<T> {
         key: usize,
         f: impl for<'a> FnOnce(Found<'a, T>) -> R,
     ) -> Option<R> {
-        // Also the read-side section that the writer waits for.
+        // Also the read-side section for which the writer waits.
         let _preempt = PreemptOff::new();
         // SAFETY: With preemption off until `f` has returned.
         unsafe { self.look_up(key, f) }
     }
 
-    /// The same where nothing is preempted anyway.
+    /// Calls `f` with the object of this address, in a context that is not preempted.
     #[inline(always)]
     pub(crate) fn with_atomic<R>(
         &self,
@@ -248,7 +257,8 @@ impl<T> AddressMap<T> {
         _here: &NotPreempted,
         f: impl for<'a> FnOnce(Found<'a, T>) -> R,
     ) -> Option<R> {
-        // SAFETY: The caller's context is one that is not preempted, in which it stays until `f` has returned.
+        // SAFETY: The caller's context is one that is not preempted, in which it stays until `f`
+        // has returned.
         unsafe { self.look_up(key, f) }
     }
 
@@ -261,8 +271,8 @@ impl<T> AddressMap<T> {
         key: usize,
         f: impl for<'a> FnOnce(Found<'a, T>) -> R,
     ) -> Option<R> {
-        // SAFETY: A live, aligned word. The writer publishes a table with a release store, and x86 keeps dependent
-        // loads in order.
+        // SAFETY: A live, aligned word. The writer publishes a table with a release store, and x86
+        // keeps dependent loads in order.
         let table = unsafe { shared_word::load(self.table.as_ptr()) };
         // SAFETY: By the type invariant; a table is freed after a grace period.
         // A free entry may be getting an object, and not have its key yet.
@@ -277,17 +287,18 @@ impl<T> AddressMap<T> {
 }
 
 impl<T> MapWriter<T> {
-    /// Whether `more` can be added. Most entries stay free, so that a key is mostly found at once.
+    /// Returns true if `more` keys can be added. Most entries stay free, so that most look-ups take
+    /// one probe.
     fn has_room(&self, more: usize) -> bool {
         let len = self.table.as_ref().map_or(0, |table| table.len() - 1);
         self.keys.saturating_add(more) <= len / 8 * 3
     }
 
-    /// Where a key is, or would be, if there is a table.
+    /// Returns the entry of a key, or the free entry for it, if there is a table.
     fn entry(&mut self, key: usize) -> Option<Result<*mut Entry<T>, *mut Entry<T>>> {
         let table = self.table.as_mut()?.as_mut_ptr();
-        // SAFETY: A table. Only the writer, which is borrowed mutably, changes it, and what readers look at is stored word
-        // by word.
+        // SAFETY: A table. Only the writer, which is borrowed mutably, changes it, and it stores
+        // every word that readers load at once.
         Some(unsafe { find(table, key) })
     }
 
@@ -295,17 +306,17 @@ impl<T> MapWriter<T> {
     fn replace(&mut self, new: Option<Table<T>>) {
         let old = core::mem::replace(&mut self.table, new);
         let table = self.table.as_mut().map_or(nothing(), |t| t.as_mut_ptr());
-        // INVARIANT: That is what the writer has now.
+        // INVARIANT: The writer has this table now.
         self.map.table.store(table, Release);
         if old.is_some() {
-            // Readers may have it.
+            // Readers may use the old table.
             synchronize_rcu();
         }
     }
 
     /// Makes room for `more` objects, so that adding them cannot fail.
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), AllocError> {
-        // Keys without objects are in the way of others.
+        // Keys without objects collide with others.
         let is_tidy = self.keys / 2 <= self.objects.saturating_add(32);
         if self.has_room(more) && is_tidy {
             return Ok(());
@@ -314,7 +325,7 @@ impl<T> MapWriter<T> {
         let mut objects = 0;
         let old = self.table.iter().flat_map(|table| table.iter());
         for entry in old.filter(|e| !e.object.is_null()) {
-            // SAFETY: Entries of `new`, which nobody else knows.
+            // SAFETY: Entries of `new`, which only this function knows.
             unsafe {
                 let (Ok(to) | Err(to)) = find(new.as_mut_ptr(), entry.key);
                 to.write(Entry {
@@ -329,9 +340,9 @@ impl<T> MapWriter<T> {
         Ok(())
     }
 
-    /// Adds an object, for which there is room, see [`MapWriter::reserve`].
+    /// Adds an object, for which [`MapWriter::reserve`] has made room.
     ///
-    /// Errors: `None` if there is none, or if the address has an object.
+    /// Errors: `None` if there is no room, or if the address has an object.
     pub(crate) fn insert(&mut self, key: usize, object: Arc<T>) -> Option<()> {
         if key == 0 || !self.has_room(1) {
             return None;
@@ -339,13 +350,15 @@ impl<T> MapWriter<T> {
         let found = self.entry(key)?;
         let had_key = found.is_ok();
         let (Ok(entry) | Err(entry)) = found;
-        // SAFETY: An entry of the table, which only we change.
+        // SAFETY: An entry of the table, which only this writer changes.
         if !unsafe { (*entry).object }.is_null() {
             return None;
         }
         let object = Arc::into_raw(object).cast_mut();
-        // INVARIANT: From `Arc::into_raw()`. The object first: who finds the key finds it.
-        // SAFETY: The same entry, which nobody but this writer changes, in stores of words that readers load.
+        // INVARIANT: From `Arc::into_raw()`. The object first: a reader that finds the key finds
+        // it.
+        // SAFETY: The same entry, which only this writer changes, in stores of words that readers
+        // load.
         unsafe {
             shared_word::store_release(&raw mut (*entry).object, object);
             shared_word::store_release(&raw mut (*entry).key, key);
@@ -360,15 +373,16 @@ impl<T> MapWriter<T> {
     /// Removes the object of an address.
     pub(crate) fn remove(&mut self, key: usize) -> Option<Removed<T>> {
         let entry = self.entry(key)?.ok()?;
-        // SAFETY: An entry of the table, which only we change.
+        // SAFETY: An entry of the table, which only this writer changes.
         let object = NonNull::new(unsafe { (*entry).object })?;
         // INVARIANT: NULL.
-        // SAFETY: The same entry, which nobody but this writer changes, in a store of a word that readers load.
+        // SAFETY: The same entry, which only this writer changes, in a store of a word that readers
+        // load.
         unsafe { shared_word::store_release(&raw mut (*entry).object, null_mut()) };
         self.objects -= 1;
         // SAFETY: By the invariants of the entry, whose count this was.
         let object = Some(unsafe { Arc::from_raw(object.as_ptr()) });
-        // A wait that begins from now on has a number that is not less.
+        // A wait that begins later has a number that is not less.
         let waits = WAITS.load(Acquire);
         Some(Removed { object, waits })
     }
@@ -376,7 +390,7 @@ impl<T> MapWriter<T> {
 
 impl<T> Drop for MapWriter<T> {
     fn drop(&mut self) {
-        // INVARIANT: The map has nothing any more.
+        // INVARIANT: The map is empty.
         self.map.table.store(nothing(), Release);
         if let Some(table) = self.table.take() {
             synchronize_rcu();
@@ -390,7 +404,7 @@ impl<T> Drop for MapWriter<T> {
 }
 
 impl<T> Removed<T> {
-    /// Gives the object up, if need be after another grace period.
+    /// Frees the object, if necessary after another grace period.
     pub(crate) fn release(mut self, period: &GracePeriod) {
         if period.number >= self.waits {
             drop(self.object.take());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Arithmetic as the CPU does it. The host's tests include this file, to compare it with instructions that were executed.
+//! Arithmetic as the CPU does it. Tests on the host include this file, to compare it with executed
+//! instructions.
 //!
 //! Contexts: any, NMI included.
 
@@ -8,13 +9,15 @@ use core::arch::asm;
 
 use ferro_core::insn::Arithmetic;
 
-/// Result and flags of an operation on 64 bits, if it is `wide`, or on the lower 32.
+/// Returns the result and the flags of an operation, on 64 bits if it is `wide`, otherwise on the
+/// lower 32.
 #[inline(always)]
 pub(crate) fn calculate(operation: Arithmetic, a: u64, b: u64, wide: bool) -> (u64, u64) {
     macro_rules! executed {
         ($text:literal) => {{
             let (result, flags): (u64, u64);
-            // SAFETY: The instructions change the registers that are named, and flags; what is pushed is popped.
+            // SAFETY: The instructions change the registers that are named, and flags; every push
+            // has its pop.
             unsafe {
                 asm!($text, "pushfq", "pop {flags}", a = inout(reg) a => result, b = in(reg) b,
                     flags = out(reg) flags)

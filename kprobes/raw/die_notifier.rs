@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What has no hook point: divide errors of the kernel, and its end of a task or of itself. `register_die_notifier()`.
+//! Die notifier, for events without a hook point: divide errors of the kernel, and an oops.
+//! `register_die_notifier()`.
 //!
 //! Contexts: registering in process context, sleeps; the handler in the trap.
 
@@ -17,10 +18,10 @@ use kernel::types::Opaque;
 
 use super::trap_hooks::TrapHandler;
 
-/// The number of the exception.
+/// Number of the exception.
 const DIVIDE_ERROR: c_int = 0;
 
-/// Has them handled. Dropping it waits until nobody is in the handler.
+/// A registered die notifier. Dropping it waits until the handler is not running.
 ///
 /// # Invariants
 ///
@@ -30,18 +31,20 @@ pub(crate) struct DieNotifier<H: TrapHandler> {
     _handler: PhantomData<fn(H)>,
 }
 
-// SAFETY: Any thread may unregister it, whichever has registered it: the kernel's list of these has a lock.
+// SAFETY: Any thread may unregister it, also another than the one that registered it: the kernel's
+// list of notifiers has a lock.
 unsafe impl<H: TrapHandler> Send for DieNotifier<H> {}
-// SAFETY: Nothing can be done with a shared reference.
+// SAFETY: A shared reference has no methods.
 unsafe impl<H: TrapHandler> Sync for DieNotifier<H> {}
 
 impl<H: TrapHandler> DieNotifier<H> {
-    /// Context: process; sleeps. Errors: -ENOMEM.
+    /// Registers it. Context: process; sleeps. Errors: -ENOMEM.
     pub(crate) fn new() -> Result<Self> {
         let block = KBox::new(Opaque::<bindings::notifier_block>::zeroed(), GFP_KERNEL)?;
-        // SAFETY: Just made, and nobody else's yet.
+        // SAFETY: Just made, and exclusive to this function.
         unsafe { (*block.get()).notifier_call = Some(notified::<H>) };
-        // SAFETY: It stays in its box until `drop()` has unregistered it, and the function is one of this type.
+        // SAFETY: It stays in its box until `drop()` has unregistered it, and the function is one
+        // of this type.
         to_result(unsafe { bindings::register_die_notifier(block.get()) })?;
         // INVARIANT: Just registered.
         Ok(Self {
@@ -75,7 +78,8 @@ unsafe extern "C" fn notified<H: TrapHandler>(
     if regs.is_null() {
         return bindings::NOTIFY_DONE as c_int;
     }
-    // SAFETY: Not NULL. Notifiers get the registers of the trap, which are theirs until they return.
+    // SAFETY: Not NULL. Notifiers get the registers of the trap, which are theirs until they
+    // return.
     let regs = unsafe { Regs::from_raw(regs) };
     let done = match (reason, regs) {
         (TRAP, Some(regs)) => trapnr == DIVIDE_ERROR && H::fault(regs, DIVIDE_ERROR as usize),

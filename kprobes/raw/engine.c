@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the Rust kprobes engine needs C for: a mutex that is ready at boot, a warning, being called after a grace period of RCU
- * tasks and by a work item, a sysctl, features of the CPU, and exporting the functions that it defines.
+ * The C part of the Rust kprobes engine: a mutex that is ready at boot, a warning, a callback after
+ * a grace period of RCU tasks, work items, a sysctl, features of the CPU, and the exports of the
+ * functions that it defines.
  */
 #include <linux/atomic.h>
 #include <linux/bug.h>
@@ -28,14 +29,15 @@ void ferro_registered_twice(void)
 	WARN_ONCE(1, "kprobes: a probe is registered that is registered already\n");
 }
 
-/* To test on any CPU what others need. */
+/* For tests of the FRED code paths on any CPU. */
 static bool post_stops;
 module_param(post_stops, bool, 0444);
 MODULE_PARM_DESC(post_stops, "as on CPUs with FRED: a second breakpoint where a probe has a post handler, and CPUs are told of copies");
 
 /*
- * Whether post_trampoline.S cannot be used. As a guest of Xen the kernel has the privilege of a user: iret, with the kernel's segment,
- * is a fault. With FRED iret lets in another NMI, for which the handler of NMIs is not prepared.
+ * Returns true if post_trampoline.S cannot be used. As a guest of Xen the kernel has the privilege
+ * of a user: iret, with the kernel's segment, is a fault. With FRED iret lets in another NMI, for
+ * which the NMI handler is not prepared.
  */
 bool ferro_kprobe_must_stop(void)
 {
@@ -43,8 +45,9 @@ bool ferro_kprobe_must_stop(void)
 }
 
 /*
- * Whether a CPU that returns from a breakpoint may execute what it had fetched before. iret serialises; erets, which CPUs with
- * FRED have in its place, only waits for what comes before it.
+ * Returns true if a CPU that returns from a breakpoint may execute bytes that it fetched before.
+ * iret serialises; erets, its substitute on CPUs with FRED, only waits for the instructions before
+ * it.
  */
 bool ferro_kprobe_returns_early(void)
 {
@@ -64,7 +67,7 @@ void ferro_kprobes_doze(void)
 	schedule_timeout(HZ / 10);
 }
 
-/* A call is due; its memory, and its number, are in use. */
+/* Set while a call is due; the call's memory and number are in use then. */
 static atomic_t reap_due;
 static unsigned long reap_number;
 
@@ -72,7 +75,7 @@ static void reap(struct work_struct *work)
 {
 	unsigned long number = reap_number;
 
-	/* Who was called by ftrace where RCU does not watch. */
+	/* Tasks that ftrace called where RCU does not watch. */
 	synchronize_rcu_tasks_rude();
 	atomic_set_release(&reap_due, 0);
 	ferro_kprobes_reap(number);
@@ -122,7 +125,7 @@ bool ferro_kprobe_has_smap(void)
 
 u8 ferro_kprobe_address_bits(void)
 {
-	/* The kernel takes the feature away where it does not use it. */
+	/* The kernel clears the feature if it does not use it. */
 	return boot_cpu_has(X86_FEATURE_LA57) ? 57 : 48;
 }
 
@@ -133,19 +136,22 @@ static void optimise(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(optimise_work, optimise);
 
-/* Probes mostly come in numbers: what comes within so many ticks shares a grace period. */
+/* In ticks. Probes mostly arrive in numbers: all within this time share a grace period. */
 #define OPTIMISE_DELAY 2
 
-/* It waits for every task, which may take long. */
+/* The work waits for every task, which may take long. */
 void ferro_kprobes_optimise_soon(void)
 {
 	/*
-	 * optprobe_template.S may return when the flags are those of the probed code, and a return that counts the depth of calls
-	 * (retbleed=stuff) changes them.
+	 * optprobe_template.S may return when the flags are those of the probed code, and a return
+	 * that counts the depth of calls (retbleed=stuff) changes them.
 	 */
 	if (cpu_feature_enabled(X86_FEATURE_CALL_DEPTH))
 		return;
-	/* optprobe_template.S calls handlers at their addresses, which with FineIBT are not where C calls them. */
+	/*
+	 * optprobe_template.S calls handlers at their addresses; with FineIBT, C calls them at
+	 * others.
+	 */
 	if (IS_ENABLED(CONFIG_FINEIBT))
 		return;
 	queue_delayed_work(system_dfl_long_wq, &optimise_work, OPTIMISE_DELAY);
@@ -163,7 +169,7 @@ static void leave_idle(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(leave_idle_work, leave_idle);
 
-/* Not the work above: a task that does not sleep keeps that waiting. */
+/* A work item of its own: a task that does not sleep delays the one above. */
 void ferro_kprobes_leave_idle_soon(void)
 {
 	queue_delayed_work(system_dfl_wq, &leave_idle_work, OPTIMISE_DELAY);
@@ -173,7 +179,7 @@ void ferro_kprobes_keep(void)
 {
 	static bool kept;
 
-	/* Once is enough. Only called with the engine's mutex. */
+	/* One reference is enough. Only called with the engine's mutex. */
 	if (!kept)
 		__module_get(THIS_MODULE);
 	kept = true;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What the C and the Rust of the kprobes engine share.
- */
+/* Declarations that the C and the Rust of the kprobes engine share. */
 #ifndef _FERROTRACE_KPROBES_ENGINE_H
 #define _FERROTRACE_KPROBES_ENGINE_H
 
@@ -9,25 +7,30 @@
 
 struct mutex;
 
-/* For what is registered. */
+/* Protects the state of the engine. */
 extern struct mutex kprobes_rust_mutex;
 
-/* Warns, once, of a client that registers a probe twice, and shows who it is. */
+/* Warns, once, of a client that registers a probe twice, with its call trace. */
 void ferro_registered_twice(void);
 
-/* Whether a copy has to stop at a breakpoint, as post_trampoline.S cannot be used. */
+/* Returns true if a copy has to stop at a breakpoint, as post_trampoline.S cannot be used. */
 bool ferro_kprobe_must_stop(void);
 bool ferro_kprobe_returns_early(void);
 
-/* Whether the engine, if it is a module, is to stay once ftrace has broken down. Context: process. */
+/*
+ * Makes the engine, if it is a module, stay once ftrace has broken down, or not. Context: process.
+ */
 void ferro_kprobes_hold(bool on);
 
-/* Sleep for a tenth of a second, in a way that lets the machine be suspended. */
+/* Sleeps for a tenth of a second, and does not prevent suspending the machine. */
 void ferro_kprobes_doze(void);
 
-/* Call ferro_kprobes_reap(), with this number, when every task has been somewhere else, unless a call is due. Whether it is done. */
+/*
+ * Calls ferro_kprobes_reap(), with this number, after a grace period of RCU tasks. Returns false if
+ * a call is due already.
+ */
 bool ferro_kprobes_call_reap(unsigned long number);
-/* Wait for such a call. */
+/* Waits for such a call. */
 void ferro_kprobes_wait_for_reap(void);
 /* exports.rs. Context: process. */
 void ferro_kprobes_reap(unsigned long number);

@@ -7,12 +7,14 @@
 use ferro_kprobes_builtin::raw::extable;
 use ferro_sys::code::regs::Regs;
 
-/// What the exception tables say about a fault of a probed instruction, to whose address the instruction pointer was put back.
+/// Applies the exception table to a fault of a probed instruction, to whose address the instruction
+/// pointer was restored.
 ///
-/// Goes on where the table's entry for it says, if there is one. For traps other than page faults, for which the kernel looks
-/// the address up itself.
+/// Returns true if the table has an entry, where execution then resumes. For traps other than page
+/// faults: the kernel looks up those itself.
 pub(crate) fn fix_up(regs: &mut Regs, trapnr: usize) -> bool {
-    // SAFETY: `hit.rs` has the registers of a fault of a copy, and has put the instruction pointer back to the probed
-    // instruction: what the table has for that is what the kernel would do itself.
+    // SAFETY: `hit.rs` has the registers of a fault of a copy, and has restored the instruction
+    // pointer to the probed instruction: the kernel would do the same with the table's entry for
+    // that address.
     unsafe { extable::fix_up(regs, trapnr) }
 }
